@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { KeyObject } from "node:crypto";
+import {
+  type Allocation,
+  millpondError,
+  parseTicketPublicKey,
+  type SyncResponse,
+  type TicketPayload,
+  verifyTicket,
+} from "@millpond/api";
+import type { RunDirectory, SessionRecord } from "./run-directory.ts";
+
+/** What of a session decides whether it may live. */
+export type SessionGrant = Pick<SessionRecord, "claim" | "epoch" | "issued">;
+
+/**
+ * Decides which tickets open a session and which sessions may go on, from what the controller said last and from what
+ * the run directory remembers of earlier lives of this agent.
+ */
+export class Admission {
+  readonly #node: string;
+  readonly #run: RunDirectory;
+  #publicKeyText = "";
+  #publicKey: KeyObject | undefined;
+  #allocations: ReadonlyMap<string, Allocation> = new Map();
+  #asOf = 0;
+
+  constructor(options: { readonly node: string; readonly run: RunDirectory }) {
+    this.#node = options.node;
+    this.#run = options.run;
+  }
+
+  /** Takes over what the controller wants. Throws when its ticket key cannot be read; nothing has changed then. */
+  learn(answer: SyncResponse, nowSeconds: number): void {
+    if (this.#publicKeyText !== answer.ticketPublicKey) {
+      this.#publicKey = parseTicketPublicKey(answer.ticketPublicKey);
+      this.#publicKeyText = answer.ticketPublicKey;
+    }
+    this.#run.enterPool(answer.controller);
+    const allocations = new Map(answer.allocations.map((allocation) => [allocation.claim, allocation]));
+    // An allocation that was listed and is not any more: whatever comes for its claim later has a higher epoch.
+    for (const [claim, { epoch }] of this.#allocations) {
+      if (!allocations.has(claim)) this.#run.raiseEpoch(claim, Number(epoch) + 1, nowSeconds);
+    }
+    for (const [claim, { epoch }] of allocations) {
+      if (this.#allocations.get(claim)?.epoch !== epoch)
+        this.#run.raiseEpoch(claim, Number(epoch), nowSeconds);
+    }
+    this.#allocations = allocations;
+    this.#asOf = Number(answer.asOf);
+  }
+
+  /** Whether a session may go on, or begin, as far as the controller's last answer tells. */
+  isGranted(grant: SessionGrant): boolean {
+    const allocation = this.#allocations.get(grant.claim);
+    if (allocation !== undefined && Number(allocation.epoch) === grant.epoch) return true;
+    if (grant.epoch < this.#run.epochOf(grant.claim)) return false;
+    // Granted after that answer was made: the next one will list it, or not.
+    return grant.issued >= this.#asOf;
+  }
+
+  /**
+   * Checks a ticket and uses it up.
+   *
+   * @throws MILLPOND_E_NODE_NOT_READY and the MILLPOND_E_TICKET_… errors
+   */
+  admit(ticket: string, nowSeconds: number): TicketPayload {
+    if (this.#publicKey === undefined) {
+      throw millpondError(
+        "MILLPOND_E_NODE_NOT_READY",
+        `the agent of ${this.#node} has not been in contact with its controller yet`,
+      );
+    }
+    const payload = verifyTicket(ticket, this.#publicKey, { nowSeconds });
+    if (payload.node !== this.#node) {
+      throw millpondError(
+        "MILLPOND_E_TICKET_WRONG_NODE",
+        `the ticket is for node ${payload.node}, this is ${this.#node}`,
+      );
+    }
+    const seen = this.#run.epochOf(payload.claim);
+    if (payload.epoch < seen) {
+      throw millpondError(
+        "MILLPOND_E_TICKET_STALE",
+        `the ticket of claim ${payload.claim} is of epoch ${payload.epoch}, and only ${seen} or later is good by now`,
+      );
+    }
+    this.assertGranted(payload);
+    if (!this.#run.useTicket(payload.session, payload.expires)) {
+      throw millpondError("MILLPOND_E_TICKET_USED", `the ticket of claim ${payload.claim} was used before`);
+    }
+    this.#run.raiseEpoch(payload.claim, payload.epoch, nowSeconds);
+    return payload;
+  }
+
+  /** @throws MILLPOND_E_TICKET_STALE when the allocation has been taken away */
+  assertGranted(grant: SessionGrant): void {
+    if (this.isGranted(grant)) return;
+    throw millpondError("MILLPOND_E_TICKET_STALE", `the allocation of claim ${grant.claim} was taken away`);
+  }
+
+  /** Forgets what can no longer matter. */
+  forget(nowSeconds: number): void {
+    this.#run.forget(nowSeconds - memorySeconds, new Set(this.#allocations.keys()));
+  }
+}
+
+/** Far longer than any ticket lives. */
+const memorySeconds = 86_400;

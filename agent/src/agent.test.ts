@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { generateKeyPairSync, randomUUID } from "node:crypto";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { SessionState } from "@millpond/api";
+import { describe, expect, test } from "vitest";
+import { attach, firstDevice, NodeFixture, openSession, secondDevice, until } from "../test/fixture.ts";
+import { signalProcess } from "./process-identity.ts";
+
+describe("opening a session", () => {
+  test("gives the bearer of a ticket a worker, over either transport, and reports it", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startKnownAgent();
+    node.controller.allocate("claim-1", "node-a", [firstDevice, secondDevice]);
+
+    const ticket = node.controller.ticket("claim-1");
+    const opened = await openSession(agent, ticket);
+    expect(opened).toMatchObject({ tcpHost: "127.0.0.1" });
+    expect(opened.unixPath.startsWith(node.run)).toBe(true);
+    expect(opened.tcpPort).toBeGreaterThan(0);
+    using _client = await attach({ path: opened.unixPath }, ticket);
+
+    const overTcp = node.controller.ticket("claim-1");
+    const second = await openSession(agent, overTcp, "tcp");
+    expect(second.unixPath).toBe("");
+    using _second = await attach({ host: second.tcpHost, port: second.tcpPort }, overTcp);
+
+    const report = await node.controller.report(
+      ({ sessions }) =>
+        sessions.length === 2 &&
+        sessions.every((session) => session.state === SessionState.CONNECTED && session.commands > 0n),
+    );
+    expect(report.sessions.find((session) => session.id === opened.session)).toMatchObject({
+      claim: "claim-1",
+      epoch: 1n,
+      clientPid: process.pid,
+      program: "test-program",
+      transport: "shm",
+      launches: 3n,
+      devices: [
+        { uuid: firstDevice, memoryUsedBytes: 1048576n },
+        { uuid: secondDevice, memoryUsedBytes: 1048576n },
+      ],
+    });
+  });
+
+  test("ends with its client, leaves nothing behind, and the controller hears of it", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startKnownAgent();
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    const ticket = node.controller.ticket("claim-1");
+    const { unixPath, session } = await openSession(agent, ticket);
+    const client = await attach({ path: unixPath }, ticket);
+    await node.controller.report(({ sessions }) => sessions.some(({ id }) => id === session));
+    client[Symbol.dispose]();
+    await node.controller.report(({ sessions, warmWorkers }) => sessions.length === 0 && warmWorkers === 2);
+    await until(() => node.workerIds().length === 2, "only the two warm workers have directories");
+    expect(existsSync(unixPath)).toBe(false);
+  });
+
+  test("that came and went while the controller was away is told until it has been answered", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startKnownAgent();
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    const ticket = node.controller.ticket("claim-1");
+    await node.controller.goAway();
+    const { unixPath, session } = await openSession(agent, ticket);
+    const client = await attach({ path: unixPath }, ticket);
+    client[Symbol.dispose]();
+    await until(() => node.workerIds().length === 2, "only the two warm workers have directories");
+    node.controller.reports.length = 0;
+    await node.controller.listen();
+    const report = await node.controller.report(() => true);
+    expect(report.sessions).toEqual([]);
+    expect(report.endedSessions).toMatchObject([
+      { id: session, claim: "claim-1", epoch: 1n, hadClient: true },
+    ]);
+    await node.controller.report(({ endedSessions }) => endedSessions.length === 0);
+  });
+
+  test("ends when its client does not come, and the controller hears that none came", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startKnownAgent({ connectWithinSeconds: 1 });
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    const { session } = await openSession(agent, node.controller.ticket("claim-1"));
+    const report = await node.controller.report(({ endedSessions }) => endedSessions.length === 1);
+    expect(report.endedSessions).toMatchObject([{ id: session, hadClient: false }]);
+  });
+
+  test("keeps as many warm workers as it was told, whoever takes one", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startAgent({ warm: 2 });
+    await node.controller.report(({ warmWorkers }) => warmWorkers === 4);
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    await Promise.all(Array.from({ length: 3 }, () => openSession(agent, node.controller.ticket("claim-1"))));
+    await node.controller.report(({ warmWorkers, sessions }) => warmWorkers === 4 && sessions.length === 3);
+    expect(node.workerProcesses()).toHaveLength(7);
+  });
+
+  test("ends the warm workers that an earlier agent left beyond that", async () => {
+    await using node = await NodeFixture.create();
+    const first = await node.startAgent({ warm: 3 });
+    await node.controller.report(({ warmWorkers }) => warmWorkers === 6);
+    await first.stop();
+    const second = await node.startAgent({ warm: 1 });
+    await node.controller.report(({ agentUrl, warmWorkers }) => agentUrl === second.url && warmWorkers === 2);
+    await until(() => node.workerIds().length === 2, "only the two warm workers have directories");
+    expect(node.workerProcesses()).toHaveLength(2);
+  });
+
+  test("starts a worker where none is kept warm", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startKnownAgent({ warm: 0 });
+    expect(node.workerProcesses()).toEqual([]);
+    node.controller.allocate("claim-1", "node-a", [secondDevice]);
+    await openSession(agent, node.controller.ticket("claim-1"));
+    expect(node.workerProcesses()).toHaveLength(1);
+  });
+
+  test("says why when the worker refuses or cannot start", async () => {
+    await using node = await NodeFixture.create();
+    node.setDriver({ refusal: "the device has only 3 MiB left" });
+    const agent = await node.startKnownAgent();
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    await expect(openSession(agent, node.controller.ticket("claim-1"))).rejects.toThrow(
+      /claim claim-1 got no worker: the device has only 3 MiB left\. .*\[MILLPOND_E_NO_WORKER\]$/,
+    );
+    node.controller.allocate("claim-2", "node-a", [secondDevice]);
+    await node.controller.report(({ warmWorkers }) => warmWorkers === 2);
+    for (const worker of node.workerProcesses()) signalProcess(worker, "SIGKILL");
+    node.setDriver({ startFailure: "cuInit failed: 999" });
+    await until(() => node.workerProcesses().length === 0, "the warm workers are gone");
+    await expect(openSession(agent, node.controller.ticket("claim-2"))).rejects.toThrow(/cuInit failed: 999/);
+    node.setDriver({});
+    await openSession(agent, node.controller.ticket("claim-2"));
+  });
+});
+
+describe("tickets", () => {
+  test("refused: signature, time, node, use, epoch, devices, transport", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startKnownAgent();
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    const now = Math.floor(Date.now() / 1000);
+    const refusals: [string, string][] = [
+      ["garbage", "MILLPOND_E_TICKET_INVALID"],
+      [
+        node.controller.ticket("claim-1", { key: generateKeyPairSync("ed25519").privateKey }),
+        "MILLPOND_E_TICKET_INVALID",
+      ],
+      [
+        node.controller.ticket("claim-1", { issued: now - 120, expires: now - 60 }),
+        "MILLPOND_E_TICKET_EXPIRED",
+      ],
+      [
+        node.controller.ticket("claim-1", { issued: now + 60, expires: now + 120 }),
+        "MILLPOND_E_TICKET_NOT_YET_VALID",
+      ],
+      [node.controller.ticket("claim-1", { node: "node-b" }), "MILLPOND_E_TICKET_WRONG_NODE"],
+      [
+        node.controller.ticket("claim-1", {
+          devices: [{ uuid: "GPU-elsewhere", memoryBytes: 2 ** 20, computePercent: 1 }],
+        }),
+        "MILLPOND_E_DEVICE_UNHEALTHY",
+      ],
+    ];
+    for (const [ticket, code] of refusals) {
+      await expect(openSession(agent, ticket)).rejects.toThrow(`[${code}]`);
+    }
+    await expect(openSession(agent, node.controller.ticket("claim-1"), "pigeon")).rejects.toThrow(
+      "[MILLPOND_E_INVALID]",
+    );
+
+    const good = node.controller.ticket("claim-1");
+    await openSession(agent, good);
+    await expect(openSession(agent, good)).rejects.toThrow("[MILLPOND_E_TICKET_USED]");
+
+    const old = node.controller.ticket("claim-1");
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    await openSession(agent, node.controller.ticket("claim-1"));
+    await expect(openSession(agent, old)).rejects.toThrow("[MILLPOND_E_TICKET_STALE]");
+  });
+
+  test("stay used after the agent was replaced", async () => {
+    await using node = await NodeFixture.create();
+    const first = await node.startKnownAgent();
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    const ticket = node.controller.ticket("claim-1");
+    await openSession(first, ticket);
+    await first.stop();
+    const second = await node.startKnownAgent();
+    await expect(openSession(second, ticket)).rejects.toThrow("[MILLPOND_E_TICKET_USED]");
+  });
+
+  test("of an allocation that was taken away do not work any more", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startKnownAgent();
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    const ticket = node.controller.ticket("claim-1");
+    const revision = (await node.controller.report(({ knownRevision }) => knownRevision === 2n))
+      .knownRevision;
+    node.controller.withdraw("claim-1");
+    await node.controller.report(({ knownRevision }) => knownRevision > revision);
+    await expect(openSession(agent, ticket)).rejects.toThrow("[MILLPOND_E_TICKET_STALE]");
+  });
+
+  test("are not accepted before the controller's key is known", async () => {
+    await using node = await NodeFixture.create();
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    const ticket = node.controller.ticket("claim-1");
+    await node.controller.goAway();
+    const agent = await node.startAgent();
+    await expect(openSession(agent, ticket)).rejects.toThrow("[MILLPOND_E_NODE_NOT_READY]");
+  });
+});
+
+describe("the controller's wishes", () => {
+  test("a session whose allocation is taken away is closed, a stubborn worker killed, others go on", async () => {
+    await using node = await NodeFixture.create();
+    node.setDriver({ isStubborn: true });
+    const agent = await node.startKnownAgent();
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    node.controller.allocate("claim-2", "node-a", [firstDevice]);
+    const doomed = node.controller.ticket("claim-1");
+    const kept = node.controller.ticket("claim-2");
+    const first = await openSession(agent, doomed);
+    const second = await openSession(agent, kept);
+    using client = await attach({ path: first.unixPath }, doomed);
+    using survivor = await attach({ path: second.unixPath }, kept);
+    node.controller.withdraw("claim-1");
+    await client.closed;
+    const report = await node.controller.report(({ sessions }) => sessions.length === 1);
+    expect(report.sessions[0]?.id).toBe(second.session);
+    expect(survivor.isConnected).toBe(true);
+    node.setDriver({});
+  });
+
+  test("sessions go on and open while the controller is away, and are reported when it is back", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startKnownAgent();
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    const tickets = [node.controller.ticket("claim-1"), node.controller.ticket("claim-1")] as const;
+    await node.controller.report(({ knownRevision }) => knownRevision === 2n);
+    const first = await openSession(agent, tickets[0]);
+    using client = await attach({ path: first.unixPath }, tickets[0]);
+    await node.controller.goAway();
+    const second = await openSession(agent, tickets[1]);
+    using _other = await attach({ path: second.unixPath }, tickets[1]);
+    node.controller.reports.length = 0;
+    await node.controller.listen();
+    await node.controller.report(({ sessions }) => sessions.length === 2);
+    expect(client.isConnected).toBe(true);
+  });
+});
+
+describe("workers that die", () => {
+  test("end their session, are reported and replaced", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startKnownAgent();
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    const ticket = node.controller.ticket("claim-1");
+    const opened = await openSession(agent, ticket);
+    using _client = await attach({ path: opened.unixPath }, ticket);
+    await node.controller.report(
+      ({ sessions, warmWorkers }) => sessions[0]?.state === SessionState.CONNECTED && warmWorkers === 2,
+    );
+    for (const worker of node.workerProcesses()) signalProcess(worker, "SIGKILL");
+    await node.controller.report(({ sessions }) => sessions.length === 0);
+    await node.controller.report(({ warmWorkers }) => warmWorkers === 2);
+    await until(() => node.workerIds().length === 2, "the dead workers' directories are gone");
+  });
+
+  test("while they wait are replaced, and their device stays healthy", async () => {
+    await using node = await NodeFixture.create();
+    await node.startKnownAgent();
+    await node.controller.report(({ warmWorkers }) => warmWorkers === 2);
+    node.controller.reports.length = 0;
+    for (const worker of node.workerProcesses()) signalProcess(worker, "SIGKILL");
+    await node.controller.report(({ warmWorkers }) => warmWorkers === 0);
+    await node.controller.report(({ warmWorkers }) => warmWorkers === 2);
+    const reasons = node.controller.reports.flatMap(({ devices }) =>
+      devices.map((device) => device.healthReason),
+    );
+    expect(new Set(reasons)).toEqual(new Set([""]));
+  });
+
+  test("at start are retried with growing pauses, make their device unhealthy, and it recovers", async () => {
+    await using node = await NodeFixture.create();
+    node.setDriver({ startFailure: "the device fell off the bus" });
+    await node.startAgent({ restartFirstMs: 100, restartCeilingMs: 200 });
+    const ill = await node.controller.report(({ devices }) =>
+      devices.every(({ healthReason }) => healthReason !== ""),
+    );
+    expect(ill.devices[0]?.healthReason).toMatch(/the device fell off the bus/);
+    node.setDriver({});
+    const well = await node.controller.report(({ warmWorkers }) => warmWorkers === 2);
+    expect(well.devices.map(({ healthReason }) => healthReason)).toEqual(["", ""]);
+  });
+});
+
+describe("an agent that stops", () => {
+  test("leaves its workers to the next, which ends none that serves a session", async () => {
+    await using node = await NodeFixture.create();
+    const first = await node.startKnownAgent();
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    const ticket = node.controller.ticket("claim-1");
+    const { unixPath } = await openSession(first, ticket);
+    using client = await attach({ path: unixPath }, ticket);
+    await node.controller.report(
+      ({ sessions, warmWorkers }) => sessions[0]?.state === SessionState.CONNECTED && warmWorkers === 2,
+    );
+    const before = node.workerProcesses();
+    await first.stop();
+    expect(node.workerProcesses()).toEqual(before);
+
+    const second = await node.startAgent();
+    const report = await node.controller.report(
+      ({ agentUrl, warmWorkers }) => agentUrl === second.url && warmWorkers === 2,
+    );
+    expect(report.sessions).toMatchObject([
+      { claim: "claim-1", state: SessionState.CONNECTED, clientPid: process.pid, program: "test-program" },
+    ]);
+    expect(node.workerProcesses()).toEqual(before);
+    client[Symbol.dispose]();
+    await node.controller.report(({ sessions }) => sessions.length === 0);
+  });
+
+  test("leaves it to the next to tell which sessions ended without an agent", async () => {
+    await using node = await NodeFixture.create();
+    const first = await node.startKnownAgent();
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    const ticket = node.controller.ticket("claim-1");
+    const { unixPath, session } = await openSession(first, ticket);
+    const client = await attach({ path: unixPath }, ticket);
+    await node.controller.report(({ sessions }) => sessions[0]?.state === SessionState.CONNECTED);
+    await first.stop({ drain: "idle" });
+    client[Symbol.dispose]();
+    await until(() => node.workerProcesses().length === 0, "the worker has ended with its client");
+    const second = await node.startAgent();
+    const report = await node.controller.report(({ agentUrl }) => agentUrl === second.url);
+    expect(report.endedSessions).toMatchObject([{ id: session, claim: "claim-1", hadClient: true }]);
+  });
+
+  test("ends what it is told to: idle workers, or everything", async () => {
+    await using node = await NodeFixture.create();
+    const first = await node.startKnownAgent();
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    await openSession(first, node.controller.ticket("claim-1"));
+    await first.stop({ drain: "idle" });
+    expect(node.workerProcesses()).toHaveLength(1);
+    const second = await node.startAgent();
+    await second.stop({ drain: "all" });
+    expect(node.workerProcesses()).toEqual([]);
+    expect(node.workerIds()).toEqual([]);
+  });
+
+  test("is replaced on a run directory with leftovers of dead workers", async () => {
+    await using node = await NodeFixture.create();
+    const left = join(node.run, "workers", "w-0badcafe");
+    mkdirSync(left, { recursive: true });
+    writeFileSync(join(left, "control.sock"), "");
+    // The process id is that of a live process that is not the worker: it started at another time.
+    writeFileSync(
+      join(left, "worker.json"),
+      JSON.stringify({
+        process: { pid: process.pid, startTime: "1", bootId: "another boot" },
+        driver: node.driver,
+        warmDevice: firstDevice,
+        startedAt: 1,
+        session: null,
+        client: null,
+      }),
+    );
+    await node.startKnownAgent();
+    expect(existsSync(left)).toBe(false);
+  });
+});
+
+describe("starting an agent", () => {
+  test("is refused on a run directory that another agent uses", async () => {
+    await using node = await NodeFixture.create();
+    await node.startAgent();
+    await expect(node.startAgent()).rejects.toThrow(/another agent uses .*\[MILLPOND_E_STATE_LOCKED\]$/);
+  });
+
+  test("is refused beyond loopback, with a bad name, and without a driver that works", async () => {
+    await using node = await NodeFixture.create();
+    await expect(node.startAgent({ listen: "0.0.0.0:0" })).rejects.toThrow("[MILLPOND_E_NOT_LOOPBACK]");
+    await expect(node.startAgent({ name: "Node A" })).rejects.toThrow("[MILLPOND_E_INVALID]");
+    await expect(node.startAgent({ run: `/tmp/${"x".repeat(100)}` })).rejects.toThrow("[MILLPOND_E_INVALID]");
+    node.setDriver({ probeFailure: "no NVIDIA driver: libcuda.so.1 cannot be opened" });
+    await expect(node.startAgent()).rejects.toThrow(
+      /libcuda\.so\.1 cannot be opened\. .*\[MILLPOND_E_DRIVER\]$/,
+    );
+    node.setDriver({ devices: [] });
+    await expect(node.startAgent()).rejects.toThrow(/found no device\. .*\[MILLPOND_E_DRIVER\]$/);
+    await expect(node.startAgent({ worker: join(node.directory, "absent") })).rejects.toThrow(
+      /cannot start the worker program/,
+    );
+  });
+
+  test("with a token that the controller does not know goes on trying", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startAgent({ token: "wrong" });
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    await expect(
+      openSession(agent, node.controller.ticket("claim-1", { session: randomUUID() })),
+    ).rejects.toThrow("[MILLPOND_E_NODE_NOT_READY]");
+  });
+});

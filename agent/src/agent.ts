@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { randomUUID } from "node:crypto";
+import { hostname } from "node:os";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { createClient, type Interceptor } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-node";
+import {
+  AgentService,
+  explainTlsFailure,
+  type GetNodeStatusResponseSchema,
+  processMetrics,
+  renderMetrics,
+  type SyncRequestSchema,
+  type SyncResponse,
+} from "@millpond/api";
+import { Admission } from "./admission.ts";
+import { type DiscoveredDevice, discoverDevices } from "./devices.ts";
+import { agentMetrics } from "./metrics.ts";
+import { type NodeServer, serveNode } from "./node-service.ts";
+import { type AgentOptions, type ResolvedAgentOptions, resolveAgentOptions } from "./options.ts";
+import { bootId } from "./process-identity.ts";
+import { reportDevice, reportEndedSession, reportSession } from "./report.ts";
+import { type EndedSession, RunDirectory } from "./run-directory.ts";
+import { SyncLoop } from "./sync-loop.ts";
+import { agentVersion } from "./version.ts";
+import { type Drain, WorkerPool } from "./worker-pool.ts";
+
+/** A running agent. Disposing of it stops it and leaves its workers running. */
+export interface Agent extends AsyncDisposable {
+  readonly name: string;
+  /** Base URL of its NodeService. */
+  readonly url: string;
+  readonly devices: readonly DiscoveredDevice[];
+  /**
+   * Stops the agent. `drain` says which workers end with it: `none` (default) leaves all of them to the next agent on
+   * the run directory (idle ones end by themselves when none comes), `idle` ends those without a session, `all` ends
+   * sessions too. Idempotent; a second call waits for the first.
+   */
+  stop(options?: { readonly drain?: Drain }): Promise<void>;
+}
+
+/** Workers' TCP ports are reachable from this machine only, until the data plane can encrypt. */
+const tcpHost = "127.0.0.1";
+/** The controller takes a report when it arrives, and may hold back its answer. */
+const lastReportMs = 250;
+const forgetIntervalMs = 3_600_000;
+
+/**
+ * Starts the agent of a node: finds the devices, takes over the workers of an earlier agent, serves NodeService and
+ * keeps in contact with the controller. Resolves once it serves; the controller may be away.
+ *
+ * @throws MILLPOND_E_INVALID, MILLPOND_E_NOT_LOOPBACK, MILLPOND_E_DRIVER, MILLPOND_E_ADDRESS_IN_USE, and
+ *   MILLPOND_E_STATE_LOCKED when another agent uses the run directory
+ */
+export async function startAgent(options: AgentOptions): Promise<Agent> {
+  const resolved = resolveAgentOptions(options);
+  const run = RunDirectory.open(resolved.run);
+  try {
+    const devices = await discoverDevices(resolved);
+    return await RunningAgent.start(resolved, run, devices);
+  } catch (error) {
+    run[Symbol.dispose]();
+    throw error;
+  }
+}
+
+class RunningAgent implements Agent {
+  readonly name: string;
+  readonly devices: readonly DiscoveredDevice[];
+  readonly #options: ResolvedAgentOptions;
+  readonly #runDirectory: RunDirectory;
+  readonly #admission: Admission;
+  readonly #pool: WorkerPool;
+  readonly #sync: SyncLoop;
+  readonly #run = randomUUID();
+  readonly #startedAt = new Date();
+  #server: NodeServer | undefined;
+  #forgetTimer: NodeJS.Timeout | undefined;
+  #knownRevision = 0n;
+  #knownAsOf = 0n;
+  #controller = "";
+  #stopping: Promise<void> | undefined;
+
+  private constructor(
+    options: ResolvedAgentOptions,
+    run: RunDirectory,
+    devices: readonly DiscoveredDevice[],
+  ) {
+    this.#options = options;
+    this.#runDirectory = run;
+    this.name = options.name;
+    this.devices = devices;
+    this.#admission = new Admission({ node: options.name, run });
+    this.#pool = new WorkerPool({
+      run,
+      worker: options.worker,
+      devices: devices.map((device) => ({ uuid: device.description.uuid, driver: device.driver })),
+      warm: options.warm,
+      tcpHost,
+      orphanSeconds: options.orphanSeconds,
+      startTimeoutMs: options.startTimeoutMs,
+      assignTimeoutMs: options.assignTimeoutMs,
+      connectWithinSeconds: options.connectWithinSeconds,
+      closeTimeoutMs: options.closeTimeoutMs,
+      restartFirstMs: options.restartFirstMs,
+      restartCeilingMs: options.restartCeilingMs,
+      log: options.log,
+      onChange: () => this.#sync.news(),
+    });
+    const authorize: Interceptor = (next) => async (request) => {
+      request.header.set("authorization", `Bearer ${options.token}`);
+      try {
+        return await next(request);
+      } catch (error) {
+        throw explainTlsFailure(error, `the controller at ${options.controller}`) ?? error;
+      }
+    };
+    const client = createClient(
+      AgentService,
+      createConnectTransport({
+        baseUrl: options.controller,
+        httpVersion: "1.1",
+        interceptors: [authorize],
+        ...(options.ca === undefined ? {} : { nodeOptions: { ca: options.ca } }),
+      }),
+    );
+    this.#sync = new SyncLoop({
+      call: async (sequence, signal) => {
+        const ended = run.endedSessions();
+        const answer = await client.sync({ ...this.#report(ended), sequence: BigInt(sequence) }, { signal });
+        // An answer to a call that was overtaken will do: the call that overtook it listed them too.
+        run.forgetEndedSessions(ended);
+        return answer;
+      },
+      apply: (answer) => this.#enforce(answer),
+      log: options.log,
+    });
+  }
+
+  static async start(
+    options: ResolvedAgentOptions,
+    run: RunDirectory,
+    devices: readonly DiscoveredDevice[],
+  ): Promise<RunningAgent> {
+    const agent = new RunningAgent(options, run, devices);
+    await agent.#start();
+    return agent;
+  }
+
+  get url(): string {
+    if (this.#server === undefined) throw new Error("the agent does not serve yet");
+    return this.#server.url;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+  }
+
+  stop(options: { readonly drain?: Drain } = {}): Promise<void> {
+    this.#stopping ??= this.#stop(options.drain ?? "none");
+    return this.#stopping;
+  }
+
+  async #start(): Promise<void> {
+    const { log } = this.#options;
+    await this.#pool.adopt();
+    try {
+      this.#server = await serveNode({
+        host: this.#options.listenHost,
+        port: this.#options.listenPort,
+        token: this.#options.token,
+        opener: {
+          admission: this.#admission,
+          pool: this.#pool,
+          devices: this.devices,
+          tcpHost,
+          log,
+        },
+        status: () => this.#status(),
+        metrics: () => this.#metrics(),
+        log,
+      });
+    } catch (error) {
+      await this.#pool.stop("none");
+      throw error;
+    }
+    this.#pool.refill();
+    this.#sync.start();
+    this.#forgetTimer = setInterval(() => this.#admission.forget(nowSeconds()), forgetIntervalMs);
+    log.info({ node: this.name, url: this.url, devices: this.devices.length }, "the agent serves");
+  }
+
+  async #stop(drain: Drain): Promise<void> {
+    clearInterval(this.#forgetTimer);
+    this.#server?.refuse();
+    await this.#pool.stop(drain);
+    await this.#sync.stop({ lastReportMs });
+    await this.#server?.close();
+    this.#runDirectory[Symbol.dispose]();
+    this.#options.log.info({ node: this.name, drain }, "the agent has stopped");
+  }
+
+  #enforce(answer: SyncResponse): void {
+    this.#admission.learn(answer, nowSeconds());
+    for (const worker of this.#pool.sessions) {
+      if (!this.#admission.isGranted(worker.session)) {
+        this.#pool.close(worker, `the allocation of claim ${worker.session.claim} was taken away`);
+      }
+    }
+    this.#controller = answer.controller;
+    this.#knownRevision = answer.revision;
+    this.#knownAsOf = answer.asOf;
+  }
+
+  #deviceReports() {
+    return this.devices.map((device) => reportDevice(device, this.#pool.failureOf(device.description.uuid)));
+  }
+
+  #report(ended: readonly EndedSession[]): MessageInitShape<typeof SyncRequestSchema> {
+    return {
+      node: this.name,
+      run: this.#run,
+      agentUrl: this.url,
+      agentVersion,
+      hostname: hostname(),
+      bootId: bootId(),
+      labels: { ...this.#options.labels },
+      devices: this.#deviceReports(),
+      sessions: this.#pool.sessions.map(reportSession),
+      endedSessions: ended.map(reportEndedSession),
+      warmWorkers: this.#pool.warmCount,
+      knownRevision: this.#knownRevision,
+      knownAsOf: this.#knownAsOf,
+    };
+  }
+
+  #metrics(): string {
+    return renderMetrics([
+      ...processMetrics(agentVersion),
+      ...agentMetrics(this.#pool, this.devices),
+      {
+        name: "millpond_agent_last_sync_timestamp_seconds",
+        value: Math.floor((this.#sync.lastSuccess?.getTime() ?? 0) / 1000),
+      },
+    ]);
+  }
+
+  #status(): MessageInitShape<typeof GetNodeStatusResponseSchema> {
+    const problems: string[] = [];
+    if (this.#sync.failure !== undefined) {
+      problems.push(`The controller cannot be told: ${this.#sync.failure}`);
+    }
+    for (const { description } of this.devices) {
+      const failure = this.#pool.failureOf(description.uuid);
+      if (failure !== undefined)
+        problems.push(`Workers of device ${description.uuid} do not start: ${failure}`);
+    }
+    return {
+      node: this.name,
+      run: this.#run,
+      agentVersion,
+      hostname: hostname(),
+      bootId: bootId(),
+      startedAt: BigInt(Math.floor(this.#startedAt.getTime() / 1000)),
+      controllerUrl: this.#options.controller,
+      controller: this.#controller,
+      lastSyncAt: BigInt(Math.floor((this.#sync.lastSuccess?.getTime() ?? 0) / 1000)),
+      syncError: this.#sync.failure ?? "",
+      driverPath: this.#options.drivers.join(","),
+      driverVersion: this.devices[0]?.driverVersion ?? "",
+      workerPath: this.#options.worker,
+      devices: this.#deviceReports(),
+      workers: this.#pool.workers.map((worker) => ({
+        id: worker.directory.id,
+        pid: worker.process.pid,
+        state: worker.phase,
+        session: worker.session?.session ?? "",
+        startedAt: BigInt(worker.startedAt),
+      })),
+      problems,
+    };
+  }
+}
+
+function nowSeconds(): number {
+  return Math.floor(Date.now() / 1000);
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { readFileSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { millpondError, parseLabels, quote, readAuthorities } from "@millpond/api";
+import { startAgent } from "./agent.ts";
+import type { AgentOptions } from "./options.ts";
+import type { Drain } from "./worker-pool.ts";
+
+const usage = `Usage: millpond agent --name NODE --controller URL --token-file FILE --driver LIB[,LIB]
+                      --worker PROGRAM --run DIR [--listen 127.0.0.1:0] [--warm 1] [--drain none|idle|all]
+                      [--labels KEY=VALUE,...] [--ca FILE]
+
+Runs the agent of one node until SIGTERM or SIGINT. --drain says which workers end with it: none (default) leaves
+sessions and idle workers to the next agent on the same --run directory. --labels are labels of the node, for claims to
+choose by (MILLPOND_AGENT_LABELS). --ca is the certificate of the authority of the controller's, PEM (MILLPOND_CA).
+`;
+
+/** The agent's command line, read and checked for form. Values are checked by `startAgent`. */
+export function parseAgentCommand(
+  args: readonly string[],
+): "help" | { readonly options: AgentOptions; readonly drain: Drain } {
+  const { values } = parse(args);
+  if (values.help) return "help";
+  const required = (name: "name" | "controller" | "token-file" | "driver" | "worker" | "run"): string => {
+    const value = values[name];
+    if (value === undefined || value === "") throw invalid(`--${name} is missing`);
+    return value;
+  };
+  const { ca = process.env["MILLPOND_CA"] ?? "" } = values;
+  const { warm, drain, labels = process.env["MILLPOND_AGENT_LABELS"] ?? "" } = values;
+  if (warm !== undefined && !/^\d{1,2}$/.test(warm)) throw invalid(`--warm ${quote(warm)} is not a number`);
+  if (drain !== "none" && drain !== "idle" && drain !== "all") {
+    throw invalid(`--drain ${quote(drain)} is none of none, idle and all`);
+  }
+  const name = required("name");
+  const controller = required("controller");
+  const tokenFile = required("token-file");
+  const drivers = required("driver").split(",");
+  return {
+    options: {
+      name,
+      controller,
+      ca: ca === "" ? undefined : readAuthorities(ca),
+      token: readToken(tokenFile),
+      drivers,
+      worker: required("worker"),
+      run: required("run"),
+      listen: values.listen,
+      labels: labels === "" ? {} : parseLabels(labels),
+      warm: warm === undefined ? undefined : Number(warm),
+    },
+    drain,
+  };
+}
+
+/**
+ * Runs an agent until it is told to stop: by SIGTERM, by SIGINT, or, when another process started it with an IPC
+ * channel, by the end of that process. Over such a channel it says `{"type": "ready", "url": …}`.
+ * Resolves with the exit status; errors before the agent serves are thrown.
+ */
+export async function runAgentCommand(args: readonly string[]): Promise<number> {
+  const command = parseAgentCommand(args);
+  if (command === "help") {
+    process.stdout.write(usage);
+    return 0;
+  }
+  const stopRequested = new Promise<void>((resolve) => {
+    for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => resolve());
+    process.once("disconnect", () => resolve());
+  });
+  const agent = await startAgent(command.options);
+  process.send?.({ type: "ready", url: agent.url });
+  await stopRequested;
+  await agent.stop({ drain: command.drain });
+  if (process.connected) process.disconnect?.();
+  return 0;
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      options: {
+        help: { type: "boolean", short: "h", default: false },
+        name: { type: "string" },
+        controller: { type: "string" },
+        "token-file": { type: "string" },
+        driver: { type: "string" },
+        worker: { type: "string" },
+        run: { type: "string" },
+        listen: { type: "string" },
+        warm: { type: "string" },
+        drain: { type: "string", default: "none" },
+        labels: { type: "string" },
+        ca: { type: "string" },
+      },
+    });
+  } catch (cause) {
+    throw invalid(cause instanceof Error ? cause.message : String(cause), cause);
+  }
+}
+
+function readToken(path: string): string {
+  try {
+    return readFileSync(path, "utf8").trim();
+  } catch (cause) {
+    throw millpondError("MILLPOND_E_INVALID", `the token file ${quote(path)} cannot be read`, { cause });
+  }
+}
+
+function invalid(what: string, cause?: unknown) {
+  return millpondError("MILLPOND_E_INVALID", what.replace(/\.$/, ""), {
+    remedy: "See `millpond agent --help`.",
+    cause,
+  });
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { millpondError } from "@millpond/api";
+import { type PciTopology, readPciTopology } from "./pci-topology.ts";
+import { type Probe, probeDriver } from "./worker-process.ts";
+
+/** A device of this node and the driver library that drives it. */
+export interface DiscoveredDevice {
+  /** Ordinal on this node. */
+  readonly index: number;
+  readonly driver: string;
+  readonly driverVersion: string;
+  readonly cudaVersion: number;
+  readonly description: Probe["devices"][number];
+  readonly topology: PciTopology;
+}
+
+/** So many fit into a ticket. */
+const maxDevices = 32;
+const probeTimeoutMs = 60_000;
+
+/**
+ * Asks each driver library for its devices, in the order given.
+ *
+ * @throws MILLPOND_E_DRIVER when a library does not work, when there is no device, or when two have the same UUID.
+ */
+export async function discoverDevices(options: {
+  readonly worker: string;
+  readonly drivers: readonly string[];
+}): Promise<readonly DiscoveredDevice[]> {
+  const devices: DiscoveredDevice[] = [];
+  for (const driver of options.drivers) {
+    const probe = await probeOne(options.worker, driver);
+    for (const description of probe.devices) {
+      const twin = devices.find((device) => device.description.uuid === description.uuid);
+      if (twin !== undefined) {
+        throw millpondError(
+          "MILLPOND_E_DRIVER",
+          `${driver} and ${twin.driver} both have a device ${description.uuid}`,
+          { remedy: "Give the agent each driver once." },
+        );
+      }
+      devices.push({
+        index: devices.length,
+        driver,
+        driverVersion: probe.driver,
+        cudaVersion: probe.cudaVersion,
+        description,
+        topology: readPciTopology(description.pciBusId),
+      });
+    }
+  }
+  if (devices.length === 0) {
+    throw millpondError("MILLPOND_E_DRIVER", `${options.drivers.join(" and ")} found no device`);
+  }
+  if (devices.length > maxDevices) {
+    throw millpondError(
+      "MILLPOND_E_DRIVER",
+      `${devices.length} devices are more than the ${maxDevices} of a node`,
+      {
+        remedy: "Run two agents, each with a part of the devices (CUDA_VISIBLE_DEVICES).",
+      },
+    );
+  }
+  return devices;
+}
+
+async function probeOne(worker: string, driver: string): Promise<Probe> {
+  try {
+    return await probeDriver({ worker, driver, timeoutMs: probeTimeoutMs });
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw millpondError("MILLPOND_E_DRIVER", `the driver ${driver} cannot be used: ${why}`, { cause });
+  }
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { MetricSample } from "@millpond/api";
+import type { DiscoveredDevice } from "./devices.ts";
+import type { WorkerPool } from "./worker-pool.ts";
+
+/** What an agent knows of its workers and devices. */
+export function agentMetrics(
+  pool: Pick<WorkerPool, "workers" | "sessions" | "failureOf">,
+  devices: readonly DiscoveredDevice[],
+): MetricSample[] {
+  const phases = Map.groupBy(pool.workers, ({ phase }) => phase);
+  return [
+    ...[...phases].map(
+      ([phase, workers]): MetricSample => ({
+        name: "millpond_agent_workers",
+        labels: { phase },
+        value: workers.length,
+      }),
+    ),
+    ...devices.map(
+      ({ description: { uuid } }): MetricSample => ({
+        name: "millpond_agent_device_healthy",
+        labels: { uuid },
+        value: Number(pool.failureOf(uuid) === undefined),
+      }),
+    ),
+    ...pool.sessions.flatMap(({ session: { session, claim, devices: granted }, figures }): MetricSample[] => {
+      const labels = { claim, session };
+      return [
+        { name: "millpond_agent_session_commands_total", labels, value: figures.commands },
+        { name: "millpond_agent_session_launches_total", labels, value: figures.launches },
+        ...granted.map(
+          ({ uuid }): MetricSample => ({
+            name: "millpond_agent_session_memory_used_bytes",
+            labels: { ...labels, uuid },
+            value: figures.memoryUsedBytes.get(uuid) ?? 0,
+          }),
+        ),
+      ];
+    }),
+  ];
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { ConnectError } from "@connectrpc/connect";
+import { millpondError, type OpenSessionRequest, quote, type TicketPayload } from "@millpond/api";
+import type { Logger } from "pino";
+import type { Admission } from "./admission.ts";
+import type { DiscoveredDevice } from "./devices.ts";
+import { errorText } from "./error-text.ts";
+import { bootId } from "./process-identity.ts";
+import type { WorkerPool } from "./worker-pool.ts";
+
+export interface SessionOpener {
+  readonly admission: Admission;
+  readonly pool: WorkerPool;
+  readonly devices: readonly DiscoveredDevice[];
+  /** Address at which the workers' TCP ports are reached. */
+  readonly tcpHost: string;
+  readonly log: Logger;
+}
+
+/** Where the client finds its worker. */
+export interface OpenedSession {
+  readonly session: string;
+  readonly unixPath: string;
+  readonly tcpHost: string;
+  readonly tcpPort: number;
+  readonly bootId: string;
+}
+
+/** Serves NodeService/OpenSession. Throws errors of the house form. */
+export async function openSession(
+  opener: SessionOpener,
+  request: OpenSessionRequest,
+): Promise<OpenedSession> {
+  const transport = parseTransport(request.transport);
+  const now = Math.floor(Date.now() / 1000);
+  const payload = opener.admission.admit(request.ticket, now);
+  assertServable(opener.devices, payload);
+  const { session, claim, epoch, issued, devices } = payload;
+  try {
+    const worker = await opener.pool.open(
+      { session, claim, epoch, issued, startedAt: now, devices: [...devices] },
+      request.ticket,
+      { expires: payload.expires, assertAllowed: () => opener.admission.assertGranted(payload) },
+    );
+    if (transport === "tcp" && worker.tcpPort === 0) {
+      opener.pool.close(worker, "its client asked for TCP, which this worker does not offer");
+      throw millpondError(
+        "MILLPOND_E_TRANSPORT_UNAVAILABLE",
+        "the workers of this node do not listen on TCP",
+      );
+    }
+    opener.log.info({ session, claim, worker: worker.directory.id }, "opened a session");
+    return {
+      session,
+      unixPath: transport === "tcp" ? "" : worker.directory.dataPath,
+      tcpHost: opener.tcpHost,
+      tcpPort: transport === "shm" ? 0 : worker.tcpPort,
+      bootId: bootId(),
+    };
+  } catch (cause) {
+    if (cause instanceof ConnectError) throw cause;
+    throw millpondError(
+      "MILLPOND_E_NO_WORKER",
+      `the session of claim ${claim} got no worker: ${errorText(cause)}`,
+      {
+        cause,
+      },
+    );
+  }
+}
+
+function parseTransport(text: string): "auto" | "shm" | "tcp" {
+  if (text === "" || text === "auto") return "auto";
+  if (text === "shm" || text === "tcp") return text;
+  throw millpondError("MILLPOND_E_INVALID", `the transport ${quote(text)} is none of auto, shm and tcp`);
+}
+
+/** A worker loads one driver: it can serve devices of that one only. */
+function assertServable(devices: readonly DiscoveredDevice[], payload: TicketPayload): void {
+  const drivers = new Set<string>();
+  for (const { uuid } of payload.devices) {
+    const device = devices.find((candidate) => candidate.description.uuid === uuid);
+    if (device === undefined) {
+      throw millpondError(
+        "MILLPOND_E_DEVICE_UNHEALTHY",
+        `node ${payload.node} has no device ${quote(uuid)} any more`,
+      );
+    }
+    drivers.add(device.driver);
+  }
+  if (drivers.size > 1) {
+    throw millpondError(
+      "MILLPOND_E_NO_WORKER",
+      `the devices of claim ${payload.claim} belong to ${drivers.size} driver libraries, and a worker loads one`,
+      { remedy: "Ask for devices of one kind." },
+    );
+  }
+}

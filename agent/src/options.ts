@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { isIP } from "node:net";
+import { resolve } from "node:path";
+import { checkLabels, isName, millpondError, quote } from "@millpond/api";
+import { type Logger, pino } from "pino";
+import { z } from "zod";
+
+/** How to run an agent, as its caller says it. */
+export interface AgentOptions {
+  /** Name of the node, a DNS label, unique in the pool. */
+  readonly name: string;
+  /** Base URL of the controller. */
+  readonly controller: string;
+  /** The authority that the controller's certificate is signed by, PEM. Default: the machine's authorities. */
+  readonly ca?: string | undefined;
+  /** The pool's agent token. */
+  readonly token: string;
+  /** Driver libraries whose devices this node offers, in the order of the node's ordinals. */
+  readonly drivers: readonly string[];
+  /** The worker program. */
+  readonly worker: string;
+  /** Directory for the files of the workers; created where needed. */
+  readonly run: string;
+  /** Loopback address and port to serve on; port 0 takes a free one. Default `127.0.0.1:0`. */
+  readonly listen?: string | undefined;
+  /** Labels of the node, for claims to choose by; those that operators give it win. Default none. */
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+  /** Idle workers to keep for each device, 0 to 16. Default 1. */
+  readonly warm?: number | undefined;
+  /** Seconds after which a worker without session and agent ends by itself. Default 30. */
+  readonly orphanSeconds?: number | undefined;
+  /**
+   * Seconds that a session waits for its client, which connects at once: one that died before it did must not hold its
+   * devices until the ticket expires. Default 15.
+   */
+  readonly connectWithinSeconds?: number | undefined;
+  /** How long a worker may take to obey `close`, and then SIGTERM. Default 5000. */
+  readonly closeTimeoutMs?: number | undefined;
+  /** How long a worker may take to become warm: drivers of machines with many devices are slow. Default 60000. */
+  readonly startTimeoutMs?: number | undefined;
+  /** First wait before a worker that died idle is replaced; doubles up to `restartCeilingMs`. Default 500. */
+  readonly restartFirstMs?: number | undefined;
+  /** Default 60000. */
+  readonly restartCeilingMs?: number | undefined;
+  /** Default: JSON lines on standard error. */
+  readonly log?: Logger | undefined;
+}
+
+/** The same with everything decided and checked. */
+export interface ResolvedAgentOptions {
+  readonly name: string;
+  readonly ca: string | undefined;
+  readonly controller: string;
+  readonly token: string;
+  readonly drivers: readonly string[];
+  readonly worker: string;
+  readonly run: string;
+  readonly listenHost: string;
+  readonly listenPort: number;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly warm: number;
+  readonly orphanSeconds: number;
+  readonly connectWithinSeconds: number;
+  readonly closeTimeoutMs: number;
+  readonly startTimeoutMs: number;
+  readonly assignTimeoutMs: number;
+  readonly restartFirstMs: number;
+  readonly restartCeilingMs: number;
+  readonly log: Logger;
+}
+
+const milliseconds = z.int().min(1).max(3_600_000);
+
+const schema = z.object({
+  name: z.string().refine(isName, "must be 1 to 63 lower-case letters, digits and hyphens"),
+  controller: z.url({ protocol: /^https?$/, error: "must be a URL such as http://127.0.0.1:7170" }),
+  ca: z.string().optional(),
+  token: z.string().min(1, "must not be empty"),
+  drivers: z.array(z.string().min(1)).min(1, "at least one driver library is needed"),
+  worker: z.string().min(1),
+  run: z.string().min(1),
+  listen: z.string().default("127.0.0.1:0"),
+  warm: z.int().min(0).max(16).default(1),
+  orphanSeconds: z.int().min(1).max(86_400).default(30),
+  connectWithinSeconds: z.int().min(1).max(60).default(15),
+  closeTimeoutMs: milliseconds.default(5000),
+  startTimeoutMs: milliseconds.default(60_000),
+  restartFirstMs: milliseconds.default(500),
+  restartCeilingMs: milliseconds.default(60_000),
+});
+
+/** @throws MILLPOND_E_INVALID, MILLPOND_E_NOT_LOOPBACK */
+export function resolveAgentOptions(options: AgentOptions): ResolvedAgentOptions {
+  const { log, labels = {}, ...plain } = options;
+  const parsed = schema.safeParse(plain);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the agent's option ${issue?.path.join(".")}: ${issue?.message}`,
+    );
+  }
+  const { listen, drivers, worker, run, controller, ...rest } = parsed.data;
+  const { host, port } = parseLoopbackAddress(listen);
+  return {
+    ...rest,
+    ca: rest.ca,
+    labels: checkLabels(labels),
+    controller: controller.replace(/\/+$/, ""),
+    drivers: drivers.map((driver) => resolve(driver)),
+    worker: resolve(worker),
+    run: resolve(run),
+    listenHost: host,
+    listenPort: port,
+    assignTimeoutMs: 10_000,
+    log: log ?? pino({ name: "millpond-agent" }, pino.destination({ fd: 2, sync: true })),
+  };
+}
+
+/**
+ * Reads `host:port`, `[v6]:port` or `host`.
+ *
+ * @throws MILLPOND_E_INVALID, and MILLPOND_E_NOT_LOOPBACK for any other host: what is served is not encrypted yet.
+ */
+function parseLoopbackAddress(text: string): { readonly host: string; readonly port: number } {
+  const match = /^(?:\[([0-9a-f:.]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/i.exec(text);
+  const host = match?.[1] ?? match?.[2];
+  const port = Number(match?.[3] ?? 0);
+  if (host === undefined || port > 65535) {
+    throw millpondError("MILLPOND_E_INVALID", `${quote(text)} is not an address such as 127.0.0.1:0`);
+  }
+  const isLoopback = host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
+  if (!isLoopback) {
+    throw millpondError("MILLPOND_E_NOT_LOOPBACK", `the agent was told to listen on ${quote(text)}`);
+  }
+  return { host, port };
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Where a PCI device sits in its machine, as the kernel shows it.
+
+import { readFileSync, realpathSync } from "node:fs";
+import { join } from "node:path";
+
+export interface PciTopology {
+  /** Number of its socket's memory; empty: not known, or there is only one. */
+  readonly numaNode: string;
+  /** PCI address of the switch above it; empty: not known, or there is none. */
+  readonly pcieSwitch: string;
+}
+
+const pciAddress = /^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$/;
+
+/**
+ * What is not known is left empty: a container may hide it, a software GPU has none.
+ *
+ * @param busId as the driver gives it, `0000:01:00.0` or `00000000:01:00.0`, in either case
+ * @param root where the kernel shows its devices
+ */
+export function readPciTopology(busId: string, root = "/sys/bus/pci/devices"): PciTopology {
+  // The driver pads the domain to eight digits where the kernel has four.
+  const address = busId.toLowerCase().replace(/^0000(?=[0-9a-f]{4}:)/, "");
+  if (!pciAddress.test(address)) {
+    return { numaNode: "", pcieSwitch: "" };
+  }
+  const directory = join(root, address);
+  const numaNode = readOr(() => readFileSync(join(directory, "numa_node"), "utf8").trim());
+  // Bridge by bridge from the root complex: …/root port/switch, its upper side/switch, its lower side/device.
+  const path = readOr(() => realpathSync(directory)).split("/");
+  const above = path.at(-3) ?? "";
+  return {
+    numaNode: /^\d+$/.test(numaNode) ? numaNode : "",
+    pcieSwitch: pciAddress.test(above) ? above : "",
+  };
+}
+
+function readOr(read: () => string): string {
+  try {
+    return read();
+  } catch {
+    // Not there, or not to be seen: that is an answer here.
+    return "";
+  }
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import {
+  DeviceHealth,
+  type DeviceReportSchema,
+  type EndedSessionSchema,
+  type SessionReportSchema,
+  SessionState,
+} from "@millpond/api";
+import type { DiscoveredDevice } from "./devices.ts";
+import type { EndedSession, SessionRecord } from "./run-directory.ts";
+import type { Worker, WorkerPhase } from "./worker.ts";
+
+/** What the agent tells of a device. `failure` says why its workers do not start; absent when they do. */
+export function reportDevice(
+  device: DiscoveredDevice,
+  failure: string | undefined,
+): MessageInitShape<typeof DeviceReportSchema> {
+  const { description } = device;
+  return {
+    index: device.index,
+    uuid: description.uuid,
+    name: description.name,
+    kind: description.kind,
+    memoryBytes: BigInt(description.memoryBytes),
+    pciBusId: description.pciBusId,
+    computeCapability: description.computeCapability,
+    multiprocessors: description.multiprocessors,
+    driverVersion: device.driverVersion,
+    cudaVersion: device.cudaVersion,
+    health: failure === undefined ? DeviceHealth.HEALTHY : DeviceHealth.UNHEALTHY,
+    healthReason: failure === undefined ? "" : `its workers do not start: ${failure}`,
+    ...device.topology,
+  };
+}
+
+/** What the agent tells of a session. */
+export function reportSession(
+  worker: Worker & { readonly session: SessionRecord },
+): MessageInitShape<typeof SessionReportSchema> {
+  const { session, client, figures } = worker;
+  return {
+    id: session.session,
+    claim: session.claim,
+    epoch: BigInt(session.epoch),
+    state: sessionState(worker.phase, client !== null),
+    startedAt: BigInt(session.startedAt),
+    clientPid: client?.clientPid ?? 0,
+    clientHost: "",
+    program: client?.program ?? "",
+    transport: client?.transport ?? "",
+    devices: session.devices.map((device) => ({
+      uuid: device.uuid,
+      memoryUsedBytes: BigInt(figures.memoryUsedBytes.get(device.uuid) ?? 0),
+    })),
+    commands: BigInt(figures.commands),
+    launches: BigInt(figures.launches),
+    waits: BigInt(figures.waits),
+  };
+}
+
+/** What the agent tells of a session that has ended. */
+export function reportEndedSession(ended: EndedSession): MessageInitShape<typeof EndedSessionSchema> {
+  const { session, claim, epoch, hadClient } = ended;
+  return { id: session, claim, epoch: BigInt(epoch), hadClient };
+}
+
+function sessionState(phase: WorkerPhase, hasClient: boolean): SessionState {
+  switch (phase) {
+    case "connected":
+      return SessionState.CONNECTED;
+    case "closing":
+    case "ended":
+      return SessionState.CLOSING;
+    case "assigning":
+    case "assigned":
+      return SessionState.ASSIGNED;
+    case "starting": // Taken over, and not heard of yet.
+    case "warm":
+      return hasClient ? SessionState.CONNECTED : SessionState.ASSIGNED;
+  }
+}

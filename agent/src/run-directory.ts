@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import {
+  closeSync,
+  fstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { join, resolve } from "node:path";
+import type { DatabaseSync } from "node:sqlite";
+import { millpondError } from "@millpond/api";
+import { z } from "zod";
+import { LockHeldError, openLockedDatabase } from "./run-lock.ts";
+
+/** Unix socket addresses hold 107 bytes and a terminating zero. */
+const maxSocketPathBytes = 107;
+
+const workerRecordSchema = z.object({
+  process: z.object({ pid: z.int().positive(), startTime: z.string(), bootId: z.string() }),
+  driver: z.string(),
+  warmDevice: z.string(),
+  /** Unix seconds. */
+  startedAt: z.int().nonnegative(),
+  session: z
+    .object({
+      session: z.string(),
+      claim: z.string(),
+      epoch: z.int().nonnegative(),
+      issued: z.int().nonnegative(),
+      startedAt: z.int().nonnegative(),
+      devices: z.array(
+        z.object({ uuid: z.string(), memoryBytes: z.int().nonnegative(), computePercent: z.number() }),
+      ),
+    })
+    .nullable(),
+  client: z
+    .object({ transport: z.enum(["shm", "tcp"]), clientPid: z.int().nonnegative(), program: z.string() })
+    .nullable(),
+});
+
+/** What the agent writes down about a worker, for the agent that comes after it. */
+export type WorkerRecord = z.infer<typeof workerRecordSchema>;
+/** The session that a worker was given: `issued` and `startedAt` in Unix seconds, by the controller's and our clock. */
+export type SessionRecord = NonNullable<WorkerRecord["session"]>;
+
+/** A session that has ended, until the controller knows of it. */
+export interface EndedSession {
+  readonly session: string;
+  readonly claim: string;
+  readonly epoch: number;
+  /** Whether its client ever connected, as far as an agent was there to see it. */
+  readonly hadClient: boolean;
+}
+
+/** How many ended sessions are kept for the controller. */
+const maxEndedSessions = 4096;
+
+/** The files of one worker. */
+export interface WorkerDirectory {
+  readonly id: string;
+  readonly path: string;
+  readonly controlPath: string;
+  readonly dataPath: string;
+  readonly logPath: string;
+  readonly recordPath: string;
+}
+
+/**
+ * The directory in which an agent keeps what must outlive it: a directory for each worker, the tickets that were used,
+ * the highest epoch seen of each claim, and the ended sessions of which the controller has not been told. One agent at
+ * a time: the open database is the lock.
+ */
+export class RunDirectory implements Disposable {
+  readonly path: string;
+  readonly #database: DatabaseSync;
+
+  /** Where the node's workers keep the module images that they share. */
+  get imageCachePath(): string {
+    return join(this.path, "images");
+  }
+
+  private constructor(path: string, database: DatabaseSync) {
+    this.path = path;
+    this.#database = database;
+  }
+
+  /** Creates the directory where needed and locks it. @throws MILLPOND_E_INVALID, MILLPOND_E_STATE_LOCKED */
+  static open(path: string): RunDirectory {
+    const absolute = resolve(path);
+    const longest = join(absolute, "workers", "w-00000000", "control.sock");
+    if (Buffer.byteLength(longest) > maxSocketPathBytes) {
+      const room = maxSocketPathBytes - (Buffer.byteLength(longest) - Buffer.byteLength(absolute));
+      throw millpondError(
+        "MILLPOND_E_INVALID",
+        `the run directory ${absolute} has too long a path for Unix sockets: at most ${room} bytes fit`,
+      );
+    }
+    mkdirSync(absolute, { recursive: true, mode: 0o755 });
+    mkdirSync(join(absolute, "workers"), { recursive: true, mode: 0o755 });
+    mkdirSync(join(absolute, "images"), { recursive: true, mode: 0o700 });
+    try {
+      return new RunDirectory(
+        absolute,
+        openLockedDatabase(
+          join(absolute, "agent.db"),
+          `CREATE TABLE IF NOT EXISTS used_tickets (session TEXT PRIMARY KEY, expires INTEGER NOT NULL) STRICT;
+           CREATE TABLE IF NOT EXISTS epochs (
+             claim TEXT PRIMARY KEY, epoch INTEGER NOT NULL, seen INTEGER NOT NULL) STRICT;
+           CREATE TABLE IF NOT EXISTS ended_sessions (
+             number INTEGER PRIMARY KEY, session TEXT NOT NULL UNIQUE, claim TEXT NOT NULL,
+             epoch INTEGER NOT NULL, had_client INTEGER NOT NULL) STRICT;
+           CREATE TABLE IF NOT EXISTS controller (id TEXT NOT NULL) STRICT`,
+        ),
+      );
+    } catch (cause) {
+      if (!(cause instanceof LockHeldError)) throw cause;
+      throw millpondError("MILLPOND_E_STATE_LOCKED", `another agent uses the run directory ${absolute}`, {
+        remedy: "Stop it, or give this one another --run directory.",
+        cause,
+      });
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.#database.close();
+  }
+
+  /** Ties what is remembered to one controller's state: epochs of another pool mean nothing in this one. */
+  enterPool(controller: string): void {
+    const known = this.#database.prepare("SELECT id FROM controller").get()?.["id"];
+    if (known === controller) return;
+    this.#database.exec(
+      `BEGIN; DELETE FROM controller; DELETE FROM used_tickets; DELETE FROM epochs; DELETE FROM ended_sessions`,
+    );
+    this.#database.prepare("INSERT INTO controller (id) VALUES (?)").run(controller);
+    this.#database.exec("COMMIT");
+  }
+
+  /** Notes that a ticket was used. False when it had been used before. */
+  useTicket(session: string, expiresSeconds: number): boolean {
+    const inserted = this.#database
+      .prepare("INSERT INTO used_tickets (session, expires) VALUES (?, ?) ON CONFLICT DO NOTHING")
+      .run(session, expiresSeconds);
+    return inserted.changes === 1;
+  }
+
+  /** The highest epoch seen of a claim, -1 when none was. */
+  epochOf(claim: string): number {
+    const row = this.#database.prepare("SELECT epoch FROM epochs WHERE claim = ?").get(claim);
+    return row === undefined ? -1 : Number(row["epoch"]);
+  }
+
+  /** Raises the epoch of a claim; a lower one changes nothing. */
+  raiseEpoch(claim: string, epoch: number, nowSeconds: number): void {
+    this.#database
+      .prepare(
+        `INSERT INTO epochs (claim, epoch, seen) VALUES (?, ?, ?)
+         ON CONFLICT DO UPDATE SET epoch = max(epoch, excluded.epoch), seen = max(seen, excluded.seen)`,
+      )
+      .run(claim, epoch, nowSeconds);
+  }
+
+  /** Forgets tickets that expired before `beforeSeconds`, and epochs noted before it of claims not in `keep`. */
+  forget(beforeSeconds: number, keep: ReadonlySet<string>): void {
+    this.#database.prepare("DELETE FROM used_tickets WHERE expires < ?").run(beforeSeconds);
+    const drop = this.#database.prepare("DELETE FROM epochs WHERE claim = ?");
+    for (const row of this.#database.prepare("SELECT claim FROM epochs WHERE seen < ?").all(beforeSeconds)) {
+      const claim = String(row["claim"]);
+      if (!keep.has(claim)) drop.run(claim);
+    }
+  }
+
+  /** Keeps an ended session for the controller; the oldest are dropped when there are too many. */
+  addEndedSession({ session, claim, epoch, hadClient }: EndedSession): void {
+    const { lastInsertRowid } = this.#database
+      .prepare(
+        `INSERT INTO ended_sessions (session, claim, epoch, had_client) VALUES (?, ?, ?, ?)
+         ON CONFLICT (session) DO UPDATE SET had_client = max(had_client, excluded.had_client)`,
+      )
+      .run(session, claim, epoch, hadClient ? 1 : 0);
+    this.#database
+      .prepare("DELETE FROM ended_sessions WHERE number <= ?")
+      .run(Number(lastInsertRowid) - maxEndedSessions);
+  }
+
+  /** Those that are kept, oldest first. */
+  endedSessions(): EndedSession[] {
+    const rows = this.#database.prepare("SELECT * FROM ended_sessions ORDER BY number").all();
+    return rows.map((row) => ({
+      session: String(row["session"]),
+      claim: String(row["claim"]),
+      epoch: Number(row["epoch"]),
+      hadClient: row["had_client"] === 1,
+    }));
+  }
+
+  /** Drops ended sessions of which the controller has taken note. */
+  forgetEndedSessions(sessions: readonly EndedSession[]): void {
+    const drop = this.#database.prepare("DELETE FROM ended_sessions WHERE session = ?");
+    for (const { session } of sessions) drop.run(session);
+  }
+
+  workerDirectory(id: string): WorkerDirectory {
+    const path = join(this.path, "workers", id);
+    return {
+      id,
+      path,
+      controlPath: join(path, "control.sock"),
+      dataPath: join(path, "data.sock"),
+      logPath: join(path, "worker.log"),
+      recordPath: join(path, "worker.json"),
+    };
+  }
+
+  createWorkerDirectory(id: string): WorkerDirectory {
+    const directory = this.workerDirectory(id);
+    // Clients of other users must reach data.sock; the other files keep their own modes.
+    mkdirSync(directory.path, { mode: 0o755 });
+    return directory;
+  }
+
+  workerDirectories(): WorkerDirectory[] {
+    return readdirSync(join(this.path, "workers"), { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map((entry) => this.workerDirectory(entry.name));
+  }
+}
+
+/** Writes the record whole or not at all. */
+export function writeWorkerRecord(directory: WorkerDirectory, record: WorkerRecord): void {
+  const draft = `${directory.recordPath}.new`;
+  writeFileSync(draft, `${JSON.stringify(record)}\n`, { mode: 0o600 });
+  renameSync(draft, directory.recordPath);
+}
+
+/** The record, or `undefined` when there is none or it cannot be understood. */
+export function readWorkerRecord(directory: WorkerDirectory): WorkerRecord | undefined {
+  try {
+    return workerRecordSchema.parse(JSON.parse(readFileSync(directory.recordPath, "utf8")));
+  } catch {
+    return undefined;
+  }
+}
+
+/** The last lines of a worker's log, for the message that tells of its death; empty when it wrote nothing. */
+export function readWorkerLogTail(directory: WorkerDirectory): string {
+  try {
+    const file = openSync(directory.logPath, "r");
+    try {
+      const { size } = fstatSync(file);
+      const tail = Buffer.alloc(Math.min(size, 4096));
+      readSync(file, tail, 0, tail.length, size - tail.length);
+      return tail.toString("utf8").trimEnd().split("\n").slice(-5).join("\n");
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    return "";
+  }
+}
+
+export function removeWorkerDirectory(directory: WorkerDirectory): void {
+  rmSync(directory.path, { recursive: true, force: true });
+}

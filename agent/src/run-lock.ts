@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { DatabaseSync } from "node:sqlite";
+
+/** Somebody else holds the lock. */
+export class LockHeldError extends Error {
+  readonly path: string;
+
+  constructor(path: string) {
+    super(`${path} is locked by another process`);
+    this.name = "LockHeldError";
+    this.path = path;
+  }
+}
+
+/**
+ * Opens a small database that only one process can have open at a time. The kernel drops the lock with the process,
+ * however it ends, so there is no stale lock to recover from, and nothing of it is inherited by child processes.
+ *
+ * `schema` must be idempotent. Throws LockHeldError when another process has the file open.
+ */
+export function openLockedDatabase(path: string, schema: string): DatabaseSync {
+  const database = new DatabaseSync(path);
+  try {
+    // The lock is taken by the first write and, in exclusive mode, kept until the database is closed. Contents survive
+    // the death of the process without a flush to disk; after the death of the machine no worker is left to guard.
+    database.exec(
+      `PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
+       BEGIN IMMEDIATE; ${schema}; COMMIT;`,
+    );
+    return database;
+  } catch (error) {
+    database.close();
+    if (error instanceof Error && "errcode" in error && error.errcode === 5) throw new LockHeldError(path);
+    throw error;
+  }
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/**
+ * The whole seam between the agent and the worker program: its command line, what it prints, and its control socket.
+ * Nothing else in the agent knows how a worker is spoken to, and this file knows nothing of pools or sessions.
+ *
+ * Rules of the seam (docs/reference/interfaces.md fixes the messages):
+ * - Every member of a message is present. A member that is missing is an error, never a default.
+ * - Absence is spelled out: `session: ""`, `tcpPort: 0`.
+ * - What a worker says is checked before it is used; one bad line ends the connection, not the agent.
+ * - A worker outlives its agent. It runs in a process session of its own, holds none of the agent's pipes, and is
+ *   known by its directory alone, so an agent that starts anew can take it over.
+ * - Control messages may be lost together with a connection; `hello`, first on each connection, says the state anew.
+ */
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { closeSync, openSync } from "node:fs";
+import { createConnection, type Socket } from "node:net";
+import { StringDecoder } from "node:string_decoder";
+import { z } from "zod";
+
+/** Revision of the control messages that this agent speaks. */
+export const controlProtocol = 1;
+
+const maxLineBytes = 64 * 1024;
+
+const byteCount = z.int().nonnegative();
+
+const probeSchema = z.object({
+  driver: z.string(),
+  cudaVersion: z.int().nonnegative(),
+  devices: z.array(
+    z.object({
+      ordinal: z.int().nonnegative(),
+      uuid: z.string().min(1),
+      name: z.string(),
+      memoryBytes: byteCount,
+      pciBusId: z.string(),
+      computeCapability: z.string(),
+      multiprocessors: z.int().nonnegative(),
+      kind: z.enum(["nvidia", "softgpu"]),
+    }),
+  ),
+});
+
+/** What one driver library offers on this host. */
+export type Probe = z.infer<typeof probeSchema>;
+
+const helloSchema = z.object({
+  type: z.literal("hello"),
+  id: z.string(),
+  pid: z.int().positive(),
+  protocol: z.int(),
+  apiHash: z.string(),
+  state: z.enum(["warm", "assigned", "connected", "closing"]),
+  tcpPort: z.int().min(0).max(65535),
+  session: z.string(),
+});
+
+const workerMessageSchema = z.discriminatedUnion("type", [
+  helloSchema,
+  z.object({ type: z.literal("assigned"), session: z.string() }),
+  z.object({ type: z.literal("refused"), session: z.string(), message: z.string() }),
+  z.object({
+    type: z.literal("connected"),
+    session: z.string(),
+    transport: z.enum(["shm", "tcp"]),
+    clientPid: z.int().nonnegative(),
+    program: z.string(),
+  }),
+  z.object({
+    type: z.literal("stats"),
+    session: z.string(),
+    devices: z.array(z.object({ uuid: z.string(), memoryUsedBytes: byteCount })),
+    commands: z.number().nonnegative(),
+    launches: z.number().nonnegative(),
+    waits: z.number().nonnegative(),
+  }),
+  z.object({ type: z.literal("closed"), session: z.string(), reason: z.string(), ok: z.boolean() }),
+]);
+
+/** What a worker says. */
+export type WorkerMessage = z.infer<typeof workerMessageSchema>;
+export type WorkerHello = z.infer<typeof helloSchema>;
+
+/** One device of an assignment; the order of the array is the order of the client's ordinals. */
+export interface AssignedDevice {
+  readonly uuid: string;
+  readonly memoryBytes: number;
+  /** 1 to 100. */
+  readonly computePercent: number;
+}
+
+/** What an agent says. */
+export type AgentMessage =
+  | {
+      readonly type: "assign";
+      readonly session: string;
+      readonly ticket: string;
+      /** Unix seconds; the worker admits no client after it. */
+      readonly expires: number;
+      readonly devices: readonly AssignedDevice[];
+    }
+  | { readonly type: "close"; readonly reason: string };
+
+/** Reads one line from a worker. Throws an Error that says what is wrong with it. */
+export function parseWorkerMessage(line: string): WorkerMessage {
+  let value: unknown;
+  try {
+    value = JSON.parse(line);
+  } catch (cause) {
+    throw new Error(`the worker sent a line that is not JSON: ${line.slice(0, 120)}`, { cause });
+  }
+  const parsed = workerMessageSchema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw new Error(`the worker sent a message of the wrong shape: ${z.prettifyError(parsed.error)}`);
+}
+
+export interface WorkerControlHandlers {
+  readonly onMessage: (message: WorkerMessage) => void;
+  /** Called once. `error` is absent when the worker simply closed the connection. */
+  readonly onClose: (error?: Error) => void;
+}
+
+/** An open control connection to one worker. */
+export interface WorkerControl {
+  send(message: AgentMessage): void;
+  /** Drops the connection; the worker goes on. `onClose` is not called. */
+  disconnect(): void;
+}
+
+/** Connects to a worker's control socket. Rejects with the system's error when nobody listens there. */
+export function connectWorker(path: string, handlers: WorkerControlHandlers): Promise<WorkerControl> {
+  return new Promise((resolve, reject) => {
+    const socket: Socket = createConnection({ path });
+    let isOpen = false;
+    let failure: Error | undefined;
+    let isDropped = false;
+    const decoder = new StringDecoder("utf8");
+    let pending = "";
+
+    const fail = (error: unknown): void => {
+      failure ??= error instanceof Error ? error : new Error(String(error));
+      socket.destroy();
+    };
+    socket.on("data", (chunk) => {
+      pending += decoder.write(chunk);
+      for (let end = pending.indexOf("\n"); end >= 0 && !isDropped; end = pending.indexOf("\n")) {
+        const line = pending.slice(0, end);
+        pending = pending.slice(end + 1);
+        try {
+          handlers.onMessage(parseWorkerMessage(line));
+        } catch (error) {
+          fail(error);
+          return;
+        }
+      }
+      if (pending.length > maxLineBytes) {
+        fail(new Error(`the worker sent a line of more than ${maxLineBytes} bytes`));
+      }
+    });
+    socket.on("error", (error) => {
+      failure ??= error;
+    });
+    socket.on("close", () => {
+      if (!isOpen) reject(failure ?? new Error(`the connection to ${path} was closed`));
+      else if (!isDropped) handlers.onClose(failure);
+    });
+    socket.on("connect", () => {
+      isOpen = true;
+      resolve({
+        send: (message) => {
+          if (!socket.destroyed) socket.write(`${JSON.stringify(message)}\n`);
+        },
+        disconnect: () => {
+          isDropped = true;
+          socket.destroy();
+        },
+      });
+    });
+  });
+}
+
+/** How to start one worker. Paths are absolute. */
+export interface WorkerSpawn {
+  readonly worker: string;
+  readonly driver: string;
+  readonly id: string;
+  readonly controlPath: string;
+  readonly dataPath: string;
+  readonly logPath: string;
+  /** Address of the TCP data plane; the worker takes a free port on it. */
+  readonly tcpHost: string;
+  readonly warmDevice: string;
+  readonly orphanSeconds: number;
+  /** Directory of the module images that the node's workers share. */
+  readonly imageCachePath: string;
+}
+
+/**
+ * Starts a worker in a process session of its own, its output in its log file, so that neither the death of the agent
+ * nor a signal to the agent's terminal reaches it. The caller watches the child's "error" and "exit" events.
+ */
+export function spawnWorker(options: WorkerSpawn): ChildProcess {
+  const log = openSync(options.logPath, "a", 0o600);
+  try {
+    const child = spawn(
+      options.worker,
+      [
+        "--driver",
+        options.driver,
+        "--id",
+        options.id,
+        "--control",
+        options.controlPath,
+        "--data",
+        options.dataPath,
+        "--tcp",
+        options.tcpHost,
+        "--warm-device",
+        options.warmDevice,
+        "--orphan-seconds",
+        String(options.orphanSeconds),
+        "--image-cache",
+        options.imageCachePath,
+      ],
+      { detached: true, stdio: ["ignore", log, log] },
+    );
+    child.unref();
+    return child;
+  } finally {
+    closeSync(log);
+  }
+}
+
+/**
+ * Asks which devices a driver library has, in a process of its own: a broken driver must not take the agent down.
+ * Rejects with an Error whose message holds the worker's own line, or says what went wrong in starting it.
+ */
+export function probeDriver(options: {
+  readonly worker: string;
+  readonly driver: string;
+  readonly timeoutMs: number;
+}): Promise<Probe> {
+  const maxOutputBytes = 1024 * 1024;
+  return new Promise((resolve, reject) => {
+    const child = spawn(options.worker, ["--driver", options.driver, "--probe"], {
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    let output = "";
+    let complaint = "";
+    let isTimedOut = false;
+    const timer = setTimeout(() => {
+      isTimedOut = true;
+      child.kill("SIGKILL");
+    }, options.timeoutMs);
+    child.stdout.setEncoding("utf8").on("data", (text: string) => {
+      output += text;
+      if (output.length > maxOutputBytes) child.kill("SIGKILL");
+    });
+    child.stderr.setEncoding("utf8").on("data", (text: string) => {
+      complaint = (complaint + text).slice(-4096);
+    });
+    child.on("error", (cause) => {
+      clearTimeout(timer);
+      reject(new Error(`cannot start the worker program ${options.worker}: ${cause.message}`, { cause }));
+    });
+    child.on("close", (code, signal) => {
+      clearTimeout(timer);
+      if (isTimedOut) {
+        reject(new Error(`the driver ${options.driver} did not answer within ${options.timeoutMs / 1000} s`));
+      } else if (code !== 0) {
+        const said = complaint.trim();
+        reject(new Error(said === "" ? `the probe ended with ${signal ?? `status ${code}`}` : said));
+      } else {
+        try {
+          resolve(probeSchema.parse(JSON.parse(output)));
+        } catch (cause) {
+          reject(new Error(`the worker's probe printed something else than its devices`, { cause }));
+        }
+      }
+    });
+  });
+}

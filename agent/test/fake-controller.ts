@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { generateKeyPairSync, type KeyObject, randomUUID } from "node:crypto";
+import type { AddressInfo } from "node:net";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
+import {
+  AgentService,
+  formatTicketPublicKey,
+  signTicket,
+  type SyncRequest,
+  type TicketPayload,
+} from "@millpond/api";
+import { type FastifyInstance, fastify } from "fastify";
+
+/** What an agent sees of a controller: Sync, tickets, and its absence. Tests set what it wants and see what it is told. */
+export class FakeController implements AsyncDisposable {
+  readonly token = "agent-token";
+  readonly reports: SyncRequest[] = [];
+  readonly #keys: { readonly privateKey: KeyObject; readonly publicKey: KeyObject };
+  readonly #id = randomUUID();
+  readonly #allocations = new Map<
+    string,
+    { node: string; epoch: number; devices: TicketPayload["devices"] }
+  >();
+  #server: FastifyInstance | undefined;
+  #port = 0;
+  #revision = 1n;
+  #epoch = 0;
+  #waiting = new Set<() => void>();
+  #reportSeen = new Set<() => void>();
+
+  constructor() {
+    this.#keys = generateKeyPairSync("ed25519");
+  }
+
+  static async start(): Promise<FakeController> {
+    const controller = new FakeController();
+    await controller.listen();
+    return controller;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.#port}`;
+  }
+
+  async listen(): Promise<void> {
+    const server = fastify({ forceCloseConnections: true });
+    await server.register(fastifyConnectPlugin, {
+      routes: (router) => {
+        router.service(AgentService, {
+          sync: async (request, context) => {
+            if (context.requestHeader.get("authorization") !== `Bearer ${this.token}`) {
+              throw new ConnectError("the token is not known", Code.Unauthenticated);
+            }
+            this.reports.push(request);
+            for (const resolve of this.#reportSeen) resolve();
+            this.#release();
+            if (request.knownRevision === this.#revision) await this.#hold(context.signal);
+            return {
+              revision: this.#revision,
+              allocations: [...this.#allocations].map(([claim, { node, epoch, devices }]) => ({
+                claim,
+                node,
+                epoch: BigInt(epoch),
+                devices: devices.map((device) => ({ ...device, memoryBytes: BigInt(device.memoryBytes) })),
+              })),
+              asOf: BigInt(Math.floor(Date.now() / 1000)),
+              ticketPublicKey: formatTicketPublicKey(this.#keys.publicKey),
+              controller: this.#id,
+              controllerVersion: "0.1.0",
+            };
+          },
+        });
+      },
+    });
+    await server.listen({ host: "127.0.0.1", port: this.#port });
+    this.#server = server;
+    this.#port = (server.server.address() as AddressInfo).port;
+  }
+
+  /** Stops answering; `listen` brings it back at the same address. */
+  async goAway(): Promise<void> {
+    this.#release();
+    await this.#server?.close();
+    this.#server = undefined;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.goAway();
+  }
+
+  /** Grants devices to a claim, and says so to agents. */
+  allocate(claim: string, node: string, uuids: readonly string[]): void {
+    this.#epoch += 1;
+    const devices = uuids.map((uuid) => ({ uuid, memoryBytes: 512 * 2 ** 20, computePercent: 50 }));
+    this.#allocations.set(claim, { node, epoch: this.#epoch, devices });
+    this.#change();
+  }
+
+  withdraw(claim: string): void {
+    this.#allocations.delete(claim);
+    this.#change();
+  }
+
+  /** A good ticket of an allocated claim, with whatever is to be wrong about it. */
+  ticket(claim: string, wrong: Partial<TicketPayload> & { readonly key?: KeyObject } = {}): string {
+    const allocation = this.#allocations.get(claim);
+    if (allocation === undefined) throw new Error(`claim ${claim} is not allocated`);
+    const { key, ...members } = wrong;
+    const issued = Math.floor(Date.now() / 1000);
+    return signTicket(
+      { session: randomUUID(), claim, ...allocation, issued, expires: issued + 60, ...members },
+      key ?? this.#keys.privateKey,
+    );
+  }
+
+  /** Resolves with the first report, made from now on or last, that `isWanted` accepts. */
+  async report(isWanted: (report: SyncRequest) => boolean): Promise<SyncRequest> {
+    for (;;) {
+      const last = this.reports.at(-1);
+      if (last !== undefined && isWanted(last)) return last;
+      await new Promise<void>((resolve) => {
+        this.#reportSeen.add(resolve);
+      });
+      this.#reportSeen.clear();
+    }
+  }
+
+  #change(): void {
+    this.#revision += 1n;
+    this.#release();
+  }
+
+  #release(): void {
+    for (const resolve of this.#waiting) resolve();
+    this.#waiting.clear();
+  }
+
+  #hold(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, 2000);
+      const release = (): void => {
+        clearTimeout(timer);
+        resolve();
+      };
+      signal.addEventListener("abort", release);
+      this.#waiting.add(release);
+    });
+  }
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/**
+ * A stand-in for `millpond-worker` that speaks its command line and control protocol (docs/reference/interfaces.md)
+ * and knows no CUDA. Its data plane takes one JSON line `{"ticket", "clientPid", "program"}`, answers `ok` and serves
+ * until the connection ends.
+ *
+ * `--driver` names a JSON file instead of a library: see FakeDriver. Where it is no JSON, the devices come from
+ * MILLPOND_SOFTGPU_DEVICES and MILLPOND_SOFTGPU_SEED, as with the software GPU.
+ */
+
+import { createHash } from "node:crypto";
+import { chmodSync, existsSync, readFileSync, rmSync } from "node:fs";
+import { createServer, type Server, type Socket } from "node:net";
+import { createInterface } from "node:readline";
+import { parseArgs } from "node:util";
+
+export interface FakeDriver {
+  readonly devices?: readonly { readonly uuid: string; readonly memoryBytes: number }[];
+  /** The probe fails with this line. */
+  readonly probeFailure?: string;
+  /** A worker writes this line to its log and exits with status 1 before it is warm. */
+  readonly startFailure?: string;
+  /** A worker refuses every assignment with this message. */
+  readonly refusal?: string;
+  /** A worker ignores `close` and SIGTERM. */
+  readonly isStubborn?: boolean;
+}
+
+const { values } = parseArgs({
+  options: {
+    driver: { type: "string" },
+    probe: { type: "boolean", default: false },
+    id: { type: "string", default: "" },
+    control: { type: "string", default: "" },
+    data: { type: "string", default: "" },
+    tcp: { type: "string" },
+    "warm-device": { type: "string", default: "" },
+    "image-cache": { type: "string", default: "" },
+    "orphan-seconds": { type: "string", default: "30" },
+  },
+});
+if (values.driver === undefined || !existsSync(values.driver)) {
+  process.stderr.write(`fake-worker: no such driver: ${values.driver ?? ""}\n`);
+  process.exit(values.driver === undefined ? 2 : 1);
+}
+const driver = readDriver(values.driver);
+
+if (values.probe) probe();
+else if (driver.startFailure !== undefined) {
+  process.stderr.write(`${driver.startFailure}\n`);
+  process.exitCode = 1;
+} else serve();
+
+function readDriver(path: string): FakeDriver {
+  const text = readFileSync(path, "utf8");
+  if (text.startsWith("{")) return JSON.parse(text) as FakeDriver;
+  const count = Number(process.env["MILLPOND_SOFTGPU_DEVICES"] ?? "1");
+  const seed = process.env["MILLPOND_SOFTGPU_SEED"] ?? "";
+  return {
+    devices: Array.from({ length: count }, (_, ordinal) => ({
+      uuid: `GPU-${createHash("sha256").update(`${seed}/${ordinal}`).digest("hex").slice(0, 12)}`,
+      memoryBytes: 4 * 2 ** 30,
+    })),
+  };
+}
+
+function probe(): void {
+  if (driver.probeFailure !== undefined) {
+    process.stderr.write(`${driver.probeFailure}\n`);
+    process.exitCode = 1;
+    return;
+  }
+  const devices = (driver.devices ?? []).map((device, ordinal) => ({
+    ordinal,
+    uuid: device.uuid,
+    name: "Fake GPU",
+    memoryBytes: device.memoryBytes,
+    pciBusId: `0000:0${ordinal}:00.0`,
+    computeCapability: "7.5",
+    multiprocessors: 2,
+    kind: "softgpu",
+  }));
+  process.stdout.write(`${JSON.stringify({ driver: "", cudaVersion: 13000, devices })}\n`);
+}
+
+function serve(): void {
+  let state: "warm" | "assigned" | "connected" | "closing" = "warm";
+  let assignment:
+    | { session: string; ticket: string; expires: number; devices: { uuid: string }[] }
+    | undefined;
+  let agent: Socket | undefined;
+  let client: Socket | undefined;
+  let tcpPort = 0;
+  let orphanTimer: NodeJS.Timeout | undefined;
+  let statsTimer: NodeJS.Timeout | undefined;
+  const listeners: Server[] = [];
+
+  const say = (message: object): void => {
+    agent?.write(`${JSON.stringify(message)}\n`);
+  };
+  const leave = (status: number): void => {
+    clearInterval(statsTimer);
+    for (const listener of listeners) listener.close();
+    for (const path of [values.control, values.data]) rmSync(path, { force: true });
+    client?.destroy();
+    if (agent === undefined) process.exit(status);
+    agent.end(() => process.exit(status));
+  };
+  const endSession = (reason: string, ok: boolean): void => {
+    state = "closing";
+    say({ type: "closed", session: assignment?.session ?? "", reason, ok });
+    leave(ok ? 0 : 3);
+  };
+  const watchOrphan = (): void => {
+    clearTimeout(orphanTimer);
+    if (agent !== undefined || assignment !== undefined) return;
+    orphanTimer = setTimeout(() => leave(0), Number(values["orphan-seconds"]) * 1000);
+  };
+  const admit = (socket: Socket, transport: "shm" | "tcp"): void => {
+    socket.on("error", () => undefined);
+    createInterface({ input: socket }).once("line", (line) => {
+      const offer = JSON.parse(line) as { ticket: string; clientPid: number; program: string };
+      const isWelcome =
+        state === "assigned" &&
+        assignment !== undefined &&
+        offer.ticket === assignment.ticket &&
+        Date.now() / 1000 <= assignment.expires;
+      if (!isWelcome || assignment === undefined) {
+        socket.end("refused\n");
+        return;
+      }
+      const { session, devices } = assignment;
+      client = socket;
+      state = "connected";
+      say({ type: "connected", session, transport, clientPid: offer.clientPid, program: offer.program });
+      const sendStats = (): void =>
+        say({
+          type: "stats",
+          session,
+          devices: devices.map((device) => ({ uuid: device.uuid, memoryUsedBytes: 1048576 })),
+          commands: 7,
+          launches: 3,
+          waits: 1,
+        });
+      sendStats();
+      statsTimer = setInterval(sendStats, 1000);
+      socket.on("close", () => {
+        if (state === "connected") endSession("the client ended", true);
+      });
+      socket.write("ok\n");
+    });
+  };
+  const takeAssignment = (message: NonNullable<typeof assignment>): void => {
+    if (driver.refusal !== undefined) {
+      say({ type: "refused", session: message.session, message: driver.refusal });
+      return;
+    }
+    assignment = message;
+    state = "assigned";
+    watchOrphan();
+    const untilExpiryMs = Math.max(0, message.expires * 1000 - Date.now());
+    setTimeout(() => {
+      if (state === "assigned") endSession("no client came before the ticket expired", true);
+    }, untilExpiryMs).unref();
+    say({ type: "assigned", session: message.session });
+  };
+  const control = createServer((socket) => {
+    agent?.destroy();
+    agent = socket;
+    watchOrphan();
+    socket.on("error", () => undefined);
+    socket.on("close", () => {
+      if (agent !== socket) return;
+      agent = undefined;
+      watchOrphan();
+    });
+    say({
+      type: "hello",
+      id: values.id,
+      pid: process.pid,
+      protocol: 1,
+      apiHash: "0123456789abcdef",
+      state,
+      tcpPort,
+      session: assignment?.session ?? "",
+    });
+    createInterface({ input: socket }).on("line", (line) => {
+      const message = JSON.parse(line) as { type: "assign" } & NonNullable<typeof assignment>;
+      if (message.type === "assign") takeAssignment(message);
+      else if (!driver.isStubborn) {
+        if (assignment === undefined) leave(0);
+        else endSession("closed by the agent", true);
+      }
+    });
+  });
+  const data = createServer((socket) => admit(socket, "shm"));
+  listeners.push(control, data);
+  process.on("SIGTERM", () => {
+    if (!driver.isStubborn) leave(0);
+  });
+  watchOrphan();
+  const openControl = (): void => {
+    data.listen(values.data, () => {
+      chmodSync(values.data, 0o666);
+      control.listen(values.control, () => chmodSync(values.control, 0o600));
+    });
+  };
+  if (values.tcp === undefined) {
+    openControl();
+    return;
+  }
+  const tcp = createServer((socket) => admit(socket, "tcp"));
+  listeners.push(tcp);
+  tcp.listen(0, values.tcp, () => {
+    const address = tcp.address();
+    tcpPort = typeof address === "object" && address !== null ? address.port : 0;
+    openControl();
+  });
+}

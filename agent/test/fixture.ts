@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { once } from "node:events";
+import { chmodSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { createConnection, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createClient } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-node";
+import { NodeService, type OpenSessionResponse } from "@millpond/api";
+import { type Logger, pino } from "pino";
+import { type Agent, startAgent } from "../src/agent.ts";
+import type { AgentOptions } from "../src/options.ts";
+import { findProcessesByArgument, type ProcessIdentity, signalProcess } from "../src/process-identity.ts";
+import { FakeController } from "./fake-controller.ts";
+import type { FakeDriver } from "./fake-worker.ts";
+
+const fakeWorkerScript = join(import.meta.dirname, "fake-worker.ts");
+
+/** Says nothing, or as much as MILLPOND_TEST_LOG names: `debug`, `info`. */
+export const testLog: Logger = pino(
+  { level: process.env["MILLPOND_TEST_LOG"] ?? "silent" },
+  pino.destination({ fd: 2, sync: true }),
+);
+
+export const firstDevice = "GPU-fake-0";
+export const secondDevice = "GPU-fake-1";
+
+const twoDevices: FakeDriver = {
+  devices: [
+    { uuid: firstDevice, memoryBytes: 4 * 2 ** 30 },
+    { uuid: secondDevice, memoryBytes: 4 * 2 ** 30 },
+  ],
+};
+
+/** A temporary node: a controller, a driver file, a worker program, and whatever agents a test starts on it. */
+export class NodeFixture implements AsyncDisposable {
+  readonly directory = mkdtempSync(join(tmpdir(), "millpond-agent-"));
+  readonly run = join(this.directory, "run");
+  readonly driver = join(this.directory, "driver.json");
+  readonly worker = writeFakeWorker(this.directory);
+  readonly controller: FakeController;
+  readonly #agents: Agent[] = [];
+
+  private constructor(controller: FakeController) {
+    this.controller = controller;
+    this.setDriver({});
+  }
+
+  static async create(): Promise<NodeFixture> {
+    return new NodeFixture(await FakeController.start());
+  }
+
+  /** Changes what workers that start from now on do. */
+  setDriver(change: FakeDriver): void {
+    writeFileSync(this.driver, JSON.stringify({ ...twoDevices, ...change }));
+  }
+
+  agentOptions(change: Partial<AgentOptions> = {}): AgentOptions {
+    return {
+      name: "node-a",
+      controller: this.controller.url,
+      token: this.controller.token,
+      drivers: [this.driver],
+      worker: this.worker,
+      run: this.run,
+      closeTimeoutMs: 300,
+      restartFirstMs: 50,
+      restartCeilingMs: 200,
+      log: testLog,
+      ...change,
+    };
+  }
+
+  async startAgent(change: Partial<AgentOptions> = {}): Promise<Agent> {
+    const agent = await startAgent(this.agentOptions(change));
+    this.#agents.push(agent);
+    return agent;
+  }
+
+  /** Starts an agent and waits until the controller has answered it. */
+  async startKnownAgent(change: Partial<AgentOptions> = {}): Promise<Agent> {
+    const agent = await this.startAgent(change);
+    await this.controller.report((report) => report.agentUrl === agent.url && report.knownRevision > 0n);
+    return agent;
+  }
+
+  /** Directories of workers that are there now. */
+  workerIds(): string[] {
+    return readdirSync(join(this.run, "workers")).sort();
+  }
+
+  /** Worker processes of this node, whoever started them. */
+  workerProcesses(): ProcessIdentity[] {
+    const fakes = new Set(findProcessesByArgument(fakeWorkerScript).map(({ pid }) => pid));
+    return findProcessesByArgument(this.driver).filter(({ pid }) => fakes.has(pid));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const agent of this.#agents) await agent.stop({ drain: "all" });
+    await this.controller[Symbol.asyncDispose]();
+    const left = this.workerProcesses();
+    for (const worker of left) signalProcess(worker, "SIGKILL");
+    rmSync(this.directory, { recursive: true });
+    if (left.length > 0) throw new Error(`${left.length} worker processes were left behind`);
+  }
+}
+
+/** A program that runs the fake worker on this very Node. */
+export function writeFakeWorker(directory: string): string {
+  const path = join(directory, "fake-worker");
+  writeFileSync(path, `#!/bin/sh\nexec '${process.execPath}' '${fakeWorkerScript}' "$@"\n`);
+  chmodSync(path, 0o755);
+  return path;
+}
+
+export function openSession(
+  agent: Pick<Agent, "url">,
+  ticket: string,
+  transport = "auto",
+): Promise<OpenSessionResponse> {
+  const client = createClient(
+    NodeService,
+    createConnectTransport({ baseUrl: agent.url, httpVersion: "1.1" }),
+  );
+  return client.openSession({ ticket, transport });
+}
+
+/** A client of a worker: connected from `attach` until `end`, or until the worker ends it. */
+export class TestClient implements Disposable {
+  readonly #socket: Socket;
+  /** Resolves when the connection is gone. */
+  readonly closed: Promise<void>;
+
+  constructor(socket: Socket) {
+    this.#socket = socket;
+    this.closed = new Promise((resolve) => socket.once("close", () => resolve()));
+  }
+
+  get isConnected(): boolean {
+    return !this.#socket.destroyed;
+  }
+
+  [Symbol.dispose](): void {
+    this.#socket.destroy();
+  }
+}
+
+/** Connects to the worker of a session as its client does. Resolves when the worker has let it in. */
+export async function attach(
+  target: { readonly path: string } | { readonly host: string; readonly port: number },
+  ticket: string,
+): Promise<TestClient> {
+  const socket = createConnection(target);
+  socket.on("error", () => undefined);
+  socket.write(`${JSON.stringify({ ticket, clientPid: process.pid, program: "test-program" })}\n`);
+  const [answer] = (await once(socket, "data")) as [Buffer];
+  if (answer.toString() !== "ok\n") throw new Error(`the worker said ${answer.toString()}`);
+  return new TestClient(socket);
+}
+
+/** Resolves when `isSo` holds; looks again every few milliseconds. Rejects after five seconds. */
+export async function until(isSo: () => boolean, what: string): Promise<void> {
+  const deadline = Date.now() + 5000;
+  while (!isSo()) {
+    if (Date.now() > deadline) throw new Error(`still not so after 5 s: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}

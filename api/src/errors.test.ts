@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { readFileSync } from "node:fs";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { describe, expect, test } from "vitest";
+import { errorCodeOf, errorTable, millpondError, quote } from "./errors.ts";
+import { errorsDocUrl, renderErrorsDoc } from "./errors-doc.ts";
+
+describe("millpondError", () => {
+  test("is one line that ends with its code", () => {
+    const error = millpondError(
+      "MILLPOND_E_NO_CAPACITY",
+      "no device has 40 GiB free: largest free is 31.2 GiB",
+    );
+    expect(error.code).toBe(Code.ResourceExhausted);
+    expect(error.rawMessage).toBe(
+      "no device has 40 GiB free: largest free is 31.2 GiB. Ask for less, or wait for room. [MILLPOND_E_NO_CAPACITY]",
+    );
+    expect(errorCodeOf(error)).toBe("MILLPOND_E_NO_CAPACITY");
+  });
+
+  test("keeps foreign text on the line", () => {
+    const error = millpondError("MILLPOND_E_INVALID", `the name ${quote("a\nb\u001b[31m\u2028c")} is bad`);
+    expect(error.rawMessage).toMatch(/^[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+\[MILLPOND_E_INVALID\]$/u);
+  });
+
+  test("shortens foreign text", () => {
+    expect(quote("x".repeat(1000)).length).toBe(80);
+  });
+});
+
+test("errorCodeOf knows only codes of the table, only at the end", () => {
+  expect(errorCodeOf(new ConnectError("x [MILLPOND_E_TOASTED]", Code.Internal))).toBeUndefined();
+  expect(errorCodeOf(new Error("[MILLPOND_E_INVALID] x"))).toBeUndefined();
+  expect(errorCodeOf(new Error("x. y. [MILLPOND_E_INVALID]"))).toBe("MILLPOND_E_INVALID");
+  expect(errorCodeOf("x [MILLPOND_E_INVALID]")).toBeUndefined();
+});
+
+test.each(Object.entries(errorTable))("%s has a meaning and a remedy in the house form", (code, entry) => {
+  expect(code).toMatch(/^MILLPOND_E_[A-Z]+(_[A-Z]+)*$/);
+  expect(entry.meaning).toMatch(/^[A-Z].*\.$/);
+  expect(entry.remedy).toMatch(/^[A-Z].*\.$/);
+});
+
+test("docs/reference/errors.md is up to date (npm run generate -w api)", () => {
+  expect(readFileSync(errorsDocUrl, "utf8")).toBe(renderErrorsDoc());
+});

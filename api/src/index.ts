@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The contract between the parts of the control plane.
+
+// Claims
+export {
+  AllocationSchema,
+  ClaimSchema,
+  ClaimService,
+  ClaimState,
+  ClaimStateSchema,
+  CreateClaimRequestSchema,
+  CreateClaimResponseSchema,
+  CreateTicketRequestSchema,
+  CreateTicketResponseSchema,
+  ExplainClaimRequestSchema,
+  ExplainClaimResponseSchema,
+  GetClaimRequestSchema,
+  GetClaimResponseSchema,
+  ListClaimsRequestSchema,
+  ListClaimsResponseSchema,
+  Locality,
+  NodeLoss,
+  Placement,
+  ReleaseClaimRequestSchema,
+  ReleaseClaimResponseSchema,
+  ServiceClass,
+  VirtualGpuSchema,
+  WaitClaimRequestSchema,
+  WaitClaimResponseSchema,
+} from "./gen/millpond/v1/claim_pb.ts";
+export type {
+  Allocation,
+  Claim,
+  CreateClaimRequest,
+  CreateClaimResponse,
+  CreateTicketRequest,
+  CreateTicketResponse,
+  ExplainClaimRequest,
+  ExplainClaimResponse,
+  GetClaimRequest,
+  GetClaimResponse,
+  ListClaimsRequest,
+  ListClaimsResponse,
+  ReleaseClaimRequest,
+  ReleaseClaimResponse,
+  VirtualGpu,
+  WaitClaimRequest,
+  WaitClaimResponse,
+} from "./gen/millpond/v1/claim_pb.ts";
+
+// The pool
+export {
+  CordonNodeRequestSchema,
+  CordonNodeResponseSchema,
+  DeviceHealth,
+  DeviceHealthSchema,
+  DeviceSchema,
+  EventSchema,
+  GetNodeRequestSchema,
+  GetNodeResponseSchema,
+  GetVersionRequestSchema,
+  GetVersionResponseSchema,
+  ListDevicesRequestSchema,
+  ListDevicesResponseSchema,
+  ListEventsRequestSchema,
+  ListEventsResponseSchema,
+  ListNodesRequestSchema,
+  ListNodesResponseSchema,
+  ListSessionsRequestSchema,
+  ListSessionsResponseSchema,
+  NodeSchema,
+  NodeState,
+  NodeStateSchema,
+  PoolService,
+  SessionDeviceSchema,
+  SessionSchema,
+  SessionState,
+  SessionStateSchema,
+} from "./gen/millpond/v1/pool_pb.ts";
+export type {
+  CordonNodeRequest,
+  CordonNodeResponse,
+  Device,
+  Event,
+  GetNodeRequest,
+  GetNodeResponse,
+  GetVersionRequest,
+  GetVersionResponse,
+  ListDevicesRequest,
+  ListDevicesResponse,
+  ListEventsRequest,
+  ListEventsResponse,
+  ListNodesRequest,
+  ListNodesResponse,
+  ListSessionsRequest,
+  ListSessionsResponse,
+  Node,
+  Session,
+  SessionDevice,
+} from "./gen/millpond/v1/pool_pb.ts";
+
+// Queues, tenants, usage
+export {
+  Borrowing,
+  DeleteQueueRequestSchema,
+  DeleteTenantRequestSchema,
+  GetUsageRequestSchema,
+  GetUsageResponseSchema,
+  ListQueuesResponseSchema,
+  ListTenantsResponseSchema,
+  PutQueueRequestSchema,
+  PutTenantRequestSchema,
+  QueueSchema,
+  QueueService,
+  TenantSchema,
+} from "./gen/millpond/v1/queue_pb.ts";
+export type { Amount, GetUsageResponse, Queue, Quota, Tenant, Usage } from "./gen/millpond/v1/queue_pb.ts";
+
+// Access
+export {
+  AccessService,
+  AuditRecordSchema,
+  CreateTokenRequestSchema,
+  ListAuditRequestSchema,
+  RevokeTokenRequestSchema,
+  TokenSchema,
+} from "./gen/millpond/v1/access_pb.ts";
+export type { AuditRecord, Token } from "./gen/millpond/v1/access_pb.ts";
+
+// Agents as clients of the controller
+export {
+  AgentService,
+  DeviceReportSchema,
+  DeviceUseSchema,
+  EndedSessionSchema,
+  SessionReportSchema,
+  SyncRequestSchema,
+  SyncResponseSchema,
+} from "./gen/millpond/v1/agent_pb.ts";
+export type {
+  DeviceReport,
+  DeviceUse,
+  EndedSession,
+  SessionReport,
+  SyncRequest,
+  SyncResponse,
+} from "./gen/millpond/v1/agent_pb.ts";
+
+// Agents as servers
+export {
+  GetNodeStatusRequestSchema,
+  GetNodeStatusResponseSchema,
+  NodeService,
+  OpenSessionRequestSchema,
+  OpenSessionResponseSchema,
+  WorkerStatusSchema,
+} from "./gen/millpond/v1/node_pb.ts";
+export type {
+  GetNodeStatusRequest,
+  GetNodeStatusResponse,
+  OpenSessionRequest,
+  OpenSessionResponse,
+  WorkerStatus,
+} from "./gen/millpond/v1/node_pb.ts";
+
+// Errors
+export { errorCodeOf, errorTable, millpondError, quote } from "./errors.ts";
+export type { ErrorCode, ErrorDetail } from "./errors.ts";
+
+// What can be asked of the pool
+export { claimFieldNames, claimFieldSpecs } from "./claim-fields.ts";
+export type { ClaimFieldName } from "./claim-fields.ts";
+export {
+  claimChoices,
+  claimChoiceWord,
+  claimValueParsers,
+  formatClaimVariables,
+  parseClaimMembers,
+  parseClaimVariables,
+  scalarText,
+  toClaimMessage,
+} from "./claim-values.ts";
+export type { ClaimValueOfType, ClaimValues } from "./claim-values.ts";
+export { checkLabels, formatLabels, parseLabels } from "./labels.ts";
+
+// Names, sizes, shares, durations
+export { isName, parseName } from "./names.ts";
+export {
+  bytesPerMiB,
+  formatAge,
+  formatBytes,
+  formatDuration,
+  formatMemory,
+  formatPercent,
+  formatSize,
+  maxMemoryBytes,
+  minMemoryBytes,
+  parseDuration,
+  parseMemory,
+  parsePercent,
+  parseSize,
+} from "./units.ts";
+export type { MemoryRequest } from "./units.ts";
+
+// Metrics
+export { Histogram, metricsContentType, processMetrics, renderMetrics } from "./metrics.ts";
+export type { MetricSample } from "./metrics.ts";
+
+// TLS
+export { explainTlsFailure, readAuthorities } from "./tls.ts";
+export { makeAuthority, makeServerCertificate } from "./x509.ts";
+export type { CertificatePair, Validity } from "./x509.ts";
+
+// Tickets
+export {
+  formatTicketPublicKey,
+  maxDevicesPerNode,
+  maxTicketLength,
+  parseTicketPublicKey,
+  signTicket,
+  ticketLifetimeSeconds,
+  verifyTicket,
+} from "./ticket.ts";
+export type { TicketDevice, TicketPayload, VerifyTicketOptions } from "./ticket.ts";

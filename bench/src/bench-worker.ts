@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { connectWorker, spawnWorker, type WorkerControl, type WorkerMessage } from "@millpond/agent";
+
+/** Longest time from a worker's start until it is warm: real drivers take seconds to make a context. */
+const warmTimeoutMs = 120_000;
+const endTimeoutMs = 10_000;
+const ticket = "bench";
+
+/** A worker that is warm and has a session assigned, as an agent would have it when a client comes. */
+export class BenchWorker implements AsyncDisposable {
+  readonly #child: ChildProcess;
+  readonly #directory: string;
+  readonly #control: WorkerControl;
+  readonly #tcpPort: number;
+  readonly #hasExited: Promise<unknown>;
+
+  private constructor(
+    child: ChildProcess,
+    directory: string,
+    control: WorkerControl,
+    tcpPort: number,
+    hasExited: Promise<unknown>,
+  ) {
+    this.#child = child;
+    this.#directory = directory;
+    this.#control = control;
+    this.#tcpPort = tcpPort;
+    this.#hasExited = hasExited;
+  }
+
+  /** Starts a worker on a driver library and waits until it is warm and assigned. */
+  static async start(options: {
+    readonly worker: string;
+    readonly driver: string;
+    readonly uuid: string;
+    readonly memoryBytes: number;
+  }): Promise<BenchWorker> {
+    const directory = await mkdtemp(join(tmpdir(), "millpond-bench-"));
+    const child = spawnWorker({
+      worker: options.worker,
+      driver: options.driver,
+      id: "bench",
+      controlPath: join(directory, "control.sock"),
+      dataPath: join(directory, "data.sock"),
+      logPath: join(directory, "worker.log"),
+      tcpHost: "127.0.0.1",
+      warmDevice: options.uuid,
+      orphanSeconds: 60,
+      imageCachePath: directory,
+    });
+    child.ref(); // an agent lets its workers be; here their end is waited for
+    const hasExited = once(child, "exit");
+    const died = hasExited.then(async () => {
+      const log = await readFile(join(directory, "worker.log"), "utf8");
+      throw new Error(`the worker ended (status ${child.exitCode}):\n${log.trim()}`);
+    });
+    died.catch(() => undefined); // told by whoever waits for it; one that ends later is no failure
+    try {
+      const { control, tcpPort } = await Promise.race([meet(directory, options), died]);
+      return new BenchWorker(child, directory, control, tcpPort, hasExited);
+    } catch (error) {
+      child.kill("SIGKILL");
+      await hasExited;
+      await rm(directory, { recursive: true, force: true });
+      throw error;
+    }
+  }
+
+  /** The environment of a client that attaches to this worker. */
+  environment(transport: "shm" | "tcp"): Record<string, string> {
+    const address =
+      transport === "shm" ? `unix:${join(this.#directory, "data.sock")}` : `tcp:127.0.0.1:${this.#tcpPort}`;
+    return { MILLPOND_WORKER: address, MILLPOND_TICKET: ticket, MILLPOND_TRANSPORT: transport };
+  }
+
+  /** The arguments by which transport-bench attaches to this worker. */
+  transportArguments(transport: "shm" | "tcp"): string[] {
+    return transport === "shm"
+      ? ["unix", join(this.#directory, "data.sock"), ticket]
+      : ["tcp", "127.0.0.1", String(this.#tcpPort), ticket];
+  }
+
+  /** Memory of the worker's process, MiB: its proportional share, and all that is resident. */
+  async memory(): Promise<{ share: number; resident: number }> {
+    const text = await readFile(`/proc/${this.#child.pid}/smaps_rollup`, "utf8");
+    const field = (name: string): number => {
+      const kib = new RegExp(`^${name}: +(\\d+) kB$`, "m").exec(text)?.[1];
+      if (kib === undefined) throw new Error(`smaps_rollup has no ${name}`);
+      return Number(kib) / 1024;
+    };
+    return { share: field("Pss"), resident: field("Rss") };
+  }
+
+  /** Waits for the worker's end, which follows its session's; ends one that had none. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#control.send({ type: "close", reason: "the measurement is over" });
+    const hasEnded = await Promise.race([
+      this.#hasExited.then(() => true),
+      sleep(endTimeoutMs, false, { ref: false }),
+    ]);
+    this.#control.disconnect();
+    if (!hasEnded) {
+      this.#child.kill("SIGKILL");
+      await this.#hasExited;
+    }
+    await rm(this.#directory, { recursive: true, force: true });
+  }
+}
+
+/** Waits until the worker listens, and assigns it a session. */
+async function meet(
+  directory: string,
+  options: { readonly uuid: string; readonly memoryBytes: number },
+): Promise<{ control: WorkerControl; tcpPort: number }> {
+  const path = join(directory, "control.sock");
+  const assigned = Promise.withResolvers<number>();
+  let tcpPort = 0;
+  const onMessage = (message: WorkerMessage): void => {
+    if (message.type === "hello") tcpPort = message.tcpPort;
+    else if (message.type === "assigned") assigned.resolve(tcpPort);
+    else if (message.type === "refused") assigned.reject(new Error(message.message));
+  };
+  const onClose = (error?: Error): void => assigned.reject(error ?? new Error("the worker hung up"));
+  assigned.promise.catch(() => undefined); // awaited below, once there is a connection
+  const deadline = Date.now() + warmTimeoutMs;
+  for (;;) {
+    try {
+      const control = await connectWorker(path, { onMessage, onClose });
+      control.send({
+        type: "assign",
+        session: "bench",
+        ticket,
+        expires: Math.floor(Date.now() / 1000) + 3600,
+        devices: [{ uuid: options.uuid, memoryBytes: options.memoryBytes, computePercent: 100 }],
+      });
+      return { control, tcpPort: await assigned.promise };
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      // The socket appears when the worker is warm.
+      if ((code !== "ENOENT" && code !== "ECONNREFUSED") || Date.now() > deadline) throw error;
+      await sleep(5);
+    }
+  }
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { availableParallelism, cpus, loadavg, release } from "node:os";
+import type { Probe } from "@millpond/agent";
+import manifest from "../../package.json" with { type: "json" };
+
+/** Where and with what the figures were measured. */
+export interface Machine {
+  /** The device. */
+  readonly hardware: string;
+  readonly cpu: string;
+  readonly cores: number;
+  /** The driver's version; empty for a software GPU. */
+  readonly driver: string;
+  readonly versions: {
+    readonly millpond: string;
+    /** CUDA version that the driver offers, 13000 for 13.0. */
+    readonly cuda: number;
+    readonly linux: string;
+    readonly node: string;
+  };
+  /** Processes that wanted to run, on the average of the minute before the measurement. */
+  readonly load: number;
+}
+
+/** Describes this machine and the device that `probe` found on it. */
+export function describeMachine(probe: Probe, device: Probe["devices"][number]): Machine {
+  return {
+    hardware: device.name,
+    cpu: cpus()[0]?.model.trim() ?? "unknown",
+    cores: availableParallelism(),
+    driver: probe.driver,
+    versions: {
+      millpond: manifest.version,
+      cuda: probe.cudaVersion,
+      linux: release().replace(/-.*/, ""),
+      node: process.versions.node,
+    },
+    load: Number((loadavg()[0] ?? 0).toFixed(2)),
+  };
+}

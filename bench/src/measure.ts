@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { BenchPool } from "./bench-pool.ts";
+import { BenchWorker } from "./bench-worker.ts";
+import type { Transport } from "./metrics.ts";
+import { measureWith, type Programs } from "./programs.ts";
+import type { Samples } from "./samples.ts";
+
+/** Groups of metrics that are measured together. */
+export const groups = ["calls", "copies", "start", "pool", "memory"] as const;
+export type Group = (typeof groups)[number];
+
+/** How much is measured. */
+export interface Effort {
+  /** How often each program is started anew. */
+  readonly passes: number;
+  /** Samples of a program in a pass. */
+  readonly rounds: number;
+  /** How long launches are made in a row, seconds. */
+  readonly sustainedSeconds: number;
+  readonly copyBytes: number;
+}
+
+export interface Plan extends Effort {
+  readonly programs: Programs;
+  /** The driver library that workers, and native runs, use. */
+  readonly driver: string;
+  /** The repository's root, or the unpacked archive's. */
+  readonly root: string;
+  readonly isSoft: boolean;
+  readonly uuid: string;
+  readonly memoryBytes: number;
+  readonly transports: readonly Transport[];
+  readonly groups: readonly Group[];
+  readonly onStep: (text: string) => void;
+}
+
+/**
+ * Measures everything, transports in turns: what else the machine does changes from minute to minute, and must not fall
+ * on one of them alone.
+ */
+export async function measure(plan: Plan, samples: Samples): Promise<void> {
+  for (let pass = 1; pass <= plan.passes; pass += 1) {
+    for (const group of plan.groups) {
+      plan.onStep(`pass ${pass} of ${plan.passes}: ${group}`);
+      if (group === "pool") await measurePool(plan, samples);
+      else for (const transport of plan.transports) await measureGroup(plan, group, transport, samples);
+    }
+  }
+}
+
+async function measureGroup(
+  plan: Plan,
+  group: Exclude<Group, "pool">,
+  transport: Transport,
+  samples: Samples,
+): Promise<void> {
+  switch (group) {
+    case "calls":
+      await runOnce(plan, transport, ["calls", String(plan.rounds), String(plan.sustainedSeconds)], samples);
+      if (transport !== "native") await runTransport(plan, transport, samples);
+      return;
+    case "copies":
+      await runOnce(plan, transport, ["copies", String(someRounds(plan)), String(plan.copyBytes)], samples);
+      return;
+    case "start":
+      // A process has one first kernel, so each round is one.
+      for (let round = 0; round < someRounds(plan); round += 1)
+        await runOnce(plan, transport, ["first-kernel"], samples);
+      return;
+    case "memory":
+      await runOnce(plan, transport, ["memory"], samples);
+      if (transport === "shm") await measureIdleWorker(plan, samples);
+  }
+}
+
+/** Rounds of what takes long. */
+function someRounds(plan: Plan): number {
+  return Math.ceil(plan.rounds / 4);
+}
+
+function startWorker(plan: Plan): Promise<BenchWorker> {
+  const { driver, uuid, memoryBytes } = plan;
+  return BenchWorker.start({ worker: plan.programs.worker, driver, uuid, memoryBytes });
+}
+
+async function runOnce(plan: Plan, transport: Transport, args: string[], samples: Samples): Promise<void> {
+  const { driverBench, client } = plan.programs;
+  if (transport === "native") {
+    samples.addPrinted(transport, await measureWith(driverBench, [plan.driver, ...args], {}));
+    return;
+  }
+  await using worker = await startWorker(plan);
+  const printed = await measureWith(driverBench, [client, ...args], worker.environment(transport));
+  samples.addPrinted(transport, printed);
+}
+
+async function runTransport(plan: Plan, transport: "shm" | "tcp", samples: Samples): Promise<void> {
+  await using worker = await startWorker(plan);
+  const args = [...worker.transportArguments(transport), String(plan.rounds)];
+  samples.addPrinted(transport, await measureWith(plan.programs.transportBench, args, {}));
+}
+
+async function measurePool(plan: Plan, samples: Samples): Promise<void> {
+  await using pool = await BenchPool.start({ ...plan, upOptions: plan.isSoft ? ["--devices", "1"] : [] });
+  for (let round = 0; round < someRounds(plan); round += 1) {
+    for (const transport of plan.transports) {
+      if (transport === "native") continue;
+      await pool.warm();
+      const { driverBench, client } = plan.programs;
+      const printed = await measureWith(driverBench, [client, "first-kernel"], pool.environment(transport));
+      const { first_kernel: ms } = JSON.parse(printed) as { first_kernel: number[] };
+      for (const value of ms) samples.add(transport, "first_kernel_pool", value);
+    }
+  }
+}
+
+/** A worker has no transport before its client comes; its figures stand with shared memory. */
+async function measureIdleWorker(plan: Plan, samples: Samples): Promise<void> {
+  await using worker = await startWorker(plan);
+  const { share, resident } = await worker.memory();
+  samples.add("shm", "worker_memory", share);
+  samples.add("shm", "worker_resident", resident);
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { findNativeFiles } from "@millpond/cli";
+
+/** What the measurements run. Absolute paths. */
+export interface Programs {
+  readonly worker: string;
+  readonly client: string;
+  readonly softgpu: string;
+  /** Plain driver API on a library given by path. */
+  readonly driverBench: string;
+  /** The command stream without a client library. */
+  readonly transportBench: string;
+}
+
+/** Finds the native programs as the CLI does. Throws an Error that says what is missing. */
+export function findPrograms(environment: NodeJS.ProcessEnv): Programs {
+  const { worker, client, softgpu } = findNativeFiles(environment);
+  const candidates = [join(dirname(worker), "bench"), join(dirname(worker), "..", "bench")];
+  const directory = candidates.find((candidate) => existsSync(join(candidate, "driver-bench")));
+  if (directory === undefined)
+    throw new Error(`driver-bench is in none of ${candidates.join(", ")}: run npm run build`);
+  return {
+    worker,
+    client,
+    softgpu,
+    driverBench: join(directory, "driver-bench"),
+    transportBench: join(directory, "transport-bench"),
+  };
+}
+
+/** Longest run of one measuring program, milliseconds. */
+const timeoutMs = 300_000;
+
+/**
+ * Runs a measuring program and returns what it printed.
+ *
+ * @param variables its environment beside what it inherits; nothing of Millpond is inherited
+ */
+export function measureWith(
+  program: string,
+  args: readonly string[],
+  variables: Readonly<Record<string, string>>,
+): Promise<string> {
+  const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith("MILLPOND_"));
+  const env = { ...Object.fromEntries(inherited), ...variables };
+  return new Promise((resolve, reject) => {
+    execFile(program, args, { env, timeout: timeoutMs }, (error, stdout, stderr) => {
+      if (error === null) resolve(stdout);
+      else reject(new Error(`${program} ${args.join(" ")} failed: ${stderr.trim() || error.message}`));
+    });
+  });
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { readFileSync } from "node:fs";
+import { create } from "@bufbuild/protobuf";
+import { type Claim, ClaimSchema, ClaimState, errorCodeOf, millpondError, quote } from "@millpond/api";
+import { exitStatus } from "../command-table.ts";
+import type { Values } from "../command-values.ts";
+import { type Connection, openConnection } from "../connection.ts";
+import { type Document, readDocuments } from "../documents.ts";
+
+export async function run(values: Values<"apply">): Promise<number> {
+  if (values.file === undefined) {
+    throw millpondError("MILLPOND_E_INVALID", "no file is given", { remedy: "Give one with -f." });
+  }
+  const source = values.file === "-" ? "standard input" : values.file;
+  // All of it is understood before any of it is done.
+  const documents = readDocuments(readText(values.file), source);
+  const connection = openConnection(values);
+  for (const document of documents) {
+    const what = await applyOne(document, connection);
+    process.stdout.write(`${document.kind.toLowerCase()}/${document.message.name} ${what}\n`);
+  }
+  return exitStatus.ok;
+}
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path === "-" ? 0 : path, "utf8");
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw millpondError("MILLPOND_E_INVALID", `the file ${quote(path)} cannot be read: ${why}`, { cause });
+  }
+}
+
+async function applyOne(document: Document, { claims, queues }: Connection): Promise<string> {
+  switch (document.kind) {
+    case "Queue":
+      await queues.putQueue({ queue: document.message });
+      return "applied";
+    case "Tenant":
+      await queues.putTenant({ tenant: document.message });
+      return "applied";
+    case "Claim":
+      try {
+        const { claim } = await claims.createClaim({ claim: document.message });
+        return claim?.state === ClaimState.BOUND ? "bound" : `waits: ${claim?.reason ?? ""}`;
+      } catch (error) {
+        if (errorCodeOf(error) !== "MILLPOND_E_ALREADY_EXISTS") throw error;
+        return await compare(document, claims);
+      }
+  }
+}
+
+/** A claim does not change once it is made: one that is there must ask the same. */
+async function compare(
+  { message }: Extract<Document, { readonly kind: "Claim" }>,
+  claims: Connection["claims"],
+): Promise<string> {
+  const { claim } = await claims.getClaim({ name: message.name });
+  const wanted = create(ClaimSchema, message);
+  const differing = claim === undefined ? undefined : firstDifference(wanted, claim);
+  if (claim === undefined || differing !== undefined || claim.endedAt !== 0n) {
+    throw millpondError(
+      "MILLPOND_E_ALREADY_EXISTS",
+      differing === undefined
+        ? `claim ${message.name} is ending`
+        : `claim ${message.name} is there and has another ${differing}`,
+      { remedy: `Release it first: \`millpond release ${message.name}\`.` },
+    );
+  }
+  return "unchanged";
+}
+
+/** The first member of what is asked that differs. The controller fills in what is not given. */
+function firstDifference(wanted: Claim, there: Claim): string | undefined {
+  for (const { localName, number } of ClaimSchema.fields) {
+    const isAsked = number < 20 || (number >= 30 && number < 50);
+    const [asked, has]: unknown[] = [Reflect.get(wanted, localName), Reflect.get(there, localName)];
+    const isFilledIn = (asked === 0 || asked === "") && isDefault(localName, has);
+    if (isAsked && !isFilledIn && canonical(asked) !== canonical(has)) return localName;
+  }
+  return undefined;
+}
+
+/** The same text for the same value, whatever the order of its members. */
+function canonical(value: unknown): string {
+  return JSON.stringify(value, (_key, each: unknown) => {
+    if (typeof each === "bigint") return String(each);
+    return typeof each === "object" && each !== null && !Array.isArray(each)
+      ? Object.fromEntries(Object.entries(each).sort(([one], [other]) => (one < other ? -1 : 1)))
+      : each;
+  });
+}
+
+/** What the controller makes of members that are not given. */
+function isDefault(member: string, value: unknown): boolean {
+  switch (member) {
+    case "tenant":
+    case "queue":
+      return value === "default";
+    case "placement":
+    case "locality":
+    case "serviceClass":
+    case "nodeLoss":
+      return value === 1;
+    case "graceSeconds":
+      return value === 30;
+    default:
+      return false;
+  }
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { dirname } from "node:path";
+import { formatClaimVariables, millpondError } from "@millpond/api";
+import { resolveRequest } from "../claim-request.ts";
+import { exitStatus } from "../command-table.ts";
+import type { Values } from "../command-values.ts";
+import { resolveEndpoint } from "../connection.ts";
+import { findNativeFiles } from "../native-files.ts";
+import { shellQuote } from "../shell-quote.ts";
+
+export async function run(values: Values<"env">): Promise<number> {
+  const { client } = findNativeFiles(process.env);
+  const endpoint = resolveEndpoint(values, process.env);
+  if (endpoint.controller.startsWith("https:")) {
+    throw millpondError("MILLPOND_E_TLS", "programs themselves cannot reach a controller with TLS", {
+      remedy: "Start them with `millpond run -- ...`, which passes their calls on.",
+    });
+  }
+  const request = resolveRequest(values);
+  const variables: [string, string][] = [["MILLPOND_CONTROLLER", endpoint.controller]];
+  if (endpoint.token !== "") variables.push(["MILLPOND_TOKEN", endpoint.token]);
+  variables.push(...formatClaimVariables({ gpus: 1, ...request }));
+  if (values.transport !== undefined) variables.push(["MILLPOND_TRANSPORT", values.transport]);
+  if (values.timeout !== undefined) variables.push(["MILLPOND_WAIT_TIMEOUT", String(values.timeout)]);
+  const lines = variables.map(([name, value]) => `export ${name}=${shellQuote(value)}`);
+  // Left to the shell, so that what is there at that time is kept, and no empty entry (the current directory) is added.
+  lines.push(`export LD_LIBRARY_PATH=${shellQuote(dirname(client))}"\${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"`);
+  process.stdout.write(`${lines.join("\n")}\n`);
+  return exitStatus.ok;
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { startRelay } from "../relay.ts";
+import { basename, dirname } from "node:path";
+import { formatBytes, formatDuration } from "@millpond/api";
+import { ClaimHolder, type WaitOptions } from "../claim-holder.ts";
+import { resolveRequest } from "../claim-request.ts";
+import { exitStatus } from "../command-table.ts";
+import type { Values } from "../command-values.ts";
+import { type Connection, openConnection } from "../connection.ts";
+import { ExitError } from "../errors.ts";
+import { programLibraryPath } from "../library-path.ts";
+import { findNativeFiles } from "../native-files.ts";
+import { findProgram, runProgram, SignalRelay } from "../program.ts";
+import { WaitingDisplay } from "../waiting-display.ts";
+
+/** Variables that would lead the program to something else than the claim that was made for it. */
+const misleading = ["MILLPOND_WORKER", "MILLPOND_TICKET"] as const;
+
+export async function run(values: Values<"run">, [name = "", ...args]: readonly string[]): Promise<number> {
+  // All that can be wrong on this side is found before anything is asked of the pool.
+  const { client } = findNativeFiles(process.env);
+  const path = findProgram(name, process.env);
+  const connection = openConnection(values);
+  const request = resolveRequest(values);
+
+  using signals = new SignalRelay();
+  let created: ClaimHolder | undefined;
+  try {
+    using display = new WaitingDisplay();
+    const waiting: WaitOptions = {
+      timeoutSeconds: values.timeout ?? 0,
+      signal: signals.cancelled,
+      onWaiting: (why: string) => display.show(why),
+    };
+    const holder = await ClaimHolder.create(connection, request, {
+      ...waiting,
+      name: values.name ?? "",
+      noWait: !values.wait,
+      program: basename(name),
+    });
+    created = holder;
+    // The client library has no TLS of its own.
+    await using relay = connection.controller.startsWith("https:") ? await startRelay(connection) : undefined;
+    await holder.waitUntilBound(waiting);
+    display.end(`claim ${holder.claim.name} is bound`);
+    signals.cancelled.throwIfAborted();
+    for (;;) {
+      if (values.verbose) say(describeGrant(holder));
+      const environment = environmentFor(connection, holder, client, values);
+      if (relay !== undefined) environment["MILLPOND_CONTROLLER"] = relay.url;
+      const { requeues } = holder.claim;
+      const { status, isTaken } = await runWhileKept(holder, signals, values, () =>
+        runProgram(path, args, { name, environment, signals }),
+      );
+      if (!isTaken) return status;
+      if (!values.requeue) return exitStatus.preempted;
+      signals.letGo();
+      if (!(await holder.yieldNow(requeues, signals.cancelled))) return exitStatus.preempted;
+      await waitAgain(holder, waiting);
+    }
+  } catch (error) {
+    if (!signals.cancelled.aborted) throw error;
+    say(created === undefined ? "cancelled" : `cancelled, claim ${created.claim.name} is given back`);
+    throw new ExitError(signals.cancelStatus);
+  } finally {
+    const problem = await created?.release();
+    if (problem !== undefined) say(problem);
+    else if (values.verbose && created !== undefined) say(`claim ${created.claim.name} given back`);
+  }
+}
+
+interface Outcome {
+  readonly status: number;
+  /** The program's vGPUs were taken back, or were about to be. */
+  readonly isTaken: boolean;
+}
+
+async function runWhileKept(
+  holder: ClaimHolder,
+  signals: SignalRelay,
+  values: Values<"run">,
+  runIt: () => Promise<number>,
+): Promise<Outcome> {
+  const done = new AbortController();
+  const signal = values.noticeSignal ?? "SIGTERM";
+  let isTaken = false;
+  const onNotice = (seconds: number, why: string): void => {
+    isTaken = true;
+    say(`the program loses its vGPUs in ${formatDuration(seconds)} and gets ${signal}: ${why}`);
+    signals.send(signal);
+  };
+  const { requeues } = holder.claim;
+  const kept = holder.keep(done.signal, onNotice).then((reason) => {
+    if (reason === undefined) return;
+    say(`the program loses its vGPUs: ${reason}`);
+    if (!isTaken && holder.claim.requeues > requeues) {
+      // There was no time for notice: its node was lost.
+      isTaken = true;
+      signals.send(signal);
+    }
+  });
+  try {
+    return { status: await runIt(), isTaken };
+  } finally {
+    done.abort();
+    await kept;
+  }
+}
+
+/** Waits for room once more, with a display of its own. */
+async function waitAgain(holder: ClaimHolder, waiting: WaitOptions): Promise<void> {
+  using display = new WaitingDisplay();
+  await holder.waitUntilBound({ ...waiting, onWaiting: (why) => display.show(why) });
+  display.end(`claim ${holder.claim.name} is bound again`);
+}
+
+function environmentFor(
+  connection: Connection,
+  holder: ClaimHolder,
+  client: string,
+  values: Values<"run">,
+): NodeJS.ProcessEnv {
+  const environment: NodeJS.ProcessEnv = {
+    ...process.env,
+    MILLPOND_CONTROLLER: connection.controller,
+    MILLPOND_CLAIM: holder.claim.name,
+  };
+  if (connection.token !== "") environment["MILLPOND_TOKEN"] = connection.token;
+  if (values.transport !== undefined) environment["MILLPOND_TRANSPORT"] = values.transport;
+  for (const variable of misleading) delete environment[variable];
+  environment["LD_LIBRARY_PATH"] = programLibraryPath(process.env, dirname(client), process.execPath);
+  return environment;
+}
+
+function describeGrant(holder: ClaimHolder): string {
+  const { name, allocation } = holder.claim;
+  const devices = allocation?.devices.map(
+    (device) => `${device.uuid} (${formatBytes(device.memoryBytes)}, ${device.computePercent}% compute)`,
+  );
+  return `claim ${name} has ${devices?.join(", ") ?? "nothing"} on ${allocation?.node ?? "no node"}`;
+}
+
+/** To people, beside whatever the program writes. */
+function say(text: string): void {
+  process.stderr.write(`millpond: ${text}\n`);
+}

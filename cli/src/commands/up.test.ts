@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { findProcessesByArgument, isProcessAlive, signalProcess } from "@millpond/agent";
+import { expect, test } from "vitest";
+import { fakeClient, Home, type Running } from "../../test/fixture.ts";
+
+/** A home with at most one pool, whose processes must all be gone when the test has ended. */
+class UpFixture extends Home {
+  #running: Running | undefined;
+
+  async up(...options: string[]): Promise<Running> {
+    const running = this.start(["up", "--soft", "--listen", "127.0.0.1:0", ...options]);
+    this.#running = running;
+    await running.says("stdout", /Ctrl-C stops all of it/);
+    return running;
+  }
+
+  /** Processes of the pool except `up` itself, found by what only they are told. */
+  processes() {
+    const state = join(this.state, "millpond");
+    const services = [`--state=${state}`, join(state, "controller")];
+    const nodes = ["node-a", "node-b"].map((name) => `--run=${join(state, "nodes", name, "run")}`);
+    return [...services, ...nodes].flatMap(findProcessesByArgument).concat(this.workers());
+  }
+
+  workers() {
+    return findProcessesByArgument(this.softgpu);
+  }
+
+  override [Symbol.dispose](): void {
+    this.#running?.child.kill("SIGKILL");
+    const left = this.processes();
+    for (const identity of left) signalProcess(identity, "SIGKILL");
+    super[Symbol.dispose]();
+    if (left.length > 0) throw new Error(`${left.length} processes were left behind`);
+  }
+
+  async untilGone(): Promise<void> {
+    const deadline = Date.now() + 10_000;
+    while (this.processes().length > 0) {
+      if (Date.now() > deadline) throw new Error("processes are still there after 10 s");
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+}
+
+test("up starts a pool that other commands find, and takes everything with it", async () => {
+  using home = new UpFixture();
+  const up = await home.up("--nodes", "2", "--devices", "2");
+  expect(up.stdout).toMatch(/node-a +2 × Fake GPU, 4 GiB\n +node-b +2 × Fake GPU, 4 GiB/);
+  expect(statSync(home.config).mode & 0o777).toBe(0o600);
+  expect(await home.millpond(["get", "devices", "-o", "name"])).toMatchObject({
+    code: 0,
+    stdout: "device/node-a/0\ndevice/node-a/1\ndevice/node-b/0\ndevice/node-b/1\n",
+  });
+  const devices = JSON.parse((await home.millpond(["get", "devices", "-o", "json"])).stdout) as {
+    readonly items: readonly { readonly uuid: string }[];
+  };
+  expect(new Set(devices.items.map(({ uuid }) => uuid)).size).toBe(4);
+
+  const client = home.start(["run", "-m", "1Gi", "--", ...fakeClient]);
+  await client.says("stdout", /attached/);
+  up.child.kill("SIGINT");
+  expect(await up.finished).toMatchObject({ code: 0 });
+  expect(home.processes()).toEqual([]);
+  expect((await client.finished).code).toBe(46);
+  expect(JSON.parse(readFileSync(home.config, "utf8"))).toMatchObject({ currentContext: "", contexts: {} });
+  expect((await home.millpond(["smi"])).stderr).toMatch(
+    /no controller is known\n {2}Start a pool with `millpond up`/,
+  );
+});
+
+test("a second up says that the first is running, and leaves it alone", async () => {
+  using home = new UpFixture();
+  const first = await home.up();
+  const second = await home.millpond(["up", "--soft"]);
+  expect(second).toMatchObject({ code: 125, stdout: "" });
+  expect(second.stderr).toMatch(
+    new RegExp(`a pool runs on .* already \\(process ${first.child.pid}, controller at http`),
+  );
+  expect(await home.millpond(["get", "nodes", "-o", "name"])).toMatchObject({ stdout: "node/node-a\n" });
+  first.child.kill("SIGTERM");
+  expect(await first.finished).toMatchObject({ code: 0 });
+});
+
+test("an up that was killed leaves no process, and the next one starts as if it had not been", async () => {
+  using home = new UpFixture();
+  const first = await home.up("--nodes", "2");
+  first.child.kill("SIGKILL");
+  await first.finished;
+  await home.untilGone();
+  const second = await home.up();
+  expect(await home.millpond(["get", "nodes", "-o", "name"])).toMatchObject({ stdout: "node/node-a\n" });
+  second.child.kill("SIGTERM");
+  await second.finished;
+});
+
+test("workers that outlive all the rest of a pool are ended by the next up", async () => {
+  using home = new UpFixture();
+  const first = await home.up();
+  const parts = home.processes();
+  const workers = home.workers();
+  expect(workers).toHaveLength(2);
+  first.child.kill("SIGKILL");
+  // All at one moment: none of them has the time to end the others in order.
+  for (const part of parts.filter(({ pid }) => workers.every((worker) => worker.pid !== pid))) {
+    signalProcess(part, "SIGKILL");
+  }
+  await first.finished;
+  expect(home.workers()).toEqual(workers);
+  const second = await home.up();
+  expect(workers.filter(isProcessAlive)).toEqual([]);
+  second.child.kill("SIGTERM");
+  await second.finished;
+});
+
+test("a controller or an agent that dies is started again, and sessions go on without the controller", async () => {
+  using home = new UpFixture();
+  const up = await home.up();
+  const client = home.start(["run", "-m", "1Gi", "--", ...fakeClient]);
+  await client.says("stdout", /attached/);
+  const state = join(home.state, "millpond");
+  for (const service of findProcessesByArgument(join(state, "controller"))) signalProcess(service, "SIGKILL");
+  await up.says("stderr", /controller was killed by SIGKILL; starting it again\n(.*\n)*.*controller is back/);
+  for (const service of findProcessesByArgument(`--run=${join(state, "nodes", "node-a", "run")}`)) {
+    signalProcess(service, "SIGKILL");
+  }
+  await up.says("stderr", /node-a was killed by SIGKILL; starting it again\n(.*\n)*.*node-a is back/);
+  expect((await home.millpond(["get", "sessions"])).stdout).toMatch(/fake-client/);
+  client.child.stdin?.end();
+  expect(await client.finished).toMatchObject({ code: 0, stderr: "" });
+  up.child.kill("SIGTERM");
+  expect(await up.finished).toMatchObject({ code: 0 });
+});
+
+test("what cannot start says why, and nothing is left", async () => {
+  using home = new UpFixture();
+  const broken = join(home.directory, "nowhere");
+  const result = await home.millpond(["up", "--soft"], { environment: { MILLPOND_NATIVE_DIR: broken } });
+  expect(result).toMatchObject({ code: 125, stdout: "" });
+  expect(result.stderr).toMatch(
+    /native parts of Millpond are missing: .*nowhere.*\n.*npm run build.*\n.*NOT_INSTALLED/,
+  );
+});

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { expect, test } from "vitest";
+import { PoolFixture } from "../../test/fixture.ts";
+
+test("why and usage say what a platform team is asked", async () => {
+  await using pool = await PoolFixture.start();
+  const { claims } = pool.connection;
+  await claims.createClaim({ claim: { name: "runs", leaseSeconds: 600, timeLimitSeconds: 3600 } });
+  await claims.createClaim({ claim: { name: "waits", leaseSeconds: 600, priority: 3 } });
+
+  const why = await pool.home.millpond(["why", "waits"]);
+  expect(why.stdout).toMatch(/^claim waits has waited \d+s: no device has all of its memory free/);
+  expect(why.stdout).toMatch(/position: +1 of 1 in queue default, priority 3/);
+  expect(why.stdout).toMatch(/queue default: +1 GPUs in use/);
+  expect(why.stdout).toMatch(/waits for: +the end of runs/);
+  expect(why.stdout).toMatch(/expected: +within (1h|59m\d+s)/);
+  expect(why.stdout).toMatch(/next release: +claim runs, within/);
+  const json = JSON.parse((await pool.home.millpond(["why", "runs", "-o", "json"])).stdout);
+  expect(json).toMatchObject({ kind: "Explanation", claim: { state: "bound" }, obstacle: "", waitsFor: [] });
+  expect((await pool.home.millpond(["why", "runs"])).stdout).toMatch(
+    /^claim runs is bound to node-a for \d+s\n/,
+  );
+
+  await pool.until(async ({ queues }) => {
+    const { usage } = await queues.getUsage({});
+    return (usage[0]?.grantedGpuSeconds ?? 0) > 0;
+  });
+  expect((await pool.home.millpond(["usage"])).stdout).toMatch(
+    /^TENANT +QUEUE +CLAIMS +ASKED.*\ndefault +default +2 /,
+  );
+  const csv = await pool.home.millpond(["usage", "--since", "1h", "-o", "csv"]);
+  expect(csv.stdout).toMatch(/^tenant,queue,claims,askedGpuHours,.*\ndefault,default,2,0\.\d+,0\.\d+,0,/);
+  const items = JSON.parse(
+    (await pool.home.millpond(["usage", "--since", "2026-01-01", "-o", "json"])).stdout,
+  );
+  expect(items).toMatchObject({ kind: "UsageList", from: "2026-01-01T00:00:00Z", items: [{ claims: 2 }] });
+  expect((await pool.home.millpond(["usage", "--since", "yesterday"])).stderr).toContain(
+    '"yesterday" is not a duration',
+  );
+});

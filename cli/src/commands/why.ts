@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { ClaimState, type ExplainClaimResponse, formatAge, formatDuration } from "@millpond/api";
+import { exitStatus } from "../command-table.ts";
+import type { Values } from "../command-values.ts";
+import { openConnection } from "../connection.ts";
+import { findOne } from "../find.ts";
+import { claimKind } from "../kinds.ts";
+import { claimStateWord, claimToJson, renderObject } from "../output/resources.ts";
+import { layOutFields } from "../output/table.ts";
+
+export async function run(values: Values<"why">, [name = ""]: readonly string[]): Promise<number> {
+  const connection = openConnection(values);
+  const found = await findOne(claimKind, connection, name);
+  const explanation = await connection.claims.explainClaim({ name: found.name });
+  const now = Math.floor(Date.now() / 1000);
+  process.stdout.write(
+    values.output === "json"
+      ? renderObject("Explanation", toJson(explanation))
+      : `${render(explanation, now)}\n`,
+  );
+  return exitStatus.ok;
+}
+
+function toJson({ claim, ...explanation }: ExplainClaimResponse) {
+  const time = (seconds: bigint) =>
+    seconds === 0n ? null : new Date(Number(seconds) * 1000).toISOString().replace(".000Z", "Z");
+  return {
+    claim: claim === undefined ? null : claimToJson(claim),
+    obstacle: explanation.obstacle,
+    queueLength: explanation.queueLength,
+    waitsFor: explanation.waitsFor,
+    expectedAt: time(explanation.expectedAt),
+    nextReleaseClaim: explanation.nextReleaseClaim,
+    nextReleaseAt: time(explanation.nextReleaseAt),
+    facts: explanation.facts,
+  };
+}
+
+/** Why nobody knows when a claim gets room, by what is in its way. */
+const unknowns: Readonly<Record<string, string>> = {
+  room: "what is in its way has no time limit",
+  quota: "it waits for a limit, not for room",
+  gang: "it waits for the rest of its gang",
+};
+
+/** The explanation as text: one sentence, then the numbers behind it. */
+export function render(explanation: ExplainClaimResponse, nowSeconds: number): string {
+  const { claim } = explanation;
+  if (claim === undefined) return "";
+  const since = (seconds: bigint) => formatAge(Math.max(0, nowSeconds - Number(seconds)));
+  const facts: [string, string][] = explanation.facts.map((fact) => {
+    const [subject = "", ...rest] = fact.split(": ");
+    return [`  ${subject}`, rest.join(": ")];
+  });
+  if (claim.state !== ClaimState.PENDING) {
+    const where =
+      claim.allocation === undefined ? "" : ` to ${claim.allocation.node} for ${since(claim.boundAt)}`;
+    const reason = claim.reason === "" ? "" : `: ${claim.reason}`;
+    const head = `claim ${claim.name} is ${claimStateWord(claim.state)}${where}${reason}`;
+    return facts.length === 0 ? head : `${head}\n${layOutFields(facts)}`;
+  }
+  const { waitsFor, expectedAt, nextReleaseAt, nextReleaseClaim } = explanation;
+  const shown =
+    waitsFor.slice(0, 8).join(", ") + (waitsFor.length > 8 ? `, and ${waitsFor.length - 8} more` : "");
+  const within = (at: bigint) => `within ${formatDuration(Math.max(0, Number(at) - nowSeconds))}`;
+  const fields: [string, string][] = [
+    [
+      "  position",
+      `${claim.queuePosition} of ${explanation.queueLength} in queue ${claim.queue}, priority ${claim.priority}`,
+    ],
+    ...facts,
+    ["  waits for", waitsFor.length === 0 ? "nothing that is known" : `the end of ${shown}`],
+    [
+      "  expected",
+      expectedAt === 0n
+        ? `not known: ${unknowns[explanation.obstacle] ?? unknowns["room"]}`
+        : within(expectedAt),
+    ],
+    [
+      "  next release",
+      nextReleaseAt === 0n ? "not known" : `claim ${nextReleaseClaim}, ${within(nextReleaseAt)}`,
+    ],
+  ];
+  return `claim ${claim.name} has waited ${since(claim.waitingSince)}: ${claim.reason}\n${layOutFields(fields)}`;
+}

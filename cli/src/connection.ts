@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { type Client, Code, ConnectError, createClient, type Interceptor } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-node";
+import {
+  AccessService,
+  ClaimService,
+  errorCodeOf,
+  explainTlsFailure,
+  millpondError,
+  PoolService,
+  QueueService,
+  quote,
+  readAuthorities,
+} from "@millpond/api";
+import { contextFilePath, readContexts } from "./context.ts";
+
+/** Where the controller is, and how that was found. */
+export interface Endpoint {
+  readonly controller: string;
+  /** Empty: none. */
+  readonly token: string;
+  /** For people: `--controller`, `MILLPOND_CONTROLLER`, or the context. */
+  readonly source: string;
+  /** The authority to trust, PEM; absent: the machine's authorities. */
+  readonly ca?: string | undefined;
+  /** Why what is changed is changed, for the audit; absent: not said. */
+  readonly reason?: string | undefined;
+}
+
+export interface Connection extends Endpoint {
+  readonly access: Client<typeof AccessService>;
+  readonly claims: Client<typeof ClaimService>;
+  readonly pool: Client<typeof PoolService>;
+  readonly queues: Client<typeof QueueService>;
+}
+
+interface EndpointOptions {
+  readonly controller: string | undefined;
+  readonly token: string | undefined;
+  readonly reason?: string | undefined;
+}
+
+/**
+ * Finds the controller: option, then environment (both are in `options`), then the current context. The token of a
+ * context goes to the context's controller only.
+ *
+ * @throws MILLPOND_E_NOT_CONFIGURED, MILLPOND_E_INVALID
+ */
+export function resolveEndpoint(options: EndpointOptions, environment: NodeJS.ProcessEnv): Endpoint {
+  const path = contextFilePath(environment);
+  const file =
+    options.controller === undefined || options.token === undefined ? readContexts(path) : undefined;
+  const current = file?.contexts[file.currentContext];
+  const controller = options.controller ?? current?.controller;
+  if (controller === undefined) {
+    throw millpondError("MILLPOND_E_NOT_CONFIGURED", "no controller is known", {
+      remedy: "Start a pool with `millpond up`, or set MILLPOND_CONTROLLER.",
+    });
+  }
+  const isContext = options.controller === undefined;
+  return {
+    controller: checkUrl(controller, isContext ? path : "--controller or MILLPOND_CONTROLLER"),
+    ca: readCa(environment) ?? (current?.controller === controller ? current.ca : undefined),
+    token: options.token ?? (current?.controller === controller ? current.token : ""),
+    source: isContext ? `context ${file?.currentContext} in ${path}` : "--controller or MILLPOND_CONTROLLER",
+  };
+}
+
+/** Makes clients for the controller; nothing is sent yet. Their errors are of the house form. */
+export function connect(endpoint: Endpoint): Connection {
+  const houseForm: Interceptor = (next) => async (request) => {
+    if (endpoint.token !== "") request.header.set("authorization", `Bearer ${endpoint.token}`);
+    if (endpoint.reason !== undefined && endpoint.reason !== "") {
+      request.header.set("millpond-reason", encodeURIComponent(endpoint.reason));
+    }
+    try {
+      return await next(request);
+    } catch (error) {
+      throw explain(error, endpoint);
+    }
+  };
+  const transport = createConnectTransport({
+    baseUrl: endpoint.controller,
+    httpVersion: "1.1",
+    interceptors: [houseForm],
+    ...(endpoint.ca === undefined ? {} : { nodeOptions: { ca: endpoint.ca } }),
+  });
+  return {
+    ...endpoint,
+    access: createClient(AccessService, transport),
+    claims: createClient(ClaimService, transport),
+    pool: createClient(PoolService, transport),
+    queues: createClient(QueueService, transport),
+  };
+}
+
+/** Finds the controller and makes clients for it. */
+export function openConnection(options: EndpointOptions): Connection {
+  return connect({ ...resolveEndpoint(options, process.env), reason: options.reason });
+}
+
+/** Whether an error means that the controller could not be asked, so that it may be worth asking again. */
+export function isUnreachable(error: unknown): boolean {
+  const code = errorCodeOf(error);
+  return code === "MILLPOND_E_UNREACHABLE" || code === "MILLPOND_E_SHUTTING_DOWN";
+}
+
+/** Whether nobody answered, or somebody broke off: what a controller that is being started again looks like. */
+export function isSilent(error: unknown): boolean {
+  if (errorCodeOf(error) !== "MILLPOND_E_UNREACHABLE") return isUnreachable(error);
+  return error instanceof ConnectError && error.cause instanceof ConnectError && isBroken(error.cause);
+}
+
+/** Refused or lost connections, names that are not found, and answers that do not come in time. */
+function isBroken({ code, cause }: ConnectError): boolean {
+  const isKnown = code === Code.Unavailable || code === Code.Aborted || code === Code.DeadlineExceeded;
+  // Of the errors of the system the transport knows some; it passes on the others, such as EPIPE, as their cause.
+  return isKnown || (cause instanceof Error && "syscall" in cause);
+}
+
+function explain(error: unknown, endpoint: Endpoint): ConnectError {
+  const failure = ConnectError.from(error);
+  if (errorCodeOf(failure) !== undefined || failure.code === Code.Canceled) return failure;
+  if (failure.code === Code.DeadlineExceeded) {
+    return millpondError(
+      "MILLPOND_E_UNREACHABLE",
+      `the controller at ${endpoint.controller} does not answer in time`,
+      { cause: failure },
+    );
+  }
+  const untrusted = explainTlsFailure(failure, `the controller at ${endpoint.controller}`);
+  if (untrusted !== undefined) return untrusted;
+  // An answer without a code of ours did not come from a controller, or did not come at all.
+  const why = isBroken(failure) ? failure.rawMessage : `it answers ${quote(failure.rawMessage)}`;
+  return millpondError(
+    "MILLPOND_E_UNREACHABLE",
+    `there is no controller at ${endpoint.controller} (${endpoint.source}): ${why}`,
+    { remedy: "Start a pool with `millpond up`, or correct the address.", cause: failure },
+  );
+}
+
+/** From the file that MILLPOND_CA names. */
+function readCa(environment: NodeJS.ProcessEnv): string | undefined {
+  const path = environment["MILLPOND_CA"];
+  return path === undefined || path === "" ? undefined : readAuthorities(path);
+}
+
+function checkUrl(text: string, source: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol !== "http:" && url?.protocol !== "https:") {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `${source}: ${quote(text)} is not a URL such as http://127.0.0.1:7170`,
+    );
+  }
+  return text.replace(/\/+$/, "");
+}

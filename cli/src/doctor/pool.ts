@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { statSync } from "node:fs";
+import { createClient } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-node";
+import {
+  DeviceHealth,
+  errorCodeOf,
+  type Node,
+  NodeService,
+  NodeState,
+  type GetVersionResponse,
+} from "@millpond/api";
+import { type Connection, connect, type Endpoint, resolveEndpoint } from "../connection.ts";
+import { contextFilePath } from "../context.ts";
+import { errorParts } from "../errors.ts";
+import { programVersion } from "../version.ts";
+import { failure, type Finding, ok, warning } from "./check.ts";
+
+const patienceMs = 5000;
+const roundTrips = 5;
+const slowMs = 200;
+
+export function checkContextFile(environment: NodeJS.ProcessEnv): readonly Finding[] {
+  const path = contextFilePath(environment);
+  const mode = statSync(path, { throwIfNoEntry: false })?.mode;
+  if (mode === undefined || (mode & 0o077) === 0) return [];
+  return [warning("configuration", `${path} holds tokens, and others can read it`, `chmod 600 ${path}`)];
+}
+
+/** Looks at the pool as a user of it sees it. */
+export async function checkPool(
+  options: Parameters<typeof resolveEndpoint>[0],
+  environment: NodeJS.ProcessEnv,
+): Promise<readonly Finding[]> {
+  let endpoint: Endpoint;
+  try {
+    endpoint = resolveEndpoint(options, environment);
+  } catch (error) {
+    const { what, remedy } = errorParts(error);
+    return [failure("controller", what, remedy)];
+  }
+  const connection = connect(endpoint);
+  const { finding, nodes } = await checkToken(connection);
+  const reached = await checkController(connection);
+  if (reached.status === "failure") return [reached];
+  if (nodes === undefined) return [reached, finding];
+  return [reached, finding, ...(await checkNodes(nodes))];
+}
+
+async function checkController({ pool, controller, source }: Connection): Promise<Finding> {
+  const times: number[] = [];
+  let answer: GetVersionResponse | undefined;
+  try {
+    for (let trip = 0; trip < roundTrips; trip += 1) {
+      const begin = performance.now();
+      answer = await pool.getVersion({}, { timeoutMs: patienceMs });
+      times.push(performance.now() - begin);
+    }
+  } catch (error) {
+    const { what, remedy, code } = errorParts(error);
+    // It says no to everything without a good token, and so it is there.
+    if (code === "MILLPOND_E_UNAUTHENTICATED") return ok("controller", `${controller} (${source}) answers`);
+    return failure("controller", what, remedy);
+  }
+  const median = times.toSorted((a, b) => a - b)[Math.floor(roundTrips / 2)] ?? 0;
+  const text = `${controller} (${source}) answers in ${median.toFixed(1)} ms`;
+  if (answer?.version !== programVersion) {
+    return warning(
+      "controller",
+      `${text}, and has version ${answer?.version}, while this is ${programVersion}`,
+      "Install the same version on both sides.",
+    );
+  }
+  return median > slowMs
+    ? warning("controller", text, "Claims will be slow: look at the network and at the controller's load.")
+    : ok("controller", text);
+}
+
+async function checkToken(
+  connection: Connection,
+): Promise<{ readonly finding: Finding; readonly nodes: readonly Node[] | undefined }> {
+  try {
+    const { nodes } = await connection.pool.listNodes({}, { timeoutMs: patienceMs });
+    return { finding: ok("token", "the controller accepts it"), nodes };
+  } catch (error) {
+    const { what, remedy } = errorParts(error);
+    return { finding: failure("token", what, remedy), nodes: undefined };
+  }
+}
+
+async function checkNodes(nodes: readonly Node[]): Promise<readonly Finding[]> {
+  if (nodes.length === 0) {
+    return [
+      failure("nodes", "no agent has joined the pool", "Start one with `millpond agent`, or `millpond up`."),
+    ];
+  }
+  return (await Promise.all(nodes.map(checkOneNode))).flat();
+}
+
+async function checkOneNode(node: Node): Promise<readonly Finding[]> {
+  const name = `node ${node.name}`;
+  if (node.state !== NodeState.READY) {
+    return [failure(name, `is not ready: ${node.reason}`, "Look into its agent's log, and start the agent.")];
+  }
+  const findings: Finding[] = [];
+  const reason = await agentFailure(node.agentUrl);
+  if (reason !== undefined) {
+    findings.push(
+      failure(
+        name,
+        `its agent at ${node.agentUrl} cannot be reached from here: ${reason}`,
+        "Programs of this machine cannot use that node: look at the network between the two.",
+      ),
+    );
+  }
+  for (const device of node.devices.filter(({ health }) => health !== DeviceHealth.HEALTHY)) {
+    findings.push(
+      failure(
+        name,
+        `device ${device.index} (${device.uuid}) is ill: ${device.healthReason}`,
+        "Look into the agent's log; claims are not placed on it meanwhile.",
+      ),
+    );
+  }
+  const summary = `ready, ${node.devices.length} devices, ${node.warmWorkers} warm workers`;
+  return findings.length > 0 ? findings : [ok(name, node.cordoned ? `${summary}, cordoned` : summary)];
+}
+
+/** Why an agent does not answer; that it wants its own token is an answer. */
+async function agentFailure(url: string): Promise<string | undefined> {
+  const client = createClient(NodeService, createConnectTransport({ baseUrl: url, httpVersion: "1.1" }));
+  try {
+    await client.getNodeStatus({}, { timeoutMs: patienceMs });
+    return undefined;
+  } catch (error) {
+    return errorCodeOf(error) === undefined ? errorParts(error).what : undefined;
+  }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { spawnSync } from "node:child_process";
+import { closeSync, existsSync, openSync, readFileSync, readSync, realpathSync, statSync } from "node:fs";
+import { type Probe, probeDriver } from "@millpond/agent";
+import type { NativeFiles } from "./native-files.ts";
+
+const library = "libcuda.so.1";
+
+const usualDirectories = [
+  "/usr/lib/x86_64-linux-gnu",
+  "/usr/lib64",
+  "/usr/lib/wsl/lib",
+  "/usr/local/nvidia/lib64",
+  "/run/opengl-driver/lib",
+] as const;
+
+/** Our own libraries are small; a driver is not, and need not be read. */
+const ownLibraryLimitBytes = 32 * 1024 * 1024;
+const probeTimeoutMs = 60_000;
+
+/** What became of the search for an NVIDIA driver. */
+export interface DriverSearch {
+  /** The driver library, when one was found that has devices. */
+  readonly driver: string | undefined;
+  readonly probe: Probe | undefined;
+  /** Libraries that were found and cannot be used, with the reason. */
+  readonly rejected: readonly { readonly path: string; readonly reason: string }[];
+}
+
+/** Looks for a driver library that has devices, where the dynamic linker and drivers' installers put it. */
+export async function findDriver(native: NativeFiles): Promise<DriverSearch> {
+  const rejected: { path: string; reason: string }[] = [];
+  for (const path of driverCandidates()) {
+    if (isOwnLibrary(path, native)) continue;
+    try {
+      const probe = await probeDriver({ worker: native.worker, driver: path, timeoutMs: probeTimeoutMs });
+      if (probe.devices.length > 0) return { driver: path, probe, rejected };
+      rejected.push({ path, reason: "it finds no device" });
+    } catch (error) {
+      rejected.push({ path, reason: error instanceof Error ? error.message : String(error) });
+    }
+  }
+  return { driver: undefined, probe: undefined, rejected };
+}
+
+/** Whether a library is one of Millpond's, which must never take the driver's place behind a worker. */
+export function isOwnLibrary(path: string, native: NativeFiles): boolean {
+  const real = realpathSync(path);
+  if (real === realpathSync(native.client) || real === realpathSync(native.softgpu)) return true;
+  // A copy: it names the variable that it reads.
+  return statSync(real).size < ownLibraryLimitBytes && readFileSync(real).includes("MILLPOND_");
+}
+
+function driverCandidates(): string[] {
+  const found = [
+    ...linkerCache(),
+    ...usualDirectories.map((directory) => `${directory}/${library}`).filter((path) => existsSync(path)),
+  ].filter(isElf64);
+  const byFile = new Map(found.toReversed().map((path) => [realpathSync(path), path]));
+  return [...byFile.values()].toReversed();
+}
+
+/** The paths that the dynamic linker's cache has for the library; empty where there is no ldconfig. */
+function linkerCache(): string[] {
+  for (const program of ["/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"]) {
+    const { status, stdout } = spawnSync(program, ["-p"], { encoding: "utf8" });
+    if (status !== 0) continue;
+    return stdout
+      .split("\n")
+      .filter((line) => line.trim().startsWith(`${library} `))
+      .map((line) => line.slice(line.indexOf("=>") + 2).trim())
+      .filter((path) => existsSync(path));
+  }
+  return [];
+}
+
+function isElf64(path: string): boolean {
+  const file = openSync(path, "r");
+  try {
+    const header = Buffer.alloc(5);
+    readSync(file, header, 0, 5, 0);
+    return header.toString("latin1") === "\x7fELF\x02";
+  } finally {
+    closeSync(file);
+  }
+}

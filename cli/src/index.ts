@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
+export { main } from "./main.ts";
+export { findNativeFiles } from "./native-files.ts";
+export type { NativeFiles } from "./native-files.ts";

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import {
+  type AuditRecord,
+  type Claim,
+  ClaimState,
+  type Device,
+  DeviceHealth,
+  type Event,
+  formatAge,
+  formatBytes,
+  type Node,
+  NodeState,
+  type Queue,
+  type Session,
+  type Tenant,
+  type Token,
+} from "@millpond/api";
+import { borrowingWord, formatGpuMilli, formatQuota } from "../quota-values.ts";
+import { claimStateWord, sessionStateWord } from "./resources.ts";
+import type { Column } from "./table.ts";
+
+const none = "-";
+
+/** Time since a moment, Unix seconds; `-` for one that has not been. */
+export function ageOf(seconds: bigint, nowSeconds: number): string {
+  return seconds === 0n ? none : formatAge(Math.max(0, nowSeconds - Number(seconds)));
+}
+
+/** What a claim asks of each device: `1 GiB`, `50%`, `whole`. */
+export function askedMemory(claim: Claim): string {
+  if (claim.memoryBytes > 0n) return formatBytes(claim.memoryBytes);
+  return claim.memoryPercent > 0 ? `${claim.memoryPercent}%` : "whole";
+}
+
+/** The devices of a session as people name them: `node-a/0,1`. */
+export function sessionDevices(session: Session): string {
+  return `${session.node}/${session.devices.map(({ index }) => index).join(",")}`;
+}
+
+function capital(word: string): string {
+  return word.charAt(0).toUpperCase() + word.slice(1);
+}
+
+export function nodeStatus(node: Node): string {
+  const state = node.state === NodeState.READY ? "Ready" : "NotReady";
+  return node.cordoned ? `${state},Cordoned` : state;
+}
+
+export function nodeColumns(nowSeconds: number): readonly Column<Node>[] {
+  const sum = (node: Node, of: (device: Device) => number): string =>
+    String(node.devices.reduce((total, device) => total + of(device), 0));
+  return [
+    { title: "NAME", cell: (node) => node.name },
+    { title: "STATUS", cell: nodeStatus },
+    { title: "DEVICES", cell: (node) => String(node.devices.length), align: "right" },
+    { title: "VGPUS", cell: (node) => sum(node, (device) => device.virtualGpus), align: "right" },
+    { title: "SESSIONS", cell: (node) => sum(node, (device) => device.openSessions), align: "right" },
+    { title: "AGE", cell: (node) => ageOf(node.joinedAt, nowSeconds) },
+    { title: "CONTACT", cell: (node) => ageOf(node.lastContactAt, nowSeconds), isWide: true },
+    { title: "WARM", cell: (node) => String(node.warmWorkers), align: "right", isWide: true },
+    { title: "HOST", cell: (node) => node.hostname, isWide: true },
+    { title: "AGENT", cell: (node) => node.agentUrl, isWide: true },
+    { title: "VERSION", cell: (node) => node.agentVersion, isWide: true },
+    { title: "REASON", cell: (node) => node.reason || none, isWide: true },
+  ];
+}
+
+export const deviceColumns: readonly Column<Device>[] = [
+  { title: "NAME", cell: (device) => `${device.node}/${device.index}` },
+  { title: "MODEL", cell: (device) => device.name },
+  {
+    title: "MEMORY",
+    cell: (device) => `${formatBytes(device.allocatedMemoryBytes)} / ${formatBytes(device.memoryBytes)}`,
+    align: "right",
+  },
+  { title: "COMPUTE", cell: (device) => `${device.allocatedComputePercent}%`, align: "right" },
+  { title: "VGPUS", cell: (device) => String(device.virtualGpus), align: "right" },
+  { title: "SESSIONS", cell: (device) => String(device.openSessions), align: "right" },
+  {
+    title: "HEALTH",
+    cell: (device) => (device.health === DeviceHealth.HEALTHY ? "Healthy" : "Unhealthy"),
+  },
+  { title: "USED", cell: (device) => formatBytes(device.usedMemoryBytes), align: "right", isWide: true },
+  { title: "UUID", cell: (device) => device.uuid, isWide: true },
+  { title: "KIND", cell: (device) => device.kind, isWide: true },
+  { title: "PCI", cell: (device) => device.pciBusId || none, isWide: true },
+  { title: "CC", cell: (device) => device.computeCapability, isWide: true },
+  { title: "SMS", cell: (device) => String(device.multiprocessors), align: "right", isWide: true },
+  { title: "DRIVER", cell: (device) => device.driverVersion || none, isWide: true },
+  { title: "CUDA", cell: (device) => cudaVersion(device.cudaVersion), isWide: true },
+  { title: "REASON", cell: (device) => device.healthReason || none, isWide: true },
+];
+
+/** 13000 → `13.0`. */
+export function cudaVersion(version: number): string {
+  return `${Math.floor(version / 1000)}.${Math.floor((version % 1000) / 10)}`;
+}
+
+export function claimColumns(nowSeconds: number): readonly Column<Claim>[] {
+  return [
+    { title: "NAME", cell: (claim) => claim.name },
+    { title: "STATE", cell: (claim) => capital(claimStateWord(claim.state)) },
+    { title: "GPUS", cell: (claim) => String(claim.gpus), align: "right" },
+    { title: "MEMORY", cell: askedMemory, align: "right" },
+    {
+      title: "COMPUTE",
+      cell: (claim) => (claim.computePercent === 0 ? "auto" : `${claim.computePercent}%`),
+      align: "right",
+    },
+    { title: "QUEUE", cell: (claim) => claim.queue || none },
+    { title: "NODE", cell: (claim) => claim.allocation?.node ?? none },
+    { title: "SESSIONS", cell: (claim) => String(claim.openSessions), align: "right" },
+    { title: "AGE", cell: (claim) => ageOf(claim.createdAt, nowSeconds) },
+    { title: "OWNER", cell: (claim) => claim.owner || none },
+    {
+      title: "POSITION",
+      cell: (claim) => (claim.state === ClaimState.PENDING ? String(claim.queuePosition) : none),
+      align: "right",
+      isWide: true,
+    },
+    {
+      title: "LEASE",
+      cell: (claim) =>
+        claim.leaseExpiresAt === 0n
+          ? none
+          : formatAge(Math.max(0, Number(claim.leaseExpiresAt) - nowSeconds)),
+      isWide: true,
+    },
+    {
+      title: "DEVICES",
+      cell: (claim) => claim.allocation?.devices.map(({ uuid }) => uuid).join(",") ?? none,
+      isWide: true,
+    },
+    { title: "TENANT", cell: (claim) => claim.tenant || none, isWide: true },
+    { title: "PRIORITY", cell: (claim) => String(claim.priority), align: "right", isWide: true },
+    { title: "GANG", cell: (claim) => claim.gang || none, isWide: true },
+    { title: "REASON", cell: (claim) => claim.reason || none, isWide: true },
+  ];
+}
+
+export const queueColumns: readonly Column<Queue>[] = [
+  { title: "NAME", cell: (queue) => queue.name },
+  { title: "PARENT", cell: (queue) => queue.parent || none },
+  { title: "WEIGHT", cell: (queue) => String(queue.weight), align: "right" },
+  { title: "GUARANTEED", cell: (queue) => formatQuota(queue.guaranteed) },
+  { title: "LIMIT", cell: (queue) => formatQuota(queue.limit) },
+  { title: "GPUS", cell: (queue) => formatGpuMilli(queue.used?.gpuMilli ?? 0n), align: "right" },
+  { title: "MEMORY", cell: (queue) => formatBytes(queue.used?.memoryBytes ?? 0n), align: "right" },
+  { title: "BOUND", cell: (queue) => String(queue.boundClaims), align: "right" },
+  { title: "WAITING", cell: (queue) => String(queue.waitingClaims), align: "right" },
+  { title: "BORROWING", cell: (queue) => borrowingWord(queue.borrowing), isWide: true },
+  {
+    title: "COMPUTE",
+    cell: (queue) => `${queue.used?.computePercent ?? 0n}%`,
+    align: "right",
+    isWide: true,
+  },
+];
+
+export const tenantColumns: readonly Column<Tenant>[] = [
+  { title: "NAME", cell: (tenant) => tenant.name },
+  { title: "LIMIT", cell: (tenant) => formatQuota(tenant.limit) },
+  { title: "GPUS", cell: (tenant) => formatGpuMilli(tenant.used?.gpuMilli ?? 0n), align: "right" },
+  { title: "MEMORY", cell: (tenant) => formatBytes(tenant.used?.memoryBytes ?? 0n), align: "right" },
+  { title: "BOUND", cell: (tenant) => String(tenant.boundClaims), align: "right" },
+  { title: "WAITING", cell: (tenant) => String(tenant.waitingClaims), align: "right" },
+];
+
+export function sessionColumns(nowSeconds: number, isWide: boolean): readonly Column<Session>[] {
+  const used = (session: Session): bigint =>
+    session.devices.reduce((sum, device) => sum + device.memoryUsedBytes, 0n);
+  const granted = (session: Session): bigint =>
+    session.devices.reduce((sum, device) => sum + (device.granted?.memoryBytes ?? 0n), 0n);
+  return [
+    { title: "NAME", cell: (session) => (isWide ? session.id : session.id.slice(0, 8)) },
+    { title: "CLAIM", cell: (session) => session.claim },
+    { title: "DEVICES", cell: sessionDevices },
+    { title: "STATE", cell: (session) => capital(sessionStateWord(session.state)) },
+    { title: "PID", cell: (session) => String(session.clientPid || none), align: "right" },
+    { title: "PROGRAM", cell: (session) => session.program || none },
+    {
+      title: "MEMORY",
+      cell: (session) => `${formatBytes(used(session))} / ${formatBytes(granted(session))}`,
+      align: "right",
+    },
+    { title: "AGE", cell: (session) => ageOf(session.startedAt, nowSeconds) },
+    { title: "TRANSPORT", cell: (session) => session.transport || none, isWide: true },
+    { title: "HOST", cell: (session) => session.clientHost || none, isWide: true },
+    { title: "LAUNCHES", cell: (session) => String(session.launches), align: "right", isWide: true },
+    { title: "WAITS", cell: (session) => String(session.waits), align: "right", isWide: true },
+    { title: "COMMANDS", cell: (session) => String(session.commands), align: "right", isWide: true },
+    { title: "OWNER", cell: (session) => session.owner || none, isWide: true },
+  ];
+}
+
+export function eventColumns(nowSeconds: number): readonly Column<Event>[] {
+  return [
+    { title: "AGE", cell: (event) => ageOf(event.at, nowSeconds) },
+    { title: "KIND", cell: (event) => event.kind },
+    { title: "SUBJECT", cell: (event) => event.subject },
+    { title: "MESSAGE", cell: (event) => event.message },
+    { title: "ID", cell: (event) => String(event.id), align: "right", isWide: true },
+  ];
+}
+
+export function tokenColumns(nowSeconds: number): readonly Column<Token>[] {
+  const expiry = ({ expiresAt }: Token): string => {
+    if (expiresAt === 0n) return "never";
+    const left = Number(expiresAt) - nowSeconds;
+    return left <= 0 ? "expired" : `in ${formatAge(left)}`;
+  };
+  return [
+    { title: "NAME", cell: (token) => token.name },
+    { title: "ROLE", cell: (token) => token.role },
+    { title: "TENANT", cell: (token) => token.tenant || none },
+    { title: "AGE", cell: (token) => ageOf(token.createdAt, nowSeconds) },
+    { title: "EXPIRES", cell: expiry },
+    { title: "MADE-BY", cell: (token) => token.createdBy },
+  ];
+}
+
+export function auditColumns(nowSeconds: number): readonly Column<AuditRecord>[] {
+  return [
+    { title: "AGE", cell: (record) => ageOf(record.at, nowSeconds) },
+    { title: "WHO", cell: (record) => record.who },
+    { title: "WHAT", cell: (record) => record.what },
+    { title: "SUBJECT", cell: (record) => record.subject || none },
+    { title: "RESULT", cell: (record) => record.result },
+    { title: "WHY", cell: (record) => record.why || none },
+    { title: "ROLE", cell: (record) => record.role, isWide: true },
+    { title: "TENANT", cell: (record) => record.tenant || none, isWide: true },
+    { title: "ID", cell: (record) => String(record.id), align: "right", isWide: true },
+  ];
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { expect, test } from "vitest";
+import { boundClaim, device, event, node, now, pendingClaim, session } from "../../test/samples.ts";
+import { renderSmi } from "../commands/smi.ts";
+import { claimKind, deviceKind, eventKind, type Kind, nodeKind, sessionKind } from "../kinds.ts";
+import { renderObject } from "./resources.ts";
+import { layOut } from "./table.ts";
+
+/** The golden file of a kind: what `get -o json` prints. A change of it is a change of the contract. */
+async function expectGolden<T>(kind: Kind<T>, items: readonly T[]): Promise<void> {
+  const text = renderObject(`${kind.title}List`, { items: items.map(kind.toJson) });
+  await expect(text).toMatchFileSnapshot(`golden/${kind.word}s.json`);
+}
+
+function tableOf<T>(kind: Kind<T>, items: readonly T[], isWide: boolean): string {
+  const columns = kind.columns({ nowSeconds: now, isWide }).filter((column) => isWide || !column.isWide);
+  return `\n${layOut(columns, items, { headers: true }).lines.join("\n")}\n`;
+}
+
+test("the JSON of every kind is as agreed", async () => {
+  await expectGolden(nodeKind, [node]);
+  await expectGolden(deviceKind, [device]);
+  await expectGolden(claimKind, [pendingClaim, boundClaim]);
+  await expectGolden(sessionKind, [session]);
+  await expectGolden(eventKind, [event]);
+});
+
+test("tables line up", () => {
+  expect(tableOf(nodeKind, [node], false)).toMatchInlineSnapshot(`
+    "
+    NAME     STATUS           DEVICES   VGPUS   SESSIONS   AGE
+    node-a   Ready,Cordoned         1       1          1   1d1h
+    "
+  `);
+  expect(tableOf(deviceKind, [device], false)).toMatchInlineSnapshot(`
+    "
+    NAME       MODEL                   MEMORY   COMPUTE   VGPUS   SESSIONS   HEALTH
+    node-a/1   Software GPU   512 MiB / 4 GiB       50%       1          1   Unhealthy
+    "
+  `);
+  expect(tableOf(claimKind, [pendingClaim, boundClaim], false)).toMatchInlineSnapshot(`
+    "
+    NAME         STATE     GPUS    MEMORY   COMPUTE   QUEUE   NODE     SESSIONS   AGE    OWNER
+    train-a      Pending      2       50%      auto   -       -               0   1m5s   ann@host-1:17 python
+    claim-7f3a   Bound        1   512 MiB       50%   -       node-a          1   12s    bob@host-2:4711 vectoradd
+    "
+  `);
+  expect(tableOf(claimKind, [pendingClaim, boundClaim], true)).toMatchInlineSnapshot(`
+    "
+    NAME         STATE     GPUS    MEMORY   COMPUTE   QUEUE   NODE     SESSIONS   AGE    OWNER                       POSITION   LEASE   DEVICES    TENANT   PRIORITY   GANG   REASON
+    train-a      Pending      2       50%      auto   -       -               0   1m5s   ann@host-1:17 python               3   20s     -          -               0   -      no node has two devices free
+    claim-7f3a   Bound        1   512 MiB       50%   -       node-a          1   12s    bob@host-2:4711 vectoradd          -   30s     GPU-0123   -               0   -      -
+    "
+  `);
+  expect(tableOf(sessionKind, [session], false)).toMatchInlineSnapshot(`
+    "
+    NAME       CLAIM        DEVICES    STATE        PID   PROGRAM               MEMORY   AGE
+    5e0c0d4e   claim-7f3a   node-a/1   Connected   4712   vectoradd   12 MiB / 512 MiB   11s
+    "
+  `);
+  expect(tableOf(eventKind, [event], false)).toMatchInlineSnapshot(`
+    "
+    AGE   KIND         SUBJECT            MESSAGE
+    12s   ClaimBound   claim/claim-7f3a   bound to node-a/1
+    "
+  `);
+});
+
+test("smi shows devices and who uses them", () => {
+  const picture = { version: "0.1.0", controller: "http://127.0.0.1:7170" };
+  expect(`\n${renderSmi({ ...picture, nodes: [node], sessions: [session] })}`).toMatchInlineSnapshot(`
+    "
+    +------------------------------------------------------------------------------------------------------+
+    | Millpond 0.1.0   http://127.0.0.1:7170                                   1 node, 1 device, 1 session |
+    +----------+--------------+------+-------+-----------------+-------------------------------+-----------+
+    | Device   | Name         | CUDA | vGPUs | Compute granted | Memory used / granted / total | State     |
+    +==========+==============+======+=======+=================+===============================+===========+
+    | node-a/1 | Software GPU | 13.0 |     1 |             50% |      12 MiB / 512 MiB / 4 GiB | Unhealthy |
+    +----------+--------------+------+-------+-----------------+-------------------------------+-----------+
+    +----------+------+-----------+------------+-----+---------+-------------------------------------------+
+    | Device   |  PID | Program   | Claim      | Via | Compute |                       Memory used / limit |
+    +==========+======+===========+============+=====+=========+===========================================+
+    | node-a/1 | 4712 | vectoradd | claim-7f3a | shm |     50% |                          12 MiB / 512 MiB |
+    +----------+------+-----------+------------+-----+---------+-------------------------------------------+
+    "
+  `);
+  expect(`\n${renderSmi({ ...picture, nodes: [], sessions: [] })}`).toMatchInlineSnapshot(`
+    "
+    +----------------------------------------------------------------------------------------+
+    | Millpond 0.1.0   http://127.0.0.1:7170                  0 nodes, 0 devices, 0 sessions |
+    +--------+------+------+-------+-----------------+-------------------------------+-------+
+    | Device | Name | CUDA | vGPUs | Compute granted | Memory used / granted / total | State |
+    +========+======+======+=======+=================+===============================+=======+
+    | No device: no agent has joined the pool                                                |
+    +----------------------------------------------------------------------------------------+
+    +--------+-----+---------+-------+-----+---------+---------------------------------------+
+    | Device | PID | Program | Claim | Via | Compute |                   Memory used / limit |
+    +========+=====+=========+=======+=====+=========+=======================================+
+    | No running sessions found                                                              |
+    +----------------------------------------------------------------------------------------+
+    "
+  `);
+});

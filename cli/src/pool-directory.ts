@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { homedir } from "node:os";
+import { join, resolve } from "node:path";
+import type { DatabaseSync } from "node:sqlite";
+import {
+  endLeftWorkers,
+  endProcess,
+  LockHeldError,
+  openLockedDatabase,
+  type ProcessIdentity,
+} from "@millpond/agent";
+import { millpondError } from "@millpond/api";
+import { authorityPath, tokenFileName } from "@millpond/controller";
+
+/** How long leftovers may take to end by themselves. */
+const graceMs = 3000;
+
+/** What `up` writes down about itself, for the next one and for people. */
+interface UpRecord {
+  readonly pid: number;
+  /** Empty until the controller serves. */
+  readonly controller: string;
+  /** Parts that it started. */
+  readonly services: readonly ProcessIdentity[];
+}
+
+/** `$XDG_STATE_HOME/millpond`, or `~/.local/state/millpond`. */
+export function defaultStateDirectory(environment: NodeJS.ProcessEnv): string {
+  const base = environment["XDG_STATE_HOME"];
+  return join(base === undefined || base === "" ? join(homedir(), ".local", "state") : base, "millpond");
+}
+
+/** The directory of a pool on this machine, held by one `millpond up` at a time. */
+export class PoolDirectory implements Disposable {
+  readonly path: string;
+  readonly #lock: DatabaseSync;
+
+  private constructor(path: string, lock: DatabaseSync) {
+    this.path = path;
+    this.#lock = lock;
+  }
+
+  /**
+   * Takes the directory, creating it where needed.
+   *
+   * @throws MILLPOND_E_STATE_LOCKED when a pool runs on it, MILLPOND_E_STATE_BROKEN when it cannot be used
+   */
+  static open(path: string): PoolDirectory {
+    const absolute = resolve(path);
+    try {
+      mkdirSync(absolute, { recursive: true, mode: 0o700 });
+      const lock = openLockedDatabase(join(absolute, "up.db"), "CREATE TABLE IF NOT EXISTS up (id INTEGER)");
+      return new PoolDirectory(absolute, lock);
+    } catch (cause) {
+      if (cause instanceof LockHeldError) {
+        const running = readRecord(absolute);
+        const which =
+          running === undefined
+            ? ""
+            : ` (process ${running.pid}${running.controller === "" ? "" : `, controller at ${running.controller}`})`;
+        throw millpondError("MILLPOND_E_STATE_LOCKED", `a pool runs on ${absolute} already${which}`, {
+          remedy: "Use that one, stop it with Ctrl-C, or give this one another --state directory.",
+        });
+      }
+      const why = cause instanceof Error ? cause.message : String(cause);
+      throw millpondError(
+        "MILLPOND_E_STATE_BROKEN",
+        `the state directory ${absolute} cannot be used: ${why}`,
+        {
+          cause,
+        },
+      );
+    }
+  }
+
+  get controllerPath(): string {
+    return join(this.path, "controller");
+  }
+
+  tokenPath(role: "user" | "agent"): string {
+    return join(this.controllerPath, tokenFileName(role));
+  }
+
+  /** Certificate of the authority that the controller makes when it listens beyond loopback. */
+  get authorityPath(): string {
+    return authorityPath(this.controllerPath);
+  }
+
+  nodePath(name: string): string {
+    return join(this.path, "nodes", name);
+  }
+
+  logPath(name: string): string {
+    return join(this.path, "logs", `${name}.log`);
+  }
+
+  /**
+   * Ends whatever an `up` that was killed left running, and forgets its pool: sessions ended with it, so nothing of it
+   * is worth keeping except the tokens and the authority, which users may have written down.
+   */
+  async recover(): Promise<void> {
+    const left = readRecord(this.path)?.services ?? [];
+    await Promise.all(left.map((service) => endProcess(service, graceMs)));
+    mkdirSync(join(this.path, "nodes"), { recursive: true });
+    for (const name of readdirSync(join(this.path, "nodes"))) {
+      const run = join(this.nodePath(name), "run");
+      await endLeftWorkers(run, graceMs);
+      rmSync(this.nodePath(name), { recursive: true });
+    }
+    mkdirSync(this.controllerPath, { recursive: true, mode: 0o700 });
+    const kept = new Set([tokenFileName("user"), tokenFileName("agent"), "tls"]);
+    for (const file of readdirSync(this.controllerPath)) {
+      if (!kept.has(file)) rmSync(join(this.controllerPath, file), { recursive: true });
+    }
+    rmSync(join(this.path, "logs"), { recursive: true, force: true });
+    mkdirSync(join(this.path, "logs"));
+  }
+
+  makeNodeDirectory(name: string): string {
+    mkdirSync(this.nodePath(name), { recursive: true });
+    return this.nodePath(name);
+  }
+
+  record(controller: string, services: readonly ProcessIdentity[]): void {
+    const record: UpRecord = { pid: process.pid, controller, services };
+    writeFileSync(join(this.path, "up.json"), `${JSON.stringify(record)}\n`, { mode: 0o600 });
+  }
+
+  [Symbol.dispose](): void {
+    rmSync(join(this.path, "up.json"), { force: true });
+    this.#lock.close();
+  }
+}
+
+function readRecord(path: string): UpRecord | undefined {
+  try {
+    return JSON.parse(readFileSync(join(path, "up.json"), "utf8")) as UpRecord;
+  } catch {
+    return undefined; // None was written, or only half of it: what it would name is found by other means.
+  }
+}

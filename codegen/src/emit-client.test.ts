@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+import { commands, driver, loadAbi } from "@millpond/cuda";
+import { expect, test } from "vitest";
+import { callText } from "./emit-client.ts";
+import { makePlan } from "./plan.ts";
+
+test("a precondition is checked with all arguments, before anything is sent", () => {
+  const plan = makePlan({ abi: loadAbi(), driver, commands });
+  const call = plan.calls.find(({ entry }) => entry.stem === "cuMemsetD16_v2");
+  if (call === undefined) throw new Error("cuMemsetD16_v2 is not remoted");
+  const text = callText(call, plan);
+  const precondition = text.indexOf("precondition::memset(call, dstDevice, us, N)");
+  expect(precondition).toBeGreaterThan(0);
+  expect(text.indexOf("call.post(")).toBeGreaterThan(precondition);
+});

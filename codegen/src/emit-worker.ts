@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+/** `native/worker/gen/`: the driver's functions that the worker uses, and what runs each command. */
+import type { Command } from "@millpond/cuda";
+import { pointee } from "./layout.ts";
+import { handleKindName, handleTypes, presenceField } from "./names.ts";
+import { DescriptionError, type Plan, type PlannedArgument, type PlannedCall } from "./plan.ts";
+import { banner, guard, wrapList } from "./text.ts";
+
+/** Symbols that the worker looks up, sorted. Throws when the hand-kept list names one that does not exist. */
+function driverSymbols(plan: Plan, byHand: readonly string[]): string[] {
+  const known = new Set(plan.abi.functions.map((f) => f.symbol));
+  const problems = byHand
+    .filter((symbol) => !known.has(symbol))
+    .map((symbol) => `worker symbol ${symbol}: there is none`);
+  const twice = byHand.filter((symbol, index) => byHand.indexOf(symbol) !== index);
+  problems.push(...twice.map((symbol) => `worker symbol ${symbol}: listed twice`));
+  if (problems.length > 0) throw new DescriptionError(problems);
+  const generated = plan.calls.filter((call) => !call.isWorkerByHand).map((call) => call.driverSymbol);
+  return [...new Set([...byHand, ...generated])].sort();
+}
+
+export function emitDriverTableHeader(plan: Plan, byHand: readonly string[]): string {
+  const members = driverSymbols(plan, byHand).map(
+    (symbol) => `  decltype(&::${symbol}) ${symbol} = Absent();`,
+  );
+  return `${banner("The driver's functions that the worker calls.")}#pragma once
+
+#include "cuda/gen/cuda_api.h"
+
+namespace millpond::worker {
+
+/// What stands for a function that the driver does not have: CUDA_ERROR_NOT_SUPPORTED.
+struct Absent {
+  template <typename... Arguments>
+  using Function = CUresult (*)(Arguments...);
+  template <typename... Arguments>
+  constexpr operator Function<Arguments...>() const {
+    return [](Arguments...) -> CUresult { return CUDA_ERROR_NOT_SUPPORTED; };
+  }
+};
+
+/// Looked up once by name. A function that the driver does not have answers CUDA_ERROR_NOT_SUPPORTED.
+struct Driver {
+${members.join("\n")}
+
+  /// Fills the table from a library that dlopen returned.
+  void load(void* library);
+};
+
+}  // namespace millpond::worker
+`;
+}
+
+export function emitDriverTable(plan: Plan, byHand: readonly string[]): string {
+  const lines = driverSymbols(plan, byHand).map((symbol) => `  find(library, "${symbol}", ${symbol});`);
+  return `${banner("The driver's functions that the worker calls.")}
+#include "worker/gen/driver_table.h"
+
+#include <dlfcn.h>
+
+namespace millpond::worker {
+namespace {
+
+template <typename Function>
+void find(void* library, const char* symbol, Function& function) {
+  if (void* found = ::dlsym(library, symbol)) function = reinterpret_cast<Function>(found);
+}
+
+}  // namespace
+
+void Driver::load(void* library) {
+${lines.join("\n")}
+}
+
+}  // namespace millpond::worker
+`;
+}
+
+export function emitHandlers(plan: Plan): string {
+  const lines = plan.handCommands.map((c) => `CUresult on${c.name}(const cmd::Decoded<cmd::${c.name}>& in);`);
+  return `${banner("Methods of Executor for the commands that are run by hand: included inside the class.")}
+// The tails of \`in\` lie in memory that the client may change meanwhile: copy what must stay the same.
+${lines.join("\n")}
+`;
+}
+
+export function emitDispatchHeader(): string {
+  return `${banner("From a command of the wire to what runs it.")}#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "cuda/gen/cuda_api.h"
+#include "protocol/gen/commands.h"
+
+namespace millpond::worker {
+
+class Executor;
+
+/// Runs one command of a client that need not be trusted and returns the driver's result. A number that is no command,
+/// a body of the wrong length or a handle that the session does not own is a violation (Executor::violation).
+CUresult dispatch(Executor& executor, cmd::Op op, std::span<const std::byte> body);
+
+}  // namespace millpond::worker
+`;
+}
+
+interface Step {
+  /** Statements before the driver is called. */
+  readonly before: readonly string[];
+  /** What the driver is given. */
+  readonly pass: string;
+  /** Statements after it. */
+  readonly after: readonly string[];
+}
+
+function step({ parameter, argument }: PlannedArgument, plan: Plan, command: Command): Step {
+  const { name, type } = parameter;
+  const fixed = `in.fixed.${name}`;
+  const violation = (what: string): string => `return executor.violation("${command.name}: ${what}");`;
+  const target = (pointee(type) ?? "").replace(/^const /, "");
+  const tail = `in.tail[${command.tails?.indexOf(name) ?? 0}]`;
+  switch (argument.kind) {
+    case "value": {
+      const isEnum = plan.layouts.declaration(plan.layouts.resolve(type))?.kind === "enum";
+      return { before: [], pass: isEnum ? `static_cast<${type}>(${fixed})` : fixed, after: [] };
+    }
+    case "address":
+      return { before: [], pass: fixed, after: [] };
+    case "device":
+      return {
+        before: [
+          `  CUdevice ${name} = 0;`,
+          guard(
+            "  ",
+            `!executor.device(${fixed}, ${name})`,
+            violation(`${name} is no device of the session`),
+          ),
+        ],
+        pass: name,
+        after: [],
+      };
+    case "stream":
+    case "functionOrKernel": {
+      const c = argument.kind === "stream" ? "CUstream" : "CUfunction";
+      const noun = argument.kind === "stream" ? "stream" : "function or kernel";
+      return {
+        before: [
+          `  ${c} ${name} = nullptr;`,
+          guard(
+            "  ",
+            `!executor.${argument.kind}(${fixed}, ${name})`,
+            violation(`${name} is no ${noun} of the session`),
+          ),
+          // A stream whose creation failed must not be taken for the default stream, which is number 0.
+          argument.kind === "stream"
+            ? `  if (${name} == nullptr && ${fixed} != 0) return CUDA_ERROR_INVALID_HANDLE;`
+            : `  if (${name} == nullptr) return CUDA_ERROR_INVALID_HANDLE;`,
+        ],
+        pass: name,
+        after: [],
+      };
+    }
+    case "handle":
+    case "destroys": {
+      const kind = handleKindName(argument.of);
+      const stranger = violation(`${name} is no ${argument.of} of the session`);
+      const look = (indent: string): string =>
+        guard(indent, `!executor.handle(${kind}, ${fixed}, ${name})`, stranger);
+      const declare = `  ${handleTypes[argument.of]} ${name} = nullptr;`;
+      // A handle whose creation failed is known, but stands for nothing.
+      const failed = `if (${name} == nullptr) return CUDA_ERROR_INVALID_HANDLE;`;
+      if (argument.kind === "handle" && argument.nullable) {
+        return {
+          before: [declare, `  if (${fixed} != 0) {`, look("    "), `    ${failed}`, "  }"],
+          pass: name,
+          after: [],
+        };
+      }
+      const drop = guard("  ", `!executor.drop(${kind}, ${fixed})`, stranger);
+      return {
+        before: [declare, look("  "), ...(argument.kind === "destroys" ? [drop] : []), `  ${failed}`],
+        pass: name,
+        after: [],
+      };
+    }
+    case "creates":
+      return {
+        before: [`  ${handleTypes[argument.of]} ${name} = nullptr;`],
+        pass: `&${name}`,
+        after: [
+          `  if (!executor.adopt(${handleKindName(argument.of)}, ${fixed}, result == CUDA_SUCCESS ? ${name} : nullptr)) {`,
+          `    ${violation(`${name} is in use already`)}`,
+          "  }",
+        ],
+      };
+    case "struct": {
+      const copy = [
+        `  ${target} ${name};`,
+        `  static_assert(sizeof ${name} == sizeof ${fixed});`,
+        `  std::memcpy(&${name}, ${fixed}, sizeof ${name});`,
+      ];
+      const pass = argument.nullable
+        ? `in.fixed.${presenceField(name)} != 0 ? &${name} : nullptr`
+        : `&${name}`;
+      return { before: copy, pass, after: [] };
+    }
+    case "array":
+      return {
+        before: [
+          `  if (${tail}.size() / sizeof(${target}) != in.fixed.${argument.count} || ${tail}.size() % sizeof(${target}) != 0) {`,
+          `    ${violation(`${name} has not the length that ${argument.count} says`)}`,
+          "  }",
+          `  std::vector<${target}> ${name}(in.fixed.${argument.count});`,
+          `  if (!${tail}.empty()) std::memcpy(${name}.data(), ${tail}.data(), ${tail}.size());`,
+        ],
+        pass: `${name}.data()`,
+        after: [],
+      };
+    case "string":
+      return {
+        before: [
+          guard("  ", `${tail}.size() > cmd::kMaxStringBytes`, violation(`${name} is too long`)),
+          `  const std::string ${name}(reinterpret_cast<const char*>(${tail}.data()), ${tail}.size());`,
+        ],
+        pass: `${name}.c_str()`,
+        after: [],
+      };
+    case "out":
+      return { before: [`  ${target} ${name}{};`], pass: `&${name}`, after: [] };
+    default:
+      return argument satisfies never;
+  }
+}
+
+/** How an output gets into the reply. */
+function report({ parameter, argument }: PlannedArgument, plan: Plan): string[] {
+  if (argument.kind !== "out") return [];
+  const { name, type } = parameter;
+  const declared = plan.layouts.declaration(plan.layouts.resolve(pointee(type) ?? ""))?.kind;
+  if (declared === "enum") return [`    reply.${name} = static_cast<int32_t>(${name});`];
+  if (declared === "struct" || declared === "union") {
+    return [
+      `    static_assert(sizeof reply.${name} == sizeof ${name});`,
+      `    std::memcpy(reply.${name}, &${name}, sizeof ${name});`,
+    ];
+  }
+  return [`    reply.${name} = ${name};`];
+}
+
+export function executorText(call: PlannedCall, plan: Plan): string {
+  const { command, driverSymbol } = call;
+  const steps = call.arguments.map((a) => step(a, plan, command));
+  const passed = steps.map((s) => s.pass);
+  if (call.hasImplicitStream) {
+    steps.push({
+      before: [
+        "  CUstream stream = nullptr;",
+        guard(
+          "  ",
+          "!executor.stream(in.fixed.stream, stream)",
+          `return executor.violation("${command.name}: stream is no stream of the session");`,
+        ),
+        "  if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;",
+      ],
+      pass: "stream",
+      after: [],
+    });
+    passed.push("stream");
+  }
+  const after = steps.flatMap((s) => s.after);
+  const reports = call.arguments.flatMap((a) => report(a, plan));
+  const isUsed = command.fields.length > 0 || (command.tails ?? []).length > 0;
+  const lines = [
+    wrapList(
+      `CUresult run${command.name}(`,
+      ["Executor& executor", `const cmd::Decoded<cmd::${command.name}>&${isUsed ? " in" : ""}`],
+      ") {",
+    ),
+    ...steps.flatMap((s) => s.before),
+    `  const auto call = executor.driver().${driverSymbol};`,
+  ];
+  if (after.length === 0 && reports.length === 0) {
+    lines.push(
+      "  if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;",
+      wrapList("  return call(", passed, ");"),
+    );
+  } else {
+    lines.push(
+      "  CUresult result = CUDA_ERROR_NOT_SUPPORTED;",
+      wrapList("  if (call != nullptr) result = call(", passed, ");"),
+      ...after,
+    );
+    if (reports.length > 0) {
+      lines.push(
+        "  if (result == CUDA_SUCCESS) {",
+        `    cmd::${command.name}Reply reply{};`,
+        ...reports,
+        "    executor.reply(reply);",
+        "  }",
+      );
+    }
+    lines.push("  return result;");
+  }
+  lines.push("}");
+  return lines.join("\n");
+}
+
+export function emitDispatch(plan: Plan): string {
+  const generated = plan.calls.filter((call) => !call.isWorkerByHand);
+  const bodies = generated.map((call) => executorText(call, plan)).join("\n\n");
+  const entries = plan.commands.map((command) =>
+    plan.handCommands.includes(command)
+      ? `    &byHand<cmd::${command.name}, &Executor::on${command.name}>,`
+      : `    &generated<cmd::${command.name}, &run${command.name}>,`,
+  );
+  const standard = [
+    ...(bodies.includes("std::string ") ? ["#include <string>"] : []),
+    ...(bodies.includes("std::vector<") ? ["#include <vector>"] : []),
+  ];
+  return `${banner("From a command of the wire to what runs it.")}
+#include "worker/gen/dispatch.h"
+
+#include <array>
+#include <cstring>
+${standard.map((line) => `${line}\n`).join("")}
+#include "protocol/gen/handle_kind.h"
+#include "worker/executor.h"
+
+namespace millpond::worker {
+namespace {
+
+${bodies}
+
+using Handler = CUresult (*)(Executor&, std::span<const std::byte>);
+
+template <typename Command, CUresult (*run)(Executor&, const cmd::Decoded<Command>&)>
+CUresult generated(Executor& executor, std::span<const std::byte> body) {
+  cmd::Decoded<Command> in;
+  if (!cmd::decode(body, in)) return executor.violation("a command has the wrong length");
+  return run(executor, in);
+}
+
+template <typename Command, CUresult (Executor::*run)(const cmd::Decoded<Command>&)>
+CUresult byHand(Executor& executor, std::span<const std::byte> body) {
+  cmd::Decoded<Command> in;
+  if (!cmd::decode(body, in)) return executor.violation("a command has the wrong length");
+  return (executor.*run)(in);
+}
+
+// By Op.
+constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
+    nullptr,
+${entries.join("\n")}
+};
+
+}  // namespace
+
+CUresult dispatch(Executor& executor, cmd::Op op, std::span<const std::byte> body) {
+  const auto number = static_cast<uint16_t>(op);
+  if (number == 0 || number >= cmd::kOpLimit) return executor.violation("no command has this number");
+  return kHandlers[number](executor, body);
+}
+
+}  // namespace millpond::worker
+`;
+}

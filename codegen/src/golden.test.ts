@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+/** What the generator makes of the sample description. After a wanted change: `npx vitest run codegen -u`, then read the diff. */
+import { expect, test } from "vitest";
+import { sampleAbi, sampleCommands, sampleGroups } from "../test/sample.ts";
+import { emitApiHeader, emitExports, emitStubs } from "./emit-client.ts";
+import { emitApiHash, emitCommands, emitHandleKinds } from "./emit-commands.ts";
+import { emitCoverage, emitJson } from "./emit-docs.ts";
+import { emitResolver } from "./emit-resolver.ts";
+import { emitTypes } from "./emit-types.ts";
+import { emitDispatch, emitDriverTable, emitDriverTableHeader, emitHandlers } from "./emit-worker.ts";
+import { makePlan } from "./plan.ts";
+
+const plan = makePlan({ abi: sampleAbi, driver: sampleGroups, commands: sampleCommands });
+const stubs = emitStubs(plan).map(([path, content]): [string, string] => [path.replace(/.*\//, ""), content]);
+
+test.each([
+  ["cuda_api.h", emitTypes(sampleAbi)],
+  ["commands.h", emitCommands(plan.commands)],
+  ["api_hash.h", emitApiHash(plan.commands)],
+  ["handle_kind.h", emitHandleKinds()],
+  ["api.h", emitApiHeader(plan)],
+  ["exports.cpp", emitExports(plan)],
+  ...stubs,
+  ["resolver.cpp", emitResolver(sampleAbi)],
+  ["driver_table.h", emitDriverTableHeader(plan, ["cuWatch"])],
+  ["driver_table.cpp", emitDriverTable(plan, ["cuWatch"])],
+  ["handlers.h", emitHandlers(plan)],
+  ["dispatch.cpp", emitDispatch(plan)],
+  ["coverage.md", emitCoverage(plan)],
+  ["cuda.json", emitJson(plan)],
+])("golden %s", async (name, content) => {
+  await expect(content).toMatchFileSnapshot(`../test/golden/${name}`);
+});
+
+test("the hash changes with every field, and not with the docs", () => {
+  const hash = emitApiHash(sampleCommands);
+  const [first, ...rest] = sampleCommands;
+  if (!first) throw new Error("the sample has commands");
+  expect(emitApiHash([{ ...first, doc: "Other words." }, ...rest])).toBe(hash);
+  expect(emitApiHash([{ ...first, fields: first.fields.toReversed() }, ...rest])).not.toBe(hash);
+  expect(emitApiHash([{ ...first, tails: ["image", "name"] }, ...rest])).not.toBe(hash);
+  expect(emitApiHash([...rest, first])).not.toBe(hash);
+});
+
+test("the worker's list of symbols must name real ones, once", () => {
+  expect(() => emitDriverTable(plan, ["cuNothing"])).toThrow("worker symbol cuNothing: there is none");
+  expect(() => emitDriverTable(plan, ["cuWatch", "cuWatch"])).toThrow("worker symbol cuWatch: listed twice");
+});

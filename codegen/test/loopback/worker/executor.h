@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the generated dispatch needs of the worker, in its smallest form: handles in a map, a driver made by the test.
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "protocol/gen/commands.h"
+#include "protocol/gen/handle_kind.h"
+#include "worker/gen/driver_table.h"
+
+namespace millpond::worker {
+
+class Executor {
+ public:
+  const Driver& driver() const { return table; }
+  bool stream(uint64_t wire, CUstream& out) {
+    if (wire != 0 && wire != 2) return handle(HandleKind::kStream, wire, out);
+    out = reinterpret_cast<CUstream>(wire);
+    return true;
+  }
+  template <typename H>
+  bool handle(HandleKind kind, uint64_t wire, H& out) {
+    const auto found = handles.find({kind, wire});
+    if (found == handles.end()) return false;
+    out = static_cast<H>(found->second);
+    return true;
+  }
+  bool functionOrKernel(uint64_t wire, CUfunction& out) { return handle(HandleKind::kFunction, wire, out); }
+  bool device(int32_t wire, CUdevice& out) {
+    out = wire + 10;  // the session's ordinals are not the driver's
+    return wire >= 0 && wire < 2;
+  }
+  bool adopt(HandleKind kind, uint64_t wire, void* object) { return handles.insert({{kind, wire}, object}).second; }
+  bool drop(HandleKind kind, uint64_t wire) { return handles.erase({kind, wire}) == 1; }
+  template <typename R>
+  void reply(const R& value) {
+    answer.resize(cmd::encodedSize<R>());
+    cmd::encode(answer.data(), value);
+  }
+  CUresult violation(const char* what) {
+    violations.emplace_back(what);
+    return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  }
+
+#include "worker/gen/handlers.h"
+
+  Driver table;
+  std::map<std::pair<HandleKind, uint64_t>, void*> handles;
+  std::vector<std::byte> answer;
+  std::vector<std::string> violations;
+};
+
+}  // namespace millpond::worker

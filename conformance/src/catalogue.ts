@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Which programs there are: each binary holds those of one form, and lists them. */
+import { execFile } from "node:child_process";
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { promisify } from "node:util";
+
+/**
+ * How programs are built: with the static runtime, so too but with what older devices lack, with the shared one, with a default stream for each thread, from
+ * separately compiled device code, and in C against libcuda.so.1 alone.
+ */
+export const forms = ["runtime", "newer", "shared", "per-thread", "rdc", "driver"] as const;
+export type Form = (typeof forms)[number];
+
+export interface Listed {
+  /** `form/program`. */
+  readonly name: string;
+  readonly form: Form;
+  readonly program: string;
+  /** What it looks at, in a line. */
+  readonly summary: string;
+}
+
+/** A program and the binary that holds it. */
+export interface Program extends Listed {
+  /** Absolute path. */
+  readonly binary: string;
+}
+
+export interface Catalogue {
+  readonly programs: readonly Program[];
+  /** Forms that were not built. */
+  readonly absent: readonly Form[];
+}
+
+/** Reads what `BINARY --list` prints: a name, a tab and a summary a line. */
+export function parseList(form: Form, text: string): readonly Listed[] {
+  return text
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => {
+      const [program, summary, ...rest] = line.split("\t");
+      if (program === undefined || summary === undefined || rest.length > 0)
+        throw new Error(`the binary of ${form} lists "${line}", which is no name, tab and summary`);
+      return { name: `${form}/${program}`, form, program, summary };
+    });
+}
+
+/** What a binary needs beside its programs to be started: a library that is named libcuda.so.1. */
+export async function readCatalogue(directory: string, driverDirectory: string): Promise<Catalogue> {
+  const programs: Program[] = [];
+  const absent: Form[] = [];
+  for (const form of forms) {
+    const binary = join(directory, form);
+    if (!existsSync(binary)) {
+      absent.push(form);
+      continue;
+    }
+    const { stdout } = await promisify(execFile)(binary, ["--list"], {
+      env: { LD_LIBRARY_PATH: driverDirectory },
+    });
+    programs.push(...parseList(form, stdout).map((listed) => ({ ...listed, binary })));
+  }
+  return { programs, absent };
+}
+
+/** Where the binaries are: of an unpacked archive, else of the build. */
+export function binaryDirectory(root: string): string {
+  const packaged = join(root, "conformance", "bin");
+  const directory = existsSync(packaged) ? packaged : join(root, "build", "conformance", "bin");
+  if (!existsSync(directory) || readdirSync(directory).length === 0)
+    throw new Error(`${directory} has no programs: they are built by npm run conformance`);
+  return directory;
+}
+
+/**
+ * The programs that names choose: a name is a form, a program, or `form/program`. No names choose all.
+ *
+ * @throws Error for a name that chooses nothing
+ */
+export function choose<T extends Listed>(programs: readonly T[], names: readonly string[]): readonly T[] {
+  if (names.length === 0) return programs;
+  const chosen = new Set<T>();
+  for (const name of names) {
+    const matching = programs.filter((each) => [each.name, each.form, each.program].includes(name));
+    if (matching.length === 0) throw new Error(`no program is named ${name}; --list names them`);
+    for (const each of matching) chosen.add(each);
+  }
+  return programs.filter((each) => chosen.has(each));
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+/** What became of a program: pure judgement of its runs. */
+import { ending, lineDiff, type Run, skippedReasons } from "./compare.ts";
+
+export type Transport = "shm" | "tcp";
+export const transports: readonly Transport[] = ["shm", "tcp"];
+/** How a program was run: on the driver itself, or through Millpond. */
+export type Way = "native" | Transport;
+export const ways: readonly Way[] = ["native", ...transports];
+export type Runs = Readonly<Partial<Record<Way, Run>>>;
+
+/**
+ * `refused`: it fails for a reason that is listed; `skipped`: it said that the device lacks what it needs;
+ * `stale`: it is listed as one that fails, and does not.
+ */
+export type Outcome = "same" | "skipped" | "refused" | "stale" | "different" | "failed";
+
+export interface Verdict {
+  readonly outcome: Outcome;
+  /** Why, in a line; empty for `same`. */
+  readonly reason: string;
+  /** What is shown of a failure, a line each. */
+  readonly details: readonly string[];
+}
+
+/** Whether an outcome lets the whole run fail. */
+export function isFailure(outcome: Outcome): boolean {
+  return outcome === "stale" || outcome === "different" || outcome === "failed";
+}
+
+/** Lines of a stream that are shown. */
+const shownLines = 20;
+
+function lastLines(text: string): readonly string[] {
+  return text === "" ? [] : text.trimEnd().split("\n").slice(-shownLines);
+}
+
+function complaints(run: Run): readonly string[] {
+  return lastLines(run.stderr).map((line) => `stderr: ${line}`);
+}
+
+/** What every run is compared with: a recorded output, else the first run. */
+interface Reference {
+  readonly title: string;
+  readonly stdout: string;
+}
+
+function referenceOf(runs: Runs, recorded: string | undefined): Reference {
+  const first = ways.find((way) => runs[way] !== undefined);
+  // What a device lacks it says itself, whatever a better one printed.
+  const isSkipped = first !== undefined && skippedReasons(runs[first]?.stdout ?? "").length > 0;
+  if (recorded !== undefined && !isSkipped) return { title: "recorded", stdout: recorded };
+  return { title: first ?? "nothing", stdout: first === undefined ? "" : (runs[first]?.stdout ?? "") };
+}
+
+/** The first thing that is wrong with the runs; undefined when nothing is. */
+function problem(runs: Runs, reference: Reference): Verdict | undefined {
+  for (const way of ways) {
+    const run = runs[way];
+    if (run === undefined) continue;
+    if (run.status !== 0) {
+      const details = [...lastLines(run.stdout), ...complaints(run)];
+      return { outcome: "failed", reason: `${way}: ${ending(run)}`, details };
+    }
+    const lines = lineDiff(reference.stdout, run.stdout);
+    if (lines.length === 0) continue;
+    const details = [`- ${reference.title}, + ${way}`, ...lines, ...complaints(run)];
+    return { outcome: "different", reason: `${way}: not as ${reference.title}`, details };
+  }
+  return undefined;
+}
+
+/** A lasting reason why a program fails on the software GPU: however it is run, or only without Millpond. */
+export interface Refusal {
+  readonly of: "every run" | "native";
+  readonly why: string;
+}
+
+/**
+ * Every run has to end with status 0 and to print the same.
+ *
+ * @param recorded what a real card printed; undefined when the first run is the measure of the others
+ * @param refusal why this program is known to fail on this device; undefined where it is not
+ */
+export function judge(runs: Runs, recorded: string | undefined, refusal: Refusal | undefined): Verdict {
+  const found = problem(runs, referenceOf(runs, recorded));
+  if (refusal !== undefined && found === undefined)
+    return { outcome: "stale", reason: `passes, but is listed: ${refusal.why}`, details: [] };
+  if (refusal?.of === "every run") return { outcome: "refused", reason: refusal.why, details: [] };
+  if (refusal?.of === "native") {
+    const { native: _, ...through } = runs;
+    return judge(through, recorded, undefined);
+  }
+  if (found !== undefined) return found;
+  const said = ways.map((way) => runs[way]?.stdout ?? "").find((stdout) => stdout !== "") ?? "";
+  const reasons = skippedReasons(said);
+  return reasons.length > 0
+    ? { outcome: "skipped", reason: reasons.join("; "), details: [] }
+    : { outcome: "same", reason: "", details: [] };
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Who may do what, over real sockets.
+
+import { type Client, createClient, type Transport } from "@connectrpc/connect";
+import {
+  AccessService,
+  AgentService,
+  ClaimService,
+  errorCodeOf,
+  PoolService,
+  QueueService,
+} from "@millpond/api";
+import { expect, test } from "vitest";
+import { ruleOf, services } from "./access.ts";
+import { reasonHeader } from "./audit.ts";
+import { GiB, TestPool } from "./testing/test-pool.ts";
+import { makeTransport } from "./testing/transport.ts";
+
+interface Clients {
+  readonly access: Client<typeof AccessService>;
+  readonly agents: Client<typeof AgentService>;
+  readonly claims: Client<typeof ClaimService>;
+  readonly pool: Client<typeof PoolService>;
+  readonly queues: Client<typeof QueueService>;
+}
+
+function clientsOf(transport: Transport): Clients {
+  return {
+    access: createClient(AccessService, transport),
+    agents: createClient(AgentService, transport),
+    claims: createClient(ClaimService, transport),
+    pool: createClient(PoolService, transport),
+    queues: createClient(QueueService, transport),
+  };
+}
+
+function as(pool: TestPool, token: string): Clients {
+  return clientsOf(makeTransport(pool.controller.url, token));
+}
+
+/** Clients of an administrator, and of a user of each of two tenants. */
+async function startTenants() {
+  const pool = await TestPool.start({ "node-a": [GiB, GiB] });
+  const admin = as(pool, pool.controller.userToken);
+  const make = async (name: string, role: string, tenant: string) =>
+    as(pool, (await admin.access.createToken({ name, role, tenant })).secret);
+  await admin.queues.putTenant({ tenant: { name: "team-a" } });
+  await admin.queues.putTenant({ tenant: { name: "team-b" } });
+  return {
+    pool,
+    admin,
+    ann: await make("ann", "user", "team-a"),
+    bob: await make("bob", "user", "team-b"),
+    chief: await make("chief", "tenant-admin", "team-a"),
+  };
+}
+
+async function refusal(call: Promise<unknown>): Promise<{ code: string | undefined; message: string }> {
+  const error = await call.then(
+    () => {
+      throw new Error("it was not refused");
+    },
+    (reason: unknown) => reason,
+  );
+  return { code: errorCodeOf(error), message: error instanceof Error ? error.message : "" };
+}
+
+test("every method of every service has a rule", () => {
+  const methods = services.flatMap((service) => service.methods);
+  expect(methods.length).toBeGreaterThan(25);
+  for (const method of methods) {
+    expect(ruleOf(method).role).toMatch(/^(any|user|tenant-admin|agent|admin)$/);
+  }
+});
+
+test("a role may call its methods and no others, and the refusal says which role is missing", async () => {
+  const { pool, ann, chief, admin } = await startTenants();
+  const agent = as(pool, pool.controller.agentToken);
+  await ann.pool.getVersion({});
+  await agent.pool.getVersion({});
+  for (const [call, missing] of [
+    [ann.pool.cordonNode({ name: "nothing", cordoned: true }), "role admin"],
+    [ann.queues.deleteTenant({ name: "team-b" }), "role admin"],
+    [chief.queues.putQueue({ queue: { name: "mine" } }), "role admin"],
+    [ann.access.createToken({ name: "more", role: "user" }), "role tenant-admin"],
+    [ann.access.listAudit({}), "role tenant-admin"],
+    [agent.claims.listClaims({}), "role user"],
+    [admin.agents.sync({}), "role agent"],
+  ] as const) {
+    const { code, message } = await refusal(call);
+    expect(code).toBe("MILLPOND_E_FORBIDDEN");
+    expect(message).toContain(missing);
+  }
+});
+
+test("a claim of another tenant is as if it were not there", async () => {
+  const { pool, ann, bob, admin } = await startTenants();
+  const { claim } = await ann.claims.createClaim({ claim: { name: "secret", memoryBytes: GiB } });
+  expect(claim).toMatchObject({ tenant: "team-a" });
+  const calls = (name: string) => [
+    bob.claims.getClaim({ name }),
+    bob.claims.explainClaim({ name }),
+    bob.claims.waitClaim({ name }),
+    bob.claims.createTicket({ claim: name }),
+    bob.claims.releaseClaim({ name }),
+    bob.claims.releaseClaim({ name, requeue: true }),
+  ];
+  const [there, notThere] = await Promise.all(
+    ["secret", "nobody"].map(async (name) => {
+      const refusals = await Promise.all(calls(name).map(refusal));
+      return refusals.map(({ code, message }) => ({ code, message: message.replace(name, "NAME") }));
+    }),
+  );
+  expect(there).toEqual(notThere);
+  expect(there?.every(({ code }) => code === "MILLPOND_E_NOT_FOUND")).toBe(true);
+  expect((await bob.claims.listClaims({})).claims).toEqual([]);
+  expect((await bob.pool.listEvents({})).events).toEqual([]);
+  expect((await ann.pool.listEvents({})).events.map(({ subject }) => subject)).toContain("claim/secret");
+  const { ticket } = await ann.claims.createTicket({ claim: "secret" });
+  await pool.agent("node-a").openSession(ticket);
+  expect((await ann.pool.listSessions({})).sessions).toHaveLength(1);
+  expect((await bob.pool.listSessions({})).sessions).toEqual([]);
+  expect((await bob.queues.listTenants({})).tenants.map(({ name }) => name)).toEqual(["team-b"]);
+  expect((await bob.queues.getUsage({})).usage).toEqual([]);
+  expect((await admin.claims.getClaim({ name: "secret" })).claim?.name).toBe("secret");
+});
+
+test("a user asks for his own tenant only, whether the other one exists or not", async () => {
+  const { ann } = await startTenants();
+  for (const tenant of ["team-b", "nobody"]) {
+    const { code, message } = await refusal(ann.claims.createClaim({ claim: { tenant } }));
+    expect(code).toBe("MILLPOND_E_FORBIDDEN");
+    expect(message).toContain("the token is for the tenant team-a only");
+    expect(message).not.toContain(tenant);
+  }
+});
+
+test("what a user is told of why he waits does not name claims of others", async () => {
+  const { ann, bob } = await startTenants();
+  const whole = { memoryBytes: GiB, exclusive: false };
+  await ann.claims.createClaim({ claim: { name: "big-secret", gpus: 2, ...whole, timeLimitSeconds: 60 } });
+  await ann.claims.createClaim({ claim: { name: "next-secret", gpus: 2, ...whole } });
+  await bob.claims.createClaim({ claim: { name: "mine", ...whole } });
+  const explained = await bob.claims.explainClaim({ name: "mine" });
+  const { claim } = await bob.claims.getClaim({ name: "mine" });
+  expect(claim?.reason).not.toBe("");
+  const text = JSON.stringify([explained, claim], (_key, value: unknown) =>
+    typeof value === "bigint" ? String(value) : value,
+  );
+  expect(text).not.toContain("secret");
+});
+
+test("administrators of a tenant make, list and revoke tokens of that tenant only", async () => {
+  const { pool, admin, chief } = await startTenants();
+  const { token, secret } = await chief.access.createToken({ name: "ci", role: "user" });
+  expect(token).toMatchObject({ tenant: "team-a", role: "user", createdBy: "chief", expiresAt: 0n });
+  await as(pool, secret).claims.listClaims({});
+  expect((await chief.access.listTokens({})).tokens.map(({ name }) => name)).toEqual(["ann", "chief", "ci"]);
+  expect((await admin.access.listTokens({})).tokens).toHaveLength(4);
+  const foreign = await refusal(chief.access.revokeToken({ name: "bob" }));
+  const absent = await refusal(chief.access.revokeToken({ name: "bop" }));
+  expect(foreign).toEqual({ code: absent.code, message: absent.message.replace("bop", "bob") });
+  for (const request of [
+    { name: "x", role: "admin" },
+    { name: "x", role: "agent" },
+    { name: "x", role: "user", tenant: "team-b" },
+    { name: "x", role: "user", tenant: "nobody" },
+  ]) {
+    expect((await refusal(chief.access.createToken(request))).code).toBe("MILLPOND_E_FORBIDDEN");
+  }
+});
+
+test("a revoked token lets nobody in, also after a restart; a tenant with tokens stays", async () => {
+  const { pool, admin } = await startTenants();
+  const { secret } = await admin.access.createToken({ name: "old", role: "admin" });
+  const kept = (await admin.access.createToken({ name: "kept", role: "admin" })).secret;
+  await as(pool, secret).claims.listClaims({});
+  expect((await refusal(admin.queues.deleteTenant({ name: "team-b" }))).message).toContain("such as bob");
+  await admin.access.revokeToken({ name: "old" });
+  expect((await refusal(as(pool, secret).claims.listClaims({}))).code).toBe("MILLPOND_E_UNAUTHENTICATED");
+  await pool.restart();
+  expect((await refusal(as(pool, secret).claims.listClaims({}))).code).toBe("MILLPOND_E_UNAUTHENTICATED");
+  await as(pool, kept).access.revokeToken({ name: "bob" });
+  await as(pool, kept).queues.deleteTenant({ name: "team-b" });
+});
+
+test("a token expires", async () => {
+  const { pool, admin } = await startTenants();
+  const { secret, token } = await admin.access.createToken({
+    name: "brief",
+    role: "user",
+    lifetimeSeconds: 60n,
+  });
+  expect(token?.expiresAt).toBe((token?.createdAt ?? 0n) + 60n);
+  await as(pool, secret).claims.listClaims({});
+  await pool.passTime(60);
+  const { code, message } = await refusal(as(pool, secret).claims.listClaims({}));
+  expect(code).toBe("MILLPOND_E_UNAUTHENTICATED");
+  expect(message).toContain("the request's token has expired");
+});
+
+test.each([
+  ["a bad name", { name: "A b", role: "user" }, "MILLPOND_E_INVALID"],
+  ["an unknown role", { name: "x", role: "root" }, "MILLPOND_E_INVALID"],
+  ["an agent of a tenant", { name: "x", role: "agent", tenant: "team-a" }, "MILLPOND_E_INVALID"],
+  ["a time in the past", { name: "x", role: "user", lifetimeSeconds: -1n }, "MILLPOND_E_INVALID"],
+  ["an unknown tenant", { name: "x", role: "user", tenant: "nobody" }, "MILLPOND_E_NOT_FOUND"],
+  ["a name in use", { name: "ann", role: "user" }, "MILLPOND_E_ALREADY_EXISTS"],
+])("a token with %s is refused and not made", async (_what, request, code) => {
+  const { admin } = await startTenants();
+  const before = (await admin.access.listTokens({})).tokens;
+  expect((await refusal(admin.access.createToken(request))).code).toBe(code);
+  expect((await admin.access.listTokens({})).tokens).toEqual(before);
+});
+
+test("the audit says who changed what, why, and with what result", async () => {
+  const { pool, admin, ann, chief } = await startTenants();
+  const headers = { [reasonHeader]: encodeURIComponent("fan replaced – on Monday") };
+  await admin.pool.cordonNode({ name: "node-a", cordoned: true }, { headers });
+  await refusal(ann.pool.drainNode({ name: "node-a" }));
+  await refusal(ann.claims.releaseClaim({ name: "nobody" }));
+  const { claim } = await ann.claims.createClaim({ claim: {} });
+  await ann.claims.listClaims({});
+  const { records } = await admin.access.listAudit({});
+  const shown = records.map(({ who, role, tenant, what, subject, why, result }) =>
+    [who, role, tenant, what, subject, why, result].join("|"),
+  );
+  expect(shown.slice(-4)).toEqual([
+    "file:user|admin||PoolService/CordonNode|node/node-a|fan replaced – on Monday|ok",
+    "ann|user|team-a|PoolService/DrainNode|||MILLPOND_E_FORBIDDEN",
+    "ann|user|team-a|ClaimService/ReleaseClaim|claim/nobody||MILLPOND_E_NOT_FOUND",
+    `ann|user|team-a|ClaimService/CreateClaim|claim/${claim?.name}||ok`,
+  ]);
+  expect(shown[0]).toBe("file:user|admin||QueueService/PutTenant|tenant/team-a||ok");
+  expect((await chief.access.listAudit({})).records.map(({ who }) => who)).toEqual(["ann", "ann", "ann"]);
+  const last = records.at(-2)?.id ?? 0n;
+  expect((await admin.access.listAudit({ after: last })).records).toHaveLength(1);
+  await pool.restart();
+  const again = await as(pool, pool.controller.userToken).access.listAudit({});
+  expect(again.records).toEqual(records);
+});
+
+test("a call that has nothing to change is recorded too, and a reason that cannot be read refuses it", async () => {
+  const { admin, ann } = await startTenants();
+  const { claim } = await ann.claims.createClaim({ claim: { name: "mine" } });
+  await ann.claims.releaseClaim({ name: claim?.name ?? "" });
+  await ann.claims.releaseClaim({ name: claim?.name ?? "" });
+  for (const reason of ["%zz", "x".repeat(257)]) {
+    const headers = { [reasonHeader]: reason };
+    expect((await refusal(ann.claims.releaseClaim({ name: "mine" }, { headers }))).code).toBe(
+      "MILLPOND_E_INVALID",
+    );
+  }
+  const { records } = await admin.access.listAudit({});
+  expect(records.slice(-3).map(({ what }) => what)).toEqual([
+    "ClaimService/CreateClaim",
+    "ClaimService/ReleaseClaim",
+    "ClaimService/ReleaseClaim",
+  ]);
+});
+
+test("what follows later from a change is not laid to the charge of its caller", async () => {
+  const { pool, admin, ann } = await startTenants();
+  await ann.claims.createClaim({ claim: { name: "left", leaseSeconds: 5 } });
+  const { records } = await admin.access.listAudit({});
+  await pool.passTime(30);
+  expect((await admin.claims.getClaim({ name: "left" })).claim?.reason).toContain("lease");
+  expect((await admin.access.listAudit({})).records).toEqual(records);
+});

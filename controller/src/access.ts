@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Which role may call a method, and which methods change something: one table, in which every method has to be.
+
+import type { DescMethod, DescService, MessageShape } from "@bufbuild/protobuf";
+import {
+  AccessService,
+  AgentService,
+  ClaimService,
+  millpondError,
+  PoolService,
+  QueueService,
+} from "@millpond/api";
+import type { Role } from "./callers.ts";
+
+/** `any` is everybody who has a token. */
+export type RequiredRole = Role | "any";
+
+interface Rule<I> {
+  readonly role: RequiredRole;
+  /** What a call is to change, for the audit; absent: it changes nothing that anybody decides. */
+  readonly changes?: (request: I) => string;
+}
+
+type Rules<S extends DescService> = {
+  readonly [M in keyof S["method"]]: Rule<MessageShape<S["method"][M]["input"]>>;
+};
+
+const claimRules: Rules<typeof ClaimService> = {
+  createClaim: { role: "user", changes: ({ claim }) => `claim/${claim?.name ?? ""}` },
+  waitClaim: { role: "user" },
+  createTicket: { role: "user" },
+  releaseClaim: { role: "user", changes: ({ name }) => `claim/${name}` },
+  getClaim: { role: "user" },
+  explainClaim: { role: "user" },
+  listClaims: { role: "user" },
+};
+
+const poolRules: Rules<typeof PoolService> = {
+  listNodes: { role: "user" },
+  getNode: { role: "user" },
+  cordonNode: {
+    role: "admin",
+    changes: ({ name, deviceUuid }) => `node/${name}${deviceUuid === "" ? "" : `/${deviceUuid}`}`,
+  },
+  drainNode: { role: "admin", changes: ({ name }) => `node/${name}` },
+  labelNode: { role: "admin", changes: ({ name }) => `node/${name}` },
+  listDevices: { role: "user" },
+  listSessions: { role: "user" },
+  listEvents: { role: "user" },
+  getVersion: { role: "any" },
+};
+
+const queueRules: Rules<typeof QueueService> = {
+  putQueue: { role: "admin", changes: ({ queue }) => `queue/${queue?.name ?? ""}` },
+  listQueues: { role: "user" },
+  deleteQueue: { role: "admin", changes: ({ name }) => `queue/${name}` },
+  putTenant: { role: "admin", changes: ({ tenant }) => `tenant/${tenant?.name ?? ""}` },
+  listTenants: { role: "user" },
+  deleteTenant: { role: "admin", changes: ({ name }) => `tenant/${name}` },
+  getUsage: { role: "user" },
+};
+
+const accessRules: Rules<typeof AccessService> = {
+  createToken: { role: "tenant-admin", changes: ({ name }) => `token/${name}` },
+  listTokens: { role: "tenant-admin" },
+  revokeToken: { role: "tenant-admin", changes: ({ name }) => `token/${name}` },
+  listAudit: { role: "tenant-admin" },
+};
+
+const agentRules: Rules<typeof AgentService> = {
+  // What an agent reports is what is there, not what somebody decides.
+  sync: { role: "agent" },
+};
+
+/** The services of the controller. */
+export const services: readonly DescService[] = [
+  ClaimService,
+  PoolService,
+  QueueService,
+  AccessService,
+  AgentService,
+];
+
+const table: Readonly<Record<string, Readonly<Record<string, Rule<never>>>>> = {
+  [ClaimService.typeName]: claimRules,
+  [PoolService.typeName]: poolRules,
+  [QueueService.typeName]: queueRules,
+  [AccessService.typeName]: accessRules,
+  [AgentService.typeName]: agentRules,
+};
+
+/** @throws MILLPOND_E_INTERNAL for a method that nobody may call */
+export function ruleOf(method: DescMethod): Rule<never> {
+  const rule = table[method.parent.typeName]?.[method.localName];
+  if (rule === undefined) {
+    throw millpondError("MILLPOND_E_INTERNAL", `nobody may call ${methodName(method)}`);
+  }
+  return rule;
+}
+
+/** `ClaimService/ReleaseClaim`. */
+export function methodName({ parent, name }: DescMethod): string {
+  return `${parent.name}/${name}`;
+}
+
+/** What each role includes. Administrators do not report nodes. */
+const included: Readonly<Record<Role, readonly RequiredRole[]>> = {
+  user: ["any", "user"],
+  "tenant-admin": ["any", "user", "tenant-admin"],
+  admin: ["any", "user", "tenant-admin", "admin"],
+  agent: ["any", "agent"],
+};
+
+export function mayCall(role: Role, required: RequiredRole): boolean {
+  return included[role].includes(required);
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { Clock } from "./clock.ts";
+import type { SessionFacts } from "./report.ts";
+
+/** Between two reports that both told of calls, no more than so much time counts as active. */
+const longestStretchMs = 5_000;
+
+interface Seen {
+  /** On the monotonic clock: the last call, or when the claim was bound, or when the controller started. */
+  lastMs: number;
+  /** Calls of its sessions as last reported. */
+  commands: bigint;
+  reportedMs: number;
+  activeMs: number;
+}
+
+/** When the sessions of allocations made calls, by epoch. In memory only: after a restart it begins anew. */
+export class Activity {
+  readonly #clock: Clock;
+  readonly #seen = new Map<number, Seen>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** @param options `isNew`: leaves one that is known as it is. */
+  begin(epoch: number, options: { readonly isNew: boolean } = { isNew: false }): void {
+    if (options.isNew && this.#seen.has(epoch)) {
+      return;
+    }
+    const now = this.#clock.monotonicMs();
+    this.#seen.set(epoch, { lastMs: now, commands: 0n, reportedMs: now, activeMs: 0 });
+  }
+
+  forget(epoch: number): void {
+    this.#seen.delete(epoch);
+  }
+
+  /** Takes over what a node's agent says of its sessions. */
+  observe(sessions: readonly Pick<SessionFacts, "epoch" | "commands">[]): void {
+    const totals = new Map<number, bigint>();
+    for (const { epoch, commands } of sessions) {
+      totals.set(epoch, (totals.get(epoch) ?? 0n) + commands);
+    }
+    const now = this.#clock.monotonicMs();
+    for (const [epoch, commands] of totals) {
+      const seen = this.#seen.get(epoch);
+      if (seen === undefined) {
+        continue;
+      }
+      // Fewer than before: a session has ended.
+      if (commands > seen.commands) {
+        seen.lastMs = now;
+        seen.activeMs += Math.min(longestStretchMs, now - seen.reportedMs);
+      }
+      seen.commands = commands;
+      seen.reportedMs = now;
+    }
+  }
+
+  /** Milliseconds since the last call. */
+  idleMs(epoch: number): number {
+    const seen = this.#seen.get(epoch);
+    return seen === undefined ? 0 : this.#clock.monotonicMs() - seen.lastMs;
+  }
+
+  /** Whole seconds in which there were calls. */
+  activeSeconds(epoch: number): number {
+    return Math.floor((this.#seen.get(epoch)?.activeMs ?? 0) / 1000);
+  }
+}

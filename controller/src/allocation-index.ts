@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { merge, type Overlay, read } from "./overlay.ts";
+import type { AllocationRecord } from "./store/store.ts";
+
+/** Allocations by epoch, and who finds them by claim, by node, and among those that are being given back. */
+export class AllocationIndex {
+  readonly #byEpoch = new Map<number, AllocationRecord>();
+  readonly #byClaim = new Map<string, Set<number>>();
+  readonly #byNode = new Map<string, Set<number>>();
+  readonly #releasing = new Set<number>();
+  /** Number of changes, by node. */
+  readonly #versions = new Map<string, number>();
+
+  constructor(allocations: readonly AllocationRecord[]) {
+    this.merge(new Map(allocations.map((allocation) => [allocation.epoch, allocation])));
+  }
+
+  get byEpoch(): ReadonlyMap<number, AllocationRecord> {
+    return this.#byEpoch;
+  }
+
+  /** What a claim is bound to. */
+  ofClaim(claim: string): AllocationRecord | undefined {
+    return this.heldBy(claim).find(({ releasedRevision }) => releasedRevision === null);
+  }
+
+  /** What a claim is bound to, and what was taken back from it and may still be in use. */
+  heldBy(claim: string): AllocationRecord[] {
+    return this.#list(this.#byClaim.get(claim));
+  }
+
+  onNode(node: string): AllocationRecord[] {
+    return this.#list(this.#byNode.get(node));
+  }
+
+  /** What was taken back and may still be in use. */
+  releasing(): AllocationRecord[] {
+    return this.#list(this.#releasing);
+  }
+
+  /** Another number whenever what is on the node is something else. */
+  versionOf(node: string): number {
+    return this.#versions.get(node) ?? 0;
+  }
+
+  merge(changes: Overlay<number, AllocationRecord>): void {
+    for (const [epoch, change] of changes) {
+      const known = change ?? this.#byEpoch.get(epoch);
+      if (known !== undefined) {
+        this.#versions.set(known.node, this.versionOf(known.node) + 1);
+        mark(this.#byClaim, known.claim, epoch, change !== null);
+        mark(this.#byNode, known.node, epoch, change !== null);
+      }
+      if (change !== null && change.releasedRevision !== null) {
+        this.#releasing.add(epoch);
+      } else {
+        this.#releasing.delete(epoch);
+      }
+    }
+    merge(this.#byEpoch, changes);
+  }
+
+  #list(epochs: ReadonlySet<number> | undefined): AllocationRecord[] {
+    const found: AllocationRecord[] = [];
+    for (const epoch of epochs ?? []) {
+      const allocation = this.#byEpoch.get(epoch);
+      if (allocation !== undefined) {
+        found.push(allocation);
+      }
+    }
+    return found;
+  }
+}
+
+/** An index with changes that have not been made yet. */
+export class AllocationView {
+  readonly changes: Overlay<number, AllocationRecord> = new Map();
+  readonly #base: AllocationIndex;
+
+  constructor(base: AllocationIndex) {
+    this.#base = base;
+  }
+
+  get(epoch: number): AllocationRecord | undefined {
+    return read(this.changes, this.#base.byEpoch, epoch);
+  }
+
+  ofClaim(claim: string): AllocationRecord | undefined {
+    return this.heldBy(claim).find(({ releasedRevision }) => releasedRevision === null);
+  }
+
+  /** As `AllocationIndex.versionOf`; undefined when the node has changes that have not been made yet. */
+  versionOf(node: string): number | undefined {
+    for (const [epoch, change] of this.changes) {
+      if ((change ?? this.#base.byEpoch.get(epoch))?.node === node) {
+        return undefined;
+      }
+    }
+    return this.#base.versionOf(node);
+  }
+
+  heldBy(claim: string): AllocationRecord[] {
+    return this.#select(this.#base.heldBy(claim), (each) => each.claim === claim);
+  }
+
+  onNode(node: string): AllocationRecord[] {
+    return this.#select(this.#base.onNode(node), (each) => each.node === node);
+  }
+
+  releasing(): AllocationRecord[] {
+    return this.#select(this.#base.releasing(), (each) => each.releasedRevision !== null);
+  }
+
+  all(): AllocationRecord[] {
+    return this.#select([...this.#base.byEpoch.values()], () => true);
+  }
+
+  #select(
+    base: readonly AllocationRecord[],
+    isMeant: (allocation: AllocationRecord) => boolean,
+  ): AllocationRecord[] {
+    const found = base.filter(({ epoch }) => !this.changes.has(epoch));
+    for (const change of this.changes.values()) {
+      if (change !== null && isMeant(change)) {
+        found.push(change);
+      }
+    }
+    return found;
+  }
+}
+
+function mark(index: Map<string, Set<number>>, key: string, epoch: number, isThere: boolean): void {
+  const epochs = index.get(key) ?? new Set();
+  if (isThere) {
+    index.set(key, epochs.add(epoch));
+  } else {
+    epochs.delete(epoch);
+    if (epochs.size === 0) {
+      index.delete(key);
+    }
+  }
+}

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What users do with claims.
+
+import { randomBytes, randomUUID, type KeyObject } from "node:crypto";
+import { formatBytes, millpondError, quote, signTicket, ticketLifetimeSeconds } from "@millpond/api";
+import { explainImpossible } from "@millpond/scheduler";
+import { currentCall } from "./audit.ts";
+import { unixSeconds } from "./clock.ts";
+import { endClaim, requeueClaim } from "./endings.ts";
+import { seesAll, type Sight } from "./callers.ts";
+import type { Transaction } from "./ledger.ts";
+import { isLive, type Pool } from "./pool.ts";
+import type { ClientFacts } from "./presence.ts";
+import { toRequest } from "./standing.ts";
+import { type ClaimSpec, defaultQueueName, defaultTenantName } from "./store/claim-spec.ts";
+import type { AllocationRecord, ClaimRecord } from "./store/store.ts";
+
+/** How many claims may wait at a time. */
+const maxPendingClaims = 1000;
+
+export interface CreateClaimOptions {
+  /** Refuse instead of waiting. */
+  readonly noWait: boolean;
+}
+
+/**
+ * Makes a claim, bound if there is room.
+ *
+ * @throws MILLPOND_E_ALREADY_EXISTS, MILLPOND_E_IMPOSSIBLE, MILLPOND_E_NO_CAPACITY, MILLPOND_E_TOO_MANY_CLAIMS
+ */
+export async function createClaim(
+  pool: Pool,
+  spec: ClaimSpec,
+  options: CreateClaimOptions,
+): Promise<ClaimRecord> {
+  const name = spec.name === "" ? `claim-${randomBytes(8).toString("hex")}` : spec.name;
+  currentCall()?.name(`claim/${name}`);
+  let isLeased = false;
+  try {
+    return await pool
+      .mutate(
+        (transaction) => {
+          refuseDouble(transaction, name);
+          refuseTooMany(transaction);
+          refuseUnknownQueue(transaction, spec);
+          refuseOtherGang(transaction, spec);
+          pool.leases.renew(name, spec.leaseSeconds);
+          isLeased = true;
+          transaction.addEvent("ClaimCreated", `claim/${name}`, describe(spec));
+          return transaction.putClaim({
+            ...spec,
+            name,
+            arrival: transaction.revision,
+            state: "pending",
+            reason: "",
+            version: transaction.revision,
+            createdAt: transaction.now,
+            boundAt: null,
+            endedAt: null,
+            waitingSince: transaction.now,
+            preemptAt: null,
+            requeues: 0,
+          });
+        },
+        {},
+        (transaction, decision) => {
+          if (transaction.claim(name)?.state === "bound") {
+            return;
+          }
+          refuseImpossible(transaction, pool, spec);
+          if (options.noWait) {
+            const reason = decision?.blocked.get(name)?.reason ?? "there is no room";
+            throw millpondError("MILLPOND_E_NO_CAPACITY", reason);
+          }
+        },
+      )
+      .then(() => requireClaim(pool, name));
+  } catch (error) {
+    if (isLeased) {
+      pool.leases.forget(name);
+    }
+    throw error;
+  }
+}
+
+export interface WaitClaimOptions {
+  /** The version that the caller has seen. */
+  readonly knownVersion: number;
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal;
+  /** Default: all claims. */
+  readonly sees?: Sight;
+}
+
+/**
+ * Waits until a claim has another version, or the time is over; keeps its lease meanwhile.
+ *
+ * @throws MILLPOND_E_NOT_FOUND; the signal's reason when that is aborted.
+ */
+export async function waitClaim(pool: Pool, name: string, options: WaitClaimOptions): Promise<ClaimRecord> {
+  const endMs = pool.clock.monotonicMs() + options.timeoutMs;
+  let claim = requireClaim(pool, name, options.sees);
+  renew(pool, claim);
+  const release = pool.leases.hold(name);
+  try {
+    while (isLive(claim) && versionOf(pool, claim) === options.knownVersion) {
+      const wake = await pool.claimWatchers.wait(name, endMs - pool.clock.monotonicMs(), options.signal);
+      if (wake === "aborted") {
+        throw options.signal.reason;
+      }
+      claim = requireClaim(pool, name, options.sees);
+      if (wake === "timeout") {
+        break;
+      }
+    }
+    renew(pool, claim);
+    return claim;
+  } finally {
+    release();
+    pool.touch(name);
+  }
+}
+
+export interface Ticket {
+  readonly ticket: string;
+  readonly agentUrl: string;
+  readonly session: string;
+}
+
+/**
+ * Makes a ticket for one session.
+ *
+ * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_CLAIM_NOT_BOUND, MILLPOND_E_CLAIM_ENDED, MILLPOND_E_NODE_NOT_READY,
+ *   MILLPOND_E_DEVICE_UNHEALTHY
+ */
+export async function createTicket(
+  pool: Pool,
+  key: KeyObject,
+  name: string,
+  client: ClientFacts,
+  sees: Sight = seesAll,
+): Promise<Ticket> {
+  // Between transactions, so that none that ends the claim is under way and believes that there is no ticket.
+  return await pool.between(() => {
+    const claim = requireClaim(pool, name, sees);
+    // First: who asks again because the node is not ready still wants the claim.
+    renew(pool, claim);
+    const allocation = requireAllocation(pool, claim);
+    const { agentUrl } = requireReadyNode(pool, allocation);
+    const session = randomUUID();
+    const issued = unixSeconds(pool.clock);
+    const ticket = signTicket(
+      {
+        session,
+        claim: name,
+        node: allocation.node,
+        epoch: allocation.epoch,
+        devices: allocation.devices.map(({ uuid, memoryBytes, computePercent }) => ({
+          uuid,
+          memoryBytes: Number(memoryBytes),
+          computePercent,
+        })),
+        issued,
+        expires: issued + ticketLifetimeSeconds,
+      },
+      key,
+    );
+    const { epoch } = allocation;
+    pool.markTicketed(epoch);
+    pool.presence.expectSession(session, { claim: name, epoch, issued, client }, ticketLifetimeSeconds);
+    return { ticket, agentUrl, session };
+  });
+}
+
+/**
+ * Ends a claim; one that has ended already is no error.
+ *
+ * @throws MILLPOND_E_NOT_FOUND
+ */
+export async function releaseClaim(pool: Pool, name: string, sees: Sight = seesAll): Promise<void> {
+  await pool.mutate((transaction) => {
+    const claim = seen(transaction.claim(name), sees) ?? notFound(name);
+    if (isLive(claim)) {
+      endClaim(transaction, pool.facts, claim, { state: "released", reason: "released by its owner" });
+    }
+  });
+}
+
+/**
+ * Puts a claim that has had notice into the queue again, before its time is over.
+ *
+ * @throws MILLPOND_E_NOT_FOUND
+ */
+export async function yieldClaim(pool: Pool, name: string, sees: Sight = seesAll): Promise<void> {
+  await pool.mutate((transaction) => {
+    const claim = seen(transaction.claim(name), sees) ?? notFound(name);
+    if (claim.preemptAt !== null && !isTimeOver(claim)) {
+      requeueClaim(transaction, pool.facts, claim, claim.reason);
+    }
+  });
+}
+
+/** Whether the notice is of the end of its time limit: then there is nothing to wait for. */
+function isTimeOver({ boundAt, timeLimitSeconds, preemptAt }: ClaimRecord): boolean {
+  return timeLimitSeconds > 0 && preemptAt === (boundAt ?? 0) + timeLimitSeconds;
+}
+
+/** @throws MILLPOND_E_NOT_FOUND also for a claim that the caller does not see */
+export function requireClaim(pool: Pool, name: string, sees: Sight = seesAll): ClaimRecord {
+  return seen(pool.ledger.claims.get(name), sees) ?? notFound(name);
+}
+
+function seen(claim: ClaimRecord | undefined, sees: Sight): ClaimRecord | undefined {
+  return claim !== undefined && sees(claim) ? claim : undefined;
+}
+
+function notFound(name: string): never {
+  throw millpondError("MILLPOND_E_NOT_FOUND", `there is no claim ${quote(name)}`);
+}
+
+/** Grows with every change of the claim, and of why it waits. */
+export function versionOf(pool: Pool, { name, version }: ClaimRecord): number {
+  return Math.max(version, pool.waiting.of(name)?.revision ?? 0);
+}
+
+function renew(pool: Pool, claim: ClaimRecord): void {
+  if (isLive(claim)) {
+    pool.leases.renew(claim.name, claim.leaseSeconds);
+  }
+}
+
+function refuseDouble(transaction: Transaction, name: string): void {
+  const claim = transaction.claim(name);
+  if (claim === undefined) {
+    return;
+  }
+  if (isLive(claim)) {
+    throw millpondError("MILLPOND_E_ALREADY_EXISTS", `there is a claim ${name} already`);
+  }
+  const [held] = transaction.allocations.heldBy(name);
+  if (held !== undefined) {
+    throw millpondError(
+      "MILLPOND_E_ALREADY_EXISTS",
+      `the claim ${name} has ended, but its sessions on node ${held.node} have not`,
+    );
+  }
+}
+
+function refuseUnknownQueue(transaction: Transaction, { queue, tenant }: ClaimSpec): void {
+  if (transaction.queue(queue) === undefined && queue !== defaultQueueName) {
+    throw millpondError("MILLPOND_E_NOT_FOUND", `there is no queue ${quote(queue)}`, {
+      remedy: "List them with `millpond get queues`.",
+    });
+  }
+  const child = transaction.allQueues().find(({ parent }) => parent === queue);
+  if (child !== undefined) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the queue ${queue} is a group of queues: claims wait in those without children, such as ${child.name}`,
+    );
+  }
+  if (transaction.tenant(tenant) === undefined && tenant !== defaultTenantName) {
+    throw millpondError("MILLPOND_E_NOT_FOUND", `there is no tenant ${quote(tenant)}`, {
+      remedy: "List them with `millpond get tenants`.",
+    });
+  }
+}
+
+/** The members of a gang are placed together, so they must agree on who they are. */
+function refuseOtherGang(transaction: Transaction, spec: ClaimSpec): void {
+  if (spec.gang === "") {
+    return;
+  }
+  const others = transaction.allClaims().filter((claim) => isLive(claim) && claim.gang === spec.gang);
+  if (others.length >= spec.gangSize) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the gang ${spec.gang} has its ${spec.gangSize} claims already`,
+    );
+  }
+  for (const member of [
+    "gangSize",
+    "isSameNode",
+    "queue",
+    "tenant",
+    "priority",
+    "isPreemptible",
+    "serviceClass",
+  ] as const) {
+    const [other] = others;
+    if (other !== undefined && other[member] !== spec[member]) {
+      throw millpondError(
+        "MILLPOND_E_INVALID",
+        `${member} is ${spec[member]}, but ${other[member]} for ${other.name} of the same gang`,
+      );
+    }
+  }
+}
+
+function refuseTooMany(transaction: Transaction): void {
+  const pending = transaction.pendingClaims().length;
+  if (pending >= maxPendingClaims) {
+    throw millpondError("MILLPOND_E_TOO_MANY_CLAIMS", `${pending} claims are waiting`);
+  }
+}
+
+function refuseImpossible(transaction: Transaction, pool: Pool, spec: ClaimSpec): void {
+  const snapshot = pool.facts.picture.snapshot(transaction, (node) => pool.facts.isNodeReady(node));
+  if (!snapshot.nodes.some(({ isReady }) => isReady)) {
+    return;
+  }
+  const reason = explainImpossible(snapshot, toRequest(spec));
+  if (reason !== undefined) {
+    throw millpondError("MILLPOND_E_IMPOSSIBLE", reason);
+  }
+}
+
+function requireAllocation(pool: Pool, claim: ClaimRecord): AllocationRecord {
+  if (!isLive(claim)) {
+    throw millpondError("MILLPOND_E_CLAIM_ENDED", `the claim ${claim.name} has ended: ${claim.reason}`);
+  }
+  const allocation = pool.ledger.allocations.ofClaim(claim.name);
+  if (allocation === undefined) {
+    const reason = pool.waiting.of(claim.name)?.reason ?? "it has not been looked at yet";
+    throw millpondError("MILLPOND_E_CLAIM_NOT_BOUND", `the claim ${claim.name} waits: ${reason}`);
+  }
+  return allocation;
+}
+
+function requireReadyNode(pool: Pool, allocation: AllocationRecord): { readonly agentUrl: string } {
+  const { node, claim } = allocation;
+  const presence = pool.presence.of(node);
+  if (presence === undefined || !presence.isReady) {
+    const since =
+      presence === undefined
+        ? "since the controller started"
+        : `for ${Math.round((pool.clock.monotonicMs() - presence.lastContactMs) / 1000)} s`;
+    throw millpondError(
+      "MILLPOND_E_NODE_NOT_READY",
+      `node ${node} of claim ${claim} has been silent ${since}`,
+    );
+  }
+  const uuids = new Set(allocation.devices.map(({ uuid }) => uuid));
+  const ill = pool.ledger.nodes
+    .get(node)
+    ?.devices.find(({ uuid, isHealthy }) => uuids.has(uuid) && !isHealthy);
+  if (ill !== undefined) {
+    throw millpondError(
+      "MILLPOND_E_DEVICE_UNHEALTHY",
+      `device ${node}/${ill.index} of claim ${claim} is unhealthy: ${ill.healthReason}`,
+    );
+  }
+  return presence;
+}
+
+function describe({ gpus, memoryBytes, memoryPercent, computePercent, owner }: ClaimSpec): string {
+  const memory =
+    memoryBytes > 0n
+      ? formatBytes(memoryBytes)
+      : memoryPercent > 0
+        ? `${memoryPercent} % of the memory`
+        : "whole devices";
+  const compute = computePercent > 0 ? `, ${computePercent} % of the compute` : "";
+  return `${gpus} vGPU${gpus === 1 ? "" : "s"}, ${memory}${compute}${owner === "" ? "" : `, for ${owner}`}`;
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { createPrivateKey, createPublicKey } from "node:crypto";
+import { mkdirSync } from "node:fs";
+import {
+  AccessService,
+  AgentService,
+  ClaimService,
+  errorCodeOf,
+  formatTicketPublicKey,
+  millpondError,
+  PoolService,
+  QueueService,
+} from "@millpond/api";
+import packageJson from "../package.json" with { type: "json" };
+import type { AuditedCall } from "./audit.ts";
+import type { Role } from "./callers.ts";
+import { unixSeconds } from "./clock.ts";
+import { makeLog } from "./log.ts";
+import { readMetrics } from "./metrics.ts";
+import { type ControllerOptions, type ResolvedOptions, resolveOptions } from "./options.ts";
+import { Pool } from "./pool.ts";
+import { type HttpServer, makeServer } from "./server.ts";
+import { makeAccessService } from "./services/access-service.ts";
+import { makeAgentService } from "./services/agent-service.ts";
+import { makeClaimService } from "./services/claim-service.ts";
+import { makePoolService } from "./services/pool-service.ts";
+import { makeQueueService } from "./services/queue-service.ts";
+import { SqliteStore } from "./store/sqlite-store.ts";
+import { readCertificate } from "./tls.ts";
+import { type FixedToken, readOrMakeToken, TokenVerifier } from "./tokens.ts";
+
+/** A running controller. Disposing of it ends it: calls under way are answered, what was acknowledged is durable. */
+export interface Controller extends AsyncDisposable {
+  /** Base URL, with the port that was taken. */
+  readonly url: string;
+  /** UUID of the state. */
+  readonly identity: string;
+  /** The administrator's token in the state directory. */
+  readonly userToken: string;
+  /** The token in the state directory for agents. */
+  readonly agentToken: string;
+}
+
+/**
+ * Starts a controller.
+ *
+ * @throws MILLPOND_E_INVALID, MILLPOND_E_TLS, MILLPOND_E_ADDRESS_IN_USE, MILLPOND_E_STATE_LOCKED,
+ *   MILLPOND_E_STATE_NEWER, MILLPOND_E_STATE_BROKEN
+ */
+export async function startController(options: ControllerOptions): Promise<Controller> {
+  const resolved = resolveOptions(options);
+  const log = options.log ?? makeLog("info");
+  const { stateDirectory, clock } = resolved;
+  makeStateDirectory(stateDirectory);
+  await using cleanup = new AsyncDisposableStack();
+  const store = cleanup.adopt(SqliteStore.open({ directory: stateDirectory }), (each) => each.close());
+  const userToken = readOrMakeToken(stateDirectory, "user");
+  const agentToken = readOrMakeToken(stateDirectory, "agent");
+  const state = await store.load();
+  const pool = cleanup.adopt(new Pool({ store, state, clock, log }), (each) => each.close());
+  // Whoever waits learns why, before anybody asks.
+  await pool.mutate(() => undefined);
+
+  const ticketKey = createPrivateKey({ key: Buffer.from(state.ticketKey), format: "der", type: "pkcs8" });
+  const ticketPublicKey = formatTicketPublicKey(createPublicKey(ticketKey));
+  const { version } = packageJson;
+  const startedAt = unixSeconds(clock);
+  const shutdown = new AbortController();
+  const { tls } = resolved;
+  const server = await makeServer({
+    readCertificate: tls === undefined ? undefined : () => readCertificate(tls, stateDirectory),
+    tokens: new TokenVerifier(
+      fixedTokens({ userToken, agentToken }, resolved),
+      (hash) => pool.ledger.tokenByHash(hash),
+      () => unixSeconds(clock),
+    ),
+    log,
+    shutdown: shutdown.signal,
+    registerServices: (router) => {
+      router.service(ClaimService, makeClaimService(pool, ticketKey));
+      router.service(PoolService, makePoolService(pool, store, { version, startedAt }));
+      router.service(QueueService, makeQueueService(pool, store));
+      router.service(AccessService, makeAccessService(pool, store));
+      router.service(AgentService, makeAgentService(pool, { version, ticketPublicKey }));
+    },
+    writeAudit: (call, result) => writeAudit(pool, call, result),
+    readMetrics: () => readMetrics(pool, version),
+    checkHealth: async () => {
+      await store.listEvents({ after: 0, subject: "", limit: 1, end: "newest" });
+    },
+  });
+  cleanup.defer(async () => {
+    shutdown.abort(millpondError("MILLPOND_E_SHUTTING_DOWN", "the controller is being stopped"));
+    await server.close();
+  });
+  const url = await listen(server, resolved);
+  log.info({ url, stateDirectory, version, controller: state.identity }, `the controller listens at ${url}`);
+  const running = cleanup.move();
+  return {
+    url,
+    identity: state.identity,
+    userToken,
+    agentToken,
+    [Symbol.asyncDispose]: async () => {
+      await running.disposeAsync();
+      log.info("the controller has stopped");
+    },
+  };
+}
+
+/** Those of the state directory and of the environment; their names cannot be those of tokens that are made. */
+function fixedTokens(
+  { userToken, agentToken }: Pick<Controller, "userToken" | "agentToken">,
+  { userTokens, agentTokens }: ResolvedOptions,
+): FixedToken[] {
+  const fixed = (secret: string, name: string, role: Role): FixedToken => ({
+    secret,
+    caller: { name, role, tenant: "" },
+  });
+  return [
+    fixed(userToken, "file:user", "admin"),
+    fixed(agentToken, "file:agent", "agent"),
+    ...userTokens.map((secret, index) => fixed(secret, `environment:user-${index + 1}`, "admin")),
+    ...agentTokens.map((secret, index) => fixed(secret, `environment:agent-${index + 1}`, "agent")),
+  ];
+}
+
+async function writeAudit(pool: Pool, call: AuditedCall, result: string): Promise<void> {
+  await pool.ledger.transact(
+    (transaction) => transaction.audit.push(call.toEntry(transaction.now, result)),
+    () => undefined,
+  );
+}
+
+function makeStateDirectory(path: string): void {
+  try {
+    mkdirSync(path, { recursive: true, mode: 0o700 });
+  } catch (cause) {
+    const message = cause instanceof Error ? cause.message : String(cause);
+    throw millpondError("MILLPOND_E_STATE_BROKEN", `the state directory cannot be made: ${message}`, {
+      cause,
+    });
+  }
+}
+
+async function listen(server: HttpServer, { host, port }: ResolvedOptions): Promise<string> {
+  try {
+    return await server.listen({ host, port });
+  } catch (cause) {
+    if (errorCodeOf(cause) !== undefined) {
+      throw cause;
+    }
+    const message = cause instanceof Error ? cause.message : String(cause);
+    const isTaken = cause instanceof Error && "code" in cause && cause.code === "EADDRINUSE";
+    const code = isTaken ? "MILLPOND_E_ADDRESS_IN_USE" : "MILLPOND_E_INVALID";
+    throw millpondError(code, `the controller cannot listen on ${host}:${port}: ${message}`, { cause });
+  }
+}

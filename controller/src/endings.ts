@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// How claims end, and how they are put into the queue again.
+
+import { amountOn } from "@millpond/scheduler";
+import { formatDuration } from "@millpond/api";
+import type { Transaction } from "./ledger.ts";
+import { toStatement } from "./picture.ts";
+import type { Facts } from "./settle.ts";
+import type { AllocationRecord, ClaimRecord, ClaimRecordState } from "./store/store.ts";
+
+/** A lost node's claims that do not want to wait for it are taken from it after so long. */
+export const nodeLossAfterSeconds = 30;
+
+/**
+ * Ends a claim. What it holds stays taken until its node's agent has said that no session uses it, unless no ticket
+ * was ever issued.
+ */
+export function endClaim(
+  transaction: Transaction,
+  facts: Facts,
+  claim: ClaimRecord,
+  end: { readonly state: Extract<ClaimRecordState, "released" | "failed">; readonly reason: string },
+): void {
+  recordWait(transaction, claim, 0);
+  transaction.putClaim({ ...claim, ...end, endedAt: transaction.now, waitingSince: null, preemptAt: null });
+  const kind = end.state === "released" ? "ClaimReleased" : "ClaimFailed";
+  transaction.addEvent(kind, `claim/${claim.name}`, end.reason);
+  const allocation = transaction.allocation(claim.name);
+  if (allocation !== undefined) {
+    takeBack(transaction, facts, claim, allocation);
+  }
+}
+
+/**
+ * Puts a bound claim into the queue again, at its old place. One that belongs to a process ends instead: there is nobody
+ * to begin again.
+ */
+export function requeueClaim(
+  transaction: Transaction,
+  facts: Facts,
+  claim: ClaimRecord,
+  reason: string,
+): void {
+  if (claim.isSessionBound) {
+    endClaim(transaction, facts, claim, { state: "failed", reason });
+    return;
+  }
+  const allocation = transaction.allocation(claim.name);
+  transaction.putClaim({
+    ...claim,
+    state: "pending",
+    reason: "",
+    waitingSince: transaction.now,
+    preemptAt: null,
+    requeues: claim.requeues + 1,
+  });
+  transaction.addEvent("ClaimRequeued", `claim/${claim.name}`, reason);
+  if (allocation !== undefined) {
+    takeBack(transaction, facts, claim, allocation);
+  }
+}
+
+/** Tells a bound claim that what it holds will be taken. */
+export function giveNotice(transaction: Transaction, claim: ClaimRecord, at: number, reason: string): void {
+  if (claim.preemptAt !== null && claim.preemptAt <= at) {
+    return;
+  }
+  transaction.putClaim({ ...claim, preemptAt: at, reason });
+  const seconds = Math.max(0, at - transaction.now);
+  transaction.addEvent("ClaimPreempting", `claim/${claim.name}`, `${reason}, in ${formatDuration(seconds)}`);
+}
+
+/** Notes how long a claim waited, for what it got or might have got. */
+export function recordWait(transaction: Transaction, claim: ClaimRecord, gpuMilli: number): void {
+  const { name, tenant, queue, waitingSince } = claim;
+  if (waitingSince !== null && waitingSince < transaction.now) {
+    transaction.usage.push({
+      kind: "waited",
+      claim: name,
+      tenant,
+      queue,
+      gpuMilli: gpuMilli === 0 ? askedGpuMilli(claim) : gpuMilli,
+      beganAt: waitingSince,
+      endedAt: transaction.now,
+      activeSeconds: 0,
+    });
+  }
+}
+
+/** Thousandths of a device that a claim asks for, as far as that does not depend on the device. */
+export function askedGpuMilli({ gpus, memoryBytes, memoryPercent, computePercent }: ClaimRecord): number {
+  const share = memoryBytes > 0n ? computePercent : Math.max(memoryPercent || 100, computePercent);
+  return gpus * share * 10;
+}
+
+function takeBack(
+  transaction: Transaction,
+  facts: Facts,
+  { name, tenant, queue }: ClaimRecord,
+  allocation: AllocationRecord,
+): void {
+  const { epoch, grantedAt } = allocation;
+  const node = transaction.node(allocation.node);
+  if (grantedAt < transaction.now) {
+    transaction.usage.push({
+      kind: "held",
+      claim: name,
+      tenant,
+      queue,
+      gpuMilli: amountOn(node, toStatement(allocation, node)).gpuMilli,
+      beganAt: grantedAt,
+      endedAt: transaction.now,
+      activeSeconds: Math.min(facts.activeSeconds(epoch), transaction.now - grantedAt),
+    });
+  }
+  if (facts.mayHaveSessions(epoch)) {
+    transaction.putAllocation({ ...allocation, releasedRevision: transaction.revision });
+  } else {
+    transaction.removeAllocation(allocation);
+  }
+}

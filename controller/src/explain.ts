@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { forecast, makeQueueTree, nextRelease } from "@millpond/scheduler";
+import { hideNames, seesAll, type Sight } from "./callers.ts";
+import { requireClaim } from "./claims.ts";
+import { waitingPositions } from "./convert.ts";
+import type { Pool } from "./pool.ts";
+import { toQueueSnapshot } from "./standing.ts";
+import type { ClaimRecord } from "./store/store.ts";
+
+/** Why a claim is as it is, with the numbers of the moment. */
+export interface Explanation {
+  readonly claim: ClaimRecord;
+  /** What is in its way; empty when it does not wait. */
+  readonly obstacle: string;
+  /** Number of claims that wait in its queue. */
+  readonly queueLength: number;
+  /** Claims that have to end before it gets room, if nobody comes before it; of others' only what the caller sees. */
+  readonly waitsFor: readonly string[];
+  /** Unix seconds, at the latest; 0: not known. */
+  readonly expectedAt: number;
+  /** The claim of the pool that ends next, as far as that is known. */
+  readonly nextReleaseClaim: string;
+  /** Unix seconds; 0: not known. */
+  readonly nextReleaseAt: number;
+  /** Sentences for people. */
+  readonly facts: readonly string[];
+}
+
+/** @throws MILLPOND_E_NOT_FOUND */
+export async function explainClaim(pool: Pool, name: string, sees: Sight = seesAll): Promise<Explanation> {
+  return await pool.read((transaction) => {
+    const claim = requireClaim(pool, name, sees);
+    const isSeen = (each: string) => {
+      const other = pool.ledger.claims.get(each);
+      return other !== undefined && sees(other);
+    };
+    const isReady = (node: string) => pool.facts.isNodeReady(node);
+    const picture = pool.facts.picture.snapshot(transaction, isReady);
+    const snapshot = toQueueSnapshot(transaction, picture, isReady);
+    const tree = makeQueueTree(snapshot);
+    const obstacle = pool.waiting.of(name)?.obstacle;
+    // Of quotas and gangs nobody knows when they let it go; room says nothing about it then.
+    const isForRoom = obstacle !== undefined && obstacle !== "quota" && obstacle !== "gang";
+    const ahead = isForRoom ? forecast(snapshot, name) : undefined;
+    const next = nextRelease(snapshot);
+    const positions = waitingPositions(pool);
+    return {
+      claim,
+      obstacle: hideNames(pool, obstacle ?? "", sees),
+      queueLength: [...positions.keys()].filter((each) => pool.ledger.claims.get(each)?.queue === claim.queue)
+        .length,
+      waitsFor: (ahead?.waitsFor ?? []).filter(isSeen),
+      expectedAt: ahead?.startsAt ?? 0,
+      nextReleaseClaim: next !== undefined && isSeen(next.claim) ? next.claim : "",
+      nextReleaseAt: next?.at ?? 0,
+      facts: [
+        ...tree.chain(claim.queue).map((queue) => `queue ${queue.name}: ${tree.describe(queue.name)}`),
+        `tenant ${claim.tenant}: ${tree.describeTenant(claim.tenant)}`,
+      ],
+    };
+  });
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { type Logger, pino } from "pino";
+
+export const logLevels = ["trace", "debug", "info", "warn", "error", "silent"] as const;
+
+export type LogLevel = (typeof logLevels)[number];
+
+/** JSON lines on standard error. */
+export function makeLog(level: LogLevel): Logger {
+  return pino(
+    { base: { part: "controller" }, level, timestamp: pino.stdTimeFunctions.isoTime },
+    pino.destination(2),
+  );
+}

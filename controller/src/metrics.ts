@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { Histogram, type MetricSample, processMetrics, renderMetrics } from "@millpond/api";
+import { makeQueueTree } from "@millpond/scheduler";
+import { toDevices } from "./convert.ts";
+import { isLive, type Pool } from "./pool.ts";
+import { allQueues, toQueueSnapshot } from "./standing.ts";
+
+/** What is counted while the controller runs. */
+export class Counters {
+  readonly waits = new Histogram("millpond_claim_wait_seconds");
+  readonly changes = new Histogram("millpond_change_seconds");
+  readonly events = new Map<string, number>();
+
+  countEvent(kind: string): void {
+    this.events.set(kind, (this.events.get(kind) ?? 0) + 1);
+  }
+}
+
+/** Everything that is known of the pool now, in the text form of Prometheus. */
+export async function readMetrics(pool: Pool, version: string): Promise<string> {
+  const { counters } = pool;
+  const samples: MetricSample[] = [
+    ...processMetrics(version),
+    ...nodeSamples(pool),
+    ...(await queueSamples(pool)),
+    ...[...counters.events].map(
+      ([kind, value]): MetricSample => ({ name: "millpond_events_total", labels: { kind }, value }),
+    ),
+  ];
+  return renderMetrics(samples, [counters.waits, counters.changes]);
+}
+
+function nodeSamples(pool: Pool): MetricSample[] {
+  const nodes = [...pool.ledger.nodes.values()];
+  const ready = nodes.filter(({ name }) => pool.presence.isReady(name)).length;
+  const samples: MetricSample[] = [
+    { name: "millpond_nodes", labels: { state: "ready" }, value: ready },
+    { name: "millpond_nodes", labels: { state: "notReady" }, value: nodes.length - ready },
+  ];
+  for (const node of nodes) {
+    const sessions = pool.presence.of(node.name)?.sessions.size ?? 0;
+    samples.push(
+      { name: "millpond_node_cordoned", labels: { node: node.name }, value: Number(node.isCordoned) },
+      { name: "millpond_sessions", labels: { node: node.name }, value: sessions },
+    );
+    for (const [position, device] of toDevices(pool, node).entries()) {
+      const labels = { node: node.name, device: String(device.index), uuid: device.uuid, model: device.name };
+      const isHealthy = node.devices[position]?.isHealthy ?? false;
+      samples.push(
+        { name: "millpond_device_healthy", labels, value: Number(isHealthy) },
+        { name: "millpond_device_memory_bytes", labels, value: Number(device.memoryBytes) },
+        {
+          name: "millpond_device_memory_allocated_bytes",
+          labels,
+          value: Number(device.allocatedMemoryBytes),
+        },
+        { name: "millpond_device_memory_used_bytes", labels, value: Number(device.usedMemoryBytes) },
+        {
+          name: "millpond_device_compute_allocated_ratio",
+          labels,
+          value: device.allocatedComputePercent / 100,
+        },
+        { name: "millpond_device_virtual_gpus", labels, value: device.virtualGpus },
+      );
+    }
+  }
+  return samples;
+}
+
+async function queueSamples(pool: Pool): Promise<MetricSample[]> {
+  return await pool.read((transaction) => {
+    const isReady = (node: string) => pool.facts.isNodeReady(node);
+    const picture = pool.facts.picture.snapshot(transaction, isReady);
+    const tree = makeQueueTree(toQueueSnapshot(transaction, picture, isReady));
+    const claims = Map.groupBy(transaction.allClaims().filter(isLive), ({ queue }) => queue);
+    const samples: MetricSample[] = [];
+    for (const { name: queue, guaranteed, limit } of allQueues(transaction)) {
+      const own = claims.get(queue) ?? [];
+      const pending = own.filter(({ state }) => state === "pending");
+      const oldest = Math.min(
+        transaction.now,
+        ...pending.map(({ waitingSince }) => waitingSince ?? transaction.now),
+      );
+      samples.push(
+        { name: "millpond_claims", labels: { queue, state: "pending" }, value: pending.length },
+        { name: "millpond_claims", labels: { queue, state: "bound" }, value: own.length - pending.length },
+        { name: "millpond_oldest_pending_claim_seconds", labels: { queue }, value: transaction.now - oldest },
+        { name: "millpond_queue_used_gpus", labels: { queue }, value: tree.used(queue).gpuMilli / 1000 },
+        ...gpusOf("millpond_queue_guaranteed_gpus", { queue }, guaranteed.gpuMilli),
+        ...gpusOf("millpond_queue_limit_gpus", { queue }, limit.gpuMilli),
+      );
+    }
+    const tenants = new Map(transaction.allTenants().map(({ name, limit }) => [name, limit.gpuMilli]));
+    const names = new Set([...tenants.keys(), ...[...claims.values()].flat().map(({ tenant }) => tenant)]);
+    for (const tenant of names) {
+      const { gpuMilli } = tree.usedByTenant(tenant);
+      samples.push(
+        { name: "millpond_tenant_used_gpus", labels: { tenant }, value: gpuMilli / 1000 },
+        ...gpusOf("millpond_tenant_limit_gpus", { tenant }, tenants.get(tenant)),
+      );
+    }
+    return samples;
+  });
+}
+
+function gpusOf(
+  name: MetricSample["name"],
+  labels: Readonly<Record<string, string>>,
+  gpuMilli: number | undefined,
+): MetricSample[] {
+  return gpuMilli === undefined ? [] : [{ name, labels, value: gpuMilli / 1000 }];
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { ClaimState, DeviceHealth, NodeLoss, NodeState } from "@millpond/api";
+import { describe, expect, test } from "vitest";
+import { GiB, TestPool } from "./testing/test-pool.ts";
+
+describe("nodes", () => {
+  test("a node that is lost keeps its claims and gets no new ones until it is back", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    const { claim } = await pool.claims.createClaim({
+      claim: { name: "a", memoryBytes: GiB, leaseSeconds: 5 },
+    });
+    const { ticket } = await pool.claims.createTicket({ claim: "a" });
+    await pool.agent("node-a").openSession(ticket);
+    await pool.killAgent("node-a");
+    await pool.passTime(10);
+
+    expect((await pool.pool.getNode({ name: "node-a" })).node).toMatchObject({
+      state: NodeState.NOT_READY,
+      reason: "no word from its agent for 10 s",
+    });
+    expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.BOUND);
+    await expect(pool.claims.createTicket({ claim: "a" })).rejects.toThrow(
+      /node node-a of claim a has been silent for 10 s\. .*\[MILLPOND_E_NODE_NOT_READY\]$/,
+    );
+    const waiting = await pool.claims.createClaim({ claim: { name: "b", memoryBytes: GiB } });
+    expect(waiting.claim).toMatchObject({
+      state: ClaimState.PENDING,
+      reason: "no device of the pool takes claims now: 1 node not ready",
+    });
+
+    const agent = await pool.addAgent("node-a", [4n * GiB]);
+    const bound = await pool.claims.getClaim({ name: "b" });
+    expect(bound.claim?.state).toBe(ClaimState.BOUND);
+    // The new agent reports no session, but who asked for a ticket just now still wants the claim.
+    expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.BOUND);
+    await pool.passTime(5);
+    expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.RELEASED);
+    expect(agent.desired?.allocations.map((each) => each.claim)).not.toContain("a");
+    expect(claim?.allocation?.epoch).toBeLessThan(bound.claim?.allocation?.epoch ?? 0n);
+    const kinds = (await pool.pool.listEvents({ subject: "node/node-a" })).events.map(({ kind }) => kind);
+    expect(kinds).toEqual(["NodeJoined", "NodeLost", "NodeReady"]);
+  });
+
+  test("a cordoned node takes no new claims", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    await pool.claims.createClaim({ claim: { name: "a", memoryBytes: GiB } });
+    await pool.pool.cordonNode({ name: "node-a", cordoned: true });
+    await pool.claims.createClaim({ claim: { name: "b", memoryBytes: GiB } });
+    const states = async () => (await pool.claims.listClaims({})).claims.map(({ state }) => state);
+    expect(await states()).toEqual([ClaimState.BOUND, ClaimState.PENDING]);
+    const { node } = await pool.pool.cordonNode({ name: "node-a", cordoned: false });
+    expect(node?.cordoned).toBe(false);
+    expect(await states()).toEqual([ClaimState.BOUND, ClaimState.BOUND]);
+  });
+
+  test("an unhealthy device takes no new claims, and no session of those it has", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    const agent = pool.agent("node-a");
+    await pool.claims.createClaim({ claim: { name: "a", memoryBytes: GiB } });
+    const [device] = agent.devices;
+    agent.devices = [{ ...device, health: DeviceHealth.UNHEALTHY, healthReason: "Xid 79" }];
+    await agent.sync();
+    await pool.claims.createClaim({ claim: { name: "b", memoryBytes: GiB } });
+    expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.BOUND);
+    expect((await pool.claims.getClaim({ name: "b" })).claim).toMatchObject({
+      state: ClaimState.PENDING,
+      reason: "no device of the pool takes claims now: 1 device unhealthy",
+    });
+    await expect(pool.claims.createTicket({ claim: "a" })).rejects.toThrow(
+      /device node-a\/0 of claim a is unhealthy: Xid 79\. .*\[MILLPOND_E_DEVICE_UNHEALTHY\]$/,
+    );
+  });
+
+  test("a device that is gone is kept in the books for as long as somebody holds it", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    const agent = pool.agent("node-a");
+    await pool.claims.createClaim({ claim: { name: "a" } });
+    agent.devices = [];
+    await agent.sync();
+    expect((await pool.pool.listDevices({})).devices).toMatchObject([
+      {
+        uuid: "GPU-0",
+        health: DeviceHealth.UNHEALTHY,
+        healthReason: "its agent no longer finds it",
+        virtualGpus: 1,
+      },
+    ]);
+    await pool.claims.releaseClaim({ name: "a" });
+    await agent.sync();
+    expect((await pool.pool.listDevices({})).devices).toEqual([]);
+  });
+
+  test("a second agent with the name of a node in contact is refused", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    await expect(pool.addAgent("node-a", [GiB])).rejects.toThrow(
+      /the node name node-a is in use by the agent at http:.*\[MILLPOND_E_NODE_NAME_TAKEN\]$/,
+    );
+    expect((await pool.pool.listDevices({})).devices).toMatchObject([{ memoryBytes: 4n * GiB }]);
+  });
+
+  test("an agent that was killed can be replaced before its node is lost", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    await pool.killAgent("node-a");
+    const replace = async () => {
+      pool.clock.advance(100);
+      return await pool.addAgent("node-a", [4n * GiB]).then(() => "accepted", String);
+    };
+    await expect.poll(replace, { interval: 1 }).toBe("accepted");
+    expect(pool.clock.monotonicMs()).toBeLessThanOrEqual(3_100);
+    expect((await pool.pool.getNode({ name: "node-a" })).node?.state).toBe(NodeState.READY);
+  });
+
+  test("devices with the same UUID on two nodes are two devices", async () => {
+    const pool = await TestPool.start({ "node-a": [GiB], "node-b": [GiB] });
+    await pool.claims.createClaim({ claim: {} });
+    await pool.claims.createClaim({ claim: {} });
+    const where = (await pool.claims.listClaims({})).claims.map(({ allocation }) => allocation?.node);
+    expect(where).toEqual(["node-a", "node-b"]);
+  });
+});
+
+describe("a node that is lost", () => {
+  test("gives its claims up to others that want that, and holds nothing twice when it is back", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB], "node-b": [4n * GiB] });
+    const make = async (name: string, nodeLoss: NodeLoss, node: string) => {
+      await pool.pool.cordonNode({ name: node === "node-a" ? "node-b" : "node-a", cordoned: true });
+      await pool.claims.createClaim({
+        claim: { name, memoryBytes: 2n * GiB, computePercent: 20, leaseSeconds: 3600, nodeLoss },
+      });
+      await pool.pool.cordonNode({ name: node === "node-a" ? "node-b" : "node-a", cordoned: false });
+    };
+    await make("moves", NodeLoss.REQUEUE, "node-a");
+    await make("ends", NodeLoss.FAIL, "node-a");
+    const { ticket } = await pool.claims.createTicket({ claim: "moves" });
+    await pool.agent("node-a").openSession(ticket);
+    const before = (await pool.claims.getClaim({ name: "moves" })).claim?.allocation;
+    await pool.killAgent("node-a");
+    await pool.passTime(29);
+    expect((await pool.claims.getClaim({ name: "moves" })).claim?.allocation?.node).toBe("node-a");
+    await pool.passTime(2);
+
+    const moved = (await pool.claims.getClaim({ name: "moves" })).claim;
+    expect(moved).toMatchObject({ state: ClaimState.BOUND, requeues: 1, allocation: { node: "node-b" } });
+    expect(moved?.allocation?.epoch).toBeGreaterThan(before?.epoch ?? 0n);
+    expect((await pool.claims.getClaim({ name: "ends" })).claim).toMatchObject({
+      state: ClaimState.FAILED,
+      reason: "its node node-a was lost: no word from its agent for 30 s",
+    });
+    // Nobody knows whether the session on the lost node goes on: what it holds there stays taken.
+    const heldOn = async (node: string) =>
+      (await pool.pool.listDevices({ node })).devices.map(({ allocatedMemoryBytes }) => allocatedMemoryBytes);
+    expect(await heldOn("node-a")).toEqual([2n * GiB]);
+
+    await pool.restart();
+    await pool.addAgent("node-b", [4n * GiB]);
+    const agent = await pool.addAgent("node-a", [4n * GiB]);
+    await agent.settle();
+    pool.clock.advance(1000);
+    await agent.settle();
+    expect(agent.desired?.allocations).toEqual([]);
+    expect(await heldOn("node-a")).toEqual([0n]);
+    expect((await pool.claims.getClaim({ name: "moves" })).claim?.allocation?.node).toBe("node-b");
+  });
+
+  test("a controller that starts does not take nodes for lost that have had no time to call", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    await pool.claims.createClaim({ claim: { name: "a", leaseSeconds: 3600, nodeLoss: NodeLoss.FAIL } });
+    await pool.claims.createTicket({ claim: "a" });
+    await pool.restart();
+    await pool.passTime(29);
+    expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.BOUND);
+    await pool.passTime(2);
+    expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.FAILED);
+  });
+});
+
+describe("what operators say", () => {
+  test("labels: theirs win over the agent's, and claims choose by them", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB], "node-b": [4n * GiB] });
+    await pool.pool.labelNode({ name: "node-b", set: { pool: "training", zone: "2" } });
+    const { claim } = await pool.claims.createClaim({
+      claim: { memoryBytes: GiB, pool: "training", nodeLabels: { zone: "2" } },
+    });
+    expect(claim?.allocation?.node).toBe("node-b");
+    const { node } = await pool.pool.labelNode({ name: "node-b", set: { zone: "3" }, remove: ["pool"] });
+    expect(node?.labels).toEqual({ zone: "3" });
+    await expect(pool.pool.labelNode({ name: "node-b", set: { "a b": "c" } })).rejects.toThrow(/not a label/);
+    await expect(pool.pool.labelNode({ name: "nowhere", set: {} })).rejects.toThrow(/NOT_FOUND/);
+    await expect(pool.claims.createClaim({ claim: { memoryBytes: GiB, pool: "training" } })).rejects.toThrow(
+      /MILLPOND_E_IMPOSSIBLE/,
+    );
+  });
+
+  test("a cordoned device takes no new claims, also after a restart and a report of its agent", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB, 4n * GiB] });
+    await pool.pool.cordonNode({ name: "node-a", deviceUuid: "GPU-0", cordoned: true, reason: "fan" });
+    await pool.restart();
+    await pool.addAgent("node-a", [4n * GiB, 4n * GiB]);
+    const { claim } = await pool.claims.createClaim({ claim: { gpus: 1 } });
+    expect(claim?.allocation?.devices.map(({ uuid }) => uuid)).toEqual(["GPU-1"]);
+    const second = await pool.claims.createClaim({ claim: { gpus: 1 } });
+    expect(second.claim?.state).toBe(ClaimState.PENDING);
+    await pool.pool.cordonNode({ name: "node-a", deviceUuid: "GPU-0", cordoned: false });
+    expect((await pool.claims.getClaim({ name: second.claim?.name ?? "" })).claim?.state).toBe(
+      ClaimState.BOUND,
+    );
+    await expect(
+      pool.pool.cordonNode({ name: "node-a", deviceUuid: "GPU-7", cordoned: true }),
+    ).rejects.toThrow(/node node-a has no device "GPU-7"/);
+  });
+
+  test("a node that is drained gives its claims notice, and they wait for room elsewhere", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    await pool.claims.createClaim({ claim: { name: "a", leaseSeconds: 3600, graceSeconds: 20 } });
+    await pool.claims.createClaim({ claim: { name: "b", leaseSeconds: 3600 } });
+    const { claims } = await pool.pool.drainNode({ name: "node-a", reason: "new fans" });
+    expect(claims).toEqual(["a"]);
+    const now = BigInt(Math.floor(pool.clock.unixMs() / 1000));
+    expect((await pool.claims.getClaim({ name: "a" })).claim).toMatchObject({
+      state: ClaimState.BOUND,
+      reason: "node node-a is drained: new fans",
+      preemptAt: now + 20n,
+    });
+    await pool.passTime(19);
+    expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.BOUND);
+    await pool.passTime(1);
+    expect((await pool.claims.getClaim({ name: "a" })).claim).toMatchObject({
+      state: ClaimState.PENDING,
+      requeues: 1,
+      reason: "no device of the pool takes claims now: 1 node cordoned",
+    });
+    // It has kept its place.
+    await pool.pool.cordonNode({ name: "node-a", cordoned: false });
+    const states = (await pool.claims.listClaims({})).claims.map(({ name, state }) => [name, state]);
+    expect(states).toEqual([
+      ["a", ClaimState.BOUND],
+      ["b", ClaimState.PENDING],
+    ]);
+  });
+});

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { isIPv4, isIPv6 } from "node:net";
+import { isAbsolute, resolve } from "node:path";
+import { millpondError, quote } from "@millpond/api";
+import type { Logger } from "pino";
+import { type Clock, systemClock } from "./clock.ts";
+import type { TlsSource } from "./tls.ts";
+import { isToken } from "./tokens.ts";
+
+export const defaultListen = "127.0.0.1:7170";
+
+/** What whoever starts a controller says. */
+export interface ControllerOptions {
+  /** Where the state and the tokens are kept; made with mode 0700 where it does not exist. */
+  readonly stateDirectory: string;
+  /** `host:port`; beyond loopback with TLS. Port 0 takes a free one. Default `127.0.0.1:7170`. */
+  readonly listen?: string;
+  /** Tokens of users besides the one in the state directory, 16 to 256 printable characters each. */
+  readonly userTokens?: readonly string[];
+  /** Tokens of agents besides the one in the state directory. */
+  readonly agentTokens?: readonly string[];
+  /** Files of a certificate and its key, PEM: TLS on any address. Absent: beyond loopback, one of the own authority. */
+  readonly tlsCertificate?: string | undefined;
+  readonly tlsKey?: string | undefined;
+  /** More names and addresses of this machine, for the own authority's certificate. */
+  readonly tlsNames?: readonly string[];
+  /** Default: JSON lines to standard error at the level `info`. */
+  readonly log?: Logger;
+  /** Default: the machine's. */
+  readonly clock?: Clock;
+}
+
+/** The same, checked, with the defaults filled in. */
+export interface ResolvedOptions {
+  readonly stateDirectory: string;
+  readonly host: string;
+  readonly port: number;
+  readonly userTokens: readonly string[];
+  readonly agentTokens: readonly string[];
+  /** undefined: plain HTTP, on loopback. */
+  readonly tls: TlsSource | undefined;
+  readonly clock: Clock;
+}
+
+/** @throws MILLPOND_E_INVALID */
+export function resolveOptions(options: ControllerOptions): ResolvedOptions {
+  const {
+    stateDirectory,
+    listen = defaultListen,
+    userTokens = [],
+    agentTokens = [],
+    tlsCertificate,
+    tlsKey,
+    tlsNames = [],
+    clock = systemClock,
+  } = options;
+  if (stateDirectory === "") {
+    throw millpondError("MILLPOND_E_INVALID", "the state directory is empty");
+  }
+  if (![...userTokens, ...agentTokens].every(isToken)) {
+    throw millpondError("MILLPOND_E_INVALID", "a token is not 16 to 256 printable characters without blanks");
+  }
+  const { host, port } = parseListen(listen);
+  if ((tlsCertificate === undefined) !== (tlsKey === undefined)) {
+    throw millpondError("MILLPOND_E_INVALID", "a certificate and its key are given together or not at all");
+  }
+  const given: TlsSource | undefined =
+    tlsCertificate === undefined || tlsKey === undefined
+      ? undefined
+      : { kind: "given", certificate: tlsCertificate, key: tlsKey };
+  return {
+    stateDirectory: isAbsolute(stateDirectory) ? stateDirectory : resolve(stateDirectory),
+    host,
+    port,
+    userTokens,
+    agentTokens,
+    tls: given ?? (isLoopback(host) ? undefined : { kind: "own", names: tlsNames }),
+    clock,
+  };
+}
+
+/**
+ * Reads `address:port`, `[v6]:port` or `localhost:port`.
+ *
+ * @throws MILLPOND_E_INVALID
+ */
+export function parseListen(text: string): { readonly host: string; readonly port: number } {
+  const match = /^(?:\[([^\]]+)\]|([^:[\]]+)):(\d{1,5})$/.exec(text);
+  const host = match?.[1] ?? match?.[2];
+  const port = Number(match?.[3]);
+  if (host === undefined || port > 65_535) {
+    throw millpondError("MILLPOND_E_INVALID", `the address ${quote(text)} is not of the form host:port`);
+  }
+  // What the name resolves to is the machine's own affair, so it is not asked.
+  const address = host === "localhost" ? "127.0.0.1" : host;
+  if (!isIPv4(address) && !isIPv6(address)) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the host of ${quote(text)} is neither an IP address nor localhost`,
+    );
+  }
+  return { host: address, port };
+}
+
+function isLoopback(address: string): boolean {
+  return isIPv4(address) ? address.startsWith("127.") : address === "::1";
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { QueueDecision } from "@millpond/scheduler";
+import type { Logger } from "pino";
+import type { CancelTimer, Clock } from "./clock.ts";
+import { Activity } from "./activity.ts";
+import { nodeLossAfterSeconds } from "./endings.ts";
+import { type Changed, Ledger, type Transaction } from "./ledger.ts";
+import { Leases } from "./leases.ts";
+import { Counters } from "./metrics.ts";
+import { Picture } from "./picture.ts";
+import { nodeLostAfterMs, Presence } from "./presence.ts";
+import { type Facts, type Scope, settle } from "./settle.ts";
+import { Waiting } from "./waiting.ts";
+import type { AllocationRecord, ClaimRecord, Store, StoredState } from "./store/store.ts";
+import { Watchers } from "./watchers.ts";
+
+/** After a restart a claim lives at least so long without being renewed: clients ask every second or more often then. */
+const restartGraceSeconds = 15;
+
+/** After a change that follows from the time has failed to become durable, it is tried again so much later. */
+const retryAfterMs = 1000;
+
+export interface PoolOptions {
+  readonly store: Store;
+  readonly state: StoredState;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/**
+ * The pool: what is durable, what agents say and which claims are wanted, and the rule that every change is followed
+ * by all its consequences in the same transaction. What follows from the passing of time is done by an alarm that is
+ * set for the next deadline, so an idle pool costs nothing.
+ */
+export class Pool {
+  readonly ledger: Ledger;
+  readonly leases: Leases;
+  readonly presence: Presence;
+  readonly activity: Activity;
+  readonly waiting = new Waiting();
+  readonly counters = new Counters();
+  readonly claimWatchers: Watchers;
+  readonly nodeWatchers: Watchers;
+  readonly facts: Facts;
+  readonly clock: Clock;
+  readonly #log: Logger;
+  /** Epochs of the allocations for which a ticket may have been issued. */
+  readonly #ticketed: Set<number>;
+  /** Epochs of the allocations that were made before this process started. */
+  readonly #inherited: Set<number>;
+  /** When bound claims have to be looked at, Unix milliseconds. */
+  readonly #due = new Map<string, number>();
+  #alarm: { readonly dueMs: number; readonly cancel: CancelTimer } | undefined;
+  #isClosed = false;
+
+  constructor({ store, state, clock, log }: PoolOptions) {
+    this.clock = clock;
+    this.#log = log;
+    this.ledger = new Ledger(store, state, clock);
+    this.leases = new Leases(clock);
+    this.presence = new Presence(clock);
+    this.claimWatchers = new Watchers(clock);
+    this.nodeWatchers = new Watchers(clock);
+    // What happened before this process started is not known.
+    this.#inherited = new Set(state.allocations.map(({ epoch }) => epoch));
+    this.#ticketed = new Set(this.#inherited);
+    this.activity = new Activity(clock);
+    for (const { epoch } of state.allocations) {
+      this.activity.begin(epoch);
+    }
+    this.facts = {
+      picture: new Picture(),
+      isLeaseExpired: (claim) => this.leases.isExpired(claim),
+      openSessions: ({ node, epoch }) => this.presence.openSessions(node, epoch),
+      servedSessions: ({ node, epoch }) => this.presence.servedSessions(node, epoch),
+      hasBeenServed: (epoch) => this.presence.hasBeenServed(epoch),
+      mayHaveSessions: (epoch) => this.#ticketed.has(epoch),
+      isNodeReady: (node) => this.presence.isReady(node),
+      silentSeconds: (node) => this.presence.silentSeconds(node),
+      enforcesRelease: ({ node, epoch }, revision) =>
+        this.presence.enforces(node, { epoch, revision, isInherited: this.#inherited.has(epoch) }),
+      idleSeconds: (epoch) => this.activity.idleMs(epoch) / 1000,
+      activeSeconds: (epoch) => this.activity.activeSeconds(epoch),
+    };
+    for (const claim of state.claims.filter(isLive)) {
+      this.leases.renew(claim.name, Math.max(claim.leaseSeconds, restartGraceSeconds));
+      this.#noteDue(claim.name);
+    }
+    this.#setAlarm();
+  }
+
+  /**
+   * Changes the pool, with all that follows from the change. When one of the functions throws, nothing has happened.
+   *
+   * @param scope Which claims may have to end, beside those that the change touches.
+   * @param verify Looks at the outcome: the decision is undefined when no claim waits.
+   */
+  async mutate<T>(
+    change: (transaction: Transaction) => T,
+    scope: Scope = {},
+    verify?: (transaction: Transaction, decision: QueueDecision | undefined) => void,
+  ): Promise<T> {
+    let decision: QueueDecision | undefined;
+    const startMs = performance.now();
+    return await this.ledger.transact(
+      (transaction) => {
+        const result = change(transaction);
+        decision = settle(transaction, this.facts, scope);
+        verify?.(transaction, decision);
+        if (!transaction.hasChanges) {
+          this.#learn(decision);
+        }
+        return result;
+      },
+      (changed) => {
+        this.counters.changes.observe((performance.now() - startMs) / 1000);
+        this.#afterCommit(changed, decision);
+      },
+    );
+  }
+
+  /** Reads or remembers something between two transactions; writes nothing. */
+  async between<T>(run: () => T): Promise<T> {
+    return await this.ledger.transact(run, () => undefined);
+  }
+
+  /** Reads with the eyes of a transaction that changes nothing. */
+  async read<T>(look: (transaction: Transaction) => T): Promise<T> {
+    return await this.ledger.transact(look, () => undefined);
+  }
+
+  /** Remembers that a ticket was issued: from now on only the agent can say that no session of the claim is open. */
+  markTicketed(epoch: number): void {
+    this.#ticketed.add(epoch);
+  }
+
+  /** To be called when a lease or a node's silence may run out earlier than before, or already has. */
+  touch(claim?: string): void {
+    const record = claim === undefined ? undefined : this.ledger.claims.get(claim);
+    if (record !== undefined && isLive(record) && this.leases.isExpired(record.name)) {
+      this.#passTime();
+    } else {
+      this.#setAlarm();
+    }
+  }
+
+  /** Stops the alarm, and waits for the transactions under way. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#alarm?.cancel();
+    await this.ledger.settled();
+  }
+
+  #afterCommit({ claims, allocations, nodes, events }: Changed, decision: QueueDecision | undefined): void {
+    for (const { kind, subject, message } of events) {
+      this.counters.countEvent(kind);
+      this.#log.info({ kind, subject }, message);
+    }
+    for (const name of claims) {
+      const claim = this.ledger.claims.get(name);
+      if (claim === undefined || !isLive(claim)) {
+        this.leases.forget(name);
+      }
+      this.#noteDue(name);
+      this.claimWatchers.wake(name);
+    }
+    for (const epoch of allocations) {
+      const allocation = this.ledger.allocations.byEpoch.get(epoch);
+      if (allocation !== undefined) {
+        this.#countWait(allocation);
+        this.activity.begin(epoch, { isNew: true });
+      } else {
+        this.#ticketed.delete(epoch);
+        this.#inherited.delete(epoch);
+        this.presence.forgetAllocation(epoch);
+        this.activity.forget(epoch);
+      }
+    }
+    this.#learn(decision);
+    for (const name of nodes) {
+      this.nodeWatchers.wake(name);
+    }
+    this.#setAlarm();
+  }
+
+  /** How long a claim waited that has just been bound for the first time. */
+  #countWait({ claim: name, epoch, releasedRevision }: AllocationRecord): void {
+    const claim = this.ledger.claims.get(name);
+    if (claim?.requeues === 0 && releasedRevision === null && !this.#ticketed.has(epoch)) {
+      const seconds = Math.max(0, (claim.boundAt ?? claim.createdAt) - claim.createdAt);
+      this.counters.waits.observe(seconds, { queue: claim.queue });
+    }
+  }
+
+  #learn(decision: QueueDecision | undefined): void {
+    for (const name of this.waiting.learn(decision, this.ledger.revision)) {
+      this.claimWatchers.wake(name);
+    }
+  }
+
+  #setAlarm(): void {
+    const deadlines = [this.leases.nextDeadlineMs(), this.presence.nextDeadlineMs(), this.#nextDueMs()];
+    const dueMs = Math.min(...deadlines.filter((deadline) => deadline !== undefined));
+    this.#setAlarmFor(dueMs);
+  }
+
+  #setAlarmFor(dueMs: number): void {
+    if (
+      this.#isClosed ||
+      dueMs === Number.POSITIVE_INFINITY ||
+      (this.#alarm !== undefined && this.#alarm.dueMs <= dueMs)
+    ) {
+      return;
+    }
+    this.#alarm?.cancel();
+    const cancel = this.clock.after(Math.max(0, dueMs - this.clock.monotonicMs()), () => {
+      this.#alarm = undefined;
+      this.#passTime();
+    });
+    this.#alarm = { dueMs, cancel };
+  }
+
+  /** Notes when a bound claim has to be looked at because of the time. */
+  #noteDue(name: string): void {
+    const claim = this.ledger.claims.get(name);
+    const allocation = this.ledger.allocations.ofClaim(name);
+    if (claim?.state !== "bound" || allocation === undefined) {
+      this.#due.delete(name);
+      return;
+    }
+    const { boundAt, timeLimitSeconds, idleLimitSeconds, graceSeconds, preemptAt, nodeLoss } = claim;
+    const now = this.clock.unixMs();
+    const end = ((boundAt ?? 0) + timeLimitSeconds) * 1000;
+    const silentMs = this.presence.silentSeconds(allocation.node) * 1000;
+    const dates = [
+      ...(preemptAt === null ? [] : [preemptAt * 1000]),
+      ...(timeLimitSeconds === 0 ? [] : [preemptAt === null ? end - graceSeconds * 1000 : end]),
+      ...(idleLimitSeconds === 0
+        ? []
+        : [now + idleLimitSeconds * 1000 - this.activity.idleMs(allocation.epoch)]),
+      ...(nodeLoss === "keep" ? [] : [now + nodeLossAfterSeconds * 1000 - silentMs]),
+    ];
+    if (dates.length === 0) {
+      this.#due.delete(name);
+    } else {
+      this.#due.set(name, Math.min(...dates));
+    }
+  }
+
+  /** On the monotonic clock. */
+  #nextDueMs(): number | undefined {
+    let next: number | undefined;
+    for (const due of this.#due.values()) {
+      next = Math.min(next ?? due, due);
+    }
+    return next === undefined
+      ? undefined
+      : this.clock.monotonicMs() + Math.max(0, next - this.clock.unixMs());
+  }
+
+  /** Does what follows from the passing of time. */
+  #passTime(): void {
+    const lost = this.presence.loseSilentNodes();
+    const change = this.mutate(
+      (transaction) => {
+        for (const name of lost) {
+          transaction.addEvent(
+            "NodeLost",
+            `node/${name}`,
+            `no word from its agent for ${nodeLostAfterMs / 1000} s`,
+          );
+        }
+      },
+      { isTimeDue: true },
+    );
+    // What was due and is still there is due again later: its activity, its node or the clock may have moved it.
+    const passed = [...this.#due].filter(([, due]) => due <= this.clock.unixMs());
+    change.then(
+      () => {
+        for (const [name] of passed) {
+          this.#noteDue(name);
+        }
+        this.#setAlarm();
+      },
+      (error: unknown) => {
+        this.#log.error({ err: error }, "what is due could not be done, it will be tried again");
+        this.#setAlarmFor(this.clock.monotonicMs() + retryAfterMs);
+      },
+    );
+  }
+}
+
+/** Whether the claim has not ended. */
+export function isLive(claim: ClaimRecord): boolean {
+  return claim.state === "pending" || claim.state === "bound";
+}

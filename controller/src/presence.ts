@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { millpondError } from "@millpond/api";
+import type { Clock } from "./clock.ts";
+import { unixSeconds } from "./clock.ts";
+import type { AgentReport, SessionFacts } from "./report.ts";
+
+/** A node whose agent has been silent for so long is not ready. */
+export const nodeLostAfterMs = 10_000;
+
+/** An agent calls again when it is answered, after 2 s at most; one whose last call is so long ago is gone. */
+const agentGoneAfterMs = 3_000;
+
+/** What a client said of itself when it got its ticket. */
+export interface ClientFacts {
+  readonly host: string;
+  readonly pid: number;
+  readonly program: string;
+}
+
+interface UnusedTicket {
+  readonly claim: string;
+  readonly epoch: number;
+  /** Unix seconds. */
+  readonly issued: number;
+  readonly client: ClientFacts;
+  /** On the monotonic clock. */
+  readonly expiresMs: number;
+}
+
+/** The taking back of an allocation, as far as its node's agent must know of it. */
+export interface Release {
+  readonly epoch: number;
+  /** Revision at which it was released. */
+  readonly revision: number;
+  /** Its allocation was made before this process started. */
+  readonly isInherited: boolean;
+}
+
+export interface PresentSession extends SessionFacts {
+  /** Undefined when the ticket was issued before the controller started. */
+  readonly client: ClientFacts | undefined;
+}
+
+interface NodePresence {
+  run: string;
+  agentUrl: string;
+  sequence: number;
+  /** The revision that the agent enforces; 0 until it has had an answer from this process. */
+  knownRevision: number;
+  /** Unix seconds: when the answer with that revision was made. */
+  knownAsOf: number;
+  hasBeenAnswered: boolean;
+  lastContactMs: number;
+  lastContactAt: number;
+  isReady: boolean;
+  warmWorkers: number;
+  sessions: ReadonlyMap<string, PresentSession>;
+  /** The call that waits; aborted when a newer one takes its place. */
+  poll: AbortController | undefined;
+  /** Its agent hung up while it waited. */
+  hasHungUp: boolean;
+}
+
+/** What the controller made of a report. */
+export interface Admission {
+  /** The report has been overtaken by a newer one and was not taken over. */
+  readonly isStale: boolean;
+  /** First contact since the controller started, or since the node was lost. */
+  readonly hasComeBack: boolean;
+  /**
+   * Sessions have ended, a claim has sessions or clients now and had none, or the other way round, or the agent enforces
+   * another revision.
+   */
+  readonly hasNews: boolean;
+  /** The agent has had no answer from this controller process yet. */
+  readonly isFirst: boolean;
+  /** Aborted when a newer call of the same agent waits instead. */
+  readonly superseded: AbortSignal;
+}
+
+/** What agents say about their nodes and what runs there. In memory only: agents are the truth and say it again. */
+export class Presence {
+  readonly #clock: Clock;
+  readonly #nodes = new Map<string, NodePresence>();
+  /** Epochs of the allocations of which a client has been connected. */
+  readonly #served = new Set<number>();
+  /** Tickets that have opened no session yet, by session, in order of issue. */
+  readonly #unused = new Map<string, UnusedTicket>();
+  readonly #startedAt: number;
+  readonly #startedMs: number;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#startedAt = unixSeconds(clock);
+    this.#startedMs = clock.monotonicMs();
+  }
+
+  /**
+   * Takes a report over.
+   *
+   * @param isHeld Whether there is an allocation of the epoch.
+   * @throws MILLPOND_E_NODE_NAME_TAKEN
+   */
+  admit(report: AgentReport, isHeld: (epoch: number) => boolean): Admission {
+    const now = this.#clock.monotonicMs();
+    const before = this.#nodes.get(report.node);
+    this.#refuseDouble(report, before);
+    const isSameRun = before?.run === report.run;
+    const poll = new AbortController();
+    if (isSameRun && report.sequence > 0 && report.sequence <= before.sequence) {
+      return { isStale: true, hasComeBack: false, hasNews: false, isFirst: false, superseded: poll.signal };
+    }
+    before?.poll?.abort();
+    const isFirst = !isSameRun || !before.hasBeenAnswered;
+    const node: NodePresence = {
+      run: report.run,
+      agentUrl: report.agentUrl,
+      sequence: report.sequence,
+      // A revision is believed only after this process has told it to that agent: it might be another controller's.
+      knownRevision: isFirst ? 0 : report.knownRevision,
+      knownAsOf: isFirst ? 0 : report.knownAsOf,
+      hasBeenAnswered: !isFirst,
+      lastContactMs: now,
+      lastContactAt: unixSeconds(this.#clock),
+      isReady: true,
+      warmWorkers: report.warmWorkers,
+      sessions: this.#presentSessions(report, before),
+      poll,
+      hasHungUp: false,
+    };
+    this.#nodes.set(report.node, node);
+    for (const { id } of report.endedSessions) {
+      this.#unused.delete(id);
+    }
+    for (const { epoch } of [
+      ...report.sessions.filter(({ hasClient }) => hasClient),
+      ...report.endedSessions.filter(({ hadClient }) => hadClient),
+    ]) {
+      if (isHeld(epoch)) {
+        this.#served.add(epoch);
+      }
+    }
+    return {
+      isStale: false,
+      hasComeBack: before === undefined || !before.isReady,
+      hasNews:
+        report.endedSessions.length > 0 ||
+        node.knownRevision !== before?.knownRevision ||
+        !hasSameAllocations(node, before),
+      isFirst,
+      superseded: poll.signal,
+    };
+  }
+
+  /** The call of the run is over: answered, or the agent hung up. */
+  endPoll(name: string, superseded: AbortSignal, how: "answered" | "hung up"): void {
+    const node = this.#nodes.get(name);
+    if (node === undefined || node.poll?.signal !== superseded) {
+      return;
+    }
+    node.poll = undefined;
+    node.hasHungUp = how === "hung up";
+    if (how === "answered") {
+      node.hasBeenAnswered = true;
+    }
+  }
+
+  /** Marks nodes that have been silent for too long as not ready, and names them. */
+  loseSilentNodes(): string[] {
+    const lost: string[] = [];
+    for (const [name, node] of this.#nodes) {
+      if (node.isReady && this.#clock.monotonicMs() - node.lastContactMs >= nodeLostAfterMs) {
+        node.isReady = false;
+        lost.push(name);
+      }
+    }
+    return lost;
+  }
+
+  /** When the next node is lost unless its agent calls, on the monotonic clock. */
+  nextDeadlineMs(): number | undefined {
+    let next: number | undefined;
+    for (const { isReady, lastContactMs } of this.#nodes.values()) {
+      if (isReady && (next === undefined || lastContactMs + nodeLostAfterMs < next)) {
+        next = lastContactMs + nodeLostAfterMs;
+      }
+    }
+    return next;
+  }
+
+  isReady(node: string): boolean {
+    return this.#nodes.get(node)?.isReady ?? false;
+  }
+
+  get readyNodes(): number {
+    return [...this.#nodes.values()].filter(({ isReady }) => isReady).length;
+  }
+
+  /** Undefined when the node's agent has not called since the controller started. */
+  of(node: string): Readonly<NodePresence> | undefined {
+    return this.#nodes.get(node);
+  }
+
+  /** The sessions that were last reported, also of lost nodes. */
+  sessions(): { readonly node: string; readonly session: PresentSession }[] {
+    return [...this.#nodes].flatMap(([node, { sessions }]) =>
+      [...sessions.values()].map((session) => ({ node, session })),
+    );
+  }
+
+  /** Number of sessions of an allocation that were last reported from a node. */
+  openSessions(node: string, allocation: number): number {
+    let count = 0;
+    for (const { epoch } of this.#nodes.get(node)?.sessions.values() ?? []) {
+      count += epoch === allocation ? 1 : 0;
+    }
+    return count;
+  }
+
+  /** Number of those that have a client. */
+  servedSessions(node: string, allocation: number): number {
+    let count = 0;
+    for (const { epoch, hasClient } of this.#nodes.get(node)?.sessions.values() ?? []) {
+      count += epoch === allocation && hasClient ? 1 : 0;
+    }
+    return count;
+  }
+
+  /** Whether the agent has said since the controller started that the allocation has or had a client. */
+  hasBeenServed(epoch: number): boolean {
+    return this.#served.has(epoch);
+  }
+
+  /** Seconds since a node was last heard of, or since the controller started. */
+  silentSeconds(node: string): number {
+    const since = this.#nodes.get(node)?.lastContactMs ?? this.#startedMs;
+    return (this.#clock.monotonicMs() - since) / 1000;
+  }
+
+  /**
+   * Whether the agent opens no session for an allocation any more that was taken back: it enforces the revision of the release or a
+   * later one, and that answer is younger than every ticket that could still be used.
+   */
+  enforces(node: string, { epoch, revision, isInherited }: Release): boolean {
+    const presence = this.#nodes.get(node);
+    if (presence === undefined || !presence.isReady || presence.knownRevision < revision) {
+      return false;
+    }
+    // Which tickets the process before this one issued is not known; all of them are older than this one.
+    const issued = isInherited ? [this.#startedAt] : [];
+    for (const ticket of this.#unused.values()) {
+      if (ticket.epoch === epoch) {
+        issued.push(ticket.issued);
+      }
+    }
+    return issued.every((each) => each < presence.knownAsOf);
+  }
+
+  forgetAllocation(epoch: number): void {
+    this.#served.delete(epoch);
+  }
+
+  /** Remembers a ticket until its session is reported or it has expired. */
+  expectSession(session: string, ticket: Omit<UnusedTicket, "expiresMs">, lifetimeSeconds: number): void {
+    const now = this.#clock.monotonicMs();
+    for (const [id, { expiresMs }] of this.#unused) {
+      if (expiresMs > now) {
+        break;
+      }
+      this.#unused.delete(id);
+    }
+    this.#unused.set(session, { ...ticket, expiresMs: now + lifetimeSeconds * 1000 });
+  }
+
+  #refuseDouble(report: AgentReport, before: NodePresence | undefined): void {
+    if (before === undefined || before.run === report.run) {
+      return;
+    }
+    const silentMs = this.#clock.monotonicMs() - before.lastContactMs;
+    if (before.poll !== undefined || (!before.hasHungUp && silentMs < agentGoneAfterMs)) {
+      throw millpondError(
+        "MILLPOND_E_NODE_NAME_TAKEN",
+        `the node name ${report.node} is in use by the agent at ${before.agentUrl}, which called ${(silentMs / 1000).toFixed(1)} s ago`,
+      );
+    }
+  }
+
+  #presentSessions(
+    report: AgentReport,
+    before: NodePresence | undefined,
+  ): ReadonlyMap<string, PresentSession> {
+    return new Map(
+      report.sessions.map((session) => {
+        const client = before?.sessions.get(session.id)?.client ?? this.#unused.get(session.id)?.client;
+        this.#unused.delete(session.id);
+        return [session.id, { ...session, client }];
+      }),
+    );
+  }
+}
+
+function hasSameAllocations(node: NodePresence, before: NodePresence | undefined): boolean {
+  const now = allocationsOf(node);
+  const known = allocationsOf(before);
+  return now.size === known.size && [...now].every(([epoch, hasClient]) => known.get(epoch) === hasClient);
+}
+
+/** The allocations with sessions on a node, and whether one of these has a client. */
+function allocationsOf(node: NodePresence | undefined): ReadonlyMap<number, boolean> {
+  const allocations = new Map<number, boolean>();
+  for (const { epoch, hasClient } of node?.sessions.values() ?? []) {
+    allocations.set(epoch, hasClient || (allocations.get(epoch) ?? false));
+  }
+  return allocations;
+}

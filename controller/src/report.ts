@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import {
+  checkLabels,
+  type DeviceReport,
+  DeviceHealth,
+  formatBytes,
+  maxDevicesPerNode,
+  maxMemoryBytes,
+  millpondError,
+  minMemoryBytes,
+  parseName,
+  quote,
+  type SessionReport,
+  SessionState,
+  type SyncRequest,
+} from "@millpond/api";
+import type { Labels } from "@millpond/scheduler";
+import type { DeviceRecord } from "./store/store.ts";
+import { cleanText } from "./validate.ts";
+
+/** The most sessions that an agent reports. */
+const maxSessions = 4096;
+
+/** What an agent says of a session, checked. */
+export interface SessionFacts {
+  readonly id: string;
+  readonly claim: string;
+  readonly epoch: number;
+  readonly state: "assigned" | "connected" | "closing";
+  /** Unix seconds. */
+  readonly startedAt: number;
+  /** Whether its client has connected. */
+  readonly hasClient: boolean;
+  readonly clientPid: number;
+  readonly clientHost: string;
+  readonly program: string;
+  readonly transport: string;
+  /** Bytes by device UUID. */
+  readonly memoryUsed: ReadonlyMap<string, bigint>;
+  readonly commands: bigint;
+  readonly launches: bigint;
+  readonly waits: bigint;
+}
+
+/** What an agent says of a session that has ended, checked. */
+export interface EndedSessionFacts {
+  readonly id: string;
+  readonly claim: string;
+  readonly epoch: number;
+  /** Whether its client ever connected. */
+  readonly hadClient: boolean;
+}
+
+/** What an agent says of its node, checked. */
+export interface AgentReport {
+  readonly node: string;
+  readonly run: string;
+  readonly agentUrl: string;
+  readonly agentVersion: string;
+  readonly hostname: string;
+  readonly bootId: string;
+  readonly sequence: number;
+  readonly knownRevision: number;
+  /** Unix seconds: when the controller made the answer that the agent enforces. */
+  readonly knownAsOf: number;
+  readonly warmWorkers: number;
+  readonly labels: Labels;
+  /** In order of their ordinals. */
+  readonly devices: readonly DeviceRecord[];
+  readonly sessions: readonly SessionFacts[];
+  /** Those of which the agent does not know yet that the controller knows. */
+  readonly endedSessions: readonly EndedSessionFacts[];
+}
+
+/**
+ * Checks what an agent says.
+ *
+ * @throws MILLPOND_E_INVALID
+ */
+export function checkReport(request: SyncRequest): AgentReport {
+  const node = parseName(request.node, "node name");
+  if (request.devices.length > maxDevicesPerNode) {
+    throw invalid(`node ${node} reports ${request.devices.length} devices, more than ${maxDevicesPerNode}`);
+  }
+  if (request.sessions.length > maxSessions) {
+    throw invalid(`node ${node} reports ${request.sessions.length} sessions, more than ${maxSessions}`);
+  }
+  if (request.endedSessions.length > maxSessions) {
+    throw invalid(
+      `node ${node} reports ${request.endedSessions.length} ended sessions, more than ${maxSessions}`,
+    );
+  }
+  if (!/^[\x21-\x7e]{1,80}$/.test(request.run)) {
+    throw invalid(
+      `node ${node} reports the run ${quote(request.run)}, which is not 1 to 80 printable characters`,
+    );
+  }
+  const devices = request.devices
+    .map((device) => checkDevice(node, device))
+    .sort((a, b) => a.index - b.index);
+  refuseDoubles(
+    node,
+    "device UUID",
+    devices.map(({ uuid }) => uuid),
+  );
+  refuseDoubles(
+    node,
+    "device index",
+    devices.map(({ index }) => String(index)),
+  );
+  const sessions = request.sessions.map((session) => checkSession(node, session));
+  refuseDoubles(
+    node,
+    "session",
+    sessions.map(({ id }) => id),
+  );
+  return {
+    node,
+    run: request.run,
+    agentUrl: checkUrl(request.agentUrl),
+    agentVersion: cleanText(request.agentVersion),
+    hostname: cleanText(request.hostname),
+    bootId: cleanText(request.bootId),
+    sequence: checkCounter(request.sequence, "sequence"),
+    knownRevision: checkCounter(request.knownRevision, "known revision"),
+    knownAsOf: checkCounter(request.knownAsOf, "time of the known revision"),
+    warmWorkers: request.warmWorkers,
+    labels: checkLabels(request.labels),
+    devices,
+    sessions,
+    endedSessions: request.endedSessions.map(({ id, claim, epoch, hadClient }) => ({
+      ...checkSessionNames(node, { id, claim, epoch }),
+      hadClient,
+    })),
+  };
+}
+
+function checkDevice(node: string, device: DeviceReport): DeviceRecord {
+  const what = `device ${node}/${device.index}`;
+  if (!/^[A-Za-z0-9-]{1,80}$/.test(device.uuid)) {
+    throw invalid(
+      `${what} has the UUID ${quote(device.uuid)}, which is not 1 to 80 letters, digits and hyphens`,
+    );
+  }
+  if (device.memoryBytes < minMemoryBytes || device.memoryBytes > maxMemoryBytes) {
+    throw invalid(
+      `${what} has ${formatBytes(device.memoryBytes)} of memory, which is not within 1 MiB and 1 PiB`,
+    );
+  }
+  if (device.health !== DeviceHealth.HEALTHY && device.health !== DeviceHealth.UNHEALTHY) {
+    throw invalid(`${what} has no health`);
+  }
+  return {
+    index: device.index,
+    uuid: device.uuid,
+    name: cleanText(device.name),
+    kind: cleanText(device.kind),
+    memoryBytes: device.memoryBytes,
+    pciBusId: cleanText(device.pciBusId),
+    computeCapability: cleanText(device.computeCapability),
+    multiprocessors: device.multiprocessors,
+    driverVersion: cleanText(device.driverVersion),
+    cudaVersion: device.cudaVersion,
+    isHealthy: device.health === DeviceHealth.HEALTHY,
+    isCordoned: false,
+    healthReason: cleanText(device.healthReason),
+    numaNode: cleanText(device.numaNode),
+    pcieSwitch: cleanText(device.pcieSwitch),
+    nvlinkDomain: cleanText(device.nvlinkDomain),
+  };
+}
+
+function checkSessionNames(
+  node: string,
+  { id, claim, epoch }: Pick<SessionReport, "id" | "claim" | "epoch">,
+): Pick<SessionFacts, "id" | "claim" | "epoch"> {
+  if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id)) {
+    throw invalid(`node ${node} reports the session ${quote(id)}, which is not a UUID`);
+  }
+  return { id, claim: parseName(claim, "claim name"), epoch: checkCounter(epoch, "epoch") };
+}
+
+function checkSession(node: string, session: SessionReport): SessionFacts {
+  const state = sessionState(node, session);
+  return {
+    ...checkSessionNames(node, session),
+    state,
+    startedAt: checkCounter(session.startedAt, "start of a session"),
+    hasClient: state === "connected" || session.transport !== "",
+    clientPid: session.clientPid,
+    clientHost: cleanText(session.clientHost),
+    program: cleanText(session.program),
+    transport: cleanText(session.transport),
+    memoryUsed: new Map(
+      session.devices.slice(0, maxDevicesPerNode).map((use) => [use.uuid, use.memoryUsedBytes]),
+    ),
+    commands: session.commands,
+    launches: session.launches,
+    waits: session.waits,
+  };
+}
+
+function sessionState(node: string, { id, state }: SessionReport): SessionFacts["state"] {
+  switch (state) {
+    case SessionState.ASSIGNED:
+      return "assigned";
+    case SessionState.CONNECTED:
+      return "connected";
+    case SessionState.CLOSING:
+      return "closing";
+    default:
+      throw invalid(`node ${node} reports the session ${id} without its state`);
+  }
+}
+
+function checkUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const isBase =
+    url !== undefined &&
+    /^https?:$/.test(url.protocol) &&
+    url.username === "" &&
+    url.password === "" &&
+    url.search === "" &&
+    url.hash === "";
+  if (!isBase || text.length > 256) {
+    throw invalid(`the agent URL ${quote(text)} is not of the form http://host:port`);
+  }
+  return text.replace(/\/+$/, "");
+}
+
+function checkCounter(value: bigint, what: string): number {
+  if (value < 0n || value > BigInt(Number.MAX_SAFE_INTEGER)) {
+    throw invalid(`the ${what} ${value} is out of range`);
+  }
+  return Number(value);
+}
+
+function refuseDoubles(node: string, what: string, values: readonly string[]): void {
+  const seen = new Set<string>();
+  for (const value of values) {
+    if (seen.has(value)) {
+      throw invalid(`node ${node} reports the ${what} ${quote(value)} twice`);
+    }
+    seen.add(value);
+  }
+}
+
+function invalid(what: string) {
+  return millpondError("MILLPOND_E_INVALID", what);
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What follows from the state of the pool, at the end of every transaction: claims that end, devices that become free,
+// waiting claims that are bound.
+
+import { formatDuration } from "@millpond/api";
+import { amountOn, type QueueDecision, planQueues, type Statement } from "@millpond/scheduler";
+import { endClaim, giveNotice, nodeLossAfterSeconds, recordWait, requeueClaim } from "./endings.ts";
+import type { Transaction } from "./ledger.ts";
+import type { Picture } from "./picture.ts";
+import { toQueueSnapshot } from "./standing.ts";
+import type { AllocationRecord, ClaimRecord } from "./store/store.ts";
+
+/** What is known of the moment, and is not in the ledger. */
+export interface Facts {
+  readonly picture: Picture;
+  isLeaseExpired(claim: string): boolean;
+  /** Number of sessions of the allocation that its node last reported. */
+  openSessions(allocation: AllocationRecord): number;
+  /** Number of those that have a client. */
+  servedSessions(allocation: AllocationRecord): number;
+  /** Whether an agent ever told this process of a client of the allocation. */
+  hasBeenServed(epoch: number): boolean;
+  /** Whether a ticket may have been issued for the allocation. */
+  mayHaveSessions(epoch: number): boolean;
+  isNodeReady(node: string): boolean;
+  /** Since when nothing was heard of a node that is not ready, or since the controller started. */
+  silentSeconds(node: string): number;
+  /** Whether the node's agent opens no session for an allocation any more that was taken back at this revision. */
+  enforcesRelease(allocation: AllocationRecord, revision: number): boolean;
+  /** Seconds since the last call of its sessions. */
+  idleSeconds(epoch: number): number;
+  /** Seconds in which its sessions made calls. */
+  activeSeconds(epoch: number): number;
+}
+
+/** Which claims may have to end, beside those that the transaction touched. */
+export interface Scope {
+  /** All claims: time has passed. */
+  readonly isTimeDue?: boolean;
+  /** The claims on this node: its agent had news. */
+  readonly node?: string;
+}
+
+/** How many claims that have ended are remembered. */
+export const maxEndedClaims = 1000;
+
+/** @returns What was decided about the waiting claims; undefined when none waits. */
+export function settle(transaction: Transaction, facts: Facts, scope: Scope): QueueDecision | undefined {
+  for (const claim of claimsInScope(transaction, scope)) {
+    endIfDue(transaction, facts, claim);
+  }
+  freeDevices(transaction, facts);
+  const decision = decide(transaction, facts);
+  forgetEnded(transaction);
+  return decision;
+}
+
+function claimsInScope(transaction: Transaction, { isTimeDue, node }: Scope): ClaimRecord[] {
+  if (isTimeDue === true) {
+    return transaction.allClaims();
+  }
+  const names = new Set(transaction.claims.keys());
+  for (const { claim } of node === undefined ? [] : transaction.allocations.onNode(node)) {
+    names.add(claim);
+  }
+  return [...names].map((name) => transaction.claim(name)).filter((claim) => claim !== undefined);
+}
+
+function endIfDue(transaction: Transaction, facts: Facts, claim: ClaimRecord): void {
+  const { name, state, leaseSeconds } = claim;
+  if (state === "pending" && facts.isLeaseExpired(name)) {
+    const reason = `nobody renewed its lease of ${leaseSeconds} s while it waited`;
+    endClaim(transaction, facts, claim, { state: "released", reason });
+  }
+  const allocation = state === "bound" ? transaction.allocation(name) : undefined;
+  if (allocation === undefined) {
+    return;
+  }
+  const reason = reasonToEnd(facts, claim, allocation) ?? limitPassed(transaction, facts, claim, allocation);
+  if (reason !== undefined) {
+    endClaim(transaction, facts, claim, { state: "released", reason });
+    return;
+  }
+  const { node } = allocation;
+  if (
+    claim.nodeLoss !== "keep" &&
+    !facts.isNodeReady(node) &&
+    facts.silentSeconds(node) >= nodeLossAfterSeconds
+  ) {
+    const lost = `its node ${node} was lost: no word from its agent for ${nodeLossAfterSeconds} s`;
+    if (claim.nodeLoss === "requeue") {
+      requeueClaim(transaction, facts, claim, lost);
+    } else {
+      endClaim(transaction, facts, claim, { state: "failed", reason: lost });
+    }
+    return;
+  }
+  if (claim.preemptAt !== null && claim.preemptAt <= transaction.now) {
+    requeueClaim(transaction, facts, claim, claim.reason);
+    return;
+  }
+  giveNoticeOfTimeLimit(transaction, claim);
+}
+
+function reasonToEnd(facts: Facts, claim: ClaimRecord, allocation: AllocationRecord): string | undefined {
+  const { name, leaseSeconds, isSessionBound } = claim;
+  const { node, epoch } = allocation;
+  const isReady = facts.isNodeReady(node);
+  // A session without a client is one that its client gave up for the one that has ended.
+  if (isReady && isSessionBound && facts.hasBeenServed(epoch) && facts.servedSessions(allocation) === 0) {
+    return "its session has ended";
+  }
+  if (facts.openSessions(allocation) > 0) {
+    return undefined;
+  }
+  // While the node is lost nobody knows whether a session is open, so the claim stays.
+  if (facts.isLeaseExpired(name) && (isReady || !facts.mayHaveSessions(epoch))) {
+    return `nobody renewed its lease of ${leaseSeconds} s and no session of it is open`;
+  }
+  return undefined;
+}
+
+function limitPassed(
+  transaction: Transaction,
+  facts: Facts,
+  { boundAt, timeLimitSeconds, idleLimitSeconds }: ClaimRecord,
+  { epoch }: AllocationRecord,
+): string | undefined {
+  if (timeLimitSeconds > 0 && transaction.now >= (boundAt ?? 0) + timeLimitSeconds) {
+    return `its time limit of ${formatDuration(timeLimitSeconds)} is over`;
+  }
+  if (idleLimitSeconds > 0 && facts.idleSeconds(epoch) >= idleLimitSeconds) {
+    return `no call was made to its devices for ${formatDuration(idleLimitSeconds)}, its idle limit`;
+  }
+  return undefined;
+}
+
+function giveNoticeOfTimeLimit(transaction: Transaction, claim: ClaimRecord): void {
+  const { boundAt, timeLimitSeconds, graceSeconds } = claim;
+  const end = (boundAt ?? 0) + timeLimitSeconds;
+  if (timeLimitSeconds > 0 && transaction.now >= end - graceSeconds) {
+    giveNotice(transaction, claim, end, `its time limit of ${formatDuration(timeLimitSeconds)} ends`);
+  }
+}
+
+function freeDevices(transaction: Transaction, facts: Facts): void {
+  for (const allocation of transaction.allocations.releasing()) {
+    const { releasedRevision } = allocation;
+    if (
+      releasedRevision !== null &&
+      facts.enforcesRelease(allocation, releasedRevision) &&
+      facts.openSessions(allocation) === 0
+    ) {
+      transaction.removeAllocation(allocation);
+    }
+  }
+}
+
+function decide(transaction: Transaction, facts: Facts): QueueDecision | undefined {
+  const waiting = transaction.pendingClaims();
+  if (waiting.length === 0) {
+    return undefined;
+  }
+  const isReady = (node: string) => facts.isNodeReady(node);
+  const snapshot = facts.picture.snapshot(transaction, isReady);
+  const decision = planQueues(toQueueSnapshot(transaction, snapshot, isReady));
+  for (const statement of decision.grants) {
+    bind(transaction, statement);
+  }
+  for (const { claim, reason } of decision.preemptions) {
+    const record = transaction.claim(claim);
+    if (record !== undefined) {
+      giveNotice(transaction, record, transaction.now + record.graceSeconds, reason);
+    }
+  }
+  return decision;
+}
+
+function bind(transaction: Transaction, statement: Statement): void {
+  const { node, devices } = statement;
+  const claim = transaction.claim(statement.claim);
+  if (claim === undefined) {
+    return;
+  }
+  transaction.putAllocation({
+    claim: claim.name,
+    node,
+    epoch: transaction.nextEpoch(),
+    grantedAt: transaction.now,
+    releasedRevision: null,
+    devices: devices.map(({ uuid, memoryBytes, computePercent }) => ({ uuid, memoryBytes, computePercent })),
+  });
+  recordWait(transaction, claim, amountOn(transaction.node(node), statement).gpuMilli);
+  const { now } = transaction;
+  transaction.putClaim({ ...claim, state: "bound", reason: "", boundAt: now, waitingSince: null });
+  const where = devices.map(({ index }) => `${node}/${index}`).join(", ");
+  transaction.addEvent("ClaimBound", `claim/${claim.name}`, `bound to ${where}`);
+}
+
+function forgetEnded(transaction: Transaction): void {
+  if (![...transaction.claims.values()].some((claim) => claim !== null && claim.endedAt !== null)) {
+    return;
+  }
+  const ended = transaction
+    .allClaims()
+    .filter(({ name, endedAt }) => endedAt !== null && transaction.allocations.heldBy(name).length === 0)
+    .sort((a, b) => a.version - b.version);
+  for (const { name } of ended.slice(0, Math.max(0, ended.length - maxEndedClaims))) {
+    transaction.forgetClaim(name);
+  }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { readdirSync, readFileSync } from "node:fs";
+import type { DatabaseSync } from "node:sqlite";
+import { millpondError } from "@millpond/api";
+
+interface Migration {
+  readonly version: number;
+  readonly sql: string;
+}
+
+const migrationsUrl = new URL("./migrations/", import.meta.url);
+
+/**
+ * Brings the schema up to date. The number of the last migration is the database's `user_version`; each one is applied
+ * whole or not at all.
+ *
+ * @throws MILLPOND_E_STATE_NEWER when a newer version of Millpond has written the database.
+ */
+export function migrate(database: DatabaseSync): void {
+  const migrations = readMigrations();
+  const current = schemaVersion(database);
+  const newest = migrations.length;
+  if (current > newest) {
+    throw millpondError(
+      "MILLPOND_E_STATE_NEWER",
+      `the state has schema version ${current}, this controller knows versions up to ${newest}`,
+    );
+  }
+  for (const { version, sql } of migrations.slice(current)) {
+    database.exec("BEGIN IMMEDIATE");
+    try {
+      database.exec(sql);
+      database.exec(`PRAGMA user_version = ${version}`);
+      database.exec("COMMIT");
+    } catch (error) {
+      if (database.isTransaction) {
+        database.exec("ROLLBACK");
+      }
+      throw error;
+    }
+  }
+}
+
+export function schemaVersion(database: DatabaseSync): number {
+  return Number(database.prepare("PRAGMA user_version").get()?.["user_version"]);
+}
+
+function readMigrations(): Migration[] {
+  const names = readdirSync(migrationsUrl)
+    .filter((name) => name.endsWith(".sql"))
+    .sort();
+  return names.map((name, position) => {
+    const version = Number(/^(\d{6})_[a-z0-9_]+\.sql$/.exec(name)?.[1]);
+    if (version !== position + 1) {
+      throw millpondError("MILLPOND_E_INTERNAL", `the migration ${name} is not number ${position + 1}`);
+    }
+    return { version, sql: readFileSync(new URL(name, migrationsUrl), "utf8") };
+  });
+}

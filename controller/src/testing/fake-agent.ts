@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { randomUUID } from "node:crypto";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { type Client, createClient } from "@connectrpc/connect";
+import {
+  AgentService,
+  DeviceHealth,
+  DeviceReportSchema,
+  EndedSessionSchema,
+  parseTicketPublicKey,
+  SessionReportSchema,
+  SessionState,
+  type SyncResponse,
+  verifyTicket,
+} from "@millpond/api";
+import type { Clock } from "../clock.ts";
+import { makeTransport } from "./transport.ts";
+
+export interface FakeAgentOptions {
+  readonly url: string;
+  readonly token: string;
+  readonly clock: Clock;
+  readonly node: string;
+  readonly devices: readonly MessageInitShape<typeof DeviceReportSchema>[];
+}
+
+interface FakeSession {
+  readonly id: string;
+  readonly claim: string;
+  readonly epoch: number;
+  readonly issued: number;
+  readonly uuids: readonly string[];
+  hasClient: boolean;
+}
+
+/** A device as an agent reports it. */
+export function fakeDevice(index: number, memoryBytes: bigint): MessageInitShape<typeof DeviceReportSchema> {
+  return {
+    index,
+    uuid: `GPU-${index}`,
+    name: "Software GPU",
+    kind: "softgpu",
+    memoryBytes,
+    pciBusId: `0000:0${index}:00.0`,
+    computeCapability: "7.5",
+    multiprocessors: 16,
+    cudaVersion: 13_000,
+    health: DeviceHealth.HEALTHY,
+  };
+}
+
+/** An agent without workers: it speaks the real protocol and keeps its rules. */
+export class FakeAgent implements AsyncDisposable {
+  readonly node: string;
+  readonly sessions = new Map<string, FakeSession>();
+  /** Those that have ended and of which no answer has taken note. */
+  readonly ended = new Map<string, FakeSession>();
+  devices: readonly MessageInitShape<typeof DeviceReportSchema>[];
+  /** The newest answer. */
+  desired: SyncResponse | undefined;
+  readonly #options: FakeAgentOptions;
+  readonly #client: Client<typeof AgentService>;
+  readonly #stop = new AbortController();
+  readonly #run = randomUUID();
+  #sequence = 0n;
+  #obeyed = 0n;
+  #loop: Promise<void> = Promise.resolve();
+  #onAnswer: (() => void)[] = [];
+  /** Whether it ends the sessions whose allocation is gone. */
+  isObedient = true;
+  /** Whether it is no failure when the controller goes away. */
+  mayLoseController = false;
+  #failure: unknown;
+
+  constructor(options: FakeAgentOptions) {
+    this.#options = options;
+    this.node = options.node;
+    this.devices = options.devices;
+    this.#client = createClient(AgentService, makeTransport(options.url, options.token));
+  }
+
+  /** Begins to call; is fulfilled when the first call has been answered. */
+  async start(): Promise<this> {
+    await this.sync();
+    this.#loop = this.#callForEver();
+    return this;
+  }
+
+  /** Calls once, now. */
+  async sync(): Promise<void> {
+    this.#sequence += 1n;
+    const sequence = this.#sequence;
+    const ended = [...this.ended.values()];
+    const answer = await this.#client.sync(
+      {
+        node: this.node,
+        run: this.#run,
+        agentUrl: `http://127.0.0.1:7171/${this.node}`,
+        agentVersion: "0.1.0",
+        hostname: "host",
+        bootId: "boot",
+        sequence,
+        knownRevision: this.desired?.revision ?? 0n,
+        knownAsOf: this.desired?.asOf ?? 0n,
+        warmWorkers: 2,
+        devices: this.devices.map((device) => create(DeviceReportSchema, device)),
+        sessions: [...this.sessions.values()].map((session) =>
+          create(SessionReportSchema, {
+            id: session.id,
+            claim: session.claim,
+            epoch: BigInt(session.epoch),
+            state: session.hasClient ? SessionState.CONNECTED : SessionState.ASSIGNED,
+            startedAt: BigInt(session.issued),
+            transport: session.hasClient ? "shm" : "",
+            devices: session.uuids.map((uuid) => ({ uuid, memoryUsedBytes: 1_048_576n })),
+            commands: 10n,
+            launches: 2n,
+          }),
+        ),
+        endedSessions: ended.map(({ id, claim, epoch, hasClient }) =>
+          create(EndedSessionSchema, { id, claim, epoch: BigInt(epoch), hadClient: hasClient }),
+        ),
+      },
+      { signal: this.#stop.signal },
+    );
+    for (const { id } of ended) {
+      this.ended.delete(id);
+    }
+    // Answers may overtake each other; one to an older call than the last one obeyed is old.
+    if (sequence > this.#obeyed) {
+      this.#obeyed = sequence;
+      this.#obey(answer);
+    }
+  }
+
+  /** Calls until the news has been taken over and what follows from it is known. */
+  async settle(): Promise<void> {
+    await this.sync();
+    await this.sync();
+  }
+
+  /** Opens a session as OpenSession would, and tells of it when its client has connected. */
+  async openSession(ticket: string): Promise<string> {
+    const id = this.takeTicket(ticket);
+    this.connectClient(id);
+    await this.sync();
+    return id;
+  }
+
+  /** Opens a session without telling. */
+  takeTicket(ticket: string): string {
+    const { desired } = this;
+    if (desired === undefined) {
+      throw new Error("the agent has had no answer yet");
+    }
+    const payload = verifyTicket(ticket, parseTicketPublicKey(desired.ticketPublicKey), {
+      nowSeconds: Math.floor(this.#options.clock.unixMs() / 1000),
+    });
+    if (payload.node !== this.node || this.sessions.has(payload.session)) {
+      throw new Error("the ticket is for another node, or used");
+    }
+    const { session: id, claim, epoch, issued, devices } = payload;
+    this.sessions.set(id, {
+      id,
+      claim,
+      epoch,
+      issued,
+      uuids: devices.map(({ uuid }) => uuid),
+      hasClient: false,
+    });
+    return id;
+  }
+
+  /** The client of a session connects; nobody is told. */
+  connectClient(id: string): void {
+    const session = this.sessions.get(id);
+    if (session === undefined) {
+      throw new Error(`there is no session ${id}`);
+    }
+    session.hasClient = true;
+  }
+
+  /** A session ends; nobody is told. */
+  endSession(id: string): void {
+    const session = this.sessions.get(id);
+    if (session !== undefined) {
+      this.sessions.delete(id);
+      this.ended.set(id, session);
+    }
+  }
+
+  async closeSession(id: string): Promise<void> {
+    this.endSession(id);
+    await this.sync();
+  }
+
+  /** Waits for an answer that has what is looked for. */
+  async until(isMet: (desired: SyncResponse) => boolean): Promise<SyncResponse> {
+    while (this.desired === undefined || !isMet(this.desired)) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      this.#onAnswer.push(resolve);
+      await promise;
+    }
+    return this.desired;
+  }
+
+  /** Stops as a killed process does: without a word. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#loop;
+    if (this.#failure !== undefined && !this.mayLoseController) {
+      throw this.#failure;
+    }
+  }
+
+  async #callForEver(): Promise<void> {
+    while (!this.#stop.signal.aborted && this.#failure === undefined) {
+      try {
+        await this.sync();
+      } catch (error) {
+        if (!this.#stop.signal.aborted) {
+          this.#failure = error;
+        }
+      }
+    }
+  }
+
+  #obey(answer: SyncResponse): void {
+    this.desired = answer;
+    for (const { id, claim, epoch, issued } of this.sessions.values()) {
+      const isListed = answer.allocations.some(
+        (each) => each.claim === claim && each.epoch === BigInt(epoch),
+      );
+      if (this.isObedient && !isListed && BigInt(issued) < answer.asOf) {
+        this.endSession(id);
+      }
+    }
+    for (const resolve of this.#onAnswer.splice(0)) {
+      resolve();
+    }
+  }
+}

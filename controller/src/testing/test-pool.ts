@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Client, createClient } from "@connectrpc/connect";
+import { ClaimService, PoolService } from "@millpond/api";
+import { pino } from "pino";
+import { onTestFinished } from "vitest";
+import { type Controller, startController } from "../controller.ts";
+import { FakeAgent, fakeDevice } from "./fake-agent.ts";
+import { ManualClock } from "./manual-clock.ts";
+import { makeTransport } from "./transport.ts";
+
+export const GiB = 1n << 30n;
+
+/** A directory that is gone after the test. */
+export function makeTestDirectory(): string {
+  const directory = mkdtempSync(join(tmpdir(), "millpond-controller-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+/** A real controller on a free port, with a clock that stands still. Everything is ended after the test. */
+export class TestPool {
+  readonly clock: ManualClock;
+  readonly directory: string;
+  readonly agents: FakeAgent[] = [];
+  controller: Controller;
+  claims: Client<typeof ClaimService>;
+  pool: Client<typeof PoolService>;
+
+  private constructor(directory: string, clock: ManualClock, controller: Controller) {
+    this.directory = directory;
+    this.clock = clock;
+    this.controller = controller;
+    const transport = makeTransport(controller.url, controller.userToken);
+    this.claims = createClient(ClaimService, transport);
+    this.pool = createClient(PoolService, transport);
+  }
+
+  /** @param nodes The memory of each device, by node. */
+  static async start(nodes: Readonly<Record<string, readonly bigint[]>> = {}): Promise<TestPool> {
+    const directory = makeTestDirectory();
+    const clock = new ManualClock();
+    const pool = new TestPool(directory, clock, await start(directory, clock));
+    onTestFinished(() => pool.stop());
+    for (const [node, memories] of Object.entries(nodes)) {
+      await pool.addAgent(node, memories);
+    }
+    return pool;
+  }
+
+  async addAgent(node: string, memories: readonly bigint[]): Promise<FakeAgent> {
+    const agent = await new FakeAgent({
+      url: this.controller.url,
+      token: this.controller.agentToken,
+      clock: this.clock,
+      node,
+      devices: memories.map((memory, index) => fakeDevice(index, memory)),
+    }).start();
+    this.agents.push(agent);
+    return agent;
+  }
+
+  agent(node: string): FakeAgent {
+    const agent = this.agents.find((each) => each.node === node);
+    if (agent === undefined) {
+      throw new Error(`there is no agent ${node}`);
+    }
+    return agent;
+  }
+
+  /** Lets time pass while the agents keep calling. */
+  async passTime(seconds: number): Promise<void> {
+    for (let second = 0; second < seconds; second++) {
+      this.clock.advance(1000);
+      await Promise.all(this.agents.map((agent) => agent.sync()));
+    }
+  }
+
+  /** Kills an agent: from now on it is silent. */
+  async killAgent(node: string): Promise<void> {
+    const agent = this.agent(node);
+    this.agents.splice(this.agents.indexOf(agent), 1);
+    await agent[Symbol.asyncDispose]();
+  }
+
+  /** Stops the controller and the agents, and starts the controller again on the same state. */
+  async restart(): Promise<void> {
+    await this.stop();
+    this.controller = await start(this.directory, this.clock);
+    const transport = makeTransport(this.controller.url, this.controller.userToken);
+    this.claims = createClient(ClaimService, transport);
+    this.pool = createClient(PoolService, transport);
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.agents.splice(0).map((agent) => agent[Symbol.asyncDispose]()));
+    await this.controller[Symbol.asyncDispose]();
+  }
+}
+
+async function start(directory: string, clock: ManualClock): Promise<Controller> {
+  return await startController({
+    stateDirectory: directory,
+    listen: "127.0.0.1:0",
+    clock,
+    log: pino({ level: "silent" }),
+  });
+}

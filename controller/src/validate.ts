@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import {
+  checkLabels,
+  type Claim,
+  maxMemoryBytes,
+  millpondError,
+  minMemoryBytes,
+  parseName,
+  quote,
+} from "@millpond/api";
+import {
+  type ClaimSpec,
+  defaultGraceSeconds,
+  defaultQueueName,
+  defaultTenantName,
+} from "./store/claim-spec.ts";
+
+/** The longest text for people that is kept, in characters. */
+const maxTextLength = 256;
+
+const maxGpus = 64;
+const defaultLeaseSeconds = 15;
+const minLeaseSeconds = 5;
+const maxLeaseSeconds = 7 * 86_400;
+const maxPriority = 1000;
+const maxModels = 16;
+const maxGangSize = 256;
+const maxLimitSeconds = 365 * 86_400;
+const maxGraceSeconds = 3600;
+
+// In the order of the API's numbers, the default first.
+const placements = ["least-fragmentation", "binpack", "spread"] as const;
+const localities = ["prefer-local", "local-only", "any"] as const;
+const serviceClasses = ["guaranteed", "burstable", "best-effort"] as const;
+const nodeLosses = ["keep", "requeue", "fail"] as const;
+
+/**
+ * Checks a claim.
+ *
+ * @throws MILLPOND_E_INVALID
+ */
+export function checkClaim(claim: Claim | undefined): ClaimSpec {
+  if (claim === undefined) {
+    throw millpondError("MILLPOND_E_INVALID", 'the request has no "claim"');
+  }
+  const { memoryBytes, memoryPercent, computePercent } = claim;
+  if (memoryBytes !== 0n && memoryPercent !== 0) {
+    throw millpondError("MILLPOND_E_INVALID", "memoryBytes and memoryPercent are both given");
+  }
+  if (memoryBytes !== 0n && (memoryBytes < minMemoryBytes || memoryBytes > maxMemoryBytes)) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `memoryBytes is ${memoryBytes}, not 0 (the whole device) or within ${minMemoryBytes} (1 MiB) and ${maxMemoryBytes} (1 PiB)`,
+    );
+  }
+  const isPartial = memoryBytes !== 0n || memoryPercent !== 0 || computePercent !== 0;
+  if (claim.exclusive && isPartial) {
+    throw millpondError("MILLPOND_E_INVALID", "exclusive and a share of memory or compute are both given");
+  }
+  return {
+    name: claim.name === "" ? "" : parseName(claim.name, "claim name"),
+    gpus: checkRange(claim.gpus === 0 ? 1 : claim.gpus, "gpus", 1, maxGpus),
+    memoryBytes,
+    memoryPercent: memoryPercent === 0 ? 0 : checkRange(memoryPercent, "memoryPercent", 1, 100),
+    computePercent: computePercent === 0 ? 0 : checkRange(computePercent, "computePercent", 1, 100),
+    owner: cleanText(claim.owner),
+    leaseSeconds: checkRange(
+      claim.leaseSeconds === 0 ? defaultLeaseSeconds : claim.leaseSeconds,
+      "leaseSeconds",
+      minLeaseSeconds,
+      maxLeaseSeconds,
+    ),
+    isSessionBound: claim.sessionBound,
+    isExclusive: claim.exclusive,
+    ...checkWhere(claim),
+    ...checkGang(claim),
+    tenant: claim.tenant === "" ? defaultTenantName : parseName(claim.tenant, "tenant"),
+    queue: claim.queue === "" ? defaultQueueName : parseName(claim.queue, "queue"),
+    priority: checkRange(claim.priority, "priority", -maxPriority, maxPriority),
+    isPreemptible: claim.preemptible,
+    timeLimitSeconds: checkRange(claim.timeLimitSeconds, "timeLimitSeconds", 0, maxLimitSeconds),
+    idleLimitSeconds: checkRange(claim.idleLimitSeconds, "idleLimitSeconds", 0, maxLimitSeconds),
+    serviceClass: checkChoice("serviceClass", claim.serviceClass, serviceClasses),
+    nodeLoss: checkChoice("nodeLoss", claim.nodeLoss, nodeLosses),
+    graceSeconds: checkRange(
+      claim.graceSeconds === 0 ? defaultGraceSeconds : claim.graceSeconds,
+      "graceSeconds",
+      0,
+      maxGraceSeconds,
+    ),
+  };
+}
+
+/** Where its vGPUs may lie. */
+function checkWhere(claim: Claim) {
+  if (claim.models.length > maxModels || claim.models.some((model) => model === "" || model.length > 64)) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `models are not up to ${maxModels} texts of 1 to 64 characters`,
+    );
+  }
+  const capability = claim.minComputeCapability;
+  if (capability !== "" && !/^\d{1,2}\.\d{1,2}$/.test(capability)) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `minComputeCapability is ${quote(capability)}, not of the form 9.0`,
+    );
+  }
+  const locality = checkChoice("locality", claim.locality, localities);
+  const clientHost = cleanText(claim.clientHost);
+  if (locality === "local-only" && clientHost === "") {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      "the locality is local-only, but clientHost does not say where",
+    );
+  }
+  return {
+    models: claim.models.map(cleanText),
+    minComputeCapability: capability,
+    pool: claim.pool === "" ? "" : parseName(claim.pool, "pool"),
+    placement: checkChoice("placement", claim.placement, placements),
+    locality,
+    clientHost,
+    labels: checkLabels(claim.labels),
+    nodeLabels: checkLabels(claim.nodeLabels),
+    affinity: checkLabels(claim.affinity),
+    antiAffinity: checkLabels(claim.antiAffinity),
+  };
+}
+
+function checkGang({ gang, gangSize, sameNode }: Claim) {
+  if (gang === "" && (gangSize !== 0 || sameNode)) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `${gangSize === 0 ? "sameNode" : "gangSize"} is given without gang`,
+    );
+  }
+  return {
+    gang: gang === "" ? "" : parseName(gang, "gang"),
+    gangSize: gang === "" ? 0 : checkRange(gangSize, "gangSize", 2, maxGangSize),
+    isSameNode: sameNode,
+  };
+}
+
+/** @throws MILLPOND_E_INVALID for a value that this version does not know */
+function checkChoice<T extends string>(what: string, value: number, words: readonly T[]): T {
+  const word = words[Math.max(0, value - 1)];
+  if (word === undefined) {
+    throw millpondError("MILLPOND_E_INVALID", `${what} is ${value}, which is not known`);
+  }
+  return word;
+}
+
+/**
+ * Checks a whole number.
+ *
+ * @throws MILLPOND_E_INVALID
+ */
+export function checkRange(value: number, what: string, least: number, most: number): number {
+  if (value < least || value > most) {
+    throw millpondError("MILLPOND_E_INVALID", `${what} is ${value}, not within ${least} and ${most}`);
+  }
+  return value;
+}
+
+/** Makes a text that is only shown to people harmless: one line, at most 256 characters. */
+export function cleanText(text: string): string {
+  const line = text.replace(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, " ");
+  return line.length > maxTextLength ? `${line.slice(0, maxTextLength - 1)}…` : line;
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { Clock } from "./clock.ts";
+
+/** Why a wait is over. */
+export type Wake = "changed" | "timeout" | "aborted";
+
+/** Those who wait for a change of something that has a name. */
+export class Watchers {
+  readonly #clock: Clock;
+  readonly #waiting = new Map<string, Set<(wake: Wake) => void>>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Waits until `wake(name)`, until the time is over, or until the signal, whichever is first. */
+  async wait(name: string, timeoutMs: number, signal: AbortSignal): Promise<Wake> {
+    if (signal.aborted) {
+      return "aborted";
+    }
+    if (timeoutMs <= 0) {
+      return "timeout";
+    }
+    const { promise, resolve } = Promise.withResolvers<Wake>();
+    const abort = () => resolve("aborted");
+    const cancelTimer = this.#clock.after(timeoutMs, () => resolve("timeout"));
+    const waiting = this.#waiting.get(name) ?? new Set();
+    this.#waiting.set(name, waiting.add(resolve));
+    signal.addEventListener("abort", abort, { once: true });
+    try {
+      return await promise;
+    } finally {
+      cancelTimer();
+      signal.removeEventListener("abort", abort);
+      waiting.delete(resolve);
+      if (waiting.size === 0 && this.#waiting.get(name) === waiting) {
+        this.#waiting.delete(name);
+      }
+    }
+  }
+
+  /** Wakes all who wait for it now. */
+  wake(name: string): void {
+    for (const resolve of this.#waiting.get(name) ?? []) {
+      resolve("changed");
+    }
+  }
+
+  /** Number of names that somebody waits for. */
+  get size(): number {
+    return this.#waiting.size;
+  }
+}

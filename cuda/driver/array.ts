@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Arrays, and the texture and surface objects over them. */
+import type { Group, Refused } from "../schema.ts";
+
+const local = { style: "local" } as const;
+const allocation = {
+  style: "hand",
+  why: "counts against the limit; the client keeps the descriptors",
+} as const;
+const object = {
+  style: "hand",
+  why: "the object is the driver's, because kernels are given it; the client keeps the descriptors",
+} as const;
+const sparse = { style: "refused", why: "there are no sparse arrays on a remoted device" } as const;
+const references: Refused = {
+  style: "refused",
+  why: "texture and surface references are gone since CUDA 12: use objects",
+};
+
+const referenceCalls = [
+  "cuSurfRefGetArray",
+  "cuSurfRefSetArray",
+  "cuTexRefCreate",
+  "cuTexRefDestroy",
+  "cuTexRefGetAddress",
+  "cuTexRefGetAddress_v2",
+  "cuTexRefGetAddressMode",
+  "cuTexRefGetArray",
+  "cuTexRefGetBorderColor",
+  "cuTexRefGetFilterMode",
+  "cuTexRefGetFlags",
+  "cuTexRefGetFormat",
+  "cuTexRefGetMaxAnisotropy",
+  "cuTexRefGetMipmapFilterMode",
+  "cuTexRefGetMipmapLevelBias",
+  "cuTexRefGetMipmapLevelClamp",
+  "cuTexRefGetMipmappedArray",
+  "cuTexRefSetAddress",
+  "cuTexRefSetAddress_v2",
+  "cuTexRefSetAddress2D",
+  "cuTexRefSetAddress2D_v2",
+  "cuTexRefSetAddress2D_v3",
+  "cuTexRefSetAddressMode",
+  "cuTexRefSetArray",
+  "cuTexRefSetBorderColor",
+  "cuTexRefSetFilterMode",
+  "cuTexRefSetFlags",
+  "cuTexRefSetFormat",
+  "cuTexRefSetMaxAnisotropy",
+  "cuTexRefSetMipmapFilterMode",
+  "cuTexRefSetMipmapLevelBias",
+  "cuTexRefSetMipmapLevelClamp",
+  "cuTexRefSetMipmappedArray",
+] as const;
+
+export const arrays: Group = {
+  cuArrayCreate_v2: allocation,
+  cuArray3DCreate_v2: allocation,
+  cuArrayDestroy: allocation,
+  cuArrayGetDescriptor_v2: local,
+  cuArray3DGetDescriptor_v2: local,
+  cuArrayGetMemoryRequirements: { style: "hand", why: "asks with a handle that the client invented" },
+  cuArrayGetPlane: { style: "refused", why: "formats with several planes are not supported" },
+  cuArrayGetSparseProperties: sparse,
+  cuMipmappedArrayCreate: allocation,
+  cuMipmappedArrayDestroy: allocation,
+  cuMipmappedArrayGetLevel: allocation,
+  cuMipmappedArrayGetMemoryRequirements: {
+    style: "hand",
+    why: "asks with a handle that the client invented",
+  },
+  cuMipmappedArrayGetSparseProperties: sparse,
+  cuTexObjectCreate: object,
+  cuTexObjectDestroy: object,
+  cuTexObjectGetResourceDesc: local,
+  cuTexObjectGetTextureDesc: local,
+  cuTexObjectGetResourceViewDesc: local,
+  cuSurfObjectCreate: object,
+  cuSurfObjectDestroy: object,
+  cuSurfObjectGetResourceDesc: local,
+  ...Object.fromEntries(referenceCalls.map((name) => [name, references])),
+};

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Graphics interoperability: shares objects of a graphics API of this process, which the GPU's host does not have. */
+import type { Group, Refused } from "../schema.ts";
+
+const names = [
+  "cuEGLStreamConsumerAcquireFrame",
+  "cuEGLStreamConsumerConnect",
+  "cuEGLStreamConsumerConnectWithFlags",
+  "cuEGLStreamConsumerDisconnect",
+  "cuEGLStreamConsumerReleaseFrame",
+  "cuEGLStreamProducerConnect",
+  "cuEGLStreamProducerDisconnect",
+  "cuEGLStreamProducerPresentFrame",
+  "cuEGLStreamProducerReturnFrame",
+  "cuEventCreateFromEGLSync",
+  "cuGLCtxCreate",
+  "cuGLCtxCreate_v2",
+  "cuGLGetDevices",
+  "cuGLGetDevices_v2",
+  "cuGLInit",
+  "cuGLMapBufferObject",
+  "cuGLMapBufferObjectAsync",
+  "cuGLMapBufferObjectAsync_v2",
+  "cuGLMapBufferObject_v2",
+  "cuGLRegisterBufferObject",
+  "cuGLSetBufferObjectMapFlags",
+  "cuGLUnmapBufferObject",
+  "cuGLUnmapBufferObjectAsync",
+  "cuGLUnregisterBufferObject",
+  "cuGraphicsEGLRegisterImage",
+  "cuGraphicsGLRegisterBuffer",
+  "cuGraphicsGLRegisterImage",
+  "cuGraphicsMapResources",
+  "cuGraphicsResourceGetMappedEglFrame",
+  "cuGraphicsResourceGetMappedMipmappedArray",
+  "cuGraphicsResourceGetMappedPointer",
+  "cuGraphicsResourceGetMappedPointer_v2",
+  "cuGraphicsResourceSetMapFlags",
+  "cuGraphicsResourceSetMapFlags_v2",
+  "cuGraphicsSubResourceGetMappedArray",
+  "cuGraphicsUnmapResources",
+  "cuGraphicsUnregisterResource",
+  "cuGraphicsVDPAURegisterOutputSurface",
+  "cuGraphicsVDPAURegisterVideoSurface",
+  "cuVDPAUCtxCreate",
+  "cuVDPAUCtxCreate_v2",
+  "cuVDPAUGetDevice",
+] as const;
+
+const refused: Refused = { style: "refused", why: "graphics interoperability needs the GPU in this machine" };
+
+/** Memory and semaphores of other APIs. */
+const external = [
+  "cuDestroyExternalMemory",
+  "cuDestroyExternalSemaphore",
+  "cuExternalMemoryGetMappedBuffer",
+  "cuExternalMemoryGetMappedMipmappedArray",
+  "cuImportExternalMemory",
+  "cuImportExternalSemaphore",
+  "cuSignalExternalSemaphoresAsync",
+  "cuWaitExternalSemaphoresAsync",
+] as const;
+const ofOtherApis: Refused = {
+  style: "refused",
+  why: "memory of other APIs lies in this machine, not on the GPU's host",
+};
+
+const multicast = [
+  "cuMulticastAddDevice",
+  "cuMulticastBindAddr",
+  "cuMulticastBindMem",
+  "cuMulticastCreate",
+  "cuMulticastGetGranularity",
+  "cuMulticastUnbind",
+] as const;
+const ofFabric: Refused = {
+  style: "refused",
+  why: "it binds whole devices of one NVLink fabric; a vGPU is a part of a device",
+};
+
+export const interop: Group = Object.fromEntries([
+  ...names.map((name) => [name, refused]),
+  ...external.map((name) => [name, ofOtherApis]),
+  ...multicast.map((name) => [name, ofFabric]),
+]);

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Launches. */
+import type { Group } from "../schema.ts";
+
+const launch = {
+  style: "hand",
+  why: "parameters are packed by the layout that the client has learnt with the function",
+} as const;
+
+/** The launches of CUDA 3: a function remembers shape and parameters. */
+const legacy = { style: "local" } as const;
+
+export const launches = {
+  cuLaunchKernel: launch,
+  cuLaunchKernelEx: launch,
+  cuLaunchCooperativeKernel: launch,
+  cuFuncSetBlockShape: legacy,
+  cuFuncSetSharedSize: legacy,
+  cuParamSetSize: legacy,
+  cuParamSeti: legacy,
+  cuParamSetf: legacy,
+  cuParamSetv: legacy,
+  cuParamSetTexRef: {
+    style: "refused",
+    why: "texture and surface references were removed in CUDA 12; programs use texture objects",
+  },
+  cuLaunch: legacy,
+  cuLaunchGrid: legacy,
+  cuLaunchGridAsync: legacy,
+  cuLaunchCooperativeKernelMultiDevice: {
+    style: "refused",
+    why: "launches over several devices were removed in CUDA 13",
+  },
+} as const satisfies Group;

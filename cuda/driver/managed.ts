@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Managed memory. */
+import type { Group } from "../schema.ts";
+
+const local = { style: "local" } as const;
+
+export const managed = {
+  cuMemAllocManaged: { style: "hand", why: "memory that client and worker map together" },
+  cuStreamAttachMemAsync: local,
+  cuMemAdvise: local,
+  cuMemAdvise_v2: local,
+  cuMemPrefetchAsync: local,
+  cuMemPrefetchAsync_v2: local,
+  cuMemPrefetchBatchAsync: local,
+  cuMemDiscardBatchAsync: local,
+  cuMemDiscardAndPrefetchBatchAsync: local,
+  cuMemRangeGetAttribute: local,
+  cuMemRangeGetAttributes: local,
+  cuLibraryGetManaged: {
+    style: "refused",
+    why: "a managed variable lies where the driver on the worker's side put it, out of this process's reach",
+  },
+} as const satisfies Group;

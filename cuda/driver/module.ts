@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Modules and libraries, their functions, kernels and variables. */
+import type { Group } from "../schema.ts";
+
+const local = { style: "local" } as const;
+const image = {
+  style: "hand",
+  why: "the length of an image is found by its format; options are pairs of untyped pointers",
+} as const;
+const link = { style: "hand", why: "the inputs, the logs and the result lie in client memory" } as const;
+const textureReference = {
+  style: "refused",
+  why: "texture and surface references were removed in CUDA 12; programs use texture objects",
+} as const;
+const lookup = {
+  style: "hand",
+  why: "one question brings everything about the function, and every answer is kept",
+} as const;
+
+const value = { kind: "value" } as const;
+const out = { kind: "out" } as const;
+const functionOrKernel = { kind: "functionOrKernel" } as const;
+const kernel = { kind: "handle", of: "kernel" } as const;
+const device = { kind: "device" } as const;
+
+export const module = {
+  cuModuleGetLoadingMode: local,
+  cuModuleLoad: image,
+  cuModuleLoadData: image,
+  cuModuleLoadDataEx: image,
+  cuModuleLoadFatBinary: image,
+  cuModuleUnload: { style: "hand", why: "everything that came from the module ends with it" },
+  cuModuleGetFunction: lookup,
+  cuModuleGetGlobal_v2: lookup,
+  cuModuleGetFunctionCount: {
+    style: "wait",
+    cached: { invalidatedBy: [] },
+    arguments: { count: out, mod: { kind: "handle", of: "module" } },
+  },
+
+  cuModuleEnumerateFunctions: lookup,
+  cuModuleGetTexRef: textureReference,
+  cuModuleGetSurfRef: textureReference,
+  cuLinkCreate_v2: link,
+  cuLinkAddData_v2: link,
+  cuLinkAddFile_v2: link,
+  cuLinkComplete: link,
+  cuLinkDestroy: link,
+  cuLinkCreate: { style: "same", as: "cuLinkCreate_v2" },
+  cuLinkAddData: { style: "same", as: "cuLinkAddData_v2" },
+  cuLinkAddFile: { style: "same", as: "cuLinkAddFile_v2" },
+
+  cuLibraryLoadData: image,
+  cuLibraryLoadFromFile: image,
+  cuLibraryUnload: { style: "hand", why: "everything that came from the library ends with it" },
+  cuLibraryGetKernel: lookup,
+  cuLibraryGetGlobal: lookup,
+  cuLibraryGetModule: lookup,
+  cuLibraryEnumerateKernels: lookup,
+  cuLibraryGetUnifiedFunction: {
+    style: "refused",
+    why: "unified functions are code of the host; the GPU's host is another process",
+  },
+  cuLibraryGetKernelCount: {
+    style: "wait",
+    context: "none",
+    cached: { invalidatedBy: [] },
+    arguments: { count: out, lib: { kind: "handle", of: "library" } },
+  },
+
+  cuKernelGetFunction: local,
+  cuKernelGetLibrary: local,
+  cuKernelGetName: local,
+  cuKernelGetParamInfo: local,
+  cuFuncGetModule: lookup,
+  cuFuncGetName: local,
+  cuFuncGetParamInfo: local,
+
+  cuFuncGetAttribute: {
+    style: "wait",
+    cached: { invalidatedBy: ["cuFuncSetAttribute", "cuKernelSetAttribute"] },
+    arguments: { pi: out, attrib: value, hfunc: functionOrKernel },
+  },
+  cuFuncSetAttribute: {
+    style: "wait",
+    once: true,
+    arguments: { hfunc: functionOrKernel, attrib: value, value },
+  },
+  cuFuncSetCacheConfig: {
+    style: "async",
+    arguments: { hfunc: functionOrKernel, config: value },
+  },
+  cuFuncSetSharedMemConfig: {
+    style: "async",
+    arguments: { hfunc: functionOrKernel, config: value },
+  },
+  cuFuncLoad: { style: "wait", arguments: { function: functionOrKernel } },
+  cuFuncIsLoaded: {
+    style: "wait",
+    arguments: { state: out, function: functionOrKernel },
+  },
+  cuKernelGetAttribute: {
+    style: "wait",
+    context: "none",
+    cached: { invalidatedBy: ["cuFuncSetAttribute", "cuKernelSetAttribute"] },
+    arguments: { pi: out, attrib: value, kernel, dev: device },
+  },
+  cuKernelSetAttribute: {
+    style: "wait",
+    once: true,
+    context: "none",
+    arguments: { attrib: value, val: value, kernel, dev: device },
+  },
+  cuKernelSetCacheConfig: {
+    style: "async",
+    context: "none",
+    arguments: { kernel, config: value, dev: device },
+  },
+} as const satisfies Group;

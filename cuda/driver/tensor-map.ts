@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Tensor maps: 128 opaque bytes that the driver computes from numbers alone. */
+import type { Group } from "../schema.ts";
+
+const encode = {
+  style: "hand",
+  why: "the number of elements of the arrays follows from the rank; asked once for the same numbers",
+} as const;
+
+export const tensorMaps = {
+  cuTensorMapEncodeTiled: encode,
+  cuTensorMapEncodeIm2col: encode,
+  cuTensorMapEncodeIm2colWide: encode,
+  cuTensorMapReplaceAddress: { style: "hand", why: "reads and writes the map" },
+} as const satisfies Group;

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Virtual-memory management: reserved addresses, and memory that is mapped into them. */
+import type { Group } from "../schema.ts";
+
+const byHand = {
+  style: "hand",
+  why: "the client keeps what is reserved, made and mapped, and checks the calls against it",
+} as const;
+
+export const virtualMemory = {
+  cuMemAddressReserve: byHand,
+  cuMemAddressFree: byHand,
+  cuMemCreate: byHand,
+  cuMemRelease: byHand,
+  cuMemRetainAllocationHandle: { style: "local" },
+  cuMemMap: byHand,
+  cuMemUnmap: byHand,
+  cuMemSetAccess: byHand,
+  cuMemGetAccess: { style: "local" },
+  cuMemGetAllocationGranularity: byHand,
+  cuMemGetAllocationPropertiesFromHandle: { style: "local" },
+  cuMemExportToShareableHandle: { style: "local" },
+  cuMemImportFromShareableHandle: { style: "local" },
+  cuMemMapArrayAsync: { style: "refused", why: "there are no sparse arrays on a remoted device" },
+  cuMemGetHandleForAddressRange: {
+    style: "refused",
+    why: "a file that other devices of this host could read exists on the worker's host only",
+  },
+} as const satisfies Group;

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+/**
+ * The vocabulary in which the CUDA driver API is described.
+ *
+ * `abi/` says what the API *is* (names, versions, signatures, enums, structs: facts of the header). The groups in
+ * `driver/` say how each function is *remoted*. Every name has one entry per base symbol: `_ptds`/`_ptsz` variants are
+ * derived from it, older versions (`cuMemAlloc` beside `cuMemAlloc_v2`) are refused unless they have their own entry.
+ */
+
+/** What a handle stands for. The client invents the handle, the worker maps it to the driver's object. */
+export type HandleKind =
+  | "stream"
+  | "event"
+  | "module"
+  | "library"
+  | "kernel"
+  | "function"
+  | "memoryPool"
+  | "array"
+  | "mipmappedArray"
+  | "graph"
+  | "graphExec"
+  | "linkState";
+
+/** How one parameter of a call crosses. Parameters are given by the name that they have in the ABI. */
+export type Argument =
+  /** A number or enum by value. `bits`: only these may be set, CUDA_ERROR_INVALID_VALUE at the call otherwise. */
+  | {
+      readonly kind: "value";
+      readonly bits?: number;
+      /** If one of the first bits is set, all of the second must be: CUDA_ERROR_INVALID_VALUE at the call otherwise. */
+      readonly implies?: readonly [bits: number, others: number];
+    }
+  /** A `CUdevice` by value: checked against the session's devices. */
+  | { readonly kind: "device" }
+  /**
+   * A `CUdeviceptr` by value: passed through unchanged (addresses are real). `unlessZero`: null is refused at the call,
+   * CUDA_ERROR_INVALID_VALUE, unless one of these parameters is 0.
+   */
+  | { readonly kind: "address"; readonly unlessZero?: readonly string[] }
+  /** A `CUstream`: 0, 1 and 2 are resolved by flavour and calling thread before anything crosses. */
+  | { readonly kind: "stream" }
+  /** A handle that the session must own. */
+  | { readonly kind: "handle"; readonly of: HandleKind; readonly nullable?: true }
+  /** A `CUfunction` parameter: either a function or a kernel cast to one, as cudart 13 does. */
+  | { readonly kind: "functionOrKernel" }
+  /**
+   * `T *` that receives a handle which the client invents. `traits` name the parameters that the client keeps with the
+   * handle, to answer questions about it by itself.
+   */
+  | {
+      readonly kind: "creates";
+      readonly of: HandleKind;
+      readonly traits?: { readonly flags?: string; readonly priority?: string };
+    }
+  /** A handle that ends with this call. */
+  | { readonly kind: "destroys"; readonly of: HandleKind }
+  /** `const T *`, a plain struct without pointers, copied. */
+  | { readonly kind: "struct"; readonly nullable?: true }
+  /** `const T *` with `count` elements (another parameter's name), no pointers inside. */
+  | { readonly kind: "array"; readonly count: string }
+  /** `const char *`, NUL-terminated, at most 64 KiB. */
+  | { readonly kind: "string" }
+  /** `T *` written by the call: crosses in the reply. `nullable`: the caller may pass NULL and is then not told. */
+  | { readonly kind: "out"; readonly nullable?: true };
+
+export interface Remoted {
+  /**
+   * - `async`: appended to the command stream, returns at once; no outputs but invented handles.
+   * - `wait`: waits for the worker's reply.
+   */
+  readonly style: "async" | "wait";
+  readonly arguments: { readonly [parameter: string]: Argument };
+  /** `current` (default): needs a current context, 201 without one; `none`: works without. */
+  readonly context?: "current" | "none";
+  /**
+   * The wire command of `commands.ts` that takes the place of the derived one, with the same types in the same order:
+   * the worker's side is then written by hand. Needed where the driver call can block until the device gets somewhere
+   * (the worker never makes such a call on its issuing thread), or where the worker knows better than the driver.
+   */
+  readonly command?: string;
+  /**
+   * For `wait`: the answer depends on the arguments and the current context alone; asked once. `invalidatedBy` names the
+   * calls that change it, for the function or kernel that they are given.
+   */
+  readonly cached?: { readonly invalidatedBy: readonly string[] };
+  /**
+   * For `wait` without outputs: the call sets something of a function or kernel. With the same arguments as before, and
+   * nothing else set meanwhile, it is not sent again.
+   */
+  readonly once?: true;
+  /**
+   * What the driver refuses at the call and the client can know: a function of `native/client/preconditions.h`, called
+   * with the client's `Call` and all arguments once they are checked; its failure is the call's, and nothing is sent.
+   */
+  readonly precondition?: string;
+  /**
+   * The symbol which the worker calls, when it is not the described one. A call without a stream parameter that has a
+   * `_ptds` variant needs one: its asynchronous twin, which takes the stream of the flavour as an additional, last
+   * parameter.
+   */
+  readonly driverSymbol?: string;
+}
+
+/** Client and worker code is written by hand, over the wire commands named here (see `Command`). */
+export interface HandWritten {
+  readonly style: "hand";
+  /** Why it cannot be generated, for the coverage page. */
+  readonly why: string;
+}
+
+/** Answered in the client, from the snapshot or its own state; written by hand in `native/client`. */
+export interface Local {
+  readonly style: "local";
+}
+
+/** An older symbol with the same parameters and the same meaning as another one. */
+export interface SameAs {
+  readonly style: "same";
+  readonly as: string;
+}
+
+/** Exported, and answers CUDA_ERROR_NOT_SUPPORTED, for a reason that will stay. */
+export interface Refused {
+  readonly style: "refused";
+  readonly why: string;
+}
+
+export type Remoting = Remoted | HandWritten | Local | SameAs | Refused;
+
+/** A group file of `driver/`: exported symbol (without `_ptds`/`_ptsz`) → remoting. */
+export type Group = { readonly [symbol: string]: Remoting };
+
+/** Type of a fixed-size field of a wire command; `{bytes}` is a struct as it lies in memory. */
+export type FieldType = "u8" | "u16" | "u32" | "i32" | "u64" | "i64" | "f32" | { readonly bytes: number };
+
+export type Field = readonly [name: string, type: FieldType];
+
+/** A wire command used by hand-written calls. Those of generated calls are derived from their arguments. */
+export interface Command {
+  readonly name: string;
+  readonly doc: string;
+  readonly fields: readonly Field[];
+  /** Variable-length byte runs behind the fields, in this order; each shorter than 4 GiB. */
+  readonly tails?: readonly string[];
+  /** Absent: nothing comes back. */
+  readonly reply?: {
+    readonly fields: readonly Field[];
+    readonly tails?: readonly string[];
+  };
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/log.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+namespace millpond {
+
+namespace {
+constexpr int kUnread = -1;
+std::atomic<int> currentLevel{kUnread};
+constexpr const char* kNames[] = {"off", "error", "warn", "info", "debug", "trace"};
+}  // namespace
+
+std::optional<LogLevel> parseLogLevel(std::string_view text) {
+  for (int i = 0; i < static_cast<int>(std::size(kNames)); ++i) {
+    if (text == kNames[i]) return static_cast<LogLevel>(i);
+  }
+  return std::nullopt;
+}
+
+void setLogLevel(LogLevel level) { currentLevel.store(static_cast<int>(level), std::memory_order_relaxed); }
+
+LogLevel logLevel() {
+  const int known = currentLevel.load(std::memory_order_relaxed);
+  if (known != kUnread) return static_cast<LogLevel>(known);
+  const char* text = std::getenv("MILLPOND_LOG");
+  const std::optional<LogLevel> wanted = parseLogLevel(text ? text : "warn");
+  int expected = kUnread;
+  const bool first =
+      currentLevel.compare_exchange_strong(expected, static_cast<int>(wanted.value_or(LogLevel::Warn)));
+  if (first && !wanted) {
+    log(LogLevel::Warn, "MILLPOND_LOG=%.32s is no level; use off, error, warn, info, debug or trace", text);
+  }
+  return static_cast<LogLevel>(currentLevel.load(std::memory_order_relaxed));
+}
+
+void logList(LogLevel level, const char* format, va_list arguments) {
+  if (!logs(level)) return;
+  const int savedErrno = errno;
+  char line[8192];
+  int length = std::snprintf(line, sizeof line, "millpond: %s: ", kNames[static_cast<int>(level)]);
+  const int wanted =
+      std::vsnprintf(line + length, sizeof line - static_cast<size_t>(length), format, arguments);
+  const int start = length;
+  if (wanted > 0) length += wanted;
+  const int room = static_cast<int>(sizeof line) - 1;  // the NUL's place takes the newline
+  if (length > room) length = room;
+  for (int i = start; i < length; ++i) {
+    const auto c = static_cast<unsigned char>(line[i]);
+    if (c < 0x20 || c == 0x7f) line[i] = ' ';
+  }
+  line[length++] = '\n';
+  // Standard error may be closed or full; a diagnostic is not worth failing for.
+  while (::write(STDERR_FILENO, line, static_cast<size_t>(length)) < 0 && errno == EINTR) {
+  }
+  errno = savedErrno;
+}
+
+void log(LogLevel level, const char* format, ...) {
+  if (!logs(level)) return;
+  va_list arguments;
+  va_start(arguments, format);
+  logList(level, format, arguments);
+  va_end(arguments);
+}
+
+void logOnce(std::atomic<bool>& said, LogLevel level, const char* format, ...) {
+  if (!logs(level) || said.load(std::memory_order_relaxed) || said.exchange(true)) return;
+  va_list arguments;
+  va_start(arguments, format);
+  logList(level, format, arguments);
+  va_end(arguments);
+}
+
+}  // namespace millpond

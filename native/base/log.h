@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Diagnostics on standard error: `millpond: level: message`, each line by one write() so that lines of
+// several threads and processes never mix. Standard output is never touched.
+#pragma once
+
+#include <atomic>
+#include <cstdarg>
+#include <optional>
+#include <string_view>
+
+namespace millpond {
+
+enum class LogLevel { Off, Error, Warn, Info, Debug, Trace };
+
+/// The level named by `text`, as MILLPOND_LOG spells it; none when it is no level.
+std::optional<LogLevel> parseLogLevel(std::string_view text);
+
+/// MILLPOND_LOG, read once; `warn` where it is unset or unknown.
+LogLevel logLevel();
+/// Replaces what MILLPOND_LOG said.
+void setLogLevel(LogLevel level);
+inline bool logs(LogLevel level) { return level != LogLevel::Off && level <= logLevel(); }
+
+/// Writes one line where the level is wanted. Newlines and control characters of the message become spaces;
+/// lines over 8 KiB are cut. Keeps errno.
+[[gnu::format(printf, 2, 3)]] void log(LogLevel level, const char* format, ...);
+[[gnu::format(printf, 2, 0)]] void logList(LogLevel level, const char* format, va_list arguments);
+
+/// As log, but only for the first caller with this flag.
+[[gnu::format(printf, 3, 4)]] void logOnce(std::atomic<bool>& said, LogLevel level, const char* format, ...);
+
+}  // namespace millpond

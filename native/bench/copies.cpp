@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "bench/driver_bench.h"
+
+namespace millpond::bench {
+namespace {
+
+/// Different at every place, so that a piece that lands elsewhere shows.
+void fillWith(std::byte* bytes, size_t count, uint64_t seed) {
+  for (size_t at = 0; at + sizeof(seed) <= count; at += sizeof(seed)) {
+    const uint64_t word = (seed + at) * 0x9E3779B97F4A7C15ULL;
+    std::memcpy(bytes + at, &word, sizeof(word));
+  }
+}
+
+}  // namespace
+
+void measureCopies(const Driver& driver, int rounds, size_t bytes, Report& report) {
+  driver.must(driver.cuInit(0), "cuInit");
+  const Device device(driver);
+  CUdeviceptr memory = 0;
+  void* pinned = nullptr;
+  driver.must(driver.cuMemAlloc(&memory, bytes), "cuMemAlloc");
+  driver.must(driver.cuMemHostAlloc(&pinned, bytes, 0), "cuMemHostAlloc");
+  std::vector<std::byte> pageable(bytes);
+  std::vector<std::byte> other(bytes);
+
+  const auto bytesPerNs = [&](const auto& copy) {
+    const int64_t start = now();
+    copy();
+    return static_cast<double>(bytes) / static_cast<double>(now() - start);  // = GB/s
+  };
+  // A copy to the device counts as done when the device has the bytes, not when the call has returned.
+  const auto toDevice = [&](const void* from) {
+    driver.must(driver.cuMemcpyHtoD(memory, from, bytes), "cuMemcpyHtoD");
+    driver.must(driver.cuStreamSynchronize(nullptr), "cuStreamSynchronize");
+  };
+  const auto fromDevice = [&](void* to) { driver.must(driver.cuMemcpyDtoH(to, memory, bytes), "cuMemcpyDtoH"); };
+
+  const auto measure = [&](const char* name, void* host, bool isDown, bool isCounted) {
+    // memcpy before and after: what else the machine does changes from one moment to the next.
+    const double before = bytesPerNs([&] { std::memcpy(other.data(), pageable.data(), bytes); });
+    const double rate = isDown ? bytesPerNs([&] { toDevice(host); }) : bytesPerNs([&] { fromDevice(host); });
+    const double after = bytesPerNs([&] { std::memcpy(other.data(), pageable.data(), bytes); });
+    if (!isCounted) return;
+    report.add(std::string(name) + "_rate", rate);
+    report.add(std::string(name) + "_ratio", rate / ((before + after) / 2));
+    report.add("memcpy_rate", (before + after) / 2);
+  };
+
+  for (int round = -1; round < rounds; ++round) {
+    const bool isCounted = round >= 0;  // the first round touches every page
+    const auto seed = static_cast<uint64_t>(round + 2);
+    fillWith(pageable.data(), bytes, seed);
+    measure("to_device_pageable", pageable.data(), true, isCounted);
+    std::memset(pinned, 0, bytes);
+    measure("from_device_pinned", pinned, false, isCounted);
+    if (std::memcmp(pinned, pageable.data(), bytes) != 0) fail("a copy from the device to pinned memory lost bytes");
+
+    fillWith(static_cast<std::byte*>(pinned), bytes, ~seed);
+    measure("to_device_pinned", pinned, true, isCounted);
+    std::memset(pageable.data(), 0, bytes);
+    measure("from_device_pageable", pageable.data(), false, isCounted);
+    if (std::memcmp(pinned, pageable.data(), bytes) != 0) fail("a copy from the device to pageable memory lost bytes");
+  }
+}
+
+}  // namespace millpond::bench

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The measurements of driver-bench. Each adds its samples to the report, a sample for each round.
+#pragma once
+
+#include "bench/driver.h"
+#include "bench/report.h"
+
+namespace millpond::bench {
+
+/// Cost of calls that do not wait, in bursts that fit into the client's buffer; round trips of calls that do; launches
+/// in a row for `sustainedSeconds`.
+void measureCalls(const Driver& driver, int rounds, double sustainedSeconds, Report& report);
+/// Copies of `bytes` each way, beside memcpy of as many bytes in this process. Ends the program when bytes are lost.
+void measureCopies(const Driver& driver, int rounds, size_t bytes, Report& report);
+/// From cuInit to the first result of a kernel, once: a process has only one first time.
+void measureFirstKernel(const Driver& driver, Report& report);
+/// Memory that the library takes in this process, from before it is loaded to after cuInit and with a context.
+void measureMemory(const char* path, Report& report);
+
+}  // namespace millpond::bench

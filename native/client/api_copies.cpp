@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies between this process's memory and devices.
+#include "client/copies.h"
+
+#include <algorithm>
+
+#include "client/callback_thread.h"
+#include "client/capture_state.h"
+
+namespace millpond::client {
+namespace {
+
+/// Bytes in one frame beside the data: the rest of wire::kMaxFrameBytes is for them.
+constexpr size_t kPiece = wire::kChunkBytes;
+
+CUresult shared(Call& call, uint64_t device, uint64_t host, size_t bytes, uint64_t stream, uint32_t direction,
+                Wait wait) {
+  cmd::CopyHostShared wire{};
+  wire.deviceAddress = device;
+  wire.hostAddress = host;
+  wire.bytes = bytes;
+  wire.stream = stream;
+  wire.direction = direction;
+  if (wait == Wait::kNo) return call.post(wire);
+  Session::Answer answer;
+  return call.waitFor(wire, answer);
+}
+
+/// Whether what the stream is given becomes part of a graph. Asked once for each stream of a capture.
+CUresult isCaptured(Call& call, uint64_t stream, bool& captured) {
+  captured = false;
+  if (stream == 0 || !CaptureState::anyOpen()) return CUDA_SUCCESS;
+  captured = CaptureState::isKnownCaptured(stream);
+  if (captured) return CUDA_SUCCESS;
+  cmd::CaptureInfo ask{};
+  ask.stream = stream;
+  cmd::CaptureInfoReply reply{};
+  if (const CUresult r = call.wait(ask, reply); r != CUDA_SUCCESS) return r;
+  captured = reply.status != CU_STREAM_CAPTURE_STATUS_NONE;
+  if (captured) CaptureState::learnCaptured(stream);
+  return CUDA_SUCCESS;
+}
+
+/// A copy of a graph: this process's memory is read, or written, with each launch.
+CUresult capture(Call& call, uint64_t device, uint64_t host, size_t bytes, uint64_t stream, uint32_t direction) {
+  if (direction == 2) call.remote().graphs.allowLanding(host, bytes);
+  cmd::CaptureCopy wire{};
+  wire.stream = stream;
+  wire.deviceAddress = device;
+  wire.hostAddress = host;
+  wire.bytes = bytes;
+  wire.direction = direction;
+  return call.post(wire);
+}
+
+}  // namespace
+
+CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, uint64_t stream, Wait wait) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto host = reinterpret_cast<uint64_t>(from);
+  if (const auto run = call.remote().memory.find(host, bytes); run && run->kind == MemoryKind::kPinnedShared)
+    return shared(call, to, host, bytes, stream, 1, wait);
+  bool captured = false;
+  if (const CUresult r = isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
+  if (captured) return capture(call, to, host, bytes, stream, 1);
+  // Pinned memory is read when the stream comes to it, behind functions of the program that may write it still.
+  if (const auto pinned = call.remote().memory.find(host, bytes);
+      pinned && pinned->kind == MemoryKind::kPinnedLocal && CallbackThread::busy(call.streamContext(stream))) {
+    cmd::StreamSync sync{};
+    sync.stream = stream;
+    cmd::StreamSyncReply reply{};
+    if (const CUresult r = call.wait(sync, reply); r != CUDA_SUCCESS) return r;
+  }
+  const auto run = call.remote().memory.find(to);
+  if (run && (run->kind == MemoryKind::kPinnedLocal || !call.remote().memory.covers(to, bytes)))
+    return CUDA_ERROR_INVALID_VALUE;
+  cmd::CopyToDevice wire{};
+  wire.address = to;
+  wire.stream = stream;
+  wire.total = bytes;
+  const auto* data = static_cast<const std::byte*>(from);
+  for (size_t at = 0; at < bytes; at += kPiece) {
+    wire.offset = at;
+    if (const CUresult r = call.postData(wire, {data + at, std::min(kPiece, bytes - at)}); r != CUDA_SUCCESS) return r;
+  }
+  // The bytes are on their way, so nothing of the caller's is needed any more. Only of an address that this process did
+  // not allocate does it not know whether the driver will take it.
+  return run || wait == Wait::kNo ? CUDA_SUCCESS : call.check();
+}
+
+CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64_t stream, Wait wait) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  if (to == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto host = reinterpret_cast<uint64_t>(to);
+  const auto pinned = call.remote().memory.find(host, bytes);
+  if (pinned && pinned->kind == MemoryKind::kPinnedShared)
+    return shared(call, from, host, bytes, stream, 2, wait);
+  bool captured = false;
+  if (const CUresult r = isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
+  if (captured) return capture(call, from, host, bytes, stream, 2);
+  cmd::CopyFromDevice wire{};
+  wire.address = from;
+  wire.bytes = bytes;
+  wire.stream = stream;
+  wire.hostAddress = host;
+  const bool canLand = pinned && pinned->kind == MemoryKind::kPinnedLocal && call.session().remote();
+  if (canLand && wait == Wait::kNo && !call.remote().synchronous)
+    return call.post(wire);
+  wire.waits = 1;
+  cmd::CopyFromDeviceReply reply{};
+  Session::Answer answer;
+  answer.body = std::as_writable_bytes(std::span(&reply, 1));
+  answer.data = {static_cast<std::byte*>(to), bytes};
+  if (const CUresult r = call.waitFor(wire, answer); r != CUDA_SUCCESS) return r;
+  return answer.dataBytes == bytes ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+
+bool onDevice(Call& call, CUdeviceptr address) {
+  const auto run = call.remote().memory.find(address);
+  return run && run->kind == MemoryKind::kDevice;
+}
+
+CUresult unified(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, uint64_t stream, Wait wait) {
+  const bool toIsDevice = onDevice(call, to);
+  const bool fromIsDevice = onDevice(call, from);
+  if (toIsDevice && fromIsDevice) {
+    cmd::MemcpyDtoDAsyncV2 wire{};
+    wire.dstDevice = to;
+    wire.srcDevice = from;
+    wire.ByteCount = bytes;
+    wire.hStream = stream;
+    return call.post(wire);
+  }
+  if (toIsDevice) return toDevice(call, to, reinterpret_cast<const void*>(from), bytes, stream, wait);
+  if (fromIsDevice) return fromDevice(call, reinterpret_cast<void*>(to), from, bytes, stream, wait);
+  // Between two places of this process, in the order of the stream.
+  cmd::StreamSync sync{};
+  sync.stream = stream;
+  cmd::StreamSyncReply reply{};
+  if (const CUresult r = call.wait(sync, reply); r != CUDA_SUCCESS) return r;
+  std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  return CUDA_SUCCESS;
+}
+
+namespace api {
+
+CUresult cuMemcpyHtoD_v2(Flavour flavour, CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) noexcept {
+  Call call("cuMemcpyHtoD_v2", true);
+  uint64_t stream = 0;
+  if (const CUresult r = call.stream(nullptr, flavour, stream); r != CUDA_SUCCESS) return r;
+  return toDevice(call, dstDevice, srcHost, ByteCount, stream, Wait::kYes);
+}
+
+CUresult cuMemcpyHtoDAsync_v2(Flavour flavour, CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
+                              CUstream hStream) noexcept {
+  Call call("cuMemcpyHtoDAsync_v2", true);
+  uint64_t stream = 0;
+  if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
+  return toDevice(call, dstDevice, srcHost, ByteCount, stream, Wait::kNo);
+}
+
+CUresult cuMemcpyDtoH_v2(Flavour flavour, void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) noexcept {
+  Call call("cuMemcpyDtoH_v2", true);
+  uint64_t stream = 0;
+  if (const CUresult r = call.stream(nullptr, flavour, stream); r != CUDA_SUCCESS) return r;
+  return fromDevice(call, dstHost, srcDevice, ByteCount, stream, Wait::kYes);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(Flavour flavour, void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                              CUstream hStream) noexcept {
+  Call call("cuMemcpyDtoHAsync_v2", true);
+  uint64_t stream = 0;
+  if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
+  return fromDevice(call, dstHost, srcDevice, ByteCount, stream, Wait::kNo);
+}
+
+CUresult cuMemcpy(Flavour flavour, CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) noexcept {
+  Call call("cuMemcpy", true);
+  uint64_t stream = 0;
+  if (const CUresult r = call.stream(nullptr, flavour, stream); r != CUDA_SUCCESS) return r;
+  return unified(call, dst, src, ByteCount, stream, Wait::kYes);
+}
+
+CUresult cuMemcpyAsync(Flavour flavour, CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) noexcept {
+  Call call("cuMemcpyAsync", true);
+  uint64_t stream = 0;
+  if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
+  return unified(call, dst, src, ByteCount, stream, Wait::kNo);
+}
+
+}  // namespace api
+}  // namespace millpond::client

@@ -1,0 +1,680 @@
+// SPDX-License-Identifier: Apache-2.0
+// The nodes of graphs: their parameters on the way to the worker and back.
+#include <algorithm>
+#include <cstring>
+
+#include "client/graph_call.h"
+#include "client/launch_parameters.h"
+
+namespace millpond::client::api {
+namespace {
+
+constexpr size_t kMaxFollowing = size_t{512} << 10;
+
+/// Versions of a structure that differ in name alone, or in what the newer one has at its end.
+template <typename To, typename From>
+To as(const From& from) {
+  To to{};
+  std::memcpy(&to, &from, std::min(sizeof(to), sizeof(from)));
+  return to;
+}
+
+/// A node on its way: the record and what follows it.
+struct Packed {
+  graph::NodeRecord record{};
+  std::vector<std::byte> rest;
+
+  std::vector<std::byte> bytes() const {
+    std::vector<std::byte> all(sizeof(record) + rest.size());
+    std::memcpy(all.data(), &record, sizeof(record));
+    if (!rest.empty()) std::memcpy(all.data() + sizeof(record), rest.data(), rest.size());
+    return all;
+  }
+  template <typename T>
+  void follow(const T* first, size_t count) {
+    const auto run = std::as_bytes(std::span(first, count));
+    rest.assign(run.begin(), run.end());
+    record.count = static_cast<uint32_t>(count);
+  }
+};
+
+CUresult packKernel(Call& call, const CUDA_KERNEL_NODE_PARAMS& params, Packed& out) {
+  if (const CUresult r = useContext(call, params.ctx); r != CUDA_SUCCESS) return r;
+  const void* function = params.func ? static_cast<const void*>(params.func) : static_cast<const void*>(params.kern);
+  const auto kind = handle::kind(reinterpret_cast<uint64_t>(function));
+  const HandleTable::Slot* slot =
+      call.remote().handles.find(kind == HandleKind::kKernel ? kind : HandleKind::kFunction, function);
+  if (!slot || !slot->function) return CUDA_ERROR_INVALID_HANDLE;
+  const FunctionInfo& info = *slot->function;
+  if (info.parameterBytes > kMaxParameterBytes) return CUDA_ERROR_INVALID_VALUE;
+  out.rest.resize(info.parameterBytes);
+  out.record.count = info.parameterBytes;
+  out.record.kernel = {reinterpret_cast<uint64_t>(function),
+                       {params.gridDimX, params.gridDimY, params.gridDimZ},
+                       {params.blockDimX, params.blockDimY, params.blockDimZ},
+                       params.sharedMemBytes,
+                       0};
+  return packParameters(info, params.kernelParams, params.extra, out.rest);
+}
+
+/// Where an end that may be anywhere lies.
+void resolve(Call& call, CUmemorytype& type, CUdeviceptr device, uint64_t& host) {
+  if (type != CU_MEMORYTYPE_UNIFIED) return;
+  const auto run = call.remote().memory.find(device);
+  if (run && run->kind == MemoryKind::kDevice) {
+    type = CU_MEMORYTYPE_DEVICE;
+    return;
+  }
+  type = CU_MEMORYTYPE_HOST;
+  host = device;
+}
+
+CUresult packCopy(Call& call, const CUDA_MEMCPY3D& params, CUcontext context, Packed& out) {
+  if (const CUresult r = useContext(call, context); r != CUDA_SUCCESS) return r;
+  CUDA_MEMCPY3D copy = params;
+  if (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY || copy.dstMemoryType == CU_MEMORYTYPE_ARRAY)
+    return notRemoted("a copy node with an array");
+  auto from = reinterpret_cast<uint64_t>(copy.srcHost);
+  auto to = reinterpret_cast<uint64_t>(copy.dstHost);
+  resolve(call, copy.srcMemoryType, copy.srcDevice, from);
+  resolve(call, copy.dstMemoryType, copy.dstDevice, to);
+  copy.srcHost = reinterpret_cast<const void*>(from);
+  copy.dstHost = reinterpret_cast<void*>(to);
+  const bool fromHost = copy.srcMemoryType == CU_MEMORYTYPE_HOST;
+  const bool toHost = copy.dstMemoryType == CU_MEMORYTYPE_HOST;
+  if ((fromHost && !from) || (toHost && !to)) return CUDA_ERROR_INVALID_VALUE;
+  if (fromHost && toHost) return notRemoted("a copy node from host memory to host memory");
+  if (toHost) {
+    // From the first row of the first slice to the last of the last; the worker writes the rows alone.
+    const uint64_t slice = copy.dstPitch * copy.dstHeight;
+    const uint64_t first = copy.dstZ * slice + copy.dstY * copy.dstPitch + copy.dstXInBytes;
+    const uint64_t bytes = (copy.Depth ? copy.Depth - 1 : 0) * slice + (copy.Height ? copy.Height - 1 : 0) * copy.dstPitch +
+                           copy.WidthInBytes;
+    call.remote().graphs.allowLanding(to + first, bytes);
+  }
+  out.record.copy = copy;
+  return CUDA_SUCCESS;
+}
+
+CUresult packFill(Call& call, const CUDA_MEMSET_NODE_PARAMS& params, CUcontext context, Packed& out) {
+  if (const CUresult r = useContext(call, context); r != CUDA_SUCCESS) return r;
+  out.record.fill = params;
+  return CUDA_SUCCESS;
+}
+
+CUresult packEvent(Call& call, CUevent event, Packed& out) {
+  return call.handle(HandleKind::kEvent, event, out.record.event);
+}
+
+CUresult pack(Call& call, const CUgraphNodeParams& params, Packed& out) {
+  if (call.entry() != CUDA_SUCCESS) return call.entry();
+  out.record.type = static_cast<uint32_t>(params.type);
+  switch (params.type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+      return packKernel(call, as<CUDA_KERNEL_NODE_PARAMS>(params.kernel), out);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+      return packCopy(call, params.memcpy.copyParams, params.memcpy.copyCtx, out);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+      return packFill(call, as<CUDA_MEMSET_NODE_PARAMS>(params.memset), params.memset.ctx, out);
+    case CU_GRAPH_NODE_TYPE_HOST:
+      if (!params.host.fn) return CUDA_ERROR_INVALID_VALUE;
+      out.record.host = {reinterpret_cast<uint64_t>(params.host.fn), reinterpret_cast<uint64_t>(params.host.userData)};
+      return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+      out.record.child = {numberOf(params.graph.graph), static_cast<uint32_t>(params.graph.ownership), 0};
+      return check(call, params.graph.graph);
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+      return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+      return packEvent(call, params.eventWait.event, out);
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+      return packEvent(call, params.eventRecord.event, out);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      if (params.alloc.accessDescCount && !params.alloc.accessDescs) return CUDA_ERROR_INVALID_VALUE;
+      out.record.allocation = {params.alloc.poolProps, params.alloc.bytesize, 0};
+      out.follow(params.alloc.accessDescs, params.alloc.accessDescCount);
+      return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      out.record.address = params.free.dptr;
+      return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+      if (const CUresult r = useContext(call, params.memOp.ctx); r != CUDA_SUCCESS) return r;
+      if (params.memOp.count && !params.memOp.paramArray) return CUDA_ERROR_INVALID_VALUE;
+      out.record.operationFlags = params.memOp.flags;
+      out.follow(params.memOp.paramArray, params.memOp.count);
+      return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      if (const CUresult r = useContext(call, params.conditional.ctx); r != CUDA_SUCCESS) return r;
+      out.record.conditional = {params.conditional.handle, static_cast<uint32_t>(params.conditional.type),
+                                params.conditional.size};
+      return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+      return notRemoted("a graph node for external semaphores",
+                        "external semaphores belong to other APIs of the machine that has the GPU");
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+/// Writes what a kind of node gives back into `params`.
+CUresult add(const char* name, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+             const CUgraphEdgeData* edges, size_t count, CUgraphNodeParams* params) {
+  Call call(name, false);
+  if (const CUresult r = check(call, graph); r != CUDA_SUCCESS) return r;
+  if (!out || !params || (count && !dependencies) || count > graph::kMaxDependencies) return CUDA_ERROR_INVALID_VALUE;
+  Packed packed;
+  if (const CUresult r = pack(call, *params, packed); r != CUDA_SUCCESS) return r;
+  if (packed.rest.size() > kMaxFollowing) return CUDA_ERROR_INVALID_VALUE;
+  cmd::GraphAddNode wire{};
+  wire.graph = numberOf(graph);
+  wire.hasEdges = edges ? 1 : 0;
+  const std::vector<std::byte> bytes = packed.bytes();
+  Reply<cmd::GraphAddNodeReply> reply;
+  if (const CUresult r =
+          reply.of(call, wire, std::as_bytes(std::span(dependencies, count)),
+                   std::as_bytes(std::span(edges, edges ? count : 0)), std::span<const std::byte>(bytes));
+      r != CUDA_SUCCESS)
+    return r;
+  *out = reinterpret_cast<CUgraphNode>(reply.fixed().node);
+  if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) params->alloc.dptr = reply.fixed().value;
+  if (params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+    // The driver's array lives as long as the node does.
+    auto bodies = std::make_unique<HandedOut>();
+    bodies->bytes.assign(reply.tail(0).begin(), reply.tail(0).end());
+    HandedOut& kept = call.remote().graphs.keep(reply.fixed().node, std::move(bodies));
+    params->conditional.phGraph_out = reinterpret_cast<CUgraph*>(kept.bytes.data());
+  }
+  return CUDA_SUCCESS;
+}
+
+template <typename Fill>
+CUresult addOf(const char* name, CUgraphNodeType type, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
+               size_t count, Fill fill) {
+  CUgraphNodeParams params{};
+  params.type = type;
+  fill(params);
+  return add(name, out, graph, dependencies, nullptr, count, &params);
+}
+
+/// `exec` null: the node of the graph.
+CUresult set(const char* name, CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams* params) {
+  Call call(name, false);
+  if (const CUresult r = check(call, node); r != CUDA_SUCCESS) return r;
+  if (!params) return CUDA_ERROR_INVALID_VALUE;
+  const auto info = exec ? call.remote().graphs.exec(numberOf(exec)) : nullptr;
+  if (exec && !info) return CUDA_ERROR_INVALID_VALUE;
+  Packed packed;
+  if (const CUresult r = pack(call, *params, packed); r != CUDA_SUCCESS) return r;
+  cmd::GraphSetNode wire{};
+  wire.exec = numberOf(exec);
+  wire.node = numberOf(node);
+  const std::vector<std::byte> bytes = packed.bytes();
+  if (!exec) {
+    call.remote().graphs.dropNode(wire.node);
+    Session::Answer answer;
+    return call.waitFor(wire, answer, std::span<const std::byte>(bytes));
+  }
+  // Only copies, functions and graphs change what launches have to bring along.
+  const bool changes = params->type == CU_GRAPH_NODE_TYPE_MEMCPY || params->type == CU_GRAPH_NODE_TYPE_HOST ||
+                       params->type == CU_GRAPH_NODE_TYPE_GRAPH;
+  if (!changes) return call.post(wire, std::span<const std::byte>(bytes));
+  Reply<cmd::GraphSetNodeReply> reply;
+  if (const CUresult r = reply.of(call, wire, std::span<const std::byte>(bytes)); r != CUDA_SUCCESS) return r;
+  ExecInfo fresh{info->flags, reply.fixed().hostFunctions, {}};
+  fresh.sources.resize(reply.tail(0).size() / sizeof(graph::Source));
+  if (!reply.tail(0).empty()) std::memcpy(fresh.sources.data(), reply.tail(0).data(), reply.tail(0).size());
+  call.remote().graphs.setExec(wire.exec, std::move(fresh));
+  return CUDA_SUCCESS;
+}
+
+template <typename Fill>
+CUresult setOf(const char* name, CUgraphNodeType type, CUgraphExec exec, CUgraphNode node, Fill fill) {
+  CUgraphNodeParams params{};
+  params.type = type;
+  fill(params);
+  return set(name, exec, node, &params);
+}
+
+/// A node's parameters as they came back.
+struct Got {
+  graph::NodeRecord record{};
+  uint64_t root = 0;
+  std::vector<std::byte> rest;
+};
+
+CUresult get(Call& call, CUgraphNode node, CUgraphNodeType wanted, const void* out, Got& got) {
+  if (const CUresult r = check(call, node); r != CUDA_SUCCESS) return r;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  cmd::GraphGetNode wire{};
+  wire.node = numberOf(node);
+  Reply<cmd::GraphGetNodeReply> reply;
+  if (const CUresult r = reply.of(call, wire); r != CUDA_SUCCESS) return r;
+  const auto bytes = reply.tail(0);
+  if (bytes.size() < sizeof(got.record)) return CUDA_ERROR_UNKNOWN;
+  std::memcpy(&got.record, bytes.data(), sizeof(got.record));
+  got.root = reply.fixed().root;
+  got.rest.assign(bytes.begin() + sizeof(got.record), bytes.end());
+  return got.record.type == static_cast<uint32_t>(wanted) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+HandedOut& keep(Call& call, CUgraphNode node, Got& got) {
+  auto handedOut = std::make_unique<HandedOut>();
+  handedOut->root = got.root;
+  handedOut->bytes = std::move(got.rest);
+  return call.remote().graphs.keep(numberOf(node), std::move(handedOut));
+}
+
+CUresult getKernel(const char* name, CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* out) {
+  Call call(name, false);
+  Got got;
+  if (const CUresult r = get(call, node, CU_GRAPH_NODE_TYPE_KERNEL, out, got); r != CUDA_SUCCESS) return r;
+  const auto& kernel = got.record.kernel;
+  const HandleTable::Slot* slot = call.remote().handles.find(kernel.function);
+  if (!slot || !slot->function || slot->function->parameterBytes != got.rest.size()) return CUDA_ERROR_INVALID_HANDLE;
+  HandedOut& kept = keep(call, node, got);
+  for (const FunctionInfo::Parameter& each : slot->function->parameters)
+    kept.pointers.push_back(kept.bytes.data() + each.offset);
+  *out = {};
+  // The runtime knows its kernels by their own handles; the one that is not null counts, the function first.
+  if (handle::kind(kernel.function) == HandleKind::kKernel)
+    out->kern = reinterpret_cast<CUkernel>(kernel.function);
+  else
+    out->func = reinterpret_cast<CUfunction>(kernel.function);
+  out->gridDimX = kernel.grid[0];
+  out->gridDimY = kernel.grid[1];
+  out->gridDimZ = kernel.grid[2];
+  out->blockDimX = kernel.block[0];
+  out->blockDimY = kernel.block[1];
+  out->blockDimZ = kernel.block[2];
+  out->sharedMemBytes = kernel.sharedBytes;
+  out->kernelParams = kept.pointers.data();
+  if (const Context* context = contextOf(slot->context)) out->ctx = const_cast<Context*>(context)->handle();
+  return CUDA_SUCCESS;
+}
+
+CUresult getEvent(const char* name, CUgraphNode node, CUgraphNodeType type, CUevent* out) {
+  Call call(name, false);
+  Got got;
+  if (const CUresult r = get(call, node, type, out, got); r != CUDA_SUCCESS) return r;
+  *out = reinterpret_cast<CUevent>(got.record.event);
+  return CUDA_SUCCESS;
+}
+
+CUresult attribute(const char* name, CUgraphNode node, CUgraphNode other, uint32_t what, CUkernelNodeAttrID id,
+                   const CUkernelNodeAttrValue* in, CUkernelNodeAttrValue* out) {
+  Call call(name, false);
+  if (const CUresult r = check(call, node); r != CUDA_SUCCESS) return r;
+  cmd::GraphNodeAttribute wire{};
+  wire.node = numberOf(node);
+  wire.other = numberOf(other);
+  wire.what = what;
+  wire.attribute = static_cast<uint32_t>(id);
+  if (in) std::memcpy(wire.value, in, sizeof(wire.value));
+  cmd::GraphNodeAttributeReply reply{};
+  const CUresult result = call.wait(wire, reply);
+  if (result == CUDA_SUCCESS && out) std::memcpy(out, reply.value, sizeof(reply.value));
+  return result;
+}
+
+CUresult enable(const char* name, CUgraphExec exec, CUgraphNode node, uint32_t value, unsigned* out) {
+  Call call(name, false);
+  if (const CUresult r = check(call, node); r != CUDA_SUCCESS) return r;
+  cmd::GraphEnableNode wire{};
+  wire.exec = numberOf(exec);
+  wire.node = numberOf(node);
+  wire.enable = value;
+  cmd::GraphEnableNodeReply reply{};
+  const CUresult result = call.wait(wire, reply);
+  if (result == CUDA_SUCCESS && out) *out = reply.enabled;
+  return result;
+}
+
+}  // namespace
+
+CUresult cuGraphAddNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                        size_t numDependencies, CUgraphNodeParams* nodeParams) noexcept {
+  return add("cuGraphAddNode", phGraphNode, hGraph, dependencies, nullptr, numDependencies, nodeParams);
+}
+CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                           const CUgraphEdgeData* dependencyData, size_t numDependencies,
+                           CUgraphNodeParams* nodeParams) noexcept {
+  return add("cuGraphAddNode_v2", phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
+}
+CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* nodeParams) noexcept {
+  return set("cuGraphNodeSetParams", nullptr, hNode, nodeParams);
+}
+CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams* nodeParams) noexcept {
+  if (!hGraphExec) return CUDA_ERROR_INVALID_VALUE;
+  return set("cuGraphExecNodeSetParams", hGraphExec, hNode, nodeParams);
+}
+
+CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType* type) noexcept {
+  Call call("cuGraphNodeGetType", false);
+  if (const CUresult r = check(call, hNode); r != CUDA_SUCCESS) return r;
+  if (!type) return CUDA_ERROR_INVALID_VALUE;
+  cmd::GraphNodeType wire{};
+  wire.node = numberOf(hNode);
+  cmd::GraphNodeTypeReply reply{};
+  const CUresult result = call.wait(wire, reply);
+  if (result == CUDA_SUCCESS) *type = static_cast<CUgraphNodeType>(reply.type);
+  return result;
+}
+
+CUresult cuGraphDestroyNode(CUgraphNode hNode) noexcept {
+  Call call("cuGraphDestroyNode", false);
+  if (const CUresult r = check(call, hNode); r != CUDA_SUCCESS) return r;
+  cmd::GraphDestroyNode wire{};
+  wire.node = numberOf(hNode);
+  Session::Answer answer;
+  const CUresult result = call.waitFor(wire, answer);
+  if (result == CUDA_SUCCESS) call.remote().graphs.dropNode(wire.node);
+  return result;
+}
+
+CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled) noexcept {
+  return enable("cuGraphNodeSetEnabled", hGraphExec, hNode, isEnabled ? 1 : 0, nullptr);
+}
+CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int* isEnabled) noexcept {
+  if (!isEnabled) return CUDA_ERROR_INVALID_VALUE;
+  return enable("cuGraphNodeGetEnabled", hGraphExec, hNode, 2, isEnabled);
+}
+
+// Kernels
+
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                                 size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS* nodeParams) noexcept {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  return addOf("cuGraphAddKernelNode_v2", CU_GRAPH_NODE_TYPE_KERNEL, phGraphNode, hGraph, dependencies,
+               numDependencies,
+               [&](CUgraphNodeParams& p) { p.kernel = as<CUDA_KERNEL_NODE_PARAMS_v3>(*nodeParams); });
+}
+CUresult cuGraphAddKernelNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                              size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) noexcept {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  const auto newer = as<CUDA_KERNEL_NODE_PARAMS>(*nodeParams);
+  return api::cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, &newer);
+}
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS* nodeParams) noexcept {
+  return getKernel("cuGraphKernelNodeGetParams_v2", hNode, nodeParams);
+}
+CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) noexcept {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_KERNEL_NODE_PARAMS params{};
+  const CUresult result = getKernel("cuGraphKernelNodeGetParams", hNode, &params);
+  if (result != CUDA_SUCCESS) return result;
+  *nodeParams = as<CUDA_KERNEL_NODE_PARAMS_v1>(params);
+  if (!nodeParams->func) nodeParams->func = reinterpret_cast<CUfunction>(params.kern);
+  return result;
+}
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS* nodeParams) noexcept {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  return setOf("cuGraphKernelNodeSetParams_v2", CU_GRAPH_NODE_TYPE_KERNEL, nullptr, hNode,
+               [&](CUgraphNodeParams& p) { p.kernel = as<CUDA_KERNEL_NODE_PARAMS_v3>(*nodeParams); });
+}
+CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) noexcept {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  const auto newer = as<CUDA_KERNEL_NODE_PARAMS>(*nodeParams);
+  return api::cuGraphKernelNodeSetParams_v2(hNode, &newer);
+}
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                           const CUDA_KERNEL_NODE_PARAMS* nodeParams) noexcept {
+  if (!nodeParams || !hGraphExec) return CUDA_ERROR_INVALID_VALUE;
+  return setOf("cuGraphExecKernelNodeSetParams_v2", CU_GRAPH_NODE_TYPE_KERNEL, hGraphExec, hNode,
+               [&](CUgraphNodeParams& p) { p.kernel = as<CUDA_KERNEL_NODE_PARAMS_v3>(*nodeParams); });
+}
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) noexcept {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  const auto newer = as<CUDA_KERNEL_NODE_PARAMS>(*nodeParams);
+  return api::cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, &newer);
+}
+CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src) noexcept {
+  if (!graph::is(graph::Tag::kNode, numberOf(src))) return CUDA_ERROR_INVALID_VALUE;
+  return attribute("cuGraphKernelNodeCopyAttributes", dst, src, 2, CU_LAUNCH_ATTRIBUTE_IGNORE, nullptr, nullptr);
+}
+CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                       CUkernelNodeAttrValue* value_out) noexcept {
+  if (!value_out) return CUDA_ERROR_INVALID_VALUE;
+  return attribute("cuGraphKernelNodeGetAttribute", hNode, nullptr, 0, attr, nullptr, value_out);
+}
+CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                       const CUkernelNodeAttrValue* value) noexcept {
+  if (!value) return CUDA_ERROR_INVALID_VALUE;
+  return attribute("cuGraphKernelNodeSetAttribute", hNode, nullptr, 1, attr, value, nullptr);
+}
+
+// Copies and fills
+
+CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                              size_t numDependencies, const CUDA_MEMCPY3D* copyParams, CUcontext ctx) noexcept {
+  if (!copyParams) return CUDA_ERROR_INVALID_VALUE;
+  return addOf("cuGraphAddMemcpyNode", CU_GRAPH_NODE_TYPE_MEMCPY, phGraphNode, hGraph, dependencies, numDependencies,
+               [&](CUgraphNodeParams& p) {
+                 p.memcpy.copyCtx = ctx;
+                 p.memcpy.copyParams = *copyParams;
+               });
+}
+CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D* nodeParams) noexcept {
+  Call call("cuGraphMemcpyNodeGetParams", false);
+  Got got;
+  if (const CUresult r = get(call, hNode, CU_GRAPH_NODE_TYPE_MEMCPY, nodeParams, got); r != CUDA_SUCCESS) return r;
+  *nodeParams = got.record.copy;
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* nodeParams) noexcept {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  return setOf("cuGraphMemcpyNodeSetParams", CU_GRAPH_NODE_TYPE_MEMCPY, nullptr, hNode,
+               [&](CUgraphNodeParams& p) { p.memcpy.copyParams = *nodeParams; });
+}
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D* copyParams,
+                                        CUcontext ctx) noexcept {
+  if (!copyParams || !hGraphExec) return CUDA_ERROR_INVALID_VALUE;
+  return setOf("cuGraphExecMemcpyNodeSetParams", CU_GRAPH_NODE_TYPE_MEMCPY, hGraphExec, hNode,
+               [&](CUgraphNodeParams& p) {
+                 p.memcpy.copyCtx = ctx;
+                 p.memcpy.copyParams = *copyParams;
+               });
+}
+CUresult cuGraphAddMemsetNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                              size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS* memsetParams,
+                              CUcontext ctx) noexcept {
+  if (!memsetParams) return CUDA_ERROR_INVALID_VALUE;
+  return addOf("cuGraphAddMemsetNode", CU_GRAPH_NODE_TYPE_MEMSET, phGraphNode, hGraph, dependencies, numDependencies,
+               [&](CUgraphNodeParams& p) {
+                 p.memset = as<CUDA_MEMSET_NODE_PARAMS_v2>(*memsetParams);
+                 p.memset.ctx = ctx;
+               });
+}
+CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS* nodeParams) noexcept {
+  Call call("cuGraphMemsetNodeGetParams", false);
+  Got got;
+  if (const CUresult r = get(call, hNode, CU_GRAPH_NODE_TYPE_MEMSET, nodeParams, got); r != CUDA_SUCCESS) return r;
+  *nodeParams = got.record.fill;
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS* nodeParams) noexcept {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  return setOf("cuGraphMemsetNodeSetParams", CU_GRAPH_NODE_TYPE_MEMSET, nullptr, hNode,
+               [&](CUgraphNodeParams& p) { p.memset = as<CUDA_MEMSET_NODE_PARAMS_v2>(*nodeParams); });
+}
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        const CUDA_MEMSET_NODE_PARAMS* memsetParams, CUcontext ctx) noexcept {
+  if (!memsetParams || !hGraphExec) return CUDA_ERROR_INVALID_VALUE;
+  return setOf("cuGraphExecMemsetNodeSetParams", CU_GRAPH_NODE_TYPE_MEMSET, hGraphExec, hNode,
+               [&](CUgraphNodeParams& p) {
+                 p.memset = as<CUDA_MEMSET_NODE_PARAMS_v2>(*memsetParams);
+                 p.memset.ctx = ctx;
+               });
+}
+
+// Functions of the program
+
+CUresult cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                            size_t numDependencies, const CUDA_HOST_NODE_PARAMS* nodeParams) noexcept {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  return addOf("cuGraphAddHostNode", CU_GRAPH_NODE_TYPE_HOST, phGraphNode, hGraph, dependencies, numDependencies,
+               [&](CUgraphNodeParams& p) { p.host = {nodeParams->fn, nodeParams->userData}; });
+}
+CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS* nodeParams) noexcept {
+  Call call("cuGraphHostNodeGetParams", false);
+  Got got;
+  if (const CUresult r = get(call, hNode, CU_GRAPH_NODE_TYPE_HOST, nodeParams, got); r != CUDA_SUCCESS) return r;
+  nodeParams->fn = reinterpret_cast<CUhostFn>(got.record.host.function);
+  nodeParams->userData = reinterpret_cast<void*>(got.record.host.data);
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS* nodeParams) noexcept {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  return setOf("cuGraphHostNodeSetParams", CU_GRAPH_NODE_TYPE_HOST, nullptr, hNode,
+               [&](CUgraphNodeParams& p) { p.host = {nodeParams->fn, nodeParams->userData}; });
+}
+CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                      const CUDA_HOST_NODE_PARAMS* nodeParams) noexcept {
+  if (!nodeParams || !hGraphExec) return CUDA_ERROR_INVALID_VALUE;
+  return setOf("cuGraphExecHostNodeSetParams", CU_GRAPH_NODE_TYPE_HOST, hGraphExec, hNode,
+               [&](CUgraphNodeParams& p) { p.host = {nodeParams->fn, nodeParams->userData}; });
+}
+
+// Graphs in graphs, and nothing
+
+CUresult cuGraphAddChildGraphNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                                  size_t numDependencies, CUgraph childGraph) noexcept {
+  return addOf("cuGraphAddChildGraphNode", CU_GRAPH_NODE_TYPE_GRAPH, phGraphNode, hGraph, dependencies,
+               numDependencies, [&](CUgraphNodeParams& p) {
+                 p.graph.graph = childGraph;
+                 p.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
+               });
+}
+CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph* phGraph) noexcept {
+  Call call("cuGraphChildGraphNodeGetGraph", false);
+  Got got;
+  if (const CUresult r = get(call, hNode, CU_GRAPH_NODE_TYPE_GRAPH, phGraph, got); r != CUDA_SUCCESS) return r;
+  *phGraph = reinterpret_cast<CUgraph>(got.record.child.graph);
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph) noexcept {
+  if (!hGraphExec) return CUDA_ERROR_INVALID_VALUE;
+  return setOf("cuGraphExecChildGraphNodeSetParams", CU_GRAPH_NODE_TYPE_GRAPH, hGraphExec, hNode,
+               [&](CUgraphNodeParams& p) {
+                 p.graph.graph = childGraph;
+                 p.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
+               });
+}
+CUresult cuGraphAddEmptyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                             size_t numDependencies) noexcept {
+  return addOf("cuGraphAddEmptyNode", CU_GRAPH_NODE_TYPE_EMPTY, phGraphNode, hGraph, dependencies, numDependencies,
+               [](CUgraphNodeParams&) {});
+}
+
+// Events
+
+CUresult cuGraphAddEventRecordNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                                   size_t numDependencies, CUevent event) noexcept {
+  return addOf("cuGraphAddEventRecordNode", CU_GRAPH_NODE_TYPE_EVENT_RECORD, phGraphNode, hGraph, dependencies,
+               numDependencies, [&](CUgraphNodeParams& p) { p.eventRecord.event = event; });
+}
+CUresult cuGraphAddEventWaitNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                                 size_t numDependencies, CUevent event) noexcept {
+  return addOf("cuGraphAddEventWaitNode", CU_GRAPH_NODE_TYPE_WAIT_EVENT, phGraphNode, hGraph, dependencies,
+               numDependencies, [&](CUgraphNodeParams& p) { p.eventWait.event = event; });
+}
+CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent* event_out) noexcept {
+  return getEvent("cuGraphEventRecordNodeGetEvent", hNode, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event_out);
+}
+CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent* event_out) noexcept {
+  return getEvent("cuGraphEventWaitNodeGetEvent", hNode, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event_out);
+}
+CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event) noexcept {
+  return setOf("cuGraphEventRecordNodeSetEvent", CU_GRAPH_NODE_TYPE_EVENT_RECORD, nullptr, hNode,
+               [&](CUgraphNodeParams& p) { p.eventRecord.event = event; });
+}
+CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event) noexcept {
+  return setOf("cuGraphEventWaitNodeSetEvent", CU_GRAPH_NODE_TYPE_WAIT_EVENT, nullptr, hNode,
+               [&](CUgraphNodeParams& p) { p.eventWait.event = event; });
+}
+CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event) noexcept {
+  if (!hGraphExec) return CUDA_ERROR_INVALID_VALUE;
+  return setOf("cuGraphExecEventRecordNodeSetEvent", CU_GRAPH_NODE_TYPE_EVENT_RECORD, hGraphExec, hNode,
+               [&](CUgraphNodeParams& p) { p.eventRecord.event = event; });
+}
+CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event) noexcept {
+  if (!hGraphExec) return CUDA_ERROR_INVALID_VALUE;
+  return setOf("cuGraphExecEventWaitNodeSetEvent", CU_GRAPH_NODE_TYPE_WAIT_EVENT, hGraphExec, hNode,
+               [&](CUgraphNodeParams& p) { p.eventWait.event = event; });
+}
+
+// Memory
+
+CUresult cuGraphAddMemAllocNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                                size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS* nodeParams) noexcept {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+  params.alloc = as<CUDA_MEM_ALLOC_NODE_PARAMS_v2>(*nodeParams);
+  const CUresult result =
+      add("cuGraphAddMemAllocNode", phGraphNode, hGraph, dependencies, nullptr, numDependencies, &params);
+  if (result == CUDA_SUCCESS) nodeParams->dptr = params.alloc.dptr;
+  return result;
+}
+CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS* params_out) noexcept {
+  Call call("cuGraphMemAllocNodeGetParams", false);
+  Got got;
+  if (const CUresult r = get(call, hNode, CU_GRAPH_NODE_TYPE_MEM_ALLOC, params_out, got); r != CUDA_SUCCESS) return r;
+  const HandedOut& kept = keep(call, hNode, got);
+  *params_out = {};
+  params_out->poolProps = got.record.allocation.pool;
+  params_out->bytesize = got.record.allocation.bytes;
+  params_out->dptr = got.record.allocation.address;
+  params_out->accessDescCount = got.record.count;
+  params_out->accessDescs =
+      kept.bytes.empty() ? nullptr : reinterpret_cast<const CUmemAccessDesc*>(kept.bytes.data());
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphAddMemFreeNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                               size_t numDependencies, CUdeviceptr dptr) noexcept {
+  return addOf("cuGraphAddMemFreeNode", CU_GRAPH_NODE_TYPE_MEM_FREE, phGraphNode, hGraph, dependencies,
+               numDependencies, [&](CUgraphNodeParams& p) { p.free.dptr = dptr; });
+}
+CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dptr_out) noexcept {
+  Call call("cuGraphMemFreeNodeGetParams", false);
+  Got got;
+  if (const CUresult r = get(call, hNode, CU_GRAPH_NODE_TYPE_MEM_FREE, dptr_out, got); r != CUDA_SUCCESS) return r;
+  *dptr_out = got.record.address;
+  return CUDA_SUCCESS;
+}
+
+// Memory operations
+
+CUresult cuGraphAddBatchMemOpNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                                  size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) noexcept {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  return addOf("cuGraphAddBatchMemOpNode", CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, phGraphNode, hGraph, dependencies,
+               numDependencies,
+               [&](CUgraphNodeParams& p) { p.memOp = as<CUDA_BATCH_MEM_OP_NODE_PARAMS_v2>(*nodeParams); });
+}
+CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams_out) noexcept {
+  Call call("cuGraphBatchMemOpNodeGetParams", true);
+  Got got;
+  if (const CUresult r = get(call, hNode, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, nodeParams_out, got); r != CUDA_SUCCESS)
+    return r;
+  HandedOut& kept = keep(call, hNode, got);
+  *nodeParams_out = {};
+  if (Context* context = contextOf(call.context())) nodeParams_out->ctx = context->handle();
+  nodeParams_out->count = got.record.count;
+  nodeParams_out->flags = got.record.operationFlags;
+  nodeParams_out->paramArray = reinterpret_cast<CUstreamBatchMemOpParams*>(kept.bytes.data());
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) noexcept {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  return setOf("cuGraphBatchMemOpNodeSetParams", CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, nullptr, hNode,
+               [&](CUgraphNodeParams& p) { p.memOp = as<CUDA_BATCH_MEM_OP_NODE_PARAMS_v2>(*nodeParams); });
+}
+CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) noexcept {
+  if (!nodeParams || !hGraphExec) return CUDA_ERROR_INVALID_VALUE;
+  return setOf("cuGraphExecBatchMemOpNodeSetParams", CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, hGraphExec, hNode,
+               [&](CUgraphNodeParams& p) { p.memOp = as<CUDA_BATCH_MEM_OP_NODE_PARAMS_v2>(*nodeParams); });
+}
+
+}  // namespace millpond::client::api

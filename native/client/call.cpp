@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/call.h"
+
+#include "base/log.h"
+#include "client/callback_thread.h"
+#include "client/capture_state.h"
+#include "client/client.h"
+
+namespace millpond::client {
+Call::Call(const char* name, bool needsContext) noexcept {
+  entry_ = Client::check();
+  if (entry_ != CUDA_SUCCESS) return;
+  Client& client = Client::instance();
+  session_ = &client.session();
+  remote_ = &Remote::instance();
+  caller_.thread = threadNumber();
+  if (Context* current = CurrentContext::get()) {
+    if (!current->destroyed()) caller_.context = current->wireContext();
+    if (needsContext && !current->active()) entry_ = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  } else if (needsContext) {
+    entry_ = CUDA_ERROR_INVALID_CONTEXT;
+  }
+  if (CallbackThread::running())
+    entry_ = CUDA_ERROR_NOT_PERMITTED;
+  else if (session_->lost())
+    entry_ = static_cast<CUresult>(kSessionLost);
+  else if (entry_ == CUDA_SUCCESS)
+    entry_ = pendingFailure();
+  if (CaptureState::anyOpen() && entry_ == CUDA_SUCCESS) [[unlikely]]
+    entry_ = CaptureState::check(name, *session_, caller_.thread);
+  if (logs(LogLevel::Trace)) log(LogLevel::Trace, "[%u] %s", caller_.thread, name);
+}
+
+Call::Call(const char* name, Teardown teardown) noexcept {
+  entry_ = Client::check();
+  if (entry_ != CUDA_SUCCESS) return;
+  session_ = &Client::instance().session();
+  remote_ = &Remote::instance();
+  caller_ = {teardown.context, threadNumber()};
+  if (session_->lost()) entry_ = static_cast<CUresult>(kSessionLost);
+  if (logs(LogLevel::Trace)) log(LogLevel::Trace, "[%u] %s", caller_.thread, name);
+}
+
+void Call::collectFailure() noexcept {
+  uint16_t number = 0;
+  const int32_t failure = session_->takeFailure(&number);
+  // That of a context which has ended meanwhile is nobody's.
+  if (Context* failed = contextOf(number); failed && failure != 0) failed->fail(static_cast<CUresult>(failure));
+}
+
+void Call::dropFailure() noexcept {
+  collectFailure();
+  if (Context* context = contextOf(caller_.context)) context->forgetFailure();
+}
+
+CUresult Call::pendingFailure() noexcept {
+  if (session_->failure() != 0) [[unlikely]]
+    collectFailure();
+  Context* context = contextOf(caller_.context);
+  return context ? context->takeFailure() : CUDA_SUCCESS;
+}
+
+CUresult Call::stream(CUstream in, Flavour flavour, uint64_t& wire) noexcept {
+  if (entry_ != CUDA_SUCCESS) return entry_;
+  const auto value = reinterpret_cast<uintptr_t>(in);
+  const bool perThread = value == 2 || (value == 0 && flavour == Flavour::kPerThread);
+  if (value <= 1 && !perThread) {
+    wire = 0;
+    // A capture may forbid what is given to the legacy stream: that is told at once.
+    if (CaptureState::anyOpen()) [[unlikely]]
+      waits_ = true;
+    return CUDA_SUCCESS;
+  }
+  if (!perThread) return handle(HandleKind::kStream, in, wire);
+  if (caller_.context == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  wire = ThreadStreams::get(caller_.context);
+  if (wire != 0) return CUDA_SUCCESS;
+  wire = remote_->handles.create(HandleKind::kStream, caller_.context);
+  if (wire == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  ThreadStreams::set(caller_.context, wire);
+  cmd::StreamCreate create{};
+  create.phStream = wire;
+  return post(create);
+}
+
+uint16_t Call::streamContext(uint64_t stream) const noexcept {
+  const HandleTable::Slot* slot = stream ? remote_->handles.find(stream) : nullptr;
+  return slot ? slot->context : caller_.context;
+}
+
+CUresult Call::handle(HandleKind kind, const void* in, uint64_t& wire) noexcept {
+  if (!remote_->handles.find(kind, in)) return CUDA_ERROR_INVALID_HANDLE;
+  wire = reinterpret_cast<uint64_t>(in);
+  return CUDA_SUCCESS;
+}
+
+CUresult Call::functionOrKernel(const void* in, uint64_t& wire) noexcept {
+  const auto kind = handle::kind(reinterpret_cast<uint64_t>(in));
+  return handle(kind == HandleKind::kKernel ? kind : HandleKind::kFunction, in, wire);
+}
+
+CUresult Call::device(CUdevice in, int32_t& wire) noexcept {
+  const Context* context = Client::instance().contexts().primary(in);
+  if (!context) return CUDA_ERROR_INVALID_DEVICE;
+  wire = context->sessionDevice();
+  return CUDA_SUCCESS;
+}
+
+uint64_t Call::create(HandleKind kind, void** out, HandleTraits traits) noexcept {
+  const uint64_t wire = remote_->handles.create(kind, caller_.context, traits);
+  if (wire == 0) {
+    log(LogLevel::Error, "over %u streams, events, modules and functions at once are not supported",
+        handle::kMaxHandles);
+    entry_ = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *out = reinterpret_cast<void*>(wire);
+  return wire;
+}
+
+CUresult Call::destroy(HandleKind kind, const void* in, uint64_t& wire) noexcept {
+  claimed_ = remote_->handles.claim(kind, in);
+  if (claimed_.empty()) return CUDA_ERROR_INVALID_HANDLE;
+  wire = reinterpret_cast<uint64_t>(in);
+  if (kind == HandleKind::kStream && CaptureState::anyOpen()) [[unlikely]]
+    CaptureState::ended(wire);
+  return CUDA_SUCCESS;
+}
+
+CUresult Call::sent(bool alive) noexcept {
+  if (!claimed_.empty()) {
+    for (const uint64_t wire : claimed_) remote_->answers.forget(wire);
+    remote_->handles.recycle(claimed_);
+    claimed_.clear();
+  }
+  return alive ? CUDA_SUCCESS : static_cast<CUresult>(kSessionLost);
+}
+
+CUresult Call::settle(int32_t result) noexcept {
+  sent(true);
+  if (result == 0) return pendingFailure();
+  const auto failure = static_cast<CUresult>(result);
+  if (isSticky(failure))
+    if (Context* failed = contextOf(caller_.context)) failed->fail(failure);
+  return failure;
+}
+
+CUresult Call::check() noexcept {
+  cmd::MarkerReply reply{};
+  return wait(cmd::Marker{}, reply);
+}
+
+CUresult notRemoted(const char* symbol, const char* why) noexcept {
+  if (const CUresult r = Client::check(); r != CUDA_SUCCESS) return r;
+  // The names are literals, so their addresses tell them apart.
+  static std::mutex& mutex = *new std::mutex();
+  static auto& said = *new std::vector<const char*>();
+  {
+    std::lock_guard lock(mutex);
+    for (const char* each : said)
+      if (each == symbol) return CUDA_ERROR_NOT_SUPPORTED;
+    said.push_back(symbol);
+  }
+  if (why)
+    log(LogLevel::Warn, "%s is not supported: %s", symbol, why);
+  else
+    log(LogLevel::Warn, "%s is not supported yet (see docs/reference/cuda-coverage.md)", symbol);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+}  // namespace millpond::client

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// One driver call in progress: what generated and hand-written calls have in common.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "client/answer_cache.h"
+#include "client/gen/api.h"
+#include "client/handle_table.h"
+#include "client/remote.h"
+#include "cuda/gen/cuda_api.h"
+#include "protocol/gen/commands.h"
+#include "protocol/session_client.h"
+
+namespace millpond::client {
+
+class Call {
+ public:
+  /// Checks what every call checks: initialised, not a forked child, the session alive, no failure of an earlier
+  /// asynchronous call left to report; with `needsContext`, a current context.
+  Call(const char* name, bool needsContext) noexcept;
+  /// For ending things in a context, whatever has become of it: failures neither hinder it nor are they reported.
+  struct Teardown {
+    uint16_t context;
+  };
+  Call(const char* name, Teardown teardown) noexcept;
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  /// Anything but success is the call's result.
+  CUresult entry() const noexcept { return entry_; }
+  /// Number of the current context, 0 without one.
+  uint16_t context() const noexcept { return caller_.context; }
+  /// Lets the call act in another context than the current one.
+  void useContext(uint16_t context) noexcept { caller_.context = context; }
+
+  /// Number of the calling thread.
+  uint32_t thread() const noexcept { return caller_.thread; }
+
+  Remote& remote() const noexcept { return *remote_; }
+  Session& session() const noexcept { return *session_; }
+
+  /// Resolves 0 and the special handles 1 and 2 by flavour and thread.
+  CUresult stream(CUstream in, Flavour flavour, uint64_t& wire) noexcept;
+  /// The context that a stream lives in, by the number that `stream` gave.
+  uint16_t streamContext(uint64_t stream) const noexcept;
+  CUresult handle(HandleKind kind, const void* in, uint64_t& wire) noexcept;
+  CUresult functionOrKernel(const void* in, uint64_t& wire) noexcept;
+  CUresult device(CUdevice in, int32_t& wire) noexcept;
+  /// Invents a handle and stores it through `out`.
+  uint64_t create(HandleKind kind, void** out, HandleTraits traits = {}) noexcept;
+  /// Takes a handle out of use; its slot is free again when the command is on its way.
+  CUresult destroy(HandleKind kind, const void* in, uint64_t& wire) noexcept;
+  /// Drops what is cached about a function or kernel.
+  void forget(uint64_t wire) noexcept {
+    remote_->answers.forget(wire);
+    if (const HandleTable::Slot* slot = remote_->handles.find(wire); slot && slot->function)
+      slot->function->forgetAllowed();
+  }
+
+  /// Sends a command that nobody waits for.
+  template <typename C, typename... Tails>
+  CUresult post(const C& fixed, const Tails&... tails) noexcept {
+    if (entry_ != CUDA_SUCCESS) return entry_;
+    const size_t bytes = cmd::encodedSize<C>(tails...);
+    const auto fill = [&](std::byte* place) { cmd::encode(place, fixed, tails...); };
+    if (remote_->synchronous || waits_) {
+      Session::Answer answer;
+      return settle(session_->wait(static_cast<uint16_t>(C::kOp), caller_, bytes, fill, answer));
+    }
+    return sent(session_->post(static_cast<uint16_t>(C::kOp), caller_, bytes, fill));
+  }
+  /// As `post` for a command with one tail, which is large.
+  template <typename C>
+  CUresult postData(C fixed, std::span<const std::byte> data) noexcept {
+    if (entry_ != CUDA_SUCCESS) return entry_;
+    fixed.setTailBytes({static_cast<uint32_t>(data.size())});
+    return sent(session_->postWithData(
+        static_cast<uint16_t>(C::kOp), caller_, C::kFixedBytes,
+        [&](std::byte* place) { std::memcpy(place, &fixed, C::kFixedBytes); }, data));
+  }
+  /// Sends a command and waits for its result.
+  template <typename C, typename R, typename... Tails>
+  CUresult wait(const C& fixed, R& reply, const Tails&... tails) noexcept {
+    Session::Answer answer;
+    if constexpr (R::kFixedBytes > 0) answer.body = std::as_writable_bytes(std::span(&reply, 1));
+    const CUresult result = waitFor(fixed, answer, tails...);
+    if (result == CUDA_SUCCESS && answer.bodyBytes < R::kFixedBytes) return CUDA_ERROR_UNKNOWN;
+    return result;
+  }
+  /// As `wait`, with the answer's destination in the caller's hands.
+  template <typename C, typename... Tails>
+  CUresult waitFor(const C& fixed, Session::Answer& answer, const Tails&... tails) noexcept {
+    if (entry_ != CUDA_SUCCESS) return entry_;
+    return settle(session_->wait(
+        static_cast<uint16_t>(C::kOp), caller_, cmd::encodedSize<C>(tails...),
+        [&](std::byte* place) { cmd::encode(place, fixed, tails...); }, answer));
+  }
+  /// As `wait`, but asked once for these arguments. `scope`: the function or kernel whose Set calls change the answer.
+  template <typename C, typename R>
+  CUresult waitCached(uint64_t scope, const C& fixed, R& reply) noexcept {
+    return waitCached(remote_->answers, scope, fixed, reply);
+  }
+  /// As above, with a cache of the caller's.
+  template <size_t maxCommand, size_t maxReply, typename C, typename R>
+  CUresult waitCached(BasicAnswerCache<maxCommand, maxReply>& cache, uint64_t scope, const C& fixed, R& reply) noexcept {
+    static_assert(sizeof(C) <= maxCommand && sizeof(R) <= maxReply);
+    if (entry_ != CUDA_SUCCESS) return entry_;
+    const auto key =
+        cache.key(static_cast<uint16_t>(C::kOp), caller_.context, std::as_bytes(std::span(&fixed, 1)));
+    const auto answer = std::as_writable_bytes(std::span(&reply, 1));
+    if (cache.find(key, answer)) return CUDA_SUCCESS;
+    const uint64_t asked = cache.generation();
+    const CUresult result = wait(fixed, reply);
+    if (result == CUDA_SUCCESS) cache.remember(key, scope, answer, asked);
+    return result;
+  }
+  /// Forgets what earlier commands in the call's context have come to.
+  void dropFailure() noexcept;
+  /// For a call that sets something of a function or kernel, `scope`: with the same arguments as before, and nothing
+  /// else set meanwhile, it is not sent again.
+  template <typename C>
+  CUresult waitOnce(uint64_t scope, const C& fixed) noexcept {
+    if (entry_ != CUDA_SUCCESS) return entry_;
+    AnswerCache& answers = remote_->answers;
+    const auto key =
+        AnswerCache::key(static_cast<uint16_t>(C::kOp), caller_.context, std::as_bytes(std::span(&fixed, 1)));
+    std::array<std::byte, 1> done{};
+    if (answers.find(key, done)) return CUDA_SUCCESS;
+    typename C::Reply reply{};
+    const CUresult result = wait(fixed, reply);
+    forget(scope);
+    if (result == CUDA_SUCCESS) answers.remember(key, scope, done, answers.generation());
+    return result;
+  }
+  /// Waits until the worker has issued everything before, and tells the first failure.
+  CUresult check() noexcept;
+
+ private:
+  CUresult sent(bool alive) noexcept;
+  CUresult settle(int32_t result) noexcept;
+  /// Hands a failure that the worker has told to the context in which it happened.
+  void collectFailure() noexcept;
+  /// The failure of an earlier command in the call's context that nobody waited for.
+  CUresult pendingFailure() noexcept;
+
+  CUresult entry_ = CUDA_SUCCESS;
+  bool waits_ = false;  ///< what is posted waits for its result
+  Session::Caller caller_{};
+  Session* session_ = nullptr;
+  Remote* remote_ = nullptr;
+  std::vector<uint64_t> claimed_;
+};
+
+}  // namespace millpond::client

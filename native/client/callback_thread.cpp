@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/callback_thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+#include "base/log.h"
+#include "client/client.h"
+#include "client/remote.h"
+#include "protocol/futex.h"
+#include "protocol/gen/commands.h"
+#include "protocol/session_client.h"
+
+namespace millpond::client {
+namespace {
+
+constexpr uint16_t kMaxDevices = 64;
+
+/// Number of the primary context of the context's device: whose thread it is. 0: there is none.
+uint16_t primaryOf(uint16_t context) noexcept {
+  const Context* known = contextOf(context);
+  return known && known->sessionDevice() < kMaxDevices ? static_cast<uint16_t>(known->sessionDevice() + 1) : uint16_t{0};
+}
+
+/// Values of CallbackNextReply::kind.
+enum Kind : uint32_t { kHostFunction, kStreamCallback, kDestructor, kNothing };
+
+}  // namespace
+
+struct CallbackLoop {
+  Session* session = nullptr;
+  uint16_t context = 0;
+  std::atomic<uint32_t> expected{0};
+  bool started = false;  // guarded by startMutex
+
+  static CallbackLoop& of(uint16_t context) noexcept {
+    static auto& all = *new std::array<CallbackLoop, kMaxDevices + 1>();
+    return all[context];
+  }
+  static std::mutex& startMutex() noexcept {
+    static auto& mutex = *new std::mutex();
+    return mutex;
+  }
+
+  /// Only while something is expected does the thread wait for the worker: who waits reads answers for all threads.
+  void run() noexcept {
+    const Session::Caller caller{context, threadNumber()};
+    for (;;) {
+      while (expected.load(std::memory_order_acquire) == 0) futexWait(expected, 0);
+      cmd::CallbackNextReply next{};
+      Session::Answer answer;
+      answer.body = std::as_writable_bytes(std::span(&next, 1));
+      const cmd::CallbackNext ask{};
+      const int32_t result =
+          session->wait(static_cast<uint16_t>(cmd::CallbackNext::kOp), caller, cmd::encodedSize<cmd::CallbackNext>(),
+                        [&](std::byte* place) { cmd::encode(place, ask); }, answer);
+      if (session->lost()) return;
+      if (result != 0 || answer.bodyBytes < sizeof(next)) {
+        log(LogLevel::Error, "callbacks of this process do not run any more: the worker answered %d", result);
+        return;
+      }
+      call(next);
+      if (next.kind <= kStreamCallback) {
+        cmd::CallbackDone done{};
+        done.number = next.number;
+        session->post(static_cast<uint16_t>(cmd::CallbackDone::kOp), caller, cmd::encodedSize<cmd::CallbackDone>(),
+                      [&](std::byte* place) { cmd::encode(place, done); });
+        session->flush();
+      }
+      expected.fetch_sub(1, std::memory_order_acq_rel);
+    }
+  }
+
+  static void call(const cmd::CallbackNextReply& next) noexcept {
+    CallbackThread::running_ = true;
+    auto* data = reinterpret_cast<void*>(next.data);
+    switch (next.kind) {
+      case kHostFunction:
+      case kDestructor:
+        reinterpret_cast<CUhostFn>(next.function)(data);
+        break;
+      case kStreamCallback:
+        reinterpret_cast<CUstreamCallback>(next.function)(reinterpret_cast<CUstream>(next.handle),
+                                                          static_cast<CUresult>(next.status), data);
+        break;
+      default:
+        break;
+    }
+    CallbackThread::running_ = false;
+  }
+
+  static void* main(void* self) {
+    ::prctl(PR_SET_NAME, "millpond-calls");
+    static_cast<CallbackLoop*>(self)->run();
+    return nullptr;
+  }
+
+  bool start(Session& of, uint16_t primary) noexcept {
+    const std::lock_guard lock(startMutex());
+    if (started) return true;
+    session = &of;
+    context = primary;
+    // The program's signals are for the program's threads.
+    sigset_t all, before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_t thread{};
+    started = ::pthread_create(&thread, nullptr, &CallbackLoop::main, this) == 0;
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (started) ::pthread_detach(thread);
+    return started;
+  }
+};
+
+CUresult CallbackThread::expect(Session& session, uint16_t context, uint32_t count) noexcept {
+  const uint16_t primary = primaryOf(context);
+  if (primary == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (count == 0) return CUDA_SUCCESS;
+  CallbackLoop& loop = CallbackLoop::of(primary);
+  if (!loop.start(session, primary)) {
+    log(LogLevel::Error, "cannot start the thread that runs callbacks");
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (loop.expected.fetch_add(count, std::memory_order_acq_rel) == 0) futexWake(loop.expected);
+  return CUDA_SUCCESS;
+}
+
+bool CallbackThread::busy(uint16_t context) noexcept {
+  const uint16_t primary = primaryOf(context);
+  return primary != 0 && CallbackLoop::of(primary).expected.load(std::memory_order_acquire) != 0;
+}
+
+}  // namespace millpond::client

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which captures the program has open, and which calls they forbid to which thread. The worker's driver has the captures
+// themselves; threads are known here only.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "cuda/gen/cuda_api.h"
+#include "protocol/session_client.h"
+
+namespace millpond::client {
+
+class CaptureState {
+ public:
+  /// Whether any is open. Costs one read: every call asks.
+  static bool anyOpen() noexcept { return open_.load(std::memory_order_relaxed) != 0; }
+
+  /// CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED when a call of that name could disturb a capture, and the thread's mode or the
+  /// captures' forbid it. Those captures are lost, which the worker is told.
+  static CUresult check(const char* call, Session& session, uint32_t thread) noexcept;
+
+  static void begun(uint64_t stream, CUstreamCaptureMode mode, uint32_t thread) noexcept;
+  /// CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD when that thread may not end the capture of the stream.
+  static CUresult mayEnd(uint64_t stream, uint32_t thread) noexcept;
+  /// No more is known of captures that began on the stream.
+  static void ended(uint64_t stream) noexcept;
+
+  /// Whether the stream is known to be captured: since it was last asked about, no capture has ended.
+  static bool isKnownCaptured(uint64_t stream) noexcept;
+  static void learnCaptured(uint64_t stream) noexcept;
+
+  /// The calling thread's mode.
+  static CUstreamCaptureMode exchangeMode(CUstreamCaptureMode mode) noexcept;
+
+ private:
+  static inline std::atomic<uint32_t> open_{0};
+};
+
+}  // namespace millpond::client

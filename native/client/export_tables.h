@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables of functions behind cuGetExportTable, which NVIDIA's own libraries use and no document
+// describes. What is known about them: docs/reference/export-tables.md.
+#pragma once
+
+#include "cuda/gen/cuda_api.h"
+
+namespace millpond::client {
+
+/// The table, which lives for ever at the same address; nullptr when there is none of that id, or when the
+/// environment variable MILLPOND_DENY_TABLES (beginnings of ids, separated by commas, for finding out who
+/// needs what) names it.
+const void* exportTable(const CUuuid& id);
+
+}  // namespace millpond::client

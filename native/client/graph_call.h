@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What calls about graphs have in common.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "client/call.h"
+#include "client/client.h"
+#include "client/context.h"
+#include "cuda/graph_node.h"
+
+namespace millpond::client::api {
+
+template <typename H>
+uint64_t numberOf(H handle) {
+  return reinterpret_cast<uint64_t>(handle);
+}
+
+/// The call's entry, and whether the handle is one that stands for a graph or node at all: the worker knows those there
+/// are.
+inline CUresult check(const Call& call, CUgraph graph) {
+  if (call.entry() != CUDA_SUCCESS) return call.entry();
+  return graph::is(graph::Tag::kGraph, numberOf(graph)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+inline CUresult check(const Call& call, CUgraphNode node) {
+  if (call.entry() != CUDA_SUCCESS) return call.entry();
+  return graph::is(graph::Tag::kNode, numberOf(node)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/// Lets the call act in the given context; null: the current one.
+inline CUresult useContext(Call& call, CUcontext context) {
+  if (!context) return CUDA_SUCCESS;
+  const Context* known = Client::instance().contexts().find(context);
+  if (!known) return CUDA_ERROR_INVALID_CONTEXT;
+  call.useContext(known->wireContext());
+  return CUDA_SUCCESS;
+}
+
+/// An answer with tails.
+template <typename R>
+class Reply {
+ public:
+  template <typename C, typename... Tails>
+  CUresult of(Call& call, const C& command, const Tails&... tails) {
+    Session::Answer answer;
+    answer.whole = &body_;
+    if (const CUresult r = call.waitFor(command, answer, tails...); r != CUDA_SUCCESS) return r;
+    return cmd::decode(std::span<const std::byte>(body_), decoded_) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+  }
+  const R& fixed() const { return decoded_.fixed; }
+  std::span<const std::byte> tail(size_t i) const { return decoded_.tail[i]; }
+
+ private:
+  std::vector<std::byte> body_;
+  cmd::Decoded<R> decoded_;
+};
+
+}  // namespace millpond::client::api

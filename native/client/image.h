@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The images that programs hand to the driver carry no length beside them: it is found in them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cuda/gen/cuda_api.h"
+
+namespace millpond::client {
+
+/// A program that passes a pointer vouches for what lies behind it.
+inline constexpr size_t kUnknownBytes = SIZE_MAX;
+
+/// The bytes to send for `image`, of which `known` are certainly there: a fatbin, an ELF cubin, or PTX with its final
+/// zero. A wrapper stands for its fatbin; one of device code that was linked at build time from several files (nvcc
+/// -rdc=true) for the linked one and those from which it was linked. CUDA_ERROR_INVALID_IMAGE when it is none of these.
+CUresult imageBytes(const void* image, size_t known, std::vector<std::span<const std::byte>>& parts) noexcept;
+
+}  // namespace millpond::client

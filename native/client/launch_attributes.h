@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attributes of a launch, ready to cross.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "client/call.h"
+#include "cuda/launch_attribute.h"
+
+namespace millpond::client {
+
+class LaunchAttributes {
+ public:
+  /// Takes over the attributes of a configuration; with events replaced by their numbers.
+  CUresult take(Call& call, const CUlaunchConfig& config);
+  std::span<const std::byte> bytes() const { return std::as_bytes(attributes_); }
+  bool isCooperative() const { return isCooperative_; }
+
+ private:
+  std::span<const CUlaunchAttribute> attributes_;
+  bool isCooperative_ = false;
+  std::array<CUlaunchAttribute, kMaxLaunchAttributes> translated_;
+};
+
+}  // namespace millpond::client

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which addresses this process got from the driver: device memory, and pinned memory of its own.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <vector>
+
+namespace millpond::client {
+
+enum class MemoryKind : uint8_t {
+  kDevice,
+  kPinnedShared,  ///< the worker maps the very same pages at the same address
+  kPinnedLocal,   ///< this process's own: the worker is on another host, or the program allocated it
+};
+
+struct MemoryRun {
+  /// A variable of a module: cannot be freed.
+  static constexpr unsigned kBorrowed = 1u << 31;
+  /// Mapped by cuMemMap: no context's, and unmapped, not freed. Runs side by side are as good as one.
+  static constexpr unsigned kMapped = 1u << 30;
+
+  /// Managed: freed as device memory is.
+  static constexpr unsigned kManaged = 1u << 29;
+  /// Memory of the program's own, which it registered.
+  static constexpr unsigned kRegistered = 1u << 28;
+  /// Flags as the program gave them.
+  static constexpr unsigned kOfProgram = kRegistered - 1;
+
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  MemoryKind kind = MemoryKind::kDevice;
+  uint16_t context = 0;  ///< 1 + device ordinal
+  unsigned flags = 0;    ///< of cuMemHostAlloc or cuMemHostRegister, and the above
+  uint64_t id = 0;       ///< CU_POINTER_ATTRIBUTE_BUFFER_ID, unique in the process
+  uint64_t pool = 0;     ///< handle of the pool that it came from
+
+  /// Whether a call that frees device memory takes this address.
+  bool isFreedByAddress(uint64_t at) const {
+    return kind == MemoryKind::kDevice && address == at && (flags & (kBorrowed | kMapped)) == 0;
+  }
+};
+
+class MemoryMap {
+ public:
+  void add(MemoryRun run);
+  /// The same, unless some of it is known already.
+  bool addApart(MemoryRun run);
+  /// The run that begins at `address`, taken out of the map.
+  std::optional<MemoryRun> take(uint64_t address);
+  /// The run that `address` lies in.
+  std::optional<MemoryRun> find(uint64_t address) const;
+  /// Whether all of [address, address + bytes) is known: one run, or mapped ones side by side.
+  bool covers(uint64_t address, uint64_t bytes) const;
+  /// The run that all of [address, address + bytes) lies in.
+  std::optional<MemoryRun> find(uint64_t address, uint64_t bytes) const;
+  /// Forgets the device memory of a context, but not what is mapped; the addresses of what had been allocated.
+  std::vector<uint64_t> dropDevice(uint16_t context);
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::map<uint64_t, MemoryRun> runs_;
+  uint64_t nextId_ = 1;
+};
+
+}  // namespace millpond::client

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pools of this process, and which one each device's allocations come from. Whoever uses it holds `mutex`.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "cuda/gen/cuda_api.h"
+
+namespace millpond::client {
+
+class MemoryPools {
+ public:
+  struct Pool {
+    CUdevice device = 0;
+    uint64_t threshold = 0;
+    /// CU_MEMPOOL_ATTR_REUSE_*, by attribute. Kept for the program to read: the worker reuses in any case what is safe.
+    int reuse[3] = {1, 1, 1};
+    bool isDefault = false;
+  };
+
+  std::mutex mutex;
+  std::map<CUmemoryPool, Pool> pools;
+  std::map<CUdevice, CUmemoryPool> defaults;
+  std::map<CUdevice, CUmemoryPool> current;  ///< where it is not the default
+
+  Pool* find(CUmemoryPool pool) {
+    const auto found = pools.find(pool);
+    return found == pools.end() ? nullptr : &found->second;
+  }
+};
+
+}  // namespace millpond::client

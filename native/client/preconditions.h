@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the driver refuses at the call and the client can know. A call that is appended to the stream and fails there
+// tells of it too late: the program has taken it for done.
+#pragma once
+
+#include "client/call.h"
+#include "cuda/gen/cuda_api.h"
+
+namespace millpond::client::precondition {
+
+CUresult memsetRange(Call& call, CUdeviceptr to, size_t bytes, size_t unit);
+CUresult memsetRows(Call& call, CUdeviceptr to, size_t pitch, size_t width, size_t height, size_t unit);
+
+/// Alignment to the width of the value, and that memory of this session is not left at its end.
+template <class T, class... Stream>
+CUresult memset(Call& call, CUdeviceptr to, T, size_t count, Stream...) {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(count, sizeof(T), &bytes)) return CUDA_ERROR_INVALID_VALUE;
+  return memsetRange(call, to, bytes, sizeof(T));
+}
+
+template <class T, class... Stream>
+CUresult memset2D(Call& call, CUdeviceptr to, size_t pitch, T, size_t width, size_t height, Stream...) {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(width, sizeof(T), &bytes)) return CUDA_ERROR_INVALID_VALUE;
+  return memsetRows(call, to, pitch, bytes, height, sizeof(T));
+}
+
+}  // namespace millpond::client::precondition

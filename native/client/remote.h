@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this process knows of the worker's side: handles, addresses, answers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "client/answer_cache.h"
+#include "client/arrays.h"
+#include "client/graph_store.h"
+#include "client/handle_table.h"
+#include "client/managed_memory.h"
+#include "client/memory_map.h"
+#include "client/memory_pools.h"
+#include "client/virtual_memory.h"
+
+namespace millpond::client {
+
+struct Remote {
+  /// One for the process, made at its first use and never taken down.
+  static Remote& instance() noexcept;
+
+  HandleTable handles;
+  MemoryMap memory;
+  VirtualMemory virtualMemory;
+  MemoryPools pools;
+  ManagedMemory managed;
+  Arrays arrays;
+  AnswerCache answers;
+  GraphStore graphs;
+  std::mutex hostAllocation;
+  bool synchronous = false;  ///< MILLPOND_SYNC=1: every call waits for its result
+};
+
+class Context;
+
+/// The context that a frame's number means, nullptr for 0 and for one that has ended.
+Context* contextOf(uint16_t wireContext) noexcept;
+
+/// Small number of the calling thread, from 1.
+uint32_t threadNumber() noexcept;
+
+/// The calling thread's own default streams, one for each context in which it asked for one.
+class ThreadStreams {
+ public:
+  /// Number of the stream in that context, 0 while there is none.
+  static uint64_t get(uint16_t context) noexcept;
+  static void set(uint16_t context, uint64_t wire) noexcept;
+  /// Forgets those of every thread: their context has ended.
+  static void forget(uint16_t context) noexcept;
+};
+
+}  // namespace millpond::client

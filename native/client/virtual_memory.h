@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this process reserved, made and mapped with the virtual-memory calls. Knows no wire: it says what is allowed and
+// what the worker has to be told. Whoever uses it holds `mutex`, so that the worker is told in the same order.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "cuda/gen/cuda_api.h"
+
+namespace millpond::client {
+
+class VirtualMemory {
+ public:
+  using Handle = CUmemGenericAllocationHandle;
+
+  struct Memory {
+    uint64_t wire = 0;  ///< its number at the worker
+    uint64_t bytes = 0;
+    CUmemAllocationProp prop{};
+    uint16_t context = 0;  ///< 1 + device ordinal
+    unsigned holds = 0;    ///< handles, mappings and exported files
+  };
+  struct Mapping {
+    uint64_t bytes = 0;
+    Handle handle = 0;
+    Memory* memory = nullptr;
+    std::map<int, CUmemAccess_flags> access;  ///< by device as the program counts them
+  };
+  struct Reservation {
+    uint64_t address = 0;
+    uint64_t bytes = 0;
+    bool guarded = false;
+  };
+  using Mappings = std::map<CUdeviceptr, Mapping>;
+
+  std::mutex mutex;
+
+  uint64_t nextWire() { return ++lastWire_; }
+  void addReservation(const Reservation& reservation) { reservations_[reservation.address] = reservation; }
+  /// The reservation of exactly these addresses, taken out, if nothing is mapped there.
+  std::optional<Reservation> takeReservation(CUdeviceptr address, uint64_t bytes);
+  std::optional<Reservation> reservationAt(CUdeviceptr address) const;
+
+  /// Memory that the worker has made, and a handle of it.
+  Handle add(const Memory& memory);
+  /// Another handle of it.
+  Handle addHandle(Memory& memory);
+  /// nullptr when there is no such handle. Memory stays where it is until nothing holds it.
+  Memory* find(Handle handle) const;
+  /// One use less of the handle. False when it is none. `ended` gets the number of a memory that nothing holds any more.
+  bool release(Handle handle, std::vector<uint64_t>& ended);
+  /// Another use of the handle whose memory is mapped at `address`.
+  std::optional<Handle> retain(CUdeviceptr address);
+
+  /// Whether that much of the memory can be mapped there.
+  bool canMap(CUdeviceptr address, uint64_t bytes, uint64_t offset, const Memory& memory) const;
+  void map(CUdeviceptr address, uint64_t bytes, Handle handle);
+  /// The mappings that make up the range exactly.
+  bool find(CUdeviceptr address, uint64_t bytes, Mappings::iterator& first, Mappings::iterator& last);
+  /// Takes them out; `ended` as in `release`.
+  void unmap(Mappings::iterator first, Mappings::iterator last, std::vector<uint64_t>& ended);
+  const Mapping* mappingAt(CUdeviceptr address) const;
+
+  /// A file that stands for the memory in this process for as long as a copy of it is open anywhere; -1 when there
+  /// can be none.
+  int exportFile(Memory& memory);
+  /// The memory behind such a file, nullptr for any other.
+  Memory* imported(int file) const;
+  /// Forgets exported files that are closed; `ended` as in `release`.
+  void sweepExports(std::vector<uint64_t>& ended);
+
+ private:
+  struct Uses {
+    Memory* memory;
+    unsigned count = 1;
+  };
+  /// A pipe whose writing end was given out: no other file has its identity, and it tells when it is closed.
+  struct Export {
+    UniqueFd readingEnd;
+    uint64_t device;
+    uint64_t inode;
+    Memory* memory;
+  };
+
+  void drop(Memory& memory, std::vector<uint64_t>& ended);
+
+  std::map<uint64_t, Memory> memories_;  // by number
+  std::map<CUdeviceptr, Reservation> reservations_;
+  std::map<Handle, Uses> handles_;
+  Mappings mappings_;
+  std::vector<Export> exports_;
+  Handle lastHandle_ = 0;
+  uint64_t lastWire_ = 0;
+};
+
+}  // namespace millpond::client

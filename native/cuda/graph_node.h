@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// How graphs and their nodes cross: the parameters of one node of any kind, and the numbers of graph objects.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/gen/cuda_api.h"
+
+namespace millpond::graph {
+
+/// What a number stands for: the worker makes them up, and programs hold them as opaque pointers.
+enum class Tag : uint64_t { kGraph = 0xf1, kNode = 0xf2, kExec = 0xf3, kUserObject = 0xf4 };
+constexpr uint64_t number(Tag tag, uint64_t count) { return (count << 12) | (static_cast<uint64_t>(tag) << 4); }
+constexpr bool is(Tag tag, uint64_t number) {
+  return (number & 0xfff) == (static_cast<uint64_t>(tag) << 4) && number >> 12 != 0;
+}
+
+/// A node's parameters, plain data. Addresses of host memory are the client's.
+struct NodeRecord {
+  uint32_t type;   ///< CUgraphNodeType
+  uint32_t count;  ///< of what follows: parameter bytes of a kernel, access descriptions, memory operations
+  union {
+    struct {
+      uint64_t function;
+      uint32_t grid[3];
+      uint32_t block[3];
+      uint32_t sharedBytes;
+      uint32_t reserved;
+    } kernel;
+    CUDA_MEMCPY3D copy;
+    CUDA_MEMSET_NODE_PARAMS fill;
+    struct {
+      uint64_t function;
+      uint64_t data;
+    } host;
+    struct {
+      uint64_t graph;
+      uint32_t ownership;  ///< CUgraphChildGraphNodeOwnership
+      uint32_t reserved;
+    } child;
+    uint64_t event;
+    struct {
+      CUmemPoolProps pool;
+      uint64_t bytes;
+      uint64_t address;
+    } allocation;
+    uint64_t address;  ///< that a free node frees
+    struct {
+      uint64_t handle;
+      uint32_t kind;  ///< CUgraphConditionalNodeType
+      uint32_t bodies;
+    } conditional;
+    uint32_t operationFlags;
+  };
+};
+
+/// Memory of the client that an executable graph reads.
+struct Source {
+  uint64_t number;
+  uint64_t address;
+  uint64_t bytes;
+};
+
+inline constexpr uint32_t kListPage = 1024;
+inline constexpr uint32_t kTextPage = 32 << 10;
+inline constexpr uint32_t kMaxDependencies = 2048;  ///< of one captured node, or added by one call's frame
+inline constexpr uint32_t kMaxBodies = 64;
+
+}  // namespace millpond::graph

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// A byte ring for one producer and one consumer, in memory that two processes may share.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "protocol/futex.h"
+#include "protocol/wire.h"
+
+namespace millpond {
+
+/// The shared words of a ring. Offsets count bytes since the session began.
+struct RingControl {
+  alignas(64) std::atomic<uint64_t> head;  ///< published by the producer
+  alignas(64) std::atomic<uint64_t> tail;  ///< released by the consumer
+  alignas(64) std::atomic<uint32_t> consumerSleeps;
+  alignas(64) std::atomic<uint32_t> producerSleeps;
+};
+
+/// First page of the shared region.
+struct SharedControl {
+  RingControl submit;
+  RingControl reply;
+  alignas(64) std::atomic<uint32_t> chunkBusy[wire::kStagingChunks];  ///< 1 while the client has not copied it out
+  alignas(64) std::atomic<int32_t> failure;  ///< first unreported failure of an asynchronous command, packed; 0 = none
+  std::atomic<uint32_t> closed;              ///< 1: the other side is gone, stop waiting
+};
+static_assert(sizeof(SharedControl) <= 4096);
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
+
+/// Control page, submit ring, reply ring and staging chunks of one session, in one memory file. The rings are mapped
+/// twice in a row, so that any run of bytes in them is contiguous.
+class SessionMemory {
+ public:
+  /// Makes the memory. The file is sealed: neither side can shrink it under the other.
+  static Result<SessionMemory> create();
+  /// Maps memory that the other side made; its size and seals are checked.
+  static Result<SessionMemory> map(UniqueFd file);
+
+  SessionMemory() = default;
+  SessionMemory(SessionMemory&& other) noexcept;
+  SessionMemory& operator=(SessionMemory&& other) noexcept;
+  ~SessionMemory();
+
+  int file() const { return file_.get(); }
+  SharedControl& control() const { return *control_; }
+  std::byte* submit() const { return submit_; }
+  std::byte* reply() const { return reply_; }
+  std::byte* chunk(uint32_t index) const { return staging_ + size_t{index} * wire::kChunkBytes; }
+  /// The runs that device copies read or write directly, to be registered with the driver.
+  std::span<std::byte> submitRun() const { return {submit_, 2 * wire::kSubmitBytes}; }
+  std::span<std::byte> stagingRun() const { return {staging_, wire::kChunkBytes * wire::kStagingChunks}; }
+  /// Keeps the mapping out of forked children.
+  void excludeFromFork() const;
+
+ private:
+  static Result<SessionMemory> mapFile(UniqueFd file);
+
+  UniqueFd file_;
+  std::byte* base_ = nullptr;
+  size_t mapped_ = 0;
+  SharedControl* control_ = nullptr;
+  std::byte* submit_ = nullptr;
+  std::byte* reply_ = nullptr;
+  std::byte* staging_ = nullptr;
+};
+
+class RingProducer {
+ public:
+  RingProducer() = default;
+  RingProducer(RingControl& control, std::byte* bytes, size_t capacity)
+      : control_(&control),
+        bytes_(bytes),
+        capacity_(capacity),
+        head_(control.head.load()),
+        knownTail_(control.tail.load()) {}
+
+  size_t capacity() const { return capacity_; }
+  uint64_t head() const { return head_; }
+  size_t space() const { return capacity_ - static_cast<size_t>(head_ - control_->tail.load(std::memory_order_acquire)); }
+  bool hasSpace(size_t bytes) {
+    if (capacity_ - static_cast<size_t>(head_ - knownTail_) >= bytes) return true;
+    knownTail_ = control_->tail.load(std::memory_order_acquire);
+    return capacity_ - static_cast<size_t>(head_ - knownTail_) >= bytes;
+  }
+  /// Where the next bytes go; contiguous for up to `capacity`. Call only with that much space.
+  std::byte* place() const { return bytes_ + head_ % capacity_; }
+  void advance(size_t bytes) { head_ += bytes; }
+  /// Makes everything advanced over visible, and wakes the consumer where it sleeps.
+  void publish() {
+    // In one order with the consumer's going to sleep: either it sees the head, or this sees that it sleeps.
+    control_->head.store(head_, std::memory_order_seq_cst);
+    if (control_->consumerSleeps.load(std::memory_order_seq_cst) != 0) wakeConsumer();
+  }
+  void wakeConsumer() {
+    control_->consumerSleeps.store(0, std::memory_order_relaxed);
+    futexWake(control_->consumerSleeps);
+  }
+  /// Sleeps until the consumer releases something, at most `timeoutNs`.
+  void sleepForSpace(size_t bytes, int64_t timeoutNs) {
+    control_->producerSleeps.store(1, std::memory_order_seq_cst);
+    knownTail_ = control_->tail.load(std::memory_order_seq_cst);
+    if (!hasSpace(bytes)) futexWait(control_->producerSleeps, 1, timeoutNs);
+    control_->producerSleeps.store(0, std::memory_order_relaxed);
+  }
+
+ private:
+  RingControl* control_ = nullptr;
+  std::byte* bytes_ = nullptr;
+  size_t capacity_ = 0;
+  uint64_t head_ = 0;
+  uint64_t knownTail_ = 0;
+};
+
+class RingConsumer {
+ public:
+  RingConsumer() = default;
+  RingConsumer(RingControl& control, std::byte* bytes, size_t capacity)
+      : control_(&control), bytes_(bytes), capacity_(capacity), read_(control.tail.load()), released_(read_) {}
+
+  /// Bytes ready to be read; more than the capacity when the producer lies (check it).
+  size_t available() const { return static_cast<size_t>(control_->head.load(std::memory_order_acquire) - read_); }
+  size_t capacity() const { return capacity_; }
+  uint64_t position() const { return read_; }
+  std::byte* data() const { return bytes_ + read_ % capacity_; }
+  void skip(size_t bytes) { read_ += bytes; }
+  /// Gives the producer back everything before `offset`.
+  void release(uint64_t offset) {
+    if (offset == released_) return;
+    released_ = offset;
+    control_->tail.store(offset, std::memory_order_seq_cst);
+    if (control_->producerSleeps.load(std::memory_order_seq_cst) != 0) {
+      control_->producerSleeps.store(0, std::memory_order_relaxed);
+      futexWake(control_->producerSleeps);
+    }
+  }
+  uint64_t released() const { return released_; }
+  /// Sleeps until the producer publishes something, at most `timeoutNs`.
+  void sleep(int64_t timeoutNs) {
+    control_->consumerSleeps.store(1, std::memory_order_seq_cst);
+    if (control_->head.load(std::memory_order_seq_cst) == read_) futexWait(control_->consumerSleeps, 1, timeoutNs);
+    control_->consumerSleeps.store(0, std::memory_order_relaxed);
+  }
+
+ private:
+  RingControl* control_ = nullptr;
+  std::byte* bytes_ = nullptr;
+  size_t capacity_ = 0;
+  uint64_t read_ = 0;
+  uint64_t released_ = 0;
+};
+
+}  // namespace millpond

@@ -1,0 +1,529 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "protocol/session_client.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "protocol/bulk_copy.h"
+#include "protocol/gen/api_hash.h"
+#include "protocol/socket.h"
+
+namespace millpond {
+namespace {
+
+constexpr int kHandshakeTimeoutMs = 10'000;
+/// TCP: buffered commands are sent at once when there are this many bytes of them, else by the flusher.
+constexpr size_t kEagerBytes = size_t{32} << 10;
+constexpr int64_t kFlushDelayNs = 20'000;
+/// How long a sleeper goes without looking whether the worker is still there.
+constexpr int64_t kLivenessNs = 50'000'000;
+/// Copies from the device come in frames; every other reply is shorter than this.
+constexpr size_t kMaxPlainReply = size_t{64} << 10;
+/// Of a copy from the device of this size little is left in the caches when it is done.
+constexpr size_t kLargeCopyBytes = size_t{4} << 20;
+/// How long the rest of a frame may take once its header is there.
+constexpr int kFrameTimeoutMs = 60'000;
+
+std::string describe(const Endpoint& e, bool remote) {
+  return remote ? e.tcpHost + ":" + std::to_string(e.tcpPort) : e.unixPath;
+}
+
+}  // namespace
+
+Result<Welcome> Session::greet(const Hello& hello) {
+  const auto bytes = encode(hello);
+  if (auto sent = sendAll(socket_.get(), bytes); !sent) return sent.error();
+  std::vector<std::byte> answer(kWelcomeFixedBytes);
+  if (auto got = receiveExactly(socket_.get(), answer, kHandshakeTimeoutMs); !got) return got.error();
+  auto rest = welcomeRest(std::span(answer).first<kWelcomeFixedBytes>());
+  if (!rest) return rest.error();
+  answer.resize(kWelcomeFixedBytes + *rest);
+  if (auto got = receiveExactly(socket_.get(), std::span(answer).subspan(kWelcomeFixedBytes), kHandshakeTimeoutMs);
+      !got)
+    return got.error();
+  return decodeWelcome(answer);
+}
+
+Result<std::unique_ptr<Session>> Session::connect(const Endpoint& endpoint, const Hello* greet) {
+  std::unique_ptr<Session> session(new Session());
+  auto socket = Result<UniqueFd>(Error{"the worker has no address"});
+  if (!endpoint.unixPath.empty() && endpoint.transport != TransportChoice::Tcp) socket = connectUnix(endpoint.unixPath);
+  if (!socket && !endpoint.tcpHost.empty() && endpoint.transport != TransportChoice::SharedMemory) {
+    session->remote_ = true;
+    socket = connectTcp(endpoint.tcpHost, endpoint.tcpPort);
+  }
+  if (!socket) return socket.error();
+  session->socket_ = std::move(*socket);
+
+  const std::string where = describe(endpoint, session->remote_);
+  const Hello hello = greet ? *greet
+                            : Hello{wire::kProtocolVersion, kApiHash,
+                                    session->remote_ ? Carrier::kTcp : Carrier::kSharedMemory,
+                                    static_cast<uint32_t>(::getpid()), endpoint.ticket, endpoint.program};
+  auto welcome = session->greet(hello);
+  if (!welcome) return Error{"worker at " + where + ": " + welcome.error().message};
+  if (welcome->admission != Admission::kWelcome) return Error{"worker at " + where + ": " + welcome->message};
+  auto snapshot = Snapshot::decode(welcome->snapshot);
+  if (!snapshot) return Error{"worker at " + where + ": " + snapshot.error().message};
+  session->snapshot_ = std::move(*snapshot);
+
+  auto memory = SessionMemory::create();
+  if (!session->remote_) {
+    auto file = millpond::receiveFile(session->socket_.get(), kHandshakeTimeoutMs);
+    if (!file) return Error{"worker at " + where + ": " + file.error().message};
+    memory = SessionMemory::map(std::move(*file));
+  }
+  if (!memory) return memory.error();
+  session->memory_ = std::move(*memory);
+  session->memory_.excludeFromFork();
+  SharedControl& control = session->control();
+  session->submit_ = RingProducer(control.submit, session->memory_.submit(), wire::kSubmitBytes);
+  session->outgoing_ = RingConsumer(control.submit, session->memory_.submit(), wire::kSubmitBytes);
+  session->replies_ = RingConsumer(control.reply, session->memory_.reply(), wire::kReplyBytes);
+  session->waiters_.resize(kMaxWaiters);
+  for (uint32_t i = kMaxWaiters; i-- > 0;) session->freeRequests_.push_back(i);
+  if (session->remote_) {
+    session->hasFlusher_ = ::pthread_create(&session->flusherThread_, nullptr, &Session::flusher, session.get()) == 0;
+    if (!session->hasFlusher_) return Error{"cannot start the thread that sends buffered commands"};
+  }
+  return session;
+}
+
+Session::~Session() {
+  if (hasFlusher_) {
+    flush();
+    stop_.store(true);
+    unsent_.store(1);
+    futexWake(unsent_);
+    ::pthread_join(flusherThread_, nullptr);
+  }
+}
+
+void Session::abandon() {
+  hasFlusher_ = false;
+  lost_.store(true);
+  socket_.reset();
+}
+
+Result<UniqueFd> Session::receiveFile() { return millpond::receiveFile(socket_.get(), kHandshakeTimeoutMs); }
+
+// Appending
+
+std::byte* Session::begin(uint16_t op, Caller caller, uint32_t request, size_t bodyBytes, size_t dataBytes) {
+  if (lost()) return nullptr;
+  const size_t inRing = sizeof(wire::CommandHeader) + bodyBytes + (remote_ ? 0 : wire::padded(dataBytes));
+  if (!submit_.hasSpace(inRing) && !waitForSpace(inRing)) return nullptr;
+  const wire::CommandHeader header{
+      static_cast<uint32_t>(sizeof(wire::CommandHeader) + bodyBytes + wire::padded(dataBytes)), op, caller.context,
+      request, caller.thread};
+  std::byte* place = submit_.place();
+  std::memcpy(place, &header, sizeof(header));
+  return place + sizeof(header);
+}
+
+void Session::commit(size_t frameBytes, Flush flush) {
+  submit_.advance(frameBytes);
+  if (!remote_) {
+    submit_.publish();
+    return;
+  }
+  control().submit.head.store(submit_.head(), std::memory_order_release);
+  if (wire::kSubmitBytes - submit_.space() >= kEagerBytes) {
+    sendPending();
+  } else if (flush == Flush::kSoon && unsent_.exchange(1) == 0) {
+    futexWake(unsent_);
+  }
+}
+
+bool Session::commitWithData(size_t bodyBytes, std::span<const std::byte> data) {
+  const size_t padding = wire::padded(data.size()) - data.size();
+  if (!remote_) {
+    std::byte* place = submit_.place() + sizeof(wire::CommandHeader) + bodyBytes;
+    std::memcpy(place, data.data(), data.size());
+    std::memset(place + data.size(), 0, padding);
+    commit(sizeof(wire::CommandHeader) + bodyBytes + data.size() + padding);
+    return true;
+  }
+  // Straight from the caller's memory to the socket: the bytes are not copied twice.
+  submit_.advance(sizeof(wire::CommandHeader) + bodyBytes);
+  control().submit.head.store(submit_.head(), std::memory_order_release);
+  return sendPending(data, padding);
+}
+
+bool Session::waitForSpace(size_t bytes) {
+  AdaptiveSpin spin;
+  while (!submit_.hasSpace(bytes)) {
+    if (lost()) return false;
+    if (remote_) sendPending();
+    // The worker may itself wait until somebody takes its replies.
+    if (readMutex_.try_lock()) {
+      pump(nullptr);
+      readMutex_.unlock();
+      promoteOne();
+    }
+    if (remote_ || spin.until([&] { return submit_.hasSpace(bytes); })) continue;
+    submit_.sleepForSpace(bytes, kLivenessNs);
+    spin.slept();
+    if (!submit_.hasSpace(bytes) && peerGone()) readOutAndLose("the worker is gone");
+  }
+  return true;
+}
+
+void Session::flush() {
+  if (remote_) sendPending();
+}
+
+bool Session::sendPending(std::span<const std::byte> data, size_t padding) {
+  std::lock_guard lock(sendMutex_);
+  unsent_.store(0);
+  constexpr std::byte zeros[8]{};
+  const size_t ready = outgoing_.available();
+  SendRuns runs;
+  runs.add({outgoing_.data(), ready});
+  runs.add(data);
+  runs.add(std::span(zeros).first(padding));
+  while (!runs.done()) {
+    if (lost()) return false;
+    if (runs.send(socket_.get()) || errno == EINTR) continue;
+    if (errno != EAGAIN && errno != EWOULDBLOCK) {
+      readOutAndLose(std::string("sending to the worker failed: ") + std::strerror(errno));
+      return false;
+    }
+    pollfd wait{socket_.get(), POLLOUT | POLLIN, 0};
+    ::poll(&wait, 1, 100);
+    // The worker may be blocked in sending to us.
+    if ((wait.revents & POLLIN) && readMutex_.try_lock()) {
+      pump(nullptr);
+      readMutex_.unlock();
+      promoteOne();
+    }
+  }
+  outgoing_.skip(ready);
+  outgoing_.release(outgoing_.position());
+  return true;
+}
+
+void* Session::flusher(void* self) {
+  auto& session = *static_cast<Session*>(self);
+  ::prctl(PR_SET_TIMERSLACK, 1UL);
+  ::prctl(PR_SET_NAME, "millpond-flush");
+  while (!session.stop_.load()) {
+    futexWait(session.unsent_, 0);
+    const timespec delay{0, kFlushDelayNs};
+    ::nanosleep(&delay, nullptr);
+    if (session.unsent_.load() != 0) session.sendPending();
+  }
+  return nullptr;
+}
+
+// Waiting
+
+/// As long as most copies and kernels take where cores are to spare, as the driver itself does: waking a core that sleeps
+/// can take as long as a short kernel. Elsewhere only for what comes at once.
+int64_t Session::spinNs() {
+  cpu_set_t mine;
+  return ::sched_getaffinity(0, sizeof(mine), &mine) == 0 && CPU_COUNT(&mine) >= 8 ? 5'000'000 : 50'000;
+}
+
+uint32_t Session::enter(Waiter& waiter) {
+  for (;;) {
+    {
+      std::lock_guard lock(waitersMutex_);
+      if (!freeRequests_.empty()) {
+        const uint32_t slot = freeRequests_.back();
+        freeRequests_.pop_back();
+        waiters_[slot] = &waiter;
+        waiter.request = slot + 1;
+        return waiter.request;
+      }
+    }
+    ::sched_yield();
+  }
+}
+
+void Session::leave(uint32_t request) {
+  std::lock_guard lock(waitersMutex_);
+  waiters_[request - 1] = nullptr;
+  freeRequests_.push_back(request - 1);
+}
+
+int32_t Session::await(Waiter& waiter, uint32_t request) {
+  if (remote_) sendPending();
+  while (waiter.state.load(std::memory_order_acquire) != Waiter::kDone) {
+    if (lost()) {
+      finish(request, kSessionLost);
+      break;
+    }
+    bool lead = readMutex_.try_lock();
+    if (!lead) {
+      {
+        std::lock_guard lock(waitersMutex_);
+        waiter.asleep = true;
+        ++asleep_;
+      }
+      // Whoever led when `asleep` was not yet set may have left meanwhile without seeing it.
+      lead = readMutex_.try_lock();
+      if (!lead) futexWait(waiter.state, Waiter::kWaiting);
+      std::lock_guard lock(waitersMutex_);
+      waiter.asleep = false;
+      --asleep_;
+      uint32_t asked = Waiter::kLead;
+      waiter.state.compare_exchange_strong(asked, Waiter::kWaiting);
+    }
+    if (lead) {
+      pump(&waiter);
+      readMutex_.unlock();
+      promoteOne();
+    }
+  }
+  leave(request);
+  return waiter.result;
+}
+
+void Session::promoteOne() {
+  std::lock_guard lock(waitersMutex_);
+  if (asleep_ == 0) return;
+  for (Waiter* w : waiters_) {
+    if (!w || !w->asleep) continue;
+    uint32_t waiting = Waiter::kWaiting;
+    if (w->state.compare_exchange_strong(waiting, Waiter::kLead)) {
+      futexWake(w->state);
+      return;
+    }
+  }
+}
+
+Session::Waiter* Session::find(uint32_t request) {
+  std::lock_guard lock(waitersMutex_);
+  Waiter* w = request >= 1 && request <= kMaxWaiters ? waiters_[request - 1] : nullptr;
+  return w && w->state.load() != Waiter::kDone ? w : nullptr;
+}
+
+void Session::finish(uint32_t request, int32_t result) {
+  // Under the lock: the waiter's frame lives until it has left, and leaving takes the lock.
+  std::lock_guard lock(waitersMutex_);
+  if (Waiter* w = waiters_[request - 1]) {
+    w->finish(result);
+    if (w->asleep) futexWake(w->state);
+  }
+}
+
+// Reading
+
+void Session::pump(const Waiter* until) {
+  for (;;) {
+    const Pumped got = remote_ ? pumpSocket() : pumpRing();
+    if (got == Pumped::kBroken) lose(endReason_.empty() ? "the connection to the worker broke" : endReason_);
+    if (!until || lost() || until->state.load(std::memory_order_acquire) == Waiter::kDone) return;
+    if (got == Pumped::kNothing) sleepForReplies();
+  }
+}
+
+void Session::sleepForReplies() {
+  if (!remote_) {
+    if (spin_.until([&] { return replies_.available() != 0; })) return;
+    replies_.sleep(kLivenessNs);
+    spin_.slept();
+    // Looked at again: what the worker says last comes before it goes.
+    if (replies_.available() == 0 && peerGone() && replies_.available() == 0) lose("the worker is gone");
+    return;
+  }
+  Inbox::Got got = Inbox::Got::kNothing;
+  if (!spin_.until([&] { return (got = inbox_.receive(socket_.get())) != Inbox::Got::kNothing; })) {
+    pollfd wait{socket_.get(), POLLIN, 0};
+    ::poll(&wait, 1, 1000);
+    spin_.slept();
+  }
+  if (got == Inbox::Got::kEnd) lose("the worker closed the connection");
+}
+
+Session::Pumped Session::pumpRing() {
+  const size_t available = replies_.available();
+  if (available == 0) return Pumped::kNothing;
+  if (available > replies_.capacity()) return Pumped::kBroken;
+  size_t left = available;
+  while (left >= sizeof(wire::ReplyHeader)) {
+    wire::ReplyHeader header;
+    std::memcpy(&header, replies_.data(), sizeof(header));
+    if (header.bytes < sizeof(header) || header.bytes > left || header.bytes % 8 != 0) return Pumped::kBroken;
+    if (!accept(header, {replies_.data() + sizeof(header), header.bytes - sizeof(header)})) return Pumped::kBroken;
+    replies_.skip(header.bytes);
+    left -= header.bytes;
+  }
+  if (left != 0) return Pumped::kBroken;  // frames are published whole
+  replies_.release(replies_.position());
+  return Pumped::kSome;
+}
+
+Session::Pumped Session::pumpSocket() {
+  if (inbox_.pending().size() < sizeof(wire::ReplyHeader)) {
+    const Inbox::Got got = inbox_.receive(socket_.get());
+    if (got == Inbox::Got::kEnd) return Pumped::kBroken;
+    if (got == Inbox::Got::kNothing) return Pumped::kNothing;
+  }
+  bool some = false;
+  while (inbox_.pending().size() >= sizeof(wire::ReplyHeader)) {
+    wire::ReplyHeader header;
+    std::memcpy(&header, inbox_.pending().data(), sizeof(header));
+    if (header.bytes < sizeof(header) || header.bytes % 8 != 0) return Pumped::kBroken;
+    const size_t body = header.bytes - sizeof(header);
+    if (header.kind == wire::ReplyKind::kData || header.kind == wire::ReplyKind::kLanding) {
+      inbox_.skip(sizeof(header));
+      if (!receiveData(header)) return Pumped::kBroken;
+    } else {
+      if (body > kMaxPlainReply) return Pumped::kBroken;
+      if (inbox_.pending().size() < header.bytes) {
+        const Inbox::Got got = inbox_.receive(socket_.get());
+        if (got == Inbox::Got::kEnd) return Pumped::kBroken;
+        if (got == Inbox::Got::kNothing) return some ? Pumped::kSome : Pumped::kNothing;
+        continue;
+      }
+      if (!accept(header, inbox_.pending().subspan(sizeof(header), body))) return Pumped::kBroken;
+      inbox_.skip(header.bytes);
+    }
+    some = true;
+  }
+  return some ? Pumped::kSome : Pumped::kNothing;
+}
+
+bool Session::take(std::span<std::byte> to) {
+  const size_t buffered = std::min(to.size(), inbox_.pending().size());
+  if (buffered) std::memcpy(to.data(), inbox_.pending().data(), buffered);
+  inbox_.skip(buffered);
+  return buffered == to.size() ||
+         static_cast<bool>(millpond::receiveExactly(socket_.get(), to.subspan(buffered), kFrameTimeoutMs));
+}
+
+bool Session::receiveData(const wire::ReplyHeader& header) {
+  size_t left = header.bytes - sizeof(header);
+  std::span<std::byte> to;
+  if (header.kind == wire::ReplyKind::kData) {
+    if (header.op > 7 || header.op > left) return false;
+    to = destination(header, left - header.op);
+    if (to.empty()) return false;
+  } else {
+    wire::Landing landing{};
+    if (left < sizeof(landing) || !take(std::as_writable_bytes(std::span(&landing, 1)))) return false;
+    left -= sizeof(landing);
+    if (landing.bytes > left || wire::padded(landing.bytes) != left) return false;
+    if (mayLand_ && mayLand_(landing.hostAddress, landing.bytes))
+      to = {reinterpret_cast<std::byte*>(landing.hostAddress), landing.bytes};
+  }
+  if (!to.empty() && !take(to)) return false;
+  // Padding, or bytes for memory that the program has given up.
+  std::byte dropped[4096];
+  for (left -= to.size(); left;) {
+    const size_t n = std::min(left, sizeof(dropped));
+    if (!take(std::span(dropped).first(n))) return false;
+    left -= n;
+  }
+  return true;
+}
+
+std::span<std::byte> Session::destination(const wire::ReplyHeader& header, size_t bytes) {
+  Waiter* w = find(header.request);
+  if (!w || w->answer.data.size() - w->answer.dataBytes < bytes) return {};
+  const auto to = w->answer.data.subspan(w->answer.dataBytes, bytes);
+  w->answer.dataBytes += bytes;
+  return to;
+}
+
+bool Session::accept(const wire::ReplyHeader& header, std::span<const std::byte> body) {
+  switch (header.kind) {
+    case wire::ReplyKind::kResult: {
+      Waiter* w = find(header.request);
+      if (!w) return false;
+      Answer& answer = w->answer;
+      answer.bodyBytes = body.size();
+      const size_t n = std::min(answer.body.size(), body.size());
+      if (n) std::memcpy(answer.body.data(), body.data(), n);
+      if (answer.whole) answer.whole->assign(body.begin(), body.end());
+      finish(header.request, header.result);
+      return true;
+    }
+    case wire::ReplyKind::kChunk: {
+      wire::ChunkReady ready;
+      if (remote_ || body.size() != sizeof(ready)) return false;
+      std::memcpy(&ready, body.data(), sizeof(ready));
+      if (ready.chunk >= wire::kStagingChunks || ready.bytes > wire::kChunkBytes) return false;
+      const auto to = destination(header, ready.bytes);
+      if (to.size() != ready.bytes) return false;
+      const std::span<const std::byte> from(memory_.chunk(ready.chunk), ready.bytes);
+      if (find(header.request)->answer.data.size() >= kLargeCopyBytes)
+        copyPastCaches(to.data(), from);
+      else
+        std::memcpy(to.data(), from.data(), from.size());
+      control().chunkBusy[ready.chunk].store(0, std::memory_order_seq_cst);
+      // The worker may sleep until a chunk is free; it sleeps as the consumer of commands.
+      if (control().submit.consumerSleeps.load(std::memory_order_seq_cst) != 0) {
+        control().submit.consumerSleeps.store(0, std::memory_order_relaxed);
+        futexWake(control().submit.consumerSleeps);
+      }
+      return true;
+    }
+    case wire::ReplyKind::kFailure: {
+      wire::FailureReport report;
+      if (body.size() != sizeof(report)) return false;
+      std::memcpy(&report, body.data(), sizeof(report));
+      int32_t none = 0;
+      const auto context = static_cast<uint16_t>(report.context);
+      if (remote_) control().failure.compare_exchange_strong(none, wire::packFailure(header.result, context));
+      if (onFailure_) onFailure_(header.result, header.op, report.position);
+      return true;
+    }
+    case wire::ReplyKind::kOutput:
+      if (header.op > 7 || header.op > body.size()) return false;
+      if (onOutput_) onOutput_(body.first(body.size() - header.op));
+      return true;
+    case wire::ReplyKind::kEnd:
+      endReason_.assign(reinterpret_cast<const char*>(body.data()), body.size());
+      endReason_.resize(::strnlen(endReason_.c_str(), endReason_.size()));
+      return false;
+    case wire::ReplyKind::kLanding: {
+      wire::Landing landing{};
+      if (remote_ || body.size() < sizeof(landing)) return false;
+      std::memcpy(&landing, body.data(), sizeof(landing));
+      const auto data = body.subspan(sizeof(landing));
+      if (landing.bytes > data.size() || wire::padded(landing.bytes) != data.size()) return false;
+      if (landing.bytes && mayLand_ && mayLand_(landing.hostAddress, landing.bytes))
+        std::memcpy(reinterpret_cast<std::byte*>(landing.hostAddress), data.data(), landing.bytes);
+      return true;
+    }
+    case wire::ReplyKind::kData:
+      return false;  // only a socket carries these
+  }
+  return false;
+}
+
+void Session::readOutAndLose(const std::string& reason) {
+  std::lock_guard lock(readMutex_);
+  while (!lost()) {
+    const Pumped got = remote_ ? pumpSocket() : pumpRing();
+    if (got != Pumped::kSome) lose(endReason_.empty() ? reason : endReason_);
+  }
+}
+
+bool Session::peerGone() const {
+  pollfd look{socket_.get(), POLLRDHUP, 0};
+  return ::poll(&look, 1, 0) == 1 && (look.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
+}
+
+void Session::lose(const std::string& reason) {
+  if (lost_.exchange(true)) return;
+  // Whoever reads or sends stops at once, and the worker sees that nobody is there any more.
+  ::shutdown(socket_.get(), SHUT_RDWR);
+  if (onLost_) onLost_(reason);
+  std::lock_guard lock(waitersMutex_);
+  for (Waiter* w : waiters_) {
+    if (!w || w->state.load() == Waiter::kDone) continue;
+    w->finish(kSessionLost);
+    futexWake(w->state);
+  }
+}
+
+}  // namespace millpond

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// What crosses between a client and its worker: two byte streams of frames, one in each direction.
+//
+// A frame is a header and a body, a multiple of 8 bytes long. The place of a frame is the offset of its first byte in
+// its stream; offsets only grow, so they number the frames, tell how much was received and what to send again. Over
+// shared memory a stream is a ring; over TCP each side keeps the same ring and the socket carries its bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace millpond::wire {
+
+/// Of framing and handshake. The commands have their own hash (gen/api_hash.h).
+inline constexpr uint32_t kProtocolVersion = 1;
+
+/// Client → worker. The body is one of gen/commands.h.
+struct CommandHeader {
+  uint32_t bytes;    ///< whole frame, header included, a multiple of 8
+  uint16_t op;       ///< cmd::Op
+  uint16_t context;  ///< number of the current context: 1 + ordinal for the devices' primary ones; 0 = none
+  uint32_t request;  ///< echoed in the reply; 0 = nobody waits
+  uint32_t thread;   ///< number of the calling thread in the client process, for the log
+};
+static_assert(sizeof(CommandHeader) == 16);
+
+enum class ReplyKind : uint16_t {
+  kResult = 1,   ///< the end of a waiting command: result and body
+  kData = 2,     ///< bytes for a waiting command that is still going on; padded to 8, `op` counts the padding
+  kChunk = 3,    ///< as kData, but the bytes lie in a staging chunk: body is ChunkReady
+  kFailure = 4,  ///< a command that nobody waited for failed: body is FailureReport
+  kEnd = 5,      ///< the worker ends the session: body is the reason as text
+  kLanding = 6,  ///< bytes for client memory named by an earlier asynchronous copy: body is Landing, then the bytes
+  kOutput = 7,   ///< text that kernels have printed; padded to 8, `op` counts the padding
+};
+
+/// Worker → client.
+struct ReplyHeader {
+  uint32_t bytes;    ///< whole frame, header included, a multiple of 8
+  ReplyKind kind;
+  uint16_t op;       ///< of the command; padding bytes for kData
+  uint32_t request;  ///< 0 where nobody waits
+  int32_t result;    ///< CUresult
+};
+static_assert(sizeof(ReplyHeader) == 16);
+
+struct ChunkReady {
+  uint32_t chunk;  ///< index into the staging area; the client frees it when it has copied
+  uint32_t bytes;
+};
+
+struct FailureReport {
+  uint64_t position;  ///< number of the command in the session, from 1
+  uint32_t context;
+  uint32_t reserved;
+};
+
+/// A latched failure in one word: code in the low 12 bits, the context that it happened in above; 0 = none.
+constexpr int32_t packFailure(int32_t code, uint16_t context) { return (code & 0xfff) | (context << 12); }
+constexpr int32_t failureCode(int32_t packed) { return packed & 0xfff; }
+constexpr uint16_t failureContext(int32_t packed) { return static_cast<uint16_t>(packed >> 12); }
+
+struct Landing {
+  uint64_t hostAddress;  ///< as the client gave it
+  uint64_t bytes;
+};
+
+/// Bytes for `n` rounded up so that the next frame or tail starts aligned.
+constexpr size_t padded(size_t n) { return (n + 7) & ~size_t{7}; }
+
+/// Copies are cut into pieces of this size: small enough for a core's cache, large enough to amortise a frame.
+inline constexpr size_t kChunkBytes = size_t{256} << 10;
+inline constexpr uint32_t kStagingChunks = 16;
+inline constexpr size_t kSubmitBytes = size_t{4} << 20;
+inline constexpr size_t kReplyBytes = size_t{1} << 20;
+/// Numbers of contexts are below this.
+inline constexpr uint16_t kContextLimit = 4096;
+/// No command is longer, module images (which travel in pieces) included.
+inline constexpr size_t kMaxFrameBytes = size_t{1} << 20;
+
+}  // namespace millpond::wire

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every entry point about graphs begins with.
+#pragma once
+
+#include <algorithm>
+
+#include "softgpu/driver/api.h"
+#include "softgpu/driver/graph.h"
+
+namespace millpond::softgpu::api {
+
+/// A call about graphs, which are one at a time: `body(Driver&)`.
+template <typename Body>
+CUresult withGraphs(Body body) noexcept {
+  return withDriver([&](Driver& driver) -> CUresult {
+    std::lock_guard lock(graphMutex());
+    return body(driver);
+  });
+}
+
+/// `body(Driver&, Graph&)`.
+template <typename Body>
+CUresult withGraph(CUgraph handle, Body body) noexcept {
+  return withGraphs([&](Driver& driver) -> CUresult {
+    const GraphPtr graph = driver.graphs().find(handle);
+    return graph ? body(driver, *graph) : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+/// `body(Driver&, GraphNode&)`.
+template <typename Body>
+CUresult withNode(CUgraphNode handle, Body body) noexcept {
+  return withGraphs([&](Driver& driver) -> CUresult {
+    const std::shared_ptr<GraphNode> node = driver.graphNodes().find(handle);
+    return node ? body(driver, *node) : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+/// `body(Driver&, GraphExec&)`.
+template <typename Body>
+CUresult withExec(CUgraphExec handle, Body body) noexcept {
+  return withGraphs([&](Driver& driver) -> CUresult {
+    const std::shared_ptr<GraphExec> exec = driver.graphExecs().find(handle);
+    return exec ? body(driver, *exec) : CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
+/// Edges from nodes of `graph` to one that is being made. CUDA_ERROR_INVALID_VALUE for a node that is not in it.
+inline CUresult edgesFrom(Driver& driver, const Graph& graph, const CUgraphNode* nodes, const CUgraphEdgeData* data,
+                          size_t count, std::vector<GraphNode::Edge>* edges) {
+  if (count > 0 && !nodes) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    const std::shared_ptr<GraphNode> node = driver.graphNodes().find(nodes[i]);
+    if (!node || !graph.owns(node.get())) return CUDA_ERROR_INVALID_VALUE;
+    for (const GraphNode::Edge& edge : *edges)
+      if (edge.from == node.get()) return CUDA_ERROR_INVALID_VALUE;
+    edges->push_back({node.get(), data ? data[i] : CUgraphEdgeData{}});
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace millpond::softgpu::api

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "softgpu/driver/configuration.h"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <string_view>
+
+namespace millpond::softgpu {
+namespace {
+
+constexpr unsigned kMostDevices = 64;
+constexpr uint64_t kLeastMemory = uint64_t{64} << 20;
+constexpr uint64_t kMostMemory = uint64_t{1} << 40;
+
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (!value || !*value) return std::nullopt;
+  return value;
+}
+
+// What tells this machine from others: its machine ID, or else its host name.
+std::string machineIdentity() {
+  std::ifstream file("/etc/machine-id");
+  std::string identity;
+  if (file && std::getline(file, identity) && !identity.empty()) return identity;
+  char name[256] = {};
+  if (::gethostname(name, sizeof(name) - 1) == 0) return name;
+  return "localhost";
+}
+
+}  // namespace
+
+Result<uint64_t> parseSize(const std::string& text) {
+  uint64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [next, error] = std::from_chars(text.data(), end, number);
+  const Error bad{"\"" + text + "\" is not a size like 512Mi or 4Gi"};
+  if (error != std::errc()) return bad;
+  std::string_view unit(next, static_cast<size_t>(end - next));
+  if (unit.empty()) return number;
+  const size_t exponent = std::string_view("KMGT").find(unit.front());
+  unit.remove_prefix(1);
+  if (exponent == std::string_view::npos || (unit != "" && unit != "i" && unit != "iB" && unit != "B"))
+    return bad;
+  const size_t shift = 10 * (exponent + 1);
+  if (number > (UINT64_MAX >> shift)) return bad;
+  return number << shift;
+}
+
+Result<Configuration> readConfiguration() {
+  Configuration configuration;
+  if (std::optional<std::string> devices = variable("MILLPOND_SOFTGPU_DEVICES")) {
+    const char* end = devices->data() + devices->size();
+    const auto [next, error] = std::from_chars(devices->data(), end, configuration.devices);
+    if (error != std::errc() || next != end || configuration.devices > kMostDevices) {
+      return Error{"MILLPOND_SOFTGPU_DEVICES is \"" + *devices + "\"; set it to a number from 0 to " +
+                   std::to_string(kMostDevices)};
+    }
+  }
+  if (std::optional<std::string> memory = variable("MILLPOND_SOFTGPU_MEMORY")) {
+    Result<uint64_t> bytes = parseSize(*memory);
+    if (!bytes) return Error{"MILLPOND_SOFTGPU_MEMORY: " + bytes.error().message};
+    if (*bytes < kLeastMemory || *bytes > kMostMemory) {
+      return Error{"MILLPOND_SOFTGPU_MEMORY is \"" + *memory + "\"; set it to a size from 64Mi to 1Ti"};
+    }
+    // Whole pages of the virtual-memory calls, so that all of the memory can be handed out.
+    configuration.memoryBytes = *bytes & ~((uint64_t{2} << 20) - 1);
+  }
+  configuration.seed = variable("MILLPOND_SOFTGPU_SEED").value_or(machineIdentity());
+  if (std::optional<std::string> state = variable("MILLPOND_SOFTGPU_STATE")) {
+    configuration.stateDirectory = *state;
+  } else if (std::optional<std::string> runtime = variable("XDG_RUNTIME_DIR")) {
+    configuration.stateDirectory = *runtime + "/millpond-softgpu";
+  } else {
+    configuration.stateDirectory = "/tmp/millpond-softgpu-" + std::to_string(::getuid());
+  }
+  return configuration;
+}
+
+}  // namespace millpond::softgpu

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the environment says about the software devices.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+
+namespace millpond::softgpu {
+
+/// - MILLPOND_SOFTGPU_DEVICES: number of devices, 0 to 64; 2 by default.
+/// - MILLPOND_SOFTGPU_MEMORY: memory of each device, 64Mi to 1Ti; 4Gi by default. A bare number is in bytes;
+///   the units Ki, Mi, Gi, Ti, K, M, G, T are all powers of two.
+/// - MILLPOND_SOFTGPU_SEED: from which the UUIDs are made; by default what tells this machine from others.
+///   Nodes of one machine need different seeds, or they show the same devices.
+/// - MILLPOND_SOFTGPU_STATE: directory of the files in which processes share the use of memory; by default
+///   $XDG_RUNTIME_DIR/millpond-softgpu, without that variable /tmp/millpond-softgpu-<uid>.
+struct Configuration {
+  unsigned devices = 2;
+  uint64_t memoryBytes = uint64_t{4} << 30;
+  std::string seed;
+  std::string stateDirectory;
+};
+
+/// Reads the environment. Fails with the variable's name and what it may hold.
+Result<Configuration> readConfiguration();
+
+/// The bytes of a size like "512Mi"; a bare number is in bytes.
+Result<uint64_t> parseSize(const std::string& text);
+
+}  // namespace millpond::softgpu

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "softgpu/driver/device.h"
+
+#include <sched.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "softgpu/driver/context.h"
+#include "softgpu/image/xxhash64.h"
+
+namespace millpond::softgpu {
+namespace {
+
+unsigned availableCores() {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  const int count = CPU_COUNT(&set);
+  return count > 0 ? static_cast<unsigned>(count) : 1;
+}
+
+std::string hex(const std::array<uint8_t, 16>& bytes) {
+  std::string text;
+  for (uint8_t byte : bytes) {
+    char digits[3];
+    std::snprintf(digits, sizeof(digits), "%02x", static_cast<unsigned>(byte));
+    text += digits;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::array<uint8_t, 16> deviceUuid(const std::string& seed, unsigned ordinal) {
+  const std::string identity = "millpond softgpu\n" + seed + "\n" + std::to_string(ordinal);
+  const auto bytes = std::as_bytes(std::span(identity));
+  const std::array<uint64_t, 2> halves = {xxhash64(bytes, 1), xxhash64(bytes, 2)};
+  std::array<uint8_t, 16> uuid;
+  std::memcpy(uuid.data(), halves.data(), sizeof(uuid));
+  // Version 8 (custom), RFC 9562 variant.
+  uuid[6] = static_cast<uint8_t>((uuid[6] & 0x0F) | 0x80);
+  uuid[8] = static_cast<uint8_t>((uuid[8] & 0x3F) | 0x80);
+  return uuid;
+}
+
+Result<std::unique_ptr<Device>> Device::open(unsigned ordinal, const Configuration& configuration) {
+  const std::array<uint8_t, 16> uuid = deviceUuid(configuration.seed, ordinal);
+  // Named by the UUID: processes share a device exactly when they see the same one.
+  Result<std::unique_ptr<Ledger>> ledger =
+      Ledger::open(configuration.stateDirectory + "/" + hex(uuid) + ".memory");
+  if (!ledger) return ledger.error();
+  return std::make_unique<Device>(ordinal, uuid, configuration.memoryBytes, std::move(*ledger));
+}
+
+Device::Device(unsigned ordinal, std::array<uint8_t, 16> uuid, uint64_t memoryBytes,
+               std::unique_ptr<Ledger> ledger)
+    : ordinal_(ordinal),
+      uuid_(uuid),
+      memoryBytes_(memoryBytes),
+      multiprocessors_(availableCores()),
+      ledger_(std::move(ledger)),
+      primaryContext_(std::make_shared<Context>(*this, Context::Kind::primary, 0)) {}
+
+Device::~Device() = default;
+
+std::string Device::pciBusId() const {
+  char text[16];
+  std::snprintf(text, sizeof(text), "0000:%02X:00.0", ordinal_ + 1);
+  return text;
+}
+
+uint64_t Device::freeBytes() {
+  const uint64_t used = ledger_->used();
+  return used < memoryBytes_ ? memoryBytes_ - used : 0;
+}
+
+}  // namespace millpond::softgpu

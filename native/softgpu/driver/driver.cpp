@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "softgpu/driver/driver.h"
+
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "softgpu/driver/log.h"
+#include "softgpu/driver/signals.h"
+
+namespace millpond::softgpu {
+namespace {
+
+// True in a child of a process whose driver was ready.
+std::atomic<bool> isForked = false;
+
+// Only this user's own directory will do: another user could fill or falsify the ledgers of a shared one.
+Status makeStateDirectory(const std::string& path) {
+  // Where its parents cannot be made, making the directory itself says why.
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return Error{"cannot make the directory " + path + ": " + std::strerror(errno) +
+                 "; set MILLPOND_SOFTGPU_STATE to one that can be written to"};
+  }
+  struct stat status{};
+  if (::lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) {
+    return Error{path + " is not a directory of this user; set MILLPOND_SOFTGPU_STATE to one that is"};
+  }
+  return Done{};
+}
+
+}  // namespace
+
+Driver& Driver::instance() {
+  static Driver* const driver = std::make_unique<Driver>().release();
+  return *driver;
+}
+
+CUresult Driver::initialise() {
+  if (isReady_) return ready();
+  std::lock_guard lock(mutex_);
+  if (isReady_) return ready();
+  if (CUresult result = openDevices()) return result;
+  if (::pthread_atfork(nullptr, nullptr, [] { isForked = true; }) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  isReady_ = true;
+  return CUDA_SUCCESS;
+}
+
+CUresult Driver::openDevices() {
+  Result<Configuration> configuration = readConfiguration();
+  if (!configuration) {
+    log(LogLevel::error, configuration.error().message);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (configuration->devices == 0) return CUDA_ERROR_NO_DEVICE;
+  Status directory = makeStateDirectory(configuration->stateDirectory);
+  if (!directory) {
+    log(LogLevel::error, directory.error().message);
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  std::vector<std::unique_ptr<Device>> devices;
+  for (unsigned ordinal = 0; ordinal < configuration->devices; ++ordinal) {
+    Result<std::unique_ptr<Device>> device = Device::open(ordinal, *configuration);
+    if (!device) {
+      log(LogLevel::error, device.error().message);
+      return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    devices.push_back(std::move(*device));
+  }
+  for (const std::unique_ptr<Device>& device : devices) {
+    stores_.push_back(std::make_unique<PhysicalStore>(*device));
+    contexts_.add(device->primaryContext());
+  }
+  devices_ = std::move(devices);
+  return CUDA_SUCCESS;
+}
+
+CUresult Driver::ready() const {
+  if (!isReady_.load(std::memory_order_acquire)) return CUDA_ERROR_NOT_INITIALIZED;
+  // The threads and locks of the parent do not exist in a child.
+  if (isForked) return CUDA_ERROR_NOT_INITIALIZED;
+  return CUDA_SUCCESS;
+}
+
+Device* Driver::device(int ordinal) const {
+  if (ordinal < 0 || ordinal >= deviceCount()) return nullptr;
+  return devices_[static_cast<size_t>(ordinal)].get();
+}
+
+ptx::Executor& Driver::executor() {
+  std::call_once(executorOnce_, [this] {
+    const SignalsBlocked blocked;
+    executor_ = std::make_unique<ptx::Executor>();
+  });
+  return *executor_;
+}
+
+void Driver::destroyContext(const ContextPtr& context) {
+  const uint64_t id = context->id();
+  context->destroy();
+  const auto isOwned = [&](const auto& object) { return object.contextId() == id; };
+  streams_.removeIf(isOwned);
+  events_.removeIf(isOwned);
+  for (const std::shared_ptr<Library>& library : libraries_.all()) library->dropInstance(id);
+  functions_.removeIf(isOwned);
+  modules_.removeIf(isOwned);
+  memory_.releaseOwnedBy(id);
+}
+
+ContextPtr Driver::retainPrimary(Device& device) {
+  std::lock_guard lock(primaryMutex_);
+  device.primaryContext()->activate();
+  ++primaryReferences_[device.ordinal()];
+  return device.primaryContext();
+}
+
+CUresult Driver::releasePrimary(Device& device) {
+  std::lock_guard lock(primaryMutex_);
+  unsigned& references = primaryReferences_[device.ordinal()];
+  if (references == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--references == 0) destroyContext(device.primaryContext());
+  return CUDA_SUCCESS;
+}
+
+void Driver::resetPrimary(Device& device) {
+  std::lock_guard lock(primaryMutex_);
+  primaryReferences_[device.ordinal()] = 0;
+  if (device.primaryContext()->state() == Context::State::alive) destroyContext(device.primaryContext());
+}
+
+}  // namespace millpond::softgpu

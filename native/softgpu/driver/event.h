@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a CUevent handle stands for: a point in the work of a stream.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "cuda/gen/cuda_api.h"
+#include "softgpu/driver/capture_point.h"
+#include "softgpu/driver/context.h"
+
+namespace millpond::softgpu {
+
+class Event {
+ public:
+  Event(ContextPtr context, unsigned flags)
+      : context_(std::move(context)), contextId_(context_->id()), flags_(flags) {}
+
+  const ContextPtr& context() const { return context_; }
+  uint64_t contextId() const { return contextId_; }
+  bool hasTiming() const { return !(flags_ & CU_EVENT_DISABLE_TIMING); }
+
+  /// Marks this point in the queue's work; forgets the point before.
+  void record(const QueuePtr& queue);
+  /// As record, of a point that comes about in a graph: `body` is its work, `submitted` is told of the operation.
+  struct Recording {
+    std::function<void()> body;
+    std::function<void(const OperationPtr&)> submitted;
+  };
+  Recording prepare();
+  /// The last recorded point; null before the first, which counts as reached.
+  OperationPtr point() const;
+  /// Milliseconds from `start` to this event, both recorded and with timing.
+  CUresult elapsedSince(const Event& start, float* milliseconds) const;
+
+  CapturePoint capture;  ///< where it was recorded last, when that was in a capture
+
+ private:
+  struct Record {
+    OperationPtr operation;
+    std::atomic<int64_t> nanoseconds = 0;  // of the steady clock
+  };
+  std::shared_ptr<Record> record() const;
+
+  const ContextPtr context_;
+  const uint64_t contextId_;
+  const unsigned flags_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<Record> record_;
+};
+
+}  // namespace millpond::softgpu

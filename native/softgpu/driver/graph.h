@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs: nodes of work and the order between them, before they are made executable.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <variant>
+#include <vector>
+
+#include "cuda/gen/cuda_api.h"
+#include "softgpu/driver/capture_point.h"
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/event.h"
+#include "softgpu/driver/launch.h"
+#include "softgpu/driver/transfer.h"
+
+namespace millpond::softgpu {
+
+class Graph;
+using GraphPtr = std::shared_ptr<Graph>;
+
+/// Calls the program's function when its last reference goes. References are counted twice: those that the program
+/// holds, and those of graphs.
+class UserObject {
+ public:
+  UserObject(CUhostFn destroy, void* data) : destroy_(destroy), data_(data) {}
+  ~UserObject() { destroy_(data_); }
+  UserObject(const UserObject&) = delete;
+  UserObject& operator=(const UserObject&) = delete;
+
+  unsigned programReferences = 0;
+
+ private:
+  const CUhostFn destroy_;
+  void* const data_;
+};
+
+/// Memory of an allocation node: there as long as a graph has the node.
+class GraphMemory {
+ public:
+  static CUresult allocate(const ContextPtr& context, uint64_t bytes, std::shared_ptr<GraphMemory>* memory);
+  GraphMemory(ContextPtr context, uint64_t address, uint64_t bytes);
+  ~GraphMemory();
+  GraphMemory(const GraphMemory&) = delete;
+  GraphMemory& operator=(const GraphMemory&) = delete;
+  uint64_t address() const { return address_; }
+
+ private:
+  const ContextPtr context_;
+  const uint64_t address_;
+  const uint64_t bytes_;
+};
+
+/// Bytes of allocation nodes of a device: now, and at most since the mark was set anew.
+struct GraphMemoryUse {
+  uint64_t now = 0;
+  uint64_t high = 0;
+};
+GraphMemoryUse graphMemoryUse(unsigned device);
+void resetGraphMemoryMark(unsigned device);
+
+// What a node does
+
+struct KernelWork {
+  CUfunction handle = nullptr;  ///< as the program gave it
+  CUcontext contextHandle = nullptr;
+  ContextPtr context;
+  PreparedLaunch launch;
+  std::vector<CUlaunchAttribute> attributes;
+};
+struct CopyWork {
+  CUDA_MEMCPY3D params{};
+  CUcontext contextHandle = nullptr;
+  ContextPtr context;
+  Copy copy;
+};
+struct FillWork {
+  CUDA_MEMSET_NODE_PARAMS params{};
+  ContextPtr context;
+};
+struct HostWork {
+  CUhostFn function = nullptr;
+  void* data = nullptr;
+};
+struct ChildWork {
+  GraphPtr graph;
+};
+struct EventWork {
+  CUevent handle = nullptr;
+  std::shared_ptr<Event> event;
+  bool records = false;
+};
+struct AllocationWork {
+  CUDA_MEM_ALLOC_NODE_PARAMS params{};
+  std::vector<CUmemAccessDesc> access;
+  std::shared_ptr<GraphMemory> memory;
+};
+struct FreeWork {
+  CUdeviceptr address = 0;
+};
+struct EmptyWork {};
+using NodeWork = std::variant<EmptyWork, KernelWork, CopyWork, FillWork, HostWork, ChildWork, EventWork, AllocationWork,
+                              FreeWork>;
+CUgraphNodeType typeOf(const NodeWork& work);
+
+struct GraphNode {
+  using Edge = GraphEdge;
+  Graph* graph = nullptr;
+  const GraphNode* origin = nullptr;  ///< in a clone: the node that this one was made from, which may be gone
+  NodeWork work;
+  std::vector<Edge> after;
+  std::vector<void*> parameterPointers;  ///< what cuGraphKernelNodeGetParams hands out
+  bool isEnabled = true;                 ///< in executable graphs only
+  CUgraphNode handle() const { return reinterpret_cast<CUgraphNode>(const_cast<GraphNode*>(this)); }
+};
+
+class Graph : public std::enable_shared_from_this<Graph> {
+ public:
+  Graph() = default;
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  CUgraph handle() const { return reinterpret_cast<CUgraph>(const_cast<Graph*>(this)); }
+  const std::vector<std::shared_ptr<GraphNode>>& nodes() const { return nodes_; }
+
+  /// `after` must be nodes of this graph.
+  GraphNode& add(NodeWork work, std::vector<GraphNode::Edge> after);
+  void remove(GraphNode& node);
+  /// CUDA_ERROR_INVALID_VALUE for an edge that is there already, or that would close a circle.
+  CUresult addEdge(GraphNode& from, GraphNode& to, const CUgraphEdgeData& data);
+  CUresult removeEdge(GraphNode& from, GraphNode& to);
+  bool owns(const GraphNode* node) const { return node && node->graph == this; }
+
+  /// A graph of its own with the same nodes, child graphs too; each knows its origin.
+  GraphPtr clone() const;
+  /// The node of a clone that was made from `origin`; child graphs are looked through too. Null when there is none.
+  GraphNode* madeFrom(const GraphNode* origin);
+
+  /// Node that this graph is the child of; such a graph ends with it.
+  const GraphNode* parent = nullptr;
+  /// Made by clone() from this graph, which may be gone.
+  const Graph* clonedFrom = nullptr;
+  /// An executable graph's: known by no handle.
+  bool isHidden = false;
+  std::map<std::shared_ptr<UserObject>, unsigned> userObjects;
+
+ private:
+  GraphPtr copy(bool hidden) const;
+  friend class GraphExec;
+  std::vector<std::shared_ptr<GraphNode>> nodes_;  // in the order of their making
+};
+
+/// Held by every call about graphs, and while a stream is captured.
+std::recursive_mutex& graphMutex();
+
+}  // namespace millpond::softgpu

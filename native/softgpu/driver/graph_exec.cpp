@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "softgpu/driver/graph_exec.h"
+
+#include <algorithm>
+#include <map>
+
+#include "softgpu/driver/driver.h"
+#include "softgpu/driver/host_function.h"
+
+namespace millpond::softgpu {
+namespace {
+
+using Members = std::vector<Context::GroupMember>;
+
+/// The nodes so that each comes behind those that it waits for.
+std::vector<const GraphNode*> inOrder(const Graph& graph) {
+  std::map<const GraphNode*, size_t> missing;
+  std::map<const GraphNode*, std::vector<const GraphNode*>> dependents;
+  std::vector<const GraphNode*> order;
+  for (const auto& node : graph.nodes()) {
+    missing[node.get()] = node->after.size();
+    for (const GraphNode::Edge& edge : node->after) dependents[edge.from].push_back(node.get());
+    if (node->after.empty()) order.push_back(node.get());
+  }
+  for (size_t i = 0; i < order.size(); ++i)
+    for (const GraphNode* dependent : dependents[order[i]])
+      if (--missing[dependent] == 0) order.push_back(dependent);
+  return order;
+}
+
+CUresult addMember(const GraphNode& node, Context::GroupMember member, Members& members) {
+  if (node.isEnabled) {
+    if (const auto* kernel = std::get_if<KernelWork>(&node.work)) {
+      member.kind = Operation::Kind::work;
+      member.body = launchBody(kernel->context, kernel->launch);
+    } else if (const auto* copy = std::get_if<CopyWork>(&node.work)) {
+      PreparedTransfer prepared;
+      if (CUresult result = prepareCopy(copy->context, copy->copy, &prepared)) return result;
+      member.kind = prepared.kind;
+      member.body = std::move(prepared.body);
+    } else if (const auto* fill = std::get_if<FillWork>(&node.work)) {
+      PreparedTransfer prepared;
+      if (CUresult result = prepareFill(fill->context, fillOf(fill->params), &prepared)) return result;
+      member.kind = prepared.kind;
+      member.body = std::move(prepared.body);
+    } else if (const auto* host = std::get_if<HostWork>(&node.work)) {
+      member.kind = Operation::Kind::host;
+      member.body = hostFunctionBody([host = *host] { host.function(host.data); });
+    } else if (const auto* event = std::get_if<EventWork>(&node.work)) {
+      if (event->records) {
+        Event::Recording recording = event->event->prepare();
+        member.body = std::move(recording.body);
+        member.always = true;
+        member.submitted = std::move(recording.submitted);
+      } else {
+        member.alsoAfter = [event = event->event] { return event->point(); };
+      }
+    }
+  }
+  members.push_back(std::move(member));
+  return CUDA_SUCCESS;
+}
+
+/// Adds the graph's nodes; those without a predecessor wait for `before`. `ends`: those that nothing waits for.
+CUresult flatten(const Graph& graph, const std::vector<size_t>& before, Members& members, std::vector<size_t>& ends) {
+  std::map<const GraphNode*, size_t> places;
+  std::map<const GraphNode*, bool> isEnd;
+  for (const GraphNode* node : inOrder(graph)) {
+    std::vector<size_t> after;
+    for (const GraphNode::Edge& edge : node->after) {
+      after.push_back(places[edge.from]);
+      isEnd[edge.from] = false;
+    }
+    if (after.empty()) after = before;
+    isEnd[node] = true;
+    if (const auto* child = std::get_if<ChildWork>(&node->work); child && node->isEnabled) {
+      std::vector<size_t> childEnds;
+      if (CUresult result = flatten(*child->graph, after, members, childEnds)) return result;
+      after.insert(after.end(), childEnds.begin(), childEnds.end());
+    }
+    Context::GroupMember member;
+    member.after = std::move(after);
+    if (CUresult result = addMember(*node, std::move(member), members)) return result;
+    places[node] = members.size() - 1;
+  }
+  for (const auto& [node, place] : places)
+    if (isEnd[node]) ends.push_back(place);
+  return CUDA_SUCCESS;
+}
+
+/// Whether parameters may go from one to the other, and what is wrong when they may not.
+CUgraphExecUpdateResult compare(const Graph& mine, const Graph& other, const GraphNode** error,
+                                const GraphNode** errorFrom) {
+  *error = *errorFrom = nullptr;
+  if (mine.nodes().size() != other.nodes().size()) return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+  std::map<const GraphNode*, size_t> places;
+  for (size_t i = 0; i < other.nodes().size(); ++i) {
+    places[mine.nodes()[i].get()] = i;
+    places[other.nodes()[i].get()] = i;
+  }
+  for (size_t i = 0; i < other.nodes().size(); ++i) {
+    const GraphNode& from = *mine.nodes()[i];
+    const GraphNode& to = *other.nodes()[i];
+    *error = &to;
+    if (typeOf(from.work) != typeOf(to.work)) return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+    if (from.after.size() != to.after.size()) return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    for (size_t e = 0; e < from.after.size(); ++e) {
+      if (places[from.after[e].from] == places[to.after[e].from]) continue;
+      *errorFrom = to.after[e].from;
+      return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    }
+    if (const auto* child = std::get_if<ChildWork>(&from.work)) {
+      const auto result = compare(*child->graph, *std::get<ChildWork>(to.work).graph, error, errorFrom);
+      if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return result;
+    }
+    if (std::holds_alternative<AllocationWork>(from.work) &&
+        std::get<AllocationWork>(from.work).params.dptr != std::get<AllocationWork>(to.work).params.dptr)
+      return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+  }
+  *error = nullptr;
+  return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+void takeOver(const Graph& mine, const Graph& other) {
+  for (size_t i = 0; i < other.nodes().size(); ++i) {
+    GraphNode& to = *mine.nodes()[i];
+    if (const auto* child = std::get_if<ChildWork>(&to.work))
+      takeOver(*child->graph, *std::get<ChildWork>(other.nodes()[i]->work).graph);
+    else
+      to.work = other.nodes()[i]->work;
+  }
+}
+
+}  // namespace
+
+GraphPtr GraphExec::asGraph() const {
+  GraphPtr graph = graph_->clone();
+  Driver::instance().graphs().add(graph);
+  return graph;
+}
+
+CUresult GraphExec::launch(const StreamTarget& stream) {
+  Members members;
+  std::vector<size_t> ends;
+  if (CUresult result = flatten(*graph_, {}, members, ends)) return result;
+  last_ = stream.context->enqueueGroup(stream.queue, std::move(members), last_);
+  return CUDA_SUCCESS;
+}
+
+CUgraphExecUpdateResult GraphExec::update(const Graph& graph, const GraphNode** error, const GraphNode** errorFrom) {
+  const auto result = compare(*graph_, graph, error, errorFrom);
+  if (result == CU_GRAPH_EXEC_UPDATE_SUCCESS) takeOver(*graph_, graph);
+  return result;
+}
+
+CUresult GraphExec::updateChild(GraphNode& node, const Graph& graph) {
+  const auto* child = std::get_if<ChildWork>(&node.work);
+  if (!child) return CUDA_ERROR_INVALID_VALUE;
+  const GraphNode* error = nullptr;
+  const GraphNode* errorFrom = nullptr;
+  if (compare(*child->graph, graph, &error, &errorFrom) != CU_GRAPH_EXEC_UPDATE_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  takeOver(*child->graph, graph);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace millpond::softgpu

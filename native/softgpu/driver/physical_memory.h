@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory without an address: what cuMemCreate makes and cuMemMap maps, perhaps at several places.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "softgpu/driver/device.h"
+
+namespace millpond::softgpu {
+
+/// A file in memory, cut into extents. One for each device, since every process has only so many file
+/// descriptors.
+class PhysicalStore {
+ public:
+  explicit PhysicalStore(Device& device) : device_(device) {}
+
+  /// An offset in the file with room for `bytes`, which are charged to the device. Zeroed. `bytes` is a
+  /// multiple of the allocation granularity. Nothing when the device has no memory left.
+  std::optional<uint64_t> allocate(uint64_t bytes);
+  void release(uint64_t offset, uint64_t bytes);
+  int fd() const { return file_.get(); }
+
+ private:
+  bool open();
+
+  Device& device_;
+  std::mutex mutex_;
+  UniqueFd file_;
+  uint64_t size_ = 0;
+  std::map<uint64_t, uint64_t> free_;  // offset to length, never side by side
+};
+
+/// An extent of a store, given back at the end of its life.
+class PhysicalMemory {
+ public:
+  PhysicalMemory(PhysicalStore& store, Device& device, uint64_t offset, uint64_t bytes)
+      : store_(store), device_(device), offset_(offset), bytes_(bytes) {}
+  ~PhysicalMemory() { store_.release(offset_, bytes_); }
+  PhysicalMemory(const PhysicalMemory&) = delete;
+  PhysicalMemory& operator=(const PhysicalMemory&) = delete;
+
+  Device& device() const { return device_; }
+  int fd() const { return store_.fd(); }
+  uint64_t offset() const { return offset_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  PhysicalStore& store_;
+  Device& device_;
+  const uint64_t offset_;
+  const uint64_t bytes_;
+};
+
+}  // namespace millpond::softgpu

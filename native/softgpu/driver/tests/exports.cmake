@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# Fails unless LIBRARY exports nothing but functions of the driver, under the driver's name.
+execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX REPLACE "\n$" "" symbols "${symbols}")
+string(REPLACE "\n" ";" symbols "${symbols}")
+list(LENGTH symbols count)
+list(FILTER symbols EXCLUDE REGEX " T cu[A-Z][A-Za-z0-9_]*$")
+if(symbols)
+  message(FATAL_ERROR "exported, but no functions of the driver: ${symbols}")
+endif()
+if(count LESS 100)
+  message(FATAL_ERROR "only ${count} functions are exported")
+endif()
+execute_process(COMMAND ${READELF} -d ${LIBRARY} OUTPUT_VARIABLE dynamic COMMAND_ERROR_IS_FATAL ANY)
+if(NOT dynamic MATCHES "SONAME[^\n]*\\[libcuda\\.so\\.1\\]")
+  message(FATAL_ERROR "the SONAME is not libcuda.so.1")
+endif()
+message(STATUS "${count} functions exported")

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// A block of threads in execution: its warps, shared memory and barriers. One thread of the host at a time
+// runs it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "softgpu/ptx/module_impl.h"
+#include "softgpu/ptx/warp.h"
+
+namespace millpond::softgpu::ptx {
+
+/// What all blocks of a grid share while it runs.
+struct GridState {
+  const ModuleImpl* module = nullptr;
+  const KernelInfo* info = nullptr;
+  const KernelCode* kernel = nullptr;
+  const FunctionCode* function = nullptr;
+  Launch launch;  // `parameters` refers to `parameters` below
+  std::vector<std::byte> parameters;
+  uint32_t sharedBytes = 0;
+  uint32_t localBytes = 0;  // per thread
+  uint64_t id = 0;
+  std::atomic<bool> isStopped{false};
+
+  /// Stops the grid. The first fault is kept.
+  void fail(Fault fault);
+  /// Stops the grid because the launch's cancel flag was set, or because there is no memory.
+  void cancel();
+  void failForMemory();
+  bool isCancelled() const { return launch.cancel && launch.cancel->load(std::memory_order_relaxed); }
+
+  /// Text of a kernel's printf, whole.
+  void print(std::string_view text);
+
+  std::mutex mutex;
+  bool hasFault = false;
+  Fault fault;
+  bool wasCancelled = false;
+  bool lacksMemory = false;
+};
+
+class Block {
+ public:
+  explicit Block(GridState& grid);
+
+  /// Starts block number `index` of the grid; x counts fastest.
+  void begin(uint64_t index);
+
+  enum class Outcome : uint8_t {
+    kFinished,
+    kPaused,  // another block of the grid should run for a while
+    kFailed,  // the grid has been stopped
+  };
+  Outcome run();
+
+  GridState& grid() { return grid_; }
+  FrameStore& frames() { return frames_; }
+  bool hasOtherWarps() const { return liveWarps_ > 1; }
+  const uint32_t* position() const { return position_; }
+  uint32_t warpCount() const { return static_cast<uint32_t>(warps_.size()); }
+
+  /// A warp's lanes come to a barrier. True when that completes it: all that wait there have been woken.
+  bool reach(uint32_t barrier, Warp& warp, uint32_t lanes, BarrierKind kind, uint32_t threads,
+             uint32_t predicate);
+  void lanesEnded(uint32_t count);
+  bool findRange(uint64_t address, uint32_t bytes, bool isWrite);
+
+ private:
+  struct Barrier {
+    bool isInUse = false;
+    uint32_t expected = 0;  // threads; 0: all that have not ended
+    uint32_t waiting = 0;   // threads
+    uint32_t countTrue = 0;
+    bool areAllTrue = true;
+    std::vector<uint32_t> lanes;  // that have come, per warp
+  };
+  static constexpr uint32_t kBarriers = 16;
+
+  bool isComplete(const Barrier& barrier) const;
+  bool completeIfDone(uint32_t barrier);
+  void reportDeadlock();
+
+  GridState& grid_;
+  FrameStore frames_;
+  std::vector<std::unique_ptr<Warp>> warps_;
+  std::vector<std::byte> shared_;
+  std::vector<std::byte> local_;
+  std::array<Barrier, kBarriers> barriers_;
+  std::array<AccessRange, kCachedRanges> ranges_{};
+  uint32_t position_[3] = {0, 0, 0};
+  uint32_t liveThreads_ = 0;
+  uint32_t liveWarps_ = 0;
+};
+
+}  // namespace millpond::softgpu::ptx

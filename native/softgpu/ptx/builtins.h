@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions that a device's runtime provides and compilers call as .extern: printf, assert, malloc, free.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "softgpu/ptx/context.h"
+
+namespace millpond::softgpu::ptx {
+
+enum class Builtin : uint8_t { kPrint, kAssertFail, kAllocate, kRelease };
+
+struct BuiltinFunction {
+  std::string_view name;
+  Builtin which;
+  std::span<const uint32_t> parameterBytes;
+  uint32_t returnBytes;  // 0: returns nothing
+};
+
+/// The function of that name; null where there is none.
+const BuiltinFunction* findBuiltin(std::string_view name);
+
+}  // namespace millpond::softgpu::ptx

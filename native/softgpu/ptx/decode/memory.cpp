@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads, stores, atomics and fences.
+#include "softgpu/ptx/decode/function_decoder.h"
+
+namespace millpond::softgpu::ptx {
+namespace {
+
+constexpr uint32_t kAddressOperand = 4;
+
+}  // namespace
+
+FunctionDecoder::Address FunctionDecoder::address(Node node, const Operand& operand, Space space,
+                                                  uint64_t bytes) {
+  if (operand.kind != Operand::Kind::kAddress) syntaxError(node.line, "expected an address in brackets");
+  if (operand.items.size() != 1) unsupported(node.line, "this form of address in " + quoted(node.fullName()));
+  const Operand& base = operand.items[0];
+  Address out{space, kNoOperand, 64, operand.offset, false};
+  auto inside = [&](const Binding& binding, std::string_view name) {
+    if (operand.offset < 0 || static_cast<uint64_t>(operand.offset) > binding.bytes ||
+        binding.bytes - static_cast<uint64_t>(operand.offset) < bytes) {
+      syntaxError(node.line, "the access lies outside " + quoted(name) + ", which has " +
+                                 std::to_string(binding.bytes) + " bytes");
+    }
+    if ((binding.offset + static_cast<uint64_t>(operand.offset)) % bytes != 0) {
+      syntaxError(node.line, "the access to " + quoted(name) + " is not aligned to its " +
+                                 std::to_string(bytes) + " bytes");
+    }
+    out.offset = static_cast<int64_t>(binding.offset) + operand.offset;
+  };
+  if (base.kind == Operand::Kind::kInteger) {
+    out.operand = module_.constants.number(base.bits, 64);
+  } else if (base.kind != Operand::Kind::kName) {
+    syntaxError(node.line, "an address needs a register, a variable or a number");
+  } else {
+    Binding binding = resolve(base.name, base.line);
+    if (binding.kind == Binding::Kind::kRegister) {
+      out.operand = anyRegister(base, out.width);
+    } else if (binding.kind == Binding::Kind::kParameter && space == Space::kParam) {
+      inside(binding, base.name);
+      out.isKernelParameter = true;
+    } else if (binding.kind == Binding::Kind::kFrame && space == Space::kParam &&
+               binding.space == Space::kParam) {
+      inside(binding, base.name);
+    } else {
+      // A variable: its address is a constant, or is taken here.
+      bool isWide = space != Space::kShared && space != Space::kLocal;
+      out.width = isWide ? 64 : 32;
+      out.operand = symbolAddress(binding, operand.offset, out.width, base.name, base.line);
+      out.offset = 0;
+      if (space == Space::kGeneric) {
+        uint64_t window =
+            binding.kind == Binding::Kind::kShared || binding.kind == Binding::Kind::kDynamicShared
+                ? kSharedWindow
+            : binding.kind == Binding::Kind::kFrame ? kLocalWindow
+                                                    : 0;
+        if (window) out.offset = static_cast<int64_t>(window);
+      }
+    }
+  }
+  if (out.operand != kNoOperand && space == Space::kParam) {
+    // Through a register: parameters of a kernel are read like constants, those of a function lie in local
+    // memory.
+    out.space = function_.isEntry ? Space::kConst : Space::kLocal;
+  }
+  if (out.width == 32 && out.space != Space::kShared && out.space != Space::kLocal) {
+    syntaxError(node.line, "an address of 32 bits is possible in shared and local memory only");
+  }
+  if (out.width != 32 && out.width != 64)
+    syntaxError(node.line, "an address needs a register of 32 or 64 bits");
+  return out;
+}
+
+void FunctionDecoder::load(Node node) {
+  Modifiers modifiers(node);
+  bool isAtomic = modifiers.take(".volatile");
+  isAtomic |= modifiers.take(".relaxed");
+  isAtomic |= modifiers.take(".acquire");
+  isAtomic |= modifiers.take(".mmio");
+  modifiers.take(".weak");
+  modifiers.takeScope();
+  Space space = modifiers.takeSpace().value_or(Space::kGeneric);
+  modifiers.takeCacheHints();
+  modifiers.take(".unified");
+  uint32_t count = modifiers.takeVector();
+  Type type = modifiers.expectType();
+  modifiers.finish();
+  // A cache policy may follow the address.
+  expectOperands(node, 2, 3);
+  if (type == Type::kPred) modifiers.refuse();
+  const Operand& to = node.operands[0];
+  bool isVector = to.kind == Operand::Kind::kVector;
+  if (count > 1 && (!isVector || to.items.size() != count))
+    syntaxError(node.line, "expected " + std::to_string(count) + " registers in braces");
+  if (count == 1 && isVector && to.items.size() != 1) syntaxError(node.line, "expected one register");
+  uint32_t bytes = bytesOf(type) * count;
+  Address from = address(node, node.operands[1], space, bytes);
+  bool isPrivate = from.space == Space::kShared || from.space == Space::kLocal || from.space == Space::kParam;
+  uint32_t registers[4];
+  uint32_t width = 0;
+  for (uint32_t k = 0; k < count; ++k) {
+    const Operand& item = isVector ? to.items[k] : to;
+    registers[k] = kNoOperand;
+    if (item.kind == Operand::Kind::kSink) continue;
+    uint32_t itemWidth = 0;
+    registers[k] = anyDestination(item, itemWidth);
+    if (width != 0 && itemWidth != width)
+      syntaxError(node.line, "the registers of a vector must have the same width");
+    width = itemWidth;
+  }
+  if (width == 0) width = registerWidth(type);
+  if (width == 1 || width < bitsOf(type))
+    syntaxError(node.line, "the register is too narrow for " + quoted(node.fullName()));
+  Handler handler = from.isKernelParameter ? select_.control(ControlOp::kLoadParameter)
+                                           : select_.load(from.space, from.width);
+  Draft& draft = emit(node, handler);
+  for (uint32_t k = 0; k < count; ++k) {
+    draft.instruction.op[k] = registers[k];
+    if (registers[k] != kNoOperand) draft.writes = static_cast<uint8_t>(draft.writes | 1u << k);
+  }
+  draft.instruction.op[kAddressOperand] = from.operand;
+  draft.instruction.immediate = from.offset;
+  draft.instruction.access = {static_cast<uint8_t>(bytesOf(type)), static_cast<uint8_t>(count),
+                              static_cast<uint8_t>(from.space == Space::kConst ? kIsConstAccess : 0)};
+  draft.instruction.move = select_.loadMover(type, width, count, isAtomic && !isPrivate);
+}
+
+void FunctionDecoder::store(Node node) {
+  Modifiers modifiers(node);
+  bool isAtomic = modifiers.take(".volatile");
+  isAtomic |= modifiers.take(".relaxed");
+  isAtomic |= modifiers.take(".release");
+  isAtomic |= modifiers.take(".mmio");
+  modifiers.take(".weak");
+  modifiers.takeScope();
+  Space space = modifiers.takeSpace().value_or(Space::kGeneric);
+  modifiers.takeCacheHints();
+  uint32_t count = modifiers.takeVector();
+  Type type = modifiers.expectType();
+  modifiers.finish();
+  expectOperands(node, 2, 3);
+  if (type == Type::kPred || space == Space::kConst) modifiers.refuse();
+  const Operand& from = node.operands[1];
+  bool isVector = from.kind == Operand::Kind::kVector;
+  if (count > 1 && (!isVector || from.items.size() != count))
+    syntaxError(node.line, "expected " + std::to_string(count) + " values in braces");
+  if (count == 1 && isVector && from.items.size() != 1) syntaxError(node.line, "expected one value");
+  Address to = address(node, node.operands[0], space, uint64_t{bytesOf(type)} * count);
+  if (to.isKernelParameter) syntaxError(node.line, "the parameters of a kernel cannot be written");
+  bool isPrivate = to.space == Space::kShared || to.space == Space::kLocal || to.space == Space::kParam;
+  uint32_t width = 0;
+  for (uint32_t k = 0; k < count; ++k) {
+    const Operand& item = isVector ? from.items[k] : from;
+    if (item.kind != Operand::Kind::kName) continue;
+    const Binding* binding = scopes_.find(scope_, item.name);
+    if (!binding || binding->kind != Binding::Kind::kRegister) continue;
+    uint32_t itemWidth = registerWidth(binding->type);
+    if (width != 0 && itemWidth != width)
+      syntaxError(node.line, "the registers of a vector must have the same width");
+    width = itemWidth;
+  }
+  if (width == 0) width = registerWidth(type);
+  if (width == 1 || width < bitsOf(type))
+    syntaxError(node.line, "the register is too narrow for " + quoted(node.fullName()));
+  Type asRegister = width == registerWidth(type) ? type : unsignedOf(width);
+  uint32_t values[4];
+  for (uint32_t k = 0; k < count; ++k) values[k] = source(isVector ? from.items[k] : from, asRegister);
+  Draft& draft = emit(node, select_.store(to.space, to.width));
+  for (uint32_t k = 0; k < count; ++k) draft.instruction.op[k] = values[k];
+  draft.instruction.op[kAddressOperand] = to.operand;
+  draft.instruction.immediate = to.offset;
+  draft.instruction.access = {static_cast<uint8_t>(bytesOf(type)), static_cast<uint8_t>(count), 0};
+  draft.instruction.move = select_.storeMover(type, width, count, isAtomic && !isPrivate);
+}
+
+void FunctionDecoder::atomic(Node node) {
+  static constexpr std::pair<std::string_view, AtomicOp> kNames[] = {
+      {".add", AtomicOp::kAdd},       {".min", AtomicOp::kMin},       {".max", AtomicOp::kMax},
+      {".and", AtomicOp::kAnd},       {".or", AtomicOp::kOr},         {".xor", AtomicOp::kXor},
+      {".cas", AtomicOp::kCas},       {".exch", AtomicOp::kExchange}, {".inc", AtomicOp::kIncrement},
+      {".dec", AtomicOp::kDecrement},
+  };
+  Modifiers modifiers(node);
+  for (std::string_view order : {".relaxed", ".acquire", ".release", ".acq_rel"}) modifiers.take(order);
+  modifiers.takeScope();
+  Space space = modifiers.takeSpace().value_or(Space::kGeneric);
+  std::optional<AtomicOp> op;
+  for (const auto& [name, candidate] : kNames) {
+    if (!op && modifiers.take(name)) op = candidate;
+  }
+  if (!op) modifiers.refuse();
+  modifiers.take(".noftz");
+  modifiers.takeCacheHints();
+  Type type = modifiers.expectType();
+  modifiers.finish();
+  if (space != Space::kGeneric && space != Space::kGlobal && space != Space::kShared) modifiers.refuse();
+  bool isReduction = node.opcode == "red";
+  bool isCas = *op == AtomicOp::kCas;
+  if (isReduction && (isCas || *op == AtomicOp::kExchange)) modifiers.refuse();
+  Handler handler = select_.atomic(*op, type, space == Space::kShared);
+  if (!handler) modifiers.refuse();
+  size_t first = isReduction ? 0 : 1;
+  expectOperands(node, first + (isCas ? 3 : 2), first + (isCas ? 4 : 3));
+  Address at = address(node, node.operands[first], space, bytesOf(type));
+  uint32_t b = source(node.operands[first + 1], type);
+  uint32_t c = isCas ? source(node.operands[first + 2], type) : kNoOperand;
+  Draft& draft = emit(node, handler);
+  if (!isReduction && node.operands[0].kind != Operand::Kind::kSink) {
+    draft.instruction.op[0] = destination(node.operands[0], registerWidth(type));
+    draft.writes = 1;
+  }
+  draft.instruction.op[1] = c;
+  draft.instruction.op[kAddressOperand] = at.operand;
+  draft.instruction.op[5] = b;
+  draft.instruction.immediate = at.offset;
+  draft.instruction.access = {static_cast<uint8_t>(bytesOf(type)), 1, 0};
+  draft.instruction.locate = select_.locator(at.space, at.width);
+}
+
+void FunctionDecoder::fence(Node node) {
+  Modifiers modifiers(node);
+  // Fences for the asynchronous copies of later architectures need those copies.
+  bool hasScope = false;
+  for (std::string_view scope : {".cta", ".cluster", ".gpu", ".sys", ".gl"})
+    hasScope |= modifiers.take(scope);
+  for (std::string_view order : {".sc", ".acq_rel", ".acquire", ".release"}) modifiers.take(order);
+  modifiers.finish();
+  if (!hasScope) modifiers.refuse();
+  expectOperands(node, 0);
+  emit(node, select_.control(ControlOp::kFence));
+}
+
+/// Hints that change no value.
+void FunctionDecoder::prefetch(Node node) {
+  if (node.opcode == "discard") unsupported(node.line, "the instruction " + quoted(node.fullName()));
+  if (node.operands.empty()) syntaxError(node.line, quoted(node.fullName()) + " needs an address");
+  for (const std::string_view modifier : node.modifiers) {
+    if (modifier == ".tensormap") unsupported(node.line, "the instruction " + quoted(node.fullName()));
+  }
+  emit(node, select_.control(ControlOp::kNothing));
+}
+
+}  // namespace millpond::softgpu::ptx

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that the functions of a module share while they are decoded.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "softgpu/ptx/ast.h"
+#include "softgpu/ptx/decode/constants.h"
+#include "softgpu/ptx/decode/symbols.h"
+
+namespace millpond::softgpu::ptx {
+
+struct SharedVariable {
+  std::string_view name;
+  uint64_t bytes = 0;
+  uint64_t alignment = 1;
+};
+
+/// Where return values and parameters of a called function lie in its frame.
+struct Signature {
+  std::vector<CallValue> returns;  // calleeOffset and bytes
+  std::vector<CallValue> parameters;
+  uint32_t bytes = 0;  // of local memory for all of them
+  uint64_t hash = 0;
+};
+Signature signatureOf(const std::vector<FormalNode>& returns, const std::vector<FormalNode>& parameters);
+
+/// What a function uses, to lay out shared memory and stacks.
+struct FunctionUse {
+  std::vector<uint32_t> sharedVariables;
+  std::vector<uint32_t> callees;
+  bool usesDynamicShared = false;
+  bool callsIndirectly = false;
+  bool usesHeap = false;
+};
+
+struct ModuleSymbols {
+  std::unordered_map<std::string_view, Binding> names;
+  std::vector<VariableNode> globals;  // global and const, as the program's variables are numbered
+  std::vector<SharedVariable> shared;
+  uint64_t dynamicSharedAlignment = 16;
+  std::vector<const FunctionNode*> functions;  // by index; the definition where there is one
+  std::vector<Signature> signatures;
+  std::vector<FunctionUse> uses;
+  std::vector<bool> isAddressTaken;  // of functions: indirect calls may reach them
+  Constants constants;
+
+  /// Adds a variable that is declared at module level or inside a function.
+  Binding add(const VariableNode& variable);
+};
+
+/// Symbols of all declarations of the module.
+void collectSymbols(const ModuleNode& module, ModuleSymbols& symbols);
+
+}  // namespace millpond::softgpu::ptx

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// What instructions do, as the decoder names it to the executor: an operation, types and modifiers select a
+// handler.
+#pragma once
+
+#include <cstdint>
+
+#include "softgpu/ptx/instruction.h"
+#include "softgpu/ptx/types.h"
+
+namespace millpond::softgpu::ptx {
+
+enum class IntegerOp : uint8_t {
+  kAdd,
+  kSub,
+  kAddSat,
+  kSubSat,
+  kMulLo,
+  kMulHi,
+  kMulWide,
+  kMadLo,
+  kMadHi,
+  kMadHiSat,
+  kMadWide,
+  kMul24Lo,
+  kMul24Hi,
+  kMad24Lo,
+  kMad24Hi,
+  kMad24HiSat,
+  kSad,
+  kDiv,
+  kRem,
+  kAbs,
+  kNeg,
+  kMin,
+  kMax,
+};
+
+/// Operations on bit patterns; the type says the width (and sign, for shr, bfe, bfind).
+enum class BitOp : uint8_t {
+  kMove,
+  kAnd,
+  kOr,
+  kXor,
+  kNot,
+  kCnot,
+  kShl,
+  kShr,
+  kPopc,
+  kClz,
+  kBfind,
+  kBfindShift,
+  kBrev,
+  kBfe,
+  kBfi,
+  kFns,
+  kLop3,  // immediate: truth table
+  kShfLeftClamp,
+  kShfLeftWrap,
+  kShfRightClamp,
+  kShfRightWrap,
+  kPrmt,
+  kPrmtF4e,
+  kPrmtB4e,
+  kPrmtRc8,
+  kPrmtEcl,
+  kPrmtEcr,
+  kPrmtRc16,
+  kBmskClamp,
+  kBmskWrap,
+  kSzextClamp,
+  kSzextWrap,
+  kSelect,
+};
+
+/// Dot products of bytes; the signs of a and b. kDot2: 16-bit by 8-bit.
+enum class DotOp : uint8_t { kDot4, kDot2Lo, kDot2Hi };
+
+/// Arithmetic on the parts of words; all modifiers travel in Instruction::immediate.
+enum class VideoOp : uint8_t { kAdd, kSubtract, kAverage, kDifference, kMinimum, kMaximum };
+struct VideoForm {
+  VideoOp op = VideoOp::kAdd;
+  bool isHalves = false;  // of 16 bits; else bytes
+  bool isSignedA = false;
+  bool isSignedB = false;
+  bool isSignedResult = false;
+  bool saturates = false;
+  bool sums = false;  // the result is c plus the sum of the parts
+
+  constexpr int64_t pack() const {
+    return static_cast<int64_t>(op) | isHalves << 8 | isSignedA << 9 | isSignedB << 10 |
+           isSignedResult << 11 | saturates << 12 | sums << 13;
+  }
+  static constexpr VideoForm unpack(int64_t bits) {
+    auto has = [bits](int bit) { return (bits >> bit & 1) != 0; };
+    return {static_cast<VideoOp>(bits & 0xff), has(8), has(9), has(10), has(11), has(12), has(13)};
+  }
+};
+
+enum class CarryOp : uint8_t { kAdd, kSub, kMadLo, kMadHi };
+struct CarryModes {
+  bool readsCarry = false;
+  bool writesCarry = false;
+};
+
+enum class Rounding : uint8_t { kNearestEven, kZero, kDown, kUp, kNearestAway };
+
+enum class FloatOp : uint8_t {
+  kAdd,
+  kSub,
+  kMul,
+  kFma,
+  kDiv,
+  kAbs,
+  kNeg,
+  kMin,
+  kMax,
+  kMinNan,
+  kMaxNan,
+  kMinXorsign,
+  kMaxXorsign,
+  kMinXorsignNan,
+  kMaxXorsignNan,
+  kRcp,
+  kSqrt,
+  kDivApprox,
+  kRcpApprox,
+  kRsqrtApprox,
+  kSinApprox,
+  kCosApprox,
+  kLg2Approx,
+  kEx2Approx,
+  kTanhApprox,
+  kRcpApproxHigh,
+  kRsqrtApproxHigh,
+  kCopysign,
+  kFmaRelu,
+};
+struct FloatModes {
+  Rounding rounding = Rounding::kNearestEven;
+  bool flush = false;     // .ftz
+  bool saturate = false;  // .sat
+};
+
+enum class TestOp : uint8_t { kFinite, kInfinite, kNumber, kNotANumber, kNormal, kSubnormal };
+
+enum class CompareOp : uint8_t {
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kEqu,
+  kNeu,
+  kLtu,
+  kLeu,
+  kGtu,
+  kGeu,
+  kNum,
+  kNan,
+};
+/// How setp and set combine the comparison with a predicate operand; in Instruction::immediate.
+enum class Combine : uint8_t { kNone, kAnd, kOr, kXor };
+
+enum class PredicateOp : uint8_t { kMove, kAnd, kOr, kXor, kNot };
+
+struct ConvertModes {
+  Rounding rounding = Rounding::kNearestEven;
+  bool toInteger = false;  // float to float of one size: .rni, .rzi, .rmi, .rpi
+  bool flush = false;
+  bool saturate = false;
+  bool relu = false;
+};
+
+enum class AtomicOp : uint8_t { kAdd, kMin, kMax, kAnd, kOr, kXor, kExchange, kCas, kIncrement, kDecrement };
+
+enum class ShuffleOp : uint8_t { kUp, kDown, kButterfly, kIndex };
+enum class VoteOp : uint8_t { kAll, kAny, kUniform, kBallot };
+enum class ReduceOp : uint8_t { kAdd, kMin, kMax, kAnd, kOr, kXor };
+
+enum class ControlOp : uint8_t {
+  kBranch,
+  kBranchBackward,
+  kJump,
+  kJumpBackward,
+  kBranchTable,
+  kJoin,
+  kCall,
+  kCallIndirect,
+  kCallBuiltin,
+  kReturn,
+  kExit,
+  kTrap,
+  kPause,
+  kWarpBarrier,
+  kFence,
+  kNothing,
+  kActiveMask,
+  kElect,
+  kSpecial32,
+  kSpecial64,
+  kLocalAddress32,
+  kLocalAddress64,
+  kIsSpace,
+  kToGeneric,
+  kFromGeneric,
+  kLoadParameter,
+};
+
+/// Instruction::access::flags of loads, stores and atomics.
+enum AccessFlag : uint8_t {
+  kIsAtomicAccess = 1,  // volatile, relaxed, acquire, release
+  kIsConstAccess = 2,   // faults are of const space
+};
+
+/// Special registers that one handler serves; Instruction::immediate.
+enum class Special : uint8_t {
+  kTidX,
+  kTidY,
+  kTidZ,
+  kNtidX,
+  kNtidY,
+  kNtidZ,
+  kCtaidX,
+  kCtaidY,
+  kCtaidZ,
+  kNctaidX,
+  kNctaidY,
+  kNctaidZ,
+  kLaneId,
+  kWarpId,
+  kNwarpId,
+  kSmId,
+  kNsmId,
+  kGridId,
+  kLanemaskEq,
+  kLanemaskLe,
+  kLanemaskLt,
+  kLanemaskGe,
+  kLanemaskGt,
+  kClock,
+  kClockHi,
+  kClock64,
+  kGlobalTimer,
+  kGlobalTimerLo,
+  kGlobalTimerHi,
+  kDynamicSharedBytes,
+  kTotalSharedBytes,
+  kDynamicSharedStart,
+  kParameterStart,
+  kZero,
+  kEnvironment,  // kEnvironment + n: %envreg<n>, n < 32
+};
+
+}  // namespace millpond::softgpu::ptx

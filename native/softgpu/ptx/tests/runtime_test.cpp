@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// printf and assert in kernels.
+#include <cstdio>
+#include <mutex>
+#include <set>
+
+#include "softgpu/ptx/tests/fixture.h"
+
+using namespace millpond::softgpu::ptx;
+using namespace millpond::softgpu::ptx::testing;
+
+TEST("printf") {
+  Device device(readKernelFile("runtime.ptx"));
+  Array<char> name(device.memory, std::vector<char>{'l', 'a', 'n', 'e', '\0'});
+  Array<int> counts(device.memory, 32, -7);
+  Parameters parameters(name, counts);
+  std::vector<std::string> printed;
+  Launch launch;
+  launch.block = {10, 1, 1};
+  launch.parameters = parameters.bytes();
+  launch.memory = &device.memory;
+  launch.print = [&](std::string_view text) { printed.emplace_back(text); };
+  LaunchResult result = executor().run(*device.module().kernel("print"), launch);
+  if (!result) ::millpond::testing::fail(__FILE__, __LINE__, result.message);
+  CHECK_EQ(printed.size(), size_t{5});
+  for (int i = 0; i < 10; i += 3) {
+    char expected[200];
+    std::snprintf(expected, sizeof(expected), "%s %d of %u: %5.2f|%-6lld|%#x|%c|%%|%*d|%.3s|%e\n", "lane", i,
+                  10u, i * 0.5, static_cast<long long>(i) << 33, static_cast<unsigned>(i), 'a' + i, 4, i,
+                  "abcdef", 1.0 / 3);
+    bool isFound = false;
+    for (const std::string& text : printed) isFound |= text == expected;
+    if (!isFound) ::millpond::testing::fail(__FILE__, __LINE__, std::string("not printed: ") + expected);
+    CHECK_EQ(counts[static_cast<size_t>(i)], 11);
+  }
+  CHECK_EQ(counts[1], 0);
+  CHECK_EQ(counts[2], -7);
+}
+
+TEST("a bad string ends in a fault") {
+  Device device(readKernelFile("runtime.ptx"));
+  Array<char> name(device.memory, std::vector<char>{'n', 'o', ' ', 'e', 'n', 'd'});
+  Array<int> counts(device.memory, 32);
+  LaunchResult result = device.tryRun("print", {1, 1, 1}, {3, 1, 1}, Parameters(name, counts));
+  CHECK(result.status == LaunchResult::Status::kFault);
+  CHECK_EQ(faultName(result.fault.kind), faultName(Fault::Kind::kIllegalAddress));
+  CHECK_EQ(result.fault.address, name.address() + 6);
+}
+
+TEST("assert") {
+  Device device(readKernelFile("runtime.ptx"));
+  device.run("check", {2, 1, 1}, {32, 1, 1}, Parameters(64));
+  LaunchResult result = device.tryRun("check", {2, 1, 1}, {32, 1, 1}, Parameters(40));
+  CHECK(result.status == LaunchResult::Status::kFault);
+  CHECK_EQ(faultName(result.fault.kind), faultName(Fault::Kind::kAssert));
+  CHECK_EQ(result.fault.block.x, 1u);
+  CHECK_EQ(result.fault.thread.x, 8u);
+  CHECK(result.fault.detail.find("runtime.cu:18: void check(int): block: [1,0,0], thread: [8,0,0] Assertion "
+                                 "`i < limit && \"too many\"` failed.") != std::string::npos);
+}
+
+namespace {
+
+class TestHeap : public DeviceHeap {
+ public:
+  explicit TestHeap(TestMemory& memory) : memory_(memory) {}
+  uint64_t allocate(uint64_t bytes) override {
+    std::lock_guard lock(mutex_);
+    uint64_t address = memory_.allocate(bytes, 16, true);
+    ++count;
+    live_.insert(address);
+    return address;
+  }
+  bool release(uint64_t address) override {
+    std::lock_guard lock(mutex_);
+    if (live_.erase(address) == 0) return false;
+    freed_.push_back(address);  // stays mapped while the grid runs
+    return true;
+  }
+  ~TestHeap() override {
+    for (uint64_t address : freed_) memory_.release(address);
+    for (uint64_t address : live_) memory_.release(address);
+  }
+  size_t live() const { return live_.size(); }
+  size_t count = 0;
+
+ private:
+  TestMemory& memory_;
+  std::mutex mutex_;
+  std::set<uint64_t> live_;
+  std::vector<uint64_t> freed_;
+};
+
+}  // namespace
+
+TEST("objects with virtual functions on the heap") {
+  Device device(readKernelFile("runtime.ptx"));
+  Array<int> out(device.memory, 64);
+  Parameters parameters(out);
+  for (bool hasHeap : {true, false}) {
+    TestHeap heap(device.memory);
+    Launch launch;
+    launch.block = {64, 1, 1};
+    launch.parameters = parameters.bytes();
+    launch.memory = &device.memory;
+    if (hasHeap) launch.heap = &heap;
+    LaunchResult result = executor().run(*device.module().kernel("objects"), launch);
+    if (!hasHeap) {
+      // The constructor runs on the null pointer, as it would on a device whose heap is spent.
+      CHECK_EQ(faultName(result.fault.kind), faultName(Fault::Kind::kIllegalAddress));
+      continue;
+    }
+    if (!result) ::millpond::testing::fail(__FILE__, __LINE__, result.message);
+    for (int i = 0; i < 64; ++i) CHECK_EQ(out[static_cast<size_t>(i)], i & 1 ? i * i : i * 100);
+    CHECK_EQ(heap.count, size_t{64});
+    CHECK_EQ(heap.live(), size_t{0});
+  }
+}
+
+TEST("freeing what was not allocated") {
+  Device device(readKernelFile("runtime.ptx"));
+  TestHeap heap(device.memory);
+  Array<int> out(device.memory, 1);
+  Parameters parameters(out);
+  Launch launch;
+  launch.parameters = parameters.bytes();
+  launch.memory = &device.memory;
+  launch.heap = &heap;
+  LaunchResult result = executor().run(*device.module().kernel("bad_free"), launch);
+  // Memory that the kernel may touch, but no piece of the heap.
+  CHECK_EQ(faultName(result.fault.kind), faultName(Fault::Kind::kTrap));
+  CHECK_EQ(result.fault.address, out.address() + 1);
+}
+
+TEST_MAIN

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Texture and surface objects as kernels see them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace millpond::softgpu::ptx {
+
+/// Where the elements of a texture or surface lie, and how a texture reads them. One level: no mipmaps.
+struct TextureView {
+  enum class Channel : uint8_t { kUnsigned, kSigned, kFloat };
+  /// What stands for elements outside. kWrap and kMirror need normalized coordinates, and are kClamp else.
+  enum class Outside : uint8_t { kWrap, kClamp, kMirror, kBorder };
+
+  uint64_t base = 0;  // device memory, which the launch's memory map knows
+  uint32_t width = 1;  // elements; like the others at least 1
+  uint32_t height = 1;
+  uint32_t depth = 1;  // slices, or layers
+  uint64_t rowBytes = 0;
+  uint64_t sliceBytes = 0;  // of a slice, or of a layer
+  Channel channel = Channel::kFloat;
+  uint8_t channelBits = 32;  // 8, 16 or 32; of kFloat 16 or 32
+  uint8_t channels = 1;      // 1, 2 or 4
+
+  // Of textures only.
+  std::array<Outside, 3> outside{Outside::kClamp, Outside::kClamp, Outside::kClamp};
+  bool isFiltered = false;    // linearly; else the nearest element is read
+  bool isNormalized = false;  // coordinates run from 0 to 1
+  bool readsAsFloat = false;  // integers are read as fractions of their largest value
+  std::array<float, 4> border{};
+
+  uint32_t elementBytes() const { return uint32_t{channelBits} / 8 * channels; }
+};
+
+/// The objects that kernels name by 64-bit handles. Called from many threads at once.
+class TextureMap {
+ public:
+  virtual ~TextureMap() = default;
+  /// False where there is no such object.
+  virtual bool find(uint64_t object, TextureView& view) const = 0;
+};
+
+}  // namespace millpond::softgpu::ptx

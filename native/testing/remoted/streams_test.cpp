@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words that streams write and wait for, what streams are told about themselves, occupancy, launches of CUDA 3.
+#include "testing/remoted.h"
+
+using namespace millpond::testing;
+
+namespace {
+
+constexpr char kStore[] = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry store(.param .u64 to, .param .u32 value) {
+  .reg .u32 %r<6>;
+  .reg .u64 %p<3>;
+  ld.param.u64 %p1, [to];
+  ld.param.u32 %r1, [value];
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r3, %ntid.x;
+  mov.u32 %r4, %tid.x;
+  mad.lo.u32 %r5, %r2, %r3, %r4;
+  mul.wide.u32 %p2, %r5, 4;
+  add.u64 %p1, %p1, %p2;
+  st.global.u32 [%p1], %r1;
+  ret;
+}
+)";
+
+void begin() {
+  OK(CU(cuInit)(0));
+  CUcontext context = nullptr;
+  OK(CU(cuDevicePrimaryCtxRetain)(&context, 0));
+  OK(CU(cuCtxSetCurrent)(context));
+}
+
+CUstream makeStream() {
+  CUstream stream = nullptr;
+  OK(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
+  return stream;
+}
+
+CUdeviceptr zeros(size_t bytes) {
+  CUdeviceptr memory = 0;
+  OK(CU(cuMemAlloc_v2)(&memory, bytes));
+  OK(CU(cuMemsetD8_v2)(memory, 0, bytes));
+  OK(CU(cuCtxSynchronize)());
+  return memory;
+}
+
+template <typename T>
+T read(CUdeviceptr from) {
+  T value{};
+  OK(CU(cuMemcpyDtoH_v2)(&value, from, sizeof value));
+  return value;
+}
+
+size_t sharedBytesOf(int size) { return static_cast<size_t>(size) * 16; }
+
+}  // namespace
+
+TEST("a stream waits until another one has written the word") {
+  everywhere([] {
+    begin();
+    const CUdeviceptr flag = zeros(64), data = zeros(64);
+    const CUstream waiting = makeStream(), writing = makeStream();
+    OK(CU(cuStreamWaitValue32_v2)(waiting, flag, 3, CU_STREAM_WAIT_VALUE_GEQ));
+    OK(CU(cuMemsetD32Async)(data, 77, 1, waiting));
+    FAILS(CUDA_ERROR_NOT_READY, CU(cuStreamQuery)(waiting));
+    OK(CU(cuStreamWriteValue32_v2)(writing, flag, 2, 0));
+    OK(CU(cuStreamSynchronize)(writing));
+    FAILS(CUDA_ERROR_NOT_READY, CU(cuStreamQuery)(waiting));
+    OK(CU(cuStreamWriteValue32_v2)(writing, flag, 5, 0));
+    OK(CU(cuStreamSynchronize)(waiting));
+    CHECK_EQ(read<unsigned>(data), 77u);
+    CHECK_EQ(read<unsigned>(flag), 5u);
+    OK(CU(cuStreamWriteValue64_v2)(writing, flag + 8, 0x1122334455667788, 0));
+    OK(CU(cuStreamWaitValue64_v2)(waiting, flag + 8, 0x1122334455667788, CU_STREAM_WAIT_VALUE_EQ));
+    OK(CU(cuStreamSynchronize)(waiting));
+    CHECK_EQ(read<uint64_t>(flag + 8), uint64_t{0x1122334455667788});
+  });
+}
+
+TEST("several words in one call") {
+  everywhere([] {
+    begin();
+    const CUdeviceptr words = zeros(64);
+    const CUstream stream = makeStream();
+    CUstreamBatchMemOpParams ops[3] = {};
+    ops[0].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    ops[0].writeValue.address = words;
+    ops[0].writeValue.value = 11;
+    ops[1].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    ops[1].waitValue.address = words;
+    ops[1].waitValue.value = 11;
+    ops[1].waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+    ops[2].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+    ops[2].writeValue.address = words + 8;
+    ops[2].writeValue.value64 = 12;
+    OK(CU(cuStreamBatchMemOp_v2)(stream, 3, ops, 0));
+    OK(CU(cuStreamSynchronize)(stream));
+    CHECK_EQ(read<unsigned>(words), 11u);
+    CHECK_EQ(read<uint64_t>(words + 8), uint64_t{12});
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuStreamBatchMemOp_v2)(stream, 1, nullptr, 0));
+  });
+}
+
+TEST("attributes of streams are kept and copied") {
+  everywhere([] {
+    begin();
+    const CUstream one = makeStream(), two = makeStream();
+    CUstreamAttrValue value{}, got{};
+    value.syncPolicy = CU_SYNC_POLICY_YIELD;
+    OK(CU(cuStreamSetAttribute)(one, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
+    OK(CU(cuStreamGetAttribute)(one, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &got));
+    CHECK_EQ(got.syncPolicy, CU_SYNC_POLICY_YIELD);
+    OK(CU(cuStreamCopyAttributes)(two, one));
+    OK(CU(cuStreamGetAttribute)(two, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &got));
+    CHECK_EQ(got.syncPolicy, CU_SYNC_POLICY_YIELD);
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuStreamSetAttribute)(one, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuStreamSetAttribute)(one, CU_LAUNCH_ATTRIBUTE_PRIORITY, nullptr));
+  });
+}
+
+TEST("the best block size, also where the program says how much shared memory each needs") {
+  const auto ask = [](int (&found)[4]) {
+    begin();
+    CUmodule module = nullptr;
+    CUfunction store = nullptr;
+    OK(CU(cuModuleLoadData)(&module, kStore));
+    OK(CU(cuModuleGetFunction)(&store, module, "store"));
+    OK(CU(cuOccupancyMaxPotentialBlockSize)(&found[0], &found[1], store, nullptr, 0, 0));
+    OK(CU(cuOccupancyMaxPotentialBlockSizeWithFlags)(&found[2], &found[3], store, &sharedBytesOf, 0, 100, 0));
+    CHECK(found[1] > 0 && found[0] > 0 && found[3] <= 100);
+  };
+  // Only through Millpond: the software GPU's driver does not have these.
+  for (const Way way : {Way::kSharedMemory, Way::kTcp})
+    CHECK_EQ(runProgram(way,
+                        [&] {
+                          int found[4] = {};
+                          ask(found);
+                          FAILS(CUDA_ERROR_INVALID_VALUE,
+                                CU(cuOccupancyMaxPotentialBlockSize)(nullptr, &found[1], nullptr, nullptr, 0, 0));
+                        }),
+             0);
+}
+
+TEST("the launches of CUDA 3") {
+  for (const Way way : {Way::kSharedMemory, Way::kTcp})
+    CHECK_EQ(runProgram(way,
+                        [] {
+                          begin();
+                          CUmodule module = nullptr;
+                          CUfunction store = nullptr;
+                          OK(CU(cuModuleLoadData)(&module, kStore));
+                          OK(CU(cuModuleGetFunction)(&store, module, "store"));
+                          const CUdeviceptr memory = zeros(4096);
+                          OK(CU(cuFuncSetBlockShape)(store, 32, 1, 1));
+                          OK(CU(cuFuncSetSharedSize)(store, 0));
+                          CUdeviceptr to = memory;
+                          OK(CU(cuParamSetv)(store, 0, &to, sizeof to));
+                          OK(CU(cuParamSeti)(store, 8, 9));
+                          OK(CU(cuParamSetSize)(store, 12));
+                          OK(CU(cuLaunchGrid)(store, 4, 1));
+                          CHECK_EQ(read<unsigned>(memory + 127 * 4), 9u);
+                          CHECK_EQ(read<unsigned>(memory + 128 * 4), 0u);
+                          FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuLaunchGrid)(store, 0, 1));
+                          FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuLaunch)(nullptr));
+                        }),
+             0);
+}
+
+TEST_MAIN

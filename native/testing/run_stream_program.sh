@@ -1,0 +1,46 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Runs one program of native/testing/streams, which loads libcuda.so.1 by its name: directly on a driver, or on a worker
+# of this build: run_program.sh direct|shm|tcp WORKER CLIENT_DIRECTORY DRIVER PRELOAD PROGRAM ARGUMENTS…
+# PRELOAD is the sanitizer's runtime, empty without one.
+set -eu
+how=$1 worker=$2 client=$3 driver=$4 preload=$5
+shift 5
+dir=$(mktemp -d)
+pid=
+trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; rm -rf "$dir"' EXIT
+export MILLPOND_SOFTGPU_STATE="$dir" MILLPOND_SOFTGPU_MEMORY=1Gi
+
+fail() {
+  echo "$1" >&2
+  cat "$dir"/*.log >&2
+  exit 1
+}
+
+if [ "$how" = direct ]; then
+  env LD_LIBRARY_PATH="$(dirname "$driver")" ASAN_OPTIONS=detect_leaks=0 "$@"
+  exit 0
+fi
+
+uuid=$("$worker" --driver "$driver" --probe | sed 's/.*"uuid":"\([^"]*\)".*/\1/')
+assign="{\"session\":\"s\",\"ticket\":\"t\",\"expires\":4000000000,\"devices\":[{\"uuid\":\"$uuid\",\"memoryBytes\":268435456,\"computePercent\":100}]}"
+MILLPOND_LOG=info "$worker" --driver "$driver" --id w --control "$dir/control" --data "$dir/data" --tcp 127.0.0.1 \
+  --assign "$assign" 2>"$dir/worker.log" &
+pid=$!
+tries=0
+until [ -S "$dir/control" ]; do
+  kill -0 "$pid" 2>/dev/null && [ $tries -lt 600 ] || fail "the worker did not start"
+  tries=$((tries + 1))
+  sleep 0.05
+done
+port=$(sed -n 's/.*TCP port \([0-9]*\)$/\1/p' "$dir/worker.log")
+address="unix:$dir/data"
+[ "$how" = shm ] || address="tcp:127.0.0.1:$port"
+env LD_LIBRARY_PATH="$client" LD_PRELOAD="$preload" ASAN_OPTIONS=detect_leaks=0 MILLPOND_WORKER="$address" \
+  MILLPOND_TICKET=t "$@" 2>"$dir/program.log" || fail "the program failed with status $?"
+cat "$dir/program.log"
+wait "$pid" || fail "the worker ended with status $?"
+pid=
+if grep -l 'ERROR: AddressSanitizer\|runtime error:\|WARNING: ThreadSanitizer' "$dir"/*.log >&2; then
+  fail "a sanitizer found something"
+fi

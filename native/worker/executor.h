@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: Apache-2.0
+// Issues a session's commands to the driver, in their order, and never blocks on the device while doing so.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "cuda/launch_attribute.h"
+#include "protocol/gen/commands.h"
+#include "protocol/server_link.h"
+#include "worker/callbacks.h"
+#include "worker/device_output.h"
+#include "worker/driver.h"
+#include "worker/graph_table.h"
+#include "worker/handle_map.h"
+#include "worker/image_cache.h"
+#include "worker/jit_options.h"
+#include "worker/memory_arena.h"
+#include "worker/memory_pools.h"
+#include "worker/session_devices.h"
+#include "worker/virtual_memory.h"
+
+namespace millpond::worker {
+
+/// What a handler returns when the answer comes later; no code of the driver.
+inline constexpr CUresult kDeferred = static_cast<CUresult>(1023);
+
+class Executor {
+ public:
+  struct Counters {
+    std::atomic<uint64_t> commands{0};
+    std::atomic<uint64_t> launches{0};
+    std::atomic<uint64_t> waits{0};
+    std::array<std::atomic<uint64_t>, 64> memoryUsed{};  ///< per device of the session
+  };
+
+  /// `imageCache`: what the host keeps of images, null for nothing. `output`: what kernels print, null for nowhere.
+  Executor(const Driver& driver, SessionDevices& devices, ServerLink link, ImageCache* imageCache = nullptr,
+           DeviceOutput* output = nullptr);
+
+  /// Runs the session to its end. Returns why it ended and whether that was orderly.
+  struct End {
+    std::string reason;
+    bool ok;
+  };
+  End run();
+  /// Ends `run` soon, from any thread; the client is told `reason`.
+  void stop(const std::string& reason, bool ok);
+  const Counters& counters() const { return counters_; }
+  int socket() const { return link_.socket(); }
+
+  // For the handlers
+
+  const Driver& driver() const { return driver_; }
+  bool stream(uint64_t wire, CUstream& out);
+  /// A stream, and the context that it lives in, which need not be the current one.
+  struct Stream {
+    CUstream handle = nullptr;
+    uint16_t context = 0;
+  };
+  bool stream(uint64_t wire, Stream& out);
+  template <typename H>
+  bool handle(HandleKind kind, uint64_t wire, H& out) {
+    const HandleMap::Entry* entry = handles_.find(kind, wire);
+    if (!entry) return missing(wire);
+    out = static_cast<H>(entry->object);
+    return true;
+  }
+  /// The function behind the number of a function, or of a kernel in the current context.
+  bool functionOrKernel(uint64_t wire, CUfunction& out);
+  bool device(int32_t ordinal, CUdevice& out);
+  bool adopt(HandleKind kind, uint64_t wire, void* object);
+  bool drop(HandleKind kind, uint64_t wire);
+  /// The client broke the protocol: ends the session. Only a handle that the session once had, and that another thread
+  /// of the program ended meanwhile, is the program's mistake and answered CUDA_ERROR_INVALID_HANDLE.
+  CUresult violation(const std::string& what);
+  template <typename R, typename... Tails>
+  void reply(const R& fixed, const Tails&... tails) {
+    replyBody_.resize(cmd::encodedSize<R>(tails...));
+    cmd::encode(replyBody_.data(), fixed, tails...);
+  }
+
+  // The commands that are run by hand
+#include "worker/gen/handlers.h"
+
+ private:
+  /// Who waits for an answer.
+  struct Request {
+    uint16_t op = 0;
+    uint16_t context = 0;
+    uint32_t request = 0;
+  };
+  /// Attributes of a launch, with the driver's own events; with room for one more.
+  struct LaunchAttributes {
+    std::array<CUlaunchAttribute, kMaxLaunchAttributes + 1> all;
+    size_t count = 0;
+  };
+  /// Hands the client what kernels of that context have printed.
+  void forwardOutput(uint16_t context);
+  CUresult launchAttributes(std::span<const std::byte> bytes, LaunchAttributes& out);
+  /// A context of the session. The primary ones come first: their numbers are 1 + ordinal of their device.
+  struct Context {
+    uint16_t device = 0;         ///< ordinal in the session
+    CUcontext handle = nullptr;  ///< null: there is none of this number
+    bool used = false;           ///< there was one some time
+    bool ending = false;         ///< it is destroyed as soon as its work is done
+    std::vector<CUevent> pool;   ///< events at rest
+    CUstream quiet = nullptr;    ///< on which nothing ever runs; made when it is needed
+  };
+  /// An event of the pool of its context; none when that context has ended, which is as good as happened.
+  struct Mark {
+    CUevent event = nullptr;
+    uint16_t context = 0;
+  };
+  /// An answer or an action that is due when events have happened.
+  struct Pending {
+    Request request;
+    std::vector<Mark> events;
+    CUevent userEvent = nullptr;  ///< of the client
+    std::function<CUresult(CUresult)> done;
+  };
+  /// A copy to client memory under way, a staging chunk at a time.
+  struct Download {
+    Request request;
+    Stream stream;
+    CUdeviceptr address = 0;
+    uint64_t left = 0;
+    uint64_t sent = 0;
+    struct Piece {
+      uint32_t chunk;
+      uint32_t bytes;
+      Mark mark;
+    };
+    std::deque<Piece> pieces;
+    CUresult failure = CUDA_SUCCESS;
+  };
+  /// Pinned memory that is used again and again: giving it back to the driver could wait for the device.
+  struct HostBuffer {
+    std::byte* memory = nullptr;
+    uint64_t bytes = 0;
+  };
+  /// Bytes for client memory that arrive without anybody waiting for them.
+  struct LandingCopy {
+    CUstream stream;
+    uint64_t hostAddress;
+    uint64_t bytes;
+    HostBuffer staging;
+    Mark mark;
+  };
+  /// Ring bytes that a copy to the device still reads.
+  struct Hold {
+    uint64_t start;
+    Mark mark;
+  };
+  /// Freed memory that streams may still use.
+  struct Retired {
+    uint64_t number;
+    uint16_t context;
+    std::vector<CUdeviceptr> addresses;
+    std::vector<Mark> fence;
+  };
+  struct ArrayMemory {
+    uint16_t device = 0;  ///< ordinal in the session
+    uint64_t bytes = 0;
+  };
+  struct Texture {
+    uint16_t context = 0;
+    bool isSurface = false;
+  };
+  /// Something of the device that ends when the device is done with it.
+  struct Ending {
+    enum class Kind : uint8_t { kMapping, kReservation, kArray, kTexture, kSurface };
+    uint64_t number;
+    CUdeviceptr address;  ///< of mappings and reservations; the object of a texture or surface
+    uint64_t bytes;
+    Kind kind;
+    std::vector<uint64_t> memories;
+    std::vector<Mark> fence;
+    void* array = nullptr;
+    bool isMipmapped = false;
+    uint16_t context = 0;  ///< of arrays, textures and surfaces
+    ArrayMemory arrayMemory{};
+  };
+  /// A block of a pool that its stream is done with when the mark has happened.
+  struct PoolFreeing {
+    uint64_t number;
+    Mark mark;
+  };
+  /// Which frees a command waits for.
+  enum class Frees { kOrdinary, kOfPoolsToo };
+  /// What can be answered when the memory that was freed before has come back.
+  struct AfterFrees {
+    Request request;
+    uint64_t number;  ///< of the last batch before
+    Frees frees;
+    std::function<CUresult()> run;
+  };
+  struct Image {
+    std::vector<std::byte> bytes;
+    uint64_t total = 0;
+    bool noRoom = false;  ///< this host has not that much memory
+    bool announced = false;
+    Sha256 hash{};                      ///< as announced
+    std::optional<StoredImage> stored;  ///< in place of the bytes
+
+    const std::byte* data() const { return stored ? stored->data() : bytes.data(); }
+  };
+  struct Link {
+    JitOptions options;  ///< the driver keeps its addresses
+    std::span<const std::byte> code;
+  };
+  struct FunctionInfo {
+    uint32_t parameterBytes = 0;
+    /// Of a kernel: the driver's function in each context in which it was used, by the context's number.
+    std::vector<CUfunction> inContext;
+    std::vector<uint32_t> layout;  ///< offset and size of each parameter
+  };
+  /// A capture that is open.
+  struct Capture {
+    uint64_t graph = 0;
+    bool intoGraph = false;  ///< of the program, which stays whatever becomes of the capture
+  };
+  struct Exec {
+    CUgraphExec handle = nullptr;
+    std::shared_ptr<const ExecContents> contents;
+  };
+  /// A launch whose memory of this worker is in use, or that has bytes for the client.
+  struct GraphRun {
+    Mark mark;
+    std::shared_ptr<const ExecContents> contents;
+  };
+
+  bool missing(uint64_t wire) {
+    stale_ = handles_.wasKnown(wire);
+    return false;
+  }
+  void execute(const ServerLink::Frame& frame);
+  /// The whole image that came for a handle.
+  bool takeImage(uint64_t handle, Image& image);
+  static bool isWrapper(const Image& image);
+  /// Puts an image that was announced by its hash where the next session finds it.
+  void keepImage(Image image);
+  /// Lets go of what came from a module or library.
+  void dropChildren(uint64_t owner);
+  template <typename R>
+  void replyJit(const JitOptions& options) {
+    reply(R{.threadsPerBlock = options.threadsPerBlock(),
+            .wallTimeMs = options.wallTimeMs(),
+            .infoLogBytes = options.infoBytes(),
+            .errorLogBytes = options.errorBytes()},
+          options.info(), options.error());
+  }
+  void answer(const Request& request, CUresult result);
+  void latch(const Request& request, CUresult result);
+  bool useContext(uint16_t context);
+
+  bool isContext(uint16_t number) const { return number <= contexts_.size() && contexts_[number - 1u].handle; }
+  /// Ordinal of the device that a context is on, and the number of that device's primary context.
+  uint16_t deviceOf(uint16_t context) const { return contexts_[context - 1u].device; }
+  uint16_t primaryOf(uint16_t context) const { return static_cast<uint16_t>(deviceOf(context) + 1); }
+  MemoryArena& arenaOf(uint16_t context) { return *arenas_[deviceOf(context)]; }
+  /// Lets go of all that lives in a context, whose work is done or given up.
+  void forgetContext(uint16_t number);
+  /// Success when that number is free for a context that the program makes.
+  CUresult admitContext(uint32_t number);
+  /// Who waits for an event that ends must not have the driver asked about it again.
+  void answerWaitersOf(CUevent event);
+  CUresult resetFailed(uint16_t number);
+
+  /// Asked in the event's own context, which the answer of another one that has failed does not hide.
+  CUresult happened(const Mark& mark) {
+    if (!mark.event) return CUDA_SUCCESS;
+    if (mark.context != boundContext_) useContext(mark.context);
+    return driver_.cuEventQuery(mark.event);
+  }
+  CUresult takeEvent(uint16_t context, Mark& mark);
+  void giveBack(const Mark& mark);
+  void giveBack(const std::vector<Mark>& marks);
+  /// Records an event of the pool behind what the stream was given so far.
+  CUresult mark(const Stream& stream, Mark& mark);
+  /// Marks behind everything that the streams of one context, or of all (0), were given so far. With 0, contexts that have
+  /// failed are left out: nothing runs there any more.
+  CUresult fence(uint16_t context, std::vector<Mark>& marks);
+  /// Whether all have happened; CUDA_ERROR_NOT_READY, success or the context's failure.
+  CUresult state(const std::vector<Mark>& marks);
+
+  bool progress();
+  bool progressPending();
+  bool progressDownloads();
+  bool advance(Download& download);
+  /// A staging chunk that this download may use now.
+  std::optional<uint32_t> freeChunk(const Download& download);
+  /// Lets go of a stream that is about to end.
+  void detachDownloads(CUstream stream);
+  CUresult startLanding(const Stream& stream, CUdeviceptr address, uint64_t bytes, uint64_t hostAddress);
+  bool progressLandings();
+  CUresult takeHostBuffer(uint64_t bytes, HostBuffer& buffer);
+  void giveBack(const HostBuffer& buffer);
+  void dropSpareHostBuffers();
+  /// Runs at once, or when no function of the client is awaited any more, what may wait for the device: the word that
+  /// such a function has returned comes through this very thread.
+  CUresult withoutCallbacks(std::function<CUresult()> command);
+  bool registerTransfers();
+  void releaseHostRun(uint64_t address, uint64_t bytes);
+  CUresult issueHostFunction(const Stream& stream, const Callback& callback);
+  bool progressCallbacks();
+
+  /// CU_STREAM_CAPTURE_STATUS_NONE where nothing is captured at all: then it costs nothing.
+  CUstreamCaptureStatus captureStatus(const Stream& stream);
+  /// The node that a captured stream was given last; 0 when that cannot be told.
+  uint64_t lastCaptured(const Stream& stream);
+  bool dependencies(uint64_t graph, std::span<const std::byte> nodes, std::span<const std::byte> edges, bool hasEdges,
+                    std::vector<CUgraphNode>& out, std::vector<CUgraphEdgeData>& data);
+  CUresult captureHostFunction(const Stream& stream, const Callback& callback);
+  /// Adds a node to the capture that the stream takes part in, as the next of the stream.
+  CUresult captureNode(const Stream& stream, CUgraphNodeParams& params, uint64_t& node);
+  CUresult captureAlloc(const Stream& stream, size_t ordinal, uint64_t bytes);
+  CUresult captureFree(const Stream& stream, CUdeviceptr address);
+  const HostCall* graphCall(const Callback& callback);
+  CUresult makeStage(const CUDA_MEMCPY3D& copy, bool toDevice, std::shared_ptr<GraphStage>& stage);
+  /// Whether the client and this worker map all of it.
+  bool isShared(uint64_t address, uint64_t bytes) const;
+
+  /// A node's parameters for the driver, and what they point to.
+  struct NodeParams {
+    CUgraphNodeParams params{};
+    std::vector<std::byte> bytes;
+    std::vector<void*> pointers;
+    std::vector<CUmemAccessDesc> access;
+    std::vector<CUstreamBatchMemOpParams> operations;
+    std::shared_ptr<GraphStage> stage;
+    const HostCall* call = nullptr;
+    std::shared_ptr<void> allocation;
+    std::vector<CUgraph> bodies;
+  };
+  CUresult readNode(std::span<const std::byte> record, NodeParams& out);
+  CUresult readKernel(const graph::NodeRecord& record, std::span<const std::byte> rest, NodeParams& out);
+  CUresult readCopy(const graph::NodeRecord& record, NodeParams& out);
+  CUresult readAllocation(const graph::NodeRecord& record, std::span<const std::byte> rest, NodeParams& out);
+  CUresult writeKernel(const GraphTable::Node& node, graph::NodeRecord& record, std::vector<std::byte>& rest);
+  uint64_t wireFunction(CUfunction function, CUkernel kernel);
+  uint64_t wireEvent(CUevent event);
+  /// Takes over what the worker keeps of the nodes of a graph for its copy.
+  void copySpecials(uint64_t from, uint64_t to);
+  void adoptChild(uint64_t node, CUgraph graph);
+  std::shared_ptr<const ExecContents> contentsOf(uint64_t graph);
+  void collect(uint64_t graph, const std::vector<uint64_t>& before, ExecContents& contents);
+  std::vector<uint64_t> landingsUnder(uint64_t graph);
+  std::vector<std::byte> sourcesOf(const ExecContents& contents);
+  void land(const GraphStage& stage);
+  void land(uint64_t hostAddress, std::span<const std::byte> bytes);
+  bool progressGraphRuns();
+  bool progressRetired();
+  void retire(uint16_t context);
+  /// Runs `command` when everything freed of the current context so far is given back: at once where nothing is.
+  CUresult afterFrees(std::function<CUresult()> command, Frees frees = Frees::kOrdinary);
+  bool freesPending(uint16_t context, uint64_t number, Frees frees) const;
+  /// Takes memory from a device's arena, if need be after giving back what its pools keep.
+  CUresult allocate(uint16_t context, uint64_t bytes, CUdeviceptr& address);
+  bool progressAfterFrees();
+  CUresult memoryInfo(uint16_t context);
+  void releaseRing();
+  void updateMemoryCounter(uint16_t context);
+  void updateMemoryCounters();
+  /// Memory that becomes a node of a graph is not made here.
+  CUresult refuseCapture(const Stream& s) const;
+  /// The program waits for the device: pools give back what is over their thresholds.
+  void synchronisePools();
+  bool progressPoolFrees();
+  void giveBackBlocks(const std::vector<MemoryPools::Block>& blocks);
+  CUresult makeArray(const cmd::ArrayCreate& wanted, void*& made, uint64_t& bytes);
+  /// Whether that is memory of the host which the client maps, too.
+  bool isSharedHost(uint64_t address, uint64_t bytes) const;
+  void finish(const Ending& ending);
+  void finishArray(const Ending& ending);
+  void finishTexture(const Ending& ending);
+  bool progressEndings();
+  /// Ends at once what stands in the way of a mapping there, and all before it.
+  void settleEndings(uint64_t address, uint64_t bytes);
+  /// Whether that much more host memory may be pinned for this session.
+  bool hostHasRoom(uint64_t bytes) const;
+
+  const Driver& driver_;
+  SessionDevices& devices_;
+  ServerLink link_;
+  DeviceOutput* output_;
+  Counters counters_;
+
+  uint64_t position_ = 0;
+  Request current_;
+  uint64_t frameStart_ = 0;
+  uint64_t frameEnd_ = 0;
+  std::vector<std::byte> replyBody_;
+  uint16_t boundContext_ = 0;
+  bool stale_ = false;
+
+  HandleMap handles_;
+  std::deque<MemoryBudget> budgets_;
+  std::vector<std::unique_ptr<MemoryArena>> arenas_;
+  VirtualMemory virtualMemory_;
+  std::vector<Context> contexts_;
+  std::map<std::pair<uint16_t, CUlimit>, size_t> initialLimits_;  ///< of contexts whose limits were set
+  MemoryPools pools_;
+  std::deque<Pending> pending_;
+  std::deque<Download> downloads_;
+  std::deque<LandingCopy> landings_;
+  std::multimap<uint64_t, HostBuffer> spareHostBuffers_;  ///< by size
+  std::deque<Hold> holds_;
+  uint32_t nextChunk_ = 0;
+  std::vector<std::vector<CUdeviceptr>> freed_;  ///< by device
+  std::deque<Retired> retired_;
+  uint64_t lastRetired_ = 0;  ///< also of endings and of frees in pools
+  std::deque<Ending> endings_;
+  std::deque<PoolFreeing> poolFrees_;
+  std::unordered_map<uint64_t, ArrayMemory> arrayBytes_;  ///< by handle; levels have none of their own
+  std::unordered_map<uint64_t, Texture> textures_;        ///< texture and surface objects
+  std::deque<AfterFrees> afterFrees_;
+  std::shared_ptr<Callbacks> callbacks_;  ///< the driver's threads may outlive this
+  std::deque<Request> callbackWaiters_;   ///< threads of the client that run callbacks
+  uint64_t callbacksExpected_ = 0;        ///< issued, and not known to be done
+  std::deque<std::pair<Request, std::function<CUresult()>>> afterCallbacks_;
+  std::map<uint64_t, uint64_t> hostRuns_;  ///< pinned memory shared with the client: address → bytes
+  uint64_t hostBytes_ = 0;                 ///< of these, and of what lands
+  std::unordered_map<uint64_t, Image> images_;
+  uint64_t imageBytes_ = 0;
+  ImageCache* imageCache_;
+  std::unordered_map<uint64_t, std::unique_ptr<Link>> links_;
+  std::unordered_map<uint64_t, FunctionInfo> functions_;
+  std::unordered_map<uint64_t, std::vector<uint64_t>> children_;  ///< module or library → its functions and kernels
+  std::unordered_set<uint64_t> borrowedModules_;  ///< those that libraries are: they are not unloaded
+  std::vector<std::byte> small_;
+
+  GraphTable graphs_;
+  std::map<uint64_t, Capture> captures_;  ///< by the stream that they began on
+  std::unordered_map<uint64_t, Exec> execs_;
+  std::unordered_map<uint64_t, CUuserObject> userObjects_;
+  std::deque<GraphRun> graphRuns_;
+  std::unordered_map<uint64_t, std::weak_ptr<GraphStage>> stages_;
+  std::map<std::array<uint64_t, 3>, std::unique_ptr<HostCall>> graphCalls_;  ///< graphs may come to them until the end
+  std::string dot_;
+
+  bool ended_ = false;
+  End end_{"", true};
+  std::atomic<bool> stopRequested_{false};
+  std::mutex stopMutex_;
+  End stopEnd_{"", true};
+};
+
+}  // namespace millpond::worker

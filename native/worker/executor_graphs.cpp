@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs as a whole: their making, the order in them, and their launches.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "base/log.h"
+#include "base/unique_fd.h"
+#include "worker/executor.h"
+
+namespace millpond::worker {
+namespace {
+
+constexpr size_t kMaxGraphCalls = size_t{1} << 20;
+
+std::span<const std::byte> bytesOf(const std::vector<uint64_t>& numbers) { return std::as_bytes(std::span(numbers)); }
+
+}  // namespace
+
+// Memory of the client
+
+bool Executor::isShared(uint64_t address, uint64_t bytes) const {
+  auto run = hostRuns_.upper_bound(address);
+  if (run == hostRuns_.begin()) return false;
+  --run;
+  const uint64_t offset = address - run->first;
+  return offset <= run->second && bytes <= run->second - offset;
+}
+
+CUresult Executor::makeStage(const CUDA_MEMCPY3D& copy, bool toDevice, std::shared_ptr<GraphStage>& out) {
+  auto stage = std::make_unique<GraphStage>();
+  const uint64_t pitch = toDevice ? copy.srcPitch : copy.dstPitch;
+  const uint64_t rows = toDevice ? copy.srcHeight : copy.dstHeight;
+  const auto host = toDevice ? reinterpret_cast<uint64_t>(copy.srcHost) : reinterpret_cast<uint64_t>(copy.dstHost);
+  const uint64_t x = toDevice ? copy.srcXInBytes : copy.dstXInBytes;
+  const uint64_t y = toDevice ? copy.srcY : copy.dstY;
+  const uint64_t z = toDevice ? copy.srcZ : copy.dstZ;
+  stage->toDevice = toDevice;
+  stage->width = copy.WidthInBytes;
+  stage->height = copy.Height;
+  stage->depth = copy.Depth;
+  stage->rowStride = copy.Height > 1 || copy.Depth > 1 || y || z ? pitch : copy.WidthInBytes;
+  stage->original = copy;
+  if (!stage->width || !stage->height || !stage->depth) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t slices = 0, lines = 0, offset = 0, begin = 0;
+  if (__builtin_mul_overflow(stage->rowStride, rows, &stage->sliceStride) ||
+      __builtin_mul_overflow(stage->sliceStride, stage->depth - 1, &slices) ||
+      __builtin_mul_overflow(stage->rowStride, stage->height - 1, &lines) ||
+      __builtin_add_overflow(slices, lines, &stage->bytes) ||
+      __builtin_add_overflow(stage->bytes, stage->width, &stage->bytes) ||
+      __builtin_mul_overflow(stage->sliceStride, z, &slices) || __builtin_mul_overflow(stage->rowStride, y, &lines) ||
+      __builtin_add_overflow(slices, lines, &offset) || __builtin_add_overflow(offset, x, &offset) ||
+      __builtin_add_overflow(host, offset, &begin) || begin > UINT64_MAX - stage->bytes)
+    return CUDA_ERROR_INVALID_VALUE;
+  stage->address = begin;
+  HostBuffer buffer;
+  if (CUresult rc = takeHostBuffer(stage->bytes, buffer)) return rc;
+  stage->memory = buffer.memory;
+  // What the client does not write is zero, and not another stage's.
+  std::memset(buffer.memory, 0, stage->bytes);
+  stage->number = graphs_.next(graph::Tag::kGraph);
+  std::erase_if(stages_, [](const auto& each) { return each.second.expired(); });
+  out = std::shared_ptr<GraphStage>(stage.release(), [this, buffer](GraphStage* gone) {
+    const std::unique_ptr<GraphStage> end(gone);
+    giveBack(buffer);
+  });
+  stages_[out->number] = out;
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onGraphSource(const cmd::Decoded<cmd::GraphSource>& command) {
+  const auto found = stages_.find(command.fixed.source);
+  const auto stage = found == stages_.end() ? nullptr : found->second.lock();
+  const auto data = command.tail[0];
+  if (!stage) return CUDA_ERROR_INVALID_VALUE;
+  if (!stage->toDevice || command.fixed.offset > stage->bytes || data.size() > stage->bytes - command.fixed.offset)
+    return violation("bytes beyond what a graph reads");
+  if (!data.empty()) std::memcpy(stage->memory + command.fixed.offset, data.data(), data.size());
+  return CUDA_SUCCESS;
+}
+
+void Executor::land(uint64_t hostAddress, std::span<const std::byte> bytes) {
+  for (size_t at = 0; at < bytes.size() && !ended_; at += wire::kChunkBytes) {
+    const wire::Landing header{hostAddress + at, std::min<uint64_t>(wire::kChunkBytes, bytes.size() - at)};
+    if (link_.reply(wire::ReplyKind::kLanding, 0, 0, 0, std::as_bytes(std::span(&header, 1)),
+                    bytes.subspan(at, header.bytes)))
+      continue;
+    ended_ = true;
+    end_ = {"the client takes no data", true};
+  }
+}
+
+void Executor::land(const GraphStage& stage) {
+  const std::span<const std::byte> all(stage.memory, stage.bytes);
+  // Rows one behind the other go as one.
+  if (stage.rowStride == stage.width && (stage.depth == 1 || stage.sliceStride == stage.width * stage.height))
+    return land(stage.address, all);
+  for (uint64_t slice = 0; slice < stage.depth; ++slice)
+    for (uint64_t row = 0; row < stage.height; ++row) {
+      const uint64_t offset = slice * stage.sliceStride + row * stage.rowStride;
+      land(stage.address + offset, all.subspan(offset, stage.width));
+    }
+}
+
+bool Executor::progressGraphRuns() {
+  bool some = false;
+  for (auto r = graphRuns_.begin(); r != graphRuns_.end() && !ended_;) {
+    const CUresult rc = happened(r->mark);
+    if (rc == CUDA_ERROR_NOT_READY) {
+      ++r;
+      continue;
+    }
+    const GraphRun run = std::move(*r);
+    r = graphRuns_.erase(r);
+    some = true;
+    giveBack(run.mark);
+    if (rc) continue;
+    for (const auto& [node, stage] : run.contents->stages)
+      if (!stage->toDevice) land(*stage);
+  }
+  return some;
+}
+
+const HostCall* Executor::graphCall(const Callback& callback) {
+  const std::array<uint64_t, 3> key{callback.function, callback.data, callback.context};
+  const auto known = graphCalls_.find(key);
+  if (known != graphCalls_.end()) return known->second.get();
+  if (graphCalls_.size() >= kMaxGraphCalls) return nullptr;
+  return graphCalls_.emplace(key, std::make_unique<HostCall>(HostCall{callbacks_, callback})).first->second.get();
+}
+
+// What launches need beside the driver
+
+std::vector<uint64_t> Executor::landingsUnder(uint64_t number) {
+  std::vector<uint64_t> landings;
+  const GraphTable::Graph* graph = graphs_.graph(number);
+  if (!graph) return landings;
+  for (const uint64_t each : graph->special) {
+    const GraphTable::Node& node = *graphs_.node(each);
+    if (node.stage && !node.stage->toDevice) landings.push_back(each);
+    for (const uint64_t child : node.children) {
+      const auto more = landingsUnder(child);
+      landings.insert(landings.end(), more.begin(), more.end());
+    }
+  }
+  return landings;
+}
+
+void Executor::collect(uint64_t number, const std::vector<uint64_t>& before, ExecContents& contents) {
+  const GraphTable::Graph* graph = graphs_.graph(number);
+  if (!graph || graph->special.empty()) return;
+  const std::vector<uint64_t> special(graph->special.begin(), graph->special.end());
+  std::map<uint64_t, std::vector<uint64_t>> after;  // node → those that it waits for
+  const bool asks = std::any_of(special.begin(), special.end(), [&](uint64_t each) {
+    return graphs_.node(each)->call || !graphs_.node(each)->children.empty();
+  });
+  size_t count = 0;
+  if (asks && driver_.cuGraphGetEdges_v2(graph->handle, nullptr, nullptr, nullptr, &count) == CUDA_SUCCESS && count) {
+    std::vector<CUgraphNode> from(count), to(count);
+    std::vector<CUgraphEdgeData> data(count);
+    if (driver_.cuGraphGetEdges_v2(graph->handle, from.data(), to.data(), data.data(), &count) == CUDA_SUCCESS)
+      for (size_t i = 0; i < count; ++i)
+        after[graphs_.adopt(number, to[i])].push_back(graphs_.adopt(number, from[i]));
+  }
+  const auto landingsBefore = [&](uint64_t node) {
+    std::vector<uint64_t> landings = before;
+    std::set<uint64_t> seen;
+    std::vector<uint64_t> open = after[node];
+    while (!open.empty()) {
+      const uint64_t each = open.back();
+      open.pop_back();
+      if (!seen.insert(each).second) continue;
+      const GraphTable::Node& entry = *graphs_.node(each);
+      if (entry.stage && !entry.stage->toDevice) landings.push_back(each);
+      for (const uint64_t child : entry.children) {
+        const auto more = landingsUnder(child);
+        landings.insert(landings.end(), more.begin(), more.end());
+      }
+      const auto& next = after[each];
+      open.insert(open.end(), next.begin(), next.end());
+    }
+    return landings;
+  };
+  for (const uint64_t each : special) {
+    const GraphTable::Node& node = *graphs_.node(each);
+    if (node.stage) contents.stages[each] = node.stage;
+    if (node.allocation) contents.allocations.push_back(node.allocation);
+    if (node.call) {
+      contents.calls[each] = node.call;
+      contents.before[each] = landingsBefore(each);
+    }
+    if (!node.children.empty()) {
+      const std::vector<uint64_t> landings = landingsBefore(each);
+      const std::vector<uint64_t> children = node.children;
+      for (const uint64_t child : children) collect(child, landings, contents);
+    }
+  }
+}
+
+std::shared_ptr<const ExecContents> Executor::contentsOf(uint64_t number) {
+  auto contents = std::make_shared<ExecContents>();
+  collect(number, {}, *contents);
+  return contents;
+}
+
+std::vector<std::byte> Executor::sourcesOf(const ExecContents& contents) {
+  std::vector<std::byte> bytes;
+  for (const auto& [node, stage] : contents.stages) {
+    if (!stage->toDevice) continue;
+    const graph::Source source{stage->number, stage->address, stage->bytes};
+    const auto record = std::as_bytes(std::span(&source, 1));
+    bytes.insert(bytes.end(), record.begin(), record.end());
+  }
+  return bytes;
+}
+
+// Graphs
+
+CUresult Executor::onGraphCreate(const cmd::Decoded<cmd::GraphCreate>& command) {
+  if (!driver_.cuGraphCreate || !driver_.cuGraphAddNode_v2) return CUDA_ERROR_NOT_SUPPORTED;
+  CUgraph graph = nullptr;
+  if (CUresult rc = driver_.cuGraphCreate(&graph, command.fixed.flags)) return rc;
+  reply(cmd::GraphCreateReply{graphs_.adopt(graph)});
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onGraphDestroy(const cmd::Decoded<cmd::GraphDestroy>& command) {
+  const GraphTable::Graph* graph = graphs_.graph(command.fixed.graph);
+  if (!graph || graph->root != command.fixed.graph) return CUDA_ERROR_INVALID_VALUE;
+  const CUgraph handle = graph->handle;
+  graphs_.dropGraph(command.fixed.graph);
+  return driver_.cuGraphDestroy(handle);
+}
+
+void Executor::copySpecials(uint64_t from, uint64_t to) {
+  const GraphTable::Graph* source = graphs_.graph(from);
+  const GraphTable::Graph* target = graphs_.graph(to);
+  if (!source || !target) return;
+  const std::vector<uint64_t> special(source->special.begin(), source->special.end());
+  const CUgraph handle = target->handle;
+  for (const uint64_t each : special) {
+    CUgraphNode twin = nullptr;
+    if (driver_.cuGraphNodeFindInClone(&twin, graphs_.node(each)->handle, handle)) continue;
+    const uint64_t number = graphs_.adopt(to, twin);
+    const GraphTable::Node original = *graphs_.node(each);
+    GraphTable::Node& copy = *graphs_.node(number);
+    copy.stage = original.stage;
+    copy.call = original.call;
+    copy.allocation = original.allocation;
+    graphs_.markSpecial(number);
+    CUgraph child = nullptr;
+    if (original.children.size() == 1 && driver_.cuGraphChildGraphNodeGetGraph(twin, &child) == CUDA_SUCCESS) {
+      adoptChild(number, child);
+      copySpecials(original.children[0], graphs_.numberOf(child));
+    }
+  }
+}
+
+void Executor::adoptChild(uint64_t node, CUgraph child) {
+  const uint64_t owner = graphs_.node(node)->graph;
+  const uint64_t number = graphs_.adopt(child, graphs_.graph(owner)->root);
+  graphs_.graph(number)->root = graphs_.graph(owner)->root;
+  auto& children = graphs_.node(node)->children;
+  if (std::find(children.begin(), children.end(), number) == children.end()) children.push_back(number);
+  graphs_.markSpecial(node);
+}
+
+CUresult Executor::onGraphClone(const cmd::Decoded<cmd::GraphClone>& command) {
+  const GraphTable::Graph* graph = graphs_.graph(command.fixed.graph);
+  if (!graph) return CUDA_ERROR_INVALID_VALUE;
+  CUgraph clone = nullptr;
+  if (CUresult rc = driver_.cuGraphClone(&clone, graph->handle)) return rc;
+  const uint64_t number = graphs_.adopt(clone);
+  copySpecials(command.fixed.graph, number);
+  reply(cmd::GraphCloneReply{number});
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onGraphFindInClone(const cmd::Decoded<cmd::GraphFindInClone>& command) {
+  const GraphTable::Node* node = graphs_.node(command.fixed.node);
+  const GraphTable::Graph* clone = graphs_.graph(command.fixed.clone);
+  if (!node || !clone) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNode found = nullptr;
+  if (CUresult rc = driver_.cuGraphNodeFindInClone(&found, node->handle, clone->handle)) return rc;
+  reply(cmd::GraphFindInCloneReply{graphs_.adopt(command.fixed.clone, found)});
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onGraphList(const cmd::Decoded<cmd::GraphList>& command) {
+  const auto& in = command.fixed;
+  const bool ofNode = in.what >= 3;
+  uint64_t owner = in.object;
+  CUgraphNode node = nullptr;
+  if (ofNode) {
+    const GraphTable::Node* entry = graphs_.node(in.object);
+    if (!entry) return CUDA_ERROR_INVALID_VALUE;
+    node = entry->handle;
+    owner = entry->graph;
+  }
+  const GraphTable::Graph* graph = graphs_.graph(owner);
+  if (!graph) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<CUgraphNode> nodes, others;
+  std::vector<CUgraphEdgeData> edges;
+  size_t count = 0;
+  const auto ask = [&](bool fill) -> CUresult {
+    CUgraphNode* first = fill ? nodes.data() : nullptr;
+    CUgraphNode* second = fill ? others.data() : nullptr;
+    CUgraphEdgeData* data = fill ? edges.data() : nullptr;
+    switch (in.what) {
+      case 0:
+        return driver_.cuGraphGetNodes(graph->handle, first, &count);
+      case 1:
+        return driver_.cuGraphGetRootNodes(graph->handle, first, &count);
+      case 2:
+        return driver_.cuGraphGetEdges_v2(graph->handle, first, second, data, &count);
+      case 3:
+        return driver_.cuGraphNodeGetDependencies_v2(node, first, data, &count);
+      case 4:
+        return driver_.cuGraphNodeGetDependentNodes_v2(node, first, data, &count);
+      default:
+        return violation("a list of nothing");
+    }
+  };
+  if (CUresult rc = ask(false)) return rc;
+  nodes.resize(count);
+  others.resize(in.what == 2 ? count : 0);
+  edges.resize(in.what >= 2 ? count : 0);
+  if (count)
+    if (CUresult rc = ask(true)) return rc;
+  const size_t begin = std::min<size_t>(in.first, count);
+  const size_t end = std::min<size_t>(begin + graph::kListPage, count);
+  std::vector<uint64_t> page, otherPage;
+  for (size_t i = begin; i < end; ++i) {
+    page.push_back(graphs_.adopt(owner, nodes[i]));
+    if (!others.empty()) otherPage.push_back(graphs_.adopt(owner, others[i]));
+  }
+  const std::span<const CUgraphEdgeData> edgePage =
+      edges.empty() ? std::span<const CUgraphEdgeData>{} : std::span<const CUgraphEdgeData>(edges).subspan(begin, end - begin);
+  reply(cmd::GraphListReply{.total = static_cast<uint32_t>(count)}, bytesOf(page), bytesOf(otherPage),
+        std::as_bytes(edgePage));
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onGraphDepend(const cmd::Decoded<cmd::GraphDepend>& command) {
+  const auto& in = command.fixed;
+  const GraphTable::Graph* graph = graphs_.graph(in.graph);
+  std::vector<CUgraphNode> from, to;
+  std::vector<CUgraphEdgeData> edges, none;
+  if (!graph || !dependencies(in.graph, command.tail[0], command.tail[2], in.hasEdges, from, edges) ||
+      !dependencies(in.graph, command.tail[1], {}, false, to, none) || from.size() != to.size())
+    return CUDA_ERROR_INVALID_VALUE;
+  const CUgraphEdgeData* data = edges.empty() ? nullptr : edges.data();
+  return in.remove ? driver_.cuGraphRemoveDependencies_v2(graph->handle, from.data(), to.data(), data, from.size())
+                   : driver_.cuGraphAddDependencies_v2(graph->handle, from.data(), to.data(), data, from.size());
+}
+
+// Executable graphs
+
+CUresult Executor::onGraphInstantiate(const cmd::Decoded<cmd::GraphInstantiate>& command) {
+  const auto& in = command.fixed;
+  const GraphTable::Graph* graph = graphs_.graph(in.graph);
+  if (!graph) return CUDA_ERROR_INVALID_VALUE;
+  if (!driver_.cuGraphInstantiateWithParams) return CUDA_ERROR_NOT_SUPPORTED;
+  Stream s;
+  if (in.hasUpload && !stream(in.stream, s)) return violation("unknown stream");
+  CUDA_GRAPH_INSTANTIATE_PARAMS params{};
+  params.flags = in.flags;
+  params.hUploadStream = s.handle;
+  cmd::GraphInstantiateReply answer{};
+  CUgraphExec exec = nullptr;
+  answer.status = static_cast<int32_t>(driver_.cuGraphInstantiateWithParams(&exec, graph->handle, &params));
+  answer.result = static_cast<uint32_t>(params.result_out);
+  if (answer.status) {
+    if (params.hErrNode_out) answer.errorNode = graphs_.adopt(in.graph, params.hErrNode_out);
+    reply(answer, std::span<const std::byte>{});
+    return CUDA_SUCCESS;
+  }
+  Exec made{exec, contentsOf(in.graph)};
+  answer.exec = graphs_.next(graph::Tag::kExec);
+  answer.hostFunctions = static_cast<uint32_t>(made.contents->calls.size());
+  const std::vector<std::byte> sources = sourcesOf(*made.contents);
+  execs_.emplace(answer.exec, std::move(made));
+  reply(answer, std::span<const std::byte>(sources));
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onGraphExecDestroy(const cmd::Decoded<cmd::GraphExecDestroy>& command) {
+  const auto exec = execs_.find(command.fixed.exec);
+  if (exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
+  const CUgraphExec handle = exec->second.handle;
+  execs_.erase(exec);
+  return driver_.cuGraphExecDestroy(handle);
+}
+
+CUresult Executor::onGraphExecUpdate(const cmd::Decoded<cmd::GraphExecUpdate>& command) {
+  const auto exec = execs_.find(command.fixed.exec);
+  const GraphTable::Graph* graph = graphs_.graph(command.fixed.graph);
+  if (exec == execs_.end() || !graph) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphExecUpdateResultInfo info{};
+  cmd::GraphExecUpdateReply answer{};
+  answer.status = static_cast<int32_t>(driver_.cuGraphExecUpdate_v2(exec->second.handle, graph->handle, &info));
+  answer.result = static_cast<uint32_t>(info.result);
+  if (info.errorNode) answer.errorNode = graphs_.adopt(command.fixed.graph, info.errorNode);
+  if (info.errorFromNode) answer.errorFromNode = graphs_.adopt(command.fixed.graph, info.errorFromNode);
+  if (!answer.status) exec->second.contents = contentsOf(command.fixed.graph);
+  answer.hostFunctions = static_cast<uint32_t>(exec->second.contents->calls.size());
+  const std::vector<std::byte> sources = sourcesOf(*exec->second.contents);
+  reply(answer, std::span<const std::byte>(sources));
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onGraphLaunch(const cmd::Decoded<cmd::GraphLaunch>& command) {
+  Stream s;
+  if (!stream(command.fixed.stream, s)) return violation("unknown stream");
+  const auto exec = execs_.find(command.fixed.exec);
+  if (exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
+  const auto contents = exec->second.contents;
+  const bool captured = captureStatus(s) != CU_STREAM_CAPTURE_STATUS_NONE;
+  CUresult rc = CUDA_SUCCESS;
+  // What belongs to the launches of this graph would have to go over to the graph that is being captured.
+  if (captured && (!contents->stages.empty() || !contents->calls.empty())) rc = CUDA_ERROR_NOT_SUPPORTED;
+  if (!rc) rc = driver_.cuGraphLaunch(exec->second.handle, s.handle);
+  if (rc || captured) {
+    for (size_t i = 0; i < contents->calls.size(); ++i)
+      callbacks_->announce({CallbackKind::kNothing, primaryOf(s.context), 0, 0, 0});
+    return rc;
+  }
+  counters_.launches.fetch_add(1, std::memory_order_relaxed);
+  callbacksExpected_ += contents->calls.size();
+  if (contents->stages.empty()) return CUDA_SUCCESS;
+  GraphRun run{{}, contents};
+  if (CUresult marked = mark(s, run.mark)) return marked;
+  graphRuns_.push_back(std::move(run));
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onGraphUpload(const cmd::Decoded<cmd::GraphUpload>& command) {
+  Stream s;
+  if (!stream(command.fixed.stream, s)) return violation("unknown stream");
+  const auto exec = execs_.find(command.fixed.exec);
+  if (exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
+  return driver_.cuGraphUpload(exec->second.handle, s.handle);
+}
+
+// The rest
+
+CUresult Executor::onGraphConditional(const cmd::Decoded<cmd::GraphConditional>& command) {
+  const GraphTable::Graph* graph = graphs_.graph(command.fixed.graph);
+  if (!graph || !boundContext_) return CUDA_ERROR_INVALID_VALUE;
+  if (!driver_.cuGraphConditionalHandleCreate) return CUDA_ERROR_NOT_SUPPORTED;
+  CUgraphConditionalHandle handle = 0;
+  if (CUresult rc = driver_.cuGraphConditionalHandleCreate(&handle, graph->handle, contexts_[boundContext_ - 1u].handle,
+                                                           command.fixed.initial, command.fixed.flags))
+    return rc;
+  reply(cmd::GraphConditionalReply{handle});
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onGraphDot(const cmd::Decoded<cmd::GraphDot>& command) {
+  const auto& in = command.fixed;
+  const GraphTable::Graph* graph = graphs_.graph(in.graph);
+  if (!graph) return CUDA_ERROR_INVALID_VALUE;
+  if (!driver_.cuGraphDebugDotPrint) return CUDA_ERROR_NOT_SUPPORTED;
+  if (in.offset == 0) {
+    // The driver only writes files.
+    char path[] = "/tmp/millpond-graph-XXXXXX";
+    UniqueFd file(::mkstemp(path));
+    if (!file) return CUDA_ERROR_OPERATING_SYSTEM;
+    const CUresult rc = driver_.cuGraphDebugDotPrint(graph->handle, path, in.flags);
+    dot_.clear();
+    UniqueFd written(::open(path, O_RDONLY | O_CLOEXEC));
+    ::unlink(path);
+    if (rc) return rc;
+    char piece[16384];
+    ssize_t n = 0;
+    while (written && (n = ::read(written.get(), piece, sizeof(piece))) > 0) dot_.append(piece, static_cast<size_t>(n));
+    if (!written || n < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  const size_t begin = std::min<size_t>(in.offset, dot_.size());
+  const size_t bytes = std::min<size_t>(graph::kTextPage, dot_.size() - begin);
+  reply(cmd::GraphDotReply{.total = static_cast<uint32_t>(dot_.size())},
+        std::as_bytes(std::span(dot_.data() + begin, bytes)));
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onGraphMemory(const cmd::Decoded<cmd::GraphMemory>& command) {
+  const auto& in = command.fixed;
+  CUdevice target = 0;
+  if (!device(in.device, target)) return violation("no device of the session");
+  if (!driver_.cuDeviceGetGraphMemAttribute || !driver_.cuDeviceGraphMemTrim) return CUDA_ERROR_NOT_SUPPORTED;
+  cuuint64_t value = in.value;
+  const auto attribute = static_cast<CUgraphMem_attribute>(in.attribute);
+  CUresult rc;
+  if (in.what == 0)
+    rc = driver_.cuDeviceGetGraphMemAttribute(target, attribute, &value);
+  else if (in.what == 1)
+    rc = driver_.cuDeviceSetGraphMemAttribute(target, attribute, &value);
+  else
+    rc = driver_.cuDeviceGraphMemTrim(target);
+  if (rc) return rc;
+  reply(cmd::GraphMemoryReply{value});
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onUserObjectCreate(const cmd::Decoded<cmd::UserObjectCreate>& command) {
+  const auto& in = command.fixed;
+  if (!boundContext_ || !driver_.cuUserObjectCreate) return CUDA_ERROR_NOT_SUPPORTED;
+  auto call = std::make_unique<HostCall>(HostCall{
+      callbacks_, {CallbackKind::kDestructor, primaryOf(boundContext_), in.destroy, in.data, 0}});
+  CUuserObject object = nullptr;
+  if (CUresult rc = driver_.cuUserObjectCreate(&object, call.get(), &HostCall::announceOnce, in.references, in.flags))
+    return rc;
+  call.release();  // the driver has it now
+  const uint64_t number = graphs_.next(graph::Tag::kUserObject);
+  userObjects_[number] = object;
+  reply(cmd::UserObjectCreateReply{number});
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onUserObjectCount(const cmd::Decoded<cmd::UserObjectCount>& command) {
+  const auto& in = command.fixed;
+  const auto object = userObjects_.find(in.object);
+  if (object == userObjects_.end()) return CUDA_ERROR_INVALID_VALUE;
+  const GraphTable::Graph* graph = in.what >= 2 ? graphs_.graph(in.graph) : nullptr;
+  if (in.what >= 2 && !graph) return CUDA_ERROR_INVALID_VALUE;
+  switch (in.what) {
+    case 0:
+      return driver_.cuUserObjectRetain(object->second, in.count);
+    case 1:
+      return driver_.cuUserObjectRelease(object->second, in.count);
+    case 2:
+      return driver_.cuGraphRetainUserObject(graph->handle, object->second, in.count, in.flags);
+    case 3:
+      return driver_.cuGraphReleaseUserObject(graph->handle, object->second, in.count);
+    default:
+      return violation("a reference of no kind");
+  }
+}
+
+}  // namespace millpond::worker

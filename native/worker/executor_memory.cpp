@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory, pinned host memory, and frees that wait until no stream can still use the memory.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "protocol/socket.h"
+#include "worker/executor.h"
+
+namespace millpond::worker {
+namespace {
+
+constexpr size_t kFreesPerFence = 64;
+constexpr uint64_t kPage = 4096;
+
+/// Pinned memory is the host's: one session gets at most half of it.
+uint64_t hostLimit() {
+  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) / 2;
+}
+
+}  // namespace
+
+CUresult Executor::onMemAlloc(const cmd::Decoded<cmd::MemAlloc>& command) {
+  if (!boundContext_) return CUDA_ERROR_INVALID_CONTEXT;
+  const uint16_t context = boundContext_;
+  const auto attempt = [this, context, bytes = command.fixed.bytes]() -> CUresult {
+    CUdeviceptr address = 0;
+    if (CUresult rc = allocate(context, bytes, address)) return rc;
+    reply(cmd::MemAllocReply{address});
+    return CUDA_SUCCESS;
+  };
+  const CUresult rc = attempt();
+  // Memory that was freed may still be waiting for its streams.
+  return rc == CUDA_ERROR_OUT_OF_MEMORY ? afterFrees(attempt, Frees::kOfPoolsToo) : rc;
+}
+
+CUresult Executor::allocate(uint16_t context, uint64_t bytes, CUdeviceptr& address) {
+  MemoryArena& arena = arenaOf(context);
+  CUresult rc = arena.allocate(bytes, address);
+  if (rc == CUDA_ERROR_OUT_OF_MEMORY) {
+    std::vector<MemoryPools::Block> kept;
+    pools_.trimDevice(deviceOf(context), kept);
+    if (kept.empty()) return rc;
+    giveBackBlocks(kept);
+    rc = arena.allocate(bytes, address);
+  }
+  updateMemoryCounter(context);
+  return rc;
+}
+
+CUresult Executor::onMemFree(const cmd::Decoded<cmd::MemFree>& command) {
+  const CUdeviceptr address = command.fixed.address;
+  if (pools_.isKept(address)) return CUDA_ERROR_INVALID_VALUE;
+  for (uint16_t c = 1; c <= arenas_.size(); ++c) {
+    if (!arenas_[c - 1u]->owns(address)) continue;
+    auto& freed = freed_[c - 1u];
+    if (std::find(freed.begin(), freed.end(), address) != freed.end()) return CUDA_ERROR_INVALID_VALUE;
+    for (const Retired& batch : retired_)
+      if (std::find(batch.addresses.begin(), batch.addresses.end(), address) != batch.addresses.end())
+        return CUDA_ERROR_INVALID_VALUE;
+    pools_.take(address);
+    freed.push_back(address);
+    if (freed.size() >= kFreesPerFence) retire(c);
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult Executor::onMemGetInfo(const cmd::Decoded<cmd::MemGetInfo>&) {
+  if (!boundContext_) return CUDA_ERROR_INVALID_CONTEXT;
+  // A program that has synchronised finds free what its pools have given back then.
+  progressPoolFrees();
+  return afterFrees([this, context = boundContext_] { return memoryInfo(context); });
+}
+
+CUresult Executor::memoryInfo(uint16_t context) {
+  const MemoryBudget& budget = budgets_[deviceOf(context)];
+  size_t physicallyFree = 0, physical = 0;
+  if (CUresult rc = driver_.cuMemGetInfo_v2(&physicallyFree, &physical)) return rc;
+  reply(cmd::MemGetInfoReply{std::min<uint64_t>(budget.left(), physicallyFree), budget.limitBytes()});
+  return CUDA_SUCCESS;
+}
+
+void Executor::retire(uint16_t context) {
+  auto& freed = freed_[context - 1u];
+  // Fences would disturb a capture.
+  if (!captures_.empty() || freed.empty() || !useContext(context)) return;
+  Retired batch{++lastRetired_, context, std::move(freed), {}};
+  freed.clear();
+  // After a sticky failure nothing can be recorded and nothing runs any more.
+  if (fence(0, batch.fence) != CUDA_SUCCESS) batch.fence.clear();
+  retired_.push_back(std::move(batch));
+}
+
+bool Executor::progressRetired() {
+  bool some = false;
+  for (auto r = retired_.begin(); r != retired_.end();) {
+    if (state(r->fence) == CUDA_ERROR_NOT_READY) {
+      ++r;
+      continue;
+    }
+    const Retired batch = std::move(*r);
+    r = retired_.erase(r);
+    giveBack(batch.fence);
+    some = true;
+    if (!useContext(batch.context)) continue;
+    for (const CUdeviceptr address : batch.addresses)
+      if (CUresult rc = arenas_[batch.context - 1u]->free(address))
+        log(LogLevel::Warn, "freeing device memory failed with %d", static_cast<int>(rc));
+    updateMemoryCounter(batch.context);
+  }
+  return some;
+}
+
+bool Executor::freesPending(uint16_t context, uint64_t number, Frees frees) const {
+  if (frees == Frees::kOfPoolsToo && !poolFrees_.empty() && poolFrees_.front().number <= number) return true;
+  // Endings are done in their order.
+  return (!endings_.empty() && endings_.front().number <= number) ||
+         std::any_of(retired_.begin(), retired_.end(),
+                     [&](const Retired& r) { return r.context == context && r.number <= number; });
+}
+
+CUresult Executor::afterFrees(std::function<CUresult()> command, Frees frees) {
+  const uint16_t context = current_.context;
+  retire(primaryOf(context));
+  progressRetired();
+  progressEndings();
+  useContext(context);
+  if (!freesPending(primaryOf(context), lastRetired_, frees)) return command();
+  afterFrees_.push_back({current_, lastRetired_, frees, std::move(command)});
+  return kDeferred;
+}
+
+bool Executor::progressAfterFrees() {
+  bool some = false;
+  for (auto a = afterFrees_.begin(); a != afterFrees_.end() && !ended_;) {
+    if (freesPending(primaryOf(a->request.context), a->number, a->frees)) {
+      ++a;
+      continue;
+    }
+    const AfterFrees due = std::move(*a);
+    a = afterFrees_.erase(a);
+    some = true;
+    replyBody_.clear();
+    useContext(due.request.context);
+    answer(due.request, due.run());
+  }
+  return some;
+}
+
+void Executor::updateMemoryCounter(uint16_t context) {
+  counters_.memoryUsed[deviceOf(context)].store(budgets_[deviceOf(context)].usedBytes(), std::memory_order_relaxed);
+}
+
+void Executor::updateMemoryCounters() {
+  for (uint16_t c = 1; c <= budgets_.size(); ++c) updateMemoryCounter(c);
+}
+
+// Pinned host memory, shared with a client on the same host
+
+CUresult Executor::onHostAlloc(const cmd::Decoded<cmd::HostAlloc>& command) {
+  const uint64_t bytes = command.fixed.bytes;
+  const uint64_t address = command.fixed.address;
+  if (link_.remote()) return violation("pinned memory cannot be shared over TCP");
+  if (bytes == 0 || bytes % kPage || address % kPage || address == 0 || address + bytes < address)
+    return violation("pinned memory of " + std::to_string(bytes) + " bytes at an odd place");
+  if (!hostHasRoom(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  UniqueFd file(::memfd_create("millpond-pinned", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
+      ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  void* wanted = reinterpret_cast<void*>(address);
+  void* here = ::mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file.get(), 0);
+  if (here != wanted) {
+    if (here != MAP_FAILED) ::munmap(here, bytes);
+    // The client tries another address.
+    return CUDA_ERROR_ALREADY_MAPPED;
+  }
+  // In a context that lives as long as the session.
+  useContext(primaryOf(current_.context));
+  const CUresult rc = driver_.cuMemHostRegister_v2(
+      here, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  if (rc) {
+    ::munmap(here, bytes);
+    return rc;
+  }
+  hostRuns_.emplace(address, bytes);
+  hostBytes_ += bytes;
+  if (auto sent = sendFile(link_.socket(), file.get()); !sent) {
+    ended_ = true;
+    end_ = {sent.error().message, true};
+  }
+  return CUDA_SUCCESS;
+}
+
+bool Executor::hostHasRoom(uint64_t bytes) const {
+  return bytes <= hostLimit() - std::min(hostLimit(), hostBytes_);
+}
+
+void Executor::releaseHostRun(uint64_t address, uint64_t bytes) {
+  driver_.cuMemHostUnregister(reinterpret_cast<void*>(address));
+  ::munmap(reinterpret_cast<void*>(address), bytes);
+  hostBytes_ -= bytes;
+}
+
+CUresult Executor::onHostFree(const cmd::Decoded<cmd::HostFree>& command) {
+  const auto run = hostRuns_.find(command.fixed.address);
+  if (run == hostRuns_.end()) return violation("no pinned memory begins there");
+  const uint64_t address = run->first;
+  const uint64_t bytes = run->second;
+  hostRuns_.erase(run);
+  std::vector<Mark> marks;
+  const auto release = [this, address, bytes]() -> CUresult {
+    releaseHostRun(address, bytes);
+    return CUDA_SUCCESS;
+  };
+  if (fence(0, marks) != CUDA_SUCCESS || marks.empty()) return withoutCallbacks(release);
+  pending_.push_back({current_, std::move(marks), nullptr,
+                      [this, release](CUresult) { return withoutCallbacks(release); }});
+  return kDeferred;
+}
+
+}  // namespace millpond::worker

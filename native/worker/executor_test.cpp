@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a session's commands do, and that none of them holds up the others.
+#include "worker/executor.h"
+
+#include <sys/mman.h>
+
+#include <thread>
+
+#include "testing/check.h"
+#include "worker/testing/executor_fixture.h"
+
+namespace millpond::worker {
+namespace {
+
+constexpr uint64_t kMi = uint64_t{1} << 20;
+
+void waitUntil(const char* what, const std::function<bool()>& ready) {
+  const int64_t deadline = monotonicNs() + 20'000'000'000;
+  while (!ready()) {
+    if (monotonicNs() > deadline) testing::fail(__FILE__, __LINE__, std::string("waited in vain until ") + what);
+    std::this_thread::yield();
+  }
+}
+
+TEST("data goes to the device and comes back, at any size") {
+  for (const Carrier carrier : kCarriers) {
+    ExecutorFixture f(carrier);
+    const CUdeviceptr memory = f.allocate(8 * kMi);
+    uint64_t seed = 0;
+    for (const size_t bytes : {size_t{1}, size_t{7}, size_t{8}, size_t{16384}, size_t{16385}, wire::kChunkBytes,
+                               wire::kChunkBytes + 1, size_t{5'000'001}, size_t{8 * kMi}}) {
+      const auto data = pattern(++seed, bytes);
+      CHECK(f.upload(memory, data));
+      std::vector<std::byte> back(bytes);
+      CHECK_EQ(f.download(back, memory), 0);
+      CHECK(back == data);
+    }
+    CHECK_EQ(f.session().failure(), 0);
+    CHECK(f.finish().ok);
+  }
+}
+
+TEST("a download that waits for its stream does not hold up one of another stream") {
+  for (const Carrier carrier : kCarriers) {
+    ExecutorFixture f(carrier);
+    // More of them than there are staging chunks.
+    constexpr uint32_t kStuck = 20;
+    const CUdeviceptr memory = f.allocate(8 * kMi);
+    const auto data = pattern(1, 8 * kMi);
+    CHECK(f.upload(memory, data));
+    for (uint32_t n = 1; n <= kStuck + 1; ++n) f.makeStream(n);
+    f.marker();
+    const CUdeviceptr other = f.allocate(1000);
+    for (uint32_t n = 1; n <= kStuck; ++n) {
+      f.fake().hold(n);
+      CHECK(f.fill(other, 1, 1000, ExecutorFixture::stream(n)));
+    }
+    std::deque<std::thread> threads;
+    for (uint32_t n = 1; n <= kStuck; ++n)
+      threads.emplace_back([&, n] {
+        std::vector<std::byte> to(n % 2 ? 5 * kMi : 1000);
+        CHECK_EQ(f.download(to, memory, ExecutorFixture::stream(n)), 0);
+        CHECK(std::equal(to.begin(), to.end(), data.begin()));
+      });
+    waitUntil("some are stuck", [&] {
+      size_t waiting = 0;  // the fills, and what came after them
+      for (uint32_t n = 1; n <= kStuck; ++n) waiting += f.fake().waiting(n);
+      return waiting > kStuck + 3;
+    });
+    std::vector<std::byte> to(7 * kMi);
+    CHECK_EQ(f.download(to, memory, ExecutorFixture::stream(kStuck + 1)), 0);
+    CHECK(std::equal(to.begin(), to.end(), data.begin()));
+    for (uint32_t n = kStuck; n >= 1; --n) f.fake().release(n);
+    for (auto& thread : threads) thread.join();
+  }
+}
+
+TEST("those who wait for a stream, an event or a context do not hold up others") {
+  ExecutorFixture f(Carrier::kSharedMemory);
+  const CUdeviceptr memory = f.allocate(kMi);
+  f.makeStream(1);
+  f.makeStream(2);
+  f.makeEvent(1);
+  f.marker();
+  f.fake().hold(1);
+  CHECK(f.fill(memory, 1, 100, ExecutorFixture::stream(1)));
+  cmd::EventRecord record{};
+  record.hEvent = ExecutorFixture::event(1);
+  record.hStream = ExecutorFixture::stream(1);
+  CHECK(f.post(record, 1));
+  std::atomic<int> done{0};
+  std::deque<std::thread> waiters;
+  waiters.emplace_back([&] {
+    CHECK_EQ(f.syncStream(ExecutorFixture::stream(1)), 0);
+    ++done;
+  });
+  waiters.emplace_back([&] {
+    cmd::EventSync sync{};
+    sync.event = ExecutorFixture::event(1);
+    CHECK_EQ(f.wait(sync), 0);
+    ++done;
+  });
+  waiters.emplace_back([&] {
+    CHECK_EQ(f.wait(cmd::ContextSync{}), 0);
+    ++done;
+  });
+  for (int i = 0; i < 500; ++i) {
+    CHECK(f.fill(memory, static_cast<uint8_t>(i), 1000, ExecutorFixture::stream(2)));
+    CHECK_EQ(f.syncStream(ExecutorFixture::stream(2)), 0);
+  }
+  CHECK_EQ(done.load(), 0);
+  f.fake().release(1);
+  for (auto& waiter : waiters) waiter.join();
+}
+
+TEST("memory that is freed while a stream is busy holds up nobody but who needs it") {
+  ExecutorFixture f(Carrier::kSharedMemory);
+  f.makeStream(1);
+  f.makeStream(2);
+  const CUdeviceptr held = f.allocate(ExecutorFixture::kLimit - 4 * kMi);
+  const CUdeviceptr small = f.allocate(kMi);
+  f.fake().hold(1);
+  CHECK(f.fill(held, 1, 100, ExecutorFixture::stream(1)));
+  CHECK(f.free(held));
+  std::atomic<int> done{0};
+  std::thread allocator([&] {
+    // Only fits when the freed memory is back.
+    f.allocate(ExecutorFixture::kLimit - 4 * kMi);
+    ++done;
+  });
+  std::thread asker([&] {
+    uint64_t available = 0, total = 0;
+    CHECK_EQ(f.memoryInfo(available, total), 0);
+    CHECK_EQ(total, ExecutorFixture::kLimit);
+    ++done;
+  });
+  for (int i = 0; i < 300; ++i) {
+    CHECK(f.fill(small, static_cast<uint8_t>(i), 1000, ExecutorFixture::stream(2)));
+    CHECK_EQ(f.syncStream(ExecutorFixture::stream(2)), 0);
+  }
+  CHECK(f.fake().mappedRuns() >= 2);  // nothing was given back under the kernel's feet
+  CHECK_EQ(done.load(), 0);
+  f.fake().release(1);
+  allocator.join();
+  asker.join();
+}
+
+TEST("memory is limited, counted and given back") {
+  ExecutorFixture f(Carrier::kSharedMemory);
+  uint64_t available = 0, total = 0;
+  CHECK_EQ(f.memoryInfo(available, total), 0);
+  CHECK_EQ(available, ExecutorFixture::kLimit);
+  CHECK_EQ(total, ExecutorFixture::kLimit);
+  CUdeviceptr address = 0;
+  CHECK_EQ(f.allocate(ExecutorFixture::kLimit + 1, address), CUDA_ERROR_OUT_OF_MEMORY);
+  const CUdeviceptr whole = f.allocate(ExecutorFixture::kLimit);
+  CHECK_EQ(f.allocate(1, address), CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK_EQ(f.allocate(kMi, address, 2), 0);  // the other device's is its own
+  CHECK(f.free(whole));
+  const CUdeviceptr again = f.allocate(ExecutorFixture::kLimit);
+  CHECK(f.free(again));
+  CHECK_EQ(f.memoryInfo(available, total), 0);
+  CHECK_EQ(available, ExecutorFixture::kLimit);
+  // From the wrong context, twice, and what was never there.
+  CHECK(f.free(address, 1));
+  CHECK_EQ(f.memoryInfo(available, total, 2), 0);
+  CHECK_EQ(available, ExecutorFixture::kLimit);
+  CHECK_EQ(f.session().takeFailure(), 0);
+  const CUdeviceptr two = f.allocate(kMi);
+  CHECK(f.free(two));
+  CHECK(f.free(two));
+  f.marker();
+  CHECK_EQ(f.session().takeFailure(), CUDA_ERROR_INVALID_VALUE);
+  CHECK(f.free(12345));
+  f.marker();
+  CHECK_EQ(f.session().takeFailure(), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST("many small frees are given back although nothing else happens") {
+  ExecutorFixture f(Carrier::kSharedMemory);
+  std::vector<CUdeviceptr> held;
+  for (int i = 0; i < 1000; ++i) held.push_back(f.allocate(5000));
+  for (const CUdeviceptr each : held) CHECK(f.free(each));
+  waitUntil("everything is free", [&] { return f.fake().usedBytes() == 0; });
+}
+
+TEST("commands without a current context are safe") {
+  for (const Carrier carrier : kCarriers) {
+    ExecutorFixture f(carrier);
+    f.makeStream(1, 0);
+    f.makeEvent(1, 0);
+    CUdeviceptr memory = 0;
+    if (f.allocate(kMi, memory, 0) != 0) memory = f.allocate(kMi);
+    f.marker();
+    f.fake().hold(1);
+    CHECK(f.fill(memory, 9, 1000, ExecutorFixture::stream(1), 0));
+    cmd::EventRecord record{};
+    record.hEvent = ExecutorFixture::event(1);
+    record.hStream = ExecutorFixture::stream(1);
+    CHECK(f.post(record, 0));
+    std::vector<std::byte> to(1000);
+    std::deque<std::thread> threads;
+    threads.emplace_back([&] { CHECK_EQ(f.syncStream(ExecutorFixture::stream(1), 0), 0); });
+    threads.emplace_back([&] { CHECK_EQ(f.wait(cmd::ContextSync{}, 0), 0); });
+    threads.emplace_back([&] {
+      cmd::EventSync sync{};
+      sync.event = ExecutorFixture::event(1);
+      CHECK_EQ(f.wait(sync, 0), 0);
+    });
+    threads.emplace_back([&] { CHECK_EQ(f.download(to, memory, ExecutorFixture::stream(1), 0), 0); });
+    waitUntil("the copy waits, too", [&] { return f.fake().waiting(1) >= 3; });
+    f.fake().release(1);
+    for (auto& thread : threads) thread.join();
+    CHECK(to[999] == std::byte{9});
+    CHECK(f.upload(memory, pattern(1, 300'000), 0, 0));
+    CHECK(f.free(memory, 0));
+    f.marker();
+  }
+}
+
+TEST("a stream may be used while another device's context is current") {
+  for (const Carrier carrier : kCarriers) {
+    ExecutorFixture f(carrier);
+    f.makeStream(1, 2);
+    const CUdeviceptr memory = f.allocate(2 * kMi, 2);
+    const auto data = pattern(7, 2 * kMi);
+    CHECK(f.upload(memory, data, ExecutorFixture::stream(1), 1));
+    std::vector<std::byte> back(data.size());
+    CHECK_EQ(f.download(back, memory, ExecutorFixture::stream(1), 1), 0);
+    CHECK(back == data);
+    f.fake().hold(1);
+    CHECK(f.fill(memory, 1, 100, ExecutorFixture::stream(1), 1));
+    std::thread waiter([&] { CHECK_EQ(f.syncStream(ExecutorFixture::stream(1), 1), 0); });
+    waitUntil("it waits", [&] { return f.fake().waiting(1) >= 2; });
+    f.fake().release(1);
+    waiter.join();
+    CHECK_EQ(f.session().failure(), 0);
+  }
+}
+
+TEST("the ring keeps what a copy to the device has not read yet") {
+  ExecutorFixture f(Carrier::kSharedMemory);
+  const CUdeviceptr memory = f.allocate(3 * kMi);
+  const CUdeviceptr other = f.allocate(3 * kMi);
+  f.makeStream(1);
+  f.makeStream(2);
+  f.marker();
+  f.fake().hold(1);
+  const auto data = pattern(5, 3 * kMi);
+  CHECK(f.upload(memory, data, ExecutorFixture::stream(1)));
+  std::atomic<bool> through{false};
+  std::thread writer([&] {
+    // Several times round the ring.
+    for (uint64_t round = 0; round < 6; ++round) CHECK(f.upload(other, pattern(round, 3 * kMi), ExecutorFixture::stream(2)));
+    through = true;
+  });
+  waitUntil("all its copies wait", [&] { return f.fake().waiting(1) >= 12; });
+  f.fake().step(1, 5);
+  CHECK(!through);
+  f.fake().release(1);
+  writer.join();
+  std::vector<std::byte> back(data.size());
+  CHECK_EQ(f.download(back, memory), 0);
+  CHECK(back == data);
+  CHECK_EQ(f.download(back, other), 0);
+  CHECK(back == pattern(5, 3 * kMi));
+}
+
+TEST("a stream that is destroyed while copies and waits use it ends none of them") {
+  for (const Carrier carrier : kCarriers) {
+    ExecutorFixture f(carrier);
+    const auto data = pattern(2, 8 * kMi);
+    const CUdeviceptr memory = f.allocate(8 * kMi);
+    CHECK(f.upload(memory, data));
+    f.makeStream(1);
+    f.marker();
+    f.fake().hold(1);
+    CHECK(f.fill(memory, 3, kMi, ExecutorFixture::stream(1)));
+    std::vector<std::byte> to(8 * kMi);
+    std::thread waiter([&] { CHECK_EQ(f.syncStream(ExecutorFixture::stream(1)), 0); });
+    waitUntil("one waits", [&] { return f.fake().waiting(1) >= 2; });
+    std::thread reader([&] { CHECK_EQ(f.download(to, memory, ExecutorFixture::stream(1)), 0); });
+    waitUntil("both wait", [&] { return f.fake().waiting(1) >= 4; });
+    cmd::StreamDestroyV2 destroy{};
+    destroy.hStream = ExecutorFixture::stream(1);
+    CHECK(f.post(destroy, 1));
+    f.marker();
+    f.fake().release(1);
+    reader.join();
+    waiter.join();
+    // In the order of the stream: what was set before the copy is in it.
+    CHECK(to[kMi - 1] == std::byte{3});
+    CHECK(std::equal(to.begin() + kMi, to.end(), data.begin() + kMi));
+    CHECK_EQ(f.session().failure(), 0);
+  }
+}
+
+TEST("an event that is destroyed while a thread waits for it lets that thread go") {
+  ExecutorFixture f(Carrier::kSharedMemory);
+  f.makeStream(1);
+  f.makeEvent(1);
+  f.marker();
+  f.fake().hold(1);
+  const CUdeviceptr memory = f.allocate(1000);
+  CHECK(f.fill(memory, 1, 10, ExecutorFixture::stream(1)));
+  cmd::EventRecord record{};
+  record.hEvent = ExecutorFixture::event(1);
+  record.hStream = ExecutorFixture::stream(1);
+  CHECK(f.post(record, 1));
+  std::thread waiter([&] {
+    cmd::EventSync sync{};
+    sync.event = ExecutorFixture::event(1);
+    const int32_t result = f.wait(sync);
+    // Whether the wait or the end came first.
+    CHECK(result == 0 || result == CUDA_ERROR_INVALID_HANDLE);
+  });
+  f.marker();
+  cmd::EventDestroyV2 destroy{};
+  destroy.hEvent = ExecutorFixture::event(1);
+  CHECK(f.post(destroy, 1));
+  waiter.join();
+  f.fake().release(1);
+  CHECK_EQ(f.session().failure(), 0);
+}
+
+TEST("over TCP, an answer that says the device is done comes behind the bytes that land") {
+  ExecutorFixture f(Carrier::kTcp);
+  const CUdeviceptr memory = f.allocate(2 * kMi);
+  const auto data = pattern(3, 2 * kMi);
+  CHECK(f.upload(memory, data));
+  f.makeStream(1);
+  f.makeEvent(1);
+  f.marker();
+  std::vector<std::byte> to(2 * kMi);
+  f.session().onLanding([&](uint64_t address, uint64_t) {
+    return address - reinterpret_cast<uint64_t>(to.data()) < to.size();
+  });
+  for (int round = 0; round < 100; ++round) {
+    std::fill(to.begin(), to.end(), std::byte{0});
+    // Whether the device is slow, or quicker than the next command.
+    const bool slow = round % 4 == 0;
+    if (slow) f.fake().hold(1);
+    cmd::CopyFromDevice copy{};
+    copy.address = memory;
+    copy.bytes = to.size();
+    copy.stream = ExecutorFixture::stream(1);
+    copy.hostAddress = reinterpret_cast<uint64_t>(to.data());
+    CHECK(f.post(copy, 1));
+    cmd::EventRecord record{};
+    record.hEvent = ExecutorFixture::event(1);
+    record.hStream = ExecutorFixture::stream(1);
+    CHECK(f.post(record, 1));
+    std::thread opener([&] {
+      if (!slow) return;
+      waitUntil("the copy waits", [&] { return f.fake().waiting(1) >= 3; });
+      f.fake().release(1);
+    });
+    // The program asks again and again, by event or by stream.
+    int32_t result = 600;
+    while (result == 600) {
+      if (round % 2) {
+        cmd::EventQuery query{};
+        query.hEvent = ExecutorFixture::event(1);
+        result = f.wait(query);
+      } else {
+        cmd::StreamQuery query{};
+        query.hStream = ExecutorFixture::stream(1);
+        result = f.wait(query);
+      }
+    }
+    CHECK_EQ(result, 0);
+    CHECK(to == data);
+    opener.join();
+  }
+  waitUntil("their staging is given back", [&] { return f.fake().hostBytes() == 0; });
+}
+
+TEST("a failure that nobody waited for is latched once, with its command") {
+  for (const Carrier carrier : kCarriers) {
+    ExecutorFixture f(carrier);
+    CHECK(f.fill(64, 1, 10));
+    CHECK(f.free(99));
+    f.marker();
+    CHECK_EQ(f.session().takeFailure(), CUDA_ERROR_INVALID_VALUE);
+    CHECK(!f.failures().empty());
+    CHECK(f.failures()[0] == (std::pair<int32_t, uint16_t>{CUDA_ERROR_INVALID_VALUE,
+                                                           static_cast<uint16_t>(cmd::Op::kMemsetD8Async)}));
+    // A failure of a command that is waited for is its answer and no more.
+    CUdeviceptr address = 0;
+    CHECK_EQ(f.allocate(~uint64_t{0}, address), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQ(f.session().failure(), 0);
+  }
+}
+
+TEST("when the context is lost, everything answers so and the session can still end") {
+  for (const Carrier carrier : kCarriers) {
+    ExecutorFixture f(carrier);
+    f.makeStream(1);
+    const CUdeviceptr memory = f.allocate(4 * kMi);
+    CHECK(f.upload(memory, pattern(1, 4 * kMi)));
+    f.marker();
+    f.fake().hold(1);
+    CHECK(f.fill(memory, 1, 10, ExecutorFixture::stream(1)));
+    std::thread syncer([&] { CHECK_EQ(f.syncStream(ExecutorFixture::stream(1)), CUDA_ERROR_ILLEGAL_ADDRESS); });
+    waitUntil("one waits", [&] { return f.fake().waiting(1) >= 2; });
+    std::thread reader([&] {
+      std::vector<std::byte> to(4 * kMi);
+      CHECK_EQ(f.download(to, memory, ExecutorFixture::stream(1)), CUDA_ERROR_ILLEGAL_ADDRESS);
+    });
+    waitUntil("both wait", [&] { return f.fake().waiting(1) >= 4; });
+    f.fake().fail(CUDA_ERROR_ILLEGAL_ADDRESS);
+    syncer.join();
+    reader.join();
+    CHECK(f.upload(memory, pattern(1, kMi)));
+    CHECK(f.free(memory));
+    uint64_t available = 0, total = 0;
+    f.memoryInfo(available, total);
+    std::vector<std::byte> to(1000);
+    CHECK_EQ(f.download(to, memory), CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK_EQ(f.session().failure(), CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(!f.session().lost());
+    CHECK(f.finish().ok);
+  }
+}
+
+TEST("pinned memory is shared, page by page, and only where nothing lies") {
+  ExecutorFixture f(Carrier::kSharedMemory);
+  constexpr size_t kBytes = 64 * 4096;
+  void* place = ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(place != MAP_FAILED);
+  cmd::HostAlloc command{};
+  command.bytes = kBytes;
+  command.address = reinterpret_cast<uint64_t>(place);
+  CHECK_EQ(f.wait(command), CUDA_ERROR_ALREADY_MAPPED);
+  CHECK_EQ(::munmap(place, kBytes), 0);
+  CHECK_EQ(f.wait(command), 0);
+  auto file = f.session().receiveFile();
+  CHECK(bool(file));
+  // The other end of this mapping is in the same process here.
+  void* mine = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file->get(), 0);
+  CHECK(mine != MAP_FAILED);
+  const auto data = pattern(4, kBytes);
+  std::memcpy(mine, data.data(), kBytes);
+  const CUdeviceptr memory = f.allocate(kBytes);
+  cmd::CopyHostShared copy{};
+  copy.deviceAddress = memory;
+  copy.hostAddress = command.address;
+  copy.bytes = kBytes;
+  copy.direction = 1;
+  CHECK(f.post(copy, 1));
+  std::vector<std::byte> back(kBytes);
+  CHECK_EQ(f.download(back, memory), 0);
+  CHECK(back == data);
+  CHECK(f.fill(memory, 8, kBytes));
+  copy.direction = 2;
+  CHECK_EQ(f.wait(copy), 0);
+  CHECK(static_cast<std::byte*>(mine)[kBytes - 1] == std::byte{8});
+  ::munmap(mine, kBytes);
+  const size_t registered = f.fake().registeredRuns();
+  cmd::HostFree end{};
+  end.address = command.address;
+  CHECK_EQ(f.wait(end), 0);
+  CHECK_EQ(f.fake().registeredRuns(), registered - 1);
+  // The address is free again.
+  CHECK_EQ(f.wait(command), 0);
+  CHECK(bool(f.session().receiveFile()));
+  // More than the machine has.
+  command.bytes = uint64_t{1} << 50;
+  command.address += uint64_t{1} << 40;
+  CHECK_EQ(f.wait(command), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+TEST("an end from outside tells the client its reason, whatever is under way") {
+  for (const Carrier carrier : kCarriers) {
+    ExecutorFixture f(carrier);
+    f.makeStream(1);
+    const CUdeviceptr memory = f.allocate(8 * kMi);
+    f.marker();
+    f.fake().hold(1);
+    CHECK(f.upload(memory, pattern(1, kMi), ExecutorFixture::stream(1)));
+    CHECK(f.free(memory));
+    // The upload's four pieces and their marks, and the mark behind which the memory is free.
+    std::deque<std::thread> threads;
+    threads.emplace_back([&] {
+      uint64_t available = 0, total = 0;
+      CHECK_EQ(f.memoryInfo(available, total), kSessionLost);
+    });
+    waitUntil("one is under way", [&] { return f.fake().waiting(1) >= 9; });
+    threads.emplace_back([&] { CHECK_EQ(f.syncStream(ExecutorFixture::stream(1)), kSessionLost); });
+    waitUntil("two are under way", [&] { return f.fake().waiting(1) >= 10; });
+    threads.emplace_back([&] {
+      std::vector<std::byte> to(8 * kMi);
+      CHECK_EQ(f.download(to, memory, ExecutorFixture::stream(1)), kSessionLost);
+    });
+    waitUntil("all are under way", [&] { return f.fake().waiting(1) >= 12; });
+    f.stop("the claim was released");
+    f.stop("the client is gone");
+    for (auto& thread : threads) thread.join();
+    const Executor::End end = f.ended();
+    CHECK_EQ(end.reason, "the claim was released");
+    CHECK(end.ok);
+    CHECK_EQ(f.lostReason(), "the claim was released");
+  }
+}
+
+}  // namespace
+}  // namespace millpond::worker
+
+TEST_MAIN

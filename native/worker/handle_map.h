@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client's invented handles → the driver's objects.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "protocol/handle.h"
+
+namespace millpond::worker {
+
+class HandleMap {
+ public:
+  struct Entry {
+    uint64_t wire = 0;  ///< 0: the slot is free
+    bool used = false;  ///< held a handle once: asking for one that is gone is a mistake of the program, not an attack
+    void* object = nullptr;  ///< null: the driver failed to make it
+    uint16_t context = 0;
+  };
+
+  /// False when the slot is taken or out of bounds: the client broke the protocol.
+  bool adopt(uint64_t wire, void* object, uint16_t context) {
+    const uint32_t index = handle::index(wire);
+    if (index >= handle::kMaxHandles || wire == 0) return false;
+    if (index >= entries_.size()) entries_.resize(index + 64);
+    Entry& entry = entries_[index];
+    if (entry.wire != 0) return false;
+    entry = {wire, true, object, context};
+    return true;
+  }
+  /// Null when the session does not own such a handle.
+  Entry* find(HandleKind kind, uint64_t wire) {
+    const uint32_t index = handle::index(wire);
+    if (index >= entries_.size() || handle::kind(wire) != kind) return nullptr;
+    Entry& entry = entries_[index];
+    return entry.wire == wire && wire != 0 ? &entry : nullptr;
+  }
+  /// Whether a handle that is not found was one of the session's some time.
+  bool wasKnown(uint64_t wire) const {
+    const uint32_t index = handle::index(wire);
+    return index < entries_.size() && entries_[index].used;
+  }
+  bool drop(HandleKind kind, uint64_t wire) {
+    Entry* entry = find(kind, wire);
+    if (!entry) return false;
+    *entry = {0, true, nullptr, 0};
+    return true;
+  }
+  template <typename Visit>
+  void each(HandleKind kind, Visit&& visit) {
+    for (Entry& entry : entries_)
+      if (entry.wire != 0 && handle::kind(entry.wire) == kind) visit(entry);
+  }
+  /// Those that were made in that context.
+  template <typename Visit>
+  void eachOf(uint16_t context, Visit&& visit) {
+    for (Entry& entry : entries_)
+      if (entry.wire != 0 && entry.context == context) visit(entry);
+  }
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+}  // namespace millpond::worker

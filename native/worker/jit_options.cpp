@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/jit_options.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace millpond::worker {
+
+bool JitOptions::read(std::span<const std::byte> bytes) {
+  if (bytes.size() % sizeof(JitOptionRecord) || bytes.size() > kMaxJitOptions * sizeof(JitOptionRecord)) return false;
+  std::vector<JitOptionRecord> records(bytes.size() / sizeof(JitOptionRecord));
+  if (!records.empty()) std::memcpy(records.data(), bytes.data(), bytes.size());
+  for (const JitOptionRecord& record : records) {
+    const auto id = static_cast<CUjit_option>(record.id);
+    void* value = reinterpret_cast<void*>(record.value);
+    switch (kindOf(id)) {
+      case JitOptionKind::kRefused:
+      case JitOptionKind::kUnknown:
+        return false;
+      case JitOptionKind::kInfoLog:
+      case JitOptionKind::kErrorLog: {
+        std::vector<char>& log = id == CU_JIT_INFO_LOG_BUFFER ? info_ : error_;
+        if (record.value > kMaxJitLogBytes || !log.empty()) return false;
+        log.resize(record.value);
+        value = log.empty() ? nullptr : log.data();
+        break;
+      }
+      default:
+        break;
+    }
+    ids_.push_back(id);
+    values_.push_back(value);
+  }
+  // The driver must not be told of more room than there is.
+  for (size_t i = 0; i < ids_.size(); ++i) {
+    const JitOptionKind kind = kindOf(ids_[i]);
+    if (kind != JitOptionKind::kInfoBytes && kind != JitOptionKind::kErrorBytes) continue;
+    values_[i] = reinterpret_cast<void*>((kind == JitOptionKind::kInfoBytes ? info_ : error_).size());
+  }
+  return true;
+}
+
+uint32_t JitOptions::number(CUjit_option option) const {
+  for (size_t i = 0; i < ids_.size(); ++i)
+    if (ids_[i] == option) return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(values_[i]));
+  return 0;
+}
+
+float JitOptions::wallTimeMs() const {
+  const uint32_t bits = number(CU_JIT_WALL_TIME);
+  float time;
+  std::memcpy(&time, &bits, sizeof time);
+  return time;
+}
+
+std::span<const std::byte> JitOptions::text(const std::vector<char>& log) {
+  const size_t length = log.empty() ? 0 : ::strnlen(log.data(), log.size());
+  return std::as_bytes(std::span(log.data(), length));
+}
+
+}  // namespace millpond::worker

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device memory of one vGPU: addresses reserved once, physical memory mapped and unmapped under them, never more of
+// it than the vGPU's limit. What is left goes with the process, and so does this object.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "worker/driver.h"
+#include "worker/memory_budget.h"
+
+namespace millpond::worker {
+
+class MemoryArena {
+ public:
+  /// `budget` bounds the physical memory, rounded down to the driver's granularity.
+  /// `peers`: other devices of the session that can reach this one's memory.
+  MemoryArena(const Driver& driver, CUdevice device, MemoryBudget& budget, std::vector<CUdevice> peers = {});
+  MemoryArena(const MemoryArena&) = delete;
+  MemoryArena& operator=(const MemoryArena&) = delete;
+
+  /// CUDA_ERROR_OUT_OF_MEMORY when the limit or the device has no room.
+  CUresult allocate(uint64_t bytes, CUdeviceptr& address);
+  /// What an allocation of that many bytes takes of the arena, but for the granule in which small ones lie. Less than
+  /// `bytes` when that is no number.
+  static uint64_t roundedBytes(uint64_t bytes);
+  /// Whether `address` is the start of an allocation.
+  bool owns(CUdeviceptr address) const { return allocations_.contains(address); }
+  /// Gives an allocation back. Nothing on the device may use it any more.
+  CUresult free(CUdeviceptr address);
+
+ private:
+  /// Free runs by start address, neighbours merged.
+  class FreeRuns {
+   public:
+    bool take(uint64_t bytes, uint64_t& start);
+    void give(uint64_t start, uint64_t bytes);
+    bool isOne(uint64_t start, uint64_t bytes) const;
+
+   private:
+    std::map<uint64_t, uint64_t> runs_;
+  };
+  /// One granule cut into small allocations.
+  struct Slab {
+    FreeRuns free;
+  };
+  struct Allocation {
+    uint64_t bytes;
+    CUdeviceptr slab;  ///< 0: has mapped memory of its own
+  };
+
+  CUresult reserve();
+  CUresult mapRun(uint64_t bytes, CUdeviceptr& start);
+  CUresult unmapRun(CUdeviceptr start, uint64_t bytes);
+
+  const Driver& driver_;
+  CUdevice device_;
+  std::vector<CUdevice> peers_;
+  uint64_t granule_ = 0;
+  MemoryBudget& budget_;
+  CUdeviceptr base_ = 0;
+  uint64_t reserved_ = 0;
+  FreeRuns addresses_;
+  std::map<CUdeviceptr, Slab> slabs_;
+  std::map<CUdeviceptr, Allocation> allocations_;
+};
+
+}  // namespace millpond::worker

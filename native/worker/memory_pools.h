@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The books of stream-ordered memory: which blocks of a device's arena belong to which pool, which are in use, which may
+// be used again in their stream only, and which by anybody. Knows nothing of the driver.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+namespace millpond::worker {
+
+class MemoryPools {
+ public:
+  /// A stream, or the default stream of a context.
+  struct StreamKey {
+    uint64_t stream = 0;
+    uint16_t context = 0;
+    bool operator==(const StreamKey&) const = default;
+  };
+  struct Block {
+    uint64_t address = 0;
+    uint64_t bytes = 0;
+    uint64_t pool = 0;
+  };
+  struct Usage {
+    uint64_t reserved = 0, reservedHigh = 0, used = 0, usedHigh = 0;
+  };
+
+  /// Of at most `maxBytes`, 0 for any. False when there is a pool of this number already.
+  bool create(uint64_t pool, size_t device, uint64_t maxBytes);
+  /// Its blocks in use stay until they are freed. What nobody uses is appended to `released`.
+  bool destroy(uint64_t pool, std::vector<Block>& released);
+  /// The device that a pool is of; nothing for a pool that is not there.
+  std::optional<size_t> device(uint64_t pool) const;
+  /// Bytes that the pool keeps at a synchronisation.
+  bool setThreshold(uint64_t pool, uint64_t bytes);
+  /// Forgets the highest use so far.
+  bool resetHigh(uint64_t pool, bool ofReserved);
+  std::optional<Usage> usage(uint64_t pool) const;
+
+  /// A block for `bytes` that the stream may use now, taken into use.
+  std::optional<uint64_t> reuse(uint64_t pool, uint64_t bytes, StreamKey stream);
+  /// Whether the pool may have that many bytes more, once it has given back what nobody uses, if need be.
+  bool makeRoom(uint64_t pool, uint64_t bytes, std::vector<Block>& released);
+  /// A new block, in use.
+  void add(const Block& block);
+  bool isUsed(uint64_t address) const { return used_.contains(address); }
+  /// Whether a block that nobody uses, or may use yet, begins there.
+  bool isKept(uint64_t address) const { return blocks_.contains(address) && !isUsed(address); }
+  /// Takes a block in use out of the books altogether.
+  std::optional<Block> take(uint64_t address);
+  /// The block is free in the order of the stream, and for everybody when `number` has happened. False when it is not in
+  /// use.
+  bool free(uint64_t address, StreamKey stream, uint64_t number);
+  /// What was freed with that number is done; appends what its pool does not keep to `released`.
+  void happened(uint64_t number, std::vector<Block>& released);
+  /// The program synchronises: what was freed up to `number` is kept up to the pools' thresholds only.
+  void synchronise(uint64_t number, std::vector<Block>& released);
+  /// Gives back what nobody uses until the pool has at most `bytes`.
+  bool trim(uint64_t pool, uint64_t bytes, std::vector<Block>& released);
+  /// Gives back all that nobody uses on a device.
+  void trimDevice(size_t device, std::vector<Block>& released);
+
+ private:
+  struct Pool {
+    size_t device = 0;
+    uint64_t maxBytes = 0;
+    uint64_t threshold = 0;
+    bool destroyed = false;
+    Usage usage;
+    std::multimap<uint64_t, uint64_t> idle;  ///< bytes → address
+  };
+  struct Freed {
+    Block block;
+    StreamKey stream;
+    uint64_t number;
+  };
+  using Pools = std::map<uint64_t, Pool>;
+
+  Pool* find(uint64_t pool);
+  void use(Pool& pool, const Block& block);
+  void releaseDownTo(uint64_t number, Pool& pool, uint64_t bytes, std::vector<Block>& released);
+  void eraseIfGone(Pools::iterator pool);
+
+  Pools pools_;
+  std::set<uint64_t> blocks_;       ///< addresses of all
+  std::map<uint64_t, Block> used_;  ///< by address
+  std::list<Freed> freed_;
+  uint64_t synchronised_ = 0;
+};
+
+}  // namespace millpond::worker

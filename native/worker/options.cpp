@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/options.h"
+
+#include <charconv>
+
+#include "protocol/handshake.h"
+
+namespace millpond::worker {
+namespace {
+
+template <typename T>
+bool number(const std::string& text, T low, T high, T& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size() && out >= low && out <= high;
+}
+
+/// `port` with its colon, empty where there is none. An IPv6 address with a port stands in brackets.
+bool splitAddress(const std::string& text, std::string& host, std::string& port) {
+  if (text.starts_with('[')) {
+    const size_t end = text.find(']');
+    if (end == std::string::npos) return false;
+    host = text.substr(1, end - 1);
+    port = text.substr(end + 1);
+    return port.empty() || port.starts_with(':');
+  }
+  const size_t colon = text.rfind(':');
+  const bool hasPort = colon != std::string::npos && text.find(':') == colon;
+  host = text.substr(0, hasPort ? colon : std::string::npos);
+  port = hasPort ? text.substr(colon) : "";
+  return true;
+}
+
+}  // namespace
+
+Result<Assignment> Assignment::parse(const Json& message) {
+  Assignment out;
+  const auto text = [&](const char* name, std::string& into) {
+    const Json* member = message.find(name);
+    const std::string* value = member ? member->string() : nullptr;
+    if (value) into = *value;
+    return value != nullptr;
+  };
+  if (!text("session", out.session) || out.session.empty()) return Error{"an assignment needs a session"};
+  if (!text("ticket", out.ticket) || out.ticket.empty() || out.ticket.size() > kMaxTicket)
+    return Error{"an assignment needs a ticket of 1 to " + std::to_string(kMaxTicket) + " bytes"};
+  const Json* expires = message.find("expires");
+  const auto when = expires ? expires->int64() : std::nullopt;
+  if (!when) return Error{"an assignment needs the time when it expires"};
+  out.expires = *when;
+  const Json* devices = message.find("devices");
+  if (!devices || !devices->array()) return Error{"an assignment needs devices"};
+  if (devices->array()->empty() || devices->array()->size() > kMaxSessionDevices)
+    return Error{"an assignment needs 1 to " + std::to_string(kMaxSessionDevices) + " devices, not " +
+                 std::to_string(devices->array()->size())};
+  for (const Json& entry : *devices->array()) {
+    const Json* uuid = entry.find("uuid");
+    const Json* memory = entry.find("memoryBytes");
+    const Json* compute = entry.find("computePercent");
+    const uint64_t percent = compute ? compute->uint64().value_or(0) : 0;
+    const auto bytes = memory ? memory->uint64() : std::nullopt;
+    if (!uuid || !uuid->string() || !bytes || percent < 1 || percent > 100)
+      return Error{"a device of an assignment needs uuid, memoryBytes and computePercent from 1 to 100"};
+    out.devices.push_back({*uuid->string(), *bytes, static_cast<uint32_t>(percent)});
+  }
+  return out;
+}
+
+Result<Options> Options::parse(std::span<char*> arguments) {
+  Options out;
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    const std::string name = arguments[i];
+    if (name == "--probe") {
+      out.probe = true;
+      continue;
+    }
+    if (i + 1 == arguments.size()) return Error{name + " is unknown or needs a value"};
+    const std::string value = arguments[++i];
+    // No path and no name of ours begins so: a value was forgotten.
+    if (value.starts_with("--")) return Error{name + " needs a value, not " + value};
+    if (name == "--driver") {
+      out.driver = value;
+    } else if (name == "--id") {
+      out.id = value;
+    } else if (name == "--control") {
+      out.controlPath = value;
+    } else if (name == "--data") {
+      out.dataPath = value;
+    } else if (name == "--warm-device") {
+      out.warmDevice = value;
+    } else if (name == "--tcp") {
+      std::string port;
+      if (!splitAddress(value, out.tcpHost.emplace(), port)) return Error{"--tcp " + value + ": expected HOST[:PORT]"};
+      if (port != "" && !number<uint16_t>(port.substr(1), 0, 65535, out.tcpPort))
+        return Error{"--tcp " + value + ": the port is no number from 0 to 65535"};
+    } else if (name == "--image-cache") {
+      out.imageCache = value;
+    } else if (name == "--image-cache-bytes") {
+      if (!number<uint64_t>(value, 0, uint64_t{1} << 50, out.imageCacheBytes))
+        return Error{"--image-cache-bytes " + value + ": expected a number of bytes"};
+    } else if (name == "--orphan-seconds") {
+      if (!number(value, 1, 86400, out.orphanSeconds))
+        return Error{"--orphan-seconds " + value + ": expected 1 to 86400"};
+    } else if (name == "--assign") {
+      auto json = Json::parse(value);
+      if (!json) return Error{"--assign: " + json.error().message};
+      auto assignment = Assignment::parse(*json);
+      if (!assignment) return Error{"--assign: " + assignment.error().message};
+      out.assignment = std::move(*assignment);
+    } else {
+      return Error{"unknown option " + name};
+    }
+  }
+  if (out.driver.empty()) return Error{"--driver is required"};
+  if (!out.probe && (out.id.empty() || out.controlPath.empty() || out.dataPath.empty()))
+    return Error{"--id, --control and --data are required"};
+  return out;
+}
+
+}  // namespace millpond::worker

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "worker/session_devices.h"
+
+namespace millpond::worker {
+
+/// What a worker serves: one session.
+struct Assignment {
+  std::string session;
+  std::string ticket;
+  int64_t expires = 0;  ///< Unix seconds
+  std::vector<DeviceShare> devices;
+
+  static Result<Assignment> parse(const Json& message);
+};
+
+struct Options {
+  std::string driver;
+  bool probe = false;
+  std::string id;
+  std::string controlPath;
+  std::string dataPath;
+  std::optional<std::string> tcpHost;
+  uint16_t tcpPort = 0;
+  std::string warmDevice;
+  int orphanSeconds = 30;
+  std::string imageCache;
+  uint64_t imageCacheBytes = uint64_t{8} << 30;
+  std::optional<Assignment> assignment;
+
+  static Result<Options> parse(std::span<char*> arguments);
+};
+
+}  // namespace millpond::worker

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/options.h"
+
+#include "protocol/handshake.h"
+#include "testing/check.h"
+
+namespace millpond::worker {
+namespace {
+
+Result<Options> parse(std::vector<std::string> words) {
+  words.insert(words.begin(), "millpond-worker");
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  return Options::parse(arguments);
+}
+
+const std::vector<std::string> kGood = {"--driver", "libcuda.so.1", "--id", "w1", "--control", "c", "--data", "d"};
+
+std::vector<std::string> with(std::vector<std::string> more) {
+  auto words = kGood;
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+const char* kAssignment =
+    R"({"type": "assign", "session": "s-1", "ticket": "mpt1.a.b", "expires": 1790000060,
+        "devices": [{"uuid": "GPU-1", "memoryBytes": 536870912, "computePercent": 50},
+                    {"uuid": "GPU-2", "memoryBytes": "68719476736", "computePercent": 1}]})";
+
+TEST("a full command line is understood") {
+  auto o = parse(with({"--tcp", "127.0.0.1:7000", "--warm-device", "GPU-9", "--orphan-seconds", "86400", "--assign",
+                       kAssignment}));
+  CHECK(bool(o));
+  CHECK_EQ(o->driver, "libcuda.so.1");
+  CHECK(!o->probe);
+  CHECK_EQ(o->id, "w1");
+  CHECK_EQ(o->controlPath, "c");
+  CHECK_EQ(o->dataPath, "d");
+  CHECK_EQ(*o->tcpHost, "127.0.0.1");
+  CHECK_EQ(o->tcpPort, 7000);
+  CHECK_EQ(o->warmDevice, "GPU-9");
+  CHECK_EQ(o->orphanSeconds, 86400);
+  const Assignment& a = *o->assignment;
+  CHECK_EQ(a.session, "s-1");
+  CHECK_EQ(a.ticket, "mpt1.a.b");
+  CHECK_EQ(a.expires, 1790000060);
+  CHECK_EQ(a.devices.size(), 2u);
+  CHECK_EQ(a.devices[0].uuid, "GPU-1");
+  CHECK_EQ(a.devices[0].memoryBytes, 536870912u);
+  CHECK_EQ(a.devices[0].computePercent, 50u);
+  CHECK_EQ(a.devices[1].memoryBytes, 68719476736u);
+}
+
+TEST("what is left out has its default") {
+  auto o = parse(kGood);
+  CHECK(bool(o));
+  CHECK(!o->tcpHost && !o->assignment && o->warmDevice.empty());
+  CHECK_EQ(o->orphanSeconds, 30);
+  auto probe = parse({"--probe", "--driver", "x"});
+  CHECK(bool(probe));
+  CHECK(probe->probe);
+  CHECK_EQ(*parse(with({"--tcp", "127.0.0.1"}))->tcpHost, "127.0.0.1");
+  CHECK_EQ(parse(with({"--tcp", "127.0.0.1:0"}))->tcpPort, 0);
+  // More than one colon is an address without a port.
+  CHECK_EQ(*parse(with({"--tcp", "::1"}))->tcpHost, "::1");
+  CHECK_EQ(*parse(with({"--tcp", "[::1]:7000"}))->tcpHost, "::1");
+  CHECK_EQ(parse(with({"--tcp", "[::1]:7000"}))->tcpPort, 7000);
+  CHECK_EQ(*parse(with({"--tcp", "[::1]"}))->tcpHost, "::1");
+}
+
+TEST("a bad command line is refused with what is wrong in it") {
+  const struct {
+    std::vector<std::string> words;
+    const char* message;
+  } cases[] = {
+      {{}, "--driver is required"},
+      {{"--probe"}, "--driver is required"},
+      {{"--driver"}, "--driver is unknown or needs a value"},
+      {{"--driver", ""}, "--driver is required"},
+      {{"--driver", "x"}, "--id, --control and --data are required"},
+      {{"--driver", "x", "--id", "a", "--control", "c"}, "--id, --control and --data are required"},
+      {{"--driver", "x", "--id", "a", "--data", "d"}, "--id, --control and --data are required"},
+      {{"--driver", "x", "--id", "", "--control", "c", "--data", "d"}, "--id, --control and --data are required"},
+      {{"--driver", "--probe"}, "--driver needs a value, not --probe"},
+      {{"--id", "--control", "c"}, "--id needs a value, not --control"},
+      {{"--frobnicate"}, "--frobnicate is unknown or needs a value"},
+      {{"--frobnicate", "1"}, "unknown option --frobnicate"},
+      {{"driver", "x"}, "unknown option driver"},
+      {with({"--tcp", "127.0.0.1:"}), "--tcp 127.0.0.1:: the port is no number from 0 to 65535"},
+      {with({"--tcp", "127.0.0.1:65536"}), "--tcp 127.0.0.1:65536: the port is no number from 0 to 65535"},
+      {with({"--tcp", "127.0.0.1:-1"}), "--tcp 127.0.0.1:-1: the port is no number from 0 to 65535"},
+      {with({"--tcp", "127.0.0.1:80x"}), "--tcp 127.0.0.1:80x: the port is no number from 0 to 65535"},
+      {with({"--tcp", "[::1]7000"}), "--tcp [::1]7000: expected HOST[:PORT]"},
+      {with({"--tcp", "[::1"}), "--tcp [::1: expected HOST[:PORT]"},
+      {with({"--orphan-seconds", "0"}), "--orphan-seconds 0: expected 1 to 86400"},
+      {with({"--orphan-seconds", "86401"}), "--orphan-seconds 86401: expected 1 to 86400"},
+      {with({"--orphan-seconds", "99999999999999999999"}),
+       "--orphan-seconds 99999999999999999999: expected 1 to 86400"},
+      {with({"--orphan-seconds", "3s"}), "--orphan-seconds 3s: expected 1 to 86400"},
+      {with({"--orphan-seconds", ""}), "--orphan-seconds : expected 1 to 86400"},
+      {with({"--assign", "{}"}), "--assign: an assignment needs a session"},
+  };
+  for (const auto& c : cases) {
+    auto o = parse(c.words);
+    CHECK(!o);
+    CHECK_EQ(o.error().message, c.message);
+  }
+  CHECK(parse(with({"--assign", "nonsense"})).error().message.starts_with("--assign: "));
+}
+
+TEST("a bad assignment is refused with what is wrong in it") {
+  const std::string ticket = R"("session": "s", "ticket": "t", )";
+  const std::string when = ticket + R"("expires": 1, )";
+  const char* device = "a device of an assignment needs uuid, memoryBytes and computePercent from 1 to 100";
+  const std::pair<std::string, std::string> cases[] = {
+      {"[]", "an assignment needs a session"},
+      {"7", "an assignment needs a session"},
+      {R"({"session": 7})", "an assignment needs a session"},
+      {R"({"session": ""})", "an assignment needs a session"},
+      {R"({"session": "s"})", "an assignment needs a ticket of 1 to 8192 bytes"},
+      {R"({"session": "s", "ticket": ""})", "an assignment needs a ticket of 1 to 8192 bytes"},
+      {R"({"session": "s", "ticket": ")" + std::string(kMaxTicket + 1, 't') + "\"}",
+       "an assignment needs a ticket of 1 to 8192 bytes"},
+      {"{" + ticket + R"("devices": []})", "an assignment needs the time when it expires"},
+      {"{" + ticket + R"("expires": "soon"})", "an assignment needs the time when it expires"},
+      {"{" + ticket + R"("expires": 1.5})", "an assignment needs the time when it expires"},
+      {"{" + when + R"("device": []})", "an assignment needs devices"},
+      {"{" + when + R"("devices": {}})", "an assignment needs devices"},
+      {"{" + when + R"("devices": []})", "an assignment needs 1 to 64 devices, not 0"},
+      {"{" + when + R"("devices": [7]})", device},
+      {"{" + when + R"("devices": [{"memoryBytes": 1, "computePercent": 1}]})", device},
+      {"{" + when + R"("devices": [{"uuid": "u", "computePercent": 1}]})", device},
+      {"{" + when + R"("devices": [{"uuid": "u", "memoryBytes": 1}]})", device},
+      {"{" + when + R"("devices": [{"uuid": "u", "memoryBytes": -1, "computePercent": 1}]})", device},
+      {"{" + when + R"("devices": [{"uuid": "u", "memoryBytes": 1, "computePercent": 0}]})", device},
+      {"{" + when + R"("devices": [{"uuid": "u", "memoryBytes": 1, "computePercent": 101}]})", device},
+  };
+  for (const auto& [text, message] : cases) {
+    auto json = Json::parse(text);
+    CHECK(bool(json));
+    auto assignment = Assignment::parse(*json);
+    CHECK(!assignment);
+    CHECK_EQ(assignment.error().message, message);
+  }
+  Json::Array many(65, Json(Json::Object{{"uuid", "u"}, {"memoryBytes", 1}, {"computePercent", 1}}));
+  CHECK_EQ(Assignment::parse(Json::Object{{"session", "s"}, {"ticket", "t"}, {"expires", 1}, {"devices", many}})
+               .error()
+               .message,
+           "an assignment needs 1 to 64 devices, not 65");
+}
+
+}  // namespace
+}  // namespace millpond::worker
+
+TEST_MAIN

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/session_devices.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "base/json.h"
+
+namespace millpond::worker {
+namespace {
+
+/// Attributes that promise what a remoted device does not do yet; the client refuses the calls behind them.
+constexpr CUdevice_attribute kNotRemoted[] = {
+    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+    CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
+    CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
+};
+
+std::string failure(const Driver& driver, const char* call, CUresult rc) {
+  const char* name = nullptr;
+  if (driver.cuGetErrorName) driver.cuGetErrorName(rc, &name);
+  return std::string(call) + " answered " + (name ? name : std::to_string(static_cast<int>(rc)));
+}
+
+/// The version of NVIDIA's driver as NVML tells it, empty where there is none.
+std::string nvidiaDriverVersion() {
+  void* nvml = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!nvml) return "";
+  const auto init = reinterpret_cast<int (*)()>(::dlsym(nvml, "nvmlInit_v2"));
+  const auto version = reinterpret_cast<int (*)(char*, unsigned)>(::dlsym(nvml, "nvmlSystemGetDriverVersion"));
+  char text[96] = {};
+  if (!init || !version || init() != 0 || version(text, sizeof(text) - 1) != 0) return "";
+  return text;
+}
+
+}  // namespace
+
+std::string uuidText(const CUuuid& uuid) {
+  std::array<unsigned char, 16> b;
+  std::memcpy(b.data(), &uuid, 16);
+  char text[48];
+  std::snprintf(text, sizeof(text), "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
+                b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+  return text;
+}
+
+Result<CUdevice> SessionDevices::find(const std::string& uuid) const {
+  int count = 0;
+  if (CUresult rc = driver_.cuDeviceGetCount(&count)) return Error{failure(driver_, "cuDeviceGetCount", rc)};
+  for (int i = 0; i < count; ++i) {
+    CUdevice device = 0;
+    CUuuid own{};
+    if (driver_.cuDeviceGet(&device, i) || driver_.cuDeviceGetUuid_v2(&own, device)) continue;
+    if (uuidText(own) == uuid) return device;
+  }
+  return Error{"this node's driver has no device " + uuid + " (it shows " + std::to_string(count) + ")"};
+}
+
+Status SessionDevices::retain(CUdevice device, CUcontext& context) {
+  for (const auto& [known, itsContext] : retained_) {
+    if (known != device) continue;
+    context = itsContext;
+    return Done{};
+  }
+  if (CUresult rc = driver_.cuDevicePrimaryCtxRetain(&context, device))
+    return Error{failure(driver_, "cuDevicePrimaryCtxRetain", rc)};
+  retained_.emplace_back(device, context);
+  return Done{};
+}
+
+Status SessionDevices::warm(const std::string& uuid) {
+  auto device = find(uuid);
+  if (!device) return device.error();
+  CUcontext context = nullptr;
+  return retain(*device, context);
+}
+
+Status SessionDevices::assign(const std::vector<DeviceShare>& shares) {
+  if (shares.empty() || shares.size() > kMaxSessionDevices)
+    return Error{"a session needs 1 to " + std::to_string(kMaxSessionDevices) + " devices, not " +
+                 std::to_string(shares.size())};
+  devices_.clear();
+  for (const DeviceShare& share : shares) {
+    auto device = find(share.uuid);
+    if (!device) return device.error();
+    Device entry{*device, nullptr, share};
+    size_t total = 0;
+    if (CUresult rc = driver_.cuDeviceTotalMem_v2(&total, *device))
+      return Error{failure(driver_, "cuDeviceTotalMem_v2", rc)};
+    // 0 means the whole device; more than it has is as much.
+    if (share.memoryBytes == 0 || share.memoryBytes > total) entry.share.memoryBytes = total;
+    if (auto got = retain(*device, entry.context); !got) return got;
+    devices_.push_back(entry);
+  }
+  return Done{};
+}
+
+Result<Snapshot> SessionDevices::snapshot(bool remote) const {
+  Snapshot out;
+  if (CUresult rc = driver_.cuDriverGetVersion(&out.driverVersion))
+    return Error{failure(driver_, "cuDriverGetVersion", rc)};
+  for (const Device& entry : devices_) {
+    DeviceSnapshot d;
+    char name[256] = {};
+    CUuuid uuid{};
+    if (CUresult rc = driver_.cuDeviceGetName(name, sizeof(name) - 1, entry.device))
+      return Error{failure(driver_, "cuDeviceGetName", rc)};
+    if (CUresult rc = driver_.cuDeviceGetUuid_v2(&uuid, entry.device))
+      return Error{failure(driver_, "cuDeviceGetUuid_v2", rc)};
+    d.name = name;
+    std::memcpy(d.uuid.data(), &uuid, 16);
+    d.memoryBytes = entry.share.memoryBytes;
+    d.computePercent = entry.share.computePercent;
+    d.attributes.fill(kNoAttribute);
+    for (int id = 1; id < kDeviceAttributeLimit; ++id) {
+      int value = 0;
+      if (driver_.cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(id), entry.device) == CUDA_SUCCESS)
+        d.attributes[static_cast<size_t>(id)] = value;
+    }
+    for (const CUdevice_attribute id : kNotRemoted) d.attributes[static_cast<size_t>(id)] = 0;
+    // Pages that both sides map are coherent at any moment; to another host there are none.
+    d.attributes[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] = remote ? 0 : 1;
+    d.attributes[CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS] = remote ? 0 : 1;
+    // The worker has its own pools.
+    d.attributes[CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED] = 1;
+    // The client makes these files itself, and they are good in its process.
+    d.attributes[CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED] =
+        d.attributes[CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED];
+    if (remote) d.attributes[CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY] = 0;
+    driver_.cuCtxSetCurrent(entry.context);
+    driver_.cuCtxGetStreamPriorityRange(&d.leastStreamPriority, &d.greatestStreamPriority);
+    out.devices.push_back(std::move(d));
+  }
+  // The codes lie in the range of the enumeration, with gaps.
+  for (int code = 0; code < 1000; ++code) {
+    const char* name = nullptr;
+    const char* text = nullptr;
+    if (driver_.cuGetErrorName(static_cast<CUresult>(code), &name) || !name) continue;
+    if (driver_.cuGetErrorString(static_cast<CUresult>(code), &text) || !text) continue;
+    out.errors.push_back({code, name, text});
+  }
+  return out;
+}
+
+Result<std::string> probeDevices(const Driver& driver) {
+  int version = 0;
+  int count = 0;
+  if (CUresult rc = driver.cuDriverGetVersion(&version)) return Error{failure(driver, "cuDriverGetVersion", rc)};
+  if (CUresult rc = driver.cuDeviceGetCount(&count)) return Error{failure(driver, "cuDeviceGetCount", rc)};
+  Json::Array devices;
+  std::string kernel;
+  for (int i = 0; i < count; ++i) {
+    CUdevice device = 0;
+    char name[256] = {};
+    char bus[32] = {};
+    CUuuid uuid{};
+    size_t total = 0;
+    int major = 0, minor = 0, processors = 0;
+    const auto attribute = [&](int& value, CUdevice_attribute id) {
+      return driver.cuDeviceGetAttribute(&value, id, device);
+    };
+    CUresult rc = driver.cuDeviceGet(&device, i);
+    if (!rc) rc = driver.cuDeviceGetName(name, sizeof(name) - 1, device);
+    if (!rc) rc = driver.cuDeviceGetUuid_v2(&uuid, device);
+    if (!rc) rc = driver.cuDeviceTotalMem_v2(&total, device);
+    if (!rc) rc = driver.cuDeviceGetPCIBusId(bus, sizeof(bus), device);
+    if (!rc) rc = attribute(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    if (!rc) rc = attribute(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    if (!rc) rc = attribute(processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    if (rc) return Error{"device " + std::to_string(i) + ": " + failure(driver, "a query", rc)};
+    const bool soft = std::strstr(name, "Software GPU") != nullptr;
+    if (!soft) kernel = nvidiaDriverVersion();
+    devices.push_back(Json::Object{{"ordinal", i},
+                                   {"uuid", uuidText(uuid)},
+                                   {"name", std::string(name)},
+                                   {"memoryBytes", static_cast<uint64_t>(total)},
+                                   {"pciBusId", std::string(bus)},
+                                   {"computeCapability", std::to_string(major) + "." + std::to_string(minor)},
+                                   {"multiprocessors", processors},
+                                   {"kind", soft ? "softgpu" : "nvidia"}});
+  }
+  return Json(Json::Object{{"driver", kernel}, {"cudaVersion", version}, {"devices", std::move(devices)}}).dump();
+}
+
+}  // namespace millpond::worker

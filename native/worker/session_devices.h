@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The devices of a session as the driver knows them, in the client's order.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "protocol/snapshot.h"
+#include "worker/driver.h"
+
+namespace millpond::worker {
+
+inline constexpr size_t kMaxSessionDevices = 64;
+
+/// One entry of an assignment.
+struct DeviceShare {
+  std::string uuid;
+  uint64_t memoryBytes = 0;
+  uint32_t computePercent = 100;
+};
+
+/// "GPU-" and the UUID in its usual form.
+std::string uuidText(const CUuuid& uuid);
+
+class SessionDevices {
+ public:
+  struct Device {
+    CUdevice device = 0;
+    CUcontext context = nullptr;  ///< the primary context, retained
+    DeviceShare share;
+  };
+
+  explicit SessionDevices(const Driver& driver) : driver_(driver) {}
+  SessionDevices(const SessionDevices&) = delete;
+  SessionDevices& operator=(const SessionDevices&) = delete;
+
+  /// Creates the context of one device ahead of a session.
+  Status warm(const std::string& uuid);
+  /// Takes up the devices of a session, by UUID.
+  Status assign(const std::vector<DeviceShare>& shares);
+  /// What the client is told. `remote`: memory cannot be shared with it.
+  Result<Snapshot> snapshot(bool remote) const;
+
+  const std::vector<Device>& all() const { return devices_; }
+
+ private:
+  Result<CUdevice> find(const std::string& uuid) const;
+  Status retain(CUdevice device, CUcontext& context);
+
+  const Driver& driver_;
+  std::vector<Device> devices_;
+  std::vector<std::pair<CUdevice, CUcontext>> retained_;
+};
+
+/// The description that `--probe` prints, or why there is none.
+Result<std::string> probeDevices(const Driver& driver);
+
+}  // namespace millpond::worker

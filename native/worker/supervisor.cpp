@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/supervisor.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <vector>
+
+#include "base/log.h"
+#include "protocol/gen/api_hash.h"
+#include "protocol/socket.h"
+
+namespace millpond::worker {
+namespace {
+
+constexpr int64_t kStatsNs = 1'000'000'000;
+/// How often expiry and orphanhood are looked at.
+constexpr int kTickMs = 250;
+
+std::string hex(uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(const Driver& driver, Options options, DeviceOutput& output)
+    : driver_(driver), options_(std::move(options)), output_(output), devices_(driver),
+      imageCache_(options_.imageCache, options_.imageCacheBytes), finished_(::eventfd(0, EFD_CLOEXEC)) {}
+
+const char* Supervisor::name(State state) {
+  switch (state) {
+    case State::kWarm:
+      return "warm";
+    case State::kAssigned:
+      return "assigned";
+    case State::kConnected:
+      return "connected";
+    case State::kClosing:
+      break;
+  }
+  return "closing";
+}
+
+Status Supervisor::prepare() {
+  if (!options_.warmDevice.empty())
+    if (auto warm = devices_.warm(options_.warmDevice); !warm) return warm;
+  if (auto listening = doorman_.listenUnix(options_.dataPath); !listening) return listening;
+  if (options_.tcpHost)
+    if (auto listening = doorman_.listenTcp(*options_.tcpHost, options_.tcpPort); !listening) return listening;
+  if (options_.assignment) {
+    assign(*options_.assignment);
+    if (state_ != State::kAssigned) return Error{"the assignment was refused"};
+  }
+  log(LogLevel::Info, "worker %s listens at %s and TCP port %u", options_.id.c_str(), options_.dataPath.c_str(),
+      unsigned{doorman_.tcpPort()});
+  // Last: an agent that sees this socket may use it.
+  return control_.listen(options_.controlPath);
+}
+
+int Supervisor::run() {
+  int64_t orphanSince = monotonicNs();
+  int64_t lastStats = monotonicNs();
+  while (!over_) {
+    std::vector<int> sockets;
+    doorman_.collect(sockets);
+    sockets.push_back(control_.listener());
+    sockets.push_back(finished_.get());
+    if (control_.connected()) sockets.push_back(control_.connection());
+    std::vector<pollfd> polled;
+    for (const int socket : sockets) polled.push_back({socket, POLLIN, 0});
+    if (executor_ && !clientGone_) polled.push_back({executor_->socket(), POLLRDHUP, 0});
+    ::poll(polled.data(), polled.size(), kTickMs);
+
+    if (control_.accept()) greetAgent();
+    if (control_.connected())
+      for (const Json& message : control_.receive()) handle(message);
+    if (auto guest = doorman_.serve([this](const Hello& h, bool remote) { return judge(h, remote); }))
+      admit(std::move(*guest));
+    watchClient();
+
+    const int64_t now = monotonicNs();
+    if (state_ == State::kConnected && (now - lastStats >= kStatsNs || memoryUsed() != reportedMemory_)) {
+      lastStats = now;
+      sendStats();
+    }
+    if (state_ == State::kAssigned && ::time(nullptr) > assignment_.expires)
+      finish("no client came before the ticket expired", true);
+    if (control_.connected() || state_ == State::kConnected) orphanSince = now;
+    if (now - orphanSince > int64_t{options_.orphanSeconds} * 1'000'000'000) {
+      log(LogLevel::Info, "no agent and no session for %d s: ending", options_.orphanSeconds);
+      over_ = true;
+    }
+  }
+  ::unlink(options_.controlPath.c_str());
+  ::unlink(options_.dataPath.c_str());
+  return exitStatus_;
+}
+
+void Supervisor::greetAgent() {
+  control_.send(Json::Object{{"type", "hello"},
+                             {"id", options_.id},
+                             {"pid", static_cast<int>(::getpid())},
+                             {"protocol", kControlProtocol},
+                             {"apiHash", hex(kApiHash)},
+                             {"state", name(state_)},
+                             {"tcpPort", doorman_.tcpPort()},
+                             {"session", assignment_.session}});
+}
+
+void Supervisor::handle(const Json& message) {
+  const Json* type = message.find("type");
+  const std::string* kind = type ? type->string() : nullptr;
+  if (kind && *kind == "assign") {
+    auto assignment = Assignment::parse(message);
+    if (!assignment) {
+      control_.send(Json::Object{{"type", "refused"}, {"session", ""}, {"message", assignment.error().message}});
+      return;
+    }
+    assign(std::move(*assignment));
+  } else if (kind && *kind == "close") {
+    const Json* why = message.find("reason");
+    const std::string reason = why && why->string() ? *why->string() : "closed by the agent";
+    if (executor_) {
+      state_ = State::kClosing;
+      executor_->stop(reason, true);
+    } else {
+      finish(reason, true);
+    }
+  } else {
+    log(LogLevel::Warn, "the agent sent a message of unknown type");
+  }
+}
+
+void Supervisor::assign(Assignment assignment) {
+  const auto refuse = [&](const std::string& why) {
+    log(LogLevel::Warn, "assignment of session %s refused: %s", assignment.session.c_str(), why.c_str());
+    control_.send(Json::Object{{"type", "refused"}, {"session", assignment.session}, {"message", why}});
+  };
+  if (state_ != State::kWarm) return refuse(std::string("this worker is ") + name(state_));
+  if (auto taken = devices_.assign(assignment.devices); !taken) return refuse(taken.error().message);
+  auto local = devices_.snapshot(false);
+  auto remote = devices_.snapshot(true);
+  if (!local || !remote) return refuse((local ? remote : local).error().message);
+  localSnapshot_ = std::move(*local);
+  remoteSnapshot_ = std::move(*remote);
+  assignment_ = std::move(assignment);
+  state_ = State::kAssigned;
+  control_.send(Json::Object{{"type", "assigned"}, {"session", assignment_.session}});
+}
+
+Welcome Supervisor::judge(const Hello& hello, bool remote) {
+  Welcome out;
+  out.protocol = wire::kProtocolVersion;
+  out.apiHash = kApiHash;
+  const auto refuse = [&](Admission admission, std::string message) {
+    out.admission = admission;
+    out.message = std::move(message);
+    return out;
+  };
+  if (hello.protocol != wire::kProtocolVersion)
+    return refuse(Admission::kProtocolMismatch,
+                  "the client speaks protocol " + std::to_string(hello.protocol) + ", this worker " +
+                      std::to_string(wire::kProtocolVersion) +
+                      ". Use client and worker of the same Millpond release [MILLPOND_E_VERSION]");
+  if (hello.apiHash != kApiHash)
+    return refuse(Admission::kApiMismatch,
+                  "the client was built for API " + hex(hello.apiHash) + ", this worker for " + hex(kApiHash) +
+                      ". Use client and worker of the same Millpond release [MILLPOND_E_VERSION]");
+  if (state_ == State::kWarm) return refuse(Admission::kNoSession, "this worker has no session yet [MILLPOND_E_TICKET_INVALID]");
+  if (!equalSecrets(hello.ticket, assignment_.ticket))
+    return refuse(Admission::kTicketRefused, "the ticket is not the one of this session [MILLPOND_E_TICKET_INVALID]");
+  if (state_ != State::kAssigned)
+    return refuse(Admission::kBusy, "the session already has its client: a ticket opens one session, once [MILLPOND_E_TICKET_USED]");
+  if (::time(nullptr) > assignment_.expires)
+    return refuse(Admission::kTicketExpired, "the ticket has expired [MILLPOND_E_TICKET_EXPIRED]");
+  if (remote != (hello.carrier == Carrier::kTcp))
+    return refuse(Admission::kFailed, "shared memory needs the Unix socket, TCP the TCP port");
+  return out;
+}
+
+void Supervisor::admit(Doorman::Guest guest) {
+  auto memory = SessionMemory::create();
+  Welcome welcome{wire::kProtocolVersion, kApiHash, Admission::kWelcome, "", {}};
+  if (!memory) {
+    welcome.admission = Admission::kFailed;
+    welcome.message = memory.error().message;
+  } else {
+    welcome.snapshot = (guest.remote ? remoteSnapshot_ : localSnapshot_).encode();
+  }
+  auto sent = sendAll(guest.socket.get(), encode(welcome));
+  if (sent && memory && !guest.remote) sent = sendFile(guest.socket.get(), memory->file());
+  if (!sent || !memory) {
+    log(LogLevel::Warn, "the session could not begin: %s", (memory ? sent.error() : memory.error()).message.c_str());
+    return;
+  }
+  state_ = State::kConnected;
+  control_.send(Json::Object{{"type", "connected"},
+                             {"session", assignment_.session},
+                             {"transport", guest.remote ? "tcp" : "shm"},
+                             {"clientPid", guest.pid},
+                             {"program", guest.hello.program}});
+  executor_ = std::make_unique<Executor>(driver_, devices_,
+                                         ServerLink(std::move(guest.socket), std::move(*memory), guest.remote),
+                                         &imageCache_, &output_);
+  thread_ = std::thread([this] {
+    end_ = executor_->run();
+    const uint64_t one = 1;
+    if (::write(finished_.get(), &one, sizeof(one)) != sizeof(one)) std::abort();
+  });
+}
+
+void Supervisor::watchClient() {
+  if (!executor_) return;
+  pollfd look[2] = {{executor_->socket(), POLLRDHUP, 0}, {finished_.get(), POLLIN, 0}};
+  ::poll(look, 2, 0);
+  if (!clientGone_ && (look[0].revents & (POLLRDHUP | POLLHUP | POLLERR))) {
+    clientGone_ = true;
+    // Over TCP the executor reads to the end of the stream and finds out itself.
+    executor_->stop("the client is gone", true);
+  }
+  if (look[1].revents & POLLIN) {
+    thread_.join();
+    sendStats();
+    finish(end_.reason, end_.ok);
+  }
+}
+
+uint64_t Supervisor::memoryUsed() const {
+  uint64_t sum = 0;
+  for (const auto& used : executor_->counters().memoryUsed) sum += used.load(std::memory_order_relaxed);
+  return sum;
+}
+
+void Supervisor::sendStats() {
+  reportedMemory_ = memoryUsed();
+  Json::Array devices;
+  const auto& counters = executor_->counters();
+  for (size_t i = 0; i < assignment_.devices.size(); ++i)
+    devices.push_back(Json::Object{{"uuid", assignment_.devices[i].uuid},
+                                   {"memoryUsedBytes", counters.memoryUsed[i].load(std::memory_order_relaxed)}});
+  control_.send(Json::Object{{"type", "stats"},
+                             {"session", assignment_.session},
+                             {"devices", std::move(devices)},
+                             {"commands", counters.commands.load(std::memory_order_relaxed)},
+                             {"launches", counters.launches.load(std::memory_order_relaxed)},
+                             {"waits", counters.waits.load(std::memory_order_relaxed)}});
+}
+
+void Supervisor::finish(const std::string& reason, bool ok) {
+  log(ok ? LogLevel::Info : LogLevel::Error, "session %s ended: %s", assignment_.session.c_str(), reason.c_str());
+  control_.send(
+      Json::Object{{"type", "closed"}, {"session", assignment_.session}, {"reason", reason}, {"ok", ok}});
+  exitStatus_ = ok ? 0 : 3;
+  over_ = true;
+}
+
+}  // namespace millpond::worker

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The worker's main thread: the agent's line, the door, and the life of the one session.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/unique_fd.h"
+#include "worker/control_channel.h"
+#include "worker/doorman.h"
+#include "worker/driver.h"
+#include "worker/executor.h"
+#include "worker/options.h"
+#include "worker/session_devices.h"
+
+namespace millpond::worker {
+
+class Supervisor {
+ public:
+  /// `output`: what kernels print.
+  Supervisor(const Driver& driver, Options options, DeviceOutput& output);
+
+  /// Makes the sockets and warms the device up.
+  Status prepare();
+  /// Serves until the session is over; the process's exit status.
+  int run();
+
+ private:
+  enum class State { kWarm, kAssigned, kConnected, kClosing };
+  static const char* name(State state);
+
+  void greetAgent();
+  void handle(const Json& message);
+  void assign(Assignment assignment);
+  Welcome judge(const Hello& hello, bool remote);
+  void admit(Doorman::Guest guest);
+  uint64_t memoryUsed() const;
+  void sendStats();
+  void watchClient();
+  void finish(const std::string& reason, bool ok);
+
+  const Driver& driver_;
+  Options options_;
+  DeviceOutput& output_;
+  ControlChannel control_;
+  Doorman doorman_;
+  SessionDevices devices_;
+  ImageCache imageCache_;
+  State state_ = State::kWarm;
+  Assignment assignment_;
+  Snapshot localSnapshot_;
+  Snapshot remoteSnapshot_;
+  std::unique_ptr<Executor> executor_;
+  std::thread thread_;
+  UniqueFd finished_;  ///< readable when the executor has ended
+  Executor::End end_{"", true};
+  uint64_t reportedMemory_ = 0;  ///< a change is worth telling before the next second
+  bool clientGone_ = false;
+  bool over_ = false;
+  int exitStatus_ = 0;
+};
+
+}  // namespace millpond::worker

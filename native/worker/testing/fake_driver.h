@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// A driver for tests of the worker: memory is ordinary memory, work runs when it is issued, unless the test holds its
+// stream, and whatever a real driver answers with a crash (a stream, event or file that is gone) fails the test.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "worker/driver.h"
+
+namespace millpond::worker {
+
+class FakeDriver {
+ public:
+  struct Launch {
+    std::string name;
+    std::vector<std::byte> params;
+    uint64_t stream;  ///< ordinal of the stream, 0 for a default one
+    unsigned attributes;
+  };
+
+  /// The one of this process, as new.
+  explicit FakeDriver(unsigned devices = 2, uint64_t memoryBytes = uint64_t{256} << 20);
+  ~FakeDriver();
+  FakeDriver(const FakeDriver&) = delete;
+  FakeDriver& operator=(const FakeDriver&) = delete;
+
+  Driver table() const;
+  static std::string uuid(unsigned device);
+
+  // Streams are numbered from 1 in the order of their creation; 0 is the default stream of the first context.
+
+  /// What is issued to the stream from now on waits.
+  void hold(uint64_t stream);
+  /// Runs what waits, and what is issued from then on at once.
+  void release(uint64_t stream);
+  /// Runs the next `n` operations of a held stream.
+  void step(uint64_t stream, size_t n);
+  /// Operations that wait in the stream.
+  size_t waiting(uint64_t stream);
+  /// Every call that can fails with this code from now on; CUDA_SUCCESS ends that.
+  void fail(CUresult code);
+  /// The next call of that name fails.
+  void failNext(const std::string& call, CUresult code);
+
+  uint64_t usedBytes();       ///< physical memory of all devices
+  size_t mappedRuns();        ///< of device memory
+  size_t reservations();      ///< of addresses
+  size_t liveContexts();      ///< beside the primary ones
+  size_t liveEvents();
+  size_t registeredRuns();
+  uint64_t hostBytes();       ///< of cuMemHostAlloc
+  std::vector<Launch> launches();
+
+ private:
+  friend struct FakeCalls;
+  struct Op {
+    std::function<bool()> ready;  ///< none: always
+    std::function<void()> run;
+  };
+  struct Stream {
+    uint64_t number = 0;
+    unsigned device = 0;
+    bool held = false;
+    bool destroyed = false;
+    std::deque<Op> queue;
+  };
+  struct Event {
+    unsigned device = 0;
+    bool destroyed = false;
+    uint64_t recorded = 0;
+    uint64_t happened = 0;
+  };
+  struct Physical {
+    unsigned device;
+    uint64_t bytes;
+    unsigned references;
+  };
+  struct Mapping {
+    uint64_t bytes;
+    CUmemGenericAllocationHandle memory;
+    bool accessible;
+  };
+  struct Function {
+    std::string name;
+    uint32_t parameterBytes;
+  };
+  struct Module {
+    std::string text;
+    bool unloaded = false;
+    std::list<Function> functions;
+  };
+
+  Stream& stream(CUstream handle);
+  void issue(Stream& stream, Op op);
+  void pump();
+  /// Whether all of it is device memory that may be used.
+  bool isDevice(CUdeviceptr address, uint64_t bytes) const;
+  bool isRegistered(const void* host, uint64_t bytes) const;
+  CUresult failure(const char* call);
+
+  std::mutex mutex_;
+  unsigned devices_;
+  uint64_t memoryBytes_;
+  std::vector<std::unique_ptr<Stream>> defaults_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::vector<std::unique_ptr<Event>> events_;
+  std::vector<std::unique_ptr<Module>> modules_;
+  std::map<uint64_t, uint64_t> reservations_;
+  std::map<uint64_t, Mapping> mappings_;
+  std::map<CUmemGenericAllocationHandle, Physical> physical_;
+  uint64_t nextPhysical_ = 1;
+  std::vector<uint64_t> used_;
+  std::map<uint64_t, uint64_t> registered_;
+  std::map<uint64_t, uint64_t> hostAllocations_;
+  std::vector<Launch> launches_;
+  size_t createdContexts_ = 0;
+  std::set<CUcontext> destroyedContexts_;
+  CUresult always_ = CUDA_SUCCESS;
+  std::map<std::string, CUresult> next_;
+};
+
+}  // namespace millpond::worker

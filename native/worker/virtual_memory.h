@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a session reserved, made and mapped with the driver's virtual-memory calls. Everything the client says is checked
+// against it, so that no session reaches the addresses of its worker's own arenas.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "worker/driver.h"
+#include "worker/memory_budget.h"
+
+namespace millpond::worker {
+
+class VirtualMemory {
+ public:
+  /// `budgets`: of each device of the session.
+  VirtualMemory(const Driver& driver, std::deque<MemoryBudget>& budgets) : driver_(driver), budgets_(budgets) {}
+  VirtualMemory(const VirtualMemory&) = delete;
+  VirtualMemory& operator=(const VirtualMemory&) = delete;
+
+  CUresult reserve(uint64_t bytes, uint64_t alignment, CUdeviceptr hint, CUdeviceptr& address);
+  /// Takes a reservation out of the books; `freeAddresses` gives it back to the driver.
+  CUresult unreserve(CUdeviceptr address, uint64_t bytes);
+  void freeAddresses(CUdeviceptr address, uint64_t bytes);
+
+  /// `device`: ordinal in the session. CUDA_ERROR_OUT_OF_MEMORY when the limit or the device has no room. False in
+  /// `isNew` when there is memory of that number already.
+  CUresult create(uint64_t memory, size_t device, uint64_t bytes, const CUmemAllocationProp& prop, bool& isNew);
+  CUresult release(uint64_t memory);
+
+  CUresult map(CUdeviceptr address, uint64_t bytes, uint64_t offset, uint64_t memory);
+  /// The memories of the mappings that make up the range, taken out of the books; `unmapPages` and `forget` do the rest.
+  CUresult unmap(CUdeviceptr address, uint64_t bytes, std::vector<uint64_t>& memories);
+  void unmapPages(CUdeviceptr address, uint64_t bytes);
+  /// These are mapped once less.
+  void forget(const std::vector<uint64_t>& memories);
+  CUresult setAccess(CUdeviceptr address, uint64_t bytes, std::span<const CUmemAccessDesc> access);
+
+ private:
+  struct Memory {
+    CUmemGenericAllocationHandle handle;
+    size_t device;
+    uint64_t bytes;
+    uint64_t mappings;
+    bool released;
+  };
+  struct Mapping {
+    uint64_t bytes;
+    uint64_t memory;
+  };
+  using Mappings = std::map<CUdeviceptr, Mapping>;
+
+  /// The mappings that make up the range exactly.
+  bool find(CUdeviceptr address, uint64_t bytes, Mappings::iterator& first, Mappings::iterator& last);
+  void dropIfUnused(std::map<uint64_t, Memory>::iterator memory);
+
+  const Driver& driver_;
+  std::deque<MemoryBudget>& budgets_;
+  std::map<CUdeviceptr, uint64_t> reservations_;
+  std::map<uint64_t, Memory> memories_;
+  Mappings mappings_;
+};
+
+}  // namespace millpond::worker

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Decisions about the pool: pure functions over a snapshot. No I/O, no clock, no randomness.
+
+export type { Constraints, Labels, PlacementPolicy } from "./constraints.ts";
+export { explainImpossible, explainWaiting } from "./explain.ts";
+export { place } from "./place.ts";
+export {
+  type Blocked,
+  defaultPlanSettings,
+  type Leftover,
+  type Obstacle,
+  type PlanSettings,
+  type Preemption,
+  type QueueDecision,
+  type QueueSnapshot,
+  type RunningClaim,
+  type WaitingClaim,
+} from "./queues/claim.ts";
+export { type Forecast, forecast, type NextRelease, nextRelease } from "./queues/forecast.ts";
+export { makeQueueTree, planQueues } from "./queues/plan.ts";
+export type { QueueTree } from "./queues/tree.ts";
+export { amountOn } from "./queues/unit.ts";
+export {
+  add,
+  type Amount,
+  amountOf,
+  describeExcess,
+  formatGpus,
+  nothing,
+  type Part,
+  type Quota,
+  subtract,
+} from "./queues/quota.ts";
+export type { Borrowing, QueueSpec, TenantSpec } from "./queues/queue.ts";
+export { type ClaimRequest, shareOf } from "./request.ts";
+export {
+  type DeviceState,
+  type Free,
+  freeOf,
+  type Grant,
+  type NodeState,
+  type Snapshot,
+} from "./snapshot.ts";
+export { applyStatement, type Placement, rollbackStatement, type Statement } from "./statement.ts";
+export { learnWorkload, usualWorkload } from "./placement/claim-workload.ts";
+export {
+  anyModel,
+  chooseRandomly,
+  fitsRoom,
+  FragmentMeasure,
+  gpusFor,
+  type LargestNode,
+  maxModels,
+  Placer,
+  Random,
+  type Room,
+  roomOf,
+  scan,
+  type ScoredPolicy,
+  type Scorer,
+  type Shape,
+  scoredPolicies,
+  scorerFor,
+  take,
+  type Workload,
+  wholeMilli,
+  workloadOf,
+} from "./placement/index.ts";
+export type { Topology } from "./topology.ts";
+export {
+  type ConsolidationGoal,
+  type ConsolidationStep,
+  planConsolidation,
+} from "./consolidation.ts";

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { settleAffinity } from "./constraints.ts";
+import { askedKey, type Offer, offerOf } from "./placement/claim-placement.ts";
+import { usualWorkload } from "./placement/claim-workload.ts";
+import type { ClaimRequest } from "./request.ts";
+import type { NodeState, Snapshot } from "./snapshot.ts";
+import type { Statement } from "./statement.ts";
+
+/**
+ * Puts a claim where its policy finds it best. Ties go to the node whose name comes first and to the lowest ordinals,
+ * so the same pool always gives the same statement, in whatever order its nodes are listed.
+ *
+ * @returns undefined when no node has room now.
+ */
+export function place(snapshot: Snapshot, asked: ClaimRequest): Statement | undefined {
+  const { workload = usualWorkload } = snapshot;
+  const constraints = settleAffinity(asked.constraints, snapshot.nodes);
+  const request = constraints === undefined ? asked : { ...asked, constraints };
+  const key = askedKey(request, workload);
+  let best: { readonly node: NodeState; readonly offer: Offer } | undefined;
+  for (const node of snapshot.nodes) {
+    const offer = offerOf(node, request, workload, key);
+    if (offer !== undefined && (best === undefined || isBetter(node, offer, best.node, best.offer))) {
+      best = { node, offer };
+    }
+  }
+  if (best === undefined) {
+    return undefined;
+  }
+  const devices = best.offer.taken
+    .map(({ device, share }) => ({ uuid: device.uuid, index: device.index, ...share }))
+    .sort((a, b) => a.index - b.index);
+  const { claim, labels } = request;
+  return { claim, node: best.node.name, devices, ...(labels === undefined ? {} : { labels }) };
+}
+
+function isBetter(node: NodeState, { ranks }: Offer, than: NodeState, { ranks: others }: Offer): boolean {
+  const difference = ranks[0] - others[0] || ranks[1] - others[1] || ranks[2] - others[2];
+  return difference < 0 || (difference === 0 && node.name < than.name);
+}

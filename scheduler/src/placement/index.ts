@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+export { chooseRandomly, type LargestNode } from "./classic-scorers.ts";
+export { FragmentMeasure } from "./fragmentation.ts";
+export { Placer, scan } from "./placer.ts";
+export { type ScoredPolicy, scoredPolicies, scorerFor } from "./policies.ts";
+export { Random } from "./random.ts";
+export {
+  anyModel,
+  fitsRoom,
+  gpusFor,
+  maxModels,
+  type Room,
+  roomOf,
+  type Shape,
+  take,
+  wholeMilli,
+} from "./room.ts";
+export type { Scorer } from "./scorer.ts";
+export { type Workload, workloadOf } from "./workload.ts";

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { BestIndex } from "./best-index.ts";
+import { fitsRoom, give, gpusFor, type Room, type Shape, take } from "./room.ts";
+import type { Scorer } from "./scorer.ts";
+import { shapeKey } from "./workload.ts";
+
+/** Where a shape was put. */
+export interface Decision {
+  readonly shape: Shape;
+  readonly room: number;
+  readonly gpus: readonly number[];
+}
+
+/** The scores of one shape: what was worked out for which state of each room, so that only changed ones are redone. */
+interface ScoreCache {
+  readonly best: BestIndex;
+  /** State of each room that its score is for. */
+  readonly versions: Int32Array;
+  /** Position in the list of changes up to which the scores are right. */
+  upTo: number;
+}
+
+/** Changes after which the oldest are forgotten, for each room. */
+const changesPerRoom = 4;
+
+/**
+ * Rooms, and decisions about them one after the other. The best room for a shape is found without looking at all of
+ * them: only those that have changed since the shape was last asked for are scored again. The result is the same as
+ * that of a scan of all rooms in their order: the first of those with the best score.
+ */
+export class Placer {
+  readonly #rooms: readonly Room[];
+  readonly #scorer: Scorer;
+  readonly #versions: Int32Array;
+  readonly #values: Float64Array;
+  readonly #caches = new Map<string, ScoreCache>();
+  readonly #cachesByIdentity = new WeakMap<Shape, ScoreCache>();
+  /** Rooms in the order in which they changed. */
+  #changes: Int32Array;
+  #changeCount = 0;
+  readonly #log: Decision[] = [];
+  readonly #untouched: readonly string[];
+
+  /** @param rooms taken over: changed by this placer only from now on */
+  constructor(rooms: readonly Room[], scorer: Scorer) {
+    this.#rooms = rooms;
+    this.#scorer = scorer;
+    this.#versions = new Int32Array(rooms.length).fill(1);
+    this.#values = Float64Array.from(rooms, (room) => scorer.valueOf(room));
+    this.#changes = new Int32Array(Math.max(1024, rooms.length * changesPerRoom));
+    this.#untouched = rooms.map(
+      (room) => `${room.model} ${room.cpuMilli} ${room.memoryMiB} ${room.freeMilli.join(" ")}`,
+    );
+  }
+
+  /** Puts the shape where its score is best. Undefined: it fits nowhere, and nothing has changed. */
+  place(shape: Shape): Decision | undefined {
+    const best = this.#cacheOf(shape).best.best();
+    const room = this.#rooms[best];
+    if (room === undefined) {
+      return undefined;
+    }
+    // The score says which GPU it was for only while it is the last one.
+    this.#scorer.score(room, shape, this.#values[best] as number);
+    const decision: Decision = { shape, room: best, gpus: gpusFor(room, shape, this.#scorer.gpu) };
+    this.carryOut(decision);
+    return decision;
+  }
+
+  /**
+   * @throws RangeError when the decision does not fit the rooms as they are
+   */
+  carryOut(decision: Decision): void {
+    const { shape, gpus } = decision;
+    const room = this.#rooms[decision.room];
+    const distinct = new Set(gpus).size === shape.gpus && gpus.length === shape.gpus;
+    const free = gpus.every((gpu) => (room?.freeMilli[gpu] ?? -1) >= shape.gpuMilli);
+    if (room === undefined || !distinct || !free || !fitsRoom(room, shape)) {
+      throw new RangeError(`room ${decision.room} has no place for what was decided`);
+    }
+    take(room, shape, gpus);
+    this.#touch(decision.room, room);
+    this.#log.push(decision);
+  }
+
+  /** How many decisions have been carried out and not been taken back. */
+  get mark(): number {
+    return this.#log.length;
+  }
+
+  /** The decisions since a mark, to be carried out elsewhere. */
+  since(mark: number): readonly Decision[] {
+    return this.#log.slice(mark);
+  }
+
+  /** Takes back all decisions since the mark, newest first. */
+  rollBack(mark: number): void {
+    while (this.#log.length > mark) {
+      const decision = this.#log.pop();
+      const room = decision === undefined ? undefined : this.#rooms[decision.room];
+      if (decision !== undefined && room !== undefined) {
+        give(room, decision.shape, decision.gpus);
+        this.#touch(decision.room, room);
+      }
+    }
+  }
+
+  /** Gives back what a claim held that has ended. It cannot be taken back any more, nor can what came before it. */
+  release(decision: Decision): void {
+    const position = this.#log.indexOf(decision);
+    const room = this.#rooms[decision.room];
+    if (position < 0 || room === undefined) {
+      throw new RangeError("the decision has not been carried out here");
+    }
+    this.#log.splice(position, 1);
+    give(room, decision.shape, decision.gpus);
+    this.#touch(decision.room, room);
+  }
+
+  #touch(index: number, room: Room): void {
+    (this.#versions[index] as number) += 1;
+    this.#values[index] = this.#scorer.valueOf(room);
+    if (this.#changeCount === this.#changes.length) {
+      this.#forgetChanges();
+    }
+    this.#changes[this.#changeCount++] = index;
+  }
+
+  /** Shapes that have not been asked for since then are scored for all rooms when they are asked for again. */
+  #forgetChanges(): void {
+    const half = this.#changes.length >> 1;
+    this.#changes.copyWithin(0, half);
+    this.#changeCount -= half;
+    for (const cache of this.#caches.values()) {
+      cache.upTo -= half;
+    }
+  }
+
+  #cacheOf(shape: Shape): ScoreCache {
+    let cache = this.#cachesByIdentity.get(shape);
+    if (cache === undefined) {
+      const key = shapeKey(shape);
+      cache = this.#caches.get(key) ?? this.#newCache(shape);
+      this.#caches.set(key, cache);
+      this.#cachesByIdentity.set(shape, cache);
+    }
+    this.#update(cache, shape);
+    return cache;
+  }
+
+  #newCache(shape: Shape): ScoreCache {
+    const best = new BestIndex(this.#rooms.length);
+    // Rooms that nobody has touched are few kinds: each is scored once.
+    const untouched = new Map<string, number>();
+    this.#rooms.forEach((_, index) => {
+      if (this.#versions[index] !== 1) {
+        best.setQuietly(index, this.#scoreOf(index, shape));
+        return;
+      }
+      const kind = this.#untouched[index] as string;
+      const score = untouched.get(kind) ?? this.#scoreOf(index, shape);
+      untouched.set(kind, score);
+      best.setQuietly(index, score);
+    });
+    best.rebuild();
+    return { best, versions: this.#versions.slice(), upTo: this.#changeCount };
+  }
+
+  #update(cache: ScoreCache, shape: Shape): void {
+    const { versions } = cache;
+    if (cache.upTo < 0) {
+      for (let index = 0; index < versions.length; index++) {
+        this.#refresh(cache, index, shape);
+      }
+    } else {
+      for (let position = cache.upTo; position < this.#changeCount; position++) {
+        this.#refresh(cache, this.#changes[position] as number, shape);
+      }
+    }
+    cache.upTo = this.#changeCount;
+  }
+
+  #refresh(cache: ScoreCache, index: number, shape: Shape): void {
+    if (cache.versions[index] !== this.#versions[index]) {
+      cache.versions[index] = this.#versions[index] as number;
+      cache.best.set(index, this.#scoreOf(index, shape));
+    }
+  }
+
+  #scoreOf(index: number, shape: Shape): number {
+    const room = this.#rooms[index] as Room;
+    return fitsRoom(room, shape)
+      ? this.#scorer.score(room, shape, this.#values[index] as number)
+      : Number.NEGATIVE_INFINITY;
+  }
+}
+
+/** The room that a scan of all rooms finds best, and its GPUs: what `Placer.place` must agree with. */
+export function scan(rooms: readonly Room[], scorer: Scorer, shape: Shape): Decision | undefined {
+  let best: Decision | undefined;
+  let bestScore = Number.NEGATIVE_INFINITY;
+  rooms.forEach((room, index) => {
+    if (fitsRoom(room, shape)) {
+      const score = scorer.score(room, shape, scorer.valueOf(room));
+      if (score > bestScore) {
+        bestScore = score;
+        best = { shape, room: index, gpus: gpusFor(room, shape, scorer.gpu) };
+      }
+    }
+  });
+  return best;
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the scores look at, reduced to numbers: what is free on a node, and what a claim asks of it.
+
+/** A whole GPU, in thousandths. */
+export const wholeMilli = 1000;
+
+/** A model mask that every model matches. */
+export const anyModel = -1;
+
+/** The most models that a mask can tell apart. */
+export const maxModels = 31;
+
+/** What a claim asks of one node. */
+export interface Shape {
+  readonly cpuMilli: number;
+  readonly memoryMiB: number;
+  /** 0: none. */
+  readonly gpus: number;
+  /** Of each GPU, 1 to 1000; 0 where there is none. */
+  readonly gpuMilli: number;
+  /** Bit i: model i will do. */
+  readonly models: number;
+}
+
+/** What is free on a node. Changed in place by `take` and `give`, and by nothing else. */
+export interface Room {
+  /** Index of its GPUs' model; -1 where it has none. */
+  readonly model: number;
+  /** Infinity where it is not known or not asked for. */
+  cpuMilli: number;
+  memoryMiB: number;
+  /** What is free of each GPU, 0 to 1000. */
+  readonly freeMilli: Int32Array;
+  /** The sum of `freeMilli`. */
+  idleMilli: number;
+  /** How many GPUs are wholly free. */
+  wholeGpus: number;
+}
+
+export function roomOf(
+  cpuMilli: number,
+  memoryMiB: number,
+  model: number,
+  freeMilli: ArrayLike<number>,
+): Room {
+  const free = Int32Array.from(freeMilli);
+  return {
+    model,
+    cpuMilli,
+    memoryMiB,
+    freeMilli: free,
+    idleMilli: free.reduce((sum, each) => sum + each, 0),
+    wholeGpus: free.reduce((count, each) => count + (each === wholeMilli ? 1 : 0), 0),
+  };
+}
+
+export function matchesModel(models: number, model: number): boolean {
+  return models === anyModel || (model >= 0 && ((models >>> model) & 1) === 1);
+}
+
+export function fitsRoom(room: Room, shape: Shape): boolean {
+  if (room.cpuMilli < shape.cpuMilli || room.memoryMiB < shape.memoryMiB) {
+    return false;
+  }
+  const { gpus, gpuMilli } = shape;
+  if (gpus === 0) {
+    return true;
+  }
+  if (!matchesModel(shape.models, room.model)) {
+    return false;
+  }
+  if (gpuMilli === wholeMilli) {
+    return room.wholeGpus >= gpus;
+  }
+  let count = 0;
+  const { freeMilli } = room;
+  for (let gpu = 0; gpu < freeMilli.length; gpu++) {
+    if ((freeMilli[gpu] as number) >= gpuMilli && ++count === gpus) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/**
+ * The GPUs of the room that the shape gets: wholly free ones by lowest index; for shares of several GPUs those with
+ * least left over. `preferred` is the GPU of a share of one.
+ */
+export function gpusFor(room: Room, shape: Shape, preferred: number): readonly number[] {
+  const { gpus, gpuMilli } = shape;
+  if (gpus === 0) {
+    return [];
+  }
+  if (gpus === 1 && gpuMilli < wholeMilli) {
+    return [preferred];
+  }
+  const fitting: number[] = [];
+  room.freeMilli.forEach((free, gpu) => {
+    if (free >= gpuMilli) {
+      fitting.push(gpu);
+    }
+  });
+  const freeOf = (gpu: number): number => room.freeMilli[gpu] ?? 0;
+  return fitting.sort((a, b) => freeOf(a) - freeOf(b) || a - b).slice(0, gpus);
+}
+
+/** Takes the shape out of the room. The caller has made sure that it fits. */
+export function take(room: Room, shape: Shape, gpus: readonly number[]): void {
+  change(room, shape, gpus, 1);
+}
+
+/** Undoes `take`. */
+export function give(room: Room, shape: Shape, gpus: readonly number[]): void {
+  change(room, shape, gpus, -1);
+}
+
+function change(room: Room, shape: Shape, gpus: readonly number[], sign: 1 | -1): void {
+  const { freeMilli } = room;
+  room.cpuMilli -= sign * shape.cpuMilli;
+  room.memoryMiB -= sign * shape.memoryMiB;
+  for (const gpu of gpus) {
+    const before = freeMilli[gpu] as number;
+    const after = before - sign * shape.gpuMilli;
+    freeMilli[gpu] = after;
+    room.idleMilli += after - before;
+    room.wholeGpus += (after === wholeMilli ? 1 : 0) - (before === wholeMilli ? 1 : 0);
+  }
+}

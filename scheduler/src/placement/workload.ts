@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { type Shape, wholeMilli } from "./room.ts";
+
+export interface WeightedShape {
+  readonly shape: Shape;
+  /** How often it is asked for; the unit is the caller's. */
+  readonly weight: number;
+}
+
+/** What the pool is asked for, as far as is known: what the scores weigh the free space by. */
+export interface Workload {
+  /** Every shape, commonest first; weights sum to 1. */
+  readonly all: readonly WeightedShape[];
+  /** The commonest shapes that make up 95 % of the claims, whatever host memory they ask; weights sum to 1. */
+  readonly target: readonly WeightedShape[];
+  /** CPU asked for each GPU asked, thousandths of a core; claims without a GPU count. 0: no CPU is asked for. */
+  readonly cpuMilliPerGpu: number;
+}
+
+const targetShare = 0.95;
+
+/** The workload in which each shape comes as often as in `seen`. Shapes that are equal count together. */
+export function workloadOf(seen: Iterable<WeightedShape>): Workload {
+  const exact = new Map<string, WeightedShape>();
+  const targets = new Map<string, WeightedShape>();
+  let total = 0;
+  let cpuMilli = 0;
+  let gpuMilli = 0;
+  for (const { shape, weight } of seen) {
+    add(exact, shape, weight);
+    add(targets, { ...shape, memoryMiB: 0 }, weight);
+    total += weight;
+    cpuMilli += weight * shape.cpuMilli;
+    gpuMilli += weight * shape.gpus * shape.gpuMilli;
+  }
+  const commonest: WeightedShape[] = [];
+  let covered = 0;
+  for (const each of byWeight(targets)) {
+    if (covered >= targetShare * total) {
+      break;
+    }
+    commonest.push(each);
+    covered += each.weight;
+  }
+  return {
+    all: scaled(byWeight(exact), total),
+    target: scaled(commonest, covered),
+    cpuMilliPerGpu: gpuMilli === 0 ? 0 : (cpuMilli / gpuMilli) * wholeMilli,
+  };
+}
+
+export function shapeKey({ cpuMilli, memoryMiB, gpus, gpuMilli, models }: Shape): string {
+  return `${cpuMilli} ${memoryMiB} ${gpus} ${gpuMilli} ${models}`;
+}
+
+function add(shapes: Map<string, WeightedShape>, shape: Shape, weight: number): void {
+  const key = shapeKey(shape);
+  shapes.set(key, { shape, weight: (shapes.get(key)?.weight ?? 0) + weight });
+}
+
+function byWeight(shapes: Map<string, WeightedShape>): WeightedShape[] {
+  return [...shapes.values()].sort((a, b) => b.weight - a.weight || order(a.shape, b.shape));
+}
+
+function order(a: Shape, b: Shape): number {
+  return (
+    a.cpuMilli - b.cpuMilli ||
+    a.gpus - b.gpus ||
+    a.gpuMilli - b.gpuMilli ||
+    a.models - b.models ||
+    a.memoryMiB - b.memoryMiB
+  );
+}
+
+function scaled(shapes: readonly WeightedShape[], total: number): WeightedShape[] {
+  return shapes.map(({ shape, weight }) => ({ shape, weight: weight / total }));
+}

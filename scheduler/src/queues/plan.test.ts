@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { describe, expect, test } from "vitest";
+import type { Snapshot } from "../snapshot.ts";
+import { type Job, QueueHistory } from "../testing/queue-history.ts";
+import type { QueueSpec } from "./queue.ts";
+
+const GiB = 1n << 30n;
+
+function pool(...devices: number[]): Snapshot {
+  return {
+    nodes: devices.map((count, position) => ({
+      name: `node-${position}`,
+      isReady: true,
+      isCordoned: false,
+      devices: Array.from({ length: count }, (_, index) => ({
+        uuid: `GPU-${index}`,
+        index,
+        memoryBytes: 8n * GiB,
+        isHealthy: true,
+        grants: [],
+      })),
+    })),
+  };
+}
+
+function queue(name: string, change: Partial<QueueSpec> = {}): QueueSpec {
+  return { name, parent: "", weight: 1, borrowing: "any", guaranteed: {}, limit: {}, ...change };
+}
+
+function job(claim: string, change: Partial<Job> & { readonly gpus?: number } = {}): Job {
+  const { gpus = 1, ...rest } = change;
+  return {
+    request: { claim, gpus, memoryBytes: 0n, memoryPercent: 0, computePercent: 0 },
+    queue: "q",
+    tenant: "t",
+    priority: 0,
+    isPreemptible: false,
+    isBestEffort: false,
+    gang: "",
+    gangSize: 0,
+    isSameNode: false,
+    timeLimitSeconds: 0,
+    preferredHost: "",
+    runSeconds: 1000,
+    graceSeconds: 30,
+    ...rest,
+  };
+}
+
+function running(history: QueueHistory): string[] {
+  return history.running.map(({ statement }) => statement.claim).sort();
+}
+
+describe("fair share", () => {
+  test("queues have the pool in the proportion of their weights", () => {
+    const history = new QueueHistory({ pool: pool(8), queues: [queue("a", { weight: 3 }), queue("b")] });
+    history.arrive(
+      ...Array.from({ length: 8 }, (_, n) => job(`a${n}`, { queue: "a" })),
+      ...Array.from({ length: 8 }, (_, n) => job(`b${n}`, { queue: "b" })),
+    );
+    const names = running(history);
+    expect(names.filter((name) => name.startsWith("a"))).toHaveLength(6);
+    expect(names.filter((name) => name.startsWith("b"))).toHaveLength(2);
+  });
+
+  test("a group of queues has its share, however many its parts are", () => {
+    const queues = [queue("top"), queue("x", { parent: "top" }), queue("y", { parent: "top" }), queue("c")];
+    const history = new QueueHistory({ pool: pool(4), queues });
+    const jobs = ["x", "y", "c"].flatMap((name) =>
+      [0, 1, 2, 3].map((n) => job(`${name}${n}`, { queue: name })),
+    );
+    history.arrive(...jobs);
+    expect(running(history)).toEqual(["c0", "c1", "x0", "y0"]);
+  });
+
+  test("a guarantee comes before others' shares", () => {
+    const queues = [queue("a", { guaranteed: { gpuMilli: 3000 } }), queue("b", { weight: 100 })];
+    const history = new QueueHistory({ pool: pool(6), queues });
+    history.arrive(
+      ...["b", "a"].flatMap((name) => [0, 1, 2, 3].map((n) => job(`${name}${n}`, { queue: name }))),
+    );
+    expect(running(history)).toEqual(["a0", "a1", "a2", "a3", "b0", "b1"]);
+  });
+
+  test("limits of queues and tenants are said with their numbers", () => {
+    const queues = [queue("q", { limit: { gpuMilli: 1000 } }), queue("r")];
+    const history = new QueueHistory({
+      pool: pool(4),
+      queues,
+      tenants: [{ name: "u", limit: { memoryBytes: 8n * GiB } }],
+    });
+    const { blocked } = history.arrive(
+      job("a"),
+      job("b"),
+      job("c", { queue: "r", tenant: "u" }),
+      job("d", { queue: "r", tenant: "u" }),
+    );
+    expect(running(history)).toEqual(["a", "c"]);
+    expect(blocked.get("b")).toMatchObject({
+      obstacle: "quota",
+      reason: "queue q is at its limit: with it, it would have 2 of 1 GPUs",
+    });
+    expect(blocked.get("d")?.reason).toBe(
+      "tenant u is at its limit: with it, it would have 16 GiB of 8 GiB of memory",
+    );
+  });
+
+  test("who may not borrow stays within the guarantee", () => {
+    const queues = [queue("q", { guaranteed: { gpuMilli: 1000 }, borrowing: "preemptible" })];
+    const history = new QueueHistory({ pool: pool(4), queues });
+    const { blocked } = history.arrive(job("a"), job("b"), job("c", { isPreemptible: true }));
+    expect(running(history)).toEqual(["a", "c"]);
+    expect(blocked.get("b")?.reason).toContain("borrows for preemptible claims only");
+  });
+});
+
+describe("order within a queue", () => {
+  test("the greater priority, then who came first; best effort last", () => {
+    const history = new QueueHistory({ pool: pool(1), queues: [queue("q")] });
+    history.arrive(job("first", { runSeconds: 10 }));
+    history.arrive(job("idle", { isBestEffort: true, isPreemptible: true, priority: 9 }));
+    history.arrive(job("early"), job("urgent", { priority: 5 }), job("late"));
+    expect(history.decide().order).toEqual(["urgent", "early", "late", "idle"]);
+    history.pass(10);
+    expect(running(history)).toEqual(["urgent"]);
+  });
+
+  test("who has waited too long goes before the greater priority", () => {
+    const history = new QueueHistory({ pool: pool(1), queues: [queue("q")] });
+    history.arrive(job("first", { runSeconds: 2000 }), job("old", { priority: -5 }));
+    history.now += 1800;
+    history.arrive(job("urgent", { priority: 5 }));
+    expect(history.decide().order).toEqual(["old", "urgent"]);
+  });
+});
+
+describe("gangs", () => {
+  const member = (name: string, change: Partial<Job> = {}) =>
+    job(name, { gang: "g", gangSize: 3, gpus: 2, ...change });
+
+  test("wait for their last member, then go on as many nodes as it takes", () => {
+    const history = new QueueHistory({ pool: pool(2, 2, 2), queues: [queue("q")] });
+    const { blocked } = history.arrive(member("a"), member("b"));
+    expect(blocked.get("a")?.reason).toBe("gang g has 2 of its 3 claims");
+    expect(running(history)).toEqual([]);
+    history.arrive(member("c"));
+    expect(history.running.map(({ statement }) => statement.node).sort()).toEqual([
+      "node-0",
+      "node-1",
+      "node-2",
+    ]);
+  });
+
+  test("hold nothing while there is not room for all", () => {
+    const history = new QueueHistory({ pool: pool(2, 2), queues: [queue("q")] });
+    const { blocked } = history.arrive(member("a"), member("b"), member("c"));
+    expect(running(history)).toEqual([]);
+    expect(blocked.get("c")?.reason).toMatch(
+      /^room for 2 of 3 claims of gang g; no device has all of its memory free/,
+    );
+  });
+
+  test("stay on one node when they want to", () => {
+    const history = new QueueHistory({ pool: pool(2, 2, 6), queues: [queue("q")] });
+    history.arrive(...["a", "b", "c"].map((name) => member(name, { isSameNode: true })));
+    expect(history.running.map(({ statement }) => statement.node)).toEqual(["node-2", "node-2", "node-2"]);
+  });
+
+  test("nobody delays one that has a reservation, and who ends before it starts may go ahead", () => {
+    const history = new QueueHistory({ pool: pool(2), queues: [queue("q")] });
+    history.arrive(job("long", { runSeconds: 300, timeLimitSeconds: 300 }));
+    history.arrive(...["a", "b"].map((name) => job(name, { gang: "g", gangSize: 2 })));
+    history.pass(60);
+    const { blocked } = history.arrive(
+      job("small"),
+      job("brief", { timeLimitSeconds: 200, runSeconds: 200 }),
+    );
+    expect(running(history)).toEqual(["brief", "long"]);
+    expect(blocked.get("small")).toMatchObject({
+      obstacle: "reserved",
+      reason: "what is free is kept for gang g, which has waited 1m",
+    });
+    expect(blocked.get("a")).toMatchObject({ expectedAt: 1300 });
+    history.pass(240);
+    expect(running(history)).toEqual(["a", "b"]);
+  });
+});
+
+describe("preemption", () => {
+  const may = { isPreemptible: true } as const;
+
+  test("takes few, of low priority, young, and none that may not be taken", () => {
+    const history = new QueueHistory({ pool: pool(4), queues: [queue("q")] });
+    history.arrive(job("keeps"), job("low-old", { ...may, priority: -1 }));
+    history.now += 5;
+    history.arrive(job("low-young", { ...may, priority: -1 }), job("middle", { ...may, priority: 1 }));
+    const decision = history.arrive(job("urgent", { priority: 5 }));
+    expect(decision.preemptions).toEqual([
+      {
+        claim: "low-young",
+        beneficiary: "claim urgent",
+        reason: "taken back for claim urgent: its priority -1 is lower than 5",
+      },
+    ]);
+    expect(decision.blocked.get("urgent")).toMatchObject({
+      obstacle: "preempting",
+      reason: "low-young gives back what it needs",
+      expectedAt: 1035,
+    });
+    // Asked again it does not take more, and nobody gets in between.
+    expect(history.arrive(job("other")).preemptions).toEqual([]);
+    history.pass(30);
+    expect(running(history)).toEqual(["keeps", "low-old", "middle", "urgent"]);
+    expect(history.waiting.map(({ request }) => request.claim)).toEqual(["other", "low-young"]);
+  });
+
+  test("takes one large claim rather than several small ones", () => {
+    const half = { memoryBytes: 4n * GiB, memoryPercent: 0, computePercent: 0, gpus: 1 };
+    const history = new QueueHistory({ pool: pool(1, 1), queues: [queue("q")] });
+    history.arrive(
+      { ...job("s1", may), request: { claim: "s1", ...half } },
+      { ...job("s2", may), request: { claim: "s2", ...half } },
+      job("large", may),
+    );
+    const { preemptions } = history.arrive(job("urgent", { priority: 1 }));
+    expect(preemptions.map(({ claim }) => claim)).toEqual(["large"]);
+  });
+
+  test("gets back what others have borrowed, and not what they are guaranteed", () => {
+    const queues = [
+      queue("a", { guaranteed: { gpuMilli: 2000 } }),
+      queue("b", { guaranteed: { gpuMilli: 1000 } }),
+    ];
+    const history = new QueueHistory({ pool: pool(3), queues });
+    history.arrive(...[0, 1, 2].map((n) => job(`b${n}`, { queue: "b", ...may })));
+    const first = history.arrive(
+      job("a0", { queue: "a" }),
+      job("a1", { queue: "a" }),
+      job("a2", { queue: "a" }),
+    );
+    expect(first.preemptions).toHaveLength(1);
+    expect(first.preemptions[0]?.reason).toContain("queue b has borrowed what queue a is guaranteed");
+    history.pass(30);
+    history.pass(30);
+    history.pass(30);
+    expect(running(history).map((name) => name.charAt(0))).toEqual(["a", "a", "b"]);
+    expect(history.preempted).toBe(2);
+  });
+
+  test("takes best-effort claims for any other, and a gang as a whole", () => {
+    const history = new QueueHistory({ pool: pool(2), queues: [queue("q"), queue("r")] });
+    const idle = { isBestEffort: true, isPreemptible: true, gang: "g", gangSize: 2, priority: 100 };
+    history.arrive(job("i1", idle), job("i2", idle));
+    const { preemptions } = history.arrive(job("any", { queue: "r", priority: -100 }));
+    expect(preemptions.map(({ claim }) => claim)).toEqual(["i1", "i2"]);
+    history.pass(30);
+    expect(running(history)).toEqual(["any"]);
+  });
+});

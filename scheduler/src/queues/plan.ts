@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// One pass over the queues: who gets what, who has to give back, and why the others wait.
+
+import { formatDuration } from "@millpond/api";
+import { explainWaiting } from "../explain.ts";
+import { applyStatement, type Statement } from "../statement.ts";
+import {
+  type Blocked,
+  type QueueDecision,
+  defaultPlanSettings,
+  type PlanSettings,
+  type Preemption,
+  type QueueSnapshot,
+  type RunningClaim,
+} from "./claim.ts";
+import { endingsOf } from "./forecast.ts";
+import { findVictims } from "./preemption.ts";
+import { type Ending, reserve, type Reservation, withHolds } from "./reservation.ts";
+import { QueueTree, type Turns } from "./tree.ts";
+import { amountOfStatements, amountOn, makeUnits, placeUnit, shapeOfUnit, type Unit } from "./unit.ts";
+
+/**
+ * Decides about the waiting claims.
+ *
+ * Queues take turns by weighted fair share, guarantees first; within a queue the greater priority goes first, then who
+ * came first, but one that has waited for `ageAfterSeconds` goes before all. Who does not fit is overtaken by others
+ * that do, until it is the first of its queue and has waited for `reserveAfterSeconds`: then the room that will be there
+ * first is reserved for it, and from then on others only get what does not delay it. Best-effort claims come last.
+ */
+export function planQueues(
+  snapshot: QueueSnapshot,
+  settings: PlanSettings = defaultPlanSettings,
+): QueueDecision {
+  return new Planner(snapshot, settings).run();
+}
+
+/** The queues with what their claims have. */
+export function makeQueueTree({ pool, queues, tenants, running }: Omit<QueueSnapshot, "waiting">): QueueTree {
+  const tree = new QueueTree(queues, tenants);
+  const nodes = new Map(pool.nodes.map((node) => [node.name, node]));
+  for (const claim of running) {
+    tree.charge(claim, amountOn(nodes.get(claim.statement.node), claim.statement));
+  }
+  return tree;
+}
+
+class Planner {
+  readonly #snapshot: QueueSnapshot;
+  readonly #settings: PlanSettings;
+  readonly #tree: QueueTree;
+  #pool: QueueSnapshot["pool"];
+  #running: readonly RunningClaim[];
+  readonly #endings: Ending[];
+  readonly #reservations: Reservation[] = [];
+  /** Queues whose first claim that has no room has been looked at. */
+  readonly #headed = new Set<string>();
+  /** Shapes that fit nowhere: within a pass the pool only fills up. */
+  readonly #hopeless = new Set<string>();
+  /** Why claims of a shape and payer are beyond a quota: within a pass they only get further beyond. */
+  readonly #excessive = new Map<string, string>();
+  readonly #explanations = new Map<string, string>();
+  readonly #grants: Statement[] = [];
+  readonly #preemptions: Preemption[] = [];
+  readonly #blocked = new Map<string, Blocked>();
+  readonly #order: string[] = [];
+
+  constructor(snapshot: QueueSnapshot, settings: PlanSettings) {
+    this.#snapshot = snapshot;
+    this.#settings = settings;
+    this.#pool = snapshot.pool;
+    this.#running = snapshot.running;
+    this.#tree = makeQueueTree(snapshot);
+    this.#endings = endingsOf(snapshot);
+  }
+
+  run(): QueueDecision {
+    const units = makeUnits(this.#snapshot.waiting, this.#snapshot.running);
+    for (const isBestEffort of [false, true]) {
+      this.#headed.clear();
+      this.#pass(units.filter(({ first }) => first.isBestEffort === isBestEffort));
+    }
+    return {
+      grants: this.#grants,
+      preemptions: this.#preemptions,
+      blocked: this.#blocked,
+      order: this.#order,
+    };
+  }
+
+  #pass(units: readonly Unit[]): void {
+    const left = Map.groupBy(
+      units.toSorted((a, b) => this.#compare(a, b)),
+      ({ first }) => first.queue,
+    );
+    const counts = new Map<string, number>();
+    for (const [queue, list] of left) {
+      for (const { name } of this.#tree.chain(queue)) {
+        counts.set(name, (counts.get(name) ?? 0) + list.length);
+      }
+    }
+    const positions = new Map<string, number>();
+    const discounts = this.#discounts(left);
+    const turns: Turns = {
+      has: (name) => (counts.get(name) ?? 0) > 0,
+      discount: (name) => discounts.get(name) ?? 0,
+      since: (name) => left.get(name)?.[positions.get(name) ?? 0]?.waitingSince ?? Number.POSITIVE_INFINITY,
+    };
+    for (;;) {
+      const queue = this.#tree.next(turns);
+      const position = positions.get(queue ?? "") ?? 0;
+      const unit = queue === undefined ? undefined : left.get(queue)?.[position];
+      if (queue === undefined || unit === undefined) {
+        return;
+      }
+      positions.set(queue, position + 1);
+      const discount = position === 0 ? (discounts.get(queue) ?? 0) : 0;
+      for (const { name } of this.#tree.chain(queue)) {
+        counts.set(name, (counts.get(name) ?? 0) - 1);
+        discounts.set(name, (discounts.get(name) ?? 0) - discount);
+      }
+      this.#order.push(...unit.members.map(({ request }) => request.claim));
+      this.#decide(unit);
+    }
+  }
+
+  /**
+   * Who overtook the first claim of a queue does not count against it: else a queue whose small claims go on while a
+   * large one has a reservation would lose its turn, and what becomes free to others, again and again.
+   */
+  #discounts(left: ReadonlyMap<string, readonly Unit[]>): Map<string, number> {
+    const discounts = new Map<string, number>();
+    const nodes = new Map(this.#pool.nodes.map((node) => [node.name, node]));
+    for (const { queue, statement, boundAt } of this.#running) {
+      const head = left.get(queue)?.[0];
+      if (head !== undefined && this.#mayReserve(head) && boundAt >= head.waitingSince) {
+        const { gpuMilli } = amountOn(nodes.get(statement.node), statement);
+        for (const { name } of this.#tree.chain(queue)) {
+          discounts.set(name, (discounts.get(name) ?? 0) + gpuMilli);
+        }
+      }
+    }
+    return discounts;
+  }
+
+  #mayReserve({ waitingSince }: Unit): boolean {
+    return this.#snapshot.now - waitingSince >= this.#settings.reserveAfterSeconds;
+  }
+
+  /** Within a queue. */
+  #compare(a: Unit, b: Unit): number {
+    return (
+      Number(this.#isAged(b)) - Number(this.#isAged(a)) ||
+      (this.#isAged(a) ? 0 : b.first.priority - a.first.priority) ||
+      a.first.arrival - b.first.arrival
+    );
+  }
+
+  #isAged({ waitingSince }: Unit): boolean {
+    return this.#snapshot.now - waitingSince >= this.#settings.ageAfterSeconds;
+  }
+
+  #decide(unit: Unit): void {
+    if (unit.missing > 0) {
+      const { gangSize, gang } = unit.first;
+      this.#block(unit, {
+        obstacle: "gang",
+        reason: `gang ${gang} has ${gangSize - unit.missing} of its ${gangSize} claims`,
+        expectedAt: null,
+      });
+      return;
+    }
+    const shape = shapeOfUnit(unit);
+    const { queue, tenant, isPreemptible } = unit.first;
+    const account = `${shape} ${queue} ${tenant} ${isPreemptible}`;
+    const known = this.#excessive.get(account);
+    if (known !== undefined) {
+      this.#block(unit, { obstacle: "quota", reason: known, expectedAt: null });
+      return;
+    }
+    const view = withHolds(this.#pool, this.#obeyedBy(unit));
+    // Those with a time limit see more of the pool than others of their shape.
+    const isHopeless = unit.first.timeLimitSeconds === 0 && this.#hopeless.has(shape);
+    const statements = isHopeless ? undefined : placeUnit(view, unit);
+    if (statements === undefined) {
+      if (unit.first.timeLimitSeconds === 0) {
+        this.#hopeless.add(shape);
+      }
+      this.#wait(unit, shape, account);
+      return;
+    }
+    const amount = amountOfStatements(this.#pool, statements);
+    const refusal = this.#tree.refusal(unit.first, amount);
+    if (refusal !== undefined) {
+      this.#excessive.set(account, refusal);
+      this.#block(unit, { obstacle: "quota", reason: refusal, expectedAt: null });
+      return;
+    }
+    for (const statement of statements) {
+      this.#pool = applyStatement(this.#pool, statement);
+    }
+    this.#tree.charge(unit.first, amount);
+    this.#grants.push(...statements);
+  }
+
+  /** The reservations that the unit could delay: it would still be there when they start. */
+  #obeyedBy({ members }: Unit): Reservation[] {
+    const limits = members.map(({ timeLimitSeconds }) => timeLimitSeconds);
+    const endsAt = limits.includes(0) ? Number.POSITIVE_INFINITY : this.#snapshot.now + Math.max(...limits);
+    return this.#reservations.filter(({ startsAt }) => startsAt === null || startsAt < endsAt);
+  }
+
+  #wait(unit: Unit, shape: string, account: string): void {
+    const { queue } = unit.first;
+    const isHead = !this.#headed.has(queue);
+    this.#headed.add(queue);
+    const held = withHolds(this.#pool, this.#reservations);
+    const isMany = this.#reservations.length >= this.#settings.maxReservations;
+    // Looking ahead is dear, so only the first of each queue does.
+    const ahead = isHead && !isMany ? reserve(held, unit, this.#endings) : undefined;
+    const refusal =
+      ahead === undefined
+        ? undefined
+        : this.#tree.refusal(unit.first, amountOfStatements(this.#pool, ahead.statements));
+    if (refusal !== undefined) {
+      this.#excessive.set(account, refusal);
+      this.#headed.delete(queue);
+      this.#block(unit, { obstacle: "quota", reason: refusal, expectedAt: null });
+      return;
+    }
+    // What was taken back already, or is about to be, is kept for whom it is enough.
+    const onNotice = ahead === undefined ? [] : this.#onNotice();
+    const noticed = onNotice.length === 0 ? undefined : reserve(held, unit, onNotice);
+    if (noticed !== undefined) {
+      this.#reservations.push(noticed);
+      this.#block(unit, {
+        obstacle: "preempting",
+        reason: this.#describePreempting(noticed),
+        expectedAt: noticed.startsAt,
+      });
+      return;
+    }
+    if (isHead && !isMany && this.#preempt(unit, held)) {
+      return;
+    }
+    const isReserved = ahead !== undefined && this.#mayReserve(unit);
+    if (isReserved) {
+      this.#reservations.push(ahead);
+    }
+    this.#block(unit, {
+      obstacle: this.#isKeptFrom(unit) ? "reserved" : "room",
+      reason: `${this.#explain(unit, shape)}${isReserved ? "; what becomes free is kept for it" : ""}`,
+      expectedAt: ahead?.startsAt ?? null,
+    });
+  }
+
+  #onNotice(): Ending[] {
+    const noticed = new Set(
+      this.#running.filter(({ isEnding }) => isEnding).map(({ statement }) => statement.claim),
+    );
+    const left = new Set(
+      this.#snapshot.leftovers
+        .filter(({ endsAt }) => endsAt !== null)
+        .map(({ statement }) => statement.claim),
+    );
+    return this.#endings.filter(({ statement }) => noticed.has(statement.claim) || left.has(statement.claim));
+  }
+
+  #preempt(unit: Unit, held: QueueSnapshot["pool"]): boolean {
+    if (unit.first.isBestEffort) {
+      return false;
+    }
+    const plan = findVictims(held, unit, {
+      running: this.#running,
+      tree: this.#tree,
+      settings: this.#settings,
+    });
+    if (plan === undefined) {
+      return false;
+    }
+    this.#preemptions.push(...plan.preemptions);
+    const taken = new Set(plan.victims.map(({ statement }) => statement.claim));
+    this.#running = this.#running.map((each) =>
+      taken.has(each.statement.claim) ? { ...each, isEnding: true } : each,
+    );
+    for (const { statement, graceSeconds, endsAt } of plan.victims) {
+      const position = this.#endings.findIndex((each) => each.statement === statement);
+      const due = Math.min(endsAt ?? Number.POSITIVE_INFINITY, this.#snapshot.now + graceSeconds);
+      this.#endings.splice(position, 1, { statement, endsAt: due, beganAt: 0 });
+    }
+    const reservation = reserve(held, unit, this.#onNotice());
+    if (reservation !== undefined) {
+      this.#reservations.push(reservation);
+    }
+    this.#block(unit, {
+      obstacle: "preempting",
+      reason: `${[...taken].join(", ")} ${taken.size === 1 ? "gives" : "give"} back what it needs`,
+      expectedAt: reservation?.startsAt ?? null,
+    });
+    return true;
+  }
+
+  #describePreempting({ startsAt }: Reservation): string {
+    const seconds = Math.max(0, (startsAt ?? this.#snapshot.now) - this.#snapshot.now);
+    return seconds === 0
+      ? "what it needs has been taken back and is in use for a moment longer"
+      : `what it needs is given back within ${formatDuration(seconds)}`;
+  }
+
+  /** Whether there is room that is kept for others. */
+  #isKeptFrom(unit: Unit): boolean {
+    return this.#reservations.length > 0 && placeUnit(this.#pool, unit) !== undefined;
+  }
+
+  #explain(unit: Unit, shape: string): string {
+    const known = this.#explanations.get(shape);
+    if (known !== undefined) {
+      return known;
+    }
+    const keeper = this.#isKeptFrom(unit) ? this.#reservations[0]?.unit : undefined;
+    const reason =
+      keeper !== undefined
+        ? `what is free is kept for ${keeper.name}, which has waited ${formatDuration(this.#snapshot.now - keeper.waitingSince)}`
+        : this.#explainRoom(unit);
+    this.#explanations.set(shape, reason);
+    return reason;
+  }
+
+  #explainRoom(unit: Unit): string {
+    let current = this.#pool;
+    for (const [position, { request }] of unit.members.entries()) {
+      const statement = placeUnit(current, { ...unit, members: unit.members.slice(position, position + 1) });
+      if (statement?.[0] === undefined) {
+        const which =
+          unit.members.length > 1
+            ? `room for ${position} of ${unit.members.length} claims of ${unit.name}; `
+            : "";
+        return `${which}${explainWaiting(current, request)}`;
+      }
+      current = applyStatement(current, statement[0]);
+    }
+    return `no single node has room for all of ${unit.name}`;
+  }
+
+  #block(unit: Unit, blocked: Blocked): void {
+    for (const { request } of unit.members) {
+      this.#blocked.set(request.claim, blocked);
+    }
+  }
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Whom to take what from, so that a unit fits: few, of low priority, young. The search is bounded.
+
+import type { Snapshot } from "../snapshot.ts";
+import type { PlanSettings, Preemption, RunningClaim } from "./claim.ts";
+import { add, type Amount, nothing } from "./quota.ts";
+import { withoutGrants } from "./reservation.ts";
+import type { QueueTree } from "./tree.ts";
+import { amountOfStatements, amountOn, placeUnit, type Unit } from "./unit.ts";
+
+/** Claims that go together: one, or the members of a gang. */
+interface Victim {
+  readonly claims: readonly RunningClaim[];
+  readonly amount: Amount;
+  readonly why: string;
+}
+
+export interface PreemptionPlan {
+  readonly victims: readonly RunningClaim[];
+  readonly preemptions: readonly Preemption[];
+}
+
+/** @returns undefined when nobody may be taken, or those who may are not enough or too many. */
+export function findVictims(
+  snapshot: Snapshot,
+  unit: Unit,
+  context: {
+    readonly running: readonly RunningClaim[];
+    readonly tree: QueueTree;
+    readonly settings: PlanSettings;
+  },
+): PreemptionPlan | undefined {
+  const { settings, tree } = context;
+  const victims = eligible(snapshot, unit, context);
+  if (victims.length === 0) {
+    return undefined;
+  }
+  const taken = cheapest(snapshot, unit, victims, settings);
+  if (taken === undefined) {
+    return undefined;
+  }
+  const statements = placeUnit(
+    withoutGrants(
+      snapshot,
+      taken.flatMap(({ claims }) => claims),
+    ),
+    unit,
+  );
+  if (statements === undefined || !isWithinQuota(snapshot, unit, statements, taken, tree)) {
+    return undefined;
+  }
+  return {
+    victims: taken.flatMap(({ claims }) => claims),
+    preemptions: taken.flatMap(({ claims, why }) =>
+      claims.map(({ statement }) => ({
+        claim: statement.claim,
+        beneficiary: unit.name,
+        reason: `taken back for ${unit.name}: ${why}`,
+      })),
+    ),
+  };
+}
+
+/** Those who may be taken, whom it hurts least first. */
+function eligible(
+  snapshot: Snapshot,
+  unit: Unit,
+  {
+    running,
+    tree,
+    settings,
+  }: {
+    readonly running: readonly RunningClaim[];
+    readonly tree: QueueTree;
+    readonly settings: PlanSettings;
+  },
+): Victim[] {
+  const nodes = new Map(snapshot.nodes.map((node) => [node.name, node]));
+  const groups = Map.groupBy(running, ({ gang, statement }) =>
+    gang === "" ? `claim ${statement.claim}` : `gang ${gang}`,
+  );
+  // What a queue has left when those before were taken, so that together they do not cost it its guarantee.
+  const spent = new Map<string, Amount>();
+  const victims: Victim[] = [];
+  const sorted = [...groups.values()].sort(compareGroups);
+  for (const claims of sorted) {
+    if (victims.length >= settings.maxCandidates) {
+      break;
+    }
+    const amount = claims.reduce(
+      (sum, { statement }) => add(sum, amountOn(nodes.get(statement.node), statement)),
+      nothing,
+    );
+    const why = reasonToTake(unit, claims, amount, tree, spent);
+    if (why !== undefined) {
+      victims.push({ claims, amount, why });
+    }
+  }
+  return victims;
+}
+
+function compareGroups(a: readonly RunningClaim[], b: readonly RunningClaim[]): number {
+  const [first, second] = [a[0], b[0]];
+  if (first === undefined || second === undefined) {
+    return 0;
+  }
+  return (
+    Number(second.isBestEffort) - Number(first.isBestEffort) ||
+    first.priority - second.priority ||
+    second.boundAt - first.boundAt ||
+    (first.statement.claim < second.statement.claim ? -1 : 1)
+  );
+}
+
+function reasonToTake(
+  { first }: Unit,
+  claims: readonly RunningClaim[],
+  amount: Amount,
+  tree: QueueTree,
+  spent: Map<string, Amount>,
+): string | undefined {
+  const [victim] = claims;
+  if (
+    victim === undefined ||
+    claims.some((each) => each.isEnding || !(each.isPreemptible || each.isBestEffort))
+  ) {
+    return undefined;
+  }
+  if (victim.isBestEffort && !first.isBestEffort) {
+    return "it is best-effort";
+  }
+  if (victim.queue === first.queue) {
+    return victim.priority < first.priority
+      ? `its priority ${victim.priority} is lower than ${first.priority}`
+      : undefined;
+  }
+  const guaranteed = tree.guaranteedLevels(first.queue, nothing);
+  const own = new Set(tree.chain(first.queue).map(({ name }) => name));
+  const entitled = guaranteed.find((level) => !tree.chain(victim.queue).some(({ name }) => name === level));
+  if (entitled === undefined) {
+    return undefined;
+  }
+  const together = add(spent.get(victim.queue) ?? nothing, amount);
+  if (!tree.canSpare(victim.queue, together, (level) => own.has(level))) {
+    return undefined;
+  }
+  spent.set(victim.queue, together);
+  return `queue ${victim.queue} has borrowed what queue ${entitled} is guaranteed`;
+}
+
+/** Fewest claims, then lowest priority, then least time lost. */
+function cheapest(
+  snapshot: Snapshot,
+  unit: Unit,
+  victims: readonly Victim[],
+  settings: PlanSettings,
+): readonly Victim[] | undefined {
+  const choices: (readonly Victim[])[] = [];
+  if (unit.members.length === 1) {
+    for (const node of snapshot.nodes) {
+      const here = victims.filter(({ claims }) =>
+        claims.some(({ statement }) => statement.node === node.name),
+      );
+      const choice = here.length === 0 ? undefined : takeUntilFits({ nodes: [node] }, unit, here);
+      if (choice !== undefined) {
+        choices.push(choice);
+      }
+    }
+  } else {
+    const choice = takeUntilFits(snapshot, unit, victims);
+    if (choice !== undefined) {
+      choices.push(choice);
+    }
+  }
+  return choices
+    .filter((choice) => countOf(choice) <= settings.maxVictims)
+    .sort((a, b) => compareCosts(costOf(a), costOf(b)))[0];
+}
+
+function takeUntilFits(
+  snapshot: Snapshot,
+  unit: Unit,
+  victims: readonly Victim[],
+): readonly Victim[] | undefined {
+  const fits = (taken: readonly Victim[]) =>
+    placeUnit(
+      withoutGrants(
+        snapshot,
+        taken.flatMap(({ claims }) => claims),
+      ),
+      unit,
+    ) !== undefined;
+  let count = 0;
+  while (count < victims.length && !fits(victims.slice(0, count + 1))) {
+    count += 1;
+  }
+  if (count === victims.length) {
+    return undefined;
+  }
+  // Spare those who turn out not to be needed, whom it would hurt most first.
+  let taken = victims.slice(0, count + 1);
+  for (const victim of taken.toReversed()) {
+    const others = taken.filter((each) => each !== victim);
+    if (fits(others)) {
+      taken = others;
+    }
+  }
+  return taken;
+}
+
+function countOf(victims: readonly Victim[]): number {
+  return victims.reduce((sum, { claims }) => sum + claims.length, 0);
+}
+
+/** Number of claims, highest priority, and the latest start negated: the smaller, the better. */
+function costOf(victims: readonly Victim[]): readonly number[] {
+  const claims = victims.flatMap((victim) => victim.claims);
+  return [
+    claims.length,
+    Math.max(...claims.map(({ isBestEffort, priority }) => (isBestEffort ? -1001 : priority))),
+    -Math.min(...claims.map(({ boundAt }) => boundAt)),
+  ];
+}
+
+function compareCosts(a: readonly number[], b: readonly number[]): number {
+  for (const [position, value] of a.entries()) {
+    const difference = value - (b[position] ?? 0);
+    if (difference !== 0) {
+      return difference;
+    }
+  }
+  return 0;
+}
+
+/** Whether the unit may have that much when the victims have given back theirs, and is guaranteed it where it reclaims. */
+function isWithinQuota(
+  snapshot: Snapshot,
+  unit: Unit,
+  statements: Parameters<typeof amountOfStatements>[1],
+  taken: readonly Victim[],
+  tree: QueueTree,
+): boolean {
+  const { first } = unit;
+  const amount = amountOfStatements(snapshot, statements);
+  const returned = taken.flatMap(({ claims }) =>
+    claims.map((claim) => ({ claim, amount: amountOfStatements(snapshot, [claim.statement]) })),
+  );
+  for (const each of returned) {
+    tree.refund(each.claim, each.amount);
+  }
+  const isAllowed = tree.refusal(first, amount) === undefined;
+  const isReclaim = taken.some(
+    ({ claims }) => claims[0]?.queue !== first.queue && claims[0]?.isBestEffort === false,
+  );
+  const isCovered = !isReclaim || tree.guaranteedLevels(first.queue, amount).length > 0;
+  for (const each of returned) {
+    tree.charge(each.claim, each.amount);
+  }
+  return isAllowed && isCovered;
+}

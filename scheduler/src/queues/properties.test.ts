@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What must hold for every pool, all queues and every history: see the checks of QueueHistory.
+
+import * as fc from "fast-check";
+import { expect, test } from "vitest";
+import type { NodeState, Snapshot } from "../snapshot.ts";
+import { type Job, QueueHistory } from "../testing/queue-history.ts";
+import { planQueues } from "./plan.ts";
+import type { QueueSpec } from "./queue.ts";
+
+const GiB = 1n << 30n;
+
+const pools: fc.Arbitrary<Snapshot> = fc
+  .array(fc.array(fc.constantFrom(8n * GiB, 16n * GiB), { minLength: 1, maxLength: 3 }), {
+    minLength: 1,
+    maxLength: 3,
+  })
+  .map((nodes) => ({
+    nodes: nodes.map(
+      (devices, position): NodeState => ({
+        name: `node-${position}`,
+        isReady: true,
+        isCordoned: false,
+        bootId: `boot-${position}`,
+        devices: devices.map((memoryBytes, index) => ({
+          uuid: `GPU-${index}`,
+          index,
+          memoryBytes,
+          isHealthy: true,
+          grants: [],
+        })),
+      }),
+    ),
+  }));
+
+const bounds = fc.oneof(
+  { weight: 3, arbitrary: fc.constant(undefined) },
+  { weight: 1, arbitrary: fc.integer({ min: 0, max: 6000 }) },
+);
+
+/** A tree: `top` with the leaves `a` and `b`, and `c` beside it. */
+const trees: fc.Arbitrary<readonly QueueSpec[]> = fc
+  .tuple(
+    ...["top", "a", "b", "c"].map(() =>
+      fc.tuple(fc.integer({ min: 1, max: 5 }), bounds, bounds, fc.constantFrom("any", "preemptible", "none")),
+    ),
+  )
+  .map((settings) =>
+    ["top", "a", "b", "c"].map((name, position) => {
+      const [weight = 1, guaranteed, limit, borrowing = "any"] = settings[position] ?? [];
+      return {
+        name,
+        parent: name === "a" || name === "b" ? "top" : "",
+        weight,
+        borrowing,
+        guaranteed: guaranteed === undefined ? {} : { gpuMilli: guaranteed },
+        limit: limit === undefined ? {} : { gpuMilli: limit },
+      };
+    }),
+  );
+
+const asks = fc.record({
+  gpus: fc.oneof({ weight: 4, arbitrary: fc.constant(1) }, fc.integer({ min: 2, max: 3 })),
+  percent: fc.constantFrom(25, 50, 100, 100),
+  queue: fc.constantFrom("a", "b", "c"),
+  tenant: fc.constantFrom("t", "u"),
+  priority: fc.constantFrom(-5, 0, 0, 5),
+  isPreemptible: fc.integer({ min: 0, max: 3 }).map((value) => value > 0),
+  isBestEffort: fc.integer({ min: 0, max: 5 }).map((value) => value === 0),
+  gangSize: fc.constantFrom(0, 0, 0, 2, 3),
+  isSameNode: fc.boolean(),
+  timeLimitSeconds: fc.constantFrom(0, 0, 50, 500),
+  runSeconds: fc.integer({ min: 10, max: 900 }),
+  preferredHost: fc.constantFrom("", "boot-0", "boot-9"),
+});
+
+type Ask = typeof asks extends fc.Arbitrary<infer T> ? T : never;
+
+function jobsOf(ask: Ask, number: number): Job[] {
+  const { gpus, percent, gangSize, ...rest } = ask;
+  return Array.from({ length: Math.max(1, gangSize) }, (_, member) => ({
+    ...rest,
+    isPreemptible: rest.isPreemptible || rest.isBestEffort,
+    gang: gangSize === 0 ? "" : `g${number}`,
+    gangSize,
+    request: {
+      claim: `c${number}-${member}`,
+      gpus,
+      memoryBytes: 0n,
+      memoryPercent: percent,
+      computePercent: 0,
+    },
+    graceSeconds: 20,
+  }));
+}
+
+const histories = fc.array(
+  fc.oneof(
+    { weight: 3, arbitrary: asks.map((ask) => ({ kind: "arrive", ask }) as const) },
+    { weight: 1, arbitrary: asks.map((ask) => ({ kind: "part", ask }) as const) },
+    {
+      weight: 3,
+      arbitrary: fc.constantFrom(1, 20, 70, 400, 2000).map((seconds) => ({ kind: "pass", seconds }) as const),
+    },
+  ),
+  { minLength: 5, maxLength: 40 },
+);
+
+type Step = typeof histories extends fc.Arbitrary<(infer T)[]> ? T : never;
+
+function play(pool: Snapshot, queues: readonly QueueSpec[], steps: readonly Step[]): QueueHistory {
+  const tenants = [{ name: "t", limit: { gpuMilli: 3000 } }];
+  const history = new QueueHistory({ pool, queues, tenants });
+  for (const [number, step] of steps.entries()) {
+    switch (step.kind) {
+      case "arrive":
+        history.arrive(...jobsOf(step.ask, number));
+        break;
+      case "part":
+        // The last member of a gang is late, or never comes.
+        history.arrive(...jobsOf({ ...step.ask, gangSize: 3 }, number).slice(0, 2));
+        break;
+      case "pass":
+        history.pass(step.seconds);
+    }
+  }
+  return history;
+}
+
+test("no history over-allocates, splits a gang, breaks a quota, turns a priority round or takes from who may keep", () => {
+  let preempted = 0;
+  fc.assert(
+    fc.property(pools, trees, histories, (pool, queues, steps) => {
+      const history = play(pool, queues, steps);
+      preempted += history.preempted;
+      expect(history.broken).toEqual([]);
+    }),
+    { numRuns: 400 },
+  );
+  // The histories are such that it happens.
+  expect(preempted).toBeGreaterThan(5);
+});
+
+test("the same snapshot gives the same decision, in whatever order it is listed", () => {
+  fc.assert(
+    fc.property(pools, trees, histories, (pool, queues, steps) => {
+      const snapshot = play(pool, queues, steps).snapshot();
+      const turned = {
+        ...snapshot,
+        pool: { nodes: snapshot.pool.nodes.toReversed() },
+        queues: snapshot.queues.toReversed(),
+        waiting: snapshot.waiting.toReversed(),
+        running: snapshot.running.toReversed(),
+      };
+      const { blocked, ...decision } = planQueues(snapshot);
+      // Of equals the first is named in a reason: that is all that the order decides.
+      const { blocked: turnedBlocked, ...again } = planQueues(turned);
+      expect(again).toEqual(decision);
+      expect([...turnedBlocked.keys()].sort()).toEqual([...blocked.keys()].sort());
+      expect(planQueues(structuredClone(snapshot))).toEqual({ ...decision, blocked });
+    }),
+    { numRuns: 150 },
+  );
+});
+
+test("nobody starves: while others keep coming, each claim's turn comes within a bound", () => {
+  const runSeconds = 300;
+  const settings = { reserveAfterSeconds: 60, ageAfterSeconds: 600 };
+  const pool = {
+    nodes: ["node-a", "node-b"].map((name) => ({
+      name,
+      isReady: true,
+      isCordoned: false,
+      devices: [0, 1].map((index) => ({
+        uuid: `GPU-${index}`,
+        index,
+        memoryBytes: 8n * GiB,
+        isHealthy: true,
+        grants: [],
+      })),
+    })),
+  };
+  const queue = { parent: "", borrowing: "any", guaranteed: {}, limit: {} } as const;
+  const queues: readonly QueueSpec[] = [
+    { ...queue, name: "a", weight: 100 },
+    { ...queue, name: "b", weight: 1 },
+  ];
+  const small: Ask = {
+    gpus: 1,
+    percent: 50,
+    queue: "a",
+    tenant: "t",
+    priority: 5,
+    isPreemptible: false,
+    isBestEffort: false,
+    gangSize: 0,
+    isSameNode: false,
+    timeLimitSeconds: 0,
+    runSeconds,
+    preferredHost: "",
+  };
+  const larges = fc.record({
+    gpus: fc.constantFrom(1, 2),
+    gangSize: fc.constantFrom(0, 2),
+    queue: fc.constantFrom("a", "b"),
+    priority: fc.constantFrom(-5, 5),
+    at: fc.integer({ min: 0, max: 100 }),
+  });
+  fc.assert(
+    fc.property(fc.array(larges, { minLength: 1, maxLength: 3 }), (asked) => {
+      const history = new QueueHistory({
+        pool,
+        queues,
+        settings: { maxReservations: 8, maxVictims: 16, maxCandidates: 64, ...settings },
+      });
+      const ahead = new Map<string, number>();
+      const waitingIn = (name: string) => history.waiting.filter((claim) => claim.queue === name).length;
+      for (let step = 0; step < 600; step++) {
+        // More than the pool can take: 8 halves of a device run for 300 s each, and there are always some that wait.
+        const stream = step % 2 === 0 ? "a" : "b";
+        if (waitingIn(stream) < 6) {
+          history.arrive(...jobsOf({ ...small, queue: stream }, step));
+        }
+        for (const [number, { at, ...large }] of asked.entries()) {
+          if (at === step) {
+            const jobs = jobsOf({ ...small, ...large, percent: 100 }, 1000 + number);
+            for (const { request } of jobs) {
+              ahead.set(request.claim, waitingIn(large.queue));
+            }
+            history.arrive(...jobs);
+          }
+        }
+        history.pass(10);
+      }
+      expect(history.broken).toEqual([]);
+      expect(ahead.size).toBeGreaterThan(0);
+      // It waits until it goes before the others of its queue that come after it, for those that came before it, for
+      // what runs when it gets its reservation, and for the reservations before its own.
+      const { ageAfterSeconds, reserveAfterSeconds } = settings;
+      for (const [name, before] of ahead) {
+        const bound = ageAfterSeconds + reserveAfterSeconds + (before + 2 * asked.length) * runSeconds;
+        const { from = 0, to = Number.POSITIVE_INFINITY } = history.waits.get(name) ?? {};
+        expect(to - from).toBeLessThanOrEqual(bound);
+      }
+    }),
+    { numRuns: 15 },
+  );
+}, 60_000);

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Room that is kept for a unit that has to wait: what is free now and what others give back.
+
+import type { DeviceState, NodeState, Snapshot } from "../snapshot.ts";
+import type { Statement } from "../statement.ts";
+import { placeUnit, type Unit } from "./unit.ts";
+
+/** A claim, or what is left of one, that gives back what it holds. */
+export interface Ending {
+  readonly statement: Statement;
+  /** Null: nobody knows when. */
+  readonly endsAt: number | null;
+  /** Of those of which nobody knows, who began first is expected to end first. */
+  readonly beganAt: number;
+}
+
+/** What is free of a device and has to stay so. */
+interface Hold {
+  readonly node: string;
+  readonly uuid: string;
+  readonly memoryBytes: bigint;
+  readonly computePercent: number;
+}
+
+export interface Reservation {
+  readonly unit: Unit;
+  /** When there is room at the latest; null: nobody knows. */
+  readonly startsAt: number | null;
+  readonly statements: readonly Statement[];
+  /** Those who have to end before. */
+  readonly ended: readonly Ending[];
+  readonly holds: readonly Hold[];
+}
+
+/**
+ * Finds the room that is there first when claims give back what they hold: those whose end is known in that order, then
+ * the others, oldest first. The order stays the same while time passes and claims come elsewhere, so a unit's turn comes
+ * no later than when the claims that are in the pool now have ended.
+ */
+export function reserve(snapshot: Snapshot, unit: Unit, endings: readonly Ending[]): Reservation | undefined {
+  const ordered = endings.toSorted(
+    (a, b) =>
+      (a.endsAt ?? Number.POSITIVE_INFINITY) - (b.endsAt ?? Number.POSITIVE_INFINITY) ||
+      a.beganAt - b.beganAt ||
+      (a.statement.claim < b.statement.claim ? -1 : 1),
+  );
+  const tryFirst = (count: number) => placeUnit(withoutGrants(snapshot, ordered.slice(0, count)), unit);
+  if (tryFirst(ordered.length) === undefined) {
+    return undefined;
+  }
+  // The more is given back, the more fits: find the least number of claims that have to end.
+  let tooFew = -1;
+  let enough = ordered.length;
+  while (enough - tooFew > 1) {
+    const middle = Math.floor((tooFew + enough) / 2);
+    if (tryFirst(middle) === undefined) {
+      tooFew = middle;
+    } else {
+      enough = middle;
+    }
+  }
+  const statements = tryFirst(enough) ?? [];
+  const ended = ordered.slice(0, enough);
+  const last = ended.at(-1);
+  return {
+    unit,
+    startsAt: last === undefined ? Number.NEGATIVE_INFINITY : last.endsAt,
+    statements,
+    ended,
+    holds: holdsOf(statements, ended),
+  };
+}
+
+/** The snapshot in which what has to stay free looks taken. */
+export function withHolds(snapshot: Snapshot, reservations: readonly Reservation[]): Snapshot {
+  const holds = reservations.flatMap((reservation) =>
+    reservation.holds.map((hold) => ({ ...hold, claim: `reserved for ${reservation.unit.name}` })),
+  );
+  if (holds.length === 0) {
+    return snapshot;
+  }
+  const byNode = Map.groupBy(holds, ({ node }) => node);
+  return changeNodes(
+    snapshot,
+    (name) => byNode.has(name),
+    (node, device) => {
+      const own = (byNode.get(node.name) ?? []).filter(({ uuid }) => uuid === device.uuid);
+      return own.length === 0
+        ? device
+        : {
+            ...device,
+            grants: [
+              ...device.grants,
+              ...own.map(({ claim, memoryBytes, computePercent }) => ({
+                claim,
+                memoryBytes,
+                computePercent,
+              })),
+            ],
+          };
+    },
+  );
+}
+
+/** The snapshot when these have given back what they hold. */
+export function withoutGrants(
+  snapshot: Snapshot,
+  ended: readonly { readonly statement: Statement }[],
+): Snapshot {
+  if (ended.length === 0) {
+    return snapshot;
+  }
+  const byNode = new Map<string, Set<string>>();
+  for (const { statement } of ended) {
+    byNode.set(statement.node, (byNode.get(statement.node) ?? new Set()).add(statement.claim));
+  }
+  return changeNodes(
+    snapshot,
+    (name) => byNode.has(name),
+    (node, device) => {
+      const gone = byNode.get(node.name);
+      const grants = device.grants.filter(({ claim }) => gone?.has(claim) !== true);
+      return grants.length === device.grants.length ? device : { ...device, grants };
+    },
+  );
+}
+
+function holdsOf(statements: readonly Statement[], ended: readonly Ending[]): Hold[] {
+  const freed = new Map<string, { memoryBytes: bigint; computePercent: number }>();
+  for (const { statement } of ended) {
+    for (const { uuid, memoryBytes, computePercent } of statement.devices) {
+      const key = `${statement.node}/${uuid}`;
+      const known = freed.get(key) ?? { memoryBytes: 0n, computePercent: 0 };
+      freed.set(key, {
+        memoryBytes: known.memoryBytes + memoryBytes,
+        computePercent: known.computePercent + computePercent,
+      });
+    }
+  }
+  // Several members of a gang may share a device: what is freed there serves them one after the other.
+  const holds: Hold[] = [];
+  for (const { node, devices } of statements) {
+    for (const { uuid, memoryBytes, computePercent } of devices) {
+      const key = `${node}/${uuid}`;
+      const left = freed.get(key) ?? { memoryBytes: 0n, computePercent: 0 };
+      const memory = memoryBytes > left.memoryBytes ? memoryBytes - left.memoryBytes : 0n;
+      const compute = Math.max(0, computePercent - left.computePercent);
+      freed.set(key, {
+        memoryBytes: left.memoryBytes > memoryBytes ? left.memoryBytes - memoryBytes : 0n,
+        computePercent: Math.max(0, left.computePercent - computePercent),
+      });
+      if (memory > 0n || compute > 0) {
+        holds.push({ node, uuid, memoryBytes: memory, computePercent: compute });
+      }
+    }
+  }
+  return holds;
+}
+
+function changeNodes(
+  snapshot: Snapshot,
+  isMeant: (name: string) => boolean,
+  change: (node: NodeState, device: DeviceState) => DeviceState,
+): Snapshot {
+  return {
+    ...snapshot,
+    nodes: snapshot.nodes.map((node) =>
+      isMeant(node.name) ? { ...node, devices: node.devices.map((device) => change(node, device)) } : node,
+    ),
+  };
+}

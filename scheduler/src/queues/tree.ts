@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import {
+  add,
+  type Amount,
+  describeExcess,
+  formatGpus,
+  isWithinGuarantee,
+  nothing,
+  type Quota,
+  subtract,
+} from "./quota.ts";
+import type { QueueSpec, TenantSpec } from "./queue.ts";
+
+/** Who is charged for a claim. */
+export interface Payer {
+  readonly queue: string;
+  readonly tenant: string;
+  readonly isPreemptible: boolean;
+}
+
+/** What is left to be decided. */
+export interface Turns {
+  /** Whether a queue, or one below it, has claims left. */
+  has(queue: string): boolean;
+  /** Thousandths of a device that do not count against a queue now. */
+  discount(queue: string): number;
+  /** Since when the first claim that a queue without children has left waits. */
+  since(queue: string): number;
+}
+
+/** The queues with what their claims have, in the making of one decision. */
+export class QueueTree {
+  readonly #queues: ReadonlyMap<string, QueueSpec>;
+  readonly #children: ReadonlyMap<string, readonly QueueSpec[]>;
+  readonly #tenants: ReadonlyMap<string, TenantSpec>;
+  readonly #used = new Map<string, Amount>();
+  readonly #usedByTenant = new Map<string, Amount>();
+
+  constructor(queues: readonly QueueSpec[], tenants: readonly TenantSpec[]) {
+    this.#queues = new Map(queues.map((queue) => [queue.name, queue]));
+    this.#children = Map.groupBy(
+      queues.toSorted((a, b) => (a.name < b.name ? -1 : 1)),
+      ({ parent }) => parent,
+    );
+    this.#tenants = new Map(tenants.map((tenant) => [tenant.name, tenant]));
+  }
+
+  used(queue: string): Amount {
+    return this.#used.get(queue) ?? nothing;
+  }
+
+  usedByTenant(tenant: string): Amount {
+    return this.#usedByTenant.get(tenant) ?? nothing;
+  }
+
+  /** The queue, its parent, and so on. */
+  chain(name: string): QueueSpec[] {
+    const chain: QueueSpec[] = [];
+    for (let queue = this.#queues.get(name); queue !== undefined; queue = this.#queues.get(queue.parent)) {
+      chain.push(queue);
+      if (chain.length > this.#queues.size) {
+        throw new RangeError(`the queue ${name} is its own ancestor`);
+      }
+    }
+    return chain;
+  }
+
+  charge({ queue, tenant }: Pick<Payer, "queue" | "tenant">, amount: Amount): void {
+    for (const { name } of this.chain(queue)) {
+      this.#used.set(name, add(this.used(name), amount));
+    }
+    this.#usedByTenant.set(tenant, add(this.usedByTenant(tenant), amount));
+  }
+
+  refund({ queue, tenant }: Pick<Payer, "queue" | "tenant">, amount: Amount): void {
+    for (const { name } of this.chain(queue)) {
+      this.#used.set(name, subtract(this.used(name), amount));
+    }
+    this.#usedByTenant.set(tenant, subtract(this.usedByTenant(tenant), amount));
+  }
+
+  /** Why the amount cannot be charged, in words with the numbers; undefined when it can. */
+  refusal(payer: Payer, amount: Amount): string | undefined {
+    for (const { name, limit, guaranteed, borrowing } of this.chain(payer.queue)) {
+      const after = add(this.used(name), amount);
+      const excess = describeExcess(after, limit);
+      if (excess !== undefined) {
+        return `queue ${name} is at its limit: with it, it would have ${excess}`;
+      }
+      if (borrowing === "none" || (borrowing === "preemptible" && !payer.isPreemptible)) {
+        const borrowed = describeExcess(after, fillGuarantee(guaranteed));
+        if (borrowed !== undefined) {
+          const who = borrowing === "none" ? "does not borrow" : "borrows for preemptible claims only";
+          return `queue ${name} ${who}: with it, it would have ${borrowed}`;
+        }
+      }
+    }
+    const limit = this.#tenants.get(payer.tenant)?.limit ?? {};
+    const excess = describeExcess(add(this.usedByTenant(payer.tenant), amount), limit);
+    return excess === undefined
+      ? undefined
+      : `tenant ${payer.tenant} is at its limit: with it, it would have ${excess}`;
+  }
+
+  /** The levels of the queue's chain whose guarantee covers what it would have with the amount. */
+  guaranteedLevels(queue: string, amount: Amount): string[] {
+    return this.chain(queue)
+      .filter(({ name, guaranteed }) => isWithinGuarantee(add(this.used(name), amount), guaranteed))
+      .map(({ name }) => name);
+  }
+
+  /** Whether the queue, and each queue above it below `level`, keeps its guarantee when the amount is taken. */
+  canSpare(queue: string, amount: Amount, isAbove: (level: string) => boolean): boolean {
+    return this.chain(queue).every(({ name, guaranteed }) => {
+      const { gpuMilli } = guaranteed;
+      return (
+        isAbove(name) || gpuMilli === undefined || subtract(this.used(name), amount).gpuMilli >= gpuMilli
+      );
+    });
+  }
+
+  /**
+   * The queue whose turn it is: at each level first whoever is below the guarantee, by how much of it is used, then who
+   * has least beyond it in relation to the weight; among equals whose first claim has waited longest.
+   *
+   * @returns undefined when no queue has claims left.
+   */
+  next(turns: Turns, parent = ""): string | undefined {
+    let best: { readonly queue: QueueSpec; readonly rank: readonly number[] } | undefined;
+    for (const queue of this.#children.get(parent) ?? []) {
+      if (turns.has(queue.name)) {
+        const rank = [...this.#rank(queue, turns.discount(queue.name)), this.#since(queue.name, turns)];
+        if (best === undefined || isLess(rank, best.rank)) {
+          best = { queue, rank };
+        }
+      }
+    }
+    if (best === undefined) {
+      return undefined;
+    }
+    const { name } = best.queue;
+    return this.#children.has(name) ? this.next(turns, name) : name;
+  }
+
+  /** `2 of 8 GPUs guaranteed, 12 at most`: for people. */
+  describe(name: string): string {
+    const queue = this.#queues.get(name);
+    const { gpuMilli } = this.used(name);
+    const { guaranteed, limit } = queue ?? { guaranteed: {}, limit: {} };
+    return [
+      `${formatGpus(gpuMilli)} GPUs in use`,
+      ...(guaranteed.gpuMilli === undefined ? [] : [`${formatGpus(guaranteed.gpuMilli)} guaranteed`]),
+      ...(limit.gpuMilli === undefined ? [] : [`${formatGpus(limit.gpuMilli)} at most`]),
+    ].join(", ");
+  }
+
+  /** The same of a tenant. */
+  describeTenant(name: string): string {
+    const { gpuMilli } = this.usedByTenant(name);
+    const limit = this.#tenants.get(name)?.limit.gpuMilli;
+    return `${formatGpus(gpuMilli)} GPUs in use${limit === undefined ? "" : `, ${formatGpus(limit)} at most`}`;
+  }
+
+  #rank({ name, weight, guaranteed }: QueueSpec, discount: number): readonly [number, number] {
+    const gpuMilli = Math.max(0, this.used(name).gpuMilli - discount);
+    const own = guaranteed.gpuMilli ?? 0;
+    return gpuMilli < own ? [0, gpuMilli / own] : [1, (gpuMilli - own) / weight];
+  }
+
+  #since(name: string, turns: Turns): number {
+    const children = this.#children.get(name);
+    return children === undefined
+      ? turns.since(name)
+      : Math.min(
+          ...children.filter((child) => turns.has(child.name)).map((child) => this.#since(child.name, turns)),
+        );
+  }
+}
+
+function isLess(a: readonly number[], b: readonly number[]): boolean {
+  for (const [position, value] of a.entries()) {
+    const other = b[position] ?? 0;
+    if (value !== other) {
+      return value < other;
+    }
+  }
+  return false;
+}
+
+/** Without borrowing, what is not guaranteed is not there; but a guarantee in one unit does not bound the others. */
+function fillGuarantee(guaranteed: Quota): Quota {
+  return Object.keys(guaranteed).length === 0 ? { gpuMilli: 0 } : guaranteed;
+}

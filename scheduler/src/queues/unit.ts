@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A unit is what is placed all at once or not at all: a claim, or the waiting members of a gang.
+
+import { place } from "../place.ts";
+import type { DeviceState, Snapshot } from "../snapshot.ts";
+import { applyStatement, type Statement } from "../statement.ts";
+import type { RunningClaim, WaitingClaim } from "./claim.ts";
+import { add, type Amount, amountOf, nothing } from "./quota.ts";
+
+export interface Unit {
+  /** `claim NAME` or `gang NAME`. */
+  readonly name: string;
+  /** At least one, in order of arrival; all have the same queue, tenant and priority. */
+  readonly members: readonly WaitingClaim[];
+  readonly first: WaitingClaim;
+  /** When it began to wait and could have been placed. */
+  readonly waitingSince: number;
+  /** How many members are still to come; 0 when it can be placed. */
+  readonly missing: number;
+}
+
+/** The waiting claims as units, in order of arrival of their first member. */
+export function makeUnits(waiting: readonly WaitingClaim[], running: readonly RunningClaim[]): Unit[] {
+  const sorted = waiting.toSorted((a, b) => a.arrival - b.arrival);
+  const present = new Map<string, number>();
+  for (const { gang } of running) {
+    if (gang !== "") {
+      present.set(gang, (present.get(gang) ?? 0) + 1);
+    }
+  }
+  const gangs = Map.groupBy(sorted, ({ gang }) => gang);
+  const units: Unit[] = [];
+  for (const claim of sorted) {
+    const { gang, gangSize, waitingSince } = claim;
+    const members = gang === "" ? [claim] : (gangs.get(gang) ?? []);
+    if (members[0] !== claim) {
+      continue;
+    }
+    units.push({
+      name: gang === "" ? `claim ${claim.request.claim}` : `gang ${gang}`,
+      members,
+      first: claim,
+      waitingSince: members.reduce((latest, each) => Math.max(latest, each.waitingSince), waitingSince),
+      missing: gang === "" ? 0 : Math.max(0, gangSize - members.length - (present.get(gang) ?? 0)),
+    });
+  }
+  return units;
+}
+
+/** Places all members, or none. */
+export function placeUnit(snapshot: Snapshot, unit: Unit): Statement[] | undefined {
+  if (unit.members.length === 1 || !unit.first.isSameNode) {
+    return placeAll(snapshot, unit.members);
+  }
+  for (const node of snapshot.nodes.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
+    const statements = placeAll({ ...snapshot, nodes: [node] }, unit.members);
+    if (statements !== undefined) {
+      return statements;
+    }
+  }
+  return undefined;
+}
+
+function placeAll(snapshot: Snapshot, members: readonly WaitingClaim[]): Statement[] | undefined {
+  const statements: Statement[] = [];
+  let current = snapshot;
+  for (const member of members) {
+    const statement = placeOne(current, member);
+    if (statement === undefined) {
+      return undefined;
+    }
+    current = applyStatement(current, statement);
+    statements.push(statement);
+  }
+  return statements;
+}
+
+function placeOne(snapshot: Snapshot, { request, preferredHost }: WaitingClaim): Statement | undefined {
+  if (preferredHost !== "" && snapshot.nodes.some(({ bootId }) => bootId === preferredHost)) {
+    const constraints = { ...request.constraints, onlyHost: preferredHost };
+    const statement = place(snapshot, { ...request, constraints });
+    if (statement !== undefined) {
+      return statement;
+    }
+  }
+  return place(snapshot, request);
+}
+
+/** What statements hold, all together. */
+export function amountOfStatements(snapshot: Snapshot, statements: readonly Statement[]): Amount {
+  const nodes = new Map(snapshot.nodes.map((node) => [node.name, node]));
+  return statements.reduce(
+    (sum, statement) => add(sum, amountOn(nodes.get(statement.node), statement)),
+    nothing,
+  );
+}
+
+interface DeviceSizes {
+  readonly devices: readonly Pick<DeviceState, "uuid" | "memoryBytes">[];
+}
+
+const amounts = new WeakMap<
+  Statement["devices"],
+  { readonly node: DeviceSizes | undefined; readonly amount: Amount }
+>();
+
+/** What a statement holds of its node. A device that is gone counts as one that it filled. */
+export function amountOn(node: DeviceSizes | undefined, statement: Pick<Statement, "devices">): Amount {
+  const known = amounts.get(statement.devices);
+  if (known !== undefined && known.node === node) {
+    return known.amount;
+  }
+  const amount = computeAmount(node, statement);
+  amounts.set(statement.devices, { node, amount });
+  return amount;
+}
+
+function computeAmount(node: DeviceSizes | undefined, { devices }: Pick<Statement, "devices">): Amount {
+  return amountOf(
+    devices.map(({ uuid, memoryBytes, computePercent }) => ({
+      memoryBytes,
+      computePercent,
+      deviceMemoryBytes: node?.devices.find((device) => device.uuid === uuid)?.memoryBytes ?? memoryBytes,
+    })),
+  );
+}
+
+/** Two units with the same shape fit into the same pools. */
+export function shapeOfUnit({ members, first }: Unit): string {
+  const shapes = members.map(({ request, preferredHost }) => {
+    const { claim: _name, ...shape } = request;
+    return JSON.stringify([shape, preferredHost], (_key, value: unknown) =>
+      typeof value === "bigint" ? `${value}` : value,
+    );
+  });
+  return `${first.isSameNode} ${shapes.join(" ")}`;
+}

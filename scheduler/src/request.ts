@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { minMemoryBytes } from "@millpond/api";
+import type { Constraints, Labels, PlacementPolicy } from "./constraints.ts";
+import { type DeviceState, deviceComputePercent, type Free } from "./snapshot.ts";
+
+/** What a claim asks. All its vGPUs have the same size and go on distinct devices of one node. */
+export interface ClaimRequest {
+  /** Name of the claim. */
+  readonly claim: string;
+  /** Number of vGPUs, at least 1. */
+  readonly gpus: number;
+  /** Memory of each vGPU. 0 and no `memoryPercent`: the whole memory of the device. */
+  readonly memoryBytes: bigint;
+  /** Memory of each vGPU in percent of its device, 1 to 100; 0: see `memoryBytes`. */
+  readonly memoryPercent: number;
+  /** Compute of each vGPU, 1 to 100. 0: in proportion to the memory, rounded up. */
+  readonly computePercent: number;
+  /** Where it may go at all. Absent: anywhere. */
+  readonly constraints?: Constraints;
+  /** How its vGPUs shall lie. Absent: `least-fragmentation`. */
+  readonly policy?: PlacementPolicy;
+  /** Its own labels, which the affinity of others looks at. */
+  readonly labels?: Labels;
+}
+
+/** The part of a device that a vGPU is. */
+export type Share = Free;
+
+export function asksForWholeDevices(request: ClaimRequest): boolean {
+  return request.memoryBytes === 0n && request.memoryPercent === 0;
+}
+
+/** What a vGPU of the request would take of this device; more than the device has where it is too small. */
+export function shareOf(request: ClaimRequest, device: DeviceState): Share {
+  const memoryBytes = memoryOf(request, device);
+  if (request.computePercent > 0) {
+    return { memoryBytes, computePercent: request.computePercent };
+  }
+  // In whole numbers, because a quotient of floating-point numbers could fall on the wrong side of a percent.
+  const proportion = (memoryBytes * 100n + device.memoryBytes - 1n) / device.memoryBytes;
+  return { memoryBytes, computePercent: Math.max(1, Number(proportion)) };
+}
+
+function memoryOf(request: ClaimRequest, device: DeviceState): bigint {
+  if (asksForWholeDevices(request)) {
+    return device.memoryBytes;
+  }
+  if (request.memoryPercent > 0) {
+    const part = (device.memoryBytes * BigInt(request.memoryPercent)) / 100n;
+    return part > minMemoryBytes ? part : minMemoryBytes;
+  }
+  return request.memoryBytes;
+}
+
+export function fits(share: Share, free: Free): boolean {
+  return share.memoryBytes <= free.memoryBytes && share.computePercent <= free.computePercent;
+}
+
+/** What the device would have to give if nobody else were on it. */
+export function capacityOf(device: DeviceState): Free {
+  return { memoryBytes: device.memoryBytes, computePercent: deviceComputePercent };
+}

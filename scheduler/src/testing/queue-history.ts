@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A pool in which time passes: claims come, run, end and are taken back, as the controller would have it.
+
+import {
+  defaultPlanSettings,
+  type PlanSettings,
+  type QueueDecision,
+  type QueueSnapshot,
+  type RunningClaim,
+  type WaitingClaim,
+} from "../queues/claim.ts";
+import { planQueues } from "../queues/plan.ts";
+import type { QueueSpec, TenantSpec } from "../queues/queue.ts";
+import { withoutGrants } from "../queues/reservation.ts";
+import { amountOfStatements } from "../queues/unit.ts";
+import { describeExcess, add, nothing } from "../queues/quota.ts";
+import type { Snapshot } from "../snapshot.ts";
+import { applyStatement, rollbackStatement } from "../statement.ts";
+
+export interface Job extends Omit<WaitingClaim, "arrival" | "waitingSince"> {
+  /** Seconds that it runs when nobody takes anything from it. */
+  readonly runSeconds: number;
+  readonly graceSeconds: number;
+}
+
+interface Running extends RunningClaim {
+  readonly job: Job;
+  readonly arrival: number;
+  readonly doneAt: number;
+}
+
+export interface HistoryOptions {
+  readonly pool: Snapshot;
+  readonly queues: readonly QueueSpec[];
+  readonly tenants?: readonly TenantSpec[];
+  readonly settings?: PlanSettings;
+}
+
+export class QueueHistory {
+  readonly #options: HistoryOptions;
+  readonly #settings: PlanSettings;
+  #pool: Snapshot;
+  #waiting: (WaitingClaim & { readonly job: Job })[] = [];
+  #running: Running[] = [];
+  #arrivals = 0;
+  now = 1000;
+  /** Rules that were broken, in words. */
+  readonly broken: string[] = [];
+  /** When claims were first granted, and when they came. */
+  readonly waits = new Map<string, { readonly from: number; to: number | undefined }>();
+  preempted = 0;
+
+  constructor(options: HistoryOptions) {
+    this.#options = options;
+    this.#settings = options.settings ?? defaultPlanSettings;
+    this.#pool = options.pool;
+  }
+
+  get running(): readonly RunningClaim[] {
+    return this.#running;
+  }
+
+  get waiting(): readonly WaitingClaim[] {
+    return this.#waiting;
+  }
+
+  snapshot(): QueueSnapshot {
+    return {
+      now: this.now,
+      pool: this.#pool,
+      queues: this.#options.queues,
+      tenants: this.#options.tenants ?? [],
+      waiting: this.#waiting,
+      running: this.#running,
+      leftovers: [],
+    };
+  }
+
+  arrive(...jobs: readonly Job[]): QueueDecision {
+    for (const job of jobs) {
+      this.#arrivals += 1;
+      this.#waiting.push({ ...job, job, arrival: this.#arrivals, waitingSince: this.now });
+      this.waits.set(job.request.claim, { from: this.now, to: undefined });
+    }
+    return this.decide();
+  }
+
+  /** Lets time pass: what is done ends, what is due goes back to the queue. */
+  pass(seconds: number): QueueDecision {
+    this.now += seconds;
+    const ended = this.#running.filter(({ doneAt }) => doneAt <= this.now);
+    const taken = this.#running.filter(
+      ({ doneAt, isEnding, endsAt }) => doneAt > this.now && isEnding && (endsAt ?? 0) <= this.now,
+    );
+    this.#pool = withoutGrants(this.#pool, [...ended, ...taken]);
+    this.#running = this.#running.filter((each) => !ended.includes(each) && !taken.includes(each));
+    for (const { job, arrival } of taken) {
+      this.#waiting.push({ ...job, job, arrival, waitingSince: this.now });
+    }
+    return this.decide();
+  }
+
+  decide(): QueueDecision {
+    const snapshot = this.snapshot();
+    const decision = planQueues(snapshot, this.#settings);
+    this.#check(snapshot, decision);
+    for (const statement of decision.grants) {
+      const claim = this.#waiting.find(({ request }) => request.claim === statement.claim);
+      if (claim === undefined) {
+        continue;
+      }
+      this.#pool = applyStatement(this.#pool, statement);
+      const { job, arrival } = claim;
+      const wait = this.waits.get(statement.claim);
+      if (wait !== undefined && wait.to === undefined) {
+        wait.to = this.now;
+      }
+      const limit = job.timeLimitSeconds;
+      const seconds = limit > 0 ? Math.min(limit, job.runSeconds) : job.runSeconds;
+      this.#running.push({
+        ...job,
+        job,
+        arrival,
+        statement,
+        boundAt: this.now,
+        endsAt: limit > 0 ? this.now + limit : null,
+        isEnding: false,
+        doneAt: this.now + seconds,
+      });
+    }
+    const granted = new Set(decision.grants.map(({ claim }) => claim));
+    this.#waiting = this.#waiting.filter(({ request }) => !granted.has(request.claim));
+    const victims = new Set(decision.preemptions.map(({ claim }) => claim));
+    this.preempted += victims.size;
+    this.#running = this.#running.map((each) =>
+      victims.has(each.statement.claim)
+        ? { ...each, isEnding: true, endsAt: this.now + each.graceSeconds }
+        : each,
+    );
+    return decision;
+  }
+
+  #check(snapshot: QueueSnapshot, decision: QueueDecision): void {
+    const say = (text: string) => this.broken.push(`at ${this.now}: ${text}`);
+    this.#checkRollback(snapshot, decision, say);
+    this.#checkOrder(snapshot, decision, say);
+    this.#checkQuotas(snapshot, decision, say);
+    this.#checkGangs(snapshot, decision, say);
+    this.#checkPriorities(snapshot, decision, say);
+    this.#checkVictims(snapshot, decision, say);
+  }
+
+  #checkRollback({ pool }: QueueSnapshot, { grants }: QueueDecision, say: (text: string) => void): void {
+    let current = pool;
+    for (const statement of grants) {
+      current = applyStatement(current, statement);
+    }
+    for (const node of current.nodes) {
+      for (const device of node.devices) {
+        const memory = device.grants.reduce((sum, grant) => sum + grant.memoryBytes, 0n);
+        const compute = device.grants.reduce((sum, grant) => sum + grant.computePercent, 0);
+        if (memory > device.memoryBytes || compute > 100) {
+          say(`${node.name}/${device.index} is over-allocated`);
+        }
+      }
+    }
+    const back = grants.toReversed().reduce(rollbackStatement, current);
+    const show = (state: Snapshot) =>
+      JSON.stringify(state, (_key, value: unknown) => (typeof value === "bigint" ? `${value}` : value));
+    if (show(back) !== show(pool)) {
+      say("rollback is not the identity");
+    }
+  }
+
+  #checkOrder(
+    { waiting }: QueueSnapshot,
+    { grants, blocked, order }: QueueDecision,
+    say: (text: string) => void,
+  ) {
+    const names = waiting.map(({ request }) => request.claim).sort();
+    const decided = [...grants.map(({ claim }) => claim), ...blocked.keys()].sort();
+    if (names.join() !== decided.join()) {
+      say(`decided about ${decided.join()} instead of ${names.join()}`);
+    }
+    if (order.toSorted().join() !== names.join()) {
+      say("the order is not of all who wait");
+    }
+    for (const { reason } of blocked.values()) {
+      if (reason.length < 10) {
+        say(`a reason is "${reason}"`);
+      }
+    }
+  }
+
+  #checkQuotas(
+    { pool, queues, tenants, running, waiting }: QueueSnapshot,
+    { grants }: QueueDecision,
+    say: (text: string) => void,
+  ) {
+    const all = [
+      ...running,
+      ...grants.flatMap((statement) => {
+        const claim = waiting.find(({ request }) => request.claim === statement.claim);
+        return claim === undefined ? [] : [{ ...claim, statement }];
+      }),
+    ];
+    const sumOf = (isMeant: (claim: (typeof all)[number]) => boolean) =>
+      all
+        .filter(isMeant)
+        .reduce((sum, { statement }) => add(sum, amountOfStatements(pool, [statement])), nothing);
+    const isWithin = (queue: string, ancestor: string): boolean =>
+      queue === ancestor ||
+      queues.some(({ name, parent }) => name === queue && parent !== "" && isWithin(parent, ancestor));
+    for (const { name, limit } of grants.length === 0 ? [] : queues) {
+      const excess = describeExcess(
+        sumOf(({ queue }) => isWithin(queue, name)),
+        limit,
+      );
+      if (excess !== undefined) {
+        say(`queue ${name} has ${excess}`);
+      }
+    }
+    for (const { name, limit } of grants.length === 0 ? [] : tenants) {
+      const excess = describeExcess(
+        sumOf(({ tenant }) => tenant === name),
+        limit,
+      );
+      if (excess !== undefined) {
+        say(`tenant ${name} has ${excess}`);
+      }
+    }
+  }
+
+  #checkGangs(
+    { waiting, running }: QueueSnapshot,
+    { grants }: QueueDecision,
+    say: (text: string) => void,
+  ): void {
+    const granted = new Set(grants.map(({ claim }) => claim));
+    for (const [gang, members] of Map.groupBy(waiting, (each) => each.gang)) {
+      const count = members.filter(({ request }) => granted.has(request.claim)).length;
+      const others = running.filter((each) => each.gang === gang).length;
+      const size = members[0]?.gangSize ?? 0;
+      if (gang !== "" && count > 0 && (count < members.length || count + others < size)) {
+        say(`gang ${gang} got ${count} of ${members.length} claims, with ${others} running, of ${size}`);
+      }
+    }
+  }
+
+  #checkPriorities(
+    { waiting, now }: QueueSnapshot,
+    { grants, blocked }: QueueDecision,
+    say: (text: string) => void,
+  ) {
+    const granted = new Set(grants.map(({ claim }) => claim));
+    const isFresh = (claim: WaitingClaim) => now - claim.waitingSince < this.#settings.ageAfterSeconds;
+    const likeness = ({
+      request,
+      preferredHost,
+      timeLimitSeconds,
+      tenant,
+      queue,
+      isPreemptible,
+      isBestEffort,
+      gang,
+    }: WaitingClaim) =>
+      gang === ""
+        ? JSON.stringify(
+            [
+              { ...request, claim: "" },
+              preferredHost,
+              timeLimitSeconds,
+              tenant,
+              queue,
+              isPreemptible,
+              isBestEffort,
+            ],
+            (_key, value: unknown) => (typeof value === "bigint" ? `${value}` : value),
+          )
+        : `gang ${gang}`;
+    for (const alike of Map.groupBy(waiting.filter(isFresh), likeness).values()) {
+      for (const winner of alike.filter(({ request }) => granted.has(request.claim))) {
+        const loser = alike.find(
+          (each) =>
+            blocked.has(each.request.claim) &&
+            (each.priority > winner.priority ||
+              (each.priority === winner.priority && each.arrival < winner.arrival)),
+        );
+        if (loser !== undefined && winner.gang === "") {
+          say(
+            `${winner.request.claim} went before ${loser.request.claim}, which asks the same with more right`,
+          );
+        }
+      }
+    }
+  }
+
+  #checkVictims(
+    { running, waiting }: QueueSnapshot,
+    { preemptions }: QueueDecision,
+    say: (text: string) => void,
+  ): void {
+    for (const [beneficiary, list] of Map.groupBy(preemptions, (each) => each.beneficiary)) {
+      if (list.length > this.#settings.maxVictims) {
+        say(`${list.length} claims are taken for ${beneficiary}`);
+      }
+      const claim = waiting.find(
+        ({ gang, request }) => `gang ${gang}` === beneficiary || `claim ${request.claim}` === beneficiary,
+      );
+      for (const { claim: name } of list) {
+        const victim = running.find(({ statement }) => statement.claim === name);
+        if (claim === undefined || victim === undefined) {
+          say(`${name} is taken for ${beneficiary}, and one of them is not there`);
+        } else if (!victim.isPreemptible || victim.isEnding) {
+          say(`${name} is taken though it may not`);
+        } else if (
+          victim.queue === claim.queue &&
+          !victim.isBestEffort &&
+          victim.priority >= claim.priority
+        ) {
+          say(`${name} is taken for one of no greater priority`);
+        }
+      }
+    }
+  }
+}

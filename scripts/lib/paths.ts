@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where things are in the repository.
+import { delimiter, join } from "node:path";
+
+/** The repository's root, absolute. */
+export const root = join(import.meta.dirname, "..", "..");
+
+/** `inRoot("build", "native")`: a path below the repository's root. */
+export function inRoot(...parts: string[]): string {
+  return join(root, ...parts);
+}
+
+/** CMake presets of native/CMakePresets.json. */
+export const presets = ["release", "asan", "tsan"] as const;
+export type Preset = (typeof presets)[number];
+
+/** Where a preset's binaries land. */
+export function nativeDir(preset: Preset): string {
+  return inRoot("build", "native", preset);
+}
+
+/** The environment in which the repository's tools run: its own Node and its own binaries come first. */
+export function toolEnvironment(): NodeJS.ProcessEnv {
+  return {
+    ...process.env,
+    PATH: `${inRoot("node_modules", ".bin")}${delimiter}${process.env["PATH"] ?? ""}`,
+  };
+}

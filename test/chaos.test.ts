@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts of a busy pool are killed at random moments. A program that was not killed and whose worker was not killed does
+// not notice, one that lost its worker is told, and nothing is left. MILLPOND_CHAOS_SEED and MILLPOND_CHAOS_KILLS replay a run or make a longer one.
+import { readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { examples, Pool, until } from "./support/pool.ts";
+import { type Program, type Result, startProgram } from "./support/program.ts";
+import { Random } from "./support/random.ts";
+
+const seed = Number(process.env["MILLPOND_CHAOS_SEED"] ?? 20260801);
+const kills = Number(process.env["MILLPOND_CHAOS_KILLS"] ?? 25);
+const lanes = 6;
+const devices = 4;
+/** Between two kills, in milliseconds. */
+const pauseMs = [100, 1500] as const;
+
+const programs = [
+  ["vectoradd", "1000", "--repeat", "300"],
+  ["vectoradd", "200000"],
+  ["reduction", "100000"],
+  ["histogram", "100000"],
+  ["matmul", "64"],
+  ["streams", "100000"],
+] as const;
+const victims = ["program", "worker", "agent", "controller"] as const;
+
+/** One program that was run, and what happened to it. */
+interface Outcome {
+  readonly what: string;
+  /** Of the program, or of the `millpond run` that started it. It is part of the name of the claim's owner. */
+  readonly pid: number;
+  readonly startedMs: number;
+  isKilled: boolean;
+  result: Result | undefined;
+  endedMs: number;
+}
+
+interface Running {
+  readonly program: Program;
+  readonly isRun: boolean;
+  readonly outcome: Outcome;
+}
+
+let pool: Pool;
+beforeAll(async () => {
+  pool = await Pool.start("--nodes", "2", "--devices", "2", "--device-memory", "1Gi");
+});
+afterAll(async () => {
+  await pool[Symbol.asyncDispose]();
+});
+
+/** Keeps programs running until it is told to stop. */
+class Load {
+  readonly outcomes: Outcome[] = [];
+  readonly #running = new Set<Running>();
+  readonly #lanes: readonly Promise<void>[];
+  #isOver = false;
+
+  constructor(random: Random) {
+    this.#lanes = Array.from({ length: lanes }, (_, lane) => this.#drive(random.fork(lane)));
+  }
+
+  /** Those that run now. */
+  get running(): readonly Running[] {
+    return [...this.#running];
+  }
+
+  /** Resolves when the last program has ended. */
+  async stop(): Promise<void> {
+    this.#isOver = true;
+    await Promise.all(this.#lanes);
+  }
+
+  async #drive(random: Random): Promise<void> {
+    while (!this.#isOver) {
+      const isRun = random.chance(0.5);
+      const transport = random.pick(["shm", "tcp"]);
+      const args = random.pick(programs);
+      const program = isRun
+        ? pool.start(["run", "-m", "192Mi", "--transport", transport, "--", examples, ...args])
+        : startProgram(
+            examples,
+            args,
+            pool.containerEnvironment({ MILLPOND_MEMORY: "192Mi", MILLPOND_TRANSPORT: transport }),
+          );
+      program.endInput();
+      const outcome: Outcome = {
+        what: `${isRun ? "run" : "environment"}, ${transport}: ${args.join(" ")}`,
+        pid: program.pid,
+        startedMs: performance.now(),
+        isKilled: false,
+        result: undefined,
+        endedMs: 0,
+      };
+      this.outcomes.push(outcome);
+      const running = { program, isRun, outcome };
+      this.#running.add(running);
+      outcome.result = await program.finished;
+      outcome.endedMs = performance.now();
+      this.#running.delete(running);
+    }
+  }
+}
+
+function signal(pid: number, name: NodeJS.Signals): boolean {
+  try {
+    process.kill(pid, name);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ESRCH") return false;
+    throw error;
+  }
+}
+
+/** The program itself: the child, where `millpond run` started it. Undefined when it is not there. */
+function programPid({ program, isRun }: Running): number | undefined {
+  if (!isRun) return program.pid;
+  try {
+    const children = readFileSync(`/proc/${program.pid}/task/${program.pid}/children`, "utf8").trim();
+    return children === "" ? undefined : Number(children.split(" ")[0]);
+  } catch {
+    return undefined; // It has ended.
+  }
+}
+
+/** Directories of all workers of the pool. */
+function workerDirectories(): string[] {
+  const nodes = join(pool.directory, "state", "nodes");
+  return readdirSync(nodes).flatMap((node) => {
+    const workers = join(nodes, node, "run", "workers");
+    return readdirSync(workers).map((id) => join(workers, id));
+  });
+}
+
+interface WorkerNote {
+  readonly process: { readonly pid: number };
+  readonly session: { readonly claim: string } | null;
+}
+
+/** What its agent wrote down about a worker; undefined when it is not there, or not yet. */
+function readNote(directory: string): WorkerNote | undefined {
+  try {
+    return JSON.parse(readFileSync(join(directory, "worker.json"), "utf8")) as WorkerNote;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Kills parts of the pool, and keeps account of whom that hurts. */
+class Killer {
+  readonly #random: Random;
+  readonly #load: Load;
+  /** Claims whose worker was killed. */
+  readonly hurtClaims = new Set<string>();
+  /** What was killed when, for people. */
+  readonly log: string[] = [];
+  readonly count = new Map<string, number>();
+
+  constructor(random: Random, load: Load) {
+    this.#random = random;
+    this.#load = load;
+  }
+
+  async kill(): Promise<void> {
+    const kind = this.#random.pick(victims);
+    const said = await until(
+      `a ${kind} to kill`,
+      () => this.#killOne(kind),
+      (done) => done !== undefined,
+    );
+    this.log.push(`${Math.round(performance.now())} ms: ${kind} ${said}`);
+    this.count.set(kind, (this.count.get(kind) ?? 0) + 1);
+  }
+
+  /** What was killed; undefined when nothing of the kind is there now. */
+  async #killOne(kind: (typeof victims)[number]): Promise<string | undefined> {
+    switch (kind) {
+      case "program":
+        return this.#killProgram();
+      case "worker":
+        return this.#killWorker();
+      case "agent":
+        return this.#killPart(/ agent --name=/);
+      case "controller":
+        return this.#killPart(/ controller --state/);
+    }
+  }
+
+  #killProgram(): string | undefined {
+    const started = this.#load.running.flatMap((running) => {
+      const pid = programPid(running);
+      return pid === undefined ? [] : [{ pid, outcome: running.outcome }];
+    });
+    if (started.length === 0) return undefined;
+    const { pid, outcome } = this.#random.pick(started);
+    if (!signal(pid, "SIGKILL")) return undefined;
+    outcome.isKilled = true;
+    return `${pid}`;
+  }
+
+  #killWorker(): string | undefined {
+    const all = workerDirectories();
+    if (all.length === 0) return undefined;
+    // Those that serve are the interesting ones.
+    const serving = all.filter((directory) => readNote(directory)?.session);
+    const directory = this.#random.pick(serving.length > 0 && this.#random.chance(0.8) ? serving : all);
+    const before = readNote(directory);
+    // The note is read while the worker stands still: what is assigned to it later than this does not reach it.
+    if (before === undefined || !signal(before.process.pid, "SIGSTOP")) return undefined;
+    const claim = readNote(directory)?.session?.claim;
+    signal(before.process.pid, "SIGKILL");
+    if (claim !== undefined) this.hurtClaims.add(claim);
+    return `${before.process.pid} of ${claim ?? "nobody"}`;
+  }
+
+  async #killPart(pattern: RegExp): Promise<string | undefined> {
+    const pids = await pool.processes(pattern);
+    if (pids.length === 0) return undefined;
+    const pid = this.#random.pick(pids);
+    return signal(pid, "SIGKILL") ? `${pid}` : undefined;
+  }
+}
+
+/** Names of memfds and of shared memory that processes of the pool hold, but for a worker's own standard output. */
+function sharedMemoryOf(pids: readonly number[]): string[] {
+  return pids.flatMap((pid) =>
+    readdirSync(`/proc/${pid}/fd`)
+      .map((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`))
+      .filter((target) => /^\/memfd:(?!millpond-output)|^\/dev\/shm/.test(target)),
+  );
+}
+
+it(`${kills} kills hurt nobody else and leave nothing, seed ${seed}`, { timeout: 180_000 }, async () => {
+  const random = new Random(seed);
+  const start = performance.now();
+  const load = new Load(random.fork(1000));
+  const killer = new Killer(random.fork(2000), load);
+  for (let number = 0; number < kills; number += 1) {
+    await sleep(random.between(...pauseMs));
+    await killer.kill();
+  }
+  await load.stop();
+  const loadEnd = performance.now();
+
+  // Everybody is back, and nothing is held.
+  await until(
+    "a controller that answers",
+    () => pool.usage().catch((error: unknown) => String(error)),
+    (usage) => typeof usage === "object",
+  );
+  await until(
+    "two ready nodes",
+    () => pool.nodes(),
+    (nodes) =>
+      nodes.length === 2 && nodes.every(({ state, warmWorkers }) => state === "ready" && warmWorkers === 2),
+  );
+  // Claims of programs that were killed before they had a session, and those that could not be given back while there
+  // was no controller, end with their leases of 15 s and 30 s.
+  await until(
+    "a pool that nobody uses",
+    () => pool.usage(),
+    (usage) => usage.claims.length + usage.sessions.length + usage.devices.length === 0,
+    45_000,
+  );
+  const cleanEnd = performance.now();
+  const workers = await until(
+    "as many workers as are kept warm",
+    () => pool.processes(/millpond-worker .*--control/),
+    (all) => all.length === devices,
+  );
+  // Each has its directory, and nobody else has one.
+  const noted = workerDirectories().map((directory) => readNote(directory)?.process.pid);
+  expect(noted).toHaveLength(devices);
+  expect(new Set(noted)).toEqual(new Set(workers));
+  expect(sharedMemoryOf(workers)).toEqual([]);
+
+  // A worker that was killed served a claim, and a claim names the process that made it.
+  const owners = new Map((await pool.allClaims()).map(({ name, owner }) => [name, owner]));
+  const hurtPids = new Set(
+    [...killer.hurtClaims].map((claim) => Number(/:(\d+) /.exec(owners.get(claim) ?? "")?.[1])),
+  );
+  const story = `\n${killer.log.join("\n")}\n${pool.complaints}`;
+  const surprises: string[] = [];
+  for (const { what, pid, isKilled, result, startedMs, endedMs } of load.outcomes) {
+    if (result === undefined) throw new Error("a program has not ended");
+    const { status, stdout, stderr } = result;
+    const isRight = status === 0 && /^\w+: OK/m.test(stdout);
+    const isTold = /the GPU of this process is gone|\[MILLPOND_E_[A-Z_]+\]\s*$/m.test(stderr);
+    const isExcused = (isKilled && status === 137) || (hurtPids.has(pid) && isTold);
+    if (isRight || isExcused) continue;
+    surprises.push(
+      `${what}, process ${pid}, ${Math.round(startedMs)} to ${Math.round(endedMs)} ms, ` +
+        `${isKilled ? "killed, " : ""}${hurtPids.has(pid) ? "worker killed, " : ""}status ${status}\n${stdout}${stderr}`,
+    );
+  }
+  const failed = load.outcomes.filter(({ result }) => result?.status !== 0).length;
+  expect(load.outcomes.length - failed).toBeGreaterThan(kills / 2);
+  process.stderr.write(
+    `chaos: ${load.outcomes.length} programs, ${failed} failed, kills ${JSON.stringify(Object.fromEntries(killer.count))}, ` +
+      `load ${Math.round(loadEnd - start)} ms, clean after ${Math.round(cleanEnd - loadEnd)} ms\n`,
+  );
+  expect(surprises.join("\n\n") + (surprises.length > 0 ? story : "")).toBe("");
+
+  // All of the memory is really there.
+  const whole = await Promise.all(Array.from({ length: devices }, () => pool.run(["-m", "1Gi"], ["memhog"])));
+  for (const { stdout, status } of whole) {
+    expect(stdout).toContain("memory: 1024 MiB, of which free 1024 MiB");
+    expect(status).toBe(0);
+  }
+  await pool.isClean();
+});
