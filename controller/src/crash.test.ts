@@ -2,6 +2,7 @@
 
 // kill -9 at any moment: what was acknowledged is there afterwards, and nothing is granted twice.
 
+import { setTimeout } from "node:timers/promises";
 import { type Client, createClient } from "@connectrpc/connect";
 import { type Claim, ClaimService, ClaimState, type Device, PoolService } from "@millpond/api";
 import { expect, test } from "vitest";
@@ -40,13 +41,15 @@ class Clients {
   readonly #random: () => number;
   acknowledged = 0;
   #next = 0;
+  #target = 0;
+  #reached = Promise.withResolvers<void>();
 
   constructor(random: () => number) {
     this.#random = random;
   }
 
   /** One client that creates, reads and releases claims until the controller is gone. */
-  async run(claims: Client<typeof ClaimService>, onAcknowledged: () => void): Promise<void> {
+  async run(claims: Client<typeof ClaimService>): Promise<void> {
     for (;;) {
       try {
         await this.#act(claims);
@@ -54,7 +57,36 @@ class Clients {
         return;
       }
       this.acknowledged += 1;
-      onAcknowledged();
+      if (this.acknowledged >= this.#target) {
+        this.#reached.resolve();
+      }
+    }
+  }
+
+  /** Waits until so many more calls have been acknowledged. */
+  async until(count: number): Promise<void> {
+    this.#target = this.acknowledged + count;
+    this.#reached = Promise.withResolvers();
+    await this.#reached.promise;
+  }
+
+  /** A claim of every GPU of a node gives way to another, and knows it: waits until it has been put into the queue. */
+  async requeueOne(claims: Client<typeof ClaimService>): Promise<void> {
+    const node = { gpus: devicesPerNode, memoryBytes: deviceMemory, computePercent: 100, leaseSeconds: 3600 };
+    for (const name of ["first", "second"]) {
+      await claims.createClaim({ claim: { ...node, name, preemptible: true, graceSeconds: 1 } });
+    }
+    await claims.createClaim({ claim: { ...node, name: "urgent", priority: 2 } });
+    for (;;) {
+      const claim = (await claims.listClaims({})).claims.find(({ requeues }) => requeues > 0);
+      if (claim !== undefined) {
+        this.known.set(claim.name, { claim, release: "no" });
+        break;
+      }
+      await setTimeout(20);
+    }
+    for (const name of ["first", "second", "urgent"].filter((each) => !this.known.has(each))) {
+      await claims.releaseClaim({ name });
     }
   }
 
@@ -205,16 +237,9 @@ test(`after ${rounds} kills nothing acknowledged is lost and nothing is granted 
     }
 
     const agents = await startAgents(controller);
-    const target = clients.acknowledged + 5 + Math.floor(random() * 60);
-    const { promise: reached, resolve } = Promise.withResolvers<void>();
-    const running = Array.from({ length: 8 }, () =>
-      clients.run(claims, () => {
-        if (clients.acknowledged >= target) {
-          resolve();
-        }
-      }),
-    );
-    await reached;
+    // Nobody releases the claim that was put into the queue before the first kill: it must be there after it.
+    const running = round === 0 ? [] : Array.from({ length: 8 }, () => clients.run(claims));
+    await (round === 0 ? clients.requeueOne(claims) : clients.until(5 + Math.floor(random() * 60)));
     expect(await controller.end("SIGKILL")).toBe("SIGKILL");
     await Promise.all(running);
     await Promise.all(agents.map((agent) => agent[Symbol.asyncDispose]()));
