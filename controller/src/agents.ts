@@ -5,7 +5,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { millpondError, quote } from "@millpond/api";
 import { unixSeconds } from "./clock.ts";
-import type { Transaction } from "./ledger.ts";
+import type { Transaction } from "./transaction.ts";
 import type { Pool } from "./pool.ts";
 import type { AgentReport } from "./report.ts";
 import type { AllocationRecord, DeviceRecord, NodeRecord } from "./store/store.ts";

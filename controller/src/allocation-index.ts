@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { merge, type Overlay, read } from "./overlay.ts";
+import { type Changes, merge, Overlay, read } from "./overlay.ts";
 import type { AllocationRecord } from "./store/store.ts";
 
 /** Allocations by epoch, and who finds them by claim, by node, and among those that are being given back. */
@@ -44,7 +44,7 @@ export class AllocationIndex {
     return this.#versions.get(node) ?? 0;
   }
 
-  merge(changes: Overlay<number, AllocationRecord>): void {
+  merge(changes: Changes<number, AllocationRecord>): void {
     for (const [epoch, change] of changes) {
       const known = change ?? this.#byEpoch.get(epoch);
       if (known !== undefined) {
@@ -75,7 +75,7 @@ export class AllocationIndex {
 
 /** An index with changes that have not been made yet. */
 export class AllocationView {
-  readonly changes: Overlay<number, AllocationRecord> = new Map();
+  readonly changes = new Overlay<number, AllocationRecord>();
   readonly #base: AllocationIndex;
 
   constructor(base: AllocationIndex) {
@@ -90,14 +90,21 @@ export class AllocationView {
     return this.heldBy(claim).find(({ releasedRevision }) => releasedRevision === null);
   }
 
-  /** As `AllocationIndex.versionOf`; undefined when the node has changes that have not been made yet. */
-  versionOf(node: string): number | undefined {
+  /** As `AllocationIndex.versionOf`, of a node without changes that have not been made yet. */
+  versionOf(node: string): number {
+    return this.#base.versionOf(node);
+  }
+
+  /** The nodes that have changes that have not been made yet. */
+  changedNodes(): ReadonlySet<string> {
+    const nodes = new Set<string>();
     for (const [epoch, change] of this.changes) {
-      if ((change ?? this.#base.byEpoch.get(epoch))?.node === node) {
-        return undefined;
+      const node = (change ?? this.#base.byEpoch.get(epoch))?.node;
+      if (node !== undefined) {
+        nodes.add(node);
       }
     }
-    return this.#base.versionOf(node);
+    return nodes;
   }
 
   heldBy(claim: string): AllocationRecord[] {

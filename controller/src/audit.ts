@@ -41,12 +41,17 @@ export class AuditedCall {
   }
 }
 
-const underWay = new AsyncLocalStorage<AuditedCall>();
+const underWay = new AsyncLocalStorage<AuditedCall | undefined>();
 
 /** The call on whose behalf this code runs; undefined: none, or one that is not to change anything. */
 export function currentCall(): AuditedCall | undefined {
   const call = underWay.getStore();
   return call?.isOver === true ? undefined : call;
+}
+
+/** Runs what is nobody's call, whoever happens to begin it. */
+export function outsideCalls<T>(run: () => T): T {
+  return underWay.run(undefined, run);
 }
 
 /**

@@ -9,7 +9,7 @@ import { currentCall } from "./audit.ts";
 import { unixSeconds } from "./clock.ts";
 import { endClaim, requeueClaim } from "./endings.ts";
 import { seesAll, type Sight } from "./callers.ts";
-import type { Transaction } from "./ledger.ts";
+import type { Transaction } from "./transaction.ts";
 import { isLive, type Pool } from "./pool.ts";
 import type { ClientFacts } from "./presence.ts";
 import { toRequest } from "./standing.ts";
@@ -141,8 +141,8 @@ export async function createTicket(
   client: ClientFacts,
   sees: Sight = seesAll,
 ): Promise<Ticket> {
-  // Between transactions, so that none that ends the claim is under way and believes that there is no ticket.
-  return await pool.between(() => {
+  // Between changes, so that none that ends the claim is under way and believes that there is no ticket.
+  return await pool.ledger.read(() => {
     const claim = requireClaim(pool, name, sees);
     // First: who asks again because the node is not ready still wants the claim.
     renew(pool, claim);
@@ -272,7 +272,7 @@ function refuseOtherGang(transaction: Transaction, spec: ClaimSpec): void {
   if (spec.gang === "") {
     return;
   }
-  const others = transaction.allClaims().filter((claim) => isLive(claim) && claim.gang === spec.gang);
+  const others = transaction.gangClaims(spec.gang);
   if (others.length >= spec.gangSize) {
     throw millpondError(
       "MILLPOND_E_INVALID",

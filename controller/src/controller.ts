@@ -127,10 +127,9 @@ function fixedTokens(
 }
 
 async function writeAudit(pool: Pool, call: AuditedCall, result: string): Promise<void> {
-  await pool.ledger.transact(
-    (transaction) => transaction.audit.push(call.toEntry(transaction.now, result)),
-    () => undefined,
-  );
+  await pool.ledger.change({
+    make: (transaction) => transaction.audit.push(call.toEntry(transaction.now, result)),
+  });
 }
 
 function makeStateDirectory(path: string): void {

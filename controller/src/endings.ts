@@ -4,7 +4,7 @@
 
 import { amountOn } from "@millpond/scheduler";
 import { formatDuration } from "@millpond/api";
-import type { Transaction } from "./ledger.ts";
+import type { Transaction } from "./transaction.ts";
 import { toStatement } from "./picture.ts";
 import type { Facts } from "./settle.ts";
 import type { AllocationRecord, ClaimRecord, ClaimRecordState } from "./store/store.ts";

@@ -29,7 +29,7 @@ export interface Explanation {
 
 /** @throws MILLPOND_E_NOT_FOUND */
 export async function explainClaim(pool: Pool, name: string, sees: Sight = seesAll): Promise<Explanation> {
-  return await pool.read((transaction) => {
+  return await pool.ledger.read((transaction) => {
     const claim = requireClaim(pool, name, sees);
     const isSeen = (each: string) => {
       const other = pool.ledger.claims.get(each);

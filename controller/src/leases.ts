@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import type { Clock } from "./clock.ts";
+import { Deadlines } from "./deadlines.ts";
 
 interface Lease {
   deadlineMs: number;
@@ -15,6 +16,8 @@ interface Lease {
 export class Leases {
   readonly #clock: Clock;
   readonly #leases = new Map<string, Lease>();
+  /** When leases run out that are not held and have not run out, or of which nobody has taken note yet. */
+  readonly #deadlines = new Deadlines();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -22,11 +25,11 @@ export class Leases {
 
   renew(claim: string, seconds: number): void {
     const deadlineMs = this.#clock.monotonicMs() + seconds * 1000;
-    const lease = this.#leases.get(claim);
-    if (lease === undefined) {
-      this.#leases.set(claim, { deadlineMs, holds: 0 });
-    } else {
-      lease.deadlineMs = Math.max(lease.deadlineMs, deadlineMs);
+    const lease = this.#leases.get(claim) ?? { deadlineMs, holds: 0 };
+    this.#leases.set(claim, lease);
+    lease.deadlineMs = Math.max(lease.deadlineMs, deadlineMs);
+    if (lease.holds === 0) {
+      this.#deadlines.set(claim, lease.deadlineMs);
     }
   }
 
@@ -37,8 +40,12 @@ export class Leases {
       return () => undefined;
     }
     lease.holds += 1;
+    this.#deadlines.delete(claim);
     return () => {
       lease.holds -= 1;
+      if (lease.holds === 0 && this.#leases.get(claim) === lease) {
+        this.#deadlines.set(claim, lease.deadlineMs);
+      }
     };
   }
 
@@ -53,19 +60,18 @@ export class Leases {
     return lease === undefined ? 0 : Math.max(0, lease.deadlineMs - this.#clock.monotonicMs());
   }
 
-  /** When the next lease runs out that has not and is not held, on the monotonic clock. */
+  /** When the next lease runs out that is not held, on the monotonic clock. */
   nextDeadlineMs(): number | undefined {
-    const now = this.#clock.monotonicMs();
-    let next: number | undefined;
-    for (const { deadlineMs, holds } of this.#leases.values()) {
-      if (holds === 0 && deadlineMs > now && (next === undefined || deadlineMs < next)) {
-        next = deadlineMs;
-      }
-    }
-    return next;
+    return this.#deadlines.next();
+  }
+
+  /** Takes note of the leases that have run out: each is named once, unless it is renewed or held again. */
+  takeExpired(): string[] {
+    return this.#deadlines.takeDue(this.#clock.monotonicMs());
   }
 
   forget(claim: string): void {
     this.#leases.delete(claim);
+    this.#deadlines.delete(claim);
   }
 }

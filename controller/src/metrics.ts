@@ -69,7 +69,7 @@ function nodeSamples(pool: Pool): MetricSample[] {
 }
 
 async function queueSamples(pool: Pool): Promise<MetricSample[]> {
-  return await pool.read((transaction) => {
+  return await pool.ledger.read((transaction) => {
     const isReady = (node: string) => pool.facts.isNodeReady(node);
     const picture = pool.facts.picture.snapshot(transaction, isReady);
     const tree = makeQueueTree(toQueueSnapshot(transaction, picture, isReady));

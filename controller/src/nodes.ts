@@ -5,7 +5,7 @@
 import { checkLabels, formatLabels, millpondError, quote } from "@millpond/api";
 import { nodeNotFound } from "./agents.ts";
 import { giveNotice } from "./endings.ts";
-import type { Transaction } from "./ledger.ts";
+import type { Transaction } from "./transaction.ts";
 import { labelsOf } from "./picture.ts";
 import type { Pool } from "./pool.ts";
 import type { NodeRecord } from "./store/store.ts";

@@ -13,7 +13,7 @@ import {
   type Statement,
   type Workload,
 } from "@millpond/scheduler";
-import type { Transaction } from "./ledger.ts";
+import type { Transaction } from "./transaction.ts";
 import type { AllocationRecord, ClaimRecord, DeviceRecord, NodeRecord } from "./store/store.ts";
 
 /**
@@ -23,10 +23,10 @@ import type { AllocationRecord, ClaimRecord, DeviceRecord, NodeRecord } from "./
 const fewestChanges = 64;
 
 interface KnownNode {
-  /** Of what is on the node; -1: not known. */
+  readonly node: NodeRecord;
+  /** Of what is on the node, as it is durable; -1: it is not. */
   readonly version: number;
-  /** The same as text, for what has no version yet. */
-  readonly allocations: string;
+  readonly allocations: readonly AllocationRecord[];
   readonly state: NodeState;
 }
 
@@ -35,8 +35,8 @@ interface KnownNode {
  * what has changed, and whoever keeps something by node finds it again.
  */
 export class Picture {
-  readonly #known = new Map<NodeRecord, KnownNode>();
-  #nodes: readonly NodeRecord[] = [];
+  /** By position, as the nodes were in the last snapshot. */
+  #known: readonly KnownNode[] = [];
   #workload: Workload | undefined;
   /** Nodes that have changed since the workload was learnt, each as often as it has. */
   #changes = 0;
@@ -44,19 +44,17 @@ export class Picture {
 
   snapshot(transaction: Transaction, isReady: (node: string) => boolean): Snapshot {
     const nodes = transaction.allNodes();
-    if (
-      nodes.length !== this.#nodes.length ||
-      nodes.some((node, position) => node !== this.#nodes[position])
-    ) {
-      const current = new Set(nodes);
-      for (const node of this.#nodes) {
-        if (!current.has(node)) {
-          this.#known.delete(node);
-        }
-      }
-      this.#nodes = nodes;
-    }
-    const states = nodes.map((node) => this.#nodeState(transaction, node, isReady(node.name)));
+    const isSame =
+      nodes.length === this.#known.length &&
+      nodes.every(({ name }, position) => name === this.#known[position]?.node.name);
+    const byName = isSame ? undefined : new Map(this.#known.map((known) => [known.node.name, known]));
+    const changed = transaction.allocations.changedNodes();
+    this.#known = nodes.map((node, position) => {
+      const known = byName === undefined ? this.#known[position] : byName.get(node.name);
+      const version = changed.has(node.name) ? -1 : transaction.allocations.versionOf(node.name);
+      return this.#look(transaction, { node, known, version, isReady: isReady(node.name) });
+    });
+    const states = this.#known.map(({ state }) => state);
     if (this.#changes >= Math.max(fewestChanges, this.#changesToLearn)) {
       this.#changes = 0;
       this.#workload = learnWorkload({ nodes: states });
@@ -65,27 +63,50 @@ export class Picture {
     return { nodes: states, ...(this.#workload === undefined ? {} : { workload: this.#workload }) };
   }
 
-  #nodeState(transaction: Transaction, node: NodeRecord, isReady: boolean): NodeState {
-    const version = transaction.allocations.versionOf(node.name);
-    const known = this.#known.get(node);
-    if (known !== undefined && known.version === version && known.state.isReady === isReady) {
-      return known.state;
+  #look(
+    transaction: Transaction,
+    {
+      node,
+      known,
+      version,
+      isReady,
+    }: {
+      readonly node: NodeRecord;
+      readonly known: KnownNode | undefined;
+      readonly version: number;
+      readonly isReady: boolean;
+    },
+  ): KnownNode {
+    const isKnown = known !== undefined && known.state.isReady === isReady && looksSame(known.node, node);
+    if (isKnown && known.version === version && version >= 0) {
+      return known.node === node ? known : { ...known, node };
     }
     const allocations = transaction.allocations.onNode(node.name);
-    const key = allocations
-      .map(({ epoch, releasedRevision }) => `${epoch}${releasedRevision === null ? "" : "r"}`)
-      .join();
-    if (known?.allocations === key && known.state.isReady === isReady) {
-      this.#known.set(node, { ...known, version: version ?? -1 });
-      return known.state;
+    if (isKnown && isSameList(known.allocations, allocations)) {
+      return { ...known, node, version };
     }
     const state = toNodeState(node, isReady, (uuid) =>
       allocations.flatMap((allocation) => toGrants(allocation, transaction.claim(allocation.claim), uuid)),
     );
-    this.#known.set(node, { version: version ?? -1, allocations: key, state });
     this.#changes += 1;
-    return state;
+    return { node, version, allocations, state };
   }
+}
+
+/** Whether two records of a node give the same picture of it: the same values, but for when it was stamped. */
+function looksSame(a: NodeRecord, b: NodeRecord): boolean {
+  return (
+    a === b ||
+    (a.devices === b.devices &&
+      a.isCordoned === b.isCordoned &&
+      a.labels === b.labels &&
+      a.agentLabels === b.agentLabels &&
+      a.bootId === b.bootId)
+  );
+}
+
+function isSameList<T>(a: readonly T[], b: readonly T[]): boolean {
+  return a.length === b.length && a.every((each, position) => each === b[position]);
 }
 
 /** Name of what a claim holds, in the grants of devices: that of the claim, until it was taken back. */

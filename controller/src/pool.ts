@@ -5,12 +5,15 @@ import type { Logger } from "pino";
 import type { CancelTimer, Clock } from "./clock.ts";
 import { Activity } from "./activity.ts";
 import { nodeLossAfterSeconds } from "./endings.ts";
-import { type Changed, Ledger, type Transaction } from "./ledger.ts";
+import type { Rules } from "./change-queue.ts";
+import { Deadlines } from "./deadlines.ts";
+import { Ledger } from "./ledger.ts";
 import { Leases } from "./leases.ts";
 import { Counters } from "./metrics.ts";
 import { Picture } from "./picture.ts";
 import { nodeLostAfterMs, Presence } from "./presence.ts";
 import { type Facts, type Scope, settle } from "./settle.ts";
+import type { Changed, Transaction } from "./transaction.ts";
 import { Waiting } from "./waiting.ts";
 import type { AllocationRecord, ClaimRecord, Store, StoredState } from "./store/store.ts";
 import { Watchers } from "./watchers.ts";
@@ -20,6 +23,12 @@ const restartGraceSeconds = 15;
 
 /** After a change that follows from the time has failed to become durable, it is tried again so much later. */
 const retryAfterMs = 1000;
+
+/** What was decided about the waiting claims. */
+interface Conclusion {
+  /** Undefined: none waits. */
+  readonly decision: QueueDecision | undefined;
+}
 
 export interface PoolOptions {
   readonly store: Store;
@@ -34,7 +43,7 @@ export interface PoolOptions {
  * set for the next deadline, so an idle pool costs nothing.
  */
 export class Pool {
-  readonly ledger: Ledger;
+  readonly ledger: Ledger<Conclusion, Scope>;
   readonly leases: Leases;
   readonly presence: Presence;
   readonly activity: Activity;
@@ -50,14 +59,15 @@ export class Pool {
   /** Epochs of the allocations that were made before this process started. */
   readonly #inherited: Set<number>;
   /** When bound claims have to be looked at, Unix milliseconds. */
-  readonly #due = new Map<string, number>();
+  readonly #due = new Deadlines();
+  /** Claims of which the time has come, and nodes that were lost, with what follows from it not written yet. */
+  #overdue: { readonly claims: string[]; readonly nodes: string[] } = { claims: [], nodes: [] };
   #alarm: { readonly dueMs: number; readonly cancel: CancelTimer } | undefined;
   #isClosed = false;
 
   constructor({ store, state, clock, log }: PoolOptions) {
     this.clock = clock;
     this.#log = log;
-    this.ledger = new Ledger(store, state, clock);
     this.leases = new Leases(clock);
     this.presence = new Presence(clock);
     this.claimWatchers = new Watchers(clock);
@@ -83,6 +93,11 @@ export class Pool {
       idleSeconds: (epoch) => this.activity.idleMs(epoch) / 1000,
       activeSeconds: (epoch) => this.activity.activeSeconds(epoch),
     };
+    const rules: Rules<Conclusion, Scope> = {
+      conclude: (transaction, scopes) => ({ decision: settle(transaction, this.facts, scopes) }),
+      onDone: (changed, conclusion) => this.#onDone(changed, conclusion),
+    };
+    this.ledger = new Ledger(store, state, clock, rules);
     for (const claim of state.claims.filter(isLive)) {
       this.leases.renew(claim.name, Math.max(claim.leaseSeconds, restartGraceSeconds));
       this.#noteDue(claim.name);
@@ -101,33 +116,13 @@ export class Pool {
     scope: Scope = {},
     verify?: (transaction: Transaction, decision: QueueDecision | undefined) => void,
   ): Promise<T> {
-    let decision: QueueDecision | undefined;
     const startMs = performance.now();
-    return await this.ledger.transact(
-      (transaction) => {
-        const result = change(transaction);
-        decision = settle(transaction, this.facts, scope);
-        verify?.(transaction, decision);
-        if (!transaction.hasChanges) {
-          this.#learn(decision);
-        }
-        return result;
-      },
-      (changed) => {
-        this.counters.changes.observe((performance.now() - startMs) / 1000);
-        this.#afterCommit(changed, decision);
-      },
-    );
-  }
-
-  /** Reads or remembers something between two transactions; writes nothing. */
-  async between<T>(run: () => T): Promise<T> {
-    return await this.ledger.transact(run, () => undefined);
-  }
-
-  /** Reads with the eyes of a transaction that changes nothing. */
-  async read<T>(look: (transaction: Transaction) => T): Promise<T> {
-    return await this.ledger.transact(look, () => undefined);
+    return await this.ledger.change({
+      make: change,
+      scope,
+      verify: (transaction, { decision }) => verify?.(transaction, decision),
+      onDurable: () => this.counters.changes.observe((performance.now() - startMs) / 1000),
+    });
   }
 
   /** Remembers that a ticket was issued: from now on only the agent can say that no session of the claim is open. */
@@ -152,7 +147,22 @@ export class Pool {
     await this.ledger.settled();
   }
 
-  #afterCommit({ claims, allocations, nodes, events }: Changed, decision: QueueDecision | undefined): void {
+  #onDone(changed: Changed | undefined, conclusion: Conclusion | undefined): void {
+    if (changed !== undefined) {
+      this.#takeNote(changed);
+    }
+    if (conclusion !== undefined) {
+      for (const name of this.waiting.learn(conclusion.decision, this.ledger.revision)) {
+        this.claimWatchers.wake(name);
+      }
+    }
+    for (const name of changed?.nodes ?? []) {
+      this.nodeWatchers.wake(name);
+    }
+    this.#setAlarm();
+  }
+
+  #takeNote({ claims, allocations, events }: Changed): void {
     for (const { kind, subject, message } of events) {
       this.counters.countEvent(kind);
       this.#log.info({ kind, subject }, message);
@@ -177,11 +187,6 @@ export class Pool {
         this.activity.forget(epoch);
       }
     }
-    this.#learn(decision);
-    for (const name of nodes) {
-      this.nodeWatchers.wake(name);
-    }
-    this.#setAlarm();
   }
 
   /** How long a claim waited that has just been bound for the first time. */
@@ -190,12 +195,6 @@ export class Pool {
     if (claim?.requeues === 0 && releasedRevision === null && !this.#ticketed.has(epoch)) {
       const seconds = Math.max(0, (claim.boundAt ?? claim.createdAt) - claim.createdAt);
       this.counters.waits.observe(seconds, { queue: claim.queue });
-    }
-  }
-
-  #learn(decision: QueueDecision | undefined): void {
-    for (const name of this.waiting.learn(decision, this.ledger.revision)) {
-      this.claimWatchers.wake(name);
     }
   }
 
@@ -250,10 +249,7 @@ export class Pool {
 
   /** On the monotonic clock. */
   #nextDueMs(): number | undefined {
-    let next: number | undefined;
-    for (const due of this.#due.values()) {
-      next = Math.min(next ?? due, due);
-    }
+    const next = this.#due.next();
     return next === undefined
       ? undefined
       : this.clock.monotonicMs() + Math.max(0, next - this.clock.unixMs());
@@ -261,7 +257,11 @@ export class Pool {
 
   /** Does what follows from the passing of time. */
   #passTime(): void {
-    const lost = this.presence.loseSilentNodes();
+    const overdue = this.#overdue;
+    this.#overdue = { claims: [], nodes: [] };
+    const lost = [...overdue.nodes, ...this.presence.loseSilentNodes()];
+    const due = this.#due.takeDue(this.clock.unixMs());
+    const claims = new Set([...overdue.claims, ...due, ...this.leases.takeExpired()]);
     const change = this.mutate(
       (transaction) => {
         for (const name of lost) {
@@ -272,22 +272,24 @@ export class Pool {
           );
         }
       },
-      { isTimeDue: true },
+      { claims },
     );
-    // What was due and is still there is due again later: its activity, its node or the clock may have moved it.
-    const passed = [...this.#due].filter(([, due]) => due <= this.clock.unixMs());
     change.then(
       () => {
-        for (const [name] of passed) {
+        for (const name of claims) {
+          // What is still there is due again later: its activity, its node or the clock may have moved it.
           this.#noteDue(name);
         }
         this.#setAlarm();
       },
       (error: unknown) => {
+        this.#overdue.nodes.push(...lost);
+        this.#overdue.claims.push(...claims);
         this.#log.error({ err: error }, "what is due could not be done, it will be tried again");
         this.#setAlarmFor(this.clock.monotonicMs() + retryAfterMs);
       },
     );
+    this.#setAlarm();
   }
 }
 

@@ -3,6 +3,7 @@
 import { millpondError } from "@millpond/api";
 import type { Clock } from "./clock.ts";
 import { unixSeconds } from "./clock.ts";
+import { Deadlines } from "./deadlines.ts";
 import type { AgentReport, SessionFacts } from "./report.ts";
 
 /** A node whose agent has been silent for so long is not ready. */
@@ -83,6 +84,8 @@ export interface Admission {
 export class Presence {
   readonly #clock: Clock;
   readonly #nodes = new Map<string, NodePresence>();
+  /** When nodes that are ready are lost unless their agents call. */
+  readonly #deadlines = new Deadlines();
   /** Epochs of the allocations of which a client has been connected. */
   readonly #served = new Set<number>();
   /** Tickets that have opened no session yet, by session, in order of issue. */
@@ -130,6 +133,7 @@ export class Presence {
       hasHungUp: false,
     };
     this.#nodes.set(report.node, node);
+    this.#deadlines.set(report.node, now + nodeLostAfterMs);
     for (const { id } of report.endedSessions) {
       this.#unused.delete(id);
     }
@@ -168,11 +172,11 @@ export class Presence {
 
   /** Marks nodes that have been silent for too long as not ready, and names them. */
   loseSilentNodes(): string[] {
-    const lost: string[] = [];
-    for (const [name, node] of this.#nodes) {
-      if (node.isReady && this.#clock.monotonicMs() - node.lastContactMs >= nodeLostAfterMs) {
+    const lost = this.#deadlines.takeDue(this.#clock.monotonicMs());
+    for (const name of lost) {
+      const node = this.#nodes.get(name);
+      if (node !== undefined) {
         node.isReady = false;
-        lost.push(name);
       }
     }
     return lost;
@@ -180,13 +184,7 @@ export class Presence {
 
   /** When the next node is lost unless its agent calls, on the monotonic clock. */
   nextDeadlineMs(): number | undefined {
-    let next: number | undefined;
-    for (const { isReady, lastContactMs } of this.#nodes.values()) {
-      if (isReady && (next === undefined || lastContactMs + nodeLostAfterMs < next)) {
-        next = lastContactMs + nodeLostAfterMs;
-      }
-    }
-    return next;
+    return this.#deadlines.next();
   }
 
   isReady(node: string): boolean {

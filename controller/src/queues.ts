@@ -4,7 +4,7 @@
 
 import { millpondError, quote } from "@millpond/api";
 import { describeExcess, formatGpus, type QueueSpec, type TenantSpec } from "@millpond/scheduler";
-import type { Transaction } from "./ledger.ts";
+import type { Transaction } from "./transaction.ts";
 import { isLive, type Pool } from "./pool.ts";
 import { defaultQueueName, defaultTenantName } from "./store/claim-spec.ts";
 import type { ClaimRecord } from "./store/store.ts";

@@ -6,7 +6,7 @@
 import { formatDuration } from "@millpond/api";
 import { amountOn, type QueueDecision, planQueues, type Statement } from "@millpond/scheduler";
 import { endClaim, giveNotice, nodeLossAfterSeconds, recordWait, requeueClaim } from "./endings.ts";
-import type { Transaction } from "./ledger.ts";
+import type { Transaction } from "./transaction.ts";
 import type { Picture } from "./picture.ts";
 import { toQueueSnapshot } from "./standing.ts";
 import type { AllocationRecord, ClaimRecord } from "./store/store.ts";
@@ -36,8 +36,8 @@ export interface Facts {
 
 /** Which claims may have to end, beside those that the transaction touched. */
 export interface Scope {
-  /** All claims: time has passed. */
-  readonly isTimeDue?: boolean;
+  /** Those of which the time has come. */
+  readonly claims?: Iterable<string>;
   /** The claims on this node: its agent had news. */
   readonly node?: string;
 }
@@ -46,8 +46,12 @@ export interface Scope {
 export const maxEndedClaims = 1000;
 
 /** @returns What was decided about the waiting claims; undefined when none waits. */
-export function settle(transaction: Transaction, facts: Facts, scope: Scope): QueueDecision | undefined {
-  for (const claim of claimsInScope(transaction, scope)) {
+export function settle(
+  transaction: Transaction,
+  facts: Facts,
+  scopes: readonly Scope[],
+): QueueDecision | undefined {
+  for (const claim of claimsInScope(transaction, scopes)) {
     endIfDue(transaction, facts, claim);
   }
   freeDevices(transaction, facts);
@@ -56,13 +60,15 @@ export function settle(transaction: Transaction, facts: Facts, scope: Scope): Qu
   return decision;
 }
 
-function claimsInScope(transaction: Transaction, { isTimeDue, node }: Scope): ClaimRecord[] {
-  if (isTimeDue === true) {
-    return transaction.allClaims();
-  }
+function claimsInScope(transaction: Transaction, scopes: readonly Scope[]): ClaimRecord[] {
   const names = new Set(transaction.claims.keys());
-  for (const { claim } of node === undefined ? [] : transaction.allocations.onNode(node)) {
-    names.add(claim);
+  for (const { claims = [], node } of scopes) {
+    for (const name of claims) {
+      names.add(name);
+    }
+    for (const { claim } of node === undefined ? [] : transaction.allocations.onNode(node)) {
+      names.add(claim);
+    }
   }
   return [...names].map((name) => transaction.claim(name)).filter((claim) => claim !== undefined);
 }
@@ -202,11 +208,7 @@ function forgetEnded(transaction: Transaction): void {
   if (![...transaction.claims.values()].some((claim) => claim !== null && claim.endedAt !== null)) {
     return;
   }
-  const ended = transaction
-    .allClaims()
-    .filter(({ name, endedAt }) => endedAt !== null && transaction.allocations.heldBy(name).length === 0)
-    .sort((a, b) => a.version - b.version);
-  for (const { name } of ended.slice(0, Math.max(0, ended.length - maxEndedClaims))) {
+  for (const name of transaction.endedClaimsBefore(maxEndedClaims)) {
     transaction.forgetClaim(name);
   }
 }

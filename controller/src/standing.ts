@@ -9,7 +9,7 @@ import type {
   RunningClaim,
   WaitingClaim,
 } from "@millpond/scheduler";
-import type { Transaction } from "./ledger.ts";
+import type { Transaction } from "./transaction.ts";
 import { toLeftover, toStatement } from "./picture.ts";
 import type { ClaimSpec } from "./store/claim-spec.ts";
 import { defaultQueueName } from "./store/claim-spec.ts";

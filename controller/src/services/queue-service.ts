@@ -124,7 +124,7 @@ function checkQuota(quota: QuotaMessage | undefined, what: string): Quota {
 }
 
 async function readQueues(pool: Pool) {
-  return await pool.read((transaction) => {
+  return await pool.ledger.read((transaction) => {
     const { tree, claims } = observe(pool, transaction);
     return allQueues(transaction)
       .toSorted((a, b) => (a.name < b.name ? -1 : 1))
@@ -144,7 +144,7 @@ async function readQueues(pool: Pool) {
 }
 
 async function readTenants(pool: Pool) {
-  return await pool.read((transaction) => {
+  return await pool.ledger.read((transaction) => {
     const { tree, claims } = observe(pool, transaction);
     const tenants = transaction.allTenants();
     const all = tenants.some(({ name }) => name === defaultTenantName)

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import {
+  type ClaimSchema,
+  ClaimState,
+  CreateClaimRequestSchema,
+  CreateClaimResponseSchema,
+  ReleaseClaimRequestSchema,
+} from "@millpond/api";
+import { HttpConnection } from "./http-connection.ts";
+
+const createPath = "/millpond.v1.ClaimService/CreateClaim";
+const releasePath = "/millpond.v1.ClaimService/ReleaseClaim";
+
+/** Someone who makes claims and releases them, one call after the other. */
+export class Claimant {
+  readonly #connection: HttpConnection;
+
+  private constructor(connection: HttpConnection) {
+    this.#connection = connection;
+  }
+
+  static async open(url: string, token: string): Promise<Claimant> {
+    return new Claimant(await HttpConnection.open(url, token));
+  }
+
+  /** @throws Error unless the claim is bound at once */
+  async create(claim: MessageInitShape<typeof ClaimSchema>): Promise<void> {
+    const request = create(CreateClaimRequestSchema, { claim, noWait: true });
+    const answer = await this.#connection.call(createPath, toBinary(CreateClaimRequestSchema, request));
+    const made = fromBinary(CreateClaimResponseSchema, answer).claim;
+    if (made?.state !== ClaimState.BOUND)
+      throw new Error(`the claim ${claim.name} is not bound: ${made?.reason}`);
+  }
+
+  async release(name: string): Promise<void> {
+    const request = create(ReleaseClaimRequestSchema, { name });
+    await this.#connection.call(releasePath, toBinary(ReleaseClaimRequestSchema, request));
+  }
+
+  close(): void {
+    this.#connection.close();
+  }
+}

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// npm run bench:grants [-- options]: how fast a controller grants, and how soon it is back. See --help.
+
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { availableParallelism, cpus, loadavg, release, tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { parseArgs } from "node:util";
+import manifest from "../../package.json" with { type: "json" };
+import { Claimant } from "./claimant.ts";
+import { ControllerProcess } from "./controller-process.ts";
+import { quantile } from "./samples.ts";
+import { SimulatedAgent } from "./simulated-agent.ts";
+
+const help = `usage: npm run bench:grants -- [options]
+
+  --nodes N      simulated agents; default: 1000
+  --devices N    devices of each; default: 8
+  --clients N    who make claims, each one at a time; default: 32
+  --standing N   claims that are held meanwhile; default: 4000
+  --seconds N    how long each pass is measured; default: 10
+  --passes N     how often; default: 3
+  --restart N    measure instead how long a controller with so many claims takes to come back after kill -9
+  --node-options LIST  options of the controller's Node, separated by commas
+  --json FILE    where the result goes; default: build/grants-result.json
+  --save NAME    also writes bench/results/NAME.json, which is committed
+`;
+
+const root = join(import.meta.dirname, "..", "..");
+
+class UsageError extends Error {}
+
+interface Options {
+  readonly nodes: number;
+  readonly devices: number;
+  readonly clients: number;
+  readonly standing: number;
+  readonly seconds: number;
+  readonly passes: number;
+  readonly restart: number;
+  readonly nodeOptions: readonly string[];
+  readonly files: readonly string[];
+}
+
+/** What is asked, in turns: of one device its compute and memory in percent. */
+const shapes = [
+  { gpus: 1, memoryPercent: 100 },
+  { gpus: 1, memoryPercent: 25, computePercent: 25 },
+  { gpus: 2, memoryPercent: 100 },
+  { gpus: 1, memoryPercent: 50, computePercent: 50 },
+] as const;
+
+/** A day: nobody renews the leases. */
+const leaseSeconds = 86_400;
+
+/** A pool of simulated agents under a real controller. */
+class Bench implements AsyncDisposable {
+  readonly #options: Options;
+  readonly #directory: string;
+  #controller: ControllerProcess;
+  #agents: SimulatedAgent[] = [];
+  #clients: Claimant[] = [];
+  /** Who waits for the acknowledgement of a claim. */
+  readonly #waiting = new Map<string, () => void>();
+  #claims = 0;
+
+  private constructor(options: Options, directory: string, controller: ControllerProcess) {
+    this.#options = options;
+    this.#directory = directory;
+    this.#controller = controller;
+  }
+
+  static async start(options: Options): Promise<Bench> {
+    const directory = await mkdtemp(join(tmpdir(), "millpond-bench-grants-"));
+    const bench = new Bench(
+      options,
+      directory,
+      await ControllerProcess.start(directory, options.nodeOptions),
+    );
+    await bench.#connect();
+    return bench;
+  }
+
+  async #connect(): Promise<void> {
+    const { url, agentToken, userToken } = this.#controller;
+    const { nodes, devices, clients } = this.#options;
+    for (let node = 0; node < nodes; node += 1) {
+      this.#agents.push(
+        await SimulatedAgent.start({
+          url,
+          token: agentToken,
+          node: `node-${String(node).padStart(5, "0")}`,
+          devices,
+          onAcknowledged: (claim) => this.#waiting.get(claim)?.(),
+        }),
+      );
+    }
+    for (let client = 0; client < clients; client += 1)
+      this.#clients.push(await Claimant.open(url, userToken));
+  }
+
+  async #disconnect(): Promise<void> {
+    for (const client of this.#clients.splice(0)) client.close();
+    await Promise.all(this.#agents.splice(0).map((agent) => agent.close()));
+  }
+
+  /** Makes claims and keeps them. */
+  async fill(
+    count: number,
+    shape: (typeof shapes)[number] | { gpus: 1; memoryPercent: 5; computePercent: 5 },
+  ) {
+    let left = count;
+    await this.#everyClient(async (client) => {
+      while (left > 0) {
+        left -= 1;
+        await client.create({ name: this.#nextName(), ...shape, leaseSeconds });
+      }
+    });
+  }
+
+  async pass() {
+    const { seconds } = this.#options;
+    const answered: number[] = [];
+    const acknowledged: number[] = [];
+    const released: number[] = [];
+    const [syncsBefore, cpuBefore] = [this.#syncs(), await this.#controller.cpuSeconds()];
+    const startMs = performance.now();
+    await this.#everyClient(async (client) => {
+      while (performance.now() - startMs < seconds * 1000) {
+        const name = this.#nextName();
+        const shape = shapes[this.#claims % shapes.length] ?? shapes[0];
+        const { promise, resolve } = Promise.withResolvers<void>();
+        this.#waiting.set(name, resolve);
+        const beginMs = performance.now();
+        await client.create({ name, ...shape, leaseSeconds });
+        answered.push(performance.now() - beginMs);
+        await promise;
+        acknowledged.push(performance.now() - beginMs);
+        this.#waiting.delete(name);
+        const releaseMs = performance.now();
+        await client.release(name);
+        released.push(performance.now() - releaseMs);
+      }
+    });
+    const took = (performance.now() - startMs) / 1000;
+    const cpu = (await this.#controller.cpuSeconds()) - cpuBefore;
+    const grants = acknowledged.length;
+    return {
+      grantsPerSecond: rounded(grants / took),
+      /** From the request of the claim until its agent has acknowledged what it was told of it. */
+      grantMs: spread(acknowledged),
+      /** Until the claim was answered. */
+      answerMs: spread(answered),
+      releaseMs: spread(released),
+      syncsPerSecond: rounded((this.#syncs() - syncsBefore) / took),
+      /** Processor time of the controller: all that it did meanwhile. */
+      controllerMsPerGrant: rounded((cpu * 1000) / grants),
+      controllerCores: rounded(cpu / took),
+      load: rounded(loadavg()[0] ?? 0),
+    };
+  }
+
+  /** Kills the controller and starts it again. */
+  async restart() {
+    await this.#disconnect();
+    await this.#controller.end("SIGKILL");
+    const startMs = performance.now();
+    this.#controller = await ControllerProcess.start(this.#directory, this.#options.nodeOptions);
+    const listensMs = performance.now() - startMs;
+    await this.#connect();
+    const reportedMs = performance.now() - startMs;
+    const [client] = this.#clients;
+    if (client === undefined) throw new Error("there are no clients");
+    const name = this.#nextName();
+    await client.create({ name, ...shapes[1], leaseSeconds });
+    const grantedMs = performance.now() - startMs;
+    await client.release(name);
+    return {
+      listensSeconds: rounded(listensMs / 1000),
+      /** Until every agent has been answered, one after the other. */
+      reportedSeconds: rounded(reportedMs / 1000),
+      /** Until a claim was granted after that. */
+      grantedSeconds: rounded(grantedMs / 1000),
+      load: rounded(loadavg()[0] ?? 0),
+    };
+  }
+
+  async residentMiB(): Promise<number> {
+    return Math.round((await this.#controller.residentBytes()) / 2 ** 20);
+  }
+
+  async #everyClient(act: (client: Claimant) => Promise<void>): Promise<void> {
+    await Promise.all(this.#clients.map(act));
+  }
+
+  #syncs(): number {
+    return this.#agents.reduce((sum, { syncs }) => sum + syncs, 0);
+  }
+
+  #nextName(): string {
+    this.#claims += 1;
+    return `claim-${this.#claims}`;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#disconnect();
+    await this.#controller.end("SIGTERM");
+    await rm(this.#directory, { recursive: true, force: true });
+  }
+}
+
+function spread(samples: readonly number[]) {
+  const sorted = samples.toSorted((a, b) => a - b);
+  const at = (share: number): number => rounded(quantile(sorted, share));
+  return { p50: at(0.5), p90: at(0.9), p99: at(0.99) };
+}
+
+function rounded(value: number): number {
+  return Number(value.toPrecision(4));
+}
+
+async function measure(options: Options) {
+  await using bench = await Bench.start(options);
+  const { nodes, devices, standing, passes, restart } = options;
+  const gpus = nodes * devices;
+  if (restart > 0) {
+    await bench.fill(restart, { gpus: 1, memoryPercent: 5, computePercent: 5 });
+    const restarts = [];
+    for (let pass = 0; pass < passes; pass += 1) {
+      restarts.push(await bench.restart());
+      say(restarts.at(-1));
+    }
+    return { gpus, claims: restart, restarts, residentMiB: await bench.residentMiB() };
+  }
+  const emptyMiB = await bench.residentMiB();
+  await bench.fill(standing, shapes[1]);
+  const measured = [];
+  for (let pass = 0; pass < passes; pass += 1) {
+    measured.push(await bench.pass());
+    say(measured.at(-1));
+  }
+  const residentMiB = await bench.residentMiB();
+  return {
+    gpus,
+    clients: options.clients,
+    standing,
+    passes: measured,
+    /** Of the controller, before there were claims and at the end. */
+    residentMiB: { empty: emptyMiB, end: residentMiB },
+  };
+}
+
+function say(figures: unknown): void {
+  console.log(JSON.stringify(figures));
+}
+
+function toCount(option: string, text: string | undefined, otherwise: number): number {
+  const value = text === undefined ? otherwise : Number(text);
+  if (!Number.isInteger(value) || value < 0 || value > 1_000_000)
+    throw new UsageError(`--${option}: ${text} is no number from 0 to 1000000`);
+  return value;
+}
+
+/** Undefined when only help is wanted. */
+function readOptions(args: string[]): Options | undefined {
+  const text = { type: "string" } as const;
+  const { values } = parseArgs({
+    args,
+    options: {
+      nodes: text,
+      devices: text,
+      clients: text,
+      standing: text,
+      seconds: text,
+      passes: text,
+      restart: text,
+      "node-options": text,
+      json: text,
+      save: text,
+      help: { type: "boolean", short: "h" },
+    },
+  });
+  if (values.help === true) return undefined;
+  if (values.save !== undefined && !/^[a-z0-9][a-z0-9-]*$/.test(values.save))
+    throw new UsageError(`--save: ${values.save} is no name of small letters, digits and dashes`);
+  const count = (option: Exclude<keyof typeof values, "help">, otherwise: number): number =>
+    toCount(option, values[option], otherwise);
+  return {
+    nodes: count("nodes", 1000),
+    devices: count("devices", 8),
+    clients: count("clients", 32),
+    standing: count("standing", 4000),
+    seconds: count("seconds", 10),
+    passes: count("passes", 3),
+    restart: count("restart", 0),
+    nodeOptions: values["node-options"]?.split(",") ?? [],
+    files: [
+      values.json ?? join(root, "build", "grants-result.json"),
+      ...(values.save === undefined ? [] : [join(root, "bench", "results", `${values.save}.json`)]),
+    ],
+  };
+}
+
+async function run(options: Options): Promise<void> {
+  const machine = {
+    cpu: cpus()[0]?.model.trim() ?? "unknown",
+    cores: availableParallelism(),
+    versions: {
+      millpond: manifest.version,
+      linux: release().replace(/-.*/, ""),
+      node: process.versions.node,
+    },
+    date: new Date().toISOString().replace(/\.\d+/, ""),
+  };
+  const result = { ...machine, ...(await measure(options)) };
+  for (const file of options.files) {
+    await mkdir(dirname(file), { recursive: true });
+    await writeFile(file, `${JSON.stringify(result, undefined, 2)}\n`);
+    console.log(file);
+  }
+}
+
+try {
+  const options = readOptions(process.argv.slice(2));
+  if (options === undefined) process.stdout.write(help);
+  else await run(options);
+} catch (error) {
+  const code = error instanceof Error && "code" in error ? String(error.code) : "";
+  const isUsage = error instanceof UsageError || code.startsWith("ERR_PARSE_ARGS_");
+  console.error(`error: ${error instanceof Error ? error.message : String(error)}`);
+  process.exitCode = isUsage ? 2 : 1;
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { QueueSpec, TenantSpec } from "@millpond/scheduler";
+import { type AllocationIndex, AllocationView } from "./allocation-index.ts";
+import { byEnd, type ClaimIndex } from "./claim-index.ts";
+import { Overlay, present, read, readAll } from "./overlay.ts";
+import type {
+  AllocationRecord,
+  AuditEntry,
+  ClaimRecord,
+  EventRecord,
+  NodeRecord,
+  TokenRecord,
+  UsageRecord,
+} from "./store/store.ts";
+
+/** What is durable, in memory. */
+export interface Base {
+  readonly claimIndex: ClaimIndex;
+  readonly allocations: AllocationIndex;
+  readonly nodes: ReadonlyMap<string, NodeRecord>;
+  /** In order of their names. */
+  readonly sortedNodes: readonly NodeRecord[];
+  readonly queues: ReadonlyMap<string, QueueSpec>;
+  readonly tenants: ReadonlyMap<string, TenantSpec>;
+  readonly tokens: ReadonlyMap<string, TokenRecord>;
+  /** Of the last change. */
+  readonly revision: number;
+  /** The last one that was given out. */
+  readonly epoch: number;
+  /** Id of the last event. */
+  readonly lastEvent: number;
+}
+
+/** How far a transaction has come. */
+export interface Savepoint {
+  readonly revision: number;
+  readonly epoch: number;
+  readonly marks: readonly number[];
+}
+
+/** What a transaction changed, for those who wait for it. */
+export interface Changed {
+  readonly claims: ReadonlySet<string>;
+  /** Epochs. */
+  readonly allocations: ReadonlySet<number>;
+  readonly nodes: ReadonlySet<string>;
+  readonly events: readonly EventRecord[];
+}
+
+/** Changes in the making: reads see what is durable with what has been changed so far. */
+export class Transaction {
+  /** Unix seconds. */
+  readonly now: number;
+  readonly claims = new Overlay<string, ClaimRecord>();
+  readonly allocations: AllocationView;
+  readonly nodes = new Overlay<string, NodeRecord>();
+  readonly queues = new Overlay<string, QueueSpec>();
+  readonly tenants = new Overlay<string, TenantSpec>();
+  readonly tokens = new Overlay<string, TokenRecord>();
+  /** What is recorded of calls that change nothing else. */
+  readonly audit: AuditEntry[] = [];
+  readonly events: EventRecord[] = [];
+  readonly usage: UsageRecord[] = [];
+  readonly #base: Base;
+  #revision: number;
+  #epoch: number;
+
+  constructor(base: Base, now: number) {
+    this.#base = base;
+    this.now = now;
+    this.allocations = new AllocationView(base.allocations);
+    this.#revision = base.revision;
+    this.#epoch = base.epoch;
+  }
+
+  /** Of the change that is being made: it stamps what is changed, and orders what arrives. */
+  get revision(): number {
+    return this.#revision;
+  }
+
+  get epoch(): number {
+    return this.#epoch;
+  }
+
+  /** Begins the next change. */
+  beginChange(): void {
+    this.#revision += 1;
+  }
+
+  get hasChanges(): boolean {
+    return this.hasChangedSince(origin);
+  }
+
+  hasChangedSince({ marks }: Savepoint): boolean {
+    return this.#marks().some((mark, position) => mark !== (marks[position] ?? 0));
+  }
+
+  savepoint(): Savepoint {
+    return { revision: this.#revision, epoch: this.#epoch, marks: this.#marks() };
+  }
+
+  /** Takes back what was changed since then. */
+  rollback({ revision, epoch, marks }: Savepoint): void {
+    this.#revision = revision;
+    this.#epoch = epoch;
+    for (const [position, overlay] of this.#overlays().entries()) {
+      overlay.rollback(marks[position] ?? 0);
+    }
+    for (const [position, log] of this.#logs().entries()) {
+      log.length = marks[this.#overlays().length + position] ?? 0;
+    }
+  }
+
+  changed(): Changed {
+    return {
+      claims: new Set(this.claims.keys()),
+      allocations: new Set(this.allocations.changes.keys()),
+      nodes: new Set(this.nodes.keys()),
+      events: this.events,
+    };
+  }
+
+  nextEpoch(): number {
+    this.#epoch += 1;
+    return this.#epoch;
+  }
+
+  claim(name: string): ClaimRecord | undefined {
+    return read(this.claims, this.#base.claimIndex.byName, name);
+  }
+
+  /** In order of arrival. */
+  allClaims(): ClaimRecord[] {
+    return readAll(this.claims, this.#base.claimIndex.byName).sort((a, b) => a.arrival - b.arrival);
+  }
+
+  /** The claims that wait, in order of arrival. */
+  pendingClaims(): ClaimRecord[] {
+    const pending = this.#unchanged(this.#base.claimIndex.pending);
+    pending.push(...present(this.claims).filter(({ state }) => state === "pending"));
+    return pending.sort((a, b) => a.arrival - b.arrival);
+  }
+
+  /** The claims of a gang that have not ended, in order of arrival. */
+  gangClaims(gang: string): ClaimRecord[] {
+    const members = this.#unchanged(this.#base.claimIndex.ofGang(gang));
+    members.push(...present(this.claims).filter((claim) => claim.gang === gang && claim.endedAt === null));
+    return members.sort((a, b) => a.arrival - b.arrival);
+  }
+
+  /** The claims that have ended and hold nothing any more, but for the last `kept` of them; oldest first. */
+  endedClaimsBefore(kept: number): string[] {
+    const { ended } = this.#base.claimIndex;
+    const holding = new Set(this.allocations.releasing().map(({ claim }) => claim));
+    const isLate = (name: string) => !this.claims.has(name) && !holding.has(name);
+    const changed = present(this.claims).filter(
+      ({ name, endedAt }) => endedAt !== null && !holding.has(name),
+    );
+    const out = [...new Set([...this.claims.keys(), ...holding])].filter((name) => ended.has(name));
+    let left = ended.size - out.length + changed.length - kept;
+    const names: string[] = [];
+    for (const name of ended) {
+      if (left <= 0) {
+        return names;
+      }
+      if (isLate(name)) {
+        names.push(name);
+        left -= 1;
+      }
+    }
+    const newest = changed.sort(byEnd).map(({ name }) => name);
+    return [...names, ...newest.slice(0, Math.max(0, left))];
+  }
+
+  /** Writes a claim; its version becomes the revision of this change. */
+  putClaim(claim: ClaimRecord): ClaimRecord {
+    const stamped = { ...claim, version: this.revision };
+    this.claims.set(claim.name, stamped);
+    return stamped;
+  }
+
+  forgetClaim(name: string): void {
+    this.claims.set(name, null);
+  }
+
+  /** What a claim is bound to. */
+  allocation(claim: string): AllocationRecord | undefined {
+    return this.allocations.ofClaim(claim);
+  }
+
+  /** Writes an allocation; what should be on its node has changed. */
+  putAllocation(allocation: AllocationRecord): void {
+    this.allocations.changes.set(allocation.epoch, allocation);
+    this.#stampNode(allocation.node);
+  }
+
+  removeAllocation({ epoch, node, releasedRevision }: AllocationRecord): void {
+    this.allocations.changes.set(epoch, null);
+    if (releasedRevision === null) {
+      this.#stampNode(node);
+    }
+  }
+
+  node(name: string): NodeRecord | undefined {
+    return read(this.nodes, this.#base.nodes, name);
+  }
+
+  /** In order of their names. */
+  allNodes(): readonly NodeRecord[] {
+    const { nodes, sortedNodes } = this.#base;
+    if (this.nodes.size === 0) {
+      return sortedNodes;
+    }
+    if ([...this.nodes].every(([name, node]) => node !== null && nodes.has(name))) {
+      return sortedNodes.map((node) => this.nodes.get(node.name) ?? node);
+    }
+    return readAll(this.nodes, nodes).sort((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  putNode(node: NodeRecord): void {
+    this.nodes.set(node.name, node);
+  }
+
+  queue(name: string): QueueSpec | undefined {
+    return read(this.queues, this.#base.queues, name);
+  }
+
+  allQueues(): QueueSpec[] {
+    return readAll(this.queues, this.#base.queues);
+  }
+
+  tenant(name: string): TenantSpec | undefined {
+    return read(this.tenants, this.#base.tenants, name);
+  }
+
+  allTenants(): TenantSpec[] {
+    return readAll(this.tenants, this.#base.tenants);
+  }
+
+  token(name: string): TokenRecord | undefined {
+    return read(this.tokens, this.#base.tokens, name);
+  }
+
+  allTokens(): TokenRecord[] {
+    return readAll(this.tokens, this.#base.tokens);
+  }
+
+  addEvent(kind: string, subject: string, message: string): void {
+    const id = this.#base.lastEvent + this.events.length + 1;
+    this.events.push({ id, at: this.now, kind, subject, message });
+  }
+
+  #stampNode(name: string): void {
+    const node = this.node(name);
+    if (node !== undefined) {
+      this.putNode({ ...node, revision: this.revision });
+    }
+  }
+
+  /** Those of them that have not been changed. */
+  #unchanged(names: Iterable<string>): ClaimRecord[] {
+    const claims: ClaimRecord[] = [];
+    for (const name of names) {
+      const claim = this.claims.has(name) ? undefined : this.#base.claimIndex.byName.get(name);
+      if (claim !== undefined) {
+        claims.push(claim);
+      }
+    }
+    return claims;
+  }
+
+  #overlays(): readonly Pick<Overlay<never, never>, "mark" | "rollback">[] {
+    const { claims, allocations, nodes, queues, tenants, tokens } = this;
+    return [claims, allocations.changes, nodes, queues, tenants, tokens];
+  }
+
+  #logs(): readonly { length: number }[] {
+    return [this.events, this.usage, this.audit];
+  }
+
+  #marks(): number[] {
+    return [...this.#overlays().map(({ mark }) => mark), ...this.#logs().map(({ length }) => length)];
+  }
+}
+
+/** The beginning of every transaction. */
+const origin: Savepoint = { revision: 0, epoch: 0, marks: [] };
