@@ -8,6 +8,7 @@ import { ClaimIndex } from "./claim-index.ts";
 import type { Clock } from "./clock.ts";
 import { unixSeconds } from "./clock.ts";
 import { absent, merge, present } from "./overlay.ts";
+import { partOf, Totals } from "./totals.ts";
 import { type Base, Transaction } from "./transaction.ts";
 import type { ClaimRecord, NodeRecord, Store, StoredState, TokenRecord } from "./store/store.ts";
 
@@ -19,6 +20,7 @@ export class Ledger<C, S> implements Base {
   readonly identity: string;
   readonly claimIndex: ClaimIndex;
   readonly allocations: AllocationIndex;
+  #totals = new Totals();
   readonly #store: Store;
   readonly #clock: Clock;
   readonly #nodes: Map<string, NodeRecord>;
@@ -43,6 +45,13 @@ export class Ledger<C, S> implements Base {
     this.#tenants = new Map(state.tenants.map((tenant) => [tenant.name, tenant]));
     this.#tokens = new Map(state.tokens.map((token) => [token.name, token]));
     this.#tokensByHash = new Map(state.tokens.map((token) => [token.hash, token]));
+    for (const allocation of state.allocations) {
+      const { claim, node } = allocation;
+      const part = partOf(allocation, this.claims.get(claim), this.#nodes.get(node));
+      if (part !== undefined) {
+        this.#totals.add(part);
+      }
+    }
     this.#revision = state.revision;
     this.#epoch = state.epoch;
     this.#lastEvent = state.lastEvent;
@@ -65,6 +74,11 @@ export class Ledger<C, S> implements Base {
 
   get lastEvent(): number {
     return this.#lastEvent;
+  }
+
+  /** What the bound claims hold. */
+  get totals(): Totals {
+    return this.#totals;
   }
 
   /** In order of arrival, but those whose name was used before. */
@@ -148,6 +162,7 @@ export class Ledger<C, S> implements Base {
     for (const call of firsts) {
       call.isWritten = true;
     }
+    this.#totals = transaction.totals();
     this.claimIndex.merge(claims);
     this.allocations.merge(allocations.changes);
     this.#mergeNodes(transaction);

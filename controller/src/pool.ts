@@ -25,7 +25,7 @@ const restartGraceSeconds = 15;
 const retryAfterMs = 1000;
 
 /** What was decided about the waiting claims. */
-interface Conclusion {
+export interface Conclusion {
   /** Undefined: none waits. */
   readonly decision: QueueDecision | undefined;
 }

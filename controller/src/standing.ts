@@ -66,6 +66,31 @@ export function toQueueSnapshot(
   pool: QueueSnapshot["pool"],
   isReady: (node: string) => boolean,
 ): QueueSnapshot {
+  // Most decisions are made without looking at everybody who holds something.
+  let held: Held | undefined;
+  const look = () => {
+    held ??= heldBy(transaction, isReady);
+    return held;
+  };
+  return {
+    now: transaction.now,
+    pool,
+    queues: allQueues(transaction),
+    tenants: transaction.allTenants(),
+    waiting: transaction.pendingClaims().map(toWaiting),
+    totals: transaction.totals(),
+    get running() {
+      return look().running;
+    },
+    get leftovers() {
+      return look().leftovers;
+    },
+  };
+}
+
+type Held = Pick<QueueSnapshot, "running" | "leftovers">;
+
+function heldBy(transaction: Transaction, isReady: (node: string) => boolean): Held {
   const running: RunningClaim[] = [];
   const leftovers: QueueSnapshot["leftovers"][number][] = [];
   for (const allocation of transaction.allocations.all()) {
@@ -77,15 +102,7 @@ export function toQueueSnapshot(
       leftovers.push(toLeftover(allocation, transaction.node(allocation.node), endsAt));
     }
   }
-  return {
-    now: transaction.now,
-    pool,
-    queues: allQueues(transaction),
-    tenants: transaction.allTenants(),
-    waiting: transaction.pendingClaims().map(toWaiting),
-    running,
-    leftovers,
-  };
+  return { running, leftovers };
 }
 
 /** The queues, with the default one, which is always there. */

@@ -4,6 +4,7 @@ import type { QueueSpec, TenantSpec } from "@millpond/scheduler";
 import { type AllocationIndex, AllocationView } from "./allocation-index.ts";
 import { byEnd, type ClaimIndex } from "./claim-index.ts";
 import { Overlay, present, read, readAll } from "./overlay.ts";
+import { partOf, Totals } from "./totals.ts";
 import type {
   AllocationRecord,
   AuditEntry,
@@ -18,6 +19,8 @@ import type {
 export interface Base {
   readonly claimIndex: ClaimIndex;
   readonly allocations: AllocationIndex;
+  /** What the bound claims hold. */
+  readonly totals: Totals;
   readonly nodes: ReadonlyMap<string, NodeRecord>;
   /** In order of their names. */
   readonly sortedNodes: readonly NodeRecord[];
@@ -202,6 +205,25 @@ export class Transaction {
     }
   }
 
+  /** What the bound claims hold. */
+  totals(): Totals {
+    const base = this.#base;
+    const totals = new Totals(base.totals);
+    for (const epoch of this.#epochsWithOtherParts()) {
+      const [before, after] = [base.allocations.byEpoch.get(epoch), this.allocations.get(epoch)];
+      const removed =
+        before && partOf(before, base.claimIndex.byName.get(before.claim), base.nodes.get(before.node));
+      const added = after && partOf(after, this.claim(after.claim), this.node(after.node));
+      if (removed !== undefined) {
+        totals.remove(removed);
+      }
+      if (added !== undefined) {
+        totals.add(added);
+      }
+    }
+    return totals;
+  }
+
   node(name: string): NodeRecord | undefined {
     return read(this.nodes, this.#base.nodes, name);
   }
@@ -268,6 +290,19 @@ export class Transaction {
       }
     }
     return claims;
+  }
+
+  /** Those that have been changed, or are on a node with other devices: it says what a share of it is. */
+  #epochsWithOtherParts(): ReadonlySet<number> {
+    const epochs = new Set(this.allocations.changes.keys());
+    for (const [name, node] of this.nodes) {
+      if (node?.devices !== this.#base.nodes.get(name)?.devices) {
+        for (const { epoch } of this.#base.allocations.onNode(name)) {
+          epochs.add(epoch);
+        }
+      }
+    }
+    return epochs;
   }
 
   #overlays(): readonly Pick<Overlay<never, never>, "mark" | "rollback">[] {

@@ -15,6 +15,7 @@ export {
   type QueueDecision,
   type QueueSnapshot,
   type RunningClaim,
+  type RunningTotals,
   type WaitingClaim,
 } from "./queues/claim.ts";
 export { type Forecast, forecast, type NextRelease, nextRelease } from "./queues/forecast.ts";

@@ -6,6 +6,7 @@ import type { ClaimRequest } from "../request.ts";
 import type { Snapshot } from "../snapshot.ts";
 import type { Statement } from "../statement.ts";
 import type { QueueSpec, TenantSpec } from "./queue.ts";
+import type { Amount } from "./quota.ts";
 
 /** What both waiting and running claims have. */
 interface Standing {
@@ -55,6 +56,15 @@ export interface Leftover {
   readonly endsAt: number | null;
 }
 
+/** Sums over the running claims. */
+export interface RunningTotals {
+  /** What they hold, by the queue in which they waited. */
+  readonly queues: ReadonlyMap<string, Amount>;
+  readonly tenants: ReadonlyMap<string, Amount>;
+  /** Their number, by gang. */
+  readonly gangs: ReadonlyMap<string, number>;
+}
+
 export interface QueueSnapshot {
   readonly now: number;
   readonly pool: Snapshot;
@@ -64,6 +74,8 @@ export interface QueueSnapshot {
   readonly tenants: readonly TenantSpec[];
   readonly waiting: readonly WaitingClaim[];
   readonly running: readonly RunningClaim[];
+  /** Sums over `running`, where they are known. Absent: they are made. */
+  readonly totals?: RunningTotals;
   readonly leftovers: readonly Leftover[];
 }
 

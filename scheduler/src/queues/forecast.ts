@@ -2,7 +2,7 @@
 
 import type { QueueSnapshot } from "./claim.ts";
 import { type Ending, reserve } from "./reservation.ts";
-import { makeUnits } from "./unit.ts";
+import { makeUnits, totalsOf } from "./unit.ts";
 
 /** What has to happen before a claim gets room, if nobody comes before it. */
 export interface Forecast {
@@ -21,7 +21,7 @@ export interface NextRelease {
 
 /** @returns undefined when the claim does not wait, when its gang is not complete, or when it fits nowhere. */
 export function forecast(snapshot: QueueSnapshot, claim: string): Forecast | undefined {
-  const unit = makeUnits(snapshot.waiting, snapshot.running).find(({ members }) =>
+  const unit = makeUnits(snapshot.waiting, totalsOf(snapshot)).find(({ members }) =>
     members.some(({ request }) => request.claim === claim),
   );
   if (unit === undefined || unit.missing > 0) {

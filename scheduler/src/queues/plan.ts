@@ -18,7 +18,15 @@ import { endingsOf } from "./forecast.ts";
 import { findVictims } from "./preemption.ts";
 import { type Ending, reserve, type Reservation, withHolds } from "./reservation.ts";
 import { QueueTree, type Turns } from "./tree.ts";
-import { amountOfStatements, amountOn, makeUnits, placeUnit, shapeOfUnit, type Unit } from "./unit.ts";
+import {
+  amountOfStatements,
+  amountOn,
+  makeUnits,
+  placeUnit,
+  shapeOfUnit,
+  totalsOf,
+  type Unit,
+} from "./unit.ts";
 
 /**
  * Decides about the waiting claims.
@@ -36,13 +44,8 @@ export function planQueues(
 }
 
 /** The queues with what their claims have. */
-export function makeQueueTree({ pool, queues, tenants, running }: Omit<QueueSnapshot, "waiting">): QueueTree {
-  const tree = new QueueTree(queues, tenants);
-  const nodes = new Map(pool.nodes.map((node) => [node.name, node]));
-  for (const claim of running) {
-    tree.charge(claim, amountOn(nodes.get(claim.statement.node), claim.statement));
-  }
-  return tree;
+export function makeQueueTree(snapshot: Omit<QueueSnapshot, "waiting">): QueueTree {
+  return new QueueTree(snapshot.queues, snapshot.tenants, totalsOf(snapshot));
 }
 
 class Planner {
@@ -50,8 +53,9 @@ class Planner {
   readonly #settings: PlanSettings;
   readonly #tree: QueueTree;
   #pool: QueueSnapshot["pool"];
-  #running: readonly RunningClaim[];
-  readonly #endings: Ending[];
+  /** What is read of those who hold something only when somebody does not fit: there may be many of them. */
+  #knownRunning: readonly RunningClaim[] | undefined;
+  #knownEndings: Ending[] | undefined;
   readonly #reservations: Reservation[] = [];
   /** Queues whose first claim that has no room has been looked at. */
   readonly #headed = new Set<string>();
@@ -69,13 +73,20 @@ class Planner {
     this.#snapshot = snapshot;
     this.#settings = settings;
     this.#pool = snapshot.pool;
-    this.#running = snapshot.running;
     this.#tree = makeQueueTree(snapshot);
-    this.#endings = endingsOf(snapshot);
+  }
+
+  get #running(): readonly RunningClaim[] {
+    return this.#knownRunning ?? this.#snapshot.running;
+  }
+
+  get #endings(): Ending[] {
+    this.#knownEndings ??= endingsOf(this.#snapshot);
+    return this.#knownEndings;
   }
 
   run(): QueueDecision {
-    const units = makeUnits(this.#snapshot.waiting, this.#snapshot.running);
+    const units = makeUnits(this.#snapshot.waiting, totalsOf(this.#snapshot));
     for (const isBestEffort of [false, true]) {
       this.#headed.clear();
       this.#pass(units.filter(({ first }) => first.isBestEffort === isBestEffort));
@@ -130,6 +141,9 @@ class Planner {
    */
   #discounts(left: ReadonlyMap<string, readonly Unit[]>): Map<string, number> {
     const discounts = new Map<string, number>();
+    if (![...left.values()].some(([head]) => head !== undefined && this.#mayReserve(head))) {
+      return discounts;
+    }
     const nodes = new Map(this.#pool.nodes.map((node) => [node.name, node]));
     for (const { queue, statement, boundAt } of this.#running) {
       const head = left.get(queue)?.[0];
@@ -280,7 +294,7 @@ class Planner {
     }
     this.#preemptions.push(...plan.preemptions);
     const taken = new Set(plan.victims.map(({ statement }) => statement.claim));
-    this.#running = this.#running.map((each) =>
+    this.#knownRunning = this.#running.map((each) =>
       taken.has(each.statement.claim) ? { ...each, isEnding: true } : each,
     );
     for (const { statement, graceSeconds, endsAt } of plan.victims) {

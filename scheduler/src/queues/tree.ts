@@ -10,6 +10,7 @@ import {
   type Quota,
   subtract,
 } from "./quota.ts";
+import type { RunningTotals } from "./claim.ts";
 import type { QueueSpec, TenantSpec } from "./queue.ts";
 
 /** Who is charged for a claim. */
@@ -35,15 +36,20 @@ export class QueueTree {
   readonly #children: ReadonlyMap<string, readonly QueueSpec[]>;
   readonly #tenants: ReadonlyMap<string, TenantSpec>;
   readonly #used = new Map<string, Amount>();
-  readonly #usedByTenant = new Map<string, Amount>();
+  readonly #usedByTenant: Map<string, Amount>;
 
-  constructor(queues: readonly QueueSpec[], tenants: readonly TenantSpec[]) {
+  /** @param totals What the claims have. Default: nothing. */
+  constructor(queues: readonly QueueSpec[], tenants: readonly TenantSpec[], totals?: RunningTotals) {
     this.#queues = new Map(queues.map((queue) => [queue.name, queue]));
     this.#children = Map.groupBy(
       queues.toSorted((a, b) => (a.name < b.name ? -1 : 1)),
       ({ parent }) => parent,
     );
     this.#tenants = new Map(tenants.map((tenant) => [tenant.name, tenant]));
+    for (const [queue, amount] of totals?.queues ?? []) {
+      this.#charge(queue, amount);
+    }
+    this.#usedByTenant = new Map(totals?.tenants);
   }
 
   used(queue: string): Amount {
@@ -67,9 +73,7 @@ export class QueueTree {
   }
 
   charge({ queue, tenant }: Pick<Payer, "queue" | "tenant">, amount: Amount): void {
-    for (const { name } of this.chain(queue)) {
-      this.#used.set(name, add(this.used(name), amount));
-    }
+    this.#charge(queue, amount);
     this.#usedByTenant.set(tenant, add(this.usedByTenant(tenant), amount));
   }
 
@@ -160,6 +164,12 @@ export class QueueTree {
     const { gpuMilli } = this.usedByTenant(name);
     const limit = this.#tenants.get(name)?.limit.gpuMilli;
     return `${formatGpus(gpuMilli)} GPUs in use${limit === undefined ? "" : `, ${formatGpus(limit)} at most`}`;
+  }
+
+  #charge(queue: string, amount: Amount): void {
+    for (const { name } of this.chain(queue)) {
+      this.#used.set(name, add(this.used(name), amount));
+    }
   }
 
   #rank({ name, weight, guaranteed }: QueueSpec, discount: number): readonly [number, number] {

@@ -5,7 +5,7 @@
 import { place } from "../place.ts";
 import type { DeviceState, Snapshot } from "../snapshot.ts";
 import { applyStatement, type Statement } from "../statement.ts";
-import type { RunningClaim, WaitingClaim } from "./claim.ts";
+import type { QueueSnapshot, RunningTotals, WaitingClaim } from "./claim.ts";
 import { add, type Amount, amountOf, nothing } from "./quota.ts";
 
 export interface Unit {
@@ -21,14 +21,8 @@ export interface Unit {
 }
 
 /** The waiting claims as units, in order of arrival of their first member. */
-export function makeUnits(waiting: readonly WaitingClaim[], running: readonly RunningClaim[]): Unit[] {
+export function makeUnits(waiting: readonly WaitingClaim[], { gangs: present }: RunningTotals): Unit[] {
   const sorted = waiting.toSorted((a, b) => a.arrival - b.arrival);
-  const present = new Map<string, number>();
-  for (const { gang } of running) {
-    if (gang !== "") {
-      present.set(gang, (present.get(gang) ?? 0) + 1);
-    }
-  }
   const gangs = Map.groupBy(sorted, ({ gang }) => gang);
   const units: Unit[] = [];
   for (const claim of sorted) {
@@ -89,11 +83,31 @@ function placeOne(snapshot: Snapshot, { request, preferredHost }: WaitingClaim):
 
 /** What statements hold, all together. */
 export function amountOfStatements(snapshot: Snapshot, statements: readonly Statement[]): Amount {
-  const nodes = new Map(snapshot.nodes.map((node) => [node.name, node]));
-  return statements.reduce(
-    (sum, statement) => add(sum, amountOn(nodes.get(statement.node), statement)),
-    nothing,
-  );
+  // Statements are few: looking for their nodes costs less than an index of all nodes.
+  return statements.reduce((sum, statement) => {
+    const node = snapshot.nodes.find(({ name }) => name === statement.node);
+    return add(sum, amountOn(node, statement));
+  }, nothing);
+}
+
+/** Sums over the running claims. */
+export function totalsOf(snapshot: Pick<QueueSnapshot, "pool" | "running" | "totals">): RunningTotals {
+  if (snapshot.totals !== undefined) {
+    return snapshot.totals;
+  }
+  const nodes = new Map(snapshot.pool.nodes.map((node) => [node.name, node]));
+  const queues = new Map<string, Amount>();
+  const tenants = new Map<string, Amount>();
+  const gangs = new Map<string, number>();
+  for (const { queue, tenant, gang, statement } of snapshot.running) {
+    const amount = amountOn(nodes.get(statement.node), statement);
+    queues.set(queue, add(queues.get(queue) ?? nothing, amount));
+    tenants.set(tenant, add(tenants.get(tenant) ?? nothing, amount));
+    if (gang !== "") {
+      gangs.set(gang, (gangs.get(gang) ?? 0) + 1);
+    }
+  }
+  return { queues, tenants, gangs };
 }
 
 interface DeviceSizes {
@@ -102,17 +116,17 @@ interface DeviceSizes {
 
 const amounts = new WeakMap<
   Statement["devices"],
-  { readonly node: DeviceSizes | undefined; readonly amount: Amount }
+  { readonly devices: DeviceSizes["devices"] | undefined; readonly amount: Amount }
 >();
 
 /** What a statement holds of its node. A device that is gone counts as one that it filled. */
 export function amountOn(node: DeviceSizes | undefined, statement: Pick<Statement, "devices">): Amount {
   const known = amounts.get(statement.devices);
-  if (known !== undefined && known.node === node) {
+  if (known !== undefined && known.devices === node?.devices) {
     return known.amount;
   }
   const amount = computeAmount(node, statement);
-  amounts.set(statement.devices, { node, amount });
+  amounts.set(statement.devices, { devices: node?.devices, amount });
   return amount;
 }
 
