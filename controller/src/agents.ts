@@ -41,7 +41,7 @@ export async function sync(pool: Pool, report: AgentReport, signal: AbortSignal)
     }
     pool.touch();
     if (!admission.isFirst) {
-      await untilRevisionIsNot(pool, node, knownRevision, AbortSignal.any([signal, superseded]));
+      await untilRevisionIsNot(pool, node, knownRevision, [signal, superseded]);
     }
     signal.throwIfAborted();
     pool.presence.endPoll(node, superseded, "answered");
@@ -60,11 +60,11 @@ async function untilRevisionIsNot(
   pool: Pool,
   name: string,
   known: number,
-  signal: AbortSignal,
+  signals: readonly AbortSignal[],
 ): Promise<void> {
   const endMs = pool.clock.monotonicMs() + syncAnswerAfterMs;
   while (pool.ledger.nodes.get(name)?.revision === known) {
-    const wake = await pool.nodeWatchers.wait(name, endMs - pool.clock.monotonicMs(), signal);
+    const wake = await pool.nodeWatchers.wait(name, endMs - pool.clock.monotonicMs(), ...signals);
     if (wake !== "changed") {
       return;
     }

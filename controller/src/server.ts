@@ -2,9 +2,15 @@
 
 // HTTP in front of the services.
 
-import { ConnectError, type ConnectRouter, type HandlerContext, type Interceptor } from "@connectrpc/connect";
+import {
+  ConnectError,
+  type ConnectRouter,
+  createConnectRouter,
+  type HandlerContext,
+  type Interceptor,
+} from "@connectrpc/connect";
 import type { UniversalHandlerFn } from "@connectrpc/connect/protocol";
-import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
+import { compressionBrotli, compressionGzip } from "@connectrpc/connect-node";
 import { type CertificatePair, errorCodeOf, metricsContentType, millpondError } from "@millpond/api";
 import { Server as TlsServer } from "node:tls";
 import { fastify } from "fastify";
@@ -12,6 +18,7 @@ import type { Logger } from "pino";
 import { mayCall, methodName, type RequiredRole, ruleOf } from "./access.ts";
 import { audited, AuditedCall, parseReason, reasonHeader } from "./audit.ts";
 import { type Caller, callerKey } from "./callers.ts";
+import { CallsUnderWay } from "./http-handlers.ts";
 import { renewalMs } from "./tls.ts";
 import { parseBearer, type TokenVerifier } from "./tokens.ts";
 
@@ -90,17 +97,32 @@ export async function makeServer(options: ServerOptions): Promise<HttpServer> {
     }
     return await reply.header("content-type", metricsContentType).send(await readMetrics());
   });
-  await server.register(fastifyConnectPlugin, {
-    routes: (router) => {
-      registerServices(router);
-      withErrorCodes(router);
-    },
+  const router = createConnectRouter({
+    acceptCompression: [compressionGzip, compressionBrotli],
     requestGate: (context) => admit(context, tokens, writeAudit),
     interceptors: [makeErrorInterceptor(log), makeAuditInterceptor(writeAudit)],
     readMaxBytes: maxRequestBytes,
     jsonOptions: { alwaysEmitImplicit: true, ignoreUnknownFields: false },
-    shutdownSignal: shutdown,
     grpc: false,
+  });
+  registerServices(router);
+  withErrorCodes(router);
+  const calls = new CallsUnderWay({ maxRequestBytes, shutdown });
+  await server.register(async (scope) => {
+    // Handlers read for themselves, after they have seen who calls.
+    scope.removeAllContentTypeParsers();
+    scope.addContentTypeParser("*", (_request, _payload, done) => done(null));
+    for (const handler of router.handlers) {
+      scope.all(handler.requestPath, async (request, reply) => {
+        reply.hijack();
+        try {
+          await calls.answer(handler, request.raw, reply.raw);
+        } catch (error) {
+          log.debug({ err: error, method: handler.requestPath }, "could not be answered");
+          reply.raw.destroy();
+        }
+      });
+    }
   });
   const renewal = setInterval(() => {
     try {

@@ -14,9 +14,9 @@ export class Watchers {
     this.#clock = clock;
   }
 
-  /** Waits until `wake(name)`, until the time is over, or until the signal, whichever is first. */
-  async wait(name: string, timeoutMs: number, signal: AbortSignal): Promise<Wake> {
-    if (signal.aborted) {
+  /** Waits until `wake(name)`, until the time is over, or until one of the signals, whichever is first. */
+  async wait(name: string, timeoutMs: number, ...signals: readonly AbortSignal[]): Promise<Wake> {
+    if (signals.some(({ aborted }) => aborted)) {
       return "aborted";
     }
     if (timeoutMs <= 0) {
@@ -27,12 +27,16 @@ export class Watchers {
     const cancelTimer = this.#clock.after(timeoutMs, () => resolve("timeout"));
     const waiting = this.#waiting.get(name) ?? new Set();
     this.#waiting.set(name, waiting.add(resolve));
-    signal.addEventListener("abort", abort, { once: true });
+    for (const signal of signals) {
+      signal.addEventListener("abort", abort, { once: true });
+    }
     try {
       return await promise;
     } finally {
       cancelTimer();
-      signal.removeEventListener("abort", abort);
+      for (const signal of signals) {
+        signal.removeEventListener("abort", abort);
+      }
       waiting.delete(resolve);
       if (waiting.size === 0 && this.#waiting.get(name) === waiting) {
         this.#waiting.delete(name);

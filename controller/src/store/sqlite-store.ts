@@ -227,9 +227,19 @@ export class SqliteStore implements Store {
     for (const each of changes.usage) {
       this.#writeUsage(each);
     }
-    const last = changes.events.at(-1);
+    this.#forgetOldest(changes);
+  }
+
+  #forgetOldest({ events, audit, usage }: StoreChanges): void {
+    const last = events.at(-1);
     if (last !== undefined) {
       this.#run("DELETE FROM events WHERE id <= ?", last.id - this.#maxEvents);
+    }
+    if (audit.length > 0) {
+      this.#run("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", this.#maxAuditRecords);
+    }
+    if (usage.length > 0) {
+      this.#run("DELETE FROM usage WHERE id <= (SELECT max(id) FROM usage) - ?", maxUsageRecords);
     }
   }
 
@@ -277,7 +287,6 @@ export class SqliteStore implements Store {
       why,
       result,
     );
-    this.#run("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", this.#maxAuditRecords);
   }
 
   #writeUsage(usage: UsageRecord): void {
@@ -293,7 +302,6 @@ export class SqliteStore implements Store {
       usage.endedAt,
       usage.activeSeconds,
     );
-    this.#run("DELETE FROM usage WHERE id <= (SELECT max(id) FROM usage) - ?", maxUsageRecords);
   }
 
   #writeNode(node: NodeRecord): void {
