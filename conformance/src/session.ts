@@ -34,6 +34,8 @@ export interface SessionOptions {
 /** Memory of each vGPU; every program takes far less. */
 const memory = "1Gi";
 const softMemory = "16Gi";
+/** What takes all memory of the device itself: a program beside it would find none. */
+const alone: ReadonlySet<string> = new Set(["out-of-memory"]);
 /** A program may have a child with a session of its own, and sessions of the one before may be about to end. */
 const sessionsOfProgram = 4;
 
@@ -146,21 +148,22 @@ export class Session implements AsyncDisposable {
     return { name: program.name, runs: found, ...judge(found, recorded, refusal) };
   }
 
-  /** Finds for each program, several at a time; `onFinding` is called as they come. */
+  /** Finds for each program, several at a time where they may; `onFinding` is called as they come. */
   async findAll(
     programs: readonly Program[],
     onFinding: (finding: Finding) => void,
   ): Promise<readonly Finding[]> {
     const found = new Map<Program, Finding>();
-    const queue = [...programs];
-    const lane = async (): Promise<void> => {
+    const lane = async (queue: Program[]): Promise<void> => {
       for (let program = queue.shift(); program; program = queue.shift()) {
         const finding = await this.find(program);
         found.set(program, finding);
         onFinding(finding);
       }
     };
-    await Promise.all(Array.from({ length: this.#options.jobs }, lane));
+    const together = programs.filter(({ program }) => !alone.has(program));
+    await Promise.all(Array.from({ length: this.#options.jobs }, () => lane(together)));
+    await lane(programs.filter(({ program }) => alone.has(program)));
     return programs.flatMap((program) => found.get(program) ?? []);
   }
 

@@ -85,8 +85,10 @@ PROGRAM("vmm", "addresses reserved, memory made, mapped, given rights, shared as
   SEE(cuMemRelease(first));
   SEE(cuMemRelease(second));
   SEE(cuMemAddressFree(range, 2 * size));
-  SEE(cuMemCreate(&first, 1000, &prop, 0));
+  SEE(cuMemCreate(&second, 1000, &prop, 0));
   SEE(cuMemAddressReserve(&range, 1000, 0, 0, 0));
+  // The driver goes through any handle that it is given, so this one is good.
+  CHECK(cuMemCreate(&first, size, &prop, 0));
   SEE(cuMemMap(0x1000, size, 0, first, 0));
-  SEE(cuMemRelease((CUmemGenericAllocationHandle)0x1234567));
+  SEE(cuMemRelease(first));
 }

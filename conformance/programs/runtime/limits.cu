@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <string>
-
 #include "conformance.h"
 
 static __device__ __noinline__ int deep(int n) {
@@ -15,16 +13,17 @@ PROGRAM("limits", "limits of a device: what they are, setting them, a stack that
   for (const cudaLimit limit : limits) {
     size_t value = 0;
     const cudaError_t status = cudaDeviceGetLimit(&value, limit);
-    say("limit %d: %s", static_cast<int>(limit), limit == cudaLimitPersistingL2CacheSize || limit == cudaLimitMaxL2FetchGranularity ? (status == cudaSuccess ? "some" : cudaGetErrorName(status)) : std::to_string(value).c_str());
+    say("limit %d: %s", static_cast<int>(limit), status == cudaSuccess ? "some" : cudaGetErrorName(status));
   }
   size_t value = 0;
   SEE(cudaDeviceGetLimit(&value, static_cast<cudaLimit>(0x50)));
   SEE(cudaDeviceSetLimit(static_cast<cudaLimit>(0x50), 1));
-  SEE(cudaDeviceSetLimit(cudaLimitStackSize, 64 << 10));
+  // The driver takes as much for every thread that the device can have at once.
+  SEE(cudaDeviceSetLimit(cudaLimitStackSize, 16 << 10));
   CHECK(cudaDeviceGetLimit(&value, cudaLimitStackSize));
-  say("stack of 64 KiB: %s", value >= (64u << 10) ? "yes" : "no");
+  say("stack of 16 KiB: %s", value >= (16u << 10) ? "yes" : "no");
   conformance::Device<int> out(1);
-  recurse<<<1, 1>>>(out, 150);
+  recurse<<<1, 1>>>(out, 30);
   SEE(cudaDeviceSynchronize());
   say("recursed: %d", out.take()[0]);
   SEE(cudaDeviceSetLimit(cudaLimitPrintfFifoSize, 4 << 20));
