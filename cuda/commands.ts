@@ -223,17 +223,22 @@ export const commands: readonly Command[] = [
   },
   {
     name: "PoolAlloc",
-    doc: "Memory of a pool, for use in the order of the stream.",
+    doc: "Memory of a pool, for use in the order of the stream. `ofGraph` 1: the stream is captured, so a node of the graph makes the memory with each launch.",
     fields: [
       ["pool", "u64"],
       ["bytes", "u64"],
       ["stream", "u64"],
     ],
-    reply: { fields: [["address", "u64"]] },
+    reply: {
+      fields: [
+        ["address", "u64"],
+        ["ofGraph", "u32"],
+      ],
+    },
   },
   {
     name: "PoolFree",
-    doc: "The end of a PoolAlloc, or of a MemAlloc, in the order of the stream.",
+    doc: "The end of a PoolAlloc, of a MemAlloc, or of memory that a graph left, in the order of the stream.",
     fields: [
       ["address", "u64"],
       ["stream", "u64"],
@@ -481,8 +486,11 @@ export const commands: readonly Command[] = [
   },
   {
     name: "GetGlobal",
-    doc: "Address and size of a variable of a module or library.",
-    fields: [["owner", "u64"]],
+    doc: "Address and size of a variable of a module or library. `managed` 1: only of one that is managed, which fails, because host code could not reach it.",
+    fields: [
+      ["owner", "u64"],
+      ["managed", "u32"],
+    ],
     tails: ["name"],
     reply: {
       fields: [
@@ -510,13 +518,16 @@ export const commands: readonly Command[] = [
   },
   {
     name: "LaunchLimits",
-    doc: "What a launch of a function must keep within in the current context.",
+    doc: "What a launch of a function must keep within in the current context, and the blocks of a cluster that it was compiled for, 0 for none.",
     fields: [["function", "u64"]],
     reply: {
       fields: [
         ["threads", "i32"],
         ["dynamicSharedBytes", "i32"],
         ["registers", "i32"],
+        ["clusterX", "u32"],
+        ["clusterY", "u32"],
+        ["clusterZ", "u32"],
       ],
     },
   },
@@ -793,7 +804,7 @@ export const commands: readonly Command[] = [
   { name: "GraphDestroyNode", doc: "The end of a node.", fields: [["node", "u64"]], reply: { fields: [] } },
   {
     name: "GraphInstantiate",
-    doc: "An executable graph. `sources`: memory of the client that its launches read, as graph::Source; `hostFunctions`: how many functions of the client one launch runs. `hasUpload`: it is uploaded in the order of `stream`.",
+    doc: "An executable graph. `sources`: memory of the client that its launches read, as graph::Source; `hostFunctions`: how many functions of the client one launch runs; `kept`: how many allocations outlive a launch. `hasUpload`: it is uploaded in the order of `stream`.",
     fields: [
       ["graph", "u64"],
       ["flags", "u64"],
@@ -806,6 +817,7 @@ export const commands: readonly Command[] = [
         ["errorNode", "u64"],
         ["result", "u32"],
         ["hostFunctions", "u32"],
+        ["kept", "u32"],
         ["status", "i32"],
       ],
       tails: ["sources"],

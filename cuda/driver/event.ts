@@ -21,8 +21,13 @@ export const events = {
     style: "async",
     arguments: { hEvent: event, hStream: stream, flags: { kind: "value", bits: 0x1 } },
   },
-  cuEventQuery: { style: "wait", arguments: { hEvent: event } },
-  cuEventSynchronize: { style: "wait", command: "EventSync", arguments: { hEvent: event } },
+  cuEventQuery: { style: "wait", precondition: "eventAnswer", arguments: { hEvent: event } },
+  cuEventSynchronize: {
+    style: "wait",
+    command: "EventSync",
+    precondition: "eventAnswer",
+    arguments: { hEvent: event },
+  },
   cuEventElapsedTime: {
     style: "wait",
     arguments: { pMilliseconds: { kind: "out" }, hStart: event, hEnd: event },

@@ -17,7 +17,7 @@ export const managed = {
   cuMemRangeGetAttribute: local,
   cuMemRangeGetAttributes: local,
   cuLibraryGetManaged: {
-    style: "refused",
-    why: "a managed variable lies where the driver on the worker's side put it, out of this process's reach",
+    style: "hand",
+    why: "a managed variable lies where the driver on the worker's side put it: refused, other names are not found",
   },
 } as const satisfies Group;

@@ -70,11 +70,13 @@ export const memory = {
   cuMemcpyHtoAAsync_v2: copy,
   cuMemcpyDtoD_v2: {
     style: "async",
+    precondition: "copy",
     driverSymbol: "cuMemcpyDtoDAsync_v2",
     arguments: { dstDevice: copied, srcDevice: copied, ByteCount: value },
   },
   cuMemcpyDtoDAsync_v2: {
     style: "async",
+    precondition: "copy",
     arguments: { dstDevice: copied, srcDevice: copied, ByteCount: value, hStream: stream },
   },
 

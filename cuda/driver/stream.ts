@@ -6,6 +6,7 @@ const local = { style: "local" } as const;
 const stream = { kind: "stream" } as const;
 const word = {
   style: "async",
+  precondition: "word",
   arguments: { stream, addr: { kind: "address" }, value: { kind: "value" }, flags: { kind: "value" } },
 } as const;
 const attribute = {

@@ -45,6 +45,11 @@ uint64_t guardAnywhere(uint64_t bytes, uint64_t alignment, uint64_t below) noexc
   return aligned;
 }
 
+bool isMapped(uint64_t address) noexcept {
+  unsigned char isResident = 0;
+  return ::mincore(reinterpret_cast<void*>(address / kPage * kPage), 1, &isResident) == 0;
+}
+
 void unguardAddresses(uint64_t address, uint64_t bytes) noexcept {
   ::munmap(reinterpret_cast<void*>(address), bytes);
 }

@@ -17,6 +17,8 @@ Guard guardAddresses(uint64_t address, uint64_t bytes) noexcept;
 /// The same somewhere, at a multiple of `alignment` (a power of two), at or below `below` if that is not 0. 0 when the
 /// system does not let us.
 uint64_t guardAnywhere(uint64_t bytes, uint64_t alignment, uint64_t below) noexcept;
+/// Whether memory of this process lies there.
+bool isMapped(uint64_t address) noexcept;
 void unguardAddresses(uint64_t address, uint64_t bytes) noexcept;
 
 }  // namespace millpond::client

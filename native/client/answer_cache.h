@@ -65,6 +65,12 @@ class BasicAnswerCache {
     for (const Key& k : found->second) answers_.erase(k);
     byScope_.erase(found);
   }
+  /// What was answered in a context that has ended.
+  void forgetContext(uint16_t context) {
+    std::lock_guard lock(mutex_);
+    generation_.fetch_add(1, std::memory_order_release);
+    std::erase_if(answers_, [context](const auto& each) { return each.first.context == context; });
+  }
 
  private:
   struct Hash {
@@ -85,6 +91,6 @@ class BasicAnswerCache {
   std::unordered_map<uint64_t, std::vector<Key>> byScope_;
 };
 
-using AnswerCache = BasicAnswerCache<48, 16>;
+using AnswerCache = BasicAnswerCache<48, 24>;
 
 }  // namespace millpond::client

@@ -80,6 +80,7 @@ CUresult resolve(Call& call, const Side& side, const Extent& extent, End& end) {
   }
   if (start == 0) return CUDA_ERROR_INVALID_VALUE;
   end.address = start + (side.z * rows + side.y) * end.pitch + side.x;
+  if (side.type == CU_MEMORYTYPE_DEVICE && call.remote().memory.wasFreed(end.address)) return CUDA_ERROR_INVALID_VALUE;
   const auto run = call.remote().memory.find(end.address);
   const bool isReachable = run && run->kind != MemoryKind::kPinnedLocal;
   end.isOwn = side.type == CU_MEMORYTYPE_DEVICE ? run && !isReachable : !isReachable;

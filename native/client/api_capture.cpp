@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream capture. While the program has none open, questions about it are answered at once.
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -77,7 +78,11 @@ CUresult info(const char* name, Flavour flavour, CUstream hStream, CUstreamCaptu
   answered->edges.resize(reply.tail[1].size() / sizeof(CUgraphEdgeData));
   if (!reply.tail[1].empty()) std::memcpy(answered->edges.data(), reply.tail[1].data(), reply.tail[1].size());
   // Without room for what the edges carry it would be lost.
-  if (!answered->edges.empty() && nodes && !edges) return CUDA_ERROR_LOSSY_QUERY;
+  const bool carriesData = std::any_of(answered->edges.begin(), answered->edges.end(), [](const CUgraphEdgeData& edge) {
+    constexpr CUgraphEdgeData kNone{};
+    return std::memcmp(&edge, &kNone, sizeof edge) != 0;
+  });
+  if (carriesData && nodes && !edges) return CUDA_ERROR_LOSSY_QUERY;
   if (id) *id = reply.fixed.id;
   if (graph) *graph = reinterpret_cast<CUgraph>(reply.fixed.graph);
   if (nodes) *nodes = reinterpret_cast<const CUgraphNode*>(answered->nodes.data());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "client/address_guard.h"
 #include "client/callback_thread.h"
 #include "client/capture_state.h"
 
@@ -57,7 +58,7 @@ CUresult capture(Call& call, uint64_t device, uint64_t host, size_t bytes, uint6
 
 CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, uint64_t stream, Wait wait) {
   if (bytes == 0) return CUDA_SUCCESS;
-  if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (from == nullptr || !call.remote().memory.mayUse(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
   const auto host = reinterpret_cast<uint64_t>(from);
   if (const auto run = call.remote().memory.find(host, bytes); run && run->kind == MemoryKind::kPinnedShared)
     return shared(call, to, host, bytes, stream, 1, wait);
@@ -73,8 +74,7 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
     if (const CUresult r = call.wait(sync, reply); r != CUDA_SUCCESS) return r;
   }
   const auto run = call.remote().memory.find(to);
-  if (run && (run->kind == MemoryKind::kPinnedLocal || !call.remote().memory.covers(to, bytes)))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (run && run->kind == MemoryKind::kPinnedLocal) return CUDA_ERROR_INVALID_VALUE;
   cmd::CopyToDevice wire{};
   wire.address = to;
   wire.stream = stream;
@@ -91,7 +91,7 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
 
 CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64_t stream, Wait wait) {
   if (bytes == 0) return CUDA_SUCCESS;
-  if (to == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (to == nullptr || !call.remote().memory.mayUse(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
   const auto host = reinterpret_cast<uint64_t>(to);
   const auto pinned = call.remote().memory.find(host, bytes);
   if (pinned && pinned->kind == MemoryKind::kPinnedShared)
@@ -122,6 +122,8 @@ bool onDevice(Call& call, CUdeviceptr address) {
 }
 
 CUresult unified(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, uint64_t stream, Wait wait) {
+  for (const CUdeviceptr each : {to, from})
+    if (call.remote().memory.wasFreed(each) && !isMapped(each)) return CUDA_ERROR_INVALID_VALUE;
   const bool toIsDevice = onDevice(call, to);
   const bool fromIsDevice = onDevice(call, from);
   if (toIsDevice && fromIsDevice) {

@@ -176,7 +176,11 @@ CUresult add(const char* name, CUgraphNode* out, CUgraph graph, const CUgraphNod
       r != CUDA_SUCCESS)
     return r;
   *out = reinterpret_cast<CUgraphNode>(reply.fixed().node);
-  if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) params->alloc.dptr = reply.fixed().value;
+  if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    params->alloc.dptr = reply.fixed().value;
+    call.remote().memory.add({params->alloc.dptr, params->alloc.bytesize, MemoryKind::kDevice, call.context(),
+                              MemoryRun::kBorrowed | MemoryRun::kOfGraph});
+  }
   if (params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
     // The driver's array lives as long as the node does.
     auto bodies = std::make_unique<HandedOut>();
@@ -220,7 +224,7 @@ CUresult set(const char* name, CUgraphExec exec, CUgraphNode node, const CUgraph
   if (!changes) return call.post(wire, std::span<const std::byte>(bytes));
   Reply<cmd::GraphSetNodeReply> reply;
   if (const CUresult r = reply.of(call, wire, std::span<const std::byte>(bytes)); r != CUDA_SUCCESS) return r;
-  ExecInfo fresh{info->flags, reply.fixed().hostFunctions, {}};
+  ExecInfo fresh{info->flags, reply.fixed().hostFunctions, info->keepsMemory, {}};
   fresh.sources.resize(reply.tail(0).size() / sizeof(graph::Source));
   if (!reply.tail(0).empty()) std::memcpy(fresh.sources.data(), reply.tail(0).data(), reply.tail(0).size());
   call.remote().graphs.setExec(wire.exec, std::move(fresh));

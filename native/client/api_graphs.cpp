@@ -150,7 +150,7 @@ CUresult instantiate(Call& call, CUgraphExec* exec, CUgraph graph, uint64_t flag
   out.errorNode = reinterpret_cast<CUgraphNode>(reply.fixed().errorNode);
   out.result = static_cast<CUgraphInstantiateResult>(reply.fixed().result);
   if (out.status != CUDA_SUCCESS) return out.status;
-  ExecInfo info{flags, reply.fixed().hostFunctions, {}};
+  ExecInfo info{flags, reply.fixed().hostFunctions, reply.fixed().kept != 0, {}};
   append(info.sources, reply.tail(0));
   call.remote().graphs.setExec(reply.fixed().exec, std::move(info));
   *exec = reinterpret_cast<CUgraphExec>(reply.fixed().exec);
@@ -171,7 +171,7 @@ CUresult update(const char* name, CUgraphExec exec, CUgraph graph, CUgraphExecUp
   info->errorNode = reinterpret_cast<CUgraphNode>(reply.fixed().errorNode);
   info->errorFromNode = reinterpret_cast<CUgraphNode>(reply.fixed().errorFromNode);
   if (reply.fixed().status != CUDA_SUCCESS) return static_cast<CUresult>(reply.fixed().status);
-  ExecInfo fresh{known->flags, reply.fixed().hostFunctions, {}};
+  ExecInfo fresh{known->flags, reply.fixed().hostFunctions, known->keepsMemory, {}};
   append(fresh.sources, reply.tail(0));
   call.remote().graphs.setExec(numberOf(exec), std::move(fresh));
   return CUDA_SUCCESS;
@@ -408,6 +408,7 @@ CUresult cuGraphLaunch(Flavour flavour, CUgraphExec hGraphExec, CUstream hStream
             CallbackThread::expect(call.session(), call.streamContext(wire.stream), info->hostFunctions);
         r != CUDA_SUCCESS)
       return r;
+  if (info->keepsMemory) call.waitForResult();
   return call.post(wire);
 }
 

@@ -34,17 +34,22 @@ bool possible(const DeviceSnapshot& device, const Shape& s) {
              static_cast<uint64_t>(device.attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]);
 }
 
+bool hasClusters(const DeviceSnapshot& device) { return device.attributes[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] == 1; }
+
 /// What the driver would refuse for this function. Asked once: the worker's driver knows.
 CUresult checkLimits(Call& call, uint64_t wire, FunctionInfo& function, const DeviceSnapshot& device, const Shape& s) {
   // A warp fits whatever a function uses and declares.
   constexpr uint64_t kAlwaysFit = 32;
   const uint64_t threads = uint64_t{s.blockX} * s.blockY * s.blockZ;
-  if ((s.sharedBytes == 0 && threads <= kAlwaysFit) || function.isAllowed(call.context(), threads, s.sharedBytes))
+  // What clusters a function was compiled for is an answer to the same question.
+  if ((s.sharedBytes == 0 && threads <= kAlwaysFit && !hasClusters(device)) ||
+      function.isAllowed(call.context(), threads, s.sharedBytes))
     return CUDA_SUCCESS;
   cmd::LaunchLimits question{};
   question.function = wire;
   cmd::LaunchLimitsReply limits{};
   if (const CUresult r = call.waitCached(wire, question, limits); r != CUDA_SUCCESS) return r;
+  function.setCluster({limits.clusterX, limits.clusterY, limits.clusterZ});
   function.allow(call.context(), static_cast<uint32_t>(std::clamp(limits.threads, 0, 0xffff)),
                  static_cast<uint32_t>(std::max(limits.dynamicSharedBytes, 0)));
   if (function.isAllowed(call.context(), threads, s.sharedBytes)) return CUDA_SUCCESS;
@@ -83,6 +88,10 @@ CUresult launch(Call& call, Flavour flavour, CUfunction f, const Shape& shape, C
       const CUresult fits = checkCooperative(call, reinterpret_cast<uint64_t>(f), *device, shape);
       if (fits != CUDA_SUCCESS) return fits;
     }
+    const ClusterShape cluster = attributes.cluster().isAny() ? attributes.cluster() : slot->function->cluster();
+    if (cluster.isAny() &&
+        !(hasClusters(*device) && cluster.certainlyFits(shape.gridX, shape.gridY, shape.gridZ)))
+      call.waitForResult();
   }
   const FunctionInfo& info = *slot->function;
   if (info.parameterBytes > kMaxParameterBytes) return CUDA_ERROR_INVALID_VALUE;

@@ -40,13 +40,19 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 }
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) noexcept {
-  Call call("cuMemFree_v2", false);
+  Call call("cuMemFree_v2", true);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dptr == 0) return CUDA_SUCCESS;
   const auto run = call.remote().memory.find(dptr);
   if (run && run->address == dptr && (run->flags & MemoryRun::kManaged)) {
     call.remote().managed.drop(run->address);
     return freeShared(call, *run);
+  }
+  if (run && run->address == dptr && (run->flags & MemoryRun::kOfGraph)) {
+    call.waitForResult();
+    cmd::MemFree wire{};
+    wire.address = dptr;
+    return call.post(wire);
   }
   if (!run || !run->isFreedByAddress(dptr) || !call.remote().memory.take(dptr)) return CUDA_ERROR_INVALID_VALUE;
   call.useContext(run->context);

@@ -62,9 +62,18 @@ CUresult allocate(Call& call, CUdeviceptr* dptr, size_t bytes, CUmemoryPool pool
   if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) return r;
   const Context* context = Client::instance().contexts().primary(device);
   MemoryRun run{reply.address, bytes, MemoryKind::kDevice, context->wireContext(), 0, 0};
-  run.pool = wire.pool;
+  if (reply.ofGraph)
+    run.flags = MemoryRun::kBorrowed | MemoryRun::kOfGraph;
+  else
+    run.pool = wire.pool;
   call.remote().memory.add(run);
   *dptr = reply.address;
+  return CUDA_SUCCESS;
+}
+
+/// Unlike cuMemAlloc, the stream-ordered calls take nothing for an answer, and its address for one to free.
+CUresult allocateNothing(CUdeviceptr* dptr) {
+  *dptr = 0;
   return CUDA_SUCCESS;
 }
 
@@ -96,9 +105,10 @@ CUresult takeTemporary(Call& call, size_t bytes, uint64_t stream, CUdeviceptr& a
   wire.bytes = bytes;
   wire.stream = stream;
   cmd::PoolAllocReply reply{};
-  const CUresult result = call.wait(wire, reply);
+  if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) return r;
+  call.remote().memory.reuse(reply.address, bytes);
   address = reply.address;
-  return result;
+  return CUDA_SUCCESS;
 }
 
 CUresult giveTemporary(Call& call, CUdeviceptr address, uint64_t stream) {
@@ -114,7 +124,8 @@ CUresult cuMemAllocAsync(Flavour flavour, CUdeviceptr* dptr, size_t bytesize, CU
   Call call("cuMemAllocAsync", true);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
-  if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (bytesize == 0) return allocateNothing(dptr);
   uint16_t where = call.context();
   if (stream != 0)
     if (const HandleTable::Slot* slot = call.remote().handles.find(stream)) where = slot->context;
@@ -135,7 +146,7 @@ CUresult cuMemAllocFromPoolAsync(Flavour flavour, CUdeviceptr* dptr, size_t byte
   Call call("cuMemAllocFromPoolAsync", true);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
-  if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUdevice device = 0;
   {
     MemoryPools& books = call.remote().pools;
@@ -144,6 +155,7 @@ CUresult cuMemAllocFromPoolAsync(Flavour flavour, CUdeviceptr* dptr, size_t byte
     if (!live) return CUDA_ERROR_INVALID_VALUE;
     device = live->device;
   }
+  if (bytesize == 0) return allocateNothing(dptr);
   return allocate(call, dptr, bytesize, pool, device, stream);
 }
 
@@ -151,8 +163,13 @@ CUresult cuMemFreeAsync(Flavour flavour, CUdeviceptr dptr, CUstream hStream) noe
   Call call("cuMemFreeAsync", true);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
+  if (dptr == 0) return CUDA_SUCCESS;
   const auto run = call.remote().memory.find(dptr);
-  if (!run || !run->isFreedByAddress(dptr) || !call.remote().memory.take(dptr)) return CUDA_ERROR_INVALID_VALUE;
+  const bool isOfGraph = run && run->address == dptr && (run->flags & MemoryRun::kOfGraph);
+  if (isOfGraph)
+    call.waitForResult();
+  else if (!run || !run->isFreedByAddress(dptr) || !call.remote().memory.take(dptr))
+    return CUDA_ERROR_INVALID_VALUE;
   cmd::PoolFree wire{};
   wire.address = dptr;
   wire.stream = stream;

@@ -55,6 +55,12 @@ CUresult load(Call& call, HandleKind kind, const void* image, size_t known, cons
   return CUDA_SUCCESS;
 }
 
+CUresult loadModule(Call& call, const void* image, const JitOptions& options, CUmodule* out) {
+  if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
+  if (isWrapper(image)) return CUDA_ERROR_INVALID_IMAGE;
+  return load(call, HandleKind::kModule, image, kUnknownBytes, options, reinterpret_cast<void**>(out));
+}
+
 CUresult unload(Call& call, HandleKind kind, const void* handle) {
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::ModuleUnload wire{};
@@ -66,9 +72,9 @@ CUresult unload(Call& call, HandleKind kind, const void* handle) {
 CUresult getFunction(Call& call, HandleKind ownerKind, const void* owner, HandleKind kind, const char* name,
                      void** out) {
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
-  if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t ownerWire = 0;
   if (const CUresult r = call.handle(ownerKind, owner, ownerWire); r != CUDA_SUCCESS) return r;
+  if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   HandleTable& handles = call.remote().handles;
   if (const uint64_t known = handles.childNamed(ownerWire, name)) {
     *out = reinterpret_cast<void*>(known);
@@ -214,7 +220,7 @@ CUresult loadLibrary(const char* name, CUlibrary* library, const void* code, siz
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) noexcept {
   Call call("cuModuleLoadData", true);
-  return load(call, HandleKind::kModule, image, kUnknownBytes, {}, reinterpret_cast<void**>(module));
+  return loadModule(call, image, {}, module);
 }
 
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions, CUjit_option* options,
@@ -222,11 +228,12 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int nu
   Call call("cuModuleLoadDataEx", true);
   JitOptions jit;
   if (const CUresult r = jit.read(numOptions, options, optionValues); r != CUDA_SUCCESS) return r;
-  return load(call, HandleKind::kModule, image, kUnknownBytes, jit, reinterpret_cast<void**>(module));
+  return loadModule(call, image, jit, module);
 }
 
 CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) noexcept {
-  return api::cuModuleLoadData(module, fatCubin);
+  Call call("cuModuleLoadFatBinary", true);
+  return load(call, HandleKind::kModule, fatCubin, kUnknownBytes, {}, reinterpret_cast<void**>(module));
 }
 
 CUresult cuModuleLoad(CUmodule* module, const char* fname) noexcept {
@@ -298,6 +305,21 @@ CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* na
 CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) noexcept {
   Call call("cuLibraryGetGlobal", true);
   return getGlobal(call, HandleKind::kLibrary, library, name, dptr, bytes);
+}
+
+CUresult cuLibraryGetManaged(CUdeviceptr*, size_t*, CUlibrary library, const char* name) noexcept {
+  Call call("cuLibraryGetManaged", false);
+  if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
+  cmd::GetGlobal wire{};
+  wire.managed = 1;
+  if (const CUresult r = call.handle(HandleKind::kLibrary, library, wire.owner); r != CUDA_SUCCESS) return r;
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  cmd::GetGlobalReply reply{};
+  const CUresult result = call.wait(wire, reply, std::as_bytes(std::span(name, std::strlen(name))));
+  // The program's host code goes through the address that it does not get: let it be known why it ends.
+  if (result == CUDA_ERROR_NOT_SUPPORTED)
+    log(LogLevel::Error, "the variable %s is __managed__, which is not supported: host code cannot reach it", name);
+  return result;
 }
 
 CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) noexcept {

@@ -37,7 +37,6 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) noexce
   const Context* own = contextOf(call.context());
   const Context* peer = Client::instance().contexts().find(peerContext);
   if (!own || !peer || !peer->active()) return CUDA_ERROR_INVALID_CONTEXT;
-  if (own == peer) return CUDA_ERROR_INVALID_DEVICE;
   int can = 0;
   if (const CUresult r = api::cuDeviceCanAccessPeer(&can, own->device(), peer->device()); r != CUDA_SUCCESS) return r;
   if (!can) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;

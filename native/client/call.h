@@ -62,6 +62,9 @@ class Call {
       slot->function->forgetAllowed();
   }
 
+  /// From here on what is posted waits for its result: the driver may refuse it, which the program is told at the call.
+  void waitForResult() noexcept { waits_ = true; }
+
   /// Sends a command that nobody waits for.
   template <typename C, typename... Tails>
   CUresult post(const C& fixed, const Tails&... tails) noexcept {

@@ -31,11 +31,11 @@ Books& books() {
 
 thread_local constinit CUstreamCaptureMode threadMode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-/// Calls that wait, that may make the driver wait, or that ask how far the device is. Loading a library is none of them:
-/// the runtime loads lazily, so a kernel whose first launch is captured brings its library while it is.
+/// Calls that wait, that may make the driver wait, or that ask how far the device is. Those about events ask first whether
+/// the event is of a capture: precondition::eventAnswer. Loading a library is none of them: the runtime loads lazily, so
+/// a kernel whose first launch is captured brings its library while it is.
 constexpr std::string_view kUnsafe[] = {
-    "cuCtxSynchronize",     "cuCtxSynchronize_v2",  "cuEventQuery",          "cuEventSynchronize",
-    "cuLibraryUnload",      "cuMemAllocHost_v2",    "cuMemAllocManaged",     "cuMemAllocPitch_v2",
+    "cuCtxSynchronize",     "cuCtxSynchronize_v2",  "cuLibraryUnload",      "cuMemAllocHost_v2",    "cuMemAllocManaged",     "cuMemAllocPitch_v2",
     "cuMemAlloc_v2",        "cuMemFreeHost",
     "cuMemFree_v2",         "cuMemHostAlloc",       "cuMemHostRegister_v2",  "cuMemHostUnregister",
     "cuMemcpy",             "cuMemcpy2DUnaligned_v2", "cuMemcpy2D_v2",       "cuMemcpy3D_v2",
@@ -49,9 +49,13 @@ constexpr std::string_view kUnsafe[] = {
 }  // namespace
 
 CUresult CaptureState::check(const char* call, Session& session, uint32_t thread) noexcept {
+  const bool isUnsafe =
+      std::find(std::begin(kUnsafe), std::end(kUnsafe), std::string_view(call)) != std::end(kUnsafe);
+  return isUnsafe ? checkUnsafe(session, thread) : CUDA_SUCCESS;
+}
+
+CUresult CaptureState::checkUnsafe(Session& session, uint32_t thread) noexcept {
   if (threadMode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
-  if (std::find(std::begin(kUnsafe), std::end(kUnsafe), std::string_view(call)) == std::end(kUnsafe))
-    return CUDA_SUCCESS;
   const std::lock_guard lock(books().mutex);
   CUresult result = CUDA_SUCCESS;
   for (const Open& each : books().open) {

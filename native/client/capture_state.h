@@ -19,6 +19,8 @@ class CaptureState {
   /// CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED when a call of that name could disturb a capture, and the thread's mode or the
   /// captures' forbid it. Those captures are lost, which the worker is told.
   static CUresult check(const char* call, Session& session, uint32_t thread) noexcept;
+  /// The same for a call that could.
+  static CUresult checkUnsafe(Session& session, uint32_t thread) noexcept;
 
   static void begun(uint64_t stream, CUstreamCaptureMode mode, uint32_t thread) noexcept;
   /// CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD when that thread may not end the capture of the stream.

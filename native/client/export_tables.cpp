@@ -136,8 +136,8 @@ CUresult primaryContext(CUcontext* out, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-CUresult loadModule(CUmodule* out, const void* image) { return api::cuModuleLoadData(out, image); }
-CUresult loadModuleFromHeader(const void* image, CUmodule* out) { return api::cuModuleLoadData(out, image); }
+CUresult loadModule(CUmodule* out, const void* image) { return api::cuModuleLoadFatBinary(out, image); }
+CUresult loadModuleFromHeader(const void* image, CUmodule* out) { return api::cuModuleLoadFatBinary(out, image); }
 
 // Hooks: switches of a profiler, which there is none.
 

@@ -21,6 +21,7 @@ namespace millpond::client {
 struct ExecInfo {
   uint64_t flags = 0;          ///< that it was instantiated with
   uint32_t hostFunctions = 0;  ///< that one launch runs
+  bool keepsMemory = false;    ///< a launch leaves memory, without whose end the driver refuses another one
   std::vector<graph::Source> sources;
 };
 

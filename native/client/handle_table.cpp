@@ -63,6 +63,12 @@ uint64_t HandleTable::childNamed(uint64_t owner, std::string_view name) {
   return found == live->children.end() ? 0 : found->second;
 }
 
+void HandleTable::forgetAllowed(uint16_t context) {
+  std::lock_guard lock(mutex_);
+  for (uint32_t index = 1; index < used_; ++index)
+    if (FunctionInfo* function = slot(index).function.get()) function->forgetAllowedIn(context);
+}
+
 std::vector<uint64_t> HandleTable::claimAll(uint16_t context) {
   std::lock_guard lock(mutex_);
   std::vector<uint64_t> claimed;

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/cluster_shape.h"
 #include "protocol/handle.h"
 
 namespace millpond::client {
@@ -53,10 +54,25 @@ struct FunctionInfo {
     allowed_.store(uint64_t{context} << 48 | uint64_t{threads} << 32 | sharedBytes, std::memory_order_relaxed);
   }
   void forgetAllowed() { allowed_.store(0, std::memory_order_relaxed); }
+  void forgetAllowedIn(uint16_t context) {
+    if (allowed_.load(std::memory_order_relaxed) >> 48 == context) forgetAllowed();
+  }
+
+  /// The clusters that it was compiled for. Good once a limit has been allowed.
+  ClusterShape cluster() const {
+    const uint64_t packed = cluster_.load(std::memory_order_relaxed);
+    return {static_cast<unsigned>(packed & 0xffff), static_cast<unsigned>(packed >> 16 & 0xffff),
+            static_cast<unsigned>(packed >> 32 & 0xffff)};
+  }
+  void setCluster(const ClusterShape& cluster) {
+    cluster_.store(uint64_t{cluster.z & 0xffff} << 32 | uint64_t{cluster.y & 0xffff} << 16 | (cluster.x & 0xffff),
+                   std::memory_order_relaxed);
+  }
 
  private:
   /// The limits that were asked for last: context, threads (16 bits), bytes (32 bits).
   std::atomic<uint64_t> allowed_{0};
+  std::atomic<uint64_t> cluster_{0};  ///< 16 bits each of x, y and z
 };
 
 class HandleTable {
@@ -93,6 +109,8 @@ class HandleTable {
   void describe(uint64_t owner, uint64_t child, std::unique_ptr<FunctionInfo> info);
   /// The function or kernel of that name that was asked for before; 0 when there is none.
   uint64_t childNamed(uint64_t owner, std::string_view name);
+  /// A context has ended: what was allowed there need not be so any more.
+  void forgetAllowed(uint16_t context);
   /// Takes all handles out of use whose things live in a context.
   std::vector<uint64_t> claimAll(uint16_t context);
 

@@ -83,6 +83,11 @@ CUresult oneImage(const void* image, size_t known, std::span<const std::byte>& b
 
 }  // namespace
 
+bool isWrapper(const void* image) noexcept {
+  // The magic has no zero in it, so comparing stops at the end of a text that is shorter.
+  return image && std::strncmp(static_cast<const char*>(image), "\xb1\x43\x62\x46", sizeof kWrapperMagic) == 0;
+}
+
 CUresult imageBytes(const void* image, size_t known, std::vector<std::span<const std::byte>>& parts) noexcept {
   parts.clear();
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -92,7 +97,7 @@ CUresult imageBytes(const void* image, size_t known, std::vector<std::span<const
     if (result == CUDA_SUCCESS) parts.push_back(bytes);
     return result;
   };
-  if (known != kUnknownBytes || read<uint32_t>(image) != kWrapperMagic) return add(image, known);
+  if (known != kUnknownBytes || !isWrapper(image)) return add(image, known);
   const auto wrapper = read<Wrapper>(image);
   if (const CUresult r = add(wrapper.data, kUnknownBytes); r != CUDA_SUCCESS) return r;
   if (wrapper.version != 2 || !wrapper.aux) return CUDA_SUCCESS;

@@ -19,4 +19,8 @@ inline constexpr size_t kUnknownBytes = SIZE_MAX;
 /// -rdc=true) for the linked one and those from which it was linked. CUDA_ERROR_INVALID_IMAGE when it is none of these.
 CUresult imageBytes(const void* image, size_t known, std::vector<std::span<const std::byte>>& parts) noexcept;
 
+/// Whether this is the structure by which a compiled program names its fatbin. cuModuleLoadData refuses it, cuLibraryLoadData
+/// takes it.
+bool isWrapper(const void* image) noexcept;
+
 }  // namespace millpond::client

@@ -17,6 +17,8 @@ CUresult LaunchAttributes::take(Call& call, const CUlaunchConfig& config) {
     switch (kindOf(attribute.id)) {
       case LaunchAttributeKind::kPlain:
         if (attribute.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && attribute.value.cooperative) isCooperative_ = true;
+        if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+          cluster_ = {attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z};
         break;
       case LaunchAttributeKind::kEvent:
         holdsEvents = true;

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "client/call.h"
+#include "client/cluster_shape.h"
 #include "cuda/launch_attribute.h"
 
 namespace millpond::client {
@@ -17,10 +18,13 @@ class LaunchAttributes {
   CUresult take(Call& call, const CUlaunchConfig& config);
   std::span<const std::byte> bytes() const { return std::as_bytes(attributes_); }
   bool isCooperative() const { return isCooperative_; }
+  /// The blocks of a cluster that the launch asks for.
+  const ClusterShape& cluster() const { return cluster_; }
 
  private:
   std::span<const CUlaunchAttribute> attributes_;
   bool isCooperative_ = false;
+  ClusterShape cluster_;
   std::array<CUlaunchAttribute, kMaxLaunchAttributes> translated_;
 };
 

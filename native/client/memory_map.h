@@ -27,8 +27,10 @@ struct MemoryRun {
   static constexpr unsigned kManaged = 1u << 29;
   /// Memory of the program's own, which it registered.
   static constexpr unsigned kRegistered = 1u << 28;
+  /// Made by a node of a graph, with each launch: whether it can be freed, the worker's driver knows.
+  static constexpr unsigned kOfGraph = 1u << 27;
   /// Flags as the program gave them.
-  static constexpr unsigned kOfProgram = kRegistered - 1;
+  static constexpr unsigned kOfProgram = kOfGraph - 1;
 
   uint64_t address = 0;
   uint64_t bytes = 0;
@@ -55,14 +57,30 @@ class MemoryMap {
   std::optional<MemoryRun> find(uint64_t address) const;
   /// Whether all of [address, address + bytes) is known: one run, or mapped ones side by side.
   bool covers(uint64_t address, uint64_t bytes) const;
+  /// Whether a copy or a fill may be given [address, address + bytes): it is covered, or lies where this map knows of
+  /// nothing, which is the worker's driver's to judge. Not what has been freed.
+  bool mayUse(uint64_t address, uint64_t bytes) const;
+  /// Whether memory of cuMemAlloc was there that is freed.
+  bool wasFreed(uint64_t address) const;
+  /// Addresses that had been freed are in use again, without a run.
+  void reuse(uint64_t address, uint64_t bytes);
   /// The run that all of [address, address + bytes) lies in.
   std::optional<MemoryRun> find(uint64_t address, uint64_t bytes) const;
   /// Forgets the device memory of a context, but not what is mapped; the addresses of what had been allocated.
   std::vector<uint64_t> dropDevice(uint16_t context);
 
  private:
+  std::map<uint64_t, MemoryRun>::const_iterator at(uint64_t address) const;
+  bool coversLocked(uint64_t address, uint64_t bytes) const;
+  bool wasFreedLocked(uint64_t address) const;
+  void end(const MemoryRun& run);
+  void reuseLocked(uint64_t address, uint64_t bytes);
+
   mutable std::shared_mutex mutex_;
   std::map<uint64_t, MemoryRun> runs_;
+  /// Where memory of cuMemAlloc was that is freed: the worker may keep it mapped for a while. First address → the one
+  /// behind, apart from each other.
+  std::map<uint64_t, uint64_t> freed_;
   uint64_t nextId_ = 1;
 };
 

@@ -1,15 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/preconditions.h"
 
+#include "client/capture_state.h"
+
 namespace millpond::client::precondition {
+
+CUresult eventAnswer(Call& call, CUevent event) {
+  if (!CaptureState::anyOpen()) return CUDA_SUCCESS;
+  cmd::EventQuery wire{};
+  wire.hEvent = reinterpret_cast<uint64_t>(event);
+  cmd::EventQueryReply reply{};
+  const CUresult state = call.wait(wire, reply);
+  if (state != CUDA_SUCCESS && state != CUDA_ERROR_NOT_READY) return state;
+  return CaptureState::checkUnsafe(call.session(), call.thread());
+}
+
+CUresult copy(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
+  const MemoryMap& memory = call.remote().memory;
+  return memory.mayUse(to, bytes) && memory.mayUse(from, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
 
 CUresult memsetRange(Call& call, CUdeviceptr to, size_t bytes, size_t unit) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (to == 0 || to % unit != 0) return CUDA_ERROR_INVALID_VALUE;
-  const MemoryMap& memory = call.remote().memory;
-  if (memory.find(to, bytes)) return CUDA_SUCCESS;  // nearly always
-  // An address that this client did not give out is the worker's driver's to judge.
-  return memory.find(to) && !memory.covers(to, bytes) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return call.remote().memory.mayUse(to, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult memsetRows(Call& call, CUdeviceptr to, size_t pitch, size_t width, size_t height, size_t unit) {

@@ -8,6 +8,16 @@
 
 namespace millpond::client::precondition {
 
+/// Asking how far an event is: not while it is of a capture, which the driver knows, nor when that could disturb one.
+CUresult eventAnswer(Call& call, CUevent event);
+/// A copy between devices: that memory of this session is not left at its end.
+CUresult copy(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream = nullptr);
+/// A word that a stream writes or waits for. Where the driver may refuse it, it is asked before the call returns.
+template <class T>
+CUresult word(Call& call, CUstream, CUdeviceptr at, T, unsigned) {
+  if (at % sizeof(T) != 0 || !call.remote().memory.find(at, sizeof(T))) call.waitForResult();
+  return CUDA_SUCCESS;
+}
 CUresult memsetRange(Call& call, CUdeviceptr to, size_t bytes, size_t unit);
 CUresult memsetRows(Call& call, CUdeviceptr to, size_t pitch, size_t width, size_t height, size_t unit);
 

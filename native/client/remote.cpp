@@ -70,6 +70,8 @@ void endContext(const Context& context) {
   Call call("end of a context", Call::Teardown{wireContext});
   Remote& remote = Remote::instance();
   ThreadStreams::forget(wireContext);
+  remote.answers.forgetContext(wireContext);
+  remote.handles.forgetAllowed(wireContext);
   for (const uint64_t address : remote.memory.dropDevice(wireContext)) {
     cmd::MemFree wire{};
     wire.address = address;

@@ -277,7 +277,7 @@ class Executor {
   CUresult admitContext(uint32_t number);
   /// Who waits for an event that ends must not have the driver asked about it again.
   void answerWaitersOf(CUevent event);
-  CUresult resetFailed(uint16_t number);
+  CUresult resetPrimary(uint16_t number);
 
   /// Asked in the event's own context, which the answer of another one that has failed does not hide.
   CUresult happened(const Mark& mark) {
@@ -313,6 +313,9 @@ class Executor {
   /// such a function has returned comes through this very thread.
   CUresult withoutCallbacks(std::function<CUresult()> command);
   bool registerTransfers();
+  /// Registers host memory with the driver, in a context that lives as long as the session: when that one is reset, anew.
+  CUresult pin(void* memory, uint64_t bytes, unsigned flags);
+  void unpin(void* memory);
   void releaseHostRun(uint64_t address, uint64_t bytes);
   CUresult issueHostFunction(const Stream& stream, const Callback& callback);
   bool progressCallbacks();
@@ -328,6 +331,12 @@ class Executor {
   CUresult captureNode(const Stream& stream, CUgraphNodeParams& params, uint64_t& node);
   CUresult captureAlloc(const Stream& stream, size_t ordinal, uint64_t bytes);
   CUresult captureFree(const Stream& stream, CUdeviceptr address);
+  /// Whether nodes of graphs make memory at that address.
+  bool isGraphMemory(CUdeviceptr address) const;
+  /// A node frees that memory.
+  void willFree(CUdeviceptr address);
+  /// Frees what a launch left, if it did.
+  CUresult freeGraphMemory(CUdeviceptr address, const Stream* stream);
   const HostCall* graphCall(const Callback& callback);
   CUresult makeStage(const CUDA_MEMCPY3D& copy, bool toDevice, std::shared_ptr<GraphStage>& stage);
   /// Whether the client and this worker map all of it.
@@ -342,10 +351,12 @@ class Executor {
     std::vector<CUstreamBatchMemOpParams> operations;
     std::shared_ptr<GraphStage> stage;
     const HostCall* call = nullptr;
-    std::shared_ptr<void> allocation;
+    std::shared_ptr<GraphAllocation> allocation;
     std::vector<CUgraph> bodies;
   };
   CUresult readNode(std::span<const std::byte> record, NodeParams& out);
+  /// Of an allocation node that the driver has made: its memory is known from here on.
+  void adoptAllocation(uint64_t node, const NodeParams& params);
   CUresult readKernel(const graph::NodeRecord& record, std::span<const std::byte> rest, NodeParams& out);
   CUresult readCopy(const graph::NodeRecord& record, NodeParams& out);
   CUresult readAllocation(const graph::NodeRecord& record, std::span<const std::byte> rest, NodeParams& out);
@@ -411,7 +422,6 @@ class Executor {
   std::vector<std::unique_ptr<MemoryArena>> arenas_;
   VirtualMemory virtualMemory_;
   std::vector<Context> contexts_;
-  std::map<std::pair<uint16_t, CUlimit>, size_t> initialLimits_;  ///< of contexts whose limits were set
   MemoryPools pools_;
   std::deque<Pending> pending_;
   std::deque<Download> downloads_;
@@ -431,6 +441,12 @@ class Executor {
   std::deque<Request> callbackWaiters_;   ///< threads of the client that run callbacks
   uint64_t callbacksExpected_ = 0;        ///< issued, and not known to be done
   std::deque<std::pair<Request, std::function<CUresult()>>> afterCallbacks_;
+  struct Pinned {
+    uint64_t bytes;
+    unsigned flags;
+    uint16_t context;
+  };
+  std::map<void*, Pinned> pinned_;         ///< host memory that is registered with the driver
   std::map<uint64_t, uint64_t> hostRuns_;  ///< pinned memory shared with the client: address → bytes
   uint64_t hostBytes_ = 0;                 ///< of these, and of what lands
   std::unordered_map<uint64_t, Image> images_;
@@ -447,6 +463,8 @@ class Executor {
   std::unordered_map<uint64_t, Exec> execs_;
   std::unordered_map<uint64_t, CUuserObject> userObjects_;
   std::deque<GraphRun> graphRuns_;
+  std::map<CUdeviceptr, std::weak_ptr<GraphAllocation>> graphMemory_;
+  std::map<CUdeviceptr, std::shared_ptr<GraphAllocation>> leftByGraphs_;  ///< counts although its node may be gone
   std::unordered_map<uint64_t, std::weak_ptr<GraphStage>> stages_;
   std::map<std::array<uint64_t, 3>, std::unique_ptr<HostCall>> graphCalls_;  ///< graphs may come to them until the end
   std::string dot_;

@@ -216,9 +216,8 @@ CUresult Executor::captureAlloc(const Stream& s, size_t ordinal, uint64_t bytes)
   if (CUresult rc = readNode(std::as_bytes(std::span(&record, 1)), params)) return rc;
   uint64_t node = 0;
   if (CUresult rc = captureNode(s, params.params, node)) return rc;
-  graphs_.node(node)->allocation = params.allocation;
-  graphs_.markSpecial(node);
-  reply(cmd::PoolAllocReply{params.params.alloc.dptr});
+  adoptAllocation(node, params);
+  reply(cmd::PoolAllocReply{params.params.alloc.dptr, 1});
   return CUDA_SUCCESS;
 }
 
@@ -227,7 +226,9 @@ CUresult Executor::captureFree(const Stream& s, CUdeviceptr address) {
   params.type = CU_GRAPH_NODE_TYPE_MEM_FREE;
   params.free.dptr = address;
   uint64_t node = 0;
-  return captureNode(s, params, node);
+  const CUresult rc = captureNode(s, params, node);
+  if (!rc) willFree(address);
+  return rc;
 }
 
 }  // namespace millpond::worker

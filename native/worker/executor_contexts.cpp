@@ -12,14 +12,6 @@ namespace {
 constexpr size_t kMaxAffinities = 16;
 /// How a thread of the program waits is the client's affair; this worker never waits in the driver.
 constexpr unsigned kFlagsPassedOn = CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_SYNC_MEMOPS;
-/// Limits that a reset gives back their values.
-constexpr CUlimit kLimits[] = {CU_LIMIT_STACK_SIZE,
-                               CU_LIMIT_PRINTF_FIFO_SIZE,
-                               CU_LIMIT_MALLOC_HEAP_SIZE,
-                               CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH,
-                               CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT,
-                               CU_LIMIT_MAX_L2_FETCH_GRANULARITY,
-                               CU_LIMIT_PERSISTING_L2_CACHE_SIZE};
 
 }  // namespace
 
@@ -112,19 +104,16 @@ void Executor::forgetContext(uint16_t number) {
 CUresult Executor::onContextReset(const cmd::Decoded<cmd::ContextReset>&) {
   const uint16_t number = current_.context;
   if (number == 0 || number > devices_.all().size()) return violation("only primary contexts are reset");
-  // The client has ended what lived in it. A context that has failed is of no use until the driver resets it.
-  const CUresult state = driver_.cuStreamQuery(nullptr);
-  if (state != CUDA_SUCCESS && state != CUDA_ERROR_NOT_READY) return resetFailed(number);
-  for (const CUlimit limit : kLimits) {
-    const auto initial = initialLimits_.find({number, limit});
-    if (initial != initialLimits_.end()) driver_.cuCtxSetLimit(limit, initial->second);
-  }
-  initialLimits_.erase(initialLimits_.lower_bound({number, CUlimit{}}),
-                       initialLimits_.lower_bound({static_cast<uint16_t>(number + 1), CUlimit{}}));
-  return CUDA_SUCCESS;
+  // The client has ended what lived in it. What libraries have there, their variables above all, only the driver can make
+  // as it was at first. It would wait for the work that is left.
+  const auto reset = [this, number](CUresult) { return resetPrimary(number); };
+  std::vector<Mark> marks;
+  if (fence(number, marks) != CUDA_SUCCESS || marks.empty()) return reset(CUDA_SUCCESS);
+  pending_.push_back({current_, std::move(marks), nullptr, reset});
+  return kDeferred;
 }
 
-CUresult Executor::resetFailed(uint16_t number) {
+CUresult Executor::resetPrimary(uint16_t number) {
   const CUdevice device = devices_.all()[deviceOf(number)].device;
   forgetContext(number);
   CUcontext again = nullptr;
@@ -134,13 +123,14 @@ CUresult Executor::resetFailed(uint16_t number) {
   if (!rc) {
     contexts_[number - 1u].handle = again;
     boundContext_ = number;
-    // What the first context had registered with the driver went with it.
-    if (number == 1 && !registerTransfers()) rc = CUDA_ERROR_UNKNOWN;
+    // What was registered there with the driver went with it.
+    for (const auto& [memory, pinned] : pinned_)
+      if (pinned.context == number && !rc) rc = driver_.cuMemHostRegister_v2(memory, pinned.bytes, pinned.flags);
   }
-  log(LogLevel::Info, "context %u had failed and was reset: %d", number, static_cast<int>(rc));
+  log(LogLevel::Info, "context %u was reset: %d", number, static_cast<int>(rc));
   if (rc) {
     ended_ = true;
-    end_ = {"the driver could not reset a context that had failed (" + std::to_string(static_cast<int>(rc)) + ")", false};
+    end_ = {"the driver could not reset a context (" + std::to_string(static_cast<int>(rc)) + ")", false};
   }
   return rc;
 }
@@ -148,14 +138,7 @@ CUresult Executor::resetFailed(uint16_t number) {
 CUresult Executor::onContextSetLimit(const cmd::Decoded<cmd::ContextSetLimit>& command) {
   // An enum that has no such value must not be made of it.
   if (static_cast<uint32_t>(command.fixed.limit) >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
-  const auto limit = static_cast<CUlimit>(command.fixed.limit);
-  const std::pair<uint16_t, CUlimit> key{current_.context, limit};
-  if (!initialLimits_.contains(key)) {
-    size_t initial = 0;
-    if (CUresult rc = driver_.cuCtxGetLimit(&initial, limit)) return rc;
-    initialLimits_.emplace(key, initial);
-  }
-  return driver_.cuCtxSetLimit(limit, command.fixed.value);
+  return driver_.cuCtxSetLimit(static_cast<CUlimit>(command.fixed.limit), command.fixed.value);
 }
 
 CUresult Executor::onContextSetCacheConfig(const cmd::Decoded<cmd::ContextSetCacheConfig>& command) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies between client memory and the device. The device reads commands straight out of the ring and writes into
 // staging chunks, both registered with the driver; nothing here waits for it.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -18,11 +20,26 @@ constexpr size_t kMaxLandings = size_t{1} << 16;
 
 }  // namespace
 
+CUresult Executor::pin(void* memory, uint64_t bytes, unsigned flags) {
+  const uint16_t before = boundContext_;
+  const uint16_t home = before ? primaryOf(before) : uint16_t{1};
+  useContext(home);
+  const CUresult rc = driver_.cuMemHostRegister_v2(memory, bytes, flags);
+  if (!rc) pinned_[memory] = {bytes, flags, home};
+  useContext(before);
+  return rc;
+}
+
+void Executor::unpin(void* memory) {
+  pinned_.erase(memory);
+  driver_.cuMemHostUnregister(memory);
+}
+
 bool Executor::registerTransfers() {
-  const auto pin = [&](std::span<std::byte> run) {
-    return driver_.cuMemHostRegister_v2(run.data(), run.size(), CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+  const auto pinRun = [&](std::span<std::byte> run) {
+    return pin(run.data(), run.size(), CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
   };
-  return pin(link_.memory().submitRun()) && pin(link_.memory().stagingRun());
+  return pinRun(link_.memory().submitRun()) && pinRun(link_.memory().stagingRun());
 }
 
 CUresult Executor::onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& command) {
@@ -223,13 +240,13 @@ CUresult Executor::takeHostBuffer(uint64_t bytes, HostBuffer& buffer) {
   const uint64_t size = std::bit_ceil(std::max<uint64_t>(bytes, 4096));
   if (!hostHasRoom(size) && callbacksExpected_ == 0) dropSpareHostBuffers();
   if (!hostHasRoom(size)) return CUDA_ERROR_OUT_OF_MEMORY;
-  void* memory = nullptr;
-  // In a context that lives as long as the session.
-  const uint16_t before = boundContext_;
-  useContext(primaryOf(before));
-  const CUresult rc = driver_.cuMemHostAlloc(&memory, size, CU_MEMHOSTALLOC_PORTABLE);
-  useContext(before);
-  if (rc) return rc;
+  // Memory of this process, which a reset of the context does not take away.
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (CUresult rc = pin(memory, size, CU_MEMHOSTREGISTER_PORTABLE)) {
+    ::munmap(memory, size);
+    return rc;
+  }
   hostBytes_ += size;
   buffer = {static_cast<std::byte*>(memory), size};
   return CUDA_SUCCESS;
@@ -237,7 +254,8 @@ CUresult Executor::takeHostBuffer(uint64_t bytes, HostBuffer& buffer) {
 
 void Executor::dropSpareHostBuffers() {
   for (const auto& [bytes, buffer] : spareHostBuffers_) {
-    driver_.cuMemFreeHost(buffer.memory);
+    unpin(buffer.memory);
+    ::munmap(buffer.memory, buffer.bytes);
     hostBytes_ -= bytes;
   }
   spareHostBuffers_.clear();

@@ -89,13 +89,15 @@ CUresult Executor::readAllocation(const graph::NodeRecord& record, std::span<con
   allocation.accessDescCount = out.access.size();
   const uint64_t bytes = record.allocation.bytes;
   allocation.bytesize = bytes;
-  // The driver takes it from a pool of its own: it counts as long as a graph has the node.
+  // The driver takes it from a pool of its own: it counts as long as a graph has the node, or a launch has left it.
   if (!budget.take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   updateMemoryCounters();
-  out.allocation = std::shared_ptr<void>(nullptr, [this, &budget, bytes](void*) {
-    budget.give(bytes);
-    updateMemoryCounters();
-  });
+  out.allocation = std::shared_ptr<GraphAllocation>(
+      std::make_unique<GraphAllocation>().release(), [this, &budget, bytes](GraphAllocation* gone) {
+        const std::unique_ptr<GraphAllocation> end(gone);
+        budget.give(bytes);
+        updateMemoryCounters();
+      });
   return CUDA_SUCCESS;
 }
 
@@ -171,6 +173,34 @@ CUresult Executor::readNode(std::span<const std::byte> bytes, NodeParams& out) {
   }
 }
 
+void Executor::adoptAllocation(uint64_t node, const NodeParams& params) {
+  if (params.params.type == CU_GRAPH_NODE_TYPE_MEM_FREE) willFree(params.params.free.dptr);
+  if (!params.allocation) return;
+  params.allocation->address = params.params.alloc.dptr;
+  std::erase_if(graphMemory_, [](const auto& each) { return each.second.expired(); });
+  graphMemory_[params.allocation->address] = params.allocation;
+  graphs_.node(node)->allocation = params.allocation;
+  graphs_.markSpecial(node);
+}
+
+bool Executor::isGraphMemory(CUdeviceptr address) const {
+  const auto found = graphMemory_.find(address);
+  return found != graphMemory_.end() && !found->second.expired();
+}
+
+void Executor::willFree(CUdeviceptr address) {
+  const auto found = graphMemory_.find(address);
+  if (found == graphMemory_.end()) return;
+  if (const auto allocation = found->second.lock()) allocation->isFreedByGraph = true;
+}
+
+CUresult Executor::freeGraphMemory(CUdeviceptr address, const Stream* stream) {
+  const CUresult rc = stream && driver_.cuMemFreeAsync ? driver_.cuMemFreeAsync(address, stream->handle)
+                                                       : driver_.cuMemFree_v2(address);
+  if (!rc) leftByGraphs_.erase(address);
+  return rc;
+}
+
 CUresult Executor::onGraphAddNode(const cmd::Decoded<cmd::GraphAddNode>& command) {
   const auto& in = command.fixed;
   const GraphTable::Graph* graph = graphs_.graph(in.graph);
@@ -193,8 +223,8 @@ CUresult Executor::onGraphAddNode(const cmd::Decoded<cmd::GraphAddNode>& command
   GraphTable::Node& entry = *graphs_.node(answer.node);
   entry.stage = node.stage;
   entry.call = node.call;
-  entry.allocation = node.allocation;
   if (!entry.isPlain()) graphs_.markSpecial(answer.node);
+  adoptAllocation(answer.node, node);
   std::vector<uint64_t> bodies;
   if (node.params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) answer.value = node.params.alloc.dptr;
   if (node.params.type == CU_GRAPH_NODE_TYPE_GRAPH) {

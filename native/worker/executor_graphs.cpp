@@ -381,6 +381,7 @@ CUresult Executor::onGraphInstantiate(const cmd::Decoded<cmd::GraphInstantiate>&
   Exec made{exec, contentsOf(in.graph)};
   answer.exec = graphs_.next(graph::Tag::kExec);
   answer.hostFunctions = static_cast<uint32_t>(made.contents->calls.size());
+  answer.kept = static_cast<uint32_t>(std::ranges::distance(made.contents->kept()));
   const std::vector<std::byte> sources = sourcesOf(*made.contents);
   execs_.emplace(answer.exec, std::move(made));
   reply(answer, std::span<const std::byte>(sources));
@@ -429,6 +430,7 @@ CUresult Executor::onGraphLaunch(const cmd::Decoded<cmd::GraphLaunch>& command) 
     return rc;
   }
   counters_.launches.fetch_add(1, std::memory_order_relaxed);
+  for (const auto& each : contents->kept()) leftByGraphs_[each->address] = each;
   callbacksExpected_ += contents->calls.size();
   if (contents->stages.empty()) return CUDA_SUCCESS;
   GraphRun run{{}, contents};

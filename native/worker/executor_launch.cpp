@@ -85,6 +85,16 @@ CUresult Executor::onLaunchLimits(const cmd::Decoded<cmd::LaunchLimits>& command
       {CU_FUNC_ATTRIBUTE_NUM_REGS, &limits.registers}};
   for (const auto& [attribute, value] : wanted)
     if (const CUresult rc = driver_.cuFuncGetAttribute(value, attribute, function)) return rc;
+  const std::pair<CUfunction_attribute, uint32_t*> cluster[] = {
+      {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, &limits.clusterX},
+      {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, &limits.clusterY},
+      {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, &limits.clusterZ}};
+  for (const auto& [attribute, value] : cluster) {
+    int blocks = 0;
+    // A device without clusters, or an older driver, does not know the question.
+    if (driver_.cuFuncGetAttribute(&blocks, attribute, function) == CUDA_SUCCESS && blocks > 0)
+      *value = static_cast<uint32_t>(blocks);
+  }
   reply(limits);
   return CUDA_SUCCESS;
 }

@@ -54,6 +54,7 @@ CUresult Executor::allocate(uint16_t context, uint64_t bytes, CUdeviceptr& addre
 CUresult Executor::onMemFree(const cmd::Decoded<cmd::MemFree>& command) {
   const CUdeviceptr address = command.fixed.address;
   if (pools_.isKept(address)) return CUDA_ERROR_INVALID_VALUE;
+  if (isGraphMemory(address)) return withoutCallbacks([this, address] { return freeGraphMemory(address, nullptr); });
   for (uint16_t c = 1; c <= arenas_.size(); ++c) {
     if (!arenas_[c - 1u]->owns(address)) continue;
     auto& freed = freed_[c - 1u];
@@ -179,11 +180,7 @@ CUresult Executor::onHostAlloc(const cmd::Decoded<cmd::HostAlloc>& command) {
     // The client tries another address.
     return CUDA_ERROR_ALREADY_MAPPED;
   }
-  // In a context that lives as long as the session.
-  useContext(primaryOf(current_.context));
-  const CUresult rc = driver_.cuMemHostRegister_v2(
-      here, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-  if (rc) {
+  if (CUresult rc = pin(here, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)) {
     ::munmap(here, bytes);
     return rc;
   }
@@ -201,7 +198,7 @@ bool Executor::hostHasRoom(uint64_t bytes) const {
 }
 
 void Executor::releaseHostRun(uint64_t address, uint64_t bytes) {
-  driver_.cuMemHostUnregister(reinterpret_cast<void*>(address));
+  unpin(reinterpret_cast<void*>(address));
   ::munmap(reinterpret_cast<void*>(address), bytes);
   hostBytes_ -= bytes;
 }

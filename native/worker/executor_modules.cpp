@@ -196,6 +196,10 @@ CUresult Executor::onGetGlobal(const cmd::Decoded<cmd::GetGlobal>& command) {
   } else {
     CUlibrary library = nullptr;
     if (!handle(HandleKind::kLibrary, command.fixed.owner, library)) return violation("unknown library");
+    if (command.fixed.managed) {
+      rc = driver_.cuLibraryGetManaged(&address, &bytes, library, name.c_str());
+      return rc ? rc : CUDA_ERROR_NOT_SUPPORTED;
+    }
     rc = driver_.cuLibraryGetGlobal(&address, &bytes, library, name.c_str());
   }
   if (rc) return rc;

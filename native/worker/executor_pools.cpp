@@ -7,6 +7,12 @@
 #include "worker/executor.h"
 
 namespace millpond::worker {
+namespace {
+
+/// What an allocation counts in its pool's usage: as with the driver, not the block that it lies in.
+constexpr uint64_t countedBytes(uint64_t bytes) { return (bytes + 511) / 512 * 512; }
+
+}  // namespace
 
 CUresult Executor::onPoolCreate(const cmd::Decoded<cmd::PoolCreate>& command) {
   CUdevice id = 0;
@@ -59,12 +65,13 @@ CUresult Executor::onPoolAlloc(const cmd::Decoded<cmd::PoolAlloc>& command) {
   if (CUresult rc = refuseCapture(s)) return rc;
   const uint64_t bytes = MemoryArena::roundedBytes(wanted.bytes);
   if (bytes < wanted.bytes) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (const auto again = pools_.reuse(wanted.pool, bytes, {wanted.stream, s.context})) {
-    reply(cmd::PoolAllocReply{*again});
+  const uint64_t counted = countedBytes(wanted.bytes);
+  if (const auto again = pools_.reuse(wanted.pool, bytes, {wanted.stream, s.context}, counted)) {
+    reply(cmd::PoolAllocReply{*again, 0});
     return CUDA_SUCCESS;
   }
   const auto context = static_cast<uint16_t>(*ordinal + 1);
-  const auto attempt = [this, pool = wanted.pool, bytes, context]() -> CUresult {
+  const auto attempt = [this, pool = wanted.pool, bytes, counted, context]() -> CUresult {
     if (!pools_.device(pool)) return CUDA_ERROR_INVALID_VALUE;
     std::vector<MemoryPools::Block> released;
     const bool hasRoom = pools_.makeRoom(pool, bytes, released);
@@ -72,8 +79,8 @@ CUresult Executor::onPoolAlloc(const cmd::Decoded<cmd::PoolAlloc>& command) {
     if (!hasRoom) return CUDA_ERROR_OUT_OF_MEMORY;
     CUdeviceptr address = 0;
     if (CUresult rc = allocate(context, bytes, address)) return rc;
-    pools_.add({address, bytes, pool});
-    reply(cmd::PoolAllocReply{address});
+    pools_.add({address, bytes, pool}, counted);
+    reply(cmd::PoolAllocReply{address, 0});
     return CUDA_SUCCESS;
   };
   const CUresult rc = attempt();
@@ -86,6 +93,7 @@ CUresult Executor::onPoolFree(const cmd::Decoded<cmd::PoolFree>& command) {
   const CUdeviceptr address = command.fixed.address;
   if (captureStatus(s) == CU_STREAM_CAPTURE_STATUS_ACTIVE && !pools_.isUsed(address)) return captureFree(s, address);
   if (CUresult rc = refuseCapture(s)) return rc;
+  if (isGraphMemory(address)) return freeGraphMemory(address, &s);
   if (!pools_.isUsed(address)) {
     // Memory of no pool is freed as it always is.
     cmd::Decoded<cmd::MemFree> ordinary{};

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <ranges>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -30,6 +31,12 @@ struct GraphStage {
   CUDA_MEMCPY3D original{};     ///< as the client gave it
 };
 
+/// Memory of an allocation node, and its share of the limit.
+struct GraphAllocation {
+  CUdeviceptr address = 0;
+  bool isFreedByGraph = false;  ///< some graph has a node that frees it
+};
+
 class GraphTable {
  public:
   struct Node {
@@ -38,7 +45,7 @@ class GraphTable {
     std::shared_ptr<GraphStage> stage;
     const HostCall* call = nullptr;
     std::vector<uint64_t> children;    ///< graphs in it: a child graph, bodies
-    std::shared_ptr<void> allocation;  ///< its share of the limit
+    std::shared_ptr<GraphAllocation> allocation;
     bool isPlain() const { return !stage && !call && children.empty() && !allocation; }
   };
   struct Graph {
@@ -124,7 +131,12 @@ struct ExecContents {
   std::map<uint64_t, std::shared_ptr<GraphStage>> stages;
   std::map<uint64_t, const HostCall*> calls;
   std::map<uint64_t, std::vector<uint64_t>> before;  ///< node of a call → copies to the client that are done before it
-  std::vector<std::shared_ptr<void>> allocations;
+  std::vector<std::shared_ptr<GraphAllocation>> allocations;
+
+  /// Allocations that outlive a launch: the program frees them, or another launch does.
+  auto kept() const {
+    return allocations | std::views::filter([](const auto& each) { return !each->isFreedByGraph; });
+  }
 };
 
 }  // namespace millpond::worker

@@ -21,8 +21,9 @@ bool JitOptions::read(std::span<const std::byte> bytes) {
       case JitOptionKind::kErrorLog: {
         std::vector<char>& log = id == CU_JIT_INFO_LOG_BUFFER ? info_ : error_;
         if (record.value > kMaxJitLogBytes || !log.empty()) return false;
+        if (record.value == 0) continue;
         log.resize(record.value);
-        value = log.empty() ? nullptr : log.data();
+        value = log.data();
         break;
       }
       default:
@@ -31,11 +32,18 @@ bool JitOptions::read(std::span<const std::byte> bytes) {
     ids_.push_back(id);
     values_.push_back(value);
   }
-  // The driver must not be told of more room than there is.
-  for (size_t i = 0; i < ids_.size(); ++i) {
+  // The driver must not be told of more room than there is. Nor of a log without room: it refuses one that is no buffer.
+  for (size_t i = 0; i < ids_.size();) {
     const JitOptionKind kind = kindOf(ids_[i]);
-    if (kind != JitOptionKind::kInfoBytes && kind != JitOptionKind::kErrorBytes) continue;
-    values_[i] = reinterpret_cast<void*>((kind == JitOptionKind::kInfoBytes ? info_ : error_).size());
+    const bool isSize = kind == JitOptionKind::kInfoBytes || kind == JitOptionKind::kErrorBytes;
+    const size_t room = (kind == JitOptionKind::kInfoBytes ? info_ : error_).size();
+    if (isSize && room == 0) {
+      ids_.erase(ids_.begin() + static_cast<ptrdiff_t>(i));
+      values_.erase(values_.begin() + static_cast<ptrdiff_t>(i));
+      continue;
+    }
+    if (isSize) values_[i] = reinterpret_cast<void*>(room);
+    ++i;
   }
   return true;
 }

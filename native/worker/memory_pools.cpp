@@ -65,13 +65,13 @@ std::optional<MemoryPools::Usage> MemoryPools::usage(uint64_t pool) const {
   return found->second.usage;
 }
 
-void MemoryPools::use(Pool& pool, const Block& block) {
-  used_.emplace(block.address, block);
-  pool.usage.used += block.bytes;
+void MemoryPools::use(Pool& pool, const Block& block, uint64_t wanted) {
+  used_.emplace(block.address, Used{block, wanted});
+  pool.usage.used += wanted;
   pool.usage.usedHigh = std::max(pool.usage.usedHigh, pool.usage.used);
 }
 
-std::optional<uint64_t> MemoryPools::reuse(uint64_t pool, uint64_t bytes, StreamKey stream) {
+std::optional<uint64_t> MemoryPools::reuse(uint64_t pool, uint64_t bytes, StreamKey stream, uint64_t wanted) {
   Pool* live = find(pool);
   if (!live) return std::nullopt;
   // The block that was freed last is the one that caches still know.
@@ -81,14 +81,14 @@ std::optional<uint64_t> MemoryPools::reuse(uint64_t pool, uint64_t bytes, Stream
   if (own != freed_.rend()) {
     const Block block = own->block;
     freed_.erase(std::next(own).base());
-    use(*live, block);
+    use(*live, block, wanted);
     return block.address;
   }
   const auto idle = live->idle.lower_bound(bytes);
   if (idle == live->idle.end() || !fits(idle->first, bytes)) return std::nullopt;
   const Block block{idle->second, idle->first, pool};
   live->idle.erase(idle);
-  use(*live, block);
+  use(*live, block, wanted);
   return block.address;
 }
 
@@ -100,22 +100,22 @@ bool MemoryPools::makeRoom(uint64_t pool, uint64_t bytes, std::vector<Block>& re
   return live->usage.reserved <= live->maxBytes - bytes;
 }
 
-void MemoryPools::add(const Block& block) {
+void MemoryPools::add(const Block& block, uint64_t wanted) {
   Pool& pool = pools_.find(block.pool)->second;
   pool.usage.reserved += block.bytes;
   pool.usage.reservedHigh = std::max(pool.usage.reservedHigh, pool.usage.reserved);
   blocks_.insert(block.address);
-  use(pool, block);
+  use(pool, block, wanted);
 }
 
 std::optional<MemoryPools::Block> MemoryPools::take(uint64_t address) {
   const auto found = used_.find(address);
   if (found == used_.end()) return std::nullopt;
-  const Block block = found->second;
+  const auto [block, wanted] = found->second;
   used_.erase(found);
   blocks_.erase(address);
   const auto pool = pools_.find(block.pool);
-  pool->second.usage.used -= block.bytes;
+  pool->second.usage.used -= wanted;
   pool->second.usage.reserved -= block.bytes;
   eraseIfGone(pool);
   return block;
@@ -124,8 +124,9 @@ std::optional<MemoryPools::Block> MemoryPools::take(uint64_t address) {
 bool MemoryPools::free(uint64_t address, StreamKey stream, uint64_t number) {
   const auto found = used_.find(address);
   if (found == used_.end()) return false;
-  pools_.find(found->second.pool)->second.usage.used -= found->second.bytes;
-  freed_.push_back({found->second, stream, number});
+  const auto& [block, wanted] = found->second;
+  pools_.find(block.pool)->second.usage.used -= wanted;
+  freed_.push_back({block, stream, number});
   used_.erase(found);
   return true;
 }

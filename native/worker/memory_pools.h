@@ -41,12 +41,12 @@ class MemoryPools {
   bool resetHigh(uint64_t pool, bool ofReserved);
   std::optional<Usage> usage(uint64_t pool) const;
 
-  /// A block for `bytes` that the stream may use now, taken into use.
-  std::optional<uint64_t> reuse(uint64_t pool, uint64_t bytes, StreamKey stream);
+  /// A block for `bytes` that the stream may use now, taken into use. `wanted`: bytes of it that count as used.
+  std::optional<uint64_t> reuse(uint64_t pool, uint64_t bytes, StreamKey stream, uint64_t wanted);
   /// Whether the pool may have that many bytes more, once it has given back what nobody uses, if need be.
   bool makeRoom(uint64_t pool, uint64_t bytes, std::vector<Block>& released);
-  /// A new block, in use.
-  void add(const Block& block);
+  /// A new block, in use, of which `wanted` bytes count.
+  void add(const Block& block, uint64_t wanted);
   bool isUsed(uint64_t address) const { return used_.contains(address); }
   /// Whether a block that nobody uses, or may use yet, begins there.
   bool isKept(uint64_t address) const { return blocks_.contains(address) && !isUsed(address); }
@@ -73,6 +73,10 @@ class MemoryPools {
     Usage usage;
     std::multimap<uint64_t, uint64_t> idle;  ///< bytes → address
   };
+  struct Used {
+    Block block;
+    uint64_t wanted;
+  };
   struct Freed {
     Block block;
     StreamKey stream;
@@ -81,13 +85,13 @@ class MemoryPools {
   using Pools = std::map<uint64_t, Pool>;
 
   Pool* find(uint64_t pool);
-  void use(Pool& pool, const Block& block);
+  void use(Pool& pool, const Block& block, uint64_t wanted);
   void releaseDownTo(uint64_t number, Pool& pool, uint64_t bytes, std::vector<Block>& released);
   void eraseIfGone(Pools::iterator pool);
 
   Pools pools_;
   std::set<uint64_t> blocks_;       ///< addresses of all
-  std::map<uint64_t, Block> used_;  ///< by address
+  std::map<uint64_t, Used> used_;   ///< by address
   std::list<Freed> freed_;
   uint64_t synchronised_ = 0;
 };

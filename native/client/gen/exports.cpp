@@ -1338,9 +1338,8 @@ CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
   return api::cuLibraryGetKernelCount(count, lib);
 }
 
-CUresult cuLibraryGetManaged(CUdeviceptr*, size_t*, CUlibrary, const char*) {
-  return notRemoted("cuLibraryGetManaged",
-                    "a managed variable lies where the driver on the worker's side put it, out of this process's reach");
+CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
+  return api::cuLibraryGetManaged(dptr, bytes, library, name);
 }
 
 CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {

@@ -4,6 +4,7 @@
 
 #include "client/call.h"
 #include "client/gen/api.h"
+#include "client/preconditions.h"
 #include "protocol/gen/commands.h"
 
 namespace millpond::client::api {
@@ -55,6 +56,7 @@ CUresult cuEventQuery(CUevent hEvent) noexcept {
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::EventQuery wire{};
   if (const CUresult r = call.handle(HandleKind::kEvent, hEvent, wire.hEvent); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = precondition::eventAnswer(call, hEvent); r != CUDA_SUCCESS) return r;
   cmd::EventQueryReply reply{};
   return call.wait(wire, reply);
 }
@@ -64,6 +66,7 @@ CUresult cuEventSynchronize(CUevent hEvent) noexcept {
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::EventSync wire{};
   if (const CUresult r = call.handle(HandleKind::kEvent, hEvent, wire.event); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = precondition::eventAnswer(call, hEvent); r != CUDA_SUCCESS) return r;
   cmd::EventSyncReply reply{};
   return call.wait(wire, reply);
 }

@@ -33,6 +33,9 @@ CUresult cuMemcpyDtoD_v2(Flavour flavour, CUdeviceptr dstDevice, CUdeviceptr src
   wire.srcDevice = srcDevice;
   wire.ByteCount = ByteCount;
   if (const CUresult r = call.stream(nullptr, flavour, wire.stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = precondition::copy(call, dstDevice, srcDevice, ByteCount); r != CUDA_SUCCESS) {
+    return r;
+  }
   return call.post(wire);
 }
 
@@ -47,6 +50,9 @@ CUresult cuMemcpyDtoDAsync_v2(Flavour flavour, CUdeviceptr dstDevice, CUdevicept
   wire.srcDevice = srcDevice;
   wire.ByteCount = ByteCount;
   if (const CUresult r = call.stream(hStream, flavour, wire.hStream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = precondition::copy(call, dstDevice, srcDevice, ByteCount, hStream); r != CUDA_SUCCESS) {
+    return r;
+  }
   return call.post(wire);
 }
 

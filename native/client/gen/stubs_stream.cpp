@@ -6,6 +6,7 @@
 
 #include "client/call.h"
 #include "client/gen/api.h"
+#include "client/preconditions.h"
 #include "protocol/gen/commands.h"
 
 namespace millpond::client::api {
@@ -83,6 +84,7 @@ CUresult cuStreamWaitValue32_v2(Flavour flavour, CUstream stream, CUdeviceptr ad
   wire.addr = addr;
   wire.value = value;
   wire.flags = flags;
+  if (const CUresult r = precondition::word(call, stream, addr, value, flags); r != CUDA_SUCCESS) return r;
   return call.post(wire);
 }
 
@@ -95,6 +97,7 @@ CUresult cuStreamWaitValue64_v2(Flavour flavour, CUstream stream, CUdeviceptr ad
   wire.addr = addr;
   wire.value = value;
   wire.flags = flags;
+  if (const CUresult r = precondition::word(call, stream, addr, value, flags); r != CUDA_SUCCESS) return r;
   return call.post(wire);
 }
 
@@ -107,6 +110,7 @@ CUresult cuStreamWriteValue32_v2(Flavour flavour, CUstream stream, CUdeviceptr a
   wire.addr = addr;
   wire.value = value;
   wire.flags = flags;
+  if (const CUresult r = precondition::word(call, stream, addr, value, flags); r != CUDA_SUCCESS) return r;
   return call.post(wire);
 }
 
@@ -119,6 +123,7 @@ CUresult cuStreamWriteValue64_v2(Flavour flavour, CUstream stream, CUdeviceptr a
   wire.addr = addr;
   wire.value = value;
   wire.flags = flags;
+  if (const CUresult r = precondition::word(call, stream, addr, value, flags); r != CUDA_SUCCESS) return r;
   return call.post(wire);
 }
 

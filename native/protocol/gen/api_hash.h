@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0xf9285a21d1538294;
+inline constexpr uint64_t kApiHash = 0xc7b9098b6d72010d;
 
 }  // namespace millpond

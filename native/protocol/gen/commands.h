@@ -888,14 +888,17 @@ static_assert(sizeof(PoolUsage) == PoolUsage::kFixedBytes);
 
 /// Answer to PoolAlloc.
 struct PoolAllocReply {
-  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 0;
 
   uint64_t address{};
+  uint32_t ofGraph{};
+  uint8_t pad0[4]{};
 };
 static_assert(sizeof(PoolAllocReply) == PoolAllocReply::kFixedBytes);
 
-/// Memory of a pool, for use in the order of the stream.
+/// Memory of a pool, for use in the order of the stream. `ofGraph` 1: the stream is captured, so a node of
+/// the graph makes the memory with each launch.
 struct PoolAlloc {
   static constexpr Op kOp = Op::kPoolAlloc;
   static constexpr bool kHasReply = true;
@@ -909,7 +912,7 @@ struct PoolAlloc {
 };
 static_assert(sizeof(PoolAlloc) == PoolAlloc::kFixedBytes);
 
-/// The end of a PoolAlloc, or of a MemAlloc, in the order of the stream.
+/// The end of a PoolAlloc, of a MemAlloc, or of memory that a graph left, in the order of the stream.
 struct PoolFree {
   static constexpr Op kOp = Op::kPoolFree;
   static constexpr bool kHasReply = false;
@@ -1534,7 +1537,8 @@ struct GetGlobalReply {
 };
 static_assert(sizeof(GetGlobalReply) == GetGlobalReply::kFixedBytes);
 
-/// Address and size of a variable of a module or library.
+/// Address and size of a variable of a module or library. `managed` 1: only of one that is managed, which
+/// fails, because host code could not reach it.
 struct GetGlobal {
   static constexpr Op kOp = Op::kGetGlobal;
   static constexpr bool kHasReply = true;
@@ -1543,8 +1547,8 @@ struct GetGlobal {
   static constexpr size_t kTails = 1;
 
   uint64_t owner{};
+  uint32_t managed{};
   uint32_t nameBytes{};
-  uint8_t pad0[4]{};
 
   std::array<uint32_t, kTails> tailBytes() const { return {nameBytes}; }
   void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
@@ -1584,17 +1588,20 @@ static_assert(sizeof(Launch) == Launch::kFixedBytes);
 
 /// Answer to LaunchLimits.
 struct LaunchLimitsReply {
-  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kFixedBytes = 24;
   static constexpr size_t kTails = 0;
 
   int32_t threads{};
   int32_t dynamicSharedBytes{};
   int32_t registers{};
-  uint8_t pad0[4]{};
+  uint32_t clusterX{};
+  uint32_t clusterY{};
+  uint32_t clusterZ{};
 };
 static_assert(sizeof(LaunchLimitsReply) == LaunchLimitsReply::kFixedBytes);
 
-/// What a launch of a function must keep within in the current context.
+/// What a launch of a function must keep within in the current context, and the blocks of a cluster that it
+/// was compiled for, 0 for none.
 struct LaunchLimits {
   static constexpr Op kOp = Op::kLaunchLimits;
   static constexpr bool kHasReply = true;
@@ -2334,15 +2341,17 @@ static_assert(sizeof(GraphDestroyNode) == GraphDestroyNode::kFixedBytes);
 
 /// Answer to GraphInstantiate.
 struct GraphInstantiateReply {
-  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kFixedBytes = 40;
   static constexpr size_t kTails = 1;
 
   uint64_t exec{};
   uint64_t errorNode{};
   uint32_t result{};
   uint32_t hostFunctions{};
+  uint32_t kept{};
   int32_t status{};
   uint32_t sourcesBytes{};
+  uint8_t pad0[4]{};
 
   std::array<uint32_t, kTails> tailBytes() const { return {sourcesBytes}; }
   void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
@@ -2352,8 +2361,8 @@ struct GraphInstantiateReply {
 static_assert(sizeof(GraphInstantiateReply) == GraphInstantiateReply::kFixedBytes);
 
 /// An executable graph. `sources`: memory of the client that its launches read, as graph::Source;
-/// `hostFunctions`: how many functions of the client one launch runs. `hasUpload`: it is uploaded in the
-/// order of `stream`.
+/// `hostFunctions`: how many functions of the client one launch runs; `kept`: how many allocations outlive a
+/// launch. `hasUpload`: it is uploaded in the order of `stream`.
 struct GraphInstantiate {
   static constexpr Op kOp = Op::kGraphInstantiate;
   static constexpr bool kHasReply = true;

@@ -49,7 +49,7 @@ CUresult captureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t*
     if (id) *id = point.capture->id;
     if (graph) *graph = point.capture->graph->handle();
     if (nodes) *nodes = answer.nodes.data();
-    if (data) *data = isPlain ? nullptr : answer.data.data();
+    if (data) *data = answer.data.data();
     if (count) *count = answer.nodes.size();
     return CUDA_SUCCESS;
   });

@@ -2,6 +2,7 @@
 // Entry points: modules and their functions.
 #include "softgpu/driver/api_function.h"
 #include "softgpu/driver/program_loader.h"
+#include "softgpu/image/image.h"
 
 using namespace millpond::softgpu;
 using namespace millpond::softgpu::api;
@@ -23,6 +24,8 @@ CUresult loadModule(CUmodule* handle, Load load) {
 }
 
 CUresult loadModuleData(CUmodule* handle, const void* image, const JitOptions& options) {
+  // Libraries alone are loaded from the structure by which a compiled program names its fatbin.
+  if (image && isWrapper(image)) return CUDA_ERROR_INVALID_IMAGE;
   return loadModule(handle, [&](auto* program) { return loadProgram(image, options, program); });
 }
 
@@ -56,7 +59,7 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int nu
 }
 
 CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
-  return loadModuleData(module, fatCubin, {});
+  return loadModule(module, [&](auto* program) { return loadProgram(fatCubin, {}, program); });
 }
 
 CUresult cuModuleUnload(CUmodule hmod) {

@@ -9,9 +9,16 @@
 namespace millpond::softgpu {
 namespace {
 
-std::map<unsigned, GraphMemoryUse>& memoryUse() {
-  static auto& use = *std::make_unique<std::map<unsigned, GraphMemoryUse>>().release();
-  return use;
+/// Of all memory of nodes. Guarded by graphMutex(), and never taken down.
+struct MemoryBooks {
+  std::set<uint64_t> addresses;
+  std::map<uint64_t, std::shared_ptr<GraphMemory>> left;  ///< by address
+  std::map<unsigned, GraphMemoryUse> use;                 ///< by device
+};
+
+MemoryBooks& books() {
+  static auto& all = *std::make_unique<MemoryBooks>().release();
+  return all;
 }
 
 /// Whether `to` can be come to from `from` along edges.
@@ -46,28 +53,59 @@ CUresult GraphMemory::allocate(const ContextPtr& context, uint64_t bytes, std::s
 GraphMemory::GraphMemory(ContextPtr context, uint64_t address, uint64_t bytes)
     : context_(std::move(context)), address_(address), bytes_(bytes) {
   std::lock_guard lock(graphMutex());
-  GraphMemoryUse& use = memoryUse()[context_->device().ordinal()];
-  use.now += bytes_;
-  use.high = std::max(use.high, use.now);
+  books().addresses.insert(address_);
 }
 
 GraphMemory::~GraphMemory() {
   {
     std::lock_guard lock(graphMutex());
-    memoryUse()[context_->device().ordinal()].now -= bytes_;
+    books().addresses.erase(address_);
   }
   // Its context may have ended and taken the memory back.
   Driver::instance().memory().free(*context_, address_);
 }
 
+unsigned GraphMemory::device() const { return context_->device().ordinal(); }
+
+bool GraphMemory::isOne(uint64_t address) {
+  std::lock_guard lock(graphMutex());
+  return books().addresses.contains(address);
+}
+
+bool GraphMemory::isLeft(uint64_t address) {
+  std::lock_guard lock(graphMutex());
+  return books().left.contains(address);
+}
+
+void GraphMemory::leave(std::shared_ptr<GraphMemory> memory) {
+  std::lock_guard lock(graphMutex());
+  const unsigned device = memory->device();
+  const uint64_t bytes = memory->bytes();
+  if (!books().left.emplace(memory->address(), std::move(memory)).second) return;
+  GraphMemoryUse& use = books().use[device];
+  use.now += bytes;
+  use.high = std::max(use.high, use.now);
+}
+
+bool GraphMemory::takeBack(uint64_t address) {
+  std::shared_ptr<GraphMemory> last;  // ends after the lock
+  std::lock_guard lock(graphMutex());
+  const auto found = books().left.find(address);
+  if (found == books().left.end()) return false;
+  last = std::move(found->second);
+  books().left.erase(found);
+  books().use[last->device()].now -= last->bytes();
+  return true;
+}
+
 GraphMemoryUse graphMemoryUse(unsigned device) {
   std::lock_guard lock(graphMutex());
-  return memoryUse()[device];
+  return books().use[device];
 }
 
 void resetGraphMemoryMark(unsigned device) {
   std::lock_guard lock(graphMutex());
-  memoryUse()[device].high = memoryUse()[device].now;
+  books().use[device].high = books().use[device].now;
 }
 
 CUgraphNodeType typeOf(const NodeWork& work) {

@@ -38,15 +38,24 @@ class UserObject {
   void* const data_;
 };
 
-/// Memory of an allocation node: there as long as a graph has the node.
+/// Memory of an allocation node: there as long as a graph has the node, or a launch has left it for the program.
 class GraphMemory {
  public:
   static CUresult allocate(const ContextPtr& context, uint64_t bytes, std::shared_ptr<GraphMemory>* memory);
+  /// Whether memory of a node begins there.
+  static bool isOne(uint64_t address);
+  static bool isLeft(uint64_t address);
+  /// A launch has allocated it, and not freed it.
+  static void leave(std::shared_ptr<GraphMemory> memory);
+  /// False when no launch has left it.
+  static bool takeBack(uint64_t address);
   GraphMemory(ContextPtr context, uint64_t address, uint64_t bytes);
   ~GraphMemory();
   GraphMemory(const GraphMemory&) = delete;
   GraphMemory& operator=(const GraphMemory&) = delete;
   uint64_t address() const { return address_; }
+  uint64_t bytes() const { return bytes_; }
+  unsigned device() const;
 
  private:
   const ContextPtr context_;
@@ -54,7 +63,7 @@ class GraphMemory {
   const uint64_t bytes_;
 };
 
-/// Bytes of allocation nodes of a device: now, and at most since the mark was set anew.
+/// Bytes that launches have allocated on a device: now, and at most since the mark was set anew.
 struct GraphMemoryUse {
   uint64_t now = 0;
   uint64_t high = 0;

@@ -88,6 +88,20 @@ CUresult flatten(const Graph& graph, const std::vector<size_t>& before, Members&
   return CUDA_SUCCESS;
 }
 
+/// What the launch of a graph does to memory.
+struct MemoryEffects {
+  std::vector<std::shared_ptr<GraphMemory>> allocated;
+  std::vector<uint64_t> freed;
+};
+
+void collectEffects(const Graph& graph, MemoryEffects& effects) {
+  for (const auto& node : graph.nodes()) {
+    if (const auto* allocation = std::get_if<AllocationWork>(&node->work)) effects.allocated.push_back(allocation->memory);
+    if (const auto* free = std::get_if<FreeWork>(&node->work)) effects.freed.push_back(free->address);
+    if (const auto* child = std::get_if<ChildWork>(&node->work)) collectEffects(*child->graph, effects);
+  }
+}
+
 /// Whether parameters may go from one to the other, and what is wrong when they may not.
 CUgraphExecUpdateResult compare(const Graph& mine, const Graph& other, const GraphNode** error,
                                 const GraphNode** errorFrom) {
@@ -140,10 +154,20 @@ GraphPtr GraphExec::asGraph() const {
 }
 
 CUresult GraphExec::launch(const StreamTarget& stream) {
+  MemoryEffects effects;
+  collectEffects(*graph_, effects);
+  // What the launch before has left must be freed first.
+  for (const auto& memory : effects.allocated) {
+    if (!GraphMemory::isLeft(memory->address())) continue;
+    if (!(flags_ & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH)) return CUDA_ERROR_INVALID_VALUE;
+    GraphMemory::takeBack(memory->address());
+  }
   Members members;
   std::vector<size_t> ends;
   if (CUresult result = flatten(*graph_, {}, members, ends)) return result;
   last_ = stream.context->enqueueGroup(stream.queue, std::move(members), last_);
+  for (const auto& memory : effects.allocated) GraphMemory::leave(memory);
+  for (const uint64_t address : effects.freed) GraphMemory::takeBack(address);
   return CUDA_SUCCESS;
 }
 

@@ -120,11 +120,15 @@ Result<std::string> extractPtx(Bytes image) {
   return std::move(*std::get_if<std::string>(&result));
 }
 
+bool isWrapper(const void* image) {
+  // The magic has no NUL in it, so comparing stops at the end of any text that is shorter.
+  return std::strncmp(static_cast<const char*>(image), "\xB1\x43\x62\x46", 4) == 0;
+}
+
 Result<std::vector<Bytes>> locateImages(const void* image) {
   if (!image) return Error{"the image is null"};
   std::vector<Bytes> images;
-  // The magic has no NUL in it, so comparing stops at the end of any text that is shorter.
-  if (std::strncmp(static_cast<const char*>(image), "\xB1\x43\x62\x46", 4) != 0) {
+  if (!isWrapper(image)) {
     images.push_back(bytesOf(image));
     return images;
   }

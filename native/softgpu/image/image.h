@@ -38,4 +38,7 @@ Result<std::string> extractPtx(Bytes image);
 /// is not known.
 Result<std::vector<Bytes>> locateImages(const void* image);
 
+/// Whether an image pointer leads to a wrapper. Must not be null.
+bool isWrapper(const void* image);
+
 }  // namespace millpond::softgpu

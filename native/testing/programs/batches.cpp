@@ -66,7 +66,7 @@ void betweenContexts(CUcontext context) {
   OK(cuMemcpyPeerAsync(p, context, q, context, 4000, nullptr));
   requireWords(p, 6, 1000);
   EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuMemcpyPeer(q, nullptr, p, context, 4000));
-  EXPECT(CUDA_ERROR_INVALID_DEVICE, cuCtxEnablePeerAccess(context, 0));
+  EXPECT(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, cuCtxEnablePeerAccess(context, 0));
   EXPECT(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, cuCtxDisablePeerAccess(context));
   OK(cuMemFree_v2(p));
   OK(cuMemFree_v2(q));

@@ -205,6 +205,7 @@ TEST("a reset takes back everything, also the limits, and the context begins ane
     const Kernels kernels;
     OK(CU(cuDevicePrimaryCtxReset_v2)(0));
     FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED, CU(cuCtxSynchronize)());
+    FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED, CU(cuMemFree_v2)(memory));
     CUcontext again = nullptr;
     OK(CU(cuDevicePrimaryCtxRetain)(&again, 0));
     CHECK(again == context);
@@ -214,6 +215,65 @@ TEST("a reset takes back everything, also the limits, and the context begins ane
     OK(CU(cuCtxGetLimit)(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
     CHECK_EQ(value, usual);
     OK(CU(cuCtxSynchronize)());
+  });
+}
+
+TEST("variables of a library have their first values again after a reset, and its kernels work, as copies do") {
+  everywhere([] {
+    init();
+    CUcontext context = nullptr;
+    OK(CU(cuDevicePrimaryCtxRetain)(&context, 0));
+    OK(CU(cuCtxSetCurrent)(context));
+    CUlibrary library = nullptr;
+    OK(CU(cuLibraryLoadData)(&library, kKernels, nullptr, nullptr, 0, nullptr, nullptr, 0));
+    CUkernel count = nullptr;
+    OK(CU(cuLibraryGetKernel)(&count, library, "count"));
+    for (int round = 0; round < 3; ++round) {
+      for (int i = 0; i < 2; ++i)
+        OK(CU(cuLaunchKernel)(reinterpret_cast<CUfunction>(count), 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+      CUdeviceptr counter = 0;
+      size_t bytes = 0;
+      OK(CU(cuLibraryGetGlobal)(&counter, &bytes, library, "counter"));
+      CHECK_EQ(read(counter), 2u);
+      // Larger than what goes through without memory that the driver knows.
+      CUdeviceptr memory = 0;
+      OK(CU(cuMemAlloc_v2)(&memory, 1 << 20));
+      std::vector<unsigned> data(1 << 18, static_cast<unsigned>(round)), back(1 << 18);
+      OK(CU(cuMemcpyHtoD_v2)(memory, data.data(), 1 << 20));
+      OK(CU(cuMemcpyDtoH_v2)(back.data(), memory, 1 << 20));
+      CHECK(back == data);
+      OK(CU(cuDevicePrimaryCtxReset_v2)(0));
+      OK(CU(cuDevicePrimaryCtxRetain)(&context, 0));
+    }
+  });
+}
+
+TEST("memory that has been freed is neither copied nor filled, until it is allocated again") {
+  everywhere([] {
+    init();
+    create();
+    CUdeviceptr memory = 0, live = 0;
+    OK(CU(cuMemAlloc_v2)(&memory, 4096));
+    OK(CU(cuMemAlloc_v2)(&live, 4096));
+    OK(CU(cuMemFree_v2)(memory));
+    unsigned word = 0;
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemcpyDtoH_v2)(&word, memory, 4));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemcpyHtoD_v2)(memory + 64, &word, 4));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemcpyHtoDAsync_v2)(memory, &word, 4, nullptr));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemcpyDtoD_v2)(live, memory, 4));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemcpyDtoDAsync_v2)(memory, live, 4, nullptr));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemsetD32_v2)(memory, 1, 1));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemFree_v2)(memory));
+    OK(CU(cuMemsetD32_v2)(live, 7, 1));
+    CHECK_EQ(read(live), 7u);
+    // Whatever is allocated now, be it there, is as good as any.
+    std::vector<CUdeviceptr> blocks(64);
+    for (CUdeviceptr& block : blocks) {
+      OK(CU(cuMemAlloc_v2)(&block, 4096));
+      OK(CU(cuMemsetD32_v2)(block, 9, 1));
+      CHECK_EQ(read(block), 9u);
+    }
+    for (const CUdeviceptr block : blocks) OK(CU(cuMemFree_v2)(block));
   });
 }
 

@@ -193,6 +193,39 @@ TEST("a library has kernels, and is a module in each context") {
     OK(CU(cuLibraryUnload)(library));
     FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuLibraryGetKernelCount)(&count, library));
     FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuModuleGetFunction)(&first, module, "first"));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuModuleGetFunction)(nullptr, nullptr, nullptr));
+  });
+}
+
+TEST("a variable that is not managed is not found among those that are") {
+  everywhere([] {
+    begin();
+    CUlibrary library = nullptr;
+    OK(CU(cuLibraryLoadData)(&library, kTwo, nullptr, nullptr, 0, nullptr, nullptr, 0));
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    FAILS(CUDA_ERROR_NOT_FOUND, CU(cuLibraryGetManaged)(&address, &bytes, library, "number"));
+    FAILS(CUDA_ERROR_NOT_FOUND, CU(cuLibraryGetManaged)(&address, &bytes, library, "none"));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuLibraryGetManaged)(&address, &bytes, library, nullptr));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuLibraryGetManaged)(&address, &bytes, nullptr, "number"));
+  });
+}
+
+TEST("the structure by which a compiled program names its code makes a library, and no module") {
+  everywhere([] {
+    begin();
+    const struct {
+      uint32_t magic = 0x466243b1;
+      uint32_t version = 1;
+      const void* code = kTwo;
+      const void* aux = nullptr;
+    } wrapper;
+    CUmodule module = nullptr;
+    FAILS(CUDA_ERROR_INVALID_IMAGE, CU(cuModuleLoadData)(&module, &wrapper));
+    FAILS(CUDA_ERROR_INVALID_IMAGE, CU(cuModuleLoadDataEx)(&module, &wrapper, 0, nullptr, nullptr));
+    CUlibrary library = nullptr;
+    OK(CU(cuLibraryLoadData)(&library, &wrapper, nullptr, nullptr, 0, nullptr, nullptr, 0));
+    OK(CU(cuLibraryUnload)(library));
   });
 }
 
@@ -216,6 +249,12 @@ TEST("code of several texts is linked, loaded and run") {
     OK(CU(cuModuleGetFunction)(&call, module, "call"));
     CHECK_EQ(run(call, 21), 42u);
     FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuLinkComplete)(link, &code, &bytes));
+    // The sizes of the logs are what was written to them now, which makes a log without room.
+    CHECK_EQ(reinterpret_cast<uintptr_t>(logs.values[3]), 0u);
+    OK(CU(cuLinkCreate_v2)(6, logs.options, logs.values, &link));
+    OK(CU(cuLinkAddData_v2)(link, CU_JIT_INPUT_PTX, const_cast<char*>(kTwo), sizeof kTwo, "two", 0, nullptr, nullptr));
+    OK(CU(cuLinkComplete)(link, &code, &bytes));
+    OK(CU(cuLinkDestroy)(link));
   });
 }
 

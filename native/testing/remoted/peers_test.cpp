@@ -80,6 +80,7 @@ TEST("what devices may do with each other's memory is as the driver says") {
     CHECK_EQ(can, 0);  // of software devices
     FAILS(CUDA_ERROR_INVALID_DEVICE, CU(cuDeviceCanAccessPeer)(&can, 0, 2));
     FAILS(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, CU(cuCtxEnablePeerAccess)(second, 0));
+    FAILS(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, CU(cuCtxEnablePeerAccess)(first, 0));  // its own
     FAILS(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, CU(cuCtxDisablePeerAccess)(second));
     FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuCtxEnablePeerAccess)(second, 1));
     CHECK(first != second);

@@ -224,6 +224,38 @@ TEST("calls that could disturb a capture fail and end it; a relaxed thread may m
   OK(CU(cuGraphDestroy)(graph));
 }
 
+TEST("an event of a capture is neither asked about nor waited for, another one only where no capture forbids it") {
+  context();
+  CUstream s = stream(), other = stream();
+  CUevent captured = nullptr, ordinary = nullptr;
+  OK(CU(cuEventCreate)(&captured, 0));
+  OK(CU(cuEventCreate)(&ordinary, 0));
+  OK(CU(cuEventRecord)(ordinary, other));
+  const CUdeviceptr memory = allocate(64);
+  for (const bool isRelaxed : {false, true}) {
+    CUgraph graph = nullptr;
+    const auto mode = isRelaxed ? CU_STREAM_CAPTURE_MODE_RELAXED : CU_STREAM_CAPTURE_MODE_GLOBAL;
+    OK(CU(cuStreamBeginCapture_v2)(s, mode));
+    OK(CU(cuMemsetD32Async)(memory, 1, 1, s));
+    OK(CU(cuEventRecord)(captured, s));
+    FAILS(CUDA_ERROR_CAPTURED_EVENT, CU(cuEventSynchronize)(captured));
+    FAILS(CUDA_ERROR_CAPTURED_EVENT, CU(cuEventQuery)(captured));
+    FAILS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CU(cuStreamEndCapture)(s, &graph));
+    OK(CU(cuStreamBeginCapture_v2)(s, mode));
+    FAILS(isRelaxed ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuEventSynchronize)(ordinary));
+    CHECK_EQ(statusOf(s), isRelaxed ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+    if (isRelaxed) {
+      OK(CU(cuStreamEndCapture)(s, &graph));
+      OK(CU(cuGraphDestroy)(graph));
+    } else {
+      FAILS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CU(cuStreamEndCapture)(s, &graph));
+    }
+  }
+  OK(CU(cuEventDestroy_v2)(captured));
+  OK(CU(cuEventDestroy_v2)(ordinary));
+  OK(CU(cuMemFree_v2)(memory));
+}
+
 TEST("the legacy stream cannot be captured, nor used beside a blocking stream that is") {
   context();
   CUgraph graph = nullptr;
@@ -252,6 +284,11 @@ TEST("what a capture is like can be asked, and what its next node waits for can 
   OK(CU(cuStreamGetCaptureInfo_v2)(s, &status, &id, &graph, &nodes, &count));
   CHECK_EQ(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
   CHECK(id != 0 && graph != nullptr);
+  CHECK_EQ(count, size_t{1});
+  const CUgraphEdgeData* edges = nullptr;
+  OK(CU(cuStreamGetCaptureInfo_v3)(s, &status, &id, &graph, &nodes, &edges, &count));
+  // No edge carries anything, so nothing is lost without them.
+  OK(CU(cuStreamGetCaptureInfo_v3)(s, &status, &id, &graph, &nodes, nullptr, &count));
   CHECK_EQ(count, size_t{1});
   CHECK_EQ(nodesOf(graph), size_t{2});
   CUgraphNode first = nullptr;

@@ -342,6 +342,41 @@ TEST("allocation nodes give an address that the graph may use") {
   OK(CU(cuDeviceGraphMemTrim)(0));
 }
 
+TEST("memory that a launch leaves is the program's until it is freed, and then the graph's again") {
+  context();
+  CUgraph g = graph();
+  CUDA_MEM_ALLOC_NODE_PARAMS params{};
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  params.bytesize = kBytes;
+  CUgraphNode allocation = nullptr;
+  OK(CU(cuGraphAddMemAllocNode)(&allocation, g, nullptr, 0, &params));
+  FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemFree_v2)(params.dptr));
+  CUgraphExec exec = instantiate(g);
+  CUstream s = stream();
+  for (int round = 0; round < 2; ++round) {
+    OK(CU(cuGraphLaunch)(exec, s));
+    OK(CU(cuMemsetD32Async)(params.dptr, 40 + static_cast<unsigned>(round), kCount, s));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuGraphLaunch)(exec, s));
+    OK(CU(cuStreamSynchronize)(s));
+    int last = 0;
+    OK(CU(cuMemcpyDtoH_v2)(&last, params.dptr + kBytes - 4, 4));
+    CHECK_EQ(last, 40 + round);
+    OK(CU(cuMemFree_v2)(params.dptr));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemFree_v2)(params.dptr));
+  }
+  CUgraphExec freeing = nullptr;
+  OK(CU(cuGraphInstantiateWithFlags)(&freeing, g, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+  for (int round = 0; round < 3; ++round) OK(CU(cuGraphLaunch)(freeing, s));
+  OK(CU(cuStreamSynchronize)(s));
+  // It outlives the graph, too.
+  OK(CU(cuGraphExecDestroy)(freeing));
+  OK(CU(cuGraphExecDestroy)(exec));
+  OK(CU(cuGraphDestroy)(g));
+  OK(CU(cuMemsetD32_v2)(params.dptr, 50, kCount));
+  OK(CU(cuMemFree_v2)(params.dptr));
+}
+
 TEST("what is wrong is told, and a description is written where the program is") {
   context();
   CUgraph g = graph();

@@ -132,6 +132,7 @@ void Driver::load(void* library) {
   find(library, "cuLibraryGetGlobal", cuLibraryGetGlobal);
   find(library, "cuLibraryGetKernel", cuLibraryGetKernel);
   find(library, "cuLibraryGetKernelCount", cuLibraryGetKernelCount);
+  find(library, "cuLibraryGetManaged", cuLibraryGetManaged);
   find(library, "cuLibraryGetModule", cuLibraryGetModule);
   find(library, "cuLibraryLoadData", cuLibraryLoadData);
   find(library, "cuLibraryUnload", cuLibraryUnload);
@@ -143,11 +144,10 @@ void Driver::load(void* library) {
   find(library, "cuMemAddressReserve", cuMemAddressReserve);
   find(library, "cuMemAlloc_v2", cuMemAlloc_v2);
   find(library, "cuMemCreate", cuMemCreate);
-  find(library, "cuMemFreeHost", cuMemFreeHost);
+  find(library, "cuMemFreeAsync", cuMemFreeAsync);
   find(library, "cuMemFree_v2", cuMemFree_v2);
   find(library, "cuMemGetAllocationGranularity", cuMemGetAllocationGranularity);
   find(library, "cuMemGetInfo_v2", cuMemGetInfo_v2);
-  find(library, "cuMemHostAlloc", cuMemHostAlloc);
   find(library, "cuMemHostGetDevicePointer_v2", cuMemHostGetDevicePointer_v2);
   find(library, "cuMemHostRegister_v2", cuMemHostRegister_v2);
   find(library, "cuMemHostUnregister", cuMemHostUnregister);

@@ -134,6 +134,7 @@ struct Driver {
   decltype(&::cuLibraryGetGlobal) cuLibraryGetGlobal = Absent();
   decltype(&::cuLibraryGetKernel) cuLibraryGetKernel = Absent();
   decltype(&::cuLibraryGetKernelCount) cuLibraryGetKernelCount = Absent();
+  decltype(&::cuLibraryGetManaged) cuLibraryGetManaged = Absent();
   decltype(&::cuLibraryGetModule) cuLibraryGetModule = Absent();
   decltype(&::cuLibraryLoadData) cuLibraryLoadData = Absent();
   decltype(&::cuLibraryUnload) cuLibraryUnload = Absent();
@@ -145,11 +146,10 @@ struct Driver {
   decltype(&::cuMemAddressReserve) cuMemAddressReserve = Absent();
   decltype(&::cuMemAlloc_v2) cuMemAlloc_v2 = Absent();
   decltype(&::cuMemCreate) cuMemCreate = Absent();
-  decltype(&::cuMemFreeHost) cuMemFreeHost = Absent();
+  decltype(&::cuMemFreeAsync) cuMemFreeAsync = Absent();
   decltype(&::cuMemFree_v2) cuMemFree_v2 = Absent();
   decltype(&::cuMemGetAllocationGranularity) cuMemGetAllocationGranularity = Absent();
   decltype(&::cuMemGetInfo_v2) cuMemGetInfo_v2 = Absent();
-  decltype(&::cuMemHostAlloc) cuMemHostAlloc = Absent();
   decltype(&::cuMemHostGetDevicePointer_v2) cuMemHostGetDevicePointer_v2 = Absent();
   decltype(&::cuMemHostRegister_v2) cuMemHostRegister_v2 = Absent();
   decltype(&::cuMemHostUnregister) cuMemHostUnregister = Absent();

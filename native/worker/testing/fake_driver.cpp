@@ -49,6 +49,7 @@ struct FakeCalls {
   static CUresult deviceGetAttribute(int* value, CUdevice_attribute id, CUdevice) {
     return *value = static_cast<int>(id), CUDA_SUCCESS;
   }
+  static CUresult primaryCtxReset(CUdevice) { return d().failure("cuDevicePrimaryCtxReset_v2"); }
   static CUresult primaryCtxRetain(CUcontext* out, CUdevice device) {
     return *out = contextOf(static_cast<unsigned>(device)), CUDA_SUCCESS;
   }
@@ -185,20 +186,6 @@ struct FakeCalls {
   static CUresult hostUnregister(void* p) {
     Lock lock(d().mutex_);
     CHECK_EQ(d().registered_.erase(reinterpret_cast<uint64_t>(p)), 1u);
-    return CUDA_SUCCESS;
-  }
-  static CUresult hostAlloc(void** out, size_t bytes, unsigned) {
-    if (const CUresult rc = d().failure("cuMemHostAlloc")) return rc;
-    if (bytes > (size_t{1} << 34)) return CUDA_ERROR_OUT_OF_MEMORY;
-    *out = std::malloc(bytes);
-    Lock lock(d().mutex_);
-    d().hostAllocations_[reinterpret_cast<uint64_t>(*out)] = bytes;
-    return CUDA_SUCCESS;
-  }
-  static CUresult freeHost(void* p) {
-    Lock lock(d().mutex_);
-    CHECK_EQ(d().hostAllocations_.erase(reinterpret_cast<uint64_t>(p)), 1u);
-    std::free(p);
     return CUDA_SUCCESS;
   }
 
@@ -400,7 +387,6 @@ FakeDriver::FakeDriver(unsigned devices, uint64_t memoryBytes) : devices_(device
 
 FakeDriver::~FakeDriver() {
   for (const auto& [address, bytes] : reservations_) ::munmap(host(address), bytes);
-  for (const auto& [address, bytes] : hostAllocations_) std::free(host(address));
   current = nullptr;
 }
 
@@ -415,6 +401,7 @@ Driver FakeDriver::table() const {
   t.cuDeviceTotalMem_v2 = &C::deviceTotalMem;
   t.cuDeviceGetAttribute = &C::deviceGetAttribute;
   t.cuDevicePrimaryCtxRetain = &C::primaryCtxRetain;
+  t.cuDevicePrimaryCtxReset_v2 = &C::primaryCtxReset;
   t.cuCtxSetCurrent = &C::ctxSetCurrent;
   t.cuCtxCreate_v2 = &C::ctxCreate;
   t.cuCtxDestroy_v2 = &C::ctxDestroy;
@@ -432,8 +419,6 @@ Driver FakeDriver::table() const {
   t.cuMemGetInfo_v2 = &C::memGetInfo;
   t.cuMemHostRegister_v2 = &C::hostRegister;
   t.cuMemHostUnregister = &C::hostUnregister;
-  t.cuMemHostAlloc = &C::hostAlloc;
-  t.cuMemFreeHost = &C::freeHost;
   t.cuMemcpyHtoDAsync_v2 = &C::copyToDevice;
   t.cuMemcpyDtoHAsync_v2 = &C::copyFromDevice;
   t.cuMemcpyDtoDAsync_v2 = &C::copyOnDevice;
@@ -603,13 +588,6 @@ size_t FakeDriver::liveEvents() {
 size_t FakeDriver::registeredRuns() {
   std::lock_guard lock(mutex_);
   return registered_.size();
-}
-
-uint64_t FakeDriver::hostBytes() {
-  std::lock_guard lock(mutex_);
-  uint64_t sum = 0;
-  for (const auto& [address, bytes] : hostAllocations_) sum += bytes;
-  return sum;
 }
 
 std::vector<FakeDriver::Launch> FakeDriver::launches() {

@@ -57,7 +57,6 @@ class FakeDriver {
   size_t liveContexts();      ///< beside the primary ones
   size_t liveEvents();
   size_t registeredRuns();
-  uint64_t hostBytes();       ///< of cuMemHostAlloc
   std::vector<Launch> launches();
 
  private:
@@ -120,7 +119,6 @@ class FakeDriver {
   uint64_t nextPhysical_ = 1;
   std::vector<uint64_t> used_;
   std::map<uint64_t, uint64_t> registered_;
-  std::map<uint64_t, uint64_t> hostAllocations_;
   std::vector<Launch> launches_;
   size_t createdContexts_ = 0;
   std::set<CUcontext> destroyedContexts_;
