@@ -20,6 +20,11 @@ CUresult copy(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstre
   return memory.mayUse(to, bytes) && memory.mayUse(from, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult wordAt(Call& call, CUdeviceptr at, size_t bytes) {
+  if (at % bytes != 0 || !call.remote().memory.find(at, bytes)) call.waitForResult();
+  return CUDA_SUCCESS;
+}
+
 CUresult memsetRange(Call& call, CUdeviceptr to, size_t bytes, size_t unit) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (to == 0 || to % unit != 0) return CUDA_ERROR_INVALID_VALUE;

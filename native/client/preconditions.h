@@ -12,14 +12,15 @@ namespace millpond::client::precondition {
 CUresult eventAnswer(Call& call, CUevent event);
 /// A copy between devices: that memory of this session is not left at its end.
 CUresult copy(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream = nullptr);
+CUresult wordAt(Call& call, CUdeviceptr at, size_t bytes);
+CUresult memsetRange(Call& call, CUdeviceptr to, size_t bytes, size_t unit);
+CUresult memsetRows(Call& call, CUdeviceptr to, size_t pitch, size_t width, size_t height, size_t unit);
+
 /// A word that a stream writes or waits for. Where the driver may refuse it, it is asked before the call returns.
 template <class T>
 CUresult word(Call& call, CUstream, CUdeviceptr at, T, unsigned) {
-  if (at % sizeof(T) != 0 || !call.remote().memory.find(at, sizeof(T))) call.waitForResult();
-  return CUDA_SUCCESS;
+  return wordAt(call, at, sizeof(T));
 }
-CUresult memsetRange(Call& call, CUdeviceptr to, size_t bytes, size_t unit);
-CUresult memsetRows(Call& call, CUdeviceptr to, size_t pitch, size_t width, size_t height, size_t unit);
 
 /// Alignment to the width of the value, and that memory of this session is not left at its end.
 template <class T, class... Stream>

@@ -77,6 +77,9 @@ TEST("a stream waits until another one has written the word") {
     OK(CU(cuStreamWaitValue64_v2)(waiting, flag + 8, 0x1122334455667788, CU_STREAM_WAIT_VALUE_EQ));
     OK(CU(cuStreamSynchronize)(waiting));
     CHECK_EQ(read<uint64_t>(flag + 8), uint64_t{0x1122334455667788});
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuStreamWriteValue32_v2)(writing, 0, 1, 0));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuStreamWriteValue32_v2)(writing, flag + 1, 1, 0));
+    OK(CU(cuStreamSynchronize)(writing));
   });
 }
 
