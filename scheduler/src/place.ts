@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { settleAffinity } from "./constraints.ts";
-import { askedKey, type Offer, offerOf } from "./placement/claim-placement.ts";
+import { bestOffer } from "./placement/claim-placement.ts";
 import { usualWorkload } from "./placement/claim-workload.ts";
 import type { ClaimRequest } from "./request.ts";
-import type { NodeState, Snapshot } from "./snapshot.ts";
+import type { Snapshot } from "./snapshot.ts";
 import type { Statement } from "./statement.ts";
 
 /**
@@ -17,14 +17,7 @@ export function place(snapshot: Snapshot, asked: ClaimRequest): Statement | unde
   const { workload = usualWorkload } = snapshot;
   const constraints = settleAffinity(asked.constraints, snapshot.nodes);
   const request = constraints === undefined ? asked : { ...asked, constraints };
-  const key = askedKey(request, workload);
-  let best: { readonly node: NodeState; readonly offer: Offer } | undefined;
-  for (const node of snapshot.nodes) {
-    const offer = offerOf(node, request, workload, key);
-    if (offer !== undefined && (best === undefined || isBetter(node, offer, best.node, best.offer))) {
-      best = { node, offer };
-    }
-  }
+  const best = bestOffer(snapshot.nodes, request, workload);
   if (best === undefined) {
     return undefined;
   }
@@ -33,9 +26,4 @@ export function place(snapshot: Snapshot, asked: ClaimRequest): Statement | unde
     .sort((a, b) => a.index - b.index);
   const { claim, labels } = request;
   return { claim, node: best.node.name, devices, ...(labels === undefined ? {} : { labels }) };
-}
-
-function isBetter(node: NodeState, { ranks }: Offer, than: NodeState, { ranks: others }: Offer): boolean {
-  const difference = ranks[0] - others[0] || ranks[1] - others[1] || ranks[2] - others[2];
-  return difference < 0 || (difference === 0 && node.name < than.name);
 }

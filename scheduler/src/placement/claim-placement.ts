@@ -10,6 +10,7 @@ import { type DeviceState, deviceComputePercent, freeOf, type NodeState } from "
 import { closest, spanOf } from "../topology.ts";
 import { BinpackScorer, SpreadScorer } from "./classic-scorers.ts";
 import { LeastFragmentationScorer } from "./least-fragmentation.ts";
+import { type BestOffer, isBetter, Ranking } from "./ranking.ts";
 import { type Room, roomOf, wholeMilli } from "./room.ts";
 import type { ChoiceScorer } from "./scorer.ts";
 import type { Workload } from "./workload.ts";
@@ -31,8 +32,11 @@ interface Memory {
   readonly offers: Map<string, Offer | null>;
 }
 
-/** Claims that differ from each other, of which the offers of one node are remembered. */
+/** Claims that differ from each other, of which the offers of one node, or of a pool, are remembered. */
 const maxRemembered = 64;
+
+/** Fewer nodes are looked through faster than they are ranked, and mostly they are a part of a pool that is. */
+const fewestRanked = 32;
 
 /** The usual large node, by which free GPUs are made comparable. */
 const usualNode = { cpuMilli: 0, gpus: 8 } as const;
@@ -45,13 +49,46 @@ const memories = new WeakMap<NodeState, Memory>();
 interface Scorers {
   readonly id: number;
   readonly byPolicy: Map<PlacementPolicy, ChoiceScorer>;
+  /** By what is asked. */
+  readonly rankings: Map<string, Ranking>;
 }
 
 const scorersByWorkload = new WeakMap<Workload, Scorers>();
 let workloads = 0;
 
+/** The best that one of the nodes offers; undefined when none has a place now. */
+export function bestOffer(
+  nodes: readonly NodeState[],
+  request: ClaimRequest,
+  workload: Workload,
+): BestOffer | undefined {
+  const asked = askedKey(request, workload);
+  const look = (node: NodeState) => offerOf(node, request, workload, asked);
+  if (nodes.length >= fewestRanked) {
+    return rankingOf(asked, workload).best(nodes, look);
+  }
+  let best: BestOffer | undefined;
+  for (const node of nodes) {
+    const offer = look(node);
+    if (offer !== undefined && (best === undefined || isBetter({ node, offer }, best))) {
+      best = { node, offer };
+    }
+  }
+  return best;
+}
+
+function rankingOf(asked: string, workload: Workload): Ranking {
+  const { rankings } = scorersFor(workload);
+  const ranking = rankings.get(asked) ?? new Ranking();
+  if (rankings.size >= maxRemembered && !rankings.has(asked)) {
+    rankings.clear();
+  }
+  rankings.set(asked, ranking);
+  return ranking;
+}
+
 /** What the node offers; undefined when it has no place now. */
-export function offerOf(
+function offerOf(
   node: NodeState,
   request: ClaimRequest,
   workload: Workload,
@@ -77,7 +114,7 @@ export function offerOf(
 }
 
 /** Requests with the same key get the same offers from the same nodes. */
-export function askedKey(request: ClaimRequest, workload: Workload): string {
+function askedKey(request: ClaimRequest, workload: Workload): string {
   const { gpus, memoryBytes, memoryPercent, computePercent, constraints, policy = "" } = request;
   const where = constraints === undefined ? "" : JSON.stringify(constraints);
   return `${scorersFor(workload).id} ${gpus} ${memoryBytes} ${memoryPercent} ${computePercent} ${policy} ${where}`;
@@ -146,7 +183,7 @@ function milliOf({ memoryBytes, computePercent }: Share, device: DeviceState): n
 function scorersFor(workload: Workload): Scorers {
   let scorers = scorersByWorkload.get(workload);
   if (scorers === undefined) {
-    scorers = { id: workloads++, byPolicy: new Map() };
+    scorers = { id: workloads++, byPolicy: new Map(), rankings: new Map() };
     scorersByWorkload.set(workload, scorers);
   }
   return scorers;
