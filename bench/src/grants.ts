@@ -50,6 +50,9 @@ const shapes = [
   { gpus: 1, memoryPercent: 50, computePercent: 50 },
 ] as const;
 
+/** So many agents call for the first time at once. */
+const together = 100;
+
 /** A day: nobody renews the leases. */
 const leaseSeconds = 86_400;
 
@@ -84,16 +87,17 @@ class Bench implements AsyncDisposable {
   async #connect(): Promise<void> {
     const { url, agentToken, userToken } = this.#controller;
     const { nodes, devices, clients } = this.#options;
-    for (let node = 0; node < nodes; node += 1) {
-      this.#agents.push(
-        await SimulatedAgent.start({
+    for (let node = 0; node < nodes; node += together) {
+      const group = Array.from({ length: Math.min(together, nodes - node) }, (_, index) =>
+        SimulatedAgent.start({
           url,
           token: agentToken,
-          node: `node-${String(node).padStart(5, "0")}`,
+          node: `node-${String(node + index).padStart(5, "0")}`,
           devices,
           onAcknowledged: (claim) => this.#waiting.get(claim)?.(),
         }),
       );
+      this.#agents.push(...(await Promise.all(group)));
     }
     for (let client = 0; client < clients; client += 1)
       this.#clients.push(await Claimant.open(url, userToken));
@@ -177,7 +181,7 @@ class Bench implements AsyncDisposable {
     await client.release(name);
     return {
       listensSeconds: rounded(listensMs / 1000),
-      /** Until every agent has been answered, one after the other. */
+      /** Until every agent has been answered. */
       reportedSeconds: rounded(reportedMs / 1000),
       /** Until a claim was granted after that. */
       grantedSeconds: rounded(grantedMs / 1000),

@@ -192,10 +192,11 @@ class Planner {
       this.#block(unit, { obstacle: "quota", reason: known, expectedAt: null });
       return;
     }
-    const view = withHolds(this.#pool, this.#obeyedBy(unit));
     // Those with a time limit see more of the pool than others of their shape.
     const isHopeless = unit.first.timeLimitSeconds === 0 && this.#hopeless.has(shape);
-    const statements = isHopeless ? undefined : placeUnit(view, unit);
+    const statements = isHopeless
+      ? undefined
+      : placeUnit(withHolds(this.#pool, this.#obeyedBy(unit)), unit);
     if (statements === undefined) {
       if (unit.first.timeLimitSeconds === 0) {
         this.#hopeless.add(shape);
@@ -228,10 +229,10 @@ class Planner {
     const { queue } = unit.first;
     const isHead = !this.#headed.has(queue);
     this.#headed.add(queue);
-    const held = withHolds(this.#pool, this.#reservations);
-    const isMany = this.#reservations.length >= this.#settings.maxReservations;
     // Looking ahead is dear, so only the first of each queue does.
-    const ahead = isHead && !isMany ? reserve(held, unit, this.#endings) : undefined;
+    const looksAhead = isHead && this.#reservations.length < this.#settings.maxReservations;
+    const held = looksAhead ? withHolds(this.#pool, this.#reservations) : this.#pool;
+    const ahead = looksAhead ? reserve(held, unit, this.#endings) : undefined;
     const refusal =
       ahead === undefined
         ? undefined
@@ -254,7 +255,7 @@ class Planner {
       });
       return;
     }
-    if (isHead && !isMany && this.#preempt(unit, held)) {
+    if (looksAhead && this.#preempt(unit, held)) {
       return;
     }
     const isReserved = ahead !== undefined && this.#mayReserve(unit);

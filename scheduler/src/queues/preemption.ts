@@ -77,13 +77,14 @@ function eligible(
   },
 ): Victim[] {
   const nodes = new Map(snapshot.nodes.map((node) => [node.name, node]));
-  const groups = Map.groupBy(running, ({ gang, statement }) =>
+  const considered = running.filter((claim) => claim.gang !== "" || mayBeTaken(claim));
+  const groups = Map.groupBy(considered, ({ gang, statement }) =>
     gang === "" ? `claim ${statement.claim}` : `gang ${gang}`,
   );
   // What a queue has left when those before were taken, so that together they do not cost it its guarantee.
   const spent = new Map<string, Amount>();
   const victims: Victim[] = [];
-  const sorted = [...groups.values()].sort(compareGroups);
+  const sorted = [...groups.values()].filter((claims) => claims.every(mayBeTaken)).sort(compareGroups);
   for (const claims of sorted) {
     if (victims.length >= settings.maxCandidates) {
       break;
@@ -98,6 +99,10 @@ function eligible(
     }
   }
   return victims;
+}
+
+function mayBeTaken({ isEnding, isPreemptible, isBestEffort }: RunningClaim): boolean {
+  return !isEnding && (isPreemptible || isBestEffort);
 }
 
 function compareGroups(a: readonly RunningClaim[], b: readonly RunningClaim[]): number {
@@ -121,10 +126,7 @@ function reasonToTake(
   spent: Map<string, Amount>,
 ): string | undefined {
   const [victim] = claims;
-  if (
-    victim === undefined ||
-    claims.some((each) => each.isEnding || !(each.isPreemptible || each.isBestEffort))
-  ) {
+  if (victim === undefined) {
     return undefined;
   }
   if (victim.isBestEffort && !first.isBestEffort) {

@@ -46,21 +46,29 @@ export function reserve(snapshot: Snapshot, unit: Unit, endings: readonly Ending
       (a.statement.claim < b.statement.claim ? -1 : 1),
   );
   const tryFirst = (count: number) => placeUnit(withoutGrants(snapshot, ordered.slice(0, count)), unit);
-  if (tryFirst(ordered.length) === undefined) {
-    return undefined;
-  }
-  // The more is given back, the more fits: find the least number of claims that have to end.
+  // The more is given back, the more fits: find the least number of claims that have to end. Mostly few have to, and what
+  // they leave behind is soon looked through, so the search goes out from the beginning.
   let tooFew = -1;
-  let enough = ordered.length;
+  let enough = 0;
+  let statements = tryFirst(0);
+  while (statements === undefined) {
+    if (enough === ordered.length) {
+      return undefined;
+    }
+    tooFew = enough;
+    enough = Math.min(ordered.length, Math.max(1, 2 * enough));
+    statements = tryFirst(enough);
+  }
   while (enough - tooFew > 1) {
     const middle = Math.floor((tooFew + enough) / 2);
-    if (tryFirst(middle) === undefined) {
+    const fitting = tryFirst(middle);
+    if (fitting === undefined) {
       tooFew = middle;
     } else {
       enough = middle;
+      statements = fitting;
     }
   }
-  const statements = tryFirst(enough) ?? [];
   const ended = ordered.slice(0, enough);
   const last = ended.at(-1);
   return {
