@@ -27,11 +27,21 @@ export class Claimant {
 
   /** @throws Error unless the claim is bound at once */
   async create(claim: MessageInitShape<typeof ClaimSchema>): Promise<void> {
-    const request = create(CreateClaimRequestSchema, { claim, noWait: true });
-    const answer = await this.#connection.call(createPath, toBinary(CreateClaimRequestSchema, request));
-    const made = fromBinary(CreateClaimResponseSchema, answer).claim;
+    const made = await this.#make(claim, { noWait: true });
     if (made?.state !== ClaimState.BOUND)
       throw new Error(`the claim ${claim.name} is not bound: ${made?.reason}`);
+  }
+
+  /** @throws Error unless the claim has to wait */
+  async enqueue(claim: MessageInitShape<typeof ClaimSchema>): Promise<void> {
+    const made = await this.#make(claim, { noWait: false });
+    if (made?.state !== ClaimState.PENDING) throw new Error(`the claim ${claim.name} does not wait`);
+  }
+
+  async #make(claim: MessageInitShape<typeof ClaimSchema>, { noWait }: { readonly noWait: boolean }) {
+    const request = create(CreateClaimRequestSchema, { claim, noWait });
+    const answer = await this.#connection.call(createPath, toBinary(CreateClaimRequestSchema, request));
+    return fromBinary(CreateClaimResponseSchema, answer).claim;
   }
 
   async release(name: string): Promise<void> {

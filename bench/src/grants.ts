@@ -7,6 +7,7 @@ import { availableParallelism, cpus, loadavg, release, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import manifest from "../../package.json" with { type: "json" };
+import { Placement } from "@millpond/api";
 import { Claimant } from "./claimant.ts";
 import { ControllerProcess } from "./controller-process.ts";
 import { quantile } from "./samples.ts";
@@ -17,7 +18,8 @@ const help = `usage: npm run bench:grants -- [options]
   --nodes N      simulated agents; default: 1000
   --devices N    devices of each; default: 8
   --clients N    who make claims, each one at a time; default: 32
-  --standing N   claims that are held meanwhile; default: 4000
+  --standing N   claims that are held meanwhile, spread over the nodes; default: 4000
+  --waiting N    claims of whole nodes that wait meanwhile; default: 0
   --seconds N    how long each pass is measured; default: 10
   --passes N     how often; default: 3
   --restart N    measure instead how long a controller with so many claims takes to come back after kill -9
@@ -35,6 +37,7 @@ interface Options {
   readonly devices: number;
   readonly clients: number;
   readonly standing: number;
+  readonly waiting: number;
   readonly seconds: number;
   readonly passes: number;
   readonly restart: number;
@@ -108,16 +111,24 @@ class Bench implements AsyncDisposable {
     await Promise.all(this.#agents.splice(0).map((agent) => agent.close()));
   }
 
-  /** Makes claims and keeps them. */
-  async fill(
-    count: number,
-    shape: (typeof shapes)[number] | { gpus: 1; memoryPercent: 5; computePercent: 5 },
-  ) {
+  /** Makes claims of shares and keeps them. */
+  async fill(count: number, percent: number): Promise<void> {
+    const share = { memoryPercent: percent, computePercent: percent, placement: Placement.SPREAD };
+    await this.#makeEach(count, (client, name) => client.create({ name, ...share, leaseSeconds }));
+  }
+
+  /** Makes claims that have to wait: each asks for a node of its own. */
+  async enqueue(count: number): Promise<void> {
+    const { devices } = this.#options;
+    await this.#makeEach(count, (client, name) => client.enqueue({ name, gpus: devices, leaseSeconds }));
+  }
+
+  async #makeEach(count: number, make: (client: Claimant, name: string) => Promise<void>): Promise<void> {
     let left = count;
     await this.#everyClient(async (client) => {
       while (left > 0) {
         left -= 1;
-        await client.create({ name: this.#nextName(), ...shape, leaseSeconds });
+        await make(client, this.#nextName());
       }
     });
   }
@@ -225,10 +236,10 @@ function rounded(value: number): number {
 
 async function measure(options: Options) {
   await using bench = await Bench.start(options);
-  const { nodes, devices, standing, passes, restart } = options;
+  const { nodes, devices, standing, waiting, passes, restart } = options;
   const gpus = nodes * devices;
   if (restart > 0) {
-    await bench.fill(restart, { gpus: 1, memoryPercent: 5, computePercent: 5 });
+    await bench.fill(restart, 5);
     const restarts = [];
     for (let pass = 0; pass < passes; pass += 1) {
       restarts.push(await bench.restart());
@@ -237,7 +248,8 @@ async function measure(options: Options) {
     return { gpus, claims: restart, restarts, residentMiB: await bench.residentMiB() };
   }
   const emptyMiB = await bench.residentMiB();
-  await bench.fill(standing, shapes[1]);
+  await bench.fill(standing, 25);
+  await bench.enqueue(waiting);
   const measured = [];
   for (let pass = 0; pass < passes; pass += 1) {
     measured.push(await bench.pass());
@@ -248,6 +260,7 @@ async function measure(options: Options) {
     gpus,
     clients: options.clients,
     standing,
+    waiting,
     passes: measured,
     /** Of the controller, before there were claims and at the end. */
     residentMiB: { empty: emptyMiB, end: residentMiB },
@@ -275,6 +288,7 @@ function readOptions(args: string[]): Options | undefined {
       devices: text,
       clients: text,
       standing: text,
+      waiting: text,
       seconds: text,
       passes: text,
       restart: text,
@@ -294,6 +308,7 @@ function readOptions(args: string[]): Options | undefined {
     devices: count("devices", 8),
     clients: count("clients", 32),
     standing: count("standing", 4000),
+    waiting: count("waiting", 0),
     seconds: count("seconds", 10),
     passes: count("passes", 3),
     restart: count("restart", 0),

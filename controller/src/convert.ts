@@ -116,13 +116,18 @@ export function claimsByArrival(pool: Pool): ClaimRecord[] {
   return [...pool.ledger.claims.values()].sort((a, b) => a.arrival - b.arrival);
 }
 
-export function toAllocation({ claim, node, epoch, devices }: AllocationRecord): Allocation {
-  return create(AllocationSchema, {
-    claim,
-    node,
-    epoch: BigInt(epoch),
-    devices: devices.map((each) => ({ ...each })),
-  });
+/** The same message each time: agents are told of all that is on their nodes with every answer. */
+const allocationMessages = new WeakMap<AllocationRecord, Allocation>();
+
+export function toAllocation(record: AllocationRecord): Allocation {
+  let message = allocationMessages.get(record);
+  if (message === undefined) {
+    const { claim, node, epoch, devices } = record;
+    const held = devices.map((each) => ({ ...each }));
+    message = create(AllocationSchema, { claim, node, epoch: BigInt(epoch), devices: held });
+    allocationMessages.set(record, message);
+  }
+  return message;
 }
 
 export function toNode(pool: Pool, node: NodeRecord): Node {
