@@ -194,9 +194,7 @@ class Planner {
     }
     // Those with a time limit see more of the pool than others of their shape.
     const isHopeless = unit.first.timeLimitSeconds === 0 && this.#hopeless.has(shape);
-    const statements = isHopeless
-      ? undefined
-      : placeUnit(withHolds(this.#pool, this.#obeyedBy(unit)), unit);
+    const statements = isHopeless ? undefined : placeUnit(withHolds(this.#pool, this.#obeyedBy(unit)), unit);
     if (statements === undefined) {
       if (unit.first.timeLimitSeconds === 0) {
         this.#hopeless.add(shape);

@@ -45,30 +45,13 @@ export function reserve(snapshot: Snapshot, unit: Unit, endings: readonly Ending
       a.beganAt - b.beganAt ||
       (a.statement.claim < b.statement.claim ? -1 : 1),
   );
-  const tryFirst = (count: number) => placeUnit(withoutGrants(snapshot, ordered.slice(0, count)), unit);
-  // The more is given back, the more fits: find the least number of claims that have to end. Mostly few have to, and what
-  // they leave behind is soon looked through, so the search goes out from the beginning.
-  let tooFew = -1;
-  let enough = 0;
-  let statements = tryFirst(0);
-  while (statements === undefined) {
-    if (enough === ordered.length) {
-      return undefined;
-    }
-    tooFew = enough;
-    enough = Math.min(ordered.length, Math.max(1, 2 * enough));
-    statements = tryFirst(enough);
+  const least = isOfOneNode(unit)
+    ? leastOnOneNode(snapshot, unit, ordered)
+    : leastOf(snapshot, unit, ordered);
+  if (least === undefined) {
+    return undefined;
   }
-  while (enough - tooFew > 1) {
-    const middle = Math.floor((tooFew + enough) / 2);
-    const fitting = tryFirst(middle);
-    if (fitting === undefined) {
-      tooFew = middle;
-    } else {
-      enough = middle;
-      statements = fitting;
-    }
-  }
+  const { enough, statements } = least;
   const ended = ordered.slice(0, enough);
   const last = ended.at(-1);
   return {
@@ -78,6 +61,114 @@ export function reserve(snapshot: Snapshot, unit: Unit, endings: readonly Ending
     ended,
     holds: holdsOf(statements, ended),
   };
+}
+
+/** How many of the endings have to be there, at least, and what is placed then. */
+interface Least {
+  readonly enough: number;
+  readonly statements: readonly Statement[];
+}
+
+/** Whether it is all on one node, wherever other claims are. */
+function isOfOneNode({ members, first }: Unit): boolean {
+  const isTogether = members.length === 1 || first.isSameNode;
+  return isTogether && members.every(({ request }) => request.constraints?.affinity === undefined);
+}
+
+/**
+ * For a unit that needs one node, each node is looked at by itself: it needs some of the endings that are its own. A node
+ * that cannot do it with those that come before the best found so far is passed over.
+ */
+function leastOnOneNode(snapshot: Snapshot, unit: Unit, ordered: readonly Ending[]): Least | undefined {
+  const positions = new Map<string, number[]>();
+  for (const [position, { statement }] of ordered.entries()) {
+    const own = positions.get(statement.node);
+    if (own === undefined) {
+      positions.set(statement.node, [position]);
+    } else {
+      own.push(position);
+    }
+  }
+  let best: Least | undefined;
+  for (const node of snapshot.nodes) {
+    const before = (best?.enough ?? Number.POSITIVE_INFINITY) - 1;
+    const own = (positions.get(node.name) ?? []).filter((position) => position < before);
+    const names = own.map((position) => ordered[position]?.statement.claim ?? "");
+    const tryOn = (count: number) =>
+      placeUnit({ ...snapshot, nodes: [withoutClaims(node, names.slice(0, count))] }, unit);
+    const found = leastFitting(tryOn, own.length, tryOn(own.length));
+    if (found?.enough === 0) {
+      // There is room already: then the best of the nodes is taken.
+      return { enough: 0, statements: placeUnit(snapshot, unit) ?? found.statements };
+    }
+    if (found !== undefined) {
+      best = { enough: (own[found.enough - 1] ?? 0) + 1, statements: found.statements };
+    }
+  }
+  return best;
+}
+
+/** For a unit that may span nodes. Mostly few have to end, so the search goes out from the beginning. */
+function leastOf(snapshot: Snapshot, unit: Unit, ordered: readonly Ending[]): Least | undefined {
+  const tryFirst = (count: number) => placeUnit(withoutGrants(snapshot, ordered.slice(0, count)), unit);
+  let enough = 0;
+  let statements = tryFirst(0);
+  while (statements === undefined && enough < ordered.length) {
+    enough = Math.min(ordered.length, Math.max(1, 2 * enough));
+    statements = tryFirst(enough);
+  }
+  return leastFitting(tryFirst, enough, statements);
+}
+
+/** The more is given back, the more fits: goes back from a number of endings that is enough. */
+function leastFitting(
+  tryFirst: (count: number) => readonly Statement[] | undefined,
+  most: number,
+  withMost: readonly Statement[] | undefined,
+): Least | undefined {
+  let tooFew = -1;
+  let enough = most;
+  let statements = withMost;
+  while (statements !== undefined && enough - tooFew > 1) {
+    const middle = Math.floor((tooFew + enough) / 2);
+    const fitting = tryFirst(middle);
+    if (fitting === undefined) {
+      tooFew = middle;
+    } else {
+      enough = middle;
+      statements = fitting;
+    }
+  }
+  return statements && { enough, statements };
+}
+
+/** So many sets of claims that have ended are remembered of one node. */
+const maxRemembered = 16;
+
+/** Nodes without some of their claims, by the names of these: looked at again for as long as the node is what it is. */
+const reducedNodes = new WeakMap<NodeState, Map<string, NodeState>>();
+
+function withoutClaims(node: NodeState, names: readonly string[]): NodeState {
+  if (names.length === 0) {
+    return node;
+  }
+  const known = reducedNodes.get(node) ?? new Map<string, NodeState>();
+  reducedNodes.set(node, known);
+  const key = names.join("\n");
+  let reduced = known.get(key);
+  if (reduced === undefined) {
+    const gone = new Set(names);
+    const devices = node.devices.map((device) => ({
+      ...device,
+      grants: device.grants.filter(({ claim }) => !gone.has(claim)),
+    }));
+    reduced = { ...node, devices };
+    if (known.size >= maxRemembered) {
+      known.clear();
+    }
+    known.set(key, reduced);
+  }
+  return reduced;
 }
 
 /** The snapshot in which what has to stay free looks taken. */
