@@ -14,7 +14,7 @@ async function measure(...options: string[]): Promise<unknown> {
   const directory = await mkdtemp(join(tmpdir(), "millpond-bench-test-"));
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
   const file = join(directory, "result.json");
-  const small = ["--nodes", "3", "--devices", "2", "--clients", "2", "--passes", "1", "--seconds", "1"];
+  const small = ["--nodes", "4", "--devices", "2", "--clients", "2", "--passes", "1", "--seconds", "1"];
   await runFile(process.execPath, [program, ...small, "--json", file, ...options]);
   return JSON.parse(await readFile(file, "utf8"));
 }
@@ -24,9 +24,9 @@ const positive = expect.toSatisfy((value) => typeof value === "number" && value 
 test("grants are measured from the request to the agent's acknowledgement", {
   timeout: 120_000,
 }, async () => {
-  expect(await measure("--standing", "3")).toMatchObject({
-    gpus: 6,
-    standing: 3,
+  expect(await measure("--standing", "1")).toMatchObject({
+    gpus: 8,
+    standing: 1,
     passes: [
       { grantsPerSecond: positive, grantMs: { p50: positive, p99: positive }, syncsPerSecond: positive },
     ],
