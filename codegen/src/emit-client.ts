@@ -68,29 +68,43 @@ ${sections.join("\n")}
 `;
 }
 
-function exportText(entry: Entry, variant: FunctionVariant): string {
+function exportText(entry: Entry, variant: FunctionVariant, symbol: number): string {
   const target = implementation(entry);
   const names = variant.parameters.map((p) => p.name);
-  let body: string;
-  if (target !== undefined) {
-    const flavour = variant.flavour === "none" ? "Flavour::kLegacy" : "Flavour::kPerThread";
-    body = wrapList(`  return api::${target}(`, entry.isFlavoured ? [flavour, ...names] : names, ");");
-  } else {
-    const why = entry.remoting?.style === "refused" ? [`"${entry.remoting.why}"`] : [];
-    body = wrapList("  return notRemoted(", [`"${variant.symbol}"`, ...why], ");");
+  const flavour = entry.isFlavoured
+    ? [variant.flavour === "none" ? "Flavour::kLegacy" : "Flavour::kPerThread"]
+    : [];
+  const why = entry.remoting?.style === "refused" ? [`"${entry.remoting.why}"`] : [];
+  const lines = [wrapList(`CUresult ${variant.symbol}(`, parameterTexts(variant.parameters), ") {")];
+  if (target === undefined) {
+    const refusal = wrapList("    return notRemoted(", [`"${variant.symbol}"`, ...why], ");");
+    lines.push("  constexpr auto refuse = [](auto...) noexcept {", refusal, "  };");
   }
-  // Parameters that nobody reads have no name.
-  const parameters =
-    target === undefined ? variant.parameters.map((p) => p.type) : parameterTexts(variant.parameters);
-  return `${wrapList(`CUresult ${variant.symbol}(`, parameters, ") {")}\n${body}\n}`;
+  const plain =
+    target === undefined
+      ? "    return refuse();"
+      : wrapList(`    return api::${target}(`, [...flavour, ...names], ");");
+  const traced = target === undefined ? "refuse" : [`&api::${target}`, ...flavour].join(", ");
+  lines.push(
+    "  if (trace::isOff()) [[likely]]",
+    plain,
+    wrapList(`  return trace::call<${traced}>(`, [String(symbol), ...names], ");"),
+    "}",
+  );
+  return lines.join("\n");
 }
 
+/** Every exported symbol: its index is its number in a trace. */
+export const exportedSymbols = (plan: Plan): { entry: Entry; variant: FunctionVariant }[] =>
+  plan.entries.flatMap((entry) => entry.variants.map((variant) => ({ entry, variant })));
+
 export function emitExports(plan: Plan): string {
-  const variants = plan.entries.flatMap((entry) =>
-    entry.variants.map((variant) => exportText(entry, variant)),
+  const variants = exportedSymbols(plan).map(({ entry, variant }, symbol) =>
+    exportText(entry, variant, symbol),
   );
   return `${banner("The symbols that this library exports: all of the driver's.")}
 #include "client/gen/api.h"
+#include "client/trace.h"
 #include "cuda/gen/cuda_api.h"
 
 using namespace millpond::client;

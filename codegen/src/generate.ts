@@ -5,6 +5,7 @@ import { emitExports, emitApiHeader, emitStubs } from "./emit-client.ts";
 import { emitApiHash, emitCommands, emitHandleKinds } from "./emit-commands.ts";
 import { emitCoverage, emitJson } from "./emit-docs.ts";
 import { emitResolver, emitResolverHeader } from "./emit-resolver.ts";
+import { emitTraceTables } from "./emit-trace.ts";
 import { emitTypes } from "./emit-types.ts";
 import {
   emitDispatch,
@@ -25,6 +26,7 @@ export function generate(): ReadonlyMap<string, string> {
     ["native/client/gen/api.h", emitApiHeader(plan)],
     ["native/client/gen/exports.cpp", emitExports(plan)],
     ...emitStubs(plan),
+    ["native/client/gen/trace_tables.cpp", emitTraceTables(plan)],
     ["native/client/gen/resolver.h", emitResolverHeader()],
     ["native/client/gen/resolver.cpp", emitResolver(plan.abi)],
     ["native/worker/gen/driver_table.h", emitDriverTableHeader(plan, workerSymbols)],

@@ -6,6 +6,7 @@ import { emitApiHeader, emitExports, emitStubs } from "./emit-client.ts";
 import { emitApiHash, emitCommands, emitHandleKinds } from "./emit-commands.ts";
 import { emitCoverage, emitJson } from "./emit-docs.ts";
 import { emitResolver } from "./emit-resolver.ts";
+import { emitTraceTables } from "./emit-trace.ts";
 import { emitTypes } from "./emit-types.ts";
 import { emitDispatch, emitDriverTable, emitDriverTableHeader, emitHandlers } from "./emit-worker.ts";
 import { makePlan } from "./plan.ts";
@@ -21,6 +22,7 @@ test.each([
   ["api.h", emitApiHeader(plan)],
   ["exports.cpp", emitExports(plan)],
   ...stubs,
+  ["trace_tables.cpp", emitTraceTables(plan)],
   ["resolver.cpp", emitResolver(sampleAbi)],
   ["driver_table.h", emitDriverTableHeader(plan, ["cuWatch"])],
   ["driver_table.cpp", emitDriverTable(plan, ["cuWatch"])],

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/log_request.h"
+
 namespace millpond {
 
 namespace {
@@ -22,18 +24,29 @@ std::optional<LogLevel> parseLogLevel(std::string_view text) {
   return std::nullopt;
 }
 
+std::optional<LogRequest> parseLogRequest(std::string_view text) {
+  const size_t comma = text.find(',');
+  const std::optional<LogLevel> level = parseLogLevel(text.substr(0, comma));
+  const std::string_view file = !level ? text : comma == text.npos ? "" : text.substr(comma + 1);
+  const bool isFile = file.find('/') != file.npos;
+  if (!isFile && (!level || comma != text.npos)) return std::nullopt;
+  return LogRequest{level.value_or(LogLevel::Warn), file};
+}
+
 void setLogLevel(LogLevel level) { currentLevel.store(static_cast<int>(level), std::memory_order_relaxed); }
 
 LogLevel logLevel() {
   const int known = currentLevel.load(std::memory_order_relaxed);
   if (known != kUnread) return static_cast<LogLevel>(known);
   const char* text = std::getenv("MILLPOND_LOG");
-  const std::optional<LogLevel> wanted = parseLogLevel(text ? text : "warn");
+  const std::optional<LogRequest> wanted = parseLogRequest(text ? text : "warn");
   int expected = kUnread;
-  const bool first =
-      currentLevel.compare_exchange_strong(expected, static_cast<int>(wanted.value_or(LogLevel::Warn)));
+  const bool first = currentLevel.compare_exchange_strong(
+      expected, static_cast<int>(wanted.value_or(LogRequest{}).level));
   if (first && !wanted) {
-    log(LogLevel::Warn, "MILLPOND_LOG=%.32s is no level; use off, error, warn, info, debug or trace", text);
+    log(LogLevel::Warn,
+        "MILLPOND_LOG=%.32s is no level; use off, error, warn, info, debug or trace, or a file with a / in its name",
+        text);
   }
   return static_cast<LogLevel>(currentLevel.load(std::memory_order_relaxed));
 }

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <thread>
 
+#include "base/log_request.h"
 #include "base/stderr_capture.h"
 #include "testing/check.h"
 
@@ -18,6 +19,23 @@ TEST("levels by name") {
   CHECK(!millpond::parseLogLevel(""));
 }
 
+TEST("a level, a file for the trace, or both") {
+  const auto is = [](std::string_view text, LogLevel level, std::string_view file) {
+    const auto request = millpond::parseLogRequest(text);
+    return request && request->level == level && request->traceFile == file;
+  };
+  CHECK(is("debug", LogLevel::Debug, ""));
+  CHECK(is("./calls.%p", LogLevel::Warn, "./calls.%p"));
+  CHECK(is("off,/tmp/calls", LogLevel::Off, "/tmp/calls"));
+  CHECK(is("info,./a,b", LogLevel::Info, "./a,b"));
+  CHECK(is("./a,b", LogLevel::Warn, "./a,b"));
+  CHECK(is("loud,./a", LogLevel::Warn, "loud,./a"));
+  CHECK(!millpond::parseLogRequest("loud"));
+  CHECK(!millpond::parseLogRequest(""));
+  CHECK(!millpond::parseLogRequest("info,"));
+  CHECK(!millpond::parseLogRequest("info,file"));
+}
+
 TEST("MILLPOND_LOG decides, an unknown level is said once") {
   ::setenv("MILLPOND_LOG", "loud", 1);
   const std::string text = captured([] {
@@ -25,7 +43,8 @@ TEST("MILLPOND_LOG decides, an unknown level is said once") {
     millpond::log(LogLevel::Warn, "wanted %d", 1);
   });
   CHECK_EQ(text,
-           "millpond: warn: MILLPOND_LOG=loud is no level; use off, error, warn, info, debug or trace\n"
+           "millpond: warn: MILLPOND_LOG=loud is no level; use off, error, warn, info, debug or trace, or a file with a "
+           "/ in its name\n"
            "millpond: warn: wanted 1\n");
 }
 

@@ -84,6 +84,7 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
     wire.offset = at;
     if (const CUresult r = call.postData(wire, {data + at, std::min(kPiece, bytes - at)}); r != CUDA_SUCCESS) return r;
   }
+  if (call.remote().synchronous) return call.awaitWork(stream);
   // The bytes are on their way, so nothing of the caller's is needed any more. Only of an address that this process did
   // not allocate does it not know whether the driver will take it.
   return run || wait == Wait::kNo ? CUDA_SUCCESS : call.check();

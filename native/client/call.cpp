@@ -5,6 +5,7 @@
 #include "client/callback_thread.h"
 #include "client/capture_state.h"
 #include "client/client.h"
+#include "client/trace.h"
 
 namespace millpond::client {
 Call::Call(const char* name, bool needsContext) noexcept {
@@ -57,7 +58,9 @@ CUresult Call::pendingFailure() noexcept {
   if (session_->failure() != 0) [[unlikely]]
     collectFailure();
   Context* context = contextOf(caller_.context);
-  return context ? context->takeFailure() : CUDA_SUCCESS;
+  const CUresult failure = context ? context->takeFailure() : CUDA_SUCCESS;
+  if (failure != CUDA_SUCCESS && !trace::isOff()) trace::notes().isEarlierFailure = true;
+  return failure;
 }
 
 CUresult Call::stream(CUstream in, Flavour flavour, uint64_t& wire) noexcept {
@@ -136,12 +139,50 @@ CUresult Call::sent(bool alive) noexcept {
 }
 
 CUresult Call::settle(int32_t result) noexcept {
+  if (!trace::isOff()) [[unlikely]]
+    ++trace::notes().waits;
   sent(true);
   if (result == 0) return pendingFailure();
   const auto failure = static_cast<CUresult>(result);
   if (isSticky(failure))
     if (Context* failed = contextOf(caller_.context)) failed->fail(failure);
   return failure;
+}
+
+bool Call::isWork(cmd::Op op) noexcept {
+  switch (op) {
+    case cmd::Op::kLaunch:
+    case cmd::Op::kGraphLaunch:
+    case cmd::Op::kCopyHostShared:
+    case cmd::Op::kCopyFromDevice:
+    case cmd::Op::kCopyBox:
+    case cmd::Op::kMemcpyDtoDV2:
+    case cmd::Op::kMemcpyDtoDAsyncV2:
+    case cmd::Op::kMemsetD8V2:
+    case cmd::Op::kMemsetD16V2:
+    case cmd::Op::kMemsetD32V2:
+    case cmd::Op::kMemsetD2D8V2:
+    case cmd::Op::kMemsetD2D16V2:
+    case cmd::Op::kMemsetD2D32V2:
+    case cmd::Op::kMemsetD8Async:
+    case cmd::Op::kMemsetD16Async:
+    case cmd::Op::kMemsetD32Async:
+    case cmd::Op::kMemsetD2D8Async:
+    case cmd::Op::kMemsetD2D16Async:
+    case cmd::Op::kMemsetD2D32Async:
+      return true;
+    default:
+      return false;
+  }
+}
+
+CUresult Call::awaitWork(uint64_t stream) noexcept {
+  // Nobody may wait for a stream that is captured, and what it is given is not done but recorded.
+  if (CaptureState::anyOpen()) return CUDA_SUCCESS;
+  cmd::StreamSync sync{};
+  sync.stream = stream;
+  cmd::StreamSyncReply reply{};
+  return wait(sync, reply);
 }
 
 CUresult Call::check() noexcept {

@@ -71,13 +71,17 @@ class Call {
     if (entry_ != CUDA_SUCCESS) return entry_;
     const size_t bytes = cmd::encodedSize<C>(tails...);
     const auto fill = [&](std::byte* place) { cmd::encode(place, fixed, tails...); };
-    if (remote_->synchronous || waits_) {
+    if (remote_->synchronous || waits_) [[unlikely]] {
       Session::Answer answer;
-      return settle(session_->wait(static_cast<uint16_t>(C::kOp), caller_, bytes, fill, answer));
+      const CUresult result = settle(session_->wait(static_cast<uint16_t>(C::kOp), caller_, bytes, fill, answer));
+      if (result != CUDA_SUCCESS || !remote_->synchronous || !isWork(C::kOp)) return result;
+      return awaitWork(streamOf(fixed));
     }
     return sent(session_->post(static_cast<uint16_t>(C::kOp), caller_, bytes, fill));
   }
-  /// As `post` for a command with one tail, which is large.
+  /// With MILLPOND_SYNC=1, behind what was given to a stream: waits until it is done, so that its failure is this call's.
+  CUresult awaitWork(uint64_t stream) noexcept;
+  /// As `post` for a command with one tail, which is large. Never waits.
   template <typename C>
   CUresult postData(C fixed, std::span<const std::byte> data) noexcept {
     if (entry_ != CUDA_SUCCESS) return entry_;
@@ -144,6 +148,17 @@ class Call {
   CUresult check() noexcept;
 
  private:
+  /// Whether a command gives the device something to do that ends by itself, unlike a wait for what the program does next.
+  static bool isWork(cmd::Op op) noexcept;
+  template <typename C>
+  static uint64_t streamOf(const C& fixed) noexcept {
+    if constexpr (requires { fixed.stream; })
+      return fixed.stream;
+    else if constexpr (requires { fixed.hStream; })
+      return fixed.hStream;
+    else
+      return 0;
+  }
   CUresult sent(bool alive) noexcept;
   CUresult settle(int32_t result) noexcept;
   /// Hands a failure that the worker has told to the context in which it happened.

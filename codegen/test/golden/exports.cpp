@@ -3,6 +3,7 @@
 // The symbols that this library exports: all of the driver's.
 
 #include "client/gen/api.h"
+#include "client/trace.h"
 #include "cuda/gen/cuda_api.h"
 
 using namespace millpond::client;
@@ -10,87 +11,144 @@ using namespace millpond::client;
 extern "C" {
 
 CUresult cuCopy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  return api::cuCopy(Flavour::kLegacy, to, from, bytes);
+  if (trace::isOff()) [[likely]]
+    return api::cuCopy(Flavour::kLegacy, to, from, bytes);
+  return trace::call<&api::cuCopy, Flavour::kLegacy>(0, to, from, bytes);
 }
 
 CUresult cuCopy_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  return api::cuCopy(Flavour::kPerThread, to, from, bytes);
+  if (trace::isOff()) [[likely]]
+    return api::cuCopy(Flavour::kPerThread, to, from, bytes);
+  return trace::call<&api::cuCopy, Flavour::kPerThread>(1, to, from, bytes);
 }
 
-CUresult cuCopyAsync(CUdeviceptr, CUdeviceptr, size_t, CUstream) {
-  return notRemoted("cuCopyAsync");
+CUresult cuCopyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuCopyAsync");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(2, to, from, bytes, hStream);
 }
 
-CUresult cuCopyAsync_ptsz(CUdeviceptr, CUdeviceptr, size_t, CUstream) {
-  return notRemoted("cuCopyAsync_ptsz");
+CUresult cuCopyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuCopyAsync_ptsz");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(3, to, from, bytes, hStream);
 }
 
 CUresult cuStreamMake(CUstream* phStream, unsigned int flags, int priority) {
-  return api::cuStreamMake(phStream, flags, priority);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamMake(phStream, flags, priority);
+  return trace::call<&api::cuStreamMake>(4, phStream, flags, priority);
 }
 
 CUresult cuStreamEnd(CUstream hStream) {
-  return api::cuStreamEnd_v2(hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamEnd_v2(hStream);
+  return trace::call<&api::cuStreamEnd_v2>(5, hStream);
 }
 
 CUresult cuStreamEnd_v2(CUstream hStream) {
-  return api::cuStreamEnd_v2(hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamEnd_v2(hStream);
+  return trace::call<&api::cuStreamEnd_v2>(6, hStream);
 }
 
 CUresult cuStreamWait(CUstream hStream, CUevent hEvent) {
-  return api::cuStreamWait(Flavour::kLegacy, hStream, hEvent);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWait(Flavour::kLegacy, hStream, hEvent);
+  return trace::call<&api::cuStreamWait, Flavour::kLegacy>(7, hStream, hEvent);
 }
 
 CUresult cuStreamWait_ptsz(CUstream hStream, CUevent hEvent) {
-  return api::cuStreamWait(Flavour::kPerThread, hStream, hEvent);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWait(Flavour::kPerThread, hStream, hEvent);
+  return trace::call<&api::cuStreamWait, Flavour::kPerThread>(8, hStream, hEvent);
 }
 
 CUresult cuPaint(CUcolour colour, const CUextent* extent, const CUextent* limit) {
-  return api::cuPaint(colour, extent, limit);
+  if (trace::isOff()) [[likely]]
+    return api::cuPaint(colour, extent, limit);
+  return trace::call<&api::cuPaint>(9, colour, extent, limit);
 }
 
 CUresult cuWrite(const char* text, const unsigned int* values, size_t count) {
-  return api::cuWrite(text, values, count);
+  if (trace::isOff()) [[likely]]
+    return api::cuWrite(text, values, count);
+  return trace::call<&api::cuWrite>(10, text, values, count);
 }
 
 CUresult cuAsk(int* answer, CUcolour* colour, CUextent* extent, CUdevice dev) {
-  return api::cuAsk(answer, colour, extent, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuAsk(answer, colour, extent, dev);
+  return trace::call<&api::cuAsk>(11, answer, colour, extent, dev);
 }
 
 CUresult cuFuncAsk(int* answer, CUfunction func, int what) {
-  return api::cuFuncAsk(answer, func, what);
+  if (trace::isOff()) [[likely]]
+    return api::cuFuncAsk(answer, func, what);
+  return trace::call<&api::cuFuncAsk>(12, answer, func, what);
 }
 
 CUresult cuFuncTell(CUfunction func, int what, int value) {
-  return api::cuFuncTell(func, what, value);
+  if (trace::isOff()) [[likely]]
+    return api::cuFuncTell(func, what, value);
+  return trace::call<&api::cuFuncTell>(13, func, what, value);
 }
 
-CUresult cuFollow(const CUlinked*) {
-  return notRemoted("cuFollow");
+CUresult cuFollow(const CUlinked* list) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuFollow");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(14, list);
 }
 
 CUresult cuStreamSync(CUstream hStream) {
-  return api::cuStreamSync(Flavour::kLegacy, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamSync(Flavour::kLegacy, hStream);
+  return trace::call<&api::cuStreamSync, Flavour::kLegacy>(15, hStream);
 }
 
 CUresult cuStreamSync_ptsz(CUstream hStream) {
-  return api::cuStreamSync(Flavour::kPerThread, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamSync(Flavour::kPerThread, hStream);
+  return trace::call<&api::cuStreamSync, Flavour::kPerThread>(16, hStream);
 }
 
 CUresult cuWatch(CUevent hEvent) {
-  return api::cuWatch(hEvent);
+  if (trace::isOff()) [[likely]]
+    return api::cuWatch(hEvent);
+  return trace::call<&api::cuWatch>(17, hEvent);
 }
 
-CUresult cuCollide(int) {
-  return notRemoted("cuCollide");
+CUresult cuCollide(int wire) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuCollide");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(18, wire);
 }
 
-CUresult cuGraphics(unsigned int) {
-  return notRemoted("cuGraphics", "no graphics here");
+CUresult cuGraphics(unsigned int buffer) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphics", "no graphics here");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(19, buffer);
 }
 
 CUresult cuHost(void* p) {
-  return api::cuHost(p);
+  if (trace::isOff()) [[likely]]
+    return api::cuHost(p);
+  return trace::call<&api::cuHost>(20, p);
 }
 
 }  // extern "C"

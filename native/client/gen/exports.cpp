@@ -3,2779 +3,4660 @@
 // The symbols that this library exports: all of the driver's.
 
 #include "client/gen/api.h"
+#include "client/trace.h"
 #include "cuda/gen/cuda_api.h"
 
 using namespace millpond::client;
 
 extern "C" {
 
-CUresult cuArray3DCreate(CUarray*, const CUDA_ARRAY3D_DESCRIPTOR_v1*) {
-  return notRemoted("cuArray3DCreate");
+CUresult cuArray3DCreate(CUarray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1* pAllocateArray) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuArray3DCreate");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(0, pHandle, pAllocateArray);
 }
 
 CUresult cuArray3DCreate_v2(CUarray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR* pAllocateArray) {
-  return api::cuArray3DCreate_v2(pHandle, pAllocateArray);
+  if (trace::isOff()) [[likely]]
+    return api::cuArray3DCreate_v2(pHandle, pAllocateArray);
+  return trace::call<&api::cuArray3DCreate_v2>(1, pHandle, pAllocateArray);
 }
 
-CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1*, CUarray) {
-  return notRemoted("cuArray3DGetDescriptor");
+CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1* pArrayDescriptor, CUarray hArray) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuArray3DGetDescriptor");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(2, pArrayDescriptor, hArray);
 }
 
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* pArrayDescriptor, CUarray hArray) {
-  return api::cuArray3DGetDescriptor_v2(pArrayDescriptor, hArray);
+  if (trace::isOff()) [[likely]]
+    return api::cuArray3DGetDescriptor_v2(pArrayDescriptor, hArray);
+  return trace::call<&api::cuArray3DGetDescriptor_v2>(3, pArrayDescriptor, hArray);
 }
 
-CUresult cuArrayCreate(CUarray*, const CUDA_ARRAY_DESCRIPTOR_v1*) {
-  return notRemoted("cuArrayCreate");
+CUresult cuArrayCreate(CUarray* pHandle, const CUDA_ARRAY_DESCRIPTOR_v1* pAllocateArray) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuArrayCreate");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(4, pHandle, pAllocateArray);
 }
 
 CUresult cuArrayCreate_v2(CUarray* pHandle, const CUDA_ARRAY_DESCRIPTOR* pAllocateArray) {
-  return api::cuArrayCreate_v2(pHandle, pAllocateArray);
+  if (trace::isOff()) [[likely]]
+    return api::cuArrayCreate_v2(pHandle, pAllocateArray);
+  return trace::call<&api::cuArrayCreate_v2>(5, pHandle, pAllocateArray);
 }
 
 CUresult cuArrayDestroy(CUarray hArray) {
-  return api::cuArrayDestroy(hArray);
+  if (trace::isOff()) [[likely]]
+    return api::cuArrayDestroy(hArray);
+  return trace::call<&api::cuArrayDestroy>(6, hArray);
 }
 
-CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1*, CUarray) {
-  return notRemoted("cuArrayGetDescriptor");
+CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1* pArrayDescriptor, CUarray hArray) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuArrayGetDescriptor");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(7, pArrayDescriptor, hArray);
 }
 
 CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* pArrayDescriptor, CUarray hArray) {
-  return api::cuArrayGetDescriptor_v2(pArrayDescriptor, hArray);
+  if (trace::isOff()) [[likely]]
+    return api::cuArrayGetDescriptor_v2(pArrayDescriptor, hArray);
+  return trace::call<&api::cuArrayGetDescriptor_v2>(8, pArrayDescriptor, hArray);
 }
 
 CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* memoryRequirements, CUarray array,
                                       CUdevice device) {
-  return api::cuArrayGetMemoryRequirements(memoryRequirements, array, device);
+  if (trace::isOff()) [[likely]]
+    return api::cuArrayGetMemoryRequirements(memoryRequirements, array, device);
+  return trace::call<&api::cuArrayGetMemoryRequirements>(9, memoryRequirements, array, device);
 }
 
-CUresult cuArrayGetPlane(CUarray*, CUarray, unsigned int) {
-  return notRemoted("cuArrayGetPlane", "formats with several planes are not supported");
+CUresult cuArrayGetPlane(CUarray* pPlaneArray, CUarray hArray, unsigned int planeIdx) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuArrayGetPlane", "formats with several planes are not supported");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(10, pPlaneArray, hArray, planeIdx);
 }
 
-CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUarray) {
-  return notRemoted("cuArrayGetSparseProperties", "there are no sparse arrays on a remoted device");
+CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* sparseProperties, CUarray array) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuArrayGetSparseProperties", "there are no sparse arrays on a remoted device");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(11, sparseProperties, array);
 }
 
-CUresult cuCheckpointProcessCheckpoint(int, CUcheckpointCheckpointArgs*) {
-  return notRemoted("cuCheckpointProcessCheckpoint", "it names processes of the GPU's host");
+CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs* args) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuCheckpointProcessCheckpoint", "it names processes of the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(12, pid, args);
 }
 
-CUresult cuCheckpointProcessGetRestoreThreadId(int, int*) {
-  return notRemoted("cuCheckpointProcessGetRestoreThreadId", "it names processes of the GPU's host");
+CUresult cuCheckpointProcessGetRestoreThreadId(int pid, int* tid) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuCheckpointProcessGetRestoreThreadId", "it names processes of the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(13, pid, tid);
 }
 
-CUresult cuCheckpointProcessGetState(int, CUprocessState*) {
-  return notRemoted("cuCheckpointProcessGetState", "it names processes of the GPU's host");
+CUresult cuCheckpointProcessGetState(int pid, CUprocessState* state) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuCheckpointProcessGetState", "it names processes of the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(14, pid, state);
 }
 
-CUresult cuCheckpointProcessLock(int, CUcheckpointLockArgs*) {
-  return notRemoted("cuCheckpointProcessLock", "it names processes of the GPU's host");
+CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs* args) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuCheckpointProcessLock", "it names processes of the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(15, pid, args);
 }
 
-CUresult cuCheckpointProcessRestore(int, CUcheckpointRestoreArgs*) {
-  return notRemoted("cuCheckpointProcessRestore", "it names processes of the GPU's host");
+CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs* args) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuCheckpointProcessRestore", "it names processes of the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(16, pid, args);
 }
 
-CUresult cuCheckpointProcessUnlock(int, CUcheckpointUnlockArgs*) {
-  return notRemoted("cuCheckpointProcessUnlock", "it names processes of the GPU's host");
+CUresult cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs* args) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuCheckpointProcessUnlock", "it names processes of the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(17, pid, args);
 }
 
-CUresult cuCoredumpGetAttribute(CUcoredumpSettings, void*, size_t*) {
-  return notRemoted("cuCoredumpGetAttribute", "the driver would write the dump on the GPU's host");
+CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void* value, size_t* size) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuCoredumpGetAttribute", "the driver would write the dump on the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(18, attrib, value, size);
 }
 
-CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings, void*, size_t*) {
-  return notRemoted("cuCoredumpGetAttributeGlobal", "the driver would write the dump on the GPU's host");
+CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void* value, size_t* size) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuCoredumpGetAttributeGlobal", "the driver would write the dump on the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(19, attrib, value, size);
 }
 
-CUresult cuCoredumpSetAttribute(CUcoredumpSettings, void*, size_t*) {
-  return notRemoted("cuCoredumpSetAttribute", "the driver would write the dump on the GPU's host");
+CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void* value, size_t* size) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuCoredumpSetAttribute", "the driver would write the dump on the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(20, attrib, value, size);
 }
 
-CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings, void*, size_t*) {
-  return notRemoted("cuCoredumpSetAttributeGlobal", "the driver would write the dump on the GPU's host");
+CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void* value, size_t* size) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuCoredumpSetAttributeGlobal", "the driver would write the dump on the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(21, attrib, value, size);
 }
 
 CUresult cuCtxAttach(CUcontext* pctx, unsigned int flags) {
-  return api::cuCtxAttach(pctx, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxAttach(pctx, flags);
+  return trace::call<&api::cuCtxAttach>(22, pctx, flags);
 }
 
 CUresult cuCtxCreate(CUcontext* pctx, unsigned int flags, CUdevice dev) {
-  return api::cuCtxCreate_v2(pctx, flags, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxCreate_v2(pctx, flags, dev);
+  return trace::call<&api::cuCtxCreate_v2>(23, pctx, flags, dev);
 }
 
 CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
-  return api::cuCtxCreate_v2(pctx, flags, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxCreate_v2(pctx, flags, dev);
+  return trace::call<&api::cuCtxCreate_v2>(24, pctx, flags, dev);
 }
 
 CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams, unsigned int flags,
                         CUdevice dev) {
-  return api::cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev);
+  return trace::call<&api::cuCtxCreate_v3>(25, pctx, paramsArray, numParams, flags, dev);
 }
 
 CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags,
                         CUdevice dev) {
-  return api::cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev);
+  return trace::call<&api::cuCtxCreate_v4>(26, pctx, ctxCreateParams, flags, dev);
 }
 
 CUresult cuCtxDestroy(CUcontext ctx) {
-  return api::cuCtxDestroy_v2(ctx);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxDestroy_v2(ctx);
+  return trace::call<&api::cuCtxDestroy_v2>(27, ctx);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext ctx) {
-  return api::cuCtxDestroy_v2(ctx);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxDestroy_v2(ctx);
+  return trace::call<&api::cuCtxDestroy_v2>(28, ctx);
 }
 
 CUresult cuCtxDetach(CUcontext ctx) {
-  return api::cuCtxDetach(ctx);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxDetach(ctx);
+  return trace::call<&api::cuCtxDetach>(29, ctx);
 }
 
 CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
-  return api::cuCtxDisablePeerAccess(peerContext);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxDisablePeerAccess(peerContext);
+  return trace::call<&api::cuCtxDisablePeerAccess>(30, peerContext);
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
-  return api::cuCtxEnablePeerAccess(peerContext, Flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxEnablePeerAccess(peerContext, Flags);
+  return trace::call<&api::cuCtxEnablePeerAccess>(31, peerContext, Flags);
 }
 
-CUresult cuCtxFromGreenCtx(CUcontext*, CUgreenCtx) {
-  return notRemoted("cuCtxFromGreenCtx");
+CUresult cuCtxFromGreenCtx(CUcontext* pContext, CUgreenCtx hCtx) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuCtxFromGreenCtx");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(32, pContext, hCtx);
 }
 
 CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
-  return api::cuCtxGetApiVersion(ctx, version);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxGetApiVersion(ctx, version);
+  return trace::call<&api::cuCtxGetApiVersion>(33, ctx, version);
 }
 
 CUresult cuCtxGetCacheConfig(CUfunc_cache* pconfig) {
-  return api::cuCtxGetCacheConfig(pconfig);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxGetCacheConfig(pconfig);
+  return trace::call<&api::cuCtxGetCacheConfig>(34, pconfig);
 }
 
 CUresult cuCtxGetCurrent(CUcontext* pctx) {
-  return api::cuCtxGetCurrent(pctx);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxGetCurrent(pctx);
+  return trace::call<&api::cuCtxGetCurrent>(35, pctx);
 }
 
-CUresult cuCtxGetDevResource(CUcontext, CUdevResource*, CUdevResourceType) {
-  return notRemoted("cuCtxGetDevResource");
+CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource* resource, CUdevResourceType type) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuCtxGetDevResource");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(36, hCtx, resource, type);
 }
 
 CUresult cuCtxGetDevice(CUdevice* device) {
-  return api::cuCtxGetDevice(device);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxGetDevice(device);
+  return trace::call<&api::cuCtxGetDevice>(37, device);
 }
 
 CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
-  return api::cuCtxGetDevice_v2(device, ctx);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxGetDevice_v2(device, ctx);
+  return trace::call<&api::cuCtxGetDevice_v2>(38, device, ctx);
 }
 
 CUresult cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity, CUexecAffinityType type) {
-  return api::cuCtxGetExecAffinity(pExecAffinity, type);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxGetExecAffinity(pExecAffinity, type);
+  return trace::call<&api::cuCtxGetExecAffinity>(39, pExecAffinity, type);
 }
 
 CUresult cuCtxGetFlags(unsigned int* flags) {
-  return api::cuCtxGetFlags(flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxGetFlags(flags);
+  return trace::call<&api::cuCtxGetFlags>(40, flags);
 }
 
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
-  return api::cuCtxGetId(ctx, ctxId);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxGetId(ctx, ctxId);
+  return trace::call<&api::cuCtxGetId>(41, ctx, ctxId);
 }
 
 CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
-  return api::cuCtxGetLimit(pvalue, limit);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxGetLimit(pvalue, limit);
+  return trace::call<&api::cuCtxGetLimit>(42, pvalue, limit);
 }
 
 CUresult cuCtxGetSharedMemConfig(CUsharedconfig* pConfig) {
-  return api::cuCtxGetSharedMemConfig(pConfig);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxGetSharedMemConfig(pConfig);
+  return trace::call<&api::cuCtxGetSharedMemConfig>(43, pConfig);
 }
 
 CUresult cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
-  return api::cuCtxGetStreamPriorityRange(leastPriority, greatestPriority);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxGetStreamPriorityRange(leastPriority, greatestPriority);
+  return trace::call<&api::cuCtxGetStreamPriorityRange>(44, leastPriority, greatestPriority);
 }
 
 CUresult cuCtxPopCurrent(CUcontext* pctx) {
-  return api::cuCtxPopCurrent_v2(pctx);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxPopCurrent_v2(pctx);
+  return trace::call<&api::cuCtxPopCurrent_v2>(45, pctx);
 }
 
 CUresult cuCtxPopCurrent_v2(CUcontext* pctx) {
-  return api::cuCtxPopCurrent_v2(pctx);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxPopCurrent_v2(pctx);
+  return trace::call<&api::cuCtxPopCurrent_v2>(46, pctx);
 }
 
 CUresult cuCtxPushCurrent(CUcontext ctx) {
-  return api::cuCtxPushCurrent_v2(ctx);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxPushCurrent_v2(ctx);
+  return trace::call<&api::cuCtxPushCurrent_v2>(47, ctx);
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
-  return api::cuCtxPushCurrent_v2(ctx);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxPushCurrent_v2(ctx);
+  return trace::call<&api::cuCtxPushCurrent_v2>(48, ctx);
 }
 
 CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
-  return api::cuCtxRecordEvent(hCtx, hEvent);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxRecordEvent(hCtx, hEvent);
+  return trace::call<&api::cuCtxRecordEvent>(49, hCtx, hEvent);
 }
 
 CUresult cuCtxResetPersistingL2Cache() {
-  return api::cuCtxResetPersistingL2Cache();
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxResetPersistingL2Cache();
+  return trace::call<&api::cuCtxResetPersistingL2Cache>(50);
 }
 
 CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
-  return api::cuCtxSetCacheConfig(config);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxSetCacheConfig(config);
+  return trace::call<&api::cuCtxSetCacheConfig>(51, config);
 }
 
 CUresult cuCtxSetCurrent(CUcontext ctx) {
-  return api::cuCtxSetCurrent(ctx);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxSetCurrent(ctx);
+  return trace::call<&api::cuCtxSetCurrent>(52, ctx);
 }
 
 CUresult cuCtxSetFlags(unsigned int flags) {
-  return api::cuCtxSetFlags(flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxSetFlags(flags);
+  return trace::call<&api::cuCtxSetFlags>(53, flags);
 }
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
-  return api::cuCtxSetLimit(limit, value);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxSetLimit(limit, value);
+  return trace::call<&api::cuCtxSetLimit>(54, limit, value);
 }
 
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
-  return api::cuCtxSetSharedMemConfig(config);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxSetSharedMemConfig(config);
+  return trace::call<&api::cuCtxSetSharedMemConfig>(55, config);
 }
 
 CUresult cuCtxSynchronize() {
-  return api::cuCtxSynchronize();
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxSynchronize();
+  return trace::call<&api::cuCtxSynchronize>(56);
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx) {
-  return api::cuCtxSynchronize_v2(ctx);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxSynchronize_v2(ctx);
+  return trace::call<&api::cuCtxSynchronize_v2>(57, ctx);
 }
 
 CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
-  return api::cuCtxWaitEvent(hCtx, hEvent);
+  if (trace::isOff()) [[likely]]
+    return api::cuCtxWaitEvent(hCtx, hEvent);
+  return trace::call<&api::cuCtxWaitEvent>(58, hCtx, hEvent);
 }
 
-CUresult cuDestroyExternalMemory(CUexternalMemory) {
-  return notRemoted("cuDestroyExternalMemory",
-                    "memory of other APIs lies in this machine, not on the GPU's host");
+CUresult cuDestroyExternalMemory(CUexternalMemory extMem) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuDestroyExternalMemory",
+                      "memory of other APIs lies in this machine, not on the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(59, extMem);
 }
 
-CUresult cuDestroyExternalSemaphore(CUexternalSemaphore) {
-  return notRemoted("cuDestroyExternalSemaphore",
-                    "memory of other APIs lies in this machine, not on the GPU's host");
+CUresult cuDestroyExternalSemaphore(CUexternalSemaphore extSem) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuDestroyExternalSemaphore",
+                      "memory of other APIs lies in this machine, not on the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(60, extSem);
 }
 
-CUresult cuDevResourceGenerateDesc(CUdevResourceDesc*, CUdevResource*, unsigned int) {
-  return notRemoted("cuDevResourceGenerateDesc");
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* resources,
+                                   unsigned int nbResources) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuDevResourceGenerateDesc");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(61, phDesc, resources, nbResources);
 }
 
-CUresult cuDevSmResourceSplitByCount(CUdevResource*, unsigned int*, const CUdevResource*, CUdevResource*,
-                                     unsigned int, unsigned int) {
-  return notRemoted("cuDevSmResourceSplitByCount");
+CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGroups,
+                                     const CUdevResource* input, CUdevResource* remaining,
+                                     unsigned int useFlags, unsigned int minCount) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuDevSmResourceSplitByCount");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(62, result, nbGroups, input, remaining, useFlags, minCount);
 }
 
 CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDev) {
-  return api::cuDeviceCanAccessPeer(canAccessPeer, dev, peerDev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceCanAccessPeer(canAccessPeer, dev, peerDev);
+  return trace::call<&api::cuDeviceCanAccessPeer>(63, canAccessPeer, dev, peerDev);
 }
 
 CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice dev) {
-  return api::cuDeviceComputeCapability(major, minor, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceComputeCapability(major, minor, dev);
+  return trace::call<&api::cuDeviceComputeCapability>(64, major, minor, dev);
 }
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
-  return api::cuDeviceGet(device, ordinal);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceGet(device, ordinal);
+  return trace::call<&api::cuDeviceGet>(65, device, ordinal);
 }
 
 CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) {
-  return api::cuDeviceGetAttribute(pi, attrib, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceGetAttribute(pi, attrib, dev);
+  return trace::call<&api::cuDeviceGetAttribute>(66, pi, attrib, dev);
 }
 
 CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) {
-  return api::cuDeviceGetByPCIBusId(dev, pciBusId);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceGetByPCIBusId(dev, pciBusId);
+  return trace::call<&api::cuDeviceGetByPCIBusId>(67, dev, pciBusId);
 }
 
 CUresult cuDeviceGetCount(int* count) {
-  return api::cuDeviceGetCount(count);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceGetCount(count);
+  return trace::call<&api::cuDeviceGetCount>(68, count);
 }
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) {
-  return api::cuDeviceGetDefaultMemPool(pool_out, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceGetDefaultMemPool(pool_out, dev);
+  return trace::call<&api::cuDeviceGetDefaultMemPool>(69, pool_out, dev);
 }
 
-CUresult cuDeviceGetDevResource(CUdevice, CUdevResource*, CUdevResourceType) {
-  return notRemoted("cuDeviceGetDevResource");
+CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource* resource, CUdevResourceType type) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuDeviceGetDevResource");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(70, device, resource, type);
 }
 
 CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType type, CUdevice dev) {
-  return api::cuDeviceGetExecAffinitySupport(pi, type, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceGetExecAffinitySupport(pi, type, dev);
+  return trace::call<&api::cuDeviceGetExecAffinitySupport>(71, pi, type, dev);
 }
 
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
-  return api::cuDeviceGetGraphMemAttribute(device, attr, value);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceGetGraphMemAttribute(device, attr, value);
+  return trace::call<&api::cuDeviceGetGraphMemAttribute>(72, device, attr, value);
 }
 
 CUresult cuDeviceGetHostAtomicCapabilities(unsigned int* capabilities, const CUatomicOperation* operations,
                                            unsigned int count, CUdevice dev) {
-  return api::cuDeviceGetHostAtomicCapabilities(capabilities, operations, count, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceGetHostAtomicCapabilities(capabilities, operations, count, dev);
+  return trace::call<&api::cuDeviceGetHostAtomicCapabilities>(73, capabilities, operations, count, dev);
 }
 
-CUresult cuDeviceGetLuid(char*, unsigned int*, CUdevice) {
-  return notRemoted("cuDeviceGetLuid", "locally unique ids exist on Windows only");
+CUresult cuDeviceGetLuid(char* luid, unsigned int* deviceNodeMask, CUdevice dev) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuDeviceGetLuid", "locally unique ids exist on Windows only");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(74, luid, deviceNodeMask, dev);
 }
 
 CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
-  return api::cuDeviceGetMemPool(pool, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceGetMemPool(pool, dev);
+  return trace::call<&api::cuDeviceGetMemPool>(75, pool, dev);
 }
 
 CUresult cuDeviceGetName(char* name, int len, CUdevice dev) {
-  return api::cuDeviceGetName(name, len, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceGetName(name, len, dev);
+  return trace::call<&api::cuDeviceGetName>(76, name, len, dev);
 }
 
-CUresult cuDeviceGetNvSciSyncAttributes(void*, CUdevice, int) {
-  return notRemoted("cuDeviceGetNvSciSyncAttributes", "NvSciSync exists on embedded platforms only");
+CUresult cuDeviceGetNvSciSyncAttributes(void* nvSciSyncAttrList, CUdevice dev, int flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuDeviceGetNvSciSyncAttributes", "NvSciSync exists on embedded platforms only");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(77, nvSciSyncAttrList, dev, flags);
 }
 
 CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int* capabilities, const CUatomicOperation* operations,
                                           unsigned int count, CUdevice srcDevice, CUdevice dstDevice) {
-  return api::cuDeviceGetP2PAtomicCapabilities(capabilities, operations, count, srcDevice, dstDevice);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceGetP2PAtomicCapabilities(capabilities, operations, count, srcDevice, dstDevice);
+  return trace::call<&api::cuDeviceGetP2PAtomicCapabilities>(
+    78, capabilities, operations, count, srcDevice, dstDevice);
 }
 
 CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
                                  CUdevice dstDevice) {
-  return api::cuDeviceGetP2PAttribute(value, attrib, srcDevice, dstDevice);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceGetP2PAttribute(value, attrib, srcDevice, dstDevice);
+  return trace::call<&api::cuDeviceGetP2PAttribute>(79, value, attrib, srcDevice, dstDevice);
 }
 
 CUresult cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) {
-  return api::cuDeviceGetPCIBusId(pciBusId, len, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceGetPCIBusId(pciBusId, len, dev);
+  return trace::call<&api::cuDeviceGetPCIBusId>(80, pciBusId, len, dev);
 }
 
 CUresult cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
-  return api::cuDeviceGetProperties(prop, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceGetProperties(prop, dev);
+  return trace::call<&api::cuDeviceGetProperties>(81, prop, dev);
 }
 
 CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format format,
                                             unsigned int numChannels, CUdevice dev) {
-  return api::cuDeviceGetTexture1DLinearMaxWidth(maxWidthInElements, format, numChannels, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceGetTexture1DLinearMaxWidth(maxWidthInElements, format, numChannels, dev);
+  return trace::call<&api::cuDeviceGetTexture1DLinearMaxWidth>(
+    82, maxWidthInElements, format, numChannels, dev);
 }
 
 CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) {
-  return api::cuDeviceGetUuid_v2(uuid, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceGetUuid_v2(uuid, dev);
+  return trace::call<&api::cuDeviceGetUuid_v2>(83, uuid, dev);
 }
 
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
-  return api::cuDeviceGetUuid_v2(uuid, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceGetUuid_v2(uuid, dev);
+  return trace::call<&api::cuDeviceGetUuid_v2>(84, uuid, dev);
 }
 
 CUresult cuDeviceGraphMemTrim(CUdevice device) {
-  return api::cuDeviceGraphMemTrim(device);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceGraphMemTrim(device);
+  return trace::call<&api::cuDeviceGraphMemTrim>(85, device);
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
-  return api::cuDevicePrimaryCtxGetState(dev, flags, active);
+  if (trace::isOff()) [[likely]]
+    return api::cuDevicePrimaryCtxGetState(dev, flags, active);
+  return trace::call<&api::cuDevicePrimaryCtxGetState>(86, dev, flags, active);
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
-  return api::cuDevicePrimaryCtxRelease_v2(dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDevicePrimaryCtxRelease_v2(dev);
+  return trace::call<&api::cuDevicePrimaryCtxRelease_v2>(87, dev);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
-  return api::cuDevicePrimaryCtxRelease_v2(dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDevicePrimaryCtxRelease_v2(dev);
+  return trace::call<&api::cuDevicePrimaryCtxRelease_v2>(88, dev);
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice dev) {
-  return api::cuDevicePrimaryCtxReset_v2(dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDevicePrimaryCtxReset_v2(dev);
+  return trace::call<&api::cuDevicePrimaryCtxReset_v2>(89, dev);
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
-  return api::cuDevicePrimaryCtxReset_v2(dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDevicePrimaryCtxReset_v2(dev);
+  return trace::call<&api::cuDevicePrimaryCtxReset_v2>(90, dev);
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
-  return api::cuDevicePrimaryCtxRetain(pctx, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDevicePrimaryCtxRetain(pctx, dev);
+  return trace::call<&api::cuDevicePrimaryCtxRetain>(91, pctx, dev);
 }
 
 CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
-  return api::cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+  return trace::call<&api::cuDevicePrimaryCtxSetFlags_v2>(92, dev, flags);
 }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
-  return api::cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+  return trace::call<&api::cuDevicePrimaryCtxSetFlags_v2>(93, dev, flags);
 }
 
-CUresult cuDeviceRegisterAsyncNotification(CUdevice, CUasyncCallback, void*, CUasyncCallbackHandle*) {
-  return notRemoted("cuDeviceRegisterAsyncNotification",
-                    "it tells of events of the GPU's host, which has other tenants");
+CUresult cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void* userData,
+                                           CUasyncCallbackHandle* callback) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuDeviceRegisterAsyncNotification",
+                      "it tells of events of the GPU's host, which has other tenants");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(94, device, callbackFunc, userData, callback);
 }
 
 CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
-  return api::cuDeviceSetGraphMemAttribute(device, attr, value);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceSetGraphMemAttribute(device, attr, value);
+  return trace::call<&api::cuDeviceSetGraphMemAttribute>(95, device, attr, value);
 }
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
-  return api::cuDeviceSetMemPool(dev, pool);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceSetMemPool(dev, pool);
+  return trace::call<&api::cuDeviceSetMemPool>(96, dev, pool);
 }
 
-CUresult cuDeviceTotalMem(unsigned int*, CUdevice) {
-  return notRemoted("cuDeviceTotalMem");
+CUresult cuDeviceTotalMem(unsigned int* bytes, CUdevice dev) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuDeviceTotalMem");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(97, bytes, dev);
 }
 
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
-  return api::cuDeviceTotalMem_v2(bytes, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuDeviceTotalMem_v2(bytes, dev);
+  return trace::call<&api::cuDeviceTotalMem_v2>(98, bytes, dev);
 }
 
-CUresult cuDeviceUnregisterAsyncNotification(CUdevice, CUasyncCallbackHandle) {
-  return notRemoted("cuDeviceUnregisterAsyncNotification",
-                    "it tells of events of the GPU's host, which has other tenants");
+CUresult cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHandle callback) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuDeviceUnregisterAsyncNotification",
+                      "it tells of events of the GPU's host, which has other tenants");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(99, device, callback);
 }
 
 CUresult cuDriverGetVersion(int* driverVersion) {
-  return api::cuDriverGetVersion(driverVersion);
+  if (trace::isOff()) [[likely]]
+    return api::cuDriverGetVersion(driverVersion);
+  return trace::call<&api::cuDriverGetVersion>(100, driverVersion);
 }
 
-CUresult cuEGLStreamConsumerAcquireFrame(CUeglStreamConnection*, CUgraphicsResource*, CUstream*,
-                                         unsigned int) {
-  return notRemoted("cuEGLStreamConsumerAcquireFrame",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuEGLStreamConsumerAcquireFrame(CUeglStreamConnection* conn, CUgraphicsResource* pCudaResource,
+                                         CUstream* pStream, unsigned int timeout) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuEGLStreamConsumerAcquireFrame",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(101, conn, pCudaResource, pStream, timeout);
 }
 
-CUresult cuEGLStreamConsumerConnect(CUeglStreamConnection*, void*) {
-  return notRemoted("cuEGLStreamConsumerConnect", "graphics interoperability needs the GPU in this machine");
+CUresult cuEGLStreamConsumerConnect(CUeglStreamConnection* conn, void* stream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuEGLStreamConsumerConnect",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(102, conn, stream);
 }
 
-CUresult cuEGLStreamConsumerConnectWithFlags(CUeglStreamConnection*, void*, unsigned int) {
-  return notRemoted("cuEGLStreamConsumerConnectWithFlags",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuEGLStreamConsumerConnectWithFlags(CUeglStreamConnection* conn, void* stream, unsigned int flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuEGLStreamConsumerConnectWithFlags",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(103, conn, stream, flags);
 }
 
-CUresult cuEGLStreamConsumerDisconnect(CUeglStreamConnection*) {
-  return notRemoted("cuEGLStreamConsumerDisconnect",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuEGLStreamConsumerDisconnect(CUeglStreamConnection* conn) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuEGLStreamConsumerDisconnect",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(104, conn);
 }
 
-CUresult cuEGLStreamConsumerReleaseFrame(CUeglStreamConnection*, CUgraphicsResource, CUstream*) {
-  return notRemoted("cuEGLStreamConsumerReleaseFrame",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuEGLStreamConsumerReleaseFrame(CUeglStreamConnection* conn, CUgraphicsResource pCudaResource,
+                                         CUstream* pStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuEGLStreamConsumerReleaseFrame",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(105, conn, pCudaResource, pStream);
 }
 
-CUresult cuEGLStreamProducerConnect(CUeglStreamConnection*, void*, int, int) {
-  return notRemoted("cuEGLStreamProducerConnect", "graphics interoperability needs the GPU in this machine");
+CUresult cuEGLStreamProducerConnect(CUeglStreamConnection* conn, void* stream, int width, int height) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuEGLStreamProducerConnect",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(106, conn, stream, width, height);
 }
 
-CUresult cuEGLStreamProducerDisconnect(CUeglStreamConnection*) {
-  return notRemoted("cuEGLStreamProducerDisconnect",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuEGLStreamProducerDisconnect(CUeglStreamConnection* conn) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuEGLStreamProducerDisconnect",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(107, conn);
 }
 
-CUresult cuEGLStreamProducerPresentFrame(CUeglStreamConnection*, CUeglFrame, CUstream*) {
-  return notRemoted("cuEGLStreamProducerPresentFrame",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuEGLStreamProducerPresentFrame(CUeglStreamConnection* conn, CUeglFrame eglframe,
+                                         CUstream* pStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuEGLStreamProducerPresentFrame",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(108, conn, eglframe, pStream);
 }
 
-CUresult cuEGLStreamProducerReturnFrame(CUeglStreamConnection*, CUeglFrame*, CUstream*) {
-  return notRemoted("cuEGLStreamProducerReturnFrame",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuEGLStreamProducerReturnFrame(CUeglStreamConnection* conn, CUeglFrame* eglframe,
+                                        CUstream* pStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuEGLStreamProducerReturnFrame",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(109, conn, eglframe, pStream);
 }
 
 CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
-  return api::cuEventCreate(phEvent, Flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuEventCreate(phEvent, Flags);
+  return trace::call<&api::cuEventCreate>(110, phEvent, Flags);
 }
 
-CUresult cuEventCreateFromEGLSync(CUevent*, void*, unsigned int) {
-  return notRemoted("cuEventCreateFromEGLSync", "graphics interoperability needs the GPU in this machine");
+CUresult cuEventCreateFromEGLSync(CUevent* phEvent, void* eglSync, unsigned int flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuEventCreateFromEGLSync", "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(111, phEvent, eglSync, flags);
 }
 
 CUresult cuEventDestroy(CUevent hEvent) {
-  return api::cuEventDestroy_v2(hEvent);
+  if (trace::isOff()) [[likely]]
+    return api::cuEventDestroy_v2(hEvent);
+  return trace::call<&api::cuEventDestroy_v2>(112, hEvent);
 }
 
 CUresult cuEventDestroy_v2(CUevent hEvent) {
-  return api::cuEventDestroy_v2(hEvent);
+  if (trace::isOff()) [[likely]]
+    return api::cuEventDestroy_v2(hEvent);
+  return trace::call<&api::cuEventDestroy_v2>(113, hEvent);
 }
 
 CUresult cuEventElapsedTime(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
-  return api::cuEventElapsedTime(pMilliseconds, hStart, hEnd);
+  if (trace::isOff()) [[likely]]
+    return api::cuEventElapsedTime(pMilliseconds, hStart, hEnd);
+  return trace::call<&api::cuEventElapsedTime>(114, pMilliseconds, hStart, hEnd);
 }
 
 CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
-  return api::cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
+  if (trace::isOff()) [[likely]]
+    return api::cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
+  return trace::call<&api::cuEventElapsedTime_v2>(115, pMilliseconds, hStart, hEnd);
 }
 
 CUresult cuEventQuery(CUevent hEvent) {
-  return api::cuEventQuery(hEvent);
+  if (trace::isOff()) [[likely]]
+    return api::cuEventQuery(hEvent);
+  return trace::call<&api::cuEventQuery>(116, hEvent);
 }
 
 CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
-  return api::cuEventRecord(Flavour::kLegacy, hEvent, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuEventRecord(Flavour::kLegacy, hEvent, hStream);
+  return trace::call<&api::cuEventRecord, Flavour::kLegacy>(117, hEvent, hStream);
 }
 
 CUresult cuEventRecord_ptsz(CUevent hEvent, CUstream hStream) {
-  return api::cuEventRecord(Flavour::kPerThread, hEvent, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuEventRecord(Flavour::kPerThread, hEvent, hStream);
+  return trace::call<&api::cuEventRecord, Flavour::kPerThread>(118, hEvent, hStream);
 }
 
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
-  return api::cuEventRecordWithFlags(Flavour::kLegacy, hEvent, hStream, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuEventRecordWithFlags(Flavour::kLegacy, hEvent, hStream, flags);
+  return trace::call<&api::cuEventRecordWithFlags, Flavour::kLegacy>(119, hEvent, hStream, flags);
 }
 
 CUresult cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags) {
-  return api::cuEventRecordWithFlags(Flavour::kPerThread, hEvent, hStream, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuEventRecordWithFlags(Flavour::kPerThread, hEvent, hStream, flags);
+  return trace::call<&api::cuEventRecordWithFlags, Flavour::kPerThread>(120, hEvent, hStream, flags);
 }
 
 CUresult cuEventSynchronize(CUevent hEvent) {
-  return api::cuEventSynchronize(hEvent);
+  if (trace::isOff()) [[likely]]
+    return api::cuEventSynchronize(hEvent);
+  return trace::call<&api::cuEventSynchronize>(121, hEvent);
 }
 
-CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr*, CUexternalMemory,
-                                         const CUDA_EXTERNAL_MEMORY_BUFFER_DESC*) {
-  return notRemoted("cuExternalMemoryGetMappedBuffer",
-                    "memory of other APIs lies in this machine, not on the GPU's host");
+CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr* devPtr, CUexternalMemory extMem,
+                                         const CUDA_EXTERNAL_MEMORY_BUFFER_DESC* bufferDesc) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuExternalMemoryGetMappedBuffer",
+                      "memory of other APIs lies in this machine, not on the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(122, devPtr, extMem, bufferDesc);
 }
 
-CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray*, CUexternalMemory,
-                                                 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC*) {
-  return notRemoted("cuExternalMemoryGetMappedMipmappedArray",
-                    "memory of other APIs lies in this machine, not on the GPU's host");
+CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray* mipmap, CUexternalMemory extMem,
+                                                 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC* mipmapDesc) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuExternalMemoryGetMappedMipmappedArray",
+                      "memory of other APIs lies in this machine, not on the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(123, mipmap, extMem, mipmapDesc);
 }
 
 CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
                                     CUflushGPUDirectRDMAWritesScope scope) {
-  return api::cuFlushGPUDirectRDMAWrites(target, scope);
+  if (trace::isOff()) [[likely]]
+    return api::cuFlushGPUDirectRDMAWrites(target, scope);
+  return trace::call<&api::cuFlushGPUDirectRDMAWrites>(124, target, scope);
 }
 
 CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
-  return api::cuFuncGetAttribute(pi, attrib, hfunc);
+  if (trace::isOff()) [[likely]]
+    return api::cuFuncGetAttribute(pi, attrib, hfunc);
+  return trace::call<&api::cuFuncGetAttribute>(125, pi, attrib, hfunc);
 }
 
 CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
-  return api::cuFuncGetModule(hmod, hfunc);
+  if (trace::isOff()) [[likely]]
+    return api::cuFuncGetModule(hmod, hfunc);
+  return trace::call<&api::cuFuncGetModule>(126, hmod, hfunc);
 }
 
 CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
-  return api::cuFuncGetName(name, hfunc);
+  if (trace::isOff()) [[likely]]
+    return api::cuFuncGetName(name, hfunc);
+  return trace::call<&api::cuFuncGetName>(127, name, hfunc);
 }
 
 CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
-  return api::cuFuncGetParamInfo(func, paramIndex, paramOffset, paramSize);
+  if (trace::isOff()) [[likely]]
+    return api::cuFuncGetParamInfo(func, paramIndex, paramOffset, paramSize);
+  return trace::call<&api::cuFuncGetParamInfo>(128, func, paramIndex, paramOffset, paramSize);
 }
 
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
-  return api::cuFuncIsLoaded(state, function);
+  if (trace::isOff()) [[likely]]
+    return api::cuFuncIsLoaded(state, function);
+  return trace::call<&api::cuFuncIsLoaded>(129, state, function);
 }
 
 CUresult cuFuncLoad(CUfunction function) {
-  return api::cuFuncLoad(function);
+  if (trace::isOff()) [[likely]]
+    return api::cuFuncLoad(function);
+  return trace::call<&api::cuFuncLoad>(130, function);
 }
 
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
-  return api::cuFuncSetAttribute(hfunc, attrib, value);
+  if (trace::isOff()) [[likely]]
+    return api::cuFuncSetAttribute(hfunc, attrib, value);
+  return trace::call<&api::cuFuncSetAttribute>(131, hfunc, attrib, value);
 }
 
 CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
-  return api::cuFuncSetBlockShape(hfunc, x, y, z);
+  if (trace::isOff()) [[likely]]
+    return api::cuFuncSetBlockShape(hfunc, x, y, z);
+  return trace::call<&api::cuFuncSetBlockShape>(132, hfunc, x, y, z);
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
-  return api::cuFuncSetCacheConfig(hfunc, config);
+  if (trace::isOff()) [[likely]]
+    return api::cuFuncSetCacheConfig(hfunc, config);
+  return trace::call<&api::cuFuncSetCacheConfig>(133, hfunc, config);
 }
 
 CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
-  return api::cuFuncSetSharedMemConfig(hfunc, config);
+  if (trace::isOff()) [[likely]]
+    return api::cuFuncSetSharedMemConfig(hfunc, config);
+  return trace::call<&api::cuFuncSetSharedMemConfig>(134, hfunc, config);
 }
 
 CUresult cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes) {
-  return api::cuFuncSetSharedSize(hfunc, bytes);
+  if (trace::isOff()) [[likely]]
+    return api::cuFuncSetSharedSize(hfunc, bytes);
+  return trace::call<&api::cuFuncSetSharedSize>(135, hfunc, bytes);
 }
 
-CUresult cuGLCtxCreate(CUcontext*, unsigned int, CUdevice) {
-  return notRemoted("cuGLCtxCreate", "graphics interoperability needs the GPU in this machine");
+CUresult cuGLCtxCreate(CUcontext* pCtx, unsigned int Flags, CUdevice device) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGLCtxCreate", "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(136, pCtx, Flags, device);
 }
 
-CUresult cuGLCtxCreate_v2(CUcontext*, unsigned int, CUdevice) {
-  return notRemoted("cuGLCtxCreate_v2", "graphics interoperability needs the GPU in this machine");
+CUresult cuGLCtxCreate_v2(CUcontext* pCtx, unsigned int Flags, CUdevice device) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGLCtxCreate_v2", "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(137, pCtx, Flags, device);
 }
 
-CUresult cuGLGetDevices(unsigned int*, CUdevice*, unsigned int, CUGLDeviceList) {
-  return notRemoted("cuGLGetDevices", "graphics interoperability needs the GPU in this machine");
+CUresult cuGLGetDevices(unsigned int* pCudaDeviceCount, CUdevice* pCudaDevices, unsigned int cudaDeviceCount,
+                        CUGLDeviceList deviceList) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGLGetDevices", "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(138, pCudaDeviceCount, pCudaDevices, cudaDeviceCount, deviceList);
 }
 
-CUresult cuGLGetDevices_v2(unsigned int*, CUdevice*, unsigned int, CUGLDeviceList) {
-  return notRemoted("cuGLGetDevices_v2", "graphics interoperability needs the GPU in this machine");
+CUresult cuGLGetDevices_v2(unsigned int* pCudaDeviceCount, CUdevice* pCudaDevices,
+                           unsigned int cudaDeviceCount, CUGLDeviceList deviceList) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGLGetDevices_v2", "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(139, pCudaDeviceCount, pCudaDevices, cudaDeviceCount, deviceList);
 }
 
 CUresult cuGLInit() {
-  return notRemoted("cuGLInit", "graphics interoperability needs the GPU in this machine");
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGLInit", "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(140);
 }
 
-CUresult cuGLMapBufferObject(CUdeviceptr_v1*, unsigned int*, unsigned int) {
-  return notRemoted("cuGLMapBufferObject", "graphics interoperability needs the GPU in this machine");
+CUresult cuGLMapBufferObject(CUdeviceptr_v1* dptr, unsigned int* size, unsigned int buffer) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGLMapBufferObject", "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(141, dptr, size, buffer);
 }
 
-CUresult cuGLMapBufferObject_v2(CUdeviceptr*, size_t*, unsigned int) {
-  return notRemoted("cuGLMapBufferObject_v2", "graphics interoperability needs the GPU in this machine");
+CUresult cuGLMapBufferObject_v2(CUdeviceptr* dptr, size_t* size, unsigned int buffer) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGLMapBufferObject_v2", "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(142, dptr, size, buffer);
 }
 
-CUresult cuGLMapBufferObject_v2_ptds(CUdeviceptr*, size_t*, unsigned int) {
-  return notRemoted("cuGLMapBufferObject_v2_ptds", "graphics interoperability needs the GPU in this machine");
+CUresult cuGLMapBufferObject_v2_ptds(CUdeviceptr* dptr, size_t* size, unsigned int buffer) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGLMapBufferObject_v2_ptds",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(143, dptr, size, buffer);
 }
 
-CUresult cuGLMapBufferObjectAsync(CUdeviceptr_v1*, unsigned int*, unsigned int, CUstream) {
-  return notRemoted("cuGLMapBufferObjectAsync", "graphics interoperability needs the GPU in this machine");
+CUresult cuGLMapBufferObjectAsync(CUdeviceptr_v1* dptr, unsigned int* size, unsigned int buffer,
+                                  CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGLMapBufferObjectAsync", "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(144, dptr, size, buffer, hStream);
 }
 
-CUresult cuGLMapBufferObjectAsync_v2(CUdeviceptr*, size_t*, unsigned int, CUstream) {
-  return notRemoted("cuGLMapBufferObjectAsync_v2", "graphics interoperability needs the GPU in this machine");
+CUresult cuGLMapBufferObjectAsync_v2(CUdeviceptr* dptr, size_t* size, unsigned int buffer, CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGLMapBufferObjectAsync_v2",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(145, dptr, size, buffer, hStream);
 }
 
-CUresult cuGLMapBufferObjectAsync_v2_ptsz(CUdeviceptr*, size_t*, unsigned int, CUstream) {
-  return notRemoted("cuGLMapBufferObjectAsync_v2_ptsz",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuGLMapBufferObjectAsync_v2_ptsz(CUdeviceptr* dptr, size_t* size, unsigned int buffer,
+                                          CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGLMapBufferObjectAsync_v2_ptsz",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(146, dptr, size, buffer, hStream);
 }
 
-CUresult cuGLRegisterBufferObject(unsigned int) {
-  return notRemoted("cuGLRegisterBufferObject", "graphics interoperability needs the GPU in this machine");
+CUresult cuGLRegisterBufferObject(unsigned int buffer) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGLRegisterBufferObject", "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(147, buffer);
 }
 
-CUresult cuGLSetBufferObjectMapFlags(unsigned int, unsigned int) {
-  return notRemoted("cuGLSetBufferObjectMapFlags", "graphics interoperability needs the GPU in this machine");
+CUresult cuGLSetBufferObjectMapFlags(unsigned int buffer, unsigned int Flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGLSetBufferObjectMapFlags",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(148, buffer, Flags);
 }
 
-CUresult cuGLUnmapBufferObject(unsigned int) {
-  return notRemoted("cuGLUnmapBufferObject", "graphics interoperability needs the GPU in this machine");
+CUresult cuGLUnmapBufferObject(unsigned int buffer) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGLUnmapBufferObject", "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(149, buffer);
 }
 
-CUresult cuGLUnmapBufferObjectAsync(unsigned int, CUstream) {
-  return notRemoted("cuGLUnmapBufferObjectAsync", "graphics interoperability needs the GPU in this machine");
+CUresult cuGLUnmapBufferObjectAsync(unsigned int buffer, CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGLUnmapBufferObjectAsync",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(150, buffer, hStream);
 }
 
-CUresult cuGLUnregisterBufferObject(unsigned int) {
-  return notRemoted("cuGLUnregisterBufferObject", "graphics interoperability needs the GPU in this machine");
+CUresult cuGLUnregisterBufferObject(unsigned int buffer) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGLUnregisterBufferObject",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(151, buffer);
 }
 
 CUresult cuGetErrorName(CUresult error, const char** pStr) {
-  return api::cuGetErrorName(error, pStr);
+  if (trace::isOff()) [[likely]]
+    return api::cuGetErrorName(error, pStr);
+  return trace::call<&api::cuGetErrorName>(152, error, pStr);
 }
 
 CUresult cuGetErrorString(CUresult error, const char** pStr) {
-  return api::cuGetErrorString(error, pStr);
+  if (trace::isOff()) [[likely]]
+    return api::cuGetErrorString(error, pStr);
+  return trace::call<&api::cuGetErrorString>(153, error, pStr);
 }
 
 CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {
-  return api::cuGetExportTable(ppExportTable, pExportTableId);
+  if (trace::isOff()) [[likely]]
+    return api::cuGetExportTable(ppExportTable, pExportTableId);
+  return trace::call<&api::cuGetExportTable>(154, ppExportTable, pExportTableId);
 }
 
 CUresult cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags) {
-  return api::cuGetProcAddress(symbol, pfn, cudaVersion, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuGetProcAddress(symbol, pfn, cudaVersion, flags);
+  return trace::call<&api::cuGetProcAddress>(155, symbol, pfn, cudaVersion, flags);
 }
 
 CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* symbolStatus) {
-  return api::cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus);
+  if (trace::isOff()) [[likely]]
+    return api::cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus);
+  return trace::call<&api::cuGetProcAddress_v2>(156, symbol, pfn, cudaVersion, flags, symbolStatus);
 }
 
 CUresult cuGraphAddBatchMemOpNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                   size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
-  return api::cuGraphAddBatchMemOpNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphAddBatchMemOpNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  return trace::call<&api::cuGraphAddBatchMemOpNode>(157, phGraphNode, hGraph, dependencies, numDependencies,
+                                                     nodeParams);
 }
 
 CUresult cuGraphAddChildGraphNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                   size_t numDependencies, CUgraph childGraph) {
-  return api::cuGraphAddChildGraphNode(phGraphNode, hGraph, dependencies, numDependencies, childGraph);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphAddChildGraphNode(phGraphNode, hGraph, dependencies, numDependencies, childGraph);
+  return trace::call<&api::cuGraphAddChildGraphNode>(158, phGraphNode, hGraph, dependencies, numDependencies,
+                                                     childGraph);
 }
 
 CUresult cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to,
                                 size_t numDependencies) {
-  return api::cuGraphAddDependencies(hGraph, from, to, numDependencies);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphAddDependencies(hGraph, from, to, numDependencies);
+  return trace::call<&api::cuGraphAddDependencies>(159, hGraph, from, to, numDependencies);
 }
 
 CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to,
                                    const CUgraphEdgeData* edgeData, size_t numDependencies) {
-  return api::cuGraphAddDependencies_v2(hGraph, from, to, edgeData, numDependencies);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphAddDependencies_v2(hGraph, from, to, edgeData, numDependencies);
+  return trace::call<&api::cuGraphAddDependencies_v2>(160, hGraph, from, to, edgeData, numDependencies);
 }
 
 CUresult cuGraphAddEmptyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                              size_t numDependencies) {
-  return api::cuGraphAddEmptyNode(phGraphNode, hGraph, dependencies, numDependencies);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphAddEmptyNode(phGraphNode, hGraph, dependencies, numDependencies);
+  return trace::call<&api::cuGraphAddEmptyNode>(161, phGraphNode, hGraph, dependencies, numDependencies);
 }
 
 CUresult cuGraphAddEventRecordNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                    size_t numDependencies, CUevent event) {
-  return api::cuGraphAddEventRecordNode(phGraphNode, hGraph, dependencies, numDependencies, event);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphAddEventRecordNode(phGraphNode, hGraph, dependencies, numDependencies, event);
+  return trace::call<&api::cuGraphAddEventRecordNode>(162, phGraphNode, hGraph, dependencies, numDependencies,
+                                                      event);
 }
 
 CUresult cuGraphAddEventWaitNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                  size_t numDependencies, CUevent event) {
-  return api::cuGraphAddEventWaitNode(phGraphNode, hGraph, dependencies, numDependencies, event);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphAddEventWaitNode(phGraphNode, hGraph, dependencies, numDependencies, event);
+  return trace::call<&api::cuGraphAddEventWaitNode>(163, phGraphNode, hGraph, dependencies, numDependencies,
+                                                    event);
 }
 
-CUresult cuGraphAddExternalSemaphoresSignalNode(CUgraphNode*, CUgraph, const CUgraphNode*, size_t,
-                                                const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS*) {
-  return notRemoted("cuGraphAddExternalSemaphoresSignalNode",
-                    "external semaphores belong to other APIs of the machine that has the GPU");
+CUresult cuGraphAddExternalSemaphoresSignalNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                                const CUgraphNode* dependencies, size_t numDependencies,
+                                                const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS* nodeParams) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphAddExternalSemaphoresSignalNode",
+                      "external semaphores belong to other APIs of the machine that has the GPU");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(164, phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
-CUresult cuGraphAddExternalSemaphoresWaitNode(CUgraphNode*, CUgraph, const CUgraphNode*, size_t,
-                                              const CUDA_EXT_SEM_WAIT_NODE_PARAMS*) {
-  return notRemoted("cuGraphAddExternalSemaphoresWaitNode",
-                    "external semaphores belong to other APIs of the machine that has the GPU");
+CUresult cuGraphAddExternalSemaphoresWaitNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                              const CUgraphNode* dependencies, size_t numDependencies,
+                                              const CUDA_EXT_SEM_WAIT_NODE_PARAMS* nodeParams) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphAddExternalSemaphoresWaitNode",
+                      "external semaphores belong to other APIs of the machine that has the GPU");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(165, phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
 CUresult cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                             size_t numDependencies, const CUDA_HOST_NODE_PARAMS* nodeParams) {
-  return api::cuGraphAddHostNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphAddHostNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  return trace::call<&api::cuGraphAddHostNode>(166, phGraphNode, hGraph, dependencies, numDependencies,
+                                               nodeParams);
 }
 
 CUresult cuGraphAddKernelNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                               size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
-  return api::cuGraphAddKernelNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphAddKernelNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  return trace::call<&api::cuGraphAddKernelNode>(167, phGraphNode, hGraph, dependencies, numDependencies,
+                                                 nodeParams);
 }
 
 CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                  size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  return api::cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  return trace::call<&api::cuGraphAddKernelNode_v2>(168, phGraphNode, hGraph, dependencies, numDependencies,
+                                                    nodeParams);
 }
 
 CUresult cuGraphAddMemAllocNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                 size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS* nodeParams) {
-  return api::cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphAddMemAllocNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  return trace::call<&api::cuGraphAddMemAllocNode>(169, phGraphNode, hGraph, dependencies, numDependencies,
+                                                   nodeParams);
 }
 
 CUresult cuGraphAddMemFreeNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                size_t numDependencies, CUdeviceptr dptr) {
-  return api::cuGraphAddMemFreeNode(phGraphNode, hGraph, dependencies, numDependencies, dptr);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphAddMemFreeNode(phGraphNode, hGraph, dependencies, numDependencies, dptr);
+  return trace::call<&api::cuGraphAddMemFreeNode>(170, phGraphNode, hGraph, dependencies, numDependencies,
+                                                  dptr);
 }
 
 CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                               size_t numDependencies, const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
-  return api::cuGraphAddMemcpyNode(phGraphNode, hGraph, dependencies, numDependencies, copyParams, ctx);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphAddMemcpyNode(phGraphNode, hGraph, dependencies, numDependencies, copyParams, ctx);
+  return trace::call<&api::cuGraphAddMemcpyNode>(171, phGraphNode, hGraph, dependencies, numDependencies,
+                                                 copyParams, ctx);
 }
 
 CUresult cuGraphAddMemsetNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                               size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS* memsetParams,
                               CUcontext ctx) {
-  return api::cuGraphAddMemsetNode(phGraphNode, hGraph, dependencies, numDependencies, memsetParams, ctx);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphAddMemsetNode(phGraphNode, hGraph, dependencies, numDependencies, memsetParams, ctx);
+  return trace::call<&api::cuGraphAddMemsetNode>(172, phGraphNode, hGraph, dependencies, numDependencies,
+                                                 memsetParams, ctx);
 }
 
 CUresult cuGraphAddNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                         size_t numDependencies, CUgraphNodeParams* nodeParams) {
-  return api::cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  return trace::call<&api::cuGraphAddNode>(173, phGraphNode, hGraph, dependencies, numDependencies,
+                                           nodeParams);
 }
 
 CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                            const CUgraphEdgeData* dependencyData, size_t numDependencies,
                            CUgraphNodeParams* nodeParams) {
-  return api::cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData, numDependencies,
-                                nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData, numDependencies,
+                                  nodeParams);
+  return trace::call<&api::cuGraphAddNode_v2>(174, phGraphNode, hGraph, dependencies, dependencyData,
+                                              numDependencies, nodeParams);
 }
 
 CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams_out) {
-  return api::cuGraphBatchMemOpNodeGetParams(hNode, nodeParams_out);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphBatchMemOpNodeGetParams(hNode, nodeParams_out);
+  return trace::call<&api::cuGraphBatchMemOpNodeGetParams>(175, hNode, nodeParams_out);
 }
 
 CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
-  return api::cuGraphBatchMemOpNodeSetParams(hNode, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphBatchMemOpNodeSetParams(hNode, nodeParams);
+  return trace::call<&api::cuGraphBatchMemOpNodeSetParams>(176, hNode, nodeParams);
 }
 
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph* phGraph) {
-  return api::cuGraphChildGraphNodeGetGraph(hNode, phGraph);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphChildGraphNodeGetGraph(hNode, phGraph);
+  return trace::call<&api::cuGraphChildGraphNodeGetGraph>(177, hNode, phGraph);
 }
 
 CUresult cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
-  return api::cuGraphClone(phGraphClone, originalGraph);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphClone(phGraphClone, originalGraph);
+  return trace::call<&api::cuGraphClone>(178, phGraphClone, originalGraph);
 }
 
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, CUgraph hGraph, CUcontext ctx,
                                         unsigned int defaultLaunchValue, unsigned int flags) {
-  return api::cuGraphConditionalHandleCreate(pHandle_out, hGraph, ctx, defaultLaunchValue, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphConditionalHandleCreate(pHandle_out, hGraph, ctx, defaultLaunchValue, flags);
+  return trace::call<&api::cuGraphConditionalHandleCreate>(179, pHandle_out, hGraph, ctx, defaultLaunchValue,
+                                                           flags);
 }
 
 CUresult cuGraphCreate(CUgraph* phGraph, unsigned int flags) {
-  return api::cuGraphCreate(phGraph, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphCreate(phGraph, flags);
+  return trace::call<&api::cuGraphCreate>(180, phGraph, flags);
 }
 
 CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int flags) {
-  return api::cuGraphDebugDotPrint(hGraph, path, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphDebugDotPrint(hGraph, path, flags);
+  return trace::call<&api::cuGraphDebugDotPrint>(181, hGraph, path, flags);
 }
 
 CUresult cuGraphDestroy(CUgraph hGraph) {
-  return api::cuGraphDestroy(hGraph);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphDestroy(hGraph);
+  return trace::call<&api::cuGraphDestroy>(182, hGraph);
 }
 
 CUresult cuGraphDestroyNode(CUgraphNode hNode) {
-  return api::cuGraphDestroyNode(hNode);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphDestroyNode(hNode);
+  return trace::call<&api::cuGraphDestroyNode>(183, hNode);
 }
 
 CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent* event_out) {
-  return api::cuGraphEventRecordNodeGetEvent(hNode, event_out);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphEventRecordNodeGetEvent(hNode, event_out);
+  return trace::call<&api::cuGraphEventRecordNodeGetEvent>(184, hNode, event_out);
 }
 
 CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event) {
-  return api::cuGraphEventRecordNodeSetEvent(hNode, event);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphEventRecordNodeSetEvent(hNode, event);
+  return trace::call<&api::cuGraphEventRecordNodeSetEvent>(185, hNode, event);
 }
 
 CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent* event_out) {
-  return api::cuGraphEventWaitNodeGetEvent(hNode, event_out);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphEventWaitNodeGetEvent(hNode, event_out);
+  return trace::call<&api::cuGraphEventWaitNodeGetEvent>(186, hNode, event_out);
 }
 
 CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event) {
-  return api::cuGraphEventWaitNodeSetEvent(hNode, event);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphEventWaitNodeSetEvent(hNode, event);
+  return trace::call<&api::cuGraphEventWaitNodeSetEvent>(187, hNode, event);
 }
 
 CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                             const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
-  return api::cuGraphExecBatchMemOpNodeSetParams(hGraphExec, hNode, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphExecBatchMemOpNodeSetParams(hGraphExec, hNode, nodeParams);
+  return trace::call<&api::cuGraphExecBatchMemOpNodeSetParams>(188, hGraphExec, hNode, nodeParams);
 }
 
 CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph) {
-  return api::cuGraphExecChildGraphNodeSetParams(hGraphExec, hNode, childGraph);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphExecChildGraphNodeSetParams(hGraphExec, hNode, childGraph);
+  return trace::call<&api::cuGraphExecChildGraphNodeSetParams>(189, hGraphExec, hNode, childGraph);
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
-  return api::cuGraphExecDestroy(hGraphExec);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphExecDestroy(hGraphExec);
+  return trace::call<&api::cuGraphExecDestroy>(190, hGraphExec);
 }
 
 CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event) {
-  return api::cuGraphExecEventRecordNodeSetEvent(hGraphExec, hNode, event);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphExecEventRecordNodeSetEvent(hGraphExec, hNode, event);
+  return trace::call<&api::cuGraphExecEventRecordNodeSetEvent>(191, hGraphExec, hNode, event);
 }
 
 CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event) {
-  return api::cuGraphExecEventWaitNodeSetEvent(hGraphExec, hNode, event);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphExecEventWaitNodeSetEvent(hGraphExec, hNode, event);
+  return trace::call<&api::cuGraphExecEventWaitNodeSetEvent>(192, hGraphExec, hNode, event);
 }
 
-CUresult cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec, CUgraphNode,
-                                                          const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS*) {
-  return notRemoted("cuGraphExecExternalSemaphoresSignalNodeSetParams",
-                    "external semaphores belong to other APIs of the machine that has the GPU");
+CUresult cuGraphExecExternalSemaphoresSignalNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                          const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS* nodeParams) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphExecExternalSemaphoresSignalNodeSetParams",
+                      "external semaphores belong to other APIs of the machine that has the GPU");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(193, hGraphExec, hNode, nodeParams);
 }
 
-CUresult cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec, CUgraphNode,
-                                                        const CUDA_EXT_SEM_WAIT_NODE_PARAMS*) {
-  return notRemoted("cuGraphExecExternalSemaphoresWaitNodeSetParams",
-                    "external semaphores belong to other APIs of the machine that has the GPU");
+CUresult cuGraphExecExternalSemaphoresWaitNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                        const CUDA_EXT_SEM_WAIT_NODE_PARAMS* nodeParams) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphExecExternalSemaphoresWaitNodeSetParams",
+                      "external semaphores belong to other APIs of the machine that has the GPU");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(194, hGraphExec, hNode, nodeParams);
 }
 
 CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) {
-  return api::cuGraphExecGetFlags(hGraphExec, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphExecGetFlags(hGraphExec, flags);
+  return trace::call<&api::cuGraphExecGetFlags>(195, hGraphExec, flags);
 }
 
 CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                       const CUDA_HOST_NODE_PARAMS* nodeParams) {
-  return api::cuGraphExecHostNodeSetParams(hGraphExec, hNode, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphExecHostNodeSetParams(hGraphExec, hNode, nodeParams);
+  return trace::call<&api::cuGraphExecHostNodeSetParams>(196, hGraphExec, hNode, nodeParams);
 }
 
 CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                         const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
-  return api::cuGraphExecKernelNodeSetParams(hGraphExec, hNode, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphExecKernelNodeSetParams(hGraphExec, hNode, nodeParams);
+  return trace::call<&api::cuGraphExecKernelNodeSetParams>(197, hGraphExec, hNode, nodeParams);
 }
 
 CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
                                            const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  return api::cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams);
+  return trace::call<&api::cuGraphExecKernelNodeSetParams_v2>(198, hGraphExec, hNode, nodeParams);
 }
 
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                         const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
-  return api::cuGraphExecMemcpyNodeSetParams(hGraphExec, hNode, copyParams, ctx);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphExecMemcpyNodeSetParams(hGraphExec, hNode, copyParams, ctx);
+  return trace::call<&api::cuGraphExecMemcpyNodeSetParams>(199, hGraphExec, hNode, copyParams, ctx);
 }
 
 CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                         const CUDA_MEMSET_NODE_PARAMS* memsetParams, CUcontext ctx) {
-  return api::cuGraphExecMemsetNodeSetParams(hGraphExec, hNode, memsetParams, ctx);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphExecMemsetNodeSetParams(hGraphExec, hNode, memsetParams, ctx);
+  return trace::call<&api::cuGraphExecMemsetNodeSetParams>(200, hGraphExec, hNode, memsetParams, ctx);
 }
 
 CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
-  return api::cuGraphExecNodeSetParams(hGraphExec, hNode, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphExecNodeSetParams(hGraphExec, hNode, nodeParams);
+  return trace::call<&api::cuGraphExecNodeSetParams>(201, hGraphExec, hNode, nodeParams);
 }
 
 CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out,
                            CUgraphExecUpdateResult* updateResult_out) {
-  return api::cuGraphExecUpdate(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphExecUpdate(hGraphExec, hGraph, hErrorNode_out, updateResult_out);
+  return trace::call<&api::cuGraphExecUpdate>(202, hGraphExec, hGraph, hErrorNode_out, updateResult_out);
 }
 
 CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
                               CUgraphExecUpdateResultInfo* resultInfo) {
-  return api::cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo);
+  return trace::call<&api::cuGraphExecUpdate_v2>(203, hGraphExec, hGraph, resultInfo);
 }
 
-CUresult cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS*) {
-  return notRemoted("cuGraphExternalSemaphoresSignalNodeGetParams",
-                    "external semaphores belong to other APIs of the machine that has the GPU");
+CUresult cuGraphExternalSemaphoresSignalNodeGetParams(CUgraphNode hNode,
+                                                      CUDA_EXT_SEM_SIGNAL_NODE_PARAMS* params_out) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphExternalSemaphoresSignalNodeGetParams",
+                      "external semaphores belong to other APIs of the machine that has the GPU");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(204, hNode, params_out);
 }
 
-CUresult cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS*) {
-  return notRemoted("cuGraphExternalSemaphoresSignalNodeSetParams",
-                    "external semaphores belong to other APIs of the machine that has the GPU");
+CUresult cuGraphExternalSemaphoresSignalNodeSetParams(CUgraphNode hNode,
+                                                      const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS* nodeParams) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphExternalSemaphoresSignalNodeSetParams",
+                      "external semaphores belong to other APIs of the machine that has the GPU");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(205, hNode, nodeParams);
 }
 
-CUresult cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode, CUDA_EXT_SEM_WAIT_NODE_PARAMS*) {
-  return notRemoted("cuGraphExternalSemaphoresWaitNodeGetParams",
-                    "external semaphores belong to other APIs of the machine that has the GPU");
+CUresult cuGraphExternalSemaphoresWaitNodeGetParams(CUgraphNode hNode,
+                                                    CUDA_EXT_SEM_WAIT_NODE_PARAMS* params_out) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphExternalSemaphoresWaitNodeGetParams",
+                      "external semaphores belong to other APIs of the machine that has the GPU");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(206, hNode, params_out);
 }
 
-CUresult cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode, const CUDA_EXT_SEM_WAIT_NODE_PARAMS*) {
-  return notRemoted("cuGraphExternalSemaphoresWaitNodeSetParams",
-                    "external semaphores belong to other APIs of the machine that has the GPU");
+CUresult cuGraphExternalSemaphoresWaitNodeSetParams(CUgraphNode hNode,
+                                                    const CUDA_EXT_SEM_WAIT_NODE_PARAMS* nodeParams) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphExternalSemaphoresWaitNodeSetParams",
+                      "external semaphores belong to other APIs of the machine that has the GPU");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(207, hNode, nodeParams);
 }
 
 CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, size_t* numEdges) {
-  return api::cuGraphGetEdges(hGraph, from, to, numEdges);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphGetEdges(hGraph, from, to, numEdges);
+  return trace::call<&api::cuGraphGetEdges>(208, hGraph, from, to, numEdges);
 }
 
 CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* edgeData,
                             size_t* numEdges) {
-  return api::cuGraphGetEdges_v2(hGraph, from, to, edgeData, numEdges);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphGetEdges_v2(hGraph, from, to, edgeData, numEdges);
+  return trace::call<&api::cuGraphGetEdges_v2>(209, hGraph, from, to, edgeData, numEdges);
 }
 
 CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode* nodes, size_t* numNodes) {
-  return api::cuGraphGetNodes(hGraph, nodes, numNodes);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphGetNodes(hGraph, nodes, numNodes);
+  return trace::call<&api::cuGraphGetNodes>(210, hGraph, nodes, numNodes);
 }
 
 CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode* rootNodes, size_t* numRootNodes) {
-  return api::cuGraphGetRootNodes(hGraph, rootNodes, numRootNodes);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphGetRootNodes(hGraph, rootNodes, numRootNodes);
+  return trace::call<&api::cuGraphGetRootNodes>(211, hGraph, rootNodes, numRootNodes);
 }
 
 CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS* nodeParams) {
-  return api::cuGraphHostNodeGetParams(hNode, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphHostNodeGetParams(hNode, nodeParams);
+  return trace::call<&api::cuGraphHostNodeGetParams>(212, hNode, nodeParams);
 }
 
 CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS* nodeParams) {
-  return api::cuGraphHostNodeSetParams(hNode, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphHostNodeSetParams(hNode, nodeParams);
+  return trace::call<&api::cuGraphHostNodeSetParams>(213, hNode, nodeParams);
 }
 
 CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
                             char* logBuffer, size_t bufferSize) {
-  return api::cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+  return trace::call<&api::cuGraphInstantiate>(214, phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }
 
 CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
                                char* logBuffer, size_t bufferSize) {
-  return api::cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+  return trace::call<&api::cuGraphInstantiate_v2>(215, phGraphExec, hGraph, phErrorNode, logBuffer,
+                                                  bufferSize);
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph, unsigned long long flags) {
-  return api::cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags);
+  return trace::call<&api::cuGraphInstantiateWithFlags>(216, phGraphExec, hGraph, flags);
 }
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
                                       CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) {
-  return api::cuGraphInstantiateWithParams(Flavour::kLegacy, phGraphExec, hGraph, instantiateParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphInstantiateWithParams(Flavour::kLegacy, phGraphExec, hGraph, instantiateParams);
+  return trace::call<&api::cuGraphInstantiateWithParams, Flavour::kLegacy>(
+    217, phGraphExec, hGraph, instantiateParams);
 }
 
 CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* phGraphExec, CUgraph hGraph,
                                            CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) {
-  return api::cuGraphInstantiateWithParams(Flavour::kPerThread, phGraphExec, hGraph, instantiateParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphInstantiateWithParams(Flavour::kPerThread, phGraphExec, hGraph, instantiateParams);
+  return trace::call<&api::cuGraphInstantiateWithParams, Flavour::kPerThread>(
+    218, phGraphExec, hGraph, instantiateParams);
 }
 
 CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src) {
-  return api::cuGraphKernelNodeCopyAttributes(dst, src);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphKernelNodeCopyAttributes(dst, src);
+  return trace::call<&api::cuGraphKernelNodeCopyAttributes>(219, dst, src);
 }
 
 CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
                                        CUkernelNodeAttrValue* value_out) {
-  return api::cuGraphKernelNodeGetAttribute(hNode, attr, value_out);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphKernelNodeGetAttribute(hNode, attr, value_out);
+  return trace::call<&api::cuGraphKernelNodeGetAttribute>(220, hNode, attr, value_out);
 }
 
 CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
-  return api::cuGraphKernelNodeGetParams(hNode, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphKernelNodeGetParams(hNode, nodeParams);
+  return trace::call<&api::cuGraphKernelNodeGetParams>(221, hNode, nodeParams);
 }
 
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  return api::cuGraphKernelNodeGetParams_v2(hNode, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphKernelNodeGetParams_v2(hNode, nodeParams);
+  return trace::call<&api::cuGraphKernelNodeGetParams_v2>(222, hNode, nodeParams);
 }
 
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
                                        const CUkernelNodeAttrValue* value) {
-  return api::cuGraphKernelNodeSetAttribute(hNode, attr, value);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphKernelNodeSetAttribute(hNode, attr, value);
+  return trace::call<&api::cuGraphKernelNodeSetAttribute>(223, hNode, attr, value);
 }
 
 CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
-  return api::cuGraphKernelNodeSetParams(hNode, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphKernelNodeSetParams(hNode, nodeParams);
+  return trace::call<&api::cuGraphKernelNodeSetParams>(224, hNode, nodeParams);
 }
 
 CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  return api::cuGraphKernelNodeSetParams_v2(hNode, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphKernelNodeSetParams_v2(hNode, nodeParams);
+  return trace::call<&api::cuGraphKernelNodeSetParams_v2>(225, hNode, nodeParams);
 }
 
 CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
-  return api::cuGraphLaunch(Flavour::kLegacy, hGraph, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphLaunch(Flavour::kLegacy, hGraph, hStream);
+  return trace::call<&api::cuGraphLaunch, Flavour::kLegacy>(226, hGraph, hStream);
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
-  return api::cuGraphLaunch(Flavour::kPerThread, hGraphExec, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphLaunch(Flavour::kPerThread, hGraphExec, hStream);
+  return trace::call<&api::cuGraphLaunch, Flavour::kPerThread>(227, hGraphExec, hStream);
 }
 
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS* params_out) {
-  return api::cuGraphMemAllocNodeGetParams(hNode, params_out);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphMemAllocNodeGetParams(hNode, params_out);
+  return trace::call<&api::cuGraphMemAllocNodeGetParams>(228, hNode, params_out);
 }
 
 CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dptr_out) {
-  return api::cuGraphMemFreeNodeGetParams(hNode, dptr_out);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphMemFreeNodeGetParams(hNode, dptr_out);
+  return trace::call<&api::cuGraphMemFreeNodeGetParams>(229, hNode, dptr_out);
 }
 
 CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D* nodeParams) {
-  return api::cuGraphMemcpyNodeGetParams(hNode, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphMemcpyNodeGetParams(hNode, nodeParams);
+  return trace::call<&api::cuGraphMemcpyNodeGetParams>(230, hNode, nodeParams);
 }
 
 CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* nodeParams) {
-  return api::cuGraphMemcpyNodeSetParams(hNode, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphMemcpyNodeSetParams(hNode, nodeParams);
+  return trace::call<&api::cuGraphMemcpyNodeSetParams>(231, hNode, nodeParams);
 }
 
 CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS* nodeParams) {
-  return api::cuGraphMemsetNodeGetParams(hNode, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphMemsetNodeGetParams(hNode, nodeParams);
+  return trace::call<&api::cuGraphMemsetNodeGetParams>(232, hNode, nodeParams);
 }
 
 CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS* nodeParams) {
-  return api::cuGraphMemsetNodeSetParams(hNode, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphMemsetNodeSetParams(hNode, nodeParams);
+  return trace::call<&api::cuGraphMemsetNodeSetParams>(233, hNode, nodeParams);
 }
 
 CUresult cuGraphNodeFindInClone(CUgraphNode* phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph) {
-  return api::cuGraphNodeFindInClone(phNode, hOriginalNode, hClonedGraph);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphNodeFindInClone(phNode, hOriginalNode, hClonedGraph);
+  return trace::call<&api::cuGraphNodeFindInClone>(234, phNode, hOriginalNode, hClonedGraph);
 }
 
 CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode* dependencies, size_t* numDependencies) {
-  return api::cuGraphNodeGetDependencies(hNode, dependencies, numDependencies);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphNodeGetDependencies(hNode, dependencies, numDependencies);
+  return trace::call<&api::cuGraphNodeGetDependencies>(235, hNode, dependencies, numDependencies);
 }
 
 CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* dependencies,
                                        CUgraphEdgeData* edgeData, size_t* numDependencies) {
-  return api::cuGraphNodeGetDependencies_v2(hNode, dependencies, edgeData, numDependencies);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphNodeGetDependencies_v2(hNode, dependencies, edgeData, numDependencies);
+  return trace::call<&api::cuGraphNodeGetDependencies_v2>(236, hNode, dependencies, edgeData,
+                                                          numDependencies);
 }
 
 CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode* dependentNodes,
                                       size_t* numDependentNodes) {
-  return api::cuGraphNodeGetDependentNodes(hNode, dependentNodes, numDependentNodes);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphNodeGetDependentNodes(hNode, dependentNodes, numDependentNodes);
+  return trace::call<&api::cuGraphNodeGetDependentNodes>(237, hNode, dependentNodes, numDependentNodes);
 }
 
 CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode* dependentNodes,
                                          CUgraphEdgeData* edgeData, size_t* numDependentNodes) {
-  return api::cuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, edgeData, numDependentNodes);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, edgeData, numDependentNodes);
+  return trace::call<&api::cuGraphNodeGetDependentNodes_v2>(238, hNode, dependentNodes, edgeData,
+                                                            numDependentNodes);
 }
 
 CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int* isEnabled) {
-  return api::cuGraphNodeGetEnabled(hGraphExec, hNode, isEnabled);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphNodeGetEnabled(hGraphExec, hNode, isEnabled);
+  return trace::call<&api::cuGraphNodeGetEnabled>(239, hGraphExec, hNode, isEnabled);
 }
 
 CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType* type) {
-  return api::cuGraphNodeGetType(hNode, type);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphNodeGetType(hNode, type);
+  return trace::call<&api::cuGraphNodeGetType>(240, hNode, type);
 }
 
 CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled) {
-  return api::cuGraphNodeSetEnabled(hGraphExec, hNode, isEnabled);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphNodeSetEnabled(hGraphExec, hNode, isEnabled);
+  return trace::call<&api::cuGraphNodeSetEnabled>(241, hGraphExec, hNode, isEnabled);
 }
 
 CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
-  return api::cuGraphNodeSetParams(hNode, nodeParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphNodeSetParams(hNode, nodeParams);
+  return trace::call<&api::cuGraphNodeSetParams>(242, hNode, nodeParams);
 }
 
 CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count) {
-  return api::cuGraphReleaseUserObject(graph, object, count);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphReleaseUserObject(graph, object, count);
+  return trace::call<&api::cuGraphReleaseUserObject>(243, graph, object, count);
 }
 
 CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to,
                                    size_t numDependencies) {
-  return api::cuGraphRemoveDependencies(hGraph, from, to, numDependencies);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphRemoveDependencies(hGraph, from, to, numDependencies);
+  return trace::call<&api::cuGraphRemoveDependencies>(244, hGraph, from, to, numDependencies);
 }
 
 CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to,
                                       const CUgraphEdgeData* edgeData, size_t numDependencies) {
-  return api::cuGraphRemoveDependencies_v2(hGraph, from, to, edgeData, numDependencies);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphRemoveDependencies_v2(hGraph, from, to, edgeData, numDependencies);
+  return trace::call<&api::cuGraphRemoveDependencies_v2>(245, hGraph, from, to, edgeData, numDependencies);
 }
 
 CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags) {
-  return api::cuGraphRetainUserObject(graph, object, count, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphRetainUserObject(graph, object, count, flags);
+  return trace::call<&api::cuGraphRetainUserObject>(246, graph, object, count, flags);
 }
 
 CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream) {
-  return api::cuGraphUpload(Flavour::kLegacy, hGraph, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphUpload(Flavour::kLegacy, hGraph, hStream);
+  return trace::call<&api::cuGraphUpload, Flavour::kLegacy>(247, hGraph, hStream);
 }
 
 CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
-  return api::cuGraphUpload(Flavour::kPerThread, hGraphExec, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuGraphUpload(Flavour::kPerThread, hGraphExec, hStream);
+  return trace::call<&api::cuGraphUpload, Flavour::kPerThread>(248, hGraphExec, hStream);
 }
 
-CUresult cuGraphicsEGLRegisterImage(CUgraphicsResource*, void*, unsigned int) {
-  return notRemoted("cuGraphicsEGLRegisterImage", "graphics interoperability needs the GPU in this machine");
+CUresult cuGraphicsEGLRegisterImage(CUgraphicsResource* pCudaResource, void* image, unsigned int flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphicsEGLRegisterImage",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(249, pCudaResource, image, flags);
 }
 
-CUresult cuGraphicsGLRegisterBuffer(CUgraphicsResource*, unsigned int, unsigned int) {
-  return notRemoted("cuGraphicsGLRegisterBuffer", "graphics interoperability needs the GPU in this machine");
+CUresult cuGraphicsGLRegisterBuffer(CUgraphicsResource* pCudaResource, unsigned int buffer,
+                                    unsigned int Flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphicsGLRegisterBuffer",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(250, pCudaResource, buffer, Flags);
 }
 
-CUresult cuGraphicsGLRegisterImage(CUgraphicsResource*, unsigned int, unsigned int, unsigned int) {
-  return notRemoted("cuGraphicsGLRegisterImage", "graphics interoperability needs the GPU in this machine");
+CUresult cuGraphicsGLRegisterImage(CUgraphicsResource* pCudaResource, unsigned int image, unsigned int target,
+                                   unsigned int Flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphicsGLRegisterImage", "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(251, pCudaResource, image, target, Flags);
 }
 
-CUresult cuGraphicsMapResources(unsigned int, CUgraphicsResource*, CUstream) {
-  return notRemoted("cuGraphicsMapResources", "graphics interoperability needs the GPU in this machine");
+CUresult cuGraphicsMapResources(unsigned int count, CUgraphicsResource* resources, CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphicsMapResources", "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(252, count, resources, hStream);
 }
 
-CUresult cuGraphicsMapResources_ptsz(unsigned int, CUgraphicsResource*, CUstream) {
-  return notRemoted("cuGraphicsMapResources_ptsz", "graphics interoperability needs the GPU in this machine");
+CUresult cuGraphicsMapResources_ptsz(unsigned int count, CUgraphicsResource* resources, CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphicsMapResources_ptsz",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(253, count, resources, hStream);
 }
 
-CUresult cuGraphicsResourceGetMappedEglFrame(CUeglFrame*, CUgraphicsResource, unsigned int, unsigned int) {
-  return notRemoted("cuGraphicsResourceGetMappedEglFrame",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuGraphicsResourceGetMappedEglFrame(CUeglFrame* eglFrame, CUgraphicsResource resource,
+                                             unsigned int index, unsigned int mipLevel) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphicsResourceGetMappedEglFrame",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(254, eglFrame, resource, index, mipLevel);
 }
 
-CUresult cuGraphicsResourceGetMappedMipmappedArray(CUmipmappedArray*, CUgraphicsResource) {
-  return notRemoted("cuGraphicsResourceGetMappedMipmappedArray",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuGraphicsResourceGetMappedMipmappedArray(CUmipmappedArray* pMipmappedArray,
+                                                   CUgraphicsResource resource) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphicsResourceGetMappedMipmappedArray",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(255, pMipmappedArray, resource);
 }
 
-CUresult cuGraphicsResourceGetMappedPointer(CUdeviceptr_v1*, unsigned int*, CUgraphicsResource) {
-  return notRemoted("cuGraphicsResourceGetMappedPointer",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuGraphicsResourceGetMappedPointer(CUdeviceptr_v1* pDevPtr, unsigned int* pSize,
+                                            CUgraphicsResource resource) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphicsResourceGetMappedPointer",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(256, pDevPtr, pSize, resource);
 }
 
-CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr*, size_t*, CUgraphicsResource) {
-  return notRemoted("cuGraphicsResourceGetMappedPointer_v2",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr* pDevPtr, size_t* pSize,
+                                               CUgraphicsResource resource) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphicsResourceGetMappedPointer_v2",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(257, pDevPtr, pSize, resource);
 }
 
-CUresult cuGraphicsResourceSetMapFlags(CUgraphicsResource, unsigned int) {
-  return notRemoted("cuGraphicsResourceSetMapFlags",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuGraphicsResourceSetMapFlags(CUgraphicsResource resource, unsigned int flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphicsResourceSetMapFlags",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(258, resource, flags);
 }
 
-CUresult cuGraphicsResourceSetMapFlags_v2(CUgraphicsResource, unsigned int) {
-  return notRemoted("cuGraphicsResourceSetMapFlags_v2",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuGraphicsResourceSetMapFlags_v2(CUgraphicsResource resource, unsigned int flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphicsResourceSetMapFlags_v2",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(259, resource, flags);
 }
 
-CUresult cuGraphicsSubResourceGetMappedArray(CUarray*, CUgraphicsResource, unsigned int, unsigned int) {
-  return notRemoted("cuGraphicsSubResourceGetMappedArray",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuGraphicsSubResourceGetMappedArray(CUarray* pArray, CUgraphicsResource resource,
+                                             unsigned int arrayIndex, unsigned int mipLevel) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphicsSubResourceGetMappedArray",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(260, pArray, resource, arrayIndex, mipLevel);
 }
 
-CUresult cuGraphicsUnmapResources(unsigned int, CUgraphicsResource*, CUstream) {
-  return notRemoted("cuGraphicsUnmapResources", "graphics interoperability needs the GPU in this machine");
+CUresult cuGraphicsUnmapResources(unsigned int count, CUgraphicsResource* resources, CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphicsUnmapResources", "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(261, count, resources, hStream);
 }
 
-CUresult cuGraphicsUnmapResources_ptsz(unsigned int, CUgraphicsResource*, CUstream) {
-  return notRemoted("cuGraphicsUnmapResources_ptsz",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuGraphicsUnmapResources_ptsz(unsigned int count, CUgraphicsResource* resources, CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphicsUnmapResources_ptsz",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(262, count, resources, hStream);
 }
 
-CUresult cuGraphicsUnregisterResource(CUgraphicsResource) {
-  return notRemoted("cuGraphicsUnregisterResource",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuGraphicsUnregisterResource(CUgraphicsResource resource) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphicsUnregisterResource",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(263, resource);
 }
 
-CUresult cuGraphicsVDPAURegisterOutputSurface(CUgraphicsResource*, unsigned int, unsigned int) {
-  return notRemoted("cuGraphicsVDPAURegisterOutputSurface",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuGraphicsVDPAURegisterOutputSurface(CUgraphicsResource* pCudaResource, unsigned int vdpSurface,
+                                              unsigned int flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphicsVDPAURegisterOutputSurface",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(264, pCudaResource, vdpSurface, flags);
 }
 
-CUresult cuGraphicsVDPAURegisterVideoSurface(CUgraphicsResource*, unsigned int, unsigned int) {
-  return notRemoted("cuGraphicsVDPAURegisterVideoSurface",
-                    "graphics interoperability needs the GPU in this machine");
+CUresult cuGraphicsVDPAURegisterVideoSurface(CUgraphicsResource* pCudaResource, unsigned int vdpSurface,
+                                             unsigned int flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGraphicsVDPAURegisterVideoSurface",
+                      "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(265, pCudaResource, vdpSurface, flags);
 }
 
-CUresult cuGreenCtxCreate(CUgreenCtx*, CUdevResourceDesc, CUdevice, unsigned int) {
-  return notRemoted("cuGreenCtxCreate");
+CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGreenCtxCreate");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(266, phCtx, desc, dev, flags);
 }
 
-CUresult cuGreenCtxDestroy(CUgreenCtx) {
-  return notRemoted("cuGreenCtxDestroy");
+CUresult cuGreenCtxDestroy(CUgreenCtx hCtx) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGreenCtxDestroy");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(267, hCtx);
 }
 
-CUresult cuGreenCtxGetDevResource(CUgreenCtx, CUdevResource*, CUdevResourceType) {
-  return notRemoted("cuGreenCtxGetDevResource");
+CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource* resource, CUdevResourceType type) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGreenCtxGetDevResource");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(268, hCtx, resource, type);
 }
 
-CUresult cuGreenCtxGetId(CUgreenCtx, unsigned long long*) {
-  return notRemoted("cuGreenCtxGetId");
+CUresult cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long* greenCtxId) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGreenCtxGetId");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(269, greenCtx, greenCtxId);
 }
 
-CUresult cuGreenCtxRecordEvent(CUgreenCtx, CUevent) {
-  return notRemoted("cuGreenCtxRecordEvent");
+CUresult cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGreenCtxRecordEvent");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(270, hCtx, hEvent);
 }
 
-CUresult cuGreenCtxStreamCreate(CUstream*, CUgreenCtx, unsigned int, int) {
-  return notRemoted("cuGreenCtxStreamCreate");
+CUresult cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, unsigned int flags, int priority) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGreenCtxStreamCreate");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(271, phStream, greenCtx, flags, priority);
 }
 
-CUresult cuGreenCtxWaitEvent(CUgreenCtx, CUevent) {
-  return notRemoted("cuGreenCtxWaitEvent");
+CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuGreenCtxWaitEvent");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(272, hCtx, hEvent);
 }
 
-CUresult cuImportExternalMemory(CUexternalMemory*, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC*) {
-  return notRemoted("cuImportExternalMemory",
-                    "memory of other APIs lies in this machine, not on the GPU's host");
+CUresult cuImportExternalMemory(CUexternalMemory* extMem_out,
+                                const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* memHandleDesc) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuImportExternalMemory",
+                      "memory of other APIs lies in this machine, not on the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(273, extMem_out, memHandleDesc);
 }
 
-CUresult cuImportExternalSemaphore(CUexternalSemaphore*, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC*) {
-  return notRemoted("cuImportExternalSemaphore",
-                    "memory of other APIs lies in this machine, not on the GPU's host");
+CUresult cuImportExternalSemaphore(CUexternalSemaphore* extSem_out,
+                                   const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC* semHandleDesc) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuImportExternalSemaphore",
+                      "memory of other APIs lies in this machine, not on the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(274, extSem_out, semHandleDesc);
 }
 
 CUresult cuInit(unsigned int Flags) {
-  return api::cuInit(Flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuInit(Flags);
+  return trace::call<&api::cuInit>(275, Flags);
 }
 
-CUresult cuIpcCloseMemHandle(CUdeviceptr) {
-  return notRemoted("cuIpcCloseMemHandle", "memory and events of one session cannot be opened in another");
+CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuIpcCloseMemHandle", "memory and events of one session cannot be opened in another");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(276, dptr);
 }
 
-CUresult cuIpcGetEventHandle(CUipcEventHandle*, CUevent) {
-  return notRemoted("cuIpcGetEventHandle", "memory and events of one session cannot be opened in another");
+CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuIpcGetEventHandle", "memory and events of one session cannot be opened in another");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(277, pHandle, event);
 }
 
-CUresult cuIpcGetMemHandle(CUipcMemHandle*, CUdeviceptr) {
-  return notRemoted("cuIpcGetMemHandle", "memory and events of one session cannot be opened in another");
+CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuIpcGetMemHandle", "memory and events of one session cannot be opened in another");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(278, pHandle, dptr);
 }
 
-CUresult cuIpcOpenEventHandle(CUevent*, CUipcEventHandle) {
-  return notRemoted("cuIpcOpenEventHandle", "memory and events of one session cannot be opened in another");
+CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuIpcOpenEventHandle", "memory and events of one session cannot be opened in another");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(279, phEvent, handle);
 }
 
-CUresult cuIpcOpenMemHandle(CUdeviceptr*, CUipcMemHandle, unsigned int) {
-  return notRemoted("cuIpcOpenMemHandle", "memory and events of one session cannot be opened in another");
+CUresult cuIpcOpenMemHandle(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuIpcOpenMemHandle", "memory and events of one session cannot be opened in another");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(280, pdptr, handle, Flags);
 }
 
-CUresult cuIpcOpenMemHandle_v2(CUdeviceptr*, CUipcMemHandle, unsigned int) {
-  return notRemoted("cuIpcOpenMemHandle_v2", "memory and events of one session cannot be opened in another");
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuIpcOpenMemHandle_v2",
+                      "memory and events of one session cannot be opened in another");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(281, pdptr, handle, Flags);
 }
 
 CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
-  return api::cuKernelGetAttribute(pi, attrib, kernel, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuKernelGetAttribute(pi, attrib, kernel, dev);
+  return trace::call<&api::cuKernelGetAttribute>(282, pi, attrib, kernel, dev);
 }
 
 CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
-  return api::cuKernelGetFunction(pFunc, kernel);
+  if (trace::isOff()) [[likely]]
+    return api::cuKernelGetFunction(pFunc, kernel);
+  return trace::call<&api::cuKernelGetFunction>(283, pFunc, kernel);
 }
 
 CUresult cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
-  return api::cuKernelGetLibrary(pLib, kernel);
+  if (trace::isOff()) [[likely]]
+    return api::cuKernelGetLibrary(pLib, kernel);
+  return trace::call<&api::cuKernelGetLibrary>(284, pLib, kernel);
 }
 
 CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
-  return api::cuKernelGetName(name, hfunc);
+  if (trace::isOff()) [[likely]]
+    return api::cuKernelGetName(name, hfunc);
+  return trace::call<&api::cuKernelGetName>(285, name, hfunc);
 }
 
 CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
-  return api::cuKernelGetParamInfo(kernel, paramIndex, paramOffset, paramSize);
+  if (trace::isOff()) [[likely]]
+    return api::cuKernelGetParamInfo(kernel, paramIndex, paramOffset, paramSize);
+  return trace::call<&api::cuKernelGetParamInfo>(286, kernel, paramIndex, paramOffset, paramSize);
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
-  return api::cuKernelSetAttribute(attrib, val, kernel, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuKernelSetAttribute(attrib, val, kernel, dev);
+  return trace::call<&api::cuKernelSetAttribute>(287, attrib, val, kernel, dev);
 }
 
 CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
-  return api::cuKernelSetCacheConfig(kernel, config, dev);
+  if (trace::isOff()) [[likely]]
+    return api::cuKernelSetCacheConfig(kernel, config, dev);
+  return trace::call<&api::cuKernelSetCacheConfig>(288, kernel, config, dev);
 }
 
 CUresult cuLaunch(CUfunction f) {
-  return api::cuLaunch(f);
+  if (trace::isOff()) [[likely]]
+    return api::cuLaunch(f);
+  return trace::call<&api::cuLaunch>(289, f);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
                                    unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
                                    unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                                    void** kernelParams) {
-  return api::cuLaunchCooperativeKernel(Flavour::kLegacy, f, gridDimX, gridDimY, gridDimZ, blockDimX,
-                                        blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuLaunchCooperativeKernel(Flavour::kLegacy, f, gridDimX, gridDimY, gridDimZ, blockDimX,
+                                          blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
+  return trace::call<&api::cuLaunchCooperativeKernel, Flavour::kLegacy>(
+    290, f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
+    kernelParams);
 }
 
 CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
                                         unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
                                         unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                                         void** kernelParams) {
-  return api::cuLaunchCooperativeKernel(Flavour::kPerThread, f, gridDimX, gridDimY, gridDimZ, blockDimX,
-                                        blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
+  if (trace::isOff()) [[likely]]
+    return api::cuLaunchCooperativeKernel(Flavour::kPerThread, f, gridDimX, gridDimY, gridDimZ, blockDimX,
+                                          blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
+  return trace::call<&api::cuLaunchCooperativeKernel, Flavour::kPerThread>(
+    291, f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
+    kernelParams);
 }
 
-CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS*, unsigned int, unsigned int) {
-  return notRemoted("cuLaunchCooperativeKernelMultiDevice",
-                    "launches over several devices were removed in CUDA 13");
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList, unsigned int numDevices,
+                                              unsigned int flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuLaunchCooperativeKernelMultiDevice",
+                      "launches over several devices were removed in CUDA 13");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(292, launchParamsList, numDevices, flags);
 }
 
 CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height) {
-  return api::cuLaunchGrid(f, grid_width, grid_height);
+  if (trace::isOff()) [[likely]]
+    return api::cuLaunchGrid(f, grid_width, grid_height);
+  return trace::call<&api::cuLaunchGrid>(293, f, grid_width, grid_height);
 }
 
 CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream) {
-  return api::cuLaunchGridAsync(f, grid_width, grid_height, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuLaunchGridAsync(f, grid_width, grid_height, hStream);
+  return trace::call<&api::cuLaunchGridAsync>(294, f, grid_width, grid_height, hStream);
 }
 
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
-  return api::cuLaunchHostFunc(Flavour::kLegacy, hStream, fn, userData);
+  if (trace::isOff()) [[likely]]
+    return api::cuLaunchHostFunc(Flavour::kLegacy, hStream, fn, userData);
+  return trace::call<&api::cuLaunchHostFunc, Flavour::kLegacy>(295, hStream, fn, userData);
 }
 
 CUresult cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void* userData) {
-  return api::cuLaunchHostFunc(Flavour::kPerThread, hStream, fn, userData);
+  if (trace::isOff()) [[likely]]
+    return api::cuLaunchHostFunc(Flavour::kPerThread, hStream, fn, userData);
+  return trace::call<&api::cuLaunchHostFunc, Flavour::kPerThread>(296, hStream, fn, userData);
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
                         unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                         unsigned int sharedMemBytes, CUstream hStream, void** kernelParams, void** extra) {
-  return api::cuLaunchKernel(Flavour::kLegacy, f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
-                             blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
+  if (trace::isOff()) [[likely]]
+    return api::cuLaunchKernel(Flavour::kLegacy, f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
+                               blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
+  return trace::call<&api::cuLaunchKernel, Flavour::kLegacy>(
+    297, f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
+    kernelParams, extra);
 }
 
 CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
                              unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
                              unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                              void** kernelParams, void** extra) {
-  return api::cuLaunchKernel(Flavour::kPerThread, f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
-                             blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
+  if (trace::isOff()) [[likely]]
+    return api::cuLaunchKernel(Flavour::kPerThread, f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
+                               blockDimZ, sharedMemBytes, hStream, kernelParams, extra);
+  return trace::call<&api::cuLaunchKernel, Flavour::kPerThread>(
+    298, f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
+    kernelParams, extra);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
-  return api::cuLaunchKernelEx(Flavour::kLegacy, config, f, kernelParams, extra);
+  if (trace::isOff()) [[likely]]
+    return api::cuLaunchKernelEx(Flavour::kLegacy, config, f, kernelParams, extra);
+  return trace::call<&api::cuLaunchKernelEx, Flavour::kLegacy>(299, config, f, kernelParams, extra);
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
                                void** extra) {
-  return api::cuLaunchKernelEx(Flavour::kPerThread, config, f, kernelParams, extra);
+  if (trace::isOff()) [[likely]]
+    return api::cuLaunchKernelEx(Flavour::kPerThread, config, f, kernelParams, extra);
+  return trace::call<&api::cuLaunchKernelEx, Flavour::kPerThread>(300, config, f, kernelParams, extra);
 }
 
 CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, CUlibrary lib) {
-  return api::cuLibraryEnumerateKernels(kernels, numKernels, lib);
+  if (trace::isOff()) [[likely]]
+    return api::cuLibraryEnumerateKernels(kernels, numKernels, lib);
+  return trace::call<&api::cuLibraryEnumerateKernels>(301, kernels, numKernels, lib);
 }
 
 CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
-  return api::cuLibraryGetGlobal(dptr, bytes, library, name);
+  if (trace::isOff()) [[likely]]
+    return api::cuLibraryGetGlobal(dptr, bytes, library, name);
+  return trace::call<&api::cuLibraryGetGlobal>(302, dptr, bytes, library, name);
 }
 
 CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
-  return api::cuLibraryGetKernel(pKernel, library, name);
+  if (trace::isOff()) [[likely]]
+    return api::cuLibraryGetKernel(pKernel, library, name);
+  return trace::call<&api::cuLibraryGetKernel>(303, pKernel, library, name);
 }
 
 CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
-  return api::cuLibraryGetKernelCount(count, lib);
+  if (trace::isOff()) [[likely]]
+    return api::cuLibraryGetKernelCount(count, lib);
+  return trace::call<&api::cuLibraryGetKernelCount>(304, count, lib);
 }
 
 CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
-  return api::cuLibraryGetManaged(dptr, bytes, library, name);
+  if (trace::isOff()) [[likely]]
+    return api::cuLibraryGetManaged(dptr, bytes, library, name);
+  return trace::call<&api::cuLibraryGetManaged>(305, dptr, bytes, library, name);
 }
 
 CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
-  return api::cuLibraryGetModule(pMod, library);
+  if (trace::isOff()) [[likely]]
+    return api::cuLibraryGetModule(pMod, library);
+  return trace::call<&api::cuLibraryGetModule>(306, pMod, library);
 }
 
-CUresult cuLibraryGetUnifiedFunction(void**, CUlibrary, const char*) {
-  return notRemoted("cuLibraryGetUnifiedFunction",
-                    "unified functions are code of the host; the GPU's host is another process");
+CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char* symbol) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuLibraryGetUnifiedFunction",
+                      "unified functions are code of the host; the GPU's host is another process");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(307, fptr, library, symbol);
 }
 
 CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
                            void** jitOptionsValues, unsigned int numJitOptions,
                            CUlibraryOption* libraryOptions, void** libraryOptionValues,
                            unsigned int numLibraryOptions) {
-  return api::cuLibraryLoadData(library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
-                                libraryOptionValues, numLibraryOptions);
+  if (trace::isOff()) [[likely]]
+    return api::cuLibraryLoadData(library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
+                                  libraryOptionValues, numLibraryOptions);
+  return trace::call<&api::cuLibraryLoadData>(308, library, code, jitOptions, jitOptionsValues, numJitOptions,
+                                              libraryOptions, libraryOptionValues, numLibraryOptions);
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions,
                                void** jitOptionsValues, unsigned int numJitOptions,
                                CUlibraryOption* libraryOptions, void** libraryOptionValues,
                                unsigned int numLibraryOptions) {
-  return api::cuLibraryLoadFromFile(library, fileName, jitOptions, jitOptionsValues, numJitOptions,
-                                    libraryOptions, libraryOptionValues, numLibraryOptions);
+  if (trace::isOff()) [[likely]]
+    return api::cuLibraryLoadFromFile(library, fileName, jitOptions, jitOptionsValues, numJitOptions,
+                                      libraryOptions, libraryOptionValues, numLibraryOptions);
+  return trace::call<&api::cuLibraryLoadFromFile>(309, library, fileName, jitOptions, jitOptionsValues,
+                                                  numJitOptions, libraryOptions, libraryOptionValues,
+                                                  numLibraryOptions);
 }
 
 CUresult cuLibraryUnload(CUlibrary library) {
-  return api::cuLibraryUnload(library);
+  if (trace::isOff()) [[likely]]
+    return api::cuLibraryUnload(library);
+  return trace::call<&api::cuLibraryUnload>(310, library);
 }
 
 CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void* data, size_t size, const char* name,
                        unsigned int numOptions, CUjit_option* options, void** optionValues) {
-  return api::cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
+  if (trace::isOff()) [[likely]]
+    return api::cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
+  return trace::call<&api::cuLinkAddData_v2>(311, state, type, data, size, name, numOptions, options,
+                                             optionValues);
 }
 
 CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, size_t size, const char* name,
                           unsigned int numOptions, CUjit_option* options, void** optionValues) {
-  return api::cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
+  if (trace::isOff()) [[likely]]
+    return api::cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
+  return trace::call<&api::cuLinkAddData_v2>(312, state, type, data, size, name, numOptions, options,
+                                             optionValues);
 }
 
 CUresult cuLinkAddFile(CUlinkState state, CUjitInputType type, const char* path, unsigned int numOptions,
                        CUjit_option* options, void** optionValues) {
-  return api::cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
+  if (trace::isOff()) [[likely]]
+    return api::cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
+  return trace::call<&api::cuLinkAddFile_v2>(313, state, type, path, numOptions, options, optionValues);
 }
 
 CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* path, unsigned int numOptions,
                           CUjit_option* options, void** optionValues) {
-  return api::cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
+  if (trace::isOff()) [[likely]]
+    return api::cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
+  return trace::call<&api::cuLinkAddFile_v2>(314, state, type, path, numOptions, options, optionValues);
 }
 
 CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
-  return api::cuLinkComplete(state, cubinOut, sizeOut);
+  if (trace::isOff()) [[likely]]
+    return api::cuLinkComplete(state, cubinOut, sizeOut);
+  return trace::call<&api::cuLinkComplete>(315, state, cubinOut, sizeOut);
 }
 
 CUresult cuLinkCreate(unsigned int numOptions, CUjit_option* options, void** optionValues,
                       CUlinkState* stateOut) {
-  return api::cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
+  if (trace::isOff()) [[likely]]
+    return api::cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
+  return trace::call<&api::cuLinkCreate_v2>(316, numOptions, options, optionValues, stateOut);
 }
 
 CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** optionValues,
                          CUlinkState* stateOut) {
-  return api::cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
+  if (trace::isOff()) [[likely]]
+    return api::cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
+  return trace::call<&api::cuLinkCreate_v2>(317, numOptions, options, optionValues, stateOut);
 }
 
 CUresult cuLinkDestroy(CUlinkState state) {
-  return api::cuLinkDestroy(state);
+  if (trace::isOff()) [[likely]]
+    return api::cuLinkDestroy(state);
+  return trace::call<&api::cuLinkDestroy>(318, state);
 }
 
-CUresult cuLogsCurrent(CUlogIterator*, unsigned int) {
-  return notRemoted("cuLogsCurrent");
+CUresult cuLogsCurrent(CUlogIterator* iterator_out, unsigned int flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuLogsCurrent");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(319, iterator_out, flags);
 }
 
-CUresult cuLogsDumpToFile(CUlogIterator*, const char*, unsigned int) {
-  return notRemoted("cuLogsDumpToFile");
+CUresult cuLogsDumpToFile(CUlogIterator* iterator, const char* pathToFile, unsigned int flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuLogsDumpToFile");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(320, iterator, pathToFile, flags);
 }
 
-CUresult cuLogsDumpToMemory(CUlogIterator*, char*, size_t*, unsigned int) {
-  return notRemoted("cuLogsDumpToMemory");
+CUresult cuLogsDumpToMemory(CUlogIterator* iterator, char* buffer, size_t* size, unsigned int flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuLogsDumpToMemory");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(321, iterator, buffer, size, flags);
 }
 
-CUresult cuLogsRegisterCallback(CUlogsCallback, void*, CUlogsCallbackHandle*) {
-  return notRemoted("cuLogsRegisterCallback");
+CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void* userData,
+                                CUlogsCallbackHandle* callback_out) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuLogsRegisterCallback");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(322, callbackFunc, userData, callback_out);
 }
 
-CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle) {
-  return notRemoted("cuLogsUnregisterCallback");
+CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle callback) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuLogsUnregisterCallback");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(323, callback);
 }
 
 CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
-  return api::cuMemAddressFree(ptr, size);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemAddressFree(ptr, size);
+  return trace::call<&api::cuMemAddressFree>(324, ptr, size);
 }
 
 CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
                              unsigned long long flags) {
-  return api::cuMemAddressReserve(ptr, size, alignment, addr, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemAddressReserve(ptr, size, alignment, addr, flags);
+  return trace::call<&api::cuMemAddressReserve>(325, ptr, size, alignment, addr, flags);
 }
 
 CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device) {
-  return api::cuMemAdvise(devPtr, count, advice, device);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemAdvise(devPtr, count, advice, device);
+  return trace::call<&api::cuMemAdvise>(326, devPtr, count, advice, device);
 }
 
 CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location) {
-  return api::cuMemAdvise_v2(devPtr, count, advice, location);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemAdvise_v2(devPtr, count, advice, location);
+  return trace::call<&api::cuMemAdvise_v2>(327, devPtr, count, advice, location);
 }
 
-CUresult cuMemAlloc(CUdeviceptr_v1*, unsigned int) {
-  return notRemoted("cuMemAlloc");
+CUresult cuMemAlloc(CUdeviceptr_v1* dptr, unsigned int bytesize) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemAlloc");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(328, dptr, bytesize);
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
-  return api::cuMemAlloc_v2(dptr, bytesize);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemAlloc_v2(dptr, bytesize);
+  return trace::call<&api::cuMemAlloc_v2>(329, dptr, bytesize);
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
-  return api::cuMemAllocAsync(Flavour::kLegacy, dptr, bytesize, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemAllocAsync(Flavour::kLegacy, dptr, bytesize, hStream);
+  return trace::call<&api::cuMemAllocAsync, Flavour::kLegacy>(330, dptr, bytesize, hStream);
 }
 
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
-  return api::cuMemAllocAsync(Flavour::kPerThread, dptr, bytesize, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemAllocAsync(Flavour::kPerThread, dptr, bytesize, hStream);
+  return trace::call<&api::cuMemAllocAsync, Flavour::kPerThread>(331, dptr, bytesize, hStream);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
-  return api::cuMemAllocFromPoolAsync(Flavour::kLegacy, dptr, bytesize, pool, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemAllocFromPoolAsync(Flavour::kLegacy, dptr, bytesize, pool, hStream);
+  return trace::call<&api::cuMemAllocFromPoolAsync, Flavour::kLegacy>(332, dptr, bytesize, pool, hStream);
 }
 
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
                                       CUstream hStream) {
-  return api::cuMemAllocFromPoolAsync(Flavour::kPerThread, dptr, bytesize, pool, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemAllocFromPoolAsync(Flavour::kPerThread, dptr, bytesize, pool, hStream);
+  return trace::call<&api::cuMemAllocFromPoolAsync, Flavour::kPerThread>(333, dptr, bytesize, pool, hStream);
 }
 
-CUresult cuMemAllocHost(void**, unsigned int) {
-  return notRemoted("cuMemAllocHost");
+CUresult cuMemAllocHost(void** pp, unsigned int bytesize) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemAllocHost");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(334, pp, bytesize);
 }
 
 CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
-  return api::cuMemAllocHost_v2(pp, bytesize);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemAllocHost_v2(pp, bytesize);
+  return trace::call<&api::cuMemAllocHost_v2>(335, pp, bytesize);
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flags) {
-  return api::cuMemAllocManaged(dptr, bytesize, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemAllocManaged(dptr, bytesize, flags);
+  return trace::call<&api::cuMemAllocManaged>(336, dptr, bytesize, flags);
 }
 
-CUresult cuMemAllocPitch(CUdeviceptr_v1*, unsigned int*, unsigned int, unsigned int, unsigned int) {
-  return notRemoted("cuMemAllocPitch");
+CUresult cuMemAllocPitch(CUdeviceptr_v1* dptr, unsigned int* pPitch, unsigned int WidthInBytes,
+                         unsigned int Height, unsigned int ElementSizeBytes) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemAllocPitch");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(337, dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height,
                             unsigned int ElementSizeBytes) {
-  return api::cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+  return trace::call<&api::cuMemAllocPitch_v2>(338, dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
 }
 
-CUresult cuMemBatchDecompressAsync(CUmemDecompressParams*, size_t, unsigned int, size_t*, CUstream) {
-  return notRemoted("cuMemBatchDecompressAsync");
+CUresult cuMemBatchDecompressAsync(CUmemDecompressParams* paramsArray, size_t count, unsigned int flags,
+                                   size_t* errorIndex, CUstream stream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemBatchDecompressAsync");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(339, paramsArray, count, flags, errorIndex, stream);
 }
 
-CUresult cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams*, size_t, unsigned int, size_t*, CUstream) {
-  return notRemoted("cuMemBatchDecompressAsync_ptsz");
+CUresult cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams* paramsArray, size_t count, unsigned int flags,
+                                        size_t* errorIndex, CUstream stream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemBatchDecompressAsync_ptsz");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(340, paramsArray, count, flags, errorIndex, stream);
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
                      unsigned long long flags) {
-  return api::cuMemCreate(handle, size, prop, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemCreate(handle, size, prop, flags);
+  return trace::call<&api::cuMemCreate>(341, handle, size, prop, flags);
 }
 
 CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count,
                                            CUmemLocation* prefetchLocs, size_t* prefetchLocIdxs,
                                            size_t numPrefetchLocs, unsigned long long flags,
                                            CUstream hStream) {
-  return api::cuMemDiscardAndPrefetchBatchAsync(Flavour::kLegacy, dptrs, sizes, count, prefetchLocs,
-                                                prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemDiscardAndPrefetchBatchAsync(Flavour::kLegacy, dptrs, sizes, count, prefetchLocs,
+                                                  prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+  return trace::call<&api::cuMemDiscardAndPrefetchBatchAsync, Flavour::kLegacy>(
+    342, dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
 }
 
 CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr* dptrs, size_t* sizes, size_t count,
                                                 CUmemLocation* prefetchLocs, size_t* prefetchLocIdxs,
                                                 size_t numPrefetchLocs, unsigned long long flags,
                                                 CUstream hStream) {
-  return api::cuMemDiscardAndPrefetchBatchAsync(Flavour::kPerThread, dptrs, sizes, count, prefetchLocs,
-                                                prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemDiscardAndPrefetchBatchAsync(Flavour::kPerThread, dptrs, sizes, count, prefetchLocs,
+                                                  prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+  return trace::call<&api::cuMemDiscardAndPrefetchBatchAsync, Flavour::kPerThread>(
+    343, dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
 }
 
 CUresult cuMemDiscardBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count, unsigned long long flags,
                                 CUstream hStream) {
-  return api::cuMemDiscardBatchAsync(Flavour::kLegacy, dptrs, sizes, count, flags, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemDiscardBatchAsync(Flavour::kLegacy, dptrs, sizes, count, flags, hStream);
+  return trace::call<&api::cuMemDiscardBatchAsync, Flavour::kLegacy>(
+    344, dptrs, sizes, count, flags, hStream);
 }
 
 CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr* dptrs, size_t* sizes, size_t count,
                                      unsigned long long flags, CUstream hStream) {
-  return api::cuMemDiscardBatchAsync(Flavour::kPerThread, dptrs, sizes, count, flags, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemDiscardBatchAsync(Flavour::kPerThread, dptrs, sizes, count, flags, hStream);
+  return trace::call<&api::cuMemDiscardBatchAsync, Flavour::kPerThread>(
+    345, dptrs, sizes, count, flags, hStream);
 }
 
 CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType handleType, unsigned long long flags) {
-  return api::cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
+  return trace::call<&api::cuMemExportToShareableHandle>(346, shareableHandle, handle, handleType, flags);
 }
 
-CUresult cuMemFree(CUdeviceptr_v1) {
-  return notRemoted("cuMemFree");
+CUresult cuMemFree(CUdeviceptr_v1 dptr) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemFree");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(347, dptr);
 }
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
-  return api::cuMemFree_v2(dptr);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemFree_v2(dptr);
+  return trace::call<&api::cuMemFree_v2>(348, dptr);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
-  return api::cuMemFreeAsync(Flavour::kLegacy, dptr, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemFreeAsync(Flavour::kLegacy, dptr, hStream);
+  return trace::call<&api::cuMemFreeAsync, Flavour::kLegacy>(349, dptr, hStream);
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream) {
-  return api::cuMemFreeAsync(Flavour::kPerThread, dptr, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemFreeAsync(Flavour::kPerThread, dptr, hStream);
+  return trace::call<&api::cuMemFreeAsync, Flavour::kPerThread>(350, dptr, hStream);
 }
 
 CUresult cuMemFreeHost(void* p) {
-  return api::cuMemFreeHost(p);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemFreeHost(p);
+  return trace::call<&api::cuMemFreeHost>(351, p);
 }
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
-  return api::cuMemGetAccess(flags, location, ptr);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemGetAccess(flags, location, ptr);
+  return trace::call<&api::cuMemGetAccess>(352, flags, location, ptr);
 }
 
-CUresult cuMemGetAddressRange(CUdeviceptr_v1*, unsigned int*, CUdeviceptr_v1) {
-  return notRemoted("cuMemGetAddressRange");
+CUresult cuMemGetAddressRange(CUdeviceptr_v1* pbase, unsigned int* psize, CUdeviceptr_v1 dptr) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemGetAddressRange");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(353, pbase, psize, dptr);
 }
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
-  return api::cuMemGetAddressRange_v2(pbase, psize, dptr);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemGetAddressRange_v2(pbase, psize, dptr);
+  return trace::call<&api::cuMemGetAddressRange_v2>(354, pbase, psize, dptr);
 }
 
 CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
                                        CUmemAllocationGranularity_flags option) {
-  return api::cuMemGetAllocationGranularity(granularity, prop, option);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemGetAllocationGranularity(granularity, prop, option);
+  return trace::call<&api::cuMemGetAllocationGranularity>(355, granularity, prop, option);
 }
 
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
                                                 CUmemGenericAllocationHandle handle) {
-  return api::cuMemGetAllocationPropertiesFromHandle(prop, handle);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemGetAllocationPropertiesFromHandle(prop, handle);
+  return trace::call<&api::cuMemGetAllocationPropertiesFromHandle>(356, prop, handle);
 }
 
 CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location, CUmemAllocationType type) {
-  return api::cuMemGetDefaultMemPool(pool_out, location, type);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemGetDefaultMemPool(pool_out, location, type);
+  return trace::call<&api::cuMemGetDefaultMemPool>(357, pool_out, location, type);
 }
 
-CUresult cuMemGetHandleForAddressRange(void*, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long) {
-  return notRemoted("cuMemGetHandleForAddressRange",
-                    "a file that other devices of this host could read exists on the worker's host only");
+CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t size,
+                                       CUmemRangeHandleType handleType, unsigned long long flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemGetHandleForAddressRange",
+                      "a file that other devices of this host could read exists on the worker's host only");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(358, handle, dptr, size, handleType, flags);
 }
 
-CUresult cuMemGetInfo(unsigned int*, unsigned int*) {
-  return notRemoted("cuMemGetInfo");
+CUresult cuMemGetInfo(unsigned int* free, unsigned int* total) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemGetInfo");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(359, free, total);
 }
 
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
-  return api::cuMemGetInfo_v2(free, total);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemGetInfo_v2(free, total);
+  return trace::call<&api::cuMemGetInfo_v2>(360, free, total);
 }
 
 CUresult cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
-  return api::cuMemGetMemPool(pool, location, type);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemGetMemPool(pool, location, type);
+  return trace::call<&api::cuMemGetMemPool>(361, pool, location, type);
 }
 
 CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
-  return api::cuMemHostAlloc(pp, bytesize, Flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemHostAlloc(pp, bytesize, Flags);
+  return trace::call<&api::cuMemHostAlloc>(362, pp, bytesize, Flags);
 }
 
-CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1*, void*, unsigned int) {
-  return notRemoted("cuMemHostGetDevicePointer");
+CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1* pdptr, void* p, unsigned int Flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemHostGetDevicePointer");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(363, pdptr, p, Flags);
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
-  return api::cuMemHostGetDevicePointer_v2(pdptr, p, Flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemHostGetDevicePointer_v2(pdptr, p, Flags);
+  return trace::call<&api::cuMemHostGetDevicePointer_v2>(364, pdptr, p, Flags);
 }
 
 CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
-  return api::cuMemHostGetFlags(pFlags, p);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemHostGetFlags(pFlags, p);
+  return trace::call<&api::cuMemHostGetFlags>(365, pFlags, p);
 }
 
 CUresult cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags) {
-  return api::cuMemHostRegister_v2(p, bytesize, Flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemHostRegister_v2(p, bytesize, Flags);
+  return trace::call<&api::cuMemHostRegister_v2>(366, p, bytesize, Flags);
 }
 
 CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
-  return api::cuMemHostRegister_v2(p, bytesize, Flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemHostRegister_v2(p, bytesize, Flags);
+  return trace::call<&api::cuMemHostRegister_v2>(367, p, bytesize, Flags);
 }
 
 CUresult cuMemHostUnregister(void* p) {
-  return api::cuMemHostUnregister(p);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemHostUnregister(p);
+  return trace::call<&api::cuMemHostUnregister>(368, p);
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
                                         CUmemAllocationHandleType shHandleType) {
-  return api::cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
+  return trace::call<&api::cuMemImportFromShareableHandle>(369, handle, osHandle, shHandleType);
 }
 
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
-  return api::cuMemMap(ptr, size, offset, handle, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemMap(ptr, size, offset, handle, flags);
+  return trace::call<&api::cuMemMap>(370, ptr, size, offset, handle, flags);
 }
 
-CUresult cuMemMapArrayAsync(CUarrayMapInfo*, unsigned int, CUstream) {
-  return notRemoted("cuMemMapArrayAsync", "there are no sparse arrays on a remoted device");
+CUresult cuMemMapArrayAsync(CUarrayMapInfo* mapInfoList, unsigned int count, CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemMapArrayAsync", "there are no sparse arrays on a remoted device");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(371, mapInfoList, count, hStream);
 }
 
-CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo*, unsigned int, CUstream) {
-  return notRemoted("cuMemMapArrayAsync_ptsz", "there are no sparse arrays on a remoted device");
+CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo* mapInfoList, unsigned int count, CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemMapArrayAsync_ptsz", "there are no sparse arrays on a remoted device");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(372, mapInfoList, count, hStream);
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
-  return api::cuMemPoolCreate(pool, poolProps);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemPoolCreate(pool, poolProps);
+  return trace::call<&api::cuMemPoolCreate>(373, pool, poolProps);
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
-  return api::cuMemPoolDestroy(pool);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemPoolDestroy(pool);
+  return trace::call<&api::cuMemPoolDestroy>(374, pool);
 }
 
-CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData*, CUdeviceptr) {
-  return notRemoted("cuMemPoolExportPointer", "the memory of a pool belongs to one session");
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdeviceptr ptr) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemPoolExportPointer", "the memory of a pool belongs to one session");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(375, shareData_out, ptr);
 }
 
-CUresult cuMemPoolExportToShareableHandle(void*, CUmemoryPool, CUmemAllocationHandleType,
-                                          unsigned long long) {
-  return notRemoted("cuMemPoolExportToShareableHandle", "the memory of a pool belongs to one session");
+CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool,
+                                          CUmemAllocationHandleType handleType, unsigned long long flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemPoolExportToShareableHandle", "the memory of a pool belongs to one session");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(376, handle_out, pool, handleType, flags);
 }
 
 CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool, CUmemLocation* location) {
-  return api::cuMemPoolGetAccess(flags, memPool, location);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemPoolGetAccess(flags, memPool, location);
+  return trace::call<&api::cuMemPoolGetAccess>(377, flags, memPool, location);
 }
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
-  return api::cuMemPoolGetAttribute(pool, attr, value);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemPoolGetAttribute(pool, attr, value);
+  return trace::call<&api::cuMemPoolGetAttribute>(378, pool, attr, value);
 }
 
-CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool*, void*, CUmemAllocationHandleType,
-                                            unsigned long long) {
-  return notRemoted("cuMemPoolImportFromShareableHandle", "the memory of a pool belongs to one session");
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle,
+                                            CUmemAllocationHandleType handleType, unsigned long long flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemPoolImportFromShareableHandle", "the memory of a pool belongs to one session");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(379, pool_out, handle, handleType, flags);
 }
 
-CUresult cuMemPoolImportPointer(CUdeviceptr*, CUmemoryPool, CUmemPoolPtrExportData*) {
-  return notRemoted("cuMemPoolImportPointer", "the memory of a pool belongs to one session");
+CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData* shareData) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemPoolImportPointer", "the memory of a pool belongs to one session");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(380, ptr_out, pool, shareData);
 }
 
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) {
-  return api::cuMemPoolSetAccess(pool, map, count);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemPoolSetAccess(pool, map, count);
+  return trace::call<&api::cuMemPoolSetAccess>(381, pool, map, count);
 }
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
-  return api::cuMemPoolSetAttribute(pool, attr, value);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemPoolSetAttribute(pool, attr, value);
+  return trace::call<&api::cuMemPoolSetAttribute>(382, pool, attr, value);
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
-  return api::cuMemPoolTrimTo(pool, minBytesToKeep);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemPoolTrimTo(pool, minBytesToKeep);
+  return trace::call<&api::cuMemPoolTrimTo>(383, pool, minBytesToKeep);
 }
 
 CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream) {
-  return api::cuMemPrefetchAsync(Flavour::kLegacy, devPtr, count, dstDevice, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemPrefetchAsync(Flavour::kLegacy, devPtr, count, dstDevice, hStream);
+  return trace::call<&api::cuMemPrefetchAsync, Flavour::kLegacy>(384, devPtr, count, dstDevice, hStream);
 }
 
 CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream) {
-  return api::cuMemPrefetchAsync(Flavour::kPerThread, devPtr, count, dstDevice, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemPrefetchAsync(Flavour::kPerThread, devPtr, count, dstDevice, hStream);
+  return trace::call<&api::cuMemPrefetchAsync, Flavour::kPerThread>(385, devPtr, count, dstDevice, hStream);
 }
 
 CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags,
                                CUstream hStream) {
-  return api::cuMemPrefetchAsync_v2(Flavour::kLegacy, devPtr, count, location, flags, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemPrefetchAsync_v2(Flavour::kLegacy, devPtr, count, location, flags, hStream);
+  return trace::call<&api::cuMemPrefetchAsync_v2, Flavour::kLegacy>(
+    386, devPtr, count, location, flags, hStream);
 }
 
 CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocation location,
                                     unsigned int flags, CUstream hStream) {
-  return api::cuMemPrefetchAsync_v2(Flavour::kPerThread, devPtr, count, location, flags, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemPrefetchAsync_v2(Flavour::kPerThread, devPtr, count, location, flags, hStream);
+  return trace::call<&api::cuMemPrefetchAsync_v2, Flavour::kPerThread>(
+    387, devPtr, count, location, flags, hStream);
 }
 
 CUresult cuMemPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count, CUmemLocation* prefetchLocs,
                                  size_t* prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
                                  CUstream hStream) {
-  return api::cuMemPrefetchBatchAsync(Flavour::kLegacy, dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
-                                      numPrefetchLocs, flags, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemPrefetchBatchAsync(Flavour::kLegacy, dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+                                        numPrefetchLocs, flags, hStream);
+  return trace::call<&api::cuMemPrefetchBatchAsync, Flavour::kLegacy>(
+    388, dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
 }
 
 CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr* dptrs, size_t* sizes, size_t count,
                                       CUmemLocation* prefetchLocs, size_t* prefetchLocIdxs,
                                       size_t numPrefetchLocs, unsigned long long flags, CUstream hStream) {
-  return api::cuMemPrefetchBatchAsync(Flavour::kPerThread, dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
-                                      numPrefetchLocs, flags, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemPrefetchBatchAsync(Flavour::kPerThread, dptrs, sizes, count, prefetchLocs,
+                                        prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+  return trace::call<&api::cuMemPrefetchBatchAsync, Flavour::kPerThread>(
+    389, dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
 }
 
 CUresult cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range_attribute attribute,
                                 CUdeviceptr devPtr, size_t count) {
-  return api::cuMemRangeGetAttribute(data, dataSize, attribute, devPtr, count);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemRangeGetAttribute(data, dataSize, attribute, devPtr, count);
+  return trace::call<&api::cuMemRangeGetAttribute>(390, data, dataSize, attribute, devPtr, count);
 }
 
 CUresult cuMemRangeGetAttributes(void** data, size_t* dataSizes, CUmem_range_attribute* attributes,
                                  size_t numAttributes, CUdeviceptr devPtr, size_t count) {
-  return api::cuMemRangeGetAttributes(data, dataSizes, attributes, numAttributes, devPtr, count);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemRangeGetAttributes(data, dataSizes, attributes, numAttributes, devPtr, count);
+  return trace::call<&api::cuMemRangeGetAttributes>(391, data, dataSizes, attributes, numAttributes, devPtr,
+                                                    count);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  return api::cuMemRelease(handle);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemRelease(handle);
+  return trace::call<&api::cuMemRelease>(392, handle);
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {
-  return api::cuMemRetainAllocationHandle(handle, addr);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemRetainAllocationHandle(handle, addr);
+  return trace::call<&api::cuMemRetainAllocationHandle>(393, handle, addr);
 }
 
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) {
-  return api::cuMemSetAccess(ptr, size, desc, count);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemSetAccess(ptr, size, desc, count);
+  return trace::call<&api::cuMemSetAccess>(394, ptr, size, desc, count);
 }
 
 CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
-  return api::cuMemSetMemPool(location, type, pool);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemSetMemPool(location, type, pool);
+  return trace::call<&api::cuMemSetMemPool>(395, location, type, pool);
 }
 
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
-  return api::cuMemUnmap(ptr, size);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemUnmap(ptr, size);
+  return trace::call<&api::cuMemUnmap>(396, ptr, size);
 }
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
-  return api::cuMemcpy(Flavour::kLegacy, dst, src, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy(Flavour::kLegacy, dst, src, ByteCount);
+  return trace::call<&api::cuMemcpy, Flavour::kLegacy>(397, dst, src, ByteCount);
 }
 
 CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
-  return api::cuMemcpy(Flavour::kPerThread, dst, src, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy(Flavour::kPerThread, dst, src, ByteCount);
+  return trace::call<&api::cuMemcpy, Flavour::kPerThread>(398, dst, src, ByteCount);
 }
 
-CUresult cuMemcpy2D(const CUDA_MEMCPY2D_v1*) {
-  return notRemoted("cuMemcpy2D");
+CUresult cuMemcpy2D(const CUDA_MEMCPY2D_v1* pCopy) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemcpy2D");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(399, pCopy);
 }
 
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) {
-  return api::cuMemcpy2D_v2(Flavour::kLegacy, pCopy);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy2D_v2(Flavour::kLegacy, pCopy);
+  return trace::call<&api::cuMemcpy2D_v2, Flavour::kLegacy>(400, pCopy);
 }
 
 CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D* pCopy) {
-  return api::cuMemcpy2D_v2(Flavour::kPerThread, pCopy);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy2D_v2(Flavour::kPerThread, pCopy);
+  return trace::call<&api::cuMemcpy2D_v2, Flavour::kPerThread>(401, pCopy);
 }
 
-CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1*, CUstream) {
-  return notRemoted("cuMemcpy2DAsync");
+CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1* pCopy, CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemcpy2DAsync");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(402, pCopy, hStream);
 }
 
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
-  return api::cuMemcpy2DAsync_v2(Flavour::kLegacy, pCopy, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy2DAsync_v2(Flavour::kLegacy, pCopy, hStream);
+  return trace::call<&api::cuMemcpy2DAsync_v2, Flavour::kLegacy>(403, pCopy, hStream);
 }
 
 CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
-  return api::cuMemcpy2DAsync_v2(Flavour::kPerThread, pCopy, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy2DAsync_v2(Flavour::kPerThread, pCopy, hStream);
+  return trace::call<&api::cuMemcpy2DAsync_v2, Flavour::kPerThread>(404, pCopy, hStream);
 }
 
-CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1*) {
-  return notRemoted("cuMemcpy2DUnaligned");
+CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1* pCopy) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemcpy2DUnaligned");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(405, pCopy);
 }
 
 CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) {
-  return api::cuMemcpy2DUnaligned_v2(Flavour::kLegacy, pCopy);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy2DUnaligned_v2(Flavour::kLegacy, pCopy);
+  return trace::call<&api::cuMemcpy2DUnaligned_v2, Flavour::kLegacy>(406, pCopy);
 }
 
 CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D* pCopy) {
-  return api::cuMemcpy2DUnaligned_v2(Flavour::kPerThread, pCopy);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy2DUnaligned_v2(Flavour::kPerThread, pCopy);
+  return trace::call<&api::cuMemcpy2DUnaligned_v2, Flavour::kPerThread>(407, pCopy);
 }
 
-CUresult cuMemcpy3D(const CUDA_MEMCPY3D_v1*) {
-  return notRemoted("cuMemcpy3D");
+CUresult cuMemcpy3D(const CUDA_MEMCPY3D_v1* pCopy) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemcpy3D");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(408, pCopy);
 }
 
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) {
-  return api::cuMemcpy3D_v2(Flavour::kLegacy, pCopy);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy3D_v2(Flavour::kLegacy, pCopy);
+  return trace::call<&api::cuMemcpy3D_v2, Flavour::kLegacy>(409, pCopy);
 }
 
 CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D* pCopy) {
-  return api::cuMemcpy3D_v2(Flavour::kPerThread, pCopy);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy3D_v2(Flavour::kPerThread, pCopy);
+  return trace::call<&api::cuMemcpy3D_v2, Flavour::kPerThread>(410, pCopy);
 }
 
-CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1*, CUstream) {
-  return notRemoted("cuMemcpy3DAsync");
+CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1* pCopy, CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemcpy3DAsync");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(411, pCopy, hStream);
 }
 
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
-  return api::cuMemcpy3DAsync_v2(Flavour::kLegacy, pCopy, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy3DAsync_v2(Flavour::kLegacy, pCopy, hStream);
+  return trace::call<&api::cuMemcpy3DAsync_v2, Flavour::kLegacy>(412, pCopy, hStream);
 }
 
 CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
-  return api::cuMemcpy3DAsync_v2(Flavour::kPerThread, pCopy, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy3DAsync_v2(Flavour::kPerThread, pCopy, hStream);
+  return trace::call<&api::cuMemcpy3DAsync_v2, Flavour::kPerThread>(413, pCopy, hStream);
 }
 
 CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx,
                               unsigned long long flags, CUstream hStream) {
-  return api::cuMemcpy3DBatchAsync(Flavour::kLegacy, numOps, opList, failIdx, flags, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy3DBatchAsync(Flavour::kLegacy, numOps, opList, failIdx, flags, hStream);
+  return trace::call<&api::cuMemcpy3DBatchAsync, Flavour::kLegacy>(
+    414, numOps, opList, failIdx, flags, hStream);
 }
 
 CUresult cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx,
                                    unsigned long long flags, CUstream hStream) {
-  return api::cuMemcpy3DBatchAsync(Flavour::kPerThread, numOps, opList, failIdx, flags, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy3DBatchAsync(Flavour::kPerThread, numOps, opList, failIdx, flags, hStream);
+  return trace::call<&api::cuMemcpy3DBatchAsync, Flavour::kPerThread>(
+    415, numOps, opList, failIdx, flags, hStream);
 }
 
 CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, unsigned long long flags,
                                  CUstream hStream) {
-  return api::cuMemcpy3DBatchAsync_v2(Flavour::kLegacy, numOps, opList, flags, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy3DBatchAsync_v2(Flavour::kLegacy, numOps, opList, flags, hStream);
+  return trace::call<&api::cuMemcpy3DBatchAsync_v2, Flavour::kLegacy>(416, numOps, opList, flags, hStream);
 }
 
 CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, unsigned long long flags,
                                       CUstream hStream) {
-  return api::cuMemcpy3DBatchAsync_v2(Flavour::kPerThread, numOps, opList, flags, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy3DBatchAsync_v2(Flavour::kPerThread, numOps, opList, flags, hStream);
+  return trace::call<&api::cuMemcpy3DBatchAsync_v2, Flavour::kPerThread>(417, numOps, opList, flags, hStream);
 }
 
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
-  return api::cuMemcpy3DPeer(Flavour::kLegacy, pCopy);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy3DPeer(Flavour::kLegacy, pCopy);
+  return trace::call<&api::cuMemcpy3DPeer, Flavour::kLegacy>(418, pCopy);
 }
 
 CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER* pCopy) {
-  return api::cuMemcpy3DPeer(Flavour::kPerThread, pCopy);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy3DPeer(Flavour::kPerThread, pCopy);
+  return trace::call<&api::cuMemcpy3DPeer, Flavour::kPerThread>(419, pCopy);
 }
 
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
-  return api::cuMemcpy3DPeerAsync(Flavour::kLegacy, pCopy, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy3DPeerAsync(Flavour::kLegacy, pCopy, hStream);
+  return trace::call<&api::cuMemcpy3DPeerAsync, Flavour::kLegacy>(420, pCopy, hStream);
 }
 
 CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
-  return api::cuMemcpy3DPeerAsync(Flavour::kPerThread, pCopy, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpy3DPeerAsync(Flavour::kPerThread, pCopy, hStream);
+  return trace::call<&api::cuMemcpy3DPeerAsync, Flavour::kPerThread>(421, pCopy, hStream);
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
-  return api::cuMemcpyAsync(Flavour::kLegacy, dst, src, ByteCount, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyAsync(Flavour::kLegacy, dst, src, ByteCount, hStream);
+  return trace::call<&api::cuMemcpyAsync, Flavour::kLegacy>(422, dst, src, ByteCount, hStream);
 }
 
 CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
-  return api::cuMemcpyAsync(Flavour::kPerThread, dst, src, ByteCount, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyAsync(Flavour::kPerThread, dst, src, ByteCount, hStream);
+  return trace::call<&api::cuMemcpyAsync, Flavour::kPerThread>(423, dst, src, ByteCount, hStream);
 }
 
-CUresult cuMemcpyAtoA(CUarray, unsigned int, CUarray, unsigned int, unsigned int) {
-  return notRemoted("cuMemcpyAtoA");
+CUresult cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset,
+                      unsigned int ByteCount) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemcpyAtoA");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(424, dstArray, dstOffset, srcArray, srcOffset, ByteCount);
 }
 
 CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
                          size_t ByteCount) {
-  return api::cuMemcpyAtoA_v2(Flavour::kLegacy, dstArray, dstOffset, srcArray, srcOffset, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyAtoA_v2(Flavour::kLegacy, dstArray, dstOffset, srcArray, srcOffset, ByteCount);
+  return trace::call<&api::cuMemcpyAtoA_v2, Flavour::kLegacy>(
+    425, dstArray, dstOffset, srcArray, srcOffset, ByteCount);
 }
 
 CUresult cuMemcpyAtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
                               size_t ByteCount) {
-  return api::cuMemcpyAtoA_v2(Flavour::kPerThread, dstArray, dstOffset, srcArray, srcOffset, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyAtoA_v2(Flavour::kPerThread, dstArray, dstOffset, srcArray, srcOffset, ByteCount);
+  return trace::call<&api::cuMemcpyAtoA_v2, Flavour::kPerThread>(
+    426, dstArray, dstOffset, srcArray, srcOffset, ByteCount);
 }
 
-CUresult cuMemcpyAtoD(CUdeviceptr_v1, CUarray, unsigned int, unsigned int) {
-  return notRemoted("cuMemcpyAtoD");
+CUresult cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int srcOffset,
+                      unsigned int ByteCount) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemcpyAtoD");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(427, dstDevice, srcArray, srcOffset, ByteCount);
 }
 
 CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-  return api::cuMemcpyAtoD_v2(Flavour::kLegacy, dstDevice, srcArray, srcOffset, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyAtoD_v2(Flavour::kLegacy, dstDevice, srcArray, srcOffset, ByteCount);
+  return trace::call<&api::cuMemcpyAtoD_v2, Flavour::kLegacy>(428, dstDevice, srcArray, srcOffset, ByteCount);
 }
 
 CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-  return api::cuMemcpyAtoD_v2(Flavour::kPerThread, dstDevice, srcArray, srcOffset, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyAtoD_v2(Flavour::kPerThread, dstDevice, srcArray, srcOffset, ByteCount);
+  return trace::call<&api::cuMemcpyAtoD_v2, Flavour::kPerThread>(
+    429, dstDevice, srcArray, srcOffset, ByteCount);
 }
 
-CUresult cuMemcpyAtoH(void*, CUarray, unsigned int, unsigned int) {
-  return notRemoted("cuMemcpyAtoH");
+CUresult cuMemcpyAtoH(void* dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemcpyAtoH");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(430, dstHost, srcArray, srcOffset, ByteCount);
 }
 
 CUresult cuMemcpyAtoH_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-  return api::cuMemcpyAtoH_v2(Flavour::kLegacy, dstHost, srcArray, srcOffset, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyAtoH_v2(Flavour::kLegacy, dstHost, srcArray, srcOffset, ByteCount);
+  return trace::call<&api::cuMemcpyAtoH_v2, Flavour::kLegacy>(431, dstHost, srcArray, srcOffset, ByteCount);
 }
 
 CUresult cuMemcpyAtoH_v2_ptds(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-  return api::cuMemcpyAtoH_v2(Flavour::kPerThread, dstHost, srcArray, srcOffset, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyAtoH_v2(Flavour::kPerThread, dstHost, srcArray, srcOffset, ByteCount);
+  return trace::call<&api::cuMemcpyAtoH_v2, Flavour::kPerThread>(
+    432, dstHost, srcArray, srcOffset, ByteCount);
 }
 
-CUresult cuMemcpyAtoHAsync(void*, CUarray, unsigned int, unsigned int, CUstream) {
-  return notRemoted("cuMemcpyAtoHAsync");
+CUresult cuMemcpyAtoHAsync(void* dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount,
+                           CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemcpyAtoHAsync");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(433, dstHost, srcArray, srcOffset, ByteCount, hStream);
 }
 
 CUresult cuMemcpyAtoHAsync_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
                               CUstream hStream) {
-  return api::cuMemcpyAtoHAsync_v2(Flavour::kLegacy, dstHost, srcArray, srcOffset, ByteCount, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyAtoHAsync_v2(Flavour::kLegacy, dstHost, srcArray, srcOffset, ByteCount, hStream);
+  return trace::call<&api::cuMemcpyAtoHAsync_v2, Flavour::kLegacy>(
+    434, dstHost, srcArray, srcOffset, ByteCount, hStream);
 }
 
 CUresult cuMemcpyAtoHAsync_v2_ptsz(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
                                    CUstream hStream) {
-  return api::cuMemcpyAtoHAsync_v2(Flavour::kPerThread, dstHost, srcArray, srcOffset, ByteCount, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyAtoHAsync_v2(Flavour::kPerThread, dstHost, srcArray, srcOffset, ByteCount, hStream);
+  return trace::call<&api::cuMemcpyAtoHAsync_v2, Flavour::kPerThread>(
+    435, dstHost, srcArray, srcOffset, ByteCount, hStream);
 }
 
 CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                             CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, size_t* failIdx,
                             CUstream hStream) {
-  return api::cuMemcpyBatchAsync(Flavour::kLegacy, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs,
-                                 failIdx, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyBatchAsync(Flavour::kLegacy, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs,
+                                   failIdx, hStream);
+  return trace::call<&api::cuMemcpyBatchAsync, Flavour::kLegacy>(
+    436, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
 }
 
 CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                                  CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
                                  size_t* failIdx, CUstream hStream) {
-  return api::cuMemcpyBatchAsync(Flavour::kPerThread, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs,
-                                 failIdx, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyBatchAsync(Flavour::kPerThread, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs,
+                                   failIdx, hStream);
+  return trace::call<&api::cuMemcpyBatchAsync, Flavour::kPerThread>(
+    437, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
 }
 
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                                CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
                                CUstream hStream) {
-  return api::cuMemcpyBatchAsync_v2(Flavour::kLegacy, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs,
-                                    hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyBatchAsync_v2(Flavour::kLegacy, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs,
+                                      hStream);
+  return trace::call<&api::cuMemcpyBatchAsync_v2, Flavour::kLegacy>(
+    438, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
 }
 
 CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                                     CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
                                     CUstream hStream) {
-  return api::cuMemcpyBatchAsync_v2(Flavour::kPerThread, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs,
-                                    hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyBatchAsync_v2(Flavour::kPerThread, dsts, srcs, sizes, count, attrs, attrsIdxs,
+                                      numAttrs, hStream);
+  return trace::call<&api::cuMemcpyBatchAsync_v2, Flavour::kPerThread>(
+    439, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
 }
 
-CUresult cuMemcpyDtoA(CUarray, unsigned int, CUdeviceptr_v1, unsigned int) {
-  return notRemoted("cuMemcpyDtoA");
+CUresult cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 srcDevice,
+                      unsigned int ByteCount) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemcpyDtoA");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(440, dstArray, dstOffset, srcDevice, ByteCount);
 }
 
 CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount) {
-  return api::cuMemcpyDtoA_v2(Flavour::kLegacy, dstArray, dstOffset, srcDevice, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyDtoA_v2(Flavour::kLegacy, dstArray, dstOffset, srcDevice, ByteCount);
+  return trace::call<&api::cuMemcpyDtoA_v2, Flavour::kLegacy>(441, dstArray, dstOffset, srcDevice, ByteCount);
 }
 
 CUresult cuMemcpyDtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount) {
-  return api::cuMemcpyDtoA_v2(Flavour::kPerThread, dstArray, dstOffset, srcDevice, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyDtoA_v2(Flavour::kPerThread, dstArray, dstOffset, srcDevice, ByteCount);
+  return trace::call<&api::cuMemcpyDtoA_v2, Flavour::kPerThread>(
+    442, dstArray, dstOffset, srcDevice, ByteCount);
 }
 
-CUresult cuMemcpyDtoD(CUdeviceptr_v1, CUdeviceptr_v1, unsigned int) {
-  return notRemoted("cuMemcpyDtoD");
+CUresult cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemcpyDtoD");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(443, dstDevice, srcDevice, ByteCount);
 }
 
 CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
-  return api::cuMemcpyDtoD_v2(Flavour::kLegacy, dstDevice, srcDevice, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyDtoD_v2(Flavour::kLegacy, dstDevice, srcDevice, ByteCount);
+  return trace::call<&api::cuMemcpyDtoD_v2, Flavour::kLegacy>(444, dstDevice, srcDevice, ByteCount);
 }
 
 CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
-  return api::cuMemcpyDtoD_v2(Flavour::kPerThread, dstDevice, srcDevice, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyDtoD_v2(Flavour::kPerThread, dstDevice, srcDevice, ByteCount);
+  return trace::call<&api::cuMemcpyDtoD_v2, Flavour::kPerThread>(445, dstDevice, srcDevice, ByteCount);
 }
 
-CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1, CUdeviceptr_v1, unsigned int, CUstream) {
-  return notRemoted("cuMemcpyDtoDAsync");
+CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned int ByteCount,
+                           CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemcpyDtoDAsync");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(446, dstDevice, srcDevice, ByteCount, hStream);
 }
 
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
                               CUstream hStream) {
-  return api::cuMemcpyDtoDAsync_v2(Flavour::kLegacy, dstDevice, srcDevice, ByteCount, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyDtoDAsync_v2(Flavour::kLegacy, dstDevice, srcDevice, ByteCount, hStream);
+  return trace::call<&api::cuMemcpyDtoDAsync_v2, Flavour::kLegacy>(
+    447, dstDevice, srcDevice, ByteCount, hStream);
 }
 
 CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
                                    CUstream hStream) {
-  return api::cuMemcpyDtoDAsync_v2(Flavour::kPerThread, dstDevice, srcDevice, ByteCount, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyDtoDAsync_v2(Flavour::kPerThread, dstDevice, srcDevice, ByteCount, hStream);
+  return trace::call<&api::cuMemcpyDtoDAsync_v2, Flavour::kPerThread>(
+    448, dstDevice, srcDevice, ByteCount, hStream);
 }
 
-CUresult cuMemcpyDtoH(void*, CUdeviceptr_v1, unsigned int) {
-  return notRemoted("cuMemcpyDtoH");
+CUresult cuMemcpyDtoH(void* dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemcpyDtoH");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(449, dstHost, srcDevice, ByteCount);
 }
 
 CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-  return api::cuMemcpyDtoH_v2(Flavour::kLegacy, dstHost, srcDevice, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyDtoH_v2(Flavour::kLegacy, dstHost, srcDevice, ByteCount);
+  return trace::call<&api::cuMemcpyDtoH_v2, Flavour::kLegacy>(450, dstHost, srcDevice, ByteCount);
 }
 
 CUresult cuMemcpyDtoH_v2_ptds(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-  return api::cuMemcpyDtoH_v2(Flavour::kPerThread, dstHost, srcDevice, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyDtoH_v2(Flavour::kPerThread, dstHost, srcDevice, ByteCount);
+  return trace::call<&api::cuMemcpyDtoH_v2, Flavour::kPerThread>(451, dstHost, srcDevice, ByteCount);
 }
 
-CUresult cuMemcpyDtoHAsync(void*, CUdeviceptr_v1, unsigned int, CUstream) {
-  return notRemoted("cuMemcpyDtoHAsync");
+CUresult cuMemcpyDtoHAsync(void* dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount,
+                           CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemcpyDtoHAsync");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(452, dstHost, srcDevice, ByteCount, hStream);
 }
 
 CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
-  return api::cuMemcpyDtoHAsync_v2(Flavour::kLegacy, dstHost, srcDevice, ByteCount, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyDtoHAsync_v2(Flavour::kLegacy, dstHost, srcDevice, ByteCount, hStream);
+  return trace::call<&api::cuMemcpyDtoHAsync_v2, Flavour::kLegacy>(
+    453, dstHost, srcDevice, ByteCount, hStream);
 }
 
 CUresult cuMemcpyDtoHAsync_v2_ptsz(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
-  return api::cuMemcpyDtoHAsync_v2(Flavour::kPerThread, dstHost, srcDevice, ByteCount, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyDtoHAsync_v2(Flavour::kPerThread, dstHost, srcDevice, ByteCount, hStream);
+  return trace::call<&api::cuMemcpyDtoHAsync_v2, Flavour::kPerThread>(
+    454, dstHost, srcDevice, ByteCount, hStream);
 }
 
-CUresult cuMemcpyHtoA(CUarray, unsigned int, const void*, unsigned int) {
-  return notRemoted("cuMemcpyHtoA");
+CUresult cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void* srcHost, unsigned int ByteCount) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemcpyHtoA");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(455, dstArray, dstOffset, srcHost, ByteCount);
 }
 
 CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount) {
-  return api::cuMemcpyHtoA_v2(Flavour::kLegacy, dstArray, dstOffset, srcHost, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyHtoA_v2(Flavour::kLegacy, dstArray, dstOffset, srcHost, ByteCount);
+  return trace::call<&api::cuMemcpyHtoA_v2, Flavour::kLegacy>(456, dstArray, dstOffset, srcHost, ByteCount);
 }
 
 CUresult cuMemcpyHtoA_v2_ptds(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount) {
-  return api::cuMemcpyHtoA_v2(Flavour::kPerThread, dstArray, dstOffset, srcHost, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyHtoA_v2(Flavour::kPerThread, dstArray, dstOffset, srcHost, ByteCount);
+  return trace::call<&api::cuMemcpyHtoA_v2, Flavour::kPerThread>(
+    457, dstArray, dstOffset, srcHost, ByteCount);
 }
 
-CUresult cuMemcpyHtoAAsync(CUarray, unsigned int, const void*, unsigned int, CUstream) {
-  return notRemoted("cuMemcpyHtoAAsync");
+CUresult cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void* srcHost,
+                           unsigned int ByteCount, CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemcpyHtoAAsync");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(458, dstArray, dstOffset, srcHost, ByteCount, hStream);
 }
 
 CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount,
                               CUstream hStream) {
-  return api::cuMemcpyHtoAAsync_v2(Flavour::kLegacy, dstArray, dstOffset, srcHost, ByteCount, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyHtoAAsync_v2(Flavour::kLegacy, dstArray, dstOffset, srcHost, ByteCount, hStream);
+  return trace::call<&api::cuMemcpyHtoAAsync_v2, Flavour::kLegacy>(
+    459, dstArray, dstOffset, srcHost, ByteCount, hStream);
 }
 
 CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount,
                                    CUstream hStream) {
-  return api::cuMemcpyHtoAAsync_v2(Flavour::kPerThread, dstArray, dstOffset, srcHost, ByteCount, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyHtoAAsync_v2(Flavour::kPerThread, dstArray, dstOffset, srcHost, ByteCount, hStream);
+  return trace::call<&api::cuMemcpyHtoAAsync_v2, Flavour::kPerThread>(
+    460, dstArray, dstOffset, srcHost, ByteCount, hStream);
 }
 
-CUresult cuMemcpyHtoD(CUdeviceptr_v1, const void*, unsigned int) {
-  return notRemoted("cuMemcpyHtoD");
+CUresult cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void* srcHost, unsigned int ByteCount) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemcpyHtoD");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(461, dstDevice, srcHost, ByteCount);
 }
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
-  return api::cuMemcpyHtoD_v2(Flavour::kLegacy, dstDevice, srcHost, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyHtoD_v2(Flavour::kLegacy, dstDevice, srcHost, ByteCount);
+  return trace::call<&api::cuMemcpyHtoD_v2, Flavour::kLegacy>(462, dstDevice, srcHost, ByteCount);
 }
 
 CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
-  return api::cuMemcpyHtoD_v2(Flavour::kPerThread, dstDevice, srcHost, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyHtoD_v2(Flavour::kPerThread, dstDevice, srcHost, ByteCount);
+  return trace::call<&api::cuMemcpyHtoD_v2, Flavour::kPerThread>(463, dstDevice, srcHost, ByteCount);
 }
 
-CUresult cuMemcpyHtoDAsync(CUdeviceptr_v1, const void*, unsigned int, CUstream) {
-  return notRemoted("cuMemcpyHtoDAsync");
+CUresult cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void* srcHost, unsigned int ByteCount,
+                           CUstream hStream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemcpyHtoDAsync");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(464, dstDevice, srcHost, ByteCount, hStream);
 }
 
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
                               CUstream hStream) {
-  return api::cuMemcpyHtoDAsync_v2(Flavour::kLegacy, dstDevice, srcHost, ByteCount, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyHtoDAsync_v2(Flavour::kLegacy, dstDevice, srcHost, ByteCount, hStream);
+  return trace::call<&api::cuMemcpyHtoDAsync_v2, Flavour::kLegacy>(
+    465, dstDevice, srcHost, ByteCount, hStream);
 }
 
 CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
                                    CUstream hStream) {
-  return api::cuMemcpyHtoDAsync_v2(Flavour::kPerThread, dstDevice, srcHost, ByteCount, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyHtoDAsync_v2(Flavour::kPerThread, dstDevice, srcHost, ByteCount, hStream);
+  return trace::call<&api::cuMemcpyHtoDAsync_v2, Flavour::kPerThread>(
+    466, dstDevice, srcHost, ByteCount, hStream);
 }
 
 CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                       CUcontext srcContext, size_t ByteCount) {
-  return api::cuMemcpyPeer(Flavour::kLegacy, dstDevice, dstContext, srcDevice, srcContext, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyPeer(Flavour::kLegacy, dstDevice, dstContext, srcDevice, srcContext, ByteCount);
+  return trace::call<&api::cuMemcpyPeer, Flavour::kLegacy>(467, dstDevice, dstContext, srcDevice, srcContext,
+                                                           ByteCount);
 }
 
 CUresult cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                            CUcontext srcContext, size_t ByteCount) {
-  return api::cuMemcpyPeer(Flavour::kPerThread, dstDevice, dstContext, srcDevice, srcContext, ByteCount);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyPeer(Flavour::kPerThread, dstDevice, dstContext, srcDevice, srcContext, ByteCount);
+  return trace::call<&api::cuMemcpyPeer, Flavour::kPerThread>(
+    468, dstDevice, dstContext, srcDevice, srcContext, ByteCount);
 }
 
 CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                            CUcontext srcContext, size_t ByteCount, CUstream hStream) {
-  return api::cuMemcpyPeerAsync(Flavour::kLegacy, dstDevice, dstContext, srcDevice, srcContext, ByteCount,
-                                hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyPeerAsync(Flavour::kLegacy, dstDevice, dstContext, srcDevice, srcContext, ByteCount,
+                                  hStream);
+  return trace::call<&api::cuMemcpyPeerAsync, Flavour::kLegacy>(
+    469, dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
 }
 
 CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                                 CUcontext srcContext, size_t ByteCount, CUstream hStream) {
-  return api::cuMemcpyPeerAsync(Flavour::kPerThread, dstDevice, dstContext, srcDevice, srcContext, ByteCount,
-                                hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemcpyPeerAsync(Flavour::kPerThread, dstDevice, dstContext, srcDevice, srcContext,
+                                  ByteCount, hStream);
+  return trace::call<&api::cuMemcpyPeerAsync, Flavour::kPerThread>(
+    470, dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
 }
 
-CUresult cuMemsetD16(CUdeviceptr_v1, unsigned short, unsigned int) {
-  return notRemoted("cuMemsetD16");
+CUresult cuMemsetD16(CUdeviceptr_v1 dstDevice, unsigned short us, unsigned int N) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemsetD16");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(471, dstDevice, us, N);
 }
 
 CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N) {
-  return api::cuMemsetD16_v2(Flavour::kLegacy, dstDevice, us, N);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD16_v2(Flavour::kLegacy, dstDevice, us, N);
+  return trace::call<&api::cuMemsetD16_v2, Flavour::kLegacy>(472, dstDevice, us, N);
 }
 
 CUresult cuMemsetD16_v2_ptds(CUdeviceptr dstDevice, unsigned short us, size_t N) {
-  return api::cuMemsetD16_v2(Flavour::kPerThread, dstDevice, us, N);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD16_v2(Flavour::kPerThread, dstDevice, us, N);
+  return trace::call<&api::cuMemsetD16_v2, Flavour::kPerThread>(473, dstDevice, us, N);
 }
 
 CUresult cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream) {
-  return api::cuMemsetD16Async(Flavour::kLegacy, dstDevice, us, N, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD16Async(Flavour::kLegacy, dstDevice, us, N, hStream);
+  return trace::call<&api::cuMemsetD16Async, Flavour::kLegacy>(474, dstDevice, us, N, hStream);
 }
 
 CUresult cuMemsetD16Async_ptsz(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream) {
-  return api::cuMemsetD16Async(Flavour::kPerThread, dstDevice, us, N, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD16Async(Flavour::kPerThread, dstDevice, us, N, hStream);
+  return trace::call<&api::cuMemsetD16Async, Flavour::kPerThread>(475, dstDevice, us, N, hStream);
 }
 
-CUresult cuMemsetD2D16(CUdeviceptr_v1, unsigned int, unsigned short, unsigned int, unsigned int) {
-  return notRemoted("cuMemsetD2D16");
+CUresult cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width,
+                       unsigned int Height) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemsetD2D16");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(476, dstDevice, dstPitch, us, Width, Height);
 }
 
 CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
                           size_t Height) {
-  return api::cuMemsetD2D16_v2(Flavour::kLegacy, dstDevice, dstPitch, us, Width, Height);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD2D16_v2(Flavour::kLegacy, dstDevice, dstPitch, us, Width, Height);
+  return trace::call<&api::cuMemsetD2D16_v2, Flavour::kLegacy>(477, dstDevice, dstPitch, us, Width, Height);
 }
 
 CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
                                size_t Height) {
-  return api::cuMemsetD2D16_v2(Flavour::kPerThread, dstDevice, dstPitch, us, Width, Height);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD2D16_v2(Flavour::kPerThread, dstDevice, dstPitch, us, Width, Height);
+  return trace::call<&api::cuMemsetD2D16_v2, Flavour::kPerThread>(
+    478, dstDevice, dstPitch, us, Width, Height);
 }
 
 CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
                             size_t Height, CUstream hStream) {
-  return api::cuMemsetD2D16Async(Flavour::kLegacy, dstDevice, dstPitch, us, Width, Height, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD2D16Async(Flavour::kLegacy, dstDevice, dstPitch, us, Width, Height, hStream);
+  return trace::call<&api::cuMemsetD2D16Async, Flavour::kLegacy>(
+    479, dstDevice, dstPitch, us, Width, Height, hStream);
 }
 
 CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width,
                                  size_t Height, CUstream hStream) {
-  return api::cuMemsetD2D16Async(Flavour::kPerThread, dstDevice, dstPitch, us, Width, Height, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD2D16Async(Flavour::kPerThread, dstDevice, dstPitch, us, Width, Height, hStream);
+  return trace::call<&api::cuMemsetD2D16Async, Flavour::kPerThread>(
+    480, dstDevice, dstPitch, us, Width, Height, hStream);
 }
 
-CUresult cuMemsetD2D32(CUdeviceptr_v1, unsigned int, unsigned int, unsigned int, unsigned int) {
-  return notRemoted("cuMemsetD2D32");
+CUresult cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width,
+                       unsigned int Height) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemsetD2D32");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(481, dstDevice, dstPitch, ui, Width, Height);
 }
 
 CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
                           size_t Height) {
-  return api::cuMemsetD2D32_v2(Flavour::kLegacy, dstDevice, dstPitch, ui, Width, Height);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD2D32_v2(Flavour::kLegacy, dstDevice, dstPitch, ui, Width, Height);
+  return trace::call<&api::cuMemsetD2D32_v2, Flavour::kLegacy>(482, dstDevice, dstPitch, ui, Width, Height);
 }
 
 CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
                                size_t Height) {
-  return api::cuMemsetD2D32_v2(Flavour::kPerThread, dstDevice, dstPitch, ui, Width, Height);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD2D32_v2(Flavour::kPerThread, dstDevice, dstPitch, ui, Width, Height);
+  return trace::call<&api::cuMemsetD2D32_v2, Flavour::kPerThread>(
+    483, dstDevice, dstPitch, ui, Width, Height);
 }
 
 CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
                             size_t Height, CUstream hStream) {
-  return api::cuMemsetD2D32Async(Flavour::kLegacy, dstDevice, dstPitch, ui, Width, Height, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD2D32Async(Flavour::kLegacy, dstDevice, dstPitch, ui, Width, Height, hStream);
+  return trace::call<&api::cuMemsetD2D32Async, Flavour::kLegacy>(
+    484, dstDevice, dstPitch, ui, Width, Height, hStream);
 }
 
 CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
                                  size_t Height, CUstream hStream) {
-  return api::cuMemsetD2D32Async(Flavour::kPerThread, dstDevice, dstPitch, ui, Width, Height, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD2D32Async(Flavour::kPerThread, dstDevice, dstPitch, ui, Width, Height, hStream);
+  return trace::call<&api::cuMemsetD2D32Async, Flavour::kPerThread>(
+    485, dstDevice, dstPitch, ui, Width, Height, hStream);
 }
 
-CUresult cuMemsetD2D8(CUdeviceptr_v1, unsigned int, unsigned char, unsigned int, unsigned int) {
-  return notRemoted("cuMemsetD2D8");
+CUresult cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width,
+                      unsigned int Height) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemsetD2D8");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(486, dstDevice, dstPitch, uc, Width, Height);
 }
 
 CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
                          size_t Height) {
-  return api::cuMemsetD2D8_v2(Flavour::kLegacy, dstDevice, dstPitch, uc, Width, Height);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD2D8_v2(Flavour::kLegacy, dstDevice, dstPitch, uc, Width, Height);
+  return trace::call<&api::cuMemsetD2D8_v2, Flavour::kLegacy>(487, dstDevice, dstPitch, uc, Width, Height);
 }
 
 CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
                               size_t Height) {
-  return api::cuMemsetD2D8_v2(Flavour::kPerThread, dstDevice, dstPitch, uc, Width, Height);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD2D8_v2(Flavour::kPerThread, dstDevice, dstPitch, uc, Width, Height);
+  return trace::call<&api::cuMemsetD2D8_v2, Flavour::kPerThread>(488, dstDevice, dstPitch, uc, Width, Height);
 }
 
 CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
                            size_t Height, CUstream hStream) {
-  return api::cuMemsetD2D8Async(Flavour::kLegacy, dstDevice, dstPitch, uc, Width, Height, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD2D8Async(Flavour::kLegacy, dstDevice, dstPitch, uc, Width, Height, hStream);
+  return trace::call<&api::cuMemsetD2D8Async, Flavour::kLegacy>(
+    489, dstDevice, dstPitch, uc, Width, Height, hStream);
 }
 
 CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
                                 size_t Height, CUstream hStream) {
-  return api::cuMemsetD2D8Async(Flavour::kPerThread, dstDevice, dstPitch, uc, Width, Height, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD2D8Async(Flavour::kPerThread, dstDevice, dstPitch, uc, Width, Height, hStream);
+  return trace::call<&api::cuMemsetD2D8Async, Flavour::kPerThread>(
+    490, dstDevice, dstPitch, uc, Width, Height, hStream);
 }
 
-CUresult cuMemsetD32(CUdeviceptr_v1, unsigned int, unsigned int) {
-  return notRemoted("cuMemsetD32");
+CUresult cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned int N) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemsetD32");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(491, dstDevice, ui, N);
 }
 
 CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
-  return api::cuMemsetD32_v2(Flavour::kLegacy, dstDevice, ui, N);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD32_v2(Flavour::kLegacy, dstDevice, ui, N);
+  return trace::call<&api::cuMemsetD32_v2, Flavour::kLegacy>(492, dstDevice, ui, N);
 }
 
 CUresult cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
-  return api::cuMemsetD32_v2(Flavour::kPerThread, dstDevice, ui, N);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD32_v2(Flavour::kPerThread, dstDevice, ui, N);
+  return trace::call<&api::cuMemsetD32_v2, Flavour::kPerThread>(493, dstDevice, ui, N);
 }
 
 CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
-  return api::cuMemsetD32Async(Flavour::kLegacy, dstDevice, ui, N, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD32Async(Flavour::kLegacy, dstDevice, ui, N, hStream);
+  return trace::call<&api::cuMemsetD32Async, Flavour::kLegacy>(494, dstDevice, ui, N, hStream);
 }
 
 CUresult cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
-  return api::cuMemsetD32Async(Flavour::kPerThread, dstDevice, ui, N, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD32Async(Flavour::kPerThread, dstDevice, ui, N, hStream);
+  return trace::call<&api::cuMemsetD32Async, Flavour::kPerThread>(495, dstDevice, ui, N, hStream);
 }
 
-CUresult cuMemsetD8(CUdeviceptr_v1, unsigned char, unsigned int) {
-  return notRemoted("cuMemsetD8");
+CUresult cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned int N) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMemsetD8");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(496, dstDevice, uc, N);
 }
 
 CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
-  return api::cuMemsetD8_v2(Flavour::kLegacy, dstDevice, uc, N);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD8_v2(Flavour::kLegacy, dstDevice, uc, N);
+  return trace::call<&api::cuMemsetD8_v2, Flavour::kLegacy>(497, dstDevice, uc, N);
 }
 
 CUresult cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
-  return api::cuMemsetD8_v2(Flavour::kPerThread, dstDevice, uc, N);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD8_v2(Flavour::kPerThread, dstDevice, uc, N);
+  return trace::call<&api::cuMemsetD8_v2, Flavour::kPerThread>(498, dstDevice, uc, N);
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
-  return api::cuMemsetD8Async(Flavour::kLegacy, dstDevice, uc, N, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD8Async(Flavour::kLegacy, dstDevice, uc, N, hStream);
+  return trace::call<&api::cuMemsetD8Async, Flavour::kLegacy>(499, dstDevice, uc, N, hStream);
 }
 
 CUresult cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
-  return api::cuMemsetD8Async(Flavour::kPerThread, dstDevice, uc, N, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuMemsetD8Async(Flavour::kPerThread, dstDevice, uc, N, hStream);
+  return trace::call<&api::cuMemsetD8Async, Flavour::kPerThread>(500, dstDevice, uc, N, hStream);
 }
 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR* pMipmappedArrayDesc,
                                 unsigned int numMipmapLevels) {
-  return api::cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc, numMipmapLevels);
+  if (trace::isOff()) [[likely]]
+    return api::cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc, numMipmapLevels);
+  return trace::call<&api::cuMipmappedArrayCreate>(501, pHandle, pMipmappedArrayDesc, numMipmapLevels);
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
-  return api::cuMipmappedArrayDestroy(hMipmappedArray);
+  if (trace::isOff()) [[likely]]
+    return api::cuMipmappedArrayDestroy(hMipmappedArray);
+  return trace::call<&api::cuMipmappedArrayDestroy>(502, hMipmappedArray);
 }
 
 CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmappedArray,
                                   unsigned int level) {
-  return api::cuMipmappedArrayGetLevel(pLevelArray, hMipmappedArray, level);
+  if (trace::isOff()) [[likely]]
+    return api::cuMipmappedArrayGetLevel(pLevelArray, hMipmappedArray, level);
+  return trace::call<&api::cuMipmappedArrayGetLevel>(503, pLevelArray, hMipmappedArray, level);
 }
 
 CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* memoryRequirements,
                                                CUmipmappedArray mipmap, CUdevice device) {
-  return api::cuMipmappedArrayGetMemoryRequirements(memoryRequirements, mipmap, device);
+  if (trace::isOff()) [[likely]]
+    return api::cuMipmappedArrayGetMemoryRequirements(memoryRequirements, mipmap, device);
+  return trace::call<&api::cuMipmappedArrayGetMemoryRequirements>(504, memoryRequirements, mipmap, device);
 }
 
-CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUmipmappedArray) {
-  return notRemoted("cuMipmappedArrayGetSparseProperties", "there are no sparse arrays on a remoted device");
+CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* sparseProperties,
+                                             CUmipmappedArray mipmap) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMipmappedArrayGetSparseProperties",
+                      "there are no sparse arrays on a remoted device");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(505, sparseProperties, mipmap);
 }
 
 CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions, CUmodule mod) {
-  return api::cuModuleEnumerateFunctions(functions, numFunctions, mod);
+  if (trace::isOff()) [[likely]]
+    return api::cuModuleEnumerateFunctions(functions, numFunctions, mod);
+  return trace::call<&api::cuModuleEnumerateFunctions>(506, functions, numFunctions, mod);
 }
 
 CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
-  return api::cuModuleGetFunction(hfunc, hmod, name);
+  if (trace::isOff()) [[likely]]
+    return api::cuModuleGetFunction(hfunc, hmod, name);
+  return trace::call<&api::cuModuleGetFunction>(507, hfunc, hmod, name);
 }
 
 CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
-  return api::cuModuleGetFunctionCount(count, mod);
+  if (trace::isOff()) [[likely]]
+    return api::cuModuleGetFunctionCount(count, mod);
+  return trace::call<&api::cuModuleGetFunctionCount>(508, count, mod);
 }
 
-CUresult cuModuleGetGlobal(CUdeviceptr_v1*, unsigned int*, CUmodule, const char*) {
-  return notRemoted("cuModuleGetGlobal");
+CUresult cuModuleGetGlobal(CUdeviceptr_v1* dptr, unsigned int* bytes, CUmodule hmod, const char* name) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuModuleGetGlobal");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(509, dptr, bytes, hmod, name);
 }
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) {
-  return api::cuModuleGetGlobal_v2(dptr, bytes, hmod, name);
+  if (trace::isOff()) [[likely]]
+    return api::cuModuleGetGlobal_v2(dptr, bytes, hmod, name);
+  return trace::call<&api::cuModuleGetGlobal_v2>(510, dptr, bytes, hmod, name);
 }
 
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
-  return api::cuModuleGetLoadingMode(mode);
+  if (trace::isOff()) [[likely]]
+    return api::cuModuleGetLoadingMode(mode);
+  return trace::call<&api::cuModuleGetLoadingMode>(511, mode);
 }
 
-CUresult cuModuleGetSurfRef(CUsurfref*, CUmodule, const char*) {
-  return notRemoted("cuModuleGetSurfRef",
-                    "texture and surface references were removed in CUDA 12; programs use texture objects");
+CUresult cuModuleGetSurfRef(CUsurfref* pSurfRef, CUmodule hmod, const char* name) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuModuleGetSurfRef",
+                      "texture and surface references were removed in CUDA 12; programs use texture objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(512, pSurfRef, hmod, name);
 }
 
-CUresult cuModuleGetTexRef(CUtexref*, CUmodule, const char*) {
-  return notRemoted("cuModuleGetTexRef",
-                    "texture and surface references were removed in CUDA 12; programs use texture objects");
+CUresult cuModuleGetTexRef(CUtexref* pTexRef, CUmodule hmod, const char* name) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuModuleGetTexRef",
+                      "texture and surface references were removed in CUDA 12; programs use texture objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(513, pTexRef, hmod, name);
 }
 
 CUresult cuModuleLoad(CUmodule* module, const char* fname) {
-  return api::cuModuleLoad(module, fname);
+  if (trace::isOff()) [[likely]]
+    return api::cuModuleLoad(module, fname);
+  return trace::call<&api::cuModuleLoad>(514, module, fname);
 }
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
-  return api::cuModuleLoadData(module, image);
+  if (trace::isOff()) [[likely]]
+    return api::cuModuleLoadData(module, image);
+  return trace::call<&api::cuModuleLoadData>(515, module, image);
 }
 
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
                             CUjit_option* options, void** optionValues) {
-  return api::cuModuleLoadDataEx(module, image, numOptions, options, optionValues);
+  if (trace::isOff()) [[likely]]
+    return api::cuModuleLoadDataEx(module, image, numOptions, options, optionValues);
+  return trace::call<&api::cuModuleLoadDataEx>(516, module, image, numOptions, options, optionValues);
 }
 
 CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
-  return api::cuModuleLoadFatBinary(module, fatCubin);
+  if (trace::isOff()) [[likely]]
+    return api::cuModuleLoadFatBinary(module, fatCubin);
+  return trace::call<&api::cuModuleLoadFatBinary>(517, module, fatCubin);
 }
 
 CUresult cuModuleUnload(CUmodule hmod) {
-  return api::cuModuleUnload(hmod);
+  if (trace::isOff()) [[likely]]
+    return api::cuModuleUnload(hmod);
+  return trace::call<&api::cuModuleUnload>(518, hmod);
 }
 
-CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle, CUdevice) {
-  return notRemoted("cuMulticastAddDevice",
-                    "it binds whole devices of one NVLink fabric; a vGPU is a part of a device");
+CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMulticastAddDevice",
+                      "it binds whole devices of one NVLink fabric; a vGPU is a part of a device");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(519, mcHandle, dev);
 }
 
-CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle, size_t, CUdeviceptr, size_t, unsigned long long) {
-  return notRemoted("cuMulticastBindAddr",
-                    "it binds whole devices of one NVLink fabric; a vGPU is a part of a device");
+CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr,
+                             size_t size, unsigned long long flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMulticastBindAddr",
+                      "it binds whole devices of one NVLink fabric; a vGPU is a part of a device");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(520, mcHandle, mcOffset, memptr, size, flags);
 }
 
-CUresult cuMulticastBindMem(CUmemGenericAllocationHandle, size_t, CUmemGenericAllocationHandle, size_t,
-                            size_t, unsigned long long) {
-  return notRemoted("cuMulticastBindMem",
-                    "it binds whole devices of one NVLink fabric; a vGPU is a part of a device");
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                            CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
+                            unsigned long long flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMulticastBindMem",
+                      "it binds whole devices of one NVLink fabric; a vGPU is a part of a device");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(521, mcHandle, mcOffset, memHandle, memOffset, size, flags);
 }
 
-CUresult cuMulticastCreate(CUmemGenericAllocationHandle*, const CUmulticastObjectProp*) {
-  return notRemoted("cuMulticastCreate",
-                    "it binds whole devices of one NVLink fabric; a vGPU is a part of a device");
+CUresult cuMulticastCreate(CUmemGenericAllocationHandle* mcHandle, const CUmulticastObjectProp* prop) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMulticastCreate",
+                      "it binds whole devices of one NVLink fabric; a vGPU is a part of a device");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(522, mcHandle, prop);
 }
 
-CUresult cuMulticastGetGranularity(size_t*, const CUmulticastObjectProp*, CUmulticastGranularity_flags) {
-  return notRemoted("cuMulticastGetGranularity",
-                    "it binds whole devices of one NVLink fabric; a vGPU is a part of a device");
+CUresult cuMulticastGetGranularity(size_t* granularity, const CUmulticastObjectProp* prop,
+                                   CUmulticastGranularity_flags option) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMulticastGetGranularity",
+                      "it binds whole devices of one NVLink fabric; a vGPU is a part of a device");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(523, granularity, prop, option);
 }
 
-CUresult cuMulticastUnbind(CUmemGenericAllocationHandle, CUdevice, size_t, size_t) {
-  return notRemoted("cuMulticastUnbind",
-                    "it binds whole devices of one NVLink fabric; a vGPU is a part of a device");
+CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset,
+                           size_t size) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuMulticastUnbind",
+                      "it binds whole devices of one NVLink fabric; a vGPU is a part of a device");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(524, mcHandle, dev, mcOffset, size);
 }
 
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func, int numBlocks,
                                                  int blockSize) {
-  return api::cuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize, func, numBlocks, blockSize);
+  if (trace::isOff()) [[likely]]
+    return api::cuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize, func, numBlocks, blockSize);
+  return trace::call<&api::cuOccupancyAvailableDynamicSMemPerBlock>(
+    525, dynamicSmemSize, func, numBlocks, blockSize);
 }
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func, int blockSize,
                                                      size_t dynamicSMemSize) {
-  return api::cuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks, func, blockSize, dynamicSMemSize);
+  if (trace::isOff()) [[likely]]
+    return api::cuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks, func, blockSize, dynamicSMemSize);
+  return trace::call<&api::cuOccupancyMaxActiveBlocksPerMultiprocessor>(
+    526, numBlocks, func, blockSize, dynamicSMemSize);
 }
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     int* numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags) {
-  return api::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+  if (trace::isOff()) [[likely]]
+    return api::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     numBlocks, func, blockSize, dynamicSMemSize, flags);
+  return trace::call<&api::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags>(
+    527, numBlocks, func, blockSize, dynamicSMemSize, flags);
 }
 
 CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func, const CUlaunchConfig* config) {
-  return api::cuOccupancyMaxActiveClusters(numClusters, func, config);
+  if (trace::isOff()) [[likely]]
+    return api::cuOccupancyMaxActiveClusters(numClusters, func, config);
+  return trace::call<&api::cuOccupancyMaxActiveClusters>(528, numClusters, func, config);
 }
 
 CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func,
                                           CUoccupancyB2DSize blockSizeToDynamicSMemSize,
                                           size_t dynamicSMemSize, int blockSizeLimit) {
-  return api::cuOccupancyMaxPotentialBlockSize(minGridSize, blockSize, func, blockSizeToDynamicSMemSize,
-                                               dynamicSMemSize, blockSizeLimit);
+  if (trace::isOff()) [[likely]]
+    return api::cuOccupancyMaxPotentialBlockSize(minGridSize, blockSize, func, blockSizeToDynamicSMemSize,
+                                                 dynamicSMemSize, blockSizeLimit);
+  return trace::call<&api::cuOccupancyMaxPotentialBlockSize>(
+    529, minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit);
 }
 
 CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockSize, CUfunction func,
                                                    CUoccupancyB2DSize blockSizeToDynamicSMemSize,
                                                    size_t dynamicSMemSize, int blockSizeLimit,
                                                    unsigned int flags) {
-  return api::cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func,
-                                                        blockSizeToDynamicSMemSize, dynamicSMemSize,
-                                                        blockSizeLimit, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func,
+                                                          blockSizeToDynamicSMemSize, dynamicSMemSize,
+                                                          blockSizeLimit, flags);
+  return trace::call<&api::cuOccupancyMaxPotentialBlockSizeWithFlags>(
+    530, minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, flags);
 }
 
 CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func, const CUlaunchConfig* config) {
-  return api::cuOccupancyMaxPotentialClusterSize(clusterSize, func, config);
+  if (trace::isOff()) [[likely]]
+    return api::cuOccupancyMaxPotentialClusterSize(clusterSize, func, config);
+  return trace::call<&api::cuOccupancyMaxPotentialClusterSize>(531, clusterSize, func, config);
 }
 
 CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {
-  return api::cuParamSetSize(hfunc, numbytes);
+  if (trace::isOff()) [[likely]]
+    return api::cuParamSetSize(hfunc, numbytes);
+  return trace::call<&api::cuParamSetSize>(532, hfunc, numbytes);
 }
 
-CUresult cuParamSetTexRef(CUfunction, int, CUtexref) {
-  return notRemoted("cuParamSetTexRef",
-                    "texture and surface references were removed in CUDA 12; programs use texture objects");
+CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuParamSetTexRef",
+                      "texture and surface references were removed in CUDA 12; programs use texture objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(533, hfunc, texunit, hTexRef);
 }
 
 CUresult cuParamSetf(CUfunction hfunc, int offset, float value) {
-  return api::cuParamSetf(hfunc, offset, value);
+  if (trace::isOff()) [[likely]]
+    return api::cuParamSetf(hfunc, offset, value);
+  return trace::call<&api::cuParamSetf>(534, hfunc, offset, value);
 }
 
 CUresult cuParamSeti(CUfunction hfunc, int offset, unsigned int value) {
-  return api::cuParamSeti(hfunc, offset, value);
+  if (trace::isOff()) [[likely]]
+    return api::cuParamSeti(hfunc, offset, value);
+  return trace::call<&api::cuParamSeti>(535, hfunc, offset, value);
 }
 
 CUresult cuParamSetv(CUfunction hfunc, int offset, void* ptr, unsigned int numbytes) {
-  return api::cuParamSetv(hfunc, offset, ptr, numbytes);
+  if (trace::isOff()) [[likely]]
+    return api::cuParamSetv(hfunc, offset, ptr, numbytes);
+  return trace::call<&api::cuParamSetv>(536, hfunc, offset, ptr, numbytes);
 }
 
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr) {
-  return api::cuPointerGetAttribute(data, attribute, ptr);
+  if (trace::isOff()) [[likely]]
+    return api::cuPointerGetAttribute(data, attribute, ptr);
+  return trace::call<&api::cuPointerGetAttribute>(537, data, attribute, ptr);
 }
 
 CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes, void** data,
                                 CUdeviceptr ptr) {
-  return api::cuPointerGetAttributes(numAttributes, attributes, data, ptr);
+  if (trace::isOff()) [[likely]]
+    return api::cuPointerGetAttributes(numAttributes, attributes, data, ptr);
+  return trace::call<&api::cuPointerGetAttributes>(538, numAttributes, attributes, data, ptr);
 }
 
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr ptr) {
-  return api::cuPointerSetAttribute(value, attribute, ptr);
+  if (trace::isOff()) [[likely]]
+    return api::cuPointerSetAttribute(value, attribute, ptr);
+  return trace::call<&api::cuPointerSetAttribute>(539, value, attribute, ptr);
 }
 
-CUresult cuProfilerInitialize(const char*, const char*, CUoutput_mode) {
-  return notRemoted("cuProfilerInitialize", "removed from the driver's profiler interface");
+CUresult cuProfilerInitialize(const char* configFile, const char* outputFile, CUoutput_mode outputMode) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuProfilerInitialize", "removed from the driver's profiler interface");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(540, configFile, outputFile, outputMode);
 }
 
 CUresult cuProfilerStart() {
-  return api::cuProfilerStart();
+  if (trace::isOff()) [[likely]]
+    return api::cuProfilerStart();
+  return trace::call<&api::cuProfilerStart>(541);
 }
 
 CUresult cuProfilerStop() {
-  return api::cuProfilerStop();
+  if (trace::isOff()) [[likely]]
+    return api::cuProfilerStop();
+  return trace::call<&api::cuProfilerStop>(542);
 }
 
-CUresult cuSignalExternalSemaphoresAsync(const CUexternalSemaphore*,
-                                         const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS*, unsigned int,
-                                         CUstream) {
-  return notRemoted("cuSignalExternalSemaphoresAsync",
-                    "memory of other APIs lies in this machine, not on the GPU's host");
+CUresult cuSignalExternalSemaphoresAsync(const CUexternalSemaphore* extSemArray,
+                                         const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS* paramsArray,
+                                         unsigned int numExtSems, CUstream stream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuSignalExternalSemaphoresAsync",
+                      "memory of other APIs lies in this machine, not on the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(543, extSemArray, paramsArray, numExtSems, stream);
 }
 
-CUresult cuSignalExternalSemaphoresAsync_ptsz(const CUexternalSemaphore*,
-                                              const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS*, unsigned int,
-                                              CUstream) {
-  return notRemoted("cuSignalExternalSemaphoresAsync_ptsz",
-                    "memory of other APIs lies in this machine, not on the GPU's host");
+CUresult cuSignalExternalSemaphoresAsync_ptsz(const CUexternalSemaphore* extSemArray,
+                                              const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS* paramsArray,
+                                              unsigned int numExtSems, CUstream stream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuSignalExternalSemaphoresAsync_ptsz",
+                      "memory of other APIs lies in this machine, not on the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(544, extSemArray, paramsArray, numExtSems, stream);
 }
 
 CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
                              unsigned int flags) {
-  return api::cuStreamAddCallback(Flavour::kLegacy, hStream, callback, userData, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamAddCallback(Flavour::kLegacy, hStream, callback, userData, flags);
+  return trace::call<&api::cuStreamAddCallback, Flavour::kLegacy>(545, hStream, callback, userData, flags);
 }
 
 CUresult cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallback callback, void* userData,
                                   unsigned int flags) {
-  return api::cuStreamAddCallback(Flavour::kPerThread, hStream, callback, userData, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamAddCallback(Flavour::kPerThread, hStream, callback, userData, flags);
+  return trace::call<&api::cuStreamAddCallback, Flavour::kPerThread>(546, hStream, callback, userData, flags);
 }
 
 CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags) {
-  return api::cuStreamAttachMemAsync(Flavour::kLegacy, hStream, dptr, length, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamAttachMemAsync(Flavour::kLegacy, hStream, dptr, length, flags);
+  return trace::call<&api::cuStreamAttachMemAsync, Flavour::kLegacy>(547, hStream, dptr, length, flags);
 }
 
 CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags) {
-  return api::cuStreamAttachMemAsync(Flavour::kPerThread, hStream, dptr, length, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamAttachMemAsync(Flavour::kPerThread, hStream, dptr, length, flags);
+  return trace::call<&api::cuStreamAttachMemAsync, Flavour::kPerThread>(548, hStream, dptr, length, flags);
 }
 
 CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray,
                             unsigned int flags) {
-  return api::cuStreamBatchMemOp_v2(Flavour::kLegacy, stream, count, paramArray, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamBatchMemOp_v2(Flavour::kLegacy, stream, count, paramArray, flags);
+  return trace::call<&api::cuStreamBatchMemOp_v2, Flavour::kLegacy>(549, stream, count, paramArray, flags);
 }
 
 CUresult cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray,
                                  unsigned int flags) {
-  return api::cuStreamBatchMemOp_v2(Flavour::kPerThread, stream, count, paramArray, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamBatchMemOp_v2(Flavour::kPerThread, stream, count, paramArray, flags);
+  return trace::call<&api::cuStreamBatchMemOp_v2, Flavour::kPerThread>(550, stream, count, paramArray, flags);
 }
 
 CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray,
                                unsigned int flags) {
-  return api::cuStreamBatchMemOp_v2(Flavour::kLegacy, stream, count, paramArray, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamBatchMemOp_v2(Flavour::kLegacy, stream, count, paramArray, flags);
+  return trace::call<&api::cuStreamBatchMemOp_v2, Flavour::kLegacy>(551, stream, count, paramArray, flags);
 }
 
 CUresult cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray,
                                     unsigned int flags) {
-  return api::cuStreamBatchMemOp_v2(Flavour::kPerThread, stream, count, paramArray, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamBatchMemOp_v2(Flavour::kPerThread, stream, count, paramArray, flags);
+  return trace::call<&api::cuStreamBatchMemOp_v2, Flavour::kPerThread>(552, stream, count, paramArray, flags);
 }
 
 CUresult cuStreamBeginCapture(CUstream hStream) {
-  return api::cuStreamBeginCapture(Flavour::kLegacy, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamBeginCapture(Flavour::kLegacy, hStream);
+  return trace::call<&api::cuStreamBeginCapture, Flavour::kLegacy>(553, hStream);
 }
 
 CUresult cuStreamBeginCapture_ptsz(CUstream hStream) {
-  return api::cuStreamBeginCapture(Flavour::kPerThread, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamBeginCapture(Flavour::kPerThread, hStream);
+  return trace::call<&api::cuStreamBeginCapture, Flavour::kPerThread>(554, hStream);
 }
 
 CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
-  return api::cuStreamBeginCapture_v2(Flavour::kLegacy, hStream, mode);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamBeginCapture_v2(Flavour::kLegacy, hStream, mode);
+  return trace::call<&api::cuStreamBeginCapture_v2, Flavour::kLegacy>(555, hStream, mode);
 }
 
 CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode) {
-  return api::cuStreamBeginCapture_v2(Flavour::kPerThread, hStream, mode);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamBeginCapture_v2(Flavour::kPerThread, hStream, mode);
+  return trace::call<&api::cuStreamBeginCapture_v2, Flavour::kPerThread>(556, hStream, mode);
 }
 
 CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies,
                                      const CUgraphEdgeData* dependencyData, size_t numDependencies,
                                      CUstreamCaptureMode mode) {
-  return api::cuStreamBeginCaptureToGraph(Flavour::kLegacy, hStream, hGraph, dependencies, dependencyData,
-                                          numDependencies, mode);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamBeginCaptureToGraph(Flavour::kLegacy, hStream, hGraph, dependencies, dependencyData,
+                                            numDependencies, mode);
+  return trace::call<&api::cuStreamBeginCaptureToGraph, Flavour::kLegacy>(
+    557, hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
 }
 
 CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies,
                                           const CUgraphEdgeData* dependencyData, size_t numDependencies,
                                           CUstreamCaptureMode mode) {
-  return api::cuStreamBeginCaptureToGraph(Flavour::kPerThread, hStream, hGraph, dependencies, dependencyData,
-                                          numDependencies, mode);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamBeginCaptureToGraph(Flavour::kPerThread, hStream, hGraph, dependencies,
+                                            dependencyData, numDependencies, mode);
+  return trace::call<&api::cuStreamBeginCaptureToGraph, Flavour::kPerThread>(
+    558, hStream, hGraph, dependencies, dependencyData, numDependencies, mode);
 }
 
 CUresult cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream) {
-  return api::cuStreamCopyAttributes(Flavour::kLegacy, dstStream, srcStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamCopyAttributes(Flavour::kLegacy, dstStream, srcStream);
+  return trace::call<&api::cuStreamCopyAttributes, Flavour::kLegacy>(559, dstStream, srcStream);
 }
 
 CUresult cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src) {
-  return api::cuStreamCopyAttributes(Flavour::kPerThread, dst, src);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamCopyAttributes(Flavour::kPerThread, dst, src);
+  return trace::call<&api::cuStreamCopyAttributes, Flavour::kPerThread>(560, dst, src);
 }
 
 CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) {
-  return api::cuStreamCreate(phStream, Flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamCreate(phStream, Flags);
+  return trace::call<&api::cuStreamCreate>(561, phStream, Flags);
 }
 
 CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
-  return api::cuStreamCreateWithPriority(phStream, flags, priority);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamCreateWithPriority(phStream, flags, priority);
+  return trace::call<&api::cuStreamCreateWithPriority>(562, phStream, flags, priority);
 }
 
 CUresult cuStreamDestroy(CUstream hStream) {
-  return api::cuStreamDestroy_v2(hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamDestroy_v2(hStream);
+  return trace::call<&api::cuStreamDestroy_v2>(563, hStream);
 }
 
 CUresult cuStreamDestroy_v2(CUstream hStream) {
-  return api::cuStreamDestroy_v2(hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamDestroy_v2(hStream);
+  return trace::call<&api::cuStreamDestroy_v2>(564, hStream);
 }
 
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
-  return api::cuStreamEndCapture(Flavour::kLegacy, hStream, phGraph);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamEndCapture(Flavour::kLegacy, hStream, phGraph);
+  return trace::call<&api::cuStreamEndCapture, Flavour::kLegacy>(565, hStream, phGraph);
 }
 
 CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph* phGraph) {
-  return api::cuStreamEndCapture(Flavour::kPerThread, hStream, phGraph);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamEndCapture(Flavour::kPerThread, hStream, phGraph);
+  return trace::call<&api::cuStreamEndCapture, Flavour::kPerThread>(566, hStream, phGraph);
 }
 
 CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue* value) {
-  return api::cuStreamGetAttribute(Flavour::kLegacy, hStream, attr, value);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetAttribute(Flavour::kLegacy, hStream, attr, value);
+  return trace::call<&api::cuStreamGetAttribute, Flavour::kLegacy>(567, hStream, attr, value);
 }
 
 CUresult cuStreamGetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue* value_out) {
-  return api::cuStreamGetAttribute(Flavour::kPerThread, hStream, attr, value_out);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetAttribute(Flavour::kPerThread, hStream, attr, value_out);
+  return trace::call<&api::cuStreamGetAttribute, Flavour::kPerThread>(568, hStream, attr, value_out);
 }
 
 CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
                                 cuuint64_t* id_out) {
-  return api::cuStreamGetCaptureInfo(Flavour::kLegacy, hStream, captureStatus_out, id_out);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetCaptureInfo(Flavour::kLegacy, hStream, captureStatus_out, id_out);
+  return trace::call<&api::cuStreamGetCaptureInfo, Flavour::kLegacy>(569, hStream, captureStatus_out, id_out);
 }
 
 CUresult cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
                                      cuuint64_t* id_out) {
-  return api::cuStreamGetCaptureInfo(Flavour::kPerThread, hStream, captureStatus_out, id_out);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetCaptureInfo(Flavour::kPerThread, hStream, captureStatus_out, id_out);
+  return trace::call<&api::cuStreamGetCaptureInfo, Flavour::kPerThread>(
+    570, hStream, captureStatus_out, id_out);
 }
 
 CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
                                    cuuint64_t* id_out, CUgraph* graph_out,
                                    const CUgraphNode** dependencies_out, size_t* numDependencies_out) {
-  return api::cuStreamGetCaptureInfo_v2(Flavour::kLegacy, hStream, captureStatus_out, id_out, graph_out,
-                                        dependencies_out, numDependencies_out);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetCaptureInfo_v2(Flavour::kLegacy, hStream, captureStatus_out, id_out, graph_out,
+                                          dependencies_out, numDependencies_out);
+  return trace::call<&api::cuStreamGetCaptureInfo_v2, Flavour::kLegacy>(
+    571, hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out);
 }
 
 CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
                                         cuuint64_t* id_out, CUgraph* graph_out,
                                         const CUgraphNode** dependencies_out, size_t* numDependencies_out) {
-  return api::cuStreamGetCaptureInfo_v2(Flavour::kPerThread, hStream, captureStatus_out, id_out, graph_out,
-                                        dependencies_out, numDependencies_out);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetCaptureInfo_v2(Flavour::kPerThread, hStream, captureStatus_out, id_out, graph_out,
+                                          dependencies_out, numDependencies_out);
+  return trace::call<&api::cuStreamGetCaptureInfo_v2, Flavour::kPerThread>(
+    572, hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out);
 }
 
 CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
                                    cuuint64_t* id_out, CUgraph* graph_out,
                                    const CUgraphNode** dependencies_out, const CUgraphEdgeData** edgeData_out,
                                    size_t* numDependencies_out) {
-  return api::cuStreamGetCaptureInfo_v3(Flavour::kLegacy, hStream, captureStatus_out, id_out, graph_out,
-                                        dependencies_out, edgeData_out, numDependencies_out);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetCaptureInfo_v3(Flavour::kLegacy, hStream, captureStatus_out, id_out, graph_out,
+                                          dependencies_out, edgeData_out, numDependencies_out);
+  return trace::call<&api::cuStreamGetCaptureInfo_v3, Flavour::kLegacy>(
+    573, hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
 }
 
 CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
                                         cuuint64_t* id_out, CUgraph* graph_out,
                                         const CUgraphNode** dependencies_out,
                                         const CUgraphEdgeData** edgeData_out, size_t* numDependencies_out) {
-  return api::cuStreamGetCaptureInfo_v3(Flavour::kPerThread, hStream, captureStatus_out, id_out, graph_out,
-                                        dependencies_out, edgeData_out, numDependencies_out);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetCaptureInfo_v3(Flavour::kPerThread, hStream, captureStatus_out, id_out, graph_out,
+                                          dependencies_out, edgeData_out, numDependencies_out);
+  return trace::call<&api::cuStreamGetCaptureInfo_v3, Flavour::kPerThread>(
+    574, hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
 }
 
 CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
-  return api::cuStreamGetCtx(Flavour::kLegacy, hStream, pctx);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetCtx(Flavour::kLegacy, hStream, pctx);
+  return trace::call<&api::cuStreamGetCtx, Flavour::kLegacy>(575, hStream, pctx);
 }
 
 CUresult cuStreamGetCtx_ptsz(CUstream hStream, CUcontext* pctx) {
-  return api::cuStreamGetCtx(Flavour::kPerThread, hStream, pctx);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetCtx(Flavour::kPerThread, hStream, pctx);
+  return trace::call<&api::cuStreamGetCtx, Flavour::kPerThread>(576, hStream, pctx);
 }
 
 CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
-  return api::cuStreamGetCtx_v2(Flavour::kLegacy, hStream, pCtx, pGreenCtx);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetCtx_v2(Flavour::kLegacy, hStream, pCtx, pGreenCtx);
+  return trace::call<&api::cuStreamGetCtx_v2, Flavour::kLegacy>(577, hStream, pCtx, pGreenCtx);
 }
 
 CUresult cuStreamGetCtx_v2_ptsz(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
-  return api::cuStreamGetCtx_v2(Flavour::kPerThread, hStream, pCtx, pGreenCtx);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetCtx_v2(Flavour::kPerThread, hStream, pCtx, pGreenCtx);
+  return trace::call<&api::cuStreamGetCtx_v2, Flavour::kPerThread>(578, hStream, pCtx, pGreenCtx);
 }
 
 CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
-  return api::cuStreamGetDevice(Flavour::kLegacy, hStream, device);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetDevice(Flavour::kLegacy, hStream, device);
+  return trace::call<&api::cuStreamGetDevice, Flavour::kLegacy>(579, hStream, device);
 }
 
 CUresult cuStreamGetDevice_ptsz(CUstream hStream, CUdevice* device) {
-  return api::cuStreamGetDevice(Flavour::kPerThread, hStream, device);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetDevice(Flavour::kPerThread, hStream, device);
+  return trace::call<&api::cuStreamGetDevice, Flavour::kPerThread>(580, hStream, device);
 }
 
 CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
-  return api::cuStreamGetFlags(Flavour::kLegacy, hStream, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetFlags(Flavour::kLegacy, hStream, flags);
+  return trace::call<&api::cuStreamGetFlags, Flavour::kLegacy>(581, hStream, flags);
 }
 
 CUresult cuStreamGetFlags_ptsz(CUstream hStream, unsigned int* flags) {
-  return api::cuStreamGetFlags(Flavour::kPerThread, hStream, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetFlags(Flavour::kPerThread, hStream, flags);
+  return trace::call<&api::cuStreamGetFlags, Flavour::kPerThread>(582, hStream, flags);
 }
 
-CUresult cuStreamGetGreenCtx(CUstream, CUgreenCtx*) {
-  return notRemoted("cuStreamGetGreenCtx");
+CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx* phCtx) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuStreamGetGreenCtx");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(583, hStream, phCtx);
 }
 
 CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
-  return api::cuStreamGetId(Flavour::kLegacy, hStream, streamId);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetId(Flavour::kLegacy, hStream, streamId);
+  return trace::call<&api::cuStreamGetId, Flavour::kLegacy>(584, hStream, streamId);
 }
 
 CUresult cuStreamGetId_ptsz(CUstream hStream, unsigned long long* streamId) {
-  return api::cuStreamGetId(Flavour::kPerThread, hStream, streamId);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetId(Flavour::kPerThread, hStream, streamId);
+  return trace::call<&api::cuStreamGetId, Flavour::kPerThread>(585, hStream, streamId);
 }
 
 CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
-  return api::cuStreamGetPriority(Flavour::kLegacy, hStream, priority);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetPriority(Flavour::kLegacy, hStream, priority);
+  return trace::call<&api::cuStreamGetPriority, Flavour::kLegacy>(586, hStream, priority);
 }
 
 CUresult cuStreamGetPriority_ptsz(CUstream hStream, int* priority) {
-  return api::cuStreamGetPriority(Flavour::kPerThread, hStream, priority);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamGetPriority(Flavour::kPerThread, hStream, priority);
+  return trace::call<&api::cuStreamGetPriority, Flavour::kPerThread>(587, hStream, priority);
 }
 
 CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
-  return api::cuStreamIsCapturing(Flavour::kLegacy, hStream, captureStatus);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamIsCapturing(Flavour::kLegacy, hStream, captureStatus);
+  return trace::call<&api::cuStreamIsCapturing, Flavour::kLegacy>(588, hStream, captureStatus);
 }
 
 CUresult cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
-  return api::cuStreamIsCapturing(Flavour::kPerThread, hStream, captureStatus);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamIsCapturing(Flavour::kPerThread, hStream, captureStatus);
+  return trace::call<&api::cuStreamIsCapturing, Flavour::kPerThread>(589, hStream, captureStatus);
 }
 
 CUresult cuStreamQuery(CUstream hStream) {
-  return api::cuStreamQuery(Flavour::kLegacy, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamQuery(Flavour::kLegacy, hStream);
+  return trace::call<&api::cuStreamQuery, Flavour::kLegacy>(590, hStream);
 }
 
 CUresult cuStreamQuery_ptsz(CUstream hStream) {
-  return api::cuStreamQuery(Flavour::kPerThread, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamQuery(Flavour::kPerThread, hStream);
+  return trace::call<&api::cuStreamQuery, Flavour::kPerThread>(591, hStream);
 }
 
 CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue* param) {
-  return api::cuStreamSetAttribute(Flavour::kLegacy, hStream, attr, param);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamSetAttribute(Flavour::kLegacy, hStream, attr, param);
+  return trace::call<&api::cuStreamSetAttribute, Flavour::kLegacy>(592, hStream, attr, param);
 }
 
 CUresult cuStreamSetAttribute_ptsz(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue* value) {
-  return api::cuStreamSetAttribute(Flavour::kPerThread, hStream, attr, value);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamSetAttribute(Flavour::kPerThread, hStream, attr, value);
+  return trace::call<&api::cuStreamSetAttribute, Flavour::kPerThread>(593, hStream, attr, value);
 }
 
 CUresult cuStreamSynchronize(CUstream hStream) {
-  return api::cuStreamSynchronize(Flavour::kLegacy, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamSynchronize(Flavour::kLegacy, hStream);
+  return trace::call<&api::cuStreamSynchronize, Flavour::kLegacy>(594, hStream);
 }
 
 CUresult cuStreamSynchronize_ptsz(CUstream hStream) {
-  return api::cuStreamSynchronize(Flavour::kPerThread, hStream);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamSynchronize(Flavour::kPerThread, hStream);
+  return trace::call<&api::cuStreamSynchronize, Flavour::kPerThread>(595, hStream);
 }
 
 CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode* dependencies,
                                            size_t numDependencies, unsigned int flags) {
-  return api::cuStreamUpdateCaptureDependencies(Flavour::kLegacy, hStream, dependencies, numDependencies,
-                                                flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamUpdateCaptureDependencies(Flavour::kLegacy, hStream, dependencies, numDependencies,
+                                                  flags);
+  return trace::call<&api::cuStreamUpdateCaptureDependencies, Flavour::kLegacy>(
+    596, hStream, dependencies, numDependencies, flags);
 }
 
 CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgraphNode* dependencies,
                                                 size_t numDependencies, unsigned int flags) {
-  return api::cuStreamUpdateCaptureDependencies(Flavour::kPerThread, hStream, dependencies, numDependencies,
-                                                flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamUpdateCaptureDependencies(Flavour::kPerThread, hStream, dependencies, numDependencies,
+                                                  flags);
+  return trace::call<&api::cuStreamUpdateCaptureDependencies, Flavour::kPerThread>(
+    597, hStream, dependencies, numDependencies, flags);
 }
 
 CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode* dependencies,
                                               const CUgraphEdgeData* dependencyData, size_t numDependencies,
                                               unsigned int flags) {
-  return api::cuStreamUpdateCaptureDependencies_v2(Flavour::kLegacy, hStream, dependencies, dependencyData,
-                                                   numDependencies, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamUpdateCaptureDependencies_v2(Flavour::kLegacy, hStream, dependencies, dependencyData,
+                                                     numDependencies, flags);
+  return trace::call<&api::cuStreamUpdateCaptureDependencies_v2, Flavour::kLegacy>(
+    598, hStream, dependencies, dependencyData, numDependencies, flags);
 }
 
 CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUgraphNode* dependencies,
                                                    const CUgraphEdgeData* dependencyData,
                                                    size_t numDependencies, unsigned int flags) {
-  return api::cuStreamUpdateCaptureDependencies_v2(Flavour::kPerThread, hStream, dependencies, dependencyData,
-                                                   numDependencies, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamUpdateCaptureDependencies_v2(Flavour::kPerThread, hStream, dependencies,
+                                                     dependencyData, numDependencies, flags);
+  return trace::call<&api::cuStreamUpdateCaptureDependencies_v2, Flavour::kPerThread>(
+    599, hStream, dependencies, dependencyData, numDependencies, flags);
 }
 
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-  return api::cuStreamWaitEvent(Flavour::kLegacy, hStream, hEvent, Flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWaitEvent(Flavour::kLegacy, hStream, hEvent, Flags);
+  return trace::call<&api::cuStreamWaitEvent, Flavour::kLegacy>(600, hStream, hEvent, Flags);
 }
 
 CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-  return api::cuStreamWaitEvent(Flavour::kPerThread, hStream, hEvent, Flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWaitEvent(Flavour::kPerThread, hStream, hEvent, Flags);
+  return trace::call<&api::cuStreamWaitEvent, Flavour::kPerThread>(601, hStream, hEvent, Flags);
 }
 
 CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
-  return api::cuStreamWaitValue32_v2(Flavour::kLegacy, stream, addr, value, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWaitValue32_v2(Flavour::kLegacy, stream, addr, value, flags);
+  return trace::call<&api::cuStreamWaitValue32_v2, Flavour::kLegacy>(602, stream, addr, value, flags);
 }
 
 CUresult cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
-  return api::cuStreamWaitValue32_v2(Flavour::kPerThread, stream, addr, value, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWaitValue32_v2(Flavour::kPerThread, stream, addr, value, flags);
+  return trace::call<&api::cuStreamWaitValue32_v2, Flavour::kPerThread>(603, stream, addr, value, flags);
 }
 
 CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
-  return api::cuStreamWaitValue32_v2(Flavour::kLegacy, stream, addr, value, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWaitValue32_v2(Flavour::kLegacy, stream, addr, value, flags);
+  return trace::call<&api::cuStreamWaitValue32_v2, Flavour::kLegacy>(604, stream, addr, value, flags);
 }
 
 CUresult cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value,
                                      unsigned int flags) {
-  return api::cuStreamWaitValue32_v2(Flavour::kPerThread, stream, addr, value, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWaitValue32_v2(Flavour::kPerThread, stream, addr, value, flags);
+  return trace::call<&api::cuStreamWaitValue32_v2, Flavour::kPerThread>(605, stream, addr, value, flags);
 }
 
 CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
-  return api::cuStreamWaitValue64_v2(Flavour::kLegacy, stream, addr, value, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWaitValue64_v2(Flavour::kLegacy, stream, addr, value, flags);
+  return trace::call<&api::cuStreamWaitValue64_v2, Flavour::kLegacy>(606, stream, addr, value, flags);
 }
 
 CUresult cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
-  return api::cuStreamWaitValue64_v2(Flavour::kPerThread, stream, addr, value, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWaitValue64_v2(Flavour::kPerThread, stream, addr, value, flags);
+  return trace::call<&api::cuStreamWaitValue64_v2, Flavour::kPerThread>(607, stream, addr, value, flags);
 }
 
 CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
-  return api::cuStreamWaitValue64_v2(Flavour::kLegacy, stream, addr, value, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWaitValue64_v2(Flavour::kLegacy, stream, addr, value, flags);
+  return trace::call<&api::cuStreamWaitValue64_v2, Flavour::kLegacy>(608, stream, addr, value, flags);
 }
 
 CUresult cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value,
                                      unsigned int flags) {
-  return api::cuStreamWaitValue64_v2(Flavour::kPerThread, stream, addr, value, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWaitValue64_v2(Flavour::kPerThread, stream, addr, value, flags);
+  return trace::call<&api::cuStreamWaitValue64_v2, Flavour::kPerThread>(609, stream, addr, value, flags);
 }
 
 CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
-  return api::cuStreamWriteValue32_v2(Flavour::kLegacy, stream, addr, value, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWriteValue32_v2(Flavour::kLegacy, stream, addr, value, flags);
+  return trace::call<&api::cuStreamWriteValue32_v2, Flavour::kLegacy>(610, stream, addr, value, flags);
 }
 
 CUresult cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
-  return api::cuStreamWriteValue32_v2(Flavour::kPerThread, stream, addr, value, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWriteValue32_v2(Flavour::kPerThread, stream, addr, value, flags);
+  return trace::call<&api::cuStreamWriteValue32_v2, Flavour::kPerThread>(611, stream, addr, value, flags);
 }
 
 CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
-  return api::cuStreamWriteValue32_v2(Flavour::kLegacy, stream, addr, value, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWriteValue32_v2(Flavour::kLegacy, stream, addr, value, flags);
+  return trace::call<&api::cuStreamWriteValue32_v2, Flavour::kLegacy>(612, stream, addr, value, flags);
 }
 
 CUresult cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t value,
                                       unsigned int flags) {
-  return api::cuStreamWriteValue32_v2(Flavour::kPerThread, stream, addr, value, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWriteValue32_v2(Flavour::kPerThread, stream, addr, value, flags);
+  return trace::call<&api::cuStreamWriteValue32_v2, Flavour::kPerThread>(613, stream, addr, value, flags);
 }
 
 CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
-  return api::cuStreamWriteValue64_v2(Flavour::kLegacy, stream, addr, value, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWriteValue64_v2(Flavour::kLegacy, stream, addr, value, flags);
+  return trace::call<&api::cuStreamWriteValue64_v2, Flavour::kLegacy>(614, stream, addr, value, flags);
 }
 
 CUresult cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
-  return api::cuStreamWriteValue64_v2(Flavour::kPerThread, stream, addr, value, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWriteValue64_v2(Flavour::kPerThread, stream, addr, value, flags);
+  return trace::call<&api::cuStreamWriteValue64_v2, Flavour::kPerThread>(615, stream, addr, value, flags);
 }
 
 CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
-  return api::cuStreamWriteValue64_v2(Flavour::kLegacy, stream, addr, value, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWriteValue64_v2(Flavour::kLegacy, stream, addr, value, flags);
+  return trace::call<&api::cuStreamWriteValue64_v2, Flavour::kLegacy>(616, stream, addr, value, flags);
 }
 
 CUresult cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t value,
                                       unsigned int flags) {
-  return api::cuStreamWriteValue64_v2(Flavour::kPerThread, stream, addr, value, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuStreamWriteValue64_v2(Flavour::kPerThread, stream, addr, value, flags);
+  return trace::call<&api::cuStreamWriteValue64_v2, Flavour::kPerThread>(617, stream, addr, value, flags);
 }
 
 CUresult cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOURCE_DESC* pResDesc) {
-  return api::cuSurfObjectCreate(pSurfObject, pResDesc);
+  if (trace::isOff()) [[likely]]
+    return api::cuSurfObjectCreate(pSurfObject, pResDesc);
+  return trace::call<&api::cuSurfObjectCreate>(618, pSurfObject, pResDesc);
 }
 
 CUresult cuSurfObjectDestroy(CUsurfObject surfObject) {
-  return api::cuSurfObjectDestroy(surfObject);
+  if (trace::isOff()) [[likely]]
+    return api::cuSurfObjectDestroy(surfObject);
+  return trace::call<&api::cuSurfObjectDestroy>(619, surfObject);
 }
 
 CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* pResDesc, CUsurfObject surfObject) {
-  return api::cuSurfObjectGetResourceDesc(pResDesc, surfObject);
+  if (trace::isOff()) [[likely]]
+    return api::cuSurfObjectGetResourceDesc(pResDesc, surfObject);
+  return trace::call<&api::cuSurfObjectGetResourceDesc>(620, pResDesc, surfObject);
 }
 
-CUresult cuSurfRefGetArray(CUarray*, CUsurfref) {
-  return notRemoted("cuSurfRefGetArray",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuSurfRefGetArray(CUarray* phArray, CUsurfref hSurfRef) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuSurfRefGetArray",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(621, phArray, hSurfRef);
 }
 
-CUresult cuSurfRefSetArray(CUsurfref, CUarray, unsigned int) {
-  return notRemoted("cuSurfRefSetArray",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuSurfRefSetArray",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(622, hSurfRef, hArray, Flags);
 }
 
 CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType,
@@ -2785,10 +4666,16 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType ten
                                  cuuint32_t pixelsPerColumn, const cuuint32_t* elementStrides,
                                  CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                  CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill) {
-  return api::cuTensorMapEncodeIm2col(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim,
-                                      globalStrides, pixelBoxLowerCorner, pixelBoxUpperCorner,
-                                      channelsPerPixel, pixelsPerColumn, elementStrides, interleave, swizzle,
-                                      l2Promotion, oobFill);
+  if (trace::isOff()) [[likely]]
+    return api::cuTensorMapEncodeIm2col(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim,
+                                        globalStrides, pixelBoxLowerCorner, pixelBoxUpperCorner,
+                                        channelsPerPixel, pixelsPerColumn, elementStrides, interleave,
+                                        swizzle, l2Promotion, oobFill);
+  return trace::call<&api::cuTensorMapEncodeIm2col>(623, tensorMap, tensorDataType, tensorRank, globalAddress,
+                                                    globalDim, globalStrides, pixelBoxLowerCorner,
+                                                    pixelBoxUpperCorner, channelsPerPixel, pixelsPerColumn,
+                                                    elementStrides, interleave, swizzle, l2Promotion,
+                                                    oobFill);
 }
 
 CUresult cuTensorMapEncodeIm2colWide(CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType,
@@ -2799,10 +4686,16 @@ CUresult cuTensorMapEncodeIm2colWide(CUtensorMap* tensorMap, CUtensorMapDataType
                                      CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode,
                                      CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
                                      CUtensorMapFloatOOBfill oobFill) {
-  return api::cuTensorMapEncodeIm2colWide(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim,
-                                          globalStrides, pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth,
-                                          channelsPerPixel, pixelsPerColumn, elementStrides, interleave, mode,
-                                          swizzle, l2Promotion, oobFill);
+  if (trace::isOff()) [[likely]]
+    return api::cuTensorMapEncodeIm2colWide(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim,
+                                            globalStrides, pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth,
+                                            channelsPerPixel, pixelsPerColumn, elementStrides, interleave,
+                                            mode, swizzle, l2Promotion, oobFill);
+  return trace::call<&api::cuTensorMapEncodeIm2colWide>(624, tensorMap, tensorDataType, tensorRank,
+                                                        globalAddress, globalDim, globalStrides,
+                                                        pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth,
+                                                        channelsPerPixel, pixelsPerColumn, elementStrides,
+                                                        interleave, mode, swizzle, l2Promotion, oobFill);
 }
 
 CUresult cuTensorMapEncodeTiled(CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType,
@@ -2811,225 +4704,442 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* tensorMap, CUtensorMapDataType tens
                                 const cuuint32_t* elementStrides, CUtensorMapInterleave interleave,
                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
                                 CUtensorMapFloatOOBfill oobFill) {
-  return api::cuTensorMapEncodeTiled(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim,
-                                     globalStrides, boxDim, elementStrides, interleave, swizzle, l2Promotion,
-                                     oobFill);
+  if (trace::isOff()) [[likely]]
+    return api::cuTensorMapEncodeTiled(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim,
+                                       globalStrides, boxDim, elementStrides, interleave, swizzle,
+                                       l2Promotion, oobFill);
+  return trace::call<&api::cuTensorMapEncodeTiled>(625, tensorMap, tensorDataType, tensorRank, globalAddress,
+                                                   globalDim, globalStrides, boxDim, elementStrides,
+                                                   interleave, swizzle, l2Promotion, oobFill);
 }
 
 CUresult cuTensorMapReplaceAddress(CUtensorMap* tensorMap, void* globalAddress) {
-  return api::cuTensorMapReplaceAddress(tensorMap, globalAddress);
+  if (trace::isOff()) [[likely]]
+    return api::cuTensorMapReplaceAddress(tensorMap, globalAddress);
+  return trace::call<&api::cuTensorMapReplaceAddress>(626, tensorMap, globalAddress);
 }
 
 CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pResDesc,
                            const CUDA_TEXTURE_DESC* pTexDesc, const CUDA_RESOURCE_VIEW_DESC* pResViewDesc) {
-  return api::cuTexObjectCreate(pTexObject, pResDesc, pTexDesc, pResViewDesc);
+  if (trace::isOff()) [[likely]]
+    return api::cuTexObjectCreate(pTexObject, pResDesc, pTexDesc, pResViewDesc);
+  return trace::call<&api::cuTexObjectCreate>(627, pTexObject, pResDesc, pTexDesc, pResViewDesc);
 }
 
 CUresult cuTexObjectDestroy(CUtexObject texObject) {
-  return api::cuTexObjectDestroy(texObject);
+  if (trace::isOff()) [[likely]]
+    return api::cuTexObjectDestroy(texObject);
+  return trace::call<&api::cuTexObjectDestroy>(628, texObject);
 }
 
 CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC* pResDesc, CUtexObject texObject) {
-  return api::cuTexObjectGetResourceDesc(pResDesc, texObject);
+  if (trace::isOff()) [[likely]]
+    return api::cuTexObjectGetResourceDesc(pResDesc, texObject);
+  return trace::call<&api::cuTexObjectGetResourceDesc>(629, pResDesc, texObject);
 }
 
 CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* pResViewDesc, CUtexObject texObject) {
-  return api::cuTexObjectGetResourceViewDesc(pResViewDesc, texObject);
+  if (trace::isOff()) [[likely]]
+    return api::cuTexObjectGetResourceViewDesc(pResViewDesc, texObject);
+  return trace::call<&api::cuTexObjectGetResourceViewDesc>(630, pResViewDesc, texObject);
 }
 
 CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* pTexDesc, CUtexObject texObject) {
-  return api::cuTexObjectGetTextureDesc(pTexDesc, texObject);
+  if (trace::isOff()) [[likely]]
+    return api::cuTexObjectGetTextureDesc(pTexDesc, texObject);
+  return trace::call<&api::cuTexObjectGetTextureDesc>(631, pTexDesc, texObject);
 }
 
-CUresult cuTexRefCreate(CUtexref*) {
-  return notRemoted("cuTexRefCreate", "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefCreate(CUtexref* pTexRef) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefCreate", "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(632, pTexRef);
 }
 
-CUresult cuTexRefDestroy(CUtexref) {
-  return notRemoted("cuTexRefDestroy", "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefDestroy(CUtexref hTexRef) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefDestroy",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(633, hTexRef);
 }
 
-CUresult cuTexRefGetAddress(CUdeviceptr_v1*, CUtexref) {
-  return notRemoted("cuTexRefGetAddress",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefGetAddress(CUdeviceptr_v1* pdptr, CUtexref hTexRef) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefGetAddress",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(634, pdptr, hTexRef);
 }
 
-CUresult cuTexRefGetAddress_v2(CUdeviceptr*, CUtexref) {
-  return notRemoted("cuTexRefGetAddress_v2",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefGetAddress_v2(CUdeviceptr* pdptr, CUtexref hTexRef) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefGetAddress_v2",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(635, pdptr, hTexRef);
 }
 
-CUresult cuTexRefGetAddressMode(CUaddress_mode*, CUtexref, int) {
-  return notRemoted("cuTexRefGetAddressMode",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefGetAddressMode(CUaddress_mode* pam, CUtexref hTexRef, int dim) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefGetAddressMode",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(636, pam, hTexRef, dim);
 }
 
-CUresult cuTexRefGetArray(CUarray*, CUtexref) {
-  return notRemoted("cuTexRefGetArray", "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefGetArray(CUarray* phArray, CUtexref hTexRef) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefGetArray",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(637, phArray, hTexRef);
 }
 
-CUresult cuTexRefGetBorderColor(float*, CUtexref) {
-  return notRemoted("cuTexRefGetBorderColor",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefGetBorderColor(float* pBorderColor, CUtexref hTexRef) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefGetBorderColor",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(638, pBorderColor, hTexRef);
 }
 
-CUresult cuTexRefGetFilterMode(CUfilter_mode*, CUtexref) {
-  return notRemoted("cuTexRefGetFilterMode",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefGetFilterMode(CUfilter_mode* pfm, CUtexref hTexRef) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefGetFilterMode",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(639, pfm, hTexRef);
 }
 
-CUresult cuTexRefGetFlags(unsigned int*, CUtexref) {
-  return notRemoted("cuTexRefGetFlags", "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefGetFlags(unsigned int* pFlags, CUtexref hTexRef) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefGetFlags",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(640, pFlags, hTexRef);
 }
 
-CUresult cuTexRefGetFormat(CUarray_format*, int*, CUtexref) {
-  return notRemoted("cuTexRefGetFormat",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefGetFormat(CUarray_format* pFormat, int* pNumChannels, CUtexref hTexRef) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefGetFormat",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(641, pFormat, pNumChannels, hTexRef);
 }
 
-CUresult cuTexRefGetMaxAnisotropy(int*, CUtexref) {
-  return notRemoted("cuTexRefGetMaxAnisotropy",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefGetMaxAnisotropy(int* pmaxAniso, CUtexref hTexRef) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefGetMaxAnisotropy",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(642, pmaxAniso, hTexRef);
 }
 
-CUresult cuTexRefGetMipmapFilterMode(CUfilter_mode*, CUtexref) {
-  return notRemoted("cuTexRefGetMipmapFilterMode",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefGetMipmapFilterMode(CUfilter_mode* pfm, CUtexref hTexRef) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefGetMipmapFilterMode",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(643, pfm, hTexRef);
 }
 
-CUresult cuTexRefGetMipmapLevelBias(float*, CUtexref) {
-  return notRemoted("cuTexRefGetMipmapLevelBias",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefGetMipmapLevelBias(float* pbias, CUtexref hTexRef) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefGetMipmapLevelBias",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(644, pbias, hTexRef);
 }
 
-CUresult cuTexRefGetMipmapLevelClamp(float*, float*, CUtexref) {
-  return notRemoted("cuTexRefGetMipmapLevelClamp",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefGetMipmapLevelClamp(float* pminMipmapLevelClamp, float* pmaxMipmapLevelClamp,
+                                     CUtexref hTexRef) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefGetMipmapLevelClamp",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(645, pminMipmapLevelClamp, pmaxMipmapLevelClamp, hTexRef);
 }
 
-CUresult cuTexRefGetMipmappedArray(CUmipmappedArray*, CUtexref) {
-  return notRemoted("cuTexRefGetMipmappedArray",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefGetMipmappedArray(CUmipmappedArray* phMipmappedArray, CUtexref hTexRef) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefGetMipmappedArray",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(646, phMipmappedArray, hTexRef);
 }
 
-CUresult cuTexRefSetAddress(unsigned int*, CUtexref, CUdeviceptr_v1, unsigned int) {
-  return notRemoted("cuTexRefSetAddress",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefSetAddress(unsigned int* ByteOffset, CUtexref hTexRef, CUdeviceptr_v1 dptr,
+                            unsigned int bytes) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefSetAddress",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(647, ByteOffset, hTexRef, dptr, bytes);
 }
 
-CUresult cuTexRefSetAddress_v2(size_t*, CUtexref, CUdeviceptr, size_t) {
-  return notRemoted("cuTexRefSetAddress_v2",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefSetAddress_v2(size_t* ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefSetAddress_v2",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(648, ByteOffset, hTexRef, dptr, bytes);
 }
 
-CUresult cuTexRefSetAddress2D(CUtexref, const CUDA_ARRAY_DESCRIPTOR_v1*, CUdeviceptr_v1, unsigned int) {
-  return notRemoted("cuTexRefSetAddress2D",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1* desc, CUdeviceptr_v1 dptr,
+                              unsigned int Pitch) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefSetAddress2D",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(649, hTexRef, desc, dptr, Pitch);
 }
 
-CUresult cuTexRefSetAddress2D_v2(CUtexref, const CUDA_ARRAY_DESCRIPTOR*, CUdeviceptr, size_t) {
-  return notRemoted("cuTexRefSetAddress2D_v2",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc, CUdeviceptr dptr,
+                                 size_t Pitch) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefSetAddress2D_v2",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(650, hTexRef, desc, dptr, Pitch);
 }
 
-CUresult cuTexRefSetAddress2D_v3(CUtexref, const CUDA_ARRAY_DESCRIPTOR*, CUdeviceptr, size_t) {
-  return notRemoted("cuTexRefSetAddress2D_v3",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc, CUdeviceptr dptr,
+                                 size_t Pitch) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefSetAddress2D_v3",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(651, hTexRef, desc, dptr, Pitch);
 }
 
-CUresult cuTexRefSetAddressMode(CUtexref, int, CUaddress_mode) {
-  return notRemoted("cuTexRefSetAddressMode",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefSetAddressMode",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(652, hTexRef, dim, am);
 }
 
-CUresult cuTexRefSetArray(CUtexref, CUarray, unsigned int) {
-  return notRemoted("cuTexRefSetArray", "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefSetArray",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(653, hTexRef, hArray, Flags);
 }
 
-CUresult cuTexRefSetBorderColor(CUtexref, float*) {
-  return notRemoted("cuTexRefSetBorderColor",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefSetBorderColor(CUtexref hTexRef, float* pBorderColor) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefSetBorderColor",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(654, hTexRef, pBorderColor);
 }
 
-CUresult cuTexRefSetFilterMode(CUtexref, CUfilter_mode) {
-  return notRemoted("cuTexRefSetFilterMode",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefSetFilterMode",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(655, hTexRef, fm);
 }
 
-CUresult cuTexRefSetFlags(CUtexref, unsigned int) {
-  return notRemoted("cuTexRefSetFlags", "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefSetFlags",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(656, hTexRef, Flags);
 }
 
-CUresult cuTexRefSetFormat(CUtexref, CUarray_format, int) {
-  return notRemoted("cuTexRefSetFormat",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefSetFormat",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(657, hTexRef, fmt, NumPackedComponents);
 }
 
-CUresult cuTexRefSetMaxAnisotropy(CUtexref, unsigned int) {
-  return notRemoted("cuTexRefSetMaxAnisotropy",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefSetMaxAnisotropy",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(658, hTexRef, maxAniso);
 }
 
-CUresult cuTexRefSetMipmapFilterMode(CUtexref, CUfilter_mode) {
-  return notRemoted("cuTexRefSetMipmapFilterMode",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefSetMipmapFilterMode",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(659, hTexRef, fm);
 }
 
-CUresult cuTexRefSetMipmapLevelBias(CUtexref, float) {
-  return notRemoted("cuTexRefSetMipmapLevelBias",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefSetMipmapLevelBias",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(660, hTexRef, bias);
 }
 
-CUresult cuTexRefSetMipmapLevelClamp(CUtexref, float, float) {
-  return notRemoted("cuTexRefSetMipmapLevelClamp",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefSetMipmapLevelClamp",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(661, hTexRef, minMipmapLevelClamp, maxMipmapLevelClamp);
 }
 
-CUresult cuTexRefSetMipmappedArray(CUtexref, CUmipmappedArray, unsigned int) {
-  return notRemoted("cuTexRefSetMipmappedArray",
-                    "texture and surface references are gone since CUDA 12: use objects");
+CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuTexRefSetMipmappedArray",
+                      "texture and surface references are gone since CUDA 12: use objects");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(662, hTexRef, hMipmappedArray, Flags);
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  return api::cuThreadExchangeStreamCaptureMode(mode);
+  if (trace::isOff()) [[likely]]
+    return api::cuThreadExchangeStreamCaptureMode(mode);
+  return trace::call<&api::cuThreadExchangeStreamCaptureMode>(663, mode);
 }
 
 CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destroy,
                             unsigned int initialRefcount, unsigned int flags) {
-  return api::cuUserObjectCreate(object_out, ptr, destroy, initialRefcount, flags);
+  if (trace::isOff()) [[likely]]
+    return api::cuUserObjectCreate(object_out, ptr, destroy, initialRefcount, flags);
+  return trace::call<&api::cuUserObjectCreate>(664, object_out, ptr, destroy, initialRefcount, flags);
 }
 
 CUresult cuUserObjectRelease(CUuserObject object, unsigned int count) {
-  return api::cuUserObjectRelease(object, count);
+  if (trace::isOff()) [[likely]]
+    return api::cuUserObjectRelease(object, count);
+  return trace::call<&api::cuUserObjectRelease>(665, object, count);
 }
 
 CUresult cuUserObjectRetain(CUuserObject object, unsigned int count) {
-  return api::cuUserObjectRetain(object, count);
+  if (trace::isOff()) [[likely]]
+    return api::cuUserObjectRetain(object, count);
+  return trace::call<&api::cuUserObjectRetain>(666, object, count);
 }
 
-CUresult cuVDPAUCtxCreate(CUcontext*, unsigned int, CUdevice, unsigned int, void*) {
-  return notRemoted("cuVDPAUCtxCreate", "graphics interoperability needs the GPU in this machine");
+CUresult cuVDPAUCtxCreate(CUcontext* pCtx, unsigned int flags, CUdevice device, unsigned int vdpDevice,
+                          void* vdpGetProcAddress) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuVDPAUCtxCreate", "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(667, pCtx, flags, device, vdpDevice, vdpGetProcAddress);
 }
 
-CUresult cuVDPAUCtxCreate_v2(CUcontext*, unsigned int, CUdevice, unsigned int, void*) {
-  return notRemoted("cuVDPAUCtxCreate_v2", "graphics interoperability needs the GPU in this machine");
+CUresult cuVDPAUCtxCreate_v2(CUcontext* pCtx, unsigned int flags, CUdevice device, unsigned int vdpDevice,
+                             void* vdpGetProcAddress) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuVDPAUCtxCreate_v2", "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(668, pCtx, flags, device, vdpDevice, vdpGetProcAddress);
 }
 
-CUresult cuVDPAUGetDevice(CUdevice*, unsigned int, void*) {
-  return notRemoted("cuVDPAUGetDevice", "graphics interoperability needs the GPU in this machine");
+CUresult cuVDPAUGetDevice(CUdevice* pDevice, unsigned int vdpDevice, void* vdpGetProcAddress) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuVDPAUGetDevice", "graphics interoperability needs the GPU in this machine");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(669, pDevice, vdpDevice, vdpGetProcAddress);
 }
 
-CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore*, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS*,
-                                       unsigned int, CUstream) {
-  return notRemoted("cuWaitExternalSemaphoresAsync",
-                    "memory of other APIs lies in this machine, not on the GPU's host");
+CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore* extSemArray,
+                                       const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS* paramsArray,
+                                       unsigned int numExtSems, CUstream stream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuWaitExternalSemaphoresAsync",
+                      "memory of other APIs lies in this machine, not on the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(670, extSemArray, paramsArray, numExtSems, stream);
 }
 
-CUresult cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore*,
-                                            const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS*, unsigned int,
-                                            CUstream) {
-  return notRemoted("cuWaitExternalSemaphoresAsync_ptsz",
-                    "memory of other APIs lies in this machine, not on the GPU's host");
+CUresult cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore* extSemArray,
+                                            const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS* paramsArray,
+                                            unsigned int numExtSems, CUstream stream) {
+  constexpr auto refuse = [](auto...) noexcept {
+    return notRemoted("cuWaitExternalSemaphoresAsync_ptsz",
+                      "memory of other APIs lies in this machine, not on the GPU's host");
+  };
+  if (trace::isOff()) [[likely]]
+    return refuse();
+  return trace::call<refuse>(671, extSemArray, paramsArray, numExtSems, stream);
 }
 
 }  // extern "C"

@@ -12,7 +12,9 @@ namespace {
 
 int configuredLevel() {
   const char* value = std::getenv("MILLPOND_LOG");
-  const std::string_view name = value ? value : "warn";
+  // A file for the client library's trace may follow.
+  const std::string_view asked = value ? value : "warn";
+  const std::string_view name = asked.substr(0, asked.find(','));
   constexpr std::array<std::string_view, 6> names = {"off", "error", "warn", "info", "debug", "trace"};
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i] == name) return static_cast<int>(i);

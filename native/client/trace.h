@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trace of a program's calls: one line for each, written when it returns, into the file that MILLPOND_LOG names.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "cuda/gen/cuda_api.h"
+
+namespace millpond::client::trace {
+
+enum class State : uint8_t { kUnread, kOpening, kOff, kOn };
+[[gnu::visibility("hidden")]] inline std::atomic<State> state{State::kUnread};
+
+/// Whether calls are not traced: all that a call costs then. Not known before the first call.
+inline bool isOff() noexcept { return state.load(std::memory_order_relaxed) == State::kOff; }
+
+/// What is told with a call beside its result.
+struct Notes {
+  uint32_t waits = 0;            ///< how often it waited for the worker
+  bool isEarlierFailure = false;  ///< its result is the failure of an earlier call
+};
+/// Of the call that the calling thread is in.
+Notes& notes() noexcept;
+
+/// The time at which a call begins, -1 when it is not traced. Opens the file with the first call.
+int64_t begin() noexcept;
+
+/// Writes a call. `symbol`: its number in kSymbols. `words`: its arguments in their order, as `toWord` makes them.
+void write(int64_t start, uint32_t symbol, CUresult result, std::span<const uint64_t> words) noexcept;
+
+/// An argument as one word: what it is, or where it lies.
+template <typename T>
+uint64_t toWord(const T& argument) noexcept {
+  if constexpr (std::is_pointer_v<T>)
+    return reinterpret_cast<uint64_t>(argument);
+  else if constexpr (std::is_class_v<T> || std::is_union_v<T>)
+    return reinterpret_cast<uint64_t>(&argument);
+  else if constexpr (std::is_same_v<T, float>)
+    return std::bit_cast<uint32_t>(argument);
+  else
+    return static_cast<uint64_t>(argument);
+}
+template <typename T>
+T fromWord(uint64_t word) noexcept {
+  if constexpr (std::is_pointer_v<T>)
+    return reinterpret_cast<T>(word);
+  else if constexpr (std::is_class_v<T> || std::is_union_v<T>)
+    return *reinterpret_cast<const T*>(word);
+  else if constexpr (std::is_same_v<T, float>)
+    return std::bit_cast<float>(static_cast<uint32_t>(word));
+  else
+    return static_cast<T>(word);
+}
+
+template <size_t>
+using Word = uint64_t;
+
+/// There are hundreds of types of functions, and what is the same for all with as many arguments is compiled once.
+template <typename Indices>
+struct Caller;
+template <size_t... indices>
+struct Caller<std::index_sequence<indices...>> {
+  using Target = CUresult (*)(Word<indices>...) noexcept;
+  // The arguments come first, where they are already.
+  [[gnu::noinline]] static CUresult call(Word<indices>... words, Target target, uint32_t symbol) noexcept {
+    const std::array<uint64_t, sizeof...(indices)> all = {words...};
+    const int64_t begun = begin();
+    const CUresult result = target(words...);
+    write(begun, symbol, result, all);
+    return result;
+  }
+  template <auto function, auto... flavour>
+  struct Typed {
+    template <typename... Types>
+    static CUresult target(Word<indices>... words) noexcept {
+      return function(flavour..., fromWord<Types>(words)...);
+    }
+  };
+};
+
+/// Calls a function of `api`, for its `symbol`, and writes that down.
+template <auto function, auto... flavour, typename... Types>
+[[gnu::always_inline]] inline CUresult call(uint32_t symbol, const Types&... arguments) noexcept {
+  using Own = Caller<std::index_sequence_for<Types...>>;
+  return Own::call(toWord(arguments)..., &Own::template Typed<function, flavour...>::template target<Types...>, symbol);
+}
+
+}  // namespace millpond::client::trace
