@@ -84,8 +84,9 @@ function isCommand(text: string): text is CommandName {
 
 function declare(command: Command, name: CommandName, spec: CommandSpec): Command {
   command.helpInformation = () => renderCommandHelp(name);
-  for (const { name: argument, isOptional, isProgram } of spec.arguments) {
+  for (const { name: argument, isOptional, isProgram, isFiles } of spec.arguments) {
     if (isProgram) command.argument(`<${argument}...>`).passThroughOptions();
+    else if (isFiles) command.argument(`<${argument}...>`);
     else command.argument(isOptional ? `[${argument}]` : `<${argument}>`);
   }
   for (const option of Object.values(spec.options)) command.option(option.flags, option.description);

@@ -7,6 +7,7 @@ import type { CommandModule } from "./command-values.ts";
 export const commandModules: { readonly [N in CommandName]: () => Promise<CommandModule<N>> } = {
   run: () => import("./commands/run.ts"),
   env: () => import("./commands/env.ts"),
+  trace: () => import("./commands/trace.ts"),
   apply: () => import("./commands/apply.ts"),
   queue: () => import("./commands/queue.ts"),
   tenant: () => import("./commands/tenant.ts"),

@@ -65,6 +65,8 @@ export interface ArgumentSpec {
   readonly isOptional?: boolean;
   /** Takes all that follow, options of the program included. */
   readonly isProgram?: boolean;
+  /** One or more files. */
+  readonly isFiles?: boolean;
 }
 
 export interface CommandSpec {
@@ -187,6 +189,10 @@ run, 127 when it is not found.`,
         what: "in a queue, before others, and given back when somebody with more right needs it",
       },
       { command: "millpond run --no-wait -p 0.5 -- ./program", what: "half a GPU, now or not at all" },
+      {
+        command: "millpond run --trace calls -- ./program",
+        what: "with every call written down in the file calls",
+      },
     ],
     arguments: [{ name: "program", description: "The program and its arguments", isProgram: true }],
     options: {
@@ -211,6 +217,13 @@ run, 127 when it is not found.`,
         description: "What the program gets as notice that its vGPUs will be taken back",
         env: "MILLPOND_NOTICE_SIGNAL",
         defaultText: "SIGTERM",
+      },
+      trace: {
+        flags: "--trace <file>",
+        type: "text",
+        description:
+          "Write every call of the driver API into a file, for `millpond trace`; %p in its name is the process",
+        defaultText: "none",
       },
       verbose: {
         flags: "-v, --verbose",
@@ -246,6 +259,30 @@ and gives it back when it ends.`,
         defaultText: "auto",
       },
       ...connection,
+    },
+    group: "Run programs",
+  },
+  trace: {
+    summary: "Sum up traces of programs: calls, waits, copies, launches, failures",
+    description: `Reads what \`millpond run --trace\` or MILLPOND_LOG with a file has written: one line for each call of the driver API.
+Shows for each call how often it was made, how long it took and how often it waited for the worker; the bytes that were
+copied, by direction; the launches, by kernel; the calls that failed; and the time between calls, in the program itself.`,
+    examples: [
+      {
+        command: "millpond run --trace calls -- ./program; millpond trace calls",
+        what: "one run of a program",
+      },
+      { command: "millpond trace calls.* -o json", what: "the traces of several processes, for scripts" },
+    ],
+    arguments: [{ name: "file", description: "The traces", isFiles: true }],
+    options: {
+      output: {
+        flags: "-o, --output <format>",
+        type: "choice",
+        choices: ["table", "json"],
+        description: "Form of the answer",
+        defaultText: "table",
+      },
     },
     group: "Run programs",
   },

@@ -24,6 +24,9 @@ test("bash completes commands, options, and the values of both", () => {
   expect(complete("get", "s")).toEqual(["sessions"]);
   expect(complete("run", "-n", "")).toEqual([]);
   expect(complete("run", "bas")).toContain("bash");
+  // Nothing of its own, so that bash offers files.
+  expect(complete("trace", "")).toEqual([]);
+  expect(complete("trace", "calls", "--out")).toEqual(["--output"]);
 });
 
 test.for(["bash", "zsh", "fish"] as const)("%s gets every command and long option", (shell) => {

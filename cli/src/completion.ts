@@ -50,6 +50,8 @@ function bashArgument(argument: ArgumentSpec | undefined): string {
   if (argument?.isProgram) {
     return `[[ $word == -* ]] || { COMPREPLY=($(compgen -c -- "$word")); return; }`;
   }
+  // What `complete -o default` offers where nothing fits: files.
+  if (argument?.isFiles) return "[[ $word == -* ]] || return";
   return argument?.choices === undefined ? ":" : `words+=" ${argument.choices.join(" ")}"`;
 }
 
@@ -88,6 +90,7 @@ function zshOption(spec: OptionSpec): string {
 
 function zshArgument(argument: ArgumentSpec, position: number): string {
   if (argument.isProgram) return "'*::: :_normal'";
+  if (argument.isFiles) return "'*:file:_files'";
   const choices = argument.choices === undefined ? "" : `(${argument.choices.join(" ")})`;
   return `'${position + 1}:${argument.name}:${choices}'`;
 }
@@ -150,6 +153,7 @@ function renderFish(): string {
     }
     for (const argument of spec.arguments) {
       if (argument.isProgram) lines.push(`complete -c millpond ${within} -a '(__fish_complete_subcommand)'`);
+      else if (argument.isFiles) lines.push(`complete -c millpond ${within} -F`);
       else if (argument.choices !== undefined) {
         lines.push(`complete -c millpond ${within} -a '${argument.choices.join(" ")}'`);
       }

@@ -9,6 +9,7 @@ export function usageOf(name: CommandName): string {
   const spec = commandSpecs[name];
   const words = spec.arguments.map((argument) => {
     if (argument.isProgram) return "[--] <program> [args...]";
+    if (argument.isFiles) return `<${argument.name}...>`;
     const shown = argument.choices === undefined ? argument.name : argument.choices.join("|");
     return argument.isOptional ? `[${shown}]` : `<${shown}>`;
   });

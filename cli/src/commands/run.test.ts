@@ -63,6 +63,22 @@ describe("a program under millpond run", () => {
     await expectNoClaims();
   });
 
+  test("writes its calls where --trace says, and keeps the level of its messages", async () => {
+    const show = 'echo "$MILLPOND_LOG"';
+    const file = join(pool.home.directory, "calls");
+    writeFileSync(file, "of an earlier run\n");
+    const run = (name: string, environment: Record<string, string> = {}) =>
+      pool.home.millpond(["run", "-m", "1Gi", "--trace", name, "--", "sh", "-c", show], { environment });
+    expect((await run(file)).stdout).toBe(`${file}\n`);
+    expect(readFileSync(file, "utf8")).toBe("");
+    const each = join(pool.home.directory, "calls.%p");
+    expect((await run(each, { MILLPOND_LOG: "info,/elsewhere" })).stdout).toBe(`info,${each}\n`);
+    const result = await run("/no/such/folder/calls");
+    expect(result.code).toBe(125);
+    expect(result.stderr).toContain('--trace "/no/such/folder/calls" cannot be written: ENOENT');
+    await expectNoClaims();
+  });
+
   test("reaches its worker over either transport, and is seen by smi and get", async () => {
     for (const transport of ["shm", "tcp"]) {
       const options = ["-m", "512Mi", "--compute", "50", "--transport", transport];

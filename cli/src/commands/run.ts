@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { startRelay } from "../relay.ts";
-import { basename, dirname } from "node:path";
-import { formatBytes, formatDuration } from "@millpond/api";
+import { writeFileSync } from "node:fs";
+import { basename, dirname, resolve } from "node:path";
+import { formatBytes, formatDuration, millpondError, quote } from "@millpond/api";
 import { ClaimHolder, type WaitOptions } from "../claim-holder.ts";
 import { resolveRequest } from "../claim-request.ts";
 import { exitStatus } from "../command-table.ts";
@@ -23,6 +24,7 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
   const path = findProgram(name, process.env);
   const connection = openConnection(values);
   const request = resolveRequest(values);
+  const log = values.trace === undefined ? undefined : traceTo(values.trace, process.env["MILLPOND_LOG"]);
 
   using signals = new SignalRelay();
   let created: ClaimHolder | undefined;
@@ -49,6 +51,7 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
       if (values.verbose) say(describeGrant(holder));
       const environment = environmentFor(connection, holder, client, values);
       if (relay !== undefined) environment["MILLPOND_CONTROLLER"] = relay.url;
+      if (log !== undefined) environment["MILLPOND_LOG"] = log;
       const { requeues } = holder.claim;
       const { status, isTaken } = await runWhileKept(holder, signals, values, () =>
         runProgram(path, args, { name, environment, signals }),
@@ -131,6 +134,24 @@ function environmentFor(
   for (const variable of misleading) delete environment[variable];
   environment["LD_LIBRARY_PATH"] = programLibraryPath(process.env, dirname(client), process.execPath);
   return environment;
+}
+
+/**
+ * `MILLPOND_LOG` for a trace into a file, the level kept that `before` has. Where one file takes all processes, it is
+ * emptied, so that it has this run in it and no other.
+ *
+ * @throws MILLPOND_E_INVALID for a file that cannot be written
+ */
+function traceTo(file: string, before = ""): string {
+  const path = resolve(file);
+  try {
+    if (!path.includes("%")) writeFileSync(path, "");
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw millpondError("MILLPOND_E_INVALID", `--trace ${quote(file)} cannot be written: ${why}`);
+  }
+  const [level] = /^(?:off|error|warn|info|debug|trace)(?=,|$)/.exec(before) ?? [];
+  return level === undefined ? path : `${level},${path}`;
 }
 
 function describeGrant(holder: ClaimHolder): string {

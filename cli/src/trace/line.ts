@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The lines of a trace, whose form docs/reference/trace.md fixes.
+
+/** A value as a trace shows it. */
+export type Value =
+  /** A number, an address, a name; `text` behind a function is its own name. */
+  | { readonly kind: "word"; readonly word: string; readonly text?: Text }
+  | Text
+  /** What a pointer points to. */
+  | { readonly kind: "target"; readonly value: Value }
+  | { readonly kind: "struct"; readonly fields: readonly Argument[] }
+  /** `isCut`: there were more. */
+  | { readonly kind: "list"; readonly values: readonly Value[]; readonly isCut: boolean }
+  /** What is too wide to be shown. */
+  | { readonly kind: "bytes"; readonly bytes: number };
+
+export interface Text {
+  readonly kind: "text";
+  readonly text: string;
+  /** There was more of it. */
+  readonly isCut: boolean;
+}
+
+export interface Argument {
+  readonly name: string;
+  readonly value: Value;
+}
+
+/** The line before the calls of a process. */
+export interface Header {
+  readonly process: number;
+  readonly started: string;
+  readonly program: string;
+}
+
+export interface Call {
+  /** Since the header of its process. Times are nanoseconds. */
+  readonly start: number;
+  readonly duration: number;
+  readonly process: number;
+  readonly thread: number;
+  readonly name: string;
+  readonly arguments: readonly Argument[];
+  /** The line had no room for all arguments. */
+  readonly isCut: boolean;
+  readonly result: string;
+  readonly waits: number;
+  readonly isEarlierFailure: boolean;
+}
+
+const headerForm = /^# millpond trace (\d+), process (\d+), started (\S+), program (.*)$/;
+const callForm = /^ *(\d+)\.(\d{3}) \+(\d+)\.(\d{3}) (\d+)\/(\d+) (cu\w+)\(/;
+const resultForm = /^\) = ([A-Z]\w*|-?\d+)(?:; waits (\d+))?(; of an earlier call)?$/;
+
+export const formVersion = 1;
+
+/** The header in a line; undefined when it is none. `version` is that of the form. */
+export function parseHeader(line: string): (Header & { readonly version: number }) | undefined {
+  const match = headerForm.exec(line);
+  if (match === null) return undefined;
+  const [, version, process, started = "", program = ""] = match;
+  return { version: Number(version), process: Number(process), started, program };
+}
+
+/** The call in a line; undefined when it is none. */
+export function parseCall(line: string): Call | undefined {
+  const head = callForm.exec(line);
+  if (head === null) return undefined;
+  const [text, start, startRest, took, tookRest, process, thread, name = ""] = head;
+  const reader = new Reader(line, text.length);
+  const read = reader.fields(")");
+  if (read === undefined) return undefined;
+  const tail = resultForm.exec(line.slice(reader.position));
+  if (tail === null) return undefined;
+  return {
+    start: Number(start) * 1000 + Number(startRest),
+    duration: Number(took) * 1000 + Number(tookRest),
+    process: Number(process),
+    thread: Number(thread),
+    name,
+    arguments: read.fields,
+    isCut: read.isCut,
+    result: tail[1] ?? "",
+    waits: Number(tail[2] ?? 0),
+    isEarlierFailure: tail[3] !== undefined,
+  };
+}
+
+/** How deep values may lie in each other: no trace comes near it, and no line can exhaust the stack. */
+const mostDepth = 8;
+
+/** Reads values from a line; what is none of them is undefined, and then the line is none. */
+class Reader {
+  position: number;
+  readonly #line: string;
+
+  constructor(line: string, position: number) {
+    this.#line = line;
+    this.position = position;
+  }
+
+  /** `name=value, …` up to `end`, which is left. */
+  fields(end: ")" | "}", depth = 0): { fields: Argument[]; isCut: boolean } | undefined {
+    const fields: Argument[] = [];
+    if (this.#sees(end)) return { fields, isCut: false };
+    for (;;) {
+      if (this.#takes("...")) return this.#sees(end) ? { fields, isCut: true } : undefined;
+      const name = this.#match(/[A-Za-z_][\w.]*/y);
+      if (name === undefined || !this.#takes("=")) return undefined;
+      const value = this.#value(depth);
+      if (value === undefined) return undefined;
+      fields.push({ name, value });
+      if (this.#sees(end)) return { fields, isCut: false };
+      if (!this.#takes(", ")) return undefined;
+    }
+  }
+
+  #value(depth: number): Value | undefined {
+    if (depth > mostDepth) return undefined;
+    if (this.#takes("&")) {
+      const value = this.#value(depth + 1);
+      return value && { kind: "target", value };
+    }
+    if (this.#sees('"')) return this.#text();
+    if (this.#takes("{")) {
+      const bytes = this.#match(/\d+(?= bytes\})/y);
+      if (bytes !== undefined) {
+        this.position += " bytes}".length;
+        return { kind: "bytes", bytes: Number(bytes) };
+      }
+      const read = this.fields("}", depth + 1);
+      return read === undefined || read.isCut || !this.#takes("}")
+        ? undefined
+        : { kind: "struct", fields: read.fields };
+    }
+    if (this.#takes("[")) return this.#list(depth + 1);
+    const word = this.#match(/[\w.+-]+/y);
+    if (word === undefined) return undefined;
+    if (!this.#takes(' "')) return { kind: "word", word };
+    this.position--;
+    const text = this.#text();
+    return text && { kind: "word", word, text };
+  }
+
+  #list(depth: number): Value | undefined {
+    const values: Value[] = [];
+    if (this.#takes("]")) return { kind: "list", values, isCut: false };
+    for (;;) {
+      if (this.#takes("...]")) return { kind: "list", values, isCut: true };
+      const value = this.#value(depth);
+      if (value === undefined) return undefined;
+      values.push(value);
+      if (this.#takes("]")) return { kind: "list", values, isCut: false };
+      if (!this.#takes(", ")) return undefined;
+    }
+  }
+
+  #text(): Text | undefined {
+    const quoted = this.#match(/"(?:[^"\\]|\\["\\]|\\u[0-9a-f]{4})*"/y);
+    if (quoted === undefined) return undefined;
+    const text = quoted
+      .slice(1, -1)
+      .replace(/\\(?:u([0-9a-f]{4})|(.))/g, (_, code: string | undefined, char: string | undefined) =>
+        code === undefined ? (char ?? "") : String.fromCharCode(Number.parseInt(code, 16)),
+      );
+    return { kind: "text", text, isCut: this.#takes("...") };
+  }
+
+  #sees(text: string): boolean {
+    return this.#line.startsWith(text, this.position);
+  }
+
+  #takes(text: string): boolean {
+    if (!this.#sees(text)) return false;
+    this.position += text.length;
+    return true;
+  }
+
+  #match(form: RegExp): string | undefined {
+    form.lastIndex = this.position;
+    const [text] = form.exec(this.#line) ?? [];
+    if (text !== undefined) this.position += text.length;
+    return text;
+  }
+}
