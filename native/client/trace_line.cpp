@@ -18,6 +18,7 @@ namespace {
 
 constexpr size_t kTextBytes = 120;     // of a text, what is shown
 constexpr size_t kMostArguments = 16;  // of a kernel, what is shown
+constexpr size_t kWidest = 8;          // and how wide
 constexpr uint64_t kPage = 4096;
 
 std::string_view word(uint16_t at) { return &kWords[at]; }
@@ -49,6 +50,13 @@ size_t bytesOf(Kind kind) {
     default:
       return 8;
   }
+}
+
+/// Copies the pieces, one behind the other; returns how many bytes could be read.
+size_t gather(std::span<const iovec> pieces, void* to, size_t bytes) noexcept {
+  const iovec local{to, bytes};
+  const ssize_t got = bytes == 0 ? 0 : ::process_vm_readv(::getpid(), &local, 1, pieces.data(), pieces.size(), 0);
+  return got < 0 ? 0 : static_cast<size_t>(got);
 }
 
 /// Writes the arguments of one call.
@@ -192,25 +200,36 @@ class Arguments {
     const FunctionInfo* info = launched();
     if (address == 0) return line_.put("null");
     if (!info || call_.result != CUDA_SUCCESS) return line_.putHex(address);
-    line_.put('[');
-    for (size_t i = 0; i < info->parameters.size(); ++i) {
-      if (i > 0) line_.put(", ");
-      if (i == kMostArguments) {
-        line_.put("...");
-        break;
-      }
+    // All of them at once: each read is a call of the kernel's.
+    const size_t count = std::min(info->parameters.size(), kMostArguments);
+    std::array<uint64_t, kMostArguments> places;
+    if (readSafely(address, places.data(), count * sizeof places[0]) != count * sizeof places[0])
+      return line_.putHex(address);
+    std::array<std::byte, kMostArguments * kWidest> values;
+    std::array<iovec, kMostArguments> remote;
+    size_t narrow = 0, bytes = 0;
+    for (size_t i = 0; i < count; ++i) {
       const size_t size = info->parameters[i].size;
-      uint64_t at = 0;
-      std::array<std::byte, 8> bytes;
-      if (size > bytes.size() || readSafely(address + i * sizeof at, &at, sizeof at) != sizeof at ||
-          readSafely(at, bytes.data(), size) != size) {
+      if (size > kWidest) continue;
+      remote[narrow++] = {reinterpret_cast<void*>(places[i]), size};
+      bytes += size;
+    }
+    if (gather({remote.data(), narrow}, values.data(), bytes) != bytes) return line_.putHex(address);
+    line_.put('[');
+    const std::byte* next = values.data();
+    for (size_t i = 0; i < count; ++i) {
+      if (i > 0) line_.put(", ");
+      const size_t size = info->parameters[i].size;
+      if (size > kWidest) {
         line_.put('{');
         line_.putUnsigned(size);
         line_.put(" bytes}");
-      } else {
-        line_.putHex(loadWord(bytes.data(), size));
+        continue;
       }
+      line_.putHex(loadWord(next, size));
+      next += size;
     }
+    if (count < info->parameters.size()) line_.put(", ...");
     line_.put(']');
   }
 
@@ -232,13 +251,11 @@ class Arguments {
 }  // namespace
 
 size_t readSafely(uint64_t from, void* to, size_t bytes) noexcept {
-  // A read that crosses into a page that is not there fails as a whole, so each page is asked for by itself.
+  // A piece that goes on where there is no memory fails as a whole, so what crosses into another page is two.
   const size_t inFirst = std::min<uint64_t>(bytes, kPage - from % kPage);
-  iovec local{to, bytes};
-  iovec remote[2] = {{reinterpret_cast<void*>(from), inFirst},
-                     {reinterpret_cast<void*>(from + inFirst), bytes - inFirst}};
-  const ssize_t got = ::process_vm_readv(::getpid(), &local, 1, remote, inFirst < bytes ? 2 : 1, 0);
-  return got < 0 ? 0 : static_cast<size_t>(got);
+  const std::array<iovec, 2> remote = {iovec{reinterpret_cast<void*>(from), inFirst},
+                                       iovec{reinterpret_cast<void*>(from + inFirst), bytes - inFirst}};
+  return gather({remote.data(), inFirst < bytes ? size_t{2} : size_t{1}}, to, bytes);
 }
 
 void Line::putUnsigned(uint64_t value) noexcept {

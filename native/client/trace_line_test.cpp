@@ -165,6 +165,10 @@ TEST("a launch shows the kernel's name and what it was given") {
            "cuLaunchKernel(f=0x1234 \"_Z9vectorAddPfi\", gridDimX=1, gridDimY=2, gridDimZ=3, blockDimX=4, blockDimY=5, "
            "blockDimZ=6, sharedMemBytes=7, hStream=0x30, kernelParams=[0x7f0000000000, 0xa, {32 bytes}], extra=null) = "
            "CUDA_SUCCESS");
+  void* broken[] = {&pointer, reinterpret_cast<void*>(8), wide};
+  CHECK(line("cuLaunchKernel", CUDA_SUCCESS, function, 1u, 1u, 1u, 1u, 1u, 1u, 0u, static_cast<CUstream>(nullptr),
+             &broken[0], extra)
+            .find("kernelParams=" + hex(&broken[0]) + ", extra=null") != std::string::npos);
   const auto unknown = reinterpret_cast<CUfunction>(0x99);
   CHECK(line("cuLaunchKernel", CUDA_ERROR_INVALID_HANDLE, unknown, 1u, 1u, 1u, 1u, 1u, 1u, 0u,
              static_cast<CUstream>(nullptr), &parameters[0], extra)
