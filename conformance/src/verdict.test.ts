@@ -62,6 +62,15 @@ test("what fails without Millpond alone is compared with it all the same", () =>
   expect(judge({ native: run("a"), shm: run("a"), tcp: run("a") }, undefined, refusal).outcome).toBe("stale");
 });
 
+test("what fails over TCP alone is compared without it", () => {
+  const refusal = { of: "tcp", why: "no mapped memory there" } as const;
+  expect(judge({ native: run("a"), shm: run("a"), tcp: run("", 1) }, undefined, refusal).outcome).toBe("same");
+  expect(judge({ native: run("a"), shm: run("b"), tcp: run("", 1) }, undefined, refusal).outcome).toBe(
+    "different",
+  );
+  expect(judge({ native: run("a"), shm: run("a"), tcp: run("a") }, undefined, refusal).outcome).toBe("stale");
+});
+
 test("a difference is shown with the lines around it, and long equal parts are left out", () => {
   const lines = Array.from({ length: 20 }, (_, index) => String(index));
   const changed = lines.with(10, "ten").toSpliced(12, 0, "more");

@@ -70,9 +70,9 @@ function problem(runs: Runs, reference: Reference): Verdict | undefined {
   return undefined;
 }
 
-/** A lasting reason why a program fails on the software GPU: however it is run, or only without Millpond. */
+/** A lasting reason why a program fails on the software GPU: however it is run, only without Millpond, or only over TCP. */
 export interface Refusal {
-  readonly of: "every run" | "native";
+  readonly of: "every run" | "native" | "tcp";
   readonly why: string;
 }
 
@@ -87,9 +87,9 @@ export function judge(runs: Runs, recorded: string | undefined, refusal: Refusal
   if (refusal !== undefined && found === undefined)
     return { outcome: "stale", reason: `passes, but is listed: ${refusal.why}`, details: [] };
   if (refusal?.of === "every run") return { outcome: "refused", reason: refusal.why, details: [] };
-  if (refusal?.of === "native") {
-    const { native: _, ...through } = runs;
-    return judge(through, recorded, undefined);
+  if (refusal !== undefined) {
+    const { [refusal.of]: _, ...others } = runs;
+    return judge(others, recorded, undefined);
   }
   if (found !== undefined) return found;
   const said = ways.map((way) => runs[way]?.stdout ?? "").find((stdout) => stdout !== "") ?? "";
