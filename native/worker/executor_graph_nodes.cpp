@@ -195,8 +195,10 @@ void Executor::willFree(CUdeviceptr address) {
 }
 
 CUresult Executor::freeGraphMemory(CUdeviceptr address, const Stream* stream) {
-  const CUresult rc = stream && driver_.cuMemFreeAsync ? driver_.cuMemFreeAsync(address, stream->handle)
-                                                       : driver_.cuMemFree_v2(address);
+  CUresult rc = CUDA_ERROR_NOT_SUPPORTED;
+  if (stream) rc = driver_.cuMemFreeAsync(address, stream->handle);
+  // A driver without pools frees in no stream's order.
+  if (rc == CUDA_ERROR_NOT_SUPPORTED) rc = driver_.cuMemFree_v2(address);
   if (!rc) leftByGraphs_.erase(address);
   return rc;
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points: libraries and their kernels.
+#include <algorithm>
+
 #include "softgpu/driver/api_function.h"
 #include "softgpu/driver/program_loader.h"
 
@@ -116,13 +118,20 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
   });
 }
 
-// Managed variables and functions of unified address cannot be in PTX that has been accepted.
+// All memory of the device is memory of this process, so managed variables need nothing more.
 
-CUresult cuLibraryGetManaged(CUdeviceptr*, size_t*, CUlibrary library, const char* name) {
-  return withLibrary(library, [&](Driver&, const std::shared_ptr<Library>&) -> CUresult {
-    return name ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
+  return withInstance(library, [&](Driver&, const std::shared_ptr<Module>& module) -> CUresult {
+    if (!name || (!dptr && !bytes)) return CUDA_ERROR_INVALID_VALUE;
+    const auto variables = module->program().variables();
+    const bool isManaged = std::any_of(variables.begin(), variables.end(), [&](const ptx::VariableInfo& variable) {
+      return variable.isManaged && variable.name == name;
+    });
+    return isManaged ? module->variable(name, dptr, bytes) : CUDA_ERROR_NOT_FOUND;
   });
 }
+
+// Functions of unified address cannot be in PTX that has been accepted.
 
 CUresult cuLibraryGetUnifiedFunction(void**, CUlibrary library, const char* symbol) {
   return withLibrary(library, [&](Driver&, const std::shared_ptr<Library>&) -> CUresult {

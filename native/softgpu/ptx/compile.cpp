@@ -275,6 +275,7 @@ class Compiler {
     info.bytes = variable.bytes();
     info.alignment = variable.effectiveAlignment();
     info.isVisible = variable.linkage != Linkage::kInternal;
+    info.isManaged = variable.isManaged;
     VariableImage out;
     uint32_t width = bytesOf(variable.type);
     out.bytes.resize(variable.initial.size() * width);

@@ -202,7 +202,7 @@ void parseTypePart(TokenStream& tokens, VariableNode& variable) {
       tokens.expect("(");
       while (!tokens.accept(")")) {
         if (tokens.atEnd()) tokens.unexpected("expected ')'");
-        tokens.next();
+        if (tokens.next().text == ".managed") variable.isManaged = true;
       }
     } else if (std::optional<Type> type = typeNamed(token.text)) {
       variable.type = *type;

@@ -71,6 +71,7 @@ struct VariableInfo {
   VariableSpace space = VariableSpace::kGlobal;
   uint64_t bytes = 0;
   uint64_t alignment = 1;
+  bool isManaged = false;  // for the host, too
   bool isVisible = false;  // .visible, .weak or .common: found by name from outside the module
 };
 

@@ -23,6 +23,7 @@ constexpr char kTwo[] = HEAD R"(
 }
 .visible .entry second() { ret; }
 )";
+constexpr char kManaged[] = HEAD ".visible .global .attribute(.managed) .align 4 .u32 ours = 5;\n";
 constexpr char kBroken[] = HEAD ".visible .entry broken() { .reg .u32 %r<2>; mov.u32 %r1 nonsense; }\n";
 constexpr char kCaller[] = HEAD R"(
 .extern .func (.param .u32 result) twice(.param .u32 value);
@@ -197,7 +198,20 @@ TEST("a library has kernels, and is a module in each context") {
   });
 }
 
-TEST("a variable that is not managed is not found among those that are") {
+TEST("a variable that is not managed is not found among those that are; of those host code is told that it cannot reach them") {
+  for (const Way way : kWays) {
+    const int status = runProgram(way, [way] {
+      begin();
+      CUlibrary library = nullptr;
+      OK(CU(cuLibraryLoadData)(&library, kManaged, nullptr, nullptr, 0, nullptr, nullptr, 0));
+      CUdeviceptr address = 0;
+      size_t bytes = 0;
+      const CUresult expected = way == Way::kDirect ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+      FAILS(expected, CU(cuLibraryGetManaged)(&address, &bytes, library, "ours"));
+      CHECK_EQ(address != 0, way == Way::kDirect);
+    });
+    CHECK_EQ(status, 0);
+  }
   everywhere([] {
     begin();
     CUlibrary library = nullptr;

@@ -333,6 +333,34 @@ TEST("memory that a captured stream allocates and frees becomes the graph's") {
   OK(CU(cuMemFree_v2)(out));
 }
 
+TEST("memory that a captured stream allocates and does not free is freed by hand after each launch") {
+  context();
+  if (!::dlsym(driverLibrary(), "cuMemAllocAsync")) return;  // the software GPU's own driver leaves pools to the worker
+  CUstream s = stream();
+  kernel("fill");
+  OK(CU(cuStreamBeginCapture_v2)(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  CUdeviceptr memory = 0;
+  OK(CU(cuMemAllocAsync)(&memory, kBytes, s));
+  fill(s, memory, 23);
+  CUgraph graph = nullptr;
+  OK(CU(cuStreamEndCapture)(s, &graph));
+  CUgraphExec exec = instantiate(graph);
+  OK(CU(cuGraphDestroy)(graph));
+  FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemFreeAsync)(memory, s));
+  for (int round = 0; round < 3; ++round) {
+    OK(CU(cuGraphLaunch)(exec, s));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuGraphLaunch)(exec, s));
+    OK(CU(cuStreamSynchronize)(s));
+    CHECK_EQ(read(memory, kCount)[kCount - 1], 23);
+    if (round == 2)
+      OK(CU(cuMemFree_v2)(memory));
+    else
+      OK(CU(cuMemFreeAsync)(memory, s));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemFreeAsync)(memory, s));
+  }
+  OK(CU(cuGraphExecDestroy)(exec));
+}
+
 TEST("many launches in a row, of many nodes each") {
   context();
   CUstream s = stream();
