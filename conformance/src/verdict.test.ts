@@ -64,7 +64,9 @@ test("what fails without Millpond alone is compared with it all the same", () =>
 
 test("what fails over TCP alone is compared without it", () => {
   const refusal = { of: "tcp", why: "no mapped memory there" } as const;
-  expect(judge({ native: run("a"), shm: run("a"), tcp: run("", 1) }, undefined, refusal).outcome).toBe("same");
+  expect(judge({ native: run("a"), shm: run("a"), tcp: run("", 1) }, undefined, refusal).outcome).toBe(
+    "same",
+  );
   expect(judge({ native: run("a"), shm: run("b"), tcp: run("", 1) }, undefined, refusal).outcome).toBe(
     "different",
   );

@@ -97,6 +97,8 @@ int Supervisor::run() {
   }
   ::unlink(options_.controlPath.c_str());
   ::unlink(options_.dataPath.c_str());
+  // An image that is being written is there for the next session, and no half of it is left behind.
+  imageCache_.settle();
   return exitStatus_;
 }
 
