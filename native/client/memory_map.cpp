@@ -7,6 +7,13 @@ namespace millpond::client {
 
 void MemoryMap::add(MemoryRun run) {
   std::lock_guard lock(mutex_);
+  // Nobody tells of the end of variables and of memory of graphs: what lies there now shows it.
+  auto each = runs_.upper_bound(run.address);
+  if (each != runs_.begin()) --each;
+  while (each != runs_.end() && (each->first < run.address || each->first - run.address < run.bytes)) {
+    const bool overlaps = each->first >= run.address || run.address - each->first < each->second.bytes;
+    each = overlaps && (each->second.flags & MemoryRun::kBorrowed) ? runs_.erase(each) : std::next(each);
+  }
   run.id = nextId_++;
   runs_[run.address] = run;
   reuseLocked(run.address, run.bytes);

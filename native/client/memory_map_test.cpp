@@ -61,6 +61,24 @@ TEST("memory of pools, variables and mappings is not told to be freed") {
   }
 }
 
+TEST("a variable that is known ends those whose place it takes") {
+  MemoryMap map;
+  for (const uint64_t address : {0x1000u, 0x1100u, 0x1200u, 0x1300u}) map.add(device(address, 0x10, MemoryRun::kBorrowed));
+  map.add(device(0x1008, 0x200, MemoryRun::kBorrowed));
+  CHECK(map.mayUse(0x1100, 0x100));
+  CHECK(map.mayUse(0x1200, 8));
+  CHECK(!map.find(0x1000));
+  CHECK(map.find(0x1300, 0x10));
+  CHECK(!map.take(0x1100));
+  // The same one again is the same one.
+  map.add(device(0x1008, 0x200, MemoryRun::kBorrowed));
+  CHECK_EQ(map.find(0x1108)->address, 0x1008u);
+  // What was allocated ends only when it is freed.
+  map.add(device(0x4000, 0x10));
+  map.add(device(0x3ff0, 0x100, MemoryRun::kBorrowed));
+  CHECK(map.take(0x4000));
+}
+
 TEST("the end of a context frees what was allocated in it") {
   MemoryMap map;
   MemoryRun run = device(0x1000, 0x100);
