@@ -112,8 +112,8 @@ class Bench implements AsyncDisposable {
   }
 
   /** Makes claims of shares and keeps them. */
-  async fill(count: number, percent: number): Promise<void> {
-    const share = { memoryPercent: percent, computePercent: percent, placement: Placement.SPREAD };
+  async fill(count: number, percent: number, placement: Placement): Promise<void> {
+    const share = { memoryPercent: percent, computePercent: percent, placement };
     await this.#makeEach(count, (client, name) => client.create({ name, ...share, leaseSeconds }));
   }
 
@@ -239,7 +239,7 @@ async function measure(options: Options) {
   const { nodes, devices, standing, waiting, passes, restart } = options;
   const gpus = nodes * devices;
   if (restart > 0) {
-    await bench.fill(restart, 5);
+    await bench.fill(restart, 5, Placement.BINPACK);
     const restarts = [];
     for (let pass = 0; pass < passes; pass += 1) {
       restarts.push(await bench.restart());
@@ -248,7 +248,7 @@ async function measure(options: Options) {
     return { gpus, claims: restart, restarts, residentMiB: await bench.residentMiB() };
   }
   const emptyMiB = await bench.residentMiB();
-  await bench.fill(standing, 25);
+  await bench.fill(standing, 25, Placement.SPREAD);
   await bench.enqueue(waiting);
   const measured = [];
   for (let pass = 0; pass < passes; pass += 1) {
