@@ -14,6 +14,7 @@ import { makeTransport } from "./testing/transport.ts";
 
 /** How often it is killed; `MILLPOND_CRASH_ROUNDS` asks for more. */
 const rounds = Number(process.env["MILLPOND_CRASH_ROUNDS"] ?? 20);
+const timeoutMs = rounds * 12_000;
 const seed = 20_261_120;
 const devicesPerNode = 4;
 const deviceMemory = 16n * GiB;
@@ -193,7 +194,9 @@ async function startAgents(controller: ControllerProcess): Promise<FakeAgent[]> 
   );
 }
 
-test(`after ${rounds} kills nothing acknowledged is lost and nothing is granted twice`, async () => {
+test(`after ${rounds} kills nothing acknowledged is lost and nothing is granted twice`, {
+  timeout: timeoutMs,
+}, async () => {
   const directory = makeTestDirectory();
   const random = makeRandom(seed);
   const clients = new Clients(random);
@@ -250,4 +253,4 @@ test(`after ${rounds} kills nothing acknowledged is lost and nothing is granted 
   expect(clients.acknowledged).toBeGreaterThan(rounds * 5);
   expect(epochs.size).toBeGreaterThan(rounds);
   expect(requeues).toBeGreaterThan(0);
-}, rounds * 12_000);
+});
