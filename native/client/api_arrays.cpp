@@ -42,7 +42,7 @@ void abandon(Call& call, HandleKind kind, void* handle) {
   call.remote().handles.recycle(call.remote().handles.claim(kind, handle));
 }
 
-CUresult create(const char* name, const CUDA_ARRAY3D_DESCRIPTOR& desc, unsigned levels, void** out) {
+CUresult createArray(const char* name, const CUDA_ARRAY3D_DESCRIPTOR& desc, unsigned levels, void** out) {
   Call call(name, true);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (desc.Width == 0 || (desc.Depth != 0 && desc.Height == 0 && !(desc.Flags & CUDA_ARRAY3D_LAYERED)))
@@ -178,7 +178,7 @@ std::optional<TextureInfo> objectInfo(const char* name, unsigned long long objec
 CUresult cuArray3DCreate_v2(CUarray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR* pAllocateArray) noexcept {
   if (const CUresult r = Client::check(); r != CUDA_SUCCESS) return r;
   if (pHandle == nullptr || pAllocateArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return create("cuArray3DCreate_v2", *pAllocateArray, 0, reinterpret_cast<void**>(pHandle));
+  return createArray("cuArray3DCreate_v2", *pAllocateArray, 0, reinterpret_cast<void**>(pHandle));
 }
 
 CUresult cuArrayCreate_v2(CUarray* pHandle, const CUDA_ARRAY_DESCRIPTOR* pAllocateArray) noexcept {
@@ -189,7 +189,7 @@ CUresult cuArrayCreate_v2(CUarray* pHandle, const CUDA_ARRAY_DESCRIPTOR* pAlloca
   desc.Height = pAllocateArray->Height;
   desc.Format = pAllocateArray->Format;
   desc.NumChannels = pAllocateArray->NumChannels;
-  return create("cuArrayCreate_v2", desc, 0, reinterpret_cast<void**>(pHandle));
+  return createArray("cuArrayCreate_v2", desc, 0, reinterpret_cast<void**>(pHandle));
 }
 
 CUresult cuArrayDestroy(CUarray hArray) noexcept { return destroy("cuArrayDestroy", HandleKind::kArray, hArray); }
@@ -224,7 +224,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle, const CUDA_ARRAY3D_DE
   constexpr unsigned kMostLevels = 32;
   if (pHandle == nullptr || pMipmappedArrayDesc == nullptr || numMipmapLevels == 0) return CUDA_ERROR_INVALID_VALUE;
   // The driver makes as many levels as the extent has.
-  return create("cuMipmappedArrayCreate", *pMipmappedArrayDesc, std::min(numMipmapLevels, kMostLevels),
+  return createArray("cuMipmappedArrayCreate", *pMipmappedArrayDesc, std::min(numMipmapLevels, kMostLevels),
                 reinterpret_cast<void**>(pHandle));
 }
 

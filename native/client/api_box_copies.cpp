@@ -50,7 +50,7 @@ Side destinationOf(const T& c) {
   return {c.dstMemoryType, c.dstHost, c.dstDevice, c.dstArray, c.dstXInBytes, c.dstY, c.dstZ, c.dstPitch, c.dstHeight, c.dstLOD};
 }
 
-CUresult resolve(Call& call, const Side& side, const Extent& extent, End& end) {
+CUresult resolveEnd(Call& call, const Side& side, const Extent& extent, End& end) {
   if (side.lod != 0) return CUDA_ERROR_INVALID_VALUE;
   if (side.type == CU_MEMORYTYPE_ARRAY) {
     if (const CUresult r = call.handle(HandleKind::kArray, side.array, end.array); r != CUDA_SUCCESS) return r;
@@ -159,8 +159,8 @@ CUresult awaitStream(Call& call, uint64_t stream) {
 CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& extent, uint64_t stream, Wait wait) {
   if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
   End to, from;
-  if (const CUresult r = resolve(call, src, extent, from); r != CUDA_SUCCESS) return r;
-  if (const CUresult r = resolve(call, dst, extent, to); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = resolveEnd(call, src, extent, from); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = resolveEnd(call, dst, extent, to); r != CUDA_SUCCESS) return r;
   if (!to.isOwn && !from.isOwn) {
     if (const CUresult r = postBox(call, to, from, extent, stream); r != CUDA_SUCCESS || wait == Wait::kNo) return r;
     // Host memory may be used again as soon as the call returns.

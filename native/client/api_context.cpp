@@ -12,8 +12,8 @@ namespace millpond::client {
 namespace {
 
 // The context that a call is about: the named one, or the current one for nullptr.
-struct Subject {
-  explicit Subject(CUcontext handle = nullptr) : result(Client::check()) {
+struct ContextSubject {
+  explicit ContextSubject(CUcontext handle = nullptr) : result(Client::check()) {
     if (result != CUDA_SUCCESS) return;
     context = handle ? Client::instance().contexts().find(handle) : CurrentContext::get();
     if (!context)
@@ -41,7 +41,7 @@ bool validFlags(unsigned flags) {
   return (flags & ~static_cast<unsigned>(CU_CTX_FLAGS_MASK)) == 0 && (schedule & (schedule - 1)) == 0;
 }
 
-CUresult create(const char* name, CUcontext* out, std::span<const CUexecAffinityParam> affinity, unsigned flags,
+CUresult createContext(const char* name, CUcontext* out, std::span<const CUexecAffinityParam> affinity, unsigned flags,
                 CUdevice device) {
   const Primary primary(device);
   if (primary.result != CUDA_SUCCESS) return primary.result;
@@ -126,13 +126,13 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* acti
 }
 
 CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) noexcept {
-  return create("cuCtxCreate_v2", pctx, {}, flags, dev);
+  return createContext("cuCtxCreate_v2", pctx, {}, flags, dev);
 }
 
 CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams, unsigned int flags,
                         CUdevice dev) noexcept {
   if (numParams < 0 || (numParams > 0 && !paramsArray)) return CUDA_ERROR_INVALID_VALUE;
-  return create("cuCtxCreate_v3", pctx, {paramsArray, static_cast<size_t>(numParams)}, flags, dev);
+  return createContext("cuCtxCreate_v3", pctx, {paramsArray, static_cast<size_t>(numParams)}, flags, dev);
 }
 
 CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags,
@@ -145,7 +145,7 @@ CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, uns
     if (params.cigParams) return notRemoted("cuCtxCreate_v4 with CIG parameters", "they share work with a graphics API");
     affinity = {params.execAffinityParams, static_cast<size_t>(params.numExecAffinityParams)};
   }
-  return create("cuCtxCreate_v4", pctx, affinity, flags, dev);
+  return createContext("cuCtxCreate_v4", pctx, affinity, flags, dev);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext ctx) noexcept {
@@ -158,7 +158,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) noexcept {
 }
 
 CUresult cuCtxAttach(CUcontext* pctx, unsigned int flags) noexcept {
-  const Subject subject;
+  const ContextSubject subject;
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (!pctx || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = Client::instance().contexts().attach(*subject.context); r != CUDA_SUCCESS) return r;
@@ -167,7 +167,7 @@ CUresult cuCtxAttach(CUcontext* pctx, unsigned int flags) noexcept {
 }
 
 CUresult cuCtxDetach(CUcontext ctx) noexcept {
-  const Subject subject;
+  const ContextSubject subject;
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (subject.context->handle() != ctx) return CUDA_ERROR_INVALID_CONTEXT;
   if (const CUresult r = Client::instance().contexts().detach(*subject.context); r != CUDA_SUCCESS) return r;
@@ -189,7 +189,7 @@ CUresult cuCtxSetCurrent(CUcontext ctx) noexcept {
     CurrentContext::set(nullptr);
     return CUDA_SUCCESS;
   }
-  const Subject subject(ctx);
+  const ContextSubject subject(ctx);
   if (subject.result == CUDA_SUCCESS) CurrentContext::set(subject.context);
   return subject.result;
 }
@@ -213,7 +213,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext* pctx) noexcept {
 CUresult cuCtxGetDevice(CUdevice* device) noexcept { return api::cuCtxGetDevice_v2(device, nullptr); }
 
 CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) noexcept {
-  const Subject subject(ctx);
+  const ContextSubject subject(ctx);
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (!device) return CUDA_ERROR_INVALID_VALUE;
   *device = subject.context->device();
@@ -221,7 +221,7 @@ CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) noexcept {
 }
 
 CUresult cuCtxGetFlags(unsigned int* flags) noexcept {
-  const Subject subject;
+  const ContextSubject subject;
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (!flags) return CUDA_ERROR_INVALID_VALUE;
   // A primary context maps host memory whatever it was asked for.
@@ -230,7 +230,7 @@ CUresult cuCtxGetFlags(unsigned int* flags) noexcept {
 }
 
 CUresult cuCtxSetFlags(unsigned int flags) noexcept {
-  const Subject subject;
+  const ContextSubject subject;
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (!validFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
   subject.context->setFlags(flags);
@@ -238,7 +238,7 @@ CUresult cuCtxSetFlags(unsigned int flags) noexcept {
 }
 
 CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) noexcept {
-  const Subject subject(ctx);
+  const ContextSubject subject(ctx);
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (!version) return CUDA_ERROR_INVALID_VALUE;
   *version = 3020;  // of all contexts since CUDA 3.2
@@ -246,7 +246,7 @@ CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) noexcept {
 }
 
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) noexcept {
-  const Subject subject(ctx);
+  const ContextSubject subject(ctx);
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (!ctxId) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t id = subject.context->id();
@@ -256,7 +256,7 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) noexcept {
 }
 
 CUresult cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) noexcept {
-  const Subject subject;
+  const ContextSubject subject;
   if (subject.result != CUDA_SUCCESS) return subject.result;
   const DeviceSnapshot& device = *Client::instance().device(subject.context->device());
   if (leastPriority) *leastPriority = device.leastStreamPriority;
@@ -265,7 +265,7 @@ CUresult cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) 
 }
 
 CUresult cuCtxGetCacheConfig(CUfunc_cache* pconfig) noexcept {
-  const Subject subject;
+  const ContextSubject subject;
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (!pconfig) return CUDA_ERROR_INVALID_VALUE;
   *pconfig = subject.context->cacheConfig;
@@ -273,7 +273,7 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache* pconfig) noexcept {
 }
 
 CUresult cuCtxSetCacheConfig(CUfunc_cache config) noexcept {
-  const Subject subject;
+  const ContextSubject subject;
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
     return CUDA_ERROR_INVALID_VALUE;
@@ -286,7 +286,7 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config) noexcept {
 }
 
 CUresult cuCtxGetSharedMemConfig(CUsharedconfig* pConfig) noexcept {
-  const Subject subject;
+  const ContextSubject subject;
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (!pConfig) return CUDA_ERROR_INVALID_VALUE;
   *pConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
@@ -294,7 +294,7 @@ CUresult cuCtxGetSharedMemConfig(CUsharedconfig* pConfig) noexcept {
 }
 
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) noexcept {
-  const Subject subject;
+  const ContextSubject subject;
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (config < CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE || config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -304,7 +304,7 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) noexcept {
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx) noexcept {
-  const Subject subject(ctx);
+  const ContextSubject subject(ctx);
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (subject.context == CurrentContext::get()) return api::cuCtxSynchronize();
   CurrentContext::push(*subject.context);

@@ -16,8 +16,8 @@ namespace millpond::client {
 namespace {
 
 // The device that a call is about, or why there is none.
-struct Subject {
-  explicit Subject(CUdevice ordinal) : result(Client::check()) {
+struct DeviceSubject {
+  explicit DeviceSubject(CUdevice ordinal) : result(Client::check()) {
     if (result != CUDA_SUCCESS) return;
     device = Client::instance().device(ordinal);
     if (!device) result = CUDA_ERROR_INVALID_DEVICE;
@@ -106,7 +106,7 @@ CUresult atomicCapabilities(const char* name, const AtomicQuestion& question, CU
 namespace api {
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) noexcept {
-  const Subject subject(ordinal);
+  const DeviceSubject subject(ordinal);
   if (subject.result == CUDA_ERROR_NOT_INITIALIZED) return subject.result;
   if (!device) return CUDA_ERROR_INVALID_VALUE;
   if (subject.result == CUDA_SUCCESS) *device = ordinal;
@@ -121,7 +121,7 @@ CUresult cuDeviceGetCount(int* count) noexcept {
 }
 
 CUresult cuDeviceGetName(char* name, int len, CUdevice dev) noexcept {
-  const Subject subject(dev);
+  const DeviceSubject subject(dev);
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (!name || len <= 0) return CUDA_ERROR_INVALID_VALUE;
   std::snprintf(name, static_cast<size_t>(len), "%s", subject.device->name.c_str());
@@ -129,7 +129,7 @@ CUresult cuDeviceGetName(char* name, int len, CUdevice dev) noexcept {
 }
 
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) noexcept {
-  const Subject subject(dev);
+  const DeviceSubject subject(dev);
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
   *bytes = subject.device->memoryBytes;
@@ -137,7 +137,7 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) noexcept {
 }
 
 CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) noexcept {
-  const Subject subject(dev);
+  const DeviceSubject subject(dev);
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (!pi || attrib < 1 || attrib >= kDeviceAttributeLimit) return CUDA_ERROR_INVALID_VALUE;
   const int32_t value = subject.attribute(attrib);
@@ -147,7 +147,7 @@ CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) 
 }
 
 CUresult cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) noexcept {
-  const Subject subject(dev);
+  const DeviceSubject subject(dev);
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (!prop) return CUDA_ERROR_INVALID_VALUE;
   *prop = {
@@ -170,7 +170,7 @@ CUresult cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) noexcept {
 }
 
 CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice dev) noexcept {
-  const Subject subject(dev);
+  const DeviceSubject subject(dev);
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (!major || !minor) return CUDA_ERROR_INVALID_VALUE;
   *major = subject.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
@@ -179,7 +179,7 @@ CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice dev) noexcep
 }
 
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) noexcept {
-  const Subject subject(dev);
+  const DeviceSubject subject(dev);
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (!uuid) return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(uuid->bytes, subject.device->uuid.data(), sizeof uuid->bytes);
@@ -187,7 +187,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) noexcept {
 }
 
 CUresult cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) noexcept {
-  const Subject subject(dev);
+  const DeviceSubject subject(dev);
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (!pciBusId || len <= 0) return CUDA_ERROR_INVALID_VALUE;
   const PciAddress address = pciAddress(*subject.device);

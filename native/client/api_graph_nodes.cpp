@@ -58,7 +58,7 @@ CUresult packKernel(Call& call, const CUDA_KERNEL_NODE_PARAMS& params, Packed& o
 }
 
 /// Where an end that may be anywhere lies.
-void resolve(Call& call, CUmemorytype& type, CUdeviceptr device, uint64_t& host) {
+void resolveMemoryType(Call& call, CUmemorytype& type, CUdeviceptr device, uint64_t& host) {
   if (type != CU_MEMORYTYPE_UNIFIED) return;
   const auto run = call.remote().memory.find(device);
   if (run && run->kind == MemoryKind::kDevice) {
@@ -76,8 +76,8 @@ CUresult packCopy(Call& call, const CUDA_MEMCPY3D& params, CUcontext context, Pa
     return notRemoted("a copy node with an array");
   auto from = reinterpret_cast<uint64_t>(copy.srcHost);
   auto to = reinterpret_cast<uint64_t>(copy.dstHost);
-  resolve(call, copy.srcMemoryType, copy.srcDevice, from);
-  resolve(call, copy.dstMemoryType, copy.dstDevice, to);
+  resolveMemoryType(call, copy.srcMemoryType, copy.srcDevice, from);
+  resolveMemoryType(call, copy.dstMemoryType, copy.dstDevice, to);
   copy.srcHost = reinterpret_cast<const void*>(from);
   copy.dstHost = reinterpret_cast<void*>(to);
   const bool fromHost = copy.srcMemoryType == CU_MEMORYTYPE_HOST;

@@ -104,6 +104,11 @@ struct CarryModes {
 };
 
 enum class Rounding : uint8_t { kNearestEven, kZero, kDown, kUp, kNearestAway };
+/// In the immediate of an instruction that rounds: these bits hold its Rounding, and these say .sat, .ftz and .relu.
+inline constexpr int64_t kRoundingBits = 7;
+inline constexpr int64_t kSaturateFlag = 8;
+inline constexpr int64_t kFlushFlag = 16;
+inline constexpr int64_t kReluFlag = 32;
 
 enum class FloatOp : uint8_t {
   kAdd,

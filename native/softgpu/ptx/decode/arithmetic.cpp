@@ -5,8 +5,6 @@
 namespace millpond::softgpu::ptx {
 namespace {
 
-constexpr int64_t kSaturateFlag = 8;
-constexpr int64_t kFlushFlag = 16;
 
 FloatModes takeFloatModes(Modifiers& modifiers) {
   FloatModes modes;

@@ -3,13 +3,6 @@
 #include "softgpu/ptx/decode/function_decoder.h"
 
 namespace millpond::softgpu::ptx {
-namespace {
-
-constexpr int64_t kSaturateFlag = 8;
-constexpr int64_t kFlushFlag = 16;
-constexpr int64_t kReluFlag = 32;
-
-}  // namespace
 
 void FunctionDecoder::move(Node node) {
   Modifiers modifiers(node);

@@ -132,12 +132,12 @@ Handler floatToInteger(ConvertModes modes) {
   }
 }
 
-/// To 16 bits from anything. Instruction::immediate: the rounding, 8 for .sat, 32 for .relu.
+/// To 16 bits from anything. Instruction::immediate: the rounding, kSaturateFlag, kReluFlag.
 template <typename Format>
 uint16_t encodeWith(double value, int64_t modes) {
-  uint16_t out = encode<Format>(value, static_cast<Rounding>(modes & 7));
-  if (modes & 8) return value > 0 ? (value < 1 ? out : Format::kOne) : uint16_t{0};
-  if ((modes & 32) && value == value && out & 0x8000u) return 0;
+  uint16_t out = encode<Format>(value, static_cast<Rounding>(modes & kRoundingBits));
+  if (modes & kSaturateFlag) return value > 0 ? (value < 1 ? out : Format::kOne) : uint16_t{0};
+  if ((modes & kReluFlag) && value == value && out & 0x8000u) return 0;
   return out;
 }
 template <typename Format, typename S, typename How>

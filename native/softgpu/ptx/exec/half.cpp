@@ -99,14 +99,14 @@ uint16_t compute(uint16_t a, uint16_t b, uint16_t c) {
   }
 }
 
-/// Instruction::immediate: 8 for .sat, 16 for .ftz. T holds one or two numbers.
+/// Instruction::immediate: kSaturateFlag, kFlushFlag. T holds one or two numbers.
 template <typename Format, typename T, FloatOp kOp, uint32_t kOperands>
 const Instruction* halfHandler(const Instruction* i, Context& context) {
   const T* a = slot<T>(context, i->op[1]);
   const T* b = kOperands > 1 ? slot<T>(context, i->op[2]) : a;
   const T* c = kOperands > 2 ? slot<T>(context, i->op[3]) : a;
-  bool saturates = i->immediate & 8;
-  bool flushes = i->immediate & 16;
+  bool saturates = i->immediate & kSaturateFlag;
+  bool flushes = i->immediate & kFlushFlag;
   auto part = [=](uint32_t x, uint32_t y, uint32_t z) -> uint32_t {
     auto in = [=](uint32_t value) {
       uint16_t half = static_cast<uint16_t>(value & 0xffff);

@@ -108,7 +108,7 @@ const Instruction* convertHandler(const Instruction* i, Context& context) {
   const S* from = slot<S>(context, i->op[1]);
   MILLPOND_LANES (l) in[l] = from[l];
   {
-    RoundingScope scope(static_cast<Rounding>(i->immediate & 7));
+    RoundingScope scope(static_cast<Rounding>(i->immediate & kRoundingBits));
     asm volatile("" : : "r"(in), "r"(out) : "memory");
     // One at a time: vector conversions of unsigned integers work by parts that would each be rounded.
     for (uint32_t l = 0; l < 32; ++l) {
@@ -116,8 +116,8 @@ const Instruction* convertHandler(const Instruction* i, Context& context) {
       asm volatile("" : : "r"(out) : "memory");
     }
   }
-  bool saturates = i->immediate & 8;
-  bool flushes = i->immediate & 16;
+  bool saturates = i->immediate & kSaturateFlag;
+  bool flushes = i->immediate & kFlushFlag;
   assign(mask, slot<D>(context, i->op[0]), [&](uint32_t l) {
     D value = flushes ? flushed(out[l]) : out[l];
     return saturates ? saturated(value) : value;
