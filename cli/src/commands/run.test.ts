@@ -258,7 +258,7 @@ describe("without a controller", () => {
     await other.stopController();
     running.child.stdin?.end();
     // The program has ended, and nobody is there to take the claim back.
-    await vi.waitUntil(() => childrenOf(running.child.pid) === "", { timeout: 10_000 });
+    await vi.waitUntil(() => childrenOf(running.child.pid) === "", { timeout: 50_000 });
     await other.startController();
     expect(await running.finished).toMatchObject({ code: 0 });
     expect(running.stderr).not.toContain("could not be given back");
@@ -344,10 +344,11 @@ describe("vGPUs that are taken back", () => {
   });
 
   test("a time limit is one too", async () => {
-    const options = ["--time-limit", "1s", "--requeue"];
+    // Long enough for the program to have begun.
+    const options = ["--time-limit", "5s", "--requeue"];
     const result = await pool.home.millpond(["run", ...options, "--", ...program("TERM")]);
     expect(result).toMatchObject({ code: 75, stdout: "runs\nsaved\n" });
-    expect(result.stderr).toContain("its time limit of 1s ends");
+    expect(result.stderr).toContain("its time limit of 5s ends");
     await expectNoClaims();
   });
 });
