@@ -15,8 +15,8 @@ import { type Counts, countJunit, countVitest } from "./lib/test-counts.ts";
 const reports = inRoot("build", "test");
 
 /** Longest run of the TypeScript tests, and of the C++ tests in one build, in milliseconds. */
-const typescriptTimeoutMs = 8 * 60_000;
-const nativeTimeoutMs = 4 * 60_000;
+const typescriptTimeoutMs = 14 * 60_000;
+const nativeTimeoutMs = 10 * 60_000;
 
 /** Reads a report that a test runner wrote; undefined when it wrote none. */
 async function readReport(path: string): Promise<string | undefined> {
