@@ -158,6 +158,16 @@ export const errorTable = {
     meaning: "The part that was called is being stopped.",
     remedy: "Try again when it has started again.",
   },
+  MILLPOND_E_NOT_LEADER: {
+    connect: Code.Unavailable,
+    meaning: "Of several controllers one leads, and only that one can do what was asked; this is another.",
+    remedy: "Ask the controller that the message names, or name all of them: MILLPOND_CONTROLLER=url,url,….",
+  },
+  MILLPOND_E_STORE_UNREACHABLE: {
+    connect: Code.Unavailable,
+    meaning: "The database that holds the state does not answer.",
+    remedy: "Check that it runs and that the controllers reach it; they go on by themselves when it is back.",
+  },
   MILLPOND_E_TLS: {
     connect: Code.FailedPrecondition,
     meaning: "A certificate cannot be used, or the one who calls does not trust it.",

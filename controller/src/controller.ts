@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { createPrivateKey, createPublicKey } from "node:crypto";
+import { createPrivateKey, createPublicKey, randomUUID } from "node:crypto";
 import { mkdirSync } from "node:fs";
 import {
   AccessService,
@@ -59,8 +59,8 @@ export async function startController(options: ControllerOptions): Promise<Contr
   const agentToken = readOrMakeToken(stateDirectory, "agent");
   const state = await store.load();
   const pool = cleanup.adopt(new Pool({ store, state, clock, log }), (each) => each.close());
-  // Whoever waits learns why, before anybody asks.
-  await pool.mutate(() => undefined);
+  const { term } = await store.campaign({ id: randomUUID(), url: "" });
+  await pool.lead(term);
 
   const ticketKey = createPrivateKey({ key: Buffer.from(state.ticketKey), format: "der", type: "pkcs8" });
   const ticketPublicKey = formatTicketPublicKey(createPublicKey(ticketKey));

@@ -38,6 +38,7 @@ async function openLedger() {
       }
     },
   });
+  ledger.lead((await store.campaign({ id: "", url: "" })).term);
   return { ledger, store, told, concluded };
 }
 

@@ -10,7 +10,14 @@ import { unixSeconds } from "./clock.ts";
 import { absent, merge, present } from "./overlay.ts";
 import { partOf, Totals } from "./totals.ts";
 import { type Base, Transaction } from "./transaction.ts";
-import type { ClaimRecord, NodeRecord, Store, StoredState, TokenRecord } from "./store/store.ts";
+import type {
+  ClaimRecord,
+  NodeRecord,
+  Store,
+  StoreChanges,
+  StoredState,
+  TokenRecord,
+} from "./store/store.ts";
 
 /**
  * The durable state in memory, always what the store has. It changes by transactions, one after the other; what a
@@ -33,6 +40,8 @@ export class Ledger<C, S> implements Base {
   #revision: number;
   #epoch: number;
   #lastEvent: number;
+  /** Under which it is changed; 0: it must not be. */
+  #term = 0;
 
   constructor(store: Store, state: StoredState, clock: Clock, rules: Rules<C, S>) {
     this.#store = store;
@@ -62,6 +71,15 @@ export class Ledger<C, S> implements Base {
       },
       rules,
     );
+  }
+
+  /** From now on it is changed here, and nowhere else. */
+  lead(term: number): void {
+    this.#term = term;
+  }
+
+  get term(): number {
+    return this.#term;
   }
 
   get revision(): number {
@@ -141,7 +159,7 @@ export class Ledger<C, S> implements Base {
     const { revision, epoch, claims, allocations, nodes, queues, tenants, tokens, events, usage } =
       transaction;
     const firsts = calls.filter(({ isWritten }) => !isWritten);
-    await this.#store.commit({
+    const changes: StoreChanges = {
       revision,
       epoch,
       nodes: present(nodes),
@@ -158,10 +176,23 @@ export class Ledger<C, S> implements Base {
       audit: [...transaction.audit, ...firsts.map((call) => call.toEntry(transaction.now, "ok"))],
       usage,
       events,
-    });
+    };
+    await this.#store.commit(changes, this.#term);
     for (const call of firsts) {
       call.isWritten = true;
     }
+    this.#merge(transaction);
+  }
+
+  /** What was committed by another: it is durable. */
+  follow(changes: StoreChanges): Transaction {
+    const transaction = Transaction.of(this, changes);
+    this.#merge(transaction);
+    return transaction;
+  }
+
+  #merge(transaction: Transaction): void {
+    const { revision, epoch, claims, allocations, queues, tenants, tokens, events } = transaction;
     this.#totals = transaction.totals();
     this.claimIndex.merge(claims);
     this.allocations.merge(allocations.changes);

@@ -15,7 +15,7 @@ import { nodeLostAfterMs, Presence } from "./presence.ts";
 import { type Facts, type Scope, settle } from "./settle.ts";
 import type { Changed, Transaction } from "./transaction.ts";
 import { Waiting } from "./waiting.ts";
-import type { AllocationRecord, ClaimRecord, Store, StoredState } from "./store/store.ts";
+import type { AllocationRecord, ClaimRecord, Store, StoreChanges, StoredState } from "./store/store.ts";
 import { Watchers } from "./watchers.ts";
 
 /** After a restart a claim lives at least so long without being renewed: clients ask every second or more often then. */
@@ -55,15 +55,15 @@ export class Pool {
   readonly clock: Clock;
   readonly #log: Logger;
   /** Epochs of the allocations for which a ticket may have been issued. */
-  readonly #ticketed: Set<number>;
-  /** Epochs of the allocations that were made before this process started. */
-  readonly #inherited: Set<number>;
+  readonly #ticketed = new Set<number>();
+  /** Epochs of the allocations that were made before this pool was led from here. */
+  readonly #inherited = new Set<number>();
   /** When bound claims have to be looked at, Unix milliseconds. */
   readonly #due = new Deadlines();
   /** Claims of which the time has come, and nodes that were lost, with what follows from it not written yet. */
   #overdue: { readonly claims: string[]; readonly nodes: string[] } = { claims: [], nodes: [] };
   #alarm: { readonly dueMs: number; readonly cancel: CancelTimer } | undefined;
-  #isClosed = false;
+  #isLeading = false;
 
   constructor({ store, state, clock, log }: PoolOptions) {
     this.clock = clock;
@@ -72,13 +72,7 @@ export class Pool {
     this.presence = new Presence(clock);
     this.claimWatchers = new Watchers(clock);
     this.nodeWatchers = new Watchers(clock);
-    // What happened before this process started is not known.
-    this.#inherited = new Set(state.allocations.map(({ epoch }) => epoch));
-    this.#ticketed = new Set(this.#inherited);
     this.activity = new Activity(clock);
-    for (const { epoch } of state.allocations) {
-      this.activity.begin(epoch);
-    }
     this.facts = {
       picture: new Picture(),
       isLeaseExpired: (claim) => this.leases.isExpired(claim),
@@ -98,11 +92,35 @@ export class Pool {
       onDone: (changed, conclusion) => this.#onDone(changed, conclusion),
     };
     this.ledger = new Ledger(store, state, clock, rules);
-    for (const claim of state.claims.filter(isLive)) {
-      this.leases.renew(claim.name, Math.max(claim.leaseSeconds, restartGraceSeconds));
-      this.#noteDue(claim.name);
+  }
+
+  /** Takes over what another controller has committed. */
+  follow(changes: readonly StoreChanges[]): void {
+    for (const each of changes) {
+      this.ledger.follow(each);
+    }
+  }
+
+  /** From now on the pool is changed here. Resolves when all that follows from its state has been done. */
+  async lead(term: number): Promise<void> {
+    this.#isLeading = true;
+    this.ledger.lead(term);
+    // Whatever happened before is not known: who has a ticket, who was connected, who still wants a claim.
+    this.presence.restart();
+    for (const epoch of this.ledger.allocations.byEpoch.keys()) {
+      this.#inherited.add(epoch);
+      this.#ticketed.add(epoch);
+      this.activity.begin(epoch);
+    }
+    for (const claim of this.ledger.claims.values()) {
+      if (isLive(claim)) {
+        this.leases.renew(claim.name, Math.max(claim.leaseSeconds, restartGraceSeconds));
+        this.#noteDue(claim.name);
+      }
     }
     this.#setAlarm();
+    // Whoever waits learns why, before anybody asks.
+    await this.mutate(() => undefined);
   }
 
   /**
@@ -142,7 +160,7 @@ export class Pool {
 
   /** Stops the alarm, and waits for the transactions under way. */
   async close(): Promise<void> {
-    this.#isClosed = true;
+    this.#isLeading = false;
     this.#alarm?.cancel();
     await this.ledger.settled();
   }
@@ -206,7 +224,7 @@ export class Pool {
 
   #setAlarmFor(dueMs: number): void {
     if (
-      this.#isClosed ||
+      !this.#isLeading ||
       dueMs === Number.POSITIVE_INFINITY ||
       (this.#alarm !== undefined && this.#alarm.dueMs <= dueMs)
     ) {

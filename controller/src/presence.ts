@@ -90,13 +90,18 @@ export class Presence {
   readonly #served = new Set<number>();
   /** Tickets that have opened no session yet, by session, in order of issue. */
   readonly #unused = new Map<string, UnusedTicket>();
-  readonly #startedAt: number;
-  readonly #startedMs: number;
+  #startedAt = 0;
+  #startedMs = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
-    this.#startedAt = unixSeconds(clock);
-    this.#startedMs = clock.monotonicMs();
+    this.restart();
+  }
+
+  /** From now on agents are listened to. */
+  restart(): void {
+    this.#startedAt = unixSeconds(this.#clock);
+    this.#startedMs = this.#clock.monotonicMs();
   }
 
   /**

@@ -11,6 +11,7 @@ import type {
   ClaimRecord,
   EventRecord,
   NodeRecord,
+  StoreChanges,
   TokenRecord,
   UsageRecord,
 } from "./store/store.ts";
@@ -75,6 +76,26 @@ export class Transaction {
     this.allocations = new AllocationView(base.allocations);
     this.#revision = base.revision;
     this.#epoch = base.epoch;
+  }
+
+  /** What has been committed by another, as a transaction that did it. */
+  static of(base: Base, changes: StoreChanges): Transaction {
+    const transaction = new Transaction(base, 0);
+    transaction.#revision = changes.revision;
+    transaction.#epoch = changes.epoch;
+    putAll(transaction.nodes, changes.nodes, ({ name }) => name, []);
+    putAll(transaction.claims, changes.claims, ({ name }) => name, changes.forgottenClaims);
+    putAll(
+      transaction.allocations.changes,
+      changes.allocations,
+      ({ epoch }) => epoch,
+      changes.removedAllocations,
+    );
+    putAll(transaction.queues, changes.queues, ({ name }) => name, changes.removedQueues);
+    putAll(transaction.tenants, changes.tenants, ({ name }) => name, changes.removedTenants);
+    putAll(transaction.tokens, changes.tokens, ({ name }) => name, changes.removedTokens);
+    transaction.events.push(...changes.events);
+    return transaction;
   }
 
   /** Of the change that is being made: it stamps what is changed, and orders what arrives. */
@@ -316,6 +337,20 @@ export class Transaction {
 
   #marks(): number[] {
     return [...this.#overlays().map(({ mark }) => mark), ...this.#logs().map(({ length }) => length)];
+  }
+}
+
+function putAll<K, V>(
+  into: Overlay<K, V>,
+  values: readonly V[],
+  keyOf: (value: V) => K,
+  removed: readonly K[],
+): void {
+  for (const key of removed) {
+    into.set(key, null);
+  }
+  for (const value of values) {
+    into.set(keyOf(value), value);
   }
 }
 

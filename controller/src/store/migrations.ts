@@ -4,10 +4,13 @@ import { readdirSync, readFileSync } from "node:fs";
 import type { DatabaseSync } from "node:sqlite";
 import { millpondError } from "@millpond/api";
 
-interface Migration {
+export interface Migration {
   readonly version: number;
   readonly sql: string;
 }
+
+/** For which database a migration is written: its folder. */
+type Dialect = "sqlite";
 
 const migrationsUrl = new URL("./migrations/", import.meta.url);
 
@@ -17,17 +20,8 @@ const migrationsUrl = new URL("./migrations/", import.meta.url);
  *
  * @throws MILLPOND_E_STATE_NEWER when a newer version of Millpond has written the database.
  */
-export function migrate(database: DatabaseSync): void {
-  const migrations = readMigrations();
-  const current = schemaVersion(database);
-  const newest = migrations.length;
-  if (current > newest) {
-    throw millpondError(
-      "MILLPOND_E_STATE_NEWER",
-      `the state has schema version ${current}, this controller knows versions up to ${newest}`,
-    );
-  }
-  for (const { version, sql } of migrations.slice(current)) {
+export function migrateSqlite(database: DatabaseSync): void {
+  for (const { version, sql } of missingMigrations("sqlite", schemaVersion(database))) {
     database.exec("BEGIN IMMEDIATE");
     try {
       database.exec(sql);
@@ -46,8 +40,25 @@ export function schemaVersion(database: DatabaseSync): number {
   return Number(database.prepare("PRAGMA user_version").get()?.["user_version"]);
 }
 
-function readMigrations(): Migration[] {
-  const names = readdirSync(migrationsUrl)
+/**
+ * What a database of that schema version lacks, in order.
+ *
+ * @throws MILLPOND_E_STATE_NEWER
+ */
+export function missingMigrations(dialect: Dialect, current: number): Migration[] {
+  const migrations = readMigrations(new URL(`${dialect}/`, migrationsUrl));
+  const newest = migrations.length;
+  if (current > newest) {
+    throw millpondError(
+      "MILLPOND_E_STATE_NEWER",
+      `the state has schema version ${current}, this controller knows versions up to ${newest}`,
+    );
+  }
+  return migrations.slice(current);
+}
+
+function readMigrations(folder: URL): Migration[] {
+  const names = readdirSync(folder)
     .filter((name) => name.endsWith(".sql"))
     .sort();
   return names.map((name, position) => {
@@ -55,6 +66,6 @@ function readMigrations(): Migration[] {
     if (version !== position + 1) {
       throw millpondError("MILLPOND_E_INTERNAL", `the migration ${name} is not number ${position + 1}`);
     }
-    return { version, sql: readFileSync(new URL(name, migrationsUrl), "utf8") };
+    return { version, sql: readFileSync(new URL(name, folder), "utf8") };
   });
 }

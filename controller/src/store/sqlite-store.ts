@@ -5,49 +5,48 @@ import { closeSync, existsSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { errorCodeOf, millpondError } from "@millpond/api";
-import { migrate } from "./migrations.ts";
-import { writeClaimSpec } from "./claim-spec.ts";
-import { readQueueSpec, readTenantSpec, writeQueueSpec, writeTenantSpec } from "./queue-spec.ts";
+import { type ChangeRows, type KnownDevices, noteDevices, type TableName, toRows } from "./change-rows.ts";
+import { migrateSqlite } from "./migrations.ts";
+import { defaultMaxAuditRecords, defaultMaxEvents, maxUsageRecords } from "./retention.ts";
 import {
   blob,
   integer,
-  integerOrNull,
-  labels,
+  type NewRow,
   type Row,
   text,
   toAuditRecord,
-  toClaim,
-  toDevice,
   toEvent,
-  toToken,
+  toState,
   toUsage,
-  toVirtualGpu,
-} from "./sqlite-rows.ts";
+} from "./rows.ts";
 import type {
-  AllocationRecord,
-  AuditEntry,
   AuditQuery,
   AuditRecord,
-  ClaimRecord,
-  DeviceRecord,
+  Candidate,
   EventQuery,
   EventRecord,
-  NodeRecord,
+  Lead,
   Store,
   StoreChanges,
   StoredState,
-  TokenRecord,
   UsageRecord,
 } from "./store.ts";
+import { termIsOver } from "./store-errors.ts";
 
 /** File name of the database in the state directory. */
 export const databaseFileName = "controller.sqlite";
 
-/** How many times that are over are remembered. */
-const maxUsageRecords = 1_000_000;
-
-/** How many audit records are remembered. Also said in access.proto. */
-const defaultMaxAuditRecords = 100_000;
+/** What a row that is there already does to its table; absent: it is refused. */
+const conflicts: Partial<Readonly<Record<TableName, string>>> = {
+  queues: "(name) DO UPDATE",
+  tenants: "(name) DO UPDATE",
+  nodes: "(name) DO UPDATE",
+  devices: "(node, uuid) DO UPDATE",
+  claims: "(name) DO UPDATE",
+  allocations: "(epoch) DO UPDATE",
+  // The devices of an allocation never change.
+  virtual_gpus: "(epoch, ordinal) DO NOTHING",
+};
 
 export interface SqliteStoreOptions {
   /** A directory that exists. */
@@ -67,12 +66,15 @@ export class SqliteStore implements Store {
   readonly #maxEvents: number;
   readonly #maxAuditRecords: number;
   readonly #statements = new Map<string, StatementSync>();
-  /** Devices of nodes as they were last written: most changes of a node are of its revision only. */
-  readonly #written = new Map<string, NodeRecord["devices"]>();
+  readonly #upserts = new Map<TableName, string>();
+  readonly #knownDevices: KnownDevices = new Map();
+  #term = 0;
+  /** The file is locked for as long as the store is open. */
+  readonly leaseMs = Number.POSITIVE_INFINITY;
 
   private constructor(database: DatabaseSync, options: SqliteStoreOptions) {
     this.#database = database;
-    this.#maxEvents = options.maxEvents ?? 10_000;
+    this.#maxEvents = options.maxEvents ?? defaultMaxEvents;
     this.#maxAuditRecords = options.maxAuditRecords ?? defaultMaxAuditRecords;
   }
 
@@ -92,7 +94,7 @@ export class SqliteStore implements Store {
       database.exec("PRAGMA synchronous = FULL");
       // The lock is only taken by the first write.
       database.exec("BEGIN IMMEDIATE; COMMIT");
-      migrate(database);
+      migrateSqlite(database);
       const store = new SqliteStore(database, options);
       store.#initialise();
       return store;
@@ -102,38 +104,50 @@ export class SqliteStore implements Store {
     }
   }
 
+  async campaign({ url }: Candidate): Promise<Lead> {
+    return { term: this.#term, url, isOurs: true };
+  }
+
+  async resign(): Promise<void> {
+    // Whoever opens the store next leads.
+  }
+
   async load(): Promise<StoredState> {
     return this.#reading(() => {
+      const table = (name: string, order: string) => this.#all(`SELECT * FROM ${name} ORDER BY ${order}`);
       const pool = this.#get("SELECT identity, revision, epoch, ticket_key FROM pool");
-      const lastEvent = this.#get("SELECT coalesce(max(id), 0) AS id FROM events");
-      return {
+      const state = toState({
         identity: text(pool, "identity"),
         ticketKey: blob(pool, "ticket_key"),
         revision: integer(pool, "revision"),
         epoch: integer(pool, "epoch"),
-        lastEvent: integer(lastEvent, "id"),
-        claims: this.#all("SELECT * FROM claims ORDER BY arrival").map(toClaim),
-        allocations: this.#loadAllocations(),
-        nodes: this.#loadNodes(),
-        queues: this.#all("SELECT * FROM queues ORDER BY name").map((row) =>
-          readQueueSpec(text(row, "name"), text(row, "spec")),
-        ),
-        tenants: this.#all("SELECT * FROM tenants ORDER BY name").map((row) =>
-          readTenantSpec(text(row, "name"), text(row, "spec")),
-        ),
-        tokens: this.#all("SELECT * FROM tokens ORDER BY name").map(toToken),
-      };
+        lastEvent: integer(this.#get("SELECT coalesce(max(id), 0) AS id FROM events"), "id"),
+        claims: table("claims", "arrival"),
+        allocations: table("allocations", "epoch"),
+        virtualGpus: table("virtual_gpus", "epoch, ordinal"),
+        nodes: table("nodes", "name"),
+        devices: table("devices", "node, device_index, uuid"),
+        queues: table("queues", "name"),
+        tenants: table("tenants", "name"),
+        tokens: table("tokens", "name"),
+      });
+      noteDevices(this.#knownDevices, state);
+      return state;
     });
   }
 
-  async commit(changes: StoreChanges): Promise<void> {
+  async changesAfter(revision: number): Promise<readonly StoreChanges[] | undefined> {
+    const current = this.#reading(() => integer(this.#get("SELECT revision FROM pool"), "revision"));
+    // Nobody else writes, so nothing is remembered for others.
+    return revision === current ? [] : undefined;
+  }
+
+  async commit(changes: StoreChanges, term: number): Promise<void> {
     try {
       this.#run("BEGIN IMMEDIATE");
-      this.#write(changes);
+      this.#write(toRows(changes, this.#knownDevices), term);
       this.#run("COMMIT");
-      for (const { name, devices } of changes.nodes) {
-        this.#written.set(name, devices);
-      }
+      noteDevices(this.#knownDevices, changes);
     } catch (cause) {
       if (this.#database.isTransaction) {
         this.#run("ROLLBACK");
@@ -174,10 +188,15 @@ export class SqliteStore implements Store {
       randomUUID(),
       privateKey.export({ format: "der", type: "pkcs8" }),
     );
+    this.#run("UPDATE pool SET term = term + 1");
+    this.#term = integer(this.#get("SELECT term FROM pool"), "term");
   }
 
-  #write(changes: StoreChanges): void {
-    const { revision, epoch } = changes;
+  #write(rows: ChangeRows, term: number): void {
+    const { revision, epoch, written, removed } = rows;
+    if (term !== this.#term) {
+      throw termIsOver(term);
+    }
     const counted = this.#run(
       "UPDATE pool SET revision = ?, epoch = ? WHERE revision < ? AND epoch <= ?",
       revision,
@@ -188,276 +207,50 @@ export class SqliteStore implements Store {
     if (counted !== 1) {
       throw millpondError("MILLPOND_E_INTERNAL", `revision ${revision} or epoch ${epoch} would go back`);
     }
-    for (const removed of changes.removedAllocations) {
-      this.#run("DELETE FROM allocations WHERE epoch = ?", removed);
+    this.#remove("allocations", "epoch", removed.allocations);
+    this.#remove("queues", "name", removed.queues);
+    this.#remove("tenants", "name", removed.tenants);
+    this.#remove("tokens", "name", removed.tokens);
+    for (const [table, news] of Object.entries(written) as [TableName, readonly NewRow[]][]) {
+      for (const row of news) {
+        this.#put(table, row);
+      }
     }
-    this.#writeSpecs("queues", changes.queues, writeQueueSpec, changes.removedQueues);
-    this.#writeSpecs("tenants", changes.tenants, writeTenantSpec, changes.removedTenants);
-    for (const node of changes.nodes) {
-      this.#writeNode(node);
+    for (const { node, uuids } of rows.deviceLists) {
+      const others = "node = ? AND uuid NOT IN (SELECT value FROM json_each(?))";
+      this.#run(`DELETE FROM devices WHERE ${others}`, node, JSON.stringify(uuids));
     }
-    for (const claim of changes.claims) {
-      this.#writeClaim(claim);
-    }
-    for (const allocation of changes.allocations) {
-      this.#writeAllocation(allocation);
-    }
-    for (const name of changes.forgottenClaims) {
-      this.#run("DELETE FROM claims WHERE name = ?", name);
-    }
-    for (const { id, at, kind, subject, message } of changes.events) {
-      this.#run(
-        "INSERT INTO events (id, at, kind, subject, message) VALUES (?, ?, ?, ?, ?)",
-        id,
-        at,
-        kind,
-        subject,
-        message,
-      );
-    }
-    for (const name of changes.removedTokens) {
-      this.#run("DELETE FROM tokens WHERE name = ?", name);
-    }
-    for (const token of changes.tokens) {
-      this.#writeToken(token);
-    }
-    for (const entry of changes.audit) {
-      this.#writeAudit(entry);
-    }
-    for (const each of changes.usage) {
-      this.#writeUsage(each);
-    }
-    this.#forgetOldest(changes);
+    this.#remove("claims", "name", removed.claims);
+    this.#forgetOldest(rows);
   }
 
-  #forgetOldest({ events, audit, usage }: StoreChanges): void {
-    const last = events.at(-1);
-    if (last !== undefined) {
-      this.#run("DELETE FROM events WHERE id <= ?", last.id - this.#maxEvents);
+  #forgetOldest({ written: { events, audit, usage } }: ChangeRows): void {
+    const forget = (table: TableName, most: number) =>
+      this.#run(`DELETE FROM ${table} WHERE id <= (SELECT max(id) FROM ${table}) - ?`, most);
+    if (events.length > 0) {
+      forget("events", this.#maxEvents);
     }
     if (audit.length > 0) {
-      this.#run("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", this.#maxAuditRecords);
+      forget("audit", this.#maxAuditRecords);
     }
     if (usage.length > 0) {
-      this.#run("DELETE FROM usage WHERE id <= (SELECT max(id) FROM usage) - ?", maxUsageRecords);
+      forget("usage", maxUsageRecords);
     }
   }
 
-  #writeSpecs<T extends { readonly name: string }>(
-    table: "queues" | "tenants",
-    specs: readonly T[],
-    write: (spec: T) => string,
-    removed: readonly string[],
-  ): void {
-    for (const name of removed) {
-      this.#run(`DELETE FROM ${table} WHERE name = ?`, name);
-    }
-    for (const spec of specs) {
-      this.#run(
-        `INSERT INTO ${table} (name, spec) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET spec = excluded.spec`,
-        spec.name,
-        write(spec),
-      );
+  #remove(table: TableName, key: string, values: readonly (string | number)[]): void {
+    for (const value of values) {
+      this.#run(`DELETE FROM ${table} WHERE ${key} = ?`, value);
     }
   }
 
-  #writeToken(token: TokenRecord): void {
-    this.#run(
-      `INSERT INTO tokens (name, hash, role, tenant, created_at, expires_at, created_by)
-       VALUES (?, ?, ?, ?, ?, ?, ?)`,
-      token.name,
-      token.hash,
-      token.role,
-      token.tenant,
-      token.createdAt,
-      token.expiresAt,
-      token.createdBy,
-    );
-  }
-
-  #writeAudit({ at, who, role, tenant, what, subject, why, result }: AuditEntry): void {
-    this.#run(
-      "INSERT INTO audit (at, who, role, tenant, what, subject, why, result) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-      at,
-      who,
-      role,
-      tenant,
-      what,
-      subject,
-      why,
-      result,
-    );
-  }
-
-  #writeUsage(usage: UsageRecord): void {
-    this.#run(
-      `INSERT INTO usage (kind, claim, tenant, queue, gpu_milli, began_at, ended_at, active_seconds)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-      usage.kind,
-      usage.claim,
-      usage.tenant,
-      usage.queue,
-      usage.gpuMilli,
-      usage.beganAt,
-      usage.endedAt,
-      usage.activeSeconds,
-    );
-  }
-
-  #writeNode(node: NodeRecord): void {
-    this.#run(
-      `INSERT INTO nodes (name, agent_url, agent_version, hostname, boot_id, cordoned, cordon_reason, labels,
-         agent_labels, revision, joined_at)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-       ON CONFLICT (name) DO UPDATE SET agent_url = excluded.agent_url, agent_version = excluded.agent_version,
-         hostname = excluded.hostname, boot_id = excluded.boot_id, cordoned = excluded.cordoned,
-         cordon_reason = excluded.cordon_reason, labels = excluded.labels, agent_labels = excluded.agent_labels,
-         revision = excluded.revision, joined_at = excluded.joined_at`,
-      node.name,
-      node.agentUrl,
-      node.agentVersion,
-      node.hostname,
-      node.bootId,
-      Number(node.isCordoned),
-      node.cordonReason,
-      JSON.stringify(node.labels),
-      JSON.stringify(node.agentLabels),
-      node.revision,
-      node.joinedAt,
-    );
-    if (this.#written.get(node.name) === node.devices) {
-      return;
+  #put(table: TableName, row: NewRow): void {
+    let sql = this.#upserts.get(table);
+    if (sql === undefined) {
+      sql = makeUpsert(table, Object.keys(row));
+      this.#upserts.set(table, sql);
     }
-    for (const device of node.devices) {
-      this.#writeDevice(node.name, device);
-    }
-    const uuids = JSON.stringify(node.devices.map(({ uuid }) => uuid));
-    this.#run(
-      "DELETE FROM devices WHERE node = ? AND uuid NOT IN (SELECT value FROM json_each(?))",
-      node.name,
-      uuids,
-    );
-  }
-
-  #writeDevice(node: string, device: DeviceRecord): void {
-    this.#run(
-      `INSERT INTO devices (node, uuid, device_index, name, kind, memory_bytes, pci_bus_id, compute_capability,
-         multiprocessors, driver_version, cuda_version, healthy, health_reason, cordoned, numa_node, pcie_switch,
-         nvlink_domain)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-       ON CONFLICT (node, uuid) DO UPDATE SET device_index = excluded.device_index, name = excluded.name,
-         kind = excluded.kind, memory_bytes = excluded.memory_bytes, pci_bus_id = excluded.pci_bus_id,
-         compute_capability = excluded.compute_capability, multiprocessors = excluded.multiprocessors,
-         driver_version = excluded.driver_version, cuda_version = excluded.cuda_version,
-         healthy = excluded.healthy, health_reason = excluded.health_reason, cordoned = excluded.cordoned,
-         numa_node = excluded.numa_node, pcie_switch = excluded.pcie_switch,
-         nvlink_domain = excluded.nvlink_domain`,
-      node,
-      device.uuid,
-      device.index,
-      device.name,
-      device.kind,
-      device.memoryBytes,
-      device.pciBusId,
-      device.computeCapability,
-      device.multiprocessors,
-      device.driverVersion,
-      device.cudaVersion,
-      Number(device.isHealthy),
-      device.healthReason,
-      Number(device.isCordoned),
-      device.numaNode,
-      device.pcieSwitch,
-      device.nvlinkDomain,
-    );
-  }
-
-  #writeClaim(claim: ClaimRecord): void {
-    this.#run(
-      `INSERT INTO claims (name, arrival, spec, state, reason, version, created_at, bound_at, ended_at, waiting_since,
-         preempt_at, requeues)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-       ON CONFLICT (name) DO UPDATE SET arrival = excluded.arrival, spec = excluded.spec, state = excluded.state,
-         reason = excluded.reason, version = excluded.version, created_at = excluded.created_at,
-         bound_at = excluded.bound_at, ended_at = excluded.ended_at, waiting_since = excluded.waiting_since,
-         preempt_at = excluded.preempt_at, requeues = excluded.requeues`,
-      claim.name,
-      claim.arrival,
-      writeClaimSpec(claim),
-      claim.state,
-      claim.reason,
-      claim.version,
-      claim.createdAt,
-      claim.boundAt,
-      claim.endedAt,
-      claim.waitingSince,
-      claim.preemptAt,
-      claim.requeues,
-    );
-  }
-
-  #writeAllocation({ claim, node, epoch, grantedAt, releasedRevision, devices }: AllocationRecord): void {
-    this.#run(
-      `INSERT INTO allocations (epoch, claim, node, granted_at, released_revision) VALUES (?, ?, ?, ?, ?)
-       ON CONFLICT (epoch) DO UPDATE SET released_revision = excluded.released_revision`,
-      epoch,
-      claim,
-      node,
-      grantedAt,
-      releasedRevision,
-    );
-    for (const [ordinal, { uuid, memoryBytes, computePercent }] of devices.entries()) {
-      this.#run(
-        `INSERT INTO virtual_gpus (epoch, ordinal, node, uuid, memory_bytes, compute_percent)
-         VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (epoch, ordinal) DO NOTHING`,
-        epoch,
-        ordinal,
-        node,
-        uuid,
-        memoryBytes,
-        computePercent,
-      );
-    }
-  }
-
-  #loadAllocations(): AllocationRecord[] {
-    const devices = Map.groupBy(this.#all("SELECT * FROM virtual_gpus ORDER BY epoch, ordinal"), (row) =>
-      integer(row, "epoch"),
-    );
-    return this.#all("SELECT * FROM allocations ORDER BY epoch").map((row) => {
-      const epoch = integer(row, "epoch");
-      return {
-        claim: text(row, "claim"),
-        node: text(row, "node"),
-        epoch,
-        grantedAt: integer(row, "granted_at"),
-        releasedRevision: integerOrNull(row, "released_revision"),
-        devices: (devices.get(epoch) ?? []).map(toVirtualGpu),
-      };
-    });
-  }
-
-  #loadNodes(): NodeRecord[] {
-    const devices = Map.groupBy(this.#all("SELECT * FROM devices ORDER BY node, device_index, uuid"), (row) =>
-      text(row, "node"),
-    );
-    return this.#all("SELECT * FROM nodes ORDER BY name").map((row) => {
-      const name = text(row, "name");
-      return {
-        name,
-        agentUrl: text(row, "agent_url"),
-        agentVersion: text(row, "agent_version"),
-        hostname: text(row, "hostname"),
-        bootId: text(row, "boot_id"),
-        isCordoned: integer(row, "cordoned") === 1,
-        cordonReason: text(row, "cordon_reason"),
-        labels: labels(row, "labels"),
-        agentLabels: labels(row, "agent_labels"),
-        revision: integer(row, "revision"),
-        joinedAt: integer(row, "joined_at"),
-        devices: (devices.get(name) ?? []).map(toDevice),
-      };
-    });
+    this.#run(sql, ...Object.values(row));
   }
 
   #prepare(sql: string): StatementSync {
@@ -492,6 +285,16 @@ export class SqliteStore implements Store {
       throw stateError(cause, "the state directory could not be read");
     }
   }
+}
+
+function makeUpsert(table: TableName, columns: readonly string[]): string {
+  const insert = `INSERT INTO ${table} (${columns.join(", ")}) VALUES (${columns.map(() => "?").join(", ")})`;
+  const conflict = conflicts[table];
+  if (conflict === undefined) {
+    return insert;
+  }
+  const values = columns.map((column) => `${column} = excluded.${column}`).join(", ");
+  return `${insert} ON CONFLICT ${conflict}${conflict.endsWith("UPDATE") ? ` SET ${values}` : ""}`;
 }
 
 /**

@@ -219,18 +219,58 @@ export interface EventQuery {
   readonly end: "oldest" | "newest";
 }
 
-/** Where the state is kept. One controller has it at a time. */
+/** A controller that would lead. */
+export interface Candidate {
+  /** UUID, of one term: who has ceased to lead comes back as another. */
+  readonly id: string;
+  /** Base URL at which it can be reached. */
+  readonly url: string;
+}
+
+/** Who leads: whoever does writes, and nobody else. */
+export interface Lead {
+  /** Grows whenever somebody begins to lead. 0: nobody ever has. */
+  readonly term: number;
+  /** Where the one that leads can be reached; empty: nobody leads. */
+  readonly url: string;
+  /** Whether it is the one who asks. */
+  readonly isOurs: boolean;
+}
+
+/** Where the state is kept. Several controllers may share it; one of them leads. */
 export interface Store {
+  /** How long a lead lasts unless it is asked for again; infinite where a store is one controller's for life. */
+  readonly leaseMs: number;
+
+  /**
+   * Leads, or goes on leading, unless another does.
+   *
+   * @throws MILLPOND_E_STORE_UNREACHABLE
+   */
+  campaign(candidate: Candidate): Promise<Lead>;
+
+  /** Ceases to lead, so that another can begin at once. */
+  resign(candidate: Candidate): Promise<void>;
+
   /** Reads everything. */
   load(): Promise<StoredState>;
+
+  /**
+   * Reads what was committed after a revision, in order; undefined: more than the store remembers. Audit and usage are
+   * left out.
+   */
+  changesAfter(revision: number): Promise<readonly StoreChanges[] | undefined>;
 
   /**
    * Makes a change durable: when the promise is fulfilled, it survives any crash; when it is rejected, nothing of it
    * has happened.
    *
-   * @throws MILLPOND_E_STATE_BROKEN
+   * @param term Of the one who leads.
+   * @throws MILLPOND_E_STATE_BROKEN; MILLPOND_E_NOT_LEADER when another has begun to lead, and
+   *   MILLPOND_E_STORE_UNREACHABLE when the store is away: then it is not known whether it has happened, and whoever
+   *   leads must cease to.
    */
-  commit(changes: StoreChanges): Promise<void>;
+  commit(changes: StoreChanges, term: number): Promise<void>;
 
   /** Reads events; the store forgets the oldest ones beyond its limit. */
   listEvents(query: EventQuery): Promise<EventRecord[]>;

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A change as rows: what stores write.
+
+import { writeQueueSpec, writeTenantSpec } from "./queue-spec.ts";
+import {
+  fromAllocation,
+  fromAuditEntry,
+  fromClaim,
+  fromDevice,
+  fromEvent,
+  fromNode,
+  fromToken,
+  fromUsage,
+  fromVirtualGpus,
+  type NewRow,
+} from "./rows.ts";
+import type { NodeRecord, StoreChanges } from "./store.ts";
+
+/** New and changed rows by table, each table after those that its rows point to. */
+interface WrittenRows<R> {
+  readonly queues: readonly R[];
+  readonly tenants: readonly R[];
+  readonly nodes: readonly R[];
+  readonly devices: readonly R[];
+  readonly claims: readonly R[];
+  readonly allocations: readonly R[];
+  readonly virtual_gpus: readonly R[];
+  readonly tokens: readonly R[];
+  readonly events: readonly R[];
+  readonly audit: readonly R[];
+  readonly usage: readonly R[];
+}
+
+export type TableName = keyof WrittenRows<unknown>;
+
+/** Keys of what is gone, by table. */
+export interface RemovedKeys {
+  readonly allocations: readonly number[];
+  readonly queues: readonly string[];
+  readonly tenants: readonly string[];
+  readonly tokens: readonly string[];
+  readonly claims: readonly string[];
+}
+
+/** All devices of a node, of which the rows are among those that are written: others are gone. */
+export interface DeviceList {
+  readonly node: string;
+  readonly uuids: readonly string[];
+}
+
+export interface ChangeRows<R = NewRow> {
+  readonly revision: number;
+  readonly epoch: number;
+  readonly written: WrittenRows<R>;
+  readonly removed: RemovedKeys;
+  readonly deviceLists: readonly DeviceList[];
+}
+
+/** Devices by node, as a store has them: most changes of a node are of its revision only. */
+export type KnownDevices = Map<string, NodeRecord["devices"]>;
+
+/** @param known What need not be written again. */
+export function toRows(changes: StoreChanges, known: KnownDevices): ChangeRows {
+  const rewritten = changes.nodes.filter(({ name, devices }) => known.get(name) !== devices);
+  return {
+    revision: changes.revision,
+    epoch: changes.epoch,
+    written: {
+      queues: changes.queues.map((queue) => ({ name: queue.name, spec: writeQueueSpec(queue) })),
+      tenants: changes.tenants.map((tenant) => ({ name: tenant.name, spec: writeTenantSpec(tenant) })),
+      nodes: changes.nodes.map(fromNode),
+      devices: rewritten.flatMap(({ name, devices }) => devices.map((device) => fromDevice(name, device))),
+      claims: changes.claims.map(fromClaim),
+      allocations: changes.allocations.map(fromAllocation),
+      virtual_gpus: changes.allocations.flatMap(fromVirtualGpus),
+      tokens: changes.tokens.map(fromToken),
+      events: changes.events.map(fromEvent),
+      audit: changes.audit.map(fromAuditEntry),
+      usage: changes.usage.map(fromUsage),
+    },
+    removed: {
+      allocations: changes.removedAllocations,
+      queues: changes.removedQueues,
+      tenants: changes.removedTenants,
+      tokens: changes.removedTokens,
+      claims: changes.forgottenClaims,
+    },
+    deviceLists: rewritten.map(({ name, devices }) => ({
+      node: name,
+      uuids: devices.map(({ uuid }) => uuid),
+    })),
+  };
+}
+
+/** Takes note of what has become durable. */
+export function noteDevices(known: KnownDevices, { nodes }: Pick<StoreChanges, "nodes">): void {
+  for (const { name, devices } of nodes) {
+    known.set(name, devices);
+  }
+}

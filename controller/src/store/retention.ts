@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// How much stores remember of what only grows.
+
+export const defaultMaxEvents = 10_000;
+
+/** Also said in access.proto. */
+export const defaultMaxAuditRecords = 100_000;
+
+export const maxUsageRecords = 1_000_000;

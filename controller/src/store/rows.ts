@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Rows of a database as records, and records as rows: the tables of all stores have the same columns.
+
+import { millpondError } from "@millpond/api";
+import type { Labels, QueueSpec, TenantSpec } from "@millpond/scheduler";
+import { readClaimSpec, writeClaimSpec } from "./claim-spec.ts";
+import { isRole } from "../callers.ts";
+import { readQueueSpec, readTenantSpec } from "./queue-spec.ts";
+import type {
+  AllocationRecord,
+  AuditEntry,
+  AuditRecord,
+  ClaimRecord,
+  ClaimRecordState,
+  DeviceRecord,
+  EventRecord,
+  NodeRecord,
+  StoredState,
+  TokenRecord,
+  UsageRecord,
+  VirtualGpuRecord,
+} from "./store.ts";
+
+/** As it is read: by column. */
+export type Row = Readonly<Record<string, unknown>>;
+
+/** As it is written: by column. All sizes are below 2^53. */
+export type NewRow = Readonly<Record<string, string | number | null>>;
+
+/** The rows of all tables that are kept in memory, each table in its order. */
+export interface StateRows {
+  readonly identity: string;
+  readonly ticketKey: Uint8Array;
+  readonly revision: number;
+  readonly epoch: number;
+  readonly lastEvent: number;
+  readonly claims: readonly Row[];
+  readonly allocations: readonly Row[];
+  readonly virtualGpus: readonly Row[];
+  readonly nodes: readonly Row[];
+  readonly devices: readonly Row[];
+  readonly queues: readonly Row[];
+  readonly tenants: readonly Row[];
+  readonly tokens: readonly Row[];
+}
+
+export function toState(rows: StateRows): StoredState {
+  const { identity, ticketKey, revision, epoch, lastEvent } = rows;
+  const devices = toDevices(rows.devices);
+  return {
+    identity,
+    ticketKey,
+    revision,
+    epoch,
+    lastEvent,
+    claims: rows.claims.map(toClaim),
+    allocations: toAllocations(rows.allocations, rows.virtualGpus),
+    nodes: rows.nodes.map((row) => toNode(row, devices.get(text(row, "name")) ?? [])),
+    queues: rows.queues.map(toQueue),
+    tenants: rows.tenants.map(toTenant),
+    tokens: rows.tokens.map(toToken),
+  };
+}
+
+export function toQueue(row: Row): QueueSpec {
+  return readQueueSpec(text(row, "name"), text(row, "spec"));
+}
+
+export function toTenant(row: Row): TenantSpec {
+  return readTenantSpec(text(row, "name"), text(row, "spec"));
+}
+
+export function toClaim(row: Row): ClaimRecord {
+  return {
+    ...readClaimSpec(text(row, "name"), text(row, "spec")),
+    arrival: integer(row, "arrival"),
+    state: claimState(text(row, "state")),
+    reason: text(row, "reason"),
+    version: integer(row, "version"),
+    createdAt: integer(row, "created_at"),
+    boundAt: integerOrNull(row, "bound_at"),
+    endedAt: integerOrNull(row, "ended_at"),
+    waitingSince: integerOrNull(row, "waiting_since"),
+    preemptAt: integerOrNull(row, "preempt_at"),
+    requeues: integer(row, "requeues"),
+  };
+}
+
+export function fromClaim(claim: ClaimRecord): NewRow {
+  return {
+    name: claim.name,
+    arrival: claim.arrival,
+    spec: writeClaimSpec(claim),
+    state: claim.state,
+    reason: claim.reason,
+    version: claim.version,
+    created_at: claim.createdAt,
+    bound_at: claim.boundAt,
+    ended_at: claim.endedAt,
+    waiting_since: claim.waitingSince,
+    preempt_at: claim.preemptAt,
+    requeues: claim.requeues,
+  };
+}
+
+function claimState(value: string): ClaimRecordState {
+  switch (value) {
+    case "pending":
+    case "bound":
+    case "released":
+    case "failed":
+      return value;
+    default:
+      throw millpondError("MILLPOND_E_STATE_BROKEN", `the state has a claim in the state ${value}`);
+  }
+}
+
+/** Allocations from their rows and those of their vGPUs, which are in order of their ordinals. */
+export function toAllocations(rows: readonly Row[], virtualGpus: readonly Row[]): AllocationRecord[] {
+  const devices = Map.groupBy(virtualGpus, (row) => integer(row, "epoch"));
+  return rows.map((row) => {
+    const epoch = integer(row, "epoch");
+    return {
+      claim: text(row, "claim"),
+      node: text(row, "node"),
+      epoch,
+      grantedAt: integer(row, "granted_at"),
+      releasedRevision: integerOrNull(row, "released_revision"),
+      devices: (devices.get(epoch) ?? []).map(toVirtualGpu),
+    };
+  });
+}
+
+export function fromAllocation(allocation: AllocationRecord): NewRow {
+  return {
+    epoch: allocation.epoch,
+    claim: allocation.claim,
+    node: allocation.node,
+    granted_at: allocation.grantedAt,
+    released_revision: allocation.releasedRevision,
+  };
+}
+
+export function fromVirtualGpus({ epoch, node, devices }: AllocationRecord): NewRow[] {
+  return devices.map(({ uuid, memoryBytes, computePercent }, ordinal) => ({
+    epoch,
+    ordinal,
+    node,
+    uuid,
+    memory_bytes: Number(memoryBytes),
+    compute_percent: computePercent,
+  }));
+}
+
+function toVirtualGpu(row: Row): VirtualGpuRecord {
+  return {
+    uuid: text(row, "uuid"),
+    memoryBytes: BigInt(integer(row, "memory_bytes")),
+    computePercent: integer(row, "compute_percent"),
+  };
+}
+
+/** @param devices In order of their ordinals. */
+export function toNode(row: Row, devices: NodeRecord["devices"]): NodeRecord {
+  return {
+    name: text(row, "name"),
+    agentUrl: text(row, "agent_url"),
+    agentVersion: text(row, "agent_version"),
+    hostname: text(row, "hostname"),
+    bootId: text(row, "boot_id"),
+    isCordoned: integer(row, "cordoned") === 1,
+    cordonReason: text(row, "cordon_reason"),
+    labels: labels(row, "labels"),
+    agentLabels: labels(row, "agent_labels"),
+    revision: integer(row, "revision"),
+    joinedAt: integer(row, "joined_at"),
+    devices,
+  };
+}
+
+export function fromNode(node: NodeRecord): NewRow {
+  return {
+    name: node.name,
+    agent_url: node.agentUrl,
+    agent_version: node.agentVersion,
+    hostname: node.hostname,
+    boot_id: node.bootId,
+    cordoned: Number(node.isCordoned),
+    cordon_reason: node.cordonReason,
+    labels: JSON.stringify(node.labels),
+    agent_labels: JSON.stringify(node.agentLabels),
+    revision: node.revision,
+    joined_at: node.joinedAt,
+  };
+}
+
+/** Devices by their nodes. */
+export function toDevices(rows: readonly Row[]): ReadonlyMap<string, readonly DeviceRecord[]> {
+  const byNode = Map.groupBy(rows, (row) => text(row, "node"));
+  return new Map([...byNode].map(([node, devices]) => [node, devices.map(toDevice)]));
+}
+
+export function fromDevice(node: string, device: DeviceRecord): NewRow {
+  return {
+    node,
+    uuid: device.uuid,
+    device_index: device.index,
+    name: device.name,
+    kind: device.kind,
+    memory_bytes: Number(device.memoryBytes),
+    pci_bus_id: device.pciBusId,
+    compute_capability: device.computeCapability,
+    multiprocessors: device.multiprocessors,
+    driver_version: device.driverVersion,
+    cuda_version: device.cudaVersion,
+    healthy: Number(device.isHealthy),
+    health_reason: device.healthReason,
+    cordoned: Number(device.isCordoned),
+    numa_node: device.numaNode,
+    pcie_switch: device.pcieSwitch,
+    nvlink_domain: device.nvlinkDomain,
+  };
+}
+
+function toDevice(row: Row): DeviceRecord {
+  return {
+    index: integer(row, "device_index"),
+    uuid: text(row, "uuid"),
+    name: text(row, "name"),
+    kind: text(row, "kind"),
+    memoryBytes: BigInt(integer(row, "memory_bytes")),
+    pciBusId: text(row, "pci_bus_id"),
+    computeCapability: text(row, "compute_capability"),
+    multiprocessors: integer(row, "multiprocessors"),
+    driverVersion: text(row, "driver_version"),
+    cudaVersion: integer(row, "cuda_version"),
+    isHealthy: integer(row, "healthy") === 1,
+    healthReason: text(row, "health_reason"),
+    numaNode: text(row, "numa_node"),
+    pcieSwitch: text(row, "pcie_switch"),
+    nvlinkDomain: text(row, "nvlink_domain"),
+    isCordoned: integer(row, "cordoned") === 1,
+  };
+}
+
+export function toToken(row: Row): TokenRecord {
+  const role = text(row, "role");
+  if (!isRole(role)) {
+    throw millpondError("MILLPOND_E_STATE_BROKEN", `the state has a token of the role ${role}`);
+  }
+  return {
+    name: text(row, "name"),
+    hash: text(row, "hash"),
+    role,
+    tenant: text(row, "tenant"),
+    createdAt: integer(row, "created_at"),
+    expiresAt: integerOrNull(row, "expires_at"),
+    createdBy: text(row, "created_by"),
+  };
+}
+
+export function fromToken(token: TokenRecord): NewRow {
+  return {
+    name: token.name,
+    hash: token.hash,
+    role: token.role,
+    tenant: token.tenant,
+    created_at: token.createdAt,
+    expires_at: token.expiresAt,
+    created_by: token.createdBy,
+  };
+}
+
+export function toAuditRecord(row: Row): AuditRecord {
+  return {
+    id: integer(row, "id"),
+    at: integer(row, "at"),
+    who: text(row, "who"),
+    role: text(row, "role"),
+    tenant: text(row, "tenant"),
+    what: text(row, "what"),
+    subject: text(row, "subject"),
+    why: text(row, "why"),
+    result: text(row, "result"),
+  };
+}
+
+export function fromAuditEntry({ at, who, role, tenant, what, subject, why, result }: AuditEntry): NewRow {
+  return { at, who, role, tenant, what, subject, why, result };
+}
+
+export function toEvent(row: Row): EventRecord {
+  return {
+    id: integer(row, "id"),
+    at: integer(row, "at"),
+    kind: text(row, "kind"),
+    subject: text(row, "subject"),
+    message: text(row, "message"),
+  };
+}
+
+export function fromEvent({ id, at, kind, subject, message }: EventRecord): NewRow {
+  return { id, at, kind, subject, message };
+}
+
+export function toUsage(row: Row): UsageRecord {
+  const kind = text(row, "kind");
+  if (kind !== "waited" && kind !== "held") {
+    throw millpondError("MILLPOND_E_STATE_BROKEN", `the state has usage of the kind ${kind}`);
+  }
+  return {
+    kind,
+    claim: text(row, "claim"),
+    tenant: text(row, "tenant"),
+    queue: text(row, "queue"),
+    gpuMilli: integer(row, "gpu_milli"),
+    beganAt: integer(row, "began_at"),
+    endedAt: integer(row, "ended_at"),
+    activeSeconds: integer(row, "active_seconds"),
+  };
+}
+
+export function fromUsage(usage: UsageRecord): NewRow {
+  return {
+    kind: usage.kind,
+    claim: usage.claim,
+    tenant: usage.tenant,
+    queue: usage.queue,
+    gpu_milli: usage.gpuMilli,
+    began_at: usage.beganAt,
+    ended_at: usage.endedAt,
+    active_seconds: usage.activeSeconds,
+  };
+}
+
+/** Labels that were written as JSON. */
+function labels(row: Row, column: string): Labels {
+  const value: unknown = JSON.parse(text(row, column));
+  if (
+    typeof value !== "object" ||
+    value === null ||
+    Object.values(value).some((each) => typeof each !== "string")
+  ) {
+    return wrongType(column);
+  }
+  return value as Labels;
+}
+
+export function text(row: Row, column: string): string {
+  const value = row[column];
+  return typeof value === "string" ? value : wrongType(column);
+}
+
+export function integer(row: Row, column: string): number {
+  const value = row[column];
+  return typeof value === "number" ? value : wrongType(column);
+}
+
+function integerOrNull(row: Row, column: string): number | null {
+  return row[column] === null ? null : integer(row, column);
+}
+
+export function blob(row: Row, column: string): Uint8Array {
+  const value = row[column];
+  return value instanceof Uint8Array ? value : wrongType(column);
+}
+
+function wrongType(column: string): never {
+  throw millpondError(
+    "MILLPOND_E_STATE_BROKEN",
+    `the state has a value of another type in the column ${column}`,
+  );
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What every store does.
+
+import { randomUUID } from "node:crypto";
+import { describe, expect, test } from "vitest";
+import { type Backend, backends, type Limits, type Place } from "../testing/backends.ts";
+import {
+  allocation,
+  auditEntry,
+  changes,
+  claim,
+  event,
+  node,
+  queue,
+  tenant,
+  token,
+  usage,
+} from "../testing/records.ts";
+import type { Store, StoreChanges } from "./store.ts";
+
+/** A store that is led from here. */
+async function openAt(place: Place, limits: Limits = {}) {
+  const store = await place.open(limits);
+  const candidate = { id: randomUUID(), url: "http://127.0.0.1:7170" };
+  const { term, isOurs } = await store.campaign(candidate);
+  expect(isOurs).toBe(true);
+  const commit = (change: StoreChanges) => store.commit(change, term);
+  return { store, candidate, term, commit };
+}
+
+describe.each(backends)("$name", (backend) => {
+  conform(backend);
+});
+
+function conform(backend: Backend): void {
+  const openNew = async (limits: Limits = {}) => openAt(await backend.makePlace(), limits);
+
+  test("a change whose audit record cannot be written does not happen", async () => {
+    const { store, commit } = await openNew();
+    const broken = { ...auditEntry, who: null as unknown as string };
+    await expect(commit(changes(1, { tenants: [tenant], audit: [broken] }))).rejects.toThrow(
+      /\[MILLPOND_E_STATE_BROKEN\]$/,
+    );
+    expect(await store.load()).toMatchObject({ revision: 0, tenants: [] });
+  });
+
+  test("the audit is listed from either end, by tenant, and its oldest records are forgotten", async () => {
+    const { store, commit } = await openNew({ maxAuditRecords: 4 });
+    for (let revision = 1; revision <= 6; revision++) {
+      const tenantName = revision % 2 === 0 ? "" : "team-a";
+      await commit(changes(revision, { audit: [{ ...auditEntry, tenant: tenantName }] }));
+    }
+    const ids = async (query: Partial<Parameters<Store["listAudit"]>[0]>) =>
+      (await store.listAudit({ after: 0, tenant: "", limit: 100, ...query })).map(({ id }) => id);
+    expect(await ids({})).toEqual([3, 4, 5, 6]);
+    expect(await ids({ limit: 2 })).toEqual([5, 6]);
+    expect(await ids({ after: 3, limit: 2 })).toEqual([4, 5]);
+    expect(await ids({ tenant: "team-a" })).toEqual([3, 5]);
+  });
+
+  test("what was committed is there after opening again", async () => {
+    const place = await backend.makePlace();
+    const { store, commit } = await openAt(place);
+    const fresh = await store.load();
+    expect(fresh).toMatchObject({
+      revision: 0,
+      epoch: 0,
+      lastEvent: 0,
+      claims: [],
+      allocations: [],
+      nodes: [],
+    });
+    await commit(
+      changes(7, {
+        nodes: [node],
+        claims: [claim("a")],
+        allocations: [allocation("a")],
+        events: [{ id: 3, ...event }],
+        queues: [queue],
+        tenants: [tenant],
+        tokens: [token],
+        audit: [auditEntry],
+        usage: [usage],
+      }),
+    );
+    await store.close();
+
+    const { store: again } = await openAt(place);
+    expect(await again.load()).toEqual({
+      identity: fresh.identity,
+      ticketKey: fresh.ticketKey,
+      revision: 7,
+      epoch: 7,
+      lastEvent: 3,
+      nodes: [node],
+      claims: [claim("a")],
+      allocations: [allocation("a")],
+      queues: [queue],
+      tenants: [tenant],
+      tokens: [token],
+    });
+    expect(await again.listAudit({ after: 0, tenant: "", limit: 10 })).toEqual([{ id: 1, ...auditEntry }]);
+    expect(await again.listUsage({ from: 0, to: 150 })).toEqual([usage]);
+  });
+
+  test("queues, tenants and usage are replaced, removed and found by their period", async () => {
+    const { store, commit } = await openNew();
+    await commit(changes(1, { queues: [queue], tenants: [tenant], usage: [usage] }));
+    await commit(changes(2, { queues: [{ ...queue, weight: 9, limit: {} }], removedTenants: ["team-a"] }));
+    expect(await store.load()).toMatchObject({ queues: [{ ...queue, weight: 9, limit: {} }], tenants: [] });
+    expect(await store.listUsage({ from: 0, to: 100 })).toEqual([]);
+    expect(await store.listUsage({ from: 199, to: 300 })).toEqual([usage]);
+    expect(await store.listUsage({ from: 200, to: 300 })).toEqual([]);
+  });
+
+  test("changes replace, release and remove", async () => {
+    const { store, commit } = await openNew();
+    await commit(changes(1, { nodes: [node], claims: [claim("a")], allocations: [allocation("a")] }));
+    const ended = claim("a", {
+      state: "released",
+      reason: "released by its owner",
+      version: 2,
+      endedAt: 1_790_000_002,
+    });
+    await commit(
+      changes(2, {
+        nodes: [{ ...node, isCordoned: false, revision: 2 }],
+        claims: [ended],
+        allocations: [allocation("a", { releasedRevision: 2 })],
+      }),
+    );
+    expect(await store.load()).toMatchObject({
+      nodes: [{ isCordoned: false, revision: 2 }],
+      claims: [ended],
+      allocations: [{ claim: "a", releasedRevision: 2, devices: allocation("a").devices }],
+    });
+    await commit(
+      changes(3, {
+        nodes: [{ ...node, devices: node.devices.slice(1) }],
+        removedAllocations: [1],
+        forgottenClaims: ["a"],
+      }),
+    );
+    expect(await store.load()).toMatchObject({
+      nodes: [{ devices: [{ uuid: "GPU-1" }] }],
+      claims: [],
+      allocations: [],
+    });
+  });
+
+  describe("a change that cannot be is refused whole", () => {
+    test.each([
+      ["a revision that does not grow", changes(1, { claims: [claim("b")] })],
+      ["an epoch that goes back", changes(2, { epoch: 0, claims: [claim("b")] })],
+      [
+        "an allocation of nobody",
+        changes(2, { claims: [claim("b", { arrival: 2 })], allocations: [allocation("c", { epoch: 2 })] }),
+      ],
+      [
+        "an over-allocated device",
+        changes(2, {
+          claims: [claim("b", { arrival: 2 }), claim("c", { arrival: 3 })],
+          allocations: [allocation("b", { epoch: 2 }), allocation("c", { epoch: 3 })],
+        }),
+      ],
+      [
+        "over-allocated compute",
+        changes(2, {
+          claims: [claim("b", { arrival: 2 })],
+          allocations: [
+            allocation("b", {
+              epoch: 2,
+              devices: [{ uuid: "GPU-0", memoryBytes: 1n << 20n, computePercent: 51 }],
+            }),
+          ],
+        }),
+      ],
+      [
+        "two vGPUs on one device",
+        changes(2, {
+          claims: [claim("b", { arrival: 2 })],
+          allocations: [
+            allocation("b", {
+              epoch: 2,
+              devices: [1, 2].map(() => ({ uuid: "GPU-0", memoryBytes: 1n << 20n, computePercent: 1 })),
+            }),
+          ],
+        }),
+      ],
+      [
+        "a device that is held and taken away",
+        changes(2, { claims: [claim("b", { arrival: 2 })], nodes: [{ ...node, devices: [] }] }),
+      ],
+      ["a bound claim that has ended", changes(2, { claims: [claim("b", { arrival: 2, endedAt: 1 })] })],
+    ])("%s", async (_what, bad) => {
+      const { store, commit } = await openNew();
+      await commit(changes(1, { nodes: [node], claims: [claim("a")], allocations: [allocation("a")] }));
+      const before = await store.load();
+      await expect(commit(bad)).rejects.toThrow(/MILLPOND_E_(STATE_BROKEN|INTERNAL)/);
+      expect(await store.load()).toEqual(before);
+      await commit(changes(2, { claims: [claim("d", { arrival: 2 })] }));
+      expect((await store.load()).claims).toHaveLength(2);
+    });
+  });
+
+  test("events are listed from either end, by subject, and the oldest are forgotten", async () => {
+    const { store, commit } = await openNew({ maxEvents: 4 });
+    for (let id = 1; id <= 6; id++) {
+      await commit(changes(id, { events: [{ id, ...event, subject: id % 2 === 0 ? "node/x" : "claim/a" }] }));
+    }
+    const ids = async (query: Partial<Parameters<Store["listEvents"]>[0]>) =>
+      (await store.listEvents({ after: 0, subject: "", limit: 100, end: "newest", ...query })).map(
+        ({ id }) => id,
+      );
+    expect(await ids({})).toEqual([3, 4, 5, 6]);
+    expect(await ids({ limit: 2 })).toEqual([5, 6]);
+    expect(await ids({ limit: 2, end: "oldest" })).toEqual([3, 4]);
+    expect(await ids({ after: 4, end: "oldest" })).toEqual([5, 6]);
+    expect(await ids({ subject: "node/x" })).toEqual([4, 6]);
+    expect((await store.load()).lastEvent).toBe(6);
+  });
+
+  test("a term begins with every controller that leads, and those before it write no more", async () => {
+    const place = await backend.makePlace();
+    const before = await openAt(place);
+    await before.commit(changes(1, { claims: [claim("a")] }));
+    const lead = await before.store.campaign(before.candidate);
+    expect(lead).toEqual({ term: before.term, url: before.candidate.url, isOurs: true });
+    await before.store.resign(before.candidate);
+    await before.store.close();
+
+    const { store, term, commit } = await openAt(place);
+    expect(term).toBeGreaterThan(before.term);
+    await expect(store.commit(changes(2, { forgottenClaims: ["a"] }), before.term)).rejects.toThrow(
+      /\[MILLPOND_E_NOT_LEADER\]$/,
+    );
+    expect(await store.load()).toMatchObject({ revision: 1, claims: [{ name: "a" }] });
+    await commit(changes(2));
+  });
+
+  test("nothing was committed after the newest revision", async () => {
+    const { store, commit } = await openNew();
+    expect(await store.changesAfter(0)).toEqual([]);
+    await commit(changes(1));
+    expect(await store.changesAfter(1)).toEqual([]);
+  });
+}

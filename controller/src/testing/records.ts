@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Records to put into stores.
+
+import type { QueueSpec, TenantSpec } from "@millpond/scheduler";
+import { defaultClaimSpec } from "../store/claim-spec.ts";
+import type {
+  AllocationRecord,
+  AuditEntry,
+  ClaimRecord,
+  NodeRecord,
+  StoreChanges,
+  TokenRecord,
+  UsageRecord,
+} from "../store/store.ts";
+
+export const node: NodeRecord = {
+  name: "node-a",
+  agentUrl: "http://127.0.0.1:7171",
+  agentVersion: "0.1.0",
+  hostname: "host",
+  bootId: "boot",
+  isCordoned: true,
+  cordonReason: "new fans",
+  labels: { zone: "a" },
+  agentLabels: { rack: "7" },
+  revision: 1,
+  joinedAt: 1_790_000_000,
+  devices: [0, 1].map((index) => ({
+    index,
+    uuid: `GPU-${index}`,
+    name: "NVIDIA H200",
+    kind: "nvidia",
+    memoryBytes: 1n << 37n,
+    pciBusId: `0000:0${index}:00.0`,
+    computeCapability: "9.0",
+    multiprocessors: 132,
+    numaNode: "1",
+    pcieSwitch: "0000:17:00.0",
+    nvlinkDomain: "",
+    driverVersion: "580.159.04",
+    cudaVersion: 13_000,
+    isHealthy: index === 0,
+    healthReason: index === 0 ? "" : "Xid 79",
+    isCordoned: index === 1,
+  })),
+};
+
+export function claim(name: string, change: Partial<ClaimRecord> = {}): ClaimRecord {
+  return {
+    ...defaultClaimSpec,
+    name,
+    arrival: 1,
+    memoryBytes: 1n << 50n,
+    computePercent: 50,
+    owner: "ann@host:1 'quoted'; DROP TABLE claims; --",
+    isSessionBound: true,
+    models: ["H200"],
+    labels: { app: "web" },
+    serviceClass: "burstable",
+    state: "bound",
+    reason: "",
+    version: 1,
+    createdAt: 1_790_000_000,
+    boundAt: 1_790_000_001,
+    endedAt: null,
+    waitingSince: null,
+    preemptAt: null,
+    requeues: 0,
+    ...change,
+  };
+}
+
+export function allocation(name: string, change: Partial<AllocationRecord> = {}): AllocationRecord {
+  return {
+    claim: name,
+    node: "node-a",
+    epoch: 1,
+    grantedAt: 1_790_000_001,
+    releasedRevision: null,
+    devices: [
+      { uuid: "GPU-1", memoryBytes: 1n << 36n, computePercent: 50 },
+      { uuid: "GPU-0", memoryBytes: 1n << 36n, computePercent: 50 },
+    ],
+    ...change,
+  };
+}
+
+export function changes(revision: number, change: Partial<StoreChanges> = {}): StoreChanges {
+  return {
+    revision,
+    epoch: revision,
+    nodes: [],
+    claims: [],
+    forgottenClaims: [],
+    allocations: [],
+    removedAllocations: [],
+    queues: [],
+    removedQueues: [],
+    tenants: [],
+    removedTenants: [],
+    tokens: [],
+    removedTokens: [],
+    audit: [],
+    usage: [],
+    events: [],
+    ...change,
+  };
+}
+
+export const event = { at: 1_790_000_000, kind: "ClaimBound", subject: "claim/a", message: "bound" };
+
+export const queue: QueueSpec = {
+  name: "research",
+  parent: "company",
+  weight: 3,
+  borrowing: "preemptible",
+  guaranteed: { gpuMilli: 1500 },
+  limit: { computePercent: 800, memoryBytes: 1n << 40n },
+};
+
+export const tenant: TenantSpec = { name: "team-a", limit: { gpuMilli: 4000 } };
+
+export const usage: UsageRecord = {
+  kind: "held",
+  claim: "a",
+  tenant: "team-a",
+  queue: "research",
+  gpuMilli: 500,
+  beganAt: 100,
+  endedAt: 200,
+  activeSeconds: 60,
+};
+
+export const token: TokenRecord = {
+  name: "ci",
+  hash: "0".repeat(64),
+  role: "user",
+  tenant: "team-a",
+  createdAt: 1_790_000_000,
+  expiresAt: null,
+  createdBy: "file:user",
+};
+
+export const auditEntry: AuditEntry = {
+  at: 1_790_000_000,
+  who: "ci",
+  role: "user",
+  tenant: "team-a",
+  what: "ClaimService/ReleaseClaim",
+  subject: "claim/a",
+  why: "",
+  result: "ok",
+};
