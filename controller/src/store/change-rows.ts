@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A change as rows: what stores write.
+// A change as rows: what stores write, and what controllers that follow read of the one that leads.
 
 import { writeQueueSpec, writeTenantSpec } from "./queue-spec.ts";
 import {
@@ -14,6 +14,16 @@ import {
   fromUsage,
   fromVirtualGpus,
   type NewRow,
+  type Row,
+  text,
+  toAllocations,
+  toClaim,
+  toDevices,
+  toEvent,
+  toNode,
+  toQueue,
+  toTenant,
+  toToken,
 } from "./rows.ts";
 import type { NodeRecord, StoreChanges } from "./store.ts";
 
@@ -98,4 +108,34 @@ export function noteDevices(known: KnownDevices, { nodes }: Pick<StoreChanges, "
   for (const { name, devices } of nodes) {
     known.set(name, devices);
   }
+}
+
+/**
+ * What a change did to that which is kept in memory; the audit and what is over is not.
+ *
+ * @param known The devices before it.
+ */
+export function fromRows(rows: ChangeRows<Row>, known: KnownDevices): StoreChanges {
+  const { written, removed } = rows;
+  const devices = toDevices(written.devices);
+  const rewritten = new Set(rows.deviceLists.map(({ node }) => node));
+  const devicesOf = (node: string) => (rewritten.has(node) ? devices.get(node) : known.get(node)) ?? [];
+  return {
+    revision: rows.revision,
+    epoch: rows.epoch,
+    nodes: written.nodes.map((row) => toNode(row, devicesOf(text(row, "name")))),
+    claims: written.claims.map(toClaim),
+    forgottenClaims: removed.claims,
+    allocations: toAllocations(written.allocations, written.virtual_gpus),
+    removedAllocations: removed.allocations,
+    queues: written.queues.map(toQueue),
+    removedQueues: removed.queues,
+    tenants: written.tenants.map(toTenant),
+    removedTenants: removed.tenants,
+    tokens: written.tokens.map(toToken),
+    removedTokens: removed.tokens,
+    audit: [],
+    usage: [],
+    events: written.events.map(toEvent),
+  };
 }

@@ -10,7 +10,7 @@ export interface Migration {
 }
 
 /** For which database a migration is written: its folder. */
-type Dialect = "sqlite";
+type Dialect = "sqlite" | "postgres";
 
 const migrationsUrl = new URL("./migrations/", import.meta.url);
 

@@ -2,9 +2,11 @@
 
 // The stores that there are, each to be tested as the others are.
 
-import { onTestFinished } from "vitest";
+import { afterAll, onTestFinished } from "vitest";
+import { PostgresStore } from "../store/postgres-store.ts";
 import { SqliteStore } from "../store/sqlite-store.ts";
 import type { Store } from "../store/store.ts";
+import { missingPostgres, PostgresServer } from "./postgres-server.ts";
 import { makeTestDirectory } from "./test-pool.ts";
 
 /** How much is remembered of what only grows. */
@@ -41,4 +43,31 @@ const sqlite: Backend = {
   },
 };
 
-export const backends: readonly Backend[] = [sqlite];
+let server: Promise<PostgresServer> | undefined;
+
+/** The server of this test file, which ends with it. */
+export async function postgresServer(): Promise<PostgresServer> {
+  server ??= PostgresServer.start();
+  return await server;
+}
+
+const postgres: Backend = {
+  name: "PostgreSQL",
+  missing: missingPostgres,
+  makePlace: async () => {
+    const url = await (await postgresServer()).makeDatabase();
+    return {
+      open: async (limits = {}) => {
+        const store = await PostgresStore.open({ url, ...limits });
+        onTestFinished(() => store.close().catch(() => undefined));
+        return store;
+      },
+    };
+  },
+};
+
+afterAll(async () => {
+  await (await server)?.[Symbol.asyncDispose]();
+});
+
+export const backends: readonly Backend[] = [sqlite, postgres];

@@ -1,0 +1,140 @@
+-- SPDX-License-Identifier: Apache-2.0
+
+-- Of the controllers that share the database one leads. Its lease says that it is alive, its term that it may write.
+
+-- Grows with every controller that begins to lead, so that what an earlier one has under way is refused.
+ALTER TABLE pool ADD COLUMN term BIGINT NOT NULL DEFAULT 0;
+
+CREATE TABLE leader (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  -- UUID of the candidate; empty: nobody.
+  holder TEXT NOT NULL,
+  -- Where it can be reached.
+  url TEXT NOT NULL,
+  -- Grows whenever the lease is renewed: one that stands still is not alive, whatever the clocks say.
+  renewals BIGINT NOT NULL,
+  -- By this machine's clock.
+  expires_at TIMESTAMPTZ NOT NULL
+);
+
+INSERT INTO leader VALUES (1, '', '', 0, '-infinity');
+
+-- What was committed, newest last, for controllers that follow.
+CREATE TABLE changes (
+  revision BIGINT PRIMARY KEY,
+  -- The revision before it.
+  base BIGINT NOT NULL,
+  content TEXT NOT NULL
+);
+
+-- Leads, or goes on leading, unless another does. stuck: a number of renewals that has not grown for as long as a lease
+-- lasts, as the candidate has seen for itself; -1: none.
+CREATE FUNCTION campaign(candidate TEXT, address TEXT, lease INTERVAL, stuck BIGINT,
+  OUT term BIGINT, OUT leader_url TEXT, OUT is_ours BOOLEAN, OUT renewals BIGINT)
+LANGUAGE plpgsql AS $$
+DECLARE
+  found leader;
+BEGIN
+  SELECT * INTO found FROM leader;
+  IF found.holder = candidate OR found.expires_at <= clock_timestamp() OR found.renewals = stuck THEN
+    SELECT * INTO found FROM leader FOR UPDATE;
+    -- Another candidate may have been faster.
+    IF found.holder = candidate OR found.expires_at <= clock_timestamp() OR found.renewals = stuck THEN
+      IF found.holder <> candidate THEN
+        -- Waits for what the one before has under way; what it begins after that is refused.
+        UPDATE pool SET term = pool.term + 1;
+      END IF;
+      UPDATE leader
+      SET holder = candidate, url = address, renewals = found.renewals + 1, expires_at = clock_timestamp() + lease
+      RETURNING * INTO found;
+    END IF;
+  END IF;
+  SELECT pool.term INTO term FROM pool;
+  is_ours := found.holder = candidate;
+  renewals := found.renewals;
+  leader_url := CASE WHEN is_ours OR found.expires_at > clock_timestamp() THEN found.url ELSE '' END;
+END $$;
+
+-- Writes a change, all of it or nothing, in one round trip: its content is what change-rows.ts makes of it.
+-- Answers 'done', or why it was not.
+CREATE FUNCTION commit_change(writer BIGINT, content TEXT, max_events BIGINT, max_audit BIGINT, max_usage BIGINT,
+  max_changes BIGINT)
+RETURNS TEXT LANGUAGE plpgsql AS $$
+DECLARE
+  change JSONB := content::jsonb;
+  written JSONB := change->'written';
+  removed JSONB := change->'removed';
+  next_revision BIGINT := (change->>'revision')::bigint;
+  next_epoch BIGINT := (change->>'epoch')::bigint;
+  before pool;
+BEGIN
+  SELECT * INTO before FROM pool FOR UPDATE;
+  IF before.term <> writer THEN
+    RETURN 'term';
+  END IF;
+  IF EXISTS (SELECT FROM changes c WHERE c.revision = next_revision AND c.content = commit_change.content) THEN
+    -- It is being repeated, because the answer was lost.
+    RETURN 'done';
+  END IF;
+  IF before.revision >= next_revision OR before.epoch > next_epoch THEN
+    RETURN 'revision';
+  END IF;
+  UPDATE pool SET revision = next_revision, epoch = next_epoch;
+
+  DELETE FROM allocations WHERE epoch IN (SELECT value::bigint FROM jsonb_array_elements_text(removed->'allocations'));
+  DELETE FROM queues WHERE name IN (SELECT value FROM jsonb_array_elements_text(removed->'queues'));
+  DELETE FROM tenants WHERE name IN (SELECT value FROM jsonb_array_elements_text(removed->'tenants'));
+  DELETE FROM tokens WHERE name IN (SELECT value FROM jsonb_array_elements_text(removed->'tokens'));
+
+  INSERT INTO queues SELECT * FROM jsonb_populate_recordset(NULL::queues, written->'queues')
+  ON CONFLICT (name) DO UPDATE SET spec = excluded.spec;
+  INSERT INTO tenants SELECT * FROM jsonb_populate_recordset(NULL::tenants, written->'tenants')
+  ON CONFLICT (name) DO UPDATE SET spec = excluded.spec;
+  INSERT INTO nodes SELECT * FROM jsonb_populate_recordset(NULL::nodes, written->'nodes')
+  ON CONFLICT (name) DO UPDATE SET agent_url = excluded.agent_url, agent_version = excluded.agent_version,
+    hostname = excluded.hostname, boot_id = excluded.boot_id, cordoned = excluded.cordoned,
+    cordon_reason = excluded.cordon_reason, labels = excluded.labels, agent_labels = excluded.agent_labels,
+    revision = excluded.revision, joined_at = excluded.joined_at;
+  INSERT INTO devices SELECT * FROM jsonb_populate_recordset(NULL::devices, written->'devices')
+  ON CONFLICT (node, uuid) DO UPDATE SET device_index = excluded.device_index, name = excluded.name,
+    kind = excluded.kind, memory_bytes = excluded.memory_bytes, pci_bus_id = excluded.pci_bus_id,
+    compute_capability = excluded.compute_capability, multiprocessors = excluded.multiprocessors,
+    driver_version = excluded.driver_version, cuda_version = excluded.cuda_version, healthy = excluded.healthy,
+    health_reason = excluded.health_reason, cordoned = excluded.cordoned, numa_node = excluded.numa_node,
+    pcie_switch = excluded.pcie_switch, nvlink_domain = excluded.nvlink_domain;
+  INSERT INTO claims SELECT * FROM jsonb_populate_recordset(NULL::claims, written->'claims')
+  ON CONFLICT (name) DO UPDATE SET arrival = excluded.arrival, spec = excluded.spec, state = excluded.state,
+    reason = excluded.reason, version = excluded.version, created_at = excluded.created_at,
+    bound_at = excluded.bound_at, ended_at = excluded.ended_at, waiting_since = excluded.waiting_since,
+    preempt_at = excluded.preempt_at, requeues = excluded.requeues;
+  INSERT INTO allocations SELECT * FROM jsonb_populate_recordset(NULL::allocations, written->'allocations')
+  ON CONFLICT (epoch) DO UPDATE SET released_revision = excluded.released_revision;
+  -- The devices of an allocation never change.
+  INSERT INTO virtual_gpus SELECT * FROM jsonb_populate_recordset(NULL::virtual_gpus, written->'virtual_gpus')
+  ON CONFLICT (epoch, ordinal) DO NOTHING;
+  INSERT INTO tokens SELECT * FROM jsonb_populate_recordset(NULL::tokens, written->'tokens');
+  INSERT INTO events SELECT * FROM jsonb_populate_recordset(NULL::events, written->'events');
+  INSERT INTO audit (at, who, role, tenant, what, subject, why, result)
+  SELECT at, who, role, tenant, what, subject, why, result
+  FROM jsonb_populate_recordset(NULL::audit, written->'audit');
+  INSERT INTO usage (kind, claim, tenant, queue, gpu_milli, began_at, ended_at, active_seconds)
+  SELECT kind, claim, tenant, queue, gpu_milli, began_at, ended_at, active_seconds
+  FROM jsonb_populate_recordset(NULL::usage, written->'usage');
+
+  DELETE FROM devices d USING jsonb_to_recordset(change->'deviceLists') AS list(node TEXT, uuids JSONB)
+  WHERE d.node = list.node AND NOT list.uuids ? d.uuid;
+  DELETE FROM claims WHERE name IN (SELECT value FROM jsonb_array_elements_text(removed->'claims'));
+
+  IF written->'events' <> '[]' THEN
+    DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - max_events;
+  END IF;
+  IF written->'audit' <> '[]' THEN
+    DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - max_audit;
+  END IF;
+  IF written->'usage' <> '[]' THEN
+    DELETE FROM usage WHERE id <= (SELECT max(id) FROM usage) - max_usage;
+  END IF;
+  INSERT INTO changes VALUES (next_revision, before.revision, content);
+  DELETE FROM changes WHERE revision <= next_revision - max_changes;
+  RETURN 'done';
+END $$;

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What is particular of this store; what it does as all do: store.test.ts.
+
+import { randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { Ledger } from "../ledger.ts";
+import { postgresServer } from "../testing/backends.ts";
+import { ManualClock } from "../testing/manual-clock.ts";
+import { missingPostgres } from "../testing/postgres-server.ts";
+import { allocation, changes, claim, event, node, queue, tenant, token } from "../testing/records.ts";
+import { PostgresStore } from "./postgres-store.ts";
+import type { Candidate, Store } from "./store.ts";
+
+const why = missingPostgres === undefined ? "" : ` (${missingPostgres})`;
+
+/** A database with a store for each of so many controllers. */
+async function openStores(count: number, maxChanges?: number) {
+  const server = await postgresServer();
+  const url = await server.makeDatabase();
+  const database = new URL(url).pathname.slice(1);
+  const stores: { readonly store: PostgresStore; readonly candidate: Candidate }[] = [];
+  for (let index = 0; index < count; index += 1) {
+    const store = await PostgresStore.open({ url, ...(maxChanges === undefined ? {} : { maxChanges }) });
+    onTestFinished(() => store.close().catch(() => undefined));
+    stores.push({ store, candidate: { id: randomUUID(), url: `http://127.0.0.1:${7170 + index}` } });
+  }
+  const query = (sql: string) => server.query(database, `SET search_path = millpond; ${sql}`);
+  return { server, url, stores, query };
+}
+
+/** Makes the lease run out, as it does when whoever leads is gone. */
+const expire = "UPDATE leader SET expires_at = '-infinity'";
+
+function ledgerOf(store: Store, state: Awaited<ReturnType<Store["load"]>>) {
+  return new Ledger<void, void>(store, state, new ManualClock(), {
+    conclude: () => undefined,
+    onDone: () => undefined,
+  });
+}
+
+/** What a ledger knows, in an order that does not depend on how it came to be. */
+function lookAt(ledger: ReturnType<typeof ledgerOf>) {
+  const { claims, allocations, nodes, queues, tenants, tokens, revision, epoch, lastEvent } = ledger;
+  const sorted = (map: ReadonlyMap<unknown, unknown>) =>
+    [...map].toSorted(([a], [b]) => (String(a) < String(b) ? -1 : 1));
+  const maps = [claims, allocations.byEpoch, nodes, queues, tenants, tokens].map(sorted);
+  return { maps, nodes: ledger.sortedNodes, revision, epoch, lastEvent, totals: ledger.totals };
+}
+
+describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
+  test("one leads until its lease runs out, and whatever it writes after that is refused", async () => {
+    const { stores, query } = await openStores(2);
+    const [a, b] = stores;
+    if (a === undefined || b === undefined) {
+      throw new Error("there are two");
+    }
+    const first = await a.store.campaign(a.candidate);
+    expect(first).toEqual({ term: 1, url: a.candidate.url, isOurs: true });
+    expect(await b.store.campaign(b.candidate)).toEqual({ ...first, isOurs: false });
+    await a.store.commit(changes(1, { claims: [claim("a")] }), first.term);
+    await query(expire);
+    const second = await b.store.campaign(b.candidate);
+    expect(second).toEqual({ term: 2, url: b.candidate.url, isOurs: true });
+    await expect(a.store.commit(changes(2, { forgottenClaims: ["a"] }), first.term)).rejects.toThrow(
+      /\[MILLPOND_E_NOT_LEADER\]$/,
+    );
+    expect(await a.store.campaign(a.candidate)).toEqual({ ...second, isOurs: false });
+    await b.store.commit(changes(2), second.term);
+    expect(await a.store.load()).toMatchObject({ revision: 2, claims: [{ name: "a" }] });
+  });
+
+  test("who resigns is followed at once, and nobody leads meanwhile", async () => {
+    const { stores } = await openStores(2);
+    const [a, b] = stores;
+    await a?.store.campaign(a.candidate);
+    await a?.store.resign(a.candidate);
+    // Not the one that leads: nothing happens.
+    await a?.store.resign({ id: "another", url: "" });
+    expect(await b?.store.campaign(b.candidate)).toMatchObject({ term: 2, isOurs: true });
+  });
+
+  test("a lease that is not renewed ends also where the database's clock was set back", async () => {
+    const { stores, query } = await openStores(2);
+    const [a, b] = stores;
+    await a?.store.campaign(a.candidate);
+    await query("UPDATE leader SET expires_at = 'infinity'");
+    expect(await b?.store.campaign(b.candidate)).toMatchObject({ isOurs: false });
+    for (;;) {
+      const lead = await b?.store.campaign(b.candidate);
+      if (lead?.isOurs === true) {
+        expect(lead.term).toBe(2);
+        break;
+      }
+      await delay(100);
+    }
+    // The one that is followed finds out when it asks.
+    expect(await a?.store.campaign(a.candidate)).toMatchObject({ term: 2, isOurs: false });
+  });
+
+  test("who follows knows what a fresh read gives, as far behind as changes are remembered", async () => {
+    const { stores } = await openStores(2, 3);
+    const [a, b] = stores;
+    if (a === undefined || b === undefined) {
+      throw new Error("there are two");
+    }
+    const { term } = await a.store.campaign(a.candidate);
+    const ledger = ledgerOf(b.store, await b.store.load());
+    const follow = async () => {
+      for (const each of (await b.store.changesAfter(ledger.revision)) ?? []) {
+        ledger.follow(each);
+      }
+      expect(lookAt(ledger)).toEqual(lookAt(ledgerOf(a.store, await a.store.load())));
+    };
+    const first = changes(2, {
+      nodes: [node, { ...node, name: "node-b" }],
+      claims: [claim("a"), claim("b", { arrival: 2, state: "pending", boundAt: null, waitingSince: 5 })],
+      allocations: [allocation("a")],
+      queues: [queue],
+      tenants: [tenant],
+      tokens: [token],
+      events: [{ id: 1, ...event }],
+    });
+    await a.store.commit(first, term);
+    await follow();
+    // A node whose devices are as they were, and one with fewer.
+    const fewer = { ...node, name: "node-b", revision: 3, devices: node.devices.slice(1) };
+    await a.store.commit(changes(3, { nodes: [{ ...node, revision: 3 }, fewer] }), term);
+    const ended = claim("a", { state: "released", endedAt: 9, version: 4 });
+    const taken = allocation("a", { releasedRevision: 4 });
+    await a.store.commit(
+      changes(4, { claims: [ended], allocations: [taken], removedQueues: ["research"] }),
+      term,
+    );
+    await follow();
+    const gone = { removedAllocations: [1], forgottenClaims: ["a"], removedTokens: ["ci"] };
+    await a.store.commit(changes(5, { ...gone, removedTenants: ["team-a"] }), term);
+    await follow();
+    expect(ledger.revision).toBe(5);
+    expect(await b.store.changesAfter(2)).toHaveLength(3);
+    expect(await b.store.changesAfter(0)).toBeUndefined();
+  });
+
+  test("a change whose answer was lost is made once", async () => {
+    const { stores, server, url, query } = await openStores(1);
+    const [a] = stores;
+    if (a === undefined) {
+      throw new Error("there is one");
+    }
+    const { term } = await a.store.campaign(a.candidate);
+    const database = new URL(url).pathname.slice(1);
+    // The connection of the commit is cut while it waits for the row, and again and again until it gets through.
+    const holding = server.query(
+      database,
+      "BEGIN; SELECT * FROM millpond.pool FOR UPDATE; SELECT pg_sleep(0.5); COMMIT",
+    );
+    const isHeld = "SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE c.relname = 'pool'";
+    while ((await query(isHeld)).length === 0) {
+      await delay(10);
+    }
+    const committed = a.store.commit(changes(1, { events: [{ id: 1, ...event }] }), term);
+    let cut = 0;
+    while (cut === 0) {
+      const rows = await server.query(
+        database,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%commit_change%' AND pid <> pg_backend_pid() AND state = 'active'",
+      );
+      cut += rows.length;
+    }
+    await Promise.all([committed, holding]);
+    expect(await a.store.listEvents({ after: 0, subject: "", limit: 9, end: "newest" })).toHaveLength(1);
+    // The very same again is done; something else under the same revision is not.
+    await a.store.commit(changes(1, { events: [{ id: 1, ...event }] }), term);
+    await expect(a.store.commit(changes(1, { events: [{ id: 2, ...event }] }), term)).rejects.toThrow(
+      /revision 1 .* would go back/,
+    );
+    expect(await a.store.load()).toMatchObject({ revision: 1, lastEvent: 1 });
+  });
+
+  test("a database of the first version is brought up to date with all that is in it", async () => {
+    const server = await postgresServer();
+    const url = await server.makeDatabase();
+    const database = new URL(url).pathname.slice(1);
+    const first = new URL("./migrations/postgres/000001_initial.sql", import.meta.url);
+    await server.query(
+      database,
+      `CREATE SCHEMA millpond; SET search_path = millpond;
+       CREATE TABLE schema_versions (version INTEGER PRIMARY KEY);
+       INSERT INTO schema_versions VALUES (1);
+       ${readFileSync(first, "utf8")}
+       INSERT INTO pool VALUES (1, 'an-identity', 9, 4, '\\x00');
+       INSERT INTO nodes VALUES ('node-a', 'http://127.0.0.1:1', '0.1.0', 'host', 'boot', 1, '', '{}', '{}', 5, 100);
+       INSERT INTO devices VALUES
+         ('node-a', 'GPU-0', 0, 'H200', 'nvidia', 1000000, '', '9.0', 132, '', 13000, 1, '', 0, '', '', '');
+       INSERT INTO claims VALUES
+         ('old', 3, '{"memoryBytes":600000}', 'bound', '', 4, 100, 101, NULL, NULL, NULL, 0);
+       INSERT INTO allocations VALUES (4, 'old', 'node-a', 101, NULL);
+       INSERT INTO virtual_gpus VALUES (4, 0, 'node-a', 'GPU-0', 600000, 40);`,
+    );
+    const store = await PostgresStore.open({ url });
+    onTestFinished(() => store.close());
+    const state = await store.load();
+    expect(state).toMatchObject({
+      identity: "an-identity",
+      revision: 9,
+      epoch: 4,
+      nodes: [{ name: "node-a", isCordoned: true, devices: [{ uuid: "GPU-0" }] }],
+      claims: [{ name: "old", memoryBytes: 600_000n, state: "bound" }],
+      allocations: [{ claim: "old", epoch: 4, devices: [{ memoryBytes: 600_000n, computePercent: 40 }] }],
+    });
+    // One began with the new schema, so that a controller of the older version writes no more.
+    const { term } = await store.campaign({ id: "a", url: "" });
+    expect(term).toBe(2);
+    await store.commit(changes(10, { epoch: 5, claims: [claim("new", { arrival: 10 })] }), term);
+    expect((await store.load()).claims).toHaveLength(2);
+  });
+
+  test("a newer schema is refused and left alone, also while running", async () => {
+    const { stores, url, query } = await openStores(1);
+    const [a] = stores;
+    await query("INSERT INTO schema_versions VALUES (999)");
+    const refused = /the state has schema version 999, .*\[MILLPOND_E_STATE_NEWER\]$/;
+    await expect(PostgresStore.open({ url })).rejects.toThrow(refused);
+    await expect(a?.store.campaign(a.candidate)).rejects.toThrow(refused);
+  });
+
+  test("two that open a new database at once agree on what it is", async () => {
+    const url = await (await postgresServer()).makeDatabase();
+    const opened = await Promise.all([1, 2, 3].map(() => PostgresStore.open({ url })));
+    onTestFinished(async () => {
+      await Promise.all(opened.map((store) => store.close()));
+    });
+    const identities = await Promise.all(opened.map(async (store) => (await store.load()).identity));
+    expect(new Set(identities).size).toBe(1);
+  });
+
+  test("a server that is away, a database that is not there and other URLs are told apart", async () => {
+    const server = await postgresServer();
+    const open = (url: string) => PostgresStore.open({ url });
+    const away = "postgres://millpond:secret@127.0.0.1:1/pool";
+    await expect(open(away)).rejects.toThrow(
+      /the database at 127\.0\.0\.1:1\/pool does not answer: .*ECONNREFUSED.*\[MILLPOND_E_STORE_UNREACHABLE\]$/,
+    );
+    await expect(open(server.urlOf("missing"))).rejects.toThrow(
+      /database "missing" does not exist\. .*\[MILLPOND_E_STATE_BROKEN\]$/,
+    );
+    await expect(open("mysql://user:secret@host/pool")).rejects.toThrow(
+      /mysql:\/\/…@host.*MILLPOND_E_INVALID/,
+    );
+  });
+});

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { generateKeyPairSync, randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { errorCodeOf, millpondError } from "@millpond/api";
+import { type ChangeRows, fromRows, type KnownDevices, noteDevices, toRows } from "./change-rows.ts";
+import { missingMigrations } from "./migrations.ts";
+import { PostgresConnections, type Session } from "./postgres-connections.ts";
+import {
+  defaultMaxAuditRecords,
+  defaultMaxEvents,
+  maxRememberedChanges,
+  maxUsageRecords,
+} from "./retention.ts";
+import { blob, integer, type Row, text, toAuditRecord, toEvent, toState, toUsage } from "./rows.ts";
+import { termIsOver } from "./store-errors.ts";
+import type {
+  AuditQuery,
+  AuditRecord,
+  Candidate,
+  EventQuery,
+  EventRecord,
+  Lead,
+  Store,
+  StoreChanges,
+  StoredState,
+  UsageRecord,
+} from "./store.ts";
+
+export interface PostgresStoreOptions {
+  /** `postgres://user:password@host:port/database`. */
+  readonly url: string;
+  /** How many events are remembered. Default 10000. */
+  readonly maxEvents?: number;
+  /** How many audit records are remembered. Default 100000. */
+  readonly maxAuditRecords?: number;
+  /** How many revisions controllers that follow may be behind. Default 20000. */
+  readonly maxChanges?: number;
+}
+
+/** How long who leads goes on leading without a word. */
+const leaseMs = 3_000;
+
+/** A change whose answer was lost is asked for again for so long. */
+const commitPatienceMs = 2_000;
+const commitPauseMs = 100;
+
+/** Any number that nobody else uses: one controller at a time brings a database up to date. */
+const migrationLock = 7_170_001;
+
+/**
+ * The state in a PostgreSQL database, for several controllers. Every write carries the term of the controller that makes
+ * it and is refused when another has begun: a lease tells who leads, the term decides who may write.
+ */
+export class PostgresStore implements Store {
+  readonly leaseMs = leaseMs;
+  readonly #connections: PostgresConnections;
+  readonly #maxEvents: number;
+  readonly #maxAuditRecords: number;
+  readonly #maxChanges: number;
+  readonly #knownDevices: KnownDevices = new Map();
+  /** The number of renewals of the lease, and since when it stands there, on the monotonic clock. */
+  #renewals = { count: -1, sinceMs: 0 };
+
+  private constructor(connections: PostgresConnections, options: PostgresStoreOptions) {
+    this.#connections = connections;
+    this.#maxEvents = options.maxEvents ?? defaultMaxEvents;
+    this.#maxAuditRecords = options.maxAuditRecords ?? defaultMaxAuditRecords;
+    this.#maxChanges = options.maxChanges ?? maxRememberedChanges;
+  }
+
+  /**
+   * Opens the store; makes it, with a new identity and key, where there is none.
+   *
+   * @throws MILLPOND_E_INVALID, MILLPOND_E_STORE_UNREACHABLE, MILLPOND_E_STATE_NEWER, MILLPOND_E_STATE_BROKEN
+   */
+  static async open(options: PostgresStoreOptions): Promise<PostgresStore> {
+    const connections = new PostgresConnections(options.url);
+    try {
+      await connections.transaction("read and write", async (session) => {
+        await session.query("SELECT pg_advisory_xact_lock($1)", [migrationLock]);
+        await connections.makeSchema(session);
+        await migratePostgres(session);
+        await initialise(session);
+      });
+      return new PostgresStore(connections, options);
+    } catch (error) {
+      await connections.close();
+      throw error;
+    }
+  }
+
+  async campaign({ id, url }: Candidate): Promise<Lead> {
+    const { count, sinceMs } = this.#renewals;
+    const stuck = performance.now() - sinceMs > leaseMs ? count : -1;
+    const [row] = await this.#connections.queryPrepared(
+      "campaign",
+      `SELECT * FROM campaign($1, $2, $3 * interval '1 ms', $4),
+         LATERAL (SELECT max(version) AS version FROM schema_versions) AS versions`,
+      [id, url, leaseMs, stuck],
+    );
+    if (row === undefined) {
+      throw millpondError("MILLPOND_E_STATE_BROKEN", "the database does not say who leads");
+    }
+    // A newer controller may have changed the database.
+    missingMigrations("postgres", integer(row, "version"));
+    const renewals = integer(row, "renewals");
+    if (renewals !== count) {
+      this.#renewals = { count: renewals, sinceMs: performance.now() };
+    }
+    return { term: integer(row, "term"), url: text(row, "leader_url"), isOurs: row["is_ours"] === true };
+  }
+
+  async resign({ id }: Candidate): Promise<void> {
+    await this.#connections.query(
+      "UPDATE leader SET holder = '', url = '', expires_at = '-infinity' WHERE holder = $1",
+      [id],
+    );
+  }
+
+  async load(): Promise<StoredState> {
+    const state = await this.#connections.transaction("read-only snapshot", async (session) => {
+      const table = (name: string, order: string) => session.query(`SELECT * FROM ${name} ORDER BY ${order}`);
+      const [pool = {}] = await session.query(
+        `SELECT identity, ticket_key, revision, epoch,
+           (SELECT coalesce(max(id), 0) FROM events) AS last_event FROM pool`,
+      );
+      return toState({
+        identity: text(pool, "identity"),
+        ticketKey: blob(pool, "ticket_key"),
+        revision: integer(pool, "revision"),
+        epoch: integer(pool, "epoch"),
+        lastEvent: integer(pool, "last_event"),
+        claims: await table("claims", "arrival"),
+        allocations: await table("allocations", "epoch"),
+        virtualGpus: await table("virtual_gpus", "epoch, ordinal"),
+        nodes: await table("nodes", `name COLLATE "C"`),
+        devices: await table("devices", "node, device_index, uuid"),
+        queues: await table("queues", `name COLLATE "C"`),
+        tenants: await table("tenants", `name COLLATE "C"`),
+        tokens: await table("tokens", `name COLLATE "C"`),
+      });
+    });
+    noteDevices(this.#knownDevices, state);
+    return state;
+  }
+
+  async changesAfter(revision: number): Promise<readonly StoreChanges[] | undefined> {
+    const rows = await this.#connections.queryPrepared(
+      "changes",
+      `SELECT pool.revision AS newest, base, content
+       FROM pool LEFT JOIN changes ON changes.revision > $1
+       ORDER BY changes.revision`,
+      [revision],
+    );
+    const [first = {}] = rows;
+    if (integer(first, "newest") === revision) {
+      return [];
+    }
+    if (first["base"] !== revision) {
+      return undefined;
+    }
+    return rows.map((row) => {
+      const changes = fromRows(JSON.parse(text(row, "content")) as ChangeRows<Row>, this.#knownDevices);
+      noteDevices(this.#knownDevices, changes);
+      return changes;
+    });
+  }
+
+  async commit(changes: StoreChanges, term: number): Promise<void> {
+    const content = JSON.stringify(toRows(changes, this.#knownDevices));
+    const limits = [this.#maxEvents, this.#maxAuditRecords, maxUsageRecords, this.#maxChanges];
+    const outcome = await this.#writeAgain([term, content, ...limits]);
+    if (outcome === "term") {
+      throw termIsOver(term);
+    }
+    if (outcome !== "done") {
+      const { revision, epoch } = changes;
+      throw millpondError("MILLPOND_E_INTERNAL", `revision ${revision} or epoch ${epoch} would go back`);
+    }
+    noteDevices(this.#knownDevices, changes);
+  }
+
+  async listEvents({ after, subject, limit, end }: EventQuery): Promise<EventRecord[]> {
+    const order = end === "oldest" ? "ASC" : "DESC";
+    const rows = await this.#connections.query(
+      `SELECT * FROM events WHERE id > $1 AND ($2 = '' OR subject = $2) ORDER BY id ${order} LIMIT $3`,
+      [after, subject, limit],
+    );
+    const events = rows.map(toEvent);
+    return end === "oldest" ? events : events.reverse();
+  }
+
+  async listAudit({ after, tenant, limit }: AuditQuery): Promise<AuditRecord[]> {
+    const order = after === 0 ? "DESC" : "ASC";
+    const rows = await this.#connections.query(
+      `SELECT * FROM audit WHERE id > $1 AND ($2 = '' OR tenant = $2) ORDER BY id ${order} LIMIT $3`,
+      [after, tenant, limit],
+    );
+    const records = rows.map(toAuditRecord);
+    return after === 0 ? records.reverse() : records;
+  }
+
+  async listUsage({ from, to }: { readonly from: number; readonly to: number }): Promise<UsageRecord[]> {
+    const sql = "SELECT * FROM usage WHERE ended_at > $1 AND began_at < $2 ORDER BY ended_at, id";
+    return (await this.#connections.query(sql, [from, to])).map(toUsage);
+  }
+
+  async close(): Promise<void> {
+    await this.#connections.close();
+  }
+
+  /** Asks until there is an answer: a change that was made already is known by its revision, and made once. */
+  async #writeAgain(values: readonly (string | number)[]): Promise<unknown> {
+    const startMs = performance.now();
+    for (;;) {
+      try {
+        const [row] = await this.#connections.queryPrepared(
+          "commit",
+          "SELECT commit_change($1, $2, $3, $4, $5, $6) AS outcome",
+          values,
+        );
+        return row?.["outcome"];
+      } catch (error) {
+        const isAway = errorCodeOf(error) === "MILLPOND_E_STORE_UNREACHABLE";
+        if (!isAway || performance.now() - startMs > commitPatienceMs) {
+          throw error;
+        }
+        await delay(commitPauseMs);
+      }
+    }
+  }
+}
+
+async function migratePostgres(session: Session): Promise<void> {
+  await session.query("CREATE TABLE IF NOT EXISTS schema_versions (version INTEGER PRIMARY KEY)");
+  const [row = {}] = await session.query("SELECT coalesce(max(version), 0) AS version FROM schema_versions");
+  const missing = missingMigrations("postgres", integer(row, "version"));
+  for (const { version, sql } of missing) {
+    await session.query(sql);
+    await session.query("INSERT INTO schema_versions VALUES ($1)", [version]);
+  }
+  if (missing.length > 0) {
+    // A controller of the older version may still lead: from now on it writes no more.
+    await session.query("UPDATE pool SET term = term + 1");
+  }
+}
+
+async function initialise(session: Session): Promise<void> {
+  const { privateKey } = generateKeyPairSync("ed25519");
+  await session.query(
+    `INSERT INTO pool (id, identity, revision, epoch, ticket_key) VALUES (1, $1, 0, 0, $2)
+     ON CONFLICT DO NOTHING`,
+    [randomUUID(), privateKey.export({ format: "der", type: "pkcs8" })],
+  );
+}

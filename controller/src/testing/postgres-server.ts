@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A PostgreSQL server of Debian's package, for the time of a test: its files are in a temporary directory, and it is
+// reached by a Unix socket there.
+
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { promisify } from "node:util";
+import pg from "pg";
+
+const packageDirectory = "/usr/lib/postgresql";
+const oldestVersion = 15;
+
+/** The programs of the newest version that is installed. */
+function programs(): string | undefined {
+  const versions = existsSync(packageDirectory) ? readdirSync(packageDirectory).map(Number) : [];
+  const usable = versions
+    .filter((version) => version >= oldestVersion)
+    .map((version) => join(packageDirectory, String(version), "bin"))
+    .filter((path) => existsSync(join(path, "initdb")));
+  return usable.at(-1);
+}
+
+/** Why there is none here; undefined: there is. */
+export const missingPostgres =
+  programs() === undefined
+    ? "PostgreSQL 15 or later is not installed: apt-get install --no-install-recommends postgresql"
+    : undefined;
+
+/** PostgreSQL refuses to run as root: then it is the package's own user, else who runs the tests. */
+function serverUser(): { readonly uid?: number; readonly gid?: number } {
+  if (process.getuid?.() !== 0) {
+    return {};
+  }
+  const line = readFileSync("/etc/passwd", "utf8")
+    .split("\n")
+    .find((each) => each.startsWith("postgres:"));
+  const [, , uid, gid] = line?.split(":") ?? [];
+  if (uid === undefined || gid === undefined) {
+    throw new Error("there is no user postgres to run the server as");
+  }
+  return { uid: Number(uid), gid: Number(gid) };
+}
+
+export class PostgresServer implements AsyncDisposable {
+  readonly #bin: string;
+  readonly #directory: string;
+  readonly #user = serverUser();
+  #child: ChildProcess | undefined;
+  #databases = 0;
+
+  private constructor(bin: string, directory: string) {
+    this.#bin = bin;
+    this.#directory = directory;
+  }
+
+  static async start(): Promise<PostgresServer> {
+    const bin = programs();
+    if (bin === undefined) {
+      throw new Error(missingPostgres);
+    }
+    const server = new PostgresServer(bin, mkdtempSync(join(tmpdir(), "millpond-postgres-")));
+    const { uid, gid } = server.#user;
+    if (uid !== undefined && gid !== undefined) {
+      chownSync(server.#directory, uid, gid);
+    }
+    chmodSync(server.#directory, 0o755);
+    const options = ["--auth=trust", "--username=millpond", "--encoding=UTF8", "--locale=C", "--no-sync"];
+    await promisify(execFile)(join(bin, "initdb"), [...options, "-D", server.#data], {
+      ...server.#user,
+      cwd: server.#directory,
+    });
+    await server.run();
+    return server;
+  }
+
+  get #data(): string {
+    return join(this.#directory, "data");
+  }
+
+  /** Runs the server; resolves when it takes connections. */
+  async run(): Promise<void> {
+    const settings = {
+      listen_addresses: "",
+      unix_socket_directories: this.#directory,
+      // A process that is killed loses nothing that it has written: only a machine would.
+      fsync: "off",
+      max_connections: "60",
+      shared_buffers: "16MB",
+    };
+    const args = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+    const child = spawn(join(this.#bin, "postgres"), ["-D", this.#data, ...args], {
+      ...this.#user,
+      cwd: this.#directory,
+      stdio: ["ignore", "ignore", "pipe"],
+    });
+    this.#child = child;
+    let said = "";
+    child.stderr.on("data", (chunk: Buffer) => {
+      said = (said + chunk.toString("utf8")).slice(-10_000);
+    });
+    while (!(await this.#takesConnections())) {
+      if (child.exitCode !== null) {
+        throw new Error(`the server did not start: ${said}`);
+      }
+      await delay(20);
+    }
+  }
+
+  /** Ends the server: at once, as a machine does that fails, or in order. */
+  async end(how: "killed" | "stopped"): Promise<void> {
+    const child = this.#child;
+    if (child !== undefined && child.exitCode === null && child.signalCode === null) {
+      const exited = once(child, "exit");
+      child.kill(how === "killed" ? "SIGKILL" : "SIGINT");
+      await exited;
+    }
+    this.#child = undefined;
+  }
+
+  /** Makes a database. @returns Its URL. */
+  async makeDatabase(): Promise<string> {
+    this.#databases += 1;
+    const name = `test${this.#databases}`;
+    await this.query("postgres", `CREATE DATABASE ${name}`);
+    return this.urlOf(name);
+  }
+
+  urlOf(database: string): string {
+    return `postgres://millpond@localhost/${database}?host=${encodeURIComponent(this.#directory)}`;
+  }
+
+  /** @returns The rows of the last statement. */
+  async query(database: string, sql: string): Promise<unknown[]> {
+    const client = new pg.Client(this.urlOf(database));
+    await client.connect();
+    try {
+      const results: unknown = await client.query(sql);
+      const last: unknown = Array.isArray(results) ? results.at(-1) : results;
+      return (last as pg.QueryResult<Record<string, unknown>>).rows;
+    } finally {
+      await client.end();
+    }
+  }
+
+  async #takesConnections(): Promise<boolean> {
+    try {
+      await this.query("postgres", "SELECT 1");
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.end("killed");
+    rmSync(this.#directory, { recursive: true, force: true });
+  }
+}
