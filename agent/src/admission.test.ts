@@ -13,11 +13,15 @@ import { RunDirectory } from "./run-directory.ts";
 
 const { privateKey, publicKey } = generateKeyPairSync("ed25519");
 const start = 1_790_000_000;
+const controller = "11111111-0000-4000-8000-000000000000";
 const claims = ["claim-a", "claim-b"] as const;
 
-/** What happens to a claim: the controller allocates it anew or takes it away, a ticket comes, the agent starts anew. */
+/**
+ * What happens to a claim: the controller allocates it anew or takes it away, a ticket comes, the agent starts anew,
+ * another controller begins to lead, and the one before has not noticed.
+ */
 const step = fc.record({
-  what: fc.constantFrom("allocate", "withdraw", "sync", "ticket", "replay", "restart"),
+  what: fc.constantFrom("allocate", "withdraw", "sync", "ticket", "replay", "restart", "lead", "deposed"),
   claim: fc.constantFrom(...claims),
 });
 
@@ -35,12 +39,16 @@ test("whatever happens, no ticket of an allocation that the agent knows to be go
         const used: string[] = [];
         let epoch = 0;
         let now = start;
+        let term = 1;
+        let order = 0;
+        const place = () => ({ term, order: (order += 1) });
         const sync = (): void => {
           admission.learn(
             create(SyncResponseSchema, {
-              controller: "11111111-0000-4000-8000-000000000000",
+              controller,
               ticketPublicKey: formatTicketPublicKey(publicKey),
-              asOf: BigInt(now),
+              term: BigInt(term),
+              order: BigInt(place().order),
               allocations: [...allocated].map(([claim, of]) => ({
                 claim,
                 node: "node-a",
@@ -52,12 +60,32 @@ test("whatever happens, no ticket of an allocation that the agent knows to be go
           for (const [claim, before] of told) if (allocated.get(claim) !== before) gone.set(claim, before);
           told = new Map(allocated);
         };
+        /** What a controller says that has led before and does not know that it does no longer, however late. */
+        const checkDeposed = (claim: string): void => {
+          const before = { term: term - 1, order: 1_000_000 };
+          const answer = create(SyncResponseSchema, {
+            controller,
+            ticketPublicKey: formatTicketPublicKey(publicKey),
+            term: BigInt(before.term),
+            order: BigInt(before.order),
+          });
+          expect(() => admission.learn(answer, now)).toThrow("[MILLPOND_E_NOT_LEADER]");
+          const devices = [{ uuid: "GPU-1", memoryBytes: 2 ** 20, computePercent: 1 }];
+          const members = { claim, node: "node-a", devices, ...before, issued: now, expires: now + 60 };
+          const ticket = signTicket({ ...members, session: randomUUID(), epoch: epoch + 1 }, privateKey);
+          expect(() => admission.admit(ticket, now)).toThrow("[MILLPOND_E_TICKET_STALE]");
+        };
         sync();
         for (const { what, claim } of steps) {
           now += 1;
           if (what === "allocate") allocated.set(claim, (epoch += 1));
           else if (what === "withdraw") allocated.delete(claim);
           else if (what === "sync") sync();
+          else if (what === "lead") {
+            term += 1;
+            order = 0;
+            sync();
+          } else if (what === "deposed") checkDeposed(claim);
           else if (what === "restart") {
             run[Symbol.dispose]();
             run = RunDirectory.open(directory);
@@ -71,7 +99,7 @@ test("whatever happens, no ticket of an allocation that the agent knows to be go
             const current = allocated.get(claim);
             const old = gone.get(claim);
             const devices = [{ uuid: "GPU-1", memoryBytes: 2 ** 20, computePercent: 1 }];
-            const members = { claim, node: "node-a", devices, issued: now, expires: now + 60 };
+            const members = { claim, node: "node-a", devices, ...place(), issued: now, expires: now + 60 };
             if (old !== undefined) {
               const stale = signTicket({ ...members, session: randomUUID(), epoch: old }, privateKey);
               expect(() => admission.admit(stale, now)).toThrow("[MILLPOND_E_TICKET_STALE]");

@@ -12,7 +12,7 @@ import {
 import type { RunDirectory, SessionRecord } from "./run-directory.ts";
 
 /** What of a session decides whether it may live. */
-export type SessionGrant = Pick<SessionRecord, "claim" | "epoch" | "issued">;
+export type SessionGrant = Pick<SessionRecord, "claim" | "epoch" | "term" | "order">;
 
 /**
  * Decides which tickets open a session and which sessions may go on, from what the controller said last and from what
@@ -24,20 +24,38 @@ export class Admission {
   #publicKeyText = "";
   #publicKey: KeyObject | undefined;
   #allocations: ReadonlyMap<string, Allocation> = new Map();
-  #asOf = 0;
+  /** When the answer was made that is obeyed. */
+  #known = { term: 0, order: 0 };
 
   constructor(options: { readonly node: string; readonly run: RunDirectory }) {
     this.#node = options.node;
     this.#run = options.run;
   }
 
-  /** Takes over what the controller wants. Throws when its ticket key cannot be read; nothing has changed then. */
+  /**
+   * Takes over what the controller wants; nothing has changed when it throws.
+   *
+   * @throws MILLPOND_E_NOT_LEADER when another controller has begun to lead since; MILLPOND_E_INVALID when its ticket key
+   *   cannot be read
+   */
   learn(answer: SyncResponse, nowSeconds: number): void {
+    const term = Number(answer.term);
+    if (this.#run.isOfPool(answer.controller) && term < this.#run.term) {
+      throw millpondError(
+        "MILLPOND_E_NOT_LEADER",
+        `the answer is of term ${term}, and a controller of term ${this.#run.term} has answered before`,
+        {
+          remedy:
+            "It leads no longer; where its state was restored from an older copy, end what runs on this node and start the agent with an empty run directory.",
+        },
+      );
+    }
     if (this.#publicKeyText !== answer.ticketPublicKey) {
       this.#publicKey = parseTicketPublicKey(answer.ticketPublicKey);
       this.#publicKeyText = answer.ticketPublicKey;
     }
     this.#run.enterPool(answer.controller);
+    this.#run.raiseTerm(term);
     const allocations = new Map(answer.allocations.map((allocation) => [allocation.claim, allocation]));
     // An allocation that was listed and is not any more: whatever comes for its claim later has a higher epoch.
     for (const [claim, { epoch }] of this.#allocations) {
@@ -48,7 +66,7 @@ export class Admission {
         this.#run.raiseEpoch(claim, Number(epoch), nowSeconds);
     }
     this.#allocations = allocations;
-    this.#asOf = Number(answer.asOf);
+    this.#known = { term, order: Number(answer.order) };
   }
 
   /** Whether a session may go on, or begin, as far as the controller's last answer tells. */
@@ -57,7 +75,8 @@ export class Admission {
     if (allocation !== undefined && Number(allocation.epoch) === grant.epoch) return true;
     if (grant.epoch < this.#run.epochOf(grant.claim)) return false;
     // Granted after that answer was made: the next one will list it, or not.
-    return grant.issued >= this.#asOf;
+    const { term, order } = this.#known;
+    return grant.term > term || (grant.term === term && grant.order > order);
   }
 
   /**

@@ -8,6 +8,7 @@ import { createConnectTransport } from "@connectrpc/connect-node";
 import {
   AgentService,
   explainTlsFailure,
+  makeFailoverTransport,
   type GetNodeStatusResponseSchema,
   processMetrics,
   renderMetrics,
@@ -78,7 +79,6 @@ class RunningAgent implements Agent {
   #server: NodeServer | undefined;
   #forgetTimer: NodeJS.Timeout | undefined;
   #knownRevision = 0n;
-  #knownAsOf = 0n;
   #controller = "";
   #stopping: Promise<void> | undefined;
 
@@ -108,21 +108,30 @@ class RunningAgent implements Agent {
       log: options.log,
       onChange: () => this.#sync.news(),
     });
-    const authorize: Interceptor = (next) => async (request) => {
-      request.header.set("authorization", `Bearer ${options.token}`);
-      try {
-        return await next(request);
-      } catch (error) {
-        throw explainTlsFailure(error, `the controller at ${options.controller}`) ?? error;
-      }
-    };
+    const authorize =
+      (address: string): Interceptor =>
+      (next) =>
+      async (request) => {
+        request.header.set("authorization", `Bearer ${options.token}`);
+        try {
+          return await next(request);
+        } catch (error) {
+          throw explainTlsFailure(error, `the controller at ${address}`) ?? error;
+        }
+      };
     const client = createClient(
       AgentService,
-      createConnectTransport({
-        baseUrl: options.controller,
-        httpVersion: "1.1",
-        interceptors: [authorize],
-        ...(options.ca === undefined ? {} : { nodeOptions: { ca: options.ca } }),
+      makeFailoverTransport({
+        addresses: options.controllers,
+        // A report says how things are: it may be heard twice.
+        isRepeatable: true,
+        makeTransport: (address) =>
+          createConnectTransport({
+            baseUrl: address,
+            httpVersion: "1.1",
+            interceptors: [authorize(address)],
+            ...(options.ca === undefined ? {} : { nodeOptions: { ca: options.ca } }),
+          }),
       }),
     );
     this.#sync = new SyncLoop({
@@ -134,6 +143,10 @@ class RunningAgent implements Agent {
         return answer;
       },
       apply: (answer) => this.#enforce(answer),
+      // Where there are several, another takes over within seconds.
+      ...(options.controllers.length > 1
+        ? { callTimeoutMs: 5000, retryCeilingMs: 500 }
+        : { callTimeoutMs: 15_000, retryCeilingMs: 2000 }),
       log: options.log,
     });
   }
@@ -210,7 +223,6 @@ class RunningAgent implements Agent {
     }
     this.#controller = answer.controller;
     this.#knownRevision = answer.revision;
-    this.#knownAsOf = answer.asOf;
   }
 
   #deviceReports() {
@@ -231,7 +243,7 @@ class RunningAgent implements Agent {
       endedSessions: ended.map(reportEndedSession),
       warmWorkers: this.#pool.warmCount,
       knownRevision: this.#knownRevision,
-      knownAsOf: this.#knownAsOf,
+      knownTerm: BigInt(this.#runDirectory.term),
     };
   }
 
@@ -263,7 +275,7 @@ class RunningAgent implements Agent {
       hostname: hostname(),
       bootId: bootId(),
       startedAt: BigInt(Math.floor(this.#startedAt.getTime() / 1000)),
-      controllerUrl: this.#options.controller,
+      controllerUrl: this.#options.controllers.join(","),
       controller: this.#controller,
       lastSyncAt: BigInt(Math.floor((this.#sync.lastSuccess?.getTime() ?? 0) / 1000)),
       syncError: this.#sync.failure ?? "",

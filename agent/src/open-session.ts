@@ -36,10 +36,10 @@ export async function openSession(
   const now = Math.floor(Date.now() / 1000);
   const payload = opener.admission.admit(request.ticket, now);
   assertServable(opener.devices, payload);
-  const { session, claim, epoch, issued, devices } = payload;
+  const { session, claim, epoch, term, order, issued, devices } = payload;
   try {
     const worker = await opener.pool.open(
-      { session, claim, epoch, issued, startedAt: now, devices: [...devices] },
+      { session, claim, epoch, term, order, issued, startedAt: now, devices: [...devices] },
       request.ticket,
       { expires: payload.expires, assertAllowed: () => opener.admission.assertGranted(payload) },
     );

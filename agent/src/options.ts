@@ -2,7 +2,7 @@
 
 import { isIP } from "node:net";
 import { resolve } from "node:path";
-import { checkLabels, isName, millpondError, quote } from "@millpond/api";
+import { checkLabels, isName, millpondError, quote, splitAddresses } from "@millpond/api";
 import { type Logger, pino } from "pino";
 import { z } from "zod";
 
@@ -10,7 +10,7 @@ import { z } from "zod";
 export interface AgentOptions {
   /** Name of the node, a DNS label, unique in the pool. */
   readonly name: string;
-  /** Base URL of the controller. */
+  /** Base URL of the controller; several that share a state, separated by commas. */
   readonly controller: string;
   /** The authority that the controller's certificate is signed by, PEM. Default: the machine's authorities. */
   readonly ca?: string | undefined;
@@ -51,7 +51,7 @@ export interface AgentOptions {
 export interface ResolvedAgentOptions {
   readonly name: string;
   readonly ca: string | undefined;
-  readonly controller: string;
+  readonly controllers: readonly string[];
   readonly token: string;
   readonly drivers: readonly string[];
   readonly worker: string;
@@ -74,7 +74,9 @@ const milliseconds = z.int().min(1).max(3_600_000);
 
 const schema = z.object({
   name: z.string().refine(isName, "must be 1 to 63 lower-case letters, digits and hyphens"),
-  controller: z.url({ protocol: /^https?$/, error: "must be a URL such as http://127.0.0.1:7170" }),
+  controllers: z
+    .array(z.url({ protocol: /^https?$/, error: "must be a URL such as http://127.0.0.1:7170" }))
+    .min(1, "must be a URL such as http://127.0.0.1:7170"),
   ca: z.string().optional(),
   token: z.string().min(1, "must not be empty"),
   drivers: z.array(z.string().min(1)).min(1, "at least one driver library is needed"),
@@ -92,8 +94,8 @@ const schema = z.object({
 
 /** @throws MILLPOND_E_INVALID, MILLPOND_E_NOT_LOOPBACK */
 export function resolveAgentOptions(options: AgentOptions): ResolvedAgentOptions {
-  const { log, labels = {}, ...plain } = options;
-  const parsed = schema.safeParse(plain);
+  const { log, labels = {}, controller, ...plain } = options;
+  const parsed = schema.safeParse({ ...plain, controllers: splitAddresses(controller) });
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
     throw millpondError(
@@ -101,13 +103,12 @@ export function resolveAgentOptions(options: AgentOptions): ResolvedAgentOptions
       `the agent's option ${issue?.path.join(".")}: ${issue?.message}`,
     );
   }
-  const { listen, drivers, worker, run, controller, ...rest } = parsed.data;
+  const { listen, drivers, worker, run, ...rest } = parsed.data;
   const { host, port } = parseLoopbackAddress(listen);
   return {
     ...rest,
     ca: rest.ca,
     labels: checkLabels(labels),
-    controller: controller.replace(/\/+$/, ""),
     drivers: drivers.map((driver) => resolve(driver)),
     worker: resolve(worker),
     run: resolve(run),

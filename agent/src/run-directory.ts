@@ -32,6 +32,9 @@ const workerRecordSchema = z.object({
       session: z.string(),
       claim: z.string(),
       epoch: z.int().nonnegative(),
+      // Those before terms are not after any answer.
+      term: z.int().nonnegative().default(0),
+      order: z.int().nonnegative().default(0),
       issued: z.int().nonnegative(),
       startedAt: z.int().nonnegative(),
       devices: z.array(
@@ -73,12 +76,13 @@ export interface WorkerDirectory {
 
 /**
  * The directory in which an agent keeps what must outlive it: a directory for each worker, the tickets that were used,
- * the highest epoch seen of each claim, and the ended sessions of which the controller has not been told. One agent at
+ * the highest term seen, the highest epoch seen of each claim, and the ended sessions of which the controller has not been told. One agent at
  * a time: the open database is the lock.
  */
 export class RunDirectory implements Disposable {
   readonly path: string;
   readonly #database: DatabaseSync;
+  #term: number;
 
   /** Where the node's workers keep the module images that they share. */
   get imageCachePath(): string {
@@ -88,6 +92,7 @@ export class RunDirectory implements Disposable {
   private constructor(path: string, database: DatabaseSync) {
     this.path = path;
     this.#database = database;
+    this.#term = Number(database.prepare("SELECT term FROM terms").get()?.["term"] ?? 0);
   }
 
   /** Creates the directory where needed and locks it. @throws MILLPOND_E_INVALID, MILLPOND_E_STATE_LOCKED */
@@ -115,7 +120,8 @@ export class RunDirectory implements Disposable {
            CREATE TABLE IF NOT EXISTS ended_sessions (
              number INTEGER PRIMARY KEY, session TEXT NOT NULL UNIQUE, claim TEXT NOT NULL,
              epoch INTEGER NOT NULL, had_client INTEGER NOT NULL) STRICT;
-           CREATE TABLE IF NOT EXISTS controller (id TEXT NOT NULL) STRICT`,
+           CREATE TABLE IF NOT EXISTS controller (id TEXT NOT NULL) STRICT;
+           CREATE TABLE IF NOT EXISTS terms (term INTEGER NOT NULL) STRICT`,
         ),
       );
     } catch (cause) {
@@ -131,15 +137,36 @@ export class RunDirectory implements Disposable {
     this.#database.close();
   }
 
+  /** Whether what is remembered is of that controller's state. */
+  isOfPool(controller: string): boolean {
+    return this.#database.prepare("SELECT id FROM controller").get()?.["id"] === controller;
+  }
+
   /** Ties what is remembered to one controller's state: epochs of another pool mean nothing in this one. */
   enterPool(controller: string): void {
-    const known = this.#database.prepare("SELECT id FROM controller").get()?.["id"];
-    if (known === controller) return;
+    if (this.isOfPool(controller)) return;
     this.#database.exec(
-      `BEGIN; DELETE FROM controller; DELETE FROM used_tickets; DELETE FROM epochs; DELETE FROM ended_sessions`,
+      `BEGIN; DELETE FROM controller; DELETE FROM terms; DELETE FROM used_tickets; DELETE FROM epochs;
+       DELETE FROM ended_sessions`,
     );
     this.#database.prepare("INSERT INTO controller (id) VALUES (?)").run(controller);
     this.#database.exec("COMMIT");
+    this.#term = 0;
+  }
+
+  /** The highest term of a controller that was obeyed; 0: none was. */
+  get term(): number {
+    return this.#term;
+  }
+
+  /** Raises the term. */
+  raiseTerm(term: number): void {
+    if (term > this.#term) {
+      this.#database.exec("BEGIN; DELETE FROM terms");
+      this.#database.prepare("INSERT INTO terms (term) VALUES (?)").run(term);
+      this.#database.exec("COMMIT");
+      this.#term = term;
+    }
   }
 
   /** Notes that a ticket was used. False when it had been used before. */

@@ -11,11 +11,13 @@ export interface SyncLoopOptions {
   readonly call: (sequence: number, signal: AbortSignal) => Promise<SyncResponse>;
   /** Takes over an answer; answers come in the order of their calls, overtaken ones are dropped. */
   readonly apply: (answer: SyncResponse) => void;
+  /** The controller holds a call for 2 s at most; one that takes so long is given up. */
+  readonly callTimeoutMs: number;
+  /** The longest wait after a failure. */
+  readonly retryCeilingMs: number;
   readonly log: Logger;
 }
 
-/** The controller holds a call for 2 s at most. */
-const callTimeoutMs = 15_000;
 /** News that come together travel together. */
 const gatherMs = 10;
 const maxCallsInFlight = 2;
@@ -24,7 +26,7 @@ const maxCallsInFlight = 2;
 export class SyncLoop {
   readonly #options: SyncLoopOptions;
   readonly #stop = new AbortController();
-  readonly #backoff = new Backoff({ firstMs: 100, ceilingMs: 2000 });
+  readonly #backoff: Backoff;
   readonly #inFlight = new Set<Promise<void>>();
   #announce: () => void = () => undefined;
   #hasNews = false;
@@ -37,6 +39,7 @@ export class SyncLoop {
 
   constructor(options: SyncLoopOptions) {
     this.#options = options;
+    this.#backoff = new Backoff({ firstMs: 100, ceilingMs: options.retryCeilingMs });
   }
 
   /** When the controller last answered. */
@@ -100,7 +103,7 @@ export class SyncLoop {
     try {
       const answer = await this.#options.call(
         number,
-        AbortSignal.any([this.#stop.signal, AbortSignal.timeout(callTimeoutMs)]),
+        AbortSignal.any([this.#stop.signal, AbortSignal.timeout(this.#options.callTimeoutMs)]),
       );
       if (this.#stop.signal.aborted) return;
       if (number > this.#lastApplied) {

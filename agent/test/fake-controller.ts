@@ -25,6 +25,9 @@ export class FakeController implements AsyncDisposable {
   >();
   #server: FastifyInstance | undefined;
   #port = 0;
+  /** Of the answers and tickets; a lower one is that of a controller that leads no longer. */
+  term = 1;
+  #order = 0;
   #revision = 1n;
   #epoch = 0;
   #waiting = new Set<() => void>();
@@ -65,7 +68,8 @@ export class FakeController implements AsyncDisposable {
                 epoch: BigInt(epoch),
                 devices: devices.map((device) => ({ ...device, memoryBytes: BigInt(device.memoryBytes) })),
               })),
-              asOf: BigInt(Math.floor(Date.now() / 1000)),
+              term: BigInt(this.term),
+              order: BigInt(this.#nextOrder()),
               ticketPublicKey: formatTicketPublicKey(this.#keys.publicKey),
               controller: this.#id,
               controllerVersion: "0.1.0",
@@ -109,10 +113,16 @@ export class FakeController implements AsyncDisposable {
     if (allocation === undefined) throw new Error(`claim ${claim} is not allocated`);
     const { key, ...members } = wrong;
     const issued = Math.floor(Date.now() / 1000);
+    const place = { term: this.term, order: this.#nextOrder() };
     return signTicket(
-      { session: randomUUID(), claim, ...allocation, issued, expires: issued + 60, ...members },
+      { session: randomUUID(), claim, ...allocation, ...place, issued, expires: issued + 60, ...members },
       key ?? this.#keys.privateKey,
     );
+  }
+
+  #nextOrder(): number {
+    this.#order += 1;
+    return this.#order;
   }
 
   /** Resolves with the first report, made from now on or last, that `isWanted` accepts. */

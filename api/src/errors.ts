@@ -220,6 +220,9 @@ export const errorTable = {
 /** A stable name of an error: the part in brackets at the end of a message. */
 export type ErrorCode = keyof typeof errorTable;
 
+/** Header of a MILLPOND_E_NOT_LEADER: the URL of the controller that leads. */
+export const leaderHeader = "millpond-leader";
+
 export interface ErrorDetail {
   /** What to do, a sentence, where more is known than the table says. */
   readonly remedy?: string;

@@ -165,8 +165,9 @@ export type {
 } from "./gen/millpond/v1/node_pb.ts";
 
 // Errors
-export { errorCodeOf, errorTable, millpondError, quote } from "./errors.ts";
+export { errorCodeOf, errorTable, leaderHeader, millpondError, quote } from "./errors.ts";
 export type { ErrorCode, ErrorDetail } from "./errors.ts";
+export { type FailoverOptions, makeFailoverTransport, splitAddresses } from "./failover.ts";
 
 // What can be asked of the pool
 export { claimFieldNames, claimFieldSpecs } from "./claim-fields.ts";

@@ -42,6 +42,12 @@ export const metricTable = {
     labels: [],
   },
 
+  millpond_controller_leads: {
+    part: "controller",
+    type: "gauge",
+    help: "Whether this controller leads, 1 or 0; only the one that does tells of the pool",
+    labels: [],
+  },
   millpond_nodes: {
     part: "controller",
     type: "gauge",

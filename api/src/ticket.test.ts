@@ -22,6 +22,8 @@ const payload: TicketPayload = {
   node: "node-a",
   epoch: 12,
   devices: [{ uuid: "GPU-8f1c", memoryBytes: 536_870_912, computePercent: 50 }],
+  term: 3,
+  order: 17,
   issued,
   expires: issued + 60,
 };

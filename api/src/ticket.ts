@@ -29,6 +29,10 @@ export interface TicketPayload {
   readonly epoch: number;
   /** The order is the client's device ordinals. */
   readonly devices: readonly TicketDevice[];
+  /** Of the controller that issued it, which led then. */
+  readonly term: number;
+  /** Among the answers and tickets of the term. */
+  readonly order: number;
   /** Unix seconds. */
   readonly issued: number;
   /** Unix seconds; the ticket is good before, not at this time. */
@@ -179,6 +183,8 @@ function isTicketPayload(value: unknown): value is TicketPayload {
     value["devices"].length >= 1 &&
     value["devices"].length <= maxDevicesPerNode &&
     value["devices"].every(isTicketDevice) &&
+    isIntegerWithin(value["term"], 0, Number.MAX_SAFE_INTEGER) &&
+    isIntegerWithin(value["order"], 0, Number.MAX_SAFE_INTEGER) &&
     isIntegerWithin(value["issued"], 0, Number.MAX_SAFE_INTEGER) &&
     isIntegerWithin(value["expires"], value["issued"] + 1, value["issued"] + maxLifetimeSeconds)
   );

@@ -30,12 +30,16 @@ export class ControllerProcess {
   }
 
   /**
-   * @param nodeOptions of Node, such as `--cpu-prof`
+   * @param options `nodeOptions`: of Node, such as `--cpu-prof`; `store`: URL of a database, empty: a file
    * @throws Error with what the process said when it does not start
    */
-  static async start(directory: string, nodeOptions: readonly string[] = []): Promise<ControllerProcess> {
+  static async start(
+    directory: string,
+    { nodeOptions, store }: { readonly nodeOptions: readonly string[]; readonly store: string },
+  ): Promise<ControllerProcess> {
     const args = [...nodeOptions, program, "--listen", "127.0.0.1:0", "--state", directory];
-    const child = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "pipe"] });
+    const env = { ...process.env, MILLPOND_STORE: store };
+    const child = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "pipe"], env });
     const said: string[] = [];
     for await (const line of createInterface({ input: child.stderr })) {
       said.push(line);

@@ -23,6 +23,7 @@ const help = `usage: npm run bench:grants -- [options]
   --seconds N    how long each pass is measured; default: 10
   --passes N     how often; default: 3
   --restart N    measure instead how long a controller with so many claims takes to come back after kill -9
+  --store URL    postgres://… of an empty database; default: a file
   --node-options LIST  options of the controller's Node, separated by commas
   --json FILE    where the result goes; default: build/grants-result.json
   --save NAME    also writes bench/results/NAME.json, which is committed
@@ -41,6 +42,8 @@ interface Options {
   readonly seconds: number;
   readonly passes: number;
   readonly restart: number;
+  /** Empty: a file. */
+  readonly store: string;
   readonly nodeOptions: readonly string[];
   readonly files: readonly string[];
 }
@@ -78,11 +81,7 @@ class Bench implements AsyncDisposable {
 
   static async start(options: Options): Promise<Bench> {
     const directory = await mkdtemp(join(tmpdir(), "millpond-bench-grants-"));
-    const bench = new Bench(
-      options,
-      directory,
-      await ControllerProcess.start(directory, options.nodeOptions),
-    );
+    const bench = new Bench(options, directory, await ControllerProcess.start(directory, options));
     await bench.#connect();
     return bench;
   }
@@ -180,7 +179,7 @@ class Bench implements AsyncDisposable {
     await this.#disconnect();
     await this.#controller.end("SIGKILL");
     const startMs = performance.now();
-    this.#controller = await ControllerProcess.start(this.#directory, this.#options.nodeOptions);
+    this.#controller = await ControllerProcess.start(this.#directory, this.#options);
     const listensMs = performance.now() - startMs;
     await this.#connect();
     const reportedMs = performance.now() - startMs;
@@ -292,6 +291,7 @@ function readOptions(args: string[]): Options | undefined {
       seconds: text,
       passes: text,
       restart: text,
+      store: text,
       "node-options": text,
       json: text,
       save: text,
@@ -312,6 +312,7 @@ function readOptions(args: string[]): Options | undefined {
     seconds: count("seconds", 10),
     passes: count("passes", 3),
     restart: count("restart", 0),
+    store: values.store ?? "",
     nodeOptions: values["node-options"]?.split(",") ?? [],
     files: [
       values.json ?? join(root, "build", "grants-result.json"),

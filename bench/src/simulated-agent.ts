@@ -24,7 +24,7 @@ export class SimulatedAgent {
   readonly #connection: HttpConnection;
   /** What is the same in every call, as bytes: of a message, those of its parts may follow each other. */
   readonly #constant: Uint8Array;
-  #known = { knownRevision: 0n, knownAsOf: 0n };
+  #known = { knownRevision: 0n, knownTerm: 0n };
   #sequence = 0n;
   #epochs: ReadonlySet<bigint> = new Set();
   #isClosed = false;
@@ -76,9 +76,9 @@ export class SimulatedAgent {
 
   /** @returns The claims that were not there before. */
   #obey(answer: Buffer): readonly string[] {
-    const { revision, asOf, allocations } = fromBinary(SyncResponseSchema, answer);
+    const { revision, term, allocations } = fromBinary(SyncResponseSchema, answer);
     this.syncs += 1;
-    this.#known = { knownRevision: revision, knownAsOf: asOf };
+    this.#known = { knownRevision: revision, knownTerm: term };
     const before = this.#epochs;
     this.#epochs = new Set(allocations.map(({ epoch }) => epoch));
     return allocations.filter(({ epoch }) => !before.has(epoch)).map(({ claim }) => claim);

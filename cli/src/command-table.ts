@@ -86,7 +86,7 @@ const connection = {
   controller: {
     flags: "--controller <url>",
     type: "text",
-    description: "Base URL of the controller",
+    description: "Base URL of the controller; of several, separated by commas",
     env: "MILLPOND_CONTROLLER",
     defaultText: "the current context, which `millpond up` writes",
   },

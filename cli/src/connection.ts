@@ -6,17 +6,21 @@ import {
   AccessService,
   ClaimService,
   errorCodeOf,
+  type ErrorCode,
   explainTlsFailure,
+  makeFailoverTransport,
   millpondError,
   PoolService,
   QueueService,
   quote,
   readAuthorities,
+  splitAddresses,
 } from "@millpond/api";
 import { contextFilePath, readContexts } from "./context.ts";
 
 /** Where the controller is, and how that was found. */
 export interface Endpoint {
+  /** Base URL; several that share a state, separated by commas. */
   readonly controller: string;
   /** Empty: none. */
   readonly token: string;
@@ -34,6 +38,9 @@ export interface Connection extends Endpoint {
   readonly pool: Client<typeof PoolService>;
   readonly queues: Client<typeof QueueService>;
 }
+
+/** Another controller leads by then, where there is one. */
+const takeoverMs = 10_000;
 
 interface EndpointOptions {
   readonly controller: string | undefined;
@@ -60,7 +67,7 @@ export function resolveEndpoint(options: EndpointOptions, environment: NodeJS.Pr
   }
   const isContext = options.controller === undefined;
   return {
-    controller: checkUrl(controller, isContext ? path : "--controller or MILLPOND_CONTROLLER"),
+    controller: checkUrls(controller, isContext ? path : "--controller or MILLPOND_CONTROLLER"),
     ca: readCa(environment) ?? (current?.controller === controller ? current.ca : undefined),
     token: options.token ?? (current?.controller === controller ? current.token : ""),
     source: isContext ? `context ${file?.currentContext} in ${path}` : "--controller or MILLPOND_CONTROLLER",
@@ -69,22 +76,30 @@ export function resolveEndpoint(options: EndpointOptions, environment: NodeJS.Pr
 
 /** Makes clients for the controller; nothing is sent yet. Their errors are of the house form. */
 export function connect(endpoint: Endpoint): Connection {
-  const houseForm: Interceptor = (next) => async (request) => {
-    if (endpoint.token !== "") request.header.set("authorization", `Bearer ${endpoint.token}`);
-    if (endpoint.reason !== undefined && endpoint.reason !== "") {
-      request.header.set("millpond-reason", encodeURIComponent(endpoint.reason));
-    }
-    try {
-      return await next(request);
-    } catch (error) {
-      throw explain(error, endpoint);
-    }
-  };
-  const transport = createConnectTransport({
-    baseUrl: endpoint.controller,
-    httpVersion: "1.1",
-    interceptors: [houseForm],
-    ...(endpoint.ca === undefined ? {} : { nodeOptions: { ca: endpoint.ca } }),
+  const houseForm =
+    (address: string): Interceptor =>
+    (next) =>
+    async (request) => {
+      if (endpoint.token !== "") request.header.set("authorization", `Bearer ${endpoint.token}`);
+      if (endpoint.reason !== undefined && endpoint.reason !== "") {
+        request.header.set("millpond-reason", encodeURIComponent(endpoint.reason));
+      }
+      try {
+        return await next(request);
+      } catch (error) {
+        throw explain(error, { ...endpoint, controller: address });
+      }
+    };
+  const transport = makeFailoverTransport({
+    addresses: splitAddresses(endpoint.controller),
+    patienceMs: takeoverMs,
+    makeTransport: (address) =>
+      createConnectTransport({
+        baseUrl: address,
+        httpVersion: "1.1",
+        interceptors: [houseForm(address)],
+        ...(endpoint.ca === undefined ? {} : { nodeOptions: { ca: endpoint.ca } }),
+      }),
   });
   return {
     ...endpoint,
@@ -100,10 +115,17 @@ export function openConnection(options: EndpointOptions): Connection {
   return connect({ ...resolveEndpoint(options, process.env), reason: options.reason });
 }
 
+const passing: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  "MILLPOND_E_UNREACHABLE",
+  "MILLPOND_E_SHUTTING_DOWN",
+  "MILLPOND_E_NOT_LEADER",
+  "MILLPOND_E_STORE_UNREACHABLE",
+]);
+
 /** Whether an error means that the controller could not be asked, so that it may be worth asking again. */
 export function isUnreachable(error: unknown): boolean {
   const code = errorCodeOf(error);
-  return code === "MILLPOND_E_UNREACHABLE" || code === "MILLPOND_E_SHUTTING_DOWN";
+  return code !== undefined && passing.has(code);
 }
 
 /** Whether nobody answered, or somebody broke off: what a controller that is being started again looks like. */
@@ -146,13 +168,16 @@ function readCa(environment: NodeJS.ProcessEnv): string | undefined {
   return path === undefined || path === "" ? undefined : readAuthorities(path);
 }
 
-function checkUrl(text: string, source: string): string {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url?.protocol !== "http:" && url?.protocol !== "https:") {
-    throw millpondError(
-      "MILLPOND_E_INVALID",
-      `${source}: ${quote(text)} is not a URL such as http://127.0.0.1:7170`,
-    );
+function checkUrls(text: string, source: string): string {
+  const addresses = splitAddresses(text);
+  for (const address of addresses.length === 0 ? [text] : addresses) {
+    const url = URL.canParse(address) ? new URL(address) : undefined;
+    if (url?.protocol !== "http:" && url?.protocol !== "https:") {
+      throw millpondError(
+        "MILLPOND_E_INVALID",
+        `${source}: ${quote(address)} is not a URL such as http://127.0.0.1:7170`,
+      );
+    }
   }
-  return text.replace(/\/+$/, "");
+  return addresses.join(",");
 }

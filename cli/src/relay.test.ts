@@ -65,6 +65,13 @@ test("the relay passes on what the library calls and nothing else", async () => 
     400,
     expect.stringContaining("MILLPOND_E_TLS"),
   ]);
+  await using several = await startRelay({
+    controller: `https://127.0.0.1:1,${controller}`,
+    ca: readFileSync(join(pool.home.directory, "ca.crt"), "utf8"),
+  });
+  // The library calls again.
+  expect((await post(several.url, "ClaimService/ReleaseClaim")).status).toBe(502);
+  expect((await post(several.url, "ClaimService/ReleaseClaim")).status).toBe(404);
   await using lost = await startRelay({ controller: "https://127.0.0.1:1" });
   expect((await post(lost.url, "ClaimService/ReleaseClaim")).status).toBe(502);
 });

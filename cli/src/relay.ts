@@ -9,7 +9,7 @@ import type { AddressInfo } from "node:net";
 import { pipeline } from "node:stream";
 import { once } from "node:events";
 import type { ConnectError } from "@connectrpc/connect";
-import { explainTlsFailure, millpondError } from "@millpond/api";
+import { explainTlsFailure, millpondError, splitAddresses } from "@millpond/api";
 import type { Endpoint } from "./connection.ts";
 
 export interface Relay extends AsyncDisposable {
@@ -20,9 +20,25 @@ export interface Relay extends AsyncDisposable {
 /** What the library calls; it gets nothing else from here. */
 const path = /^\/millpond\.v1\.ClaimService\/(CreateClaim|WaitClaim|CreateTicket|ReleaseClaim)$/;
 
-/** Starts a relay to a controller with TLS. Callers bring their own token. */
+/** Where a call is passed on to. */
+interface Target {
+  readonly address: string;
+  readonly ca: string | undefined;
+  /** It does not answer, or does not lead. */
+  readonly onAway: () => void;
+}
+
+/** Starts a relay to a controller with TLS, or to several. Callers bring their own token, and call again after a 502 or 503. */
 export async function startRelay({ controller, ca }: Pick<Endpoint, "controller" | "ca">): Promise<Relay> {
-  const server = createServer((incoming, answer) => forward({ controller, ca }, incoming, answer));
+  const addresses = splitAddresses(controller);
+  let current = 0;
+  const server = createServer((incoming, answer) => {
+    const index = current;
+    const onAway = () => {
+      if (current === index) current = (index + 1) % addresses.length;
+    };
+    forward({ address: addresses[index] ?? controller, ca, onAway }, incoming, answer);
+  });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;
@@ -37,11 +53,7 @@ export async function startRelay({ controller, ca }: Pick<Endpoint, "controller"
   };
 }
 
-function forward(
-  { controller, ca }: Pick<Endpoint, "controller" | "ca">,
-  incoming: IncomingMessage,
-  answer: ServerResponse,
-): void {
+function forward({ address, ca, onAway }: Target, incoming: IncomingMessage, answer: ServerResponse): void {
   if (incoming.method !== "POST" || !path.test(incoming.url ?? "")) {
     refuse(
       answer,
@@ -52,9 +64,10 @@ function forward(
   }
   const { host: _host, connection: _connection, ...headers } = incoming.headers;
   const onward = secureRequest(
-    `${controller}${incoming.url}`,
+    `${address}${incoming.url}`,
     { method: "POST", headers, ...(ca === undefined ? {} : { ca }) },
     (response) => {
+      if (response.statusCode === 503) onAway();
       answer.writeHead(response.statusCode ?? 502, response.headers);
       pipeline(response, answer, (error) => {
         if (error !== null && error !== undefined) answer.destroy();
@@ -62,7 +75,8 @@ function forward(
     },
   );
   onward.on("error", (error) => {
-    const who = `the controller at ${controller}`;
+    onAway();
+    const who = `the controller at ${address}`;
     // 502 is worth another try, a certificate that is not trusted is not.
     const untrusted = explainTlsFailure(error, who);
     if (untrusted === undefined) {

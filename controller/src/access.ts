@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which role may call a method, and which methods change something: one table, in which every method has to be.
+// Which role may call a method, which methods change something, and which of several controllers answers: one table, in
+// which every method has to be.
 
 import type { DescMethod, DescService, MessageShape } from "@bufbuild/protobuf";
 import {
@@ -18,6 +19,8 @@ export type RequiredRole = Role | "any";
 
 interface Rule<I> {
   readonly role: RequiredRole;
+  /** Whether any controller answers from what is durable; absent: only the one that leads. */
+  readonly isDurable?: true;
   /** What a call is to change, for the audit; absent: it changes nothing that anybody decides. */
   readonly changes?: (request: I) => string;
 }
@@ -31,9 +34,9 @@ const claimRules: Rules<typeof ClaimService> = {
   waitClaim: { role: "user" },
   createTicket: { role: "user" },
   releaseClaim: { role: "user", changes: ({ name }) => `claim/${name}` },
-  getClaim: { role: "user" },
+  getClaim: { role: "user", isDurable: true },
   explainClaim: { role: "user" },
-  listClaims: { role: "user" },
+  listClaims: { role: "user", isDurable: true },
 };
 
 const poolRules: Rules<typeof PoolService> = {
@@ -47,25 +50,25 @@ const poolRules: Rules<typeof PoolService> = {
   labelNode: { role: "admin", changes: ({ name }) => `node/${name}` },
   listDevices: { role: "user" },
   listSessions: { role: "user" },
-  listEvents: { role: "user" },
-  getVersion: { role: "any" },
+  listEvents: { role: "user", isDurable: true },
+  getVersion: { role: "any", isDurable: true },
 };
 
 const queueRules: Rules<typeof QueueService> = {
   putQueue: { role: "admin", changes: ({ queue }) => `queue/${queue?.name ?? ""}` },
-  listQueues: { role: "user" },
+  listQueues: { role: "user", isDurable: true },
   deleteQueue: { role: "admin", changes: ({ name }) => `queue/${name}` },
   putTenant: { role: "admin", changes: ({ tenant }) => `tenant/${tenant?.name ?? ""}` },
-  listTenants: { role: "user" },
+  listTenants: { role: "user", isDurable: true },
   deleteTenant: { role: "admin", changes: ({ name }) => `tenant/${name}` },
   getUsage: { role: "user" },
 };
 
 const accessRules: Rules<typeof AccessService> = {
   createToken: { role: "tenant-admin", changes: ({ name }) => `token/${name}` },
-  listTokens: { role: "tenant-admin" },
+  listTokens: { role: "tenant-admin", isDurable: true },
   revokeToken: { role: "tenant-admin", changes: ({ name }) => `token/${name}` },
-  listAudit: { role: "tenant-admin" },
+  listAudit: { role: "tenant-admin", isDurable: true },
 };
 
 const agentRules: Rules<typeof AgentService> = {

@@ -4,10 +4,10 @@
 
 import { isDeepStrictEqual } from "node:util";
 import { millpondError, quote } from "@millpond/api";
-import { unixSeconds } from "./clock.ts";
 import type { Transaction } from "./transaction.ts";
 import type { Pool } from "./pool.ts";
 import type { AgentReport } from "./report.ts";
+import { termIsOver } from "./store/store-errors.ts";
 import type { AllocationRecord, DeviceRecord, NodeRecord } from "./store/store.ts";
 
 /** An agent that has nothing new to do is answered after so long. */
@@ -17,18 +17,22 @@ const syncAnswerAfterMs = 2_000;
 export interface Desired {
   readonly revision: number;
   readonly allocations: readonly AllocationRecord[];
-  /** Unix seconds: when this was so. */
-  readonly asOf: number;
+  /** Among the answers and tickets of the term. */
+  readonly order: number;
 }
 
 /**
  * Takes a report over and answers with what should be on the node: at once when that is not what the agent knows, else
  * when it changes, after 2 s, or when a newer call of the agent takes the place of this one.
  *
- * @throws MILLPOND_E_NODE_NAME_TAKEN; the signal's reason when that is aborted.
+ * @throws MILLPOND_E_NODE_NAME_TAKEN; MILLPOND_E_NOT_LEADER when the agent knows one that has begun to lead since; the
+ *   signal's reason when that is aborted.
  */
 export async function sync(pool: Pool, report: AgentReport, signal: AbortSignal): Promise<Desired> {
-  const { node, knownRevision } = report;
+  const { node, knownRevision, knownTerm } = report;
+  if (knownTerm > pool.ledger.term) {
+    throw termIsOver(pool.ledger.term);
+  }
   const admission = pool.presence.admit(report, (epoch) => pool.ledger.allocations.byEpoch.has(epoch));
   if (admission.isStale) {
     return desiredOf(pool, node);
@@ -77,7 +81,7 @@ function desiredOf(pool: Pool, name: string): Desired {
     allocations: pool.ledger.allocations
       .onNode(name)
       .filter(({ releasedRevision }) => releasedRevision === null),
-    asOf: unixSeconds(pool.clock),
+    order: pool.nextOrder(),
   };
 }
 

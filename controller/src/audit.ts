@@ -7,6 +7,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { errorCodeOf, millpondError } from "@millpond/api";
 import type { Caller } from "./callers.ts";
 import type { AuditEntry } from "./store/store.ts";
+import { isLoss } from "./store/store-errors.ts";
 
 /** Why somebody changes something: UTF-8, percent-encoded as in URLs. */
 export const reasonHeader = "millpond-reason";
@@ -67,7 +68,9 @@ export async function audited<T>(
   try {
     answer = await underWay.run(call, run);
   } catch (error) {
-    await write(errorCodeOf(error) ?? "MILLPOND_E_INTERNAL");
+    if (!isLoss(error)) {
+      await write(errorCodeOf(error) ?? "MILLPOND_E_INTERNAL");
+    }
     throw error;
   } finally {
     call.isOver = true;

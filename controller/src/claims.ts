@@ -150,6 +150,7 @@ export async function createTicket(
     const { agentUrl } = requireReadyNode(pool, allocation);
     const session = randomUUID();
     const issued = unixSeconds(pool.clock);
+    const order = pool.nextOrder();
     const ticket = signTicket(
       {
         session,
@@ -161,6 +162,8 @@ export async function createTicket(
           memoryBytes: Number(memoryBytes),
           computePercent,
         })),
+        term: pool.ledger.term,
+        order,
         issued,
         expires: issued + ticketLifetimeSeconds,
       },
@@ -168,7 +171,7 @@ export async function createTicket(
     );
     const { epoch } = allocation;
     pool.markTicketed(epoch);
-    pool.presence.expectSession(session, { claim: name, epoch, issued, client }, ticketLifetimeSeconds);
+    pool.presence.expectSession(session, { client }, ticketLifetimeSeconds);
     return { ticket, agentUrl, session };
   });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { createPrivateKey, createPublicKey, randomUUID } from "node:crypto";
+import { createPrivateKey, createPublicKey } from "node:crypto";
 import { mkdirSync } from "node:fs";
 import {
   AccessService,
@@ -19,14 +19,16 @@ import { unixSeconds } from "./clock.ts";
 import { makeLog } from "./log.ts";
 import { readMetrics } from "./metrics.ts";
 import { type ControllerOptions, type ResolvedOptions, resolveOptions } from "./options.ts";
-import { Pool } from "./pool.ts";
-import { type HttpServer, makeServer } from "./server.ts";
+import type { Pool } from "./pool.ts";
+import { Seat } from "./seat.ts";
+import { type Handlers, type HttpServer, makeHandlers, makeServer } from "./server.ts";
 import { makeAccessService } from "./services/access-service.ts";
 import { makeAgentService } from "./services/agent-service.ts";
 import { makeClaimService } from "./services/claim-service.ts";
 import { makePoolService } from "./services/pool-service.ts";
 import { makeQueueService } from "./services/queue-service.ts";
 import { SqliteStore } from "./store/sqlite-store.ts";
+import type { Store } from "./store/store.ts";
 import { readCertificate } from "./tls.ts";
 import { type FixedToken, readOrMakeToken, TokenVerifier } from "./tokens.ts";
 
@@ -54,38 +56,45 @@ export async function startController(options: ControllerOptions): Promise<Contr
   const { stateDirectory, clock } = resolved;
   makeStateDirectory(stateDirectory);
   await using cleanup = new AsyncDisposableStack();
-  const store = cleanup.adopt(SqliteStore.open({ directory: stateDirectory }), (each) => each.close());
+  const store = cleanup.adopt(await openStore(resolved), (each) => each.close());
   const userToken = readOrMakeToken(stateDirectory, "user");
   const agentToken = readOrMakeToken(stateDirectory, "agent");
-  const state = await store.load();
-  const pool = cleanup.adopt(new Pool({ store, state, clock, log }), (each) => each.close());
-  const { term } = await store.campaign({ id: randomUUID(), url: "" });
-  await pool.lead(term);
+  const { seat, state } = await Seat.open({ store, clock, log, onPool: (pool) => begin(pool) });
+  cleanup.use(seat);
 
   const ticketKey = createPrivateKey({ key: Buffer.from(state.ticketKey), format: "der", type: "pkcs8" });
   const ticketPublicKey = formatTicketPublicKey(createPublicKey(ticketKey));
   const { version } = packageJson;
   const startedAt = unixSeconds(clock);
   const shutdown = new AbortController();
+  const tokens = new TokenVerifier(
+    fixedTokens({ userToken, agentToken }, resolved),
+    (hash) => seat.pool.ledger.tokenByHash(hash),
+    () => unixSeconds(clock),
+  );
+  const handlersOf = (pool: Pool): Handlers =>
+    makeHandlers({
+      tokens,
+      log,
+      requireLead: (what) => seat.requireLead(what),
+      registerServices: (router) => {
+        router.service(ClaimService, makeClaimService(pool, ticketKey));
+        router.service(PoolService, makePoolService(pool, store, { version, startedAt, seat }));
+        router.service(QueueService, makeQueueService(pool, store));
+        router.service(AccessService, makeAccessService(pool, store));
+        router.service(AgentService, makeAgentService(pool, { version, ticketPublicKey }));
+      },
+      writeAudit: (call, result) => writeAudit(pool, call, result),
+    });
+  let handlers = handlersOf(seat.pool);
   const { tls } = resolved;
   const server = await makeServer({
     readCertificate: tls === undefined ? undefined : () => readCertificate(tls, stateDirectory),
-    tokens: new TokenVerifier(
-      fixedTokens({ userToken, agentToken }, resolved),
-      (hash) => pool.ledger.tokenByHash(hash),
-      () => unixSeconds(clock),
-    ),
+    tokens,
     log,
     shutdown: shutdown.signal,
-    registerServices: (router) => {
-      router.service(ClaimService, makeClaimService(pool, ticketKey));
-      router.service(PoolService, makePoolService(pool, store, { version, startedAt }));
-      router.service(QueueService, makeQueueService(pool, store));
-      router.service(AccessService, makeAccessService(pool, store));
-      router.service(AgentService, makeAgentService(pool, { version, ticketPublicKey }));
-    },
-    writeAudit: (call, result) => writeAudit(pool, call, result),
-    readMetrics: () => readMetrics(pool, version),
+    handlers: () => handlers,
+    readMetrics: () => readMetrics(seat, version),
     checkHealth: async () => {
       await store.listEvents({ after: 0, subject: "", limit: 1, end: "newest" });
     },
@@ -94,7 +103,13 @@ export async function startController(options: ControllerOptions): Promise<Contr
     shutdown.abort(millpondError("MILLPOND_E_SHUTTING_DOWN", "the controller is being stopped"));
     await server.close();
   });
+  // Whoever waits for an answer about the pool that was led before gets none.
+  const begin = (pool: Pool): void => {
+    handlers = handlersOf(pool);
+    server.endCalls(millpondError("MILLPOND_E_NOT_LEADER", "this controller leads no longer"));
+  };
   const url = await listen(server, resolved);
+  await seat.start(resolved.advertise ?? url);
   log.info({ url, stateDirectory, version, controller: state.identity }, `the controller listens at ${url}`);
   const running = cleanup.move();
   return {
@@ -107,6 +122,15 @@ export async function startController(options: ControllerOptions): Promise<Contr
       log.info("the controller has stopped");
     },
   };
+}
+
+async function openStore({ storeUrl, stateDirectory }: ResolvedOptions): Promise<Store> {
+  if (storeUrl === undefined) {
+    return SqliteStore.open({ directory: stateDirectory });
+  }
+  // Loaded where it is used: most controllers have their state in a file.
+  const { PostgresStore } = await import("./store/postgres-store.ts");
+  return await PostgresStore.open({ url: storeUrl });
 }
 
 /** Those of the state directory and of the environment; their names cannot be those of tokens that are made. */

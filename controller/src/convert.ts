@@ -86,7 +86,7 @@ export function toClaim(pool: Pool, claim: ClaimRecord, positions = waitingPosit
     createdAt: BigInt(claim.createdAt),
     boundAt: BigInt(claim.boundAt ?? 0),
     endedAt: BigInt(claim.endedAt ?? 0),
-    leaseExpiresAt: isLive(claim) ? BigInt(Math.floor(leaseEndMs / 1000)) : 0n,
+    leaseExpiresAt: isLive(claim) && pool.isLeading ? BigInt(Math.floor(leaseEndMs / 1000)) : 0n,
     preemptAt: BigInt(claim.preemptAt ?? 0),
     requeues: claim.requeues,
     waitingSince: BigInt(claim.waitingSince ?? 0),
@@ -94,6 +94,9 @@ export function toClaim(pool: Pool, claim: ClaimRecord, positions = waitingPosit
 }
 
 function whyWaiting(pool: Pool, name: string): string {
+  if (!pool.isLeading) {
+    return "the controller that leads knows why";
+  }
   return pool.waiting.of(name)?.reason ?? "it has not been looked at since the controller started";
 }
 

@@ -86,7 +86,6 @@ class Reports {
       bootId: node,
       sequence: BigInt(this.#sequence),
       knownRevision: BigInt(pool.ledger.nodes.get(node)?.revision ?? 0),
-      knownAsOf: BigInt(Math.floor(pool.clock.unixMs() / 1000)),
       devices: Array.from({ length: devices }, (_, index) =>
         create(DeviceReportSchema, fakeDevice(index, memory)),
       ),

@@ -29,11 +29,14 @@ export class CallsUnderWay {
   }) {
     this.#shutdown = shutdown;
     this.#maxRequestBytes = maxRequestBytes;
-    shutdown.addEventListener("abort", () => {
-      for (const call of this.#calls) {
-        call.abort(shutdown.reason);
-      }
-    });
+    shutdown.addEventListener("abort", () => this.end(shutdown.reason));
+  }
+
+  /** Ends those under way with this error. */
+  end(reason: unknown): void {
+    for (const call of this.#calls) {
+      call.abort(reason);
+    }
   }
 
   /** Answers one request. A client that hangs up aborts its call. */

@@ -9,6 +9,7 @@ import type { Clock } from "./clock.ts";
 import { unixSeconds } from "./clock.ts";
 import { absent, merge, present } from "./overlay.ts";
 import { partOf, Totals } from "./totals.ts";
+import { isLoss, termIsOver } from "./store/store-errors.ts";
 import { type Base, Transaction } from "./transaction.ts";
 import type {
   ClaimRecord,
@@ -42,8 +43,18 @@ export class Ledger<C, S> implements Base {
   #lastEvent: number;
   /** Under which it is changed; 0: it must not be. */
   #term = 0;
+  #isLost = false;
+  readonly #onLost: () => void;
 
-  constructor(store: Store, state: StoredState, clock: Clock, rules: Rules<C, S>) {
+  /** @param onLost Is told when nothing can be changed here any more. */
+  constructor(
+    store: Store,
+    state: StoredState,
+    clock: Clock,
+    rules: Rules<C, S>,
+    onLost: () => void = () => undefined,
+  ) {
+    this.#onLost = onLost;
     this.#store = store;
     this.#clock = clock;
     this.identity = state.identity;
@@ -177,11 +188,26 @@ export class Ledger<C, S> implements Base {
       usage,
       events,
     };
-    await this.#store.commit(changes, this.#term);
+    await this.#write(changes);
     for (const call of firsts) {
       call.isWritten = true;
     }
     this.#merge(transaction);
+  }
+
+  async #write(changes: StoreChanges): Promise<void> {
+    if (this.#isLost) {
+      throw termIsOver(this.#term);
+    }
+    try {
+      await this.#store.commit(changes, this.#term);
+    } catch (error) {
+      if (isLoss(error)) {
+        this.#isLost = true;
+        this.#onLost();
+      }
+      throw error;
+    }
   }
 
   /** What was committed by another: it is durable. */

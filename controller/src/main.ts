@@ -12,12 +12,18 @@ import { logLevels, makeLog } from "./log.ts";
 import { type ControllerOptions, defaultListen } from "./options.ts";
 
 const help = `Usage: controller [--listen HOST:PORT] [--state DIR] [--log-level LEVEL]
+                  [--store URL [--advertise URL]]
                   [--tls-cert FILE --tls-key FILE | --tls-names NAME,...]
 
   --listen HOST:PORT   where to listen; beyond loopback with TLS; port 0 takes a free one
                        (MILLPOND_LISTEN, default ${defaultListen})
   --state DIR          where the state and the tokens are kept
                        (MILLPOND_STATE, default ~/.local/state/millpond/controller)
+  --store URL          where the state is kept instead: postgres://user@host:5432/database,
+                       which several controllers may share (MILLPOND_STORE, where a
+                       password is out of sight)
+  --advertise URL      where other controllers send who wants this one
+                       (MILLPOND_ADVERTISE, default where it listens)
   --log-level LEVEL    trace, debug, info, warn, error or silent
                        (MILLPOND_LOG_LEVEL, default info)
   --tls-cert FILE      certificate to serve with, PEM (MILLPOND_TLS_CERT); default beyond
@@ -48,6 +54,8 @@ function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Controlle
   return {
     stateDirectory:
       values.state ?? env["MILLPOND_STATE"] ?? join(homedir(), ".local/state/millpond/controller"),
+    storeUrl: values.store ?? env["MILLPOND_STORE"],
+    advertise: values.advertise ?? env["MILLPOND_ADVERTISE"],
     listen: values.listen ?? env["MILLPOND_LISTEN"] ?? defaultListen,
     tlsCertificate: values["tls-cert"] ?? env["MILLPOND_TLS_CERT"],
     tlsKey: values["tls-key"] ?? env["MILLPOND_TLS_KEY"],
@@ -65,6 +73,8 @@ function parseArguments(args: readonly string[]) {
       options: {
         listen: { type: "string" },
         state: { type: "string" },
+        store: { type: "string" },
+        advertise: { type: "string" },
         "log-level": { type: "string" },
         "tls-cert": { type: "string" },
         "tls-key": { type: "string" },

@@ -4,6 +4,7 @@ import { Histogram, type MetricSample, processMetrics, renderMetrics } from "@mi
 import { makeQueueTree } from "@millpond/scheduler";
 import { toDevices } from "./convert.ts";
 import { isLive, type Pool } from "./pool.ts";
+import type { Seat } from "./seat.ts";
 import { allQueues, toQueueSnapshot } from "./standing.ts";
 
 /** What is counted while the controller runs. */
@@ -18,10 +19,21 @@ export class Counters {
 }
 
 /** Everything that is known of the pool now, in the text form of Prometheus. */
-export async function readMetrics(pool: Pool, version: string): Promise<string> {
+export async function readMetrics(
+  { pool, isLeading }: Pick<Seat, "pool" | "isLeading">,
+  version: string,
+): Promise<string> {
   const { counters } = pool;
-  const samples: MetricSample[] = [
+  const own: MetricSample[] = [
     ...processMetrics(version),
+    { name: "millpond_controller_leads", value: Number(isLeading) },
+  ];
+  if (!isLeading) {
+    // What is known of the pool here is told by the one that leads, and nothing twice.
+    return renderMetrics(own);
+  }
+  const samples: MetricSample[] = [
+    ...own,
     ...nodeSamples(pool),
     ...(await queueSamples(pool)),
     ...[...counters.events].map(

@@ -14,6 +14,10 @@ export const defaultListen = "127.0.0.1:7170";
 export interface ControllerOptions {
   /** Where the state and the tokens are kept; made with mode 0700 where it does not exist. */
   readonly stateDirectory: string;
+  /** `postgres://user:password@host:port/database`, which several controllers may share. Absent: a file of the directory. */
+  readonly storeUrl?: string | undefined;
+  /** Base URL at which others reach this controller. Default: where it listens. */
+  readonly advertise?: string | undefined;
   /** `host:port`; beyond loopback with TLS. Port 0 takes a free one. Default `127.0.0.1:7170`. */
   readonly listen?: string;
   /** Tokens of users besides the one in the state directory, 16 to 256 printable characters each. */
@@ -34,6 +38,8 @@ export interface ControllerOptions {
 /** The same, checked, with the defaults filled in. */
 export interface ResolvedOptions {
   readonly stateDirectory: string;
+  readonly storeUrl: string | undefined;
+  readonly advertise: string | undefined;
   readonly host: string;
   readonly port: number;
   readonly userTokens: readonly string[];
@@ -47,6 +53,8 @@ export interface ResolvedOptions {
 export function resolveOptions(options: ControllerOptions): ResolvedOptions {
   const {
     stateDirectory,
+    storeUrl,
+    advertise,
     listen = defaultListen,
     userTokens = [],
     agentTokens = [],
@@ -71,6 +79,8 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
       : { kind: "given", certificate: tlsCertificate, key: tlsKey };
   return {
     stateDirectory: isAbsolute(stateDirectory) ? stateDirectory : resolve(stateDirectory),
+    storeUrl: storeUrl === "" ? undefined : storeUrl,
+    advertise: advertise === undefined || advertise === "" ? undefined : checkUrl(advertise),
     host,
     port,
     userTokens,
@@ -101,6 +111,18 @@ export function parseListen(text: string): { readonly host: string; readonly por
     );
   }
   return { host: address, port };
+}
+
+/** @throws MILLPOND_E_INVALID */
+function checkUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol !== "http:" && url?.protocol !== "https:") {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the address to advertise, ${quote(text)}, is not a URL such as https://controller-1:7170`,
+    );
+  }
+  return text.replace(/\/+$/, "");
 }
 
 function isLoopback(address: string): boolean {

@@ -35,6 +35,8 @@ export interface PoolOptions {
   readonly state: StoredState;
   readonly clock: Clock;
   readonly log: Logger;
+  /** Is told when this pool can be changed no more: another leads, or it is not known what was written. */
+  readonly onLost?: () => void;
 }
 
 /**
@@ -56,16 +58,15 @@ export class Pool {
   readonly #log: Logger;
   /** Epochs of the allocations for which a ticket may have been issued. */
   readonly #ticketed = new Set<number>();
-  /** Epochs of the allocations that were made before this pool was led from here. */
-  readonly #inherited = new Set<number>();
   /** When bound claims have to be looked at, Unix milliseconds. */
   readonly #due = new Deadlines();
   /** Claims of which the time has come, and nodes that were lost, with what follows from it not written yet. */
   #overdue: { readonly claims: string[]; readonly nodes: string[] } = { claims: [], nodes: [] };
   #alarm: { readonly dueMs: number; readonly cancel: CancelTimer } | undefined;
   #isLeading = false;
+  #order = 0;
 
-  constructor({ store, state, clock, log }: PoolOptions) {
+  constructor({ store, state, clock, log, onLost }: PoolOptions) {
     this.clock = clock;
     this.#log = log;
     this.leases = new Leases(clock);
@@ -82,8 +83,7 @@ export class Pool {
       mayHaveSessions: (epoch) => this.#ticketed.has(epoch),
       isNodeReady: (node) => this.presence.isReady(node),
       silentSeconds: (node) => this.presence.silentSeconds(node),
-      enforcesRelease: ({ node, epoch }, revision) =>
-        this.presence.enforces(node, { epoch, revision, isInherited: this.#inherited.has(epoch) }),
+      enforcesRelease: ({ node }, revision) => this.presence.enforces(node, revision),
       idleSeconds: (epoch) => this.activity.idleMs(epoch) / 1000,
       activeSeconds: (epoch) => this.activity.activeSeconds(epoch),
     };
@@ -91,7 +91,7 @@ export class Pool {
       conclude: (transaction, scopes) => ({ decision: settle(transaction, this.facts, scopes) }),
       onDone: (changed, conclusion) => this.#onDone(changed, conclusion),
     };
-    this.ledger = new Ledger(store, state, clock, rules);
+    this.ledger = new Ledger(store, state, clock, rules, onLost);
   }
 
   /** Takes over what another controller has committed. */
@@ -101,14 +101,17 @@ export class Pool {
     }
   }
 
-  /** From now on the pool is changed here. Resolves when all that follows from its state has been done. */
-  async lead(term: number): Promise<void> {
+  /**
+   * From now on the pool is changed here. Resolves when all that follows from its state has been done.
+   *
+   * @param note What is to be remembered of it; undefined: nothing.
+   */
+  async lead(term: number, note?: string): Promise<void> {
     this.#isLeading = true;
     this.ledger.lead(term);
     // Whatever happened before is not known: who has a ticket, who was connected, who still wants a claim.
     this.presence.restart();
     for (const epoch of this.ledger.allocations.byEpoch.keys()) {
-      this.#inherited.add(epoch);
       this.#ticketed.add(epoch);
       this.activity.begin(epoch);
     }
@@ -120,7 +123,11 @@ export class Pool {
     }
     this.#setAlarm();
     // Whoever waits learns why, before anybody asks.
-    await this.mutate(() => undefined);
+    await this.mutate((transaction) => {
+      if (note !== undefined) {
+        transaction.addEvent("ControllerLeads", "controller", note);
+      }
+    });
   }
 
   /**
@@ -143,6 +150,12 @@ export class Pool {
     });
   }
 
+  /** A place among the answers to agents and the tickets of this term: what comes later has a higher one. */
+  nextOrder(): number {
+    this.#order += 1;
+    return this.#order;
+  }
+
   /** Remembers that a ticket was issued: from now on only the agent can say that no session of the claim is open. */
   markTicketed(epoch: number): void {
     this.#ticketed.add(epoch);
@@ -156,6 +169,11 @@ export class Pool {
     } else {
       this.#setAlarm();
     }
+  }
+
+  /** Whether the pool is changed here. */
+  get isLeading(): boolean {
+    return this.#isLeading;
   }
 
   /** Stops the alarm, and waits for the transactions under way. */
@@ -200,7 +218,6 @@ export class Pool {
         this.activity.begin(epoch, { isNew: true });
       } else {
         this.#ticketed.delete(epoch);
-        this.#inherited.delete(epoch);
         this.presence.forgetAllocation(epoch);
         this.activity.forget(epoch);
       }

@@ -20,22 +20,9 @@ export interface ClientFacts {
 }
 
 interface UnusedTicket {
-  readonly claim: string;
-  readonly epoch: number;
-  /** Unix seconds. */
-  readonly issued: number;
   readonly client: ClientFacts;
   /** On the monotonic clock. */
   readonly expiresMs: number;
-}
-
-/** The taking back of an allocation, as far as its node's agent must know of it. */
-export interface Release {
-  readonly epoch: number;
-  /** Revision at which it was released. */
-  readonly revision: number;
-  /** Its allocation was made before this process started. */
-  readonly isInherited: boolean;
 }
 
 export interface PresentSession extends SessionFacts {
@@ -49,8 +36,6 @@ interface NodePresence {
   sequence: number;
   /** The revision that the agent enforces; 0 until it has had an answer from this process. */
   knownRevision: number;
-  /** Unix seconds: when the answer with that revision was made. */
-  knownAsOf: number;
   hasBeenAnswered: boolean;
   lastContactMs: number;
   lastContactAt: number;
@@ -90,7 +75,6 @@ export class Presence {
   readonly #served = new Set<number>();
   /** Tickets that have opened no session yet, by session, in order of issue. */
   readonly #unused = new Map<string, UnusedTicket>();
-  #startedAt = 0;
   #startedMs = 0;
 
   constructor(clock: Clock) {
@@ -100,7 +84,6 @@ export class Presence {
 
   /** From now on agents are listened to. */
   restart(): void {
-    this.#startedAt = unixSeconds(this.#clock);
     this.#startedMs = this.#clock.monotonicMs();
   }
 
@@ -127,7 +110,6 @@ export class Presence {
       sequence: report.sequence,
       // A revision is believed only after this process has told it to that agent: it might be another controller's.
       knownRevision: isFirst ? 0 : report.knownRevision,
-      knownAsOf: isFirst ? 0 : report.knownAsOf,
       hasBeenAnswered: !isFirst,
       lastContactMs: now,
       lastContactAt: unixSeconds(this.#clock),
@@ -242,22 +224,12 @@ export class Presence {
   }
 
   /**
-   * Whether the agent opens no session for an allocation any more that was taken back: it enforces the revision of the release or a
-   * later one, and that answer is younger than every ticket that could still be used.
+   * Whether the agent opens no session any more for what was taken back at this revision: it obeys an answer of that one
+   * or a later one, and such an answer was made after the last ticket for it.
    */
-  enforces(node: string, { epoch, revision, isInherited }: Release): boolean {
+  enforces(node: string, revision: number): boolean {
     const presence = this.#nodes.get(node);
-    if (presence === undefined || !presence.isReady || presence.knownRevision < revision) {
-      return false;
-    }
-    // Which tickets the process before this one issued is not known; all of them are older than this one.
-    const issued = isInherited ? [this.#startedAt] : [];
-    for (const ticket of this.#unused.values()) {
-      if (ticket.epoch === epoch) {
-        issued.push(ticket.issued);
-      }
-    }
-    return issued.every((each) => each < presence.knownAsOf);
+    return presence !== undefined && presence.isReady && presence.knownRevision >= revision;
   }
 
   forgetAllocation(epoch: number): void {

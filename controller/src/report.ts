@@ -63,7 +63,7 @@ export interface AgentReport {
   readonly sequence: number;
   readonly knownRevision: number;
   /** Unix seconds: when the controller made the answer that the agent enforces. */
-  readonly knownAsOf: number;
+  readonly knownTerm: number;
   readonly warmWorkers: number;
   readonly labels: Labels;
   /** In order of their ordinals. */
@@ -124,7 +124,7 @@ export function checkReport(request: SyncRequest): AgentReport {
     bootId: cleanText(request.bootId),
     sequence: checkCounter(request.sequence, "sequence"),
     knownRevision: checkCounter(request.knownRevision, "known revision"),
-    knownAsOf: checkCounter(request.knownAsOf, "time of the known revision"),
+    knownTerm: checkCounter(request.knownTerm, "known term"),
     warmWorkers: request.warmWorkers,
     labels: checkLabels(request.labels),
     devices,

@@ -282,7 +282,7 @@ describe("agents that say what cannot be", () => {
       ...report,
       sequence: 1n,
       knownRevision: answer.revision,
-      knownAsOf: answer.asOf,
+      knownTerm: answer.term,
     });
     await expect
       .poll(async () => (await pool.pool.listDevices({})).devices[0]?.virtualGpus, { interval: 1 })

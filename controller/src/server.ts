@@ -31,6 +31,19 @@ const maxSubjectLength = 256;
 /** Whoever takes longer to say what he wants is cut off. */
 const requestTimeoutMs = 30_000;
 
+/** What answers calls. */
+export type Handlers = ReadonlyMap<string, UniversalHandlerFn>;
+
+export interface HandlerOptions {
+  readonly tokens: TokenVerifier;
+  readonly log: Logger;
+  readonly registerServices: (router: ConnectRouter) => void;
+  /** Throws where only the controller that leads can answer, and this one does not. */
+  readonly requireLead: (what: string) => void;
+  /** Records a call that changed nothing, or was refused. */
+  readonly writeAudit: (call: AuditedCall, result: string) => Promise<void>;
+}
+
 export interface ServerOptions {
   /** Reads the certificate to serve with, now and from time to time; absent: plain HTTP. */
   readonly readCertificate?: (() => CertificatePair) | undefined;
@@ -38,25 +51,42 @@ export interface ServerOptions {
   readonly log: Logger;
   /** Aborted with the error that calls under way are to end with. */
   readonly shutdown: AbortSignal;
-  readonly registerServices: (router: ConnectRouter) => void;
+  /** Those of this moment, by path; the paths are always the same. */
+  readonly handlers: () => Handlers;
   /** Throws when the controller cannot do its work. */
   readonly checkHealth: () => Promise<void>;
   /** The text form of Prometheus. */
   readonly readMetrics: () => Promise<string>;
-  /** Records a call that changed nothing, or was refused. */
-  readonly writeAudit: (call: AuditedCall, result: string) => Promise<void>;
 }
 
 export interface HttpServer {
   /** @returns The base URL. */
   listen(address: { readonly host: string; readonly port: number }): Promise<string>;
+  /** Ends the calls under way with this error. */
+  endCalls(reason: Error): void;
   /** Takes no more calls, and waits for those under way. */
   close(): Promise<void>;
 }
 
+/** Makes what answers the calls of the services. */
+export function makeHandlers(options: HandlerOptions): Handlers {
+  const { log, registerServices, writeAudit } = options;
+  const router = createConnectRouter({
+    acceptCompression: [compressionGzip, compressionBrotli],
+    requestGate: (context) => admit(context, options),
+    interceptors: [makeErrorInterceptor(log), makeAuditInterceptor(writeAudit)],
+    readMaxBytes: maxRequestBytes,
+    jsonOptions: { alwaysEmitImplicit: true, ignoreUnknownFields: false },
+    grpc: false,
+  });
+  registerServices(router);
+  withErrorCodes(router);
+  return new Map(router.handlers.map((handler) => [handler.requestPath, handler]));
+}
+
 /** Connect and gRPC-web over HTTP/1.1, JSON and binary, and `/healthz`. */
 export async function makeServer(options: ServerOptions): Promise<HttpServer> {
-  const { log, shutdown, tokens, registerServices, checkHealth, readMetrics, writeAudit } = options;
+  const { log, shutdown, tokens, handlers, checkHealth, readMetrics } = options;
   const pair = options.readCertificate?.();
   const server = fastify({
     ...(pair === undefined
@@ -97,28 +127,18 @@ export async function makeServer(options: ServerOptions): Promise<HttpServer> {
     }
     return await reply.header("content-type", metricsContentType).send(await readMetrics());
   });
-  const router = createConnectRouter({
-    acceptCompression: [compressionGzip, compressionBrotli],
-    requestGate: (context) => admit(context, tokens, writeAudit),
-    interceptors: [makeErrorInterceptor(log), makeAuditInterceptor(writeAudit)],
-    readMaxBytes: maxRequestBytes,
-    jsonOptions: { alwaysEmitImplicit: true, ignoreUnknownFields: false },
-    grpc: false,
-  });
-  registerServices(router);
-  withErrorCodes(router);
   const calls = new CallsUnderWay({ maxRequestBytes, shutdown });
   await server.register(async (scope) => {
     // Handlers read for themselves, after they have seen who calls.
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser("*", (_request, _payload, done) => done(null));
-    for (const handler of router.handlers) {
-      scope.all(handler.requestPath, async (request, reply) => {
+    for (const path of handlers().keys()) {
+      scope.all(path, async (request, reply) => {
         reply.hijack();
         try {
-          await calls.answer(handler, request.raw, reply.raw);
+          await calls.answer(handlers().get(path) ?? unknownMethod(path), request.raw, reply.raw);
         } catch (error) {
-          log.debug({ err: error, method: handler.requestPath }, "could not be answered");
+          log.debug({ err: error, method: path }, "could not be answered");
           reply.raw.destroy();
         }
       });
@@ -141,6 +161,7 @@ export async function makeServer(options: ServerOptions): Promise<HttpServer> {
   renewal.unref();
   return {
     listen: (address) => server.listen(address),
+    endCalls: (reason) => calls.end(reason),
     close: async () => {
       clearInterval(renewal);
       await server.close();
@@ -148,14 +169,21 @@ export async function makeServer(options: ServerOptions): Promise<HttpServer> {
   };
 }
 
+/** @throws MILLPOND_E_INTERNAL */
+function unknownMethod(path: string): never {
+  throw millpondError("MILLPOND_E_INTERNAL", `nothing answers ${path}`);
+}
+
 /** Lets a call in, before anything of its body is read. */
 async function admit(
   context: HandlerContext,
-  tokens: TokenVerifier,
-  writeAudit: ServerOptions["writeAudit"],
+  { tokens, requireLead, writeAudit }: HandlerOptions,
 ): Promise<void> {
   const caller = requireToken(context.requestHeader.get("authorization"), tokens);
-  const { role, changes } = ruleOf(context.method);
+  const { role, changes, isDurable = false } = ruleOf(context.method);
+  if (!isDurable) {
+    requireLead(methodName(context.method));
+  }
   try {
     requireRole(caller, role, methodName(context.method));
   } catch (error) {
@@ -197,7 +225,7 @@ function requireToken(authorization: string | null | undefined, tokens: TokenVer
 }
 
 /** Records what is to change something. */
-function makeAuditInterceptor(writeAudit: ServerOptions["writeAudit"]): Interceptor {
+function makeAuditInterceptor(writeAudit: HandlerOptions["writeAudit"]): Interceptor {
   return (next) => async (request) => {
     const { changes } = ruleOf(request.method);
     const caller = request.contextValues.get(callerKey);

@@ -133,6 +133,19 @@ Result<Endpoint> parseWorker(const std::string& text) {
   return endpoint;
 }
 
+// Base URLs, separated by commas.
+Result<std::vector<Url>> parseControllers(std::string_view text) {
+  std::vector<Url> urls;
+  for (;;) {
+    const size_t comma = text.find(',');
+    auto url = Url::parse(text.substr(0, comma));
+    if (!url) return Error{"MILLPOND_CONTROLLER: " + url.error().message + " [MILLPOND_E_INVALID]"};
+    urls.push_back(std::move(*url));
+    if (comma == std::string_view::npos) return urls;
+    text.remove_prefix(comma + 1);
+  }
+}
+
 Result<TransportChoice> parseTransport(const std::string& text) {
   if (text == "auto") return TransportChoice::Auto;
   if (text == "shm") return TransportChoice::SharedMemory;
@@ -227,9 +240,9 @@ Result<AttachConfig> AttachConfig::from(const Environment& e) {
         "Run the program with 'millpond run -- ...', or set MILLPOND_CONTROLLER=http://host:port "
         "[MILLPOND_E_NOT_CONFIGURED]"};
   }
-  auto url = Url::parse(*e.controller);
-  if (!url) return Error{"MILLPOND_CONTROLLER: " + url.error().message + " [MILLPOND_E_INVALID]"};
-  config.controller = std::move(*url);
+  auto controllers = parseControllers(*e.controller);
+  if (!controllers) return controllers.error();
+  config.controllers = std::move(*controllers);
   if (e.token) {
     if (!printable(*e.token) || e.token->size() > 4096) {
       return Error{

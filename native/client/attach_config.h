@@ -46,7 +46,7 @@ struct MemorySize {
 struct AttachConfig {
   std::optional<Endpoint>
       worker;  ///< set: attach straight to it, and nothing below but the transport matters
-  Url controller;
+  std::vector<Url> controllers;  ///< at least one; several share a state, and one of them leads
   std::string token;
   std::string claim;  ///< name of an existing claim; empty: make one
   uint32_t gpus = 1;

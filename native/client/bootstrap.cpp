@@ -131,16 +131,24 @@ class Attaching {
   void releaseOwn() const {
     if (!config_.claim.empty() || claim_.empty()) return;
     // Best effort: without it the claim ends with its lease.
-    const CallResult released =
-        ask("millpond.v1.ClaimService/ReleaseClaim", Json(Json::Object{{"name", claim_}}), 5'000);
-    if (released.failure)
+    for (size_t asked = 0; asked < config_.controllers.size(); ++asked) {
+      const CallResult released =
+          ask("millpond.v1.ClaimService/ReleaseClaim", Json(Json::Object{{"name", claim_}}), 5'000);
+      if (!released.failure) return;
       log(LogLevel::Info, "cannot release %s: %s", claim_.c_str(), released.failure->message.c_str());
+      if (!released.failure->passing) return;
+    }
   }
   void adopt(std::string claim) { claim_ = std::move(claim); }
 
  private:
+  // Asks the controller that answered last. When it is away, or another one leads, the next call goes to the next.
   CallResult ask(const char* method, const Json& request, int answerMs) const {
-    return call(config_.controller, "the controller", config_.token, method, request, answerMs);
+    const std::vector<Url>& all = config_.controllers;
+    CallResult result =
+        call(all[controller_ % all.size()], "the controller", config_.token, method, request, answerMs);
+    if (result.failure && result.failure->passing) ++controller_;
+    return result;
   }
 
   static Error notUnderstood(const char* what) {
@@ -371,6 +379,7 @@ class Attaching {
   }
 
   const AttachConfig& config_;
+  mutable size_t controller_ = 0;  // counts on; the place in the list is what is left of it
   std::string claim_;
   std::string state_;  // empty: not known yet
   std::string reason_;
@@ -386,10 +395,11 @@ bool loopback(const std::string& host) {
 
 Result<Attachment> attach(const AttachConfig& config) {
   if (config.worker) return Attachment{*config.worker, ""};
-  if (!config.token.empty() && !loopback(config.controller.host)) {
+  const auto beyond = std::find_if(config.controllers.begin(), config.controllers.end(),
+                                   [](const Url& url) { return !loopback(url.host); });
+  if (!config.token.empty() && beyond != config.controllers.end()) {
     static std::atomic<bool> said{false};
-    logOnce(said, LogLevel::Warn, "MILLPOND_TOKEN goes to %s unencrypted",
-            config.controller.authority().c_str());
+    logOnce(said, LogLevel::Warn, "MILLPOND_TOKEN goes to %s unencrypted", beyond->authority().c_str());
   }
   return Attaching(config).run();
 }

@@ -190,6 +190,29 @@ TEST("releases its own claim when it cannot be used") {
   CHECK(pool.calls().ends_with("OpenSession ReleaseClaim"));
 }
 
+TEST("of several controllers the one that leads is found, and found again when another takes over") {
+  Pool follower;
+  Pool leader;
+  const std::string elsewhere = R"({"code":"unavailable","message":"another leads [MILLPOND_E_NOT_LEADER]"})";
+  const std::string notLeader = HttpTestServer::json(503, elsewhere);
+  for (const char* method : {"CreateClaim", "WaitClaim", "ReleaseClaim"})
+    follower.onRaw(std::string("ClaimService/") + method, {notLeader});
+  allWell(leader);
+  Environment e = environmentFor(follower);
+  e.controller = "http://127.0.0.1:1/," + follower.url() + "," + leader.url();
+  // It leads until the claim is there, and follows from then on.
+  leader.on("ClaimService/CreateClaim", claim("PENDING", "0 of 1 devices free", 1));
+  leader.onRaw("ClaimService/WaitClaim", {notLeader, HttpTestServer::json(200, claim("BOUND", "", 2))});
+  follower.onRaw("ClaimService/WaitClaim", {"", notLeader});
+  auto attachment = attachTo(e);
+  CHECK(bool(attachment));
+  CHECK_EQ(follower.calls(), "CreateClaim WaitClaim");
+  CHECK_EQ(leader.calls(), "CreateClaim WaitClaim WaitClaim CreateTicket OpenSession");
+  // Whoever is asked first, the claim is released.
+  releaseOwnClaim(*AttachConfig::from(e), *attachment);
+  CHECK(leader.calls().ends_with("OpenSession ReleaseClaim"));
+}
+
 TEST("an agent that is just restarting is tried again, with another ticket") {
   Pool pool;
   allWell(pool);
@@ -366,6 +389,8 @@ TEST("the environment is checked before anything is asked") {
   CHECK(!refused([](Environment&) {}));
   CHECK(refused([](Environment& e) { e.controller = "controller"; }));
   CHECK(refused([](Environment& e) { e.controller = "https://controller"; }));
+  CHECK(refused([](Environment& e) { e.controller = "http://a:1,"; }));
+  CHECK(refused([](Environment& e) { e.controller = "http://a:1,b"; }));
   CHECK(refused([](Environment& e) { e.token = "a\r\nX: y"; }));
   CHECK(refused([](Environment& e) { e.gpus = "0"; }));
   CHECK(refused([](Environment& e) { e.gpus = "65"; }));

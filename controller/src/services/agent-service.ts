@@ -19,11 +19,12 @@ export function makeAgentService(
 ): ServiceImpl<typeof AgentService> {
   return {
     async sync(request, { signal }) {
-      const { revision, allocations, asOf } = await sync(pool, checkReport(request), signal);
+      const { revision, allocations, order } = await sync(pool, checkReport(request), signal);
       return {
         revision: BigInt(revision),
         allocations: allocations.map(toAllocation),
-        asOf: BigInt(asOf),
+        term: BigInt(pool.ledger.term),
+        order: BigInt(order),
         ticketPublicKey,
         controller: pool.ledger.identity,
         controllerVersion: version,

@@ -7,6 +7,7 @@ import { callerOf, hideNames, seesAll, type Sight, sightOf } from "../callers.ts
 import { toDevices, toEvent, toNode, toSession } from "../convert.ts";
 import { cordonNode, drainNode, labelNode } from "../nodes.ts";
 import type { Pool } from "../pool.ts";
+import type { Seat } from "../seat.ts";
 import type { EventQuery, EventRecord, NodeRecord, Store } from "../store/store.ts";
 import { checkRange, cleanText } from "../validate.ts";
 
@@ -17,12 +18,13 @@ export interface ControllerFacts {
   readonly version: string;
   /** Unix seconds. */
   readonly startedAt: number;
+  readonly seat: Pick<Seat, "isLeading" | "leaderUrl">;
 }
 
 export function makePoolService(
   pool: Pool,
   store: Store,
-  { version, startedAt }: ControllerFacts,
+  { version, startedAt, seat }: ControllerFacts,
 ): ServiceImpl<typeof PoolService> {
   return {
     async listNodes() {
@@ -90,7 +92,9 @@ export function makePoolService(
     },
 
     async getVersion() {
-      return { version, controller: pool.ledger.identity, api: "v1", startedAt: BigInt(startedAt) };
+      const { isLeading: leads, leaderUrl } = seat;
+      const { identity } = pool.ledger;
+      return { version, controller: identity, api: "v1", startedAt: BigInt(startedAt), leads, leaderUrl };
     },
   };
 }

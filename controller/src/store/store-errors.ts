@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { millpondError } from "@millpond/api";
+import { errorCodeOf, millpondError } from "@millpond/api";
 
 /** Somebody wrote who leads no longer. */
 export function termIsOver(term: number) {
@@ -8,4 +8,10 @@ export function termIsOver(term: number) {
     "MILLPOND_E_NOT_LEADER",
     `another controller has begun to lead since this one did (term ${term})`,
   );
+}
+
+/** Whether whoever wrote does not know what is written any more, or may not write. */
+export function isLoss(error: unknown): boolean {
+  const code = errorCodeOf(error);
+  return code === "MILLPOND_E_NOT_LEADER" || code === "MILLPOND_E_STORE_UNREACHABLE";
 }

@@ -9,7 +9,25 @@ import { fileURLToPath } from "node:url";
 
 const mainPath = fileURLToPath(new URL("../main.ts", import.meta.url));
 
-/** The controller as a process of its own, on a free port. */
+export interface ControllerProcessOptions {
+  /** Default: a free port. */
+  readonly listen?: string;
+  /** URL of a database; default: a file. */
+  readonly store?: string;
+  /** How far its wall clock is ahead of this machine's. Default 0. */
+  readonly clockAheadSeconds?: number;
+  /** A token beside the one in the directory. */
+  readonly userToken?: string;
+  readonly agentToken?: string;
+}
+
+/** A module that sets the wall clock of the process that loads it. */
+function shiftedClock(seconds: number): string {
+  const source = `const now = Date.now; Date.now = () => now() + ${seconds * 1000};`;
+  return `data:text/javascript,${encodeURIComponent(source)}`;
+}
+
+/** The controller as a process of its own. */
 export class ControllerProcess {
   readonly url: string;
   readonly userToken: string;
@@ -26,9 +44,25 @@ export class ControllerProcess {
   }
 
   /** @throws Error with what the process said when it does not start. */
-  static async start(directory: string): Promise<ControllerProcess> {
-    const args = [mainPath, "--listen", "127.0.0.1:0", "--state", directory];
-    const child = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "pipe"] });
+  static async start(directory: string, options: ControllerProcessOptions = {}): Promise<ControllerProcess> {
+    const {
+      listen = "127.0.0.1:0",
+      store = "",
+      clockAheadSeconds = 0,
+      userToken = "",
+      agentToken = "",
+    } = options;
+    const clock = clockAheadSeconds === 0 ? [] : ["--import", shiftedClock(clockAheadSeconds)];
+    const args = [...clock, mainPath, "--listen", listen, "--state", directory];
+    const child = spawn(process.execPath, args, {
+      stdio: ["ignore", "ignore", "pipe"],
+      env: {
+        ...process.env,
+        MILLPOND_STORE: store,
+        MILLPOND_USER_TOKENS: userToken,
+        MILLPOND_AGENT_TOKENS: agentToken,
+      },
+    });
     const exited = once(child, "exit");
     const said: string[] = [];
     for await (const line of createInterface({ input: child.stderr })) {
@@ -40,6 +74,11 @@ export class ControllerProcess {
       }
     }
     throw new Error(`the controller did not start: ${said.join("\n")}`);
+  }
+
+  /** Stops it as it is, or lets it go on. */
+  signal(signal: "SIGSTOP" | "SIGCONT"): void {
+    this.#child.kill(signal);
   }
 
   /** Ends it. @returns The exit code, or the signal that ended it. */

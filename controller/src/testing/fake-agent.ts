@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Client, createClient } from "@connectrpc/connect";
 import {
@@ -17,7 +18,11 @@ import {
 import type { Clock } from "../clock.ts";
 import { makeTransport } from "./transport.ts";
 
+/** Between two calls that fail. */
+const pauseMs = 100;
+
 export interface FakeAgentOptions {
+  /** Several controllers: separated by commas. */
   readonly url: string;
   readonly token: string;
   readonly clock: Clock;
@@ -30,6 +35,8 @@ interface FakeSession {
   readonly claim: string;
   readonly epoch: number;
   readonly issued: number;
+  readonly term: number;
+  readonly order: number;
   readonly uuids: readonly string[];
   hasClient: boolean;
 }
@@ -71,13 +78,20 @@ export class FakeAgent implements AsyncDisposable {
   isObedient = true;
   /** Whether it is no failure when the controller goes away. */
   mayLoseController = false;
+  /** Whether it calls again then. */
+  isPersistent = false;
+  /** Answers of controllers that led no longer. */
+  refused = 0;
   #failure: unknown;
 
   constructor(options: FakeAgentOptions) {
     this.#options = options;
     this.node = options.node;
     this.devices = options.devices;
-    this.#client = createClient(AgentService, makeTransport(options.url, options.token));
+    this.#client = createClient(
+      AgentService,
+      makeTransport(options.url, options.token, { isRepeatable: true }),
+    );
   }
 
   /** Begins to call; is fulfilled when the first call has been answered. */
@@ -102,7 +116,7 @@ export class FakeAgent implements AsyncDisposable {
         bootId: "boot",
         sequence,
         knownRevision: this.desired?.revision ?? 0n,
-        knownAsOf: this.desired?.asOf ?? 0n,
+        knownTerm: this.desired?.term ?? 0n,
         warmWorkers: 2,
         devices: this.devices.map((device) => create(DeviceReportSchema, device)),
         sessions: [...this.sessions.values()].map((session) =>
@@ -160,12 +174,14 @@ export class FakeAgent implements AsyncDisposable {
     if (payload.node !== this.node || this.sessions.has(payload.session)) {
       throw new Error("the ticket is for another node, or used");
     }
-    const { session: id, claim, epoch, issued, devices } = payload;
+    const { session: id, claim, epoch, issued, term, order, devices } = payload;
     this.sessions.set(id, {
       id,
       claim,
       epoch,
       issued,
+      term,
+      order,
       uuids: devices.map(({ uuid }) => uuid),
       hasClient: false,
     });
@@ -219,7 +235,9 @@ export class FakeAgent implements AsyncDisposable {
       try {
         await this.sync();
       } catch (error) {
-        if (!this.#stop.signal.aborted) {
+        if (this.isPersistent) {
+          await delay(pauseMs, undefined, { signal: this.#stop.signal }).catch(() => undefined);
+        } else if (!this.#stop.signal.aborted) {
           this.#failure = error;
         }
       }
@@ -227,12 +245,17 @@ export class FakeAgent implements AsyncDisposable {
   }
 
   #obey(answer: SyncResponse): void {
+    if (answer.term < (this.desired?.term ?? 0n)) {
+      this.refused += 1;
+      return;
+    }
     this.desired = answer;
-    for (const { id, claim, epoch, issued } of this.sessions.values()) {
+    for (const { id, claim, epoch, term, order } of this.sessions.values()) {
       const isListed = answer.allocations.some(
         (each) => each.claim === claim && each.epoch === BigInt(epoch),
       );
-      if (this.isObedient && !isListed && BigInt(issued) < answer.asOf) {
+      const isOlder = BigInt(term) < answer.term || BigInt(order) < answer.order;
+      if (this.isObedient && !isListed && isOlder) {
         this.endSession(id);
       }
     }

@@ -10,7 +10,7 @@ interface Timer {
 /** A clock for tests: it stands still until it is told to go on. */
 export class ManualClock implements Clock {
   #nowMs = 0;
-  readonly #startUnixMs: number;
+  #startUnixMs: number;
   readonly #timers = new Set<Timer>();
 
   constructor(startUnixMs = 1_790_000_000_000) {
@@ -29,6 +29,11 @@ export class ManualClock implements Clock {
     const timer = { dueMs: this.#nowMs + delayMs, callback };
     this.#timers.add(timer);
     return () => this.#timers.delete(timer);
+  }
+
+  /** Sets the wall clock forward, or back; no time passes. */
+  set(seconds: number): void {
+    this.#startUnixMs += seconds * 1000;
   }
 
   /** Number of timers that are set. */

@@ -12,6 +12,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import pg from "pg";
 
+const pollMs = 20;
 const packageDirectory = "/usr/lib/postgresql";
 const oldestVersion = 15;
 
@@ -93,6 +94,21 @@ export class PostgresServer implements AsyncDisposable {
       shared_buffers: "16MB",
     };
     const args = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+    for (;;) {
+      const said = await this.#tryToRun(args);
+      if (said === undefined) {
+        return;
+      }
+      // The processes of one that was killed take a moment to notice.
+      if (!said.includes("still in use")) {
+        throw new Error(`the server did not start: ${said}`);
+      }
+      await delay(pollMs);
+    }
+  }
+
+  /** @returns What it said when it did not start. */
+  async #tryToRun(args: readonly string[]): Promise<string | undefined> {
     const child = spawn(join(this.#bin, "postgres"), ["-D", this.#data, ...args], {
       ...this.#user,
       cwd: this.#directory,
@@ -105,10 +121,11 @@ export class PostgresServer implements AsyncDisposable {
     });
     while (!(await this.#takesConnections())) {
       if (child.exitCode !== null) {
-        throw new Error(`the server did not start: ${said}`);
+        return said;
       }
-      await delay(20);
+      await delay(pollMs);
     }
+    return undefined;
   }
 
   /** Ends the server: at once, as a machine does that fails, or in order. */

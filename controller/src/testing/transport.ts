@@ -2,20 +2,31 @@
 
 import type { Transport } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
+import { type FailoverOptions, makeFailoverTransport, splitAddresses } from "@millpond/api";
 
-/** JSON over HTTP/1.1, with a token where one is given. */
-export function makeTransport(url: string, token?: string): Transport {
-  return createConnectTransport({
-    baseUrl: url,
-    httpVersion: "1.1",
-    useBinaryFormat: false,
-    interceptors: [
-      (next) => async (request) => {
-        if (token !== undefined) {
-          request.header.set("Authorization", `Bearer ${token}`);
-        }
-        return await next(request);
-      },
-    ],
-  });
+/**
+ * JSON over HTTP/1.1, with a token where one is given.
+ *
+ * @param urls Several: separated by commas.
+ */
+export function makeTransport(
+  urls: string,
+  token?: string,
+  failover: Pick<FailoverOptions, "patienceMs" | "isRepeatable"> = {},
+): Transport {
+  const makeOne = (baseUrl: string) =>
+    createConnectTransport({
+      baseUrl,
+      httpVersion: "1.1",
+      useBinaryFormat: false,
+      interceptors: [
+        (next) => async (request) => {
+          if (token !== undefined) {
+            request.header.set("Authorization", `Bearer ${token}`);
+          }
+          return await next(request);
+        },
+      ],
+    });
+  return makeFailoverTransport({ addresses: splitAddresses(urls), makeTransport: makeOne, ...failover });
 }

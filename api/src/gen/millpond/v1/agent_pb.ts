@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file millpond/v1/agent.proto.
  */
 export const file_millpond_v1_agent: GenFile = /*@__PURE__*/
-  fileDesc("ChdtaWxscG9uZC92MS9hZ2VudC5wcm90bxILbWlsbHBvbmQudjEivAMKC1N5bmNSZXF1ZXN0EgwKBG5vZGUYASABKAkSCwoDcnVuGAIgASgJEhEKCWFnZW50X3VybBgDIAEoCRIVCg1hZ2VudF92ZXJzaW9uGAQgASgJEhAKCGhvc3RuYW1lGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSKgoHZGV2aWNlcxgHIAMoCzIZLm1pbGxwb25kLnYxLkRldmljZVJlcG9ydBIsCghzZXNzaW9ucxgIIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25SZXBvcnQSFAoMd2FybV93b3JrZXJzGAkgASgNEhYKDmtub3duX3JldmlzaW9uGAogASgEEhAKCHNlcXVlbmNlGAsgASgEEhMKC2tub3duX2FzX29mGAwgASgDEjEKDmVuZGVkX3Nlc3Npb25zGA0gAygLMhkubWlsbHBvbmQudjEuRW5kZWRTZXNzaW9uEjQKBmxhYmVscxgOIAMoCzIkLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0LkxhYmVsc0VudHJ5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiTAoMRW5kZWRTZXNzaW9uEgoKAmlkGAEgASgJEg0KBWNsYWltGAIgASgJEg0KBWVwb2NoGAMgASgEEhIKCmhhZF9jbGllbnQYBCABKAgi1QIKDERldmljZVJlcG9ydBINCgVpbmRleBgBIAEoDRIMCgR1dWlkGAIgASgJEgwKBG5hbWUYAyABKAkSDAoEa2luZBgEIAEoCRIUCgxtZW1vcnlfYnl0ZXMYBSABKAQSEgoKcGNpX2J1c19pZBgGIAEoCRIaChJjb21wdXRlX2NhcGFiaWxpdHkYByABKAkSFwoPbXVsdGlwcm9jZXNzb3JzGAggASgNEhYKDmRyaXZlcl92ZXJzaW9uGAkgASgJEhQKDGN1ZGFfdmVyc2lvbhgKIAEoDRIpCgZoZWFsdGgYCyABKA4yGS5taWxscG9uZC52MS5EZXZpY2VIZWFsdGgSFQoNaGVhbHRoX3JlYXNvbhgMIAEoCRIRCgludW1hX25vZGUYDSABKAkSEwoLcGNpZV9zd2l0Y2gYDiABKAkSFQoNbnZsaW5rX2RvbWFpbhgPIAEoCSKgAgoNU2Vzc2lvblJlcG9ydBIKCgJpZBgBIAEoCRINCgVjbGFpbRgCIAEoCRINCgVlcG9jaBgDIAEoBBIoCgVzdGF0ZRgEIAEoDjIZLm1pbGxwb25kLnYxLlNlc3Npb25TdGF0ZRISCgpzdGFydGVkX2F0GAUgASgDEhIKCmNsaWVudF9waWQYBiABKA0SEwoLY2xpZW50X2hvc3QYByABKAkSDwoHcHJvZ3JhbRgIIAEoCRIRCgl0cmFuc3BvcnQYCSABKAkSJwoHZGV2aWNlcxgKIAMoCzIWLm1pbGxwb25kLnYxLkRldmljZVVzZRIQCghjb21tYW5kcxgLIAEoBBIQCghsYXVuY2hlcxgMIAEoBBINCgV3YWl0cxgNIAEoBCI0CglEZXZpY2VVc2USDAoEdXVpZBgBIAEoCRIZChFtZW1vcnlfdXNlZF9ieXRlcxgCIAEoBCKoAQoMU3luY1Jlc3BvbnNlEhAKCHJldmlzaW9uGAEgASgEEiwKC2FsbG9jYXRpb25zGAIgAygLMhcubWlsbHBvbmQudjEuQWxsb2NhdGlvbhINCgVhc19vZhgDIAEoAxIZChF0aWNrZXRfcHVibGljX2tleRgEIAEoCRISCgpjb250cm9sbGVyGAUgASgJEhoKEmNvbnRyb2xsZXJfdmVyc2lvbhgGIAEoCTJLCgxBZ2VudFNlcnZpY2USOwoEU3luYxIYLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0GhkubWlsbHBvbmQudjEuU3luY1Jlc3BvbnNlYgZwcm90bzM", [file_millpond_v1_claim, file_millpond_v1_pool]);
+  fileDesc("ChdtaWxscG9uZC92MS9hZ2VudC5wcm90bxILbWlsbHBvbmQudjEiwQMKC1N5bmNSZXF1ZXN0EgwKBG5vZGUYASABKAkSCwoDcnVuGAIgASgJEhEKCWFnZW50X3VybBgDIAEoCRIVCg1hZ2VudF92ZXJzaW9uGAQgASgJEhAKCGhvc3RuYW1lGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSKgoHZGV2aWNlcxgHIAMoCzIZLm1pbGxwb25kLnYxLkRldmljZVJlcG9ydBIsCghzZXNzaW9ucxgIIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25SZXBvcnQSFAoMd2FybV93b3JrZXJzGAkgASgNEhYKDmtub3duX3JldmlzaW9uGAogASgEEhAKCHNlcXVlbmNlGAsgASgEEjEKDmVuZGVkX3Nlc3Npb25zGA0gAygLMhkubWlsbHBvbmQudjEuRW5kZWRTZXNzaW9uEjQKBmxhYmVscxgOIAMoCzIkLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmtub3duX3Rlcm0YDyABKAQaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUoECAwQDSJMCgxFbmRlZFNlc3Npb24SCgoCaWQYASABKAkSDQoFY2xhaW0YAiABKAkSDQoFZXBvY2gYAyABKAQSEgoKaGFkX2NsaWVudBgEIAEoCCLVAgoMRGV2aWNlUmVwb3J0Eg0KBWluZGV4GAEgASgNEgwKBHV1aWQYAiABKAkSDAoEbmFtZRgDIAEoCRIMCgRraW5kGAQgASgJEhQKDG1lbW9yeV9ieXRlcxgFIAEoBBISCgpwY2lfYnVzX2lkGAYgASgJEhoKEmNvbXB1dGVfY2FwYWJpbGl0eRgHIAEoCRIXCg9tdWx0aXByb2Nlc3NvcnMYCCABKA0SFgoOZHJpdmVyX3ZlcnNpb24YCSABKAkSFAoMY3VkYV92ZXJzaW9uGAogASgNEikKBmhlYWx0aBgLIAEoDjIZLm1pbGxwb25kLnYxLkRldmljZUhlYWx0aBIVCg1oZWFsdGhfcmVhc29uGAwgASgJEhEKCW51bWFfbm9kZRgNIAEoCRITCgtwY2llX3N3aXRjaBgOIAEoCRIVCg1udmxpbmtfZG9tYWluGA8gASgJIqACCg1TZXNzaW9uUmVwb3J0EgoKAmlkGAEgASgJEg0KBWNsYWltGAIgASgJEg0KBWVwb2NoGAMgASgEEigKBXN0YXRlGAQgASgOMhkubWlsbHBvbmQudjEuU2Vzc2lvblN0YXRlEhIKCnN0YXJ0ZWRfYXQYBSABKAMSEgoKY2xpZW50X3BpZBgGIAEoDRITCgtjbGllbnRfaG9zdBgHIAEoCRIPCgdwcm9ncmFtGAggASgJEhEKCXRyYW5zcG9ydBgJIAEoCRInCgdkZXZpY2VzGAogAygLMhYubWlsbHBvbmQudjEuRGV2aWNlVXNlEhAKCGNvbW1hbmRzGAsgASgEEhAKCGxhdW5jaGVzGAwgASgEEg0KBXdhaXRzGA0gASgEIjQKCURldmljZVVzZRIMCgR1dWlkGAEgASgJEhkKEW1lbW9yeV91c2VkX2J5dGVzGAIgASgEIrwBCgxTeW5jUmVzcG9uc2USEAoIcmV2aXNpb24YASABKAQSLAoLYWxsb2NhdGlvbnMYAiADKAsyFy5taWxscG9uZC52MS5BbGxvY2F0aW9uEhkKEXRpY2tldF9wdWJsaWNfa2V5GAQgASgJEhIKCmNvbnRyb2xsZXIYBSABKAkSGgoSY29udHJvbGxlcl92ZXJzaW9uGAYgASgJEgwKBHRlcm0YByABKAQSDQoFb3JkZXIYCCABKARKBAgDEAQySwoMQWdlbnRTZXJ2aWNlEjsKBFN5bmMSGC5taWxscG9uZC52MS5TeW5jUmVxdWVzdBoZLm1pbGxwb25kLnYxLlN5bmNSZXNwb25zZWIGcHJvdG8z", [file_millpond_v1_claim, file_millpond_v1_pool]);
 
 /**
  * @generated from message millpond.v1.SyncRequest
@@ -104,14 +104,6 @@ export type SyncRequest = Message<"millpond.v1.SyncRequest"> & {
   sequence: bigint;
 
   /**
-   * `as_of` of the answer that `known_revision` is from. While somebody has a ticket of a released claim that was issued
-   * at or after it and has opened no session, what the claim held is not given to others.
-   *
-   * @generated from field: int64 known_as_of = 12;
-   */
-  knownAsOf: bigint;
-
-  /**
    * Sessions that have ended and of which no answer has taken note: each is listed in every call until one that listed
    * it was answered, also by the agent that comes after this one. So a session that began and ended between two calls
    * is known too. The newest 4096.
@@ -126,6 +118,14 @@ export type SyncRequest = Message<"millpond.v1.SyncRequest"> & {
    * @generated from field: map<string, string> labels = 14;
    */
   labels: { [key: string]: string };
+
+  /**
+   * The highest term that the agent has seen. A controller of a lower one leads no longer, and refuses the call
+   * (MILLPOND_E_NOT_LEADER).
+   *
+   * @generated from field: uint64 known_term = 15;
+   */
+  knownTerm: bigint;
 };
 
 /**
@@ -390,18 +390,11 @@ export type SyncResponse = Message<"millpond.v1.SyncResponse"> & {
 
   /**
    * All allocations that should exist on this node. The agent ends every session whose allocation is not listed; a
-   * session whose ticket was issued at or after `as_of` waits for the next answer.
+   * session whose ticket was issued after this answer was made, by term and order, waits for the next one.
    *
    * @generated from field: repeated millpond.v1.Allocation allocations = 2;
    */
   allocations: Allocation[];
-
-  /**
-   * Unix seconds of the controller's clock when it made this answer.
-   *
-   * @generated from field: int64 as_of = 3;
-   */
-  asOf: bigint;
 
   /**
    * Ed25519 public key of tickets: SPKI, DER, base64.
@@ -423,6 +416,20 @@ export type SyncResponse = Message<"millpond.v1.SyncResponse"> & {
    * @generated from field: string controller_version = 6;
    */
   controllerVersion: string;
+
+  /**
+   * Grows whenever a controller begins to lead. An agent obeys no answer of a lower term than it has seen.
+   *
+   * @generated from field: uint64 term = 7;
+   */
+  term: bigint;
+
+  /**
+   * Grows with every answer and ticket of the term, from 1. Clocks may jump, this does not.
+   *
+   * @generated from field: uint64 order = 8;
+   */
+  order: bigint;
 };
 
 /**

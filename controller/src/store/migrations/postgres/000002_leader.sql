@@ -69,12 +69,12 @@ DECLARE
   before pool;
 BEGIN
   SELECT * INTO before FROM pool FOR UPDATE;
+  IF EXISTS (SELECT FROM changes c WHERE c.revision = next_revision AND c.content = commit_change.content) THEN
+    -- It is being repeated, because the answer was lost. Another may have begun to lead since.
+    RETURN 'done';
+  END IF;
   IF before.term <> writer THEN
     RETURN 'term';
-  END IF;
-  IF EXISTS (SELECT FROM changes c WHERE c.revision = next_revision AND c.content = commit_change.content) THEN
-    -- It is being repeated, because the answer was lost.
-    RETURN 'done';
   END IF;
   IF before.revision >= next_revision OR before.epoch > next_epoch THEN
     RETURN 'revision';

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { ConnectError } from "@connectrpc/connect";
+import { leaderHeader, millpondError } from "@millpond/api";
+import type { Logger } from "pino";
+import type { Clock } from "./clock.ts";
+import { Pool } from "./pool.ts";
+import type { Candidate, Lead, Store, StoredState } from "./store/store.ts";
+
+/** Who leads says so this often; a third of a lease. */
+const renewEveryMs = 1_000;
+
+/** Who follows looks this often at what was changed, and whether anybody leads. */
+const followEveryMs = 250;
+
+export interface SeatOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Is told of the pool that takes the place of the one before, which this controller leads no longer. */
+  readonly onPool: (pool: Pool) => void;
+}
+
+/** A pool for as long as this controller knows it whole: from when it was read until another has led it. */
+interface Life {
+  readonly pool: Pool;
+  /** Under which it stands for the lead. */
+  readonly id: string;
+  /** Under which it leads; 0: it follows. */
+  term: number;
+  /** Until then nobody else can lead, on the monotonic clock. */
+  leadsUntilMs: number;
+  /** All that follows from its state has been done. */
+  isReady: boolean;
+  /** Something went wrong with it: it has to be read again. */
+  isOver: boolean;
+}
+
+/**
+ * A controller's seat among those that share a store. It follows what the one that leads commits, so that it has the pool
+ * in memory and can lead at once when nobody does. Time is this process's monotonic clock: it only says when to cease,
+ * or to ask; who leads is for the store to say.
+ */
+export class Seat implements AsyncDisposable {
+  readonly #store: Store;
+  readonly #log: Logger;
+  readonly #onPool: (pool: Pool) => void;
+  readonly #makePool: (state: StoredState) => Pool;
+  readonly #stop = new AbortController();
+  #life: Life;
+  #url = "";
+  #leaderUrl = "";
+  #failure: string | undefined;
+  #work: Promise<void> = Promise.resolve();
+  /** What is to be done before it leads. */
+  #leading: Promise<void> = Promise.resolve();
+
+  private constructor(options: SeatOptions, state: StoredState) {
+    const { store, clock, log } = options;
+    this.#store = store;
+    this.#log = log;
+    this.#onPool = options.onPool;
+    this.#makePool = (each) => new Pool({ store, state: each, clock, log, onLost: () => this.#end() });
+    this.#life = this.#begin(state);
+  }
+
+  /** Reads the state, and follows. */
+  static async open(options: SeatOptions): Promise<{ readonly seat: Seat; readonly state: StoredState }> {
+    const state = await options.store.load();
+    return { seat: new Seat(options, state), state };
+  }
+
+  /**
+   * Stands for the lead, and goes on doing so; resolves when it is known who leads.
+   *
+   * @param url Where this controller can be reached.
+   */
+  async start(url: string): Promise<void> {
+    this.#url = url;
+    await this.#beat();
+    if (this.#isShared) {
+      this.#work = this.#run();
+    }
+    await this.#leading;
+  }
+
+  get pool(): Pool {
+    return this.#life.pool;
+  }
+
+  /** Whether this controller leads, and nobody else can yet. */
+  get isLeading(): boolean {
+    const { term, isReady, isOver, leadsUntilMs } = this.#life;
+    return term > 0 && isReady && !isOver && performance.now() < leadsUntilMs;
+  }
+
+  /** Where the controller that leads can be reached, as far as is known; empty: nobody leads. */
+  get leaderUrl(): string {
+    return this.isLeading ? this.#url : this.#leaderUrl;
+  }
+
+  /** @throws MILLPOND_E_NOT_LEADER, with the address of the one that leads */
+  requireLead(what: string): void {
+    if (!this.isLeading) {
+      throw notLeader(what, this.#leaderUrl, this.#failure);
+    }
+  }
+
+  /** Ceases to lead when what is under way is over, so that another can begin at once. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#work;
+    const { pool, term, id } = this.#life;
+    await pool.close();
+    if (term > 0) {
+      await this.#store.resign({ id, url: this.#url }).catch((error: unknown) => {
+        this.#log.warn({ err: error }, "the lease could not be given back, it runs out");
+      });
+    }
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      const { term, isOver } = this.#life;
+      const pauseMs = term > 0 && !isOver ? renewEveryMs : followEveryMs;
+      await delay(pauseMs, undefined, { signal }).catch(() => undefined);
+      if (!signal.aborted) {
+        await this.#beat();
+      }
+    }
+  }
+
+  async #beat(): Promise<void> {
+    try {
+      if (this.#life.isOver) {
+        // Whoever can lead need not wait for the lease to run out.
+        await this.#store.resign({ id: this.#life.id, url: this.#url });
+        this.#replace(await this.#store.load());
+      }
+      const life = this.#life;
+      const askedMs = performance.now();
+      const lead = await this.#store.campaign({ id: life.id, url: this.#url } satisfies Candidate);
+      this.#note(undefined);
+      this.#leaderUrl = lead.isOurs ? "" : lead.url;
+      if (lead.isOurs) {
+        life.leadsUntilMs = askedMs + this.#store.leaseMs;
+      }
+      if (life.term === 0) {
+        await this.#follow(life, lead);
+      } else if (!lead.isOurs || lead.term !== life.term) {
+        this.#log.warn({ leader: lead.url, term: lead.term }, "another controller leads");
+        this.#end();
+      }
+    } catch (error) {
+      if (!this.#isShared) {
+        throw error;
+      }
+      this.#note(ConnectError.from(error).rawMessage);
+    }
+  }
+
+  async #follow(life: Life, lead: Lead): Promise<void> {
+    const changes = await this.#store.changesAfter(life.pool.ledger.revision);
+    if (changes === undefined) {
+      this.#log.info("too much was changed to follow: reading everything");
+      life.isOver = true;
+      return;
+    }
+    life.pool.follow(changes);
+    if (lead.isOurs) {
+      life.term = lead.term;
+      // Not awaited: the lease has to be renewed meanwhile.
+      this.#leading = this.#lead(life);
+    }
+  }
+
+  async #lead(life: Life): Promise<void> {
+    const { term, pool } = life;
+    try {
+      await pool.lead(
+        term,
+        this.#isShared ? `the controller at ${this.#url} leads, term ${term}` : undefined,
+      );
+      life.isReady = true;
+      this.#log.info({ term }, "this controller leads");
+    } catch (error) {
+      if (!this.#isShared) {
+        throw error;
+      }
+      life.isOver = true;
+      this.#log.error({ err: error }, "this controller could not begin to lead");
+    }
+  }
+
+  get #isShared(): boolean {
+    return Number.isFinite(this.#store.leaseMs);
+  }
+
+  /** The pool is led from elsewhere, or it is not known what has become of it. */
+  #end(): void {
+    this.#life.isOver = true;
+  }
+
+  #replace(state: StoredState): void {
+    const before = this.#life;
+    this.#life = this.#begin(state);
+    this.#onPool(this.#life.pool);
+    before.pool.close().catch((error: unknown) => {
+      this.#log.error({ err: error }, "the pool that was led before could not be closed");
+    });
+  }
+
+  #begin(state: StoredState): Life {
+    const pool = this.#makePool(state);
+    return { pool, id: randomUUID(), term: 0, leadsUntilMs: 0, isReady: false, isOver: false };
+  }
+
+  /** Logs what goes wrong once, and that it is over. */
+  #note(failure: string | undefined): void {
+    if (failure !== undefined && failure !== this.#failure) {
+      this.#log.error({ reason: failure }, "the store cannot be asked who leads");
+    } else if (failure === undefined && this.#failure !== undefined) {
+      this.#log.info("the store answers again");
+    }
+    this.#failure = failure;
+  }
+}
+
+function notLeader(what: string, leader: string, failure: string | undefined): ConnectError {
+  if (leader !== "") {
+    const error = millpondError(
+      "MILLPOND_E_NOT_LEADER",
+      `${what} is for the controller that leads, which is at ${leader}`,
+    );
+    error.metadata.set(leaderHeader, leader);
+    return error;
+  }
+  const why = failure === undefined ? "" : `: ${failure}`;
+  return millpondError(
+    "MILLPOND_E_NOT_LEADER",
+    `${what} is for the controller that leads, and none does now${why}`,
+    {
+      remedy: "Try again in a few seconds: another takes over.",
+    },
+  );
+}

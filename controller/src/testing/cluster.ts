@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Several controllers, each a process, on one database.
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { once } from "node:events";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { createClient, type Transport } from "@connectrpc/connect";
+import { PoolService } from "@millpond/api";
+import { ControllerProcess } from "./controller-process.ts";
+import { PostgresServer } from "./postgres-server.ts";
+import { makeTransport } from "./transport.ts";
+
+interface Member {
+  readonly listen: string;
+  readonly directory: string;
+  readonly clockAheadSeconds: number;
+  process: ControllerProcess;
+}
+
+export type Fault = "leader killed" | "leader ended" | "leader stopped for a while" | "database killed";
+
+/** Longer than a lease. */
+const stoppedMs = 4_000;
+const pollMs = 50;
+/** A client is told of a lost connection; this is for one that hears nothing. */
+const patienceMs = 60_000;
+
+export class Cluster implements AsyncDisposable {
+  readonly userToken = "user-of-all-controllers";
+  readonly agentToken = "agent-of-all-controllers";
+  readonly server: PostgresServer;
+  readonly #url: string;
+  readonly #directory: string;
+  readonly #members: Member[] = [];
+
+  private constructor(server: PostgresServer, url: string) {
+    this.server = server;
+    this.#url = url;
+    this.#directory = mkdtempSync(join(tmpdir(), "millpond-cluster-"));
+  }
+
+  /** @param clocks How many seconds the clock of each controller is ahead. */
+  static async start(clocks: readonly number[]): Promise<Cluster> {
+    const server = await PostgresServer.start();
+    const cluster = new Cluster(server, await server.makeDatabase());
+    for (const [index, clockAheadSeconds] of clocks.entries()) {
+      const member = {
+        listen: `127.0.0.1:${await freePort()}`,
+        directory: join(cluster.#directory, String(index)),
+        clockAheadSeconds,
+      };
+      cluster.#members.push({ ...member, process: await cluster.#begin(member) });
+    }
+    return cluster;
+  }
+
+  /** Separated by commas. */
+  get urls(): string {
+    return this.#members.map(({ listen }) => `http://${listen}`).join(",");
+  }
+
+  /** For clients that wait for a controller that leads. */
+  transport(): Transport {
+    return makeTransport(this.urls, this.userToken, { patienceMs });
+  }
+
+  /** Who says that it leads; undefined: nobody. */
+  async leader(): Promise<Member | undefined> {
+    for (const member of this.#members) {
+      const client = createClient(PoolService, makeTransport(`http://${member.listen}`, this.userToken));
+      const version = await client.getVersion({}, { timeoutMs: 1000 }).catch(() => undefined);
+      if (version?.leads === true) {
+        return member;
+      }
+    }
+    return undefined;
+  }
+
+  /** The one that leads, when there is one. */
+  async untilLed(): Promise<Member> {
+    for (;;) {
+      const leader = await this.leader();
+      if (leader !== undefined) {
+        return leader;
+      }
+      await delay(pollMs);
+    }
+  }
+
+  async term(): Promise<bigint> {
+    const [row] = await this.server.query(this.#database, "SELECT term FROM millpond.pool");
+    return BigInt((row as { readonly term: string }).term);
+  }
+
+  /** Lets something happen. @returns What makes it whole again. */
+  async strike(fault: Fault): Promise<() => Promise<void>> {
+    const leader = await this.untilLed();
+    const restart = async () => {
+      leader.process = await this.#begin(leader);
+    };
+    switch (fault) {
+      case "leader killed":
+        await leader.process.end("SIGKILL");
+        return restart;
+      case "leader ended":
+        await leader.process.end("SIGTERM");
+        return restart;
+      case "database killed":
+        await this.server.end("killed");
+        await this.server.run();
+        return async () => undefined;
+      case "leader stopped for a while": {
+        leader.process.signal("SIGSTOP");
+        await delay(stoppedMs);
+        leader.process.signal("SIGCONT");
+        return async () => undefined;
+      }
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#members.map((member) => member.process.end("SIGKILL")));
+    await this.server[Symbol.asyncDispose]();
+    rmSync(this.#directory, { recursive: true, force: true });
+  }
+
+  get #database(): string {
+    return new URL(this.#url).pathname.slice(1);
+  }
+
+  #begin(member: Omit<Member, "process">): Promise<ControllerProcess> {
+    const { listen, clockAheadSeconds } = member;
+    const { userToken, agentToken } = this;
+    const options = { listen, store: this.#url, clockAheadSeconds, userToken, agentToken };
+    return ControllerProcess.start(member.directory, options);
+  }
+}
+
+/** A port that nobody listens on: one that is to be started again keeps it. */
+async function freePort(): Promise<number> {
+  const server = createServer();
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  server.close();
+  await once(server, "close");
+  return typeof address === "object" && address !== null ? address.port : 0;
+}
