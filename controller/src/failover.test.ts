@@ -12,7 +12,7 @@ import { FakeAgent, fakeDevice } from "./testing/fake-agent.ts";
 import { missingPostgres } from "./testing/postgres-server.ts";
 
 /** How often; `MILLPOND_CRASH_ROUNDS` asks for more. */
-const rounds = Number(process.env["MILLPOND_CRASH_ROUNDS"] ?? 4);
+const rounds = Number(process.env["MILLPOND_CRASH_ROUNDS"] ?? 3);
 const seed = 20_261_122;
 const why = missingPostgres === undefined ? "" : ` (${missingPostgres})`;
 

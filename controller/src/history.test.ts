@@ -146,7 +146,7 @@ test("after any history, what is kept in memory is what a fresh read of the stor
       const store = SqliteStore.open({ directory: makeTestDirectory() });
       const log = pino({ level: "silent" });
       const pool = new Pool({ store, state: await store.load(), clock, log });
-      await pool.lead((await store.campaign({ id: "", url: "" })).term);
+      pool.lead((await store.campaign({ id: "", url: "" })).term);
       const reports = new Reports();
       for (const node of ["node-a", "node-b"] as const) {
         await reports.send(pool, { kind: "report", node, memory: 16n * GiB, devices: 2 });

@@ -101,12 +101,15 @@ export class Pool {
     }
   }
 
-  /**
-   * From now on the pool is changed here. Resolves when all that follows from its state has been done.
-   *
-   * @param note What is to be remembered of it; undefined: nothing.
-   */
-  async lead(term: number, note?: string): Promise<void> {
+  /** Makes now what the first decision would have to make: a large pool takes seconds to look at. */
+  async prepare(): Promise<void> {
+    await this.ledger.read((transaction) => {
+      this.facts.picture.snapshot(transaction, (node) => this.presence.isReady(node));
+    });
+  }
+
+  /** From now on the pool is changed here. */
+  lead(term: number): void {
     this.#isLeading = true;
     this.ledger.lead(term);
     // Whatever happened before is not known: who has a ticket, who was connected, who still wants a claim.
@@ -122,12 +125,6 @@ export class Pool {
       }
     }
     this.#setAlarm();
-    // Whoever waits learns why, before anybody asks.
-    await this.mutate((transaction) => {
-      if (note !== undefined) {
-        transaction.addEvent("ControllerLeads", "controller", note);
-      }
-    });
   }
 
   /**

@@ -32,7 +32,9 @@ interface Life {
   term: number;
   /** Until then nobody else can lead, on the monotonic clock. */
   leadsUntilMs: number;
-  /** All that follows from its state has been done. */
+  /** Its first decision is prepared. */
+  isPrepared: boolean;
+  /** It may be asked and changed. */
   isReady: boolean;
   /** Something went wrong with it: it has to be read again. */
   isOver: boolean;
@@ -174,16 +176,25 @@ export class Seat implements AsyncDisposable {
       life.term = lead.term;
       // Not awaited: the lease has to be renewed meanwhile.
       this.#leading = this.#lead(life);
+    } else if (changes.length > 0 || !life.isPrepared) {
+      await life.pool.prepare();
+      life.isPrepared = true;
     }
   }
 
   async #lead(life: Life): Promise<void> {
     const { term, pool } = life;
     try {
-      await pool.lead(
-        term,
-        this.#isShared ? `the controller at ${this.#url} leads, term ${term}` : undefined,
-      );
+      pool.lead(term);
+      // What is asked meanwhile is done together with what follows from the state.
+      life.isReady = this.#isShared;
+      // Whoever waits learns why, before anybody asks.
+      await pool.mutate((transaction) => {
+        if (this.#isShared) {
+          const message = `the controller at ${this.#url} leads, term ${term}`;
+          transaction.addEvent("ControllerLeads", "controller", message);
+        }
+      });
       life.isReady = true;
       this.#log.info({ term }, "this controller leads");
     } catch (error) {
@@ -215,7 +226,15 @@ export class Seat implements AsyncDisposable {
 
   #begin(state: StoredState): Life {
     const pool = this.#makePool(state);
-    return { pool, id: randomUUID(), term: 0, leadsUntilMs: 0, isReady: false, isOver: false };
+    return {
+      pool,
+      id: randomUUID(),
+      term: 0,
+      leadsUntilMs: 0,
+      isPrepared: false,
+      isReady: false,
+      isOver: false,
+    };
   }
 
   /** Logs what goes wrong once, and that it is over. */

@@ -16,7 +16,13 @@ export async function run(values: Values<"version">): Promise<number> {
     const controller =
       endpoint === undefined || version === undefined
         ? null
-        : { version: version.version, api: version.api, url: endpoint.controller, id: version.controller };
+        : {
+            version: version.version,
+            api: version.api,
+            url: endpoint.controller,
+            id: version.controller,
+            leaderUrl: version.leaderUrl,
+          };
     process.stdout.write(
       renderObject("Version", {
         client: { version: programVersion, node: process.versions.node },
@@ -27,12 +33,18 @@ export async function run(values: Values<"version">): Promise<number> {
   }
   const controllerLine =
     endpoint !== undefined && version !== undefined
-      ? `${version.version} at ${endpoint.controller}`
+      ? `${version.version} at ${endpoint.controller}${leadOf(version)}`
       : `none (${problem})`;
   process.stdout.write(
     `millpond     ${programVersion} (Node ${process.versions.node})\ncontroller   ${controllerLine}\n`,
   );
   return exitStatus.ok;
+}
+
+/** Nothing of a controller that is the only one, or the one that leads. */
+function leadOf({ leads, leaderUrl }: GetVersionResponse): string {
+  if (leads) return "";
+  return leaderUrl === "" ? "; none leads now" : `; the one at ${leaderUrl} leads`;
 }
 
 async function askController(values: Values<"version">): Promise<{
