@@ -56,7 +56,8 @@ function typescriptTests(): Promise<Counts> {
 async function nativeTests(preset: Preset): Promise<Counts> {
   const report = join(reports, `ctest-${preset}.xml`);
   const args = ["--test-dir", nativeDir(preset), "--output-on-failure", "--no-tests=error"];
-  args.push("-j", String(availableParallelism()), "--output-junit", report);
+  // Some wait for processes more than they compute.
+  args.push("-j", String(availableParallelism() + 1), "--output-junit", report);
   // The thread sanitizer needs a fixed memory layout; where setarch is not allowed, the kernel's own must do.
   const fixed = preset === "tsan" && (await run("setarch", ["-R", "true"])).status === 0;
   const command = fixed ? ["setarch", "-R", "ctest"] : ["ctest"];

@@ -63,7 +63,6 @@ test.skipIf(missingPostgres !== undefined)(
     for (let round = 0; ; round++) {
       const found = (await claims.listClaims({ includeEnded: true })).claims;
       broken.push(...clients.takeStock(found, (await pool.listDevices({})).devices));
-      await clients.trim(claims, 50);
       if (round === rounds) {
         break;
       }

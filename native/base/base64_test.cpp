@@ -40,5 +40,3 @@ TEST("one spelling only") {
     if (base64UrlDecode(text)) millpond::testing::fail(__FILE__, __LINE__, text);
   }
 }
-
-TEST_MAIN

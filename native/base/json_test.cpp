@@ -167,5 +167,3 @@ TEST("hostile bytes never crash it, and what it accepts round-trips") {
   }
   CHECK(accepted > 1000);
 }
-
-TEST_MAIN

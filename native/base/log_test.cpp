@@ -81,5 +81,3 @@ TEST("logOnce says it once among many threads") {
   });
   CHECK_EQ(text, "millpond: warn: once\n");
 }
-
-TEST_MAIN

@@ -27,5 +27,3 @@ TEST("the processor's instructions and the portable code agree on every length")
     data.push_back(static_cast<std::byte>(n * 7 + 3));
   }
 }
-
-TEST_MAIN

@@ -454,5 +454,3 @@ TEST("memory sizes") {
     if (MemorySize::parse(bad)) millpond::testing::fail(__FILE__, __LINE__, std::string("accepted: ") + bad);
   }
 }
-
-TEST_MAIN

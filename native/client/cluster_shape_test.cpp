@@ -21,5 +21,3 @@ TEST("clusters of up to eight blocks that divide the grid fit everywhere; of oth
 
 }  // namespace
 }  // namespace millpond::client
-
-TEST_MAIN

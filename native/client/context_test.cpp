@@ -159,5 +159,3 @@ TEST("a reader sees a value only under its own key, whatever writers do") {
   stop = true;
   writer.join();
 }
-
-TEST_MAIN

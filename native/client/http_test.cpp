@@ -125,5 +125,3 @@ TEST("URLs") {
     if (Url::parse(text)) millpond::testing::fail(__FILE__, __LINE__, std::string("accepted: ") + text);
   }
 }
-
-TEST_MAIN

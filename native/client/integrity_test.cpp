@@ -200,5 +200,3 @@ TEST("every field of the question changes the answer") {
   CHECK(differs([](Q&, D& d) { d.push_back(d[0]); }));
   CHECK(differs([](Q&, D& d) { d.clear(); }));
 }
-
-TEST_MAIN

@@ -94,5 +94,3 @@ TEST("the end of a context frees what was allocated in it") {
 
 }  // namespace
 }  // namespace millpond::client
-
-TEST_MAIN

@@ -194,5 +194,3 @@ TEST("times have three decimals and a width") {
   line.putMicroseconds(1'000, 0);
   CHECK_EQ(std::string(line.end("")), "  1234.567|0.005|1.000\n");
 }
-
-TEST_MAIN

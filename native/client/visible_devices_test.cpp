@@ -47,5 +47,3 @@ TEST("ordinals and UUIDs, in the order given, up to the first that is wrong") {
 }
 
 TEST("no devices") { CHECK(visibleDevices({}, std::nullopt)->empty()); }
-
-TEST_MAIN

@@ -31,5 +31,3 @@ TEST("every byte and no other, at any alignment and length") {
 }
 
 }  // namespace
-
-TEST_MAIN

@@ -166,5 +166,3 @@ TEST("secrets are equal or not") {
 
 }  // namespace
 }  // namespace millpond
-
-TEST_MAIN

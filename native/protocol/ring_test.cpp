@@ -219,5 +219,3 @@ TEST("a consumer can tell that the head lies") {
 
 }  // namespace
 }  // namespace millpond
-
-TEST_MAIN

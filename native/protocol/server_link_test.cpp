@@ -272,5 +272,3 @@ TEST("a sleeping worker is woken by commands and by other threads") {
 
 }  // namespace
 }  // namespace millpond
-
-TEST_MAIN

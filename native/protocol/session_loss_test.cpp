@@ -490,5 +490,3 @@ TEST("a forked child that forgets the session does not disturb it") {
 
 }  // namespace
 }  // namespace millpond
-
-TEST_MAIN

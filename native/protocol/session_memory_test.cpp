@@ -134,5 +134,3 @@ TEST("a forked child does not have the memory of a client") {
 
 }  // namespace
 }  // namespace millpond
-
-TEST_MAIN

@@ -472,5 +472,3 @@ TEST("files come in the order of the answers that announce them") {
 
 }  // namespace
 }  // namespace millpond
-
-TEST_MAIN

@@ -111,5 +111,3 @@ TEST("counts that promise more than there is are refused") {
 
 }  // namespace
 }  // namespace millpond
-
-TEST_MAIN

@@ -228,5 +228,3 @@ TEST("anything but one file is refused and leaves none open") {
 
 }  // namespace
 }  // namespace millpond
-
-TEST_MAIN

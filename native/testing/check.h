@@ -13,6 +13,7 @@
 namespace millpond::testing {
 
 struct Case {
+  const char* file;
   const char* name;
   void (*run)();
 };
@@ -21,7 +22,7 @@ inline std::vector<Case>& cases() {
   return all;
 }
 struct Register {
-  Register(const char* name, void (*run)()) { cases().push_back({name, run}); }
+  Register(const char* file, const char* name, void (*run)()) { cases().push_back({file, name, run}); }
 };
 
 template <typename T>
@@ -44,11 +45,14 @@ void equal(const char* file, int line, const char* text, const A& a, const B& b)
   if (!(a == b)) fail(file, line, std::string(text) + "\n  left:  " + show(a) + "\n  right: " + show(b));
 }
 
-/// Runs the cases whose name contains argv[1] (all without it).
+/// Runs the cases whose file is argv[1] ("ring_test") and whose name contains argv[2]; all of them without.
 inline int run(int argc, char** argv) {
   size_t done = 0;
   for (const Case& c : cases()) {
-    if (argc > 1 && !std::strstr(c.name, argv[1])) continue;
+    const char* file = std::strrchr(c.file, '/');
+    file = file ? file + 1 : c.file;
+    if (argc > 1 && std::strcmp(file, (std::string(argv[1]) + ".cpp").c_str()) != 0) continue;
+    if (argc > 2 && !std::strstr(c.name, argv[2])) continue;
     std::fprintf(stderr, "· %s\n", c.name);
     c.run();
     ++done;
@@ -61,14 +65,14 @@ inline int run(int argc, char** argv) {
 
 #define MP_JOIN2(a, b) a##b
 #define MP_JOIN(a, b) MP_JOIN2(a, b)
-#define TEST(name)                                                                                      \
-  static void MP_JOIN(test_, __LINE__)();                                                               \
-  static const ::millpond::testing::Register MP_JOIN(register_, __LINE__)(name, &MP_JOIN(test_, __LINE__)); \
-  static void MP_JOIN(test_, __LINE__)()
+// Numbered, not by their lines: several files may be compiled as one.
+#define MP_TEST(name, id)                                                                            \
+  static void MP_JOIN(test_, id)();                                                                  \
+  static const ::millpond::testing::Register MP_JOIN(register_, id)(__FILE__, name, &MP_JOIN(test_, id)); \
+  static void MP_JOIN(test_, id)()
+#define TEST(name) MP_TEST(name, __COUNTER__)
 #define CHECK(condition)                                                                            \
   do {                                                                                              \
     if (!(condition)) ::millpond::testing::fail(__FILE__, __LINE__, "CHECK(" #condition ") failed"); \
   } while (0)
 #define CHECK_EQ(a, b) ::millpond::testing::equal(__FILE__, __LINE__, "CHECK_EQ(" #a ", " #b ") failed", (a), (b))
-#define TEST_MAIN \
-  int main(int argc, char** argv) { return ::millpond::testing::run(argc, argv); }

@@ -177,3 +177,15 @@ inline void everywhere(const std::function<void()>& program) {
 #define CU(name) reinterpret_cast<decltype(&::name)>(::millpond::testing::driverSymbol(#name))
 #define OK(call) CHECK_EQ(call, CUDA_SUCCESS)
 #define FAILS(code, call) CHECK_EQ(call, code)
+
+namespace millpond::testing {
+
+/// Starts the driver and makes the primary context of the first device current.
+inline void begin() {
+  OK(CU(cuInit)(0));
+  CUcontext context = nullptr;
+  OK(CU(cuDevicePrimaryCtxRetain)(&context, 0));
+  OK(CU(cuCtxSetCurrent)(context));
+}
+
+}  // namespace millpond::testing

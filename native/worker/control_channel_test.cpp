@@ -147,5 +147,3 @@ TEST("an agent that does not read is dropped, not waited for") {
 
 }  // namespace
 }  // namespace millpond::worker
-
-TEST_MAIN

@@ -217,5 +217,3 @@ TEST("after one guest the others are still answered") {
 
 }  // namespace
 }  // namespace millpond::worker
-
-TEST_MAIN

@@ -12,9 +12,6 @@
 namespace millpond::worker {
 namespace {
 
-uint64_t module(uint32_t n) { return handle::make(HandleKind::kModule, 2000 + n, 1); }
-uint64_t function(uint32_t n) { return handle::make(HandleKind::kFunction, 3000 + n, 1); }
-
 /// A session with one of everything in it.
 class Victim {
  public:
@@ -323,5 +320,3 @@ TEST("rules of copies and pinned memory that are broken are named") {
 
 }  // namespace
 }  // namespace millpond::worker
-
-TEST_MAIN

@@ -9,9 +9,7 @@
 namespace millpond::worker {
 namespace {
 
-uint64_t module(uint32_t n) { return handle::make(HandleKind::kModule, 2000 + n, 1); }
 uint64_t library(uint32_t n) { return handle::make(HandleKind::kLibrary, 2000 + n, 1); }
-uint64_t function(uint32_t n) { return handle::make(HandleKind::kFunction, 3000 + n, 1); }
 uint64_t kernel(uint32_t n) { return handle::make(HandleKind::kKernel, 3000 + n, 1); }
 
 std::span<const std::byte> bytesOf(const std::string& text) { return std::as_bytes(std::span(text)); }
@@ -255,5 +253,3 @@ TEST("a client that breaks the rules of modules ends its session, with what was 
 
 }  // namespace
 }  // namespace millpond::worker
-
-TEST_MAIN

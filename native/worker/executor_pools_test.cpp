@@ -6,7 +6,6 @@
 namespace millpond::worker {
 namespace {
 
-constexpr uint64_t kMi = uint64_t{1} << 20;
 constexpr uint64_t kPool = 5;
 
 struct PoolFixture : ExecutorFixture {
@@ -117,5 +116,3 @@ TEST("what is not in use is not freed, and a stranger's stream or a second pool 
 
 }  // namespace
 }  // namespace millpond::worker
-
-TEST_MAIN

@@ -12,8 +12,6 @@
 namespace millpond::worker {
 namespace {
 
-constexpr uint64_t kMi = uint64_t{1} << 20;
-
 void waitUntil(const char* what, const std::function<bool()>& ready) {
   const int64_t deadline = monotonicNs() + 20'000'000'000;
   while (!ready()) {
@@ -506,5 +504,3 @@ TEST("an end from outside tells the client its reason, whatever is under way") {
 
 }  // namespace
 }  // namespace millpond::worker
-
-TEST_MAIN

@@ -8,9 +8,6 @@
 namespace millpond::worker {
 namespace {
 
-constexpr uint64_t kMi = uint64_t{1} << 20;
-constexpr uint64_t kGranule = 2 * kMi;
-
 struct VmFixture : ExecutorFixture {
   using ExecutorFixture::ExecutorFixture;
 
@@ -216,5 +213,3 @@ TEST("what is not the session's is refused: addresses, parts of mappings, memory
 
 }  // namespace
 }  // namespace millpond::worker
-
-TEST_MAIN

@@ -110,5 +110,3 @@ TEST("random handles behave as in a plain map") {
 
 }  // namespace
 }  // namespace millpond::worker
-
-TEST_MAIN

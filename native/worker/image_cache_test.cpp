@@ -91,5 +91,3 @@ TEST("without a directory nothing is kept") {
   cache.keep(hash, image('a', 100));
   CHECK(!cache.find(hash, 100));
 }
-
-TEST_MAIN

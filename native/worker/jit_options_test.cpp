@@ -36,5 +36,3 @@ TEST("of a log without room the driver is told nothing: it would refuse one that
 
 }  // namespace
 }  // namespace millpond::worker
-
-TEST_MAIN

@@ -13,9 +13,6 @@
 namespace millpond::worker {
 namespace {
 
-constexpr uint64_t kMi = uint64_t{1} << 20;
-constexpr uint64_t kGranule = 2 * kMi;
-
 struct Fixture {
   FakeDriver fake;
   Driver driver = fake.table();
@@ -197,5 +194,3 @@ TEST("allocations never overlap, never exceed the limit, and give everything bac
 
 }  // namespace
 }  // namespace millpond::worker
-
-TEST_MAIN

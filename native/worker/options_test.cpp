@@ -151,5 +151,3 @@ TEST("a bad assignment is refused with what is wrong in it") {
 
 }  // namespace
 }  // namespace millpond::worker
-
-TEST_MAIN

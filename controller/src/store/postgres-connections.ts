@@ -13,9 +13,6 @@ const schema = "millpond";
 const connectTimeoutMs = 2_000;
 const answerTimeoutMs = 5_000;
 
-/** Reading a large pool takes longer, and bringing its tables up to date may. */
-const transactionTimeoutMs = { "read-only snapshot": 120_000, "read and write": 3_600_000 } as const;
-
 /** One writes, one renews the lease, the others read. */
 const maxConnections = 6;
 
@@ -68,16 +65,13 @@ export class PostgresConnections {
 
   /** Runs within a transaction, which is committed unless the function throws. */
   async transaction<T>(
-    mode: keyof typeof transactionTimeoutMs,
+    mode: "read-only snapshot" | "read and write",
     run: (session: Session) => Promise<T>,
   ): Promise<T> {
     return await this.#explained(async () => {
       const client = await this.#pool.connect();
       const session: Session = {
-        query: async (text, values = []) => {
-          const ask = { text, values: [...values], query_timeout: transactionTimeoutMs[mode] };
-          return (await client.query<Row>(ask)).rows;
-        },
+        query: async (sql, values = []) => (await client.query<Row>(sql, [...values])).rows,
       };
       let failure: Error | undefined;
       try {

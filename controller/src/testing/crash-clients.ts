@@ -66,15 +66,6 @@ export class Clients {
     await this.#reached.promise;
   }
 
-  /** Releases the oldest claims, but for so many: however long it goes on, the pool does not fill up. */
-  async trim(claims: Client<typeof ClaimService>, left: number): Promise<void> {
-    const live = [...this.known.values()].filter(({ release }) => release === "no");
-    for (const known of live.slice(0, Math.max(0, live.length - left))) {
-      await claims.releaseClaim({ name: known.claim.name });
-      known.release = "acknowledged";
-    }
-  }
-
   /** A claim of every GPU of a node gives way to another, and knows it: waits until it has been put into the queue. */
   async requeueOne(claims: Client<typeof ClaimService>): Promise<void> {
     const node = { gpus: devicesPerNode, memoryBytes: deviceMemory, computePercent: 100, leaseSeconds: 3600 };

@@ -362,5 +362,3 @@ TEST("images are located behind pointers as the driver gets them") {
 
 }  // namespace
 }  // namespace millpond::softgpu
-
-TEST_MAIN

@@ -383,5 +383,3 @@ TEST("contexts by the hundred, one after the other, and with work left in them")
     CHECK_EQ(read(shared), 199u);
   });
 }
-
-TEST_MAIN

@@ -50,13 +50,6 @@ constexpr char kCallee[] = HEAD R"(
 }
 )";
 
-void begin() {
-  OK(CU(cuInit)(0));
-  CUcontext context = nullptr;
-  OK(CU(cuDevicePrimaryCtxRetain)(&context, 0));
-  OK(CU(cuCtxSetCurrent)(context));
-}
-
 unsigned run(CUfunction function, unsigned value) {
   CUdeviceptr memory = 0;
   OK(CU(cuMemAlloc_v2)(&memory, 4));
@@ -319,5 +312,3 @@ TEST("an image that the worker's host has already is not sent again, and one tha
   }
   std::filesystem::remove_all(cache);
 }
-
-TEST_MAIN

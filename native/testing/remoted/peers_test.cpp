@@ -86,5 +86,3 @@ TEST("what devices may do with each other's memory is as the driver says") {
     CHECK(first != second);
   });
 }
-
-TEST_MAIN

@@ -12,13 +12,6 @@ using namespace millpond::testing;
 
 namespace {
 
-void begin() {
-  OK(CU(cuInit)(0));
-  CUcontext context = nullptr;
-  OK(CU(cuDevicePrimaryCtxRetain)(&context, 0));
-  OK(CU(cuCtxSetCurrent)(context));
-}
-
 /// Fills memory on a stream of its own, and looks.
 void work(unsigned value) {
   CUstream stream = nullptr;
@@ -153,5 +146,3 @@ TEST("a program that is killed takes nobody with it") {
                         }),
              128 + SIGKILL);
 }
-
-TEST_MAIN

@@ -26,13 +26,6 @@ constexpr char kStore[] = R"(
 }
 )";
 
-void begin() {
-  OK(CU(cuInit)(0));
-  CUcontext context = nullptr;
-  OK(CU(cuDevicePrimaryCtxRetain)(&context, 0));
-  OK(CU(cuCtxSetCurrent)(context));
-}
-
 CUstream makeStream() {
   CUstream stream = nullptr;
   OK(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
@@ -171,5 +164,3 @@ TEST("the launches of CUDA 3") {
                         }),
              0);
 }
-
-TEST_MAIN

@@ -6,7 +6,7 @@ using namespace millpond::testing;
 
 namespace {
 
-constexpr char kStore[] = R"(
+constexpr char kStoreSeven[] = R"(
 .version 7.0
 .target sm_75
 .address_size 64
@@ -37,7 +37,7 @@ void throughMillpond(const char* synchronous, const std::function<void()>& progr
 
 CUfunction loadStore() {
   CUmodule module = nullptr;
-  OK(CU(cuModuleLoadData)(&module, kStore));
+  OK(CU(cuModuleLoadData)(&module, kStoreSeven));
   CUfunction store = nullptr;
   OK(CU(cuModuleGetFunction)(&store, module, "store"));
   return store;
@@ -113,5 +113,3 @@ TEST("a stream may wait for what the same thread does next") {
     OK(CU(cuStreamSynchronize)(stream));
   });
 }
-
-TEST_MAIN

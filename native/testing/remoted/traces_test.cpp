@@ -53,13 +53,6 @@ void traced(const std::string& pattern, const std::function<void()>& program,
   }
 }
 
-void begin() {
-  OK(CU(cuInit)(0));
-  CUcontext context = nullptr;
-  OK(CU(cuDevicePrimaryCtxRetain)(&context, 0));
-  OK(CU(cuCtxSetCurrent)(context));
-}
-
 }  // namespace
 
 TEST("calls, their arguments, results and waits") {
@@ -223,5 +216,3 @@ TEST("a file that cannot be made is no reason to fail") {
   traced("no/such/folder/calls", [] { begin(); },
          [](const std::string& folder) { CHECK(std::filesystem::is_empty(folder)); });
 }
-
-TEST_MAIN

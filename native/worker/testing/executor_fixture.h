@@ -187,6 +187,10 @@ class ExecutorFixture {
   std::unique_ptr<Session> session_;
 };
 
+/// The session's names for its n-th module and the n-th function.
+inline uint64_t module(uint32_t n) { return handle::make(HandleKind::kModule, 2000 + n, 1); }
+inline uint64_t function(uint32_t n) { return handle::make(HandleKind::kFunction, 3000 + n, 1); }
+
 /// Bytes that tell where they belong.
 inline std::vector<std::byte> pattern(uint64_t seed, size_t bytes) {
   std::vector<std::byte> out(bytes);

@@ -16,8 +16,6 @@ namespace {
 FakeDriver* current = nullptr;
 thread_local unsigned boundDevice = 0;  // 1 + device, 0 for none
 
-constexpr size_t kGranule = size_t{2} << 20;
-
 CUcontext contextOf(unsigned device) { return reinterpret_cast<CUcontext>(uintptr_t{0x1000} + device); }
 std::byte* host(CUdeviceptr address) { return reinterpret_cast<std::byte*>(address); }
 

@@ -18,6 +18,10 @@
 
 namespace millpond::worker {
 
+inline constexpr uint64_t kMi = uint64_t{1} << 20;
+/// What the fake driver's physical memory comes in.
+inline constexpr uint64_t kGranule = 2 * kMi;
+
 class FakeDriver {
  public:
   struct Launch {

@@ -150,5 +150,3 @@ TEST("limits, priorities and flags") {
 
 }  // namespace
 }  // namespace millpond::softgpu::testing
-
-TEST_MAIN

@@ -278,5 +278,3 @@ TEST("a queued copy whose memory is unmapped meanwhile ends the context, not the
 
 }  // namespace
 }  // namespace millpond::softgpu::testing
-
-TEST_MAIN

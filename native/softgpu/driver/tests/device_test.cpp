@@ -119,5 +119,3 @@ TEST("entry points are found by name and version") {
 
 }  // namespace
 }  // namespace millpond::softgpu::testing
-
-TEST_MAIN

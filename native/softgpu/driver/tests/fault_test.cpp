@@ -188,5 +188,3 @@ TEST("memory is freed while kernels of another context run") {
 
 }  // namespace
 }  // namespace millpond::softgpu::testing
-
-TEST_MAIN

@@ -9,35 +9,28 @@
 namespace millpond::softgpu::testing {
 namespace {
 
-constexpr unsigned kThreads = 64;
+constexpr unsigned kTakers = 64;
 
-/// One piece for each of kThreads threads; 0 where there was none.
+/// One piece for each of kTakers threads; 0 where there was none.
 class Pieces {
  public:
-  Pieces(const KernelModule& module, unsigned long long bytes) : module_(module), pointers_(kThreads) {
-    OK(launch(module.function("take"), 2, kThreads / 2, nullptr, pointers_.pointer(), bytes));
+  Pieces(const KernelModule& module, unsigned long long bytes) : module_(module), pointers_(kTakers) {
+    OK(launch(module.function("take"), 2, kTakers / 2, nullptr, pointers_.pointer(), bytes));
   }
   std::vector<uint64_t> addresses() const { return pointers_.values(); }
   std::vector<int> marks() const {
-    const DeviceArray<int> marks(kThreads);
-    OK(launch(module_.function("look"), 2, kThreads / 2, nullptr, pointers_.pointer(), marks.pointer()));
+    const DeviceArray<int> marks(kTakers);
+    OK(launch(module_.function("look"), 2, kTakers / 2, nullptr, pointers_.pointer(), marks.pointer()));
     return marks.values();
   }
   CUresult giveBack() const {
-    return launch(module_.function("giveBack"), 2, kThreads / 2, nullptr, pointers_.pointer());
+    return launch(module_.function("giveBack"), 2, kTakers / 2, nullptr, pointers_.pointer());
   }
 
  private:
   const KernelModule& module_;
   DeviceArray<uint64_t> pointers_;
 };
-
-size_t freeBytes() {
-  size_t free = 0;
-  size_t total = 0;
-  OK(CU(cuMemGetInfo_v2)(&free, &total));
-  return free;
-}
 
 TEST("what a kernel allocates outlives it, and another one frees it") {
   OwnContext context;
@@ -51,9 +44,9 @@ TEST("what a kernel allocates outlives it, and another one frees it") {
       CHECK_EQ(address % 16, 0u);
       distinct.insert(address);
     }
-    CHECK_EQ(distinct.size(), size_t{kThreads});
+    CHECK_EQ(distinct.size(), size_t{kTakers});
     const std::vector<int> marks = pieces.marks();
-    for (unsigned i = 0; i < kThreads; ++i) CHECK_EQ(marks[i], static_cast<int>(i));
+    for (unsigned i = 0; i < kTakers; ++i) CHECK_EQ(marks[i], static_cast<int>(i));
     OK(pieces.giveBack());
     OK(CU(cuCtxSynchronize)());
   }
@@ -80,7 +73,7 @@ TEST("malloc returns null when the heap has not that much left") {
   KernelModule module;
   const Pieces pieces(module, 1 << 20);
   const std::vector<uint64_t> addresses = pieces.addresses();
-  CHECK_EQ(std::count(addresses.begin(), addresses.end(), 0u), static_cast<ptrdiff_t>(kThreads - 8));
+  CHECK_EQ(std::count(addresses.begin(), addresses.end(), 0u), static_cast<ptrdiff_t>(kTakers - 8));
   OK(pieces.giveBack());  // null pointers too
   const Pieces none(module, ~0ull);
   for (const uint64_t address : none.addresses()) CHECK_EQ(address, 0u);
@@ -158,5 +151,3 @@ TEST("a pointer that is freed twice is a launch failure, one to nowhere an illeg
 
 }  // namespace
 }  // namespace millpond::softgpu::testing
-
-TEST_MAIN

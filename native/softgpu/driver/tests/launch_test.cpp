@@ -296,5 +296,3 @@ TEST("many threads launch into many streams") {
 
 }  // namespace
 }  // namespace millpond::softgpu::testing
-
-TEST_MAIN

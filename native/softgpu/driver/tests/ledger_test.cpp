@@ -183,5 +183,3 @@ TEST("the environment is checked") {
 
 }  // namespace
 }  // namespace millpond::softgpu::testing
-
-TEST_MAIN

@@ -77,6 +77,14 @@ Function* entryPoint(const char* name) {
 #define OK(call) CHECK_EQ(static_cast<int>(call), 0)
 #define FAILS(code, call) CHECK_EQ(static_cast<int>(call), static_cast<int>(code))
 
+/// The free memory of the current context's device, in bytes.
+inline size_t freeBytes() {
+  size_t free = 0;
+  size_t total = 0;
+  OK(CU(cuMemGetInfo_v2)(&free, &total));
+  return free;
+}
+
 /// Retains the primary context of device 0 or another and makes it current, for the life of the object.
 class PrimaryContext {
  public:

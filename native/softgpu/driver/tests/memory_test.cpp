@@ -7,14 +7,6 @@
 namespace millpond::softgpu::testing {
 namespace {
 
-size_t freeBytes() {
-  size_t free = 0;
-  size_t total = 0;
-  OK(CU(cuMemGetInfo_v2)(&free, &total));
-  CHECK_EQ(total, kMemoryBytes);
-  return free;
-}
-
 TEST("memory is aligned, zero-cost and counted") {
   PrimaryContext context;
   const size_t before = freeBytes();
@@ -163,5 +155,3 @@ TEST("pointers tell what they are") {
 
 }  // namespace
 }  // namespace millpond::softgpu::testing
-
-TEST_MAIN

@@ -10,13 +10,6 @@
 namespace millpond::softgpu::testing {
 namespace {
 
-size_t freeBytes() {
-  size_t free = 0;
-  size_t total = 0;
-  OK(CU(cuMemGetInfo_v2)(&free, &total));
-  return free;
-}
-
 TEST("a module gives its functions and variables by name") {
   PrimaryContext context;
   const size_t before = freeBytes();
@@ -245,5 +238,3 @@ TEST("attributes of a kernel are set per device and hold for its functions") {
 
 }  // namespace
 }  // namespace millpond::softgpu::testing
-
-TEST_MAIN

@@ -140,5 +140,3 @@ TEST("random programs run in an order that the rules allow") {
 
 }  // namespace
 }  // namespace millpond::softgpu::testing
-
-TEST_MAIN

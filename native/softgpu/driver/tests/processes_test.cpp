@@ -21,13 +21,6 @@ namespace {
 
 constexpr size_t kHeldBytes = size_t{200} << 20;
 
-size_t freeBytes() {
-  size_t free = 0;
-  size_t total = 0;
-  OK(CU(cuMemGetInfo_v2)(&free, &total));
-  return free;
-}
-
 /// This program in another role; its standard output comes back.
 class Role {
  public:

@@ -334,5 +334,3 @@ TEST("many threads share streams, events and memory") {
 
 }  // namespace
 }  // namespace millpond::softgpu::testing
-
-TEST_MAIN

@@ -32,13 +32,6 @@ CUresult setAccess(CUdeviceptr address, size_t bytes, CUmemAccess_flags flags, i
   return CU(cuMemSetAccess)(address, bytes, &access, 1);
 }
 
-size_t freeBytes() {
-  size_t free = 0;
-  size_t total = 0;
-  OK(CU(cuMemGetInfo_v2)(&free, &total));
-  return free;
-}
-
 TEST("addresses are reserved where asked if that is free") {
   OK(CU(cuInit)(0));
   size_t granularity = 0;
@@ -170,5 +163,3 @@ TEST("what cannot be is refused") {
 
 }  // namespace
 }  // namespace millpond::softgpu::testing
-
-TEST_MAIN

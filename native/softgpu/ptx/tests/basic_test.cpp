@@ -240,5 +240,3 @@ TEST("modules give their memory back") {
   }
   CHECK_EQ(memory.count(), size_t{0});
 }
-
-TEST_MAIN

@@ -302,5 +302,3 @@ TEST("damaged programs that compile run without harm to the host") {
   watch.join();
   CHECK(launches > 100);
 }
-
-TEST_MAIN

@@ -2,6 +2,8 @@
 // Conversions between all types, comparisons, and half precision.
 #include <cfenv>
 #include <cmath>
+#include <limits>
+#include <random>
 
 #include "softgpu/ptx/tests/instruction.h"
 
@@ -181,23 +183,21 @@ bool sameHalf(const Format& format, uint16_t got, uint16_t want) {
 
 void halves(const Format& format, const std::string& t) {
   std::vector<uint16_t> values = interestingHalves(format);
-  std::vector<std::tuple<uint16_t, uint16_t, uint16_t>> inputs;
-  std::vector<std::tuple<uint32_t, uint32_t, uint32_t>> pairs;
+  std::vector<Sources> inputs;
+  std::vector<Sources> pairs;
   std::mt19937 random(5);
   for (uint16_t a : values) {
-    for (uint16_t b : values) inputs.emplace_back(a, b, values[random() % values.size()]);
+    for (uint16_t b : values) inputs.push_back({a, b, values[random() % values.size()]});
   }
   for (size_t i = 0; i + 1 < inputs.size(); i += 2) {
-    auto join = [](uint16_t low, uint16_t high) { return uint32_t{high} << 16 | low; };
-    auto [a, b, c] = inputs[i];
-    auto [x, y, z] = inputs[i + 1];
-    pairs.emplace_back(join(a, x), join(b, y), join(c, z));
+    Sources& pair = pairs.emplace_back();
+    for (size_t k = 0; k < 3; ++k) pair[k] = inputs[i + 1][k] << 16 | inputs[i][k];
   }
   auto check = [&](const std::string& op, const std::string& operands, auto f) {
-    checkInstructionWith<uint16_t>(
+    checkInstructionWith<uint16_t, uint16_t, uint16_t, uint16_t>(
         op + t + " %d" + operands, inputs,
         [=](uint16_t got, uint16_t a, uint16_t b, uint16_t c) { return sameHalf(format, got, f(a, b, c)); });
-    checkInstructionWith<uint32_t>(
+    checkInstructionWith<uint32_t, uint32_t, uint32_t, uint32_t>(
         op + t + "x2 %d" + operands, pairs, [=](uint32_t got, uint32_t a, uint32_t b, uint32_t c) {
           auto low = [](uint32_t v) { return static_cast<uint16_t>(v); };
           return sameHalf(format, low(got), f(low(a), low(b), low(c))) &&
@@ -331,10 +331,10 @@ TEST("half precision: conversions") {
   for (bool isHalf : {true, false}) {
     Format format = isHalf ? kHalf : kBfloat;
     std::string t = isHalf ? ".f16" : ".bf16";
-    std::vector<std::tuple<uint16_t>> all;
-    for (uint32_t i = 0; i < 65536; i += 7) all.emplace_back(static_cast<uint16_t>(i));
-    checkInstructionWith<float>("cvt.f32" + t + " %d, %a;", all, [=](float got, uint16_t a) {
-      return sameBits(got, static_cast<float>(format.value(a)));
+    std::vector<Sources> all;
+    for (uint32_t i = 0; i < 65536; i += 7) all.push_back({i});
+    checkInstructionWith<float, uint16_t>("cvt.f32" + t + " %d, %a;", all, [=](float got, uint16_t a) {
+      return sameBits(valueType<float>(), toBits(got), toBits(static_cast<float>(format.value(a))));
     });
     checkInstructionWith<uint16_t, float>(
         "cvt.rn" + t + ".f32 %d, %a;", combinations<float>(), [=](uint16_t got, float a) {
@@ -416,5 +416,3 @@ TEST("packing and unpacking") {
   checkInstruction<uint16_t, uint64_t>("{ .reg .b16 %x, %y, %z; mov.b64 {%x, %y, %d, %z}, %a; }",
                                        [](uint64_t a) { return a >> 32; });
 }
-
-TEST_MAIN

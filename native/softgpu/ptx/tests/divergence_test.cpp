@@ -13,7 +13,7 @@ using namespace millpond::softgpu::ptx::testing;
 
 namespace {
 
-Device& device() {
+Device& divergenceDevice() {
   static Device made(readKernelFile("divergence.ptx"));
   return made;
 }
@@ -71,13 +71,13 @@ LaunchResult runCancelled(const char* kernel, const Parameters& parameters, cons
   launch.grid = {3, 1, 1};
   launch.block = {64, 1, 1};
   launch.parameters = parameters.bytes();
-  launch.memory = &device().memory;
+  launch.memory = &divergenceDevice().memory;
   launch.cancel = &cancel;
   std::thread killer([&] {
     while (mustMove && __atomic_load_n(mustMove, __ATOMIC_ACQUIRE) == 0) std::this_thread::yield();
     cancel = true;
   });
-  LaunchResult result = executor().run(*device().module().kernel(kernel), launch);
+  LaunchResult result = executor().run(*divergenceDevice().module().kernel(kernel), launch);
   killer.join();
   return result;
 }
@@ -86,17 +86,17 @@ LaunchResult runCancelled(const char* kernel, const Parameters& parameters, cons
 
 TEST("nested branches, loops, breaks, early returns, switches") {
   std::vector<int> values = randomInts(777, 1, 4096);
-  Array<int> in(device().memory, values);
-  Array<int> out(device().memory, values.size(), -7);
-  device().run("nested", {777 / 37, 1, 1}, {37, 1, 1}, Parameters(in, out));
+  Array<int> in(divergenceDevice().memory, values);
+  Array<int> out(divergenceDevice().memory, values.size(), -7);
+  divergenceDevice().run("nested", {777 / 37, 1, 1}, {37, 1, 1}, Parameters(in, out));
   for (size_t i = 0; i < values.size(); ++i) CHECK_EQ(out[i], nestedOnCpu(values[i]));
 }
 
 TEST("loops with a different number of rounds in every lane") {
   std::vector<int> trips = randomInts(256, 2, 60);
-  Array<int> in(device().memory, trips);
-  Array<long long> out(device().memory, trips.size());
-  device().run("trip_counts", {2, 1, 1}, {128, 1, 1}, Parameters(in, out));
+  Array<int> in(divergenceDevice().memory, trips);
+  Array<long long> out(divergenceDevice().memory, trips.size());
+  divergenceDevice().run("trip_counts", {2, 1, 1}, {128, 1, 1}, Parameters(in, out));
   for (size_t t = 0; t < trips.size(); ++t) {
     int i = static_cast<int>(t);
     long long sum = 0;
@@ -114,9 +114,9 @@ TEST("loops with a different number of rounds in every lane") {
 
 TEST("votes and active masks after divergence") {
   std::vector<int> values = randomInts(64, 3, 30);
-  Array<int> in(device().memory, values);
-  Array<unsigned> out(device().memory, 4 * 64);
-  device().run("votes", {1, 1, 1}, {64, 1, 1}, Parameters(in, out));
+  Array<int> in(divergenceDevice().memory, values);
+  Array<unsigned> out(divergenceDevice().memory, 4 * 64);
+  divergenceDevice().run("votes", {1, 1, 1}, {64, 1, 1}, Parameters(in, out));
   for (size_t warp = 0; warp < 2; ++warp) {
     unsigned ballot = 0;
     bool any = false;
@@ -138,9 +138,9 @@ TEST("votes and active masks after divergence") {
 
 TEST("shuffles of every kind") {
   std::vector<int> values = randomInts(64, 4, 10000);
-  Array<int> in(device().memory, values);
-  Array<int> out(device().memory, 8 * 64);
-  device().run("shuffles", {1, 1, 1}, {64, 1, 1}, Parameters(in, out));
+  Array<int> in(divergenceDevice().memory, values);
+  Array<int> out(divergenceDevice().memory, 8 * 64);
+  divergenceDevice().run("shuffles", {1, 1, 1}, {64, 1, 1}, Parameters(in, out));
   for (size_t warp = 0; warp < 2; ++warp) {
     auto at = [&](int lane) { return values[warp * 32 + static_cast<size_t>(lane)]; };
     for (int l = 0; l < 32; ++l) {
@@ -158,8 +158,8 @@ TEST("shuffles of every kind") {
 }
 
 TEST("lanes on both sides of a branch meet in a shuffle") {
-  Array<int> out(device().memory, 32);
-  device().run("split_shuffle", {1, 1, 1}, {32, 1, 1}, Parameters(out));
+  Array<int> out(divergenceDevice().memory, 32);
+  divergenceDevice().run("split_shuffle", {1, 1, 1}, {32, 1, 1}, Parameters(out));
   for (int i = 0; i < 32; ++i) {
     int from = (i + 1) & 31;
     CHECK_EQ(out[static_cast<size_t>(i)], from & 1 ? from * 10 + 1 : from * 100);
@@ -167,8 +167,8 @@ TEST("lanes on both sides of a branch meet in a shuffle") {
 }
 
 TEST("lanes that have ended hold nobody up") {
-  Array<int> out(device().memory, 48, -1);
-  device().run("early_exit", {1, 1, 1}, {48, 1, 1}, Parameters(out));
+  Array<int> out(divergenceDevice().memory, 48, -1);
+  divergenceDevice().run("early_exit", {1, 1, 1}, {48, 1, 1}, Parameters(out));
   for (int i = 0; i < 48; ++i) CHECK_EQ(out[static_cast<size_t>(i)], i % 4 == 3 ? -1 : i < 32 ? 24 : 12);
 }
 
@@ -176,9 +176,9 @@ TEST("match") {
   std::vector<int> values = randomInts(32, 5, 5);
   for (int round = 0; round < 2; ++round) {
     if (round == 1) values[17] = 1500;
-    Array<int> in(device().memory, values);
-    Array<unsigned> out(device().memory, 96);
-    device().run("matches", {1, 1, 1}, {32, 1, 1}, Parameters(in, out));
+    Array<int> in(divergenceDevice().memory, values);
+    Array<unsigned> out(divergenceDevice().memory, 96);
+    divergenceDevice().run("matches", {1, 1, 1}, {32, 1, 1}, Parameters(in, out));
     for (size_t i = 0; i < 32; ++i) {
       unsigned same = 0;
       for (size_t j = 0; j < 32; ++j) same |= (values[j] == values[i] ? 1u : 0u) << j;
@@ -190,8 +190,8 @@ TEST("match") {
 }
 
 TEST("barriers and their reductions") {
-  Array<int> out(device().memory, 3 * 256);
-  device().run("barriers", {1, 1, 1}, {256, 1, 1}, Parameters(out));
+  Array<int> out(divergenceDevice().memory, 3 * 256);
+  divergenceDevice().run("barriers", {1, 1, 1}, {256, 1, 1}, Parameters(out));
   for (size_t i = 0; i < 256; ++i) {
     CHECK_EQ(out[i], 255 * 128);
     CHECK_EQ(out[256 + i], 86);
@@ -200,8 +200,8 @@ TEST("barriers and their reductions") {
 }
 
 TEST("named barriers with arrival and counts") {
-  Array<int> out(device().memory, 5 * 32);
-  device().run("named_barriers", {1, 1, 1}, {64, 1, 1}, Parameters(out));
+  Array<int> out(divergenceDevice().memory, 5 * 32);
+  divergenceDevice().run("named_barriers", {1, 1, 1}, {64, 1, 1}, Parameters(out));
   for (int round = 0; round < 5; ++round) {
     for (int l = 0; l < 32; ++l) CHECK_EQ(out[static_cast<size_t>(round * 32 + l)], round * 100 + 31 - l);
   }
@@ -209,27 +209,27 @@ TEST("named barriers with arrival and counts") {
 
 TEST("lanes and blocks that wait for one another make progress") {
   for (const char* kernel : {"spin_lock", "naive_spin_lock"}) {
-    Array<int> lock(device().memory, 1);
-    Array<int> counter(device().memory, 1);
-    device().run(kernel, {4, 1, 1}, {64, 1, 1}, Parameters(lock, counter));
+    Array<int> lock(divergenceDevice().memory, 1);
+    Array<int> counter(divergenceDevice().memory, 1);
+    divergenceDevice().run(kernel, {4, 1, 1}, {64, 1, 1}, Parameters(lock, counter));
     CHECK_EQ(counter[0], 256);
   }
-  Array<int> turn(device().memory, 1);
-  Array<int> out(device().memory, 128);
-  device().run("hand_over", {1, 1, 1}, {128, 1, 1}, Parameters(turn, out));
+  Array<int> turn(divergenceDevice().memory, 1);
+  Array<int> out(divergenceDevice().memory, 128);
+  divergenceDevice().run("hand_over", {1, 1, 1}, {128, 1, 1}, Parameters(turn, out));
   for (size_t i = 0; i < 128; ++i) CHECK_EQ(out[i], static_cast<int>(i) + 1);
 }
 
 TEST("a barrier of all blocks of a grid") {
   constexpr unsigned kBlocks = 40;
-  Array<unsigned> arrived(device().memory, 1);
-  Array<int> out(device().memory, kBlocks);
-  device().run("grid_barrier", {kBlocks, 1, 1}, {64, 1, 1}, Parameters(arrived, out));
+  Array<unsigned> arrived(divergenceDevice().memory, 1);
+  Array<int> out(divergenceDevice().memory, kBlocks);
+  divergenceDevice().run("grid_barrier", {kBlocks, 1, 1}, {64, 1, 1}, Parameters(arrived, out));
   for (size_t i = 0; i < kBlocks; ++i) CHECK_EQ(out[i], static_cast<int>(kBlocks));
 }
 
 TEST("an endless kernel is cancelled") {
-  Array<int> out(device().memory, 1);
+  Array<int> out(divergenceDevice().memory, 1);
   LaunchResult result = runCancelled("endless", Parameters(out), &out[0]);
   CHECK(result.status == LaunchResult::Status::kCancelled);
   out[0] = 0;
@@ -240,19 +240,17 @@ TEST("an endless kernel is cancelled") {
 TEST("several grids at once share the pool") {
   std::vector<std::thread> threads;
   std::vector<int> trips = randomInts(256, 6, 100);
-  Array<int> in(device().memory, trips);
-  Array<long long> expected(device().memory, 256);
-  device().run("trip_counts", {2, 1, 1}, {128, 1, 1}, Parameters(in, expected));
+  Array<int> in(divergenceDevice().memory, trips);
+  Array<long long> expected(divergenceDevice().memory, 256);
+  divergenceDevice().run("trip_counts", {2, 1, 1}, {128, 1, 1}, Parameters(in, expected));
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (int round = 0; round < 5; ++round) {
-        Array<long long> out(device().memory, 256);
-        device().run("trip_counts", {8, 1, 1}, {32, 1, 1}, Parameters(in, out));
+        Array<long long> out(divergenceDevice().memory, 256);
+        divergenceDevice().run("trip_counts", {8, 1, 1}, {32, 1, 1}, Parameters(in, out));
         for (size_t i = 0; i < 256; ++i) CHECK_EQ(out[i], expected[i]);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
 }
-
-TEST_MAIN

@@ -201,11 +201,11 @@ TEST("approximations stay within the guide's bounds") {
   checkNear("lg2.approx.f32 %d, %a;", [](double x) { return std::log2(x); }, 2, 1e-7);
   checkNear("tanh.approx.f32 %d, %a;", [](double x) { return std::tanh(x); }, 4);
   // Sine and cosine within half a turn; beyond it the device divides by turns in single precision.
-  std::vector<std::tuple<float>> angles;
-  for (int i = -200; i <= 200; ++i) angles.emplace_back(static_cast<float>(i) / 64);
-  checkInstructionWith<float>("sin.approx.f32 %d, %a;", angles,
+  std::vector<Sources> angles;
+  for (int i = -200; i <= 200; ++i) angles.push_back({toBits(static_cast<float>(i) / 64)});
+  checkInstructionWith<float, float>("sin.approx.f32 %d, %a;", angles,
                               Near{[](double x) { return std::sin(x); }, 0, 0x1p-20});
-  checkInstructionWith<float>("cos.approx.f32 %d, %a;", angles,
+  checkInstructionWith<float, float>("cos.approx.f32 %d, %a;", angles,
                               Near{[](double x) { return std::cos(x); }, 0, 0x1p-20});
   checkInstructionWith<uint32_t, uint32_t>("sin.approx.f32 %d, %a;",
                                            {{0x7f7fc99e}, {0xff7fc99e}, {0x00800000}},
@@ -248,5 +248,3 @@ TEST("properties of numbers") {
   checkInstruction<uint32_t, double>("{ .reg .pred %q; testp.normal.f64 %q, %a; selp.b32 %d, 1, 0, %q; }",
                                      [](double a) { return std::isnormal(a) || a == 0; });
 }
-
-TEST_MAIN

@@ -10,7 +10,7 @@ using namespace millpond::softgpu::ptx::testing;
 namespace {
 
 template <typename T>
-std::string name() {
+std::string typeName() {
   return std::string(std::is_signed_v<T> ? ".s" : ".u") + std::to_string(sizeof(T) * 8);
 }
 template <typename T>
@@ -24,7 +24,7 @@ T cut(Wide<T> value) {
 
 template <typename T>
 void arithmetic() {
-  std::string t = name<T>();
+  std::string t = typeName<T>();
   checkInstruction<T, T, T>("add" + t + " %d, %a, %b;", [](T a, T b) { return cut<T>(Wide<T>{a} + b); });
   checkInstruction<T, T, T>("sub" + t + " %d, %a, %b;", [](T a, T b) { return cut<T>(Wide<T>{a} - b); });
   checkInstruction<T, T, T>("mul.lo" + t + " %d, %a, %b;", [](T a, T b) {
@@ -58,7 +58,7 @@ void arithmetic() {
 
 template <typename T, typename D>
 void wide() {
-  std::string t = name<T>();
+  std::string t = typeName<T>();
   checkInstruction<D, T, T>("mul.wide" + t + " %d, %a, %b;", [](T a, T b) { return cut<D>(Wide<D>{a} * b); });
   checkInstruction<D, T, T, D>("mad.wide" + t + " %d, %a, %b, %c;",
                                [](T a, T b, D c) { return cut<D>(Wide<D>{a} * b + c); });
@@ -83,7 +83,7 @@ void logic() {
     return n >= sizeof(T) * 8 ? T{0} : static_cast<T>(x >> n);
   });
   using S = std::make_signed_t<T>;
-  checkInstruction<S, S, uint32_t>("shr" + name<S>() + " %d, %a, %b;", [](S x, uint32_t n) {
+  checkInstruction<S, S, uint32_t>("shr" + typeName<S>() + " %d, %a, %b;", [](S x, uint32_t n) {
     return static_cast<S>(x >> std::min<uint32_t>(n, sizeof(T) * 8 - 1));
   });
   checkInstruction<T, T, T, uint32_t>(
@@ -135,7 +135,7 @@ uint32_t highest(T a) {
 template <typename T>
 void fields() {
   using U = Unsigned<T>;
-  std::string t = name<T>();
+  std::string t = typeName<T>();
   std::string b = ".b" + std::to_string(sizeof(T) * 8);
   checkInstruction<uint32_t, U>("popc" + b + " %d, %a;", [](U a) { return std::popcount(a); });
   checkInstruction<uint32_t, U>("clz" + b + " %d, %a;", [](U a) { return std::countl_zero(a); });
@@ -377,5 +377,3 @@ TEST("masks and the n-th bit") {
     return UINT32_MAX;
   });
 }
-
-TEST_MAIN

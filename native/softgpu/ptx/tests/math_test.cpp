@@ -11,7 +11,7 @@ using namespace millpond::softgpu::ptx::testing;
 
 namespace {
 
-Device& device() {
+Device& mathDevice() {
   static Device made(readKernelFile("math.ptx"));
   return made;
 }
@@ -40,10 +40,10 @@ void check(const char* kernel, const Function<T>& f) {
   const T edges[] = {T(0), T(1), std::numeric_limits<T>::infinity(), std::numeric_limits<T>::quiet_NaN(),
                      std::numeric_limits<T>::min()};
   for (size_t i = 0; i < std::size(edges); ++i) a[i] = edges[i];
-  Array<T> in(device().memory, a);
-  Array<T> second(device().memory, b);
-  Array<T> out(device().memory, kCount);
-  device().run(kernel, {32, 1, 1}, {128, 1, 1},
+  Array<T> in(mathDevice().memory, a);
+  Array<T> second(mathDevice().memory, b);
+  Array<T> out(mathDevice().memory, kCount);
+  mathDevice().run(kernel, {32, 1, 1}, {128, 1, 1},
                Parameters(f.which, in, second, out, static_cast<int>(kCount)));
   for (size_t i = 0; i < kCount; ++i) {
     long double want = f.exact(static_cast<long double>(a[i]), static_cast<long double>(b[i]));
@@ -107,10 +107,10 @@ TEST("functions of double") {
 }
 
 TEST("half precision as the headers have it") {
-  Array<float> a(device().memory, std::vector<float>{1.0f, 0.1f, -3.5f, 65504.0f, 1e-8f, 1000.6f});
-  Array<float> b(device().memory, std::vector<float>{2.0f, 0.2f, 7.25f, 1.0f, -1e-8f, 3.14159f});
-  Array<float> out(device().memory, 18);
-  device().run("half_math", {1, 1, 1}, {32, 1, 1}, Parameters(a, b, out, 6));
+  Array<float> a(mathDevice().memory, std::vector<float>{1.0f, 0.1f, -3.5f, 65504.0f, 1e-8f, 1000.6f});
+  Array<float> b(mathDevice().memory, std::vector<float>{2.0f, 0.2f, 7.25f, 1.0f, -1e-8f, 3.14159f});
+  Array<float> out(mathDevice().memory, 18);
+  mathDevice().run("half_math", {1, 1, 1}, {32, 1, 1}, Parameters(a, b, out, 6));
   const float expected[18] = {3,  5,     1,           1.2001953f, 1.4003906f, 0.10009765625f,
                               -6, 1.25f, -3.5f,       INFINITY,   INFINITY,   65536,
                               1,  1,     1.0012e-08f, 2002,       2005,       1000};
@@ -133,10 +133,10 @@ TEST("integers of all widths mixed") {
     if (i % 4 == 0) b[i] = -b[i];
     if (static_cast<int>(b[i] | 1) == -1 || b[i] == -1) b[i] = 7;  // quotients that do not fit
   }
-  Array<long long> x(device().memory, a);
-  Array<long long> y(device().memory, b);
-  Array<long long> out(device().memory, 12 * kNumbers);
-  device().run("integer_mix", {4, 1, 1}, {128, 1, 1}, Parameters(x, y, out, static_cast<int>(kNumbers)));
+  Array<long long> x(mathDevice().memory, a);
+  Array<long long> y(mathDevice().memory, b);
+  Array<long long> out(mathDevice().memory, 12 * kNumbers);
+  mathDevice().run("integer_mix", {4, 1, 1}, {128, 1, 1}, Parameters(x, y, out, static_cast<int>(kNumbers)));
   using U = unsigned long long;
   for (size_t i = 0; i < kNumbers; ++i) {
     const long long* got = &out[12 * i];
@@ -167,5 +167,3 @@ TEST("integers of all widths mixed") {
     CHECK_EQ(got[11], static_cast<long long>((static_cast<__int128>(p) * q) >> 32));
   }
 }
-
-TEST_MAIN

@@ -408,5 +408,3 @@ TEST("special registers") {
     CHECK_EQ(got[10], 32u);
   }
 }
-
-TEST_MAIN

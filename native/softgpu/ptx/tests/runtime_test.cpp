@@ -131,5 +131,3 @@ TEST("freeing what was not allocated") {
   CHECK_EQ(faultName(result.fault.kind), faultName(Fault::Kind::kTrap));
   CHECK_EQ(result.fault.address, out.address() + 1);
 }
-
-TEST_MAIN

@@ -191,5 +191,3 @@ TEST("forms that are not executed are refused by name") {
 }
 
 }  // namespace millpond::softgpu::ptx::testing
-
-TEST_MAIN
