@@ -5,6 +5,7 @@
 import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
+import pg from "pg";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { Ledger } from "../ledger.ts";
 import { postgresServer } from "../testing/backends.ts";
@@ -144,32 +145,25 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
   });
 
   test("a change whose answer was lost is made once", async () => {
-    const { stores, server, url, query } = await openStores(1);
+    const { stores, url, query } = await openStores(1);
     const [a] = stores;
     if (a === undefined) {
       throw new Error("there is one");
     }
     const { term } = await a.store.campaign(a.candidate);
-    const database = new URL(url).pathname.slice(1);
-    // The connection of the commit is cut while it waits for the row, and again and again until it gets through.
-    const holding = server.query(
-      database,
-      "BEGIN; SELECT * FROM millpond.pool FOR UPDATE; SELECT pg_sleep(0.5); COMMIT",
-    );
-    const isHeld = "SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE c.relname = 'pool'";
-    while ((await query(isHeld)).length === 0) {
+    // The connection of the commit is cut while it waits for the row that another holds.
+    const holder = new pg.Client(url);
+    await holder.connect();
+    await holder.query("BEGIN; SELECT FROM millpond.pool FOR UPDATE");
+    const committed = a.store.commit(changes(1, { events: [{ id: 1, ...event }] }), term);
+    const cut =
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%commit_change%'";
+    while ((await query(cut)).length === 0) {
       await delay(10);
     }
-    const committed = a.store.commit(changes(1, { events: [{ id: 1, ...event }] }), term);
-    let cut = 0;
-    while (cut === 0) {
-      const rows = await server.query(
-        database,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%commit_change%' AND pid <> pg_backend_pid() AND state = 'active'",
-      );
-      cut += rows.length;
-    }
-    await Promise.all([committed, holding]);
+    await holder.query("COMMIT");
+    await holder.end();
+    await committed;
     expect(await a.store.listEvents({ after: 0, subject: "", limit: 9, end: "newest" })).toHaveLength(1);
     // The very same again is done; something else under the same revision is not.
     await a.store.commit(changes(1, { events: [{ id: 1, ...event }] }), term);

@@ -212,7 +212,7 @@ export class PostgresStore implements Store {
 
   /** Asks until there is an answer: a change that was made already is known by its revision, and made once. */
   async #writeAgain(values: readonly (string | number)[]): Promise<unknown> {
-    const startMs = performance.now();
+    let failedMs: number | undefined;
     for (;;) {
       try {
         const [row] = await this.#connections.queryPrepared(
@@ -223,7 +223,8 @@ export class PostgresStore implements Store {
         return row?.["outcome"];
       } catch (error) {
         const isAway = errorCodeOf(error) === "MILLPOND_E_STORE_UNREACHABLE";
-        if (!isAway || performance.now() - startMs > commitPatienceMs) {
+        failedMs ??= performance.now();
+        if (!isAway || performance.now() - failedMs > commitPatienceMs) {
           throw error;
         }
         await delay(commitPauseMs);
