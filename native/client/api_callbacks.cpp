@@ -2,6 +2,7 @@
 // Functions of the program that run in the order of a stream.
 #include "client/call.h"
 #include "client/callback_thread.h"
+#include "client/capture_state.h"
 
 namespace millpond::client::api {
 namespace {
@@ -34,6 +35,8 @@ CUresult cuStreamAddCallback(Flavour flavour, CUstream hStream, CUstreamCallback
   Call call("cuStreamAddCallback", true);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  // A stream that is captured takes none, which is told at once.
+  if (CaptureState::anyOpen()) call.waitForResult();
   return enqueue(call, flavour, hStream, reinterpret_cast<uint64_t>(callback), userData, Kind::kStreamCallback);
 }
 

@@ -41,7 +41,7 @@ CUresult begin(const char* name, Flavour flavour, CUstream hStream, CUstreamCapt
   if (const CUresult r = call.waitFor(wire, answer, bytes(into.nodes, into.count), bytes(into.edges, into.count));
       r != CUDA_SUCCESS)
     return r;
-  CaptureState::begun(wire.stream, mode, call.thread());
+  CaptureState::begun(wire.stream, mode, call.thread(), call.streamContext(wire.stream));
   return CUDA_SUCCESS;
 }
 
@@ -127,9 +127,12 @@ CUresult cuStreamEndCapture(Flavour flavour, CUstream hStream, CUgraph* phGraph)
   if (const CUresult r = call.stream(hStream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
   if (!phGraph) return CUDA_ERROR_INVALID_VALUE;
   *phGraph = nullptr;
-  if (const CUresult r = CaptureState::mayEnd(wire.stream, call.thread()); r != CUDA_SUCCESS) return r;
+  // A thread that may not end the capture ends it all the same, and nobody gets its graph.
+  const CUresult right = CaptureState::mayEnd(wire.stream, call.thread());
+  if (right != CUDA_SUCCESS) CaptureState::lose(wire.stream, call.session(), call.thread());
   cmd::CaptureEndReply reply{};
-  const CUresult result = call.wait(wire, reply);
+  CUresult result = call.wait(wire, reply);
+  if (right != CUDA_SUCCESS && result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) result = right;
   // These leave the capture as it is; an earlier failure was told instead of this call's having been made.
   if (result != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED && result != CUDA_ERROR_ILLEGAL_STATE)
     CaptureState::ended(wire.stream);

@@ -7,6 +7,7 @@
 #include "client/address_guard.h"
 #include "client/callback_thread.h"
 #include "client/capture_state.h"
+#include "client/preconditions.h"
 
 namespace millpond::client {
 namespace {
@@ -25,21 +26,6 @@ CUresult shared(Call& call, uint64_t device, uint64_t host, size_t bytes, uint64
   if (wait == Wait::kNo) return call.post(wire);
   Session::Answer answer;
   return call.waitFor(wire, answer);
-}
-
-/// Whether what the stream is given becomes part of a graph. Asked once for each stream of a capture.
-CUresult isCaptured(Call& call, uint64_t stream, bool& captured) {
-  captured = false;
-  if (stream == 0 || !CaptureState::anyOpen()) return CUDA_SUCCESS;
-  captured = CaptureState::isKnownCaptured(stream);
-  if (captured) return CUDA_SUCCESS;
-  cmd::CaptureInfo ask{};
-  ask.stream = stream;
-  cmd::CaptureInfoReply reply{};
-  if (const CUresult r = call.wait(ask, reply); r != CUDA_SUCCESS) return r;
-  captured = reply.status != CU_STREAM_CAPTURE_STATUS_NONE;
-  if (captured) CaptureState::learnCaptured(stream);
-  return CUDA_SUCCESS;
 }
 
 /// A copy of a graph: this process's memory is read, or written, with each launch.
@@ -63,7 +49,7 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   if (const auto run = call.remote().memory.find(host, bytes); run && run->kind == MemoryKind::kPinnedShared)
     return shared(call, to, host, bytes, stream, 1, wait);
   bool captured = false;
-  if (const CUresult r = isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = precondition::isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
   if (captured) return capture(call, to, host, bytes, stream, 1);
   // Pinned memory is read when the stream comes to it, behind functions of the program that may write it still.
   if (const auto pinned = call.remote().memory.find(host, bytes);
@@ -84,7 +70,7 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
     wire.offset = at;
     if (const CUresult r = call.postData(wire, {data + at, std::min(kPiece, bytes - at)}); r != CUDA_SUCCESS) return r;
   }
-  if (call.remote().synchronous) return call.awaitWork(stream);
+  if (call.remote().blocking) return call.awaitWork(stream);
   // The bytes are on their way, so nothing of the caller's is needed any more. Only of an address that this process did
   // not allocate does it not know whether the driver will take it.
   return run || wait == Wait::kNo ? CUDA_SUCCESS : call.check();
@@ -98,7 +84,7 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
   if (pinned && pinned->kind == MemoryKind::kPinnedShared)
     return shared(call, from, host, bytes, stream, 2, wait);
   bool captured = false;
-  if (const CUresult r = isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = precondition::isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
   if (captured) return capture(call, from, host, bytes, stream, 2);
   cmd::CopyFromDevice wire{};
   wire.address = from;
@@ -106,7 +92,7 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
   wire.stream = stream;
   wire.hostAddress = host;
   const bool canLand = pinned && pinned->kind == MemoryKind::kPinnedLocal && call.session().remote();
-  if (canLand && wait == Wait::kNo && !call.remote().synchronous)
+  if (canLand && wait == Wait::kNo && !call.remote().blocking)
     return call.post(wire);
   wire.waits = 1;
   cmd::CopyFromDeviceReply reply{};

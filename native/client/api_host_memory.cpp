@@ -99,7 +99,11 @@ namespace api {
 CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) noexcept {
   Call call("cuMemHostAlloc", true);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
-  if (pp == nullptr || bytesize == 0 || (Flags & ~kHostFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (pp == nullptr || (Flags & ~kHostFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (bytesize == 0) {
+    *pp = nullptr;
+    return CUDA_SUCCESS;
+  }
   if (bytesize > SIZE_MAX - kPage) return CUDA_ERROR_OUT_OF_MEMORY;
   const size_t bytes = roundUp(bytesize, kPage);
   if (!call.session().remote()) return allocateShared(call, bytes, Flags, pp);

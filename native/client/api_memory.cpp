@@ -41,7 +41,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) noexcept {
   Call call("cuMemFree_v2", true);
-  if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
+  const CUresult entry = call.entry();
+  // Nothing is freed without a context, too.
+  if (dptr == 0 && entry == CUDA_ERROR_INVALID_CONTEXT) return CUDA_SUCCESS;
+  if (entry != CUDA_SUCCESS) return entry;
   if (dptr == 0) return CUDA_SUCCESS;
   const auto run = call.remote().memory.find(dptr);
   if (run && run->address == dptr && (run->flags & MemoryRun::kManaged)) {

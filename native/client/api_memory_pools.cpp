@@ -7,6 +7,7 @@
 #include "client/call.h"
 #include "client/client.h"
 #include "client/copies.h"
+#include "client/preconditions.h"
 
 namespace millpond::client {
 namespace {
@@ -54,6 +55,7 @@ CUresult currentPool(Call& call, CUdevice device, CUmemoryPool& out) {
 }
 
 CUresult allocate(Call& call, CUdeviceptr* dptr, size_t bytes, CUmemoryPool pool, CUdevice device, uint64_t stream) {
+  if (const CUresult r = precondition::uncaptured(call, stream); r != CUDA_SUCCESS) return r;
   cmd::PoolAlloc wire{};
   wire.pool = reinterpret_cast<uint64_t>(pool);
   wire.bytes = bytes;
@@ -164,6 +166,7 @@ CUresult cuMemFreeAsync(Flavour flavour, CUdeviceptr dptr, CUstream hStream) noe
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
   if (dptr == 0) return CUDA_SUCCESS;
+  if (const CUresult r = precondition::uncaptured(call, stream); r != CUDA_SUCCESS) return r;
   const auto run = call.remote().memory.find(dptr);
   const bool isOfGraph = run && run->address == dptr && (run->flags & MemoryRun::kOfGraph);
   if (isOfGraph)

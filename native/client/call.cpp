@@ -28,7 +28,7 @@ Call::Call(const char* name, bool needsContext) noexcept {
   else if (entry_ == CUDA_SUCCESS)
     entry_ = pendingFailure();
   if (CaptureState::anyOpen() && entry_ == CUDA_SUCCESS) [[unlikely]]
-    entry_ = CaptureState::check(name, *session_, caller_.thread);
+    entry_ = CaptureState::check(name, *session_, caller_.thread, caller_.context);
   if (logs(LogLevel::Trace)) log(LogLevel::Trace, "[%u] %s", caller_.thread, name);
 }
 
@@ -147,33 +147,6 @@ CUresult Call::settle(int32_t result) noexcept {
   if (isSticky(failure))
     if (Context* failed = contextOf(caller_.context)) failed->fail(failure);
   return failure;
-}
-
-bool Call::isWork(cmd::Op op) noexcept {
-  switch (op) {
-    case cmd::Op::kLaunch:
-    case cmd::Op::kGraphLaunch:
-    case cmd::Op::kCopyHostShared:
-    case cmd::Op::kCopyFromDevice:
-    case cmd::Op::kCopyBox:
-    case cmd::Op::kMemcpyDtoDV2:
-    case cmd::Op::kMemcpyDtoDAsyncV2:
-    case cmd::Op::kMemsetD8V2:
-    case cmd::Op::kMemsetD16V2:
-    case cmd::Op::kMemsetD32V2:
-    case cmd::Op::kMemsetD2D8V2:
-    case cmd::Op::kMemsetD2D16V2:
-    case cmd::Op::kMemsetD2D32V2:
-    case cmd::Op::kMemsetD8Async:
-    case cmd::Op::kMemsetD16Async:
-    case cmd::Op::kMemsetD32Async:
-    case cmd::Op::kMemsetD2D8Async:
-    case cmd::Op::kMemsetD2D16Async:
-    case cmd::Op::kMemsetD2D32Async:
-      return true;
-    default:
-      return false;
-  }
 }
 
 CUresult Call::awaitWork(uint64_t stream) noexcept {

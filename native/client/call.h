@@ -71,15 +71,15 @@ class Call {
     if (entry_ != CUDA_SUCCESS) return entry_;
     const size_t bytes = cmd::encodedSize<C>(tails...);
     const auto fill = [&](std::byte* place) { cmd::encode(place, fixed, tails...); };
-    if (remote_->synchronous || waits_) [[unlikely]] {
+    const bool blocks = isWork(C::kOp) && remote_->blocking;
+    if (blocks || remote_->synchronous || waits_) [[unlikely]] {
       Session::Answer answer;
       const CUresult result = settle(session_->wait(static_cast<uint16_t>(C::kOp), caller_, bytes, fill, answer));
-      if (result != CUDA_SUCCESS || !remote_->synchronous || !isWork(C::kOp)) return result;
-      return awaitWork(streamOf(fixed));
+      return result == CUDA_SUCCESS && blocks ? awaitWork(streamOf(fixed)) : result;
     }
     return sent(session_->post(static_cast<uint16_t>(C::kOp), caller_, bytes, fill));
   }
-  /// With MILLPOND_SYNC=1, behind what was given to a stream: waits until it is done, so that its failure is this call's.
+  /// Where calls block, behind what was given to a stream: waits until it is done, so that its failure is this call's.
   CUresult awaitWork(uint64_t stream) noexcept;
   /// As `post` for a command with one tail, which is large. Never waits.
   template <typename C>
@@ -149,7 +149,32 @@ class Call {
 
  private:
   /// Whether a command gives the device something to do that ends by itself, unlike a wait for what the program does next.
-  static bool isWork(cmd::Op op) noexcept;
+  static constexpr bool isWork(cmd::Op op) noexcept {
+    switch (op) {
+      case cmd::Op::kLaunch:
+      case cmd::Op::kGraphLaunch:
+      case cmd::Op::kCopyHostShared:
+      case cmd::Op::kCopyFromDevice:
+      case cmd::Op::kCopyBox:
+      case cmd::Op::kMemcpyDtoDV2:
+      case cmd::Op::kMemcpyDtoDAsyncV2:
+      case cmd::Op::kMemsetD8V2:
+      case cmd::Op::kMemsetD16V2:
+      case cmd::Op::kMemsetD32V2:
+      case cmd::Op::kMemsetD2D8V2:
+      case cmd::Op::kMemsetD2D16V2:
+      case cmd::Op::kMemsetD2D32V2:
+      case cmd::Op::kMemsetD8Async:
+      case cmd::Op::kMemsetD16Async:
+      case cmd::Op::kMemsetD32Async:
+      case cmd::Op::kMemsetD2D8Async:
+      case cmd::Op::kMemsetD2D16Async:
+      case cmd::Op::kMemsetD2D32Async:
+        return true;
+      default:
+        return false;
+    }
+  }
   template <typename C>
   static uint64_t streamOf(const C& fixed) noexcept {
     if constexpr (requires { fixed.stream; })

@@ -2,8 +2,8 @@
 #include "client/capture_state.h"
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +16,7 @@ struct Open {
   uint64_t stream;
   CUstreamCaptureMode mode;
   uint32_t thread;
+  uint16_t context;
 };
 
 struct Books {
@@ -31,51 +32,69 @@ Books& books() {
 
 thread_local constinit CUstreamCaptureMode threadMode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-/// Calls that wait, that may make the driver wait, or that ask how far the device is. Those about events ask first whether
-/// the event is of a capture: precondition::eventAnswer. Loading a library is none of them: the runtime loads lazily, so
-/// a kernel whose first launch is captured brings its library while it is.
+/// Calls that may make the driver wait for the device, or that ask how far it is; measured on a card, call by call. Those
+/// about events ask first whether the event is of a capture (precondition::eventAnswer), and those that take memory in the
+/// order of a stream whether that stream is captured (precondition::uncaptured). Copies and fills that wait, and loading modules,
+/// are none of them: the runtime loads lazily, so a kernel whose first launch is captured brings its library while it is.
 constexpr std::string_view kUnsafe[] = {
-    "cuCtxSynchronize",     "cuCtxSynchronize_v2",  "cuLibraryUnload",      "cuMemAllocHost_v2",    "cuMemAllocManaged",     "cuMemAllocPitch_v2",
-    "cuMemAlloc_v2",        "cuMemFreeHost",
-    "cuMemFree_v2",         "cuMemHostAlloc",       "cuMemHostRegister_v2",  "cuMemHostUnregister",
-    "cuMemcpy",             "cuMemcpy2DUnaligned_v2", "cuMemcpy2D_v2",       "cuMemcpy3D_v2",
-    "cuMemcpyDtoD_v2",      "cuMemcpyDtoH_v2",      "cuMemcpyHtoD_v2",       "cuMemcpyPeer",
-    "cuMemsetD16_v2",       "cuMemsetD2D16_v2",     "cuMemsetD2D32_v2",      "cuMemsetD2D8_v2",
-    "cuMemsetD32_v2",       "cuMemsetD8_v2",        "cuModuleLoad",          "cuModuleLoadData",
-    "cuModuleLoadDataEx",   "cuModuleLoadFatBinary", "cuModuleUnload",       "cuStreamAddCallback",
+    "cuArray3DCreate_v2",   "cuArrayCreate_v2",     "cuArrayDestroy",       "cuCtxSetLimit",
+    "cuGraphInstantiateWithFlags", "cuGraphInstantiateWithParams", "cuGraphInstantiate_v2",
+    "cuLibraryUnload",      "cuMemAllocHost_v2",    "cuMemAllocManaged",    "cuMemAllocPitch_v2",
+    "cuMemAlloc_v2",        "cuMemFreeHost",        "cuMemFree_v2",         "cuMemHostAlloc",
+    "cuMemHostRegister_v2", "cuMemHostUnregister",  "cuMemPoolCreate",      "cuMemPoolDestroy",
+    "cuMemPoolTrimTo",      "cuMipmappedArrayCreate", "cuMipmappedArrayDestroy", "cuModuleUnload",
     "cuStreamQuery",        "cuStreamSynchronize",
 };
+/// Calls that wait for all streams of the context, those that are captured too: no mode allows them.
+constexpr std::string_view kForbidden[] = {"cuCtxSynchronize", "cuCtxSynchronize_v2"};
 
-}  // namespace
-
-CUresult CaptureState::check(const char* call, Session& session, uint32_t thread) noexcept {
-  const bool isUnsafe =
-      std::find(std::begin(kUnsafe), std::end(kUnsafe), std::string_view(call)) != std::end(kUnsafe);
-  return isUnsafe ? checkUnsafe(session, thread) : CUDA_SUCCESS;
+bool isOneOf(std::span<const std::string_view> calls, std::string_view call) {
+  return std::find(calls.begin(), calls.end(), call) != calls.end();
 }
 
-CUresult CaptureState::checkUnsafe(Session& session, uint32_t thread) noexcept {
-  if (threadMode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
+void tellLost(const Open& capture, Session& session, uint32_t thread) {
+  cmd::CaptureInvalidate wire{};
+  wire.stream = capture.stream;
+  session.post(static_cast<uint16_t>(cmd::CaptureInvalidate::kOp), {0, thread},
+               cmd::encodedSize<cmd::CaptureInvalidate>(), [&](std::byte* place) { cmd::encode(place, wire); });
+}
+
+/// Ends the captures for which `forbids` holds; CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED where there was one.
+template <typename Forbids>
+CUresult loseThose(Session& session, uint32_t thread, Forbids forbids) {
   const std::lock_guard lock(books().mutex);
   CUresult result = CUDA_SUCCESS;
   for (const Open& each : books().open) {
-    const bool mine = each.thread == thread;
-    const bool forbids = mine ? each.mode != CU_STREAM_CAPTURE_MODE_RELAXED
-                              : threadMode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-                                    each.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-    if (!forbids) continue;
+    if (!forbids(each)) continue;
     result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    cmd::CaptureInvalidate wire{};
-    wire.stream = each.stream;
-    session.post(static_cast<uint16_t>(cmd::CaptureInvalidate::kOp), {0, thread},
-                 cmd::encodedSize<cmd::CaptureInvalidate>(), [&](std::byte* place) { cmd::encode(place, wire); });
+    tellLost(each, session, thread);
   }
   return result;
 }
 
-void CaptureState::begun(uint64_t stream, CUstreamCaptureMode mode, uint32_t thread) noexcept {
+}  // namespace
+
+CUresult CaptureState::check(const char* call, Session& session, uint32_t thread, uint16_t context) noexcept {
+  if (isOneOf(kForbidden, call))
+    return loseThose(session, thread, [&](const Open& each) { return each.context == context; });
+  return isOneOf(kUnsafe, call) ? checkUnsafe(session, thread) : CUDA_SUCCESS;
+}
+
+CUresult CaptureState::checkUnsafe(Session& session, uint32_t thread) noexcept {
+  if (threadMode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
+  return loseThose(session, thread, [&](const Open& each) {
+    if (each.thread == thread) return each.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    return threadMode == CU_STREAM_CAPTURE_MODE_GLOBAL && each.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+  });
+}
+
+void CaptureState::lose(uint64_t stream, Session& session, uint32_t thread) noexcept {
+  loseThose(session, thread, [&](const Open& each) { return each.stream == stream; });
+}
+
+void CaptureState::begun(uint64_t stream, CUstreamCaptureMode mode, uint32_t thread, uint16_t context) noexcept {
   const std::lock_guard lock(books().mutex);
-  books().open.push_back({stream, mode, thread});
+  books().open.push_back({stream, mode, thread, context});
   books().known.push_back(stream);
   open_.store(static_cast<uint32_t>(books().open.size()), std::memory_order_relaxed);
 }

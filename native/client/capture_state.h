@@ -17,12 +17,16 @@ class CaptureState {
   static bool anyOpen() noexcept { return open_.load(std::memory_order_relaxed) != 0; }
 
   /// CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED when a call of that name could disturb a capture, and the thread's mode or the
-  /// captures' forbid it. Those captures are lost, which the worker is told.
-  static CUresult check(const char* call, Session& session, uint32_t thread) noexcept;
+  /// captures' forbid it, or when it waits for a whole context in which one is open. Those captures are lost, which the
+  /// worker is told.
+  static CUresult check(const char* call, Session& session, uint32_t thread, uint16_t context) noexcept;
   /// The same for a call that could.
   static CUresult checkUnsafe(Session& session, uint32_t thread) noexcept;
 
-  static void begun(uint64_t stream, CUstreamCaptureMode mode, uint32_t thread) noexcept;
+  /// The capture of that stream is lost, which the worker is told.
+  static void lose(uint64_t stream, Session& session, uint32_t thread) noexcept;
+
+  static void begun(uint64_t stream, CUstreamCaptureMode mode, uint32_t thread, uint16_t context) noexcept;
   /// CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD when that thread may not end the capture of the stream.
   static CUresult mayEnd(uint64_t stream, uint32_t thread) noexcept;
   /// No more is known of captures that began on the stream.

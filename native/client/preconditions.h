@@ -10,6 +10,10 @@ namespace millpond::client::precondition {
 
 /// Asking how far an event is: not while it is of a capture, which the driver knows, nor when that could disturb one.
 CUresult eventAnswer(Call& call, CUevent event);
+/// Whether what the stream is given becomes part of a graph. Asked once for each stream of a capture.
+CUresult isCaptured(Call& call, uint64_t stream, bool& captured);
+/// What a stream that is not captured is given, where giving it could disturb a capture of another.
+CUresult uncaptured(Call& call, uint64_t stream);
 /// A copy between devices: that memory of this session is not left at its end.
 CUresult copy(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream = nullptr);
 CUresult wordAt(Call& call, CUdeviceptr at, size_t bytes);

@@ -29,8 +29,12 @@ thread_local std::vector<OwnStream>* ownStreams = nullptr;  ///< by number of th
 Remote& Remote::instance() noexcept {
   static Remote& remote = [] () -> Remote& {
     auto& made = *new Remote();
-    const char* sync = std::getenv("MILLPOND_SYNC");
-    made.synchronous = sync && std::strcmp(sync, "1") == 0;
+    const auto isSet = [](const char* name) {
+      const char* value = std::getenv(name);
+      return value && std::strcmp(value, "1") == 0;
+    };
+    made.synchronous = isSet("MILLPOND_SYNC");
+    made.blocking = made.synchronous || isSet("CUDA_LAUNCH_BLOCKING");
     return made;
   }();
   return remote;

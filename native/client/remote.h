@@ -31,6 +31,8 @@ struct Remote {
   GraphStore graphs;
   std::mutex hostAllocation;
   bool synchronous = false;  ///< MILLPOND_SYNC=1: every call waits for its result
+  /// CUDA_LAUNCH_BLOCKING=1, or the above: calls that give the device work wait until it is done.
+  bool blocking = false;
 };
 
 class Context;

@@ -50,7 +50,7 @@ const KnownError* findKnownError(CUresult code) {
     TEXT(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, "the provided execution affinity is not supported")
     TEXT(CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC,
          "the provided PTX contains unsupported call to cudaDeviceSynchronize")
-    TEXT(CUDA_ERROR_CONTAINED, "an error was contained to this process")
+    TEXT(CUDA_ERROR_CONTAINED, "Invalid access of peer GPU memory over nvlink or a hardware error")
     TEXT(CUDA_ERROR_INVALID_SOURCE, "device kernel image is invalid")
     TEXT(CUDA_ERROR_FILE_NOT_FOUND, "file not found")
     TEXT(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, "shared object symbol not found")
@@ -81,7 +81,7 @@ const KnownError* findKnownError(CUresult code) {
     TEXT(CUDA_ERROR_INVALID_PC, "invalid program counter")
     TEXT(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure")
     TEXT(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "too many blocks in cooperative launch")
-    TEXT(CUDA_ERROR_TENSOR_MEMORY_LEAK, "tensor memory was not freed when the kernel ended")
+    TEXT(CUDA_ERROR_TENSOR_MEMORY_LEAK, "tensor memory not completely freed")
     TEXT(CUDA_ERROR_NOT_PERMITTED, "operation not permitted")
     TEXT(CUDA_ERROR_NOT_SUPPORTED, "operation not supported")
     TEXT(CUDA_ERROR_SYSTEM_NOT_READY, "system not yet initialized")
@@ -95,10 +95,12 @@ const KnownError* findKnownError(CUresult code) {
     TEXT(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
          "the hardware resources required to create MPS client have been exhausted")
     TEXT(CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED,
-         "the hardware resources required to device connections have been exhausted")
+         "the hardware resources required to support device connections have been exhausted")
     TEXT(CUDA_ERROR_MPS_CLIENT_TERMINATED, "the MPS client has been terminated by the server")
-    TEXT(CUDA_ERROR_CDP_NOT_SUPPORTED, "dynamic parallelism is not supported in the present configuration")
-    TEXT(CUDA_ERROR_CDP_VERSION_MISMATCH, "dynamic parallelism versions do not match")
+    TEXT(CUDA_ERROR_CDP_NOT_SUPPORTED,
+         "is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it")
+    TEXT(CUDA_ERROR_CDP_VERSION_MISMATCH,
+         "unsupported interaction between different versions of CUDA Dynamic Parallelism")
     TEXT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing")
     TEXT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "operation failed due to a previous error during capture")
     TEXT(CUDA_ERROR_STREAM_CAPTURE_MERGE, "operation would result in a merge of separate capture sequences")
@@ -117,7 +119,8 @@ const KnownError* findKnownError(CUresult code) {
     TEXT(CUDA_ERROR_EXTERNAL_DEVICE, "an async error has occured in external entity outside of CUDA")
     TEXT(CUDA_ERROR_INVALID_CLUSTER_SIZE,
          "a kernel launch error has occurred due to cluster misconfiguration")
-    TEXT(CUDA_ERROR_FUNCTION_NOT_LOADED, "the function is not loaded")
+    TEXT(CUDA_ERROR_FUNCTION_NOT_LOADED,
+         "the function handle is not loaded when calling an API that requires a loaded function")
     TEXT(CUDA_ERROR_INVALID_RESOURCE_TYPE,
          "one or more resources passed in are not valid resource types for the operation")
     TEXT(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,

@@ -137,7 +137,7 @@ CUresult Executor::resetPrimary(uint16_t number) {
 
 CUresult Executor::onContextSetLimit(const cmd::Decoded<cmd::ContextSetLimit>& command) {
   // An enum that has no such value must not be made of it.
-  if (static_cast<uint32_t>(command.fixed.limit) >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (static_cast<uint32_t>(command.fixed.limit) >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   return driver_.cuCtxSetLimit(static_cast<CUlimit>(command.fixed.limit), command.fixed.value);
 }
 

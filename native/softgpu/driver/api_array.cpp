@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points: arrays. Kernels cannot read them yet, since programs with texture instructions are refused at load.
 #include "softgpu/driver/api.h"
+#include "softgpu/driver/capture.h"
 #include "softgpu/driver/array.h"
 #include "softgpu/driver/pages.h"
 
@@ -33,6 +34,7 @@ CUresult allocate(Driver& driver, Context& context, Array& array) {
 CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR* wanted) {
   return withContext([&](Driver& driver, const ContextPtr& context) -> CUresult {
     if (!out || !wanted) return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult result = checkUnsafeCall()) return result;
     auto array = std::make_shared<Array>();
     if (CUresult result = describe(*wanted, array.get())) return result;
     if (CUresult result = allocate(driver, *context, *array)) return result;
@@ -113,6 +115,7 @@ CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* memoryRequ
 
 CUresult cuArrayDestroy(CUarray hArray) {
   return withContext([&](Driver& driver, const ContextPtr& context) -> CUresult {
+    if (CUresult result = checkUnsafeCall()) return result;
     const auto array = driver.arrays().find(hArray);
     if (!array || array->isLevel) return CUDA_ERROR_INVALID_HANDLE;
     driver.arrays().remove(hArray);

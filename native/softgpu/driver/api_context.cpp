@@ -227,8 +227,7 @@ CUresult cuCtxSynchronize(void) { return cuCtxSynchronize_v2(nullptr); }
 CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   return withGivenContext(ctx, [&](Driver&, const ContextPtr& context) -> CUresult {
     if (CUresult result = checkAlive(context)) return result;
-    if (isAnyCaptured(*context)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (CUresult result = checkUnsafeCall()) return result;
+    if (CUresult result = checkContextWait(*context)) return result;
     return context->synchronize();
   });
 }
@@ -241,7 +240,10 @@ CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
 }
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
-  return withContext([&](Driver&, const ContextPtr& context) { return context->setLimit(limit, value); });
+  return withContext([&](Driver&, const ContextPtr& context) -> CUresult {
+    if (CUresult result = checkUnsafeCall()) return result;
+    return context->setLimit(limit, value);
+  });
 }
 
 CUresult cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {

@@ -13,12 +13,8 @@ namespace {
 
 uint64_t addressOf(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
-// A call that waits could wait for a stream that is being captured.
-CUresult checkReturn(Return when) { return when == Return::whenDone ? checkUnsafeCall() : CUDA_SUCCESS; }
-
 CUresult copyLine(CUstream stream, CopyEnd to, CopyEnd from, size_t bytes, Return when) {
   return withStream(stream, [&](Driver&, const StreamTarget& target) -> CUresult {
-    if (CUresult result = checkReturn(when)) return result;
     return enqueueCopy(target, Copy{from, to, Extent{bytes}}, when);
   });
 }
@@ -102,7 +98,6 @@ CUresult resolveSides(const Side& to, const Side& from, const Extent& extent, Co
 
 CUresult copyBox(CUstream stream, const Side& to, const Side& from, const Extent& extent, Return when) {
   return withStream(stream, [&](Driver&, const StreamTarget& target) -> CUresult {
-    if (CUresult result = checkReturn(when)) return result;
     if (extent.isEmpty()) return CUDA_SUCCESS;
     Copy copy;
     if (CUresult result = resolveSides(to, from, extent, &copy)) return result;
@@ -141,7 +136,6 @@ CUresult copyPeer(CUdeviceptr dst, CUcontext dstContext, CUdeviceptr src, CUcont
 
 CUresult fill(CUstream stream, const Fill& fill, Return when) {
   return withStream(stream, [&](Driver&, const StreamTarget& target) -> CUresult {
-    if (CUresult result = checkReturn(when)) return result;
     return enqueueFill(target, fill, when);
   });
 }

@@ -15,6 +15,7 @@ constexpr unsigned long long kFlags =
 CUresult instantiate(CUgraphExec* exec, CUgraph hGraph, unsigned long long flags) {
   return withGraph(hGraph, [&](Driver& driver, Graph& graph) -> CUresult {
     if (!exec) return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult result = checkUnsafeCall()) return result;
     // Launches from the device need the device runtime.
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) return CUDA_ERROR_NOT_SUPPORTED;
     if (flags & ~kFlags) return CUDA_ERROR_INVALID_VALUE;

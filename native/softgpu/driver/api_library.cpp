@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "softgpu/driver/api_function.h"
+#include "softgpu/driver/capture.h"
 #include "softgpu/driver/program_loader.h"
 
 using namespace millpond::softgpu;
@@ -63,6 +64,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
 
 CUresult cuLibraryUnload(CUlibrary library) {
   return withLibrary(library, [&](Driver& driver, const std::shared_ptr<Library>& unloaded) -> CUresult {
+    if (CUresult result = checkUnsafeCall()) return result;
     for (const std::shared_ptr<Module>& module : unloaded->instances()) {
       // The work that is left may use the code, whatever became of the context.
       module->context()->synchronize();

@@ -66,10 +66,14 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 }
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
-  return withContext([&](Driver& driver, const ContextPtr& context) -> CUresult {
-    if (CUresult result = checkUnsafeCall()) return result;
-    if (GraphMemory::isOne(dptr)) return GraphMemory::takeBack(dptr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    return driver.memory().free(*context, dptr);
+  return withDriver([&](Driver&) -> CUresult {
+    // Nothing is freed without a context, too.
+    if (dptr == 0 && !currentContext()) return CUDA_SUCCESS;
+    return withContext([&](Driver& driver, const ContextPtr& context) -> CUresult {
+      if (CUresult result = checkUnsafeCall()) return result;
+      if (GraphMemory::isOne(dptr)) return GraphMemory::takeBack(dptr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+      return driver.memory().free(*context, dptr);
+    });
   });
 }
 

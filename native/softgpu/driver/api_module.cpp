@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points: modules and their functions.
 #include "softgpu/driver/api_function.h"
+#include "softgpu/driver/capture.h"
 #include "softgpu/driver/program_loader.h"
 #include "softgpu/image/image.h"
 
@@ -64,6 +65,7 @@ CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
 
 CUresult cuModuleUnload(CUmodule hmod) {
   return withModule(hmod, [&](Driver& driver, const std::shared_ptr<Module>& module) -> CUresult {
+    if (CUresult result = checkUnsafeCall()) return result;
     if (CUresult fault = module->context()->synchronize()) return fault;
     if (!driver.modules().remove(hmod)) return CUDA_ERROR_INVALID_HANDLE;
     driver.functions().removeIf([&](const Function& function) { return &function.module() == module.get(); });

@@ -112,6 +112,18 @@ CUresult checkUnsafeCall() {
   return result;
 }
 
+CUresult checkContextWait(const Context& context) {
+  if (openCaptures == 0) return CUDA_SUCCESS;
+  const Lock lock(graphMutex());
+  CUresult result = CUDA_SUCCESS;
+  for (const auto& capture : captures()) {
+    if (capture->context.get() != &context) continue;
+    capture->isInvalid = true;
+    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return result;
+}
+
 CUresult checkWait(const StreamTarget& stream) {
   if (openCaptures == 0) return CUDA_SUCCESS;
   if (isCapturing(stream.queue)) {
@@ -119,13 +131,6 @@ CUresult checkWait(const StreamTarget& stream) {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
   return checkUnsafeCall();
-}
-
-bool isAnyCaptured(const Context& context) {
-  if (openCaptures == 0) return false;
-  const Lock lock(graphMutex());
-  return std::any_of(captures().begin(), captures().end(),
-                     [&](const auto& capture) { return capture->context.get() == &context; });
 }
 
 CUresult captureWork(const StreamTarget& stream, NodeWork work, bool* captured) {
@@ -170,10 +175,11 @@ CUresult endCapture(const StreamTarget& stream, GraphPtr* graph) {
   const std::shared_ptr<Capture> capture = stream.queue->capture.capture;
   if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
   if (capture->origin != stream.queue) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thisThread())
-    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   CUresult result = CUDA_SUCCESS;
-  if (capture->isInvalid)
+  // Whoever may not end it ends it all the same, and nobody gets its graph.
+  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thisThread())
+    result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  else if (capture->isInvalid)
     result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   else if (!allJoined(*capture))
     result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;

@@ -37,10 +37,11 @@ CUresult checkLegacy(const Context& context, bool invalidate);
 /// A call that could disturb a capture: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED when the thread's mode forbids it, and the
 /// captures that do are lost.
 CUresult checkUnsafeCall();
+/// For a call that waits for all of a context: no mode allows it while any of its streams is captured, and those captures
+/// are lost.
+CUresult checkContextWait(const Context& context);
 /// For calls that wait for or ask about a stream: checkUnsafeCall, and never while that stream is captured.
 CUresult checkWait(const StreamTarget& stream);
-/// Whether any stream of the context is being captured.
-bool isAnyCaptured(const Context& context);
 
 CUresult beginCapture(const StreamTarget& stream, GraphPtr into, std::vector<GraphNode::Edge> after,
                       CUstreamCaptureMode mode);

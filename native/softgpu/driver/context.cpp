@@ -290,10 +290,17 @@ CUresult Context::synchronize() {
   return fault();
 }
 
+namespace {
+/// A limit that this device lacks, or a number that is none.
+CUresult noSuchLimit(CUlimit limit) {
+  return static_cast<unsigned>(limit) < CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_ERROR_INVALID_VALUE;
+}
+}  // namespace
+
 CUresult Context::limit(CUlimit limit, size_t* value) {
   std::lock_guard lock(mutex_);
   const auto position = limits_.find(limit);
-  if (position == limits_.end()) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (position == limits_.end()) return noSuchLimit(limit);
   *value = position->second;
   return CUDA_SUCCESS;
 }
@@ -301,7 +308,7 @@ CUresult Context::limit(CUlimit limit, size_t* value) {
 CUresult Context::setLimit(CUlimit limit, size_t value) {
   std::lock_guard lock(mutex_);
   const auto position = limits_.find(limit);
-  if (position == limits_.end()) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (position == limits_.end()) return noSuchLimit(limit);
   constexpr size_t kLargestStack = 512 * 1024;
   if (limit == CU_LIMIT_STACK_SIZE && value > kLargestStack) return CUDA_ERROR_INVALID_VALUE;
   if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && kernelHeap_) return CUDA_ERROR_INVALID_VALUE;

@@ -62,7 +62,11 @@ CUresult Memory::free(Context& context, uint64_t address) {
 CUresult Memory::allocateHost(Context& context, uint64_t bytes, unsigned flags, void** address) {
   constexpr unsigned known =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-  if (bytes == 0 || (flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
+  if (flags & ~known) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes == 0) {
+    *address = nullptr;
+    return CUDA_SUCCESS;
+  }
   const uint64_t pages = roundUp(bytes, kPageBytes);
   if (pages == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   const uint64_t base =

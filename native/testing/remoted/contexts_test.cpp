@@ -169,8 +169,8 @@ TEST("limits and flags are each context's own") {
     OK(CU(cuCtxCreate_v2)(&second, CU_CTX_SCHED_BLOCKING_SYNC, 0));
     OK(CU(cuCtxGetLimit)(&value, CU_LIMIT_PRINTF_FIFO_SIZE));
     CHECK_EQ(value, usual);
-    FAILS(CUDA_ERROR_UNSUPPORTED_LIMIT, CU(cuCtxGetLimit)(&value, CU_LIMIT_MAX));
-    FAILS(CUDA_ERROR_UNSUPPORTED_LIMIT, CU(cuCtxSetLimit)(CU_LIMIT_MAX, 1));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuCtxGetLimit)(&value, CU_LIMIT_MAX));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuCtxSetLimit)(CU_LIMIT_MAX, 1));
     unsigned flags = 0;
     OK(CU(cuCtxGetFlags)(&flags));
     CHECK_EQ(flags, unsigned{CU_CTX_SCHED_BLOCKING_SYNC});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MILLPOND_SYNC=1: the call that fails is the one that says so.
+// MILLPOND_SYNC=1 and CUDA_LAUNCH_BLOCKING=1: the call that fails is the one that says so.
 #include "testing/remoted.h"
 
 using namespace millpond::testing;
@@ -20,19 +20,25 @@ constexpr char kStoreSeven[] = R"(
 }
 )";
 
-/// The calls of each way through Millpond: the driver itself knows nothing of MILLPOND_SYNC.
-void throughMillpond(const char* synchronous, const std::function<void()>& program) {
+/// The calls of each way through Millpond: the software GPU's driver knows nothing of these variables.
+void throughMillpond(const char* variable, const char* value, const std::function<void()>& program) {
   for (const Way way : {Way::kSharedMemory, Way::kTcp}) {
     const int status = runProgram(way, [&] {
-      ::setenv("MILLPOND_SYNC", synchronous, 1);
+      ::setenv(variable, value, 1);
       OK(CU(cuInit)(0));
       CUcontext context = nullptr;
       OK(CU(cuDevicePrimaryCtxRetain)(&context, 0));
       OK(CU(cuCtxSetCurrent)(context));
       program();
     });
-    if (status != 0) fail(__FILE__, __LINE__, std::string(nameOf(way)) + ": status " + std::to_string(status));
+    if (status != 0)
+      fail(__FILE__, __LINE__, std::string(variable) + ", " + nameOf(way) + ": status " + std::to_string(status));
   }
+}
+
+void blocking(const std::function<void()>& program) {
+  throughMillpond("MILLPOND_SYNC", "1", program);
+  throughMillpond("CUDA_LAUNCH_BLOCKING", "1", program);
 }
 
 CUfunction loadStore() {
@@ -53,7 +59,7 @@ constexpr CUdeviceptr kWild = 0x10;
 }  // namespace
 
 TEST("a launch that faults says so itself, and every call after it") {
-  throughMillpond("1", [] {
+  blocking([] {
     const CUfunction store = loadStore();
     CUdeviceptr memory = 0;
     OK(CU(cuMemAlloc_v2)(&memory, 4096));
@@ -64,16 +70,18 @@ TEST("a launch that faults says so itself, and every call after it") {
   });
 }
 
-TEST("without it the launch is as silent as on a card") {
-  throughMillpond("0", [] {
+TEST("without them, or with any other value, the launch is as silent as on a card") {
+  const auto program = [] {
     const CUfunction store = loadStore();
     OK(launch(store, kWild));
     FAILS(CUDA_ERROR_ILLEGAL_ADDRESS, CU(cuCtxSynchronize)());
-  });
+  };
+  throughMillpond("MILLPOND_SYNC", "0", program);
+  throughMillpond("CUDA_LAUNCH_BLOCKING", "2", program);
 }
 
 TEST("an asynchronous call that the driver refuses later says so itself") {
-  throughMillpond("1", [] {
+  throughMillpond("MILLPOND_SYNC", "1", [] {
     CUstream stream = nullptr;
     OK(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
     const unsigned word = 1;
@@ -85,7 +93,7 @@ TEST("an asynchronous call that the driver refuses later says so itself") {
 }
 
 TEST("captured work is not waited for, and a launch of the graph is") {
-  throughMillpond("1", [] {
+  blocking([] {
     const CUfunction store = loadStore();
     CUstream stream = nullptr;
     OK(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
@@ -100,7 +108,7 @@ TEST("captured work is not waited for, and a launch of the graph is") {
 }
 
 TEST("a stream may wait for what the same thread does next") {
-  throughMillpond("1", [] {
+  throughMillpond("MILLPOND_SYNC", "1", [] {
     CUstream stream = nullptr;
     OK(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
     CUdeviceptr word = 0;

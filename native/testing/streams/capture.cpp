@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream capture, and launches of what was captured.
+#include <functional>
 #include <thread>
 
 #include "testing/streams/program.h"
@@ -219,9 +220,67 @@ TEST("calls that could disturb a capture fail and end it; a relaxed thread may m
     OK(CU(cuCtxSetCurrent)(context()));
     CUgraph none = nullptr;
     FAILS(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, CU(cuStreamEndCapture)(s, &none));
+    CHECK_EQ(none, nullptr);
   }).join();
-  OK(CU(cuStreamEndCapture)(s, &graph));
-  OK(CU(cuGraphDestroy)(graph));
+  // That has ended it all the same.
+  CHECK_EQ(statusOf(s), CU_STREAM_CAPTURE_STATUS_NONE);
+  FAILS(CUDA_ERROR_ILLEGAL_STATE, CU(cuStreamEndCapture)(s, &graph));
+}
+
+TEST("what a capture forbids, call by call, as on a card") {
+  context();
+  CUstream other = stream();
+  const CUdeviceptr memory = allocate(4096);
+  CUmodule module = nullptr;
+  const char* image = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry e(){ ret; }\n";
+  CUgraph empty = nullptr;
+  OK(CU(cuGraphCreate)(&empty, 0));
+  char here[64] = {};
+  struct Attempt {
+    const char* call;
+    bool isForbidden;
+    std::function<CUresult()> make;
+  };
+  const Attempt attempts[] = {
+      {"cuMemcpyHtoD", false, [&] { return CU(cuMemcpyHtoD_v2)(memory, here, sizeof here); }},
+      {"cuMemcpyDtoH", false, [&] { return CU(cuMemcpyDtoH_v2)(here, memory, sizeof here); }},
+      {"cuMemcpyDtoD", false, [&] { return CU(cuMemcpyDtoD_v2)(memory, memory + 1024, 64); }},
+      {"cuMemsetD8", false, [&] { return CU(cuMemsetD8_v2)(memory, 0, 64); }},
+      {"cuMemcpyHtoDAsync", false, [&] { return CU(cuMemcpyHtoDAsync_v2)(memory, here, sizeof here, other); }},
+      {"cuModuleLoadData", false, [&] { return CU(cuModuleLoadData)(&module, image); }},
+      {"cuModuleUnload", true, [&] { return CU(cuModuleUnload)(module); }},
+      {"cuMemFree of nothing", true, [&] { return CU(cuMemFree_v2)(0); }},
+      {"cuCtxSetLimit", true, [&] { return CU(cuCtxSetLimit)(CU_LIMIT_STACK_SIZE, 2048); }},
+      {"cuGraphInstantiate", true,
+       [&] {
+         CUgraphExec exec = nullptr;
+         return CU(cuGraphInstantiateWithFlags)(&exec, empty, 0);
+       }},
+      {"cuStreamQuery", true, [&] { return CU(cuStreamQuery)(other); }},
+      {"cuCtxSynchronize", true, [&] { return CU(cuCtxSynchronize)(); }},
+      {"cuLaunchHostFunc", false, [&] { return CU(cuLaunchHostFunc)(other, [](void*) {}, nullptr); }},
+  };
+  for (const Attempt& attempt : attempts) {
+    CUstream s = stream();
+    CUgraph graph = nullptr;
+    OK(CU(cuStreamBeginCapture_v2)(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    const CUresult result = attempt.make();
+    const CUresult ended = CU(cuStreamEndCapture)(s, &graph);
+    if (result != (attempt.isForbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS) ||
+        ended != (attempt.isForbidden ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS))
+      ::millpond::testing::fail(__FILE__, __LINE__, std::string(attempt.call) + ": " + std::to_string(result) + ", " + std::to_string(ended));
+    if (graph) OK(CU(cuGraphDestroy)(graph));
+    OK(CU(cuStreamDestroy_v2)(s));
+  }
+  // Not even a relaxed capture outlives a wait for its whole context.
+  CUstream s = stream();
+  CUgraph graph = nullptr;
+  OK(CU(cuStreamBeginCapture_v2)(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+  FAILS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuCtxSynchronize)());
+  FAILS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CU(cuStreamEndCapture)(s, &graph));
+  OK(CU(cuModuleUnload)(module));
+  OK(CU(cuGraphDestroy)(empty));
+  OK(CU(cuMemFree_v2)(memory));
 }
 
 TEST("an event of a capture is neither asked about nor waited for, another one only where no capture forbids it") {

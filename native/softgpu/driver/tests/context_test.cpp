@@ -134,7 +134,7 @@ TEST("limits, priorities and flags") {
   OK(CU(cuCtxSetLimit)(CU_LIMIT_STACK_SIZE, 4096));
   OK(CU(cuCtxGetLimit)(&value, CU_LIMIT_STACK_SIZE));
   CHECK_EQ(value, size_t{4096});
-  FAILS(CUDA_ERROR_UNSUPPORTED_LIMIT, CU(cuCtxGetLimit)(&value, CU_LIMIT_MAX));
+  FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuCtxGetLimit)(&value, CU_LIMIT_MAX));
   int least = 99;
   int greatest = 99;
   OK(CU(cuCtxGetStreamPriorityRange)(&least, &greatest));
