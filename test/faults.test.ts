@@ -106,7 +106,7 @@ describe("the control plane", () => {
 });
 
 describe("the network", () => {
-  it("a TCP connection that is cut ends its session on both sides", async () => {
+  it("a TCP connection that is cut is made again; one that stays away ends its session on both sides", async () => {
     const env = pool.containerEnvironment({ MILLPOND_MEMORY: "256Mi", MILLPOND_TRANSPORT: "tcp" });
     const opened = await openSession(env);
     await using link = await Link.to(opened.tcpPort);
@@ -115,11 +115,24 @@ describe("the network", () => {
       LD_LIBRARY_PATH: env["LD_LIBRARY_PATH"],
       MILLPOND_WORKER: `tcp:127.0.0.1:${link.port}`,
       MILLPOND_TICKET: opened.ticket,
+      MILLPOND_RECONNECT_GRACE: "2",
     });
     await pool.connected(2);
-    link.cut();
+    for (const connections of [2, 3]) {
+      link.cut();
+      await until(
+        "another connection",
+        () => Promise.resolve(link.connections),
+        (count) => count === connections,
+      );
+    }
+    await pool.connected(2);
+    expect(program.stderr).toBe("");
+    link.sever();
     const { status, stderr } = await program.finished;
-    expect(stderr).toMatch(/the GPU of this process is gone/);
+    expect(stderr).toMatch(
+      /the GPU of this process is gone: the connection to the worker .* could not be made again within 2 s/,
+    );
     expect(status).toBe(1);
     await pool.connected(1);
   });
@@ -231,12 +244,20 @@ function throwAt(port: number, bytes: Buffer): Promise<void> {
 /** A stretch of network that can be cut. */
 class Link implements AsyncDisposable {
   port = 0;
+  /** How many there have been. */
+  connections = 0;
+  #isSevered = false;
   readonly #sockets: Socket[] = [];
   readonly #server = createServer();
 
   static async to(target: number): Promise<Link> {
     const link = new Link();
     link.#server.on("connection", (near) => {
+      if (link.#isSevered) {
+        near.destroy();
+        return;
+      }
+      link.connections += 1;
       const far = createConnection({ host: "127.0.0.1", port: target });
       link.#sockets.push(near, far);
       // The other side hears of an error as of an end.
@@ -255,7 +276,13 @@ class Link implements AsyncDisposable {
   }
 
   cut(): void {
-    for (const socket of this.#sockets) socket.resetAndDestroy();
+    for (const socket of this.#sockets.splice(0)) socket.resetAndDestroy();
+  }
+
+  /** Cuts, and lets nobody through any more. */
+  sever(): void {
+    this.#isSevered = true;
+    this.cut();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

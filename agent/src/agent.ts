@@ -102,6 +102,7 @@ class RunningAgent implements Agent {
       startTimeoutMs: options.startTimeoutMs,
       assignTimeoutMs: options.assignTimeoutMs,
       connectWithinSeconds: options.connectWithinSeconds,
+      reconnectGraceSeconds: options.reconnectGraceSeconds,
       closeTimeoutMs: options.closeTimeoutMs,
       restartFirstMs: options.restartFirstMs,
       restartCeilingMs: options.restartCeilingMs,

@@ -9,10 +9,11 @@ import type { Drain } from "./worker-pool.ts";
 
 const usage = `Usage: millpond agent --name NODE --controller URL --token-file FILE --driver LIB[,LIB]
                       --worker PROGRAM --run DIR [--listen 127.0.0.1:0] [--warm 1] [--drain none|idle|all]
-                      [--labels KEY=VALUE,...] [--ca FILE]
+                      [--reconnect-grace 300] [--labels KEY=VALUE,...] [--ca FILE]
 
 Runs the agent of one node until SIGTERM or SIGINT. --drain says which workers end with it: none (default) leaves
-sessions and idle workers to the next agent on the same --run directory. --labels are labels of the node, for claims to
+sessions and idle workers to the next agent on the same --run directory. --reconnect-grace is the most that a session
+waits for a program whose TCP connection was lost, in seconds; 0 ends it with its connection. --labels are labels of the node, for claims to
 choose by (MILLPOND_AGENT_LABELS). --ca is the certificate of the authority of the controller's, PEM (MILLPOND_CA).
 `;
 
@@ -30,6 +31,10 @@ export function parseAgentCommand(
   const { ca = process.env["MILLPOND_CA"] ?? "" } = values;
   const { warm, drain, labels = process.env["MILLPOND_AGENT_LABELS"] ?? "" } = values;
   if (warm !== undefined && !/^\d{1,2}$/.test(warm)) throw invalid(`--warm ${quote(warm)} is not a number`);
+  const grace = values["reconnect-grace"];
+  if (grace !== undefined && !/^\d{1,5}$/.test(grace)) {
+    throw invalid(`--reconnect-grace ${quote(grace)} is not a number of seconds`);
+  }
   if (drain !== "none" && drain !== "idle" && drain !== "all") {
     throw invalid(`--drain ${quote(drain)} is none of none, idle and all`);
   }
@@ -49,6 +54,7 @@ export function parseAgentCommand(
       listen: values.listen,
       labels: labels === "" ? {} : parseLabels(labels),
       warm: warm === undefined ? undefined : Number(warm),
+      reconnectGraceSeconds: grace === undefined ? undefined : Number(grace),
     },
     drain,
   };
@@ -91,6 +97,7 @@ function parse(args: readonly string[]) {
         run: { type: "string" },
         listen: { type: "string" },
         warm: { type: "string" },
+        "reconnect-grace": { type: "string" },
         drain: { type: "string", default: "none" },
         labels: { type: "string" },
         ca: { type: "string" },

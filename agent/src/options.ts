@@ -35,6 +35,11 @@ export interface AgentOptions {
    * devices until the ticket expires. Default 15.
    */
   readonly connectWithinSeconds?: number | undefined;
+  /**
+   * Most seconds that a session waits for a program whose TCP connection was lost, 0 to 86400; programs ask for 60 unless
+   * told otherwise. 0 ends a session with its connection. Default 300.
+   */
+  readonly reconnectGraceSeconds?: number | undefined;
   /** How long a worker may take to obey `close`, and then SIGTERM. Default 5000. */
   readonly closeTimeoutMs?: number | undefined;
   /** How long a worker may take to become warm: drivers of machines with many devices are slow. Default 60000. */
@@ -62,6 +67,7 @@ export interface ResolvedAgentOptions {
   readonly warm: number;
   readonly orphanSeconds: number;
   readonly connectWithinSeconds: number;
+  readonly reconnectGraceSeconds: number;
   readonly closeTimeoutMs: number;
   readonly startTimeoutMs: number;
   readonly assignTimeoutMs: number;
@@ -86,6 +92,7 @@ const schema = z.object({
   warm: z.int().min(0).max(16).default(1),
   orphanSeconds: z.int().min(1).max(86_400).default(30),
   connectWithinSeconds: z.int().min(1).max(60).default(15),
+  reconnectGraceSeconds: z.int().min(0).max(86_400).default(300),
   closeTimeoutMs: milliseconds.default(5000),
   startTimeoutMs: milliseconds.default(60_000),
   restartFirstMs: milliseconds.default(500),

@@ -43,6 +43,8 @@ export interface WorkerPoolOptions {
   readonly assignTimeoutMs: number;
   /** How long an assigned worker waits for its client, if the ticket does not expire before. */
   readonly connectWithinSeconds: number;
+  /** Most seconds that a session waits for a client whose TCP connection was lost. */
+  readonly reconnectGraceSeconds: number;
   /** How long a worker may take to obey `close`, and then SIGTERM, before it is killed. */
   readonly closeTimeoutMs: number;
   readonly restartFirstMs: number;
@@ -240,6 +242,7 @@ export class WorkerPool {
       tcpHost: this.#options.tcpHost,
       warmDevice: device.uuid,
       orphanSeconds: this.#options.orphanSeconds,
+      reconnectGraceSeconds: this.#options.reconnectGraceSeconds,
       imageCachePath: this.#options.run.imageCachePath,
     });
     child.on("error", (error) =>

@@ -193,6 +193,8 @@ export interface WorkerSpawn {
   readonly tcpHost: string;
   readonly warmDevice: string;
   readonly orphanSeconds: number;
+  /** Most seconds that a session waits for a client whose TCP connection was lost. */
+  readonly reconnectGraceSeconds: number;
   /** Directory of the module images that the node's workers share. */
   readonly imageCachePath: string;
 }
@@ -221,6 +223,8 @@ export function spawnWorker(options: WorkerSpawn): ChildProcess {
         options.warmDevice,
         "--orphan-seconds",
         String(options.orphanSeconds),
+        "--reconnect-grace",
+        String(options.reconnectGraceSeconds),
         "--image-cache",
         options.imageCachePath,
       ],

@@ -38,6 +38,7 @@ const { values } = parseArgs({
     "warm-device": { type: "string", default: "" },
     "image-cache": { type: "string", default: "" },
     "orphan-seconds": { type: "string", default: "30" },
+    "reconnect-grace": { type: "string", default: "300" },
   },
 });
 if (values.driver === undefined || !existsSync(values.driver)) {

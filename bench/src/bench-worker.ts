@@ -53,6 +53,7 @@ export class BenchWorker implements AsyncDisposable {
       tcpHost: "127.0.0.1",
       warmDevice: options.uuid,
       orphanSeconds: 60,
+      reconnectGraceSeconds: 60,
       imageCachePath: directory,
     });
     child.ref(); // an agent lets its workers be; here their end is waited for

@@ -59,6 +59,7 @@ int main(int argc, char** argv) {
   } else if (carrier == "tcp" && argc == 6) {
     endpoint.tcpHost = argv[2];
     endpoint.tcpPort = number<uint16_t>(argv[3]);
+    endpoint.graceSeconds = 60;  // as programs have it
   } else {
     fail(kUsage);
   }

@@ -14,6 +14,9 @@ namespace {
 
 /// Bytes in one frame beside the data: the rest of wire::kMaxFrameBytes is for them.
 constexpr size_t kPiece = wire::kChunkBytes;
+/// From this size on it is dearer to keep a copy of the bytes, lest they have to be sent again, than to wait until the
+/// worker has them.
+constexpr size_t kLentBytes = size_t{512} << 10;
 
 CUresult shared(Call& call, uint64_t device, uint64_t host, size_t bytes, uint64_t stream, uint32_t direction,
                 Wait wait) {
@@ -66,10 +69,14 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   wire.stream = stream;
   wire.total = bytes;
   const auto* data = static_cast<const std::byte*>(from);
+  const bool lends = bytes >= kLentBytes && call.session().graceSeconds() != 0;
+  const auto whose = lends ? Session::Data::kLent : Session::Data::kCallers;
   for (size_t at = 0; at < bytes; at += kPiece) {
     wire.offset = at;
-    if (const CUresult r = call.postData(wire, {data + at, std::min(kPiece, bytes - at)}); r != CUDA_SUCCESS) return r;
+    const CUresult r = call.postData(wire, {data + at, std::min(kPiece, bytes - at)}, whose);
+    if (r != CUDA_SUCCESS) return r;
   }
+  if (lends && !call.awaitTaken()) return static_cast<CUresult>(kSessionLost);
   if (call.remote().blocking) return call.awaitWork(stream);
   // The bytes are on their way, so nothing of the caller's is needed any more. Only of an address that this process did
   // not allocate does it not know whether the driver will take it.

@@ -170,6 +170,7 @@ Environment Environment::ofThisProcess() {
   e.waitTimeout = variable("MILLPOND_WAIT_TIMEOUT");
   e.worker = variable("MILLPOND_WORKER");
   e.ticket = variable("MILLPOND_TICKET");
+  e.reconnectGrace = variable("MILLPOND_RECONNECT_GRACE");
   e.bootId = bootIdOfThisMachine();
   e.program = ::program_invocation_short_name;
   // Not from the user database: looking there would load more libraries into a process that is not ours.
@@ -218,6 +219,13 @@ Result<AttachConfig> AttachConfig::from(const Environment& e) {
     if (!transport) return transport.error();
     config.transport = *transport;
   }
+  if (e.reconnectGrace) {
+    const auto seconds = numberBetween(*e.reconnectGrace, 0, 86'400);
+    if (!seconds)
+      return badVariable("MILLPOND_RECONNECT_GRACE", *e.reconnectGrace,
+                         "use whole seconds from 0 to 86400; 0 ends the session with its connection");
+    config.reconnectGraceSeconds = static_cast<uint32_t>(*seconds);
+  }
   if (e.worker) {
     auto endpoint = parseWorker(*e.worker);
     if (!endpoint) return endpoint.error();
@@ -230,6 +238,7 @@ Result<AttachConfig> AttachConfig::from(const Environment& e) {
     endpoint->transport = config.transport;
     endpoint->ticket = e.ticket.value_or("");
     endpoint->program = config.program;
+    endpoint->graceSeconds = config.reconnectGraceSeconds;
     config.worker = std::move(*endpoint);
     return config;
   }

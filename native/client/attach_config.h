@@ -19,7 +19,7 @@ namespace millpond::client {
 /// A variable that is set to nothing counts as unset.
 struct Environment {
   std::optional<std::string> controller, token, claim, gpus, memory, compute, transport, waitTimeout, worker,
-      ticket;
+      ticket, reconnectGrace;
   /// Variables of a claim that the controller reads, as they stand: name and value.
   std::vector<std::pair<std::string, std::string>> claimVariables;
   std::string bootId;   ///< of this machine; empty where unknown
@@ -55,6 +55,7 @@ struct AttachConfig {
   TransportChoice transport = TransportChoice::Auto;
   std::vector<std::pair<std::string, std::string>> claimVariables;  ///< for the controller to read
   int waitTimeoutSeconds = 0;  ///< 0: wait for ever
+  uint32_t reconnectGraceSeconds = 60;  ///< 0: a lost connection is the end
   std::string bootId;
   std::string program;
   std::string owner;  ///< `user@host:pid program`

@@ -316,6 +316,7 @@ class Attaching {
     endpoint.session = text(&made.answer, "session");
     endpoint.transport = config_.transport;
     endpoint.program = config_.program;
+    endpoint.graceSeconds = config_.reconnectGraceSeconds;
     if (endpoint.ticket.empty() || endpoint.ticket.size() > 8192) return notUnderstood("ticket");
     auto agent = Url::parse(text(&made.answer, "agentUrl"));
     if (!agent) {

@@ -362,6 +362,9 @@ TEST("straight to a worker") {
   auto attachment = attachTo(e);
   CHECK_EQ(attachment->endpoint.unixPath, "/run/data.sock");
   CHECK_EQ(attachment->endpoint.ticket, "t");
+  CHECK_EQ(AttachConfig::from(e)->worker->graceSeconds, 60u);
+  e.reconnectGrace = "0";
+  CHECK_EQ(AttachConfig::from(e)->worker->graceSeconds, 0u);
   e.worker = "tcp:[::1]:80";
   attachment = attachTo(e);
   CHECK_EQ(attachment->endpoint.tcpHost, "::1");
@@ -402,6 +405,9 @@ TEST("the environment is checked before anything is asked") {
   CHECK(refused([](Environment& e) { e.compute = "1.5%"; }));
   CHECK(refused([](Environment& e) { e.transport = "rdma"; }));
   CHECK(refused([](Environment& e) { e.waitTimeout = "-1"; }));
+  CHECK(refused([](Environment& e) { e.reconnectGrace = "-1"; }));
+  CHECK(refused([](Environment& e) { e.reconnectGrace = "86401"; }));
+  CHECK(refused([](Environment& e) { e.reconnectGrace = "60s"; }));
   CHECK(refused([](Environment& e) { e.claim = std::string(64, 'a'); }));
   CHECK(AttachConfig::from(Environment{}).error().message.ends_with("[MILLPOND_E_NOT_CONFIGURED]"));
 }

@@ -163,6 +163,12 @@ CUresult Call::check() noexcept {
   return wait(cmd::Marker{}, reply);
 }
 
+bool Call::awaitTaken() noexcept {
+  Session::Answer answer;
+  session_->wait(static_cast<uint16_t>(cmd::Marker::kOp), caller_, cmd::Marker::kFixedBytes, [](std::byte*) {}, answer);
+  return !session_->lost();
+}
+
 CUresult notRemoted(const char* symbol, const char* why) noexcept {
   if (const CUresult r = Client::check(); r != CUDA_SUCCESS) return r;
   // The names are literals, so their addresses tell them apart.

@@ -81,14 +81,15 @@ class Call {
   }
   /// Where calls block, behind what was given to a stream: waits until it is done, so that its failure is this call's.
   CUresult awaitWork(uint64_t stream) noexcept;
-  /// As `post` for a command with one tail, which is large. Never waits.
+  /// As `post` for a command with one tail, which is large. Never waits for the result.
   template <typename C>
-  CUresult postData(C fixed, std::span<const std::byte> data) noexcept {
+  CUresult postData(C fixed, std::span<const std::byte> data,
+                    Session::Data whose = Session::Data::kCallers) noexcept {
     if (entry_ != CUDA_SUCCESS) return entry_;
     fixed.setTailBytes({static_cast<uint32_t>(data.size())});
     return sent(session_->postWithData(
         static_cast<uint16_t>(C::kOp), caller_, C::kFixedBytes,
-        [&](std::byte* place) { std::memcpy(place, &fixed, C::kFixedBytes); }, data));
+        [&](std::byte* place) { std::memcpy(place, &fixed, C::kFixedBytes); }, data, whose));
   }
   /// Sends a command and waits for its result.
   template <typename C, typename R, typename... Tails>
@@ -146,6 +147,9 @@ class Call {
   }
   /// Waits until the worker has issued everything before, and tells the first failure.
   CUresult check() noexcept;
+  /// Waits until the worker has taken everything before, and leaves failures to the calls that tell them. False: the
+  /// session is lost.
+  bool awaitTaken() noexcept;
 
  private:
   /// Whether a command gives the device something to do that ends by itself, unlike a wait for what the program does next.

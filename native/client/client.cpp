@@ -45,6 +45,11 @@ void Client::afterForkInChild() {
                std::memory_order_relaxed);
 }
 
+void Client::leave() {
+  const Client* known = current_.load(std::memory_order_acquire);
+  if (known && state_.load(std::memory_order_acquire) >= State::Attached) known->session_->sayGoodbye();
+}
+
 CUresult Client::initialise() {
   if (check() == CUDA_SUCCESS) return CUDA_SUCCESS;
   const std::lock_guard lock(mutex_);
@@ -124,6 +129,7 @@ void Client::adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>
     log(LogLevel::Error, "the GPU of this process is gone: %s. Every CUDA call fails from here on",
         reason.c_str());
   });
+  session_->onLink([](const std::string& what) { log(LogLevel::Warn, "%s", what.c_str()); });
   // As the driver does: into the program's own stream, so that it stays in order with what the program prints.
   session_->onOutput([](std::span<const std::byte> text) { std::fwrite(text.data(), 1, text.size(), stdout); });
   session_->onFailure([](int32_t code, uint16_t op, uint64_t position) {
@@ -160,5 +166,12 @@ const ErrorText* Client::errorText(CUresult code) const {
                        [](const ErrorText* text, CUresult wanted) { return text->code < wanted; });
   return found != errors_.end() && (*found)->code == code ? *found : nullptr;
 }
+
+namespace {
+
+/// Other libraries may call the driver after this, which still works.
+__attribute__((destructor)) void leaveAtExit() { Client::leave(); }
+
+}  // namespace
 
 }  // namespace millpond::client

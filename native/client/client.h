@@ -34,6 +34,9 @@ class Client {
  public:
   static Client& instance();
 
+  /// The process is ending: its worker need not wait for it to come back.
+  static void leave();
+
   /// What every call but the few that work before cuInit begins with: success, or CUDA_ERROR_NOT_INITIALIZED.
   static CUresult check() {
     return state_.load(std::memory_order_acquire) == State::Ready ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;

@@ -2,6 +2,7 @@
 #include "protocol/handshake.h"
 
 #include <cstring>
+#include <utility>
 
 namespace millpond {
 namespace {
@@ -18,9 +19,19 @@ struct HelloFixed {
   uint32_t pid;
   uint32_t ticketBytes;
   uint32_t programBytes;
-  uint32_t reserved;
+  uint32_t linkBytes;  ///< HelloLink and the process space
 };
 static_assert(sizeof(HelloFixed) == kHelloFixedBytes);
+
+struct HelloLink {
+  uint32_t graceSeconds;
+  uint32_t isResumption;
+  uint32_t attempt;
+  uint32_t reserved;
+  uint64_t received;
+  SessionSecret secret;
+};
+static_assert(sizeof(HelloLink) == 56);
 
 struct WelcomeFixed {
   uint64_t magic;
@@ -29,9 +40,17 @@ struct WelcomeFixed {
   uint64_t apiHash;
   uint32_t messageBytes;
   uint32_t snapshotBytes;
-  uint64_t reserved;
+  uint64_t linkBytes;
 };
 static_assert(sizeof(WelcomeFixed) == kWelcomeFixedBytes);
+
+struct WelcomeLink {
+  uint32_t graceSeconds;
+  uint32_t pid;
+  uint64_t received;
+  SessionSecret secret;
+};
+static_assert(sizeof(WelcomeLink) == 48);
 
 template <typename Fixed>
 Fixed readFixed(std::span<const std::byte> bytes) {
@@ -40,13 +59,13 @@ Fixed readFixed(std::span<const std::byte> bytes) {
   return fixed;
 }
 
+void append(std::vector<std::byte>& out, std::span<const std::byte> bytes) {
+  out.insert(out.end(), bytes.begin(), bytes.end());
+}
+
 template <typename Fixed>
-std::vector<std::byte> join(const Fixed& fixed, std::span<const std::byte> a, std::span<const std::byte> b) {
-  std::vector<std::byte> out(sizeof(Fixed) + a.size() + b.size());
-  std::memcpy(out.data(), &fixed, sizeof(Fixed));
-  if (!a.empty()) std::memcpy(out.data() + sizeof(Fixed), a.data(), a.size());
-  if (!b.empty()) std::memcpy(out.data() + sizeof(Fixed) + a.size(), b.data(), b.size());
-  return out;
+std::span<const std::byte> bytesOf(const Fixed& fixed) {
+  return std::as_bytes(std::span(&fixed, 1));
 }
 
 std::string text(std::span<const std::byte> bytes) {
@@ -63,8 +82,17 @@ std::vector<std::byte> encode(const Hello& hello) {
                          hello.pid,
                          static_cast<uint32_t>(hello.ticket.size()),
                          static_cast<uint32_t>(hello.program.size()),
-                         0};
-  return join(fixed, std::as_bytes(std::span(hello.ticket)), std::as_bytes(std::span(hello.program)));
+                         static_cast<uint32_t>(sizeof(HelloLink) + hello.processSpace.size())};
+  const Resumption resumption = hello.resumption.value_or(Resumption{});
+  const HelloLink link{hello.graceSeconds, hello.resumption ? 1u : 0u,   resumption.attempt, 0,
+                       resumption.received, resumption.secret};
+  std::vector<std::byte> out;
+  append(out, bytesOf(fixed));
+  append(out, std::as_bytes(std::span(hello.ticket)));
+  append(out, std::as_bytes(std::span(hello.program)));
+  append(out, bytesOf(link));
+  append(out, std::as_bytes(std::span(hello.processSpace)));
+  return out;
 }
 
 Result<size_t> helloRest(std::span<const std::byte, kHelloFixedBytes> bytes) {
@@ -73,7 +101,9 @@ Result<size_t> helloRest(std::span<const std::byte, kHelloFixedBytes> bytes) {
   if (fixed.ticketBytes > kMaxTicket || fixed.programBytes > kMaxProgram)
     return Error{"the greeting announces " + std::to_string(fixed.ticketBytes) + " bytes of ticket and " +
                  std::to_string(fixed.programBytes) + " of program name, more than allowed"};
-  return size_t{fixed.ticketBytes} + fixed.programBytes;
+  // Of another version this may be anything.
+  if (fixed.linkBytes > sizeof(HelloLink) + kMaxProcessSpace) return Error{"the greeting is longer than allowed"};
+  return size_t{fixed.ticketBytes} + fixed.programBytes + fixed.linkBytes;
 }
 
 Result<Hello> decodeHello(std::span<const std::byte> bytes) {
@@ -83,13 +113,18 @@ Result<Hello> decodeHello(std::span<const std::byte> bytes) {
   if (bytes.size() != kHelloFixedBytes + *rest) return Error{"the greeting has the wrong length"};
   const auto fixed = readFixed<HelloFixed>(bytes);
   if (fixed.carrier > static_cast<uint32_t>(Carrier::kTcp)) return Error{"the greeting asks for an unknown carrier"};
-  const auto tail = bytes.subspan(kHelloFixedBytes);
-  return Hello{fixed.protocol,
-               fixed.apiHash,
-               static_cast<Carrier>(fixed.carrier),
-               fixed.pid,
-               text(tail.first(fixed.ticketBytes)),
-               text(tail.subspan(fixed.ticketBytes))};
+  auto tail = bytes.subspan(kHelloFixedBytes);
+  const auto take = [&tail](size_t n) { return std::exchange(tail, tail.subspan(n)).first(n); };
+  Hello hello{fixed.protocol, fixed.apiHash, static_cast<Carrier>(fixed.carrier), fixed.pid,
+              text(take(fixed.ticketBytes)), text(take(fixed.programBytes)), 0, "", std::nullopt};
+  // Without it this is a client of an earlier version, which is to be told so.
+  if (tail.empty()) return hello;
+  if (tail.size() < sizeof(HelloLink)) return Error{"the greeting is cut short"};
+  const auto link = readFixed<HelloLink>(take(sizeof(HelloLink)));
+  hello.graceSeconds = link.graceSeconds;
+  hello.processSpace = text(tail);
+  if (link.isResumption) hello.resumption = {link.secret, link.received, link.attempt};
+  return hello;
 }
 
 std::vector<std::byte> encode(const Welcome& welcome) {
@@ -99,16 +134,22 @@ std::vector<std::byte> encode(const Welcome& welcome) {
                            welcome.apiHash,
                            static_cast<uint32_t>(welcome.message.size()),
                            static_cast<uint32_t>(welcome.snapshot.size()),
-                           0};
-  return join(fixed, std::as_bytes(std::span(welcome.message)), welcome.snapshot);
+                           sizeof(WelcomeLink)};
+  const WelcomeLink link{welcome.graceSeconds, welcome.pid, welcome.received, welcome.secret};
+  std::vector<std::byte> out;
+  append(out, bytesOf(fixed));
+  append(out, std::as_bytes(std::span(welcome.message)));
+  append(out, welcome.snapshot);
+  append(out, bytesOf(link));
+  return out;
 }
 
 Result<size_t> welcomeRest(std::span<const std::byte, kWelcomeFixedBytes> bytes) {
   const auto fixed = readFixed<WelcomeFixed>(bytes);
   if (fixed.magic != kWelcomeMagic) return Error{"what answers there is no Millpond worker"};
-  if (fixed.messageBytes > kMaxMessage || fixed.snapshotBytes > kMaxSnapshot)
+  if (fixed.messageBytes > kMaxMessage || fixed.snapshotBytes > kMaxSnapshot || fixed.linkBytes > sizeof(WelcomeLink))
     return Error{"the worker's answer is larger than allowed"};
-  return size_t{fixed.messageBytes} + fixed.snapshotBytes;
+  return size_t{fixed.messageBytes} + fixed.snapshotBytes + fixed.linkBytes;
 }
 
 Result<Welcome> decodeWelcome(std::span<const std::byte> bytes) {
@@ -119,17 +160,21 @@ Result<Welcome> decodeWelcome(std::span<const std::byte> bytes) {
   const auto fixed = readFixed<WelcomeFixed>(bytes);
   if (fixed.admission > static_cast<uint32_t>(Admission::kFailed)) return Error{"the worker's answer makes no sense"};
   const auto tail = bytes.subspan(kWelcomeFixedBytes);
-  const auto snapshot = tail.subspan(fixed.messageBytes);
+  const auto snapshot = tail.subspan(fixed.messageBytes, fixed.snapshotBytes);
+  const auto last = tail.subspan(fixed.messageBytes + size_t{fixed.snapshotBytes});
+  // A worker of an earlier version says nothing of the link.
+  if (!last.empty() && last.size() != sizeof(WelcomeLink)) return Error{"the worker's answer makes no sense"};
+  const WelcomeLink link = last.empty() ? WelcomeLink{} : readFixed<WelcomeLink>(last);
   return Welcome{fixed.protocol, fixed.apiHash, static_cast<Admission>(fixed.admission),
-                 text(tail.first(fixed.messageBytes)), {snapshot.begin(), snapshot.end()}};
+                 text(tail.first(fixed.messageBytes)), {snapshot.begin(), snapshot.end()},
+                 link.graceSeconds, link.pid, link.received, link.secret};
 }
 
-bool equalSecrets(const std::string& a, const std::string& b) {
+bool equalSecrets(std::span<const std::byte> a, std::span<const std::byte> b) {
   if (a.size() != b.size()) return false;
-  unsigned difference = 0;
-  for (size_t i = 0; i < a.size(); ++i)
-    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned>(static_cast<unsigned char>(b[i]));
-  return difference == 0;
+  std::byte difference{};
+  for (size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
+  return difference == std::byte{};
 }
 
 }  // namespace millpond

@@ -2,8 +2,10 @@
 // The first exchange on a data connection: one Hello, one Welcome.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +16,15 @@ namespace millpond {
 
 enum class Carrier : uint32_t { kSharedMemory = 0, kTcp = 1 };
 
+using SessionSecret = std::array<std::byte, 32>;
+
+/// By which a client comes back to its session after the connection was lost.
+struct Resumption {
+  SessionSecret secret{};
+  uint64_t received = 0;  ///< offset in the worker's stream behind the last frame that came whole
+  uint32_t attempt = 0;   ///< more than any before: one that was given up may still be on its way
+};
+
 /// Client → worker.
 struct Hello {
   uint32_t protocol = 0;
@@ -22,6 +33,9 @@ struct Hello {
   uint32_t pid = 0;      ///< of the client in its own pid namespace
   std::string ticket;    ///< at most kMaxTicket
   std::string program;   ///< for people, at most kMaxProgram
+  uint32_t graceSeconds = 0;  ///< for how long the session shall wait for a lost client; 0: not at all
+  std::string processSpace = {};  ///< in which `pid` means something, at most kMaxProcessSpace
+  std::optional<Resumption> resumption = {};  ///< in place of a ticket
 };
 
 enum class Admission : uint32_t {
@@ -42,14 +56,20 @@ struct Welcome {
   Admission admission = Admission::kWelcome;
   std::string message;              ///< why not, for people
   std::vector<std::byte> snapshot;  ///< Snapshot::encode
+  uint32_t graceSeconds = 0;        ///< as granted
+  uint32_t pid = 0;                 ///< of the worker, 0 to a client in another process space
+  uint64_t received = 0;            ///< of a client that came back: offset behind the last whole frame of its stream
+  SessionSecret secret{};           ///< to come back with
 };
 
 inline constexpr size_t kMaxTicket = 8192;
 inline constexpr size_t kMaxProgram = 256;
+inline constexpr size_t kMaxProcessSpace = 256;
 inline constexpr size_t kMaxSnapshot = size_t{1} << 20;
 inline constexpr size_t kMaxMessage = 4096;
 
-/// A Hello is a fixed part, which tells the size of the rest.
+/// Both are a fixed part, which tells the size of the rest, and which is the same in every version of the protocol, so
+/// that a client and a worker of different versions can tell each other so.
 inline constexpr size_t kHelloFixedBytes = 40;
 inline constexpr size_t kWelcomeFixedBytes = 40;
 
@@ -62,6 +82,9 @@ Result<size_t> welcomeRest(std::span<const std::byte, kWelcomeFixedBytes> fixed)
 Result<Welcome> decodeWelcome(std::span<const std::byte> bytes);
 
 /// Compares without telling by its time where the first difference is.
-bool equalSecrets(const std::string& a, const std::string& b);
+bool equalSecrets(std::span<const std::byte> a, std::span<const std::byte> b);
+inline bool equalSecrets(const std::string& a, const std::string& b) {
+  return equalSecrets(std::as_bytes(std::span(a)), std::as_bytes(std::span(b)));
+}
 
 }  // namespace millpond

@@ -10,11 +10,20 @@ namespace millpond {
 namespace {
 
 Hello someHello() {
-  return {7, 0x1122334455667788ULL, Carrier::kTcp, 4242, "mpt1.payload.signature", "vectoradd"};
+  return {7, 0x1122334455667788ULL, Carrier::kTcp, 4242, "mpt1.payload.signature", "vectoradd", 60, "boot/pid", {}};
+}
+
+Hello someReturn() {
+  Hello hello = someHello();
+  hello.ticket.clear();
+  hello.resumption = Resumption{{}, 0x1020304050607080ULL, 9};
+  for (size_t i = 0; i < hello.resumption->secret.size(); ++i) hello.resumption->secret[i] = static_cast<std::byte>(i * 7);
+  return hello;
 }
 
 Welcome someWelcome() {
-  Welcome w{7, 0x8877665544332211ULL, Admission::kTicketExpired, "the ticket has expired", {}};
+  Welcome w{7, 0x8877665544332211ULL, Admission::kTicketExpired, "the ticket has expired", {}, 45, 77, 1 << 20, {}};
+  w.secret.fill(std::byte{0x5a});
   for (int i = 0; i < 1000; ++i) w.snapshot.push_back(static_cast<std::byte>(i));
   return w;
 }
@@ -26,6 +35,13 @@ void checkEqual(const Hello& a, const Hello& b) {
   CHECK_EQ(a.pid, b.pid);
   CHECK_EQ(a.ticket, b.ticket);
   CHECK_EQ(a.program, b.program);
+  CHECK_EQ(a.graceSeconds, b.graceSeconds);
+  CHECK_EQ(a.processSpace, b.processSpace);
+  CHECK_EQ(a.resumption.has_value(), b.resumption.has_value());
+  if (!a.resumption) return;
+  CHECK(a.resumption->secret == b.resumption->secret);
+  CHECK_EQ(a.resumption->received, b.resumption->received);
+  CHECK_EQ(a.resumption->attempt, b.resumption->attempt);
 }
 
 std::span<const std::byte, kHelloFixedBytes> fixedPart(const std::vector<std::byte>& bytes) {
@@ -34,9 +50,10 @@ std::span<const std::byte, kHelloFixedBytes> fixedPart(const std::vector<std::by
 }
 
 TEST("a greeting arrives as it was sent") {
-  for (const Hello& hello : {someHello(), Hello{}, Hello{~0u, ~uint64_t{0}, Carrier::kSharedMemory, ~0u,
+  for (const Hello& hello : {someHello(), someReturn(), Hello{}, Hello{~0u, ~uint64_t{0}, Carrier::kSharedMemory, ~0u,
                                                           std::string(kMaxTicket, 't'),
-                                                          std::string(kMaxProgram, '\0')}}) {
+                                                          std::string(kMaxProgram, '\0'), ~0u,
+                                                          std::string(kMaxProcessSpace, 's'), {}}}) {
     const auto bytes = encode(hello);
     CHECK_EQ(*helloRest(fixedPart(bytes)), bytes.size() - kHelloFixedBytes);
     auto read = decodeHello(bytes);
@@ -58,8 +75,12 @@ TEST("an answer arrives as it was sent") {
     CHECK(read->admission == welcome.admission);
     CHECK_EQ(read->message, welcome.message);
     CHECK(read->snapshot == welcome.snapshot);
+    CHECK_EQ(read->graceSeconds, welcome.graceSeconds);
+    CHECK_EQ(read->pid, welcome.pid);
+    CHECK_EQ(read->received, welcome.received);
+    CHECK(read->secret == welcome.secret);
   }
-  Welcome largest{1, 2, Admission::kWelcome, std::string(kMaxMessage, 'm'), {}};
+  Welcome largest{1, 2, Admission::kWelcome, std::string(kMaxMessage, 'm'), {}, 0, 0, 0, {}};
   largest.snapshot.resize(kMaxSnapshot);
   CHECK(bool(decodeWelcome(encode(largest))));
 }
@@ -78,7 +99,7 @@ TEST("every cut and every addition is refused") {
 }
 
 TEST("any flipped bit gives another greeting of legal size, or none") {
-  const Hello hello = someHello();
+  const Hello hello = someReturn();
   const auto bytes = encode(hello);
   size_t refused = 0;
   for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
@@ -91,11 +112,12 @@ TEST("any flipped bit gives another greeting of legal size, or none") {
       continue;
     }
     CHECK(read->ticket.size() <= kMaxTicket && read->program.size() <= kMaxProgram);
-    CHECK_EQ(read->ticket.size() + read->program.size(), hello.ticket.size() + hello.program.size());
+    CHECK_EQ(read->ticket.size() + read->program.size() + read->processSpace.size(),
+             hello.ticket.size() + hello.program.size() + hello.processSpace.size());
     CHECK(read->carrier == Carrier::kSharedMemory || read->carrier == Carrier::kTcp);
   }
-  // Magic, carrier (but for one bit) and the two lengths.
-  CHECK(refused >= 64 + 31 + 64);
+  // Magic, carrier (but for one bit) and the three lengths.
+  CHECK(refused >= 64 + 31 + 96);
 }
 
 TEST("no bytes at all make it read outside of them") {
@@ -110,9 +132,9 @@ TEST("no bytes at all make it read outside of them") {
       if (random() % 4 == 0) garbage[i] = static_cast<std::byte>(random());
     garbage.shrink_to_fit();
     if (auto read = decodeHello(garbage))
-      CHECK_EQ(kHelloFixedBytes + read->ticket.size() + read->program.size(), garbage.size());
+      CHECK(kHelloFixedBytes + read->ticket.size() + read->program.size() + read->processSpace.size() <= garbage.size());
     if (auto read = decodeWelcome(garbage))
-      CHECK_EQ(kWelcomeFixedBytes + read->message.size() + read->snapshot.size(), garbage.size());
+      CHECK(kWelcomeFixedBytes + read->message.size() + read->snapshot.size() <= garbage.size());
   }
 }
 
@@ -124,6 +146,10 @@ TEST("more than allowed is refused before it is received") {
   hello = someHello();
   hello.program.assign(kMaxProgram + 1, 'p');
   CHECK(!helloRest(fixedPart(encode(hello))));
+
+  hello = someHello();
+  hello.processSpace.assign(kMaxProcessSpace + 1, 's');
+  CHECK_EQ(helloRest(fixedPart(encode(hello))).error().message, "the greeting is longer than allowed");
 
   Welcome welcome = someWelcome();
   welcome.message.assign(kMaxMessage + 1, 'm');
@@ -151,6 +177,25 @@ TEST("what is no greeting of ours is told apart from a broken one") {
   odd = encode(someWelcome());
   odd[12] = std::byte{static_cast<unsigned char>(Admission::kFailed) + 1};
   CHECK_EQ(decodeWelcome(odd).error().message, "the worker's answer makes no sense");
+}
+
+TEST("another version without a word of the link is understood as far as it goes") {
+  auto hello = encode(someHello());
+  const uint32_t none = 0;
+  std::memcpy(hello.data() + 36, &none, sizeof(none));
+  hello.resize(kHelloFixedBytes + *helloRest(fixedPart(hello)));
+  auto read = decodeHello(hello);
+  CHECK(bool(read));
+  CHECK_EQ(read->protocol, 7u);
+  CHECK_EQ(read->ticket, someHello().ticket);
+  CHECK_EQ(read->graceSeconds, 0u);
+  auto welcome = encode(someWelcome());
+  std::memset(welcome.data() + 32, 0, 8);
+  welcome.resize(kWelcomeFixedBytes + *welcomeRest(fixedPart(welcome)));
+  auto answer = decodeWelcome(welcome);
+  CHECK(bool(answer));
+  CHECK_EQ(answer->message, someWelcome().message);
+  CHECK_EQ(answer->graceSeconds, 0u);
 }
 
 TEST("secrets are equal or not") {

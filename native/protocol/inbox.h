@@ -23,6 +23,8 @@ class Inbox {
     if (begin_ == end_) begin_ = end_ = 0;
   }
 
+  void clear() { begin_ = end_ = 0; }
+
   enum class Got { kBytes, kNothing, kEnd };
   /// One receive without waiting.
   Got receive(int socket) {

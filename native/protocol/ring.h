@@ -91,6 +91,11 @@ class RingProducer {
   /// Where the next bytes go; contiguous for up to `capacity`. Call only with that much space.
   std::byte* place() const { return bytes_ + head_ % capacity_; }
   void advance(size_t bytes) { head_ += bytes; }
+  /// Takes back what was published behind `offset`. Only where the consumer is this very thread.
+  void retract(uint64_t offset) {
+    head_ = offset;
+    control_->head.store(offset, std::memory_order_release);
+  }
   /// Makes everything advanced over visible, and wakes the consumer where it sleeps.
   void publish() {
     // In one order with the consumer's going to sleep: either it sees the head, or this sees that it sleeps.
@@ -129,6 +134,8 @@ class RingConsumer {
   uint64_t position() const { return read_; }
   std::byte* data() const { return bytes_ + read_ % capacity_; }
   void skip(size_t bytes) { read_ += bytes; }
+  /// Reads everything again that was not released.
+  void rewind() { read_ = released_; }
   /// Gives the producer back everything before `offset`.
   void release(uint64_t offset) {
     if (offset == released_) return;

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "protocol/gen/api_hash.h"
 #include "protocol/handshake.h"
 #include "protocol/socket.h"
 
@@ -20,10 +21,15 @@ namespace {
 constexpr int64_t kReplyPatienceNs = 60'000'000'000;
 /// The end of a session is not held up by a client that does not care.
 constexpr int64_t kEndPatienceNs = 200'000'000;
+/// What is kept for a client beside the ring before its acknowledgements are waited for, and what is kept where they
+/// cannot come through, behind commands that there is no room for.
+constexpr size_t kManyOwnBytes = size_t{32} << 20;
+constexpr size_t kMostOwnBytes = size_t{1} << 30;
+constexpr int64_t kLookNs = 100'000'000;
 
 }  // namespace
 
-ServerLink::ServerLink(UniqueFd socket, SessionMemory memory, bool remote)
+ServerLink::ServerLink(UniqueFd socket, SessionMemory memory, bool remote, uint32_t graceSeconds)
     : socket_(std::move(socket)),
       wakeup_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       memory_(std::move(memory)),
@@ -31,14 +37,32 @@ ServerLink::ServerLink(UniqueFd socket, SessionMemory memory, bool remote)
       commands_(memory_.control().submit, memory_.submit(), wire::kSubmitBytes),
       incoming_(memory_.control().submit, memory_.submit(), wire::kSubmitBytes),
       replies_(memory_.control().reply, memory_.reply(), wire::kReplyBytes),
-      patienceNs_(kReplyPatienceNs) {}
+      patienceNs_(kReplyPatienceNs),
+      outgoing_(RingConsumer(memory_.control().reply, memory_.reply(), wire::kReplyBytes)),
+      graceNs_(remote ? int64_t{graceSeconds} * 1'000'000'000 : 0),
+      door_(std::make_unique<Door>()) {}
+
+// Receiving
 
 ServerLink::Next ServerLink::receive() {
+  // Whoever found it out may only have looked whether there is something.
+  if (isBroken_) return Next::kBroken;
+  if (door_->isOffered.load(std::memory_order_acquire))
+    if (auto offer = takeOffer()) return resume(std::move(*offer));
+  if (!isAway_) return receiveBytes();
+  if (monotonicNs() < returnBy_) return Next::kNothing;
+  problem_ = "its connection was lost, and the client did not come back within " +
+             std::to_string(graceNs_ / 1'000'000'000) + " s";
+  return Next::kGone;
+}
+
+ServerLink::Next ServerLink::receiveBytes() {
   size_t room = incoming_.space();
   if (room == 0) return Next::kNothing;
   const ssize_t n = ::recv(socket_.get(), incoming_.place(), std::min(room, size_t{1} << 20), MSG_DONTWAIT);
-  if (n == 0) return Next::kGone;
-  if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? Next::kNothing : Next::kGone;
+  if (n == 0) return lose("it was closed");
+  if (n < 0)
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? Next::kNothing : lose(std::strerror(errno));
   incoming_.advance(static_cast<size_t>(n));
   incoming_.publish();
   return Next::kFrame;
@@ -62,7 +86,14 @@ ServerLink::Next ServerLink::next(Frame& frame) {
         frame.body = {commands_.data() + sizeof(frame.header), bytes - sizeof(frame.header)};
         commands_.skip(bytes);
         frame.end = commands_.position();
-        return Next::kFrame;
+        if (graceNs_ == 0) return Next::kFrame;
+        if (frame.header.op != wire::kLinkOp) {
+          if (frame.end - linkBytes_ - toldReceived_ >= wire::kAcknowledgeBytes) tellReceived();
+          return Next::kFrame;
+        }
+        linkBytes_ += bytes;
+        if (!takeLinkFrame(frame.body)) return Next::kBroken;
+        continue;
       }
       if (!remote_) {
         problem_ = "a command of " + std::to_string(bytes) + " bytes of which only " + std::to_string(available) +
@@ -87,13 +118,15 @@ void ServerLink::sleep(int64_t timeoutNs) {
     commands_.sleep(timeoutNs);
     return;
   }
-  pollfd look[2] = {{socket_.get(), POLLIN, 0}, {wakeup_.get(), POLLIN, 0}};
+  pollfd look[2] = {{isAway_ ? -1 : socket_.get(), POLLIN, 0}, {wakeup_.get(), POLLIN, 0}};
   const timespec timeout{timeoutNs / 1'000'000'000, timeoutNs % 1'000'000'000};
   ::ppoll(look, 2, timeoutNs < 0 ? nullptr : &timeout, nullptr);
-  if (look[1].revents & POLLIN) {
-    uint64_t count;
-    if (::read(wakeup_.get(), &count, sizeof(count)) < 0) return;  // another waker's count was read already
-  }
+  if (look[1].revents & POLLIN) forgetWake();
+}
+
+void ServerLink::forgetWake() {
+  uint64_t count;
+  if (::read(wakeup_.get(), &count, sizeof(count)) < 0) return;  // another waker's count was read already
 }
 
 void ServerLink::wake() {
@@ -107,11 +140,23 @@ void ServerLink::wake() {
   futexWake(sleeps);
 }
 
-bool ServerLink::write(wire::ReplyHeader header, std::span<const std::span<const std::byte>> parts) {
+void ServerLink::giveUp() {
+  door_->hasGivenUp.store(true, std::memory_order_release);
+  wake();
+}
+
+// Sending
+
+bool ServerLink::write(wire::ReplyHeader header, std::span<const std::span<const std::byte>> parts,
+                       std::span<const std::byte> lent) {
   size_t body = 0;
   for (const auto& part : parts) body += part.size();
-  header.bytes = static_cast<uint32_t>(sizeof(header) + wire::padded(body));
-  return remote_ ? writeSocket(header, parts, body) : writeRing(header, parts);
+  header.bytes = static_cast<uint32_t>(sizeof(header) + wire::padded(body) + wire::padded(lent.size()));
+  if (!remote_) return writeRing(header, parts);
+  if (!waitForRoom()) return false;
+  keep(header, parts, sizeof(header) + wire::padded(body));
+  if (!lent.empty()) outgoing_.lend(replies_.head(), lent);
+  return transmit();
 }
 
 bool ServerLink::writeRing(const wire::ReplyHeader& header, std::span<const std::span<const std::byte>> parts) {
@@ -134,27 +179,181 @@ bool ServerLink::writeRing(const wire::ReplyHeader& header, std::span<const std:
   return true;
 }
 
-bool ServerLink::writeSocket(const wire::ReplyHeader& header, std::span<const std::span<const std::byte>> parts,
-                             size_t body) {
-  constexpr std::byte zeros[8]{};
-  SendRuns runs;
-  runs.add(std::as_bytes(std::span(&header, 1)));
-  for (const auto& part : parts) runs.add(part);
-  runs.add(std::span(zeros).first(wire::padded(body) - body));
-  while (!runs.done()) {
-    if (runs.send(socket_.get()) || errno == EINTR) continue;
-    if (errno != EAGAIN && errno != EWOULDBLOCK) return false;
-    pollfd wait{socket_.get(), POLLOUT, 0};
-    if (::poll(&wait, 1, static_cast<int>(patienceNs_ / 1'000'000)) <= 0) return false;
+void ServerLink::keep(const wire::ReplyHeader& header, std::span<const std::span<const std::byte>> parts,
+                      size_t bytes) {
+  std::vector<std::byte> own;
+  const bool fits = replies_.hasSpace(bytes);
+  if (!fits) own.resize(bytes);
+  std::byte* place = fits ? replies_.place() : own.data();
+  std::byte* const end = place + bytes;
+  std::memcpy(place, &header, sizeof(header));
+  place += sizeof(header);
+  for (const auto& part : parts) {
+    if (part.empty()) continue;
+    std::memcpy(place, part.data(), part.size());
+    place += part.size();
+  }
+  std::fill(place, end, std::byte{0});
+  if (!fits) {
+    outgoing_.append(replies_.head(), std::move(own));
+    return;
+  }
+  replies_.advance(bytes);
+  replies_.publish();
+}
+
+bool ServerLink::transmit() {
+  while (!isAway_ && (!word_.empty() || outgoing_.pending())) {
+    SendRuns runs;
+    runs.add(word_);
+    outgoing_.collect(runs);
+    const size_t all = runs.left();
+    if (runs.send(socket_.get())) {
+      const size_t gone = all - runs.left();
+      const size_t ofWord = std::min(gone, word_.size());
+      word_.erase(word_.begin(), word_.begin() + static_cast<ptrdiff_t>(ofWord));
+      outgoing_.sent(gone - ofWord);
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN && errno != EWOULDBLOCK) {
+      if (lose(std::strerror(errno)) == Next::kGone) return false;
+      continue;
+    }
+    pollfd wait[2] = {{socket_.get(), POLLOUT, 0}, {graceNs_ ? wakeup_.get() : -1, POLLIN, 0}};
+    if (::poll(wait, 2, static_cast<int>(patienceNs_ / 1'000'000)) <= 0) return false;
+    // Whatever else woke this is looked at before the next sleep.
+    if (wait[1].revents) forgetWake();
+    if (wait[1].revents && door_->isOffered.load(std::memory_order_acquire)) lose("the client has made another one");
+  }
+  if (graceNs_ == 0) outgoing_.acknowledge(outgoing_.position());
+  return true;
+}
+
+bool ServerLink::waitForRoom() {
+  const int64_t deadline = monotonicNs() + patienceNs_;
+  while (outgoing_.ownBytes() >= kManyOwnBytes) {
+    lookAhead();
+    if (outgoing_.ownBytes() < kManyOwnBytes) break;
+    if (door_->hasGivenUp.load(std::memory_order_acquire)) return false;
+    if (!isAway_ && incoming_.space() == 0) return outgoing_.ownBytes() < kMostOwnBytes;
+    const Next got = receive();
+    if (got == Next::kGone || got == Next::kBroken) return false;
+    if (got == Next::kFrame) continue;
+    if (!isAway_ && monotonicNs() > deadline) return false;
+    sleep(kLookNs);
   }
   return true;
 }
 
+// The link
+
+ServerLink::Next ServerLink::lose(const std::string& why) {
+  if (graceNs_ == 0 || isLeaving_) return Next::kGone;
+  isAway_ = true;
+  returnBy_ = monotonicNs() + graceNs_;
+  word_.clear();
+  ::shutdown(socket_.get(), SHUT_RDWR);
+  if (onLink_)
+    onLink_("the connection of the client was lost (" + why + "); waiting for it for up to " +
+            std::to_string(graceNs_ / 1'000'000'000) + " s");
+  return Next::kNothing;
+}
+
+void ServerLink::offer(UniqueFd socket, uint64_t received) {
+  {
+    std::lock_guard lock(door_->mutex);
+    door_->offer = Offer{std::move(socket), received};
+    door_->isOffered.store(true, std::memory_order_release);
+  }
+  wake();
+}
+
+std::optional<ServerLink::Offer> ServerLink::takeOffer() {
+  std::lock_guard lock(door_->mutex);
+  door_->isOffered.store(false, std::memory_order_relaxed);
+  return std::exchange(door_->offer, std::nullopt);
+}
+
+ServerLink::Next ServerLink::resume(Offer offer) {
+  const Received whole = lookAhead();
+  if (!outgoing_.resumeAt(offer.received)) {
+    problem_ = "the client came back for replies behind offset " + std::to_string(offer.received) +
+               ", which are not the next";
+    isBroken_ = true;
+    return Next::kBroken;
+  }
+  // In place: whoever waits for the socket from another thread never has one of another file.
+  if (::dup3(offer.socket.get(), socket_.get(), O_CLOEXEC) < 0) return lose(std::strerror(errno));
+  incoming_.retract(whole.end);
+  toldReceived_ = whole.end - linkBytes_ - whole.linkBytes;
+  word_.clear();
+  isAway_ = false;
+  const Welcome welcome{wire::kProtocolVersion, kApiHash, Admission::kWelcome, "", {}, 0, 0, toldReceived_, {}};
+  if (auto sent = sendAll(socket_.get(), encode(welcome)); !sent) return lose(sent.error().message);
+  if (onLink_) onLink_("the client is back");
+  return transmit() ? Next::kFrame : Next::kGone;
+}
+
+ServerLink::Received ServerLink::lookAhead() {
+  Received whole{commands_.position(), 0};
+  const std::byte* at = commands_.data();
+  size_t left = commands_.available();
+  wire::CommandHeader header;
+  while (left >= sizeof(header)) {
+    std::memcpy(&header, at, sizeof(header));
+    const size_t bytes = header.bytes;
+    // One that cannot be is found by whoever takes it.
+    if (bytes < sizeof(header) || bytes > wire::kMaxFrameBytes || bytes % 8 != 0 || bytes > left) break;
+    if (header.op == wire::kLinkOp) {
+      if (!takeLinkFrame({at + sizeof(header), bytes - sizeof(header)})) break;
+      whole.linkBytes += bytes;
+    }
+    at += bytes;
+    left -= bytes;
+    whole.end += bytes;
+  }
+  return whole;
+}
+
+bool ServerLink::takeLinkFrame(std::span<const std::byte> body) {
+  wire::LinkWord word{};
+  if (body.size() == sizeof(word)) std::memcpy(&word, body.data(), sizeof(word));
+  if (word.message == wire::LinkMessage::kGoodbye) {
+    isLeaving_ = true;
+    return true;
+  }
+  // Looked at ahead of its turn, it comes again.
+  if (word.message == wire::LinkMessage::kReceived &&
+      (word.received <= outgoing_.acknowledged() || outgoing_.acknowledge(word.received)))
+    return true;
+  problem_ = "a frame of the link that makes no sense";
+  return false;
+}
+
+void ServerLink::tellReceived() {
+  if (isAway_) return;
+  if (word_.empty()) {
+    toldReceived_ = commands_.position() - linkBytes_;
+    const wire::ReplyHeader header{sizeof(header) + sizeof(wire::LinkWord), wire::ReplyKind::kLink, 0, 0, 0};
+    const wire::LinkWord word{wire::LinkMessage::kReceived, 0, toldReceived_};
+    word_.resize(header.bytes);
+    std::memcpy(word_.data(), &header, sizeof(header));
+    std::memcpy(word_.data() + sizeof(header), &word, sizeof(word));
+  }
+  // Where the socket takes nothing now it goes with the next reply.
+  SendRuns runs;
+  runs.add(word_);
+  if (runs.send(socket_.get()))
+    word_.erase(word_.begin(), word_.end() - static_cast<ptrdiff_t>(runs.left()));
+}
+
 void ServerLink::end(const std::string& reason) {
+  if (isAway_) return;
   patienceNs_ = kEndPatienceNs;
   const auto text = std::as_bytes(std::span(reason)).first(std::min(reason.size(), kMaxMessage));
   const bool sent = reply(wire::ReplyKind::kEnd, 0, 0, 0, text);
-  if (!remote_ || !sent) return;
+  if (!remote_ || !sent || isAway_) return;
   // Closing a connection on which something still comes in would take the reason back that is on its way out.
   ::shutdown(socket_.get(), SHUT_WR);
   const int64_t deadline = monotonicNs() + kEndPatienceNs;

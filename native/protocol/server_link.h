@@ -2,14 +2,21 @@
 // A worker's end of a session: reads commands out of memory that the client may change under it, writes replies.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "protocol/outgoing.h"
 #include "protocol/ring.h"
 #include "protocol/wire.h"
 
@@ -17,8 +24,10 @@ namespace millpond {
 
 class ServerLink {
  public:
-  /// Over shared memory `memory` is what the client maps; over TCP it is private and commands are received into it.
-  ServerLink(UniqueFd socket, SessionMemory memory, bool remote);
+  /// Over shared memory `memory` is what the client maps; over TCP it is private: commands are received into it, and
+  /// replies stay in it until the client has them. `graceSeconds`: for how long the link waits for a client whose TCP
+  /// connection was lost; 0: not at all.
+  ServerLink(UniqueFd socket, SessionMemory memory, bool remote, uint32_t graceSeconds = 0);
 
   bool remote() const { return remote_; }
   SessionMemory& memory() { return memory_; }
@@ -42,6 +51,11 @@ class ServerLink {
   void sleep(int64_t timeoutNs);
   /// Ends a `sleep`, from any thread.
   void wake();
+  /// Nobody is waited for any more, from any thread: a client that does not take its replies, or that is away.
+  void giveUp();
+  /// Another connection of the client, which has every reply before `received`, from any thread. The client is answered
+  /// when the link has got to it.
+  void offer(UniqueFd socket, uint64_t received);
   /// Whether something that `sleep` waits for has come.
   bool ready();
 
@@ -49,20 +63,66 @@ class ServerLink {
   template <typename... Runs>
   bool reply(wire::ReplyKind kind, uint16_t op, uint32_t request, int32_t result, Runs... runs) {
     const std::span<const std::byte> parts[] = {runs..., {}};
-    return write({0, kind, op, request, result}, parts);
+    return write({0, kind, op, request, result}, parts, {});
   }
   bool reply(wire::ReplyKind kind, uint16_t op, uint32_t request, int32_t result) {
-    return write({0, kind, op, request, result}, {});
+    return write({0, kind, op, request, result}, {}, {});
   }
+  /// As `reply` over TCP, with `lent` behind the body: it must stay as it is until `acknowledged` has reached what
+  /// `replied` is afterwards.
+  bool replyLending(wire::ReplyKind kind, uint16_t op, uint32_t request, std::span<const std::byte> body,
+                    std::span<const std::byte> lent) {
+    const std::span<const std::byte> parts[] = {body};
+    return write({0, kind, op, request, 0}, parts, lent);
+  }
+  uint64_t replied() const { return outgoing_.end(); }
+  uint64_t acknowledged() const { return outgoing_.acknowledged(); }
+  /// Called when the connection was lost and is waited for, and when the client is back, with a sentence.
+  void onLink(std::function<void(const std::string&)> callback) { onLink_ = std::move(callback); }
   /// Tells the client why this is the end, and over TCP waits, not for long, until it has taken that. Nothing can be
   /// sent afterwards.
   void end(const std::string& reason);
 
  private:
-  bool write(wire::ReplyHeader header, std::span<const std::span<const std::byte>> parts);
+  struct Offer {
+    UniqueFd socket;
+    uint64_t received;
+  };
+  /// Where other threads put what they have for this one.
+  struct Door {
+    std::mutex mutex;
+    std::optional<Offer> offer;
+    std::atomic<bool> isOffered{false};
+    std::atomic<bool> hasGivenUp{false};
+  };
+  /// How far the commands go that came whole, and how much of that belongs to the link.
+  struct Received {
+    uint64_t end = 0;
+    uint64_t linkBytes = 0;
+  };
+
+  bool write(wire::ReplyHeader header, std::span<const std::span<const std::byte>> parts,
+             std::span<const std::byte> lent);
   bool writeRing(const wire::ReplyHeader& header, std::span<const std::span<const std::byte>> parts);
-  bool writeSocket(const wire::ReplyHeader& header, std::span<const std::span<const std::byte>> parts, size_t body);
+  void keep(const wire::ReplyHeader& header, std::span<const std::span<const std::byte>> parts, size_t bytes);
+  /// Sends what is there. False: the client is gone.
+  bool transmit();
+  /// Waits until the client has taken so much that there is room for more of what it may have to be sent again.
+  bool waitForRoom();
+  void forgetWake();
   Next receive();
+  /// What came of one look at the socket.
+  Next receiveBytes();
+  /// The connection has ended.
+  Next lose(const std::string& why);
+  /// Takes over the client's other connection.
+  Next resume(Offer offer);
+  std::optional<Offer> takeOffer();
+  /// Looks through the frames that nobody has taken yet, and at what they say of the link.
+  Received lookAhead();
+  bool takeLinkFrame(std::span<const std::byte> body);
+  bool acknowledge(uint64_t received);
+  void tellReceived();
 
   UniqueFd socket_;
   UniqueFd wakeup_;  // TCP: makes poll return
@@ -70,9 +130,21 @@ class ServerLink {
   bool remote_;
   RingConsumer commands_;
   RingProducer incoming_;  // TCP
-  RingProducer replies_;   // shared memory
+  RingProducer replies_;
   int64_t patienceNs_;
-  std::string problem_;
+  std::string problem_ = "the client closed the connection";
+
+  Outgoing outgoing_;  // TCP
+  int64_t graceNs_;
+  bool isAway_ = false;
+  bool isLeaving_ = false;  // the client said goodbye
+  bool isBroken_ = false;   // the client came back with nonsense
+  int64_t returnBy_ = 0;
+  uint64_t linkBytes_ = 0;  // of the commands taken, those of the link
+  uint64_t toldReceived_ = 0;
+  std::vector<std::byte> word_;  // a frame of the link on its way
+  std::unique_ptr<Door> door_;
+  std::function<void(const std::string&)> onLink_;
 };
 
 }  // namespace millpond

@@ -20,6 +20,9 @@ constexpr int kHandshakeTimeoutMs = 10'000;
 /// TCP: buffered commands are sent at once when there are this many bytes of them, else by the flusher.
 constexpr size_t kEagerBytes = size_t{32} << 10;
 constexpr int64_t kFlushDelayNs = 20'000;
+/// A connection that ends while the program does nothing is noticed within this time.
+constexpr int64_t kIdleLookNs = 1'000'000'000;
+constexpr int kAcknowledgementLookMs = 10;
 /// How long a sleeper goes without looking whether the worker is still there.
 constexpr int64_t kLivenessNs = 50'000'000;
 /// Copies from the device come in frames; every other reply is shorter than this.
@@ -35,16 +38,15 @@ std::string describe(const Endpoint& e, bool remote) {
 
 }  // namespace
 
-Result<Welcome> Session::greet(const Hello& hello) {
+Result<Welcome> Session::greet(int socket, const Hello& hello, int timeoutMs) {
   const auto bytes = encode(hello);
-  if (auto sent = sendAll(socket_.get(), bytes); !sent) return sent.error();
+  if (auto sent = sendAll(socket, bytes); !sent) return sent.error();
   std::vector<std::byte> answer(kWelcomeFixedBytes);
-  if (auto got = receiveExactly(socket_.get(), answer, kHandshakeTimeoutMs); !got) return got.error();
+  if (auto got = receiveExactly(socket, answer, timeoutMs); !got) return got.error();
   auto rest = welcomeRest(std::span(answer).first<kWelcomeFixedBytes>());
   if (!rest) return rest.error();
   answer.resize(kWelcomeFixedBytes + *rest);
-  if (auto got = receiveExactly(socket_.get(), std::span(answer).subspan(kWelcomeFixedBytes), kHandshakeTimeoutMs);
-      !got)
+  if (auto got = receiveExactly(socket, std::span(answer).subspan(kWelcomeFixedBytes), timeoutMs); !got)
     return got.error();
   return decodeWelcome(answer);
 }
@@ -64,13 +66,20 @@ Result<std::unique_ptr<Session>> Session::connect(const Endpoint& endpoint, cons
   const Hello hello = greet ? *greet
                             : Hello{wire::kProtocolVersion, kApiHash,
                                     session->remote_ ? Carrier::kTcp : Carrier::kSharedMemory,
-                                    static_cast<uint32_t>(::getpid()), endpoint.ticket, endpoint.program};
-  auto welcome = session->greet(hello);
+                                    static_cast<uint32_t>(::getpid()), endpoint.ticket, endpoint.program,
+                                    session->remote_ ? endpoint.graceSeconds : 0, ProcessWatch::space(), {}};
+  auto welcome = Session::greet(session->socket_.get(), hello, kHandshakeTimeoutMs);
   if (!welcome) return Error{"worker at " + where + ": " + welcome.error().message};
   if (welcome->admission != Admission::kWelcome) return Error{"worker at " + where + ": " + welcome->message};
   auto snapshot = Snapshot::decode(welcome->snapshot);
   if (!snapshot) return Error{"worker at " + where + ": " + snapshot.error().message};
   session->snapshot_ = std::move(*snapshot);
+  if (session->remote_) {
+    session->endpoint_ = endpoint;
+    session->graceSeconds_ = std::min(endpoint.graceSeconds, welcome->graceSeconds);
+    session->secret_ = welcome->secret;
+    session->worker_ = ProcessWatch(static_cast<int>(welcome->pid));
+  }
 
   auto memory = SessionMemory::create();
   if (!session->remote_) {
@@ -83,7 +92,7 @@ Result<std::unique_ptr<Session>> Session::connect(const Endpoint& endpoint, cons
   session->memory_.excludeFromFork();
   SharedControl& control = session->control();
   session->submit_ = RingProducer(control.submit, session->memory_.submit(), wire::kSubmitBytes);
-  session->outgoing_ = RingConsumer(control.submit, session->memory_.submit(), wire::kSubmitBytes);
+  session->outgoing_ = Outgoing(RingConsumer(control.submit, session->memory_.submit(), wire::kSubmitBytes));
   session->replies_ = RingConsumer(control.reply, session->memory_.reply(), wire::kReplyBytes);
   session->waiters_.resize(kMaxWaiters);
   for (uint32_t i = kMaxWaiters; i-- > 0;) session->freeRequests_.push_back(i);
@@ -96,8 +105,9 @@ Result<std::unique_ptr<Session>> Session::connect(const Endpoint& endpoint, cons
 
 Session::~Session() {
   if (hasFlusher_) {
-    flush();
     stop_.store(true);
+    sayGoodbye();
+    flush();
     unsent_.store(1);
     futexWake(unsent_);
     ::pthread_join(flusherThread_, nullptr);
@@ -114,9 +124,10 @@ Result<UniqueFd> Session::receiveFile() { return millpond::receiveFile(socket_.g
 
 // Appending
 
-std::byte* Session::begin(uint16_t op, Caller caller, uint32_t request, size_t bodyBytes, size_t dataBytes) {
+std::byte* Session::begin(uint16_t op, Caller caller, uint32_t request, size_t bodyBytes, size_t dataBytes,
+                          bool dataInRing) {
   if (lost()) return nullptr;
-  const size_t inRing = sizeof(wire::CommandHeader) + bodyBytes + (remote_ ? 0 : wire::padded(dataBytes));
+  const size_t inRing = sizeof(wire::CommandHeader) + bodyBytes + (dataInRing ? wire::padded(dataBytes) : 0);
   if (!submit_.hasSpace(inRing) && !waitForSpace(inRing)) return nullptr;
   const wire::CommandHeader header{
       static_cast<uint32_t>(sizeof(wire::CommandHeader) + bodyBytes + wire::padded(dataBytes)), op, caller.context,
@@ -133,40 +144,49 @@ void Session::commit(size_t frameBytes, Flush flush) {
     return;
   }
   control().submit.head.store(submit_.head(), std::memory_order_release);
-  if (wire::kSubmitBytes - submit_.space() >= kEagerBytes) {
+  if (submit_.head() - sentHead_.load(std::memory_order_relaxed) >= kEagerBytes) {
     sendPending();
   } else if (flush == Flush::kSoon && unsent_.exchange(1) == 0) {
     futexWake(unsent_);
   }
 }
 
-bool Session::commitWithData(size_t bodyBytes, std::span<const std::byte> data) {
+bool Session::commitCopied(size_t bodyBytes, std::span<const std::byte> data) {
   const size_t padding = wire::padded(data.size()) - data.size();
-  if (!remote_) {
-    std::byte* place = submit_.place() + sizeof(wire::CommandHeader) + bodyBytes;
-    std::memcpy(place, data.data(), data.size());
-    std::memset(place + data.size(), 0, padding);
-    commit(sizeof(wire::CommandHeader) + bodyBytes + data.size() + padding);
-    return true;
-  }
-  // Straight from the caller's memory to the socket: the bytes are not copied twice.
+  std::byte* place = submit_.place() + sizeof(wire::CommandHeader) + bodyBytes;
+  if (!data.empty()) std::memcpy(place, data.data(), data.size());
+  std::memset(place + data.size(), 0, padding);
+  commit(sizeof(wire::CommandHeader) + bodyBytes + data.size() + padding);
+  return !remote_ || !lost();
+}
+
+bool Session::commitLent(size_t bodyBytes, std::span<const std::byte> data) {
+  // Header and data are published as one: a frame of the link may come before them, not between them.
+  std::lock_guard lock(sendMutex_);
   submit_.advance(sizeof(wire::CommandHeader) + bodyBytes);
   control().submit.head.store(submit_.head(), std::memory_order_release);
-  return sendPending(data, padding);
+  outgoing_.lend(submit_.head(), data);
+  return transmit();
 }
 
 bool Session::waitForSpace(size_t bytes) {
   AdaptiveSpin spin;
   while (!submit_.hasSpace(bytes)) {
     if (lost()) return false;
-    if (remote_) sendPending();
+    if (remote_ && sendPending() && submit_.hasSpace(bytes)) break;
+    const uint64_t known = peerReceived_.load(std::memory_order_relaxed);
     // The worker may itself wait until somebody takes its replies.
     if (readMutex_.try_lock()) {
-      pump(nullptr);
+      pump(nullptr, Sender::kOther);
       readMutex_.unlock();
       promoteOne();
     }
-    if (remote_ || spin.until([&] { return submit_.hasSpace(bytes); })) continue;
+    if (remote_) {
+      pollfd wait{socket_.get(), POLLIN, 0};
+      if (peerReceived_.load(std::memory_order_relaxed) == known) ::poll(&wait, 1, kAcknowledgementLookMs);
+      continue;
+    }
+    if (spin.until([&] { return submit_.hasSpace(bytes); })) continue;
     submit_.sleepForSpace(bytes, kLivenessNs);
     spin.slept();
     if (!submit_.hasSpace(bytes) && peerGone()) readOutAndLose("the worker is gone");
@@ -178,47 +198,110 @@ void Session::flush() {
   if (remote_) sendPending();
 }
 
-bool Session::sendPending(std::span<const std::byte> data, size_t padding) {
-  std::lock_guard lock(sendMutex_);
-  unsent_.store(0);
-  constexpr std::byte zeros[8]{};
-  const size_t ready = outgoing_.available();
-  SendRuns runs;
-  runs.add({outgoing_.data(), ready});
-  runs.add(data);
-  runs.add(std::span(zeros).first(padding));
-  while (!runs.done()) {
-    if (lost()) return false;
-    if (runs.send(socket_.get()) || errno == EINTR) continue;
-    if (errno != EAGAIN && errno != EWOULDBLOCK) {
-      readOutAndLose(std::string("sending to the worker failed: ") + std::strerror(errno));
-      return false;
+bool Session::sendPending() {
+  for (;;) {
+    {
+      std::lock_guard lock(sendMutex_);
+      if (!transmit()) return false;
     }
-    pollfd wait{socket_.get(), POLLOUT | POLLIN, 0};
-    ::poll(&wait, 1, 100);
-    // The worker may be blocked in sending to us.
-    if ((wait.revents & POLLIN) && readMutex_.try_lock()) {
-      pump(nullptr);
-      readMutex_.unlock();
-      promoteOne();
+    // Whoever reads leaves an acknowledgement to whoever sends: it may have done so meanwhile.
+    if (!acknowledges_.load()) return true;
+  }
+}
+
+bool Session::transmit() {
+  unsent_.store(0);
+  if (graceSeconds_ != 0 && !outgoing_.acknowledge(peerReceived_.load(std::memory_order_acquire))) {
+    readOutAndLose("the worker acknowledged what was never sent");
+    return false;
+  }
+  if (acknowledges_.exchange(false)) queueLinkWord(wire::LinkMessage::kReceived);
+  while (isDown_.load(std::memory_order_acquire) || !linkOut_.empty() || outgoing_.pending()) {
+    if (lost()) return false;
+    if (isDown_.load(std::memory_order_acquire)) {
+      if (!mend()) return false;
+    } else if (!sendOnce() && errno != EINTR) {
+      if (errno == EAGAIN || errno == EWOULDBLOCK)
+        waitToSend();
+      else
+        cut(std::string("sending to the worker failed: ") + std::strerror(errno));
     }
   }
-  outgoing_.skip(ready);
-  outgoing_.release(outgoing_.position());
+  sentHead_.store(outgoing_.ringPosition(), std::memory_order_relaxed);
+  if (graceSeconds_ == 0) outgoing_.acknowledge(outgoing_.position());
+  return !lost();
+}
+
+bool Session::sendOnce() {
+  SendRuns runs;
+  runs.add(linkOut_);
+  outgoing_.collect(runs);
+  const size_t all = runs.left();
+  if (!runs.send(socket_.get())) return false;
+  const size_t gone = all - runs.left();
+  const size_t ofLink = std::min(gone, linkOut_.size());
+  linkOut_.erase(linkOut_.begin(), linkOut_.begin() + static_cast<ptrdiff_t>(ofLink));
+  outgoing_.sent(gone - ofLink);
   return true;
 }
 
+void Session::waitToSend() {
+  pollfd wait{socket_.get(), POLLOUT | POLLIN, 0};
+  ::poll(&wait, 1, 100);
+  // The worker may be blocked in sending to us.
+  if ((wait.revents & POLLIN) && readMutex_.try_lock()) {
+    pump(nullptr, Sender::kThis);
+    readMutex_.unlock();
+    promoteOne();
+  }
+}
+
+void Session::queueLinkWord(wire::LinkMessage message) {
+  const uint64_t received = received_.load(std::memory_order_relaxed);
+  const wire::CommandHeader header{sizeof(header) + sizeof(wire::LinkWord), wire::kLinkOp, 0, 0, 0};
+  const wire::LinkWord word{message, 0, received};
+  const size_t at = linkOut_.size();
+  linkOut_.resize(at + header.bytes);
+  std::memcpy(linkOut_.data() + at, &header, sizeof(header));
+  std::memcpy(linkOut_.data() + at + sizeof(header), &word, sizeof(word));
+}
+
+void Session::acknowledge(Sender sender) {
+  const uint64_t received = received_.load(std::memory_order_relaxed);
+  if (graceSeconds_ == 0 || received - acknowledged_ < wire::kAcknowledgeBytes) return;
+  acknowledged_ = received;
+  acknowledges_.store(true);
+  // Who holds it looks again when it lets go.
+  if (sender == Sender::kThis || !sendMutex_.try_lock()) return;
+  if (!isDown_.load() && acknowledges_.exchange(false)) {
+    queueLinkWord(wire::LinkMessage::kReceived);
+    SendRuns runs;
+    runs.add(linkOut_);
+    if (runs.send(socket_.get())) linkOut_.erase(linkOut_.begin(), linkOut_.end() - static_cast<ptrdiff_t>(runs.left()));
+    // A full socket is left to the flusher, and so is one that has ended.
+    if (!linkOut_.empty() && unsent_.exchange(1) == 0) futexWake(unsent_);
+  }
+  sendMutex_.unlock();
+}
+
 void* Session::flusher(void* self) {
-  auto& session = *static_cast<Session*>(self);
   ::prctl(PR_SET_TIMERSLACK, 1UL);
   ::prctl(PR_SET_NAME, "millpond-flush");
-  while (!session.stop_.load()) {
-    futexWait(session.unsent_, 0);
+  static_cast<Session*>(self)->flushUntilStopped();
+  return nullptr;
+}
+
+void Session::flushUntilStopped() {
+  while (!stop_.load()) {
+    futexWait(unsent_, 0, graceSeconds_ ? kIdleLookNs : -1);
+    if (unsent_.load() == 0) {
+      lookAtConnection();
+      continue;
+    }
     const timespec delay{0, kFlushDelayNs};
     ::nanosleep(&delay, nullptr);
-    if (session.unsent_.load() != 0) session.sendPending();
+    if (unsent_.load() != 0) sendPending();
   }
-  return nullptr;
 }
 
 // Waiting
@@ -276,9 +359,10 @@ int32_t Session::await(Waiter& waiter, uint32_t request) {
       waiter.state.compare_exchange_strong(asked, Waiter::kWaiting);
     }
     if (lead) {
-      pump(&waiter);
+      pump(&waiter, Sender::kOther);
       readMutex_.unlock();
       promoteOne();
+      if (isDown_.load(std::memory_order_acquire)) sendPending();
     }
   }
   leave(request);
@@ -315,11 +399,14 @@ void Session::finish(uint32_t request, int32_t result) {
 
 // Reading
 
-void Session::pump(const Waiter* until) {
+void Session::pump(const Waiter* until, Sender sender) {
   for (;;) {
     const Pumped got = remote_ ? pumpSocket() : pumpRing();
     if (got == Pumped::kBroken) lose(endReason_.empty() ? "the connection to the worker broke" : endReason_);
-    if (!until || lost() || until->state.load(std::memory_order_acquire) == Waiter::kDone) return;
+    if (got == Pumped::kCut) cutWhileReading("the worker closed it");
+    acknowledge(sender);
+    if (!until || lost() || isDown_.load(std::memory_order_acquire)) return;
+    if (until->state.load(std::memory_order_acquire) == Waiter::kDone) return;
     if (got == Pumped::kNothing) sleepForReplies();
   }
 }
@@ -339,7 +426,7 @@ void Session::sleepForReplies() {
     ::poll(&wait, 1, 1000);
     spin_.slept();
   }
-  if (got == Inbox::Got::kEnd) lose("the worker closed the connection");
+  if (got == Inbox::Got::kEnd) cutWhileReading("the worker closed it");
 }
 
 Session::Pumped Session::pumpRing() {
@@ -367,7 +454,7 @@ Session::Pumped Session::pumpRing() {
 Session::Pumped Session::pumpSocket() {
   if (inbox_.pending().size() < sizeof(wire::ReplyHeader)) {
     const Inbox::Got got = inbox_.receive(socket_.get());
-    if (got == Inbox::Got::kEnd) return Pumped::kBroken;
+    if (got == Inbox::Got::kEnd) return Pumped::kCut;
     if (got == Inbox::Got::kNothing) return Pumped::kNothing;
   }
   bool some = false;
@@ -378,18 +465,20 @@ Session::Pumped Session::pumpSocket() {
     const size_t body = header.bytes - sizeof(header);
     if (header.kind == wire::ReplyKind::kData || header.kind == wire::ReplyKind::kLanding) {
       inbox_.skip(sizeof(header));
-      if (!receiveData(header)) return Pumped::kBroken;
+      if (const Pumped got = receiveData(header); got != Pumped::kSome) return got;
     } else {
       if (body > kMaxPlainReply) return Pumped::kBroken;
       if (inbox_.pending().size() < header.bytes) {
         const Inbox::Got got = inbox_.receive(socket_.get());
-        if (got == Inbox::Got::kEnd) return Pumped::kBroken;
+        if (got == Inbox::Got::kEnd) return Pumped::kCut;
         if (got == Inbox::Got::kNothing) return some ? Pumped::kSome : Pumped::kNothing;
         continue;
       }
       if (!accept(header, inbox_.pending().subspan(sizeof(header), body))) return Pumped::kBroken;
       inbox_.skip(header.bytes);
     }
+    if (header.kind != wire::ReplyKind::kLink)
+      received_.store(received_.load(std::memory_order_relaxed) + header.bytes, std::memory_order_relaxed);
     some = true;
   }
   return some ? Pumped::kSome : Pumped::kNothing;
@@ -403,30 +492,38 @@ bool Session::take(std::span<std::byte> to) {
          static_cast<bool>(millpond::receiveExactly(socket_.get(), to.subspan(buffered), kFrameTimeoutMs));
 }
 
-bool Session::receiveData(const wire::ReplyHeader& header) {
+Session::Pumped Session::receiveData(const wire::ReplyHeader& header) {
   size_t left = header.bytes - sizeof(header);
-  std::span<std::byte> to;
   if (header.kind == wire::ReplyKind::kData) {
-    if (header.op > 7 || header.op > left) return false;
-    to = destination(header, left - header.op);
-    if (to.empty()) return false;
-  } else {
-    wire::Landing landing{};
-    if (left < sizeof(landing) || !take(std::as_writable_bytes(std::span(&landing, 1)))) return false;
-    left -= sizeof(landing);
-    if (landing.bytes > left || wire::padded(landing.bytes) != left) return false;
-    if (mayLand_ && mayLand_(landing.hostAddress, landing.bytes))
-      to = {reinterpret_cast<std::byte*>(landing.hostAddress), landing.bytes};
+    if (header.op > 7 || header.op > left) return Pumped::kBroken;
+    const std::span<std::byte> to = destination(header, left - header.op);
+    if (to.empty()) return Pumped::kBroken;
+    const Pumped got = receiveBody(to, left);
+    // It comes again, whole.
+    if (got == Pumped::kCut) find(header.request)->answer.dataBytes -= to.size();
+    return got;
   }
-  if (!to.empty() && !take(to)) return false;
+  wire::Landing landing{};
+  if (left < sizeof(landing)) return Pumped::kBroken;
+  if (!take(std::as_writable_bytes(std::span(&landing, 1)))) return Pumped::kCut;
+  left -= sizeof(landing);
+  if (landing.bytes > left || wire::padded(landing.bytes) != left) return Pumped::kBroken;
+  std::span<std::byte> to;
+  if (mayLand_ && mayLand_(landing.hostAddress, landing.bytes))
+    to = {reinterpret_cast<std::byte*>(landing.hostAddress), landing.bytes};
+  return receiveBody(to, left);
+}
+
+Session::Pumped Session::receiveBody(std::span<std::byte> to, size_t frameBytesLeft) {
+  if (!to.empty() && !take(to)) return Pumped::kCut;
   // Padding, or bytes for memory that the program has given up.
   std::byte dropped[4096];
-  for (left -= to.size(); left;) {
+  for (size_t left = frameBytesLeft - to.size(); left;) {
     const size_t n = std::min(left, sizeof(dropped));
-    if (!take(std::span(dropped).first(n))) return false;
+    if (!take(std::span(dropped).first(n))) return Pumped::kCut;
     left -= n;
   }
-  return true;
+  return Pumped::kSome;
 }
 
 std::span<std::byte> Session::destination(const wire::ReplyHeader& header, size_t bytes) {
@@ -447,6 +544,10 @@ bool Session::accept(const wire::ReplyHeader& header, std::span<const std::byte>
       const size_t n = std::min(answer.body.size(), body.size());
       if (n) std::memcpy(answer.body.data(), body.data(), n);
       if (answer.whole) answer.whole->assign(body.begin(), body.end());
+      // What came before the question has come, too.
+      if (const uint64_t end = w->end.load(std::memory_order_relaxed);
+          graceSeconds_ != 0 && end > peerReceived_.load(std::memory_order_relaxed))
+        peerReceived_.store(end, std::memory_order_release);
       finish(header.request, header.result);
       return true;
     }
@@ -498,10 +599,22 @@ bool Session::accept(const wire::ReplyHeader& header, std::span<const std::byte>
         std::memcpy(reinterpret_cast<std::byte*>(landing.hostAddress), data.data(), landing.bytes);
       return true;
     }
+    case wire::ReplyKind::kLink:
+      return acceptLinkWord(body);
     case wire::ReplyKind::kData:
       return false;  // only a socket carries these
   }
   return false;
+}
+
+bool Session::acceptLinkWord(std::span<const std::byte> body) {
+  wire::LinkWord word{};
+  if (graceSeconds_ == 0 || body.size() != sizeof(word)) return false;
+  std::memcpy(&word, body.data(), sizeof(word));
+  if (word.message != wire::LinkMessage::kReceived) return false;
+  if (word.received > peerReceived_.load(std::memory_order_relaxed))
+    peerReceived_.store(word.received, std::memory_order_release);
+  return true;
 }
 
 void Session::readOutAndLose(const std::string& reason) {

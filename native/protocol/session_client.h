@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@
 #include "protocol/endpoint.h"
 #include "protocol/handshake.h"
 #include "protocol/inbox.h"
+#include "protocol/outgoing.h"
+#include "protocol/process_watch.h"
 #include "protocol/ring.h"
 #include "protocol/snapshot.h"
 #include "protocol/wire.h"
@@ -54,6 +57,8 @@ class Session {
   /// The worker is reached over TCP: memory cannot be shared with it.
   bool remote() const { return remote_; }
   bool lost() const { return lost_.load(std::memory_order_acquire); }
+  /// For how long this session waits for a lost connection to come back; 0: not at all.
+  uint32_t graceSeconds() const { return graceSeconds_; }
 
   /// Appends a command of `bodyBytes` bytes (a multiple of 8) that `fill` writes, and returns. False: session lost.
   template <typename Fill>
@@ -66,15 +71,22 @@ class Session {
     return true;
   }
 
-  /// As `post`, with `data` behind the body; cheaper than writing it in `fill` where it is large. `data` may be reused
-  /// when this returns. The whole frame must not exceed wire::kMaxFrameBytes.
+  /// Whose the data of a command is when the call has returned.
+  enum class Data {
+    kCallers,  ///< the caller's again
+    kLent,     ///< the session's, until any later command of the caller's thread has been waited for
+  };
+  /// As `post`, with `data` behind the body; cheaper than writing it in `fill` where it is large. The whole frame must not
+  /// exceed wire::kMaxFrameBytes.
   template <typename Fill>
-  bool postWithData(uint16_t op, Caller caller, size_t bodyBytes, Fill&& fill, std::span<const std::byte> data) {
+  bool postWithData(uint16_t op, Caller caller, size_t bodyBytes, Fill&& fill, std::span<const std::byte> data,
+                    Data whose = Data::kCallers) {
     std::lock_guard lock(appendMutex_);
-    std::byte* place = begin(op, caller, 0, bodyBytes, data.size());
+    const bool copies = !remote_ || (graceSeconds_ != 0 && whose == Data::kCallers);
+    std::byte* place = begin(op, caller, 0, bodyBytes, data.size(), copies);
     if (!place) return false;
     fill(place);
-    return commitWithData(bodyBytes, data);
+    return copies ? commitCopied(bodyBytes, data) : commitLent(bodyBytes, data);
   }
 
   /// Appends a command and waits for its result. Returns the driver's code, or kSessionLost.
@@ -87,6 +99,7 @@ class Session {
       std::byte* place = begin(op, caller, request, bodyBytes, 0);
       if (place) {
         fill(place);
+        waiter.end.store(endOfStream() + sizeof(wire::CommandHeader) + bodyBytes, std::memory_order_relaxed);
         commit(sizeof(wire::CommandHeader) + bodyBytes, Flush::kByCaller);
       } else {
         waiter.finish(kSessionLost);
@@ -108,11 +121,15 @@ class Session {
   void flush();
   /// Receives the file that the worker attached to the answer just received. Same host only.
   Result<UniqueFd> receiveFile();
+  /// The process is about to end: the worker need not wait for it when the connection ends. Commands go on until then.
+  void sayGoodbye();
   /// In a forked child: forgets the connection without a word to the worker.
   void abandon();
 
   /// Called on the thread that finds it out, once, with the reason.
   void onLost(std::function<void(const std::string&)> callback) { onLost_ = std::move(callback); }
+  /// Called when the connection was lost for longer than a moment, and when it is back then, with a sentence.
+  void onLink(std::function<void(const std::string&)> callback) { onLink_ = std::move(callback); }
   /// Called when the worker reports the failure of a command that nobody waited for (code, op, position).
   void onFailure(std::function<void(int32_t, uint16_t, uint64_t)> callback) { onFailure_ = std::move(callback); }
   /// Called with what kernels have printed, before the answer of whoever waited for them.
@@ -131,6 +148,7 @@ class Session {
     static constexpr uint32_t kWaiting = 0, kDone = 1, kLead = 2;
     Answer& answer;
     uint32_t request = 0;
+    std::atomic<uint64_t> end{0};  ///< of the command in the stream: its answer says that all before has come
     int32_t result = 0;
     std::atomic<uint32_t> state{kWaiting};
     bool asleep = false;  // guarded by waitersMutex_
@@ -139,15 +157,20 @@ class Session {
   static int64_t spinNs();
 
   Session() = default;
-  Result<Welcome> greet(const Hello& hello);
+  static Result<Welcome> greet(int socket, const Hello& hello, int timeoutMs);
   SharedControl& control() const { return memory_.control(); }
 
-  std::byte* begin(uint16_t op, Caller caller, uint32_t request, size_t bodyBytes, size_t dataBytes);
+  std::byte* begin(uint16_t op, Caller caller, uint32_t request, size_t bodyBytes, size_t dataBytes,
+                   bool dataInRing = true);
+  /// Offset behind all that was appended. The caller holds appendMutex_.
+  uint64_t endOfStream() const { return submit_.head() + outgoing_.lentBytes(); }
   enum class Flush : bool { kSoon, kByCaller };
   /// Hands a frame over. Over TCP it goes with others: when there are many bytes, soon by itself, or, where that is in
   /// vain, when the caller calls sendPending.
   void commit(size_t frameBytes, Flush flush = Flush::kSoon);
-  bool commitWithData(size_t bodyBytes, std::span<const std::byte> data);
+  bool commitCopied(size_t bodyBytes, std::span<const std::byte> data);
+  /// TCP: straight from the caller's memory to the socket.
+  bool commitLent(size_t bodyBytes, std::span<const std::byte> data);
   bool waitForSpace(size_t bytes);
 
   uint32_t enter(Waiter& waiter);
@@ -156,18 +179,22 @@ class Session {
   void leave(uint32_t request);
   void promoteOne();
 
-  /// Reads what has come; with `until`, goes on until that waiter is done. The caller holds readMutex_.
-  void pump(const Waiter* until);
-  enum class Pumped { kSome, kNothing, kBroken };
+  /// Reads what has come; with `until`, goes on until that waiter is done or the connection has ended. The caller holds
+  /// readMutex_, and says whether it holds sendMutex_, too.
+  enum class Sender : bool { kOther, kThis };
+  void pump(const Waiter* until, Sender sender);
+  enum class Pumped { kSome, kNothing, kBroken, kCut };
   Pumped pumpRing();
   Pumped pumpSocket();
   void sleepForReplies();
   /// Handles the frame at `frame`; false when it makes no sense.
   bool accept(const wire::ReplyHeader& header, std::span<const std::byte> body);
-  /// Takes the rest of a kData or kLanding frame straight to where it belongs; false when it makes no sense.
-  bool receiveData(const wire::ReplyHeader& header);
-  /// Fills `to` with what comes next on the socket.
+  /// Takes the rest of a kData or kLanding frame straight to where it belongs.
+  Pumped receiveData(const wire::ReplyHeader& header);
+  Pumped receiveBody(std::span<std::byte> to, size_t frameBytesLeft);
+  /// Fills `to` with what comes next on the socket. False: the connection has ended.
   bool take(std::span<std::byte> to);
+  bool acceptLinkWord(std::span<const std::byte> body);
   /// Where the bytes of a kData or kChunk frame go; empty when the frame makes no sense.
   std::span<std::byte> destination(const wire::ReplyHeader& header, size_t bytes);
   /// The one who still waits for that answer, nullptr for nobody. Valid while the caller holds readMutex_.
@@ -179,21 +206,52 @@ class Session {
   void lose(const std::string& reason);
   /// The worker is gone: takes in what it said last, answers and the reason perhaps, and loses the session.
   void readOutAndLose(const std::string& reason);
-  /// TCP: sends what is buffered, and behind it `data` with that many zeros; meanwhile takes replies in, so that two
-  /// full sockets never wait for each other. False: session lost.
-  bool sendPending(std::span<const std::byte> data = {}, size_t padding = 0);
+  /// TCP: sends what is buffered; meanwhile takes replies in, so that two full sockets never wait for each other. A
+  /// connection that has ended is made again. False: session lost.
+  bool sendPending();
+  /// As that, for who holds sendMutex_.
+  bool transmit();
+  bool sendOnce();
+  /// Waits until a full socket takes something, and reads what comes meanwhile.
+  void waitToSend();
+  /// Tells the worker what has come when that is much, without waiting. The caller holds readMutex_.
+  void acknowledge(Sender sender);
+  void queueLinkWord(wire::LinkMessage message);
   static void* flusher(void* self);
+  void flushUntilStopped();
 
-  UniqueFd socket_;
+  // The connection (session_connection.cpp)
+
+  /// The connection has ended: it is made again by whoever sends next, unless nobody waits for that. The caller does not
+  /// hold readMutex_.
+  void cut(const std::string& reason);
+  /// As that, for who holds readMutex_.
+  void cutWhileReading(const std::string& reason);
+  /// Makes the connection again. The caller holds sendMutex_. False: session lost.
+  bool mend();
+  bool reconnect();
+  /// One attempt; what is wrong, and whether another one may do better.
+  struct Attempt {
+    std::string problem;
+    bool final = false;
+  };
+  std::optional<Attempt> comeBack(int timeoutMs);
+  bool takeOver(UniqueFd socket, uint64_t received);
+  /// Whether the connection has ended while nobody reads or sends.
+  void lookAtConnection();
+
+  UniqueFd socket_;  // the number stays the same when the connection is made again
   bool remote_ = false;
-  SessionMemory memory_;  // over TCP private to this side: the submit ring buffers what is not sent
+  SessionMemory memory_;  // over TCP private to this side: the submit ring keeps what the worker does not have
   Snapshot snapshot_;
 
   std::mutex appendMutex_;
   RingProducer submit_;
 
   std::mutex sendMutex_;
-  RingConsumer outgoing_;  // TCP: what of the submit ring goes to the socket next
+  Outgoing outgoing_;  // TCP: what goes to the socket next, and what may have to go again
+  std::vector<std::byte> linkOut_;  // frames of the link, before that
+  std::atomic<uint64_t> sentHead_{0};  // how far the submit ring was sent
   std::atomic<uint32_t> unsent_{0};
   std::atomic<bool> stop_{false};
   pthread_t flusherThread_{};
@@ -202,6 +260,10 @@ class Session {
   std::mutex readMutex_;  // whoever holds it reads replies for everybody
   RingConsumer replies_;
   Inbox inbox_;
+  std::atomic<uint64_t> received_{0};      // offset behind the last whole frame of the worker's stream
+  uint64_t acknowledged_ = 0;              // how much of that was acknowledged
+  std::atomic<bool> acknowledges_{false};  // whoever sends next tells it
+  std::atomic<uint64_t> peerReceived_{0};  // how much of this side's stream the worker has
   AdaptiveSpin spin_{spinNs()};
 
   std::mutex waitersMutex_;
@@ -209,9 +271,20 @@ class Session {
   std::vector<uint32_t> freeRequests_;
   uint32_t asleep_ = 0;  // how many waiters are
 
+  Endpoint endpoint_;
+  uint32_t graceSeconds_ = 0;
+  SessionSecret secret_{};
+  ProcessWatch worker_;
+  uint32_t attempt_ = 0;                 // guarded by sendMutex_
+  std::atomic<bool> isLeaving_{false};   // goodbye was said
+  std::atomic<bool> isDown_{false};      // the connection has ended and was not made again yet
+  std::mutex downMutex_;
+  std::string downReason_;
+
   std::atomic<bool> lost_{false};
   std::string endReason_;
   std::function<void(const std::string&)> onLost_;
+  std::function<void(const std::string&)> onLink_;
   std::function<void(int32_t, uint16_t, uint64_t)> onFailure_;
   std::function<void(std::span<const std::byte>)> onOutput_;
   std::function<bool(uint64_t, uint64_t)> mayLand_;

@@ -37,6 +37,10 @@ class SendRuns {
   /// `bytes` must stay until they are sent; empty runs do not count.
   void add(std::span<const std::byte> bytes);
   bool done() const { return left_ == 0; }
+  /// Bytes not sent yet.
+  size_t left() const { return left_; }
+  /// How many more runs it takes.
+  size_t room() const { return kMost - used_; }
   /// Sends what the socket takes without waiting. False, with errno set, when it takes nothing.
   bool send(int socket);
 

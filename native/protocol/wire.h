@@ -12,7 +12,7 @@
 namespace millpond::wire {
 
 /// Of framing and handshake. The commands have their own hash (gen/api_hash.h).
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 
 /// Client → worker. The body is one of gen/commands.h.
 struct CommandHeader {
@@ -32,6 +32,7 @@ enum class ReplyKind : uint16_t {
   kEnd = 5,      ///< the worker ends the session: body is the reason as text
   kLanding = 6,  ///< bytes for client memory named by an earlier asynchronous copy: body is Landing, then the bytes
   kOutput = 7,   ///< text that kernels have printed; padded to 8, `op` counts the padding
+  kLink = 8,     ///< of the link: body is LinkWord
 };
 
 /// Worker → client.
@@ -64,6 +65,21 @@ struct Landing {
   uint64_t hostAddress;  ///< as the client gave it
   uint64_t bytes;
 };
+
+/// Over TCP each side tells the other now and then how much has come, so that it keeps no more than it may have to send
+/// again. These frames belong to the link and not to the stream: offsets do not count them, and they are never sent again.
+inline constexpr uint16_t kLinkOp = 0xffff;  ///< CommandHeader::op of a frame of the link: body is LinkWord
+enum class LinkMessage : uint32_t {
+  kReceived = 1,
+  kGoodbye = 2,  ///< client → worker: when this connection ends, nobody comes back
+};
+struct LinkWord {
+  LinkMessage message;
+  uint32_t reserved;
+  uint64_t received;  ///< offset in the other side's stream behind the last frame that was taken
+};
+/// Received bytes are acknowledged when there are this many of them.
+inline constexpr size_t kAcknowledgeBytes = size_t{1} << 20;
 
 /// Bytes for `n` rounded up so that the next frame or tail starts aligned.
 constexpr size_t padded(size_t n) { return (n + 7) & ~size_t{7}; }

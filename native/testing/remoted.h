@@ -88,6 +88,8 @@ class WorkerProcess {
   std::string address(Way way) const {
     return way == Way::kTcp ? "tcp:127.0.0.1:" + port_ : "unix:" + directory_ + "/data";
   }
+  uint16_t port() const { return static_cast<uint16_t>(std::atoi(port_.c_str())); }
+  pid_t pid() const { return pid_; }
   /// Waits for its end; what it said from the start is in `said`. 0 for a session that ended in order.
   int wait(std::string& said) {
     char line[1024];

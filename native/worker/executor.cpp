@@ -76,6 +76,7 @@ Executor::Executor(const Driver& driver, SessionDevices& devices, ServerLink lin
     contexts_.push_back({static_cast<uint16_t>(contexts_.size()), device.context, true, false, {}});
   }
   freed_.resize(devices_.all().size());
+  link_.onLink([](const std::string& what) { log(LogLevel::Info, "%s", what.c_str()); });
 }
 
 Executor::End Executor::run() {
@@ -97,7 +98,7 @@ Executor::End Executor::run() {
       if (next == ServerLink::Next::kNothing) break;
       if (next == ServerLink::Next::kGone) {
         ended_ = true;
-        end_ = {"the client closed the connection", true};
+        end_ = {link_.problem(), true};
       } else if (next == ServerLink::Next::kBroken) {
         violation(link_.problem());
       } else {
@@ -145,7 +146,7 @@ void Executor::stop(const std::string& reason, bool ok) {
     stopEnd_ = {reason, ok};
   }
   stopRequested_.store(true, std::memory_order_release);
-  link_.wake();
+  link_.giveUp();
 }
 
 void Executor::execute(const ServerLink::Frame& frame) {
@@ -331,7 +332,8 @@ void Executor::answerWaitersOf(CUevent event) {
 // What has finished meanwhile
 
 bool Executor::progress() {
-  bool some = progressPending();
+  bool some = progressLent();
+  some = progressPending() || some;
   some = progressDownloads() || some;
   some = progressLandings() || some;
   some = progressGraphRuns() || some;

@@ -60,6 +60,8 @@ class Executor {
   void stop(const std::string& reason, bool ok);
   const Counters& counters() const { return counters_; }
   int socket() const { return link_.socket(); }
+  /// Another connection of the client, as for ServerLink::offer; from any thread.
+  void offer(UniqueFd socket, uint64_t received) { link_.offer(std::move(socket), received); }
 
   // For the handlers
 
@@ -158,6 +160,12 @@ class Executor {
     uint64_t bytes;
     HostBuffer staging;
     Mark mark;
+  };
+  /// Memory of replies that may have to be sent again: a staging chunk, or a buffer.
+  struct LentReply {
+    uint64_t end;  ///< offset in the stream of replies behind it
+    std::optional<uint32_t> chunk;
+    HostBuffer buffer;
   };
   /// Ring bytes that a copy to the device still reads.
   struct Hold {
@@ -306,6 +314,8 @@ class Executor {
   void detachDownloads(CUstream stream);
   CUresult startLanding(const Stream& stream, CUdeviceptr address, uint64_t bytes, uint64_t hostAddress);
   bool progressLandings();
+  /// Takes back the memory of replies that the client has.
+  bool progressLent();
   CUresult takeHostBuffer(uint64_t bytes, HostBuffer& buffer);
   void giveBack(const HostBuffer& buffer);
   void dropSpareHostBuffers();
@@ -426,6 +436,7 @@ class Executor {
   std::deque<Pending> pending_;
   std::deque<Download> downloads_;
   std::deque<LandingCopy> landings_;
+  std::deque<LentReply> lentReplies_;
   std::multimap<uint64_t, HostBuffer> spareHostBuffers_;  ///< by size
   std::deque<Hold> holds_;
   uint32_t nextChunk_ = 0;

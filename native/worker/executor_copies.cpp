@@ -17,6 +17,10 @@ constexpr size_t kInlineBytes = size_t{16} << 10;
 /// keep the others from going on.
 constexpr uint32_t kReservedChunks = 4;
 constexpr size_t kMaxLandings = size_t{1} << 16;
+/// Replies over TCP with at least this much data are sent from where it is, which stays until the client has it; smaller
+/// ones are copied, so that what the client has not acknowledged yet never holds many chunks.
+constexpr size_t kLentBytes = size_t{128} << 10;
+static_assert(wire::kAcknowledgeBytes / kLentBytes < wire::kStagingChunks - kReservedChunks);
 
 }  // namespace
 
@@ -194,10 +198,16 @@ bool Executor::advance(Download& download) {
     }
     bool sent;
     if (link_.remote()) {
-      const size_t padding = wire::padded(piece.bytes) - piece.bytes;
-      sent = link_.reply(wire::ReplyKind::kData, static_cast<uint16_t>(padding), download.request.request, 0,
-                         std::span<const std::byte>(link_.memory().chunk(piece.chunk), piece.bytes));
-      busy[piece.chunk].store(0, std::memory_order_relaxed);
+      const auto padding = static_cast<uint16_t>(wire::padded(piece.bytes) - piece.bytes);
+      const std::span<const std::byte> data(link_.memory().chunk(piece.chunk), piece.bytes);
+      const uint32_t request = download.request.request;
+      sent = piece.bytes >= kLentBytes ? link_.replyLending(wire::ReplyKind::kData, padding, request, {}, data)
+                                       : link_.reply(wire::ReplyKind::kData, padding, request, 0, data);
+      if (piece.bytes >= kLentBytes)
+        lentReplies_.push_back({link_.replied(), piece.chunk, {}});
+      else
+        busy[piece.chunk].store(0, std::memory_order_relaxed);
+      progressLent();
     } else {
       const wire::ChunkReady ready{piece.chunk, piece.bytes};
       sent = link_.reply(wire::ReplyKind::kChunk, download.request.op, download.request.request, 0,
@@ -283,13 +293,32 @@ bool Executor::progressLandings() {
       for (uint64_t at = 0; at < landing.bytes && !ended_; at += kPiece) {
         const wire::Landing header{landing.hostAddress + at, std::min(kPiece, landing.bytes - at)};
         const std::span<const std::byte> data(landing.staging.memory + at, header.bytes);
-        if (!link_.reply(wire::ReplyKind::kLanding, 0, 0, 0, std::as_bytes(std::span(&header, 1)), data)) {
-          ended_ = true;
-          end_ = {"the client takes no data", true};
-        }
+        const auto body = std::as_bytes(std::span(&header, 1));
+        const bool sent = landing.bytes >= kLentBytes
+                              ? link_.replyLending(wire::ReplyKind::kLanding, 0, 0, body, data)
+                              : link_.reply(wire::ReplyKind::kLanding, 0, 0, 0, body, data);
+        if (sent) continue;
+        ended_ = true;
+        end_ = {"the client takes no data", true};
       }
     }
-    giveBack(landing.staging);
+    if (landing.bytes >= kLentBytes)
+      lentReplies_.push_back({link_.replied(), std::nullopt, landing.staging});
+    else
+      giveBack(landing.staging);
+  }
+  return some;
+}
+
+bool Executor::progressLent() {
+  bool some = false;
+  for (; !lentReplies_.empty() && lentReplies_.front().end <= link_.acknowledged(); lentReplies_.pop_front()) {
+    const LentReply& lent = lentReplies_.front();
+    if (lent.chunk)
+      link_.memory().control().chunkBusy[*lent.chunk].store(0, std::memory_order_relaxed);
+    else
+      giveBack(lent.buffer);
+    some = true;
   }
   return some;
 }

@@ -100,6 +100,9 @@ Result<Options> Options::parse(std::span<char*> arguments) {
     } else if (name == "--orphan-seconds") {
       if (!number(value, 1, 86400, out.orphanSeconds))
         return Error{"--orphan-seconds " + value + ": expected 1 to 86400"};
+    } else if (name == "--reconnect-grace") {
+      if (!number<uint32_t>(value, 0, 86400, out.reconnectGraceSeconds))
+        return Error{"--reconnect-grace " + value + ": expected 0 to 86400 seconds"};
     } else if (name == "--assign") {
       auto json = Json::parse(value);
       if (!json) return Error{"--assign: " + json.error().message};

@@ -33,6 +33,7 @@ struct Options {
   uint16_t tcpPort = 0;
   std::string warmDevice;
   int orphanSeconds = 30;
+  uint32_t reconnectGraceSeconds = 300;  ///< the most that a client gets
   std::string imageCache;
   uint64_t imageCacheBytes = uint64_t{8} << 30;
   std::optional<Assignment> assignment;

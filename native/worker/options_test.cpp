@@ -28,8 +28,8 @@ const char* kAssignment =
                     {"uuid": "GPU-2", "memoryBytes": "68719476736", "computePercent": 1}]})";
 
 TEST("a full command line is understood") {
-  auto o = parse(with({"--tcp", "127.0.0.1:7000", "--warm-device", "GPU-9", "--orphan-seconds", "86400", "--assign",
-                       kAssignment}));
+  auto o = parse(with({"--tcp", "127.0.0.1:7000", "--warm-device", "GPU-9", "--orphan-seconds", "86400", "--reconnect-grace", "0",
+                       "--assign", kAssignment}));
   CHECK(bool(o));
   CHECK_EQ(o->driver, "libcuda.so.1");
   CHECK(!o->probe);
@@ -40,6 +40,7 @@ TEST("a full command line is understood") {
   CHECK_EQ(o->tcpPort, 7000);
   CHECK_EQ(o->warmDevice, "GPU-9");
   CHECK_EQ(o->orphanSeconds, 86400);
+  CHECK_EQ(o->reconnectGraceSeconds, 0u);
   const Assignment& a = *o->assignment;
   CHECK_EQ(a.session, "s-1");
   CHECK_EQ(a.ticket, "mpt1.a.b");
@@ -56,6 +57,7 @@ TEST("what is left out has its default") {
   CHECK(bool(o));
   CHECK(!o->tcpHost && !o->assignment && o->warmDevice.empty());
   CHECK_EQ(o->orphanSeconds, 30);
+  CHECK_EQ(o->reconnectGraceSeconds, 300u);
   auto probe = parse({"--probe", "--driver", "x"});
   CHECK(bool(probe));
   CHECK(probe->probe);
@@ -96,6 +98,8 @@ TEST("a bad command line is refused with what is wrong in it") {
       {with({"--orphan-seconds", "86401"}), "--orphan-seconds 86401: expected 1 to 86400"},
       {with({"--orphan-seconds", "99999999999999999999"}),
        "--orphan-seconds 99999999999999999999: expected 1 to 86400"},
+      {with({"--reconnect-grace", "86401"}), "--reconnect-grace 86401: expected 0 to 86400 seconds"},
+      {with({"--reconnect-grace", "-1"}), "--reconnect-grace -1: expected 0 to 86400 seconds"},
       {with({"--orphan-seconds", "3s"}), "--orphan-seconds 3s: expected 1 to 86400"},
       {with({"--orphan-seconds", ""}), "--orphan-seconds : expected 1 to 86400"},
       {with({"--assign", "{}"}), "--assign: an assignment needs a session"},

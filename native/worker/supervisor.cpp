@@ -3,8 +3,10 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
 #include <vector>
 
@@ -72,7 +74,9 @@ int Supervisor::run() {
     if (control_.connected()) sockets.push_back(control_.connection());
     std::vector<pollfd> polled;
     for (const int socket : sockets) polled.push_back({socket, POLLIN, 0});
-    if (executor_ && !clientGone_) polled.push_back({executor_->socket(), POLLRDHUP, 0});
+    if (executor_ && !clientGone_)
+      polled.push_back(outlivesConnection() ? pollfd{clientProcess_.file(), POLLIN, 0}
+                                            : pollfd{executor_->socket(), POLLRDHUP, 0});
     ::poll(polled.data(), polled.size(), kTickMs);
 
     if (control_.accept()) greetAgent();
@@ -172,6 +176,7 @@ Welcome Supervisor::judge(const Hello& hello, bool remote) {
     return refuse(Admission::kApiMismatch,
                   "the client was built for API " + hex(hello.apiHash) + ", this worker for " + hex(kApiHash) +
                       ". Use client and worker of the same Millpond release [MILLPOND_E_VERSION]");
+  if (hello.resumption) return judgeReturn(*hello.resumption, std::move(out));
   if (state_ == State::kWarm) return refuse(Admission::kNoSession, "this worker has no session yet [MILLPOND_E_TICKET_INVALID]");
   if (!equalSecrets(hello.ticket, assignment_.ticket))
     return refuse(Admission::kTicketRefused, "the ticket is not the one of this session [MILLPOND_E_TICKET_INVALID]");
@@ -184,7 +189,27 @@ Welcome Supervisor::judge(const Hello& hello, bool remote) {
   return out;
 }
 
+Welcome Supervisor::judgeReturn(const Resumption& resumption, Welcome out) {
+  const auto refuse = [&](Admission admission, const char* message) {
+    out.admission = admission;
+    out.message = message;
+    return out;
+  };
+  if (!outlivesConnection() || state_ != State::kConnected)
+    return refuse(Admission::kNoSession, "there is no session here to come back to [MILLPOND_E_TICKET_INVALID]");
+  if (!equalSecrets(resumption.secret, secret_))
+    return refuse(Admission::kTicketRefused, "the secret is not the one of this session [MILLPOND_E_TICKET_INVALID]");
+  if (resumption.attempt <= lastAttempt_)
+    return refuse(Admission::kBusy, "the client has come back by a later connection [MILLPOND_E_TICKET_USED]");
+  lastAttempt_ = resumption.attempt;
+  return out;
+}
+
 void Supervisor::admit(Doorman::Guest guest) {
+  if (guest.hello.resumption) {
+    executor_->offer(std::move(guest.socket), guest.hello.resumption->received);
+    return;
+  }
   auto memory = SessionMemory::create();
   Welcome welcome{wire::kProtocolVersion, kApiHash, Admission::kWelcome, "", {}};
   if (!memory) {
@@ -192,6 +217,7 @@ void Supervisor::admit(Doorman::Guest guest) {
     welcome.message = memory.error().message;
   } else {
     welcome.snapshot = (guest.remote ? remoteSnapshot_ : localSnapshot_).encode();
+    grantReturn(guest, welcome);
   }
   auto sent = sendAll(guest.socket.get(), encode(welcome));
   if (sent && memory && !guest.remote) sent = sendFile(guest.socket.get(), memory->file());
@@ -206,7 +232,7 @@ void Supervisor::admit(Doorman::Guest guest) {
                              {"clientPid", guest.pid},
                              {"program", guest.hello.program}});
   executor_ = std::make_unique<Executor>(driver_, devices_,
-                                         ServerLink(std::move(guest.socket), std::move(*memory), guest.remote),
+                                         ServerLink(std::move(guest.socket), std::move(*memory), guest.remote, graceSeconds_),
                                          &imageCache_, &output_);
   thread_ = std::thread([this] {
     end_ = executor_->run();
@@ -215,11 +241,25 @@ void Supervisor::admit(Doorman::Guest guest) {
   });
 }
 
+void Supervisor::grantReturn(const Doorman::Guest& guest, Welcome& welcome) {
+  if (!guest.remote) return;
+  const bool isNear = !guest.hello.processSpace.empty() && guest.hello.processSpace == ProcessWatch::space();
+  const uint32_t grace = std::min(guest.hello.graceSeconds, options_.reconnectGraceSeconds);
+  // Without a secret that nobody guesses there is no coming back.
+  if (::getrandom(secret_.data(), secret_.size(), 0) != static_cast<ssize_t>(secret_.size())) return;
+  graceSeconds_ = grace;
+  if (isNear) clientProcess_ = ProcessWatch(guest.pid);
+  welcome.graceSeconds = grace;
+  welcome.secret = secret_;
+  welcome.pid = isNear ? static_cast<uint32_t>(::getpid()) : 0;
+}
+
 void Supervisor::watchClient() {
   if (!executor_) return;
-  pollfd look[2] = {{executor_->socket(), POLLRDHUP, 0}, {finished_.get(), POLLIN, 0}};
+  pollfd look[2] = {{outlivesConnection() ? -1 : executor_->socket(), POLLRDHUP, 0}, {finished_.get(), POLLIN, 0}};
   ::poll(look, 2, 0);
-  if (!clientGone_ && (look[0].revents & (POLLRDHUP | POLLHUP | POLLERR))) {
+  const bool hungUp = (look[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+  if (!clientGone_ && (hungUp || (outlivesConnection() && clientProcess_.ended()))) {
     clientGone_ = true;
     // Over TCP the executor reads to the end of the stream and finds out itself.
     executor_->stop("the client is gone", true);

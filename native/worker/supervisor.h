@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/unique_fd.h"
+#include "protocol/process_watch.h"
 #include "worker/control_channel.h"
 #include "worker/doorman.h"
 #include "worker/driver.h"
@@ -35,10 +36,17 @@ class Supervisor {
   void handle(const Json& message);
   void assign(Assignment assignment);
   Welcome judge(const Hello& hello, bool remote);
+  /// Of a client that lost its connection: which session it means, and that it is its.
+  Welcome judgeReturn(const Resumption& resumption, Welcome out);
   void admit(Doorman::Guest guest);
+  /// Says how a client over TCP can come back, and how the two ends see each other's process end.
+  void grantReturn(const Doorman::Guest& guest, Welcome& welcome);
   uint64_t memoryUsed() const;
   void sendStats();
   void watchClient();
+  /// Whether the session outlives its connection: then the link sees to that, and only the end of the client's process,
+  /// where it can be seen, is the end of the client.
+  bool outlivesConnection() const { return graceSeconds_ != 0; }
   void finish(const std::string& reason, bool ok);
 
   const Driver& driver_;
@@ -56,6 +64,10 @@ class Supervisor {
   std::thread thread_;
   UniqueFd finished_;  ///< readable when the executor has ended
   Executor::End end_{"", true};
+  uint32_t graceSeconds_ = 0;  ///< as granted
+  SessionSecret secret_{};
+  uint32_t lastAttempt_ = 0;  ///< of the client to come back
+  ProcessWatch clientProcess_;
   uint64_t reportedMemory_ = 0;  ///< a change is worth telling before the next second
   bool clientGone_ = false;
   bool over_ = false;

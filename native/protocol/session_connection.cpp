@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// A client's session over TCP outlives its connection: here the connection is lost, and made again.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "protocol/gen/api_hash.h"
+#include "protocol/session_client.h"
+#include "protocol/socket.h"
+
+namespace millpond {
+namespace {
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr int64_t kFirstPauseNs = 2'000'000;
+constexpr int64_t kLongestPauseNs = kSecondNs / 2;
+/// A connection that is back before is not talked about.
+constexpr int64_t kQuietNs = kSecondNs;
+constexpr int kAttemptMs = 10'000;
+constexpr int kGoodbyeMs = 200;
+
+void pause(int64_t ns) {
+  const timespec time{ns / kSecondNs, ns % kSecondNs};
+  ::nanosleep(&time, nullptr);
+}
+
+std::string seconds(int64_t ns) { return std::to_string((ns + kSecondNs / 2) / kSecondNs) + " s"; }
+
+}  // namespace
+
+void Session::cut(const std::string& reason) {
+  if (graceSeconds_ != 0 && !isLeaving_.load()) {
+    cutWhileReading(reason);
+    return;
+  }
+  readOutAndLose(reason);
+}
+
+void Session::cutWhileReading(const std::string& reason) {
+  if (graceSeconds_ == 0 || isLeaving_.load()) {
+    lose(endReason_.empty() ? reason : endReason_);
+    return;
+  }
+  std::lock_guard lock(downMutex_);
+  if (isDown_.load()) return;
+  downReason_ = reason;
+  isDown_.store(true, std::memory_order_release);
+  // Whoever still waits for this connection stops.
+  ::shutdown(socket_.get(), SHUT_RDWR);
+}
+
+bool Session::mend() {
+  bool mended = false;
+  {
+    std::lock_guard lock(readMutex_);
+    // What the worker said last: answers, and perhaps why it went.
+    for (Pumped got = Pumped::kSome; got == Pumped::kSome && !lost();) {
+      got = pumpSocket();
+      if (got == Pumped::kBroken) lose(endReason_.empty() ? "the connection to the worker broke" : endReason_);
+    }
+    mended = !lost() && reconnect();
+  }
+  promoteOne();
+  return mended;
+}
+
+bool Session::reconnect() {
+  const int64_t start = monotonicNs();
+  const int64_t deadline = start + int64_t{graceSeconds_} * kSecondNs;
+  const std::string where = endpoint_.tcpHost + ":" + std::to_string(endpoint_.tcpPort);
+  std::string first;
+  {
+    std::lock_guard lock(downMutex_);
+    first = downReason_;
+  }
+  bool told = false;
+  for (int64_t wait = kFirstPauseNs;; wait = std::min(wait * 2, kLongestPauseNs)) {
+    const int64_t left = deadline - monotonicNs();
+    const auto failed = comeBack(static_cast<int>(std::clamp<int64_t>(left / 1'000'000, 1, kAttemptMs)));
+    if (!failed) {
+      if (told && onLink_) onLink_("the connection to the GPU's worker at " + where + " is back");
+      return true;
+    }
+    const int64_t now = monotonicNs();
+    // One that ends late has waited in vain, as has this side.
+    const bool workerEnded = worker_.ended();
+    if ((workerEnded && now - start < (deadline - start) / 2) || stop_.load()) {
+      lose("the worker is gone");
+      return false;
+    }
+    if (failed->final) {
+      lose("the connection to the worker at " + where + " was lost (" + first + "), and it refuses to go on: " +
+           failed->problem);
+      return false;
+    }
+    if (now >= deadline || workerEnded) {
+      lose("the connection to the worker at " + where + " was lost (" + first + ") and could not be made again within " +
+           seconds(deadline - start) + ": " + failed->problem +
+           ". The session and its memory are given up; look at the network and at the node, and start the program "
+           "again. MILLPOND_RECONNECT_GRACE is for how long a connection is tried");
+      return false;
+    }
+    if (!told && now - start > kQuietNs) {
+      told = true;
+      if (onLink_)
+        onLink_("the connection to the GPU's worker at " + where + " was lost (" + first + "); trying for up to " +
+                seconds(deadline - start));
+    }
+    pause(std::min(wait, deadline - now));
+  }
+}
+
+std::optional<Session::Attempt> Session::comeBack(int timeoutMs) {
+  auto socket = connectTcp(endpoint_.tcpHost, endpoint_.tcpPort, timeoutMs);
+  if (!socket) return Attempt{socket.error().message};
+  Hello hello{wire::kProtocolVersion, kApiHash, Carrier::kTcp, 0, "", endpoint_.program, graceSeconds_, "", {}};
+  hello.resumption = Resumption{secret_, received_.load(std::memory_order_relaxed), ++attempt_};
+  auto welcome = greet(socket->get(), hello, timeoutMs);
+  if (!welcome) return Attempt{welcome.error().message};
+  // Whoever answers is the worker, so its word counts.
+  if (welcome->admission != Admission::kWelcome) return Attempt{welcome->message, true};
+  if (!takeOver(std::move(*socket), welcome->received))
+    return Attempt{"it goes on at offset " + std::to_string(welcome->received) + ", which is not here any more", true};
+  return std::nullopt;
+}
+
+bool Session::takeOver(UniqueFd socket, uint64_t received) {
+  if (!outgoing_.resumeAt(received)) return false;
+  // In place: the number is in other threads' hands.
+  if (::dup3(socket.get(), socket_.get(), O_CLOEXEC) < 0) return false;
+  inbox_.clear();
+  linkOut_.clear();
+  acknowledged_ = received_.load(std::memory_order_relaxed);
+  peerReceived_.store(received, std::memory_order_release);
+  sentHead_.store(outgoing_.ringPosition(), std::memory_order_relaxed);
+  isDown_.store(false, std::memory_order_release);
+  return true;
+}
+
+void Session::lookAtConnection() {
+  if (isDown_.load() || lost()) return;
+  pollfd look{socket_.get(), POLLRDHUP, 0};
+  if (::poll(&look, 1, 0) != 1 || look.revents == 0) return;
+  cut("it was closed");
+  sendPending();
+}
+
+void Session::sayGoodbye() {
+  if (graceSeconds_ == 0 || lost() || isLeaving_.exchange(true)) return;
+  const int64_t deadline = monotonicNs() + int64_t{kGoodbyeMs} * 1'000'000;
+  // Another thread may hold it for as long as the connection is away: the worker then waits in vain.
+  while (!sendMutex_.try_lock()) {
+    if (monotonicNs() > deadline) return;
+    pause(kFirstPauseNs / 2);
+  }
+  if (!isDown_.load()) {
+    queueLinkWord(wire::LinkMessage::kGoodbye);
+    while ((!linkOut_.empty() || outgoing_.pending()) && monotonicNs() < deadline) {
+      if (sendOnce()) continue;
+      if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) break;
+      pollfd wait{socket_.get(), POLLOUT, 0};
+      ::poll(&wait, 1, 10);
+    }
+    sentHead_.store(outgoing_.ringPosition(), std::memory_order_relaxed);
+  }
+  sendMutex_.unlock();
+}
+
+}  // namespace millpond

@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole programs over TCP links that break: the context is kept, every command runs once, whoever is really gone is not
+// waited for.
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#include <csignal>
+#include <new>
+#include <random>
+#include <thread>
+
+#include "protocol/gen/api_hash.h"
+#include "protocol/gen/commands.h"
+#include "protocol/handshake.h"
+#include "protocol/wire.h"
+#include "testing/cutting_proxy.h"
+#include "testing/remoted.h"
+
+using namespace millpond;
+using namespace millpond::testing;
+
+namespace {
+
+// What a kernel leaves depends on every launch before it, and on their order.
+constexpr char kCountingKernels[] = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry mix(.param .u64 state, .param .u64 number) {
+  .reg .u64 %p<4>;
+  ld.param.u64 %p1, [state];
+  ld.param.u64 %p2, [number];
+  ld.global.u64 %p3, [%p1];
+  mul.lo.u64 %p3, %p3, 6364136223846793005;
+  add.u64 %p3, %p3, %p2;
+  st.global.u64 [%p1], %p3;
+  ret;
+}
+.visible .entry count(.param .u64 to) {
+  .reg .u32 %r<2>;
+  .reg .u64 %p<2>;
+  ld.param.u64 %p1, [to];
+  atom.global.add.u32 %r1, [%p1], 1;
+  ret;
+}
+)";
+
+constexpr size_t kLargest = size_t{3} << 20;
+
+/// What the program and the test tell each other.
+struct Shared {
+  std::atomic<uint32_t> cuts{0};
+  std::atomic<uint32_t> step{0};
+};
+
+Shared& makeShared() {
+  void* memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(memory != MAP_FAILED);
+  return *::new (memory) Shared();
+}
+
+struct Program {
+  CUcontext context = nullptr;
+  CUfunction mix = nullptr;
+  CUfunction count = nullptr;
+  CUdeviceptr counter = 0;
+
+  Program() {
+    OK(CU(cuInit)(0));
+    OK(CU(cuDevicePrimaryCtxRetain)(&context, 0));
+    OK(CU(cuCtxSetCurrent)(context));
+    CUmodule module = nullptr;
+    OK(CU(cuModuleLoadData)(&module, kCountingKernels));
+    OK(CU(cuModuleGetFunction)(&mix, module, "mix"));
+    OK(CU(cuModuleGetFunction)(&count, module, "count"));
+    OK(CU(cuMemAlloc_v2)(&counter, 4));
+    OK(CU(cuMemsetD8_v2)(counter, 0, 4));
+    OK(CU(cuCtxSynchronize)());
+  }
+};
+
+/// One thread of a program: what it does on its stream, and what must come of it.
+class Worker {
+ public:
+  Worker(const Program& program, uint32_t seed) : program_(program), random_(seed) {
+    OK(CU(cuCtxSetCurrent)(program_.context));
+    OK(CU(cuStreamCreate)(&stream_, CU_STREAM_NON_BLOCKING));
+    OK(CU(cuMemAlloc_v2)(&state_, 8));
+    OK(CU(cuMemsetD8Async)(state_, 0, 8, stream_));
+    OK(CU(cuMemAlloc_v2)(&buffer_, kLargest));
+    OK(CU(cuMemHostAlloc)(&pinned_, size_t{64} << 10, 0));
+  }
+
+  void act() {
+    switch (random_() % 6) {
+      case 0:
+        return check();
+      case 1:
+        return copyAround(1 + random_() % 2000);
+      case 2:
+        return copyAround(1 + random_() % kLargest);
+      case 3:
+        return land();
+      default:
+        for (auto n = random_() % 60; n; --n) launch();
+    }
+  }
+  void check() {
+    uint64_t state = 0;
+    OK(CU(cuMemcpyDtoHAsync_v2)(&state, state_, 8, stream_));
+    OK(CU(cuStreamSynchronize)(stream_));
+    CHECK_EQ(state, expected_);
+  }
+  uint32_t counted() const { return counted_; }
+
+ private:
+  void launch() {
+    uint64_t number = random_();
+    void* parameters[] = {&state_, &number};
+    OK(CU(cuLaunchKernel)(program_.mix, 1, 1, 1, 1, 1, 1, 0, stream_, parameters, nullptr));
+    expected_ = expected_ * 6364136223846793005ULL + number;
+    void* counter[] = {const_cast<CUdeviceptr*>(&program_.counter)};
+    OK(CU(cuLaunchKernel)(program_.count, 1, 1, 1, 32, 1, 1, 0, stream_, counter, nullptr));
+    counted_ += 32;
+  }
+  void copyAround(size_t bytes) {
+    std::vector<unsigned char> out(bytes), back(bytes);
+    uint64_t word = random_();
+    for (unsigned char& each : out) each = static_cast<unsigned char>((word = word * 6364136223846793005ULL + 1) >> 56);
+    const std::vector<unsigned char> kept = out;
+    OK(CU(cuMemcpyHtoDAsync_v2)(buffer_, out.data(), bytes, stream_));
+    // The bytes are the program's again.
+    std::fill(out.begin(), out.end(), static_cast<unsigned char>(0xee));
+    launch();
+    OK(CU(cuMemcpyDtoHAsync_v2)(back.data(), buffer_, bytes, stream_));
+    OK(CU(cuStreamSynchronize)(stream_));
+    CHECK(back == kept);
+  }
+  /// Bytes that come into pinned memory before anybody asks for them.
+  void land() {
+    const auto value = static_cast<unsigned char>(random_());
+    const size_t bytes = 1 + random_() % (size_t{64} << 10);
+    OK(CU(cuMemsetD8Async)(buffer_, value, bytes, stream_));
+    OK(CU(cuMemcpyDtoHAsync_v2)(pinned_, buffer_, bytes, stream_));
+    OK(CU(cuStreamSynchronize)(stream_));
+    const auto* landed = static_cast<unsigned char*>(pinned_);
+    CHECK(std::all_of(landed, landed + bytes, [&](unsigned char each) { return each == value; }));
+  }
+
+  const Program& program_;
+  std::minstd_rand random_;
+  CUstream stream_ = nullptr;
+  CUdeviceptr state_ = 0;
+  CUdeviceptr buffer_ = 0;
+  void* pinned_ = nullptr;
+  uint64_t expected_ = 0;
+  uint32_t counted_ = 0;
+};
+
+/// A worker, a link to it that can break, and a program at the other end.
+class Broken {
+ public:
+  explicit Broken(uint32_t seed = 1, const std::vector<std::string>& workerArguments = {}) : shared(makeShared()) {
+    CHECK(::mkdtemp(directory_.data()) != nullptr);
+    ::setenv("MILLPOND_SOFTGPU_STATE", directory_.c_str(), 1);
+    ::setenv("MILLPOND_SOFTGPU_SEED", "test", 1);
+    ::setenv("MILLPOND_SOFTGPU_DEVICES", "2", 1);
+    ::setenv("MILLPOND_SOFTGPU_MEMORY", "64Mi", 1);
+    worker = std::make_unique<WorkerProcess>(directory_, workerArguments);
+    proxy = std::make_unique<CuttingProxy>(seed, shared.cuts);
+  }
+  ~Broken() {
+    proxy.reset();
+    std::error_code ignored;
+    std::filesystem::remove_all(directory_, ignored);
+    ::munmap(&shared, 4096);
+  }
+  Broken(const Broken&) = delete;
+  Broken& operator=(const Broken&) = delete;
+
+  /// Starts the program, and then the link, which is cut so often.
+  void start(uint32_t cuts, const char* graceSeconds, const std::function<void()>& program) {
+    std::fflush(nullptr);
+    const std::string log = logPath();
+    child_ = ::fork();
+    CHECK(child_ >= 0);
+    if (child_ == 0) {
+      CHECK(std::freopen(log.c_str(), "w", stderr) != nullptr);
+      libraryPath() = MILLPOND_CLIENT_LIBRARY;
+      ::setenv("MILLPOND_LOG", "error", 1);
+      ::setenv("MILLPOND_RECONNECT_GRACE", graceSeconds, 1);
+      ::setenv("MILLPOND_WORKER", ("tcp:127.0.0.1:" + std::to_string(proxy->port())).c_str(), 1);
+      ::setenv("MILLPOND_TICKET", "t", 1);
+      program();
+      std::fflush(nullptr);
+      std::exit(0);
+    }
+    proxy->start(worker->port(), cuts);
+  }
+  pid_t child() const { return child_; }
+  /// Waits for the program; what it said is in `said`.
+  int wait(std::string& said) {
+    int status = 0;
+    CHECK(::waitpid(child_, &status, 0) == child_);
+    if (FILE* log = std::fopen(logPath().c_str(), "r")) {
+      char line[1024];
+      while (std::fgets(line, sizeof line, log)) said += line;
+      std::fclose(log);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  void waitForStep(uint32_t step) const {
+    while (shared.step.load() < step) ::usleep(1000);
+  }
+
+  Shared& shared;
+  std::unique_ptr<WorkerProcess> worker;
+  std::unique_ptr<CuttingProxy> proxy;
+
+ private:
+  std::string logPath() const { return directory_ + "/program.log"; }
+
+  std::string directory_ = (std::filesystem::temp_directory_path() / "millpond-links-XXXXXX").string();
+  pid_t child_ = -1;
+};
+
+size_t timesIn(const std::string& text, const std::string& what) {
+  size_t times = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++times;
+  return times;
+}
+
+}  // namespace
+
+TEST("a program whose link is cut 100 times under load computes what it would have without") {
+  const char* given = std::getenv("MILLPOND_TEST_SEED");
+  const auto seed = given ? static_cast<uint32_t>(std::atoi(given)) : 20'261'122u;
+  constexpr uint32_t kCuts = 100;
+  Broken broken(seed);
+  Shared& shared = broken.shared;
+  broken.start(kCuts, "3600", [&] {
+    const Program program;
+    std::atomic<uint32_t> counted{0};
+    std::vector<std::thread> threads;
+    for (uint32_t t = 0; t < 3; ++t)
+      threads.emplace_back([&, t] {
+        Worker worker(program, seed + t);
+        while (shared.cuts.load() < kCuts) worker.act();
+        for (int n = 0; n < 5; ++n) worker.act();
+        worker.check();
+        counted += worker.counted();
+      });
+    for (auto& thread : threads) thread.join();
+    uint32_t count = 0;
+    OK(CU(cuMemcpyDtoH_v2)(&count, program.counter, 4));
+    CHECK_EQ(count, counted.load());
+  });
+  std::string said, workerSaid;
+  const int status = broken.wait(said);
+  const int ended = broken.worker->wait(workerSaid);
+  if (status != 0 || ended != 0)
+    fail(__FILE__, __LINE__, "seed " + std::to_string(seed) + ": program " + std::to_string(status) + ", worker " +
+                                 std::to_string(ended) + "\n" + said + workerSaid);
+  CHECK_EQ(broken.shared.cuts.load(), kCuts);
+  // Some cuts hit a greeting, so that one return is for several.
+  CHECK(timesIn(workerSaid, "the client is back") > kCuts / 4);
+  CHECK_EQ(timesIn(workerSaid, "protocol violation"), 0u);
+}
+
+TEST("a waiting call waits through a link that is away, and the context is as it was") {
+  Broken broken;
+  Shared& shared = broken.shared;
+  broken.start(0, "3600", [&] {
+    const Program program;
+    CUdeviceptr memory = 0;
+    OK(CU(cuMemAlloc_v2)(&memory, 4096));
+    OK(CU(cuMemsetD32_v2)(memory, 77, 1024));
+    OK(CU(cuCtxSynchronize)());
+    shared.step.store(1);
+    while (shared.step.load() != 2) ::usleep(1000);
+    std::vector<uint32_t> back(1024);
+    OK(CU(cuMemcpyDtoH_v2)(back.data(), memory, 4096));
+    CHECK(back == std::vector<uint32_t>(1024, 77));
+    shared.step.store(3);
+  });
+  broken.waitForStep(1);
+  broken.proxy->setOff(true);
+  shared.step.store(2);
+  // The program is in its call, or about to be, and gets no answer.
+  ::usleep(200'000);
+  CHECK_EQ(shared.step.load(), 2u);
+  broken.proxy->setOff(false);
+  std::string said;
+  CHECK_EQ(broken.wait(said), 0);
+  CHECK_EQ(broken.worker->wait(said), 0);
+}
+
+TEST("a link that stays away ends the program's GPU with a reason, and the worker") {
+  Broken broken;
+  Shared& shared = broken.shared;
+  broken.start(0, "1", [&] {
+    const Program program;
+    shared.step.store(1);
+    while (shared.step.load() != 2) ::usleep(1000);
+    CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    // The worker ends although this process lives.
+    while (shared.step.load() != 3) ::usleep(1000);
+  });
+  broken.waitForStep(1);
+  broken.proxy->setOff(true);
+  shared.step.store(2);
+  std::string said, workerSaid;
+  CHECK_EQ(broken.worker->wait(workerSaid), 0);
+  shared.step.store(3);
+  CHECK_EQ(broken.wait(said), 0);
+  CHECK_EQ(timesIn(workerSaid, "the client did not come back within 1 s"), 1u);
+  CHECK_EQ(timesIn(said, "the GPU of this process is gone: the connection to the worker at 127.0.0.1:"), 1u);
+  CHECK_EQ(timesIn(said, "could not be made again within 1 s"), 1u);
+}
+
+TEST("the node's limit is the most that a client is waited for") {
+  Broken broken(1, {"--reconnect-grace", "0"});
+  Shared& shared = broken.shared;
+  broken.start(0, "3600", [&] {
+    const Program program;
+    shared.step.store(1);
+    while (shared.step.load() != 2) ::usleep(1000);
+    CHECK_EQ(CU(cuCtxSynchronize)(), CUDA_ERROR_DEVICE_UNAVAILABLE);
+  });
+  broken.waitForStep(1);
+  broken.proxy->setOff(true);
+  std::string said;
+  CHECK_EQ(broken.worker->wait(said), 0);
+  shared.step.store(2);
+  CHECK_EQ(broken.wait(said), 0);
+}
+
+TEST("a program that is killed, and a worker that is killed, are not waited for") {
+  for (const bool worker : {false, true}) {
+    Broken broken;
+    Shared& shared = broken.shared;
+    broken.start(0, "86400", [&] {
+      const Program program;
+      shared.step.store(1);
+      while (CU(cuCtxSynchronize)() == CUDA_SUCCESS) {
+      }
+    });
+    broken.waitForStep(1);
+    ::kill(worker ? broken.worker->pid() : broken.child(), SIGKILL);
+    std::string said, workerSaid;
+    CHECK_EQ(broken.wait(said), worker ? 0 : 128 + SIGKILL);
+    CHECK_EQ(broken.worker->wait(workerSaid), worker ? 128 + SIGKILL : 0);
+    CHECK_EQ(timesIn(said, "the GPU of this process is gone: the worker is gone"), worker ? 1u : 0u);
+  }
+}
+
+namespace {
+
+// By hand
+
+struct Connection {
+  UniqueFd socket;
+  Welcome welcome;
+};
+
+Connection greet(const WorkerProcess& worker, const Hello& hello) {
+  auto socket = connectTcp("127.0.0.1", worker.port());
+  CHECK(bool(socket));
+  CHECK(bool(sendAll(socket->get(), encode(hello))));
+  std::vector<std::byte> bytes(kWelcomeFixedBytes);
+  constexpr int kPatienceMs = 60'000;
+  CHECK(bool(receiveExactly(socket->get(), bytes, kPatienceMs)));
+  auto rest = welcomeRest(std::span(bytes).first<kWelcomeFixedBytes>());
+  CHECK(bool(rest));
+  bytes.resize(kWelcomeFixedBytes + *rest);
+  CHECK(bool(receiveExactly(socket->get(), std::span(bytes).subspan(kWelcomeFixedBytes), kPatienceMs)));
+  auto welcome = decodeWelcome(bytes);
+  CHECK(bool(welcome));
+  return {std::move(*socket), std::move(*welcome)};
+}
+
+Hello begins() {
+  return {wire::kProtocolVersion, kApiHash, Carrier::kTcp, 1, "t", "by hand", 86'400, "elsewhere", {}};
+}
+Hello comesBack(const SessionSecret& secret, uint64_t received, uint32_t attempt) {
+  Hello hello = begins();
+  hello.ticket.clear();
+  hello.resumption = Resumption{secret, received, attempt};
+  return hello;
+}
+
+/// A round trip: the command, and the whole reply.
+void ask(const UniqueFd& socket) {
+  const wire::CommandHeader marker{16, static_cast<uint16_t>(cmd::Op::kMarker), 0, 1, 1};
+  CHECK(bool(sendAll(socket.get(), std::as_bytes(std::span(&marker, 1)))));
+  wire::ReplyHeader reply{};
+  CHECK(bool(receiveExactly(socket.get(), std::as_writable_bytes(std::span(&reply, 1)), 60'000)));
+  CHECK(reply.kind == wire::ReplyKind::kResult);
+  CHECK_EQ(reply.request, 1u);
+  CHECK_EQ(reply.bytes, sizeof(reply));
+}
+
+void sayGoodbye(const UniqueFd& socket) {
+  struct {
+    wire::CommandHeader header{sizeof(wire::CommandHeader) + sizeof(wire::LinkWord), wire::kLinkOp, 0, 0, 0};
+    wire::LinkWord word{wire::LinkMessage::kGoodbye, 0, 0};
+  } const goodbye;
+  CHECK(bool(sendAll(socket.get(), std::as_bytes(std::span(&goodbye, 1)))));
+}
+
+bool isClosed(const UniqueFd& socket) {
+  char c;
+  ssize_t n;
+  do n = ::recv(socket.get(), &c, 1, 0);
+  while (n < 0 && errno == EINTR);
+  return n <= 0;
+}
+
+}  // namespace
+
+TEST("only who has the secret comes back, once by each connection, and to what is next") {
+  Broken broken;
+  Connection first = greet(*broken.worker, begins());
+  CHECK(first.welcome.admission == Admission::kWelcome);
+  CHECK_EQ(first.welcome.graceSeconds, 300u);  // as the node has it
+  CHECK_EQ(first.welcome.pid, 0u);
+  const SessionSecret& secret = first.welcome.secret;
+  ask(first.socket);
+
+  SessionSecret wrong = secret;
+  wrong[31] ^= std::byte{1};
+  Connection stranger = greet(*broken.worker, comesBack(wrong, 0, 1));
+  CHECK(stranger.welcome.admission == Admission::kTicketRefused);
+  CHECK_EQ(stranger.welcome.message, "the secret is not the one of this session [MILLPOND_E_TICKET_INVALID]");
+  CHECK(greet(*broken.worker, comesBack({}, 0, 1)).welcome.admission == Admission::kTicketRefused);
+  CHECK(greet(*broken.worker, begins()).welcome.admission == Admission::kBusy);
+  ask(first.socket);  // nobody was hurt
+
+  // The worker need not know yet that the connection was lost. One reply is asked for again.
+  Connection second = greet(*broken.worker, comesBack(secret, 16, 1));
+  CHECK(second.welcome.admission == Admission::kWelcome);
+  CHECK_EQ(second.welcome.received, 32u);
+  CHECK(isClosed(first.socket));
+  wire::ReplyHeader again{};
+  CHECK(bool(receiveExactly(second.socket.get(), std::as_writable_bytes(std::span(&again, 1)), 60'000)));
+  CHECK_EQ(again.bytes, sizeof(again));
+  ask(second.socket);
+
+  // An attempt that comes late takes nothing over.
+  CHECK(greet(*broken.worker, comesBack(secret, 32, 1)).welcome.admission == Admission::kBusy);
+  ask(second.socket);
+  Connection third = greet(*broken.worker, comesBack(secret, 64, 7));
+  CHECK(third.welcome.admission == Admission::kWelcome);
+  CHECK_EQ(third.welcome.received, 64u);
+  ask(third.socket);
+  third.socket.reset();
+  Connection fourth = greet(*broken.worker, comesBack(secret, 80, 8));
+  ask(fourth.socket);
+  sayGoodbye(fourth.socket);
+  fourth.socket.reset();
+  std::string said;
+  CHECK_EQ(broken.worker->wait(said), 0);
+  CHECK_EQ(timesIn(said, "the client is back"), 3u);
+}
+
+TEST("who comes back for what never was ends the session") {
+  Broken broken;
+  Connection first = greet(*broken.worker, begins());
+  ask(first.socket);
+  auto socket = connectTcp("127.0.0.1", broken.worker->port());
+  CHECK(bool(socket));
+  CHECK(bool(sendAll(socket->get(), encode(comesBack(first.welcome.secret, 4096, 1)))));
+  std::string said;
+  CHECK_EQ(broken.worker->wait(said), 3);
+  CHECK_EQ(timesIn(said, "came back for replies behind offset 4096"), 1u);
+}
+
+TEST("a client that acknowledges what was never sent ends its session") {
+  Broken broken;
+  Connection first = greet(*broken.worker, begins());
+  struct {
+    wire::CommandHeader header{sizeof(wire::CommandHeader) + sizeof(wire::LinkWord), wire::kLinkOp, 0, 0, 0};
+    wire::LinkWord word{wire::LinkMessage::kReceived, 0, 8};
+  } const lie;
+  CHECK(bool(sendAll(first.socket.get(), std::as_bytes(std::span(&lie, 1)))));
+  std::string said;
+  CHECK_EQ(broken.worker->wait(said), 3);
+  CHECK_EQ(timesIn(said, "a frame of the link that makes no sense"), 1u);
+}
+
