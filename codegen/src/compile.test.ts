@@ -25,6 +25,7 @@ const run = promisify(execFile);
 const root = join(import.meta.dirname, "..", "..");
 const loopback = join(root, "codegen/test/loopback");
 const native = join(root, "native");
+const testMain = join(native, "testing/main.cpp");
 const warnings = [
   "-std=c++20",
   "-Wall",
@@ -78,6 +79,7 @@ test("the sample's calls reach the driver and their answers come back", { timeou
     write("sample/worker/gen/driver_table.cpp", emitDriverTable(plan, [])),
     write("sample/worker/gen/dispatch.cpp", emitDispatch(plan)),
     join(loopback, "sample_test.cpp"),
+    testMain,
   ];
   // One translation unit: the headers are read once.
   const all = write("sample/all.cpp", sources.map((source) => `#include "${source}"\n`).join(""));
@@ -105,6 +107,7 @@ test("the committed files compile, and the resolver answers as the real driver d
   const resolver = join(scratch, "resolver_test");
   const sources = [
     join(loopback, "resolver_test.cpp"),
+    testMain,
     join(native, "client/gen/resolver.cpp"),
     symbolsObject,
   ];

@@ -74,5 +74,3 @@ TEST("versions and flavours as cuda.h 13.0 maps them") {
 TEST("the first request of the CUDA runtime is the empty name") {
   CHECK(find("", 0, 0) == nullptr);
 }
-
-TEST_MAIN

@@ -323,5 +323,3 @@ TEST("the driver table is filled by name; what is missing answers not supported"
   empty.load(::dlopen("libm.so.6", RTLD_NOW));
   CHECK_EQ(empty.cuAsk(nullptr, nullptr, nullptr, 0), CUDA_ERROR_NOT_SUPPORTED);
 }
-
-TEST_MAIN
