@@ -8,7 +8,6 @@ import { checkClientLibrary } from "./lib/client-library.ts";
 import { must, ScriptError, script } from "./lib/command.ts";
 import { buildNative, requireNativeTools } from "./lib/native-build.ts";
 import { inRoot, nativeDir } from "./lib/paths.ts";
-import { silent } from "./lib/steps.ts";
 import { checkLicenceLines, checkLinks, checkPrebuilt } from "./lib/tree.ts";
 
 interface Check {
@@ -20,7 +19,7 @@ interface Check {
 
 async function clientLibraries(): Promise<void> {
   await requireNativeTools();
-  await buildNative("release", silent, { target: "millpond_client" });
+  await buildNative("release", { note() {}, fraction() {} }, "millpond_client");
   const directory = join(nativeDir("release"), "client");
   await checkClientLibrary(join(directory, "libcuda.so.1"), "cu");
   const nvml = join(directory, "libnvidia-ml.so.1");

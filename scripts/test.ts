@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// npm test [-- --quick]: builds, runs the TypeScript tests and the C++ tests, the C++ ones again under the address,
-// undefined-behaviour and thread sanitizers (not with --quick), and ends with one line: "N passed, N failed".
+// npm test [-- --sanitizers]: builds, runs the TypeScript tests and the C++ tests and, with --sanitizers, the C++ ones again
+// under the address, undefined-behaviour and thread sanitizers. Ends with one line: "N passed, N failed".
 import { mkdir, readFile, rm } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
@@ -8,9 +8,8 @@ import { parseArgs, styleText } from "node:util";
 import { build } from "./build.ts";
 import { buildConformance } from "./build-conformance.ts";
 import { run, ScriptError, script } from "./lib/command.ts";
-import { buildNative } from "./lib/native-build.ts";
 import { inRoot, nativeDir, type Preset } from "./lib/paths.ts";
-import { silent, step } from "./lib/steps.ts";
+import { step } from "./lib/steps.ts";
 import { type Counts, countJunit, countVitest } from "./lib/test-counts.ts";
 
 const reports = inRoot("build", "test");
@@ -89,47 +88,28 @@ async function buildPart(preset: Preset): Promise<Counts> {
   return { passed: 0, failed: 0 };
 }
 
-/** A build that goes on behind the tests, which wait for processes more than they compute; never rejects. */
-type BackgroundBuild = Promise<{ seconds: number } | { error: unknown }>;
-
-async function buildInBackground(preset: Preset): BackgroundBuild {
-  const start = performance.now();
-  try {
-    await buildNative(preset, silent, { inBackground: true });
-    return { seconds: (performance.now() - start) / 1000 };
-  } catch (error) {
-    return { error };
-  }
-}
-
-async function sanitized(preset: Preset, behind: BackgroundBuild): Promise<Counts> {
-  const built = await behind;
-  if ("error" in built) throw built.error;
-  console.log(`native parts, ${preset}: built behind the tests (${built.seconds.toFixed(1)} s)`);
+async function sanitized(preset: Preset): Promise<Counts> {
+  await build(preset);
   return nativeTests(preset);
 }
 
-async function runParts(quick: boolean): Promise<Counts[]> {
+async function runParts(withSanitizers: boolean): Promise<Counts[]> {
   const results = [await part("Build", () => buildPart("release"))];
   if (results[0]?.failed !== 0) return results;
-  const asan = quick ? undefined : buildInBackground("asan");
-  const tsan = asan?.then(() => buildInBackground("tsan"));
   results.push(await part("TypeScript tests", typescriptTests));
   results.push(await part("C++ tests", () => nativeTests("release")));
-  if (asan === undefined || tsan === undefined) return results;
-  results.push(
-    await part("C++ tests, address and undefined-behaviour sanitizers", () => sanitized("asan", asan)),
-  );
-  results.push(await part("C++ tests, thread sanitizer", () => sanitized("tsan", tsan)));
+  if (!withSanitizers) return results;
+  results.push(await part("C++ tests, address and undefined-behaviour sanitizers", () => sanitized("asan")));
+  results.push(await part("C++ tests, thread sanitizer", () => sanitized("tsan")));
   return results;
 }
 
 export async function main(args: string[]): Promise<void> {
   await script(async () => {
-    const { values } = parseArgs({ args, options: { quick: { type: "boolean", default: false } } });
+    const { values } = parseArgs({ args, options: { sanitizers: { type: "boolean", default: false } } });
     await mkdir(reports, { recursive: true });
     const start = performance.now();
-    const results = await runParts(values.quick);
+    const results = await runParts(values.sanitizers);
     const passed = results.reduce((sum, counts) => sum + counts.passed, 0);
     const failed = results.reduce((sum, counts) => sum + counts.failed, 0);
     console.log(`\nall of it took ${((performance.now() - start) / 1000).toFixed(0)} s`);

@@ -27,26 +27,14 @@ export function buildFraction(line: string): number | undefined {
   return counted ? Number(counted[1]) / Number(counted[2]) : undefined;
 }
 
-export interface NativeBuildOptions {
-  /** Default: "all". */
-  target?: string;
-  /** Takes only the time that nobody else wants. */
-  inBackground?: boolean;
-}
-
 /** Brings build/native/<preset> up to date: everything, or only one target. */
-export async function buildNative(
-  preset: Preset,
-  progress: Progress,
-  { target = "all", inBackground = false }: NativeBuildOptions = {},
-): Promise<void> {
+export async function buildNative(preset: Preset, progress: Progress, target = "all"): Promise<void> {
   const cwd = inRoot("native");
   await must("cmake", ["--preset", preset], { cwd });
   const jobs = String(availableParallelism());
-  const build = ["--build", "--preset", preset, "--target", target, "-j", jobs];
   const { status, output } = await run(
-    inBackground ? "nice" : "cmake",
-    inBackground ? ["-n", "19", "cmake", ...build] : build,
+    "cmake",
+    ["--build", "--preset", preset, "--target", target, "-j", jobs],
     {
       cwd,
       onLine(line) {

@@ -10,9 +10,6 @@ export interface Progress {
   fraction(done: number): void;
 }
 
-/** For what is no step of its own. */
-export const silent: Progress = { note() {}, fraction() {} };
-
 const out = process.stderr;
 
 function seconds(since: number): string {
