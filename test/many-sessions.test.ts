@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sessions come and go by the thousand, and many at once: nothing of them stays.
+import { readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { processesWith } from "../scripts/lib/background.ts";
+import { examples, Pool, until } from "./support/pool.ts";
+import { startProgram } from "./support/program.ts";
+
+/** What is promised is 10,000 and 200: MILLPOND_TEST_SESSIONS=10000 MILLPOND_TEST_CONCURRENT_SESSIONS=200. */
+const sessions = Number(process.env["MILLPOND_TEST_SESSIONS"] ?? 150);
+const concurrent = Number(process.env["MILLPOND_TEST_CONCURRENT_SESSIONS"] ?? 16);
+const transports = ["shm", "tcp"];
+/** What all processes together may grow by, however many sessions they have seen: heaps find their size. */
+const mayGrowBytes = 192 * 2 ** 20;
+const withinMs = 120_000;
+
+let pool: Pool;
+beforeAll(async () => {
+  pool = await Pool.start("--nodes", "1", "--devices", "2", "--device-memory", "16Gi");
+});
+afterAll(async () => {
+  await pool[Symbol.asyncDispose]();
+});
+
+interface Held {
+  readonly processes: number;
+  /** Descriptors that are open in all of them. */
+  readonly files: number;
+  /** Shared memory of this machine, by name. */
+  readonly sharedMemory: number;
+  /** Resident, of all of them. */
+  readonly bytes: number;
+}
+
+/** What the pool's processes hold. Connections that are kept open for a while are not counted: they end by themselves. */
+async function held(): Promise<Held> {
+  const pids = (await processesWith(pool.directory)).map(({ pid }) => pid);
+  const files = pids.flatMap((pid) =>
+    readdirSync(`/proc/${pid}/fd`).map((fd) => {
+      try {
+        return readlinkSync(`/proc/${pid}/fd/${fd}`);
+      } catch {
+        return "closed meanwhile";
+      }
+    }),
+  );
+  const resident = (pid: number): number =>
+    Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0) * 1024;
+  return {
+    processes: pids.length,
+    files: files.filter((file) => !file.startsWith("socket:") && file !== "closed meanwhile").length,
+    sharedMemory: readdirSync("/dev/shm").filter((name) => name.includes("millpond")).length,
+    bytes: pids.map(resident).reduce((sum, bytes) => sum + bytes, 0),
+  };
+}
+
+async function nobodyUsesIt(): Promise<void> {
+  await until(
+    "a pool that nobody uses",
+    () => pool.usage(),
+    (usage) => usage.claims.length + usage.sessions.length + usage.devices.length === 0,
+    withinMs,
+  );
+  const { warmWorkers } = (await pool.nodes())[0] ?? { warmWorkers: 0 };
+  await until(
+    "as many warm workers as ever",
+    () => pool.processes(/millpond-worker .*--control/),
+    (workers) => workers.length === warmWorkers,
+    withinMs,
+  );
+}
+
+function start(index: number, ...args: string[]): ReturnType<typeof startProgram> {
+  const env = pool.containerEnvironment({
+    MILLPOND_MEMORY: "64Mi",
+    MILLPOND_COMPUTE: "1",
+    MILLPOND_TRANSPORT: transports[index % transports.length] ?? "",
+  });
+  return startProgram(examples, ["vectoradd", "1000", ...args], env);
+}
+
+async function oneByOne(count: number): Promise<void> {
+  for (let n = 0; n < count; n += 1) {
+    const { status, stderr } = await start(n).finished;
+    expect({ n, status, stderr }).toEqual({ n, status: 0, stderr: "" });
+  }
+  await nobodyUsesIt();
+}
+
+it(`${sessions} sessions one after the other`, async () => {
+  await oneByOne(40);
+  const before = await held();
+  await oneByOne(sessions);
+  const after = await held();
+  console.info(`before ${JSON.stringify(before)}, after ${JSON.stringify(after)}`);
+  expect({ ...after, bytes: 0 }).toEqual({ ...before, bytes: 0 });
+  expect(after.bytes - before.bytes).toBeLessThan(mayGrowBytes);
+});
+
+it(`${concurrent} sessions at once, of which half is killed`, async () => {
+  const before = await held();
+  const programs = Array.from({ length: concurrent }, (_, index) => start(index, "--repeat", "100000000"));
+  await until(
+    `${concurrent} connected sessions`,
+    () => pool.sessions(),
+    (all) => all.filter(({ state }) => state === "connected").length === concurrent,
+    10 * withinMs,
+  );
+  programs.forEach((program, index) => {
+    program.signal(index % 4 < 2 ? "SIGKILL" : "SIGTERM");
+  });
+  await Promise.all(programs.map(({ finished }) => finished));
+  await nobodyUsesIt();
+  const { bytes, ...after } = await held();
+  console.info(`before ${JSON.stringify(before)}, after ${JSON.stringify({ ...after, bytes })}`);
+  expect(after).toEqual({
+    processes: before.processes,
+    files: before.files,
+    sharedMemory: before.sharedMemory,
+  });
+});
