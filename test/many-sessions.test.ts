@@ -100,14 +100,26 @@ it(`${sessions} sessions one after the other`, async () => {
 it(`${concurrent} sessions at once, of which half is killed`, async () => {
   const before = await held();
   const programs = Array.from({ length: concurrent }, (_, index) => start(index, "--repeat", "100000000"));
+  const stopped = new Set<number>();
   await until(
     `${concurrent} connected sessions`,
     () => pool.sessions(),
-    (all) => all.filter(({ state }) => state === "connected").length === concurrent,
+    (all) => {
+      // Two hundred programs that compute for ever would leave nothing for those that still begin.
+      for (const { state, clientPid } of all) {
+        if (state === "connected" && !stopped.has(clientPid)) {
+          process.kill(clientPid, "SIGSTOP");
+          stopped.add(clientPid);
+        }
+      }
+      return stopped.size === concurrent;
+    },
     10 * withinMs,
   );
+  expect((await pool.sessions()).filter(({ state }) => state === "connected")).toHaveLength(concurrent);
   programs.forEach((program, index) => {
     program.signal(index % 4 < 2 ? "SIGKILL" : "SIGTERM");
+    program.signal("SIGCONT");
   });
   await Promise.all(programs.map(({ finished }) => finished));
   await nobodyUsesIt();
