@@ -99,11 +99,15 @@ class Ledger::Locked {
     }
   }
 
-  /// Writes this process's use, taking a free entry at the first time. False when all are taken.
+  /// Writes this process's use, taking a free entry at the first time. False when all are taken by living processes.
   bool writeOwn(uint64_t bytes) {
     if (ledger_.slot_ == UINT64_MAX) {
-      size_t free = 0;
-      while (free < entries_.size() && entries_[free].pid != 0) ++free;
+      size_t free = findFree();
+      if (free == entries_.size()) {
+        // Rather the entry of a process that is gone than one more: every process would read it from then on.
+        reclaim();
+        free = findFree();
+      }
       if (free == kMostEntries) return false;
       if (free == entries_.size()) entries_.push_back(Entry{});
       ledger_.slot_ = free;
@@ -114,6 +118,11 @@ class Ledger::Locked {
   }
 
  private:
+  size_t findFree() const {
+    size_t free = 0;
+    while (free < entries_.size() && entries_[free].pid != 0) ++free;
+    return free;
+  }
   bool write(size_t index, const Entry& entry) {
     if (index < entries_.size()) entries_[index] = entry;
     const auto offset = static_cast<off_t>(index * sizeof(Entry));

@@ -10,6 +10,7 @@
 #include <array>
 #include <csignal>
 #include <set>
+#include <vector>
 
 #include "softgpu/driver/configuration.h"
 #include "softgpu/driver/device.h"
@@ -105,6 +106,24 @@ TEST("entries of other lives of a process ID are reclaimed, those of other names
   CHECK_EQ(ledger->used(), uint64_t{20});
   CHECK(ledger->charge(80, 100));
   CHECK(!ledger->charge(1, 100));
+}
+
+TEST("however many processes have come and gone, there is an entry for the next one, and the file does not grow") {
+  TemporaryDirectory directory;
+  const std::string path = directory.path() + "/ledger";
+  struct stat ns{};
+  CHECK(::stat("/proc/self/ns/pid", &ns) == 0);
+  for (const uint64_t count : {uint64_t{3}, uint64_t{4096}}) {
+    std::vector<std::array<uint64_t, 4>> entries(
+        count, {static_cast<uint64_t>(::getpid()), processStartTime(::getpid()) + 7, ns.st_ino, 0});
+    const size_t bytes = entries.size() * sizeof(entries[0]);
+    UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT, 0600));
+    CHECK(::write(file.get(), entries.data(), bytes) == static_cast<ssize_t>(bytes));
+    CHECK(open(path)->charge(100, 100));
+    struct stat status{};
+    CHECK(::stat(path.c_str(), &status) == 0);
+    CHECK_EQ(static_cast<size_t>(status.st_size), bytes);
+  }
 }
 
 TEST("processes that charge and release at the same time never exceed the capacity") {
