@@ -200,6 +200,12 @@ export const errorTable = {
     meaning: "The state directory cannot be read or written as it should be.",
     remedy: "Check the disk and the directory's owner and mode; restore it from a copy if it is damaged.",
   },
+  MILLPOND_E_STATE_FULL: {
+    connect: Code.ResourceExhausted,
+    meaning: "The disk that holds the state has no room for a change. What was granted before goes on.",
+    remedy:
+      "Make room on the disk of the controller's state directory, or of its database; nothing else need be done.",
+  },
   MILLPOND_E_NOT_INSTALLED: {
     connect: Code.FailedPrecondition,
     meaning: "A native part of Millpond is not where this installation should have it.",

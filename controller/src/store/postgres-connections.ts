@@ -112,6 +112,15 @@ export class PostgresConnections {
       return cause;
     }
     const message = cause instanceof Error ? cause.message : String(cause);
+    if (cause instanceof pg.DatabaseError && cause.code === diskFull) {
+      return millpondError(
+        "MILLPOND_E_STATE_FULL",
+        `the database at ${this.#where} has no room: ${message}`,
+        {
+          cause,
+        },
+      );
+    }
     if (isRefusal(cause)) {
       return millpondError("MILLPOND_E_STATE_BROKEN", `the database at ${this.#where} refused: ${message}`, {
         remedy: "Look into the log of the database.",
@@ -125,6 +134,9 @@ export class PostgresConnections {
     );
   }
 }
+
+/** SQLSTATE. */
+const diskFull = "53100";
 
 /** Whether the server has understood and said no; else it is away, or going. */
 function isRefusal(error: unknown): boolean {

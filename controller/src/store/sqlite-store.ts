@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { generateKeyPairSync, randomUUID } from "node:crypto";
-import { closeSync, existsSync, openSync } from "node:fs";
+import { closeSync, existsSync, openSync, statfsSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
-import { errorCodeOf, millpondError } from "@millpond/api";
+import { errorCodeOf, formatBytes, millpondError } from "@millpond/api";
 import { type ChangeRows, type KnownDevices, noteDevices, type TableName, toRows } from "./change-rows.ts";
 import { migrateSqlite } from "./migrations.ts";
 import { defaultMaxAuditRecords, defaultMaxEvents, maxUsageRecords } from "./retention.ts";
@@ -63,6 +63,7 @@ export interface SqliteStoreOptions {
  */
 export class SqliteStore implements Store {
   readonly #database: DatabaseSync;
+  readonly #directory: string;
   readonly #maxEvents: number;
   readonly #maxAuditRecords: number;
   readonly #statements = new Map<string, StatementSync>();
@@ -74,6 +75,7 @@ export class SqliteStore implements Store {
 
   private constructor(database: DatabaseSync, options: SqliteStoreOptions) {
     this.#database = database;
+    this.#directory = options.directory;
     this.#maxEvents = options.maxEvents ?? defaultMaxEvents;
     this.#maxAuditRecords = options.maxAuditRecords ?? defaultMaxAuditRecords;
   }
@@ -152,7 +154,9 @@ export class SqliteStore implements Store {
       if (this.#database.isTransaction) {
         this.#run("ROLLBACK");
       }
-      throw stateError(cause, "the change could not be written to the state directory");
+      throw isFull(cause)
+        ? fullError(this.#directory, cause)
+        : stateError(cause, "the change could not be written to the state directory");
     }
   }
 
@@ -318,8 +322,29 @@ function stateError(cause: unknown, what: string): unknown {
     : millpondError("MILLPOND_E_STATE_BROKEN", `${what}: ${message}`, { cause });
 }
 
+/** With the numbers of this moment. */
+function fullError(directory: string, cause: unknown): Error {
+  const { bavail, blocks, bsize } = statfsSync(directory, { bigint: true });
+  return millpondError(
+    "MILLPOND_E_STATE_FULL",
+    `the change could not be written: ${formatBytes(bavail * bsize)} of ${formatBytes(blocks * bsize)} are free on the disk of ${directory}`,
+    { cause },
+  );
+}
+
+// SQLite's result codes.
 const sqliteBusy = 5;
+const sqliteFull = 13;
 
 function isBusy(error: unknown): boolean {
-  return error instanceof Error && "errcode" in error && Number(error.errcode) % 256 === sqliteBusy;
+  return resultCode(error) === sqliteBusy;
+}
+
+function isFull(error: unknown): boolean {
+  return resultCode(error) === sqliteFull;
+}
+
+/** What is told beside the primary code does not matter here. */
+function resultCode(error: unknown): number | undefined {
+  return error instanceof Error && "errcode" in error ? Number(error.errcode) % 256 : undefined;
 }

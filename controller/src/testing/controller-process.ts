@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
@@ -19,7 +20,25 @@ export interface ControllerProcessOptions {
   /** A token beside the one in the directory. */
   readonly userToken?: string;
   readonly agentToken?: string;
+  /** Gives the state directory a disk of its own, of this size, that is gone with the process. */
+  readonly diskBytes?: number;
 }
+
+/** Runs a command with a disk of its own at a directory, which nobody else sees. */
+const withDisk = ["--map-root-user", "--mount", "sh", "-c"];
+const mountDisk = 'mount -t tmpfs -o "size=$0" tmpfs "$1" && shift && exec "$@"';
+
+/** Why no process can be given a disk of its own here; undefined: it can. */
+export const missingDisks: string | undefined = (() => {
+  const { status, stderr, error } = spawnSync(
+    "unshare",
+    [...withDisk, mountDisk, "1048576", tmpdir(), "true"],
+    {
+      encoding: "utf8",
+    },
+  );
+  return status === 0 ? undefined : `no disks of a process's own here: ${error?.message ?? stderr.trim()}`;
+})();
 
 /** A module that sets the wall clock of the process that loads it. */
 function shiftedClock(seconds: number): string {
@@ -32,6 +51,8 @@ export class ControllerProcess {
   readonly url: string;
   readonly userToken: string;
   readonly agentToken: string;
+  /** The state directory as others see it. */
+  readonly directory: string;
   readonly #child: ChildProcess;
   readonly #exited: Promise<unknown>;
 
@@ -39,6 +60,7 @@ export class ControllerProcess {
     this.#child = child;
     this.#exited = exited;
     this.url = url;
+    this.directory = directory;
     this.userToken = readFileSync(join(directory, "user.token"), "utf8").trim();
     this.agentToken = readFileSync(join(directory, "agent.token"), "utf8").trim();
   }
@@ -51,10 +73,15 @@ export class ControllerProcess {
       clockAheadSeconds = 0,
       userToken = "",
       agentToken = "",
+      diskBytes,
     } = options;
     const clock = clockAheadSeconds === 0 ? [] : ["--import", shiftedClock(clockAheadSeconds)];
-    const args = [...clock, mainPath, "--listen", listen, "--state", directory];
-    const child = spawn(process.execPath, args, {
+    const controller = [process.execPath, ...clock, mainPath, "--listen", listen, "--state", directory];
+    const [command = "", ...args] =
+      diskBytes === undefined
+        ? controller
+        : ["unshare", ...withDisk, mountDisk, String(diskBytes), directory, ...controller];
+    const child = spawn(command, args, {
       stdio: ["ignore", "ignore", "pipe"],
       env: {
         ...process.env,
@@ -70,7 +97,8 @@ export class ControllerProcess {
       const url = /listens at (http:\/\/[^"]+)"/.exec(line)?.[1];
       if (url !== undefined) {
         child.stderr.resume();
-        return new ControllerProcess(child, exited, url, directory);
+        const seen = diskBytes === undefined ? directory : `/proc/${child.pid}/root${directory}`;
+        return new ControllerProcess(child, exited, url, seen);
       }
     }
     throw new Error(`the controller did not start: ${said.join("\n")}`);
