@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Controller and node on machines of their own, with addresses of their own and a cable that is pulled.
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { nativeDir, root } from "../scripts/lib/paths.ts";
+import { Machine, missingMachines } from "./support/machine.ts";
+import { examples, type NodeView, type SessionView, until } from "./support/pool.ts";
+import type { Program } from "./support/program.ts";
+
+const why = missingMachines === undefined ? "" : ` (${missingMachines})`;
+const entry = join(root, "cli", "bin", "millpond.mjs");
+const withinMs = 120_000;
+
+function makeDirectory(): string {
+  const directory = mkdtempSync(join(tmpdir(), "millpond-network-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+test.skipIf(missingMachines !== undefined)(
+  `a node behind a cable that is pulled goes on with what it has, and is one with the pool again${why}`,
+  { timeout: 300_000 },
+  async () => {
+    const directory = makeDirectory();
+    const machines = await Machine.pair("10.77.0.1", "10.77.0.2");
+    const [control, gpuHost] = machines;
+    onTestFinished(async () => {
+      await Promise.all(machines.map((machine) => machine[Symbol.asyncDispose]()));
+    });
+    const state = join(directory, "state");
+    const base = { PATH: process.env["PATH"], HOME: directory };
+    const startService = (machine: Machine, ...args: readonly string[]): Program => {
+      const program = machine.start([process.execPath, entry, ...args], base, directory);
+      onTestFinished(async () => {
+        program.signal("SIGTERM");
+        await program.finished;
+      });
+      return program;
+    };
+
+    const controller = startService(control, "controller", "--state", state, "--listen", "10.77.0.1:7170");
+    await controller.says("stderr", /listens at https:\/\/10\.77\.0\.1:7170/, withinMs);
+    const url = "https://10.77.0.1:7170";
+    const ca = join(state, "tls", "ca.crt");
+    const driver = join(nativeDir("release"), "softgpu", "libcuda.so.1");
+    const worker = join(nativeDir("release"), "worker", "millpond-worker");
+    const place = ["--driver", driver, "--worker", worker, "--run", join(directory, "run"), "--ca", ca];
+    const of = ["--name", "far", "--controller", url, "--token-file", join(state, "agent.token")];
+    startService(gpuHost, "agent", ...of, ...place);
+
+    const token = readFileSync(join(state, "user.token"), "utf8").trim();
+    const user = { ...base, MILLPOND_CONTROLLER: url, MILLPOND_TOKEN: token, MILLPOND_CA: ca };
+    const millpond = (machine: Machine, ...args: readonly string[]): Program =>
+      machine.start([process.execPath, entry, ...args], user, directory);
+    const list = async <T>(kind: string): Promise<readonly T[]> => {
+      const { stdout, stderr, status } = await millpond(control, "get", kind, "-o", "json").finished;
+      if (status !== 0) throw new Error(stderr);
+      return (JSON.parse(stdout) as { items: readonly T[] }).items;
+    };
+    const nodeIs = (wanted: string): Promise<unknown> =>
+      until(
+        `the node is ${wanted}`,
+        () => list<NodeView>("nodes"),
+        ([node]) => node?.state === wanted,
+        withinMs,
+      );
+    const run = (...args: readonly string[]): Program =>
+      millpond(gpuHost, "run", "-m", "64Mi", "--compute", "10", "--", examples, ...args);
+
+    await nodeIs("ready");
+    expect(await run("vectoradd", "1000").finished).toMatchObject({ status: 0 });
+    const endless = run("vectoradd", "1000", "--repeat", "100000000");
+    await until(
+      "a session",
+      () => list<SessionView>("sessions"),
+      (sessions) => sessions.some(({ state: its }) => its === "connected"),
+      withinMs,
+    );
+
+    await gpuHost.setCable("down");
+    await nodeIs("notReady");
+    await gpuHost.setCable("up");
+    await nodeIs("ready");
+    expect(await list("claims")).toHaveLength(1);
+    expect((await list<SessionView>("sessions")).map(({ node }) => node)).toEqual(["far"]);
+    expect(await run("vectoradd", "1000").finished).toMatchObject({ status: 0 });
+    endless.signal("SIGINT");
+    expect(await endless.finished).toMatchObject({ status: 130 });
+    await until(
+      "no claim",
+      () => list("claims"),
+      (claims) => claims.length === 0,
+      withinMs,
+    );
+  },
+);
