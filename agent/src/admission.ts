@@ -10,6 +10,7 @@ import {
   verifyTicket,
 } from "@millpond/api";
 import type { RunDirectory, SessionRecord } from "./run-directory.ts";
+import type { WantedSizes } from "./worker.ts";
 
 /** What of a session decides whether it may live. */
 export type SessionGrant = Pick<SessionRecord, "claim" | "epoch" | "term" | "order">;
@@ -75,8 +76,22 @@ export class Admission {
     if (allocation !== undefined && Number(allocation.epoch) === grant.epoch) return true;
     if (grant.epoch < this.#run.epochOf(grant.claim)) return false;
     // Granted after that answer was made: the next one will list it, or not.
-    const { term, order } = this.#known;
-    return grant.term > term || (grant.term === term && grant.order > order);
+    return this.#isNewer(grant);
+  }
+
+  /** The sizes that a session is to have as of the controller's last answer; undefined: those of its ticket, which is newer. */
+  sizesOf(grant: SessionGrant): WantedSizes | undefined {
+    const allocation = this.#allocations.get(grant.claim);
+    const isKnown = allocation !== undefined && Number(allocation.epoch) === grant.epoch;
+    if (!isKnown || this.#isNewer(grant)) return undefined;
+    return {
+      revision: Number(allocation.sizeRevision),
+      devices: allocation.devices.map(({ uuid, memoryBytes, computePercent }) => ({
+        uuid,
+        memoryBytes: Number(memoryBytes),
+        computePercent,
+      })),
+    };
   }
 
   /**
@@ -111,6 +126,12 @@ export class Admission {
     }
     this.#run.raiseEpoch(payload.claim, payload.epoch, nowSeconds);
     return payload;
+  }
+
+  /** Whether its ticket was issued after the controller's last answer was made. */
+  #isNewer(grant: SessionGrant): boolean {
+    const { term, order } = this.#known;
+    return grant.term > term || (grant.term === term && grant.order > order);
   }
 
   /** @throws MILLPOND_E_TICKET_STALE when the allocation has been taken away */

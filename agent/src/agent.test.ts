@@ -3,7 +3,7 @@
 import { generateKeyPairSync, randomUUID } from "node:crypto";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { SessionState } from "@millpond/api";
+import { SessionState, type SyncRequest } from "@millpond/api";
 import { describe, expect, test } from "vitest";
 import { attach, firstDevice, NodeFixture, openSession, secondDevice, until } from "../test/fixture.ts";
 import { signalProcess } from "./process-identity.ts";
@@ -407,5 +407,57 @@ describe("starting an agent", () => {
     await expect(
       openSession(agent, node.controller.ticket("claim-1", { session: randomUUID() })),
     ).rejects.toThrow("[MILLPOND_E_NODE_NOT_READY]");
+  });
+});
+
+describe("the sizes of sessions", () => {
+  const limits = (report: SyncRequest) =>
+    report.sessions.map(({ devices }) =>
+      devices.map(({ memoryLimitBytes }) => Number(memoryLimitBytes) / MiB),
+    );
+  const MiB = 2 ** 20;
+
+  test("follow what the controller wants, for older tickets too, and a worker's refusal is told once", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startKnownAgent();
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    const ticket = node.controller.ticket("claim-1");
+    const old = node.controller.ticket("claim-1");
+    const { unixPath } = await openSession(agent, ticket);
+    using _client = await attach({ path: unixPath }, ticket);
+    await node.controller.report((report) => limits(report)[0]?.[0] === 512);
+
+    node.controller.resize("claim-1", 64 * MiB);
+    await node.controller.report((report) => limits(report)[0]?.[0] === 64);
+    await openSession(agent, old);
+    const both = await node.controller.report(({ sessions }) => sessions.length === 2);
+    expect(limits(both)).toEqual([[64], [64]]);
+
+    node.controller.resize("claim-1", MiB / 2);
+    const refused = await node.controller.report(({ sessions }) =>
+      sessions.every(({ sizeRefusal }) => sizeRefusal !== ""),
+    );
+    expect(refused.sessions[0]?.sizeRefusal).toBe("1048576 bytes are in use");
+    expect(limits(refused)).toEqual([[64], [64]]);
+    node.controller.resize("claim-1", 128 * MiB);
+    const grown = await node.controller.report((report) => limits(report).every(([limit]) => limit === 128));
+    expect(grown.sessions.map(({ sizeRefusal }) => sizeRefusal)).toEqual(["", ""]);
+  });
+
+  test("are told to the workers that an earlier agent left", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startKnownAgent();
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    const ticket = node.controller.ticket("claim-1");
+    const { unixPath } = await openSession(agent, ticket);
+    using client = await attach({ path: unixPath }, ticket);
+    await node.controller.report((report) => limits(report)[0]?.[0] === 512);
+    await agent.stop();
+    node.controller.resize("claim-1", 64 * MiB);
+    node.controller.reports.length = 0;
+    await node.startAgent();
+    await node.controller.report((report) => limits(report)[0]?.[0] === 64);
+    await node.controller.report((report) => report.sessions[0]?.sizeRevision !== 0n);
+    expect(client.isConnected).toBe(true);
   });
 });

@@ -107,7 +107,10 @@ class RunningAgent implements Agent {
       restartFirstMs: options.restartFirstMs,
       restartCeilingMs: options.restartCeilingMs,
       log: options.log,
-      onChange: () => this.#sync.news(),
+      onChange: () => {
+        this.#enforceSizes();
+        this.#sync.news();
+      },
     });
     const authorize =
       (address: string): Interceptor =>
@@ -222,8 +225,16 @@ class RunningAgent implements Agent {
         this.#pool.close(worker, `the allocation of claim ${worker.session.claim} was taken away`);
       }
     }
+    this.#enforceSizes();
     this.#controller = answer.controller;
     this.#knownRevision = answer.revision;
+  }
+
+  #enforceSizes(): void {
+    for (const worker of this.#pool.sessions) {
+      const sizes = this.#admission.sizesOf(worker.session);
+      if (sizes !== undefined) worker.resize(sizes);
+    }
   }
 
   #deviceReports() {

@@ -41,7 +41,11 @@ export async function openSession(
     const worker = await opener.pool.open(
       { session, claim, epoch, term, order, issued, startedAt: now, devices: [...devices] },
       request.ticket,
-      { expires: payload.expires, assertAllowed: () => opener.admission.assertGranted(payload) },
+      {
+        expires: payload.expires,
+        assertAllowed: () => opener.admission.assertGranted(payload),
+        sizes: () => opener.admission.sizesOf(payload)?.devices ?? [...devices],
+      },
     );
     if (transport === "tcp" && worker.tcpPort === 0) {
       opener.pool.close(worker, "its client asked for TCP, which this worker does not offer");

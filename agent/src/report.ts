@@ -39,7 +39,7 @@ export function reportDevice(
 export function reportSession(
   worker: Worker & { readonly session: SessionRecord },
 ): MessageInitShape<typeof SessionReportSchema> {
-  const { session, client, figures } = worker;
+  const { session, client, figures, sizeAnswer } = worker;
   return {
     id: session.session,
     claim: session.claim,
@@ -53,7 +53,11 @@ export function reportSession(
     devices: session.devices.map((device) => ({
       uuid: device.uuid,
       memoryUsedBytes: BigInt(figures.memoryUsedBytes.get(device.uuid) ?? 0),
+      memoryLimitBytes: BigInt(device.memoryBytes),
+      computePercent: device.computePercent,
     })),
+    sizeRevision: BigInt(sizeAnswer?.revision ?? 0),
+    sizeRefusal: sizeAnswer?.refusal ?? "",
     commands: BigInt(figures.commands),
     launches: BigInt(figures.launches),
     waits: BigInt(figures.waits),

@@ -59,6 +59,8 @@ export interface OpenOptions {
   readonly expires: number;
   /** Called at the moment of assignment, which may come long after the ticket was checked. */
   readonly assertAllowed: () => void;
+  /** The sizes that the session has by then. */
+  readonly sizes: () => SessionRecord["devices"];
 }
 
 /** Which workers `stop` ends; the others go on without an agent. */
@@ -189,7 +191,7 @@ export class WorkerPool {
       options.assertAllowed();
       const connectBy = Math.floor(Date.now() / 1000) + this.#options.connectWithinSeconds;
       await worker.assign(
-        session,
+        { ...session, devices: options.sizes() },
         ticket,
         Math.min(options.expires, connectBy),
         this.#options.assignTimeoutMs,

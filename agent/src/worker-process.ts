@@ -60,6 +60,13 @@ const helloSchema = z.object({
 const workerMessageSchema = z.discriminatedUnion("type", [
   helloSchema,
   z.object({ type: z.literal("assigned"), session: z.string() }),
+  z.object({
+    type: z.literal("resized"),
+    session: z.string(),
+    revision: z.int().nonnegative(),
+    ok: z.boolean(),
+    message: z.string(),
+  }),
   z.object({ type: z.literal("refused"), session: z.string(), message: z.string() }),
   z.object({
     type: z.literal("connected"),
@@ -99,6 +106,13 @@ export type AgentMessage =
       readonly ticket: string;
       /** Unix seconds; the worker admits no client after it. */
       readonly expires: number;
+      readonly devices: readonly AssignedDevice[];
+    }
+  | {
+      readonly type: "resize";
+      readonly session: string;
+      /** Of the answer. */
+      readonly revision: number;
       readonly devices: readonly AssignedDevice[];
     }
   | { readonly type: "close"; readonly reason: string };

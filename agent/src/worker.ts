@@ -55,6 +55,21 @@ export interface WorkerFigures {
   readonly waits: number;
 }
 
+/** What a worker said to a change of its session's sizes. */
+export interface SizeAnswer {
+  /** Of the change. */
+  readonly revision: number;
+  /** Why it keeps the sizes that it had; empty: it has the new ones. */
+  readonly refusal: string;
+}
+
+/** Sizes for the devices of a session. */
+export interface WantedSizes {
+  /** Grows with every change of them. */
+  readonly revision: number;
+  readonly devices: SessionRecord["devices"];
+}
+
 /** The worker would not take a session. */
 export class WorkerRefusedError extends Error {
   override readonly name = "WorkerRefusedError";
@@ -103,7 +118,10 @@ export class Worker {
   readonly startedAt: number;
 
   phase: WorkerPhase = "starting";
+  /** With the sizes that the worker has confirmed. */
   session: SessionRecord | null;
+  /** What the worker said to the last change of its session's sizes; null: nothing yet. */
+  sizeAnswer: SizeAnswer | null = null;
   client: WorkerClient | null;
   /** Figures of the session as of the worker's last report. */
   figures: WorkerFigures = { memoryUsedBytes: new Map(), commands: 0, launches: 0, waits: 0 };
@@ -123,6 +141,8 @@ export class Worker {
   #closed: WorkerEnd | undefined;
   #closeReason: string | undefined;
   #pendingAssign: PendingAssign | undefined;
+  /** Sizes that were asked for on this connection. */
+  #wanted: WantedSizes | undefined;
   #markReady: () => void = () => undefined;
   #markNotReady: (error: Error) => void = () => undefined;
 
@@ -194,6 +214,16 @@ export class Worker {
     } finally {
       clearTimeout(timer);
     }
+  }
+
+  /** Asks the worker for other sizes, once for each revision and connection. */
+  resize(wanted: WantedSizes): void {
+    const { session, phase } = this;
+    const isServing = phase === "assigned" || phase === "connected";
+    if (session === null || !isServing || hasSizes(session, wanted)) return;
+    if (wanted.revision === this.#wanted?.revision || wanted.revision === this.sizeAnswer?.revision) return;
+    this.#wanted = wanted;
+    this.#control?.send({ type: "resize", session: session.session, ...wanted });
   }
 
   /** Asks the worker to end now; its client loses its device. Said again should the connection break meanwhile. */
@@ -328,6 +358,9 @@ export class Worker {
         this.#pendingAssign = undefined;
         this.#setPhase("assigned");
         return;
+      case "resized":
+        this.#receiveSizes(message.revision, message.ok ? "" : message.message);
+        return;
       case "refused":
         // Without a session: it could not even read which one it was given.
         if (message.session === "" || this.#pendingAssign?.session === message.session) {
@@ -358,6 +391,17 @@ export class Worker {
     }
   }
 
+  #receiveSizes(revision: number, refusal: string): void {
+    if (this.session === null || this.#wanted?.revision !== revision) return;
+    if (refusal === "") {
+      this.session = { ...this.session, devices: this.#wanted.devices };
+      this.record();
+    }
+    this.sizeAnswer = { revision, refusal };
+    this.#wanted = undefined;
+    this.#onChange(this);
+  }
+
   #receiveHello(hello: WorkerHello): void {
     if (hello.protocol !== controlProtocol) {
       throw new Error(
@@ -370,6 +414,8 @@ export class Worker {
     if (hello.session !== (this.session?.session ?? "") && hello.session !== "") {
       throw new Error(`the worker serves session ${hello.session}, of which nothing is written down`);
     }
+    // What was asked for on a connection that broke may never have come.
+    this.#wanted = undefined;
     this.apiHash = hello.apiHash;
     this.tcpPort = hello.tcpPort;
     if (hello.state === "warm") {
@@ -386,4 +432,11 @@ export class Worker {
     this.hasBeenReady = true;
     this.#markReady();
   }
+}
+
+function hasSizes({ devices }: SessionRecord, wanted: WantedSizes): boolean {
+  return wanted.devices.every(({ uuid, memoryBytes, computePercent }, ordinal) => {
+    const own = devices[ordinal];
+    return own?.uuid === uuid && own.memoryBytes === memoryBytes && own.computePercent === computePercent;
+  });
 }

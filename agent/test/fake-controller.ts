@@ -21,7 +21,7 @@ export class FakeController implements AsyncDisposable {
   readonly #id = randomUUID();
   readonly #allocations = new Map<
     string,
-    { node: string; epoch: number; devices: TicketPayload["devices"] }
+    { node: string; epoch: number; devices: TicketPayload["devices"]; sizeRevision: number }
   >();
   #server: FastifyInstance | undefined;
   #port = 0;
@@ -62,10 +62,11 @@ export class FakeController implements AsyncDisposable {
             if (request.knownRevision === this.#revision) await this.#hold(context.signal);
             return {
               revision: this.#revision,
-              allocations: [...this.#allocations].map(([claim, { node, epoch, devices }]) => ({
+              allocations: [...this.#allocations].map(([claim, { node, epoch, devices, sizeRevision }]) => ({
                 claim,
                 node,
                 epoch: BigInt(epoch),
+                sizeRevision: BigInt(sizeRevision),
                 devices: devices.map((device) => ({ ...device, memoryBytes: BigInt(device.memoryBytes) })),
               })),
               term: BigInt(this.term),
@@ -98,7 +99,16 @@ export class FakeController implements AsyncDisposable {
   allocate(claim: string, node: string, uuids: readonly string[]): void {
     this.#epoch += 1;
     const devices = uuids.map((uuid) => ({ uuid, memoryBytes: 512 * 2 ** 20, computePercent: 50 }));
-    this.#allocations.set(claim, { node, epoch: this.#epoch, devices });
+    this.#allocations.set(claim, { node, epoch: this.#epoch, devices, sizeRevision: 0 });
+    this.#change();
+  }
+
+  /** Gives the devices of a claim another memory, and says so to agents. */
+  resize(claim: string, memoryBytes: number): void {
+    const allocation = this.#allocations.get(claim);
+    if (allocation === undefined) throw new Error(`claim ${claim} is not allocated`);
+    const devices = allocation.devices.map((device) => ({ ...device, memoryBytes }));
+    this.#allocations.set(claim, { ...allocation, devices, sizeRevision: Number(this.#revision) });
     this.#change();
   }
 
@@ -112,10 +122,11 @@ export class FakeController implements AsyncDisposable {
     const allocation = this.#allocations.get(claim);
     if (allocation === undefined) throw new Error(`claim ${claim} is not allocated`);
     const { key, ...members } = wrong;
+    const { sizeRevision: _told, ...granted } = allocation;
     const issued = Math.floor(Date.now() / 1000);
     const place = { term: this.term, order: this.#nextOrder() };
     return signTicket(
-      { session: randomUUID(), claim, ...allocation, ...place, issued, expires: issued + 60, ...members },
+      { session: randomUUID(), claim, ...granted, ...place, issued, expires: issued + 60, ...members },
       key ?? this.#keys.privateKey,
     );
   }

@@ -85,10 +85,13 @@ function probe(): void {
   process.stdout.write(`${JSON.stringify({ driver: "", cudaVersion: 13000, devices })}\n`);
 }
 
+/** What every session has in use of each device. */
+const memoryUsedBytes = 1_048_576;
+
 function serve(): void {
   let state: "warm" | "assigned" | "connected" | "closing" = "warm";
   let assignment:
-    | { session: string; ticket: string; expires: number; devices: { uuid: string }[] }
+    | { session: string; ticket: string; expires: number; devices: { uuid: string; memoryBytes: number }[] }
     | undefined;
   let agent: Socket | undefined;
   let client: Socket | undefined;
@@ -139,7 +142,7 @@ function serve(): void {
         say({
           type: "stats",
           session,
-          devices: devices.map((device) => ({ uuid: device.uuid, memoryUsedBytes: 1048576 })),
+          devices: devices.map((device) => ({ uuid: device.uuid, memoryUsedBytes })),
           commands: 7,
           launches: 3,
           waits: 1,
@@ -166,6 +169,15 @@ function serve(): void {
     }, untilExpiryMs).unref();
     say({ type: "assigned", session: message.session });
   };
+  const resize = ({
+    session,
+    revision,
+    devices,
+  }: { revision: number } & NonNullable<typeof assignment>): void => {
+    const ok = devices.every(({ memoryBytes }) => memoryBytes >= memoryUsedBytes);
+    if (ok && assignment !== undefined) assignment.devices = devices;
+    say({ type: "resized", session, revision, ok, message: ok ? "" : `${memoryUsedBytes} bytes are in use` });
+  };
   const control = createServer((socket) => {
     agent?.destroy();
     agent = socket;
@@ -187,8 +199,12 @@ function serve(): void {
       session: assignment?.session ?? "",
     });
     createInterface({ input: socket }).on("line", (line) => {
-      const message = JSON.parse(line) as { type: "assign" } & NonNullable<typeof assignment>;
+      const message = JSON.parse(line) as {
+        type: "assign" | "resize" | "close";
+        revision: number;
+      } & NonNullable<typeof assignment>;
       if (message.type === "assign") takeAssignment(message);
+      else if (message.type === "resize") resize(message);
       else if (!driver.isStubborn) {
         if (assignment === undefined) leave(0);
         else endSession("closed by the agent", true);

@@ -16,6 +16,7 @@ export const commandModules: { readonly [N in CommandName]: () => Promise<Comman
   describe: () => import("./commands/describe.ts"),
   why: () => import("./commands/why.ts"),
   usage: () => import("./commands/usage.ts"),
+  resize: () => import("./commands/resize.ts"),
   release: () => import("./commands/release.ts"),
   cordon: () => import("./commands/cordon.ts"),
   uncordon: () => import("./commands/uncordon.ts"),

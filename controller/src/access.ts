@@ -34,6 +34,7 @@ const claimRules: Rules<typeof ClaimService> = {
   waitClaim: { role: "user" },
   createTicket: { role: "user" },
   releaseClaim: { role: "user", changes: ({ name }) => `claim/${name}` },
+  resizeClaim: { role: "user", changes: ({ name }) => `claim/${name}` },
   getClaim: { role: "user", isDurable: true },
   explainClaim: { role: "user" },
   listClaims: { role: "user", isDurable: true },

@@ -2,11 +2,14 @@
 
 import type { Clock } from "./clock.ts";
 import type { SessionFacts } from "./report.ts";
+import type { AllocationRecord } from "./store/store.ts";
 
 /** Between two reports that both told of calls, no more than so much time counts as active. */
 const longestStretchMs = 5_000;
 
 interface Seen {
+  /** Since when what it does is counted, Unix seconds; another date begins anew. */
+  since: number;
   /** On the monotonic clock: the last call, or when the claim was bound, or when the controller started. */
   lastMs: number;
   /** Calls of its sessions as last reported. */
@@ -24,13 +27,21 @@ export class Activity {
     this.#clock = clock;
   }
 
-  /** @param options `isNew`: leaves one that is known as it is. */
-  begin(epoch: number, options: { readonly isNew: boolean } = { isNew: false }): void {
-    if (options.isNew && this.#seen.has(epoch)) {
-      return;
-    }
+  /** Begins to count, from nothing where it has counted since another date. */
+  begin({ epoch, grantedAt }: Pick<AllocationRecord, "epoch" | "grantedAt">): void {
     const now = this.#clock.monotonicMs();
-    this.#seen.set(epoch, { lastMs: now, commands: 0n, reportedMs: now, activeMs: 0 });
+    const seen = this.#seen.get(epoch) ?? {
+      since: grantedAt,
+      lastMs: now,
+      commands: 0n,
+      reportedMs: now,
+      activeMs: 0,
+    };
+    this.#seen.set(epoch, seen);
+    if (seen.since !== grantedAt) {
+      seen.since = grantedAt;
+      seen.activeMs = 0;
+    }
   }
 
   forget(epoch: number): void {

@@ -40,7 +40,7 @@ export async function sync(pool: Pool, report: AgentReport, signal: AbortSignal)
   pool.activity.observe(report.sessions);
   const { superseded } = admission;
   try {
-    if (admission.hasComeBack || admission.hasNews || isReleasing(pool, node) || hasChanged(pool, report)) {
+    if (admission.hasComeBack || admission.hasNews || isUnsettled(pool, node) || hasChanged(pool, report)) {
       await pool.mutate((transaction) => takeOver(transaction, report, admission.hasComeBack), { node });
     }
     pool.touch();
@@ -116,9 +116,11 @@ function takeOver(transaction: Transaction, report: AgentReport, hasComeBack: bo
   }
 }
 
-/** Whether a claim that has ended still holds devices of the node. */
-function isReleasing(pool: Pool, name: string): boolean {
-  return pool.ledger.allocations.onNode(name).some(({ releasedRevision }) => releasedRevision !== null);
+/** Whether a claim that has ended still holds devices of the node, or one is being resized. */
+function isUnsettled(pool: Pool, name: string): boolean {
+  return pool.ledger.allocations
+    .onNode(name)
+    .some(({ releasedRevision, resizing }) => releasedRevision !== null || resizing !== null);
 }
 
 function hasChanged(pool: Pool, report: AgentReport): boolean {

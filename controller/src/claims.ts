@@ -4,17 +4,21 @@
 
 import { randomBytes, randomUUID, type KeyObject } from "node:crypto";
 import { formatBytes, millpondError, quote, signTicket, ticketLifetimeSeconds } from "@millpond/api";
-import { explainImpossible } from "@millpond/scheduler";
 import { currentCall } from "./audit.ts";
 import { unixSeconds } from "./clock.ts";
 import { endClaim, requeueClaim } from "./endings.ts";
 import { seesAll, type Sight } from "./callers.ts";
 import type { Transaction } from "./transaction.ts";
-import { isLive, type Pool } from "./pool.ts";
+import { isLive, type Pool, type ResizeRefusal } from "./pool.ts";
 import type { ClientFacts } from "./presence.ts";
+import { type AskedSizes, beginResize, hasSizes, refuseImpossible, resizeEvents } from "./resize.ts";
+import { usableSizes } from "./session-sizes.ts";
 import { toRequest } from "./standing.ts";
 import { type ClaimSpec, defaultQueueName, defaultTenantName } from "./store/claim-spec.ts";
 import type { AllocationRecord, ClaimRecord } from "./store/store.ts";
+
+/** Whoever waits for a change looks again after so long. */
+const longestWatchMs = 60_000;
 
 /** How many claims may wait at a time. */
 const maxPendingClaims = 1000;
@@ -68,7 +72,7 @@ export async function createClaim(
           if (transaction.claim(name)?.state === "bound") {
             return;
           }
-          refuseImpossible(transaction, pool, spec);
+          refuseImpossible(transaction, pool.facts, toRequest(spec));
           if (options.noWait) {
             const reason = decision?.blocked.get(name)?.reason ?? "there is no room";
             throw millpondError("MILLPOND_E_NO_CAPACITY", reason);
@@ -157,7 +161,7 @@ export async function createTicket(
         claim: name,
         node: allocation.node,
         epoch: allocation.epoch,
-        devices: allocation.devices.map(({ uuid, memoryBytes, computePercent }) => ({
+        devices: usableSizes(allocation).map(({ uuid, memoryBytes, computePercent }) => ({
           uuid,
           memoryBytes: Number(memoryBytes),
           computePercent,
@@ -171,7 +175,7 @@ export async function createTicket(
     );
     const { epoch } = allocation;
     pool.markTicketed(epoch);
-    pool.presence.expectSession(session, { client }, ticketLifetimeSeconds);
+    pool.presence.expectSession(session, { epoch, client });
     return { ticket, agentUrl, session };
   });
 }
@@ -201,6 +205,74 @@ export async function yieldClaim(pool: Pool, name: string, sees: Sight = seesAll
     if (claim.preemptAt !== null && !isTimeOver(claim)) {
       requeueClaim(transaction, pool.facts, claim, claim.reason);
     }
+  });
+}
+
+export interface ResizeClaimOptions {
+  /** Wait in the queue where it has to be placed anew and there is no room, instead of refusing. */
+  readonly wait: boolean;
+  readonly signal: AbortSignal;
+  /** Default: all claims. */
+  readonly sees?: Sight;
+}
+
+/**
+ * Changes what a claim asks and has: all of it, or nothing. Resolves when that is known.
+ *
+ * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_CLAIM_ENDED, MILLPOND_E_IMPOSSIBLE and what `beginResize` throws;
+ *   MILLPOND_E_IN_USE when a program has more in use; the signal's reason when that is aborted.
+ */
+export async function resizeClaim(
+  pool: Pool,
+  name: string,
+  asked: AskedSizes,
+  { wait, signal, sees = seesAll }: ResizeClaimOptions,
+): Promise<ClaimRecord> {
+  await pool.mutate(
+    (transaction) => {
+      const claim = seen(transaction.claim(name), sees) ?? notFound(name);
+      if (!isLive(claim)) {
+        throw millpondError("MILLPOND_E_CLAIM_ENDED", `the claim ${name} has ended: ${claim.reason}`);
+      }
+      beginResize(transaction, pool.facts, claim, asked);
+    },
+    {},
+    (transaction, decision) => {
+      const claim = transaction.claim(name);
+      const before = pool.ledger.claims.get(name);
+      if (claim?.state !== "pending") {
+        return;
+      }
+      refuseImpossible(transaction, pool.facts, toRequest(claim));
+      if (!wait && before?.state === "bound") {
+        const reason = decision?.blocked.get(name)?.reason ?? "there is no room";
+        throw millpondError("MILLPOND_E_NO_CAPACITY", `${reason}; it keeps what it has`, {
+          remedy: "Ask for less, or give up what it has and wait for room with --wait.",
+        });
+      }
+    },
+  );
+  pool.takeResizeRefusal(name);
+  while (pool.ledger.allocations.ofClaim(name)?.resizing) {
+    const wake = await pool.claimWatchers.wait(name, longestWatchMs, signal);
+    if (wake === "aborted") {
+      throw signal.reason;
+    }
+  }
+  const claim = requireClaim(pool, name, sees);
+  if (!hasSizes(claim, asked)) {
+    throw keepsItsSize(claim, pool.takeResizeRefusal(name));
+  }
+  return claim;
+}
+
+function keepsItsSize({ name }: ClaimRecord, refusal: ResizeRefusal | undefined) {
+  if (refusal?.kind === resizeEvents.unanswered) {
+    return millpondError("MILLPOND_E_NODE_NOT_READY", `the claim ${name} keeps its size: ${refusal.reason}`);
+  }
+  const reason = refusal?.reason ?? "what it holds was taken back before its programs had answered";
+  return millpondError("MILLPOND_E_IN_USE", `the claim ${name} keeps its size: ${reason}`, {
+    remedy: "Free memory in its programs, or ask for more than they have in use.",
   });
 }
 
@@ -305,17 +377,6 @@ function refuseTooMany(transaction: Transaction): void {
   const pending = transaction.pendingClaims().length;
   if (pending >= maxPendingClaims) {
     throw millpondError("MILLPOND_E_TOO_MANY_CLAIMS", `${pending} claims are waiting`);
-  }
-}
-
-function refuseImpossible(transaction: Transaction, pool: Pool, spec: ClaimSpec): void {
-  const snapshot = pool.facts.picture.snapshot(transaction, (node) => pool.facts.isNodeReady(node));
-  if (!snapshot.nodes.some(({ isReady }) => isReady)) {
-    return;
-  }
-  const reason = explainImpossible(snapshot, toRequest(spec));
-  if (reason !== undefined) {
-    throw millpondError("MILLPOND_E_IMPOSSIBLE", reason);
   }
 }
 

@@ -26,6 +26,7 @@ import { versionOf } from "./claims.ts";
 import { labelsOf } from "./picture.ts";
 import { isLive, type Pool } from "./pool.ts";
 import type { PresentSession } from "./presence.ts";
+import { usableSizes } from "./session-sizes.ts";
 import type { AllocationRecord, ClaimRecord, DeviceRecord, EventRecord, NodeRecord } from "./store/store.ts";
 
 const claimStates = {
@@ -125,9 +126,14 @@ const allocationMessages = new WeakMap<AllocationRecord, Allocation>();
 export function toAllocation(record: AllocationRecord): Allocation {
   let message = allocationMessages.get(record);
   if (message === undefined) {
-    const { claim, node, epoch, devices } = record;
-    const held = devices.map((each) => ({ ...each }));
-    message = create(AllocationSchema, { claim, node, epoch: BigInt(epoch), devices: held });
+    const { claim, node, epoch, sizeRevision } = record;
+    message = create(AllocationSchema, {
+      claim,
+      node,
+      epoch: BigInt(epoch),
+      devices: usableSizes(record).map((each) => ({ ...each })),
+      sizeRevision: BigInt(sizeRevision),
+    });
     allocationMessages.set(record, message);
   }
   return message;

@@ -97,6 +97,21 @@ export function askedGpuMilli({ gpus, memoryBytes, memoryPercent, computePercent
 function takeBack(
   transaction: Transaction,
   facts: Facts,
+  claim: ClaimRecord,
+  allocation: AllocationRecord,
+): void {
+  recordHeld(transaction, facts, claim, allocation);
+  if (facts.mayHaveSessions(allocation.epoch)) {
+    transaction.putAllocation({ ...allocation, releasedRevision: transaction.revision, resizing: null });
+  } else {
+    transaction.removeAllocation(allocation);
+  }
+}
+
+/** Notes what a claim has held since it was granted, or got its size. */
+export function recordHeld(
+  transaction: Transaction,
+  facts: Facts,
   { name, tenant, queue }: ClaimRecord,
   allocation: AllocationRecord,
 ): void {
@@ -113,10 +128,5 @@ function takeBack(
       endedAt: transaction.now,
       activeSeconds: Math.min(facts.activeSeconds(epoch), transaction.now - grantedAt),
     });
-  }
-  if (facts.mayHaveSessions(epoch)) {
-    transaction.putAllocation({ ...allocation, releasedRevision: transaction.revision });
-  } else {
-    transaction.removeAllocation(allocation);
   }
 }

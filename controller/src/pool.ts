@@ -11,7 +11,8 @@ import { Ledger } from "./ledger.ts";
 import { Leases } from "./leases.ts";
 import { Counters } from "./metrics.ts";
 import { Picture } from "./picture.ts";
-import { nodeLostAfterMs, Presence } from "./presence.ts";
+import { nodeLostAfterMs, Presence, ticketMemoryMs } from "./presence.ts";
+import { resizeEvents } from "./resize.ts";
 import { type Facts, type Scope, settle } from "./settle.ts";
 import type { Changed, Transaction } from "./transaction.ts";
 import { Waiting } from "./waiting.ts";
@@ -28,6 +29,12 @@ const retryAfterMs = 1000;
 export interface Conclusion {
   /** Undefined: none waits. */
   readonly decision: QueueDecision | undefined;
+}
+
+/** Why a resize was given up. */
+export interface ResizeRefusal {
+  readonly kind: (typeof resizeEvents)[keyof typeof resizeEvents];
+  readonly reason: string;
 }
 
 export interface PoolOptions {
@@ -63,6 +70,10 @@ export class Pool {
   /** Claims of which the time has come, and nodes that were lost, with what follows from it not written yet. */
   #overdue: { readonly claims: string[]; readonly nodes: string[] } = { claims: [], nodes: [] };
   #alarm: { readonly dueMs: number; readonly cancel: CancelTimer } | undefined;
+  /** Up to which epoch it is not known who has a ticket, and until when, on the monotonic clock. */
+  #inherited = { epoch: 0, untilMs: 0 };
+  /** Why the last resize of a claim was refused, until whoever wanted it has read it. */
+  readonly #resizeRefusals = new Map<string, ResizeRefusal>();
   #isLeading = false;
   #order = 0;
 
@@ -77,6 +88,8 @@ export class Pool {
     this.facts = {
       picture: new Picture(),
       isLeaseExpired: (claim) => this.leases.isExpired(claim),
+      sessions: ({ node, epoch }) => this.presence.sessionsOf(node, epoch),
+      mayBeInUse: (allocation) => this.#mayBeInUse(allocation),
       openSessions: ({ node, epoch }) => this.presence.openSessions(node, epoch),
       servedSessions: ({ node, epoch }) => this.presence.servedSessions(node, epoch),
       hasBeenServed: (epoch) => this.presence.hasBeenServed(epoch),
@@ -114,10 +127,11 @@ export class Pool {
     this.ledger.lead(term);
     // Whatever happened before is not known: who has a ticket, who was connected, who still wants a claim.
     this.presence.restart();
-    for (const epoch of this.ledger.allocations.byEpoch.keys()) {
-      this.#ticketed.add(epoch);
-      this.activity.begin(epoch);
+    for (const allocation of this.ledger.allocations.byEpoch.values()) {
+      this.#ticketed.add(allocation.epoch);
+      this.activity.begin(allocation);
     }
+    this.#inherited = { epoch: this.ledger.epoch, untilMs: this.clock.monotonicMs() + ticketMemoryMs };
     for (const claim of this.ledger.claims.values()) {
       if (isLive(claim)) {
         this.leases.renew(claim.name, Math.max(claim.leaseSeconds, restartGraceSeconds));
@@ -158,6 +172,13 @@ export class Pool {
     this.#ticketed.add(epoch);
   }
 
+  /** Why the last resize of a claim was refused; undefined: it was not. To be read once. */
+  takeResizeRefusal(claim: string): ResizeRefusal | undefined {
+    const refusal = this.#resizeRefusals.get(claim);
+    this.#resizeRefusals.delete(claim);
+    return refusal;
+  }
+
   /** To be called when a lease or a node's silence may run out earlier than before, or already has. */
   touch(claim?: string): void {
     const record = claim === undefined ? undefined : this.ledger.claims.get(claim);
@@ -180,6 +201,20 @@ export class Pool {
     await this.ledger.settled();
   }
 
+  #mayBeInUse({ node, epoch }: AllocationRecord): boolean {
+    const { presence } = this;
+    if (!this.#ticketed.has(epoch)) {
+      return false;
+    }
+    const isInherited = epoch <= this.#inherited.epoch && this.clock.monotonicMs() < this.#inherited.untilMs;
+    return (
+      isInherited ||
+      !presence.isReady(node) ||
+      presence.openSessions(node, epoch) > 0 ||
+      presence.hasUnusedTicket(epoch)
+    );
+  }
+
   #onDone(changed: Changed | undefined, conclusion: Conclusion | undefined): void {
     if (changed !== undefined) {
       this.#takeNote(changed);
@@ -198,12 +233,16 @@ export class Pool {
   #takeNote({ claims, allocations, events }: Changed): void {
     for (const { kind, subject, message } of events) {
       this.counters.countEvent(kind);
+      if (kind === resizeEvents.refused || kind === resizeEvents.unanswered) {
+        this.#resizeRefusals.set(subject.replace(/^claim\//, ""), { kind, reason: message });
+      }
       this.#log.info({ kind, subject }, message);
     }
     for (const name of claims) {
       const claim = this.ledger.claims.get(name);
       if (claim === undefined || !isLive(claim)) {
         this.leases.forget(name);
+        this.#resizeRefusals.delete(name);
       }
       this.#noteDue(name);
       this.claimWatchers.wake(name);
@@ -212,7 +251,7 @@ export class Pool {
       const allocation = this.ledger.allocations.byEpoch.get(epoch);
       if (allocation !== undefined) {
         this.#countWait(allocation);
-        this.activity.begin(epoch, { isNew: true });
+        this.activity.begin(allocation);
       } else {
         this.#ticketed.delete(epoch);
         this.presence.forgetAllocation(epoch);
@@ -222,9 +261,10 @@ export class Pool {
   }
 
   /** How long a claim waited that has just been bound for the first time. */
-  #countWait({ claim: name, epoch, releasedRevision }: AllocationRecord): void {
+  #countWait({ claim: name, epoch, releasedRevision, sizeRevision }: AllocationRecord): void {
     const claim = this.ledger.claims.get(name);
-    if (claim?.requeues === 0 && releasedRevision === null && !this.#ticketed.has(epoch)) {
+    const isNew = releasedRevision === null && sizeRevision === 0 && !this.#ticketed.has(epoch);
+    if (claim?.requeues === 0 && isNew) {
       const seconds = Math.max(0, (claim.boundAt ?? claim.createdAt) - claim.createdAt);
       this.counters.waits.observe(seconds, { queue: claim.queue });
     }
@@ -265,6 +305,7 @@ export class Pool {
     const end = ((boundAt ?? 0) + timeLimitSeconds) * 1000;
     const silentMs = this.presence.silentSeconds(allocation.node) * 1000;
     const dates = [
+      ...(allocation.resizing === null ? [] : [allocation.resizing.until * 1000]),
       ...(preemptAt === null ? [] : [preemptAt * 1000]),
       ...(timeLimitSeconds === 0 ? [] : [preemptAt === null ? end - graceSeconds * 1000 : end]),
       ...(idleLimitSeconds === 0

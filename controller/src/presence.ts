@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { millpondError } from "@millpond/api";
+import { millpondError, ticketLifetimeSeconds } from "@millpond/api";
 import type { Clock } from "./clock.ts";
 import { unixSeconds } from "./clock.ts";
 import { Deadlines } from "./deadlines.ts";
@@ -12,6 +12,9 @@ export const nodeLostAfterMs = 10_000;
 /** An agent calls again when it is answered, after 2 s at most; one whose last call is so long ago is gone. */
 const agentGoneAfterMs = 3_000;
 
+/** A ticket that has opened no session for so long will open none: it has expired, and its session would be known. */
+export const ticketMemoryMs = ticketLifetimeSeconds * 1000 + nodeLostAfterMs;
+
 /** What a client said of itself when it got its ticket. */
 export interface ClientFacts {
   readonly host: string;
@@ -20,6 +23,7 @@ export interface ClientFacts {
 }
 
 interface UnusedTicket {
+  readonly epoch: number;
   readonly client: ClientFacts;
   /** On the monotonic clock. */
   readonly expiresMs: number;
@@ -236,8 +240,19 @@ export class Presence {
     this.#served.delete(epoch);
   }
 
-  /** Remembers a ticket until its session is reported or it has expired. */
-  expectSession(session: string, ticket: Omit<UnusedTicket, "expiresMs">, lifetimeSeconds: number): void {
+  /** The sessions of an allocation that were last reported from a node. */
+  sessionsOf(node: string, allocation: number): readonly PresentSession[] {
+    return [...(this.#nodes.get(node)?.sessions.values() ?? [])].filter(({ epoch }) => epoch === allocation);
+  }
+
+  /** Whether a ticket that this process issued for an allocation may still open a session. */
+  hasUnusedTicket(allocation: number): boolean {
+    const now = this.#clock.monotonicMs();
+    return [...this.#unused.values()].some(({ epoch, expiresMs }) => epoch === allocation && expiresMs > now);
+  }
+
+  /** Remembers a ticket until its session is reported or it can open none any more. */
+  expectSession(session: string, ticket: Omit<UnusedTicket, "expiresMs">): void {
     const now = this.#clock.monotonicMs();
     for (const [id, { expiresMs }] of this.#unused) {
       if (expiresMs > now) {
@@ -245,7 +260,7 @@ export class Presence {
       }
       this.#unused.delete(id);
     }
-    this.#unused.set(session, { ...ticket, expiresMs: now + lifetimeSeconds * 1000 });
+    this.#unused.set(session, { ...ticket, expiresMs: now + ticketMemoryMs });
   }
 
   #refuseDouble(report: AgentReport, before: NodePresence | undefined): void {

@@ -16,7 +16,7 @@ import {
   type SyncRequest,
 } from "@millpond/api";
 import type { Labels } from "@millpond/scheduler";
-import type { DeviceRecord } from "./store/store.ts";
+import type { DeviceRecord, VirtualGpuRecord } from "./store/store.ts";
 import { cleanText } from "./validate.ts";
 
 /** The most sessions that an agent reports. */
@@ -38,6 +38,12 @@ export interface SessionFacts {
   readonly transport: string;
   /** Bytes by device UUID. */
   readonly memoryUsed: ReadonlyMap<string, bigint>;
+  /** What its worker allows, by device UUID; those of which its agent says nothing are absent. */
+  readonly limits: ReadonlyMap<string, VirtualGpuRecord>;
+  /** Of the last change of its sizes that its worker has answered; 0: none. */
+  readonly sizeRevision: number;
+  /** Why the worker refused that; empty: it did not. */
+  readonly sizeRefusal: string;
   readonly commands: bigint;
   readonly launches: bigint;
   readonly waits: bigint;
@@ -195,6 +201,17 @@ function checkSession(node: string, session: SessionReport): SessionFacts {
     memoryUsed: new Map(
       session.devices.slice(0, maxDevicesPerNode).map((use) => [use.uuid, use.memoryUsedBytes]),
     ),
+    limits: new Map(
+      session.devices
+        .slice(0, maxDevicesPerNode)
+        .filter(({ memoryLimitBytes }) => memoryLimitBytes > 0n)
+        .map(({ uuid, memoryLimitBytes, computePercent }) => [
+          uuid,
+          { uuid, memoryBytes: memoryLimitBytes, computePercent },
+        ]),
+    ),
+    sizeRevision: checkCounter(session.sizeRevision, "size revision"),
+    sizeRefusal: cleanText(session.sizeRefusal),
     commands: session.commands,
     launches: session.launches,
     waits: session.waits,

@@ -8,6 +8,8 @@ import { amountOn, type QueueDecision, planQueues, type Statement } from "@millp
 import { endClaim, giveNotice, nodeLossAfterSeconds, recordWait, requeueClaim } from "./endings.ts";
 import type { Transaction } from "./transaction.ts";
 import type { Picture } from "./picture.ts";
+import type { SessionFacts } from "./report.ts";
+import { concludeResize } from "./resize.ts";
 import { toQueueSnapshot } from "./standing.ts";
 import type { AllocationRecord, ClaimRecord } from "./store/store.ts";
 
@@ -15,6 +17,10 @@ import type { AllocationRecord, ClaimRecord } from "./store/store.ts";
 export interface Facts {
   readonly picture: Picture;
   isLeaseExpired(claim: string): boolean;
+  /** The sessions of the allocation that its node last reported. */
+  sessions(allocation: AllocationRecord): readonly SessionFacts[];
+  /** Whether a session of the allocation is open, or may be opened, or is not known. */
+  mayBeInUse(allocation: AllocationRecord): boolean;
   /** Number of sessions of the allocation that its node last reported. */
   openSessions(allocation: AllocationRecord): number;
   /** Number of those that have a client. */
@@ -106,7 +112,8 @@ function endIfDue(transaction: Transaction, facts: Facts, claim: ClaimRecord): v
     requeueClaim(transaction, facts, claim, claim.reason);
     return;
   }
-  giveNoticeOfTimeLimit(transaction, claim);
+  concludeResize(transaction, facts, claim, allocation);
+  giveNoticeOfTimeLimit(transaction, transaction.claim(name) ?? claim);
 }
 
 function reasonToEnd(facts: Facts, claim: ClaimRecord, allocation: AllocationRecord): string | undefined {
@@ -195,6 +202,8 @@ function bind(transaction: Transaction, statement: Statement): void {
     epoch: transaction.nextEpoch(),
     grantedAt: transaction.now,
     releasedRevision: null,
+    sizeRevision: 0,
+    resizing: null,
     devices: devices.map(({ uuid, memoryBytes, computePercent }) => ({ uuid, memoryBytes, computePercent })),
   });
   recordWait(transaction, claim, amountOn(transaction.node(node), statement).gpuMilli);

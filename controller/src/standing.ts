@@ -129,7 +129,8 @@ function toRunning(claim: ClaimRecord, allocation: AllocationRecord, transaction
   };
 }
 
-function standingOf({ queue, tenant, priority, isPreemptible, serviceClass, gang }: ClaimRecord) {
+/** Who asks. */
+export function standingOf({ queue, tenant, priority, isPreemptible, serviceClass, gang }: ClaimRecord) {
   const isBestEffort = serviceClass === "best-effort";
   return { queue, tenant, priority, isPreemptible: isPreemptible || isBestEffort, isBestEffort, gang };
 }

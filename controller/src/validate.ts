@@ -44,26 +44,17 @@ export function checkClaim(claim: Claim | undefined): ClaimSpec {
   if (claim === undefined) {
     throw millpondError("MILLPOND_E_INVALID", 'the request has no "claim"');
   }
-  const { memoryBytes, memoryPercent, computePercent } = claim;
-  if (memoryBytes !== 0n && memoryPercent !== 0) {
-    throw millpondError("MILLPOND_E_INVALID", "memoryBytes and memoryPercent are both given");
-  }
-  if (memoryBytes !== 0n && (memoryBytes < minMemoryBytes || memoryBytes > maxMemoryBytes)) {
-    throw millpondError(
-      "MILLPOND_E_INVALID",
-      `memoryBytes is ${memoryBytes}, not 0 (the whole device) or within ${minMemoryBytes} (1 MiB) and ${maxMemoryBytes} (1 PiB)`,
-    );
-  }
+  const { gpus, memoryBytes, memoryPercent, computePercent } = checkSizes(claim);
   const isPartial = memoryBytes !== 0n || memoryPercent !== 0 || computePercent !== 0;
   if (claim.exclusive && isPartial) {
     throw millpondError("MILLPOND_E_INVALID", "exclusive and a share of memory or compute are both given");
   }
   return {
     name: claim.name === "" ? "" : parseName(claim.name, "claim name"),
-    gpus: checkRange(claim.gpus === 0 ? 1 : claim.gpus, "gpus", 1, maxGpus),
+    gpus: gpus === 0 ? 1 : gpus,
     memoryBytes,
-    memoryPercent: memoryPercent === 0 ? 0 : checkRange(memoryPercent, "memoryPercent", 1, 100),
-    computePercent: computePercent === 0 ? 0 : checkRange(computePercent, "computePercent", 1, 100),
+    memoryPercent,
+    computePercent,
     owner: cleanText(claim.owner),
     leaseSeconds: checkRange(
       claim.leaseSeconds === 0 ? defaultLeaseSeconds : claim.leaseSeconds,
@@ -89,6 +80,34 @@ export function checkClaim(claim: Claim | undefined): ClaimSpec {
       0,
       maxGraceSeconds,
     ),
+  };
+}
+
+/**
+ * Checks sizes; 0 is a default.
+ *
+ * @throws MILLPOND_E_INVALID
+ */
+export function checkSizes({
+  gpus,
+  memoryBytes,
+  memoryPercent,
+  computePercent,
+}: Pick<Claim, "gpus" | "memoryBytes" | "memoryPercent" | "computePercent">) {
+  if (memoryBytes !== 0n && memoryPercent !== 0) {
+    throw millpondError("MILLPOND_E_INVALID", "memoryBytes and memoryPercent are both given");
+  }
+  if (memoryBytes !== 0n && (memoryBytes < minMemoryBytes || memoryBytes > maxMemoryBytes)) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `memoryBytes is ${memoryBytes}, not 0 (the whole device) or within ${minMemoryBytes} (1 MiB) and ${maxMemoryBytes} (1 PiB)`,
+    );
+  }
+  return {
+    gpus: gpus === 0 ? 0 : checkRange(gpus, "gpus", 1, maxGpus),
+    memoryBytes,
+    memoryPercent: memoryPercent === 0 ? 0 : checkRange(memoryPercent, "memoryPercent", 1, 100),
+    computePercent: computePercent === 0 ? 0 : checkRange(computePercent, "computePercent", 1, 100),
   };
 }
 

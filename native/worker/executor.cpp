@@ -149,6 +149,24 @@ void Executor::stop(const std::string& reason, bool ok) {
   link_.giveUp();
 }
 
+Status Executor::setMemoryLimits(std::span<const uint64_t> bytes) {
+  if (bytes.size() != budgets_.size()) return Error{"the session has another number of devices"};
+  std::vector<uint64_t> before;
+  for (const MemoryBudget& budget : budgets_) before.push_back(budget.limitBytes());
+  // Lower limits first: only these can be refused, and a limit that was lowered can always be raised again.
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] >= before[i] || budgets_[i].setLimit(bytes[i])) continue;
+    const uint64_t used = budgets_[i].usedBytes();
+    for (size_t done = 0; done < i; ++done)
+      if (bytes[done] < before[done]) budgets_[done].setLimit(before[done]);
+    return Error{"its program has " + std::to_string(used) + " bytes in use on device " + std::to_string(i) +
+                 ", more than the " + std::to_string(bytes[i]) + " that were to be left"};
+  }
+  for (size_t i = 0; i < bytes.size(); ++i)
+    if (bytes[i] > before[i]) budgets_[i].setLimit(bytes[i]);
+  return Done{};
+}
+
 void Executor::execute(const ServerLink::Frame& frame) {
   ++position_;
   counters_.commands.store(position_, std::memory_order_relaxed);

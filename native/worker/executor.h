@@ -12,11 +12,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include "base/result.h"
 #include "cuda/launch_attribute.h"
 #include "protocol/gen/commands.h"
 #include "protocol/server_link.h"
@@ -59,6 +61,9 @@ class Executor {
   /// Ends `run` soon, from any thread; the client is told `reason`.
   void stop(const std::string& reason, bool ok);
   const Counters& counters() const { return counters_; }
+  /// Changes how much memory may be taken of each device, in the session's order: of all, or of none where one has more
+  /// in use. From any thread.
+  Status setMemoryLimits(std::span<const uint64_t> bytes);
   int socket() const { return link_.socket(); }
   /// Another connection of the client, as for ServerLink::offer; from any thread.
   void offer(UniqueFd socket, uint64_t received) { link_.offer(std::move(socket), received); }

@@ -174,6 +174,38 @@ TEST("memory is limited, counted and given back") {
   CHECK_EQ(f.session().takeFailure(), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST("a running session's memory limits change all together, and never below what is in use") {
+  for (const Carrier carrier : kCarriers) {
+    ExecutorFixture f(carrier);
+    const CUdeviceptr memory = f.allocate(20 * kMi, 2);
+    uint64_t available = 0, total = 0;
+
+    const Status refused = f.setMemoryLimits({16 * kMi, 16 * kMi});
+    CHECK(!refused);
+    CHECK_EQ(refused.error().message,
+             "its program has 20971520 bytes in use on device 1, more than the 16777216 that were to be left");
+    CHECK_EQ(f.memoryInfo(available, total), 0);
+    CHECK_EQ(total, ExecutorFixture::kLimit);
+
+    CHECK(bool(f.setMemoryLimits({16 * kMi, 128 * kMi})));
+    CHECK_EQ(f.memoryInfo(available, total), 0);
+    CHECK_EQ(total, 16 * kMi);
+    CHECK_EQ(f.memoryInfo(available, total, 2), 0);
+    CHECK_EQ(total, 128 * kMi);
+    CHECK_EQ(available, 108 * kMi);
+    CUdeviceptr more = 0;
+    CHECK_EQ(f.allocate(18 * kMi, more), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQ(f.allocate(100 * kMi, more, 2), 0);
+
+    CHECK(f.free(memory, 2));
+    CHECK(f.free(more, 2));
+    CHECK_EQ(f.memoryInfo(available, total, 2), 0);
+    CHECK(bool(f.setMemoryLimits({16 * kMi, 2 * kMi})));
+    CHECK(!f.setMemoryLimits({16 * kMi}));
+    CHECK(f.finish().ok);
+  }
+}
+
 TEST("many small frees are given back although nothing else happens") {
   ExecutorFixture f(Carrier::kSharedMemory);
   std::vector<CUdeviceptr> held;

@@ -13,7 +13,8 @@ constexpr uint64_t kAlignment = 512;
 constexpr uint64_t kSmallBytes = uint64_t{1} << 20;
 /// The driver's granularity is no finer on any device, and this is a multiple of it on all known ones.
 constexpr uint64_t kGranule = uint64_t{2} << 20;
-/// Reserved addresses per byte of limit, so that fragments of addresses never make an allocation fail.
+/// Reserved addresses per byte of the device, so that fragments of addresses never make an allocation fail, whatever the
+/// limit becomes.
 constexpr uint64_t kAddressFactor = 8;
 constexpr uint64_t kMinimumReservation = uint64_t{64} << 30;
 
@@ -70,7 +71,9 @@ CUresult MemoryArena::reserve() {
   size_t granule = 0;
   if (CUresult rc = driver_.cuMemGetAllocationGranularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM)) return rc;
   granule_ = std::max<uint64_t>(granule, kGranule);
-  reserved_ = roundUp(std::max(budget_.limitBytes() * kAddressFactor, kMinimumReservation), granule_);
+  size_t total = 0;
+  if (CUresult rc = driver_.cuDeviceTotalMem_v2(&total, device_)) return rc;
+  reserved_ = roundUp(std::max(std::max<uint64_t>(total, budget_.limitBytes()) * kAddressFactor, kMinimumReservation), granule_);
   if (CUresult rc = driver_.cuMemAddressReserve(&base_, reserved_, 0, 0, 0)) return rc;
   addresses_.give(base_, reserved_);
   return CUDA_SUCCESS;

@@ -30,6 +30,27 @@ bool splitAddress(const std::string& text, std::string& host, std::string& port)
   return true;
 }
 
+/// `what`: of which they are, for people.
+Result<std::vector<DeviceShare>> readDevices(const Json& message, const std::string& what) {
+  const Json* devices = message.find("devices");
+  if (!devices || !devices->array()) return Error{what + " needs devices"};
+  if (devices->array()->empty() || devices->array()->size() > kMaxSessionDevices)
+    return Error{what + " needs 1 to " + std::to_string(kMaxSessionDevices) + " devices, not " +
+                 std::to_string(devices->array()->size())};
+  std::vector<DeviceShare> out;
+  for (const Json& entry : *devices->array()) {
+    const Json* uuid = entry.find("uuid");
+    const Json* memory = entry.find("memoryBytes");
+    const Json* compute = entry.find("computePercent");
+    const uint64_t percent = compute ? compute->uint64().value_or(0) : 0;
+    const auto bytes = memory ? memory->uint64() : std::nullopt;
+    if (!uuid || !uuid->string() || !bytes || percent < 1 || percent > 100)
+      return Error{"a device of " + what + " needs uuid, memoryBytes and computePercent from 1 to 100"};
+    out.push_back({*uuid->string(), *bytes, static_cast<uint32_t>(percent)});
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<Assignment> Assignment::parse(const Json& message) {
@@ -47,21 +68,26 @@ Result<Assignment> Assignment::parse(const Json& message) {
   const auto when = expires ? expires->int64() : std::nullopt;
   if (!when) return Error{"an assignment needs the time when it expires"};
   out.expires = *when;
-  const Json* devices = message.find("devices");
-  if (!devices || !devices->array()) return Error{"an assignment needs devices"};
-  if (devices->array()->empty() || devices->array()->size() > kMaxSessionDevices)
-    return Error{"an assignment needs 1 to " + std::to_string(kMaxSessionDevices) + " devices, not " +
-                 std::to_string(devices->array()->size())};
-  for (const Json& entry : *devices->array()) {
-    const Json* uuid = entry.find("uuid");
-    const Json* memory = entry.find("memoryBytes");
-    const Json* compute = entry.find("computePercent");
-    const uint64_t percent = compute ? compute->uint64().value_or(0) : 0;
-    const auto bytes = memory ? memory->uint64() : std::nullopt;
-    if (!uuid || !uuid->string() || !bytes || percent < 1 || percent > 100)
-      return Error{"a device of an assignment needs uuid, memoryBytes and computePercent from 1 to 100"};
-    out.devices.push_back({*uuid->string(), *bytes, static_cast<uint32_t>(percent)});
-  }
+  auto devices = readDevices(message, "an assignment");
+  if (!devices) return devices.error();
+  out.devices = std::move(*devices);
+  return out;
+}
+
+Result<Resizing> Resizing::parse(const Json& message) {
+  Resizing out;
+  const Json* session = message.find("session");
+  if (!session || !session->string()) return Error{"a resize needs a session"};
+  out.session = *session->string();
+  const Json* revision = message.find("revision");
+  const auto number = revision ? revision->uint64() : std::nullopt;
+  if (!number) return Error{"a resize needs a revision"};
+  out.revision = *number;
+  auto devices = readDevices(message, "a resize");
+  if (!devices) return devices.error();
+  for (const DeviceShare& device : *devices)
+    if (device.memoryBytes == 0) return Error{"a device of a resize needs memoryBytes of 1 and more"};
+  out.devices = std::move(*devices);
   return out;
 }
 

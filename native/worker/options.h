@@ -23,6 +23,15 @@ struct Assignment {
   static Result<Assignment> parse(const Json& message);
 };
 
+/// Other sizes for the devices of a session, which stay the same.
+struct Resizing {
+  std::string session;
+  uint64_t revision = 0;  ///< of the answer
+  std::vector<DeviceShare> devices;
+
+  static Result<Resizing> parse(const Json& message);
+};
+
 struct Options {
   std::string driver;
   bool probe = false;

@@ -52,6 +52,26 @@ TEST("a full command line is understood") {
   CHECK_EQ(a.devices[1].memoryBytes, 68719476736u);
 }
 
+TEST("a resize names its session, its revision and the sizes of all devices") {
+  const auto read = [](const std::string& text) { return Resizing::parse(*Json::parse(text)); };
+  const std::string device = R"({"uuid": "GPU-1", "memoryBytes": 1048576, "computePercent": 7})";
+  auto good = read(R"({"type": "resize", "session": "s-1", "revision": 12, "devices": [)" + device + "]}");
+  CHECK(bool(good));
+  CHECK_EQ(good->session, "s-1");
+  CHECK_EQ(good->revision, 12u);
+  CHECK_EQ(good->devices.size(), 1u);
+  CHECK_EQ(good->devices[0].memoryBytes, 1048576u);
+  CHECK_EQ(good->devices[0].computePercent, 7u);
+  CHECK(!read(R"({"revision": 12, "devices": [)" + device + "]}"));
+  CHECK(!read(R"({"session": "s-1", "devices": [)" + device + "]}"));
+  CHECK(!read(R"({"session": "s-1", "revision": -1, "devices": [)" + device + "]}"));
+  CHECK(!read(R"({"session": "s-1", "revision": 12, "devices": []})"));
+  CHECK(!read(R"({"session": "s-1", "revision": 12,
+                  "devices": [{"uuid": "GPU-1", "memoryBytes": 0, "computePercent": 7}]})"));
+  CHECK(!read(R"({"session": "s-1", "revision": 12,
+                  "devices": [{"uuid": "GPU-1", "memoryBytes": 1048576, "computePercent": 101}]})"));
+}
+
 TEST("what is left out has its default") {
   auto o = parse(kGood);
   CHECK(bool(o));

@@ -110,6 +110,22 @@ Status SessionDevices::assign(const std::vector<DeviceShare>& shares) {
   return Done{};
 }
 
+Status SessionDevices::resize(const std::vector<DeviceShare>& shares) {
+  const auto isSame = [](const Device& device, const DeviceShare& share) { return device.share.uuid == share.uuid; };
+  if (!std::equal(devices_.begin(), devices_.end(), shares.begin(), shares.end(), isSame))
+    return Error{"the session has other devices"};
+  std::vector<Device> resized = devices_;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    size_t total = 0;
+    if (CUresult rc = driver_.cuDeviceTotalMem_v2(&total, resized[i].device))
+      return Error{failure(driver_, "cuDeviceTotalMem_v2", rc)};
+    resized[i].share = shares[i];
+    if (shares[i].memoryBytes == 0 || shares[i].memoryBytes > total) resized[i].share.memoryBytes = total;
+  }
+  devices_ = std::move(resized);
+  return Done{};
+}
+
 Result<Snapshot> SessionDevices::snapshot(bool remote) const {
   Snapshot out;
   if (CUresult rc = driver_.cuDriverGetVersion(&out.driverVersion))

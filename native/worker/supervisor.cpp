@@ -127,6 +127,8 @@ void Supervisor::handle(const Json& message) {
       return;
     }
     assign(std::move(*assignment));
+  } else if (kind && *kind == "resize") {
+    resize(message);
   } else if (kind && *kind == "close") {
     const Json* why = message.find("reason");
     const std::string reason = why && why->string() ? *why->string() : "closed by the agent";
@@ -156,6 +158,45 @@ void Supervisor::assign(Assignment assignment) {
   assignment_ = std::move(assignment);
   state_ = State::kAssigned;
   control_.send(Json::Object{{"type", "assigned"}, {"session", assignment_.session}});
+}
+
+void Supervisor::resize(const Json& message) {
+  auto wanted = Resizing::parse(message);
+  if (!wanted) {
+    log(LogLevel::Warn, "a resize that cannot be read: %s", wanted.error().message.c_str());
+    return;
+  }
+  const Status done = applySizes(*wanted);
+  const std::string problem = done ? "" : done.error().message;
+  if (!done) log(LogLevel::Info, "session %s keeps its size: %s", wanted->session.c_str(), problem.c_str());
+  control_.send(Json::Object{{"type", "resized"},
+                             {"session", wanted->session},
+                             {"revision", wanted->revision},
+                             {"ok", bool(done)},
+                             {"message", problem}});
+}
+
+Status Supervisor::applySizes(const Resizing& wanted) {
+  if (state_ == State::kWarm || wanted.session != assignment_.session)
+    return Error{"this worker does not have the session " + wanted.session};
+  const auto isSame = [](const DeviceShare& a, const DeviceShare& b) { return a.uuid == b.uuid; };
+  const auto& own = assignment_.devices;
+  if (!std::equal(own.begin(), own.end(), wanted.devices.begin(), wanted.devices.end(), isSame))
+    return Error{"the session has other devices"};
+  if (executor_) {
+    std::vector<uint64_t> limits;
+    for (const DeviceShare& device : wanted.devices) limits.push_back(device.memoryBytes);
+    if (auto set = executor_->setMemoryLimits(limits); !set) return set;
+  } else {
+    if (auto set = devices_.resize(wanted.devices); !set) return set;
+    auto local = devices_.snapshot(false);
+    auto remote = devices_.snapshot(true);
+    if (!local || !remote) return (local ? remote : local).error();
+    localSnapshot_ = std::move(*local);
+    remoteSnapshot_ = std::move(*remote);
+  }
+  assignment_.devices = wanted.devices;
+  return Done{};
 }
 
 Welcome Supervisor::judge(const Hello& hello, bool remote) {

@@ -35,6 +35,9 @@ class Supervisor {
   void greetAgent();
   void handle(const Json& message);
   void assign(Assignment assignment);
+  void resize(const Json& message);
+  /// All of it or nothing.
+  Status applySizes(const Resizing& wanted);
   Welcome judge(const Hello& hello, bool remote);
   /// Of a client that lost its connection: which session it means, and that it is its.
   Welcome judgeReturn(const Resumption& resumption, Welcome out);

@@ -12,13 +12,21 @@ import {
   parseName,
   toClaimMessage,
 } from "@millpond/api";
-import { createClaim, createTicket, releaseClaim, requireClaim, waitClaim, yieldClaim } from "../claims.ts";
+import {
+  createClaim,
+  createTicket,
+  releaseClaim,
+  requireClaim,
+  resizeClaim,
+  waitClaim,
+  yieldClaim,
+} from "../claims.ts";
 import { callerOf, hideNames, scopeTenant, type Sight, sightOf } from "../callers.ts";
 import { claimsByArrival, toClaim, waitingPositions } from "../convert.ts";
 import { explainClaim } from "../explain.ts";
 import { isLive, type Pool } from "../pool.ts";
 import type { ClaimRecord } from "../store/store.ts";
-import { checkClaim, checkRange, cleanText } from "../validate.ts";
+import { checkClaim, checkRange, checkSizes, cleanText } from "../validate.ts";
 
 const maxWaitSeconds = 60;
 
@@ -58,6 +66,13 @@ export function makeClaimService(pool: Pool, ticketKey: KeyObject): ServiceImpl<
     async releaseClaim({ name, requeue }, context) {
       await (requeue ? yieldClaim : releaseClaim)(pool, claimName(name), sightOf(callerOf(context)));
       return {};
+    },
+
+    async resizeClaim({ name, wait, ...asked }, context) {
+      const sees = sightOf(callerOf(context));
+      const sizes = checkSizes(asked);
+      const record = await resizeClaim(pool, claimName(name), sizes, { wait, signal: context.signal, sees });
+      return { claim: show(record, sees) };
     },
 
     async getClaim({ name }, context) {

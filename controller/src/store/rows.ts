@@ -7,6 +7,7 @@ import type { Labels, QueueSpec, TenantSpec } from "@millpond/scheduler";
 import { readClaimSpec, writeClaimSpec } from "./claim-spec.ts";
 import { isRole } from "../callers.ts";
 import { readQueueSpec, readTenantSpec } from "./queue-spec.ts";
+import { readResizing, writeResizing } from "./resizing.ts";
 import type {
   AllocationRecord,
   AuditEntry,
@@ -127,6 +128,8 @@ export function toAllocations(rows: readonly Row[], virtualGpus: readonly Row[])
       epoch,
       grantedAt: integer(row, "granted_at"),
       releasedRevision: integerOrNull(row, "released_revision"),
+      sizeRevision: integer(row, "size_revision"),
+      resizing: readResizing(textOrNull(row, "resizing")),
       devices: (devices.get(epoch) ?? []).map(toVirtualGpu),
     };
   });
@@ -139,6 +142,8 @@ export function fromAllocation(allocation: AllocationRecord): NewRow {
     node: allocation.node,
     granted_at: allocation.grantedAt,
     released_revision: allocation.releasedRevision,
+    size_revision: allocation.sizeRevision,
+    resizing: writeResizing(allocation.resizing),
   };
 }
 
@@ -350,6 +355,10 @@ function labels(row: Row, column: string): Labels {
 export function text(row: Row, column: string): string {
   const value = row[column];
   return typeof value === "string" ? value : wrongType(column);
+}
+
+function textOrNull(row: Row, column: string): string | null {
+  return row[column] === null ? null : text(row, column);
 }
 
 export function integer(row: Row, column: string): number {

@@ -44,7 +44,6 @@ const conflicts: Partial<Readonly<Record<TableName, string>>> = {
   devices: "(node, uuid) DO UPDATE",
   claims: "(name) DO UPDATE",
   allocations: "(epoch) DO UPDATE",
-  // The devices of an allocation never change.
   virtual_gpus: "(epoch, ordinal) DO NOTHING",
 };
 
@@ -215,6 +214,10 @@ export class SqliteStore implements Store {
     this.#remove("queues", "name", removed.queues);
     this.#remove("tenants", "name", removed.tenants);
     this.#remove("tokens", "name", removed.tokens);
+    // Before any is written, so that each is written in view of the others.
+    for (const row of written.virtual_gpus) {
+      this.#removeResized(row);
+    }
     for (const [table, news] of Object.entries(written) as [TableName, readonly NewRow[]][]) {
       for (const row of news) {
         this.#put(table, row);
@@ -246,6 +249,17 @@ export class SqliteStore implements Store {
     for (const value of values) {
       this.#run(`DELETE FROM ${table} WHERE ${key} = ?`, value);
     }
+  }
+
+  /** A vGPU that has another size. */
+  #removeResized({ epoch, ordinal, memory_bytes, compute_percent }: NewRow): void {
+    this.#run(
+      "DELETE FROM virtual_gpus WHERE epoch = ? AND ordinal = ? AND (memory_bytes <> ? OR compute_percent <> ?)",
+      epoch ?? null,
+      ordinal ?? null,
+      memory_bytes ?? null,
+      compute_percent ?? null,
+    );
   }
 
   #put(table: TableName, row: NewRow): void {

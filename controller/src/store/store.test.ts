@@ -153,6 +153,58 @@ function conform(backend: Backend): void {
     });
   });
 
+  test("one claim grows into what another gives back by the same change, whichever is written first", async () => {
+    for (const growing of [1, 2]) {
+      const { store, commit } = await openNew();
+      const half = (epoch: number, gigabytes: bigint) =>
+        allocation(epoch === 1 ? "a" : "b", {
+          epoch,
+          sizeRevision: 2,
+          devices: [{ uuid: "GPU-0", memoryBytes: gigabytes << 30n, computePercent: Number(gigabytes) }],
+        });
+      const device = {
+        ...node,
+        devices: node.devices.map((each) => ({ ...each, memoryBytes: 100n << 30n })),
+      };
+      const shrinking = 3 - growing;
+      await commit(
+        changes(1, {
+          epoch: 2,
+          nodes: [device],
+          claims: [claim("a"), claim("b", { arrival: 2 })],
+          allocations: [half(growing, 20n), half(shrinking, 80n)],
+        }),
+      );
+      await commit(
+        changes(2, { allocations: [half(1, growing === 1 ? 70n : 30n), half(2, growing === 2 ? 70n : 30n)] }),
+      );
+      const after = (await store.load()).allocations.map(
+        ({ devices }) => (devices[0]?.memoryBytes ?? 0n) >> 30n,
+      );
+      expect(after).toEqual(growing === 1 ? [70n, 30n] : [30n, 70n]);
+      await expect(commit(changes(3, { allocations: [half(growing, 71n)] }))).rejects.toThrow(
+        /MILLPOND_E_STATE_BROKEN/,
+      );
+    }
+  });
+
+  test("a resize that is under way is there after opening again, and gone when it is over", async () => {
+    const { store, commit } = await openNew();
+    const { devices } = allocation("a");
+    const resizing = {
+      from: devices,
+      to: devices.map((each) => ({ ...each, memoryBytes: 1n << 30n })),
+      asked: { memoryBytes: 1n << 30n, memoryPercent: 0, computePercent: 50 },
+      until: 1_790_000_100,
+    };
+    const during = allocation("a", { resizing, sizeRevision: 1 });
+    await commit(changes(1, { nodes: [node], claims: [claim("a")], allocations: [during] }));
+    expect((await store.load()).allocations).toEqual([during]);
+    const after = { ...during, resizing: null, devices: resizing.to, grantedAt: 1_790_000_050 };
+    await commit(changes(2, { allocations: [after] }));
+    expect((await store.load()).allocations).toEqual([after]);
+  });
+
   describe("a change that cannot be is refused whole", () => {
     test.each([
       ["a revision that does not grow", changes(1, { claims: [claim("b")] })],

@@ -10,7 +10,7 @@ import type { ClaimSpec } from "./claim-spec.ts";
 export type ClaimRecordState = "pending" | "bound" | "released" | "failed";
 
 export interface ClaimRecord extends ClaimSpec {
-  /** Revision at which it was made: the order of arrival. */
+  /** Revision at which it was made, or asked anew: the order of arrival. */
   readonly arrival: number;
   readonly state: ClaimRecordState;
   /** How it ended, or why what it holds will be taken. Why it waits is not here: that follows from the pool. */
@@ -36,6 +36,18 @@ export interface VirtualGpuRecord {
   readonly computePercent: number;
 }
 
+/** A change of sizes that waits until the sessions of the allocation are known to fit into them. */
+export interface ResizingRecord {
+  /** What the vGPUs were. */
+  readonly from: readonly VirtualGpuRecord[];
+  /** What they are to be. */
+  readonly to: readonly VirtualGpuRecord[];
+  /** What the claim asks then. */
+  readonly asked: Pick<ClaimSpec, "memoryBytes" | "memoryPercent" | "computePercent">;
+  /** When it is given up. */
+  readonly until: number;
+}
+
 export interface AllocationRecord {
   readonly claim: string;
   readonly node: string;
@@ -46,7 +58,11 @@ export interface AllocationRecord {
    * Revision at which it was taken back, while its sessions may still use the devices; null: the claim is bound to it.
    */
   readonly releasedRevision: number | null;
-  /** The order is the client's device ordinals. */
+  /** Revision of the last change of what its sessions may use; 0: it is as it was granted. */
+  readonly sizeRevision: number;
+  /** null: its sizes are what they are. */
+  readonly resizing: ResizingRecord | null;
+  /** What it has in the books: while it is being resized, the greater of both. The order is the client's ordinals. */
   readonly devices: readonly VirtualGpuRecord[];
 }
 
@@ -189,7 +205,7 @@ export interface StoreChanges {
   readonly claims: readonly ClaimRecord[];
   /** Claims to forget; they have no allocation. */
   readonly forgottenClaims: readonly string[];
-  /** New and changed ones; the devices of an allocation never change. */
+  /** New and changed ones; the sizes of an allocation's devices may change, the devices do not. */
   readonly allocations: readonly AllocationRecord[];
   /** Epochs of allocations that are gone. */
   readonly removedAllocations: readonly number[];

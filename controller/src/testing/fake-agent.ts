@@ -37,8 +37,19 @@ interface FakeSession {
   readonly issued: number;
   readonly term: number;
   readonly order: number;
-  readonly uuids: readonly string[];
+  /** What its worker allows. */
+  devices: readonly FakeSize[];
+  /** Bytes of each device: its worker allows no less. */
+  memoryUsed: bigint;
+  /** What its worker said to the last change of its sizes. */
+  sizeAnswer: { readonly revision: bigint; readonly refusal: string };
   hasClient: boolean;
+}
+
+interface FakeSize {
+  readonly uuid: string;
+  readonly memoryBytes: bigint;
+  readonly computePercent: number;
 }
 
 /** A device as an agent reports it. */
@@ -127,7 +138,14 @@ export class FakeAgent implements AsyncDisposable {
             state: session.hasClient ? SessionState.CONNECTED : SessionState.ASSIGNED,
             startedAt: BigInt(session.issued),
             transport: session.hasClient ? "shm" : "",
-            devices: session.uuids.map((uuid) => ({ uuid, memoryUsedBytes: 1_048_576n })),
+            devices: session.devices.map(({ uuid, memoryBytes, computePercent }) => ({
+              uuid,
+              memoryUsedBytes: session.memoryUsed,
+              memoryLimitBytes: memoryBytes,
+              computePercent,
+            })),
+            sizeRevision: session.sizeAnswer.revision,
+            sizeRefusal: session.sizeAnswer.refusal,
             commands: 10n,
             launches: 2n,
           }),
@@ -182,9 +200,12 @@ export class FakeAgent implements AsyncDisposable {
       issued,
       term,
       order,
-      uuids: devices.map(({ uuid }) => uuid),
+      devices: devices.map((each) => ({ ...each, memoryBytes: BigInt(each.memoryBytes) })),
+      memoryUsed: 1_048_576n,
+      sizeAnswer: { revision: 0n, refusal: "" },
       hasClient: false,
     });
+    this.#resizeSessions(desired);
     return id;
   }
 
@@ -259,8 +280,34 @@ export class FakeAgent implements AsyncDisposable {
         this.endSession(id);
       }
     }
+    if (this.isObedient) {
+      this.#resizeSessions(answer);
+    }
     for (const resolve of this.#onAnswer.splice(0)) {
       resolve();
+    }
+  }
+
+  /** Tells the workers of other sizes; they refuse what is less than is in use. */
+  #resizeSessions({ allocations, term, order }: SyncResponse): void {
+    for (const session of this.sessions.values()) {
+      const listed = allocations.find(
+        (each) => each.claim === session.claim && each.epoch === BigInt(session.epoch),
+      );
+      const isOlder = BigInt(session.term) < term || BigInt(session.order) < order;
+      if (listed === undefined || !isOlder || listed.sizeRevision <= session.sizeAnswer.revision) {
+        continue;
+      }
+      const { sizeRevision: revision, devices } = listed;
+      const fits = devices.every(({ memoryBytes }) => memoryBytes >= session.memoryUsed);
+      session.sizeAnswer = { revision, refusal: fits ? "" : `${session.memoryUsed} bytes are in use` };
+      if (fits) {
+        session.devices = devices.map(({ uuid, memoryBytes, computePercent }) => ({
+          uuid,
+          memoryBytes,
+          computePercent,
+        }));
+      }
     }
   }
 }

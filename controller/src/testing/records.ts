@@ -78,6 +78,8 @@ export function allocation(name: string, change: Partial<AllocationRecord> = {})
     epoch: 1,
     grantedAt: 1_790_000_001,
     releasedRevision: null,
+    sizeRevision: 0,
+    resizing: null,
     devices: [
       { uuid: "GPU-1", memoryBytes: 1n << 36n, computePercent: 50 },
       { uuid: "GPU-0", memoryBytes: 1n << 36n, computePercent: 50 },

@@ -49,6 +49,12 @@ class ExecutorFixture {
     std::lock_guard lock(mutex_);
     if (Executor* executor = executor_.load()) executor->stop(reason, ok);
   }
+  /// Other memory limits, as the supervisor sets them.
+  Status setMemoryLimits(const std::vector<uint64_t>& bytes) {
+    std::lock_guard lock(mutex_);
+    Executor* executor = executor_.load();
+    return executor ? executor->setMemoryLimits(bytes) : Status(Error{"the session is over"});
+  }
   /// Ends the session, if need be by the client's going away, and tells how it ended.
   Executor::End finish() {
     if (server_) {

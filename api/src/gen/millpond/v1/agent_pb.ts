@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file millpond/v1/agent.proto.
  */
 export const file_millpond_v1_agent: GenFile = /*@__PURE__*/
-  fileDesc("ChdtaWxscG9uZC92MS9hZ2VudC5wcm90bxILbWlsbHBvbmQudjEiwQMKC1N5bmNSZXF1ZXN0EgwKBG5vZGUYASABKAkSCwoDcnVuGAIgASgJEhEKCWFnZW50X3VybBgDIAEoCRIVCg1hZ2VudF92ZXJzaW9uGAQgASgJEhAKCGhvc3RuYW1lGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSKgoHZGV2aWNlcxgHIAMoCzIZLm1pbGxwb25kLnYxLkRldmljZVJlcG9ydBIsCghzZXNzaW9ucxgIIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25SZXBvcnQSFAoMd2FybV93b3JrZXJzGAkgASgNEhYKDmtub3duX3JldmlzaW9uGAogASgEEhAKCHNlcXVlbmNlGAsgASgEEjEKDmVuZGVkX3Nlc3Npb25zGA0gAygLMhkubWlsbHBvbmQudjEuRW5kZWRTZXNzaW9uEjQKBmxhYmVscxgOIAMoCzIkLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmtub3duX3Rlcm0YDyABKAQaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUoECAwQDSJMCgxFbmRlZFNlc3Npb24SCgoCaWQYASABKAkSDQoFY2xhaW0YAiABKAkSDQoFZXBvY2gYAyABKAQSEgoKaGFkX2NsaWVudBgEIAEoCCLVAgoMRGV2aWNlUmVwb3J0Eg0KBWluZGV4GAEgASgNEgwKBHV1aWQYAiABKAkSDAoEbmFtZRgDIAEoCRIMCgRraW5kGAQgASgJEhQKDG1lbW9yeV9ieXRlcxgFIAEoBBISCgpwY2lfYnVzX2lkGAYgASgJEhoKEmNvbXB1dGVfY2FwYWJpbGl0eRgHIAEoCRIXCg9tdWx0aXByb2Nlc3NvcnMYCCABKA0SFgoOZHJpdmVyX3ZlcnNpb24YCSABKAkSFAoMY3VkYV92ZXJzaW9uGAogASgNEikKBmhlYWx0aBgLIAEoDjIZLm1pbGxwb25kLnYxLkRldmljZUhlYWx0aBIVCg1oZWFsdGhfcmVhc29uGAwgASgJEhEKCW51bWFfbm9kZRgNIAEoCRITCgtwY2llX3N3aXRjaBgOIAEoCRIVCg1udmxpbmtfZG9tYWluGA8gASgJIqACCg1TZXNzaW9uUmVwb3J0EgoKAmlkGAEgASgJEg0KBWNsYWltGAIgASgJEg0KBWVwb2NoGAMgASgEEigKBXN0YXRlGAQgASgOMhkubWlsbHBvbmQudjEuU2Vzc2lvblN0YXRlEhIKCnN0YXJ0ZWRfYXQYBSABKAMSEgoKY2xpZW50X3BpZBgGIAEoDRITCgtjbGllbnRfaG9zdBgHIAEoCRIPCgdwcm9ncmFtGAggASgJEhEKCXRyYW5zcG9ydBgJIAEoCRInCgdkZXZpY2VzGAogAygLMhYubWlsbHBvbmQudjEuRGV2aWNlVXNlEhAKCGNvbW1hbmRzGAsgASgEEhAKCGxhdW5jaGVzGAwgASgEEg0KBXdhaXRzGA0gASgEIjQKCURldmljZVVzZRIMCgR1dWlkGAEgASgJEhkKEW1lbW9yeV91c2VkX2J5dGVzGAIgASgEIrwBCgxTeW5jUmVzcG9uc2USEAoIcmV2aXNpb24YASABKAQSLAoLYWxsb2NhdGlvbnMYAiADKAsyFy5taWxscG9uZC52MS5BbGxvY2F0aW9uEhkKEXRpY2tldF9wdWJsaWNfa2V5GAQgASgJEhIKCmNvbnRyb2xsZXIYBSABKAkSGgoSY29udHJvbGxlcl92ZXJzaW9uGAYgASgJEgwKBHRlcm0YByABKAQSDQoFb3JkZXIYCCABKARKBAgDEAQySwoMQWdlbnRTZXJ2aWNlEjsKBFN5bmMSGC5taWxscG9uZC52MS5TeW5jUmVxdWVzdBoZLm1pbGxwb25kLnYxLlN5bmNSZXNwb25zZWIGcHJvdG8z", [file_millpond_v1_claim, file_millpond_v1_pool]);
+  fileDesc("ChdtaWxscG9uZC92MS9hZ2VudC5wcm90bxILbWlsbHBvbmQudjEiwQMKC1N5bmNSZXF1ZXN0EgwKBG5vZGUYASABKAkSCwoDcnVuGAIgASgJEhEKCWFnZW50X3VybBgDIAEoCRIVCg1hZ2VudF92ZXJzaW9uGAQgASgJEhAKCGhvc3RuYW1lGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSKgoHZGV2aWNlcxgHIAMoCzIZLm1pbGxwb25kLnYxLkRldmljZVJlcG9ydBIsCghzZXNzaW9ucxgIIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25SZXBvcnQSFAoMd2FybV93b3JrZXJzGAkgASgNEhYKDmtub3duX3JldmlzaW9uGAogASgEEhAKCHNlcXVlbmNlGAsgASgEEjEKDmVuZGVkX3Nlc3Npb25zGA0gAygLMhkubWlsbHBvbmQudjEuRW5kZWRTZXNzaW9uEjQKBmxhYmVscxgOIAMoCzIkLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmtub3duX3Rlcm0YDyABKAQaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUoECAwQDSJMCgxFbmRlZFNlc3Npb24SCgoCaWQYASABKAkSDQoFY2xhaW0YAiABKAkSDQoFZXBvY2gYAyABKAQSEgoKaGFkX2NsaWVudBgEIAEoCCLVAgoMRGV2aWNlUmVwb3J0Eg0KBWluZGV4GAEgASgNEgwKBHV1aWQYAiABKAkSDAoEbmFtZRgDIAEoCRIMCgRraW5kGAQgASgJEhQKDG1lbW9yeV9ieXRlcxgFIAEoBBISCgpwY2lfYnVzX2lkGAYgASgJEhoKEmNvbXB1dGVfY2FwYWJpbGl0eRgHIAEoCRIXCg9tdWx0aXByb2Nlc3NvcnMYCCABKA0SFgoOZHJpdmVyX3ZlcnNpb24YCSABKAkSFAoMY3VkYV92ZXJzaW9uGAogASgNEikKBmhlYWx0aBgLIAEoDjIZLm1pbGxwb25kLnYxLkRldmljZUhlYWx0aBIVCg1oZWFsdGhfcmVhc29uGAwgASgJEhEKCW51bWFfbm9kZRgNIAEoCRITCgtwY2llX3N3aXRjaBgOIAEoCRIVCg1udmxpbmtfZG9tYWluGA8gASgJIs0CCg1TZXNzaW9uUmVwb3J0EgoKAmlkGAEgASgJEg0KBWNsYWltGAIgASgJEg0KBWVwb2NoGAMgASgEEigKBXN0YXRlGAQgASgOMhkubWlsbHBvbmQudjEuU2Vzc2lvblN0YXRlEhIKCnN0YXJ0ZWRfYXQYBSABKAMSEgoKY2xpZW50X3BpZBgGIAEoDRITCgtjbGllbnRfaG9zdBgHIAEoCRIPCgdwcm9ncmFtGAggASgJEhEKCXRyYW5zcG9ydBgJIAEoCRInCgdkZXZpY2VzGAogAygLMhYubWlsbHBvbmQudjEuRGV2aWNlVXNlEhAKCGNvbW1hbmRzGAsgASgEEhAKCGxhdW5jaGVzGAwgASgEEg0KBXdhaXRzGA0gASgEEhUKDXNpemVfcmV2aXNpb24YDiABKAQSFAoMc2l6ZV9yZWZ1c2FsGA8gASgJImkKCURldmljZVVzZRIMCgR1dWlkGAEgASgJEhkKEW1lbW9yeV91c2VkX2J5dGVzGAIgASgEEhoKEm1lbW9yeV9saW1pdF9ieXRlcxgDIAEoBBIXCg9jb21wdXRlX3BlcmNlbnQYBCABKA0ivAEKDFN5bmNSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoBBIsCgthbGxvY2F0aW9ucxgCIAMoCzIXLm1pbGxwb25kLnYxLkFsbG9jYXRpb24SGQoRdGlja2V0X3B1YmxpY19rZXkYBCABKAkSEgoKY29udHJvbGxlchgFIAEoCRIaChJjb250cm9sbGVyX3ZlcnNpb24YBiABKAkSDAoEdGVybRgHIAEoBBINCgVvcmRlchgIIAEoBEoECAMQBDJLCgxBZ2VudFNlcnZpY2USOwoEU3luYxIYLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0GhkubWlsbHBvbmQudjEuU3luY1Jlc3BvbnNlYgZwcm90bzM", [file_millpond_v1_claim, file_millpond_v1_pool]);
 
 /**
  * @generated from message millpond.v1.SyncRequest
@@ -346,6 +346,20 @@ export type SessionReport = Message<"millpond.v1.SessionReport"> & {
    * @generated from field: uint64 waits = 13;
    */
   waits: bigint;
+
+  /**
+   * `size_revision` of the last change of its sizes that its worker has answered. 0: none.
+   *
+   * @generated from field: uint64 size_revision = 14;
+   */
+  sizeRevision: bigint;
+
+  /**
+   * Why the worker refused that change, a sentence with its numbers; empty: it did not.
+   *
+   * @generated from field: string size_refusal = 15;
+   */
+  sizeRefusal: string;
 };
 
 /**
@@ -368,6 +382,20 @@ export type DeviceUse = Message<"millpond.v1.DeviceUse"> & {
    * @generated from field: uint64 memory_used_bytes = 2;
    */
   memoryUsedBytes: bigint;
+
+  /**
+   * What its worker allows. 0: the agent does not say.
+   *
+   * @generated from field: uint64 memory_limit_bytes = 3;
+   */
+  memoryLimitBytes: bigint;
+
+  /**
+   * What its worker was told. 0: the agent does not say.
+   *
+   * @generated from field: uint32 compute_percent = 4;
+   */
+  computePercent: number;
 };
 
 /**
@@ -389,7 +417,8 @@ export type SyncResponse = Message<"millpond.v1.SyncResponse"> & {
   revision: bigint;
 
   /**
-   * All allocations that should exist on this node. The agent ends every session whose allocation is not listed; a
+   * All allocations that should exist on this node, with the sizes that their sessions may have; workers of sessions that
+   * have others are told, unless the ticket is newer than this answer, by term and order. The agent ends every session whose allocation is not listed; a
    * session whose ticket was issued after this answer was made, by term and order, waits for the next one.
    *
    * @generated from field: repeated millpond.v1.Allocation allocations = 2;

@@ -17,7 +17,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file millpond/v1/claim.proto.
  */
 export const file_millpond_v1_claim: GenFile = /*@__PURE__*/
-  fileDesc("ChdtaWxscG9uZC92MS9jbGFpbS5wcm90bxILbWlsbHBvbmQudjEi3AoKBUNsYWltEgwKBG5hbWUYASABKAkSDAoEZ3B1cxgCIAEoDRIUCgxtZW1vcnlfYnl0ZXMYAyABKAQSFgoObWVtb3J5X3BlcmNlbnQYBCABKA0SFwoPY29tcHV0ZV9wZXJjZW50GAUgASgNEg0KBW93bmVyGAYgASgJEhUKDWxlYXNlX3NlY29uZHMYByABKA0SFQoNc2Vzc2lvbl9ib3VuZBgIIAEoCBIRCglleGNsdXNpdmUYCSABKAgSDgoGbW9kZWxzGAogAygJEh4KFm1pbl9jb21wdXRlX2NhcGFiaWxpdHkYCyABKAkSDAoEcG9vbBgMIAEoCRIOCgZ0ZW5hbnQYDSABKAkSDQoFcXVldWUYDiABKAkSEAoIcHJpb3JpdHkYDyABKBESEwoLcHJlZW1wdGlibGUYECABKAgSDAoEZ2FuZxgRIAEoCRIRCglnYW5nX3NpemUYEiABKA0SKQoJcGxhY2VtZW50GBMgASgOMhYubWlsbHBvbmQudjEuUGxhY2VtZW50EicKCGxvY2FsaXR5GB4gASgOMhUubWlsbHBvbmQudjEuTG9jYWxpdHkSEQoJc2FtZV9ub2RlGB8gASgIEi4KBmxhYmVscxggIAMoCzIeLm1pbGxwb25kLnYxLkNsYWltLkxhYmVsc0VudHJ5EjcKC25vZGVfbGFiZWxzGCEgAygLMiIubWlsbHBvbmQudjEuQ2xhaW0uTm9kZUxhYmVsc0VudHJ5EjIKCGFmZmluaXR5GCIgAygLMiAubWlsbHBvbmQudjEuQ2xhaW0uQWZmaW5pdHlFbnRyeRI7Cg1hbnRpX2FmZmluaXR5GCMgAygLMiQubWlsbHBvbmQudjEuQ2xhaW0uQW50aUFmZmluaXR5RW50cnkSGgoSdGltZV9saW1pdF9zZWNvbmRzGCQgASgNEhoKEmlkbGVfbGltaXRfc2Vjb25kcxglIAEoDRIwCg1zZXJ2aWNlX2NsYXNzGCYgASgOMhkubWlsbHBvbmQudjEuU2VydmljZUNsYXNzEigKCW5vZGVfbG9zcxgnIAEoDjIVLm1pbGxwb25kLnYxLk5vZGVMb3NzEhMKC2NsaWVudF9ob3N0GCggASgJEhUKDWdyYWNlX3NlY29uZHMYKSABKA0SJgoFc3RhdGUYFCABKA4yFy5taWxscG9uZC52MS5DbGFpbVN0YXRlEg4KBnJlYXNvbhgVIAEoCRIPCgd2ZXJzaW9uGBYgASgEEisKCmFsbG9jYXRpb24YFyABKAsyFy5taWxscG9uZC52MS5BbGxvY2F0aW9uEhYKDnF1ZXVlX3Bvc2l0aW9uGBggASgNEhUKDW9wZW5fc2Vzc2lvbnMYGSABKA0SEgoKY3JlYXRlZF9hdBgaIAEoAxIQCghib3VuZF9hdBgbIAEoAxIQCghlbmRlZF9hdBgcIAEoAxIYChBsZWFzZV9leHBpcmVzX2F0GB0gASgDEhIKCnByZWVtcHRfYXQYMiABKAMSEAoIcmVxdWV1ZXMYMyABKA0SFQoNd2FpdGluZ19zaW5jZRg0IAEoAxotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGjEKD05vZGVMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi8KDUFmZmluaXR5RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARozChFBbnRpQWZmaW5pdHlFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImIKCkFsbG9jYXRpb24SDQoFY2xhaW0YASABKAkSDAoEbm9kZRgCIAEoCRINCgVlcG9jaBgDIAEoBBIoCgdkZXZpY2VzGAQgAygLMhcubWlsbHBvbmQudjEuVmlydHVhbEdwdSJJCgpWaXJ0dWFsR3B1EgwKBHV1aWQYASABKAkSFAoMbWVtb3J5X2J5dGVzGAIgASgEEhcKD2NvbXB1dGVfcGVyY2VudBgDIAEoDSK9AQoSQ3JlYXRlQ2xhaW1SZXF1ZXN0EiEKBWNsYWltGAEgASgLMhIubWlsbHBvbmQudjEuQ2xhaW0SDwoHbm9fd2FpdBgCIAEoCBJBCgl2YXJpYWJsZXMYAyADKAsyLi5taWxscG9uZC52MS5DcmVhdGVDbGFpbVJlcXVlc3QuVmFyaWFibGVzRW50cnkaMAoOVmFyaWFibGVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI4ChNDcmVhdGVDbGFpbVJlc3BvbnNlEiEKBWNsYWltGAEgASgLMhIubWlsbHBvbmQudjEuQ2xhaW0iUAoQV2FpdENsYWltUmVxdWVzdBIMCgRuYW1lGAEgASgJEhUKDWtub3duX3ZlcnNpb24YAiABKAQSFwoPdGltZW91dF9zZWNvbmRzGAMgASgNIjYKEVdhaXRDbGFpbVJlc3BvbnNlEiEKBWNsYWltGAEgASgLMhIubWlsbHBvbmQudjEuQ2xhaW0iXgoTQ3JlYXRlVGlja2V0UmVxdWVzdBINCgVjbGFpbRgBIAEoCRITCgtjbGllbnRfaG9zdBgCIAEoCRISCgpjbGllbnRfcGlkGAMgASgNEg8KB3Byb2dyYW0YBCABKAkiSgoUQ3JlYXRlVGlja2V0UmVzcG9uc2USDgoGdGlja2V0GAEgASgJEhEKCWFnZW50X3VybBgCIAEoCRIPCgdzZXNzaW9uGAMgASgJIjQKE1JlbGVhc2VDbGFpbVJlcXVlc3QSDAoEbmFtZRgBIAEoCRIPCgdyZXF1ZXVlGAIgASgIIhYKFFJlbGVhc2VDbGFpbVJlc3BvbnNlIh8KD0dldENsYWltUmVxdWVzdBIMCgRuYW1lGAEgASgJIjUKEEdldENsYWltUmVzcG9uc2USIQoFY2xhaW0YASABKAsyEi5taWxscG9uZC52MS5DbGFpbSIjChNFeHBsYWluQ2xhaW1SZXF1ZXN0EgwKBG5hbWUYASABKAkizQEKFEV4cGxhaW5DbGFpbVJlc3BvbnNlEiEKBWNsYWltGAEgASgLMhIubWlsbHBvbmQudjEuQ2xhaW0SEAoIb2JzdGFjbGUYAiABKAkSFAoMcXVldWVfbGVuZ3RoGAMgASgNEhEKCXdhaXRzX2ZvchgEIAMoCRITCgtleHBlY3RlZF9hdBgFIAEoAxIaChJuZXh0X3JlbGVhc2VfY2xhaW0YBiABKAkSFwoPbmV4dF9yZWxlYXNlX2F0GAcgASgDEg0KBWZhY3RzGAggAygJIioKEUxpc3RDbGFpbXNSZXF1ZXN0EhUKDWluY2x1ZGVfZW5kZWQYASABKAgiOAoSTGlzdENsYWltc1Jlc3BvbnNlEiIKBmNsYWltcxgBIAMoCzISLm1pbGxwb25kLnYxLkNsYWltKosBCgpDbGFpbVN0YXRlEhsKF0NMQUlNX1NUQVRFX1VOU1BFQ0lGSUVEEAASFwoTQ0xBSU1fU1RBVEVfUEVORElORxABEhUKEUNMQUlNX1NUQVRFX0JPVU5EEAISGAoUQ0xBSU1fU1RBVEVfUkVMRUFTRUQQAxIWChJDTEFJTV9TVEFURV9GQUlMRUQQBCp2CglQbGFjZW1lbnQSGQoVUExBQ0VNRU5UX1VOU1BFQ0lGSUVEEAASIQodUExBQ0VNRU5UX0xFQVNUX0ZSQUdNRU5UQVRJT04QARIVChFQTEFDRU1FTlRfQklOUEFDSxACEhQKEFBMQUNFTUVOVF9TUFJFQUQQAypqCghMb2NhbGl0eRIYChRMT0NBTElUWV9VTlNQRUNJRklFRBAAEhkKFUxPQ0FMSVRZX1BSRUZFUl9MT0NBTBABEhcKE0xPQ0FMSVRZX0xPQ0FMX09OTFkQAhIQCgxMT0NBTElUWV9BTlkQAyqHAQoMU2VydmljZUNsYXNzEh0KGVNFUlZJQ0VfQ0xBU1NfVU5TUEVDSUZJRUQQABIcChhTRVJWSUNFX0NMQVNTX0dVQVJBTlRFRUQQARIbChdTRVJWSUNFX0NMQVNTX0JVUlNUQUJMRRACEh0KGVNFUlZJQ0VfQ0xBU1NfQkVTVF9FRkZPUlQQAypkCghOb2RlTG9zcxIZChVOT0RFX0xPU1NfVU5TUEVDSUZJRUQQABISCg5OT0RFX0xPU1NfS0VFUBABEhUKEU5PREVfTE9TU19SRVFVRVVFEAISEgoOTk9ERV9MT1NTX0ZBSUwQAzLDBAoMQ2xhaW1TZXJ2aWNlElAKC0NyZWF0ZUNsYWltEh8ubWlsbHBvbmQudjEuQ3JlYXRlQ2xhaW1SZXF1ZXN0GiAubWlsbHBvbmQudjEuQ3JlYXRlQ2xhaW1SZXNwb25zZRJKCglXYWl0Q2xhaW0SHS5taWxscG9uZC52MS5XYWl0Q2xhaW1SZXF1ZXN0Gh4ubWlsbHBvbmQudjEuV2FpdENsYWltUmVzcG9uc2USUwoMQ3JlYXRlVGlja2V0EiAubWlsbHBvbmQudjEuQ3JlYXRlVGlja2V0UmVxdWVzdBohLm1pbGxwb25kLnYxLkNyZWF0ZVRpY2tldFJlc3BvbnNlElMKDFJlbGVhc2VDbGFpbRIgLm1pbGxwb25kLnYxLlJlbGVhc2VDbGFpbVJlcXVlc3QaIS5taWxscG9uZC52MS5SZWxlYXNlQ2xhaW1SZXNwb25zZRJHCghHZXRDbGFpbRIcLm1pbGxwb25kLnYxLkdldENsYWltUmVxdWVzdBodLm1pbGxwb25kLnYxLkdldENsYWltUmVzcG9uc2USUwoMRXhwbGFpbkNsYWltEiAubWlsbHBvbmQudjEuRXhwbGFpbkNsYWltUmVxdWVzdBohLm1pbGxwb25kLnYxLkV4cGxhaW5DbGFpbVJlc3BvbnNlEk0KCkxpc3RDbGFpbXMSHi5taWxscG9uZC52MS5MaXN0Q2xhaW1zUmVxdWVzdBofLm1pbGxwb25kLnYxLkxpc3RDbGFpbXNSZXNwb25zZWIGcHJvdG8z");
+  fileDesc("ChdtaWxscG9uZC92MS9jbGFpbS5wcm90bxILbWlsbHBvbmQudjEi3AoKBUNsYWltEgwKBG5hbWUYASABKAkSDAoEZ3B1cxgCIAEoDRIUCgxtZW1vcnlfYnl0ZXMYAyABKAQSFgoObWVtb3J5X3BlcmNlbnQYBCABKA0SFwoPY29tcHV0ZV9wZXJjZW50GAUgASgNEg0KBW93bmVyGAYgASgJEhUKDWxlYXNlX3NlY29uZHMYByABKA0SFQoNc2Vzc2lvbl9ib3VuZBgIIAEoCBIRCglleGNsdXNpdmUYCSABKAgSDgoGbW9kZWxzGAogAygJEh4KFm1pbl9jb21wdXRlX2NhcGFiaWxpdHkYCyABKAkSDAoEcG9vbBgMIAEoCRIOCgZ0ZW5hbnQYDSABKAkSDQoFcXVldWUYDiABKAkSEAoIcHJpb3JpdHkYDyABKBESEwoLcHJlZW1wdGlibGUYECABKAgSDAoEZ2FuZxgRIAEoCRIRCglnYW5nX3NpemUYEiABKA0SKQoJcGxhY2VtZW50GBMgASgOMhYubWlsbHBvbmQudjEuUGxhY2VtZW50EicKCGxvY2FsaXR5GB4gASgOMhUubWlsbHBvbmQudjEuTG9jYWxpdHkSEQoJc2FtZV9ub2RlGB8gASgIEi4KBmxhYmVscxggIAMoCzIeLm1pbGxwb25kLnYxLkNsYWltLkxhYmVsc0VudHJ5EjcKC25vZGVfbGFiZWxzGCEgAygLMiIubWlsbHBvbmQudjEuQ2xhaW0uTm9kZUxhYmVsc0VudHJ5EjIKCGFmZmluaXR5GCIgAygLMiAubWlsbHBvbmQudjEuQ2xhaW0uQWZmaW5pdHlFbnRyeRI7Cg1hbnRpX2FmZmluaXR5GCMgAygLMiQubWlsbHBvbmQudjEuQ2xhaW0uQW50aUFmZmluaXR5RW50cnkSGgoSdGltZV9saW1pdF9zZWNvbmRzGCQgASgNEhoKEmlkbGVfbGltaXRfc2Vjb25kcxglIAEoDRIwCg1zZXJ2aWNlX2NsYXNzGCYgASgOMhkubWlsbHBvbmQudjEuU2VydmljZUNsYXNzEigKCW5vZGVfbG9zcxgnIAEoDjIVLm1pbGxwb25kLnYxLk5vZGVMb3NzEhMKC2NsaWVudF9ob3N0GCggASgJEhUKDWdyYWNlX3NlY29uZHMYKSABKA0SJgoFc3RhdGUYFCABKA4yFy5taWxscG9uZC52MS5DbGFpbVN0YXRlEg4KBnJlYXNvbhgVIAEoCRIPCgd2ZXJzaW9uGBYgASgEEisKCmFsbG9jYXRpb24YFyABKAsyFy5taWxscG9uZC52MS5BbGxvY2F0aW9uEhYKDnF1ZXVlX3Bvc2l0aW9uGBggASgNEhUKDW9wZW5fc2Vzc2lvbnMYGSABKA0SEgoKY3JlYXRlZF9hdBgaIAEoAxIQCghib3VuZF9hdBgbIAEoAxIQCghlbmRlZF9hdBgcIAEoAxIYChBsZWFzZV9leHBpcmVzX2F0GB0gASgDEhIKCnByZWVtcHRfYXQYMiABKAMSEAoIcmVxdWV1ZXMYMyABKA0SFQoNd2FpdGluZ19zaW5jZRg0IAEoAxotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGjEKD05vZGVMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBGi8KDUFmZmluaXR5RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ARozChFBbnRpQWZmaW5pdHlFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBInkKCkFsbG9jYXRpb24SDQoFY2xhaW0YASABKAkSDAoEbm9kZRgCIAEoCRINCgVlcG9jaBgDIAEoBBIoCgdkZXZpY2VzGAQgAygLMhcubWlsbHBvbmQudjEuVmlydHVhbEdwdRIVCg1zaXplX3JldmlzaW9uGAUgASgEIkkKClZpcnR1YWxHcHUSDAoEdXVpZBgBIAEoCRIUCgxtZW1vcnlfYnl0ZXMYAiABKAQSFwoPY29tcHV0ZV9wZXJjZW50GAMgASgNIr0BChJDcmVhdGVDbGFpbVJlcXVlc3QSIQoFY2xhaW0YASABKAsyEi5taWxscG9uZC52MS5DbGFpbRIPCgdub193YWl0GAIgASgIEkEKCXZhcmlhYmxlcxgDIAMoCzIuLm1pbGxwb25kLnYxLkNyZWF0ZUNsYWltUmVxdWVzdC5WYXJpYWJsZXNFbnRyeRowCg5WYXJpYWJsZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjgKE0NyZWF0ZUNsYWltUmVzcG9uc2USIQoFY2xhaW0YASABKAsyEi5taWxscG9uZC52MS5DbGFpbSJQChBXYWl0Q2xhaW1SZXF1ZXN0EgwKBG5hbWUYASABKAkSFQoNa25vd25fdmVyc2lvbhgCIAEoBBIXCg90aW1lb3V0X3NlY29uZHMYAyABKA0iNgoRV2FpdENsYWltUmVzcG9uc2USIQoFY2xhaW0YASABKAsyEi5taWxscG9uZC52MS5DbGFpbSJeChNDcmVhdGVUaWNrZXRSZXF1ZXN0Eg0KBWNsYWltGAEgASgJEhMKC2NsaWVudF9ob3N0GAIgASgJEhIKCmNsaWVudF9waWQYAyABKA0SDwoHcHJvZ3JhbRgEIAEoCSJKChRDcmVhdGVUaWNrZXRSZXNwb25zZRIOCgZ0aWNrZXQYASABKAkSEQoJYWdlbnRfdXJsGAIgASgJEg8KB3Nlc3Npb24YAyABKAkiNAoTUmVsZWFzZUNsYWltUmVxdWVzdBIMCgRuYW1lGAEgASgJEg8KB3JlcXVldWUYAiABKAgiFgoUUmVsZWFzZUNsYWltUmVzcG9uc2UihQEKElJlc2l6ZUNsYWltUmVxdWVzdBIMCgRuYW1lGAEgASgJEgwKBGdwdXMYAiABKA0SFAoMbWVtb3J5X2J5dGVzGAMgASgEEhYKDm1lbW9yeV9wZXJjZW50GAQgASgNEhcKD2NvbXB1dGVfcGVyY2VudBgFIAEoDRIMCgR3YWl0GAYgASgIIjgKE1Jlc2l6ZUNsYWltUmVzcG9uc2USIQoFY2xhaW0YASABKAsyEi5taWxscG9uZC52MS5DbGFpbSIfCg9HZXRDbGFpbVJlcXVlc3QSDAoEbmFtZRgBIAEoCSI1ChBHZXRDbGFpbVJlc3BvbnNlEiEKBWNsYWltGAEgASgLMhIubWlsbHBvbmQudjEuQ2xhaW0iIwoTRXhwbGFpbkNsYWltUmVxdWVzdBIMCgRuYW1lGAEgASgJIs0BChRFeHBsYWluQ2xhaW1SZXNwb25zZRIhCgVjbGFpbRgBIAEoCzISLm1pbGxwb25kLnYxLkNsYWltEhAKCG9ic3RhY2xlGAIgASgJEhQKDHF1ZXVlX2xlbmd0aBgDIAEoDRIRCgl3YWl0c19mb3IYBCADKAkSEwoLZXhwZWN0ZWRfYXQYBSABKAMSGgoSbmV4dF9yZWxlYXNlX2NsYWltGAYgASgJEhcKD25leHRfcmVsZWFzZV9hdBgHIAEoAxINCgVmYWN0cxgIIAMoCSIqChFMaXN0Q2xhaW1zUmVxdWVzdBIVCg1pbmNsdWRlX2VuZGVkGAEgASgIIjgKEkxpc3RDbGFpbXNSZXNwb25zZRIiCgZjbGFpbXMYASADKAsyEi5taWxscG9uZC52MS5DbGFpbSqLAQoKQ2xhaW1TdGF0ZRIbChdDTEFJTV9TVEFURV9VTlNQRUNJRklFRBAAEhcKE0NMQUlNX1NUQVRFX1BFTkRJTkcQARIVChFDTEFJTV9TVEFURV9CT1VORBACEhgKFENMQUlNX1NUQVRFX1JFTEVBU0VEEAMSFgoSQ0xBSU1fU1RBVEVfRkFJTEVEEAQqdgoJUGxhY2VtZW50EhkKFVBMQUNFTUVOVF9VTlNQRUNJRklFRBAAEiEKHVBMQUNFTUVOVF9MRUFTVF9GUkFHTUVOVEFUSU9OEAESFQoRUExBQ0VNRU5UX0JJTlBBQ0sQAhIUChBQTEFDRU1FTlRfU1BSRUFEEAMqagoITG9jYWxpdHkSGAoUTE9DQUxJVFlfVU5TUEVDSUZJRUQQABIZChVMT0NBTElUWV9QUkVGRVJfTE9DQUwQARIXChNMT0NBTElUWV9MT0NBTF9PTkxZEAISEAoMTE9DQUxJVFlfQU5ZEAMqhwEKDFNlcnZpY2VDbGFzcxIdChlTRVJWSUNFX0NMQVNTX1VOU1BFQ0lGSUVEEAASHAoYU0VSVklDRV9DTEFTU19HVUFSQU5URUVEEAESGwoXU0VSVklDRV9DTEFTU19CVVJTVEFCTEUQAhIdChlTRVJWSUNFX0NMQVNTX0JFU1RfRUZGT1JUEAMqZAoITm9kZUxvc3MSGQoVTk9ERV9MT1NTX1VOU1BFQ0lGSUVEEAASEgoOTk9ERV9MT1NTX0tFRVAQARIVChFOT0RFX0xPU1NfUkVRVUVVRRACEhIKDk5PREVfTE9TU19GQUlMEAMylQUKDENsYWltU2VydmljZRJQCgtDcmVhdGVDbGFpbRIfLm1pbGxwb25kLnYxLkNyZWF0ZUNsYWltUmVxdWVzdBogLm1pbGxwb25kLnYxLkNyZWF0ZUNsYWltUmVzcG9uc2USSgoJV2FpdENsYWltEh0ubWlsbHBvbmQudjEuV2FpdENsYWltUmVxdWVzdBoeLm1pbGxwb25kLnYxLldhaXRDbGFpbVJlc3BvbnNlElMKDENyZWF0ZVRpY2tldBIgLm1pbGxwb25kLnYxLkNyZWF0ZVRpY2tldFJlcXVlc3QaIS5taWxscG9uZC52MS5DcmVhdGVUaWNrZXRSZXNwb25zZRJTCgxSZWxlYXNlQ2xhaW0SIC5taWxscG9uZC52MS5SZWxlYXNlQ2xhaW1SZXF1ZXN0GiEubWlsbHBvbmQudjEuUmVsZWFzZUNsYWltUmVzcG9uc2USUAoLUmVzaXplQ2xhaW0SHy5taWxscG9uZC52MS5SZXNpemVDbGFpbVJlcXVlc3QaIC5taWxscG9uZC52MS5SZXNpemVDbGFpbVJlc3BvbnNlEkcKCEdldENsYWltEhwubWlsbHBvbmQudjEuR2V0Q2xhaW1SZXF1ZXN0Gh0ubWlsbHBvbmQudjEuR2V0Q2xhaW1SZXNwb25zZRJTCgxFeHBsYWluQ2xhaW0SIC5taWxscG9uZC52MS5FeHBsYWluQ2xhaW1SZXF1ZXN0GiEubWlsbHBvbmQudjEuRXhwbGFpbkNsYWltUmVzcG9uc2USTQoKTGlzdENsYWltcxIeLm1pbGxwb25kLnYxLkxpc3RDbGFpbXNSZXF1ZXN0Gh8ubWlsbHBvbmQudjEuTGlzdENsYWltc1Jlc3BvbnNlYgZwcm90bzM");
 
 /**
  * @generated from message millpond.v1.Claim
@@ -353,9 +353,18 @@ export type Allocation = Message<"millpond.v1.Allocation"> & {
   epoch: bigint;
 
   /**
+   * What its sessions may use.
+   *
    * @generated from field: repeated millpond.v1.VirtualGpu devices = 4;
    */
   devices: VirtualGpu[];
+
+  /**
+   * Grows with every change of these sizes. 0: they are as they were granted.
+   *
+   * @generated from field: uint64 size_revision = 5;
+   */
+  sizeRevision: bigint;
 };
 
 /**
@@ -602,6 +611,77 @@ export const ReleaseClaimResponseSchema: GenMessage<ReleaseClaimResponse> = /*@_
   messageDesc(file_millpond_v1_claim, 10);
 
 /**
+ * @generated from message millpond.v1.ResizeClaimRequest
+ */
+export type ResizeClaimRequest = Message<"millpond.v1.ResizeClaimRequest"> & {
+  /**
+   * What is 0 stays as it is.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Number of vGPUs, 1 to 64.
+   *
+   * @generated from field: uint32 gpus = 2;
+   */
+  gpus: number;
+
+  /**
+   * Memory of each vGPU, at least 1 MiB.
+   *
+   * @generated from field: uint64 memory_bytes = 3;
+   */
+  memoryBytes: bigint;
+
+  /**
+   * Memory of each vGPU in percent of its device, 1 to 100. Not together with `memory_bytes`.
+   *
+   * @generated from field: uint32 memory_percent = 4;
+   */
+  memoryPercent: number;
+
+  /**
+   * Compute share of each vGPU, 1 to 100.
+   *
+   * @generated from field: uint32 compute_percent = 5;
+   */
+  computePercent: number;
+
+  /**
+   * Where it has to be placed anew and there is no room now, give up what it has and wait in its queue.
+   *
+   * @generated from field: bool wait = 6;
+   */
+  wait: boolean;
+};
+
+/**
+ * Describes the message millpond.v1.ResizeClaimRequest.
+ * Use `create(ResizeClaimRequestSchema)` to create a new message.
+ */
+export const ResizeClaimRequestSchema: GenMessage<ResizeClaimRequest> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_claim, 11);
+
+/**
+ * @generated from message millpond.v1.ResizeClaimResponse
+ */
+export type ResizeClaimResponse = Message<"millpond.v1.ResizeClaimResponse"> & {
+  /**
+   * @generated from field: millpond.v1.Claim claim = 1;
+   */
+  claim?: Claim | undefined;
+};
+
+/**
+ * Describes the message millpond.v1.ResizeClaimResponse.
+ * Use `create(ResizeClaimResponseSchema)` to create a new message.
+ */
+export const ResizeClaimResponseSchema: GenMessage<ResizeClaimResponse> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_claim, 12);
+
+/**
  * @generated from message millpond.v1.GetClaimRequest
  */
 export type GetClaimRequest = Message<"millpond.v1.GetClaimRequest"> & {
@@ -616,7 +696,7 @@ export type GetClaimRequest = Message<"millpond.v1.GetClaimRequest"> & {
  * Use `create(GetClaimRequestSchema)` to create a new message.
  */
 export const GetClaimRequestSchema: GenMessage<GetClaimRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_claim, 11);
+  messageDesc(file_millpond_v1_claim, 13);
 
 /**
  * @generated from message millpond.v1.GetClaimResponse
@@ -633,7 +713,7 @@ export type GetClaimResponse = Message<"millpond.v1.GetClaimResponse"> & {
  * Use `create(GetClaimResponseSchema)` to create a new message.
  */
 export const GetClaimResponseSchema: GenMessage<GetClaimResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_claim, 12);
+  messageDesc(file_millpond_v1_claim, 14);
 
 /**
  * @generated from message millpond.v1.ExplainClaimRequest
@@ -650,7 +730,7 @@ export type ExplainClaimRequest = Message<"millpond.v1.ExplainClaimRequest"> & {
  * Use `create(ExplainClaimRequestSchema)` to create a new message.
  */
 export const ExplainClaimRequestSchema: GenMessage<ExplainClaimRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_claim, 13);
+  messageDesc(file_millpond_v1_claim, 15);
 
 /**
  * @generated from message millpond.v1.ExplainClaimResponse
@@ -716,7 +796,7 @@ export type ExplainClaimResponse = Message<"millpond.v1.ExplainClaimResponse"> &
  * Use `create(ExplainClaimResponseSchema)` to create a new message.
  */
 export const ExplainClaimResponseSchema: GenMessage<ExplainClaimResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_claim, 14);
+  messageDesc(file_millpond_v1_claim, 16);
 
 /**
  * @generated from message millpond.v1.ListClaimsRequest
@@ -735,7 +815,7 @@ export type ListClaimsRequest = Message<"millpond.v1.ListClaimsRequest"> & {
  * Use `create(ListClaimsRequestSchema)` to create a new message.
  */
 export const ListClaimsRequestSchema: GenMessage<ListClaimsRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_claim, 15);
+  messageDesc(file_millpond_v1_claim, 17);
 
 /**
  * @generated from message millpond.v1.ListClaimsResponse
@@ -752,7 +832,7 @@ export type ListClaimsResponse = Message<"millpond.v1.ListClaimsResponse"> & {
  * Use `create(ListClaimsResponseSchema)` to create a new message.
  */
 export const ListClaimsResponseSchema: GenMessage<ListClaimsResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_claim, 16);
+  messageDesc(file_millpond_v1_claim, 18);
 
 /**
  * @generated from enum millpond.v1.ClaimState
@@ -1031,6 +1111,21 @@ export const ClaimService: GenService<{
     methodKind: "unary";
     input: typeof ReleaseClaimRequestSchema;
     output: typeof ReleaseClaimResponseSchema;
+  },
+  /**
+   * ResizeClaim changes what a claim asks, and what it has. While a session of it is open, memory and compute change at
+   * once, for the sessions too; where no session is open, also the number of vGPUs: then it is placed anew, and keeps
+   * what it has when there is no room (MILLPOND_E_NO_CAPACITY). Refused, with nothing changed: less memory than a
+   * program has in use and another number of vGPUs while a session is open (MILLPOND_E_IN_USE), more than the device, the
+   * queue or the tenant has left (MILLPOND_E_NO_CAPACITY), and when the agent of its node does not answer
+   * (MILLPOND_E_NODE_NOT_READY).
+   *
+   * @generated from rpc millpond.v1.ClaimService.ResizeClaim
+   */
+  resizeClaim: {
+    methodKind: "unary";
+    input: typeof ResizeClaimRequestSchema;
+    output: typeof ResizeClaimResponseSchema;
   },
   /**
    * GetClaim reads one claim and renews nothing.

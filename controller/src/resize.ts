@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// How claims get other sizes. What shrinks while programs run on it is asked of them first and comes off the books when
+// the node's agent has confirmed that none of them may use more; what grows is in the books before they are told. So
+// whoever dies in between, the books never have less than the workers allow.
+
+import { formatBytes, millpondError } from "@millpond/api";
+import {
+  amountOn,
+  type ClaimRequest,
+  type DeviceState,
+  explainImpossible,
+  freeOf,
+  makeQueueTree,
+  shareOf,
+} from "@millpond/scheduler";
+import type { Facts } from "./settle.ts";
+import { areWithin, combineSizes, fitOf } from "./session-sizes.ts";
+import { recordHeld } from "./endings.ts";
+import { standingOf, toQueueSnapshot, toRequest } from "./standing.ts";
+import type { AllocationRecord, ClaimRecord, ResizingRecord, VirtualGpuRecord } from "./store/store.ts";
+import type { Transaction } from "./transaction.ts";
+
+/** An agent that has not said within so long whether its sessions fit is not waited for. */
+const resizeWithinSeconds = 10;
+
+/** What is asked: 0 stays as it is. */
+export interface AskedSizes {
+  readonly gpus: number;
+  readonly memoryBytes: bigint;
+  readonly memoryPercent: number;
+  readonly computePercent: number;
+}
+
+type Sizes = Pick<ClaimRecord, "gpus"> & ResizingRecord["asked"];
+
+/**
+ * Begins to resize a claim, and ends it where nobody has to be asked.
+ *
+ * @throws MILLPOND_E_INVALID, MILLPOND_E_IN_USE, MILLPOND_E_NO_CAPACITY, MILLPOND_E_NODE_NOT_READY,
+ *   MILLPOND_E_DEVICE_UNHEALTHY
+ */
+export function beginResize(
+  transaction: Transaction,
+  facts: Facts,
+  claim: ClaimRecord,
+  asked: AskedSizes,
+): void {
+  refuseUnfit(claim, asked);
+  const sizes = sizesOf(claim, asked);
+  const allocation = transaction.allocation(claim.name);
+  if (allocation === undefined) {
+    transaction.putClaim({ ...claim, ...sizes });
+    transaction.addEvent("ClaimResized", `claim/${claim.name}`, describe(sizes));
+  } else if (facts.mayBeInUse(allocation)) {
+    resizeInPlace(transaction, facts, { claim, allocation, sizes });
+  } else {
+    // Nobody has to be asked, so it may go elsewhere: whoever follows this with a decision places it.
+    recordHeld(transaction, facts, claim, allocation);
+    transaction.removeAllocation(allocation);
+    const { now } = transaction;
+    transaction.putClaim({
+      ...claim,
+      ...sizes,
+      state: "pending",
+      reason: "",
+      waitingSince: now,
+      preemptAt: null,
+    });
+    transaction.addEvent("ClaimResized", `claim/${claim.name}`, describe(sizes));
+  }
+}
+
+/** Ends a resize of which the outcome is known: all of it, or none of it. */
+export function concludeResize(
+  transaction: Transaction,
+  facts: Facts,
+  claim: ClaimRecord,
+  allocation: AllocationRecord,
+): void {
+  const { resizing, epoch, node, sizeRevision } = allocation;
+  if (resizing === null) {
+    return;
+  }
+  const isAsked = facts.mayHaveSessions(epoch);
+  const isHeard = facts.isNodeReady(node) && facts.enforcesRelease(allocation, sizeRevision);
+  const fit = isHeard ? fitOf(facts.sessions(allocation), allocation) : ({ kind: "unknown" } as const);
+  if (!isAsked || fit.kind === "fits") {
+    const { asked, to } = resizing;
+    setSizes(transaction, facts, { claim, allocation, to });
+    transaction.putClaim({ ...claim, ...asked });
+    transaction.addEvent("ClaimResized", `claim/${claim.name}`, describe({ ...claim, ...asked }));
+  } else if (fit.kind === "refused" || transaction.now >= resizing.until) {
+    const { revision } = transaction;
+    transaction.putAllocation({
+      ...allocation,
+      devices: resizing.from,
+      resizing: null,
+      sizeRevision: revision,
+    });
+    transaction.putClaim(claim);
+    const [kind, reason] =
+      fit.kind === "refused"
+        ? ([resizeEvents.refused, fit.reason] as const)
+        : ([
+            resizeEvents.unanswered,
+            `the agent of node ${node} has not confirmed it within ${resizeWithinSeconds} s`,
+          ] as const);
+    transaction.addEvent(kind, `claim/${claim.name}`, reason);
+  }
+}
+
+/** Kinds of the events that say why a resize was given up. */
+export const resizeEvents = { refused: "ResizeRefused", unanswered: "ResizeUnanswered" } as const;
+
+/** Whether the claim asks for that. */
+export function hasSizes(claim: ClaimRecord, asked: AskedSizes): boolean {
+  const sizes = sizesOf(claim, asked);
+  return sizes.gpus === claim.gpus && isSame(sizes, claim);
+}
+
+/** @throws MILLPOND_E_IMPOSSIBLE */
+export function refuseImpossible(transaction: Transaction, facts: Facts, request: ClaimRequest): void {
+  const snapshot = facts.picture.snapshot(transaction, (node) => facts.isNodeReady(node));
+  if (!snapshot.nodes.some(({ isReady }) => isReady)) {
+    return;
+  }
+  const reason = explainImpossible(snapshot, request);
+  if (reason !== undefined) {
+    throw millpondError("MILLPOND_E_IMPOSSIBLE", reason);
+  }
+}
+
+function refuseUnfit(
+  claim: ClaimRecord,
+  { gpus, memoryBytes, memoryPercent, computePercent }: AskedSizes,
+): void {
+  const isSized = memoryBytes > 0n || memoryPercent > 0 || computePercent > 0;
+  if (gpus === 0 && !isSized) {
+    throw millpondError("MILLPOND_E_INVALID", "neither a number of vGPUs nor memory nor compute is given");
+  }
+  if (claim.isExclusive && isSized) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the claim ${claim.name} is exclusive: its vGPUs are whole devices, only their number can change`,
+    );
+  }
+  if (claim.gang !== "" && gpus > 0 && gpus !== claim.gpus) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the claim ${claim.name} is placed with its gang ${claim.gang}, and keeps its ${claim.gpus} vGPUs`,
+    );
+  }
+}
+
+function sizesOf(claim: ClaimRecord, asked: AskedSizes): Sizes {
+  const { memoryBytes, memoryPercent } = asked.memoryBytes > 0n || asked.memoryPercent > 0 ? asked : claim;
+  return {
+    gpus: asked.gpus || claim.gpus,
+    memoryBytes,
+    memoryPercent,
+    computePercent: asked.computePercent || claim.computePercent,
+  };
+}
+
+interface InPlace {
+  readonly claim: ClaimRecord;
+  readonly allocation: AllocationRecord;
+  readonly sizes: Sizes;
+}
+
+function resizeInPlace(transaction: Transaction, facts: Facts, { claim, allocation, sizes }: InPlace): void {
+  const { name } = claim;
+  const { gpus, ...asked } = sizes;
+  if (gpus !== claim.gpus) {
+    const open = facts.sessions(allocation).length;
+    throw millpondError(
+      "MILLPOND_E_IN_USE",
+      `the claim ${name} has ${open === 0 ? "a session that is being opened" : `${open} open session${open === 1 ? "" : "s"}`}, and keeps its ${claim.gpus} vGPUs until none is open`,
+      { remedy: "End its programs first; memory and compute can change while they run." },
+    );
+  }
+  if (allocation.resizing !== null) {
+    if (isSame(allocation.resizing.asked, asked)) {
+      return;
+    }
+    throw millpondError("MILLPOND_E_IN_USE", `the claim ${name} is being resized`, {
+      remedy: "Try again when that is done.",
+    });
+  }
+  const { node } = allocation;
+  if (!facts.isNodeReady(node)) {
+    throw millpondError("MILLPOND_E_NODE_NOT_READY", `node ${node} of claim ${name} does not answer`);
+  }
+  const from = allocation.devices;
+  const to = newSizes(transaction, facts, { claim, allocation, sizes });
+  if (areWithin(from, to)) {
+    setSizes(transaction, facts, { claim, allocation, to });
+    transaction.putClaim({ ...claim, ...asked });
+    transaction.addEvent("ClaimResized", `claim/${name}`, describe(sizes));
+    return;
+  }
+  const resizing = { from, to, asked, until: transaction.now + resizeWithinSeconds };
+  const { revision } = transaction;
+  const devices = combineSizes(from, to, "greater");
+  transaction.putAllocation({ ...allocation, devices, resizing, sizeRevision: revision });
+  transaction.putClaim(claim);
+}
+
+function isSame(a: ResizingRecord["asked"], b: ResizingRecord["asked"]): boolean {
+  return (
+    a.memoryBytes === b.memoryBytes &&
+    a.memoryPercent === b.memoryPercent &&
+    a.computePercent === b.computePercent
+  );
+}
+
+/** Books sizes that everybody may have from now on. */
+function setSizes(
+  transaction: Transaction,
+  facts: Facts,
+  {
+    claim,
+    allocation,
+    to,
+  }: Pick<InPlace, "claim" | "allocation"> & { readonly to: readonly VirtualGpuRecord[] },
+): void {
+  recordHeld(transaction, facts, claim, allocation);
+  transaction.putAllocation({
+    ...allocation,
+    devices: to,
+    resizing: null,
+    grantedAt: transaction.now,
+    sizeRevision: transaction.revision,
+  });
+}
+
+/** @throws when one of its devices, its queue or its tenant has not so much left. */
+function newSizes(
+  transaction: Transaction,
+  facts: Facts,
+  { claim, allocation, sizes }: InPlace,
+): VirtualGpuRecord[] {
+  const isReady = (node: string) => facts.isNodeReady(node);
+  const picture = facts.picture.snapshot(transaction, isReady);
+  const state = picture.nodes.find(({ name }) => name === allocation.node);
+  const request = toRequest({ ...claim, ...sizes });
+  const to = allocation.devices.map((held) => {
+    const device = state?.devices.find(({ uuid }) => uuid === held.uuid);
+    if (device === undefined) {
+      throw millpondError(
+        "MILLPOND_E_DEVICE_UNHEALTHY",
+        `node ${allocation.node} has no device ${held.uuid} any more`,
+      );
+    }
+    const share = shareOf(request, device);
+    refuseCrowding(`${allocation.node}/${device.index}`, device, held, share);
+    return { uuid: held.uuid, ...share };
+  });
+  if (!areWithin(to, allocation.devices)) {
+    const tree = makeQueueTree(toQueueSnapshot(transaction, picture, isReady));
+    const node = transaction.node(allocation.node);
+    const payer = standingOf(claim);
+    tree.refund(payer, amountOn(node, { devices: placed(allocation.devices) }));
+    const refusal = tree.refusal(payer, amountOn(node, { devices: placed(to) }));
+    if (refusal !== undefined) {
+      throw millpondError("MILLPOND_E_NO_CAPACITY", refusal);
+    }
+  }
+  return to;
+}
+
+/** As a statement has them; of what they amount to, the ordinals on the node say nothing. */
+function placed(devices: readonly VirtualGpuRecord[]) {
+  return devices.map((device) => ({ ...device, index: 0 }));
+}
+
+function refuseCrowding(
+  name: string,
+  device: DeviceState,
+  held: VirtualGpuRecord,
+  share: Omit<VirtualGpuRecord, "uuid">,
+): void {
+  const free = freeOf(device);
+  const memory = share.memoryBytes - held.memoryBytes;
+  const compute = share.computePercent - held.computePercent;
+  if (memory > free.memoryBytes && memory > 0n) {
+    throw millpondError(
+      "MILLPOND_E_NO_CAPACITY",
+      `${formatBytes(share.memoryBytes)} is ${formatBytes(memory)} more than the claim has on ${name}, where ${formatBytes(free.memoryBytes)} is left`,
+      { remedy: "Ask for less, or end its programs and let it be placed anew." },
+    );
+  }
+  if (compute > free.computePercent && compute > 0) {
+    throw millpondError(
+      "MILLPOND_E_NO_CAPACITY",
+      `${share.computePercent}% compute is ${compute}% more than the claim has on ${name}, where ${free.computePercent}% is left`,
+      { remedy: "Ask for less, or end its programs and let it be placed anew." },
+    );
+  }
+}
+
+function describe({ gpus, memoryBytes, memoryPercent, computePercent }: Sizes): string {
+  const memory =
+    memoryBytes > 0n
+      ? formatBytes(memoryBytes)
+      : memoryPercent > 0
+        ? `${memoryPercent} % of the memory`
+        : "whole devices";
+  const compute = computePercent > 0 ? `, ${computePercent} % of the compute` : "";
+  return `${gpus} vGPU${gpus === 1 ? "" : "s"}, ${memory}${compute}`;
+}

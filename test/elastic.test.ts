@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Claims whose sizes change, before their programs and under them.
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { examples, Pool } from "./support/pool.ts";
+import { startProgram } from "./support/program.ts";
+
+const MiB = 2 ** 20;
+
+let pool: Pool;
+beforeAll(async () => {
+  pool = await Pool.start("--nodes", "1", "--devices", "2", "--device-memory", "128Mi");
+});
+afterAll(async () => {
+  await pool[Symbol.asyncDispose]();
+});
+
+/** What is in the books of each device, in MiB, least first. */
+async function booked(): Promise<number[]> {
+  return (await pool.devices())
+    .map(({ allocatedMemoryBytes }) => allocatedMemoryBytes / MiB)
+    .sort((a, b) => a - b);
+}
+
+describe("a program that runs", () => {
+  it("gets more memory, and gives back what it does not use, but not what it uses", async () => {
+    const program = pool.startEndless(["--name", "runs", "-m", "32Mi"]);
+    await pool.connected(1);
+    const env = pool.containerEnvironment({ MILLPOND_CLAIM: "runs" });
+
+    expect(await pool.millpond(["resize", "runs", "-m", "96Mi", "-c", "90"])).toMatchObject({
+      status: 0,
+      stdout: "claim/runs has 1 vGPU, 96 MiB and 90% compute each\n",
+    });
+    expect(await booked()).toEqual([0, 96]);
+    expect((await startProgram(examples, ["memhog"], env).finished).stdout).toContain(
+      "memory: 96 MiB, of which",
+    );
+
+    expect(await pool.millpond(["resize", "runs", "-m", "8Mi"])).toMatchObject({ status: 0 });
+    expect(await booked()).toEqual([0, 8]);
+    expect((await startProgram(examples, ["memhog", "1"], env).finished).stdout).toContain(
+      "memory: 8 MiB, of which",
+    );
+
+    const refused = await pool.millpond(["resize", "runs", "-m", "1Mi"]);
+    expect(refused.status).not.toBe(0);
+    expect(refused.stderr).toMatch(
+      /the claim runs keeps its size: its program has \d+ bytes in use on device 0, more than the 1048576/,
+    );
+    expect(refused.stderr).toContain("[MILLPOND_E_IN_USE]");
+    expect(await booked()).toEqual([0, 8]);
+    expect((await pool.sessions()).map(({ state }) => state)).toEqual(["connected"]);
+
+    expect((await pool.millpond(["resize", "runs", "-m", "256Mi"])).stderr).toContain(
+      "where 120 MiB is left",
+    );
+    expect((await pool.millpond(["resize", "runs", "-n", "2"])).stderr).toContain("has 1 open session");
+    program.signal("SIGINT");
+    await program.finished;
+    await pool.isClean();
+  });
+});
+
+it("the programs of one claim get other numbers of vGPUs, one after the other", async () => {
+  const holder = pool.start([
+    "run",
+    "--name",
+    "shell",
+    "-m",
+    "32Mi",
+    "--",
+    "sh",
+    "-c",
+    "echo ready; read line",
+  ]);
+  await holder.says("stdout", /ready/);
+  const env = pool.containerEnvironment({ MILLPOND_CLAIM: "shell" });
+  const devices = async () => (await startProgram(examples, ["deviceinfo"], env).finished).stdout;
+  expect(await devices()).toContain("1 device");
+  for (const gpus of [2, 1]) {
+    expect(await pool.millpond(["resize", "shell", "-n", String(gpus), "-m", "16Mi"])).toMatchObject({
+      status: 0,
+    });
+    expect(await devices()).toContain(`${gpus} device`);
+  }
+  holder.endInput("\n");
+  expect((await holder.finished).status).toBe(0);
+  await pool.isClean();
+});
