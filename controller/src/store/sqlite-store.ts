@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { generateKeyPairSync, randomUUID } from "node:crypto";
-import { closeSync, existsSync, openSync, statfsSync } from "node:fs";
+import { closeSync, existsSync, fdatasync, openSync, statfsSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
+import { promisify } from "node:util";
 import { errorCodeOf, formatBytes, millpondError } from "@millpond/api";
 import { type ChangeRows, type KnownDevices, noteDevices, type TableName, toRows } from "./change-rows.ts";
 import { migrateSqlite } from "./migrations.ts";
@@ -36,15 +37,28 @@ import { termIsOver } from "./store-errors.ts";
 /** File name of the database in the state directory. */
 export const databaseFileName = "controller.sqlite";
 
-/** What a row that is there already does to its table; absent: it is refused. */
-const conflicts: Partial<Readonly<Record<TableName, string>>> = {
-  queues: "(name) DO UPDATE",
-  tenants: "(name) DO UPDATE",
-  nodes: "(name) DO UPDATE",
-  devices: "(node, uuid) DO UPDATE",
-  claims: "(name) DO UPDATE",
-  allocations: "(epoch) DO UPDATE",
-  virtual_gpus: "(epoch, ordinal) DO NOTHING",
+const flushFile = promisify(fdatasync);
+
+/**
+ * Pages in the write-ahead log before they are copied into the database, which everybody waits for: the same pages are
+ * written again and again, so seldom and more is less. 32 MiB.
+ */
+const checkpointPages = 8192;
+
+/**
+ * Keys of the tables in which a new row may take the place of one that is there; in others it is refused. `isFixed`: one
+ * that is there is the same.
+ */
+const keys: Partial<
+  Readonly<Record<TableName, { readonly columns: readonly string[]; readonly isFixed?: true }>>
+> = {
+  queues: { columns: ["name"] },
+  tenants: { columns: ["name"] },
+  nodes: { columns: ["name"] },
+  devices: { columns: ["node", "uuid"] },
+  claims: { columns: ["name"] },
+  allocations: { columns: ["epoch"] },
+  virtual_gpus: { columns: ["epoch", "ordinal"], isFixed: true },
 };
 
 export interface SqliteStoreOptions {
@@ -58,23 +72,30 @@ export interface SqliteStoreOptions {
 
 /**
  * The state in one SQLite file, for one controller on one machine. The write-ahead log is flushed to the disk at every
- * commit, and the file stays locked for as long as the process lives, so two controllers never share it.
+ * commit, by another thread, so that calls are read and answered meanwhile. The file stays locked for as long as the
+ * process lives, so two controllers never share it.
  */
 export class SqliteStore implements Store {
   readonly #database: DatabaseSync;
   readonly #directory: string;
+  /** The write-ahead log. */
+  readonly #log: number;
+  /** What was committed last is on the disk; rejected: nobody knows what is. */
+  #flushed: Promise<void> = Promise.resolve();
   readonly #maxEvents: number;
   readonly #maxAuditRecords: number;
   readonly #statements = new Map<string, StatementSync>();
   readonly #upserts = new Map<TableName, string>();
   readonly #knownDevices: KnownDevices = new Map();
-  #term = 0;
+  readonly #term: number;
   /** The file is locked for as long as the store is open. */
   readonly leaseMs = Number.POSITIVE_INFINITY;
 
-  private constructor(database: DatabaseSync, options: SqliteStoreOptions) {
+  private constructor(database: DatabaseSync, log: number, options: SqliteStoreOptions) {
     this.#database = database;
     this.#directory = options.directory;
+    this.#log = log;
+    this.#term = integer(this.#get("SELECT term FROM pool"), "term");
     this.#maxEvents = options.maxEvents ?? defaultMaxEvents;
     this.#maxAuditRecords = options.maxAuditRecords ?? defaultMaxAuditRecords;
   }
@@ -96,9 +117,10 @@ export class SqliteStore implements Store {
       // The lock is only taken by the first write.
       database.exec("BEGIN IMMEDIATE; COMMIT");
       migrateSqlite(database);
-      const store = new SqliteStore(database, options);
-      store.#initialise();
-      return store;
+      initialise(database);
+      // From now on commits do not wait for the disk: this store does.
+      database.exec(`PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = ${checkpointPages}`);
+      return new SqliteStore(database, openSync(`${path}-wal`, "r"), options);
     } catch (cause) {
       database?.close();
       throw stateError(cause, `the state in ${path} cannot be opened`);
@@ -114,7 +136,7 @@ export class SqliteStore implements Store {
   }
 
   async load(): Promise<StoredState> {
-    return this.#reading(() => {
+    return await this.#reading(() => {
       const table = (name: string, order: string) => this.#all(`SELECT * FROM ${name} ORDER BY ${order}`);
       const pool = this.#get("SELECT identity, revision, epoch, ticket_key FROM pool");
       const state = toState({
@@ -138,12 +160,13 @@ export class SqliteStore implements Store {
   }
 
   async changesAfter(revision: number): Promise<readonly StoreChanges[] | undefined> {
-    const current = this.#reading(() => integer(this.#get("SELECT revision FROM pool"), "revision"));
+    const current = await this.#reading(() => integer(this.#get("SELECT revision FROM pool"), "revision"));
     // Nobody else writes, so nothing is remembered for others.
     return revision === current ? [] : undefined;
   }
 
   async commit(changes: StoreChanges, term: number): Promise<void> {
+    await this.#flushed;
     try {
       this.#run("BEGIN IMMEDIATE");
       this.#write(toRows(changes, this.#knownDevices), term);
@@ -157,6 +180,19 @@ export class SqliteStore implements Store {
         ? fullError(this.#directory, cause)
         : stateError(cause, "the change could not be written to the state directory");
     }
+    this.#flushed = this.#flush();
+    await this.#flushed;
+  }
+
+  /** When it fails nobody knows what is on the disk, and asking again would not tell: from then on nothing is done. */
+  async #flush(): Promise<void> {
+    try {
+      await flushFile(this.#log);
+    } catch (cause) {
+      const what =
+        "the state directory could not be flushed, and is not used until the controller is started again";
+      throw stateError(cause, what);
+    }
   }
 
   async listEvents({ after, subject, limit, end }: EventQuery): Promise<EventRecord[]> {
@@ -164,35 +200,28 @@ export class SqliteStore implements Store {
     const condition = subject === "" ? "id > ?" : "id > ? AND subject = ?";
     const values = subject === "" ? [after, limit] : [after, subject, limit];
     const sql = `SELECT * FROM events WHERE ${condition} ORDER BY id ${order} LIMIT ?`;
-    const events = this.#reading(() => this.#all(sql, ...values)).map(toEvent);
+    const rows = await this.#reading(() => this.#all(sql, ...values));
+    const events = rows.map(toEvent);
     return end === "oldest" ? events : events.reverse();
   }
 
   async listAudit({ after, tenant, limit }: AuditQuery): Promise<AuditRecord[]> {
     const order = after === 0 ? "DESC" : "ASC";
     const sql = `SELECT * FROM audit WHERE id > ? AND (? = '' OR tenant = ?) ORDER BY id ${order} LIMIT ?`;
-    const records = this.#reading(() => this.#all(sql, after, tenant, tenant, limit)).map(toAuditRecord);
+    const rows = await this.#reading(() => this.#all(sql, after, tenant, tenant, limit));
+    const records = rows.map(toAuditRecord);
     return after === 0 ? records.reverse() : records;
   }
 
   async listUsage({ from, to }: { readonly from: number; readonly to: number }): Promise<UsageRecord[]> {
     const sql = "SELECT * FROM usage WHERE ended_at > ? AND began_at < ? ORDER BY ended_at, id";
-    return this.#reading(() => this.#all(sql, from, to)).map(toUsage);
+    return (await this.#reading(() => this.#all(sql, from, to))).map(toUsage);
   }
 
   async close(): Promise<void> {
+    await this.#flushed.catch(() => undefined);
     this.#database.close();
-  }
-
-  #initialise(): void {
-    const { privateKey } = generateKeyPairSync("ed25519");
-    this.#run(
-      "INSERT INTO pool (id, identity, revision, epoch, ticket_key) VALUES (1, ?, 0, 0, ?) ON CONFLICT DO NOTHING",
-      randomUUID(),
-      privateKey.export({ format: "der", type: "pkcs8" }),
-    );
-    this.#run("UPDATE pool SET term = term + 1");
-    this.#term = integer(this.#get("SELECT term FROM pool"), "term");
+    closeSync(this.#log);
   }
 
   #write(rows: ChangeRows, term: number): void {
@@ -296,7 +325,9 @@ export class SqliteStore implements Store {
     return row;
   }
 
-  #reading<T>(read: () => T): T {
+  /** What is read is on the disk. */
+  async #reading<T>(read: () => T): Promise<T> {
+    await this.#flushed;
     try {
       return read();
     } catch (cause) {
@@ -305,14 +336,30 @@ export class SqliteStore implements Store {
   }
 }
 
+/** Gives a new state its identity and key, and this process its term. */
+function initialise(database: DatabaseSync): void {
+  const { privateKey } = generateKeyPairSync("ed25519");
+  database
+    .prepare(
+      "INSERT INTO pool (id, identity, revision, epoch, ticket_key) VALUES (1, ?, 0, 0, ?) ON CONFLICT DO NOTHING",
+    )
+    .run(randomUUID(), privateKey.export({ format: "der", type: "pkcs8" }));
+  database.exec("UPDATE pool SET term = term + 1");
+}
+
 function makeUpsert(table: TableName, columns: readonly string[]): string {
   const insert = `INSERT INTO ${table} (${columns.join(", ")}) VALUES (${columns.map(() => "?").join(", ")})`;
-  const conflict = conflicts[table];
-  if (conflict === undefined) {
+  const key = keys[table];
+  if (key === undefined) {
     return insert;
   }
-  const values = columns.map((column) => `${column} = excluded.${column}`).join(", ");
-  return `${insert} ON CONFLICT ${conflict}${conflict.endsWith("UPDATE") ? ` SET ${values}` : ""}`;
+  if (key.isFixed) {
+    return `${insert} ON CONFLICT (${key.columns.join(", ")}) DO NOTHING`;
+  }
+  // A key that is set, even to what it was, has SQLite look for all rows that point to it.
+  const values = columns.filter((column) => !key.columns.includes(column));
+  const update = values.map((column) => `${column} = excluded.${column}`).join(", ");
+  return `${insert} ON CONFLICT (${key.columns.join(", ")}) DO UPDATE SET ${update}`;
 }
 
 /**

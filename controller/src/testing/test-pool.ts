@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Client, createClient } from "@connectrpc/connect";
-import { ClaimService, PoolService } from "@millpond/api";
+import { ClaimService, errorCodeOf, PoolService } from "@millpond/api";
 import { pino } from "pino";
 import { onTestFinished } from "vitest";
 import { type Controller, startController } from "../controller.ts";
@@ -76,6 +76,17 @@ export class TestPool {
     for (let second = 0; second < seconds; second++) {
       this.clock.advance(1000);
       await Promise.all(this.agents.map((agent) => agent.sync()));
+      await this.settle();
+    }
+  }
+
+  /** Waits until what has been begun is over: tickets are made between changes, those that come together before them. */
+  async settle(): Promise<void> {
+    for (let turn = 0; turn < 2; turn++) {
+      const outcome = await this.claims.createTicket({ claim: "nobody" }).then(() => undefined, errorCodeOf);
+      if (outcome !== "MILLPOND_E_NOT_FOUND") {
+        throw new Error(`the controller answers ${outcome}`);
+      }
     }
   }
 
