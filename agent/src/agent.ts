@@ -23,6 +23,7 @@ import { type AgentOptions, type ResolvedAgentOptions, resolveAgentOptions } fro
 import { bootId } from "./process-identity.ts";
 import { reportDevice, reportEndedSession, reportSession } from "./report.ts";
 import { type EndedSession, RunDirectory } from "./run-directory.ts";
+import { SelfDescription } from "./self-description.ts";
 import { SyncLoop } from "./sync-loop.ts";
 import { agentVersion } from "./version.ts";
 import { type Drain, WorkerPool } from "./worker-pool.ts";
@@ -76,6 +77,7 @@ class RunningAgent implements Agent {
   readonly #sync: SyncLoop;
   readonly #run = randomUUID();
   readonly #startedAt = new Date();
+  readonly #description = new SelfDescription();
   #server: NodeServer | undefined;
   #forgetTimer: NodeJS.Timeout | undefined;
   #knownRevision = 0n;
@@ -141,7 +143,14 @@ class RunningAgent implements Agent {
     this.#sync = new SyncLoop({
       call: async (sequence, signal) => {
         const ended = run.endedSessions();
-        const answer = await client.sync({ ...this.#report(ended), sequence: BigInt(sequence) }, { signal });
+        const call = async () => {
+          const report = this.#report(BigInt(sequence), ended);
+          const answer = await client.sync(report, { signal });
+          return this.#description.learn(report, answer) ? undefined : answer;
+        };
+        const answer = (await call()) ?? (await call());
+        if (answer === undefined)
+          throw new Error("the controller forgets at once what it is told of the node");
         // An answer to a call that was overtaken will do: the call that overtook it listed them too.
         run.forgetEndedSessions(ended);
         return answer;
@@ -241,16 +250,19 @@ class RunningAgent implements Agent {
     return this.devices.map((device) => reportDevice(device, this.#pool.failureOf(device.description.uuid)));
   }
 
-  #report(ended: readonly EndedSession[]): MessageInitShape<typeof SyncRequestSchema> {
+  #report(sequence: bigint, ended: readonly EndedSession[]): MessageInitShape<typeof SyncRequestSchema> {
     return {
       node: this.name,
       run: this.#run,
-      agentUrl: this.url,
-      agentVersion,
-      hostname: hostname(),
-      bootId: bootId(),
-      labels: { ...this.#options.labels },
-      devices: this.#deviceReports(),
+      sequence,
+      ...this.#description.say(sequence, {
+        agentUrl: this.url,
+        agentVersion,
+        hostname: hostname(),
+        bootId: bootId(),
+        labels: { ...this.#options.labels },
+        devices: this.#deviceReports(),
+      }),
       sessions: this.#pool.sessions.map(reportSession),
       endedSessions: ended.map(reportEndedSession),
       warmWorkers: this.#pool.warmCount,

@@ -22,9 +22,10 @@ export interface AgentOptions {
 export class SimulatedAgent {
   readonly #options: AgentOptions;
   readonly #connection: HttpConnection;
-  /** What is the same in every call, as bytes: of a message, those of its parts may follow each other. */
-  readonly #constant: Uint8Array;
-  #known = { knownRevision: 0n, knownTerm: 0n };
+  /** Who calls, and what its node is, as bytes: of a message, those of its parts may follow each other. */
+  readonly #name: Uint8Array;
+  readonly #description: Uint8Array;
+  #known = { knownRevision: 0n, knownTerm: 0n, describedBy: 0n };
   #sequence = 0n;
   #epochs: ReadonlySet<bigint> = new Set();
   #isClosed = false;
@@ -35,7 +36,9 @@ export class SimulatedAgent {
   private constructor(options: AgentOptions, connection: HttpConnection) {
     this.#options = options;
     this.#connection = connection;
-    this.#constant = describeNode(options);
+    const { node } = options;
+    this.#name = toBinary(SyncRequestSchema, create(SyncRequestSchema, { node, run: "simulated" }));
+    this.#description = describeNode(options);
   }
 
   /** Begins to call; is fulfilled when the first call has been answered. */
@@ -70,15 +73,16 @@ export class SimulatedAgent {
   async #call(): Promise<Buffer> {
     this.#sequence += 1n;
     const changing = create(SyncRequestSchema, { ...this.#known, sequence: this.#sequence });
-    const body = Buffer.concat([this.#constant, toBinary(SyncRequestSchema, changing)]);
+    const description = this.#known.describedBy === 0n ? [this.#description] : [];
+    const body = Buffer.concat([this.#name, ...description, toBinary(SyncRequestSchema, changing)]);
     return await this.#connection.call(syncPath, body);
   }
 
   /** @returns The claims that were not there before. */
   #obey(answer: Buffer): readonly string[] {
-    const { revision, term, allocations } = fromBinary(SyncResponseSchema, answer);
+    const { revision, term, allocations, describedBy } = fromBinary(SyncResponseSchema, answer);
     this.syncs += 1;
-    this.#known = { knownRevision: revision, knownTerm: term };
+    this.#known = { knownRevision: revision, knownTerm: term, describedBy };
     const before = this.#epochs;
     this.#epochs = new Set(allocations.map(({ epoch }) => epoch));
     return allocations.filter(({ epoch }) => !before.has(epoch)).map(({ claim }) => claim);
@@ -87,13 +91,11 @@ export class SimulatedAgent {
 
 function describeNode({ node, devices }: AgentOptions): Uint8Array {
   const report = create(SyncRequestSchema, {
-    node,
-    run: "simulated",
+    warmWorkers: devices,
     agentUrl: `http://127.0.0.1:7171/${node}`,
     agentVersion: "0.1.0",
     hostname: node,
     bootId: node,
-    warmWorkers: devices,
     devices: Array.from({ length: devices }, (_, index) => ({
       index,
       uuid: `GPU-${node}-${index}`,

@@ -80,15 +80,15 @@ test("a role may call its methods and no others, and the refusal says which role
   await ann.pool.getVersion({});
   await agent.pool.getVersion({});
   for (const [call, missing] of [
-    [ann.pool.cordonNode({ name: "nothing", cordoned: true }), "role admin"],
-    [ann.queues.deleteTenant({ name: "team-b" }), "role admin"],
-    [chief.queues.putQueue({ queue: { name: "mine" } }), "role admin"],
-    [ann.access.createToken({ name: "more", role: "user" }), "role tenant-admin"],
-    [ann.access.listAudit({}), "role tenant-admin"],
-    [agent.claims.listClaims({}), "role user"],
-    [admin.agents.sync({}), "role agent"],
+    [() => ann.pool.cordonNode({ name: "nothing", cordoned: true }), "role admin"],
+    [() => ann.queues.deleteTenant({ name: "team-b" }), "role admin"],
+    [() => chief.queues.putQueue({ queue: { name: "mine" } }), "role admin"],
+    [() => ann.access.createToken({ name: "more", role: "user" }), "role tenant-admin"],
+    [() => ann.access.listAudit({}), "role tenant-admin"],
+    [() => agent.claims.listClaims({}), "role user"],
+    [() => admin.agents.sync({}), "role agent"],
   ] as const) {
-    const { code, message } = await refusal(call);
+    const { code, message } = await refusal(call());
     expect(code).toBe("MILLPOND_E_FORBIDDEN");
     expect(message).toContain(missing);
   }

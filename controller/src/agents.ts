@@ -6,7 +6,7 @@ import { isDeepStrictEqual } from "node:util";
 import { millpondError, quote } from "@millpond/api";
 import type { Transaction } from "./transaction.ts";
 import type { Pool } from "./pool.ts";
-import type { AgentReport } from "./report.ts";
+import type { AgentReport, NodeDescription } from "./report.ts";
 import { termIsOver } from "./store/store-errors.ts";
 import type { AllocationRecord, DeviceRecord, NodeRecord } from "./store/store.ts";
 
@@ -19,6 +19,8 @@ export interface Desired {
   readonly allocations: readonly AllocationRecord[];
   /** Among the answers and tickets of the term. */
   readonly order: number;
+  /** Sequence of the agent's call that described the node; 0: nothing was taken over for want of one. */
+  readonly describedBy: number;
 }
 
 /**
@@ -29,19 +31,24 @@ export interface Desired {
  *   signal's reason when that is aborted.
  */
 export async function sync(pool: Pool, report: AgentReport, signal: AbortSignal): Promise<Desired> {
-  const { node, knownRevision, knownTerm } = report;
+  const { node, knownRevision, knownTerm, describedBy } = report;
   if (knownTerm > pool.ledger.term) {
     throw termIsOver(pool.ledger.term);
   }
   const admission = pool.presence.admit(report, (epoch) => pool.ledger.allocations.byEpoch.has(epoch));
+  const { description } = admission;
+  if (description === undefined) {
+    return desiredOf(pool, node, 0);
+  }
   if (admission.isStale) {
-    return desiredOf(pool, node);
+    return desiredOf(pool, node, describedBy);
   }
   pool.activity.observe(report.sessions);
   const { superseded } = admission;
   try {
-    if (admission.hasComeBack || admission.hasNews || isUnsettled(pool, node) || hasChanged(pool, report)) {
-      await pool.mutate((transaction) => takeOver(transaction, report, admission.hasComeBack), { node });
+    const { hasComeBack, hasNews } = admission;
+    if (hasComeBack || hasNews || isUnsettled(pool, node) || hasChanged(pool, node, description)) {
+      await pool.mutate((transaction) => takeOver(transaction, node, { description, hasComeBack }), { node });
     }
     pool.touch();
     if (!admission.isFirst) {
@@ -49,7 +56,7 @@ export async function sync(pool: Pool, report: AgentReport, signal: AbortSignal)
     }
     signal.throwIfAborted();
     pool.presence.endPoll(node, superseded, "answered");
-    return desiredOf(pool, node);
+    return desiredOf(pool, node, describedBy);
   } finally {
     // Nothing to do when the call has been answered.
     pool.presence.endPoll(node, superseded, "hung up");
@@ -75,24 +82,25 @@ async function untilRevisionIsNot(
   }
 }
 
-function desiredOf(pool: Pool, name: string): Desired {
+function desiredOf(pool: Pool, name: string, describedBy: number): Desired {
   return {
     revision: pool.ledger.nodes.get(name)?.revision ?? 0,
     allocations: pool.ledger.allocations
       .onNode(name)
       .filter(({ releasedRevision }) => releasedRevision === null),
     order: pool.nextOrder(),
+    describedBy,
   };
 }
 
-function takeOver(transaction: Transaction, report: AgentReport, hasComeBack: boolean): void {
-  const before = transaction.node(report.node);
-  const node = toNodeRecord(
-    report,
-    before,
-    heldDevices(transaction.allocations.onNode(report.node)),
-    transaction,
-  );
+function takeOver(
+  transaction: Transaction,
+  name: string,
+  { description, hasComeBack }: { readonly description: NodeDescription; readonly hasComeBack: boolean },
+): void {
+  const before = transaction.node(name);
+  const allocations = transaction.allocations.onNode(name);
+  const node = toNodeRecord(name, description, { before, allocations, birth: transaction });
   const subject = `node/${node.name}`;
   if (before === undefined) {
     transaction.addEvent(
@@ -103,9 +111,10 @@ function takeOver(transaction: Transaction, report: AgentReport, hasComeBack: bo
   } else if (hasComeBack) {
     transaction.addEvent("NodeReady", subject, `its agent is in contact at ${node.agentUrl}`);
   }
-  if (!isSame(node, before)) {
-    transaction.putNode(node);
+  if (node === before) {
+    return;
   }
+  transaction.putNode(node);
   for (const device of node.devices) {
     const known = before?.devices.find(({ uuid }) => uuid === device.uuid);
     if (device.isHealthy !== (known?.isHealthy ?? true)) {
@@ -123,10 +132,54 @@ function isUnsettled(pool: Pool, name: string): boolean {
     .some(({ releasedRevision, resizing }) => releasedRevision !== null || resizing !== null);
 }
 
-function hasChanged(pool: Pool, report: AgentReport): boolean {
-  const before = pool.ledger.nodes.get(report.node);
-  const held = heldDevices(pool.ledger.allocations.onNode(report.node));
-  return !isSame(toNodeRecord(report, before, held, { revision: 0, now: 0 }), before);
+function hasChanged(pool: Pool, name: string, description: NodeDescription): boolean {
+  const before = pool.ledger.nodes.get(name);
+  const allocations = pool.ledger.allocations.onNode(name);
+  return toNodeRecord(name, description, { before, allocations, birth: { revision: 0, now: 0 } }) !== before;
+}
+
+/** By description the devices of the record that says the same: one is looked at again and again, and hardly ever differs. */
+const recorded = new WeakMap<NodeDescription, NodeRecord["devices"]>();
+
+/** @returns The record before, unless the description changes it. */
+function toNodeRecord(
+  name: string,
+  description: NodeDescription,
+  {
+    before,
+    allocations,
+    birth,
+  }: {
+    readonly before: NodeRecord | undefined;
+    readonly allocations: readonly AllocationRecord[];
+    readonly birth: { readonly revision: number; readonly now: number };
+  },
+): NodeRecord {
+  if (before !== undefined && recorded.get(description) === before.devices) {
+    return before;
+  }
+  const node: NodeRecord = {
+    name,
+    agentUrl: description.agentUrl,
+    agentVersion: description.agentVersion,
+    hostname: description.hostname,
+    bootId: description.bootId,
+    isCordoned: before?.isCordoned ?? false,
+    cordonReason: before?.cordonReason ?? "",
+    labels: before?.labels ?? {},
+    agentLabels: description.labels,
+    revision: before?.revision ?? birth.revision,
+    joinedAt: before?.joinedAt ?? birth.now,
+    devices: toDeviceRecords(description, before?.devices ?? [], heldDevices(allocations)),
+  };
+  if (before === undefined || !isDeepStrictEqual(node, before)) {
+    return node;
+  }
+  // One that is kept only because somebody holds it goes when he does.
+  if (before.devices.length === description.devices.length) {
+    recorded.set(description, before.devices);
+  }
+  return before;
 }
 
 /** UUIDs of the devices that somebody holds. */
@@ -134,17 +187,16 @@ function heldDevices(allocations: readonly AllocationRecord[]): ReadonlySet<stri
   return new Set(allocations.flatMap(({ devices }) => devices.map(({ uuid }) => uuid)));
 }
 
-function toNodeRecord(
-  report: AgentReport,
-  before: NodeRecord | undefined,
+function toDeviceRecords(
+  description: NodeDescription,
+  before: NodeRecord["devices"],
   held: ReadonlySet<string>,
-  birth: { readonly revision: number; readonly now: number },
-): NodeRecord {
-  const reported = new Set(report.devices.map(({ uuid }) => uuid));
-  const cordoned = new Set(before?.devices.filter(({ isCordoned }) => isCordoned).map(({ uuid }) => uuid));
-  const present = report.devices.map((device) => ({ ...device, isCordoned: cordoned.has(device.uuid) }));
+): DeviceRecord[] {
+  const reported = new Set(description.devices.map(({ uuid }) => uuid));
+  const cordoned = new Set(before.filter(({ isCordoned }) => isCordoned).map(({ uuid }) => uuid));
+  const present = description.devices.map((device) => ({ ...device, isCordoned: cordoned.has(device.uuid) }));
   // A device that is gone is kept for as long as somebody holds it.
-  const missing = (before?.devices ?? [])
+  const missing = before
     .filter(({ uuid }) => held.has(uuid) && !reported.has(uuid))
     .map(
       (device): DeviceRecord => ({
@@ -153,22 +205,5 @@ function toNodeRecord(
         healthReason: "its agent no longer finds it",
       }),
     );
-  return {
-    name: report.node,
-    agentUrl: report.agentUrl,
-    agentVersion: report.agentVersion,
-    hostname: report.hostname,
-    bootId: report.bootId,
-    isCordoned: before?.isCordoned ?? false,
-    cordonReason: before?.cordonReason ?? "",
-    labels: before?.labels ?? {},
-    agentLabels: report.labels,
-    revision: before?.revision ?? birth.revision,
-    joinedAt: before?.joinedAt ?? birth.now,
-    devices: [...present, ...missing].sort((a, b) => a.index - b.index || (a.uuid < b.uuid ? -1 : 1)),
-  };
-}
-
-function isSame(node: NodeRecord, before: NodeRecord | undefined): boolean {
-  return before !== undefined && isDeepStrictEqual(node, before);
+  return [...present, ...missing].sort((a, b) => a.index - b.index || (a.uuid < b.uuid ? -1 : 1));
 }

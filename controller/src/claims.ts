@@ -151,7 +151,7 @@ export async function createTicket(
     // First: who asks again because the node is not ready still wants the claim.
     renew(pool, claim);
     const allocation = requireAllocation(pool, claim);
-    const { agentUrl } = requireReadyNode(pool, allocation);
+    const { agentUrl } = requireReadyNode(pool, allocation).description;
     const session = randomUUID();
     const issued = unixSeconds(pool.clock);
     const order = pool.nextOrder();
@@ -392,7 +392,7 @@ function requireAllocation(pool: Pool, claim: ClaimRecord): AllocationRecord {
   return allocation;
 }
 
-function requireReadyNode(pool: Pool, allocation: AllocationRecord): { readonly agentUrl: string } {
+function requireReadyNode(pool: Pool, allocation: AllocationRecord) {
   const { node, claim } = allocation;
   const presence = pool.presence.of(node);
   if (presence === undefined || !presence.isReady) {

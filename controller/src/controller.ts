@@ -14,14 +14,16 @@ import {
 } from "@millpond/api";
 import packageJson from "../package.json" with { type: "json" };
 import type { AuditedCall } from "./audit.ts";
+import { CallGuard } from "./call-guard.ts";
 import type { Role } from "./callers.ts";
 import { unixSeconds } from "./clock.ts";
+import { type Handlers, makeHandlers } from "./handlers.ts";
 import { makeLog } from "./log.ts";
 import { readMetrics } from "./metrics.ts";
 import { type ControllerOptions, type ResolvedOptions, resolveOptions } from "./options.ts";
 import type { Pool } from "./pool.ts";
 import { Seat } from "./seat.ts";
-import { type Handlers, type HttpServer, makeHandlers, makeServer } from "./server.ts";
+import { type HttpServer, makeServer } from "./server.ts";
 import { makeAccessService } from "./services/access-service.ts";
 import { makeAgentService } from "./services/agent-service.ts";
 import { makeClaimService } from "./services/claim-service.ts";
@@ -72,23 +74,24 @@ export async function startController(options: ControllerOptions): Promise<Contr
     (hash) => seat.pool.ledger.tokenByHash(hash),
     () => unixSeconds(clock),
   );
-  const handlersOf = (pool: Pool): Handlers =>
-    makeHandlers({
+  const handlersOf = (pool: Pool): Handlers => {
+    const guard = new CallGuard({
       tokens,
       log,
       requireLead: (what) => seat.requireLead(what),
-      registerServices: (router) => {
-        router.service(ClaimService, makeClaimService(pool, ticketKey));
-        router.service(PoolService, makePoolService(pool, store, { version, startedAt, seat }));
-        router.service(QueueService, makeQueueService(pool, store));
-        router.service(AccessService, makeAccessService(pool, store));
-        router.service(AgentService, makeAgentService(pool, { version, ticketPublicKey }));
-      },
       writeAudit: (call, result) => writeAudit(pool, call, result),
     });
+    return makeHandlers(guard, (registry) => {
+      registry.service(ClaimService, makeClaimService(pool, ticketKey));
+      registry.service(PoolService, makePoolService(pool, store, { version, startedAt, seat }));
+      registry.service(QueueService, makeQueueService(pool, store));
+      registry.service(AccessService, makeAccessService(pool, store));
+      registry.service(AgentService, makeAgentService(pool, { version, ticketPublicKey }));
+    });
+  };
   let handlers = handlersOf(seat.pool);
   const { tls } = resolved;
-  const server = await makeServer({
+  const server = makeServer({
     readCertificate: tls === undefined ? undefined : () => readCertificate(tls, stateDirectory),
     tokens,
     log,

@@ -4,7 +4,7 @@ import { millpondError, ticketLifetimeSeconds } from "@millpond/api";
 import type { Clock } from "./clock.ts";
 import { unixSeconds } from "./clock.ts";
 import { Deadlines } from "./deadlines.ts";
-import type { AgentReport, SessionFacts } from "./report.ts";
+import type { AgentReport, NodeDescription, SessionFacts } from "./report.ts";
 
 /** A node whose agent has been silent for so long is not ready. */
 export const nodeLostAfterMs = 10_000;
@@ -36,7 +36,9 @@ export interface PresentSession extends SessionFacts {
 
 interface NodePresence {
   run: string;
-  agentUrl: string;
+  description: NodeDescription;
+  /** Sequence of the call that brought it. */
+  describedBy: number;
   sequence: number;
   /** The revision that the agent enforces; 0 until it has had an answer from this process. */
   knownRevision: number;
@@ -56,12 +58,11 @@ interface NodePresence {
 export interface Admission {
   /** The report has been overtaken by a newer one and was not taken over. */
   readonly isStale: boolean;
+  /** Of the node; undefined: nobody has described it, and the report was not taken over. */
+  readonly description: NodeDescription | undefined;
   /** First contact since the controller started, or since the node was lost. */
   readonly hasComeBack: boolean;
-  /**
-   * Sessions have ended, a claim has sessions or clients now and had none, or the other way round, or the agent enforces
-   * another revision.
-   */
+  /** Sessions have ended, or a claim has sessions or clients now and had none, or the other way round. */
   readonly hasNews: boolean;
   /** The agent has had no answer from this controller process yet. */
   readonly isFirst: boolean;
@@ -103,14 +104,20 @@ export class Presence {
     this.#refuseDouble(report, before);
     const isSameRun = before?.run === report.run;
     const poll = new AbortController();
-    if (isSameRun && report.sequence > 0 && report.sequence <= before.sequence) {
-      return { isStale: true, hasComeBack: false, hasNews: false, isFirst: false, superseded: poll.signal };
+    const isStale = isSameRun && report.sequence > 0 && report.sequence <= before.sequence;
+    const remembered =
+      isSameRun && before.describedBy === report.describedBy ? before.description : undefined;
+    const description = report.description ?? remembered;
+    if (isStale || description === undefined) {
+      const nothing = { hasComeBack: false, hasNews: false, isFirst: false, superseded: poll.signal };
+      return { isStale, description, ...nothing };
     }
     before?.poll?.abort();
     const isFirst = !isSameRun || !before.hasBeenAnswered;
     const node: NodePresence = {
       run: report.run,
-      agentUrl: report.agentUrl,
+      description,
+      describedBy: report.describedBy,
       sequence: report.sequence,
       // A revision is believed only after this process has told it to that agent: it might be another controller's.
       knownRevision: isFirst ? 0 : report.knownRevision,
@@ -138,11 +145,9 @@ export class Presence {
     }
     return {
       isStale: false,
+      description,
       hasComeBack: before === undefined || !before.isReady,
-      hasNews:
-        report.endedSessions.length > 0 ||
-        node.knownRevision !== before?.knownRevision ||
-        !hasSameAllocations(node, before),
+      hasNews: report.endedSessions.length > 0 || !hasSameAllocations(node, before),
       isFirst,
       superseded: poll.signal,
     };
@@ -271,7 +276,7 @@ export class Presence {
     if (before.poll !== undefined || (!before.hasHungUp && silentMs < agentGoneAfterMs)) {
       throw millpondError(
         "MILLPOND_E_NODE_NAME_TAKEN",
-        `the node name ${report.node} is in use by the agent at ${before.agentUrl}, which called ${(silentMs / 1000).toFixed(1)} s ago`,
+        `the node name ${report.node} is in use by the agent at ${before.description.agentUrl}, which called ${(silentMs / 1000).toFixed(1)} s ago`,
       );
     }
   }

@@ -58,22 +58,30 @@ export interface EndedSessionFacts {
   readonly hadClient: boolean;
 }
 
-/** What an agent says of its node, checked. */
-export interface AgentReport {
-  readonly node: string;
-  readonly run: string;
+/** What an agent says of its node that hardly ever changes, checked. */
+export interface NodeDescription {
   readonly agentUrl: string;
   readonly agentVersion: string;
   readonly hostname: string;
   readonly bootId: string;
+  readonly labels: Labels;
+  /** In order of their ordinals. */
+  readonly devices: readonly DeviceRecord[];
+}
+
+/** What an agent says of its node, checked. */
+export interface AgentReport {
+  readonly node: string;
+  readonly run: string;
   readonly sequence: number;
   readonly knownRevision: number;
   /** Unix seconds: when the controller made the answer that the agent enforces. */
   readonly knownTerm: number;
   readonly warmWorkers: number;
-  readonly labels: Labels;
-  /** In order of their ordinals. */
-  readonly devices: readonly DeviceRecord[];
+  /** Sequence of the call that described the node: this one, or an earlier one; 0: this one, which has none. */
+  readonly describedBy: number;
+  /** Undefined: as an earlier call said. */
+  readonly description: NodeDescription | undefined;
   readonly sessions: readonly SessionFacts[];
   /** Those of which the agent does not know yet that the controller knows. */
   readonly endedSessions: readonly EndedSessionFacts[];
@@ -86,9 +94,6 @@ export interface AgentReport {
  */
 export function checkReport(request: SyncRequest): AgentReport {
   const node = parseName(request.node, "node name");
-  if (request.devices.length > maxDevicesPerNode) {
-    throw invalid(`node ${node} reports ${request.devices.length} devices, more than ${maxDevicesPerNode}`);
-  }
   if (request.sessions.length > maxSessions) {
     throw invalid(`node ${node} reports ${request.sessions.length} sessions, more than ${maxSessions}`);
   }
@@ -101,6 +106,35 @@ export function checkReport(request: SyncRequest): AgentReport {
     throw invalid(
       `node ${node} reports the run ${quote(request.run)}, which is not 1 to 80 printable characters`,
     );
+  }
+  const sessions = request.sessions.map((session) => checkSession(node, session));
+  refuseDoubles(
+    node,
+    "session",
+    sessions.map(({ id }) => id),
+  );
+  const isDescribed = request.describedBy !== 0n;
+  const sequence = checkCounter(request.sequence, "sequence");
+  return {
+    node,
+    run: request.run,
+    sequence,
+    knownRevision: checkCounter(request.knownRevision, "known revision"),
+    knownTerm: checkCounter(request.knownTerm, "known term"),
+    warmWorkers: request.warmWorkers,
+    describedBy: isDescribed ? checkCounter(request.describedBy, "sequence of the description") : sequence,
+    description: isDescribed ? undefined : checkDescription(node, request),
+    sessions,
+    endedSessions: request.endedSessions.map(({ id, claim, epoch, hadClient }) => ({
+      ...checkSessionNames(node, { id, claim, epoch }),
+      hadClient,
+    })),
+  };
+}
+
+function checkDescription(node: string, request: SyncRequest): NodeDescription {
+  if (request.devices.length > maxDevicesPerNode) {
+    throw invalid(`node ${node} reports ${request.devices.length} devices, more than ${maxDevicesPerNode}`);
   }
   const devices = request.devices
     .map((device) => checkDevice(node, device))
@@ -115,30 +149,13 @@ export function checkReport(request: SyncRequest): AgentReport {
     "device index",
     devices.map(({ index }) => String(index)),
   );
-  const sessions = request.sessions.map((session) => checkSession(node, session));
-  refuseDoubles(
-    node,
-    "session",
-    sessions.map(({ id }) => id),
-  );
   return {
-    node,
-    run: request.run,
     agentUrl: checkUrl(request.agentUrl),
     agentVersion: cleanText(request.agentVersion),
     hostname: cleanText(request.hostname),
     bootId: cleanText(request.bootId),
-    sequence: checkCounter(request.sequence, "sequence"),
-    knownRevision: checkCounter(request.knownRevision, "known revision"),
-    knownTerm: checkCounter(request.knownTerm, "known term"),
-    warmWorkers: request.warmWorkers,
     labels: checkLabels(request.labels),
     devices,
-    sessions,
-    endedSessions: request.endedSessions.map(({ id, claim, epoch, hadClient }) => ({
-      ...checkSessionNames(node, { id, claim, epoch }),
-      hadClient,
-    })),
   };
 }
 

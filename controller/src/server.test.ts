@@ -2,9 +2,20 @@
 
 // The controller as `curl` and the client library see it.
 
+import { gzipSync } from "node:zlib";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcWebTransport } from "@connectrpc/connect-node";
-import { AgentService, ClaimService, DeviceHealth, PoolService, SessionState } from "@millpond/api";
+import {
+  AgentService,
+  ClaimService,
+  CreateClaimRequestSchema,
+  CreateClaimResponseSchema,
+  DeviceHealth,
+  GetClaimRequestSchema,
+  PoolService,
+  SessionState,
+} from "@millpond/api";
 import { describe, expect, test } from "vitest";
 import { fakeDevice } from "./testing/fake-agent.ts";
 import { GiB, TestPool } from "./testing/test-pool.ts";
@@ -267,6 +278,28 @@ describe("agents that say what cannot be", () => {
     expect((await pool.pool.listSessions({})).sessions).toHaveLength(0);
   });
 
+  test("a node that is described need not be described again, unless the controller does not remember", async () => {
+    const pool = await TestPool.start();
+    const client = createClient(AgentService, makeTransport(pool.controller.url, pool.controller.agentToken));
+    const { node, run } = good;
+    const first = await client.sync({ ...good, sequence: 1n });
+    expect(first.describedBy).toBe(1n);
+    const known = { node, run, knownRevision: 0n, describedBy: 1n };
+    const second = await client.sync({ ...known, sequence: 2n, sessions: [session] });
+    expect(second.describedBy).toBe(1n);
+    expect((await pool.pool.listSessions({})).sessions).toHaveLength(1);
+    expect((await pool.pool.listDevices({})).devices).toHaveLength(1);
+    for (const unknown of [{ describedBy: 7n }, { run: "run-2" }]) {
+      pool.clock.advance(3000);
+      expect((await client.sync({ ...known, ...unknown, sequence: 3n })).describedBy).toBe(0n);
+      expect((await pool.pool.listSessions({})).sessions).toHaveLength(1);
+    }
+    const more = [fakeDevice(0, GiB), { ...fakeDevice(1, GiB), uuid: "GPU-1" }];
+    expect((await client.sync({ ...good, devices: more, sequence: 3n })).describedBy).toBe(3n);
+    expect((await pool.pool.listSessions({})).sessions).toHaveLength(0);
+    expect((await pool.pool.listDevices({})).devices).toHaveLength(2);
+  });
+
   test("a foreign revision frees nothing", async () => {
     const pool = await TestPool.start({ "node-x": [GiB] });
     await pool.claims.createClaim({ claim: { name: "a" } });
@@ -336,7 +369,66 @@ describe("authentication", () => {
   });
 });
 
-test("gRPC-web and binary Connect are served too", async () => {
+describe("binary messages", () => {
+  async function call(
+    pool: TestPool,
+    method: string,
+    body: Uint8Array<ArrayBuffer>,
+    headers: Record<string, string> = {},
+  ): Promise<Response> {
+    return await fetch(`${pool.controller.url}/millpond.v1.${method}`, {
+      method: "POST",
+      headers: {
+        "Content-Type": "application/proto",
+        Authorization: `Bearer ${pool.controller.userToken}`,
+        ...headers,
+      },
+      body,
+    });
+  }
+
+  test("are answered with one, compressed or limited in time or not", async () => {
+    const pool = await TestPool.start({ "node-a": [GiB] });
+    const request = toBinary(CreateClaimRequestSchema, create(CreateClaimRequestSchema, { claim: {} }));
+    for (const headers of [{}, { "Connect-Timeout-Ms": "60000" }, { "Content-Encoding": "gzip" }]) {
+      const body = "Content-Encoding" in headers ? gzipSync(request) : request;
+      const answer = await call(pool, "ClaimService/CreateClaim", new Uint8Array(body), headers);
+      expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "application/proto"]);
+      const { claim } = fromBinary(CreateClaimResponseSchema, new Uint8Array(await answer.arrayBuffer()));
+      expect(claim).toMatchObject({ gpus: 1, owner: "" });
+    }
+    expect((await pool.claims.listClaims({})).claims).toHaveLength(3);
+  });
+
+  test.each([
+    ["what is no message", "CreateClaim", Buffer.from("no message"), 400, "INVALID"],
+    ["a message too large", "CreateClaim", Buffer.alloc((1 << 20) + 1), 429, "INVALID"],
+    ["what cannot be", "GetClaim", Buffer.alloc(0), 400, "INVALID"],
+    [
+      "what is not there",
+      "GetClaim",
+      toBinary(GetClaimRequestSchema, create(GetClaimRequestSchema, { name: "x" })),
+      404,
+      "NOT_FOUND",
+    ],
+  ] as const)("%s is refused as ever", async (_what, method, body, status, code) => {
+    const pool = await TestPool.start();
+    const answer = await call(pool, `ClaimService/${method}`, new Uint8Array(body));
+    expect([answer.status, answer.headers.get("content-type")]).toEqual([status, "application/json"]);
+    const { message } = (await answer.json()) as { message: string };
+    expect(message).toMatch(new RegExp(`^[^\\n]+ \\[MILLPOND_E_${code}\\]$`));
+    expect((await pool.claims.listClaims({ includeEnded: true })).claims).toEqual([]);
+  });
+
+  test("need a token, and are not read without", async () => {
+    const pool = await TestPool.start();
+    const answer = await call(pool, "ClaimService/GetClaim", new Uint8Array(1000), { Authorization: "" });
+    expect(answer.status).toBe(401);
+    expect(await answer.text()).toContain("MILLPOND_E_UNAUTHENTICATED");
+  });
+});
+
+test("gRPC-web is served too", async () => {
   const pool = await TestPool.start();
   const transport = createGrpcWebTransport({
     baseUrl: pool.controller.url,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { ServiceImpl } from "@connectrpc/connect";
 import { type AccessService, millpondError, parseName } from "@millpond/api";
+import type { ServiceMethods } from "../handlers.ts";
 import { createToken, listTokens, revokeToken } from "../access-tokens.ts";
 import { callerOf } from "../callers.ts";
 import type { Pool } from "../pool.ts";
@@ -11,7 +11,7 @@ import { checkRange } from "../validate.ts";
 const defaultRecords = 100;
 const maxRecords = 1000;
 
-export function makeAccessService(pool: Pool, store: Store): ServiceImpl<typeof AccessService> {
+export function makeAccessService(pool: Pool, store: Store): ServiceMethods<typeof AccessService> {
   return {
     async createToken({ name, role, tenant, lifetimeSeconds }, context) {
       const { token, secret } = await createToken(pool, callerOf(context), {

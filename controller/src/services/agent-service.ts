@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { ServiceImpl } from "@connectrpc/connect";
 import type { AgentService } from "@millpond/api";
+import type { ServiceMethods } from "../handlers.ts";
 import { sync } from "../agents.ts";
 import { toAllocation } from "../convert.ts";
 import type { Pool } from "../pool.ts";
@@ -16,15 +16,16 @@ export interface AgentServiceFacts {
 export function makeAgentService(
   pool: Pool,
   { version, ticketPublicKey }: AgentServiceFacts,
-): ServiceImpl<typeof AgentService> {
+): ServiceMethods<typeof AgentService> {
   return {
     async sync(request, { signal }) {
-      const { revision, allocations, order } = await sync(pool, checkReport(request), signal);
+      const { revision, allocations, order, describedBy } = await sync(pool, checkReport(request), signal);
       return {
         revision: BigInt(revision),
         allocations: allocations.map(toAllocation),
         term: BigInt(pool.ledger.term),
         order: BigInt(order),
+        describedBy: BigInt(describedBy),
         ticketPublicKey,
         controller: pool.ledger.identity,
         controllerVersion: version,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import type { KeyObject } from "node:crypto";
-import type { ServiceImpl } from "@connectrpc/connect";
 import { create, equals } from "@bufbuild/protobuf";
 import {
   type Claim,
@@ -12,6 +11,7 @@ import {
   parseName,
   toClaimMessage,
 } from "@millpond/api";
+import type { ServiceMethods } from "../handlers.ts";
 import {
   createClaim,
   createTicket,
@@ -30,7 +30,7 @@ import { checkClaim, checkRange, checkSizes, cleanText } from "../validate.ts";
 
 const maxWaitSeconds = 60;
 
-export function makeClaimService(pool: Pool, ticketKey: KeyObject): ServiceImpl<typeof ClaimService> {
+export function makeClaimService(pool: Pool, ticketKey: KeyObject): ServiceMethods<typeof ClaimService> {
   const show = (claim: ClaimRecord, sees: Sight, positions?: ReadonlyMap<string, number>) => {
     const shown = toClaim(pool, claim, positions);
     return { ...shown, reason: hideNames(pool, shown.reason, sees) };

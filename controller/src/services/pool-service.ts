@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { ServiceImpl } from "@connectrpc/connect";
 import { millpondError, parseName, type PoolService } from "@millpond/api";
+import type { ServiceMethods } from "../handlers.ts";
 import { nodeNotFound } from "../agents.ts";
 import { callerOf, hideNames, seesAll, type Sight, sightOf } from "../callers.ts";
 import { toDevices, toEvent, toNode, toSession } from "../convert.ts";
@@ -25,7 +25,7 @@ export function makePoolService(
   pool: Pool,
   store: Store,
   { version, startedAt, seat }: ControllerFacts,
-): ServiceImpl<typeof PoolService> {
+): ServiceMethods<typeof PoolService> {
   return {
     async listNodes() {
       return { nodes: nodesByName(pool).map((node) => toNode(pool, node)) };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { ServiceImpl } from "@connectrpc/connect";
 import {
   Borrowing,
   maxMemoryBytes,
@@ -11,6 +10,7 @@ import {
   type Quota as QuotaMessage,
 } from "@millpond/api";
 import { type Amount, makeQueueTree, type QueueSpec, type QueueTree, type Quota } from "@millpond/scheduler";
+import type { ServiceMethods } from "../handlers.ts";
 import { callerOf } from "../callers.ts";
 import { unixSeconds } from "../clock.ts";
 import type { Pool } from "../pool.ts";
@@ -38,7 +38,7 @@ const borrowingNumbers = {
   none: Borrowing.NONE,
 } as const;
 
-export function makeQueueService(pool: Pool, store: Store): ServiceImpl<typeof QueueService> {
+export function makeQueueService(pool: Pool, store: Store): ServiceMethods<typeof QueueService> {
   return {
     async putQueue({ queue, createOnly, changeOnly }) {
       const spec = checkQueue(queue);

@@ -12,6 +12,7 @@ import {
   parseTicketPublicKey,
   SessionReportSchema,
   SessionState,
+  type SyncRequestSchema,
   type SyncResponse,
   verifyTicket,
 } from "@millpond/api";
@@ -85,6 +86,8 @@ export class FakeAgent implements AsyncDisposable {
   #obeyed = 0n;
   #loop: Promise<void> = Promise.resolve();
   #onAnswer: (() => void)[] = [];
+  /** The call that told the controller of these devices. */
+  #described: { readonly by: bigint; readonly devices: FakeAgent["devices"] } | undefined;
   /** Whether it ends the sessions whose allocation is gone. */
   isObedient = true;
   /** Whether it is no failure when the controller goes away. */
@@ -117,19 +120,17 @@ export class FakeAgent implements AsyncDisposable {
     this.#sequence += 1n;
     const sequence = this.#sequence;
     const ended = [...this.ended.values()];
+    const { devices } = this;
+    const describedBy = this.#described?.devices === devices ? this.#described.by : 0n;
     const answer = await this.#client.sync(
       {
         node: this.node,
         run: this.#run,
-        agentUrl: `http://127.0.0.1:7171/${this.node}`,
-        agentVersion: "0.1.0",
-        hostname: "host",
-        bootId: "boot",
+        ...(describedBy === 0n ? describe(this.node, devices) : { describedBy }),
         sequence,
         knownRevision: this.desired?.revision ?? 0n,
         knownTerm: this.desired?.term ?? 0n,
         warmWorkers: 2,
-        devices: this.devices.map((device) => create(DeviceReportSchema, device)),
         sessions: [...this.sessions.values()].map((session) =>
           create(SessionReportSchema, {
             id: session.id,
@@ -156,6 +157,11 @@ export class FakeAgent implements AsyncDisposable {
       },
       { signal: this.#stop.signal },
     );
+    this.#described = answer.describedBy === 0n ? undefined : { by: answer.describedBy, devices };
+    if (describedBy !== 0n && this.#described === undefined) {
+      await this.sync();
+      return;
+    }
     for (const { id } of ended) {
       this.ended.delete(id);
     }
@@ -310,4 +316,14 @@ export class FakeAgent implements AsyncDisposable {
       }
     }
   }
+}
+
+function describe(node: string, devices: FakeAgent["devices"]): MessageInitShape<typeof SyncRequestSchema> {
+  return {
+    agentUrl: `http://127.0.0.1:7171/${node}`,
+    agentVersion: "0.1.0",
+    hostname: "host",
+    bootId: "boot",
+    devices: devices.map((device) => create(DeviceReportSchema, device)),
+  };
 }

@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file millpond/v1/agent.proto.
  */
 export const file_millpond_v1_agent: GenFile = /*@__PURE__*/
-  fileDesc("ChdtaWxscG9uZC92MS9hZ2VudC5wcm90bxILbWlsbHBvbmQudjEiwQMKC1N5bmNSZXF1ZXN0EgwKBG5vZGUYASABKAkSCwoDcnVuGAIgASgJEhEKCWFnZW50X3VybBgDIAEoCRIVCg1hZ2VudF92ZXJzaW9uGAQgASgJEhAKCGhvc3RuYW1lGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSKgoHZGV2aWNlcxgHIAMoCzIZLm1pbGxwb25kLnYxLkRldmljZVJlcG9ydBIsCghzZXNzaW9ucxgIIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25SZXBvcnQSFAoMd2FybV93b3JrZXJzGAkgASgNEhYKDmtub3duX3JldmlzaW9uGAogASgEEhAKCHNlcXVlbmNlGAsgASgEEjEKDmVuZGVkX3Nlc3Npb25zGA0gAygLMhkubWlsbHBvbmQudjEuRW5kZWRTZXNzaW9uEjQKBmxhYmVscxgOIAMoCzIkLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmtub3duX3Rlcm0YDyABKAQaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUoECAwQDSJMCgxFbmRlZFNlc3Npb24SCgoCaWQYASABKAkSDQoFY2xhaW0YAiABKAkSDQoFZXBvY2gYAyABKAQSEgoKaGFkX2NsaWVudBgEIAEoCCLVAgoMRGV2aWNlUmVwb3J0Eg0KBWluZGV4GAEgASgNEgwKBHV1aWQYAiABKAkSDAoEbmFtZRgDIAEoCRIMCgRraW5kGAQgASgJEhQKDG1lbW9yeV9ieXRlcxgFIAEoBBISCgpwY2lfYnVzX2lkGAYgASgJEhoKEmNvbXB1dGVfY2FwYWJpbGl0eRgHIAEoCRIXCg9tdWx0aXByb2Nlc3NvcnMYCCABKA0SFgoOZHJpdmVyX3ZlcnNpb24YCSABKAkSFAoMY3VkYV92ZXJzaW9uGAogASgNEikKBmhlYWx0aBgLIAEoDjIZLm1pbGxwb25kLnYxLkRldmljZUhlYWx0aBIVCg1oZWFsdGhfcmVhc29uGAwgASgJEhEKCW51bWFfbm9kZRgNIAEoCRITCgtwY2llX3N3aXRjaBgOIAEoCRIVCg1udmxpbmtfZG9tYWluGA8gASgJIs0CCg1TZXNzaW9uUmVwb3J0EgoKAmlkGAEgASgJEg0KBWNsYWltGAIgASgJEg0KBWVwb2NoGAMgASgEEigKBXN0YXRlGAQgASgOMhkubWlsbHBvbmQudjEuU2Vzc2lvblN0YXRlEhIKCnN0YXJ0ZWRfYXQYBSABKAMSEgoKY2xpZW50X3BpZBgGIAEoDRITCgtjbGllbnRfaG9zdBgHIAEoCRIPCgdwcm9ncmFtGAggASgJEhEKCXRyYW5zcG9ydBgJIAEoCRInCgdkZXZpY2VzGAogAygLMhYubWlsbHBvbmQudjEuRGV2aWNlVXNlEhAKCGNvbW1hbmRzGAsgASgEEhAKCGxhdW5jaGVzGAwgASgEEg0KBXdhaXRzGA0gASgEEhUKDXNpemVfcmV2aXNpb24YDiABKAQSFAoMc2l6ZV9yZWZ1c2FsGA8gASgJImkKCURldmljZVVzZRIMCgR1dWlkGAEgASgJEhkKEW1lbW9yeV91c2VkX2J5dGVzGAIgASgEEhoKEm1lbW9yeV9saW1pdF9ieXRlcxgDIAEoBBIXCg9jb21wdXRlX3BlcmNlbnQYBCABKA0ivAEKDFN5bmNSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoBBIsCgthbGxvY2F0aW9ucxgCIAMoCzIXLm1pbGxwb25kLnYxLkFsbG9jYXRpb24SGQoRdGlja2V0X3B1YmxpY19rZXkYBCABKAkSEgoKY29udHJvbGxlchgFIAEoCRIaChJjb250cm9sbGVyX3ZlcnNpb24YBiABKAkSDAoEdGVybRgHIAEoBBINCgVvcmRlchgIIAEoBEoECAMQBDJLCgxBZ2VudFNlcnZpY2USOwoEU3luYxIYLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0GhkubWlsbHBvbmQudjEuU3luY1Jlc3BvbnNlYgZwcm90bzM", [file_millpond_v1_claim, file_millpond_v1_pool]);
+  fileDesc("ChdtaWxscG9uZC92MS9hZ2VudC5wcm90bxILbWlsbHBvbmQudjEi1wMKC1N5bmNSZXF1ZXN0EgwKBG5vZGUYASABKAkSCwoDcnVuGAIgASgJEhEKCWFnZW50X3VybBgDIAEoCRIVCg1hZ2VudF92ZXJzaW9uGAQgASgJEhAKCGhvc3RuYW1lGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSKgoHZGV2aWNlcxgHIAMoCzIZLm1pbGxwb25kLnYxLkRldmljZVJlcG9ydBIsCghzZXNzaW9ucxgIIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25SZXBvcnQSFAoMd2FybV93b3JrZXJzGAkgASgNEhYKDmtub3duX3JldmlzaW9uGAogASgEEhAKCHNlcXVlbmNlGAsgASgEEjEKDmVuZGVkX3Nlc3Npb25zGA0gAygLMhkubWlsbHBvbmQudjEuRW5kZWRTZXNzaW9uEjQKBmxhYmVscxgOIAMoCzIkLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmtub3duX3Rlcm0YDyABKAQSFAoMZGVzY3JpYmVkX2J5GBAgASgEGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFKBAgMEA0iTAoMRW5kZWRTZXNzaW9uEgoKAmlkGAEgASgJEg0KBWNsYWltGAIgASgJEg0KBWVwb2NoGAMgASgEEhIKCmhhZF9jbGllbnQYBCABKAgi1QIKDERldmljZVJlcG9ydBINCgVpbmRleBgBIAEoDRIMCgR1dWlkGAIgASgJEgwKBG5hbWUYAyABKAkSDAoEa2luZBgEIAEoCRIUCgxtZW1vcnlfYnl0ZXMYBSABKAQSEgoKcGNpX2J1c19pZBgGIAEoCRIaChJjb21wdXRlX2NhcGFiaWxpdHkYByABKAkSFwoPbXVsdGlwcm9jZXNzb3JzGAggASgNEhYKDmRyaXZlcl92ZXJzaW9uGAkgASgJEhQKDGN1ZGFfdmVyc2lvbhgKIAEoDRIpCgZoZWFsdGgYCyABKA4yGS5taWxscG9uZC52MS5EZXZpY2VIZWFsdGgSFQoNaGVhbHRoX3JlYXNvbhgMIAEoCRIRCgludW1hX25vZGUYDSABKAkSEwoLcGNpZV9zd2l0Y2gYDiABKAkSFQoNbnZsaW5rX2RvbWFpbhgPIAEoCSLNAgoNU2Vzc2lvblJlcG9ydBIKCgJpZBgBIAEoCRINCgVjbGFpbRgCIAEoCRINCgVlcG9jaBgDIAEoBBIoCgVzdGF0ZRgEIAEoDjIZLm1pbGxwb25kLnYxLlNlc3Npb25TdGF0ZRISCgpzdGFydGVkX2F0GAUgASgDEhIKCmNsaWVudF9waWQYBiABKA0SEwoLY2xpZW50X2hvc3QYByABKAkSDwoHcHJvZ3JhbRgIIAEoCRIRCgl0cmFuc3BvcnQYCSABKAkSJwoHZGV2aWNlcxgKIAMoCzIWLm1pbGxwb25kLnYxLkRldmljZVVzZRIQCghjb21tYW5kcxgLIAEoBBIQCghsYXVuY2hlcxgMIAEoBBINCgV3YWl0cxgNIAEoBBIVCg1zaXplX3JldmlzaW9uGA4gASgEEhQKDHNpemVfcmVmdXNhbBgPIAEoCSJpCglEZXZpY2VVc2USDAoEdXVpZBgBIAEoCRIZChFtZW1vcnlfdXNlZF9ieXRlcxgCIAEoBBIaChJtZW1vcnlfbGltaXRfYnl0ZXMYAyABKAQSFwoPY29tcHV0ZV9wZXJjZW50GAQgASgNItIBCgxTeW5jUmVzcG9uc2USEAoIcmV2aXNpb24YASABKAQSLAoLYWxsb2NhdGlvbnMYAiADKAsyFy5taWxscG9uZC52MS5BbGxvY2F0aW9uEhkKEXRpY2tldF9wdWJsaWNfa2V5GAQgASgJEhIKCmNvbnRyb2xsZXIYBSABKAkSGgoSY29udHJvbGxlcl92ZXJzaW9uGAYgASgJEgwKBHRlcm0YByABKAQSDQoFb3JkZXIYCCABKAQSFAoMZGVzY3JpYmVkX2J5GAkgASgESgQIAxAEMksKDEFnZW50U2VydmljZRI7CgRTeW5jEhgubWlsbHBvbmQudjEuU3luY1JlcXVlc3QaGS5taWxscG9uZC52MS5TeW5jUmVzcG9uc2ViBnByb3RvMw", [file_millpond_v1_claim, file_millpond_v1_pool]);
 
 /**
  * @generated from message millpond.v1.SyncRequest
@@ -126,6 +126,15 @@ export type SyncRequest = Message<"millpond.v1.SyncRequest"> & {
    * @generated from field: uint64 known_term = 15;
    */
   knownTerm: bigint;
+
+  /**
+   * Sequence of the call of this run that described the node as it still is, of which the controller has said that it
+   * remembers it. Then `agent_url`, `agent_version`, `hostname`, `boot_id`, `devices` and `labels` are left out. 0: they
+   * are all here.
+   *
+   * @generated from field: uint64 described_by = 16;
+   */
+  describedBy: bigint;
 };
 
 /**
@@ -459,6 +468,14 @@ export type SyncResponse = Message<"millpond.v1.SyncResponse"> & {
    * @generated from field: uint64 order = 8;
    */
   order: bigint;
+
+  /**
+   * Sequence of the call whose description of the node the controller remembers. 0: it remembers none; when the call
+   * brought none either, nothing of it was taken over, and the agent calls again with one.
+   *
+   * @generated from field: uint64 described_by = 9;
+   */
+  describedBy: bigint;
 };
 
 /**
@@ -476,7 +493,8 @@ export const SyncResponseSchema: GenMessage<SyncResponse> = /*@__PURE__*/
 export const AgentService: GenService<{
   /**
    * Sync is a level-triggered long poll: each call says everything about the node, each answer says everything that
-   * should be on it, so a lost call costs nothing but time. The controller answers at once when the node's desired
+   * should be on it, so a lost call costs nothing but time; only what hardly ever changes of a node need not be said
+   * again to a controller that remembers it. The controller answers at once when the node's desired
    * allocations changed since `known_revision`, else after at most 2 s.
    *
    * An agent that has news (a session was opened, connected or ended, a device fell ill) calls again without waiting

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What answers the calls of the services: Connect's own handlers, which know every protocol, and beside each the method
+// itself, for calls that need no more than it.
+
+import type {
+  DescMessage,
+  DescMethodUnary,
+  DescService,
+  Message,
+  MessageInitShape,
+  MessageShape,
+} from "@bufbuild/protobuf";
+import {
+  type ConnectRouter,
+  createConnectRouter,
+  type HandlerContext,
+  type Interceptor,
+} from "@connectrpc/connect";
+import type { UniversalHandlerFn } from "@connectrpc/connect/protocol";
+import { compressionBrotli, compressionGzip } from "@connectrpc/connect-node";
+import { errorCodeOf, millpondError } from "@millpond/api";
+import type { CallGuard } from "./call-guard.ts";
+
+/** The largest request, in bytes. */
+export const maxRequestBytes = 1 << 20;
+
+/** What methods know of a call beside its message. */
+export type CallContext = Pick<HandlerContext, "values" | "signal">;
+
+/** Implements a service, all of which are of unary methods. */
+export type ServiceMethods<S extends DescService> = {
+  readonly [M in keyof S["method"]]: S["method"][M] extends DescMethodUnary<infer I, infer O>
+    ? (request: MessageShape<I>, context: CallContext) => Promise<MessageInitShape<O>> | MessageInitShape<O>
+    : never;
+};
+
+type Answer = (request: Message, context: CallContext) => Promise<MessageInitShape<DescMessage>>;
+
+export interface Handler {
+  readonly method: DescMethodUnary;
+  readonly answer: Answer;
+  readonly guard: CallGuard;
+  /** Answers it in any of Connect's protocols. */
+  readonly connect: UniversalHandlerFn;
+}
+
+/** By path. */
+export type Handlers = ReadonlyMap<string, Handler>;
+
+/** Where services are registered. */
+export interface ServiceRegistry {
+  service<S extends DescService>(service: S, methods: ServiceMethods<S>): void;
+}
+
+/** Makes what answers the calls of the services. */
+export function makeHandlers(guard: CallGuard, register: (registry: ServiceRegistry) => void): Handlers {
+  const router = createConnectRouter({
+    acceptCompression: [compressionGzip, compressionBrotli],
+    requestGate: (context) => guard.admit({ ...context, header: headerOf(context.requestHeader) }),
+    interceptors: [guarding(guard)],
+    readMaxBytes: maxRequestBytes,
+    jsonOptions: { alwaysEmitImplicit: true, ignoreUnknownFields: false },
+    grpc: false,
+  });
+  const answers = new Map<string, Answer>();
+  register({
+    service: (service, methods) => {
+      router.service(service, methods);
+      for (const { name, localName } of service.methods) {
+        answers.set(`/${service.typeName}/${name}`, methods[localName] as unknown as Answer);
+      }
+    },
+  });
+  withErrorCodes(router);
+  const handlers = new Map<string, Handler>();
+  for (const connect of router.handlers) {
+    const { requestPath, method } = connect;
+    const answer = answers.get(requestPath);
+    if (answer === undefined || method.methodKind !== "unary") {
+      throw millpondError("MILLPOND_E_INTERNAL", `${requestPath} is not unary`);
+    }
+    handlers.set(requestPath, { method: method as DescMethodUnary, answer, guard, connect });
+  }
+  return handlers;
+}
+
+function headerOf(headers: Headers): (name: string) => string | null {
+  return (name) => headers.get(name);
+}
+
+/** Has Connect's handlers go through the guard. */
+function guarding(guard: CallGuard): Interceptor {
+  return (next) => async (request) => {
+    const { method, contextValues: values, signal, header } = request;
+    const call = { method, values, signal, header: headerOf(header) };
+    return await guard.run(call, request.message, () => next(request));
+  };
+}
+
+/**
+ * Connect itself refuses what it cannot read, before our code sees it. These refusals get their message and code here,
+ * so that every error over plain HTTP says what is wrong and ends with a code.
+ */
+function withErrorCodes(router: ConnectRouter): void {
+  for (const [position, handler] of router.handlers.entries()) {
+    const call: UniversalHandlerFn = async (request) => {
+      const response = await handler(request);
+      const type = response.header?.get("content-type");
+      if (response.status < 400 || (type !== undefined && type !== null && type !== "application/json")) {
+        return response;
+      }
+      const body = withErrorCode(response.status, await readAll(response.body));
+      const header = new Headers(response.header);
+      header.set("content-type", "application/json");
+      header.set("content-length", String(body.byteLength));
+      return { ...response, header, body: toIterable(body) };
+    };
+    router.handlers[position] = Object.assign(call, handler);
+  }
+}
+
+function withErrorCode(status: number, body: Uint8Array): Uint8Array {
+  const error: unknown =
+    body.byteLength === 0 ? describeStatus(status) : JSON.parse(Buffer.from(body).toString("utf8"));
+  if (!isWireError(error) || errorCodeOf(new Error(error.message)) !== undefined) {
+    return body;
+  }
+  // Only what Connect could not read comes without a code.
+  const { rawMessage } = millpondError("MILLPOND_E_INVALID", error.message || error.code);
+  return Buffer.from(JSON.stringify({ ...error, message: rawMessage }));
+}
+
+function describeStatus(status: number): { readonly code: string; readonly message: string } {
+  switch (status) {
+    case 405:
+      return { code: "unimplemented", message: "the HTTP method is not POST" };
+    case 415:
+      return {
+        code: "unimplemented",
+        message: "the content type is not application/json or another of Connect's",
+      };
+    default:
+      return { code: "invalid_argument", message: `the request was refused with the HTTP status ${status}` };
+  }
+}
+
+function isWireError(value: unknown): value is { readonly code: string; readonly message: string } {
+  return (
+    typeof value === "object" &&
+    value !== null &&
+    "code" in value &&
+    typeof value.code === "string" &&
+    "message" in value &&
+    typeof value.message === "string"
+  );
+}
+
+async function readAll(body: AsyncIterable<Uint8Array> | undefined): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of body ?? []) {
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+async function* toIterable(body: Uint8Array): AsyncIterable<Uint8Array> {
+  yield body;
+}
