@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { millpondError } from "@millpond/api";
+import { nvlinkDomains } from "./nvlink-domains.ts";
 import { type PciTopology, readPciTopology } from "./pci-topology.ts";
 import { type Probe, probeDriver } from "./worker-process.ts";
 
@@ -12,7 +13,13 @@ export interface DiscoveredDevice {
   readonly driverVersion: string;
   readonly cudaVersion: number;
   readonly description: Probe["devices"][number];
-  readonly topology: PciTopology;
+  readonly topology: Topology;
+}
+
+/** How it is joined with others of its node. */
+export interface Topology extends PciTopology {
+  /** Name of those that reach each other over NVLink; empty: none, or not known. */
+  readonly nvlinkDomain: string;
 }
 
 /** So many fit into a ticket. */
@@ -31,6 +38,7 @@ export async function discoverDevices(options: {
   const devices: DiscoveredDevice[] = [];
   for (const driver of options.drivers) {
     const probe = await probeOne(options.worker, driver);
+    const domains = nvlinkDomains(probe.nvlinks);
     for (const description of probe.devices) {
       const twin = devices.find((device) => device.description.uuid === description.uuid);
       if (twin !== undefined) {
@@ -46,7 +54,10 @@ export async function discoverDevices(options: {
         driverVersion: probe.driver,
         cudaVersion: probe.cudaVersion,
         description,
-        topology: readPciTopology(description.pciBusId),
+        topology: {
+          ...readPciTopology(description.pciBusId),
+          nvlinkDomain: domains.get(description.uuid) ?? "",
+        },
       });
     }
   }

@@ -41,6 +41,7 @@ const probeSchema = z.object({
       kind: z.enum(["nvidia", "softgpu"]),
     }),
   ),
+  nvlinks: z.array(z.tuple([z.string(), z.string()])),
 });
 
 /** What one driver library offers on this host. */

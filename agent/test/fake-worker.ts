@@ -82,7 +82,7 @@ function probe(): void {
     multiprocessors: 2,
     kind: "softgpu",
   }));
-  process.stdout.write(`${JSON.stringify({ driver: "", cudaVersion: 13000, devices })}\n`);
+  process.stdout.write(`${JSON.stringify({ driver: "", cudaVersion: 13000, devices, nvlinks: [] })}\n`);
 }
 
 /** What every session has in use of each device. */

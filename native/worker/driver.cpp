@@ -22,4 +22,10 @@ Result<Driver> loadDriver(const std::string& path) {
   return driver;
 }
 
+std::string failure(const Driver& driver, const char* call, CUresult rc) {
+  const char* name = nullptr;
+  if (driver.cuGetErrorName) driver.cuGetErrorName(rc, &name);
+  return std::string(call) + " answered " + (name ? name : std::to_string(static_cast<int>(rc)));
+}
+
 }  // namespace millpond::worker

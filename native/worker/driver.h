@@ -12,4 +12,7 @@ namespace millpond::worker {
 /// never unloaded: drivers keep threads of their own.
 Result<Driver> loadDriver(const std::string& path);
 
+/// "cuDeviceGet answered CUDA_ERROR_INVALID_DEVICE".
+std::string failure(const Driver& driver, const char* call, CUresult rc);
+
 }  // namespace millpond::worker

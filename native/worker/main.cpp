@@ -7,6 +7,7 @@
 #include "worker/device_output.h"
 #include "worker/driver.h"
 #include "worker/options.h"
+#include "worker/probe.h"
 #include "worker/supervisor.h"
 
 namespace {

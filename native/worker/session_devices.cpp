@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/session_devices.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
 #include <utility>
-
-#include "base/json.h"
 
 namespace millpond::worker {
 namespace {
@@ -30,23 +26,6 @@ constexpr CUdevice_attribute kNotRemoted[] = {
     CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
 };
-
-std::string failure(const Driver& driver, const char* call, CUresult rc) {
-  const char* name = nullptr;
-  if (driver.cuGetErrorName) driver.cuGetErrorName(rc, &name);
-  return std::string(call) + " answered " + (name ? name : std::to_string(static_cast<int>(rc)));
-}
-
-/// The version of NVIDIA's driver as NVML tells it, empty where there is none.
-std::string nvidiaDriverVersion() {
-  void* nvml = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!nvml) return "";
-  const auto init = reinterpret_cast<int (*)()>(::dlsym(nvml, "nvmlInit_v2"));
-  const auto version = reinterpret_cast<int (*)(char*, unsigned)>(::dlsym(nvml, "nvmlSystemGetDriverVersion"));
-  char text[96] = {};
-  if (!init || !version || init() != 0 || version(text, sizeof(text) - 1) != 0) return "";
-  return text;
-}
 
 }  // namespace
 
@@ -171,46 +150,6 @@ Result<Snapshot> SessionDevices::snapshot(bool remote) const {
     out.errors.push_back({code, name, text});
   }
   return out;
-}
-
-Result<std::string> probeDevices(const Driver& driver) {
-  int version = 0;
-  int count = 0;
-  if (CUresult rc = driver.cuDriverGetVersion(&version)) return Error{failure(driver, "cuDriverGetVersion", rc)};
-  if (CUresult rc = driver.cuDeviceGetCount(&count)) return Error{failure(driver, "cuDeviceGetCount", rc)};
-  Json::Array devices;
-  std::string kernel;
-  for (int i = 0; i < count; ++i) {
-    CUdevice device = 0;
-    char name[256] = {};
-    char bus[32] = {};
-    CUuuid uuid{};
-    size_t total = 0;
-    int major = 0, minor = 0, processors = 0;
-    const auto attribute = [&](int& value, CUdevice_attribute id) {
-      return driver.cuDeviceGetAttribute(&value, id, device);
-    };
-    CUresult rc = driver.cuDeviceGet(&device, i);
-    if (!rc) rc = driver.cuDeviceGetName(name, sizeof(name) - 1, device);
-    if (!rc) rc = driver.cuDeviceGetUuid_v2(&uuid, device);
-    if (!rc) rc = driver.cuDeviceTotalMem_v2(&total, device);
-    if (!rc) rc = driver.cuDeviceGetPCIBusId(bus, sizeof(bus), device);
-    if (!rc) rc = attribute(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-    if (!rc) rc = attribute(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-    if (!rc) rc = attribute(processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-    if (rc) return Error{"device " + std::to_string(i) + ": " + failure(driver, "a query", rc)};
-    const bool soft = std::strstr(name, "Software GPU") != nullptr;
-    if (!soft) kernel = nvidiaDriverVersion();
-    devices.push_back(Json::Object{{"ordinal", i},
-                                   {"uuid", uuidText(uuid)},
-                                   {"name", std::string(name)},
-                                   {"memoryBytes", static_cast<uint64_t>(total)},
-                                   {"pciBusId", std::string(bus)},
-                                   {"computeCapability", std::to_string(major) + "." + std::to_string(minor)},
-                                   {"multiprocessors", processors},
-                                   {"kind", soft ? "softgpu" : "nvidia"}});
-  }
-  return Json(Json::Object{{"driver", kernel}, {"cudaVersion", version}, {"devices", std::move(devices)}}).dump();
 }
 
 }  // namespace millpond::worker

@@ -55,7 +55,4 @@ class SessionDevices {
   std::vector<std::pair<CUdevice, CUcontext>> retained_;
 };
 
-/// The description that `--probe` prints, or why there is none.
-Result<std::string> probeDevices(const Driver& driver);
-
 }  // namespace millpond::worker

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a driver library offers on this host, for the agent.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "worker/driver.h"
+
+namespace millpond::worker {
+
+/// The description that `--probe` prints, or why there is none.
+Result<std::string> probeDevices(const Driver& driver);
+
+}  // namespace millpond::worker
