@@ -5,7 +5,7 @@ import type { Group } from "../schema.ts";
 const local = { style: "local" } as const;
 
 export const managed = {
-  cuMemAllocManaged: { style: "hand", why: "memory that client and worker map together" },
+  cuMemAllocManaged: { style: "hand", why: "memory that client and worker map together, or mirror" },
   cuStreamAttachMemAsync: local,
   cuMemAdvise: local,
   cuMemAdvise_v2: local,

@@ -18,6 +18,18 @@ constexpr size_t kPiece = wire::kChunkBytes;
 /// worker has them.
 constexpr size_t kLentBytes = size_t{512} << 10;
 
+/// Within the worker's reach.
+CUresult within(Call& call, uint64_t to, uint64_t from, size_t bytes, uint64_t stream) {
+  cmd::MemcpyDtoDAsyncV2 wire{};
+  wire.dstDevice = to;
+  wire.srcDevice = from;
+  wire.ByteCount = bytes;
+  wire.hStream = stream;
+  return call.post(wire);
+}
+
+bool isMirrored(const std::optional<MemoryRun>& run) { return run && run->kind == MemoryKind::kMirrored; }
+
 CUresult shared(Call& call, uint64_t device, uint64_t host, size_t bytes, uint64_t stream, uint32_t direction,
                 Wait wait) {
   cmd::CopyHostShared wire{};
@@ -49,14 +61,14 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   if (bytes == 0) return CUDA_SUCCESS;
   if (from == nullptr || !call.remote().memory.mayUse(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
   const auto host = reinterpret_cast<uint64_t>(from);
-  if (const auto run = call.remote().memory.find(host, bytes); run && run->kind == MemoryKind::kPinnedShared)
-    return shared(call, to, host, bytes, stream, 1, wait);
+  const auto source = call.remote().memory.find(host, bytes);
+  if (source && source->kind == MemoryKind::kPinnedShared) return shared(call, to, host, bytes, stream, 1, wait);
+  if (isMirrored(source)) return within(call, to, host, bytes, stream);
   bool captured = false;
   if (const CUresult r = precondition::isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
   if (captured) return capture(call, to, host, bytes, stream, 1);
   // Pinned memory is read when the stream comes to it, behind functions of the program that may write it still.
-  if (const auto pinned = call.remote().memory.find(host, bytes);
-      pinned && pinned->kind == MemoryKind::kPinnedLocal && CallbackThread::busy(call.streamContext(stream))) {
+  if (source && source->kind == MemoryKind::kPinnedLocal && CallbackThread::busy(call.streamContext(stream))) {
     cmd::StreamSync sync{};
     sync.stream = stream;
     cmd::StreamSyncReply reply{};
@@ -78,6 +90,13 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   }
   if (lends && !call.awaitTaken()) return static_cast<CUresult>(kSessionLost);
   if (call.remote().blocking) return call.awaitWork(stream);
+  if (run && run->kind == MemoryKind::kPinnedShared && wait == Wait::kYes) {
+    // Managed memory, which the program may read as soon as the call returns.
+    cmd::StreamSync sync{};
+    sync.stream = stream;
+    cmd::StreamSyncReply reply{};
+    return call.wait(sync, reply);
+  }
   // The bytes are on their way, so nothing of the caller's is needed any more. Only of an address that this process did
   // not allocate does it not know whether the driver will take it.
   return run || wait == Wait::kNo ? CUDA_SUCCESS : call.check();
@@ -90,6 +109,7 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
   const auto pinned = call.remote().memory.find(host, bytes);
   if (pinned && pinned->kind == MemoryKind::kPinnedShared)
     return shared(call, from, host, bytes, stream, 2, wait);
+  if (isMirrored(pinned)) return within(call, host, from, bytes, stream);
   bool captured = false;
   if (const CUresult r = precondition::isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
   if (captured) return capture(call, from, host, bytes, stream, 2);
@@ -112,7 +132,7 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
 
 bool onDevice(Call& call, CUdeviceptr address) {
   const auto run = call.remote().memory.find(address);
-  return run && run->kind == MemoryKind::kDevice;
+  return run && run->isOfWorker();
 }
 
 CUresult unified(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, uint64_t stream, Wait wait) {
@@ -120,14 +140,7 @@ CUresult unified(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, uin
     if (call.remote().memory.wasFreed(each) && !isMapped(each)) return CUDA_ERROR_INVALID_VALUE;
   const bool toIsDevice = onDevice(call, to);
   const bool fromIsDevice = onDevice(call, from);
-  if (toIsDevice && fromIsDevice) {
-    cmd::MemcpyDtoDAsyncV2 wire{};
-    wire.dstDevice = to;
-    wire.srcDevice = from;
-    wire.ByteCount = bytes;
-    wire.hStream = stream;
-    return call.post(wire);
-  }
+  if (toIsDevice && fromIsDevice) return within(call, to, from, bytes, stream);
   if (toIsDevice) return toDevice(call, to, reinterpret_cast<const void*>(from), bytes, stream, wait);
   if (fromIsDevice) return fromDevice(call, reinterpret_cast<void*>(to), from, bytes, stream, wait);
   // Between two places of this process, in the order of the stream.

@@ -57,14 +57,16 @@ CUresult packKernel(Call& call, const CUDA_KERNEL_NODE_PARAMS& params, Packed& o
   return packParameters(info, params.kernelParams, params.extra, out.rest);
 }
 
-/// Where an end that may be anywhere lies.
-void resolveMemoryType(Call& call, CUmemorytype& type, CUdeviceptr device, uint64_t& host) {
-  if (type != CU_MEMORYTYPE_UNIFIED) return;
-  const auto run = call.remote().memory.find(device);
-  if (run && run->kind == MemoryKind::kDevice) {
+/// Where an end that may be anywhere, or of which the worker has its own, lies.
+void resolveMemoryType(Call& call, CUmemorytype& type, CUdeviceptr& device, uint64_t& host) {
+  const CUdeviceptr place = type == CU_MEMORYTYPE_HOST ? host : device;
+  const auto run = call.remote().memory.find(place);
+  if (run && (type == CU_MEMORYTYPE_UNIFIED ? run->isOfWorker() : run->kind == MemoryKind::kMirrored)) {
     type = CU_MEMORYTYPE_DEVICE;
+    device = place;
     return;
   }
+  if (type != CU_MEMORYTYPE_UNIFIED) return;
   type = CU_MEMORYTYPE_HOST;
   host = device;
 }

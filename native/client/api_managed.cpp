@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Managed memory: on the GPU's own host, pages that this process and the worker share, coherent at any moment. To another
-// host there are none, and the allocation is refused. Where the pages should lie is advice, which is kept and not acted on.
-#include <atomic>
+// host, memory of the device that is mirrored here. Where the pages should lie is advice, which is kept and not acted on.
 #include <cstring>
 
-#include "base/log.h"
 #include "client/call.h"
 #include "client/client.h"
 #include "client/context.h"
@@ -186,11 +184,10 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flag
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
   if (call.session().remote()) {
-    static std::atomic<bool> said{false};
-    logOnce(said, LogLevel::Warn,
-            "managed memory is not available over TCP: this process and the GPU share no memory; use cudaMalloc and "
-            "cudaMemcpy, or run on the GPU's own host");
-    return CUDA_ERROR_NOT_SUPPORTED;
+    if (const CUresult r = call.remote().managedHeap.allocate(call, bytesize, *dptr); r != CUDA_SUCCESS) return r;
+    call.remote().memory.add({*dptr, bytesize, MemoryKind::kMirrored, call.context(), MemoryRun::kManaged, 0});
+    call.remote().managed.add(*dptr, bytesize);
+    return CUDA_SUCCESS;
   }
   if (bytesize > SIZE_MAX - kPage) return CUDA_ERROR_OUT_OF_MEMORY;
   const size_t bytes = (bytesize + kPage - 1) / kPage * kPage;

@@ -49,7 +49,9 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) noexcept {
   const auto run = call.remote().memory.find(dptr);
   if (run && run->address == dptr && (run->flags & MemoryRun::kManaged)) {
     call.remote().managed.drop(run->address);
-    return freeShared(call, *run);
+    if (run->kind != MemoryKind::kMirrored) return freeShared(call, *run);
+    if (!call.remote().memory.take(dptr)) return CUDA_ERROR_INVALID_VALUE;
+    return call.remote().managedHeap.free(call, dptr, run->context);
   }
   if (run && run->address == dptr && (run->flags & MemoryRun::kOfGraph)) {
     call.waitForResult();
@@ -58,6 +60,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) noexcept {
     return call.post(wire);
   }
   if (!run || !run->isFreedByAddress(dptr) || !call.remote().memory.take(dptr)) return CUDA_ERROR_INVALID_VALUE;
+  // The driver waits for the device here, and programs have come to count on it.
+  if (Mirror::exists()) Mirror::instance().settle();
   call.useContext(run->context);
   cmd::MemFree wire{};
   wire.address = dptr;

@@ -5,6 +5,7 @@
 #include "client/callback_thread.h"
 #include "client/capture_state.h"
 #include "client/client.h"
+#include "client/preconditions.h"
 #include "client/trace.h"
 
 namespace millpond::client {
@@ -147,6 +148,17 @@ CUresult Call::settle(int32_t result) noexcept {
   if (isSticky(failure))
     if (Context* failed = contextOf(caller_.context)) failed->fail(failure);
   return failure;
+}
+
+bool Call::isDoneNow(uint64_t stream) noexcept {
+  bool isCaptured = false;
+  return precondition::isCaptured(*this, stream, isCaptured) != CUDA_SUCCESS || !isCaptured;
+}
+
+std::optional<uint64_t> Call::momentOfAll() noexcept {
+  size_t contexts = 0;
+  Client::instance().contexts().each([&](const Context&) { ++contexts; });
+  return contexts == 1 ? Mirror::instance().moment() : std::nullopt;
 }
 
 CUresult Call::awaitWork(uint64_t stream) noexcept {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "client/answer_cache.h"
 #include "client/gen/api.h"
 #include "client/handle_table.h"
+#include "client/mirror_turn.h"
 #include "client/remote.h"
 #include "cuda/gen/cuda_api.h"
 #include "protocol/gen/commands.h"
@@ -71,6 +73,7 @@ class Call {
     if (entry_ != CUDA_SUCCESS) return entry_;
     const size_t bytes = cmd::encodedSize<C>(tails...);
     const auto fill = [&](std::byte* place) { cmd::encode(place, fixed, tails...); };
+    const MirrorTurn turn = this->turn(fixed);
     const bool blocks = isWork(C::kOp) && remote_->blocking;
     if (blocks || remote_->synchronous || waits_) [[unlikely]] {
       Session::Answer answer;
@@ -87,6 +90,14 @@ class Call {
                     Session::Data whose = Session::Data::kCallers) noexcept {
     if (entry_ != CUDA_SUCCESS) return entry_;
     fixed.setTailBytes({static_cast<uint32_t>(data.size())});
+    const MirrorTurn turn = this->turn(fixed);
+    std::vector<std::byte> copied;
+    if (Mirror::exists() && Mirror::instance().overlaps(reinterpret_cast<uint64_t>(data.data()), data.size())) [[unlikely]] {
+      // A fault must not come while the session's locks are held.
+      copied.assign(data.begin(), data.end());
+      data = copied;
+      whose = Session::Data::kCallers;
+    }
     return sent(session_->postWithData(
         static_cast<uint16_t>(C::kOp), caller_, C::kFixedBytes,
         [&](std::byte* place) { std::memcpy(place, &fixed, C::kFixedBytes); }, data, whose));
@@ -104,9 +115,17 @@ class Call {
   template <typename C, typename... Tails>
   CUresult waitFor(const C& fixed, Session::Answer& answer, const Tails&... tails) noexcept {
     if (entry_ != CUDA_SUCCESS) return entry_;
-    return settle(session_->wait(
-        static_cast<uint16_t>(C::kOp), caller_, cmd::encodedSize<C>(tails...),
-        [&](std::byte* place) { cmd::encode(place, fixed, tails...); }, answer));
+    if constexpr (isTurn(C::kOp) || endsTurn(C::kOp)) {
+      if (Mirror::exists()) [[unlikely]] {
+        // Who waits only reads, so the turn need not last.
+        (void)turn(fixed);
+        const auto whole = C::kOp == cmd::Op::kContextSync ? momentOfAll() : std::nullopt;
+        const CUresult result = settle(ask(fixed, answer, tails...));
+        if (result == CUDA_SUCCESS && endsTurn(C::kOp)) Mirror::instance().afterWait(whole);
+        return result;
+      }
+    }
+    return settle(ask(fixed, answer, tails...));
   }
   /// As `wait`, but asked once for these arguments. `scope`: the function or kernel whose Set calls change the answer.
   template <typename C, typename R>
@@ -152,33 +171,25 @@ class Call {
   bool awaitTaken() noexcept;
 
  private:
-  /// Whether a command gives the device something to do that ends by itself, unlike a wait for what the program does next.
-  static constexpr bool isWork(cmd::Op op) noexcept {
-    switch (op) {
-      case cmd::Op::kLaunch:
-      case cmd::Op::kGraphLaunch:
-      case cmd::Op::kCopyHostShared:
-      case cmd::Op::kCopyFromDevice:
-      case cmd::Op::kCopyBox:
-      case cmd::Op::kMemcpyDtoDV2:
-      case cmd::Op::kMemcpyDtoDAsyncV2:
-      case cmd::Op::kMemsetD8V2:
-      case cmd::Op::kMemsetD16V2:
-      case cmd::Op::kMemsetD32V2:
-      case cmd::Op::kMemsetD2D8V2:
-      case cmd::Op::kMemsetD2D16V2:
-      case cmd::Op::kMemsetD2D32V2:
-      case cmd::Op::kMemsetD8Async:
-      case cmd::Op::kMemsetD16Async:
-      case cmd::Op::kMemsetD32Async:
-      case cmd::Op::kMemsetD2D8Async:
-      case cmd::Op::kMemsetD2D16Async:
-      case cmd::Op::kMemsetD2D32Async:
-        return true;
-      default:
-        return false;
-    }
+  /// The device's turn at mirrored memory, for as long as the command is being appended.
+  template <typename C>
+  MirrorTurn turn(const C& fixed) noexcept {
+    if constexpr (isTurn(C::kOp))
+      if (Mirror::exists() && touchesMirror(fixed) && isDoneNow(streamOf(fixed))) [[unlikely]]
+        return MirrorTurn(caller_.context, streamOf(fixed));
+    return {};
   }
+  /// Whether what the stream is given is done, and not recorded.
+  bool isDoneNow(uint64_t stream) noexcept;
+  /// Sends a command for which `waitFor` waits.
+  template <typename C, typename... Tails>
+  int32_t ask(const C& fixed, Session::Answer& answer, const Tails&... tails) noexcept {
+    return session_->wait(
+        static_cast<uint16_t>(C::kOp), caller_, cmd::encodedSize<C>(tails...),
+        [&](std::byte* place) { cmd::encode(place, fixed, tails...); }, answer);
+  }
+  /// A moment up to which all is done when a wait for the whole context has succeeded.
+  static std::optional<uint64_t> momentOfAll() noexcept;
   template <typename C>
   static uint64_t streamOf(const C& fixed) noexcept {
     if constexpr (requires { fixed.stream; })

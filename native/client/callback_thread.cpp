@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "client/client.h"
+#include "client/mirror.h"
 #include "client/remote.h"
 #include "protocol/futex.h"
 #include "protocol/gen/commands.h"
@@ -65,7 +66,9 @@ struct CallbackLoop {
         log(LogLevel::Error, "callbacks of this process do not run any more: the worker answered %d", result);
         return;
       }
+      if (next.kind != kNothing && Mirror::exists()) Mirror::instance().beginHostFunction();
       call(next);
+      if (next.kind != kNothing && Mirror::exists()) Mirror::instance().endHostFunction();
       if (next.kind <= kStreamCallback) {
         cmd::CallbackDone done{};
         done.number = next.number;
@@ -109,6 +112,8 @@ struct CallbackLoop {
     // The program's signals are for the program's threads.
     sigset_t all, before;
     ::sigfillset(&all);
+    // But faults are of the thread that makes them: a function of the program may touch mirrored memory.
+    ::sigdelset(&all, SIGSEGV);
     ::pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_t thread{};
     started = ::pthread_create(&thread, nullptr, &CallbackLoop::main, this) == 0;

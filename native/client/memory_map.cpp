@@ -132,12 +132,13 @@ std::vector<uint64_t> MemoryMap::dropDevice(uint16_t context) {
   std::lock_guard lock(mutex_);
   std::vector<uint64_t> allocated;
   for (auto run = runs_.begin(); run != runs_.end();) {
-    if (run->second.kind != MemoryKind::kDevice || run->second.context != context ||
+    const bool isManaged = run->second.kind == MemoryKind::kMirrored && (run->second.flags & MemoryRun::kManaged);
+    if ((run->second.kind != MemoryKind::kDevice && !isManaged) || run->second.context != context ||
         (run->second.flags & MemoryRun::kMapped)) {
       ++run;
       continue;
     }
-    if (!(run->second.flags & MemoryRun::kBorrowed)) allocated.push_back(run->first);
+    if (!isManaged && !(run->second.flags & MemoryRun::kBorrowed)) allocated.push_back(run->first);
     end(run->second);
     run = runs_.erase(run);
   }

@@ -15,6 +15,7 @@ enum class MemoryKind : uint8_t {
   kDevice,
   kPinnedShared,  ///< the worker maps the very same pages at the same address
   kPinnedLocal,   ///< this process's own: the worker is on another host, or the program allocated it
+  kMirrored,      ///< this process and the worker each have their own at the same address: see mirror.h
 };
 
 struct MemoryRun {
@@ -40,6 +41,10 @@ struct MemoryRun {
   uint64_t id = 0;       ///< CU_POINTER_ATTRIBUTE_BUFFER_ID, unique in the process
   uint64_t pool = 0;     ///< handle of the pool that it came from
 
+  /// Whether commands may name it as memory of devices.
+  bool isWithinReach() const { return kind != MemoryKind::kPinnedLocal; }
+  /// Whether the worker's is what counts for them, and not pages that this process maps, too.
+  bool isOfWorker() const { return kind == MemoryKind::kDevice || kind == MemoryKind::kMirrored; }
   /// Whether a call that frees device memory takes this address.
   bool isFreedByAddress(uint64_t at) const {
     return kind == MemoryKind::kDevice && address == at && (flags & (kBorrowed | kMapped)) == 0;
@@ -66,7 +71,8 @@ class MemoryMap {
   void reuse(uint64_t address, uint64_t bytes);
   /// The run that all of [address, address + bytes) lies in.
   std::optional<MemoryRun> find(uint64_t address, uint64_t bytes) const;
-  /// Forgets the device memory of a context, but not what is mapped; the addresses of what had been allocated.
+  /// Forgets the device memory of a context, and managed memory that is mirrored, but not what is mapped; the addresses
+  /// of what had been allocated on the device.
   std::vector<uint64_t> dropDevice(uint16_t context);
 
  private:

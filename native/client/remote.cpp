@@ -76,7 +76,13 @@ void endContext(const Context& context) {
   ThreadStreams::forget(wireContext);
   remote.answers.forgetContext(wireContext);
   remote.handles.forgetAllowed(wireContext);
-  for (const uint64_t address : remote.memory.dropDevice(wireContext)) {
+  std::vector<uint64_t> allocated = remote.memory.dropDevice(wireContext);
+  if (Mirror::exists()) {
+    const std::vector<CUdeviceptr> managed = remote.managedHeap.removeOf(wireContext);
+    allocated.insert(allocated.end(), managed.begin(), managed.end());
+    Mirror::instance().forget(wireContext);
+  }
+  for (const uint64_t address : allocated) {
     cmd::MemFree wire{};
     wire.address = address;
     call.post(wire);

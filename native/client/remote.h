@@ -10,6 +10,7 @@
 #include "client/arrays.h"
 #include "client/graph_store.h"
 #include "client/handle_table.h"
+#include "client/managed_heap.h"
 #include "client/managed_memory.h"
 #include "client/memory_map.h"
 #include "client/memory_pools.h"
@@ -26,6 +27,7 @@ struct Remote {
   VirtualMemory virtualMemory;
   MemoryPools pools;
   ManagedMemory managed;
+  ManagedHeap managedHeap;
   Arrays arrays;
   AnswerCache answers;
   GraphStore graphs;

@@ -128,8 +128,8 @@ Result<Snapshot> SessionDevices::snapshot(bool remote) const {
         d.attributes[static_cast<size_t>(id)] = value;
     }
     for (const CUdevice_attribute id : kNotRemoted) d.attributes[static_cast<size_t>(id)] = 0;
-    // Pages that both sides map are coherent at any moment; to another host there are none.
-    d.attributes[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] = remote ? 0 : 1;
+    // Pages that both sides map are coherent at any moment; what is mirrored on another host is so when the device rests.
+    d.attributes[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] = 1;
     d.attributes[CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS] = remote ? 0 : 1;
     // The worker has its own pools.
     d.attributes[CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED] = 1;

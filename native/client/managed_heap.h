@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Managed memory where client and worker map nothing together: device memory of the worker's, mirrored here. Small pieces
+// are cut from larger ones, so that a program may have very many of them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "cuda/gen/cuda_api.h"
+
+namespace millpond::client {
+
+class Call;
+
+class ManagedHeap {
+ public:
+  /// `bytes` of managed memory in the call's context.
+  CUresult allocate(Call& call, size_t bytes, CUdeviceptr& address);
+  /// The end of one that was allocated in that context. The caller has taken it out of the memory map.
+  CUresult free(Call& call, CUdeviceptr address, uint16_t context);
+  /// The context is about to end, and all that was allocated in it. Where it was at the worker, which is to be told.
+  std::vector<CUdeviceptr> removeOf(uint16_t context);
+
+ private:
+  /// Addresses from which pieces are cut.
+  struct Slab {
+    uint64_t address;
+    uint64_t bytes;
+    uint16_t context;
+    uint64_t compared;  ///< bytes at its beginning that are compared, the others are traced
+    uint64_t mirrored;  ///< how many of those are mirrored so far: they are as they come to be used
+    std::map<uint64_t, uint64_t> free;  ///< start → bytes
+  };
+
+  CUresult map(Call& call, size_t bytes, uint64_t compared, CUdeviceptr& address);
+  CUresult addSlab(Call& call);
+  bool cut(uint16_t context, size_t bytes, CUdeviceptr& address);
+  static void giveBack(Slab& slab, uint64_t address, uint64_t bytes);
+
+  std::mutex mutex_;
+  std::map<uint64_t, Slab> slabs_;       ///< by address
+  std::map<uint64_t, uint64_t> pieces_;  ///< what was cut: address → bytes
+  std::map<uint64_t, uint16_t> whole_;   ///< what was not: address → context
+  uint64_t nextSlab_ = 0;
+};
+
+}  // namespace millpond::client

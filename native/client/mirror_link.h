@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the mirror talks to the worker: on streams of its own, one in each context, on which nothing but its copies runs,
+// so that none of them waits for the program's work. Whoever uses it holds the mirror's lock, but for `settle`.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "protocol/session_client.h"
+
+namespace millpond::client {
+
+class MirrorLink {
+ public:
+  /// Appends what memory of the worker's is to be from here on.
+  void push(uint16_t context, uint64_t address, std::span<const std::byte> bytes);
+  /// The same for zeros.
+  void clear(uint16_t context, uint64_t address, uint64_t bytes);
+  /// Lets what a stream is given from here on come behind all that was pushed.
+  void order(uint16_t context, uint64_t stream);
+  /// Waits until all that was pushed is there.
+  void awaitPushed();
+  /// Reads memory of the worker's as it is now. Not success: nothing is known of `to`.
+  int32_t fetch(uint16_t context, uint64_t address, std::span<std::byte> to);
+  /// The streams that were ordered: those that may have work.
+  std::vector<uint64_t> streams() const;
+  /// Waits until all contexts have done what they were given; where a capture forbids to wait for a whole context, the
+  /// given streams.
+  static void settle(const std::vector<uint64_t>& streams);
+  /// The context has ended, and its stream with it.
+  void forget(uint16_t context);
+
+ private:
+  struct Side {
+    uint64_t stream = 0;
+    uint64_t event = 0;    ///< behind what was pushed last
+    uint64_t pushes = 0;   ///< batches so far
+    bool isOpen = false;   ///< pushed since the event was recorded
+    bool isFailed = false;
+  };
+  /// Null when there can be none.
+  Side* side(uint16_t context);
+
+  std::map<uint16_t, Side> sides_;
+  /// Stream, or number of the context for its legacy stream → sum of the batches that it comes behind.
+  std::unordered_map<uint64_t, uint64_t> ordered_;
+  uint64_t pushes_ = 0;  ///< of all sides
+};
+
+}  // namespace millpond::client

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages of this process that stand for memory which the worker has at the same addresses. The system's page protection
+// tells when the program touches what is not here, and when it writes. Knows no wire, and is used under a lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/unique_fd.h"
+
+namespace millpond::client {
+
+class TracedPages {
+ public:
+  static constexpr size_t kPage = 4096;
+  enum class State : uint8_t {
+    kAway,   ///< the worker's is newer: a touch faults
+    kClean,  ///< the two are alike: a write faults
+    kDirty,  ///< the program may have written
+  };
+  struct Run {
+    size_t first;  ///< page
+    size_t count;
+  };
+  /// What the pages were before they stood for anything.
+  enum class Content {
+    kZero,   ///< nothing yet, on both sides: what the program writes first is told from what it never touched
+    kProgram,  ///< all of it is the program's
+  };
+
+  /// Maps `bytes`, whole pages, at `address` (0: anywhere). Null when something lies there, or there is no memory. The
+  /// program may use it like any other until it is withdrawn.
+  static std::unique_ptr<TracedPages> map(uint64_t address, size_t bytes, Content content);
+  ~TracedPages();
+  TracedPages(const TracedPages&) = delete;
+  TracedPages& operator=(const TracedPages&) = delete;
+
+  uint64_t address() const { return address_; }
+  size_t bytes() const { return bytes_; }
+  size_t pages() const { return bytes_ / kPage; }
+  size_t pageOf(uint64_t at) const { return (at - address_) / kPage; }
+  /// Whether the program can touch any page without a fault.
+  bool isAccessible() const { return accessible_; }
+  State state(size_t page) const { return untouched_ ? State::kDirty : states_[page]; }
+  /// What lies in pages, whatever the program may do with them.
+  std::span<std::byte> data(Run run) const { return {alias_ + run.first * kPage, run.count * kPage}; }
+
+  /// From here on every touch faults. What the program has written goes to `send(offset, bytes)`.
+  template <typename Send>
+  void withdraw(Send&& send) {
+    for (const Run run : take()) send(run.first * kPage, std::span<const std::byte>(data(run)));
+  }
+  /// The pages to bring here for a touch of one that is away: more each time, the more regular the touches are.
+  Run wanted(size_t page);
+  /// The pages to make writable for a write to one that is clean.
+  Run writable(size_t page);
+  /// The first run of pages that are away from `page` on; none: count 0.
+  Run away(size_t page) const;
+  /// Lets the program use the pages. False when the system does not: too many pieces; then only all at once can be.
+  bool grant(Run run, State state);
+  /// One page is away again, and nothing is said of what the program has written there.
+  void takeBack(size_t page);
+
+ private:
+  TracedPages() = default;
+  /// Makes all pages away and returns the ones that were dirty.
+  std::vector<Run> take();
+  std::vector<Run> touched() const;
+  size_t reach(size_t page);
+
+  uint64_t address_ = 0;
+  size_t bytes_ = 0;
+  std::byte* alias_ = nullptr;
+  UniqueFd file_;           ///< while untouched: knows which pages exist
+  bool untouched_ = true;   ///< never withdrawn
+  bool isZero_ = true;
+  bool accessible_ = true;
+  std::vector<State> states_;
+  size_t faults_ = 0;  ///< since it was withdrawn
+  size_t next_ = 0;    ///< page behind the last that a fault brought
+  size_t reach_ = 0;
+};
+
+}  // namespace millpond::client
