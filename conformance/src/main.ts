@@ -20,6 +20,7 @@ NAME is a program, a form (runtime, newer, shared, per-thread, rdc, driver) or f
   --gpus N            devices that each program sees, 1 to 8; default: 1
   --jobs N            programs at the same time, 1 to 16; default: 2
   --timeout N         seconds that a run may take; default: 60
+  --preload LIB       library that every program loads first, such as the runtime of a sanitizer
   --json FILE         also writes the result as JSON
   --record            keeps what programs print natively on a real card in conformance/expected
   --list              names the programs and what they look at
@@ -69,6 +70,7 @@ async function readOptions(args: string[]): Promise<Options | undefined> {
       gpus: { type: "string", default: "1" },
       jobs: { type: "string", default: "2" },
       timeout: { type: "string", default: "60" },
+      preload: { type: "string" },
       json: { type: "string" },
       record: { type: "boolean", default: false },
       list: { type: "boolean", default: false },
@@ -83,6 +85,7 @@ async function readOptions(args: string[]): Promise<Options | undefined> {
     jobs: toCount("jobs", values.jobs, 16),
     transports: toTransports(values.transport),
     timeoutMs: toCount("timeout", values.timeout, 3600) * 1000,
+    preload: values.preload,
     softRefusals: await readRefusals(),
     isRecording: values.record,
     names: positionals,

@@ -25,6 +25,8 @@ export interface SessionOptions {
   readonly jobs: number;
   readonly transports: readonly Transport[];
   readonly timeoutMs: number;
+  /** What every program loads first; undefined: nothing. */
+  readonly preload: string | undefined;
   /** Programs that fail on the software GPU for a lasting reason. */
   readonly softRefusals: Readonly<Record<string, Refusal>>;
   /** Whether what programs print natively on a real card is written where the software GPU is held to it. */
@@ -128,10 +130,11 @@ export class Session implements AsyncDisposable {
 
   /** Runs a program on the driver itself and through Millpond, and judges what it did. */
   async find(program: Program): Promise<Finding> {
-    const { root, timeoutMs, transports, softRefusals, isRecording } = this.#options;
+    const { root, timeoutMs, preload, transports, softRefusals, isRecording } = this.#options;
     const runs: Partial<Record<Way, Run>> = {};
     const run = async (way: Way, variables: Record<string, string>): Promise<void> => {
-      runs[way] = await runProgram(program.binary, [program.program], variables, timeoutMs);
+      const all = preload === undefined ? variables : { ...variables, LD_PRELOAD: preload };
+      runs[way] = await runProgram(program.binary, [program.program], all, timeoutMs);
     };
     if (this.#runsNatively(program)) await run("native", this.#nativeEnvironment);
     const refusal = this.#isSoft ? softRefusals[program.name] : undefined;
