@@ -84,7 +84,10 @@ function eligible(
   // What a queue has left when those before were taken, so that together they do not cost it its guarantee.
   const spent = new Map<string, Amount>();
   const victims: Victim[] = [];
-  const sorted = [...groups.values()].filter((claims) => claims.every(mayBeTaken)).sort(compareGroups);
+  const sorted = [...groups.values()]
+    .filter((claims) => claims.every(mayBeTaken))
+    .map((claims) => (claims.length === 1 ? claims : claims.toSorted(compareNames)))
+    .sort(compareGroups);
   for (const claims of sorted) {
     if (victims.length >= settings.maxCandidates) {
       break;
@@ -114,8 +117,12 @@ function compareGroups(a: readonly RunningClaim[], b: readonly RunningClaim[]): 
     Number(second.isBestEffort) - Number(first.isBestEffort) ||
     first.priority - second.priority ||
     second.boundAt - first.boundAt ||
-    (first.statement.claim < second.statement.claim ? -1 : 1)
+    compareNames(first, second)
   );
+}
+
+function compareNames(a: RunningClaim, b: RunningClaim): number {
+  return a.statement.claim < b.statement.claim ? -1 : 1;
 }
 
 function reasonToTake(
@@ -151,7 +158,7 @@ function reasonToTake(
   return `queue ${victim.queue} has borrowed what queue ${entitled} is guaranteed`;
 }
 
-/** Fewest claims, then lowest priority, then least time lost. */
+/** Fewest claims, then lowest priority, then least time lost, then the first node by name. */
 function cheapest(
   snapshot: Snapshot,
   unit: Unit,
@@ -160,7 +167,7 @@ function cheapest(
 ): readonly Victim[] | undefined {
   const choices: (readonly Victim[])[] = [];
   if (unit.members.length === 1) {
-    for (const node of snapshot.nodes) {
+    for (const node of snapshot.nodes.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
       const here = victims.filter(({ claims }) =>
         claims.some(({ statement }) => statement.node === node.name),
       );
