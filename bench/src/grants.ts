@@ -138,6 +138,7 @@ class Bench implements AsyncDisposable {
     const acknowledged: number[] = [];
     const released: number[] = [];
     const [syncsBefore, cpuBefore] = [this.#syncs(), await this.#controller.cpuSeconds()];
+    const ownBefore = process.cpuUsage();
     const startMs = performance.now();
     await this.#everyClient(async (client) => {
       while (performance.now() - startMs < seconds * 1000) {
@@ -158,6 +159,7 @@ class Bench implements AsyncDisposable {
     });
     const took = (performance.now() - startMs) / 1000;
     const cpu = (await this.#controller.cpuSeconds()) - cpuBefore;
+    const { user, system } = process.cpuUsage(ownBefore);
     const grants = acknowledged.length;
     return {
       grantsPerSecond: rounded(grants / took),
@@ -170,6 +172,8 @@ class Bench implements AsyncDisposable {
       /** Processor time of the controller: all that it did meanwhile. */
       controllerMsPerGrant: rounded((cpu * 1000) / grants),
       controllerCores: rounded(cpu / took),
+      /** Of this process: claimants and agents. */
+      ownCores: rounded((user + system) / 1e6 / took),
       load: rounded(loadavg()[0] ?? 0),
     };
   }

@@ -4,6 +4,7 @@
 
 import {
   type DeviceState,
+  differenceOf,
   type Grant,
   type Labels,
   type Leftover,
@@ -21,6 +22,9 @@ import type { AllocationRecord, ClaimRecord, DeviceRecord, NodeRecord } from "./
  * node is looked at again for every claim, so it is not done for each change.
  */
 const fewestChanges = 64;
+
+/** A workload that differs by no more is the same: with another one every node is scored again, which takes a while. */
+const littleDifference = 0.05;
 
 interface KnownNode {
   readonly node: NodeRecord;
@@ -43,21 +47,29 @@ export class Picture {
   #changesToLearn = 0;
 
   snapshot(transaction: Transaction, isReady: (node: string) => boolean): Snapshot {
-    const nodes = transaction.allNodes();
-    const isSame =
-      nodes.length === this.#known.length &&
-      nodes.every(({ name }, position) => name === this.#known[position]?.node.name);
-    const byName = isSame ? undefined : new Map(this.#known.map((known) => [known.node.name, known]));
     const changed = transaction.allocations.changedNodes();
-    this.#known = nodes.map((node, position) => {
-      const known = byName === undefined ? this.#known[position] : byName.get(node.name);
+    let byName: ReadonlyMap<string, KnownNode> | undefined;
+    const find = (name: string) => {
+      byName ??= new Map(this.#known.map((known) => [known.node.name, known]));
+      return byName.get(name);
+    };
+    const all: KnownNode[] = [];
+    const states: NodeState[] = [];
+    for (const node of transaction.allNodes()) {
+      const there = this.#known[all.length];
+      const known = there?.node.name === node.name ? there : find(node.name);
       const version = changed.has(node.name) ? -1 : transaction.allocations.versionOf(node.name);
-      return this.#look(transaction, { node, known, version, isReady: isReady(node.name) });
-    });
-    const states = this.#known.map(({ state }) => state);
+      const look = this.#look(transaction, { node, known, version, isReady: isReady(node.name) });
+      all.push(look);
+      states.push(look.state);
+    }
+    this.#known = all;
     if (this.#changes >= Math.max(fewestChanges, this.#changesToLearn)) {
       this.#changes = 0;
-      this.#workload = learnWorkload({ nodes: states });
+      const workload = learnWorkload({ nodes: states });
+      if (this.#workload === undefined || differenceOf(workload, this.#workload) > littleDifference) {
+        this.#workload = workload;
+      }
       this.#changesToLearn = states.reduce((sum, { devices }) => sum + countGrants(devices), 0) / 4;
     }
     return { nodes: states, ...(this.#workload === undefined ? {} : { workload: this.#workload }) };

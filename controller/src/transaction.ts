@@ -256,7 +256,11 @@ export class Transaction {
       return sortedNodes;
     }
     if ([...this.nodes].every(([name, node]) => node !== null && nodes.has(name))) {
-      return sortedNodes.map((node) => this.nodes.get(node.name) ?? node);
+      const all = [...sortedNodes];
+      for (const node of present(this.nodes)) {
+        all[positionOf(sortedNodes, node.name)] = node;
+      }
+      return all;
     }
     return readAll(this.nodes, nodes).sort((a, b) => (a.name < b.name ? -1 : 1));
   }
@@ -338,6 +342,20 @@ export class Transaction {
   #marks(): number[] {
     return [...this.#overlays().map(({ mark }) => mark), ...this.#logs().map(({ length }) => length)];
   }
+}
+
+/** Of a node that is among them. */
+function positionOf(sorted: readonly NodeRecord[], name: string): number {
+  let [low, high] = [0, sorted.length - 1];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((sorted[middle]?.name ?? "") < name) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
 }
 
 function putAll<K, V>(

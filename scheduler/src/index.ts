@@ -46,6 +46,7 @@ export {
 export { applyStatement, type Placement, rollbackStatement, type Statement } from "./statement.ts";
 export { learnWorkload, usualWorkload } from "./placement/claim-workload.ts";
 export {
+  differenceOf,
   anyModel,
   chooseRandomly,
   fitsRoom,

@@ -17,4 +17,4 @@ export {
   wholeMilli,
 } from "./room.ts";
 export type { Scorer } from "./scorer.ts";
-export { type Workload, workloadOf } from "./workload.ts";
+export { differenceOf, type Workload, workloadOf } from "./workload.ts";

@@ -50,6 +50,17 @@ export function workloadOf(seen: Iterable<WeightedShape>): Workload {
   };
 }
 
+/** The share of the claims in which two workloads differ, 0 to 1. */
+export function differenceOf(a: Workload, b: Workload): number {
+  const weights = new Map(a.all.map(({ shape, weight }) => [shapeKey(shape), weight]));
+  for (const { shape, weight } of b.all) {
+    const key = shapeKey(shape);
+    weights.set(key, (weights.get(key) ?? 0) - weight);
+  }
+  // What one has more of the other has less of.
+  return [...weights.values()].reduce((sum, weight) => sum + Math.abs(weight), 0) / 2;
+}
+
 export function shapeKey({ cpuMilli, memoryMiB, gpus, gpuMilli, models }: Shape): string {
   return `${cpuMilli} ${memoryMiB} ${gpus} ${gpuMilli} ${models}`;
 }

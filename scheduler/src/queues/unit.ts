@@ -60,11 +60,12 @@ function placeAll(snapshot: Snapshot, members: readonly WaitingClaim[]): Stateme
   const statements: Statement[] = [];
   let current = snapshot;
   for (const member of members) {
+    const last = statements.at(-1);
+    current = last === undefined ? snapshot : applyStatement(current, last);
     const statement = placeOne(current, member);
     if (statement === undefined) {
       return undefined;
     }
-    current = applyStatement(current, statement);
     statements.push(statement);
   }
   return statements;
