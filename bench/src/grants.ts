@@ -8,6 +8,7 @@ import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import manifest from "../../package.json" with { type: "json" };
 import { Placement } from "@millpond/api";
+import { runTool, toCount, UsageError } from "@millpond/cli";
 import { Claimant } from "./claimant.ts";
 import { ControllerProcess } from "./controller-process.ts";
 import { quantile } from "./samples.ts";
@@ -30,8 +31,6 @@ const help = `usage: npm run bench:grants -- [options]
 `;
 
 const root = join(import.meta.dirname, "..", "..");
-
-class UsageError extends Error {}
 
 interface Options {
   readonly nodes: number;
@@ -274,13 +273,6 @@ function say(figures: unknown): void {
   console.log(JSON.stringify(figures));
 }
 
-function toCount(option: string, text: string | undefined, otherwise: number): number {
-  const value = text === undefined ? otherwise : Number(text);
-  if (!Number.isInteger(value) || value < 0 || value > 1_000_000)
-    throw new UsageError(`--${option}: ${text} is no number from 0 to 1000000`);
-  return value;
-}
-
 /** Undefined when only help is wanted. */
 function readOptions(args: string[]): Options | undefined {
   const text = { type: "string" } as const;
@@ -306,7 +298,7 @@ function readOptions(args: string[]): Options | undefined {
   if (values.save !== undefined && !/^[a-z0-9][a-z0-9-]*$/.test(values.save))
     throw new UsageError(`--save: ${values.save} is no name of small letters, digits and dashes`);
   const count = (option: Exclude<keyof typeof values, "help">, otherwise: number): number =>
-    toCount(option, values[option], otherwise);
+    toCount(option, values[option] ?? `${otherwise}`, 0, 1_000_000);
   return {
     nodes: count("nodes", 1000),
     devices: count("devices", 8),
@@ -344,13 +336,4 @@ async function run(options: Options): Promise<void> {
   }
 }
 
-try {
-  const options = readOptions(process.argv.slice(2));
-  if (options === undefined) process.stdout.write(help);
-  else await run(options);
-} catch (error) {
-  const code = error instanceof Error && "code" in error ? String(error.code) : "";
-  const isUsage = error instanceof UsageError || code.startsWith("ERR_PARSE_ARGS_");
-  console.error(`error: ${error instanceof Error ? error.message : String(error)}`);
-  process.exitCode = isUsage ? 2 : 1;
-}
+await runTool({ help, readOptions, run });

@@ -6,6 +6,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { probeDriver } from "@millpond/agent";
+import { runTool, toCount, UsageError } from "@millpond/cli";
 import { describeMachine } from "./machine.ts";
 import { type Effort, type Group, groups, measure } from "./measure.ts";
 import { type Transport, transports } from "./metrics.ts";
@@ -31,8 +32,6 @@ const quick: Effort = { passes: 1, rounds: 4, sustainedSeconds: 0.05, copyBytes:
 /** The repository's root, or the unpacked archive's. */
 const root = join(import.meta.dirname, "..", "..");
 
-class UsageError extends Error {}
-
 function toList<T extends string>(
   option: string,
   text: string | undefined,
@@ -44,14 +43,6 @@ function toList<T extends string>(
     if (found === undefined) throw new UsageError(`--${option}: ${name} is none of ${known.join(", ")}`);
     return found;
   });
-}
-
-function toCount(option: string, text: string | undefined, otherwise: number): number {
-  if (text === undefined) return otherwise;
-  const value = Number(text);
-  if (!Number.isInteger(value) || value < 1 || value > 100_000)
-    throw new UsageError(`--${option}: ${text} is no number from 1 to 100000`);
-  return value;
 }
 
 function toName(text: string | undefined): string | undefined {
@@ -91,8 +82,8 @@ function readOptions(args: string[]): Options | undefined {
     driver: values.driver,
     transports: toList("transports", values.transports, transports),
     groups: toList("only", values.only, groups),
-    passes: toCount("passes", values.passes, effort.passes),
-    rounds: toCount("rounds", values.rounds, effort.rounds),
+    passes: toCount("passes", values.passes ?? `${effort.passes}`, 1, 100_000),
+    rounds: toCount("rounds", values.rounds ?? `${effort.rounds}`, 1, 100_000),
     json: values.json ?? join(root, "build", "bench-result.json"),
     save: toName(values.save),
   };
@@ -135,13 +126,4 @@ async function run(options: Options): Promise<void> {
   }
 }
 
-try {
-  const options = readOptions(process.argv.slice(2));
-  if (options === undefined) process.stdout.write(help);
-  else await run(options);
-} catch (error) {
-  const code = error instanceof Error && "code" in error ? String(error.code) : "";
-  const isUsage = error instanceof UsageError || code.startsWith("ERR_PARSE_ARGS_");
-  console.error(`error: ${error instanceof Error ? error.message : String(error)}`);
-  process.exitCode = isUsage ? 2 : 1;
-}
+await runTool({ help, readOptions, run });

@@ -5,6 +5,7 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
+import { runTool, toCount, UsageError } from "@millpond/cli";
 import { binaryDirectory, choose, readCatalogue } from "./catalogue.ts";
 import { type Finding, failureText, makeReport, summary, tableHead, tableRow } from "./report.ts";
 import { Session, type SessionOptions } from "./session.ts";
@@ -28,15 +29,6 @@ NAME is a program, a form (runtime, newer, shared, per-thread, rdc, driver) or f
 
 /** The repository's root, or the unpacked archive's. */
 const root = join(import.meta.dirname, "..", "..");
-
-class UsageError extends Error {}
-
-function toCount(option: string, text: string, largest: number): number {
-  const value = Number(text);
-  if (!Number.isInteger(value) || value < 1 || value > largest)
-    throw new UsageError(`--${option}: ${text} is no number from 1 to ${largest}`);
-  return value;
-}
 
 function toTransports(names: readonly string[]): readonly Transport[] {
   if (names.includes("none") && names.length > 1)
@@ -81,10 +73,10 @@ async function readOptions(args: string[]): Promise<Options | undefined> {
   return {
     root,
     driver: values.driver,
-    gpus: toCount("gpus", values.gpus, 8),
-    jobs: toCount("jobs", values.jobs, 16),
+    gpus: toCount("gpus", values.gpus, 1, 8),
+    jobs: toCount("jobs", values.jobs, 1, 16),
     transports: toTransports(values.transport),
-    timeoutMs: toCount("timeout", values.timeout, 3600) * 1000,
+    timeoutMs: toCount("timeout", values.timeout, 1, 3600) * 1000,
     preload: values.preload,
     softRefusals: await readRefusals(),
     isRecording: values.record,
@@ -134,13 +126,4 @@ async function finish(
   if (findings.some(({ outcome }) => isFailure(outcome))) process.exitCode = 1;
 }
 
-try {
-  const options = await readOptions(process.argv.slice(2));
-  if (options === undefined) process.stdout.write(help);
-  else await run(options);
-} catch (error) {
-  const code = error instanceof Error && "code" in error ? String(error.code) : "";
-  const isUsage = error instanceof UsageError || code.startsWith("ERR_PARSE_ARGS_");
-  console.error(`error: ${error instanceof Error ? error.message : String(error)}`);
-  process.exitCode = isUsage ? 2 : 1;
-}
+await runTool({ help, readOptions, run });
