@@ -101,11 +101,11 @@ export class TokenVerifier {
 
   /** Whose token it is. A difference in time tells of hashes, which nobody can choose, not of secrets. */
   verify(secret: string): Verification {
-    const hash = sha256(secret);
-    const stored = this.#findStored(hash.toString("hex"));
+    const digest = sha256(secret);
+    const stored = this.#findStored(digest.toString("hex"));
     let caller: Caller | undefined;
     for (const known of this.#fixed) {
-      if (timingSafeEqual(hash, known.hash)) {
+      if (timingSafeEqual(digest, known.hash)) {
         caller = known.caller;
       }
     }
