@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Claims whose sizes change, before their programs and under them.
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { examples, Pool } from "./support/pool.ts";
+import { examples, Pool, until } from "./support/pool.ts";
 import { startProgram } from "./support/program.ts";
 
 const MiB = 2 ** 20;
@@ -85,5 +85,49 @@ it("the programs of one claim get other numbers of vGPUs, one after the other", 
   }
   holder.endInput("\n");
   expect((await holder.finished).status).toBe(0);
+  await pool.isClean();
+});
+
+it("a lazy claim costs nothing while its owner thinks, and its programs wait for their turn", async () => {
+  const thinker = pool.start([
+    "run",
+    "--lazy",
+    "--name",
+    "lazy",
+    "-n",
+    "2",
+    "--",
+    "sh",
+    "-c",
+    "echo ready; read line",
+  ]);
+  await thinker.says("stdout", /ready/);
+  const state = async () => (await pool.claims()).find(({ name }) => name === "lazy")?.state;
+  expect(await state()).toBe("dormant");
+  expect(await booked()).toEqual([0, 0]);
+  const env = pool.containerEnvironment({ MILLPOND_CLAIM: "lazy" });
+
+  const other = pool.startEndless(["-m", "32Mi"]);
+  await pool.connected(1);
+  const waiting = startProgram(examples, ["vectoradd", "1000"], env);
+  await waiting.says("stderr", /waiting for lazy: /);
+  expect(await state()).toBe("pending");
+  other.signal("SIGINT");
+  await other.finished;
+  expect((await waiting.finished).status).toBe(0);
+  await until("a claim that sleeps", state, (word) => word === "dormant");
+  await until("devices that nobody holds", booked, (all) => all.every((memory) => memory === 0));
+
+  // A killed program gives back as well.
+  const killed = startProgram(examples, ["vectoradd", "1000", "--repeat", "100000000"], env);
+  await pool.connected(1);
+  expect(await booked()).toEqual([128, 128]);
+  killed.signal("SIGKILL");
+  await killed.finished;
+  await until("a claim that sleeps", state, (word) => word === "dormant");
+  expect(await pool.millpond(["resize", "lazy", "-n", "1", "-m", "16Mi"])).toMatchObject({ status: 0 });
+  expect((await startProgram(examples, ["deviceinfo"], env).finished).stdout).toContain("(1 devices)");
+  thinker.endInput("\n");
+  expect((await thinker.finished).status).toBe(0);
   await pool.isClean();
 });

@@ -67,6 +67,13 @@ export const claimFields = {
     description: "Compute share of each vGPU in percent of its device, 1 to 100",
     defaultText: "in proportion to the memory",
   },
+  lazy: {
+    flags: "--lazy",
+    env: "MILLPOND_LAZY",
+    type: "flag",
+    description:
+      "Hold nothing until a program of the claim calls CUDA, and give it back when the last one has ended",
+  },
   exclusive: {
     flags: "--exclusive",
     env: "MILLPOND_EXCLUSIVE",

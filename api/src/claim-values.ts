@@ -133,6 +133,7 @@ export function toClaimMessage(values: ClaimValues): MessageInitShape<typeof Cla
     memoryBytes: memory?.kind === "bytes" ? memory.bytes : 0n,
     memoryPercent: memory?.kind === "percent" ? memory.percent : 0,
     computePercent: values.compute ?? 0,
+    lazy: values.lazy ?? false,
     exclusive: values.exclusive ?? false,
     models: [...(values.model ?? [])],
     minComputeCapability: values.minCapability ?? "",

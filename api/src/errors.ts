@@ -74,8 +74,8 @@ export const errorTable = {
   },
   MILLPOND_E_CLAIM_NOT_BOUND: {
     connect: Code.FailedPrecondition,
-    meaning: "The claim still waits for room, so it has nothing to attach to.",
-    remedy: "Wait until the claim is bound.",
+    meaning: "The claim still waits for room, or is dormant, so it has nothing to attach to.",
+    remedy: "Wait until the claim is bound; WaitClaim with `wake` wakes a dormant one.",
   },
   MILLPOND_E_CLAIM_ENDED: {
     connect: Code.FailedPrecondition,

@@ -100,7 +100,7 @@ export const metricTable = {
   millpond_claims: {
     part: "controller",
     type: "gauge",
-    help: "Claims that have not ended, by queue and state: pending, bound",
+    help: "Claims that have not ended, by queue and state: pending, bound, dormant",
     labels: ["queue", "state"],
   },
   millpond_oldest_pending_claim_seconds: {

@@ -95,7 +95,7 @@ export class ClaimHolder {
   }
 
   /**
-   * Waits until the claim is bound.
+   * Waits until the claim is bound. Not for a lazy one: its program waits when it needs it.
    *
    * @throws MILLPOND_E_WAIT_TIMEOUT, MILLPOND_E_CLAIM_ENDED
    */
@@ -106,6 +106,7 @@ export class ClaimHolder {
       options.signal.throwIfAborted();
       if (this.#claim.state === ClaimState.BOUND) return;
       this.#assertAlive();
+      if (this.#claim.lazy) return;
       const why = this.#claim.reason === "" ? "the pool has no room" : this.#claim.reason;
       const place =
         this.#claim.queuePosition > 1 ? ` (${this.#claim.queuePosition - 1} waiting before it)` : "";
@@ -162,8 +163,8 @@ export class ClaimHolder {
     const { claim } = await this.#connection.claims.getClaim({ name }, { signal });
     this.#claim = requireClaim(claim);
     const { state } = this.#claim;
-    const isLive = state === ClaimState.PENDING || state === ClaimState.BOUND;
-    return isLive && this.#claim.requeues > requeues;
+    const hasEnded = state === ClaimState.RELEASED || state === ClaimState.FAILED;
+    return !hasEnded && this.#claim.requeues > requeues;
   }
 
   /**

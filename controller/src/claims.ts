@@ -20,6 +20,9 @@ import type { AllocationRecord, ClaimRecord } from "./store/store.ts";
 /** Whoever waits for a change looks again after so long. */
 const longestWatchMs = 60_000;
 
+/** A lazy claim goes on waiting for so long after a program has said that it needs it. */
+const wakeSeconds = 15;
+
 /** How many claims may wait at a time. */
 const maxPendingClaims = 1000;
 
@@ -56,13 +59,13 @@ export async function createClaim(
             ...spec,
             name,
             arrival: transaction.revision,
-            state: "pending",
-            reason: "",
+            state: spec.isLazy ? "dormant" : "pending",
+            reason: spec.isLazy ? "no program of it has called its devices yet" : "",
             version: transaction.revision,
             createdAt: transaction.now,
             boundAt: null,
             endedAt: null,
-            waitingSince: transaction.now,
+            waitingSince: spec.isLazy ? null : transaction.now,
             preemptAt: null,
             requeues: 0,
           });
@@ -73,7 +76,7 @@ export async function createClaim(
             return;
           }
           refuseImpossible(transaction, pool.facts, toRequest(spec));
-          if (options.noWait) {
+          if (options.noWait && !spec.isLazy) {
             const reason = decision?.blocked.get(name)?.reason ?? "there is no room";
             throw millpondError("MILLPOND_E_NO_CAPACITY", reason);
           }
@@ -92,21 +95,29 @@ export interface WaitClaimOptions {
   /** The version that the caller has seen. */
   readonly knownVersion: number;
   readonly timeoutMs: number;
+  /** The caller needs the devices. */
+  readonly wake: boolean;
   readonly signal: AbortSignal;
   /** Default: all claims. */
   readonly sees?: Sight;
 }
 
 /**
- * Waits until a claim has another version, or the time is over; keeps its lease meanwhile.
+ * Waits until a claim has another version, or the time is over; keeps its lease meanwhile. A lazy claim whose devices the
+ * caller needs takes its turn.
  *
- * @throws MILLPOND_E_NOT_FOUND; the signal's reason when that is aborted.
+ * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_TOO_MANY_CLAIMS; the signal's reason when that is aborted.
  */
 export async function waitClaim(pool: Pool, name: string, options: WaitClaimOptions): Promise<ClaimRecord> {
   const endMs = pool.clock.monotonicMs() + options.timeoutMs;
   let claim = requireClaim(pool, name, options.sees);
   renew(pool, claim);
-  const release = pool.leases.hold(name);
+  const isWaking = options.wake && claim.isLazy;
+  if (isWaking) {
+    await wakeClaim(pool, name);
+    claim = requireClaim(pool, name, options.sees);
+  }
+  const releases = [pool.leases.hold(name), ...(isWaking ? [pool.wakes.hold(name)] : [])];
   try {
     while (isLive(claim) && versionOf(pool, claim) === options.knownVersion) {
       const wake = await pool.claimWatchers.wait(name, endMs - pool.clock.monotonicMs(), options.signal);
@@ -121,9 +132,29 @@ export async function waitClaim(pool: Pool, name: string, options: WaitClaimOpti
     renew(pool, claim);
     return claim;
   } finally {
-    release();
+    for (const release of releases) {
+      release();
+    }
     pool.touch(name);
   }
+}
+
+/** A program needs the devices of a lazy claim: it waits from now on, behind those that wait already. */
+async function wakeClaim(pool: Pool, name: string): Promise<void> {
+  pool.wakes.renew(name, wakeSeconds);
+  if (pool.ledger.claims.get(name)?.state !== "dormant") {
+    return;
+  }
+  await pool.mutate((transaction) => {
+    const claim = transaction.claim(name);
+    if (claim?.state !== "dormant") {
+      return;
+    }
+    refuseTooMany(transaction);
+    const { revision: arrival, now: waitingSince } = transaction;
+    transaction.putClaim({ ...claim, state: "pending", reason: "", arrival, waitingSince });
+    transaction.addEvent("ClaimWoken", `claim/${name}`, "a program of it calls its devices");
+  });
 }
 
 export interface Ticket {
@@ -173,9 +204,8 @@ export async function createTicket(
       },
       key,
     );
-    const { epoch } = allocation;
-    pool.markTicketed(epoch);
-    pool.presence.expectSession(session, { epoch, client });
+    pool.presence.expectSession(session, { epoch: allocation.epoch, client });
+    pool.markTicketed(allocation);
     return { ticket, agentUrl, session };
   });
 }
@@ -240,11 +270,11 @@ export async function resizeClaim(
     (transaction, decision) => {
       const claim = transaction.claim(name);
       const before = pool.ledger.claims.get(name);
-      if (claim?.state !== "pending") {
+      if (claim === undefined || transaction.allocation(name) !== undefined) {
         return;
       }
       refuseImpossible(transaction, pool.facts, toRequest(claim));
-      if (!wait && before?.state === "bound") {
+      if (!wait && before?.state === "bound" && claim.state === "pending") {
         const reason = decision?.blocked.get(name)?.reason ?? "there is no room";
         throw millpondError("MILLPOND_E_NO_CAPACITY", `${reason}; it keeps what it has`, {
           remedy: "Ask for less, or give up what it has and wait for room with --wait.",
@@ -387,7 +417,8 @@ function requireAllocation(pool: Pool, claim: ClaimRecord): AllocationRecord {
   const allocation = pool.ledger.allocations.ofClaim(claim.name);
   if (allocation === undefined) {
     const reason = pool.waiting.of(claim.name)?.reason ?? "it has not been looked at yet";
-    throw millpondError("MILLPOND_E_CLAIM_NOT_BOUND", `the claim ${claim.name} waits: ${reason}`);
+    const how = claim.state === "dormant" ? `is dormant: ${claim.reason}` : `waits: ${reason}`;
+    throw millpondError("MILLPOND_E_CLAIM_NOT_BOUND", `the claim ${claim.name} ${how}`);
   }
   return allocation;
 }

@@ -30,6 +30,7 @@ import { usableSizes } from "./session-sizes.ts";
 import type { AllocationRecord, ClaimRecord, DeviceRecord, EventRecord, NodeRecord } from "./store/store.ts";
 
 const claimStates = {
+  dormant: ClaimState.DORMANT,
   pending: ClaimState.PENDING,
   bound: ClaimState.BOUND,
   released: ClaimState.RELEASED,
@@ -55,6 +56,7 @@ export function toClaim(pool: Pool, claim: ClaimRecord, positions = waitingPosit
     owner: claim.owner,
     leaseSeconds: claim.leaseSeconds,
     sessionBound: claim.isSessionBound,
+    lazy: claim.isLazy,
     exclusive: claim.isExclusive,
     models: [...claim.models],
     minComputeCapability: claim.minComputeCapability,

@@ -32,9 +32,20 @@ export function endClaim(
   }
 }
 
+/** Lets a lazy claim hold nothing and ask for nothing, until a program of it calls its devices. */
+export function sleepClaim(transaction: Transaction, facts: Facts, claim: ClaimRecord, reason: string): void {
+  recordWait(transaction, claim, 0);
+  transaction.putClaim({ ...claim, state: "dormant", reason, waitingSince: null, preemptAt: null });
+  transaction.addEvent("ClaimDormant", `claim/${claim.name}`, reason);
+  const allocation = transaction.allocation(claim.name);
+  if (allocation !== undefined) {
+    takeBack(transaction, facts, claim, allocation);
+  }
+}
+
 /**
- * Puts a bound claim into the queue again, at its old place. One that belongs to a process ends instead: there is nobody
- * to begin again.
+ * Puts a bound claim into the queue again, at its old place; a lazy one waits there when a program of it needs it again.
+ * One that belongs to a process ends instead: there is nobody to begin again.
  */
 export function requeueClaim(
   transaction: Transaction,
@@ -49,9 +60,9 @@ export function requeueClaim(
   const allocation = transaction.allocation(claim.name);
   transaction.putClaim({
     ...claim,
-    state: "pending",
-    reason: "",
-    waitingSince: transaction.now,
+    ...(claim.isLazy
+      ? ({ state: "dormant", reason, waitingSince: null } as const)
+      : ({ state: "pending", reason: "", waitingSince: transaction.now } as const)),
     preemptAt: null,
     requeues: claim.requeues + 1,
   });

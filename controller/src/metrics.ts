@@ -90,13 +90,16 @@ async function queueSamples(pool: Pool): Promise<MetricSample[]> {
     for (const { name: queue, guaranteed, limit } of allQueues(transaction)) {
       const own = claims.get(queue) ?? [];
       const pending = own.filter(({ state }) => state === "pending");
+      const dormant = own.filter(({ state }) => state === "dormant").length;
+      const bound = own.length - pending.length - dormant;
       const oldest = Math.min(
         transaction.now,
         ...pending.map(({ waitingSince }) => waitingSince ?? transaction.now),
       );
       samples.push(
         { name: "millpond_claims", labels: { queue, state: "pending" }, value: pending.length },
-        { name: "millpond_claims", labels: { queue, state: "bound" }, value: own.length - pending.length },
+        { name: "millpond_claims", labels: { queue, state: "bound" }, value: bound },
+        { name: "millpond_claims", labels: { queue, state: "dormant" }, value: dormant },
         { name: "millpond_oldest_pending_claim_seconds", labels: { queue }, value: transaction.now - oldest },
         { name: "millpond_queue_used_gpus", labels: { queue }, value: tree.used(queue).gpuMilli / 1000 },
         ...gpusOf("millpond_queue_guaranteed_gpus", { queue }, guaranteed.gpuMilli),

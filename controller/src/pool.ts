@@ -54,6 +54,8 @@ export interface PoolOptions {
 export class Pool {
   readonly ledger: Ledger<Conclusion, Scope>;
   readonly leases: Leases;
+  /** Which lazy claims a program waits for that needs their devices, and has no ticket yet. */
+  readonly wakes: Leases;
   readonly presence: Presence;
   readonly activity: Activity;
   readonly waiting = new Waiting();
@@ -81,12 +83,14 @@ export class Pool {
     this.clock = clock;
     this.#log = log;
     this.leases = new Leases(clock);
+    this.wakes = new Leases(clock);
     this.presence = new Presence(clock);
     this.claimWatchers = new Watchers(clock);
     this.nodeWatchers = new Watchers(clock);
     this.activity = new Activity(clock);
     this.facts = {
       picture: new Picture(),
+      isWanted: (claim) => !this.wakes.isExpired(claim),
       isLeaseExpired: (claim) => this.leases.isExpired(claim),
       sessions: ({ node, epoch }) => this.presence.sessionsOf(node, epoch),
       mayBeInUse: (allocation) => this.#mayBeInUse(allocation),
@@ -135,6 +139,9 @@ export class Pool {
     for (const claim of this.ledger.claims.values()) {
       if (isLive(claim)) {
         this.leases.renew(claim.name, Math.max(claim.leaseSeconds, restartGraceSeconds));
+        if (claim.isLazy && claim.state !== "dormant") {
+          this.wakes.renew(claim.name, restartGraceSeconds);
+        }
         this.#noteDue(claim.name);
       }
     }
@@ -168,8 +175,12 @@ export class Pool {
   }
 
   /** Remembers that a ticket was issued: from now on only the agent can say that no session of the claim is open. */
-  markTicketed(epoch: number): void {
+  markTicketed({ epoch, claim }: AllocationRecord): void {
     this.#ticketed.add(epoch);
+    // Whoever has it waits no longer; whether it is used will be seen.
+    this.wakes.forget(claim);
+    this.#noteDue(claim);
+    this.#setAlarm();
   }
 
   /** Why the last resize of a claim was refused; undefined: it was not. To be read once. */
@@ -203,16 +214,18 @@ export class Pool {
 
   #mayBeInUse({ node, epoch }: AllocationRecord): boolean {
     const { presence } = this;
-    if (!this.#ticketed.has(epoch)) {
-      return false;
-    }
-    const isInherited = epoch <= this.#inherited.epoch && this.clock.monotonicMs() < this.#inherited.untilMs;
     return (
-      isInherited ||
-      !presence.isReady(node) ||
-      presence.openSessions(node, epoch) > 0 ||
-      presence.hasUnusedTicket(epoch)
+      this.#ticketed.has(epoch) &&
+      (!presence.isReady(node) ||
+        presence.openSessions(node, epoch) > 0 ||
+        this.#openableUntilMs(epoch) > this.clock.monotonicMs())
     );
+  }
+
+  /** Until when a ticket that was issued for the allocation may open a session, on the monotonic clock. */
+  #openableUntilMs(epoch: number): number {
+    const inheritedUntilMs = epoch <= this.#inherited.epoch ? this.#inherited.untilMs : 0;
+    return Math.max(inheritedUntilMs, this.presence.unusedUntilMs(epoch));
   }
 
   #onDone(changed: Changed | undefined, conclusion: Conclusion | undefined): void {
@@ -242,6 +255,7 @@ export class Pool {
       const claim = this.ledger.claims.get(name);
       if (claim === undefined || !isLive(claim)) {
         this.leases.forget(name);
+        this.wakes.forget(name);
         this.#resizeRefusals.delete(name);
       }
       this.#noteDue(name);
@@ -271,7 +285,12 @@ export class Pool {
   }
 
   #setAlarm(): void {
-    const deadlines = [this.leases.nextDeadlineMs(), this.presence.nextDeadlineMs(), this.#nextDueMs()];
+    const deadlines = [
+      this.leases.nextDeadlineMs(),
+      this.wakes.nextDeadlineMs(),
+      this.presence.nextDeadlineMs(),
+      this.#nextDueMs(),
+    ];
     const dueMs = Math.min(...deadlines.filter((deadline) => deadline !== undefined));
     this.#setAlarmFor(dueMs);
   }
@@ -300,12 +319,14 @@ export class Pool {
       this.#due.delete(name);
       return;
     }
-    const { boundAt, timeLimitSeconds, idleLimitSeconds, graceSeconds, preemptAt, nodeLoss } = claim;
+    const { boundAt, timeLimitSeconds, idleLimitSeconds, graceSeconds, preemptAt, nodeLoss, isLazy } = claim;
     const now = this.clock.unixMs();
+    const openableMs = this.#openableUntilMs(allocation.epoch) - this.clock.monotonicMs();
     const end = ((boundAt ?? 0) + timeLimitSeconds) * 1000;
     const silentMs = this.presence.silentSeconds(allocation.node) * 1000;
     const dates = [
       ...(allocation.resizing === null ? [] : [allocation.resizing.until * 1000]),
+      ...(isLazy && openableMs > 0 ? [now + openableMs] : []),
       ...(preemptAt === null ? [] : [preemptAt * 1000]),
       ...(timeLimitSeconds === 0 ? [] : [preemptAt === null ? end - graceSeconds * 1000 : end]),
       ...(idleLimitSeconds === 0
@@ -334,7 +355,8 @@ export class Pool {
     this.#overdue = { claims: [], nodes: [] };
     const lost = [...overdue.nodes, ...this.presence.loseSilentNodes()];
     const due = this.#due.takeDue(this.clock.unixMs());
-    const claims = new Set([...overdue.claims, ...due, ...this.leases.takeExpired()]);
+    const expired = [...this.leases.takeExpired(), ...this.wakes.takeExpired()];
+    const claims = new Set([...overdue.claims, ...due, ...expired]);
     const change = this.mutate(
       (transaction) => {
         for (const name of lost) {
@@ -368,5 +390,5 @@ export class Pool {
 
 /** Whether the claim has not ended. */
 export function isLive(claim: ClaimRecord): boolean {
-  return claim.state === "pending" || claim.state === "bound";
+  return claim.endedAt === null;
 }

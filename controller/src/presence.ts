@@ -250,10 +250,10 @@ export class Presence {
     return [...(this.#nodes.get(node)?.sessions.values() ?? [])].filter(({ epoch }) => epoch === allocation);
   }
 
-  /** Whether a ticket that this process issued for an allocation may still open a session. */
-  hasUnusedTicket(allocation: number): boolean {
-    const now = this.#clock.monotonicMs();
-    return [...this.#unused.values()].some(({ epoch, expiresMs }) => epoch === allocation && expiresMs > now);
+  /** Until when a ticket that this process issued for an allocation may still open a session, on the monotonic clock. */
+  unusedUntilMs(allocation: number): number {
+    const tickets = [...this.#unused.values()].filter(({ epoch }) => epoch === allocation);
+    return Math.max(0, ...tickets.map(({ expiresMs }) => expiresMs));
   }
 
   /** Remembers a ticket until its session is reported or it can open none any more. */

@@ -5,7 +5,14 @@
 
 import { formatDuration } from "@millpond/api";
 import { amountOn, type QueueDecision, planQueues, type Statement } from "@millpond/scheduler";
-import { endClaim, giveNotice, nodeLossAfterSeconds, recordWait, requeueClaim } from "./endings.ts";
+import {
+  endClaim,
+  giveNotice,
+  nodeLossAfterSeconds,
+  recordWait,
+  requeueClaim,
+  sleepClaim,
+} from "./endings.ts";
 import type { Transaction } from "./transaction.ts";
 import type { Picture } from "./picture.ts";
 import type { SessionFacts } from "./report.ts";
@@ -17,6 +24,8 @@ import type { AllocationRecord, ClaimRecord } from "./store/store.ts";
 export interface Facts {
   readonly picture: Picture;
   isLeaseExpired(claim: string): boolean;
+  /** Whether a program needs the devices of a lazy claim, and has no ticket yet. */
+  isWanted(claim: string): boolean;
   /** The sessions of the allocation that its node last reported. */
   sessions(allocation: AllocationRecord): readonly SessionFacts[];
   /** Whether a session of the allocation is open, or may be opened, or is not known. */
@@ -81,9 +90,15 @@ function claimsInScope(transaction: Transaction, scopes: readonly Scope[]): Clai
 
 function endIfDue(transaction: Transaction, facts: Facts, claim: ClaimRecord): void {
   const { name, state, leaseSeconds } = claim;
-  if (state === "pending" && facts.isLeaseExpired(name)) {
-    const reason = `nobody renewed its lease of ${leaseSeconds} s while it waited`;
+  if ((state === "pending" || state === "dormant") && facts.isLeaseExpired(name)) {
+    const meanwhile = state === "pending" ? "while it waited" : "while it was dormant";
+    const reason = `nobody renewed its lease of ${leaseSeconds} s ${meanwhile}`;
     endClaim(transaction, facts, claim, { state: "released", reason });
+    return;
+  }
+  if (claim.isLazy && state === "pending" && !facts.isWanted(name)) {
+    sleepClaim(transaction, facts, claim, "no program waits for its devices any more");
+    return;
   }
   const allocation = state === "bound" ? transaction.allocation(name) : undefined;
   if (allocation === undefined) {
@@ -92,6 +107,10 @@ function endIfDue(transaction: Transaction, facts: Facts, claim: ClaimRecord): v
   const reason = reasonToEnd(facts, claim, allocation) ?? limitPassed(transaction, facts, claim, allocation);
   if (reason !== undefined) {
     endClaim(transaction, facts, claim, { state: "released", reason });
+    return;
+  }
+  if (claim.isLazy && !facts.isWanted(name) && !facts.mayBeInUse(allocation)) {
+    sleepClaim(transaction, facts, claim, "no program of it uses its devices");
     return;
   }
   const { node } = allocation;

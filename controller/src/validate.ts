@@ -63,6 +63,7 @@ export function checkClaim(claim: Claim | undefined): ClaimSpec {
       maxLeaseSeconds,
     ),
     isSessionBound: claim.sessionBound,
+    isLazy: checkLazy(claim),
     isExclusive: claim.exclusive,
     ...checkWhere(claim),
     ...checkGang(claim),
@@ -146,6 +147,14 @@ function checkWhere(claim: Claim) {
     affinity: checkLabels(claim.affinity),
     antiAffinity: checkLabels(claim.antiAffinity),
   };
+}
+
+/** A claim that belongs to a process was made by its first call, so it is needed. */
+function checkLazy({ lazy, sessionBound, gang }: Claim): boolean {
+  if (lazy && gang !== "") {
+    throw millpondError("MILLPOND_E_INVALID", "lazy and gang are both given: a gang is bound all at once");
+  }
+  return lazy && !sessionBound;
 }
 
 function checkGang({ gang, gangSize, sameNode }: Claim) {

@@ -28,6 +28,8 @@ constexpr int64_t kPatienceMs = 30'000;
 // The user is told of the waiting after this long.
 constexpr int64_t kQuietMs = 1'000;
 constexpr int64_t kPauseMs = 200;
+// How often what was granted may be taken back before it could be used.
+constexpr int kMostLosses = 10;
 
 int64_t nowMs() {
   timespec now{};
@@ -222,13 +224,17 @@ class Attaching {
     const int64_t start = nowMs();
     Patience patience(*this);
     while (state_ != "CLAIM_STATE_BOUND") {
+      // From here on every call says that the claim is needed, so that it keeps its turn.
+      if (state_ == "CLAIM_STATE_DORMANT") woken_ = true;
       if (state_ == "CLAIM_STATE_RELEASED" || state_ == "CLAIM_STATE_FAILED") {
         return Error{claim_ + " ended before a GPU was granted: " + reason() +
                      ". Start the program again to ask anew [MILLPOND_E_CLAIM_ENDED]"};
       }
-      if (!state_.empty() && state_ != "CLAIM_STATE_PENDING")
+      if (!state_.empty() && state_ != "CLAIM_STATE_PENDING" && state_ != "CLAIM_STATE_DORMANT")
         return notUnderstood("claim state that is known");
-      int pollSeconds = state_.empty() ? 0 : kPollSeconds;
+      // Who wakes a claim expects it soon, and is not told of a moment.
+      const bool quiet = woken_ && nowMs() - start < kQuietMs;
+      int pollSeconds = state_.empty() ? 0 : quiet ? 1 : kPollSeconds;
       if (config_.waitTimeoutSeconds > 0 && pollSeconds > 0) {
         const int64_t left = config_.waitTimeoutSeconds - (nowMs() - start) / 1000;
         if (left <= 0) {
@@ -238,12 +244,12 @@ class Attaching {
         }
         pollSeconds = static_cast<int>(std::min<int64_t>(pollSeconds, left));
       }
-      if (!state_.empty()) explainWaiting();
+      if (!state_.empty() && !quiet) explainWaiting();
       const int64_t asked = nowMs();
-      CallResult seen = ask(
-          "millpond.v1.ClaimService/WaitClaim",
-          Json(Json::Object{{"name", claim_}, {"knownVersion", version_}, {"timeoutSeconds", pollSeconds}}),
-          (pollSeconds + 15) * 1000);
+      Json::Object request{{"name", claim_}, {"knownVersion", version_}, {"timeoutSeconds", pollSeconds}};
+      if (woken_) request.push_back({"wake", true});
+      CallResult seen =
+          ask("millpond.v1.ClaimService/WaitClaim", Json(std::move(request)), (pollSeconds + 15) * 1000);
       if (!seen.failure) {
         const std::string known = version_;
         if (auto learnt = learn(seen.answer); !learnt) return learnt;
@@ -262,8 +268,8 @@ class Attaching {
   }
 
   std::string reason() const { return reason_.empty() ? "no reason was given" : reason_; }
-  // The CLI explains the waiting of the claims that it makes.
-  LogLevel waitingLevel() const { return config_.claim.empty() ? LogLevel::Warn : LogLevel::Info; }
+  // The CLI explains the waiting of the claims that it makes, but for those that wait only now.
+  LogLevel waitingLevel() const { return config_.claim.empty() || woken_ ? LogLevel::Warn : LogLevel::Info; }
   // Says once for each reason what is waited for.
   void explainWaiting() {
     if (explained_ == reason_) return;
@@ -290,7 +296,16 @@ class Attaching {
   }
 
   Result<Endpoint> waitAndOpen() {
-    if (auto bound = waitForBound(); !bound) return bound.error();
+    for (int losses = 0;; ++losses) {
+      if (auto bound = waitForBound(); !bound) return bound.error();
+      auto endpoint = openBound();
+      if (endpoint || losses == kMostLosses || !wasTakenBack(endpoint.error().message)) return endpoint;
+      sleepMs(kPauseMs);
+      state_.clear();
+    }
+  }
+
+  Result<Endpoint> openBound() {
     Patience patience(*this);
     for (;;) {
       bool passing = false;
@@ -298,6 +313,12 @@ class Attaching {
       auto endpoint = getTicketAndOpen(passing);
       if (endpoint || !patience.withFailure({endpoint.error().message, passing})) return endpoint;
     }
+  }
+
+  // A claim that lives on without this process may be bound no longer by the next call, and be bound again.
+  bool wasTakenBack(const std::string& failure) const {
+    return !config_.claim.empty() && (failure.ends_with("[MILLPOND_E_CLAIM_NOT_BOUND]") ||
+                                      failure.ends_with("[MILLPOND_E_TICKET_STALE]"));
   }
 
   Result<Endpoint> getTicketAndOpen(bool& passing) {
@@ -383,6 +404,7 @@ class Attaching {
   mutable size_t controller_ = 0;  // counts on; the place in the list is what is left of it
   std::string claim_;
   std::string state_;  // empty: not known yet
+  bool woken_ = false;  // it was dormant until this process needed it
   std::string reason_;
   std::optional<std::string> explained_;  // the reason that was told last
   std::string version_ = "0";

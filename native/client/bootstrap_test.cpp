@@ -156,6 +156,38 @@ TEST("waits for the claim, whatever changes meanwhile, and releases nothing") {
   CHECK_EQ(pool.request(5).dump(), R"({"name":"claim-1","knownVersion":"3","timeoutSeconds":10})");
 }
 
+TEST("a dormant claim is woken, waited for, and asked for again when it went back to sleep before its ticket") {
+  Pool pool;
+  allWell(pool);
+  pool.onRaw("ClaimService/WaitClaim", {HttpTestServer::json(200, claim("DORMANT", "no program uses it", 1)),
+                                        HttpTestServer::json(200, claim("PENDING", "0 of 2 devices free", 2)),
+                                        HttpTestServer::json(200, claim("BOUND", "", 3)),
+                                        HttpTestServer::json(200, claim("DORMANT", "no program uses it", 4)),
+                                        HttpTestServer::json(200, claim("BOUND", "", 5))});
+  const std::string ticket = R"({"ticket":"mpt1.a.b","agentUrl":")" + pool.url() + R"(","session":"s-1"})";
+  const std::string lost = R"({"code":"failed_precondition","message":"it is dormant [MILLPOND_E_CLAIM_NOT_BOUND]"})";
+  pool.onRaw("ClaimService/CreateTicket", {HttpTestServer::json(400, lost), HttpTestServer::json(200, ticket)});
+  Environment e = environmentFor(pool);
+  e.claim = "claim-1";
+  const auto attachment = attachTo(e);
+  CHECK(bool(attachment));
+  CHECK_EQ(pool.calls(),
+           "WaitClaim WaitClaim WaitClaim CreateTicket WaitClaim WaitClaim CreateTicket OpenSession");
+  CHECK(!pool.request(0).find("wake"));
+  for (const size_t i : {1u, 2u, 4u, 5u}) CHECK(pool.request(i).dump().ends_with(R"("wake":true})"));
+  CHECK_EQ(attachment->ownClaim, "");
+}
+
+TEST("a claim that is taken back before each ticket is given up") {
+  Pool pool;
+  allWell(pool);
+  pool.onRaw("ClaimService/CreateTicket",
+             {HttpTestServer::json(403, R"({"message":"it was taken away [MILLPOND_E_TICKET_STALE]"})")});
+  Environment e = environmentFor(pool);
+  e.claim = "claim-1";
+  CHECK(contains(failureOf(e), "it was taken away"));
+}
+
 TEST("attaches to a claim by name and never ends it") {
   Pool pool;
   allWell(pool);

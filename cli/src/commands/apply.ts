@@ -7,6 +7,7 @@ import { exitStatus } from "../command-table.ts";
 import type { Values } from "../command-values.ts";
 import { type Connection, openConnection } from "../connection.ts";
 import { type Document, readDocuments } from "../documents.ts";
+import { claimStateWord } from "../output/resources.ts";
 
 export async function run(values: Values<"apply">): Promise<number> {
   if (values.file === undefined) {
@@ -43,7 +44,9 @@ async function applyOne(document: Document, { claims, queues }: Connection): Pro
     case "Claim":
       try {
         const { claim } = await claims.createClaim({ claim: document.message });
-        return claim?.state === ClaimState.BOUND ? "bound" : `waits: ${claim?.reason ?? ""}`;
+        return claim?.state === ClaimState.PENDING
+          ? `waits: ${claim.reason}`
+          : claimStateWord(claim?.state ?? 0);
       } catch (error) {
         if (errorCodeOf(error) !== "MILLPOND_E_ALREADY_EXISTS") throw error;
         return await compare(document, claims);

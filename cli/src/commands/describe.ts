@@ -241,6 +241,7 @@ async function describeTenant(tenant: Tenant, { claims }: Connection, now: numbe
 function wishesOf(claim: Claim): string {
   const json = claimToJson(claim);
   const wishes: readonly (readonly [string, string | number | boolean])[] = [
+    ["lazy", json.lazy],
     ["exclusive", json.exclusive],
     ["model", json.models.join(",")],
     ["min-capability", json.minComputeCapability],

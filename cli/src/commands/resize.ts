@@ -28,7 +28,7 @@ export async function run(values: Values<"resize">, [name = ""]: readonly string
 
 function describe({ allocation, state, reason }: Claim): string {
   if (allocation === undefined) {
-    return state === ClaimState.PENDING ? `waits: ${reason}` : "resized";
+    return state === ClaimState.PENDING ? `waits: ${reason}` : "resized, for when it is woken";
   }
   const { length } = allocation.devices;
   const [first] = allocation.devices;

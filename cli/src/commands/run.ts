@@ -12,6 +12,7 @@ import { type Connection, openConnection } from "../connection.ts";
 import { ExitError } from "../errors.ts";
 import { programLibraryPath } from "../library-path.ts";
 import { findNativeFiles } from "../native-files.ts";
+import { claimStateWord } from "../output/resources.ts";
 import { findProgram, runProgram, SignalRelay } from "../program.ts";
 import { WaitingDisplay } from "../waiting-display.ts";
 
@@ -45,7 +46,7 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
     // The client library has no TLS of its own.
     await using relay = connection.controller.startsWith("https:") ? await startRelay(connection) : undefined;
     await holder.waitUntilBound(waiting);
-    display.end(`claim ${holder.claim.name} is bound`);
+    display.end(`claim ${holder.claim.name} is ${claimStateWord(holder.claim.state)}`);
     signals.cancelled.throwIfAborted();
     for (;;) {
       if (values.verbose) say(describeGrant(holder));
@@ -115,7 +116,7 @@ async function runWhileKept(
 async function waitAgain(holder: ClaimHolder, waiting: WaitOptions): Promise<void> {
   using display = new WaitingDisplay();
   await holder.waitUntilBound({ ...waiting, onWaiting: (why) => display.show(why) });
-  display.end(`claim ${holder.claim.name} is bound again`);
+  display.end(`claim ${holder.claim.name} is ${claimStateWord(holder.claim.state)} again`);
 }
 
 function environmentFor(
@@ -155,7 +156,8 @@ function traceTo(file: string, before = ""): string {
 }
 
 function describeGrant(holder: ClaimHolder): string {
-  const { name, allocation } = holder.claim;
+  const { name, allocation, lazy } = holder.claim;
+  if (lazy && allocation === undefined) return `claim ${name} is dormant until its program calls CUDA`;
   const devices = allocation?.devices.map(
     (device) => `${device.uuid} (${formatBytes(device.memoryBytes)}, ${device.computePercent}% compute)`,
   );

@@ -33,6 +33,8 @@ export function nodeStateWord(state: NodeState): string {
 
 export function claimStateWord(state: ClaimState): string {
   switch (state) {
+    case ClaimState.DORMANT:
+      return "dormant";
     case ClaimState.PENDING:
       return "pending";
     case ClaimState.BOUND:
@@ -124,6 +126,7 @@ export function claimToJson(claim: Claim) {
     memoryBytes: Number(claim.memoryBytes),
     memoryPercent: claim.memoryPercent,
     computePercent: claim.computePercent,
+    lazy: claim.lazy,
     exclusive: claim.exclusive,
     models: claim.models,
     minComputeCapability: claim.minComputeCapability,

@@ -45,13 +45,14 @@ export function makeClaimService(pool: Pool, ticketKey: KeyObject): ServiceMetho
       return { claim: show(record, sightOf(caller)) };
     },
 
-    async waitClaim({ name, knownVersion, timeoutSeconds }, context) {
+    async waitClaim({ name, knownVersion, timeoutSeconds, wake }, context) {
       const sees = sightOf(callerOf(context));
       checkRange(timeoutSeconds, "timeoutSeconds", 0, maxWaitSeconds);
       const record = await waitClaim(pool, claimName(name), {
         // A version that is too large for a number is none that this controller made.
         knownVersion: Number(knownVersion),
         timeoutMs: timeoutSeconds * 1000,
+        wake,
         signal: context.signal,
         sees,
       });

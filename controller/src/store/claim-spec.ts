@@ -18,6 +18,7 @@ export interface ClaimSpec {
   readonly owner: string;
   readonly leaseSeconds: number;
   readonly isSessionBound: boolean;
+  readonly isLazy: boolean;
   readonly isExclusive: boolean;
   readonly models: readonly string[];
   readonly minComputeCapability: string;
@@ -57,6 +58,7 @@ export const defaultClaimSpec: ClaimSpec = {
   owner: "",
   leaseSeconds: 15,
   isSessionBound: false,
+  isLazy: false,
   isExclusive: false,
   models: [],
   minComputeCapability: "",

@@ -107,6 +107,7 @@ export function fromClaim(claim: ClaimRecord): NewRow {
 
 function claimState(value: string): ClaimRecordState {
   switch (value) {
+    case "dormant":
     case "pending":
     case "bound":
     case "released":

@@ -7,7 +7,7 @@ import type { Labels, QueueSpec, TenantSpec } from "@millpond/scheduler";
 import type { Role } from "../callers.ts";
 import type { ClaimSpec } from "./claim-spec.ts";
 
-export type ClaimRecordState = "pending" | "bound" | "released" | "failed";
+export type ClaimRecordState = "dormant" | "pending" | "bound" | "released" | "failed";
 
 export interface ClaimRecord extends ClaimSpec {
   /** Revision at which it was made, or asked anew: the order of arrival. */

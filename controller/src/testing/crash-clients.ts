@@ -179,7 +179,7 @@ export class Clients {
 }
 
 function isLive({ state }: Claim): boolean {
-  return state === ClaimState.PENDING || state === ClaimState.BOUND;
+  return state === ClaimState.DORMANT || state === ClaimState.PENDING || state === ClaimState.BOUND;
 }
 
 function isSameAllocation(a: Claim, b: Claim): boolean {
