@@ -246,11 +246,12 @@ export const commands: readonly Command[] = [
   },
   {
     name: "HostAlloc",
-    doc: "Pinned host memory of a client on the same host: a file that both map at `address`.",
+    doc: "Pinned host memory at `address`: of a client on the same host, as a file that both map there; `isPrivate` 1: of the worker alone, for kernels that are given addresses of memory which the client mirrors.",
     fields: [
       ["bytes", "u64"],
       ["address", "u64"],
       ["flags", "u32"],
+      ["isPrivate", "u32"],
     ],
     reply: { fields: [] },
   },

@@ -18,6 +18,6 @@ export const managed = {
   cuMemRangeGetAttributes: local,
   cuLibraryGetManaged: {
     style: "hand",
-    why: "a managed variable lies where the driver on the worker's side put it: refused, other names are not found",
+    why: "a managed variable lies where the driver on the worker's side put it: mirrored at the same address",
   },
 } as const satisfies Group;

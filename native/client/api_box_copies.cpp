@@ -164,7 +164,8 @@ CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& ext
   if (!to.isOwn && !from.isOwn) {
     if (const CUresult r = postBox(call, to, from, extent, stream); r != CUDA_SUCCESS || wait == Wait::kNo) return r;
     // Host memory may be used again as soon as the call returns.
-    const bool touchesHost = (!to.array && !onDevice(call, to.address)) || (!from.array && !onDevice(call, from.address));
+    const bool touchesHost =
+        (!to.array && isSeenByHost(call, to.address)) || (!from.array && isSeenByHost(call, from.address));
     return touchesHost ? awaitStream(call, stream) : call.check();
   }
   if (to.array || from.array) {

@@ -18,14 +18,27 @@ constexpr size_t kPiece = wire::kChunkBytes;
 /// worker has them.
 constexpr size_t kLentBytes = size_t{512} << 10;
 
-/// Within the worker's reach.
-CUresult within(Call& call, uint64_t to, uint64_t from, size_t bytes, uint64_t stream) {
+CUresult awaitStream(Call& call, uint64_t stream) {
+  cmd::StreamSync sync{};
+  sync.stream = stream;
+  cmd::StreamSyncReply reply{};
+  return call.wait(sync, reply);
+}
+
+/// Within the worker's reach. What the program sees without a copy is there when a call that waits returns.
+CUresult within(Call& call, uint64_t to, uint64_t from, size_t bytes, uint64_t stream, Wait wait) {
   cmd::MemcpyDtoDAsyncV2 wire{};
-  wire.dstDevice = to;
-  wire.srcDevice = from;
-  wire.ByteCount = bytes;
   wire.hStream = stream;
-  return call.post(wire);
+  for (size_t at = 0; at < bytes; at += wire.ByteCount) {
+    wire.dstDevice = to + at;
+    wire.srcDevice = from + at;
+    wire.ByteCount = bytes - at;
+    if (Mirror::exists())
+      for (const uint64_t each : {wire.dstDevice, wire.srcDevice})
+        wire.ByteCount = call.remote().mapped.inOne(each, wire.ByteCount);
+    if (const CUresult r = call.post(wire); r != CUDA_SUCCESS) return r;
+  }
+  return wait == Wait::kYes && isSeenByHost(call, to) ? awaitStream(call, stream) : CUDA_SUCCESS;
 }
 
 bool isMirrored(const std::optional<MemoryRun>& run) { return run && run->kind == MemoryKind::kMirrored; }
@@ -63,16 +76,13 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   const auto host = reinterpret_cast<uint64_t>(from);
   const auto source = call.remote().memory.find(host, bytes);
   if (source && source->kind == MemoryKind::kPinnedShared) return shared(call, to, host, bytes, stream, 1, wait);
-  if (isMirrored(source)) return within(call, to, host, bytes, stream);
+  if (isMirrored(source)) return within(call, to, host, bytes, stream, wait);
   bool captured = false;
   if (const CUresult r = precondition::isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
   if (captured) return capture(call, to, host, bytes, stream, 1);
   // Pinned memory is read when the stream comes to it, behind functions of the program that may write it still.
   if (source && source->kind == MemoryKind::kPinnedLocal && CallbackThread::busy(call.streamContext(stream))) {
-    cmd::StreamSync sync{};
-    sync.stream = stream;
-    cmd::StreamSyncReply reply{};
-    if (const CUresult r = call.wait(sync, reply); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = awaitStream(call, stream); r != CUDA_SUCCESS) return r;
   }
   const auto run = call.remote().memory.find(to);
   if (run && run->kind == MemoryKind::kPinnedLocal) return CUDA_ERROR_INVALID_VALUE;
@@ -90,13 +100,7 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   }
   if (lends && !call.awaitTaken()) return static_cast<CUresult>(kSessionLost);
   if (call.remote().blocking) return call.awaitWork(stream);
-  if (run && run->kind == MemoryKind::kPinnedShared && wait == Wait::kYes) {
-    // Managed memory, which the program may read as soon as the call returns.
-    cmd::StreamSync sync{};
-    sync.stream = stream;
-    cmd::StreamSyncReply reply{};
-    return call.wait(sync, reply);
-  }
+  if (run && wait == Wait::kYes && isSeenByHost(call, to)) return awaitStream(call, stream);
   // The bytes are on their way, so nothing of the caller's is needed any more. Only of an address that this process did
   // not allocate does it not know whether the driver will take it.
   return run || wait == Wait::kNo ? CUDA_SUCCESS : call.check();
@@ -109,7 +113,9 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
   const auto pinned = call.remote().memory.find(host, bytes);
   if (pinned && pinned->kind == MemoryKind::kPinnedShared)
     return shared(call, from, host, bytes, stream, 2, wait);
-  if (isMirrored(pinned)) return within(call, host, from, bytes, stream);
+  if (isMirrored(pinned)) return within(call, host, from, bytes, stream, wait);
+  // Partly so: the copy leaves what was allocated.
+  if (Mirror::exists() && Mirror::instance().overlapsPages(host, bytes)) return CUDA_ERROR_INVALID_VALUE;
   bool captured = false;
   if (const CUresult r = precondition::isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
   if (captured) return capture(call, from, host, bytes, stream, 2);
@@ -135,19 +141,21 @@ bool onDevice(Call& call, CUdeviceptr address) {
   return run && run->isOfWorker();
 }
 
+bool isSeenByHost(Call& call, uint64_t address) {
+  const auto run = call.remote().memory.find(address);
+  return !run || run->kind != MemoryKind::kDevice;
+}
+
 CUresult unified(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, uint64_t stream, Wait wait) {
   for (const CUdeviceptr each : {to, from})
     if (call.remote().memory.wasFreed(each) && !isMapped(each)) return CUDA_ERROR_INVALID_VALUE;
   const bool toIsDevice = onDevice(call, to);
   const bool fromIsDevice = onDevice(call, from);
-  if (toIsDevice && fromIsDevice) return within(call, to, from, bytes, stream);
+  if (toIsDevice && fromIsDevice) return within(call, to, from, bytes, stream, wait);
   if (toIsDevice) return toDevice(call, to, reinterpret_cast<const void*>(from), bytes, stream, wait);
   if (fromIsDevice) return fromDevice(call, reinterpret_cast<void*>(to), from, bytes, stream, wait);
   // Between two places of this process, in the order of the stream.
-  cmd::StreamSync sync{};
-  sync.stream = stream;
-  cmd::StreamSyncReply reply{};
-  if (const CUresult r = call.wait(sync, reply); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = awaitStream(call, stream); r != CUDA_SUCCESS) return r;
   std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   return CUDA_SUCCESS;
 }

@@ -54,7 +54,8 @@ CUresult packKernel(Call& call, const CUDA_KERNEL_NODE_PARAMS& params, Packed& o
                        {params.blockDimX, params.blockDimY, params.blockDimZ},
                        params.sharedMemBytes,
                        0};
-  return packParameters(info, params.kernelParams, params.extra, out.rest);
+  if (const CUresult r = packParameters(info, params.kernelParams, params.extra, out.rest); r != CUDA_SUCCESS) return r;
+  return call.remote().mapped.reachAll(call, out.rest);
 }
 
 /// Where an end that may be anywhere, or of which the worker has its own, lies.

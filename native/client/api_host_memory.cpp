@@ -35,19 +35,20 @@ bool isMapped(uint64_t address, uint64_t bytes) {
   return ::msync(reinterpret_cast<void*>(start), address + bytes - start, MS_ASYNC) == 0;
 }
 
-/// Waits until no copy from any device is on its way to this process's own memory.
+}  // namespace
+
 CUresult awaitLandings(Call& call) {
   CUresult result = CUDA_SUCCESS;
+  const uint16_t before = call.context();
   Client::instance().contexts().each([&](const Context& context) {
     call.useContext(context.wireContext());
     cmd::ContextSyncReply reply{};
     const CUresult r = call.wait(cmd::ContextSync{}, reply);
     if (result == CUDA_SUCCESS) result = r;
   });
+  call.useContext(before);
   return result;
 }
-
-}  // namespace
 
 CUresult allocateShared(Call& call, size_t bytes, unsigned flags, void** out) {
   void* failed[kAddressAttempts];
@@ -107,8 +108,8 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) noexcept
   if (bytesize > SIZE_MAX - kPage) return CUDA_ERROR_OUT_OF_MEMORY;
   const size_t bytes = roundUp(bytesize, kPage);
   if (!call.session().remote()) return allocateShared(call, bytes, Flags, pp);
-  void* place = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (place == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* place = call.remote().mapped.allocate(bytes);
+  if (!place) return CUDA_ERROR_OUT_OF_MEMORY;
   call.remote().memory.add(
       {reinterpret_cast<uint64_t>(place), bytes, MemoryKind::kPinnedLocal, call.context(), Flags, 0});
   *pp = place;
@@ -128,9 +129,11 @@ CUresult cuMemFreeHost(void* p) noexcept {
     return CUDA_ERROR_INVALID_VALUE;
   if (run->kind == MemoryKind::kPinnedShared) return freeShared(call, *run);
   // Until they have landed, the memory must be known as one that may be landed in.
-  const CUresult result = awaitLandings(call);
+  const bool isMirrored = run->kind == MemoryKind::kMirrored;
+  const CUresult result = isMirrored ? CUDA_SUCCESS : awaitLandings(call);
   if (!call.remote().memory.take(address)) return CUDA_ERROR_INVALID_VALUE;
-  ::munmap(p, run->bytes);
+  if (isMirrored) return call.remote().mapped.leave(call, *run);
+  call.remote().mapped.free(address, run->bytes);
   return result;
 }
 
@@ -140,20 +143,8 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int 
   if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto run = call.remote().memory.find(reinterpret_cast<uint64_t>(p));
   if (!run || run->kind == MemoryKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
-  if (run->flags & MemoryRun::kRegistered) {
-    static std::atomic<bool> said{false};
-    logOnce(said, LogLevel::Warn,
-            "registered host memory is for copies only: kernels cannot reach memory that this process allocated by "
-            "itself; use cudaMemcpyAsync, or memory of cudaHostAlloc");
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
-  if (run->kind == MemoryKind::kPinnedLocal) {
-    static std::atomic<bool> said{false};
-    logOnce(said, LogLevel::Warn,
-            "mapped host memory is not available over TCP: kernels cannot reach this process's memory; "
-            "use cudaMemcpyAsync, or run on the GPU's own host");
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
+  if (run->kind == MemoryKind::kPinnedLocal)
+    if (const CUresult r = call.remote().mapped.reach(call, *run); r != CUDA_SUCCESS) return r;
   *pdptr = reinterpret_cast<CUdeviceptr>(p);
   return CUDA_SUCCESS;
 }
@@ -192,9 +183,10 @@ CUresult cuMemHostUnregister(void* p) noexcept {
   if (!run || run->address != address || !(run->flags & MemoryRun::kRegistered))
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   // Until they have landed, the memory must be known as one that may be landed in.
-  const CUresult result = call.session().remote() ? awaitLandings(call) : CUDA_SUCCESS;
+  const bool isMirrored = run->kind == MemoryKind::kMirrored;
+  const CUresult result = call.session().remote() && !isMirrored ? awaitLandings(call) : CUDA_SUCCESS;
   if (!call.remote().memory.take(address)) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-  return result;
+  return isMirrored ? call.remote().mapped.leave(call, *run) : result;
 }
 
 }  // namespace api

@@ -47,7 +47,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) noexcept {
   if (entry != CUDA_SUCCESS) return entry;
   if (dptr == 0) return CUDA_SUCCESS;
   const auto run = call.remote().memory.find(dptr);
-  if (run && run->address == dptr && (run->flags & MemoryRun::kManaged)) {
+  if (run && run->address == dptr && (run->flags & MemoryRun::kManaged) &&
+      !(run->flags & MemoryRun::kBorrowed)) {
     call.remote().managed.drop(run->address);
     if (run->kind != MemoryKind::kMirrored) return freeShared(call, *run);
     if (!call.remote().memory.take(dptr)) return CUDA_ERROR_INVALID_VALUE;

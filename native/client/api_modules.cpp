@@ -293,6 +293,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
 
 CUresult cuLibraryUnload(CUlibrary library) noexcept {
   Call call("cuLibraryUnload", false);
+  if (Mirror::exists()) call.remote().managedVariables.removeOf(call, reinterpret_cast<uint64_t>(library));
   return unload(call, HandleKind::kLibrary, library);
 }
 
@@ -307,19 +308,21 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
   return getGlobal(call, HandleKind::kLibrary, library, name, dptr, bytes);
 }
 
-CUresult cuLibraryGetManaged(CUdeviceptr*, size_t*, CUlibrary library, const char* name) noexcept {
+CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) noexcept {
   Call call("cuLibraryGetManaged", false);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::GetGlobal wire{};
   wire.managed = 1;
   if (const CUresult r = call.handle(HandleKind::kLibrary, library, wire.owner); r != CUDA_SUCCESS) return r;
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   cmd::GetGlobalReply reply{};
-  const CUresult result = call.wait(wire, reply, std::as_bytes(std::span(name, std::strlen(name))));
-  // The program's host code goes through the address that it does not get: let it be known why it ends.
-  if (result == CUDA_ERROR_NOT_SUPPORTED)
-    log(LogLevel::Error, "the variable %s is __managed__, which is not supported: host code cannot reach it", name);
-  return result;
+  if (const CUresult r = call.wait(wire, reply, std::as_bytes(std::span(name, std::strlen(name)))); r != CUDA_SUCCESS)
+    return r;
+  const ManagedVariables::Variable variable{wire.owner, reply.address, reply.bytes};
+  if (const CUresult r = call.remote().managedVariables.add(call, variable, name); r != CUDA_SUCCESS) return r;
+  if (dptr) *dptr = reply.address;
+  if (bytes) *bytes = reply.bytes;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) noexcept {

@@ -56,7 +56,7 @@ CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr ptr, const
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return store<unsigned>(data, !place.isKnown() ? 0u : static_cast<unsigned>(onDevice || isManaged ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST));
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      return store<CUdeviceptr>(data, run && run->kind != MemoryKind::kPinnedLocal ? ptr : 0);
+      return store<CUdeviceptr>(data, run ? ptr : 0);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       // What nobody knows is the program's own memory.
       return store<void*>(data, !onDevice ? reinterpret_cast<void*>(ptr) : nullptr);
@@ -73,7 +73,7 @@ CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr ptr, const
       if (place.reservation) return store<size_t>(data, place.reservation->bytes);
       return store<size_t>(data, run ? run->bytes : 0);
     case CU_POINTER_ATTRIBUTE_MAPPED:
-      return store<bool>(data, run && run->kind != MemoryKind::kPinnedLocal);
+      return store<bool>(data, run.has_value());
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:

@@ -66,6 +66,8 @@ class Call {
 
   /// From here on what is posted waits for its result: the driver may refuse it, which the program is told at the call.
   void waitForResult() noexcept { waits_ = true; }
+  /// The same until the device has done it.
+  void waitForWork() noexcept { blocks_ = true; }
 
   /// Sends a command that nobody waits for.
   template <typename C, typename... Tails>
@@ -74,7 +76,7 @@ class Call {
     const size_t bytes = cmd::encodedSize<C>(tails...);
     const auto fill = [&](std::byte* place) { cmd::encode(place, fixed, tails...); };
     const MirrorTurn turn = this->turn(fixed);
-    const bool blocks = isWork(C::kOp) && remote_->blocking;
+    const bool blocks = isWork(C::kOp) && (remote_->blocking || blocks_);
     if (blocks || remote_->synchronous || waits_) [[unlikely]] {
       Session::Answer answer;
       const CUresult result = settle(session_->wait(static_cast<uint16_t>(C::kOp), caller_, bytes, fill, answer));
@@ -207,7 +209,8 @@ class Call {
   CUresult pendingFailure() noexcept;
 
   CUresult entry_ = CUDA_SUCCESS;
-  bool waits_ = false;  ///< what is posted waits for its result
+  bool waits_ = false;   ///< what is posted waits for its result
+  bool blocks_ = false;  ///< work that is posted is waited for
   Session::Caller caller_{};
   Session* session_ = nullptr;
   Remote* remote_ = nullptr;

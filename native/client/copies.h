@@ -15,6 +15,8 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
 CUresult unified(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, uint64_t stream, Wait wait);
 /// Whether this process got device memory there.
 bool onDevice(Call& call, CUdeviceptr address);
+/// Whether the program can read what lies there without a copy.
+bool isSeenByHost(Call& call, uint64_t address);
 
 /// Memory of the current device for the length of a few commands of one stream.
 CUresult takeTemporary(Call& call, size_t bytes, uint64_t stream, CUdeviceptr& address);

@@ -46,7 +46,7 @@ std::atomic<bool> isActive{false};
 /// A fault that was passed on, to know it again when it comes back.
 struct Passed {
   const void* info = nullptr;
-  const void* where = nullptr;
+  const void* frame = nullptr;  ///< of the handler that passed it on
   size_t level = 0;
 };
 [[gnu::tls_model("initial-exec")]] thread_local constinit Passed passed{};
@@ -105,25 +105,17 @@ void call(struct sigaction& action, int signal, siginfo_t* info, void* context) 
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-/// Whether the kernel has called the handler with that frame, and not a handler of the program.
-bool isFromKernel([[maybe_unused]] const void* context, [[maybe_unused]] const void* frame) {
-#if defined(__x86_64__)
-  return static_cast<const std::byte*>(context) - static_cast<const std::byte*>(frame) == 2 * sizeof(void*);
-#else
-  return false;
-#endif
-}
-
 void passOn(int signal, siginfo_t* info, void* context, const void* frame) {
   const Passed before = passed;
-  const bool isAgain = !isFromKernel(context, frame) && before.info == info && before.where == info->si_addr;
+  // A handler that jumped away has left this behind; another fault in the same place has the same frame, not a later one.
+  const bool isAgain = before.info == info && frame < before.frame;
   const size_t level = isAgain ? before.level + 1 : 0;
   const size_t count = previous.count.load(std::memory_order_acquire);
   if (level >= count) {
     endByDefault(signal, info);
     return;
   }
-  passed = {info, info->si_addr, level};
+  passed = {info, frame, level};
   call(previous.actions[count - 1 - level], signal, info, context);
   passed = before;
 }

@@ -82,6 +82,12 @@ class GraphStore {
       end = std::max(end, next->first + next->second);
     zone->second = end - zone->first;
   }
+  /// Whether copies of graphs may write to any of it.
+  bool mayLandIn(uint64_t address, uint64_t bytes) const {
+    const std::shared_lock lock(mutex_);
+    const auto next = zones_.lower_bound(address + bytes);
+    return next != zones_.begin() && std::prev(next)->first + std::prev(next)->second > address;
+  }
   bool mayLand(uint64_t address, uint64_t bytes) const {
     const std::shared_lock lock(mutex_);
     auto next = zones_.upper_bound(address);

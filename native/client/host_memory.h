@@ -11,4 +11,7 @@ CUresult allocateShared(Call& call, size_t bytes, unsigned flags, void** out);
 /// The end of one, when no device uses it any more.
 CUresult freeShared(Call& call, const MemoryRun& run);
 
+/// Waits until no copy from any device is on its way to this process's own memory.
+CUresult awaitLandings(Call& call);
+
 }  // namespace millpond::client

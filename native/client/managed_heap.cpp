@@ -17,24 +17,23 @@
 namespace millpond::client {
 namespace {
 
-constexpr uint64_t kPage = TracedPages::kPage;
 /// As the driver aligns it.
-constexpr uint64_t kAlignment = 512;
+constexpr uint64_t kPieceAlignment = 512;
 /// From this size on memory is not cut from a larger one.
 constexpr uint64_t kLarge = uint64_t{512} << 10;
 constexpr uint64_t kFirstSlab = uint64_t{2} << 20;
 constexpr uint64_t kLargestSlab = uint64_t{64} << 20;
 /// The worker gives memory of this size and more whole pages of its own.
-constexpr uint64_t kOwnPages = (uint64_t{1} << 20) + kPage;
+constexpr uint64_t kOwnPages = (uint64_t{1} << 20) + TracedPages::kPage;
 /// So many bytes of a context are compared instead of traced, so that system calls can use them at any moment: that costs
 /// each launch some microseconds. They are mirrored in steps, so that a program with few of them pays for few.
 constexpr uint64_t kCompared = uint64_t{256} << 10;
 constexpr uint64_t kComparedStep = uint64_t{16} << 10;
 constexpr uint64_t kLargestCompared = uint64_t{64} << 10;
 /// How often an address is tried at which something of this process lies.
-constexpr int kAddressAttempts = 16;
+constexpr int kPlacesTried = 16;
 
-constexpr uint64_t roundUp(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
+constexpr uint64_t wholeUnits(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
 bool mapZeros(uint64_t address, uint64_t bytes) {
   void* wanted = reinterpret_cast<void*>(address);
@@ -68,7 +67,7 @@ CUresult freeAtWorker(Call& call, CUdeviceptr address) {
 CUresult ManagedHeap::map(Call& call, size_t bytes, uint64_t compared, CUdeviceptr& address) {
   std::vector<CUdeviceptr> occupied;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  for (int i = 0; i < kAddressAttempts; ++i) {
+  for (int i = 0; i < kPlacesTried; ++i) {
     cmd::MemAlloc wire{};
     wire.bytes = std::max<uint64_t>(bytes, kOwnPages);
     cmd::MemAllocReply reply{};
@@ -81,7 +80,7 @@ CUresult ManagedHeap::map(Call& call, size_t bytes, uint64_t compared, CUdevicep
     result = CUDA_ERROR_OUT_OF_MEMORY;
     occupied.push_back(reply.address);
   }
-  if (occupied.size() == kAddressAttempts)
+  if (occupied.size() == kPlacesTried)
     log(LogLevel::Error, "managed memory of %zu bytes: this process uses the addresses that the worker gave, 0x%llx among them",
         bytes, static_cast<unsigned long long>(occupied.front()));
   for (const CUdeviceptr each : occupied) freeAtWorker(call, each);
@@ -92,11 +91,11 @@ CUresult ManagedHeap::allocate(Call& call, size_t bytes, CUdeviceptr& address) {
   if (bytes > UINT64_MAX - kLarge) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::lock_guard lock(mutex_);
   if (bytes >= kLarge) {
-    const CUresult result = map(call, roundUp(bytes, kPage), 0, address);
+    const CUresult result = map(call, wholeUnits(bytes, TracedPages::kPage), 0, address);
     if (result == CUDA_SUCCESS) whole_.emplace(address, call.context());
     return result;
   }
-  const uint64_t rounded = roundUp(bytes, kAlignment);
+  const uint64_t rounded = wholeUnits(bytes, kPieceAlignment);
   if (cut(call.context(), rounded, address)) return CUDA_SUCCESS;
   if (const CUresult r = addSlab(call); r != CUDA_SUCCESS) return r;
   return cut(call.context(), rounded, address) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

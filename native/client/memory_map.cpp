@@ -14,9 +14,7 @@ void MemoryMap::add(MemoryRun run) {
     const bool overlaps = each->first >= run.address || run.address - each->first < each->second.bytes;
     each = overlaps && (each->second.flags & MemoryRun::kBorrowed) ? runs_.erase(each) : std::next(each);
   }
-  run.id = nextId_++;
-  runs_[run.address] = run;
-  reuseLocked(run.address, run.bytes);
+  insert(run);
 }
 
 bool MemoryMap::addApart(MemoryRun run) {
@@ -25,10 +23,22 @@ bool MemoryMap::addApart(MemoryRun run) {
   if (next != runs_.end() && next->first - run.address < run.bytes) return false;
   if (next != runs_.begin())
     if (const MemoryRun& before = std::prev(next)->second; run.address - before.address < before.bytes) return false;
+  insert(run);
+  return true;
+}
+
+void MemoryMap::insert(MemoryRun run) {
   run.id = nextId_++;
   runs_[run.address] = run;
   reuseLocked(run.address, run.bytes);
-  return true;
+  if (run.kind != MemoryKind::kPinnedLocal) return;
+  lowestLocal_.store(std::min(lowestLocal_.load(std::memory_order_relaxed), run.address), std::memory_order_relaxed);
+  highestLocal_.store(std::max(highestLocal_.load(std::memory_order_relaxed), run.address + run.bytes), std::memory_order_relaxed);
+}
+
+void MemoryMap::setMirrored(uint64_t address) {
+  std::lock_guard lock(mutex_);
+  if (const auto found = runs_.find(address); found != runs_.end()) found->second.kind = MemoryKind::kMirrored;
 }
 
 std::optional<MemoryRun> MemoryMap::take(uint64_t address) {

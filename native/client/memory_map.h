@@ -2,6 +2,7 @@
 // Which addresses this process got from the driver: device memory, and pinned memory of its own.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -71,6 +72,12 @@ class MemoryMap {
   void reuse(uint64_t address, uint64_t bytes);
   /// The run that all of [address, address + bytes) lies in.
   std::optional<MemoryRun> find(uint64_t address, uint64_t bytes) const;
+  /// The run that begins there is one whose like the worker has from here on.
+  void setMirrored(uint64_t address);
+  /// Whether memory of this process alone may lie there. Costs two reads: every launch asks for each of its parameters.
+  bool mayBeLocal(uint64_t address) const {
+    return address >= lowestLocal_.load(std::memory_order_relaxed) && address < highestLocal_.load(std::memory_order_relaxed);
+  }
   /// Forgets the device memory of a context, and managed memory that is mirrored, but not what is mapped; the addresses
   /// of what had been allocated on the device.
   std::vector<uint64_t> dropDevice(uint16_t context);
@@ -80,6 +87,7 @@ class MemoryMap {
   bool coversLocked(uint64_t address, uint64_t bytes) const;
   bool wasFreedLocked(uint64_t address) const;
   void end(const MemoryRun& run);
+  void insert(MemoryRun run);
   void reuseLocked(uint64_t address, uint64_t bytes);
 
   mutable std::shared_mutex mutex_;
@@ -88,6 +96,8 @@ class MemoryMap {
   /// behind, apart from each other.
   std::map<uint64_t, uint64_t> freed_;
   uint64_t nextId_ = 1;
+  /// Around all runs of this process alone that there ever were.
+  std::atomic<uint64_t> lowestLocal_{UINT64_MAX}, highestLocal_{0};
 };
 
 }  // namespace millpond::client

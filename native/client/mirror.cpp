@@ -16,7 +16,7 @@ namespace {
 constexpr unsigned kAttempts = 4;
 constexpr long kLookNs = 5'000;
 /// Compared bytes are read in pieces of this size.
-constexpr size_t kPiece = wire::kChunkBytes;
+constexpr size_t kReadPiece = wire::kChunkBytes;
 
 }  // namespace
 
@@ -45,12 +45,12 @@ bool Mirror::addPages(std::unique_ptr<TracedPages> pages, uint16_t context, Trac
   return true;
 }
 
-void Mirror::addBytes(uint64_t address, size_t bytes, uint16_t context) {
+void Mirror::addBytes(uint64_t address, size_t bytes, uint16_t context, Writes writes) {
   const Lock lock(mutex_);
   const auto* start = reinterpret_cast<const std::byte*>(address);
   std::vector<std::byte> now(start, start + bytes);
   link_.push(context, address, now);
-  compared_.emplace(address, Compared{ComparedBytes(address, std::move(now)), context});
+  compared_.emplace(address, Compared{ComparedBytes(address, std::move(now)), context, writes});
   exists_.store(true, std::memory_order_relaxed);
 }
 
@@ -60,15 +60,15 @@ int32_t Mirror::adoptBytes(uint64_t address, size_t bytes, uint16_t context) {
   std::vector<std::byte> now(bytes);
   if (const int32_t result = link_.fetch(context, address, now); result != 0) return result;
   std::memcpy(reinterpret_cast<void*>(address), now.data(), bytes);
-  compared_.emplace(address, Compared{ComparedBytes(address, std::move(now)), context, true});
+  compared_.emplace(address, Compared{ComparedBytes(address, std::move(now)), context, Writes::kMerged, true});
   exists_.store(true, std::memory_order_relaxed);
   return 0;
 }
 
-void Mirror::remove(uint64_t address) {
+Mirror::Removed Mirror::remove(uint64_t address) {
   const Lock lock(mutex_);
-  traced_.erase(address);
-  compared_.erase(address);
+  if (traced_.erase(address) != 0) return Removed::kPages;
+  return compared_.erase(address) != 0 ? Removed::kBytes : Removed::kNothing;
 }
 
 void Mirror::forget(uint16_t context) {
@@ -78,14 +78,20 @@ void Mirror::forget(uint16_t context) {
 }
 
 bool Mirror::overlaps(uint64_t address, uint64_t bytes) const {
-  const auto meets = [&](const auto& all, auto bytesOf) {
-    auto next = all.upper_bound(address);
-    if (next != all.end() && next->first - address < bytes) return true;
-    return next != all.begin() && address - std::prev(next)->first < bytesOf(std::prev(next)->second);
-  };
   const Lock lock(mutex_);
-  return meets(traced_, [](const Traced& t) { return t.pages->bytes(); }) ||
-         meets(compared_, [](const Compared& c) { return c.bytes.bytes(); });
+  return meets(traced_, address, bytes) || meets(compared_, address, bytes);
+}
+
+bool Mirror::overlapsPages(uint64_t address, uint64_t bytes) const {
+  const Lock lock(mutex_);
+  return meets(traced_, address, bytes);
+}
+
+template <typename Regions>
+bool Mirror::meets(const Regions& regions, uint64_t address, uint64_t bytes) {
+  const auto next = regions.upper_bound(address);
+  if (next != regions.end() && next->first - address < bytes) return true;
+  return next != regions.begin() && address - std::prev(next)->first < std::prev(next)->second.size();
 }
 
 // What the program has written
@@ -151,9 +157,10 @@ void Mirror::afterWait(std::optional<uint64_t> whole) {
 void Mirror::mergeCompared() {
   std::vector<std::byte> now;
   for (auto& [address, region] : compared_) {
-    now.resize(std::min(kPiece, region.bytes.bytes()));
-    for (size_t at = 0; at < region.bytes.bytes(); at += kPiece) {
-      const auto piece = std::span(now).first(std::min(kPiece, region.bytes.bytes() - at));
+    if (region.writes == Writes::kNever) continue;
+    now.resize(std::min(kReadPiece, region.bytes.bytes()));
+    for (size_t at = 0; at < region.bytes.bytes(); at += kReadPiece) {
+      const auto piece = std::span(now).first(std::min(kReadPiece, region.bytes.bytes() - at));
       // A context that has failed has nothing to say any more, which the next call tells.
       if (link_.fetch(region.context, address + at, piece) != 0) break;
       region.bytes.merge(at, piece);

@@ -30,16 +30,21 @@ class Mirror {
   /// Mirrors pages that nothing was done with on either side, or that are the program's (`content`). False when the
   /// system does not let us.
   bool addPages(std::unique_ptr<TracedPages> pages, uint16_t context, TracedPages::Content content);
+  /// What becomes of changes that the device makes.
+  enum class Writes : bool { kNever, kMerged };
   /// Mirrors the program's memory as it is now.
-  void addBytes(uint64_t address, size_t bytes, uint16_t context);
+  void addBytes(uint64_t address, size_t bytes, uint16_t context, Writes writes = Writes::kMerged);
   /// Mirrors the worker's memory as it is now, at addresses of this process that nothing uses yet. The driver's code.
   int32_t adoptBytes(uint64_t address, size_t bytes, uint16_t context);
+  enum class Removed { kNothing, kBytes, kPages };
   /// What begins there is mirrored no more. Compared bytes stay as they are, traced pages are unmapped.
-  void remove(uint64_t address);
+  Removed remove(uint64_t address);
   /// The context is about to end.
   void forget(uint16_t context);
   /// Whether any of it is mirrored.
   bool overlaps(uint64_t address, uint64_t bytes) const;
+  /// Whether any of it is traced: a system call there may fail.
+  bool overlapsPages(uint64_t address, uint64_t bytes) const;
   /// Waits until the device has done what it was given so far, and brings compared bytes here.
   void settle();
 
@@ -64,16 +69,21 @@ class Mirror {
     uint16_t context;
     /// Pages that a host function brought here while the device may have been at work, as they came.
     std::map<size_t, std::vector<std::byte>> early;
+    size_t size() const { return pages->bytes(); }
   };
   struct Compared {
     ComparedBytes bytes;
     uint16_t context;
+    Writes writes = Writes::kMerged;
     bool isVariable = false;  ///< ends with its context
+    size_t size() const { return bytes.bytes(); }
   };
   using Lock = std::unique_lock<std::mutex>;
 
   uint64_t work() const { return work_.load(std::memory_order_acquire); }
 
+  template <typename Regions>
+  static bool meets(const Regions& regions, uint64_t address, uint64_t bytes);
   static bool serve(const FaultHandler::Fault& fault);
   bool serveOrdinary(uint64_t address, bool isWrite);
   bool serveHostFunction(uint64_t address, bool isWrite);

@@ -46,6 +46,10 @@ CUresult wordAt(Call& call, CUdeviceptr at, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
+void awaitIfSeen(Call& call, CUdeviceptr to) {
+  if (const auto run = call.remote().memory.find(to); run && run->kind != MemoryKind::kDevice) call.waitForWork();
+}
+
 CUresult memsetRange(Call& call, CUdeviceptr to, size_t bytes, size_t unit) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (to == 0 || to % unit != 0) return CUDA_ERROR_INVALID_VALUE;

@@ -17,6 +17,8 @@ CUresult uncaptured(Call& call, uint64_t stream);
 /// A copy between devices: that memory of this session is not left at its end.
 CUresult copy(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream = nullptr);
 CUresult wordAt(Call& call, CUdeviceptr at, size_t bytes);
+/// A fill without a stream is done when the call returns, if the program can read it without a copy.
+void awaitIfSeen(Call& call, CUdeviceptr to);
 CUresult memsetRange(Call& call, CUdeviceptr to, size_t bytes, size_t unit);
 CUresult memsetRows(Call& call, CUdeviceptr to, size_t pitch, size_t width, size_t height, size_t unit);
 
@@ -31,6 +33,7 @@ template <class T, class... Stream>
 CUresult memset(Call& call, CUdeviceptr to, T, size_t count, Stream...) {
   size_t bytes = 0;
   if (__builtin_mul_overflow(count, sizeof(T), &bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if constexpr (sizeof...(Stream) == 0) awaitIfSeen(call, to);
   return memsetRange(call, to, bytes, sizeof(T));
 }
 
@@ -38,6 +41,7 @@ template <class T, class... Stream>
 CUresult memset2D(Call& call, CUdeviceptr to, size_t pitch, T, size_t width, size_t height, Stream...) {
   size_t bytes = 0;
   if (__builtin_mul_overflow(width, sizeof(T), &bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if constexpr (sizeof...(Stream) == 0) awaitIfSeen(call, to);
   return memsetRows(call, to, pitch, bytes, height, sizeof(T));
 }
 

@@ -80,6 +80,7 @@ void endContext(const Context& context) {
   if (Mirror::exists()) {
     const std::vector<CUdeviceptr> managed = remote.managedHeap.removeOf(wireContext);
     allocated.insert(allocated.end(), managed.begin(), managed.end());
+    remote.managedVariables.forget(wireContext);
     Mirror::instance().forget(wireContext);
   }
   for (const uint64_t address : allocated) {

@@ -12,6 +12,8 @@
 #include "client/handle_table.h"
 #include "client/managed_heap.h"
 #include "client/managed_memory.h"
+#include "client/managed_variables.h"
+#include "client/mapped_memory.h"
 #include "client/memory_map.h"
 #include "client/memory_pools.h"
 #include "client/virtual_memory.h"
@@ -28,6 +30,8 @@ struct Remote {
   MemoryPools pools;
   ManagedMemory managed;
   ManagedHeap managedHeap;
+  ManagedVariables managedVariables;
+  MappedMemory mapped;
   Arrays arrays;
   AnswerCache answers;
   GraphStore graphs;

@@ -54,8 +54,8 @@ std::unique_ptr<TracedPages> TracedPages::map(uint64_t address, size_t bytes, Co
     ::munmap(place, bytes);
     return nullptr;
   }
-  // A child would share it with its parent, which the driver's memory is not either.
-  ::madvise(place, bytes, MADV_DONTFORK);
+  // A child would share it with its parent, as it does not share a device's memory.
+  if (content == Content::kZero) ::madvise(place, bytes, MADV_DONTFORK);
   ::madvise(alias, bytes, MADV_DONTFORK);
   auto pages = std::unique_ptr<TracedPages>(new TracedPages());
   pages->address_ = reinterpret_cast<uint64_t>(place);

@@ -301,6 +301,15 @@ TEST("rules of copies and pinned memory that are broken are named") {
   violation(Carrier::kSharedMemory, odd, pinned(4096, (1 << 20) + 8));
   violation(Carrier::kSharedMemory, odd, pinned(4096, 0));
   violation(Carrier::kSharedMemory, odd, pinned(~uint64_t{4095}, 1 << 20));
+  for (const Carrier carrier : {Carrier::kSharedMemory, Carrier::kTcp})
+    for (const uint64_t address : {uint64_t{0}, (uint64_t{1} << 20) + 8, ~uint64_t{4095}})
+      violation(carrier, odd, [address](ExecutorFixture& f) {
+        cmd::HostAlloc command{};
+        command.bytes = 8192;
+        command.address = address;
+        command.isPrivate = 1;
+        f.wait(command);
+      });
   // A copy that reaches over the end of what is shared.
   violation(Carrier::kSharedMemory, "a copy reaches over the end of shared memory", [](ExecutorFixture& f) {
     void* place = ::mmap(nullptr, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

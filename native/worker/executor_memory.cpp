@@ -160,21 +160,26 @@ void Executor::updateMemoryCounters() {
   for (uint16_t c = 1; c <= budgets_.size(); ++c) updateMemoryCounter(c);
 }
 
-// Pinned host memory, shared with a client on the same host
+// Pinned host memory, shared with a client on the same host, or this worker's own where the client mirrors it
 
 CUresult Executor::onHostAlloc(const cmd::Decoded<cmd::HostAlloc>& command) {
   const uint64_t bytes = command.fixed.bytes;
   const uint64_t address = command.fixed.address;
-  if (link_.remote()) return violation("pinned memory cannot be shared over TCP");
+  const bool isPrivate = command.fixed.isPrivate != 0;
+  if (link_.remote() && !isPrivate) return violation("pinned memory cannot be shared over TCP");
   if (bytes == 0 || bytes % kPage || address % kPage || address == 0 || address + bytes < address)
     return violation("pinned memory of " + std::to_string(bytes) + " bytes at an odd place");
   if (!hostHasRoom(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  UniqueFd file(::memfd_create("millpond-pinned", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
-      ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-    return CUDA_ERROR_OUT_OF_MEMORY;
+  UniqueFd file;
+  if (!isPrivate) {
+    file = UniqueFd(::memfd_create("millpond-pinned", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!file || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
+        ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+      return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   void* wanted = reinterpret_cast<void*>(address);
-  void* here = ::mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, file.get(), 0);
+  const int kind = isPrivate ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  void* here = ::mmap(wanted, bytes, PROT_READ | PROT_WRITE, kind | MAP_FIXED_NOREPLACE, isPrivate ? -1 : file.get(), 0);
   if (here != wanted) {
     if (here != MAP_FAILED) ::munmap(here, bytes);
     // The client tries another address.
@@ -186,6 +191,7 @@ CUresult Executor::onHostAlloc(const cmd::Decoded<cmd::HostAlloc>& command) {
   }
   hostRuns_.emplace(address, bytes);
   hostBytes_ += bytes;
+  if (isPrivate) return CUDA_SUCCESS;
   if (auto sent = sendFile(link_.socket(), file.get()); !sent) {
     ended_ = true;
     end_ = {sent.error().message, true};

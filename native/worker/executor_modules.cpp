@@ -196,11 +196,8 @@ CUresult Executor::onGetGlobal(const cmd::Decoded<cmd::GetGlobal>& command) {
   } else {
     CUlibrary library = nullptr;
     if (!handle(HandleKind::kLibrary, command.fixed.owner, library)) return violation("unknown library");
-    if (command.fixed.managed) {
-      rc = driver_.cuLibraryGetManaged(&address, &bytes, library, name.c_str());
-      return rc ? rc : CUDA_ERROR_NOT_SUPPORTED;
-    }
-    rc = driver_.cuLibraryGetGlobal(&address, &bytes, library, name.c_str());
+    rc = command.fixed.managed ? driver_.cuLibraryGetManaged(&address, &bytes, library, name.c_str())
+                               : driver_.cuLibraryGetGlobal(&address, &bytes, library, name.c_str());
   }
   if (rc) return rc;
   reply(cmd::GetGlobalReply{address, bytes});

@@ -501,6 +501,33 @@ TEST("pinned memory is shared, page by page, and only where nothing lies") {
   CHECK_EQ(f.wait(command), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+TEST("pinned memory that is the worker's alone lies where it is wanted, if nothing does, over both transports") {
+  for (const Carrier carrier : kCarriers) {
+    ExecutorFixture f(carrier);
+    constexpr size_t kBytes = 4 * 4096;
+    void* place = ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(place != MAP_FAILED);
+    cmd::HostAlloc command{};
+    command.bytes = kBytes;
+    command.address = reinterpret_cast<uint64_t>(place);
+    command.isPrivate = 1;
+    CHECK_EQ(f.wait(command), CUDA_ERROR_ALREADY_MAPPED);
+    CHECK_EQ(::munmap(place, kBytes), 0);
+    const size_t registered = f.fake().registeredRuns();
+    CHECK_EQ(f.wait(command), 0);
+    CHECK_EQ(f.fake().registeredRuns(), registered + 1);
+    static_cast<volatile std::byte*>(place)[kBytes - 1] = std::byte{1};
+    CHECK_EQ(f.wait(command), CUDA_ERROR_ALREADY_MAPPED);
+    cmd::HostFree end{};
+    end.address = command.address;
+    CHECK_EQ(f.wait(end), 0);
+    CHECK_EQ(f.fake().registeredRuns(), registered);
+    command.bytes = uint64_t{1} << 50;
+    CHECK_EQ(f.wait(command), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(f.finish().ok);
+  }
+}
+
 TEST("an end from outside tells the client its reason, whatever is under way") {
   for (const Carrier carrier : kCarriers) {
     ExecutorFixture f(carrier);

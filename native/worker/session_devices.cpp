@@ -15,7 +15,6 @@ constexpr CUdevice_attribute kNotRemoted[] = {
     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
     CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
-    CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
     CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
     CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
     CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
@@ -136,7 +135,6 @@ Result<Snapshot> SessionDevices::snapshot(bool remote) const {
     // The client makes these files itself, and they are good in its process.
     d.attributes[CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED] =
         d.attributes[CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED];
-    if (remote) d.attributes[CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY] = 0;
     driver_.cuCtxSetCurrent(entry.context);
     driver_.cuCtxGetStreamPriorityRange(&d.leastStreamPriority, &d.greatestStreamPriority);
     out.devices.push_back(std::move(d));

@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0xc7b9098b6d72010d;
+inline constexpr uint64_t kApiHash = 0x1311ac28ad24377c;
 
 }  // namespace millpond

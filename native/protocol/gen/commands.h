@@ -930,7 +930,8 @@ struct HostAllocReply {
   static constexpr size_t kTails = 0;
 };
 
-/// Pinned host memory of a client on the same host: a file that both map at `address`.
+/// Pinned host memory at `address`: of a client on the same host, as a file that both map there; `isPrivate`
+/// 1: of the worker alone, for kernels that are given addresses of memory which the client mirrors.
 struct HostAlloc {
   static constexpr Op kOp = Op::kHostAlloc;
   static constexpr bool kHasReply = true;
@@ -941,7 +942,7 @@ struct HostAlloc {
   uint64_t bytes{};
   uint64_t address{};
   uint32_t flags{};
-  uint8_t pad0[4]{};
+  uint32_t isPrivate{};
 };
 static_assert(sizeof(HostAlloc) == HostAlloc::kFixedBytes);
 

@@ -38,10 +38,14 @@ void registered() {
   OK(cuMemHostGetFlags(&flags, host));
   REQUIRE((flags & CU_MEMHOSTALLOC_PORTABLE) != 0);
   throughTheDevice(host);
-  int mapped = 0;
-  OK(cuDeviceGetAttribute(&mapped, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 0));
   CUdeviceptr onDevice = 0;
-  EXPECT(mapped ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED, cuMemHostGetDevicePointer_v2(&onDevice, host, 0));
+  OK(cuMemHostGetDevicePointer_v2(&onDevice, host, 0));
+  all.front() = 1;
+  launchAdd(onDevice, 1, kWords);
+  all.back() = 2;
+  OK(cuCtxSynchronize());
+  REQUIRE(all.front() == 1 && host[0] == 106 && host[kWords - 1] == kWords + 105 && all.back() == 2);
+  throughTheDevice(host);
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(host));
   OK(cuMemHostUnregister(host));
   EXPECT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(host));

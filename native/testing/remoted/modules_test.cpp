@@ -191,20 +191,26 @@ TEST("a library has kernels, and is a module in each context") {
   });
 }
 
-TEST("a variable that is not managed is not found among those that are; of those host code is told that it cannot reach them") {
-  for (const Way way : kWays) {
-    const int status = runProgram(way, [way] {
-      begin();
-      CUlibrary library = nullptr;
-      OK(CU(cuLibraryLoadData)(&library, kManaged, nullptr, nullptr, 0, nullptr, nullptr, 0));
-      CUdeviceptr address = 0;
-      size_t bytes = 0;
-      const CUresult expected = way == Way::kDirect ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
-      FAILS(expected, CU(cuLibraryGetManaged)(&address, &bytes, library, "ours"));
-      CHECK_EQ(address != 0, way == Way::kDirect);
-    });
-    CHECK_EQ(status, 0);
-  }
+TEST("a managed variable is where host code finds it, and one that is not managed is not found among those that are") {
+  everywhere([] {
+    begin();
+    CUlibrary library = nullptr;
+    OK(CU(cuLibraryLoadData)(&library, kManaged, nullptr, nullptr, 0, nullptr, nullptr, 0));
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    OK(CU(cuLibraryGetManaged)(&address, &bytes, library, "ours"));
+    CHECK_EQ(bytes, 4u);
+    auto* ours = reinterpret_cast<volatile uint32_t*>(address);
+    CHECK_EQ(*ours, 5u);
+    *ours = 7;
+    uint32_t there = 0;
+    OK(CU(cuMemcpyDtoH_v2)(&there, address, sizeof(there)));
+    CHECK_EQ(there, 7u);
+    OK(CU(cuMemsetD32_v2)(address, 9, 1));
+    OK(CU(cuCtxSynchronize)());
+    CHECK_EQ(*ours, 9u);
+    OK(CU(cuLibraryUnload)(library));
+  });
   everywhere([] {
     begin();
     CUlibrary library = nullptr;

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// `__managed__` variables: the worker's driver has put them somewhere, and this process mirrors them at the same
+// addresses.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "cuda/gen/cuda_api.h"
+
+namespace millpond::client {
+
+class Call;
+
+class ManagedVariables {
+ public:
+  struct Variable {
+    uint64_t library;
+    uint64_t address;
+    size_t bytes;
+  };
+  /// Lets the program use the variable where the worker has it. Again for one that is known: success.
+  CUresult add(Call& call, const Variable& variable, const char* name);
+  /// The library is about to end.
+  void removeOf(Call& call, uint64_t library);
+  /// The context is about to end, in which variables begin anew.
+  void forget(uint16_t context);
+
+ private:
+  struct Known {
+    Variable variable;
+    uint16_t context;
+  };
+  bool mapPages(uint64_t first, uint64_t end);
+
+  std::mutex mutex_;
+  std::vector<Known> known_;
+  std::set<uint64_t> pages_;  ///< mapped for variables: they stay, others may come to lie there
+};
+
+}  // namespace millpond::client
