@@ -109,6 +109,9 @@ it("a lazy claim costs nothing while its owner thinks, and its programs wait for
 
   const other = pool.startEndless(["-m", "32Mi"]);
   await pool.connected(1);
+  const impatient = await pool.run(["--lazy", "-n", "2", "--timeout", "1s"], ["vectoradd", "1000"]);
+  expect(impatient.status).not.toBe(0);
+  expect(impatient.stderr).toMatch(/no GPU within 1 s .*MILLPOND_E_WAIT_TIMEOUT/);
   const waiting = startProgram(examples, ["vectoradd", "1000"], env);
   await waiting.says("stderr", /waiting for lazy: /);
   expect(await state()).toBe("pending");

@@ -138,7 +138,7 @@ describe("a claim whose program runs", () => {
     const pool = await TestPool.start({ a: [8n * GiB, 8n * GiB] });
     await bindWithSession(pool, "x", 2n * GiB, 20);
     await expect(resize(pool, { name: "x", gpus: 2 })).rejects.toThrow(
-      /the claim x has 1 open session, and keeps its 1 vGPUs until none is open.*MILLPOND_E_IN_USE/,
+      /x has 1 open session, and keeps its number of vGPUs, 1, until none is open.*MILLPOND_E_IN_USE/,
     );
   });
 
@@ -191,6 +191,29 @@ describe("a claim without an open session", () => {
       (await resize(pool, { name: "x", gpus: 1, memoryPercent: 50, computePercent: 10 }))?.allocation
         ?.devices,
     ).toMatchObject([{ memoryBytes: 4n * GiB, computePercent: 10 }]);
+  });
+
+  test("keeps its place, and so its time, when it has a time limit", async () => {
+    const pool = await TestPool.start({ a: [8n * GiB, 8n * GiB] });
+    const asked = {
+      name: "x",
+      memoryBytes: 2n * GiB,
+      timeLimitSeconds: 40,
+      graceSeconds: 10,
+      leaseSeconds: 3600,
+    };
+    const { claim } = await pool.claims.createClaim({ claim: asked });
+    await expect(resize(pool, { name: "x", gpus: 2 })).rejects.toThrow(
+      /x has a time limit, and keeps its number of vGPUs, 1, until it ends.*MILLPOND_E_IN_USE/,
+    );
+    await pool.passTime(20);
+    const resized = await resize(pool, { name: "x", memoryBytes: GiB });
+    expect(resized).toMatchObject({ boundAt: claim?.boundAt, memoryBytes: GiB });
+    expect(await booked(pool)).toEqual([1n, 13]);
+    await pool.passTime(10);
+    await expect(resize(pool, { name: "x", memoryBytes: 2n * GiB })).rejects.toThrow(
+      /the claim x is to give back what it has: its time limit of 40s ends/,
+    );
   });
 
   test("is not placed anew while one may still be opened", async () => {

@@ -47,12 +47,22 @@ export function beginResize(
   asked: AskedSizes,
 ): void {
   refuseUnfit(claim, asked);
+  if (claim.preemptAt !== null) {
+    throw millpondError(
+      "MILLPOND_E_IN_USE",
+      `the claim ${claim.name} is to give back what it has: ${claim.reason}`,
+      {
+        remedy: "Try again when it is bound again.",
+      },
+    );
+  }
   const sizes = sizesOf(claim, asked);
   const allocation = transaction.allocation(claim.name);
   if (allocation === undefined) {
     transaction.putClaim({ ...claim, ...sizes });
     transaction.addEvent("ClaimResized", `claim/${claim.name}`, describe(sizes));
-  } else if (facts.mayBeInUse(allocation)) {
+  } else if (facts.mayBeInUse(allocation) || claim.timeLimitSeconds > 0) {
+    // A limited time would begin anew with another place, and it may be why the claim has its place.
     resizeInPlace(transaction, facts, { claim, allocation, sizes });
   } else {
     // Nobody has to be asked, so it may go elsewhere: whoever follows this with a decision places it.
@@ -173,12 +183,7 @@ function resizeInPlace(transaction: Transaction, facts: Facts, { claim, allocati
   const { name } = claim;
   const { gpus, ...asked } = sizes;
   if (gpus !== claim.gpus) {
-    const open = facts.sessions(allocation).length;
-    throw millpondError(
-      "MILLPOND_E_IN_USE",
-      `the claim ${name} has ${open === 0 ? "a session that is being opened" : `${open} open session${open === 1 ? "" : "s"}`}, and keeps its ${claim.gpus} vGPUs until none is open`,
-      { remedy: "End its programs first; memory and compute can change while they run." },
-    );
+    throw keepsItsNumber(claim, facts.mayBeInUse(allocation) ? facts.sessions(allocation).length : undefined);
   }
   if (allocation.resizing !== null) {
     if (isSame(allocation.resizing.asked, asked)) {
@@ -205,6 +210,22 @@ function resizeInPlace(transaction: Transaction, facts: Facts, { claim, allocati
   const devices = combineSizes(from, to, "greater");
   transaction.putAllocation({ ...allocation, devices, resizing, sizeRevision: revision });
   transaction.putClaim(claim);
+}
+
+/** @param open Number of open sessions; undefined: none is, and none may be opened. */
+function keepsItsNumber({ name, gpus }: ClaimRecord, open: number | undefined) {
+  const why =
+    open === undefined
+      ? "a time limit"
+      : open === 0
+        ? "a session that is being opened"
+        : `${open} open session${open === 1 ? "" : "s"}`;
+  const until = open === undefined ? "it ends" : "none is open";
+  return millpondError(
+    "MILLPOND_E_IN_USE",
+    `the claim ${name} has ${why}, and keeps its number of vGPUs, ${gpus}, until ${until}`,
+    { remedy: "End its programs first; memory and compute can change while they run." },
+  );
 }
 
 function isSame(a: ResizingRecord["asked"], b: ResizingRecord["asked"]): boolean {

@@ -131,6 +131,8 @@ function environmentFor(
     MILLPOND_CLAIM: holder.claim.name,
   };
   if (connection.token !== "") environment["MILLPOND_TOKEN"] = connection.token;
+  // A lazy claim is waited for by its program.
+  if (values.timeout !== undefined) environment["MILLPOND_WAIT_TIMEOUT"] = String(values.timeout);
   if (values.transport !== undefined) environment["MILLPOND_TRANSPORT"] = values.transport;
   for (const variable of misleading) delete environment[variable];
   environment["LD_LIBRARY_PATH"] = programLibraryPath(process.env, dirname(client), process.execPath);
