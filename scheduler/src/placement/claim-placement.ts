@@ -129,6 +129,17 @@ function makeOffer(
 ): Offer | undefined {
   const isByBytes = request.memoryBytes > 0n && policy !== "spread";
   const value = scorer.valueOf(room);
+  // Devices of which as much is free score alike.
+  const scores = new Map<number, number>();
+  const scoreOf = (gpu: number, free: number, milli: number) => {
+    const key = free * (wholeMilli + 1) + milli;
+    let score = scores.get(key);
+    if (score === undefined) {
+      score = rounded(scorer.scoreChoice(room, [gpu], [milli], value));
+      scores.set(key, score);
+    }
+    return score;
+  };
   const ranked = candidatesOn(node, request)
     .map((candidate) => {
       const { device, share } = candidate;
@@ -136,14 +147,14 @@ function makeOffer(
       const free = room.freeMilli[gpu] ?? 0;
       // Rounding may say a thousandth more than is free; the filter has compared exactly.
       const milli = Math.min(free, milliOf(share, device));
-      const score = rounded(scorer.scoreChoice(room, [gpu], [milli], value));
+      const score = request.gpus === 1 ? scoreOf(gpu, free, milli) : 0;
       const left = policy === "spread" ? milli - free : free - milli;
       return { ...candidate, topology: device.topology, gpu, milli, score, left };
     })
     .sort(
       (a, b) =>
         (isByBytes ? compare(a.device.memoryBytes, b.device.memoryBytes) : 0) ||
-        (request.gpus === 1 ? b.score - a.score : 0) ||
+        b.score - a.score ||
         a.left - b.left ||
         a.device.index - b.device.index,
     );
