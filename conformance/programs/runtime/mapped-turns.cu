@@ -52,12 +52,13 @@ static void pinned(int n) {
   CHECK(cudaFreeHost(host));
 }
 
-// Two parts of one allocation that share a page.
+// Two parts of one allocation that begin and end within pages.
 static void registered() {
   constexpr int n = 5000;
-  std::vector<int> memory(2 * n + 2, 7);
+  constexpr int apart = 4096;
+  std::vector<int> memory(2 * n + apart + 2, 7);
   int* first = memory.data() + 1;
-  int* second = first + n;
+  int* second = first + n + apart;
   CHECK(cudaHostRegister(first, n * sizeof(int), cudaHostRegisterDefault));
   CHECK(cudaHostRegister(second, n * sizeof(int), cudaHostRegisterMapped));
   Pair pair = {first, nullptr};

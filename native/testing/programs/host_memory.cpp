@@ -46,6 +46,14 @@ void registered() {
   OK(cuCtxSynchronize());
   REQUIRE(all.front() == 1 && host[0] == 106 && host[kWords - 1] == kWords + 105 && all.back() == 2);
   throughTheDevice(host);
+  // Another run in the same pages, and a copy over all of each.
+  uint32_t* beside = all.data() + 1 + kWords;
+  OK(cuMemHostRegister_v2(beside, 2 * sizeof(uint32_t), 0));
+  launchAdd(reinterpret_cast<CUdeviceptr>(beside), 5, 2);
+  throughTheDevice(host);
+  OK(cuCtxSynchronize());
+  REQUIRE(beside[0] == 5 && beside[1] == 7);
+  OK(cuMemHostUnregister(beside));
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(host));
   OK(cuMemHostUnregister(host));
   EXPECT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(host));
