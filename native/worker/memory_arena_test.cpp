@@ -108,8 +108,10 @@ TEST("what was never allocated, or is freed already, cannot be freed") {
 
 TEST("a failure of the driver at any step leaves everything as it was") {
   Fixture f(100 * kMi);
-  f.fake.failNext("cuMemAddressReserve", CUDA_ERROR_OUT_OF_MEMORY);
+  // Where it would like to be, and anywhere.
+  f.fake.failNext("cuMemAddressReserve", CUDA_ERROR_OUT_OF_MEMORY, 2);
   CHECK_EQ(f.attempt(1), CUDA_ERROR_OUT_OF_MEMORY);
+  f.fake.failNext("cuMemAddressReserve", CUDA_ERROR_OUT_OF_MEMORY);
   const CUdeviceptr keep = f.take(1000);
   // A large allocation, and a small one that needs a granule of its own.
   for (const char* call : {"cuMemCreate", "cuMemMap", "cuMemSetAccess"})

@@ -512,8 +512,8 @@ bool FakeDriver::isRegistered(const void* p, uint64_t bytes) const {
 CUresult FakeDriver::failure(const char* call) {
   std::lock_guard lock(mutex_);
   if (const auto found = next_.find(call); found != next_.end()) {
-    const CUresult code = found->second;
-    next_.erase(found);
+    const CUresult code = found->second.code;
+    if (--found->second.times == 0) next_.erase(found);
     return code;
   }
   return always_;
@@ -551,9 +551,9 @@ void FakeDriver::fail(CUresult code) {
   always_ = code;
 }
 
-void FakeDriver::failNext(const std::string& call, CUresult code) {
+void FakeDriver::failNext(const std::string& call, CUresult code, unsigned times) {
   std::lock_guard lock(mutex_);
-  next_[call] = code;
+  next_[call] = {code, times};
 }
 
 uint64_t FakeDriver::usedBytes() {

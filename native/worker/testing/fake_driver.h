@@ -52,8 +52,8 @@ class FakeDriver {
   size_t waiting(uint64_t stream);
   /// Every call that can fails with this code from now on; CUDA_SUCCESS ends that.
   void fail(CUresult code);
-  /// The next call of that name fails.
-  void failNext(const std::string& call, CUresult code);
+  /// The next `times` calls of that name fail.
+  void failNext(const std::string& call, CUresult code, unsigned times = 1);
 
   uint64_t usedBytes();       ///< physical memory of all devices
   size_t mappedRuns();        ///< of device memory
@@ -127,7 +127,11 @@ class FakeDriver {
   size_t createdContexts_ = 0;
   std::set<CUcontext> destroyedContexts_;
   CUresult always_ = CUDA_SUCCESS;
-  std::map<std::string, CUresult> next_;
+  struct Failing {
+    CUresult code;
+    unsigned times;
+  };
+  std::map<std::string, Failing> next_;
 };
 
 }  // namespace millpond::worker
