@@ -8,6 +8,7 @@ export const commandModules: { readonly [N in CommandName]: () => Promise<Comman
   run: () => import("./commands/run.ts"),
   env: () => import("./commands/env.ts"),
   trace: () => import("./commands/trace.ts"),
+  sanitize: () => import("./commands/sanitize.ts"),
   apply: () => import("./commands/apply.ts"),
   queue: () => import("./commands/queue.ts"),
   tenant: () => import("./commands/tenant.ts"),

@@ -286,6 +286,74 @@ copied, by direction; the launches, by kernel; the calls that failed; and the ti
     },
     group: "Run programs",
   },
+  sanitize: {
+    summary: "Run a program on a software GPU that checks every access of its kernels",
+    description: `Finds accesses outside the memory that a kernel was given, of memory that was freed, and misaligned ones (memcheck),
+and accesses of shared memory that no barrier orders (racecheck). Needs neither a GPU nor a pool: it starts a software GPU
+of its own and ends it with the program, which is started unchanged. Compile kernels with PTX inside, as nvcc does unless told
+otherwise (\`-gencode arch=compute_75,code=compute_75\` is sure to work), and with -lineinfo to see lines of the source.
+
+The report comes when the program has ended: on standard error, or in a file. The exit status is the program's, or that of
+--error-exitcode when there are findings; 125 when millpond failed, 126 when the program cannot be run, 127 when it
+is not found.`,
+    examples: [
+      { command: "millpond sanitize -- ./program", what: "both checks" },
+      {
+        command: "millpond sanitize --tool memcheck --leak-check -- ./program 1000",
+        what: "memory only, and what is not freed",
+      },
+      {
+        command: "millpond sanitize --log report.json -o json -- ./program",
+        what: "for scripts",
+      },
+    ],
+    arguments: [{ name: "program", description: "The program and its arguments", isProgram: true }],
+    options: {
+      tool: {
+        flags: "--tool <names>",
+        type: "list",
+        description: "What to check: memcheck, racecheck",
+        defaultText: "memcheck,racecheck",
+      },
+      leakCheck: {
+        flags: "--leak-check",
+        type: "flag",
+        description: "Device memory that the program has not freed when it ends is a finding, too",
+      },
+      log: {
+        flags: "--log <file>",
+        type: "text",
+        description: "Write the report there",
+        defaultText: "standard error",
+      },
+      errorExitcode: {
+        flags: "--error-exitcode <status>",
+        type: "number",
+        description: "Exit status when there are findings; 0: the program's",
+        defaultText: "1",
+      },
+      output: {
+        flags: "-o, --output <format>",
+        type: "choice",
+        choices: ["text", "json"],
+        description: "Form of the report",
+        defaultText: "text, and nothing without findings",
+      },
+      gpus: {
+        flags: "-n, --gpus <count>",
+        type: "count",
+        description: "Software GPUs that the program sees",
+        defaultText: "1",
+      },
+      deviceMemory: {
+        flags: "--device-memory <size>",
+        type: "size",
+        description: "Memory of each, 64Mi to 1Ti",
+        defaultText: "4Gi",
+      },
+    },
+    group: "Run programs",
+  },
   smi: {
     summary: "Show devices, what is granted of them, and who uses them",
     examples: [{ command: "millpond smi", what: "a picture like that of nvidia-smi, of the whole pool" }],

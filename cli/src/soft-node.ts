@@ -1,12 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { dirname, join } from "node:path";
+import { formatSize, millpondError } from "@millpond/api";
 import type { NativeFiles } from "./native-files.ts";
 
 /** What the software GPUs of a node are like. */
 export interface SoftDevices {
   readonly count: number;
   readonly memoryBytes: bigint;
+  /** What programs are checked for, and the file that gets the findings; absent: nothing. */
+  readonly checks?: { readonly tools: readonly string[]; readonly findings: string };
+}
+
+const maxCount = 32;
+const minMemoryBytes = 64n << 20n;
+const maxMemoryBytes = 1n << 40n;
+
+/** @throws MILLPOND_E_INVALID naming the option, for what a node cannot have */
+export function checkSoftDevices(devices: SoftDevices, countOption = "--gpus"): SoftDevices {
+  const { count, memoryBytes } = devices;
+  if (count > maxCount) {
+    throw millpondError("MILLPOND_E_INVALID", `${countOption}: a node has at most ${maxCount}, not ${count}`);
+  }
+  if (memoryBytes < minMemoryBytes || memoryBytes > maxMemoryBytes) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `--device-memory: ${formatSize(memoryBytes)} is not within 64Mi and 1Ti`,
+    );
+  }
+  return devices;
 }
 
 /**
@@ -35,8 +57,13 @@ export function softNodeEnvironment(
   devices: SoftDevices,
   node: { readonly name: string; readonly directory: string },
 ): NodeJS.ProcessEnv {
+  const { checks } = devices;
   return {
     ...base,
+    ...(checks !== undefined && {
+      MILLPOND_SOFTGPU_SANITIZE: checks.tools.join(","),
+      MILLPOND_SOFTGPU_FINDINGS: checks.findings,
+    }),
     MILLPOND_SOFTGPU_DEVICES: String(devices.count),
     MILLPOND_SOFTGPU_MEMORY: String(devices.memoryBytes),
     MILLPOND_SOFTGPU_SEED: `${node.directory}/${node.name}`,

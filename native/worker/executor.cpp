@@ -68,6 +68,7 @@ Executor::Executor(const Driver& driver, SessionDevices& devices, ServerLink lin
       link_(std::move(link)),
       output_(output),
       virtualMemory_(driver, budgets_),
+      sanitizer_(driver),
       callbacks_(std::make_shared<Callbacks>([this] { link_.wake(); })),
       imageCache_(imageCache) {
   for (const auto& device : devices_.all()) {

@@ -31,6 +31,7 @@
 #include "worker/jit_options.h"
 #include "worker/memory_arena.h"
 #include "worker/memory_pools.h"
+#include "worker/sanitizer.h"
 #include "worker/session_devices.h"
 #include "worker/virtual_memory.h"
 
@@ -436,6 +437,7 @@ class Executor {
   std::deque<MemoryBudget> budgets_;
   std::vector<std::unique_ptr<MemoryArena>> arenas_;
   VirtualMemory virtualMemory_;
+  const Sanitizer sanitizer_;
   std::vector<Context> contexts_;
   MemoryPools pools_;
   std::deque<Pending> pending_;

@@ -29,6 +29,7 @@ CUresult Executor::onMemAlloc(const cmd::Decoded<cmd::MemAlloc>& command) {
   const auto attempt = [this, context, bytes = command.fixed.bytes]() -> CUresult {
     CUdeviceptr address = 0;
     if (CUresult rc = allocate(context, bytes, address)) return rc;
+    sanitizer_.allocated(address, bytes, "cuMemAlloc");
     reply(cmd::MemAllocReply{address});
     return CUDA_SUCCESS;
   };
@@ -39,6 +40,8 @@ CUresult Executor::onMemAlloc(const cmd::Decoded<cmd::MemAlloc>& command) {
 
 CUresult Executor::allocate(uint16_t context, uint64_t bytes, CUdeviceptr& address) {
   MemoryArena& arena = arenaOf(context);
+  if (bytes > UINT64_MAX - sanitizer_.redzone()) return CUDA_ERROR_OUT_OF_MEMORY;
+  bytes += sanitizer_.redzone();
   CUresult rc = arena.allocate(bytes, address);
   if (rc == CUDA_ERROR_OUT_OF_MEMORY) {
     std::vector<MemoryPools::Block> kept;
@@ -63,6 +66,7 @@ CUresult Executor::onMemFree(const cmd::Decoded<cmd::MemFree>& command) {
       if (std::find(batch.addresses.begin(), batch.addresses.end(), address) != batch.addresses.end())
         return CUDA_ERROR_INVALID_VALUE;
     pools_.take(address);
+    sanitizer_.freed(address, "cuMemFree");
     freed.push_back(address);
     if (freed.size() >= kFreesPerFence) retire(c);
     return CUDA_SUCCESS;

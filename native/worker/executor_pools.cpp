@@ -67,11 +67,12 @@ CUresult Executor::onPoolAlloc(const cmd::Decoded<cmd::PoolAlloc>& command) {
   if (bytes < wanted.bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   const uint64_t counted = countedBytes(wanted.bytes);
   if (const auto again = pools_.reuse(wanted.pool, bytes, {wanted.stream, s.context}, counted)) {
+    sanitizer_.allocated(*again, wanted.bytes, "cuMemAllocAsync");
     reply(cmd::PoolAllocReply{*again, 0});
     return CUDA_SUCCESS;
   }
   const auto context = static_cast<uint16_t>(*ordinal + 1);
-  const auto attempt = [this, pool = wanted.pool, bytes, counted, context]() -> CUresult {
+  const auto attempt = [this, pool = wanted.pool, wantedBytes = wanted.bytes, bytes, counted, context]() -> CUresult {
     if (!pools_.device(pool)) return CUDA_ERROR_INVALID_VALUE;
     std::vector<MemoryPools::Block> released;
     const bool hasRoom = pools_.makeRoom(pool, bytes, released);
@@ -80,6 +81,7 @@ CUresult Executor::onPoolAlloc(const cmd::Decoded<cmd::PoolAlloc>& command) {
     CUdeviceptr address = 0;
     if (CUresult rc = allocate(context, bytes, address)) return rc;
     pools_.add({address, bytes, pool}, counted);
+    sanitizer_.allocated(address, wantedBytes, "cuMemAllocAsync");
     reply(cmd::PoolAllocReply{address, 0});
     return CUDA_SUCCESS;
   };
@@ -104,6 +106,7 @@ CUresult Executor::onPoolFree(const cmd::Decoded<cmd::PoolFree>& command) {
   // After a sticky failure nothing can be recorded and nothing runs any more.
   const bool isMarked = mark(s, place) == CUDA_SUCCESS;
   const uint64_t number = ++lastRetired_;
+  sanitizer_.freed(address, "cuMemFreeAsync");
   pools_.free(address, {command.fixed.stream, s.context}, number);
   if (isMarked) {
     poolFrees_.push_back({number, place});

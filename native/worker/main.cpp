@@ -8,6 +8,7 @@
 #include "worker/driver.h"
 #include "worker/options.h"
 #include "worker/probe.h"
+#include "worker/sanitizer.h"
 #include "worker/supervisor.h"
 
 namespace {
@@ -37,6 +38,7 @@ int main(int argc, char** argv) {
   worker::Supervisor supervisor(*driver, std::move(*options), *output);
   if (auto ready = supervisor.prepare(); !ready) return fail(ready.error(), 1);
   const int status = supervisor.run();
+  worker::Sanitizer(*driver).ended();
   // Nothing of the driver is torn down: a kernel that never ends would keep this process, and with it the memory of a
   // client that is long gone. The driver takes everything back with the process.
   std::_Exit(status);

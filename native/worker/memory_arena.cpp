@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "worker/sanitizer.h"
+
 namespace millpond::worker {
 namespace {
 
@@ -82,6 +84,7 @@ CUresult MemoryArena::reserve() {
   if (driver_.cuMemAddressReserve(&base_, reserved_, 0, wish, 0) != CUDA_SUCCESS)
     if (CUresult rc = driver_.cuMemAddressReserve(&base_, reserved_, 0, 0, 0)) return rc;
   addresses_.give(base_, reserved_);
+  Sanitizer(driver_).manage(base_, reserved_);
   return CUDA_SUCCESS;
 }
 

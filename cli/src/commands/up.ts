@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { once } from "node:events";
-import { formatBytes, formatSize, millpondError, type Node } from "@millpond/api";
+import { formatBytes, millpondError, type Node } from "@millpond/api";
 import { exitStatus } from "../command-table.ts";
 import type { Values } from "../command-values.ts";
 import { contextFilePath, enterContext, leaveContext, readContexts, writeContexts } from "../context.ts";
@@ -9,14 +9,11 @@ import { findDriver } from "../driver-search.ts";
 import { LocalPool } from "../local-pool.ts";
 import { findNativeFiles, type NativeFiles } from "../native-files.ts";
 import { defaultStateDirectory, PoolDirectory } from "../pool-directory.ts";
-import type { SoftDevices } from "../soft-node.ts";
+import { checkSoftDevices, type SoftDevices } from "../soft-node.ts";
 import { programVersion } from "../version.ts";
 import { WaitingDisplay } from "../waiting-display.ts";
 
 const contextName = "local";
-const maxSoftDevices = 32;
-const minSoftMemoryBytes = 64n << 20n;
-const maxSoftMemoryBytes = 1n << 40n;
 
 /** Which devices the pool offers. */
 interface Hardware {
@@ -97,21 +94,10 @@ function stopSignal(): AbortSignal {
 }
 
 function softDevices(values: Values<"up">): SoftDevices {
-  const count = values.devices ?? 2;
-  const memoryBytes = values.deviceMemory ?? 4n << 30n;
-  if (count > maxSoftDevices) {
-    throw millpondError(
-      "MILLPOND_E_INVALID",
-      `--devices: a node has at most ${maxSoftDevices}, not ${count}`,
-    );
-  }
-  if (memoryBytes < minSoftMemoryBytes || memoryBytes > maxSoftMemoryBytes) {
-    throw millpondError(
-      "MILLPOND_E_INVALID",
-      `--device-memory: ${formatSize(memoryBytes)} is not within 64Mi and 1Ti`,
-    );
-  }
-  return { count, memoryBytes };
+  return checkSoftDevices(
+    { count: values.devices ?? 2, memoryBytes: values.deviceMemory ?? 4n << 30n },
+    "--devices",
+  );
 }
 
 async function chooseHardware(

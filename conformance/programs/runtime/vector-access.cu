@@ -23,6 +23,7 @@ static __global__ void generic(int* global, int* out, int which) {
   int local[4] = {100, 200, 300, 400};
   if (threadIdx.x < 4) shared[threadIdx.x] = static_cast<int>(threadIdx.x) + 10;
   __syncthreads();
+  if (threadIdx.x != 0) return;
   int* pointer = which == 0 ? global : which == 1 ? shared : local;
   pointer[1] += 5;
   out[which * 4] = pointer[1];

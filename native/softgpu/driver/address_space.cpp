@@ -105,14 +105,40 @@ bool AddressSpace::covers(uint64_t address, uint64_t bytes, Access access) const
   return false;
 }
 
+RegionPtr AddressSpace::nearest(uint64_t address, uint64_t reach) const {
+  std::shared_lock lock(mutex_);
+  const auto before = locate(address);
+  const auto next = regions_.upper_bound(address);
+  const uint64_t behind = before == regions_.end()           ? UINT64_MAX
+                          : address < before->second->end() ? 0
+                                                            : address - before->second->end();
+  const uint64_t ahead = next == regions_.end() ? UINT64_MAX : next->first - address;
+  if (behind <= ahead && behind <= reach && before != regions_.end()) return before->second;
+  return ahead <= reach && next != regions_.end() ? next->second : nullptr;
+}
+
+namespace {
+
+ptx::MemoryMap::Range rangeOf(const Region& region, uint64_t bytes, uint64_t address, int device) {
+  if (address >= region.base + bytes || !region.isReadable) return {};
+  if (region.device >= 0 && region.device != device) return {};
+  return {region.base, region.base + bytes, region.isWritable};
+}
+
+}  // namespace
+
+ptx::MemoryMap::Range AddressSpace::findExactly(uint64_t address, int device) const {
+  std::shared_lock lock(mutex_);
+  const auto position = locate(address);
+  if (position == regions_.end()) return {};
+  return rangeOf(*position->second, position->second->bytes, address, device);
+}
+
 ptx::MemoryMap::Range AddressSpace::findForKernel(uint64_t address, int device) const {
   std::shared_lock lock(mutex_);
   const auto position = locate(address);
   if (position == regions_.end()) return {};
-  const Region& region = *position->second;
-  if (address >= region.base + region.reach || !region.isReadable) return {};
-  if (region.device >= 0 && region.device != device) return {};
-  return {region.base, region.base + region.reach, region.isWritable};
+  return rangeOf(*position->second, position->second->reach, address, device);
 }
 
 }  // namespace millpond::softgpu

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points: error texts, finding entry points, the profiler.
+#include <cstring>
+
 #include "cuda/known_error.h"
+#include "cuda/sanitizer_table.h"
 #include "softgpu/driver/api.h"
 #include "softgpu/driver/symbol_resolver.h"
 
@@ -24,6 +27,19 @@ CUresult getProcAddress(const char* symbol, void** pfn, int version, CUdriverPro
     return resolved.address ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
   });
 }
+
+// Called through the table only, which is handed out while there is a sanitizer.
+Sanitizer& sanitizer() { return *Driver::instance().sanitizer(); }
+
+constexpr millpond::SanitizerTable kSanitizerTable{
+    .bytes = sizeof(millpond::SanitizerTable),
+    .redzone = kAllocationAlignment,
+    .manage = [](uint64_t address, uint64_t bytes) { sanitizer().allocations().manage(address, bytes); },
+    .allocated = [](uint64_t address, uint64_t bytes,
+                    const char* by) { sanitizer().allocations().allocated(address, bytes, by); },
+    .freed = [](uint64_t address, const char* by) { sanitizer().allocations().freed(address, by); },
+    .ended = [] { sanitizer().end(); },
+};
 
 }  // namespace
 
@@ -56,10 +72,15 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cu
   return getProcAddress(symbol, pfn, cudaVersion, symbolStatus);
 }
 
-// There are no tables: the runtime talks to Millpond's client library, which has its own.
-CUresult cuGetExportTable(const void** ppExportTable, const CUuuid*) {
-  if (ppExportTable) *ppExportTable = nullptr;
-  return CUDA_ERROR_INVALID_VALUE;
+// The runtime talks to Millpond's client library, which has its tables. There is one for that library's worker.
+CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {
+  if (!ppExportTable) return CUDA_ERROR_INVALID_VALUE;
+  *ppExportTable = nullptr;
+  if (!pExportTableId || !Driver::instance().sanitizer()) return CUDA_ERROR_INVALID_VALUE;
+  if (std::memcmp(pExportTableId->bytes, millpond::kSanitizerTableId, sizeof(pExportTableId->bytes)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  *ppExportTable = &kSanitizerTable;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuProfilerStart(void) {

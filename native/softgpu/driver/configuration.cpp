@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
@@ -20,6 +21,22 @@ std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);
   if (!value || !*value) return std::nullopt;
   return value;
+}
+
+std::optional<ptx::Checks> parseChecks(std::string_view text) {
+  ptx::Checks checks;
+  while (true) {
+    const size_t comma = std::min(text.find(','), text.size());
+    const std::string_view name = text.substr(0, comma);
+    if (name == "memcheck")
+      checks.memory = true;
+    else if (name == "racecheck")
+      checks.races = true;
+    else
+      return std::nullopt;
+    if (comma == text.size()) return checks;
+    text.remove_prefix(comma + 1);
+  }
 }
 
 // What tells this machine from others: its machine ID, or else its host name.
@@ -69,6 +86,15 @@ Result<Configuration> readConfiguration() {
     }
     // Whole pages of the virtual-memory calls, so that all of the memory can be handed out.
     configuration.memoryBytes = *bytes & ~((uint64_t{2} << 20) - 1);
+  }
+  if (std::optional<std::string> tools = variable("MILLPOND_SOFTGPU_SANITIZE")) {
+    std::optional<ptx::Checks> checks = parseChecks(*tools);
+    std::optional<std::string> findings = variable("MILLPOND_SOFTGPU_FINDINGS");
+    if (!checks)
+      return Error{"MILLPOND_SOFTGPU_SANITIZE is \"" + *tools + "\"; set it to memcheck, racecheck or memcheck,racecheck"};
+    if (!findings) return Error{"MILLPOND_SOFTGPU_SANITIZE is set, and MILLPOND_SOFTGPU_FINDINGS names no file"};
+    configuration.checks = *checks;
+    configuration.findings = *findings;
   }
   configuration.seed = variable("MILLPOND_SOFTGPU_SEED").value_or(machineIdentity());
   if (std::optional<std::string> state = variable("MILLPOND_SOFTGPU_STATE")) {

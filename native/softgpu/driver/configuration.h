@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "softgpu/ptx/inspection.h"
 
 namespace millpond::softgpu {
 
@@ -16,11 +17,16 @@ namespace millpond::softgpu {
 ///   Nodes of one machine need different seeds, or they show the same devices.
 /// - MILLPOND_SOFTGPU_STATE: directory of the files in which processes share the use of memory; by default
 ///   $XDG_RUNTIME_DIR/millpond-softgpu, without that variable /tmp/millpond-softgpu-<uid>.
+/// - MILLPOND_SOFTGPU_SANITIZE: what programs are checked for, of memcheck and racecheck, with a comma between; nothing by
+///   default.
+/// - MILLPOND_SOFTGPU_FINDINGS: file that gets what the checks find, a line of JSON for each; needed with them.
 struct Configuration {
   unsigned devices = 2;
   uint64_t memoryBytes = uint64_t{4} << 30;
   std::string seed;
   std::string stateDirectory;
+  ptx::Checks checks;
+  std::string findings;
 };
 
 /// Reads the environment. Fails with the variable's name and what it may hold.

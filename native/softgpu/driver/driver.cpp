@@ -78,6 +78,7 @@ CUresult Driver::openDevices() {
     contexts_.add(device->primaryContext());
   }
   devices_ = std::move(devices);
+  sanitizer_ = Sanitizer::make(*configuration);
   return CUDA_SUCCESS;
 }
 

@@ -20,6 +20,7 @@
 #include "softgpu/driver/memory.h"
 #include "softgpu/driver/module.h"
 #include "softgpu/driver/physical_memory.h"
+#include "softgpu/driver/sanitizer.h"
 #include "softgpu/driver/stream.h"
 #include "softgpu/driver/virtual_memory.h"
 #include "softgpu/ptx/engine.h"
@@ -45,6 +46,8 @@ class Driver {
   Dispatcher& dispatcher() { return dispatcher_; }
   Memory& memory() { return memory_; }
   VirtualMemory& virtualMemory() { return virtualMemory_; }
+  /// Null where programs are not checked.
+  Sanitizer* sanitizer() { return sanitizer_.get(); }
   /// Runs kernels; its threads start with the first use.
   ptx::Executor& executor();
 
@@ -82,6 +85,7 @@ class Driver {
   std::map<unsigned, unsigned> primaryReferences_;  // by device
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::unique_ptr<PhysicalStore>> stores_;
+  std::unique_ptr<Sanitizer> sanitizer_;
   Dispatcher dispatcher_;
   Memory memory_;
   VirtualMemory virtualMemory_{memory_};

@@ -2,6 +2,7 @@
 #include "softgpu/driver/launch.h"
 
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "softgpu/driver/capture.h"
@@ -71,8 +72,9 @@ CUresult packParameters(const ptx::KernelInfo& info, void** parameters, void** e
 }
 
 void runGrid(Context& context, const Function& function, const LaunchShape& shape,
-             const std::vector<std::byte>& parameters, size_t stackBytes, KernelHeap* heap) {
+             const std::vector<std::byte>& parameters, size_t stackBytes, KernelHeap* heap, uint64_t madeAt) {
   Driver& driver = Driver::instance();
+  Sanitizer* const sanitizer = driver.sanitizer();
   const Quiescence::Use use(driver.memory().quiescence());
   const KernelMemory memory(driver.memory().space(), static_cast<int>(context.device().ordinal()));
   ptx::Launch launch;
@@ -84,6 +86,9 @@ void runGrid(Context& context, const Function& function, const LaunchShape& shap
   launch.heap = heap;
   launch.memory = &memory;
   launch.cancel = &context.isCancelled();
+  std::optional<LaunchInspector> inspector;
+  if (sanitizer)
+    launch.inspector = &inspector.emplace(*sanitizer, driver.memory().space(), static_cast<int>(context.device().ordinal()), madeAt);
   const ptx::LaunchResult result = driver.executor().run(function.kernel(), launch);
   const std::string kernel = "kernel " + function.info().name + ": ";
   switch (result.status) {
@@ -91,6 +96,7 @@ void runGrid(Context& context, const Function& function, const LaunchShape& shap
     case ptx::LaunchResult::Status::kCancelled:
       return;
     case ptx::LaunchResult::Status::kFault:
+      if (sanitizer && !result.fault.isReported) sanitizer->faulted(function.info().name, result.fault);
       context.fail(faultCode(result.fault.kind), kernel + ptx::describe(result.fault));
       return;
     case ptx::LaunchResult::Status::kNoMemory:
@@ -141,8 +147,10 @@ std::function<void()> launchBody(const ContextPtr& context, const PreparedLaunch
   size_t stackBytes = 0;
   context->limit(CU_LIMIT_STACK_SIZE, &stackBytes);
   const std::shared_ptr<KernelHeap> heap = launch.function->info().usesHeap ? context->kernelHeap() : nullptr;
-  return [context, launch, stackBytes, heap] {
-    runGrid(*context, *launch.function, launch.shape, launch.parameters, stackBytes, heap.get());
+  Sanitizer* const sanitizer = Driver::instance().sanitizer();
+  const uint64_t madeAt = sanitizer ? sanitizer->allocations().now() : 0;
+  return [context, launch, stackBytes, heap, madeAt] {
+    runGrid(*context, *launch.function, launch.shape, launch.parameters, stackBytes, heap.get(), madeAt);
   };
 }
 

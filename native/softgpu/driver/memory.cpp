@@ -7,16 +7,18 @@
 
 namespace millpond::softgpu {
 
+uint64_t Memory::guardBytes() { return Driver::instance().sanitizer() ? kPageBytes : 0; }
+
 uint64_t Memory::allocateRegion(Context& context, Region region) {
   const uint64_t pages = roundUp(region.bytes, kPageBytes);
   if (pages == 0 || !context.device().charge(pages)) return 0;
-  region.base = mapPages(pages, pages >= kHugePageBytes ? kHugePageBytes : kPageBytes, Protection::readWrite);
+  region.base = mapPages(pages + guardBytes(), pages >= kHugePageBytes ? kHugePageBytes : kPageBytes, Protection::readWrite);
   region.reach = roundUp(region.bytes, kAllocationAlignment);
   region.device = static_cast<int>(context.device().ordinal());
   region.context = context.id();
   region.contextHandle = context.handle();
   if (region.base != 0 && space_.add(region)) return region.base;
-  if (region.base != 0) unmapPages(region.base, pages);
+  if (region.base != 0) unmapPages(region.base, pages + guardBytes());
   context.device().release(pages);
   return 0;
 }
@@ -141,7 +143,8 @@ void Memory::releaseOwnedBy(uint64_t context) {
 void Memory::release(const Region& region) {
   if (region.kind == Region::Kind::registered) return;
   const uint64_t pages = roundUp(region.bytes, kPageBytes);
-  unmapPages(region.base, pages);
+  // Host memory has no guard.
+  unmapPages(region.base, pages + (region.device >= 0 ? guardBytes() : 0));
   if (region.device >= 0) Driver::instance().device(region.device)->release(pages);
 }
 

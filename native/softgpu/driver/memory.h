@@ -37,6 +37,9 @@ class Memory {
   void releaseOwnedBy(uint64_t context);
 
  private:
+  /// Bytes behind an allocation that stay unused while programs are checked, so that one who runs over its end does not
+  /// find another.
+  static uint64_t guardBytes();
   uint64_t allocateRegion(Context& context, Region region);
   void release(const Region& region);
 

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <string>
 
+#include "softgpu/driver/driver.h"
 #include "softgpu/driver/log.h"
 #include "softgpu/image/image.h"
 
@@ -63,7 +64,8 @@ Outcome unreadable(const ImageError& error) {
 }
 
 Outcome compileText(const std::string& text) {
-  ptx::Compiled compiled = ptx::compile(text);
+  const Sanitizer* sanitizer = Driver::instance().sanitizer();
+  ptx::Compiled compiled = ptx::compile(text, sanitizer ? sanitizer->checks() : ptx::Checks{});
   if (compiled) {
     if (compiled.program->target() <= kDeviceArch) return {CUDA_SUCCESS, "", std::move(compiled.program)};
     return {CUDA_ERROR_NO_BINARY_FOR_GPU,

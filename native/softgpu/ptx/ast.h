@@ -132,12 +132,26 @@ struct FunctionNode {
   std::vector<Statement> body;
 };
 
+/// .file, and .loc before the instructions that it is about.
+struct FileNode {
+  uint32_t line = 0;
+  uint64_t index = 0;
+  std::string_view name;
+};
+struct LocationNode {
+  uint32_t line = 0;
+  uint64_t file = 0;
+  uint32_t fileLine = 0;
+};
+
 struct ModuleNode {
   uint32_t version = 0;  // 10 * major + minor
   uint32_t target = 0;
   std::string_view targetName;
   std::vector<VariableNode> variables;
   std::vector<FunctionNode> functions;
+  std::vector<FileNode> files;
+  std::vector<LocationNode> locations;  // by line
 };
 
 }  // namespace millpond::softgpu::ptx

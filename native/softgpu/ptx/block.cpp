@@ -11,6 +11,8 @@ namespace {
 /// Turns of warps until a block makes way for another one of its grid.
 constexpr uint32_t kTurnsPerBlock = 4096;
 constexpr size_t kSharedAlignment = 128;
+/// Turns of all warps of a grid after a thread of it has ended with a fault.
+constexpr uint32_t kTurnsWithFault = 4096;
 
 std::byte* aligned(std::vector<std::byte>& memory) {
   size_t misaligned = reinterpret_cast<uintptr_t>(memory.data()) % kSharedAlignment;
@@ -26,6 +28,20 @@ void GridState::fail(Fault first) {
     fault = std::move(first);
   }
   isStopped.store(true, std::memory_order_relaxed);
+}
+
+void GridState::note(Fault first) {
+  std::lock_guard lock(mutex);
+  if (hasFault) return;
+  fault = std::move(first);
+  hasFault = true;
+}
+
+bool GridState::isOverdue() {
+  if (!hasFault.load(std::memory_order_relaxed)) return false;
+  if (turnsWithFault.fetch_add(1, std::memory_order_relaxed) < kTurnsWithFault) return false;
+  isStopped.store(true, std::memory_order_relaxed);
+  return true;
 }
 
 void GridState::cancel() {
@@ -74,6 +90,8 @@ Block::Block(GridState& grid) : grid_(grid), frames_(grid.module->code()) {
     warps_.push_back(std::move(warp));
   }
   for (Barrier& barrier : barriers_) barrier.lanes.assign(warps, 0);
+  if (grid.launch.inspector && grid.module->code().checks.races && grid.sharedBytes > 0)
+    races_ = std::make_unique<RaceDetector>(threads, grid.sharedBytes);
 }
 
 void Block::begin(uint64_t index) {
@@ -82,6 +100,8 @@ void Block::begin(uint64_t index) {
   position_[1] = static_cast<uint32_t>(index / shape.x % shape.y);
   position_[2] = static_cast<uint32_t>(index / shape.x / shape.y);
   ranges_.fill({0, 0, false});
+  inspectedRanges_.fill({0, 0, false});
+  if (races_) races_->begin();
   for (Barrier& barrier : barriers_) {
     if (!barrier.isInUse) continue;
     barrier.isInUse = false;
@@ -156,6 +176,7 @@ bool Block::completeIfDone(uint32_t id) {
   bool areAllTrue = barrier.areAllTrue;
   barrier.isInUse = false;
   std::fill(barrier.lanes.begin(), barrier.lanes.end(), 0);
+  if (races_) races_->completeBarrier(id, liveThreads_);
   for (auto& warp : warps_) {
     if (warp->alive()) warp->wakeFromBarrier(id, countTrue, areAllTrue);
   }
@@ -173,6 +194,7 @@ bool Block::reach(uint32_t id, Warp& warp, uint32_t lanes, BarrierKind kind, uin
     barrier.areAllTrue = true;
   }
   barrier.lanes[warp.index()] |= lanes;
+  if (races_) races_->arriveAtBarrier(id, warp.index(), lanes, kind != BarrierKind::kArrive);
   uint32_t count = static_cast<uint32_t>(std::popcount(lanes));
   if (kind != BarrierKind::kArrive) barrier.waiting += count;
   uint32_t isTrue = static_cast<uint32_t>(std::popcount(predicate));
@@ -189,29 +211,52 @@ void Block::lanesEnded(uint32_t count) {
   }
 }
 
-bool Block::findRange(uint64_t address, uint32_t bytes, bool isWrite) {
-  auto fits = [&](const AccessRange& range) {
-    return address >= range.begin && address < range.end && range.end - address >= bytes &&
-           (range.isWritable || !isWrite);
-  };
-  for (size_t k = 0; k < ranges_.size(); ++k) {
-    if (!fits(ranges_[k])) continue;
-    std::rotate(ranges_.begin(), ranges_.begin() + static_cast<std::ptrdiff_t>(k),
-                ranges_.begin() + static_cast<std::ptrdiff_t>(k) + 1);
+namespace {
+
+bool fits(const AccessRange& range, uint64_t address, uint32_t bytes, bool isWrite) {
+  return address >= range.begin && address < range.end && range.end - address >= bytes &&
+         (range.isWritable || !isWrite);
+}
+
+/// The range among those kept that fits comes first from now on; else the one that `look` finds, if it fits.
+template <typename F>
+bool findIn(std::array<AccessRange, kCachedRanges>& ranges, uint64_t address, uint32_t bytes, bool isWrite, F look) {
+  for (size_t k = 0; k < ranges.size(); ++k) {
+    if (!fits(ranges[k], address, bytes, isWrite)) continue;
+    std::rotate(ranges.begin(), ranges.begin() + static_cast<std::ptrdiff_t>(k),
+                ranges.begin() + static_cast<std::ptrdiff_t>(k) + 1);
     return true;
   }
-  AccessRange found{0, 0, false};
-  uint64_t parameters = reinterpret_cast<uint64_t>(grid_.parameters.data());
-  if (address >= parameters && address - parameters < grid_.parameters.size()) {
-    found = {parameters, parameters + grid_.parameters.size(), false};
-  } else {
-    MemoryMap::Range range = grid_.launch.memory->find(address);
-    found = {range.begin, range.end, range.writable};
-  }
-  if (!fits(found)) return false;
-  std::rotate(ranges_.begin(), ranges_.end() - 1, ranges_.end());
-  ranges_[0] = found;
+  const AccessRange found = look();
+  if (!fits(found, address, bytes, isWrite)) return false;
+  std::rotate(ranges.begin(), ranges.end() - 1, ranges.end());
+  ranges[0] = found;
   return true;
+}
+
+}  // namespace
+
+AccessRange Block::parameterRange() const {
+  const uint64_t parameters = reinterpret_cast<uint64_t>(grid_.parameters.data());
+  return {parameters, parameters + grid_.parameters.size(), false};
+}
+
+bool Block::findRange(uint64_t address, uint32_t bytes, bool isWrite) {
+  return findIn(ranges_, address, bytes, isWrite, [&]() -> AccessRange {
+    const AccessRange parameters = parameterRange();
+    if (address >= parameters.begin && address < parameters.end) return parameters;
+    const MemoryMap::Range range = grid_.launch.memory->find(address);
+    return {range.begin, range.end, range.writable};
+  });
+}
+
+bool Block::mayUse(uint64_t address, uint32_t bytes, bool isWrite) {
+  return findIn(inspectedRanges_, address, bytes, isWrite, [&]() -> AccessRange {
+    const AccessRange parameters = parameterRange();
+    if (address >= parameters.begin && address < parameters.end) return parameters;
+    const Inspector::Range range = grid_.launch.inspector->find(address);
+    return {range.begin, range.end, range.writable};
+  });
 }
 
 }  // namespace millpond::softgpu::ptx

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "softgpu/ptx/module_impl.h"
+#include "softgpu/ptx/race.h"
 #include "softgpu/ptx/warp.h"
 
 namespace millpond::softgpu::ptx {
@@ -30,6 +31,10 @@ struct GridState {
 
   /// Stops the grid. The first fault is kept.
   void fail(Fault fault);
+  /// A fault that ends a thread, and the grid when its other threads have ended too, or not within reasonable time.
+  void note(Fault fault);
+  /// Whether the threads that wait go on waiting: nothing that has ended will come.
+  bool isOverdue();
   /// Stops the grid because the launch's cancel flag was set, or because there is no memory.
   void cancel();
   void failForMemory();
@@ -39,7 +44,8 @@ struct GridState {
   void print(std::string_view text);
 
   std::mutex mutex;
-  bool hasFault = false;
+  std::atomic<bool> hasFault{false};
+  std::atomic<uint32_t> turnsWithFault{0};
   Fault fault;
   bool wasCancelled = false;
   bool lacksMemory = false;
@@ -71,6 +77,11 @@ class Block {
   void lanesEnded(uint32_t count);
   bool findRange(uint64_t address, uint32_t bytes, bool isWrite);
 
+  /// For programs with checks: whether the launch may use the memory, to the byte.
+  bool mayUse(uint64_t address, uint32_t bytes, bool isWrite);
+  /// Null where races are not looked for.
+  RaceDetector* races() { return races_.get(); }
+
  private:
   struct Barrier {
     bool isInUse = false;
@@ -82,6 +93,7 @@ class Block {
   };
   static constexpr uint32_t kBarriers = 16;
 
+  AccessRange parameterRange() const;
   bool isComplete(const Barrier& barrier) const;
   bool completeIfDone(uint32_t barrier);
   void reportDeadlock();
@@ -93,6 +105,8 @@ class Block {
   std::vector<std::byte> local_;
   std::array<Barrier, kBarriers> barriers_;
   std::array<AccessRange, kCachedRanges> ranges_{};
+  std::array<AccessRange, kCachedRanges> inspectedRanges_{};
+  std::unique_ptr<RaceDetector> races_;
   uint32_t position_[3] = {0, 0, 0};
   uint32_t liveThreads_ = 0;
   uint32_t liveWarps_ = 0;

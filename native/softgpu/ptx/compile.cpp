@@ -21,8 +21,10 @@ uint64_t roundUp(uint64_t value, uint64_t multiple) { return (value + multiple -
 
 class Compiler {
  public:
-  explicit Compiler(std::string_view text)
-      : module_(parse(text)), program_(std::make_unique<ProgramImpl>()) {}
+  Compiler(std::string_view text, Checks checks)
+      : module_(parse(text)), program_(std::make_unique<ProgramImpl>()) {
+    program_->checks = symbols_.checks = checks;
+  }
 
   std::unique_ptr<const ProgramImpl> run() {
     program_->ptxVersion = module_.version;
@@ -38,6 +40,7 @@ class Compiler {
     symbols_.constants.finish(sharedOffsets_, *program_);
     uint32_t constBytes = countConstBytes();
     for (KernelInfo& info : program_->kernels) info.constBytes = constBytes;
+    if (program_->checks.memory || program_->checks.races) rememberPlaces();
     return std::move(program_);
   }
 
@@ -254,6 +257,38 @@ class Compiler {
     }
   }
 
+  /// What findings are told with: lines of the source, names of shared memory.
+  void rememberPlaces() {
+    for (const FunctionNode* function : symbols_.functions) program_->sources.push_back({function->line, "", 0});
+    for (const LocationNode& location : module_.locations)
+      program_->sources.push_back({location.line, std::string(fileOf(location)), location.fileLine});
+    std::stable_sort(program_->sources.begin(), program_->sources.end(),
+                     [](const SourceMark& a, const SourceMark& b) { return a.line < b.line; });
+    for (uint32_t v = 0; v < symbols_.shared.size(); ++v) {
+      SharedPlace place{std::string(symbols_.shared[v].name), sharedOffsets_[v], symbols_.shared[v].bytes, {}};
+      for (const KernelCode& kernel : program_->kernelCode) {
+        const std::vector<uint32_t>& functions = reachable(kernel.function);
+        const bool isUsed = std::any_of(functions.begin(), functions.end(), [&](uint32_t f) {
+          const std::vector<uint32_t>& used = symbols_.uses[f].sharedVariables;
+          return std::find(used.begin(), used.end(), v) != used.end();
+        });
+        if (isUsed) place.functions.push_back(kernel.function);
+      }
+      program_->sharedPlaces.push_back(std::move(place));
+    }
+  }
+
+  /// Compilers put the names of files behind the code; texts that were joined have several sets of them.
+  std::string_view fileOf(const LocationNode& location) const {
+    std::string_view before;
+    for (const FileNode& file : module_.files) {
+      if (file.index != location.file) continue;
+      if (file.line > location.line) return file.name;
+      before = file.name;
+    }
+    return before;
+  }
+
   uint32_t countConstBytes() const {
     uint64_t bytes = 0;
     for (const VariableNode& variable : symbols_.globals) {
@@ -325,12 +360,28 @@ class Compiler {
 
 }  // namespace
 
-Compiled compile(std::string_view ptx) {
+const SourceMark* ProgramImpl::sourceOf(uint32_t line) const {
+  const auto next = std::upper_bound(sources.begin(), sources.end(), line,
+                                     [](uint32_t at, const SourceMark& mark) { return at < mark.line; });
+  if (next == sources.begin() || std::prev(next)->file.empty()) return nullptr;
+  return &*std::prev(next);
+}
+
+const SharedPlace* ProgramImpl::sharedAt(const KernelCode& kernel, uint64_t offset) const {
+  for (const SharedPlace& place : sharedPlaces) {
+    if (offset < place.offset || offset - place.offset >= place.bytes) continue;
+    if (std::find(place.functions.begin(), place.functions.end(), kernel.function) != place.functions.end())
+      return &place;
+  }
+  return nullptr;
+}
+
+Compiled compile(std::string_view ptx, Checks checks) {
   Compiled out;
   if (size_t end = ptx.find('\0'); end != std::string_view::npos) ptx = ptx.substr(0, end);
   try {
     if (ptx.size() > kMaxTextBytes) fail(CompileError::Kind::kMemory, 0, "the PTX text is larger than 1 GiB");
-    out.program = std::make_shared<const Program>(Compiler(ptx).run());
+    out.program = std::make_shared<const Program>(Compiler(ptx, checks).run());
   } catch (Failure& failure) {
     out.error = std::move(failure.error);
   } catch (const std::bad_alloc&) {

@@ -23,6 +23,7 @@
 
 #include "base/result.h"
 #include "softgpu/ptx/fault_kind.h"
+#include "softgpu/ptx/inspection.h"
 #include "softgpu/ptx/texture.h"
 
 namespace millpond::softgpu::ptx {
@@ -118,7 +119,7 @@ struct Compiled {
 };
 
 /// Parses and decodes a PTX module. Text after a NUL byte is ignored. Never trusts its input.
-Compiled compile(std::string_view ptx);
+Compiled compile(std::string_view ptx, Checks checks = {});
 
 // ----------------------------------------------------------------------------------------------- modules
 
@@ -216,6 +217,7 @@ struct Launch {
   DeviceHeap* heap = nullptr;                 // optional; without it malloc() in a kernel returns null
   const TextureMap* textures = nullptr;       // optional; without it there are no texture and surface objects
   const MemoryMap* memory = nullptr;          // required
+  Inspector* inspector = nullptr;             // optional; told what the checks of the program find
   const std::atomic<bool>* cancel = nullptr;  // optional; when it becomes true the grid ends soon
   /// Takes what the kernel prints, one whole printf at a time, from one thread at a time; must not throw.
   /// Standard output where it is empty, as the driver of a card does it.
@@ -234,6 +236,7 @@ struct Fault {
   uint32_t line = 0;     // of the PTX text
   std::string function;  // in whose code
   std::string detail;
+  bool isReported = false;  // the inspector knows it
 };
 
 /// Name of a fault kind, as "illegal address".

@@ -52,6 +52,7 @@ struct Instruction {
     Mover move;                           // loads and stores
     Locator locate;                       // atomics
     const void* table;                    // calls (CallSite), indexed branches (BranchTable)
+    uint64_t form;                        // checks (CheckForm)
   };
   union {
     const Instruction* join = nullptr;  // branches: where the lanes meet again; null: nowhere

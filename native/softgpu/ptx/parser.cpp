@@ -22,6 +22,21 @@ class Parser {
   }
 
  private:
+  /// .file index "name" and .loc index line column; what does not look like one says nothing.
+  void sourcePlace() {
+    const uint32_t line = tokens_.line();
+    const bool isFile = tokens_.peek().isDot(".file");
+    const Token& index = tokens_.peek(1);
+    const Token& what = tokens_.peek(2);
+    if (index.kind == Token::Kind::kInteger && index.line == line && what.line == line) {
+      if (isFile && what.kind == Token::Kind::kString)
+        module_.files.push_back({line, index.bits, what.text});
+      else if (!isFile && what.kind == Token::Kind::kInteger)
+        module_.locations.push_back({line, index.bits, static_cast<uint32_t>(what.bits)});
+    }
+    tokens_.skipLine();
+  }
+
   void topLevel() {
     const Token& token = tokens_.peek();
     if (module_.version == 0 && !token.isDot(".version")) {
@@ -34,7 +49,7 @@ class Parser {
         unsupported(token.line, "an address size other than 64 bits");
       return;
     }
-    if (token.isDot(".file") || token.isDot(".loc")) return tokens_.skipLine();
+    if (token.isDot(".file") || token.isDot(".loc")) return sourcePlace();
     if (token.is("@") && tokens_.peek(1).is("@")) return tokens_.skipLine();
     if (tokens_.acceptDot(".section")) {
       while (!tokens_.atEnd() && !tokens_.peek().is("{")) tokens_.next();
@@ -199,7 +214,7 @@ class Parser {
 
   void directive(FunctionNode& out) {
     const Token& token = tokens_.peek();
-    if (token.isDot(".loc") || token.isDot(".file")) return tokens_.skipLine();
+    if (token.isDot(".loc") || token.isDot(".file")) return sourcePlace();
     if (tokens_.acceptDot(".reg")) {
       std::vector<RegisterNode> registers;
       parseRegisters(tokens_, registers);

@@ -60,8 +60,27 @@ struct KernelCode {
   std::optional<uint32_t> stackBytes;
 };
 
+/// A line of the source that the instructions from a line of the PTX text on stand for.
+struct SourceMark {
+  uint32_t line = 0;
+  std::string file;  // empty: none
+  uint32_t fileLine = 0;
+};
+
+/// A variable of shared memory, where the kernels lie that use it.
+struct SharedPlace {
+  std::string name;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  std::vector<uint32_t> functions;  // of those kernels
+};
+
 class ProgramImpl {
  public:
+  /// Null where the PTX does not say it.
+  const SourceMark* sourceOf(uint32_t line) const;
+  const SharedPlace* sharedAt(const KernelCode& kernel, uint64_t offset) const;
+
   uint32_t ptxVersion = 0;
   uint32_t target = 0;
   std::vector<KernelInfo> kernels;
@@ -72,6 +91,10 @@ class ProgramImpl {
   /// Constants broadcast to all lanes; addresses of variables are still missing.
   std::vector<std::byte> constants;
   std::vector<ConstantRelocation> constantRelocations;
+  Checks checks;
+  // For what checks find.
+  std::vector<SourceMark> sources;  // by line
+  std::vector<SharedPlace> sharedPlaces;
 };
 
 }  // namespace millpond::softgpu::ptx

@@ -235,7 +235,8 @@ const Instruction* Warp::join(const Instruction* at) {
 const Instruction* Warp::pause(const Instruction* next) {
   GridState& grid = block_->grid();
   current().next = next;
-  if (grid.isCancelled() || grid.isStopped.load(std::memory_order_relaxed)) return stop(Stop::kFailed);
+  if (grid.isCancelled() || grid.isStopped.load(std::memory_order_relaxed) || grid.isOverdue())
+    return stop(Stop::kFailed);
   uint32_t patience = context.mayWait ? kPatienceWithWaiters : kPatience;
   for (int32_t j = current().parent; j != kNone; j = joins_[static_cast<size_t>(j)].parent) {
     Join& join = joins_[static_cast<size_t>(j)];

@@ -58,6 +58,9 @@ class Warp {
   uint32_t alive() const { return alive_; }
   uint32_t index() const { return index_; }
   bool canRun() const;
+  /// Whose code the current lanes execute, and how far they use their local memory.
+  const FunctionCode& function() const { return *splits_[static_cast<size_t>(current_)].frame->function; }
+  uint32_t localTop() const { return context.localBase + function().localBytes; }
   /// Wakes the splits that wait at a barrier; `result` is for those that reduce.
   void wakeFromBarrier(uint32_t barrier, uint32_t countTrue, bool areAllTrue);
   /// Where a thread of the warp waits, for a message: fills function, line and thread of the fault.

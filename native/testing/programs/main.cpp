@@ -42,6 +42,12 @@ struct Program {
 constexpr Program kPrograms[] = {
     {"arrays", arrays},
     {"batches", batches},
+    {"bug-behind", bugBehind},
+    {"bug-freed", bugFreed},
+    {"bug-leak", bugLeak},
+    {"bug-none", bugNone},
+    {"bug-null", bugNull},
+    {"bug-race", bugRace},
     {"host-memory", hostMemory},
     {"managed", managed},
     {"memory-pools", memoryPools},

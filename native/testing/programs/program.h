@@ -40,6 +40,12 @@ void requireWords(CUdeviceptr p, uint32_t value, size_t count);
 /// Each prints one line "name: OK" at its end.
 void arrays();
 void batches();
+void bugBehind();
+void bugFreed();
+void bugLeak();
+void bugNone();
+void bugNull();
+void bugRace();
 void hostMemory();
 void managed();
 void memoryPools();

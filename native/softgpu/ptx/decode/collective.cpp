@@ -3,11 +3,6 @@
 #include "softgpu/ptx/decode/function_decoder.h"
 
 namespace millpond::softgpu::ptx {
-namespace {
-
-constexpr uint32_t kMembersOperand = 5;
-
-}  // namespace
 
 /// The member mask at `index`; for the forms without one, from before Volta: the lanes that are active.
 uint32_t FunctionDecoder::memberOperand(Node node, size_t index) {
@@ -36,7 +31,7 @@ void FunctionDecoder::shuffle(Node node) {
     uint32_t b = source(node.operands[2], Type::kU32);
     uint32_t c = source(node.operands[3], Type::kU32);
     uint32_t members = memberOperand(node, isSync ? 4 : SIZE_MAX);
-    Draft& draft = emitUnguarded(node, select_.shuffle(op));
+    Draft& draft = emitCollective(node, select_.shuffle(op), members);
     const Operand& out = node.operands[0];
     if (out.kind == Operand::Kind::kPair) {
       draft.instruction.op[0] = destination(out.items[0], 32);
@@ -49,7 +44,6 @@ void FunctionDecoder::shuffle(Node node) {
     draft.instruction.op[2] = a;
     draft.instruction.op[3] = b;
     draft.instruction.op[4] = c;
-    draft.instruction.op[kMembersOperand] = members;
   });
 }
 
@@ -68,11 +62,10 @@ void FunctionDecoder::vote(Node node) {
   branchAround(node, [&] {
     uint32_t a = predicateSource(node.operands[1]);
     uint32_t members = memberOperand(node, isSync ? 2 : SIZE_MAX);
-    Draft& draft = emitUnguarded(node, select_.vote(op));
+    Draft& draft = emitCollective(node, select_.vote(op), members);
     draft.instruction.op[0] = destination(node.operands[0], op == VoteOp::kBallot ? 32 : 1);
     draft.writes = 1;
     draft.instruction.op[1] = a;
-    draft.instruction.op[kMembersOperand] = members;
   });
 }
 
@@ -88,7 +81,7 @@ void FunctionDecoder::match(Node node) {
   branchAround(node, [&] {
     uint32_t a = source(node.operands[1], type);
     uint32_t members = memberOperand(node, 2);
-    Draft& draft = emitUnguarded(node, select_.match(isAll, bitsOf(type)));
+    Draft& draft = emitCollective(node, select_.match(isAll, bitsOf(type)), members);
     const Operand& out = node.operands[0];
     if (out.kind == Operand::Kind::kPair) {
       if (!isAll) modifiers.refuse();
@@ -100,7 +93,6 @@ void FunctionDecoder::match(Node node) {
       draft.writes = 1;
     }
     draft.instruction.op[2] = a;
-    draft.instruction.op[kMembersOperand] = members;
   });
 }
 
@@ -120,11 +112,10 @@ void FunctionDecoder::reduceAcross(Node node) {
   branchAround(node, [&] {
     uint32_t a = source(node.operands[1], type);
     uint32_t members = memberOperand(node, 2);
-    Draft& draft = emitUnguarded(node, select_.reduce(op, type));
+    Draft& draft = emitCollective(node, select_.reduce(op, type), members);
     draft.instruction.op[0] = destination(node.operands[0], 32);
     draft.writes = 1;
     draft.instruction.op[1] = a;
-    draft.instruction.op[kMembersOperand] = members;
   });
 }
 
@@ -145,11 +136,10 @@ void FunctionDecoder::elect(Node node) {
     uint32_t members = memberOperand(node, 1);
     const Operand& out = node.operands[0];
     if (out.kind != Operand::Kind::kPair) syntaxError(node.line, "elect needs two destinations, as in d|p");
-    Draft& draft = emitUnguarded(node, select_.control(ControlOp::kElect));
+    Draft& draft = emitCollective(node, select_.control(ControlOp::kElect), members);
     draft.instruction.op[0] = destination(out.items[0], 32);
     draft.instruction.op[1] = destination(out.items[1], 1);
     draft.writes = 3;
-    draft.instruction.op[kMembersOperand] = members;
   });
 }
 
@@ -161,7 +151,7 @@ void FunctionDecoder::barrier(Node node) {
     expectOperands(node, 1);
     return branchAround(node, [&] {
       uint32_t members = memberOperand(node, 0);
-      emitUnguarded(node, select_.control(ControlOp::kWarpBarrier)).instruction.op[kMembersOperand] = members;
+      emitCollective(node, select_.control(ControlOp::kWarpBarrier), members);
     });
   }
   modifiers.take(".cta");

@@ -12,6 +12,7 @@
 #include "softgpu/ptx/decode/modifiers.h"
 #include "softgpu/ptx/decode/module_symbols.h"
 #include "softgpu/ptx/exec/selectors.h"
+#include "softgpu/ptx/inspect.h"
 
 namespace millpond::softgpu::ptx {
 
@@ -122,6 +123,13 @@ class FunctionDecoder {
     bool isKernelParameter;
   };
   Address address(Node node, const Operand& operand, Space space, uint64_t bytes);
+
+  // Checks around instructions, where they are asked for: checks.cpp
+  /// Before an access; `access` is as it will be in its instruction.
+  void checkMemory(Node node, const Address& address, CheckForm form, uint32_t elementBytes, uint32_t count,
+                   const uint32_t* stored = nullptr);
+  /// Emits an instruction at which lanes wait for one another, unguarded.
+  Draft& emitCollective(Node node, Handler handler, uint32_t members);
 
   void branch(Node node);  // control.cpp
   void branchTable(Node node);

@@ -74,7 +74,8 @@ void FunctionDecoder::load(Node node) {
   Modifiers modifiers(node);
   bool isAtomic = modifiers.take(".volatile");
   isAtomic |= modifiers.take(".relaxed");
-  isAtomic |= modifiers.take(".acquire");
+  const bool acquires = modifiers.take(".acquire");
+  isAtomic |= acquires;
   isAtomic |= modifiers.take(".mmio");
   modifiers.take(".weak");
   modifiers.takeScope();
@@ -110,6 +111,7 @@ void FunctionDecoder::load(Node node) {
   if (width == 0) width = registerWidth(type);
   if (width == 1 || width < bitsOf(type))
     syntaxError(node.line, "the register is too narrow for " + quoted(node.fullName()));
+  checkMemory(node, from, {.isRead = true, .isAtomic = isAtomic, .acquires = acquires}, bytesOf(type), count);
   Handler handler = from.isKernelParameter ? select_.control(ControlOp::kLoadParameter)
                                            : select_.load(from.space, from.width);
   Draft& draft = emit(node, handler);
@@ -128,7 +130,8 @@ void FunctionDecoder::store(Node node) {
   Modifiers modifiers(node);
   bool isAtomic = modifiers.take(".volatile");
   isAtomic |= modifiers.take(".relaxed");
-  isAtomic |= modifiers.take(".release");
+  const bool releases = modifiers.take(".release");
+  isAtomic |= releases;
   isAtomic |= modifiers.take(".mmio");
   modifiers.take(".weak");
   modifiers.takeScope();
@@ -164,6 +167,9 @@ void FunctionDecoder::store(Node node) {
   Type asRegister = width == registerWidth(type) ? type : unsignedOf(width);
   uint32_t values[4];
   for (uint32_t k = 0; k < count; ++k) values[k] = source(isVector ? from.items[k] : from, asRegister);
+  const CheckForm form{
+      .registerBytes = static_cast<uint8_t>(width / 8), .isWrite = true, .isAtomic = isAtomic, .releases = releases};
+  checkMemory(node, to, form, bytesOf(type), count, values);
   Draft& draft = emit(node, select_.store(to.space, to.width));
   for (uint32_t k = 0; k < count; ++k) draft.instruction.op[k] = values[k];
   draft.instruction.op[kAddressOperand] = to.operand;
@@ -180,7 +186,10 @@ void FunctionDecoder::atomic(Node node) {
       {".dec", AtomicOp::kDecrement},
   };
   Modifiers modifiers(node);
-  for (std::string_view order : {".relaxed", ".acquire", ".release", ".acq_rel"}) modifiers.take(order);
+  modifiers.take(".relaxed");
+  const bool isBoth = modifiers.take(".acq_rel");
+  const bool acquires = modifiers.take(".acquire") || isBoth;
+  const bool releases = modifiers.take(".release") || isBoth;
   modifiers.takeScope();
   Space space = modifiers.takeSpace().value_or(Space::kGeneric);
   std::optional<AtomicOp> op;
@@ -203,6 +212,9 @@ void FunctionDecoder::atomic(Node node) {
   Address at = address(node, node.operands[first], space, bytesOf(type));
   uint32_t b = source(node.operands[first + 1], type);
   uint32_t c = isCas ? source(node.operands[first + 2], type) : kNoOperand;
+  const CheckForm form{
+      .isRead = true, .isWrite = true, .isAtomic = true, .acquires = acquires, .releases = releases};
+  checkMemory(node, at, form, bytesOf(type), 1);
   Draft& draft = emit(node, handler);
   if (!isReduction && node.operands[0].kind != Operand::Kind::kSink) {
     draft.instruction.op[0] = destination(node.operands[0], registerWidth(type));
@@ -226,6 +238,7 @@ void FunctionDecoder::fence(Node node) {
   modifiers.finish();
   if (!hasScope) modifiers.refuse();
   expectOperands(node, 0);
+  if (module_.checks.races) emit(node, &noteFence);
   emit(node, select_.control(ControlOp::kFence));
 }
 

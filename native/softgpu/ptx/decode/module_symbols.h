@@ -11,6 +11,7 @@
 #include "softgpu/ptx/ast.h"
 #include "softgpu/ptx/decode/constants.h"
 #include "softgpu/ptx/decode/symbols.h"
+#include "softgpu/ptx/inspection.h"
 
 namespace millpond::softgpu::ptx {
 
@@ -39,6 +40,7 @@ struct FunctionUse {
 };
 
 struct ModuleSymbols {
+  Checks checks;
   std::unordered_map<std::string_view, Binding> names;
   std::vector<VariableNode> globals;  // global and const, as the program's variables are numbered
   std::vector<SharedVariable> shared;

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The books of device memory that programs are given piece by piece, kept while programs are checked.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <shared_mutex>
+#include <vector>
+
+namespace millpond::softgpu {
+
+struct Allocation {
+  uint64_t base = 0;
+  uint64_t bytes = 0;
+  uint64_t number = 0;        // the how many-th it was, from 1
+  uint64_t since = 0;         // the time at which it was allocated
+  uint64_t until = 0;         // and freed; 0: it is there
+  const char* by = "";        // the call that allocated it
+  const char* freedBy = "";   // and freed it
+
+  uint64_t end() const { return base + bytes; }
+  bool isThere(uint64_t time) const { return since <= time && (until == 0 || time < until); }
+};
+
+class Allocations {
+ public:
+  /// Goes on with each change: a launch may use what was there when it was made.
+  uint64_t now() const;
+
+  void manage(uint64_t address, uint64_t bytes);
+  bool isManaged(uint64_t address) const;
+
+  void allocated(uint64_t address, uint64_t bytes, const char* by);
+  void freed(uint64_t address, const char* by);
+
+  /// The allocation that `address` lies in and that was there at that time.
+  std::optional<Allocation> find(uint64_t address, uint64_t time) const;
+  /// The allocation, freed or not, that `address` lies in or is nearest to, at most `reach` bytes away.
+  std::optional<Allocation> nearest(uint64_t address, uint64_t reach) const;
+  /// What nobody has freed.
+  std::vector<Allocation> left() const;
+
+ private:
+  using ByBase = std::map<uint64_t, Allocation>;
+  ByBase::const_iterator atOrBefore(uint64_t address) const;
+
+  mutable std::shared_mutex mutex_;
+  uint64_t time_ = 0;
+  uint64_t count_ = 0;
+  ByBase all_;  // freed ones until something else lies there
+  std::map<uint64_t, uint64_t> managed_;  // base to length
+};
+
+}  // namespace millpond::softgpu

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs with known errors, and without any, under `millpond sanitize`, which needs no pool.
+import { execFile } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { nativeDir } from "../scripts/lib/paths.ts";
+import { examples } from "./support/pool.ts";
+
+const millpond = fileURLToPath(new URL("../cli/bin/millpond.mjs", import.meta.url));
+const programs = join(nativeDir("release"), "driver_programs");
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "millpond-sanitize-test-"));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+interface Output {
+  readonly status: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+async function sanitize(...args: readonly string[]): Promise<Output> {
+  try {
+    return { status: 0, ...(await promisify(execFile)(process.execPath, [millpond, "sanitize", ...args])) };
+  } catch (error) {
+    const { code, stdout, stderr } = error as { code: number; stdout: string; stderr: string };
+    return { status: code, stdout, stderr };
+  }
+}
+
+interface Report {
+  readonly kind: string;
+  readonly program: readonly string[];
+  readonly exitStatus: number;
+  readonly findings: readonly Finding[];
+}
+interface Finding {
+  readonly kind: string;
+  readonly kernel?: string;
+  readonly by?: { readonly fileLine: number };
+  readonly against?: { readonly fileLine: number };
+}
+
+it("every error is found with its thread, its line and the memory next to it, in whatever process it is", async () => {
+  const bugs = ["bug-behind", "bug-freed", "bug-null", "bug-race", "bug-leak"];
+  const log = join(folder, "report.json");
+  const options = ["--leak-check", "--log", log, "-o", "json"];
+  const script = bugs.map((bug) => `"$0" ${bug}`).join(" && ");
+  const { status, stdout } = await sanitize(...options, "--", "sh", "-c", script, programs);
+  // What the programs say is what they say without checks, what they get from the driver included.
+  expect({ status, stdout }).toEqual({ status: 1, stdout: bugs.map((bug) => `${bug}: OK\n`).join("") });
+  const report = JSON.parse(readFileSync(log, "utf8")) as Report;
+  expect(report).toMatchObject({ kind: "SanitizeReport", exitStatus: 0, tools: ["memcheck", "racecheck"] });
+  const fill = { kernel: "fill(unsigned int*)", kind: "access", space: "global", block: [0, 0, 0] };
+  const line12 = {
+    access: "write",
+    line: 15,
+    function: "fill(unsigned int*)",
+    file: "bugs.cu",
+    fileLine: 12,
+  };
+  const [behind, freed, none, ...others] = report.findings;
+  expect(behind).toMatchObject({
+    ...fill,
+    what: "out of bounds",
+    count: 16,
+    bytes: 4,
+    isFatal: false,
+    by: { ...line12, thread: [48, 0, 0] },
+    nearest: { bytes: 4000, number: 1, by: "cuMemAlloc" },
+  });
+  expect(freed).toMatchObject({
+    ...fill,
+    what: "use after free",
+    count: 64,
+    by: { ...line12, thread: [0, 0, 0] },
+    nearest: { bytes: 4000, number: 2, by: "cuMemAlloc", freedBy: "cuMemFree" },
+  });
+  expect(none).toMatchObject({ ...fill, what: "illegal address", count: 64, isFatal: true, address: "0x0" });
+  const races = others.filter(({ kind }) => kind === "race");
+  expect(races.length).toBeGreaterThan(0);
+  for (const race of races) {
+    expect(race).toMatchObject({ kernel: "racing", space: "shared", variable: "tile", bytes: 4 });
+    const lines = [race.by?.fileLine ?? 0, race.against?.fileLine ?? 0];
+    expect(lines.toSorted((x, y) => x - y)).toEqual([20, 22]);
+  }
+  expect(others.filter(({ kind }) => kind !== "race")).toEqual([
+    {
+      kind: "leak",
+      what: "device memory was not freed",
+      count: 1,
+      nearest: expect.objectContaining({ bytes: 256 }) as unknown,
+    },
+  ]);
+});
+
+it("where there is no error there is nothing to say", async () => {
+  const script = '"$0" bug-none && "$1" vectoradd 1000 >&2 && "$1" reduction && "$1" histogram';
+  const output = await sanitize("--", "sh", "-c", `(${script}) 2>&1 | grep -c OK`, programs, examples);
+  expect(output).toEqual({ status: 0, stdout: "4\n", stderr: "" });
+});
+
+it("the report is for people, and the exit status what was asked for", async () => {
+  const options = ["--tool", "racecheck", "--error-exitcode", "9"];
+  const { status, stderr } = await sanitize(...options, "--", programs, "bug-race");
+  expect(status).toBe(9);
+  expect(stderr).toContain("race in shared memory");
+  expect(stderr).toMatch(/write by thread \(\d+, 0, 0\) at bugs\.cu:20, PTX line \d+ of racing/);
+  expect(stderr).toMatch(/read by thread \(\d+, 0, 0\) at bugs\.cu:22, PTX line \d+ of racing/);
+});
+
+it("a check that was not asked for is not made", async () => {
+  const output = await sanitize("--tool", "memcheck", "--", programs, "bug-race");
+  expect(output).toEqual({ status: 0, stdout: "bug-race: OK\n", stderr: "" });
+});
+
+it("a program that is not there, and a check that there is not, are told at once", async () => {
+  expect((await sanitize("--", "./no-such-program")).status).toBe(127);
+  const { status, stderr } = await sanitize("--tool", "synccheck", "--", "true");
+  expect(status).toBe(125);
+  expect(stderr).toContain('--tool: "synccheck" is none of memcheck, racecheck');
+});
