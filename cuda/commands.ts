@@ -81,8 +81,11 @@ export const commands: readonly Command[] = [
   },
   {
     name: "MemFree",
-    doc: "Frees device memory, when the device is done with it.",
-    fields: [["address", "u64"]],
+    doc: "Frees device memory, when the device is done with it. `isLeft`: 1 for what ends with its context, since the program did not free it.",
+    fields: [
+      ["address", "u64"],
+      ["isLeft", "u32"],
+    ],
   },
   {
     name: "MemGetInfo",

@@ -86,6 +86,7 @@ void endContext(const Context& context) {
   for (const uint64_t address : allocated) {
     cmd::MemFree wire{};
     wire.address = address;
+    wire.isLeft = 1;
     call.post(wire);
   }
   const auto claimed = remote.handles.claimAll(wireContext);

@@ -18,6 +18,8 @@ struct SanitizerTable {
   /// function of the driver, and lives as long as the worker.
   void (*allocated)(uint64_t address, uint64_t bytes, const char* by) = nullptr;
   void (*freed)(uint64_t address, const char* by) = nullptr;
+  /// It is freed because its context has ended: it is leaked.
+  void (*left)(uint64_t address) = nullptr;
   /// The session is over: what it has not freed is leaked.
   void (*ended)() = nullptr;
 };

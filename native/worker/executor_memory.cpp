@@ -66,7 +66,10 @@ CUresult Executor::onMemFree(const cmd::Decoded<cmd::MemFree>& command) {
       if (std::find(batch.addresses.begin(), batch.addresses.end(), address) != batch.addresses.end())
         return CUDA_ERROR_INVALID_VALUE;
     pools_.take(address);
-    sanitizer_.freed(address, "cuMemFree");
+    if (command.fixed.isLeft)
+      sanitizer_.left(address);
+    else
+      sanitizer_.freed(address, "cuMemFree");
     freed.push_back(address);
     if (freed.size() >= kFreesPerFence) retire(c);
     return CUDA_SUCCESS;

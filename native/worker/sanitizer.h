@@ -24,6 +24,9 @@ class Sanitizer {
   void freed(uint64_t address, const char* by) const {
     if (table_) table_->freed(address, by);
   }
+  void left(uint64_t address) const {
+    if (table_) table_->left(address);
+  }
   void ended() const {
     if (table_) table_->ended();
   }

@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0x1311ac28ad24377c;
+inline constexpr uint64_t kApiHash = 0xee6d23571717105b;
 
 }  // namespace millpond

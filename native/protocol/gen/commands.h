@@ -629,14 +629,17 @@ struct MemAlloc {
 };
 static_assert(sizeof(MemAlloc) == MemAlloc::kFixedBytes);
 
-/// Frees device memory, when the device is done with it.
+/// Frees device memory, when the device is done with it. `isLeft`: 1 for what ends with its context, since
+/// the program did not free it.
 struct MemFree {
   static constexpr Op kOp = Op::kMemFree;
   static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 0;
 
   uint64_t address{};
+  uint32_t isLeft{};
+  uint8_t pad0[4]{};
 };
 static_assert(sizeof(MemFree) == MemFree::kFixedBytes);
 

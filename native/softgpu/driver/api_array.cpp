@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entry points: arrays. Kernels cannot read them yet, since programs with texture instructions are refused at load.
+// Entry points: arrays.
 #include "softgpu/driver/api.h"
 #include "softgpu/driver/capture.h"
 #include "softgpu/driver/array.h"
@@ -51,24 +51,6 @@ CUresult put(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, uint64_t bytes) {
 }
 
 }  // namespace
-
-uint64_t millpond::softgpu::elementBytes(CUarray_format format, unsigned channels) {
-  switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      return channels;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      return uint64_t{2} * channels;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-      return uint64_t{4} * channels;
-    default:
-      return 0;
-  }
-}
 
 extern "C" {
 

@@ -38,6 +38,7 @@ constexpr millpond::SanitizerTable kSanitizerTable{
     .allocated = [](uint64_t address, uint64_t bytes,
                     const char* by) { sanitizer().allocations().allocated(address, bytes, by); },
     .freed = [](uint64_t address, const char* by) { sanitizer().allocations().freed(address, by); },
+    .left = [](uint64_t address) { sanitizer().left(address); },
     .ended = [] { sanitizer().end(); },
 };
 

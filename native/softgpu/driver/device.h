@@ -32,6 +32,10 @@ inline constexpr unsigned kMaxBlockZ = 64;
 inline constexpr size_t kMaxPitch = 0x7FFFFFFF;
 inline constexpr size_t kPitchAlignment = 512;
 
+/// Of memory that textures read without an array, and of its rows. In bytes.
+inline constexpr int kTextureAlignment = 512;
+inline constexpr int kTexturePitchAlignment = 32;
+
 class Device {
  public:
   /// Fails when the file that shares the use of memory cannot be opened.

@@ -104,12 +104,11 @@ std::optional<int> Device::attribute(CUdevice_attribute attribute) const {
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
       return 1;
 
-    // Alignments and the texture and surface limits of compute capability 7.5. Textures themselves are not
-    // supported; programs that print device properties expect the usual figures.
+    // Alignments and the texture and surface limits of compute capability 7.5.
     case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
-      return 512;
+      return kTextureAlignment;
     case CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT:
-      return 32;
+      return kTexturePitchAlignment;
     case CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT:
       return 512;
     case CU_DEVICE_ATTRIBUTE_CAN_TEX2D_GATHER:

@@ -111,6 +111,7 @@ void Driver::destroyContext(const ContextPtr& context) {
   for (const std::shared_ptr<Library>& library : libraries_.all()) library->dropInstance(id);
   functions_.removeIf(isOwned);
   modules_.removeIf(isOwned);
+  textures_.removeOwnedBy(id);
   memory_.releaseOwnedBy(id);
 }
 

@@ -22,6 +22,7 @@
 #include "softgpu/driver/physical_memory.h"
 #include "softgpu/driver/sanitizer.h"
 #include "softgpu/driver/stream.h"
+#include "softgpu/driver/texture_objects.h"
 #include "softgpu/driver/virtual_memory.h"
 #include "softgpu/ptx/engine.h"
 
@@ -60,6 +61,7 @@ class Driver {
   HandleTable<LibraryKernel, CUkernel>& kernels() { return kernels_; }
   HandleTable<Array, CUarray>& arrays() { return arrays_; }
   HandleTable<MipmappedArray, CUmipmappedArray>& mipmappedArrays() { return mipmappedArrays_; }
+  TextureObjects& textures() { return textures_; }
   HandleTable<Graph, CUgraph>& graphs() { return graphs_; }
   HandleTable<GraphNode, CUgraphNode>& graphNodes() { return graphNodes_; }
   HandleTable<GraphExec, CUgraphExec>& graphExecs() { return graphExecs_; }
@@ -101,6 +103,7 @@ class Driver {
   HandleTable<LibraryKernel, CUkernel> kernels_;
   HandleTable<Array, CUarray> arrays_;
   HandleTable<MipmappedArray, CUmipmappedArray> mipmappedArrays_;
+  TextureObjects textures_;
   HandleTable<Graph, CUgraph> graphs_;
   HandleTable<GraphNode, CUgraphNode> graphNodes_;
   HandleTable<GraphExec, CUgraphExec> graphExecs_;

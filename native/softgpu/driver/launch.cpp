@@ -85,6 +85,7 @@ void runGrid(Context& context, const Function& function, const LaunchShape& shap
   launch.stackBytes = static_cast<uint32_t>(stackBytes);
   launch.heap = heap;
   launch.memory = &memory;
+  launch.textures = &driver.textures();
   launch.cancel = &context.isCancelled();
   std::optional<LaunchInspector> inspector;
   if (sanitizer)

@@ -176,12 +176,22 @@ void Sanitizer::end() {
     write({{"id", entry.id}, {"count", entry.count}});
     entry.written = entry.count;
   }
+  for (const Allocation& allocation : allocations_.left()) writeLeak(allocation);
+}
+
+void Sanitizer::left(uint64_t address) {
+  const std::optional<Allocation> found = allocations_.nearest(address, 0);
+  if (!found || found->until != 0) return;
+  allocations_.freed(address, "the end of its context");
+  writeLeak(*found);
+}
+
+void Sanitizer::writeLeak(const Allocation& allocation) {
   if (!checks_.memory) return;
-  for (const Allocation& allocation : allocations_.left())
-    write({{"id", std::to_string(::getpid()) + "-leak-" + std::to_string(allocation.number)},
-           {"kind", "leak"},
-           {"what", "device memory was not freed"},
-           {"nearest", describe(allocation)}});
+  write({{"id", std::to_string(::getpid()) + "-leak-" + std::to_string(allocation.number)},
+         {"kind", "leak"},
+         {"what", "device memory was not freed"},
+         {"nearest", describe(allocation)}});
 }
 
 ptx::Inspector::Range LaunchInspector::find(uint64_t address) const {

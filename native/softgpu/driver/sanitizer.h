@@ -36,6 +36,8 @@ class Sanitizer {
   void found(const ptx::Finding& finding, const AddressSpace& space);
   /// A fault that no check has told before it.
   void faulted(std::string_view kernel, const ptx::Fault& fault);
+  /// The allocation ends with its context.
+  void left(uint64_t address);
   /// Writes what is left to say: how often each was found, what was not freed.
   void end();
 
@@ -51,6 +53,7 @@ class Sanitizer {
   template <typename Describe>
   void count(const Key& key, Describe describe);
   void write(Json::Object line);
+  void writeLeak(const Allocation& allocation);
 
   const ptx::Checks checks_;
   const int file_;

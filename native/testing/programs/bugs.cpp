@@ -134,4 +134,10 @@ void bugLeak() {
   OK(run("_Z4fillPj", words(kThreads)));
 }
 
+void bugLeft() {
+  useDevice();
+  OK(run("_Z4fillPj", words(2 * kThreads)));
+  OK(cuDevicePrimaryCtxReset_v2(0));
+}
+
 }  // namespace millpond::programs

@@ -45,6 +45,7 @@ constexpr Program kPrograms[] = {
     {"bug-behind", bugBehind},
     {"bug-freed", bugFreed},
     {"bug-leak", bugLeak},
+    {"bug-left", bugLeft},
     {"bug-none", bugNone},
     {"bug-null", bugNull},
     {"bug-race", bugRace},

@@ -43,6 +43,7 @@ void batches();
 void bugBehind();
 void bugFreed();
 void bugLeak();
+void bugLeft();
 void bugNone();
 void bugNull();
 void bugRace();
