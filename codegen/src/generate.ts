@@ -4,6 +4,7 @@ import { commands, driver, loadAbi, workerSymbols } from "@millpond/cuda";
 import { emitExports, emitApiHeader, emitStubs } from "./emit-client.ts";
 import { emitApiHash, emitCommands, emitHandleKinds } from "./emit-commands.ts";
 import { emitCoverage, emitJson } from "./emit-docs.ts";
+import { emitLayouts } from "./emit-layouts.ts";
 import { emitResolver, emitResolverHeader } from "./emit-resolver.ts";
 import { emitTraceTables } from "./emit-trace.ts";
 import { emitTypes } from "./emit-types.ts";
@@ -21,6 +22,7 @@ export function generate(): ReadonlyMap<string, string> {
   return new Map([
     ["native/cuda/gen/cuda_api.h", emitTypes(plan.abi)],
     ["native/protocol/gen/commands.h", emitCommands(plan.commands)],
+    ["native/protocol/gen/command_layouts.h", emitLayouts(plan)],
     ["native/protocol/gen/api_hash.h", emitApiHash(plan.commands)],
     ["native/protocol/gen/handle_kind.h", emitHandleKinds()],
     ["native/client/gen/api.h", emitApiHeader(plan)],
