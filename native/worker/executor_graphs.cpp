@@ -381,7 +381,7 @@ CUresult Executor::onGraphInstantiate(const cmd::Decoded<cmd::GraphInstantiate>&
   Exec made{exec, contentsOf(in.graph)};
   answer.exec = graphs_.next(graph::Tag::kExec);
   answer.hostFunctions = static_cast<uint32_t>(made.contents->calls.size());
-  answer.kept = static_cast<uint32_t>(std::ranges::distance(made.contents->kept()));
+  answer.kept = static_cast<uint32_t>(made.contents->kept().size());
   const std::vector<std::byte> sources = sourcesOf(*made.contents);
   execs_.emplace(answer.exec, std::move(made));
   reply(answer, std::span<const std::byte>(sources));

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <ranges>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -134,8 +133,11 @@ struct ExecContents {
   std::vector<std::shared_ptr<GraphAllocation>> allocations;
 
   /// Allocations that outlive a launch: the program frees them, or another launch does.
-  auto kept() const {
-    return allocations | std::views::filter([](const auto& each) { return !each->isFreedByGraph; });
+  std::vector<std::shared_ptr<GraphAllocation>> kept() const {
+    std::vector<std::shared_ptr<GraphAllocation>> out;
+    for (const auto& each : allocations)
+      if (!each->isFreedByGraph) out.push_back(each);
+    return out;
   }
 };
 

@@ -40,7 +40,7 @@ class BackwardBits {
   /// Nothing when the bytes are empty or the end mark is missing.
   static std::optional<BackwardBits> open(Bytes bytes) {
     if (bytes.empty() || bytes.back() == std::byte{0}) return std::nullopt;
-    int mark = std::bit_width(static_cast<unsigned>(bytes.back())) - 1;
+    const int mark = static_cast<int>(std::bit_width(static_cast<unsigned>(bytes.back()))) - 1;
     return BackwardBits(bytes, static_cast<int64_t>(bytes.size() - 1) * 8 + mark);
   }
 
