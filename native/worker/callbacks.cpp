@@ -39,6 +39,11 @@ bool Callbacks::done(uint64_t number) {
   return true;
 }
 
+size_t Callbacks::running() {
+  std::lock_guard lock(mutex_);
+  return running_.size();
+}
+
 void Callbacks::close() {
   std::lock_guard lock(mutex_);
   closed_ = true;

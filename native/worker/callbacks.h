@@ -53,6 +53,8 @@ class Callbacks {
   std::optional<Due> take(uint16_t context);
   /// The client has run it. False: there is no such one.
   bool done(uint64_t number);
+  /// How many of the driver's threads wait for the client.
+  size_t running();
   /// The client is gone: whoever waits goes on.
   void close();
 

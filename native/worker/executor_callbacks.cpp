@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of the client in the order of streams. The driver comes to one on a thread of its own, which waits until the
 // client has run it; the issuing thread carries the word to and fro.
+#include <algorithm>
+
 #include "worker/executor.h"
 
 namespace millpond::worker {
@@ -55,11 +57,11 @@ CUresult Executor::withoutCallbacks(std::function<CUresult()> command) {
 
 bool Executor::progressCallbacks() {
   bool some = false;
-  // A context that has failed comes to no function any more.
+  // A context that has failed comes to no function any more, but waits for those that it has come to.
   if (callbacksExpected_ > 0 && !afterCallbacks_.empty() && useContext(afterCallbacks_.front().first.context)) {
     const CUresult state = driver_.cuStreamQuery(nullptr);
     if (state == CUDA_ERROR_UNKNOWN || (state >= CUDA_ERROR_ILLEGAL_ADDRESS && state <= CUDA_ERROR_LAUNCH_FAILED))
-      callbacksExpected_ = 0;
+      callbacksExpected_ = std::min<uint64_t>(callbacksExpected_, callbacks_->running());
   }
   while (callbacksExpected_ == 0 && !afterCallbacks_.empty() && !ended_) {
     const auto [request, command] = std::move(afterCallbacks_.front());
