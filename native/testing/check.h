@@ -38,7 +38,11 @@ std::string show(const T& value) {
 [[noreturn]] inline void fail(const char* file, int line, const std::string& what) {
   std::fprintf(stderr, "%s:%d: %s\n", file, line, what.c_str());
   std::fflush(nullptr);
+#ifdef MILLPOND_FUZZING
+  std::abort();  // so that the input is kept
+#else
   std::_Exit(1);
+#endif
 }
 template <typename A, typename B>
 void equal(const char* file, int line, const char* text, const A& a, const B& b) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "cuda/image_extent.h"
 #include "worker/executor.h"
 
 namespace millpond::worker {
@@ -60,10 +61,9 @@ CUresult Executor::onImagePart(const cmd::Decoded<cmd::ImagePart>& command) {
 
 // A wrapper names its code by addresses, which are another process's: nobody sends one in good faith.
 bool Executor::isWrapper(const Image& image) {
-  constexpr uint32_t kMagic = 0x466243b1;
   uint32_t magic = 0;
   if (image.total >= sizeof magic) std::memcpy(&magic, image.data(), sizeof magic);
-  return magic == kMagic;
+  return magic == kWrapperMagic;
 }
 
 bool Executor::takeImage(uint64_t handle, Image& image) {

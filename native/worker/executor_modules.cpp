@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cuda/image_extent.h"
 #include "worker/executor.h"
 #include "worker/linked_fatbins.h"
-
 
 namespace millpond::worker {
 namespace {
@@ -35,6 +35,8 @@ CUresult Executor::onModuleLoad(const cmd::Decoded<cmd::ModuleLoad>& command) {
   if (!options.read(command.tail[0])) return violation("options that the compiler does not have");
   LinkedFatbins fatbins;
   if (!fatbins.read(command.tail[1], image.data(), image.total)) return violation("fatbins outside of their image");
+  // With the zero behind it, at which text ends.
+  if (!fatbins.wrapper() && imageExtent(image.data(), image.total + 1) == 0) return violation("an image that reaches beyond its bytes");
 
   const void* code = fatbins.wrapper() ? fatbins.wrapper() : image.data();
   CUresult rc;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules, libraries, functions and launches.
+#include <elf.h>
+
 #include <cstring>
 #include <string>
 
@@ -32,6 +34,27 @@ int32_t load(ExecutorFixture& f, uint64_t handle, uint32_t kind) {
 int32_t loadText(ExecutorFixture& f, uint64_t handle, uint32_t kind, const std::string& text, size_t piece = 1000) {
   for (size_t at = 0; at < text.size(); at += piece) CHECK(part(f, handle, at, text.size(), text.substr(at, piece)));
   return load(f, handle, kind);
+}
+
+/// An empty fatbin that says it has `bodyBytes`.
+std::string fatbin(uint64_t bodyBytes) {
+  const struct {
+    uint32_t magic = 0xba55ed50;
+    uint16_t version = 1;
+    uint16_t headerBytes = 16;
+    uint64_t bodyBytes;
+  } header{.bodyBytes = bodyBytes};
+  return {reinterpret_cast<const char*>(&header), sizeof header};
+}
+/// Machine code whose table of sections lies there.
+std::string cubin(uint64_t sections) {
+  Elf64_Ehdr header{};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
+  header.e_shoff = sections;
+  header.e_shnum = 1;
+  header.e_shentsize = sizeof(Elf64_Shdr);
+  return {reinterpret_cast<const char*>(&header), sizeof header};
 }
 
 int32_t get(ExecutorFixture& f, uint64_t owner, uint64_t handle, const std::string& name, uint32_t* parameters = nullptr) {
@@ -214,6 +237,12 @@ TEST("a client that breaks the rules of modules ends its session, with what was 
   checkViolation("a module of no kind", [](auto& f) { loadText(f, module(5), 1, "text"); });
   checkViolation("a module of no kind", [](auto& f) { loadText(f, library(5), 0, "text"); });
   checkViolation("a module of no kind", [](auto& f) { loadText(f, ExecutorFixture::stream(9), 0, "text"); });
+  const std::string beyond = "an image that reaches beyond its bytes";
+  checkViolation(beyond, [](auto& f) { loadText(f, module(5), 0, fatbin(2)); });
+  checkViolation(beyond, [](auto& f) { loadText(f, library(5), 1, fatbin(~uint64_t{0})); });
+  checkViolation(beyond, [](auto& f) { loadText(f, module(5), 0, fatbin(0).substr(0, 8)); });
+  checkViolation(beyond, [](auto& f) { loadText(f, module(5), 0, cubin(uint64_t{1} << 32)); });
+  checkViolation(beyond, [](auto& f) { loadText(f, module(5), 0, cubin(~uint64_t{0})); });
   checkViolation("the handle of a module is taken", [](auto& f) { loadText(f, module(1), 0, "text"); });
   checkViolation("the handle of a module is taken", [](auto& f) { loadText(f, library(1), 1, "text"); });
   checkViolation("unknown module", [](auto& f) { get(f, module(99), function(5), "f4"); });

@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "cuda/image_extent.h"
+
 namespace millpond::worker {
 
 class LinkedFatbins {
@@ -35,8 +37,6 @@ class LinkedFatbins {
   const void* wrapper() const { return fatbins_.empty() ? nullptr : &wrapper_; }
 
  private:
-  static constexpr uint32_t kWrapperMagic = 0x466243b1;
-  static constexpr uint32_t kFatbinMagic = 0xba55ed50;
   static constexpr size_t kMaxFatbins = 4096;
   struct Header {
     uint32_t magic;

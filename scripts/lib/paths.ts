@@ -12,7 +12,8 @@ export function inRoot(...parts: string[]): string {
 
 /** CMake presets of native/CMakePresets.json. */
 export const presets = ["release", "asan", "tsan"] as const;
-export type Preset = (typeof presets)[number];
+/** "fuzz" has fuzz targets only, and needs clang: see scripts/fuzz.ts. */
+export type Preset = (typeof presets)[number] | "fuzz";
 
 /** Where a preset's binaries land. */
 export function nativeDir(preset: Preset): string {

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far an image reaches: drivers are given a pointer to code and no length, and believe what is written in it.
+#pragma once
+
+#include <cstdint>
+
+namespace millpond {
+
+inline constexpr uint32_t kWrapperMagic = 0x466243b1;
+inline constexpr uint32_t kFatbinMagic = 0xba55ed50;
+
+/// Bytes of a fatbin, an ELF cubin, or of PTX with its final zero. `known`: as many are certainly there, and no more are
+/// read. 0 when the image is none of these or does not end within them.
+uint64_t imageExtent(const void* image, uint64_t known) noexcept;
+
+}  // namespace millpond

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program may hand over as code, in any bytes: fatbins, ELF, PTX text, plain and compressed, to a decoded program.
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+
+#include "softgpu/image/fatbin.h"
+#include "softgpu/image/image.h"
+#include "softgpu/ptx/engine.h"
+#include "testing/check.h"
+
+using namespace millpond::softgpu;
+
+namespace {
+
+/// Entries that findPtx does not choose are read too.
+void readAll(Bytes image) {
+  auto entries = readFatbin(image);
+  if (!entries) return;
+  for (const FatbinEntry& entry : *entries) {
+    // What unpacks to that much takes its time, and no other way.
+    if (entry.uncompressedSize > (uint64_t{1} << 20)) continue;
+    if (auto content = readFatbinEntry(entry); !content) CHECK(!content.error().message.empty());
+  }
+}
+
+void compileText(const std::string& text) {
+  const ptx::Compiled compiled = ptx::compile(text);
+  if (!compiled) {
+    // Whoever is refused is told why.
+    CHECK(!compiled.error.message.empty());
+    return;
+  }
+  for (const ptx::KernelInfo& kernel : compiled.program->kernels()) {
+    CHECK(kernel.parameterBytes <= ptx::kMaxParameterBytes);
+    for (const ptx::ParameterInfo& parameter : kernel.parameters)
+      CHECK(parameter.offset <= kernel.parameterBytes && parameter.bytes <= kernel.parameterBytes - parameter.offset);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const Bytes image = std::as_bytes(std::span(data, size));
+  readAll(image);
+  const PtxResult found = findPtx(image);
+  if (const auto* error = std::get_if<ImageError>(&found))
+    CHECK(!error->message.empty());
+  else
+    compileText(std::get<std::string>(found));
+  return 0;
+}
