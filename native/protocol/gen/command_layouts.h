@@ -64,6 +64,7 @@ inline constexpr FieldLayout kMemAlloc[] = {
 };
 inline constexpr FieldLayout kMemFree[] = {
     {"address", 0, 8},
+    {"isLeft", 8, 4},
 };
 inline constexpr FieldLayout kVmReserve[] = {
     {"bytes", 0, 8},
@@ -789,7 +790,7 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kContextWaitEvent, 8, 0, false, layouts::kContextWaitEvent},
     {Op::kContextSetLimit, 16, 0, true, layouts::kContextSetLimit},
     {Op::kMemAlloc, 16, 0, true, layouts::kMemAlloc},
-    {Op::kMemFree, 8, 0, false, layouts::kMemFree},
+    {Op::kMemFree, 16, 0, false, layouts::kMemFree},
     {Op::kMemGetInfo, 0, 0, true, {}},
     {Op::kVmReserve, 24, 0, true, layouts::kVmReserve},
     {Op::kVmUnreserve, 16, 0, false, layouts::kVmUnreserve},
