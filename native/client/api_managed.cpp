@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Managed memory: on the GPU's own host, pages that this process and the worker share, coherent at any moment. To another
-// host, memory of the device that is mirrored here. Where the pages should lie is advice, which is kept and not acted on.
+// Managed memory: memory of the device that is mirrored here. Where the pages should lie is advice, which is kept and not
+// acted on.
 #include <cstring>
 
 #include "client/call.h"
 #include "client/client.h"
 #include "client/context.h"
-#include "client/host_memory.h"
 
 namespace millpond::client::api {
 namespace {
-
-constexpr size_t kPage = 4096;
 
 bool isManaged(Call& call, CUdeviceptr address, size_t bytes) {
   return call.remote().managed.visit(address, bytes, [](const ManagedMemory::Advice&) {});
@@ -183,18 +180,9 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flag
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
-  if (call.session().remote()) {
-    if (const CUresult r = call.remote().managedHeap.allocate(call, bytesize, *dptr); r != CUDA_SUCCESS) return r;
-    call.remote().memory.add({*dptr, bytesize, MemoryKind::kMirrored, call.context(), MemoryRun::kManaged, 0});
-    call.remote().managed.add(*dptr, bytesize);
-    return CUDA_SUCCESS;
-  }
-  if (bytesize > SIZE_MAX - kPage) return CUDA_ERROR_OUT_OF_MEMORY;
-  const size_t bytes = (bytesize + kPage - 1) / kPage * kPage;
-  void* place = nullptr;
-  if (const CUresult r = allocateShared(call, bytes, MemoryRun::kManaged, &place); r != CUDA_SUCCESS) return r;
-  *dptr = reinterpret_cast<CUdeviceptr>(place);
-  call.remote().managed.add(*dptr, bytes);
+  if (const CUresult r = call.remote().managedHeap.allocate(call, bytesize, *dptr); r != CUDA_SUCCESS) return r;
+  call.remote().memory.add({*dptr, bytesize, MemoryKind::kMirrored, call.context(), MemoryRun::kManaged, 0});
+  call.remote().managed.add(*dptr, bytesize);
   return CUDA_SUCCESS;
 }
 

@@ -155,15 +155,18 @@ CUresult MappedMemory::reach(Call& call, const MemoryRun& run) {
   return CUDA_SUCCESS;
 }
 
-CUresult MappedMemory::reachAll(Call& call, std::span<const std::byte> parameters) {
+CUresult MappedMemory::reachAt(Call& call, uint64_t address) {
   const MemoryMap& memory = call.remote().memory;
+  if (!memory.mayBeLocal(address)) return CUDA_SUCCESS;
+  const auto run = memory.find(address);
+  return run && run->kind == MemoryKind::kPinnedLocal ? reach(call, *run) : CUDA_SUCCESS;
+}
+
+CUresult MappedMemory::reachAll(Call& call, std::span<const std::byte> parameters) {
   for (size_t at = 0; at + sizeof(uint64_t) <= parameters.size(); at += sizeof(uint64_t)) {
     uint64_t address = 0;
     std::memcpy(&address, parameters.data() + at, sizeof(address));
-    if (!memory.mayBeLocal(address)) continue;
-    const auto run = memory.find(address);
-    if (!run || run->kind != MemoryKind::kPinnedLocal) continue;
-    if (const CUresult r = reach(call, *run); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = reachAt(call, address); r != CUDA_SUCCESS) return r;
   }
   return CUDA_SUCCESS;
 }

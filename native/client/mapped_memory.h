@@ -28,6 +28,8 @@ class MappedMemory {
 
   /// Lets kernels reach the run.
   CUresult reach(Call& call, const MemoryRun& run);
+  /// The same for memory at that address, if it is such.
+  CUresult reachAt(Call& call, uint64_t address);
   /// The same for all memory whose address is among the parameters of a kernel.
   CUresult reachAll(Call& call, std::span<const std::byte> parameters);
   /// The end of it for a run that kernels reach, when the device is done with it, and of pinned memory itself. In what is

@@ -53,7 +53,8 @@ void awaitIfSeen(Call& call, CUdeviceptr to) {
 CUresult memsetRange(Call& call, CUdeviceptr to, size_t bytes, size_t unit) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (to == 0 || to % unit != 0) return CUDA_ERROR_INVALID_VALUE;
-  return call.remote().memory.mayUse(to, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (!call.remote().memory.mayUse(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  return call.remote().mapped.reachAt(call, to);
 }
 
 CUresult memsetRows(Call& call, CUdeviceptr to, size_t pitch, size_t width, size_t height, size_t unit) {

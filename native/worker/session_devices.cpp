@@ -104,7 +104,7 @@ Status SessionDevices::resize(const std::vector<DeviceShare>& shares) {
   return Done{};
 }
 
-Result<Snapshot> SessionDevices::snapshot(bool remote) const {
+Result<Snapshot> SessionDevices::snapshot() const {
   Snapshot out;
   if (CUresult rc = driver_.cuDriverGetVersion(&out.driverVersion))
     return Error{failure(driver_, "cuDriverGetVersion", rc)};
@@ -127,9 +127,9 @@ Result<Snapshot> SessionDevices::snapshot(bool remote) const {
         d.attributes[static_cast<size_t>(id)] = value;
     }
     for (const CUdevice_attribute id : kNotRemoted) d.attributes[static_cast<size_t>(id)] = 0;
-    // Pages that both sides map are coherent at any moment; what is mirrored on another host is so when the device rests.
+    // It is mirrored at the client, and coherent when the device rests.
     d.attributes[CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY] = 1;
-    d.attributes[CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS] = remote ? 0 : 1;
+    d.attributes[CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS] = 0;
     // The worker has its own pools.
     d.attributes[CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED] = 1;
     // The client makes these files itself, and they are good in its process.

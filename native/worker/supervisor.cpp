@@ -150,11 +150,9 @@ void Supervisor::assign(Assignment assignment) {
   };
   if (state_ != State::kWarm) return refuse(std::string("this worker is ") + name(state_));
   if (auto taken = devices_.assign(assignment.devices); !taken) return refuse(taken.error().message);
-  auto local = devices_.snapshot(false);
-  auto remote = devices_.snapshot(true);
-  if (!local || !remote) return refuse((local ? remote : local).error().message);
-  localSnapshot_ = std::move(*local);
-  remoteSnapshot_ = std::move(*remote);
+  auto snapshot = devices_.snapshot();
+  if (!snapshot) return refuse(snapshot.error().message);
+  snapshot_ = std::move(*snapshot);
   assignment_ = std::move(assignment);
   state_ = State::kAssigned;
   control_.send(Json::Object{{"type", "assigned"}, {"session", assignment_.session}});
@@ -189,11 +187,9 @@ Status Supervisor::applySizes(const Resizing& wanted) {
     if (auto set = executor_->setMemoryLimits(limits); !set) return set;
   } else {
     if (auto set = devices_.resize(wanted.devices); !set) return set;
-    auto local = devices_.snapshot(false);
-    auto remote = devices_.snapshot(true);
-    if (!local || !remote) return (local ? remote : local).error();
-    localSnapshot_ = std::move(*local);
-    remoteSnapshot_ = std::move(*remote);
+    auto snapshot = devices_.snapshot();
+    if (!snapshot) return snapshot.error();
+    snapshot_ = std::move(*snapshot);
   }
   assignment_.devices = wanted.devices;
   return Done{};
@@ -257,7 +253,7 @@ void Supervisor::admit(Doorman::Guest guest) {
     welcome.admission = Admission::kFailed;
     welcome.message = memory.error().message;
   } else {
-    welcome.snapshot = (guest.remote ? remoteSnapshot_ : localSnapshot_).encode();
+    welcome.snapshot = snapshot_.encode();
     grantReturn(guest, welcome);
   }
   auto sent = sendAll(guest.socket.get(), encode(welcome));

@@ -61,8 +61,7 @@ class Supervisor {
   ImageCache imageCache_;
   State state_ = State::kWarm;
   Assignment assignment_;
-  Snapshot localSnapshot_;
-  Snapshot remoteSnapshot_;
+  Snapshot snapshot_;
   std::unique_ptr<Executor> executor_;
   std::thread thread_;
   UniqueFd finished_;  ///< readable when the executor has ended
