@@ -5,7 +5,7 @@ import type { Group } from "../schema.ts";
 const local = { style: "local" } as const;
 
 export const managed = {
-  cuMemAllocManaged: { style: "hand", why: "memory that client and worker map together, or mirror" },
+  cuMemAllocManaged: { style: "hand", why: "memory of the device that the client mirrors" },
   cuStreamAttachMemAsync: local,
   cuMemAdvise: local,
   cuMemAdvise_v2: local,
