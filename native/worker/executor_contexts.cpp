@@ -106,10 +106,10 @@ CUresult Executor::onContextReset(const cmd::Decoded<cmd::ContextReset>&) {
   if (number == 0 || number > devices_.all().size()) return violation("only primary contexts are reset");
   // The client has ended what lived in it. What libraries have there, their variables above all, only the driver can make
   // as it was at first. It would wait for the work that is left.
-  const auto reset = [this, number](CUresult) { return resetPrimary(number); };
+  const auto reset = [this, number] { return resetPrimary(number); };
   std::vector<Mark> marks;
-  if (fence(number, marks) != CUDA_SUCCESS || marks.empty()) return reset(CUDA_SUCCESS);
-  pending_.push_back({current_, std::move(marks), nullptr, reset});
+  if (fence(number, marks) != CUDA_SUCCESS || marks.empty()) return withoutCallbacks(reset);
+  pending_.push_back({current_, std::move(marks), nullptr, [this, reset](CUresult) { return withoutCallbacks(reset); }});
   return kDeferred;
 }
 
