@@ -55,9 +55,9 @@ uint64_t elfExtent(const void* image, uint64_t known) {
 }  // namespace
 
 uint64_t imageExtent(const void* image, uint64_t known) noexcept {
-  if (known < sizeof(uint32_t)) return 0;
   uint64_t bytes = 0;
-  switch (readAt<uint32_t>(image)) {
+  // A text may be shorter than a magic, and even empty.
+  switch (known < sizeof(uint32_t) ? 0 : readAt<uint32_t>(image)) {
     case kFatbinMagic:
       if (known >= sizeof(Fatbin)) {
         const auto fatbin = readAt<Fatbin>(image);

@@ -135,6 +135,16 @@ TEST("an image that the driver refuses leaves its handle free") {
   CHECK_EQ(get(g, module(1), function(1), "f4"), 0);
 }
 
+TEST("a text of any length is for the driver to judge") {
+  for (const Carrier carrier : kCarriers) {
+    ExecutorFixture f(carrier);
+    for (const std::string text : {std::string(1, 0), std::string("p"), std::string("pt"), std::string("ptx")}) {
+      f.fake().failNext("cuModuleLoadDataEx", CUDA_ERROR_INVALID_PTX);
+      CHECK_EQ(loadText(f, module(1), 0, text), CUDA_ERROR_INVALID_PTX);
+    }
+  }
+}
+
 TEST("what came from a module ends with it, and is an invalid handle afterwards") {
   ExecutorFixture f(Carrier::kSharedMemory);
   CHECK_EQ(loadText(f, module(1), 0, "one"), 0);
