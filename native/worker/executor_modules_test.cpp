@@ -138,10 +138,9 @@ TEST("an image that the driver refuses leaves its handle free") {
 TEST("a text of any length is for the driver to judge") {
   for (const Carrier carrier : kCarriers) {
     ExecutorFixture f(carrier);
-    for (const std::string text : {std::string(1, 0), std::string("p"), std::string("pt"), std::string("ptx")}) {
-      f.fake().failNext("cuModuleLoadDataEx", CUDA_ERROR_INVALID_PTX);
-      CHECK_EQ(loadText(f, module(1), 0, text), CUDA_ERROR_INVALID_PTX);
-    }
+    uint32_t number = 0;
+    for (const auto& text : {std::string(1, 0), std::string("p"), std::string("pt"), std::string("ptx")})
+      CHECK_EQ(loadText(f, module(++number), 0, text), 0);
   }
 }
 
