@@ -2,6 +2,7 @@
 // Arrays, the texture and surface objects over them, and copies in up to three dimensions.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "worker/executor.h"
 
@@ -225,7 +226,10 @@ CUresult Executor::onTextureCreate(const cmd::Decoded<cmd::TextureCreate>& comma
   std::memcpy(&resource, wanted.resource, sizeof resource);
   std::memcpy(&texture, wanted.texture, sizeof texture);
   std::memcpy(&view, wanted.view, sizeof view);
-  switch (resource.resType) {
+  // A client may have written any number there.
+  std::underlying_type_t<CUresourcetype> type = 0;
+  std::memcpy(&type, &resource.resType, sizeof type);
+  switch (type) {
     case CU_RESOURCE_TYPE_ARRAY:
       if (!handle(HandleKind::kArray, wanted.handle, resource.res.array.hArray)) return violation("unknown array");
       if (!resource.res.array.hArray) return CUDA_ERROR_INVALID_HANDLE;
