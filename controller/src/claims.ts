@@ -3,7 +3,7 @@
 // What users do with claims.
 
 import { randomBytes, randomUUID, type KeyObject } from "node:crypto";
-import { formatBytes, millpondError, quote, signTicket, ticketLifetimeSeconds } from "@millpond/api";
+import { millpondError, quote, signTicket, ticketLifetimeSeconds } from "@millpond/api";
 import { currentCall } from "./audit.ts";
 import { unixSeconds } from "./clock.ts";
 import { endClaim, requeueClaim } from "./endings.ts";
@@ -11,7 +11,14 @@ import { seesAll, type Sight } from "./callers.ts";
 import type { Transaction } from "./transaction.ts";
 import { isLive, type Pool, type ResizeRefusal } from "./pool.ts";
 import type { ClientFacts } from "./presence.ts";
-import { type AskedSizes, beginResize, hasSizes, refuseImpossible, resizeEvents } from "./resize.ts";
+import {
+  type AskedSizes,
+  beginResize,
+  describeSizes,
+  hasSizes,
+  refuseImpossible,
+  resizeEvents,
+} from "./resize.ts";
 import { usableSizes } from "./session-sizes.ts";
 import { toRequest } from "./standing.ts";
 import { type ClaimSpec, defaultQueueName, defaultTenantName } from "./store/claim-spec.ts";
@@ -449,13 +456,6 @@ function requireReadyNode(pool: Pool, allocation: AllocationRecord) {
   return presence;
 }
 
-function describe({ gpus, memoryBytes, memoryPercent, computePercent, owner }: ClaimSpec): string {
-  const memory =
-    memoryBytes > 0n
-      ? formatBytes(memoryBytes)
-      : memoryPercent > 0
-        ? `${memoryPercent} % of the memory`
-        : "whole devices";
-  const compute = computePercent > 0 ? `, ${computePercent} % of the compute` : "";
-  return `${gpus} vGPU${gpus === 1 ? "" : "s"}, ${memory}${compute}${owner === "" ? "" : `, for ${owner}`}`;
+function describe(spec: ClaimSpec): string {
+  return `${describeSizes(spec)}${spec.owner === "" ? "" : `, for ${spec.owner}`}`;
 }

@@ -60,7 +60,7 @@ export function beginResize(
   const allocation = transaction.allocation(claim.name);
   if (allocation === undefined) {
     transaction.putClaim({ ...claim, ...sizes });
-    transaction.addEvent("ClaimResized", `claim/${claim.name}`, describe(sizes));
+    transaction.addEvent("ClaimResized", `claim/${claim.name}`, describeSizes(sizes));
   } else if (facts.mayBeInUse(allocation) || claim.timeLimitSeconds > 0) {
     // A limited time would begin anew with another place, and it may be why the claim has its place.
     resizeInPlace(transaction, facts, { claim, allocation, sizes });
@@ -77,7 +77,7 @@ export function beginResize(
       waitingSince: now,
       preemptAt: null,
     });
-    transaction.addEvent("ClaimResized", `claim/${claim.name}`, describe(sizes));
+    transaction.addEvent("ClaimResized", `claim/${claim.name}`, describeSizes(sizes));
   }
 }
 
@@ -99,7 +99,7 @@ export function concludeResize(
     const { asked, to } = resizing;
     setSizes(transaction, facts, { claim, allocation, to });
     transaction.putClaim({ ...claim, ...asked });
-    transaction.addEvent("ClaimResized", `claim/${claim.name}`, describe({ ...claim, ...asked }));
+    transaction.addEvent("ClaimResized", `claim/${claim.name}`, describeSizes({ ...claim, ...asked }));
   } else if (fit.kind === "refused" || transaction.now >= resizing.until) {
     const { revision } = transaction;
     transaction.putAllocation({
@@ -202,7 +202,7 @@ function resizeInPlace(transaction: Transaction, facts: Facts, { claim, allocati
   if (areWithin(from, to)) {
     setSizes(transaction, facts, { claim, allocation, to });
     transaction.putClaim({ ...claim, ...asked });
-    transaction.addEvent("ClaimResized", `claim/${name}`, describe(sizes));
+    transaction.addEvent("ClaimResized", `claim/${name}`, describeSizes(sizes));
     return;
   }
   const resizing = { from, to, asked, until: transaction.now + resizeWithinSeconds };
@@ -321,7 +321,8 @@ function refuseCrowding(
   }
 }
 
-function describe({ gpus, memoryBytes, memoryPercent, computePercent }: Sizes): string {
+/** Sizes in words, for people. */
+export function describeSizes({ gpus, memoryBytes, memoryPercent, computePercent }: Sizes): string {
   const memory =
     memoryBytes > 0n
       ? formatBytes(memoryBytes)

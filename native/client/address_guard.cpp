@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/address_guard.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cerrno>
 
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
+#include "client/map_flags.h"
 
 namespace millpond::client {
 namespace {

@@ -50,6 +50,10 @@ CUresult awaitLandings(Call& call) {
   return result;
 }
 
+namespace {
+
+/// `bytes`, whole pages that this process and the worker map at the same address, pinned. `flags`: what the memory map is
+/// to know of it.
 CUresult allocateShared(Call& call, size_t bytes, unsigned flags, void** out) {
   void* failed[kAddressAttempts];
   int failures = 0;
@@ -94,6 +98,8 @@ CUresult freeShared(Call& call, const MemoryRun& run) {
   ::munmap(reinterpret_cast<void*>(run.address), run.bytes);
   return result;
 }
+
+}  // namespace
 
 namespace api {
 

@@ -2,7 +2,6 @@
 // Device memory.
 #include "client/call.h"
 #include "client/context.h"
-#include "client/host_memory.h"
 
 namespace millpond::client::api {
 namespace {
@@ -50,7 +49,6 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) noexcept {
   if (run && run->address == dptr && (run->flags & MemoryRun::kManaged) &&
       !(run->flags & MemoryRun::kBorrowed)) {
     call.remote().managed.drop(run->address);
-    if (run->kind != MemoryKind::kMirrored) return freeShared(call, *run);
     if (!call.remote().memory.take(dptr)) return CUDA_ERROR_INVALID_VALUE;
     return call.remote().managedHeap.free(call, dptr, run->context);
   }

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/managed_heap.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <vector>
 
 #include "base/log.h"
 #include "client/call.h"
+#include "client/map_flags.h"
 #include "client/traced_pages.h"
-
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
 
 namespace millpond::client {
 namespace {

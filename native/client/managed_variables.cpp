@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/managed_variables.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 
 #include "base/log.h"
 #include "client/call.h"
 #include "client/client.h"
 #include "client/context.h"
+#include "client/map_flags.h"
 #include "client/traced_pages.h"
-
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
 
 namespace millpond::client {
 bool ManagedVariables::mapPages(uint64_t first, uint64_t end) {

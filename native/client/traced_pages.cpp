@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/traced_pages.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
+#include "client/map_flags.h"
 
 namespace millpond::client {
 namespace {
