@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // npm test [-- --sanitizers]: builds, runs the TypeScript tests and the C++ tests and, with --sanitizers, the C++ ones again
-// under the address, undefined-behaviour and thread sanitizers. Ends with one line: "N passed, N failed".
+// under the address, undefined-behaviour and thread sanitizers. Ends with what failed, in a few lines each, and one line:
+// "N passed, N failed".
 import { mkdir, readFile, rm } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
@@ -11,6 +12,14 @@ import { run, ScriptError, script } from "./lib/command.ts";
 import { inRoot, nativeDir, type Preset } from "./lib/paths.ts";
 import { step } from "./lib/steps.ts";
 import { type Counts, countJunit, countVitest } from "./lib/test-counts.ts";
+
+/** A part that has no tests of its own and went well. */
+const nothing: Counts = { passed: 0, failed: 0, failures: [] };
+
+/** One failure that is no test's. */
+function brokenPart(why: string): Counts {
+  return { passed: 0, failed: 1, failures: [why] };
+}
 
 const reports = inRoot("build", "test");
 
@@ -39,12 +48,10 @@ async function runAndCount(
   await rm(report, { force: true });
   const { status } = await run(command, args, { stream: true, timeoutMs });
   const text = await readReport(report);
-  const counts = text === undefined ? { passed: 0, failed: 0 } : count(text);
-  if (status !== 0 && counts.failed === 0) {
-    console.log(`${command} ended with status ${status}${text === undefined ? " and wrote no report" : ""}`);
-    counts.failed = 1;
-  }
-  return counts;
+  const counts = text === undefined ? nothing : count(text);
+  if (status === 0 || counts.failed > 0) return counts;
+  const why = `${command} ended with status ${status}${text === undefined ? " and wrote no report" : ""}`;
+  return { ...counts, failed: 1, failures: [why] };
 }
 
 function typescriptTests(): Promise<Counts> {
@@ -78,14 +85,14 @@ async function part(title: string, body: () => Promise<Counts>): Promise<Counts>
   } catch (error) {
     if (!(error instanceof ScriptError)) throw error;
     console.log(error.message);
-    return { passed: 0, failed: 1 };
+    return brokenPart(`${title}: ${error.message}`);
   }
 }
 
 async function buildPart(preset: Preset): Promise<Counts> {
   await build(preset);
   await step("conformance programs", buildConformance);
-  return { passed: 0, failed: 0 };
+  return nothing;
 }
 
 async function sanitized(preset: Preset): Promise<Counts> {
@@ -112,6 +119,7 @@ export async function main(args: string[]): Promise<void> {
     const results = await runParts(values.sanitizers);
     const passed = results.reduce((sum, counts) => sum + counts.passed, 0);
     const failed = results.reduce((sum, counts) => sum + counts.failed, 0);
+    for (const failure of results.flatMap((counts) => counts.failures)) console.log(`\nFAILED ${failure}`);
     console.log(`\nall of it took ${((performance.now() - start) / 1000).toFixed(0)} s`);
     console.log(`${passed} passed, ${failed} failed`);
     if (failed > 0) process.exitCode = 1;
