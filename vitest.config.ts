@@ -10,7 +10,9 @@ export default defineConfig({
     pool: "forks",
     // Tests of whole pools wait for processes more than they compute.
     maxWorkers: availableParallelism() + 1,
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    // These end what hangs. Eight times what the slowest take on a machine that does nothing else.
+    testTimeout: 240_000,
+    hookTimeout: 240_000,
+    expect: { poll: { timeout: 120_000 } },
   },
 });

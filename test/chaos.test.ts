@@ -232,7 +232,7 @@ function sharedMemoryOf(pids: readonly number[]): string[] {
   );
 }
 
-it(`${kills} kills hurt nobody else and leave nothing, seed ${seed}`, { timeout: 180_000 }, async () => {
+it(`${kills} kills hurt nobody else and leave nothing, seed ${seed}`, { timeout: 300_000 }, async () => {
   const random = new Random(seed);
   const start = performance.now();
   const load = new Load(random.fork(1000));
@@ -262,7 +262,6 @@ it(`${kills} kills hurt nobody else and leave nothing, seed ${seed}`, { timeout:
     "a pool that nobody uses",
     () => pool.usage(),
     (usage) => usage.claims.length + usage.sessions.length + usage.devices.length === 0,
-    45_000,
   );
   const cleanEnd = performance.now();
   const workers = await until(

@@ -10,13 +10,14 @@ import { startProgram } from "./support/program.ts";
 const sessions = Number(process.env["MILLPOND_TEST_SESSIONS"] ?? 150);
 const concurrent = Number(process.env["MILLPOND_TEST_CONCURRENT_SESSIONS"] ?? 16);
 const transports = ["shm", "tcp"];
+const devices = 2;
 /** What all processes together may grow by, however many sessions they have seen: heaps find their size. */
 const mayGrowBytes = 192 * 2 ** 20;
 const withinMs = 120_000;
 
 let pool: Pool;
 beforeAll(async () => {
-  pool = await Pool.start("--nodes", "1", "--devices", "2", "--device-memory", "16Gi");
+  pool = await Pool.start("--nodes", "1", "--devices", String(devices), "--device-memory", "16Gi");
 });
 afterAll(async () => {
   await pool[Symbol.asyncDispose]();
@@ -61,11 +62,13 @@ async function nobodyUsesIt(): Promise<void> {
     (usage) => usage.claims.length + usage.sessions.length + usage.devices.length === 0,
     withinMs,
   );
-  const { warmWorkers } = (await pool.nodes())[0] ?? { warmWorkers: 0 };
   await until(
-    "as many warm workers as ever",
-    () => pool.processes(/millpond-worker .*--control/),
-    (workers) => workers.length === warmWorkers,
+    "a warm worker for each device, and no other",
+    async () => [
+      (await pool.nodes())[0]?.warmWorkers,
+      (await pool.processes(/millpond-worker .*--control/)).length,
+    ],
+    (counts) => counts.every((count) => count === devices),
     withinMs,
   );
 }

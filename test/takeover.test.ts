@@ -21,7 +21,6 @@ function makeDirectory(): string {
 
 test.skipIf(missingPostgres !== undefined)(
   `programs run on while another controller takes over, and those that come meanwhile wait for it${why}`,
-  { timeout: 240_000 },
   async () => {
     const cluster = await Cluster.start([0, 0]);
     onTestFinished(() => cluster[Symbol.asyncDispose]());

@@ -159,11 +159,11 @@ export async function attach(
   return new TestClient(socket);
 }
 
-/** Resolves when `isSo` holds; looks again every few milliseconds. Rejects after five seconds. */
+/** Resolves when `isSo` holds; looks again every few milliseconds. Rejects shortly before the test would. */
 export async function until(isSo: () => boolean, what: string): Promise<void> {
-  const deadline = Date.now() + 5000;
+  const deadline = Date.now() + 120_000;
   while (!isSo()) {
-    if (Date.now() > deadline) throw new Error(`still not so after 5 s: ${what}`);
+    if (Date.now() > deadline) throw new Error(`still not so after 120 s: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }

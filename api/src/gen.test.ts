@@ -27,7 +27,7 @@ function readAll(directory: string): Record<string, string> {
 
 test("the protobuf files keep the rules of buf lint", async () => {
   await expect(buf("lint")).resolves.toBeUndefined();
-}, 30_000);
+});
 
 test("src/gen is up to date (npm run generate -w api)", async () => {
   const directory = mkdtempSync(join(tmpdir(), "millpond-gen-"));
@@ -37,4 +37,4 @@ test("src/gen is up to date (npm run generate -w api)", async () => {
   const committed = join(apiDirectory, "src/gen/millpond/v1");
   const fresh = join(directory, "src/gen/millpond/v1");
   expect(readAll(committed)).toEqual(readAll(fresh));
-}, 30_000);
+});

@@ -12,7 +12,7 @@ import type { Result } from "./result.ts";
 const main = join(import.meta.dirname, "main.ts");
 const runFile = promisify(execFile);
 
-test("everything is measured over every transport on the software GPU", { timeout: 180_000 }, async () => {
+test("everything is measured over every transport on the software GPU", async () => {
   const directory = await mkdtemp(join(tmpdir(), "millpond-bench-test-"));
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
   const file = join(directory, "result.json");

@@ -190,9 +190,9 @@ export class PoolFixture implements AsyncDisposable {
 
   /** Resolves when `isSo` does to true; asks again every few milliseconds. */
   async until(isSo: (connection: Connection) => Promise<boolean>): Promise<void> {
-    const deadline = Date.now() + 10_000;
+    const deadline = Date.now() + 120_000;
     while (!(await isSo(this.connection))) {
-      if (Date.now() > deadline) throw new Error("still not so after 10 s");
+      if (Date.now() > deadline) throw new Error("still not so after 120 s");
       await new Promise((resolve) => setTimeout(resolve, 10));
     }
   }

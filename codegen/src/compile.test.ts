@@ -62,7 +62,7 @@ async function must(program: string, args: readonly string[]): Promise<string> {
   }
 }
 
-test("the sample's calls reach the driver and their answers come back", { timeout: 120_000 }, async () => {
+test("the sample's calls reach the driver and their answers come back", async () => {
   const plan = makePlan({ abi: sampleAbi, driver: sampleGroups, commands: sampleCommands });
   write("sample/cuda/gen/cuda_api.h", emitTypes(sampleAbi));
   write("sample/protocol/gen/commands.h", emitCommands(plan.commands));
@@ -89,9 +89,7 @@ test("the sample's calls reach the driver and their answers come back", { timeou
   expect(await must(program, [])).toMatch(/\d+ cases passed/);
 });
 
-test("the committed files compile, and the resolver answers as the real driver did", {
-  timeout: 120_000,
-}, async () => {
+test("the committed files compile, and the resolver answers as the real driver did", async () => {
   const abi = loadAbi();
   // Every exported symbol, with nothing behind it.
   const symbols = abi.functions.map((f) => `int ${f.symbol}(void) { return 0; }`).join("\n");
@@ -115,7 +113,7 @@ test("the committed files compile, and the resolver answers as the real driver d
   expect(await must(resolver, [])).toMatch(/\d+ cases passed/);
 });
 
-test("the committed client and worker code compiles", { timeout: 120_000 }, async () => {
+test("the committed client and worker code compiles", async () => {
   const files = ["client/gen", "worker/gen"].flatMap((folder) =>
     readdirSync(join(native, folder))
       .filter((file) => file.endsWith(".cpp") && file !== "resolver.cpp")

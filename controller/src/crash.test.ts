@@ -14,7 +14,7 @@ import { makeTransport } from "./testing/transport.ts";
 
 /** How often it is killed; `MILLPOND_CRASH_ROUNDS` asks for more. */
 const rounds = Number(process.env["MILLPOND_CRASH_ROUNDS"] ?? 20);
-const timeoutMs = rounds * 12_000;
+const timeoutMs = rounds * 30_000;
 const seed = 20_261_120;
 
 async function startAgents(controller: ControllerProcess): Promise<FakeAgent[]> {

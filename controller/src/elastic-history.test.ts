@@ -381,4 +381,4 @@ test("workers never allow more than is in the books, and in the end both agree",
   expect(seen.resized).toBeGreaterThan(0);
   expect(seen.refused).toBeGreaterThan(0);
   expect(seen.slept).toBeGreaterThan(0);
-}, 240_000);
+});

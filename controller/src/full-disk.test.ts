@@ -34,7 +34,6 @@ const why = missingDisks === undefined ? "" : ` (${missingDisks})`;
 
 test.skipIf(missingDisks !== undefined)(
   `on a full disk what was granted stays, what is new is refused with numbers, and all goes on when there is room${why}`,
-  { timeout: 120_000 },
   async () => {
     const controller = await ControllerProcess.start(makeTestDirectory(), { diskBytes: 8 << 20 });
     onTestFinished(async () => void (await controller.end("SIGKILL")));

@@ -178,4 +178,4 @@ test("after any history, what is kept in memory is what a fresh read of the stor
   // The histories are such that it happens.
   expect(bound).toBeGreaterThan(2);
   expect(ended).toBeGreaterThan(2);
-}, 120_000);
+});

@@ -13,7 +13,7 @@ import { Program, type Result } from "./program.ts";
 export const examples = inRoot("examples", "prebuilt", "millpond-examples");
 export const clientDirectory = join(nativeDir("release"), "client");
 
-const readyTimeoutMs = 60_000;
+const readyTimeoutMs = 120_000;
 
 export interface SessionView {
   readonly id: string;
@@ -261,7 +261,7 @@ export async function until<T>(
   what: string,
   ask: () => Promise<T>,
   isGood: (answer: T) => boolean,
-  timeoutMs = 30_000,
+  timeoutMs = 120_000,
 ): Promise<T> {
   const deadline = performance.now() + timeoutMs;
   for (;;) {

@@ -47,7 +47,7 @@ export class Program {
   }
 
   /** Resolves when a stream has said something that matches; throws when it ends or takes too long before. */
-  async says(stream: "stdout" | "stderr", pattern: RegExp, timeoutMs = 30_000): Promise<void> {
+  async says(stream: "stdout" | "stderr", pattern: RegExp, timeoutMs = 120_000): Promise<void> {
     if (pattern.test(this[stream])) return;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const fail = (why: string): void =>

@@ -238,7 +238,7 @@ describe("without a controller", () => {
   });
 
   test("run waits for one, says so, and gives up", async () => {
-    const result = await pool.home.millpond(["run", "--timeout", "1s", "--", "true"], {
+    const result = await pool.home.millpond(["run", "--timeout", "3s", "--", "true"], {
       environment: { MILLPOND_CONTROLLER: "http://127.0.0.1:1" },
     });
     expect(result).toMatchObject({ code: 125, stdout: "" });
@@ -261,7 +261,7 @@ describe("without a controller", () => {
     await other.stopController();
     running.child.stdin?.end();
     // The program has ended, and nobody is there to take the claim back.
-    await vi.waitUntil(() => childrenOf(running.child.pid) === "", { timeout: 50_000 });
+    await vi.waitUntil(() => childrenOf(running.child.pid) === "", { timeout: 120_000 });
     await other.startController();
     expect(await running.finished).toMatchObject({ code: 0 });
     expect(running.stderr).not.toContain("could not be given back");
@@ -319,7 +319,7 @@ describe("vGPUs that are taken back", () => {
     const result = await running.finished;
     expect(result).toMatchObject({ code: 75, stdout: "runs\nsaved\n" });
     expect(result.stderr).toMatch(
-      /the program loses its vGPUs in (5m|4m59s) and gets SIGTERM: taken back for claim urgent: its priority 0 is lower than 9/,
+      /the program loses its vGPUs in (5m|4m5\ds) and gets SIGTERM: taken back for claim urgent: its priority 0 is lower than 9/,
     );
     await pool.until(async ({ claims }) => {
       const found = await claims.getClaim({ name: "urgent" });

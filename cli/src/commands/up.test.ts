@@ -36,14 +36,6 @@ class UpFixture extends Home {
     super[Symbol.dispose]();
     if (left.length > 0) throw new Error(`${left.length} processes were left behind`);
   }
-
-  async untilGone(): Promise<void> {
-    const deadline = Date.now() + 10_000;
-    while (this.processes().length > 0) {
-      if (Date.now() > deadline) throw new Error("processes are still there after 10 s");
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
-  }
 }
 
 test("up starts a pool that other commands find, and takes everything with it", async () => {
@@ -90,7 +82,7 @@ test("an up that was killed leaves no process, and the next one starts as if it 
   const first = await home.up("--nodes", "2");
   first.child.kill("SIGKILL");
   await first.finished;
-  await home.untilGone();
+  await expect.poll(() => home.processes()).toEqual([]);
   const second = await home.up();
   expect(await home.millpond(["get", "nodes", "-o", "name"])).toMatchObject({ stdout: "node/node-a\n" });
   second.child.kill("SIGTERM");
@@ -100,13 +92,13 @@ test("an up that was killed leaves no process, and the next one starts as if it 
 test("workers that outlive all the rest of a pool are ended by the next up", async () => {
   using home = new UpFixture();
   const first = await home.up();
-  const parts = home.processes();
+  await expect.poll(() => home.workers()).toHaveLength(2);
   const workers = home.workers();
-  expect(workers).toHaveLength(2);
-  first.child.kill("SIGKILL");
-  // All at one moment: none of them has the time to end the others in order.
-  for (const part of parts.filter(({ pid }) => workers.every((worker) => worker.pid !== pid))) {
-    signalProcess(part, "SIGKILL");
+  const parts = home.processes().filter(({ pid }) => workers.every((worker) => worker.pid !== pid));
+  // As at one moment: none of them has the time to end the others in order, for none goes on until all are dead.
+  for (const signal of ["SIGSTOP", "SIGKILL"] as const) {
+    first.child.kill(signal);
+    for (const part of parts) signalProcess(part, signal);
   }
   await first.finished;
   expect(home.workers()).toEqual(workers);
@@ -128,7 +120,10 @@ test("a controller or an agent that dies is started again, and sessions go on wi
     signalProcess(service, "SIGKILL");
   }
   await up.says("stderr", /node-a was killed by SIGKILL; starting it again\n(.*\n)*.*node-a is back/);
-  expect((await home.millpond(["get", "sessions"])).stdout).toMatch(/fake-client/);
+  // The agent tells the controller when both are back.
+  await expect
+    .poll(async () => (await home.millpond(["get", "sessions"])).stdout, { interval: 500 })
+    .toMatch(/fake-client/);
   client.child.stdin?.end();
   expect(await client.finished).toMatchObject({ code: 0, stderr: "" });
   up.child.kill("SIGTERM");
