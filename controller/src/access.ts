@@ -19,8 +19,11 @@ export type RequiredRole = Role | "any";
 
 interface Rule<I> {
   readonly role: RequiredRole;
-  /** Whether any controller answers from what is durable; absent: only the one that leads. */
-  readonly isDurable?: true;
+  /**
+   * What a controller that follows does: `answers` from what is durable, or `asks` the one that leads for the caller.
+   * Absent: it sends the caller there.
+   */
+  readonly follower?: "answers" | "asks";
   /** What a call is to change, for the audit; absent: it changes nothing that anybody decides. */
   readonly changes?: (request: I) => string;
 }
@@ -35,41 +38,41 @@ const claimRules: Rules<typeof ClaimService> = {
   createTicket: { role: "user" },
   releaseClaim: { role: "user", changes: ({ name }) => `claim/${name}` },
   resizeClaim: { role: "user", changes: ({ name }) => `claim/${name}` },
-  getClaim: { role: "user", isDurable: true },
-  explainClaim: { role: "user" },
-  listClaims: { role: "user", isDurable: true },
+  getClaim: { role: "user", follower: "answers" },
+  explainClaim: { role: "user", follower: "asks" },
+  listClaims: { role: "user", follower: "answers" },
 };
 
 const poolRules: Rules<typeof PoolService> = {
-  listNodes: { role: "user" },
-  getNode: { role: "user" },
+  listNodes: { role: "user", follower: "asks" },
+  getNode: { role: "user", follower: "asks" },
   cordonNode: {
     role: "admin",
     changes: ({ name, deviceUuid }) => `node/${name}${deviceUuid === "" ? "" : `/${deviceUuid}`}`,
   },
   drainNode: { role: "admin", changes: ({ name }) => `node/${name}` },
   labelNode: { role: "admin", changes: ({ name }) => `node/${name}` },
-  listDevices: { role: "user" },
-  listSessions: { role: "user" },
-  listEvents: { role: "user", isDurable: true },
-  getVersion: { role: "any", isDurable: true },
+  listDevices: { role: "user", follower: "asks" },
+  listSessions: { role: "user", follower: "asks" },
+  listEvents: { role: "user", follower: "answers" },
+  getVersion: { role: "any", follower: "answers" },
 };
 
 const queueRules: Rules<typeof QueueService> = {
   putQueue: { role: "admin", changes: ({ queue }) => `queue/${queue?.name ?? ""}` },
-  listQueues: { role: "user", isDurable: true },
+  listQueues: { role: "user", follower: "answers" },
   deleteQueue: { role: "admin", changes: ({ name }) => `queue/${name}` },
   putTenant: { role: "admin", changes: ({ tenant }) => `tenant/${tenant?.name ?? ""}` },
-  listTenants: { role: "user", isDurable: true },
+  listTenants: { role: "user", follower: "answers" },
   deleteTenant: { role: "admin", changes: ({ name }) => `tenant/${name}` },
-  getUsage: { role: "user" },
+  getUsage: { role: "user", follower: "asks" },
 };
 
 const accessRules: Rules<typeof AccessService> = {
   createToken: { role: "tenant-admin", changes: ({ name }) => `token/${name}` },
-  listTokens: { role: "tenant-admin", isDurable: true },
+  listTokens: { role: "tenant-admin", follower: "answers" },
   revokeToken: { role: "tenant-admin", changes: ({ name }) => `token/${name}` },
-  listAudit: { role: "tenant-admin", isDurable: true },
+  listAudit: { role: "tenant-admin", follower: "answers" },
 };
 
 const agentRules: Rules<typeof AgentService> = {

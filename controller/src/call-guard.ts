@@ -10,6 +10,7 @@ import type { Logger } from "pino";
 import { mayCall, methodName, type RequiredRole, ruleOf } from "./access.ts";
 import { audited, AuditedCall, parseReason, reasonHeader } from "./audit.ts";
 import { type Caller, callerKey } from "./callers.ts";
+import { authorizationKey, passedOnHeader } from "./leader.ts";
 import { parseBearer, type TokenVerifier } from "./tokens.ts";
 
 /** A name that is refused can be of any length. */
@@ -42,9 +43,10 @@ export class CallGuard {
   /** Lets a call in, before anything of its body is looked at. */
   async admit({ method, values, header }: Omit<GuardedCall, "signal">): Promise<void> {
     const { tokens, requireLead, writeAudit } = this.#options;
-    const caller = requireToken(header("authorization"), tokens);
-    const { role, changes, isDurable = false } = ruleOf(method);
-    if (!isDurable) {
+    const authorization = header("authorization");
+    const caller = requireToken(authorization, tokens);
+    const { role, changes, follower } = ruleOf(method);
+    if (follower === undefined || (follower === "asks" && header(passedOnHeader) !== null)) {
       requireLead(methodName(method));
     }
     try {
@@ -57,6 +59,7 @@ export class CallGuard {
       throw error;
     }
     values.set(callerKey, caller);
+    values.set(authorizationKey, authorization ?? "");
   }
 
   /** Runs a call that was let in. What it is to change is recorded; what should not happen is logged. */

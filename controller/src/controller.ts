@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { createPrivateKey, createPublicKey } from "node:crypto";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 import {
   AccessService,
   AgentService,
@@ -17,6 +17,7 @@ import type { AuditedCall } from "./audit.ts";
 import { CallGuard } from "./call-guard.ts";
 import type { Role } from "./callers.ts";
 import { unixSeconds } from "./clock.ts";
+import { Leader } from "./leader.ts";
 import { type Handlers, makeHandlers } from "./handlers.ts";
 import { makeLog } from "./log.ts";
 import { readMetrics } from "./metrics.ts";
@@ -31,7 +32,7 @@ import { makePoolService } from "./services/pool-service.ts";
 import { makeQueueService } from "./services/queue-service.ts";
 import { SqliteStore } from "./store/sqlite-store.ts";
 import type { Store } from "./store/store.ts";
-import { readCertificate } from "./tls.ts";
+import { authorityPath, readCertificate } from "./tls.ts";
 import { type FixedToken, readOrMakeToken, TokenVerifier } from "./tokens.ts";
 
 /** A running controller. Disposing of it ends it: calls under way are answered, what was acknowledged is durable. */
@@ -74,6 +75,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     (hash) => seat.pool.ledger.tokenByHash(hash),
     () => unixSeconds(clock),
   );
+  const leader = new Leader({ seat, readCa: () => readCa(resolved) });
   const handlersOf = (pool: Pool): Handlers => {
     const guard = new CallGuard({
       tokens,
@@ -81,7 +83,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
       requireLead: (what) => seat.requireLead(what),
       writeAudit: (call, result) => writeAudit(pool, call, result),
     });
-    return makeHandlers(guard, (registry) => {
+    return makeHandlers({ guard, leader }, (registry) => {
       registry.service(ClaimService, makeClaimService(pool, ticketKey));
       registry.service(PoolService, makePoolService(pool, store, { version, startedAt, seat }));
       registry.service(QueueService, makeQueueService(pool, store));
@@ -134,6 +136,11 @@ async function openStore({ storeUrl, stateDirectory }: ResolvedOptions): Promise
   // Loaded where it is used: most controllers have their state in a file.
   const { PostgresStore } = await import("./store/postgres-store.ts");
   return await PostgresStore.open({ url: storeUrl });
+}
+
+/** The authorities to trust of other controllers; undefined: those of the machine. */
+function readCa({ ca, tls, stateDirectory }: ResolvedOptions): string | undefined {
+  return ca ?? (tls?.kind === "own" ? readFileSync(authorityPath(stateDirectory), "utf8") : undefined);
 }
 
 /** Those of the state directory and of the environment; their names cannot be those of tokens that are made. */

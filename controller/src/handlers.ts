@@ -21,6 +21,7 @@ import type { UniversalHandlerFn } from "@connectrpc/connect/protocol";
 import { compressionBrotli, compressionGzip } from "@connectrpc/connect-node";
 import { errorCodeOf, millpondError } from "@millpond/api";
 import type { CallGuard } from "./call-guard.ts";
+import type { Leader } from "./leader.ts";
 
 /** The largest request, in bytes. */
 export const maxRequestBytes = 1 << 20;
@@ -54,7 +55,10 @@ export interface ServiceRegistry {
 }
 
 /** Makes what answers the calls of the services. */
-export function makeHandlers(guard: CallGuard, register: (registry: ServiceRegistry) => void): Handlers {
+export function makeHandlers(
+  { guard, leader }: { readonly guard: CallGuard; readonly leader: Leader },
+  register: (registry: ServiceRegistry) => void,
+): Handlers {
   const router = createConnectRouter({
     acceptCompression: [compressionGzip, compressionBrotli],
     requestGate: (context) => guard.admit({ ...context, header: headerOf(context.requestHeader) }),
@@ -65,7 +69,8 @@ export function makeHandlers(guard: CallGuard, register: (registry: ServiceRegis
   });
   const answers = new Map<string, Answer>();
   register({
-    service: (service, methods) => {
+    service: (service, own) => {
+      const methods = leader.standInFor(service, own);
       router.service(service, methods);
       for (const { name, localName } of service.methods) {
         answers.set(`/${service.typeName}/${name}`, methods[localName] as unknown as Answer);

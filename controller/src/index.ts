@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 export type { CancelTimer, Clock } from "./clock.ts";
+export { runControllerCommand } from "./command.ts";
 export { type Controller, startController } from "./controller.ts";
 export { type ControllerOptions, defaultListen } from "./options.ts";
 export { type TokenFile, tokenFileName } from "./tokens.ts";

@@ -18,6 +18,11 @@ export interface ControllerOptions {
   readonly storeUrl?: string | undefined;
   /** Base URL at which others reach this controller. Default: where it listens. */
   readonly advertise?: string | undefined;
+  /**
+   * The authorities to trust of the controller that leads, PEM. Default: the own authority where this one has a
+   * certificate of it, else those of the machine.
+   */
+  readonly ca?: string | undefined;
   /** `host:port`; beyond loopback with TLS. Port 0 takes a free one. Default `127.0.0.1:7170`. */
   readonly listen?: string;
   /** Tokens of users besides the one in the state directory, 16 to 256 printable characters each. */
@@ -40,6 +45,7 @@ export interface ResolvedOptions {
   readonly stateDirectory: string;
   readonly storeUrl: string | undefined;
   readonly advertise: string | undefined;
+  readonly ca: string | undefined;
   readonly host: string;
   readonly port: number;
   readonly userTokens: readonly string[];
@@ -55,6 +61,7 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
     stateDirectory,
     storeUrl,
     advertise,
+    ca,
     listen = defaultListen,
     userTokens = [],
     agentTokens = [],
@@ -81,6 +88,7 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
     stateDirectory: isAbsolute(stateDirectory) ? stateDirectory : resolve(stateDirectory),
     storeUrl: storeUrl === "" ? undefined : storeUrl,
     advertise: advertise === undefined || advertise === "" ? undefined : checkUrl(advertise),
+    ca,
     host,
     port,
     userTokens,

@@ -2,6 +2,8 @@
 
 // Two controllers on one database, in one process: what the one that follows does.
 
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { createClient } from "@connectrpc/connect";
 import {
@@ -9,6 +11,8 @@ import {
   ClaimService,
   ClaimState,
   leaderHeader,
+  makeAuthority,
+  makeServerCertificate,
   PoolService,
   QueueService,
 } from "@millpond/api";
@@ -16,6 +20,7 @@ import { pino } from "pino";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "./clock.ts";
 import { type Controller, startController } from "./controller.ts";
+import type { ControllerOptions } from "./options.ts";
 import { postgresServer } from "./testing/backends.ts";
 import { FakeAgent, fakeDevice } from "./testing/fake-agent.ts";
 import { missingPostgres } from "./testing/postgres-server.ts";
@@ -26,11 +31,11 @@ const userToken = "user-of-all-controllers";
 const agentToken = "agent-of-all-controllers";
 const why = missingPostgres === undefined ? "" : ` (${missingPostgres})`;
 
-async function start(storeUrl: string, advertise?: string): Promise<Controller> {
+async function start(storeUrl: string, options: Partial<ControllerOptions> = {}): Promise<Controller> {
   const controller = await startController({
     stateDirectory: makeTestDirectory(),
     storeUrl,
-    ...(advertise === undefined ? {} : { advertise }),
+    ...options,
     listen: "127.0.0.1:0",
     userTokens: [userToken],
     agentTokens: [agentToken],
@@ -54,6 +59,22 @@ async function until(isMet: () => Promise<boolean>): Promise<void> {
   while (!(await isMet())) {
     await delay(20);
   }
+}
+
+interface Answered {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly body: unknown;
+}
+
+/** What this very controller answers: who is sent elsewhere does not go there. */
+async function ask(url: string, method: string, request: object = {}, token = userToken): Promise<Answered> {
+  const response = await fetch(`${url}/millpond.v1.${method}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", Authorization: `Bearer ${token}` },
+    body: JSON.stringify(request),
+  });
+  return { status: response.status, headers: response.headers, body: await response.json() };
 }
 
 /** A controller that leads, and one that follows. */
@@ -105,14 +126,10 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
     expect((await ann.claims.listClaims({})).claims).toHaveLength(1);
 
     const { url } = leader;
-    const refused = await fetch(`${follower.url}/millpond.v1.ClaimService/ReleaseClaim`, {
-      method: "POST",
-      headers: { "Content-Type": "application/json", Authorization: `Bearer ${userToken}` },
-      body: JSON.stringify({ name: "a" }),
-    });
+    const refused = await ask(follower.url, "ClaimService/ReleaseClaim", { name: "a" });
     expect(refused.status).toBe(503);
     expect(refused.headers.get(leaderHeader)).toBe(url);
-    expect(await refused.json()).toMatchObject({
+    expect(refused.body).toMatchObject({
       message: expect.stringMatching(
         new RegExp(`^ClaimService/ReleaseClaim is for the controller that leads, which is at ${url}\\. `),
       ),
@@ -126,6 +143,79 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
     const text = await metrics.text();
     expect(text).toContain("millpond_controller_leads 0\n");
     expect(text).not.toContain("millpond_nodes");
+  });
+
+  test("asks the one that leads what only that one knows, as the caller, and says when there is none", async () => {
+    const { leader, follower, atLeader } = await startTwo();
+    const agent = await startAgent(leader, follower);
+    await atLeader.queues.putTenant({ tenant: { name: "team-a" } });
+    await atLeader.claims.createClaim({ claim: { name: "a" } });
+    await atLeader.claims.createClaim({ claim: { name: "waits" } });
+    const session = await agent.openSession((await atLeader.claims.createTicket({ claim: "a" })).ticket);
+    const { secret } = await atLeader.access.createToken({ name: "ann", role: "user", tenant: "team-a" });
+    const knowsAnn = async () =>
+      (await ask(follower.url, "ClaimService/ListClaims", {}, secret)).status === 200;
+    await until(knowsAnn);
+
+    const reads: [string, object, unknown][] = [
+      ["PoolService/ListNodes", {}, { nodes: [{ name: "node-a", state: "NODE_STATE_READY" }] }],
+      ["PoolService/GetNode", { name: "node-a" }, { node: { warmWorkers: 2 } }],
+      ["PoolService/ListDevices", {}, { devices: [{ virtualGpus: 1 }] }],
+      ["PoolService/ListSessions", {}, { sessions: [{ id: session, claim: "a" }] }],
+      ["ClaimService/ExplainClaim", { name: "waits" }, { claim: { name: "waits", queuePosition: 1 } }],
+      ["QueueService/GetUsage", {}, { usage: expect.any(Array) as unknown[] }],
+    ];
+    for (const [method, request, expected] of reads) {
+      expect(await ask(follower.url, method, request), method).toMatchObject({ status: 200, body: expected });
+    }
+    // The other controller sees who asks.
+    expect(await ask(follower.url, "PoolService/ListSessions", {}, secret)).toMatchObject({
+      body: { sessions: [] },
+    });
+    expect(await ask(follower.url, "PoolService/GetNode", { name: "nowhere" })).toMatchObject({
+      status: 404,
+      body: { message: expect.stringMatching(/"nowhere".*\[MILLPOND_E_NOT_FOUND\]$/) as string },
+    });
+    expect(await ask(follower.url, "PoolService/ListNodes", {}, follower.userToken)).toMatchObject({
+      status: 401,
+      body: { message: expect.stringMatching(/those in files are each controller's own/) as string },
+    });
+
+    // Nobody leads, and the one that led is not there: it is said so, until this one leads itself.
+    await leader[Symbol.asyncDispose]();
+    const said = new Set<string>();
+    await until(async () => {
+      const { status, body } = await ask(follower.url, "PoolService/ListNodes");
+      if (status !== 200) {
+        said.add((body as { readonly message: string }).message);
+      }
+      return status === 200;
+    });
+    expect([...said].filter((message) => !message.endsWith("[MILLPOND_E_NOT_LEADER]"))).toEqual([]);
+  });
+
+  test("asks over TLS whom it trusts", async () => {
+    const storeUrl = await (await postgresServer()).makeDatabase();
+    const validity = { from: new Date(Date.now() - 60_000), to: new Date(Date.now() + 3_600_000) };
+    const authority = makeAuthority("Test", validity);
+    const { certificate, key } = makeServerCertificate(authority, ["127.0.0.1"], validity);
+    const directory = makeTestDirectory();
+    const [tlsCertificate, tlsKey] = [join(directory, "tls.crt"), join(directory, "tls.key")];
+    writeFileSync(tlsCertificate, certificate);
+    writeFileSync(tlsKey, key);
+    const leader = await start(storeUrl, { tlsCertificate, tlsKey });
+    const trusting = await start(storeUrl, { ca: authority.certificate });
+    expect(await ask(trusting.url, "PoolService/ListNodes")).toMatchObject({
+      status: 200,
+      body: { nodes: [] },
+    });
+    const doubting = await start(storeUrl);
+    const refused = await ask(doubting.url, "PoolService/ListNodes");
+    expect(refused.headers.get(leaderHeader)).toBe(leader.url);
+    expect(refused).toMatchObject({
+      status: 503,
+      body: { message: expect.stringMatching(/name its authority to this controller: --ca\./) as string },
+    });
   });
 
   test("takes over at once from one that ends, with all that was granted and is used", async () => {
@@ -160,7 +250,7 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
 
   test("advertises another address than where it listens", async () => {
     const storeUrl = await (await postgresServer()).makeDatabase();
-    await start(storeUrl, "https://controller-1:7170/");
+    await start(storeUrl, { advertise: "https://controller-1:7170/" });
     const { pool } = clientsOf((await start(storeUrl)).url);
     expect(await pool.getVersion({})).toMatchObject({ leaderUrl: "https://controller-1:7170" });
   });

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The controller as a process: its command line, and its life.
+
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { millpondError, quote, readAuthorities } from "@millpond/api";
+import { startController } from "./controller.ts";
+import { logLevels, makeLog } from "./log.ts";
+import { type ControllerOptions, defaultListen } from "./options.ts";
+
+const help = `Usage: millpond controller [--listen HOST:PORT] [--state DIR] [--log-level LEVEL]
+                           [--store URL [--advertise URL] [--ca FILE]]
+                           [--tls-cert FILE --tls-key FILE | --tls-names NAME,...]
+
+  --listen HOST:PORT   where to listen; beyond loopback with TLS; port 0 takes a free one
+                       (MILLPOND_LISTEN, default ${defaultListen})
+  --state DIR          where the state and the tokens are kept
+                       (MILLPOND_STATE, default ~/.local/state/millpond/controller)
+  --store URL          where the state is kept instead: postgres://user@host:5432/database,
+                       which several controllers may share (MILLPOND_STORE, where a
+                       password is out of sight)
+  --advertise URL      where other controllers send who wants this one, and ask it
+                       (MILLPOND_ADVERTISE, default where it listens)
+  --ca FILE            the authority to trust of the other controllers, PEM (MILLPOND_CA);
+                       default: the pool's own authority where this one serves with a
+                       certificate of it, else those of the machine
+  --log-level LEVEL    trace, debug, info, warn, error or silent
+                       (MILLPOND_LOG_LEVEL, default info)
+  --tls-cert FILE      certificate to serve with, PEM (MILLPOND_TLS_CERT); default beyond
+                       loopback: one of the pool's own authority, tls/ca.crt in the state
+                       directory, which clients name in MILLPOND_CA
+  --tls-key FILE       its key, PEM (MILLPOND_TLS_KEY)
+  --tls-names NAMES    more names and addresses of this machine for the own certificate
+                       (MILLPOND_TLS_NAMES)
+
+Further tokens, separated by commas: MILLPOND_USER_TOKENS, MILLPOND_AGENT_TOKENS.
+Logs are JSON lines on standard error. SIGINT and SIGTERM end it.
+`;
+
+/**
+ * Runs a controller until it is told to stop: by SIGTERM, by SIGINT, or, when another process started it with an IPC
+ * channel, by the end of that process. Over such a channel it says `{"type": "ready", "url": …}`.
+ * Resolves with the exit status; errors before the controller serves are thrown.
+ */
+export async function runControllerCommand(args: readonly string[]): Promise<number> {
+  const options = readOptions(args, process.env);
+  if (options === "help") {
+    process.stdout.write(help);
+    return 0;
+  }
+  const stopRequested = new Promise<void>((resolve) => {
+    for (const event of ["SIGTERM", "SIGINT", "disconnect"] as const) {
+      process.once(event, () => resolve());
+    }
+  });
+  await using controller = await startController(options);
+  process.send?.({ type: "ready", url: controller.url });
+  await stopRequested;
+  return 0;
+}
+
+function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): ControllerOptions | "help" {
+  const { values } = parse(args);
+  if (values.help) {
+    return "help";
+  }
+  const asked = values["log-level"] ?? env["MILLPOND_LOG_LEVEL"] ?? "info";
+  const level = logLevels.find((each) => each === asked);
+  if (level === undefined) {
+    throw invalid(`the log level ${quote(asked)} is not one of ${logLevels.join(", ")}`);
+  }
+  const ca = values.ca ?? env["MILLPOND_CA"] ?? "";
+  return {
+    stateDirectory:
+      values.state ?? env["MILLPOND_STATE"] ?? join(homedir(), ".local", "state", "millpond", "controller"),
+    storeUrl: values.store ?? env["MILLPOND_STORE"],
+    advertise: values.advertise ?? env["MILLPOND_ADVERTISE"],
+    ca: ca === "" ? undefined : readAuthorities(ca),
+    listen: values.listen ?? env["MILLPOND_LISTEN"] ?? defaultListen,
+    tlsCertificate: values["tls-cert"] ?? env["MILLPOND_TLS_CERT"],
+    tlsKey: values["tls-key"] ?? env["MILLPOND_TLS_KEY"],
+    tlsNames: splitList(values["tls-names"] ?? env["MILLPOND_TLS_NAMES"]),
+    userTokens: splitList(env["MILLPOND_USER_TOKENS"]),
+    agentTokens: splitList(env["MILLPOND_AGENT_TOKENS"]),
+    log: makeLog(level),
+  };
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      options: {
+        listen: { type: "string" },
+        state: { type: "string" },
+        store: { type: "string" },
+        advertise: { type: "string" },
+        ca: { type: "string" },
+        "log-level": { type: "string" },
+        "tls-cert": { type: "string" },
+        "tls-key": { type: "string" },
+        "tls-names": { type: "string" },
+        help: { type: "boolean", short: "h", default: false },
+      },
+    });
+  } catch (cause) {
+    throw invalid(cause instanceof Error ? cause.message : String(cause), cause);
+  }
+}
+
+function splitList(text = ""): string[] {
+  return text.split(",").filter((part) => part !== "");
+}
+
+function invalid(what: string, cause?: unknown) {
+  return millpondError("MILLPOND_E_INVALID", what.replace(/\.$/, ""), {
+    remedy: "See `millpond controller --help`.",
+    cause,
+  });
+}
