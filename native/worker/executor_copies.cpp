@@ -247,6 +247,8 @@ CUresult Executor::takeHostBuffer(uint64_t bytes, HostBuffer& buffer) {
     spareHostBuffers_.erase(spare);
     return CUDA_SUCCESS;
   }
+  // Above it a hostile client may ask for what has no power of two behind it.
+  if (bytes > std::bit_floor(UINT64_MAX)) return CUDA_ERROR_OUT_OF_MEMORY;
   const uint64_t size = std::bit_ceil(std::max<uint64_t>(bytes, 4096));
   if (!hostHasRoom(size) && callbacksExpected_ == 0) dropSpareHostBuffers();
   if (!hostHasRoom(size)) return CUDA_ERROR_OUT_OF_MEMORY;
