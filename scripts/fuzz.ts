@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// npm run fuzz [-- TARGET…] [--seconds N] [--keep]: builds the fuzz targets with clang and libFuzzer and runs them, all at
-// once, each from the corpus that the repository keeps. --keep adds the inputs that reached something new to that corpus.
+// npm run fuzz [-- TARGET…] [--seconds N] [--seed N] [--keep]: builds the fuzz targets with clang and libFuzzer and runs them,
+// all at once, each from the corpus that the repository keeps. --seed makes a run try what an earlier one tried (but for
+// what threads do in their own time); --keep adds the inputs that reached something new to that corpus.
 import { mkdir, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -45,11 +46,11 @@ function toTarget(name: string): Target {
   return target;
 }
 
-function toSeconds(text: string): number {
-  const seconds = Number(text);
-  if (!Number.isInteger(seconds) || seconds < 1)
-    throw new ScriptError(`--seconds ${text}: wanted a whole number from 1`);
-  return seconds;
+function toNumber(option: string, text: string): number {
+  const number = Number(text);
+  if (!Number.isInteger(number) || number < 1)
+    throw new ScriptError(`--${option} ${text}: wanted a whole number from 1`);
+  return number;
 }
 
 async function requireFuzzer(): Promise<void> {
@@ -81,7 +82,7 @@ function statistic(log: string, name: string): string {
 }
 
 /** Runs one target; undefined, or what was found. */
-async function fuzz(target: Target, seconds: number): Promise<string | undefined> {
+async function fuzz(target: Target, seconds: number, seed: number | undefined): Promise<string | undefined> {
   const place = placeOf(target);
   const news = join(place, "corpus");
   const findings = join(place, "findings");
@@ -90,6 +91,7 @@ async function fuzz(target: Target, seconds: number): Promise<string | undefined
   const args = [news, target.corpus, `-max_total_time=${seconds}`, `-max_len=${target.maxLength}`];
   args.push(`-timeout=${inputSeconds}`, `-rss_limit_mb=${memoryMiB}`, `-artifact_prefix=${findings}/`);
   args.push("-print_final_stats=1", "-verbosity=1");
+  if (seed !== undefined) args.push(`-seed=${seed}`);
   // Longer by far than it takes to notice that the time is over, one input after the other.
   const timeoutMs = (seconds + 10 * inputSeconds) * 1000;
   const { status, output } = await run(programOf(target), args, { env: environment(), timeoutMs });
@@ -127,15 +129,17 @@ export async function main(args: string[]): Promise<void> {
       allowPositionals: true,
       options: {
         seconds: { type: "string", default: String(defaultSeconds) },
+        seed: { type: "string" },
         keep: { type: "boolean", default: false },
       },
     });
-    const seconds = toSeconds(values.seconds);
+    const seconds = toNumber("seconds", values.seconds);
+    const seed = values.seed === undefined ? undefined : toNumber("seed", values.seed);
     const chosen = positionals.length > 0 ? positionals.map(toTarget) : targets;
     await requireFuzzer();
     await step("fuzz targets", (progress) => buildNative("fuzz", progress, "fuzz"));
     const found = await step(`fuzzing for ${seconds} s`, () =>
-      Promise.all(chosen.map((target) => fuzz(target, seconds))),
+      Promise.all(chosen.map((target) => fuzz(target, seconds, seed))),
     );
     const complaints = found.filter((each) => each !== undefined);
     if (complaints.length > 0) throw new ScriptError(complaints.join("\n\n"));
