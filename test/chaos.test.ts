@@ -75,11 +75,12 @@ class Load {
 
   async #drive(random: Random): Promise<void> {
     while (!this.#isOver) {
-      const isRun = random.chance(0.5);
+      const isRun = random.chance(0.6);
+      const lazy = isRun && random.chance(0.5) ? ["--lazy"] : [];
       const transport = random.pick(["shm", "tcp"]);
       const args = random.pick(programs);
       const program = isRun
-        ? pool.start(["run", "-m", "192Mi", "--transport", transport, "--", examples, ...args])
+        ? pool.start(["run", ...lazy, "-m", "192Mi", "--transport", transport, "--", examples, ...args])
         : startProgram(
             examples,
             args,
@@ -87,7 +88,7 @@ class Load {
           );
       program.endInput();
       const outcome: Outcome = {
-        what: `${isRun ? "run" : "environment"}, ${transport}: ${args.join(" ")}`,
+        what: `${isRun ? ["run", ...lazy].join(" ") : "environment"}, ${transport}: ${args.join(" ")}`,
         pid: program.pid,
         startedMs: performance.now(),
         isKilled: false,
@@ -103,6 +104,58 @@ class Load {
     }
   }
 }
+
+/** Gives the claims of running programs other sizes, until it is told to stop. */
+class Resizer {
+  /** How often each answer came. */
+  readonly answers = new Map<string, number>();
+  readonly #work: Promise<void>;
+  #isOver = false;
+
+  constructor(random: Random) {
+    this.#work = this.#run(random);
+  }
+
+  async stop(): Promise<void> {
+    this.#isOver = true;
+    await this.#work;
+  }
+
+  async #run(random: Random): Promise<void> {
+    while (!this.#isOver) {
+      await sleep(random.between(...pauseMs));
+      const answer = await this.#resizeOne(random).catch((error: unknown) => nameOf(error));
+      this.answers.set(answer, (this.answers.get(answer) ?? 0) + 1);
+    }
+  }
+
+  async #resizeOne(random: Random): Promise<string> {
+    const { claims } = await pool.usage();
+    if (claims.length === 0) return "nobody there";
+    const [name, mebibytes] = [random.pick(claims), random.pick([96, 192, 256])];
+    await pool.resize(name, mebibytes * 2 ** 20);
+    return "resized";
+  }
+}
+
+/** What a resize is answered while claims come and go, or why it is not: the controller was killed. */
+function nameOf(error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error);
+  return /\[(MILLPOND_E_[A-Z_]+)\]/.exec(text)?.[1] ?? (error instanceof TypeError ? "unreachable" : text);
+}
+
+const resizeAnswers: ReadonlySet<string> = new Set([
+  "resized",
+  "nobody there",
+  "unreachable",
+  // It has more in use, there is no more, it ended meanwhile, or its agent was killed.
+  "MILLPOND_E_IN_USE",
+  "MILLPOND_E_NO_CAPACITY",
+  "MILLPOND_E_CLAIM_ENDED",
+  "MILLPOND_E_NOT_FOUND",
+  "MILLPOND_E_NODE_NOT_READY",
+  "MILLPOND_E_SHUTTING_DOWN",
+]);
 
 function signal(pid: number, name: NodeJS.Signals): boolean {
   try {
@@ -236,12 +289,14 @@ it(`${kills} kills hurt nobody else and leave nothing, seed ${seed}`, { timeout:
   const random = new Random(seed);
   const start = performance.now();
   const load = new Load(random.fork(1000));
+  const resizer = new Resizer(random.fork(3000));
   const killer = new Killer(random.fork(2000), load);
   for (let number = 0; number < kills; number += 1) {
     await sleep(random.between(...pauseMs));
     await killer.kill();
   }
   await load.stop();
+  await resizer.stop();
   const loadEnd = performance.now();
 
   // Everybody is back, and nothing is held.
@@ -296,8 +351,11 @@ it(`${kills} kills hurt nobody else and leave nothing, seed ${seed}`, { timeout:
   }
   const failed = load.outcomes.filter(({ result }) => result?.status !== 0).length;
   expect(load.outcomes.length - failed).toBeGreaterThan(kills / 2);
+  expect([...resizer.answers.keys()].filter((answer) => !resizeAnswers.has(answer))).toEqual([]);
+  expect(resizer.answers.get("resized") ?? 0).toBeGreaterThan(0);
   process.stderr.write(
     `chaos: ${load.outcomes.length} programs, ${failed} failed, kills ${JSON.stringify(Object.fromEntries(killer.count))}, ` +
+      `resizes ${JSON.stringify(Object.fromEntries(resizer.answers))}, ` +
       `load ${Math.round(loadEnd - start)} ms, clean after ${Math.round(cleanEnd - loadEnd)} ms\n`,
   );
   expect(surprises.join("\n\n") + (surprises.length > 0 ? story : "")).toBe("");

@@ -4,11 +4,10 @@
 
 import { createClient } from "@connectrpc/connect";
 import { ClaimService, PoolService } from "@millpond/api";
-import { expect, test } from "vitest";
-import { systemClock } from "./clock.ts";
+import { expect, onTestFinished, test } from "vitest";
 import { ControllerProcess } from "./testing/controller-process.ts";
-import { FakeAgent, fakeDevice } from "./testing/fake-agent.ts";
-import { Clients, deviceMemory, devicesPerNode, makeRandom } from "./testing/crash-clients.ts";
+import { Clients, makeRandom } from "./testing/crash-clients.ts";
+import { TestNode } from "./testing/test-node.ts";
 import { makeTestDirectory } from "./testing/test-pool.ts";
 import { makeTransport } from "./testing/transport.ts";
 
@@ -17,16 +16,8 @@ const rounds = Number(process.env["MILLPOND_CRASH_ROUNDS"] ?? 20);
 const timeoutMs = rounds * 30_000;
 const seed = 20_261_120;
 
-async function startAgents(controller: ControllerProcess): Promise<FakeAgent[]> {
-  const devices = Array.from({ length: devicesPerNode }, (_, index) => fakeDevice(index, deviceMemory));
-  const { url, agentToken: token } = controller;
-  return await Promise.all(
-    ["node-a", "node-b"].map(async (node) => {
-      const agent = new FakeAgent({ url, token, clock: systemClock, node, devices });
-      agent.mayLoseController = true;
-      return await agent.start();
-    }),
-  );
+function agentsOf({ url, agentToken: token }: ControllerProcess) {
+  return { url, token };
 }
 
 test(`after ${rounds} kills nothing acknowledged is lost and nothing is granted twice`, {
@@ -34,32 +25,35 @@ test(`after ${rounds} kills nothing acknowledged is lost and nothing is granted 
 }, async () => {
   const directory = makeTestDirectory();
   const random = makeRandom(seed);
-  const clients = new Clients(random);
   const broken: string[] = [];
+  let controller = await ControllerProcess.start(directory);
+  const nodes = ["node-a", "node-b"].map((name) => new TestNode(name, agentsOf(controller)));
+  onTestFinished(async () => {
+    await Promise.all(nodes.map((node) => node[Symbol.asyncDispose]()));
+  });
+  const clients = new Clients(random, nodes);
 
-  for (let round = 0; round <= rounds; round++) {
-    const controller = await ControllerProcess.start(directory);
-    const transport = makeTransport(controller.url, controller.userToken);
-    const claims = createClient(ClaimService, transport);
-    const found = (await claims.listClaims({ includeEnded: true })).claims;
-    const { devices } = await createClient(PoolService, transport).listDevices({});
-    broken.push(...clients.takeStock(found, devices));
-    if (round === rounds) {
-      expect(await controller.end("SIGTERM")).toBe(0);
-      break;
-    }
-
-    const agents = await startAgents(controller);
+  for (let round = 0; round < rounds; round++) {
+    const claims = createClient(ClaimService, makeTransport(controller.url, controller.userToken));
+    await Promise.all(nodes.map((node) => node.agent.until(() => true)));
     // Nobody releases the claim that was put into the queue before the first kill: it must be there after it.
     const running = round === 0 ? [] : Array.from({ length: 8 }, () => clients.run(claims));
     await (round === 0 ? clients.requeueOne(claims) : clients.until(5 + Math.floor(random() * 60)));
     expect(await controller.end("SIGKILL")).toBe("SIGKILL");
     await Promise.all(running);
-    await Promise.all(agents.map((agent) => agent[Symbol.asyncDispose]()));
+
+    controller = await ControllerProcess.start(directory);
+    const transport = makeTransport(controller.url, controller.userToken);
+    const found = await createClient(ClaimService, transport).listClaims({ includeEnded: true });
+    const { devices } = await createClient(PoolService, transport).listDevices({});
+    broken.push(...clients.takeStock(found.claims, devices));
+    await Promise.all(nodes.map((node) => node.replaceAgent(agentsOf(controller))));
   }
 
+  expect(await controller.end("SIGTERM")).toBe(0);
   expect(broken).toEqual([]);
   expect(clients.acknowledged).toBeGreaterThan(rounds * 5);
   expect(clients.grants).toBeGreaterThan(rounds);
   expect(clients.requeues).toBeGreaterThan(0);
+  expect(Object.entries(clients.deeds).filter(([, times]) => times === 0)).toEqual([]);
 });

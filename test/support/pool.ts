@@ -171,6 +171,11 @@ export class Pool implements AsyncDisposable {
     return JSON.parse(text) as T;
   }
 
+  /** Gives a claim another memory for each vGPU. */
+  async resize(name: string, memoryBytes: number): Promise<void> {
+    await this.#ask("ClaimService/ResizeClaim", { name, memoryBytes: String(memoryBytes) });
+  }
+
   /** Claims that have ended included. */
   async allClaims(): Promise<readonly { readonly name: string; readonly owner: string }[]> {
     type Listed = { readonly name: string; readonly owner: string };

@@ -21,10 +21,14 @@ interface Member {
   process: ControllerProcess;
 }
 
-export type Fault = "leader killed" | "leader ended" | "leader stopped for a while" | "database killed";
+/** What may happen to controllers and their database. */
+export type Fault =
+  | "leader killed"
+  | "leader ended"
+  | "leader stopped"
+  | "follower killed"
+  | "database killed";
 
-/** Longer than a lease. */
-const stoppedMs = 4_000;
 const pollMs = 50;
 /** A client is told of a lost connection; this is for one that hears nothing. */
 const patienceMs = 60_000;
@@ -68,9 +72,9 @@ export class Cluster implements AsyncDisposable {
     return makeTransport(this.urls, this.userToken, { patienceMs });
   }
 
-  /** Who says that it leads; undefined: nobody. */
-  async leader(): Promise<Member | undefined> {
-    for (const member of this.#members) {
+  /** Who says that it leads; undefined: nobody of those that are asked. */
+  async leader(asked: readonly Member[] = this.#members): Promise<Member | undefined> {
+    for (const member of asked) {
       const client = createClient(PoolService, makeTransport(`http://${member.listen}`, this.userToken));
       const version = await client.getVersion({}, { timeoutMs: 1000 }).catch(() => undefined);
       if (version?.leads === true) {
@@ -81,9 +85,9 @@ export class Cluster implements AsyncDisposable {
   }
 
   /** The one that leads, when there is one. */
-  async untilLed(): Promise<Member> {
+  async untilLed(asked: readonly Member[] = this.#members): Promise<Member> {
     for (;;) {
-      const leader = await this.leader();
+      const leader = await this.leader(asked);
       if (leader !== undefined) {
         return leader;
       }
@@ -99,26 +103,30 @@ export class Cluster implements AsyncDisposable {
   /** Lets something happen. @returns What makes it whole again. */
   async strike(fault: Fault): Promise<() => Promise<void>> {
     const leader = await this.untilLed();
-    const restart = async () => {
-      leader.process = await this.#begin(leader);
+    const others = this.#members.filter((each) => each !== leader);
+    const end = async (member: Member, signal: "SIGKILL" | "SIGTERM") => {
+      await member.process.end(signal);
+      return async () => {
+        member.process = await this.#begin(member);
+      };
     };
     switch (fault) {
       case "leader killed":
-        await leader.process.end("SIGKILL");
-        return restart;
+        return await end(leader, "SIGKILL");
       case "leader ended":
-        await leader.process.end("SIGTERM");
-        return restart;
+        return await end(leader, "SIGTERM");
+      case "follower killed":
+        return await end(others[0] ?? leader, "SIGKILL");
       case "database killed":
         await this.server.end("killed");
         await this.server.run();
         return async () => undefined;
-      case "leader stopped for a while": {
+      case "leader stopped":
+        // It goes on in the belief that it leads, when another does.
         leader.process.signal("SIGSTOP");
-        await delay(stoppedMs);
+        await this.untilLed(others);
         leader.process.signal("SIGCONT");
         return async () => undefined;
-      }
     }
   }
 

@@ -4,11 +4,39 @@
 
 import { setTimeout } from "node:timers/promises";
 import type { Client } from "@connectrpc/connect";
-import { type Claim, type ClaimService, ClaimState, type Device } from "@millpond/api";
-import { GiB } from "./test-pool.ts";
+import {
+  type Claim,
+  type ClaimService,
+  ClaimState,
+  type Device,
+  type ErrorCode,
+  errorCodeOf,
+} from "@millpond/api";
+import type { TestNode } from "./test-node.ts";
+
+const GiB = 1n << 30n;
 
 export const devicesPerNode = 4;
 export const deviceMemory = 16n * GiB;
+
+/** Fewer make more, more give back. */
+const wantedClaims = 24;
+
+/** What a controller may say of a claim as it is: the call has been answered, and nothing was changed. */
+const refusals: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  "MILLPOND_E_CLAIM_NOT_BOUND",
+  "MILLPOND_E_NO_CAPACITY",
+  "MILLPOND_E_IN_USE",
+  "MILLPOND_E_NODE_NOT_READY",
+  "MILLPOND_E_TICKET_STALE",
+]);
+
+/** What says that nobody did it, or nobody knows; what has no code comes from the connection. */
+const silences: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  "MILLPOND_E_NOT_LEADER",
+  "MILLPOND_E_SHUTTING_DOWN",
+  "MILLPOND_E_STORE_UNREACHABLE",
+]);
 
 /** Numbers below 1 that are the same in every run (mulberry32). */
 export function makeRandom(start: number): () => number {
@@ -21,18 +49,52 @@ export function makeRandom(start: number): () => number {
   };
 }
 
+interface Sizes {
+  readonly gpus: number;
+  readonly memoryBytes: bigint;
+  readonly computePercent: number;
+}
+
 /** What the client knows of a claim. */
 interface Known {
   /** The newest answer. */
   claim: Claim;
   /** `asked`: the release was sent, and no answer came. */
   release: "no" | "asked" | "acknowledged";
+  /** What it may have: several where no answer came to a resize. */
+  sizes: readonly Sizes[];
+  /** A client does something with it. */
+  isBusy: boolean;
+}
+
+/** A session that nobody has ended yet but those who may. */
+interface Held {
+  readonly claim: string;
+  readonly epoch: bigint;
+  readonly node: TestNode;
+}
+
+/** What clients have done, each counted when it was answered. */
+export interface Deeds {
+  made: number;
+  released: number;
+  resized: number;
+  woken: number;
+  opened: number;
+  closed: number;
+  /** Answered, and nothing was changed. */
+  refused: number;
 }
 
 export class Clients {
   readonly known = new Map<string, Known>();
+  readonly deeds: Deeds = { made: 0, released: 0, resized: 0, woken: 0, opened: 0, closed: 0, refused: 0 };
   readonly #random: () => number;
+  readonly #nodes: ReadonlyMap<string, TestNode>;
   readonly #epochs = new Map<bigint, string>();
+  readonly #held = new Map<string, Held>();
+  /** What must never be, and was seen between two stocktakings. */
+  readonly #seen = new Set<string>();
   acknowledged = 0;
   /** The most that a claim was put into the queue again. */
   requeues = 0;
@@ -40,19 +102,33 @@ export class Clients {
   #target = 0;
   #reached = Promise.withResolvers<void>();
 
-  constructor(random: () => number) {
+  /** @param nodes Where sessions are opened. */
+  constructor(random: () => number, nodes: readonly TestNode[]) {
     this.#random = random;
+    this.#nodes = new Map(nodes.map((node) => [node.name, node]));
   }
 
-  /** One client that creates, reads and releases claims until the controller is gone, or it is to stop. */
+  /** One client that does something with claims, again and again, until nobody answers, or it is to stop. */
   async run(claims: Client<typeof ClaimService>, stop?: AbortSignal): Promise<void> {
     while (stop?.aborted !== true) {
       try {
         await this.#act(claims);
-      } catch {
-        return;
+      } catch (error) {
+        const code = errorCodeOf(error);
+        if (code === undefined || silences.has(code)) {
+          return;
+        }
+        if (!refusals.has(code)) {
+          this.#seen.add(`a client was told: ${String(error)}`);
+        }
+        this.deeds.refused += 1;
       }
       this.acknowledged += 1;
+      for (const node of this.#nodes.values()) {
+        for (const crowd of node.crowded()) {
+          this.#seen.add(crowd);
+        }
+      }
       if (this.acknowledged >= this.#target) {
         this.#reached.resolve();
       }
@@ -76,7 +152,7 @@ export class Clients {
     for (;;) {
       const claim = (await claims.listClaims({})).claims.find(({ requeues }) => requeues > 0);
       if (claim !== undefined) {
-        this.known.set(claim.name, { claim, release: "no" });
+        this.#know(claim);
         break;
       }
       await setTimeout(20);
@@ -87,37 +163,135 @@ export class Clients {
   }
 
   async #act(claims: Client<typeof ClaimService>): Promise<void> {
-    const live = [...this.known.values()].filter(({ release }) => release === "no");
+    const live = [...this.known.values()].filter(({ release, isBusy }) => release === "no" && !isBusy);
     const pick = live[Math.floor(this.#random() * live.length)];
-    const dice = this.#random();
-    if (pick === undefined || dice < 0.5) {
-      this.#next += 1;
-      const ask = {
-        name: `c${this.#next}`,
-        gpus: 1 + Math.floor(this.#random() * 3),
-        memoryBytes: BigInt(1 + Math.floor(this.#random() * 8)) * GiB,
-        computePercent: 1 + Math.floor(this.#random() * 50),
-        leaseSeconds: 3600,
-        priority: Math.floor(this.#random() * 3),
-        preemptible: this.#random() < 0.5,
-        graceSeconds: 1,
-        // Two that follow each other are a gang, now and then.
-        ...(this.#next % 10 < 2
-          ? { gang: `g${Math.floor(this.#next / 10)}`, gangSize: 2, priority: 1, preemptible: false }
-          : {}),
-      };
-      const { claim } = await claims.createClaim({ claim: ask });
-      if (claim !== undefined) {
-        this.known.set(claim.name, { claim, release: "no" });
-      }
-    } else if (dice < 0.9) {
-      pick.release = "asked";
-      await claims.releaseClaim({ name: pick.claim.name });
-      pick.release = "acknowledged";
-    } else {
-      const { claim } = await claims.getClaim({ name: pick.claim.name });
-      pick.claim = claim ?? pick.claim;
+    if (pick === undefined || this.#random() < (this.known.size < wantedClaims ? 0.5 : 0.05)) {
+      await this.#create(claims);
+      return;
     }
+    pick.isBusy = true;
+    try {
+      await this.#use(claims, pick, this.#random());
+    } finally {
+      pick.isBusy = false;
+    }
+  }
+
+  async #create(claims: Client<typeof ClaimService>): Promise<void> {
+    this.#next += 1;
+    const ask = {
+      name: `c${this.#next}`,
+      gpus: 1 + Math.floor(this.#random() * 3),
+      memoryBytes: this.#memory(),
+      computePercent: 1 + Math.floor(this.#random() * 50),
+      leaseSeconds: 3600,
+      priority: Math.floor(this.#random() * 3),
+      preemptible: this.#random() < 0.5,
+      graceSeconds: 1,
+      lazy: this.#random() < 0.3,
+      // Two that follow each other are a gang, now and then.
+      ...(this.#next % 10 < 2
+        ? {
+            gang: `g${Math.floor(this.#next / 10)}`,
+            gangSize: 2,
+            priority: 1,
+            preemptible: false,
+            lazy: false,
+          }
+        : {}),
+    };
+    const { claim } = await claims.createClaim({ claim: ask });
+    this.deeds.made += 1;
+    if (claim !== undefined) {
+      this.#know(claim);
+    }
+  }
+
+  async #use(claims: Client<typeof ClaimService>, pick: Known, dice: number): Promise<void> {
+    const { name } = pick.claim;
+    if (dice < 0.3) {
+      pick.release = "asked";
+      await claims.releaseClaim({ name });
+      pick.release = "acknowledged";
+      this.deeds.released += 1;
+    } else if (dice < 0.5 && pick.claim.gang === "") {
+      // Another size of one of a gang may be that the others wait.
+      await this.#resize(claims, pick);
+    } else if (dice < 0.6) {
+      const { claim } = await claims.getClaim({ name });
+      pick.claim = claim ?? pick.claim;
+    } else {
+      await this.#serve(claims, pick);
+    }
+  }
+
+  async #resize(claims: Client<typeof ClaimService>, pick: Known): Promise<void> {
+    const { name, gpus, memoryBytes, computePercent } = pick.claim;
+    const isMore = this.#random() < 0.5;
+    const asked = {
+      gpus: isMore ? 0 : 1 + Math.floor(this.#random() * 3),
+      memoryBytes: this.#memory(),
+      computePercent: 1 + Math.floor(this.#random() * 50),
+    };
+    const before = pick.sizes;
+    const wanted = { ...asked, gpus: asked.gpus === 0 ? gpus : asked.gpus };
+    pick.sizes = [...before, { gpus, memoryBytes, computePercent }, wanted];
+    try {
+      const { claim } = await claims.resizeClaim({ name, ...asked });
+      this.deeds.resized += 1;
+      if (claim !== undefined) {
+        this.#know(claim);
+      }
+    } catch (error) {
+      const code = errorCodeOf(error);
+      if (code !== undefined && refusals.has(code)) {
+        pick.sizes = before;
+      }
+      throw error;
+    }
+  }
+
+  /** A program of the claim ends, or one begins. */
+  async #serve(
+    claims: Client<typeof ClaimService>,
+    { claim: { name, lazy, version } }: Known,
+  ): Promise<void> {
+    const [id, held] = [...this.#held].find(([, { claim }]) => claim === name) ?? [];
+    if (id !== undefined && held !== undefined && this.#random() < 0.7) {
+      this.#held.delete(id);
+      held.node.agent.endSession(id);
+      await held.node.agent.tell();
+      this.deeds.closed += 1;
+      return;
+    }
+    if (lazy) {
+      await claims.waitClaim({ name, knownVersion: version, timeoutSeconds: 1, wake: true });
+      this.deeds.woken += 1;
+    }
+    const { ticket, agentUrl } = await claims.createTicket({ claim: name });
+    const node = this.#nodes.get(agentUrl.slice(agentUrl.lastIndexOf("/") + 1));
+    if (node === undefined) {
+      throw new Error(`there is no node behind ${agentUrl}`);
+    }
+    const opened = node.agent.takeTicket(ticket);
+    node.agent.connectClient(opened);
+    const session = node.agent.sessions.get(opened);
+    // Nobody else has had a turn since the agent let it in.
+    if (session !== undefined) {
+      this.#held.set(opened, { claim: name, epoch: BigInt(session.epoch), node });
+      session.memoryUsed = this.#random() < 0.5 ? 1n : (session.devices[0]?.memoryBytes ?? 1n);
+    }
+    await node.agent.tell();
+    this.deeds.opened += 1;
+  }
+
+  #memory(): bigint {
+    return BigInt(1 + Math.floor(this.#random() * 8)) * GiB;
+  }
+
+  #know(claim: Claim, release: Known["release"] = "no", sizes: Known["sizes"] = []): void {
+    const { isBusy = false } = this.known.get(claim.name) ?? {};
+    this.known.set(claim.name, { claim, release, sizes, isBusy });
   }
 
   /**
@@ -127,7 +301,14 @@ export class Clients {
    */
   takeStock(found: readonly Claim[], devices: readonly Device[]): string[] {
     const live = found.filter(isLive);
-    const broken = [...this.#check(found), ...overAllocations(live, devices), ...splitGangs(live)];
+    const broken = [
+      ...this.#check(found),
+      ...this.#checkSessions(found),
+      ...overAllocations(live, devices),
+      ...splitGangs(live),
+      ...this.#seen,
+    ];
+    this.#seen.clear();
     for (const { name, allocation } of live) {
       const { epoch } = allocation ?? {};
       if (epoch !== undefined) {
@@ -140,10 +321,10 @@ export class Clients {
     const before = new Map(this.known);
     this.known.clear();
     for (const claim of live) {
-      // What was asked and is not done will not be done any more. A claim whose creation was not acknowledged belongs to
-      // nobody: it is given back.
-      const isGone = before.get(claim.name)?.release === "acknowledged";
-      this.known.set(claim.name, { claim, release: isGone ? "acknowledged" : "no" });
+      // A release that was asked and is not done will not be done any more. A claim whose creation was not acknowledged
+      // belongs to nobody: it is given back. A resize may still be under way.
+      const { release, sizes } = before.get(claim.name) ?? {};
+      this.#know(claim, release === "acknowledged" ? "acknowledged" : "no", sizes);
     }
     return broken;
   }
@@ -156,18 +337,18 @@ export class Clients {
   /** What was acknowledged and is not so. */
   #check(found: readonly Claim[]): string[] {
     const byName = new Map(found.map((claim) => [claim.name, claim]));
-    return [...this.known.values()].flatMap(({ claim, release }) => {
+    return [...this.known.values()].flatMap(({ claim, release, sizes }) => {
       const now = byName.get(claim.name);
       const lives = now !== undefined && isLive(now);
+      const mayMove = claim.lazy || sizes.length > 0;
       return [
-        release === "no" && !lives ? `${claim.name} was lost` : "",
+        release === "no" && !lives ? `${claim.name} was lost: ${now?.reason}` : "",
         release === "acknowledged" && lives ? `${claim.name} was released and is back` : "",
         lives && now.version < claim.version ? `${claim.name} has gone back to an older version` : "",
-        lives && (now.gpus !== claim.gpus || now.memoryBytes !== claim.memoryBytes)
-          ? `${claim.name} has changed`
-          : "",
+        lives && ![claim, ...sizes].some((each) => isSameSize(each, now)) ? `${claim.name} has changed` : "",
         lives && now.requeues < claim.requeues ? `${claim.name} was put into the queue less often` : "",
         lives &&
+        !mayMove &&
         claim.allocation !== undefined &&
         now.requeues === claim.requeues &&
         !isSameAllocation(claim, now)
@@ -176,10 +357,35 @@ export class Clients {
       ].filter((text) => text !== "");
     });
   }
+
+  /** Sessions that somebody has ended who may not, and claims that were taken from sessions and may not be. */
+  #checkSessions(found: readonly Claim[]): string[] {
+    const byName = new Map(found.map((claim) => [claim.name, claim]));
+    return [...this.#held].flatMap(([id, { claim: name, epoch, node }]) => {
+      const now = byName.get(name);
+      const isKept = now !== undefined && isLive(now) && now.allocation?.epoch === epoch;
+      const isThere = node.agent.sessions.has(id);
+      if (!isKept || !isThere) {
+        this.#held.delete(id);
+      }
+      // A preemptible one may be taken back at any moment, also between what was found and this look.
+      if (now?.preemptible !== false || this.known.get(name)?.release !== "no") {
+        return [];
+      }
+      return [
+        isKept ? "" : `${name} was taken from its session: ${now.reason}`,
+        isThere ? "" : `a session of ${name} was ended`,
+      ].filter((text) => text !== "");
+    });
+  }
 }
 
 function isLive({ state }: Claim): boolean {
   return state === ClaimState.DORMANT || state === ClaimState.PENDING || state === ClaimState.BOUND;
+}
+
+function isSameSize(a: Sizes, b: Sizes): boolean {
+  return a.gpus === b.gpus && a.memoryBytes === b.memoryBytes && a.computePercent === b.computePercent;
 }
 
 function isSameAllocation(a: Claim, b: Claim): boolean {

@@ -9,6 +9,7 @@ import {
   DeviceHealth,
   DeviceReportSchema,
   EndedSessionSchema,
+  millpondError,
   parseTicketPublicKey,
   SessionReportSchema,
   SessionState,
@@ -29,6 +30,10 @@ export interface FakeAgentOptions {
   readonly clock: Clock;
   readonly node: string;
   readonly devices: readonly MessageInitShape<typeof DeviceReportSchema>[];
+  /** Takes tickets whatever their times, of controllers whose clocks are hours apart. Default false. */
+  readonly isTimeless?: boolean;
+  /** The agent that ran on the node before and was killed: this one finds what that one wrote down. */
+  readonly before?: FakeAgent | undefined;
 }
 
 interface FakeSession {
@@ -96,12 +101,19 @@ export class FakeAgent implements AsyncDisposable {
   isPersistent = false;
   /** Answers of controllers that led no longer. */
   refused = 0;
+  /** The highest term that an agent of the node has seen. */
+  #term = 0n;
   #failure: unknown;
 
   constructor(options: FakeAgentOptions) {
     this.#options = options;
     this.node = options.node;
     this.devices = options.devices;
+    const { before } = options;
+    if (before !== undefined) {
+      this.#term = before.#term;
+      this.#adopt(before.sessions, before.ended);
+    }
     this.#client = createClient(
       AgentService,
       makeTransport(options.url, options.token, { isRepeatable: true }),
@@ -113,6 +125,18 @@ export class FakeAgent implements AsyncDisposable {
     await this.sync();
     this.#loop = this.#callForEver();
     return this;
+  }
+
+  /** Begins to call, whether anybody answers or not. */
+  begin(): this {
+    this.isPersistent = true;
+    this.#loop = this.#callForEver();
+    return this;
+  }
+
+  /** Calls once, now; where that fails, the next call tells the same. */
+  async tell(): Promise<void> {
+    await Promise.allSettled([this.sync()]);
   }
 
   /** Calls once, now. */
@@ -190,15 +214,23 @@ export class FakeAgent implements AsyncDisposable {
   takeTicket(ticket: string): string {
     const { desired } = this;
     if (desired === undefined) {
-      throw new Error("the agent has had no answer yet");
+      throw millpondError("MILLPOND_E_NODE_NOT_READY", "the agent has had no answer yet");
     }
     const payload = verifyTicket(ticket, parseTicketPublicKey(desired.ticketPublicKey), {
-      nowSeconds: Math.floor(this.#options.clock.unixMs() / 1000),
+      nowSeconds: this.#options.isTimeless
+        ? issuedAt(ticket)
+        : Math.floor(this.#options.clock.unixMs() / 1000),
     });
     if (payload.node !== this.node || this.sessions.has(payload.session)) {
       throw new Error("the ticket is for another node, or used");
     }
     const { session: id, claim, epoch, issued, term, order, devices } = payload;
+    const isListed = desired.allocations.some((each) => each.claim === claim && each.epoch === BigInt(epoch));
+    const isNewer =
+      BigInt(term) > desired.term || (BigInt(term) === desired.term && BigInt(order) > desired.order);
+    if (!isListed && !isNewer) {
+      throw millpondError("MILLPOND_E_TICKET_STALE", `the allocation of claim ${claim} was taken away`);
+    }
     this.sessions.set(id, {
       id,
       claim,
@@ -257,6 +289,15 @@ export class FakeAgent implements AsyncDisposable {
     }
   }
 
+  #adopt(sessions: FakeAgent["sessions"], ended: FakeAgent["ended"]): void {
+    for (const [id, session] of sessions) {
+      this.sessions.set(id, session);
+    }
+    for (const [id, session] of ended) {
+      this.ended.set(id, session);
+    }
+  }
+
   async #callForEver(): Promise<void> {
     while (!this.#stop.signal.aborted && this.#failure === undefined) {
       try {
@@ -272,10 +313,11 @@ export class FakeAgent implements AsyncDisposable {
   }
 
   #obey(answer: SyncResponse): void {
-    if (answer.term < (this.desired?.term ?? 0n)) {
+    if (answer.term < this.#term) {
       this.refused += 1;
       return;
     }
+    this.#term = answer.term;
     this.desired = answer;
     for (const { id, claim, epoch, term, order } of this.sessions.values()) {
       const isListed = answer.allocations.some(
@@ -316,6 +358,12 @@ export class FakeAgent implements AsyncDisposable {
       }
     }
   }
+}
+
+/** What a ticket says of its own time, Unix seconds. */
+function issuedAt(ticket: string): number {
+  const payload = Buffer.from(ticket.split(".")[1] ?? "", "base64url").toString("utf8");
+  return (JSON.parse(payload) as { readonly issued: number }).issued;
 }
 
 function describe(node: string, devices: FakeAgent["devices"]): MessageInitShape<typeof SyncRequestSchema> {

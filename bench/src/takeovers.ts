@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// npm run bench:takeovers [-- options]: controllers, their database and agents are killed under load, again and again:
+// what was lost, and how soon all went on. See --help.
+
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { availableParallelism, cpus, loadavg, release } from "node:os";
+import { dirname, join } from "node:path";
+import { parseArgs } from "node:util";
+import manifest from "../../package.json" with { type: "json" };
+import { runTool, toCount, UsageError } from "@millpond/cli";
+import { runCrashRounds } from "../../controller/src/testing/crash-rounds.ts";
+import { quantile } from "./samples.ts";
+
+const help = `usage: npm run bench:takeovers -- [options]
+
+  --seeds N      pools, one after the other, each with its seed and a database of its own; default: 8
+  --first N      the first seed; default: 1
+  --rounds N     faults in each; default: 25
+  --controllers N  of each pool; their clocks are hours apart; default: 3
+  --keep DIR     where the outcome of each seed is kept, and is found again by who goes on;
+                 default: build/takeovers
+  --json FILE    where the result goes; default: build/takeovers-result.json
+  --save NAME    also writes bench/results/NAME.json, which is committed
+
+Needs PostgreSQL 15 or later (Debian: postgresql). Ends with status 1 where anything was lost or granted twice.
+`;
+
+const root = join(import.meta.dirname, "..", "..");
+
+interface Options {
+  readonly seeds: readonly number[];
+  readonly rounds: number;
+  readonly controllers: number;
+  readonly keep: string;
+  readonly files: readonly string[];
+}
+
+/** Of one pool. */
+interface Outcome {
+  readonly seed: number;
+  readonly rounds: readonly { readonly fault: string; readonly seconds: number }[];
+  readonly broken: readonly string[];
+  readonly terms: number;
+  readonly acknowledged: number;
+  readonly grants: number;
+  readonly deeds: Readonly<Record<string, number>>;
+  /** Processes that wanted to run, before and after. */
+  readonly load: readonly number[];
+}
+
+async function readKept(path: string, { rounds }: Options): Promise<Outcome | undefined> {
+  try {
+    const kept = JSON.parse(await readFile(path, "utf8")) as Outcome;
+    return kept.rounds.length === rounds ? kept : undefined;
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+async function runSeed(seed: number, options: Options): Promise<Outcome> {
+  const path = join(options.keep, `${seed}.json`);
+  const kept = await readKept(path, options);
+  if (kept !== undefined) return kept;
+  const before = loadavg()[0] ?? 0;
+  const clocks = Array.from({ length: options.controllers }, (_, index) => 3600 * index * (-1) ** index);
+  const { rounds, broken, terms, ...rest } = await runCrashRounds({
+    seed,
+    rounds: options.rounds,
+    clocks,
+    onRound: ({ fault, seconds }) => console.log(`seed ${seed}: ${fault}, on after ${seconds.toFixed(2)} s`),
+  });
+  const outcome: Outcome = {
+    seed,
+    rounds: rounds.map(({ fault, seconds }) => ({ fault, seconds: rounded(seconds) })),
+    broken,
+    terms: Number(terms.at(-1) ?? 0n),
+    ...rest,
+    deeds: { ...rest.deeds },
+    load: [rounded(before), rounded(loadavg()[0] ?? 0)],
+  };
+  await writeWhole(path, outcome);
+  return outcome;
+}
+
+function rounded(value: number): number {
+  return Number(value.toPrecision(4));
+}
+
+function spread(samples: readonly number[]) {
+  const sorted = samples.toSorted((a, b) => a - b);
+  const at = (share: number): number => rounded(quantile(sorted, share));
+  return {
+    times: sorted.length,
+    seconds: { least: at(0), p50: at(0.5), p90: at(0.9), p99: at(0.99), most: at(1) },
+  };
+}
+
+function sumUp(outcomes: readonly Outcome[], { rounds, controllers }: Options) {
+  const all = outcomes.flatMap((outcome) => outcome.rounds);
+  const ofFault = Map.groupBy(all, ({ fault }) => fault);
+  const deeds: Record<string, number> = {};
+  for (const outcome of outcomes)
+    for (const [deed, times] of Object.entries(outcome.deeds)) deeds[deed] = (deeds[deed] ?? 0) + times;
+  const sum = (of: (outcome: Outcome) => number): number =>
+    outcomes.reduce((total, outcome) => total + of(outcome), 0);
+  const loads = outcomes.flatMap(({ load }) => load);
+  return {
+    seeds: outcomes.map(({ seed }) => seed),
+    controllers,
+    roundsOfEach: rounds,
+    broken: outcomes.flatMap(({ seed, broken }) => broken.map((what) => `seed ${seed}, ${what}`)),
+    acknowledged: sum(({ acknowledged }) => acknowledged),
+    grants: sum(({ grants }) => grants),
+    deeds,
+    faults: Object.fromEntries(
+      [...ofFault].map(([fault, its]) => [fault, spread(its.map(({ seconds }) => seconds))]),
+    ),
+    load: { least: Math.min(...loads), most: Math.max(...loads) },
+  };
+}
+
+async function writeWhole(path: string, value: unknown): Promise<void> {
+  await mkdir(dirname(path), { recursive: true });
+  await writeFile(path, `${JSON.stringify(value, undefined, 2)}\n`);
+}
+
+/** Undefined when only help is wanted. */
+function readOptions(args: string[]): Options | undefined {
+  const text = { type: "string" } as const;
+  const { values } = parseArgs({
+    args,
+    options: {
+      seeds: text,
+      first: text,
+      rounds: text,
+      controllers: text,
+      keep: text,
+      json: text,
+      save: text,
+      help: { type: "boolean", short: "h" },
+    },
+  });
+  if (values.help === true) return undefined;
+  if (values.save !== undefined && !/^[a-z0-9][a-z0-9-]*$/.test(values.save))
+    throw new UsageError(`--save: ${values.save} is no name of small letters, digits and dashes`);
+  const first = toCount("first", values.first ?? "1", 0, 1_000_000);
+  return {
+    seeds: Array.from({ length: toCount("seeds", values.seeds ?? "8", 1, 1000) }, (_, n) => first + n),
+    rounds: toCount("rounds", values.rounds ?? "25", 1, 1000),
+    controllers: toCount("controllers", values.controllers ?? "3", 2, 9),
+    keep: values.keep ?? join(root, "build", "takeovers"),
+    files: [
+      values.json ?? join(root, "build", "takeovers-result.json"),
+      ...(values.save === undefined ? [] : [join(root, "bench", "results", `${values.save}.json`)]),
+    ],
+  };
+}
+
+async function run(options: Options): Promise<void> {
+  const machine = {
+    cpu: cpus()[0]?.model.trim() ?? "unknown",
+    cores: availableParallelism(),
+    versions: {
+      millpond: manifest.version,
+      linux: release().replace(/-.*/, ""),
+      node: process.versions.node,
+    },
+    date: new Date().toISOString().replace(/\.\d+/, ""),
+  };
+  const outcomes: Outcome[] = [];
+  for (const seed of options.seeds) outcomes.push(await runSeed(seed, options));
+  const result = { ...machine, ...sumUp(outcomes, options) };
+  for (const file of options.files) {
+    await writeWhole(file, result);
+    console.log(file);
+  }
+  console.log(JSON.stringify(result.faults, undefined, 2));
+  if (result.broken.length > 0) {
+    console.error(result.broken.join("\n"));
+    process.exitCode = 1;
+  }
+}
+
+await runTool({ help, readOptions, run });

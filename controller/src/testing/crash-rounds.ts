@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Rounds in which clients and agents are at work, and something is killed: what was lost, and how soon all went on.
+
+import { type Client, createClient } from "@connectrpc/connect";
+import { ClaimService, PoolService } from "@millpond/api";
+import { Cluster, type Fault as ClusterFault } from "./cluster.ts";
+import { Clients, type Deeds, makeRandom } from "./crash-clients.ts";
+import { TestNode } from "./test-node.ts";
+
+/** What happens to controllers and their database; `agent killed`: and another takes its place. */
+export type Fault = ClusterFault | "agent killed";
+
+/** Of ten rounds, in an order that only the seed knows. */
+const deck: readonly Fault[] = [
+  "leader killed",
+  "leader killed",
+  "leader killed",
+  "database killed",
+  "database killed",
+  "database killed",
+  "leader stopped",
+  "leader ended",
+  "follower killed",
+  "agent killed",
+];
+
+export interface CrashRoundsOptions {
+  readonly seed: number;
+  readonly rounds: number;
+  /** How many seconds the clock of each controller is ahead: nothing may depend on them. */
+  readonly clocks: readonly number[];
+  /** Told of each round. */
+  readonly onRound?: (round: Round) => void;
+}
+
+export interface Round {
+  readonly fault: Fault;
+  /** From the fault until a claim that was asked for then was acknowledged. */
+  readonly seconds: number;
+}
+
+export interface CrashRounds {
+  readonly rounds: readonly Round[];
+  /** What was acknowledged and is not so, and what must never be. */
+  readonly broken: readonly string[];
+  /** Of the database after each round. */
+  readonly terms: readonly bigint[];
+  /** Calls that were answered. */
+  readonly acknowledged: number;
+  /** Allocations that were seen. */
+  readonly grants: number;
+  readonly deeds: Deeds;
+}
+
+const clientsAtOnce = 8;
+const leaseSeconds = 3600;
+
+/** Runs them on controllers, a database and nodes of their own, which are gone when it resolves. */
+export async function runCrashRounds(options: CrashRoundsOptions): Promise<CrashRounds> {
+  const { seed, clocks, onRound } = options;
+  await using cluster = await Cluster.start(clocks);
+  await using cleanup = new AsyncDisposableStack();
+  const transport = cluster.transport();
+  const claims = createClient(ClaimService, transport);
+  const pool = createClient(PoolService, transport);
+  const at = { url: cluster.urls, token: cluster.agentToken };
+  const nodes = ["node-a", "node-b"].map((name) => cleanup.use(new TestNode(name, at)));
+  await Promise.all(nodes.map((node) => node.agent.until(() => true)));
+  const random = makeRandom(seed);
+  const clients = new Clients(random, nodes);
+  const rounds: Round[] = [];
+  const terms: bigint[] = [];
+  const broken: string[] = [];
+  const coming: Fault[] = [];
+
+  const strike = async (fault: Fault): Promise<() => Promise<void>> => {
+    if (fault !== "agent killed") {
+      return await cluster.strike(fault);
+    }
+    await nodes[Math.floor(random() * nodes.length)]?.replaceAgent(at);
+    return async () => undefined;
+  };
+
+  for (let number = 0; number < options.rounds; number += 1) {
+    const stop = new AbortController();
+    const running = Array.from({ length: clientsAtOnce }, () => clients.run(claims, stop.signal));
+    await clients.until(5 + Math.floor(random() * 60));
+    if (coming.length === 0) {
+      coming.push(...deck);
+    }
+    const [fault = "leader killed"] = coming.splice(Math.floor(random() * coming.length), 1);
+    const beganMs = performance.now();
+    const repair = await strike(fault);
+    // What a user does next, who waits for a controller that leads.
+    await askNext(claims, `after-${number}`);
+    const round = { fault, seconds: (performance.now() - beganMs) / 1000 };
+    stop.abort();
+    await Promise.all(running);
+    await repair();
+    rounds.push(round);
+    onRound?.(round);
+    terms.push(await cluster.term());
+    const found = await claims.listClaims({ includeEnded: true });
+    const { devices } = await pool.listDevices({});
+    broken.push(
+      ...clients.takeStock(found.claims, devices).map((what) => `round ${number}, ${fault}: ${what}`),
+    );
+  }
+  const { acknowledged, grants, deeds } = clients;
+  return { rounds, broken, terms, acknowledged, grants, deeds };
+}
+
+async function askNext(claims: Client<typeof ClaimService>, name: string): Promise<void> {
+  const share = { memoryBytes: 1n << 30n, computePercent: 1 };
+  await claims.createClaim({ claim: { name, ...share, leaseSeconds } });
+}

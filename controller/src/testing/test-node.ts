@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { systemClock } from "../clock.ts";
+import { deviceMemory, devicesPerNode } from "./crash-clients.ts";
+import { FakeAgent, fakeDevice } from "./fake-agent.ts";
+
+export interface TestNodeOptions {
+  /** Of the controllers, separated by commas. */
+  readonly url: string;
+  readonly token: string;
+}
+
+/** A node whose agent may be killed, and calls whoever leads as long as it lives. */
+export class TestNode implements AsyncDisposable {
+  readonly name: string;
+  readonly #devices = Array.from({ length: devicesPerNode }, (_, index) => fakeDevice(index, deviceMemory));
+  #agent: FakeAgent;
+
+  constructor(name: string, options: TestNodeOptions) {
+    this.name = name;
+    this.#agent = this.#begin(options);
+  }
+
+  get agent(): FakeAgent {
+    return this.#agent;
+  }
+
+  /** Kills the agent. The next one finds its sessions, which went on. */
+  async replaceAgent(options: TestNodeOptions): Promise<void> {
+    await this.#agent[Symbol.asyncDispose]();
+    this.#agent = this.#begin(options, this.#agent);
+  }
+
+  /** Devices of which the workers of all grants together allow more than is there. */
+  crowded(): string[] {
+    return this.#devices.flatMap(({ uuid = "" }) => {
+      const ofGrants = new Map<number, bigint>();
+      for (const { epoch, devices } of this.#agent.sessions.values()) {
+        const bytes = devices.find((each) => each.uuid === uuid)?.memoryBytes ?? 0n;
+        const most = ofGrants.get(epoch) ?? 0n;
+        ofGrants.set(epoch, bytes > most ? bytes : most);
+      }
+      const sum = [...ofGrants.values()].reduce((all, bytes) => all + bytes, 0n);
+      return sum > deviceMemory ? [`the sessions on ${this.name}/${uuid} may use ${sum} bytes`] : [];
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#agent[Symbol.asyncDispose]();
+  }
+
+  #begin({ url, token }: TestNodeOptions, before?: FakeAgent): FakeAgent {
+    const { name: node } = this;
+    return new FakeAgent({
+      url,
+      token,
+      clock: systemClock,
+      node,
+      devices: this.#devices,
+      isTimeless: true,
+      before,
+    }).begin();
+  }
+}
