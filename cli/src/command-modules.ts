@@ -24,6 +24,7 @@ export const commandModules: { readonly [N in CommandName]: () => Promise<Comman
   drain: () => import("./commands/drain.ts"),
   label: () => import("./commands/label.ts"),
   token: () => import("./commands/token.ts"),
+  store: () => import("./commands/store.ts"),
   up: () => import("./commands/up.ts"),
   doctor: () => import("./commands/doctor.ts"),
   version: () => import("./commands/version.ts"),

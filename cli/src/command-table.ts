@@ -673,6 +673,36 @@ reports a node; an admin does all but that. \`create\` prints the secret, which 
     },
     group: "Operate",
   },
+  store: {
+    summary: "Take the state of a controller along into a database",
+    description: `Copies all of it, or nothing: claims, nodes, queues, tenants, tokens, events, usage and the audit. The controller must not
+run meanwhile; sessions go on. The database must hold no state. Then start the controllers on the database, with the same
+--state directory: its tokens and certificates are not in the database. The file stays as it is, and is not used any more.`,
+    examples: [
+      {
+        command:
+          "millpond store copy --from ~/.local/state/millpond/controller --to postgres://millpond@db/millpond",
+        what: "then: millpond controller --store postgres://millpond@db/millpond",
+      },
+    ],
+    arguments: [{ name: "action", description: "What to do", choices: ["copy"] }],
+    options: {
+      from: {
+        flags: "--from <dir>",
+        type: "text",
+        description: "State directory of the controller",
+        defaultText: "~/.local/state/millpond/controller",
+      },
+      to: {
+        flags: "--to <url>",
+        type: "text",
+        description:
+          "The database: postgres://user@host:5432/database; in the environment a password is out of sight",
+        env: "MILLPOND_STORE",
+      },
+    },
+    group: "Operate",
+  },
   up: {
     summary: "Start a pool on this machine: a controller and an agent",
     description: `Offers this machine's NVIDIA GPUs; where there are none, or with --soft, software GPUs that run CUDA programs on the CPU.
@@ -722,6 +752,13 @@ Writes the context that the other commands use from then on. Everything ends wit
         type: "text",
         description: "Address of the controller; beyond loopback with TLS",
         defaultText: "127.0.0.1:7170, or a free port when that is taken",
+      },
+      store: {
+        flags: "--store <url>",
+        type: "text",
+        description: "Keep the controller's state in PostgreSQL: postgres://user@host:5432/database",
+        env: "MILLPOND_STORE",
+        defaultText: "a file of the directory",
       },
     },
     group: "Operate",

@@ -16,6 +16,8 @@ export interface LocalPoolOptions {
   readonly native: NativeFiles;
   /** Address of the controller; absent: the usual one, or a free port when that is taken. */
   readonly listen: string | undefined;
+  /** URL of the database that holds the controller's state; absent: a file of the directory. */
+  readonly store: string | undefined;
   readonly nodes: readonly string[];
   readonly driver: string;
   /** What the software GPUs are like; absent: real devices. */
@@ -119,11 +121,13 @@ export class LocalPool implements AsyncDisposable {
   }
 
   async #startController(listen: string): Promise<void> {
-    const { directory, native } = this.#options;
+    const { directory, native, store } = this.#options;
+    const base = serviceEnvironment(process.env, native);
     const service = await startService({
       name: "controller",
       args: ["controller", "--state", directory.controllerPath, "--listen", listen],
-      environment: serviceEnvironment(process.env, native),
+      // Not an argument: all of this machine see those, and it may hold a password.
+      environment: store === undefined ? base : { ...base, MILLPOND_STORE: store },
       logPath: directory.logPath("controller"),
       signal: this.#options.signal,
     });

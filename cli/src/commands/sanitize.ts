@@ -77,6 +77,7 @@ async function runChecked(
   await directory.recover();
   try {
     await using pool = await LocalPool.start({
+      store: undefined,
       directory,
       native,
       listen: "127.0.0.1:0",

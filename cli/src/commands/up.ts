@@ -59,6 +59,7 @@ async function runPool(values: Values<"up">, stop: AbortSignal): Promise<number>
     directory,
     native,
     listen: values.listen,
+    store: values.store,
     nodes: nodeNames(values.nodes ?? 1),
     driver: hardware.driver,
     soft: hardware.soft,

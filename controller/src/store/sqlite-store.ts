@@ -373,7 +373,7 @@ function makePrivateFile(path: string): void {
 }
 
 /** Turns what SQLite throws into an error of ours; leaves ours as they are. */
-function stateError(cause: unknown, what: string): unknown {
+export function stateError(cause: unknown, what: string): unknown {
   if (errorCodeOf(cause) !== undefined) {
     return cause;
   }

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Takes the state in a file along into a PostgreSQL database, for controllers that share it from then on.
+
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { millpondError } from "@millpond/api";
+import { missingMigrations, schemaVersion } from "./migrations.ts";
+import type { Session } from "./postgres-connections.ts";
+import { blob, integer, type Row, text } from "./rows.ts";
+import { databaseFileName, stateError } from "./sqlite-store.ts";
+
+export interface StoreCopy {
+  /** The state directory of the controller, which does not run. */
+  readonly from: string;
+  /** `postgres://user:password@host:port/database`, in which there is no state yet. */
+  readonly to: string;
+}
+
+/** How many rows of each table were copied. */
+export type CopiedRows = ReadonlyMap<string, number>;
+
+/** Which both kinds of database have, with the same columns, each behind those that it points to. */
+const tables = [
+  "nodes",
+  "devices",
+  "claims",
+  "allocations",
+  "virtual_gpus",
+  "queues",
+  "tenants",
+  "tokens",
+  "events",
+  "usage",
+  "audit",
+] as const;
+
+/** Tables of which the database numbers the rows. */
+const numbered = ["usage", "audit"] as const;
+
+/** Rows that travel together. */
+const batch = 1000;
+
+/**
+ * Terms that the copy is ahead of its original. Each start of a controller takes the next term; should somebody start
+ * one on the original after all, agents that have heard of the copy obey it no more, however often that is.
+ */
+const termsAhead = 1_000_000;
+
+/**
+ * Copies everything, or nothing. The file stays as it is, and locked for as long as it takes.
+ *
+ * @throws MILLPOND_E_STATE_LOCKED while a controller runs on the file; MILLPOND_E_STATE_NEWER and
+ *   MILLPOND_E_STATE_BROKEN where it is of another version; MILLPOND_E_ALREADY_EXISTS where the database holds a state;
+ *   MILLPOND_E_NOT_FOUND, MILLPOND_E_INVALID, MILLPOND_E_STORE_UNREACHABLE
+ */
+export async function copyStore({ from, to }: StoreCopy): Promise<CopiedRows> {
+  using source = openSource(from);
+  // Loaded where it is used, as in the controller.
+  const { PostgresStore } = await import("./postgres-store.ts");
+  const { PostgresConnections } = await import("./postgres-connections.ts");
+  // Makes the tables. What it gives to a new state is replaced by what the file has.
+  await (await PostgresStore.open({ url: to })).close();
+  const connections = new PostgresConnections(to);
+  try {
+    return await connections.transaction("read and write", async (session) => {
+      await refuseState(session);
+      const copied = new Map<string, number>();
+      for (const table of tables) {
+        copied.set(table, await copyTable(source, session, table));
+      }
+      for (const table of numbered) {
+        await session.query(
+          `SELECT setval(pg_get_serial_sequence($1, 'id'), greatest(max(id), 1), max(id) IS NOT NULL) FROM ${table}`,
+          [table],
+        );
+      }
+      await takeIdentity(source, session);
+      return copied;
+    });
+  } finally {
+    await connections.close();
+  }
+}
+
+/** Opens the file as a controller would, so that none can meanwhile, but changes nothing. */
+function openSource(directory: string): DatabaseSync {
+  const path = join(directory, databaseFileName);
+  if (!existsSync(path)) {
+    throw millpondError(
+      "MILLPOND_E_NOT_FOUND",
+      `there is no state in ${directory}: it has no ${databaseFileName}`,
+      {
+        remedy: "Name the directory that `millpond controller --state` is given.",
+      },
+    );
+  }
+  let database: DatabaseSync | undefined;
+  try {
+    database = new DatabaseSync(path, { timeout: 0 });
+    database.exec("PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; COMMIT");
+    const missing = missingMigrations("sqlite", schemaVersion(database));
+    if (missing.length > 0) {
+      throw millpondError(
+        "MILLPOND_E_STATE_BROKEN",
+        `the state in ${path} was written by an older version, whose schema is ${missing.length} steps behind`,
+        { remedy: "Start a controller of this version on it once, and stop it again." },
+      );
+    }
+    return database;
+  } catch (cause) {
+    database?.close();
+    throw stateError(cause, `the state in ${path} cannot be opened`);
+  }
+}
+
+/** Whoever would lead from now on waits until the copy is whole. */
+async function refuseState(session: Session): Promise<void> {
+  await session.query("SELECT FROM leader FOR UPDATE");
+  const [pool = {}] = await session.query("SELECT revision, term FROM pool FOR UPDATE");
+  const [revision, term] = [integer(pool, "revision"), integer(pool, "term")];
+  if (revision > 0 || term > 0) {
+    throw millpondError(
+      "MILLPOND_E_ALREADY_EXISTS",
+      `the database holds a state, which has been changed ${revision} times`,
+      { remedy: "Give an empty database: what is in this one is not overwritten." },
+    );
+  }
+}
+
+async function copyTable(source: DatabaseSync, session: Session, table: string): Promise<number> {
+  await refuseOtherColumns(source, session, table);
+  let count = 0;
+  const insert = async (rows: readonly Row[]): Promise<void> => {
+    await session.query(
+      `INSERT INTO ${table} OVERRIDING SYSTEM VALUE
+       SELECT * FROM jsonb_populate_recordset(NULL::${table}, $1::jsonb)`,
+      [JSON.stringify(rows)],
+    );
+    count += rows.length;
+  };
+  let rows: Row[] = [];
+  // In the order in which they were written: what is checked of a row is checked in view of those before it.
+  for (const row of source.prepare(`SELECT * FROM ${table} ORDER BY rowid`).iterate()) {
+    rows.push(row);
+    if (rows.length === batch) {
+      await insert(rows);
+      rows = [];
+    }
+  }
+  if (rows.length > 0) {
+    await insert(rows);
+  }
+  return count;
+}
+
+/** What the database does not know would be left out without a word. */
+async function refuseOtherColumns(source: DatabaseSync, session: Session, table: string): Promise<void> {
+  const own = source.prepare("SELECT name FROM pragma_table_info(?)").all(table);
+  const others = await session.query(
+    "SELECT column_name AS name FROM information_schema.columns WHERE table_schema = current_schema AND table_name = $1",
+    [table],
+  );
+  const names = (rows: readonly Row[]): string =>
+    rows
+      .map((row) => text(row, "name"))
+      .toSorted()
+      .join();
+  if (names(own) !== names(others)) {
+    throw millpondError("MILLPOND_E_INTERNAL", `the table ${table} is not the same in both databases`);
+  }
+}
+
+async function takeIdentity(source: DatabaseSync, session: Session): Promise<void> {
+  const pool = source.prepare("SELECT identity, revision, epoch, ticket_key, term FROM pool").get() ?? {};
+  await session.query(
+    "UPDATE pool SET identity = $1, revision = $2, epoch = $3, ticket_key = $4, term = $5",
+    [
+      text(pool, "identity"),
+      integer(pool, "revision"),
+      integer(pool, "epoch"),
+      blob(pool, "ticket_key"),
+      integer(pool, "term") + termsAhead,
+    ],
+  );
+}
