@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads and stores.
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#include <emmintrin.h>
+#endif
+
+#include <atomic>
 #include <type_traits>
 
 #include "softgpu/ptx/exec/locate.h"
@@ -26,12 +31,98 @@ void write(std::byte* to, T value) {
   }
 }
 
+// Ordered accesses to vectors. A GPU does up to 16 aligned bytes at once, and programs rely on it: they hand over a value
+// and the word that says that it is there in one access, as CUB's scans and NCCL's protocols do.
+
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+/// Whole on every processor with AVX, as Intel and AMD promise for aligned vectors of 16 bytes.
+struct Whole16 {
+  __m128i value;
+};
+Whole16 readWhole(const Whole16* from) {
+  const Whole16 whole{*static_cast<const volatile __m128i*>(&from->value)};
+  std::atomic_signal_fence(std::memory_order_acquire);
+  return whole;
+}
+void writeWhole(Whole16* to, Whole16 whole) {
+  std::atomic_signal_fence(std::memory_order_release);
+  *static_cast<volatile __m128i*>(&to->value) = whole.value;
+}
+#else
+using Whole16 = unsigned __int128;
+#endif
+template <typename W>
+W readWhole(const W* from) {
+  return __atomic_load_n(from, __ATOMIC_ACQUIRE);
+}
+template <typename W>
+void writeWhole(W* to, W value) {
+  __atomic_store_n(to, value, __ATOMIC_RELEASE);
+}
+
+template <size_t kBytes>
+using Whole = std::conditional_t<kBytes == 2, uint16_t,
+                                 std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 8, uint64_t, Whole16>>>;
+
+/// kBytes of memory that are aligned to their number, or to 16 where they are more.
+template <size_t kBytes>
+void readVector(const std::byte* from, void* values) {
+  using W = Whole<kBytes>;
+  for (size_t at = 0; at < kBytes; at += sizeof(W)) {
+    const W whole = readWhole(reinterpret_cast<const W*>(from + at));
+    std::memcpy(static_cast<std::byte*>(values) + at, &whole, sizeof(W));
+  }
+}
+template <size_t kBytes>
+void writeVector(std::byte* to, const void* values) {
+  using W = Whole<kBytes>;
+  for (size_t at = 0; at < kBytes; at += sizeof(W)) {
+    W whole;
+    std::memcpy(&whole, static_cast<const std::byte*>(values) + at, sizeof(W));
+    writeWhole(reinterpret_cast<W*>(to + at), whole);
+  }
+}
+
+/// Address of one lane's access to `bytes`.
+std::byte* addressOf(const Lanes& lanes, uint32_t lane, size_t bytes) {
+  switch (lanes.shape) {
+    case Lanes::Shape::kUniform:
+      return lanes.base;
+    case Lanes::Shape::kContiguous:
+      return lanes.base + lane * bytes;
+    default:
+      return lanes.lane[lane];
+  }
+}
+
+template <typename T, typename R, uint32_t kCount>
+void loadVectors(R* const (&d)[kCount], const Lanes& lanes) {
+  for (uint32_t rest = lanes.mask; rest; rest &= rest - 1) {
+    const uint32_t l = lowestLane(rest);
+    T values[kCount];
+    readVector<sizeof(values)>(addressOf(lanes, l, sizeof(values)), values);
+    for (uint32_t k = 0; k < kCount; ++k) {
+      if (d[k]) d[k][l] = static_cast<R>(values[k]);
+    }
+  }
+}
+template <typename T, typename R, uint32_t kCount>
+void storeVectors(const R* const (&s)[kCount], const Lanes& lanes) {
+  for (uint32_t rest = lanes.mask; rest; rest &= rest - 1) {
+    const uint32_t l = lowestLane(rest);
+    T values[kCount];
+    for (uint32_t k = 0; k < kCount; ++k) values[k] = static_cast<T>(s[k][l]);
+    writeVector<sizeof(values)>(addressOf(lanes, l, sizeof(values)), values);
+  }
+}
+
 /// T in memory, extended to R in registers.
 template <typename T, typename R, uint32_t kCount, bool kAtomic>
 void loadLanes(const Instruction* i, Context& context, const Lanes& lanes) {
   R* d[kCount];
   for (uint32_t k = 0; k < kCount; ++k) d[k] = i->op[k] == kNoOperand ? nullptr : slot<R>(context, i->op[k]);
   if (kAtomic) noteWait(context);
+  if constexpr (kAtomic && kCount > 1) return loadVectors<T>(d, lanes);
   switch (lanes.shape) {
     case Lanes::Shape::kUniform:
       for (uint32_t k = 0; k < kCount; ++k) {
@@ -69,6 +160,7 @@ template <typename T, typename R, uint32_t kCount, bool kAtomic>
 void storeLanes(const Instruction* i, Context& context, const Lanes& lanes) {
   const R* s[kCount];
   for (uint32_t k = 0; k < kCount; ++k) s[k] = slot<R>(context, i->op[k]);
+  if constexpr (kAtomic && kCount > 1) return storeVectors<T>(s, lanes);
   if (lanes.shape == Lanes::Shape::kContiguous) {
     for (uint32_t k = 0; k < kCount; ++k) {
       std::byte* to = lanes.base + k * sizeof(T);

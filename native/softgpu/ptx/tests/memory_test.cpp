@@ -252,6 +252,37 @@ TEST("compare-and-swap and exchange hand every value on once") {
   CHECK_EQ(got[0], 9u);
 }
 
+TEST("ordered accesses to vectors are whole, as programs hope that hand over a value with the word that says it is there") {
+  struct Case {
+    const char* type;
+    const char* registers;
+    const char* unequal;
+    uint32_t stride;
+  };
+  const char* two = "setp.ne.u64 %p1, %rd2, %rd3;\n";
+  const char* four =
+      "setp.ne.u32 %p1, %r2, %r3;\nsetp.ne.or.u32 %p1, %r3, %r4, %p1;\nsetp.ne.or.u32 %p1, %r4, %r5, %p1;\n";
+  const Case cases[] = {{"relaxed.gpu.global.v2.u64", "{%rd2, %rd3}", two, 0},
+                        {"relaxed.gpu.global.v2.u64", "{%rd2, %rd3}", two, 16},
+                        {"volatile.global.v4.u32", "{%r2, %r3, %r4, %r5}", four, 16},
+                        {"volatile.global.v4.u32", "{%r2, %r3, %r4, %r5}", four, 48}};
+  for (const Case& c : cases) {
+    // Even blocks write equal words, ever others; odd ones count what they see of unequal ones.
+    Device device(kernelAround(
+        "mov.u32 %r10, %ctaid.x;\nand.b32 %r11, %r10, 1;\nsetp.eq.u32 %p2, %r11, 0;\nmov.u32 %r12, 0;\n"
+        "mul.wide.u32 %rd10, %tid0, " + std::to_string(c.stride) + ";\nadd.u64 %rd10, %out, %rd10;\n"
+        "AGAIN:\nmad.lo.u32 %r2, %r12, 64, %r10;\nmov.u32 %r3, %r2;\nmov.u32 %r4, %r2;\nmov.u32 %r5, %r2;\n"
+        "mov.b64 %rd2, {%r2, %r2};\nmov.u64 %rd3, %rd2;\n"
+        "@%p2 st." + c.type + " [%rd10], " + c.registers + ";\n@!%p2 ld." + c.type + " " + c.registers + ", [%rd10];\n" +
+        c.unequal + "@%p1 red.global.add.u64 [%in], 1;\nadd.u32 %r12, %r12, 1;\nsetp.lt.u32 %p3, %r12, 3000;\n"
+        "@%p3 bra AGAIN;\n"));
+    Array<uint64_t> out(device.memory, 256);
+    Array<uint64_t> unequal(device.memory, 1);
+    device.run("k", {8, 1, 1}, {32, 1, 1}, Parameters(out, unequal, uint64_t{0}));
+    CHECK_EQ(*unequal.begin(), 0u);
+  }
+}
+
 TEST("half-precision atomics") {
   std::vector<uint64_t> got = runBody(
       "mov.b32 %r1, 0x3C004000;\nred.global.add.noftz.f16x2 [%out], %r1;\nmov.b16 %rs1, "
