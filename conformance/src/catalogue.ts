@@ -46,8 +46,12 @@ export function parseList(form: Form, text: string): readonly Listed[] {
     });
 }
 
-/** What a binary needs beside its programs to be started: a library that is named libcuda.so.1. */
-export async function readCatalogue(directory: string, driverDirectory: string): Promise<Catalogue> {
+/** What a binary needs beside its programs to be started: a library that is named libcuda.so.1, and what that wants to be loaded first. */
+export async function readCatalogue(
+  directory: string,
+  driverDirectory: string,
+  preload: string | undefined,
+): Promise<Catalogue> {
   const programs: Program[] = [];
   const absent: Form[] = [];
   for (const form of forms) {
@@ -57,7 +61,7 @@ export async function readCatalogue(directory: string, driverDirectory: string):
       continue;
     }
     const { stdout } = await promisify(execFile)(binary, ["--list"], {
-      env: { LD_LIBRARY_PATH: driverDirectory },
+      env: { LD_LIBRARY_PATH: driverDirectory, ...(preload !== undefined && { LD_PRELOAD: preload }) },
     });
     programs.push(...parseList(form, stdout).map((listed) => ({ ...listed, binary })));
   }

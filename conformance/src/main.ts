@@ -88,7 +88,11 @@ async function readOptions(args: string[]): Promise<Options | undefined> {
 
 async function run(options: Options): Promise<void> {
   await using session = await Session.start(options.isList ? { ...options, transports: [] } : options);
-  const { programs, absent } = await readCatalogue(binaryDirectory(root), session.driverDirectory);
+  const { programs, absent } = await readCatalogue(
+    binaryDirectory(root),
+    session.driverDirectory,
+    options.preload,
+  );
   const unknown = Object.keys(options.softRefusals).filter(
     (name) => absent.length === 0 && !programs.some((program) => program.name === name),
   );

@@ -183,7 +183,7 @@ CUresult setParams(GraphNode& node, Driver& driver, CUgraphNodeParams* params, C
   if (wanted == CU_GRAPH_NODE_TYPE_MEM_ALLOC || wanted == CU_GRAPH_NODE_TYPE_MEM_FREE) return CUDA_ERROR_INVALID_VALUE;
   NodeWork work;
   if (CUresult result = workOf(driver, *params, &work)) return result;
-  if (auto* kernel = std::get_if<KernelWork>(&work)) kernel->attributes = std::get<KernelWork>(node.work).attributes;
+  if (auto* kernel = std::get_if<KernelWork>(&work)) kernel->setAttributes(std::get<KernelWork>(node.work).attributes);
   node.work = std::move(work);
   return CUDA_SUCCESS;
 }
@@ -324,8 +324,10 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID att
     CUlaunchAttribute attribute{};
     attribute.id = attr;
     attribute.value = *value;
-    std::erase_if(work->attributes, [&](const CUlaunchAttribute& each) { return each.id == attr; });
-    work->attributes.push_back(attribute);
+    std::vector<CUlaunchAttribute> all = work->attributes;
+    std::erase_if(all, [&](const CUlaunchAttribute& each) { return each.id == attr; });
+    all.push_back(attribute);
+    work->setAttributes(std::move(all));
     return CUDA_SUCCESS;
   });
 }
@@ -334,7 +336,7 @@ CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src) {
     const auto from = driver.graphNodes().find(src);
     auto* to = std::get_if<KernelWork>(&node.work);
     if (!from || !to || !std::holds_alternative<KernelWork>(from->work)) return CUDA_ERROR_INVALID_VALUE;
-    to->attributes = std::get<KernelWork>(from->work).attributes;
+    to->setAttributes(std::get<KernelWork>(from->work).attributes);
     return CUDA_SUCCESS;
   });
 }

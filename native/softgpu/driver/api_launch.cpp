@@ -18,13 +18,14 @@ CUresult launch(CUfunction f, const LaunchShape& shape, CUstream stream, void** 
   });
 }
 
-// Attributes that only tune are ignored; those that would change what the program sees are refused.
+// Attributes that only tune are ignored; those that would change what the program sees are heeded or refused.
 CUresult checkAttribute(const CUlaunchAttribute& attribute) {
   const CUlaunchAttributeValue& value = attribute.value;
   switch (attribute.id) {
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
@@ -35,8 +36,6 @@ CUresult checkAttribute(const CUlaunchAttribute& attribute) {
     // Allows the launch to begin before the one ahead of it has ended, which it need not.
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
       return CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-      return value.cooperative ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
       return value.clusterDim.x == 1 && value.clusterDim.y == 1 && value.clusterDim.z == 1
                  ? CUDA_SUCCESS
@@ -96,6 +95,16 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
   return launch(f, shape, hStream, kernelParams, extra);
 }
 
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                                   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                                   unsigned int sharedMemBytes, CUstream hStream, void** kernelParams) {
+  const LaunchShape shape{{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, true};
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  attribute.value.cooperative = 1;
+  return launch(f, shape, hStream, kernelParams, nullptr, {&attribute, 1});
+}
+
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
   if (!config || (config->numAttrs > 0 && !config->attrs)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
@@ -103,7 +112,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** ker
   }
   const LaunchShape shape{{config->gridDimX, config->gridDimY, config->gridDimZ},
                           {config->blockDimX, config->blockDimY, config->blockDimZ},
-                          config->sharedMemBytes};
+                          config->sharedMemBytes,
+                          isCooperative({config->attrs, config->numAttrs})};
   return launch(f, shape, config->hStream, kernelParams, extra, {config->attrs, config->numAttrs});
 }
 

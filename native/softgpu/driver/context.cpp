@@ -97,7 +97,9 @@ void Context::destroy() {
   threadQueues_.clear();
   legacyQueue_->last = nullptr;
   gate_ = nullptr;
-  kernelHeap_ = nullptr;  // its memory is the context's, and goes with it
+  // Their memory is the context's, and goes with it.
+  kernelHeap_ = nullptr;
+  gridWorkspaces_.forget();
 }
 
 void Context::fail(CUresult code, const std::string& message) {

@@ -15,6 +15,7 @@
 #include "cuda/gen/cuda_api.h"
 #include "softgpu/driver/capture_point.h"
 #include "softgpu/driver/dispatcher.h"
+#include "softgpu/driver/grid_workspaces.h"
 #include "softgpu/driver/kernel_heap.h"
 
 namespace millpond::softgpu {
@@ -131,6 +132,8 @@ class Context : public std::enable_shared_from_this<Context> {
   /// has, which is fixed from there on; empty when the device has not that much memory left.
   std::shared_ptr<KernelHeap> kernelHeap();
 
+  GridWorkspaces& gridWorkspaces() { return gridWorkspaces_; }
+
  private:
   std::vector<OperationPtr> precedingOf(const Queue& queue);
   std::function<void()> guarded(std::function<void()> body);
@@ -155,6 +158,7 @@ class Context : public std::enable_shared_from_this<Context> {
   OperationPtr gate_;  // what queues that are new wait for
   std::map<CUlimit, size_t> limits_;
   std::shared_ptr<KernelHeap> kernelHeap_;
+  GridWorkspaces gridWorkspaces_;
 };
 using ContextPtr = std::shared_ptr<Context>;
 

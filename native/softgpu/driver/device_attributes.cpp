@@ -80,6 +80,8 @@ std::optional<int> Device::attribute(CUdevice_attribute attribute) const {
       return 2;
     case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
       return 1;
+    case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
+      return 1;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED:
       return 1;
     case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:

@@ -79,6 +79,11 @@ struct KernelWork {
   ContextPtr context;
   PreparedLaunch launch;
   std::vector<CUlaunchAttribute> attributes;
+
+  void setAttributes(std::vector<CUlaunchAttribute> all) {
+    attributes = std::move(all);
+    launch.shape.isCooperative = isCooperative(attributes);
+  }
 };
 struct CopyWork {
   CUDA_MEMCPY3D params{};

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "softgpu/driver/launch.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <vector>
 
 #include "softgpu/driver/capture.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/occupancy.h"
 
 namespace millpond::softgpu {
 namespace {
@@ -33,7 +35,11 @@ CUresult checkShape(const Function& function, const LaunchShape& shape) {
                              info.requiredBlock->z != block.z)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return CUDA_SUCCESS;
+  if (!shape.isCooperative) return CUDA_SUCCESS;
+  const auto threads = static_cast<unsigned>(block.count());
+  const auto resident = static_cast<uint64_t>(blocksPerMultiprocessor(function, threads, shape.dynamicSharedBytes)) *
+                        function.module().context()->device().multiprocessors();
+  return grid.count() <= resident ? CUDA_SUCCESS : CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 }
 
 CUresult packExtra(const ptx::KernelInfo& info, void** extra, std::vector<std::byte>* buffer) {
@@ -71,6 +77,27 @@ CUresult packParameters(const ptx::KernelInfo& info, void** parameters, void** e
   return CUDA_SUCCESS;
 }
 
+/// Registers through which cooperative groups find where blocks meet; 0 in them tells that blocks cannot.
+constexpr size_t kWorkspaceHigh = 1;
+constexpr size_t kWorkspaceLow = 2;
+
+/// A workspace for as long as a grid runs.
+class Workspace {
+ public:
+  Workspace(Context& context, bool isWanted)
+      : context_(context), address_(isWanted ? context.gridWorkspaces().take(context) : 0) {}
+  ~Workspace() {
+    if (address_ != 0) context_.gridWorkspaces().giveBack(address_);
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  uint64_t address() const { return address_; }
+
+ private:
+  Context& context_;
+  const uint64_t address_;
+};
+
 void runGrid(Context& context, const Function& function, const LaunchShape& shape,
              const std::vector<std::byte>& parameters, size_t stackBytes, KernelHeap* heap, uint64_t madeAt) {
   Driver& driver = Driver::instance();
@@ -87,11 +114,17 @@ void runGrid(Context& context, const Function& function, const LaunchShape& shap
   launch.memory = &memory;
   launch.textures = &driver.textures();
   launch.cancel = &context.isCancelled();
+  const std::string kernel = "kernel " + function.info().name + ": ";
+  const Workspace workspace(context, shape.isCooperative);
+  if (shape.isCooperative && workspace.address() == 0)
+    return context.fail(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, kernel + "the device has no memory left for its barrier");
+  launch.cooperative = shape.isCooperative;
+  launch.environment[kWorkspaceHigh] = static_cast<uint32_t>(workspace.address() >> 32);
+  launch.environment[kWorkspaceLow] = static_cast<uint32_t>(workspace.address());
   std::optional<LaunchInspector> inspector;
   if (sanitizer)
     launch.inspector = &inspector.emplace(*sanitizer, driver.memory().space(), static_cast<int>(context.device().ordinal()), madeAt);
   const ptx::LaunchResult result = driver.executor().run(function.kernel(), launch);
-  const std::string kernel = "kernel " + function.info().name + ": ";
   switch (result.status) {
     case ptx::LaunchResult::Status::kDone:
     case ptx::LaunchResult::Status::kCancelled:
@@ -111,6 +144,12 @@ void runGrid(Context& context, const Function& function, const LaunchShape& shap
 }
 
 }  // namespace
+
+bool isCooperative(std::span<const CUlaunchAttribute> attributes) {
+  return std::any_of(attributes.begin(), attributes.end(), [](const CUlaunchAttribute& each) {
+    return each.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && each.value.cooperative != 0;
+  });
+}
 
 CUresult faultCode(ptx::Fault::Kind kind) {
   switch (kind) {

@@ -19,7 +19,12 @@ struct LaunchShape {
   ptx::Dim3 grid;
   ptx::Dim3 block;
   uint32_t dynamicSharedBytes = 0;
+  /// Its blocks may wait for each other: all of them are on the device at once.
+  bool isCooperative = false;
 };
+
+/// What the attributes of a launch say.
+bool isCooperative(std::span<const CUlaunchAttribute> attributes);
 
 /// A launch that has been checked, with its parameters.
 struct PreparedLaunch {

@@ -232,12 +232,40 @@ TEST("extended launches: attributes that only tune are ignored, those that matte
   attributes[1].value.clusterDim.x = 2;
   FAILS(CUDA_ERROR_NOT_SUPPORTED,
         CU(cuLaunchKernelEx)(&config, module.function("bounded"), parameters, nullptr));
-  attributes[1].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-  attributes[1].value.cooperative = 1;
-  FAILS(CUDA_ERROR_NOT_SUPPORTED,
-        CU(cuLaunchKernelEx)(&config, module.function("bounded"), parameters, nullptr));
   FAILS(CUDA_ERROR_INVALID_VALUE,
         CU(cuLaunchKernelEx)(nullptr, module.function("bounded"), parameters, nullptr));
+}
+
+TEST("the blocks of a cooperative grid wait for each other, and more than the device holds are refused") {
+  // Each block adds one to the barrier of the grid's workspace, waits for all, and says how many there were.
+  const char* text =
+      ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry meet(.param .u64 out) {\n"
+      ".reg .b32 %r<8>;\n.reg .b64 %rd<8>;\n.reg .pred %p<2>;\n"
+      "mov.u32 %r1, %envreg1;\nmov.u32 %r2, %envreg2;\nmov.b64 %rd1, {%r2, %r1};\n"
+      "atom.add.release.gpu.u32 %r3, [%rd1+4], 1;\nmov.u32 %r4, %nctaid.x;\n"
+      "AGAIN:\nld.acquire.gpu.u32 %r5, [%rd1+4];\nsetp.lt.u32 %p1, %r5, %r4;\n@%p1 bra AGAIN;\n"
+      "ld.param.u64 %rd2, [out];\nmov.u32 %r6, %ctaid.x;\nmul.wide.u32 %rd3, %r6, 4;\nadd.u64 %rd2, %rd2, %rd3;\n"
+      "st.global.u32 [%rd2], %r5;\nret;\n}\n";
+  PrimaryContext context;
+  CUmodule module = nullptr;
+  OK(CU(cuModuleLoadData)(&module, text));
+  CUfunction meet = nullptr;
+  OK(CU(cuModuleGetFunction)(&meet, module, "meet"));
+  int perMultiprocessor = 0;
+  OK(CU(cuOccupancyMaxActiveBlocksPerMultiprocessor)(&perMultiprocessor, meet, 1, 0));
+  int multiprocessors = 0;
+  OK(CU(cuDeviceGetAttribute)(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+  const auto most = static_cast<unsigned>(perMultiprocessor * multiprocessors);
+  const DeviceArray<int> out(most);
+  CUdeviceptr pointer = out.pointer();
+  void* parameters[] = {&pointer};
+  for (int again = 0; again < 3; ++again)
+    OK(CU(cuLaunchCooperativeKernel)(meet, most, 1, 1, 1, 1, 1, 0, nullptr, parameters));
+  OK(CU(cuCtxSynchronize)());
+  for (const int seen : out.values()) CHECK_EQ(seen, static_cast<int>(most));
+  FAILS(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+        CU(cuLaunchCooperativeKernel)(meet, most + 1, 1, 1, 1, 1, 1, 0, nullptr, parameters));
+  OK(CU(cuModuleUnload)(module));
 }
 
 TEST("occupancy") {
