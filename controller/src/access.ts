@@ -20,8 +20,8 @@ export type RequiredRole = Role | "any";
 interface Rule<I> {
   readonly role: RequiredRole;
   /**
-   * What a controller that follows does: `answers` from what is durable, or `asks` the one that leads for the caller.
-   * Absent: it sends the caller there.
+   * What a controller that follows does: `answers` from what is durable, or `asks` the one that leads for the caller, as
+   * it does for what it does not find. Absent: it sends the caller there.
    */
   readonly follower?: "answers" | "asks";
   /** What a call is to change, for the audit; absent: it changes nothing that anybody decides. */

@@ -46,7 +46,7 @@ export class CallGuard {
     const authorization = header("authorization");
     const caller = requireToken(authorization, tokens);
     const { role, changes, follower } = ruleOf(method);
-    if (follower === undefined || (follower === "asks" && header(passedOnHeader) !== null)) {
+    if (follower === undefined || header(passedOnHeader) !== null) {
       requireLead(methodName(method));
     }
     try {

@@ -34,19 +34,41 @@ export class Leader {
     this.#options = options;
   }
 
-  /** The methods of a service; where this controller follows, those that only the one that leads can answer ask it. */
+  /**
+   * The methods of a service. Where this controller follows, those that only the one that leads can answer ask it, and
+   * the others when they do not find what that one may just have made.
+   */
   standInFor<S extends DescService>(service: S, methods: ServiceMethods<S>): ServiceMethods<S> {
     const own = methods as unknown as Readonly<Record<string, Answer>>;
-    const asking = service.methods
-      .filter((method) => ruleOf(method).follower === "asks")
+    const standIns = service.methods
+      .filter((method) => ruleOf(method).follower !== undefined)
       .map((method): [string, Answer] => [
         method.localName,
         (request, context) =>
-          this.#options.seat.isLeading
-            ? own[method.localName]?.(request, context)
-            : this.#ask(method as DescMethodUnary, request, context),
+          this.#answer(method as DescMethodUnary, request, { context, own: own[method.localName] }),
       ]);
-    return { ...own, ...Object.fromEntries(asking) } as unknown as ServiceMethods<S>;
+    return { ...own, ...Object.fromEntries(standIns) } as unknown as ServiceMethods<S>;
+  }
+
+  async #answer(
+    method: DescMethodUnary,
+    request: Message,
+    { context, own }: { readonly context: CallContext; readonly own: Answer | undefined },
+  ): Promise<unknown> {
+    if (this.#options.seat.isLeading) {
+      return await own?.(request, context);
+    }
+    if (ruleOf(method).follower === "asks") {
+      return await this.#ask(method, request, context);
+    }
+    try {
+      return await own?.(request, context);
+    } catch (error) {
+      if (errorCodeOf(error) === "MILLPOND_E_NOT_FOUND") {
+        return await this.#ask(method, request, context);
+      }
+      throw error;
+    }
   }
 
   /** @throws what it says; MILLPOND_E_NOT_LEADER when nobody leads, or who leads does not answer */

@@ -168,6 +168,15 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
     for (const [method, request, expected] of reads) {
       expect(await ask(follower.url, method, request), method).toMatchObject({ status: 200, body: expected });
     }
+    // What was made this moment it does not know yet, and asks for.
+    await atLeader.claims.createClaim({ claim: { name: "new", lazy: true } });
+    expect(await ask(follower.url, "ClaimService/GetClaim", { name: "new" })).toMatchObject({
+      status: 200,
+      body: { claim: { name: "new" } },
+    });
+    expect(await ask(follower.url, "ClaimService/GetClaim", { name: "nowhere" })).toMatchObject({
+      status: 404,
+    });
     // The other controller sees who asks.
     expect(await ask(follower.url, "PoolService/ListSessions", {}, secret)).toMatchObject({
       body: { sessions: [] },
