@@ -102,6 +102,15 @@ class WorkerProcess {
 
  private:
   static std::string assignment() {
+    std::string devices;
+    for (const std::string& uuid : deviceUuids())
+      devices += (devices.empty() ? "" : ",") + ("{\"uuid\":\"" + uuid) +
+                 "\",\"memoryBytes\":67108864,\"computePercent\":50}";
+    return "{\"session\":\"s\",\"ticket\":\"t\",\"expires\":4000000000,\"devices\":[" + devices + "]}";
+  }
+
+ public:
+  static std::vector<std::string> deviceUuids() {
     const std::string command =
         std::string(MILLPOND_WORKER_PROGRAM) + " --driver " + MILLPOND_SOFTGPU_LIBRARY + " --probe";
     FILE* probe = ::popen(command.c_str(), "r");
@@ -110,15 +119,13 @@ class WorkerProcess {
     std::array<char, 4096> piece;
     while (const size_t n = std::fread(piece.data(), 1, piece.size(), probe)) text.append(piece.data(), n);
     CHECK(::pclose(probe) == 0);
-    std::string devices;
-    for (size_t at = text.find("\"uuid\":\""); at != std::string::npos; at = text.find("\"uuid\":\"", at + 1)) {
-      const std::string uuid = text.substr(at + 8, text.find('"', at + 8) - at - 8);
-      devices += (devices.empty() ? "" : ",") + ("{\"uuid\":\"" + uuid) +
-                 "\",\"memoryBytes\":67108864,\"computePercent\":50}";
-    }
-    return "{\"session\":\"s\",\"ticket\":\"t\",\"expires\":4000000000,\"devices\":[" + devices + "]}";
+    std::vector<std::string> uuids;
+    for (size_t at = text.find("\"uuid\":\""); at != std::string::npos; at = text.find("\"uuid\":\"", at + 1))
+      uuids.push_back(text.substr(at + 8, text.find('"', at + 8) - at - 8));
+    return uuids;
   }
 
+ private:
   const std::string directory_;
   pid_t pid_ = -1;
   FILE* log_ = nullptr;

@@ -17,6 +17,8 @@ namespace {
 constexpr int kBurst = 64;
 /// Sleep of a worker with nothing to do; whatever it waits for wakes it.
 constexpr int64_t kIdleSleepNs = 200'000'000;
+/// Whoever waits for its turn looks so often at least.
+constexpr int64_t kGateNapNs = 5'000'000;
 /// More than the threads of a program that can wait at once.
 constexpr size_t kMaxWaiting = 8192;
 
@@ -62,7 +64,7 @@ std::vector<CUdevice> peersOf(const Driver& driver, const SessionDevices& device
 }  // namespace
 
 Executor::Executor(const Driver& driver, SessionDevices& devices, ServerLink link, ImageCache* imageCache,
-                   DeviceOutput* output)
+                   DeviceOutput* output, std::string gateDirectory)
     : driver_(driver),
       devices_(devices),
       link_(std::move(link)),
@@ -70,7 +72,8 @@ Executor::Executor(const Driver& driver, SessionDevices& devices, ServerLink lin
       virtualMemory_(driver, budgets_),
       sanitizer_(driver),
       callbacks_(std::make_shared<Callbacks>([this] { link_.wake(); })),
-      imageCache_(imageCache) {
+      imageCache_(imageCache),
+      gateDirectory_(std::move(gateDirectory)) {
   for (const auto& device : devices_.all()) {
     MemoryBudget& budget = budgets_.emplace_back(device.share.memoryBytes);
     arenas_.push_back(std::make_unique<MemoryArena>(driver_, device.device, budget, peersOf(driver_, devices_, device.device)));
@@ -87,13 +90,15 @@ Executor::End Executor::run() {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   if (driver_.cuThreadExchangeStreamCaptureMode) driver_.cuThreadExchangeStreamCaptureMode(&mode);
   if (!useContext(1) || !registerTransfers()) return {"the driver refused to set the session up", false};
+  if (auto open = openGates(); !open) return {open.error().message, false};
 
   const int64_t pollBudget = pollBudgetNs();
   AdaptiveSpin spin(pollBudget > 1'000'000 ? 200'000 : 50'000);
   int64_t lastProgress = monotonicNs();
   ServerLink::Frame frame;
   while (!ended_) {
-    bool busy = false;
+    bool busy = progressGates();
+    busy = progressHeld() || busy;
     for (int i = 0; i < kBurst && !ended_; ++i) {
       const auto next = link_.next(frame);
       if (next == ServerLink::Next::kNothing) break;
@@ -103,7 +108,7 @@ Executor::End Executor::run() {
       } else if (next == ServerLink::Next::kBroken) {
         violation(link_.problem());
       } else {
-        execute(frame);
+        if (!held_.empty() || !take(frame)) held_.push_back(frame);
         busy = true;
       }
     }
@@ -119,7 +124,7 @@ Executor::End Executor::run() {
       continue;
     }
     const bool awaits = !pending_.empty() || !downloads_.empty() || !holds_.empty() || !landings_.empty() ||
-                        !afterFrees_.empty() || callbacksExpected_ != 0 || !afterCallbacks_.empty() || !graphRuns_.empty();
+                        !afterFrees_.empty() || callbacksExpected_ != 0 || !afterCallbacks_.empty() || !graphRuns_.empty() || awaitsGates();
     if (!awaits) {
       for (uint16_t c = 1; c <= freed_.size(); ++c) retire(c);
       if (!spin.until([&] { return link_.ready() || stopRequested_.load(std::memory_order_relaxed); })) {
@@ -130,12 +135,15 @@ Executor::End Executor::run() {
       continue;
     }
     const int64_t waited = monotonicNs() - lastProgress;
-    if (waited < pollBudget)
+    if (const int64_t nap = gateNapNs(); nap > 0)
+      link_.sleep(std::clamp<int64_t>(nap, 10'000, kGateNapNs));
+    else if (waited < pollBudget)
       cpuRelax();
     else
       link_.sleep(std::clamp<int64_t>(waited / 64, 20'000, 1'000'000));
   }
   callbacks_->close();
+  closeGates();
   if (!end_.ok || stopRequested_.load()) link_.end(end_.reason);
   return end_;
 }
@@ -168,7 +176,7 @@ Status Executor::setMemoryLimits(std::span<const uint64_t> bytes) {
   return Done{};
 }
 
-void Executor::execute(const ServerLink::Frame& frame) {
+CUresult Executor::execute(const ServerLink::Frame& frame) {
   ++position_;
   counters_.commands.store(position_, std::memory_order_relaxed);
   current_ = {frame.header.op, frame.header.context, frame.header.request};
@@ -177,8 +185,7 @@ void Executor::execute(const ServerLink::Frame& frame) {
   replyBody_.clear();
   stale_ = false;
   if (frame.header.op == 0 || frame.header.op >= cmd::kOpLimit) {
-    violation("there is no command " + std::to_string(frame.header.op));
-    return;
+    return violation("there is no command " + std::to_string(frame.header.op));
   }
   if (current_.context != 0 && !isContext(current_.context)) {
     // Another thread of the program may just have destroyed it.
@@ -186,17 +193,16 @@ void Executor::execute(const ServerLink::Frame& frame) {
       answer(current_, CUDA_ERROR_CONTEXT_IS_DESTROYED);
     else
       violation("the session has no context " + std::to_string(current_.context));
-    return;
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
   if (pending_.size() + downloads_.size() + afterFrees_.size() + callbackWaiters_.size() > kMaxWaiting) {
-    violation("over " + std::to_string(kMaxWaiting) + " commands wait at once");
-    return;
+    return violation("over " + std::to_string(kMaxWaiting) + " commands wait at once");
   }
   // A command that needs no context runs in whichever is bound.
   if (current_.context == 0) current_.context = boundContext_;
   if (!useContext(current_.context)) {
     answer(current_, CUDA_ERROR_INVALID_CONTEXT);
-    return;
+    return CUDA_ERROR_INVALID_CONTEXT;
   }
   const auto op = static_cast<cmd::Op>(frame.header.op);
   if (callbacksExpected_ > 0 && current_.request != 0 && mayWaitInside(op)) {
@@ -204,10 +210,11 @@ void Executor::execute(const ServerLink::Frame& frame) {
     afterCallbacks_.emplace_back(current_, [this, op, body = std::vector(frame.body.begin(), frame.body.end())] {
       return dispatch(*this, op, body);
     });
-    return;
+    return kDeferred;
   }
   const CUresult result = dispatch(*this, op, frame.body);
   if (result != kDeferred && !ended_) answer(current_, result);
+  return result;
 }
 
 bool Executor::useContext(uint16_t context) {
@@ -399,7 +406,8 @@ void Executor::releaseRing() {
     giveBack(holds_.front().mark);
     holds_.pop_front();
   }
-  link_.release(holds_.empty() ? link_.position() : holds_.front().start);
+  const uint64_t read = held_.empty() ? link_.position() : held_.front().end - held_.front().header.bytes;
+  link_.release(holds_.empty() ? read : std::min(read, holds_.front().start));
 }
 
 // Events of the pool

@@ -25,6 +25,7 @@
 #include "worker/callbacks.h"
 #include "worker/device_output.h"
 #include "worker/driver.h"
+#include "worker/gate/compute_gate.h"
 #include "worker/graph_table.h"
 #include "worker/handle_map.h"
 #include "worker/image_cache.h"
@@ -47,11 +48,14 @@ class Executor {
     std::atomic<uint64_t> launches{0};
     std::atomic<uint64_t> waits{0};
     std::array<std::atomic<uint64_t>, 64> memoryUsed{};  ///< per device of the session
+    /// Nanoseconds that each device has worked for the session while its gate was on.
+    std::array<std::atomic<uint64_t>, 64> computeUsedNs{};
   };
 
   /// `imageCache`: what the host keeps of images, null for nothing. `output`: what kernels print, null for nowhere.
+  /// `gateDirectory`: where the gates of the node's devices are; empty: shares of compute do not count.
   Executor(const Driver& driver, SessionDevices& devices, ServerLink link, ImageCache* imageCache = nullptr,
-           DeviceOutput* output = nullptr);
+           DeviceOutput* output = nullptr, std::string gateDirectory = "");
 
   /// Runs the session to its end. Returns why it ended and whether that was orderly.
   struct End {
@@ -65,6 +69,8 @@ class Executor {
   /// Changes how much memory may be taken of each device, in the session's order: of all, or of none where one has more
   /// in use. From any thread.
   Status setMemoryLimits(std::span<const uint64_t> bytes);
+  /// Other shares of the devices' compute, in the session's order. From any thread.
+  void setShares(std::vector<gate::Share> shares);
   int socket() const { return link_.socket(); }
   /// Another connection of the client, as for ServerLink::offer; from any thread.
   void offer(UniqueFd socket, uint64_t received) { link_.offer(std::move(socket), received); }
@@ -260,7 +266,26 @@ class Executor {
     stale_ = handles_.wasKnown(wire);
     return false;
   }
-  void execute(const ServerLink::Frame& frame);
+  /// What the driver said, or what stood in the way of asking it.
+  CUresult execute(const ServerLink::Frame& frame);
+
+  /// A command that a GPU works at.
+  struct GatedWork {
+    gate::Work work;
+    Stream stream;
+    gate::ComputeGate* gate;
+  };
+  Status openGates();
+  void closeGates();
+  std::optional<GatedWork> gatedWork(const ServerLink::Frame& frame);
+  /// Executes the command, unless it has to wait at the gate of its device: then it returns false.
+  bool take(const ServerLink::Frame& frame);
+  bool takeGated(const ServerLink::Frame& frame);
+  bool progressHeld();
+  bool progressGates();
+  bool awaitsGates() const;
+  /// For how long nothing that is held can go on. 0: for as long as it takes what is in flight.
+  int64_t gateNapNs() const;
   /// The whole image that came for a handle.
   bool takeImage(uint64_t handle, Image& image);
   static bool isWrapper(const Image& image);
@@ -486,6 +511,15 @@ class Executor {
   std::unordered_map<uint64_t, std::weak_ptr<GraphStage>> stages_;
   std::map<std::array<uint64_t, 3>, std::unique_ptr<HostCall>> graphCalls_;  ///< graphs may come to them until the end
   std::string dot_;
+
+  const std::string gateDirectory_;
+  std::vector<std::unique_ptr<gate::ComputeGate>> gates_;  ///< by device
+  bool isGated_ = false;                                   ///< the gate of one of them is on
+  std::deque<ServerLink::Frame> held_;                     ///< the first waits at a gate; they stay in the ring
+  int64_t lastWorkAt_ = 0;
+  std::mutex sharesMutex_;
+  std::vector<gate::Share> shares_;  ///< as they were set last; empty: as the session began
+  bool areGatesOpen_ = false;
 
   bool ended_ = false;
   End end_{"", true};

@@ -94,6 +94,7 @@ void Executor::forgetContext(uint16_t number) {
     for (Download::Piece& piece : each.pieces) forget(piece.mark);
     if (each.stream.context == number && each.left && !each.failure) each.failure = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
+  for (const auto& gate : gates_) gate->forget(number);
   contexts_[number - 1u].pool.clear();
   contexts_[number - 1u].quiet = nullptr;
   for (auto& [wire, function] : functions_)

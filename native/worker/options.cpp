@@ -30,6 +30,16 @@ bool splitAddress(const std::string& text, std::string& host, std::string& port)
   return true;
 }
 
+/// Guaranteed where nothing is said; none for what is no class.
+std::optional<gate::ServiceClass> readClass(const Json* member) {
+  if (!member) return gate::ServiceClass::kGuaranteed;
+  const std::string* name = member->string();
+  if (name && *name == "guaranteed") return gate::ServiceClass::kGuaranteed;
+  if (name && *name == "burstable") return gate::ServiceClass::kBurstable;
+  if (name && *name == "best-effort") return gate::ServiceClass::kBestEffort;
+  return std::nullopt;
+}
+
 /// `what`: of which they are, for people.
 Result<std::vector<DeviceShare>> readDevices(const Json& message, const std::string& what) {
   const Json* devices = message.find("devices");
@@ -46,7 +56,10 @@ Result<std::vector<DeviceShare>> readDevices(const Json& message, const std::str
     const auto bytes = memory ? memory->uint64() : std::nullopt;
     if (!uuid || !uuid->string() || !bytes || percent < 1 || percent > 100)
       return Error{"a device of " + what + " needs uuid, memoryBytes and computePercent from 1 to 100"};
-    out.push_back({*uuid->string(), *bytes, static_cast<uint32_t>(percent)});
+    const auto serviceClass = readClass(entry.find("serviceClass"));
+    if (!serviceClass)
+      return Error{"the serviceClass of a device of " + what + " is none of guaranteed, burstable and best-effort"};
+    out.push_back({*uuid->string(), *bytes, static_cast<uint32_t>(percent), *serviceClass});
   }
   return out;
 }
@@ -120,6 +133,8 @@ Result<Options> Options::parse(std::span<char*> arguments) {
         return Error{"--tcp " + value + ": the port is no number from 0 to 65535"};
     } else if (name == "--image-cache") {
       out.imageCache = value;
+    } else if (name == "--gates") {
+      out.gates = value;
     } else if (name == "--image-cache-bytes") {
       if (!number<uint64_t>(value, 0, uint64_t{1} << 50, out.imageCacheBytes))
         return Error{"--image-cache-bytes " + value + ": expected a number of bytes"};

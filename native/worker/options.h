@@ -44,6 +44,7 @@ struct Options {
   int orphanSeconds = 30;
   uint32_t reconnectGraceSeconds = 300;  ///< the most that a client gets
   std::string imageCache;
+  std::string gates;  ///< directory
   uint64_t imageCacheBytes = uint64_t{8} << 30;
   std::optional<Assignment> assignment;
 

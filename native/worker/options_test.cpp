@@ -25,10 +25,11 @@ std::vector<std::string> with(std::vector<std::string> more) {
 const char* kAssignment =
     R"({"type": "assign", "session": "s-1", "ticket": "mpt1.a.b", "expires": 1790000060,
         "devices": [{"uuid": "GPU-1", "memoryBytes": 536870912, "computePercent": 50},
-                    {"uuid": "GPU-2", "memoryBytes": "68719476736", "computePercent": 1}]})";
+                    {"uuid": "GPU-2", "memoryBytes": "68719476736", "computePercent": 1,
+                     "serviceClass": "best-effort"}]})";
 
 TEST("a full command line is understood") {
-  auto o = parse(with({"--tcp", "127.0.0.1:7000", "--warm-device", "GPU-9", "--orphan-seconds", "86400", "--reconnect-grace", "0",
+  auto o = parse(with({"--tcp", "127.0.0.1:7000", "--warm-device", "GPU-9", "--gates", "/run/gates", "--orphan-seconds", "86400", "--reconnect-grace", "0",
                        "--assign", kAssignment}));
   CHECK(bool(o));
   CHECK_EQ(o->driver, "libcuda.so.1");
@@ -38,6 +39,7 @@ TEST("a full command line is understood") {
   CHECK_EQ(o->dataPath, "d");
   CHECK_EQ(*o->tcpHost, "127.0.0.1");
   CHECK_EQ(o->tcpPort, 7000);
+  CHECK_EQ(o->gates, "/run/gates");
   CHECK_EQ(o->warmDevice, "GPU-9");
   CHECK_EQ(o->orphanSeconds, 86400);
   CHECK_EQ(o->reconnectGraceSeconds, 0u);
@@ -49,6 +51,8 @@ TEST("a full command line is understood") {
   CHECK_EQ(a.devices[0].uuid, "GPU-1");
   CHECK_EQ(a.devices[0].memoryBytes, 536870912u);
   CHECK_EQ(a.devices[0].computePercent, 50u);
+  CHECK(a.devices[0].serviceClass == gate::ServiceClass::kGuaranteed);
+  CHECK(a.devices[1].serviceClass == gate::ServiceClass::kBestEffort);
   CHECK_EQ(a.devices[1].memoryBytes, 68719476736u);
 }
 
@@ -158,6 +162,8 @@ TEST("a bad assignment is refused with what is wrong in it") {
       {"{" + when + R"("devices": [{"uuid": "u", "memoryBytes": -1, "computePercent": 1}]})", device},
       {"{" + when + R"("devices": [{"uuid": "u", "memoryBytes": 1, "computePercent": 0}]})", device},
       {"{" + when + R"("devices": [{"uuid": "u", "memoryBytes": 1, "computePercent": 101}]})", device},
+      {"{" + when + R"("devices": [{"uuid": "u", "memoryBytes": 1, "computePercent": 1, "serviceClass": "gold"}]})",
+       "the serviceClass of a device of an assignment is none of guaranteed, burstable and best-effort"},
   };
   for (const auto& [text, message] : cases) {
     auto json = Json::parse(text);

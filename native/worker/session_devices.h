@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "protocol/snapshot.h"
 #include "worker/driver.h"
+#include "worker/gate/turns.h"
 
 namespace millpond::worker {
 
@@ -18,6 +19,9 @@ struct DeviceShare {
   std::string uuid;
   uint64_t memoryBytes = 0;
   uint32_t computePercent = 100;
+  gate::ServiceClass serviceClass = gate::ServiceClass::kGuaranteed;
+
+  gate::Share compute() const { return {serviceClass, computePercent}; }
 };
 
 /// "GPU-" and the UUID in its usual form.

@@ -185,6 +185,9 @@ Status Supervisor::applySizes(const Resizing& wanted) {
     std::vector<uint64_t> limits;
     for (const DeviceShare& device : wanted.devices) limits.push_back(device.memoryBytes);
     if (auto set = executor_->setMemoryLimits(limits); !set) return set;
+    std::vector<gate::Share> shares;
+    for (const DeviceShare& device : wanted.devices) shares.push_back(device.compute());
+    executor_->setShares(std::move(shares));
   } else {
     if (auto set = devices_.resize(wanted.devices); !set) return set;
     auto snapshot = devices_.snapshot();
@@ -270,7 +273,7 @@ void Supervisor::admit(Doorman::Guest guest) {
                              {"program", guest.hello.program}});
   executor_ = std::make_unique<Executor>(driver_, devices_,
                                          ServerLink(std::move(guest.socket), std::move(*memory), guest.remote, graceSeconds_),
-                                         &imageCache_, &output_);
+                                         &imageCache_, &output_, options_.gates);
   thread_ = std::thread([this] {
     end_ = executor_->run();
     const uint64_t one = 1;
@@ -320,7 +323,8 @@ void Supervisor::sendStats() {
   const auto& counters = executor_->counters();
   for (size_t i = 0; i < assignment_.devices.size(); ++i)
     devices.push_back(Json::Object{{"uuid", assignment_.devices[i].uuid},
-                                   {"memoryUsedBytes", counters.memoryUsed[i].load(std::memory_order_relaxed)}});
+                                   {"memoryUsedBytes", counters.memoryUsed[i].load(std::memory_order_relaxed)},
+                                   {"computeUsedNs", counters.computeUsedNs[i].load(std::memory_order_relaxed)}});
   control_.send(Json::Object{{"type", "stats"},
                              {"session", assignment_.session},
                              {"devices", std::move(devices)},

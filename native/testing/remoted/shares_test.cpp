@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs of several sessions on one software GPU: what the GPU works for each, as their gate has measured it.
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <numeric>
+#include <thread>
+
+#include "testing/remoted.h"
+#include "worker/gate/gate_file.h"
+
+using namespace millpond::testing;
+namespace gate = millpond::worker::gate;
+
+namespace {
+
+/// spin(u32 rounds): a thread that goes round.
+constexpr char kModule[] = R"(.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry spin(.param .u32 rounds)
+{
+  .reg .pred %p<2>;
+  .reg .u32 %r<4>;
+  ld.param.u32 %r1, [rounds];
+again:
+  sub.u32 %r1, %r1, 1;
+  setp.ne.u32 %p1, %r1, 0;
+  @%p1 bra again;
+  ret;
+}
+)";
+
+/// Some hundred microseconds.
+constexpr unsigned kRounds = 30'000;
+
+/// Launches for ever, with some kernels queued at all times.
+void keepBusy() {
+  begin();
+  CUmodule module = nullptr;
+  CUfunction spin = nullptr;
+  OK(CU(cuModuleLoadData)(&module, kModule));
+  OK(CU(cuModuleGetFunction)(&spin, module, "spin"));
+  std::array<CUevent, 2> events{};
+  for (CUevent& event : events) OK(CU(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING));
+  unsigned rounds = kRounds;
+  void* parameters[] = {&rounds};
+  for (unsigned turn = 0;; ++turn) {
+    for (int i = 0; i < 16; ++i) OK(CU(cuLaunchKernel)(spin, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr));
+    OK(CU(cuEventRecord)(events[turn % 2], nullptr));
+    OK(CU(cuEventSynchronize)(events[(turn + 1) % 2]));
+  }
+}
+
+/// A worker and its program.
+class Tenant {
+ public:
+  Tenant(const std::string& gates, const std::string& uuid, const std::string& name, const char* serviceClass,
+         unsigned percent)
+      : directory_(gates + "/" + name), uuid_(uuid), class_(serviceClass) {
+    std::filesystem::create_directory(directory_);
+    worker_ = std::make_unique<WorkerProcess>(
+        directory_, std::vector<std::string>{"--gates", gates, "--assign",
+                                             R"({"session":"s","ticket":"t","expires":4000000000,"devices":)" +
+                                                 devices(percent) + "}"});
+  }
+  ~Tenant() {
+    if (program_ > 0) {
+      ::kill(program_, SIGKILL);
+      ::waitpid(program_, nullptr, 0);
+    }
+    std::string said;
+    worker_->wait(said);
+  }
+  Tenant(const Tenant&) = delete;
+  Tenant& operator=(const Tenant&) = delete;
+
+  void begin(const std::function<void()>& body = keepBusy) {
+    std::fflush(nullptr);
+    program_ = ::fork();
+    CHECK(program_ >= 0);
+    if (program_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // it would never end where a check has failed
+    libraryPath() = MILLPOND_CLIENT_LIBRARY;
+    ::setenv("MILLPOND_LOG", "off", 0);
+    ::setenv("MILLPOND_WORKER", worker_->address(Way::kSharedMemory).c_str(), 1);
+    ::setenv("MILLPOND_TICKET", "t", 1);
+    body();
+    ::_exit(0);
+  }
+  void killWorker() { ::kill(worker_->pid(), SIGKILL); }
+  /// As its agent would.
+  void resize(unsigned percent) {
+    const int control = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::snprintf(address.sun_path, sizeof(address.sun_path), "%s/control", directory_.c_str());
+    CHECK(::connect(control, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+    const std::string message = R"({"type":"resize","session":"s","revision":1,"devices":)" + devices(percent) + "}\n";
+    CHECK(::send(control, message.data(), message.size(), 0) == static_cast<ssize_t>(message.size()));
+    std::string heard;
+    std::array<char, 4096> piece;
+    while (heard.find("\"resized\"") == std::string::npos) {
+      const ssize_t n = ::recv(control, piece.data(), piece.size(), 0);
+      CHECK(n > 0);
+      heard.append(piece.data(), static_cast<size_t>(n));
+    }
+    CHECK(heard.find("\"ok\":true") != std::string::npos);
+    ::close(control);
+  }
+
+ private:
+  std::string devices(unsigned percent) const {
+    return R"([{"uuid":")" + uuid_ + R"(","memoryBytes":16777216,"computePercent":)" + std::to_string(percent) +
+           R"(,"serviceClass":")" + class_ + R"("}])";
+  }
+
+  const std::string directory_;
+  const std::string uuid_;
+  const std::string class_;
+  std::unique_ptr<WorkerProcess> worker_;
+  pid_t program_ = -1;
+};
+
+class SharedGpu {
+ public:
+  SharedGpu() {
+    CHECK(::mkdtemp(directory_.data()) != nullptr);
+    ::setenv("MILLPOND_SOFTGPU_STATE", directory_.c_str(), 1);
+    ::setenv("MILLPOND_SOFTGPU_SEED", "test", 1);
+    ::setenv("MILLPOND_SOFTGPU_DEVICES", "1", 1);
+    ::setenv("MILLPOND_SOFTGPU_MEMORY", "64Mi", 1);
+    uuid_ = WorkerProcess::deviceUuids().at(0);
+  }
+  ~SharedGpu() {
+    tenants_.clear();
+    std::filesystem::remove_all(directory_);
+  }
+
+  Tenant& add(const char* serviceClass, unsigned percent) {
+    return *tenants_.emplace_back(
+        std::make_unique<Tenant>(directory_, uuid_, std::to_string(tenants_.size()), serviceClass, percent));
+  }
+  /// What the GPU has worked for the sessions so far, in the order of their programs' beginning.
+  std::vector<int64_t> used() {
+    std::vector<int64_t> out;
+    auto file = gate::GateFile::open(directory_ + "/" + uuid_);
+    CHECK(bool(file));
+    const gate::GateFile::Locked locked(**file);
+    for (const gate::Seat& seat : locked.turns.table().seats)
+      if (seat.state != gate::Seat::State::kFree) out.push_back(seat.usedNs);
+    return out;
+  }
+  /// Waits until so many sessions have been worked for.
+  void awaitWork(size_t sessions) {
+    const auto isAtWork = [](const std::vector<int64_t>& all) {
+      return std::all_of(all.begin(), all.end(), [](int64_t ns) { return ns > 5'000'000; });
+    };
+    for (auto all = used(); all.size() != sessions || !isAtWork(all); all = used())
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  /// What part of the time the GPU works for each from here on, until together it was so long.
+  std::vector<double> watch(int64_t togetherNs) {
+    const auto sum = [](const std::vector<int64_t>& all) { return std::accumulate(all.begin(), all.end(), int64_t{0}); };
+    const auto from = std::chrono::steady_clock::now();
+    const std::vector<int64_t> before = used();
+    std::vector<int64_t> after = before;
+    while (sum(after) - sum(before) < togetherNs) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      after = used();
+      CHECK_EQ(after.size(), before.size());
+    }
+    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - from;
+    std::vector<double> parts;
+    for (size_t i = 0; i < after.size(); ++i) parts.push_back(static_cast<double>(after[i] - before[i]) / took.count());
+    return parts;
+  }
+
+ private:
+  std::string directory_ = (std::filesystem::temp_directory_path() / "millpond-shares-XXXXXX").string();
+  std::string uuid_;
+  std::vector<std::unique_ptr<Tenant>> tenants_;
+};
+
+#define CHECK_WITHIN(value, least, most)                                                            \
+  do {                                                                                              \
+    const double is = (value);                                                                      \
+    if (is < (least) || is > (most)) fail(__FILE__, __LINE__, #value " is " + std::to_string(is));  \
+  } while (false)
+
+}  // namespace
+
+TEST("two programs that want all have their shares of a GPU, and other ones after a resize") {
+  SharedGpu gpu;
+  Tenant& small = gpu.add("guaranteed", 30);
+  Tenant& large = gpu.add("guaranteed", 70);
+  small.begin();
+  gpu.awaitWork(1);
+  large.begin();
+  gpu.awaitWork(2);
+  const auto parts = gpu.watch(600'000'000);
+  // However slow the machine is, nobody has more; and the one has so much for the other's part.
+  CHECK_WITHIN(parts[0], 0, 0.34);
+  CHECK_WITHIN(parts[1], 0, 0.74);
+  CHECK_WITHIN(parts[1] / parts[0], 1.8, 3.2);
+  small.resize(10);
+  large.resize(90);
+  const auto then = gpu.watch(600'000'000);
+  CHECK_WITHIN(then[0], 0, 0.13);
+  CHECK_WITHIN(then[1] / then[0], 5.5, 14);
+}
+
+TEST("a guaranteed program alone has its share and no more") {
+  SharedGpu gpu;
+  gpu.add("guaranteed", 20).begin();
+  gpu.awaitWork(1);
+  CHECK_WITHIN(gpu.watch(150'000'000)[0], 0.05, 0.23);
+}
+
+TEST("a burstable program has what is idle, a best-effort one what all others leave") {
+  SharedGpu gpu;
+  // Somebody who is there and wants nothing.
+  gpu.add("guaranteed", 80).begin([] {
+    begin();
+    ::pause();
+  });
+  while (gpu.used().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  gpu.add("burstable", 20).begin();
+  while (gpu.used().size() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  gpu.watch(50'000'000);
+  CHECK_WITHIN(gpu.watch(200'000'000)[1], 0.4, 1.01);
+
+  SharedGpu other;
+  other.add("guaranteed", 40).begin();
+  other.awaitWork(1);
+  other.add("best-effort", 1).begin();
+  other.awaitWork(2);
+  const auto parts = other.watch(400'000'000);
+  CHECK_WITHIN(parts[0], 0, 0.44);
+  CHECK_WITHIN(parts[1] / parts[0], 0.7, 2.2);
+}
+
+TEST("a worker that is killed at work leaves its part to the others at once") {
+  SharedGpu gpu;
+  Tenant& victim = gpu.add("burstable", 50);
+  victim.begin([] {
+    ::close(2);  // it says that it has lost its device
+    keepBusy();
+  });
+  gpu.add("burstable", 50).begin();
+  gpu.awaitWork(2);
+  victim.killWorker();
+  while (gpu.used().size() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  // Alone it need not be measured any more; a third one has them both measured, and finds half of the GPU.
+  gpu.add("burstable", 50).begin();
+  gpu.awaitWork(2);
+  gpu.watch(100'000'000);  // what the one had in flight was not measured
+  const auto parts = gpu.watch(400'000'000);
+  CHECK_WITHIN(parts[1] / parts[0], 0.6, 1.7);
+}

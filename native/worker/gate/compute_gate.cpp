@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/gate/compute_gate.h"
+
+#include <algorithm>
+#include <set>
+
+namespace millpond::worker::gate {
+
+// Marks
+
+CUevent ComputeGate::take(uint16_t context) {
+  auto& spare = events_[context].spare;
+  if (!spare.empty()) {
+    const CUevent event = spare.back();
+    spare.pop_back();
+    return event;
+  }
+  CUevent event = nullptr;
+  // With timing, as events are unless it is said otherwise.
+  return driver_.cuEventCreate(&event, CU_EVENT_DEFAULT) == CUDA_SUCCESS ? event : nullptr;
+}
+
+CUevent ComputeGate::record(const Place& place) {
+  if (!useContext_(place.context)) return nullptr;
+  const CUevent event = take(place.context);
+  if (!event || driver_.cuEventRecord(event, place.stream) == CUDA_SUCCESS) return event;
+  events_[place.context].spare.push_back(event);
+  return nullptr;
+}
+
+void ComputeGate::end(Span& span) {
+  if (!span.end) span.end = record(span.place);
+}
+
+void ComputeGate::endSpans() {
+  for (Span& span : open_.spans) end(span);
+}
+
+void ComputeGate::before(const Place& place) {
+  Span* found = nullptr;
+  for (Span& span : open_.spans) {
+    if (span.end) continue;
+    const bool isHere = span.place.stream == place.stream && span.place.context == place.context;
+    if (isHere) found = &span;
+    // A mark in the default stream is a barrier for the others: it must not come later than what it stands behind.
+    if (!isHere && !span.place.stream) end(span);
+  }
+  if (found) return;
+  if (const CUevent begin = record(place)) open_.spans.push_back({place, begin});
+}
+
+void ComputeGate::after(const Work& work, bool isMade, bool endsNow, int64_t now) {
+  if (endsNow) endSpans();
+  if (!isMade) return;
+  const auto expectedNs = history_.expected(work);
+  session_->issued(expectedNs, now);
+  if (!open_.done.empty() && open_.done.back().work.what == work.what && open_.done.back().work.shape == work.shape)
+    ++open_.done.back().count;
+  else
+    open_.done.push_back({work, expectedNs.value_or(0)});
+  if (!expectedNs || session_->openNs() >= session_->batchNs()) close(now);
+}
+
+void ComputeGate::close(int64_t now) {
+  if (!session_->hasOpen()) {
+    // Nothing of it was taken by the driver.
+    if (open_.spans.empty()) return;
+    endSpans();
+    for (const Span& span : open_.spans)
+      for (const CUevent event : {span.begin, span.end})
+        if (event) events_[span.place.context].spare.push_back(event);
+    open_ = {};
+    return;
+  }
+  endSpans();
+  open_.number = session_->close(now);
+  flights_.push_back(std::move(open_));
+  open_ = {};
+}
+
+bool ComputeGate::admit(const Work& work, int64_t now) {
+  if (session_->admit(history_.expected(work), now)) return true;
+  close(now);
+  return false;
+}
+
+// What has landed
+
+bool ComputeGate::hasLanded(const Batch& batch) {
+  for (auto span = batch.spans.rbegin(); span != batch.spans.rend(); ++span) {
+    // A context that has failed says so, and nothing runs there any more.
+    if (span->end && useContext_(span->place.context) && driver_.cuEventQuery(span->end) == CUDA_ERROR_NOT_READY)
+      return false;
+  }
+  return true;
+}
+
+bool ComputeGate::progress(int64_t now, bool hasWork) {
+  bool some = false;
+  for (auto batch = flights_.begin(); batch != flights_.end();) {
+    if (!hasLanded(*batch)) {
+      ++batch;
+      continue;
+    }
+    land(*batch, now);
+    batch = flights_.erase(batch);
+    some = true;
+  }
+  session_->look(now, hasWork);
+  return some;
+}
+
+void ComputeGate::land(Batch& batch, int64_t now) {
+  const int64_t used = session_->landed(batch.number, measure(batch), now);
+  history_.learn(batch.done, used);
+  for (const Span& span : batch.spans) {
+    Events& events = events_[span.place.context];
+    if (span.begin) events.spare.push_back(span.begin);
+    if (!span.end) continue;
+    if (events.frontier) events.spare.push_back(events.frontier);
+    events.frontier = span.end;
+  }
+}
+
+std::optional<double> ComputeGate::elapsed(CUevent from, CUevent to) const {
+  float ms = 0;
+  // What a driver calls it has changed.
+  CUresult rc = driver_.cuEventElapsedTime_v2(&ms, from, to);
+  if (rc == CUDA_ERROR_NOT_SUPPORTED) rc = driver_.cuEventElapsedTime(&ms, from, to);
+  if (rc) return std::nullopt;
+  return ms;
+}
+
+std::optional<int64_t> ComputeGate::measure(const Batch& batch) {
+  std::set<uint16_t> contexts;
+  for (const Span& span : batch.spans) contexts.insert(span.place.context);
+  // A GPU works for one context at a time.
+  double ms = 0;
+  for (const uint16_t context : contexts) {
+    const auto part = useContext_(context) ? measure(batch, context) : std::nullopt;
+    if (!part) return std::nullopt;
+    ms += *part;
+  }
+  if (contexts.empty()) return std::nullopt;
+  return static_cast<int64_t>(ms * 1e6);
+}
+
+std::optional<double> ComputeGate::measure(const Batch& batch, uint16_t context) {
+  CUevent origin = nullptr;
+  std::vector<Interval> intervals;
+  for (const Span& span : batch.spans) {
+    if (span.place.context != context) continue;
+    if (!span.begin || !span.end) return std::nullopt;
+    if (!origin) origin = span.begin;
+    const auto from = elapsed(origin, span.begin);
+    const auto to = elapsed(origin, span.end);
+    if (!from || !to) return std::nullopt;
+    intervals.push_back({*from, *to});
+  }
+  // Streams side by side take their time together, and what was measured before is not measured again.
+  std::sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) { return a.from < b.from; });
+  double reached = intervals.front().from;
+  if (const CUevent frontier = events_[context].frontier) {
+    const auto since = elapsed(frontier, origin);
+    if (!since) return std::nullopt;
+    reached = std::max(reached, -*since);
+  }
+  double sum = 0;
+  for (const Interval& each : intervals) {
+    sum += std::max(each.to - std::max(each.from, reached), 0.0);
+    reached = std::max(reached, each.to);
+  }
+  return sum;
+}
+
+void ComputeGate::forget(uint16_t context) {
+  const auto isThere = [context](const Span& span) { return span.place.context == context; };
+  for (Batch& batch : flights_) std::erase_if(batch.spans, isThere);
+  std::erase_if(open_.spans, isThere);
+  events_.erase(context);
+}
+
+}  // namespace millpond::worker::gate

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/gate/session_gate.h"
+
+#include <algorithm>
+
+namespace millpond::worker::gate {
+namespace {
+
+/// A gate that was locked by others is not asked in vain all the time.
+constexpr int64_t kAskNs = 10'000;
+
+}  // namespace
+
+Result<std::unique_ptr<SessionGate>> SessionGate::open(const std::string& path, Share share, int64_t now) {
+  auto file = GateFile::open(path);
+  if (!file) return file.error();
+  const auto seat = (*file)->sit(share, now);
+  if (!seat) return Error{"the gate " + path + " has no seat left: " + std::to_string(kSeats) + " sessions use the device"};
+  return std::unique_ptr<SessionGate>(new SessionGate(std::move(*file), *seat, share));
+}
+
+SessionGate::~SessionGate() { file_->leave(seat_, lastNow_); }
+
+void SessionGate::setShare(Share share) { wanted_.store(pack(share), std::memory_order_relaxed); }
+
+int64_t SessionGate::flightLimit() const {
+  return share_.serviceClass == ServiceClass::kBestEffort ? kBestEffortFlightNs : kFlightNs;
+}
+
+void SessionGate::look(int64_t now, bool hasWork) {
+  lastNow_ = now;
+  if (const uint64_t wanted = wanted_.load(std::memory_order_relaxed); wanted != pack(share_)) {
+    share_ = {static_cast<ServiceClass>(wanted >> 32), static_cast<uint32_t>(wanted)};
+    GateFile::Locked(*file_).turns.setShare(seat_, share_, now);
+    dropTurn();
+  }
+  isOn_ = share_.isCapped() || file_->taken() > 1;
+  if (!isOn_ && !hasTurn_ && !isWaiting_) return;
+  markOverdue(now);
+  if (hasWork || hasOpen() || flightNs_ > 0) return;
+  const bool keeps = hasTurn_ && !isFinishing_ && comesBack_ && file_->mayGoOn(seat_) &&
+                     share_.serviceClass != ServiceClass::kBestEffort && now - emptySince_ < kLingerNs;
+  if (keeps || (!hasTurn_ && !isWaiting_)) return;
+  GateFile::Locked(*file_).turns.pass(seat_, now);
+  dropTurn();
+  isWaiting_ = false;
+}
+
+void SessionGate::dropTurn() {
+  hasTurn_ = false;
+  isFinishing_ = false;
+  askAgainAt_ = 0;
+}
+
+bool SessionGate::ask(int64_t now) {
+  if (now < askAgainAt_) return false;
+  if (now - sweptAt_ > 1'000'000'000) {
+    sweptAt_ = now;
+    file_->sweep(now);
+  }
+  GateFile::Locked locked(*file_);
+  const Turns::Answer answer = locked.turns.ask(seat_, now);
+  if (!answer.isMine) {
+    askAgainAt_ = now + std::max(answer.againNs, kAskNs);
+    isWaiting_ = !hasTurn_;
+    return false;
+  }
+  hasTurn_ = true;
+  isWaiting_ = false;
+  isFinishing_ = false;
+  budgetNs_ = answer.budgetNs;
+  turnNs_ = 0;
+  return true;
+}
+
+void SessionGate::finish(int64_t now) {
+  int64_t endsAt = now;
+  for (const Flight& flight : flights_)
+    if (!flight.isOverdue) endsAt += flight.expectedNs;
+  isFinishing_ = true;
+  GateFile::Locked locked(*file_);
+  if (flightNs_ > 0) return locked.turns.finishing(seat_, endsAt, now);
+  locked.turns.pass(seat_, now);
+  dropTurn();
+}
+
+bool SessionGate::admit(std::optional<int64_t> expectedNs, int64_t now) {
+  if (!isOn_) return true;
+  if (hasTurn_ && !file_->mayGoOn(seat_)) {
+    // Taken away, because what is in flight has not ended in time; or somebody presses.
+    const bool isLost = !GateFile::Locked(*file_).turns.hasTurn(seat_);
+    if (isLost)
+      dropTurn();
+    else if (!isFinishing_ || flightNs_ == 0)
+      finish(now);
+    if (hasTurn_) return false;
+  }
+  if (!hasTurn_) {
+    if (!isWaiting_) comesBack_ = emptySince_ != 0 && now - emptySince_ < kLingerNs;
+    return ask(now);
+  }
+  if (flightNs_ > 0 && flightNs_ + expected(expectedNs) > flightLimit()) return false;
+  if (turnNs_ == 0 || turnNs_ + expected(expectedNs) <= budgetNs_) return true;
+  if (ask(now)) return true;
+  if (hasTurn_ && (!isFinishing_ || flightNs_ == 0)) finish(now);
+  return false;
+}
+
+int64_t SessionGate::napNs(int64_t now) const {
+  if (!hasTurn_) return std::max<int64_t>(askAgainAt_ - now, 0);
+  return flightNs_ > 0 ? INT64_MAX : 0;
+}
+
+void SessionGate::issued(std::optional<int64_t> expectedNs, int64_t now) {
+  const int64_t ns = expected(expectedNs);
+  if (openNs_ == 0) {
+    GateFile::Locked locked(*file_);
+    openFrom_ = locked.turns.sharedTime(now);
+    if (flights_.empty()) locked.turns.takeOff(seat_, now);
+  }
+  openNs_ += ns;
+  flightNs_ += ns;
+  turnNs_ += ns;
+}
+
+uint64_t SessionGate::close(int64_t now) {
+  const int64_t before = flights_.empty() ? now : std::max(now, flights_.back().dueAt);
+  flights_.push_back({++lastBatch_, openNs_, openFrom_, before + 2 * openNs_ + kOverdueNs});
+  openNs_ = 0;
+  return lastBatch_;
+}
+
+int64_t SessionGate::landed(uint64_t batch, std::optional<int64_t> measuredNs, int64_t now) {
+  const auto flight = std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.number == batch; });
+  if (flight == flights_.end()) return 0;
+  if (!flight->isOverdue) flightNs_ -= flight->expectedNs;
+  GateFile::Locked locked(*file_);
+  const int64_t shared = locked.turns.sharedTime(now);
+  // Beside others in flight the GPU's clock runs on while they have their slices.
+  sharedUsed_ = std::max(sharedUsed_, flight->sharedFrom);
+  const int64_t most = std::max<int64_t>(shared - sharedUsed_, 0);
+  const int64_t used = std::min(measuredNs.value_or(most), most);
+  sharedUsed_ += used;
+  // A turn is not used up by what was only thought to take so long.
+  if (hasTurn_) turnNs_ = std::max<int64_t>(turnNs_ + used - flight->expectedNs, 1);
+  flights_.erase(flight);
+  locked.turns.charge(seat_, used, now);
+  if (flights_.empty() && openNs_ == 0) {
+    locked.turns.land(seat_, now);
+    emptySince_ = now;
+  }
+  usedNs_ += used;
+  return used;
+}
+
+void SessionGate::markOverdue(int64_t now) {
+  for (Flight& flight : flights_) {
+    if (flight.isOverdue || now < flight.dueAt) continue;
+    flight.isOverdue = true;
+    flightNs_ -= flight.expectedNs;
+  }
+}
+
+}  // namespace millpond::worker::gate

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shares over a time that the test makes: the gates are the real ones, in a file; the GPU is a model of one that slices
+// its time between all sessions with work in flight, as real ones do between contexts.
+#include "worker/gate/session_gate.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "testing/check.h"
+
+namespace millpond::worker::gate {
+namespace {
+
+constexpr int64_t kTick = 20'000;
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kSecond = 1'000 * kMs;
+
+constexpr Share guaranteed(uint32_t percent) { return {ServiceClass::kGuaranteed, percent}; }
+constexpr Share burstable(uint32_t percent) { return {ServiceClass::kBurstable, percent}; }
+constexpr Share bestEffort() { return {ServiceClass::kBestEffort, 1}; }
+
+/// A session that has kernels to run whenever `wants` says so.
+struct Tenant {
+  using Kernels = std::function<int64_t()>;
+  using Wants = std::function<bool(int64_t now)>;
+  Tenant(Share itsShare, Kernels kernels, Wants whenever)
+      : share(itsShare), kernelNs(std::move(kernels)), wants(std::move(whenever)) {}
+
+  Share share;
+  Kernels kernelNs;  ///< of the next kernel
+  Wants wants;
+  bool isKnown = true;  ///< what its kernels take is known before
+
+  struct Kernel {
+    int64_t lengthNs;
+    uint64_t batch;
+    int64_t doneNs = 0;
+    int64_t beganAt = -1;
+  };
+  std::unique_ptr<SessionGate> gate;
+  std::deque<Kernel> flight;
+  std::optional<int64_t> next;
+  int64_t wantedSince = -1;
+  int64_t workedNs = 0;               ///< of the GPU's time, as it really was
+  std::vector<int64_t> windows;       ///< the same, for each second
+  std::vector<int64_t> waits;         ///< from when a kernel is wanted until it begins
+  int64_t longestNs = 0;
+};
+
+class Gpu {
+ public:
+  Gpu() : path_((std::filesystem::temp_directory_path() / ("millpond-gate-" + std::to_string(::getpid()))).string()) {
+    ::unlink(path_.c_str());
+  }
+  ~Gpu() {
+    tenants_.clear();
+    ::unlink(path_.c_str());
+  }
+
+  Tenant& add(Share share, Tenant::Kernels kernels, Tenant::Wants wants = [](int64_t) { return true; }) {
+    tenants_.push_back(std::make_unique<Tenant>(share, std::move(kernels), std::move(wants)));
+    Tenant& added = *tenants_.back();
+    auto gate = SessionGate::open(path_, added.share, now_);
+    CHECK(bool(gate));
+    added.gate = std::move(*gate);
+    return added;
+  }
+  void run(int64_t forNs) {
+    const int64_t end = now_ + forNs;
+    for (; now_ < end; now_ += kTick) step();
+  }
+  int64_t now() const { return now_; }
+  const std::string& path() const { return path_; }
+  int64_t busyNs() const { return busyNs_; }
+
+ private:
+  void step() {
+    for (auto& each : tenants_) issue(*each);
+    work();
+    for (auto& each : tenants_) land(*each);
+    if ((now_ / kTick) % (kSecond / kTick) != 0 || now_ == 0) return;
+    for (auto& each : tenants_) {
+      int64_t sum = 0;
+      for (const int64_t window : each->windows) sum += window;
+      each->windows.push_back(each->workedNs - sum);
+    }
+  }
+  void issue(Tenant& tenant) {
+    const bool wants = tenant.next || tenant.wants(now_);
+    tenant.gate->look(now_, wants);
+    while (tenant.next || tenant.wants(now_)) {
+      if (!tenant.next) {
+        tenant.next = tenant.kernelNs();
+        tenant.wantedSince = now_;
+        tenant.longestNs = std::max(tenant.longestNs, *tenant.next);
+      }
+      const std::optional<int64_t> expected = tenant.isKnown ? tenant.next : std::nullopt;
+      if (!tenant.gate->admit(expected, now_)) return;
+      if (tenant.gate->isOn()) {
+        tenant.gate->issued(expected, now_);
+        tenant.flight.push_back({*tenant.next, tenant.gate->close(now_)});
+      } else {
+        // As deep as a driver's own queue, at most.
+        if (tenant.flight.size() >= 1000) return;
+        tenant.flight.push_back({*tenant.next, 0});
+      }
+      tenant.waits.push_back(now_ - tenant.wantedSince);
+      tenant.next.reset();
+    }
+  }
+  void work() {
+    int64_t active = 0;
+    for (auto& each : tenants_) active += !each->flight.empty();
+    if (active == 0) return;
+    busyNs_ += kTick;
+    for (auto& each : tenants_) {
+      int64_t left = kTick / active;
+      each->workedNs += each->flight.empty() ? 0 : left;
+      for (Tenant::Kernel& kernel : each->flight) {
+        if (left == 0) break;
+        if (kernel.beganAt < 0) kernel.beganAt = now_ + kTick - left * active;
+        const int64_t now = std::min(left, kernel.lengthNs - kernel.doneNs);
+        kernel.doneNs += now;
+        left -= now;
+      }
+    }
+  }
+  void land(Tenant& tenant) {
+    const int64_t at = now_ + kTick;
+    while (!tenant.flight.empty() && tenant.flight.front().doneNs == tenant.flight.front().lengthNs) {
+      const Tenant::Kernel kernel = tenant.flight.front();
+      tenant.flight.pop_front();
+      // Alone it took what it takes; beside others the GPU's clock ran on while they had their slices.
+      if (kernel.batch) tenant.gate->landed(kernel.batch, std::max(kernel.lengthNs, at - kernel.beganAt - kTick), at);
+    }
+  }
+
+  const std::string path_;
+  int64_t now_ = 0;
+  int64_t busyNs_ = 0;
+  std::vector<std::unique_ptr<Tenant>> tenants_;
+};
+
+std::function<int64_t()> always(int64_t ns) {
+  return [ns] { return ns; };
+}
+double percentOf(const Tenant& tenant, const Gpu& gpu) {
+  return 100.0 * static_cast<double>(tenant.workedNs) / static_cast<double>(gpu.now());
+}
+#define CHECK_WITHIN(value, least, most)                                                     \
+  do {                                                                                       \
+    const double is = static_cast<double>(value);                                            \
+    if (is < (least) || is > (most))                                                         \
+      ::millpond::testing::fail(__FILE__, __LINE__, std::string(#value " is ") + std::to_string(is)); \
+  } while (false)
+
+}  // namespace
+
+TEST("two sessions have their shares in every second, whatever their kernels are like") {
+  for (const uint32_t less : {10u, 30u, 50u}) {
+    for (const auto& [ours, theirs] : {std::pair{50'000, 50'000}, {2 * kMs, 100'000}, {100'000, 8 * kMs}}) {
+      Gpu gpu;
+      Tenant& small = gpu.add(guaranteed(less), always(ours));
+      Tenant& large = gpu.add(guaranteed(100 - less), always(theirs));
+      gpu.run(5 * kSecond);
+      CHECK_WITHIN(percentOf(small, gpu), less - 3, less + 1.5);
+      CHECK_WITHIN(percentOf(large, gpu), 100 - less - 5, 100 - less + 1.5);
+      for (const int64_t window : small.windows) CHECK_WITHIN(window / kMs, less * 10 - 40, less * 10 + 25);
+    }
+  }
+}
+
+TEST("a guaranteed session never has more than its share, although nobody else is there") {
+  for (const uint32_t percent : {1u, 30u, 75u}) {
+    Gpu gpu;
+    Tenant& tenant = gpu.add(guaranteed(percent), always(200'000));
+    gpu.run(4 * kSecond);
+    CHECK_WITHIN(percentOf(tenant, gpu), percent * 0.95, percent * 1.01 + 0.1);
+    for (const int64_t window : tenant.windows) CHECK(window <= percent * kSecond / 100 + kMostCreditNs + 200'000);
+  }
+}
+
+TEST("who has the whole GPU for itself is not measured, and everybody is as soon as there is another") {
+  Gpu gpu;
+  Tenant& first = gpu.add(guaranteed(100), always(100'000));
+  gpu.run(kSecond / 10);
+  CHECK(!first.gate->isOn());
+  CHECK(first.gate->isAtRest());
+  CHECK_EQ(first.gate->usedNs(), 0);
+  Tenant& second = gpu.add(bestEffort(), always(100'000));
+  gpu.run(kSecond);  // what was issued before comes to its end
+  CHECK(first.gate->isOn());
+  CHECK(second.gate->isOn());
+  CHECK(first.gate->usedNs() > 0);
+}
+
+TEST("a burstable session has what others leave, and its share when they do not") {
+  Gpu gpu;
+  Tenant& burst = gpu.add(burstable(30), always(300'000));
+  Tenant& other = gpu.add(guaranteed(70), always(300'000), [](int64_t now) { return now > 2 * kSecond; });
+  gpu.run(2 * kSecond);
+  CHECK_WITHIN(percentOf(burst, gpu), 96, 100);
+  const int64_t before = burst.workedNs;
+  gpu.run(2 * kSecond);
+  CHECK_WITHIN((burst.workedNs - before) / (20 * kMs), 27, 33);
+  CHECK_WITHIN(other.workedNs / (20 * kMs), 65, 71);
+}
+
+TEST("two burstable sessions share what is idle by their shares") {
+  Gpu gpu;
+  Tenant& one = gpu.add(burstable(10), always(300'000));
+  Tenant& three = gpu.add(burstable(30), always(300'000));
+  gpu.run(4 * kSecond);
+  CHECK_WITHIN(percentOf(one, gpu), 22, 28);
+  CHECK_WITHIN(percentOf(three, gpu), 70, 77);
+}
+
+TEST("a best-effort session has what is idle and nothing else, and is out of the way soon") {
+  Gpu gpu;
+  // A service: 2 ms of kernels every 10 ms.
+  Tenant& service = gpu.add(guaranteed(60), always(100'000));
+  int64_t left = 20, due = 0;
+  service.wants = [&](int64_t now) {
+    if (now >= due) {
+      due += 10 * kMs;
+      left = 20;
+    }
+    return left > 0;
+  };
+  service.kernelNs = [&] {
+    --left;
+    return 100'000;
+  };
+  Tenant& training = gpu.add(bestEffort(), always(150'000));
+  gpu.run(4 * kSecond);
+  CHECK_WITHIN(percentOf(service, gpu), 19.5, 20.5);
+  CHECK_WITHIN(percentOf(training, gpu), 70, 80.5);
+  std::sort(service.waits.begin(), service.waits.end());
+  CHECK(service.waits[service.waits.size() * 99 / 100] <= kBestEffortFlightNs + 2 * kFlightNs);
+
+  Gpu full;
+  full.add(burstable(10), always(200'000));
+  Tenant& starved = full.add(bestEffort(), always(200'000));
+  full.run(2 * kSecond);
+  CHECK_WITHIN(percentOf(starved, full), 0, 2);
+}
+
+TEST("one long best-effort kernel holds nobody up for its length") {
+  Gpu gpu;
+  Tenant& service = gpu.add(guaranteed(50), always(200'000), [](int64_t now) { return now > 20 * kMs && now < 40 * kMs; });
+  gpu.add(bestEffort(), always(80 * kMs));
+  gpu.run(100 * kMs);
+  CHECK(!service.waits.empty());
+  CHECK(service.waits.front() <= kYieldNs + kTurnSlackNs + kLongestTurnNs);
+}
+
+TEST("a kernel that is longer than its share allows is paid for by waiting") {
+  Gpu gpu;
+  Tenant& tenant = gpu.add(guaranteed(20), always(60 * kMs));
+  gpu.run(6 * kSecond);
+  CHECK_WITHIN(percentOf(tenant, gpu), 18, 21.5);
+}
+
+TEST("kernels of which nothing is known keep the shares, too") {
+  Gpu gpu;
+  Tenant& small = gpu.add(guaranteed(30), always(700'000));
+  Tenant& large = gpu.add(guaranteed(70), always(5 * kMs));
+  small.isKnown = large.isKnown = false;
+  gpu.run(4 * kSecond);
+  CHECK_WITHIN(percentOf(small, gpu), 26, 32);
+  CHECK_WITHIN(percentOf(large, gpu), 62, 71.5);
+}
+
+TEST("another share counts at once") {
+  Gpu gpu;
+  Tenant& tenant = gpu.add(guaranteed(20), always(200'000));
+  gpu.run(kSecond);
+  const int64_t before = tenant.workedNs;
+  CHECK_WITHIN(before / (10 * kMs), 18, 21.5);
+  tenant.gate->setShare(guaranteed(80));
+  gpu.run(kSecond);
+  CHECK_WITHIN((tenant.workedNs - before) / (10 * kMs), 77, 81.5);
+  const int64_t then = tenant.workedNs;
+  tenant.gate->setShare(guaranteed(10));
+  gpu.run(kSecond);
+  CHECK_WITHIN((tenant.workedNs - then) / (10 * kMs), 8, 11.5);
+  tenant.gate->setShare(guaranteed(100));
+  gpu.run(kSecond / 10);
+  CHECK(!tenant.gate->isOn());
+}
+
+TEST("a program that waits for each of its kernels has its share beside one that never waits") {
+  Gpu gpu;
+  Tenant& sparse = gpu.add(guaranteed(50), always(400'000));
+  // It comes back 60 microseconds after each kernel.
+  int64_t emptySince = -1;
+  sparse.wants = [&](int64_t now) {
+    if (!sparse.flight.empty()) {
+      emptySince = -1;
+      return false;
+    }
+    if (emptySince < 0) emptySince = now;
+    return now - emptySince >= 60'000;
+  };
+  gpu.add(guaranteed(50), always(200'000));
+  gpu.run(4 * kSecond);
+  CHECK_WITHIN(percentOf(sparse, gpu), 35, 51.5);
+}
+
+TEST("work that never ends holds up neither the others nor its own session") {
+  Gpu gpu;
+  int64_t issued = 0;
+  Tenant& stuck = gpu.add(guaranteed(50), [&] { return issued++ == 0 ? 1000 * kSecond : 100'000; });
+  Tenant& other = gpu.add(guaranteed(50), always(100'000));
+  stuck.wants = [&](int64_t) { return issued < 3; };
+  gpu.run(kSecond);
+  CHECK_EQ(issued, 3);
+  CHECK_WITHIN(percentOf(other, gpu), 40, 51.5);
+}
+
+TEST("random sessions: no share exceeded, none starved, nothing idle that somebody wants") {
+  std::mt19937 random(7);
+  const auto between = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random);
+  };
+  for (int round = 0; round < 24; ++round) {
+    Gpu gpu;
+    std::vector<Tenant*> tenants;
+    uint32_t left = 100;
+    bool hasGreedy = false;
+    const int64_t count = between(2, 6);
+    for (int64_t i = 0; i < count; ++i) {
+      const auto percent = static_cast<uint32_t>(between(1, std::max<int64_t>(1, left / 2)));
+      const int64_t kind = between(0, 3);
+      Share share = kind < 2 ? guaranteed(percent) : kind == 2 ? burstable(percent) : bestEffort();
+      if (kind != 3) left -= std::min(left - 1, percent);
+      hasGreedy = hasGreedy || kind >= 2;
+      const int64_t mean = int64_t{10'000} << between(0, 8);
+      tenants.push_back(&gpu.add(share, [mean, &between] { return between(mean / 2, mean * 3 / 2) / 1000 * 1000 + 1000; }));
+    }
+    const int64_t length = 3 * kSecond;
+    gpu.run(length);
+    int64_t longest = 0;
+    for (const Tenant* tenant : tenants) longest = std::max(longest, tenant->longestNs);
+    for (const Tenant* tenant : tenants) {
+      const Share& share = tenant->share;
+      const int64_t due = share.percent * length / 100;
+      const int64_t error = kMostCreditNs + kFlightNs + 2 * tenant->longestNs;
+      if (share.serviceClass == ServiceClass::kGuaranteed) {
+        CHECK(tenant->workedNs <= due * 101 / 100 + error);
+        for (const int64_t window : tenant->windows) CHECK(window <= due / 3 * 101 / 100 + error);
+      }
+      if (share.serviceClass != ServiceClass::kBestEffort)
+        CHECK(tenant->workedNs >= due * 85 / 100 - 2 * longest - error);
+    }
+    if (hasGreedy) CHECK(gpu.busyNs() >= length * 90 / 100);
+  }
+}
+
+}  // namespace millpond::worker::gate

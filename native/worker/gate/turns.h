@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose turn it is on a GPU that several sessions share: the policy, on a table that all of its workers have in common.
+// It knows no clock, no driver and no lock: times are nanoseconds of whatever clock the callers share.
+//
+// One session at a time has the turn, because work of two contexts that a GPU slices between them cannot be told apart
+// by measuring it. Who waits within its share goes first, then who is burstable, then best effort; among equals, who has
+// had least for its share. A turn is short, and one whose work does not end in time is no longer exclusive: others go
+// beside it, and what it takes is its debt.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+namespace millpond::worker::gate {
+
+enum class ServiceClass : uint32_t {
+  kGuaranteed,  ///< its share, never more
+  kBurstable,   ///< its share, and what is idle
+  kBestEffort,  ///< what is idle
+};
+
+struct Share {
+  ServiceClass serviceClass = ServiceClass::kGuaranteed;
+  uint32_t percent = 100;  ///< 1 to 100; how best-effort sessions stand to each other
+
+  /// Whether it may have less than the whole GPU although nobody else is there.
+  bool isCapped() const { return serviceClass == ServiceClass::kGuaranteed && percent < 100; }
+};
+
+inline constexpr uint32_t kSeats = 256;
+inline constexpr uint32_t kNobody = UINT32_MAX;
+
+/// Most time that a session may have saved up for its share, in waiting or in idleness: so far the time of a window can
+/// be above the share, beside what is in flight.
+inline constexpr int64_t kMostCreditNs = 10'000'000;
+/// A turn as such, when others wait.
+inline constexpr int64_t kLongestTurnNs = 5'000'000;
+inline constexpr int64_t kShortestTurnNs = 1'000'000;
+/// Work that has not ended so long after its turn should have is no longer waited for.
+inline constexpr int64_t kTurnSlackNs = 2'000'000;
+/// For how long who comes first by rank waits for the end of what is in flight.
+inline constexpr int64_t kYieldNs = 1'000'000;
+/// The next turn begins so much before this one is thought to be over, so that the GPU has something to do.
+inline constexpr int64_t kOverlapNs = 200'000;
+/// Who is called and does not come is passed over.
+inline constexpr int64_t kCallNs = 2'000'000;
+/// A waiting session of the same rank that is owed so much has the one at work stop.
+inline constexpr int64_t kWakeNs = 1'000'000;
+/// What a burstable session has had of idle time is held against it for no more than this.
+inline constexpr int64_t kBurstDebtNs = 5'000'000;
+/// A debt is paid by waiting, for so long at most.
+inline constexpr int64_t kLongestWaitNs = 60'000'000'000;
+
+/// The order in which those who wait are served.
+enum class Rank : uint32_t { kWithinShare, kBurst, kBestEffort, kNone };
+inline constexpr size_t kRanks = 3;
+
+struct Seat {
+  enum class State : uint32_t {
+    kFree,
+    kIdle,
+    kWaiting,
+    kCalled,  ///< has the turn, and does not know it yet
+    kTurn,
+  };
+  State state = State::kFree;
+  uint32_t mustYield = 0;  ///< to one of those who wait
+  Share share;
+  uint32_t isInFlight = 0;
+  Rank rank = Rank::kNone;  ///< of its last turn
+  int64_t credit = 0;       ///< what it may use without being above its share; below 0: debt
+  int64_t creditAt = 0;     ///< as of when
+  int64_t until = 0;        ///< its turn is exclusive
+  int64_t usedNs = 0;
+  std::array<int64_t, kRanks> served{};  ///< time used for its share, by rank, as the table's `served` has it
+};
+
+struct Table {
+  uint32_t holder = kNobody;
+  uint32_t taken = 0;     ///< seats
+  uint32_t inFlight = 0;  ///< sessions
+  int64_t shared = 0;     ///< time, divided by the sessions that were in flight
+  int64_t sharedAt = 0;
+  std::array<int64_t, kRanks> served{};  ///< `served` of who had the last turn of that rank
+  std::array<Seat, kSeats> seats{};
+};
+
+class Turns {
+ public:
+  explicit Turns(Table& table) : table_(table) {}
+
+  /// None where all are taken.
+  std::optional<uint32_t> sit(Share share, int64_t now);
+  void leave(uint32_t seat, int64_t now);
+  void setShare(uint32_t seat, Share share, int64_t now);
+
+  struct Answer {
+    bool isMine = false;
+    int64_t budgetNs = 0;  ///< what may be issued in this turn
+    int64_t againNs = 0;   ///< when to ask again, from now, where it is not
+  };
+  /// The session has work for the GPU. Who has the turn already gets another one if nobody better waits.
+  Answer ask(uint32_t seat, int64_t now);
+  /// The turn's work is in flight, and there will be no more of it: others may begin when it is about to end.
+  void finishing(uint32_t seat, int64_t endsAt, int64_t now);
+  /// The session wants nothing, or gives up the rest of its turn.
+  void pass(uint32_t seat, int64_t now);
+
+  /// It has work in flight from here on, and has none any more.
+  void takeOff(uint32_t seat, int64_t now);
+  void land(uint32_t seat, int64_t now);
+  /// The GPU's time as each of those in flight has had it: the most that work can have used is how far this went.
+  int64_t sharedTime(int64_t now);
+  void charge(uint32_t seat, int64_t usedNs, int64_t now);
+
+  bool hasTurn(uint32_t seat) const;
+  const Table& table() const { return table_; }
+
+  static int64_t turnOf(const Share& share);
+
+ private:
+  Seat& at(uint32_t seat) { return table_.seats[seat]; }
+  void refresh(Seat& seat, int64_t now);
+  Rank rankOf(const Seat& seat) const;
+  /// What a session has to have to begin, so that turns are not too small.
+  static int64_t least(const Share& share) { return turnOf(share) / 2; }
+  int64_t debtLimit(const Share& share) const;
+  void settle(int64_t now);
+  /// The best of those who wait, and `also`.
+  uint32_t best(int64_t now, uint32_t also = kNobody);
+  bool isBefore(const Seat& a, const Seat& b) const;
+  Answer begin(uint32_t seat, int64_t now);
+  void call(uint32_t seat, int64_t now);
+  void callNext(int64_t now);
+  void press(const Seat& waiting, int64_t now);
+  int64_t againAfter(const Seat& seat, int64_t now) const;
+  void giveUp(Seat& seat);
+
+  Table& table_;
+};
+
+}  // namespace millpond::worker::gate
