@@ -5,6 +5,7 @@ import {
   type Allocation,
   millpondError,
   parseTicketPublicKey,
+  serviceClassWord,
   type SyncResponse,
   type TicketPayload,
   verifyTicket,
@@ -90,6 +91,7 @@ export class Admission {
         uuid,
         memoryBytes: Number(memoryBytes),
         computePercent,
+        serviceClass: serviceClassWord(allocation.serviceClass),
       })),
     };
   }

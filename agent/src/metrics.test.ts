@@ -6,7 +6,7 @@ import { attach, firstDevice, NodeFixture, openSession } from "../test/fixture.t
 test("metrics tell of workers, devices and sessions, to those who have the agent token", async () => {
   await using node = await NodeFixture.create();
   const agent = await node.startKnownAgent({ labels: { zone: "b" } });
-  node.controller.allocate("claim-1", "node-a", [firstDevice]);
+  node.controller.allocate("claim-1", "node-a", [firstDevice], "burstable");
   const ticket = node.controller.ticket("claim-1");
   const { unixPath, session } = await openSession(agent, ticket);
   using _client = await attach({ path: unixPath }, ticket);
@@ -23,6 +23,8 @@ test("metrics tell of workers, devices and sessions, to those who have the agent
     `millpond_agent_device_healthy{uuid="${firstDevice}"} 1`,
     `millpond_agent_session_launches_total{claim="claim-1",session="${session}"} 3`,
     `millpond_agent_session_memory_used_bytes{claim="claim-1",session="${session}",uuid="${firstDevice}"} 1048576`,
+    `millpond_agent_session_compute_seconds_total{claim="claim-1",session="${session}",uuid="${firstDevice}"} 0.5`,
+    `millpond_agent_session_compute_share{claim="claim-1",session="${session}",uuid="${firstDevice}",class="burstable"} 0.5`,
   ]) {
     expect(text).toContain(`${line}\n`);
   }

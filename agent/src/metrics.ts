@@ -37,6 +37,18 @@ export function agentMetrics(
             value: figures.memoryUsedBytes.get(uuid) ?? 0,
           }),
         ),
+        ...granted.flatMap(({ uuid, computePercent, serviceClass }): MetricSample[] => [
+          {
+            name: "millpond_agent_session_compute_seconds_total",
+            labels: { ...labels, uuid },
+            value: (figures.computeUsedNs.get(uuid) ?? 0) / 1e9,
+          },
+          {
+            name: "millpond_agent_session_compute_share",
+            labels: { ...labels, uuid, class: serviceClass },
+            value: computePercent / 100,
+          },
+        ]),
       ];
     }),
   ];

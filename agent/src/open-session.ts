@@ -36,15 +36,16 @@ export async function openSession(
   const now = Math.floor(Date.now() / 1000);
   const payload = opener.admission.admit(request.ticket, now);
   assertServable(opener.devices, payload);
-  const { session, claim, epoch, term, order, issued, devices } = payload;
+  const { session, claim, epoch, term, order, issued, serviceClass = "guaranteed" } = payload;
+  const devices = payload.devices.map((device) => ({ ...device, serviceClass }));
   try {
     const worker = await opener.pool.open(
-      { session, claim, epoch, term, order, issued, startedAt: now, devices: [...devices] },
+      { session, claim, epoch, term, order, issued, startedAt: now, devices },
       request.ticket,
       {
         expires: payload.expires,
         assertAllowed: () => opener.admission.assertGranted(payload),
-        sizes: () => opener.admission.sizesOf(payload)?.devices ?? [...devices],
+        sizes: () => opener.admission.sizesOf(payload)?.devices ?? devices,
       },
     );
     if (transport === "tcp" && worker.tcpPort === 0) {

@@ -14,8 +14,9 @@ import {
 } from "node:fs";
 import { join, resolve } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
-import { millpondError } from "@millpond/api";
+import { millpondError, serviceClassWords } from "@millpond/api";
 import { z } from "zod";
+import { bootId } from "./process-identity.ts";
 import { LockHeldError, openLockedDatabase } from "./run-lock.ts";
 
 /** Unix socket addresses hold 107 bytes and a terminating zero. */
@@ -38,7 +39,13 @@ const workerRecordSchema = z.object({
       issued: z.int().nonnegative(),
       startedAt: z.int().nonnegative(),
       devices: z.array(
-        z.object({ uuid: z.string(), memoryBytes: z.int().nonnegative(), computePercent: z.number() }),
+        z.object({
+          uuid: z.string(),
+          memoryBytes: z.int().nonnegative(),
+          computePercent: z.number(),
+          // Those before classes have hard shares.
+          serviceClass: z.enum(serviceClassWords).default("guaranteed"),
+        }),
       ),
     })
     .nullable(),
@@ -89,6 +96,11 @@ export class RunDirectory implements Disposable {
     return join(this.path, "images");
   }
 
+  /** Where the node's workers meet for each device. They are of no use after the machine has started anew. */
+  get gatesPath(): string {
+    return join(this.path, "gates", bootId());
+  }
+
   private constructor(path: string, database: DatabaseSync) {
     this.path = path;
     this.#database = database;
@@ -110,7 +122,7 @@ export class RunDirectory implements Disposable {
     mkdirSync(join(absolute, "workers"), { recursive: true, mode: 0o755 });
     mkdirSync(join(absolute, "images"), { recursive: true, mode: 0o700 });
     try {
-      return new RunDirectory(
+      const run = new RunDirectory(
         absolute,
         openLockedDatabase(
           join(absolute, "agent.db"),
@@ -124,6 +136,8 @@ export class RunDirectory implements Disposable {
            CREATE TABLE IF NOT EXISTS terms (term INTEGER NOT NULL) STRICT`,
         ),
       );
+      run.#prepareGates();
+      return run;
     } catch (cause) {
       if (!(cause instanceof LockHeldError)) throw cause;
       throw millpondError("MILLPOND_E_STATE_LOCKED", `another agent uses the run directory ${absolute}`, {
@@ -135,6 +149,14 @@ export class RunDirectory implements Disposable {
 
   [Symbol.dispose](): void {
     this.#database.close();
+  }
+
+  #prepareGates(): void {
+    const gates = join(this.path, "gates");
+    mkdirSync(this.gatesPath, { recursive: true, mode: 0o700 });
+    for (const name of readdirSync(gates)) {
+      if (name !== bootId()) rmSync(join(gates, name), { recursive: true, force: true });
+    }
   }
 
   /** Whether what is remembered is of that controller's state. */

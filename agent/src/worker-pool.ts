@@ -246,6 +246,7 @@ export class WorkerPool {
       orphanSeconds: this.#options.orphanSeconds,
       reconnectGraceSeconds: this.#options.reconnectGraceSeconds,
       imageCachePath: this.#options.run.imageCachePath,
+      gatesPath: this.#options.run.gatesPath,
     });
     child.on("error", (error) =>
       this.#log.error({ worker: directory.id, err: error }, "a worker process failed"),

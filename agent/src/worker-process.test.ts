@@ -35,7 +35,7 @@ describe("messages of a worker", () => {
       {
         type: "stats",
         session: "s",
-        devices: [{ uuid: "GPU-1", memoryUsedBytes: 5 }],
+        devices: [{ uuid: "GPU-1", memoryUsedBytes: 5, computeUsedNs: 7 }],
         commands: 3,
         launches: 2,
         waits: 1,

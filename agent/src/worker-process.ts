@@ -17,6 +17,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { createConnection, type Socket } from "node:net";
 import { StringDecoder } from "node:string_decoder";
+import type { ServiceClassWord } from "@millpond/api";
 import { z } from "zod";
 
 /** Revision of the control messages that this agent speaks. */
@@ -79,7 +80,10 @@ const workerMessageSchema = z.discriminatedUnion("type", [
   z.object({
     type: z.literal("stats"),
     session: z.string(),
-    devices: z.array(z.object({ uuid: z.string(), memoryUsedBytes: byteCount })),
+    devices: z.array(
+      // A worker that an earlier release started measures nothing.
+      z.object({ uuid: z.string(), memoryUsedBytes: byteCount, computeUsedNs: z.number().default(0) }),
+    ),
     commands: z.number().nonnegative(),
     launches: z.number().nonnegative(),
     waits: z.number().nonnegative(),
@@ -95,8 +99,9 @@ export type WorkerHello = z.infer<typeof helloSchema>;
 export interface AssignedDevice {
   readonly uuid: string;
   readonly memoryBytes: number;
-  /** 1 to 100. */
+  /** 1 to 100; 0: best effort. */
   readonly computePercent: number;
+  readonly serviceClass: ServiceClassWord;
 }
 
 /** What an agent says. */
@@ -212,6 +217,8 @@ export interface WorkerSpawn {
   readonly reconnectGraceSeconds: number;
   /** Directory of the module images that the node's workers share. */
   readonly imageCachePath: string;
+  /** Directory in which the node's workers meet for each device. */
+  readonly gatesPath: string;
 }
 
 /**
@@ -242,6 +249,8 @@ export function spawnWorker(options: WorkerSpawn): ChildProcess {
         String(options.reconnectGraceSeconds),
         "--image-cache",
         options.imageCachePath,
+        "--gates",
+        options.gatesPath,
       ],
       { detached: true, stdio: ["ignore", log, log] },
     );

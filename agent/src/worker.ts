@@ -49,6 +49,8 @@ export interface WorkerClient {
 export interface WorkerFigures {
   /** Bytes in use on each device, by UUID. */
   readonly memoryUsedBytes: ReadonlyMap<string, number>;
+  /** How long each device has worked for it, of what was measured, by UUID. */
+  readonly computeUsedNs: ReadonlyMap<string, number>;
   /** Calls executed; launches and waits are among them. */
   readonly commands: number;
   readonly launches: number;
@@ -124,7 +126,13 @@ export class Worker {
   sizeAnswer: SizeAnswer | null = null;
   client: WorkerClient | null;
   /** Figures of the session as of the worker's last report. */
-  figures: WorkerFigures = { memoryUsedBytes: new Map(), commands: 0, launches: 0, waits: 0 };
+  figures: WorkerFigures = {
+    memoryUsedBytes: new Map(),
+    computeUsedNs: new Map(),
+    commands: 0,
+    launches: 0,
+    waits: 0,
+  };
   /** Whether a client has been connected. */
   hasHadClient: boolean;
   /** Whether it ever said hello. */
@@ -200,11 +208,7 @@ export class Worker {
       session: session.session,
       ticket,
       expires,
-      devices: session.devices.map(({ uuid, memoryBytes, computePercent }) => ({
-        uuid,
-        memoryBytes,
-        computePercent,
-      })),
+      devices: session.devices,
     });
     const timer = setTimeout(() => {
       this.#failAssign(new Error(`worker ${this.directory.id} did not answer within ${timeoutMs / 1000} s`));
@@ -379,6 +383,7 @@ export class Worker {
       case "stats":
         this.figures = {
           memoryUsedBytes: new Map(message.devices.map((device) => [device.uuid, device.memoryUsedBytes])),
+          computeUsedNs: new Map(message.devices.map((device) => [device.uuid, device.computeUsedNs])),
           commands: message.commands,
           launches: message.launches,
           waits: message.waits,

@@ -6,7 +6,9 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import {
   AgentService,
+  claimChoices,
   formatTicketPublicKey,
+  type ServiceClassWord,
   signTicket,
   type SyncRequest,
   type TicketPayload,
@@ -21,7 +23,13 @@ export class FakeController implements AsyncDisposable {
   readonly #id = randomUUID();
   readonly #allocations = new Map<
     string,
-    { node: string; epoch: number; devices: TicketPayload["devices"]; sizeRevision: number }
+    {
+      node: string;
+      epoch: number;
+      devices: TicketPayload["devices"];
+      sizeRevision: number;
+      serviceClass: ServiceClassWord;
+    }
   >();
   #server: FastifyInstance | undefined;
   #port = 0;
@@ -62,13 +70,16 @@ export class FakeController implements AsyncDisposable {
             if (request.knownRevision === this.#revision) await this.#hold(context.signal);
             return {
               revision: this.#revision,
-              allocations: [...this.#allocations].map(([claim, { node, epoch, devices, sizeRevision }]) => ({
-                claim,
-                node,
-                epoch: BigInt(epoch),
-                sizeRevision: BigInt(sizeRevision),
-                devices: devices.map((device) => ({ ...device, memoryBytes: BigInt(device.memoryBytes) })),
-              })),
+              allocations: [...this.#allocations].map(
+                ([claim, { node, epoch, devices, sizeRevision, serviceClass }]) => ({
+                  claim,
+                  node,
+                  epoch: BigInt(epoch),
+                  sizeRevision: BigInt(sizeRevision),
+                  serviceClass: claimChoices.serviceClass[serviceClass],
+                  devices: devices.map((device) => ({ ...device, memoryBytes: BigInt(device.memoryBytes) })),
+                }),
+              ),
               term: BigInt(this.term),
               order: BigInt(this.#nextOrder()),
               ticketPublicKey: formatTicketPublicKey(this.#keys.publicKey),
@@ -96,10 +107,15 @@ export class FakeController implements AsyncDisposable {
   }
 
   /** Grants devices to a claim, and says so to agents. */
-  allocate(claim: string, node: string, uuids: readonly string[]): void {
+  allocate(
+    claim: string,
+    node: string,
+    uuids: readonly string[],
+    serviceClass: ServiceClassWord = "guaranteed",
+  ): void {
     this.#epoch += 1;
     const devices = uuids.map((uuid) => ({ uuid, memoryBytes: 512 * 2 ** 20, computePercent: 50 }));
-    this.#allocations.set(claim, { node, epoch: this.#epoch, devices, sizeRevision: 0 });
+    this.#allocations.set(claim, { node, epoch: this.#epoch, devices, sizeRevision: 0, serviceClass });
     this.#change();
   }
 

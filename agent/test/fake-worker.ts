@@ -37,6 +37,7 @@ const { values } = parseArgs({
     tcp: { type: "string" },
     "warm-device": { type: "string", default: "" },
     "image-cache": { type: "string", default: "" },
+    gates: { type: "string", default: "" },
     "orphan-seconds": { type: "string", default: "30" },
     "reconnect-grace": { type: "string", default: "300" },
   },
@@ -142,7 +143,7 @@ function serve(): void {
         say({
           type: "stats",
           session,
-          devices: devices.map((device) => ({ uuid: device.uuid, memoryUsedBytes })),
+          devices: devices.map((device) => ({ uuid: device.uuid, memoryUsedBytes, computeUsedNs: 5e8 })),
           commands: 7,
           launches: 3,
           waits: 1,

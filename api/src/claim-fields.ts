@@ -213,7 +213,7 @@ export const claimFields = {
     type: "choice",
     choices: ["guaranteed", "burstable", "best-effort"],
     description:
-      "guaranteed: a hard share; burstable: at least the share; best-effort: only what is idle, first to go",
+      "guaranteed: a hard share; burstable: at least the share; best-effort: only what is idle, no share, first to go",
     defaultText: "guaranteed",
   },
   nodeLoss: {

@@ -197,6 +197,15 @@ function isMemory(value: unknown): value is MemoryRequest {
 }
 
 /** The word for a value of one of the enums of a claim, as the command line has it; empty for one that is not set. */
+/** The service classes, as people and parts other than the API write them. */
+export const serviceClassWords = ["guaranteed", "burstable", "best-effort"] as const;
+export type ServiceClassWord = (typeof serviceClassWords)[number];
+
+/** @returns `guaranteed` for a number that is no class, as an older controller sends none. */
+export function serviceClassWord(value: ServiceClass): ServiceClassWord {
+  return serviceClassWords.find((word) => claimChoices.serviceClass[word] === value) ?? "guaranteed";
+}
+
 export function claimChoiceWord(field: keyof typeof claimChoices, value: number): string {
   return Object.entries(claimChoices[field]).find(([, each]) => each === value)?.[0] ?? "";
 }

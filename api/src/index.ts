@@ -181,8 +181,10 @@ export {
   parseClaimVariables,
   scalarText,
   toClaimMessage,
+  serviceClassWord,
+  serviceClassWords,
 } from "./claim-values.ts";
-export type { ClaimValueOfType, ClaimValues } from "./claim-values.ts";
+export type { ClaimValueOfType, ClaimValues, ServiceClassWord } from "./claim-values.ts";
 export { checkLabels, formatLabels, parseLabels } from "./labels.ts";
 
 // Names, sizes, shares, durations

@@ -172,6 +172,18 @@ export const metricTable = {
     help: "Device memory that a session uses",
     labels: ["claim", "session", "uuid"],
   },
+  millpond_agent_session_compute_seconds_total: {
+    part: "agent",
+    type: "counter",
+    help: "How long the device has worked for the session, of what was measured: not while the session has all of a device for itself",
+    labels: ["claim", "session", "uuid"],
+  },
+  millpond_agent_session_compute_share: {
+    part: "agent",
+    type: "gauge",
+    help: "Share of the device's compute that the session has, 0.01 to 1; 0: best effort",
+    labels: ["claim", "session", "uuid", "class"],
+  },
   millpond_agent_session_commands_total: {
     part: "agent",
     type: "counter",

@@ -47,6 +47,19 @@ function signText(text: string): string {
   return `${signed}.${sign(null, Buffer.from(signed), privateKey).toString("base64url")}`;
 }
 
+test("a ticket may say how its shares are meant, in one of three words, and be for no share", () => {
+  const [device] = payload.devices;
+  const bestEffort = {
+    ...payload,
+    serviceClass: "best-effort",
+    devices: [{ uuid: "GPU-8f1c", memoryBytes: device?.memoryBytes, computePercent: 0 }],
+  };
+  expect(outcome(signText(JSON.stringify(bestEffort)))).toBe("accepted");
+  expect(outcome(signText(JSON.stringify({ ...bestEffort, serviceClass: "gold" })))).toBe(
+    "MILLPOND_E_TICKET_INVALID",
+  );
+});
+
 test("a ticket says what was signed", () => {
   expect(verifyTicket(ticket, publicKey, { nowSeconds: issued })).toEqual(payload);
 });

@@ -5,6 +5,7 @@
 import { createPublicKey, type KeyObject, sign, verify } from "node:crypto";
 import { millpondError } from "./errors.ts";
 import { isName } from "./names.ts";
+import { type ServiceClassWord, serviceClassWords } from "./claim-values.ts";
 import { maxMemoryBytes, minMemoryBytes } from "./units.ts";
 
 /** How long a ticket is valid. */
@@ -29,6 +30,8 @@ export interface TicketPayload {
   readonly epoch: number;
   /** The order is the client's device ordinals. */
   readonly devices: readonly TicketDevice[];
+  /** How its shares of compute are meant. Absent: guaranteed. */
+  readonly serviceClass?: ServiceClassWord;
   /** Of the controller that issued it, which led then. */
   readonly term: number;
   /** Among the answers and tickets of the term. */
@@ -42,7 +45,7 @@ export interface TicketPayload {
 export interface TicketDevice {
   readonly uuid: string;
   readonly memoryBytes: number;
-  /** 1 to 100. */
+  /** 1 to 100; 0: best effort. */
   readonly computePercent: number;
 }
 
@@ -183,6 +186,8 @@ function isTicketPayload(value: unknown): value is TicketPayload {
     value["devices"].length >= 1 &&
     value["devices"].length <= maxDevicesPerNode &&
     value["devices"].every(isTicketDevice) &&
+    (value["serviceClass"] === undefined ||
+      serviceClassWords.some((word) => word === value["serviceClass"])) &&
     isIntegerWithin(value["term"], 0, Number.MAX_SAFE_INTEGER) &&
     isIntegerWithin(value["order"], 0, Number.MAX_SAFE_INTEGER) &&
     isIntegerWithin(value["issued"], 0, Number.MAX_SAFE_INTEGER) &&
@@ -195,7 +200,7 @@ function isTicketDevice(value: unknown): value is TicketDevice {
     isObject(value) &&
     isDeviceUuid(value["uuid"]) &&
     isIntegerWithin(value["memoryBytes"], Number(minMemoryBytes), Number(maxMemoryBytes)) &&
-    isIntegerWithin(value["computePercent"], 1, 100)
+    isIntegerWithin(value["computePercent"], 0, 100)
   );
 }
 

@@ -55,6 +55,7 @@ export class BenchWorker implements AsyncDisposable {
       orphanSeconds: 60,
       reconnectGraceSeconds: 60,
       imageCachePath: directory,
+      gatesPath: directory,
     });
     child.ref(); // an agent lets its workers be; here their end is waited for
     const hasExited = once(child, "exit");
@@ -139,7 +140,14 @@ async function meet(
         session: "bench",
         ticket,
         expires: Math.floor(Date.now() / 1000) + 3600,
-        devices: [{ uuid: options.uuid, memoryBytes: options.memoryBytes, computePercent: 100 }],
+        devices: [
+          {
+            uuid: options.uuid,
+            memoryBytes: options.memoryBytes,
+            computePercent: 100,
+            serviceClass: "guaranteed",
+          },
+        ],
       });
       return { control, tcpPort: await assigned.promise };
     } catch (error) {

@@ -11,6 +11,7 @@ import {
   type Node,
   NodeState,
   Placement,
+  ServiceClass,
 } from "@millpond/api";
 import type {
   ClaimRequest,
@@ -142,6 +143,7 @@ function toRequest(claim: Claim): ClaimRequest {
     memoryBytes: claim.memoryBytes,
     memoryPercent: claim.memoryPercent,
     computePercent: exclusive ? 100 : claim.computePercent,
+    ...(claim.serviceClass === ServiceClass.BEST_EFFORT ? { isBestEffort: true } : {}),
     policy: policyOf(claim.placement),
     labels: claim.labels,
     constraints: {

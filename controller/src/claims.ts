@@ -204,6 +204,7 @@ export async function createTicket(
           memoryBytes: Number(memoryBytes),
           computePercent,
         })),
+        serviceClass: claim.serviceClass,
         term: pool.ledger.term,
         order,
         issued,

@@ -83,7 +83,7 @@ export function toClaim(pool: Pool, claim: ClaimRecord, positions = waitingPosit
     state: claimStates[claim.state],
     reason: claim.state === "pending" ? whyWaiting(pool, claim.name) : claim.reason,
     version: BigInt(versionOf(pool, claim)),
-    ...(allocation === undefined ? {} : { allocation: toAllocation(allocation) }),
+    ...(allocation === undefined ? {} : { allocation: toAllocation(pool, allocation) }),
     queuePosition: positions.get(claim.name) ?? 0,
     openSessions: held.reduce((sum, { node, epoch }) => sum + pool.presence.openSessions(node, epoch), 0),
     createdAt: BigInt(claim.createdAt),
@@ -125,7 +125,7 @@ export function claimsByArrival(pool: Pool): ClaimRecord[] {
 /** The same message each time: agents are told of all that is on their nodes with every answer. */
 const allocationMessages = new WeakMap<AllocationRecord, Allocation>();
 
-export function toAllocation(record: AllocationRecord): Allocation {
+export function toAllocation(pool: Pool, record: AllocationRecord): Allocation {
   let message = allocationMessages.get(record);
   if (message === undefined) {
     const { claim, node, epoch, sizeRevision } = record;
@@ -135,6 +135,8 @@ export function toAllocation(record: AllocationRecord): Allocation {
       epoch: BigInt(epoch),
       devices: usableSizes(record).map((each) => ({ ...each })),
       sizeRevision: BigInt(sizeRevision),
+      // The claim of an allocation that is given back may be forgotten: no session of it is opened any more.
+      serviceClass: claimChoices.serviceClass[pool.ledger.claims.get(claim)?.serviceClass ?? "guaranteed"],
     });
     allocationMessages.set(record, message);
   }

@@ -191,6 +191,52 @@ describe("queues", () => {
   });
 });
 
+describe("service classes", () => {
+  test("a best-effort claim holds memory and no compute: beside it a device can be given away whole", async () => {
+    const pool = await TestPool.start({ a: [8n * GiB] });
+    const bestEffort = { memoryBytes: 2n * GiB, serviceClass: ServiceClass.BEST_EFFORT };
+    await make(pool, { name: "rest", ...bestEffort });
+    await make(pool, { name: "work", memoryBytes: 4n * GiB, computePercent: 100 });
+    await make(pool, { name: "more", ...bestEffort });
+    await make(pool, { name: "burst", memoryBytes: 1n * GiB, serviceClass: ServiceClass.BURSTABLE });
+    const states = await Promise.all(["rest", "work", "more", "burst"].map((name) => stateOf(pool, name)));
+    expect(states).toEqual([ClaimState.BOUND, ClaimState.BOUND, ClaimState.BOUND, ClaimState.PENDING]);
+    const { devices } = await pool.pool.listDevices({});
+    expect(devices[0]).toMatchObject({ allocatedMemoryBytes: 8n * GiB, allocatedComputePercent: 100 });
+    await pool.restart();
+    const { claim } = await pool.claims.getClaim({ name: "rest" });
+    expect(claim?.allocation).toMatchObject({
+      serviceClass: ServiceClass.BEST_EFFORT,
+      devices: [{ memoryBytes: 2n * GiB, computePercent: 0 }],
+    });
+  });
+
+  test("agents and tickets say which class a claim has", async () => {
+    const pool = await TestPool.start({ a: [8n * GiB] });
+    await make(pool, { name: "x", memoryBytes: 2n * GiB, serviceClass: ServiceClass.BURSTABLE });
+    const agent = pool.agent("a");
+    await agent.until(
+      () =>
+        agent.desired?.allocations.find(({ claim }) => claim === "x")?.serviceClass ===
+        ServiceClass.BURSTABLE,
+    );
+    const { ticket } = await pool.claims.createTicket({ claim: "x" });
+    expect(JSON.parse(Buffer.from(ticket.split(".")[1] ?? "", "base64url").toString())).toMatchObject({
+      serviceClass: "burstable",
+    });
+  });
+
+  test("a best-effort claim has no share that could be asked for", async () => {
+    const pool = await TestPool.start({ a: [8n * GiB] });
+    const bestEffort = { name: "x", memoryBytes: 2n * GiB, serviceClass: ServiceClass.BEST_EFFORT };
+    await expect(make(pool, { ...bestEffort, computePercent: 10 })).rejects.toThrow(/has no share/);
+    await make(pool, bestEffort);
+    await expect(pool.claims.resizeClaim({ name: "x", computePercent: 10 })).rejects.toThrow(/has no share/);
+    await pool.claims.resizeClaim({ name: "x", memoryBytes: 4n * GiB });
+    expect((await pool.claims.getClaim({ name: "x" })).claim?.allocation?.devices[0]?.computePercent).toBe(0);
+  });
+});
+
 describe("explanations and usage", () => {
   test("why says for what a claim waits, behind whom and until when", async () => {
     const pool = await TestPool.start({ "node-a": [4n * GiB] });

@@ -155,6 +155,12 @@ function refuseUnfit(
       `the claim ${claim.name} is exclusive: its vGPUs are whole devices, only their number can change`,
     );
   }
+  if (claim.serviceClass === "best-effort" && computePercent > 0) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the claim ${claim.name} is best-effort: it gets what others leave of the compute, and has no share`,
+    );
+  }
   if (claim.gang !== "" && gpus > 0 && gpus !== claim.gpus) {
     throw millpondError(
       "MILLPOND_E_INVALID",

@@ -28,6 +28,7 @@ export function toRequest(spec: ClaimSpec): ClaimRequest {
     memoryBytes: spec.memoryBytes,
     memoryPercent: spec.memoryPercent,
     computePercent: spec.isExclusive ? 100 : spec.computePercent,
+    ...(spec.serviceClass === "best-effort" ? { isBestEffort: true } : {}),
     policy: spec.placement,
     ...(Object.keys(constraints).length === 0 ? {} : { constraints }),
     ...(Object.keys(spec.labels).length === 0 ? {} : { labels: spec.labels }),

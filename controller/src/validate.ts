@@ -8,6 +8,7 @@ import {
   minMemoryBytes,
   parseName,
   quote,
+  serviceClassWords,
 } from "@millpond/api";
 import {
   type ClaimSpec,
@@ -32,7 +33,6 @@ const maxGraceSeconds = 3600;
 // In the order of the API's numbers, the default first.
 const placements = ["least-fragmentation", "binpack", "spread"] as const;
 const localities = ["prefer-local", "local-only", "any"] as const;
-const serviceClasses = ["guaranteed", "burstable", "best-effort"] as const;
 const nodeLosses = ["keep", "requeue", "fail"] as const;
 
 /**
@@ -48,6 +48,13 @@ export function checkClaim(claim: Claim | undefined): ClaimSpec {
   const isPartial = memoryBytes !== 0n || memoryPercent !== 0 || computePercent !== 0;
   if (claim.exclusive && isPartial) {
     throw millpondError("MILLPOND_E_INVALID", "exclusive and a share of memory or compute are both given");
+  }
+  const serviceClass = checkChoice("serviceClass", claim.serviceClass, serviceClassWords);
+  if (serviceClass === "best-effort" && computePercent !== 0) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `computePercent is ${computePercent}, but a best-effort claim gets what others leave of the compute, and has no share`,
+    );
   }
   return {
     name: claim.name === "" ? "" : parseName(claim.name, "claim name"),
@@ -73,7 +80,7 @@ export function checkClaim(claim: Claim | undefined): ClaimSpec {
     isPreemptible: claim.preemptible,
     timeLimitSeconds: checkRange(claim.timeLimitSeconds, "timeLimitSeconds", 0, maxLimitSeconds),
     idleLimitSeconds: checkRange(claim.idleLimitSeconds, "idleLimitSeconds", 0, maxLimitSeconds),
-    serviceClass: checkChoice("serviceClass", claim.serviceClass, serviceClasses),
+    serviceClass,
     nodeLoss: checkChoice("nodeLoss", claim.nodeLoss, nodeLosses),
     graceSeconds: checkRange(
       claim.graceSeconds === 0 ? defaultGraceSeconds : claim.graceSeconds,

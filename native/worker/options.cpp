@@ -54,11 +54,13 @@ Result<std::vector<DeviceShare>> readDevices(const Json& message, const std::str
     const Json* compute = entry.find("computePercent");
     const uint64_t percent = compute ? compute->uint64().value_or(0) : 0;
     const auto bytes = memory ? memory->uint64() : std::nullopt;
-    if (!uuid || !uuid->string() || !bytes || percent < 1 || percent > 100)
-      return Error{"a device of " + what + " needs uuid, memoryBytes and computePercent from 1 to 100"};
     const auto serviceClass = readClass(entry.find("serviceClass"));
     if (!serviceClass)
       return Error{"the serviceClass of a device of " + what + " is none of guaranteed, burstable and best-effort"};
+    // Best effort has no share.
+    const uint64_t least = *serviceClass == gate::ServiceClass::kBestEffort ? 0 : 1;
+    if (!uuid || !uuid->string() || !bytes || !compute || percent < least || percent > 100)
+      return Error{"a device of " + what + " needs uuid, memoryBytes and computePercent from 1 to 100"};
     out.push_back({*uuid->string(), *bytes, static_cast<uint32_t>(percent), *serviceClass});
   }
   return out;

@@ -25,7 +25,7 @@ std::vector<std::string> with(std::vector<std::string> more) {
 const char* kAssignment =
     R"({"type": "assign", "session": "s-1", "ticket": "mpt1.a.b", "expires": 1790000060,
         "devices": [{"uuid": "GPU-1", "memoryBytes": 536870912, "computePercent": 50},
-                    {"uuid": "GPU-2", "memoryBytes": "68719476736", "computePercent": 1,
+                    {"uuid": "GPU-2", "memoryBytes": "68719476736", "computePercent": 0,
                      "serviceClass": "best-effort"}]})";
 
 TEST("a full command line is understood") {

@@ -21,7 +21,8 @@ struct DeviceShare {
   uint32_t computePercent = 100;
   gate::ServiceClass serviceClass = gate::ServiceClass::kGuaranteed;
 
-  gate::Share compute() const { return {serviceClass, computePercent}; }
+  /// Best-effort sessions, which have no share, are alike.
+  gate::Share compute() const { return {serviceClass, computePercent == 0 ? 1 : computePercent}; }
 };
 
 /// "GPU-" and the UUID in its usual form.

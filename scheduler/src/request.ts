@@ -16,6 +16,8 @@ export interface ClaimRequest {
   readonly memoryPercent: number;
   /** Compute of each vGPU, 1 to 100. 0: in proportion to the memory, rounded up. */
   readonly computePercent: number;
+  /** It gets what others leave of the compute, and holds none. Absent: no. */
+  readonly isBestEffort?: boolean;
   /** Where it may go at all. Absent: anywhere. */
   readonly constraints?: Constraints;
   /** How its vGPUs shall lie. Absent: `least-fragmentation`. */
@@ -34,6 +36,9 @@ export function asksForWholeDevices(request: ClaimRequest): boolean {
 /** What a vGPU of the request would take of this device; more than the device has where it is too small. */
 export function shareOf(request: ClaimRequest, device: DeviceState): Share {
   const memoryBytes = memoryOf(request, device);
+  if (request.isBestEffort === true) {
+    return { memoryBytes, computePercent: 0 };
+  }
   if (request.computePercent > 0) {
     return { memoryBytes, computePercent: request.computePercent };
   }

@@ -14,7 +14,7 @@ export interface Grant {
   readonly claim: string;
   /** At least 1 MiB. */
   readonly memoryBytes: bigint;
-  /** 1 to 100. */
+  /** 1 to 100; 0 for best effort. */
   readonly computePercent: number;
   /** Labels of the claim. Absent: none. */
   readonly labels?: Labels;

@@ -9,7 +9,7 @@ export interface Placement {
   readonly uuid: string;
   readonly index: number;
   readonly memoryBytes: bigint;
-  /** 1 to 100. */
+  /** 1 to 100; 0 for best effort. */
   readonly computePercent: number;
 }
 

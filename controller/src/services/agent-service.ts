@@ -22,7 +22,7 @@ export function makeAgentService(
       const { revision, allocations, order, describedBy } = await sync(pool, checkReport(request), signal);
       return {
         revision: BigInt(revision),
-        allocations: allocations.map(toAllocation),
+        allocations: allocations.map((each) => toAllocation(pool, each)),
         term: BigInt(pool.ledger.term),
         order: BigInt(order),
         describedBy: BigInt(describedBy),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import type { ServiceClassWord } from "@millpond/api";
 import type { Labels, PlacementPolicy } from "@millpond/scheduler";
 import { readMembers, writeMembers } from "./members.ts";
 
 export type LocalityPolicy = "prefer-local" | "local-only" | "any";
-export type ServiceClassWord = "guaranteed" | "burstable" | "best-effort";
 export type NodeLossPolicy = "keep" | "requeue" | "fail";
 
 /** What a user asks, checked, with the defaults filled in. Members mean what the fields of the API's Claim say. */

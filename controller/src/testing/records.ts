@@ -81,7 +81,7 @@ export function allocation(name: string, change: Partial<AllocationRecord> = {})
     sizeRevision: 0,
     resizing: null,
     devices: [
-      { uuid: "GPU-1", memoryBytes: 1n << 36n, computePercent: 50 },
+      { uuid: "GPU-1", memoryBytes: 1n << 36n, computePercent: 0 },
       { uuid: "GPU-0", memoryBytes: 1n << 36n, computePercent: 50 },
     ],
     ...change,

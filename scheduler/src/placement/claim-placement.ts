@@ -115,9 +115,10 @@ function offerOf(
 
 /** Requests with the same key get the same offers from the same nodes. */
 function askedKey(request: ClaimRequest, workload: Workload): string {
-  const { gpus, memoryBytes, memoryPercent, computePercent, constraints, policy = "" } = request;
+  const { gpus, memoryBytes, memoryPercent, constraints, policy = "" } = request;
+  const compute = request.isBestEffort === true ? "none" : request.computePercent;
   const where = constraints === undefined ? "" : JSON.stringify(constraints);
-  return `${scorersFor(workload).id} ${gpus} ${memoryBytes} ${memoryPercent} ${computePercent} ${policy} ${where}`;
+  return `${scorersFor(workload).id} ${gpus} ${memoryBytes} ${memoryPercent} ${compute} ${policy} ${where}`;
 }
 
 function makeOffer(

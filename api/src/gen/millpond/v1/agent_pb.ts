@@ -400,7 +400,7 @@ export type DeviceUse = Message<"millpond.v1.DeviceUse"> & {
   memoryLimitBytes: bigint;
 
   /**
-   * What its worker was told. 0: the agent does not say.
+   * What its worker was told. 0: best effort, or the agent does not say.
    *
    * @generated from field: uint32 compute_percent = 4;
    */
