@@ -17,6 +17,8 @@ export interface Explanation {
   readonly queueLength: number;
   /** Claims that have to end before it gets room, if nobody comes before it; of others' only what the caller sees. */
   readonly waitsFor: readonly string[];
+  /** How many it waits for that the caller does not see. */
+  readonly waitsForHidden: number;
   /** Unix seconds, at the latest; 0: not known. */
   readonly expectedAt: number;
   /** The claim of the pool that ends next, as far as that is known. */
@@ -45,12 +47,15 @@ export async function explainClaim(pool: Pool, name: string, sees: Sight = seesA
     const ahead = isForRoom ? forecast(snapshot, name) : undefined;
     const next = nextRelease(snapshot);
     const positions = waitingPositions(pool);
+    const inItsWay = ahead?.waitsFor ?? [];
+    const waitsFor = inItsWay.filter(isSeen);
     return {
       claim,
       obstacle: hideNames(pool, obstacle ?? "", sees),
       queueLength: [...positions.keys()].filter((each) => pool.ledger.claims.get(each)?.queue === claim.queue)
         .length,
-      waitsFor: (ahead?.waitsFor ?? []).filter(isSeen),
+      waitsFor,
+      waitsForHidden: inItsWay.length - waitsFor.length,
       expectedAt: ahead?.startsAt ?? 0,
       nextReleaseClaim: next !== undefined && isSeen(next.claim) ? next.claim : "",
       nextReleaseAt: next?.at ?? 0,

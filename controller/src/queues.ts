@@ -2,7 +2,8 @@
 
 // What is done with queues and tenants.
 
-import { millpondError, quote } from "@millpond/api";
+import { isDeepStrictEqual } from "node:util";
+import { formatBytes, millpondError, quote } from "@millpond/api";
 import { describeExcess, formatGpus, type QueueSpec, type TenantSpec } from "@millpond/scheduler";
 import type { Transaction } from "./transaction.ts";
 import { isLive, type Pool } from "./pool.ts";
@@ -39,6 +40,9 @@ export async function putQueue(pool: Pool, queue: QueueSpec, options: PutOptions
       );
     }
     refuseParent(transaction, queue);
+    if (isDeepStrictEqual(before, queue)) {
+      return;
+    }
     transaction.queues.set(queue.name, queue);
     const what = before === undefined ? "QueueCreated" : "QueueChanged";
     transaction.addEvent(what, `queue/${queue.name}`, describeQueue(queue));
@@ -70,6 +74,9 @@ export async function putTenant(pool: Pool, tenant: TenantSpec, options: PutOpti
     refuse("tenant", tenant.name, before !== undefined, options);
     if (before === undefined && transaction.allTenants().length >= maxTenants) {
       throw millpondError("MILLPOND_E_INVALID", `there are ${maxTenants} tenants already`);
+    }
+    if (isDeepStrictEqual(before, tenant)) {
+      return;
     }
     transaction.tenants.set(tenant.name, tenant);
     const what = before === undefined ? "TenantCreated" : "TenantChanged";
@@ -152,7 +159,7 @@ function describeQuota({ gpuMilli, computePercent, memoryBytes }: QueueSpec["lim
   const parts = [
     ...(gpuMilli === undefined ? [] : [`${formatGpus(gpuMilli)} GPUs`]),
     ...(computePercent === undefined ? [] : [`${computePercent}% compute`]),
-    ...(memoryBytes === undefined ? [] : [`${memoryBytes} bytes of memory`]),
+    ...(memoryBytes === undefined ? [] : [`${formatBytes(memoryBytes)} of memory`]),
   ];
   return parts.length === 0 ? "none" : parts.join(" and ");
 }

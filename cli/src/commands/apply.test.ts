@@ -38,17 +38,21 @@ test("a file makes what it describes, and applying it again changes nothing", as
   expect(first).toMatchObject({
     code: 0,
     stderr: "",
-    stdout: "tenant/team-a applied\nqueue/research applied\nclaim/train bound\n",
+    stdout: "tenant/team-a created\nqueue/research created\nclaim/train bound\n",
   });
   const again = await pool.home.millpond(["apply", "-f", "-"], { input: file });
-  expect(again.stdout).toContain("claim/train unchanged\n");
+  expect(again.stdout).toBe("tenant/team-a unchanged\nqueue/research unchanged\nclaim/train unchanged\n");
   const other = await pool.home.millpond(["apply", "-f", "-"], {
-    input: file.replace("priority: 7", "priority: 8"),
+    input: file.replace("priority: 7", "priority: 8").replace("weight: 3", "weight: 4"),
   });
   expect(other).toMatchObject({
     code: 125,
+    stdout: "tenant/team-a unchanged\nqueue/research changed\n",
     stderr: expect.stringContaining("claim train is there and has another priority"),
   });
+  // What is as it was is no event.
+  const { events } = await pool.connection.pool.listEvents({ subject: "queue/research" });
+  expect(events.map(({ kind }) => kind)).toEqual(["QueueCreated", "QueueChanged"]);
 
   const { stdout } = await pool.home.millpond(["describe", "claim", "train", "-o", "json"]);
   expect(JSON.parse(stdout)).toMatchObject({
@@ -62,10 +66,11 @@ test("a file makes what it describes, and applying it again changes nothing", as
     computePercent: 25,
   });
   const queues = await pool.home.millpond(["get", "queues"]);
-  expect(queues.stdout).toMatch(/research +- +3 +gpus=0\.5 +none +0\.25 +1 GiB +1 +0/);
+  expect(queues.stdout).toMatch(/research +- +4 +gpus=0\.5 +none +0\.25 +1 GiB +1 +0/);
   const text = await pool.home.millpond(["describe", "claim", "train"]);
-  expect(text.stdout).toContain("preemptible");
-  expect(text.stdout).toContain("time-limit 2h");
+  expect(text.stdout).toMatch(/\n {2}preemptible: +yes\n/);
+  expect(text.stdout).toMatch(/\n {2}time-limit: +2h\n/);
+  expect(text.stdout).toMatch(/\nLease: +1h, of which (1h|59m(\d+s)?) is left\n/);
 });
 
 test("queues and tenants are made, changed and deleted, and not while they are in use", async () => {

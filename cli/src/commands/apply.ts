@@ -35,12 +35,16 @@ function readText(path: string): string {
 
 async function applyOne(document: Document, { claims, queues }: Connection): Promise<string> {
   switch (document.kind) {
-    case "Queue":
-      await queues.putQueue({ queue: document.message });
-      return "applied";
-    case "Tenant":
-      await queues.putTenant({ tenant: document.message });
-      return "applied";
+    case "Queue": {
+      const { queues: before } = await queues.listQueues({});
+      const { queue } = await queues.putQueue({ queue: document.message });
+      return changeOf(before, queue, ["parent", "weight", "borrowing", "guaranteed", "limit"]);
+    }
+    case "Tenant": {
+      const { tenants: before } = await queues.listTenants({});
+      const { tenant } = await queues.putTenant({ tenant: document.message });
+      return changeOf(before, tenant, ["limit"]);
+    }
     case "Claim":
       try {
         const { claim } = await claims.createClaim({ claim: document.message });
@@ -52,6 +56,19 @@ async function applyOne(document: Document, { claims, queues }: Connection): Pro
         return await compare(document, claims);
       }
   }
+}
+
+/** What has become of one that is told by these members. */
+function changeOf<T extends { readonly name: string }>(
+  before: readonly T[],
+  now: T | undefined,
+  members: readonly (keyof T)[],
+): string {
+  const there = before.find(({ name }) => name === now?.name);
+  if (there === undefined || now === undefined) return "created";
+  return members.every((member) => canonical(there[member]) === canonical(now[member]))
+    ? "unchanged"
+    : "changed";
 }
 
 /** A claim does not change once it is made: one that is there must ask the same. */

@@ -186,9 +186,9 @@ async function describeClaim(claim: Claim, { pool }: Connection, now: number): P
         "State",
         claim.reason === "" ? claimStateWord(claim.state) : `${claimStateWord(claim.state)}: ${claim.reason}`,
       ],
-      ["Owner", claim.owner],
+      ["Owner", claim.owner === "" ? "none" : claim.owner],
       ["Asked", `${claim.gpus} × memory ${askedMemory(claim)}, compute ${compute}`],
-      ["", wishesOf(claim)],
+      ...wishesOf(claim),
       ["Tenant", claim.tenant],
       ["Queue", `${claim.queue}, priority ${claim.priority}`],
       ["Position", claim.queuePosition === 0 ? "not waiting" : String(claim.queuePosition)],
@@ -200,7 +200,7 @@ async function describeClaim(claim: Claim, { pool }: Connection, now: number): P
         "Lease",
         claim.leaseExpiresAt === 0n
           ? "ended"
-          : `${claim.leaseSeconds} s, ${Math.max(0, Number(claim.leaseExpiresAt) - now)} s left`,
+          : `${formatDuration(claim.leaseSeconds)}, of which ${formatDuration(Math.max(0, Number(claim.leaseExpiresAt) - now))} is left`,
       ],
       ["Sessions", table(sessionColumns(now, false), sessions)],
     ],
@@ -237,8 +237,8 @@ async function describeTenant(tenant: Tenant, { claims }: Connection, now: numbe
   };
 }
 
-/** What a claim asks beside its size, one field a line, as on the command line. */
-function wishesOf(claim: Claim): string {
+/** What a claim asks beside its size, by the names of the command line. */
+function wishesOf(claim: Claim): (readonly [string, string])[] {
   const json = claimToJson(claim);
   const wishes: readonly (readonly [string, string | number | boolean])[] = [
     ["lazy", json.lazy],
@@ -265,8 +265,7 @@ function wishesOf(claim: Claim): string {
   ];
   return wishes
     .filter(([, value]) => value !== "" && value !== false)
-    .map(([name, value]) => (value === true ? name : `${name} ${value}`))
-    .join("\n");
+    .map(([name, value]) => [`  ${name}`, value === true ? "yes" : String(value)] as const);
 }
 
 function describeSession(session: Session, now: number): Description {
@@ -281,7 +280,7 @@ function describeSession(session: Session, now: number): Description {
       ["Name", session.id],
       ["State", sessionStateWord(session.state)],
       ["Claim", `${session.claim} (epoch ${session.epoch})`],
-      ["Owner", session.owner],
+      ["Owner", session.owner === "" ? "none" : session.owner],
       ["Program", session.program === "" ? "none yet" : session.program],
       [
         "Process",

@@ -41,11 +41,11 @@ const columns: readonly Column<Usage>[] = [
   { title: "TENANT", cell: (usage) => usage.tenant },
   { title: "QUEUE", cell: (usage) => usage.queue },
   { title: "CLAIMS", cell: (usage) => String(usage.claims), align: "right" },
-  { title: "ASKED", cell: (usage) => hours(usage.askedGpuSeconds), align: "right" },
+  { title: "GPU-HOURS ASKED", cell: (usage) => hours(usage.askedGpuSeconds), align: "right" },
   { title: "GRANTED", cell: (usage) => hours(usage.grantedGpuSeconds), align: "right" },
   { title: "USED", cell: (usage) => hours(usage.usedGpuSeconds), align: "right" },
   { title: "WASTED", cell: (usage) => hours(usage.wastedGpuSeconds), align: "right" },
-  { title: "WAITED", cell: (usage) => hours(usage.waitedSeconds), align: "right" },
+  { title: "HOURS WAITED", cell: (usage) => hours(usage.waitedSeconds), align: "right" },
 ];
 
 function render({ usage, from, to }: GetUsageResponse, format: "table" | "csv" | "json"): string {

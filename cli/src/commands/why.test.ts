@@ -14,6 +14,15 @@ test("why and usage say what a platform team is asked", async () => {
   expect(why.stdout).toMatch(/position: +1 of 1 in queue default, priority 3/);
   expect(why.stdout).toMatch(/queue default: +1 GPUs in use/);
   expect(why.stdout).toMatch(/waits for: +the end of runs/);
+  const { access, queues: quotas } = pool.connection;
+  await quotas.putTenant({ tenant: { name: "team-a" } });
+  const { secret } = await access.createToken({ name: "ann", role: "user", tenant: "team-a" });
+  await claims.createClaim({ claim: { name: "hers", leaseSeconds: 600, tenant: "team-a" } });
+  const hers = await pool.home.millpond(["why", "hers", "--token", secret]);
+  // Whose claim that is, and its name, she is not told.
+  expect(hers.stdout).toMatch(/waits for: +the end of a claim of another tenant\n/);
+  expect(hers.stdout).toMatch(/next release: +a claim of another tenant, within /);
+  await claims.releaseClaim({ name: "hers" });
   expect(why.stdout).toMatch(/expected: +within (1h|5\dm(\d+s)?)/);
   expect(why.stdout).toMatch(/next release: +claim runs, within/);
   const json = JSON.parse((await pool.home.millpond(["why", "runs", "-o", "json"])).stdout);
@@ -27,14 +36,18 @@ test("why and usage say what a platform team is asked", async () => {
     return (usage[0]?.grantedGpuSeconds ?? 0) > 0;
   });
   expect((await pool.home.millpond(["usage"])).stdout).toMatch(
-    /^TENANT +QUEUE +CLAIMS +ASKED.*\ndefault +default +2 /,
+    /^TENANT +QUEUE +CLAIMS +GPU-HOURS ASKED.*\ndefault +default +2 /,
   );
   const csv = await pool.home.millpond(["usage", "--since", "1h", "-o", "csv"]);
   expect(csv.stdout).toMatch(/^tenant,queue,claims,askedGpuHours,.*\ndefault,default,2,0\.\d+,0\.\d+,0,/);
   const items = JSON.parse(
     (await pool.home.millpond(["usage", "--since", "2026-01-01", "-o", "json"])).stdout,
   );
-  expect(items).toMatchObject({ kind: "UsageList", from: "2026-01-01T00:00:00Z", items: [{ claims: 2 }] });
+  expect(items).toMatchObject({
+    kind: "UsageList",
+    from: "2026-01-01T00:00:00Z",
+    items: expect.arrayContaining([expect.objectContaining({ tenant: "default", claims: 2 })]),
+  });
   expect((await pool.home.millpond(["usage", "--since", "yesterday"])).stderr).toContain(
     '"yesterday" is not a duration',
   );

@@ -30,6 +30,7 @@ function toJson({ claim, ...explanation }: ExplainClaimResponse) {
     obstacle: explanation.obstacle,
     queueLength: explanation.queueLength,
     waitsFor: explanation.waitsFor,
+    waitsForHidden: explanation.waitsForHidden,
     expectedAt: time(explanation.expectedAt),
     nextReleaseClaim: explanation.nextReleaseClaim,
     nextReleaseAt: time(explanation.nextReleaseAt),
@@ -60,9 +61,8 @@ export function render(explanation: ExplainClaimResponse, nowSeconds: number): s
     const head = `claim ${claim.name} is ${claimStateWord(claim.state)}${where}${reason}`;
     return facts.length === 0 ? head : `${head}\n${layOutFields(facts)}`;
   }
-  const { waitsFor, expectedAt, nextReleaseAt, nextReleaseClaim } = explanation;
-  const shown =
-    waitsFor.slice(0, 8).join(", ") + (waitsFor.length > 8 ? `, and ${waitsFor.length - 8} more` : "");
+  const { expectedAt, nextReleaseAt, nextReleaseClaim } = explanation;
+  const next = nextReleaseClaim === "" ? "a claim of another tenant" : `claim ${nextReleaseClaim}`;
   const within = (at: bigint) => `within ${formatDuration(Math.max(0, Number(at) - nowSeconds))}`;
   const fields: [string, string][] = [
     [
@@ -70,17 +70,28 @@ export function render(explanation: ExplainClaimResponse, nowSeconds: number): s
       `${claim.queuePosition} of ${explanation.queueLength} in queue ${claim.queue}, priority ${claim.priority}`,
     ],
     ...facts,
-    ["  waits for", waitsFor.length === 0 ? "nothing that is known" : `the end of ${shown}`],
+    ["  waits for", whatItWaitsFor(explanation)],
     [
       "  expected",
       expectedAt === 0n
         ? `not known: ${unknowns[explanation.obstacle] ?? unknowns["room"]}`
         : within(expectedAt),
     ],
-    [
-      "  next release",
-      nextReleaseAt === 0n ? "not known" : `claim ${nextReleaseClaim}, ${within(nextReleaseAt)}`,
-    ],
+    ["  next release", nextReleaseAt === 0n ? "not known" : `${next}, ${within(nextReleaseAt)}`],
   ];
   return `claim ${claim.name} has waited ${since(claim.waitingSince)}: ${claim.reason}\n${layOutFields(fields)}`;
+}
+
+const mostNames = 8;
+
+function whatItWaitsFor({ waitsFor, waitsForHidden: hidden }: ExplainClaimResponse): string {
+  const more = waitsFor.length - mostNames;
+  const parts = [
+    ...waitsFor.slice(0, mostNames),
+    ...(more > 0 ? [`${more} more`] : []),
+    ...(hidden > 0 ? [hidden === 1 ? "a claim of another tenant" : `${hidden} claims of other tenants`] : []),
+  ];
+  const last = parts.at(-1);
+  if (last === undefined) return "nothing that is known";
+  return `the end of ${parts.length === 1 ? last : `${parts.slice(0, -1).join(", ")} and ${last}`}`;
 }
