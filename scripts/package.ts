@@ -42,6 +42,7 @@ const entries = [
   { source: "cli/bin/millpond.mjs", target: "cli/bin/millpond.mjs" },
   { source: "bench/src/main.ts", target: "bench/src/main.mjs" },
   { source: "bench/src/frameworks.ts", target: "bench/src/frameworks.mjs" },
+  { source: "bench/src/shares.ts", target: "bench/src/shares.mjs" },
   { source: "conformance/src/main.ts", target: "conformance/src/main.mjs" },
 ];
 
@@ -187,7 +188,7 @@ async function stageDocuments(): Promise<void> {
     await copyFile(inRoot(file), join(stage, file));
   await copyFile(inRoot("packaging", "millpond"), join(stage, "millpond"));
   await chmod(join(stage, "millpond"), 0o755);
-  for (const link of ["millpond-bench", "millpond-bench-frameworks"])
+  for (const link of ["millpond-bench", "millpond-bench-frameworks", "millpond-bench-shares"])
     await symlink(join("..", "millpond"), join(stage, "bench", link));
   await cp(inRoot("bench", "frameworks"), join(stage, "bench", "frameworks"), { recursive: true });
   await symlink(join("..", "millpond"), join(stage, "conformance", "millpond-conformance"));

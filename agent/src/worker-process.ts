@@ -217,7 +217,7 @@ export interface WorkerSpawn {
   readonly reconnectGraceSeconds: number;
   /** Directory of the module images that the node's workers share. */
   readonly imageCachePath: string;
-  /** Directory in which the node's workers meet for each device. */
+  /** Directory in which the node's workers meet for each device; empty: they do not. */
   readonly gatesPath: string;
 }
 
@@ -249,8 +249,7 @@ export function spawnWorker(options: WorkerSpawn): ChildProcess {
         String(options.reconnectGraceSeconds),
         "--image-cache",
         options.imageCachePath,
-        "--gates",
-        options.gatesPath,
+        ...(options.gatesPath === "" ? [] : ["--gates", options.gatesPath]),
       ],
       { detached: true, stdio: ["ignore", log, log] },
     );

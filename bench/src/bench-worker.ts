@@ -6,12 +6,20 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { ServiceClassWord } from "@millpond/api";
 import { connectWorker, spawnWorker, type WorkerControl, type WorkerMessage } from "@millpond/agent";
 
 /** Longest time from a worker's start until it is warm: real drivers take seconds to make a context. */
 const warmTimeoutMs = 120_000;
 const endTimeoutMs = 10_000;
 const ticket = "bench";
+
+/** Of the compute of its device. */
+interface Share {
+  readonly serviceClass: ServiceClassWord;
+  /** 1 to 100; 0: best effort. */
+  readonly percent: number;
+}
 
 /** A worker that is warm and has a session assigned, as an agent would have it when a client comes. */
 export class BenchWorker implements AsyncDisposable {
@@ -41,6 +49,10 @@ export class BenchWorker implements AsyncDisposable {
     readonly driver: string;
     readonly uuid: string;
     readonly memoryBytes: number;
+    /** Default: the whole device. */
+    readonly share?: Share;
+    /** Where it meets other workers. Default: nowhere. */
+    readonly gatesPath?: string | undefined;
   }): Promise<BenchWorker> {
     const directory = await mkdtemp(join(tmpdir(), "millpond-bench-"));
     const child = spawnWorker({
@@ -55,7 +67,7 @@ export class BenchWorker implements AsyncDisposable {
       orphanSeconds: 60,
       reconnectGraceSeconds: 60,
       imageCachePath: directory,
-      gatesPath: directory,
+      gatesPath: options.gatesPath ?? "",
     });
     child.ref(); // an agent lets its workers be; here their end is waited for
     const hasExited = once(child, "exit");
@@ -119,7 +131,7 @@ export class BenchWorker implements AsyncDisposable {
 /** Waits until the worker listens, and assigns it a session. */
 async function meet(
   directory: string,
-  options: { readonly uuid: string; readonly memoryBytes: number },
+  options: { readonly uuid: string; readonly memoryBytes: number; readonly share?: Share },
 ): Promise<{ control: WorkerControl; tcpPort: number }> {
   const path = join(directory, "control.sock");
   const assigned = Promise.withResolvers<number>();
@@ -144,8 +156,8 @@ async function meet(
           {
             uuid: options.uuid,
             memoryBytes: options.memoryBytes,
-            computePercent: 100,
-            serviceClass: "guaranteed",
+            computePercent: options.share?.percent ?? 100,
+            serviceClass: options.share?.serviceClass ?? "guaranteed",
           },
         ],
       });

@@ -14,6 +14,8 @@ export interface Programs {
   readonly driverBench: string;
   /** The command stream without a client library. */
   readonly transportBench: string;
+  /** One tenant of a GPU that others use too. */
+  readonly shareBench: string;
 }
 
 /** Finds the native programs as the CLI does. Throws an Error that says what is missing. */
@@ -29,6 +31,7 @@ export function findPrograms(environment: NodeJS.ProcessEnv): Programs {
     softgpu,
     driverBench: join(directory, "driver-bench"),
     transportBench: join(directory, "transport-bench"),
+    shareBench: join(directory, "share-bench"),
   };
 }
 

@@ -65,6 +65,12 @@ Driver::Driver(const char* path) {
   find(cuStreamSynchronize, "cuStreamSynchronize");
   find(cuEventCreate, "cuEventCreate");
   find(cuEventRecord, "cuEventRecord");
+  find(cuEventSynchronize, "cuEventSynchronize");
+  find(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2");
+  find(cuStreamBeginCapture, "cuStreamBeginCapture_v2");
+  find(cuStreamEndCapture, "cuStreamEndCapture");
+  find(cuGraphInstantiate, "cuGraphInstantiateWithFlags");
+  find(cuGraphLaunch, "cuGraphLaunch");
 }
 
 void Driver::must(CUresult result, const char* call) const {

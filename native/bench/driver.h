@@ -31,6 +31,12 @@ struct Driver {
   decltype(&::cuStreamSynchronize) cuStreamSynchronize;
   decltype(&::cuEventCreate) cuEventCreate;
   decltype(&::cuEventRecord) cuEventRecord;
+  decltype(&::cuEventSynchronize) cuEventSynchronize;
+  decltype(&::cuMemHostGetDevicePointer_v2) cuMemHostGetDevicePointer;
+  decltype(&::cuStreamBeginCapture_v2) cuStreamBeginCapture;
+  decltype(&::cuStreamEndCapture) cuStreamEndCapture;
+  decltype(&::cuGraphInstantiateWithFlags) cuGraphInstantiate;
+  decltype(&::cuGraphLaunch) cuGraphLaunch;
 };
 
 /// A context on device 0, current on this thread, and the kernel of the measurements.

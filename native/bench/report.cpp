@@ -16,12 +16,13 @@ void Report::add(const std::string& metric, double sample) {
 }
 
 void Report::print() const {
-  const char* betweenMetrics = "{";
+  const char* betweenMetrics = "";
+  std::printf("{");
   for (const auto& [name, samples] : metrics_) {
     std::printf("%s\"%s\":", betweenMetrics, name.c_str());
     const char* between = "[";
     for (const double sample : samples) {
-      std::printf("%s%.6g", between, sample);
+      std::printf("%s%.15g", between, sample);
       between = ",";
     }
     std::printf("]");
