@@ -10,7 +10,8 @@ import manifest from "../../package.json" with { type: "json" };
 import { Placement } from "@millpond/api";
 import { runTool, toCount, UsageError } from "@millpond/cli";
 import { Claimant } from "./claimant.ts";
-import { ControllerProcess } from "./controller-process.ts";
+import { ControllerProcess } from "../../controller/src/testing/controller-process.ts";
+import { cpuSeconds, residentBytes } from "./process-figures.ts";
 import { quantile } from "./samples.ts";
 import { SimulatedAgent } from "./simulated-agent.ts";
 
@@ -136,7 +137,7 @@ class Bench implements AsyncDisposable {
     const answered: number[] = [];
     const acknowledged: number[] = [];
     const released: number[] = [];
-    const [syncsBefore, cpuBefore] = [this.#syncs(), await this.#controller.cpuSeconds()];
+    const [syncsBefore, cpuBefore] = [this.#syncs(), await cpuSeconds(this.#controller.pid)];
     const ownBefore = process.cpuUsage();
     const startMs = performance.now();
     await this.#everyClient(async (client) => {
@@ -157,7 +158,7 @@ class Bench implements AsyncDisposable {
       }
     });
     const took = (performance.now() - startMs) / 1000;
-    const cpu = (await this.#controller.cpuSeconds()) - cpuBefore;
+    const cpu = (await cpuSeconds(this.#controller.pid)) - cpuBefore;
     const { user, system } = process.cpuUsage(ownBefore);
     const grants = acknowledged.length;
     return {
@@ -203,7 +204,7 @@ class Bench implements AsyncDisposable {
   }
 
   async residentMiB(): Promise<number> {
-    return Math.round((await this.#controller.residentBytes()) / 2 ** 20);
+    return Math.round((await residentBytes(this.#controller.pid)) / 2 ** 20);
   }
 
   async #everyClient(act: (client: Claimant) => Promise<void>): Promise<void> {

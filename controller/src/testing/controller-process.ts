@@ -20,6 +20,8 @@ export interface ControllerProcessOptions {
   /** A token beside the one in the directory. */
   readonly userToken?: string;
   readonly agentToken?: string;
+  /** Of Node, such as `--cpu-prof`. */
+  readonly nodeOptions?: readonly string[];
   /** Gives the state directory a disk of its own, of this size, that is gone with the process. */
   readonly diskBytes?: number;
 }
@@ -73,10 +75,20 @@ export class ControllerProcess {
       clockAheadSeconds = 0,
       userToken = "",
       agentToken = "",
+      nodeOptions = [],
       diskBytes,
     } = options;
     const clock = clockAheadSeconds === 0 ? [] : ["--import", shiftedClock(clockAheadSeconds)];
-    const controller = [process.execPath, ...clock, mainPath, "--listen", listen, "--state", directory];
+    const controller = [
+      process.execPath,
+      ...nodeOptions,
+      ...clock,
+      mainPath,
+      "--listen",
+      listen,
+      "--state",
+      directory,
+    ];
     const [command = "", ...args] =
       diskBytes === undefined
         ? controller
@@ -102,6 +114,10 @@ export class ControllerProcess {
       }
     }
     throw new Error(`the controller did not start: ${said.join("\n")}`);
+  }
+
+  get pid(): number {
+    return this.#child.pid ?? 0;
   }
 
   /** Stops it as it is, or lets it go on. */
