@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { changing } from "./options.ts";
+import type { CommandSpec } from "./spec.ts";
+
+/** Commands that change claims. */
+export const claimCommands = {
+  resize: {
+    summary: "Change what a claim asks and has",
+    description: `Memory and compute change at once, also while programs of the claim run; memory not below what they have in use. The
+number of vGPUs can change while no program of the claim uses them: then it is placed anew, and keeps what it has when
+there is no room. What is not given stays as it is.`,
+    examples: [
+      { command: "millpond resize claim-7f3a -m 16Gi", what: "more memory for a program that runs" },
+      { command: "millpond resize notebook -n 16", what: "16 vGPUs for the next program of the claim" },
+    ],
+    arguments: [{ name: "claim", description: "Name of the claim, or a unique beginning of it" }],
+    options: {
+      gpus: { flags: "-n, --gpus <count>", type: "count", description: "Number of vGPUs, 1 to 64" },
+      memory: {
+        flags: "-m, --memory <size>",
+        type: "memory",
+        description: "Memory of each vGPU: 512Mi, 8G, 8192 (MiB), 50% or 0.5 of the device",
+      },
+      compute: {
+        flags: "-c, --compute <percent>",
+        type: "percent",
+        description: "Compute share of each vGPU in percent of its device, 1 to 100",
+      },
+      wait: {
+        flags: "--wait",
+        type: "flag",
+        description: "Where it has to be placed anew and there is no room, give up what it has and wait",
+      },
+      ...changing,
+    },
+    group: "Operate",
+  },
+  release: {
+    summary: "End a claim and its sessions",
+    examples: [{ command: "millpond release claim-7f3a", what: "gives its vGPUs back at once" }],
+    arguments: [{ name: "claim", description: "Name of the claim, or a unique beginning of it" }],
+    options: { ...changing },
+    group: "Operate",
+  },
+} as const satisfies Record<string, CommandSpec>;

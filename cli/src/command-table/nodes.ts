@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { changing } from "./options.ts";
+import type { CommandSpec } from "./spec.ts";
+
+/** Commands that change nodes and their devices. */
+export const nodeCommands = {
+  cordon: {
+    summary: "Keep new claims off a node or a device",
+    examples: [
+      { command: "millpond cordon node-a", what: "what runs there goes on" },
+      { command: 'millpond cordon node-a/3 --reason "fan replaced on Monday"', what: "one device" },
+    ],
+    arguments: [{ name: "node", description: "Name of the node, or node/ordinal of a device" }],
+    options: {
+      ...changing,
+    },
+    group: "Operate",
+  },
+  uncordon: {
+    summary: "Let new claims come to a node or a device again",
+    examples: [{ command: "millpond uncordon node-a", what: "undoes cordon and drain" }],
+    arguments: [{ name: "node", description: "Name of the node, or node/ordinal of a device" }],
+    options: { ...changing },
+    group: "Operate",
+  },
+  drain: {
+    summary: "Empty a node: cordon it, and take back what claims hold there, after notice",
+    description: `Claims get the notice that they asked for (--grace), then wait for room elsewhere at their old place in the queue; claims
+that programs made for themselves end. With --wait it returns when the node holds nothing any more.`,
+    examples: [{ command: "millpond drain node-a --reason maintenance --wait", what: "then switch it off" }],
+    arguments: [{ name: "node", description: "Name of the node" }],
+    options: {
+      wait: { flags: "--wait", type: "flag", description: "Return when the node is empty" },
+      ...changing,
+    },
+    group: "Operate",
+  },
+  label: {
+    summary: "Set or remove labels of a node",
+    examples: [
+      { command: "millpond label node-a --set zone=b,pool=training", what: "claims choose by them" },
+      { command: "millpond label node-a --remove zone", what: "by key" },
+    ],
+    arguments: [{ name: "node", description: "Name of the node" }],
+    options: {
+      set: {
+        flags: "--set <labels>",
+        type: "labels",
+        description: "Labels to add or change: zone=b,pool=training",
+      },
+      remove: {
+        flags: "--remove <keys>",
+        type: "list",
+        description: "Keys of labels to remove, separated by commas",
+      },
+      ...changing,
+    },
+    group: "Operate",
+  },
+} as const satisfies Record<string, CommandSpec>;

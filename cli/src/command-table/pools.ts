@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { connection, jsonOutput } from "./options.ts";
+import type { CommandSpec } from "./spec.ts";
+
+/** Commands that start a pool, keep its state and look after it. */
+export const poolCommands = {
+  store: {
+    summary: "Take the state of a controller along into a database",
+    description: `Copies all of it, or nothing: claims, nodes, queues, tenants, tokens, events, usage and the audit. The controller must not
+run meanwhile; sessions go on. The database must hold no state. Then start the controllers on the database, with the same
+--state directory: its tokens and certificates are not in the database. The file stays as it is, and is not used any more.`,
+    examples: [
+      {
+        command:
+          "millpond store copy --from ~/.local/state/millpond/controller --to postgres://millpond@db/millpond",
+        what: "then: millpond controller --store postgres://millpond@db/millpond",
+      },
+    ],
+    arguments: [{ name: "action", description: "What to do", choices: ["copy"] }],
+    options: {
+      from: {
+        flags: "--from <dir>",
+        type: "text",
+        description: "State directory of the controller",
+        defaultText: "~/.local/state/millpond/controller",
+      },
+      to: {
+        flags: "--to <url>",
+        type: "text",
+        description:
+          "The database: postgres://user@host:5432/database; in the environment a password is out of sight",
+        env: "MILLPOND_STORE",
+      },
+    },
+    group: "Operate",
+  },
+  up: {
+    summary: "Start a pool on this machine: a controller and an agent",
+    description: `Offers this machine's NVIDIA GPUs; where there are none, or with --soft, software GPUs that run CUDA programs on the CPU.
+Writes the context that the other commands use from then on. Everything ends with this command: press Ctrl-C.`,
+    examples: [
+      { command: "millpond up", what: "then, in another terminal: millpond run -n 1 -m 1Gi -- ./program" },
+      {
+        command: "millpond up --soft --nodes 2 --devices 2",
+        what: "a pool of two nodes with two software GPUs each",
+      },
+    ],
+    arguments: [],
+    options: {
+      soft: { flags: "--soft", type: "flag", description: "Software GPUs, even where there are real ones" },
+      nodes: {
+        flags: "--nodes <count>",
+        type: "count",
+        description: "Nodes, each an agent process of its own; more than one only with software GPUs",
+        defaultText: "1",
+      },
+      devices: {
+        flags: "--devices <count>",
+        type: "count",
+        description: "Software GPUs of each node, 1 to 32",
+        defaultText: "2",
+      },
+      deviceMemory: {
+        flags: "--device-memory <size>",
+        type: "size",
+        description: "Memory of each software GPU, 64Mi to 1Ti",
+        defaultText: "4Gi",
+      },
+      warm: {
+        flags: "--warm <count>",
+        type: "number",
+        description: "Idle workers to keep ready for each device, 0 to 16",
+        defaultText: "1",
+      },
+      state: {
+        flags: "--state <dir>",
+        type: "text",
+        description: "Directory for all that is kept",
+        defaultText: "~/.local/state/millpond",
+      },
+      listen: {
+        flags: "--listen <address>",
+        type: "text",
+        description: "Address of the controller; beyond loopback with TLS",
+        defaultText: "127.0.0.1:7170, or a free port when that is taken",
+      },
+      store: {
+        flags: "--store <url>",
+        type: "text",
+        description: "Keep the controller's state in PostgreSQL: postgres://user@host:5432/database",
+        env: "MILLPOND_STORE",
+        defaultText: "a file of the directory",
+      },
+    },
+    group: "Operate",
+  },
+  doctor: {
+    summary: "Check this machine and the pool, and say how to repair what is wrong",
+    examples: [{ command: "millpond doctor", what: "exit status 1 when something is wrong" }],
+    arguments: [],
+    options: { ...jsonOutput, ...connection },
+    group: "Operate",
+  },
+  version: {
+    summary: "Show the versions of this program and of the controller",
+    examples: [{ command: "millpond version -o json", what: "for scripts" }],
+    arguments: [],
+    options: { ...jsonOutput, ...connection },
+    group: "Operate",
+  },
+} as const satisfies Record<string, CommandSpec>;

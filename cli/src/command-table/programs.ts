@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { claimFields } from "@millpond/api/claim-fields";
+import { connection, request } from "./options.ts";
+import type { CommandSpec } from "./spec.ts";
+
+/** Commands that run programs. */
+export const programCommands = {
+  run: {
+    summary: "Run a program on vGPUs of the pool",
+    description: `Claims vGPUs, waits until the pool has room, runs the program with them and gives them back when it ends. The program
+is not changed in any way: it finds a CUDA driver library that reaches its vGPUs, wherever they are.
+
+Standard input, signals and the exit status pass through; millpond itself writes nothing to standard output. Exit status:
+the program's; 128 and the number of the signal that killed it; 75 when its vGPUs were taken back, so that it is worth to
+start it again; 125 when millpond failed, 126 when the program cannot be
+run, 127 when it is not found.`,
+    examples: [
+      { command: "millpond run -- python train.py", what: "one whole GPU" },
+      {
+        command: "millpond run -n 1 -m 8Gi -- ./program",
+        what: "8 GiB of one GPU, and compute in proportion",
+      },
+      {
+        command: "millpond run -n 2 -m 512Mi --compute 50 -- ./program",
+        what: "half of the compute of two GPUs",
+      },
+      {
+        command: "millpond run -q research --priority 10 --preemptible -- python train.py",
+        what: "in a queue, before others, and given back when somebody with more right needs it",
+      },
+      { command: "millpond run --no-wait -p 0.5 -- ./program", what: "half a GPU, now or not at all" },
+      {
+        command: "millpond run --trace calls -- ./program",
+        what: "with every call written down in the file calls",
+      },
+    ],
+    arguments: [{ name: "program", description: "The program and its arguments", isProgram: true }],
+    options: {
+      ...request,
+      transport: {
+        flags: "--transport <how>",
+        type: "choice",
+        choices: ["auto", "shm", "tcp"],
+        description: "How the program reaches its worker",
+        env: "MILLPOND_TRANSPORT",
+        defaultText: "auto: shared memory on the GPU's own machine, else TCP",
+      },
+      requeue: {
+        flags: "--requeue",
+        type: "flag",
+        description: "When the vGPUs are taken back, wait for others and start the program again",
+      },
+      noticeSignal: {
+        flags: "--notice-signal <signal>",
+        type: "choice",
+        choices: ["SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP"],
+        description: "What the program gets as notice that its vGPUs will be taken back",
+        env: "MILLPOND_NOTICE_SIGNAL",
+        defaultText: "SIGTERM",
+      },
+      trace: {
+        flags: "--trace <file>",
+        type: "text",
+        description:
+          "Write every call of the driver API into a file, for `millpond trace`; %p in its name is the process",
+        defaultText: "none",
+      },
+      verbose: {
+        flags: "-v, --verbose",
+        type: "flag",
+        description: "Say on standard error what was granted and when it is given back",
+      },
+      ...connection,
+    },
+    group: "Run programs",
+  },
+  env: {
+    summary: "Print the environment in which a program finds vGPUs",
+    description: `For programs that cannot be wrapped by \`millpond run\`. Each program started in that environment makes a claim of its own
+and gives it back when it ends.`,
+    examples: [
+      {
+        command: 'eval "$(millpond env -n 1 -m 1Gi)"',
+        what: "from now on, programs of this shell run on vGPUs",
+      },
+    ],
+    arguments: [],
+    options: {
+      ...claimFields,
+      gpuMemory: request.gpuMemory,
+      partial: request.partial,
+      timeout: request.timeout,
+      transport: {
+        flags: "--transport <how>",
+        type: "choice",
+        choices: ["auto", "shm", "tcp"],
+        description: "How programs reach their workers",
+        env: "MILLPOND_TRANSPORT",
+        defaultText: "auto",
+      },
+      ...connection,
+    },
+    group: "Run programs",
+  },
+  trace: {
+    summary: "Sum up traces of programs: calls, waits, copies, launches, failures",
+    description: `Reads what \`millpond run --trace\` or MILLPOND_LOG with a file has written: one line for each call of the driver API.
+Shows for each call how often it was made, how long it took and how often it waited for the worker; the bytes that were
+copied, by direction; the launches, by kernel; the calls that failed; and the time between calls, in the program itself.`,
+    examples: [
+      {
+        command: "millpond run --trace calls -- ./program; millpond trace calls",
+        what: "one run of a program",
+      },
+      { command: "millpond trace calls.* -o json", what: "the traces of several processes, for scripts" },
+    ],
+    arguments: [{ name: "file", description: "The traces", isFiles: true }],
+    options: {
+      output: {
+        flags: "-o, --output <format>",
+        type: "choice",
+        choices: ["table", "json"],
+        description: "Form of the answer",
+        defaultText: "table",
+      },
+    },
+    group: "Run programs",
+  },
+  sanitize: {
+    summary: "Run a program on a software GPU that checks every access of its kernels",
+    description: `Finds accesses outside the memory that a kernel was given, of memory that was freed, and misaligned ones (memcheck),
+and accesses of shared memory that no barrier orders (racecheck). Needs neither a GPU nor a pool: it starts a software GPU
+of its own and ends it with the program, which is started unchanged. Compile kernels with PTX inside, as nvcc does unless told
+otherwise (\`-gencode arch=compute_75,code=compute_75\` is sure to work), and with -lineinfo to see lines of the source.
+
+The report comes when the program has ended: on standard error, or in a file. The exit status is the program's, or that of
+--error-exitcode when there are findings; 125 when millpond failed, 126 when the program cannot be run, 127 when it
+is not found.`,
+    examples: [
+      { command: "millpond sanitize -- ./program", what: "both checks" },
+      {
+        command: "millpond sanitize --tool memcheck --leak-check -- ./program 1000",
+        what: "memory only, and what is not freed",
+      },
+      {
+        command: "millpond sanitize --log report.json -o json -- ./program",
+        what: "for scripts",
+      },
+    ],
+    arguments: [{ name: "program", description: "The program and its arguments", isProgram: true }],
+    options: {
+      tool: {
+        flags: "--tool <names>",
+        type: "list",
+        description: "What to check: memcheck, racecheck",
+        defaultText: "memcheck,racecheck",
+      },
+      leakCheck: {
+        flags: "--leak-check",
+        type: "flag",
+        description: "Device memory that the program has not freed when it ends is a finding, too",
+      },
+      log: {
+        flags: "--log <file>",
+        type: "text",
+        description: "Write the report there",
+        defaultText: "standard error",
+      },
+      errorExitcode: {
+        flags: "--error-exitcode <status>",
+        type: "number",
+        description: "Exit status when there are findings; 0: the program's",
+        defaultText: "1",
+      },
+      output: {
+        flags: "-o, --output <format>",
+        type: "choice",
+        choices: ["text", "json"],
+        description: "Form of the report",
+        defaultText: "text, and nothing without findings",
+      },
+      gpus: {
+        flags: "-n, --gpus <count>",
+        type: "count",
+        description: "Software GPUs that the program sees",
+        defaultText: "1",
+      },
+      deviceMemory: {
+        flags: "--device-memory <size>",
+        type: "size",
+        description: "Memory of each, 64Mi to 1Ti",
+        defaultText: "4Gi",
+      },
+    },
+    group: "Run programs",
+  },
+} as const satisfies Record<string, CommandSpec>;

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { changing } from "./options.ts";
+import type { CommandSpec } from "./spec.ts";
+
+/** Commands that change queues and tenants. */
+export const queueCommands = {
+  queue: {
+    summary: "Create, change or delete a queue",
+    description: `Queues take turns by weighted fair share. What a queue is guaranteed it gets before others get more than theirs; it may
+borrow what others leave idle, up to its limit. Options that are not given stay as they are.`,
+    examples: [
+      {
+        command: "millpond queue create research --weight 3 --guaranteed gpus=8",
+        what: "8 GPUs for sure, and three times the share of a queue of weight 1",
+      },
+      { command: "millpond queue create vision --parent research", what: "a part of it" },
+      { command: "millpond queue change research --limit gpus=32,memory=4Ti", what: "no more than that" },
+    ],
+    arguments: [
+      { name: "action", description: "What to do", choices: ["create", "change", "delete"] },
+      { name: "name", description: "Name of the queue" },
+    ],
+    options: {
+      parent: {
+        flags: "--parent <name>",
+        type: "name",
+        description: "The queue that it is a part of; `none`: it stands alone",
+        defaultText: "none",
+      },
+      weight: {
+        flags: "--weight <number>",
+        type: "weight",
+        description: "Share beside its siblings in what is beyond the guarantees, 1 to 10000",
+        defaultText: "1",
+      },
+      guaranteed: {
+        flags: "--guaranteed <quota>",
+        type: "quota",
+        description:
+          "What it gets before others get more than theirs: gpus=8,compute=800,memory=1Ti, or none",
+        defaultText: "none",
+      },
+      limit: {
+        flags: "--limit <quota>",
+        type: "quota",
+        description: "What all its claims together may have at most",
+        defaultText: "none",
+      },
+      borrowing: {
+        flags: "--borrowing <who>",
+        type: "choice",
+        choices: ["any", "preemptible", "none"],
+        description: "Whose claims may have more than is guaranteed while others leave it idle",
+        defaultText: "any",
+      },
+      ...changing,
+    },
+    group: "Operate",
+  },
+  tenant: {
+    summary: "Create, change or delete a tenant",
+    examples: [
+      {
+        command: "millpond tenant create team-a --limit gpus=16",
+        what: "all its claims together, in all queues",
+      },
+    ],
+    arguments: [
+      { name: "action", description: "What to do", choices: ["create", "change", "delete"] },
+      { name: "name", description: "Name of the tenant" },
+    ],
+    options: {
+      limit: {
+        flags: "--limit <quota>",
+        type: "quota",
+        description: "What all its claims together may have at most: gpus=8,compute=800,memory=1Ti, or none",
+        defaultText: "none",
+      },
+      ...changing,
+    },
+    group: "Operate",
+  },
+} as const satisfies Record<string, CommandSpec>;

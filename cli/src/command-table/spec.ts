@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the table of commands is made of.
+
+/** What an option's value is, and so how it is read: see option-values.ts. */
+export type ValueType =
+  | "flag"
+  | "text"
+  /** A whole number, 1 to 64. */
+  | "count"
+  /** A whole number, 0 to 64. */
+  | "number"
+  /** Memory of a vGPU: a size or a share. */
+  | "memory"
+  /** A size in bytes. */
+  | "size"
+  /** A share of a device. */
+  | "percent"
+  /** Seconds. */
+  | "duration"
+  /** A DNS label. */
+  | "name"
+  /** A whole number, -1000 to 1000. */
+  | "integer"
+  /** A whole number, 2 to 256. */
+  | "members"
+  /** Texts separated by commas. */
+  | "list"
+  /** `major.minor`. */
+  | "version"
+  /** `key=value`, separated by commas. */
+  | "labels"
+  /** Bounds: `gpus=8,memory=1Ti`. */
+  | "quota"
+  /** A whole number, 1 to 10000. */
+  | "weight"
+  | "choice";
+
+export interface OptionSpec {
+  /** As in commander: `-n, --gpus <count>`. The long name in camel case is the key in the table. */
+  readonly flags: string;
+  readonly type: ValueType;
+  readonly description: string;
+  /** For the type `choice`. */
+  readonly choices?: readonly string[];
+  /** What applies when the option is not given, in words or as a value. Shown only. */
+  readonly defaultText?: string;
+  /** Environment variable that stands in for an option that is not given. */
+  readonly env?: string;
+  /** Another spelling of the option `aliasOf`, for people who come from elsewhere. */
+  readonly aliasOf?: string;
+}
+
+export interface ArgumentSpec {
+  readonly name: string;
+  readonly description: string;
+  readonly choices?: readonly string[];
+  readonly isOptional?: boolean;
+  /** Takes all that follow, options of the program included. */
+  readonly isProgram?: boolean;
+  /** One or more files. */
+  readonly isFiles?: boolean;
+}
+
+export interface CommandSpec {
+  readonly summary: string;
+  /** More about it, paragraphs. */
+  readonly description?: string;
+  readonly examples: readonly { readonly command: string; readonly what: string }[];
+  readonly arguments: readonly ArgumentSpec[];
+  readonly options: Readonly<Record<string, OptionSpec>>;
+  /** Heading in the list of commands; absent: not listed. */
+  readonly group?: "Run programs" | "See the pool" | "Operate";
+  /** The command reads its own arguments. */
+  readonly isRaw?: boolean;
+}

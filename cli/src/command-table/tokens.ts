@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { changing, jsonOutput } from "./options.ts";
+import type { CommandSpec } from "./spec.ts";
+
+/** The command for tokens. */
+export const tokenCommands = {
+  token: {
+    summary: "Make, list or revoke tokens",
+    description: `A user makes claims of one tenant and sees nothing of others; a tenant-admin makes tokens of that tenant too; an agent
+reports a node; an admin does all but that. \`create\` prints the secret, which is kept nowhere; \`list\` shows who has one.`,
+    examples: [
+      {
+        command: "millpond token create ann --tenant team-a --expires 90d",
+        what: "then, for Ann: MILLPOND_TOKEN=<what it printed>",
+      },
+      { command: "millpond token create node-7 --role agent", what: "for a new node" },
+      { command: 'millpond token revoke ann --reason "left the team"', what: "at once" },
+    ],
+    arguments: [
+      { name: "action", description: "What to do", choices: ["create", "list", "revoke"] },
+      { name: "name", description: "Name of the token; not for list", isOptional: true },
+    ],
+    options: {
+      role: {
+        flags: "--role <role>",
+        type: "choice",
+        choices: ["user", "tenant-admin", "agent", "admin"],
+        description: "What it is good for",
+        defaultText: "user",
+      },
+      tenant: {
+        flags: "--tenant <name>",
+        type: "name",
+        description: "Tenant of a user or a tenant-admin",
+        defaultText: "your own, or default",
+      },
+      expires: {
+        flags: "--expires <duration>",
+        type: "duration",
+        description: "How long it is good: 12h, 90d",
+        defaultText: "for ever",
+      },
+      ...jsonOutput,
+      ...changing,
+    },
+    group: "Operate",
+  },
+} as const satisfies Record<string, CommandSpec>;

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { changing, connection, jsonOutput, output } from "./options.ts";
+import type { CommandSpec } from "./spec.ts";
+
+/** Commands that show what is there, and one that makes what a file describes. */
+export const viewCommands = {
+  smi: {
+    summary: "Show devices, what is granted of them, and who uses them",
+    examples: [{ command: "millpond smi", what: "a picture like that of nvidia-smi, of the whole pool" }],
+    arguments: [],
+    options: { ...connection },
+    group: "See the pool",
+  },
+  get: {
+    summary: "List nodes, devices, claims, queues, tenants, sessions, events, tokens or the audit",
+    examples: [
+      { command: "millpond get devices", what: "the GPUs of the pool" },
+      { command: "millpond get claims -w", what: "claims, and each change of one as it comes" },
+      { command: "millpond get sessions -o json", what: "for scripts" },
+      { command: "millpond get audit -w", what: "who changes what, and why" },
+    ],
+    arguments: [
+      {
+        name: "kind",
+        description: "What to list",
+        choices: ["nodes", "devices", "claims", "queues", "tenants", "sessions", "events", "tokens", "audit"],
+      },
+    ],
+    options: {
+      ...output,
+      watch: { flags: "-w, --watch", type: "flag", description: "Go on and print what changes" },
+      all: { flags: "-a, --all", type: "flag", description: "Also claims that have ended" },
+      headers: { flags: "--no-headers", type: "flag", description: "Leave out the line of column names" },
+      ...connection,
+    },
+    group: "See the pool",
+  },
+  describe: {
+    summary: "Show all there is to know of one node, device, claim, queue, tenant or session",
+    examples: [
+      { command: "millpond describe node node-a", what: "by name" },
+      { command: "millpond describe device node-a/0", what: "by node and ordinal, or by UUID" },
+      { command: "millpond describe claim claim-7f", what: "any beginning of a name that is unique will do" },
+    ],
+    arguments: [
+      {
+        name: "kind",
+        description: "What it is",
+        choices: ["node", "device", "claim", "queue", "tenant", "session"],
+      },
+      { name: "name", description: "Its name, or a unique beginning of it" },
+    ],
+    options: { ...jsonOutput, ...connection },
+    group: "See the pool",
+  },
+  apply: {
+    summary: "Make the claims, queues and tenants that a file describes",
+    description: `Reads YAML or JSON: one or more documents with \`kind: Claim\`, \`Queue\` or \`Tenant\`. A claim has the members of
+docs/reference/claims.md, a name and a lease: it lives until it is released, or until nobody has renewed it for so long. A
+claim that is there and asks the same is left alone; queues and tenants are changed to what the file says.`,
+    examples: [
+      {
+        command: "millpond apply -f claim.yaml",
+        what: "then, with MILLPOND_CLAIM=<name>, programs attach to it",
+      },
+      { command: "millpond apply -f -", what: "from standard input" },
+    ],
+    arguments: [],
+    options: {
+      file: { flags: "-f, --file <path>", type: "text", description: "The file; - is standard input" },
+      ...changing,
+    },
+    group: "Run programs",
+  },
+  why: {
+    summary: "Explain why a claim waits: for what, behind whom, and until when",
+    examples: [{ command: "millpond why train", what: "with the numbers of the moment" }],
+    arguments: [{ name: "claim", description: "Name of the claim, or a unique beginning of it" }],
+    options: { ...jsonOutput, ...connection },
+    group: "See the pool",
+  },
+  usage: {
+    summary: "Sum up the GPU-hours that tenants and queues asked for, were granted, used and wasted",
+    description: `A vGPU counts as the greater of its shares of memory and compute. Asked: while a claim waited or was bound; granted: while
+it was bound; used: while its programs made calls; wasted: granted and not used.`,
+    examples: [
+      { command: "millpond usage --since 7d", what: "the last seven days" },
+      {
+        command: "millpond usage --since 2026-10-01 --until 2026-11-01 -o csv",
+        what: "a month, for a spreadsheet",
+      },
+    ],
+    arguments: [],
+    options: {
+      since: {
+        flags: "--since <moment>",
+        type: "text",
+        description: "Begin of the period: a duration before now, 7d, or a date, 2026-11-20",
+        defaultText: "the first that is known",
+      },
+      until: {
+        flags: "--until <moment>",
+        type: "text",
+        description: "End of the period",
+        defaultText: "now",
+      },
+      output: {
+        flags: "-o, --output <format>",
+        type: "choice",
+        choices: ["table", "csv", "json"],
+        description: "Form of the answer",
+        defaultText: "table",
+      },
+      ...connection,
+    },
+    group: "See the pool",
+  },
+} as const satisfies Record<string, CommandSpec>;
