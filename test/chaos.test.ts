@@ -285,7 +285,9 @@ function sharedMemoryOf(pids: readonly number[]): string[] {
   );
 }
 
-it(`${kills} kills hurt nobody else and leave nothing, seed ${seed}`, { timeout: 120_000 + kills * 8_000 }, async () => {
+it(`${kills} kills hurt nobody else and leave nothing, seed ${seed}`, {
+  timeout: 120_000 + kills * 8_000,
+}, async () => {
   const random = new Random(seed);
   const start = performance.now();
   const load = new Load(random.fork(1000));
