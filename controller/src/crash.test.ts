@@ -12,7 +12,7 @@ import { makeTestDirectory } from "./testing/test-pool.ts";
 import { makeTransport } from "./testing/transport.ts";
 
 /** How often it is killed; `MILLPOND_CRASH_ROUNDS` asks for more. */
-const rounds = Number(process.env["MILLPOND_CRASH_ROUNDS"] ?? 20);
+const rounds = Number(process.env["MILLPOND_CRASH_ROUNDS"] ?? 12);
 const timeoutMs = rounds * 30_000;
 const seed = 20_261_120;
 

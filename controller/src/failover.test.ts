@@ -7,7 +7,7 @@ import { runCrashRounds } from "./testing/crash-rounds.ts";
 import { missingPostgres } from "./testing/postgres-server.ts";
 
 /** How often; `MILLPOND_CRASH_ROUNDS` asks for more, and `npm run bench:takeovers` measures them. */
-const rounds = Number(process.env["MILLPOND_CRASH_ROUNDS"] ?? 6);
+const rounds = Number(process.env["MILLPOND_CRASH_ROUNDS"] ?? 4);
 const seed = Number(process.env["MILLPOND_CRASH_SEED"] ?? 20_261_122);
 const why = missingPostgres === undefined ? "" : ` (${missingPostgres})`;
 

@@ -67,8 +67,9 @@ export async function runCrashRounds(options: CrashRoundsOptions): Promise<Crash
   const at = { url: cluster.urls, token: cluster.agentToken };
   const nodes = ["node-a", "node-b"].map((name) => cleanup.use(new TestNode(name, at)));
   await Promise.all(nodes.map((node) => node.agent.until(() => true)));
+  // What happens is the seed's alone: what clients do depends on when they are answered.
   const random = makeRandom(seed);
-  const clients = new Clients(random, nodes);
+  const clients = new Clients(makeRandom(seed + 1), nodes);
   const rounds: Round[] = [];
   const terms: bigint[] = [];
   const broken: string[] = [];
