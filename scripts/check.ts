@@ -22,6 +22,7 @@ async function clientLibraries(): Promise<void> {
   await buildNative("release", { note() {}, fraction() {} }, "millpond_client");
   const directory = join(nativeDir("release"), "client");
   await checkClientLibrary(join(directory, "libcuda.so.1"), "cu");
+  await checkClientLibrary(join(directory, "libmillpond-tls.so"), "millpond_tls_1");
   const nvml = join(directory, "libnvidia-ml.so.1");
   if (existsSync(nvml)) await checkClientLibrary(nvml, "nvml");
 }
@@ -53,7 +54,11 @@ const checks: Check[] = [
   { name: "licence", what: "an SPDX line in every source file", run: checkLicenceLines },
   { name: "links", what: "relative links in Markdown", run: checkLinks },
   { name: "prebuilt", what: "the checked-in example binary", run: checkPrebuilt },
-  { name: "client-library", what: "needs and exports of libcuda.so.1", run: clientLibraries },
+  {
+    name: "client-library",
+    what: "needs and exports of libcuda.so.1 and libmillpond-tls.so",
+    run: clientLibraries,
+  },
 ];
 
 interface Outcome {

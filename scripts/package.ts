@@ -53,6 +53,7 @@ const dataFolders = [{ source: "controller/src/store/migrations", target: "cli/l
 const nativeFiles = [
   { path: "worker/millpond-worker", isRequired: true },
   { path: "client/libcuda.so.1", isRequired: true },
+  { path: "client/libmillpond-tls.so", isRequired: true },
   { path: "client/libnvidia-ml.so.1", isRequired: false },
   { path: "softgpu/libcuda.so.1", isRequired: true },
 ];
@@ -133,8 +134,26 @@ async function stageTypeScript(): Promise<void> {
     await cp(inRoot(source), join(stage, target), { recursive: true });
   await writeFile(
     join(stage, "THIRD-PARTY-LICENSES.txt"),
-    await collectLicences(Object.keys(metafile.inputs)),
+    await collectLicences(Object.keys(metafile.inputs), await opensslNotice()),
   );
+}
+
+/** Of OpenSSL, which is in libmillpond-tls.so. */
+async function opensslNotice(): Promise<string> {
+  const path = "/usr/share/doc/libssl-dev/copyright";
+  if (!existsSync(path))
+    throw new ScriptError(`${path} is missing: an archive brings OpenSSL's licence along`);
+  const version = /OPENSSL_FULL_VERSION_STR "([^"]+)"|OPENSSL_VERSION_STR "([^"]+)"/.exec(
+    await must("grep", ["-h", "VERSION_STR", "/usr/include/openssl/opensslv.h"]),
+  );
+  const licence = await readFile("/usr/share/common-licenses/Apache-2.0", "utf8");
+  return [
+    `OpenSSL ${version?.[1] ?? version?.[2] ?? "3"}, in libmillpond-tls.so`,
+    await readFile(path, "utf8"),
+    licence,
+  ]
+    .map((part) => part.trim())
+    .join("\n\n");
 }
 
 async function stageExamples(): Promise<void> {

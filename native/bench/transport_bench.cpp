@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// transport-bench unix PATH TICKET ROUNDS | tcp HOST PORT TICKET ROUNDS
+// transport-bench unix PATH TICKET ROUNDS | tcp HOST PORT TICKET ROUNDS; MILLPOND_LINK_SECRET encrypts the latter.
 // What the command stream costs by itself: no client library, and commands that make the worker ask the driver nothing.
 #include <charconv>
+#include <cstdlib>
 #include <string_view>
 
 #include "bench/report.h"
@@ -60,6 +61,8 @@ int main(int argc, char** argv) {
     endpoint.tcpHost = argv[2];
     endpoint.tcpPort = number<uint16_t>(argv[3]);
     endpoint.graceSeconds = 60;  // as programs have it
+    const char* secret = std::getenv("MILLPOND_LINK_SECRET");
+    if (secret && *secret) endpoint.secret = parseHex32(secret);
   } else {
     fail(kUsage);
   }

@@ -140,6 +140,8 @@ Result<std::vector<Url>> parseControllers(std::string_view text) {
     const size_t comma = text.find(',');
     auto url = Url::parse(text.substr(0, comma));
     if (!url) return Error{"MILLPOND_CONTROLLER: " + url.error().message + " [MILLPOND_E_INVALID]"};
+    if (url->fingerprint)
+      return Error{"MILLPOND_CONTROLLER: a controller has no fingerprint, set MILLPOND_CA [MILLPOND_E_INVALID]"};
     urls.push_back(std::move(*url));
     if (comma == std::string_view::npos) return urls;
     text.remove_prefix(comma + 1);
@@ -158,6 +160,7 @@ Result<TransportChoice> parseTransport(const std::string& text) {
 Environment Environment::ofThisProcess() {
   Environment e;
   e.controller = variable("MILLPOND_CONTROLLER");
+  e.authorities = variable("MILLPOND_CA");
   e.token = variable("MILLPOND_TOKEN");
   e.claim = variable("MILLPOND_CLAIM");
   e.gpus = variable("MILLPOND_GPUS");
@@ -170,6 +173,7 @@ Environment Environment::ofThisProcess() {
   e.waitTimeout = variable("MILLPOND_WAIT_TIMEOUT");
   e.worker = variable("MILLPOND_WORKER");
   e.ticket = variable("MILLPOND_TICKET");
+  e.linkSecret = variable("MILLPOND_LINK_SECRET");
   e.reconnectGrace = variable("MILLPOND_RECONNECT_GRACE");
   e.bootId = bootIdOfThisMachine();
   e.program = ::program_invocation_short_name;
@@ -237,6 +241,9 @@ Result<AttachConfig> AttachConfig::from(const Environment& e) {
     }
     endpoint->transport = config.transport;
     endpoint->ticket = e.ticket.value_or("");
+    if (e.linkSecret) endpoint->secret = parseHex32(*e.linkSecret);
+    if (e.linkSecret && !endpoint->secret)
+      return Error{"MILLPOND_LINK_SECRET is not understood: it is 64 hexadecimal digits [MILLPOND_E_INVALID]"};
     endpoint->program = config.program;
     endpoint->graceSeconds = config.reconnectGraceSeconds;
     config.worker = std::move(*endpoint);
@@ -246,12 +253,13 @@ Result<AttachConfig> AttachConfig::from(const Environment& e) {
     return Error{
         "no GPU: neither MILLPOND_CONTROLLER nor MILLPOND_WORKER is set, so there is nowhere to get one "
         "from. "
-        "Run the program with 'millpond run -- ...', or set MILLPOND_CONTROLLER=http://host:port "
+        "Run the program with 'millpond run -- ...', or set MILLPOND_CONTROLLER=https://host:port "
         "[MILLPOND_E_NOT_CONFIGURED]"};
   }
   auto controllers = parseControllers(*e.controller);
   if (!controllers) return controllers.error();
   config.controllers = std::move(*controllers);
+  config.authorities = e.authorities.value_or("");
   if (e.token) {
     if (!printable(*e.token) || e.token->size() > 4096) {
       return Error{

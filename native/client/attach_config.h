@@ -18,8 +18,8 @@ namespace millpond::client {
 /// The variables of docs/reference/interfaces.md as they stand, and what else tells this process from others.
 /// A variable that is set to nothing counts as unset.
 struct Environment {
-  std::optional<std::string> controller, token, claim, gpus, memory, compute, transport, waitTimeout, worker,
-      ticket, reconnectGrace;
+  std::optional<std::string> controller, authorities, token, claim, gpus, memory, compute, transport, waitTimeout,
+      worker, ticket, linkSecret, reconnectGrace;
   /// Variables of a claim that the controller reads, as they stand: name and value.
   std::vector<std::pair<std::string, std::string>> claimVariables;
   std::string bootId;   ///< of this machine; empty where unknown
@@ -47,6 +47,7 @@ struct AttachConfig {
   std::optional<Endpoint>
       worker;  ///< set: attach straight to it, and nothing below but the transport matters
   std::vector<Url> controllers;  ///< at least one; several share a state, and one of them leads
+  std::string authorities;  ///< who may have signed a controller's certificate, PEM or a file of it; empty: this machine's
   std::string token;
   std::string claim;  ///< name of an existing claim; empty: make one
   uint32_t gpus = 1;

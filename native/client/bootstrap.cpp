@@ -54,18 +54,33 @@ struct CallResult {
   std::optional<CallFailure> failure;
 };
 
-// One call of a Connect service. `whom` names the other side for people: "the controller at http://…".
-CallResult call(const Url& base, const std::string& whom, const std::string& token, const std::string& method,
-                const Json& request, int answerMs) {
-  const std::string url = "http://" + base.authority() + base.path;
+// Whom to call, and as whom.
+struct Callee {
+  const Url& base;
+  std::string name;  ///< for people: "the controller"
+  const std::string& token;
+  const std::string& authorities;
+};
+
+// One call of a Connect service.
+CallResult call(const Callee& callee, const std::string& method, const Json& request, int answerMs) {
+  const std::string url = callee.base.text();
+  const std::string& whom = callee.name;
   if (logs(LogLevel::Debug)) log(LogLevel::Debug, "POST %s/%s", url.c_str(), method.c_str());
   HttpLimits limits;
   limits.answerMs = answerMs;
-  auto answer = httpPost(base, "/" + method, token, request.dump(), limits);
+  const HttpResult answer = httpPost(callee.base, "/" + method, callee.token, request.dump(), limits, callee.authorities);
   const std::string where = whom + " at " + url;
-  if (!answer) {
+  if (answer.failure && answer.failure->isUntrusted) {
+    const char* remedy = callee.base.fingerprint
+                             ? "Somebody else answers at its address, or its run directory is new: start that agent again"
+                             : "Set MILLPOND_CA to the file of the authority's certificate: tls/ca.crt in the controller's "
+                               "state directory";
+    return {{}, CallFailure{"cannot talk to " + where + ": " + answer.failure->message + ". " + remedy + " [MILLPOND_E_TLS]"}};
+  }
+  if (answer.failure) {
     return {{},
-            CallFailure{"cannot reach " + where + ": " + answer.error().message +
+            CallFailure{"cannot reach " + where + ": " + answer.failure->message +
                             ". Check that it runs and that the address is right [MILLPOND_E_UNREACHABLE]",
                         true}};
   }
@@ -103,6 +118,10 @@ Result<std::string> newClaimName() {
   char name[32];
   std::snprintf(name, sizeof(name), "claim-%016" PRIx64, random);
   return std::string(name);
+}
+
+bool loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
 std::string describe(const AttachConfig& config) {
@@ -147,8 +166,8 @@ class Attaching {
   // Asks the controller that answered last. When it is away, or another one leads, the next call goes to the next.
   CallResult ask(const char* method, const Json& request, int answerMs) const {
     const std::vector<Url>& all = config_.controllers;
-    CallResult result =
-        call(all[controller_ % all.size()], "the controller", config_.token, method, request, answerMs);
+    const Url& leader = all[controller_ % all.size()];
+    CallResult result = call({leader, "the controller", config_.token, config_.authorities}, method, request, answerMs);
     if (result.failure && result.failure->passing) ++controller_;
     return result;
   }
@@ -351,9 +370,15 @@ class Attaching {
     const char* transport = config_.transport == TransportChoice::SharedMemory ? "shm"
                             : config_.transport == TransportChoice::Tcp        ? "tcp"
                                                                                : "auto";
+    if (!agent.isSecure && !loopback(agent.host)) {
+      return Error{"the node's agent at " + agent.text() +
+                   " is on another machine, and what it answers would not be encrypted. Start it with the version of this "
+                   "client library [MILLPOND_E_VERSION]"};
+    }
+    const std::string none;
     // The agent may have to start a worker first, which loads the driver.
     const CallResult opened =
-        call(agent, "the node's agent", "", "millpond.v1.NodeService/OpenSession",
+        call({agent, "the node's agent", none, config_.authorities}, "millpond.v1.NodeService/OpenSession",
              Json(Json::Object{{"ticket", endpoint.ticket}, {"transport", transport}}), 60'000);
     if (opened.failure) {
       passing = opened.failure->passing;
@@ -370,6 +395,10 @@ class Attaching {
       return notUnderstood("session of the ticket");
     }
     endpoint.session = session;
+    if (const std::string secret = text(&answer, "linkSecret"); !secret.empty()) {
+      endpoint.secret = parseHex32(secret);
+      if (!endpoint.secret) return notUnderstood("secret that can be used");
+    }
 
     std::string whyNotUnix;
     if (config_.transport == TransportChoice::Tcp) {
@@ -410,16 +439,12 @@ class Attaching {
   std::string version_ = "0";
 };
 
-bool loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
-
 }  // namespace
 
 Result<Attachment> attach(const AttachConfig& config) {
   if (config.worker) return Attachment{*config.worker, ""};
   const auto beyond = std::find_if(config.controllers.begin(), config.controllers.end(),
-                                   [](const Url& url) { return !loopback(url.host); });
+                                   [](const Url& url) { return !url.isSecure && !loopback(url.host); });
   if (!config.token.empty() && beyond != config.controllers.end()) {
     static std::atomic<bool> said{false};
     logOnce(said, LogLevel::Warn, "MILLPOND_TOKEN goes to %s unencrypted", beyond->authority().c_str());

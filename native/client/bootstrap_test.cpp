@@ -375,8 +375,10 @@ TEST("a controller that misbehaves is named") {
                401, R"({"code":"unauthenticated","message":"token is wrong [MILLPOND_E_T]"})")),
            "token is wrong [MILLPOND_E_T]");
   allWell(pool);
-  pool.on("ClaimService/CreateTicket", R"({"ticket":"t","agentUrl":"https://x","session":"s"})");
-  CHECK(contains(failureOf(e), "cannot do TLS"));
+  pool.on("ClaimService/CreateTicket", R"({"ticket":"t","agentUrl":"https://x#sha256=5","session":"s"})");
+  CHECK(contains(failureOf(e), "has a fingerprint that is not"));
+  pool.on("ClaimService/CreateTicket", R"({"ticket":"t","agentUrl":"http://10.0.0.7:7171","session":"s"})");
+  CHECK(contains(failureOf(e), "what it answers would not be encrypted"));
   pool.on("ClaimService/CreateTicket", R"({"agentUrl":"http://x","session":"s"})");
   CHECK(contains(failureOf(e), "no ticket"));
   allWell(pool);
@@ -384,6 +386,22 @@ TEST("a controller that misbehaves is named") {
   CHECK(contains(failureOf(e), "session of the ticket"));
   pool.on("NodeService/OpenSession", R"({"session":"s-1","tcpHost":"h","tcpPort":70000})");
   CHECK(contains(failureOf(e), "usable TCP port"));
+  pool.on("NodeService/OpenSession", R"({"session":"s-1","tcpHost":"h","tcpPort":7000,"linkSecret":"x"})");
+  CHECK(contains(failureOf(e), "secret that can be used"));
+}
+
+TEST("connections to the worker are encrypted where the agent says so") {
+  Pool pool;
+  allWell(pool);
+  Environment e = environmentFor(pool);
+  const auto secretOf = [&](const std::string& more) {
+    pool.on("NodeService/OpenSession", R"({"session":"s-1","tcpHost":"10.0.0.1","tcpPort":5,"bootId":"x")" + more + "}");
+    return attachTo(e)->endpoint.secret;
+  };
+  CHECK(!secretOf(""));
+  CHECK(!secretOf(R"(,"linkSecret":"")"));
+  const std::string digits(64, '7');
+  CHECK(secretOf(R"(,"linkSecret":")" + digits + "\"") == parseHex32(digits));
 }
 
 TEST("straight to a worker") {
@@ -423,7 +441,7 @@ TEST("the environment is checked before anything is asked") {
   };
   CHECK(!refused([](Environment&) {}));
   CHECK(refused([](Environment& e) { e.controller = "controller"; }));
-  CHECK(refused([](Environment& e) { e.controller = "https://controller"; }));
+  CHECK(refused([](Environment& e) { e.controller = "https://controller#sha256=" + std::string(64, '0'); }));
   CHECK(refused([](Environment& e) { e.controller = "http://a:1,"; }));
   CHECK(refused([](Environment& e) { e.controller = "http://a:1,b"; }));
   CHECK(refused([](Environment& e) { e.token = "a\r\nX: y"; }));

@@ -3,7 +3,6 @@
 
 #include <poll.h>
 #include <strings.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +12,7 @@
 #include <optional>
 #include <span>
 
-#include "protocol/socket.h"
+#include "protocol/channel.h"
 
 namespace millpond::client {
 
@@ -48,8 +47,8 @@ std::optional<T> wholeNumber(std::string_view text, int base = 10) {
 // Reads the answer of one connection; `unread_` is what came and was not consumed yet.
 class AnswerReader {
  public:
-  AnswerReader(int socket, const HttpLimits& limits)
-      : socket_(socket), limits_(limits), deadlineMs_(nowMs() + limits.answerMs) {}
+  AnswerReader(Channel& channel, const HttpLimits& limits)
+      : channel_(channel), limits_(limits), deadlineMs_(nowMs() + limits.answerMs) {}
 
   Result<HttpAnswer> read() {
     HttpAnswer answer;
@@ -70,10 +69,9 @@ class AnswerReader {
     for (;;) {
       const int64_t left = deadlineMs_ - nowMs();
       if (left <= 0) return Error{"no complete answer within " + std::to_string(limits_.answerMs) + " ms"};
-      pollfd wait{socket_, POLLIN, 0};
-      if (::poll(&wait, 1, static_cast<int>(left)) <= 0) continue;
+      if (channel_.wait(POLLIN, static_cast<int>(left)) == 0) continue;
       char chunk[8192];
-      const ssize_t n = ::recv(socket_, chunk, sizeof chunk, MSG_DONTWAIT);
+      const ssize_t n = channel_.receive(std::as_writable_bytes(std::span(chunk)));
       if (n > 0) {
         unread_.append(chunk, static_cast<size_t>(n));
         return true;
@@ -183,7 +181,7 @@ class AnswerReader {
     }
   }
 
-  int socket_;
+  Channel& channel_;
   const HttpLimits& limits_;
   int64_t deadlineMs_;
   std::string unread_;
@@ -203,22 +201,23 @@ bool plainHost(std::string_view host) {
 
 Result<Url> Url::parse(std::string_view text) {
   const std::string shown(text.substr(0, 200));
-  if (text.size() >= 8 && sameIgnoringCase(text.substr(0, 8), "https://")) {
-    return Error{"cannot talk to " + shown +
-                 ": this client library cannot do TLS yet. Use an http:// address on "
-                 "this machine, for example of a local tunnel to the controller"};
-  }
-  if (text.size() < 7 || !sameIgnoringCase(text.substr(0, 7), "http://")) {
-    return Error{"'" + shown + "' is no URL of the form http://host:port"};
+  const std::string form = "' is no URL of the form https://host:port or http://host:port";
+  Url url;
+  url.isSecure = text.size() >= 8 && sameIgnoringCase(text.substr(0, 8), "https://");
+  if (!url.isSecure && (text.size() < 7 || !sameIgnoringCase(text.substr(0, 7), "http://")))
+    return Error{"'" + shown + form};
+  if (url.isSecure) url.port = 443;
+  constexpr std::string_view kPin = "#sha256=";
+  if (const size_t hash = text.find('#'); url.isSecure && hash != std::string_view::npos) {
+    if (text.substr(hash).starts_with(kPin)) url.fingerprint = parseHex32(text.substr(hash + kPin.size()));
+    if (!url.fingerprint) return Error{"'" + shown + "' has a fingerprint that is not '#sha256=' and 64 hexadecimal digits"};
+    text = text.substr(0, hash);
   }
   for (const char c : text) {
-    if (c <= ' ' || c == 0x7f || c == '?' || c == '#' || c == '@' || c == '\\' || c == '"') {
-      return Error{"'" + shown +
-                   "' is no URL of the form http://host:port: it contains a character that may not be there"};
-    }
+    if (c <= ' ' || c == 0x7f || c == '?' || c == '#' || c == '@' || c == '\\' || c == '"')
+      return Error{"'" + shown + form + ": it contains a character that may not be there"};
   }
-  std::string_view rest = text.substr(7);
-  Url url;
+  std::string_view rest = text.substr(url.isSecure ? 8 : 7);
   const size_t slash = rest.find('/');
   if (slash != std::string_view::npos) {
     std::string_view path = rest.substr(slash);
@@ -235,7 +234,7 @@ Result<Url> Url::parse(std::string_view text) {
     if (rest.starts_with(':')) {
       port = rest.substr(1);
     } else if (!rest.empty()) {
-      return Error{"'" + shown + "' is no URL of the form http://host:port"};
+      return Error{"'" + shown + form};
     }
   } else {
     const size_t colon = rest.find(':');
@@ -256,8 +255,33 @@ std::string Url::authority() const {
   return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
-Result<HttpAnswer> httpPost(const Url& base, std::string_view path, std::string_view bearer,
-                            std::string_view body, const HttpLimits& limits) {
+std::string Url::text() const { return (isSecure ? "https://" : "http://") + authority() + path; }
+
+namespace {
+
+/// Connects, and makes sure of whom to.
+std::optional<HttpFailure> openChannel(const Url& base, const std::string& authorities, const HttpLimits& limits,
+                                       Channel& channel) {
+  std::unique_ptr<TlsStream> tls;
+  if (base.isSecure) {
+    auto made = TlsStream::toServer({base.host, authorities, base.fingerprint});
+    if (!made) return HttpFailure{made.error().message, true};
+    tls = std::move(*made);
+  }
+  auto socket = connectTcp(base.host, base.port, limits.connectMs);
+  if (!socket) return HttpFailure{socket.error().message};
+  channel = Channel(std::move(*socket));
+  if (!tls) return std::nullopt;
+  if (auto shaken = tls->shakeWithin(channel.socket(), limits.connectMs); !shaken)
+    return HttpFailure{shaken.error().message, tls->isUntrusted()};
+  channel.encrypt(std::move(tls));
+  return std::nullopt;
+}
+
+}  // namespace
+
+HttpResult httpPost(const Url& base, std::string_view path, std::string_view bearer, std::string_view body,
+                    const HttpLimits& limits, const std::string& authorities) {
   std::string request = "POST " + base.path;
   request.append(path).append(" HTTP/1.1\r\nHost: ").append(base.authority());
   request.append(
@@ -266,13 +290,13 @@ Result<HttpAnswer> httpPost(const Url& base, std::string_view path, std::string_
   if (!bearer.empty()) request.append("Authorization: Bearer ").append(bearer).append("\r\n");
   request.append("\r\n").append(body);
 
-  auto socket = connectTcp(base.host, base.port, limits.connectMs);
-  if (!socket) return socket.error();
-  const Status sent = sendAll(socket->get(), std::as_bytes(std::span(request.data(), request.size())));
+  Channel channel;
+  if (auto failure = openChannel(base, authorities, limits, channel)) return {{}, std::move(failure)};
+  const Status sent = sendAll(channel, std::as_bytes(std::span(request.data(), request.size())));
   // A server may refuse before it has read everything; what it said matters more than the failed send.
-  auto answer = AnswerReader(socket->get(), limits).read();
-  if (!answer && !sent) return sent.error();
-  return answer;
+  auto answer = AnswerReader(channel, limits).read();
+  if (!answer) return {{}, HttpFailure{(sent ? answer.error() : sent.error()).message}};
+  return {std::move(*answer), std::nullopt};
 }
 
 }  // namespace millpond::client

@@ -1,26 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// The little HTTP/1.1 that the client library needs to talk to the controller and to agents.
+// The little HTTP/1.1, with and without TLS, that the client library needs to talk to the controller and to agents.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
+#include "protocol/tls_stream.h"
 
 namespace millpond::client {
 
-/// A base URL taken apart: `http://host[:port][/path]`.
+/// A base URL taken apart: `http[s]://host[:port][/path]`, and of an agent `https://host[:port][/path]#sha256=digits`.
 struct Url {
+  bool isSecure = false;
+  std::optional<Fingerprint> fingerprint;  ///< of the one certificate that is right
   std::string host;  ///< IPv6 addresses without brackets
   uint16_t port = 80;
   std::string path;  ///< without a slash at the end; often empty
 
-  /// Refuses other schemes, user names, queries, fragments and characters that do not belong in a URL. https
-  /// is refused with a message of its own: this client cannot do TLS.
+  /// Refuses other schemes, user names, queries, other fragments and characters that do not belong in a URL.
   static Result<Url> parse(std::string_view text);
   /// `host:port`, the host in brackets where it needs them.
   std::string authority() const;
+  /// The whole, without the fingerprint.
+  std::string text() const;
 };
 
 struct HttpAnswer {
@@ -34,10 +39,24 @@ struct HttpLimits {
   size_t bodyBytes = size_t{1} << 20;
 };
 
+/// Why there is no answer.
+struct HttpFailure {
+  std::string message;
+  bool isUntrusted = false;  ///< the server is not known to be the one that is meant; asking again does not help
+};
+
+struct HttpResult {
+  HttpAnswer answer;
+  std::optional<HttpFailure> failure;
+
+  explicit operator bool() const { return !failure; }
+  const HttpAnswer* operator->() const { return &answer; }
+};
+
 /// Posts a JSON body to `base` + `path` over a connection of its own and reads the whole answer, whatever its
-/// status. Fails when there is none: refused, timed out, cut short, not HTTP, or over the limits. Never
-/// raises SIGPIPE.
-Result<HttpAnswer> httpPost(const Url& base, std::string_view path, std::string_view bearer,
-                            std::string_view body, const HttpLimits& limits = {});
+/// status. Fails when there is none: refused, timed out, cut short, not HTTP, or over the limits. `authorities`: who
+/// may have signed a server's certificate, PEM or a file of it; empty: those of this machine. Never raises SIGPIPE.
+HttpResult httpPost(const Url& base, std::string_view path, std::string_view bearer, std::string_view body,
+                    const HttpLimits& limits = {}, const std::string& authorities = {});
 
 }  // namespace millpond::client

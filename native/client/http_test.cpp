@@ -1,27 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/http.h"
 
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
 #include "client/http_test_server.h"
+#include "client/https_test_server.h"
 #include "testing/check.h"
 
-using millpond::client::HttpAnswer;
+using millpond::parseHex32;
 using millpond::client::HttpLimits;
 using millpond::client::httpPost;
+using millpond::client::HttpResult;
 using millpond::client::HttpTestServer;
+using millpond::client::HttpsTestServer;
 using millpond::client::Url;
 
 namespace {
 constexpr HttpLimits kQuick{.connectMs = 2000, .answerMs = 5000, .bodyBytes = 1000};
 
 // What the client makes of a server that answers with exactly these bytes and closes.
-millpond::Result<HttpAnswer> answerTo(const std::string& bytes, const HttpLimits& limits = kQuick) {
+HttpResult answerTo(const std::string& bytes, const HttpLimits& limits = kQuick) {
   const HttpTestServer server([&](const HttpTestServer::Request&) { return bytes; });
   return httpPost(*Url::parse(server.url()), "/a.B/C", "", "{}", limits);
 }
 std::string failureOf(const std::string& bytes) {
   const auto answer = answerTo(bytes);
   CHECK(!answer);
-  return answer.error().message;
+  return answer.failure->message;
+}
+std::string contentOf(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+HttpResult post(const HttpsTestServer& server, const std::string& pin = "", const std::string& authorities = "") {
+  const auto url = Url::parse(server.url() + (pin.empty() ? "" : "#sha256=" + pin));
+  return httpPost(*url, "/a.B/C", "secret", "{}", kQuick, authorities.empty() ? server.authorities() : authorities);
 }
 }  // namespace
 
@@ -95,7 +111,7 @@ TEST("a server that says nothing is given up on") {
   const auto answer =
       httpPost(*Url::parse(server.url()), "/x", "", "{}", {.connectMs = 2000, .answerMs = 50});
   CHECK(!answer);
-  CHECK_EQ(answer.error().message, "no complete answer within 50 ms");
+  CHECK_EQ(answer.failure->message, "no complete answer within 50 ms");
 }
 
 TEST("nobody there") {
@@ -107,7 +123,7 @@ TEST("nobody there") {
   const auto answer =
       httpPost(*Url::parse("http://127.0.0.1:" + std::to_string(port)), "/x", "", "{}", kQuick);
   CHECK(!answer);
-  CHECK(answer.error().message.find("Connection refused") != std::string::npos);
+  CHECK(answer.failure->message.find("Connection refused") != std::string::npos);
 }
 
 TEST("URLs") {
@@ -117,11 +133,84 @@ TEST("URLs") {
   CHECK_EQ(url->path, "/a/b");
   CHECK_EQ(url->authority(), "[::1]:7070");
   CHECK_EQ(Url::parse("HTTP://controller")->port, 80);
-  CHECK(Url::parse("https://controller:7070").error().message.find("cannot do TLS yet") != std::string::npos);
+  CHECK(!url->isSecure && !url->fingerprint);
+  CHECK_EQ(url->text(), "http://[::1]:7070/a/b");
+  const auto secure = Url::parse("HTTPS://controller");
+  CHECK(secure->isSecure && !secure->fingerprint);
+  CHECK_EQ(secure->port, 443);
+  CHECK_EQ(secure->text(), "https://controller:443");
+  const std::string digits = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1eFF";
+  const auto pinned = Url::parse("https://10.0.0.7:7171/#sha256=" + digits);
+  CHECK_EQ(pinned->text(), "https://10.0.0.7:7171");
+  CHECK(pinned->fingerprint == parseHex32(digits));
+  for (const std::string& text :
+       std::vector<std::string>{"https://a#" + digits, "https://a#sha256=" + digits + "0", "https://a#sha256=",
+                                "http://a#sha256=" + digits, "https://a#sha256=x" + digits.substr(1)})
+    if (Url::parse(text)) millpond::testing::fail(__FILE__, __LINE__, std::string("accepted: ") + text);
   for (const char* text :
        {"", "controller:7070", "http://", "http://:80", "http://a:0", "http://a:65536", "http://a:x",
         "http://a:", "http://u@a", "http://a?b", "http://a#b", "http://a b", "http://a\r\nX: y",
         "http://[::1", "http://[::1]x", "http://a\"b", "ftp://a", "http://a:1:2"}) {
     if (Url::parse(text)) millpond::testing::fail(__FILE__, __LINE__, std::string("accepted: ") + text);
   }
+}
+
+TEST("a server that the authority vouches for is asked over TLS") {
+  const HttpsTestServer server({});
+  const auto answer = post(server);
+  CHECK(bool(answer));
+  CHECK_EQ(answer->body, "{}");
+  CHECK_EQ(server.requests(), 1);
+  // The certificate itself instead of its file, behind another one.
+  const HttpsTestServer stranger({});
+  CHECK(bool(post(server, "", contentOf(stranger.authorities()) + contentOf(server.authorities()))));
+  const auto refused = post(server, "", contentOf(stranger.authorities()));
+  CHECK(!refused && refused.failure->isUntrusted);
+  CHECK(!post(server, "", "-----BEGIN CERTIFICATE-----\nnothing"));
+}
+
+TEST("a server that is not known to be the right one is asked nothing") {
+  const HttpsTestServer stranger({}), expired({.hasExpired = true}), other({.names = "DNS:localhost,IP:127.0.0.2"});
+  const auto refused = [](const HttpsTestServer& server, const std::string& why, const std::string& authorities = "") {
+    const auto answer = post(server, "", authorities);
+    CHECK(!answer);
+    CHECK(answer.failure->isUntrusted);
+    if (answer.failure->message.find(why) == std::string::npos)
+      millpond::testing::fail(__FILE__, __LINE__, answer.failure->message);
+    CHECK_EQ(server.requests(), 0);
+  };
+  refused(stranger, "signed by an authority that is not trusted", expired.authorities());
+  refused(expired, "its certificate has expired");
+  refused(other, "its certificate is for other names than the one in the address");
+  refused(stranger, "the authority's certificate in /no/such/file cannot be read", "/no/such/file");
+}
+
+TEST("a fingerprint stands for one certificate, whoever signed it and for whatever names") {
+  const HttpsTestServer server({.names = "DNS:elsewhere", .hasExpired = true}), another({});
+  CHECK(bool(post(server, server.fingerprint(), "/no/such/file")));
+  const auto answer = post(server, another.fingerprint());
+  CHECK(!answer);
+  CHECK(answer.failure->isUntrusted);
+  CHECK_EQ(answer.failure->message,
+           "it is not trusted: its certificate is not the one that the controller knows it by");
+  CHECK_EQ(server.requests(), 1);
+}
+
+TEST("an answer over TLS ends where the server says so, not where somebody cut it off") {
+  const std::string open = "HTTP/1.1 200 OK\r\n\r\n{\"a\":1}";
+  const HttpsTestServer whole({.answer = open}), cut({.answer = open, .saysGoodbye = false});
+  CHECK_EQ(post(whole)->body, "{\"a\":1}");
+  const auto answer = post(cut);
+  CHECK(!answer);
+  CHECK(!answer.failure->isUntrusted);
+}
+
+TEST("a server that speaks no TLS is not asked in clear") {
+  const HttpTestServer server([](const HttpTestServer::Request&) { return HttpTestServer::json(200, "{}"); });
+  const HttpsTestServer other({});
+  const auto answer = httpPost(*Url::parse("https" + server.url().substr(4)), "/x", "secret", "{}", {.connectMs = 100},
+                               other.authorities());
+  CHECK(!answer);
+  CHECK(!answer.failure->isUntrusted);
+  CHECK(server.requests().empty());
 }

@@ -502,7 +502,7 @@ TEST("no GPU: why, by code, and another try") {
     ::setenv("MILLPOND_WORKER", "unix:/nowhere/data.sock", 1);
     CHECK_EQ(DRIVER(cuInit)(0), CUDA_ERROR_DEVICE_UNAVAILABLE);
     ::unsetenv("MILLPOND_WORKER");
-    ::setenv("MILLPOND_CONTROLLER", "https://controller", 1);
+    ::setenv("MILLPOND_CONTROLLER", "ftp://controller", 1);
     CHECK_EQ(DRIVER(cuInit)(0), CUDA_ERROR_UNKNOWN);
     ::setenv("MILLPOND_WORKER", good.c_str(), 1);
     CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);

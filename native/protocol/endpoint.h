@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "protocol/tls_stream.h"
 
 namespace millpond {
 
@@ -20,6 +23,7 @@ struct Endpoint {
   std::string unixPath;  ///< the worker's data socket; empty: not on this machine, or not wanted
   std::string tcpHost;   ///< name or address, IPv6 without brackets; empty: no TCP
   uint16_t tcpPort = 0;
+  std::optional<LinkSecret> secret;  ///< of the TCP connection, which is encrypted by it; without one it is plain
   TransportChoice transport = TransportChoice::Auto;
   std::string ticket;   ///< presented in the handshake; empty only for a worker that was assigned none
   std::string session;  ///< the session's id for messages; empty where the worker was named directly

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <memory>
 #include <span>
+
+#include "protocol/channel.h"
 
 namespace millpond {
 
@@ -27,14 +27,14 @@ class Inbox {
 
   enum class Got { kBytes, kNothing, kEnd };
   /// One receive without waiting.
-  Got receive(int socket) {
+  Got receive(Channel& channel) {
     if (!bytes_) bytes_ = std::make_unique<std::byte[]>(kBytes);
     if (begin_ > kBytes / 2 || end_ == kBytes) {
       std::memmove(bytes_.get(), bytes_.get() + begin_, end_ - begin_);
       end_ -= begin_;
       begin_ = 0;
     }
-    const ssize_t n = ::recv(socket, bytes_.get() + end_, std::min(kBytes - end_, size_t{16} << 10), MSG_DONTWAIT);
+    const ssize_t n = channel.receive({bytes_.get() + end_, std::min(kBytes - end_, size_t{16} << 10)});
     if (n > 0) {
       end_ += static_cast<size_t>(n);
       return Got::kBytes;

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "protocol/channel.h"
 #include "protocol/ring.h"
-#include "protocol/socket.h"
 
 namespace millpond {
 

@@ -37,10 +37,11 @@ std::vector<std::byte> collected(const Outgoing& outgoing) {
   std::vector<std::byte> out(runs.left());
   int pair[2];
   CHECK_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-  UniqueFd writer(pair[0]), reader(pair[1]);
+  Channel writer(UniqueFd{pair[0]});
+  UniqueFd reader(pair[1]);
   size_t got = 0;
   while (got < out.size()) {
-    if (!runs.done()) runs.send(writer.get());
+    if (!runs.done()) runs.send(writer);
     const ssize_t n = ::recv(reader.get(), out.data() + got, out.size() - got, MSG_DONTWAIT);
     if (n > 0) got += static_cast<size_t>(n);
   }

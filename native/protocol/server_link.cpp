@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "protocol/server_link.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -29,8 +28,8 @@ constexpr int64_t kLookNs = 100'000'000;
 
 }  // namespace
 
-ServerLink::ServerLink(UniqueFd socket, SessionMemory memory, bool remote, uint32_t graceSeconds)
-    : socket_(std::move(socket)),
+ServerLink::ServerLink(Channel channel, SessionMemory memory, bool remote, uint32_t graceSeconds)
+    : channel_(std::move(channel)),
       wakeup_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       memory_(std::move(memory)),
       remote_(remote),
@@ -59,7 +58,7 @@ ServerLink::Next ServerLink::receive() {
 ServerLink::Next ServerLink::receiveBytes() {
   size_t room = incoming_.space();
   if (room == 0) return Next::kNothing;
-  const ssize_t n = ::recv(socket_.get(), incoming_.place(), std::min(room, size_t{1} << 20), MSG_DONTWAIT);
+  const ssize_t n = channel_.receive({incoming_.place(), std::min(room, size_t{1} << 20)});
   if (n == 0) return lose("it was closed");
   if (n < 0)
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? Next::kNothing : lose(std::strerror(errno));
@@ -118,7 +117,8 @@ void ServerLink::sleep(int64_t timeoutNs) {
     commands_.sleep(timeoutNs);
     return;
   }
-  pollfd look[2] = {{isAway_ ? -1 : socket_.get(), POLLIN, 0}, {wakeup_.get(), POLLIN, 0}};
+  if (!isAway_ && channel_.holdsBytes()) return;
+  pollfd look[2] = {{isAway_ ? -1 : channel_.socket(), POLLIN, 0}, {wakeup_.get(), POLLIN, 0}};
   const timespec timeout{timeoutNs / 1'000'000'000, timeoutNs % 1'000'000'000};
   ::ppoll(look, 2, timeoutNs < 0 ? nullptr : &timeout, nullptr);
   if (look[1].revents & POLLIN) forgetWake();
@@ -163,7 +163,7 @@ bool ServerLink::writeRing(const wire::ReplyHeader& header, std::span<const std:
   const int64_t deadline = monotonicNs() + patienceNs_;
   while (!replies_.hasSpace(header.bytes)) {
     replies_.sleepForSpace(header.bytes, 10'000'000);
-    pollfd look{socket_.get(), POLLRDHUP, 0};
+    pollfd look{channel_.socket(), POLLRDHUP, 0};
     if (monotonicNs() > deadline || (::poll(&look, 1, 0) == 1 && look.revents != 0)) return false;
   }
   std::byte* place = replies_.place();
@@ -208,7 +208,7 @@ bool ServerLink::transmit() {
     runs.add(word_);
     outgoing_.collect(runs);
     const size_t all = runs.left();
-    if (runs.send(socket_.get())) {
+    if (runs.send(channel_)) {
       const size_t gone = all - runs.left();
       const size_t ofWord = std::min(gone, word_.size());
       word_.erase(word_.begin(), word_.begin() + static_cast<ptrdiff_t>(ofWord));
@@ -220,7 +220,7 @@ bool ServerLink::transmit() {
       if (lose(std::strerror(errno)) == Next::kGone) return false;
       continue;
     }
-    pollfd wait[2] = {{socket_.get(), POLLOUT, 0}, {graceNs_ ? wakeup_.get() : -1, POLLIN, 0}};
+    pollfd wait[2] = {{channel_.socket(), POLLOUT, 0}, {graceNs_ ? wakeup_.get() : -1, POLLIN, 0}};
     if (::poll(wait, 2, static_cast<int>(patienceNs_ / 1'000'000)) <= 0) return false;
     // Whatever else woke this is looked at before the next sleep.
     if (wait[1].revents) forgetWake();
@@ -253,17 +253,17 @@ ServerLink::Next ServerLink::lose(const std::string& why) {
   isAway_ = true;
   returnBy_ = monotonicNs() + graceNs_;
   word_.clear();
-  ::shutdown(socket_.get(), SHUT_RDWR);
+  ::shutdown(channel_.socket(), SHUT_RDWR);
   if (onLink_)
     onLink_("the connection of the client was lost (" + why + "); waiting for it for up to " +
             std::to_string(graceNs_ / 1'000'000'000) + " s");
   return Next::kNothing;
 }
 
-void ServerLink::offer(UniqueFd socket, uint64_t received) {
+void ServerLink::offer(Channel channel, uint64_t received) {
   {
     std::lock_guard lock(door_->mutex);
-    door_->offer = Offer{std::move(socket), received};
+    door_->offer = Offer{std::move(channel), received};
     door_->isOffered.store(true, std::memory_order_release);
   }
   wake();
@@ -283,14 +283,14 @@ ServerLink::Next ServerLink::resume(Offer offer) {
     isBroken_ = true;
     return Next::kBroken;
   }
-  // In place: whoever waits for the socket from another thread never has one of another file.
-  if (::dup3(offer.socket.get(), socket_.get(), O_CLOEXEC) < 0) return lose(std::strerror(errno));
+  // On the same number: whoever waits for the socket from another thread never has one of another file.
+  if (!channel_.takeOver(std::move(offer.channel))) return lose(std::strerror(errno));
   incoming_.retract(whole.end);
   toldReceived_ = whole.end - linkBytes_ - whole.linkBytes;
   word_.clear();
   isAway_ = false;
   const Welcome welcome{wire::kProtocolVersion, kApiHash, Admission::kWelcome, "", {}, 0, 0, toldReceived_, {}};
-  if (auto sent = sendAll(socket_.get(), encode(welcome)); !sent) return lose(sent.error().message);
+  if (auto sent = sendAll(channel_, encode(welcome)); !sent) return lose(sent.error().message);
   if (onLink_) onLink_("the client is back");
   return transmit() ? Next::kFrame : Next::kGone;
 }
@@ -344,7 +344,7 @@ void ServerLink::tellReceived() {
   // Where the socket takes nothing now it goes with the next reply.
   SendRuns runs;
   runs.add(word_);
-  if (runs.send(socket_.get()))
+  if (runs.send(channel_))
     word_.erase(word_.begin(), word_.end() - static_cast<ptrdiff_t>(runs.left()));
 }
 
@@ -355,13 +355,12 @@ void ServerLink::end(const std::string& reason) {
   const bool sent = reply(wire::ReplyKind::kEnd, 0, 0, 0, text);
   if (!remote_ || !sent || isAway_) return;
   // Closing a connection on which something still comes in would take the reason back that is on its way out.
-  ::shutdown(socket_.get(), SHUT_WR);
+  ::shutdown(channel_.socket(), SHUT_WR);
   const int64_t deadline = monotonicNs() + kEndPatienceNs;
   std::vector<std::byte> dropped(size_t{64} << 10);
   for (int64_t left = kEndPatienceNs; left > 0; left = deadline - monotonicNs()) {
-    pollfd wait{socket_.get(), POLLIN, 0};
-    if (::poll(&wait, 1, static_cast<int>(left / 1'000'000)) <= 0) return;
-    const ssize_t n = ::recv(socket_.get(), dropped.data(), dropped.size(), MSG_DONTWAIT);
+    if (channel_.wait(POLLIN, static_cast<int>(left / 1'000'000)) == 0) return;
+    const ssize_t n = channel_.receive(dropped);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return;
   }
 }

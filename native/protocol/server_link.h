@@ -16,6 +16,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "protocol/channel.h"
 #include "protocol/outgoing.h"
 #include "protocol/ring.h"
 #include "protocol/wire.h"
@@ -27,11 +28,11 @@ class ServerLink {
   /// Over shared memory `memory` is what the client maps; over TCP it is private: commands are received into it, and
   /// replies stay in it until the client has them. `graceSeconds`: for how long the link waits for a client whose TCP
   /// connection was lost; 0: not at all.
-  ServerLink(UniqueFd socket, SessionMemory memory, bool remote, uint32_t graceSeconds = 0);
+  ServerLink(Channel channel, SessionMemory memory, bool remote, uint32_t graceSeconds = 0);
 
   bool remote() const { return remote_; }
   SessionMemory& memory() { return memory_; }
-  int socket() const { return socket_.get(); }
+  int socket() const { return channel_.socket(); }
 
   /// One command. `body` lies in shared memory: copy before checking.
   struct Frame {
@@ -55,7 +56,7 @@ class ServerLink {
   void giveUp();
   /// Another connection of the client, which has every reply before `received`, from any thread. The client is answered
   /// when the link has got to it.
-  void offer(UniqueFd socket, uint64_t received);
+  void offer(Channel channel, uint64_t received);
   /// Whether something that `sleep` waits for has come.
   bool ready();
 
@@ -85,7 +86,7 @@ class ServerLink {
 
  private:
   struct Offer {
-    UniqueFd socket;
+    Channel channel;
     uint64_t received;
   };
   /// Where other threads put what they have for this one.
@@ -124,7 +125,7 @@ class ServerLink {
   bool acknowledge(uint64_t received);
   void tellReceived();
 
-  UniqueFd socket_;
+  Channel channel_;
   UniqueFd wakeup_;  // TCP: makes poll return
   SessionMemory memory_;
   bool remote_;

@@ -38,29 +38,49 @@ std::string describe(const Endpoint& e, bool remote) {
 
 }  // namespace
 
-Result<Welcome> Session::greet(int socket, const Hello& hello, int timeoutMs) {
+Result<Welcome> Session::greet(Channel& channel, const Hello& hello, int timeoutMs) {
   const auto bytes = encode(hello);
-  if (auto sent = sendAll(socket, bytes); !sent) return sent.error();
+  if (auto sent = sendAll(channel, bytes); !sent) return sent.error();
   std::vector<std::byte> answer(kWelcomeFixedBytes);
-  if (auto got = receiveExactly(socket, answer, timeoutMs); !got) return got.error();
+  if (auto got = receiveExactly(channel, answer, timeoutMs); !got) return got.error();
   auto rest = welcomeRest(std::span(answer).first<kWelcomeFixedBytes>());
   if (!rest) return rest.error();
   answer.resize(kWelcomeFixedBytes + *rest);
-  if (auto got = receiveExactly(socket, std::span(answer).subspan(kWelcomeFixedBytes), timeoutMs); !got)
+  if (auto got = receiveExactly(channel, std::span(answer).subspan(kWelcomeFixedBytes), timeoutMs); !got)
     return got.error();
   return decodeWelcome(answer);
 }
 
+Result<Channel> Session::reach(const Endpoint& endpoint, int timeoutMs) {
+  auto socket = connectTcp(endpoint.tcpHost, endpoint.tcpPort, timeoutMs);
+  if (!socket) return socket.error();
+  const std::string where = "the worker at " + describe(endpoint, true);
+  if (!endpoint.secret) {
+    if (isLoopbackPeer(socket->get())) return Channel(std::move(*socket));
+    return Error{where + " is on another machine, and nobody gave a secret to encrypt the connection with"};
+  }
+  auto tls = TlsStream::ofLink(kTlsClient, *endpoint.secret);
+  if (!tls) return tls.error();
+  if (auto shaken = (*tls)->shakeWithin(socket->get(), timeoutMs); !shaken)
+    return Error{where + " takes no encrypted connection of this session: " + shaken.error().message};
+  Channel channel(std::move(*socket));
+  channel.encrypt(std::move(*tls));
+  return channel;
+}
+
 Result<std::unique_ptr<Session>> Session::connect(const Endpoint& endpoint, const Hello* greet) {
   std::unique_ptr<Session> session(new Session());
-  auto socket = Result<UniqueFd>(Error{"the worker has no address"});
-  if (!endpoint.unixPath.empty() && endpoint.transport != TransportChoice::Tcp) socket = connectUnix(endpoint.unixPath);
-  if (!socket && !endpoint.tcpHost.empty() && endpoint.transport != TransportChoice::SharedMemory) {
-    session->remote_ = true;
-    socket = connectTcp(endpoint.tcpHost, endpoint.tcpPort);
+  auto channel = Result<Channel>(Error{"the worker has no address"});
+  if (!endpoint.unixPath.empty() && endpoint.transport != TransportChoice::Tcp) {
+    auto socket = connectUnix(endpoint.unixPath);
+    channel = socket ? Result<Channel>(std::move(*socket)) : Result<Channel>(socket.error());
   }
-  if (!socket) return socket.error();
-  session->socket_ = std::move(*socket);
+  if (!channel && !endpoint.tcpHost.empty() && endpoint.transport != TransportChoice::SharedMemory) {
+    session->remote_ = true;
+    channel = reach(endpoint, kHandshakeTimeoutMs);
+  }
+  if (!channel) return channel.error();
+  session->channel_ = std::move(*channel);
 
   const std::string where = describe(endpoint, session->remote_);
   const Hello hello = greet ? *greet
@@ -68,7 +88,7 @@ Result<std::unique_ptr<Session>> Session::connect(const Endpoint& endpoint, cons
                                     session->remote_ ? Carrier::kTcp : Carrier::kSharedMemory,
                                     static_cast<uint32_t>(::getpid()), endpoint.ticket, endpoint.program,
                                     session->remote_ ? endpoint.graceSeconds : 0, ProcessWatch::space(), {}};
-  auto welcome = Session::greet(session->socket_.get(), hello, kHandshakeTimeoutMs);
+  auto welcome = Session::greet(session->channel_, hello, kHandshakeTimeoutMs);
   if (!welcome) return Error{"worker at " + where + ": " + welcome.error().message};
   if (welcome->admission != Admission::kWelcome) return Error{"worker at " + where + ": " + welcome->message};
   auto snapshot = Snapshot::decode(welcome->snapshot);
@@ -83,7 +103,7 @@ Result<std::unique_ptr<Session>> Session::connect(const Endpoint& endpoint, cons
 
   auto memory = SessionMemory::create();
   if (!session->remote_) {
-    auto file = millpond::receiveFile(session->socket_.get(), kHandshakeTimeoutMs);
+    auto file = millpond::receiveFile(session->channel_.socket(), kHandshakeTimeoutMs);
     if (!file) return Error{"worker at " + where + ": " + file.error().message};
     memory = SessionMemory::map(std::move(*file));
   }
@@ -117,10 +137,10 @@ Session::~Session() {
 void Session::abandon() {
   hasFlusher_ = false;
   lost_.store(true);
-  socket_.reset();
+  channel_.abandon();
 }
 
-Result<UniqueFd> Session::receiveFile() { return millpond::receiveFile(socket_.get(), kHandshakeTimeoutMs); }
+Result<UniqueFd> Session::receiveFile() { return millpond::receiveFile(channel_.socket(), kHandshakeTimeoutMs); }
 
 // Appending
 
@@ -182,8 +202,7 @@ bool Session::waitForSpace(size_t bytes) {
       promoteOne();
     }
     if (remote_) {
-      pollfd wait{socket_.get(), POLLIN, 0};
-      if (peerReceived_.load(std::memory_order_relaxed) == known) ::poll(&wait, 1, kAcknowledgementLookMs);
+      if (peerReceived_.load(std::memory_order_relaxed) == known) channel_.wait(POLLIN, kAcknowledgementLookMs);
       continue;
     }
     if (spin.until([&] { return submit_.hasSpace(bytes); })) continue;
@@ -237,7 +256,7 @@ bool Session::sendOnce() {
   runs.add(linkOut_);
   outgoing_.collect(runs);
   const size_t all = runs.left();
-  if (!runs.send(socket_.get())) return false;
+  if (!runs.send(channel_)) return false;
   const size_t gone = all - runs.left();
   const size_t ofLink = std::min(gone, linkOut_.size());
   linkOut_.erase(linkOut_.begin(), linkOut_.begin() + static_cast<ptrdiff_t>(ofLink));
@@ -246,10 +265,9 @@ bool Session::sendOnce() {
 }
 
 void Session::waitToSend() {
-  pollfd wait{socket_.get(), POLLOUT | POLLIN, 0};
-  ::poll(&wait, 1, 100);
+  const int ready = channel_.wait(POLLOUT | POLLIN, 100);
   // The worker may be blocked in sending to us.
-  if ((wait.revents & POLLIN) && readMutex_.try_lock()) {
+  if ((ready & POLLIN) && readMutex_.try_lock()) {
     pump(nullptr, Sender::kThis);
     readMutex_.unlock();
     promoteOne();
@@ -277,7 +295,7 @@ void Session::acknowledge(Sender sender) {
     queueLinkWord(wire::LinkMessage::kReceived);
     SendRuns runs;
     runs.add(linkOut_);
-    if (runs.send(socket_.get())) linkOut_.erase(linkOut_.begin(), linkOut_.end() - static_cast<ptrdiff_t>(runs.left()));
+    if (runs.send(channel_)) linkOut_.erase(linkOut_.begin(), linkOut_.end() - static_cast<ptrdiff_t>(runs.left()));
     // A full socket is left to the flusher, and so is one that has ended.
     if (!linkOut_.empty() && unsent_.exchange(1) == 0) futexWake(unsent_);
   }
@@ -421,9 +439,8 @@ void Session::sleepForReplies() {
     return;
   }
   Inbox::Got got = Inbox::Got::kNothing;
-  if (!spin_.until([&] { return (got = inbox_.receive(socket_.get())) != Inbox::Got::kNothing; })) {
-    pollfd wait{socket_.get(), POLLIN, 0};
-    ::poll(&wait, 1, 1000);
+  if (!spin_.until([&] { return (got = inbox_.receive(channel_)) != Inbox::Got::kNothing; })) {
+    channel_.wait(POLLIN, 1000);
     spin_.slept();
   }
   if (got == Inbox::Got::kEnd) cutWhileReading("the worker closed it");
@@ -453,7 +470,7 @@ Session::Pumped Session::pumpRing() {
 
 Session::Pumped Session::pumpSocket() {
   if (inbox_.pending().size() < sizeof(wire::ReplyHeader)) {
-    const Inbox::Got got = inbox_.receive(socket_.get());
+    const Inbox::Got got = inbox_.receive(channel_);
     if (got == Inbox::Got::kEnd) return Pumped::kCut;
     if (got == Inbox::Got::kNothing) return Pumped::kNothing;
   }
@@ -469,7 +486,7 @@ Session::Pumped Session::pumpSocket() {
     } else {
       if (body > kMaxPlainReply) return Pumped::kBroken;
       if (inbox_.pending().size() < header.bytes) {
-        const Inbox::Got got = inbox_.receive(socket_.get());
+        const Inbox::Got got = inbox_.receive(channel_);
         if (got == Inbox::Got::kEnd) return Pumped::kCut;
         if (got == Inbox::Got::kNothing) return some ? Pumped::kSome : Pumped::kNothing;
         continue;
@@ -489,7 +506,7 @@ bool Session::take(std::span<std::byte> to) {
   if (buffered) std::memcpy(to.data(), inbox_.pending().data(), buffered);
   inbox_.skip(buffered);
   return buffered == to.size() ||
-         static_cast<bool>(millpond::receiveExactly(socket_.get(), to.subspan(buffered), kFrameTimeoutMs));
+         static_cast<bool>(millpond::receiveExactly(channel_, to.subspan(buffered), kFrameTimeoutMs));
 }
 
 Session::Pumped Session::receiveData(const wire::ReplyHeader& header) {
@@ -626,14 +643,14 @@ void Session::readOutAndLose(const std::string& reason) {
 }
 
 bool Session::peerGone() const {
-  pollfd look{socket_.get(), POLLRDHUP, 0};
+  pollfd look{channel_.socket(), POLLRDHUP, 0};
   return ::poll(&look, 1, 0) == 1 && (look.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
 }
 
 void Session::lose(const std::string& reason) {
   if (lost_.exchange(true)) return;
   // Whoever reads or sends stops at once, and the worker sees that nobody is there any more.
-  ::shutdown(socket_.get(), SHUT_RDWR);
+  ::shutdown(channel_.socket(), SHUT_RDWR);
   if (onLost_) onLost_(reason);
   std::lock_guard lock(waitersMutex_);
   for (Waiter* w : waiters_) {

@@ -16,6 +16,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "protocol/channel.h"
 #include "protocol/endpoint.h"
 #include "protocol/handshake.h"
 #include "protocol/inbox.h"
@@ -157,7 +158,9 @@ class Session {
   static int64_t spinNs();
 
   Session() = default;
-  static Result<Welcome> greet(int socket, const Hello& hello, int timeoutMs);
+  static Result<Welcome> greet(Channel& channel, const Hello& hello, int timeoutMs);
+  /// Connects over TCP, encrypted where there is a secret; without one only to this machine.
+  static Result<Channel> reach(const Endpoint& endpoint, int timeoutMs);
   SharedControl& control() const { return memory_.control(); }
 
   std::byte* begin(uint16_t op, Caller caller, uint32_t request, size_t bodyBytes, size_t dataBytes,
@@ -236,11 +239,11 @@ class Session {
     bool final = false;
   };
   std::optional<Attempt> comeBack(int timeoutMs);
-  bool takeOver(UniqueFd socket, uint64_t received);
+  bool takeOver(Channel channel, uint64_t received);
   /// Whether the connection has ended while nobody reads or sends.
   void lookAtConnection();
 
-  UniqueFd socket_;  // the number stays the same when the connection is made again
+  Channel channel_;  // its number stays the same when the connection is made again
   bool remote_ = false;
   SessionMemory memory_;  // over TCP private to this side: the submit ring keeps what the worker does not have
   Snapshot snapshot_;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A client's session over TCP outlives its connection: here the connection is lost, and made again.
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -49,7 +48,7 @@ void Session::cutWhileReading(const std::string& reason) {
   downReason_ = reason;
   isDown_.store(true, std::memory_order_release);
   // Whoever still waits for this connection stops.
-  ::shutdown(socket_.get(), SHUT_RDWR);
+  ::shutdown(channel_.socket(), SHUT_RDWR);
 }
 
 bool Session::mend() {
@@ -114,23 +113,22 @@ bool Session::reconnect() {
 }
 
 std::optional<Session::Attempt> Session::comeBack(int timeoutMs) {
-  auto socket = connectTcp(endpoint_.tcpHost, endpoint_.tcpPort, timeoutMs);
-  if (!socket) return Attempt{socket.error().message};
+  auto channel = reach(endpoint_, timeoutMs);
+  if (!channel) return Attempt{channel.error().message};
   Hello hello{wire::kProtocolVersion, kApiHash, Carrier::kTcp, 0, "", endpoint_.program, graceSeconds_, "", {}};
   hello.resumption = Resumption{secret_, received_.load(std::memory_order_relaxed), ++attempt_};
-  auto welcome = greet(socket->get(), hello, timeoutMs);
+  auto welcome = greet(*channel, hello, timeoutMs);
   if (!welcome) return Attempt{welcome.error().message};
   // Whoever answers is the worker, so its word counts.
   if (welcome->admission != Admission::kWelcome) return Attempt{welcome->message, true};
-  if (!takeOver(std::move(*socket), welcome->received))
+  if (!takeOver(std::move(*channel), welcome->received))
     return Attempt{"it goes on at offset " + std::to_string(welcome->received) + ", which is not here any more", true};
   return std::nullopt;
 }
 
-bool Session::takeOver(UniqueFd socket, uint64_t received) {
+bool Session::takeOver(Channel channel, uint64_t received) {
   if (!outgoing_.resumeAt(received)) return false;
-  // In place: the number is in other threads' hands.
-  if (::dup3(socket.get(), socket_.get(), O_CLOEXEC) < 0) return false;
+  if (!channel_.takeOver(std::move(channel))) return false;
   inbox_.clear();
   linkOut_.clear();
   acknowledged_ = received_.load(std::memory_order_relaxed);
@@ -142,7 +140,7 @@ bool Session::takeOver(UniqueFd socket, uint64_t received) {
 
 void Session::lookAtConnection() {
   if (isDown_.load() || lost()) return;
-  pollfd look{socket_.get(), POLLRDHUP, 0};
+  pollfd look{channel_.socket(), POLLRDHUP, 0};
   if (::poll(&look, 1, 0) != 1 || look.revents == 0) return;
   cut("it was closed");
   sendPending();
@@ -161,8 +159,7 @@ void Session::sayGoodbye() {
     while ((!linkOut_.empty() || outgoing_.pending()) && monotonicNs() < deadline) {
       if (sendOnce()) continue;
       if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) break;
-      pollfd wait{socket_.get(), POLLOUT, 0};
-      ::poll(&wait, 1, 10);
+      channel_.wait(POLLOUT, 10);
     }
     sentHead_.store(outgoing_.ringPosition(), std::memory_order_relaxed);
   }

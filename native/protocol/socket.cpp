@@ -12,7 +12,6 @@
 #include <sys/un.h>
 
 #include <algorithm>
-#include <cassert>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -26,8 +25,6 @@ namespace {
 
 /// Connections that the kernel keeps until they are accepted.
 constexpr int kBacklog = 128;
-
-Error systemError(const std::string& what) { return {what + ": " + std::strerror(errno)}; }
 
 Result<sockaddr_un> unixAddress(const std::string& path) {
   sockaddr_un address{};
@@ -55,13 +52,10 @@ Status lookUp(const std::string& host, uint16_t port, AddressList& list) {
   return Done{};
 }
 
-/// Waits until a full socket takes something.
-Status waitForRoom(int socket, int patienceMs) {
-  pollfd wait{socket, POLLOUT, 0};
-  const int ready = ::poll(&wait, 1, patienceMs);
-  if (ready == 0) return Error{"the other side took nothing for " + std::to_string(patienceMs) + " ms"};
-  if (ready < 0 && errno != EINTR) return systemError("cannot wait for a socket");
-  return Done{};
+/// False when the time is over.
+bool waitFor(int socket, short events, int timeoutMs) {
+  pollfd wait{socket, events, 0};
+  return ::poll(&wait, 1, timeoutMs) != 0;
 }
 
 bool isLoopback(const sockaddr* address) {
@@ -79,6 +73,25 @@ bool isLoopback(const sockaddr* address) {
 }
 
 }  // namespace
+
+Error systemError(const std::string& what) { return {what + ": " + std::strerror(errno)}; }
+
+int64_t millisecondsNow() { return monotonicNs() / 1'000'000; }
+
+bool isLoopbackPeer(int socket) {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof(peer);
+  return ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
+         isLoopback(reinterpret_cast<const sockaddr*>(&peer));
+}
+
+bool isLoopbackHost(const std::string& host) {
+  AddressList list;
+  if (!lookUp(host, 0, list)) return false;
+  for (const addrinfo* a = list.first; a; a = a->ai_next)
+    if (!isLoopback(a->ai_addr)) return false;
+  return true;
+}
 
 Result<UniqueFd> connectUnix(const std::string& path) {
   auto address = unixAddress(path);
@@ -154,9 +167,6 @@ Result<UniqueFd> listenUnix(const std::string& path, unsigned mode) {
 Result<UniqueFd> listenTcp(const std::string& host, uint16_t& port) {
   AddressList list;
   if (auto found = lookUp(host, port, list); !found) return found.error();
-  if (!isLoopback(list.first->ai_addr))
-    return Error{"refusing to listen on " + host +
-                 ": connections are not encrypted yet, so only loopback addresses are allowed. Use 127.0.0.1"};
   UniqueFd socket(::socket(list.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return systemError("cannot make a socket");
   const int on = 1;
@@ -175,61 +185,19 @@ Result<UniqueFd> listenTcp(const std::string& host, uint16_t& port) {
 }
 
 Status sendAll(int socket, std::span<const std::byte> bytes, int patienceMs) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (n > 0) {
-      bytes = bytes.subspan(static_cast<size_t>(n));
-    } else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-      if (auto waited = waitForRoom(socket, patienceMs); !waited) return waited;
-    } else if (n < 0 && errno != EINTR) {
-      return systemError("cannot send");
-    }
-  }
-  return Done{};
-}
-
-void SendRuns::add(std::span<const std::byte> bytes) {
-  if (bytes.empty()) return;
-  assert(used_ < kMost);
-  runs_[used_++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
-  left_ += bytes.size();
-}
-
-bool SendRuns::send(int socket) {
-  msghdr message{};
-  message.msg_iov = runs_.data() + first_;
-  message.msg_iovlen = used_ - first_;
-  const ssize_t n = ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (n <= 0) return false;
-  left_ -= static_cast<size_t>(n);
-  for (size_t gone = static_cast<size_t>(n); gone;) {
-    iovec& run = runs_[first_];
-    const size_t step = std::min(gone, run.iov_len);
-    run.iov_base = static_cast<char*>(run.iov_base) + step;
-    run.iov_len -= step;
-    gone -= step;
-    if (run.iov_len == 0) ++first_;
-  }
-  return true;
+  return sendAllBy(
+      bytes, patienceMs,
+      [&](std::span<const std::byte> some) {
+        return ::send(socket, some.data(), some.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      },
+      [&](int timeoutMs) { return waitFor(socket, POLLOUT, timeoutMs); });
 }
 
 Status receiveExactly(int socket, std::span<std::byte> bytes, int timeoutMs) {
-  const int64_t deadline = monotonicNs() + int64_t{timeoutMs} * 1'000'000;
-  while (!bytes.empty()) {
-    const ssize_t n = ::recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
-    if (n == 0) return Error{"the other side closed the connection"};
-    if (n > 0) {
-      bytes = bytes.subspan(static_cast<size_t>(n));
-      continue;
-    }
-    if (errno == EINTR) continue;
-    if (errno != EAGAIN && errno != EWOULDBLOCK) return systemError("cannot receive");
-    const int64_t left = (deadline - monotonicNs()) / 1'000'000;
-    pollfd wait{socket, POLLIN, 0};
-    if (left <= 0 || ::poll(&wait, 1, static_cast<int>(left)) == 0)
-      return Error{"no answer within " + std::to_string(timeoutMs) + " ms"};
-  }
-  return Done{};
+  return receiveExactlyBy(
+      bytes, timeoutMs,
+      [&](std::span<std::byte> some) { return ::recv(socket, some.data(), some.size(), MSG_DONTWAIT); },
+      [&](int leftMs) { return waitFor(socket, POLLIN, leftMs); });
 }
 
 Status sendFile(int socket, int file, int patienceMs) {
@@ -248,7 +216,8 @@ Status sendFile(int socket, int file, int patienceMs) {
   std::memcpy(CMSG_DATA(header), &file, sizeof(int));
   while (::sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (auto waited = waitForRoom(socket, patienceMs); !waited) return waited;
+      if (!waitFor(socket, POLLOUT, patienceMs))
+        return Error{"the other side took nothing for " + std::to_string(patienceMs) + " ms"};
     } else if (errno != EINTR) {
       return systemError("cannot pass a file descriptor");
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/uio.h>
+#include <sys/types.h>
 
-#include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,47 +19,74 @@ Result<UniqueFd> connectUnix(const std::string& path);
 Result<UniqueFd> connectTcp(const std::string& host, uint16_t port, int timeoutMs = 10'000);
 /// Makes the socket file anew with the permission bits `mode`.
 Result<UniqueFd> listenUnix(const std::string& path, unsigned mode);
-/// Loopback addresses only, until connections are encrypted. `port` 0 takes a free one and stores it.
+/// `port` 0 takes a free one and stores it.
 Result<UniqueFd> listenTcp(const std::string& host, uint16_t& port);
 void tuneTcp(int socket);
 
 /// How long a peer may take nothing of what is sent to it.
 inline constexpr int kSendPatienceMs = 10'000;
 
-/// Sends everything, or fails, also when the peer takes nothing for `patienceMs`; never raises SIGPIPE. The patience
-/// holds for sockets that do not block.
+/// Sends everything, or fails, also when the peer takes nothing for `patienceMs`; never raises SIGPIPE.
 Status sendAll(int socket, std::span<const std::byte> bytes, int patienceMs = kSendPatienceMs);
-/// Runs of bytes that are sent one behind the other, with as few calls as the socket allows.
-class SendRuns {
- public:
-  static constexpr size_t kMost = 6;
-
-  /// `bytes` must stay until they are sent; empty runs do not count.
-  void add(std::span<const std::byte> bytes);
-  bool done() const { return left_ == 0; }
-  /// Bytes not sent yet.
-  size_t left() const { return left_; }
-  /// How many more runs it takes.
-  size_t room() const { return kMost - used_; }
-  /// Sends what the socket takes without waiting. False, with errno set, when it takes nothing.
-  bool send(int socket);
-
- private:
-  std::array<iovec, kMost> runs_;
-  size_t first_ = 0;
-  size_t used_ = 0;
-  size_t left_ = 0;
-};
-
 /// Receives exactly that much within `timeoutMs` or fails.
 Status receiveExactly(int socket, std::span<std::byte> bytes, int timeoutMs);
+
+/// As `sendAll`, by calls of `send` that take some bytes without waiting, and `wait`, which waits for POLLOUT, false
+/// when the time is over.
+template <typename Send, typename Wait>
+Status sendAllBy(std::span<const std::byte> bytes, int patienceMs, Send&& send, Wait&& wait);
+/// As `receiveExactly`, in the same way.
+template <typename Receive, typename Wait>
+Status receiveExactlyBy(std::span<std::byte> bytes, int timeoutMs, Receive&& receive, Wait&& wait);
 
 /// Sends one byte with a file descriptor; patient as `sendAll`.
 Status sendFile(int socket, int file, int patienceMs = kSendPatienceMs);
 /// Receives what `sendFile` sent.
 Result<UniqueFd> receiveFile(int socket, int timeoutMs);
 
+/// Whether the other end is on this machine.
+bool isLoopbackPeer(int socket);
+/// Whether `host` names a loopback address only.
+bool isLoopbackHost(const std::string& host);
+
 /// Pid of the peer of a Unix socket as this side's kernel sees it, 0 where unknown.
 int32_t peerPid(int socket);
+
+Error systemError(const std::string& what);
+int64_t millisecondsNow();
+
+template <typename Send, typename Wait>
+Status sendAllBy(std::span<const std::byte> bytes, int patienceMs, Send&& send, Wait&& wait) {
+  while (!bytes.empty()) {
+    const ssize_t n = send(bytes);
+    if (n > 0) {
+      bytes = bytes.subspan(static_cast<size_t>(n));
+    } else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      if (!wait(patienceMs)) return Error{"the other side took nothing for " + std::to_string(patienceMs) + " ms"};
+    } else if (n < 0 && errno != EINTR) {
+      return systemError("cannot send");
+    }
+  }
+  return Done{};
+}
+
+template <typename Receive, typename Wait>
+Status receiveExactlyBy(std::span<std::byte> bytes, int timeoutMs, Receive&& receive, Wait&& wait) {
+  const int64_t deadline = millisecondsNow() + timeoutMs;
+  while (!bytes.empty()) {
+    const ssize_t n = receive(bytes);
+    if (n == 0) return Error{"the other side closed the connection"};
+    if (n > 0) {
+      bytes = bytes.subspan(static_cast<size_t>(n));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      const int64_t left = deadline - millisecondsNow();
+      if (left <= 0 || !wait(static_cast<int>(left)))
+        return Error{"no answer within " + std::to_string(timeoutMs) + " ms"};
+    } else if (errno != EINTR) {
+      return systemError("cannot receive");
+    }
+  }
+  return Done{};
+}
 
 }  // namespace millpond

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "protocol/futex.h"
 #include "protocol/socket.h"
 #include "testing/check.h"
 
@@ -42,6 +43,12 @@ class CuttingProxy {
     wanted_ = cuts;
     thread_ = std::thread([this] { run(); });
   }
+  /// Changes a bit of what it passes on before it cuts, a moment later: a length that became larger would be waited for.
+  void setChanging() { isChanging_ = true; }
+  /// Looks for these bytes in all that it passes on.
+  void watchFor(std::vector<std::byte> bytes) { watched_ = std::move(bytes); }
+  /// How often they were there.
+  uint32_t seen() const { return seen_.load(); }
   /// Cuts now, and as long as it is off lets nobody through.
   void setOff(bool off) { off_.store(off); }
 
@@ -50,8 +57,10 @@ class CuttingProxy {
     std::array<UniqueFd, 2> ends;  ///< the client's and the worker's
     std::array<uint64_t, 2> passed{};
     std::array<std::vector<std::byte>, 2> waiting{};  ///< what that end is to be sent
+    std::array<std::vector<std::byte>, 2> before{};   ///< the last of what came from that end
     unsigned cutDirection = 0;
     uint64_t cutAt = ~uint64_t{0};
+    int64_t changedNs = 0;  ///< when; 0: not yet
     bool isOver = false;
   };
 
@@ -101,8 +110,11 @@ class CuttingProxy {
       const ssize_t n = ::recv(line.ends[from].get(), waiting.data(), waiting.size(), MSG_DONTWAIT);
       waiting.resize(n > 0 ? static_cast<size_t>(n) : 0);
       if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return end(line);
+      look(line.before[from], waiting);
+      if (isChanging_) change(line, from);
     }
-    const bool cuts = from == line.cutDirection;
+    if (line.changedNs != 0 && monotonicNs() - line.changedNs > kMomentNs) return end(line);
+    const bool cuts = from == line.cutDirection && !isChanging_;
     const uint64_t left = cuts ? line.cutAt - line.passed[from] : ~uint64_t{0};
     if (!waiting.empty() && left != 0) {
       const ssize_t n = ::send(line.ends[1 - from].get(), waiting.data(), std::min<uint64_t>(waiting.size(), left),
@@ -123,17 +135,43 @@ class CuttingProxy {
     end(line);
   }
 
+  /// `before` becomes what is left over for the next look.
+  void look(std::vector<std::byte>& before, const std::vector<std::byte>& bytes) {
+    if (watched_.empty()) return;
+    before.insert(before.end(), bytes.begin(), bytes.end());
+    for (auto at = before.begin();; ++at) {
+      at = std::search(at, before.end(), watched_.begin(), watched_.end());
+      if (at == before.end()) break;
+      ++seen_;
+    }
+    if (before.size() >= watched_.size()) before.erase(before.begin(), before.end() - static_cast<ptrdiff_t>(watched_.size() - 1));
+  }
+
+  void change(Line& line, unsigned from) {
+    std::vector<std::byte>& bytes = line.waiting[1 - from];
+    const uint64_t at = line.cutAt - line.passed[from];
+    if (from != line.cutDirection || line.passed[from] > line.cutAt || at >= bytes.size()) return;
+    bytes[at] ^= static_cast<std::byte>(1u << random_() % 8);
+    line.cutAt = ~uint64_t{0};
+    line.changedNs = monotonicNs();
+    ++cuts_;
+  }
+
   static void end(Line& line) {
     for (UniqueFd& each : line.ends) each.reset();
     line.isOver = true;
   }
 
+  static constexpr int64_t kMomentNs = 50'000'000;
   static constexpr uint64_t kFirstGreetingBytes = size_t{64} << 10;
 
   std::minstd_rand random_;
   bool isBegun_ = false;
   std::atomic<uint32_t>& cuts_;
   uint32_t wanted_ = 0;
+  bool isChanging_ = false;
+  std::vector<std::byte> watched_;
+  std::atomic<uint32_t> seen_{0};
   uint16_t port_ = 0;
   uint16_t target_ = 0;
   UniqueFd listener_;

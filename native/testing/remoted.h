@@ -49,11 +49,13 @@ class WorkerProcess {
  public:
   static constexpr unsigned kDevices = 2;
 
-  /// `more`: further arguments of its command line.
-  explicit WorkerProcess(const std::string& directory, const std::vector<std::string>& more = {}) : directory_(directory) {
+  /// `more`: further arguments of its command line. `linkSecret`: of its TCP connections; empty: plain.
+  explicit WorkerProcess(const std::string& directory, const std::vector<std::string>& more = {},
+                         const std::string& linkSecret = "")
+      : directory_(directory) {
     int output[2];
     CHECK(::pipe(output) == 0);
-    const std::string assign = assignment();
+    const std::string assign = assignment(linkSecret);
     pid_ = ::fork();
     CHECK(pid_ >= 0);
     if (pid_ == 0) {
@@ -101,12 +103,13 @@ class WorkerProcess {
   }
 
  private:
-  static std::string assignment() {
+  static std::string assignment(const std::string& linkSecret) {
     std::string devices;
     for (const std::string& uuid : deviceUuids())
       devices += (devices.empty() ? "" : ",") + ("{\"uuid\":\"" + uuid) +
                  "\",\"memoryBytes\":67108864,\"computePercent\":50}";
-    return "{\"session\":\"s\",\"ticket\":\"t\",\"expires\":4000000000,\"devices\":[" + devices + "]}";
+    return "{\"session\":\"s\",\"ticket\":\"t\",\"expires\":4000000000,\"linkSecret\":\"" + linkSecret +
+           "\",\"devices\":[" + devices + "]}";
   }
 
  public:

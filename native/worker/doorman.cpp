@@ -31,13 +31,14 @@ Status Doorman::listenTcp(const std::string& host, uint16_t port) {
   auto socket = millpond::listenTcp(host, tcpPort_);
   if (!socket) return socket.error();
   tcp_ = std::move(*socket);
+  needsSecret_ = !isLoopbackHost(host);
   return Done{};
 }
 
 void Doorman::collect(std::vector<int>& sockets) const {
   if (unix_) sockets.push_back(unix_.get());
   if (tcp_) sockets.push_back(tcp_.get());
-  for (const Caller& caller : callers_) sockets.push_back(caller.socket.get());
+  for (const Caller& caller : callers_) sockets.push_back(caller.channel.socket());
 }
 
 void Doorman::acceptFrom(int listener, bool remote) {
@@ -49,11 +50,43 @@ void Doorman::acceptFrom(int listener, bool remote) {
       log(LogLevel::Info, "a connection was dropped for a newer one: it sent no complete greeting yet");
       callers_.pop_front();
     }
-    callers_.push_back({std::move(socket), remote, monotonicNs() + patienceNs_, {}});
+    Caller caller{std::move(socket), nullptr, remote, monotonicNs() + patienceNs_, {}};
+    if (!remote || encrypt(caller)) callers_.push_back(std::move(caller));
   }
 }
 
+bool Doorman::encrypt(Caller& caller) const {
+  if (!secret_ && !needsSecret_) return true;
+  if (!secret_) {
+    log(LogLevel::Info, "a connection was turned away: there is no session yet to encrypt it for");
+    return false;
+  }
+  auto tls = TlsStream::ofLink(kTlsServer, *secret_);
+  if (!tls) {
+    log(LogLevel::Error, "a connection was turned away: %s", tls.error().message.c_str());
+    return false;
+  }
+  caller.shaking = std::move(*tls);
+  return true;
+}
+
 Doorman::Progress Doorman::read(Caller& caller) {
+  if (caller.shaking) {
+    const MillpondTlsShake state = caller.shaking->shake(caller.channel.socket());
+    if (state == kTlsShakeFailed) {
+      log(LogLevel::Info, "a connection was turned away: it is not encrypted as this session's are: %s",
+          caller.shaking->why().c_str());
+      return Progress::kDrop;
+    }
+    if (state == kTlsShakeDone) caller.channel.encrypt(std::move(caller.shaking));
+  }
+  const Progress progress = caller.shaking ? Progress::kMore : readGreeting(caller);
+  if (progress != Progress::kMore || monotonicNs() < caller.deadlineNs) return progress;
+  log(LogLevel::Info, "a connection was dropped: it sent no complete greeting in time");
+  return Progress::kDrop;
+}
+
+Doorman::Progress Doorman::readGreeting(Caller& caller) {
   for (;;) {
     size_t wanted = kHelloFixedBytes;
     if (caller.received.size() >= kHelloFixedBytes) {
@@ -67,13 +100,11 @@ Doorman::Progress Doorman::read(Caller& caller) {
     }
     std::byte buffer[4096];
     const size_t room = std::min(sizeof(buffer), wanted - caller.received.size());
-    const ssize_t n = ::recv(caller.socket.get(), buffer, room, 0);
+    const ssize_t n = caller.channel.receive({buffer, room});
     if (n > 0) {
       caller.received.insert(caller.received.end(), buffer, buffer + n);
     } else if (n < 0 && errno == EAGAIN) {
-      if (monotonicNs() < caller.deadlineNs) return Progress::kMore;
-      log(LogLevel::Info, "a connection was dropped: it sent no complete greeting in time");
-      return Progress::kDrop;
+      return Progress::kMore;
     } else if (n == 0 || errno != EINTR) {
       return Progress::kDrop;
     }
@@ -99,12 +130,12 @@ std::optional<Doorman::Guest> Doorman::serve(const Judge& judge) {
     }
     const Welcome verdict = judge(*hello, done.remote);
     if (verdict.admission == Admission::kWelcome) {
-      const int32_t pid = done.remote ? static_cast<int32_t>(hello->pid) : peerPid(done.socket.get());
-      return Guest{std::move(done.socket), std::move(*hello), done.remote, pid};
+      const int32_t pid = done.remote ? static_cast<int32_t>(hello->pid) : peerPid(done.channel.socket());
+      return Guest{std::move(done.channel), std::move(*hello), done.remote, pid};
     }
     log(LogLevel::Info, "a client was turned away: %s", verdict.message.c_str());
     // A refusal is shorter than any socket's buffer; a peer that cannot even take that is not waited for.
-    if (auto sent = sendAll(done.socket.get(), encode(verdict)); !sent)
+    if (auto sent = sendAll(done.channel, encode(verdict)); !sent)
       log(LogLevel::Debug, "the refusal was not taken: %s", sent.error().message.c_str());
   }
   return std::nullopt;

@@ -5,10 +5,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "protocol/futex.h"
@@ -162,6 +164,58 @@ TEST("a greeting that does not come to its end is dropped after its time") {
   UniqueFd right = door.call(false);
   say(right, encode(kRight));
   door.guest();
+}
+
+/// A caller over TCP that encrypts, from a thread of its own; whether it was let in so far.
+bool callEncrypted(Door& door, const LinkSecret& secret, std::optional<Doorman::Guest>& guest) {
+  bool isEncrypted = false;
+  std::atomic<bool> done{false};
+  std::thread caller([&] {
+    Channel channel(door.call(true));
+    auto tls = TlsStream::ofLink(kTlsClient, secret);
+    CHECK(bool(tls));
+    if ((*tls)->shakeWithin(channel.socket(), 10'000)) {
+      isEncrypted = true;
+      channel.encrypt(std::move(*tls));
+      CHECK(bool(sendAll(channel, encode(kRight))));
+    }
+    done.store(true);
+  });
+  while (!done.load() || (isEncrypted && !guest))
+    if (auto came = door.serve()) guest = std::move(came);
+  caller.join();
+  return isEncrypted;
+}
+
+TEST("with a secret, callers over TCP are encrypted, and those on the same machine are not asked for it") {
+  const LinkSecret secret{std::byte{5}, std::byte{6}};
+  Door door;
+  door.doorman.setSecret(secret);
+  std::optional<Doorman::Guest> guest;
+  CHECK(callEncrypted(door, secret, guest));
+  CHECK(guest && guest->remote && guest->channel.isEncrypted());
+  CHECK_EQ(guest->hello.ticket, kRight.ticket);
+
+  UniqueFd near = door.call(false);
+  say(near, encode(kRight));
+  CHECK(!door.guest().channel.isEncrypted());
+  CHECK_EQ(door.judged, 2);
+}
+
+TEST("with a secret, nobody is heard over TCP who does not know it, and nobody may take his time") {
+  Door door;
+  door.doorman.setSecret({std::byte{5}});
+  door.doorman.setPatience(200'000'000);
+  std::optional<Doorman::Guest> guest;
+  CHECK(!callEncrypted(door, {std::byte{6}}, guest));
+  CHECK(!guest);
+  UniqueFd plain = door.call(true);
+  say(plain, encode(kRight));
+  // It may be told by an alert that this is no TLS.
+  CHECK(!decodeWelcome(door.answer(plain)));
+  UniqueFd silent = door.call(true);
+  CHECK(door.answer(silent).empty());
+  CHECK_EQ(door.judged, 0);
 }
 
 TEST("callers that hang up in the middle are forgotten") {

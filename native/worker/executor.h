@@ -73,7 +73,7 @@ class Executor {
   void setShares(std::vector<gate::Share> shares);
   int socket() const { return link_.socket(); }
   /// Another connection of the client, as for ServerLink::offer; from any thread.
-  void offer(UniqueFd socket, uint64_t received) { link_.offer(std::move(socket), received); }
+  void offer(Channel channel, uint64_t received) { link_.offer(std::move(channel), received); }
 
   // For the handlers
 

@@ -83,6 +83,12 @@ Result<Assignment> Assignment::parse(const Json& message) {
   const auto when = expires ? expires->int64() : std::nullopt;
   if (!when) return Error{"an assignment needs the time when it expires"};
   out.expires = *when;
+  if (const Json* secret = message.find("linkSecret")) {
+    const std::string* digits = secret->string();
+    if (digits) out.secret = parseHex32(*digits);
+    if (!digits || (!out.secret && !digits->empty()))
+      return Error{"the link secret of an assignment is 64 hexadecimal digits"};
+  }
   auto devices = readDevices(message, "an assignment");
   if (!devices) return devices.error();
   out.devices = std::move(*devices);

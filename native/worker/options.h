@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "protocol/tls_stream.h"
 #include "worker/session_devices.h"
 
 namespace millpond::worker {
@@ -18,6 +19,7 @@ struct Assignment {
   std::string session;
   std::string ticket;
   int64_t expires = 0;  ///< Unix seconds
+  std::optional<LinkSecret> secret;  ///< of the client's TCP connections
   std::vector<DeviceShare> devices;
 
   static Result<Assignment> parse(const Json& message);

@@ -46,6 +46,7 @@ TEST("a full command line is understood") {
   const Assignment& a = *o->assignment;
   CHECK_EQ(a.session, "s-1");
   CHECK_EQ(a.ticket, "mpt1.a.b");
+  CHECK(!a.secret);
   CHECK_EQ(a.expires, 1790000060);
   CHECK_EQ(a.devices.size(), 2u);
   CHECK_EQ(a.devices[0].uuid, "GPU-1");
@@ -54,6 +55,20 @@ TEST("a full command line is understood") {
   CHECK(a.devices[0].serviceClass == gate::ServiceClass::kGuaranteed);
   CHECK(a.devices[1].serviceClass == gate::ServiceClass::kBestEffort);
   CHECK_EQ(a.devices[1].memoryBytes, 68719476736u);
+}
+
+TEST("an assignment may have a secret for its connections") {
+  const auto read = [](const std::string& member) {
+    auto parsed = Assignment::parse(*Json::parse(
+        R"({"session": "s", "ticket": "t", "expires": 1,)" + member +
+        R"("devices": [{"uuid": "u", "memoryBytes": 1, "computePercent": 1}]})"));
+    CHECK(bool(parsed));
+    return parsed->secret;
+  };
+  CHECK(!read(""));
+  CHECK(!read(R"("linkSecret": "",)"));
+  const std::string digits(64, 'a');
+  CHECK(read(R"("linkSecret": ")" + digits + R"(",)") == parseHex32(digits));
 }
 
 TEST("a resize names its session, its revision and the sizes of all devices") {
@@ -149,6 +164,8 @@ TEST("a bad assignment is refused with what is wrong in it") {
       {R"({"session": "s", "ticket": ""})", "an assignment needs a ticket of 1 to 8192 bytes"},
       {R"({"session": "s", "ticket": ")" + std::string(kMaxTicket + 1, 't') + "\"}",
        "an assignment needs a ticket of 1 to 8192 bytes"},
+      {"{" + when + R"("linkSecret": "5ec2e7"})", "the link secret of an assignment is 64 hexadecimal digits"},
+      {"{" + when + R"("linkSecret": 7})", "the link secret of an assignment is 64 hexadecimal digits"},
       {"{" + ticket + R"("devices": []})", "an assignment needs the time when it expires"},
       {"{" + ticket + R"("expires": "soon"})", "an assignment needs the time when it expires"},
       {"{" + ticket + R"("expires": 1.5})", "an assignment needs the time when it expires"},

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "protocol/gen/api_hash.h"
 #include "protocol/socket.h"
+#include "protocol/tls_library.h"
 
 namespace millpond::worker {
 namespace {
@@ -53,6 +54,9 @@ Status Supervisor::prepare() {
   if (auto listening = doorman_.listenUnix(options_.dataPath); !listening) return listening;
   if (options_.tcpHost)
     if (auto listening = doorman_.listenTcp(*options_.tcpHost, options_.tcpPort); !listening) return listening;
+  // Better now than with the first session.
+  if (doorman_.needsSecret())
+    if (auto library = tlsLibrary(); !library) return library.error();
   if (options_.assignment) {
     assign(*options_.assignment);
     if (state_ != State::kAssigned) return Error{"the assignment was refused"};
@@ -149,11 +153,14 @@ void Supervisor::assign(Assignment assignment) {
     control_.send(Json::Object{{"type", "refused"}, {"session", assignment.session}, {"message", why}});
   };
   if (state_ != State::kWarm) return refuse(std::string("this worker is ") + name(state_));
+  if (doorman_.needsSecret() && !assignment.secret)
+    return refuse("this worker listens beyond loopback, and there is no secret to encrypt its connections with");
   if (auto taken = devices_.assign(assignment.devices); !taken) return refuse(taken.error().message);
   auto snapshot = devices_.snapshot();
   if (!snapshot) return refuse(snapshot.error().message);
   snapshot_ = std::move(*snapshot);
   assignment_ = std::move(assignment);
+  if (assignment_.secret) doorman_.setSecret(*assignment_.secret);
   state_ = State::kAssigned;
   control_.send(Json::Object{{"type", "assigned"}, {"session", assignment_.session}});
 }
@@ -247,7 +254,7 @@ Welcome Supervisor::judgeReturn(const Resumption& resumption, Welcome out) {
 
 void Supervisor::admit(Doorman::Guest guest) {
   if (guest.hello.resumption) {
-    executor_->offer(std::move(guest.socket), guest.hello.resumption->received);
+    executor_->offer(std::move(guest.channel), guest.hello.resumption->received);
     return;
   }
   auto memory = SessionMemory::create();
@@ -259,8 +266,8 @@ void Supervisor::admit(Doorman::Guest guest) {
     welcome.snapshot = snapshot_.encode();
     grantReturn(guest, welcome);
   }
-  auto sent = sendAll(guest.socket.get(), encode(welcome));
-  if (sent && memory && !guest.remote) sent = sendFile(guest.socket.get(), memory->file());
+  auto sent = sendAll(guest.channel, encode(welcome));
+  if (sent && memory && !guest.remote) sent = sendFile(guest.channel.socket(), memory->file());
   if (!sent || !memory) {
     log(LogLevel::Warn, "the session could not begin: %s", (memory ? sent.error() : memory.error()).message.c_str());
     return;
@@ -272,7 +279,7 @@ void Supervisor::admit(Doorman::Guest guest) {
                              {"clientPid", guest.pid},
                              {"program", guest.hello.program}});
   executor_ = std::make_unique<Executor>(driver_, devices_,
-                                         ServerLink(std::move(guest.socket), std::move(*memory), guest.remote, graceSeconds_),
+                                         ServerLink(std::move(guest.channel), std::move(*memory), guest.remote, graceSeconds_),
                                          &imageCache_, &output_, options_.gates);
   thread_ = std::thread([this] {
     end_ = executor_->run();

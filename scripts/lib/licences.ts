@@ -10,8 +10,12 @@ export function packageOf(file: string): string | undefined {
   return /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+/.exec(file)?.[0];
 }
 
-/** One text with name, version and licence of each package that holds one of the files (relative to the root). */
-export async function collectLicences(files: string[]): Promise<string> {
+/**
+ * One text with name, version and licence of each package that holds one of the files (relative to the root).
+ *
+ * @param others Notices of what else is in there.
+ */
+export async function collectLicences(files: string[], ...others: string[]): Promise<string> {
   const packages = new Set(files.map(packageOf).filter((folder) => folder !== undefined));
   const parts: string[] = [];
   for (const folder of [...packages].toSorted()) {
@@ -31,6 +35,7 @@ export async function collectLicences(files: string[]): Promise<string> {
       `${manifest.name} ${manifest.version}: ${manifest.license ?? "see below"}\n\n${texts.join("\n").trim()}`.trim(),
     );
   }
+  parts.push(...others);
   const line = "-".repeat(80);
   return `This program contains these packages.\n\n${line}\n${parts.join(`\n\n${line}\n`)}\n`;
 }

@@ -14,8 +14,8 @@ export async function requireNativeTools(): Promise<void> {
   if (missing.length === 0) return;
   throw new ScriptError(
     `the native parts need ${missing.join(", ")}, which ${missing.length === 1 ? "is" : "are"} not in PATH.
-  Debian, Ubuntu: apt-get install -y cmake make g++
-  Fedora:         dnf install -y cmake make gcc-c++`,
+  Debian, Ubuntu: apt-get install -y cmake make g++ libssl-dev
+  Fedora:         dnf install -y cmake make gcc-c++ openssl-devel openssl-static`,
   );
 }
 

@@ -160,13 +160,15 @@ class Worker {
 /// A worker, a link to it that can break, and a program at the other end.
 class Broken {
  public:
-  explicit Broken(uint32_t seed = 1, const std::vector<std::string>& workerArguments = {}) : shared(makeShared()) {
+  explicit Broken(uint32_t seed = 1, const std::vector<std::string>& workerArguments = {},
+                  const std::string& linkSecret = "")
+      : shared(makeShared()), linkSecret_(linkSecret) {
     CHECK(::mkdtemp(directory_.data()) != nullptr);
     ::setenv("MILLPOND_SOFTGPU_STATE", directory_.c_str(), 1);
     ::setenv("MILLPOND_SOFTGPU_SEED", "test", 1);
     ::setenv("MILLPOND_SOFTGPU_DEVICES", "2", 1);
     ::setenv("MILLPOND_SOFTGPU_MEMORY", "64Mi", 1);
-    worker = std::make_unique<WorkerProcess>(directory_, workerArguments);
+    worker = std::make_unique<WorkerProcess>(directory_, workerArguments, linkSecret);
     proxy = std::make_unique<CuttingProxy>(seed, shared.cuts);
   }
   ~Broken() {
@@ -191,6 +193,7 @@ class Broken {
       ::setenv("MILLPOND_RECONNECT_GRACE", graceSeconds, 1);
       ::setenv("MILLPOND_WORKER", ("tcp:127.0.0.1:" + std::to_string(proxy->port())).c_str(), 1);
       ::setenv("MILLPOND_TICKET", "t", 1);
+      ::setenv("MILLPOND_LINK_SECRET", linkSecret_.c_str(), 1);
       program();
       std::fflush(nullptr);
       std::exit(0);
@@ -220,6 +223,7 @@ class Broken {
  private:
   std::string logPath() const { return directory_ + "/program.log"; }
 
+  const std::string linkSecret_;
   std::string directory_ = (std::filesystem::temp_directory_path() / "millpond-links-XXXXXX").string();
   pid_t child_ = -1;
 };
@@ -230,22 +234,18 @@ size_t timesIn(const std::string& text, const std::string& what) {
   return times;
 }
 
-}  // namespace
-
-TEST("a program whose link is cut 100 times under load computes what it would have without") {
-  const char* given = std::getenv("MILLPOND_TEST_SEED");
-  const auto seed = given ? static_cast<uint32_t>(std::atoi(given)) : 20'261'122u;
-  constexpr uint32_t kCuts = 100;
-  Broken broken(seed);
+/// Three threads of a program work until the link was broken `cuts` times, and a little longer; what they compute is what
+/// they would have without. What the worker said.
+std::string workThrough(Broken& broken, uint32_t seed, uint32_t cuts) {
   Shared& shared = broken.shared;
-  broken.start(kCuts, "3600", [&] {
+  broken.start(cuts, "3600", [&] {
     const Program program;
     std::atomic<uint32_t> counted{0};
     std::vector<std::thread> threads;
     for (uint32_t t = 0; t < 3; ++t)
       threads.emplace_back([&, t] {
         Worker worker(program, seed + t);
-        while (shared.cuts.load() < kCuts) worker.act();
+        while (shared.cuts.load() < cuts) worker.act();
         for (int n = 0; n < 5; ++n) worker.act();
         worker.check();
         counted += worker.counted();
@@ -261,10 +261,79 @@ TEST("a program whose link is cut 100 times under load computes what it would ha
   if (status != 0 || ended != 0)
     fail(__FILE__, __LINE__, "seed " + std::to_string(seed) + ": program " + std::to_string(status) + ", worker " +
                                  std::to_string(ended) + "\n" + said + workerSaid);
-  CHECK_EQ(broken.shared.cuts.load(), kCuts);
-  // Some cuts hit a greeting, so that one return is for several.
-  CHECK(timesIn(workerSaid, "the client is back") > kCuts / 4);
+  CHECK_EQ(broken.shared.cuts.load(), cuts);
   CHECK_EQ(timesIn(workerSaid, "protocol violation"), 0u);
+  return workerSaid;
+}
+
+uint32_t givenSeed() {
+  const char* given = std::getenv("MILLPOND_TEST_SEED");
+  return given ? static_cast<uint32_t>(std::atoi(given)) : 20'261'122u;
+}
+
+const std::string kLinkSecret = "5ec2e7000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c";
+
+}  // namespace
+
+TEST("a program whose link is cut 100 times under load computes what it would have without") {
+  constexpr uint32_t kCuts = 100;
+  Broken broken(givenSeed());
+  const std::string said = workThrough(broken, givenSeed(), kCuts);
+  // Some cuts hit a greeting, so that one return is for several.
+  CHECK(timesIn(said, "the client is back") > kCuts / 4);
+}
+
+TEST("so does one whose link is encrypted, where it is cut and where bytes are changed on the way") {
+  constexpr uint32_t kCuts = 30;
+  for (const bool changing : {false, true}) {
+    Broken broken(givenSeed(), {}, kLinkSecret);
+    if (changing) broken.proxy->setChanging();
+    const std::string said = workThrough(broken, givenSeed(), kCuts);
+    CHECK(timesIn(said, "the client is back") > kCuts / 4);
+  }
+}
+
+TEST("what a program sends and receives is on the wire for all to see, unless the link is encrypted") {
+  std::vector<std::byte> marker(32);
+  for (size_t i = 0; i < marker.size(); ++i) marker[i] = static_cast<std::byte>(17 * i + 1);
+  for (const std::string& secret : {std::string(), kLinkSecret}) {
+    Broken broken(1, {}, secret);
+    broken.proxy->watchFor(marker);
+    broken.start(0, "60", [&] {
+      const Program program;
+      CUdeviceptr memory = 0;
+      std::vector<std::byte> back(marker.size());
+      OK(CU(cuMemAlloc_v2)(&memory, marker.size()));
+      OK(CU(cuMemcpyHtoD_v2)(memory, marker.data(), marker.size()));
+      OK(CU(cuMemcpyDtoH_v2)(back.data(), memory, back.size()));
+      CHECK(back == marker);
+    });
+    std::string said;
+    CHECK_EQ(broken.wait(said), 0);
+    CHECK_EQ(broken.worker->wait(said), 0);
+    CHECK_EQ(broken.proxy->seen(), secret.empty() ? 2u : 0u);
+  }
+}
+
+TEST("a client without the link's secret, or with another, gets no GPU, and the session is still there for the right one") {
+  Broken broken(1, {}, kLinkSecret);
+  Shared& shared = broken.shared;
+  broken.start(0, "60", [&] {
+    const std::string own = kLinkSecret;
+    for (const std::string& wrong : {std::string(), "00" + own.substr(2)}) {
+      ::setenv("MILLPOND_LINK_SECRET", wrong.c_str(), 1);
+      CHECK_EQ(CU(cuInit)(0), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    }
+    ::setenv("MILLPOND_LINK_SECRET", own.c_str(), 1);
+    const Program program;
+    shared.step.store(1);
+  });
+  std::string said, workerSaid;
+  CHECK_EQ(broken.wait(said), 0);
+  CHECK_EQ(broken.worker->wait(workerSaid), 0);
+  CHECK_EQ(shared.step.load(), 1u);
+  CHECK_EQ(timesIn(workerSaid, "a connection was turned away: it is not encrypted as this session's are"), 2u);
+  CHECK_EQ(timesIn(said, "takes no encrypted connection of this session"), 1u);
 }
 
 TEST("a waiting call waits through a link that is away, and the context is as it was") {

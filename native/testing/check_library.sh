@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks that a client library can be loaded into any program: usage: check_library.sh libcuda.so.1
+# Checks that a library can be loaded into any program: usage: check_library.sh libcuda.so.1|libmillpond-tls.so
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -13,7 +13,18 @@ problem() {
 }
 
 soname=$(readelf -dW "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
-[ "$soname" = libcuda.so.1 ] || problem "its SONAME is '$soname', not libcuda.so.1"
+case $soname in
+  libcuda.so.1)
+    ours='^cu[A-Z]' least=600 names='cuInit cuGetProcAddress_v2 cuGetExportTable cuLaunchKernel_ptsz'
+    ;;
+  libmillpond-tls.so)
+    ours='^millpond_tls_1$' least=1 names=millpond_tls_1
+    ;;
+  *)
+    problem "its SONAME '$soname' is none of ours"
+    exit 1
+    ;;
+esac
 
 needed=$(readelf -dW "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
 for name in $needed; do
@@ -44,10 +55,10 @@ done
 
 exported=$(nm -D --defined-only "$library" | sed 's/^[0-9a-f]* *[A-Za-z] //; s/@.*//')
 count=$(echo "$exported" | wc -l)
-foreign=$(echo "$exported" | grep -v '^cu[A-Z]' || true)
+foreign=$(echo "$exported" | grep -v "$ours" || true)
 [ -z "$foreign" ] || problem "exports $foreign"
-[ "$count" -ge 600 ] || problem "exports $count symbols only"
-for name in cuInit cuGetProcAddress_v2 cuGetExportTable cuLaunchKernel_ptsz; do
+[ "$count" -ge "$least" ] || problem "exports $count symbols only"
+for name in $names; do
   echo "$exported" | grep -qx "$name" || problem "does not export $name"
 done
 

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What libmillpond-tls.so offers: TLS on bytes, without sockets. It is a library of its own so that whoever needs no TLS
+// loads none; what is below it shows nowhere else.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+
+/// One end of one connection. Its functions may be called from any thread, one at a time.
+struct MillpondTls;
+
+enum MillpondTlsSide : int { kTlsClient = 0, kTlsServer = 1 };
+
+/// Of a shared secret, and of a SHA-256.
+inline constexpr size_t kTlsSecretBytes = 32;
+/// The most that a record holds.
+inline constexpr size_t kTlsRecordBytes = size_t{16} << 10;
+/// The most that a record is longer than what it holds.
+inline constexpr size_t kTlsRecordOverhead = 256;
+/// The most that `take` has, and `seal` says before its own.
+inline constexpr size_t kTlsMostUnsent = size_t{20} << 10;
+
+/// What `unseal` says instead of a number of bytes.
+inline constexpr ptrdiff_t kTlsFailed = -1;
+inline constexpr ptrdiff_t kTlsClosed = -2;  ///< the other side said that nothing more comes
+
+enum MillpondTlsShake : int {
+  kTlsShakeUntrusted = -2,  ///< the server is not known to be the one that is meant
+  kTlsShakeFailed = -1,
+  kTlsShakeMore = 0,
+  kTlsShakeDone = 1,
+};
+
+struct MillpondTlsFunctions {
+  /// A link between two ends that share a secret: TLS 1.3, keys that are agreed on anew for each connection, no
+  /// certificates. They are changed after `rekeyBytes` in one direction; 0: as often as is good. Null: no memory.
+  MillpondTls* (*openLink)(MillpondTlsSide side, const std::byte* secret, uint64_t rekeyBytes);
+  /// A client of the server `host`, whose certificate has that SHA-256; without one it must be for `host` and signed by
+  /// one of `authorities`, a file or its content, PEM; without them, by one of this machine's. Null: `why` says why not.
+  MillpondTls* (*openClient)(const char* host, const char* authorities, const std::byte* fingerprint, char* why,
+                             size_t whyBytes);
+  void (*close)(MillpondTls* tls);
+  /// Goes on with the handshake by what has come. What it has to say then, also when it failed, is what `take` gives.
+  MillpondTlsShake (*shake)(MillpondTls* tls, const std::byte* in, size_t bytes, size_t* used);
+  /// What has to be sent besides `seal`ed bytes.
+  size_t (*take)(MillpondTls* tls, std::byte* out, size_t room);
+  /// The bytes behind records that have come, 0 where more has to come. With `room` filled there may be more without.
+  ptrdiff_t (*unseal)(MillpondTls* tls, const std::byte* in, size_t bytes, size_t* used, std::byte* out, size_t room);
+  /// One record of up to kTlsRecordBytes, behind what `take` would give. `room` for all of that; 0: failed.
+  size_t (*seal)(MillpondTls* tls, const std::byte* in, size_t bytes, std::byte* out, size_t room);
+  /// Why something failed, for people.
+  const char* (*why)(const MillpondTls* tls);
+};
+
+/// The number is that of the interface.
+const MillpondTlsFunctions* millpond_tls_1();
+}
