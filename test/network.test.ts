@@ -19,57 +19,63 @@ function makeDirectory(): string {
   return directory;
 }
 
+/** A controller on one machine, an agent on another. */
+async function startPool(...agentOptions: readonly string[]) {
+  const directory = makeDirectory();
+  const machines = await Machine.pair("10.77.0.1", "10.77.0.2");
+  const [control, gpuHost] = machines;
+  onTestFinished(async () => {
+    await Promise.all(machines.map((machine) => machine[Symbol.asyncDispose]()));
+  });
+  const state = join(directory, "state");
+  const base = { PATH: process.env["PATH"], HOME: directory };
+  const startService = (machine: Machine, ...args: readonly string[]): Program => {
+    const program = machine.start([process.execPath, entry, ...args], base, directory);
+    onTestFinished(async () => {
+      program.signal("SIGTERM");
+      await program.finished;
+    });
+    return program;
+  };
+
+  const controller = startService(control, "controller", "--state", state, "--listen", "10.77.0.1:7170");
+  await controller.says("stderr", /listens at https:\/\/10\.77\.0\.1:7170/, withinMs);
+  const url = "https://10.77.0.1:7170";
+  const ca = join(state, "tls", "ca.crt");
+  const driver = join(nativeDir("release"), "softgpu", "libcuda.so.1");
+  const worker = join(nativeDir("release"), "worker", "millpond-worker");
+  const place = ["--driver", driver, "--worker", worker, "--run", join(directory, "run"), "--ca", ca];
+  const of = ["--name", "far", "--controller", url, "--token-file", join(state, "agent.token")];
+  startService(gpuHost, "agent", ...of, ...place, ...agentOptions);
+
+  const token = readFileSync(join(state, "user.token"), "utf8").trim();
+  const user = { ...base, MILLPOND_CONTROLLER: url, MILLPOND_TOKEN: token, MILLPOND_CA: ca };
+  const millpond = (machine: Machine, ...args: readonly string[]): Program =>
+    machine.start([process.execPath, entry, ...args], user, directory);
+  const list = async <T>(kind: string): Promise<readonly T[]> => {
+    const { stdout, stderr, status } = await millpond(control, "get", kind, "-o", "json").finished;
+    if (status !== 0) throw new Error(stderr);
+    return (JSON.parse(stdout) as { items: readonly T[] }).items;
+  };
+  const nodeIs = (wanted: string): Promise<unknown> =>
+    until(
+      `the node is ${wanted}`,
+      () => list<NodeView>("nodes"),
+      ([node]) => node?.state === wanted,
+      withinMs,
+    );
+  await nodeIs("ready");
+  return { control, gpuHost, directory, user, millpond, list, nodeIs };
+}
+
 test.skipIf(missingMachines !== undefined)(
   `a node behind a cable that is pulled goes on with what it has, and is one with the pool again${why}`,
   { timeout: 300_000 },
   async () => {
-    const directory = makeDirectory();
-    const machines = await Machine.pair("10.77.0.1", "10.77.0.2");
-    const [control, gpuHost] = machines;
-    onTestFinished(async () => {
-      await Promise.all(machines.map((machine) => machine[Symbol.asyncDispose]()));
-    });
-    const state = join(directory, "state");
-    const base = { PATH: process.env["PATH"], HOME: directory };
-    const startService = (machine: Machine, ...args: readonly string[]): Program => {
-      const program = machine.start([process.execPath, entry, ...args], base, directory);
-      onTestFinished(async () => {
-        program.signal("SIGTERM");
-        await program.finished;
-      });
-      return program;
-    };
-
-    const controller = startService(control, "controller", "--state", state, "--listen", "10.77.0.1:7170");
-    await controller.says("stderr", /listens at https:\/\/10\.77\.0\.1:7170/, withinMs);
-    const url = "https://10.77.0.1:7170";
-    const ca = join(state, "tls", "ca.crt");
-    const driver = join(nativeDir("release"), "softgpu", "libcuda.so.1");
-    const worker = join(nativeDir("release"), "worker", "millpond-worker");
-    const place = ["--driver", driver, "--worker", worker, "--run", join(directory, "run"), "--ca", ca];
-    const of = ["--name", "far", "--controller", url, "--token-file", join(state, "agent.token")];
-    startService(gpuHost, "agent", ...of, ...place);
-
-    const token = readFileSync(join(state, "user.token"), "utf8").trim();
-    const user = { ...base, MILLPOND_CONTROLLER: url, MILLPOND_TOKEN: token, MILLPOND_CA: ca };
-    const millpond = (machine: Machine, ...args: readonly string[]): Program =>
-      machine.start([process.execPath, entry, ...args], user, directory);
-    const list = async <T>(kind: string): Promise<readonly T[]> => {
-      const { stdout, stderr, status } = await millpond(control, "get", kind, "-o", "json").finished;
-      if (status !== 0) throw new Error(stderr);
-      return (JSON.parse(stdout) as { items: readonly T[] }).items;
-    };
-    const nodeIs = (wanted: string): Promise<unknown> =>
-      until(
-        `the node is ${wanted}`,
-        () => list<NodeView>("nodes"),
-        ([node]) => node?.state === wanted,
-        withinMs,
-      );
+    const { gpuHost, millpond, list, nodeIs } = await startPool();
     const run = (...args: readonly string[]): Program =>
       millpond(gpuHost, "run", "-m", "64Mi", "--compute", "10", "--", examples, ...args);
 
-    await nodeIs("ready");
     expect(await run("vectoradd", "1000").finished).toMatchObject({ status: 0 });
     const endless = run("vectoradd", "1000", "--repeat", "100000000");
     await until(
@@ -94,5 +100,60 @@ test.skipIf(missingMachines !== undefined)(
       (claims) => claims.length === 0,
       withinMs,
     );
+  },
+);
+
+test.skipIf(missingMachines !== undefined)(
+  `a program uses a GPU of another machine, encrypted, with millpond and without it${why}`,
+  { timeout: 300_000 },
+  async () => {
+    const { control, gpuHost, directory, user, millpond, list } = await startPool("--listen", "10.77.0.2:0");
+    const [node] = await list<NodeView>("nodes");
+    expect(node?.agentUrl).toMatch(/^https:\/\/10\.77\.0\.2:\d+#sha256=[0-9a-f]{64}$/);
+
+    // All that a program needs: two libraries and three variables. The machines share files and boot id, so it is told
+    // not to look for shared memory.
+    const alone = {
+      ...user,
+      LD_LIBRARY_PATH: join(nativeDir("release"), "client"),
+      MILLPOND_TRANSPORT: "tcp",
+      MILLPOND_MEMORY: "64Mi",
+      MILLPOND_COMPUTE: "10",
+    };
+    const plain = (env: NodeJS.ProcessEnv): Program =>
+      control.start([examples, "vectoradd", "100000"], env, directory);
+    expect(await plain(alone).finished).toMatchObject({ status: 0, stderr: "" });
+    const mistrusts = await plain({ ...alone, MILLPOND_CA: "/etc/ssl/certs/ca-certificates.crt" }).finished;
+    expect(mistrusts.status).not.toBe(0);
+    expect(mistrusts.stderr).toMatch(/is not trusted: .*\[MILLPOND_E_TLS\]/);
+
+    const run = (...args: readonly string[]): Program =>
+      millpond(
+        control,
+        "run",
+        "-m",
+        "64Mi",
+        "--compute",
+        "10",
+        "--transport",
+        "tcp",
+        "--",
+        examples,
+        ...args,
+      );
+    const endless = run("vectoradd", "1000", "--repeat", "100000000");
+    await until(
+      "a session",
+      () => list<SessionView>("sessions"),
+      (sessions) => sessions.some(({ state: its }) => its === "connected"),
+      withinMs,
+    );
+    // A cable that was out for a moment is no end.
+    await gpuHost.setCable("down");
+    await gpuHost.setCable("up");
+    expect(await run("vectoradd", "100000").finished).toMatchObject({ status: 0, stderr: "" });
+    endless.signal("SIGINT");
+    expect(await endless.finished).toMatchObject({ status: 130 });
+    expect((await millpond(control, "doctor").finished).stdout).toMatch(/node far: ready/);
   },
 );

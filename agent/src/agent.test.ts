@@ -377,6 +377,50 @@ describe("an agent that stops", () => {
   });
 });
 
+test("workers that wait where the node listened before are replaced", async () => {
+  await using node = await NodeFixture.create();
+  const first = await node.startKnownAgent({ warm: 1 });
+  await first.stop();
+  const second = await node.startKnownAgent({ listen: "127.0.0.2:0" });
+  node.controller.allocate("claim-1", "node-a", [firstDevice]);
+  const ticket = node.controller.ticket("claim-1");
+  const opened = await openSession(second, ticket, "tcp");
+  expect(opened.tcpHost).toBe("127.0.0.2");
+  using _client = await attach({ host: opened.tcpHost, port: opened.tcpPort }, ticket);
+});
+
+describe("an agent that encrypts", () => {
+  test("is known by its certificate, and gives each session a secret of its own", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startKnownAgent({ encrypt: true, advertise: "localhost" });
+    node.controller.allocate("claim-1", "node-a", [firstDevice, secondDevice]);
+    expect(agent.url).toMatch(/^https:\/\/localhost:\d+#sha256=[0-9a-f]{64}$/);
+    const opened = [
+      await openSession(agent, node.controller.ticket("claim-1")),
+      await openSession(agent, node.controller.ticket("claim-1"), "tcp"),
+    ];
+    for (const { tcpHost, linkSecret } of opened) {
+      expect(tcpHost).toBe("localhost");
+      expect(linkSecret).toMatch(/^[0-9a-f]{64}$/);
+    }
+    expect(opened[0]?.linkSecret).not.toBe(opened[1]?.linkSecret);
+  });
+
+  test("gets no ticket from whoever expects another one, or speaks in clear", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startKnownAgent({ encrypt: true });
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    const ticket = node.controller.ticket("claim-1");
+    const another = agent.url.replace(/.$/, (digit) => (digit === "0" ? "1" : "0"));
+    await expect(openSession({ url: another }, ticket)).rejects.toThrow(
+      /is not trusted: its certificate is not the one .*\[MILLPOND_E_TLS\]$/,
+    );
+    const clear = agent.url.replace("https:", "http:").replace(/#.*/, "");
+    await expect(openSession({ url: clear }, ticket)).rejects.toThrow(/socket hang up|ECONNRESET|closed/);
+    expect((await openSession(agent, ticket)).linkSecret).not.toBe("");
+  });
+});
+
 describe("starting an agent", () => {
   test("is refused on a run directory that another agent uses", async () => {
     await using node = await NodeFixture.create();
@@ -384,9 +428,10 @@ describe("starting an agent", () => {
     await expect(node.startAgent()).rejects.toThrow(/another agent uses .*\[MILLPOND_E_STATE_LOCKED\]$/);
   });
 
-  test("is refused beyond loopback, with a bad name, and without a driver that works", async () => {
+  test("is refused at no address, with a bad name, and without a driver that works", async () => {
     await using node = await NodeFixture.create();
-    await expect(node.startAgent({ listen: "0.0.0.0:0" })).rejects.toThrow("[MILLPOND_E_NOT_LOOPBACK]");
+    await expect(node.startAgent({ listen: "example.org:0" })).rejects.toThrow("[MILLPOND_E_INVALID]");
+    await expect(node.startAgent({ advertise: "a b" })).rejects.toThrow("[MILLPOND_E_INVALID]");
     await expect(node.startAgent({ name: "Node A" })).rejects.toThrow("[MILLPOND_E_INVALID]");
     await expect(node.startAgent({ run: `/tmp/${"x".repeat(100)}` })).rejects.toThrow("[MILLPOND_E_INVALID]");
     node.setDriver({ probeFailure: "no NVIDIA driver: libcuda.so.1 cannot be opened" });

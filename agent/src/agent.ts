@@ -8,6 +8,7 @@ import { createConnectTransport } from "@connectrpc/connect-node";
 import {
   AgentService,
   explainTlsFailure,
+  makeOwnCertificate,
   makeFailoverTransport,
   type GetNodeStatusResponseSchema,
   processMetrics,
@@ -42,8 +43,6 @@ export interface Agent extends AsyncDisposable {
   stop(options?: { readonly drain?: Drain }): Promise<void>;
 }
 
-/** Workers' TCP ports are reachable from this machine only, until the data plane can encrypt. */
-const tcpHost = "127.0.0.1";
 /** The controller takes a report when it arrives, and may hold back its answer. */
 const lastReportMs = 250;
 const forgetIntervalMs = 3_600_000;
@@ -52,7 +51,7 @@ const forgetIntervalMs = 3_600_000;
  * Starts the agent of a node: finds the devices, takes over the workers of an earlier agent, serves NodeService and
  * keeps in contact with the controller. Resolves once it serves; the controller may be away.
  *
- * @throws MILLPOND_E_INVALID, MILLPOND_E_NOT_LOOPBACK, MILLPOND_E_DRIVER, MILLPOND_E_ADDRESS_IN_USE, and
+ * @throws MILLPOND_E_INVALID, MILLPOND_E_DRIVER, MILLPOND_E_ADDRESS_IN_USE, MILLPOND_E_STATE_BROKEN, and
  *   MILLPOND_E_STATE_LOCKED when another agent uses the run directory
  */
 export async function startAgent(options: AgentOptions): Promise<Agent> {
@@ -99,7 +98,7 @@ class RunningAgent implements Agent {
       worker: options.worker,
       devices: devices.map((device) => ({ uuid: device.description.uuid, driver: device.driver })),
       warm: options.warm,
-      tcpHost,
+      tcpHost: options.listenHost,
       orphanSeconds: options.orphanSeconds,
       startTimeoutMs: options.startTimeoutMs,
       assignTimeoutMs: options.assignTimeoutMs,
@@ -189,18 +188,27 @@ class RunningAgent implements Agent {
   }
 
   async #start(): Promise<void> {
-    const { log } = this.#options;
+    const { log, isEncrypted, advertisedHost } = this.#options;
+    const certificate = isEncrypted
+      ? makeOwnCertificate([advertisedHost], {
+          directory: this.#options.run,
+          authority: `Millpond node ${this.name}`,
+        })
+      : undefined;
     await this.#pool.adopt();
     try {
       this.#server = await serveNode({
         host: this.#options.listenHost,
         port: this.#options.listenPort,
+        advertisedHost,
+        certificate,
         token: this.#options.token,
         opener: {
           admission: this.#admission,
           pool: this.#pool,
           devices: this.devices,
-          tcpHost,
+          tcpHost: advertisedHost,
+          isEncrypted,
           log,
         },
         status: () => this.#status(),

@@ -8,13 +8,15 @@ import type { AgentOptions } from "./options.ts";
 import type { Drain } from "./worker-pool.ts";
 
 const usage = `Usage: millpond agent --name NODE --controller URL --token-file FILE --driver LIB[,LIB]
-                      --worker PROGRAM --run DIR [--listen 127.0.0.1:0] [--warm 1] [--drain none|idle|all]
-                      [--reconnect-grace 300] [--labels KEY=VALUE,...] [--ca FILE]
+                      --worker PROGRAM --run DIR [--listen 127.0.0.1:0] [--advertise HOST] [--encrypt] [--warm 1]
+                      [--drain none|idle|all] [--reconnect-grace 300] [--labels KEY=VALUE,...] [--ca FILE]
 
 Runs the agent of one node until SIGTERM or SIGINT. --drain says which workers end with it: none (default) leaves
 sessions and idle workers to the next agent on the same --run directory. --reconnect-grace is the most that a session
 waits for a program whose TCP connection was lost, in seconds; 0 ends it with its connection. --labels are labels of the node, for claims to
 choose by (MILLPOND_AGENT_LABELS). --ca is the certificate of the authority of the controller's, PEM (MILLPOND_CA).
+Beyond loopback all that programs exchange with --listen's address and its workers is encrypted, and on loopback with
+--encrypt. --advertise is the name or address by which programs reach this node, where it is another than --listen's.
 `;
 
 /** The agent's command line, read and checked for form. Values are checked by `startAgent`. */
@@ -52,6 +54,8 @@ export function parseAgentCommand(
       worker: required("worker"),
       run: required("run"),
       listen: values.listen,
+      advertise: values.advertise,
+      encrypt: values.encrypt,
       labels: labels === "" ? {} : parseLabels(labels),
       warm: warm === undefined ? undefined : Number(warm),
       reconnectGraceSeconds: grace === undefined ? undefined : Number(grace),
@@ -96,6 +100,8 @@ function parse(args: readonly string[]) {
         worker: { type: "string" },
         run: { type: "string" },
         listen: { type: "string" },
+        advertise: { type: "string" },
+        encrypt: { type: "boolean" },
         warm: { type: "string" },
         "reconnect-grace": { type: "string" },
         drain: { type: "string", default: "none" },

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { createHash, timingSafeEqual } from "node:crypto";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, isIPv6 } from "node:net";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { ConnectError, type ConnectRouter, type Interceptor } from "@connectrpc/connect";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import {
+  agentUrl,
+  type CertificatePair,
   type GetNodeStatusResponseSchema,
   metricsContentType,
   millpondError,
@@ -18,6 +20,10 @@ import { openSession, type SessionOpener } from "./open-session.ts";
 export interface NodeServerOptions {
   readonly host: string;
   readonly port: number;
+  /** By which name or address others reach it. */
+  readonly advertisedHost: string;
+  /** Absent: plain HTTP. */
+  readonly certificate: CertificatePair | undefined;
   /** The agent token, which GetNodeStatus asks for. */
   readonly token: string;
   readonly opener: SessionOpener;
@@ -28,7 +34,7 @@ export interface NodeServerOptions {
 }
 
 export interface NodeServer {
-  /** Base URL. */
+  /** Base URL for others, with the certificate's fingerprint. */
   readonly url: string;
   /** From now on every call is refused as the agent is stopping. */
   refuse(): void;
@@ -45,7 +51,14 @@ const maxRequestBytes = 32 * 1024;
  */
 export async function serveNode(options: NodeServerOptions): Promise<NodeServer> {
   let isRefusing = false;
-  const server = fastify({ logger: false, forceCloseConnections: true });
+  const { certificate } = options;
+  const server = fastify({
+    logger: false,
+    forceCloseConnections: true,
+    ...(certificate !== undefined && {
+      https: { cert: certificate.certificate, key: certificate.key, minVersion: "TLSv1.2" },
+    }),
+  });
   const guard: Interceptor = (next) => async (request) => {
     if (isRefusing) throw millpondError("MILLPOND_E_SHUTTING_DOWN", "the agent is stopping");
     try {
@@ -91,10 +104,13 @@ export async function serveNode(options: NodeServerOptions): Promise<NodeServer>
     }
     throw cause;
   }
-  const address = server.server.address() as AddressInfo;
-  const host = address.family === "IPv6" ? `[${address.address}]` : address.address;
+  const { port } = server.server.address() as AddressInfo;
+  const host = isIPv6(options.advertisedHost) ? `[${options.advertisedHost}]` : options.advertisedHost;
   return {
-    url: `http://${host}:${address.port}`,
+    url:
+      certificate === undefined
+        ? `http://${host}:${port}`
+        : agentUrl(`https://${host}:${port}`, certificate.certificate),
     refuse: () => {
       isRefusing = true;
     },

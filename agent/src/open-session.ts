@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { randomBytes } from "node:crypto";
 import { ConnectError } from "@connectrpc/connect";
 import { millpondError, type OpenSessionRequest, quote, type TicketPayload } from "@millpond/api";
 import type { Logger } from "pino";
@@ -15,6 +16,8 @@ export interface SessionOpener {
   readonly devices: readonly DiscoveredDevice[];
   /** Address at which the workers' TCP ports are reached. */
   readonly tcpHost: string;
+  /** Whether clients and workers encrypt what they say over TCP. */
+  readonly isEncrypted: boolean;
   readonly log: Logger;
 }
 
@@ -25,6 +28,8 @@ export interface OpenedSession {
   readonly tcpHost: string;
   readonly tcpPort: number;
   readonly bootId: string;
+  /** By which the client and its worker encrypt what they say over TCP; empty: they do not. */
+  readonly linkSecret: string;
 }
 
 /** Serves NodeService/OpenSession. Throws errors of the house form. */
@@ -38,12 +43,14 @@ export async function openSession(
   assertServable(opener.devices, payload);
   const { session, claim, epoch, term, order, issued, serviceClass = "guaranteed" } = payload;
   const devices = payload.devices.map((device) => ({ ...device, serviceClass }));
+  const linkSecret = opener.isEncrypted ? randomBytes(32).toString("hex") : "";
   try {
     const worker = await opener.pool.open(
       { session, claim, epoch, term, order, issued, startedAt: now, devices },
       request.ticket,
       {
         expires: payload.expires,
+        linkSecret,
         assertAllowed: () => opener.admission.assertGranted(payload),
         sizes: () => opener.admission.sizesOf(payload)?.devices ?? devices,
       },
@@ -62,6 +69,7 @@ export async function openSession(
       tcpHost: opener.tcpHost,
       tcpPort: transport === "shm" ? 0 : worker.tcpPort,
       bootId: bootId(),
+      linkSecret: transport === "shm" ? "" : linkSecret,
     };
   } catch (cause) {
     if (cause instanceof ConnectError) throw cause;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { isIP } from "node:net";
+import { networkInterfaces } from "node:os";
 import { resolve } from "node:path";
 import { checkLabels, isName, millpondError, quote, splitAddresses } from "@millpond/api";
 import { type Logger, pino } from "pino";
@@ -22,8 +23,15 @@ export interface AgentOptions {
   readonly worker: string;
   /** Directory for the files of the workers; created where needed. */
   readonly run: string;
-  /** Loopback address and port to serve on; port 0 takes a free one. Default `127.0.0.1:0`. */
+  /**
+   * Address and port to serve on, the workers' TCP ports on the same address; port 0 takes a free one. Beyond loopback
+   * all of it is encrypted. Default `127.0.0.1:0`.
+   */
   readonly listen?: string | undefined;
+  /** By which name or address programs reach this node. Default: where it listens. */
+  readonly advertise?: string | undefined;
+  /** Whether to encrypt on loopback, too. Default false. */
+  readonly encrypt?: boolean | undefined;
   /** Labels of the node, for claims to choose by; those that operators give it win. Default none. */
   readonly labels?: Readonly<Record<string, string>> | undefined;
   /** Idle workers to keep for each device, 0 to 16. Default 1. */
@@ -63,6 +71,9 @@ export interface ResolvedAgentOptions {
   readonly run: string;
   readonly listenHost: string;
   readonly listenPort: number;
+  /** By which name or address programs reach this node. */
+  readonly advertisedHost: string;
+  readonly isEncrypted: boolean;
   readonly labels: Readonly<Record<string, string>>;
   readonly warm: number;
   readonly orphanSeconds: number;
@@ -89,6 +100,8 @@ const schema = z.object({
   worker: z.string().min(1),
   run: z.string().min(1),
   listen: z.string().default("127.0.0.1:0"),
+  advertise: z.string().optional(),
+  encrypt: z.boolean().default(false),
   warm: z.int().min(0).max(16).default(1),
   orphanSeconds: z.int().min(1).max(86_400).default(30),
   connectWithinSeconds: z.int().min(1).max(60).default(15),
@@ -99,7 +112,7 @@ const schema = z.object({
   restartCeilingMs: milliseconds.default(60_000),
 });
 
-/** @throws MILLPOND_E_INVALID, MILLPOND_E_NOT_LOOPBACK */
+/** @throws MILLPOND_E_INVALID */
 export function resolveAgentOptions(options: AgentOptions): ResolvedAgentOptions {
   const { log, labels = {}, controller, ...plain } = options;
   const parsed = schema.safeParse({ ...plain, controllers: splitAddresses(controller) });
@@ -110,8 +123,8 @@ export function resolveAgentOptions(options: AgentOptions): ResolvedAgentOptions
       `the agent's option ${issue?.path.join(".")}: ${issue?.message}`,
     );
   }
-  const { listen, drivers, worker, run, ...rest } = parsed.data;
-  const { host, port } = parseLoopbackAddress(listen);
+  const { listen, advertise, encrypt, drivers, worker, run, ...rest } = parsed.data;
+  const { host, port } = parseAddress(listen);
   return {
     ...rest,
     ca: rest.ca,
@@ -121,26 +134,57 @@ export function resolveAgentOptions(options: AgentOptions): ResolvedAgentOptions
     run: resolve(run),
     listenHost: host,
     listenPort: port,
+    advertisedHost: advertise === undefined ? reachableHost(host) : checkHost(advertise),
+    isEncrypted: encrypt || !isLoopback(host),
     assignTimeoutMs: 10_000,
     log: log ?? pino({ name: "millpond-agent" }, pino.destination({ fd: 2, sync: true })),
   };
 }
 
 /**
- * Reads `host:port`, `[v6]:port` or `host`.
+ * Reads `address:port`, `[v6]:port` or `address`.
  *
- * @throws MILLPOND_E_INVALID, and MILLPOND_E_NOT_LOOPBACK for any other host: what is served is not encrypted yet.
+ * @throws MILLPOND_E_INVALID
  */
-function parseLoopbackAddress(text: string): { readonly host: string; readonly port: number } {
+function parseAddress(text: string): { readonly host: string; readonly port: number } {
   const match = /^(?:\[([0-9a-f:.]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/i.exec(text);
   const host = match?.[1] ?? match?.[2];
   const port = Number(match?.[3] ?? 0);
-  if (host === undefined || port > 65535) {
+  const address = host === "localhost" ? "127.0.0.1" : (host ?? "");
+  if (isIP(address) === 0 || port > 65535) {
     throw millpondError("MILLPOND_E_INVALID", `${quote(text)} is not an address such as 127.0.0.1:0`);
   }
-  const isLoopback = host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
-  if (!isLoopback) {
-    throw millpondError("MILLPOND_E_NOT_LOOPBACK", `the agent was told to listen on ${quote(text)}`);
+  return { host: address, port };
+}
+
+function isLoopback(address: string): boolean {
+  return address === "::1" || (isIP(address) === 4 && address.startsWith("127."));
+}
+
+/** Of all addresses of this machine, the first that others may reach. */
+function reachableHost(host: string): string {
+  if (host !== "0.0.0.0" && host !== "::") return host;
+  const all = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
+  const others = all.filter(({ internal, address }) => !internal && !address.startsWith("fe80:"));
+  const found = others.find(({ family }) => family === "IPv4") ?? (host === "::" ? others[0] : undefined);
+  if (found === undefined) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `this machine has no address besides loopback to be reached at`,
+      {
+        remedy: "Name one with --advertise.",
+      },
+    );
   }
-  return { host, port };
+  return found.address;
+}
+
+function checkHost(text: string): string {
+  if (isIP(text) === 0 && !/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/i.test(text)) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `${quote(text)} is neither a host name nor an address to advertise`,
+    );
+  }
+  return text;
 }

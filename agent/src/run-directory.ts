@@ -26,6 +26,8 @@ const workerRecordSchema = z.object({
   process: z.object({ pid: z.int().positive(), startTime: z.string(), bootId: z.string() }),
   driver: z.string(),
   warmDevice: z.string(),
+  // Those before listened on loopback.
+  tcpHost: z.string().default("127.0.0.1"),
   /** Unix seconds. */
   startedAt: z.int().nonnegative(),
   session: z

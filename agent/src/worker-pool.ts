@@ -57,6 +57,8 @@ export interface WorkerPoolOptions {
 export interface OpenOptions {
   /** Unix seconds; the worker admits no client after it, and may give up earlier. */
   readonly expires: number;
+  /** As of SessionPass. */
+  readonly linkSecret: string;
   /** Called at the moment of assignment, which may come long after the ticket was checked. */
   readonly assertAllowed: () => void;
   /** The sizes that the session has by then. */
@@ -192,8 +194,7 @@ export class WorkerPool {
       const connectBy = Math.floor(Date.now() / 1000) + this.#options.connectWithinSeconds;
       await worker.assign(
         { ...session, devices: options.sizes() },
-        ticket,
-        Math.min(options.expires, connectBy),
+        { ticket, expires: Math.min(options.expires, connectBy), linkSecret: options.linkSecret },
         this.#options.assignTimeoutMs,
       );
       return worker;
@@ -256,6 +257,7 @@ export class WorkerPool {
       process: identifyProcess(child.pid ?? 0) ?? { pid: child.pid ?? 0, startTime: "", bootId: "" },
       driver: device.driver,
       warmDevice: device.uuid,
+      tcpHost: this.#options.tcpHost,
       session: null,
       client: null,
       startedAt: Math.floor(Date.now() / 1000),
@@ -283,6 +285,7 @@ export class WorkerPool {
       process: identity,
       driver: record?.driver ?? "",
       warmDevice: record?.warmDevice ?? "",
+      tcpHost: record?.tcpHost ?? "",
       session: record?.session ?? null,
       client: record?.client ?? null,
       startedAt: record?.startedAt ?? Math.floor(Date.now() / 1000),
@@ -293,6 +296,8 @@ export class WorkerPool {
     this.#log.info({ worker: directory.id, session: worker.session?.session }, "took over a worker");
     if (worker.session === null && device?.driver !== worker.driver) {
       void worker.end("its device is not offered any more", { graceMs: this.#options.closeTimeoutMs });
+    } else if (worker.session === null && worker.tcpHost !== this.#options.tcpHost) {
+      void worker.end("the node listens elsewhere now", { graceMs: this.#options.closeTimeoutMs });
     }
     // A hello tells how far it is. One that says nothing is known by its record, and may take its time.
     const timer = new AbortController();

@@ -112,6 +112,8 @@ export type AgentMessage =
       readonly ticket: string;
       /** Unix seconds; the worker admits no client after it. */
       readonly expires: number;
+      /** 64 hexadecimal digits, by which what is said over TCP is encrypted; empty: it is not, on loopback. */
+      readonly linkSecret: string;
       readonly devices: readonly AssignedDevice[];
     }
   | {

@@ -82,6 +82,15 @@ export class WorkerLostError extends Error {
   override readonly name = "WorkerLostError";
 }
 
+/** What the client of a session shows its worker. */
+export interface SessionPass {
+  readonly ticket: string;
+  /** Unix seconds. */
+  readonly expires: number;
+  /** 64 hexadecimal digits, by which what is said over TCP is encrypted; empty: it is not, on loopback. */
+  readonly linkSecret: string;
+}
+
 interface PendingAssign {
   readonly session: string;
   readonly resolve: () => void;
@@ -93,6 +102,8 @@ export interface WorkerOptions {
   readonly process: ProcessIdentity;
   readonly driver: string;
   readonly warmDevice: string;
+  /** Address of its TCP port. */
+  readonly tcpHost: string;
   /** What an earlier agent wrote down, for a worker that is taken over. */
   readonly session: SessionRecord | null;
   readonly client: WorkerClient | null;
@@ -109,6 +120,7 @@ export class Worker {
   readonly directory: WorkerDirectory;
   readonly driver: string;
   readonly warmDevice: string;
+  readonly tcpHost: string;
   readonly process: ProcessIdentity;
   /** Whether an earlier agent started it. */
   readonly isAdopted: boolean;
@@ -158,6 +170,7 @@ export class Worker {
     this.directory = options.directory;
     this.driver = options.driver;
     this.warmDevice = options.warmDevice;
+    this.tcpHost = options.tcpHost;
     this.process = options.process;
     this.session = options.session;
     this.client = options.client;
@@ -181,6 +194,7 @@ export class Worker {
       process: this.process,
       driver: this.driver,
       warmDevice: this.warmDevice,
+      tcpHost: this.tcpHost,
       startedAt: this.startedAt,
       session: this.session,
       client: this.client,
@@ -192,7 +206,7 @@ export class Worker {
    * Gives a warm worker its session. Rejects with WorkerRefusedError when the worker says no, with WorkerLostError when
    * it is not there any more, with another Error when it does not answer in time. It is of no further use then.
    */
-  async assign(session: SessionRecord, ticket: string, expires: number, timeoutMs: number): Promise<void> {
+  async assign(session: SessionRecord, pass: SessionPass, timeoutMs: number): Promise<void> {
     if (this.phase !== "warm" || this.#control === undefined) {
       throw new WorkerLostError(`worker ${this.directory.id} is ${this.phase}, not warm`);
     }
@@ -206,8 +220,7 @@ export class Worker {
     this.#control.send({
       type: "assign",
       session: session.session,
-      ticket,
-      expires,
+      ...pass,
       devices: session.devices,
     });
     const timer = setTimeout(() => {

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
-import { NodeService, type OpenSessionResponse } from "@millpond/api";
+import { agentTransportOptions, NodeService, type OpenSessionResponse } from "@millpond/api";
 import { type Logger, pino } from "pino";
 import { type Agent, startAgent } from "../src/agent.ts";
 import type { AgentOptions } from "../src/options.ts";
@@ -119,10 +119,7 @@ export function openSession(
   ticket: string,
   transport = "auto",
 ): Promise<OpenSessionResponse> {
-  const client = createClient(
-    NodeService,
-    createConnectTransport({ baseUrl: agent.url, httpVersion: "1.1" }),
-  );
+  const client = createClient(NodeService, createConnectTransport(agentTransportOptions(agent.url)));
   return client.openSession({ ticket, transport });
 }
 

@@ -174,12 +174,6 @@ export const errorTable = {
     remedy:
       "Set MILLPOND_CA to the file of the authority's certificate: tls/ca.crt in the controller's state directory.",
   },
-  MILLPOND_E_NOT_LOOPBACK: {
-    connect: Code.FailedPrecondition,
-    meaning:
-      "An agent was told to listen beyond loopback, where what its workers exchange would not be encrypted.",
-    remedy: "Listen on 127.0.0.1 or [::1]; reach it from other machines through an SSH tunnel.",
-  },
   MILLPOND_E_ADDRESS_IN_USE: {
     connect: Code.FailedPrecondition,
     meaning: "Another process listens on the address.",

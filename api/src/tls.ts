@@ -34,16 +34,19 @@ export function explainTlsFailure(failure: unknown, server: string): ConnectErro
 /**
  * Reads the certificates of the authorities that a client trusts, PEM.
  *
+ * @param source A file, or the certificates themselves.
  * @throws MILLPOND_E_TLS
  */
-export function readAuthorities(path: string): string {
+export function readAuthorities(source: string): string {
+  const isText = source.startsWith("-----BEGIN ");
   try {
-    const text = readFileSync(path, "utf8");
+    const text = isText ? source : readFileSync(source, "utf8");
     const certificates = text.match(/-----BEGIN CERTIFICATE-----[^]+?-----END CERTIFICATE-----/g) ?? [text];
     return certificates.map((each) => new X509Certificate(each).toString()).join("");
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause);
-    throw millpondError("MILLPOND_E_TLS", `the authority's certificate in ${path} cannot be read: ${why}`, {
+    const where = isText ? "MILLPOND_CA" : source;
+    throw millpondError("MILLPOND_E_TLS", `the authority's certificate in ${where} cannot be read: ${why}`, {
       cause,
     });
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import type { ChildProcess } from "node:child_process";
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -8,6 +9,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ServiceClassWord } from "@millpond/api";
 import { connectWorker, spawnWorker, type WorkerControl, type WorkerMessage } from "@millpond/agent";
+import type { Carrier } from "./metrics.ts";
 
 /** Longest time from a worker's start until it is warm: real drivers take seconds to make a context. */
 const warmTimeoutMs = 120_000;
@@ -27,6 +29,7 @@ export class BenchWorker implements AsyncDisposable {
   readonly #directory: string;
   readonly #control: WorkerControl;
   readonly #tcpPort: number;
+  readonly #linkSecret: string;
   readonly #hasExited: Promise<unknown>;
 
   private constructor(
@@ -34,12 +37,14 @@ export class BenchWorker implements AsyncDisposable {
     directory: string,
     control: WorkerControl,
     tcpPort: number,
+    linkSecret: string,
     hasExited: Promise<unknown>,
   ) {
     this.#child = child;
     this.#directory = directory;
     this.#control = control;
     this.#tcpPort = tcpPort;
+    this.#linkSecret = linkSecret;
     this.#hasExited = hasExited;
   }
 
@@ -53,7 +58,10 @@ export class BenchWorker implements AsyncDisposable {
     readonly share?: Share;
     /** Where it meets other workers. Default: nowhere. */
     readonly gatesPath?: string | undefined;
+    /** Default: shared memory and TCP, in clear. */
+    readonly carrier?: Carrier;
   }): Promise<BenchWorker> {
+    const linkSecret = options.carrier === "tls" ? randomBytes(32).toString("hex") : "";
     const directory = await mkdtemp(join(tmpdir(), "millpond-bench-"));
     const child = spawnWorker({
       worker: options.worker,
@@ -77,8 +85,8 @@ export class BenchWorker implements AsyncDisposable {
     });
     died.catch(() => undefined); // told by whoever waits for it; one that ends later is no failure
     try {
-      const { control, tcpPort } = await Promise.race([meet(directory, options), died]);
-      return new BenchWorker(child, directory, control, tcpPort, hasExited);
+      const { control, tcpPort } = await Promise.race([meet(directory, { ...options, linkSecret }), died]);
+      return new BenchWorker(child, directory, control, tcpPort, linkSecret, hasExited);
     } catch (error) {
       child.kill("SIGKILL");
       await hasExited;
@@ -88,15 +96,21 @@ export class BenchWorker implements AsyncDisposable {
   }
 
   /** The environment of a client that attaches to this worker. */
-  environment(transport: "shm" | "tcp"): Record<string, string> {
-    const address =
-      transport === "shm" ? `unix:${join(this.#directory, "data.sock")}` : `tcp:127.0.0.1:${this.#tcpPort}`;
-    return { MILLPOND_WORKER: address, MILLPOND_TICKET: ticket, MILLPOND_TRANSPORT: transport };
+  environment(carrier: Carrier): Record<string, string> {
+    const isNear = carrier === "shm";
+    return {
+      MILLPOND_WORKER: isNear
+        ? `unix:${join(this.#directory, "data.sock")}`
+        : `tcp:127.0.0.1:${this.#tcpPort}`,
+      MILLPOND_TICKET: ticket,
+      MILLPOND_TRANSPORT: isNear ? "shm" : "tcp",
+      MILLPOND_LINK_SECRET: this.#linkSecret,
+    };
   }
 
   /** The arguments by which transport-bench attaches to this worker. */
-  transportArguments(transport: "shm" | "tcp"): string[] {
-    return transport === "shm"
+  transportArguments(carrier: Carrier): string[] {
+    return carrier === "shm"
       ? ["unix", join(this.#directory, "data.sock"), ticket]
       : ["tcp", "127.0.0.1", String(this.#tcpPort), ticket];
   }
@@ -131,7 +145,12 @@ export class BenchWorker implements AsyncDisposable {
 /** Waits until the worker listens, and assigns it a session. */
 async function meet(
   directory: string,
-  options: { readonly uuid: string; readonly memoryBytes: number; readonly share?: Share },
+  options: {
+    readonly uuid: string;
+    readonly memoryBytes: number;
+    readonly share?: Share;
+    readonly linkSecret: string;
+  },
 ): Promise<{ control: WorkerControl; tcpPort: number }> {
   const path = join(directory, "control.sock");
   const assigned = Promise.withResolvers<number>();
@@ -152,6 +171,7 @@ async function meet(
         session: "bench",
         ticket,
         expires: Math.floor(Date.now() / 1000) + 3600,
+        linkSecret: options.linkSecret,
         devices: [
           {
             uuid: options.uuid,

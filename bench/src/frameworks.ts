@@ -10,8 +10,11 @@ import { isDeepStrictEqual, parseArgs } from "node:util";
 import { probeDriver } from "@millpond/agent";
 import { BenchPool } from "./bench-pool.ts";
 import { describeMachine, type Machine } from "./machine.ts";
-import { type Transport, transports } from "./metrics.ts";
 import { findPrograms } from "./programs.ts";
+
+/** How the programs reach the device. */
+const compared = ["native", "shm", "tcp"] as const;
+type Transport = (typeof compared)[number];
 
 const help = `usage: npm run bench:frameworks -- --driver LIB [options]
 
@@ -142,7 +145,7 @@ async function main(): Promise<void> {
       python: { type: "string", default: "python3" },
       workloads: { type: "string", default: allWorkloads.join(",") },
       rounds: { type: "string", default: "3" },
-      transports: { type: "string", default: transports.join(",") },
+      transports: { type: "string", default: compared.join(",") },
       timeout: { type: "string", default: "300" },
       json: { type: "string", default: join(root, "build", "frameworks-result.json") },
       help: { type: "boolean", short: "h", default: false },
@@ -173,7 +176,7 @@ async function main(): Promise<void> {
     shm: { ...base, LD_LIBRARY_PATH: dirname(programs.client), ...pool.environment("shm") },
     tcp: { ...base, LD_LIBRARY_PATH: dirname(programs.client), ...pool.environment("tcp") },
   };
-  const chosen = transports.filter((transport) => values.transports.split(",").includes(transport));
+  const chosen = compared.filter((transport) => values.transports.split(",").includes(transport));
   for (const workload of values.workloads.split(",")) {
     for (let round = 0; round < Number(values.rounds); round += 1) {
       for (const transport of chosen) {

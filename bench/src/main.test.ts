@@ -21,7 +21,7 @@ test("everything is measured over every transport on the software GPU", async ()
 
   const result = JSON.parse(await readFile(file, "utf8")) as Result;
   expect(result.hardware).toContain("Software GPU");
-  expect(result.results.map(({ transport }) => transport)).toEqual(["native", "shm", "tcp"]);
+  expect(result.results.map(({ transport }) => transport)).toEqual(["native", "shm", "tcp", "tls"]);
   const measured = new Set(result.results.flatMap((each) => Object.keys(each.metrics)));
   expect([...measured].toSorted()).toEqual(metrics.map(({ name }) => name).toSorted());
   for (const each of result.results)

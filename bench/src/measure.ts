@@ -2,7 +2,7 @@
 
 import { BenchPool } from "./bench-pool.ts";
 import { BenchWorker } from "./bench-worker.ts";
-import type { Transport } from "./metrics.ts";
+import type { Carrier, Transport } from "./metrics.ts";
 import { measureWith, type Programs } from "./programs.ts";
 import type { Samples } from "./samples.ts";
 
@@ -79,9 +79,9 @@ function someRounds(plan: Plan): number {
   return Math.ceil(plan.rounds / 4);
 }
 
-function startWorker(plan: Plan): Promise<BenchWorker> {
+function startWorker(plan: Plan, carrier: Carrier): Promise<BenchWorker> {
   const { driver, uuid, memoryBytes } = plan;
-  return BenchWorker.start({ worker: plan.programs.worker, driver, uuid, memoryBytes });
+  return BenchWorker.start({ worker: plan.programs.worker, driver, uuid, memoryBytes, carrier });
 }
 
 async function runOnce(plan: Plan, transport: Transport, args: string[], samples: Samples): Promise<void> {
@@ -90,22 +90,24 @@ async function runOnce(plan: Plan, transport: Transport, args: string[], samples
     samples.addPrinted(transport, await measureWith(driverBench, [plan.driver, ...args], {}));
     return;
   }
-  await using worker = await startWorker(plan);
+  await using worker = await startWorker(plan, transport);
   const printed = await measureWith(driverBench, [client, ...args], worker.environment(transport));
   samples.addPrinted(transport, printed);
 }
 
-async function runTransport(plan: Plan, transport: "shm" | "tcp", samples: Samples): Promise<void> {
-  await using worker = await startWorker(plan);
-  const args = [...worker.transportArguments(transport), String(plan.rounds)];
-  samples.addPrinted(transport, await measureWith(plan.programs.transportBench, args, {}));
+async function runTransport(plan: Plan, carrier: Carrier, samples: Samples): Promise<void> {
+  await using worker = await startWorker(plan, carrier);
+  const args = [...worker.transportArguments(carrier), String(plan.rounds)];
+  const printed = await measureWith(plan.programs.transportBench, args, worker.environment(carrier));
+  samples.addPrinted(carrier, printed);
 }
 
 async function measurePool(plan: Plan, samples: Samples): Promise<void> {
   await using pool = await BenchPool.start({ ...plan, upOptions: plan.isSoft ? ["--devices", "1"] : [] });
   for (let round = 0; round < someRounds(plan); round += 1) {
     for (const transport of plan.transports) {
-      if (transport === "native") continue;
+      // The pool is on this machine, where it need not encrypt.
+      if (transport === "native" || transport === "tls") continue;
       await pool.warm();
       const { driverBench, client } = plan.programs;
       const printed = await measureWith(driverBench, [client, "first-kernel"], pool.environment(transport));
@@ -117,7 +119,7 @@ async function measurePool(plan: Plan, samples: Samples): Promise<void> {
 
 /** A worker has no transport before its client comes; its figures stand with shared memory. */
 async function measureIdleWorker(plan: Plan, samples: Samples): Promise<void> {
-  await using worker = await startWorker(plan);
+  await using worker = await startWorker(plan, "shm");
   const { share, resident } = await worker.memory();
   samples.add("shm", "worker_memory", share);
   samples.add("shm", "worker_resident", resident);

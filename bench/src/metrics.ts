@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/** How a program reaches the device. */
-export const transports = ["native", "shm", "tcp"] as const;
+/** How a program reaches the device; `tls` is TCP, encrypted. */
+export const transports = ["native", "shm", "tcp", "tls"] as const;
 export type Transport = (typeof transports)[number];
+/** How it reaches a worker. */
+export type Carrier = Exclude<Transport, "native">;
 
 /** What a measured figure has to be. */
 export interface Bar {

@@ -162,7 +162,7 @@ function explain(error: unknown, endpoint: Endpoint): ConnectError {
   );
 }
 
-/** From the file that MILLPOND_CA names. */
+/** From MILLPOND_CA, which is a file or its content. */
 function readCa(environment: NodeJS.ProcessEnv): string | undefined {
   const path = environment["MILLPOND_CA"];
   return path === undefined || path === "" ? undefined : readAuthorities(path);

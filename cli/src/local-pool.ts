@@ -49,6 +49,8 @@ export class LocalPool implements AsyncDisposable {
   /** How often each part was started again without settling. */
   readonly #restarts = new Map<string, number>();
   #controllerUrl = "";
+  /** Where the agents listen; undefined: on loopback. */
+  #agentListen: string | undefined;
   #isStopping = false;
 
   private constructor(options: LocalPoolOptions) {
@@ -134,6 +136,8 @@ export class LocalPool implements AsyncDisposable {
     this.#controllerUrl = service.url;
     // The same address the next time, or nobody would find it again.
     const again = listen.replace(/:\d+$/, `:${new URL(service.url).port}`);
+    // Whoever reaches the controller from elsewhere can use its nodes from there.
+    this.#agentListen = listen.replace(/:\d+$/, ":0");
     this.#adopt(service, () => this.#startController(again));
   }
 
@@ -152,6 +156,7 @@ export class LocalPool implements AsyncDisposable {
         `--driver=${driver}`,
         `--worker=${native.worker}`,
         `--run=${nodeDirectory}/run`,
+        ...(this.#agentListen === undefined ? [] : [`--listen=${this.#agentListen}`]),
         `--warm=${warm}`,
         "--drain=all",
       ],

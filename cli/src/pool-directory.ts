@@ -12,7 +12,8 @@ import {
   type ProcessIdentity,
 } from "@millpond/agent";
 import { millpondError } from "@millpond/api";
-import { authorityPath, tokenFileName } from "@millpond/controller";
+import { authorityPath } from "@millpond/api";
+import { tokenFileName } from "@millpond/controller";
 
 /** How long leftovers may take to end by themselves. */
 const graceMs = 3000;

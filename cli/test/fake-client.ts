@@ -10,13 +10,14 @@ import { readFileSync } from "node:fs";
 import { createConnection } from "node:net";
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
-import { NodeService } from "@millpond/api";
+import { agentTransportOptions, NodeService, readAuthorities } from "@millpond/api";
 import { connect } from "../src/connection.ts";
 
-const { MILLPOND_CONTROLLER, MILLPOND_TOKEN, MILLPOND_CLAIM, MILLPOND_TRANSPORT } = process.env;
+const { MILLPOND_CONTROLLER, MILLPOND_TOKEN, MILLPOND_CA, MILLPOND_CLAIM, MILLPOND_TRANSPORT } = process.env;
 const { claims } = connect({
   controller: MILLPOND_CONTROLLER ?? "",
   token: MILLPOND_TOKEN ?? "",
+  ca: MILLPOND_CA === undefined ? undefined : readAuthorities(MILLPOND_CA),
   source: "the environment",
 });
 const clientHost = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
@@ -26,7 +27,7 @@ const { ticket, agentUrl } = await claims.createTicket({
   clientPid: process.pid,
   program: "fake-client",
 });
-const agent = createClient(NodeService, createConnectTransport({ baseUrl: agentUrl, httpVersion: "1.1" }));
+const agent = createClient(NodeService, createConnectTransport(agentTransportOptions(agentUrl)));
 const opened = await agent.openSession({ ticket, transport: MILLPOND_TRANSPORT ?? "auto" });
 const worker =
   opened.unixPath === ""

@@ -3,6 +3,7 @@
 import { createPrivateKey, createPublicKey } from "node:crypto";
 import { mkdirSync, readFileSync } from "node:fs";
 import {
+  authorityPath,
   AccessService,
   AgentService,
   ClaimService,
@@ -32,7 +33,7 @@ import { makePoolService } from "./services/pool-service.ts";
 import { makeQueueService } from "./services/queue-service.ts";
 import { SqliteStore } from "./store/sqlite-store.ts";
 import type { Store } from "./store/store.ts";
-import { authorityPath, readCertificate } from "./tls.ts";
+import { readCertificate } from "./tls.ts";
 import { type FixedToken, readOrMakeToken, TokenVerifier } from "./tokens.ts";
 
 /** A running controller. Disposing of it ends it: calls under way are answered, what was acknowledged is durable. */

@@ -6,4 +6,3 @@ export { type Controller, startController } from "./controller.ts";
 export { type ControllerOptions, defaultListen } from "./options.ts";
 export { type CopiedRows, copyStore, type StoreCopy } from "./store/store-copy.ts";
 export { type TokenFile, tokenFileName } from "./tokens.ts";
-export { authorityPath } from "./tls.ts";

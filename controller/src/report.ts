@@ -9,6 +9,7 @@ import {
   maxMemoryBytes,
   millpondError,
   minMemoryBytes,
+  parseAgentUrl,
   parseName,
   quote,
   type SessionReport,
@@ -249,18 +250,8 @@ function sessionState(node: string, { id, state }: SessionReport): SessionFacts[
 }
 
 function checkUrl(text: string): string {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  const isBase =
-    url !== undefined &&
-    /^https?:$/.test(url.protocol) &&
-    url.username === "" &&
-    url.password === "" &&
-    url.search === "" &&
-    url.hash === "";
-  if (!isBase || text.length > 256) {
-    throw invalid(`the agent URL ${quote(text)} is not of the form http://host:port`);
-  }
-  return text.replace(/\/+$/, "");
+  const { baseUrl, fingerprint } = parseAgentUrl(text);
+  return fingerprint === undefined ? baseUrl : `${baseUrl}#sha256=${fingerprint.toLowerCase()}`;
 }
 
 function checkCounter(value: bigint, what: string): number {

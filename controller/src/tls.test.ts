@@ -5,7 +5,8 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { makeTestDirectory } from "./testing/test-pool.ts";
-import { authorityPath, readCertificate } from "./tls.ts";
+import { authorityPath } from "@millpond/api";
+import { readCertificate } from "./tls.ts";
 
 test("the own authority is made once and signs a new certificate each time", () => {
   const directory = makeTestDirectory();

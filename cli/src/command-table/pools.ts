@@ -82,7 +82,7 @@ Writes the context that the other commands use from then on. Everything ends wit
       listen: {
         flags: "--listen <address>",
         type: "text",
-        description: "Address of the controller; beyond loopback with TLS",
+        description: "Address of the controller, and of the nodes; beyond loopback with TLS",
         defaultText: "127.0.0.1:7170, or a free port when that is taken",
       },
       store: {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { dirname } from "node:path";
-import { formatClaimVariables, millpondError } from "@millpond/api";
+import { formatClaimVariables } from "@millpond/api";
 import { resolveRequest } from "../claim-request.ts";
 import { exitStatus } from "../command-table.ts";
 import type { Values } from "../command-values.ts";
@@ -12,14 +12,10 @@ import { shellQuote } from "../shell-quote.ts";
 export async function run(values: Values<"env">): Promise<number> {
   const { client } = findNativeFiles(process.env);
   const endpoint = resolveEndpoint(values, process.env);
-  if (endpoint.controller.startsWith("https:")) {
-    throw millpondError("MILLPOND_E_TLS", "programs themselves cannot reach a controller with TLS", {
-      remedy: "Start them with `millpond run -- ...`, which passes their calls on.",
-    });
-  }
   const request = resolveRequest(values);
   const variables: [string, string][] = [["MILLPOND_CONTROLLER", endpoint.controller]];
   if (endpoint.token !== "") variables.push(["MILLPOND_TOKEN", endpoint.token]);
+  if (endpoint.ca !== undefined) variables.push(["MILLPOND_CA", endpoint.ca]);
   variables.push(...formatClaimVariables({ gpus: 1, ...request }));
   if (values.transport !== undefined) variables.push(["MILLPOND_TRANSPORT", values.transport]);
   if (values.timeout !== undefined) variables.push(["MILLPOND_WAIT_TIMEOUT", String(values.timeout)]);

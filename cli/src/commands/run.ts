@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { startRelay } from "../relay.ts";
 import { writeFileSync } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
 import { formatBytes, formatDuration, millpondError, quote } from "@millpond/api";
@@ -17,7 +16,7 @@ import { findProgram, runProgram, SignalRelay } from "../program.ts";
 import { WaitingDisplay } from "../waiting-display.ts";
 
 /** Variables that would lead the program to something else than the claim that was made for it. */
-const misleading = ["MILLPOND_WORKER", "MILLPOND_TICKET"] as const;
+const misleading = ["MILLPOND_WORKER", "MILLPOND_TICKET", "MILLPOND_LINK_SECRET"] as const;
 
 export async function run(values: Values<"run">, [name = "", ...args]: readonly string[]): Promise<number> {
   // All that can be wrong on this side is found before anything is asked of the pool.
@@ -43,15 +42,12 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
       program: basename(name),
     });
     created = holder;
-    // The client library has no TLS of its own.
-    await using relay = connection.controller.startsWith("https:") ? await startRelay(connection) : undefined;
     await holder.waitUntilBound(waiting);
     display.end(`claim ${holder.claim.name} is ${claimStateWord(holder.claim.state)}`);
     signals.cancelled.throwIfAborted();
     for (;;) {
       if (values.verbose) say(describeGrant(holder));
       const environment = environmentFor(connection, holder, client, values);
-      if (relay !== undefined) environment["MILLPOND_CONTROLLER"] = relay.url;
       if (log !== undefined) environment["MILLPOND_LOG"] = log;
       const { requeues } = holder.claim;
       const { status, isTaken } = await runWhileKept(holder, signals, values, () =>
@@ -131,6 +127,8 @@ function environmentFor(
     MILLPOND_CLAIM: holder.claim.name,
   };
   if (connection.token !== "") environment["MILLPOND_TOKEN"] = connection.token;
+  // The certificate itself: a context has no file, and the program may be in another directory.
+  if (connection.ca !== undefined) environment["MILLPOND_CA"] = connection.ca;
   // A lazy claim is waited for by its program.
   if (values.timeout !== undefined) environment["MILLPOND_WAIT_TIMEOUT"] = String(values.timeout);
   if (values.transport !== undefined) environment["MILLPOND_TRANSPORT"] = values.transport;

@@ -123,9 +123,11 @@ export function checkSharedMemory(): Finding {
 
 /** Variables that a part of Millpond reads and the command table does not name. */
 const otherVariables = [
+  "MILLPOND_CA",
   "MILLPOND_CLAIM",
   "MILLPOND_CONFIG",
   "MILLPOND_DEBUG",
+  "MILLPOND_LINK_SECRET",
   "MILLPOND_LOG",
   "MILLPOND_NATIVE_DIR",
   "MILLPOND_RECONNECT_GRACE",

@@ -4,11 +4,13 @@ import { statSync } from "node:fs";
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import {
+  agentTransportOptions,
   DeviceHealth,
   errorCodeOf,
   type Node,
   NodeService,
   NodeState,
+  parseAgentUrl,
   type GetVersionResponse,
 } from "@millpond/api";
 import { type Connection, connect, type Endpoint, resolveEndpoint } from "../connection.ts";
@@ -109,7 +111,7 @@ async function checkOneNode(node: Node): Promise<readonly Finding[]> {
     findings.push(
       failure(
         name,
-        `its agent at ${node.agentUrl} cannot be reached from here: ${reason}`,
+        `its agent at ${parseAgentUrl(node.agentUrl).baseUrl} cannot be reached from here: ${reason}`,
         "Programs of this machine cannot use that node: look at the network between the two.",
       ),
     );
@@ -129,11 +131,12 @@ async function checkOneNode(node: Node): Promise<readonly Finding[]> {
 
 /** Why an agent does not answer; that it wants its own token is an answer. */
 async function agentFailure(url: string): Promise<string | undefined> {
-  const client = createClient(NodeService, createConnectTransport({ baseUrl: url, httpVersion: "1.1" }));
+  const client = createClient(NodeService, createConnectTransport(agentTransportOptions(url)));
   try {
     await client.getNodeStatus({}, { timeoutMs: patienceMs });
     return undefined;
   } catch (error) {
-    return errorCodeOf(error) === undefined ? errorParts(error).what : undefined;
+    const code = errorCodeOf(error);
+    return code === undefined || code === "MILLPOND_E_TLS" ? errorParts(error).what : undefined;
   }
 }

@@ -11,6 +11,7 @@ import {
   formatBytes,
   type Node,
   NodeState,
+  parseAgentUrl,
   type Queue,
   type Session,
   type Tenant,
@@ -60,7 +61,7 @@ export function nodeColumns(nowSeconds: number): readonly Column<Node>[] {
     { title: "CONTACT", cell: (node) => ageOf(node.lastContactAt, nowSeconds), isWide: true },
     { title: "WARM", cell: (node) => String(node.warmWorkers), align: "right", isWide: true },
     { title: "HOST", cell: (node) => node.hostname, isWide: true },
-    { title: "AGENT", cell: (node) => node.agentUrl, isWide: true },
+    { title: "AGENT", cell: (node) => parseAgentUrl(node.agentUrl).baseUrl, isWide: true },
     { title: "VERSION", cell: (node) => node.agentVersion, isWide: true },
     { title: "REASON", cell: (node) => node.reason || none, isWide: true },
   ];

@@ -39,7 +39,8 @@ export type SyncRequest = Message<"millpond.v1.SyncRequest"> & {
   run: string;
 
   /**
-   * Base URL of this agent's NodeService.
+   * Base URL of this agent's NodeService: `http://host:port`, or `https://host:port#sha256=` and the SHA-256 of its
+   * certificate.
    *
    * @generated from field: string agent_url = 3;
    */

@@ -576,7 +576,8 @@ export type CreateTicketResponse = Message<"millpond.v1.CreateTicketResponse"> &
   ticket: string;
 
   /**
-   * Base URL of the agent whose NodeService/OpenSession takes the ticket.
+   * Base URL of the agent whose NodeService/OpenSession takes the ticket; `https:` with `#sha256=` and the SHA-256 of the
+   * certificate that it must show.
    *
    * @generated from field: string agent_url = 2;
    */
