@@ -6,7 +6,17 @@ import { join } from "node:path";
 import { SessionState, type SyncRequest } from "@millpond/api";
 import { describe, expect, test } from "vitest";
 import { attach, firstDevice, NodeFixture, openSession, secondDevice, until } from "../test/fixture.ts";
-import { signalProcess } from "./process-identity.ts";
+import { bootId, findProcessesByArgument, signalProcess } from "./process-identity.ts";
+
+test("workers meet at gates of this boot of the machine; those of others are gone", async () => {
+  await using node = await NodeFixture.create();
+  const gates = join(node.run, "gates");
+  mkdirSync(join(gates, "another-boot"), { recursive: true });
+  await node.startKnownAgent();
+  await until(() => findProcessesByArgument(join(gates, bootId())).length > 0, "a worker is told of its gates");
+  expect(existsSync(join(gates, bootId()))).toBe(true);
+  expect(existsSync(join(gates, "another-boot"))).toBe(false);
+});
 
 describe("opening a session", () => {
   test("gives the bearer of a ticket a worker, over either transport, and reports it", async () => {
