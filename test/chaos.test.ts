@@ -79,8 +79,9 @@ class Load {
       const lazy = isRun && random.chance(0.5) ? ["--lazy"] : [];
       const transport = random.pick(["shm", "tcp"]);
       const args = random.pick(programs);
+      const asked = ["-m", "192Mi", "--service-class", random.pick(["guaranteed", "burstable"])];
       const program = isRun
-        ? pool.start(["run", ...lazy, "-m", "192Mi", "--transport", transport, "--", examples, ...args])
+        ? pool.start(["run", ...lazy, ...asked, "--transport", transport, "--", examples, ...args])
         : startProgram(
             examples,
             args,

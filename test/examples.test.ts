@@ -26,7 +26,7 @@ const cases: readonly (readonly string[])[] = [
 ];
 
 describe.each(["shm", "tcp"])("over %s", (transport) => {
-  const options = ["-n", "1", "-m", "256Mi", "--transport", transport];
+  const options = ["-m", "256Mi", "--service-class", "burstable", "--transport", transport];
 
   it.each(cases)("%s %s from the checked-in program gives the CPU's result", async (...args) => {
     const { status, stdout, stderr } = await pool.run(options, args);

@@ -74,7 +74,7 @@ test.skipIf(missingMachines !== undefined)(
   async () => {
     const { gpuHost, millpond, list, nodeIs } = await startPool();
     const run = (...args: readonly string[]): Program =>
-      millpond(gpuHost, "run", "-m", "64Mi", "--compute", "10", "--", examples, ...args);
+      millpond(gpuHost, "run", "-m", "64Mi", "--service-class", "burstable", "--", examples, ...args);
 
     expect(await run("vectoradd", "1000").finished).toMatchObject({ status: 0 });
     const endless = run("vectoradd", "1000", "--repeat", "100000000");

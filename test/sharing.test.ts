@@ -22,7 +22,7 @@ describe("sharing", () => {
     const used = new Set(sessions.flatMap((session) => session.devices.map(({ uuid }) => uuid)));
     expect(used.size).toBeLessThanOrEqual(devices);
     // While they run, another program computes correctly beside them.
-    const { stdout } = await pool.run(["-m", "64Mi", "--compute", "1"], ["reduction", "50000"]);
+    const { stdout } = await pool.run(["-m", "64Mi", "--compute", "25"], ["reduction", "50000"]);
     expect(stdout).toContain("reduction: OK");
     for (const program of running) program.signal("SIGINT");
     for (const program of running) expect((await program.finished).status).toBe(130);

@@ -39,7 +39,7 @@ test.skipIf(missingPostgres !== undefined)(
         }),
       );
     const example = (...args: readonly string[]) =>
-      millpond("run", "-m", "64Mi", "--compute", "10", "--", ...args);
+      millpond("run", "-m", "64Mi", "--service-class", "burstable", "--", ...args);
     const tokenFile = join(directory, "agent.token");
     writeFileSync(tokenFile, cluster.agentToken, { mode: 0o600 });
     const driver = join(nativeDir("release"), "softgpu", "libcuda.so.1");

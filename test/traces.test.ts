@@ -30,7 +30,7 @@ async function summaryOf(...files: readonly string[]): Promise<Summary> {
 }
 
 describe.each(["shm", "tcp"])("over %s", (transport) => {
-  const options = ["-n", "1", "-m", "256Mi", "--transport", transport];
+  const options = ["-m", "256Mi", "--service-class", "burstable", "--transport", transport];
 
   it("a program's calls are written down and summed up", async () => {
     const file = join(pool.directory, `${transport}.calls`);

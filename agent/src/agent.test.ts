@@ -13,7 +13,10 @@ test("workers meet at gates of this boot of the machine; those of others are gon
   const gates = join(node.run, "gates");
   mkdirSync(join(gates, "another-boot"), { recursive: true });
   await node.startKnownAgent();
-  await until(() => findProcessesByArgument(join(gates, bootId())).length > 0, "a worker is told of its gates");
+  await until(
+    () => findProcessesByArgument(join(gates, bootId())).length > 0,
+    "a worker is told of its gates",
+  );
   expect(existsSync(join(gates, bootId()))).toBe(true);
   expect(existsSync(join(gates, "another-boot"))).toBe(false);
 });

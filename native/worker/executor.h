@@ -516,6 +516,7 @@ class Executor {
   std::vector<std::unique_ptr<gate::ComputeGate>> gates_;  ///< by device
   bool isGated_ = false;                                   ///< the gate of one of them is on
   std::deque<ServerLink::Frame> held_;                     ///< the first waits at a gate; they stay in the ring
+  const gate::ComputeGate* heldAt_ = nullptr;
   int64_t lastWorkAt_ = 0;
   std::mutex sharesMutex_;
   std::vector<gate::Share> shares_;  ///< as they were set last; empty: as the session began

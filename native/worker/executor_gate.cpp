@@ -231,6 +231,7 @@ bool Executor::takeGated(const ServerLink::Frame& frame) {
     return true;
   }
   if (!work->gate->admit(work->work, now)) {
+    heldAt_ = work->gate;
     restore();
     return false;
   }
@@ -267,7 +268,7 @@ bool Executor::progressGates() {
   for (size_t i = 0; i < gates_.size(); ++i) {
     gate::ComputeGate& gate = *gates_[i];
     if (gate.awaits() && now - lastWorkAt_ >= kQuietNs) gate.close(now);
-    some = gate.progress(now, !held_.empty()) || some;
+    some = gate.progress(now, !held_.empty() && heldAt_ == &gate) || some;
     isGated_ = isGated_ || gate.session().isOn();
     counters_.computeUsedNs[i].store(static_cast<uint64_t>(gate.session().usedNs()), std::memory_order_relaxed);
   }

@@ -42,7 +42,7 @@ inline constexpr int64_t kTurnSlackNs = 2'000'000;
 /// For how long who comes first by rank waits for the end of what is in flight.
 inline constexpr int64_t kYieldNs = 1'000'000;
 /// The next turn begins so much before this one is thought to be over, so that the GPU has something to do.
-inline constexpr int64_t kOverlapNs = 200'000;
+inline constexpr int64_t kOverlapNs = 100'000;
 /// Who is called and does not come is passed over.
 inline constexpr int64_t kCallNs = 2'000'000;
 /// A waiting session of the same rank that is owed so much has the one at work stop.

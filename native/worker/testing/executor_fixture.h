@@ -21,13 +21,14 @@ class ExecutorFixture {
  public:
   static constexpr uint64_t kLimit = uint64_t{64} << 20;
 
-  explicit ExecutorFixture(Carrier carrier, unsigned devices = 2)
+  /// `gates`: directory of the devices' gates; the session has half of each device.
+  explicit ExecutorFixture(Carrier carrier, unsigned devices = 2, std::string gates = "")
       : fake_(devices), driver_(fake_.table()), devices_(driver_) {
     std::vector<DeviceShare> shares;
     for (unsigned i = 0; i < devices; ++i) shares.push_back({FakeDriver::uuid(i), kLimit, 50});
     CHECK(bool(devices_.assign(shares)));
-    server_ = std::make_unique<SessionTestServer>(carrier, [this](ServerLink& link) {
-      Executor executor(driver_, devices_, std::move(link));
+    server_ = std::make_unique<SessionTestServer>(carrier, [this, gates = std::move(gates)](ServerLink& link) {
+      Executor executor(driver_, devices_, std::move(link), nullptr, nullptr, gates);
       executor_.store(&executor);
       Executor::End end = executor.run();
       std::lock_guard lock(mutex_);
@@ -54,6 +55,17 @@ class ExecutorFixture {
     std::lock_guard lock(mutex_);
     Executor* executor = executor_.load();
     return executor ? executor->setMemoryLimits(bytes) : Status(Error{"the session is over"});
+  }
+  /// Other shares, as the supervisor sets them.
+  void setShares(std::vector<gate::Share> shares) {
+    std::lock_guard lock(mutex_);
+    if (Executor* executor = executor_.load()) executor->setShares(std::move(shares));
+  }
+  /// Commands that the worker has come to.
+  uint64_t commands() {
+    std::lock_guard lock(mutex_);
+    const Executor* executor = executor_.load();
+    return executor ? executor->counters().commands.load() : 0;
   }
   /// Ends the session, if need be by the client's going away, and tells how it ended.
   Executor::End finish() {
