@@ -157,3 +157,28 @@ test.skipIf(missingMachines !== undefined)(
     expect((await millpond(control, "doctor").finished).stdout).toMatch(/node far: ready/);
   },
 );
+
+test.skipIf(missingMachines !== undefined)(
+  `a pool that one command started at all addresses is used from another machine${why}`,
+  { timeout: 300_000 },
+  async () => {
+    const directory = makeDirectory();
+    const machines = await Machine.pair("10.77.0.1", "10.77.0.2");
+    const [here, there] = machines;
+    onTestFinished(async () => {
+      await Promise.all(machines.map((machine) => machine[Symbol.asyncDispose]()));
+    });
+    const env = { PATH: process.env["PATH"], HOME: directory };
+    const millpond = (machine: Machine, ...args: readonly string[]): Program =>
+      machine.start([process.execPath, entry, ...args], env, directory);
+    const up = millpond(here, "up", "--soft", "--devices", "1", "--listen", "0.0.0.0:0");
+    onTestFinished(async () => {
+      up.signal("SIGTERM");
+      await up.finished;
+    });
+    await up.says("stdout", /controller +https:\/\/10\.77\.0\.1:/, withinMs);
+    // By the context that it wrote, which has the authority in it.
+    const run = ["run", "-m", "64Mi", "--transport", "tcp", "--", examples, "vectoradd", "1000"];
+    expect(await millpond(there, ...run).finished).toMatchObject({ status: 0, stderr: "" });
+  },
+);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { isIP } from "node:net";
-import { networkInterfaces } from "node:os";
 import { resolve } from "node:path";
-import { checkLabels, isName, millpondError, quote, splitAddresses } from "@millpond/api";
+import { checkLabels, isName, millpondError, quote, reachableHost, splitAddresses } from "@millpond/api";
 import { type Logger, pino } from "pino";
 import { z } from "zod";
 
@@ -159,24 +158,6 @@ function parseAddress(text: string): { readonly host: string; readonly port: num
 
 function isLoopback(address: string): boolean {
   return address === "::1" || (isIP(address) === 4 && address.startsWith("127."));
-}
-
-/** Of all addresses of this machine, the first that others may reach. */
-function reachableHost(host: string): string {
-  if (host !== "0.0.0.0" && host !== "::") return host;
-  const all = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
-  const others = all.filter(({ internal, address }) => !internal && !address.startsWith("fe80:"));
-  const found = others.find(({ family }) => family === "IPv4") ?? (host === "::" ? others[0] : undefined);
-  if (found === undefined) {
-    throw millpondError(
-      "MILLPOND_E_INVALID",
-      `this machine has no address besides loopback to be reached at`,
-      {
-        remedy: "Name one with --advertise.",
-      },
-    );
-  }
-  return found.address;
 }
 
 function checkHost(text: string): string {

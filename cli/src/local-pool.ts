@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { readFileSync } from "node:fs";
+import { isIPv6 } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
-import { errorCodeOf, millpondError, type Node, NodeState } from "@millpond/api";
+import { errorCodeOf, millpondError, type Node, NodeState, reachableHost } from "@millpond/api";
 import { defaultListen } from "@millpond/controller";
 import { type Connection, connect } from "./connection.ts";
 import { errorParts } from "./errors.ts";
@@ -133,7 +134,7 @@ export class LocalPool implements AsyncDisposable {
       logPath: directory.logPath("controller"),
       signal: this.#options.signal,
     });
-    this.#controllerUrl = service.url;
+    this.#controllerUrl = reachableUrl(service.url);
     // The same address the next time, or nobody would find it again.
     const again = listen.replace(/:\d+$/, `:${new URL(service.url).port}`);
     // Whoever reaches the controller from elsewhere can use its nodes from there.
@@ -228,4 +229,11 @@ export class LocalPool implements AsyncDisposable {
       await Promise.race([delay(pollMs), this.failed]);
     }
   }
+}
+
+/** The same for others, where it listens at all addresses. */
+function reachableUrl(text: string): string {
+  const { protocol, hostname, port } = new URL(text);
+  const host = reachableHost(hostname.replace(/^\[|\]$/g, ""));
+  return `${protocol}//${isIPv6(host) ? `[${host}]` : host}:${port}`;
 }
