@@ -107,7 +107,7 @@ function sumUp(outcomes: readonly Outcome[], { rounds, controllers }: Options) {
     outcomes.reduce((total, outcome) => total + of(outcome), 0);
   const loads = outcomes.flatMap(({ load }) => load);
   return {
-    seeds: outcomes.map(({ seed }) => seed),
+    seeds: { first: outcomes[0]?.seed, count: outcomes.length },
     controllers,
     roundsOfEach: rounds,
     broken: outcomes.flatMap(({ seed, broken }) => broken.map((what) => `seed ${seed}, ${what}`)),
