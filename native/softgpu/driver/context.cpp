@@ -38,7 +38,7 @@ QueuePtr makeLegacyQueue() {
 std::map<CUlimit, size_t> defaultLimits() {
   return {
       {CU_LIMIT_STACK_SIZE, 1024},
-      {CU_LIMIT_PRINTF_FIFO_SIZE, size_t{1} << 20},
+      {CU_LIMIT_PRINTF_FIFO_SIZE, 8650752},
       {CU_LIMIT_MALLOC_HEAP_SIZE, size_t{8} << 20},
       {CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH, 2},
       {CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT, 2048},

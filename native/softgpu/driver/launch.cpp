@@ -112,6 +112,7 @@ void runGrid(Context& context, const Function& function, const LaunchShape& shap
   launch.stackBytes = static_cast<uint32_t>(stackBytes);
   launch.heap = heap;
   launch.memory = &memory;
+  launch.multiprocessors = context.device().multiprocessors();
   launch.textures = &driver.textures();
   launch.cancel = &context.isCancelled();
   const std::string kernel = "kernel " + function.info().name + ": ";

@@ -20,7 +20,8 @@ unsigned registersPerThread(const Function& function) {
 
 int blocksPerMultiprocessor(const Function& function, unsigned threads, size_t dynamicSharedBytes) {
   const ptx::KernelInfo& info = function.info();
-  if (threads == 0 || threads > info.maxThreads) return 0;
+  // Whether the kernel may be launched so is another question.
+  if (threads == 0 || threads > ptx::kMaxThreadsPerBlock) return 0;
   const unsigned warps = (threads + ptx::kWarpSize - 1) / ptx::kWarpSize;
   unsigned blocks =
       std::min(kMaxBlocksPerMultiprocessor, kMaxThreadsPerMultiprocessor / (warps * ptx::kWarpSize));

@@ -63,6 +63,19 @@ Outcome unreadable(const ImageError& error) {
   return {isDamaged ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_NO_BINARY_FOR_GPU, error.message, nullptr};
 }
 
+CUresult codeOf(ptx::CompileError::Kind kind) {
+  switch (kind) {
+    case ptx::CompileError::Kind::kNotPtx:
+      return CUDA_ERROR_INVALID_IMAGE;
+    case ptx::CompileError::Kind::kVersion:
+      return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+    case ptx::CompileError::Kind::kUnsupported:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+      return CUDA_ERROR_INVALID_PTX;
+  }
+}
+
 Outcome compileText(const std::string& text) {
   const Sanitizer* sanitizer = Driver::instance().sanitizer();
   ptx::Compiled compiled = ptx::compile(text, sanitizer ? sanitizer->checks() : ptx::Checks{});
@@ -74,8 +87,7 @@ Outcome compileText(const std::string& text) {
                 std::to_string(kDeviceArch),
             nullptr};
   }
-  const bool isUnsupported = compiled.error.kind == ptx::CompileError::Kind::kUnsupported;
-  return {isUnsupported ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_PTX, compiled.error.message, nullptr};
+  return {codeOf(compiled.error.kind), compiled.error.message, nullptr};
 }
 
 Outcome compile(Bytes image) {
@@ -153,7 +165,12 @@ CUresult readLinkInput(CUjitInputType type, Bytes data, const JitOptions& option
 CUresult linkPrograms(const std::vector<std::string>& texts, const JitOptions& options, std::string* linked) {
   *linked = joined(texts);
   std::shared_ptr<const ptx::Program> program;
-  return load(options, &program, [&] { return compileText(*linked); });
+  return load(options, &program, [&] {
+    Outcome outcome = compileText(*linked);
+    // Whoever links says that it is PTX.
+    if (outcome.code == CUDA_ERROR_INVALID_IMAGE) outcome.code = CUDA_ERROR_INVALID_PTX;
+    return outcome;
+  });
 }
 
 CUresult loadProgramFile(const char* path, const JitOptions& options,

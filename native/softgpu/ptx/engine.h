@@ -102,7 +102,9 @@ class Program {
 
 struct CompileError {
   enum class Kind : uint8_t {
-    kSyntax,       // not PTX: malformed, undeclared or doubly declared names, wrong operands
+    kNotPtx,       // it does not begin as PTX does
+    kVersion,      // PTX of a later version than this engine knows
+    kSyntax,       // malformed, undeclared or doubly declared names, wrong operands, no such instruction
     kUnsupported,  // PTX, but an instruction, directive or target that this engine does not execute
     kUnresolved,   // an .extern symbol that nothing defines
     kMemory,       // more shared, const or parameter space than there is
@@ -215,6 +217,7 @@ struct Launch {
   /// %envreg0 to %envreg31.
   std::array<uint32_t, 32> environment{};
   DeviceHeap* heap = nullptr;                 // optional; without it malloc() in a kernel returns null
+  uint32_t multiprocessors = 1;               // %nsmid
   const TextureMap* textures = nullptr;       // optional; without it there are no texture and surface objects
   const MemoryMap* memory = nullptr;          // required
   Inspector* inspector = nullptr;             // optional; told what the checks of the program find

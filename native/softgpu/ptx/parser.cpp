@@ -8,6 +8,10 @@
 namespace millpond::softgpu::ptx {
 namespace {
 
+/// What there is of PTX as of CUDA 13.
+constexpr uint32_t kLastMajorVersion = 9;
+constexpr uint32_t kLastTarget = 129;
+
 constexpr int kMaxOperandDepth = 8;
 
 class Parser {
@@ -16,7 +20,7 @@ class Parser {
 
   ModuleNode run() {
     while (!tokens_.atEnd()) topLevel();
-    if (module_.version == 0) syntaxError(1, "the text does not begin with '.version': this is not PTX");
+    if (module_.version == 0) notPtx(1);
     if (module_.target == 0) syntaxError(1, "'.target' is missing");
     return std::move(module_);
   }
@@ -37,11 +41,13 @@ class Parser {
     tokens_.skipLine();
   }
 
+  [[noreturn]] static void notPtx(uint32_t line) {
+    fail(CompileError::Kind::kNotPtx, line, "the text does not begin with '.version': this is not PTX");
+  }
+
   void topLevel() {
     const Token& token = tokens_.peek();
-    if (module_.version == 0 && !token.isDot(".version")) {
-      tokens_.unexpected("the text does not begin with '.version': this is not PTX");
-    }
+    if (module_.version == 0 && !token.isDot(".version")) notPtx(token.line);
     if (tokens_.acceptDot(".version")) return version();
     if (tokens_.acceptDot(".target")) return target();
     if (tokens_.acceptDot(".address_size")) {
@@ -88,6 +94,8 @@ class Parser {
       std::from_chars(token.text.data() + dot + 1, end, minor);
     }
     if (major == 0 || major > 99 || minor > 9) syntaxError(token.line, "malformed '.version'");
+    if (major > kLastMajorVersion)
+      fail(CompileError::Kind::kVersion, token.line, "PTX of version " + quoted(token.text) + " is not known yet");
     module_.version = major * 10 + minor;
   }
 
@@ -98,7 +106,7 @@ class Parser {
         uint32_t number = 0;
         auto [end, error] = std::from_chars(name.data() + 3, name.data() + name.size(), number);
         std::string_view suffix(end, static_cast<size_t>(name.data() + name.size() - end));
-        if (error != std::errc() || number < 10 || number > 999)
+        if (error != std::errc() || number < 10 || number > kLastTarget)
           syntaxError(tokens_.line(), "malformed target " + quoted(name));
         // Code for one architecture ("sm_90a") or family ("sm_100f") may use what no other has.
         if (!suffix.empty()) unsupported(tokens_.line(), "the target " + quoted(name));

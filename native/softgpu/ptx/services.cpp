@@ -147,7 +147,7 @@ uint64_t specialRegister(const Context& context, uint32_t which, uint32_t lane) 
     case Special::kSmId:
       return 0;
     case Special::kNsmId:
-      return 1;
+      return launch.multiprocessors;
     case Special::kGridId:
       return grid.id;
     case Special::kLanemaskEq:

@@ -114,7 +114,10 @@ TEST("images of every kind are loaded or refused with the driver's codes") {
   OK(CU(cuModuleUnload)(module));
   FAILS(CUDA_ERROR_FILE_NOT_FOUND, CU(cuModuleLoad)(&module, "/nonexistent"));
   FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuModuleLoadData)(&module, nullptr));
-  FAILS(CUDA_ERROR_INVALID_PTX, CU(cuModuleLoadData)(&module, "this is no PTX"));
+  FAILS(CUDA_ERROR_INVALID_IMAGE, CU(cuModuleLoadData)(&module, "this is no PTX"));
+  FAILS(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+        CU(cuModuleLoadData)(&module, ".version 99.9\n.target sm_75\n.address_size 64\n"));
+  FAILS(CUDA_ERROR_INVALID_PTX, CU(cuModuleLoadData)(&module, ".version 7.0\n.target sm_999\n.address_size 64\n"));
 
   std::string damaged = fatbin;
   damaged[4] = 9;
@@ -125,7 +128,9 @@ TEST("images of every kind are loaded or refused with the driver's codes") {
   FAILS(CUDA_ERROR_NO_BINARY_FOR_GPU, CU(cuModuleLoadData)(&module, newer));
   const char* unknown =
       ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry k() { frobnicate.u32; ret; }\n";
-  CHECK(CU(cuModuleLoadData)(&module, unknown) != CUDA_SUCCESS);
+  FAILS(CUDA_ERROR_INVALID_PTX, CU(cuModuleLoadData)(&module, unknown));
+  const char* unsupported = ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry k() { stackrestore.u64 0; ret; }\n";
+  FAILS(CUDA_ERROR_NOT_SUPPORTED, CU(cuModuleLoadData)(&module, unsupported));
 }
 
 TEST("the just-in-time compiler's log says what is wrong") {

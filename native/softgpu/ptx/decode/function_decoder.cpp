@@ -2,11 +2,23 @@
 #include "softgpu/ptx/decode/function_decoder.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace millpond::softgpu::ptx {
 namespace {
 
 constexpr uint64_t kMaxFrameBytes = 512 * 1024;
+
+/// Instructions of PTX that this engine does not execute.
+bool isKnownElsewhere(std::string_view opcode) {
+  static const std::unordered_set<std::string_view> kOpcodes = {
+      "alloca",    "clusterlaunchcontrol", "cp",        "createpolicy", "getctarank",   "griddepcontrol", "istypep",
+      "ldmatrix",  "mapa",                 "mbarrier",  "mma",          "movmatrix",    "multimem",       "setmaxnreg",
+      "stackrestore", "stacksave",         "stmatrix",  "suq",          "sured",        "tcgen05",        "tensormap",
+      "txq",       "vabsdiff",             "vmad",      "vset",         "vset2",        "vset4",          "vshl",
+      "vshr",      "wgmma",                "wmma"};
+  return kOpcodes.contains(opcode);
+}
 
 }  // namespace
 
@@ -217,6 +229,8 @@ FunctionDraft FunctionDecoder::takeDraft() {
 
 void FunctionDecoder::decode(Node node) {
   Member member = memberFor(node.opcode);
+  if (!member && !isKnownElsewhere(node.opcode))
+    syntaxError(node.line, "there is no instruction " + quoted(node.fullName()));
   if (!member) unsupported(node.line, "the instruction " + quoted(node.fullName()));
   (this->*member)(node);
 }
@@ -242,6 +256,10 @@ FunctionDecoder::Member FunctionDecoder::memberFor(std::string_view opcode) {
       {"mul24", &D::multiply24},
       {"mad24", &D::multiply24},
       {"dp4a", &D::dot},
+      {"vadd", &D::scalarVideo},
+      {"vsub", &D::scalarVideo},
+      {"vmin", &D::scalarVideo},
+      {"vmax", &D::scalarVideo},
       {"vadd2", &D::video},
       {"vadd4", &D::video},
       {"vsub2", &D::video},

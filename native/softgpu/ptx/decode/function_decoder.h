@@ -85,6 +85,7 @@ class FunctionDecoder {
   void multiply24(Node node);
   void dot(Node node);
   void video(Node node);  // video.cpp
+  void scalarVideo(Node node);
   void approximate(Node node);
   void testProperty(Node node);
   void copySign(Node node);

@@ -41,4 +41,27 @@ void FunctionDecoder::video(Node node) {
   elementwise(node, select_.video(), result, {a, b, result}).instruction.immediate = form.pack();
 }
 
+/// On whole words, without saturation and a second operation: then it is arithmetic like any other, whatever the signs;
+/// of the smallest and largest only where all have the same.
+void FunctionDecoder::scalarVideo(Node node) {
+  Modifiers modifiers(node);
+  const Type result = modifiers.expectType();
+  const Type a = modifiers.expectType();
+  const Type b = modifiers.expectType();
+  modifiers.finish();
+  const bool isSum = node.opcode == "vadd" || node.opcode == "vsub";
+  for (const Type type : {result, a, b}) {
+    if (type != Type::kU32 && type != Type::kS32) modifiers.refuse();
+    if (!isSum && type != result) modifiers.refuse();
+  }
+  for (const Operand& operand : node.operands) {
+    if (operand.kind == Operand::Kind::kName && operand.name.find('.') != std::string_view::npos) modifiers.refuse();
+  }
+  const IntegerOp op = node.opcode == "vadd"   ? IntegerOp::kAdd
+                       : node.opcode == "vsub" ? IntegerOp::kSub
+                       : node.opcode == "vmin" ? IntegerOp::kMin
+                                               : IntegerOp::kMax;
+  elementwise(node, select_.integer(op, result), result, {a, b});
+}
+
 }  // namespace millpond::softgpu::ptx

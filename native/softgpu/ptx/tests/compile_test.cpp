@@ -57,7 +57,8 @@ TEST("instructions of other architectures are refused by name") {
       {"wgmma.fence.sync.aligned;", "wgmma.fence"},
       {"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;", "tcgen05.alloc"},
       {"vset4.u32.u32.eq %r1, %r2, %r3, %r4;", "vset4.u32"},
-      {"frobnicate.s32 %r1, %r2;", "frobnicate.s32"},
+      {"vshl.u32.u32.u32.clamp %r1, %r2, %r3;", "vshl.u32.u32.u32.clamp"},
+      {"vadd.s32.u32.s32.sat %r1, %r2, %r3;", "vadd.s32.u32.s32.sat"},
       {"add.s33 %r1, %r2, %r3;", "add.s33"},
       {"add.wide.s32 %r1, %r2, %r3;", "add.wide.s32"},
       {"cvt.rna.tf32.f32 %r1, %f1;", "cvt.rna.tf32.f32"},
@@ -67,8 +68,10 @@ TEST("instructions of other architectures are refused by name") {
       {"redux.sync.add.f32 %f1, %f2, -1;", "redux.sync.add.f32"},
   };
   for (const auto& [text, part] : kCases) expectBodyError(text, Kind::kUnsupported, part);
-  expectError(std::string(kHead) + "\n.entry k() {\n  ret;\n  foo.bar;\n}\n", Kind::kUnsupported,
-              "PTX line 7: the instruction 'foo.bar'", 7);
+  expectError(std::string(kHead) + "\n.entry k() {\n  ret;\n  foo.bar;\n}\n", Kind::kSyntax,
+              "PTX line 7: there is no instruction 'foo.bar'", 7);
+  expectError(".version 99.9\n.target sm_75\n.address_size 64\n", Kind::kVersion, "99.9");
+  expectError(".version 7.0\n.target sm_999\n.address_size 64\n", Kind::kSyntax, "sm_999");
   expectError(".version 9.0\n.target sm_90a\n.address_size 64\n", Kind::kUnsupported, "sm_90a");
   expectError(".version 9.0\n.target sm_75\n.address_size 32\n", Kind::kUnsupported, "address size");
   expectError(std::string(kHead) + ".entry k() .explicitcluster .reqnctapercluster 2 { ret; }",
@@ -104,9 +107,9 @@ TEST("operands that do not fit") {
 }
 
 TEST("text that is malformed") {
-  expectError("", Kind::kSyntax, "this is not PTX");
+  expectError("", Kind::kNotPtx, "this is not PTX");
   expectError("#!/bin/sh\n", Kind::kSyntax, "unexpected character '#'", 1);
-  expectError("hello", Kind::kSyntax, "this is not PTX");
+  expectError("hello", Kind::kNotPtx, "this is not PTX");
   expectError(
       "\x7f"
       "ELF\x02\x01",

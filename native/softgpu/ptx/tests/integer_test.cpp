@@ -313,6 +313,12 @@ TEST("arithmetic on the parts of words") {
   checkInstruction<U, U, U>("vmin2.s32.s32.s32 %d, %a, %b, 0;", [=](U a, U b) {
     return parts(a, b, 16, true, [](int x, int y) { return std::min(x, y); });
   });
+  checkInstruction<U, U, U>("vadd.s32.u32.s32 %d, %a, %b;", [](U a, U b) { return a + b; });
+  checkInstruction<U, U, U>("vsub.u32.s32.u32 %d, %a, %b;", [](U a, U b) { return a - b; });
+  checkInstruction<U, U, U>("vmin.s32.s32.s32 %d, %a, %b;", [](U a, U b) {
+    return static_cast<U>(std::min(static_cast<int32_t>(a), static_cast<int32_t>(b)));
+  });
+  checkInstruction<U, U, U>("vmax.u32.u32.u32 %d, %a, %b;", [](U a, U b) { return std::max(a, b); });
   checkInstruction<U, U, U, U>("vabsdiff4.u32.u32.u32.add %d, %a, %b, %c;", [=](U a, U b, U c) {
     for (int k = 0; k < 32; k += 8)
       c += static_cast<U>(std::abs(static_cast<int>(a >> k & 255) - static_cast<int>(b >> k & 255)));
