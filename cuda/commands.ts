@@ -272,13 +272,11 @@ export const commands: readonly Command[] = [
   },
   {
     name: "CopyFromDevice",
-    doc: "A copy to client memory; with `waits` the answer comes behind the last byte, else the bytes land by themselves.",
+    doc: "A copy to client memory; the answer comes behind the last byte.",
     fields: [
       ["address", "u64"],
       ["bytes", "u64"],
       ["stream", "u64"],
-      ["hostAddress", "u64"],
-      ["waits", "u32"],
     ],
     reply: { fields: [["bytes", "u64"]] },
   },
@@ -950,5 +948,133 @@ export const commands: readonly Command[] = [
       ["flags", "u32"],
     ],
     reply: { fields: [] },
+  },
+  {
+    name: "LandFromDevice",
+    doc: "A copy to memory of a client on another host, where the bytes land by themselves.",
+    fields: [
+      ["address", "u64"],
+      ["bytes", "u64"],
+      ["stream", "u64"],
+      ["hostAddress", "u64"],
+    ],
+  },
+  {
+    name: "ShareMemory",
+    doc: "A handle by which other sessions of the claim open an allocation of MemAlloc. `bytes`: what the program asked for.",
+    fields: [
+      ["address", "u64"],
+      ["bytes", "u64"],
+    ],
+    reply: { fields: [["handle", { bytes: 64 }]] },
+  },
+  {
+    name: "OpenMemory",
+    doc: "Memory of another session of the claim, by its handle; ended with MemFree.",
+    fields: [["handle", { bytes: 64 }]],
+    reply: {
+      fields: [
+        ["address", "u64"],
+        ["bytes", "u64"],
+        ["device", "i32"],
+      ],
+    },
+  },
+  {
+    name: "ShareEvent",
+    doc: "A handle by which other sessions of the claim open an event.",
+    fields: [["event", "u64"]],
+    reply: { fields: [["handle", { bytes: 64 }]] },
+  },
+  {
+    name: "OpenEvent",
+    doc: "An event of another session of the claim, by its handle.",
+    fields: [
+      ["event", "u64"],
+      ["handle", { bytes: 64 }],
+    ],
+    reply: { fields: [] },
+  },
+  {
+    name: "VmShare",
+    doc: "A handle by which other sessions of the claim open the memory of a VmCreate.",
+    fields: [["memory", "u64"]],
+    reply: { fields: [["handle", { bytes: 64 }]] },
+  },
+  {
+    name: "VmOpen",
+    doc: "Memory of another session's VmCreate, by its handle, under a number of the client's; ended with VmRelease.",
+    fields: [
+      ["memory", "u64"],
+      ["handle", { bytes: 64 }],
+    ],
+    reply: {
+      fields: [
+        ["bytes", "u64"],
+        ["device", "i32"],
+      ],
+    },
+  },
+  {
+    name: "DeviceResource",
+    doc: "A CUdevResource of a device, or of the frame's context with `device` -1.",
+    fields: [
+      ["device", "i32"],
+      ["type", "i32"],
+    ],
+    reply: { fields: [["resource", { bytes: 144 }]] },
+  },
+  {
+    name: "ResourceSplit",
+    doc: "cuDevSmResourceSplitByCount of a resource that the session was given. `groups`: how many are wanted, 0 for none but their number.",
+    fields: [
+      ["input", { bytes: 144 }],
+      ["groups", "u32"],
+      ["flags", "u32"],
+      ["minimum", "u32"],
+    ],
+    reply: {
+      fields: [
+        ["groups", "u32"],
+        ["remaining", { bytes: 144 }],
+      ],
+      tails: ["result"],
+    },
+  },
+  {
+    name: "ResourceDescribe",
+    doc: "cuDevResourceGenerateDesc of resources that the session was given, under a number of the client's.",
+    fields: [["descriptor", "u64"]],
+    tails: ["resources"],
+    reply: { fields: [] },
+  },
+  {
+    name: "GreenCreate",
+    doc: "A green context on a device, under a number as with ContextCreate; ended with ContextDestroy.",
+    fields: [
+      ["context", "u32"],
+      ["device", "i32"],
+      ["descriptor", "u64"],
+      ["flags", "u32"],
+    ],
+    reply: { fields: [] },
+  },
+  {
+    name: "GreenStream",
+    doc: "A stream of the frame's context, which is a green one.",
+    fields: [
+      ["stream", "u64"],
+      ["flags", "u32"],
+      ["priority", "i32"],
+    ],
+  },
+  {
+    name: "GraphUpdateNode",
+    doc: "As GraphSetNode with `exec`, for nodes that change nothing of what launches need: not copies, functions and graphs.",
+    fields: [
+      ["exec", "u64"],
+      ["node", "u64"],
+    ],
+    tails: ["params"],
   },
 ];

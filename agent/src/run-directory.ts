@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { createHmac, randomBytes } from "node:crypto";
 import {
   closeSync,
+  existsSync,
   fstatSync,
   mkdirSync,
   openSync,
@@ -21,6 +23,8 @@ import { LockHeldError, openLockedDatabase } from "./run-lock.ts";
 
 /** Unix socket addresses hold 107 bytes and a terminating zero. */
 const maxSocketPathBytes = 107;
+
+const groupKeyBytes = 32;
 
 const workerRecordSchema = z.object({
   process: z.object({ pid: z.int().positive(), startTime: z.string(), bootId: z.string() }),
@@ -79,6 +83,7 @@ export interface WorkerDirectory {
   readonly path: string;
   readonly controlPath: string;
   readonly dataPath: string;
+  readonly peersPath: string;
   readonly logPath: string;
   readonly recordPath: string;
 }
@@ -91,6 +96,7 @@ export interface WorkerDirectory {
 export class RunDirectory implements Disposable {
   readonly path: string;
   readonly #database: DatabaseSync;
+  readonly #groupKey: Buffer;
   #term: number;
 
   /** Where the node's workers keep the module images that they share. */
@@ -106,6 +112,7 @@ export class RunDirectory implements Disposable {
   private constructor(path: string, database: DatabaseSync) {
     this.path = path;
     this.#database = database;
+    this.#groupKey = readGroupKey(join(path, "group.key"));
     this.#term = Number(database.prepare("SELECT term FROM terms").get()?.["term"] ?? 0);
   }
 
@@ -257,6 +264,11 @@ export class RunDirectory implements Disposable {
     for (const { session } of sessions) drop.run(session);
   }
 
+  /** What the sessions of an allocation have in common on this node, and nobody else knows; the same for every agent. */
+  groupOf(claim: string, epoch: number): string {
+    return createHmac("sha256", this.#groupKey).update(`${claim} ${epoch}`).digest("hex");
+  }
+
   workerDirectory(id: string): WorkerDirectory {
     const path = join(this.path, "workers", id);
     return {
@@ -264,6 +276,7 @@ export class RunDirectory implements Disposable {
       path,
       controlPath: join(path, "control.sock"),
       dataPath: join(path, "data.sock"),
+      peersPath: join(path, "peers.sock"),
       logPath: join(path, "worker.log"),
       recordPath: join(path, "worker.json"),
     };
@@ -281,6 +294,20 @@ export class RunDirectory implements Disposable {
       .filter((entry) => entry.isDirectory())
       .map((entry) => this.workerDirectory(entry.name));
   }
+}
+
+/** The node's key, made by its first agent. */
+function readGroupKey(path: string): Buffer {
+  if (existsSync(path)) {
+    const known = readFileSync(path);
+    // A file that was cut off is no key: sessions that are open keep the old one, later ones have the new one.
+    if (known.length === groupKeyBytes) return known;
+  }
+  const key = randomBytes(groupKeyBytes);
+  const draft = `${path}.new`;
+  writeFileSync(draft, key, { mode: 0o600 });
+  renameSync(draft, path);
+  return key;
 }
 
 /** Writes the record whole or not at all. */

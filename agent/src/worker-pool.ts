@@ -194,7 +194,12 @@ export class WorkerPool {
       const connectBy = Math.floor(Date.now() / 1000) + this.#options.connectWithinSeconds;
       await worker.assign(
         { ...session, devices: options.sizes() },
-        { ticket, expires: Math.min(options.expires, connectBy), linkSecret: options.linkSecret },
+        {
+          ticket,
+          expires: Math.min(options.expires, connectBy),
+          linkSecret: options.linkSecret,
+          group: this.#options.run.groupOf(session.claim, session.epoch),
+        },
         this.#options.assignTimeoutMs,
       );
       return worker;
@@ -241,6 +246,7 @@ export class WorkerPool {
       id: directory.id,
       controlPath: directory.controlPath,
       dataPath: directory.dataPath,
+      peersPath: directory.peersPath,
       logPath: directory.logPath,
       tcpHost: this.#options.tcpHost,
       warmDevice: device.uuid,

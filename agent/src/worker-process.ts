@@ -115,6 +115,8 @@ export type AgentMessage =
       /** 64 hexadecimal digits, by which what is said over TCP is encrypted; empty: it is not, on loopback. */
       readonly linkSecret: string;
       readonly devices: readonly AssignedDevice[];
+      /** Secret of the sessions of a claim on this node, 64 hexadecimal digits; "": the session shares nothing. */
+      readonly group: string;
     }
   | {
       readonly type: "resize";
@@ -210,6 +212,8 @@ export interface WorkerSpawn {
   readonly id: string;
   readonly controlPath: string;
   readonly dataPath: string;
+  /** Where the other workers of the node reach it. */
+  readonly peersPath: string;
   readonly logPath: string;
   /** Address of the TCP data plane; the worker takes a free port on it. */
   readonly tcpHost: string;
@@ -241,6 +245,8 @@ export function spawnWorker(options: WorkerSpawn): ChildProcess {
         options.controlPath,
         "--data",
         options.dataPath,
+        "--peers",
+        options.peersPath,
         "--tcp",
         options.tcpHost,
         "--warm-device",

@@ -82,13 +82,15 @@ export class WorkerLostError extends Error {
   override readonly name = "WorkerLostError";
 }
 
-/** What the client of a session shows its worker. */
+/** By what a worker knows those who come to its session. */
 export interface SessionPass {
   readonly ticket: string;
   /** Unix seconds. */
   readonly expires: number;
   /** 64 hexadecimal digits, by which what is said over TCP is encrypted; empty: it is not, on loopback. */
   readonly linkSecret: string;
+  /** What it has in common with the other sessions of its claim on this node. */
+  readonly group: string;
 }
 
 interface PendingAssign {

@@ -69,6 +69,7 @@ export class BenchWorker implements AsyncDisposable {
       id: "bench",
       controlPath: join(directory, "control.sock"),
       dataPath: join(directory, "data.sock"),
+      peersPath: join(directory, "peers.sock"),
       logPath: join(directory, "worker.log"),
       tcpHost: "127.0.0.1",
       warmDevice: options.uuid,
@@ -180,6 +181,7 @@ async function meet(
             serviceClass: options.share?.serviceClass ?? "guaranteed",
           },
         ],
+        group: "",
       });
       return { control, tcpPort: await assigned.promise };
     } catch (error) {

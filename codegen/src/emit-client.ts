@@ -82,13 +82,13 @@ function exportText(entry: Entry, variant: FunctionVariant, symbol: number): str
   }
   const plain =
     target === undefined
-      ? "    return refuse();"
-      : wrapList(`    return api::${target}(`, [...flavour, ...names], ");");
+      ? `    return told("${variant.symbol}", refuse());`
+      : wrapList(`    return told("${variant.symbol}", api::${target}(`, [...flavour, ...names], "));");
   const traced = target === undefined ? "refuse" : [`&api::${target}`, ...flavour].join(", ");
   lines.push(
     "  if (trace::isOff()) [[likely]]",
     plain,
-    wrapList(`  return trace::call<${traced}>(`, [String(symbol), ...names], ");"),
+    wrapList(`  return told("${variant.symbol}", trace::call<${traced}>(`, [String(symbol), ...names], "));"),
     "}",
   );
   return lines.join("\n");
@@ -103,6 +103,7 @@ export function emitExports(plan: Plan): string {
     exportText(entry, variant, symbol),
   );
   return `${banner("The symbols that this library exports: all of the driver's.")}
+#include "client/call_log.h"
 #include "client/gen/api.h"
 #include "client/trace.h"
 #include "cuda/gen/cuda_api.h"

@@ -334,18 +334,31 @@ ${bodies}
 
 using Handler = CUresult (*)(Executor&, std::span<const std::byte>);
 
+/// What every command is asked before it is run.
+template <typename Command>
+bool admit(Executor& executor, std::span<const std::byte> body, cmd::Decoded<Command>& in) {
+  if (!cmd::decode(body, in)) {
+    executor.violation("a command has the wrong length");
+    return false;
+  }
+  // What is answered may be put off until its answer is due, and would be put off for ever.
+  if (Command::kHasReply && !executor.isAwaited()) {
+    executor.violation("nobody waits for its answer");
+    return false;
+  }
+  return true;
+}
+
 template <typename Command, CUresult (*run)(Executor&, const cmd::Decoded<Command>&)>
 CUresult generated(Executor& executor, std::span<const std::byte> body) {
   cmd::Decoded<Command> in;
-  if (!cmd::decode(body, in)) return executor.violation("a command has the wrong length");
-  return run(executor, in);
+  return admit(executor, body, in) ? run(executor, in) : kDeferred;
 }
 
 template <typename Command, CUresult (Executor::*run)(const cmd::Decoded<Command>&)>
 CUresult byHand(Executor& executor, std::span<const std::byte> body) {
   cmd::Decoded<Command> in;
-  if (!cmd::decode(body, in)) return executor.violation("a command has the wrong length");
-  return (executor.*run)(in);
+  return admit(executor, body, in) ? (executor.*run)(in) : kDeferred;
 }
 
 // By Op.

@@ -38,6 +38,8 @@ const memory = "1Gi";
 const softMemory = "16Gi";
 /** What takes all memory of the device itself: a program beside it would find none. */
 const alone: ReadonlySet<string> = new Set(["out-of-memory"]);
+/** Programs whose processes share memory: all of them need one claim. */
+const sharing: ReadonlySet<string> = new Set(["sharing", "sharing-files"]);
 /** A program may have a child with a session of its own, and sessions of the one before may be about to end. */
 const sessionsOfProgram = 4;
 
@@ -133,8 +135,13 @@ export class Session implements AsyncDisposable {
     const { root, timeoutMs, preload, transports, softRefusals, isRecording } = this.#options;
     const runs: Partial<Record<Way, Run>> = {};
     const run = async (way: Way, variables: Record<string, string>): Promise<void> => {
-      const all = preload === undefined ? variables : { ...variables, LD_PRELOAD: preload };
-      runs[way] = await runProgram(program.binary, [program.program], all, timeoutMs);
+      const loaded = preload === undefined ? [] : [`LD_PRELOAD=${preload}`];
+      const command = ["env", ...loaded, program.binary, program.program];
+      const [binary = "", ...args] =
+        way !== "native" && sharing.has(program.program)
+          ? [process.execPath, join(root, "cli", "bin", "millpond.mjs"), "run", "--", ...command]
+          : command;
+      runs[way] = await runProgram(binary, args, variables, timeoutMs);
     };
     if (this.#runsNatively(program)) await run("native", this.#nativeEnvironment);
     const refusal = this.#isSoft ? softRefusals[program.name] : undefined;

@@ -7,9 +7,11 @@ import { context } from "./context.ts";
 import { device } from "./device.ts";
 import { events } from "./event.ts";
 import { graphs } from "./graph.ts";
+import { greenContexts } from "./green.ts";
 import { init } from "./init.ts";
 import { interop } from "./interop.ts";
 import { launches } from "./launch.ts";
+import { logs } from "./log.ts";
 import { managed } from "./managed.ts";
 import { memory } from "./memory.ts";
 import { memoryPools } from "./memory-pool.ts";
@@ -26,6 +28,7 @@ export const driver: { readonly [group: string]: Group } = {
   init,
   device,
   context,
+  greenContexts,
   memory,
   virtualMemory,
   memoryPools,
@@ -42,5 +45,6 @@ export const driver: { readonly [group: string]: Group } = {
   occupancy,
   tensorMap: tensorMaps,
   profiler,
+  logs,
   interop,
 };

@@ -29,6 +29,10 @@ export const memory = {
   cuMemAllocPitch_v2: allocation,
   cuMemFree_v2: allocation,
   cuMemGetAddressRange_v2: local,
+  cuMemBatchDecompressAsync: {
+    style: "refused",
+    why: "devices say that they have no engine for it: not tried on one that has",
+  },
   cuPointerGetAttribute: local,
   cuPointerGetAttributes: local,
   cuPointerSetAttribute: local,

@@ -2,18 +2,18 @@
 /** Access of one device to another's memory, and of one process to another's. */
 import type { Group } from "../schema.ts";
 
-const betweenProcesses = {
-  style: "refused",
-  why: "memory and events of one session cannot be opened in another",
+const betweenSessions = {
+  style: "hand",
+  why: "handles are the worker's own, good for the sessions of one claim",
 } as const;
 
 export const peers = {
   cuCtxEnablePeerAccess: { style: "hand", why: "contexts are the client's" },
   cuCtxDisablePeerAccess: { style: "hand", why: "contexts are the client's" },
-  cuIpcGetMemHandle: betweenProcesses,
-  cuIpcOpenMemHandle: betweenProcesses,
-  cuIpcOpenMemHandle_v2: betweenProcesses,
-  cuIpcCloseMemHandle: betweenProcesses,
-  cuIpcGetEventHandle: betweenProcesses,
-  cuIpcOpenEventHandle: betweenProcesses,
+  cuIpcGetMemHandle: betweenSessions,
+  cuIpcOpenMemHandle: { style: "same", as: "cuIpcOpenMemHandle_v2" },
+  cuIpcOpenMemHandle_v2: betweenSessions,
+  cuIpcCloseMemHandle: betweenSessions,
+  cuIpcGetEventHandle: betweenSessions,
+  cuIpcOpenEventHandle: betweenSessions,
 } as const satisfies Group;

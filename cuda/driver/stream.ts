@@ -40,8 +40,13 @@ export const streams = {
       Flags: { kind: "value", bits: 0x1 },
     },
   },
-  cuStreamQuery: { style: "wait", arguments: { hStream: stream } },
-  cuStreamSynchronize: { style: "wait", command: "StreamSync", arguments: { hStream: stream } },
+  cuStreamQuery: { style: "wait", precondition: "streamAnswer", arguments: { hStream: stream } },
+  cuStreamSynchronize: {
+    style: "wait",
+    command: "StreamSync",
+    precondition: "streamAnswer",
+    arguments: { hStream: stream },
+  },
 
   cuStreamWaitValue32: { style: "same", as: "cuStreamWaitValue32_v2" },
   cuStreamWaitValue32_v2: word,

@@ -19,8 +19,8 @@ export const virtualMemory = {
   cuMemGetAccess: { style: "local" },
   cuMemGetAllocationGranularity: byHand,
   cuMemGetAllocationPropertiesFromHandle: { style: "local" },
-  cuMemExportToShareableHandle: { style: "local" },
-  cuMemImportFromShareableHandle: { style: "local" },
+  cuMemExportToShareableHandle: byHand,
+  cuMemImportFromShareableHandle: byHand,
   cuMemMapArrayAsync: { style: "refused", why: "there are no sparse arrays on a remoted device" },
   cuMemGetHandleForAddressRange: {
     style: "refused",

@@ -41,7 +41,9 @@ CUresult begin(const char* name, Flavour flavour, CUstream hStream, CUstreamCapt
   if (const CUresult r = call.waitFor(wire, answer, bytes(into.nodes, into.count), bytes(into.edges, into.count));
       r != CUDA_SUCCESS)
     return r;
-  CaptureState::begun(wire.stream, mode, call.thread(), call.streamContext(wire.stream));
+  const HandleTable::Slot* slot = call.remote().handles.find(wire.stream);
+  const bool isBlocking = !slot || !(slot->traits.flags & CU_STREAM_NON_BLOCKING);
+  CaptureState::begun(wire.stream, mode, call.thread(), call.streamContext(wire.stream), isBlocking);
   return CUDA_SUCCESS;
 }
 

@@ -151,7 +151,7 @@ CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, uns
 CUresult cuCtxDestroy_v2(CUcontext ctx) noexcept {
   if (const CUresult r = Client::check(); r != CUDA_SUCCESS) return r;
   Context* context = ctx ? Client::instance().contexts().find(ctx) : nullptr;
-  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!context || context->isGreen()) return CUDA_ERROR_INVALID_CONTEXT;
   if (const CUresult r = Client::instance().contexts().destroy(*context); r != CUDA_SUCCESS) return r;
   if (CurrentContext::get() == context) CurrentContext::pop();
   return CUDA_SUCCESS;
@@ -225,7 +225,8 @@ CUresult cuCtxGetFlags(unsigned int* flags) noexcept {
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (!flags) return CUDA_ERROR_INVALID_VALUE;
   // A primary context maps host memory whatever it was asked for.
-  *flags = subject.context->flags() | (subject.context->kind() == Context::Kind::kPrimary ? unsigned{CU_CTX_MAP_HOST} : 0u);
+  const bool isPrimary = subject.context->kind() == Context::Kind::kPrimary || subject.context->isGreen();
+  *flags = subject.context->flags() | (isPrimary ? unsigned{CU_CTX_MAP_HOST} : 0u);
   return CUDA_SUCCESS;
 }
 

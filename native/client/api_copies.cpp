@@ -119,15 +119,10 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
   bool captured = false;
   if (const CUresult r = precondition::isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
   if (captured) return capture(call, from, host, bytes, stream, 2);
-  cmd::CopyFromDevice wire{};
-  wire.address = from;
-  wire.bytes = bytes;
-  wire.stream = stream;
-  wire.hostAddress = host;
   const bool canLand = pinned && pinned->kind == MemoryKind::kPinnedLocal && call.session().remote();
   if (canLand && wait == Wait::kNo && !call.remote().blocking)
-    return call.post(wire);
-  wire.waits = 1;
+    return call.post(cmd::LandFromDevice{.address = from, .bytes = bytes, .stream = stream, .hostAddress = host});
+  const cmd::CopyFromDevice wire{.address = from, .bytes = bytes, .stream = stream};
   cmd::CopyFromDeviceReply reply{};
   Session::Answer answer;
   answer.body = std::as_writable_bytes(std::span(&reply, 1));

@@ -224,7 +224,8 @@ CUresult set(const char* name, CUgraphExec exec, CUgraphNode node, const CUgraph
   // Only copies, functions and graphs change what launches have to bring along.
   const bool changes = params->type == CU_GRAPH_NODE_TYPE_MEMCPY || params->type == CU_GRAPH_NODE_TYPE_HOST ||
                        params->type == CU_GRAPH_NODE_TYPE_GRAPH;
-  if (!changes) return call.post(wire, std::span<const std::byte>(bytes));
+  if (!changes)
+    return call.post(cmd::GraphUpdateNode{.exec = wire.exec, .node = wire.node}, std::span<const std::byte>(bytes));
   Reply<cmd::GraphSetNodeReply> reply;
   if (const CUresult r = reply.of(call, wire, std::span<const std::byte>(bytes)); r != CUDA_SUCCESS) return r;
   ExecInfo fresh{info->flags, reply.fixed().hostFunctions, info->keepsMemory, {}};

@@ -74,8 +74,9 @@ CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr ptr, const
       return store<size_t>(data, run ? run->bytes : 0);
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return store<bool>(data, run.has_value());
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return store<unsigned>(data, run && run->isShareable() ? 1u : 0u);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return store<bool>(data, false);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:

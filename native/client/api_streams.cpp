@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "client/call.h"
+#include "client/capture_state.h"
 #include "client/client.h"
+#include "client/preconditions.h"
 
 namespace millpond::client::api {
 namespace {
@@ -16,11 +18,27 @@ struct StreamView {
   uint64_t id = 0;
 };
 
-CUresult look(const char* name, CUstream stream, Flavour flavour, StreamView& view) {
+/// Whether a stream may be asked about that while it is captured.
+enum class InCapture { kAllowed, kForbidden };
+
+/// As on a card: the legacy stream is not asked about while one is captured that it waits for, whatever the question.
+CUresult checkCapture(Call& call, uint64_t stream, InCapture own) {
+  if (!CaptureState::anyOpen()) return CUDA_SUCCESS;
+  if (call.namesLegacy()) return CaptureState::checkLegacy(call.session(), call.thread(), call.currentContext());
+  if (own == InCapture::kAllowed) return CUDA_SUCCESS;
+  bool isCaptured = false;
+  if (const CUresult r = precondition::isCaptured(call, stream, isCaptured); r != CUDA_SUCCESS || !isCaptured) return r;
+  CaptureState::lose(stream, call.session(), call.thread());
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+CUresult look(const char* name, CUstream stream, Flavour flavour, StreamView& view,
+              InCapture inCapture = InCapture::kAllowed) {
   Call call(name, true);
   uint64_t wire = 0;
   if (const CUresult r = call.stream(stream, flavour, wire); r != CUDA_SUCCESS) return r;
-  view.context = contextOf(call.context());
+  if (const CUresult r = checkCapture(call, wire, inCapture); r != CUDA_SUCCESS) return r;
+  view.context = contextOf(call.currentContext());
   view.id = 1;  // the legacy stream; other numbers are at least 1 << 12
   if (wire == 0) return CUDA_SUCCESS;
   const HandleTable::Slot* slot = call.remote().handles.find(wire);
@@ -29,6 +47,10 @@ CUresult look(const char* name, CUstream stream, Flavour flavour, StreamView& vi
   view.traits = slot->traits;
   view.id = wire;
   return CUDA_SUCCESS;
+}
+
+CUgreenCtx greenOf(Context& context) {
+  return context.isGreen() ? reinterpret_cast<CUgreenCtx>(context.handle()) : nullptr;
 }
 
 bool isStreamAttribute(CUstreamAttrID id) {
@@ -48,13 +70,27 @@ CUresult cuStreamGetCtx(Flavour flavour, CUstream hStream, CUcontext* pctx) noex
 }
 
 CUresult cuStreamGetCtx_v2(Flavour flavour, CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) noexcept {
-  if (pGreenCtx) *pGreenCtx = nullptr;
-  return cuStreamGetCtx(flavour, hStream, pCtx);
+  StreamView view;
+  if (const CUresult r = look("cuStreamGetCtx_v2", hStream, flavour, view); r != CUDA_SUCCESS) return r;
+  if (!view.context) return CUDA_ERROR_INVALID_VALUE;
+  if (pGreenCtx) *pGreenCtx = greenOf(*view.context);
+  // A green one is told of as its primary context here.
+  Context* context = contextOf(view.context->home());
+  if (pCtx) *pCtx = context ? context->handle() : nullptr;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx* phCtx) noexcept {
+  StreamView view;
+  if (const CUresult r = look("cuStreamGetGreenCtx", hStream, Flavour::kLegacy, view); r != CUDA_SUCCESS) return r;
+  if (phCtx == nullptr || !view.context) return CUDA_ERROR_INVALID_VALUE;
+  *phCtx = greenOf(*view.context);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetDevice(Flavour flavour, CUstream hStream, CUdevice* device) noexcept {
   StreamView view;
-  if (const CUresult r = look("cuStreamGetDevice", hStream, flavour, view); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = look("cuStreamGetDevice", hStream, flavour, view, InCapture::kForbidden); r != CUDA_SUCCESS) return r;
   if (device == nullptr || !view.context) return CUDA_ERROR_INVALID_VALUE;
   *device = view.context->device();
   return CUDA_SUCCESS;
@@ -62,7 +98,7 @@ CUresult cuStreamGetDevice(Flavour flavour, CUstream hStream, CUdevice* device) 
 
 CUresult cuStreamGetFlags(Flavour flavour, CUstream hStream, unsigned int* flags) noexcept {
   StreamView view;
-  if (const CUresult r = look("cuStreamGetFlags", hStream, flavour, view); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = look("cuStreamGetFlags", hStream, flavour, view, InCapture::kForbidden); r != CUDA_SUCCESS) return r;
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *flags = view.traits.flags;
   return CUDA_SUCCESS;
@@ -70,7 +106,7 @@ CUresult cuStreamGetFlags(Flavour flavour, CUstream hStream, unsigned int* flags
 
 CUresult cuStreamGetId(Flavour flavour, CUstream hStream, unsigned long long* streamId) noexcept {
   StreamView view;
-  if (const CUresult r = look("cuStreamGetId", hStream, flavour, view); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = look("cuStreamGetId", hStream, flavour, view, InCapture::kForbidden); r != CUDA_SUCCESS) return r;
   if (streamId == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *streamId = view.id;
   return CUDA_SUCCESS;

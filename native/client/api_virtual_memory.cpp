@@ -323,7 +323,14 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
   if (shareableHandle == nullptr || flags != 0 || !memory) return CUDA_ERROR_INVALID_VALUE;
   if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
   if (!(memory->prop.requestedHandleTypes & handleType)) return CUDA_ERROR_INVALID_VALUE;
-  const int file = vm.exportFile(*memory);
+  cmd::VmShare wire{};
+  wire.memory = memory->wire;
+  cmd::VmShareReply reply{};
+  const CUresult shared = call.wait(wire, reply);
+  // Where there are no other sessions to share it with, the file is good in this process.
+  if (shared != CUDA_SUCCESS && shared != CUDA_ERROR_NOT_SUPPORTED) return shared;
+  const auto bytes = std::as_bytes(std::span(reply.handle));
+  const int file = vm.exportFile(*memory, bytes.first(shared == CUDA_SUCCESS ? bytes.size() : 0));
   if (file < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   *static_cast<int*>(shareableHandle) = file;
   return CUDA_SUCCESS;
@@ -337,16 +344,32 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
   const auto file = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
   VirtualMemory& vm = call.remote().virtualMemory;
-  std::lock_guard lock(vm.mutex);
-  if (VirtualMemory::Memory* memory = vm.imported(file)) {
-    *handle = vm.addHandle(*memory);
-    return CUDA_SUCCESS;
+  cmd::VmOpen wire{};
+  {
+    std::lock_guard lock(vm.mutex);
+    if (VirtualMemory::Memory* memory = vm.imported(file)) {
+      *handle = vm.addHandle(*memory);
+      return CUDA_SUCCESS;
+    }
+    if (!VirtualMemory::readHandle(file, std::as_writable_bytes(std::span(wire.handle)))) return CUDA_ERROR_INVALID_VALUE;
+    wire.memory = vm.nextWire();
   }
-  static std::atomic<bool> said{false};
-  logOnce(said, LogLevel::Warn,
-          "memory of another process cannot be imported: cuMemImportFromShareableHandle takes only what this process "
-          "exported");
-  return CUDA_ERROR_NOT_SUPPORTED;
+  cmd::VmOpenReply reply{};
+  if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) return r;
+  const Context* context = contextOf(static_cast<uint16_t>(reply.device + 1));
+  if (!context) {
+    cmd::VmRelease end{};
+    end.memory = wire.memory;
+    call.post(end);
+    return CUDA_ERROR_INVALID_DEVICE;  // which this process does not see
+  }
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  prop.location.id = context->device();
+  std::lock_guard lock(vm.mutex);
+  *handle = vm.add({wire.memory, reply.bytes, prop, context->wireContext(), 0});
+  return CUDA_SUCCESS;
 }
 
 }  // namespace millpond::client::api

@@ -17,7 +17,10 @@ Call::Call(const char* name, bool needsContext) noexcept {
   remote_ = &Remote::instance();
   caller_.thread = threadNumber();
   if (Context* current = CurrentContext::get()) {
-    if (!current->destroyed()) caller_.context = current->wireContext();
+    if (!current->destroyed()) {
+      caller_.context = current->wireContext();
+      home_ = current->home();
+    }
     if (needsContext && !current->active()) entry_ = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   } else if (needsContext) {
     entry_ = CUDA_ERROR_INVALID_CONTEXT;
@@ -39,6 +42,7 @@ Call::Call(const char* name, Teardown teardown) noexcept {
   session_ = &Client::instance().session();
   remote_ = &Remote::instance();
   caller_ = {teardown.context, threadNumber()};
+  home_ = teardown.context;
   if (session_->lost()) entry_ = static_cast<CUresult>(kSessionLost);
   if (logs(LogLevel::Trace)) log(LogLevel::Trace, "[%u] %s", caller_.thread, name);
 }
@@ -70,6 +74,7 @@ CUresult Call::stream(CUstream in, Flavour flavour, uint64_t& wire) noexcept {
   const bool perThread = value == 2 || (value == 0 && flavour == Flavour::kPerThread);
   if (value <= 1 && !perThread) {
     wire = 0;
+    namesLegacy_ = true;
     // A capture may forbid what is given to the legacy stream: that is told at once.
     if (CaptureState::anyOpen()) [[unlikely]]
       waits_ = true;
@@ -111,7 +116,8 @@ CUresult Call::device(CUdevice in, int32_t& wire) noexcept {
 }
 
 uint64_t Call::create(HandleKind kind, void** out, HandleTraits traits) noexcept {
-  const uint64_t wire = remote_->handles.create(kind, caller_.context, traits);
+  const uint16_t owner = kind == HandleKind::kStream ? caller_.context : home_;
+  const uint64_t wire = remote_->handles.create(kind, owner, traits);
   if (wire == 0) {
     log(LogLevel::Error, "over %u streams, events, modules and functions at once are not supported",
         handle::kMaxHandles);

@@ -35,10 +35,15 @@ class Call {
 
   /// Anything but success is the call's result.
   CUresult entry() const noexcept { return entry_; }
-  /// Number of the current context, 0 without one.
-  uint16_t context() const noexcept { return caller_.context; }
+  /// Number of the context to which belongs what the call makes: the current one, of a green one the primary. 0 without
+  /// one.
+  uint16_t context() const noexcept { return home_; }
+  /// Number of the current context.
+  uint16_t currentContext() const noexcept { return caller_.context; }
   /// Lets the call act in another context than the current one.
-  void useContext(uint16_t context) noexcept { caller_.context = context; }
+  void useContext(uint16_t context) noexcept { caller_.context = home_ = context; }
+  /// Whether the stream that was resolved last is the legacy one.
+  bool namesLegacy() const noexcept { return namesLegacy_; }
 
   /// Number of the calling thread.
   uint32_t thread() const noexcept { return caller_.thread; }
@@ -72,6 +77,7 @@ class Call {
   /// Sends a command that nobody waits for.
   template <typename C, typename... Tails>
   CUresult post(const C& fixed, const Tails&... tails) noexcept {
+    static_assert(!C::kHasReply, "the worker takes such a command only where somebody waits for its answer");
     if (entry_ != CUDA_SUCCESS) return entry_;
     const size_t bytes = cmd::encodedSize<C>(tails...);
     const auto fill = [&](std::byte* place) { cmd::encode(place, fixed, tails...); };
@@ -209,6 +215,8 @@ class Call {
   CUresult pendingFailure() noexcept;
 
   CUresult entry_ = CUDA_SUCCESS;
+  uint16_t home_ = 0;
+  bool namesLegacy_ = false;
   bool waits_ = false;   ///< what is posted waits for its result
   bool blocks_ = false;  ///< work that is posted is waited for
   Session::Caller caller_{};

@@ -17,6 +17,7 @@ struct Open {
   CUstreamCaptureMode mode;
   uint32_t thread;
   uint16_t context;
+  bool isBlocking;  ///< the legacy stream waits for it
 };
 
 struct Books {
@@ -33,8 +34,9 @@ Books& books() {
 thread_local constinit CUstreamCaptureMode threadMode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 /// Calls that may make the driver wait for the device, or that ask how far it is; measured on a card, call by call. Those
-/// about events ask first whether the event is of a capture (precondition::eventAnswer), and those that take memory in the
-/// order of a stream whether that stream is captured (precondition::uncaptured). Copies and fills that wait, and loading modules,
+/// about events ask first whether the event is of a capture (precondition::eventAnswer), those about streams which stream it
+/// is (precondition::streamAnswer), and those that take memory in the order of a stream whether that stream is captured
+/// (precondition::uncaptured). Copies and fills that wait, and loading modules,
 /// are none of them: the runtime loads lazily, so a kernel whose first launch is captured brings its library while it is.
 constexpr std::string_view kUnsafe[] = {
     "cuArray3DCreate_v2",   "cuArrayCreate_v2",     "cuArrayDestroy",       "cuCtxSetLimit",
@@ -43,7 +45,6 @@ constexpr std::string_view kUnsafe[] = {
     "cuMemAlloc_v2",        "cuMemFreeHost",        "cuMemFree_v2",         "cuMemHostAlloc",
     "cuMemHostRegister_v2", "cuMemHostUnregister",  "cuMemPoolCreate",      "cuMemPoolDestroy",
     "cuMemPoolTrimTo",      "cuMipmappedArrayCreate", "cuMipmappedArrayDestroy", "cuModuleUnload",
-    "cuStreamQuery",        "cuStreamSynchronize",
 };
 /// Calls that wait for all streams of the context, those that are captured too: no mode allows them.
 constexpr std::string_view kForbidden[] = {"cuCtxSynchronize", "cuCtxSynchronize_v2"};
@@ -59,14 +60,15 @@ void tellLost(const Open& capture, Session& session, uint32_t thread) {
                cmd::encodedSize<cmd::CaptureInvalidate>(), [&](std::byte* place) { cmd::encode(place, wire); });
 }
 
-/// Ends the captures for which `forbids` holds; CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED where there was one.
+/// Ends the captures for which `forbids` holds; `code` where there was one.
 template <typename Forbids>
-CUresult loseThose(Session& session, uint32_t thread, Forbids forbids) {
+CUresult loseThose(Session& session, uint32_t thread, Forbids forbids,
+                   CUresult code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
   const std::lock_guard lock(books().mutex);
   CUresult result = CUDA_SUCCESS;
   for (const Open& each : books().open) {
     if (!forbids(each)) continue;
-    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    result = code;
     tellLost(each, session, thread);
   }
   return result;
@@ -88,13 +90,20 @@ CUresult CaptureState::checkUnsafe(Session& session, uint32_t thread) noexcept {
   });
 }
 
+CUresult CaptureState::checkLegacy(Session& session, uint32_t thread, uint16_t context) noexcept {
+  return loseThose(
+      session, thread, [&](const Open& each) { return each.isBlocking && each.context == context; },
+      CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+}
+
 void CaptureState::lose(uint64_t stream, Session& session, uint32_t thread) noexcept {
   loseThose(session, thread, [&](const Open& each) { return each.stream == stream; });
 }
 
-void CaptureState::begun(uint64_t stream, CUstreamCaptureMode mode, uint32_t thread, uint16_t context) noexcept {
+void CaptureState::begun(uint64_t stream, CUstreamCaptureMode mode, uint32_t thread, uint16_t context,
+                         bool isBlocking) noexcept {
   const std::lock_guard lock(books().mutex);
-  books().open.push_back({stream, mode, thread, context});
+  books().open.push_back({stream, mode, thread, context, isBlocking});
   books().known.push_back(stream);
   open_.store(static_cast<uint32_t>(books().open.size()), std::memory_order_relaxed);
 }

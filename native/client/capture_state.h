@@ -23,10 +23,14 @@ class CaptureState {
   /// The same for a call that could.
   static CUresult checkUnsafe(Session& session, uint32_t thread) noexcept;
 
+  /// CUDA_ERROR_STREAM_CAPTURE_IMPLICIT when the legacy stream, which waits for all that are blocking, is asked about while
+  /// one of these is captured. Those captures are lost, too.
+  static CUresult checkLegacy(Session& session, uint32_t thread, uint16_t context) noexcept;
+
   /// The capture of that stream is lost, which the worker is told.
   static void lose(uint64_t stream, Session& session, uint32_t thread) noexcept;
 
-  static void begun(uint64_t stream, CUstreamCaptureMode mode, uint32_t thread, uint16_t context) noexcept;
+  static void begun(uint64_t stream, CUstreamCaptureMode mode, uint32_t thread, uint16_t context, bool isBlocking) noexcept;
   /// CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD when that thread may not end the capture of the stream.
   static CUresult mayEnd(uint64_t stream, uint32_t thread) noexcept;
   /// No more is known of captures that began on the stream.

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "client/bootstrap.h"
+#include "client/call_log.h"
 #include "client/mirror.h"
 #include "client/remote.h"
 #include "client/visible_devices.h"
@@ -38,6 +39,7 @@ void Client::afterForkInChild() {
   // The connection belongs to the parent: closing our copy of it says nothing to the worker.
   if (inherited->session_) inherited->session_->abandon();
   CurrentContext::forget();
+  CallLog::abandon();
   Mirror::abandon();
   // Another thread of the parent may have held its locks and been in the midst of a change, so nothing of it
   // is used again, and nothing is torn down.

@@ -62,7 +62,7 @@ ContextTable::ContextTable(const std::vector<uint16_t>& sessionDevices, OnEnd on
   }
 }
 
-Context* ContextTable::create(const Context& primary, unsigned flags) {
+Context* ContextTable::create(const Context& primary, unsigned flags, bool isGreen) {
   const std::lock_guard lock(mutex_);
   uint16_t number = end_.load(std::memory_order_relaxed);
   if (number < wire::kContextLimit) {
@@ -74,7 +74,7 @@ Context* ContextTable::create(const Context& primary, unsigned flags) {
     return nullptr;
   }
   created_.push_back(
-      std::make_unique<Context>(Context::Kind::kCreated, primary.device(), primary.sessionDevice(), number));
+      std::make_unique<Context>(Context::Kind::kCreated, primary.device(), primary.sessionDevice(), number, isGreen));
   created_.back()->setFlags(flags);
   return created_.back().get();
 }

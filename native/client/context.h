@@ -26,8 +26,12 @@ class Context {
  public:
   enum class Kind : uint8_t { kPrimary, kCreated };
 
-  Context(Kind kind, CUdevice device, uint16_t sessionDevice, uint16_t number)
-      : kind_(kind), device_(device), sessionDevice_(sessionDevice), number_(number) {}
+  Context(Kind kind, CUdevice device, uint16_t sessionDevice, uint16_t number, bool isGreen = false)
+      : kind_(kind),
+        device_(device),
+        sessionDevice_(sessionDevice),
+        number_(number),
+        home_(isGreen ? static_cast<uint16_t>(sessionDevice + 1) : number) {}
 
   Kind kind() const { return kind_; }
   CUcontext handle() { return reinterpret_cast<CUcontext>(this); }
@@ -37,6 +41,9 @@ class Context {
   uint16_t sessionDevice() const { return sessionDevice_; }
   /// What a command's frame says.
   uint16_t wireContext() const { return number_; }
+  /// The number of the context to which belongs what is made in this one: of a green one, but for streams, the primary.
+  uint16_t home() const { return home_; }
+  bool isGreen() const { return home_ != number_; }
   /// Retained, and not reset since; created, and not destroyed.
   bool active() const { return id() != 0; }
   /// Unique in this process, another one after each reset; 0 while not active.
@@ -68,6 +75,7 @@ class Context {
   const CUdevice device_;
   const uint16_t sessionDevice_;
   const uint16_t number_;
+  const uint16_t home_;
   std::atomic<int32_t> failure_{0};
   std::atomic<uint64_t> id_{0};
   std::atomic<unsigned> flags_{0};
@@ -114,7 +122,7 @@ class ContextTable {
   }
 
   /// A context that is not active yet; nullptr when there are too many.
-  Context* create(const Context& primary, unsigned flags);
+  Context* create(const Context& primary, unsigned flags, bool isGreen = false);
   /// Makes a created context active, with one user.
   void activate(Context& context);
   /// A created context did not come to be.

@@ -31,8 +31,10 @@ struct MemoryRun {
   static constexpr unsigned kRegistered = 1u << 28;
   /// Made by a node of a graph, with each launch: whether it can be freed, the worker's driver knows.
   static constexpr unsigned kOfGraph = 1u << 27;
+  /// Of another process: closed, not freed.
+  static constexpr unsigned kOpened = 1u << 26;
   /// Flags as the program gave them.
-  static constexpr unsigned kOfProgram = kOfGraph - 1;
+  static constexpr unsigned kOfProgram = kOpened - 1;
 
   uint64_t address = 0;
   uint64_t bytes = 0;
@@ -46,9 +48,14 @@ struct MemoryRun {
   bool isWithinReach() const { return kind != MemoryKind::kPinnedLocal; }
   /// Whether the worker's is what counts for them, and not pages that this process maps, too.
   bool isOfWorker() const { return kind == MemoryKind::kDevice || kind == MemoryKind::kMirrored; }
+  /// Whether other processes can be given a handle of it: memory of cuMemAlloc, and of no other call.
+  bool isShareable() const {
+    constexpr unsigned kOthers = kBorrowed | kMapped | kManaged | kOfGraph | kOpened;
+    return kind == MemoryKind::kDevice && pool == 0 && (flags & kOthers) == 0;
+  }
   /// Whether a call that frees device memory takes this address.
   bool isFreedByAddress(uint64_t at) const {
-    return kind == MemoryKind::kDevice && address == at && (flags & (kBorrowed | kMapped)) == 0;
+    return kind == MemoryKind::kDevice && address == at && (flags & (kBorrowed | kMapped | kOpened)) == 0;
   }
 };
 

@@ -124,8 +124,6 @@ int32_t MirrorLink::fetch(uint16_t context, uint64_t address, std::span<std::byt
   wire.address = address;
   wire.bytes = to.size();
   wire.stream = from->stream;
-  wire.hostAddress = reinterpret_cast<uint64_t>(to.data());
-  wire.waits = 1;
   cmd::CopyFromDeviceReply reply{};
   Session::Answer answer;
   answer.body = std::as_writable_bytes(std::span(&reply, 1));

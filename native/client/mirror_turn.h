@@ -17,6 +17,7 @@ constexpr bool isWork(cmd::Op op) noexcept {
     case cmd::Op::kGraphLaunch:
     case cmd::Op::kCopyHostShared:
     case cmd::Op::kCopyFromDevice:
+    case cmd::Op::kLandFromDevice:
     case cmd::Op::kCopyBox:
     case cmd::Op::kMemcpyDtoDV2:
     case cmd::Op::kMemcpyDtoDAsyncV2:
@@ -75,7 +76,7 @@ bool touchesMirror(const C& fixed) {
   constexpr uint64_t kUnit = 4;
   if constexpr (requires { fixed.total; fixed.address; }) {
     return mirror.overlaps(fixed.address, fixed.total);
-  } else if constexpr (requires { fixed.hostAddress; fixed.address; fixed.bytes; }) {
+  } else if constexpr (requires { fixed.stream; fixed.address; fixed.bytes; }) {
     return mirror.overlaps(fixed.address, fixed.bytes);
   } else if constexpr (requires { fixed.dstDevice; fixed.srcDevice; fixed.ByteCount; }) {
     return mirror.overlaps(fixed.dstDevice, fixed.ByteCount) || mirror.overlaps(fixed.srcDevice, fixed.ByteCount);

@@ -15,6 +15,15 @@ CUresult eventAnswer(Call& call, CUevent event) {
   return CaptureState::checkUnsafe(call.session(), call.thread());
 }
 
+CUresult streamAnswer(Call& call, CUstream) {
+  if (!CaptureState::anyOpen()) return CUDA_SUCCESS;
+  if (call.namesLegacy())
+    if (const CUresult r = CaptureState::checkLegacy(call.session(), call.thread(), call.currentContext());
+        r != CUDA_SUCCESS)
+      return r;
+  return CaptureState::checkUnsafe(call.session(), call.thread());
+}
+
 CUresult isCaptured(Call& call, uint64_t stream, bool& captured) {
   captured = false;
   if (stream == 0 || !CaptureState::anyOpen()) return CUDA_SUCCESS;

@@ -10,6 +10,8 @@ namespace millpond::client::precondition {
 
 /// Asking how far an event is: not while it is of a capture, which the driver knows, nor when that could disturb one.
 CUresult eventAnswer(Call& call, CUevent event);
+/// Asking how far a stream is, or waiting for it, where that could disturb a capture.
+CUresult streamAnswer(Call& call, CUstream);
 /// Whether what the stream is given becomes part of a graph. Asked once for each stream of a capture.
 CUresult isCaptured(Call& call, uint64_t stream, bool& captured);
 /// What a stream that is not captured is given, where giving it could disturb a capture of another.

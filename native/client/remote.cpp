@@ -77,6 +77,10 @@ void endContext(const Context& context) {
   remote.answers.forgetContext(wireContext);
   remote.handles.forgetAllowed(wireContext);
   std::vector<uint64_t> allocated = remote.memory.dropDevice(wireContext);
+  {
+    const std::lock_guard lock(remote.opened.mutex);
+    remote.opened.forget(wireContext);
+  }
   if (Mirror::exists()) {
     const std::vector<CUdeviceptr> managed = remote.managedHeap.removeOf(wireContext);
     allocated.insert(allocated.end(), managed.begin(), managed.end());

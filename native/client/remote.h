@@ -16,6 +16,7 @@
 #include "client/mapped_memory.h"
 #include "client/memory_map.h"
 #include "client/memory_pools.h"
+#include "client/opened_memory.h"
 #include "client/virtual_memory.h"
 
 namespace millpond::client {
@@ -32,6 +33,7 @@ struct Remote {
   ManagedHeap managedHeap;
   ManagedVariables managedVariables;
   MappedMemory mapped;
+  OpenedMemory opened;
   Arrays arrays;
   AnswerCache answers;
   GraphStore graphs;

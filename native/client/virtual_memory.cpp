@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -108,16 +109,24 @@ const VirtualMemory::Mapping* VirtualMemory::mappingAt(CUdeviceptr address) cons
   return address - before->first < before->second.bytes ? &before->second : nullptr;
 }
 
-int VirtualMemory::exportFile(Memory& memory) {
+int VirtualMemory::exportFile(Memory& memory, std::span<const std::byte> handle) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return -1;
-  UniqueFd reading(ends[0]);
-  UniqueFd writing(ends[1]);
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return -1;
+  UniqueFd kept(ends[0]);
+  UniqueFd given(ends[1]);
   struct stat identity;
-  if (::fstat(reading.get(), &identity) != 0) return -1;
+  if (::fstat(given.get(), &identity) != 0) return -1;
+  if (!handle.empty() && ::send(kept.get(), handle.data(), handle.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(handle.size()))
+    return -1;
   ++memory.holds;
-  exports_.push_back({std::move(reading), identity.st_dev, identity.st_ino, &memory});
-  return writing.release();
+  exports_.push_back({std::move(kept), identity.st_dev, identity.st_ino, &memory});
+  return given.release();
+}
+
+bool VirtualMemory::readHandle(int file, std::span<std::byte> handle) {
+  // It stays in there for the next one.
+  return ::recv(file, handle.data(), handle.size(), MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC) ==
+         static_cast<ssize_t>(handle.size());
 }
 
 VirtualMemory::Memory* VirtualMemory::imported(int file) const {
@@ -130,7 +139,7 @@ VirtualMemory::Memory* VirtualMemory::imported(int file) const {
 
 void VirtualMemory::sweepExports(std::vector<uint64_t>& ended) {
   std::erase_if(exports_, [&](const Export& each) {
-    pollfd asked{each.readingEnd.get(), 0, 0};
+    pollfd asked{each.kept.get(), 0, 0};
     if (::poll(&asked, 1, 0) != 1 || !(asked.revents & POLLHUP)) return false;
     drop(*each.memory, ended);
     return true;

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -66,9 +67,11 @@ class VirtualMemory {
   void unmap(Mappings::iterator first, Mappings::iterator last, std::vector<uint64_t>& ended);
   const Mapping* mappingAt(CUdeviceptr address) const;
 
-  /// A file that stands for the memory in this process for as long as a copy of it is open anywhere; -1 when there
-  /// can be none.
-  int exportFile(Memory& memory);
+  /// A file that stands for the memory for as long as a copy of it is open anywhere; -1 when there can be none. `handle`:
+  /// what other processes of the claim find in it; empty: the file is good in this process alone.
+  int exportFile(Memory& memory, std::span<const std::byte> handle);
+  /// What another process has put into such a file; false for any other file.
+  static bool readHandle(int file, std::span<std::byte> handle);
   /// The memory behind such a file, nullptr for any other.
   Memory* imported(int file) const;
   /// Forgets exported files that are closed; `ended` as in `release`.
@@ -79,9 +82,9 @@ class VirtualMemory {
     Memory* memory;
     unsigned count = 1;
   };
-  /// A pipe whose writing end was given out: no other file has its identity, and it tells when it is closed.
+  /// A pair of sockets of which one was given out: no other file has its identity, and the other tells when it is closed.
   struct Export {
-    UniqueFd readingEnd;
+    UniqueFd kept;
     uint64_t device;
     uint64_t inode;
     Memory* memory;

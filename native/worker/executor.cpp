@@ -64,11 +64,12 @@ std::vector<CUdevice> peersOf(const Driver& driver, const SessionDevices& device
 }  // namespace
 
 Executor::Executor(const Driver& driver, SessionDevices& devices, ServerLink link, ImageCache* imageCache,
-                   DeviceOutput* output, std::string gateDirectory)
+                   DeviceOutput* output, std::string gateDirectory, Sharing* sharing)
     : driver_(driver),
       devices_(devices),
       link_(std::move(link)),
       output_(output),
+      sharing_(sharing),
       virtualMemory_(driver, budgets_),
       sanitizer_(driver),
       callbacks_(std::make_shared<Callbacks>([this] { link_.wake(); })),
@@ -76,7 +77,9 @@ Executor::Executor(const Driver& driver, SessionDevices& devices, ServerLink lin
       gateDirectory_(std::move(gateDirectory)) {
   for (const auto& device : devices_.all()) {
     MemoryBudget& budget = budgets_.emplace_back(device.share.memoryBytes);
-    arenas_.push_back(std::make_unique<MemoryArena>(driver_, device.device, budget, peersOf(driver_, devices_, device.device)));
+    const auto ordinal = static_cast<int32_t>(arenas_.size());
+    arenas_.push_back(std::make_unique<MemoryArena>(driver_, device.device, budget,
+                                                    peersOf(driver_, devices_, device.device), canShare(ordinal)));
     contexts_.push_back({static_cast<uint16_t>(contexts_.size()), device.context, true, false, {}});
   }
   freed_.resize(devices_.all().size());
@@ -325,13 +328,15 @@ bool Executor::device(int32_t ordinal, CUdevice& out) {
 }
 
 bool Executor::adopt(HandleKind kind, uint64_t wire, void* object) {
-  return handle::kind(wire) == kind && handles_.adopt(wire, object, current_.context);
+  const uint16_t context = kind == HandleKind::kStream ? current_.context : homeOf(current_.context);
+  return handle::kind(wire) == kind && handles_.adopt(wire, object, context);
 }
 
 bool Executor::drop(HandleKind kind, uint64_t wire) {
   if (kind == HandleKind::kEvent) {
     if (const HandleMap::Entry* entry = handles_.find(kind, wire); entry && entry->object)
       answerWaitersOf(static_cast<CUevent>(entry->object));
+    if (sharing_) sharing_->remove(Sharing::Kind::kEvent, wire);
   }
   if (const auto capture = captures_.find(wire); capture != captures_.end()) {
     // The driver gives the graph up with the stream.
@@ -413,6 +418,7 @@ void Executor::releaseRing() {
 // Events of the pool
 
 CUresult Executor::takeEvent(uint16_t context, Mark& mark) {
+  context = homeOf(context);
   auto& pool = contexts_[context - 1u].pool;
   mark.context = context;
   if (!pool.empty()) {
@@ -466,10 +472,10 @@ CUresult Executor::fence(uint16_t context, std::vector<Mark>& marks) {
   };
   const uint16_t before = boundContext_;
   for (uint16_t c = 1; c <= contexts_.size(); ++c)
-    if ((context == 0 || context == c) && useContext(c)) add({nullptr, c});
+    if ((context == 0 || context == c || context == homeOf(c)) && useContext(c)) add({nullptr, c});
   useContext(before);
   handles_.each(HandleKind::kStream, [&](const HandleMap::Entry& entry) {
-    if (entry.object && (context == 0 || context == entry.context))
+    if (entry.object && (context == 0 || context == entry.context || context == homeOf(entry.context)))
       add({static_cast<CUstream>(entry.object), entry.context});
   });
   if (result) {

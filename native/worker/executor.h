@@ -34,6 +34,7 @@
 #include "worker/memory_pools.h"
 #include "worker/sanitizer.h"
 #include "worker/session_devices.h"
+#include "worker/sharing.h"
 #include "worker/virtual_memory.h"
 
 namespace millpond::worker {
@@ -53,9 +54,10 @@ class Executor {
   };
 
   /// `imageCache`: what the host keeps of images, null for nothing. `output`: what kernels print, null for nowhere.
-  /// `gateDirectory`: where the gates of the node's devices are; empty: shares of compute do not count.
+  /// `gateDirectory`: where the gates of the node's devices are; empty: shares of compute do not count. `sharing`: what
+  /// sessions of the claim share, null where there are no others.
   Executor(const Driver& driver, SessionDevices& devices, ServerLink link, ImageCache* imageCache = nullptr,
-           DeviceOutput* output = nullptr, std::string gateDirectory = "");
+           DeviceOutput* output = nullptr, std::string gateDirectory = "", Sharing* sharing = nullptr);
 
   /// Runs the session to its end. Returns why it ended and whether that was orderly.
   struct End {
@@ -96,6 +98,8 @@ class Executor {
   bool functionOrKernel(uint64_t wire, CUfunction& out);
   bool device(int32_t ordinal, CUdevice& out);
   bool adopt(HandleKind kind, uint64_t wire, void* object);
+  /// Whether somebody waits for the present command's answer.
+  bool isAwaited() const { return current_.request != 0; }
   bool drop(HandleKind kind, uint64_t wire);
   /// The client broke the protocol: ends the session. Only a handle that the session once had, and that another thread
   /// of the program ended meanwhile, is the program's mistake and answered CUDA_ERROR_INVALID_HANDLE.
@@ -132,6 +136,7 @@ class Executor {
     bool ending = false;         ///< it is destroyed as soon as its work is done
     std::vector<CUevent> pool;   ///< events at rest
     CUstream quiet = nullptr;    ///< on which nothing ever runs; made when it is needed
+    CUgreenCtx green = nullptr;  ///< it is the primary one with a part of the device's resources
   };
   /// An event of the pool of its context; none when that context has ended, which is as good as happened.
   struct Mark {
@@ -309,9 +314,15 @@ class Executor {
   /// Ordinal of the device that a context is on, and the number of that device's primary context.
   uint16_t deviceOf(uint16_t context) const { return contexts_[context - 1u].device; }
   uint16_t primaryOf(uint16_t context) const { return static_cast<uint16_t>(deviceOf(context) + 1); }
+  /// The number of the context in which objects live that are made in that one: streams alone live in green contexts.
+  uint16_t homeOf(uint16_t context) const {
+    return context && contexts_[context - 1u].green ? primaryOf(context) : context;
+  }
   MemoryArena& arenaOf(uint16_t context) { return *arenas_[deviceOf(context)]; }
   /// Lets go of all that lives in a context, whose work is done or given up.
   void forgetContext(uint16_t number);
+  /// Of a green context: its driver leaves them.
+  void endStreamsOf(uint16_t number);
   /// Success when that number is free for a context that the program makes.
   CUresult admitContext(uint32_t number);
   /// Who waits for an event that ends must not have the driver asked about it again.
@@ -432,6 +443,18 @@ class Executor {
   void synchronisePools();
   bool progressPoolFrees();
   void giveBackBlocks(const std::vector<MemoryPools::Block>& blocks);
+  /// Whether memory of a device can be shared with other sessions.
+  bool canShare(int32_t ordinal) const;
+  CUresult exportFile(CUmemGenericAllocationHandle memory, UniqueFd& file);
+  /// Which device of the session that is.
+  bool ordinalOf(const std::array<std::byte, 16>& uuid, size_t& ordinal) const;
+  CUresult shareItem(Sharing::Kind kind, uint64_t object, size_t ordinal, Sharing::Item item, Sharing::Handle& handle);
+  CUresult importMemory(Sharing::Kind kind, const Sharing::Handle& handle, Sharing::Item& item, size_t& ordinal,
+                        CUmemGenericAllocationHandle& memory);
+  CUresult openEvent(const Sharing::Handle& handle, CUevent& event);
+  /// Whether the driver has made that resource for this session.
+  bool isKnown(const CUdevResource& resource) const;
+  CUresult know(const CUdevResource& resource);
   CUresult makeArray(const cmd::ArrayCreate& wanted, void*& made, uint64_t& bytes);
   /// Whether that is memory of the host which the client maps, too.
   bool isSharedHost(uint64_t address, uint64_t bytes) const;
@@ -448,6 +471,7 @@ class Executor {
   SessionDevices& devices_;
   ServerLink link_;
   DeviceOutput* output_;
+  Sharing* sharing_;
   Counters counters_;
 
   uint64_t position_ = 0;
@@ -511,6 +535,9 @@ class Executor {
   std::unordered_map<uint64_t, std::weak_ptr<GraphStage>> stages_;
   std::map<std::array<uint64_t, 3>, std::unique_ptr<HostCall>> graphCalls_;  ///< graphs may come to them until the end
   std::string dot_;
+
+  std::vector<CUdevResource> resources_;
+  std::unordered_map<uint64_t, CUdevResourceDesc> descriptors_;
 
   const std::string gateDirectory_;
   std::vector<std::unique_ptr<gate::ComputeGate>> gates_;  ///< by device

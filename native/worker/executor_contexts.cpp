@@ -58,15 +58,27 @@ CUresult Executor::onContextDestroy(const cmd::Decoded<cmd::ContextDestroy>& com
   if (!context.handle || std::exchange(context.ending, true)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   const auto end = [this, number = static_cast<uint16_t>(number)](CUresult) {
     const CUcontext handle = contexts_[number - 1u].handle;
+    const CUgreenCtx green = contexts_[number - 1u].green;
+    if (green) endStreamsOf(number);
     forgetContext(number);
     contexts_[number - 1u] = {0, nullptr, true, false, {}};
-    return driver_.cuCtxDestroy_v2(handle);
+    return green ? driver_.cuGreenCtxDestroy(green) : driver_.cuCtxDestroy_v2(handle);
   };
   // The driver would wait for the work that is left.
   std::vector<Mark> marks;
   if (fence(static_cast<uint16_t>(number), marks) != CUDA_SUCCESS || marks.empty()) return end(CUDA_SUCCESS);
   pending_.push_back({current_, std::move(marks), nullptr, end});
   return kDeferred;
+}
+
+void Executor::endStreamsOf(uint16_t number) {
+  handles_.eachOf(number, [&](HandleMap::Entry& entry) {
+    if (handle::kind(entry.wire) != HandleKind::kStream || !entry.object) return;
+    detachDownloads(static_cast<CUstream>(entry.object));
+    driver_.cuStreamDestroy_v2(static_cast<CUstream>(entry.object));
+    entry.object = nullptr;
+  });
+  if (CUstream& quiet = contexts_[number - 1u].quiet) driver_.cuStreamDestroy_v2(std::exchange(quiet, nullptr));
 }
 
 void Executor::forgetContext(uint16_t number) {
@@ -150,14 +162,18 @@ CUresult Executor::onContextRecordEvent(const cmd::Decoded<cmd::ContextRecordEve
   CUevent event = nullptr;
   if (!handle(HandleKind::kEvent, command.fixed.event, event)) return violation("unknown event");
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
-  return driver_.cuCtxRecordEvent(contexts_[current_.context - 1u].handle, event);
+  const Context& context = contexts_[current_.context - 1u];
+  if (context.green) return driver_.cuGreenCtxRecordEvent(context.green, event);
+  return driver_.cuCtxRecordEvent(context.handle, event);
 }
 
 CUresult Executor::onContextWaitEvent(const cmd::Decoded<cmd::ContextWaitEvent>& command) {
   CUevent event = nullptr;
   if (!handle(HandleKind::kEvent, command.fixed.event, event)) return violation("unknown event");
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
-  return driver_.cuCtxWaitEvent(contexts_[current_.context - 1u].handle, event);
+  const Context& context = contexts_[current_.context - 1u];
+  if (context.green) return driver_.cuGreenCtxWaitEvent(context.green, event);
+  return driver_.cuCtxWaitEvent(context.handle, event);
 }
 
 }  // namespace millpond::worker

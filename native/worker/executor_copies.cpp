@@ -95,7 +95,6 @@ CUresult Executor::onCopyFromDevice(const cmd::Decoded<cmd::CopyFromDevice>& com
   const auto& copy = command.fixed;
   Stream s;
   if (!stream(copy.stream, s)) return violation("unknown stream");
-  if (current_.request == 0) return startLanding(s, copy.address, copy.bytes, copy.hostAddress);
   Download download;
   download.request = current_;
   download.stream = s;
@@ -104,6 +103,13 @@ CUresult Executor::onCopyFromDevice(const cmd::Decoded<cmd::CopyFromDevice>& com
   downloads_.push_back(std::move(download));
   progressDownloads();
   return kDeferred;
+}
+
+CUresult Executor::onLandFromDevice(const cmd::Decoded<cmd::LandFromDevice>& command) {
+  const auto& copy = command.fixed;
+  Stream s;
+  if (!stream(copy.stream, s)) return violation("unknown stream");
+  return startLanding(s, copy.address, copy.bytes, copy.hostAddress);
 }
 
 bool Executor::progressDownloads() {

@@ -75,6 +75,19 @@ TEST("every command in a context that the session does not have ends it") {
   }
 }
 
+TEST("every command that is answered ends the session where nobody waits for its answer") {
+  for (const Carrier carrier : kCarriers) {
+    size_t number = 0;
+    for (const cmd::CommandLayout& layout : cmd::kCommandLayouts) {
+      if (!layout.hasReply || isLeftOut(carrier, number++)) continue;
+      Victim victim(carrier);
+      victim.send(static_cast<uint16_t>(layout.op), 1, Body(layout.fixedBytes), false);
+      victim.check();
+      CHECK(victim.ended().reason.ends_with(std::string("(") + cmd::opName(layout.op) + "): nobody waits for its answer"));
+    }
+  }
+}
+
 TEST("every handle of a generated command that the session does not have, of every kind, ends it") {
   size_t number = 0;
   for (const cmd::CommandLayout& layout : cmd::kCommandLayouts)

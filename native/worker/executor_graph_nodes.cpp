@@ -282,6 +282,22 @@ CUresult Executor::onGraphSetNode(const cmd::Decoded<cmd::GraphSetNode>& command
   return CUDA_SUCCESS;
 }
 
+CUresult Executor::onGraphUpdateNode(const cmd::Decoded<cmd::GraphUpdateNode>& command) {
+  const GraphTable::Node* node = graphs_.node(command.fixed.node);
+  if (!node || !command.fixed.exec) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  if (CUresult rc = driver_.cuGraphNodeGetType(node->handle, &type)) return rc;
+  if (type == CU_GRAPH_NODE_TYPE_MEMCPY || type == CU_GRAPH_NODE_TYPE_HOST || type == CU_GRAPH_NODE_TYPE_GRAPH)
+    return violation("what changes with such a node nobody would hear of");
+  cmd::Decoded<cmd::GraphSetNode> wanted;
+  wanted.fixed.exec = command.fixed.exec;
+  wanted.fixed.node = command.fixed.node;
+  wanted.tail = command.tail;
+  const CUresult rc = onGraphSetNode(wanted);
+  replyBody_.clear();
+  return rc;
+}
+
 CUresult Executor::onGraphDestroyNode(const cmd::Decoded<cmd::GraphDestroyNode>& command) {
   const GraphTable::Node* node = graphs_.node(command.fixed.node);
   if (!node) return CUDA_ERROR_INVALID_VALUE;

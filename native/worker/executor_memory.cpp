@@ -66,6 +66,7 @@ CUresult Executor::onMemFree(const cmd::Decoded<cmd::MemFree>& command) {
       if (std::find(batch.addresses.begin(), batch.addresses.end(), address) != batch.addresses.end())
         return CUDA_ERROR_INVALID_VALUE;
     pools_.take(address);
+    if (sharing_) sharing_->remove(Sharing::Kind::kMemory, address);
     if (command.fixed.isLeft)
       sanitizer_.left(address);
     else

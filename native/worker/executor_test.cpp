@@ -371,7 +371,7 @@ TEST("over TCP, an answer that says the device is done comes behind the bytes th
     // Whether the device is slow, or quicker than the next command.
     const bool slow = round % 4 == 0;
     if (slow) f.fake().hold(1);
-    cmd::CopyFromDevice copy{};
+    cmd::LandFromDevice copy{};
     copy.address = memory;
     copy.bytes = to.size();
     copy.stream = ExecutorFixture::stream(1);

@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMaxAccess = 64;
 
 template <typename C>
-CUmemAllocationProp properties(const C& command, CUdevice device) {
+CUmemAllocationProp properties(const C& command, CUdevice device, bool isShareable) {
   CUmemAllocationProp prop{};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -19,6 +19,7 @@ CUmemAllocationProp properties(const C& command, CUdevice device) {
   prop.allocFlags.compressionType = static_cast<unsigned char>(command.compression);
   prop.allocFlags.gpuDirectRDMACapable = static_cast<unsigned char>(command.rdma);
   prop.allocFlags.usage = static_cast<unsigned short>(command.usage);
+  if (isShareable) prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   return prop;
 }
 
@@ -43,7 +44,7 @@ CUresult Executor::onVmUnreserve(const cmd::Decoded<cmd::VmUnreserve>& command) 
 CUresult Executor::onVmGranularity(const cmd::Decoded<cmd::VmGranularity>& command) {
   CUdevice id = 0;
   if (!device(command.fixed.device, id)) return violation("no device of the session");
-  const CUmemAllocationProp prop = properties(command.fixed, id);
+  const CUmemAllocationProp prop = properties(command.fixed, id, canShare(command.fixed.device));
   size_t bytes = 0;
   if (CUresult rc = driver_.cuMemGetAllocationGranularity(
           &bytes, &prop, static_cast<CUmemAllocationGranularity_flags>(command.fixed.option)))
@@ -58,7 +59,7 @@ CUresult Executor::onVmCreate(const cmd::Decoded<cmd::VmCreate>& command) {
   const auto attempt = [this, wanted = command.fixed, id]() -> CUresult {
     bool isNew = true;
     const auto ordinal = static_cast<size_t>(wanted.device);
-    const CUresult rc = virtualMemory_.create(wanted.memory, ordinal, wanted.bytes, properties(wanted, id), isNew);
+    const CUresult rc = virtualMemory_.create(wanted.memory, ordinal, wanted.bytes, properties(wanted, id, canShare(wanted.device)), isNew);
     if (!isNew) return violation("there is memory of this number already");
     updateMemoryCounter(static_cast<uint16_t>(ordinal + 1));
     return rc;
@@ -75,6 +76,7 @@ CUresult Executor::onVmCreate(const cmd::Decoded<cmd::VmCreate>& command) {
 }
 
 CUresult Executor::onVmRelease(const cmd::Decoded<cmd::VmRelease>& command) {
+  if (sharing_) sharing_->remove(Sharing::Kind::kPages, command.fixed.memory);
   const CUresult rc = virtualMemory_.release(command.fixed.memory);
   updateMemoryCounters();
   return rc;

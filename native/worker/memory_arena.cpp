@@ -26,14 +26,6 @@ constexpr uint64_t kPlaceStep = uint64_t{1} << 41;
 
 constexpr uint64_t roundUp(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
-CUmemAllocationProp deviceMemory(CUdevice device) {
-  CUmemAllocationProp prop{};
-  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  prop.location.id = device;
-  return prop;
-}
-
 }  // namespace
 
 bool MemoryArena::FreeRuns::take(uint64_t bytes, uint64_t& start) {
@@ -69,11 +61,21 @@ bool MemoryArena::FreeRuns::isOne(uint64_t start, uint64_t bytes) const {
   return runs_.size() == 1 && runs_.begin()->first == start && runs_.begin()->second == bytes;
 }
 
-MemoryArena::MemoryArena(const Driver& driver, CUdevice device, MemoryBudget& budget, std::vector<CUdevice> peers)
-    : driver_(driver), device_(device), peers_(std::move(peers)), budget_(budget) {}
+MemoryArena::MemoryArena(const Driver& driver, CUdevice device, MemoryBudget& budget, std::vector<CUdevice> peers,
+                         bool isShareable)
+    : driver_(driver), device_(device), peers_(std::move(peers)), isShareable_(isShareable), budget_(budget) {}
+
+CUmemAllocationProp MemoryArena::properties() const {
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  prop.location.id = device_;
+  if (isShareable_) prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  return prop;
+}
 
 CUresult MemoryArena::reserve() {
-  const CUmemAllocationProp prop = deviceMemory(device_);
+  const CUmemAllocationProp prop = properties();
   size_t granule = 0;
   if (CUresult rc = driver_.cuMemGetAllocationGranularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM)) return rc;
   granule_ = std::max<uint64_t>(granule, kGranule);
@@ -88,7 +90,9 @@ CUresult MemoryArena::reserve() {
   return CUDA_SUCCESS;
 }
 
-CUresult MemoryArena::mapRun(uint64_t bytes, CUdeviceptr& start) {
+CUresult MemoryArena::mapRun(uint64_t bytes, CUdeviceptr& start) { return mapRun(bytes, start, 0); }
+
+CUresult MemoryArena::mapRun(uint64_t bytes, CUdeviceptr& start, CUmemGenericAllocationHandle memory) {
   if (!budget_.take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t address = 0;
   if (!addresses_.take(bytes, address)) {
@@ -96,13 +100,13 @@ CUresult MemoryArena::mapRun(uint64_t bytes, CUdeviceptr& start) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   start = address;
-  const CUmemAllocationProp prop = deviceMemory(device_);
-  CUmemGenericAllocationHandle memory = 0;
-  CUresult rc = driver_.cuMemCreate(&memory, bytes, &prop, 0);
+  const CUmemAllocationProp prop = properties();
+  const bool isNew = memory == 0;
+  CUresult rc = isNew ? driver_.cuMemCreate(&memory, bytes, &prop, 0) : CUDA_SUCCESS;
   if (rc == CUDA_SUCCESS) {
     rc = driver_.cuMemMap(start, bytes, 0, memory, 0);
     // The mapping keeps the memory alive from here on.
-    driver_.cuMemRelease(memory);
+    if (isNew) driver_.cuMemRelease(memory);
     if (rc == CUDA_SUCCESS) {
       // Mapped memory does not follow what contexts say of their peers, so these have access from the beginning.
       std::vector<CUmemAccessDesc> access(1 + peers_.size());
@@ -167,13 +171,33 @@ CUresult MemoryArena::free(CUdeviceptr address) {
   if (found == allocations_.end()) return CUDA_ERROR_INVALID_VALUE;
   const Allocation allocation = found->second;
   allocations_.erase(found);
-  if (!allocation.slab) return unmapRun(address, allocation.bytes);
+  if (!allocation.slab) return unmapRun(address - allocation.offset, allocation.bytes);
   const auto slab = slabs_.find(allocation.slab);
   slab->second.free.give(address, allocation.bytes);
   if (!slab->second.free.isOne(slab->first, granule_)) return CUDA_SUCCESS;
   const CUdeviceptr start = slab->first;
   slabs_.erase(slab);
   return unmapRun(start, granule_);
+}
+
+MemoryArena::Place MemoryArena::placeOf(CUdeviceptr address) const {
+  const auto found = allocations_.find(address);
+  if (found == allocations_.end()) return {};
+  const Allocation& allocation = found->second;
+  if (allocation.slab) return {allocation.slab, granule_};
+  return {address - allocation.offset, allocation.bytes};
+}
+
+CUresult MemoryArena::adopt(CUmemGenericAllocationHandle memory, uint64_t runBytes, uint64_t offset,
+                            CUdeviceptr& address) {
+  if (!base_)
+    if (CUresult rc = reserve()) return rc;
+  if (runBytes == 0 || runBytes % granule_ || runBytes > reserved_ || offset >= runBytes) return CUDA_ERROR_INVALID_VALUE;
+  CUdeviceptr start = 0;
+  if (CUresult rc = mapRun(runBytes, start, memory)) return rc;
+  address = start + offset;
+  allocations_.emplace(address, Allocation{runBytes, 0, offset});
+  return CUDA_SUCCESS;
 }
 
 }  // namespace millpond::worker

@@ -15,8 +15,9 @@ namespace millpond::worker {
 class MemoryArena {
  public:
   /// `budget` bounds the physical memory, rounded down to the driver's granularity.
-  /// `peers`: other devices of the session that can reach this one's memory.
-  MemoryArena(const Driver& driver, CUdevice device, MemoryBudget& budget, std::vector<CUdevice> peers = {});
+  /// `peers`: other devices of the session that can reach this one's memory. `isShareable`: it can be shared as files.
+  MemoryArena(const Driver& driver, CUdevice device, MemoryBudget& budget, std::vector<CUdevice> peers = {},
+              bool isShareable = false);
   MemoryArena(const MemoryArena&) = delete;
   MemoryArena& operator=(const MemoryArena&) = delete;
 
@@ -29,6 +30,16 @@ class MemoryArena {
   bool owns(CUdeviceptr address) const { return allocations_.contains(address); }
   /// Gives an allocation back. Nothing on the device may use it any more.
   CUresult free(CUdeviceptr address);
+
+  /// Where an allocation lies in physical memory of its own, or with small ones.
+  struct Place {
+    CUdeviceptr run = 0;  ///< where that is mapped
+    uint64_t runBytes = 0;
+  };
+  Place placeOf(CUdeviceptr address) const;
+  /// Maps memory of `runBytes` that the driver has made elsewhere; what is at `offset` in it becomes an allocation. It
+  /// counts as any other.
+  CUresult adopt(CUmemGenericAllocationHandle memory, uint64_t runBytes, uint64_t offset, CUdeviceptr& address);
 
  private:
   /// Free runs by start address, neighbours merged.
@@ -47,16 +58,21 @@ class MemoryArena {
   };
   struct Allocation {
     uint64_t bytes;
-    CUdeviceptr slab;  ///< 0: has mapped memory of its own
+    CUdeviceptr slab;     ///< 0: has mapped memory of its own
+    uint64_t offset = 0;  ///< in that
   };
 
   CUresult reserve();
+  CUmemAllocationProp properties() const;
   CUresult mapRun(uint64_t bytes, CUdeviceptr& start);
+  /// The same with memory that there is; 0: new memory.
+  CUresult mapRun(uint64_t bytes, CUdeviceptr& start, CUmemGenericAllocationHandle memory);
   CUresult unmapRun(CUdeviceptr start, uint64_t bytes);
 
   const Driver& driver_;
   CUdevice device_;
   std::vector<CUdevice> peers_;
+  const bool isShareable_;
   uint64_t granule_ = 0;
   MemoryBudget& budget_;
   CUdeviceptr base_ = 0;

@@ -66,6 +66,39 @@ TEST("the limit is held to the granule and can be used up") {
   }
 }
 
+TEST("memory that was made elsewhere lies among the others, counts as they do, and goes as they do") {
+  Fixture f(10 * kMi);
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  CUmemGenericAllocationHandle memory = 0;
+  CHECK_EQ(f.driver.cuMemCreate(&memory, 2 * kGranule, &prop, 0), CUDA_SUCCESS);
+  const CUdeviceptr own = f.take(100);
+  CUdeviceptr address = 0;
+  CHECK_EQ(f.arena.adopt(memory, 2 * kGranule, 1024, address), CUDA_SUCCESS);
+  CHECK(f.arena.owns(address));
+  CHECK_EQ(address % kGranule, 1024u);
+  CHECK_EQ(f.arena.placeOf(address).run, address - 1024);
+  CHECK_EQ(f.arena.placeOf(address).runBytes, 2 * kGranule);
+  CHECK_EQ(f.arena.placeOf(own).runBytes, kGranule);
+  CHECK_EQ(f.budget.usedBytes(), 3 * kGranule);
+  // There twice, it counts twice; what does not fit is not there at all.
+  CUdeviceptr again = 0;
+  CHECK_EQ(f.arena.adopt(memory, 2 * kGranule, 1024, again), CUDA_SUCCESS);
+  CUdeviceptr none = 0;
+  CHECK_EQ(f.arena.adopt(memory, 2 * kGranule, 1024, none), CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK_EQ(f.budget.usedBytes(), 5 * kGranule);
+  for (const uint64_t bytes : {uint64_t{0}, kGranule + 1, ~uint64_t{0}})
+    CHECK_EQ(f.arena.adopt(memory, bytes, 0, none), CUDA_ERROR_INVALID_VALUE);
+  CHECK_EQ(f.arena.adopt(memory, 2 * kGranule, 2 * kGranule, none), CUDA_ERROR_INVALID_VALUE);
+  CHECK_EQ(f.driver.cuMemRelease(memory), CUDA_SUCCESS);
+  for (const CUdeviceptr each : {address, again, own}) CHECK_EQ(f.arena.free(each), CUDA_SUCCESS);
+  CHECK(!f.arena.owns(address));
+  CHECK_EQ(f.budget.usedBytes(), 0u);
+  CHECK_EQ(f.fake.usedBytes(), 0u);
+  CHECK_EQ(f.fake.mappedRuns(), 0u);
+}
+
 TEST("a limit below the granule allows nothing, and one above the device no more than it has") {
   Fixture tiny(kGranule - 1);
   CHECK_EQ(tiny.attempt(1), CUDA_ERROR_OUT_OF_MEMORY);

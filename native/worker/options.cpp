@@ -92,6 +92,10 @@ Result<Assignment> Assignment::parse(const Json& message) {
   auto devices = readDevices(message, "an assignment");
   if (!devices) return devices.error();
   out.devices = std::move(*devices);
+  std::string group;
+  if (!text("group", group) || group.empty()) return out;
+  out.group = parseHex32(group);
+  if (!out.group) return Error{"the group of an assignment is 64 hexadecimal digits"};
   return out;
 }
 
@@ -132,6 +136,8 @@ Result<Options> Options::parse(std::span<char*> arguments) {
       out.controlPath = value;
     } else if (name == "--data") {
       out.dataPath = value;
+    } else if (name == "--peers") {
+      out.peersPath = value;
     } else if (name == "--warm-device") {
       out.warmDevice = value;
     } else if (name == "--tcp") {

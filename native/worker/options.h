@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "protocol/tls_stream.h"
 #include "worker/session_devices.h"
+#include "worker/sharing.h"
 
 namespace millpond::worker {
 
@@ -21,6 +22,8 @@ struct Assignment {
   int64_t expires = 0;  ///< Unix seconds
   std::optional<LinkSecret> secret;  ///< of the client's TCP connections
   std::vector<DeviceShare> devices;
+  /// Of the claim, which its sessions on this node know; none: this one shares nothing.
+  std::optional<Sharing::Secret> group;
 
   static Result<Assignment> parse(const Json& message);
 };
@@ -42,6 +45,7 @@ struct Options {
   std::string dataPath;
   std::optional<std::string> tcpHost;
   uint16_t tcpPort = 0;
+  std::string peersPath;  ///< of the socket for other workers
   std::string warmDevice;
   int orphanSeconds = 30;
   uint32_t reconnectGraceSeconds = 300;  ///< the most that a client gets

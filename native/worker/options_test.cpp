@@ -55,6 +55,26 @@ TEST("a full command line is understood") {
   CHECK(a.devices[0].serviceClass == gate::ServiceClass::kGuaranteed);
   CHECK(a.devices[1].serviceClass == gate::ServiceClass::kBestEffort);
   CHECK_EQ(a.devices[1].memoryBytes, 68719476736u);
+  CHECK(!a.group);
+}
+
+TEST("the group of an assignment is 64 hexadecimal digits, or none") {
+  const auto groupOf = [](const std::string& group) {
+    auto json = Json::parse(R"({"session": "s", "ticket": "t", "expires": 1, "devices": [{"uuid": "GPU-1", "memoryBytes": 1,
+                             "computePercent": 1}], "group": ")" + group + "\"}");
+    CHECK(bool(json));
+    return Assignment::parse(*json);
+  };
+  const auto none = groupOf("");
+  CHECK(none && !none->group);
+  const auto some = groupOf(std::string(62, '0') + "fE");
+  CHECK(some && some->group);
+  CHECK((*some->group)[0] == std::byte{0});
+  CHECK((*some->group)[31] == std::byte{0xfe});
+  for (const size_t digits : {1, 63, 65, 128}) CHECK(!groupOf(std::string(digits, 'a')));
+  CHECK(!groupOf(std::string(63, 'a') + "g"));
+  CHECK(!groupOf("0x" + std::string(62, 'a')));
+  CHECK(!groupOf(std::string(62, 'a') + "+1"));
 }
 
 TEST("an assignment may have a secret for its connections") {

@@ -75,6 +75,7 @@ int Supervisor::run() {
     doorman_.collect(sockets);
     sockets.push_back(control_.listener());
     sockets.push_back(finished_.get());
+    if (sharing_) sockets.push_back(sharing_->listener());
     if (control_.connected()) sockets.push_back(control_.connection());
     std::vector<pollfd> polled;
     for (const int socket : sockets) polled.push_back({socket, POLLIN, 0});
@@ -86,6 +87,7 @@ int Supervisor::run() {
     if (control_.accept()) greetAgent();
     if (control_.connected())
       for (const Json& message : control_.receive()) handle(message);
+    if (sharing_) sharing_->serve();
     if (auto guest = doorman_.serve([this](const Hello& h, bool remote) { return judge(h, remote); }))
       admit(std::move(*guest));
     watchClient();
@@ -105,6 +107,7 @@ int Supervisor::run() {
   }
   ::unlink(options_.controlPath.c_str());
   ::unlink(options_.dataPath.c_str());
+  sharing_.reset();
   // An image that is being written is there for the next session, and no half of it is left behind.
   imageCache_.settle();
   return exitStatus_;
@@ -158,6 +161,10 @@ void Supervisor::assign(Assignment assignment) {
   if (auto taken = devices_.assign(assignment.devices); !taken) return refuse(taken.error().message);
   auto snapshot = devices_.snapshot();
   if (!snapshot) return refuse(snapshot.error().message);
+  if (assignment.group && !options_.peersPath.empty()) {
+    sharing_ = std::make_unique<Sharing>(options_.peersPath, options_.id, *assignment.group);
+    if (auto listening = sharing_->listen(); !listening) return refuse(listening.error().message);
+  }
   snapshot_ = std::move(*snapshot);
   assignment_ = std::move(assignment);
   if (assignment_.secret) doorman_.setSecret(*assignment_.secret);
@@ -280,7 +287,7 @@ void Supervisor::admit(Doorman::Guest guest) {
                              {"program", guest.hello.program}});
   executor_ = std::make_unique<Executor>(driver_, devices_,
                                          ServerLink(std::move(guest.channel), std::move(*memory), guest.remote, graceSeconds_),
-                                         &imageCache_, &output_, options_.gates);
+                                         &imageCache_, &output_, options_.gates, sharing_.get());
   thread_ = std::thread([this] {
     end_ = executor_->run();
     const uint64_t one = 1;

@@ -15,6 +15,7 @@
 #include "worker/executor.h"
 #include "worker/options.h"
 #include "worker/session_devices.h"
+#include "worker/sharing.h"
 
 namespace millpond::worker {
 
@@ -61,6 +62,7 @@ class Supervisor {
   ImageCache imageCache_;
   State state_ = State::kWarm;
   Assignment assignment_;
+  std::unique_ptr<Sharing> sharing_;
   Snapshot snapshot_;
   std::unique_ptr<Executor> executor_;
   std::thread thread_;

@@ -49,6 +49,18 @@ CUresult VirtualMemory::create(uint64_t memory, size_t device, uint64_t bytes, c
   return CUDA_SUCCESS;
 }
 
+CUresult VirtualMemory::adopt(uint64_t memory, size_t device, uint64_t bytes, CUmemGenericAllocationHandle handle) {
+  if (!budgets_[device].take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  memories_.emplace(memory, Memory{handle, device, bytes, 0, false});
+  return CUDA_SUCCESS;
+}
+
+std::optional<VirtualMemory::View> VirtualMemory::find(uint64_t memory) const {
+  const auto found = memories_.find(memory);
+  if (found == memories_.end() || found->second.released) return std::nullopt;
+  return View{found->second.handle, found->second.device, found->second.bytes};
+}
+
 CUresult VirtualMemory::release(uint64_t memory) {
   const auto found = memories_.find(memory);
   if (found == memories_.end() || found->second.released) return CUDA_ERROR_INVALID_VALUE;

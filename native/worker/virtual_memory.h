@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,7 +30,17 @@ class VirtualMemory {
   /// `device`: ordinal in the session. CUDA_ERROR_OUT_OF_MEMORY when the limit or the device has no room. False in
   /// `isNew` when there is memory of that number already.
   CUresult create(uint64_t memory, size_t device, uint64_t bytes, const CUmemAllocationProp& prop, bool& isNew);
+  /// Takes up memory that another session has made; it counts as this one's, too.
+  CUresult adopt(uint64_t memory, size_t device, uint64_t bytes, CUmemGenericAllocationHandle handle);
+  bool has(uint64_t memory) const { return memories_.contains(memory); }
   CUresult release(uint64_t memory);
+  /// What is known of memory that is not released.
+  struct View {
+    CUmemGenericAllocationHandle handle = 0;
+    size_t device = 0;
+    uint64_t bytes = 0;
+  };
+  std::optional<View> find(uint64_t memory) const;
 
   CUresult map(CUdeviceptr address, uint64_t bytes, uint64_t offset, uint64_t memory);
   /// The memories of the mappings that make up the range, taken out of the books; `unmapPages` and `forget` do the rest.

@@ -8,6 +8,7 @@ PROGRAM("green-contexts", "contexts on a part of the multiprocessors: split reso
   const CUresult status = cuDeviceGetDevResource(gpu, &all, CU_DEV_RESOURCE_TYPE_SM);
   if (status == CUDA_ERROR_NOT_SUPPORTED) skip("no green contexts");
   CHECK(status);
+  if (all.sm.smCount < 16) skip("fewer than 16 multiprocessors");
   say("all multiprocessors: %s", yes((int)all.sm.smCount == attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)));
   CUdevResource groups[2], rest;
   unsigned count = 2;

@@ -95,6 +95,26 @@ CUresult cuCtxResetPersistingL2Cache() noexcept;
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) noexcept;
 CUresult cuCtxSynchronize() noexcept;
 
+// greenContexts: written by hand
+CUresult cuCtxFromGreenCtx(CUcontext* pContext, CUgreenCtx hCtx) noexcept;
+CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource* resource, CUdevResourceType type) noexcept;
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* resources,
+                                   unsigned int nbResources) noexcept;
+CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGroups,
+                                     const CUdevResource* input, CUdevResource* remaining,
+                                     unsigned int useFlags, unsigned int minCount) noexcept;
+CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource* resource, CUdevResourceType type) noexcept;
+CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice dev,
+                          unsigned int flags) noexcept;
+CUresult cuGreenCtxDestroy(CUgreenCtx hCtx) noexcept;
+CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource* resource, CUdevResourceType type) noexcept;
+CUresult cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long* greenCtxId) noexcept;
+CUresult cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent) noexcept;
+CUresult cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, unsigned int flags,
+                                int priority) noexcept;
+CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent) noexcept;
+CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx* phCtx) noexcept;
+
 // memory: written by hand
 CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) noexcept;
 CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) noexcept;
@@ -286,6 +306,11 @@ CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* pTexDesc, CUtexObject texO
 // peers: written by hand
 CUresult cuCtxDisablePeerAccess(CUcontext peerContext) noexcept;
 CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) noexcept;
+CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) noexcept;
+CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) noexcept;
+CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) noexcept;
+CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) noexcept;
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) noexcept;
 
 // module: written by hand
 CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) noexcept;
@@ -627,6 +652,14 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap* tensorMap, void* globalAddress) 
 // profiler: written by hand
 CUresult cuProfilerStart() noexcept;
 CUresult cuProfilerStop() noexcept;
+
+// logs: written by hand
+CUresult cuLogsCurrent(CUlogIterator* iterator_out, unsigned int flags) noexcept;
+CUresult cuLogsDumpToFile(CUlogIterator* iterator, const char* pathToFile, unsigned int flags) noexcept;
+CUresult cuLogsDumpToMemory(CUlogIterator* iterator, char* buffer, size_t* size, unsigned int flags) noexcept;
+CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void* userData,
+                                CUlogsCallbackHandle* callback_out) noexcept;
+CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle callback) noexcept;
 
 }  // namespace api
 }  // namespace millpond::client

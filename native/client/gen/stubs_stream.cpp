@@ -62,6 +62,7 @@ CUresult cuStreamQuery(Flavour flavour, CUstream hStream) noexcept {
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::StreamQuery wire{};
   if (const CUresult r = call.stream(hStream, flavour, wire.hStream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = precondition::streamAnswer(call, hStream); r != CUDA_SUCCESS) return r;
   cmd::StreamQueryReply reply{};
   return call.wait(wire, reply);
 }
@@ -71,6 +72,7 @@ CUresult cuStreamSynchronize(Flavour flavour, CUstream hStream) noexcept {
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::StreamSync wire{};
   if (const CUresult r = call.stream(hStream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = precondition::streamAnswer(call, hStream); r != CUDA_SUCCESS) return r;
   cmd::StreamSyncReply reply{};
   return call.wait(wire, reply);
 }

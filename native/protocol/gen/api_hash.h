@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0xee6d23571717105b;
+inline constexpr uint64_t kApiHash = 0x141c7a1b1ca875e8;
 
 }  // namespace millpond

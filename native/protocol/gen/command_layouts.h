@@ -160,8 +160,6 @@ inline constexpr FieldLayout kCopyFromDevice[] = {
     {"address", 0, 8},
     {"bytes", 8, 8},
     {"stream", 16, 8},
-    {"hostAddress", 24, 8},
-    {"waits", 32, 4},
 };
 inline constexpr FieldLayout kCopyHostShared[] = {
     {"deviceAddress", 0, 8},
@@ -510,6 +508,63 @@ inline constexpr FieldLayout kUserObjectCount[] = {
     {"what", 20, 4},
     {"flags", 24, 4},
 };
+inline constexpr FieldLayout kLandFromDevice[] = {
+    {"address", 0, 8},
+    {"bytes", 8, 8},
+    {"stream", 16, 8},
+    {"hostAddress", 24, 8},
+};
+inline constexpr FieldLayout kShareMemory[] = {
+    {"address", 0, 8},
+    {"bytes", 8, 8},
+};
+inline constexpr FieldLayout kOpenMemory[] = {
+    {"handle", 0, 64},
+};
+inline constexpr FieldLayout kShareEvent[] = {
+    {"event", 0, 8},
+};
+inline constexpr FieldLayout kOpenEvent[] = {
+    {"event", 0, 8},
+    {"handle", 8, 64},
+};
+inline constexpr FieldLayout kVmShare[] = {
+    {"memory", 0, 8},
+};
+inline constexpr FieldLayout kVmOpen[] = {
+    {"memory", 0, 8},
+    {"handle", 8, 64},
+};
+inline constexpr FieldLayout kDeviceResource[] = {
+    {"device", 0, 4},
+    {"type", 4, 4},
+};
+inline constexpr FieldLayout kResourceSplit[] = {
+    {"input", 0, 144},
+    {"groups", 144, 4},
+    {"flags", 148, 4},
+    {"minimum", 152, 4},
+};
+inline constexpr FieldLayout kResourceDescribe[] = {
+    {"descriptor", 0, 8},
+    {"resourcesBytes", 8, 4, FieldUse::kTailBytes},
+};
+inline constexpr FieldLayout kGreenCreate[] = {
+    {"context", 0, 4},
+    {"device", 4, 4},
+    {"descriptor", 8, 8},
+    {"flags", 16, 4},
+};
+inline constexpr FieldLayout kGreenStream[] = {
+    {"stream", 0, 8},
+    {"flags", 8, 4},
+    {"priority", 12, 4},
+};
+inline constexpr FieldLayout kGraphUpdateNode[] = {
+    {"exec", 0, 8},
+    {"node", 8, 8},
+    {"paramsBytes", 16, 4, FieldUse::kTailBytes},
+};
 inline constexpr FieldLayout kDeviceCanAccessPeer[] = {
     {"dev", 0, 4},
     {"peerDev", 4, 4},
@@ -811,7 +866,7 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kHostAlloc, 24, 0, true, layouts::kHostAlloc},
     {Op::kHostFree, 8, 0, true, layouts::kHostFree},
     {Op::kCopyToDevice, 40, 1, false, layouts::kCopyToDevice},
-    {Op::kCopyFromDevice, 40, 0, true, layouts::kCopyFromDevice},
+    {Op::kCopyFromDevice, 24, 0, true, layouts::kCopyFromDevice},
     {Op::kCopyHostShared, 40, 0, false, layouts::kCopyHostShared},
     {Op::kImageOffer, 48, 0, true, layouts::kImageOffer},
     {Op::kCopyBox, 144, 0, false, layouts::kCopyBox},
@@ -879,6 +934,19 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kGraphMemory, 24, 0, true, layouts::kGraphMemory},
     {Op::kUserObjectCreate, 24, 0, true, layouts::kUserObjectCreate},
     {Op::kUserObjectCount, 32, 0, true, layouts::kUserObjectCount},
+    {Op::kLandFromDevice, 32, 0, false, layouts::kLandFromDevice},
+    {Op::kShareMemory, 16, 0, true, layouts::kShareMemory},
+    {Op::kOpenMemory, 64, 0, true, layouts::kOpenMemory},
+    {Op::kShareEvent, 8, 0, true, layouts::kShareEvent},
+    {Op::kOpenEvent, 72, 0, true, layouts::kOpenEvent},
+    {Op::kVmShare, 8, 0, true, layouts::kVmShare},
+    {Op::kVmOpen, 72, 0, true, layouts::kVmOpen},
+    {Op::kDeviceResource, 8, 0, true, layouts::kDeviceResource},
+    {Op::kResourceSplit, 160, 0, true, layouts::kResourceSplit},
+    {Op::kResourceDescribe, 16, 1, true, layouts::kResourceDescribe},
+    {Op::kGreenCreate, 24, 0, true, layouts::kGreenCreate},
+    {Op::kGreenStream, 16, 0, false, layouts::kGreenStream},
+    {Op::kGraphUpdateNode, 24, 1, false, layouts::kGraphUpdateNode},
     {Op::kDeviceCanAccessPeer, 8, 0, true, layouts::kDeviceCanAccessPeer},
     {Op::kDeviceGetP2PAttribute, 16, 0, true, layouts::kDeviceGetP2PAttribute},
     {Op::kFlushGPUDirectRDMAWrites, 8, 0, true, layouts::kFlushGPUDirectRDMAWrites},

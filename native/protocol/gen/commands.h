@@ -112,64 +112,77 @@ enum class Op : uint16_t {
   kGraphMemory = 96,
   kUserObjectCreate = 97,
   kUserObjectCount = 98,
-  kDeviceCanAccessPeer = 99,
-  kDeviceGetP2PAttribute = 100,
-  kFlushGPUDirectRDMAWrites = 101,
-  kDeviceGetExecAffinitySupport = 102,
-  kDeviceGetTexture1DLinearMaxWidth = 103,
-  kCtxGetLimit = 104,
-  kCtxResetPersistingL2Cache = 105,
-  kCtxGetExecAffinity = 106,
-  kMemcpyDtoDV2 = 107,
-  kMemcpyDtoDAsyncV2 = 108,
-  kMemsetD8V2 = 109,
-  kMemsetD16V2 = 110,
-  kMemsetD32V2 = 111,
-  kMemsetD2D8V2 = 112,
-  kMemsetD2D16V2 = 113,
-  kMemsetD2D32V2 = 114,
-  kMemsetD8Async = 115,
-  kMemsetD16Async = 116,
-  kMemsetD32Async = 117,
-  kMemsetD2D8Async = 118,
-  kMemsetD2D16Async = 119,
-  kMemsetD2D32Async = 120,
-  kModuleGetFunctionCount = 121,
-  kLibraryGetKernelCount = 122,
-  kFuncGetAttribute = 123,
-  kFuncSetAttribute = 124,
-  kFuncSetCacheConfig = 125,
-  kFuncSetSharedMemConfig = 126,
-  kFuncLoad = 127,
-  kFuncIsLoaded = 128,
-  kKernelGetAttribute = 129,
-  kKernelSetAttribute = 130,
-  kKernelSetCacheConfig = 131,
-  kStreamCreate = 132,
-  kStreamCreateWithPriority = 133,
-  kStreamDestroyV2 = 134,
-  kStreamWaitEvent = 135,
-  kStreamQuery = 136,
-  kStreamWaitValue32V2 = 137,
-  kStreamWaitValue64V2 = 138,
-  kStreamWriteValue32V2 = 139,
-  kStreamWriteValue64V2 = 140,
-  kStreamBatchMemOpV2 = 141,
-  kStreamCopyAttributes = 142,
-  kEventCreate = 143,
-  kEventDestroyV2 = 144,
-  kEventRecord = 145,
-  kEventRecordWithFlags = 146,
-  kEventQuery = 147,
-  kEventElapsedTime = 148,
-  kEventElapsedTimeV2 = 149,
-  kOccupancyMaxActiveBlocksPerMultiprocessor = 150,
-  kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = 151,
-  kOccupancyAvailableDynamicSMemPerBlock = 152,
+  kLandFromDevice = 99,
+  kShareMemory = 100,
+  kOpenMemory = 101,
+  kShareEvent = 102,
+  kOpenEvent = 103,
+  kVmShare = 104,
+  kVmOpen = 105,
+  kDeviceResource = 106,
+  kResourceSplit = 107,
+  kResourceDescribe = 108,
+  kGreenCreate = 109,
+  kGreenStream = 110,
+  kGraphUpdateNode = 111,
+  kDeviceCanAccessPeer = 112,
+  kDeviceGetP2PAttribute = 113,
+  kFlushGPUDirectRDMAWrites = 114,
+  kDeviceGetExecAffinitySupport = 115,
+  kDeviceGetTexture1DLinearMaxWidth = 116,
+  kCtxGetLimit = 117,
+  kCtxResetPersistingL2Cache = 118,
+  kCtxGetExecAffinity = 119,
+  kMemcpyDtoDV2 = 120,
+  kMemcpyDtoDAsyncV2 = 121,
+  kMemsetD8V2 = 122,
+  kMemsetD16V2 = 123,
+  kMemsetD32V2 = 124,
+  kMemsetD2D8V2 = 125,
+  kMemsetD2D16V2 = 126,
+  kMemsetD2D32V2 = 127,
+  kMemsetD8Async = 128,
+  kMemsetD16Async = 129,
+  kMemsetD32Async = 130,
+  kMemsetD2D8Async = 131,
+  kMemsetD2D16Async = 132,
+  kMemsetD2D32Async = 133,
+  kModuleGetFunctionCount = 134,
+  kLibraryGetKernelCount = 135,
+  kFuncGetAttribute = 136,
+  kFuncSetAttribute = 137,
+  kFuncSetCacheConfig = 138,
+  kFuncSetSharedMemConfig = 139,
+  kFuncLoad = 140,
+  kFuncIsLoaded = 141,
+  kKernelGetAttribute = 142,
+  kKernelSetAttribute = 143,
+  kKernelSetCacheConfig = 144,
+  kStreamCreate = 145,
+  kStreamCreateWithPriority = 146,
+  kStreamDestroyV2 = 147,
+  kStreamWaitEvent = 148,
+  kStreamQuery = 149,
+  kStreamWaitValue32V2 = 150,
+  kStreamWaitValue64V2 = 151,
+  kStreamWriteValue32V2 = 152,
+  kStreamWriteValue64V2 = 153,
+  kStreamBatchMemOpV2 = 154,
+  kStreamCopyAttributes = 155,
+  kEventCreate = 156,
+  kEventDestroyV2 = 157,
+  kEventRecord = 158,
+  kEventRecordWithFlags = 159,
+  kEventQuery = 160,
+  kEventElapsedTime = 161,
+  kEventElapsedTimeV2 = 162,
+  kOccupancyMaxActiveBlocksPerMultiprocessor = 163,
+  kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = 164,
+  kOccupancyAvailableDynamicSMemPerBlock = 165,
 };
 
 /// One more than the highest Op.
-inline constexpr uint16_t kOpLimit = 153;
+inline constexpr uint16_t kOpLimit = 166;
 
 /// Name of a command, "unknown" for a number that is none.
 constexpr const char* opName(Op op) {
@@ -370,6 +383,32 @@ constexpr const char* opName(Op op) {
       return "UserObjectCreate";
     case Op::kUserObjectCount:
       return "UserObjectCount";
+    case Op::kLandFromDevice:
+      return "LandFromDevice";
+    case Op::kShareMemory:
+      return "ShareMemory";
+    case Op::kOpenMemory:
+      return "OpenMemory";
+    case Op::kShareEvent:
+      return "ShareEvent";
+    case Op::kOpenEvent:
+      return "OpenEvent";
+    case Op::kVmShare:
+      return "VmShare";
+    case Op::kVmOpen:
+      return "VmOpen";
+    case Op::kDeviceResource:
+      return "DeviceResource";
+    case Op::kResourceSplit:
+      return "ResourceSplit";
+    case Op::kResourceDescribe:
+      return "ResourceDescribe";
+    case Op::kGreenCreate:
+      return "GreenCreate";
+    case Op::kGreenStream:
+      return "GreenStream";
+    case Op::kGraphUpdateNode:
+      return "GraphUpdateNode";
     case Op::kDeviceCanAccessPeer:
       return "DeviceCanAccessPeer";
     case Op::kDeviceGetP2PAttribute:
@@ -997,21 +1036,17 @@ struct CopyFromDeviceReply {
 };
 static_assert(sizeof(CopyFromDeviceReply) == CopyFromDeviceReply::kFixedBytes);
 
-/// A copy to client memory; with `waits` the answer comes behind the last byte, else the bytes land by
-/// themselves.
+/// A copy to client memory; the answer comes behind the last byte.
 struct CopyFromDevice {
   static constexpr Op kOp = Op::kCopyFromDevice;
   static constexpr bool kHasReply = true;
   using Reply = CopyFromDeviceReply;
-  static constexpr size_t kFixedBytes = 40;
+  static constexpr size_t kFixedBytes = 24;
   static constexpr size_t kTails = 0;
 
   uint64_t address{};
   uint64_t bytes{};
   uint64_t stream{};
-  uint64_t hostAddress{};
-  uint32_t waits{};
-  uint8_t pad0[4]{};
 };
 static_assert(sizeof(CopyFromDevice) == CopyFromDevice::kFixedBytes);
 
@@ -2645,6 +2680,289 @@ struct UserObjectCount {
   uint8_t pad0[4]{};
 };
 static_assert(sizeof(UserObjectCount) == UserObjectCount::kFixedBytes);
+
+/// A copy to memory of a client on another host, where the bytes land by themselves.
+struct LandFromDevice {
+  static constexpr Op kOp = Op::kLandFromDevice;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t address{};
+  uint64_t bytes{};
+  uint64_t stream{};
+  uint64_t hostAddress{};
+};
+static_assert(sizeof(LandFromDevice) == LandFromDevice::kFixedBytes);
+
+/// Answer to ShareMemory.
+struct ShareMemoryReply {
+  static constexpr size_t kFixedBytes = 64;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(ShareMemoryReply) == ShareMemoryReply::kFixedBytes);
+
+/// A handle by which other sessions of the claim open an allocation of MemAlloc. `bytes`: what the program
+/// asked for.
+struct ShareMemory {
+  static constexpr Op kOp = Op::kShareMemory;
+  static constexpr bool kHasReply = true;
+  using Reply = ShareMemoryReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t address{};
+  uint64_t bytes{};
+};
+static_assert(sizeof(ShareMemory) == ShareMemory::kFixedBytes);
+
+/// Answer to OpenMemory.
+struct OpenMemoryReply {
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t address{};
+  uint64_t bytes{};
+  int32_t device{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(OpenMemoryReply) == OpenMemoryReply::kFixedBytes);
+
+/// Memory of another session of the claim, by its handle; ended with MemFree.
+struct OpenMemory {
+  static constexpr Op kOp = Op::kOpenMemory;
+  static constexpr bool kHasReply = true;
+  using Reply = OpenMemoryReply;
+  static constexpr size_t kFixedBytes = 64;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(OpenMemory) == OpenMemory::kFixedBytes);
+
+/// Answer to ShareEvent.
+struct ShareEventReply {
+  static constexpr size_t kFixedBytes = 64;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(ShareEventReply) == ShareEventReply::kFixedBytes);
+
+/// A handle by which other sessions of the claim open an event.
+struct ShareEvent {
+  static constexpr Op kOp = Op::kShareEvent;
+  static constexpr bool kHasReply = true;
+  using Reply = ShareEventReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t event{};
+};
+static_assert(sizeof(ShareEvent) == ShareEvent::kFixedBytes);
+
+/// Answer to OpenEvent.
+struct OpenEventReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// An event of another session of the claim, by its handle.
+struct OpenEvent {
+  static constexpr Op kOp = Op::kOpenEvent;
+  static constexpr bool kHasReply = true;
+  using Reply = OpenEventReply;
+  static constexpr size_t kFixedBytes = 72;
+  static constexpr size_t kTails = 0;
+
+  uint64_t event{};
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(OpenEvent) == OpenEvent::kFixedBytes);
+
+/// Answer to VmShare.
+struct VmShareReply {
+  static constexpr size_t kFixedBytes = 64;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(VmShareReply) == VmShareReply::kFixedBytes);
+
+/// A handle by which other sessions of the claim open the memory of a VmCreate.
+struct VmShare {
+  static constexpr Op kOp = Op::kVmShare;
+  static constexpr bool kHasReply = true;
+  using Reply = VmShareReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t memory{};
+};
+static_assert(sizeof(VmShare) == VmShare::kFixedBytes);
+
+/// Answer to VmOpen.
+struct VmOpenReply {
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t bytes{};
+  int32_t device{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(VmOpenReply) == VmOpenReply::kFixedBytes);
+
+/// Memory of another session's VmCreate, by its handle, under a number of the client's; ended with VmRelease.
+struct VmOpen {
+  static constexpr Op kOp = Op::kVmOpen;
+  static constexpr bool kHasReply = true;
+  using Reply = VmOpenReply;
+  static constexpr size_t kFixedBytes = 72;
+  static constexpr size_t kTails = 0;
+
+  uint64_t memory{};
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(VmOpen) == VmOpen::kFixedBytes);
+
+/// Answer to DeviceResource.
+struct DeviceResourceReply {
+  static constexpr size_t kFixedBytes = 144;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t resource[144]{};
+};
+static_assert(sizeof(DeviceResourceReply) == DeviceResourceReply::kFixedBytes);
+
+/// A CUdevResource of a device, or of the frame's context with `device` -1.
+struct DeviceResource {
+  static constexpr Op kOp = Op::kDeviceResource;
+  static constexpr bool kHasReply = true;
+  using Reply = DeviceResourceReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t device{};
+  int32_t type{};
+};
+static_assert(sizeof(DeviceResource) == DeviceResource::kFixedBytes);
+
+/// Answer to ResourceSplit.
+struct ResourceSplitReply {
+  static constexpr size_t kFixedBytes = 160;
+  static constexpr size_t kTails = 1;
+
+  uint32_t groups{};
+  uint8_t pad0[4]{};
+  alignas(8) uint8_t remaining[144]{};
+  uint32_t resultBytes{};
+  uint8_t pad1[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {resultBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    resultBytes = bytes[0];
+  }
+};
+static_assert(sizeof(ResourceSplitReply) == ResourceSplitReply::kFixedBytes);
+
+/// cuDevSmResourceSplitByCount of a resource that the session was given. `groups`: how many are wanted, 0 for
+/// none but their number.
+struct ResourceSplit {
+  static constexpr Op kOp = Op::kResourceSplit;
+  static constexpr bool kHasReply = true;
+  using Reply = ResourceSplitReply;
+  static constexpr size_t kFixedBytes = 160;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t input[144]{};
+  uint32_t groups{};
+  uint32_t flags{};
+  uint32_t minimum{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(ResourceSplit) == ResourceSplit::kFixedBytes);
+
+/// Answer to ResourceDescribe.
+struct ResourceDescribeReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuDevResourceGenerateDesc of resources that the session was given, under a number of the client's.
+struct ResourceDescribe {
+  static constexpr Op kOp = Op::kResourceDescribe;
+  static constexpr bool kHasReply = true;
+  using Reply = ResourceDescribeReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 1;
+
+  uint64_t descriptor{};
+  uint32_t resourcesBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {resourcesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    resourcesBytes = bytes[0];
+  }
+};
+static_assert(sizeof(ResourceDescribe) == ResourceDescribe::kFixedBytes);
+
+/// Answer to GreenCreate.
+struct GreenCreateReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// A green context on a device, under a number as with ContextCreate; ended with ContextDestroy.
+struct GreenCreate {
+  static constexpr Op kOp = Op::kGreenCreate;
+  static constexpr bool kHasReply = true;
+  using Reply = GreenCreateReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint32_t context{};
+  int32_t device{};
+  uint64_t descriptor{};
+  uint32_t flags{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(GreenCreate) == GreenCreate::kFixedBytes);
+
+/// A stream of the frame's context, which is a green one.
+struct GreenStream {
+  static constexpr Op kOp = Op::kGreenStream;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t stream{};
+  uint32_t flags{};
+  int32_t priority{};
+};
+static_assert(sizeof(GreenStream) == GreenStream::kFixedBytes);
+
+/// As GraphSetNode with `exec`, for nodes that change nothing of what launches need: not copies, functions
+/// and graphs.
+struct GraphUpdateNode {
+  static constexpr Op kOp = Op::kGraphUpdateNode;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 1;
+
+  uint64_t exec{};
+  uint64_t node{};
+  uint32_t paramsBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {paramsBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    paramsBytes = bytes[0];
+  }
+};
+static_assert(sizeof(GraphUpdateNode) == GraphUpdateNode::kFixedBytes);
 
 /// Answer to DeviceCanAccessPeer.
 struct DeviceCanAccessPeerReply {

@@ -20,7 +20,7 @@ CUresult createContext(CUcontext* pctx, unsigned flags, CUdevice dev) {
     if (!pctx || !areContextFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
     auto context = std::make_shared<Context>(device, Context::Kind::created, flags);
     *pctx = driver.contexts().add(context);
-    pushContext(std::move(context));
+    pushCurrent({std::move(context)});
     return CUDA_SUCCESS;
   });
 }
@@ -29,7 +29,7 @@ CUresult createContext(CUcontext* pctx, unsigned flags, CUdevice dev) {
 template <typename Body>
 CUresult withGivenContext(CUcontext handle, Body body) {
   return withDriver([&](Driver& driver) -> CUresult {
-    const ContextPtr context = handle ? driver.contexts().find(handle) : currentContext();
+    const ContextPtr context = handle ? driver.findCurrent(handle).context : currentContext();
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
     return body(driver, context);
   });
@@ -39,7 +39,7 @@ CUresult withGivenContext(CUcontext handle, Body body) {
 template <typename Body>
 CUresult withEventOf(CUcontext handle, CUevent eventHandle, Body body) {
   return withDriver([&](Driver& driver) -> CUresult {
-    const ContextPtr context = driver.contexts().find(handle);
+    const ContextPtr context = driver.findCurrent(handle).context;
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
     if (CUresult result = checkAlive(context)) return result;
     if (CUresult fault = context->fault()) return fault;
@@ -116,16 +116,16 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
     if (!context || context->kind() == Context::Kind::primary) return CUDA_ERROR_INVALID_CONTEXT;
     if (!driver.contexts().remove(ctx)) return CUDA_ERROR_INVALID_CONTEXT;
     driver.destroyContext(context);
-    if (currentContext() == context) popContext();
+    if (currentContext() == context) popCurrent();
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuCtxSetCurrent(CUcontext ctx) {
   return withDriver([&](Driver& driver) -> CUresult {
-    ContextPtr context = ctx ? driver.contexts().find(ctx) : nullptr;
-    if (ctx && !context) return CUDA_ERROR_INVALID_CONTEXT;
-    setCurrentContext(std::move(context));
+    Current wanted = driver.findCurrent(ctx);
+    if (ctx && !wanted.context) return CUDA_ERROR_INVALID_CONTEXT;
+    setCurrent(std::move(wanted));
     return CUDA_SUCCESS;
   });
 }
@@ -133,26 +133,25 @@ CUresult cuCtxSetCurrent(CUcontext ctx) {
 CUresult cuCtxGetCurrent(CUcontext* pctx) {
   return withDriver([&](Driver&) -> CUresult {
     if (!pctx) return CUDA_ERROR_INVALID_VALUE;
-    const ContextPtr context = currentContext();
-    *pctx = context ? context->handle() : nullptr;
+    *pctx = current().handle();
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
   return withDriver([&](Driver& driver) -> CUresult {
-    ContextPtr context = driver.contexts().find(ctx);
-    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-    pushContext(std::move(context));
+    Current wanted = driver.findCurrent(ctx);
+    if (!wanted.context) return CUDA_ERROR_INVALID_CONTEXT;
+    pushCurrent(std::move(wanted));
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuCtxPopCurrent_v2(CUcontext* pctx) {
   return withDriver([&](Driver&) -> CUresult {
-    const ContextPtr context = popContext();
-    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-    if (pctx) *pctx = context->handle();
+    const Current popped = popCurrent();
+    if (!popped.context) return CUDA_ERROR_INVALID_CONTEXT;
+    if (pctx) *pctx = popped.handle();
     return CUDA_SUCCESS;
   });
 }
@@ -168,9 +167,12 @@ CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
 }
 
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
-  return withGivenContext(ctx, [&](Driver&, const ContextPtr& context) -> CUresult {
+  return withDriver([&](Driver& driver) -> CUresult {
+    const Current wanted = ctx ? driver.findCurrent(ctx) : current();
+    if (!wanted.context) return CUDA_ERROR_INVALID_CONTEXT;
     if (!ctxId) return CUDA_ERROR_INVALID_VALUE;
-    *ctxId = context->id();
+    const GreenPtr green = wanted.green ? driver.greens().find(wanted.green) : nullptr;
+    *ctxId = green ? green->id() : wanted.context->id();
     return CUDA_SUCCESS;
   });
 }

@@ -60,7 +60,12 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
     if (!phEvent || (Flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
     if ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING))
       return CUDA_ERROR_INVALID_VALUE;
-    *phEvent = driver.events().add(std::make_shared<Event>(context, Flags));
+    std::shared_ptr<SharedEvent> shared;
+    if (Flags & CU_EVENT_INTERPROCESS) {
+      shared = SharedEvent::make();
+      if (!shared) return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *phEvent = driver.events().add(std::make_shared<Event>(context, Flags, std::move(shared)));
     return CUDA_SUCCESS;
   });
 }
@@ -80,8 +85,7 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
 CUresult cuEventQuery(CUevent hEvent) {
   return withEvent(hEvent, [](Driver&, Event& event) -> CUresult {
     if (CUresult result = checkEventAnswer(event)) return result;
-    const OperationPtr point = event.point();
-    if (point && !point->isDone()) return CUDA_ERROR_NOT_READY;
+    if (!event.isReached()) return CUDA_ERROR_NOT_READY;
     return event.context()->fault();
   });
 }
@@ -100,6 +104,26 @@ CUresult cuEventElapsedTime(float* pMilliseconds, CUevent hStart, CUevent hEnd) 
 
 CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
   return elapsedTime(pMilliseconds, hStart, hEnd);
+}
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
+  return withEvent(event, [&](Driver&, Event& own) -> CUresult {
+    if (!pHandle) return CUDA_ERROR_INVALID_VALUE;
+    if (!own.shared() || !own.shared()->isOwn()) return CUDA_ERROR_INVALID_HANDLE;
+    *pHandle = own.shared()->handle();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
+  return withContext([&](Driver& driver, const ContextPtr& context) -> CUresult {
+    if (!phEvent) return CUDA_ERROR_INVALID_VALUE;
+    std::shared_ptr<SharedEvent> shared;
+    if (CUresult result = SharedEvent::open(handle, &shared)) return result;
+    constexpr unsigned flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+    *phEvent = driver.events().add(std::make_shared<Event>(context, flags, std::move(shared)));
+    return CUDA_SUCCESS;
+  });
 }
 
 }  // extern "C"

@@ -12,9 +12,18 @@ CUresult createStream(CUstream* stream, unsigned flags, int priority) {
   return withContext([&](Driver& driver, const ContextPtr& context) -> CUresult {
     if (!stream || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING))) return CUDA_ERROR_INVALID_VALUE;
     const int clamped = std::clamp(priority, kGreatestPriority, 0);
-    *stream = driver.streams().add(std::make_shared<Stream>(context, context->createQueue(flags, clamped)));
+    const QueuePtr queue = context->createQueue(flags, clamped);
+    queue->green = current().green;
+    *stream = driver.streams().add(std::make_shared<Stream>(context, queue));
     return CUDA_SUCCESS;
   });
+}
+
+// These must not be asked of a stream that is being captured.
+CUresult checkQuestion(const StreamTarget& target) {
+  if (!isCapturing(target.queue)) return CUDA_SUCCESS;
+  invalidateCapture(target.queue);
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 }  // namespace
@@ -74,6 +83,7 @@ CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
 
 CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
   return withStream(hStream, [&](Driver&, const StreamTarget& target) -> CUresult {
+    if (CUresult result = checkQuestion(target)) return result;
     if (!flags) return CUDA_ERROR_INVALID_VALUE;
     *flags = target.queue->flags;
     return CUDA_SUCCESS;
@@ -82,6 +92,7 @@ CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
 
 CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
   return withStream(hStream, [&](Driver&, const StreamTarget& target) -> CUresult {
+    if (CUresult result = checkQuestion(target)) return result;
     if (!streamId) return CUDA_ERROR_INVALID_VALUE;
     *streamId = target.queue->id;
     return CUDA_SUCCESS;
@@ -91,13 +102,22 @@ CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
 CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
   return withStream(hStream, [&](Driver&, const StreamTarget& target) -> CUresult {
     if (!pctx) return CUDA_ERROR_INVALID_VALUE;
-    *pctx = target.context->handle();
+    *pctx = Current{target.context, target.queue->green}.handle();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
+  return withStream(hStream, [&](Driver&, const StreamTarget& target) -> CUresult {
+    if (pGreenCtx) *pGreenCtx = target.queue->green;
+    if (pCtx) *pCtx = target.context->handle();
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
   return withStream(hStream, [&](Driver&, const StreamTarget& target) -> CUresult {
+    if (CUresult result = checkQuestion(target)) return result;
     if (!device) return CUDA_ERROR_INVALID_VALUE;
     *device = static_cast<CUdevice>(target.context->device().ordinal());
     return CUDA_SUCCESS;

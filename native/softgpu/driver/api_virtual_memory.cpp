@@ -11,7 +11,7 @@ namespace {
 CUresult deviceOf(Driver& driver, const CUmemAllocationProp* properties, Device** device) {
   if (!properties || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-  if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  if (properties->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
   if (properties->allocFlags.compressionType != CU_MEM_ALLOCATION_COMP_NONE) return CUDA_ERROR_NOT_SUPPORTED;
   *device = driver.device(properties->location.id);
   return *device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
@@ -56,7 +56,28 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
     if (!handle || flags != 0) return CUDA_ERROR_INVALID_VALUE;
     Device* device = nullptr;
     if (CUresult result = deviceOf(driver, prop, &device)) return result;
-    return driver.virtualMemory().create(driver.store(*device), *device, size, handle);
+    const bool isShareable = prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
+    return driver.virtualMemory().create(driver.store(*device), *device, size, isShareable, handle);
+  });
+}
+
+CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType handleType, unsigned long long flags) {
+  return withDriver([&](Driver& driver) -> CUresult {
+    if (!shareableHandle || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+    return driver.virtualMemory().share(handle, static_cast<int*>(shareableHandle));
+  });
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
+                                        CUmemAllocationHandleType shHandleType) {
+  return withDriver([&](Driver& driver) -> CUresult {
+    if (!handle) return CUDA_ERROR_INVALID_VALUE;
+    if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+    const auto file = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
+    const auto device = [&](int ordinal) { return driver.device(ordinal); };
+    return driver.virtualMemory().open(PhysicalMemory::open(file, device), handle);
   });
 }
 

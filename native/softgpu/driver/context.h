@@ -32,6 +32,7 @@ struct Queue {
   Order order = Order::blocking;
   unsigned flags = 0;
   int priority = 0;
+  CUgreenCtx green = nullptr;  ///< that it is of
   unsigned long long id = 0;
   OperationPtr last;       // guarded by the context's mutex
   bool isRetired = false;  // guarded too; the stream is gone, work may be left

@@ -6,25 +6,25 @@
 namespace millpond::softgpu {
 namespace {
 
-std::vector<ContextPtr>& stack() {
-  thread_local std::vector<ContextPtr> contexts;
+std::vector<Current>& stack() {
+  thread_local std::vector<Current> contexts;
   return contexts;
 }
 
 }  // namespace
 
-ContextPtr currentContext() { return stack().empty() ? nullptr : stack().back(); }
+Current current() { return stack().empty() ? Current{} : stack().back(); }
 
-void setCurrentContext(ContextPtr context) {
+void setCurrent(Current entry) {
   if (!stack().empty()) stack().pop_back();
-  if (context) stack().push_back(std::move(context));
+  if (entry.context) stack().push_back(std::move(entry));
 }
 
-void pushContext(ContextPtr context) { stack().push_back(std::move(context)); }
+void pushCurrent(Current entry) { stack().push_back(std::move(entry)); }
 
-ContextPtr popContext() {
-  if (stack().empty()) return nullptr;
-  ContextPtr top = std::move(stack().back());
+Current popCurrent() {
+  if (stack().empty()) return {};
+  Current top = std::move(stack().back());
   stack().pop_back();
   return top;
 }

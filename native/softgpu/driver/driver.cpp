@@ -102,6 +102,12 @@ ptx::Executor& Driver::executor() {
   return *executor_;
 }
 
+Current Driver::findCurrent(CUcontext handle) const {
+  if (ContextPtr context = contexts_.find(handle)) return {std::move(context)};
+  const GreenPtr green = greens_.find(reinterpret_cast<CUgreenCtx>(handle));
+  return green ? Current{green->primary(), green->handle()} : Current{};
+}
+
 void Driver::destroyContext(const ContextPtr& context) {
   const uint64_t id = context->id();
   context->destroy();

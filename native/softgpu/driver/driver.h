@@ -10,10 +10,12 @@
 #include "cuda/gen/cuda_api.h"
 #include "softgpu/driver/array.h"
 #include "softgpu/driver/context.h"
+#include "softgpu/driver/current_context.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/dispatcher.h"
 #include "softgpu/driver/event.h"
 #include "softgpu/driver/graph_exec.h"
+#include "softgpu/driver/green_context.h"
 #include "softgpu/driver/handle_table.h"
 #include "softgpu/driver/library.h"
 #include "softgpu/driver/link.h"
@@ -53,6 +55,10 @@ class Driver {
   ptx::Executor& executor();
 
   HandleTable<Context, CUcontext>& contexts() { return contexts_; }
+  HandleTable<GreenContext, CUgreenCtx>& greens() { return greens_; }
+  HandleTable<ResourceDescription, CUdevResourceDesc>& resourceDescriptions() { return resourceDescriptions_; }
+  /// What a handle of a context, or of a green one as such, stands for; nothing in it when it is not known.
+  Current findCurrent(CUcontext handle) const;
   HandleTable<Stream, CUstream>& streams() { return streams_; }
   HandleTable<Event, CUevent>& events() { return events_; }
   HandleTable<Module, CUmodule>& modules() { return modules_; }
@@ -95,6 +101,8 @@ class Driver {
   std::unique_ptr<ptx::Executor> executor_;
 
   HandleTable<Context, CUcontext> contexts_;
+  HandleTable<GreenContext, CUgreenCtx> greens_;
+  HandleTable<ResourceDescription, CUdevResourceDesc> resourceDescriptions_;
   HandleTable<Stream, CUstream> streams_;
   HandleTable<Event, CUevent> events_;
   HandleTable<Module, CUmodule> modules_;

@@ -10,16 +10,20 @@
 #include "cuda/gen/cuda_api.h"
 #include "softgpu/driver/capture_point.h"
 #include "softgpu/driver/context.h"
+#include "softgpu/driver/shared_event.h"
 
 namespace millpond::softgpu {
 
 class Event {
  public:
-  Event(ContextPtr context, unsigned flags)
-      : context_(std::move(context)), contextId_(context_->id()), flags_(flags) {}
+  /// `shared`: of an event for other processes, else null.
+  Event(ContextPtr context, unsigned flags, std::shared_ptr<SharedEvent> shared = nullptr)
+      : context_(std::move(context)), contextId_(context_->id()), flags_(flags), shared_(std::move(shared)) {}
 
   const ContextPtr& context() const { return context_; }
   uint64_t contextId() const { return contextId_; }
+  /// Null where the event is this process's alone.
+  const std::shared_ptr<SharedEvent>& shared() const { return shared_; }
   bool hasTiming() const { return !(flags_ & CU_EVENT_DISABLE_TIMING); }
 
   /// Marks this point in the queue's work; forgets the point before.
@@ -30,8 +34,10 @@ class Event {
     std::function<void(const OperationPtr&)> submitted;
   };
   Recording prepare();
-  /// The last recorded point; null before the first, which counts as reached.
+  /// The last recorded point, wherever that was; null before the first, which counts as reached.
   OperationPtr point() const;
+  /// Whether it has been reached.
+  bool isReached() const;
   /// Milliseconds from `start` to this event, both recorded and with timing.
   CUresult elapsedSince(const Event& start, float* milliseconds) const;
 
@@ -43,10 +49,12 @@ class Event {
     std::atomic<int64_t> nanoseconds = 0;  // of the steady clock
   };
   std::shared_ptr<Record> record() const;
+  OperationPtr sharedPoint() const;
 
   const ContextPtr context_;
   const uint64_t contextId_;
   const unsigned flags_;
+  const std::shared_ptr<SharedEvent> shared_;
   mutable std::mutex mutex_;
   std::shared_ptr<Record> record_;
 };

@@ -61,15 +61,29 @@ CUresult VirtualMemory::unreserve(uint64_t address, uint64_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult VirtualMemory::create(PhysicalStore& store, Device& device, uint64_t bytes,
+CUresult VirtualMemory::create(PhysicalStore& store, Device& device, uint64_t bytes, bool isShareable,
                                CUmemGenericAllocationHandle* handle) {
   if (bytes == 0 || !isAligned(bytes, kGranularity)) return CUDA_ERROR_INVALID_VALUE;
   const std::optional<uint64_t> offset = store.allocate(bytes);
   if (!offset) return CUDA_ERROR_OUT_OF_MEMORY;
-  auto memory = std::make_shared<PhysicalMemory>(store, device, *offset, bytes);
+  return open(std::make_shared<PhysicalMemory>(store, device, *offset, bytes, isShareable), handle);
+}
+
+CUresult VirtualMemory::open(std::shared_ptr<PhysicalMemory> memory, CUmemGenericAllocationHandle* handle) {
+  if (!memory) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(mutex_);
   handles_.emplace(++lastHandle_, Handle{std::move(memory)});
   *handle = lastHandle_;
+  return CUDA_SUCCESS;
+}
+
+CUresult VirtualMemory::share(CUmemGenericAllocationHandle handle, int* file) {
+  std::lock_guard lock(mutex_);
+  const auto position = handles_.find(handle);
+  if (position == handles_.end() || !position->second.memory->isShareable()) return CUDA_ERROR_INVALID_VALUE;
+  UniqueFd shared = position->second.memory->share();
+  if (!shared) return CUDA_ERROR_OPERATING_SYSTEM;
+  *file = shared.release();
   return CUDA_SUCCESS;
 }
 
@@ -110,6 +124,8 @@ CUresult VirtualMemory::properties(CUmemGenericAllocationHandle handle, CUmemAll
   properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   properties->location.id = static_cast<int>(position->second.memory->device().ordinal());
+  if (position->second.memory->isShareable())
+    properties->requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   return CUDA_SUCCESS;
 }
 

@@ -25,7 +25,12 @@ class VirtualMemory {
   CUresult reserve(uint64_t bytes, uint64_t alignment, uint64_t hint, uint64_t* address);
   CUresult unreserve(uint64_t address, uint64_t bytes);
 
-  CUresult create(PhysicalStore& store, Device& device, uint64_t bytes, CUmemGenericAllocationHandle* handle);
+  CUresult create(PhysicalStore& store, Device& device, uint64_t bytes, bool isShareable,
+                  CUmemGenericAllocationHandle* handle);
+  /// A file that stands for the memory, in other processes too.
+  CUresult share(CUmemGenericAllocationHandle handle, int* file);
+  /// A handle of the memory that a file stands for.
+  CUresult open(std::shared_ptr<PhysicalMemory> memory, CUmemGenericAllocationHandle* handle);
   CUresult retain(uint64_t address, CUmemGenericAllocationHandle* handle);
   CUresult release(CUmemGenericAllocationHandle handle);
   CUresult properties(CUmemGenericAllocationHandle handle, CUmemAllocationProp* properties);

@@ -772,18 +772,31 @@ CUresult runOccupancyAvailableDynamicSMemPerBlock(Executor& executor,
 
 using Handler = CUresult (*)(Executor&, std::span<const std::byte>);
 
+/// What every command is asked before it is run.
+template <typename Command>
+bool admit(Executor& executor, std::span<const std::byte> body, cmd::Decoded<Command>& in) {
+  if (!cmd::decode(body, in)) {
+    executor.violation("a command has the wrong length");
+    return false;
+  }
+  // What is answered may be put off until its answer is due, and would be put off for ever.
+  if (Command::kHasReply && !executor.isAwaited()) {
+    executor.violation("nobody waits for its answer");
+    return false;
+  }
+  return true;
+}
+
 template <typename Command, CUresult (*run)(Executor&, const cmd::Decoded<Command>&)>
 CUresult generated(Executor& executor, std::span<const std::byte> body) {
   cmd::Decoded<Command> in;
-  if (!cmd::decode(body, in)) return executor.violation("a command has the wrong length");
-  return run(executor, in);
+  return admit(executor, body, in) ? run(executor, in) : kDeferred;
 }
 
 template <typename Command, CUresult (Executor::*run)(const cmd::Decoded<Command>&)>
 CUresult byHand(Executor& executor, std::span<const std::byte> body) {
   cmd::Decoded<Command> in;
-  if (!cmd::decode(body, in)) return executor.violation("a command has the wrong length");
-  return (executor.*run)(in);
+  return admit(executor, body, in) ? (executor.*run)(in) : kDeferred;
 }
 
 // By Op.
@@ -887,6 +900,19 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     &byHand<cmd::GraphMemory, &Executor::onGraphMemory>,
     &byHand<cmd::UserObjectCreate, &Executor::onUserObjectCreate>,
     &byHand<cmd::UserObjectCount, &Executor::onUserObjectCount>,
+    &byHand<cmd::LandFromDevice, &Executor::onLandFromDevice>,
+    &byHand<cmd::ShareMemory, &Executor::onShareMemory>,
+    &byHand<cmd::OpenMemory, &Executor::onOpenMemory>,
+    &byHand<cmd::ShareEvent, &Executor::onShareEvent>,
+    &byHand<cmd::OpenEvent, &Executor::onOpenEvent>,
+    &byHand<cmd::VmShare, &Executor::onVmShare>,
+    &byHand<cmd::VmOpen, &Executor::onVmOpen>,
+    &byHand<cmd::DeviceResource, &Executor::onDeviceResource>,
+    &byHand<cmd::ResourceSplit, &Executor::onResourceSplit>,
+    &byHand<cmd::ResourceDescribe, &Executor::onResourceDescribe>,
+    &byHand<cmd::GreenCreate, &Executor::onGreenCreate>,
+    &byHand<cmd::GreenStream, &Executor::onGreenStream>,
+    &byHand<cmd::GraphUpdateNode, &Executor::onGraphUpdateNode>,
     &generated<cmd::DeviceCanAccessPeer, &runDeviceCanAccessPeer>,
     &generated<cmd::DeviceGetP2PAttribute, &runDeviceGetP2PAttribute>,
     &generated<cmd::FlushGPUDirectRDMAWrites, &runFlushGPUDirectRDMAWrites>,

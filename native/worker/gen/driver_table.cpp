@@ -26,6 +26,8 @@ void Driver::load(void* library) {
   find(library, "cuCtxDestroy_v2", cuCtxDestroy_v2);
   find(library, "cuCtxDisablePeerAccess", cuCtxDisablePeerAccess);
   find(library, "cuCtxEnablePeerAccess", cuCtxEnablePeerAccess);
+  find(library, "cuCtxFromGreenCtx", cuCtxFromGreenCtx);
+  find(library, "cuCtxGetDevResource", cuCtxGetDevResource);
   find(library, "cuCtxGetDevice", cuCtxGetDevice);
   find(library, "cuCtxGetExecAffinity", cuCtxGetExecAffinity);
   find(library, "cuCtxGetLimit", cuCtxGetLimit);
@@ -37,10 +39,13 @@ void Driver::load(void* library) {
   find(library, "cuCtxSetLimit", cuCtxSetLimit);
   find(library, "cuCtxSynchronize", cuCtxSynchronize);
   find(library, "cuCtxWaitEvent", cuCtxWaitEvent);
+  find(library, "cuDevResourceGenerateDesc", cuDevResourceGenerateDesc);
+  find(library, "cuDevSmResourceSplitByCount", cuDevSmResourceSplitByCount);
   find(library, "cuDeviceCanAccessPeer", cuDeviceCanAccessPeer);
   find(library, "cuDeviceGet", cuDeviceGet);
   find(library, "cuDeviceGetAttribute", cuDeviceGetAttribute);
   find(library, "cuDeviceGetCount", cuDeviceGetCount);
+  find(library, "cuDeviceGetDevResource", cuDeviceGetDevResource);
   find(library, "cuDeviceGetExecAffinitySupport", cuDeviceGetExecAffinitySupport);
   find(library, "cuDeviceGetGraphMemAttribute", cuDeviceGetGraphMemAttribute);
   find(library, "cuDeviceGetHostAtomicCapabilities", cuDeviceGetHostAtomicCapabilities);
@@ -117,7 +122,15 @@ void Driver::load(void* library) {
   find(library, "cuGraphRemoveDependencies_v2", cuGraphRemoveDependencies_v2);
   find(library, "cuGraphRetainUserObject", cuGraphRetainUserObject);
   find(library, "cuGraphUpload", cuGraphUpload);
+  find(library, "cuGreenCtxCreate", cuGreenCtxCreate);
+  find(library, "cuGreenCtxDestroy", cuGreenCtxDestroy);
+  find(library, "cuGreenCtxGetDevResource", cuGreenCtxGetDevResource);
+  find(library, "cuGreenCtxRecordEvent", cuGreenCtxRecordEvent);
+  find(library, "cuGreenCtxStreamCreate", cuGreenCtxStreamCreate);
+  find(library, "cuGreenCtxWaitEvent", cuGreenCtxWaitEvent);
   find(library, "cuInit", cuInit);
+  find(library, "cuIpcGetEventHandle", cuIpcGetEventHandle);
+  find(library, "cuIpcOpenEventHandle", cuIpcOpenEventHandle);
   find(library, "cuKernelGetAttribute", cuKernelGetAttribute);
   find(library, "cuKernelGetFunction", cuKernelGetFunction);
   find(library, "cuKernelGetName", cuKernelGetName);
@@ -144,6 +157,7 @@ void Driver::load(void* library) {
   find(library, "cuMemAddressReserve", cuMemAddressReserve);
   find(library, "cuMemAlloc_v2", cuMemAlloc_v2);
   find(library, "cuMemCreate", cuMemCreate);
+  find(library, "cuMemExportToShareableHandle", cuMemExportToShareableHandle);
   find(library, "cuMemFreeAsync", cuMemFreeAsync);
   find(library, "cuMemFree_v2", cuMemFree_v2);
   find(library, "cuMemGetAllocationGranularity", cuMemGetAllocationGranularity);
@@ -151,8 +165,10 @@ void Driver::load(void* library) {
   find(library, "cuMemHostGetDevicePointer_v2", cuMemHostGetDevicePointer_v2);
   find(library, "cuMemHostRegister_v2", cuMemHostRegister_v2);
   find(library, "cuMemHostUnregister", cuMemHostUnregister);
+  find(library, "cuMemImportFromShareableHandle", cuMemImportFromShareableHandle);
   find(library, "cuMemMap", cuMemMap);
   find(library, "cuMemRelease", cuMemRelease);
+  find(library, "cuMemRetainAllocationHandle", cuMemRetainAllocationHandle);
   find(library, "cuMemSetAccess", cuMemSetAccess);
   find(library, "cuMemUnmap", cuMemUnmap);
   find(library, "cuMemcpy3DAsync_v2", cuMemcpy3DAsync_v2);

@@ -28,6 +28,8 @@ struct Driver {
   decltype(&::cuCtxDestroy_v2) cuCtxDestroy_v2 = Absent();
   decltype(&::cuCtxDisablePeerAccess) cuCtxDisablePeerAccess = Absent();
   decltype(&::cuCtxEnablePeerAccess) cuCtxEnablePeerAccess = Absent();
+  decltype(&::cuCtxFromGreenCtx) cuCtxFromGreenCtx = Absent();
+  decltype(&::cuCtxGetDevResource) cuCtxGetDevResource = Absent();
   decltype(&::cuCtxGetDevice) cuCtxGetDevice = Absent();
   decltype(&::cuCtxGetExecAffinity) cuCtxGetExecAffinity = Absent();
   decltype(&::cuCtxGetLimit) cuCtxGetLimit = Absent();
@@ -39,10 +41,13 @@ struct Driver {
   decltype(&::cuCtxSetLimit) cuCtxSetLimit = Absent();
   decltype(&::cuCtxSynchronize) cuCtxSynchronize = Absent();
   decltype(&::cuCtxWaitEvent) cuCtxWaitEvent = Absent();
+  decltype(&::cuDevResourceGenerateDesc) cuDevResourceGenerateDesc = Absent();
+  decltype(&::cuDevSmResourceSplitByCount) cuDevSmResourceSplitByCount = Absent();
   decltype(&::cuDeviceCanAccessPeer) cuDeviceCanAccessPeer = Absent();
   decltype(&::cuDeviceGet) cuDeviceGet = Absent();
   decltype(&::cuDeviceGetAttribute) cuDeviceGetAttribute = Absent();
   decltype(&::cuDeviceGetCount) cuDeviceGetCount = Absent();
+  decltype(&::cuDeviceGetDevResource) cuDeviceGetDevResource = Absent();
   decltype(&::cuDeviceGetExecAffinitySupport) cuDeviceGetExecAffinitySupport = Absent();
   decltype(&::cuDeviceGetGraphMemAttribute) cuDeviceGetGraphMemAttribute = Absent();
   decltype(&::cuDeviceGetHostAtomicCapabilities) cuDeviceGetHostAtomicCapabilities = Absent();
@@ -119,7 +124,15 @@ struct Driver {
   decltype(&::cuGraphRemoveDependencies_v2) cuGraphRemoveDependencies_v2 = Absent();
   decltype(&::cuGraphRetainUserObject) cuGraphRetainUserObject = Absent();
   decltype(&::cuGraphUpload) cuGraphUpload = Absent();
+  decltype(&::cuGreenCtxCreate) cuGreenCtxCreate = Absent();
+  decltype(&::cuGreenCtxDestroy) cuGreenCtxDestroy = Absent();
+  decltype(&::cuGreenCtxGetDevResource) cuGreenCtxGetDevResource = Absent();
+  decltype(&::cuGreenCtxRecordEvent) cuGreenCtxRecordEvent = Absent();
+  decltype(&::cuGreenCtxStreamCreate) cuGreenCtxStreamCreate = Absent();
+  decltype(&::cuGreenCtxWaitEvent) cuGreenCtxWaitEvent = Absent();
   decltype(&::cuInit) cuInit = Absent();
+  decltype(&::cuIpcGetEventHandle) cuIpcGetEventHandle = Absent();
+  decltype(&::cuIpcOpenEventHandle) cuIpcOpenEventHandle = Absent();
   decltype(&::cuKernelGetAttribute) cuKernelGetAttribute = Absent();
   decltype(&::cuKernelGetFunction) cuKernelGetFunction = Absent();
   decltype(&::cuKernelGetName) cuKernelGetName = Absent();
@@ -146,6 +159,7 @@ struct Driver {
   decltype(&::cuMemAddressReserve) cuMemAddressReserve = Absent();
   decltype(&::cuMemAlloc_v2) cuMemAlloc_v2 = Absent();
   decltype(&::cuMemCreate) cuMemCreate = Absent();
+  decltype(&::cuMemExportToShareableHandle) cuMemExportToShareableHandle = Absent();
   decltype(&::cuMemFreeAsync) cuMemFreeAsync = Absent();
   decltype(&::cuMemFree_v2) cuMemFree_v2 = Absent();
   decltype(&::cuMemGetAllocationGranularity) cuMemGetAllocationGranularity = Absent();
@@ -153,8 +167,10 @@ struct Driver {
   decltype(&::cuMemHostGetDevicePointer_v2) cuMemHostGetDevicePointer_v2 = Absent();
   decltype(&::cuMemHostRegister_v2) cuMemHostRegister_v2 = Absent();
   decltype(&::cuMemHostUnregister) cuMemHostUnregister = Absent();
+  decltype(&::cuMemImportFromShareableHandle) cuMemImportFromShareableHandle = Absent();
   decltype(&::cuMemMap) cuMemMap = Absent();
   decltype(&::cuMemRelease) cuMemRelease = Absent();
+  decltype(&::cuMemRetainAllocationHandle) cuMemRetainAllocationHandle = Absent();
   decltype(&::cuMemSetAccess) cuMemSetAccess = Absent();
   decltype(&::cuMemUnmap) cuMemUnmap = Absent();
   decltype(&::cuMemcpy3DAsync_v2) cuMemcpy3DAsync_v2 = Absent();

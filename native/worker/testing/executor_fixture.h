@@ -157,7 +157,6 @@ class ExecutorFixture {
     command.address = from;
     command.bytes = to.size();
     command.stream = onStream;
-    command.waits = 1;
     cmd::CopyFromDeviceReply reply{};
     Session::Answer answer;
     answer.body = std::as_writable_bytes(std::span(&reply, 1));

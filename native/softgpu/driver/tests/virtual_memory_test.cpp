@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "softgpu/driver/tests/loaded_driver.h"
@@ -136,6 +139,64 @@ TEST("memory side by side is one range, and released memory comes back zeroed") 
   OK(CU(cuMemAddressFree)(base, 4 * kGranule));
 }
 
+/// A mapping that can be used, of one granule.
+CUdeviceptr map(CUmemGenericAllocationHandle handle, int ordinal) {
+  CUdeviceptr base = 0;
+  OK(CU(cuMemAddressReserve)(&base, kGranule, 0, 0, 0));
+  OK(CU(cuMemMap)(base, kGranule, 0, handle, 0));
+  OK(setAccess(base, kGranule, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, ordinal));
+  return base;
+}
+
+unsigned wordAt(CUdeviceptr address) {
+  unsigned word = 0;
+  OK(CU(cuMemcpyDtoH_v2)(&word, address, sizeof word));
+  return word;
+}
+
+TEST("a file stands for memory that was made to be shared, and nobody else gets that memory") {
+  PrimaryContext context;
+  CUmemAllocationProp properties = onDevice(1);
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  CUmemGenericAllocationHandle before = 0, handle = 0, opened = 0;
+  OK(CU(cuMemCreate)(&before, kGranule, &properties, 0));
+  OK(CU(cuMemCreate)(&handle, kGranule, &properties, 0));
+  int file = -1;
+  OK(CU(cuMemExportToShareableHandle)(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  const auto open = [&](int which) {
+    return CU(cuMemImportFromShareableHandle)(&opened, reinterpret_cast<void*>(static_cast<intptr_t>(which)),
+                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  };
+  OK(open(file));
+  CUmemAllocationProp seen{};
+  OK(CU(cuMemGetAllocationPropertiesFromHandle)(&seen, opened));
+  CHECK_EQ(seen.location.id, 1);
+  const CUdeviceptr own = map(handle, 1);
+  const CUdeviceptr other = map(opened, 1);
+  OK(CU(cuMemsetD32_v2)(own, 0xabc, 1));
+  CHECK_EQ(wordAt(other), 0xabcu);
+  OK(CU(cuMemUnmap)(own, kGranule));
+  OK(CU(cuMemRelease)(handle));
+  // What is made now lies elsewhere.
+  CUmemGenericAllocationHandle next = 0;
+  OK(CU(cuMemCreate)(&next, kGranule, &properties, 0));
+  const CUdeviceptr fresh = map(next, 1);
+  OK(CU(cuMemsetD32_v2)(fresh, 0xdef, 1));
+  CHECK_EQ(wordAt(other), 0xabcu);
+
+  FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemExportToShareableHandle)(&file, opened, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  FAILS(CUDA_ERROR_INVALID_VALUE, open(-1));
+  FAILS(CUDA_ERROR_INVALID_VALUE, open(0));
+  for (const auto& [base, memory] : {std::pair{other, opened}, {fresh, next}}) {
+    OK(CU(cuMemUnmap)(base, kGranule));
+    OK(CU(cuMemRelease)(memory));
+    OK(CU(cuMemAddressFree)(base, kGranule));
+  }
+  OK(CU(cuMemAddressFree)(own, kGranule));
+  OK(CU(cuMemRelease)(before));
+  CHECK_EQ(::close(file), 0);
+}
+
 TEST("what cannot be is refused") {
   PrimaryContext context;
   CUmemAllocationProp properties = onDevice(0);
@@ -145,7 +206,7 @@ TEST("what cannot be is refused") {
   properties.location.id = 7;
   FAILS(CUDA_ERROR_INVALID_DEVICE, CU(cuMemCreate)(&handle, kGranule, &properties, 0));
   properties = onDevice(0);
-  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
   FAILS(CUDA_ERROR_NOT_SUPPORTED, CU(cuMemCreate)(&handle, kGranule, &properties, 0));
 
   CUdeviceptr base = 0;

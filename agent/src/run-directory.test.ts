@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { mkdtempSync, rmSync, statSync, truncateSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { RunDirectory } from "./run-directory.ts";
+
+let path: string;
+
+beforeEach(() => {
+  path = mkdtempSync(join(tmpdir(), "millpond-run-"));
+});
+
+afterEach(() => rmSync(path, { recursive: true, force: true }));
+
+function groups(...of: readonly (readonly [claim: string, epoch: number])[]): readonly string[] {
+  using run = RunDirectory.open(path);
+  return of.map(([claim, epoch]) => run.groupOf(claim, epoch));
+}
+
+test("the sessions of an allocation have a secret in common, whichever agent opens them, and no others have it", () => {
+  const [group, again, later, other] = groups(["a", 1], ["a", 1], ["a", 2], ["b", 1]);
+  expect(group).toMatch(/^[0-9a-f]{64}$/);
+  expect(again).toBe(group);
+  expect(new Set([group, later, other]).size).toBe(3);
+  expect(groups(["a", 1])).toEqual([group]);
+});
+
+test("nobody else on the node can read what secrets are made of, and a key that was cut off is made anew", () => {
+  const [group] = groups(["a", 1]);
+  const key = join(path, "group.key");
+  expect(statSync(key).mode & 0o777).toBe(0o600);
+  truncateSync(key, 5);
+  const [fresh] = groups(["a", 1]);
+  expect(fresh).toMatch(/^[0-9a-f]{64}$/);
+  expect(fresh).not.toBe(group);
+});

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Green contexts: a primary context with a part of its device's resources. */
+import type { Group } from "../schema.ts";
+
+const local = { style: "local" } as const;
+const resource = {
+  style: "hand",
+  why: "what a resource is made of is the driver's secret: the worker takes only what it has given",
+} as const;
+const ofContext = { style: "hand", why: "names another context than the current one" } as const;
+
+export const greenContexts = {
+  cuDeviceGetDevResource: resource,
+  cuCtxGetDevResource: resource,
+  cuGreenCtxGetDevResource: resource,
+  cuDevSmResourceSplitByCount: resource,
+  cuDevResourceGenerateDesc: resource,
+  cuGreenCtxCreate: { style: "hand", why: "the client invents the context's number" },
+  cuGreenCtxDestroy: { style: "hand", why: "its streams end with it" },
+  cuCtxFromGreenCtx: local,
+  cuGreenCtxGetId: local,
+  cuGreenCtxRecordEvent: ofContext,
+  cuGreenCtxWaitEvent: ofContext,
+  cuGreenCtxStreamCreate: ofContext,
+  cuStreamGetGreenCtx: local,
+} as const satisfies Group;

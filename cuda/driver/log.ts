@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+/** The log of errors: of this process's calls, so the client keeps it. */
+import type { Group } from "../schema.ts";
+
+const local = { style: "local" } as const;
+
+export const logs = {
+  cuLogsRegisterCallback: local,
+  cuLogsUnregisterCallback: local,
+  cuLogsCurrent: local,
+  cuLogsDumpToFile: local,
+  cuLogsDumpToMemory: local,
+} as const satisfies Group;

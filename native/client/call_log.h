@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The log of failed calls that programs read with cuLogs*: the last ones of the process, and who is told of each.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cuda/gen/cuda_api.h"
+
+namespace millpond::client {
+
+class CallLog {
+ public:
+  /// One for the process, which is never taken down.
+  static CallLog& instance() noexcept;
+  /// In a forked child: another thread of the parent may have been writing, so a new one takes its place.
+  static void abandon() noexcept;
+
+  /// Notes what a call has come to, tells those who have registered, and returns it.
+  CUresult note(const char* symbol, CUresult result) noexcept;
+
+  CUlogsCallbackHandle add(CUlogsCallback function, void* data);
+  bool remove(CUlogsCallbackHandle handle);
+
+  /// Where the next message will be.
+  CUlogIterator end();
+  /// The messages from `from` on, one a line, of which the oldest are left out where there is no room for all. False when
+  /// there is none for any. `from` is the end afterwards.
+  bool read(CUlogIterator& from, size_t room, std::string& text);
+
+ private:
+  static inline std::atomic<CallLog*> current_{nullptr};
+
+  struct Listener {
+    CUlogsCallbackHandle handle;
+    CUlogsCallback function;
+    void* data;
+  };
+
+  std::mutex mutex_;
+  std::deque<std::string> lines_;
+  CUlogIterator end_ = 0;
+  std::vector<Listener> listeners_;
+  uintptr_t lastHandle_ = 0;
+};
+
+/// What every exported call returns.
+inline CUresult told(const char* symbol, CUresult result) noexcept {
+  // A question whose answer is not yet is no failure.
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY) [[likely]]
+    return result;
+  return CallLog::instance().note(symbol, result);
+}
+
+}  // namespace millpond::client
