@@ -145,31 +145,27 @@ CUresult runFuncTell(Executor& executor, const cmd::Decoded<cmd::FuncTell>& in) 
 
 using Handler = CUresult (*)(Executor&, std::span<const std::byte>);
 
-/// What every command is asked before it is run.
+/// What every command is asked before it is run; CUDA_SUCCESS for one that may be.
 template <typename Command>
-bool admit(Executor& executor, std::span<const std::byte> body, cmd::Decoded<Command>& in) {
-  if (!cmd::decode(body, in)) {
-    executor.violation("a command has the wrong length");
-    return false;
-  }
+CUresult admit(Executor& executor, std::span<const std::byte> body, cmd::Decoded<Command>& in) {
+  if (!cmd::decode(body, in)) return executor.violation("a command has the wrong length");
   // What is answered may be put off until its answer is due, and would be put off for ever.
-  if (Command::kHasReply && !executor.isAwaited()) {
-    executor.violation("nobody waits for its answer");
-    return false;
-  }
-  return true;
+  if (Command::kHasReply && !executor.isAwaited()) return executor.violation("nobody waits for its answer");
+  return CUDA_SUCCESS;
 }
 
 template <typename Command, CUresult (*run)(Executor&, const cmd::Decoded<Command>&)>
 CUresult generated(Executor& executor, std::span<const std::byte> body) {
   cmd::Decoded<Command> in;
-  return admit(executor, body, in) ? run(executor, in) : kDeferred;
+  const CUresult refused = admit(executor, body, in);
+  return refused ? refused : run(executor, in);
 }
 
 template <typename Command, CUresult (Executor::*run)(const cmd::Decoded<Command>&)>
 CUresult byHand(Executor& executor, std::span<const std::byte> body) {
   cmd::Decoded<Command> in;
-  return admit(executor, body, in) ? (executor.*run)(in) : kDeferred;
+  const CUresult refused = admit(executor, body, in);
+  return refused ? refused : (executor.*run)(in);
 }
 
 // By Op.

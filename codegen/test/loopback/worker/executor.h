@@ -41,6 +41,8 @@ class Executor {
     answer.resize(cmd::encodedSize<R>());
     cmd::encode(answer.data(), value);
   }
+  /// Each command here is called by whoever has its answer at once.
+  bool isAwaited() const { return true; }
   CUresult violation(const char* what) {
     violations.emplace_back(what);
     return CUDA_ERROR_DEVICE_UNAVAILABLE;
