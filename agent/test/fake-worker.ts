@@ -37,6 +37,7 @@ const { values } = parseArgs({
     tcp: { type: "string" },
     "warm-device": { type: "string", default: "" },
     "image-cache": { type: "string", default: "" },
+    peers: { type: "string", default: "" },
     gates: { type: "string", default: "" },
     "orphan-seconds": { type: "string", default: "30" },
     "reconnect-grace": { type: "string", default: "300" },
