@@ -12,6 +12,9 @@ import { step } from "./lib/steps.ts";
 const runtimes = { asan: "libasan.so", tsan: "libtsan.so" } as const;
 type Sanitizer = keyof typeof runtimes;
 
+/** Programs that fault on purpose end as they would without it. */
+const asanOptions = "detect_leaks=0:handle_segv=0:handle_sigbus=0";
+
 /** How much longer everything takes. */
 const sanitizedTimeoutSeconds = 900;
 
@@ -33,7 +36,7 @@ async function prepareSanitizer(
   return {
     prefix,
     options: ["--preload", runtime, "--timeout", String(sanitizedTimeoutSeconds)],
-    env: { ...toolEnvironment(), MILLPOND_NATIVE_DIR: nativeDir(sanitizer), ASAN_OPTIONS: "detect_leaks=0" },
+    env: { ...toolEnvironment(), MILLPOND_NATIVE_DIR: nativeDir(sanitizer), ASAN_OPTIONS: asanOptions },
   };
 }
 
