@@ -214,7 +214,7 @@ export const claimFields = {
     choices: ["guaranteed", "burstable", "best-effort"],
     description:
       "guaranteed: a hard share; burstable: at least the share; best-effort: only what is idle, no share, first to go",
-    defaultText: "guaranteed",
+    defaultText: "guaranteed; burstable where memory is asked for and no compute",
   },
   nodeLoss: {
     flags: "--node-loss <policy>",

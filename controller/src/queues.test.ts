@@ -226,6 +226,19 @@ describe("service classes", () => {
     });
   });
 
+  test("whoever asks for memory alone has named no limit of compute", async () => {
+    const pool = await TestPool.start({ a: [8n * GiB, 8n * GiB, 8n * GiB] });
+    await make(pool, { name: "memory", memoryBytes: 2n * GiB });
+    await make(pool, { name: "both", memoryBytes: 2n * GiB, computePercent: 25 });
+    await make(pool, { name: "whole", exclusive: true });
+    const { claims } = await pool.claims.listClaims({});
+    expect(Object.fromEntries(claims.map(({ name, serviceClass }) => [name, serviceClass]))).toEqual({
+      memory: ServiceClass.BURSTABLE,
+      both: ServiceClass.GUARANTEED,
+      whole: ServiceClass.GUARANTEED,
+    });
+  });
+
   test("a best-effort claim has no share that could be asked for", async () => {
     const pool = await TestPool.start({ a: [8n * GiB] });
     const bestEffort = { name: "x", memoryBytes: 2n * GiB, serviceClass: ServiceClass.BEST_EFFORT };

@@ -49,7 +49,10 @@ export function checkClaim(claim: Claim | undefined): ClaimSpec {
   if (claim.exclusive && isPartial) {
     throw millpondError("MILLPOND_E_INVALID", "exclusive and a share of memory or compute are both given");
   }
-  const serviceClass = checkChoice("serviceClass", claim.serviceClass, serviceClassWords);
+  const stated = checkChoice("serviceClass", claim.serviceClass, serviceClassWords);
+  // Who asks for memory alone has named no limit of compute: what follows from the memory is the least that it gets.
+  const isByMemory = computePercent === 0 && (memoryBytes !== 0n || memoryPercent !== 0);
+  const serviceClass = stated === "guaranteed" && isByMemory ? "burstable" : stated;
   if (serviceClass === "best-effort" && computePercent !== 0) {
     throw millpondError(
       "MILLPOND_E_INVALID",
