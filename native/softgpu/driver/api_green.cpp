@@ -114,7 +114,7 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* res
       count += resources[i].sm.smCount;
     }
     *phDesc = driver.resourceDescriptions().add(
-        std::make_shared<ResourceDescription>(makeResource(first.device, count, first.isPart)));
+        std::make_shared<ResourceDescription>(ResourceDescription{makeResource(first.device, count, first.isPart)}));
     return CUDA_SUCCESS;
   });
 }
