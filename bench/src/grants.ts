@@ -3,10 +3,10 @@
 // npm run bench:grants [-- options]: how fast a controller grants, and how soon it is back. See --help.
 
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { availableParallelism, cpus, loadavg, release, tmpdir } from "node:os";
+import { loadavg, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
-import manifest from "../../package.json" with { type: "json" };
+import { describeHost } from "./machine.ts";
 import { Placement } from "@millpond/api";
 import { runTool, toCount, UsageError } from "@millpond/cli";
 import { Claimant } from "./claimant.ts";
@@ -319,16 +319,7 @@ function readOptions(args: string[]): Options | undefined {
 }
 
 async function run(options: Options): Promise<void> {
-  const machine = {
-    cpu: cpus()[0]?.model.trim() ?? "unknown",
-    cores: availableParallelism(),
-    versions: {
-      millpond: manifest.version,
-      linux: release().replace(/-.*/, ""),
-      node: process.versions.node,
-    },
-    date: new Date().toISOString().replace(/\.\d+/, ""),
-  };
+  const machine = { ...describeHost(), date: new Date().toISOString().replace(/\.\d+/, "") };
   const result = { ...machine, ...(await measure(options)) };
   for (const file of options.files) {
     await mkdir(dirname(file), { recursive: true });

@@ -23,18 +23,32 @@ export interface Machine {
   readonly load: number;
 }
 
-/** Describes this machine and the device that `probe` found on it. */
-export function describeMachine(probe: Probe, device: Probe["devices"][number]): Machine {
+/** Describes this machine. */
+export function describeHost() {
   return {
-    hardware: device.name,
     cpu: cpus()[0]?.model.trim() ?? "unknown",
     cores: availableParallelism(),
-    driver: probe.driver,
     versions: {
       millpond: manifest.version,
-      cuda: probe.cudaVersion,
       linux: release().replace(/-.*/, ""),
       node: process.versions.node,
+    },
+  };
+}
+
+/** Describes this machine and the device that `probe` found on it. */
+export function describeMachine(probe: Probe, device: Probe["devices"][number]): Machine {
+  const { cpu, cores, versions } = describeHost();
+  return {
+    hardware: device.name,
+    cpu,
+    cores,
+    driver: probe.driver,
+    versions: {
+      millpond: versions.millpond,
+      cuda: probe.cudaVersion,
+      linux: versions.linux,
+      node: versions.node,
     },
     load: Number((loadavg()[0] ?? 0).toFixed(2)),
   };

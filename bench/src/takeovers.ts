@@ -4,10 +4,10 @@
 // what was lost, and how soon all went on. See --help.
 
 import { mkdir, readFile, writeFile } from "node:fs/promises";
-import { availableParallelism, cpus, loadavg, release } from "node:os";
+import { loadavg } from "node:os";
 import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
-import manifest from "../../package.json" with { type: "json" };
+import { describeHost } from "./machine.ts";
 import { runTool, toCount, UsageError } from "@millpond/cli";
 import { runCrashRounds } from "../../controller/src/testing/crash-rounds.ts";
 import { quantile } from "./samples.ts";
@@ -159,16 +159,7 @@ function readOptions(args: string[]): Options | undefined {
 }
 
 async function run(options: Options): Promise<void> {
-  const machine = {
-    cpu: cpus()[0]?.model.trim() ?? "unknown",
-    cores: availableParallelism(),
-    versions: {
-      millpond: manifest.version,
-      linux: release().replace(/-.*/, ""),
-      node: process.versions.node,
-    },
-    date: new Date().toISOString().replace(/\.\d+/, ""),
-  };
+  const machine = { ...describeHost(), date: new Date().toISOString().replace(/\.\d+/, "") };
   const outcomes: Outcome[] = [];
   for (const seed of options.seeds) outcomes.push(await runSeed(seed, options));
   const result = { ...machine, ...sumUp(outcomes, options) };
