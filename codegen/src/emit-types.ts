@@ -32,7 +32,12 @@ function typeText(type: TypeDeclaration): string {
       return wrapList(`typedef ${type.returns} (*${type.name})(`, parameterList(type.parameters), ");");
     case "enum": {
       const values = type.values.map(([name, value]) => `  ${name} = ${value},`);
-      return [`typedef enum ${type.name} {`, ...values, `} ${type.name};`].join("\n");
+      const underlying = type.values.some(([, value]) => value > 0x7fffffff) ? "unsigned int" : "int";
+      return [
+        `typedef enum ${type.name} MILLPOND_UNDERLYING(${underlying}) {`,
+        ...values,
+        `} ${type.name};`,
+      ].join("\n");
     }
     case "struct":
     case "union":
@@ -74,8 +79,11 @@ export function emitTypes(abi: Abi): string {
 
 #ifdef __cplusplus
 #define MILLPOND_ALIGNAS(n) alignas(n)
+/* Programs in C pass numbers that no enumerator has, which C++ allows for enums whose type is given. */
+#define MILLPOND_UNDERLYING(type) : type
 #else
 #define MILLPOND_ALIGNAS(n) _Alignas(n)
+#define MILLPOND_UNDERLYING(type)
 #endif
 
 #ifdef __cplusplus

@@ -13,8 +13,11 @@
 
 #ifdef __cplusplus
 #define MILLPOND_ALIGNAS(n) alignas(n)
+/* Programs in C pass numbers that no enumerator has, which C++ allows for enums whose type is given. */
+#define MILLPOND_UNDERLYING(type) : type
 #else
 #define MILLPOND_ALIGNAS(n) _Alignas(n)
+#define MILLPOND_UNDERLYING(type)
 #endif
 
 #ifdef __cplusplus
@@ -149,17 +152,17 @@ typedef struct CUipcMemHandle_st {
 
 typedef CUipcMemHandle_v1 CUipcMemHandle;
 
-typedef enum CUipcMem_flags {
+typedef enum CUipcMem_flags MILLPOND_UNDERLYING(int) {
   CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
 } CUipcMem_flags;
 
-typedef enum CUmemAttach_flags {
+typedef enum CUmemAttach_flags MILLPOND_UNDERLYING(int) {
   CU_MEM_ATTACH_GLOBAL = 1,
   CU_MEM_ATTACH_HOST = 2,
   CU_MEM_ATTACH_SINGLE = 4,
 } CUmemAttach_flags;
 
-typedef enum CUctx_flags {
+typedef enum CUctx_flags MILLPOND_UNDERLYING(int) {
   CU_CTX_SCHED_AUTO = 0,
   CU_CTX_SCHED_SPIN = 1,
   CU_CTX_SCHED_YIELD = 2,
@@ -174,50 +177,50 @@ typedef enum CUctx_flags {
   CU_CTX_FLAGS_MASK = 255,
 } CUctx_flags;
 
-typedef enum CUevent_sched_flags {
+typedef enum CUevent_sched_flags MILLPOND_UNDERLYING(int) {
   CU_EVENT_SCHED_AUTO = 0,
   CU_EVENT_SCHED_SPIN = 1,
   CU_EVENT_SCHED_YIELD = 2,
   CU_EVENT_SCHED_BLOCKING_SYNC = 4,
 } CUevent_sched_flags;
 
-typedef enum cl_event_flags {
+typedef enum cl_event_flags MILLPOND_UNDERLYING(int) {
   NVCL_EVENT_SCHED_AUTO = 0,
   NVCL_EVENT_SCHED_SPIN = 1,
   NVCL_EVENT_SCHED_YIELD = 2,
   NVCL_EVENT_SCHED_BLOCKING_SYNC = 4,
 } cl_event_flags;
 
-typedef enum cl_context_flags {
+typedef enum cl_context_flags MILLPOND_UNDERLYING(int) {
   NVCL_CTX_SCHED_AUTO = 0,
   NVCL_CTX_SCHED_SPIN = 1,
   NVCL_CTX_SCHED_YIELD = 2,
   NVCL_CTX_SCHED_BLOCKING_SYNC = 4,
 } cl_context_flags;
 
-typedef enum CUstream_flags {
+typedef enum CUstream_flags MILLPOND_UNDERLYING(int) {
   CU_STREAM_DEFAULT = 0,
   CU_STREAM_NON_BLOCKING = 1,
 } CUstream_flags;
 
-typedef enum CUevent_flags {
+typedef enum CUevent_flags MILLPOND_UNDERLYING(int) {
   CU_EVENT_DEFAULT = 0,
   CU_EVENT_BLOCKING_SYNC = 1,
   CU_EVENT_DISABLE_TIMING = 2,
   CU_EVENT_INTERPROCESS = 4,
 } CUevent_flags;
 
-typedef enum CUevent_record_flags {
+typedef enum CUevent_record_flags MILLPOND_UNDERLYING(int) {
   CU_EVENT_RECORD_DEFAULT = 0,
   CU_EVENT_RECORD_EXTERNAL = 1,
 } CUevent_record_flags;
 
-typedef enum CUevent_wait_flags {
+typedef enum CUevent_wait_flags MILLPOND_UNDERLYING(int) {
   CU_EVENT_WAIT_DEFAULT = 0,
   CU_EVENT_WAIT_EXTERNAL = 1,
 } CUevent_wait_flags;
 
-typedef enum CUstreamWaitValue_flags {
+typedef enum CUstreamWaitValue_flags MILLPOND_UNDERLYING(int) {
   CU_STREAM_WAIT_VALUE_GEQ = 0,
   CU_STREAM_WAIT_VALUE_EQ = 1,
   CU_STREAM_WAIT_VALUE_AND = 2,
@@ -225,12 +228,12 @@ typedef enum CUstreamWaitValue_flags {
   CU_STREAM_WAIT_VALUE_FLUSH = 1073741824,
 } CUstreamWaitValue_flags;
 
-typedef enum CUstreamWriteValue_flags {
+typedef enum CUstreamWriteValue_flags MILLPOND_UNDERLYING(int) {
   CU_STREAM_WRITE_VALUE_DEFAULT = 0,
   CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER = 1,
 } CUstreamWriteValue_flags;
 
-typedef enum CUstreamBatchMemOpType {
+typedef enum CUstreamBatchMemOpType MILLPOND_UNDERLYING(int) {
   CU_STREAM_MEM_OP_WAIT_VALUE_32 = 1,
   CU_STREAM_MEM_OP_WRITE_VALUE_32 = 2,
   CU_STREAM_MEM_OP_WAIT_VALUE_64 = 4,
@@ -239,7 +242,7 @@ typedef enum CUstreamBatchMemOpType {
   CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES = 3,
 } CUstreamBatchMemOpType;
 
-typedef enum CUstreamMemoryBarrier_flags {
+typedef enum CUstreamMemoryBarrier_flags MILLPOND_UNDERLYING(int) {
   CU_STREAM_MEMORY_BARRIER_TYPE_SYS = 0,
   CU_STREAM_MEMORY_BARRIER_TYPE_GPU = 1,
 } CUstreamMemoryBarrier_flags;
@@ -295,17 +298,17 @@ typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v2_st {
   unsigned int flags;
 } CUDA_BATCH_MEM_OP_NODE_PARAMS_v2;
 
-typedef enum CUoccupancy_flags {
+typedef enum CUoccupancy_flags MILLPOND_UNDERLYING(int) {
   CU_OCCUPANCY_DEFAULT = 0,
   CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE = 1,
 } CUoccupancy_flags;
 
-typedef enum CUstreamUpdateCaptureDependencies_flags {
+typedef enum CUstreamUpdateCaptureDependencies_flags MILLPOND_UNDERLYING(int) {
   CU_STREAM_ADD_CAPTURE_DEPENDENCIES = 0,
   CU_STREAM_SET_CAPTURE_DEPENDENCIES = 1,
 } CUstreamUpdateCaptureDependencies_flags;
 
-typedef enum CUasyncNotificationType {
+typedef enum CUasyncNotificationType MILLPOND_UNDERLYING(int) {
   CU_ASYNC_NOTIFICATION_TYPE_OVER_BUDGET = 1,
 } CUasyncNotificationType;
 
@@ -321,7 +324,7 @@ typedef struct CUasyncNotificationInfo_st {
 typedef void (*CUasyncCallback)(CUasyncNotificationInfo* info, void* userData,
                                 CUasyncCallbackHandle callback);
 
-typedef enum CUarray_format {
+typedef enum CUarray_format MILLPOND_UNDERLYING(int) {
   CU_AD_FORMAT_UNSIGNED_INT8 = 1,
   CU_AD_FORMAT_UNSIGNED_INT16 = 2,
   CU_AD_FORMAT_UNSIGNED_INT32 = 3,
@@ -376,19 +379,19 @@ typedef enum CUarray_format {
   CU_AD_FORMAT_MAX = 2147483647,
 } CUarray_format;
 
-typedef enum CUaddress_mode {
+typedef enum CUaddress_mode MILLPOND_UNDERLYING(int) {
   CU_TR_ADDRESS_MODE_WRAP = 0,
   CU_TR_ADDRESS_MODE_CLAMP = 1,
   CU_TR_ADDRESS_MODE_MIRROR = 2,
   CU_TR_ADDRESS_MODE_BORDER = 3,
 } CUaddress_mode;
 
-typedef enum CUfilter_mode {
+typedef enum CUfilter_mode MILLPOND_UNDERLYING(int) {
   CU_TR_FILTER_MODE_POINT = 0,
   CU_TR_FILTER_MODE_LINEAR = 1,
 } CUfilter_mode;
 
-typedef enum CUdevice_attribute {
+typedef enum CUdevice_attribute MILLPOND_UNDERLYING(int) {
   CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1,
   CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X = 2,
   CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y = 3,
@@ -560,7 +563,7 @@ typedef struct CUdevprop_st {
 
 typedef CUdevprop_v1 CUdevprop;
 
-typedef enum CUpointer_attribute {
+typedef enum CUpointer_attribute MILLPOND_UNDERLYING(int) {
   CU_POINTER_ATTRIBUTE_CONTEXT = 1,
   CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
   CU_POINTER_ATTRIBUTE_DEVICE_POINTER = 3,
@@ -584,7 +587,7 @@ typedef enum CUpointer_attribute {
   CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE = 21,
 } CUpointer_attribute;
 
-typedef enum CUfunction_attribute {
+typedef enum CUfunction_attribute MILLPOND_UNDERLYING(int) {
   CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,
   CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
   CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES = 2,
@@ -604,39 +607,39 @@ typedef enum CUfunction_attribute {
   CU_FUNC_ATTRIBUTE_MAX = 16,
 } CUfunction_attribute;
 
-typedef enum CUfunc_cache {
+typedef enum CUfunc_cache MILLPOND_UNDERLYING(int) {
   CU_FUNC_CACHE_PREFER_NONE = 0,
   CU_FUNC_CACHE_PREFER_SHARED = 1,
   CU_FUNC_CACHE_PREFER_L1 = 2,
   CU_FUNC_CACHE_PREFER_EQUAL = 3,
 } CUfunc_cache;
 
-typedef enum CUsharedconfig {
+typedef enum CUsharedconfig MILLPOND_UNDERLYING(int) {
   CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE = 0,
   CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE = 1,
   CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE = 2,
 } CUsharedconfig;
 
-typedef enum CUshared_carveout {
+typedef enum CUshared_carveout MILLPOND_UNDERLYING(int) {
   CU_SHAREDMEM_CARVEOUT_DEFAULT = -1,
   CU_SHAREDMEM_CARVEOUT_MAX_SHARED = 100,
   CU_SHAREDMEM_CARVEOUT_MAX_L1 = 0,
 } CUshared_carveout;
 
-typedef enum CUmemorytype {
+typedef enum CUmemorytype MILLPOND_UNDERLYING(int) {
   CU_MEMORYTYPE_HOST = 1,
   CU_MEMORYTYPE_DEVICE = 2,
   CU_MEMORYTYPE_ARRAY = 3,
   CU_MEMORYTYPE_UNIFIED = 4,
 } CUmemorytype;
 
-typedef enum CUcomputemode {
+typedef enum CUcomputemode MILLPOND_UNDERLYING(int) {
   CU_COMPUTEMODE_DEFAULT = 0,
   CU_COMPUTEMODE_PROHIBITED = 2,
   CU_COMPUTEMODE_EXCLUSIVE_PROCESS = 3,
 } CUcomputemode;
 
-typedef enum CUmem_advise {
+typedef enum CUmem_advise MILLPOND_UNDERLYING(int) {
   CU_MEM_ADVISE_SET_READ_MOSTLY = 1,
   CU_MEM_ADVISE_UNSET_READ_MOSTLY = 2,
   CU_MEM_ADVISE_SET_PREFERRED_LOCATION = 3,
@@ -645,7 +648,7 @@ typedef enum CUmem_advise {
   CU_MEM_ADVISE_UNSET_ACCESSED_BY = 6,
 } CUmem_advise;
 
-typedef enum CUmem_range_attribute {
+typedef enum CUmem_range_attribute MILLPOND_UNDERLYING(int) {
   CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY = 1,
   CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION = 2,
   CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY = 3,
@@ -656,7 +659,7 @@ typedef enum CUmem_range_attribute {
   CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID = 8,
 } CUmem_range_attribute;
 
-typedef enum CUjit_option {
+typedef enum CUjit_option MILLPOND_UNDERLYING(int) {
   CU_JIT_MAX_REGISTERS = 0,
   CU_JIT_THREADS_PER_BLOCK = 1,
   CU_JIT_WALL_TIME = 2,
@@ -695,7 +698,7 @@ typedef enum CUjit_option {
   CU_JIT_NUM_OPTIONS = 35,
 } CUjit_option;
 
-typedef enum CUjit_target {
+typedef enum CUjit_target MILLPOND_UNDERLYING(int) {
   CU_TARGET_COMPUTE_30 = 30,
   CU_TARGET_COMPUTE_32 = 32,
   CU_TARGET_COMPUTE_35 = 35,
@@ -732,18 +735,18 @@ typedef enum CUjit_target {
   CU_TARGET_COMPUTE_121F = 131193,
 } CUjit_target;
 
-typedef enum CUjit_fallback {
+typedef enum CUjit_fallback MILLPOND_UNDERLYING(int) {
   CU_PREFER_PTX = 0,
   CU_PREFER_BINARY = 1,
 } CUjit_fallback;
 
-typedef enum CUjit_cacheMode {
+typedef enum CUjit_cacheMode MILLPOND_UNDERLYING(int) {
   CU_JIT_CACHE_OPTION_NONE = 0,
   CU_JIT_CACHE_OPTION_CG = 1,
   CU_JIT_CACHE_OPTION_CA = 2,
 } CUjit_cacheMode;
 
-typedef enum CUjitInputType {
+typedef enum CUjitInputType MILLPOND_UNDERLYING(int) {
   CU_JIT_INPUT_CUBIN = 0,
   CU_JIT_INPUT_PTX = 1,
   CU_JIT_INPUT_FATBINARY = 2,
@@ -755,7 +758,7 @@ typedef enum CUjitInputType {
 
 typedef struct CUlinkState_st* CUlinkState;
 
-typedef enum CUgraphicsRegisterFlags {
+typedef enum CUgraphicsRegisterFlags MILLPOND_UNDERLYING(int) {
   CU_GRAPHICS_REGISTER_FLAGS_NONE = 0,
   CU_GRAPHICS_REGISTER_FLAGS_READ_ONLY = 1,
   CU_GRAPHICS_REGISTER_FLAGS_WRITE_DISCARD = 2,
@@ -763,13 +766,13 @@ typedef enum CUgraphicsRegisterFlags {
   CU_GRAPHICS_REGISTER_FLAGS_TEXTURE_GATHER = 8,
 } CUgraphicsRegisterFlags;
 
-typedef enum CUgraphicsMapResourceFlags {
+typedef enum CUgraphicsMapResourceFlags MILLPOND_UNDERLYING(int) {
   CU_GRAPHICS_MAP_RESOURCE_FLAGS_NONE = 0,
   CU_GRAPHICS_MAP_RESOURCE_FLAGS_READ_ONLY = 1,
   CU_GRAPHICS_MAP_RESOURCE_FLAGS_WRITE_DISCARD = 2,
 } CUgraphicsMapResourceFlags;
 
-typedef enum CUarray_cubemap_face {
+typedef enum CUarray_cubemap_face MILLPOND_UNDERLYING(int) {
   CU_CUBEMAP_FACE_POSITIVE_X = 0,
   CU_CUBEMAP_FACE_NEGATIVE_X = 1,
   CU_CUBEMAP_FACE_POSITIVE_Y = 2,
@@ -778,7 +781,7 @@ typedef enum CUarray_cubemap_face {
   CU_CUBEMAP_FACE_NEGATIVE_Z = 5,
 } CUarray_cubemap_face;
 
-typedef enum CUlimit {
+typedef enum CUlimit MILLPOND_UNDERLYING(int) {
   CU_LIMIT_STACK_SIZE = 0,
   CU_LIMIT_PRINTF_FIFO_SIZE = 1,
   CU_LIMIT_MALLOC_HEAP_SIZE = 2,
@@ -792,7 +795,7 @@ typedef enum CUlimit {
   CU_LIMIT_MAX = 10,
 } CUlimit;
 
-typedef enum CUresourcetype {
+typedef enum CUresourcetype MILLPOND_UNDERLYING(int) {
   CU_RESOURCE_TYPE_ARRAY = 0,
   CU_RESOURCE_TYPE_MIPMAPPED_ARRAY = 1,
   CU_RESOURCE_TYPE_LINEAR = 2,
@@ -801,7 +804,7 @@ typedef enum CUresourcetype {
 
 typedef void (*CUhostFn)(void* userData);
 
-typedef enum CUaccessProperty {
+typedef enum CUaccessProperty MILLPOND_UNDERLYING(int) {
   CU_ACCESS_PROPERTY_NORMAL = 0,
   CU_ACCESS_PROPERTY_STREAMING = 1,
   CU_ACCESS_PROPERTY_PERSISTING = 2,
@@ -895,7 +898,7 @@ typedef struct CUDA_HOST_NODE_PARAMS_v2_st {
   void* userData;
 } CUDA_HOST_NODE_PARAMS_v2;
 
-typedef enum CUgraphConditionalNodeType {
+typedef enum CUgraphConditionalNodeType MILLPOND_UNDERLYING(int) {
   CU_GRAPH_COND_TYPE_IF = 0,
   CU_GRAPH_COND_TYPE_WHILE = 1,
   CU_GRAPH_COND_TYPE_SWITCH = 2,
@@ -909,7 +912,7 @@ typedef struct CUDA_CONDITIONAL_NODE_PARAMS {
   CUcontext ctx;
 } CUDA_CONDITIONAL_NODE_PARAMS;
 
-typedef enum CUgraphNodeType {
+typedef enum CUgraphNodeType MILLPOND_UNDERLYING(int) {
   CU_GRAPH_NODE_TYPE_KERNEL = 0,
   CU_GRAPH_NODE_TYPE_MEMCPY = 1,
   CU_GRAPH_NODE_TYPE_MEMSET = 2,
@@ -926,7 +929,7 @@ typedef enum CUgraphNodeType {
   CU_GRAPH_NODE_TYPE_CONDITIONAL = 13,
 } CUgraphNodeType;
 
-typedef enum CUgraphDependencyType {
+typedef enum CUgraphDependencyType MILLPOND_UNDERLYING(int) {
   CU_GRAPH_DEPENDENCY_TYPE_DEFAULT = 0,
   CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1,
 } CUgraphDependencyType;
@@ -938,7 +941,7 @@ typedef struct CUgraphEdgeData_st {
   unsigned char reserved[5];
 } CUgraphEdgeData;
 
-typedef enum CUgraphInstantiateResult {
+typedef enum CUgraphInstantiateResult MILLPOND_UNDERLYING(int) {
   CUDA_GRAPH_INSTANTIATE_SUCCESS = 0,
   CUDA_GRAPH_INSTANTIATE_ERROR = 1,
   CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE = 2,
@@ -954,20 +957,20 @@ typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
   CUgraphInstantiateResult result_out;
 } CUDA_GRAPH_INSTANTIATE_PARAMS;
 
-typedef enum CUsynchronizationPolicy {
+typedef enum CUsynchronizationPolicy MILLPOND_UNDERLYING(int) {
   CU_SYNC_POLICY_AUTO = 1,
   CU_SYNC_POLICY_SPIN = 2,
   CU_SYNC_POLICY_YIELD = 3,
   CU_SYNC_POLICY_BLOCKING_SYNC = 4,
 } CUsynchronizationPolicy;
 
-typedef enum CUclusterSchedulingPolicy {
+typedef enum CUclusterSchedulingPolicy MILLPOND_UNDERLYING(int) {
   CU_CLUSTER_SCHEDULING_POLICY_DEFAULT = 0,
   CU_CLUSTER_SCHEDULING_POLICY_SPREAD = 1,
   CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING = 2,
 } CUclusterSchedulingPolicy;
 
-typedef enum CUlaunchMemSyncDomain {
+typedef enum CUlaunchMemSyncDomain MILLPOND_UNDERLYING(int) {
   CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT = 0,
   CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE = 1,
 } CUlaunchMemSyncDomain;
@@ -977,7 +980,7 @@ typedef struct CUlaunchMemSyncDomainMap_st {
   unsigned char remote;
 } CUlaunchMemSyncDomainMap;
 
-typedef enum CUlaunchAttributeID {
+typedef enum CUlaunchAttributeID MILLPOND_UNDERLYING(int) {
   CU_LAUNCH_ATTRIBUTE_IGNORE = 0,
   CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW = 1,
   CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2,
@@ -1056,13 +1059,13 @@ typedef CUlaunchAttributeID CUkernelNodeAttrID;
 typedef CUlaunchAttributeValue CUkernelNodeAttrValue_v1;
 typedef CUkernelNodeAttrValue_v1 CUkernelNodeAttrValue;
 
-typedef enum CUstreamCaptureStatus {
+typedef enum CUstreamCaptureStatus MILLPOND_UNDERLYING(int) {
   CU_STREAM_CAPTURE_STATUS_NONE = 0,
   CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
   CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2,
 } CUstreamCaptureStatus;
 
-typedef enum CUstreamCaptureMode {
+typedef enum CUstreamCaptureMode MILLPOND_UNDERLYING(int) {
   CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
   CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
   CU_STREAM_CAPTURE_MODE_RELAXED = 2,
@@ -1072,19 +1075,19 @@ typedef CUlaunchAttributeID CUstreamAttrID;
 typedef CUlaunchAttributeValue CUstreamAttrValue_v1;
 typedef CUstreamAttrValue_v1 CUstreamAttrValue;
 
-typedef enum CUdriverProcAddress_flags {
+typedef enum CUdriverProcAddress_flags MILLPOND_UNDERLYING(int) {
   CU_GET_PROC_ADDRESS_DEFAULT = 0,
   CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1,
   CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2,
 } CUdriverProcAddress_flags;
 
-typedef enum CUdriverProcAddressQueryResult {
+typedef enum CUdriverProcAddressQueryResult MILLPOND_UNDERLYING(int) {
   CU_GET_PROC_ADDRESS_SUCCESS = 0,
   CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND = 1,
   CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2,
 } CUdriverProcAddressQueryResult;
 
-typedef enum CUexecAffinityType {
+typedef enum CUexecAffinityType MILLPOND_UNDERLYING(int) {
   CU_EXEC_AFFINITY_TYPE_SM_COUNT = 0,
   CU_EXEC_AFFINITY_TYPE_MAX = 1,
 } CUexecAffinityType;
@@ -1104,7 +1107,7 @@ typedef struct CUexecAffinityParam_st {
 
 typedef CUexecAffinityParam_v1 CUexecAffinityParam;
 
-typedef enum CUcigDataType {
+typedef enum CUcigDataType MILLPOND_UNDERLYING(int) {
   CIG_DATA_TYPE_D3D12_COMMAND_QUEUE = 1,
   CIG_DATA_TYPE_NV_BLOB = 2,
 } CUcigDataType;
@@ -1120,7 +1123,7 @@ typedef struct CUctxCreateParams_st {
   CUctxCigParam* cigParams;
 } CUctxCreateParams;
 
-typedef enum CUlibraryOption {
+typedef enum CUlibraryOption MILLPOND_UNDERLYING(int) {
   CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE = 0,
   CU_LIBRARY_BINARY_IS_PRESERVED = 1,
   CU_LIBRARY_NUM_OPTIONS = 2,
@@ -1133,7 +1136,7 @@ typedef struct CUlibraryHostUniversalFunctionAndDataTable_st {
   size_t dataWindowSize;
 } CUlibraryHostUniversalFunctionAndDataTable;
 
-typedef enum CUresult {
+typedef enum CUresult MILLPOND_UNDERLYING(int) {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_INVALID_VALUE = 1,
   CUDA_ERROR_OUT_OF_MEMORY = 2,
@@ -1237,7 +1240,7 @@ typedef enum CUresult {
   CUDA_ERROR_UNKNOWN = 999,
 } CUresult;
 
-typedef enum CUdevice_P2PAttribute {
+typedef enum CUdevice_P2PAttribute MILLPOND_UNDERLYING(int) {
   CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK = 1,
   CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED = 2,
   CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED = 3,
@@ -1246,7 +1249,7 @@ typedef enum CUdevice_P2PAttribute {
   CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED = 5,
 } CUdevice_P2PAttribute;
 
-typedef enum CUatomicOperation {
+typedef enum CUatomicOperation MILLPOND_UNDERLYING(int) {
   CU_ATOMIC_OPERATION_INTEGER_ADD = 0,
   CU_ATOMIC_OPERATION_INTEGER_MIN = 1,
   CU_ATOMIC_OPERATION_INTEGER_MAX = 2,
@@ -1263,7 +1266,7 @@ typedef enum CUatomicOperation {
   CU_ATOMIC_OPERATION_MAX = 13,
 } CUatomicOperation;
 
-typedef enum CUatomicOperationCapability {
+typedef enum CUatomicOperationCapability MILLPOND_UNDERLYING(int) {
   CU_ATOMIC_CAPABILITY_SIGNED = 1,
   CU_ATOMIC_CAPABILITY_UNSIGNED = 2,
   CU_ATOMIC_CAPABILITY_REDUCTION = 4,
@@ -1453,7 +1456,7 @@ typedef struct CUDA_TEXTURE_DESC_st {
 
 typedef CUDA_TEXTURE_DESC_v1 CUDA_TEXTURE_DESC;
 
-typedef enum CUresourceViewFormat {
+typedef enum CUresourceViewFormat MILLPOND_UNDERLYING(int) {
   CU_RES_VIEW_FORMAT_NONE = 0,
   CU_RES_VIEW_FORMAT_UINT_1X8 = 1,
   CU_RES_VIEW_FORMAT_UINT_2X8 = 2,
@@ -1509,7 +1512,7 @@ typedef struct CUtensorMap_st {
   MILLPOND_ALIGNAS(128) cuuint64_t opaque[16];
 } CUtensorMap;
 
-typedef enum CUtensorMapDataType {
+typedef enum CUtensorMapDataType MILLPOND_UNDERLYING(int) {
   CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0,
   CU_TENSOR_MAP_DATA_TYPE_UINT16 = 1,
   CU_TENSOR_MAP_DATA_TYPE_UINT32 = 2,
@@ -1528,13 +1531,13 @@ typedef enum CUtensorMapDataType {
   CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B = 15,
 } CUtensorMapDataType;
 
-typedef enum CUtensorMapInterleave {
+typedef enum CUtensorMapInterleave MILLPOND_UNDERLYING(int) {
   CU_TENSOR_MAP_INTERLEAVE_NONE = 0,
   CU_TENSOR_MAP_INTERLEAVE_16B = 1,
   CU_TENSOR_MAP_INTERLEAVE_32B = 2,
 } CUtensorMapInterleave;
 
-typedef enum CUtensorMapSwizzle {
+typedef enum CUtensorMapSwizzle MILLPOND_UNDERLYING(int) {
   CU_TENSOR_MAP_SWIZZLE_NONE = 0,
   CU_TENSOR_MAP_SWIZZLE_32B = 1,
   CU_TENSOR_MAP_SWIZZLE_64B = 2,
@@ -1544,19 +1547,19 @@ typedef enum CUtensorMapSwizzle {
   CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B = 6,
 } CUtensorMapSwizzle;
 
-typedef enum CUtensorMapL2promotion {
+typedef enum CUtensorMapL2promotion MILLPOND_UNDERLYING(int) {
   CU_TENSOR_MAP_L2_PROMOTION_NONE = 0,
   CU_TENSOR_MAP_L2_PROMOTION_L2_64B = 1,
   CU_TENSOR_MAP_L2_PROMOTION_L2_128B = 2,
   CU_TENSOR_MAP_L2_PROMOTION_L2_256B = 3,
 } CUtensorMapL2promotion;
 
-typedef enum CUtensorMapFloatOOBfill {
+typedef enum CUtensorMapFloatOOBfill MILLPOND_UNDERLYING(int) {
   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0,
   CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA = 1,
 } CUtensorMapFloatOOBfill;
 
-typedef enum CUtensorMapIm2ColWideMode {
+typedef enum CUtensorMapIm2ColWideMode MILLPOND_UNDERLYING(int) {
   CU_TENSOR_MAP_IM2COL_WIDE_MODE_W = 0,
   CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128 = 1,
 } CUtensorMapIm2ColWideMode;
@@ -1568,7 +1571,7 @@ typedef struct CUDA_POINTER_ATTRIBUTE_P2P_TOKENS_st {
 
 typedef CUDA_POINTER_ATTRIBUTE_P2P_TOKENS_v1 CUDA_POINTER_ATTRIBUTE_P2P_TOKENS;
 
-typedef enum CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS {
+typedef enum CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS MILLPOND_UNDERLYING(int) {
   CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE = 0,
   CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ = 1,
   CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE = 3,
@@ -1589,7 +1592,7 @@ typedef struct CUDA_LAUNCH_PARAMS_st {
 
 typedef CUDA_LAUNCH_PARAMS_v1 CUDA_LAUNCH_PARAMS;
 
-typedef enum CUexternalMemoryHandleType {
+typedef enum CUexternalMemoryHandleType MILLPOND_UNDERLYING(int) {
   CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD = 1,
   CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32 = 2,
   CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32_KMT = 3,
@@ -1636,7 +1639,7 @@ typedef struct CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC_st {
 
 typedef CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC_v1 CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC;
 
-typedef enum CUexternalSemaphoreHandleType {
+typedef enum CUexternalSemaphoreHandleType MILLPOND_UNDERLYING(int) {
   CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD = 1,
   CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32 = 2,
   CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32_KMT = 3,
@@ -1737,7 +1740,7 @@ typedef struct CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2_st {
 typedef unsigned long long CUmemGenericAllocationHandle_v1;
 typedef CUmemGenericAllocationHandle_v1 CUmemGenericAllocationHandle;
 
-typedef enum CUmemAllocationHandleType {
+typedef enum CUmemAllocationHandleType MILLPOND_UNDERLYING(int) {
   CU_MEM_HANDLE_TYPE_NONE = 0,
   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,
   CU_MEM_HANDLE_TYPE_WIN32 = 2,
@@ -1746,14 +1749,14 @@ typedef enum CUmemAllocationHandleType {
   CU_MEM_HANDLE_TYPE_MAX = 2147483647,
 } CUmemAllocationHandleType;
 
-typedef enum CUmemAccess_flags {
+typedef enum CUmemAccess_flags MILLPOND_UNDERLYING(int) {
   CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
   CU_MEM_ACCESS_FLAGS_PROT_READ = 1,
   CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
   CU_MEM_ACCESS_FLAGS_PROT_MAX = 2147483647,
 } CUmemAccess_flags;
 
-typedef enum CUmemLocationType {
+typedef enum CUmemLocationType MILLPOND_UNDERLYING(int) {
   CU_MEM_LOCATION_TYPE_INVALID = 0,
   CU_MEM_LOCATION_TYPE_NONE = 0,
   CU_MEM_LOCATION_TYPE_DEVICE = 1,
@@ -1763,38 +1766,38 @@ typedef enum CUmemLocationType {
   CU_MEM_LOCATION_TYPE_MAX = 2147483647,
 } CUmemLocationType;
 
-typedef enum CUmemAllocationType {
+typedef enum CUmemAllocationType MILLPOND_UNDERLYING(int) {
   CU_MEM_ALLOCATION_TYPE_INVALID = 0,
   CU_MEM_ALLOCATION_TYPE_PINNED = 1,
   CU_MEM_ALLOCATION_TYPE_MANAGED = 2,
   CU_MEM_ALLOCATION_TYPE_MAX = 2147483647,
 } CUmemAllocationType;
 
-typedef enum CUmemAllocationGranularity_flags {
+typedef enum CUmemAllocationGranularity_flags MILLPOND_UNDERLYING(int) {
   CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
   CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1,
 } CUmemAllocationGranularity_flags;
 
-typedef enum CUmemRangeHandleType {
+typedef enum CUmemRangeHandleType MILLPOND_UNDERLYING(int) {
   CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1,
   CU_MEM_RANGE_HANDLE_TYPE_MAX = 2147483647,
 } CUmemRangeHandleType;
 
-typedef enum CUmemRangeFlags {
+typedef enum CUmemRangeFlags MILLPOND_UNDERLYING(int) {
   CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE = 1,
 } CUmemRangeFlags;
 
-typedef enum CUarraySparseSubresourceType {
+typedef enum CUarraySparseSubresourceType MILLPOND_UNDERLYING(int) {
   CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_SPARSE_LEVEL = 0,
   CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL = 1,
 } CUarraySparseSubresourceType;
 
-typedef enum CUmemOperationType {
+typedef enum CUmemOperationType MILLPOND_UNDERLYING(int) {
   CU_MEM_OPERATION_TYPE_MAP = 1,
   CU_MEM_OPERATION_TYPE_UNMAP = 2,
 } CUmemOperationType;
 
-typedef enum CUmemHandleType {
+typedef enum CUmemHandleType MILLPOND_UNDERLYING(int) {
   CU_MEM_HANDLE_TYPE_GENERIC = 0,
 } CUmemHandleType;
 
@@ -1842,7 +1845,7 @@ typedef struct CUmemLocation_st {
 
 typedef CUmemLocation_v1 CUmemLocation;
 
-typedef enum CUmemAllocationCompType {
+typedef enum CUmemAllocationCompType MILLPOND_UNDERLYING(int) {
   CU_MEM_ALLOCATION_COMP_NONE = 0,
   CU_MEM_ALLOCATION_COMP_GENERIC = 1,
 } CUmemAllocationCompType;
@@ -1862,7 +1865,7 @@ typedef struct CUmemAllocationProp_st {
 
 typedef CUmemAllocationProp_v1 CUmemAllocationProp;
 
-typedef enum CUmulticastGranularity_flags {
+typedef enum CUmulticastGranularity_flags MILLPOND_UNDERLYING(int) {
   CU_MULTICAST_GRANULARITY_MINIMUM = 0,
   CU_MULTICAST_GRANULARITY_RECOMMENDED = 1,
 } CUmulticastGranularity_flags;
@@ -1883,7 +1886,7 @@ typedef struct CUmemAccessDesc_st {
 
 typedef CUmemAccessDesc_v1 CUmemAccessDesc;
 
-typedef enum CUgraphExecUpdateResult {
+typedef enum CUgraphExecUpdateResult MILLPOND_UNDERLYING(int) {
   CU_GRAPH_EXEC_UPDATE_SUCCESS = 0,
   CU_GRAPH_EXEC_UPDATE_ERROR = 1,
   CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED = 2,
@@ -1903,7 +1906,7 @@ typedef struct CUgraphExecUpdateResultInfo_st {
 
 typedef CUgraphExecUpdateResultInfo_v1 CUgraphExecUpdateResultInfo;
 
-typedef enum CUmemPool_attribute {
+typedef enum CUmemPool_attribute MILLPOND_UNDERLYING(int) {
   CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES = 1,
   CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC = 2,
   CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3,
@@ -1932,12 +1935,12 @@ typedef struct CUmemPoolPtrExportData_st {
 
 typedef CUmemPoolPtrExportData_v1 CUmemPoolPtrExportData;
 
-typedef enum CUmemcpyFlags {
+typedef enum CUmemcpyFlags MILLPOND_UNDERLYING(int) {
   CU_MEMCPY_FLAG_DEFAULT = 0,
   CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE = 1,
 } CUmemcpyFlags;
 
-typedef enum CUmemcpySrcAccessOrder {
+typedef enum CUmemcpySrcAccessOrder MILLPOND_UNDERLYING(int) {
   CU_MEMCPY_SRC_ACCESS_ORDER_INVALID = 0,
   CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1,
   CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL = 2,
@@ -1954,7 +1957,7 @@ typedef struct CUmemcpyAttributes_st {
 
 typedef CUmemcpyAttributes_v1 CUmemcpyAttributes;
 
-typedef enum CUmemcpy3DOperandType {
+typedef enum CUmemcpy3DOperandType MILLPOND_UNDERLYING(int) {
   CU_MEMCPY_OPERAND_TYPE_POINTER = 1,
   CU_MEMCPY_OPERAND_TYPE_ARRAY = 2,
   CU_MEMCPY_OPERAND_TYPE_MAX = 2147483647,
@@ -2026,14 +2029,14 @@ typedef struct CUDA_MEM_FREE_NODE_PARAMS_st {
   CUdeviceptr dptr;
 } CUDA_MEM_FREE_NODE_PARAMS;
 
-typedef enum CUgraphMem_attribute {
+typedef enum CUgraphMem_attribute MILLPOND_UNDERLYING(int) {
   CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT = 0,
   CU_GRAPH_MEM_ATTR_USED_MEM_HIGH = 1,
   CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2,
   CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH = 3,
 } CUgraphMem_attribute;
 
-typedef enum CUgraphChildGraphNodeOwnership {
+typedef enum CUgraphChildGraphNodeOwnership MILLPOND_UNDERLYING(int) {
   CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE = 0,
   CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE = 1,
 } CUgraphChildGraphNodeOwnership;
@@ -2073,27 +2076,27 @@ typedef struct CUgraphNodeParams_st {
   long long reserved2;
 } CUgraphNodeParams;
 
-typedef enum CUflushGPUDirectRDMAWritesOptions {
+typedef enum CUflushGPUDirectRDMAWritesOptions MILLPOND_UNDERLYING(int) {
   CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST = 1,
   CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_MEMOPS = 2,
 } CUflushGPUDirectRDMAWritesOptions;
 
-typedef enum CUGPUDirectRDMAWritesOrdering {
+typedef enum CUGPUDirectRDMAWritesOrdering MILLPOND_UNDERLYING(int) {
   CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE = 0,
   CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER = 100,
   CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES = 200,
 } CUGPUDirectRDMAWritesOrdering;
 
-typedef enum CUflushGPUDirectRDMAWritesScope {
+typedef enum CUflushGPUDirectRDMAWritesScope MILLPOND_UNDERLYING(int) {
   CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER = 100,
   CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES = 200,
 } CUflushGPUDirectRDMAWritesScope;
 
-typedef enum CUflushGPUDirectRDMAWritesTarget {
+typedef enum CUflushGPUDirectRDMAWritesTarget MILLPOND_UNDERLYING(int) {
   CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX = 0,
 } CUflushGPUDirectRDMAWritesTarget;
 
-typedef enum CUgraphDebugDot_flags {
+typedef enum CUgraphDebugDot_flags MILLPOND_UNDERLYING(int) {
   CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE = 1,
   CU_GRAPH_DEBUG_DOT_FLAGS_RUNTIME_TYPES = 2,
   CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS = 4,
@@ -2112,27 +2115,27 @@ typedef enum CUgraphDebugDot_flags {
   CU_GRAPH_DEBUG_DOT_FLAGS_CONDITIONAL_NODE_PARAMS = 32768,
 } CUgraphDebugDot_flags;
 
-typedef enum CUuserObject_flags {
+typedef enum CUuserObject_flags MILLPOND_UNDERLYING(int) {
   CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1,
 } CUuserObject_flags;
 
-typedef enum CUuserObjectRetain_flags {
+typedef enum CUuserObjectRetain_flags MILLPOND_UNDERLYING(int) {
   CU_GRAPH_USER_OBJECT_MOVE = 1,
 } CUuserObjectRetain_flags;
 
-typedef enum CUgraphInstantiate_flags {
+typedef enum CUgraphInstantiate_flags MILLPOND_UNDERLYING(int) {
   CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH = 1,
   CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD = 2,
   CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH = 4,
   CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY = 8,
 } CUgraphInstantiate_flags;
 
-typedef enum CUdeviceNumaConfig {
+typedef enum CUdeviceNumaConfig MILLPOND_UNDERLYING(int) {
   CU_DEVICE_NUMA_CONFIG_NONE = 0,
   CU_DEVICE_NUMA_CONFIG_NUMA_NODE = 1,
 } CUdeviceNumaConfig;
 
-typedef enum CUprocessState {
+typedef enum CUprocessState MILLPOND_UNDERLYING(int) {
   CU_PROCESS_STATE_RUNNING = 0,
   CU_PROCESS_STATE_LOCKED = 1,
   CU_PROCESS_STATE_CHECKPOINTED = 2,
@@ -2165,12 +2168,12 @@ typedef struct CUcheckpointUnlockArgs_st {
   cuuint64_t reserved[8];
 } CUcheckpointUnlockArgs;
 
-typedef enum CUmoduleLoadingMode {
+typedef enum CUmoduleLoadingMode MILLPOND_UNDERLYING(int) {
   CU_MODULE_EAGER_LOADING = 1,
   CU_MODULE_LAZY_LOADING = 2,
 } CUmoduleLoadingMode;
 
-typedef enum CUmemDecompressAlgorithm {
+typedef enum CUmemDecompressAlgorithm MILLPOND_UNDERLYING(int) {
   CU_MEM_DECOMPRESS_UNSUPPORTED = 0,
   CU_MEM_DECOMPRESS_ALGORITHM_DEFLATE = 1,
   CU_MEM_DECOMPRESS_ALGORITHM_SNAPPY = 2,
@@ -2187,13 +2190,13 @@ typedef struct CUmemDecompressParams_st {
   unsigned char padding[20];
 } CUmemDecompressParams;
 
-typedef enum CUfunctionLoadingState {
+typedef enum CUfunctionLoadingState MILLPOND_UNDERLYING(int) {
   CU_FUNCTION_LOADING_STATE_UNLOADED = 0,
   CU_FUNCTION_LOADING_STATE_LOADED = 1,
   CU_FUNCTION_LOADING_STATE_MAX = 2,
 } CUfunctionLoadingState;
 
-typedef enum CUcoredumpSettings {
+typedef enum CUcoredumpSettings MILLPOND_UNDERLYING(int) {
   CU_COREDUMP_ENABLE_ON_EXCEPTION = 1,
   CU_COREDUMP_TRIGGER_HOST = 2,
   CU_COREDUMP_LIGHTWEIGHT = 3,
@@ -2204,7 +2207,7 @@ typedef enum CUcoredumpSettings {
   CU_COREDUMP_MAX = 8,
 } CUcoredumpSettings;
 
-typedef enum CUCoredumpGenerationFlags {
+typedef enum CUCoredumpGenerationFlags MILLPOND_UNDERLYING(int) {
   CU_COREDUMP_DEFAULT_FLAGS = 0,
   CU_COREDUMP_SKIP_NONRELOCATED_ELF_IMAGES = 1,
   CU_COREDUMP_SKIP_GLOBAL_MEMORY = 2,
@@ -2217,16 +2220,16 @@ typedef enum CUCoredumpGenerationFlags {
 
 typedef struct CUdevResourceDesc_st* CUdevResourceDesc;
 
-typedef enum CUgreenCtxCreate_flags {
+typedef enum CUgreenCtxCreate_flags MILLPOND_UNDERLYING(int) {
   CU_GREEN_CTX_DEFAULT_STREAM = 1,
 } CUgreenCtxCreate_flags;
 
-typedef enum CUdevSmResourceSplit_flags {
+typedef enum CUdevSmResourceSplit_flags MILLPOND_UNDERLYING(int) {
   CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING = 1,
   CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE = 2,
 } CUdevSmResourceSplit_flags;
 
-typedef enum CUdevResourceType {
+typedef enum CUdevResourceType MILLPOND_UNDERLYING(int) {
   CU_DEV_RESOURCE_TYPE_INVALID = 0,
   CU_DEV_RESOURCE_TYPE_SM = 1,
 } CUdevResourceType;
@@ -2248,7 +2251,7 @@ typedef struct CUdevResource_st {
 
 typedef CUdevResource_v1 CUdevResource;
 
-typedef enum CUlogLevel {
+typedef enum CUlogLevel MILLPOND_UNDERLYING(int) {
   CU_LOG_LEVEL_ERROR = 0,
   CU_LOG_LEVEL_WARNING = 1,
 } CUlogLevel;
@@ -2321,34 +2324,34 @@ typedef struct CUDA_ARRAY3D_DESCRIPTOR_v1_st {
   unsigned int Flags;
 } CUDA_ARRAY3D_DESCRIPTOR_v1;
 
-typedef enum CUoutput_mode {
+typedef enum CUoutput_mode MILLPOND_UNDERLYING(int) {
   CU_OUT_KEY_VALUE_PAIR = 0,
   CU_OUT_CSV = 1,
 } CUoutput_mode;
 
-typedef enum CUGLDeviceList {
+typedef enum CUGLDeviceList MILLPOND_UNDERLYING(int) {
   CU_GL_DEVICE_LIST_ALL = 1,
   CU_GL_DEVICE_LIST_CURRENT_FRAME = 2,
   CU_GL_DEVICE_LIST_NEXT_FRAME = 3,
 } CUGLDeviceList;
 
-typedef enum CUGLmap_flags {
+typedef enum CUGLmap_flags MILLPOND_UNDERLYING(int) {
   CU_GL_MAP_RESOURCE_FLAGS_NONE = 0,
   CU_GL_MAP_RESOURCE_FLAGS_READ_ONLY = 1,
   CU_GL_MAP_RESOURCE_FLAGS_WRITE_DISCARD = 2,
 } CUGLmap_flags;
 
-typedef enum CUeglFrameType {
+typedef enum CUeglFrameType MILLPOND_UNDERLYING(int) {
   CU_EGL_FRAME_TYPE_ARRAY = 0,
   CU_EGL_FRAME_TYPE_PITCH = 1,
 } CUeglFrameType;
 
-typedef enum CUeglResourceLocationFlags {
+typedef enum CUeglResourceLocationFlags MILLPOND_UNDERLYING(int) {
   CU_EGL_RESOURCE_LOCATION_SYSMEM = 0,
   CU_EGL_RESOURCE_LOCATION_VIDMEM = 1,
 } CUeglResourceLocationFlags;
 
-typedef enum CUeglColorFormat {
+typedef enum CUeglColorFormat MILLPOND_UNDERLYING(int) {
   CU_EGL_COLOR_FORMAT_YUV420_PLANAR = 0,
   CU_EGL_COLOR_FORMAT_YUV420_SEMIPLANAR = 1,
   CU_EGL_COLOR_FORMAT_YUV422_PLANAR = 2,
