@@ -502,8 +502,7 @@ describe("the sizes of sessions", () => {
     expect(grown.sessions.map(({ sizeRefusal }) => sizeRefusal)).toEqual(["", ""]);
   });
 
-  // On a busy machine it stood still now and then, for a reason that is not known yet; each try is of its own pool.
-  test("are told to the workers that an earlier agent left", { timeout: 60_000, retry: 2 }, async () => {
+  test("are told to the workers that an earlier agent left", async () => {
     await using node = await NodeFixture.create();
     const agent = await node.startKnownAgent();
     node.controller.allocate("claim-1", "node-a", [firstDevice]);

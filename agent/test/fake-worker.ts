@@ -12,7 +12,7 @@
 import { createHash } from "node:crypto";
 import { chmodSync, existsSync, readFileSync, rmSync } from "node:fs";
 import { createServer, type Server, type Socket } from "node:net";
-import { createInterface } from "node:readline";
+import { createInterface, type Interface } from "node:readline";
 import { parseArgs } from "node:util";
 
 export interface FakeDriver {
@@ -87,6 +87,13 @@ function probe(): void {
   process.stdout.write(`${JSON.stringify({ driver: "", cudaVersion: 13000, devices, nvlinks: [] })}\n`);
 }
 
+/** A peer that breaks the connection off has ended it, no more: the reader of lines hands on the error of its socket. */
+function linesOf(socket: Socket): Interface {
+  const lines = createInterface({ input: socket });
+  for (const part of [socket, lines]) part.on("error", () => undefined);
+  return lines;
+}
+
 /** What every session has in use of each device. */
 const memoryUsedBytes = 1_048_576;
 
@@ -124,8 +131,7 @@ function serve(): void {
     orphanTimer = setTimeout(() => leave(0), Number(values["orphan-seconds"]) * 1000);
   };
   const admit = (socket: Socket, transport: "shm" | "tcp"): void => {
-    socket.on("error", () => undefined);
-    createInterface({ input: socket }).once("line", (line) => {
+    linesOf(socket).once("line", (line) => {
       const offer = JSON.parse(line) as { ticket: string; clientPid: number; program: string };
       const isWelcome =
         state === "assigned" &&
@@ -184,7 +190,6 @@ function serve(): void {
     agent?.destroy();
     agent = socket;
     watchOrphan();
-    socket.on("error", () => undefined);
     socket.on("close", () => {
       if (agent !== socket) return;
       agent = undefined;
@@ -200,7 +205,7 @@ function serve(): void {
       tcpPort,
       session: assignment?.session ?? "",
     });
-    createInterface({ input: socket }).on("line", (line) => {
+    linesOf(socket).on("line", (line) => {
       const message = JSON.parse(line) as {
         type: "assign" | "resize" | "close";
         revision: number;

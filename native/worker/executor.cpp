@@ -100,11 +100,17 @@ Executor::End Executor::run() {
   int64_t lastProgress = monotonicNs();
   ServerLink::Frame frame;
   while (!ended_) {
+    // After a client has gone nothing more is sent.
+    const bool isLast = stopRequested_.load(std::memory_order_acquire);
+    bool hasReadAll = false;
     bool busy = progressGates();
     busy = progressHeld() || busy;
     for (int i = 0; i < kBurst && !ended_; ++i) {
       const auto next = link_.next(frame);
-      if (next == ServerLink::Next::kNothing) break;
+      if (next == ServerLink::Next::kNothing) {
+        hasReadAll = held_.empty();
+        break;
+      }
       if (next == ServerLink::Next::kGone) {
         ended_ = true;
         end_ = {link_.problem(), true};
@@ -117,12 +123,12 @@ Executor::End Executor::run() {
     }
     if (progress()) busy = true;
     releaseRing();
-    if (stopRequested_.load(std::memory_order_acquire)) {
+    if (isLast && (hasReadAll || !readsOut_.load(std::memory_order_relaxed))) {
       std::lock_guard lock(stopMutex_);
       ended_ = true;
       if (end_.reason.empty()) end_ = stopEnd_;
     }
-    if (busy || ended_) {
+    if (busy || ended_ || stopRequested_.load(std::memory_order_relaxed)) {
       lastProgress = monotonicNs();
       continue;
     }
@@ -159,6 +165,11 @@ void Executor::stop(const std::string& reason, bool ok) {
   }
   stopRequested_.store(true, std::memory_order_release);
   link_.giveUp();
+}
+
+void Executor::clientGone() {
+  readsOut_.store(sanitizer_.isThere(), std::memory_order_relaxed);
+  stop("the client is gone", true);
 }
 
 Status Executor::setMemoryLimits(std::span<const uint64_t> bytes) {

@@ -67,6 +67,9 @@ class Executor {
   End run();
   /// Ends `run` soon, from any thread; the client is told `reason`.
   void stop(const std::string& reason, bool ok);
+  /// Ends `run` soon, from any thread: nobody is there any more. Where programs are checked, what the client had sent is
+  /// executed first: memory that it freed last is not leaked.
+  void clientGone();
   const Counters& counters() const { return counters_; }
   /// Changes how much memory may be taken of each device, in the session's order: of all, or of none where one has more
   /// in use. From any thread.
@@ -552,6 +555,7 @@ class Executor {
   bool ended_ = false;
   End end_{"", true};
   std::atomic<bool> stopRequested_{false};
+  std::atomic<bool> readsOut_{false};  ///< what was sent is executed before the end
   std::mutex stopMutex_;
   End stopEnd_{"", true};
 };

@@ -561,5 +561,35 @@ TEST("an end from outside tells the client its reason, whatever is under way") {
   }
 }
 
+std::atomic<int> freedUnderCheck{0};
+std::atomic<bool> mayFree{false};
+
+TEST("what a checked program freed last is freed, however soon it ends after") {
+  static constexpr int kPieces = 300;
+  SanitizerTable checks;
+  checks.bytes = sizeof(checks);
+  checks.manage = [](uint64_t, uint64_t) {};
+  checks.allocated = [](uint64_t, uint64_t, const char*) {};
+  checks.left = [](uint64_t) {};
+  checks.ended = [] {};
+  checks.freed = [](uint64_t, const char*) {
+    ++freedUnderCheck;
+    while (!mayFree.load()) std::this_thread::yield();
+  };
+  for (const Carrier carrier : kCarriers) {
+    freedUnderCheck = 0;
+    mayFree = false;
+    ExecutorFixture f(carrier, 1, "", &checks);
+    std::vector<CUdeviceptr> pieces;
+    for (int i = 0; i < kPieces; ++i) pieces.push_back(f.allocate(4096));
+    for (const CUdeviceptr piece : pieces) CHECK(f.free(piece));
+    waitUntil("the worker is busy with the first", [] { return freedUnderCheck.load() == 1; });
+    f.clientGone();
+    mayFree = true;
+    CHECK(f.ended().ok);
+    CHECK_EQ(freedUnderCheck.load(), kPieces);
+  }
+}
+
 }  // namespace
 }  // namespace millpond::worker

@@ -13,6 +13,8 @@ class Sanitizer {
  public:
   explicit Sanitizer(const Driver& driver);
 
+  /// Whether programs are checked.
+  bool isThere() const { return table_ != nullptr; }
   /// Bytes to leave unused behind each allocation.
   uint64_t redzone() const { return table_ ? table_->redzone : 0; }
   void manage(uint64_t address, uint64_t bytes) const {

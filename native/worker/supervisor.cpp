@@ -139,6 +139,8 @@ void Supervisor::handle(const Json& message) {
   } else if (kind && *kind == "close") {
     const Json* why = message.find("reason");
     const std::string reason = why && why->string() ? *why->string() : "closed by the agent";
+    // A client that has gone by itself has its end told so.
+    watchClient();
     if (executor_) {
       state_ = State::kClosing;
       executor_->stop(reason, true);
@@ -309,14 +311,14 @@ void Supervisor::grantReturn(const Doorman::Guest& guest, Welcome& welcome) {
 }
 
 void Supervisor::watchClient() {
-  if (!executor_) return;
+  if (!executor_ || over_) return;
   pollfd look[2] = {{outlivesConnection() ? -1 : executor_->socket(), POLLRDHUP, 0}, {finished_.get(), POLLIN, 0}};
   ::poll(look, 2, 0);
   const bool hungUp = (look[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
   if (!clientGone_ && (hungUp || (outlivesConnection() && clientProcess_.ended()))) {
     clientGone_ = true;
     // Over TCP the executor reads to the end of the stream and finds out itself.
-    executor_->stop("the client is gone", true);
+    executor_->clientGone();
   }
   if (look[1].revents & POLLIN) {
     thread_.join();

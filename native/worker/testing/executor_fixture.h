@@ -21,9 +21,11 @@ class ExecutorFixture {
  public:
   static constexpr uint64_t kLimit = uint64_t{64} << 20;
 
-  /// `gates`: directory of the devices' gates; the session has half of each device.
-  explicit ExecutorFixture(Carrier carrier, unsigned devices = 2, std::string gates = "")
+  /// `gates`: directory of the devices' gates; the session has half of each device. `checks`: programs are checked.
+  explicit ExecutorFixture(Carrier carrier, unsigned devices = 2, std::string gates = "",
+                           const SanitizerTable* checks = nullptr)
       : fake_(devices), driver_(fake_.table()), devices_(driver_) {
+    if (checks) fake_.check(*checks);
     std::vector<DeviceShare> shares;
     for (unsigned i = 0; i < devices; ++i) shares.push_back({FakeDriver::uuid(i), kLimit, 50});
     CHECK(bool(devices_.assign(shares)));
@@ -49,6 +51,11 @@ class ExecutorFixture {
   void stop(const std::string& reason, bool ok = true) {
     std::lock_guard lock(mutex_);
     if (Executor* executor = executor_.load()) executor->stop(reason, ok);
+  }
+  /// Tells the executor that its client is gone, as the supervisor does.
+  void clientGone() {
+    std::lock_guard lock(mutex_);
+    if (Executor* executor = executor_.load()) executor->clientGone();
   }
   /// Other memory limits, as the supervisor sets them.
   Status setMemoryLimits(const std::vector<uint64_t>& bytes) {

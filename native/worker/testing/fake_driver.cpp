@@ -30,6 +30,10 @@ struct FakeCalls {
   }
 
   static CUresult driverGetVersion(int* v) { return *v = 13000, CUDA_SUCCESS; }
+  static CUresult getExportTable(const void** table, const CUuuid* id) {
+    const bool isKnown = std::memcmp(id->bytes, kSanitizerTableId, sizeof(id->bytes)) == 0 && d().checks_ != nullptr;
+    return isKnown ? (*table = d().checks_, CUDA_SUCCESS) : CUDA_ERROR_INVALID_VALUE;
+  }
   static CUresult deviceGetCount(int* n) { return *n = static_cast<int>(d().devices_), CUDA_SUCCESS; }
   static CUresult deviceGet(CUdevice* out, int ordinal) {
     if (ordinal < 0 || static_cast<unsigned>(ordinal) >= d().devices_) return CUDA_ERROR_INVALID_DEVICE;
@@ -392,6 +396,7 @@ Driver FakeDriver::table() const {
   using C = FakeCalls;
   Driver t;
   t.cuDriverGetVersion = &C::driverGetVersion;
+  t.cuGetExportTable = &C::getExportTable;
   t.cuDeviceGetCount = &C::deviceGetCount;
   t.cuDeviceGet = &C::deviceGet;
   t.cuDeviceGetName = &C::deviceGetName;

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/sanitizer_table.h"
 #include "worker/driver.h"
 
 namespace millpond::worker {
@@ -38,6 +39,8 @@ class FakeDriver {
   FakeDriver& operator=(const FakeDriver&) = delete;
 
   Driver table() const;
+  /// From now on it is one that checks programs, and tells `table` of their memory.
+  void check(const SanitizerTable& table) { checks_ = &table; }
   static std::string uuid(unsigned device);
 
   // Streams are numbered from 1 in the order of their creation; 0 is the default stream of the first context.
@@ -125,6 +128,7 @@ class FakeDriver {
   std::map<uint64_t, uint64_t> registered_;
   std::vector<Launch> launches_;
   size_t createdContexts_ = 0;
+  const SanitizerTable* checks_ = nullptr;
   std::set<CUcontext> destroyedContexts_;
   CUresult always_ = CUDA_SUCCESS;
   struct Failing {
