@@ -11,6 +11,13 @@ import {
 import { metricsDocUrl, renderMetricsDoc } from "./metrics-doc.ts";
 import { Histogram, type MetricDefinition, metricTable, renderMetrics } from "./metrics.ts";
 
+/** As far as it is looked at. */
+interface Panel {
+  readonly id: number;
+  readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number };
+  readonly targets?: readonly { readonly expr: string }[];
+}
+
 test("generated pages are what their tables make: npm run generate -w api", () => {
   expect(readFileSync(metricsDocUrl, "utf8")).toBe(renderMetricsDoc());
   expect(readFileSync(claimFieldsDocUrl, "utf8")).toBe(renderClaimFieldsDoc());
@@ -46,9 +53,12 @@ test("the text form", () => {
 
 test("the dashboard uses metrics and labels that there are", () => {
   const url = new URL("../../packaging/grafana/millpond.json", import.meta.url);
-  const dashboard: { panels: { title: string; targets?: { expr: string }[] }[] } = JSON.parse(
-    readFileSync(url, "utf8"),
+  const dashboard: { panels: Panel[] } = JSON.parse(readFileSync(url, "utf8"));
+  expect(new Set(dashboard.panels.map(({ id }) => id)).size).toBe(dashboard.panels.length);
+  const cells = dashboard.panels.flatMap(({ gridPos: { x, y, w, h } }) =>
+    Array.from({ length: w * h }, (_, n) => `${x + (n % w)}, ${y + Math.floor(n / w)}`),
   );
+  expect(new Set(cells).size, "panels lie beside each other").toBe(cells.length);
   const expressions = dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
   expect(expressions.length).toBeGreaterThan(10);
   const tables = new Map(Object.entries<MetricDefinition>(metricTable));
@@ -59,7 +69,8 @@ test("the dashboard uses metrics and labels that there are", () => {
       const base = name.replace(/_(bucket|sum|count)$/, "");
       expect(tables.has(name) || tables.get(base)?.type === "histogram", name).toBe(true);
     }
-    const labels = [...expression.matchAll(/by \(([^)]*)\)/g)].flatMap(([, list = ""]) => list.split(/, */));
+    const grouped = expression.matchAll(/\b(?:by|on|group_left) \(([^)]*)\)/g);
+    const labels = [...grouped].flatMap(([, list = ""]) => list.split(/, */));
     const known = names.flatMap((name) => tables.get(name.replace(/_(bucket|sum|count)$/, ""))?.labels ?? []);
     for (const label of labels.filter((each) => each !== "le")) {
       expect(known, `${label} in ${expression}`).toContain(label);
