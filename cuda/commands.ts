@@ -1016,6 +1016,44 @@ export const commands: readonly Command[] = [
     },
   },
   {
+    name: "PoolShare",
+    doc: "A handle by which other sessions of the claim open a pool.",
+    fields: [["pool", "u64"]],
+    reply: { fields: [["handle", { bytes: 64 }]] },
+  },
+  {
+    name: "PoolOpen",
+    doc: "Another session's pool, by its handle, under a handle of the client's; ended with PoolDestroy.",
+    fields: [
+      ["pool", "u64"],
+      ["handle", { bytes: 64 }],
+    ],
+    reply: { fields: [["device", "i32"]] },
+  },
+  {
+    name: "PoolSharePointer",
+    doc: "A handle by which sessions that have opened a pool open an allocation of it. `bytes`: what the program asked for.",
+    fields: [
+      ["address", "u64"],
+      ["bytes", "u64"],
+    ],
+    reply: { fields: [["handle", { bytes: 64 }]] },
+  },
+  {
+    name: "PoolOpenPointer",
+    doc: "An allocation of a pool that was opened, by its handle; ended with PoolFree or MemFree, as often as it was opened.",
+    fields: [
+      ["pool", "u64"],
+      ["handle", { bytes: 64 }],
+    ],
+    reply: {
+      fields: [
+        ["address", "u64"],
+        ["bytes", "u64"],
+      ],
+    },
+  },
+  {
     name: "DeviceResource",
     doc: "A CUdevResource of a device, or of the frame's context with `device` -1.",
     fields: [

@@ -47,6 +47,18 @@ extern const char* part;
 /// Runs another part of this program in a process of its own, and prints how that ended.
 void child(const char* which);
 bool is_part(const char* which);
+/// The same with a socket between the two, whose end here is returned; there it is kPeer. They take turns, so that what
+/// they print is in order.
+int start_peer(const char* which, int* pid);
+enum { kPeer = 3 };
+void put(int to, const void* bytes, size_t size);
+void get(int from, void* bytes, size_t size);
+void give_turn(int to);
+void await_turn(int from);
+void send_file(int to, int file);
+int receive_file(int from);
+/// Waits for a process to end, and prints its exit status. Ends the program when it failed.
+void await_end(int pid);
 
 /// cuInit and the first device.
 CUdevice device(void);
@@ -66,5 +78,6 @@ CUfunction kernel(CUmodule module, const char* name);
 /// Launches on one block row and checks the launch.
 void launch(CUfunction function, unsigned blocks, unsigned threads, CUstream stream, void** parameters);
 CUdeviceptr allocate(size_t bytes);
+unsigned word_at(CUdeviceptr address);
 /// FNV-1a over bytes: a result that is too long to print.
 unsigned long long digest(const void* data, size_t bytes);

@@ -39,7 +39,7 @@ const softMemory = "16Gi";
 /** What takes all memory of the device itself: a program beside it would find none. */
 const alone: ReadonlySet<string> = new Set(["out-of-memory"]);
 /** Programs whose processes share memory: all of them need one claim. */
-const sharing: ReadonlySet<string> = new Set(["sharing", "sharing-files"]);
+const sharing: ReadonlySet<string> = new Set(["sharing", "sharing-files", "sharing-pools"]);
 /** A program may have a child with a session of its own, and sessions of the one before may be about to end. */
 const sessionsOfProgram = 4;
 

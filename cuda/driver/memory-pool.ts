@@ -6,9 +6,9 @@ const byHand = {
   style: "hand",
   why: "counts against the limit; the client keeps the pools and a map of what is device memory",
 } as const;
-const notShared = {
-  style: "refused",
-  why: "the memory of a pool belongs to one session",
+const betweenSessions = {
+  style: "hand",
+  why: "handles are the worker's own, good for the sessions of one claim",
 } as const;
 
 export const memoryPools = {
@@ -28,8 +28,8 @@ export const memoryPools = {
   cuMemGetDefaultMemPool: byHand,
   cuMemGetMemPool: byHand,
   cuMemSetMemPool: { style: "local" },
-  cuMemPoolExportToShareableHandle: notShared,
-  cuMemPoolImportFromShareableHandle: notShared,
-  cuMemPoolExportPointer: notShared,
-  cuMemPoolImportPointer: notShared,
+  cuMemPoolExportToShareableHandle: betweenSessions,
+  cuMemPoolImportFromShareableHandle: betweenSessions,
+  cuMemPoolExportPointer: betweenSessions,
+  cuMemPoolImportPointer: betweenSessions,
 } as const satisfies Group;

@@ -13,7 +13,7 @@ namespace millpond::client {
 namespace {
 
 /// Makes a pool of at most `maxBytes` (0: any) at the worker and in the books, whose lock is held.
-CUresult makePool(Call& call, const Context& context, size_t maxBytes, bool isDefault, CUmemoryPool& out) {
+CUresult makePool(Call& call, const Context& context, size_t maxBytes, MemoryPools::Pool pool, CUmemoryPool& out) {
   // Of no context: pools outlive them.
   const uint64_t wire = call.remote().handles.create(HandleKind::kMemoryPool, 0);
   if (wire == 0) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -23,9 +23,7 @@ CUresult makePool(Call& call, const Context& context, size_t maxBytes, bool isDe
   create.maxBytes = maxBytes;
   if (const CUresult r = call.post(create); r != CUDA_SUCCESS) return r;
   out = reinterpret_cast<CUmemoryPool>(wire);
-  MemoryPools::Pool pool;
   pool.device = context.device();
-  pool.isDefault = isDefault;
   call.remote().pools.pools[out] = pool;
   return CUDA_SUCCESS;
 }
@@ -40,7 +38,7 @@ CUresult defaultPool(Call& call, CUdevice device, CUmemoryPool& out) {
     out = found->second;
     return CUDA_SUCCESS;
   }
-  const CUresult result = makePool(call, *context, 0, true, out);
+  const CUresult result = makePool(call, *context, 0, {.isDefault = true}, out);
   if (result == CUDA_SUCCESS) books.defaults[device] = out;
   return result;
 }
@@ -154,7 +152,7 @@ CUresult cuMemAllocFromPoolAsync(Flavour flavour, CUdeviceptr* dptr, size_t byte
     MemoryPools& books = call.remote().pools;
     std::lock_guard lock(books.mutex);
     const MemoryPools::Pool* live = books.find(pool);
-    if (!live) return CUDA_ERROR_INVALID_VALUE;
+    if (!live || live->isOpened) return CUDA_ERROR_INVALID_VALUE;
     device = live->device;
   }
   if (bytesize == 0) return allocateNothing(dptr);
@@ -184,12 +182,13 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) no
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pool == nullptr || poolProps == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = checkLocation(&poolProps->location, poolProps->allocType); r != CUDA_SUCCESS) return r;
-  // As on a device whose attribute says that no handle can be exported.
-  if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_INVALID_VALUE;
+  // The device's attribute names no other.
+  const CUmemAllocationHandleType types = poolProps->handleTypes;
+  if (types != CU_MEM_HANDLE_TYPE_NONE && types != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   const Context* context = Client::instance().contexts().primary(poolProps->location.id);
   if (!context) return CUDA_ERROR_INVALID_DEVICE;
   std::lock_guard lock(call.remote().pools.mutex);
-  return makePool(call, *context, poolProps->maxSize, false, *pool);
+  return makePool(call, *context, poolProps->maxSize, {.handleTypes = types}, *pool);
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool) noexcept {
@@ -212,7 +211,9 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) noexcept {
   Call call("cuMemPoolTrimTo", false);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   std::lock_guard lock(call.remote().pools.mutex);
-  if (!call.remote().pools.find(pool)) return CUDA_ERROR_INVALID_VALUE;
+  const MemoryPools::Pool* live = call.remote().pools.find(pool);
+  if (!live) return CUDA_ERROR_INVALID_VALUE;
+  if (live->isOpened) return CUDA_SUCCESS;  // which keeps nothing
   cmd::PoolTrim wire{};
   wire.pool = reinterpret_cast<uint64_t>(pool);
   wire.bytes = minBytesToKeep;
@@ -233,6 +234,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
   switch (attr) {
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: {
       live->threshold = wanted;
+      if (live->isOpened) return CUDA_SUCCESS;
       cmd::PoolSetThreshold wire{};
       wire.pool = reinterpret_cast<uint64_t>(pool);
       wire.bytes = wanted;
@@ -333,7 +335,7 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) noexcept {
   MemoryPools& books = call.remote().pools;
   std::lock_guard lock(books.mutex);
   const MemoryPools::Pool* live = books.find(pool);
-  if (!live || live->device != dev) return CUDA_ERROR_INVALID_VALUE;
+  if (!live || live->device != dev || live->isOpened) return CUDA_ERROR_INVALID_VALUE;
   books.current[dev] = pool;
   return CUDA_SUCCESS;
 }

@@ -25,9 +25,17 @@ struct Place {
   bool isKnown() const { return run || reservation; }
 };
 
+unsigned long long handleTypesOf(const Call& call, uint64_t pool) {
+  MemoryPools& books = call.remote().pools;
+  const std::lock_guard lock(books.mutex);
+  const MemoryPools::Pool* live = books.find(reinterpret_cast<CUmemoryPool>(pool));
+  return live ? static_cast<unsigned long long>(live->handleTypes) : 0;
+}
+
 Place inspect(const Call& call, CUdeviceptr ptr) {
   Place place;
   place.run = call.remote().memory.find(ptr);
+  if (place.run && place.run->pool != 0) place.handleTypes = handleTypesOf(call, place.run->pool);
   if (place.run && !(place.run->flags & MemoryRun::kMapped)) return place;
   VirtualMemory& vm = call.remote().virtualMemory;
   std::lock_guard lock(vm.mutex);

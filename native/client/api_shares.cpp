@@ -3,9 +3,35 @@
 #include <cstring>
 
 #include "client/call.h"
+#include "client/client.h"
 #include "client/opened_memory.h"
+#include "client/shareable_file.h"
 
 namespace millpond::client::api {
+namespace {
+
+/// Asks for a pool of another process under a handle that there is from then on.
+CUresult openPool(Call& call, const cmd::PoolOpen& wire, CUmemoryPool pool) {
+  HandleTable& handles = call.remote().handles;
+  cmd::PoolOpenReply reply{};
+  if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) {
+    handles.recycle(handles.claim(HandleKind::kMemoryPool, pool));
+    return r;
+  }
+  const Context* context = contextOf(static_cast<uint16_t>(reply.device + 1));
+  if (!context) {
+    cmd::PoolDestroy end{};
+    if (call.destroy(HandleKind::kMemoryPool, pool, end.pool) == CUDA_SUCCESS) call.post(end);
+    return CUDA_ERROR_INVALID_DEVICE;  // which this process does not see
+  }
+  MemoryPools& books = call.remote().pools;
+  const std::lock_guard lock(books.mutex);
+  books.pools[pool] = {.device = context->device(), .isOpened = true};
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
 CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) noexcept {
   Call call("cuIpcGetMemHandle", true);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
@@ -95,6 +121,90 @@ CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) noexcep
     return r;
   }
   *phEvent = static_cast<CUevent>(event);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType,
+                                          unsigned long long flags) noexcept {
+  Call call("cuMemPoolExportToShareableHandle", false);
+  if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
+  cmd::PoolShare wire{};
+  {
+    MemoryPools& books = call.remote().pools;
+    const std::lock_guard lock(books.mutex);
+    const MemoryPools::Pool* live = books.find(pool);
+    const bool isOfKind = live && handleType != CU_MEM_HANDLE_TYPE_NONE && live->handleTypes == handleType;
+    if (handle_out == nullptr || flags != 0 || !isOfKind) return CUDA_ERROR_INVALID_VALUE;
+    wire.pool = reinterpret_cast<uint64_t>(pool);
+  }
+  cmd::PoolShareReply reply{};
+  if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) return r;
+  auto file = ShareableFile::carrying(std::as_bytes(std::span(reply.handle)));
+  if (!file) return CUDA_ERROR_OPERATING_SYSTEM;
+  *static_cast<int*>(handle_out) = file->given.release();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle, CUmemAllocationHandleType handleType,
+                                            unsigned long long flags) noexcept {
+  Call call("cuMemPoolImportFromShareableHandle", false);
+  if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
+  if (pool_out == nullptr || flags != 0 || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_INVALID_VALUE;
+  cmd::PoolOpen wire{};
+  const auto file = static_cast<int>(reinterpret_cast<intptr_t>(handle));
+  if (!ShareableFile::read(file, std::as_writable_bytes(std::span(wire.handle)))) return CUDA_ERROR_INVALID_VALUE;
+  // Of no context: pools outlive them.
+  wire.pool = call.remote().handles.create(HandleKind::kMemoryPool, 0);
+  if (wire.pool == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto pool = reinterpret_cast<CUmemoryPool>(wire.pool);
+  if (const CUresult r = openPool(call, wire, pool); r != CUDA_SUCCESS) return r;
+  *pool_out = pool;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdeviceptr ptr) noexcept {
+  Call call("cuMemPoolExportPointer", false);
+  if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
+  const auto run = call.remote().memory.find(ptr);
+  if (shareData_out == nullptr || !run || run->address != ptr || run->pool == 0) return CUDA_ERROR_INVALID_VALUE;
+  {
+    MemoryPools& books = call.remote().pools;
+    const std::lock_guard lock(books.mutex);
+    const MemoryPools::Pool* live = books.find(reinterpret_cast<CUmemoryPool>(run->pool));
+    if (!live || live->handleTypes == CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_INVALID_VALUE;
+  }
+  cmd::PoolSharePointer wire{};
+  wire.address = run->address;
+  wire.bytes = run->bytes;
+  cmd::PoolSharePointerReply reply{};
+  if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) return r;
+  static_assert(sizeof *shareData_out == sizeof reply.handle);
+  std::memcpy(shareData_out, reply.handle, sizeof *shareData_out);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData* shareData) noexcept {
+  Call call("cuMemPoolImportPointer", false);
+  if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
+  const Context* context = nullptr;
+  {
+    MemoryPools& books = call.remote().pools;
+    const std::lock_guard lock(books.mutex);
+    const MemoryPools::Pool* live = books.find(pool);
+    if (ptr_out == nullptr || shareData == nullptr || !live || !live->isOpened) return CUDA_ERROR_INVALID_VALUE;
+    context = Client::instance().contexts().primary(live->device);
+  }
+  if (!context) return CUDA_ERROR_INVALID_DEVICE;
+  cmd::PoolOpenPointer wire{};
+  wire.pool = reinterpret_cast<uint64_t>(pool);
+  std::memcpy(wire.handle, shareData, sizeof *shareData);
+  cmd::PoolOpenPointerReply reply{};
+  if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) return r;
+  MemoryRun run{reply.address, reply.bytes, MemoryKind::kDevice, context->wireContext(), 0, 0};
+  run.pool = wire.pool;
+  call.remote().memory.open(run);
+  *ptr_out = reply.address;
   return CUDA_SUCCESS;
 }
 

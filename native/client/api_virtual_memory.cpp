@@ -11,6 +11,7 @@
 #include "client/address_guard.h"
 #include "client/call.h"
 #include "client/client.h"
+#include "client/shareable_file.h"
 
 namespace millpond::client::api {
 namespace {
@@ -351,7 +352,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
       *handle = vm.addHandle(*memory);
       return CUDA_SUCCESS;
     }
-    if (!VirtualMemory::readHandle(file, std::as_writable_bytes(std::span(wire.handle)))) return CUDA_ERROR_INVALID_VALUE;
+    if (!ShareableFile::read(file, std::as_writable_bytes(std::span(wire.handle)))) return CUDA_ERROR_INVALID_VALUE;
     wire.memory = vm.nextWire();
   }
   cmd::VmOpenReply reply{};

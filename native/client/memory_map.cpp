@@ -17,6 +17,15 @@ void MemoryMap::add(MemoryRun run) {
   insert(run);
 }
 
+void MemoryMap::open(const MemoryRun& run) {
+  std::lock_guard lock(mutex_);
+  const auto known = runs_.find(run.address);
+  if (known != runs_.end() && known->second.pool == run.pool)
+    ++known->second.uses;
+  else
+    insert(run);
+}
+
 bool MemoryMap::addApart(MemoryRun run) {
   std::lock_guard lock(mutex_);
   const auto next = runs_.lower_bound(run.address);
@@ -46,6 +55,7 @@ std::optional<MemoryRun> MemoryMap::take(uint64_t address) {
   const auto found = runs_.find(address);
   if (found == runs_.end()) return std::nullopt;
   const MemoryRun run = found->second;
+  if (--found->second.uses > 0) return run;
   runs_.erase(found);
   end(run);
   return run;
@@ -148,7 +158,7 @@ std::vector<uint64_t> MemoryMap::dropDevice(uint16_t context) {
       ++run;
       continue;
     }
-    if (!isManaged && !(run->second.flags & MemoryRun::kBorrowed)) allocated.push_back(run->first);
+    if (!isManaged && !(run->second.flags & MemoryRun::kBorrowed)) allocated.insert(allocated.end(), run->second.uses, run->first);
     end(run->second);
     run = runs_.erase(run);
   }

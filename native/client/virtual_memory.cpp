@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/virtual_memory.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <iterator>
+
+#include "client/shareable_file.h"
 
 namespace millpond::client {
 
@@ -110,23 +109,12 @@ const VirtualMemory::Mapping* VirtualMemory::mappingAt(CUdeviceptr address) cons
 }
 
 int VirtualMemory::exportFile(Memory& memory, std::span<const std::byte> handle) {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return -1;
-  UniqueFd kept(ends[0]);
-  UniqueFd given(ends[1]);
+  auto file = ShareableFile::carrying(handle);
   struct stat identity;
-  if (::fstat(given.get(), &identity) != 0) return -1;
-  if (!handle.empty() && ::send(kept.get(), handle.data(), handle.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(handle.size()))
-    return -1;
+  if (!file || ::fstat(file->given.get(), &identity) != 0) return -1;
   ++memory.holds;
-  exports_.push_back({std::move(kept), identity.st_dev, identity.st_ino, &memory});
-  return given.release();
-}
-
-bool VirtualMemory::readHandle(int file, std::span<std::byte> handle) {
-  // It stays in there for the next one.
-  return ::recv(file, handle.data(), handle.size(), MSG_PEEK | MSG_DONTWAIT | MSG_TRUNC) ==
-         static_cast<ssize_t>(handle.size());
+  exports_.push_back({std::move(file->kept), identity.st_dev, identity.st_ino, &memory});
+  return file->given.release();
 }
 
 VirtualMemory::Memory* VirtualMemory::imported(int file) const {

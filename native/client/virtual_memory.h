@@ -70,8 +70,6 @@ class VirtualMemory {
   /// A file that stands for the memory for as long as a copy of it is open anywhere; -1 when there can be none. `handle`:
   /// what other processes of the claim find in it; empty: the file is good in this process alone.
   int exportFile(Memory& memory, std::span<const std::byte> handle);
-  /// What another process has put into such a file; false for any other file.
-  static bool readHandle(int file, std::span<std::byte> handle);
   /// The memory behind such a file, nullptr for any other.
   Memory* imported(int file) const;
   /// Forgets exported files that are closed; `ended` as in `release`.

@@ -32,6 +32,7 @@
 #include "worker/jit_options.h"
 #include "worker/memory_arena.h"
 #include "worker/memory_pools.h"
+#include "worker/opened_pools.h"
 #include "worker/sanitizer.h"
 #include "worker/session_devices.h"
 #include "worker/sharing.h"
@@ -209,9 +210,9 @@ class Executor {
   };
   /// Something of the device that ends when the device is done with it.
   struct Ending {
-    enum class Kind : uint8_t { kMapping, kReservation, kArray, kTexture, kSurface };
+    enum class Kind : uint8_t { kMapping, kReservation, kArray, kTexture, kSurface, kOpenedMemory };
     uint64_t number;
-    CUdeviceptr address;  ///< of mappings and reservations; the object of a texture or surface
+    CUdeviceptr address;  ///< of mappings, reservations and runs of opened pools; the object of a texture or surface
     uint64_t bytes;
     Kind kind;
     std::vector<uint64_t> memories;
@@ -430,6 +431,10 @@ class Executor {
   bool progressGraphRuns();
   bool progressRetired();
   void retire(uint16_t context);
+  /// Whether an allocation is about to be given back.
+  bool isFreed(uint16_t context, CUdeviceptr address) const;
+  /// Gives back an allocation of an arena, or a use of a run, when no stream can still use it.
+  void freeLater(uint16_t context, CUdeviceptr address);
   /// Runs `command` when everything freed of the current context so far is given back: at once where nothing is.
   CUresult afterFrees(std::function<CUresult()> command, Frees frees = Frees::kOrdinary);
   bool freesPending(uint16_t context, uint64_t number, Frees frees) const;
@@ -448,12 +453,25 @@ class Executor {
   void giveBackBlocks(const std::vector<MemoryPools::Block>& blocks);
   /// Whether memory of a device can be shared with other sessions.
   bool canShare(int32_t ordinal) const;
-  CUresult exportFile(CUmemGenericAllocationHandle memory, UniqueFd& file);
+  CUresult exportFile(CUmemGenericAllocationHandle memory, std::shared_ptr<const UniqueFd>& file);
+  CUresult uuidOf(size_t ordinal, std::array<std::byte, 16>& uuid) const;
   /// Which device of the session that is.
   bool ordinalOf(const std::array<std::byte, 16>& uuid, size_t& ordinal) const;
   CUresult shareItem(Sharing::Kind kind, uint64_t object, size_t ordinal, Sharing::Item item, Sharing::Handle& handle);
+  /// The handle of an allocation that lies in a device's arena; `pool` 0: of none.
+  CUresult shareAllocation(Sharing::Kind kind, size_t ordinal, CUdeviceptr address, uint64_t bytes, uint64_t pool,
+                           Sharing::Handle& handle);
+  /// What another session shares that lies on a device of this one.
+  CUresult openItem(Sharing::Kind kind, const Sharing::Handle& handle, Sharing::Item& item, size_t& ordinal);
   CUresult importMemory(Sharing::Kind kind, const Sharing::Handle& handle, Sharing::Item& item, size_t& ordinal,
                         CUmemGenericAllocationHandle& memory);
+  CUresult importFile(const Sharing::Item& item, CUmemGenericAllocationHandle& memory);
+  /// Opens memory of an opened pool, in a run that is mapped already or is from then on.
+  CUresult openPooled(uint64_t pool, const Sharing::Handle& handle, cmd::PoolOpenPointerReply& opened);
+  /// One use less of memory of an opened pool, when its stream has come to that place.
+  void closeOpened(CUdeviceptr address, std::vector<Mark> place);
+  /// A block of a pool is free in the order of the stream, and for all when that has come to the place.
+  void freeBlock(CUdeviceptr address, MemoryPools::StreamKey stream, const std::vector<Mark>& place);
   CUresult openEvent(const Sharing::Handle& handle, CUevent& event);
   /// Whether the driver has made that resource for this session.
   bool isKnown(const CUdevResource& resource) const;
@@ -492,6 +510,7 @@ class Executor {
   const Sanitizer sanitizer_;
   std::vector<Context> contexts_;
   MemoryPools pools_;
+  OpenedPools openedPools_;
   std::deque<Pending> pending_;
   std::deque<Download> downloads_;
   std::deque<LandingCopy> landings_;

@@ -132,6 +132,16 @@ TEST("what waits for a stream is bounded") {
   f.fake().release(1);
 }
 
+TEST("what does not fit does not without a context, too") {
+  ExecutorFixture f(Carrier::kSharedMemory);
+  cmd::VmCreate command{};
+  command.memory = 1;
+  command.bytes = 2 * ExecutorFixture::kLimit;
+  CHECK_EQ(f.wait(command, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  f.marker();
+  CHECK(f.finish().ok);
+}
+
 TEST("rules of copies and pinned memory that are broken are named") {
   const auto violation = [](Carrier carrier, const std::string& reason, auto&& act) {
     ExecutorFixture f(carrier);

@@ -56,26 +56,35 @@ CUresult Executor::allocate(uint16_t context, uint64_t bytes, CUdeviceptr& addre
 
 CUresult Executor::onMemFree(const cmd::Decoded<cmd::MemFree>& command) {
   const CUdeviceptr address = command.fixed.address;
-  if (pools_.isKept(address)) return CUDA_ERROR_INVALID_VALUE;
   if (isGraphMemory(address)) return withoutCallbacks([this, address] { return freeGraphMemory(address, nullptr); });
+  const auto run = openedPools_.close(address);
+  if (!run && (pools_.isKept(address) || openedPools_.isMapped(address))) return CUDA_ERROR_INVALID_VALUE;
+  const CUdeviceptr place = run.value_or(address);
   for (uint16_t c = 1; c <= arenas_.size(); ++c) {
-    if (!arenas_[c - 1u]->owns(address)) continue;
-    auto& freed = freed_[c - 1u];
-    if (std::find(freed.begin(), freed.end(), address) != freed.end()) return CUDA_ERROR_INVALID_VALUE;
-    for (const Retired& batch : retired_)
-      if (std::find(batch.addresses.begin(), batch.addresses.end(), address) != batch.addresses.end())
-        return CUDA_ERROR_INVALID_VALUE;
-    pools_.take(address);
-    if (sharing_) sharing_->remove(Sharing::Kind::kMemory, address);
-    if (command.fixed.isLeft)
-      sanitizer_.left(address);
-    else
-      sanitizer_.freed(address, "cuMemFree");
-    freed.push_back(address);
-    if (freed.size() >= kFreesPerFence) retire(c);
+    if (!arenas_[c - 1u]->owns(place)) continue;
+    if (!run && isFreed(c, address)) return CUDA_ERROR_INVALID_VALUE;
+    const bool isPooled = pools_.take(address).has_value();
+    if (sharing_) sharing_->remove(isPooled ? Sharing::Kind::kPoolMemory : Sharing::Kind::kMemory, address);
+    if (!openedPools_.isOpen(address))
+      command.fixed.isLeft ? sanitizer_.left(address) : sanitizer_.freed(address, "cuMemFree");
+    freeLater(c, place);
     return CUDA_SUCCESS;
   }
   return CUDA_ERROR_INVALID_VALUE;
+}
+
+bool Executor::isFreed(uint16_t context, CUdeviceptr address) const {
+  const auto has = [address](const std::vector<CUdeviceptr>& addresses) {
+    return std::find(addresses.begin(), addresses.end(), address) != addresses.end();
+  };
+  return has(freed_[context - 1u]) ||
+         std::any_of(retired_.begin(), retired_.end(), [&](const Retired& batch) { return has(batch.addresses); });
+}
+
+void Executor::freeLater(uint16_t context, CUdeviceptr address) {
+  auto& freed = freed_[context - 1u];
+  freed.push_back(address);
+  if (freed.size() >= kFreesPerFence) retire(context);
 }
 
 CUresult Executor::onMemGetInfo(const cmd::Decoded<cmd::MemGetInfo>&) {
@@ -116,9 +125,11 @@ bool Executor::progressRetired() {
     giveBack(batch.fence);
     some = true;
     if (!useContext(batch.context)) continue;
-    for (const CUdeviceptr address : batch.addresses)
+    for (const CUdeviceptr address : batch.addresses) {
+      if (openedPools_.isMapped(address) && !openedPools_.leave(address)) continue;
       if (CUresult rc = arenas_[batch.context - 1u]->free(address))
         log(LogLevel::Warn, "freeing device memory failed with %d", static_cast<int>(rc));
+    }
     updateMemoryCounter(batch.context);
   }
   return some;
@@ -134,6 +145,7 @@ bool Executor::freesPending(uint16_t context, uint64_t number, Frees frees) cons
 
 CUresult Executor::afterFrees(std::function<CUresult()> command, Frees frees) {
   const uint16_t context = current_.context;
+  if (context == 0) return command();  // which waits for the frees of none
   retire(primaryOf(context));
   progressRetired();
   progressEndings();

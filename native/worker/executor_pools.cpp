@@ -7,13 +7,6 @@
 #include "worker/executor.h"
 
 namespace millpond::worker {
-namespace {
-
-/// What an allocation counts in its pool's usage: as with the driver, not the block that it lies in.
-constexpr uint64_t countedBytes(uint64_t bytes) { return (bytes + 511) / 512 * 512; }
-
-}  // namespace
-
 CUresult Executor::onPoolCreate(const cmd::Decoded<cmd::PoolCreate>& command) {
   CUdevice id = 0;
   if (!device(command.fixed.device, id)) return violation("no device of the session");
@@ -23,6 +16,8 @@ CUresult Executor::onPoolCreate(const cmd::Decoded<cmd::PoolCreate>& command) {
 }
 
 CUresult Executor::onPoolDestroy(const cmd::Decoded<cmd::PoolDestroy>& command) {
+  if (openedPools_.destroy(command.fixed.pool)) return CUDA_SUCCESS;
+  if (sharing_) sharing_->remove(Sharing::Kind::kPool, command.fixed.pool);
   std::vector<MemoryPools::Block> released;
   const bool known = pools_.destroy(command.fixed.pool, released);
   giveBackBlocks(released);
@@ -34,8 +29,9 @@ CUresult Executor::onPoolSetThreshold(const cmd::Decoded<cmd::PoolSetThreshold>&
 }
 
 CUresult Executor::onPoolResetHigh(const cmd::Decoded<cmd::PoolResetHigh>& command) {
-  return pools_.resetHigh(command.fixed.pool, command.fixed.ofReserved != 0) ? CUDA_SUCCESS
-                                                                             : CUDA_ERROR_INVALID_VALUE;
+  const auto [pool, ofReserved] = std::pair(command.fixed.pool, command.fixed.ofReserved != 0);
+  const bool known = openedPools_.resetHigh(pool, ofReserved) || pools_.resetHigh(pool, ofReserved);
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult Executor::onPoolTrim(const cmd::Decoded<cmd::PoolTrim>& command) {
@@ -48,7 +44,9 @@ CUresult Executor::onPoolTrim(const cmd::Decoded<cmd::PoolTrim>& command) {
 
 CUresult Executor::onPoolUsage(const cmd::Decoded<cmd::PoolUsage>& command) {
   progressPoolFrees();
-  const auto usage = pools_.usage(command.fixed.pool);
+  progressEndings();
+  const auto opened = openedPools_.usage(command.fixed.pool);
+  const auto usage = opened ? opened : pools_.usage(command.fixed.pool);
   if (!usage) return CUDA_ERROR_INVALID_VALUE;
   reply(cmd::PoolUsageReply{usage->reserved, usage->reservedHigh, usage->used, usage->usedHigh});
   return CUDA_SUCCESS;
@@ -65,7 +63,7 @@ CUresult Executor::onPoolAlloc(const cmd::Decoded<cmd::PoolAlloc>& command) {
   if (CUresult rc = refuseCapture(s)) return rc;
   const uint64_t bytes = MemoryArena::roundedBytes(wanted.bytes);
   if (bytes < wanted.bytes) return CUDA_ERROR_OUT_OF_MEMORY;
-  const uint64_t counted = countedBytes(wanted.bytes);
+  const uint64_t counted = MemoryPools::countedBytes(wanted.bytes);
   if (const auto again = pools_.reuse(wanted.pool, bytes, {wanted.stream, s.context}, counted)) {
     sanitizer_.allocated(*again, wanted.bytes, "cuMemAllocAsync");
     reply(cmd::PoolAllocReply{*again, 0});
@@ -93,29 +91,39 @@ CUresult Executor::onPoolFree(const cmd::Decoded<cmd::PoolFree>& command) {
   Stream s;
   if (!stream(command.fixed.stream, s)) return violation("unknown stream");
   const CUdeviceptr address = command.fixed.address;
-  if (captureStatus(s) == CU_STREAM_CAPTURE_STATUS_ACTIVE && !pools_.isUsed(address)) return captureFree(s, address);
+  const bool isOpened = openedPools_.isOpen(address);
+  const bool isOfPool = isOpened || pools_.isUsed(address);
+  if (captureStatus(s) == CU_STREAM_CAPTURE_STATUS_ACTIVE && !isOfPool) return captureFree(s, address);
   if (CUresult rc = refuseCapture(s)) return rc;
   if (isGraphMemory(address)) return freeGraphMemory(address, &s);
-  if (!pools_.isUsed(address)) {
+  if (!isOfPool) {
     // Memory of no pool is freed as it always is.
     cmd::Decoded<cmd::MemFree> ordinary{};
     ordinary.fixed.address = address;
     return onMemFree(ordinary);
   }
-  Mark place;
   // After a sticky failure nothing can be recorded and nothing runs any more.
-  const bool isMarked = mark(s, place) == CUDA_SUCCESS;
+  std::vector<Mark> place(1);
+  if (mark(s, place[0]) != CUDA_SUCCESS) place.clear();
+  if (isOpened)
+    closeOpened(address, std::move(place));
+  else
+    freeBlock(address, {command.fixed.stream, s.context}, place);
+  return CUDA_SUCCESS;
+}
+
+void Executor::freeBlock(CUdeviceptr address, MemoryPools::StreamKey stream, const std::vector<Mark>& place) {
   const uint64_t number = ++lastRetired_;
   sanitizer_.freed(address, "cuMemFreeAsync");
-  pools_.free(address, {command.fixed.stream, s.context}, number);
-  if (isMarked) {
-    poolFrees_.push_back({number, place});
-  } else {
-    std::vector<MemoryPools::Block> released;
-    pools_.happened(number, released);
-    giveBackBlocks(released);
+  if (sharing_) sharing_->remove(Sharing::Kind::kPoolMemory, address);
+  pools_.free(address, stream, number);
+  if (!place.empty()) {
+    poolFrees_.push_back({number, place[0]});
+    return;
   }
-  return CUDA_SUCCESS;
+  std::vector<MemoryPools::Block> released;
+  pools_.happened(number, released);
+  giveBackBlocks(released);
 }
 
 CUresult Executor::refuseCapture(const Stream& s) const {

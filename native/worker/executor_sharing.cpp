@@ -54,11 +54,11 @@ bool Executor::canShare(int32_t ordinal) const {
          can;
 }
 
-CUresult Executor::exportFile(CUmemGenericAllocationHandle memory, UniqueFd& file) {
+CUresult Executor::exportFile(CUmemGenericAllocationHandle memory, std::shared_ptr<const UniqueFd>& file) {
   int out = -1;
   if (CUresult rc = driver_.cuMemExportToShareableHandle(&out, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0))
     return rc;
-  file.reset(out);
+  file = std::make_shared<const UniqueFd>(out);
   return CUDA_SUCCESS;
 }
 
@@ -71,22 +71,62 @@ bool Executor::ordinalOf(const std::array<std::byte, 16>& uuid, size_t& ordinal)
 }
 
 CUresult Executor::shareItem(Sharing::Kind kind, uint64_t object, size_t ordinal, Sharing::Item item, Sharing::Handle& handle) {
-  CUuuid uuid{};
-  if (CUresult rc = driver_.cuDeviceGetUuid_v2(&uuid, devices_.all()[ordinal].device)) return rc;
-  std::memcpy(item.facts.uuid.data(), &uuid, item.facts.uuid.size());
+  if (CUresult rc = uuidOf(ordinal, item.facts.uuid)) return rc;
   handle = sharing_->add(kind, object, std::move(item));
   return CUDA_SUCCESS;
 }
 
+CUresult Executor::uuidOf(size_t ordinal, std::array<std::byte, 16>& uuid) const {
+  CUuuid own{};
+  if (CUresult rc = driver_.cuDeviceGetUuid_v2(&own, devices_.all()[ordinal].device)) return rc;
+  std::memcpy(uuid.data(), &own, uuid.size());
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::openItem(Sharing::Kind kind, const Sharing::Handle& handle, Sharing::Item& item, size_t& ordinal) {
+  if (const auto refusal = sharing_->open(kind, handle, item)) return codeOf(*refusal);
+  if (ordinalOf(item.facts.uuid, ordinal)) return CUDA_SUCCESS;
+  log(LogLevel::Info, "memory of another session lies on a device that this one does not have");
+  return CUDA_ERROR_INVALID_DEVICE;
+}
+
 CUresult Executor::importMemory(Sharing::Kind kind, const Sharing::Handle& handle, Sharing::Item& item, size_t& ordinal,
                                 CUmemGenericAllocationHandle& memory) {
-  if (const auto refusal = sharing_->open(kind, handle, item)) return codeOf(*refusal);
-  if (!ordinalOf(item.facts.uuid, ordinal)) {
-    log(LogLevel::Info, "memory of another session lies on a device that this one does not have");
-    return CUDA_ERROR_INVALID_DEVICE;
-  }
-  void* file = reinterpret_cast<void*>(static_cast<intptr_t>(item.file.get()));
+  if (CUresult rc = openItem(kind, handle, item, ordinal)) return rc;
+  return importFile(item, memory);
+}
+
+CUresult Executor::importFile(const Sharing::Item& item, CUmemGenericAllocationHandle& memory) {
+  if (!item.file) return CUDA_ERROR_INVALID_VALUE;
+  void* file = reinterpret_cast<void*>(static_cast<intptr_t>(item.file->get()));
   return driver_.cuMemImportFromShareableHandle(&memory, file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+}
+
+CUresult Executor::shareAllocation(Sharing::Kind kind, size_t ordinal, CUdeviceptr address, uint64_t bytes, uint64_t pool,
+                                   Sharing::Handle& handle) {
+  if (!canShare(static_cast<int32_t>(ordinal))) return CUDA_ERROR_NOT_SUPPORTED;
+  if (const auto known = sharing_->find(kind, address)) {
+    handle = *known;
+    return CUDA_SUCCESS;
+  }
+  const MemoryArena::Place place = arenas_[ordinal]->placeOf(address);
+  const uint64_t offset = address - place.run;
+  if (bytes > place.runBytes - offset) return violation("more is shared than was allocated");
+  Sharing::Item item;
+  if (CUresult rc = uuidOf(ordinal, item.facts.uuid)) return rc;
+  // Small allocations lie together, and need one file together.
+  item.file = sharing_->fileOf(item.facts.uuid, place.number);
+  if (!item.file) {
+    HeldMemory held(driver_);
+    if (CUresult rc = driver_.cuMemRetainAllocationHandle(&held.handle, reinterpret_cast<void*>(place.run))) return rc;
+    if (CUresult rc = exportFile(held.handle, item.file)) return rc;
+  }
+  item.facts.bytes = bytes;
+  item.facts.offset = offset;
+  item.facts.fileBytes = place.runBytes;
+  item.facts.run = place.number;
+  item.facts.pool = pool;
+  return shareItem(kind, address, ordinal, std::move(item), handle);
 }
 
 // Allocations
@@ -96,21 +136,9 @@ CUresult Executor::onShareMemory(const cmd::Decoded<cmd::ShareMemory>& command) 
   const CUdeviceptr address = command.fixed.address;
   for (size_t ordinal = 0; ordinal < arenas_.size(); ++ordinal) {
     if (!arenas_[ordinal]->owns(address)) continue;
-    if (!canShare(static_cast<int32_t>(ordinal))) return CUDA_ERROR_NOT_SUPPORTED;
-    auto handle = sharing_->find(Sharing::Kind::kMemory, address);
-    if (!handle) {
-      const MemoryArena::Place place = arenas_[ordinal]->placeOf(address);
-      HeldMemory held(driver_);
-      if (CUresult rc = driver_.cuMemRetainAllocationHandle(&held.handle, reinterpret_cast<void*>(place.run))) return rc;
-      Sharing::Item item;
-      if (CUresult rc = exportFile(held.handle, item.file)) return rc;
-      item.facts.offset = address - place.run;
-      item.facts.fileBytes = place.runBytes;
-      item.facts.bytes = command.fixed.bytes;
-      if (item.facts.bytes > place.runBytes - item.facts.offset) return violation("more is shared than was allocated");
-      if (CUresult rc = shareItem(Sharing::Kind::kMemory, address, ordinal, std::move(item), handle.emplace())) return rc;
-    }
-    reply(replyWith<cmd::ShareMemoryReply>(*handle));
+    Sharing::Handle handle{};
+    if (CUresult rc = shareAllocation(Sharing::Kind::kMemory, ordinal, address, command.fixed.bytes, 0, handle)) return rc;
+    reply(replyWith<cmd::ShareMemoryReply>(handle));
     return CUDA_SUCCESS;
   }
   return CUDA_ERROR_INVALID_VALUE;
@@ -167,6 +195,96 @@ CUresult Executor::onVmOpen(const cmd::Decoded<cmd::VmOpen>& command) {
   updateMemoryCounter(static_cast<uint16_t>(ordinal + 1));
   reply(cmd::VmOpenReply{item.facts.bytes, static_cast<int32_t>(ordinal)});
   return CUDA_SUCCESS;
+}
+
+// Pools
+
+CUresult Executor::onPoolShare(const cmd::Decoded<cmd::PoolShare>& command) {
+  if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
+  const uint64_t pool = command.fixed.pool;
+  const auto ordinal = pools_.device(pool);
+  if (!ordinal) return CUDA_ERROR_INVALID_VALUE;
+  if (!canShare(static_cast<int32_t>(*ordinal))) return CUDA_ERROR_NOT_SUPPORTED;
+  auto handle = sharing_->find(Sharing::Kind::kPool, pool);
+  if (!handle) {
+    Sharing::Item item;
+    item.facts.pool = pool;
+    if (CUresult rc = shareItem(Sharing::Kind::kPool, pool, *ordinal, std::move(item), handle.emplace())) return rc;
+  }
+  reply(replyWith<cmd::PoolShareReply>(*handle));
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onPoolOpen(const cmd::Decoded<cmd::PoolOpen>& command) {
+  if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
+  Sharing::Item item;
+  size_t ordinal = 0;
+  if (CUresult rc = openItem(Sharing::Kind::kPool, handleIn(command.fixed.handle), item, ordinal)) return rc;
+  const uint64_t pool = command.fixed.pool;
+  if (pools_.device(pool) || !openedPools_.add(pool, {item.worker, item.facts.pool}, ordinal))
+    return violation("there is a pool of this number already");
+  reply(cmd::PoolOpenReply{static_cast<int32_t>(ordinal)});
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onPoolSharePointer(const cmd::Decoded<cmd::PoolSharePointer>& command) {
+  if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
+  const CUdeviceptr address = command.fixed.address;
+  const auto pool = pools_.poolOf(address);
+  const auto ordinal = pool ? pools_.device(*pool) : std::nullopt;
+  if (!ordinal) return CUDA_ERROR_INVALID_VALUE;
+  Sharing::Handle handle{};
+  if (CUresult rc = shareAllocation(Sharing::Kind::kPoolMemory, *ordinal, address, command.fixed.bytes, *pool, handle))
+    return rc;
+  reply(replyWith<cmd::PoolSharePointerReply>(handle));
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onPoolOpenPointer(const cmd::Decoded<cmd::PoolOpenPointer>& command) {
+  if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto attempt = [this, pool = command.fixed.pool, handle = handleIn(command.fixed.handle)]() -> CUresult {
+    cmd::PoolOpenPointerReply opened{};
+    if (CUresult rc = openPooled(pool, handle, opened)) return rc;
+    reply(opened);
+    return CUDA_SUCCESS;
+  };
+  const CUresult rc = attempt();
+  // Memory that was freed may still be waiting for its streams.
+  return rc == CUDA_ERROR_OUT_OF_MEMORY ? afterFrees(attempt, Frees::kOfPoolsToo) : rc;
+}
+
+CUresult Executor::openPooled(uint64_t pool, const Sharing::Handle& handle, cmd::PoolOpenPointerReply& opened) {
+  const auto view = openedPools_.find(pool);
+  if (!view) return CUDA_ERROR_INVALID_VALUE;
+  Sharing::Item item;
+  size_t ordinal = 0;
+  if (CUresult rc = openItem(Sharing::Kind::kPoolMemory, handle, item, ordinal)) return rc;
+  const Sharing::Item::Facts& facts = item.facts;
+  const OpenedPools::Source source{item.worker, facts.pool};
+  const bool isInside = facts.offset < facts.fileBytes && facts.bytes <= facts.fileBytes - facts.offset;
+  if (view->source != source || view->device != ordinal || !isInside) return CUDA_ERROR_INVALID_VALUE;
+  const auto mapped = openedPools_.mapped(pool, facts.run);
+  CUdeviceptr start = mapped.value_or(0);
+  if (!mapped) {
+    HeldMemory held(driver_);
+    if (CUresult rc = importFile(item, held.handle)) return rc;
+    if (CUresult rc = arenas_[ordinal]->adopt(held.handle, facts.fileBytes, 0, start)) return rc;
+    openedPools_.map(pool, facts.run, start, facts.fileBytes);
+    updateMemoryCounter(static_cast<uint16_t>(ordinal + 1));
+  }
+  const CUdeviceptr address = start + facts.offset;
+  if (!openedPools_.isOpen(address)) sanitizer_.allocated(address, facts.bytes, "cuMemPoolImportPointer");
+  openedPools_.open(start, address, MemoryPools::countedBytes(facts.bytes));
+  opened = {address, facts.bytes};
+  return CUDA_SUCCESS;
+}
+
+void Executor::closeOpened(CUdeviceptr address, std::vector<Mark> place) {
+  const auto start = openedPools_.close(address);
+  if (!start) return;
+  if (!openedPools_.isOpen(address)) sanitizer_.freed(address, "cuMemFreeAsync");
+  endings_.push_back({++lastRetired_, *start, 0, Ending::Kind::kOpenedMemory, {}, std::move(place)});
+  progressEndings();
 }
 
 // Events

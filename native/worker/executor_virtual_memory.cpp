@@ -141,6 +141,9 @@ void Executor::finish(const Ending& ending) {
     case Ending::Kind::kSurface:
       finishTexture(ending);
       break;
+    case Ending::Kind::kOpenedMemory:
+      if (openedPools_.leave(ending.address)) giveBackBlocks({{.address = ending.address}});
+      break;
   }
 }
 

@@ -124,12 +124,14 @@ CUresult MemoryArena::mapRun(uint64_t bytes, CUdeviceptr& start, CUmemGenericAll
     budget_.give(bytes);
     return rc;
   }
+  runs_.emplace(start, ++lastRun_);
   return CUDA_SUCCESS;
 }
 
 CUresult MemoryArena::unmapRun(CUdeviceptr start, uint64_t bytes) {
   const CUresult rc = driver_.cuMemUnmap(start, bytes);
   if (rc != CUDA_SUCCESS) return rc;
+  runs_.erase(start);
   budget_.give(bytes);
   addresses_.give(start, bytes);
   return CUDA_SUCCESS;
@@ -184,8 +186,8 @@ MemoryArena::Place MemoryArena::placeOf(CUdeviceptr address) const {
   const auto found = allocations_.find(address);
   if (found == allocations_.end()) return {};
   const Allocation& allocation = found->second;
-  if (allocation.slab) return {allocation.slab, granule_};
-  return {address - allocation.offset, allocation.bytes};
+  const CUdeviceptr run = allocation.slab ? allocation.slab : address - allocation.offset;
+  return {run, allocation.slab ? granule_ : allocation.bytes, runs_.find(run)->second};
 }
 
 CUresult MemoryArena::adopt(CUmemGenericAllocationHandle memory, uint64_t runBytes, uint64_t offset,

@@ -35,6 +35,7 @@ class MemoryArena {
   struct Place {
     CUdeviceptr run = 0;  ///< where that is mapped
     uint64_t runBytes = 0;
+    uint64_t number = 0;  ///< of that memory; no other has had it, or will
   };
   Place placeOf(CUdeviceptr address) const;
   /// Maps memory of `runBytes` that the driver has made elsewhere; what is at `offset` in it becomes an allocation. It
@@ -78,6 +79,8 @@ class MemoryArena {
   CUdeviceptr base_ = 0;
   uint64_t reserved_ = 0;
   FreeRuns addresses_;
+  std::map<CUdeviceptr, uint64_t> runs_;  ///< number of what is mapped, by where it is
+  uint64_t lastRun_ = 0;
   std::map<CUdeviceptr, Slab> slabs_;
   std::map<CUdeviceptr, Allocation> allocations_;
 };

@@ -81,6 +81,7 @@ TEST("memory that was made elsewhere lies among the others, counts as they do, a
   CHECK_EQ(f.arena.placeOf(address).run, address - 1024);
   CHECK_EQ(f.arena.placeOf(address).runBytes, 2 * kGranule);
   CHECK_EQ(f.arena.placeOf(own).runBytes, kGranule);
+  CHECK(f.arena.placeOf(own).number != f.arena.placeOf(address).number);
   CHECK_EQ(f.budget.usedBytes(), 3 * kGranule);
   // There twice, it counts twice; what does not fit is not there at all.
   CUdeviceptr again = 0;

@@ -108,6 +108,12 @@ void MemoryPools::add(const Block& block, uint64_t wanted) {
   use(pool, block, wanted);
 }
 
+std::optional<uint64_t> MemoryPools::poolOf(uint64_t address) const {
+  const auto found = used_.find(address);
+  if (found == used_.end()) return std::nullopt;
+  return found->second.block.pool;
+}
+
 std::optional<MemoryPools::Block> MemoryPools::take(uint64_t address) {
   const auto found = used_.find(address);
   if (found == used_.end()) return std::nullopt;

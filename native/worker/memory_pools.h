@@ -29,6 +29,9 @@ class MemoryPools {
     uint64_t reserved = 0, reservedHigh = 0, used = 0, usedHigh = 0;
   };
 
+  /// What an allocation counts in its pool's usage: as with the driver, not the block that it lies in.
+  static constexpr uint64_t countedBytes(uint64_t bytes) { return (bytes + 511) / 512 * 512; }
+
   /// Of at most `maxBytes`, 0 for any. False when there is a pool of this number already.
   bool create(uint64_t pool, size_t device, uint64_t maxBytes);
   /// Its blocks in use stay until they are freed. What nobody uses is appended to `released`.
@@ -48,6 +51,8 @@ class MemoryPools {
   /// A new block, in use, of which `wanted` bytes count.
   void add(const Block& block, uint64_t wanted);
   bool isUsed(uint64_t address) const { return used_.contains(address); }
+  /// The pool of a block in use.
+  std::optional<uint64_t> poolOf(uint64_t address) const;
   /// Whether a block that nobody uses, or may use yet, begins there.
   bool isKept(uint64_t address) const { return blocks_.contains(address) && !isUsed(address); }
   /// Takes a block in use out of the books altogether.

@@ -66,6 +66,9 @@ bool isId(const std::string& id) {
   return true;
 }
 
+/// Whether who shares that opens it, too, as any other session does.
+bool isOpenToAll(Sharing::Kind kind) { return kind == Sharing::Kind::kPool || kind == Sharing::Kind::kPoolMemory; }
+
 std::string idOf(const HandleBytes& bytes) { return {bytes.id.data(), ::strnlen(bytes.id.data(), kMaxId)}; }
 
 /// In a time that does not tell how much of it is right.
@@ -128,6 +131,13 @@ std::optional<Sharing::Handle> Sharing::find(Kind kind, uint64_t object) const {
   return handleOf(kind, found->second.number);
 }
 
+std::shared_ptr<const UniqueFd> Sharing::fileOf(const std::array<std::byte, 16>& uuid, uint64_t run) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, shared] : shared_)
+    if (shared.item.file && shared.item.facts.run == run && shared.item.facts.uuid == uuid) return shared.item.file;
+  return nullptr;
+}
+
 Sharing::Handle Sharing::add(Kind kind, uint64_t object, Item item) {
   const std::lock_guard lock(mutex_);
   const uint64_t number = ++lastNumber_;
@@ -146,7 +156,7 @@ std::optional<Sharing::Refusal> Sharing::open(Kind kind, const Handle& handle, I
   const bool isOurs = bytes.magic == kMagic && bytes.kind == kind && isId(id) &&
                       areEqual(bytes.proof, proof("handle", std::span(handle).first(kProven)));
   if (!isOurs) return Refusal::kNotOfClaim;
-  if (id == id_) return Refusal::kOwn;
+  if (id == id_ && !isOpenToAll(kind)) return Refusal::kOwn;
   const size_t name = path_.rfind('/');
   const std::string folders = path_.substr(0, path_.rfind('/', name - 1) + 1);
   const auto gone = [&](const std::string& why) {
@@ -162,10 +172,11 @@ std::optional<Sharing::Refusal> Sharing::open(Kind kind, const Handle& handle, I
     return gone(got.error().message);
   if (!answer.isThere) return gone("it has ended");
   item.facts = answer.facts;
+  item.worker = id;
   if (!answer.hasFile) return std::nullopt;
   auto file = receiveFile(socket->get(), kPatienceMs);
   if (!file) return gone(file.error().message);
-  item.file = std::move(*file);
+  item.file = std::make_shared<const UniqueFd>(std::move(*file));
   return std::nullopt;
 }
 
@@ -194,7 +205,7 @@ void Sharing::answer(int socket) {
       if (key.first != wanted.kind || shared.number != wanted.number) continue;
       answer.isThere = 1;
       answer.facts = shared.item.facts;
-      if (shared.item.file) file.reset(::fcntl(shared.item.file.get(), F_DUPFD_CLOEXEC, 0));
+      if (shared.item.file) file.reset(::fcntl(shared.item.file->get(), F_DUPFD_CLOEXEC, 0));
       if (shared.item.file && !file) answer.isThere = 0;
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session shares with the other sessions of its claim: memory, as files of the driver, and events, by the driver's
-// handles of them. Each session has a worker of its own, and the workers of a node ask each other, at sockets that nobody
+// What a session shares with the other sessions of its claim: memory, as files of the driver, pools of it, and events, by
+// the driver's handles of them. Each session has a worker of its own, and the workers of a node ask each other, at sockets that nobody
 // but they can reach; the secret of the claim says who may be answered.
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -27,7 +28,7 @@ class Sharing {
   /// Known to the sessions of one claim alone.
   using Secret = std::array<std::byte, 32>;
 
-  enum class Kind : uint32_t { kMemory, kPages, kEvent };
+  enum class Kind : uint32_t { kMemory, kPages, kEvent, kPool, kPoolMemory };
   /// Something shared, or opened.
   struct Item {
     struct Facts {
@@ -35,15 +36,18 @@ class Sharing {
       uint64_t bytes = 0;                ///< as the program asked for
       uint64_t offset = 0;               ///< of these within the file
       uint64_t fileBytes = 0;
+      uint64_t run = 0;   ///< number of the file's memory
+      uint64_t pool = 0;  ///< number of the pool, or of the one that the memory is of, in the session that made it
       std::array<std::byte, 64> event{};  ///< the driver's handle
     };
     Facts facts;
-    UniqueFd file;  ///< of memory
+    std::shared_ptr<const UniqueFd> file;  ///< of memory
+    std::string worker;                    ///< of something opened: who shares it
   };
   /// Why nothing was opened.
   enum class Refusal {
     kNotOfClaim,  ///< or no handle at all
-    kOwn,         ///< this very session made it
+    kOwn,         ///< this very session made it, and may not open it
     kGone,        ///< whoever made it has ended it, or has ended
   };
 
@@ -58,6 +62,8 @@ class Sharing {
   /// Answers whoever asks now. Called by one thread, the others by any.
   void serve();
 
+  /// The file of a device's memory of that number, something of which is shared already.
+  std::shared_ptr<const UniqueFd> fileOf(const std::array<std::byte, 16>& uuid, uint64_t run) const;
   /// The handle of something that is shared already.
   std::optional<Handle> find(Kind kind, uint64_t object) const;
   /// Sharing it, under its number in the session.

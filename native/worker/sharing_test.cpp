@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/sharing.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <cstring>
-#include <thread>
 
 #include "protocol/socket.h"
 #include "testing/check.h"
+#include "worker/testing/sharing_worker.h"
 
 namespace millpond::worker {
 namespace {
@@ -22,57 +18,10 @@ namespace {
 constexpr Sharing::Secret kOfClaim{std::byte{1}};
 constexpr Sharing::Secret kOfAnother{std::byte{2}};
 
-/// A node's folder of workers.
-class Node {
- public:
-  Node() {
-    char pattern[] = "/tmp/millpond-sharing-XXXXXX";
-    CHECK(::mkdtemp(pattern) != nullptr);
-    path_ = pattern;
-  }
-  ~Node() {
-    for (const char* id : {"w-a", "w-b"}) ::rmdir((path_ + "/" + id).c_str());
-    ::rmdir(path_.c_str());
-  }
-  std::string socketOf(const std::string& id) const {
-    ::mkdir((path_ + "/" + id).c_str(), 0700);
-    return path_ + "/" + id + "/peers.sock";
-  }
-
- private:
-  std::string path_;
-};
-
-/// A worker that answers.
-class Worker {
- public:
-  Worker(const Node& node, const std::string& id, const Sharing::Secret& secret) : sharing(node.socketOf(id), id, secret) {
-    CHECK(bool(sharing.listen()));
-    thread_ = std::thread([this] {
-      while (!isOver_.load()) {
-        pollfd look{sharing.listener(), POLLIN, 0};
-        ::poll(&look, 1, 10);
-        sharing.serve();
-      }
-    });
-  }
-  ~Worker() {
-    isOver_.store(true);
-    thread_.join();
-  }
-
-  Sharing sharing;
-
- private:
-  std::atomic<bool> isOver_{false};
-  std::thread thread_;
-};
-
 Sharing::Item fileWith(const char* text) {
   Sharing::Item item;
-  item.file.reset(::memfd_create("shared", MFD_CLOEXEC));
-  CHECK(item.file);
-  CHECK_EQ(::pwrite(item.file.get(), text, std::strlen(text), 0), static_cast<ssize_t>(std::strlen(text)));
+  item.file = std::make_shared<const UniqueFd>(::memfd_create("shared", MFD_CLOEXEC));
+  CHECK_EQ(::pwrite(item.file->get(), text, std::strlen(text), 0), static_cast<ssize_t>(std::strlen(text)));
   item.facts.bytes = std::strlen(text);
   item.facts.offset = 3;
   item.facts.uuid[0] = std::byte{9};
@@ -81,14 +30,14 @@ Sharing::Item fileWith(const char* text) {
 
 std::string textOf(const Sharing::Item& item) {
   char text[64] = {};
-  CHECK(::pread(item.file.get(), text, sizeof text - 1, 0) >= 0);
+  CHECK(::pread(item.file->get(), text, sizeof text - 1, 0) >= 0);
   return text;
 }
 
 TEST("what one worker shares, another of its claim opens, as often as it likes") {
-  const Node node;
-  Worker a(node, "w-a", kOfClaim);
-  Worker b(node, "w-b", kOfClaim);
+  const SharingNode node;
+  SharingWorker a(node, "w-a", kOfClaim);
+  SharingWorker b(node, "w-b", kOfClaim);
   const Sharing::Handle handle = a.sharing.add(Sharing::Kind::kMemory, 7, fileWith("memory"));
   CHECK(a.sharing.find(Sharing::Kind::kMemory, 7) == handle);
   CHECK(!a.sharing.find(Sharing::Kind::kPages, 7));
@@ -100,6 +49,13 @@ TEST("what one worker shares, another of its claim opens, as often as it likes")
     CHECK_EQ(item.facts.offset, 3u);
     CHECK(item.facts.uuid[0] == std::byte{9});
   }
+  // What is open to all is so to who shares it.
+  const Sharing::Handle ofPool = a.sharing.add(Sharing::Kind::kPool, 7, Sharing::Item{});
+  for (const Sharing* each : {&a.sharing, &b.sharing}) {
+    Sharing::Item item;
+    CHECK(!each->open(Sharing::Kind::kPool, ofPool, item));
+    CHECK_EQ(item.worker, "w-a");
+  }
   Sharing::Item event;
   event.facts.event[63] = std::byte{5};
   const Sharing::Handle ofEvent = b.sharing.add(Sharing::Kind::kEvent, 7, std::move(event));
@@ -109,13 +65,34 @@ TEST("what one worker shares, another of its claim opens, as often as it likes")
   CHECK(!opened.file);
 }
 
+TEST("memory has one file, however much of it is shared") {
+  const SharingNode node;
+  SharingWorker a(node, "w-a", kOfClaim);
+  Sharing::Item first = fileWith("memory");
+  first.facts.run = 4;
+  const Sharing::Item::Facts facts = first.facts;
+  const auto file = first.file;
+  a.sharing.add(Sharing::Kind::kPoolMemory, 1, std::move(first));
+  CHECK(a.sharing.fileOf(facts.uuid, 4) == file);
+  CHECK(!a.sharing.fileOf(facts.uuid, 5));
+  CHECK(!a.sharing.fileOf({}, 4));
+  Sharing::Item second;
+  second.facts = facts;
+  second.file = a.sharing.fileOf(facts.uuid, 4);
+  a.sharing.add(Sharing::Kind::kPoolMemory, 2, std::move(second));
+  a.sharing.remove(Sharing::Kind::kPoolMemory, 1);
+  CHECK(a.sharing.fileOf(facts.uuid, 4) == file);
+  a.sharing.remove(Sharing::Kind::kPoolMemory, 2);
+  CHECK(!a.sharing.fileOf(facts.uuid, 4));
+}
+
 TEST("nothing is opened of one's own, of another kind, of what has ended, or of who has ended") {
-  const Node node;
-  Worker b(node, "w-b", kOfClaim);
+  const SharingNode node;
+  SharingWorker b(node, "w-b", kOfClaim);
   Sharing::Item item;
   Sharing::Handle handle;
   {
-    Worker a(node, "w-a", kOfClaim);
+    SharingWorker a(node, "w-a", kOfClaim);
     handle = a.sharing.add(Sharing::Kind::kMemory, 1, fileWith("x"));
     CHECK(a.sharing.open(Sharing::Kind::kMemory, handle, item) == Sharing::Refusal::kOwn);
     CHECK(b.sharing.open(Sharing::Kind::kPages, handle, item) == Sharing::Refusal::kNotOfClaim);
@@ -131,9 +108,9 @@ TEST("nothing is opened of one's own, of another kind, of what has ended, or of 
 }
 
 TEST("handles of other claims, and any that was changed, are none") {
-  const Node node;
-  Worker a(node, "w-a", kOfClaim);
-  Worker stranger(node, "w-b", kOfAnother);
+  const SharingNode node;
+  SharingWorker a(node, "w-a", kOfClaim);
+  SharingWorker stranger(node, "w-b", kOfAnother);
   const Sharing::Handle handle = a.sharing.add(Sharing::Kind::kMemory, 1, fileWith("secret"));
   Sharing::Item item;
   CHECK(stranger.sharing.open(Sharing::Kind::kMemory, handle, item) == Sharing::Refusal::kNotOfClaim);
@@ -147,8 +124,8 @@ TEST("handles of other claims, and any that was changed, are none") {
 }
 
 TEST("who reaches the socket and has a handle, but not the secret, is told nothing") {
-  const Node node;
-  Worker a(node, "w-a", kOfClaim);
+  const SharingNode node;
+  SharingWorker a(node, "w-a", kOfClaim);
   const Sharing::Handle handle = a.sharing.add(Sharing::Kind::kMemory, 1, fileWith("secret"));
   for (const size_t bytes : {size_t{1}, handle.size(), handle.size() + 32}) {
     auto socket = connectUnix(node.socketOf("w-a"));
@@ -163,8 +140,8 @@ TEST("who reaches the socket and has a handle, but not the secret, is told nothi
 }
 
 TEST("the socket is for workers alone, in a folder of their own") {
-  const Node node;
-  Worker a(node, "w-a", kOfClaim);
+  const SharingNode node;
+  SharingWorker a(node, "w-a", kOfClaim);
   struct stat status {};
   CHECK_EQ(::stat(node.socketOf("w-a").c_str(), &status), 0);
   CHECK_EQ(status.st_mode & 0777, 0600u);

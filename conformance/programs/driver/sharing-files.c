@@ -1,34 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "driver.h"
 
 enum { kBytes = 4 << 20 };
-
-static void send_file(int to, int file) {
-  char byte = 'f', room[CMSG_SPACE(sizeof file)] = {0};
-  struct iovec data = {&byte, 1};
-  struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
-  struct cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof file);
-  memcpy(CMSG_DATA(header), &file, sizeof file);
-  fflush(stdout);
-  if (sendmsg(to, &message, 0) != 1) exit(1);
-}
-
-static int receive_file(int from) {
-  char byte, room[CMSG_SPACE(sizeof(int))];
-  struct iovec data = {&byte, 1};
-  struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
-  if (recvmsg(from, &message, 0) != 1 || !CMSG_FIRSTHDR(&message)) exit(1);
-  int file;
-  memcpy(&file, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof file);
-  return file;
-}
 
 static void* handle_of(int file) { return (void*)(intptr_t)file; }
 
@@ -51,7 +26,7 @@ static void unmap(CUdeviceptr address) {
 
 static void other_process(void) {
   primary();
-  const int file = receive_file(3);
+  const int file = receive_file(kPeer);
   CUmemGenericAllocationHandle memory, again, none;
   SEE(cuMemImportFromShareableHandle(&memory, handle_of(file), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   SEE(cuMemImportFromShareableHandle(&none, handle_of(0), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
@@ -95,22 +70,11 @@ PROGRAM("sharing-files", "memory without an address, handed to another process a
   int file;
   SEE(cuMemExportToShareableHandle(&file, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) exit(1);
-  fflush(stdout);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    close(ends[0]);
-    if (dup2(ends[1], 3) != 3) _exit(127);
-    execl("/proc/self/exe", "conformance", "sharing-files", "other", (char*)NULL);
-    _exit(127);
-  }
-  close(ends[1]);
-  send_file(ends[0], file);
+  int pid;
+  const int peer = start_peer("other", &pid);
+  send_file(peer, file);
   close(file);
-  int status = 0;
-  waitpid(pid, &status, 0);
-  say("the other: %d", status);
+  await_end(pid);
   unsigned word = 0;
   CHECK(cuMemcpyDtoH_v2(&word, address, sizeof word));
   say("written by the other: %x", word);

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "driver.h"
-
-// Two processes take turns: what they print is in order.
 
 struct shared {
   CUipcMemHandle large, small, other;
@@ -14,47 +11,6 @@ struct shared {
 };
 
 enum { kLargeBytes = 3 << 20, kSmallBytes = 1000 };
-
-static void put(int to, const void* bytes, size_t size) {
-  fflush(stdout);
-  if (write(to, bytes, size) != (ssize_t)size) exit(1);
-}
-
-static void get(int from, void* bytes, size_t size) {
-  for (size_t have = 0; have < size;) {
-    const ssize_t some = read(from, (char*)bytes + have, size - have);
-    if (some <= 0) exit(1);
-    have += (size_t)some;
-  }
-}
-
-static void give_turn(int to) { put(to, "t", 1); }
-static void await_turn(int from) {
-  char turn;
-  get(from, &turn, 1);
-}
-
-/// Starts a part of this program with a socket, whose other end is returned.
-static int start(const char* which, pid_t* pid) {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) exit(1);
-  fflush(stdout);
-  *pid = fork();
-  if (*pid == 0) {
-    close(ends[0]);
-    if (dup2(ends[1], 3) != 3) _exit(127);
-    execl("/proc/self/exe", "conformance", "sharing", which, (char*)NULL);
-    _exit(127);
-  }
-  close(ends[1]);
-  return ends[0];
-}
-
-static unsigned word_at(CUdeviceptr address) {
-  unsigned word = 0;
-  CHECK(cuMemcpyDtoH_v2(&word, address, sizeof word));
-  return word;
-}
 
 /// What pointer attributes say, as numbers.
 static void see_attribute(const char* name, CUpointer_attribute which, CUdeviceptr at) {
@@ -143,7 +99,7 @@ static void open_event(const struct shared* shared, int peer) {
 }
 
 static void other_process(void) {
-  const int peer = 3;
+  const int peer = kPeer;
   struct shared shared;
   primary();
   get(peer, &shared, sizeof shared);
@@ -164,8 +120,8 @@ static void exporting_process(void) {
   CHECK(cuCtxSynchronize());
   CUipcMemHandle handle;
   CHECK(cuIpcGetMemHandle(&handle, memory));
-  put(3, &handle, sizeof handle);
-  await_turn(3);
+  put(kPeer, &handle, sizeof handle);
+  await_turn(kPeer);
 }
 
 /// Memory of cuMemCreate, which is handed on as a file.
@@ -253,7 +209,7 @@ PROGRAM("sharing", "memory and events of one process in another, by handles") {
   own_handles(&shared, large);
 
   pid_t pid;
-  const int peer = start("other", &pid);
+  const int peer = start_peer("other", &pid);
   int gate[2];
   if (pipe(gate) != 0) exit(1);
   put(peer, &shared, sizeof shared);
@@ -272,17 +228,15 @@ PROGRAM("sharing", "memory and events of one process in another, by handles") {
   SEE(cuMemFree_v2(large));
   SEE(cuCtxSynchronize());
   give_turn(peer);
-  int status = 0;
-  waitpid(pid, &status, 0);
-  say("the other: %d", status);
+  await_end(pid);
 
-  const int exporter = start("exporter", &pid);
+  const int exporter = start_peer("exporter", &pid);
   CUipcMemHandle handle;
   get(exporter, &handle, sizeof handle);
   CUdeviceptr left = 0;
   SEE(cuIpcOpenMemHandle_v2(&left, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
   kill(pid, SIGKILL);
-  waitpid(pid, &status, 0);
+  waitpid(pid, NULL, 0);
   say("whoever shared it was killed: %x", word_at(left));
   SEE(cuIpcCloseMemHandle(left));
   CHECK(cuEventDestroy_v2(event));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver.h"
 
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -68,6 +69,71 @@ void child(const char* which) {
 
 bool is_part(const char* which) { return strcmp(part, which) == 0; }
 
+int start_peer(const char* which, int* pid) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) exit(1);
+  fflush(stdout);
+  *pid = fork();
+  if (*pid == 0) {
+    close(ends[0]);
+    if (dup2(ends[1], kPeer) != kPeer) _exit(127);
+    execl("/proc/self/exe", "conformance", name, which, (char*)NULL);
+    _exit(127);
+  }
+  close(ends[1]);
+  return ends[0];
+}
+
+void put(int to, const void* bytes, size_t size) {
+  fflush(stdout);
+  if (write(to, bytes, size) != (ssize_t)size) exit(1);
+}
+
+void get(int from, void* bytes, size_t size) {
+  for (size_t have = 0; have < size;) {
+    const ssize_t some = read(from, (char*)bytes + have, size - have);
+    if (some <= 0) exit(1);
+    have += (size_t)some;
+  }
+}
+
+void give_turn(int to) { put(to, "t", 1); }
+
+void await_turn(int from) {
+  char turn;
+  get(from, &turn, 1);
+}
+
+void send_file(int to, int file) {
+  char byte = 'f', room[CMSG_SPACE(sizeof file)] = {0};
+  struct iovec data = {&byte, 1};
+  struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+  struct cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof file);
+  memcpy(CMSG_DATA(header), &file, sizeof file);
+  fflush(stdout);
+  if (sendmsg(to, &message, 0) != 1) exit(1);
+}
+
+int receive_file(int from) {
+  char byte, room[CMSG_SPACE(sizeof(int))];
+  struct iovec data = {&byte, 1};
+  struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+  if (recvmsg(from, &message, 0) != 1 || !CMSG_FIRSTHDR(&message)) exit(1);
+  int file;
+  memcpy(&file, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof file);
+  return file;
+}
+
+void await_end(int pid) {
+  int status = 0;
+  waitpid(pid, &status, 0);
+  say("the other: %d", status);
+  if (status != 0) exit(1);
+}
+
 CUdevice device(void) {
   CUdevice found;
   CHECK(cuInit(0));
@@ -108,6 +174,12 @@ CUdeviceptr allocate(size_t bytes) {
   CUdeviceptr address = 0;
   CHECK(cuMemAlloc_v2(&address, bytes));
   return address;
+}
+
+unsigned word_at(CUdeviceptr address) {
+  unsigned word = 0;
+  CHECK(cuMemcpyDtoH_v2(&word, address, sizeof word));
+  return word;
 }
 
 unsigned long long digest(const void* data, size_t bytes) {

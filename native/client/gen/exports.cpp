@@ -2954,22 +2954,17 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
 }
 
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdeviceptr ptr) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuMemPoolExportPointer", "the memory of a pool belongs to one session");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuMemPoolExportPointer", refuse());
-  return told("cuMemPoolExportPointer", trace::call<refuse>(375, shareData_out, ptr));
+    return told("cuMemPoolExportPointer", api::cuMemPoolExportPointer(shareData_out, ptr));
+  return told("cuMemPoolExportPointer", trace::call<&api::cuMemPoolExportPointer>(375, shareData_out, ptr));
 }
 
 CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool,
                                           CUmemAllocationHandleType handleType, unsigned long long flags) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuMemPoolExportToShareableHandle", "the memory of a pool belongs to one session");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuMemPoolExportToShareableHandle", refuse());
-  return told("cuMemPoolExportToShareableHandle", trace::call<refuse>(
+    return told("cuMemPoolExportToShareableHandle", api::cuMemPoolExportToShareableHandle(
+    handle_out, pool, handleType, flags));
+  return told("cuMemPoolExportToShareableHandle", trace::call<&api::cuMemPoolExportToShareableHandle>(
     376, handle_out, pool, handleType, flags));
 }
 
@@ -2987,22 +2982,18 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle,
                                             CUmemAllocationHandleType handleType, unsigned long long flags) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuMemPoolImportFromShareableHandle", "the memory of a pool belongs to one session");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuMemPoolImportFromShareableHandle", refuse());
-  return told("cuMemPoolImportFromShareableHandle", trace::call<refuse>(
+    return told("cuMemPoolImportFromShareableHandle", api::cuMemPoolImportFromShareableHandle(
+    pool_out, handle, handleType, flags));
+  return told("cuMemPoolImportFromShareableHandle", trace::call<&api::cuMemPoolImportFromShareableHandle>(
     379, pool_out, handle, handleType, flags));
 }
 
 CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData* shareData) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuMemPoolImportPointer", "the memory of a pool belongs to one session");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuMemPoolImportPointer", refuse());
-  return told("cuMemPoolImportPointer", trace::call<refuse>(380, ptr_out, pool, shareData));
+    return told("cuMemPoolImportPointer", api::cuMemPoolImportPointer(ptr_out, pool, shareData));
+  return told("cuMemPoolImportPointer", trace::call<&api::cuMemPoolImportPointer>(
+    380, ptr_out, pool, shareData));
 }
 
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) {

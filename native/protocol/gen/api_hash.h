@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0x141c7a1b1ca875e8;
+inline constexpr uint64_t kApiHash = 0x1dd5874916116139;
 
 }  // namespace millpond

@@ -535,6 +535,21 @@ inline constexpr FieldLayout kVmOpen[] = {
     {"memory", 0, 8},
     {"handle", 8, 64},
 };
+inline constexpr FieldLayout kPoolShare[] = {
+    {"pool", 0, 8},
+};
+inline constexpr FieldLayout kPoolOpen[] = {
+    {"pool", 0, 8},
+    {"handle", 8, 64},
+};
+inline constexpr FieldLayout kPoolSharePointer[] = {
+    {"address", 0, 8},
+    {"bytes", 8, 8},
+};
+inline constexpr FieldLayout kPoolOpenPointer[] = {
+    {"pool", 0, 8},
+    {"handle", 8, 64},
+};
 inline constexpr FieldLayout kDeviceResource[] = {
     {"device", 0, 4},
     {"type", 4, 4},
@@ -941,6 +956,10 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kOpenEvent, 72, 0, true, layouts::kOpenEvent},
     {Op::kVmShare, 8, 0, true, layouts::kVmShare},
     {Op::kVmOpen, 72, 0, true, layouts::kVmOpen},
+    {Op::kPoolShare, 8, 0, true, layouts::kPoolShare},
+    {Op::kPoolOpen, 72, 0, true, layouts::kPoolOpen},
+    {Op::kPoolSharePointer, 16, 0, true, layouts::kPoolSharePointer},
+    {Op::kPoolOpenPointer, 72, 0, true, layouts::kPoolOpenPointer},
     {Op::kDeviceResource, 8, 0, true, layouts::kDeviceResource},
     {Op::kResourceSplit, 160, 0, true, layouts::kResourceSplit},
     {Op::kResourceDescribe, 16, 1, true, layouts::kResourceDescribe},

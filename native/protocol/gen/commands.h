@@ -119,70 +119,74 @@ enum class Op : uint16_t {
   kOpenEvent = 103,
   kVmShare = 104,
   kVmOpen = 105,
-  kDeviceResource = 106,
-  kResourceSplit = 107,
-  kResourceDescribe = 108,
-  kGreenCreate = 109,
-  kGreenStream = 110,
-  kGraphUpdateNode = 111,
-  kDeviceCanAccessPeer = 112,
-  kDeviceGetP2PAttribute = 113,
-  kFlushGPUDirectRDMAWrites = 114,
-  kDeviceGetExecAffinitySupport = 115,
-  kDeviceGetTexture1DLinearMaxWidth = 116,
-  kCtxGetLimit = 117,
-  kCtxResetPersistingL2Cache = 118,
-  kCtxGetExecAffinity = 119,
-  kMemcpyDtoDV2 = 120,
-  kMemcpyDtoDAsyncV2 = 121,
-  kMemsetD8V2 = 122,
-  kMemsetD16V2 = 123,
-  kMemsetD32V2 = 124,
-  kMemsetD2D8V2 = 125,
-  kMemsetD2D16V2 = 126,
-  kMemsetD2D32V2 = 127,
-  kMemsetD8Async = 128,
-  kMemsetD16Async = 129,
-  kMemsetD32Async = 130,
-  kMemsetD2D8Async = 131,
-  kMemsetD2D16Async = 132,
-  kMemsetD2D32Async = 133,
-  kModuleGetFunctionCount = 134,
-  kLibraryGetKernelCount = 135,
-  kFuncGetAttribute = 136,
-  kFuncSetAttribute = 137,
-  kFuncSetCacheConfig = 138,
-  kFuncSetSharedMemConfig = 139,
-  kFuncLoad = 140,
-  kFuncIsLoaded = 141,
-  kKernelGetAttribute = 142,
-  kKernelSetAttribute = 143,
-  kKernelSetCacheConfig = 144,
-  kStreamCreate = 145,
-  kStreamCreateWithPriority = 146,
-  kStreamDestroyV2 = 147,
-  kStreamWaitEvent = 148,
-  kStreamQuery = 149,
-  kStreamWaitValue32V2 = 150,
-  kStreamWaitValue64V2 = 151,
-  kStreamWriteValue32V2 = 152,
-  kStreamWriteValue64V2 = 153,
-  kStreamBatchMemOpV2 = 154,
-  kStreamCopyAttributes = 155,
-  kEventCreate = 156,
-  kEventDestroyV2 = 157,
-  kEventRecord = 158,
-  kEventRecordWithFlags = 159,
-  kEventQuery = 160,
-  kEventElapsedTime = 161,
-  kEventElapsedTimeV2 = 162,
-  kOccupancyMaxActiveBlocksPerMultiprocessor = 163,
-  kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = 164,
-  kOccupancyAvailableDynamicSMemPerBlock = 165,
+  kPoolShare = 106,
+  kPoolOpen = 107,
+  kPoolSharePointer = 108,
+  kPoolOpenPointer = 109,
+  kDeviceResource = 110,
+  kResourceSplit = 111,
+  kResourceDescribe = 112,
+  kGreenCreate = 113,
+  kGreenStream = 114,
+  kGraphUpdateNode = 115,
+  kDeviceCanAccessPeer = 116,
+  kDeviceGetP2PAttribute = 117,
+  kFlushGPUDirectRDMAWrites = 118,
+  kDeviceGetExecAffinitySupport = 119,
+  kDeviceGetTexture1DLinearMaxWidth = 120,
+  kCtxGetLimit = 121,
+  kCtxResetPersistingL2Cache = 122,
+  kCtxGetExecAffinity = 123,
+  kMemcpyDtoDV2 = 124,
+  kMemcpyDtoDAsyncV2 = 125,
+  kMemsetD8V2 = 126,
+  kMemsetD16V2 = 127,
+  kMemsetD32V2 = 128,
+  kMemsetD2D8V2 = 129,
+  kMemsetD2D16V2 = 130,
+  kMemsetD2D32V2 = 131,
+  kMemsetD8Async = 132,
+  kMemsetD16Async = 133,
+  kMemsetD32Async = 134,
+  kMemsetD2D8Async = 135,
+  kMemsetD2D16Async = 136,
+  kMemsetD2D32Async = 137,
+  kModuleGetFunctionCount = 138,
+  kLibraryGetKernelCount = 139,
+  kFuncGetAttribute = 140,
+  kFuncSetAttribute = 141,
+  kFuncSetCacheConfig = 142,
+  kFuncSetSharedMemConfig = 143,
+  kFuncLoad = 144,
+  kFuncIsLoaded = 145,
+  kKernelGetAttribute = 146,
+  kKernelSetAttribute = 147,
+  kKernelSetCacheConfig = 148,
+  kStreamCreate = 149,
+  kStreamCreateWithPriority = 150,
+  kStreamDestroyV2 = 151,
+  kStreamWaitEvent = 152,
+  kStreamQuery = 153,
+  kStreamWaitValue32V2 = 154,
+  kStreamWaitValue64V2 = 155,
+  kStreamWriteValue32V2 = 156,
+  kStreamWriteValue64V2 = 157,
+  kStreamBatchMemOpV2 = 158,
+  kStreamCopyAttributes = 159,
+  kEventCreate = 160,
+  kEventDestroyV2 = 161,
+  kEventRecord = 162,
+  kEventRecordWithFlags = 163,
+  kEventQuery = 164,
+  kEventElapsedTime = 165,
+  kEventElapsedTimeV2 = 166,
+  kOccupancyMaxActiveBlocksPerMultiprocessor = 167,
+  kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = 168,
+  kOccupancyAvailableDynamicSMemPerBlock = 169,
 };
 
 /// One more than the highest Op.
-inline constexpr uint16_t kOpLimit = 166;
+inline constexpr uint16_t kOpLimit = 170;
 
 /// Name of a command, "unknown" for a number that is none.
 constexpr const char* opName(Op op) {
@@ -397,6 +401,14 @@ constexpr const char* opName(Op op) {
       return "VmShare";
     case Op::kVmOpen:
       return "VmOpen";
+    case Op::kPoolShare:
+      return "PoolShare";
+    case Op::kPoolOpen:
+      return "PoolOpen";
+    case Op::kPoolSharePointer:
+      return "PoolSharePointer";
+    case Op::kPoolOpenPointer:
+      return "PoolOpenPointer";
     case Op::kDeviceResource:
       return "DeviceResource";
     case Op::kResourceSplit:
@@ -2826,6 +2838,97 @@ struct VmOpen {
   alignas(8) uint8_t handle[64]{};
 };
 static_assert(sizeof(VmOpen) == VmOpen::kFixedBytes);
+
+/// Answer to PoolShare.
+struct PoolShareReply {
+  static constexpr size_t kFixedBytes = 64;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(PoolShareReply) == PoolShareReply::kFixedBytes);
+
+/// A handle by which other sessions of the claim open a pool.
+struct PoolShare {
+  static constexpr Op kOp = Op::kPoolShare;
+  static constexpr bool kHasReply = true;
+  using Reply = PoolShareReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t pool{};
+};
+static_assert(sizeof(PoolShare) == PoolShare::kFixedBytes);
+
+/// Answer to PoolOpen.
+struct PoolOpenReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t device{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(PoolOpenReply) == PoolOpenReply::kFixedBytes);
+
+/// Another session's pool, by its handle, under a handle of the client's; ended with PoolDestroy.
+struct PoolOpen {
+  static constexpr Op kOp = Op::kPoolOpen;
+  static constexpr bool kHasReply = true;
+  using Reply = PoolOpenReply;
+  static constexpr size_t kFixedBytes = 72;
+  static constexpr size_t kTails = 0;
+
+  uint64_t pool{};
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(PoolOpen) == PoolOpen::kFixedBytes);
+
+/// Answer to PoolSharePointer.
+struct PoolSharePointerReply {
+  static constexpr size_t kFixedBytes = 64;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(PoolSharePointerReply) == PoolSharePointerReply::kFixedBytes);
+
+/// A handle by which sessions that have opened a pool open an allocation of it. `bytes`: what the program
+/// asked for.
+struct PoolSharePointer {
+  static constexpr Op kOp = Op::kPoolSharePointer;
+  static constexpr bool kHasReply = true;
+  using Reply = PoolSharePointerReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t address{};
+  uint64_t bytes{};
+};
+static_assert(sizeof(PoolSharePointer) == PoolSharePointer::kFixedBytes);
+
+/// Answer to PoolOpenPointer.
+struct PoolOpenPointerReply {
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t address{};
+  uint64_t bytes{};
+};
+static_assert(sizeof(PoolOpenPointerReply) == PoolOpenPointerReply::kFixedBytes);
+
+/// An allocation of a pool that was opened, by its handle; ended with PoolFree or MemFree, as often as it was
+/// opened.
+struct PoolOpenPointer {
+  static constexpr Op kOp = Op::kPoolOpenPointer;
+  static constexpr bool kHasReply = true;
+  using Reply = PoolOpenPointerReply;
+  static constexpr size_t kFixedBytes = 72;
+  static constexpr size_t kTails = 0;
+
+  uint64_t pool{};
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(PoolOpenPointer) == PoolOpenPointer::kFixedBytes);
 
 /// Answer to DeviceResource.
 struct DeviceResourceReply {

@@ -2,6 +2,7 @@
 #include "worker/testing/fake_driver.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -113,6 +114,30 @@ struct FakeCalls {
   static CUresult release(CUmemGenericAllocationHandle memory) {
     Lock lock(d().mutex_);
     dropPhysical(memory);
+    return CUDA_SUCCESS;
+  }
+  /// A file that says which memory it is of.
+  static CUresult exportFile(void* out, CUmemGenericAllocationHandle memory, CUmemAllocationHandleType, unsigned long long) {
+    const int file = ::memfd_create("fake-memory", MFD_CLOEXEC);
+    CHECK(file >= 0);
+    CHECK_EQ(::pwrite(file, &memory, sizeof memory, 0), static_cast<ssize_t>(sizeof memory));
+    return *static_cast<int*>(out) = file, CUDA_SUCCESS;
+  }
+  static CUresult importFile(CUmemGenericAllocationHandle* out, void* file, CUmemAllocationHandleType) {
+    if (const CUresult rc = d().failure("cuMemImportFromShareableHandle")) return rc;
+    Lock lock(d().mutex_);
+    CHECK_EQ(::pread(static_cast<int>(reinterpret_cast<intptr_t>(file)), out, sizeof *out, 0), static_cast<ssize_t>(sizeof *out));
+    const auto physical = d().physical_.find(*out);
+    if (physical == d().physical_.end()) return CUDA_ERROR_INVALID_VALUE;
+    ++physical->second.references;
+    return CUDA_SUCCESS;
+  }
+  static CUresult retain(CUmemGenericAllocationHandle* out, void* address) {
+    Lock lock(d().mutex_);
+    const auto mapping = d().mappings_.find(reinterpret_cast<CUdeviceptr>(address));
+    CHECK(mapping != d().mappings_.end());
+    *out = mapping->second.memory;
+    ++d().physical_.find(*out)->second.references;
     return CUDA_SUCCESS;
   }
   static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle memory,
@@ -416,6 +441,9 @@ Driver FakeDriver::table() const {
   t.cuMemAddressFree = &C::addressFree;
   t.cuMemCreate = &C::create;
   t.cuMemRelease = &C::release;
+  t.cuMemExportToShareableHandle = &C::exportFile;
+  t.cuMemImportFromShareableHandle = &C::importFile;
+  t.cuMemRetainAllocationHandle = &C::retain;
   t.cuMemMap = &C::map;
   t.cuMemSetAccess = &C::setAccess;
   t.cuMemUnmap = &C::unmap;
