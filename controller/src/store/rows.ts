@@ -4,7 +4,7 @@
 
 import { millpondError } from "@millpond/api";
 import type { Labels, QueueSpec, TenantSpec } from "@millpond/scheduler";
-import { readClaimSpec, writeClaimSpec } from "./claim-spec.ts";
+import { type ClaimSpec, readClaimSpec, writeClaimSpec } from "./claim-spec.ts";
 import { isRole } from "../callers.ts";
 import { readQueueSpec, readTenantSpec } from "./queue-spec.ts";
 import { readResizing, writeResizing } from "./resizing.ts";
@@ -29,21 +29,21 @@ export type Row = Readonly<Record<string, unknown>>;
 /** As it is written: by column. All sizes are below 2^53. */
 export type NewRow = Readonly<Record<string, string | number | null>>;
 
-/** The rows of all tables that are kept in memory, each table in its order. */
+/** The rows of all tables that are kept in memory, each table in its order and read once. */
 export interface StateRows {
   readonly identity: string;
   readonly ticketKey: Uint8Array;
   readonly revision: number;
   readonly epoch: number;
   readonly lastEvent: number;
-  readonly claims: readonly Row[];
-  readonly allocations: readonly Row[];
-  readonly virtualGpus: readonly Row[];
-  readonly nodes: readonly Row[];
-  readonly devices: readonly Row[];
-  readonly queues: readonly Row[];
-  readonly tenants: readonly Row[];
-  readonly tokens: readonly Row[];
+  readonly claims: Iterable<Row>;
+  readonly allocations: Iterable<Row>;
+  readonly virtualGpus: Iterable<Row>;
+  readonly nodes: Iterable<Row>;
+  readonly devices: Iterable<Row>;
+  readonly queues: Iterable<Row>;
+  readonly tenants: Iterable<Row>;
+  readonly tokens: Iterable<Row>;
 }
 
 export function toState(rows: StateRows): StoredState {
@@ -55,12 +55,12 @@ export function toState(rows: StateRows): StoredState {
     revision,
     epoch,
     lastEvent,
-    claims: rows.claims.map(toClaim),
+    claims: toClaims(rows.claims),
     allocations: toAllocations(rows.allocations, rows.virtualGpus),
-    nodes: rows.nodes.map((row) => toNode(row, devices.get(text(row, "name")) ?? [])),
-    queues: rows.queues.map(toQueue),
-    tenants: rows.tenants.map(toTenant),
-    tokens: rows.tokens.map(toToken),
+    nodes: Array.from(rows.nodes, (row) => toNode(row, devices.get(text(row, "name")) ?? [])),
+    queues: Array.from(rows.queues, toQueue),
+    tenants: Array.from(rows.tenants, toTenant),
+    tokens: Array.from(rows.tokens, toToken),
   };
 }
 
@@ -72,9 +72,21 @@ export function toTenant(row: Row): TenantSpec {
   return readTenantSpec(text(row, "name"), text(row, "spec"));
 }
 
-export function toClaim(row: Row): ClaimRecord {
+/** Claims of a pool ask much the same: each of what they ask is read once. */
+export function toClaims(rows: Iterable<Row>): ClaimRecord[] {
+  const known = new Map<string, ClaimSpec>();
+  return Array.from(rows, (row) => {
+    const written = text(row, "spec");
+    const spec = known.get(written) ?? readClaimSpec("", written);
+    known.set(written, spec);
+    return toClaim(row, spec);
+  });
+}
+
+function toClaim(row: Row, spec: ClaimSpec): ClaimRecord {
   return {
-    ...readClaimSpec(text(row, "name"), text(row, "spec")),
+    ...spec,
+    name: text(row, "name"),
     arrival: integer(row, "arrival"),
     state: claimState(text(row, "state")),
     reason: text(row, "reason"),
@@ -119,9 +131,15 @@ function claimState(value: string): ClaimRecordState {
 }
 
 /** Allocations from their rows and those of their vGPUs, which are in order of their ordinals. */
-export function toAllocations(rows: readonly Row[], virtualGpus: readonly Row[]): AllocationRecord[] {
-  const devices = Map.groupBy(virtualGpus, (row) => integer(row, "epoch"));
-  return rows.map((row) => {
+export function toAllocations(rows: Iterable<Row>, virtualGpus: Iterable<Row>): AllocationRecord[] {
+  const devices = new Map<number, VirtualGpuRecord[]>();
+  for (const row of virtualGpus) {
+    const epoch = integer(row, "epoch");
+    const ofEpoch = devices.get(epoch);
+    if (ofEpoch === undefined) devices.set(epoch, [toVirtualGpu(row)]);
+    else ofEpoch.push(toVirtualGpu(row));
+  }
+  return Array.from(rows, (row) => {
     const epoch = integer(row, "epoch");
     return {
       claim: text(row, "claim"),
@@ -131,7 +149,7 @@ export function toAllocations(rows: readonly Row[], virtualGpus: readonly Row[])
       releasedRevision: integerOrNull(row, "released_revision"),
       sizeRevision: integer(row, "size_revision"),
       resizing: readResizing(textOrNull(row, "resizing")),
-      devices: (devices.get(epoch) ?? []).map(toVirtualGpu),
+      devices: devices.get(epoch) ?? [],
     };
   });
 }
@@ -202,7 +220,7 @@ export function fromNode(node: NodeRecord): NewRow {
 }
 
 /** Devices by their nodes. */
-export function toDevices(rows: readonly Row[]): ReadonlyMap<string, readonly DeviceRecord[]> {
+export function toDevices(rows: Iterable<Row>): ReadonlyMap<string, readonly DeviceRecord[]> {
   const byNode = Map.groupBy(rows, (row) => text(row, "node"));
   return new Map([...byNode].map(([node, devices]) => [node, devices.map(toDevice)]));
 }

@@ -137,7 +137,8 @@ export class SqliteStore implements Store {
 
   async load(): Promise<StoredState> {
     return await this.#reading(() => {
-      const table = (name: string, order: string) => this.#all(`SELECT * FROM ${name} ORDER BY ${order}`);
+      const table = (name: string, order: string) =>
+        this.#prepare(`SELECT * FROM ${name} ORDER BY ${order}`).iterate();
       const pool = this.#get("SELECT identity, revision, epoch, ticket_key FROM pool");
       const state = toState({
         identity: text(pool, "identity"),
