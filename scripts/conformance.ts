@@ -13,7 +13,9 @@ const runtimes = { asan: "libasan.so", tsan: "libtsan.so" } as const;
 type Sanitizer = keyof typeof runtimes;
 
 /** Programs that fault on purpose end as they would without it. */
-const asanOptions = "detect_leaks=0:handle_segv=0:handle_sigbus=0";
+const faultOptions = "handle_segv=0:handle_sigbus=0";
+const asanOptions = `detect_leaks=0:${faultOptions}`;
+const tsanOptions = `${faultOptions}:suppressions=${inRoot("native", "testing", "tsan-suppressions.txt")}`;
 
 /** How much longer everything takes. */
 const sanitizedTimeoutSeconds = 900;
@@ -36,7 +38,12 @@ async function prepareSanitizer(
   return {
     prefix,
     options: ["--preload", runtime, "--timeout", String(sanitizedTimeoutSeconds)],
-    env: { ...toolEnvironment(), MILLPOND_NATIVE_DIR: nativeDir(sanitizer), ASAN_OPTIONS: asanOptions },
+    env: {
+      ...toolEnvironment(),
+      MILLPOND_NATIVE_DIR: nativeDir(sanitizer),
+      ASAN_OPTIONS: asanOptions,
+      TSAN_OPTIONS: tsanOptions,
+    },
   };
 }
 

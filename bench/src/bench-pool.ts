@@ -28,11 +28,13 @@ export class BenchPool implements AsyncDisposable {
   /**
    * @param root the repository's root, or the unpacked archive's
    * @param upOptions further options of `millpond up`; default: none
+   * @param wrapper command that runs it; default: none
    */
   static async start(options: {
     readonly root: string;
     readonly isSoft: boolean;
     readonly upOptions?: readonly string[];
+    readonly wrapper?: readonly string[];
   }): Promise<BenchPool> {
     const directory = await mkdtemp(join(tmpdir(), "millpond-bench-pool-"));
     const config = join(directory, "config.json");
@@ -41,7 +43,8 @@ export class BenchPool implements AsyncDisposable {
     if (options.isSoft) args.push("--soft");
     args.push(...(options.upOptions ?? []));
     const env = { ...process.env, MILLPOND_CONFIG: config };
-    const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "pipe"] });
+    const [command = "", ...all] = [...(options.wrapper ?? []), process.execPath, ...args];
+    const child = spawn(command, all, { env, stdio: ["ignore", "pipe", "pipe"] });
     let said = "";
     const isReady = new Promise<void>((resolve, reject) => {
       for (const stream of [child.stdout, child.stderr]) {

@@ -38,6 +38,11 @@ const memory = "1Gi";
 const softMemory = "16Gi";
 /** What takes all memory of the device itself: a program beside it would find none. */
 const alone: ReadonlySet<string> = new Set(["out-of-memory"]);
+/**
+ * Sanitizers make processes lie at the same addresses, and kernels reach a program's memory at its own address only where
+ * the worker has nothing: with more room for their stack, workers lie lower.
+ */
+const ownLayout = ["prlimit", "--stack=4294967296:"];
 /** Programs whose processes share memory: all of them need one claim. */
 const sharing: ReadonlySet<string> = new Set(["sharing", "sharing-files", "sharing-pools"]);
 /** A program may have a child with a session of its own, and sessions of the one before may be about to end. */
@@ -91,11 +96,12 @@ export class Session implements AsyncDisposable {
   }
 
   async #startPool(): Promise<void> {
-    const { root, gpus, jobs, transports } = this.#options;
+    const { root, gpus, jobs, transports, preload } = this.#options;
     if (transports.length === 0) return;
     const upOptions = ["--warm", String(jobs)];
     if (this.#isSoft) upOptions.push("--devices", String(gpus), "--device-memory", softMemory);
-    this.#pool = await BenchPool.start({ root, isSoft: this.#isSoft, upOptions });
+    const wrapper = preload === undefined ? [] : ownLayout;
+    this.#pool = await BenchPool.start({ root, isSoft: this.#isSoft, upOptions, wrapper });
   }
 
   get #nativeEnvironment(): Record<string, string> {
@@ -118,6 +124,8 @@ export class Session implements AsyncDisposable {
     return {
       ...pool.environment(transport),
       LD_LIBRARY_PATH: dirname(this.#client),
+      // Of `millpond run`, which looks for the client by itself.
+      MILLPOND_NATIVE_DIR: dirname(dirname(this.#client)),
       MILLPOND_GPUS: String(gpus),
       MILLPOND_MEMORY: memory,
       MILLPOND_COMPUTE: String(Math.max(1, Math.floor(100 / (jobs * sessionsOfProgram)))),

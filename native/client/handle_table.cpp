@@ -52,7 +52,11 @@ void HandleTable::recycle(const std::vector<uint64_t>& claimed) {
 void HandleTable::describe(uint64_t owner, uint64_t child, std::unique_ptr<FunctionInfo> info) {
   std::lock_guard lock(mutex_);
   if (Slot* live = find(owner)) live->children.insert_or_assign(info->name, child);
-  slot(handle::index(child)).function = std::move(info);
+  Slot* made = find(child);
+  if (!made) return;
+  made->function = std::move(info);
+  // Whoever finds the handle finds this with it, however the program has passed the handle on.
+  made->wire.store(child, std::memory_order_release);
 }
 
 uint64_t HandleTable::childNamed(uint64_t owner, std::string_view name) {

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/address_places.h"
 #include "base/log.h"
 #include "client/call.h"
 #include "client/host_memory.h"
@@ -17,9 +18,6 @@ namespace {
 
 /// Pinned memory up to this size is compared, so that system calls can use it at any moment; larger is traced.
 constexpr size_t kLargestComparedPinned = size_t{64} << 10;
-/// Neither the system nor drivers put anything between these addresses by themselves; each process begins elsewhere.
-constexpr uint64_t kFirstPlace = uint64_t{0x40} << 40;
-constexpr uint64_t kPlaceStep = uint64_t{1} << 36;
 constexpr uint64_t kPlaces = 256;
 constexpr int kPlaceAttempts = 8;
 
@@ -48,11 +46,11 @@ void* MappedMemory::allocate(size_t bytes) {
     return place == MAP_FAILED ? nullptr : place;
   }
   const std::lock_guard lock(mutex_);
-  if (nextPlace_ == 0) nextPlace_ = kFirstPlace + static_cast<uint64_t>(::getpid()) % kPlaces * kPlaceStep;
+  if (nextPlace_ == 0) nextPlace_ = kPinnedPlaces.first + static_cast<uint64_t>(::getpid()) % kPlaces * kPinnedPlaces.step;
   std::unique_ptr<TracedPages> pages;
   for (int i = 0; i < kPlaceAttempts && !pages; ++i) {
     pages = TracedPages::map(nextPlace_, bytes, TracedPages::Content::kProgram);
-    nextPlace_ += pages ? (bytes + TracedPages::kPage) : kPlaceStep;
+    nextPlace_ += pages ? (bytes + TracedPages::kPage) : kPinnedPlaces.step;
   }
   if (!pages) pages = TracedPages::map(0, bytes, TracedPages::Content::kProgram);
   if (!pages) return nullptr;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/address_places.h"
 #include "worker/sanitizer.h"
 
 namespace millpond::worker {
@@ -19,10 +20,6 @@ constexpr uint64_t kGranule = uint64_t{2} << 20;
 /// limit becomes.
 constexpr uint64_t kAddressFactor = 8;
 constexpr uint64_t kMinimumReservation = uint64_t{64} << 30;
-/// Where a process has nothing by itself: clients mirror managed memory at its address, and kernels reach memory that
-/// clients have at theirs, so the two must not be in each other's way.
-constexpr uint64_t kFirstPlace = uint64_t{0x20} << 40;
-constexpr uint64_t kPlaceStep = uint64_t{1} << 41;
 
 constexpr uint64_t roundUp(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -82,7 +79,7 @@ CUresult MemoryArena::reserve() {
   size_t total = 0;
   if (CUresult rc = driver_.cuDeviceTotalMem_v2(&total, device_)) return rc;
   reserved_ = roundUp(std::max(std::max<uint64_t>(total, budget_.limitBytes()) * kAddressFactor, kMinimumReservation), granule_);
-  const CUdeviceptr wish = kFirstPlace + static_cast<uint64_t>(device_) * kPlaceStep;
+  const CUdeviceptr wish = kDevicePlaces.first + static_cast<uint64_t>(device_) * kDevicePlaces.step;
   if (driver_.cuMemAddressReserve(&base_, reserved_, 0, wish, 0) != CUDA_SUCCESS)
     if (CUresult rc = driver_.cuMemAddressReserve(&base_, reserved_, 0, 0, 0)) return rc;
   addresses_.give(base_, reserved_);

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+
 #include "conformance.h"
 
 static __global__ void add(int* data, int n, int value) {
@@ -56,8 +61,14 @@ static void pinned(int n) {
 static void registered() {
   constexpr int n = 5000;
   constexpr int apart = 4096;
-  std::vector<int> memory(2 * n + apart + 2, 7);
-  int* first = memory.data() + 1;
+  // The system's, not an allocator's: a sanitizer's has the same addresses in every process, and so in the worker.
+  constexpr size_t count = 2 * n + apart + 2;
+  void* pages = mmap(nullptr, count * sizeof(int), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) std::abort();
+  int* const memory = static_cast<int*>(pages);
+  int* const last = memory + count - 1;
+  std::fill(memory, last + 1, 7);
+  int* first = memory + 1;
   int* second = first + n + apart;
   CHECK(cudaHostRegister(first, n * sizeof(int), cudaHostRegisterDefault));
   CHECK(cudaHostRegister(second, n * sizeof(int), cudaHostRegisterMapped));
@@ -66,14 +77,15 @@ static void registered() {
   for (int round = 1; round <= 3; ++round) {
     for (int i = 0; i < n; ++i) first[i] = i + round;
     move<<<blocks(n), 256>>>(pair, n);
-    memory.front() = memory.back() = round;  // in the same pages, meanwhile
+    *memory = *last = round;  // in the same pages, meanwhile
     CHECK(cudaDeviceSynchronize());
-    say("registered, round %d: %lld, at the border %d %d", round, total(second, n), memory.front(), memory.back());
+    say("registered, round %d: %lld, at the border %d %d", round, total(second, n), *memory, *last);
   }
   SEE(cudaHostUnregister(first));
   add<<<blocks(n), 256>>>(second, n, 1);
   SEE(cudaHostUnregister(second));
   say("the content stays: %lld %lld", total(first, n), total(second, n));
+  munmap(pages, count * sizeof(int));
 }
 
 PROGRAM("mapped-turns", "pinned and registered memory that kernels reach by its address, in turns with the host and with copies") {
