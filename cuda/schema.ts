@@ -20,7 +20,9 @@ export type HandleKind =
   | "mipmappedArray"
   | "graph"
   | "graphExec"
-  | "linkState";
+  | "linkState"
+  | "textureReference"
+  | "surfaceReference";
 
 /** How one parameter of a call crosses. Parameters are given by the name that they have in the ABI. */
 export type Argument =
@@ -55,14 +57,22 @@ export type Argument =
     }
   /** A handle that ends with this call. */
   | { readonly kind: "destroys"; readonly of: HandleKind }
-  /** `const T *`, a plain struct without pointers, copied. */
-  | { readonly kind: "struct"; readonly nullable?: true }
+  /** `T *` that is read: a plain struct or number without pointers, or so many `elements` of it, copied. */
+  | { readonly kind: "struct"; readonly nullable?: true; readonly elements?: number }
   /** `const T *` with `count` elements (another parameter's name), no pointers inside. */
   | { readonly kind: "array"; readonly count: string }
   /** `const char *`, NUL-terminated, at most 64 KiB. */
   | { readonly kind: "string" }
-  /** `T *` written by the call: crosses in the reply. `nullable`: the caller may pass NULL and is then not told. */
-  | { readonly kind: "out"; readonly nullable?: true };
+  /**
+   * `T *` written by the call, so many `elements` of it: crosses in the reply. `nullable`: the caller may pass NULL and is
+   * then not told; `isAsked`: the driver is given NULL, too, and may refuse what it would have had to tell.
+   */
+  | { readonly kind: "out"; readonly nullable?: true; readonly isAsked?: true; readonly elements?: number }
+  /**
+   * `T *` that receives a handle which the session has: the worker finds it by the driver's object. One that the session
+   * no longer has is CUDA_ERROR_INVALID_VALUE.
+   */
+  | { readonly kind: "finds"; readonly of: HandleKind };
 
 export interface Remoted {
   /**
@@ -112,6 +122,8 @@ export interface HandWritten {
 /** Answered in the client, from the snapshot or its own state; written by hand in `native/client`. */
 export interface Local {
   readonly style: "local";
+  /** How the client knows the answer, for the coverage page, where that is not plain. */
+  readonly how?: string;
 }
 
 /** An older symbol with the same parameters and the same meaning as another one. */

@@ -6,7 +6,7 @@
 import type { FunctionVariant, Parameter } from "@millpond/cuda";
 import { pointee } from "./layout.ts";
 import { handleKindName, presenceField } from "./names.ts";
-import type { Entry, Plan, PlannedArgument, PlannedCall } from "./plan.ts";
+import { type Entry, isOutput, type Plan, type PlannedArgument, type PlannedCall } from "./plan.ts";
 import { banner, guard, wrapList } from "./text.ts";
 
 const parameterTexts = (parameters: readonly Parameter[]): string[] =>
@@ -188,7 +188,8 @@ function marshal(
     }
     case "struct": {
       const copy = `std::memcpy(wire.${name}, ${name}, sizeof wire.${name});`;
-      const sizeCheck = `  static_assert(sizeof(*${name}) == sizeof wire.${name});`;
+      const times = argument.elements === undefined ? "" : ` * ${argument.elements}`;
+      const sizeCheck = `  static_assert(sizeof(*${name})${times} == sizeof wire.${name});`;
       if (!argument.nullable)
         return { ...none, checks: [refuse(`${name} == nullptr`)], sets: [sizeCheck, `  ${copy}`] };
       return {
@@ -226,7 +227,13 @@ function marshal(
         tails: [`std::as_bytes(std::span(${name}Text))`],
       };
     case "out":
-      return { ...none, checks: argument.nullable ? [] : [refuse(`${name} == nullptr`)] };
+      return {
+        ...none,
+        checks: argument.nullable ? [] : [refuse(`${name} == nullptr`)],
+        sets: argument.isAsked ? [`  wire.${presenceField(name)} = ${name} != nullptr;`] : [],
+      };
+    case "finds":
+      return { ...none, checks: [refuse(`${name} == nullptr`)] };
     default:
       return argument satisfies never;
   }
@@ -234,13 +241,14 @@ function marshal(
 
 /** Statements that hand an output to the caller. */
 function deliver({ parameter, argument }: PlannedArgument, plan: Plan, field: string): string[] {
-  if (argument.kind !== "out") return [];
   const { name, type } = parameter;
   const target = pointee(type) ?? "";
+  if (argument.kind === "finds") return [`  *${name} = reinterpret_cast<${target}>(reply.${field});`];
+  if (argument.kind !== "out") return [];
   const declared = plan.layouts.declaration(plan.layouts.resolve(target))?.kind;
   let store = `*${name} = reply.${field};`;
   if (declared === "enum") store = `*${name} = static_cast<${target}>(reply.${field});`;
-  if (declared === "struct" || declared === "union")
+  if (declared === "struct" || declared === "union" || argument.elements !== undefined)
     store = `std::memcpy(${name}, reply.${field}, sizeof reply.${field});`;
   return [argument.nullable ? `  if (${name} != nullptr) ${store}` : `  ${store}`];
 }
@@ -251,7 +259,9 @@ function withFieldNames(call: PlannedCall, lines: readonly string[]): string[] {
   const renamed = new Map<string, string>();
   let next = 0;
   for (const { parameter, argument } of call.arguments) {
-    if (argument.kind === "out" || argument.kind === "array" || argument.kind === "string") continue;
+    if (argument.kind === "out" && argument.isAsked)
+      renamed.set(presenceField(parameter.name), call.command.fields[next++]?.[0] ?? "");
+    if (isOutput(argument) || argument.kind === "array" || argument.kind === "string") continue;
     renamed.set(parameter.name, call.command.fields[next++]?.[0] ?? parameter.name);
     if (argument.kind === "struct" && argument.nullable)
       renamed.set(presenceField(parameter.name), call.command.fields[next++]?.[0] ?? "");
@@ -274,7 +284,7 @@ export function callText(call: PlannedCall, plan: Plan): string {
   const parts = call.arguments.map((a) => marshal(a, plan));
   const needsContext = remoting.context !== "none";
   const tails = parts.flatMap((p) => p.tails);
-  const outputs = call.arguments.filter(({ argument }) => argument.kind === "out");
+  const outputs = call.arguments.filter(({ argument }) => isOutput(argument));
   const sets = parts.flatMap((p) => p.sets);
   if (call.hasImplicitStream) {
     sets.push(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** `native/protocol/gen/`: the bodies of the wire commands as C++ structs, how to write and how to read them. */
 import type { Command, Field, FieldType } from "@millpond/cuda";
+import { handleTypes } from "./names.ts";
 import { banner, comment } from "./text.ts";
 import { apiHash, place } from "./wire.ts";
 
@@ -182,20 +183,8 @@ inline constexpr uint64_t kApiHash = 0x${apiHash(commands)};
 `;
 }
 
-const handleKinds = [
-  "stream",
-  "event",
-  "module",
-  "library",
-  "kernel",
-  "function",
-  "memoryPool",
-  "array",
-  "mipmappedArray",
-  "graph",
-  "graphExec",
-  "linkState",
-] as const;
+/** In the order of the schema: a kind's number is part of its handles. */
+const handleKinds = Object.keys(handleTypes);
 
 export function emitHandleKinds(): string {
   const kinds = handleKinds.map((kind) => `  k${kind[0]?.toUpperCase()}${kind.slice(1)},`);

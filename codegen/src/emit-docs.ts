@@ -54,7 +54,9 @@ const styleText = (entry: Entry, plan: Plan): string => {
     case "hand":
       return `by hand: ${remoting.why}`;
     case "local":
-      return "answered in the client";
+      return remoting.how === undefined
+        ? "answered in the client"
+        : `answered in the client: ${remoting.how}`;
     case "same":
       return `same as \`${remoting.as}\``;
     case "refused":
@@ -63,6 +65,26 @@ const styleText = (entry: Entry, plan: Plan): string => {
       return treatment(entry, plan) === "older" ? "older version, not remoted" : "not remoted yet";
   }
 };
+
+/**
+ * How much of cuda.h works: of its names, each by its current version. The headers of graphics libraries and of the
+ * profiler are left out.
+ */
+function coveredNames(plan: Plan): string {
+  const current = new Map<string, Entry>();
+  for (const entry of plan.entries) {
+    const known = current.get(entry.base);
+    const isOfMain = entry.variants.every((v) => v.header === "cuda");
+    if (isOfMain && (!known || newest(entry) > newest(known))) current.set(entry.base, entry);
+  }
+  const covered = [...current.values()].filter((entry) =>
+    ["generated", "hand", "local"].includes(treatment(entry, plan)),
+  ).length;
+  // Rounded down: a target is met when it is.
+  const percent = Math.floor((covered / current.size) * 1000) / 10;
+  return `Of the ${current.size} names that \`cuda.h\` declares, by the current version of each, ${covered} are remoted or
+answered: ${percent.toFixed(1)} %. The other ${current.size - covered} are not, each for the reason below.`;
+}
 
 export function emitCoverage(plan: Plan): string {
   const count = (entries: readonly Entry[], wanted: Treatment): number =>
@@ -96,6 +118,8 @@ export function emitCoverage(plan: Plan): string {
 The client library exports every symbol of the CUDA ${release} driver API: ${bases} names in ${plan.abi.functions.length} variants (versions, and
 twins for per-thread default streams), ${plan.entries.length} without the twins. A call that is refused or not remoted returns
 \`CUDA_ERROR_NOT_SUPPORTED\` (801) and says so once in the log.
+
+${coveredNames(plan)}
 
 ${header}
 ${rows.join("\n")}

@@ -105,6 +105,9 @@ CUresult dispatch(Executor& executor, cmd::Op op, std::span<const std::byte> bod
 `;
 }
 
+/** `[4]` of four elements, nothing of a single one. */
+const dimension = (elements: number | undefined): string => (elements === undefined ? "" : `[${elements}]`);
+
 interface Step {
   /** Statements before the driver is called. */
   readonly before: readonly string[];
@@ -195,14 +198,13 @@ function step({ parameter, argument }: PlannedArgument, plan: Plan, command: Com
         ],
       };
     case "struct": {
+      const at = argument.elements === undefined ? `&${name}` : name;
       const copy = [
-        `  ${target} ${name};`,
+        `  ${target} ${name}${dimension(argument.elements)};`,
         `  static_assert(sizeof ${name} == sizeof ${fixed});`,
-        `  std::memcpy(&${name}, ${fixed}, sizeof ${name});`,
+        `  std::memcpy(${at}, ${fixed}, sizeof ${name});`,
       ];
-      const pass = argument.nullable
-        ? `in.fixed.${presenceField(name)} != 0 ? &${name} : nullptr`
-        : `&${name}`;
+      const pass = argument.nullable ? `in.fixed.${presenceField(name)} != 0 ? ${at} : nullptr` : at;
       return { before: copy, pass, after: [] };
     }
     case "array":
@@ -226,8 +228,20 @@ function step({ parameter, argument }: PlannedArgument, plan: Plan, command: Com
         pass: `${name}.c_str()`,
         after: [],
       };
-    case "out":
-      return { before: [`  ${target} ${name}{};`], pass: `&${name}`, after: [] };
+    case "out": {
+      const at = argument.elements === undefined ? `&${name}` : name;
+      const pass = argument.isAsked ? `in.fixed.${presenceField(name)} != 0 ? ${at} : nullptr` : at;
+      return { before: [`  ${target} ${name}${dimension(argument.elements)}{};`], pass, after: [] };
+    }
+    case "finds":
+      return {
+        before: [`  ${target} ${name} = nullptr;`],
+        pass: `&${name}`,
+        after: [
+          `  const uint64_t ${name}Wire = executor.wireOf(${handleKindName(argument.of)}, ${name});`,
+          `  if (result == CUDA_SUCCESS && ${name}Wire == 0) result = CUDA_ERROR_INVALID_VALUE;`,
+        ],
+      };
     default:
       return argument satisfies never;
   }
@@ -235,14 +249,16 @@ function step({ parameter, argument }: PlannedArgument, plan: Plan, command: Com
 
 /** How an output gets into the reply. */
 function report({ parameter, argument }: PlannedArgument, plan: Plan): string[] {
-  if (argument.kind !== "out") return [];
   const { name, type } = parameter;
+  if (argument.kind === "finds") return [`    reply.${name} = ${name}Wire;`];
+  if (argument.kind !== "out") return [];
   const declared = plan.layouts.declaration(plan.layouts.resolve(pointee(type) ?? ""))?.kind;
   if (declared === "enum") return [`    reply.${name} = static_cast<int32_t>(${name});`];
-  if (declared === "struct" || declared === "union") {
+  if (declared === "struct" || declared === "union" || argument.elements !== undefined) {
+    const at = argument.elements === undefined ? `&${name}` : name;
     return [
       `    static_assert(sizeof reply.${name} == sizeof ${name});`,
-      `    std::memcpy(reply.${name}, &${name}, sizeof ${name});`,
+      `    std::memcpy(reply.${name}, ${at}, sizeof ${name});`,
     ];
   }
   return [`    reply.${name} = ${name};`];

@@ -27,6 +27,8 @@ export const handleTypes: Readonly<Record<HandleKind, string>> = {
   graph: "CUgraph",
   graphExec: "CUgraphExec",
   linkState: "CUlinkState",
+  textureReference: "CUtexref",
+  surfaceReference: "CUsurfref",
 };
 
 /** `flags` → `hasFlags`: tells whether a nullable argument was there. */

@@ -15,6 +15,12 @@ function problemsOf(group: Group, handCommands: readonly Command[] = sampleComma
   }
 }
 
+const boundArguments = {
+  event: { kind: "value" },
+  offset: { kind: "value" },
+  now: { kind: "struct" },
+  wanted: { kind: "struct" },
+} as const;
 const copyArguments = {
   to: { kind: "address" },
   from: { kind: "address" },
@@ -41,6 +47,7 @@ describe("a plan", () => {
       "Ask",
       "FuncAsk",
       "FuncTell",
+      "Bound",
     ]);
   });
 
@@ -167,6 +174,27 @@ describe("a description is refused when", () => {
         },
       },
       "cuPaint: parameter extent: is a const CUextent*: nothing can be written there",
+    ],
+    [
+      "a handle that is found is of another kind",
+      {
+        cuBound: { style: "wait", arguments: { ...boundArguments, event: { kind: "finds", of: "stream" } } },
+      },
+      "cuBound: parameter event: is a CUevent*, not a CUstream*",
+    ],
+    [
+      "an async call finds a handle",
+      {
+        cuBound: { style: "async", arguments: { ...boundArguments, event: { kind: "finds", of: "event" } } },
+      },
+      "cuBound: parameter event: an async call has no outputs but invented handles",
+    ],
+    [
+      "what is always asked is said to be asked or not",
+      {
+        cuBound: { style: "wait", arguments: { ...boundArguments, offset: { kind: "out", isAsked: true } } },
+      },
+      "cuBound: parameter offset: whether it is asked is known only where it is nullable",
     ],
     [
       "a per-thread twin has no stream",

@@ -8,6 +8,7 @@ import type {
   Argument,
   Command,
   Field,
+  FieldType,
   FunctionVariant,
   Group,
   Parameter,
@@ -93,6 +94,9 @@ export function collectEntries(abi: Abi): Entry[] {
     isFlavoured: variants.some((v) => v.flavour !== "none"),
   }));
 }
+
+/** What the call writes, which crosses in the reply. */
+export const isOutput = (argument: Argument): boolean => argument.kind === "out" || argument.kind === "finds";
 
 /** Names that generated functions use for themselves. */
 const reservedNames = new Set(["call", "wire", "reply", "r", "in", "executor", "result", "flavour"]);
@@ -232,7 +236,7 @@ class Planner {
     for (const { parameter, argument } of planned) {
       const reason = this.#misfit(parameter, argument, planned);
       if (reason !== undefined) problem(`parameter ${parameter.name}: ${reason}`);
-      if (remoting.style === "async" && argument.kind === "out") {
+      if (remoting.style === "async" && isOutput(argument)) {
         problem(`parameter ${parameter.name}: an async call has no outputs but invented handles`);
       }
     }
@@ -242,7 +246,7 @@ class Planner {
     if (
       remoting.cached &&
       planned.some(({ argument }) =>
-        ["creates", "destroys", "struct", "array", "string"].includes(argument.kind),
+        ["creates", "destroys", "struct", "array", "string", "finds"].includes(argument.kind),
       )
     ) {
       problem("a cached answer may depend on numbers and handles only");
@@ -330,6 +334,10 @@ class Planner {
       case "handle":
       case "destroys":
         return handle(handleTypes[argument.of]);
+      case "finds":
+        return type === `${handleTypes[argument.of]}*`
+          ? undefined
+          : `is a ${type}, not a ${handleTypes[argument.of]}*`;
       case "creates":
         return (
           (type === `${handleTypes[argument.of]}*`
@@ -346,6 +354,8 @@ class Planner {
       case "string":
         return expects("const char*");
       case "out":
+        if (argument.isAsked && !argument.nullable)
+          return "whether it is asked is known only where it is nullable";
         return type.startsWith("const ") ? `is a ${type}: nothing can be written there` : plainStruct();
       default:
         return argument satisfies never;
@@ -377,7 +387,7 @@ class Planner {
         fields.push([name, "u64"]);
         return;
       case "struct":
-        fields.push([name, { bytes: this.#layouts.of(target).size }]);
+        fields.push([name, { bytes: this.#layouts.of(target).size * (argument.elements ?? 1) }]);
         if (argument.nullable) fields.push([presenceField(name), "u32"]);
         return;
       case "array":
@@ -385,11 +395,20 @@ class Planner {
         tails.push(name);
         return;
       case "out":
-        outputs.push([name, fieldTypeOf(this.#layouts, target) ?? { bytes: this.#layouts.of(target).size }]);
+        outputs.push([name, this.#outputType(target, argument.elements)]);
+        if (argument.isAsked) fields.push([presenceField(name), "u32"]);
+        return;
+      case "finds":
+        outputs.push([name, "u64"]);
         return;
       default:
         argument satisfies never;
     }
+  }
+
+  #outputType(target: string, elements: number | undefined): FieldType {
+    const single = elements === undefined ? fieldTypeOf(this.#layouts, target) : undefined;
+    return single ?? { bytes: this.#layouts.of(target).size * (elements ?? 1) };
   }
 
   #handCommand(derived: Command, name: string, problem: (text: string) => void): Command {

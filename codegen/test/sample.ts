@@ -161,6 +161,12 @@ export const sampleAbi: Abi = {
       ["int", "what"],
       ["int", "value"],
     ]),
+    ...fn("cuBound", 3000, [
+      ["CUevent*", "event"],
+      ["size_t*", "offset"],
+      ["int*", "now"],
+      ["int*", "wanted"],
+    ]),
     ...fn("cuFollow", 3000, [["const CUlinked*", "list"]]),
     ...fn("cuStreamSync", 2000, [["CUstream", "hStream"]], "ptsz"),
     ...fn("cuWatch", 2000, [["CUevent", "hEvent"]]),
@@ -246,6 +252,15 @@ export const sampleGroups: { readonly [group: string]: Group } = {
     cuFuncTell: {
       style: "async",
       arguments: { func: { kind: "functionOrKernel" }, what: { kind: "value" }, value: { kind: "value" } },
+    },
+    cuBound: {
+      style: "wait",
+      arguments: {
+        event: { kind: "finds", of: "event" },
+        offset: { kind: "out", nullable: true, isAsked: true },
+        now: { kind: "out", elements: 4 },
+        wanted: { kind: "struct", elements: 4 },
+      },
     },
     cuStreamSync: { style: "wait", command: "SyncStream", arguments: { hStream: { kind: "stream" } } },
     cuWatch: { style: "local" },

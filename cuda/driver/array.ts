@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Arrays, and the texture and surface objects over them. */
-import type { Group, Refused } from "../schema.ts";
+import type { Group } from "../schema.ts";
 
 const local = { style: "local" } as const;
 const allocation = {
@@ -12,47 +12,6 @@ const object = {
   why: "the object is the driver's, because kernels are given it; the client keeps the descriptors",
 } as const;
 const sparse = { style: "refused", why: "there are no sparse arrays on a remoted device" } as const;
-const references: Refused = {
-  style: "refused",
-  why: "texture and surface references are gone since CUDA 12: use objects",
-};
-
-const referenceCalls = [
-  "cuSurfRefGetArray",
-  "cuSurfRefSetArray",
-  "cuTexRefCreate",
-  "cuTexRefDestroy",
-  "cuTexRefGetAddress",
-  "cuTexRefGetAddress_v2",
-  "cuTexRefGetAddressMode",
-  "cuTexRefGetArray",
-  "cuTexRefGetBorderColor",
-  "cuTexRefGetFilterMode",
-  "cuTexRefGetFlags",
-  "cuTexRefGetFormat",
-  "cuTexRefGetMaxAnisotropy",
-  "cuTexRefGetMipmapFilterMode",
-  "cuTexRefGetMipmapLevelBias",
-  "cuTexRefGetMipmapLevelClamp",
-  "cuTexRefGetMipmappedArray",
-  "cuTexRefSetAddress",
-  "cuTexRefSetAddress_v2",
-  "cuTexRefSetAddress2D",
-  "cuTexRefSetAddress2D_v2",
-  "cuTexRefSetAddress2D_v3",
-  "cuTexRefSetAddressMode",
-  "cuTexRefSetArray",
-  "cuTexRefSetBorderColor",
-  "cuTexRefSetFilterMode",
-  "cuTexRefSetFlags",
-  "cuTexRefSetFormat",
-  "cuTexRefSetMaxAnisotropy",
-  "cuTexRefSetMipmapFilterMode",
-  "cuTexRefSetMipmapLevelBias",
-  "cuTexRefSetMipmapLevelClamp",
-  "cuTexRefSetMipmappedArray",
-] as const;
-
 export const arrays: Group = {
   cuArrayCreate_v2: allocation,
   cuArray3DCreate_v2: allocation,
@@ -78,5 +37,4 @@ export const arrays: Group = {
   cuSurfObjectCreate: object,
   cuSurfObjectDestroy: object,
   cuSurfObjectGetResourceDesc: local,
-  ...Object.fromEntries(referenceCalls.map((name) => [name, references])),
 };

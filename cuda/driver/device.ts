@@ -5,11 +5,21 @@ import type { Group } from "../schema.ts";
 const local = { style: "local" } as const;
 const capabilities = { style: "hand", why: "as many answers as operations are asked about" } as const;
 const notification = {
-  style: "refused",
-  why: "it tells of events of the GPU's host, which has other tenants",
+  style: "local",
+  how: "they tell of memory above its limit, and no limit is set below what is in use: none comes",
 } as const;
-const coredump = { style: "refused", why: "the driver would write the dump on the GPU's host" } as const;
-const checkpoint = { style: "refused", why: "it names processes of the GPU's host" } as const;
+const coredump = {
+  style: "local",
+  how: "what is set can be read; what would have the driver write a dump, on the GPU's host, is refused",
+} as const;
+const running = {
+  style: "local",
+  how: "this process runs, since nothing locks it; others are refused",
+} as const;
+const checkpoint = {
+  style: "refused",
+  why: "the threads of the driver are those of another process",
+} as const;
 
 export const device = {
   cuDeviceGet: local,
@@ -54,12 +64,12 @@ export const device = {
   cuCoredumpGetAttributeGlobal: coredump,
   cuCoredumpSetAttribute: coredump,
   cuCoredumpSetAttributeGlobal: coredump,
-  cuCheckpointProcessCheckpoint: checkpoint,
+  cuCheckpointProcessCheckpoint: running,
   cuCheckpointProcessGetRestoreThreadId: checkpoint,
-  cuCheckpointProcessGetState: checkpoint,
+  cuCheckpointProcessGetState: running,
   cuCheckpointProcessLock: checkpoint,
-  cuCheckpointProcessRestore: checkpoint,
-  cuCheckpointProcessUnlock: checkpoint,
+  cuCheckpointProcessRestore: running,
+  cuCheckpointProcessUnlock: running,
   cuDeviceGetExecAffinitySupport: {
     style: "wait",
     context: "none",

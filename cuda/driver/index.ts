@@ -20,6 +20,7 @@ import { occupancy } from "./occupancy.ts";
 import { peers } from "./peer.ts";
 import { profiler } from "./profiler.ts";
 import { streams } from "./stream.ts";
+import { textureReferences } from "./texture-reference.ts";
 import { tensorMaps } from "./tensor-map.ts";
 import { virtualMemory } from "./virtual-memory.ts";
 
@@ -34,6 +35,7 @@ export const driver: { readonly [group: string]: Group } = {
   memoryPools,
   managed,
   arrays,
+  textureReferences,
   peers,
   module,
   launch: launches,

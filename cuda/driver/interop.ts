@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Graphics interoperability: shares objects of a graphics API of this process, which the GPU's host does not have. */
-import type { Group, Refused } from "../schema.ts";
+import type { Group, Local, Refused } from "../schema.ts";
 
 const names = [
   "cuEGLStreamConsumerAcquireFrame",
@@ -30,16 +30,8 @@ const names = [
   "cuGraphicsEGLRegisterImage",
   "cuGraphicsGLRegisterBuffer",
   "cuGraphicsGLRegisterImage",
-  "cuGraphicsMapResources",
   "cuGraphicsResourceGetMappedEglFrame",
-  "cuGraphicsResourceGetMappedMipmappedArray",
   "cuGraphicsResourceGetMappedPointer",
-  "cuGraphicsResourceGetMappedPointer_v2",
-  "cuGraphicsResourceSetMapFlags",
-  "cuGraphicsResourceSetMapFlags_v2",
-  "cuGraphicsSubResourceGetMappedArray",
-  "cuGraphicsUnmapResources",
-  "cuGraphicsUnregisterResource",
   "cuGraphicsVDPAURegisterOutputSurface",
   "cuGraphicsVDPAURegisterVideoSurface",
   "cuVDPAUCtxCreate",
@@ -49,17 +41,30 @@ const names = [
 
 const refused: Refused = { style: "refused", why: "graphics interoperability needs the GPU in this machine" };
 
+/** Calls about what was registered. */
+const ofResources = [
+  "cuGraphicsMapResources",
+  "cuGraphicsResourceGetMappedMipmappedArray",
+  "cuGraphicsResourceGetMappedPointer_v2",
+  "cuGraphicsResourceSetMapFlags_v2",
+  "cuGraphicsSubResourceGetMappedArray",
+  "cuGraphicsUnmapResources",
+  "cuGraphicsUnregisterResource",
+] as const;
+const noResource: Local = { style: "local", how: "nothing can be registered, so it knows no such resource" };
+
 /** Memory and semaphores of other APIs. */
-const external = [
+const external = ["cuImportExternalMemory", "cuImportExternalSemaphore"] as const;
+/** Calls about what was imported. */
+const ofImports = [
   "cuDestroyExternalMemory",
   "cuDestroyExternalSemaphore",
   "cuExternalMemoryGetMappedBuffer",
   "cuExternalMemoryGetMappedMipmappedArray",
-  "cuImportExternalMemory",
-  "cuImportExternalSemaphore",
   "cuSignalExternalSemaphoresAsync",
   "cuWaitExternalSemaphoresAsync",
 ] as const;
+const noImport: Local = { style: "local", how: "nothing can be imported, so it knows no such object" };
 const ofOtherApis: Refused = {
   style: "refused",
   why: "memory of other APIs lies in this machine, not on the GPU's host",
@@ -81,5 +86,8 @@ const ofFabric: Refused = {
 export const interop: Group = Object.fromEntries([
   ...names.map((name) => [name, refused]),
   ...external.map((name) => [name, ofOtherApis]),
+  ...ofResources.map((name) => [name, noResource]),
+  ["cuGraphicsResourceSetMapFlags", { style: "same", as: "cuGraphicsResourceSetMapFlags_v2" }],
+  ...ofImports.map((name) => [name, noImport]),
   ...multicast.map((name) => [name, ofFabric]),
 ]);

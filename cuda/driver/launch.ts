@@ -20,10 +20,6 @@ export const launches = {
   cuParamSeti: legacy,
   cuParamSetf: legacy,
   cuParamSetv: legacy,
-  cuParamSetTexRef: {
-    style: "refused",
-    why: "texture and surface references were removed in CUDA 12; programs use texture objects",
-  },
   cuLaunch: legacy,
   cuLaunchGrid: legacy,
   cuLaunchGridAsync: legacy,

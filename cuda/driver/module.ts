@@ -8,10 +8,6 @@ const image = {
   why: "the length of an image is found by its format; options are pairs of untyped pointers",
 } as const;
 const link = { style: "hand", why: "the inputs, the logs and the result lie in client memory" } as const;
-const textureReference = {
-  style: "refused",
-  why: "texture and surface references were removed in CUDA 12; programs use texture objects",
-} as const;
 const lookup = {
   style: "hand",
   why: "one question brings everything about the function, and every answer is kept",
@@ -39,8 +35,6 @@ export const module = {
   },
 
   cuModuleEnumerateFunctions: lookup,
-  cuModuleGetTexRef: textureReference,
-  cuModuleGetSurfRef: textureReference,
   cuLinkCreate_v2: link,
   cuLinkAddData_v2: link,
   cuLinkAddFile_v2: link,
@@ -58,8 +52,8 @@ export const module = {
   cuLibraryGetModule: lookup,
   cuLibraryEnumerateKernels: lookup,
   cuLibraryGetUnifiedFunction: {
-    style: "refused",
-    why: "unified functions are code of the host; the GPU's host is another process",
+    style: "local",
+    how: "no device has unified functions, which are code of the GPU's own host: there is none of any name",
   },
   cuLibraryGetKernelCount: {
     style: "wait",

@@ -23,7 +23,7 @@ export const virtualMemory = {
   cuMemImportFromShareableHandle: byHand,
   cuMemMapArrayAsync: { style: "refused", why: "there are no sparse arrays on a remoted device" },
   cuMemGetHandleForAddressRange: {
-    style: "refused",
-    why: "a file that other devices of this host could read exists on the worker's host only",
+    style: "local",
+    how: "as on a device that has no such files, which its attributes say",
   },
 } as const satisfies Group;

@@ -333,6 +333,16 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) noexcept {
   return moduleOf(call, wire, pMod);
 }
 
+CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char* symbol) noexcept {
+  Call call("cuLibraryGetUnifiedFunction", false);
+  if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
+  uint64_t wire = 0;
+  if (const CUresult r = call.handle(HandleKind::kLibrary, library, wire); r != CUDA_SUCCESS) return r;
+  if (fptr == nullptr || symbol == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // As where no device has them, which is what the attributes say.
+  return CUDA_ERROR_NOT_FOUND;
+}
+
 CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) noexcept {
   Call call("cuKernelGetFunction", true);
   uint64_t wire = 0;

@@ -49,6 +49,11 @@ void HandleTable::recycle(const std::vector<uint64_t>& claimed) {
   }
 }
 
+bool HandleTable::wasChild(uint64_t claimed) {
+  std::lock_guard lock(mutex_);
+  return slot(handle::index(claimed)).function != nullptr;
+}
+
 void HandleTable::describe(uint64_t owner, uint64_t child, std::unique_ptr<FunctionInfo> info) {
   std::lock_guard lock(mutex_);
   if (Slot* live = find(owner)) live->children.insert_or_assign(info->name, child);

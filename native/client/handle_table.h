@@ -105,6 +105,8 @@ class HandleTable {
   /// otherwise a new handle in the same slot could reach the worker first. Empty when the handle is not live.
   std::vector<uint64_t> claim(HandleKind kind, const void* handle);
   void recycle(const std::vector<uint64_t>& claimed);
+  /// Of a handle that was claimed and not recycled yet: whether it came from a module or library.
+  bool wasChild(uint64_t claimed);
   /// Makes a function or kernel complete: it ends with `owner` and is found there by its name.
   void describe(uint64_t owner, uint64_t child, std::unique_ptr<FunctionInfo> info);
   /// The function or kernel of that name that was asked for before; 0 when there is none.

@@ -75,4 +75,9 @@ CUresult memsetRows(Call& call, CUdeviceptr to, size_t pitch, size_t width, size
   return memsetRange(call, to, bytes, unit);
 }
 
+CUresult isNotOfModule(Call& call, CUtexref reference) {
+  const HandleTable::Slot* slot = call.remote().handles.find(HandleKind::kTextureReference, reference);
+  return slot && !slot->function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 }  // namespace millpond::client::precondition

@@ -23,6 +23,8 @@ CUresult wordAt(Call& call, CUdeviceptr at, size_t bytes);
 void awaitIfSeen(Call& call, CUdeviceptr to);
 CUresult memsetRange(Call& call, CUdeviceptr to, size_t bytes, size_t unit);
 CUresult memsetRows(Call& call, CUdeviceptr to, size_t pitch, size_t width, size_t height, size_t unit);
+/// A reference that the program made: those of modules end with them.
+CUresult isNotOfModule(Call& call, CUtexref reference);
 
 /// A word that a stream writes or waits for. Where the driver may refuse it, it is asked before the call returns.
 template <class T>

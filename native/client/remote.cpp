@@ -8,6 +8,7 @@
 
 #include "client/call.h"
 #include "client/client.h"
+#include "client/core_dumps.h"
 
 namespace millpond::client {
 namespace {
@@ -76,6 +77,7 @@ void endContext(const Context& context) {
   ThreadStreams::forget(wireContext);
   remote.answers.forgetContext(wireContext);
   remote.handles.forgetAllowed(wireContext);
+  CoreDumps::instance().forget(wireContext);
   std::vector<uint64_t> allocated = remote.memory.dropDevice(wireContext);
   {
     const std::lock_guard lock(remote.opened.mutex);
@@ -122,8 +124,15 @@ void endContext(const Context& context) {
         call.post(wire);
         break;
       }
+      case HandleKind::kTextureReference: {
+        if (remote.handles.wasChild(each)) break;
+        cmd::TextureReferenceDestroy wire{};
+        wire.handle = each;
+        call.post(wire);
+        break;
+      }
       default:
-        break;  // functions end with their module
+        break;  // functions and references end with their module
     }
   }
   remote.handles.recycle(claimed);

@@ -21,7 +21,8 @@ constexpr HandleKind kind(uint64_t wire) { return static_cast<HandleKind>(((wire
 /// Whether things of this kind live in a context and end with it. Libraries, their kernels and graphs do not.
 constexpr bool livesInContext(HandleKind kind) {
   return kind == HandleKind::kStream || kind == HandleKind::kEvent || kind == HandleKind::kModule ||
-         kind == HandleKind::kFunction || kind == HandleKind::kArray || kind == HandleKind::kMipmappedArray;
+         kind == HandleKind::kFunction || kind == HandleKind::kArray || kind == HandleKind::kMipmappedArray ||
+         kind == HandleKind::kTextureReference || kind == HandleKind::kSurfaceReference;
 }
 constexpr uint32_t index(uint64_t wire) { return static_cast<uint32_t>((wire >> 12) & 0xfffff); }
 

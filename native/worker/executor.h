@@ -98,6 +98,15 @@ class Executor {
     out = static_cast<H>(entry->object);
     return true;
   }
+  /// The session's handle of a driver's object; 0 when it has none.
+  uint64_t wireOf(HandleKind kind, const void* object) {
+    uint64_t wire = 0;
+    if (object)
+      handles_.each(kind, [&](const HandleMap::Entry& entry) {
+        if (entry.object == object) wire = entry.wire;
+      });
+    return wire;
+  }
   /// The function behind the number of a function, or of a kernel in the current context.
   bool functionOrKernel(uint64_t wire, CUfunction& out);
   bool device(int32_t ordinal, CUdevice& out);
@@ -544,7 +553,7 @@ class Executor {
   std::unordered_map<uint64_t, std::unique_ptr<Link>> links_;
   std::unordered_map<uint64_t, FunctionInfo> functions_;
   std::unordered_map<uint64_t, std::vector<uint64_t>> children_;  ///< module or library → its functions and kernels
-  std::unordered_set<uint64_t> borrowedModules_;  ///< those that libraries are: they are not unloaded
+  std::unordered_set<uint64_t> borrowed_;  ///< what is not ended by itself: modules that libraries are, references of modules
   std::vector<std::byte> small_;
 
   GraphTable graphs_;

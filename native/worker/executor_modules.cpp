@@ -65,6 +65,7 @@ void Executor::dropChildren(uint64_t owner) {
     dropChildren(child);
     handles_.drop(handle::kind(child), child);
     functions_.erase(child);
+    borrowed_.erase(child);
   }
 }
 
@@ -74,7 +75,7 @@ CUresult Executor::onModuleUnload(const cmd::Decoded<cmd::ModuleUnload>& command
   if (kind != HandleKind::kModule && kind != HandleKind::kLibrary) return violation("this is no module");
   void* object = nullptr;
   if (!handle(kind, wire, object)) return violation("unknown module");
-  const bool borrowed = borrowedModules_.erase(wire) != 0;
+  const bool borrowed = borrowed_.erase(wire) != 0;
   dropChildren(wire);
   drop(kind, wire);
   // What ended with its context, or never was.
@@ -92,7 +93,7 @@ CUresult Executor::onLibraryGetModule(const cmd::Decoded<cmd::LibraryGetModule>&
   if (CUresult rc = driver_.cuLibraryGetModule(&module, library)) return rc;
   if (!adopt(HandleKind::kModule, command.fixed.handle, module)) return violation("the handle of a module is taken");
   children_[command.fixed.library].push_back(command.fixed.handle);
-  borrowedModules_.insert(command.fixed.handle);
+  borrowed_.insert(command.fixed.handle);
   return CUDA_SUCCESS;
 }
 

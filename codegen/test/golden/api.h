@@ -34,6 +34,7 @@ CUresult cuHost(void* p) noexcept;
 CUresult cuAsk(int* answer, CUcolour* colour, CUextent* extent, CUdevice dev) noexcept;
 CUresult cuFuncAsk(int* answer, CUfunction func, int what) noexcept;
 CUresult cuFuncTell(CUfunction func, int what, int value) noexcept;
+CUresult cuBound(CUevent* event, size_t* offset, int* now, int* wanted) noexcept;
 CUresult cuStreamSync(Flavour flavour, CUstream hStream) noexcept;
 
 }  // namespace api

@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0xb3aac0dce0312e62;
+inline constexpr uint64_t kApiHash = 0xdba88dad84722ff7;
 
 }  // namespace millpond

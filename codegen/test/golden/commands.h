@@ -25,10 +25,11 @@ enum class Op : uint16_t {
   kAsk = 9,
   kFuncAsk = 10,
   kFuncTell = 11,
+  kBound = 12,
 };
 
 /// One more than the highest Op.
-inline constexpr uint16_t kOpLimit = 12;
+inline constexpr uint16_t kOpLimit = 13;
 
 /// Name of a command, "unknown" for a number that is none.
 constexpr const char* opName(Op op) {
@@ -55,6 +56,8 @@ constexpr const char* opName(Op op) {
       return "FuncAsk";
     case Op::kFuncTell:
       return "FuncTell";
+    case Op::kBound:
+      return "Bound";
   }
   return "unknown";
 }
@@ -259,6 +262,31 @@ struct FuncTell {
   int32_t value{};
 };
 static_assert(sizeof(FuncTell) == FuncTell::kFixedBytes);
+
+/// Answer to Bound.
+struct BoundReply {
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t event{};
+  uint64_t offset{};
+  alignas(8) uint8_t now[16]{};
+};
+static_assert(sizeof(BoundReply) == BoundReply::kFixedBytes);
+
+/// cuBound.
+struct Bound {
+  static constexpr Op kOp = Op::kBound;
+  static constexpr bool kHasReply = true;
+  using Reply = BoundReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint32_t hasOffset{};
+  uint8_t pad0[4]{};
+  alignas(8) uint8_t wanted[16]{};
+};
+static_assert(sizeof(Bound) == Bound::kFixedBytes);
 
 /// Longest string argument, without its end.
 inline constexpr size_t kMaxStringBytes = size_t{64} << 10;

@@ -13,8 +13,11 @@
 
 #ifdef __cplusplus
 #define MILLPOND_ALIGNAS(n) alignas(n)
+/* Programs in C pass numbers that no enumerator has, which C++ allows for enums whose type is given. */
+#define MILLPOND_UNDERLYING(type) : type
 #else
 #define MILLPOND_ALIGNAS(n) _Alignas(n)
+#define MILLPOND_UNDERLYING(type)
 #endif
 
 #ifdef __cplusplus
@@ -30,7 +33,7 @@ typedef struct CUevent_st* CUevent;
 typedef struct CUfunc_st* CUfunction;
 typedef struct CUkern_st* CUkernel;
 
-typedef enum CUresult {
+typedef enum CUresult MILLPOND_UNDERLYING(int) {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_INVALID_VALUE = 1,
   CUDA_ERROR_NOT_INITIALIZED = 3,
@@ -42,19 +45,19 @@ typedef enum CUresult {
   CUDA_ERROR_UNKNOWN = 999,
 } CUresult;
 
-typedef enum CUdriverProcAddressQueryResult {
+typedef enum CUdriverProcAddressQueryResult MILLPOND_UNDERLYING(int) {
   CU_GET_PROC_ADDRESS_SUCCESS = 0,
   CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND = 1,
   CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2,
 } CUdriverProcAddressQueryResult;
 
-typedef enum CUdriverProcAddress_flags {
+typedef enum CUdriverProcAddress_flags MILLPOND_UNDERLYING(int) {
   CU_GET_PROC_ADDRESS_DEFAULT = 0,
   CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1,
   CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2,
 } CUdriverProcAddress_flags;
 
-typedef enum CUcolour {
+typedef enum CUcolour MILLPOND_UNDERLYING(int) {
   CU_RED = 1,
 } CUcolour;
 
@@ -92,6 +95,7 @@ MILLPOND_CUDA_API CUresult cuWrite(const char* text, const unsigned int* values,
 MILLPOND_CUDA_API CUresult cuAsk(int* answer, CUcolour* colour, CUextent* extent, CUdevice dev);
 MILLPOND_CUDA_API CUresult cuFuncAsk(int* answer, CUfunction func, int what);
 MILLPOND_CUDA_API CUresult cuFuncTell(CUfunction func, int what, int value);
+MILLPOND_CUDA_API CUresult cuBound(CUevent* event, size_t* offset, int* now, int* wanted);
 MILLPOND_CUDA_API CUresult cuFollow(const CUlinked* list);
 MILLPOND_CUDA_API CUresult cuStreamSync(CUstream hStream);
 MILLPOND_CUDA_API CUresult cuStreamSync_ptsz(CUstream hStream);

@@ -143,6 +143,29 @@ CUresult runFuncTell(Executor& executor, const cmd::Decoded<cmd::FuncTell>& in) 
   return call(func, in.fixed.what, in.fixed.value);
 }
 
+CUresult runBound(Executor& executor, const cmd::Decoded<cmd::Bound>& in) {
+  CUevent event = nullptr;
+  size_t offset{};
+  int now[4]{};
+  int wanted[4];
+  static_assert(sizeof wanted == sizeof in.fixed.wanted);
+  std::memcpy(wanted, in.fixed.wanted, sizeof wanted);
+  const auto call = executor.driver().cuBound;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (call != nullptr) result = call(&event, in.fixed.hasOffset != 0 ? &offset : nullptr, now, wanted);
+  const uint64_t eventWire = executor.wireOf(HandleKind::kEvent, event);
+  if (result == CUDA_SUCCESS && eventWire == 0) result = CUDA_ERROR_INVALID_VALUE;
+  if (result == CUDA_SUCCESS) {
+    cmd::BoundReply reply{};
+    reply.event = eventWire;
+    reply.offset = offset;
+    static_assert(sizeof reply.now == sizeof now);
+    std::memcpy(reply.now, now, sizeof now);
+    executor.reply(reply);
+  }
+  return result;
+}
+
 using Handler = CUresult (*)(Executor&, std::span<const std::byte>);
 
 /// What every command is asked before it is run; CUDA_SUCCESS for one that may be.
@@ -182,6 +205,7 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     &generated<cmd::Ask, &runAsk>,
     &generated<cmd::FuncAsk, &runFuncAsk>,
     &generated<cmd::FuncTell, &runFuncTell>,
+    &generated<cmd::Bound, &runBound>,
 };
 
 }  // namespace

@@ -18,6 +18,7 @@ void find(void* library, const char* symbol, Function& function) {
 
 void Driver::load(void* library) {
   find(library, "cuAsk", cuAsk);
+  find(library, "cuBound", cuBound);
   find(library, "cuCopyAsync", cuCopyAsync);
   find(library, "cuFuncAsk", cuFuncAsk);
   find(library, "cuFuncTell", cuFuncTell);

@@ -20,6 +20,7 @@ struct Absent {
 /// Looked up once by name. A function that the driver does not have answers CUDA_ERROR_NOT_SUPPORTED.
 struct Driver {
   decltype(&::cuAsk) cuAsk = Absent();
+  decltype(&::cuBound) cuBound = Absent();
   decltype(&::cuCopyAsync) cuCopyAsync = Absent();
   decltype(&::cuFuncAsk) cuFuncAsk = Absent();
   decltype(&::cuFuncTell) cuFuncTell = Absent();

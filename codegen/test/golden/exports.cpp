@@ -101,31 +101,37 @@ CUresult cuFuncTell(CUfunction func, int what, int value) {
   return told("cuFuncTell", trace::call<&api::cuFuncTell>(13, func, what, value));
 }
 
+CUresult cuBound(CUevent* event, size_t* offset, int* now, int* wanted) {
+  if (trace::isOff()) [[likely]]
+    return told("cuBound", api::cuBound(event, offset, now, wanted));
+  return told("cuBound", trace::call<&api::cuBound>(14, event, offset, now, wanted));
+}
+
 CUresult cuFollow(const CUlinked* list) {
   constexpr auto refuse = [](auto...) noexcept {
     return notRemoted("cuFollow");
   };
   if (trace::isOff()) [[likely]]
     return told("cuFollow", refuse());
-  return told("cuFollow", trace::call<refuse>(14, list));
+  return told("cuFollow", trace::call<refuse>(15, list));
 }
 
 CUresult cuStreamSync(CUstream hStream) {
   if (trace::isOff()) [[likely]]
     return told("cuStreamSync", api::cuStreamSync(Flavour::kLegacy, hStream));
-  return told("cuStreamSync", trace::call<&api::cuStreamSync, Flavour::kLegacy>(15, hStream));
+  return told("cuStreamSync", trace::call<&api::cuStreamSync, Flavour::kLegacy>(16, hStream));
 }
 
 CUresult cuStreamSync_ptsz(CUstream hStream) {
   if (trace::isOff()) [[likely]]
     return told("cuStreamSync_ptsz", api::cuStreamSync(Flavour::kPerThread, hStream));
-  return told("cuStreamSync_ptsz", trace::call<&api::cuStreamSync, Flavour::kPerThread>(16, hStream));
+  return told("cuStreamSync_ptsz", trace::call<&api::cuStreamSync, Flavour::kPerThread>(17, hStream));
 }
 
 CUresult cuWatch(CUevent hEvent) {
   if (trace::isOff()) [[likely]]
     return told("cuWatch", api::cuWatch(hEvent));
-  return told("cuWatch", trace::call<&api::cuWatch>(17, hEvent));
+  return told("cuWatch", trace::call<&api::cuWatch>(18, hEvent));
 }
 
 CUresult cuCollide(int wire) {
@@ -134,7 +140,7 @@ CUresult cuCollide(int wire) {
   };
   if (trace::isOff()) [[likely]]
     return told("cuCollide", refuse());
-  return told("cuCollide", trace::call<refuse>(18, wire));
+  return told("cuCollide", trace::call<refuse>(19, wire));
 }
 
 CUresult cuGraphics(unsigned int buffer) {
@@ -143,13 +149,13 @@ CUresult cuGraphics(unsigned int buffer) {
   };
   if (trace::isOff()) [[likely]]
     return told("cuGraphics", refuse());
-  return told("cuGraphics", trace::call<refuse>(19, buffer));
+  return told("cuGraphics", trace::call<refuse>(20, buffer));
 }
 
 CUresult cuHost(void* p) {
   if (trace::isOff()) [[likely]]
     return told("cuHost", api::cuHost(p));
-  return told("cuHost", trace::call<&api::cuHost>(20, p));
+  return told("cuHost", trace::call<&api::cuHost>(21, p));
 }
 
 }  // extern "C"

@@ -27,6 +27,7 @@ struct Name {
 // By name, then from old to new.
 const Variant kVariants[] = {
     {3000, false, reinterpret_cast<void*>(&::cuAsk)},
+    {3000, false, reinterpret_cast<void*>(&::cuBound)},
     {2000, false, reinterpret_cast<void*>(&::cuCollide)},
     {4000, false, reinterpret_cast<void*>(&::cuCopy)},
     {7000, true, reinterpret_cast<void*>(&::cuCopy_ptds)},
@@ -52,21 +53,22 @@ const Variant kVariants[] = {
 // Sorted, for binary search.
 const Name kNames[] = {
     {"cuAsk", 0, 1},
-    {"cuCollide", 1, 1},
-    {"cuCopy", 2, 2},
-    {"cuCopyAsync", 4, 2},
-    {"cuFollow", 6, 1},
-    {"cuFuncAsk", 7, 1},
-    {"cuFuncTell", 8, 1},
-    {"cuGraphics", 9, 1},
-    {"cuHost", 10, 1},
-    {"cuPaint", 11, 1},
-    {"cuStreamEnd", 12, 2},
-    {"cuStreamMake", 14, 1},
-    {"cuStreamSync", 15, 2},
-    {"cuStreamWait", 17, 2},
-    {"cuWatch", 19, 1},
-    {"cuWrite", 20, 1},
+    {"cuBound", 1, 1},
+    {"cuCollide", 2, 1},
+    {"cuCopy", 3, 2},
+    {"cuCopyAsync", 5, 2},
+    {"cuFollow", 7, 1},
+    {"cuFuncAsk", 8, 1},
+    {"cuFuncTell", 9, 1},
+    {"cuGraphics", 10, 1},
+    {"cuHost", 11, 1},
+    {"cuPaint", 12, 1},
+    {"cuStreamEnd", 13, 2},
+    {"cuStreamMake", 15, 1},
+    {"cuStreamSync", 16, 2},
+    {"cuStreamWait", 18, 2},
+    {"cuWatch", 20, 1},
+    {"cuWrite", 21, 1},
 };
 
 }  // namespace

@@ -50,6 +50,24 @@ CUresult cuFuncTell(CUfunction func, int what, int value) noexcept {
   return result;
 }
 
+CUresult cuBound(CUevent* event, size_t* offset, int* now, int* wanted) noexcept {
+  Call call("cuBound", true);
+  if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
+  if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (now == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (wanted == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  cmd::Bound wire{};
+  wire.hasOffset = offset != nullptr;
+  static_assert(sizeof(*wanted) * 4 == sizeof wire.wanted);
+  std::memcpy(wire.wanted, wanted, sizeof wire.wanted);
+  cmd::BoundReply reply{};
+  if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) return r;
+  *event = reinterpret_cast<CUevent>(reply.event);
+  if (offset != nullptr) *offset = reply.offset;
+  std::memcpy(now, reply.now, sizeof reply.now);
+  return CUDA_SUCCESS;
+}
+
 CUresult cuStreamSync(Flavour flavour, CUstream hStream) noexcept {
   Call call("cuStreamSync", true);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;

@@ -44,6 +44,11 @@ const char kWords[] =
     "cuFuncAsk\0"
     "value\0"
     "cuFuncTell\0"
+    "event\0"
+    "offset\0"
+    "now\0"
+    "wanted\0"
+    "cuBound\0"
     "next\0"
     "list\0"
     "cuFollow\0"
@@ -88,11 +93,15 @@ const Item kParameters[] = {
     {257, 0, 0, Kind::kFunction, Shape::kValue},
     {262, 0, 0, Kind::kI32, Shape::kValue},
     {277, 0, 0, Kind::kI32, Shape::kValue},
-    {299, 1, 0, Kind::kStruct, Shape::kRead},
+    {294, 0, 0, Kind::kHex64, Shape::kWritten},
+    {300, 0, 0, Kind::kU64, Shape::kWritten},
+    {307, 0, 0, Kind::kI32, Shape::kWritten},
+    {311, 0, 0, Kind::kI32, Shape::kWritten},
+    {331, 1, 0, Kind::kStruct, Shape::kRead},
     {134, 0, 0, Kind::kHex64, Shape::kValue},
-    {352, 0, 0, Kind::kI32, Shape::kValue},
-    {367, 0, 0, Kind::kU32, Shape::kValue},
-    {385, 0, 0, Kind::kHex64, Shape::kValue},
+    {384, 0, 0, Kind::kI32, Shape::kValue},
+    {399, 0, 0, Kind::kU32, Shape::kValue},
+    {417, 0, 0, Kind::kHex64, Shape::kValue},
 };
 
 // Name, first parameter and their number.
@@ -111,19 +120,20 @@ const Symbol kSymbols[] = {
     {251, 19, 4},  // cuAsk
     {267, 23, 3},  // cuFuncAsk
     {283, 26, 3},  // cuFuncTell
-    {304, 29, 1},  // cuFollow
-    {313, 10, 1},  // cuStreamSync
-    {326, 10, 1},  // cuStreamSync_ptsz
-    {344, 30, 1},  // cuWatch
-    {357, 31, 1},  // cuCollide
-    {374, 32, 1},  // cuGraphics
-    {387, 33, 1},  // cuHost
+    {318, 29, 4},  // cuBound
+    {336, 33, 1},  // cuFollow
+    {345, 10, 1},  // cuStreamSync
+    {358, 10, 1},  // cuStreamSync_ptsz
+    {376, 34, 1},  // cuWatch
+    {389, 35, 1},  // cuCollide
+    {406, 36, 1},  // cuGraphics
+    {419, 37, 1},  // cuHost
 };
-const uint32_t kSymbolCount = 21;
+const uint32_t kSymbolCount = 22;
 
 const Item kFields[] = {
     {187, 0, 0, Kind::kU64, Shape::kInPlace},
-    {294, 0, 0, Kind::kHex64, Shape::kInPlace},
+    {326, 0, 0, Kind::kHex64, Shape::kInPlace},
 };
 
 // First field and their number.

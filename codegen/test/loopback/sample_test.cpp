@@ -25,6 +25,7 @@ struct Seen {
   unsigned int flags = 0;
   int priority = 0;
   int asked = 0;
+  bool isAsked = false;
   CUdevice device = -1;
   std::string refused;
 };
@@ -76,6 +77,13 @@ void reset() {
   table.cuFuncAsk = [](int* answer, CUfunction, int what) {
     *answer = what * 2;
     ++seen.asked;
+    return CUDA_SUCCESS;
+  };
+  table.cuBound = [](CUevent* event, size_t* offset, int* now, int* wanted) {
+    *event = seen.event;
+    seen.isAsked = offset != nullptr;
+    if (offset) *offset = 16;
+    for (int i = 0; i < 4; ++i) now[i] = 10 * wanted[i];
     return CUDA_SUCCESS;
   };
   table.cuFuncTell = [](CUfunction, int, int) { return CUDA_SUCCESS; };
@@ -181,6 +189,27 @@ TEST("outputs come back, those that are not wanted stay away") {
   int answer = 0;
   CHECK_EQ(cuAsk(&answer, &colour, &extent, 0), CUDA_SUCCESS);
   CHECK_EQ(answer, 42);
+}
+
+TEST("a handle is found again by the driver's object, and several elements cross") {
+  reset();
+  int object = 0;
+  seen.event = reinterpret_cast<CUevent>(&object);
+  CUevent event = nullptr;
+  size_t offset = 0;
+  int now[4] = {}, wanted[4] = {1, 2, 3, 4};
+  CHECK_EQ(cuBound(&event, &offset, now, wanted), CUDA_ERROR_INVALID_VALUE);
+  loopback().executor.handles[{HandleKind::kEvent, 0x77}] = &object;
+  CHECK_EQ(cuBound(&event, &offset, now, wanted), CUDA_SUCCESS);
+  CHECK_EQ(reinterpret_cast<uint64_t>(event), 0x77u);
+  CHECK_EQ(offset, 16u);
+  for (int i = 0; i < 4; ++i) CHECK_EQ(now[i], 10 * (i + 1));
+  CHECK(seen.isAsked);
+  CHECK_EQ(cuBound(&event, nullptr, now, wanted), CUDA_SUCCESS);
+  CHECK(!seen.isAsked);
+  CHECK_EQ(cuBound(nullptr, nullptr, now, wanted), CUDA_ERROR_INVALID_VALUE);
+  CHECK_EQ(cuBound(&event, nullptr, nullptr, wanted), CUDA_ERROR_INVALID_VALUE);
+  CHECK_EQ(cuBound(&event, nullptr, now, nullptr), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST("kept answers are asked once for each function, and again when they may have changed") {

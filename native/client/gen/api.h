@@ -29,6 +29,14 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cu
 CUresult cuInit(unsigned int Flags) noexcept;
 
 // device: written by hand
+CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs* args) noexcept;
+CUresult cuCheckpointProcessGetState(int pid, CUprocessState* state) noexcept;
+CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs* args) noexcept;
+CUresult cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs* args) noexcept;
+CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void* value, size_t* size) noexcept;
+CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void* value, size_t* size) noexcept;
+CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void* value, size_t* size) noexcept;
+CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void* value, size_t* size) noexcept;
 CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice dev) noexcept;
 CUresult cuDeviceGet(CUdevice* device, int ordinal) noexcept;
 CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) noexcept;
@@ -43,7 +51,10 @@ CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int* capabilities, const CUat
 CUresult cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) noexcept;
 CUresult cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) noexcept;
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) noexcept;
+CUresult cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void* userData,
+                                           CUasyncCallbackHandle* callback) noexcept;
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) noexcept;
+CUresult cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHandle callback) noexcept;
 
 // device: generated
 CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDev) noexcept;
@@ -221,6 +232,8 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
                                        CUmemAllocationGranularity_flags option) noexcept;
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
                                                 CUmemGenericAllocationHandle handle) noexcept;
+CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t size,
+                                       CUmemRangeHandleType handleType, unsigned long long flags) noexcept;
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
                                         CUmemAllocationHandleType shHandleType) noexcept;
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
@@ -312,6 +325,48 @@ CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* pResViewDesc,
                                         CUtexObject texObject) noexcept;
 CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* pTexDesc, CUtexObject texObject) noexcept;
 
+// textureReferences: written by hand
+CUresult cuModuleGetSurfRef(CUsurfref* pSurfRef, CUmodule hmod, const char* name) noexcept;
+CUresult cuModuleGetTexRef(CUtexref* pTexRef, CUmodule hmod, const char* name) noexcept;
+
+// textureReferences: generated
+CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) noexcept;
+CUresult cuSurfRefGetArray(CUarray* phArray, CUsurfref hSurfRef) noexcept;
+CUresult cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags) noexcept;
+CUresult cuTexRefCreate(CUtexref* pTexRef) noexcept;
+CUresult cuTexRefDestroy(CUtexref hTexRef) noexcept;
+CUresult cuTexRefGetAddress_v2(CUdeviceptr* pdptr, CUtexref hTexRef) noexcept;
+CUresult cuTexRefGetAddressMode(CUaddress_mode* pam, CUtexref hTexRef, int dim) noexcept;
+CUresult cuTexRefGetArray(CUarray* phArray, CUtexref hTexRef) noexcept;
+CUresult cuTexRefGetBorderColor(float* pBorderColor, CUtexref hTexRef) noexcept;
+CUresult cuTexRefGetFilterMode(CUfilter_mode* pfm, CUtexref hTexRef) noexcept;
+CUresult cuTexRefGetFlags(unsigned int* pFlags, CUtexref hTexRef) noexcept;
+CUresult cuTexRefGetFormat(CUarray_format* pFormat, int* pNumChannels, CUtexref hTexRef) noexcept;
+CUresult cuTexRefGetMaxAnisotropy(int* pmaxAniso, CUtexref hTexRef) noexcept;
+CUresult cuTexRefGetMipmapFilterMode(CUfilter_mode* pfm, CUtexref hTexRef) noexcept;
+CUresult cuTexRefGetMipmapLevelBias(float* pbias, CUtexref hTexRef) noexcept;
+CUresult cuTexRefGetMipmapLevelClamp(float* pminMipmapLevelClamp, float* pmaxMipmapLevelClamp,
+                                     CUtexref hTexRef) noexcept;
+CUresult cuTexRefGetMipmappedArray(CUmipmappedArray* phMipmappedArray, CUtexref hTexRef) noexcept;
+CUresult cuTexRefSetAddress_v2(size_t* ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes) noexcept;
+CUresult cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc, CUdeviceptr dptr,
+                                 size_t Pitch) noexcept;
+CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc, CUdeviceptr dptr,
+                                 size_t Pitch) noexcept;
+CUresult cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am) noexcept;
+CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) noexcept;
+CUresult cuTexRefSetBorderColor(CUtexref hTexRef, float* pBorderColor) noexcept;
+CUresult cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm) noexcept;
+CUresult cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags) noexcept;
+CUresult cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents) noexcept;
+CUresult cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso) noexcept;
+CUresult cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm) noexcept;
+CUresult cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias) noexcept;
+CUresult cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp,
+                                     float maxMipmapLevelClamp) noexcept;
+CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray,
+                                   unsigned int Flags) noexcept;
+
 // peers: written by hand
 CUresult cuCtxDisablePeerAccess(CUcontext peerContext) noexcept;
 CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) noexcept;
@@ -335,6 +390,7 @@ CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, C
 CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) noexcept;
 CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) noexcept;
 CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) noexcept;
+CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char* symbol) noexcept;
 CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
                            void** jitOptionsValues, unsigned int numJitOptions,
                            CUlibraryOption* libraryOptions, void** libraryOptionValues,
@@ -669,6 +725,32 @@ CUresult cuLogsDumpToMemory(CUlogIterator* iterator, char* buffer, size_t* size,
 CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void* userData,
                                 CUlogsCallbackHandle* callback_out) noexcept;
 CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle callback) noexcept;
+
+// interop: written by hand
+CUresult cuDestroyExternalMemory(CUexternalMemory extMem) noexcept;
+CUresult cuDestroyExternalSemaphore(CUexternalSemaphore extSem) noexcept;
+CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr* devPtr, CUexternalMemory extMem,
+                                         const CUDA_EXTERNAL_MEMORY_BUFFER_DESC* bufferDesc) noexcept;
+CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray* mipmap, CUexternalMemory extMem,
+                                                 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC* mipmapDesc) noexcept;
+CUresult cuGraphicsMapResources(Flavour flavour, unsigned int count, CUgraphicsResource* resources,
+                                CUstream hStream) noexcept;
+CUresult cuGraphicsResourceGetMappedMipmappedArray(CUmipmappedArray* pMipmappedArray,
+                                                   CUgraphicsResource resource) noexcept;
+CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr* pDevPtr, size_t* pSize,
+                                               CUgraphicsResource resource) noexcept;
+CUresult cuGraphicsResourceSetMapFlags_v2(CUgraphicsResource resource, unsigned int flags) noexcept;
+CUresult cuGraphicsSubResourceGetMappedArray(CUarray* pArray, CUgraphicsResource resource,
+                                             unsigned int arrayIndex, unsigned int mipLevel) noexcept;
+CUresult cuGraphicsUnmapResources(Flavour flavour, unsigned int count, CUgraphicsResource* resources,
+                                  CUstream hStream) noexcept;
+CUresult cuGraphicsUnregisterResource(CUgraphicsResource resource) noexcept;
+CUresult cuSignalExternalSemaphoresAsync(Flavour flavour, const CUexternalSemaphore* extSemArray,
+                                         const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS* paramsArray,
+                                         unsigned int numExtSems, CUstream stream) noexcept;
+CUresult cuWaitExternalSemaphoresAsync(Flavour flavour, const CUexternalSemaphore* extSemArray,
+                                       const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS* paramsArray,
+                                       unsigned int numExtSems, CUstream stream) noexcept;
 
 }  // namespace api
 }  // namespace millpond::client

@@ -107,17 +107,16 @@ CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* sparseProperti
 }
 
 CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs* args) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuCheckpointProcessCheckpoint", "it names processes of the GPU's host");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuCheckpointProcessCheckpoint", refuse());
-  return told("cuCheckpointProcessCheckpoint", trace::call<refuse>(12, pid, args));
+    return told("cuCheckpointProcessCheckpoint", api::cuCheckpointProcessCheckpoint(pid, args));
+  return told("cuCheckpointProcessCheckpoint", trace::call<&api::cuCheckpointProcessCheckpoint>(
+    12, pid, args));
 }
 
 CUresult cuCheckpointProcessGetRestoreThreadId(int pid, int* tid) {
   constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuCheckpointProcessGetRestoreThreadId", "it names processes of the GPU's host");
+    return notRemoted("cuCheckpointProcessGetRestoreThreadId",
+                      "the threads of the driver are those of another process");
   };
   if (trace::isOff()) [[likely]]
     return told("cuCheckpointProcessGetRestoreThreadId", refuse());
@@ -125,17 +124,14 @@ CUresult cuCheckpointProcessGetRestoreThreadId(int pid, int* tid) {
 }
 
 CUresult cuCheckpointProcessGetState(int pid, CUprocessState* state) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuCheckpointProcessGetState", "it names processes of the GPU's host");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuCheckpointProcessGetState", refuse());
-  return told("cuCheckpointProcessGetState", trace::call<refuse>(14, pid, state));
+    return told("cuCheckpointProcessGetState", api::cuCheckpointProcessGetState(pid, state));
+  return told("cuCheckpointProcessGetState", trace::call<&api::cuCheckpointProcessGetState>(14, pid, state));
 }
 
 CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs* args) {
   constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuCheckpointProcessLock", "it names processes of the GPU's host");
+    return notRemoted("cuCheckpointProcessLock", "the threads of the driver are those of another process");
   };
   if (trace::isOff()) [[likely]]
     return told("cuCheckpointProcessLock", refuse());
@@ -143,57 +139,41 @@ CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs* args) {
 }
 
 CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs* args) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuCheckpointProcessRestore", "it names processes of the GPU's host");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuCheckpointProcessRestore", refuse());
-  return told("cuCheckpointProcessRestore", trace::call<refuse>(16, pid, args));
+    return told("cuCheckpointProcessRestore", api::cuCheckpointProcessRestore(pid, args));
+  return told("cuCheckpointProcessRestore", trace::call<&api::cuCheckpointProcessRestore>(16, pid, args));
 }
 
 CUresult cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs* args) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuCheckpointProcessUnlock", "it names processes of the GPU's host");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuCheckpointProcessUnlock", refuse());
-  return told("cuCheckpointProcessUnlock", trace::call<refuse>(17, pid, args));
+    return told("cuCheckpointProcessUnlock", api::cuCheckpointProcessUnlock(pid, args));
+  return told("cuCheckpointProcessUnlock", trace::call<&api::cuCheckpointProcessUnlock>(17, pid, args));
 }
 
 CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void* value, size_t* size) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuCoredumpGetAttribute", "the driver would write the dump on the GPU's host");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuCoredumpGetAttribute", refuse());
-  return told("cuCoredumpGetAttribute", trace::call<refuse>(18, attrib, value, size));
+    return told("cuCoredumpGetAttribute", api::cuCoredumpGetAttribute(attrib, value, size));
+  return told("cuCoredumpGetAttribute", trace::call<&api::cuCoredumpGetAttribute>(18, attrib, value, size));
 }
 
 CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void* value, size_t* size) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuCoredumpGetAttributeGlobal", "the driver would write the dump on the GPU's host");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuCoredumpGetAttributeGlobal", refuse());
-  return told("cuCoredumpGetAttributeGlobal", trace::call<refuse>(19, attrib, value, size));
+    return told("cuCoredumpGetAttributeGlobal", api::cuCoredumpGetAttributeGlobal(attrib, value, size));
+  return told("cuCoredumpGetAttributeGlobal", trace::call<&api::cuCoredumpGetAttributeGlobal>(
+    19, attrib, value, size));
 }
 
 CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void* value, size_t* size) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuCoredumpSetAttribute", "the driver would write the dump on the GPU's host");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuCoredumpSetAttribute", refuse());
-  return told("cuCoredumpSetAttribute", trace::call<refuse>(20, attrib, value, size));
+    return told("cuCoredumpSetAttribute", api::cuCoredumpSetAttribute(attrib, value, size));
+  return told("cuCoredumpSetAttribute", trace::call<&api::cuCoredumpSetAttribute>(20, attrib, value, size));
 }
 
 CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void* value, size_t* size) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuCoredumpSetAttributeGlobal", "the driver would write the dump on the GPU's host");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuCoredumpSetAttributeGlobal", refuse());
-  return told("cuCoredumpSetAttributeGlobal", trace::call<refuse>(21, attrib, value, size));
+    return told("cuCoredumpSetAttributeGlobal", api::cuCoredumpSetAttributeGlobal(attrib, value, size));
+  return told("cuCoredumpSetAttributeGlobal", trace::call<&api::cuCoredumpSetAttributeGlobal>(
+    21, attrib, value, size));
 }
 
 CUresult cuCtxAttach(CUcontext* pctx, unsigned int flags) {
@@ -424,23 +404,15 @@ CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
 }
 
 CUresult cuDestroyExternalMemory(CUexternalMemory extMem) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuDestroyExternalMemory",
-                      "memory of other APIs lies in this machine, not on the GPU's host");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuDestroyExternalMemory", refuse());
-  return told("cuDestroyExternalMemory", trace::call<refuse>(59, extMem));
+    return told("cuDestroyExternalMemory", api::cuDestroyExternalMemory(extMem));
+  return told("cuDestroyExternalMemory", trace::call<&api::cuDestroyExternalMemory>(59, extMem));
 }
 
 CUresult cuDestroyExternalSemaphore(CUexternalSemaphore extSem) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuDestroyExternalSemaphore",
-                      "memory of other APIs lies in this machine, not on the GPU's host");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuDestroyExternalSemaphore", refuse());
-  return told("cuDestroyExternalSemaphore", trace::call<refuse>(60, extSem));
+    return told("cuDestroyExternalSemaphore", api::cuDestroyExternalSemaphore(extSem));
+  return told("cuDestroyExternalSemaphore", trace::call<&api::cuDestroyExternalSemaphore>(60, extSem));
 }
 
 CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* resources,
@@ -673,13 +645,10 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
 
 CUresult cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void* userData,
                                            CUasyncCallbackHandle* callback) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuDeviceRegisterAsyncNotification",
-                      "it tells of events of the GPU's host, which has other tenants");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuDeviceRegisterAsyncNotification", refuse());
-  return told("cuDeviceRegisterAsyncNotification", trace::call<refuse>(
+    return told("cuDeviceRegisterAsyncNotification", api::cuDeviceRegisterAsyncNotification(
+    device, callbackFunc, userData, callback));
+  return told("cuDeviceRegisterAsyncNotification", trace::call<&api::cuDeviceRegisterAsyncNotification>(
     94, device, callbackFunc, userData, callback));
 }
 
@@ -712,13 +681,11 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
 }
 
 CUresult cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHandle callback) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuDeviceUnregisterAsyncNotification",
-                      "it tells of events of the GPU's host, which has other tenants");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuDeviceUnregisterAsyncNotification", refuse());
-  return told("cuDeviceUnregisterAsyncNotification", trace::call<refuse>(99, device, callback));
+    return told("cuDeviceUnregisterAsyncNotification", api::cuDeviceUnregisterAsyncNotification(
+    device, callback));
+  return told("cuDeviceUnregisterAsyncNotification", trace::call<&api::cuDeviceUnregisterAsyncNotification>(
+    99, device, callback));
 }
 
 CUresult cuDriverGetVersion(int* driverVersion) {
@@ -905,24 +872,19 @@ CUresult cuEventSynchronize(CUevent hEvent) {
 
 CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr* devPtr, CUexternalMemory extMem,
                                          const CUDA_EXTERNAL_MEMORY_BUFFER_DESC* bufferDesc) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuExternalMemoryGetMappedBuffer",
-                      "memory of other APIs lies in this machine, not on the GPU's host");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuExternalMemoryGetMappedBuffer", refuse());
-  return told("cuExternalMemoryGetMappedBuffer", trace::call<refuse>(122, devPtr, extMem, bufferDesc));
+    return told("cuExternalMemoryGetMappedBuffer", api::cuExternalMemoryGetMappedBuffer(
+    devPtr, extMem, bufferDesc));
+  return told("cuExternalMemoryGetMappedBuffer", trace::call<&api::cuExternalMemoryGetMappedBuffer>(
+    122, devPtr, extMem, bufferDesc));
 }
 
 CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray* mipmap, CUexternalMemory extMem,
                                                  const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC* mipmapDesc) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuExternalMemoryGetMappedMipmappedArray",
-                      "memory of other APIs lies in this machine, not on the GPU's host");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuExternalMemoryGetMappedMipmappedArray", refuse());
-  return told("cuExternalMemoryGetMappedMipmappedArray", trace::call<refuse>(
+    return told("cuExternalMemoryGetMappedMipmappedArray", api::cuExternalMemoryGetMappedMipmappedArray(
+    mipmap, extMem, mipmapDesc));
+  return told("cuExternalMemoryGetMappedMipmappedArray", trace::call<&api::cuExternalMemoryGetMappedMipmappedArray>(
     123, mipmap, extMem, mipmapDesc));
 }
 
@@ -1966,22 +1928,19 @@ CUresult cuGraphicsGLRegisterImage(CUgraphicsResource* pCudaResource, unsigned i
 }
 
 CUresult cuGraphicsMapResources(unsigned int count, CUgraphicsResource* resources, CUstream hStream) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuGraphicsMapResources", "graphics interoperability needs the GPU in this machine");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuGraphicsMapResources", refuse());
-  return told("cuGraphicsMapResources", trace::call<refuse>(252, count, resources, hStream));
+    return told("cuGraphicsMapResources", api::cuGraphicsMapResources(
+    Flavour::kLegacy, count, resources, hStream));
+  return told("cuGraphicsMapResources", trace::call<&api::cuGraphicsMapResources, Flavour::kLegacy>(
+    252, count, resources, hStream));
 }
 
 CUresult cuGraphicsMapResources_ptsz(unsigned int count, CUgraphicsResource* resources, CUstream hStream) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuGraphicsMapResources_ptsz",
-                      "graphics interoperability needs the GPU in this machine");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuGraphicsMapResources_ptsz", refuse());
-  return told("cuGraphicsMapResources_ptsz", trace::call<refuse>(253, count, resources, hStream));
+    return told("cuGraphicsMapResources_ptsz", api::cuGraphicsMapResources(
+    Flavour::kPerThread, count, resources, hStream));
+  return told("cuGraphicsMapResources_ptsz", trace::call<&api::cuGraphicsMapResources, Flavour::kPerThread>(
+    253, count, resources, hStream));
 }
 
 CUresult cuGraphicsResourceGetMappedEglFrame(CUeglFrame* eglFrame, CUgraphicsResource resource,
@@ -1998,13 +1957,10 @@ CUresult cuGraphicsResourceGetMappedEglFrame(CUeglFrame* eglFrame, CUgraphicsRes
 
 CUresult cuGraphicsResourceGetMappedMipmappedArray(CUmipmappedArray* pMipmappedArray,
                                                    CUgraphicsResource resource) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuGraphicsResourceGetMappedMipmappedArray",
-                      "graphics interoperability needs the GPU in this machine");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuGraphicsResourceGetMappedMipmappedArray", refuse());
-  return told("cuGraphicsResourceGetMappedMipmappedArray", trace::call<refuse>(
+    return told("cuGraphicsResourceGetMappedMipmappedArray", api::cuGraphicsResourceGetMappedMipmappedArray(
+    pMipmappedArray, resource));
+  return told("cuGraphicsResourceGetMappedMipmappedArray", trace::call<&api::cuGraphicsResourceGetMappedMipmappedArray>(
     255, pMipmappedArray, resource));
 }
 
@@ -2021,74 +1977,56 @@ CUresult cuGraphicsResourceGetMappedPointer(CUdeviceptr_v1* pDevPtr, unsigned in
 
 CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr* pDevPtr, size_t* pSize,
                                                CUgraphicsResource resource) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuGraphicsResourceGetMappedPointer_v2",
-                      "graphics interoperability needs the GPU in this machine");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuGraphicsResourceGetMappedPointer_v2", refuse());
-  return told("cuGraphicsResourceGetMappedPointer_v2", trace::call<refuse>(257, pDevPtr, pSize, resource));
+    return told("cuGraphicsResourceGetMappedPointer_v2", api::cuGraphicsResourceGetMappedPointer_v2(
+    pDevPtr, pSize, resource));
+  return told("cuGraphicsResourceGetMappedPointer_v2", trace::call<&api::cuGraphicsResourceGetMappedPointer_v2>(
+    257, pDevPtr, pSize, resource));
 }
 
 CUresult cuGraphicsResourceSetMapFlags(CUgraphicsResource resource, unsigned int flags) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuGraphicsResourceSetMapFlags",
-                      "graphics interoperability needs the GPU in this machine");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuGraphicsResourceSetMapFlags", refuse());
-  return told("cuGraphicsResourceSetMapFlags", trace::call<refuse>(258, resource, flags));
+    return told("cuGraphicsResourceSetMapFlags", api::cuGraphicsResourceSetMapFlags_v2(resource, flags));
+  return told("cuGraphicsResourceSetMapFlags", trace::call<&api::cuGraphicsResourceSetMapFlags_v2>(
+    258, resource, flags));
 }
 
 CUresult cuGraphicsResourceSetMapFlags_v2(CUgraphicsResource resource, unsigned int flags) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuGraphicsResourceSetMapFlags_v2",
-                      "graphics interoperability needs the GPU in this machine");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuGraphicsResourceSetMapFlags_v2", refuse());
-  return told("cuGraphicsResourceSetMapFlags_v2", trace::call<refuse>(259, resource, flags));
+    return told("cuGraphicsResourceSetMapFlags_v2", api::cuGraphicsResourceSetMapFlags_v2(resource, flags));
+  return told("cuGraphicsResourceSetMapFlags_v2", trace::call<&api::cuGraphicsResourceSetMapFlags_v2>(
+    259, resource, flags));
 }
 
 CUresult cuGraphicsSubResourceGetMappedArray(CUarray* pArray, CUgraphicsResource resource,
                                              unsigned int arrayIndex, unsigned int mipLevel) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuGraphicsSubResourceGetMappedArray",
-                      "graphics interoperability needs the GPU in this machine");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuGraphicsSubResourceGetMappedArray", refuse());
-  return told("cuGraphicsSubResourceGetMappedArray", trace::call<refuse>(
+    return told("cuGraphicsSubResourceGetMappedArray", api::cuGraphicsSubResourceGetMappedArray(
+    pArray, resource, arrayIndex, mipLevel));
+  return told("cuGraphicsSubResourceGetMappedArray", trace::call<&api::cuGraphicsSubResourceGetMappedArray>(
     260, pArray, resource, arrayIndex, mipLevel));
 }
 
 CUresult cuGraphicsUnmapResources(unsigned int count, CUgraphicsResource* resources, CUstream hStream) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuGraphicsUnmapResources", "graphics interoperability needs the GPU in this machine");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuGraphicsUnmapResources", refuse());
-  return told("cuGraphicsUnmapResources", trace::call<refuse>(261, count, resources, hStream));
+    return told("cuGraphicsUnmapResources", api::cuGraphicsUnmapResources(
+    Flavour::kLegacy, count, resources, hStream));
+  return told("cuGraphicsUnmapResources", trace::call<&api::cuGraphicsUnmapResources, Flavour::kLegacy>(
+    261, count, resources, hStream));
 }
 
 CUresult cuGraphicsUnmapResources_ptsz(unsigned int count, CUgraphicsResource* resources, CUstream hStream) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuGraphicsUnmapResources_ptsz",
-                      "graphics interoperability needs the GPU in this machine");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuGraphicsUnmapResources_ptsz", refuse());
-  return told("cuGraphicsUnmapResources_ptsz", trace::call<refuse>(262, count, resources, hStream));
+    return told("cuGraphicsUnmapResources_ptsz", api::cuGraphicsUnmapResources(
+    Flavour::kPerThread, count, resources, hStream));
+  return told("cuGraphicsUnmapResources_ptsz", trace::call<&api::cuGraphicsUnmapResources, Flavour::kPerThread>(
+    262, count, resources, hStream));
 }
 
 CUresult cuGraphicsUnregisterResource(CUgraphicsResource resource) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuGraphicsUnregisterResource",
-                      "graphics interoperability needs the GPU in this machine");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuGraphicsUnregisterResource", refuse());
-  return told("cuGraphicsUnregisterResource", trace::call<refuse>(263, resource));
+    return told("cuGraphicsUnregisterResource", api::cuGraphicsUnregisterResource(resource));
+  return told("cuGraphicsUnregisterResource", trace::call<&api::cuGraphicsUnregisterResource>(263, resource));
 }
 
 CUresult cuGraphicsVDPAURegisterOutputSurface(CUgraphicsResource* pCudaResource, unsigned int vdpSurface,
@@ -2417,13 +2355,10 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
 }
 
 CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char* symbol) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuLibraryGetUnifiedFunction",
-                      "unified functions are code of the host; the GPU's host is another process");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuLibraryGetUnifiedFunction", refuse());
-  return told("cuLibraryGetUnifiedFunction", trace::call<refuse>(307, fptr, library, symbol));
+    return told("cuLibraryGetUnifiedFunction", api::cuLibraryGetUnifiedFunction(fptr, library, symbol));
+  return told("cuLibraryGetUnifiedFunction", trace::call<&api::cuLibraryGetUnifiedFunction>(
+    307, fptr, library, symbol));
 }
 
 CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
@@ -2830,13 +2765,10 @@ CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location,
 
 CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t size,
                                        CUmemRangeHandleType handleType, unsigned long long flags) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuMemGetHandleForAddressRange",
-                      "a file that other devices of this host could read exists on the worker's host only");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuMemGetHandleForAddressRange", refuse());
-  return told("cuMemGetHandleForAddressRange", trace::call<refuse>(
+    return told("cuMemGetHandleForAddressRange", api::cuMemGetHandleForAddressRange(
+    handle, dptr, size, handleType, flags));
+  return told("cuMemGetHandleForAddressRange", trace::call<&api::cuMemGetHandleForAddressRange>(
     358, handle, dptr, size, handleType, flags));
 }
 
@@ -4068,23 +4000,15 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
 }
 
 CUresult cuModuleGetSurfRef(CUsurfref* pSurfRef, CUmodule hmod, const char* name) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuModuleGetSurfRef",
-                      "texture and surface references were removed in CUDA 12; programs use texture objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuModuleGetSurfRef", refuse());
-  return told("cuModuleGetSurfRef", trace::call<refuse>(512, pSurfRef, hmod, name));
+    return told("cuModuleGetSurfRef", api::cuModuleGetSurfRef(pSurfRef, hmod, name));
+  return told("cuModuleGetSurfRef", trace::call<&api::cuModuleGetSurfRef>(512, pSurfRef, hmod, name));
 }
 
 CUresult cuModuleGetTexRef(CUtexref* pTexRef, CUmodule hmod, const char* name) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuModuleGetTexRef",
-                      "texture and surface references were removed in CUDA 12; programs use texture objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuModuleGetTexRef", refuse());
-  return told("cuModuleGetTexRef", trace::call<refuse>(513, pTexRef, hmod, name));
+    return told("cuModuleGetTexRef", api::cuModuleGetTexRef(pTexRef, hmod, name));
+  return told("cuModuleGetTexRef", trace::call<&api::cuModuleGetTexRef>(513, pTexRef, hmod, name));
 }
 
 CUresult cuModuleLoad(CUmodule* module, const char* fname) {
@@ -4256,13 +4180,9 @@ CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {
 }
 
 CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuParamSetTexRef",
-                      "texture and surface references were removed in CUDA 12; programs use texture objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuParamSetTexRef", refuse());
-  return told("cuParamSetTexRef", trace::call<refuse>(533, hfunc, texunit, hTexRef));
+    return told("cuParamSetTexRef", api::cuParamSetTexRef(hfunc, texunit, hTexRef));
+  return told("cuParamSetTexRef", trace::call<&api::cuParamSetTexRef>(533, hfunc, texunit, hTexRef));
 }
 
 CUresult cuParamSetf(CUfunction hfunc, int offset, float value) {
@@ -4327,26 +4247,20 @@ CUresult cuProfilerStop() {
 CUresult cuSignalExternalSemaphoresAsync(const CUexternalSemaphore* extSemArray,
                                          const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS* paramsArray,
                                          unsigned int numExtSems, CUstream stream) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuSignalExternalSemaphoresAsync",
-                      "memory of other APIs lies in this machine, not on the GPU's host");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuSignalExternalSemaphoresAsync", refuse());
-  return told("cuSignalExternalSemaphoresAsync", trace::call<refuse>(
+    return told("cuSignalExternalSemaphoresAsync", api::cuSignalExternalSemaphoresAsync(
+    Flavour::kLegacy, extSemArray, paramsArray, numExtSems, stream));
+  return told("cuSignalExternalSemaphoresAsync", trace::call<&api::cuSignalExternalSemaphoresAsync, Flavour::kLegacy>(
     543, extSemArray, paramsArray, numExtSems, stream));
 }
 
 CUresult cuSignalExternalSemaphoresAsync_ptsz(const CUexternalSemaphore* extSemArray,
                                               const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS* paramsArray,
                                               unsigned int numExtSems, CUstream stream) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuSignalExternalSemaphoresAsync_ptsz",
-                      "memory of other APIs lies in this machine, not on the GPU's host");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuSignalExternalSemaphoresAsync_ptsz", refuse());
-  return told("cuSignalExternalSemaphoresAsync_ptsz", trace::call<refuse>(
+    return told("cuSignalExternalSemaphoresAsync_ptsz", api::cuSignalExternalSemaphoresAsync(
+    Flavour::kPerThread, extSemArray, paramsArray, numExtSems, stream));
+  return told("cuSignalExternalSemaphoresAsync_ptsz", trace::call<&api::cuSignalExternalSemaphoresAsync, Flavour::kPerThread>(
     544, extSemArray, paramsArray, numExtSems, stream));
 }
 
@@ -4949,23 +4863,15 @@ CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* pResDesc, CUsurfObject 
 }
 
 CUresult cuSurfRefGetArray(CUarray* phArray, CUsurfref hSurfRef) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuSurfRefGetArray",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuSurfRefGetArray", refuse());
-  return told("cuSurfRefGetArray", trace::call<refuse>(621, phArray, hSurfRef));
+    return told("cuSurfRefGetArray", api::cuSurfRefGetArray(phArray, hSurfRef));
+  return told("cuSurfRefGetArray", trace::call<&api::cuSurfRefGetArray>(621, phArray, hSurfRef));
 }
 
 CUresult cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuSurfRefSetArray",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuSurfRefSetArray", refuse());
-  return told("cuSurfRefSetArray", trace::call<refuse>(622, hSurfRef, hArray, Flags));
+    return told("cuSurfRefSetArray", api::cuSurfRefSetArray(hSurfRef, hArray, Flags));
+  return told("cuSurfRefSetArray", trace::call<&api::cuSurfRefSetArray>(622, hSurfRef, hArray, Flags));
 }
 
 CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType,
@@ -5064,28 +4970,20 @@ CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* pTexDesc, CUtexObject texO
 }
 
 CUresult cuTexRefCreate(CUtexref* pTexRef) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefCreate", "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefCreate", refuse());
-  return told("cuTexRefCreate", trace::call<refuse>(632, pTexRef));
+    return told("cuTexRefCreate", api::cuTexRefCreate(pTexRef));
+  return told("cuTexRefCreate", trace::call<&api::cuTexRefCreate>(632, pTexRef));
 }
 
 CUresult cuTexRefDestroy(CUtexref hTexRef) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefDestroy",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefDestroy", refuse());
-  return told("cuTexRefDestroy", trace::call<refuse>(633, hTexRef));
+    return told("cuTexRefDestroy", api::cuTexRefDestroy(hTexRef));
+  return told("cuTexRefDestroy", trace::call<&api::cuTexRefDestroy>(633, hTexRef));
 }
 
 CUresult cuTexRefGetAddress(CUdeviceptr_v1* pdptr, CUtexref hTexRef) {
   constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefGetAddress",
-                      "texture and surface references are gone since CUDA 12: use objects");
+    return notRemoted("cuTexRefGetAddress");
   };
   if (trace::isOff()) [[likely]]
     return told("cuTexRefGetAddress", refuse());
@@ -5093,132 +4991,89 @@ CUresult cuTexRefGetAddress(CUdeviceptr_v1* pdptr, CUtexref hTexRef) {
 }
 
 CUresult cuTexRefGetAddress_v2(CUdeviceptr* pdptr, CUtexref hTexRef) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefGetAddress_v2",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefGetAddress_v2", refuse());
-  return told("cuTexRefGetAddress_v2", trace::call<refuse>(635, pdptr, hTexRef));
+    return told("cuTexRefGetAddress_v2", api::cuTexRefGetAddress_v2(pdptr, hTexRef));
+  return told("cuTexRefGetAddress_v2", trace::call<&api::cuTexRefGetAddress_v2>(635, pdptr, hTexRef));
 }
 
 CUresult cuTexRefGetAddressMode(CUaddress_mode* pam, CUtexref hTexRef, int dim) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefGetAddressMode",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefGetAddressMode", refuse());
-  return told("cuTexRefGetAddressMode", trace::call<refuse>(636, pam, hTexRef, dim));
+    return told("cuTexRefGetAddressMode", api::cuTexRefGetAddressMode(pam, hTexRef, dim));
+  return told("cuTexRefGetAddressMode", trace::call<&api::cuTexRefGetAddressMode>(636, pam, hTexRef, dim));
 }
 
 CUresult cuTexRefGetArray(CUarray* phArray, CUtexref hTexRef) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefGetArray",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefGetArray", refuse());
-  return told("cuTexRefGetArray", trace::call<refuse>(637, phArray, hTexRef));
+    return told("cuTexRefGetArray", api::cuTexRefGetArray(phArray, hTexRef));
+  return told("cuTexRefGetArray", trace::call<&api::cuTexRefGetArray>(637, phArray, hTexRef));
 }
 
 CUresult cuTexRefGetBorderColor(float* pBorderColor, CUtexref hTexRef) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefGetBorderColor",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefGetBorderColor", refuse());
-  return told("cuTexRefGetBorderColor", trace::call<refuse>(638, pBorderColor, hTexRef));
+    return told("cuTexRefGetBorderColor", api::cuTexRefGetBorderColor(pBorderColor, hTexRef));
+  return told("cuTexRefGetBorderColor", trace::call<&api::cuTexRefGetBorderColor>(
+    638, pBorderColor, hTexRef));
 }
 
 CUresult cuTexRefGetFilterMode(CUfilter_mode* pfm, CUtexref hTexRef) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefGetFilterMode",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefGetFilterMode", refuse());
-  return told("cuTexRefGetFilterMode", trace::call<refuse>(639, pfm, hTexRef));
+    return told("cuTexRefGetFilterMode", api::cuTexRefGetFilterMode(pfm, hTexRef));
+  return told("cuTexRefGetFilterMode", trace::call<&api::cuTexRefGetFilterMode>(639, pfm, hTexRef));
 }
 
 CUresult cuTexRefGetFlags(unsigned int* pFlags, CUtexref hTexRef) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefGetFlags",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefGetFlags", refuse());
-  return told("cuTexRefGetFlags", trace::call<refuse>(640, pFlags, hTexRef));
+    return told("cuTexRefGetFlags", api::cuTexRefGetFlags(pFlags, hTexRef));
+  return told("cuTexRefGetFlags", trace::call<&api::cuTexRefGetFlags>(640, pFlags, hTexRef));
 }
 
 CUresult cuTexRefGetFormat(CUarray_format* pFormat, int* pNumChannels, CUtexref hTexRef) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefGetFormat",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefGetFormat", refuse());
-  return told("cuTexRefGetFormat", trace::call<refuse>(641, pFormat, pNumChannels, hTexRef));
+    return told("cuTexRefGetFormat", api::cuTexRefGetFormat(pFormat, pNumChannels, hTexRef));
+  return told("cuTexRefGetFormat", trace::call<&api::cuTexRefGetFormat>(641, pFormat, pNumChannels, hTexRef));
 }
 
 CUresult cuTexRefGetMaxAnisotropy(int* pmaxAniso, CUtexref hTexRef) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefGetMaxAnisotropy",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefGetMaxAnisotropy", refuse());
-  return told("cuTexRefGetMaxAnisotropy", trace::call<refuse>(642, pmaxAniso, hTexRef));
+    return told("cuTexRefGetMaxAnisotropy", api::cuTexRefGetMaxAnisotropy(pmaxAniso, hTexRef));
+  return told("cuTexRefGetMaxAnisotropy", trace::call<&api::cuTexRefGetMaxAnisotropy>(
+    642, pmaxAniso, hTexRef));
 }
 
 CUresult cuTexRefGetMipmapFilterMode(CUfilter_mode* pfm, CUtexref hTexRef) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefGetMipmapFilterMode",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefGetMipmapFilterMode", refuse());
-  return told("cuTexRefGetMipmapFilterMode", trace::call<refuse>(643, pfm, hTexRef));
+    return told("cuTexRefGetMipmapFilterMode", api::cuTexRefGetMipmapFilterMode(pfm, hTexRef));
+  return told("cuTexRefGetMipmapFilterMode", trace::call<&api::cuTexRefGetMipmapFilterMode>(
+    643, pfm, hTexRef));
 }
 
 CUresult cuTexRefGetMipmapLevelBias(float* pbias, CUtexref hTexRef) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefGetMipmapLevelBias",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefGetMipmapLevelBias", refuse());
-  return told("cuTexRefGetMipmapLevelBias", trace::call<refuse>(644, pbias, hTexRef));
+    return told("cuTexRefGetMipmapLevelBias", api::cuTexRefGetMipmapLevelBias(pbias, hTexRef));
+  return told("cuTexRefGetMipmapLevelBias", trace::call<&api::cuTexRefGetMipmapLevelBias>(
+    644, pbias, hTexRef));
 }
 
 CUresult cuTexRefGetMipmapLevelClamp(float* pminMipmapLevelClamp, float* pmaxMipmapLevelClamp,
                                      CUtexref hTexRef) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefGetMipmapLevelClamp",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefGetMipmapLevelClamp", refuse());
-  return told("cuTexRefGetMipmapLevelClamp", trace::call<refuse>(
+    return told("cuTexRefGetMipmapLevelClamp", api::cuTexRefGetMipmapLevelClamp(
+    pminMipmapLevelClamp, pmaxMipmapLevelClamp, hTexRef));
+  return told("cuTexRefGetMipmapLevelClamp", trace::call<&api::cuTexRefGetMipmapLevelClamp>(
     645, pminMipmapLevelClamp, pmaxMipmapLevelClamp, hTexRef));
 }
 
 CUresult cuTexRefGetMipmappedArray(CUmipmappedArray* phMipmappedArray, CUtexref hTexRef) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefGetMipmappedArray",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefGetMipmappedArray", refuse());
-  return told("cuTexRefGetMipmappedArray", trace::call<refuse>(646, phMipmappedArray, hTexRef));
+    return told("cuTexRefGetMipmappedArray", api::cuTexRefGetMipmappedArray(phMipmappedArray, hTexRef));
+  return told("cuTexRefGetMipmappedArray", trace::call<&api::cuTexRefGetMipmappedArray>(
+    646, phMipmappedArray, hTexRef));
 }
 
 CUresult cuTexRefSetAddress(unsigned int* ByteOffset, CUtexref hTexRef, CUdeviceptr_v1 dptr,
                             unsigned int bytes) {
   constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefSetAddress",
-                      "texture and surface references are gone since CUDA 12: use objects");
+    return notRemoted("cuTexRefSetAddress");
   };
   if (trace::isOff()) [[likely]]
     return told("cuTexRefSetAddress", refuse());
@@ -5226,20 +5081,16 @@ CUresult cuTexRefSetAddress(unsigned int* ByteOffset, CUtexref hTexRef, CUdevice
 }
 
 CUresult cuTexRefSetAddress_v2(size_t* ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefSetAddress_v2",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefSetAddress_v2", refuse());
-  return told("cuTexRefSetAddress_v2", trace::call<refuse>(648, ByteOffset, hTexRef, dptr, bytes));
+    return told("cuTexRefSetAddress_v2", api::cuTexRefSetAddress_v2(ByteOffset, hTexRef, dptr, bytes));
+  return told("cuTexRefSetAddress_v2", trace::call<&api::cuTexRefSetAddress_v2>(
+    648, ByteOffset, hTexRef, dptr, bytes));
 }
 
 CUresult cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1* desc, CUdeviceptr_v1 dptr,
                               unsigned int Pitch) {
   constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefSetAddress2D",
-                      "texture and surface references are gone since CUDA 12: use objects");
+    return notRemoted("cuTexRefSetAddress2D");
   };
   if (trace::isOff()) [[likely]]
     return told("cuTexRefSetAddress2D", refuse());
@@ -5248,135 +5099,92 @@ CUresult cuTexRefSetAddress2D(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR_v1* 
 
 CUresult cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc, CUdeviceptr dptr,
                                  size_t Pitch) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefSetAddress2D_v2",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefSetAddress2D_v2", refuse());
-  return told("cuTexRefSetAddress2D_v2", trace::call<refuse>(650, hTexRef, desc, dptr, Pitch));
+    return told("cuTexRefSetAddress2D_v2", api::cuTexRefSetAddress2D_v2(hTexRef, desc, dptr, Pitch));
+  return told("cuTexRefSetAddress2D_v2", trace::call<&api::cuTexRefSetAddress2D_v2>(
+    650, hTexRef, desc, dptr, Pitch));
 }
 
 CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc, CUdeviceptr dptr,
                                  size_t Pitch) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefSetAddress2D_v3",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefSetAddress2D_v3", refuse());
-  return told("cuTexRefSetAddress2D_v3", trace::call<refuse>(651, hTexRef, desc, dptr, Pitch));
+    return told("cuTexRefSetAddress2D_v3", api::cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch));
+  return told("cuTexRefSetAddress2D_v3", trace::call<&api::cuTexRefSetAddress2D_v3>(
+    651, hTexRef, desc, dptr, Pitch));
 }
 
 CUresult cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefSetAddressMode",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefSetAddressMode", refuse());
-  return told("cuTexRefSetAddressMode", trace::call<refuse>(652, hTexRef, dim, am));
+    return told("cuTexRefSetAddressMode", api::cuTexRefSetAddressMode(hTexRef, dim, am));
+  return told("cuTexRefSetAddressMode", trace::call<&api::cuTexRefSetAddressMode>(652, hTexRef, dim, am));
 }
 
 CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefSetArray",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefSetArray", refuse());
-  return told("cuTexRefSetArray", trace::call<refuse>(653, hTexRef, hArray, Flags));
+    return told("cuTexRefSetArray", api::cuTexRefSetArray(hTexRef, hArray, Flags));
+  return told("cuTexRefSetArray", trace::call<&api::cuTexRefSetArray>(653, hTexRef, hArray, Flags));
 }
 
 CUresult cuTexRefSetBorderColor(CUtexref hTexRef, float* pBorderColor) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefSetBorderColor",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefSetBorderColor", refuse());
-  return told("cuTexRefSetBorderColor", trace::call<refuse>(654, hTexRef, pBorderColor));
+    return told("cuTexRefSetBorderColor", api::cuTexRefSetBorderColor(hTexRef, pBorderColor));
+  return told("cuTexRefSetBorderColor", trace::call<&api::cuTexRefSetBorderColor>(
+    654, hTexRef, pBorderColor));
 }
 
 CUresult cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefSetFilterMode",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefSetFilterMode", refuse());
-  return told("cuTexRefSetFilterMode", trace::call<refuse>(655, hTexRef, fm));
+    return told("cuTexRefSetFilterMode", api::cuTexRefSetFilterMode(hTexRef, fm));
+  return told("cuTexRefSetFilterMode", trace::call<&api::cuTexRefSetFilterMode>(655, hTexRef, fm));
 }
 
 CUresult cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefSetFlags",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefSetFlags", refuse());
-  return told("cuTexRefSetFlags", trace::call<refuse>(656, hTexRef, Flags));
+    return told("cuTexRefSetFlags", api::cuTexRefSetFlags(hTexRef, Flags));
+  return told("cuTexRefSetFlags", trace::call<&api::cuTexRefSetFlags>(656, hTexRef, Flags));
 }
 
 CUresult cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefSetFormat",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefSetFormat", refuse());
-  return told("cuTexRefSetFormat", trace::call<refuse>(657, hTexRef, fmt, NumPackedComponents));
+    return told("cuTexRefSetFormat", api::cuTexRefSetFormat(hTexRef, fmt, NumPackedComponents));
+  return told("cuTexRefSetFormat", trace::call<&api::cuTexRefSetFormat>(
+    657, hTexRef, fmt, NumPackedComponents));
 }
 
 CUresult cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefSetMaxAnisotropy",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefSetMaxAnisotropy", refuse());
-  return told("cuTexRefSetMaxAnisotropy", trace::call<refuse>(658, hTexRef, maxAniso));
+    return told("cuTexRefSetMaxAnisotropy", api::cuTexRefSetMaxAnisotropy(hTexRef, maxAniso));
+  return told("cuTexRefSetMaxAnisotropy", trace::call<&api::cuTexRefSetMaxAnisotropy>(
+    658, hTexRef, maxAniso));
 }
 
 CUresult cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefSetMipmapFilterMode",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefSetMipmapFilterMode", refuse());
-  return told("cuTexRefSetMipmapFilterMode", trace::call<refuse>(659, hTexRef, fm));
+    return told("cuTexRefSetMipmapFilterMode", api::cuTexRefSetMipmapFilterMode(hTexRef, fm));
+  return told("cuTexRefSetMipmapFilterMode", trace::call<&api::cuTexRefSetMipmapFilterMode>(
+    659, hTexRef, fm));
 }
 
 CUresult cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefSetMipmapLevelBias",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefSetMipmapLevelBias", refuse());
-  return told("cuTexRefSetMipmapLevelBias", trace::call<refuse>(660, hTexRef, bias));
+    return told("cuTexRefSetMipmapLevelBias", api::cuTexRefSetMipmapLevelBias(hTexRef, bias));
+  return told("cuTexRefSetMipmapLevelBias", trace::call<&api::cuTexRefSetMipmapLevelBias>(
+    660, hTexRef, bias));
 }
 
 CUresult cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefSetMipmapLevelClamp",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefSetMipmapLevelClamp", refuse());
-  return told("cuTexRefSetMipmapLevelClamp", trace::call<refuse>(
+    return told("cuTexRefSetMipmapLevelClamp", api::cuTexRefSetMipmapLevelClamp(
+    hTexRef, minMipmapLevelClamp, maxMipmapLevelClamp));
+  return told("cuTexRefSetMipmapLevelClamp", trace::call<&api::cuTexRefSetMipmapLevelClamp>(
     661, hTexRef, minMipmapLevelClamp, maxMipmapLevelClamp));
 }
 
 CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuTexRefSetMipmappedArray",
-                      "texture and surface references are gone since CUDA 12: use objects");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuTexRefSetMipmappedArray", refuse());
-  return told("cuTexRefSetMipmappedArray", trace::call<refuse>(662, hTexRef, hMipmappedArray, Flags));
+    return told("cuTexRefSetMipmappedArray", api::cuTexRefSetMipmappedArray(hTexRef, hMipmappedArray, Flags));
+  return told("cuTexRefSetMipmappedArray", trace::call<&api::cuTexRefSetMipmappedArray>(
+    662, hTexRef, hMipmappedArray, Flags));
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
@@ -5441,26 +5249,20 @@ CUresult cuVDPAUGetDevice(CUdevice* pDevice, unsigned int vdpDevice, void* vdpGe
 CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore* extSemArray,
                                        const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS* paramsArray,
                                        unsigned int numExtSems, CUstream stream) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuWaitExternalSemaphoresAsync",
-                      "memory of other APIs lies in this machine, not on the GPU's host");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuWaitExternalSemaphoresAsync", refuse());
-  return told("cuWaitExternalSemaphoresAsync", trace::call<refuse>(
+    return told("cuWaitExternalSemaphoresAsync", api::cuWaitExternalSemaphoresAsync(
+    Flavour::kLegacy, extSemArray, paramsArray, numExtSems, stream));
+  return told("cuWaitExternalSemaphoresAsync", trace::call<&api::cuWaitExternalSemaphoresAsync, Flavour::kLegacy>(
     670, extSemArray, paramsArray, numExtSems, stream));
 }
 
 CUresult cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore* extSemArray,
                                             const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS* paramsArray,
                                             unsigned int numExtSems, CUstream stream) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuWaitExternalSemaphoresAsync_ptsz",
-                      "memory of other APIs lies in this machine, not on the GPU's host");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuWaitExternalSemaphoresAsync_ptsz", refuse());
-  return told("cuWaitExternalSemaphoresAsync_ptsz", trace::call<refuse>(
+    return told("cuWaitExternalSemaphoresAsync_ptsz", api::cuWaitExternalSemaphoresAsync(
+    Flavour::kPerThread, extSemArray, paramsArray, numExtSems, stream));
+  return told("cuWaitExternalSemaphoresAsync_ptsz", trace::call<&api::cuWaitExternalSemaphoresAsync, Flavour::kPerThread>(
     671, extSemArray, paramsArray, numExtSems, stream));
 }
 

@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0x1dd5874916116139;
+inline constexpr uint64_t kApiHash = 0xfed96371e53580de;
 
 }  // namespace millpond

@@ -227,6 +227,14 @@ inline constexpr FieldLayout kTextureCreate[] = {
 inline constexpr FieldLayout kTextureDestroy[] = {
     {"object", 0, 8},
 };
+inline constexpr FieldLayout kGetReference[] = {
+    {"owner", 0, 8},
+    {"handle", 8, 8},
+    {"nameBytes", 16, 4, FieldUse::kTailBytes},
+};
+inline constexpr FieldLayout kTextureReferenceDestroy[] = {
+    {"handle", 0, 8},
+};
 inline constexpr FieldLayout kPeerAccess[] = {
     {"peer", 0, 4},
     {"enable", 4, 4},
@@ -704,6 +712,126 @@ inline constexpr FieldLayout kMemsetD2D32Async[] = {
     {"Height", 32, 8},
     {"hStream", 40, 8, FieldUse::kHandle, HandleKind::kStream},
 };
+inline constexpr FieldLayout kTexRefCreate[] = {
+    {"pTexRef", 0, 8, FieldUse::kNewHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kParamSetTexRef[] = {
+    {"hfunc", 0, 8, FieldUse::kHandle, HandleKind::kFunction},
+    {"texunit", 8, 4},
+    {"hTexRef", 16, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefSetArray[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"hArray", 8, 8, FieldUse::kHandle, HandleKind::kArray},
+    {"Flags", 16, 4},
+};
+inline constexpr FieldLayout kTexRefSetMipmappedArray[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"hMipmappedArray", 8, 8, FieldUse::kHandle, HandleKind::kMipmappedArray},
+    {"Flags", 16, 4},
+};
+inline constexpr FieldLayout kTexRefSetAddressV2[] = {
+    {"hasByteOffset", 0, 4},
+    {"hTexRef", 8, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"dptr", 16, 8},
+    {"bytes", 24, 8},
+};
+inline constexpr FieldLayout kTexRefSetAddress2DV2[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"desc", 8, 24},
+    {"dptr", 32, 8},
+    {"Pitch", 40, 8},
+};
+inline constexpr FieldLayout kTexRefSetAddress2DV3[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"desc", 8, 24},
+    {"dptr", 32, 8},
+    {"Pitch", 40, 8},
+};
+inline constexpr FieldLayout kTexRefSetFormat[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"fmt", 8, 4},
+    {"NumPackedComponents", 12, 4},
+};
+inline constexpr FieldLayout kTexRefSetAddressMode[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"dim", 8, 4},
+    {"am", 12, 4},
+};
+inline constexpr FieldLayout kTexRefSetFilterMode[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"fm", 8, 4},
+};
+inline constexpr FieldLayout kTexRefSetMipmapFilterMode[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"fm", 8, 4},
+};
+inline constexpr FieldLayout kTexRefSetMipmapLevelBias[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"bias", 8, 4},
+};
+inline constexpr FieldLayout kTexRefSetMipmapLevelClamp[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"minMipmapLevelClamp", 8, 4},
+    {"maxMipmapLevelClamp", 12, 4},
+};
+inline constexpr FieldLayout kTexRefSetMaxAnisotropy[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"maxAniso", 8, 4},
+};
+inline constexpr FieldLayout kTexRefSetBorderColor[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"pBorderColor", 8, 16},
+};
+inline constexpr FieldLayout kTexRefSetFlags[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"Flags", 8, 4},
+};
+inline constexpr FieldLayout kTexRefGetAddressV2[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetArray[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetMipmappedArray[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetAddressMode[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"dim", 8, 4},
+};
+inline constexpr FieldLayout kTexRefGetFilterMode[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetFormat[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetMipmapFilterMode[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetMipmapLevelBias[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetMipmapLevelClamp[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetMaxAnisotropy[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetBorderColor[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetFlags[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kSurfRefSetArray[] = {
+    {"hSurfRef", 0, 8, FieldUse::kHandle, HandleKind::kSurfaceReference},
+    {"hArray", 8, 8, FieldUse::kHandle, HandleKind::kArray},
+    {"Flags", 16, 4},
+};
+inline constexpr FieldLayout kSurfRefGetArray[] = {
+    {"hSurfRef", 0, 8, FieldUse::kHandle, HandleKind::kSurfaceReference},
+};
 inline constexpr FieldLayout kModuleGetFunctionCount[] = {
     {"mod", 0, 8, FieldUse::kHandle, HandleKind::kModule},
 };
@@ -891,6 +1019,8 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kArrayRequirements, 16, 0, true, layouts::kArrayRequirements},
     {Op::kTextureCreate, 376, 0, true, layouts::kTextureCreate},
     {Op::kTextureDestroy, 8, 0, false, layouts::kTextureDestroy},
+    {Op::kGetReference, 24, 1, true, layouts::kGetReference},
+    {Op::kTextureReferenceDestroy, 8, 0, false, layouts::kTextureReferenceDestroy},
     {Op::kPeerAccess, 8, 0, true, layouts::kPeerAccess},
     {Op::kImagePart, 32, 1, false, layouts::kImagePart},
     {Op::kModuleLoad, 24, 2, true, layouts::kModuleLoad},
@@ -988,6 +1118,36 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kMemsetD2D8Async, 48, 0, false, layouts::kMemsetD2D8Async},
     {Op::kMemsetD2D16Async, 48, 0, false, layouts::kMemsetD2D16Async},
     {Op::kMemsetD2D32Async, 48, 0, false, layouts::kMemsetD2D32Async},
+    {Op::kTexRefCreate, 8, 0, false, layouts::kTexRefCreate},
+    {Op::kParamSetTexRef, 24, 0, true, layouts::kParamSetTexRef},
+    {Op::kTexRefSetArray, 24, 0, true, layouts::kTexRefSetArray},
+    {Op::kTexRefSetMipmappedArray, 24, 0, true, layouts::kTexRefSetMipmappedArray},
+    {Op::kTexRefSetAddressV2, 32, 0, true, layouts::kTexRefSetAddressV2},
+    {Op::kTexRefSetAddress2DV2, 48, 0, true, layouts::kTexRefSetAddress2DV2},
+    {Op::kTexRefSetAddress2DV3, 48, 0, true, layouts::kTexRefSetAddress2DV3},
+    {Op::kTexRefSetFormat, 16, 0, true, layouts::kTexRefSetFormat},
+    {Op::kTexRefSetAddressMode, 16, 0, true, layouts::kTexRefSetAddressMode},
+    {Op::kTexRefSetFilterMode, 16, 0, true, layouts::kTexRefSetFilterMode},
+    {Op::kTexRefSetMipmapFilterMode, 16, 0, true, layouts::kTexRefSetMipmapFilterMode},
+    {Op::kTexRefSetMipmapLevelBias, 16, 0, true, layouts::kTexRefSetMipmapLevelBias},
+    {Op::kTexRefSetMipmapLevelClamp, 16, 0, true, layouts::kTexRefSetMipmapLevelClamp},
+    {Op::kTexRefSetMaxAnisotropy, 16, 0, true, layouts::kTexRefSetMaxAnisotropy},
+    {Op::kTexRefSetBorderColor, 24, 0, true, layouts::kTexRefSetBorderColor},
+    {Op::kTexRefSetFlags, 16, 0, true, layouts::kTexRefSetFlags},
+    {Op::kTexRefGetAddressV2, 8, 0, true, layouts::kTexRefGetAddressV2},
+    {Op::kTexRefGetArray, 8, 0, true, layouts::kTexRefGetArray},
+    {Op::kTexRefGetMipmappedArray, 8, 0, true, layouts::kTexRefGetMipmappedArray},
+    {Op::kTexRefGetAddressMode, 16, 0, true, layouts::kTexRefGetAddressMode},
+    {Op::kTexRefGetFilterMode, 8, 0, true, layouts::kTexRefGetFilterMode},
+    {Op::kTexRefGetFormat, 8, 0, true, layouts::kTexRefGetFormat},
+    {Op::kTexRefGetMipmapFilterMode, 8, 0, true, layouts::kTexRefGetMipmapFilterMode},
+    {Op::kTexRefGetMipmapLevelBias, 8, 0, true, layouts::kTexRefGetMipmapLevelBias},
+    {Op::kTexRefGetMipmapLevelClamp, 8, 0, true, layouts::kTexRefGetMipmapLevelClamp},
+    {Op::kTexRefGetMaxAnisotropy, 8, 0, true, layouts::kTexRefGetMaxAnisotropy},
+    {Op::kTexRefGetBorderColor, 8, 0, true, layouts::kTexRefGetBorderColor},
+    {Op::kTexRefGetFlags, 8, 0, true, layouts::kTexRefGetFlags},
+    {Op::kSurfRefSetArray, 24, 0, true, layouts::kSurfRefSetArray},
+    {Op::kSurfRefGetArray, 8, 0, true, layouts::kSurfRefGetArray},
     {Op::kModuleGetFunctionCount, 8, 0, true, layouts::kModuleGetFunctionCount},
     {Op::kLibraryGetKernelCount, 8, 0, true, layouts::kLibraryGetKernelCount},
     {Op::kFuncGetAttribute, 16, 0, true, layouts::kFuncGetAttribute},

@@ -54,139 +54,171 @@ enum class Op : uint16_t {
   kArrayRequirements = 38,
   kTextureCreate = 39,
   kTextureDestroy = 40,
-  kPeerAccess = 41,
-  kImagePart = 42,
-  kModuleLoad = 43,
-  kLinkCreate = 44,
-  kLinkAdd = 45,
-  kLinkComplete = 46,
-  kLinkRead = 47,
-  kLinkDestroy = 48,
-  kFunctionNames = 49,
-  kLibraryGetModule = 50,
-  kModuleUnload = 51,
-  kGetFunction = 52,
-  kGetGlobal = 53,
-  kLaunch = 54,
-  kLaunchLimits = 55,
-  kClusterOccupancy = 56,
-  kSmTopology = 57,
-  kTensorMapEncode = 58,
-  kTensorMapReplaceAddress = 59,
-  kStreamSetAttribute = 60,
-  kStreamGetAttribute = 61,
-  kAtomicCapabilities = 62,
-  kStreamSync = 63,
-  kEventSync = 64,
-  kContextSync = 65,
-  kHostFunction = 66,
-  kCallbackNext = 67,
-  kCallbackDone = 68,
-  kCaptureBegin = 69,
-  kCaptureEnd = 70,
-  kCaptureInfo = 71,
-  kCaptureDepend = 72,
-  kCaptureInvalidate = 73,
-  kCaptureCopy = 74,
-  kGraphCreate = 75,
-  kGraphDestroy = 76,
-  kGraphClone = 77,
-  kGraphFindInClone = 78,
-  kGraphAddNode = 79,
-  kGraphSetNode = 80,
-  kGraphGetNode = 81,
-  kGraphNodeType = 82,
-  kGraphList = 83,
-  kGraphDepend = 84,
-  kGraphDestroyNode = 85,
-  kGraphInstantiate = 86,
-  kGraphExecDestroy = 87,
-  kGraphExecUpdate = 88,
-  kGraphLaunch = 89,
-  kGraphUpload = 90,
-  kGraphSource = 91,
-  kGraphEnableNode = 92,
-  kGraphNodeAttribute = 93,
-  kGraphConditional = 94,
-  kGraphDot = 95,
-  kGraphMemory = 96,
-  kUserObjectCreate = 97,
-  kUserObjectCount = 98,
-  kLandFromDevice = 99,
-  kShareMemory = 100,
-  kOpenMemory = 101,
-  kShareEvent = 102,
-  kOpenEvent = 103,
-  kVmShare = 104,
-  kVmOpen = 105,
-  kPoolShare = 106,
-  kPoolOpen = 107,
-  kPoolSharePointer = 108,
-  kPoolOpenPointer = 109,
-  kDeviceResource = 110,
-  kResourceSplit = 111,
-  kResourceDescribe = 112,
-  kGreenCreate = 113,
-  kGreenStream = 114,
-  kGraphUpdateNode = 115,
-  kDeviceCanAccessPeer = 116,
-  kDeviceGetP2PAttribute = 117,
-  kFlushGPUDirectRDMAWrites = 118,
-  kDeviceGetExecAffinitySupport = 119,
-  kDeviceGetTexture1DLinearMaxWidth = 120,
-  kCtxGetLimit = 121,
-  kCtxResetPersistingL2Cache = 122,
-  kCtxGetExecAffinity = 123,
-  kMemcpyDtoDV2 = 124,
-  kMemcpyDtoDAsyncV2 = 125,
-  kMemsetD8V2 = 126,
-  kMemsetD16V2 = 127,
-  kMemsetD32V2 = 128,
-  kMemsetD2D8V2 = 129,
-  kMemsetD2D16V2 = 130,
-  kMemsetD2D32V2 = 131,
-  kMemsetD8Async = 132,
-  kMemsetD16Async = 133,
-  kMemsetD32Async = 134,
-  kMemsetD2D8Async = 135,
-  kMemsetD2D16Async = 136,
-  kMemsetD2D32Async = 137,
-  kModuleGetFunctionCount = 138,
-  kLibraryGetKernelCount = 139,
-  kFuncGetAttribute = 140,
-  kFuncSetAttribute = 141,
-  kFuncSetCacheConfig = 142,
-  kFuncSetSharedMemConfig = 143,
-  kFuncLoad = 144,
-  kFuncIsLoaded = 145,
-  kKernelGetAttribute = 146,
-  kKernelSetAttribute = 147,
-  kKernelSetCacheConfig = 148,
-  kStreamCreate = 149,
-  kStreamCreateWithPriority = 150,
-  kStreamDestroyV2 = 151,
-  kStreamWaitEvent = 152,
-  kStreamQuery = 153,
-  kStreamWaitValue32V2 = 154,
-  kStreamWaitValue64V2 = 155,
-  kStreamWriteValue32V2 = 156,
-  kStreamWriteValue64V2 = 157,
-  kStreamBatchMemOpV2 = 158,
-  kStreamCopyAttributes = 159,
-  kEventCreate = 160,
-  kEventDestroyV2 = 161,
-  kEventRecord = 162,
-  kEventRecordWithFlags = 163,
-  kEventQuery = 164,
-  kEventElapsedTime = 165,
-  kEventElapsedTimeV2 = 166,
-  kOccupancyMaxActiveBlocksPerMultiprocessor = 167,
-  kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = 168,
-  kOccupancyAvailableDynamicSMemPerBlock = 169,
+  kGetReference = 41,
+  kTextureReferenceDestroy = 42,
+  kPeerAccess = 43,
+  kImagePart = 44,
+  kModuleLoad = 45,
+  kLinkCreate = 46,
+  kLinkAdd = 47,
+  kLinkComplete = 48,
+  kLinkRead = 49,
+  kLinkDestroy = 50,
+  kFunctionNames = 51,
+  kLibraryGetModule = 52,
+  kModuleUnload = 53,
+  kGetFunction = 54,
+  kGetGlobal = 55,
+  kLaunch = 56,
+  kLaunchLimits = 57,
+  kClusterOccupancy = 58,
+  kSmTopology = 59,
+  kTensorMapEncode = 60,
+  kTensorMapReplaceAddress = 61,
+  kStreamSetAttribute = 62,
+  kStreamGetAttribute = 63,
+  kAtomicCapabilities = 64,
+  kStreamSync = 65,
+  kEventSync = 66,
+  kContextSync = 67,
+  kHostFunction = 68,
+  kCallbackNext = 69,
+  kCallbackDone = 70,
+  kCaptureBegin = 71,
+  kCaptureEnd = 72,
+  kCaptureInfo = 73,
+  kCaptureDepend = 74,
+  kCaptureInvalidate = 75,
+  kCaptureCopy = 76,
+  kGraphCreate = 77,
+  kGraphDestroy = 78,
+  kGraphClone = 79,
+  kGraphFindInClone = 80,
+  kGraphAddNode = 81,
+  kGraphSetNode = 82,
+  kGraphGetNode = 83,
+  kGraphNodeType = 84,
+  kGraphList = 85,
+  kGraphDepend = 86,
+  kGraphDestroyNode = 87,
+  kGraphInstantiate = 88,
+  kGraphExecDestroy = 89,
+  kGraphExecUpdate = 90,
+  kGraphLaunch = 91,
+  kGraphUpload = 92,
+  kGraphSource = 93,
+  kGraphEnableNode = 94,
+  kGraphNodeAttribute = 95,
+  kGraphConditional = 96,
+  kGraphDot = 97,
+  kGraphMemory = 98,
+  kUserObjectCreate = 99,
+  kUserObjectCount = 100,
+  kLandFromDevice = 101,
+  kShareMemory = 102,
+  kOpenMemory = 103,
+  kShareEvent = 104,
+  kOpenEvent = 105,
+  kVmShare = 106,
+  kVmOpen = 107,
+  kPoolShare = 108,
+  kPoolOpen = 109,
+  kPoolSharePointer = 110,
+  kPoolOpenPointer = 111,
+  kDeviceResource = 112,
+  kResourceSplit = 113,
+  kResourceDescribe = 114,
+  kGreenCreate = 115,
+  kGreenStream = 116,
+  kGraphUpdateNode = 117,
+  kDeviceCanAccessPeer = 118,
+  kDeviceGetP2PAttribute = 119,
+  kFlushGPUDirectRDMAWrites = 120,
+  kDeviceGetExecAffinitySupport = 121,
+  kDeviceGetTexture1DLinearMaxWidth = 122,
+  kCtxGetLimit = 123,
+  kCtxResetPersistingL2Cache = 124,
+  kCtxGetExecAffinity = 125,
+  kMemcpyDtoDV2 = 126,
+  kMemcpyDtoDAsyncV2 = 127,
+  kMemsetD8V2 = 128,
+  kMemsetD16V2 = 129,
+  kMemsetD32V2 = 130,
+  kMemsetD2D8V2 = 131,
+  kMemsetD2D16V2 = 132,
+  kMemsetD2D32V2 = 133,
+  kMemsetD8Async = 134,
+  kMemsetD16Async = 135,
+  kMemsetD32Async = 136,
+  kMemsetD2D8Async = 137,
+  kMemsetD2D16Async = 138,
+  kMemsetD2D32Async = 139,
+  kTexRefCreate = 140,
+  kParamSetTexRef = 141,
+  kTexRefSetArray = 142,
+  kTexRefSetMipmappedArray = 143,
+  kTexRefSetAddressV2 = 144,
+  kTexRefSetAddress2DV2 = 145,
+  kTexRefSetAddress2DV3 = 146,
+  kTexRefSetFormat = 147,
+  kTexRefSetAddressMode = 148,
+  kTexRefSetFilterMode = 149,
+  kTexRefSetMipmapFilterMode = 150,
+  kTexRefSetMipmapLevelBias = 151,
+  kTexRefSetMipmapLevelClamp = 152,
+  kTexRefSetMaxAnisotropy = 153,
+  kTexRefSetBorderColor = 154,
+  kTexRefSetFlags = 155,
+  kTexRefGetAddressV2 = 156,
+  kTexRefGetArray = 157,
+  kTexRefGetMipmappedArray = 158,
+  kTexRefGetAddressMode = 159,
+  kTexRefGetFilterMode = 160,
+  kTexRefGetFormat = 161,
+  kTexRefGetMipmapFilterMode = 162,
+  kTexRefGetMipmapLevelBias = 163,
+  kTexRefGetMipmapLevelClamp = 164,
+  kTexRefGetMaxAnisotropy = 165,
+  kTexRefGetBorderColor = 166,
+  kTexRefGetFlags = 167,
+  kSurfRefSetArray = 168,
+  kSurfRefGetArray = 169,
+  kModuleGetFunctionCount = 170,
+  kLibraryGetKernelCount = 171,
+  kFuncGetAttribute = 172,
+  kFuncSetAttribute = 173,
+  kFuncSetCacheConfig = 174,
+  kFuncSetSharedMemConfig = 175,
+  kFuncLoad = 176,
+  kFuncIsLoaded = 177,
+  kKernelGetAttribute = 178,
+  kKernelSetAttribute = 179,
+  kKernelSetCacheConfig = 180,
+  kStreamCreate = 181,
+  kStreamCreateWithPriority = 182,
+  kStreamDestroyV2 = 183,
+  kStreamWaitEvent = 184,
+  kStreamQuery = 185,
+  kStreamWaitValue32V2 = 186,
+  kStreamWaitValue64V2 = 187,
+  kStreamWriteValue32V2 = 188,
+  kStreamWriteValue64V2 = 189,
+  kStreamBatchMemOpV2 = 190,
+  kStreamCopyAttributes = 191,
+  kEventCreate = 192,
+  kEventDestroyV2 = 193,
+  kEventRecord = 194,
+  kEventRecordWithFlags = 195,
+  kEventQuery = 196,
+  kEventElapsedTime = 197,
+  kEventElapsedTimeV2 = 198,
+  kOccupancyMaxActiveBlocksPerMultiprocessor = 199,
+  kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = 200,
+  kOccupancyAvailableDynamicSMemPerBlock = 201,
 };
 
 /// One more than the highest Op.
-inline constexpr uint16_t kOpLimit = 170;
+inline constexpr uint16_t kOpLimit = 202;
 
 /// Name of a command, "unknown" for a number that is none.
 constexpr const char* opName(Op op) {
@@ -271,6 +303,10 @@ constexpr const char* opName(Op op) {
       return "TextureCreate";
     case Op::kTextureDestroy:
       return "TextureDestroy";
+    case Op::kGetReference:
+      return "GetReference";
+    case Op::kTextureReferenceDestroy:
+      return "TextureReferenceDestroy";
     case Op::kPeerAccess:
       return "PeerAccess";
     case Op::kImagePart:
@@ -465,6 +501,66 @@ constexpr const char* opName(Op op) {
       return "MemsetD2D16Async";
     case Op::kMemsetD2D32Async:
       return "MemsetD2D32Async";
+    case Op::kTexRefCreate:
+      return "TexRefCreate";
+    case Op::kParamSetTexRef:
+      return "ParamSetTexRef";
+    case Op::kTexRefSetArray:
+      return "TexRefSetArray";
+    case Op::kTexRefSetMipmappedArray:
+      return "TexRefSetMipmappedArray";
+    case Op::kTexRefSetAddressV2:
+      return "TexRefSetAddressV2";
+    case Op::kTexRefSetAddress2DV2:
+      return "TexRefSetAddress2DV2";
+    case Op::kTexRefSetAddress2DV3:
+      return "TexRefSetAddress2DV3";
+    case Op::kTexRefSetFormat:
+      return "TexRefSetFormat";
+    case Op::kTexRefSetAddressMode:
+      return "TexRefSetAddressMode";
+    case Op::kTexRefSetFilterMode:
+      return "TexRefSetFilterMode";
+    case Op::kTexRefSetMipmapFilterMode:
+      return "TexRefSetMipmapFilterMode";
+    case Op::kTexRefSetMipmapLevelBias:
+      return "TexRefSetMipmapLevelBias";
+    case Op::kTexRefSetMipmapLevelClamp:
+      return "TexRefSetMipmapLevelClamp";
+    case Op::kTexRefSetMaxAnisotropy:
+      return "TexRefSetMaxAnisotropy";
+    case Op::kTexRefSetBorderColor:
+      return "TexRefSetBorderColor";
+    case Op::kTexRefSetFlags:
+      return "TexRefSetFlags";
+    case Op::kTexRefGetAddressV2:
+      return "TexRefGetAddressV2";
+    case Op::kTexRefGetArray:
+      return "TexRefGetArray";
+    case Op::kTexRefGetMipmappedArray:
+      return "TexRefGetMipmappedArray";
+    case Op::kTexRefGetAddressMode:
+      return "TexRefGetAddressMode";
+    case Op::kTexRefGetFilterMode:
+      return "TexRefGetFilterMode";
+    case Op::kTexRefGetFormat:
+      return "TexRefGetFormat";
+    case Op::kTexRefGetMipmapFilterMode:
+      return "TexRefGetMipmapFilterMode";
+    case Op::kTexRefGetMipmapLevelBias:
+      return "TexRefGetMipmapLevelBias";
+    case Op::kTexRefGetMipmapLevelClamp:
+      return "TexRefGetMipmapLevelClamp";
+    case Op::kTexRefGetMaxAnisotropy:
+      return "TexRefGetMaxAnisotropy";
+    case Op::kTexRefGetBorderColor:
+      return "TexRefGetBorderColor";
+    case Op::kTexRefGetFlags:
+      return "TexRefGetFlags";
+    case Op::kSurfRefSetArray:
+      return "SurfRefSetArray";
+    case Op::kSurfRefGetArray:
+      return "SurfRefGetArray";
     case Op::kModuleGetFunctionCount:
       return "ModuleGetFunctionCount";
     case Op::kLibraryGetKernelCount:
@@ -1258,6 +1354,44 @@ struct TextureDestroy {
   uint64_t object{};
 };
 static_assert(sizeof(TextureDestroy) == TextureDestroy::kFixedBytes);
+
+/// Answer to GetReference.
+struct GetReferenceReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// The texture or surface reference, as the kind of `handle` says, of that name in a module. It ends with the
+/// module.
+struct GetReference {
+  static constexpr Op kOp = Op::kGetReference;
+  static constexpr bool kHasReply = true;
+  using Reply = GetReferenceReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 1;
+
+  uint64_t owner{};
+  uint64_t handle{};
+  uint32_t nameBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {nameBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    nameBytes = bytes[0];
+  }
+};
+static_assert(sizeof(GetReference) == GetReference::kFixedBytes);
+
+/// The end of a reference that cuTexRefCreate made.
+struct TextureReferenceDestroy {
+  static constexpr Op kOp = Op::kTextureReferenceDestroy;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t handle{};
+};
+static_assert(sizeof(TextureReferenceDestroy) == TextureReferenceDestroy::kFixedBytes);
 
 /// Answer to PeerAccess.
 struct PeerAccessReply {
@@ -3452,6 +3586,630 @@ struct MemsetD2D32Async {
   uint64_t hStream{};
 };
 static_assert(sizeof(MemsetD2D32Async) == MemsetD2D32Async::kFixedBytes);
+
+/// cuTexRefCreate.
+struct TexRefCreate {
+  static constexpr Op kOp = Op::kTexRefCreate;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t pTexRef{};
+};
+static_assert(sizeof(TexRefCreate) == TexRefCreate::kFixedBytes);
+
+/// Answer to ParamSetTexRef.
+struct ParamSetTexRefReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuParamSetTexRef.
+struct ParamSetTexRef {
+  static constexpr Op kOp = Op::kParamSetTexRef;
+  static constexpr bool kHasReply = true;
+  using Reply = ParamSetTexRefReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hfunc{};
+  int32_t texunit{};
+  uint8_t pad0[4]{};
+  uint64_t hTexRef{};
+};
+static_assert(sizeof(ParamSetTexRef) == ParamSetTexRef::kFixedBytes);
+
+/// Answer to TexRefSetArray.
+struct TexRefSetArrayReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetArray.
+struct TexRefSetArray {
+  static constexpr Op kOp = Op::kTexRefSetArray;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetArrayReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  uint64_t hArray{};
+  uint32_t Flags{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefSetArray) == TexRefSetArray::kFixedBytes);
+
+/// Answer to TexRefSetMipmappedArray.
+struct TexRefSetMipmappedArrayReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetMipmappedArray.
+struct TexRefSetMipmappedArray {
+  static constexpr Op kOp = Op::kTexRefSetMipmappedArray;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetMipmappedArrayReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  uint64_t hMipmappedArray{};
+  uint32_t Flags{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefSetMipmappedArray) == TexRefSetMipmappedArray::kFixedBytes);
+
+/// Answer to TexRefSetAddressV2.
+struct TexRefSetAddressV2Reply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t ByteOffset{};
+};
+static_assert(sizeof(TexRefSetAddressV2Reply) == TexRefSetAddressV2Reply::kFixedBytes);
+
+/// cuTexRefSetAddress_v2.
+struct TexRefSetAddressV2 {
+  static constexpr Op kOp = Op::kTexRefSetAddressV2;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetAddressV2Reply;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint32_t hasByteOffset{};
+  uint8_t pad0[4]{};
+  uint64_t hTexRef{};
+  uint64_t dptr{};
+  uint64_t bytes{};
+};
+static_assert(sizeof(TexRefSetAddressV2) == TexRefSetAddressV2::kFixedBytes);
+
+/// Answer to TexRefSetAddress2DV2.
+struct TexRefSetAddress2DV2Reply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetAddress2D_v2.
+struct TexRefSetAddress2DV2 {
+  static constexpr Op kOp = Op::kTexRefSetAddress2DV2;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetAddress2DV2Reply;
+  static constexpr size_t kFixedBytes = 48;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  alignas(8) uint8_t desc[24]{};
+  uint64_t dptr{};
+  uint64_t Pitch{};
+};
+static_assert(sizeof(TexRefSetAddress2DV2) == TexRefSetAddress2DV2::kFixedBytes);
+
+/// Answer to TexRefSetAddress2DV3.
+struct TexRefSetAddress2DV3Reply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetAddress2D_v3.
+struct TexRefSetAddress2DV3 {
+  static constexpr Op kOp = Op::kTexRefSetAddress2DV3;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetAddress2DV3Reply;
+  static constexpr size_t kFixedBytes = 48;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  alignas(8) uint8_t desc[24]{};
+  uint64_t dptr{};
+  uint64_t Pitch{};
+};
+static_assert(sizeof(TexRefSetAddress2DV3) == TexRefSetAddress2DV3::kFixedBytes);
+
+/// Answer to TexRefSetFormat.
+struct TexRefSetFormatReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetFormat.
+struct TexRefSetFormat {
+  static constexpr Op kOp = Op::kTexRefSetFormat;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetFormatReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  int32_t fmt{};
+  int32_t NumPackedComponents{};
+};
+static_assert(sizeof(TexRefSetFormat) == TexRefSetFormat::kFixedBytes);
+
+/// Answer to TexRefSetAddressMode.
+struct TexRefSetAddressModeReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetAddressMode.
+struct TexRefSetAddressMode {
+  static constexpr Op kOp = Op::kTexRefSetAddressMode;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetAddressModeReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  int32_t dim{};
+  int32_t am{};
+};
+static_assert(sizeof(TexRefSetAddressMode) == TexRefSetAddressMode::kFixedBytes);
+
+/// Answer to TexRefSetFilterMode.
+struct TexRefSetFilterModeReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetFilterMode.
+struct TexRefSetFilterMode {
+  static constexpr Op kOp = Op::kTexRefSetFilterMode;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetFilterModeReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  int32_t fm{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefSetFilterMode) == TexRefSetFilterMode::kFixedBytes);
+
+/// Answer to TexRefSetMipmapFilterMode.
+struct TexRefSetMipmapFilterModeReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetMipmapFilterMode.
+struct TexRefSetMipmapFilterMode {
+  static constexpr Op kOp = Op::kTexRefSetMipmapFilterMode;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetMipmapFilterModeReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  int32_t fm{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefSetMipmapFilterMode) == TexRefSetMipmapFilterMode::kFixedBytes);
+
+/// Answer to TexRefSetMipmapLevelBias.
+struct TexRefSetMipmapLevelBiasReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetMipmapLevelBias.
+struct TexRefSetMipmapLevelBias {
+  static constexpr Op kOp = Op::kTexRefSetMipmapLevelBias;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetMipmapLevelBiasReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  float bias{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefSetMipmapLevelBias) == TexRefSetMipmapLevelBias::kFixedBytes);
+
+/// Answer to TexRefSetMipmapLevelClamp.
+struct TexRefSetMipmapLevelClampReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetMipmapLevelClamp.
+struct TexRefSetMipmapLevelClamp {
+  static constexpr Op kOp = Op::kTexRefSetMipmapLevelClamp;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetMipmapLevelClampReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  float minMipmapLevelClamp{};
+  float maxMipmapLevelClamp{};
+};
+static_assert(sizeof(TexRefSetMipmapLevelClamp) == TexRefSetMipmapLevelClamp::kFixedBytes);
+
+/// Answer to TexRefSetMaxAnisotropy.
+struct TexRefSetMaxAnisotropyReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetMaxAnisotropy.
+struct TexRefSetMaxAnisotropy {
+  static constexpr Op kOp = Op::kTexRefSetMaxAnisotropy;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetMaxAnisotropyReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  uint32_t maxAniso{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefSetMaxAnisotropy) == TexRefSetMaxAnisotropy::kFixedBytes);
+
+/// Answer to TexRefSetBorderColor.
+struct TexRefSetBorderColorReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetBorderColor.
+struct TexRefSetBorderColor {
+  static constexpr Op kOp = Op::kTexRefSetBorderColor;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetBorderColorReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  alignas(8) uint8_t pBorderColor[16]{};
+};
+static_assert(sizeof(TexRefSetBorderColor) == TexRefSetBorderColor::kFixedBytes);
+
+/// Answer to TexRefSetFlags.
+struct TexRefSetFlagsReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetFlags.
+struct TexRefSetFlags {
+  static constexpr Op kOp = Op::kTexRefSetFlags;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetFlagsReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  uint32_t Flags{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefSetFlags) == TexRefSetFlags::kFixedBytes);
+
+/// Answer to TexRefGetAddressV2.
+struct TexRefGetAddressV2Reply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t pdptr{};
+};
+static_assert(sizeof(TexRefGetAddressV2Reply) == TexRefGetAddressV2Reply::kFixedBytes);
+
+/// cuTexRefGetAddress_v2.
+struct TexRefGetAddressV2 {
+  static constexpr Op kOp = Op::kTexRefGetAddressV2;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefGetAddressV2Reply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+};
+static_assert(sizeof(TexRefGetAddressV2) == TexRefGetAddressV2::kFixedBytes);
+
+/// Answer to TexRefGetArray.
+struct TexRefGetArrayReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t phArray{};
+};
+static_assert(sizeof(TexRefGetArrayReply) == TexRefGetArrayReply::kFixedBytes);
+
+/// cuTexRefGetArray.
+struct TexRefGetArray {
+  static constexpr Op kOp = Op::kTexRefGetArray;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefGetArrayReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+};
+static_assert(sizeof(TexRefGetArray) == TexRefGetArray::kFixedBytes);
+
+/// Answer to TexRefGetMipmappedArray.
+struct TexRefGetMipmappedArrayReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t phMipmappedArray{};
+};
+static_assert(sizeof(TexRefGetMipmappedArrayReply) == TexRefGetMipmappedArrayReply::kFixedBytes);
+
+/// cuTexRefGetMipmappedArray.
+struct TexRefGetMipmappedArray {
+  static constexpr Op kOp = Op::kTexRefGetMipmappedArray;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefGetMipmappedArrayReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+};
+static_assert(sizeof(TexRefGetMipmappedArray) == TexRefGetMipmappedArray::kFixedBytes);
+
+/// Answer to TexRefGetAddressMode.
+struct TexRefGetAddressModeReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t pam{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefGetAddressModeReply) == TexRefGetAddressModeReply::kFixedBytes);
+
+/// cuTexRefGetAddressMode.
+struct TexRefGetAddressMode {
+  static constexpr Op kOp = Op::kTexRefGetAddressMode;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefGetAddressModeReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  int32_t dim{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefGetAddressMode) == TexRefGetAddressMode::kFixedBytes);
+
+/// Answer to TexRefGetFilterMode.
+struct TexRefGetFilterModeReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t pfm{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefGetFilterModeReply) == TexRefGetFilterModeReply::kFixedBytes);
+
+/// cuTexRefGetFilterMode.
+struct TexRefGetFilterMode {
+  static constexpr Op kOp = Op::kTexRefGetFilterMode;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefGetFilterModeReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+};
+static_assert(sizeof(TexRefGetFilterMode) == TexRefGetFilterMode::kFixedBytes);
+
+/// Answer to TexRefGetFormat.
+struct TexRefGetFormatReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t pFormat{};
+  int32_t pNumChannels{};
+};
+static_assert(sizeof(TexRefGetFormatReply) == TexRefGetFormatReply::kFixedBytes);
+
+/// cuTexRefGetFormat.
+struct TexRefGetFormat {
+  static constexpr Op kOp = Op::kTexRefGetFormat;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefGetFormatReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+};
+static_assert(sizeof(TexRefGetFormat) == TexRefGetFormat::kFixedBytes);
+
+/// Answer to TexRefGetMipmapFilterMode.
+struct TexRefGetMipmapFilterModeReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t pfm{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefGetMipmapFilterModeReply) == TexRefGetMipmapFilterModeReply::kFixedBytes);
+
+/// cuTexRefGetMipmapFilterMode.
+struct TexRefGetMipmapFilterMode {
+  static constexpr Op kOp = Op::kTexRefGetMipmapFilterMode;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefGetMipmapFilterModeReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+};
+static_assert(sizeof(TexRefGetMipmapFilterMode) == TexRefGetMipmapFilterMode::kFixedBytes);
+
+/// Answer to TexRefGetMipmapLevelBias.
+struct TexRefGetMipmapLevelBiasReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  float pbias{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefGetMipmapLevelBiasReply) == TexRefGetMipmapLevelBiasReply::kFixedBytes);
+
+/// cuTexRefGetMipmapLevelBias.
+struct TexRefGetMipmapLevelBias {
+  static constexpr Op kOp = Op::kTexRefGetMipmapLevelBias;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefGetMipmapLevelBiasReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+};
+static_assert(sizeof(TexRefGetMipmapLevelBias) == TexRefGetMipmapLevelBias::kFixedBytes);
+
+/// Answer to TexRefGetMipmapLevelClamp.
+struct TexRefGetMipmapLevelClampReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  float pminMipmapLevelClamp{};
+  float pmaxMipmapLevelClamp{};
+};
+static_assert(sizeof(TexRefGetMipmapLevelClampReply) == TexRefGetMipmapLevelClampReply::kFixedBytes);
+
+/// cuTexRefGetMipmapLevelClamp.
+struct TexRefGetMipmapLevelClamp {
+  static constexpr Op kOp = Op::kTexRefGetMipmapLevelClamp;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefGetMipmapLevelClampReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+};
+static_assert(sizeof(TexRefGetMipmapLevelClamp) == TexRefGetMipmapLevelClamp::kFixedBytes);
+
+/// Answer to TexRefGetMaxAnisotropy.
+struct TexRefGetMaxAnisotropyReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t pmaxAniso{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefGetMaxAnisotropyReply) == TexRefGetMaxAnisotropyReply::kFixedBytes);
+
+/// cuTexRefGetMaxAnisotropy.
+struct TexRefGetMaxAnisotropy {
+  static constexpr Op kOp = Op::kTexRefGetMaxAnisotropy;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefGetMaxAnisotropyReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+};
+static_assert(sizeof(TexRefGetMaxAnisotropy) == TexRefGetMaxAnisotropy::kFixedBytes);
+
+/// Answer to TexRefGetBorderColor.
+struct TexRefGetBorderColorReply {
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t pBorderColor[16]{};
+};
+static_assert(sizeof(TexRefGetBorderColorReply) == TexRefGetBorderColorReply::kFixedBytes);
+
+/// cuTexRefGetBorderColor.
+struct TexRefGetBorderColor {
+  static constexpr Op kOp = Op::kTexRefGetBorderColor;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefGetBorderColorReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+};
+static_assert(sizeof(TexRefGetBorderColor) == TexRefGetBorderColor::kFixedBytes);
+
+/// Answer to TexRefGetFlags.
+struct TexRefGetFlagsReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint32_t pFlags{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefGetFlagsReply) == TexRefGetFlagsReply::kFixedBytes);
+
+/// cuTexRefGetFlags.
+struct TexRefGetFlags {
+  static constexpr Op kOp = Op::kTexRefGetFlags;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefGetFlagsReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+};
+static_assert(sizeof(TexRefGetFlags) == TexRefGetFlags::kFixedBytes);
+
+/// Answer to SurfRefSetArray.
+struct SurfRefSetArrayReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuSurfRefSetArray.
+struct SurfRefSetArray {
+  static constexpr Op kOp = Op::kSurfRefSetArray;
+  static constexpr bool kHasReply = true;
+  using Reply = SurfRefSetArrayReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hSurfRef{};
+  uint64_t hArray{};
+  uint32_t Flags{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(SurfRefSetArray) == SurfRefSetArray::kFixedBytes);
+
+/// Answer to SurfRefGetArray.
+struct SurfRefGetArrayReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t phArray{};
+};
+static_assert(sizeof(SurfRefGetArrayReply) == SurfRefGetArrayReply::kFixedBytes);
+
+/// cuSurfRefGetArray.
+struct SurfRefGetArray {
+  static constexpr Op kOp = Op::kSurfRefGetArray;
+  static constexpr bool kHasReply = true;
+  using Reply = SurfRefGetArrayReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hSurfRef{};
+};
+static_assert(sizeof(SurfRefGetArray) == SurfRefGetArray::kFixedBytes);
 
 /// Answer to ModuleGetFunctionCount.
 struct ModuleGetFunctionCountReply {

@@ -20,7 +20,9 @@ enum class HandleKind : uint8_t {
   kGraph,
   kGraphExec,
   kLinkState,
+  kTextureReference,
+  kSurfaceReference,
 };
-inline constexpr uint8_t kHandleKinds = 12;
+inline constexpr uint8_t kHandleKinds = 14;
 
 }  // namespace millpond

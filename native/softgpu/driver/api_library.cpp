@@ -68,8 +68,7 @@ CUresult cuLibraryUnload(CUlibrary library) {
     for (const std::shared_ptr<Module>& module : unloaded->instances()) {
       // The work that is left may use the code, whatever became of the context.
       module->context()->synchronize();
-      driver.functions().removeIf(
-          [&](const Function& function) { return &function.module() == module.get(); });
+      driver.forgetContents(*module);
       driver.modules().remove(HandleTable<Module, CUmodule>::handleOf(module.get()));
     }
     driver.kernels().removeIf(

@@ -68,7 +68,7 @@ CUresult cuModuleUnload(CUmodule hmod) {
     if (CUresult result = checkUnsafeCall()) return result;
     if (CUresult fault = module->context()->synchronize()) return fault;
     if (!driver.modules().remove(hmod)) return CUDA_ERROR_INVALID_HANDLE;
-    driver.functions().removeIf([&](const Function& function) { return &function.module() == module.get(); });
+    driver.forgetContents(*module);
     return CUDA_SUCCESS;
   });
 }

@@ -10,30 +10,6 @@ using namespace millpond::softgpu::api;
 
 namespace {
 
-CUresult viewOf(Driver& driver, const CUDA_RESOURCE_DESC& resource, millpond::softgpu::ptx::TextureView* view) {
-  if (resource.flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  switch (resource.resType) {
-    case CU_RESOURCE_TYPE_ARRAY: {
-      const auto array = driver.arrays().find(resource.res.array.hArray);
-      return array ? viewOfArray(*array, view) : CUDA_ERROR_INVALID_HANDLE;
-    }
-    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY: {
-      const auto all = driver.mipmappedArrays().find(resource.res.mipmap.hMipmappedArray);
-      if (!all) return CUDA_ERROR_INVALID_HANDLE;
-      // Kernels choose among levels, which there is no way to here.
-      return all->levels.size() == 1 ? viewOfArray(*all->levels.front(), view) : CUDA_ERROR_NOT_SUPPORTED;
-    }
-    case CU_RESOURCE_TYPE_LINEAR:
-    case CU_RESOURCE_TYPE_PITCH2D: {
-      if (CUresult result = viewOfMemory(resource, view)) return result;
-      const uint64_t bytes = view->rowBytes * (view->height - 1) + uint64_t{view->width} * view->elementBytes();
-      return driver.memory().space().covers(view->base, bytes, Access::read) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    }
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
-}
-
 CUresult destroy(unsigned long long object, bool isSurface) {
   return withContext([&](Driver& driver, const ContextPtr&) {
     return driver.textures().remove(object, isSurface) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

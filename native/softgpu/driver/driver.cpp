@@ -108,6 +108,13 @@ Current Driver::findCurrent(CUcontext handle) const {
   return green ? Current{green->primary(), green->handle()} : Current{};
 }
 
+void Driver::forgetContents(const Module& module) {
+  functions_.removeIf([&](const Function& function) { return &function.module() == &module; });
+  const auto isItsOwn = [&](const TextureReference& reference) { return reference.module() == &module; };
+  textureReferences_.removeIf(isItsOwn);
+  surfaceReferences_.removeIf(isItsOwn);
+}
+
 void Driver::destroyContext(const ContextPtr& context) {
   const uint64_t id = context->id();
   context->destroy();
@@ -116,6 +123,8 @@ void Driver::destroyContext(const ContextPtr& context) {
   events_.removeIf(isOwned);
   for (const std::shared_ptr<Library>& library : libraries_.all()) library->dropInstance(id);
   functions_.removeIf(isOwned);
+  textureReferences_.removeIf(isOwned);
+  surfaceReferences_.removeIf(isOwned);
   modules_.removeIf(isOwned);
   textures_.removeOwnedBy(id);
   memory_.releaseOwnedBy(id);

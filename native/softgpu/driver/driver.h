@@ -25,6 +25,7 @@
 #include "softgpu/driver/sanitizer.h"
 #include "softgpu/driver/stream.h"
 #include "softgpu/driver/texture_objects.h"
+#include "softgpu/driver/texture_reference.h"
 #include "softgpu/driver/virtual_memory.h"
 #include "softgpu/ptx/engine.h"
 
@@ -68,12 +69,16 @@ class Driver {
   HandleTable<Array, CUarray>& arrays() { return arrays_; }
   HandleTable<MipmappedArray, CUmipmappedArray>& mipmappedArrays() { return mipmappedArrays_; }
   TextureObjects& textures() { return textures_; }
+  HandleTable<TextureReference, CUtexref>& textureReferences() { return textureReferences_; }
+  HandleTable<TextureReference, CUsurfref>& surfaceReferences() { return surfaceReferences_; }
   HandleTable<Graph, CUgraph>& graphs() { return graphs_; }
   HandleTable<GraphNode, CUgraphNode>& graphNodes() { return graphNodes_; }
   HandleTable<GraphExec, CUgraphExec>& graphExecs() { return graphExecs_; }
   HandleTable<UserObject, CUuserObject>& userObjects() { return userObjects_; }
   HandleTable<Link, CUlinkState>& links() { return links_; }
 
+  /// Lets go of the handles of what is in a module.
+  void forgetContents(const Module& module);
   /// Ends a context and everything that belongs to it.
   void destroyContext(const ContextPtr& context);
 
@@ -112,6 +117,8 @@ class Driver {
   HandleTable<Array, CUarray> arrays_;
   HandleTable<MipmappedArray, CUmipmappedArray> mipmappedArrays_;
   TextureObjects textures_;
+  HandleTable<TextureReference, CUtexref> textureReferences_;
+  HandleTable<TextureReference, CUsurfref> surfaceReferences_;
   HandleTable<Graph, CUgraph> graphs_;
   HandleTable<GraphNode, CUgraphNode> graphNodes_;
   HandleTable<GraphExec, CUgraphExec> graphExecs_;

@@ -98,9 +98,10 @@ class Workspace {
   const uint64_t address_;
 };
 
-void runGrid(Context& context, const Function& function, const LaunchShape& shape,
-             const std::vector<std::byte>& parameters, size_t stackBytes, KernelHeap* heap, uint64_t madeAt) {
+void runGrid(Context& context, const PreparedLaunch& prepared, size_t stackBytes, KernelHeap* heap, uint64_t madeAt) {
   Driver& driver = Driver::instance();
+  const Function& function = *prepared.function;
+  const LaunchShape& shape = prepared.shape;
   Sanitizer* const sanitizer = driver.sanitizer();
   const Quiescence::Use use(driver.memory().quiescence());
   const KernelMemory memory(driver.memory().space(), static_cast<int>(context.device().ordinal()));
@@ -108,12 +109,12 @@ void runGrid(Context& context, const Function& function, const LaunchShape& shap
   launch.grid = shape.grid;
   launch.block = shape.block;
   launch.dynamicSharedBytes = shape.dynamicSharedBytes;
-  launch.parameters = parameters;
+  launch.parameters = prepared.parameters;
   launch.stackBytes = static_cast<uint32_t>(stackBytes);
   launch.heap = heap;
   launch.memory = &memory;
   launch.multiprocessors = context.device().multiprocessors();
-  launch.textures = &driver.textures();
+  launch.textures = prepared.textures ? prepared.textures.get() : &driver.textures();
   launch.cancel = &context.isCancelled();
   const std::string kernel = "kernel " + function.info().name + ": ";
   const Workspace workspace(context, shape.isCooperative);
@@ -179,6 +180,7 @@ CUresult prepareLaunch(const ContextPtr& context, const std::shared_ptr<Function
                        void** parameters, void** extra, PreparedLaunch* prepared) {
   if (function->contextId() != context->id()) return CUDA_ERROR_INVALID_HANDLE;
   if (CUresult result = checkShape(*function, shape)) return result;
+  if (CUresult result = function->module().bindReferences(&prepared->textures)) return result;
   prepared->function = function;
   prepared->shape = shape;
   return packParameters(function->info(), parameters, extra, &prepared->parameters);
@@ -191,7 +193,7 @@ std::function<void()> launchBody(const ContextPtr& context, const PreparedLaunch
   Sanitizer* const sanitizer = Driver::instance().sanitizer();
   const uint64_t madeAt = sanitizer ? sanitizer->allocations().now() : 0;
   return [context, launch, stackBytes, heap, madeAt] {
-    runGrid(*context, *launch.function, launch.shape, launch.parameters, stackBytes, heap.get(), madeAt);
+    runGrid(*context, launch, stackBytes, heap.get(), madeAt);
   };
 }
 

@@ -31,6 +31,7 @@ struct PreparedLaunch {
   std::shared_ptr<Function> function;
   LaunchShape shape;
   std::vector<std::byte> parameters;
+  std::shared_ptr<const ptx::TextureMap> textures;  // null: the objects, since the module has no references
 };
 
 /// Checks the launch as the driver does and copies the parameters, which come as one pointer each (`parameters`) or as

@@ -32,6 +32,10 @@ Module::Module(ContextPtr context, std::unique_ptr<ModuleMemory> memory, std::un
   for (const ptx::Kernel& kernel : module_->kernels()) {
     functions_.push_back(std::make_unique<Function>(*this, kernel));
   }
+  for (const ptx::ReferenceSymbol& symbol : module_->references()) {
+    references_.emplace_back(symbol.name,
+                             std::make_shared<TextureReference>(contextId_, this, symbol.kind, symbol.address));
+  }
 }
 
 std::shared_ptr<Function> Module::function(size_t index) {
@@ -41,6 +45,27 @@ std::shared_ptr<Function> Module::function(size_t index) {
 std::shared_ptr<Function> Module::function(std::string_view name) {
   const ptx::Kernel* kernel = module_->kernel(name);
   return kernel ? function(kernel->index()) : nullptr;
+}
+
+std::shared_ptr<TextureReference> Module::reference(std::string_view name, ptx::Reference kind) const {
+  for (const auto& [known, reference] : references_)
+    if (known == name && reference->kind() == kind) return reference;
+  return nullptr;
+}
+
+CUresult Module::bindReferences(std::shared_ptr<const ptx::TextureMap>* textures) const {
+  if (references_.empty()) return CUDA_SUCCESS;
+  Driver& driver = Driver::instance();
+  auto bound = std::make_shared<BoundTextures>(driver.textures());
+  for (const auto& [name, reference] : references_) {
+    const TextureReference::State state = reference->state();
+    if (!state.isBound) continue;
+    ptx::TextureView view;
+    if (CUresult result = viewOfReference(driver, state, reference->kind(), &view)) return result;
+    bound->add(reference->address(), view);
+  }
+  *textures = std::move(bound);
+  return CUDA_SUCCESS;
 }
 
 CUresult Module::variable(std::string_view name, CUdeviceptr* address, size_t* bytes) const {

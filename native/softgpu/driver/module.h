@@ -4,11 +4,13 @@
 
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cuda/gen/cuda_api.h"
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/function.h"
+#include "softgpu/driver/texture_reference.h"
 #include "softgpu/ptx/engine.h"
 
 namespace millpond::softgpu {
@@ -41,6 +43,11 @@ class Module : public std::enable_shared_from_this<Module> {
   std::shared_ptr<Function> function(size_t index);
   /// Null when there is no such kernel.
   std::shared_ptr<Function> function(std::string_view name);
+  /// The same one each time; null when there is no such texture or surface reference.
+  std::shared_ptr<TextureReference> reference(std::string_view name, ptx::Reference kind) const;
+  /// Which textures and surfaces a kernel finds that is launched now; nothing where the module has no references. The error
+  /// of what is bound and cannot be read so.
+  CUresult bindReferences(std::shared_ptr<const ptx::TextureMap>* textures) const;
   /// CUDA_ERROR_NOT_FOUND for a variable that does not exist. Either pointer may be null.
   CUresult variable(std::string_view name, CUdeviceptr* address, size_t* bytes) const;
 
@@ -50,6 +57,7 @@ class Module : public std::enable_shared_from_this<Module> {
   std::unique_ptr<ModuleMemory> memory_;  // outlives module_
   std::unique_ptr<ptx::Module> module_;
   std::vector<std::unique_ptr<Function>> functions_;
+  std::vector<std::pair<std::string_view, std::shared_ptr<TextureReference>>> references_;  // by name
 };
 
 }  // namespace millpond::softgpu

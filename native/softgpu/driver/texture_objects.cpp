@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "softgpu/driver/device.h"
+#include "softgpu/driver/driver.h"
 
 namespace millpond::softgpu {
 namespace {
@@ -119,6 +119,30 @@ CUresult viewOfMemory(const CUDA_RESOURCE_DESC& resource, View* view) {
   if (!isLine && (plane.pitchInBytes % kTexturePitchAlignment != 0 || plane.pitchInBytes < width * view->elementBytes()))
     return CUDA_ERROR_INVALID_VALUE;
   return __builtin_mul_overflow(view->rowBytes, height, &view->sliceBytes) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult viewOf(Driver& driver, const CUDA_RESOURCE_DESC& resource, View* view) {
+  if (resource.flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  switch (resource.resType) {
+    case CU_RESOURCE_TYPE_ARRAY: {
+      const auto array = driver.arrays().find(resource.res.array.hArray);
+      return array ? viewOfArray(*array, view) : CUDA_ERROR_INVALID_HANDLE;
+    }
+    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY: {
+      const auto all = driver.mipmappedArrays().find(resource.res.mipmap.hMipmappedArray);
+      if (!all) return CUDA_ERROR_INVALID_HANDLE;
+      // Kernels choose among levels, which there is no way to here.
+      return all->levels.size() == 1 ? viewOfArray(*all->levels.front(), view) : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    case CU_RESOURCE_TYPE_LINEAR:
+    case CU_RESOURCE_TYPE_PITCH2D: {
+      if (CUresult result = viewOfMemory(resource, view)) return result;
+      const uint64_t bytes = view->rowBytes * (view->height - 1) + uint64_t{view->width} * view->elementBytes();
+      return driver.memory().space().covers(view->base, bytes, Access::read) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
 }
 
 CUresult applySampling(const CUDA_TEXTURE_DESC& texture, View* view) {

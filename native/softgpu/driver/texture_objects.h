@@ -12,6 +12,8 @@
 
 namespace millpond::softgpu {
 
+class Driver;
+
 struct TextureObject {
   CUDA_RESOURCE_DESC resource{};
   CUDA_TEXTURE_DESC texture{};   // of textures only
@@ -40,6 +42,8 @@ class TextureObjects final : public ptx::TextureMap {
 CUresult viewOfArray(const Array& array, ptx::TextureView* view);
 /// How they see memory that is described without one. The addresses are not looked at.
 CUresult viewOfMemory(const CUDA_RESOURCE_DESC& resource, ptx::TextureView* view);
+/// How they see a resource of either kind.
+CUresult viewOf(Driver& driver, const CUDA_RESOURCE_DESC& resource, ptx::TextureView* view);
 /// How a texture reads what is seen so.
 CUresult applySampling(const CUDA_TEXTURE_DESC& texture, ptx::TextureView* view);
 /// Whether a view of a resource says no more than the resource itself.

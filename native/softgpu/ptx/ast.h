@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "softgpu/ptx/texture.h"
 #include "softgpu/ptx/types.h"
 
 namespace millpond::softgpu::ptx {
@@ -69,6 +70,7 @@ struct VariableNode {
   uint64_t alignment = 0;  // bytes; 0: natural
   std::string_view name;
   uint64_t count = 1;      // elements, all dimensions multiplied
+  Reference reference = Reference::kNone;  // .texref, .surfref
   bool isManaged = false;  // .attribute(.managed)
   bool isUnsized = false;  // declared as name[]: 0 elements, or as many as its initialiser has
   std::vector<InitialValue> initial;

@@ -311,6 +311,7 @@ class Compiler {
     info.alignment = variable.effectiveAlignment();
     info.isVisible = variable.linkage != Linkage::kInternal;
     info.isManaged = variable.isManaged;
+    info.reference = variable.reference;
     VariableImage out;
     uint32_t width = bytesOf(variable.type);
     out.bytes.resize(variable.initial.size() * width);

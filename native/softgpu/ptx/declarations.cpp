@@ -207,11 +207,17 @@ void parseTypePart(TokenStream& tokens, VariableNode& variable) {
     } else if (std::optional<Type> type = typeNamed(token.text)) {
       variable.type = *type;
       hasType = true;
+    } else if (token.text == ".texref" || token.text == ".surfref") {
+      variable.reference = token.text == ".texref" ? Reference::kTexture : Reference::kSurface;
+      variable.type = Type::kB64;
+      hasType = true;
     } else {
       unsupported(token.line, "the type or directive " + quoted(token.text) + " of a variable");
     }
   }
   if (!hasType) tokens.unexpected("expected a type");
+  if (variable.reference != Reference::kNone && variable.space != Space::kGlobal)
+    unsupported(variable.line, "a texture or surface reference outside the global state space");
   if (variable.type == Type::kPred && variable.space != Space::kParam) {
     syntaxError(variable.line, "a predicate cannot be a variable in memory");
   }
@@ -266,6 +272,11 @@ void parseVariables(TokenStream& tokens, Space space, Linkage linkage, std::vect
     variable.name = tokens.expectWord("the name of a variable");
     std::vector<uint64_t> strides;
     parseDimensions(tokens, variable, strides);
+    if (variable.reference != Reference::kNone) {
+      // What kernels name is the place of the variable: one each.
+      if (!strides.empty()) unsupported(variable.line, "an array of texture or surface references");
+      if (tokens.peek().is("=")) unsupported(variable.line, "a texture or surface reference with an initial value");
+    }
     if (tokens.accept("=")) {
       if (space != Space::kGlobal && space != Space::kConst) {
         syntaxError(variable.line, "only global and const variables may have an initial value");

@@ -72,6 +72,7 @@ struct VariableInfo {
   VariableSpace space = VariableSpace::kGlobal;
   uint64_t bytes = 0;
   uint64_t alignment = 1;
+  Reference reference = Reference::kNone;
   bool isManaged = false;  // for the host, too
   bool isVisible = false;  // .visible, .weak or .common: found by name from outside the module
 };
@@ -140,6 +141,13 @@ struct Symbol {
   uint64_t bytes = 0;
 };
 
+/// A texture or surface reference. Valid as long as its module.
+struct ReferenceSymbol {
+  std::string_view name;
+  Reference kind = Reference::kTexture;
+  uint64_t address = 0;
+};
+
 class ModuleImpl;
 
 /// A kernel of a module. Valid as long as its module.
@@ -172,6 +180,8 @@ class Module {
   std::span<const Kernel> kernels() const;
   /// Address and length of a global or const variable.
   std::optional<Symbol> variable(std::string_view name) const;
+  /// In the order of Program::variables().
+  std::vector<ReferenceSymbol> references() const;
 
  private:
   std::unique_ptr<ModuleImpl> impl_;
@@ -218,7 +228,8 @@ struct Launch {
   std::array<uint32_t, 32> environment{};
   DeviceHeap* heap = nullptr;                 // optional; without it malloc() in a kernel returns null
   uint32_t multiprocessors = 1;               // %nsmid
-  const TextureMap* textures = nullptr;       // optional; without it there are no texture and surface objects
+  /// Optional; without it there are no texture and surface objects. References are found by their addresses.
+  const TextureMap* textures = nullptr;
   const MemoryMap* memory = nullptr;          // required
   Inspector* inspector = nullptr;             // optional; told what the checks of the program find
   const std::atomic<bool>* cancel = nullptr;  // optional; when it becomes true the grid ends soon

@@ -67,7 +67,18 @@ const Kernel* ModuleImpl::kernel(std::string_view name) const {
 std::optional<Symbol> ModuleImpl::variable(std::string_view name) const {
   auto found = variableByName_.find(name);
   if (found == variableByName_.end()) return std::nullopt;
+  if (program_->impl().variables[found->second].reference != Reference::kNone) return std::nullopt;
   return Symbol{addresses_[found->second], program_->impl().variables[found->second].bytes};
+}
+
+std::vector<ReferenceSymbol> ModuleImpl::references() const {
+  std::vector<ReferenceSymbol> out;
+  const std::vector<VariableInfo>& variables = program_->impl().variables;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    if (variables[i].reference != Reference::kNone)
+      out.push_back({variables[i].name, variables[i].reference, addresses_[i]});
+  }
+  return out;
 }
 
 bool ModuleImpl::isConst(uint64_t address) const {
@@ -97,6 +108,7 @@ const Program& Module::program() const { return impl_->program(); }
 const Kernel* Module::kernel(std::string_view name) const { return impl_->kernel(name); }
 std::span<const Kernel> Module::kernels() const { return impl_->kernels(); }
 std::optional<Symbol> Module::variable(std::string_view name) const { return impl_->variable(name); }
+std::vector<ReferenceSymbol> Module::references() const { return impl_->references(); }
 
 Program::Program(std::unique_ptr<const ProgramImpl> impl) : impl_(std::move(impl)) {}
 Program::~Program() = default;

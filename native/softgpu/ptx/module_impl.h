@@ -26,6 +26,7 @@ class ModuleImpl {
   const std::vector<Kernel>& kernels() const { return kernels_; }
   const Kernel* kernel(std::string_view name) const;
   std::optional<Symbol> variable(std::string_view name) const;
+  std::vector<ReferenceSymbol> references() const;
   /// The program's constants with the addresses of this module's variables.
   const std::byte* constants() const { return constants_; }
   /// Whether an address lies in a const variable.

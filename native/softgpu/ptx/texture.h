@@ -33,6 +33,9 @@ struct TextureView {
   uint32_t elementBytes() const { return uint32_t{channelBits} / 8 * channels; }
 };
 
+/// What a variable of a module is that has no value of its own: kernels give its address where they give objects.
+enum class Reference : uint8_t { kNone, kTexture, kSurface };
+
 /// The objects that kernels name by 64-bit handles. Called from many threads at once.
 class TextureMap {
  public:

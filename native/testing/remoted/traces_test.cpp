@@ -66,8 +66,8 @@ TEST("calls, their arguments, results and waits") {
         OK(CU(cuMemcpyHtoD_v2)(memory, &word, sizeof word));
         OK(CU(cuMemcpyDtoH_v2)(&word, memory, sizeof word));
         FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemAlloc_v2)(nullptr, 4096));
-        CUtexref reference = nullptr;
-        FAILS(CUDA_ERROR_NOT_SUPPORTED, CU(cuTexRefCreate)(&reference));
+        CUexternalMemory imported = nullptr;
+        FAILS(CUDA_ERROR_NOT_SUPPORTED, CU(cuImportExternalMemory)(&imported, nullptr));
         OK(CU(cuMemFree_v2)(memory));
       },
       [](const std::string& folder) {
@@ -80,7 +80,7 @@ TEST("calls, their arguments, results and waits") {
         CHECK(calls.has(", bytesize=4096) = CUDA_SUCCESS"));
         CHECK(calls.has("ByteCount=4) = CUDA_SUCCESS; waits 1"));
         CHECK(calls.has(" cuMemAlloc_v2(dptr=null, bytesize=4096) = CUDA_ERROR_INVALID_VALUE"));
-        CHECK(calls.has(" cuTexRefCreate(pTexRef=0x"));
+        CHECK(calls.has(" cuImportExternalMemory(extMem_out=0x"));
       });
 }
 

@@ -290,6 +290,483 @@ CUresult runMemsetD2D32Async(Executor& executor, const cmd::Decoded<cmd::MemsetD
   return call(in.fixed.dstDevice, in.fixed.dstPitch, in.fixed.ui, in.fixed.Width, in.fixed.Height, hStream);
 }
 
+CUresult runTexRefCreate(Executor& executor, const cmd::Decoded<cmd::TexRefCreate>& in) {
+  CUtexref pTexRef = nullptr;
+  const auto call = executor.driver().cuTexRefCreate;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (call != nullptr) result = call(&pTexRef);
+  if (!executor.adopt(HandleKind::kTextureReference, in.fixed.pTexRef, result == CUDA_SUCCESS ? pTexRef : nullptr)) {
+    return executor.violation("TexRefCreate: pTexRef is in use already");
+  }
+  return result;
+}
+
+CUresult runParamSetTexRef(Executor& executor, const cmd::Decoded<cmd::ParamSetTexRef>& in) {
+  CUfunction hfunc = nullptr;
+  if (!executor.functionOrKernel(in.fixed.hfunc, hfunc)) {
+    return executor.violation("ParamSetTexRef: hfunc is no function or kernel of the session");
+  }
+  if (hfunc == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("ParamSetTexRef: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuParamSetTexRef;
+  if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return call(hfunc, in.fixed.texunit, hTexRef);
+}
+
+CUresult runTexRefSetArray(Executor& executor, const cmd::Decoded<cmd::TexRefSetArray>& in) {
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefSetArray: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUarray hArray = nullptr;
+  if (!executor.handle(HandleKind::kArray, in.fixed.hArray, hArray)) {
+    return executor.violation("TexRefSetArray: hArray is no array of the session");
+  }
+  if (hArray == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefSetArray;
+  if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return call(hTexRef, hArray, in.fixed.Flags);
+}
+
+CUresult runTexRefSetMipmappedArray(Executor& executor,
+                                    const cmd::Decoded<cmd::TexRefSetMipmappedArray>& in) {
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefSetMipmappedArray: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUmipmappedArray hMipmappedArray = nullptr;
+  if (!executor.handle(HandleKind::kMipmappedArray, in.fixed.hMipmappedArray, hMipmappedArray)) {
+    return executor.violation("TexRefSetMipmappedArray: hMipmappedArray is no mipmappedArray of the session");
+  }
+  if (hMipmappedArray == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefSetMipmappedArray;
+  if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return call(hTexRef, hMipmappedArray, in.fixed.Flags);
+}
+
+CUresult runTexRefSetAddressV2(Executor& executor, const cmd::Decoded<cmd::TexRefSetAddressV2>& in) {
+  size_t ByteOffset{};
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefSetAddressV2: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefSetAddress_v2;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (call != nullptr) result = call(in.fixed.hasByteOffset != 0 ? &ByteOffset : nullptr, hTexRef,
+                                     in.fixed.dptr, in.fixed.bytes);
+  if (result == CUDA_SUCCESS) {
+    cmd::TexRefSetAddressV2Reply reply{};
+    reply.ByteOffset = ByteOffset;
+    executor.reply(reply);
+  }
+  return result;
+}
+
+CUresult runTexRefSetAddress2DV2(Executor& executor, const cmd::Decoded<cmd::TexRefSetAddress2DV2>& in) {
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefSetAddress2DV2: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUDA_ARRAY_DESCRIPTOR desc;
+  static_assert(sizeof desc == sizeof in.fixed.desc);
+  std::memcpy(&desc, in.fixed.desc, sizeof desc);
+  const auto call = executor.driver().cuTexRefSetAddress2D_v2;
+  if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return call(hTexRef, &desc, in.fixed.dptr, in.fixed.Pitch);
+}
+
+CUresult runTexRefSetAddress2DV3(Executor& executor, const cmd::Decoded<cmd::TexRefSetAddress2DV3>& in) {
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefSetAddress2DV3: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUDA_ARRAY_DESCRIPTOR desc;
+  static_assert(sizeof desc == sizeof in.fixed.desc);
+  std::memcpy(&desc, in.fixed.desc, sizeof desc);
+  const auto call = executor.driver().cuTexRefSetAddress2D_v3;
+  if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return call(hTexRef, &desc, in.fixed.dptr, in.fixed.Pitch);
+}
+
+CUresult runTexRefSetFormat(Executor& executor, const cmd::Decoded<cmd::TexRefSetFormat>& in) {
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefSetFormat: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefSetFormat;
+  if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return call(hTexRef, static_cast<CUarray_format>(in.fixed.fmt), in.fixed.NumPackedComponents);
+}
+
+CUresult runTexRefSetAddressMode(Executor& executor, const cmd::Decoded<cmd::TexRefSetAddressMode>& in) {
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefSetAddressMode: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefSetAddressMode;
+  if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return call(hTexRef, in.fixed.dim, static_cast<CUaddress_mode>(in.fixed.am));
+}
+
+CUresult runTexRefSetFilterMode(Executor& executor, const cmd::Decoded<cmd::TexRefSetFilterMode>& in) {
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefSetFilterMode: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefSetFilterMode;
+  if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return call(hTexRef, static_cast<CUfilter_mode>(in.fixed.fm));
+}
+
+CUresult runTexRefSetMipmapFilterMode(Executor& executor,
+                                      const cmd::Decoded<cmd::TexRefSetMipmapFilterMode>& in) {
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefSetMipmapFilterMode: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefSetMipmapFilterMode;
+  if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return call(hTexRef, static_cast<CUfilter_mode>(in.fixed.fm));
+}
+
+CUresult runTexRefSetMipmapLevelBias(Executor& executor,
+                                     const cmd::Decoded<cmd::TexRefSetMipmapLevelBias>& in) {
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefSetMipmapLevelBias: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefSetMipmapLevelBias;
+  if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return call(hTexRef, in.fixed.bias);
+}
+
+CUresult runTexRefSetMipmapLevelClamp(Executor& executor,
+                                      const cmd::Decoded<cmd::TexRefSetMipmapLevelClamp>& in) {
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefSetMipmapLevelClamp: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefSetMipmapLevelClamp;
+  if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return call(hTexRef, in.fixed.minMipmapLevelClamp, in.fixed.maxMipmapLevelClamp);
+}
+
+CUresult runTexRefSetMaxAnisotropy(Executor& executor, const cmd::Decoded<cmd::TexRefSetMaxAnisotropy>& in) {
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefSetMaxAnisotropy: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefSetMaxAnisotropy;
+  if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return call(hTexRef, in.fixed.maxAniso);
+}
+
+CUresult runTexRefSetBorderColor(Executor& executor, const cmd::Decoded<cmd::TexRefSetBorderColor>& in) {
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefSetBorderColor: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  float pBorderColor[4];
+  static_assert(sizeof pBorderColor == sizeof in.fixed.pBorderColor);
+  std::memcpy(pBorderColor, in.fixed.pBorderColor, sizeof pBorderColor);
+  const auto call = executor.driver().cuTexRefSetBorderColor;
+  if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return call(hTexRef, pBorderColor);
+}
+
+CUresult runTexRefSetFlags(Executor& executor, const cmd::Decoded<cmd::TexRefSetFlags>& in) {
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefSetFlags: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefSetFlags;
+  if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return call(hTexRef, in.fixed.Flags);
+}
+
+CUresult runTexRefGetAddressV2(Executor& executor, const cmd::Decoded<cmd::TexRefGetAddressV2>& in) {
+  CUdeviceptr pdptr{};
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefGetAddressV2: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefGetAddress_v2;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (call != nullptr) result = call(&pdptr, hTexRef);
+  if (result == CUDA_SUCCESS) {
+    cmd::TexRefGetAddressV2Reply reply{};
+    reply.pdptr = pdptr;
+    executor.reply(reply);
+  }
+  return result;
+}
+
+CUresult runTexRefGetArray(Executor& executor, const cmd::Decoded<cmd::TexRefGetArray>& in) {
+  CUarray phArray = nullptr;
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefGetArray: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefGetArray;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (call != nullptr) result = call(&phArray, hTexRef);
+  const uint64_t phArrayWire = executor.wireOf(HandleKind::kArray, phArray);
+  if (result == CUDA_SUCCESS && phArrayWire == 0) result = CUDA_ERROR_INVALID_VALUE;
+  if (result == CUDA_SUCCESS) {
+    cmd::TexRefGetArrayReply reply{};
+    reply.phArray = phArrayWire;
+    executor.reply(reply);
+  }
+  return result;
+}
+
+CUresult runTexRefGetMipmappedArray(Executor& executor,
+                                    const cmd::Decoded<cmd::TexRefGetMipmappedArray>& in) {
+  CUmipmappedArray phMipmappedArray = nullptr;
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefGetMipmappedArray: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefGetMipmappedArray;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (call != nullptr) result = call(&phMipmappedArray, hTexRef);
+  const uint64_t phMipmappedArrayWire = executor.wireOf(HandleKind::kMipmappedArray, phMipmappedArray);
+  if (result == CUDA_SUCCESS && phMipmappedArrayWire == 0) result = CUDA_ERROR_INVALID_VALUE;
+  if (result == CUDA_SUCCESS) {
+    cmd::TexRefGetMipmappedArrayReply reply{};
+    reply.phMipmappedArray = phMipmappedArrayWire;
+    executor.reply(reply);
+  }
+  return result;
+}
+
+CUresult runTexRefGetAddressMode(Executor& executor, const cmd::Decoded<cmd::TexRefGetAddressMode>& in) {
+  CUaddress_mode pam{};
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefGetAddressMode: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefGetAddressMode;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (call != nullptr) result = call(&pam, hTexRef, in.fixed.dim);
+  if (result == CUDA_SUCCESS) {
+    cmd::TexRefGetAddressModeReply reply{};
+    reply.pam = static_cast<int32_t>(pam);
+    executor.reply(reply);
+  }
+  return result;
+}
+
+CUresult runTexRefGetFilterMode(Executor& executor, const cmd::Decoded<cmd::TexRefGetFilterMode>& in) {
+  CUfilter_mode pfm{};
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefGetFilterMode: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefGetFilterMode;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (call != nullptr) result = call(&pfm, hTexRef);
+  if (result == CUDA_SUCCESS) {
+    cmd::TexRefGetFilterModeReply reply{};
+    reply.pfm = static_cast<int32_t>(pfm);
+    executor.reply(reply);
+  }
+  return result;
+}
+
+CUresult runTexRefGetFormat(Executor& executor, const cmd::Decoded<cmd::TexRefGetFormat>& in) {
+  CUarray_format pFormat{};
+  int pNumChannels{};
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefGetFormat: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefGetFormat;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (call != nullptr) result = call(&pFormat, &pNumChannels, hTexRef);
+  if (result == CUDA_SUCCESS) {
+    cmd::TexRefGetFormatReply reply{};
+    reply.pFormat = static_cast<int32_t>(pFormat);
+    reply.pNumChannels = pNumChannels;
+    executor.reply(reply);
+  }
+  return result;
+}
+
+CUresult runTexRefGetMipmapFilterMode(Executor& executor,
+                                      const cmd::Decoded<cmd::TexRefGetMipmapFilterMode>& in) {
+  CUfilter_mode pfm{};
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefGetMipmapFilterMode: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefGetMipmapFilterMode;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (call != nullptr) result = call(&pfm, hTexRef);
+  if (result == CUDA_SUCCESS) {
+    cmd::TexRefGetMipmapFilterModeReply reply{};
+    reply.pfm = static_cast<int32_t>(pfm);
+    executor.reply(reply);
+  }
+  return result;
+}
+
+CUresult runTexRefGetMipmapLevelBias(Executor& executor,
+                                     const cmd::Decoded<cmd::TexRefGetMipmapLevelBias>& in) {
+  float pbias{};
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefGetMipmapLevelBias: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefGetMipmapLevelBias;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (call != nullptr) result = call(&pbias, hTexRef);
+  if (result == CUDA_SUCCESS) {
+    cmd::TexRefGetMipmapLevelBiasReply reply{};
+    reply.pbias = pbias;
+    executor.reply(reply);
+  }
+  return result;
+}
+
+CUresult runTexRefGetMipmapLevelClamp(Executor& executor,
+                                      const cmd::Decoded<cmd::TexRefGetMipmapLevelClamp>& in) {
+  float pminMipmapLevelClamp{};
+  float pmaxMipmapLevelClamp{};
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefGetMipmapLevelClamp: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefGetMipmapLevelClamp;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (call != nullptr) result = call(&pminMipmapLevelClamp, &pmaxMipmapLevelClamp, hTexRef);
+  if (result == CUDA_SUCCESS) {
+    cmd::TexRefGetMipmapLevelClampReply reply{};
+    reply.pminMipmapLevelClamp = pminMipmapLevelClamp;
+    reply.pmaxMipmapLevelClamp = pmaxMipmapLevelClamp;
+    executor.reply(reply);
+  }
+  return result;
+}
+
+CUresult runTexRefGetMaxAnisotropy(Executor& executor, const cmd::Decoded<cmd::TexRefGetMaxAnisotropy>& in) {
+  int pmaxAniso{};
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefGetMaxAnisotropy: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefGetMaxAnisotropy;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (call != nullptr) result = call(&pmaxAniso, hTexRef);
+  if (result == CUDA_SUCCESS) {
+    cmd::TexRefGetMaxAnisotropyReply reply{};
+    reply.pmaxAniso = pmaxAniso;
+    executor.reply(reply);
+  }
+  return result;
+}
+
+CUresult runTexRefGetBorderColor(Executor& executor, const cmd::Decoded<cmd::TexRefGetBorderColor>& in) {
+  float pBorderColor[4]{};
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefGetBorderColor: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefGetBorderColor;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (call != nullptr) result = call(pBorderColor, hTexRef);
+  if (result == CUDA_SUCCESS) {
+    cmd::TexRefGetBorderColorReply reply{};
+    static_assert(sizeof reply.pBorderColor == sizeof pBorderColor);
+    std::memcpy(reply.pBorderColor, pBorderColor, sizeof pBorderColor);
+    executor.reply(reply);
+  }
+  return result;
+}
+
+CUresult runTexRefGetFlags(Executor& executor, const cmd::Decoded<cmd::TexRefGetFlags>& in) {
+  unsigned int pFlags{};
+  CUtexref hTexRef = nullptr;
+  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return executor.violation("TexRefGetFlags: hTexRef is no textureReference of the session");
+  }
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuTexRefGetFlags;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (call != nullptr) result = call(&pFlags, hTexRef);
+  if (result == CUDA_SUCCESS) {
+    cmd::TexRefGetFlagsReply reply{};
+    reply.pFlags = pFlags;
+    executor.reply(reply);
+  }
+  return result;
+}
+
+CUresult runSurfRefSetArray(Executor& executor, const cmd::Decoded<cmd::SurfRefSetArray>& in) {
+  CUsurfref hSurfRef = nullptr;
+  if (!executor.handle(HandleKind::kSurfaceReference, in.fixed.hSurfRef, hSurfRef)) {
+    return executor.violation("SurfRefSetArray: hSurfRef is no surfaceReference of the session");
+  }
+  if (hSurfRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUarray hArray = nullptr;
+  if (!executor.handle(HandleKind::kArray, in.fixed.hArray, hArray)) {
+    return executor.violation("SurfRefSetArray: hArray is no array of the session");
+  }
+  if (hArray == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuSurfRefSetArray;
+  if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return call(hSurfRef, hArray, in.fixed.Flags);
+}
+
+CUresult runSurfRefGetArray(Executor& executor, const cmd::Decoded<cmd::SurfRefGetArray>& in) {
+  CUarray phArray = nullptr;
+  CUsurfref hSurfRef = nullptr;
+  if (!executor.handle(HandleKind::kSurfaceReference, in.fixed.hSurfRef, hSurfRef)) {
+    return executor.violation("SurfRefGetArray: hSurfRef is no surfaceReference of the session");
+  }
+  if (hSurfRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuSurfRefGetArray;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (call != nullptr) result = call(&phArray, hSurfRef);
+  const uint64_t phArrayWire = executor.wireOf(HandleKind::kArray, phArray);
+  if (result == CUDA_SUCCESS && phArrayWire == 0) result = CUDA_ERROR_INVALID_VALUE;
+  if (result == CUDA_SUCCESS) {
+    cmd::SurfRefGetArrayReply reply{};
+    reply.phArray = phArrayWire;
+    executor.reply(reply);
+  }
+  return result;
+}
+
 CUresult runModuleGetFunctionCount(Executor& executor, const cmd::Decoded<cmd::ModuleGetFunctionCount>& in) {
   unsigned int count{};
   CUmodule mod = nullptr;
@@ -838,6 +1315,8 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     &byHand<cmd::ArrayRequirements, &Executor::onArrayRequirements>,
     &byHand<cmd::TextureCreate, &Executor::onTextureCreate>,
     &byHand<cmd::TextureDestroy, &Executor::onTextureDestroy>,
+    &byHand<cmd::GetReference, &Executor::onGetReference>,
+    &byHand<cmd::TextureReferenceDestroy, &Executor::onTextureReferenceDestroy>,
     &byHand<cmd::PeerAccess, &Executor::onPeerAccess>,
     &byHand<cmd::ImagePart, &Executor::onImagePart>,
     &byHand<cmd::ModuleLoad, &Executor::onModuleLoad>,
@@ -935,6 +1414,36 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     &generated<cmd::MemsetD2D8Async, &runMemsetD2D8Async>,
     &generated<cmd::MemsetD2D16Async, &runMemsetD2D16Async>,
     &generated<cmd::MemsetD2D32Async, &runMemsetD2D32Async>,
+    &generated<cmd::TexRefCreate, &runTexRefCreate>,
+    &generated<cmd::ParamSetTexRef, &runParamSetTexRef>,
+    &generated<cmd::TexRefSetArray, &runTexRefSetArray>,
+    &generated<cmd::TexRefSetMipmappedArray, &runTexRefSetMipmappedArray>,
+    &generated<cmd::TexRefSetAddressV2, &runTexRefSetAddressV2>,
+    &generated<cmd::TexRefSetAddress2DV2, &runTexRefSetAddress2DV2>,
+    &generated<cmd::TexRefSetAddress2DV3, &runTexRefSetAddress2DV3>,
+    &generated<cmd::TexRefSetFormat, &runTexRefSetFormat>,
+    &generated<cmd::TexRefSetAddressMode, &runTexRefSetAddressMode>,
+    &generated<cmd::TexRefSetFilterMode, &runTexRefSetFilterMode>,
+    &generated<cmd::TexRefSetMipmapFilterMode, &runTexRefSetMipmapFilterMode>,
+    &generated<cmd::TexRefSetMipmapLevelBias, &runTexRefSetMipmapLevelBias>,
+    &generated<cmd::TexRefSetMipmapLevelClamp, &runTexRefSetMipmapLevelClamp>,
+    &generated<cmd::TexRefSetMaxAnisotropy, &runTexRefSetMaxAnisotropy>,
+    &generated<cmd::TexRefSetBorderColor, &runTexRefSetBorderColor>,
+    &generated<cmd::TexRefSetFlags, &runTexRefSetFlags>,
+    &generated<cmd::TexRefGetAddressV2, &runTexRefGetAddressV2>,
+    &generated<cmd::TexRefGetArray, &runTexRefGetArray>,
+    &generated<cmd::TexRefGetMipmappedArray, &runTexRefGetMipmappedArray>,
+    &generated<cmd::TexRefGetAddressMode, &runTexRefGetAddressMode>,
+    &generated<cmd::TexRefGetFilterMode, &runTexRefGetFilterMode>,
+    &generated<cmd::TexRefGetFormat, &runTexRefGetFormat>,
+    &generated<cmd::TexRefGetMipmapFilterMode, &runTexRefGetMipmapFilterMode>,
+    &generated<cmd::TexRefGetMipmapLevelBias, &runTexRefGetMipmapLevelBias>,
+    &generated<cmd::TexRefGetMipmapLevelClamp, &runTexRefGetMipmapLevelClamp>,
+    &generated<cmd::TexRefGetMaxAnisotropy, &runTexRefGetMaxAnisotropy>,
+    &generated<cmd::TexRefGetBorderColor, &runTexRefGetBorderColor>,
+    &generated<cmd::TexRefGetFlags, &runTexRefGetFlags>,
+    &generated<cmd::SurfRefSetArray, &runSurfRefSetArray>,
+    &generated<cmd::SurfRefGetArray, &runSurfRefGetArray>,
     &generated<cmd::ModuleGetFunctionCount, &runModuleGetFunctionCount>,
     &generated<cmd::LibraryGetKernelCount, &runLibraryGetKernelCount>,
     &generated<cmd::FuncGetAttribute, &runFuncGetAttribute>,

@@ -29,6 +29,11 @@ class Executor {
     out = static_cast<H>(found->second);
     return true;
   }
+  uint64_t wireOf(HandleKind kind, const void* object) {
+    for (const auto& [known, each] : handles)
+      if (known.first == kind && each == object) return known.second;
+    return 0;
+  }
   bool functionOrKernel(uint64_t wire, CUfunction& out) { return handle(HandleKind::kFunction, wire, out); }
   bool device(int32_t wire, CUdevice& out) {
     out = wire + 10;  // the session's ordinals are not the driver's

@@ -76,7 +76,9 @@ TEST("instructions of other architectures are refused by name") {
   expectError(".version 9.0\n.target sm_75\n.address_size 32\n", Kind::kUnsupported, "address size");
   expectError(std::string(kHead) + ".entry k() .explicitcluster .reqnctapercluster 2 { ret; }",
               Kind::kUnsupported, ".explicitcluster");
-  expectError(std::string(kHead) + ".global .texref t;", Kind::kUnsupported, ".texref");
+  expectError(std::string(kHead) + ".global .samplerref s;", Kind::kUnsupported, ".samplerref");
+  expectError(std::string(kHead) + ".global .texref t[2];", Kind::kUnsupported, "an array of texture");
+  expectError(std::string(kHead) + ".global .texref t = { width = 4 };", Kind::kUnsupported, "initial value");
   expectError(std::string(kHead) + ".alias a, b;", Kind::kUnsupported, ".alias");
 }
 

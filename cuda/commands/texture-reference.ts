@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Texture and surface references: those commands whose two ends are written by hand. */
+import type { Command } from "../schema.ts";
+
+export const textureReferenceCommands: readonly Command[] = [
+  {
+    name: "GetReference",
+    doc: "The texture or surface reference, as the kind of `handle` says, of that name in a module. It ends with the module.",
+    fields: [
+      ["owner", "u64"],
+      ["handle", "u64"],
+    ],
+    tails: ["name"],
+    reply: { fields: [] },
+  },
+  {
+    name: "TextureReferenceDestroy",
+    doc: "The end of a reference that cuTexRefCreate made.",
+    fields: [["handle", "u64"]],
+  },
+];

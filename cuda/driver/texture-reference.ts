@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+/**
+ * Texture and surface references: deprecated, but modules may still have them. What the driver would refuse is known to it
+ * alone, so every call but those for a reference's begin and end waits for its word.
+ */
+import type { Group, Remoted } from "../schema.ts";
+
+const value = { kind: "value" } as const;
+const out = { kind: "out" } as const;
+const address = { kind: "address" } as const;
+const hTexRef = { kind: "handle", of: "textureReference" } as const;
+const hSurfRef = { kind: "handle", of: "surfaceReference" } as const;
+const hArray = { kind: "handle", of: "array" } as const;
+const phArray = { kind: "finds", of: "array" } as const;
+const lookup = {
+  style: "hand",
+  why: "the reference ends with its module; the same one for the same name",
+} as const;
+
+const wait = (parameters: Remoted["arguments"]): Remoted => ({ style: "wait", arguments: parameters });
+
+export const textureReferences: Group = {
+  cuModuleGetTexRef: lookup,
+  cuModuleGetSurfRef: lookup,
+  cuTexRefCreate: { style: "async", arguments: { pTexRef: { kind: "creates", of: "textureReference" } } },
+  cuTexRefDestroy: {
+    style: "async",
+    command: "TextureReferenceDestroy",
+    precondition: "isNotOfModule",
+    arguments: { hTexRef: { kind: "destroys", of: "textureReference" } },
+  },
+  cuParamSetTexRef: wait({ hfunc: { kind: "functionOrKernel" }, texunit: value, hTexRef }),
+
+  cuTexRefSetArray: wait({ hTexRef, hArray, Flags: value }),
+  cuTexRefSetMipmappedArray: wait({
+    hTexRef,
+    hMipmappedArray: { kind: "handle", of: "mipmappedArray" },
+    Flags: value,
+  }),
+  cuTexRefSetAddress_v2: wait({
+    ByteOffset: { kind: "out", nullable: true, isAsked: true },
+    hTexRef,
+    dptr: address,
+    bytes: value,
+  }),
+  cuTexRefSetAddress2D_v2: wait({ hTexRef, desc: { kind: "struct" }, dptr: address, Pitch: value }),
+  cuTexRefSetAddress2D_v3: wait({ hTexRef, desc: { kind: "struct" }, dptr: address, Pitch: value }),
+  cuTexRefSetFormat: wait({ hTexRef, fmt: value, NumPackedComponents: value }),
+  cuTexRefSetAddressMode: wait({ hTexRef, dim: value, am: value }),
+  cuTexRefSetFilterMode: wait({ hTexRef, fm: value }),
+  cuTexRefSetMipmapFilterMode: wait({ hTexRef, fm: value }),
+  cuTexRefSetMipmapLevelBias: wait({ hTexRef, bias: value }),
+  cuTexRefSetMipmapLevelClamp: wait({ hTexRef, minMipmapLevelClamp: value, maxMipmapLevelClamp: value }),
+  cuTexRefSetMaxAnisotropy: wait({ hTexRef, maxAniso: value }),
+  cuTexRefSetBorderColor: wait({ hTexRef, pBorderColor: { kind: "struct", elements: 4 } }),
+  cuTexRefSetFlags: wait({ hTexRef, Flags: value }),
+
+  cuTexRefGetAddress_v2: wait({ pdptr: out, hTexRef }),
+  cuTexRefGetArray: wait({ phArray, hTexRef }),
+  cuTexRefGetMipmappedArray: wait({
+    phMipmappedArray: { kind: "finds", of: "mipmappedArray" },
+    hTexRef,
+  }),
+  cuTexRefGetAddressMode: wait({ pam: out, hTexRef, dim: value }),
+  cuTexRefGetFilterMode: wait({ pfm: out, hTexRef }),
+  cuTexRefGetFormat: wait({
+    pFormat: { kind: "out", nullable: true },
+    pNumChannels: { kind: "out", nullable: true },
+    hTexRef,
+  }),
+  cuTexRefGetMipmapFilterMode: wait({ pfm: out, hTexRef }),
+  cuTexRefGetMipmapLevelBias: wait({ pbias: out, hTexRef }),
+  cuTexRefGetMipmapLevelClamp: wait({ pminMipmapLevelClamp: out, pmaxMipmapLevelClamp: out, hTexRef }),
+  cuTexRefGetMaxAnisotropy: wait({ pmaxAniso: out, hTexRef }),
+  cuTexRefGetBorderColor: wait({ pBorderColor: { kind: "out", elements: 4 }, hTexRef }),
+  cuTexRefGetFlags: wait({ pFlags: out, hTexRef }),
+
+  cuSurfRefSetArray: wait({ hSurfRef, hArray, Flags: value }),
+  cuSurfRefGetArray: wait({ phArray, hSurfRef }),
+};

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program would share with other APIs and other processes by the GPU of its own machine. Nothing can be registered or
+// imported, so calls that take what was know no such thing.
+#include "client/call.h"
+#include "client/gen/api.h"
+
+namespace millpond::client::api {
+namespace {
+
+CUresult unknownResource(const char* name) {
+  Call call(name, true);
+  const CUresult entry = call.entry();
+  return entry == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : entry;
+}
+
+CUresult unknownImport(const char* name) {
+  Call call(name, false);
+  const CUresult entry = call.entry();
+  return entry == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : entry;
+}
+
+}  // namespace
+
+CUresult cuGraphicsUnregisterResource(CUgraphicsResource) noexcept {
+  return unknownResource("cuGraphicsUnregisterResource");
+}
+CUresult cuGraphicsMapResources(Flavour, unsigned int, CUgraphicsResource*, CUstream) noexcept {
+  return unknownResource("cuGraphicsMapResources");
+}
+CUresult cuGraphicsUnmapResources(Flavour, unsigned int, CUgraphicsResource*, CUstream) noexcept {
+  return unknownResource("cuGraphicsUnmapResources");
+}
+CUresult cuGraphicsSubResourceGetMappedArray(CUarray*, CUgraphicsResource, unsigned int, unsigned int) noexcept {
+  return unknownResource("cuGraphicsSubResourceGetMappedArray");
+}
+CUresult cuGraphicsResourceGetMappedMipmappedArray(CUmipmappedArray*, CUgraphicsResource) noexcept {
+  return unknownResource("cuGraphicsResourceGetMappedMipmappedArray");
+}
+CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr*, size_t*, CUgraphicsResource) noexcept {
+  return unknownResource("cuGraphicsResourceGetMappedPointer_v2");
+}
+CUresult cuGraphicsResourceSetMapFlags_v2(CUgraphicsResource, unsigned int) noexcept {
+  return unknownResource("cuGraphicsResourceSetMapFlags_v2");
+}
+
+CUresult cuDestroyExternalMemory(CUexternalMemory) noexcept { return unknownImport("cuDestroyExternalMemory"); }
+CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr*, CUexternalMemory,
+                                         const CUDA_EXTERNAL_MEMORY_BUFFER_DESC*) noexcept {
+  return unknownImport("cuExternalMemoryGetMappedBuffer");
+}
+CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray*, CUexternalMemory,
+                                                 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC*) noexcept {
+  return unknownImport("cuExternalMemoryGetMappedMipmappedArray");
+}
+CUresult cuDestroyExternalSemaphore(CUexternalSemaphore) noexcept {
+  return unknownImport("cuDestroyExternalSemaphore");
+}
+CUresult cuSignalExternalSemaphoresAsync(Flavour, const CUexternalSemaphore*,
+                                         const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS*, unsigned int,
+                                         CUstream) noexcept {
+  return unknownImport("cuSignalExternalSemaphoresAsync");
+}
+CUresult cuWaitExternalSemaphoresAsync(Flavour, const CUexternalSemaphore*,
+                                       const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS*, unsigned int, CUstream) noexcept {
+  return unknownImport("cuWaitExternalSemaphoresAsync");
+}
+
+// As on a device whose attributes say that it has no such files.
+CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType,
+                                       unsigned long long) noexcept {
+  Call call("cuMemGetHandleForAddressRange", true);
+  if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
+  if (handle == nullptr || dptr == 0 || size == 0 || handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
+    return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+}  // namespace millpond::client::api

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "softgpu/driver/texture_reference.h"
+
+#include <algorithm>
+
+namespace millpond::softgpu {
+namespace {
+
+/// What is said of coordinates outside and of filters is not about memory without rows: outside of it is nothing.
+CUDA_TEXTURE_DESC samplingOfLine(const CUDA_TEXTURE_DESC& wanted) {
+  CUDA_TEXTURE_DESC out{};
+  std::fill(std::begin(out.addressMode), std::end(out.addressMode), CU_TR_ADDRESS_MODE_BORDER);
+  out.flags = wanted.flags & ~static_cast<unsigned>(CU_TRSF_NORMALIZED_COORDINATES);
+  return out;
+}
+
+}  // namespace
+
+CUresult viewOfReference(Driver& driver, const TextureReference::State& state, ptx::Reference kind,
+                         ptx::TextureView* view) {
+  CUDA_RESOURCE_DESC resource = state.resource;
+  const bool isLine = resource.resType == CU_RESOURCE_TYPE_LINEAR;
+  if (isLine) {
+    resource.res.linear.format = state.format;
+    resource.res.linear.numChannels = state.channels;
+  }
+  if (CUresult result = viewOf(driver, resource, view)) return result;
+  if (kind == ptx::Reference::kSurface) return CUDA_SUCCESS;
+  return applySampling(isLine ? samplingOfLine(state.sampling) : state.sampling, view);
+}
+
+bool BoundTextures::find(uint64_t number, ptx::TextureView& view) const {
+  const auto bound = std::find_if(bound_.begin(), bound_.end(), [&](const auto& each) { return each.first == number; });
+  if (bound == bound_.end()) return objects_.find(number, view);
+  view = bound->second;
+  return true;
+}
+
+}  // namespace millpond::softgpu
