@@ -7,23 +7,28 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { loadavg } from "node:os";
 import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
-import { describeHost } from "./machine.ts";
 import { runTool, toCount, UsageError } from "@millpond/cli";
 import { runCrashRounds } from "../../controller/src/testing/crash-rounds.ts";
+import { describeHost } from "./machine.ts";
+import { RealNode } from "./real-node.ts";
 import { quantile } from "./samples.ts";
+import { takeTemporaryFolder } from "./temporary-folder.ts";
 
 const help = `usage: npm run bench:takeovers -- [options]
 
   --seeds N      pools, one after the other, each with its seed and a database of its own; default: 8
   --first N      the first seed; default: 1
   --rounds N     faults in each; default: 25
-  --controllers N  of each pool; their clocks are hours apart; default: 3
+  --controllers N  of each pool; their clocks are hours apart, except where programs run; default: 3
+  --programs N    in every Nth pool programs run, on a node whose agent and workers are processes; its agent is killed,
+                  too. 0: in none; default: 2
   --keep DIR     where the outcome of each seed is kept, and is found again by who goes on;
                  default: build/takeovers
   --json FILE    where the result goes; default: build/takeovers-result.json
   --save NAME    also writes bench/results/NAME.json, which is committed
 
-Needs PostgreSQL 15 or later (Debian: postgresql). Ends with status 1 where anything was lost or granted twice.
+Needs PostgreSQL 15 or later (Debian: postgresql), and for programs what npm run build makes. Ends with status 1 where
+anything was lost or granted twice, or a program noticed. Whatever ends it, nothing of it is left.
 `;
 
 const root = join(import.meta.dirname, "..", "..");
@@ -32,6 +37,8 @@ interface Options {
   readonly seeds: readonly number[];
   readonly rounds: number;
   readonly controllers: number;
+  /** Every which pool has programs; 0: none. */
+  readonly programs: number;
   readonly keep: string;
   readonly files: readonly string[];
 }
@@ -45,14 +52,16 @@ interface Outcome {
   readonly acknowledged: number;
   readonly grants: number;
   readonly deeds: Readonly<Record<string, number>>;
+  /** That ended as they should; undefined: there were none. */
+  readonly programs?: number;
   /** Processes that wanted to run, before and after. */
   readonly load: readonly number[];
 }
 
-async function readKept(path: string, { rounds }: Options): Promise<Outcome | undefined> {
+async function readKept(path: string, rounds: number, isReal: boolean): Promise<Outcome | undefined> {
   try {
     const kept = JSON.parse(await readFile(path, "utf8")) as Outcome;
-    return kept.rounds.length === rounds ? kept : undefined;
+    return kept.rounds.length === rounds && (kept.programs !== undefined) === isReal ? kept : undefined;
   } catch (error) {
     if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
     throw error;
@@ -61,14 +70,21 @@ async function readKept(path: string, { rounds }: Options): Promise<Outcome | un
 
 async function runSeed(seed: number, options: Options): Promise<Outcome> {
   const path = join(options.keep, `${seed}.json`);
-  const kept = await readKept(path, options);
+  const isReal = options.programs > 0 && seed % options.programs === 0;
+  const kept = await readKept(path, options.rounds, isReal);
   if (kept !== undefined) return kept;
   const before = loadavg()[0] ?? 0;
-  const clocks = Array.from({ length: options.controllers }, (_, index) => 3600 * index * (-1) ** index);
-  const { rounds, broken, terms, ...rest } = await runCrashRounds({
+  // A real agent refuses tickets that its own clock says are over.
+  const apartSeconds = isReal ? 0 : 3600;
+  const clocks = Array.from(
+    { length: options.controllers },
+    (_, index) => apartSeconds * index * (-1) ** index,
+  );
+  const { rounds, broken, terms, programs, ...rest } = await runCrashRounds({
     seed,
     rounds: options.rounds,
     clocks,
+    ...(isReal && { makeHost: (site) => RealNode.start(site) }),
     onRound: ({ fault, seconds }) => console.log(`seed ${seed}: ${fault}, on after ${seconds.toFixed(2)} s`),
   });
   const outcome: Outcome = {
@@ -78,6 +94,7 @@ async function runSeed(seed: number, options: Options): Promise<Outcome> {
     terms: Number(terms.at(-1) ?? 0n),
     ...rest,
     deeds: { ...rest.deeds },
+    ...(isReal && { programs }),
     load: [rounded(before), rounded(loadavg()[0] ?? 0)],
   };
   await writeWhole(path, outcome);
@@ -98,8 +115,16 @@ function spread(samples: readonly number[]) {
 }
 
 function sumUp(outcomes: readonly Outcome[], { rounds, controllers }: Options) {
-  const all = outcomes.flatMap((outcome) => outcome.rounds);
-  const ofFault = Map.groupBy(all, ({ fault }) => fault);
+  const faultsOf = (its: readonly Outcome[]) => {
+    const ofFault = Map.groupBy(
+      its.flatMap((outcome) => outcome.rounds),
+      ({ fault }) => fault,
+    );
+    return Object.fromEntries(
+      [...ofFault].map(([fault, all]) => [fault, spread(all.map(({ seconds }) => seconds))]),
+    );
+  };
+  const isReal = ({ programs }: Outcome): boolean => programs !== undefined;
   const deeds: Record<string, number> = {};
   for (const outcome of outcomes)
     for (const [deed, times] of Object.entries(outcome.deeds)) deeds[deed] = (deeds[deed] ?? 0) + times;
@@ -114,9 +139,9 @@ function sumUp(outcomes: readonly Outcome[], { rounds, controllers }: Options) {
     acknowledged: sum(({ acknowledged }) => acknowledged),
     grants: sum(({ grants }) => grants),
     deeds,
-    faults: Object.fromEntries(
-      [...ofFault].map(([fault, its]) => [fault, spread(its.map(({ seconds }) => seconds))]),
-    ),
+    programs: sum(({ programs = 0 }) => programs),
+    faults: faultsOf(outcomes.filter((each) => !isReal(each))),
+    faultsBesidePrograms: faultsOf(outcomes.filter(isReal)),
     load: { least: Math.min(...loads), most: Math.max(...loads) },
   };
 }
@@ -136,6 +161,7 @@ function readOptions(args: string[]): Options | undefined {
       first: text,
       rounds: text,
       controllers: text,
+      programs: text,
       keep: text,
       json: text,
       save: text,
@@ -150,6 +176,7 @@ function readOptions(args: string[]): Options | undefined {
     seeds: Array.from({ length: toCount("seeds", values.seeds ?? "8", 1, 1000) }, (_, n) => first + n),
     rounds: toCount("rounds", values.rounds ?? "25", 1, 1000),
     controllers: toCount("controllers", values.controllers ?? "3", 2, 9),
+    programs: toCount("programs", values.programs ?? "2", 0, 1000),
     keep: values.keep ?? join(root, "build", "takeovers"),
     files: [
       values.json ?? join(root, "build", "takeovers-result.json"),
@@ -159,6 +186,7 @@ function readOptions(args: string[]): Options | undefined {
 }
 
 async function run(options: Options): Promise<void> {
+  takeTemporaryFolder("millpond-takeovers");
   const machine = { ...describeHost(), date: new Date().toISOString().replace(/\.\d+/, "") };
   const outcomes: Outcome[] = [];
   for (const seed of options.seeds) outcomes.push(await runSeed(seed, options));
@@ -167,7 +195,8 @@ async function run(options: Options): Promise<void> {
     await writeWhole(file, result);
     console.log(file);
   }
-  console.log(JSON.stringify(result.faults, undefined, 2));
+  const { faults, faultsBesidePrograms } = result;
+  console.log(JSON.stringify({ faults, faultsBesidePrograms }, undefined, 2));
   if (result.broken.length > 0) {
     console.error(result.broken.join("\n"));
     process.exitCode = 1;

@@ -299,12 +299,14 @@ export class Clients {
    *
    * @returns What was acknowledged and is not so, and what must never be.
    */
-  takeStock(found: readonly Claim[], devices: readonly Device[]): string[] {
+  takeStock(all: readonly Claim[], devices: readonly Device[]): string[] {
+    // Those of a pool of nodes are others'.
+    const found = all.filter(({ pool }) => pool === "");
     const live = found.filter(isLive);
     const broken = [
       ...this.#check(found),
       ...this.#checkSessions(found),
-      ...overAllocations(live, devices),
+      ...overAllocations(all.filter(isLive), devices),
       ...splitGangs(live),
       ...this.#seen,
     ];

@@ -8,8 +8,30 @@ import { Cluster, type Fault as ClusterFault } from "./cluster.ts";
 import { Clients, type Deeds, makeRandom } from "./crash-clients.ts";
 import { TestNode } from "./test-node.ts";
 
-/** What happens to controllers and their database; `agent killed`: and another takes its place. */
-export type Fault = ClusterFault | "agent killed";
+/** What happens to controllers and their database; where an agent is killed, another takes its place. */
+export type Fault = ClusterFault | "agent killed" | "agent of programs killed";
+
+/** Where a host finds the controllers. */
+export interface HostSite {
+  /** Separated by commas. */
+  readonly urls: string;
+  readonly userToken: string;
+  readonly agentToken: string;
+}
+
+/** A node with a real agent, real workers and programs that run on them all the time. */
+export interface Host extends AsyncDisposable {
+  /** Of its claims, and no others. Its devices are too small for those of the clients. */
+  readonly pool: string;
+  /** Programs that have ended as they should. */
+  readonly done: number;
+  /** Kills the agent; another has taken its place, and has served a program, when this resolves. */
+  replaceAgent(): Promise<void>;
+  /** What must never be, and was seen since the last time. */
+  takeStock(): readonly string[];
+  /** Ends the programs; resolves with what was seen, and what is left of them that should be gone. */
+  finish(): Promise<readonly string[]>;
+}
 
 /** Of ten rounds, in an order that only the seed knows. */
 const deck: readonly Fault[] = [
@@ -24,12 +46,16 @@ const deck: readonly Fault[] = [
   "follower killed",
   "agent killed",
 ];
+/** Of a dozen rounds beside a host. */
+const deckWithHost: readonly Fault[] = [...deck, "agent of programs killed", "agent of programs killed"];
 
 export interface CrashRoundsOptions {
   readonly seed: number;
   readonly rounds: number;
   /** How many seconds the clock of each controller is ahead: nothing may depend on them. */
   readonly clocks: readonly number[];
+  /** Makes a host, whose agent is among those that are killed; it wants clocks that agree. Default: there is none. */
+  readonly makeHost?: (site: HostSite) => Promise<Host>;
   /** Told of each round. */
   readonly onRound?: (round: Round) => void;
 }
@@ -51,6 +77,8 @@ export interface CrashRounds {
   /** Allocations that were seen. */
   readonly grants: number;
   readonly deeds: Deeds;
+  /** Programs of the host that have ended as they should. */
+  readonly programs: number;
 }
 
 const clientsAtOnce = 8;
@@ -58,7 +86,7 @@ const leaseSeconds = 3600;
 
 /** Runs them on controllers, a database and nodes of their own, which are gone when it resolves. */
 export async function runCrashRounds(options: CrashRoundsOptions): Promise<CrashRounds> {
-  const { seed, clocks, onRound } = options;
+  const { seed, clocks, makeHost, onRound } = options;
   await using cluster = await Cluster.start(clocks);
   await using cleanup = new AsyncDisposableStack();
   const transport = cluster.transport();
@@ -67,6 +95,10 @@ export async function runCrashRounds(options: CrashRoundsOptions): Promise<Crash
   const at = { url: cluster.urls, token: cluster.agentToken };
   const nodes = ["node-a", "node-b"].map((name) => cleanup.use(new TestNode(name, at)));
   await Promise.all(nodes.map((node) => node.agent.until(() => true)));
+  const host = await makeHost?.(cluster);
+  if (host !== undefined) {
+    cleanup.use(host);
+  }
   // What happens is the seed's alone: what clients do depends on when they are answered.
   const random = makeRandom(seed);
   const clients = new Clients(makeRandom(seed + 1), nodes);
@@ -76,10 +108,13 @@ export async function runCrashRounds(options: CrashRoundsOptions): Promise<Crash
   const coming: Fault[] = [];
 
   const strike = async (fault: Fault): Promise<() => Promise<void>> => {
-    if (fault !== "agent killed") {
+    if (fault === "agent of programs killed") {
+      await host?.replaceAgent();
+    } else if (fault === "agent killed") {
+      await nodes[Math.floor(random() * nodes.length)]?.replaceAgent(at);
+    } else {
       return await cluster.strike(fault);
     }
-    await nodes[Math.floor(random() * nodes.length)]?.replaceAgent(at);
     return async () => undefined;
   };
 
@@ -88,7 +123,7 @@ export async function runCrashRounds(options: CrashRoundsOptions): Promise<Crash
     const running = Array.from({ length: clientsAtOnce }, () => clients.run(claims, stop.signal));
     await clients.until(5 + Math.floor(random() * 60));
     if (coming.length === 0) {
-      coming.push(...deck);
+      coming.push(...(host === undefined ? deck : deckWithHost));
     }
     const [fault = "leader killed"] = coming.splice(Math.floor(random() * coming.length), 1);
     const beganMs = performance.now();
@@ -104,12 +139,12 @@ export async function runCrashRounds(options: CrashRoundsOptions): Promise<Crash
     terms.push(await cluster.term());
     const found = await claims.listClaims({ includeEnded: true });
     const { devices } = await pool.listDevices({});
-    broken.push(
-      ...clients.takeStock(found.claims, devices).map((what) => `round ${number}, ${fault}: ${what}`),
-    );
+    const seen = [...clients.takeStock(found.claims, devices), ...(host?.takeStock() ?? [])];
+    broken.push(...seen.map((what) => `round ${number}, ${fault}: ${what}`));
   }
+  broken.push(...((await host?.finish()) ?? []));
   const { acknowledged, grants, deeds } = clients;
-  return { rounds, broken, terms, acknowledged, grants, deeds };
+  return { rounds, broken, terms, acknowledged, grants, deeds, programs: host?.done ?? 0 };
 }
 
 async function askNext(claims: Client<typeof ClaimService>, name: string): Promise<void> {

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { spawn } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Host, HostSite } from "../../controller/src/testing/crash-rounds.ts";
+import { processesWith } from "../../scripts/lib/background.ts";
+import { inRoot, nativeDir } from "../../scripts/lib/paths.ts";
+import { Program, type Result } from "../../test/support/program.ts";
+
+const native = nativeDir("release");
+const examples = inRoot("examples", "prebuilt", "millpond-examples");
+const millpond = inRoot("cli", "bin", "millpond.mjs");
+
+/** Each takes some seconds, in which its session may lose whoever leads, the database and the agent. */
+const programs = [
+  ["vectoradd", "1000", "--repeat", "3000"],
+  ["reduction", "200000"],
+  ["streams", "200000"],
+] as const;
+/** One that takes no time. */
+const short = ["vectoradd", "1000"] as const;
+/** Programs at the same time: as many as the node has devices. */
+const lanes = 2;
+const deviceMemory = "512Mi";
+const nodeName = "node-real";
+const pauseMs = 300;
+/** Longer than the lease of a claim that could not be given back. */
+const quietMs = 120_000;
+
+/** Programs of software GPUs, on a node whose agent and workers are processes, like they. */
+export class RealNode implements Host {
+  readonly pool = "programs";
+  /** Programs that have ended as they should. */
+  done = 0;
+  readonly #site: HostSite;
+  readonly #directory: string;
+  readonly #stop = new AbortController();
+  readonly #broken: string[] = [];
+  #lanes: readonly Promise<void>[] = [];
+  #agent: Program;
+
+  private constructor(site: HostSite, directory: string) {
+    this.#site = site;
+    this.#directory = directory;
+    this.#agent = this.#beginAgent();
+  }
+
+  static async start(site: HostSite): Promise<RealNode> {
+    const directory = await mkdtemp(join(tmpdir(), "node-"));
+    await writeFile(join(directory, "agent.token"), site.agentToken, { mode: 0o600 });
+    const node = new RealNode(site, directory);
+    await node.#untilReady();
+    node.#lanes = Array.from({ length: lanes }, (_, lane) => node.#drive(lane));
+    return node;
+  }
+
+  /** Kills the agent. Another takes its place, and has served a program when this resolves. */
+  async replaceAgent(): Promise<void> {
+    this.#agent.signal("SIGKILL");
+    await this.#agent.finished;
+    this.#agent = this.#beginAgent();
+    await this.#run(short, "shm");
+  }
+
+  takeStock(): readonly string[] {
+    return this.#broken.splice(0);
+  }
+
+  /** Ends the programs; resolves with what they have left that should be gone. */
+  async finish(): Promise<readonly string[]> {
+    this.#stop.abort();
+    await Promise.all(this.#lanes);
+    const deadline = Date.now() + quietMs;
+    let left: readonly string[] = [];
+    do {
+      left = await this.#sessions();
+      if (left.length === 0) break;
+      await sleep(pauseMs);
+    } while (Date.now() < deadline);
+    this.#agent.signal("SIGTERM");
+    const { status, stderr } = await this.#agent.finished;
+    const processes = await processesWith(`${this.#directory}/`);
+    return [
+      ...this.takeStock(),
+      ...left.map((session) => `session ${session} is left`),
+      ...processes.map(({ command }) => `${command} is left`),
+      ...(status === 0 ? [] : [`the agent ended with status ${status}: ${stderr}`]),
+    ];
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    this.#agent.signal("SIGKILL");
+    await this.#agent.finished;
+    await rm(this.#directory, { recursive: true, force: true });
+  }
+
+  #millpond(args: readonly string[], variables: NodeJS.ProcessEnv): Program {
+    const { PATH, TMPDIR } = process.env;
+    const env = { PATH, TMPDIR, HOME: this.#directory, ...variables };
+    return new Program(
+      spawn(process.execPath, [millpond, ...args], { env, stdio: ["ignore", "pipe", "pipe"] }),
+    );
+  }
+
+  #client(args: readonly string[]): Program {
+    const { urls, userToken } = this.#site;
+    return this.#millpond(args, { MILLPOND_CONTROLLER: urls, MILLPOND_TOKEN: userToken });
+  }
+
+  #beginAgent(): Program {
+    const { urls } = this.#site;
+    const files = [
+      "--token-file",
+      join(this.#directory, "agent.token"),
+      "--run",
+      join(this.#directory, "run"),
+    ];
+    const driver = join(native, "softgpu", "libcuda.so.1");
+    const worker = join(native, "worker", "millpond-worker");
+    const of = [
+      "--name",
+      "node-real",
+      "--controller",
+      urls,
+      "--labels",
+      `pool=${this.pool}`,
+      "--drain",
+      "all",
+    ];
+    return this.#millpond(["agent", ...of, ...files, "--driver", driver, "--worker", worker], {
+      MILLPOND_SOFTGPU_DEVICES: String(lanes),
+      MILLPOND_SOFTGPU_MEMORY: deviceMemory,
+      MILLPOND_SOFTGPU_SEED: this.#directory,
+      MILLPOND_SOFTGPU_STATE: join(this.#directory, "softgpu"),
+    });
+  }
+
+  async #drive(lane: number): Promise<void> {
+    for (let turn = lane; !this.#stop.signal.aborted; turn += 1) {
+      await this.#run(programs[turn % programs.length] ?? short, turn % 2 === 0 ? "shm" : "tcp");
+      await sleep(pauseMs);
+    }
+  }
+
+  /** Runs a program; whatever is killed meanwhile but itself, it does not notice. */
+  async #run(what: readonly string[], transport: "shm" | "tcp"): Promise<void> {
+    const asked = [
+      "-m",
+      "64Mi",
+      "--service-class",
+      "burstable",
+      "--pool",
+      this.pool,
+      "--transport",
+      transport,
+    ];
+    const { status, stdout, stderr } = await this.#client(["run", ...asked, "--", examples, ...what])
+      .finished;
+    if (status === 0 && stdout.includes(": OK")) this.done += 1;
+    else
+      this.#broken.push(`${what.join(" ")}, ${transport}, ended with status ${status}: ${stdout}${stderr}`);
+  }
+
+  async #untilReady(): Promise<void> {
+    const ended: Result[] = [];
+    void this.#agent.finished.then((result) => ended.push(result));
+    for (;;) {
+      for (const { stderr } of ended) throw new Error(`the agent did not start: ${stderr}`);
+      const nodes = await this.#list<{ name: string; state: string }>("nodes");
+      if (nodes.some(({ name, state }) => name === nodeName && state === "ready")) return;
+      await sleep(pauseMs);
+    }
+  }
+
+  async #sessions(): Promise<readonly string[]> {
+    const sessions = await this.#list<{ id: string; node: string }>("sessions");
+    return sessions.filter(({ node }) => node === nodeName).map(({ id }) => id);
+  }
+
+  async #list<T>(kind: string): Promise<readonly T[]> {
+    const { status, stdout, stderr } = await this.#client(["get", kind, "-o", "json"]).finished;
+    if (status !== 0) throw new Error(`get ${kind}: ${stderr}`);
+    return (JSON.parse(stdout) as { items: readonly T[] }).items;
+  }
+}

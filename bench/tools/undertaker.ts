@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// node bench/tools/undertaker.ts FOLDER: waits until its standard input ends, which it does with whoever started it; then
+// kills what that has left, the processes whose temporary files or whose own are in the folder, and removes the folder.
+
+import { readdir, readFile, readlink, rm } from "node:fs/promises";
+import { setTimeout as sleep } from "node:timers/promises";
+
+const pollMs = 50;
+/** Of processes that have ended meanwhile, and of those of others. */
+const notOurs: ReadonlySet<string | undefined> = new Set(["ENOENT", "ESRCH", "EACCES", "EPERM"]);
+
+/** Ends with an empty text where there is nothing to be read any more. */
+async function look(read: Promise<string>): Promise<string> {
+  try {
+    return await read;
+  } catch (error) {
+    if (notOurs.has((error as NodeJS.ErrnoException).code)) return "";
+    throw error;
+  }
+}
+
+async function livesIn(folder: string, pid: string): Promise<boolean> {
+  const [command, environment, directory] = await Promise.all([
+    look(readFile(`/proc/${pid}/cmdline`, "utf8")),
+    look(readFile(`/proc/${pid}/environ`, "utf8")),
+    look(readlink(`/proc/${pid}/cwd`)),
+  ]);
+  return (
+    command.includes(`${folder}/`) ||
+    environment.split("\0").includes(`TMPDIR=${folder}`) ||
+    directory.startsWith(`${folder}/`)
+  );
+}
+
+async function leftIn(folder: string): Promise<readonly number[]> {
+  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid);
+  const found = await Promise.all(
+    pids.map(async (pid) => ((await livesIn(folder, pid)) ? [Number(pid)] : [])),
+  );
+  return found.flat();
+}
+
+function kill(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch (error) {
+    if (!notOurs.has((error as NodeJS.ErrnoException).code)) throw error;
+  }
+}
+
+const [folder = ""] = process.argv.slice(2);
+if (!folder.startsWith("/")) throw new Error("needs the path of a folder");
+for await (const _ of process.stdin) {
+  // Nothing is said to it.
+}
+for (;;) {
+  const left = await leftIn(folder);
+  if (left.length === 0) break;
+  for (const pid of left) kill(pid);
+  await sleep(pollMs);
+}
+await rm(folder, { recursive: true, force: true });
