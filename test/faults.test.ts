@@ -2,11 +2,9 @@
 // Whatever dies: its own session ends with a clear message or goes on, the others do not notice, nothing is left.
 import { randomBytes } from "node:crypto";
 import { createConnection, createServer, type Socket } from "node:net";
-import { readFileSync } from "node:fs";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { examples, Pool, until } from "./support/pool.ts";
-import type { Program } from "./support/program.ts";
-import { startProgram } from "./support/program.ts";
+import { childOf, type Program, startProgram } from "./support/program.ts";
 
 let pool: Pool;
 let bystander: Program;
@@ -28,12 +26,6 @@ afterEach(async () => {
     await pool[Symbol.asyncDispose]();
   }
 });
-
-/** Pid of the program that a `millpond run` started. */
-function childOf(pid: number): number {
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ");
-  return Number(children[0]);
-}
 
 /** Starts a second client and returns it with the worker that serves it. */
 async function victim(transport: string): Promise<{ program: Program; worker: number }> {

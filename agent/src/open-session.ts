@@ -43,6 +43,7 @@ export async function openSession(
   assertServable(opener.devices, payload);
   const { session, claim, epoch, term, order, issued, serviceClass = "guaranteed" } = payload;
   const devices = payload.devices.map((device) => ({ ...device, serviceClass }));
+  const { parkAfterSeconds = 0 } = payload;
   const linkSecret = opener.isEncrypted ? randomBytes(32).toString("hex") : "";
   try {
     const worker = await opener.pool.open(
@@ -51,6 +52,7 @@ export async function openSession(
       {
         expires: payload.expires,
         linkSecret,
+        parkAfterMs: parkAfterSeconds * 1000,
         assertAllowed: () => opener.admission.assertGranted(payload),
         sizes: () => opener.admission.sizesOf(payload)?.devices ?? devices,
       },

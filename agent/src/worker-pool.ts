@@ -59,6 +59,8 @@ export interface OpenOptions {
   readonly expires: number;
   /** As of SessionPass. */
   readonly linkSecret: string;
+  /** As of SessionPass. */
+  readonly parkAfterMs: number;
   /** Called at the moment of assignment, which may come long after the ticket was checked. */
   readonly assertAllowed: () => void;
   /** The sizes that the session has by then. */
@@ -198,6 +200,7 @@ export class WorkerPool {
           ticket,
           expires: Math.min(options.expires, connectBy),
           linkSecret: options.linkSecret,
+          parkAfterMs: options.parkAfterMs,
           group: this.#options.run.groupOf(session.claim, session.epoch),
         },
         this.#options.assignTimeoutMs,

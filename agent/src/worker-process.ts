@@ -114,6 +114,7 @@ export type AgentMessage =
       readonly expires: number;
       /** 64 hexadecimal digits, by which what is said over TCP is encrypted; empty: it is not, on loopback. */
       readonly linkSecret: string;
+      readonly parkAfterMs: number;
       readonly devices: readonly AssignedDevice[];
       /** Secret of the sessions of a claim on this node, 64 hexadecimal digits; "": the session shares nothing. */
       readonly group: string;

@@ -91,6 +91,8 @@ export interface SessionPass {
   readonly linkSecret: string;
   /** What it has in common with the other sessions of its claim on this node. */
   readonly group: string;
+  /** The session is parked after so long without a command, if it holds nothing; 0: never. */
+  readonly parkAfterMs: number;
 }
 
 interface PendingAssign {

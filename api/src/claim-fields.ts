@@ -74,6 +74,14 @@ export const claimFields = {
     description:
       "Hold nothing until a program of the claim calls CUDA, and give it back when the last one has ended",
   },
+  lazyIdle: {
+    flags: "--lazy-idle <duration>",
+    env: "MILLPOND_LAZY_IDLE",
+    type: "duration",
+    description:
+      "Of a lazy claim: give it back also when its programs have been idle for so long and hold no device memory",
+    defaultText: "5m",
+  },
   exclusive: {
     flags: "--exclusive",
     env: "MILLPOND_EXCLUSIVE",

@@ -134,6 +134,7 @@ export function toClaimMessage(values: ClaimValues): MessageInitShape<typeof Cla
     memoryPercent: memory?.kind === "percent" ? memory.percent : 0,
     computePercent: values.compute ?? 0,
     lazy: values.lazy ?? false,
+    lazyIdleSeconds: values.lazyIdle ?? 0,
     exclusive: values.exclusive ?? false,
     models: [...(values.model ?? [])],
     minComputeCapability: values.minCapability ?? "",

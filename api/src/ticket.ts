@@ -17,6 +17,9 @@ export const maxTicketLength = 8192;
 /** The longest lifetime that an agent accepts, whatever the signature says. */
 const maxLifetimeSeconds = 3600;
 
+/** A year. */
+const maxParkAfterSeconds = 366 * 86_400;
+
 /** The most devices of one node: so many always fit into `maxTicketLength`. */
 export const maxDevicesPerNode = 32;
 
@@ -32,6 +35,8 @@ export interface TicketPayload {
   readonly devices: readonly TicketDevice[];
   /** How its shares of compute are meant. Absent: guaranteed. */
   readonly serviceClass?: ServiceClassWord;
+  /** The session is parked after so long without a command, if it holds nothing. Absent: never. */
+  readonly parkAfterSeconds?: number;
   /** Of the controller that issued it, which led then. */
   readonly term: number;
   /** Among the answers and tickets of the term. */
@@ -188,6 +193,8 @@ function isTicketPayload(value: unknown): value is TicketPayload {
     value["devices"].every(isTicketDevice) &&
     (value["serviceClass"] === undefined ||
       serviceClassWords.some((word) => word === value["serviceClass"])) &&
+    (value["parkAfterSeconds"] === undefined ||
+      isIntegerWithin(value["parkAfterSeconds"], 1, maxParkAfterSeconds)) &&
     isIntegerWithin(value["term"], 0, Number.MAX_SAFE_INTEGER) &&
     isIntegerWithin(value["order"], 0, Number.MAX_SAFE_INTEGER) &&
     isIntegerWithin(value["issued"], 0, Number.MAX_SAFE_INTEGER) &&

@@ -173,6 +173,7 @@ async function meet(
         ticket,
         expires: Math.floor(Date.now() / 1000) + 3600,
         linkSecret: options.linkSecret,
+        parkAfterMs: 0,
         devices: [
           {
             uuid: options.uuid,

@@ -98,12 +98,16 @@ export async function createClaim(
   }
 }
 
+export type ToldDevices = Pick<ClaimSpec, "toldModels" | "toldHost">;
+
 export interface WaitClaimOptions {
   /** The version that the caller has seen. */
   readonly knownVersion: number;
   readonly timeoutMs: number;
   /** The caller needs the devices. */
   readonly wake: boolean;
+  /** What it was told of those that it had. Default: it had none. */
+  readonly told?: ToldDevices;
   readonly signal: AbortSignal;
   /** Default: all claims. */
   readonly sees?: Sight;
@@ -121,7 +125,7 @@ export async function waitClaim(pool: Pool, name: string, options: WaitClaimOpti
   renew(pool, claim);
   const isWaking = options.wake && claim.isLazy;
   if (isWaking) {
-    await wakeClaim(pool, name);
+    await wakeClaim(pool, name, options.told);
     claim = requireClaim(pool, name, options.sees);
   }
   const releases = [pool.leases.hold(name), ...(isWaking ? [pool.wakes.hold(name)] : [])];
@@ -147,7 +151,7 @@ export async function waitClaim(pool: Pool, name: string, options: WaitClaimOpti
 }
 
 /** A program needs the devices of a lazy claim: it waits from now on, behind those that wait already. */
-async function wakeClaim(pool: Pool, name: string): Promise<void> {
+async function wakeClaim(pool: Pool, name: string, told?: ToldDevices): Promise<void> {
   pool.wakes.renew(name, wakeSeconds);
   if (pool.ledger.claims.get(name)?.state !== "dormant") {
     return;
@@ -159,7 +163,7 @@ async function wakeClaim(pool: Pool, name: string): Promise<void> {
     }
     refuseTooMany(transaction);
     const { revision: arrival, now: waitingSince } = transaction;
-    transaction.putClaim({ ...claim, state: "pending", reason: "", arrival, waitingSince });
+    transaction.putClaim({ ...claim, ...told, state: "pending", reason: "", arrival, waitingSince });
     transaction.addEvent("ClaimWoken", `claim/${name}`, "a program of it calls its devices");
   });
 }
@@ -205,6 +209,7 @@ export async function createTicket(
           computePercent,
         })),
         serviceClass: claim.serviceClass,
+        ...(claim.lazyIdleSeconds === 0 ? {} : { parkAfterSeconds: claim.lazyIdleSeconds }),
         term: pool.ledger.term,
         order,
         issued,

@@ -57,6 +57,7 @@ export function toClaim(pool: Pool, claim: ClaimRecord, positions = waitingPosit
     leaseSeconds: claim.leaseSeconds,
     sessionBound: claim.isSessionBound,
     lazy: claim.isLazy,
+    lazyIdleSeconds: claim.lazyIdleSeconds,
     exclusive: claim.isExclusive,
     models: [...claim.models],
     minComputeCapability: claim.minComputeCapability,

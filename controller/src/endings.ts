@@ -32,10 +32,13 @@ export function endClaim(
   }
 }
 
+/** What the next program is told of its devices is not known yet. */
+const asleep = { state: "dormant", waitingSince: null, toldModels: [], toldHost: "" } as const;
+
 /** Lets a lazy claim hold nothing and ask for nothing, until a program of it calls its devices. */
 export function sleepClaim(transaction: Transaction, facts: Facts, claim: ClaimRecord, reason: string): void {
   recordWait(transaction, claim, 0);
-  transaction.putClaim({ ...claim, state: "dormant", reason, waitingSince: null, preemptAt: null });
+  transaction.putClaim({ ...claim, ...asleep, reason, preemptAt: null });
   transaction.addEvent("ClaimDormant", `claim/${claim.name}`, reason);
   const allocation = transaction.allocation(claim.name);
   if (allocation !== undefined) {
@@ -61,7 +64,7 @@ export function requeueClaim(
   transaction.putClaim({
     ...claim,
     ...(claim.isLazy
-      ? ({ state: "dormant", reason, waitingSince: null } as const)
+      ? { ...asleep, reason }
       : ({ state: "pending", reason: "", waitingSince: transaction.now } as const)),
     preemptAt: null,
     requeues: claim.requeues + 1,

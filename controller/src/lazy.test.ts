@@ -167,3 +167,48 @@ test("a gang is never lazy, and a claim that belongs to a process is bound at on
   const { claim } = await pool.claims.createClaim({ claim: { name: "own", lazy: true, sessionBound: true } });
   expect(claim).toMatchObject({ state: ClaimState.BOUND, lazy: false });
 });
+
+test("programs of a lazy claim may be idle for five minutes, or for as long as it says, which is in their tickets", async () => {
+  const pool = await TestPool.start({ a: [8n * GiB] });
+  const parkAfter = async (name: string): Promise<unknown> => {
+    const { ticket } = await pool.claims.createTicket({ claim: name });
+    return JSON.parse(Buffer.from(ticket.split(".")[1] ?? "", "base64url").toString());
+  };
+  const shared = { leaseSeconds: 3600, memoryBytes: GiB };
+  await pool.claims.createClaim({ claim: { ...shared, name: "usual", lazy: true } });
+  await pool.claims.createClaim({ claim: { ...shared, name: "hasty", lazy: true, lazyIdleSeconds: 7 } });
+  await pool.claims.createClaim({ claim: { ...shared, name: "eager" } });
+  await wake(pool, "usual");
+  await wake(pool, "hasty");
+  expect(await parkAfter("usual")).toMatchObject({ parkAfterSeconds: 300 });
+  expect(await parkAfter("hasty")).toMatchObject({ parkAfterSeconds: 7 });
+  expect(await parkAfter("eager")).not.toHaveProperty("parkAfterSeconds");
+  await expect(pool.claims.createClaim({ claim: { name: "x", lazyIdleSeconds: 7 } })).rejects.toThrow(
+    /lazyIdleSeconds is given without lazy/,
+  );
+});
+
+test("one that is woken by a program that had devices gets such again, and is free for any when it has slept", async () => {
+  const pool = await TestPool.start({ a: [8n * GiB] });
+  await pool.claims.createClaim({ claim: { name: "shell", lazy: true, leaseSeconds: 3600 } });
+  for (const told of [{ toldModels: ["Another GPU"] }, { toldHost: "elsewhere" }]) {
+    await pool.claims.waitClaim({ name: "shell", wake: true, ...told });
+    const { claim } = await pool.claims.explainClaim({ name: "shell" });
+    expect(claim?.state).toBe(ClaimState.PENDING);
+    await pool.passTime(16);
+    expect(await stateOf(pool, "shell")).toBe(ClaimState.DORMANT);
+  }
+  await pool.claims.waitClaim({
+    name: "shell",
+    wake: true,
+    toldModels: ["Another GPU", "Software GPU"],
+    toldHost: "boot",
+  });
+  expect(await stateOf(pool, "shell")).toBe(ClaimState.BOUND);
+  await pool.passTime(16);
+  expect(await stateOf(pool, "shell")).toBe(ClaimState.DORMANT);
+  expect((await wake(pool, "shell"))?.state).toBe(ClaimState.BOUND);
+  await expect(pool.claims.waitClaim({ name: "shell", wake: true, toldModels: [""] })).rejects.toThrow(
+    /MILLPOND_E_INVALID/,
+  );
+});

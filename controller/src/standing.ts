@@ -39,11 +39,13 @@ function toConstraints(spec: ClaimSpec): Constraints {
   const nodeLabels = spec.pool === "" ? spec.nodeLabels : { ...spec.nodeLabels, [poolLabel]: spec.pool };
   return {
     ...(spec.models.length === 0 ? {} : { models: spec.models }),
+    ...(spec.toldModels.length === 0 ? {} : { onlyModels: spec.toldModels }),
     ...(spec.minComputeCapability === "" ? {} : { minComputeCapability: spec.minComputeCapability }),
     ...(Object.keys(nodeLabels).length === 0 ? {} : { nodeLabels }),
     ...(Object.keys(spec.affinity).length === 0 ? {} : { affinity: spec.affinity }),
     ...(Object.keys(spec.antiAffinity).length === 0 ? {} : { antiAffinity: spec.antiAffinity }),
     ...(spec.locality === "local-only" ? { onlyHost: spec.clientHost } : {}),
+    ...(spec.toldHost === "" ? {} : { onlyHost: spec.toldHost }),
     ...(spec.isExclusive ? { isExclusive: true } : {}),
   };
 }

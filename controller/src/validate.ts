@@ -73,7 +73,7 @@ export function checkClaim(claim: Claim | undefined): ClaimSpec {
       maxLeaseSeconds,
     ),
     isSessionBound: claim.sessionBound,
-    isLazy: checkLazy(claim),
+    ...checkLazy(claim),
     isExclusive: claim.exclusive,
     ...checkWhere(claim),
     ...checkGang(claim),
@@ -91,7 +91,31 @@ export function checkClaim(claim: Claim | undefined): ClaimSpec {
       0,
       maxGraceSeconds,
     ),
+    toldModels: [],
+    toldHost: "",
   };
+}
+
+/**
+ * Checks what a program says that it was told of its devices.
+ *
+ * @throws MILLPOND_E_INVALID
+ */
+export function checkTold({
+  toldModels,
+  toldHost,
+}: Pick<ClaimSpec, "toldModels" | "toldHost">): Pick<ClaimSpec, "toldModels" | "toldHost"> {
+  if (
+    toldModels.length > maxGpus ||
+    [...toldModels, toldHost].some((text) => text.length > 256) ||
+    toldModels.includes("")
+  ) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `toldModels and toldHost are not up to ${maxGpus} names and one, of up to 256 characters`,
+    );
+  }
+  return { toldModels: toldModels.map(cleanText), toldHost: cleanText(toldHost) };
 }
 
 /**
@@ -159,12 +183,20 @@ function checkWhere(claim: Claim) {
   };
 }
 
+/** What a lazy claim's programs may idle. */
+const defaultLazyIdleSeconds = 300;
+
 /** A claim that belongs to a process was made by its first call, so it is needed. */
-function checkLazy({ lazy, sessionBound, gang }: Claim): boolean {
+function checkLazy({ lazy, lazyIdleSeconds, sessionBound, gang }: Claim) {
   if (lazy && gang !== "") {
     throw millpondError("MILLPOND_E_INVALID", "lazy and gang are both given: a gang is bound all at once");
   }
-  return lazy && !sessionBound;
+  if (lazyIdleSeconds !== 0 && !lazy) {
+    throw millpondError("MILLPOND_E_INVALID", "lazyIdleSeconds is given without lazy");
+  }
+  const idle = checkRange(lazyIdleSeconds, "lazyIdleSeconds", 0, maxLimitSeconds);
+  const isLazy = lazy && !sessionBound;
+  return { isLazy, lazyIdleSeconds: isLazy ? idle || defaultLazyIdleSeconds : 0 };
 }
 
 function checkGang({ gang, gangSize, sameNode }: Claim) {

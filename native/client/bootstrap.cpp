@@ -266,7 +266,12 @@ class Attaching {
       if (!state_.empty() && !quiet) explainWaiting();
       const int64_t asked = nowMs();
       Json::Object request{{"name", claim_}, {"knownVersion", version_}, {"timeoutSeconds", pollSeconds}};
-      if (woken_) request.push_back({"wake", true});
+      if (woken_) {
+        request.push_back({"wake", true});
+        if (!config_.toldModels.empty())
+          request.push_back({"toldModels", Json::Array(config_.toldModels.begin(), config_.toldModels.end())});
+        if (config_.wasLocal) request.push_back({"toldHost", config_.bootId});
+      }
       CallResult seen =
           ask("millpond.v1.ClaimService/WaitClaim", Json(std::move(request)), (pollSeconds + 15) * 1000);
       if (!seen.failure) {
@@ -357,6 +362,8 @@ class Attaching {
     endpoint.transport = config_.transport;
     endpoint.program = config_.program;
     endpoint.graceSeconds = config_.reconnectGraceSeconds;
+    // A claim of the process's own ends with its session.
+    endpoint.canPark = !config_.claim.empty();
     if (endpoint.ticket.empty() || endpoint.ticket.size() > 8192) return notUnderstood("ticket");
     auto agent = Url::parse(text(&made.answer, "agentUrl"));
     if (!agent) {

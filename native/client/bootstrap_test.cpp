@@ -178,6 +178,22 @@ TEST("a dormant claim is woken, waited for, and asked for again when it went bac
   CHECK_EQ(attachment->ownClaim, "");
 }
 
+TEST("who had devices before says which, and only when it wakes the claim") {
+  Pool pool;
+  allWell(pool);
+  pool.onRaw("ClaimService/WaitClaim",
+             {HttpTestServer::json(200, claim("DORMANT", "", 1)), HttpTestServer::json(200, claim("BOUND", "", 2))});
+  Environment e = environmentFor(pool);
+  e.claim = "claim-1";
+  auto config = AttachConfig::from(e);
+  CHECK(bool(config));
+  config->toldModels = {"Small GPU", "Large GPU"};
+  config->wasLocal = true;
+  CHECK(bool(attach(*config)));
+  CHECK_EQ(pool.request(0).dump(), R"({"name":"claim-1","knownVersion":"0","timeoutSeconds":0})");
+  CHECK(pool.request(1).dump().ends_with(R"("wake":true,"toldModels":["Small GPU","Large GPU"],"toldHost":")" + e.bootId + "\"}"));
+}
+
 TEST("a claim that is taken back before each ticket is given up") {
   Pool pool;
   allWell(pool);

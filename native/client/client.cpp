@@ -100,7 +100,7 @@ CUresult Client::attachOnce() {
     return fail(CUDA_ERROR_INVALID_DEVICE,
                 std::string("CUDA_VISIBLE_DEVICES=") + variable + " names a device twice. Name each once [MILLPOND_E_INVALID]");
   }
-  adopt(std::move(session), *visible);
+  adopt(std::move(session), *visible, *config);
   state_.store(State::Attached, std::memory_order_release);
   return CUDA_SUCCESS;
 }
@@ -126,8 +126,21 @@ std::unique_ptr<Session> Client::connect(const AttachConfig& config, std::string
   return nullptr;
 }
 
-void Client::adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>& visible) {
+void Client::adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>& visible, const AttachConfig& config) {
   session_ = std::move(session);
+  // The program knows what it has, so it goes on with the same: also with memory that is shared with the worker, or is not.
+  AttachConfig again = config;
+  again.transport = session_->remote() ? TransportChoice::Tcp : TransportChoice::SharedMemory;
+  again.wasLocal = !session_->remote();
+  for (const DeviceSnapshot& device : snapshot().devices)
+    if (std::find(again.toldModels.begin(), again.toldModels.end(), device.name) == again.toldModels.end())
+      again.toldModels.push_back(device.name);
+  session_->onParked([again = std::move(again)]() -> Result<Endpoint> {
+    log(LogLevel::Info, "the GPU was given back while this process was idle, and is needed again");
+    auto attachment = attach(again);
+    if (!attachment) return attachment.error();
+    return attachment->endpoint;
+  });
   session_->onLost([](const std::string& reason) {
     log(LogLevel::Error, "the GPU of this process is gone: %s. Every CUDA call fails from here on",
         reason.c_str());

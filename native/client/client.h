@@ -82,7 +82,7 @@ class Client {
   CUresult attachOnce();
   CUresult fail(CUresult code, const std::string& message);
   std::unique_ptr<Session> connect(const AttachConfig& config, std::string& problem);
-  void adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>& visible);
+  void adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>& visible, const AttachConfig& config);
 
   static inline std::atomic<Client*> current_{nullptr};
   static inline std::atomic<State> state_{State::Fresh};

@@ -136,6 +136,8 @@ void endContext(const Context& context) {
     }
   }
   remote.handles.recycle(claimed);
+  // Nothing of it is left that would have to end, and nobody shall wait for a GPU to be told so.
+  if (call.session().isParked()) return call.dropFailure();
   if (context.kind() == Context::Kind::kPrimary) {
     cmd::ContextResetReply reply{};
     call.wait(cmd::ContextReset{}, reply);

@@ -10,6 +10,8 @@ namespace {
 // "MPNDhelo" and "MPNDwelc" in memory order.
 constexpr uint64_t kHelloMagic = 0x6f6c6568444e504dULL;
 constexpr uint64_t kWelcomeMagic = 0x636c6577444e504dULL;
+constexpr uint32_t kCanPark = 1;
+constexpr uint32_t kIsParked = 2;
 
 struct HelloFixed {
   uint64_t magic;
@@ -27,7 +29,7 @@ struct HelloLink {
   uint32_t graceSeconds;
   uint32_t isResumption;
   uint32_t attempt;
-  uint32_t reserved;
+  uint32_t parking;  ///< of kCanPark and kIsParked
   uint64_t received;
   SessionSecret secret;
 };
@@ -84,7 +86,8 @@ std::vector<std::byte> encode(const Hello& hello) {
                          static_cast<uint32_t>(hello.program.size()),
                          static_cast<uint32_t>(sizeof(HelloLink) + hello.processSpace.size())};
   const Resumption resumption = hello.resumption.value_or(Resumption{});
-  const HelloLink link{hello.graceSeconds, hello.resumption ? 1u : 0u,   resumption.attempt, 0,
+  const uint32_t parking = (hello.canPark ? kCanPark : 0) | (hello.isParked ? kIsParked : 0);
+  const HelloLink link{hello.graceSeconds, hello.resumption ? 1u : 0u,   resumption.attempt, parking,
                        resumption.received, resumption.secret};
   std::vector<std::byte> out;
   append(out, bytesOf(fixed));
@@ -123,6 +126,8 @@ Result<Hello> decodeHello(std::span<const std::byte> bytes) {
   const auto link = readFixed<HelloLink>(take(sizeof(HelloLink)));
   hello.graceSeconds = link.graceSeconds;
   hello.processSpace = text(tail);
+  hello.canPark = (link.parking & kCanPark) != 0;
+  hello.isParked = (link.parking & kIsParked) != 0;
   if (link.isResumption) hello.resumption = {link.secret, link.received, link.attempt};
   return hello;
 }

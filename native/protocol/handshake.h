@@ -36,6 +36,8 @@ struct Hello {
   uint32_t graceSeconds = 0;  ///< for how long the session shall wait for a lost client; 0: not at all
   std::string processSpace = {};  ///< in which `pid` means something, at most kMaxProcessSpace
   std::optional<Resumption> resumption = {};  ///< in place of a ticket
+  bool canPark = false;   ///< the client attaches anew, should the session be parked
+  bool isParked = false;  ///< it had a session that was, and goes on with this one
 };
 
 enum class Admission : uint32_t {

@@ -10,13 +10,14 @@ namespace millpond {
 namespace {
 
 Hello someHello() {
-  return {7, 0x1122334455667788ULL, Carrier::kTcp, 4242, "mpt1.payload.signature", "vectoradd", 60, "boot/pid", {}};
+  return {7, 0x1122334455667788ULL, Carrier::kTcp, 4242, "mpt1.payload.signature", "vectoradd", 60, "boot/pid", {}, true};
 }
 
 Hello someReturn() {
   Hello hello = someHello();
   hello.ticket.clear();
   hello.resumption = Resumption{{}, 0x1020304050607080ULL, 9};
+  hello.isParked = true;
   for (size_t i = 0; i < hello.resumption->secret.size(); ++i) hello.resumption->secret[i] = static_cast<std::byte>(i * 7);
   return hello;
 }
@@ -37,6 +38,8 @@ void checkEqual(const Hello& a, const Hello& b) {
   CHECK_EQ(a.program, b.program);
   CHECK_EQ(a.graceSeconds, b.graceSeconds);
   CHECK_EQ(a.processSpace, b.processSpace);
+  CHECK_EQ(a.canPark, b.canPark);
+  CHECK_EQ(a.isParked, b.isParked);
   CHECK_EQ(a.resumption.has_value(), b.resumption.has_value());
   if (!a.resumption) return;
   CHECK(a.resumption->secret == b.resumption->secret);

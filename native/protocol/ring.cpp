@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -21,6 +23,16 @@ constexpr size_t kStagingBytes = wire::kChunkBytes * wire::kStagingChunks;
 constexpr size_t kFileBytes = kStagingOffset + kStagingBytes;
 constexpr size_t kMappedBytes = kControlBytes + 2 * wire::kSubmitBytes + 2 * wire::kReplyBytes + kStagingBytes;
 
+/// Other threads may look there meanwhile, and see what was there or what is. The sanitizer would take it for a write.
+void* mapOver(void* at, size_t bytes, int file, size_t offset) {
+#ifdef __SANITIZE_THREAD__
+  return reinterpret_cast<void*>(
+      ::syscall(SYS_mmap, at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, offset));
+#else
+  return ::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, static_cast<off_t>(offset));
+#endif
+}
+
 Error systemError(const char* what) { return {std::string(what) + ": " + std::strerror(errno)}; }
 
 }  // namespace
@@ -36,14 +48,24 @@ Result<SessionMemory> SessionMemory::create() {
   return memory;
 }
 
-Result<SessionMemory> SessionMemory::map(UniqueFd file) {
+Status SessionMemory::check(const UniqueFd& file) {
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return systemError("cannot look at the worker's shared memory");
   if (static_cast<size_t>(info.st_size) != kFileBytes) return Error{"the worker's shared memory has the wrong size"};
   const int seals = ::fcntl(file.get(), F_GET_SEALS);  // negative for what is no memory file
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
     return Error{"the worker's shared memory is not sealed against shrinking"};
+  return Done{};
+}
+
+Result<SessionMemory> SessionMemory::map(UniqueFd file) {
+  if (auto fits = check(file); !fits) return fits.error();
   return mapFile(std::move(file));
+}
+
+Status SessionMemory::replace(UniqueFd file) {
+  if (auto fits = check(file); !fits) return fits;
+  return mapAt(std::move(file));
 }
 
 Result<SessionMemory> SessionMemory::mapFile(UniqueFd file) {
@@ -52,25 +74,31 @@ Result<SessionMemory> SessionMemory::mapFile(UniqueFd file) {
   if (base == MAP_FAILED) return systemError("cannot reserve addresses for shared memory");
   memory.base_ = static_cast<std::byte*>(base);
   memory.mapped_ = kMappedBytes;
-
-  size_t at = 0;
-  auto place = [&](size_t offset, size_t bytes) -> std::byte* {
-    void* here = ::mmap(memory.base_ + at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.get(),
-                        static_cast<off_t>(offset));
-    at += bytes;
-    return here == MAP_FAILED ? nullptr : static_cast<std::byte*>(here);
-  };
-  std::byte* control = place(0, kControlBytes);
-  memory.submit_ = place(kSubmitOffset, wire::kSubmitBytes);
-  std::byte* submitAgain = place(kSubmitOffset, wire::kSubmitBytes);
-  memory.reply_ = place(kReplyOffset, wire::kReplyBytes);
-  std::byte* replyAgain = place(kReplyOffset, wire::kReplyBytes);
-  memory.staging_ = place(kStagingOffset, kStagingBytes);
-  if (!control || !memory.submit_ || !submitAgain || !memory.reply_ || !replyAgain || !memory.staging_)
-    return systemError("cannot map shared memory");
-  memory.control_ = reinterpret_cast<SharedControl*>(control);
-  memory.file_ = std::move(file);
+  if (auto mapped = memory.mapAt(std::move(file)); !mapped) return mapped.error();
+  memory.control_ = reinterpret_cast<SharedControl*>(memory.base_);
+  memory.submit_ = memory.base_ + kControlBytes;
+  memory.reply_ = memory.submit_ + 2 * wire::kSubmitBytes;
+  memory.staging_ = memory.reply_ + 2 * wire::kReplyBytes;
   return memory;
+}
+
+Status SessionMemory::mapAt(UniqueFd file) {
+  constexpr struct {
+    size_t offset, bytes;
+  } kRuns[] = {{0, kControlBytes},
+               {kSubmitOffset, wire::kSubmitBytes},
+               {kSubmitOffset, wire::kSubmitBytes},
+               {kReplyOffset, wire::kReplyBytes},
+               {kReplyOffset, wire::kReplyBytes},
+               {kStagingOffset, kStagingBytes}};
+  std::byte* at = base_;
+  for (const auto& run : kRuns) {
+    if (mapOver(at, run.bytes, file.get(), run.offset) == MAP_FAILED)
+      return systemError("cannot map shared memory");
+    at += run.bytes;
+  }
+  file_ = std::move(file);
+  return Done{};
 }
 
 SessionMemory::SessionMemory(SessionMemory&& other) noexcept { *this = std::move(other); }

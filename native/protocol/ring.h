@@ -14,11 +14,20 @@
 
 namespace millpond {
 
+/// What the consumer of a ring is about. Out of `kAsleep` and `kClosing` a producer may bring it back to `kAwake`, of
+/// `kClosed` nobody.
+enum RingConsumerState : uint32_t {
+  kAwake = 0,
+  kAsleep = 1,
+  kClosing = 2,  ///< about to take nothing any more, unless something comes
+  kClosed = 3,   ///< what was published and not taken will not be
+};
+
 /// The shared words of a ring. Offsets count bytes since the session began.
 struct RingControl {
   alignas(64) std::atomic<uint64_t> head;  ///< published by the producer
   alignas(64) std::atomic<uint64_t> tail;  ///< released by the consumer
-  alignas(64) std::atomic<uint32_t> consumerSleeps;
+  alignas(64) std::atomic<uint32_t> consumerState;
   alignas(64) std::atomic<uint32_t> producerSleeps;
 };
 
@@ -31,6 +40,17 @@ struct SharedControl {
   std::atomic<uint32_t> closed;              ///< 1: the other side is gone, stop waiting
 };
 static_assert(sizeof(SharedControl) <= 4096);
+
+/// Wakes the consumer where it sleeps, and keeps one open that is about to close. False: it has closed.
+inline bool wakeConsumer(RingControl& control) {
+  uint32_t state = control.consumerState.load(std::memory_order_seq_cst);
+  while (state == kAsleep || state == kClosing) {
+    if (!control.consumerState.compare_exchange_weak(state, kAwake, std::memory_order_seq_cst)) continue;
+    futexWake(control.consumerState);
+    return true;
+  }
+  return state != kClosed;
+}
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
 /// Control page, submit ring, reply ring and staging chunks of one session, in one memory file. The rings are mapped
@@ -57,9 +77,14 @@ class SessionMemory {
   std::span<std::byte> stagingRun() const { return {staging_, wire::kChunkBytes * wire::kStagingChunks}; }
   /// Keeps the mapping out of forked children.
   void excludeFromFork() const;
+  /// Puts other memory, which is checked as by `map`, at the addresses of this one. After a failure neither is of use.
+  Status replace(UniqueFd file);
 
  private:
   static Result<SessionMemory> mapFile(UniqueFd file);
+  static Status check(const UniqueFd& file);
+  /// Over whatever is mapped there.
+  Status mapAt(UniqueFd file);
 
   UniqueFd file_;
   std::byte* base_ = nullptr;
@@ -96,15 +121,12 @@ class RingProducer {
     head_ = offset;
     control_->head.store(offset, std::memory_order_release);
   }
-  /// Makes everything advanced over visible, and wakes the consumer where it sleeps.
-  void publish() {
-    // In one order with the consumer's going to sleep: either it sees the head, or this sees that it sleeps.
+  /// Makes everything advanced over visible, and wakes the consumer where it sleeps. False: it closed the ring before, and
+  /// takes none of it.
+  bool publish() {
+    // In one order with the consumer's going to sleep or closing: either it sees the head, or this sees that.
     control_->head.store(head_, std::memory_order_seq_cst);
-    if (control_->consumerSleeps.load(std::memory_order_seq_cst) != 0) wakeConsumer();
-  }
-  void wakeConsumer() {
-    control_->consumerSleeps.store(0, std::memory_order_relaxed);
-    futexWake(control_->consumerSleeps);
+    return control_->consumerState.load(std::memory_order_seq_cst) == kAwake || wakeConsumer(*control_);
   }
   /// Sleeps until the consumer releases something, at most `timeoutNs`.
   void sleepForSpace(size_t bytes, int64_t timeoutNs) {
@@ -149,9 +171,20 @@ class RingConsumer {
   uint64_t released() const { return released_; }
   /// Sleeps until the producer publishes something, at most `timeoutNs`.
   void sleep(int64_t timeoutNs) {
-    control_->consumerSleeps.store(1, std::memory_order_seq_cst);
-    if (control_->head.load(std::memory_order_seq_cst) == read_) futexWait(control_->consumerSleeps, 1, timeoutNs);
-    control_->consumerSleeps.store(0, std::memory_order_relaxed);
+    control_->consumerState.store(kAsleep, std::memory_order_seq_cst);
+    if (control_->head.load(std::memory_order_seq_cst) == read_) futexWait(control_->consumerState, kAsleep, timeoutNs);
+    control_->consumerState.store(kAwake, std::memory_order_relaxed);
+  }
+  /// Takes nothing any more: then whoever publishes learns it. False, and nothing changed, where something has come that was
+  /// not taken and released, or comes at this moment.
+  bool close() {
+    if (released_ != read_) return false;
+    control_->consumerState.store(kClosing, std::memory_order_seq_cst);
+    uint32_t closing = kClosing;
+    if (control_->head.load(std::memory_order_seq_cst) == read_)
+      return control_->consumerState.compare_exchange_strong(closing, kClosed, std::memory_order_seq_cst);
+    control_->consumerState.store(kAwake, std::memory_order_relaxed);
+    return false;
   }
 
  private:

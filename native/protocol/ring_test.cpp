@@ -199,7 +199,7 @@ TEST("a sleep ends when its time is over") {
   producer.sleepForSpace(1, 1'000'000);
   consumer.skip(wire::kReplyBytes);
   consumer.sleep(1'000'000);
-  CHECK_EQ(memory.control().reply.consumerSleeps.load(), 0u);
+  CHECK_EQ(memory.control().reply.consumerState.load(), 0u);
   CHECK_EQ(memory.control().reply.producerSleeps.load(), 0u);
 }
 

@@ -135,9 +135,7 @@ void ServerLink::wake() {
     if (::write(wakeup_.get(), &one, sizeof(one)) < 0) return;  // the counter is full: it is awake
     return;
   }
-  auto& sleeps = memory_.control().submit.consumerSleeps;
-  sleeps.store(0);
-  futexWake(sleeps);
+  wakeConsumer(memory_.control().submit);
 }
 
 void ServerLink::giveUp() {
@@ -253,6 +251,7 @@ ServerLink::Next ServerLink::lose(const std::string& why) {
   isAway_ = true;
   returnBy_ = monotonicNs() + graceNs_;
   word_.clear();
+  parkAt_.reset();
   ::shutdown(channel_.socket(), SHUT_RDWR);
   if (onLink_)
     onLink_("the connection of the client was lost (" + why + "); waiting for it for up to " +
@@ -323,6 +322,11 @@ bool ServerLink::takeLinkFrame(std::span<const std::byte> body) {
     isLeaving_ = true;
     return true;
   }
+  if (word.message == wire::LinkMessage::kParked) {
+    isParked_ = parkAt_ && *parkAt_ == taken() && word.received == outgoing_.end();
+    if (!isParked_) problem_ = "the client parks a session that was not to be parked";
+    return isParked_;
+  }
   // Looked at ahead of its turn, it comes again.
   if (word.message == wire::LinkMessage::kReceived &&
       (word.received <= outgoing_.acknowledged() || outgoing_.acknowledge(word.received)))
@@ -333,10 +337,14 @@ bool ServerLink::takeLinkFrame(std::span<const std::byte> body) {
 
 void ServerLink::tellReceived() {
   if (isAway_) return;
+  if (word_.empty()) toldReceived_ = taken();
+  say(wire::LinkMessage::kReceived, toldReceived_);
+}
+
+void ServerLink::say(wire::LinkMessage message, uint64_t received) {
   if (word_.empty()) {
-    toldReceived_ = commands_.position() - linkBytes_;
     const wire::ReplyHeader header{sizeof(header) + sizeof(wire::LinkWord), wire::ReplyKind::kLink, 0, 0, 0};
-    const wire::LinkWord word{wire::LinkMessage::kReceived, 0, toldReceived_};
+    const wire::LinkWord word{message, 0, received};
     word_.resize(header.bytes);
     std::memcpy(word_.data(), &header, sizeof(header));
     std::memcpy(word_.data() + sizeof(header), &word, sizeof(word));
@@ -346,6 +354,16 @@ void ServerLink::tellReceived() {
   runs.add(word_);
   if (runs.send(channel_))
     word_.erase(word_.begin(), word_.end() - static_cast<ptrdiff_t>(runs.left()));
+}
+
+bool ServerLink::park() {
+  if (isParked_) return true;
+  if (commands_.available() != 0 || commands_.released() != commands_.position()) return false;
+  if (!remote_) return isParked_ = replies_.space() == replies_.capacity() && commands_.close();
+  if (graceNs_ == 0 || isAway_ || isLeaving_ || outgoing_.pending() || !word_.empty() || parkAt_ == taken()) return false;
+  parkAt_ = toldReceived_ = taken();
+  say(wire::LinkMessage::kPark, toldReceived_);
+  return false;
 }
 
 void ServerLink::end(const std::string& reason) {

@@ -83,6 +83,12 @@ class ServerLink {
   /// Tells the client why this is the end, and over TCP waits, not for long, until it has taken that. Nothing can be
   /// sent afterwards.
   void end(const std::string& reason);
+  /// Parks the session, if all that came was taken and released, all that was said has arrived, and nothing comes at this
+  /// moment: over shared memory at once, over TCP when the client has agreed, for which this is called again. Only where
+  /// the client said that it can. True: nothing of the client will be taken any more, and it knows where it has to go on.
+  bool park();
+  /// The client has agreed: there is no way back.
+  bool isParked() const { return isParked_; }
 
  private:
   struct Offer {
@@ -124,6 +130,10 @@ class ServerLink {
   bool takeLinkFrame(std::span<const std::byte> body);
   bool acknowledge(uint64_t received);
   void tellReceived();
+  /// Puts a frame of the link on its way. The one before must have gone.
+  void say(wire::LinkMessage message, uint64_t received);
+  /// Of the client's stream, what was taken.
+  uint64_t taken() const { return commands_.position() - linkBytes_; }
 
   Channel channel_;
   UniqueFd wakeup_;  // TCP: makes poll return
@@ -140,6 +150,8 @@ class ServerLink {
   bool isAway_ = false;
   bool isLeaving_ = false;  // the client said goodbye
   bool isBroken_ = false;   // the client came back with nonsense
+  bool isParked_ = false;
+  std::optional<uint64_t> parkAt_;  // TCP: what the client was told to have taken when it was asked
   int64_t returnBy_ = 0;
   uint64_t linkBytes_ = 0;  // of the commands taken, those of the link
   uint64_t toldReceived_ = 0;

@@ -247,7 +247,7 @@ TEST("a sleeping worker is woken by commands and by other threads") {
     std::thread waker([&] {
       for (int i = 0; i < 20; ++i) {
         if (!remote)
-          while (ends.submit().consumerSleeps.load() == 0) std::this_thread::yield();
+          while (ends.submit().consumerState.load() == 0) std::this_thread::yield();
         ends.link->wake();
         if (remote) ::usleep(1000);
       }

@@ -22,6 +22,8 @@ constexpr size_t kEagerBytes = size_t{32} << 10;
 constexpr int64_t kFlushDelayNs = 20'000;
 /// A connection that ends while the program does nothing is noticed within this time.
 constexpr int64_t kIdleLookNs = 1'000'000'000;
+/// That its worker would park the session, within this time.
+constexpr int64_t kParkingLookNs = 250'000'000;
 constexpr int kAcknowledgementLookMs = 10;
 /// How long a sleeper goes without looking whether the worker is still there.
 constexpr int64_t kLivenessNs = 50'000'000;
@@ -68,52 +70,76 @@ Result<Channel> Session::reach(const Endpoint& endpoint, int timeoutMs) {
   return channel;
 }
 
-Result<std::unique_ptr<Session>> Session::connect(const Endpoint& endpoint, const Hello* greet) {
-  std::unique_ptr<Session> session(new Session());
+Result<Session::Opened> Session::open(const Endpoint& endpoint, bool isParked, const Hello* greet) {
+  Opened out;
   auto channel = Result<Channel>(Error{"the worker has no address"});
   if (!endpoint.unixPath.empty() && endpoint.transport != TransportChoice::Tcp) {
     auto socket = connectUnix(endpoint.unixPath);
     channel = socket ? Result<Channel>(std::move(*socket)) : Result<Channel>(socket.error());
   }
   if (!channel && !endpoint.tcpHost.empty() && endpoint.transport != TransportChoice::SharedMemory) {
-    session->remote_ = true;
+    out.remote = true;
     channel = reach(endpoint, kHandshakeTimeoutMs);
   }
   if (!channel) return channel.error();
-  session->channel_ = std::move(*channel);
+  out.channel = std::move(*channel);
 
-  const std::string where = describe(endpoint, session->remote_);
-  const Hello hello = greet ? *greet
-                            : Hello{wire::kProtocolVersion, kApiHash,
-                                    session->remote_ ? Carrier::kTcp : Carrier::kSharedMemory,
-                                    static_cast<uint32_t>(::getpid()), endpoint.ticket, endpoint.program,
-                                    session->remote_ ? endpoint.graceSeconds : 0, ProcessWatch::space(), {}};
-  auto welcome = Session::greet(session->channel_, hello, kHandshakeTimeoutMs);
+  const std::string where = describe(endpoint, out.remote);
+  Hello hello{wire::kProtocolVersion,
+              kApiHash,
+              out.remote ? Carrier::kTcp : Carrier::kSharedMemory,
+              static_cast<uint32_t>(::getpid()),
+              endpoint.ticket,
+              endpoint.program,
+              out.remote ? endpoint.graceSeconds : 0,
+              ProcessWatch::space(),
+              {},
+              endpoint.canPark,
+              isParked};
+  auto welcome = Session::greet(out.channel, greet ? *greet : hello, kHandshakeTimeoutMs);
   if (!welcome) return Error{"worker at " + where + ": " + welcome.error().message};
   if (welcome->admission != Admission::kWelcome) return Error{"worker at " + where + ": " + welcome->message};
-  auto snapshot = Snapshot::decode(welcome->snapshot);
+  out.welcome = std::move(*welcome);
+  auto snapshot = Snapshot::decode(out.welcome.snapshot);
   if (!snapshot) return Error{"worker at " + where + ": " + snapshot.error().message};
-  session->snapshot_ = std::move(*snapshot);
-  if (session->remote_) {
-    session->endpoint_ = endpoint;
-    session->graceSeconds_ = std::min(endpoint.graceSeconds, welcome->graceSeconds);
-    session->secret_ = welcome->secret;
-    session->worker_ = ProcessWatch(static_cast<int>(welcome->pid));
-  }
+  out.snapshot = std::move(*snapshot);
+  if (out.remote) return out;
+  auto file = millpond::receiveFile(out.channel.socket(), kHandshakeTimeoutMs);
+  if (!file) return Error{"worker at " + where + ": " + file.error().message};
+  out.memory = std::move(*file);
+  return out;
+}
 
-  auto memory = SessionMemory::create();
-  if (!session->remote_) {
-    auto file = millpond::receiveFile(session->channel_.socket(), kHandshakeTimeoutMs);
-    if (!file) return Error{"worker at " + where + ": " + file.error().message};
-    memory = SessionMemory::map(std::move(*file));
+void Session::remember(const Endpoint& endpoint, const Welcome& welcome) {
+  endpoint_ = endpoint;
+  secret_ = welcome.secret;
+  worker_ = ProcessWatch(static_cast<int>(welcome.pid));
+}
+
+void Session::useRings() {
+  SharedControl& all = control();
+  submit_ = RingProducer(all.submit, memory_.submit(), wire::kSubmitBytes);
+  outgoing_ = Outgoing(RingConsumer(all.submit, memory_.submit(), wire::kSubmitBytes));
+  replies_ = RingConsumer(all.reply, memory_.reply(), wire::kReplyBytes);
+}
+
+Result<std::unique_ptr<Session>> Session::connect(const Endpoint& endpoint, const Hello* greet) {
+  auto opened = open(endpoint, false, greet);
+  if (!opened) return opened.error();
+  std::unique_ptr<Session> session(new Session());
+  session->channel_ = std::move(opened->channel);
+  session->remote_ = opened->remote;
+  session->canPark_ = endpoint.canPark;
+  session->snapshot_ = std::move(opened->snapshot);
+  if (session->remote_) {
+    session->graceSeconds_ = std::min(endpoint.graceSeconds, opened->welcome.graceSeconds);
+    session->remember(endpoint, opened->welcome);
   }
+  auto memory = session->remote_ ? SessionMemory::create() : SessionMemory::map(std::move(opened->memory));
   if (!memory) return memory.error();
   session->memory_ = std::move(*memory);
   session->memory_.excludeFromFork();
-  SharedControl& control = session->control();
-  session->submit_ = RingProducer(control.submit, session->memory_.submit(), wire::kSubmitBytes);
-  session->outgoing_ = Outgoing(RingConsumer(control.submit, session->memory_.submit(), wire::kSubmitBytes));
-  session->replies_ = RingConsumer(control.reply, session->memory_.reply(), wire::kReplyBytes);
+  session->useRings();
   session->waiters_.resize(kMaxWaiters);
   for (uint32_t i = kMaxWaiters; i-- > 0;) session->freeRequests_.push_back(i);
   if (session->remote_) {
@@ -160,7 +186,8 @@ std::byte* Session::begin(uint16_t op, Caller caller, uint32_t request, size_t b
 void Session::commit(size_t frameBytes, Flush flush) {
   submit_.advance(frameBytes);
   if (!remote_) {
-    submit_.publish();
+    if (!submit_.publish()) [[unlikely]]
+      goOnWithRing();
     return;
   }
   control().submit.head.store(submit_.head(), std::memory_order_release);
@@ -230,6 +257,10 @@ bool Session::sendPending() {
 
 bool Session::transmit() {
   unsent_.store(0);
+  if (isParked_.load(std::memory_order_relaxed)) [[unlikely]] {
+    if (!outgoing_.pending()) return true;
+    if (!goOnWithStream()) return false;
+  }
   if (graceSeconds_ != 0 && !outgoing_.acknowledge(peerReceived_.load(std::memory_order_acquire))) {
     readOutAndLose("the worker acknowledged what was never sent");
     return false;
@@ -311,9 +342,11 @@ void* Session::flusher(void* self) {
 
 void Session::flushUntilStopped() {
   while (!stop_.load()) {
-    futexWait(unsent_, 0, graceSeconds_ ? kIdleLookNs : -1);
+    const int64_t look = canPark_ && !isParked_.load() ? kParkingLookNs : kIdleLookNs;
+    futexWait(unsent_, 0, graceSeconds_ ? look : -1);
     if (unsent_.load() == 0) {
       lookAtConnection();
+      considerParking();
       continue;
     }
     const timespec delay{0, kFlushDelayNs};
@@ -582,10 +615,7 @@ bool Session::accept(const wire::ReplyHeader& header, std::span<const std::byte>
         std::memcpy(to.data(), from.data(), from.size());
       control().chunkBusy[ready.chunk].store(0, std::memory_order_seq_cst);
       // The worker may sleep until a chunk is free; it sleeps as the consumer of commands.
-      if (control().submit.consumerSleeps.load(std::memory_order_seq_cst) != 0) {
-        control().submit.consumerSleeps.store(0, std::memory_order_relaxed);
-        futexWake(control().submit.consumerSleeps);
-      }
+      wakeConsumer(control().submit);
       return true;
     }
     case wire::ReplyKind::kFailure: {
@@ -628,9 +658,15 @@ bool Session::acceptLinkWord(std::span<const std::byte> body) {
   wire::LinkWord word{};
   if (graceSeconds_ == 0 || body.size() != sizeof(word)) return false;
   std::memcpy(&word, body.data(), sizeof(word));
-  if (word.message != wire::LinkMessage::kReceived) return false;
-  if (word.received > peerReceived_.load(std::memory_order_relaxed))
-    peerReceived_.store(word.received, std::memory_order_release);
+  const bool isPark = word.message == wire::LinkMessage::kPark && canPark_;
+  if (word.message != wire::LinkMessage::kReceived && !isPark) return false;
+  const uint64_t received = base_ + word.received;
+  if (received > peerReceived_.load(std::memory_order_relaxed))
+    peerReceived_.store(received, std::memory_order_release);
+  if (isPark) {
+    askedAt_.store(received, std::memory_order_relaxed);
+    isAsked_.store(true, std::memory_order_release);
+  }
   return true;
 }
 

@@ -58,6 +58,11 @@ class Session {
   /// The worker is reached over TCP: memory cannot be shared with it.
   bool remote() const { return remote_; }
   bool lost() const { return lost_.load(std::memory_order_acquire); }
+  /// It holds nothing, and has no worker until the next command.
+  bool isParked() const {
+    return remote_ ? isParked_.load(std::memory_order_acquire)
+                   : control().submit.consumerState.load(std::memory_order_acquire) == kClosed;
+  }
   /// For how long this session waits for a lost connection to come back; 0: not at all.
   uint32_t graceSeconds() const { return graceSeconds_; }
 
@@ -131,6 +136,11 @@ class Session {
   void onLost(std::function<void(const std::string&)> callback) { onLost_ = std::move(callback); }
   /// Called when the connection was lost for longer than a moment, and when it is back then, with a sentence.
   void onLink(std::function<void(const std::string&)> callback) { onLink_ = std::move(callback); }
+  /// The worker may end the session between two commands, when it has been idle and holds nothing: the program does not
+  /// notice, and the next command goes to another worker. This is called for that, on the thread that needs it, with commands
+  /// waiting: it returns where that worker is, and may take its time. Set before the first command; for a session whose
+  /// endpoint says that it can be parked.
+  void onParked(std::function<Result<Endpoint>()> callback) { onParked_ = std::move(callback); }
   /// Called when the worker reports the failure of a command that nobody waited for (code, op, position).
   void onFailure(std::function<void(int32_t, uint16_t, uint64_t)> callback) { onFailure_ = std::move(callback); }
   /// Called with what kernels have printed, before the answer of whoever waited for them.
@@ -158,7 +168,19 @@ class Session {
   static int64_t spinNs();
 
   Session() = default;
+  /// A session that a worker has opened.
+  struct Opened {
+    Channel channel;
+    bool remote = false;
+    Welcome welcome;
+    Snapshot snapshot;
+    UniqueFd memory;  ///< over shared memory
+  };
   static Result<Welcome> greet(Channel& channel, const Hello& hello, int timeoutMs);
+  static Result<Opened> open(const Endpoint& endpoint, bool isParked, const Hello* greet);
+  /// Finds its way to that worker again, and to this session.
+  void remember(const Endpoint& endpoint, const Welcome& welcome);
+  void useRings();
   /// Connects over TCP, encrypted where there is a secret; without one only to this machine.
   static Result<Channel> reach(const Endpoint& endpoint, int timeoutMs);
   SharedControl& control() const { return memory_.control(); }
@@ -175,6 +197,19 @@ class Session {
   /// TCP: straight from the caller's memory to the socket.
   bool commitLent(size_t bodyBytes, std::span<const std::byte> data);
   bool waitForSpace(size_t bytes);
+
+  // Parking (session_parking.cpp)
+
+  /// Another session in place of the one that was parked, on devices of the same kind and over the same transport.
+  Result<Opened> reopen(Endpoint& endpoint);
+  /// Shared memory: the worker closed the ring before it saw what was published last. Takes that to another session. The
+  /// caller holds appendMutex_.
+  void goOnWithRing();
+  Status replaceRing(Opened opened);
+  /// TCP: the same, for what was never sent. The caller holds sendMutex_. False: session lost.
+  bool goOnWithStream();
+  /// TCP: agrees to be parked, if it was proposed and there is nothing to be done.
+  void considerParking();
 
   uint32_t enter(Waiter& waiter);
   /// Returns when nobody writes into the waiter's answer any more.
@@ -276,6 +311,7 @@ class Session {
 
   Endpoint endpoint_;
   uint32_t graceSeconds_ = 0;
+  bool canPark_ = false;  ///< as the worker was told
   SessionSecret secret_{};
   ProcessWatch worker_;
   uint32_t attempt_ = 0;                 // guarded by sendMutex_
@@ -284,10 +320,16 @@ class Session {
   std::mutex downMutex_;
   std::string downReason_;
 
+  std::atomic<bool> isParked_{false};     // TCP; changes under sendMutex_
+  std::atomic<bool> isAsked_{false};      // TCP: the worker would park the session
+  std::atomic<uint64_t> askedAt_{0};      // where this side's stream ended then
+  uint64_t base_ = 0;  // TCP: where this side's stream began for this worker; guarded by sendMutex_ and readMutex_
+
   std::atomic<bool> lost_{false};
   std::string endReason_;
   std::function<void(const std::string&)> onLost_;
   std::function<void(const std::string&)> onLink_;
+  std::function<Result<Endpoint>()> onParked_;
   std::function<void(int32_t, uint16_t, uint64_t)> onFailure_;
   std::function<void(std::span<const std::byte>)> onOutput_;
   std::function<bool(uint64_t, uint64_t)> mayLand_;

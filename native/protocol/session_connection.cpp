@@ -43,6 +43,8 @@ void Session::cutWhileReading(const std::string& reason) {
     lose(endReason_.empty() ? reason : endReason_);
     return;
   }
+  // The worker that parked a session is expected to go.
+  if (isParked_.load()) return;
   std::lock_guard lock(downMutex_);
   if (isDown_.load()) return;
   downReason_ = reason;
@@ -121,7 +123,7 @@ std::optional<Session::Attempt> Session::comeBack(int timeoutMs) {
   if (!welcome) return Attempt{welcome.error().message};
   // Whoever answers is the worker, so its word counts.
   if (welcome->admission != Admission::kWelcome) return Attempt{welcome->message, true};
-  if (!takeOver(std::move(*channel), welcome->received))
+  if (!takeOver(std::move(*channel), base_ + welcome->received))
     return Attempt{"it goes on at offset " + std::to_string(welcome->received) + ", which is not here any more", true};
   return std::nullopt;
 }
@@ -139,22 +141,30 @@ bool Session::takeOver(Channel channel, uint64_t received) {
 }
 
 void Session::lookAtConnection() {
-  if (isDown_.load() || lost()) return;
-  pollfd look{channel_.socket(), POLLRDHUP, 0};
+  if (isDown_.load() || isParked_.load() || lost()) return;
+  pollfd look{channel_.socket(), static_cast<short>(POLLRDHUP | (canPark_ ? POLLIN : 0)), 0};
   if (::poll(&look, 1, 0) != 1 || look.revents == 0) return;
+  if (look.revents == POLLIN) {
+    // Nobody waits for anything, and the worker has something to say.
+    if (!readMutex_.try_lock()) return;
+    pump(nullptr, Sender::kOther);
+    readMutex_.unlock();
+    promoteOne();
+    return;
+  }
   cut("it was closed");
   sendPending();
 }
 
 void Session::sayGoodbye() {
-  if (graceSeconds_ == 0 || lost() || isLeaving_.exchange(true)) return;
+  if (lost() || isLeaving_.exchange(true) || graceSeconds_ == 0) return;
   const int64_t deadline = monotonicNs() + int64_t{kGoodbyeMs} * 1'000'000;
   // Another thread may hold it for as long as the connection is away: the worker then waits in vain.
   while (!sendMutex_.try_lock()) {
     if (monotonicNs() > deadline) return;
     pause(kFirstPauseNs / 2);
   }
-  if (!isDown_.load()) {
+  if (!isDown_.load() && !isParked_.load()) {
     queueLinkWord(wire::LinkMessage::kGoodbye);
     while ((!linkOut_.empty() || outgoing_.pending()) && monotonicNs() < deadline) {
       if (sendOnce()) continue;

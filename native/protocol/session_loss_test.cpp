@@ -414,8 +414,8 @@ TEST("a reply ring whose head lies ends the session") {
     checkNonsense(Carrier::kSharedMemory, [&](ServerLink& link, uint32_t) {
       auto& reply = link.memory().control().reply;
       reply.head.store(head);
-      reply.consumerSleeps.store(0);
-      futexWake(reply.consumerSleeps);
+      reply.consumerState.store(0);
+      futexWake(reply.consumerState);
     });
 }
 

@@ -47,8 +47,9 @@ class SessionTestServer {
     return {wire::kProtocolVersion, kApiHash, Admission::kWelcome, "", snapshot.encode()};
   }
 
-  SessionTestServer(Carrier carrier, Serve serve, Judge judge = [](const Hello&) { return welcome(); })
-      : carrier_(carrier), serve_(std::move(serve)), judge_(std::move(judge)) {
+  SessionTestServer(Carrier carrier, Serve serve, Judge judge = [](const Hello&) { return welcome(); },
+                    uint32_t graceSeconds = 0)
+      : carrier_(carrier), serve_(std::move(serve)), judge_(std::move(judge)), graceSeconds_(graceSeconds) {
     if (carrier_ == Carrier::kTcp) {
       auto socket = listenTcp("127.0.0.1", port_);
       CHECK(bool(socket));
@@ -149,13 +150,14 @@ class SessionTestServer {
     CHECK(bool(memory));
     // A client that does not like the answer is gone by now.
     if (carrier_ == Carrier::kSharedMemory && !sendFile(socket.get(), memory->file())) return;
-    ServerLink link(std::move(socket), std::move(*memory), carrier_ == Carrier::kTcp);
+    ServerLink link(std::move(socket), std::move(*memory), carrier_ == Carrier::kTcp, graceSeconds_);
     if (serve_) serve_(link);
   }
 
   const Carrier carrier_;
   const Serve serve_;
   const Judge judge_;
+  const uint32_t graceSeconds_;
   std::string folder_ = "/tmp/millpond-session-XXXXXX";
   uint16_t port_ = 0;
   UniqueFd listener_;

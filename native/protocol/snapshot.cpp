@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "protocol/snapshot.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <type_traits>
 
 namespace millpond {
@@ -97,6 +99,40 @@ Result<Snapshot> Snapshot::decode(std::span<const std::byte> bytes) {
   }
   if (!in.done()) return broken;
   return s;
+}
+
+namespace {
+
+/// Of the CUdevice_attribute those that say which device it is and in which machine, not of which kind: its place on the
+/// bus, the board, NUMA nodes, and what the host makes of them.
+constexpr int kOfPlace[] = {33, 34, 50, 85, 130, 131, 133, 134, 141, 142, 143};
+
+std::string differenceOfKind(const DeviceSnapshot& own, const DeviceSnapshot& other) {
+  if (own.name != other.name) return "it is a " + other.name + ", not a " + own.name;
+  for (int id = 1; id < kDeviceAttributeLimit; ++id) {
+    const auto at = static_cast<size_t>(id);
+    if (own.attributes[at] == other.attributes[at] || std::find(std::begin(kOfPlace), std::end(kOfPlace), id) != std::end(kOfPlace))
+      continue;
+    return "attribute " + std::to_string(id) + " of its device is " + std::to_string(other.attributes[at]) + ", not " +
+           std::to_string(own.attributes[at]);
+  }
+  return own.leastStreamPriority == other.leastStreamPriority && own.greatestStreamPriority == other.greatestStreamPriority
+             ? ""
+             : "its streams have other priorities";
+}
+
+}  // namespace
+
+std::string differenceOfKind(const Snapshot& own, const Snapshot& other) {
+  if (own.devices.size() != other.devices.size())
+    return "the claim has " + std::to_string(other.devices.size()) + " vGPUs now, and had " +
+           std::to_string(own.devices.size());
+  if (own.driverVersion != other.driverVersion)
+    return "its driver has the version " + std::to_string(other.driverVersion) + ", not " +
+           std::to_string(own.driverVersion);
+  for (size_t i = 0; i < own.devices.size(); ++i)
+    if (std::string difference = differenceOfKind(own.devices[i], other.devices[i]); !difference.empty()) return difference;
+  return "";
 }
 
 }  // namespace millpond

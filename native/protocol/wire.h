@@ -72,6 +72,8 @@ inline constexpr uint16_t kLinkOp = 0xffff;  ///< CommandHeader::op of a frame o
 enum class LinkMessage : uint32_t {
   kReceived = 1,
   kGoodbye = 2,  ///< client → worker: when this connection ends, nobody comes back
+  kPark = 3,     ///< worker → client: it has taken all before `received`, and would end the session until it is needed
+  kParked = 4,   ///< client → worker: so be it; nothing follows, and it has all before `received`
 };
 struct LinkWord {
   LinkMessage message;

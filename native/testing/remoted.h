@@ -49,13 +49,14 @@ class WorkerProcess {
  public:
   static constexpr unsigned kDevices = 2;
 
-  /// `more`: further arguments of its command line. `linkSecret`: of its TCP connections; empty: plain.
+  /// `more`: further arguments of its command line. `linkSecret`: of its TCP connections; empty: plain. `parkAfterMs`: it
+  /// parks a session that is idle for so long; 0: never.
   explicit WorkerProcess(const std::string& directory, const std::vector<std::string>& more = {},
-                         const std::string& linkSecret = "")
+                         const std::string& linkSecret = "", unsigned parkAfterMs = 0)
       : directory_(directory) {
     int output[2];
     CHECK(::pipe(output) == 0);
-    const std::string assign = assignment(linkSecret);
+    const std::string assign = assignment(linkSecret, parkAfterMs);
     pid_ = ::fork();
     CHECK(pid_ >= 0);
     if (pid_ == 0) {
@@ -103,13 +104,14 @@ class WorkerProcess {
   }
 
  private:
-  static std::string assignment(const std::string& linkSecret) {
+  static std::string assignment(const std::string& linkSecret, unsigned parkAfterMs) {
     std::string devices;
     for (const std::string& uuid : deviceUuids())
       devices += (devices.empty() ? "" : ",") + ("{\"uuid\":\"" + uuid) +
                  "\",\"memoryBytes\":67108864,\"computePercent\":50}";
     return "{\"session\":\"s\",\"ticket\":\"t\",\"expires\":4000000000,\"linkSecret\":\"" + linkSecret +
-           "\",\"devices\":[" + devices + "]}";
+           "\",\"parkAfterMs\":" +
+           std::to_string(parkAfterMs) + ",\"devices\":[" + devices + "]}";
   }
 
  public:

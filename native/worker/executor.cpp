@@ -64,7 +64,7 @@ std::vector<CUdevice> peersOf(const Driver& driver, const SessionDevices& device
 }  // namespace
 
 Executor::Executor(const Driver& driver, SessionDevices& devices, ServerLink link, ImageCache* imageCache,
-                   DeviceOutput* output, std::string gateDirectory, Sharing* sharing)
+                   DeviceOutput* output, std::string gateDirectory, Sharing* sharing, Parking parking)
     : driver_(driver),
       devices_(devices),
       link_(std::move(link)),
@@ -74,7 +74,8 @@ Executor::Executor(const Driver& driver, SessionDevices& devices, ServerLink lin
       sanitizer_(driver),
       callbacks_(std::make_shared<Callbacks>([this] { link_.wake(); })),
       imageCache_(imageCache),
-      gateDirectory_(std::move(gateDirectory)) {
+      gateDirectory_(std::move(gateDirectory)),
+      parking_(parking) {
   for (const auto& device : devices_.all()) {
     MemoryBudget& budget = budgets_.emplace_back(device.share.memoryBytes);
     const auto ordinal = static_cast<int32_t>(arenas_.size());
@@ -136,9 +137,11 @@ Executor::End Executor::run() {
                         !afterFrees_.empty() || callbacksExpected_ != 0 || !afterCallbacks_.empty() || !graphRuns_.empty() || awaitsGates();
     if (!awaits) {
       for (uint16_t c = 1; c <= freed_.size(); ++c) retire(c);
+      if (parks(monotonicNs() - lastProgress)) continue;
       if (!spin.until([&] { return link_.ready() || stopRequested_.load(std::memory_order_relaxed); })) {
         dropSpareHostBuffers();
-        link_.sleep(retired_.empty() && endings_.empty() && poolFrees_.empty() ? kIdleSleepNs : 1'000'000);
+        const int64_t nap = parking_.afterNs ? std::min(kIdleSleepNs, parking_.afterNs) : kIdleSleepNs;
+        link_.sleep(retired_.empty() && endings_.empty() && poolFrees_.empty() ? nap : 1'000'000);
         spin.slept();
       }
       continue;
@@ -153,7 +156,7 @@ Executor::End Executor::run() {
   }
   callbacks_->close();
   closeGates();
-  if (!end_.ok || stopRequested_.load()) link_.end(end_.reason);
+  if (!end_.isParked && (!end_.ok || stopRequested_.load())) link_.end(end_.reason);
   return end_;
 }
 
@@ -202,8 +205,8 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
     return violation("there is no command " + std::to_string(frame.header.op));
   }
   if (current_.context != 0 && !isContext(current_.context)) {
-    // Another thread of the program may just have destroyed it.
-    if (current_.context <= contexts_.size() && contexts_[current_.context - 1u].used)
+    // Another thread of the program may just have destroyed it, or done so before the session was another one.
+    if (parking_.isResumed || (current_.context <= contexts_.size() && contexts_[current_.context - 1u].used))
       answer(current_, CUDA_ERROR_CONTEXT_IS_DESTROYED);
     else
       violation("the session has no context " + std::to_string(current_.context));
@@ -219,6 +222,7 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
   const auto op = static_cast<cmd::Op>(frame.header.op);
+  hasTraces_ = hasTraces_ || leavesTrace(op);
   if (callbacksExpected_ > 0 && current_.request != 0 && mayWaitInside(op)) {
     // Whoever waits for it is one thread; the others, and the client's functions themselves, go on meanwhile.
     afterCallbacks_.emplace_back(current_, [this, op, body = std::vector(frame.body.begin(), frame.body.end())] {

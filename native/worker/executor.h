@@ -43,6 +43,12 @@ namespace millpond::worker {
 /// What a handler returns when the answer comes later; no code of the driver.
 inline constexpr CUresult kDeferred = static_cast<CUresult>(1023);
 
+/// Whether a session is given up when it is idle, and goes on for one that was.
+struct Parking {
+  int64_t afterNs = 0;     ///< idle for so long; 0: never
+  bool isResumed = false;  ///< its client had another one before
+};
+
 class Executor {
  public:
   struct Counters {
@@ -58,12 +64,14 @@ class Executor {
   /// `gateDirectory`: where the gates of the node's devices are; empty: shares of compute do not count. `sharing`: what
   /// sessions of the claim share, null where there are no others.
   Executor(const Driver& driver, SessionDevices& devices, ServerLink link, ImageCache* imageCache = nullptr,
-           DeviceOutput* output = nullptr, std::string gateDirectory = "", Sharing* sharing = nullptr);
+           DeviceOutput* output = nullptr, std::string gateDirectory = "", Sharing* sharing = nullptr,
+           Parking parking = {});
 
   /// Runs the session to its end. Returns why it ended and whether that was orderly.
   struct End {
     std::string reason;
     bool ok;
+    bool isParked = false;  ///< its client goes on with another one
   };
   End run();
   /// Ends `run` soon, from any thread; the client is told `reason`.
@@ -281,9 +289,18 @@ class Executor {
   };
 
   bool missing(uint64_t wire) {
-    stale_ = handles_.wasKnown(wire);
+    stale_ = parking_.isResumed || handles_.wasKnown(wire);
     return false;
   }
+
+  /// Gives an idle session up, if nothing is left of it here and the client need not notice. True: it is over.
+  bool parks(int64_t idleNs);
+  /// Whether something may be left of such a command that is not in the books.
+  static bool leavesTrace(cmd::Op op);
+  bool holdsNothing() const;
+  /// Whether the client has taken what lies in shared memory for it.
+  bool hasRead();
+  bool isQuiet();
   /// What the driver said, or what stood in the way of asking it.
   CUresult execute(const ServerLink::Frame& frame);
 
@@ -579,6 +596,9 @@ class Executor {
   std::mutex sharesMutex_;
   std::vector<gate::Share> shares_;  ///< as they were set last; empty: as the session began
   bool areGatesOpen_ = false;
+
+  const Parking parking_;
+  bool hasTraces_ = false;  ///< of commands that are not in the books
 
   bool ended_ = false;
   End end_{"", true};

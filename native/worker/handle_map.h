@@ -26,6 +26,7 @@ class HandleMap {
     Entry& entry = entries_[index];
     if (entry.wire != 0) return false;
     entry = {wire, true, object, context};
+    ++count_;
     return true;
   }
   /// Null when the session does not own such a handle.
@@ -44,8 +45,10 @@ class HandleMap {
     Entry* entry = find(kind, wire);
     if (!entry) return false;
     *entry = {0, true, nullptr, 0};
+    --count_;
     return true;
   }
+  bool empty() const { return count_ == 0; }
   template <typename Visit>
   void each(HandleKind kind, Visit&& visit) {
     for (Entry& entry : entries_)
@@ -60,6 +63,7 @@ class HandleMap {
 
  private:
   std::vector<Entry> entries_;
+  size_t count_ = 0;  ///< of those in use
 };
 
 }  // namespace millpond::worker

@@ -105,6 +105,7 @@ TEST("random handles behave as in a plain map") {
         if (entry) CHECK(entry->object == model[wire]);
       }
     }
+    CHECK_EQ(map.empty(), model.empty());
   }
 }
 

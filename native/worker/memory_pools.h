@@ -36,6 +36,7 @@ class MemoryPools {
   bool create(uint64_t pool, size_t device, uint64_t maxBytes);
   /// Its blocks in use stay until they are freed. What nobody uses is appended to `released`.
   bool destroy(uint64_t pool, std::vector<Block>& released);
+  bool empty() const { return pools_.empty() && blocks_.empty(); }
   /// The device that a pool is of; nothing for a pool that is not there.
   std::optional<size_t> device(uint64_t pool) const;
   /// Bytes that the pool keeps at a synchronisation.

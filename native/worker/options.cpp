@@ -8,6 +8,9 @@
 namespace millpond::worker {
 namespace {
 
+/// A year.
+constexpr uint64_t kMostParkAfterMs = uint64_t{366} * 86'400'000;
+
 template <typename T>
 bool number(const std::string& text, T low, T high, T& out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
@@ -88,6 +91,12 @@ Result<Assignment> Assignment::parse(const Json& message) {
     if (digits) out.secret = parseHex32(*digits);
     if (!digits || (!out.secret && !digits->empty()))
       return Error{"the link secret of an assignment is 64 hexadecimal digits"};
+  }
+  if (const Json* after = message.find("parkAfterMs")) {
+    const auto ms = after->uint64();
+    if (!ms || *ms > kMostParkAfterMs)
+      return Error{"the parkAfterMs of an assignment is no number up to " + std::to_string(kMostParkAfterMs)};
+    out.parkAfterNs = static_cast<int64_t>(*ms) * 1'000'000;
   }
   auto devices = readDevices(message, "an assignment");
   if (!devices) return devices.error();

@@ -24,6 +24,8 @@ struct Assignment {
   std::vector<DeviceShare> devices;
   /// Of the claim, which its sessions on this node know; none: this one shares nothing.
   std::optional<Sharing::Secret> group;
+  /// After so long without a command the session is parked, if it holds nothing and its client can attach anew; 0: never.
+  int64_t parkAfterNs = 0;
 
   static Result<Assignment> parse(const Json& message);
 };

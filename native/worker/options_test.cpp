@@ -91,6 +91,18 @@ TEST("an assignment may have a secret for its connections") {
   CHECK(read(R"("linkSecret": ")" + digits + R"(",)") == parseHex32(digits));
 }
 
+TEST("an assignment may say after how long its session is parked") {
+  const auto read = [](const std::string& member) {
+    return Assignment::parse(*Json::parse(
+        R"({"session": "s", "ticket": "t", "expires": 1,)" + member +
+        R"("devices": [{"uuid": "u", "memoryBytes": 1, "computePercent": 1}]})"));
+  };
+  CHECK_EQ(read("")->parkAfterNs, 0);
+  CHECK_EQ(read(R"("parkAfterMs": 1500,)")->parkAfterNs, 1'500'000'000);
+  for (const char* bad : {R"("parkAfterMs": -1,)", R"("parkAfterMs": true,)", R"("parkAfterMs": 99999999999,)"})
+    CHECK(read(bad).error().message.starts_with("the parkAfterMs of an assignment is no number"));
+}
+
 TEST("a resize names its session, its revision and the sizes of all devices") {
   const auto read = [](const std::string& text) { return Resizing::parse(*Json::parse(text)); };
   const std::string device = R"({"uuid": "GPU-1", "memoryBytes": 1048576, "computePercent": 7})";

@@ -287,9 +287,12 @@ void Supervisor::admit(Doorman::Guest guest) {
                              {"transport", guest.remote ? "tcp" : "shm"},
                              {"clientPid", guest.pid},
                              {"program", guest.hello.program}});
+  // Over TCP the two ends agree on it by words that only a link has which outlives its connection.
+  const bool canPark = guest.hello.canPark && (!guest.remote || graceSeconds_ != 0);
   executor_ = std::make_unique<Executor>(driver_, devices_,
                                          ServerLink(std::move(guest.channel), std::move(*memory), guest.remote, graceSeconds_),
-                                         &imageCache_, &output_, options_.gates, sharing_.get());
+                                         &imageCache_, &output_, options_.gates, sharing_.get(),
+                                         Parking{canPark ? assignment_.parkAfterNs : 0, guest.hello.isParked});
   thread_ = std::thread([this] {
     end_ = executor_->run();
     const uint64_t one = 1;
@@ -323,7 +326,7 @@ void Supervisor::watchClient() {
   if (look[1].revents & POLLIN) {
     thread_.join();
     sendStats();
-    finish(end_.reason, end_.ok);
+    finish(end_.reason, end_.ok, end_.isParked);
   }
 }
 
@@ -349,8 +352,9 @@ void Supervisor::sendStats() {
                              {"waits", counters.waits.load(std::memory_order_relaxed)}});
 }
 
-void Supervisor::finish(const std::string& reason, bool ok) {
-  log(ok ? LogLevel::Info : LogLevel::Error, "session %s ended: %s", assignment_.session.c_str(), reason.c_str());
+void Supervisor::finish(const std::string& reason, bool ok, bool isParked) {
+  log(ok ? LogLevel::Info : LogLevel::Error, "session %s %s: %s", assignment_.session.c_str(),
+      isParked ? "is parked" : "ended", reason.c_str());
   control_.send(
       Json::Object{{"type", "closed"}, {"session", assignment_.session}, {"reason", reason}, {"ok", ok}});
   exitStatus_ = ok ? 0 : 3;

@@ -51,7 +51,7 @@ class Supervisor {
   /// Whether the session outlives its connection: then the link sees to that, and only the end of the client's process,
   /// where it can be seen, is the end of the client.
   bool outlivesConnection() const { return graceSeconds_ != 0; }
-  void finish(const std::string& reason, bool ok);
+  void finish(const std::string& reason, bool ok, bool isParked = false);
 
   const Driver& driver_;
   Options options_;

@@ -32,6 +32,7 @@ class VirtualMemory {
   CUresult create(uint64_t memory, size_t device, uint64_t bytes, const CUmemAllocationProp& prop, bool& isNew);
   /// Takes up memory that another session has made; it counts as this one's, too.
   CUresult adopt(uint64_t memory, size_t device, uint64_t bytes, CUmemGenericAllocationHandle handle);
+  bool empty() const { return reservations_.empty() && memories_.empty() && mappings_.empty(); }
   bool has(uint64_t memory) const { return memories_.contains(memory); }
   CUresult release(uint64_t memory);
   /// What is known of memory that is not released.

@@ -14,6 +14,8 @@ export type PlacementPolicy = "least-fragmentation" | "binpack" | "spread";
 export interface Constraints {
   /** Parts of model names, case does not matter: a device fits when its name contains one of them. */
   readonly models?: readonly string[];
+  /** Names of models: a device fits when it is one of these. */
+  readonly onlyModels?: readonly string[];
   /** Least compute capability, `major.minor`. */
   readonly minComputeCapability?: string;
   /** Labels that the node must have, with these values. */
@@ -87,8 +89,9 @@ export function allowsDevice(constraints: Constraints | undefined, device: Devic
   if (constraints === undefined) {
     return true;
   }
-  const { models, minComputeCapability } = constraints;
+  const { models, onlyModels, minComputeCapability } = constraints;
   return (
+    (onlyModels === undefined || onlyModels.includes(device.model ?? "")) &&
     (models === undefined || models.some((model) => isModel(device.model ?? "", model))) &&
     (minComputeCapability === undefined ||
       compareCapabilities(device.computeCapability ?? "0.0", minComputeCapability) >= 0)

@@ -176,6 +176,11 @@ export class Pool implements AsyncDisposable {
     await this.#ask("ClaimService/ResizeClaim", { name, memoryBytes: String(memoryBytes) });
   }
 
+  /** As the API has it: `CLAIM_STATE_DORMANT`. */
+  async claimState(name: string): Promise<string> {
+    return (await this.#ask<{ claim: { state: string } }>("ClaimService/GetClaim", { name })).claim.state;
+  }
+
   /** Claims that have ended included. */
   async allClaims(): Promise<readonly { readonly name: string; readonly owner: string }[]> {
     type Listed = { readonly name: string; readonly owner: string };

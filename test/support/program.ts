@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { type ChildProcess, spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { constants } from "node:os";
 
 export interface Result {
@@ -38,6 +39,11 @@ export class Program {
     return this.#child.pid;
   }
 
+  /** Writes to its standard input, which stays open. */
+  type(text: string): void {
+    this.#child.stdin?.write(text);
+  }
+
   endInput(text = ""): void {
     this.#child.stdin?.end(text);
   }
@@ -67,8 +73,19 @@ export class Program {
   }
 }
 
-/** Starts a program with exactly this environment. */
-export function startProgram(program: string, args: readonly string[], env: NodeJS.ProcessEnv): Program {
-  const child = spawn(program, args, { env, stdio: ["ignore", "pipe", "pipe"] });
-  return new Program(child);
+/** Starts a program with exactly this environment and nothing on its standard input, unless that is piped. */
+export function startProgram(
+  program: string,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+  input: "ignore" | "pipe" = "ignore",
+): Program {
+  return new Program(spawn(program, args, { env, stdio: [input, "pipe", "pipe"] }));
+}
+
+/** Pid of the program that a `millpond run` started. */
+export function childOf(pid: number): number {
+  const [child] = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ");
+  if (child === undefined || child === "") throw new Error(`process ${pid} has no child`);
+  return Number(child);
 }

@@ -243,6 +243,7 @@ function wishesOf(claim: Claim): (readonly [string, string])[] {
   const json = claimToJson(claim);
   const wishes: readonly (readonly [string, string | number | boolean])[] = [
     ["lazy", json.lazy],
+    ["lazy-idle", json.lazyIdleSeconds === 0 ? "" : formatDuration(json.lazyIdleSeconds)],
     ["exclusive", json.exclusive],
     ["model", json.models.join(",")],
     ["min-capability", json.minComputeCapability],

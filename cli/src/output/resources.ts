@@ -127,6 +127,7 @@ export function claimToJson(claim: Claim) {
     memoryPercent: claim.memoryPercent,
     computePercent: claim.computePercent,
     lazy: claim.lazy,
+    lazyIdleSeconds: claim.lazyIdleSeconds,
     exclusive: claim.exclusive,
     models: claim.models,
     minComputeCapability: claim.minComputeCapability,

@@ -26,7 +26,7 @@ import { claimsByArrival, toClaim, waitingPositions } from "../convert.ts";
 import { explainClaim } from "../explain.ts";
 import { isLive, type Pool } from "../pool.ts";
 import type { ClaimRecord } from "../store/store.ts";
-import { checkClaim, checkRange, checkSizes, cleanText } from "../validate.ts";
+import { checkClaim, checkRange, checkSizes, checkTold, cleanText } from "../validate.ts";
 
 const maxWaitSeconds = 60;
 
@@ -45,7 +45,7 @@ export function makeClaimService(pool: Pool, ticketKey: KeyObject): ServiceMetho
       return { claim: show(record, sightOf(caller)) };
     },
 
-    async waitClaim({ name, knownVersion, timeoutSeconds, wake }, context) {
+    async waitClaim({ name, knownVersion, timeoutSeconds, wake, toldModels, toldHost }, context) {
       const sees = sightOf(callerOf(context));
       checkRange(timeoutSeconds, "timeoutSeconds", 0, maxWaitSeconds);
       const record = await waitClaim(pool, claimName(name), {
@@ -53,6 +53,7 @@ export function makeClaimService(pool: Pool, ticketKey: KeyObject): ServiceMetho
         knownVersion: Number(knownVersion),
         timeoutMs: timeoutSeconds * 1000,
         wake,
+        told: checkTold({ toldModels, toldHost }),
         signal: context.signal,
         sees,
       });

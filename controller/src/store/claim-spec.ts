@@ -19,6 +19,8 @@ export interface ClaimSpec {
   readonly leaseSeconds: number;
   readonly isSessionBound: boolean;
   readonly isLazy: boolean;
+  /** 0 where it is not lazy. */
+  readonly lazyIdleSeconds: number;
   readonly isExclusive: boolean;
   readonly models: readonly string[];
   readonly minComputeCapability: string;
@@ -42,6 +44,10 @@ export interface ClaimSpec {
   readonly nodeLoss: NodeLossPolicy;
   readonly clientHost: string;
   readonly graceSeconds: number;
+  /** While it is awake for a program that was told so of its devices, and cannot do with others: their models. */
+  readonly toldModels: readonly string[];
+  /** The same: the boot id of the machine that they are on. */
+  readonly toldHost: string;
 }
 
 export const defaultQueueName = "default";
@@ -59,6 +65,7 @@ export const defaultClaimSpec: ClaimSpec = {
   leaseSeconds: 15,
   isSessionBound: false,
   isLazy: false,
+  lazyIdleSeconds: 0,
   isExclusive: false,
   models: [],
   minComputeCapability: "",
@@ -82,6 +89,8 @@ export const defaultClaimSpec: ClaimSpec = {
   nodeLoss: "keep",
   clientHost: "",
   graceSeconds: defaultGraceSeconds,
+  toldModels: [],
+  toldHost: "",
 };
 
 /** The members that are not at their default, but the name, which is the key. */

@@ -7,6 +7,7 @@ namespace millpond::client {
 /// Variables of a claim that the controller reads; the client passes them on as they are.
 inline constexpr const char* kClaimVariables[] = {
     "MILLPOND_LAZY",
+    "MILLPOND_LAZY_IDLE",
     "MILLPOND_EXCLUSIVE",
     "MILLPOND_MODEL",
     "MILLPOND_MIN_CAPABILITY",

@@ -52,6 +52,7 @@ constexpr Program kPrograms[] = {
     {"host-memory", hostMemory},
     {"managed", managed},
     {"memory-pools", memoryPools},
+    {"shell", shell},
     {"virtual-memory", virtualMemory},
 };
 

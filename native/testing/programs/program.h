@@ -50,6 +50,7 @@ void bugRace();
 void hostMemory();
 void managed();
 void memoryPools();
+void shell();
 void virtualMemory();
 
 }  // namespace millpond::programs

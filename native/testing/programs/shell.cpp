@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Somebody at an interactive shell, who thinks between two lines: it does what each line of its input says, and says so.
+#include <cstring>
+
+#include "testing/programs/program.h"
+
+namespace millpond::programs {
+namespace {
+
+constexpr size_t kWords = 1024;
+
+CUdeviceptr allocate(uint32_t value) {
+  CUdeviceptr memory = 0;
+  OK(cuMemAlloc_v2(&memory, kWords * sizeof(uint32_t)));
+  OK(cuMemsetD32_v2(memory, value, kWords));
+  return memory;
+}
+
+}  // namespace
+
+void shell() {
+  useDevice();
+  char line[64];
+  CUdeviceptr held = 0;
+  while (std::fgets(line, sizeof line, stdin)) {
+    line[std::strcspn(line, "\n")] = '\0';
+    if (std::strcmp(line, "look") == 0) {
+      size_t free = 0, total = 0;
+      OK(cuMemGetInfo_v2(&free, &total));
+    } else if (std::strcmp(line, "work") == 0) {
+      const CUdeviceptr memory = allocate(7);
+      requireWords(memory, 7, kWords);
+      OK(cuMemFree_v2(memory));
+    } else if (std::strcmp(line, "hold") == 0) {
+      held = allocate(9);
+    } else if (std::strcmp(line, "drop") == 0) {
+      requireWords(held, 9, kWords);
+      OK(cuMemFree_v2(held));
+    } else {
+      fail(line, __FILE__, __LINE__);
+    }
+    std::printf("done: %s\n", line);
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace millpond::programs

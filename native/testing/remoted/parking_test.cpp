@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program whose session is parked whenever it may be, and goes on with another worker at its next call: it sees what it
+// would see on the driver itself. What holds something is not parked.
+#include <sys/stat.h>
+
+#include <atomic>
+#include <thread>
+
+#include "client/http_test_server.h"
+#include "testing/remoted.h"
+
+using namespace millpond::testing;
+using millpond::client::HttpTestServer;
+
+namespace {
+
+constexpr unsigned kParkAfterMs = 1;
+
+std::string bootId() {
+  std::array<char, 64> text{};
+  FILE* file = std::fopen("/proc/sys/kernel/random/boot_id", "r");
+  CHECK(file != nullptr);
+  CHECK(std::fgets(text.data(), text.size(), file) != nullptr);
+  std::fclose(file);
+  return {text.data(), 36};
+}
+
+/// A controller and an agent in one, of a claim that is always bound: each session has a worker process of its own, in a
+/// directory of its own.
+class ParkingPool {
+ public:
+  explicit ParkingPool(std::string directory)
+      : directory_(std::move(directory)), server_([this](const HttpTestServer::Request& request) { return answer(request); }) {}
+
+  std::string url() const { return server_.url(); }
+  size_t sessions() const { return workers_.size(); }
+  /// Whether all ended in order. What they said follows.
+  bool ended(std::string& said) {
+    bool isOrderly = true;
+    for (auto& worker : workers_) {
+      std::string words;
+      isOrderly = worker->wait(words) == 0 && isOrderly;
+      said += words;
+    }
+    return isOrderly;
+  }
+
+ private:
+  std::string answer(const HttpTestServer::Request& request) {
+    const auto is = [&](const char* method) { return request.path.ends_with(method); };
+    if (is("/WaitClaim")) return HttpTestServer::json(200, R"({"claim":{"name":"c","state":"CLAIM_STATE_BOUND","version":"1"}})");
+    if (is("/CreateTicket"))
+      return HttpTestServer::json(200, R"({"ticket":"t","session":"s","agentUrl":")" + url() + "\"}");
+    CHECK(is("/OpenSession"));
+    const std::string own = directory_ + "/w" + std::to_string(workers_.size());
+    CHECK(::mkdir(own.c_str(), 0700) == 0);
+    workers_.push_back(std::make_unique<WorkerProcess>(own, std::vector<std::string>{}, "", kParkAfterMs));
+    return HttpTestServer::json(200, R"({"session":"s","unixPath":")" + own + R"(/data","bootId":")" + bootId() +
+                                         R"(","tcpHost":"127.0.0.1","tcpPort":)" +
+                                         std::to_string(workers_.back()->port()) + "}");
+  }
+
+  const std::string directory_;
+  std::vector<std::unique_ptr<WorkerProcess>> workers_;  // touched by the server's thread, and when the program has ended
+  HttpTestServer server_;
+};
+
+std::string& directory() {
+  static std::string path;
+  return path;
+}
+Way currentWay = Way::kDirect;
+
+void nap(long ms) {
+  const timespec time{0, ms * 1'000'000};
+  ::nanosleep(&time, nullptr);
+}
+
+size_t sessionsSoFar() {
+  size_t count = 0;
+  while (std::filesystem::exists(directory() + "/w" + std::to_string(count))) ++count;
+  return count;
+}
+
+/// Until the session is parked: its worker has ended.
+void rest() {
+  if (currentWay == Way::kDirect) return;
+  const std::string socket = directory() + "/w" + std::to_string(sessionsSoFar() - 1) + "/data";
+  while (std::filesystem::exists(socket)) nap(1);
+}
+
+/// Long enough to be parked, were it allowed.
+void stay(const std::function<void()>& use) {
+  const size_t before = sessionsSoFar();
+  for (int i = 0; i < 3; ++i) {
+    nap(120);
+    use();
+  }
+  if (currentWay != Way::kDirect) CHECK_EQ(sessionsSoFar(), before);
+}
+
+/// As `everywhere`, with the sessions of such a pool. They are at least so many.
+void everywhereParked(const std::function<void()>& program, size_t sessions) {
+  for (const Way way : kWays) {
+    if (way == Way::kDirect) {
+      CHECK_EQ(runProgram(way, program), 0);
+      continue;
+    }
+    std::string pattern = (std::filesystem::temp_directory_path() / "millpond-parking-XXXXXX").string();
+    CHECK(::mkdtemp(pattern.data()) != nullptr);
+    ::setenv("MILLPOND_SOFTGPU_STATE", pattern.c_str(), 1);
+    ParkingPool pool(pattern);
+    std::fflush(nullptr);
+    const pid_t child = ::fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+      libraryPath() = MILLPOND_CLIENT_LIBRARY;
+      directory() = pattern;
+      currentWay = way;
+      ::setenv("MILLPOND_LOG", "off", 0);
+      ::setenv("MILLPOND_CONTROLLER", pool.url().c_str(), 1);
+      ::setenv("MILLPOND_CLAIM", "c", 1);
+      ::setenv("MILLPOND_TRANSPORT", way == Way::kTcp ? "tcp" : "shm", 1);
+      program();
+      std::fflush(nullptr);
+      ::_exit(0);
+    }
+    int status = 0;
+    CHECK(::waitpid(child, &status, 0) == child);
+    std::string said;
+    const bool ended = pool.ended(said);
+    if (status != 0 || !ended) fail(__FILE__, __LINE__, std::string(nameOf(way)) + ":\n" + said);
+    if (pool.sessions() < sessions)
+      fail(__FILE__, __LINE__, std::string(nameOf(way)) + ": only " + std::to_string(pool.sessions()) + " sessions:\n" + said);
+    std::error_code ignored;
+    std::filesystem::remove_all(pattern, ignored);
+  }
+}
+
+void useMemory(unsigned value) {
+  CUdeviceptr memory = 0;
+  OK(CU(cuMemAlloc_v2)(&memory, 4096));
+  OK(CU(cuMemsetD32_v2)(memory, value, 1024));
+  std::vector<unsigned> back(1024);
+  OK(CU(cuMemcpyDtoH_v2)(back.data(), memory, 4096));
+  CHECK(back == std::vector<unsigned>(1024, value));
+  OK(CU(cuMemFree_v2)(memory));
+}
+
+constexpr char kStore[] = R"(.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry store(.param .u64 to, .param .u32 value) {
+  .reg .u32 %r<2>;
+  .reg .u64 %p<2>;
+  ld.param.u64 %p1, [to];
+  ld.param.u32 %r1, [value];
+  st.global.u32 [%p1], %r1;
+  ret;
+}
+)";
+
+void launch(unsigned value) {
+  CUmodule module = nullptr;
+  OK(CU(cuModuleLoadData)(&module, kStore));
+  CUfunction function = nullptr;
+  OK(CU(cuModuleGetFunction)(&function, module, "store"));
+  CUdeviceptr memory = 0;
+  OK(CU(cuMemAlloc_v2)(&memory, 4));
+  CUstream stream = nullptr;
+  OK(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
+  CUevent event = nullptr;
+  OK(CU(cuEventCreate)(&event, CU_EVENT_DEFAULT));
+  void* parameters[] = {&memory, &value};
+  OK(CU(cuLaunchKernel)(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr));
+  OK(CU(cuEventRecord)(event, stream));
+  OK(CU(cuEventSynchronize)(event));
+  unsigned result = 0;
+  OK(CU(cuMemcpyDtoH_v2)(&result, memory, 4));
+  CHECK_EQ(result, value);
+  OK(CU(cuMemFree_v2)(memory));
+  OK(CU(cuEventDestroy_v2)(event));
+  OK(CU(cuStreamDestroy_v2)(stream));
+  OK(CU(cuModuleUnload)(module));
+}
+
+}  // namespace
+
+TEST("a program that is parked between its calls sees what it always saw") {
+  everywhereParked(
+      [] {
+        begin();
+        size_t free = 0, total = 0;
+        OK(CU(cuMemGetInfo_v2)(&free, &total));
+        rest();
+        for (unsigned value = 1; value <= 2; ++value) {
+          useMemory(value);
+          rest();
+        }
+        launch(7);
+        rest();
+        size_t now = 0, all = 0;
+        OK(CU(cuMemGetInfo_v2)(&now, &all));
+        CHECK_EQ(now, free);
+        CHECK_EQ(all, total);
+        rest();
+        CUcontext own = nullptr;
+        OK(CU(cuCtxCreate_v2)(&own, 0, 1));
+        useMemory(3);
+        OK(CU(cuCtxDestroy_v2)(own));
+        begin();
+        rest();
+        FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemFree_v2)(4096));
+        CUmodule module = nullptr;
+        CHECK(CU(cuModuleLoadData)(&module, ".version 7.0\nnonsense") != CUDA_SUCCESS);
+        rest();
+        OK(CU(cuCtxSynchronize)());
+        launch(8);
+        rest();
+        // There is nothing that would have to end, so no GPU is needed for it.
+        const size_t before = sessionsSoFar();
+        for (int retained = 0; retained < 2; ++retained) OK(CU(cuDevicePrimaryCtxRelease_v2)(0));
+        CHECK_EQ(sessionsSoFar(), before);
+        begin();
+        useMemory(4);
+      },
+      6);
+}
+
+TEST("threads that all call a parked session at once are served by one other") {
+  everywhereParked(
+      [] {
+        begin();
+        for (int round = 0; round < 3; ++round) {
+          OK(CU(cuCtxSynchronize)());
+          rest();
+          const size_t before = sessionsSoFar();
+          std::atomic<bool> go{false};
+          std::atomic<unsigned> there{0};
+          std::vector<std::thread> threads;
+          for (unsigned t = 0; t < 8; ++t)
+            threads.emplace_back([&, t] {
+              CUcontext context = nullptr;
+              OK(CU(cuDevicePrimaryCtxRetain)(&context, 0));
+              OK(CU(cuCtxSetCurrent)(context));
+              CUdeviceptr memory = 0;
+              ++there;
+              while (!go) std::this_thread::yield();
+              OK(CU(cuMemAlloc_v2)(&memory, 256));
+              OK(CU(cuMemsetD8_v2)(memory, static_cast<unsigned char>(t), 256));
+              // Nobody lets go while another one still comes.
+              if (--there == 0) go = false;
+              while (go) std::this_thread::yield();
+              std::array<unsigned char, 256> back{};
+              OK(CU(cuMemcpyDtoH_v2)(back.data(), memory, back.size()));
+              for (const unsigned char byte : back) CHECK_EQ(byte, t);
+              OK(CU(cuMemFree_v2)(memory));
+            });
+          while (there < 8) std::this_thread::yield();
+          go = true;
+          for (std::thread& thread : threads) thread.join();
+          if (currentWay != Way::kDirect) CHECK_EQ(sessionsSoFar(), before + 1);
+        }
+      },
+      4);
+}
+
+TEST("a session that holds memory, a handle, or a setting of its context is not parked") {
+  everywhereParked(
+      [] {
+        begin();
+        CUdeviceptr memory = 0;
+        OK(CU(cuMemAlloc_v2)(&memory, 64));
+        OK(CU(cuMemsetD8_v2)(memory, 5, 64));
+        stay([&] {
+          std::array<unsigned char, 64> back{};
+          OK(CU(cuMemcpyDtoH_v2)(back.data(), memory, 64));
+          for (const unsigned char byte : back) CHECK_EQ(byte, 5);
+        });
+        OK(CU(cuMemFree_v2)(memory));
+        CUstream stream = nullptr;
+        OK(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
+        stay([&] { OK(CU(cuStreamSynchronize)(stream)); });
+        OK(CU(cuStreamDestroy_v2)(stream));
+        rest();
+        OK(CU(cuCtxSetLimit)(CU_LIMIT_PRINTF_FIFO_SIZE, size_t{2} << 20));
+        stay([] {
+          size_t limit = 0;
+          OK(CU(cuCtxGetLimit)(&limit, CU_LIMIT_PRINTF_FIFO_SIZE));
+          CHECK_EQ(limit, size_t{2} << 20);
+        });
+      },
+      2);
+}
+
+TEST("a child that is forked off a parked program has no CUDA, and the program goes on") {
+  everywhereParked(
+      [] {
+        begin();
+        useMemory(1);
+        rest();
+        const pid_t child = ::fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+          FAILS(CUDA_ERROR_NOT_INITIALIZED, CU(cuCtxSynchronize)());
+          ::_exit(0);
+        }
+        int status = 1;
+        CHECK(::waitpid(child, &status, 0) == child);
+        CHECK_EQ(status, 0);
+        useMemory(2);
+        rest();
+      },
+      2);
+}
