@@ -14,6 +14,7 @@ const runFile = promisify(execFile);
 /** One of each form that a machine without nvcc can build, and of the others where they are built. */
 const quick = [
   "driver/modules",
+  "driver/sharing",
   "driver/sharing-pools",
   "vectors",
   "atomics",

@@ -16,9 +16,14 @@ export const events = {
   },
   cuEventDestroy: { style: "same", as: "cuEventDestroy_v2" },
   cuEventDestroy_v2: { style: "async", arguments: { hEvent: { kind: "destroys", of: "event" } } },
-  cuEventRecord: { style: "async", arguments: { hEvent: event, hStream: stream } },
+  cuEventRecord: {
+    style: "async",
+    precondition: "recordedEvent",
+    arguments: { hEvent: event, hStream: stream },
+  },
   cuEventRecordWithFlags: {
     style: "async",
+    precondition: "recordedEvent",
     arguments: { hEvent: event, hStream: stream, flags: { kind: "value", bits: 0x1 } },
   },
   cuEventQuery: { style: "wait", precondition: "eventAnswer", arguments: { hEvent: event } },

@@ -34,6 +34,7 @@ export const streams = {
   cuStreamDestroy_v2: { style: "async", arguments: { hStream: { kind: "destroys", of: "stream" } } },
   cuStreamWaitEvent: {
     style: "async",
+    precondition: "awaitedEvent",
     arguments: {
       hStream: stream,
       hEvent: { kind: "handle", of: "event" },

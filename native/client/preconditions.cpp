@@ -15,6 +15,11 @@ CUresult eventAnswer(Call& call, CUevent event) {
   return CaptureState::checkUnsafe(call.session(), call.thread());
 }
 
+void awaitIfShared(Call& call, CUevent event) {
+  const HandleTable::Slot* slot = call.remote().handles.find(HandleKind::kEvent, event);
+  if (slot && (slot->traits.flags & CU_EVENT_INTERPROCESS)) call.waitForResult();
+}
+
 CUresult streamAnswer(Call& call, CUstream) {
   if (!CaptureState::anyOpen()) return CUDA_SUCCESS;
   if (call.namesLegacy())

@@ -10,6 +10,18 @@ namespace millpond::client::precondition {
 
 /// Asking how far an event is: not while it is of a capture, which the driver knows, nor when that could disturb one.
 CUresult eventAnswer(Call& call, CUevent event);
+/// An event of several processes is recorded, or waited for, when the call returns: the next thing that this process does
+/// may be to tell another so.
+void awaitIfShared(Call& call, CUevent event);
+template <class... Rest>
+CUresult recordedEvent(Call& call, CUevent event, Rest...) {
+  awaitIfShared(call, event);
+  return CUDA_SUCCESS;
+}
+inline CUresult awaitedEvent(Call& call, CUstream, CUevent event, unsigned) {
+  awaitIfShared(call, event);
+  return CUDA_SUCCESS;
+}
 /// Asking how far a stream is, or waiting for it, where that could disturb a capture.
 CUresult streamAnswer(Call& call, CUstream);
 /// Whether what the stream is given becomes part of a graph. Asked once for each stream of a capture.

@@ -32,6 +32,9 @@ bool mayWaitInside(cmd::Op op) {
     case cmd::Op::kMarker:
     case cmd::Op::kStreamSync:
     case cmd::Op::kStreamQuery:
+    case cmd::Op::kStreamWaitEvent:
+    case cmd::Op::kEventRecord:
+    case cmd::Op::kEventRecordWithFlags:
     case cmd::Op::kEventSync:
     case cmd::Op::kEventQuery:
     case cmd::Op::kContextSync:

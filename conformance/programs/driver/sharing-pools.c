@@ -7,11 +7,11 @@
 
 /// What the one process tells the other beside the file of the pool.
 struct shared {
-  CUmemPoolPtrExportData large, small, late, stranger;
+  CUmemPoolPtrExportData large, small, late, stranger, ball;
   CUipcEventHandle written, freed;
 };
 
-enum { kLargeBytes = 3 << 20, kSmallBytes = 1000 };
+enum { kLargeBytes = 3 << 20, kSmallBytes = 1000, kTurns = 40 };
 static const CUmemAllocationHandleType kFile = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 static void* handle_of(int file) { return (void*)(intptr_t)file; }
@@ -131,6 +131,47 @@ static void use_memory(CUmemoryPool pool, struct shared* shared, CUstream stream
   CHECK(cuEventDestroy_v2(freed));
 }
 
+/// Doubles what the other has written, again and again. Only events say when.
+static void play_back(CUmemoryPool pool, struct shared* shared, CUstream stream) {
+  CUdeviceptr ball = 0;
+  CUevent written, freed;
+  CHECK(cuIpcOpenEventHandle(&written, shared->written));
+  CHECK(cuIpcOpenEventHandle(&freed, shared->freed));
+  CHECK(cuMemPoolImportPointer(&ball, pool, &shared->ball));
+  CUmodule module = kernels();
+  unsigned n = 1;
+  void* parameters[] = {&ball, &ball, &ball, &n};
+  for (unsigned turn = 0; turn < kTurns; ++turn) {
+    await_turn(kPeer);
+    CHECK(cuStreamWaitEvent(stream, written, 0));
+    launch(kernel(module, "add"), 1, 32, stream, parameters);
+    CHECK(cuEventRecord(freed, stream));
+    give_turn(kPeer);
+  }
+  CHECK(cuMemFreeAsync(ball, stream));
+  CHECK(cuStreamSynchronize(stream));
+  CHECK(cuModuleUnload(module));
+  CHECK(cuEventDestroy_v2(written));
+  CHECK(cuEventDestroy_v2(freed));
+}
+
+static void play(CUdeviceptr ball, CUevent written, CUevent freed, CUstream stream, int peer) {
+  unsigned wrong = 0;
+  for (unsigned turn = 0; turn < kTurns; ++turn) {
+    CHECK(cuMemsetD32Async(ball, turn + 1, 1, stream));
+    CHECK(cuEventRecord(written, stream));
+    give_turn(peer);
+    await_turn(peer);
+    CHECK(cuStreamWaitEvent(stream, freed, 0));
+    unsigned word = 0;
+    CHECK(cuMemcpyDtoHAsync_v2(&word, ball, sizeof word, stream));
+    CHECK(cuStreamSynchronize(stream));
+    wrong += word != 2 * (turn + 1);
+  }
+  say("turns that went wrong: %u", wrong);
+  if (wrong > 0) exit(1);
+}
+
 /// The pool goes before its memory, and its file may be opened again.
 static void open_again(CUmemoryPool pool, int file, struct shared* shared) {
   CUmemoryPool second = NULL;
@@ -157,6 +198,7 @@ static void opening_process(void) {
   use_memory(pool, &shared, stream);
   open_again(pool, file, &shared);
   give_turn(kPeer);
+  play_back(pool, &shared, stream);
   // The other frees here what nobody has open, and takes it again.
   await_turn(kPeer);
   CUdeviceptr late = 0;
@@ -224,6 +266,7 @@ static void share(void) {
   CUmemoryPool pool = make_pool(kFile), other = make_pool(kFile);
   const CUdeviceptr large = take(pool, kLargeBytes, 0xb16, stream), small = take(pool, kSmallBytes, 0x5a11, stream);
   const CUdeviceptr late = take(pool, kLargeBytes, 0x1a7e, stream), stranger = take(other, kLargeBytes, 0x57a, stream);
+  const CUdeviceptr ball = take(pool, kSmallBytes, 0, stream);
   see_attributes(large, pool);
   what_cannot_be_shared(pool, large, stream);
   int file = -1;
@@ -233,6 +276,7 @@ static void share(void) {
   SEE(cuMemPoolExportPointer(&shared.small, small));
   SEE(cuMemPoolExportPointer(&shared.late, late));
   SEE(cuMemPoolExportPointer(&shared.stranger, stranger));
+  CHECK(cuMemPoolExportPointer(&shared.ball, ball));
   CUmemPoolPtrExportData again;
   CHECK(cuMemPoolExportPointer(&again, large));
   say("the same data again: %s", yes(memcmp(&again, &shared.large, sizeof again) == 0));
@@ -257,8 +301,10 @@ static void share(void) {
   SEE(cuMemFreeAsync(small, stream));
   SEE(cuMemFreeAsync(large, stream));
   CHECK(cuStreamSynchronize(stream));
+  play(ball, written, freed, stream, peer);
   give_turn(peer);
   await_end(pid);
+  CHECK(cuMemFreeAsync(ball, stream));
   say("still there: %x", expect(0x1a7e, late));
   SEE(cuMemFree_v2(late));
   CHECK(cuMemFreeAsync(stranger, stream));

@@ -36,6 +36,7 @@ CUresult cuEventRecord(Flavour flavour, CUevent hEvent, CUstream hStream) noexce
   cmd::EventRecord wire{};
   if (const CUresult r = call.handle(HandleKind::kEvent, hEvent, wire.hEvent); r != CUDA_SUCCESS) return r;
   if (const CUresult r = call.stream(hStream, flavour, wire.hStream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = precondition::recordedEvent(call, hEvent, hStream); r != CUDA_SUCCESS) return r;
   return call.post(wire);
 }
 
@@ -48,6 +49,9 @@ CUresult cuEventRecordWithFlags(Flavour flavour, CUevent hEvent, CUstream hStrea
   if (const CUresult r = call.handle(HandleKind::kEvent, hEvent, wire.hEvent); r != CUDA_SUCCESS) return r;
   if (const CUresult r = call.stream(hStream, flavour, wire.hStream); r != CUDA_SUCCESS) return r;
   wire.flags = flags;
+  if (const CUresult r = precondition::recordedEvent(call, hEvent, hStream, flags); r != CUDA_SUCCESS) {
+    return r;
+  }
   return call.post(wire);
 }
 

@@ -54,6 +54,9 @@ CUresult cuStreamWaitEvent(Flavour flavour, CUstream hStream, CUevent hEvent, un
   if (const CUresult r = call.stream(hStream, flavour, wire.hStream); r != CUDA_SUCCESS) return r;
   if (const CUresult r = call.handle(HandleKind::kEvent, hEvent, wire.hEvent); r != CUDA_SUCCESS) return r;
   wire.Flags = Flags;
+  if (const CUresult r = precondition::awaitedEvent(call, hStream, hEvent, Flags); r != CUDA_SUCCESS) {
+    return r;
+  }
   return call.post(wire);
 }
 
