@@ -143,8 +143,9 @@ bool Session::takeOver(Channel channel, uint64_t received) {
 void Session::lookAtConnection() {
   if (isDown_.load() || isParked_.load() || lost()) return;
   pollfd look{channel_.socket(), static_cast<short>(POLLRDHUP | (canPark_ ? POLLIN : 0)), 0};
-  if (::poll(&look, 1, 0) != 1 || look.revents == 0) return;
-  if (look.revents == POLLIN) {
+  const bool holds = canPark_ && channel_.holdsBytes();
+  if (::poll(&look, 1, 0) < 0 || (look.revents == 0 && !holds)) return;
+  if (look.revents == POLLIN || look.revents == 0) {
     // Nobody waits for anything, and the worker has something to say.
     if (!readMutex_.try_lock()) return;
     pump(nullptr, Sender::kOther);

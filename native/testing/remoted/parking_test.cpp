@@ -15,6 +15,8 @@ using millpond::client::HttpTestServer;
 namespace {
 
 constexpr unsigned kParkAfterMs = 1;
+/// TCP is encrypted here.
+const std::string kParkingSecret(64, '5');
 
 std::string bootId() {
   std::array<char, 64> text{};
@@ -54,9 +56,9 @@ class ParkingPool {
     CHECK(is("/OpenSession"));
     const std::string own = directory_ + "/w" + std::to_string(workers_.size());
     CHECK(::mkdir(own.c_str(), 0700) == 0);
-    workers_.push_back(std::make_unique<WorkerProcess>(own, std::vector<std::string>{}, "", kParkAfterMs));
+    workers_.push_back(std::make_unique<WorkerProcess>(own, std::vector<std::string>{}, kParkingSecret, kParkAfterMs));
     return HttpTestServer::json(200, R"({"session":"s","unixPath":")" + own + R"(/data","bootId":")" + bootId() +
-                                         R"(","tcpHost":"127.0.0.1","tcpPort":)" +
+                                         R"(","linkSecret":")" + kParkingSecret + R"(","tcpHost":"127.0.0.1","tcpPort":)" +
                                          std::to_string(workers_.back()->port()) + "}");
   }
 
