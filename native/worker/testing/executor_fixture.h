@@ -40,7 +40,10 @@ class ExecutorFixture {
       over_.store(true);
     });
     session_ = server_->connect();
-    session_->onLost([this](const std::string& reason) { lostReason_ = reason; });
+    session_->onLost([this](const std::string& reason) {
+      lostReason_ = reason;
+      isTold_.store(true);
+    });
     session_->onFailure([this](int32_t code, uint16_t op, uint64_t) { failures_.emplace_back(code, op); });
     while (!executor_.load() && !over_.load()) std::this_thread::yield();
   }
@@ -89,7 +92,11 @@ class ExecutorFixture {
     server_.reset();
     return end_;
   }
-  const std::string& lostReason() const { return lostReason_; }
+  /// Why the session was lost, if it was. Over TCP another thread may be about to tell.
+  const std::string& lostReason() const {
+    while (session_ && session_->lost() && !isTold_.load()) std::this_thread::yield();
+    return lostReason_;
+  }
   const std::vector<std::pair<int32_t, uint16_t>>& failures() const { return failures_; }
 
   template <typename C, typename... Tails>
@@ -207,6 +214,7 @@ class ExecutorFixture {
   std::atomic<bool> over_{false};
   Executor::End end_{"", true};
   std::string lostReason_;
+  std::atomic<bool> isTold_{false};
   std::vector<std::pair<int32_t, uint16_t>> failures_;
   std::unique_ptr<SessionTestServer> server_;
   std::unique_ptr<Session> session_;
