@@ -4,6 +4,7 @@
  * are the numbers that the client invented (`function` takes functions and kernels), `stream` is a stream's number or
  * one of the default streams. The context of a command is in its frame's header.
  */
+import { arrayCommands } from "./commands/array.ts";
 import { textureReferenceCommands } from "./commands/texture-reference.ts";
 import type { Command } from "./schema.ts";
 
@@ -395,6 +396,7 @@ export const commands: readonly Command[] = [
     doc: "The end of a texture or surface object, when the device is done with it.",
     fields: [["object", "u64"]],
   },
+  ...arrayCommands,
   ...textureReferenceCommands,
   {
     name: "PeerAccess",

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Driver symbols that the worker's hand-written code calls; those of generated calls are added by the generator. */
 export const workerSymbols: readonly string[] = [
+  "cuArrayGetPlane",
+  "cuMemMapArrayAsync",
   "cuModuleGetTexRef",
   "cuModuleGetSurfRef",
   "cuTexRefDestroy",

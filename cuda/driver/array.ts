@@ -11,7 +11,7 @@ const object = {
   style: "hand",
   why: "the object is the driver's, because kernels are given it; the client keeps the descriptors",
 } as const;
-const sparse = { style: "refused", why: "there are no sparse arrays on a remoted device" } as const;
+const sparseProperties = { kind: "out" } as const;
 export const arrays: Group = {
   cuArrayCreate_v2: allocation,
   cuArray3DCreate_v2: allocation,
@@ -19,8 +19,12 @@ export const arrays: Group = {
   cuArrayGetDescriptor_v2: local,
   cuArray3DGetDescriptor_v2: local,
   cuArrayGetMemoryRequirements: { style: "hand", why: "asks with a handle that the client invented" },
-  cuArrayGetPlane: { style: "refused", why: "formats with several planes are not supported" },
-  cuArrayGetSparseProperties: sparse,
+  cuArrayGetPlane: allocation,
+  cuArrayGetSparseProperties: {
+    style: "wait",
+    context: "none",
+    arguments: { sparseProperties, array: { kind: "handle", of: "array" } },
+  },
   cuMipmappedArrayCreate: allocation,
   cuMipmappedArrayDestroy: allocation,
   cuMipmappedArrayGetLevel: allocation,
@@ -28,7 +32,11 @@ export const arrays: Group = {
     style: "hand",
     why: "asks with a handle that the client invented",
   },
-  cuMipmappedArrayGetSparseProperties: sparse,
+  cuMipmappedArrayGetSparseProperties: {
+    style: "wait",
+    context: "none",
+    arguments: { sparseProperties, mipmap: { kind: "handle", of: "mipmappedArray" } },
+  },
   cuTexObjectCreate: object,
   cuTexObjectDestroy: object,
   cuTexObjectGetResourceDesc: local,

@@ -21,7 +21,10 @@ export const virtualMemory = {
   cuMemGetAllocationPropertiesFromHandle: { style: "local" },
   cuMemExportToShareableHandle: byHand,
   cuMemImportFromShareableHandle: byHand,
-  cuMemMapArrayAsync: { style: "refused", why: "there are no sparse arrays on a remoted device" },
+  cuMemMapArrayAsync: {
+    style: "hand",
+    why: "a list of unions with handles; memory counts for as long as it is mapped",
+  },
   cuMemGetHandleForAddressRange: {
     style: "local",
     how: "as on a device that has no such files, which its attributes say",

@@ -11,7 +11,38 @@
 
 namespace millpond::client {
 
+namespace {
+
+/// Of formats with several planes: how many there are, and the bytes of a sample. All have three channels.
+struct Planes {
+  unsigned count = 0;
+  uint32_t sampleBytes = 0;
+};
+Planes planesOf(CUarray_format format) {
+  switch (format) {
+    case CU_AD_FORMAT_NV12:
+    case CU_AD_FORMAT_NV16:
+    case CU_AD_FORMAT_YUV444_8bit_SemiPlanar:
+      return {2, 1};
+    case CU_AD_FORMAT_P010:
+    case CU_AD_FORMAT_P016:
+    case CU_AD_FORMAT_P210:
+    case CU_AD_FORMAT_P216:
+    case CU_AD_FORMAT_YUV444_16bit_SemiPlanar:
+      return {2, 2};
+    case CU_AD_FORMAT_Y444_PLANAR8:
+      return {3, 1};
+    case CU_AD_FORMAT_Y444_PLANAR10:
+      return {3, 2};
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
 uint32_t elementBytes(CUarray_format format, unsigned channels) {
+  if (channels == 3) return planesOf(format).sampleBytes;
   if (channels != 1 && channels != 2 && channels != 4) return 0;
   switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -35,7 +66,7 @@ namespace {
 
 constexpr unsigned kKnownFlags = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP |
                                  CUDA_ARRAY3D_TEXTURE_GATHER | CUDA_ARRAY3D_DEPTH_TEXTURE |
-                                 CUDA_ARRAY3D_COLOR_ATTACHMENT;
+                                 CUDA_ARRAY3D_COLOR_ATTACHMENT | CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING;
 
 /// Of a handle that the worker did not come to know.
 void abandon(Call& call, HandleKind kind, void* handle) {
@@ -47,13 +78,15 @@ CUresult createArray(const char* name, const CUDA_ARRAY3D_DESCRIPTOR& desc, unsi
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (desc.Width == 0 || (desc.Depth != 0 && desc.Height == 0 && !(desc.Flags & CUDA_ARRAY3D_LAYERED)))
     return CUDA_ERROR_INVALID_VALUE;
-  if (desc.NumChannels != 1 && desc.NumChannels != 2 && desc.NumChannels != 4) return CUDA_ERROR_INVALID_VALUE;
+  const Planes planes = planesOf(desc.Format);
+  const bool isCount = desc.NumChannels == 1 || desc.NumChannels == 2 || desc.NumChannels == 4;
+  if (planes.count ? desc.NumChannels != 3 : !isCount) return CUDA_ERROR_INVALID_VALUE;
   const uint32_t bytes = elementBytes(desc.Format, desc.NumChannels);
-  if (bytes == 0 || (desc.Flags & ~kKnownFlags) != 0) {
+  if (bytes == 0 || (desc.Flags & ~kKnownFlags) != 0 || (planes.count && levels)) {
     static std::atomic<bool> said{false};
     logOnce(said, LogLevel::Warn,
-            "arrays of compressed, normalised or planar formats, sparse arrays and arrays whose memory comes later are "
-            "not supported (format %#x, flags %#x)",
+            "arrays of compressed, normalised or packed formats, and mipmapped ones of several planes, are not supported "
+            "(format %#x, flags %#x)",
             static_cast<unsigned>(desc.Format), desc.Flags);
     return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -74,7 +107,7 @@ CUresult createArray(const char* name, const CUDA_ARRAY3D_DESCRIPTOR& desc, unsi
     abandon(call, kind, handle);
     return r;
   }
-  call.remote().arrays.add(wire.handle, {desc, bytes, std::vector<uint64_t>(levels), false});
+  call.remote().arrays.add(wire.handle, {desc, bytes, std::vector<uint64_t>(levels ? levels : planes.count), false});
   *out = handle;
   return CUDA_SUCCESS;
 }
@@ -83,12 +116,12 @@ CUresult destroy(const char* name, HandleKind kind, void* handle) {
   Call call(name, false);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   const auto info = call.remote().arrays.find(handle);
-  if (!info || info->isLevel) return CUDA_ERROR_INVALID_HANDLE;
-  for (const uint64_t level : info->levels) {
-    if (level == 0) continue;
+  if (!info || info->isPart) return CUDA_ERROR_INVALID_HANDLE;
+  for (const uint64_t part : info->parts) {
+    if (part == 0) continue;
     cmd::ArrayDestroy wire{};
-    if (call.destroy(HandleKind::kArray, reinterpret_cast<void*>(level), wire.handle) == CUDA_SUCCESS) call.post(wire);
-    call.remote().arrays.drop(level);
+    if (call.destroy(HandleKind::kArray, reinterpret_cast<void*>(part), wire.handle) == CUDA_SUCCESS) call.post(wire);
+    call.remote().arrays.drop(part);
   }
   cmd::ArrayDestroy wire{};
   if (const CUresult r = call.destroy(kind, handle, wire.handle); r != CUDA_SUCCESS) return r;
@@ -240,9 +273,9 @@ CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmap
   if (const CUresult r = call.handle(HandleKind::kMipmappedArray, hMipmappedArray, wire.mipmapped); r != CUDA_SUCCESS)
     return r;
   const auto info = call.remote().arrays.find(hMipmappedArray);
-  if (!info || pLevelArray == nullptr || level >= info->levels.size()) return CUDA_ERROR_INVALID_VALUE;
-  if (info->levels[level] != 0) {
-    *pLevelArray = reinterpret_cast<CUarray>(info->levels[level]);
+  if (!info || pLevelArray == nullptr || level >= info->parts.size()) return CUDA_ERROR_INVALID_VALUE;
+  if (info->parts[level] != 0) {
+    *pLevelArray = reinterpret_cast<CUarray>(info->parts[level]);
     return CUDA_SUCCESS;
   }
   void* handle = nullptr;
@@ -259,9 +292,42 @@ CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmap
   own.desc.Height = reply.height;
   own.desc.Depth = reply.depth;
   own.elementBytes = info->elementBytes;
-  own.isLevel = true;
+  own.isPart = true;
   call.remote().arrays.add(wire.handle, own);
-  *pLevelArray = reinterpret_cast<CUarray>(call.remote().arrays.addLevel(hMipmappedArray, level, wire.handle));
+  *pLevelArray = reinterpret_cast<CUarray>(call.remote().arrays.addPart(hMipmappedArray, level, wire.handle));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuArrayGetPlane(CUarray* pPlaneArray, CUarray hArray, unsigned int planeIdx) noexcept {
+  Call call("cuArrayGetPlane", true);
+  if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
+  cmd::ArrayPlane wire{};
+  if (const CUresult r = call.handle(HandleKind::kArray, hArray, wire.array); r != CUDA_SUCCESS) return r;
+  const auto info = call.remote().arrays.find(hArray);
+  if (!info || pPlaneArray == nullptr || planeIdx >= info->parts.size()) return CUDA_ERROR_INVALID_VALUE;
+  if (info->parts[planeIdx] != 0) {
+    *pPlaneArray = reinterpret_cast<CUarray>(info->parts[planeIdx]);
+    return CUDA_SUCCESS;
+  }
+  void* handle = nullptr;
+  wire.plane = planeIdx;
+  wire.handle = call.create(HandleKind::kArray, &handle);
+  cmd::ArrayPlaneReply reply{};
+  if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) {
+    abandon(call, HandleKind::kArray, handle);
+    return r;
+  }
+  ArrayInfo own;
+  own.desc = info->desc;
+  own.desc.Width = reply.width;
+  own.desc.Height = reply.height;
+  own.desc.Depth = reply.depth;
+  own.desc.Format = static_cast<CUarray_format>(reply.format);
+  own.desc.NumChannels = reply.channels;
+  own.elementBytes = elementBytes(own.desc.Format, own.desc.NumChannels);
+  own.isPart = true;
+  call.remote().arrays.add(wire.handle, own);
+  *pPlaneArray = reinterpret_cast<CUarray>(call.remote().arrays.addPart(hArray, planeIdx, wire.handle));
   return CUDA_SUCCESS;
 }
 

@@ -15,9 +15,10 @@ namespace millpond::client {
 struct ArrayInfo {
   CUDA_ARRAY3D_DESCRIPTOR desc{};
   uint32_t elementBytes = 0;
-  /// Of a mipmapped array: the handles of the levels that were asked for; 0 for those that were not.
-  std::vector<uint64_t> levels;
-  bool isLevel = false;
+  /// Of a mipmapped array its levels, of an array of several planes these: their handles, 0 for those that were not asked
+  /// for. They end with it.
+  std::vector<uint64_t> parts;
+  bool isPart = false;
 };
 
 struct TextureInfo {
@@ -42,12 +43,12 @@ class Arrays {
     const auto found = arrays_.find(reinterpret_cast<uint64_t>(handle));
     return found == arrays_.end() ? std::nullopt : std::optional(found->second);
   }
-  /// Notes the handle of a level, unless another thread was quicker: its handle then.
-  uint64_t addLevel(const void* mipmapped, size_t level, uint64_t handle) {
+  /// Notes the handle of a part, unless another thread was quicker: its handle then.
+  uint64_t addPart(const void* whole, size_t part, uint64_t handle) {
     std::lock_guard lock(mutex_);
-    const auto found = arrays_.find(reinterpret_cast<uint64_t>(mipmapped));
+    const auto found = arrays_.find(reinterpret_cast<uint64_t>(whole));
     if (found == arrays_.end()) return handle;
-    uint64_t& known = found->second.levels[level];
+    uint64_t& known = found->second.parts[part];
     if (known == 0) known = handle;
     return known;
   }

@@ -22,6 +22,7 @@
 #include "cuda/launch_attribute.h"
 #include "protocol/gen/commands.h"
 #include "protocol/server_link.h"
+#include "worker/array_tiles.h"
 #include "worker/callbacks.h"
 #include "worker/device_output.h"
 #include "worker/driver.h"
@@ -220,6 +221,13 @@ class Executor {
   struct ArrayMemory {
     uint16_t device = 0;  ///< ordinal in the session
     uint64_t bytes = 0;
+    bool isDeferred = false;  ///< mapped as a whole
+  };
+  /// What an entry of ArrayMap does.
+  struct TileChange {
+    uint64_t array = 0;
+    ArrayTiles::Part part;
+    std::optional<uint64_t> memory;  ///< none: it unmaps
   };
   struct Texture {
     uint16_t context = 0;
@@ -227,7 +235,7 @@ class Executor {
   };
   /// Something of the device that ends when the device is done with it.
   struct Ending {
-    enum class Kind : uint8_t { kMapping, kReservation, kArray, kTexture, kSurface, kOpenedMemory };
+    enum class Kind : uint8_t { kMapping, kReservation, kArray, kTexture, kSurface, kOpenedMemory, kTiles };
     uint64_t number;
     CUdeviceptr address;  ///< of mappings, reservations and runs of opened pools; the object of a texture or surface
     uint64_t bytes;
@@ -502,6 +510,10 @@ class Executor {
   /// Whether the driver has made that resource for this session.
   bool isKnown(const CUdevResource& resource) const;
   CUresult know(const CUdevResource& resource);
+  /// Puts the driver's objects into an entry.
+  CUresult readTile(CUarrayMapInfo& entry, TileChange& change);
+  /// What has no tile any more counts until the device is done with it.
+  void endTiles(std::vector<uint64_t> memories);
   CUresult makeArray(const cmd::ArrayCreate& wanted, void*& made, uint64_t& bytes);
   /// Whether that is memory of the host which the client maps, too.
   bool isSharedHost(uint64_t address, uint64_t bytes) const;
@@ -549,7 +561,8 @@ class Executor {
   uint64_t lastRetired_ = 0;  ///< also of endings and of frees in pools
   std::deque<Ending> endings_;
   std::deque<PoolFreeing> poolFrees_;
-  std::unordered_map<uint64_t, ArrayMemory> arrayBytes_;  ///< by handle; levels have none of their own
+  std::unordered_map<uint64_t, ArrayMemory> arrayBytes_;  ///< by handle; levels and planes have none of their own
+  ArrayTiles tiles_;
   std::unordered_map<uint64_t, Texture> textures_;        ///< texture and surface objects
   std::deque<AfterFrees> afterFrees_;
   std::shared_ptr<Callbacks> callbacks_;  ///< the driver's threads may outlive this

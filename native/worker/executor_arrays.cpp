@@ -18,8 +18,14 @@ std::optional<uint64_t> spanOf(uint64_t pitch, uint64_t rows, uint64_t width, ui
   return bytes;
 }
 
+/// Without memory of its own: what is mapped to it counts by itself.
+bool isBare(const cmd::ArrayCreate& wanted) {
+  return (wanted.flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0;
+}
+
 /// An estimate from below of what an array takes; what it really takes is known when it is there.
 uint64_t leastBytes(const cmd::ArrayCreate& wanted) {
+  if (isBare(wanted)) return 0;
   uint64_t bytes = wanted.elementBytes;
   for (const uint64_t extent : {wanted.width, wanted.height, wanted.depth})
     if (__builtin_mul_overflow(bytes, std::max<uint64_t>(extent, 1), &bytes)) return UINT64_MAX;
@@ -89,7 +95,7 @@ CUresult Executor::onArrayCreate(const cmd::Decoded<cmd::ArrayCreate>& command) 
     if (CUresult rc = makeArray(wanted, made, bytes)) return rc;
     const HandleKind kind = wanted.levels ? HandleKind::kMipmappedArray : HandleKind::kArray;
     if (!adopt(kind, wanted.handle, made)) return violation("the array's handle is in use already");
-    arrayBytes_[wanted.handle] = {deviceOf(boundContext_), bytes};
+    arrayBytes_[wanted.handle] = {deviceOf(boundContext_), bytes, (wanted.flags & CUDA_ARRAY3D_DEFERRED_MAPPING) != 0};
     return CUDA_SUCCESS;
   };
   if (CUresult rc = attempt(); rc != CUDA_ERROR_OUT_OF_MEMORY) return rc;
@@ -123,8 +129,9 @@ CUresult Executor::makeArray(const cmd::ArrayCreate& wanted, void*& made, uint64
     made = wanted.levels ? static_cast<void*>(mipmapped) : static_cast<void*>(array);
     CUDA_ARRAY_MEMORY_REQUIREMENTS real{};
     const CUdevice device = devices_.all()[deviceOf(boundContext_)].device;
-    const CUresult told = wanted.levels ? d.cuMipmappedArrayGetMemoryRequirements(&real, mipmapped, device)
-                                        : d.cuArrayGetMemoryRequirements(&real, array, device);
+    const CUresult told = isBare(wanted)  ? CUDA_ERROR_INVALID_VALUE
+                          : wanted.levels ? d.cuMipmappedArrayGetMemoryRequirements(&real, mipmapped, device)
+                                          : d.cuArrayGetMemoryRequirements(&real, array, device);
     // Some drivers tell it of arrays only whose memory comes later: then the estimate stands.
     if (told == CUDA_SUCCESS && real.size > bytes) {
       if (budget.take(real.size - bytes)) {
@@ -149,12 +156,15 @@ CUresult Executor::onArrayDestroy(const cmd::Decoded<cmd::ArrayDestroy>& command
   const auto owned = arrayBytes_.find(wire);
   if (owned == arrayBytes_.end()) {
     drop(kind, wire);
-    return CUDA_SUCCESS;  // a level, which its array ends
+    return CUDA_SUCCESS;  // a level or plane, which its array ends
   }
+  std::vector<uint64_t> tiles;
+  tiles_.drop(wire, tiles);
   const ArrayMemory memory = owned->second;
   arrayBytes_.erase(owned);
   drop(kind, wire);
   if (!object) {  // its context has ended, and took it along
+    virtualMemory_.forget(tiles);
     budgets_[memory.device].give(memory.bytes);
     updateMemoryCounters();
     return CUDA_SUCCESS;
@@ -164,6 +174,7 @@ CUresult Executor::onArrayDestroy(const cmd::Decoded<cmd::ArrayDestroy>& command
   ending.isMipmapped = isMipmapped;
   ending.context = boundContext_;
   ending.arrayMemory = memory;
+  ending.memories = std::move(tiles);
   if (fence(0, ending.fence) != CUDA_SUCCESS) ending.fence.clear();
   endings_.push_back(std::move(ending));
   progressEndings();
@@ -180,6 +191,7 @@ void Executor::finishArray(const Ending& ending) {
       driver_.cuArrayDestroy(static_cast<CUarray>(ending.array));
   }
   if (before) useContext(before);
+  virtualMemory_.forget(ending.memories);
   budgets_[ending.arrayMemory.device].give(ending.arrayMemory.bytes);
   updateMemoryCounters();
 }

@@ -10,7 +10,7 @@
 namespace millpond::worker {
 namespace {
 
-constexpr size_t kMaxNameBytes = 4096;
+constexpr size_t kMaxSymbolBytes = 4096;
 /// Of all functions of a module: what fits into an answer.
 constexpr size_t kMaxNamesBytes = size_t{512} << 10;
 /// The longest parameter list of any architecture.
@@ -143,7 +143,7 @@ CUresult Executor::onFunctionNames(const cmd::Decoded<cmd::FunctionNames>& comma
 
 CUresult Executor::onGetFunction(const cmd::Decoded<cmd::GetFunction>& command) {
   const auto& get = command.fixed;
-  if (command.tail[0].size() > kMaxNameBytes) return violation("a name of " + std::to_string(command.tail[0].size()) + " bytes");
+  if (command.tail[0].size() > kMaxSymbolBytes) return violation("a name of " + std::to_string(command.tail[0].size()) + " bytes");
   const std::string name = text(command.tail[0]);
   const HandleKind kind = handle::kind(get.handle);
   void* object = nullptr;
@@ -187,7 +187,7 @@ CUresult Executor::onGetFunction(const cmd::Decoded<cmd::GetFunction>& command) 
 }
 
 CUresult Executor::onGetGlobal(const cmd::Decoded<cmd::GetGlobal>& command) {
-  if (command.tail[0].size() > kMaxNameBytes) return violation("a name of " + std::to_string(command.tail[0].size()) + " bytes");
+  if (command.tail[0].size() > kMaxSymbolBytes) return violation("a name of " + std::to_string(command.tail[0].size()) + " bytes");
   const std::string name = text(command.tail[0]);
   CUdeviceptr address = 0;
   size_t bytes = 0;

@@ -131,6 +131,10 @@ void Executor::finish(const Ending& ending) {
       virtualMemory_.forget(ending.memories);
       updateMemoryCounters();
       break;
+    case Ending::Kind::kTiles:
+      virtualMemory_.forget(ending.memories);
+      updateMemoryCounters();
+      break;
     case Ending::Kind::kReservation:
       virtualMemory_.freeAddresses(ending.address, ending.bytes);
       break;

@@ -120,6 +120,13 @@ void VirtualMemory::unmapPages(CUdeviceptr address, uint64_t bytes) {
   tellFailure("unmapping memory", driver_.cuMemUnmap(address, bytes));
 }
 
+std::optional<CUmemGenericAllocationHandle> VirtualMemory::hold(uint64_t memory) {
+  const auto found = memories_.find(memory);
+  if (found == memories_.end() || found->second.released) return std::nullopt;
+  ++found->second.mappings;
+  return found->second.handle;
+}
+
 void VirtualMemory::forget(const std::vector<uint64_t>& memories) {
   for (const uint64_t each : memories) {
     const auto memory = memories_.find(each);

@@ -47,6 +47,8 @@ class VirtualMemory {
   /// The memories of the mappings that make up the range, taken out of the books; `unmapPages` and `forget` do the rest.
   CUresult unmap(CUdeviceptr address, uint64_t bytes, std::vector<uint64_t>& memories);
   void unmapPages(CUdeviceptr address, uint64_t bytes);
+  /// It is mapped once more, to an array. Nothing where there is no such memory that is not released.
+  std::optional<CUmemGenericAllocationHandle> hold(uint64_t memory);
   /// These are mapped once less.
   void forget(const std::vector<uint64_t>& memories);
   CUresult setAccess(CUdeviceptr address, uint64_t bytes, std::span<const CUmemAccessDesc> access);

@@ -89,21 +89,16 @@ CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* memoryRequ
 }
 
 CUresult cuArrayGetPlane(CUarray* pPlaneArray, CUarray hArray, unsigned int planeIdx) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuArrayGetPlane", "formats with several planes are not supported");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuArrayGetPlane", refuse());
-  return told("cuArrayGetPlane", trace::call<refuse>(10, pPlaneArray, hArray, planeIdx));
+    return told("cuArrayGetPlane", api::cuArrayGetPlane(pPlaneArray, hArray, planeIdx));
+  return told("cuArrayGetPlane", trace::call<&api::cuArrayGetPlane>(10, pPlaneArray, hArray, planeIdx));
 }
 
 CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* sparseProperties, CUarray array) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuArrayGetSparseProperties", "there are no sparse arrays on a remoted device");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuArrayGetSparseProperties", refuse());
-  return told("cuArrayGetSparseProperties", trace::call<refuse>(11, sparseProperties, array));
+    return told("cuArrayGetSparseProperties", api::cuArrayGetSparseProperties(sparseProperties, array));
+  return told("cuArrayGetSparseProperties", trace::call<&api::cuArrayGetSparseProperties>(
+    11, sparseProperties, array));
 }
 
 CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs* args) {
@@ -2856,21 +2851,18 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 }
 
 CUresult cuMemMapArrayAsync(CUarrayMapInfo* mapInfoList, unsigned int count, CUstream hStream) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuMemMapArrayAsync", "there are no sparse arrays on a remoted device");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuMemMapArrayAsync", refuse());
-  return told("cuMemMapArrayAsync", trace::call<refuse>(371, mapInfoList, count, hStream));
+    return told("cuMemMapArrayAsync", api::cuMemMapArrayAsync(Flavour::kLegacy, mapInfoList, count, hStream));
+  return told("cuMemMapArrayAsync", trace::call<&api::cuMemMapArrayAsync, Flavour::kLegacy>(
+    371, mapInfoList, count, hStream));
 }
 
 CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo* mapInfoList, unsigned int count, CUstream hStream) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuMemMapArrayAsync_ptsz", "there are no sparse arrays on a remoted device");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuMemMapArrayAsync_ptsz", refuse());
-  return told("cuMemMapArrayAsync_ptsz", trace::call<refuse>(372, mapInfoList, count, hStream));
+    return told("cuMemMapArrayAsync_ptsz", api::cuMemMapArrayAsync(
+    Flavour::kPerThread, mapInfoList, count, hStream));
+  return told("cuMemMapArrayAsync_ptsz", trace::call<&api::cuMemMapArrayAsync, Flavour::kPerThread>(
+    372, mapInfoList, count, hStream));
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
@@ -3950,13 +3942,11 @@ CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* m
 
 CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* sparseProperties,
                                              CUmipmappedArray mipmap) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuMipmappedArrayGetSparseProperties",
-                      "there are no sparse arrays on a remoted device");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuMipmappedArrayGetSparseProperties", refuse());
-  return told("cuMipmappedArrayGetSparseProperties", trace::call<refuse>(505, sparseProperties, mipmap));
+    return told("cuMipmappedArrayGetSparseProperties", api::cuMipmappedArrayGetSparseProperties(
+    sparseProperties, mipmap));
+  return told("cuMipmappedArrayGetSparseProperties", trace::call<&api::cuMipmappedArrayGetSparseProperties>(
+    505, sparseProperties, mipmap));
 }
 
 CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions, CUmodule mod) {

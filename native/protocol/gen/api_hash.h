@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0xfed96371e53580de;
+inline constexpr uint64_t kApiHash = 0xd263d6982340b7d2;
 
 }  // namespace millpond

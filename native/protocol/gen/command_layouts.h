@@ -227,6 +227,15 @@ inline constexpr FieldLayout kTextureCreate[] = {
 inline constexpr FieldLayout kTextureDestroy[] = {
     {"object", 0, 8},
 };
+inline constexpr FieldLayout kArrayPlane[] = {
+    {"array", 0, 8},
+    {"plane", 8, 4},
+    {"handle", 16, 8},
+};
+inline constexpr FieldLayout kArrayMap[] = {
+    {"stream", 0, 8},
+    {"entriesBytes", 8, 4, FieldUse::kTailBytes},
+};
 inline constexpr FieldLayout kGetReference[] = {
     {"owner", 0, 8},
     {"handle", 8, 8},
@@ -712,6 +721,12 @@ inline constexpr FieldLayout kMemsetD2D32Async[] = {
     {"Height", 32, 8},
     {"hStream", 40, 8, FieldUse::kHandle, HandleKind::kStream},
 };
+inline constexpr FieldLayout kArrayGetSparseProperties[] = {
+    {"array", 0, 8, FieldUse::kHandle, HandleKind::kArray},
+};
+inline constexpr FieldLayout kMipmappedArrayGetSparseProperties[] = {
+    {"mipmap", 0, 8, FieldUse::kHandle, HandleKind::kMipmappedArray},
+};
 inline constexpr FieldLayout kTexRefCreate[] = {
     {"pTexRef", 0, 8, FieldUse::kNewHandle, HandleKind::kTextureReference},
 };
@@ -1019,6 +1034,8 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kArrayRequirements, 16, 0, true, layouts::kArrayRequirements},
     {Op::kTextureCreate, 376, 0, true, layouts::kTextureCreate},
     {Op::kTextureDestroy, 8, 0, false, layouts::kTextureDestroy},
+    {Op::kArrayPlane, 24, 0, true, layouts::kArrayPlane},
+    {Op::kArrayMap, 16, 1, true, layouts::kArrayMap},
     {Op::kGetReference, 24, 1, true, layouts::kGetReference},
     {Op::kTextureReferenceDestroy, 8, 0, false, layouts::kTextureReferenceDestroy},
     {Op::kPeerAccess, 8, 0, true, layouts::kPeerAccess},
@@ -1118,6 +1135,8 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kMemsetD2D8Async, 48, 0, false, layouts::kMemsetD2D8Async},
     {Op::kMemsetD2D16Async, 48, 0, false, layouts::kMemsetD2D16Async},
     {Op::kMemsetD2D32Async, 48, 0, false, layouts::kMemsetD2D32Async},
+    {Op::kArrayGetSparseProperties, 8, 0, true, layouts::kArrayGetSparseProperties},
+    {Op::kMipmappedArrayGetSparseProperties, 8, 0, true, layouts::kMipmappedArrayGetSparseProperties},
     {Op::kTexRefCreate, 8, 0, false, layouts::kTexRefCreate},
     {Op::kParamSetTexRef, 24, 0, true, layouts::kParamSetTexRef},
     {Op::kTexRefSetArray, 24, 0, true, layouts::kTexRefSetArray},

@@ -54,171 +54,175 @@ enum class Op : uint16_t {
   kArrayRequirements = 38,
   kTextureCreate = 39,
   kTextureDestroy = 40,
-  kGetReference = 41,
-  kTextureReferenceDestroy = 42,
-  kPeerAccess = 43,
-  kImagePart = 44,
-  kModuleLoad = 45,
-  kLinkCreate = 46,
-  kLinkAdd = 47,
-  kLinkComplete = 48,
-  kLinkRead = 49,
-  kLinkDestroy = 50,
-  kFunctionNames = 51,
-  kLibraryGetModule = 52,
-  kModuleUnload = 53,
-  kGetFunction = 54,
-  kGetGlobal = 55,
-  kLaunch = 56,
-  kLaunchLimits = 57,
-  kClusterOccupancy = 58,
-  kSmTopology = 59,
-  kTensorMapEncode = 60,
-  kTensorMapReplaceAddress = 61,
-  kStreamSetAttribute = 62,
-  kStreamGetAttribute = 63,
-  kAtomicCapabilities = 64,
-  kStreamSync = 65,
-  kEventSync = 66,
-  kContextSync = 67,
-  kHostFunction = 68,
-  kCallbackNext = 69,
-  kCallbackDone = 70,
-  kCaptureBegin = 71,
-  kCaptureEnd = 72,
-  kCaptureInfo = 73,
-  kCaptureDepend = 74,
-  kCaptureInvalidate = 75,
-  kCaptureCopy = 76,
-  kGraphCreate = 77,
-  kGraphDestroy = 78,
-  kGraphClone = 79,
-  kGraphFindInClone = 80,
-  kGraphAddNode = 81,
-  kGraphSetNode = 82,
-  kGraphGetNode = 83,
-  kGraphNodeType = 84,
-  kGraphList = 85,
-  kGraphDepend = 86,
-  kGraphDestroyNode = 87,
-  kGraphInstantiate = 88,
-  kGraphExecDestroy = 89,
-  kGraphExecUpdate = 90,
-  kGraphLaunch = 91,
-  kGraphUpload = 92,
-  kGraphSource = 93,
-  kGraphEnableNode = 94,
-  kGraphNodeAttribute = 95,
-  kGraphConditional = 96,
-  kGraphDot = 97,
-  kGraphMemory = 98,
-  kUserObjectCreate = 99,
-  kUserObjectCount = 100,
-  kLandFromDevice = 101,
-  kShareMemory = 102,
-  kOpenMemory = 103,
-  kShareEvent = 104,
-  kOpenEvent = 105,
-  kVmShare = 106,
-  kVmOpen = 107,
-  kPoolShare = 108,
-  kPoolOpen = 109,
-  kPoolSharePointer = 110,
-  kPoolOpenPointer = 111,
-  kDeviceResource = 112,
-  kResourceSplit = 113,
-  kResourceDescribe = 114,
-  kGreenCreate = 115,
-  kGreenStream = 116,
-  kGraphUpdateNode = 117,
-  kDeviceCanAccessPeer = 118,
-  kDeviceGetP2PAttribute = 119,
-  kFlushGPUDirectRDMAWrites = 120,
-  kDeviceGetExecAffinitySupport = 121,
-  kDeviceGetTexture1DLinearMaxWidth = 122,
-  kCtxGetLimit = 123,
-  kCtxResetPersistingL2Cache = 124,
-  kCtxGetExecAffinity = 125,
-  kMemcpyDtoDV2 = 126,
-  kMemcpyDtoDAsyncV2 = 127,
-  kMemsetD8V2 = 128,
-  kMemsetD16V2 = 129,
-  kMemsetD32V2 = 130,
-  kMemsetD2D8V2 = 131,
-  kMemsetD2D16V2 = 132,
-  kMemsetD2D32V2 = 133,
-  kMemsetD8Async = 134,
-  kMemsetD16Async = 135,
-  kMemsetD32Async = 136,
-  kMemsetD2D8Async = 137,
-  kMemsetD2D16Async = 138,
-  kMemsetD2D32Async = 139,
-  kTexRefCreate = 140,
-  kParamSetTexRef = 141,
-  kTexRefSetArray = 142,
-  kTexRefSetMipmappedArray = 143,
-  kTexRefSetAddressV2 = 144,
-  kTexRefSetAddress2DV2 = 145,
-  kTexRefSetAddress2DV3 = 146,
-  kTexRefSetFormat = 147,
-  kTexRefSetAddressMode = 148,
-  kTexRefSetFilterMode = 149,
-  kTexRefSetMipmapFilterMode = 150,
-  kTexRefSetMipmapLevelBias = 151,
-  kTexRefSetMipmapLevelClamp = 152,
-  kTexRefSetMaxAnisotropy = 153,
-  kTexRefSetBorderColor = 154,
-  kTexRefSetFlags = 155,
-  kTexRefGetAddressV2 = 156,
-  kTexRefGetArray = 157,
-  kTexRefGetMipmappedArray = 158,
-  kTexRefGetAddressMode = 159,
-  kTexRefGetFilterMode = 160,
-  kTexRefGetFormat = 161,
-  kTexRefGetMipmapFilterMode = 162,
-  kTexRefGetMipmapLevelBias = 163,
-  kTexRefGetMipmapLevelClamp = 164,
-  kTexRefGetMaxAnisotropy = 165,
-  kTexRefGetBorderColor = 166,
-  kTexRefGetFlags = 167,
-  kSurfRefSetArray = 168,
-  kSurfRefGetArray = 169,
-  kModuleGetFunctionCount = 170,
-  kLibraryGetKernelCount = 171,
-  kFuncGetAttribute = 172,
-  kFuncSetAttribute = 173,
-  kFuncSetCacheConfig = 174,
-  kFuncSetSharedMemConfig = 175,
-  kFuncLoad = 176,
-  kFuncIsLoaded = 177,
-  kKernelGetAttribute = 178,
-  kKernelSetAttribute = 179,
-  kKernelSetCacheConfig = 180,
-  kStreamCreate = 181,
-  kStreamCreateWithPriority = 182,
-  kStreamDestroyV2 = 183,
-  kStreamWaitEvent = 184,
-  kStreamQuery = 185,
-  kStreamWaitValue32V2 = 186,
-  kStreamWaitValue64V2 = 187,
-  kStreamWriteValue32V2 = 188,
-  kStreamWriteValue64V2 = 189,
-  kStreamBatchMemOpV2 = 190,
-  kStreamCopyAttributes = 191,
-  kEventCreate = 192,
-  kEventDestroyV2 = 193,
-  kEventRecord = 194,
-  kEventRecordWithFlags = 195,
-  kEventQuery = 196,
-  kEventElapsedTime = 197,
-  kEventElapsedTimeV2 = 198,
-  kOccupancyMaxActiveBlocksPerMultiprocessor = 199,
-  kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = 200,
-  kOccupancyAvailableDynamicSMemPerBlock = 201,
+  kArrayPlane = 41,
+  kArrayMap = 42,
+  kGetReference = 43,
+  kTextureReferenceDestroy = 44,
+  kPeerAccess = 45,
+  kImagePart = 46,
+  kModuleLoad = 47,
+  kLinkCreate = 48,
+  kLinkAdd = 49,
+  kLinkComplete = 50,
+  kLinkRead = 51,
+  kLinkDestroy = 52,
+  kFunctionNames = 53,
+  kLibraryGetModule = 54,
+  kModuleUnload = 55,
+  kGetFunction = 56,
+  kGetGlobal = 57,
+  kLaunch = 58,
+  kLaunchLimits = 59,
+  kClusterOccupancy = 60,
+  kSmTopology = 61,
+  kTensorMapEncode = 62,
+  kTensorMapReplaceAddress = 63,
+  kStreamSetAttribute = 64,
+  kStreamGetAttribute = 65,
+  kAtomicCapabilities = 66,
+  kStreamSync = 67,
+  kEventSync = 68,
+  kContextSync = 69,
+  kHostFunction = 70,
+  kCallbackNext = 71,
+  kCallbackDone = 72,
+  kCaptureBegin = 73,
+  kCaptureEnd = 74,
+  kCaptureInfo = 75,
+  kCaptureDepend = 76,
+  kCaptureInvalidate = 77,
+  kCaptureCopy = 78,
+  kGraphCreate = 79,
+  kGraphDestroy = 80,
+  kGraphClone = 81,
+  kGraphFindInClone = 82,
+  kGraphAddNode = 83,
+  kGraphSetNode = 84,
+  kGraphGetNode = 85,
+  kGraphNodeType = 86,
+  kGraphList = 87,
+  kGraphDepend = 88,
+  kGraphDestroyNode = 89,
+  kGraphInstantiate = 90,
+  kGraphExecDestroy = 91,
+  kGraphExecUpdate = 92,
+  kGraphLaunch = 93,
+  kGraphUpload = 94,
+  kGraphSource = 95,
+  kGraphEnableNode = 96,
+  kGraphNodeAttribute = 97,
+  kGraphConditional = 98,
+  kGraphDot = 99,
+  kGraphMemory = 100,
+  kUserObjectCreate = 101,
+  kUserObjectCount = 102,
+  kLandFromDevice = 103,
+  kShareMemory = 104,
+  kOpenMemory = 105,
+  kShareEvent = 106,
+  kOpenEvent = 107,
+  kVmShare = 108,
+  kVmOpen = 109,
+  kPoolShare = 110,
+  kPoolOpen = 111,
+  kPoolSharePointer = 112,
+  kPoolOpenPointer = 113,
+  kDeviceResource = 114,
+  kResourceSplit = 115,
+  kResourceDescribe = 116,
+  kGreenCreate = 117,
+  kGreenStream = 118,
+  kGraphUpdateNode = 119,
+  kDeviceCanAccessPeer = 120,
+  kDeviceGetP2PAttribute = 121,
+  kFlushGPUDirectRDMAWrites = 122,
+  kDeviceGetExecAffinitySupport = 123,
+  kDeviceGetTexture1DLinearMaxWidth = 124,
+  kCtxGetLimit = 125,
+  kCtxResetPersistingL2Cache = 126,
+  kCtxGetExecAffinity = 127,
+  kMemcpyDtoDV2 = 128,
+  kMemcpyDtoDAsyncV2 = 129,
+  kMemsetD8V2 = 130,
+  kMemsetD16V2 = 131,
+  kMemsetD32V2 = 132,
+  kMemsetD2D8V2 = 133,
+  kMemsetD2D16V2 = 134,
+  kMemsetD2D32V2 = 135,
+  kMemsetD8Async = 136,
+  kMemsetD16Async = 137,
+  kMemsetD32Async = 138,
+  kMemsetD2D8Async = 139,
+  kMemsetD2D16Async = 140,
+  kMemsetD2D32Async = 141,
+  kArrayGetSparseProperties = 142,
+  kMipmappedArrayGetSparseProperties = 143,
+  kTexRefCreate = 144,
+  kParamSetTexRef = 145,
+  kTexRefSetArray = 146,
+  kTexRefSetMipmappedArray = 147,
+  kTexRefSetAddressV2 = 148,
+  kTexRefSetAddress2DV2 = 149,
+  kTexRefSetAddress2DV3 = 150,
+  kTexRefSetFormat = 151,
+  kTexRefSetAddressMode = 152,
+  kTexRefSetFilterMode = 153,
+  kTexRefSetMipmapFilterMode = 154,
+  kTexRefSetMipmapLevelBias = 155,
+  kTexRefSetMipmapLevelClamp = 156,
+  kTexRefSetMaxAnisotropy = 157,
+  kTexRefSetBorderColor = 158,
+  kTexRefSetFlags = 159,
+  kTexRefGetAddressV2 = 160,
+  kTexRefGetArray = 161,
+  kTexRefGetMipmappedArray = 162,
+  kTexRefGetAddressMode = 163,
+  kTexRefGetFilterMode = 164,
+  kTexRefGetFormat = 165,
+  kTexRefGetMipmapFilterMode = 166,
+  kTexRefGetMipmapLevelBias = 167,
+  kTexRefGetMipmapLevelClamp = 168,
+  kTexRefGetMaxAnisotropy = 169,
+  kTexRefGetBorderColor = 170,
+  kTexRefGetFlags = 171,
+  kSurfRefSetArray = 172,
+  kSurfRefGetArray = 173,
+  kModuleGetFunctionCount = 174,
+  kLibraryGetKernelCount = 175,
+  kFuncGetAttribute = 176,
+  kFuncSetAttribute = 177,
+  kFuncSetCacheConfig = 178,
+  kFuncSetSharedMemConfig = 179,
+  kFuncLoad = 180,
+  kFuncIsLoaded = 181,
+  kKernelGetAttribute = 182,
+  kKernelSetAttribute = 183,
+  kKernelSetCacheConfig = 184,
+  kStreamCreate = 185,
+  kStreamCreateWithPriority = 186,
+  kStreamDestroyV2 = 187,
+  kStreamWaitEvent = 188,
+  kStreamQuery = 189,
+  kStreamWaitValue32V2 = 190,
+  kStreamWaitValue64V2 = 191,
+  kStreamWriteValue32V2 = 192,
+  kStreamWriteValue64V2 = 193,
+  kStreamBatchMemOpV2 = 194,
+  kStreamCopyAttributes = 195,
+  kEventCreate = 196,
+  kEventDestroyV2 = 197,
+  kEventRecord = 198,
+  kEventRecordWithFlags = 199,
+  kEventQuery = 200,
+  kEventElapsedTime = 201,
+  kEventElapsedTimeV2 = 202,
+  kOccupancyMaxActiveBlocksPerMultiprocessor = 203,
+  kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = 204,
+  kOccupancyAvailableDynamicSMemPerBlock = 205,
 };
 
 /// One more than the highest Op.
-inline constexpr uint16_t kOpLimit = 202;
+inline constexpr uint16_t kOpLimit = 206;
 
 /// Name of a command, "unknown" for a number that is none.
 constexpr const char* opName(Op op) {
@@ -303,6 +307,10 @@ constexpr const char* opName(Op op) {
       return "TextureCreate";
     case Op::kTextureDestroy:
       return "TextureDestroy";
+    case Op::kArrayPlane:
+      return "ArrayPlane";
+    case Op::kArrayMap:
+      return "ArrayMap";
     case Op::kGetReference:
       return "GetReference";
     case Op::kTextureReferenceDestroy:
@@ -501,6 +509,10 @@ constexpr const char* opName(Op op) {
       return "MemsetD2D16Async";
     case Op::kMemsetD2D32Async:
       return "MemsetD2D32Async";
+    case Op::kArrayGetSparseProperties:
+      return "ArrayGetSparseProperties";
+    case Op::kMipmappedArrayGetSparseProperties:
+      return "MipmappedArrayGetSparseProperties";
     case Op::kTexRefCreate:
       return "TexRefCreate";
     case Op::kParamSetTexRef:
@@ -1354,6 +1366,60 @@ struct TextureDestroy {
   uint64_t object{};
 };
 static_assert(sizeof(TextureDestroy) == TextureDestroy::kFixedBytes);
+
+/// Answer to ArrayPlane.
+struct ArrayPlaneReply {
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t width{};
+  uint64_t height{};
+  uint64_t depth{};
+  int32_t format{};
+  uint32_t channels{};
+};
+static_assert(sizeof(ArrayPlaneReply) == ArrayPlaneReply::kFixedBytes);
+
+/// A plane of an array of a format with several, as an array.
+struct ArrayPlane {
+  static constexpr Op kOp = Op::kArrayPlane;
+  static constexpr bool kHasReply = true;
+  using Reply = ArrayPlaneReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t array{};
+  uint32_t plane{};
+  uint8_t pad0[4]{};
+  uint64_t handle{};
+};
+static_assert(sizeof(ArrayPlane) == ArrayPlane::kFixedBytes);
+
+/// Answer to ArrayMap.
+struct ArrayMapReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// Maps memory to parts of sparse arrays, or unmaps it. `entries`: CUarrayMapInfo records, in which the
+/// array, the memory and the devices are those of the session.
+struct ArrayMap {
+  static constexpr Op kOp = Op::kArrayMap;
+  static constexpr bool kHasReply = true;
+  using Reply = ArrayMapReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 1;
+
+  uint64_t stream{};
+  uint32_t entriesBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {entriesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    entriesBytes = bytes[0];
+  }
+};
+static_assert(sizeof(ArrayMap) == ArrayMap::kFixedBytes);
 
 /// Answer to GetReference.
 struct GetReferenceReply {
@@ -3586,6 +3652,48 @@ struct MemsetD2D32Async {
   uint64_t hStream{};
 };
 static_assert(sizeof(MemsetD2D32Async) == MemsetD2D32Async::kFixedBytes);
+
+/// Answer to ArrayGetSparseProperties.
+struct ArrayGetSparsePropertiesReply {
+  static constexpr size_t kFixedBytes = 48;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t sparseProperties[48]{};
+};
+static_assert(sizeof(ArrayGetSparsePropertiesReply) == ArrayGetSparsePropertiesReply::kFixedBytes);
+
+/// cuArrayGetSparseProperties.
+struct ArrayGetSparseProperties {
+  static constexpr Op kOp = Op::kArrayGetSparseProperties;
+  static constexpr bool kHasReply = true;
+  using Reply = ArrayGetSparsePropertiesReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t array{};
+};
+static_assert(sizeof(ArrayGetSparseProperties) == ArrayGetSparseProperties::kFixedBytes);
+
+/// Answer to MipmappedArrayGetSparseProperties.
+struct MipmappedArrayGetSparsePropertiesReply {
+  static constexpr size_t kFixedBytes = 48;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t sparseProperties[48]{};
+};
+static_assert(sizeof(MipmappedArrayGetSparsePropertiesReply) == MipmappedArrayGetSparsePropertiesReply::kFixedBytes);
+
+/// cuMipmappedArrayGetSparseProperties.
+struct MipmappedArrayGetSparseProperties {
+  static constexpr Op kOp = Op::kMipmappedArrayGetSparseProperties;
+  static constexpr bool kHasReply = true;
+  using Reply = MipmappedArrayGetSparsePropertiesReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t mipmap{};
+};
+static_assert(sizeof(MipmappedArrayGetSparseProperties) == MipmappedArrayGetSparseProperties::kFixedBytes);
 
 /// cuTexRefCreate.
 struct TexRefCreate {

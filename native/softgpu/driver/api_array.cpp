@@ -10,6 +10,27 @@ using namespace millpond::softgpu::api;
 
 namespace {
 
+// Brightness, and behind it the two colours side by side at half the width and height.
+CUresult describePlanes(const CUDA_ARRAY3D_DESCRIPTOR& wanted, Array* array) {
+  const bool isEven = wanted.Width % 2 == 0 && wanted.Height % 2 == 0;
+  if (wanted.NumChannels != 3 || wanted.Height == 0 || wanted.Depth != 0 || !isEven) return CUDA_ERROR_INVALID_VALUE;
+  if (wanted.Flags & ~static_cast<unsigned>(CUDA_ARRAY3D_SURFACE_LDST)) return CUDA_ERROR_NOT_SUPPORTED;
+  array->descriptor = wanted;
+  array->elementBytes = 1;
+  for (const unsigned channels : {1u, 2u}) {
+    auto plane = std::make_shared<Array>();
+    plane->descriptor = wanted;
+    plane->descriptor.Width /= channels;
+    plane->descriptor.Height /= channels;
+    plane->descriptor.Format = CU_AD_FORMAT_UNSIGNED_INT8;
+    plane->descriptor.NumChannels = channels;
+    plane->elementBytes = channels;
+    plane->isPart = true;
+    array->planes.push_back(std::move(plane));
+  }
+  return CUDA_SUCCESS;
+}
+
 // The description of a plain array, checked, or why there can be none.
 CUresult describe(const CUDA_ARRAY3D_DESCRIPTOR& wanted, Array* array) {
   constexpr size_t kMostExtent = 131072;
@@ -20,6 +41,7 @@ CUresult describe(const CUDA_ARRAY3D_DESCRIPTOR& wanted, Array* array) {
   const bool isLayered = (wanted.Flags & CUDA_ARRAY3D_LAYERED) != 0;
   if (wanted.Depth != 0 && wanted.Height == 0 && !isLayered) return CUDA_ERROR_INVALID_VALUE;
   if (isLayered && wanted.Depth == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (wanted.Format == CU_AD_FORMAT_NV12) return describePlanes(wanted, array);
   if (wanted.NumChannels != 1 && wanted.NumChannels != 2 && wanted.NumChannels != 4) return CUDA_ERROR_INVALID_VALUE;
   if (wanted.Flags & ~kKnown) return CUDA_ERROR_NOT_SUPPORTED;
   array->descriptor = wanted;
@@ -38,6 +60,12 @@ CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR* wanted) {
     auto array = std::make_shared<Array>();
     if (CUresult result = describe(*wanted, array.get())) return result;
     if (CUresult result = allocate(driver, *context, *array)) return result;
+    uint64_t base = array->base;
+    for (const auto& plane : array->planes) {
+      plane->base = base;
+      base += plane->bytes();
+      driver.arrays().add(plane);
+    }
     *out = driver.arrays().add(std::move(array));
     return CUDA_SUCCESS;
   });
@@ -99,8 +127,9 @@ CUresult cuArrayDestroy(CUarray hArray) {
   return withContext([&](Driver& driver, const ContextPtr& context) -> CUresult {
     if (CUresult result = checkUnsafeCall()) return result;
     const auto array = driver.arrays().find(hArray);
-    if (!array || array->isLevel) return CUDA_ERROR_INVALID_HANDLE;
+    if (!array || array->isPart) return CUDA_ERROR_INVALID_HANDLE;
     driver.arrays().remove(hArray);
+    for (const auto& plane : array->planes) driver.arrays().remove(HandleTable<Array, CUarray>::handleOf(plane.get()));
     return driver.memory().free(*context, array->base);
   });
 }
@@ -115,8 +144,8 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle, const CUDA_ARRAY3D_DE
     CUresult result = CUDA_SUCCESS;
     for (unsigned i = 0; i < numMipmapLevels && !result; ++i) {
       auto level = std::make_shared<Array>();
-      level->isLevel = true;
-      result = describe(wanted, level.get());
+      level->isPart = true;
+      result = wanted.Format == CU_AD_FORMAT_NV12 ? CUDA_ERROR_NOT_SUPPORTED : describe(wanted, level.get());
       if (!result) result = allocate(driver, *context, *level);
       if (!result) all->levels.push_back(std::move(level));
       if (wanted.Width <= 1 && wanted.Height <= 1 && (isLayered || wanted.Depth <= 1)) break;
@@ -145,6 +174,33 @@ CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmap
     *pLevelArray = HandleTable<Array, CUarray>::handleOf(all->levels[level].get());
     return CUDA_SUCCESS;
   });
+}
+
+CUresult cuArrayGetPlane(CUarray* pPlaneArray, CUarray hArray, unsigned int planeIdx) {
+  return withContext([&](Driver& driver, const ContextPtr&) -> CUresult {
+    const auto array = driver.arrays().find(hArray);
+    if (!array) return CUDA_ERROR_INVALID_HANDLE;
+    if (!pPlaneArray || planeIdx >= array->planes.size()) return CUDA_ERROR_INVALID_VALUE;
+    *pPlaneArray = HandleTable<Array, CUarray>::handleOf(array->planes[planeIdx].get());
+    return CUDA_SUCCESS;
+  });
+}
+
+// There are no sparse arrays, which is what these want.
+CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUarray array) {
+  return withDriver([&](Driver& driver) {
+    return driver.arrays().find(array) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+  });
+}
+
+CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUmipmappedArray mipmap) {
+  return withDriver([&](Driver& driver) {
+    return driver.mipmappedArrays().find(mipmap) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+  });
+}
+
+CUresult cuMemMapArrayAsync(CUarrayMapInfo*, unsigned int, CUstream) {
+  return withContext([](Driver&, const ContextPtr&) { return CUDA_ERROR_INVALID_VALUE; });
 }
 
 CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* memoryRequirements,

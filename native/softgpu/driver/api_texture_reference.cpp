@@ -126,7 +126,8 @@ CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) {
 CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) {
   return change(hTexRef, [&](Driver& driver, State& state) -> CUresult {
     const auto array = driver.arrays().find(hArray);
-    if (!array || Flags != CU_TRSA_OVERRIDE_FORMAT) return CUDA_ERROR_INVALID_VALUE;
+    if (!array) return CUDA_ERROR_INVALID_HANDLE;
+    if (Flags != CU_TRSA_OVERRIDE_FORMAT) return CUDA_ERROR_INVALID_VALUE;
     CUDA_RESOURCE_DESC resource{};
     resource.resType = CU_RESOURCE_TYPE_ARRAY;
     resource.res.array.hArray = hArray;
@@ -137,7 +138,8 @@ CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) 
 CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags) {
   return change(hTexRef, [&](Driver& driver, State& state) -> CUresult {
     const auto all = driver.mipmappedArrays().find(hMipmappedArray);
-    if (!all || Flags != CU_TRSA_OVERRIDE_FORMAT) return CUDA_ERROR_INVALID_VALUE;
+    if (!all) return CUDA_ERROR_INVALID_HANDLE;
+    if (Flags != CU_TRSA_OVERRIDE_FORMAT) return CUDA_ERROR_INVALID_VALUE;
     CUDA_RESOURCE_DESC resource{};
     resource.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
     resource.res.mipmap.hMipmappedArray = hMipmappedArray;
@@ -314,7 +316,8 @@ CUresult cuTexRefGetFlags(unsigned int* pFlags, CUtexref hTexRef) {
 CUresult cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags) {
   return change(hSurfRef, [&](Driver& driver, State& state) -> CUresult {
     const auto array = driver.arrays().find(hArray);
-    if (!array || Flags != 0 || !(array->descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST)) return CUDA_ERROR_INVALID_VALUE;
+    if (!array) return CUDA_ERROR_INVALID_HANDLE;
+    if (Flags != 0 || !(array->descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST)) return CUDA_ERROR_INVALID_VALUE;
     CUDA_RESOURCE_DESC resource{};
     resource.resType = CU_RESOURCE_TYPE_ARRAY;
     resource.res.array.hArray = hArray;

@@ -15,12 +15,18 @@ struct Array {
   CUDA_ARRAY3D_DESCRIPTOR descriptor{};
   uint64_t base = 0;
   uint64_t elementBytes = 0;
-  bool isLevel = false;  ///< of a mipmapped array, which it ends with
+  bool isPart = false;  ///< a level of a mipmapped array, or a plane of one of several, which it ends with
+  std::vector<std::shared_ptr<Array>> planes;  ///< of a format with several; they lie one behind the other
 
   uint64_t rowBytes() const { return descriptor.Width * elementBytes; }
   uint64_t rows() const { return std::max<uint64_t>(descriptor.Height, 1); }
   uint64_t slices() const { return std::max<uint64_t>(descriptor.Depth, 1); }
-  uint64_t bytes() const { return rowBytes() * rows() * slices(); }
+  uint64_t bytes() const {
+    if (planes.empty()) return rowBytes() * rows() * slices();
+    uint64_t sum = 0;
+    for (const auto& plane : planes) sum += plane->bytes();
+    return sum;
+  }
 };
 
 struct MipmappedArray {

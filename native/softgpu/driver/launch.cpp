@@ -180,7 +180,7 @@ CUresult prepareLaunch(const ContextPtr& context, const std::shared_ptr<Function
                        void** parameters, void** extra, PreparedLaunch* prepared) {
   if (function->contextId() != context->id()) return CUDA_ERROR_INVALID_HANDLE;
   if (CUresult result = checkShape(*function, shape)) return result;
-  if (CUresult result = function->module().bindReferences(&prepared->textures)) return result;
+  prepared->textures = function->module().boundReferences();
   prepared->function = function;
   prepared->shape = shape;
   return packParameters(function->info(), parameters, extra, &prepared->parameters);

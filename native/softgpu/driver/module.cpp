@@ -53,19 +53,17 @@ std::shared_ptr<TextureReference> Module::reference(std::string_view name, ptx::
   return nullptr;
 }
 
-CUresult Module::bindReferences(std::shared_ptr<const ptx::TextureMap>* textures) const {
-  if (references_.empty()) return CUDA_SUCCESS;
+std::shared_ptr<const ptx::TextureMap> Module::boundReferences() const {
+  if (references_.empty()) return nullptr;
   Driver& driver = Driver::instance();
   auto bound = std::make_shared<BoundTextures>(driver.textures());
   for (const auto& [name, reference] : references_) {
     const TextureReference::State state = reference->state();
-    if (!state.isBound) continue;
     ptx::TextureView view;
-    if (CUresult result = viewOfReference(driver, state, reference->kind(), &view)) return result;
-    bound->add(reference->address(), view);
+    if (state.isBound && viewOfReference(driver, state, reference->kind(), &view) == CUDA_SUCCESS)
+      bound->add(reference->address(), view);
   }
-  *textures = std::move(bound);
-  return CUDA_SUCCESS;
+  return bound;
 }
 
 CUresult Module::variable(std::string_view name, CUdeviceptr* address, size_t* bytes) const {

@@ -154,6 +154,13 @@ TEST("a launch reads and writes what was bound before it, whatever is bound behi
       for (uint32_t i = 0; i < kCount; ++i) CHECK_EQ(seen[i], 1000 * k + i / kWidth * 100 + i % kWidth);
     }
     for (const CUarray array : arrays) OK(CU(cuArrayDestroy)(array));
+    // What is bound is gone, and the kernel does not use it.
+    OK(CU(cuTexRefSetFormat)(kernels.texture("line"), CU_AD_FORMAT_UNSIGNED_INT32, 1));
+    OK(CU(cuTexRefSetAddress_v2)(nullptr, kernels.texture("line"), kernels.out, kCount * sizeof(uint32_t)));
+    uint32_t first = 0;
+    void* parameters[] = {&kernels.out, &first};
+    kernels.launch("fetch", 1, parameters);
+    kernels.result();
     OK(CU(cuModuleUnload)(kernels.module));
   });
 }

@@ -290,6 +290,46 @@ CUresult runMemsetD2D32Async(Executor& executor, const cmd::Decoded<cmd::MemsetD
   return call(in.fixed.dstDevice, in.fixed.dstPitch, in.fixed.ui, in.fixed.Width, in.fixed.Height, hStream);
 }
 
+CUresult runArrayGetSparseProperties(Executor& executor,
+                                     const cmd::Decoded<cmd::ArrayGetSparseProperties>& in) {
+  CUDA_ARRAY_SPARSE_PROPERTIES sparseProperties{};
+  CUarray array = nullptr;
+  if (!executor.handle(HandleKind::kArray, in.fixed.array, array)) {
+    return executor.violation("ArrayGetSparseProperties: array is no array of the session");
+  }
+  if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuArrayGetSparseProperties;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (call != nullptr) result = call(&sparseProperties, array);
+  if (result == CUDA_SUCCESS) {
+    cmd::ArrayGetSparsePropertiesReply reply{};
+    static_assert(sizeof reply.sparseProperties == sizeof sparseProperties);
+    std::memcpy(reply.sparseProperties, &sparseProperties, sizeof sparseProperties);
+    executor.reply(reply);
+  }
+  return result;
+}
+
+CUresult runMipmappedArrayGetSparseProperties(Executor& executor,
+                                              const cmd::Decoded<cmd::MipmappedArrayGetSparseProperties>& in) {
+  CUDA_ARRAY_SPARSE_PROPERTIES sparseProperties{};
+  CUmipmappedArray mipmap = nullptr;
+  if (!executor.handle(HandleKind::kMipmappedArray, in.fixed.mipmap, mipmap)) {
+    return executor.violation("MipmappedArrayGetSparseProperties: mipmap is no mipmappedArray of the session");
+  }
+  if (mipmap == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto call = executor.driver().cuMipmappedArrayGetSparseProperties;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (call != nullptr) result = call(&sparseProperties, mipmap);
+  if (result == CUDA_SUCCESS) {
+    cmd::MipmappedArrayGetSparsePropertiesReply reply{};
+    static_assert(sizeof reply.sparseProperties == sizeof sparseProperties);
+    std::memcpy(reply.sparseProperties, &sparseProperties, sizeof sparseProperties);
+    executor.reply(reply);
+  }
+  return result;
+}
+
 CUresult runTexRefCreate(Executor& executor, const cmd::Decoded<cmd::TexRefCreate>& in) {
   CUtexref pTexRef = nullptr;
   const auto call = executor.driver().cuTexRefCreate;
@@ -1315,6 +1355,8 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     &byHand<cmd::ArrayRequirements, &Executor::onArrayRequirements>,
     &byHand<cmd::TextureCreate, &Executor::onTextureCreate>,
     &byHand<cmd::TextureDestroy, &Executor::onTextureDestroy>,
+    &byHand<cmd::ArrayPlane, &Executor::onArrayPlane>,
+    &byHand<cmd::ArrayMap, &Executor::onArrayMap>,
     &byHand<cmd::GetReference, &Executor::onGetReference>,
     &byHand<cmd::TextureReferenceDestroy, &Executor::onTextureReferenceDestroy>,
     &byHand<cmd::PeerAccess, &Executor::onPeerAccess>,
@@ -1414,6 +1456,8 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     &generated<cmd::MemsetD2D8Async, &runMemsetD2D8Async>,
     &generated<cmd::MemsetD2D16Async, &runMemsetD2D16Async>,
     &generated<cmd::MemsetD2D32Async, &runMemsetD2D32Async>,
+    &generated<cmd::ArrayGetSparseProperties, &runArrayGetSparseProperties>,
+    &generated<cmd::MipmappedArrayGetSparseProperties, &runMipmappedArrayGetSparseProperties>,
     &generated<cmd::TexRefCreate, &runTexRefCreate>,
     &generated<cmd::ParamSetTexRef, &runParamSetTexRef>,
     &generated<cmd::TexRefSetArray, &runTexRefSetArray>,

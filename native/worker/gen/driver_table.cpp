@@ -21,6 +21,8 @@ void Driver::load(void* library) {
   find(library, "cuArray3DGetDescriptor_v2", cuArray3DGetDescriptor_v2);
   find(library, "cuArrayDestroy", cuArrayDestroy);
   find(library, "cuArrayGetMemoryRequirements", cuArrayGetMemoryRequirements);
+  find(library, "cuArrayGetPlane", cuArrayGetPlane);
+  find(library, "cuArrayGetSparseProperties", cuArrayGetSparseProperties);
   find(library, "cuCtxCreate_v2", cuCtxCreate_v2);
   find(library, "cuCtxCreate_v3", cuCtxCreate_v3);
   find(library, "cuCtxDestroy_v2", cuCtxDestroy_v2);
@@ -167,6 +169,7 @@ void Driver::load(void* library) {
   find(library, "cuMemHostUnregister", cuMemHostUnregister);
   find(library, "cuMemImportFromShareableHandle", cuMemImportFromShareableHandle);
   find(library, "cuMemMap", cuMemMap);
+  find(library, "cuMemMapArrayAsync", cuMemMapArrayAsync);
   find(library, "cuMemRelease", cuMemRelease);
   find(library, "cuMemRetainAllocationHandle", cuMemRetainAllocationHandle);
   find(library, "cuMemSetAccess", cuMemSetAccess);
@@ -188,6 +191,7 @@ void Driver::load(void* library) {
   find(library, "cuMipmappedArrayDestroy", cuMipmappedArrayDestroy);
   find(library, "cuMipmappedArrayGetLevel", cuMipmappedArrayGetLevel);
   find(library, "cuMipmappedArrayGetMemoryRequirements", cuMipmappedArrayGetMemoryRequirements);
+  find(library, "cuMipmappedArrayGetSparseProperties", cuMipmappedArrayGetSparseProperties);
   find(library, "cuModuleEnumerateFunctions", cuModuleEnumerateFunctions);
   find(library, "cuModuleGetFunction", cuModuleGetFunction);
   find(library, "cuModuleGetFunctionCount", cuModuleGetFunctionCount);

@@ -23,6 +23,8 @@ struct Driver {
   decltype(&::cuArray3DGetDescriptor_v2) cuArray3DGetDescriptor_v2 = Absent();
   decltype(&::cuArrayDestroy) cuArrayDestroy = Absent();
   decltype(&::cuArrayGetMemoryRequirements) cuArrayGetMemoryRequirements = Absent();
+  decltype(&::cuArrayGetPlane) cuArrayGetPlane = Absent();
+  decltype(&::cuArrayGetSparseProperties) cuArrayGetSparseProperties = Absent();
   decltype(&::cuCtxCreate_v2) cuCtxCreate_v2 = Absent();
   decltype(&::cuCtxCreate_v3) cuCtxCreate_v3 = Absent();
   decltype(&::cuCtxDestroy_v2) cuCtxDestroy_v2 = Absent();
@@ -169,6 +171,7 @@ struct Driver {
   decltype(&::cuMemHostUnregister) cuMemHostUnregister = Absent();
   decltype(&::cuMemImportFromShareableHandle) cuMemImportFromShareableHandle = Absent();
   decltype(&::cuMemMap) cuMemMap = Absent();
+  decltype(&::cuMemMapArrayAsync) cuMemMapArrayAsync = Absent();
   decltype(&::cuMemRelease) cuMemRelease = Absent();
   decltype(&::cuMemRetainAllocationHandle) cuMemRetainAllocationHandle = Absent();
   decltype(&::cuMemSetAccess) cuMemSetAccess = Absent();
@@ -190,6 +193,7 @@ struct Driver {
   decltype(&::cuMipmappedArrayDestroy) cuMipmappedArrayDestroy = Absent();
   decltype(&::cuMipmappedArrayGetLevel) cuMipmappedArrayGetLevel = Absent();
   decltype(&::cuMipmappedArrayGetMemoryRequirements) cuMipmappedArrayGetMemoryRequirements = Absent();
+  decltype(&::cuMipmappedArrayGetSparseProperties) cuMipmappedArrayGetSparseProperties = Absent();
   decltype(&::cuModuleEnumerateFunctions) cuModuleEnumerateFunctions = Absent();
   decltype(&::cuModuleGetFunction) cuModuleGetFunction = Absent();
   decltype(&::cuModuleGetFunctionCount) cuModuleGetFunctionCount = Absent();

@@ -43,6 +43,8 @@ CUresult onArrayLevel(const cmd::Decoded<cmd::ArrayLevel>& in);
 CUresult onArrayRequirements(const cmd::Decoded<cmd::ArrayRequirements>& in);
 CUresult onTextureCreate(const cmd::Decoded<cmd::TextureCreate>& in);
 CUresult onTextureDestroy(const cmd::Decoded<cmd::TextureDestroy>& in);
+CUresult onArrayPlane(const cmd::Decoded<cmd::ArrayPlane>& in);
+CUresult onArrayMap(const cmd::Decoded<cmd::ArrayMap>& in);
 CUresult onGetReference(const cmd::Decoded<cmd::GetReference>& in);
 CUresult onTextureReferenceDestroy(const cmd::Decoded<cmd::TextureReferenceDestroy>& in);
 CUresult onPeerAccess(const cmd::Decoded<cmd::PeerAccess>& in);

@@ -197,6 +197,54 @@ struct FakeCalls {
     CHECK(again == host(address));
     return CUDA_SUCCESS;
   }
+  static CUresult arrayCreate(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR* wanted) {
+    if (const CUresult rc = d().failure("cuArray3DCreate_v2")) return rc;
+    Lock lock(d().mutex_);
+    auto array = std::make_unique<FakeDriver::Array>();
+    array->flags = wanted->Flags;
+    *out = reinterpret_cast<CUarray>(array.get());
+    d().arrays_.emplace(*out, std::move(array));
+    return CUDA_SUCCESS;
+  }
+  static CUresult arrayDestroy(CUarray array) {
+    Lock lock(d().mutex_);
+    const auto found = d().arrays_.find(array);
+    CHECK(found != d().arrays_.end());
+    for (const auto& [column, memory] : found->second->tiles) dropPhysical(memory);
+    d().arrays_.erase(found);
+    return CUDA_SUCCESS;
+  }
+  static CUresult arrayRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* out, CUarray, CUdevice) {
+    *out = {};
+    out->size = kMi;
+    return CUDA_SUCCESS;
+  }
+  static void mapTile(FakeDriver::Array& array, const CUarrayMapInfo& entry) {
+    const unsigned column = entry.subresource.sparseLevel.offsetX;
+    if (const auto before = array.tiles.find(column); before != array.tiles.end()) {
+      dropPhysical(before->second);
+      array.tiles.erase(before);
+    }
+    if (entry.memOperationType != CU_MEM_OPERATION_TYPE_MAP) return;
+    array.tiles.emplace(column, entry.memHandle.memHandle);
+  }
+  static CUresult mapArray(CUarrayMapInfo* entries, unsigned count, CUstream stream) {
+    if (const CUresult rc = d().failure("cuMemMapArrayAsync")) return rc;
+    Lock lock(d().mutex_);
+    for (unsigned i = 0; i < count; ++i) {
+      const auto array = d().arrays_.find(entries[i].resource.array);
+      CHECK(array != d().arrays_.end());
+      if (!(array->second->flags & CUDA_ARRAY3D_SPARSE)) return CUDA_ERROR_INVALID_VALUE;
+      if (entries[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP) {
+        const auto physical = d().physical_.find(entries[i].memHandle.memHandle);
+        CHECK(physical != d().physical_.end() && entries[i].deviceBitMask == 1u << physical->second.device);
+        ++physical->second.references;
+      }
+      FakeDriver::Array* const target = array->second.get();
+      d().issue(d().stream(stream), {{}, [target, entry = entries[i]] { mapTile(*target, entry); }});
+    }
+    return CUDA_SUCCESS;
+  }
   static CUresult memGetInfo(size_t* available, size_t* total) {
     Lock lock(d().mutex_);
     CHECK(boundDevice != 0);
@@ -447,6 +495,10 @@ Driver FakeDriver::table() const {
   t.cuMemMap = &C::map;
   t.cuMemSetAccess = &C::setAccess;
   t.cuMemUnmap = &C::unmap;
+  t.cuArray3DCreate_v2 = &C::arrayCreate;
+  t.cuArrayDestroy = &C::arrayDestroy;
+  t.cuArrayGetMemoryRequirements = &C::arrayRequirements;
+  t.cuMemMapArrayAsync = &C::mapArray;
   t.cuMemGetInfo_v2 = &C::memGetInfo;
   t.cuMemHostRegister_v2 = &C::hostRegister;
   t.cuMemHostUnregister = &C::hostUnregister;
@@ -614,6 +666,13 @@ size_t FakeDriver::liveEvents() {
   std::lock_guard lock(mutex_);
   return static_cast<size_t>(
       std::count_if(events_.begin(), events_.end(), [](const auto& e) { return !e->destroyed; }));
+}
+
+size_t FakeDriver::tiles() {
+  std::lock_guard lock(mutex_);
+  size_t sum = 0;
+  for (const auto& [handle, array] : arrays_) sum += array->tiles.size();
+  return sum;
 }
 
 size_t FakeDriver::registeredRuns() {

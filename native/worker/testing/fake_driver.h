@@ -64,6 +64,7 @@ class FakeDriver {
   size_t liveContexts();      ///< beside the primary ones
   size_t liveEvents();
   size_t registeredRuns();
+  size_t tiles();  ///< of all arrays
   std::vector<Launch> launches();
 
  private:
@@ -95,6 +96,10 @@ class FakeDriver {
     CUmemGenericAllocationHandle memory;
     bool accessible;
   };
+  struct Array {
+    unsigned flags;
+    std::map<unsigned, CUmemGenericAllocationHandle> tiles;  ///< by their first column
+  };
   struct Function {
     std::string name;
     uint32_t parameterBytes;
@@ -125,6 +130,7 @@ class FakeDriver {
   std::map<CUmemGenericAllocationHandle, Physical> physical_;
   uint64_t nextPhysical_ = 1;
   std::vector<uint64_t> used_;
+  std::map<CUarray, std::unique_ptr<Array>> arrays_;
   std::map<uint64_t, uint64_t> registered_;
   std::vector<Launch> launches_;
   size_t createdContexts_ = 0;
