@@ -110,8 +110,8 @@ TEST("before cuInit: versions, names and entry points only") {
     CHECK_EQ(DRIVER(cuDeviceGetCount)(&count), CUDA_SUCCESS);
     CHECK_EQ(count, 2);
     CHECK_EQ(DRIVER(cuArrayCreate_v2)(&array, nullptr), CUDA_ERROR_INVALID_VALUE);
-    CUtexref reference = nullptr;
-    CHECK_EQ(DRIVER(cuTexRefCreate)(&reference), CUDA_ERROR_NOT_SUPPORTED);
+    CUexternalMemory memory = nullptr;
+    CHECK_EQ(DRIVER(cuImportExternalMemory)(&memory, nullptr), CUDA_ERROR_NOT_SUPPORTED);
   });
 }
 
