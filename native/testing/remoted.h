@@ -4,6 +4,7 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -71,6 +72,12 @@ class WorkerProcess {
       std::vector<char*> pointers;
       for (std::string& each : arguments) pointers.push_back(each.data());
       pointers.push_back(nullptr);
+#ifdef __SANITIZE_THREAD__
+      // It runs without randomised addresses, and so programs and workers would lie at the same: where one registers
+      // memory, the other has to have nothing. With more room for their stack, workers lie lower.
+      const rlimit stack{rlim_t{4} << 30, RLIM_INFINITY};
+      ::setrlimit(RLIMIT_STACK, &stack);
+#endif
       ::execv(pointers[0], pointers.data());
       ::_exit(127);
     }

@@ -24,7 +24,9 @@ run() { # transport example arguments…
   shift
   rm -f "$dir"/control "$dir"/*.log
   assign="{\"session\":\"s\",\"ticket\":\"t\",\"expires\":4000000000,\"devices\":[{\"uuid\":\"$uuid\",\"memoryBytes\":134217728,\"computePercent\":100}]}"
-  MILLPOND_LOG=info "$worker" --driver "$driver" --id w --control "$dir/control" --data "$dir/data" --tcp 127.0.0.1 \
+  # A sanitizer makes processes lie at the same addresses, and where a program registers memory, its worker has to have
+  # nothing. With more room for their stack, workers lie lower.
+  MILLPOND_LOG=info ${preload:+prlimit --stack=4294967296:} "$worker" --driver "$driver" --id w --control "$dir/control" --data "$dir/data" --tcp 127.0.0.1 \
     --assign "$assign" 2>"$dir/worker.log" &
   pid=$!
   tries=0

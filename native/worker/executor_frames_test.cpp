@@ -135,8 +135,7 @@ TEST("what a command run by hand names and the session does not have is refused"
       if (field.use != cmd::FieldUse::kPlain || field.bytes != 8 || !names ||
           kNotNaming.contains({layout.op, field.name}))
         continue;
-      if (kForThreads && number % 4 != 0) continue;
-      ++number;
+      if (const size_t at = number++; kForThreads && at % 4 != 0) continue;
       Victim victim(Carrier::kSharedMemory);
       Body body(layout.fixedBytes);
       set(body, field, 0xdead'beef'0000);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <mutex>
 #include <thread>
 
 #include "client/http_test_server.h"
@@ -35,9 +36,13 @@ class ParkingPool {
       : directory_(std::move(directory)), server_([this](const HttpTestServer::Request& request) { return answer(request); }) {}
 
   std::string url() const { return server_.url(); }
-  size_t sessions() const { return workers_.size(); }
+  size_t sessions() const {
+    const std::lock_guard lock(mutex_);
+    return workers_.size();
+  }
   /// Whether all ended in order. What they said follows.
   bool ended(std::string& said) {
+    const std::lock_guard lock(mutex_);
     bool isOrderly = true;
     for (auto& worker : workers_) {
       std::string words;
@@ -54,6 +59,7 @@ class ParkingPool {
     if (is("/CreateTicket"))
       return HttpTestServer::json(200, R"({"ticket":"t","session":"s","agentUrl":")" + url() + "\"}");
     CHECK(is("/OpenSession"));
+    const std::lock_guard lock(mutex_);
     const std::string own = directory_ + "/w" + std::to_string(workers_.size());
     CHECK(::mkdir(own.c_str(), 0700) == 0);
     workers_.push_back(std::make_unique<WorkerProcess>(own, std::vector<std::string>{}, kParkingSecret, kParkAfterMs));
@@ -63,7 +69,8 @@ class ParkingPool {
   }
 
   const std::string directory_;
-  std::vector<std::unique_ptr<WorkerProcess>> workers_;  // touched by the server's thread, and when the program has ended
+  mutable std::mutex mutex_;  // of what the server's thread touches, and the test when the program has ended
+  std::vector<std::unique_ptr<WorkerProcess>> workers_;
   HttpTestServer server_;
 };
 
@@ -111,22 +118,29 @@ void everywhereParked(const std::function<void()>& program, size_t sessions) {
     std::string pattern = (std::filesystem::temp_directory_path() / "millpond-parking-XXXXXX").string();
     CHECK(::mkdtemp(pattern.data()) != nullptr);
     ::setenv("MILLPOND_SOFTGPU_STATE", pattern.c_str(), 1);
-    ParkingPool pool(pattern);
+    int addresses[2];
+    CHECK(::pipe(addresses) == 0);
     std::fflush(nullptr);
+    // Before the pool has a thread: in a child of a process with threads the thread sanitizer follows none.
     const pid_t child = ::fork();
     CHECK(child >= 0);
     if (child == 0) {
+      std::array<char, 128> url{};
+      CHECK(::read(addresses[0], url.data(), url.size() - 1) > 0);
       libraryPath() = MILLPOND_CLIENT_LIBRARY;
       directory() = pattern;
       currentWay = way;
       ::setenv("MILLPOND_LOG", "off", 0);
-      ::setenv("MILLPOND_CONTROLLER", pool.url().c_str(), 1);
+      ::setenv("MILLPOND_CONTROLLER", url.data(), 1);
       ::setenv("MILLPOND_CLAIM", "c", 1);
       ::setenv("MILLPOND_TRANSPORT", way == Way::kTcp ? "tcp" : "shm", 1);
       program();
       std::fflush(nullptr);
       ::_exit(0);
     }
+    ParkingPool pool(pattern);
+    CHECK(::write(addresses[1], pool.url().data(), pool.url().size()) == static_cast<ssize_t>(pool.url().size()));
+    for (const int end : addresses) ::close(end);
     int status = 0;
     CHECK(::waitpid(child, &status, 0) == child);
     std::string said;
