@@ -89,9 +89,11 @@ TEST("a device is reset again and again") {
 }
 
 TEST("what is not supported is refused, and the rest goes on") {
-  cudaArray_t array = nullptr;
-  const cudaChannelFormatDesc format{8, 0, 0, 0, cudaChannelFormatKindUnsigned};
-  CHECK_EQ(cudaMallocArray(&array, &format, 16, 16, cudaArraySparse), cudaErrorNotSupported);
+  cudaExternalMemory_t memory = nullptr;
+  cudaExternalMemoryHandleDesc description{};
+  description.type = cudaExternalMemoryHandleTypeOpaqueFd;
+  description.size = 4096;
+  CHECK_EQ(cudaImportExternalMemory(&memory, &description), cudaErrorNotSupported);
   CHECK_EQ(cudaGetLastError(), cudaErrorNotSupported);
   CHECK_EQ(cudaSetDevice(7), cudaErrorInvalidDevice);
   CHECK_EQ(cudaGetLastError(), cudaErrorInvalidDevice);
