@@ -206,6 +206,34 @@ std::optional<TextureInfo> objectInfo(const char* name, unsigned long long objec
   return info;
 }
 
+/// A level or plane of an array, which ends it. The first who asks makes it; `describe` adds what is not as in the whole.
+template <typename Reply, typename Command, typename Describe>
+CUresult getPart(Call& call, Command wire, const void* whole, const ArrayInfo& info, unsigned part, CUarray& out,
+                 Describe describe) {
+  if (info.parts[part] != 0) {
+    out = reinterpret_cast<CUarray>(info.parts[part]);
+    return CUDA_SUCCESS;
+  }
+  void* handle = nullptr;
+  wire.handle = call.create(HandleKind::kArray, &handle);
+  Reply reply{};
+  if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) {
+    abandon(call, HandleKind::kArray, handle);
+    return r;
+  }
+  ArrayInfo own;
+  own.desc = info.desc;
+  own.desc.Width = reply.width;
+  own.desc.Height = reply.height;
+  own.desc.Depth = reply.depth;
+  own.elementBytes = info.elementBytes;
+  own.isPart = true;
+  describe(reply, own);
+  call.remote().arrays.add(wire.handle, own);
+  out = reinterpret_cast<CUarray>(call.remote().arrays.addPart(whole, part, wire.handle));
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult cuArray3DCreate_v2(CUarray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR* pAllocateArray) noexcept {
@@ -274,28 +302,9 @@ CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmap
     return r;
   const auto info = call.remote().arrays.find(hMipmappedArray);
   if (!info || pLevelArray == nullptr || level >= info->parts.size()) return CUDA_ERROR_INVALID_VALUE;
-  if (info->parts[level] != 0) {
-    *pLevelArray = reinterpret_cast<CUarray>(info->parts[level]);
-    return CUDA_SUCCESS;
-  }
-  void* handle = nullptr;
   wire.level = level;
-  wire.handle = call.create(HandleKind::kArray, &handle);
-  cmd::ArrayLevelReply reply{};
-  if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) {
-    abandon(call, HandleKind::kArray, handle);
-    return r;
-  }
-  ArrayInfo own;
-  own.desc = info->desc;
-  own.desc.Width = reply.width;
-  own.desc.Height = reply.height;
-  own.desc.Depth = reply.depth;
-  own.elementBytes = info->elementBytes;
-  own.isPart = true;
-  call.remote().arrays.add(wire.handle, own);
-  *pLevelArray = reinterpret_cast<CUarray>(call.remote().arrays.addPart(hMipmappedArray, level, wire.handle));
-  return CUDA_SUCCESS;
+  return getPart<cmd::ArrayLevelReply>(call, wire, hMipmappedArray, *info, level, *pLevelArray,
+                                       [](const cmd::ArrayLevelReply&, ArrayInfo&) {});
 }
 
 CUresult cuArrayGetPlane(CUarray* pPlaneArray, CUarray hArray, unsigned int planeIdx) noexcept {
@@ -305,30 +314,13 @@ CUresult cuArrayGetPlane(CUarray* pPlaneArray, CUarray hArray, unsigned int plan
   if (const CUresult r = call.handle(HandleKind::kArray, hArray, wire.array); r != CUDA_SUCCESS) return r;
   const auto info = call.remote().arrays.find(hArray);
   if (!info || pPlaneArray == nullptr || planeIdx >= info->parts.size()) return CUDA_ERROR_INVALID_VALUE;
-  if (info->parts[planeIdx] != 0) {
-    *pPlaneArray = reinterpret_cast<CUarray>(info->parts[planeIdx]);
-    return CUDA_SUCCESS;
-  }
-  void* handle = nullptr;
   wire.plane = planeIdx;
-  wire.handle = call.create(HandleKind::kArray, &handle);
-  cmd::ArrayPlaneReply reply{};
-  if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) {
-    abandon(call, HandleKind::kArray, handle);
-    return r;
-  }
-  ArrayInfo own;
-  own.desc = info->desc;
-  own.desc.Width = reply.width;
-  own.desc.Height = reply.height;
-  own.desc.Depth = reply.depth;
-  own.desc.Format = static_cast<CUarray_format>(reply.format);
-  own.desc.NumChannels = reply.channels;
-  own.elementBytes = elementBytes(own.desc.Format, own.desc.NumChannels);
-  own.isPart = true;
-  call.remote().arrays.add(wire.handle, own);
-  *pPlaneArray = reinterpret_cast<CUarray>(call.remote().arrays.addPart(hArray, planeIdx, wire.handle));
-  return CUDA_SUCCESS;
+  return getPart<cmd::ArrayPlaneReply>(call, wire, hArray, *info, planeIdx, *pPlaneArray,
+                                       [](const cmd::ArrayPlaneReply& reply, ArrayInfo& own) {
+                                         own.desc.Format = static_cast<CUarray_format>(reply.format);
+                                         own.desc.NumChannels = reply.channels;
+                                         own.elementBytes = elementBytes(own.desc.Format, own.desc.NumChannels);
+                                       });
 }
 
 CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* memoryRequirements,
