@@ -113,6 +113,7 @@ const char* nameOf(CUgraphNodeType type) {
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD: return "EVENT_RECORD";
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: return "MEM_ALLOC";
     case CU_GRAPH_NODE_TYPE_MEM_FREE: return "MEM_FREE";
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL: return "CONDITIONAL";
     default: return "EMPTY";
   }
 }
@@ -140,6 +141,7 @@ CUresult cuGraphDestroy(CUgraph hGraph) {
 CUresult cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
   return withGraph(originalGraph, [&](Driver& driver, Graph& graph) -> CUresult {
     if (!phGraphClone) return CUDA_ERROR_INVALID_VALUE;
+    if (hasConditions(graph)) return CUDA_ERROR_NOT_SUPPORTED;
     *phGraphClone = driver.graphs().add(graph.clone());
     return CUDA_SUCCESS;
   });
@@ -292,6 +294,19 @@ CUresult cuGraphReleaseUserObject(CUgraph hGraph, CUuserObject hObject, unsigned
     if (held == graph.userObjects.end() || count == 0 || count > held->second) return CUDA_ERROR_INVALID_VALUE;
     held->second -= count;
     if (held->second == 0) graph.userObjects.erase(held);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, CUgraph hGraph, CUcontext ctx,
+                                        unsigned int defaultLaunchValue, unsigned int flags) {
+  return withGraph(hGraph, [&](Driver& driver, Graph& graph) -> CUresult {
+    if (!pHandle_out || (flags & ~static_cast<unsigned>(CU_GRAPH_COND_ASSIGN_DEFAULT))) return CUDA_ERROR_INVALID_VALUE;
+    ContextPtr context;
+    if (CUresult result = contextOf(driver, ctx, &context)) return result;
+    static CUgraphConditionalHandle last = 0;
+    graph.conditions.push_back({++last, defaultLaunchValue, flags != 0});
+    *pHandle_out = last;
     return CUDA_SUCCESS;
   });
 }

@@ -45,6 +45,19 @@ CUresult withExec(CUgraphExec handle, Body body) noexcept {
   });
 }
 
+/// The context that a node is for: the given one, or the calling thread's.
+inline CUresult contextOf(Driver& driver, CUcontext handle, ContextPtr* context) {
+  *context = handle ? driver.contexts().find(handle) : currentContext();
+  if (!*context) return CUDA_ERROR_INVALID_CONTEXT;
+  return checkAlive(*context);
+}
+
+/// Such a graph is there only once: neither cloned nor in another, and made executable once at a time.
+inline bool hasConditions(const Graph& graph) {
+  const ConditionsOf conditions(graph);
+  return !conditions.all.empty();
+}
+
 /// Edges from nodes of `graph` to one that is being made. CUDA_ERROR_INVALID_VALUE for a node that is not in it.
 inline CUresult edgesFrom(Driver& driver, const Graph& graph, const CUgraphNode* nodes, const CUgraphEdgeData* data,
                           size_t count, std::vector<GraphNode::Edge>* edges) {

@@ -12,14 +12,55 @@ constexpr unsigned long long kFlags =
     CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
     CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
-CUresult instantiate(CUgraphExec* exec, CUgraph hGraph, unsigned long long flags) {
+/// Whether nodes are such that a device can run them again and again by itself.
+bool isBody(const Graph& graph) {
+  const auto isAllowed = [](const auto& node) {
+    const bool isForHost = std::holds_alternative<HostWork>(node->work) || std::holds_alternative<EventWork>(node->work) ||
+                           std::holds_alternative<AllocationWork>(node->work) ||
+                           std::holds_alternative<FreeWork>(node->work);
+    const auto within = graphsIn(node->work);
+    return !isForHost && std::all_of(within.begin(), within.end(), [](const GraphPtr& each) { return isBody(*each); });
+  };
+  return std::all_of(graph.nodes().begin(), graph.nodes().end(), isAllowed);
+}
+
+bool areBodiesAllowed(const Graph& graph) {
+  const auto isAllowed = [](const auto& node) {
+    const bool isConditional = std::holds_alternative<ConditionalWork>(node->work);
+    const auto within = graphsIn(node->work);
+    return std::all_of(within.begin(), within.end(), [&](const GraphPtr& each) {
+      return isConditional ? isBody(*each) : areBodiesAllowed(*each);
+    });
+  };
+  return std::all_of(graph.nodes().begin(), graph.nodes().end(), isAllowed);
+}
+
+CUresult checkConditions(const Graph& graph, CUgraphInstantiateResult* why) {
+  const ConditionsOf conditions(graph);
+  if (conditions.all.empty()) return CUDA_SUCCESS;
+  const bool isUsed = std::all_of(conditions.all.begin(), conditions.all.end(), [&](const Condition& each) {
+    return conditions.asked.contains(each.handle);
+  });
+  if (!isUsed) {
+    *why = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return graph.executable.expired() && areBodiesAllowed(graph) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult instantiate(CUgraphExec* exec, CUgraph hGraph, unsigned long long flags, CUgraphInstantiateResult* why) {
+  *why = CUDA_GRAPH_INSTANTIATE_ERROR;
   return withGraph(hGraph, [&](Driver& driver, Graph& graph) -> CUresult {
     if (!exec) return CUDA_ERROR_INVALID_VALUE;
     if (CUresult result = checkUnsafeCall()) return result;
     // Launches from the device need the device runtime.
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) return CUDA_ERROR_NOT_SUPPORTED;
     if (flags & ~kFlags) return CUDA_ERROR_INVALID_VALUE;
-    *exec = driver.graphExecs().add(std::make_shared<GraphExec>(graph, flags));
+    if (CUresult result = checkConditions(graph, why)) return result;
+    const auto made = std::make_shared<GraphExec>(graph, flags);
+    graph.executable = made;
+    *exec = driver.graphExecs().add(made);
+    *why = CUDA_GRAPH_INSTANTIATE_SUCCESS;
     return CUDA_SUCCESS;
   });
 }
@@ -44,8 +85,10 @@ CUresult withExecOnStream(CUgraphExec hExec, CUstream hStream, bool launches) {
     if (!exec) return CUDA_ERROR_INVALID_VALUE;
     if (isCapturing(target.queue)) {
       if (!launches) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+      const GraphPtr child = exec->asGraph();
+      if (!child) return CUDA_ERROR_NOT_SUPPORTED;
       bool captured = false;
-      return captureWork(target, ChildWork{exec->asGraph()}, &captured);
+      return captureWork(target, ChildWork{child}, &captured);
     }
     return launches ? exec->launch(target) : CUDA_SUCCESS;
   });
@@ -63,18 +106,17 @@ CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraph
                                size_t bufferSize) {
   if (phErrorNode) *phErrorNode = nullptr;
   if (logBuffer && bufferSize > 0) *logBuffer = 0;
-  return instantiate(phGraphExec, hGraph, 0);
+  return cuGraphInstantiateWithFlags(phGraphExec, hGraph, 0);
 }
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph, unsigned long long flags) {
-  return instantiate(phGraphExec, hGraph, flags);
+  CUgraphInstantiateResult why;
+  return instantiate(phGraphExec, hGraph, flags, &why);
 }
 CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
                                       CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) {
   if (!instantiateParams) return CUDA_ERROR_INVALID_VALUE;
   instantiateParams->hErrNode_out = nullptr;
-  const CUresult result = instantiate(phGraphExec, hGraph, instantiateParams->flags);
-  instantiateParams->result_out = result ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
-  return result;
+  return instantiate(phGraphExec, hGraph, instantiateParams->flags, &instantiateParams->result_out);
 }
 
 CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) {

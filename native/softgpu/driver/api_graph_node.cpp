@@ -11,13 +11,6 @@ using namespace millpond::softgpu::api;
 
 namespace {
 
-/// The context that a node is for: the given one, or the calling thread's.
-CUresult contextOf(Driver& driver, CUcontext handle, ContextPtr* context) {
-  *context = handle ? driver.contexts().find(handle) : currentContext();
-  if (!*context) return CUDA_ERROR_INVALID_CONTEXT;
-  return checkAlive(*context);
-}
-
 CUresult kernelWork(Driver& driver, const CUDA_KERNEL_NODE_PARAMS& params, NodeWork* work) {
   KernelWork kernel;
   kernel.handle = params.func ? params.func : reinterpret_cast<CUfunction>(params.kern);
@@ -84,6 +77,7 @@ CUresult childWork(Driver& driver, const CUDA_CHILD_GRAPH_NODE_PARAMS& params, N
   const bool known = params.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE ||
                      params.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
   if (!graph || !known) return CUDA_ERROR_INVALID_VALUE;
+  if (hasConditions(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
   if (params.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) {
     if (graph->parent) return CUDA_ERROR_INVALID_VALUE;
     *work = ChildWork{graph};
@@ -114,8 +108,43 @@ CUresult allocationWork(Driver& driver, CUDA_MEM_ALLOC_NODE_PARAMS& params, Node
   return CUDA_SUCCESS;
 }
 
-// Allocation nodes write their address into `params`.
-CUresult workOf(Driver& driver, CUgraphNodeParams& params, NodeWork* work) {
+bool isSize(CUgraphConditionalNodeType type, unsigned size) {
+  switch (type) {
+    case CU_GRAPH_COND_TYPE_IF: return size == 1 || size == 2;
+    case CU_GRAPH_COND_TYPE_WHILE: return size == 1;
+    case CU_GRAPH_COND_TYPE_SWITCH: return size > 0;
+  }
+  return false;
+}
+
+/// The graph that all graphs around `graph` are in.
+const Graph& outermost(const Graph& graph) {
+  const Graph* at = &graph;
+  while (at->parent) at = at->parent->graph;
+  return *at;
+}
+
+CUresult conditionalWork(Driver& driver, const Graph& graph, CUDA_CONDITIONAL_NODE_PARAMS& params, NodeWork* work) {
+  if (!isSize(params.type, params.size)) return CUDA_ERROR_INVALID_VALUE;
+  const ConditionsOf known(outermost(graph));
+  const bool isKnown = std::any_of(known.all.begin(), known.all.end(),
+                                   [&](const Condition& each) { return each.handle == params.handle; });
+  if (!isKnown || known.asked.contains(params.handle)) return CUDA_ERROR_INVALID_VALUE;
+  ConditionalWork conditional;
+  conditional.condition = params.handle;
+  conditional.type = params.type;
+  if (CUresult result = contextOf(driver, params.ctx, &conditional.context)) return result;
+  for (unsigned i = 0; i < params.size; ++i) {
+    conditional.bodies.push_back(std::make_shared<Graph>());
+    conditional.handles.push_back(driver.graphs().add(conditional.bodies.back()));
+  }
+  params.phGraph_out = conditional.handles.data();
+  *work = std::move(conditional);
+  return CUDA_SUCCESS;
+}
+
+// Allocation nodes write their address into `params`, conditional ones their bodies.
+CUresult workOf(Driver& driver, const Graph& graph, CUgraphNodeParams& params, NodeWork* work) {
   switch (params.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
       return kernelWork(driver, sameAs<CUDA_KERNEL_NODE_PARAMS>(params.kernel), work);
@@ -149,8 +178,10 @@ CUresult workOf(Driver& driver, CUgraphNodeParams& params, NodeWork* work) {
       if (params.free.dptr == 0) return CUDA_ERROR_INVALID_VALUE;
       *work = FreeWork{params.free.dptr};
       return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return conditionalWork(driver, graph, params.conditional, work);
     default:
-      // External semaphores, memory operations and conditions set by kernels: there are none on this device.
+      // External semaphores and memory operations: there are none on this device.
       return CUDA_ERROR_NOT_SUPPORTED;
   }
 }
@@ -162,7 +193,7 @@ CUresult addNode(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependenci
     std::vector<GraphNode::Edge> after;
     if (CUresult result = edgesFrom(driver, graph, dependencies, data, count, &after)) return result;
     NodeWork work;
-    if (CUresult result = workOf(driver, *params, &work)) return result;
+    if (CUresult result = workOf(driver, graph, *params, &work)) return result;
     *out = graph.add(std::move(work), std::move(after)).handle();
     return CUDA_SUCCESS;
   });
@@ -180,9 +211,11 @@ CUresult addNodeOf(CUgraphNodeType type, CUgraphNode* out, CUgraph graph, const 
 /// Gives a node, of a graph or of an executable one, other parameters of the same kind.
 CUresult setParams(GraphNode& node, Driver& driver, CUgraphNodeParams* params, CUgraphNodeType wanted) {
   if (!params || params->type != wanted || typeOf(node.work) != wanted) return CUDA_ERROR_INVALID_VALUE;
-  if (wanted == CU_GRAPH_NODE_TYPE_MEM_ALLOC || wanted == CU_GRAPH_NODE_TYPE_MEM_FREE) return CUDA_ERROR_INVALID_VALUE;
+  if (wanted == CU_GRAPH_NODE_TYPE_MEM_ALLOC || wanted == CU_GRAPH_NODE_TYPE_MEM_FREE ||
+      wanted == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+    return CUDA_ERROR_INVALID_VALUE;
   NodeWork work;
-  if (CUresult result = workOf(driver, *params, &work)) return result;
+  if (CUresult result = workOf(driver, *node.graph, *params, &work)) return result;
   if (auto* kernel = std::get_if<KernelWork>(&work)) kernel->setAttributes(std::get<KernelWork>(node.work).attributes);
   node.work = std::move(work);
   return CUDA_SUCCESS;

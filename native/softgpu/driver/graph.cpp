@@ -121,16 +121,33 @@ CUgraphNodeType typeOf(const NodeWork& work) {
     }
     CUgraphNodeType operator()(const AllocationWork&) const { return CU_GRAPH_NODE_TYPE_MEM_ALLOC; }
     CUgraphNodeType operator()(const FreeWork&) const { return CU_GRAPH_NODE_TYPE_MEM_FREE; }
+    CUgraphNodeType operator()(const ConditionalWork&) const { return CU_GRAPH_NODE_TYPE_CONDITIONAL; }
   };
   return std::visit(Visitor{}, work);
+}
+
+std::span<const GraphPtr> graphsIn(const NodeWork& work) {
+  if (const auto* child = std::get_if<ChildWork>(&work)) return {&child->graph, 1};
+  if (const auto* conditional = std::get_if<ConditionalWork>(&work)) return conditional->bodies;
+  return {};
+}
+
+ConditionsOf::ConditionsOf(const Graph& graph) : all(graph.conditions) {
+  for (const auto& node : graph.nodes()) {
+    if (const auto* work = std::get_if<ConditionalWork>(&node->work)) asked.insert(work->condition);
+    for (const GraphPtr& each : graphsIn(node->work)) {
+      const ConditionsOf within(*each);
+      all.insert(all.end(), within.all.begin(), within.all.end());
+      asked.insert(within.asked.begin(), within.asked.end());
+    }
+  }
 }
 
 Graph::~Graph() {
   if (isHidden) return;
   for (const auto& node : nodes_) {
     Driver::instance().graphNodes().remove(node->handle());
-    if (const auto* child = std::get_if<ChildWork>(&node->work))
-      Driver::instance().graphs().remove(child->graph->handle());
+    for (const GraphPtr& each : graphsIn(node->work)) Driver::instance().graphs().remove(each->handle());
   }
 }
 
@@ -139,7 +156,7 @@ GraphNode& Graph::add(NodeWork work, std::vector<GraphNode::Edge> after) {
   node->graph = this;
   node->work = std::move(work);
   node->after = std::move(after);
-  if (auto* child = std::get_if<ChildWork>(&node->work)) child->graph->parent = node.get();
+  for (const GraphPtr& each : graphsIn(node->work)) each->parent = node.get();
   nodes_.push_back(node);
   if (!isHidden) Driver::instance().graphNodes().add(node);
   return *node;
@@ -148,8 +165,7 @@ GraphNode& Graph::add(NodeWork work, std::vector<GraphNode::Edge> after) {
 void Graph::remove(GraphNode& node) {
   for (const auto& other : nodes_)
     std::erase_if(other->after, [&](const GraphNode::Edge& edge) { return edge.from == &node; });
-  if (const auto* child = std::get_if<ChildWork>(&node.work))
-    Driver::instance().graphs().remove(child->graph->handle());
+  for (const GraphPtr& each : graphsIn(node.work)) Driver::instance().graphs().remove(each->handle());
   Driver::instance().graphNodes().remove(node.handle());
   std::erase_if(nodes_, [&](const auto& each) { return each.get() == &node; });
 }
@@ -174,6 +190,7 @@ GraphPtr Graph::copy(bool hidden) const {
   made->isHidden = hidden;
   made->clonedFrom = this;
   made->userObjects = userObjects;
+  made->conditions = conditions;
   std::map<const GraphNode*, GraphNode*> counterparts;
   for (const auto& node : nodes_) {
     NodeWork work = node->work;
@@ -181,6 +198,9 @@ GraphPtr Graph::copy(bool hidden) const {
       child->graph = child->graph->copy(hidden);
       if (!hidden) Driver::instance().graphs().add(child->graph);
     }
+    // Only into executable graphs, which have no handles.
+    if (auto* conditional = std::get_if<ConditionalWork>(&work))
+      for (GraphPtr& each : conditional->bodies) each = each->copy(hidden);
     GraphNode& twin = made->add(std::move(work), {});
     twin.origin = node.get();
     counterparts[node.get()] = &twin;
@@ -196,8 +216,8 @@ GraphPtr Graph::clone() const { return copy(false); }
 GraphNode* Graph::madeFrom(const GraphNode* origin) {
   for (const auto& node : nodes_) {
     if (node->origin == origin) return node.get();
-    if (const auto* child = std::get_if<ChildWork>(&node->work))
-      if (GraphNode* found = child->graph->madeFrom(origin)) return found;
+    for (const GraphPtr& each : graphsIn(node->work))
+      if (GraphNode* found = each->madeFrom(origin)) return found;
   }
   return nullptr;
 }

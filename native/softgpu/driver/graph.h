@@ -7,6 +7,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -20,6 +22,7 @@
 namespace millpond::softgpu {
 
 class Graph;
+class GraphExec;
 using GraphPtr = std::shared_ptr<Graph>;
 
 /// Calls the program's function when its last reference goes. References are counted twice: those that the program
@@ -115,10 +118,34 @@ struct AllocationWork {
 struct FreeWork {
   CUdeviceptr address = 0;
 };
+/// Chooses from its bodies by a condition, as `type` says, also again and again.
+struct ConditionalWork {
+  CUgraphConditionalHandle condition = 0;
+  CUgraphConditionalNodeType type = CU_GRAPH_COND_TYPE_IF;
+  ContextPtr context;
+  std::vector<GraphPtr> bodies;
+  std::vector<CUgraph> handles;  ///< of the bodies: the program keeps a pointer to them
+};
 struct EmptyWork {};
 using NodeWork = std::variant<EmptyWork, KernelWork, CopyWork, FillWork, HostWork, ChildWork, EventWork, AllocationWork,
-                              FreeWork>;
+                              FreeWork, ConditionalWork>;
 CUgraphNodeType typeOf(const NodeWork& work);
+/// The graphs in a node: of a child graph, or the bodies to choose from.
+std::span<const GraphPtr> graphsIn(const NodeWork& work);
+
+/// Set by kernels, and by launches where that is wanted.
+struct Condition {
+  CUgraphConditionalHandle handle = 0;  ///< never the same for two of them
+  unsigned initial = 0;
+  bool startsInitial = false;
+};
+
+/// The conditions of a graph and of the graphs in it, and those that its nodes ask.
+struct ConditionsOf {
+  explicit ConditionsOf(const Graph& graph);
+  std::vector<Condition> all;
+  std::set<CUgraphConditionalHandle> asked;
+};
 
 struct GraphNode {
   using Edge = GraphEdge;
@@ -161,6 +188,8 @@ class Graph : public std::enable_shared_from_this<Graph> {
   /// An executable graph's: known by no handle.
   bool isHidden = false;
   std::map<std::shared_ptr<UserObject>, unsigned> userObjects;
+  std::vector<Condition> conditions;
+  std::weak_ptr<const GraphExec> executable;  ///< the last one that was made of it
 
  private:
   GraphPtr copy(bool hidden) const;

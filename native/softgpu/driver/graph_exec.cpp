@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "softgpu/driver/condition_values.h"
 #include "softgpu/driver/driver.h"
 #include "softgpu/driver/host_function.h"
 
@@ -11,6 +12,14 @@ namespace millpond::softgpu {
 namespace {
 
 using Members = std::vector<Context::GroupMember>;
+using Values = std::shared_ptr<ConditionValues>;
+
+/// What a node does when its turn comes.
+struct Step {
+  Operation::Kind kind = Operation::Kind::brief;
+  std::function<void()> body;
+};
+using Sequence = std::vector<std::function<void()>>;
 
 /// The nodes so that each comes behind those that it waits for.
 std::vector<const GraphNode*> inOrder(const Graph& graph) {
@@ -28,25 +37,67 @@ std::vector<const GraphNode*> inOrder(const Graph& graph) {
   return order;
 }
 
-CUresult addMember(const GraphNode& node, Context::GroupMember member, Members& members) {
+CUresult choiceOf(const ConditionalWork& work, const Values& values, std::function<void()>* body);
+
+/// Of nodes that work by themselves; nothing of the others.
+CUresult stepOf(const NodeWork& work, const Values& values, Step* step) {
+  PreparedTransfer prepared;
+  if (const auto* kernel = std::get_if<KernelWork>(&work)) {
+    *step = {Operation::Kind::work, launchBody(kernel->context, kernel->launch, values)};
+  } else if (const auto* copy = std::get_if<CopyWork>(&work)) {
+    if (CUresult result = prepareCopy(copy->context, copy->copy, &prepared)) return result;
+    *step = {prepared.kind, std::move(prepared.body)};
+  } else if (const auto* fill = std::get_if<FillWork>(&work)) {
+    if (CUresult result = prepareFill(fill->context, fillOf(fill->params), &prepared)) return result;
+    *step = {prepared.kind, std::move(prepared.body)};
+  } else if (const auto* host = std::get_if<HostWork>(&work)) {
+    *step = {Operation::Kind::host, hostFunctionBody([host = *host] { host.function(host.data); })};
+  } else if (const auto* conditional = std::get_if<ConditionalWork>(&work)) {
+    step->kind = Operation::Kind::work;
+    return choiceOf(*conditional, values, &step->body);
+  }
+  return CUDA_SUCCESS;
+}
+
+/// The graph's nodes, one after the other.
+CUresult addInTurn(const Graph& graph, const Values& values, Sequence& sequence) {
+  for (const GraphNode* node : inOrder(graph)) {
+    if (!node->isEnabled) continue;
+    if (const auto* child = std::get_if<ChildWork>(&node->work)) {
+      if (CUresult result = addInTurn(*child->graph, values, sequence)) return result;
+      continue;
+    }
+    Step step;
+    if (CUresult result = stepOf(node->work, values, &step)) return result;
+    if (step.body) sequence.push_back(std::move(step.body));
+  }
+  return CUDA_SUCCESS;
+}
+
+/// What asks a condition and runs bodies: all of it is one piece of work of the stream.
+CUresult choiceOf(const ConditionalWork& work, const Values& values, std::function<void()>* body) {
+  std::vector<Sequence> bodies(work.bodies.size());
+  for (size_t i = 0; i < bodies.size(); ++i)
+    if (CUresult result = addInTurn(*work.bodies[i], values, bodies[i])) return result;
+  *body = [context = work.context, type = work.type, condition = work.condition, values, bodies = std::move(bodies)] {
+    const auto run = [&](size_t which) {
+      if (which >= bodies.size()) return;
+      for (const auto& each : bodies[which])
+        if (context->fault() == CUDA_SUCCESS) each();
+    };
+    switch (type) {
+      case CU_GRAPH_COND_TYPE_IF: return run(values->of(condition) != 0 ? 0 : 1);
+      case CU_GRAPH_COND_TYPE_SWITCH: return run(values->of(condition));
+      case CU_GRAPH_COND_TYPE_WHILE:
+        while (values->of(condition) != 0 && context->fault() == CUDA_SUCCESS) run(0);
+    }
+  };
+  return CUDA_SUCCESS;
+}
+
+CUresult addMember(const GraphNode& node, const Values& values, Context::GroupMember member, Members& members) {
   if (node.isEnabled) {
-    if (const auto* kernel = std::get_if<KernelWork>(&node.work)) {
-      member.kind = Operation::Kind::work;
-      member.body = launchBody(kernel->context, kernel->launch);
-    } else if (const auto* copy = std::get_if<CopyWork>(&node.work)) {
-      PreparedTransfer prepared;
-      if (CUresult result = prepareCopy(copy->context, copy->copy, &prepared)) return result;
-      member.kind = prepared.kind;
-      member.body = std::move(prepared.body);
-    } else if (const auto* fill = std::get_if<FillWork>(&node.work)) {
-      PreparedTransfer prepared;
-      if (CUresult result = prepareFill(fill->context, fillOf(fill->params), &prepared)) return result;
-      member.kind = prepared.kind;
-      member.body = std::move(prepared.body);
-    } else if (const auto* host = std::get_if<HostWork>(&node.work)) {
-      member.kind = Operation::Kind::host;
-      member.body = hostFunctionBody([host = *host] { host.function(host.data); });
-    } else if (const auto* event = std::get_if<EventWork>(&node.work)) {
+    if (const auto* event = std::get_if<EventWork>(&node.work)) {
       if (event->records) {
         Event::Recording recording = event->event->prepare();
         member.body = std::move(recording.body);
@@ -55,6 +106,11 @@ CUresult addMember(const GraphNode& node, Context::GroupMember member, Members& 
       } else {
         member.alsoAfter = [event = event->event] { return event->point(); };
       }
+    } else {
+      Step step;
+      if (CUresult result = stepOf(node.work, values, &step)) return result;
+      member.kind = step.kind;
+      member.body = std::move(step.body);
     }
   }
   members.push_back(std::move(member));
@@ -62,7 +118,8 @@ CUresult addMember(const GraphNode& node, Context::GroupMember member, Members& 
 }
 
 /// Adds the graph's nodes; those without a predecessor wait for `before`. `ends`: those that nothing waits for.
-CUresult flatten(const Graph& graph, const std::vector<size_t>& before, Members& members, std::vector<size_t>& ends) {
+CUresult flatten(const Graph& graph, const Values& values, const std::vector<size_t>& before, Members& members,
+                 std::vector<size_t>& ends) {
   std::map<const GraphNode*, size_t> places;
   std::map<const GraphNode*, bool> isEnd;
   for (const GraphNode* node : inOrder(graph)) {
@@ -75,12 +132,12 @@ CUresult flatten(const Graph& graph, const std::vector<size_t>& before, Members&
     isEnd[node] = true;
     if (const auto* child = std::get_if<ChildWork>(&node->work); child && node->isEnabled) {
       std::vector<size_t> childEnds;
-      if (CUresult result = flatten(*child->graph, after, members, childEnds)) return result;
+      if (CUresult result = flatten(*child->graph, values, after, members, childEnds)) return result;
       after.insert(after.end(), childEnds.begin(), childEnds.end());
     }
     Context::GroupMember member;
     member.after = std::move(after);
-    if (CUresult result = addMember(*node, std::move(member), members)) return result;
+    if (CUresult result = addMember(*node, values, std::move(member), members)) return result;
     places[node] = members.size() - 1;
   }
   for (const auto& [node, place] : places)
@@ -98,8 +155,15 @@ void collectEffects(const Graph& graph, MemoryEffects& effects) {
   for (const auto& node : graph.nodes()) {
     if (const auto* allocation = std::get_if<AllocationWork>(&node->work)) effects.allocated.push_back(allocation->memory);
     if (const auto* free = std::get_if<FreeWork>(&node->work)) effects.freed.push_back(free->address);
-    if (const auto* child = std::get_if<ChildWork>(&node->work)) collectEffects(*child->graph, effects);
+    for (const GraphPtr& each : graphsIn(node->work)) collectEffects(*each, effects);
   }
+}
+
+/// Whether two nodes, if they ask conditions, do so in the same way.
+bool isSameChoice(const NodeWork& from, const NodeWork& to) {
+  const auto* mine = std::get_if<ConditionalWork>(&from);
+  const auto* other = std::get_if<ConditionalWork>(&to);
+  return !mine || (mine->type == other->type && mine->bodies.size() == other->bodies.size());
 }
 
 /// Whether parameters may go from one to the other, and what is wrong when they may not.
@@ -123,8 +187,9 @@ CUgraphExecUpdateResult compare(const Graph& mine, const Graph& other, const Gra
       *errorFrom = to.after[e].from;
       return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     }
-    if (const auto* child = std::get_if<ChildWork>(&from.work)) {
-      const auto result = compare(*child->graph, *std::get<ChildWork>(to.work).graph, error, errorFrom);
+    if (!isSameChoice(from.work, to.work)) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    for (size_t g = 0; g < graphsIn(from.work).size(); ++g) {
+      const auto result = compare(*graphsIn(from.work)[g], *graphsIn(to.work)[g], error, errorFrom);
       if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return result;
     }
     if (std::holds_alternative<AllocationWork>(from.work) &&
@@ -135,19 +200,24 @@ CUgraphExecUpdateResult compare(const Graph& mine, const Graph& other, const Gra
   return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-void takeOver(const Graph& mine, const Graph& other) {
+void takeOver(Graph& mine, const Graph& other) {
+  mine.conditions = other.conditions;
   for (size_t i = 0; i < other.nodes().size(); ++i) {
     GraphNode& to = *mine.nodes()[i];
-    if (const auto* child = std::get_if<ChildWork>(&to.work))
-      takeOver(*child->graph, *std::get<ChildWork>(other.nodes()[i]->work).graph);
-    else
-      to.work = other.nodes()[i]->work;
+    const NodeWork& work = other.nodes()[i]->work;
+    const std::span<const GraphPtr> within = graphsIn(to.work);
+    for (size_t g = 0; g < within.size(); ++g) takeOver(*within[g], *graphsIn(work)[g]);
+    if (auto* conditional = std::get_if<ConditionalWork>(&to.work))
+      conditional->condition = std::get<ConditionalWork>(work).condition;
+    else if (within.empty())
+      to.work = work;
   }
 }
 
 }  // namespace
 
 GraphPtr GraphExec::asGraph() const {
+  if (!ConditionsOf(*graph_).all.empty()) return nullptr;
   GraphPtr graph = graph_->clone();
   Driver::instance().graphs().add(graph);
   return graph;
@@ -164,7 +234,7 @@ CUresult GraphExec::launch(const StreamTarget& stream) {
   }
   Members members;
   std::vector<size_t> ends;
-  if (CUresult result = flatten(*graph_, {}, members, ends)) return result;
+  if (CUresult result = flatten(*graph_, std::make_shared<ConditionValues>(*graph_), {}, members, ends)) return result;
   last_ = stream.context->enqueueGroup(stream.queue, std::move(members), last_);
   for (const auto& memory : effects.allocated) GraphMemory::leave(memory);
   for (const uint64_t address : effects.freed) GraphMemory::takeBack(address);

@@ -14,7 +14,7 @@ class GraphExec {
   unsigned long long flags() const { return flags_; }
   /// The node made from a node of the graph that this was instantiated from; null when there is none.
   GraphNode* find(const GraphNode* origin) { return graph_->madeFrom(origin); }
-  /// As a graph of its own: what a launch on a captured stream becomes.
+  /// As a graph of its own: what a launch on a captured stream becomes. Null where conditions keep it from that.
   GraphPtr asGraph() const;
   /// Queues all of it: behind what the stream holds, and behind the launch before.
   CUresult launch(const StreamTarget& stream);

@@ -98,7 +98,15 @@ class Workspace {
   const uint64_t address_;
 };
 
-void runGrid(Context& context, const PreparedLaunch& prepared, size_t stackBytes, KernelHeap* heap, uint64_t madeAt) {
+/// What a grid is given beside its launch.
+struct Surroundings {
+  size_t stackBytes = 0;
+  std::shared_ptr<KernelHeap> heap;
+  std::shared_ptr<ptx::Conditions> conditions;
+  uint64_t madeAt = 0;  ///< of the launch, on the sanitizer's clock
+};
+
+void runGrid(Context& context, const PreparedLaunch& prepared, const Surroundings& with) {
   Driver& driver = Driver::instance();
   const Function& function = *prepared.function;
   const LaunchShape& shape = prepared.shape;
@@ -110,8 +118,9 @@ void runGrid(Context& context, const PreparedLaunch& prepared, size_t stackBytes
   launch.block = shape.block;
   launch.dynamicSharedBytes = shape.dynamicSharedBytes;
   launch.parameters = prepared.parameters;
-  launch.stackBytes = static_cast<uint32_t>(stackBytes);
-  launch.heap = heap;
+  launch.stackBytes = static_cast<uint32_t>(with.stackBytes);
+  launch.heap = with.heap.get();
+  launch.conditions = with.conditions.get();
   launch.memory = &memory;
   launch.multiprocessors = context.device().multiprocessors();
   launch.textures = prepared.textures ? prepared.textures.get() : &driver.textures();
@@ -125,7 +134,7 @@ void runGrid(Context& context, const PreparedLaunch& prepared, size_t stackBytes
   launch.environment[kWorkspaceLow] = static_cast<uint32_t>(workspace.address());
   std::optional<LaunchInspector> inspector;
   if (sanitizer)
-    launch.inspector = &inspector.emplace(*sanitizer, driver.memory().space(), static_cast<int>(context.device().ordinal()), madeAt);
+    launch.inspector = &inspector.emplace(*sanitizer, driver.memory().space(), static_cast<int>(context.device().ordinal()), with.madeAt);
   const ptx::LaunchResult result = driver.executor().run(function.kernel(), launch);
   switch (result.status) {
     case ptx::LaunchResult::Status::kDone:
@@ -186,15 +195,14 @@ CUresult prepareLaunch(const ContextPtr& context, const std::shared_ptr<Function
   return packParameters(function->info(), parameters, extra, &prepared->parameters);
 }
 
-std::function<void()> launchBody(const ContextPtr& context, const PreparedLaunch& launch) {
-  size_t stackBytes = 0;
-  context->limit(CU_LIMIT_STACK_SIZE, &stackBytes);
-  const std::shared_ptr<KernelHeap> heap = launch.function->info().usesHeap ? context->kernelHeap() : nullptr;
-  Sanitizer* const sanitizer = Driver::instance().sanitizer();
-  const uint64_t madeAt = sanitizer ? sanitizer->allocations().now() : 0;
-  return [context, launch, stackBytes, heap, madeAt] {
-    runGrid(*context, launch, stackBytes, heap.get(), madeAt);
-  };
+std::function<void()> launchBody(const ContextPtr& context, const PreparedLaunch& launch,
+                                 std::shared_ptr<ptx::Conditions> conditions) {
+  Surroundings with;
+  context->limit(CU_LIMIT_STACK_SIZE, &with.stackBytes);
+  if (launch.function->info().usesHeap) with.heap = context->kernelHeap();
+  with.conditions = std::move(conditions);
+  if (Sanitizer* const sanitizer = Driver::instance().sanitizer()) with.madeAt = sanitizer->allocations().now();
+  return [context, launch, with = std::move(with)] { runGrid(*context, launch, with); };
 }
 
 CUresult enqueueLaunch(const StreamTarget& stream, const std::shared_ptr<Function>& function,

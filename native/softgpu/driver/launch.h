@@ -38,8 +38,9 @@ struct PreparedLaunch {
 /// one buffer (`extra`, a list of CU_LAUNCH_PARAM_*), never both.
 CUresult prepareLaunch(const ContextPtr& context, const std::shared_ptr<Function>& function, const LaunchShape& shape,
                        void** parameters, void** extra, PreparedLaunch* prepared);
-/// What runs the grid.
-std::function<void()> launchBody(const ContextPtr& context, const PreparedLaunch& launch);
+/// What runs the grid, which sets `conditions`, if given.
+std::function<void()> launchBody(const ContextPtr& context, const PreparedLaunch& launch,
+                                 std::shared_ptr<ptx::Conditions> conditions = nullptr);
 
 /// Checks the launch as the driver does, copies the parameters and queues the grid. Parameters come as one
 /// pointer each (`parameters`) or as one buffer (`extra`, a list of CU_LAUNCH_PARAM_*), never both.

@@ -15,11 +15,13 @@ namespace {
 constexpr uint32_t kPrintParameters[] = {8, 8};
 constexpr uint32_t kAssertParameters[] = {8, 8, 4, 8, 8};
 constexpr uint32_t kOneWord[] = {8};
+constexpr uint32_t kConditionParameters[] = {8, 4};
 constexpr BuiltinFunction kBuiltins[] = {
     {"vprintf", Builtin::kPrint, kPrintParameters, 4},
     {"__assertfail", Builtin::kAssertFail, kAssertParameters, 0},
     {"malloc", Builtin::kAllocate, kOneWord, 8},
     {"free", Builtin::kRelease, kOneWord, 0},
+    {"cudaGraphSetConditional", Builtin::kSetCondition, kConditionParameters, 0},
 };
 
 constexpr size_t kMaxText = 64 * 1024;
@@ -267,6 +269,7 @@ const BuiltinFunction* findBuiltin(std::string_view name) {
 const Instruction* callBuiltin(const Instruction* at, Context& context) {
   const CallSite& site = *static_cast<const CallSite*>(at->table);
   DeviceHeap* heap = context.block->grid().launch.heap;
+  Conditions* conditions = context.block->grid().launch.conditions;
   for (uint32_t rest = context.mask; rest; rest &= rest - 1) {
     uint32_t lane = static_cast<uint32_t>(std::countr_zero(rest));
     switch (static_cast<Builtin>(at->immediate)) {
@@ -283,6 +286,10 @@ const Instruction* callBuiltin(const Instruction* at, Context& context) {
       }
       case Builtin::kRelease:
         if (!release(at, context, site, lane)) return nullptr;
+        break;
+      case Builtin::kSetCondition:
+        if (conditions)
+          conditions->set(argumentOf<uint64_t>(context, site, lane, 0), argumentOf<uint32_t>(context, site, lane, 1));
         break;
     }
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that a device's runtime provides and compilers call as .extern: printf, assert, malloc, free.
+// Functions that a device's runtime provides and compilers call as .extern: printf, assert, malloc, free, and
+// what sets a condition of a graph.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace millpond::softgpu::ptx {
 
-enum class Builtin : uint8_t { kPrint, kAssertFail, kAllocate, kRelease };
+enum class Builtin : uint8_t { kPrint, kAssertFail, kAllocate, kRelease, kSetCondition };
 
 struct BuiltinFunction {
   std::string_view name;

@@ -215,6 +215,13 @@ class DeviceHeap {
   virtual bool release(uint64_t address) = 0;
 };
 
+/// Conditions by which branches and loops outside of kernels are decided. Called from many threads at once.
+class Conditions {
+ public:
+  virtual ~Conditions() = default;
+  virtual void set(uint64_t handle, uint32_t value) = 0;
+};
+
 struct Launch {
   Dim3 grid;
   Dim3 block;
@@ -227,6 +234,7 @@ struct Launch {
   /// %envreg0 to %envreg31.
   std::array<uint32_t, 32> environment{};
   DeviceHeap* heap = nullptr;                 // optional; without it malloc() in a kernel returns null
+  Conditions* conditions = nullptr;           // optional; without it cudaGraphSetConditional() does nothing
   uint32_t multiprocessors = 1;               // %nsmid
   /// Optional; without it there are no texture and surface objects. References are found by their addresses.
   const TextureMap* textures = nullptr;

@@ -131,3 +131,55 @@ TEST("freeing what was not allocated") {
   CHECK_EQ(faultName(result.fault.kind), faultName(Fault::Kind::kTrap));
   CHECK_EQ(result.fault.address, out.address() + 1);
 }
+
+TEST("each thread that sets a condition tells it; without anybody to tell nothing happens") {
+  constexpr char text[] = R"(
+.version 8.0
+.target sm_75
+.address_size 64
+.extern .func cudaGraphSetConditional (.param .b64 handle, .param .b32 value);
+.visible .entry set (.param .u64 handle)
+{
+  .reg .pred %even;
+  .reg .b64 %h;
+  .reg .b32 %t, %v;
+  .param .b64 p0;
+  .param .b32 p1;
+  mov.u32 %t, %tid.x;
+  and.b32 %v, %t, 1;
+  setp.eq.u32 %even, %v, 0;
+  @%even bra END;
+  ld.param.u64 %h, [handle];
+  st.param.b64 [p0], %h;
+  st.param.b32 [p1], %t;
+  call.uni cudaGraphSetConditional, (p0, p1);
+END:
+  ret;
+}
+)";
+  class Told : public Conditions {
+   public:
+    void set(uint64_t handle, uint32_t value) override {
+      std::lock_guard lock(mutex_);
+      all.emplace(handle, value);
+    }
+    std::set<std::pair<uint64_t, uint32_t>> all;
+
+   private:
+    std::mutex mutex_;
+  };
+  Device device(text);
+  Told told;
+  Parameters parameters(uint64_t{0x1'0000'0007});
+  Launch launch;
+  launch.block = {6, 1, 1};
+  launch.parameters = parameters.bytes();
+  launch.memory = &device.memory;
+  for (Conditions* conditions : {static_cast<Conditions*>(nullptr), static_cast<Conditions*>(&told)}) {
+    launch.conditions = conditions;
+    const LaunchResult result = executor().run(*device.module().kernel("set"), launch);
+    if (!result) ::millpond::testing::fail(__FILE__, __LINE__, result.message);
+  }
+  const std::set<std::pair<uint64_t, uint32_t>> wanted = {{0x1'0000'0007, 1}, {0x1'0000'0007, 3}, {0x1'0000'0007, 5}};
+  CHECK(told.all == wanted);
+}
