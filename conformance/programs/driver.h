@@ -74,6 +74,8 @@ extern const size_t kernels_fatbin_size, kernels_cubin_size, link_a_ptx_size, li
 /// kernels_ptx as a module of the current context, and one of its kernels.
 CUmodule kernels(void);
 CUfunction kernel(CUmodule module, const char* name);
+/// Loads one of these images, prints how that went, and runs a kernel of it.
+void use_image(const char* what, const void* image);
 
 /// Launches on one block row and checks the launch.
 void launch(CUfunction function, unsigned blocks, unsigned threads, CUstream stream, void** parameters);

@@ -59,6 +59,16 @@ PROGRAM("libraries", "libraries, which need no context: kernels, functions of th
   SEE(cuLibraryGetModule(&module, library));
   SEE(cuModuleGetFunction(&function, module, "fill"));
   SEE(cuLibraryUnload(library));
-  SEE(cuLibraryLoadData(&library, "rubbish", NULL, NULL, 0, NULL, NULL, 0));
+  // What is no image is known to be none when it is used.
+  const char* const broken[] = {"rubbish", ".version 99.9\n.target sm_75\n.address_size 64\n",
+                                ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry add() { no such; }\n"};
+  for (size_t i = 0; i < sizeof broken / sizeof *broken; ++i) {
+    if (SEE(cuLibraryLoadData(&library, broken[i], NULL, NULL, 0, NULL, NULL, 0)) != CUDA_SUCCESS) continue;
+    SEE(cuLibraryGetKernelCount(&count, library));
+    SEE(cuLibraryGetKernel(&add, library, "add"));
+    SEE(cuLibraryGetModule(&module, library));
+    SEE(cuLibraryGetGlobal(&address, &bytes, library, "counter"));
+    SEE(cuLibraryUnload(library));
+  }
   SEE(cuLibraryLoadFromFile(&library, "/no/such/file", NULL, NULL, 0, NULL, NULL, 0));
 }

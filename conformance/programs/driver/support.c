@@ -170,6 +170,23 @@ void launch(CUfunction function, unsigned blocks, unsigned threads, CUstream str
   CHECK(cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, NULL));
 }
 
+void use_image(const char* what, const void* image) {
+  CUmodule module;
+  const CUresult status = cuModuleLoadData(&module, image);
+  say("%s: %s", what, error_name(status));
+  if (status != CUDA_SUCCESS) return;
+  CUdeviceptr out = allocate(4 * sizeof(int));
+  int results[4];
+  void* parameters[] = {&out};
+  launch(kernel(module, "count"), 4, 32, NULL, parameters);
+  CHECK(cuMemcpyDtoH_v2(results, out, sizeof results));
+  int sum = 0;
+  for (int i = 0; i < 4; ++i) sum += results[i];
+  say("counted %d", sum);
+  CHECK(cuMemFree_v2(out));
+  CHECK(cuModuleUnload(module));
+}
+
 CUdeviceptr allocate(size_t bytes) {
   CUdeviceptr address = 0;
   CHECK(cuMemAlloc_v2(&address, bytes));

@@ -4,11 +4,13 @@
 template <class T>
 static __device__ uint64_t mix(T a, T b) {
   const T divisor = b == 0 ? T{3} : b;
+  // The opposite of the lowest value is none of the type's: ptxas makes of it what suits it.
+  const T opposite = static_cast<T>(a << 1) == 0 ? b : a;
   uint64_t hash = 1469598103934665603u;
   const T results[] = {static_cast<T>(a + b), static_cast<T>(a - b), static_cast<T>(a * b), static_cast<T>(a / divisor),
                        static_cast<T>(a % divisor), static_cast<T>(a & b), static_cast<T>(a | b),
                        static_cast<T>(a ^ b), static_cast<T>(~a), static_cast<T>(a << 3), static_cast<T>(a >> 2),
-                       static_cast<T>(a < b), static_cast<T>(a <= b), static_cast<T>(a == b), static_cast<T>(-a),
+                       static_cast<T>(a < b), static_cast<T>(a <= b), static_cast<T>(a == b), static_cast<T>(-opposite),
                        a < b ? a : b, a < b ? b : a};
   for (T result : results) hash = (hash ^ static_cast<uint64_t>(result)) * 1099511628211u;
   return hash;
