@@ -19,13 +19,14 @@ static void copy(CUarray array, unsigned char* bytes, size_t width, size_t heigh
   SEE(cuMemcpy2D_v2(&both));
 }
 
-static void planes_of(const char* name, CUarray_format format, unsigned channels) {
+static void planes_of(const char* name, CUarray_format format, unsigned channels, unsigned flags) {
   CUDA_ARRAY3D_DESCRIPTOR wanted;
   memset(&wanted, 0, sizeof wanted);
   wanted.Width = kWidth;
   wanted.Height = kHeight;
   wanted.Format = format;
   wanted.NumChannels = channels;
+  wanted.Flags = flags;
   CUarray image = NULL;
   say("-- %s of %u", name, channels);
   if (SEE(cuArray3DCreate_v2(&image, &wanted)) != CUDA_SUCCESS) return;
@@ -54,10 +55,11 @@ static void planes_of(const char* name, CUarray_format format, unsigned channels
 
 PROGRAM("planes", "arrays of formats with several planes, and each plane as an array") {
   primary();
-  planes_of("NV12", CU_AD_FORMAT_NV12, 3);
-  planes_of("NV12", CU_AD_FORMAT_NV12, 1);
-  planes_of("P010", CU_AD_FORMAT_P010, 3);
-  planes_of("NV16", CU_AD_FORMAT_NV16, 3);
-  planes_of("Y444", CU_AD_FORMAT_Y444_PLANAR8, 3);
-  planes_of("bytes", CU_AD_FORMAT_UNSIGNED_INT8, 1);
+  planes_of("NV12", CU_AD_FORMAT_NV12, 3, 0);
+  planes_of("NV12", CU_AD_FORMAT_NV12, 1, 0);
+  planes_of("P010", CU_AD_FORMAT_P010, 3, 0);
+  planes_of("NV16", CU_AD_FORMAT_NV16, 3, 0);
+  planes_of("Y444", CU_AD_FORMAT_Y444_PLANAR8, 3, 0);
+  planes_of("bytes", CU_AD_FORMAT_UNSIGNED_INT8, 1, 0);
+  planes_of("NV12 for video", CU_AD_FORMAT_NV12, 3, CUDA_ARRAY3D_VIDEO_ENCODE_DECODE);
 }

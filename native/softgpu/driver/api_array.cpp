@@ -10,11 +10,13 @@ using namespace millpond::softgpu::api;
 
 namespace {
 
-// Brightness, and behind it the two colours side by side at half the width and height.
+// Brightness, and behind it the two colours side by side at half the width and height. A card has them for video only.
 CUresult describePlanes(const CUDA_ARRAY3D_DESCRIPTOR& wanted, Array* array) {
   const bool isEven = wanted.Width % 2 == 0 && wanted.Height % 2 == 0;
   if (wanted.NumChannels != 3 || wanted.Height == 0 || wanted.Depth != 0 || !isEven) return CUDA_ERROR_INVALID_VALUE;
-  if (wanted.Flags & ~static_cast<unsigned>(CUDA_ARRAY3D_SURFACE_LDST)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!(wanted.Flags & CUDA_ARRAY3D_VIDEO_ENCODE_DECODE)) return CUDA_ERROR_INVALID_VALUE;
+  if (wanted.Flags & ~static_cast<unsigned>(CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE))
+    return CUDA_ERROR_NOT_SUPPORTED;
   array->descriptor = wanted;
   array->elementBytes = 1;
   for (const unsigned channels : {1u, 2u}) {

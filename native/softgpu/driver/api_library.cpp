@@ -18,8 +18,11 @@ CUresult loadLibrary(CUlibrary* handle, Load load) {
   return withDriver([&](Driver& driver) -> CUresult {
     if (!handle) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<const ptx::Program> program;
-    if (CUresult result = load(&program)) return result;
-    *handle = driver.libraries().add(std::make_shared<Library>(std::move(program)));
+    const CUresult result = load(&program);
+    // A card looks at an image when it is used first.
+    if (result && result != CUDA_ERROR_INVALID_IMAGE) return result;
+    *handle = driver.libraries().add(result ? std::make_shared<Library>(result)
+                                            : std::make_shared<Library>(std::move(program)));
     return CUDA_SUCCESS;
   });
 }
@@ -29,6 +32,14 @@ CUresult withLibrary(CUlibrary handle, Body body) {
   return withDriver([&](Driver& driver) -> CUresult {
     const std::shared_ptr<Library> library = driver.libraries().find(handle);
     return library ? body(driver, library) : CUDA_ERROR_INVALID_HANDLE;
+  });
+}
+
+// A call about what is in a library.
+template <typename Body>
+CUresult withContents(CUlibrary handle, Body body) {
+  return withLibrary(handle, [&](Driver& driver, const std::shared_ptr<Library>& library) -> CUresult {
+    return library->flaw() ? library->flaw() : body(driver, library);
   });
 }
 
@@ -78,7 +89,7 @@ CUresult cuLibraryUnload(CUlibrary library) {
 }
 
 CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
-  return withLibrary(library, [&](Driver& driver, const std::shared_ptr<Library>& found) -> CUresult {
+  return withContents(library, [&](Driver& driver, const std::shared_ptr<Library>& found) -> CUresult {
     if (!pKernel || !name) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<LibraryKernel> kernel = found->kernel(std::string_view(name));
     if (!kernel) return CUDA_ERROR_NOT_FOUND;
@@ -88,7 +99,7 @@ CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* na
 }
 
 CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
-  return withLibrary(lib, [&](Driver&, const std::shared_ptr<Library>& found) -> CUresult {
+  return withContents(lib, [&](Driver&, const std::shared_ptr<Library>& found) -> CUresult {
     if (!count) return CUDA_ERROR_INVALID_VALUE;
     *count = static_cast<unsigned>(found->kernelCount());
     return CUDA_SUCCESS;
@@ -96,7 +107,7 @@ CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
 }
 
 CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, CUlibrary lib) {
-  return withLibrary(lib, [&](Driver& driver, const std::shared_ptr<Library>& found) -> CUresult {
+  return withContents(lib, [&](Driver& driver, const std::shared_ptr<Library>& found) -> CUresult {
     if (!kernels || numKernels == 0) return CUDA_ERROR_INVALID_VALUE;
     const size_t count = std::min<size_t>(numKernels, found->kernelCount());
     for (size_t i = 0; i < count; ++i) kernels[i] = driver.kernels().add(found->kernel(i));

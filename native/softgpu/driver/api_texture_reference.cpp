@@ -115,11 +115,10 @@ CUresult cuTexRefDestroy(CUtexref hTexRef) {
   });
 }
 
-// Kernels name the references of their module; there is nothing to add.
-CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) {
+// Kernels name the references of their module; there is nothing to add, and the unit is as good as any.
+CUresult cuParamSetTexRef(CUfunction hfunc, int, CUtexref hTexRef) {
   return change(hTexRef, [&](Driver& driver, State&) -> CUresult {
-    if (!driver.functions().find(hfunc)) return CUDA_ERROR_INVALID_HANDLE;
-    return texunit == CU_PARAM_TR_DEFAULT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return driver.functions().find(hfunc) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
   });
 }
 
@@ -127,7 +126,8 @@ CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) 
   return change(hTexRef, [&](Driver& driver, State& state) -> CUresult {
     const auto array = driver.arrays().find(hArray);
     if (!array) return CUDA_ERROR_INVALID_HANDLE;
-    if (Flags != CU_TRSA_OVERRIDE_FORMAT) return CUDA_ERROR_INVALID_VALUE;
+    // The format is the array's whether that is said or not.
+    if (Flags & ~static_cast<unsigned>(CU_TRSA_OVERRIDE_FORMAT)) return CUDA_ERROR_INVALID_VALUE;
     CUDA_RESOURCE_DESC resource{};
     resource.resType = CU_RESOURCE_TYPE_ARRAY;
     resource.res.array.hArray = hArray;
@@ -139,7 +139,7 @@ CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmapped
   return change(hTexRef, [&](Driver& driver, State& state) -> CUresult {
     const auto all = driver.mipmappedArrays().find(hMipmappedArray);
     if (!all) return CUDA_ERROR_INVALID_HANDLE;
-    if (Flags != CU_TRSA_OVERRIDE_FORMAT) return CUDA_ERROR_INVALID_VALUE;
+    if (Flags & ~static_cast<unsigned>(CU_TRSA_OVERRIDE_FORMAT)) return CUDA_ERROR_INVALID_VALUE;
     CUDA_RESOURCE_DESC resource{};
     resource.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
     resource.res.mipmap.hMipmappedArray = hMipmappedArray;
@@ -150,6 +150,11 @@ CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmapped
 
 CUresult cuTexRefSetAddress_v2(size_t* ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes) {
   return change(hTexRef, [&](Driver& driver, State& state) -> CUresult {
+    if (dptr == 0 || bytes == 0) {
+      state.isBound = false;
+      if (ByteOffset) *ByteOffset = 0;
+      return CUDA_SUCCESS;
+    }
     const size_t offset = dptr % kTextureAlignment;
     size_t whole = 0;
     if ((offset != 0 && !ByteOffset) || __builtin_add_overflow(bytes, offset, &whole)) return CUDA_ERROR_INVALID_VALUE;
@@ -183,15 +188,15 @@ CUresult cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedCo
 
 CUresult cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am) {
   return change(hTexRef, [&](Driver&, State& state) -> CUresult {
-    if (dim < 0 || dim > 2 || am > CU_TR_ADDRESS_MODE_BORDER) return CUDA_ERROR_INVALID_VALUE;
-    state.sampling.addressMode[dim] = am;
+    if (dim < 0 || dim > 2) return CUDA_ERROR_INVALID_VALUE;
+    state.sampling.addressMode[dim] = am > CU_TR_ADDRESS_MODE_BORDER ? CU_TR_ADDRESS_MODE_CLAMP : am;
     return CUDA_SUCCESS;
   });
 }
 
+// A filter that there is none of shows when it is used.
 CUresult cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm) {
   return change(hTexRef, [&](Driver&, State& state) -> CUresult {
-    if (fm > CU_TR_FILTER_MODE_LINEAR) return CUDA_ERROR_INVALID_VALUE;
     state.sampling.filterMode = fm;
     return CUDA_SUCCESS;
   });

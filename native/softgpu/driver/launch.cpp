@@ -8,6 +8,7 @@
 
 #include "softgpu/driver/capture.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/launch_events.h"
 #include "softgpu/driver/occupancy.h"
 
 namespace millpond::softgpu {
@@ -210,6 +211,8 @@ CUresult enqueueLaunch(const StreamTarget& stream, const std::shared_ptr<Functio
                        std::span<const CUlaunchAttribute> attributes) {
   PreparedLaunch prepared;
   if (CUresult result = prepareLaunch(stream.context, function, shape, parameters, extra, &prepared)) return result;
+  LaunchEvents events;
+  if (CUresult result = LaunchEvents::of(stream, attributes, &events)) return result;
   bool captured = false;
   const auto handle = HandleTable<Function, CUfunction>::handleOf(function.get());
   if (CUresult result = captureWork(
@@ -217,7 +220,9 @@ CUresult enqueueLaunch(const StreamTarget& stream, const std::shared_ptr<Functio
           &captured))
     return result;
   if (captured) return CUDA_SUCCESS;
+  events.recordBegin(stream.queue);
   stream.context->enqueue(stream.queue, Operation::Kind::work, launchBody(stream.context, prepared));
+  events.recordEnd(stream.queue);
   return CUDA_SUCCESS;
 }
 

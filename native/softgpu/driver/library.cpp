@@ -53,6 +53,7 @@ std::shared_ptr<LibraryKernel> Library::kernel(std::string_view name) {
 }
 
 CUresult Library::instance(const ContextPtr& context, std::shared_ptr<Module>* module) {
+  if (flaw_) return flaw_;
   std::lock_guard lock(mutex_);
   std::shared_ptr<Module>& loaded = instances_[context->id()];
   if (!loaded) {

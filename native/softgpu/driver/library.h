@@ -46,7 +46,10 @@ class LibraryKernel {
 class Library : public std::enable_shared_from_this<Library> {
  public:
   explicit Library(std::shared_ptr<const ptx::Program> program);
+  /// Of an image that is none, which only those who use it are told.
+  explicit Library(CUresult flaw) : flaw_(flaw) {}
 
+  CUresult flaw() const { return flaw_; }
   const ptx::Program& program() const { return *program_; }
   size_t kernelCount() const { return kernels_.size(); }
   /// In the order of the PTX text. The kernel keeps the library alive.
@@ -54,7 +57,7 @@ class Library : public std::enable_shared_from_this<Library> {
   /// Null when there is no such kernel.
   std::shared_ptr<LibraryKernel> kernel(std::string_view name);
 
-  /// The library as a module of a context, which must be alive.
+  /// The library as a module of a context, which must be alive, or its flaw.
   CUresult instance(const ContextPtr& context, std::shared_ptr<Module>* module);
   /// Forgets what was loaded into a context that has ended.
   void dropInstance(uint64_t context);
@@ -62,6 +65,7 @@ class Library : public std::enable_shared_from_this<Library> {
 
  private:
   const std::shared_ptr<const ptx::Program> program_;
+  const CUresult flaw_ = CUDA_SUCCESS;
   std::vector<std::unique_ptr<LibraryKernel>> kernels_;
   std::mutex mutex_;
   std::map<uint64_t, std::shared_ptr<Module>> instances_;  // by context

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "softgpu/driver/module.h"
 
+#include <algorithm>
+
 #include "softgpu/driver/driver.h"
 #include "softgpu/driver/log.h"
 
@@ -67,6 +69,8 @@ std::shared_ptr<const ptx::TextureMap> Module::boundReferences() const {
 }
 
 CUresult Module::variable(std::string_view name, CUdeviceptr* address, size_t* bytes) const {
+  const auto isReference = [&](const auto& each) { return each.first == name; };
+  if (std::any_of(references_.begin(), references_.end(), isReference)) return CUDA_ERROR_INVALID_VALUE;
   // Whether the PTX says .visible does not matter: compilers leave it out for variables that programs look
   // up.
   const std::optional<ptx::Symbol> symbol = module_->variable(name);

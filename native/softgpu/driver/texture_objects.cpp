@@ -2,6 +2,7 @@
 #include "softgpu/driver/texture_objects.h"
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 
 #include "softgpu/driver/driver.h"
@@ -145,6 +146,16 @@ CUresult viewOf(Driver& driver, const CUDA_RESOURCE_DESC& resource, View* view) 
   }
 }
 
+namespace {
+/// A texture keeps the colour of its border as one of its elements, without what does not fit there.
+float borderOf(const View& view, float wanted) {
+  if (!view.readsAsFloat) return wanted;
+  const bool isSigned = view.channel == View::Channel::kSigned;
+  const auto largest = static_cast<float>((1u << (view.channelBits - (isSigned ? 1u : 0u))) - 1);
+  return std::trunc(std::clamp(wanted, isSigned ? -1.0f : 0.0f, 1.0f) * largest) / largest;
+}
+}  // namespace
+
 CUresult applySampling(const CUDA_TEXTURE_DESC& texture, View* view) {
   constexpr unsigned kKnown = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB |
                               CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION | CU_TRSF_SEAMLESS_CUBEMAP;
@@ -160,7 +171,7 @@ CUresult applySampling(const CUDA_TEXTURE_DESC& texture, View* view) {
   view->readsAsFloat = !isFloat && view->channelBits < 32 && !(texture.flags & CU_TRSF_READ_AS_INTEGER);
   // Nothing lies between two integers.
   if (view->isFiltered && !isFloat && !view->readsAsFloat) return CUDA_ERROR_INVALID_VALUE;
-  std::copy(std::begin(texture.borderColor), std::end(texture.borderColor), view->border.begin());
+  for (size_t c = 0; c < view->border.size(); ++c) view->border[c] = borderOf(*view, texture.borderColor[c]);
   return CUDA_SUCCESS;
 }
 

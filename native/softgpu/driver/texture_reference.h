@@ -18,10 +18,16 @@ class Module;
 
 class TextureReference {
  public:
+  /// Coordinates outside mean the nearest element, where nothing else is said.
+  static CUDA_TEXTURE_DESC defaultSampling() {
+    CUDA_TEXTURE_DESC sampling{};
+    for (CUaddress_mode& mode : sampling.addressMode) mode = CU_TR_ADDRESS_MODE_CLAMP;
+    return sampling;
+  }
   struct State {
     bool isBound = false;
     CUDA_RESOURCE_DESC resource{};  // where it is bound
-    CUDA_TEXTURE_DESC sampling{};   // of textures only
+    CUDA_TEXTURE_DESC sampling = defaultSampling();  // of textures only
     CUarray_format format = CU_AD_FORMAT_FLOAT;
     unsigned channels = 1;
   };

@@ -65,21 +65,21 @@ class Accessor {
     }
     if (form_.op == TextureOp::kGather) return gather(low);
     if (!isFiltered || !readsFloats()) return fetch(low);
-    std::array<float, 4> sum{};
+    std::array<double, 4> sum{};
     for (uint32_t corner = 0; corner < 1u << form_.dimensions; ++corner) {
       int64_t place[3] = {low[0], low[1], low[2]};
-      float weight = 1;
+      double weight = 1;
       for (uint32_t d = 0; d < form_.dimensions; ++d) {
         const bool isNext = corner >> d & 1;
         place[d] += isNext ? 1 : 0;
-        weight *= isNext ? share[d] : 1 - share[d];
+        weight *= static_cast<double>(isNext ? share[d] : 1 - share[d]);
       }
       if (weight == 0) continue;
       const Texel texel = fetch(place);
-      for (size_t c = 0; c < 4; ++c) sum[c] += weight * std::bit_cast<float>(texel[c]);
+      for (size_t c = 0; c < 4; ++c) sum[c] += weight * static_cast<double>(std::bit_cast<float>(texel[c]));
     }
     Texel out{};
-    for (size_t c = 0; c < 4; ++c) out[c] = std::bit_cast<uint32_t>(sum[c]);
+    for (size_t c = 0; c < 4; ++c) out[c] = std::bit_cast<uint32_t>(mixed(sum[c]));
     return out;
   }
 
@@ -123,6 +123,17 @@ class Accessor {
  private:
   uint32_t extent(uint32_t d) const { return d == 0 ? view_.width : d == 1 ? view_.height : view_.depth; }
   bool readsFloats() const { return view_.channel == TextureView::Channel::kFloat || view_.readsAsFloat; }
+
+  /// What the sum of weighted elements reads as.
+  float mixed(double sum) const {
+    const bool isByte = view_.readsAsFloat && view_.channelBits == 8 && view_.channel == TextureView::Channel::kUnsigned;
+    if (!isByte) return static_cast<float>(sum);
+    // A card mixes bytes to 16 bits, and rounds halves up; the elements' own rounding must not decide about a half.
+    constexpr double kLargest = 65535;
+    constexpr double kPart = 1 << 16;
+    const double exact = std::round(sum * kLargest * kPart) / kPart;
+    return static_cast<float>(std::floor(exact + 0.5) / kLargest);
+  }
 
   /// False where the border stands for the element.
   bool inside(uint32_t d, int64_t& place) const {

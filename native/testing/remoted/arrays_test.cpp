@@ -40,7 +40,7 @@ void copyPlane(CUarray array, uint8_t* bytes, size_t width, size_t height, bool 
 TEST("the planes of an array hold its brightness and colours, and end with it") {
   everywhere([] {
     begin();
-    const CUDA_ARRAY3D_DESCRIPTOR wanted = describeArray(CU_AD_FORMAT_NV12, 3);
+    const CUDA_ARRAY3D_DESCRIPTOR wanted = describeArray(CU_AD_FORMAT_NV12, 3, CUDA_ARRAY3D_VIDEO_ENCODE_DECODE);
     CUarray image = nullptr;
     OK(CU(cuArray3DCreate_v2)(&image, &wanted));
     std::array<CUarray, 2> planes{};
@@ -74,7 +74,7 @@ TEST("the planes of an array hold its brightness and colours, and end with it") 
     OK(CU(cuArrayDestroy)(image));
     CUDA_ARRAY3D_DESCRIPTOR told{};
     FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuArray3DGetDescriptor_v2)(&told, planes[0]));
-    const CUDA_ARRAY3D_DESCRIPTOR wrong = describeArray(CU_AD_FORMAT_NV12, 1);
+    const CUDA_ARRAY3D_DESCRIPTOR wrong = describeArray(CU_AD_FORMAT_NV12, 1, CUDA_ARRAY3D_VIDEO_ENCODE_DECODE);
     FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuArray3DCreate_v2)(&image, &wrong));
   });
 }

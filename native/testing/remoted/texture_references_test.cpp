@@ -203,7 +203,9 @@ TEST("memory is read by elements from where it was bound, and what begins betwee
     const std::vector<uint32_t> seen = kernels.result();
     CHECK_EQ(seen[0], 7 * first);
     CHECK_EQ(seen[1], 0u);
-    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuTexRefSetAddress_v2)(&offset, line, 0, 256));
+    // Nothing is bound to it any more.
+    OK(CU(cuTexRefSetAddress_v2)(&offset, line, 0, 256));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuTexRefGetAddress_v2)(&bound, line));
     OK(CU(cuModuleUnload)(kernels.module));
     OK(CU(cuMemFree_v2)(memory));
   });
@@ -231,13 +233,14 @@ TEST("a plane in memory is filtered, clamped and bordered as the reference says"
     std::vector<uint32_t> seen = kernels.read(1, 1);
     for (uint32_t i = 0; i < kCount; ++i) {
       const uint32_t x = i % kWidth + 1, y = i / kWidth + 1;
-      const float wanted = x < kWidth && y < kHeight ? static_cast<float>(10 * y + x) / 255.0f : 0.5f;
-      CHECK_EQ(std::bit_cast<float>(seen[i]), wanted);
+      // The border is an element, too: of 0.5 remains what fits into a byte.
+      const uint32_t wanted = x < kWidth && y < kHeight ? 10 * y + x : 127;
+      CHECK_EQ(std::bit_cast<float>(seen[i]), static_cast<float>(wanted) / 255.0f);
     }
     OK(CU(cuTexRefSetFilterMode)(image, CU_TR_FILTER_MODE_LINEAR));
     seen = kernels.read(1, 1);
-    // At the corner of four elements: their mean.
-    CHECK(std::abs(std::bit_cast<float>(seen[0]) - (0 + 1 + 10 + 11) / 4.0f / 255.0f) < 1e-6f);
+    // At the corner of four elements: their mean, 5.5 of 255, in 16 bits.
+    CHECK_EQ(std::bit_cast<float>(seen[0]), 1414.0f / 65535.0f);
     OK(CU(cuMemFree_v2)(memory));
   });
 }
@@ -256,7 +259,7 @@ TEST("a reference tells what was set, is one for a name, and ends with its modul
     FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuModuleGetTexRef)(&none, kernels.module, nullptr));
     FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuModuleGetTexRef)(&none, nullptr, "image"));
     CUdeviceptr address = 0;
-    FAILS(CUDA_ERROR_NOT_FOUND, CU(cuModuleGetGlobal_v2)(&address, nullptr, kernels.module, "image"));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuModuleGetGlobal_v2)(&address, nullptr, kernels.module, "image"));
 
     OK(CU(cuTexRefSetFormat)(image, CU_AD_FORMAT_HALF, 2));
     CUarray_format format{};
@@ -265,8 +268,10 @@ TEST("a reference tells what was set, is one for a name, and ends with its modul
     CHECK(format == CU_AD_FORMAT_HALF && channels == 2);
     OK(CU(cuTexRefGetFormat)(nullptr, nullptr, image));
     FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuTexRefSetFormat)(image, CU_AD_FORMAT_HALF, 3));
-    OK(CU(cuTexRefSetAddressMode)(image, 1, CU_TR_ADDRESS_MODE_MIRROR));
     CUaddress_mode mode{};
+    OK(CU(cuTexRefGetAddressMode)(&mode, image, 1));
+    CHECK(mode == CU_TR_ADDRESS_MODE_CLAMP);
+    OK(CU(cuTexRefSetAddressMode)(image, 1, CU_TR_ADDRESS_MODE_MIRROR));
     OK(CU(cuTexRefGetAddressMode)(&mode, image, 1));
     CHECK(mode == CU_TR_ADDRESS_MODE_MIRROR);
     FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuTexRefSetAddressMode)(image, 3, CU_TR_ADDRESS_MODE_CLAMP));
@@ -292,7 +297,7 @@ TEST("a reference tells what was set, is one for a name, and ends with its modul
     CUfunction read = nullptr;
     OK(CU(cuModuleGetFunction)(&read, kernels.module, "read"));
     OK(CU(cuParamSetTexRef)(read, CU_PARAM_TR_DEFAULT, image));
-    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuParamSetTexRef)(read, 0, image));
+    OK(CU(cuParamSetTexRef)(read, 0, image));
 
     FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuTexRefSetFlags)(nullptr, 0));
     FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuTexRefDestroy)(nullptr));

@@ -236,6 +236,48 @@ TEST("extended launches: attributes that only tune are ignored, those that matte
         CU(cuLaunchKernelEx)(nullptr, module.function("bounded"), parameters, nullptr));
 }
 
+TEST("a launch records events: when its blocks may begin, and when it has ended") {
+  PrimaryContext context;
+  KernelModule module;
+  const DeviceArray<int> flag(std::vector<int>{0}), out(std::vector<int>{0});
+  CUstream stream = nullptr;
+  CUstream other = nullptr;
+  CUevent begun = nullptr;
+  CUevent ended = nullptr;
+  CUevent timed = nullptr;
+  OK(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
+  OK(CU(cuStreamCreate)(&other, CU_STREAM_NON_BLOCKING));
+  OK(CU(cuEventCreate)(&begun, CU_EVENT_DISABLE_TIMING));
+  OK(CU(cuEventCreate)(&ended, CU_EVENT_DISABLE_TIMING));
+  OK(CU(cuEventCreate)(&timed, CU_EVENT_DEFAULT));
+  CUlaunchAttribute attributes[2]{};
+  attributes[0].id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+  attributes[0].value.launchCompletionEvent.event = begun;
+  attributes[1].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
+  attributes[1].value.programmaticEvent.event = ended;
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.hStream = stream;
+  config.attrs = attributes;
+  config.numAttrs = 2;
+  CUdeviceptr words[2] = {flag.pointer(), out.pointer()};
+  void* parameters[] = {&words[0], &words[1]};
+  OK(CU(cuLaunchKernelEx)(&config, module.function("await"), parameters, nullptr));
+  // What waits for the beginning ends the kernel.
+  OK(CU(cuStreamWaitEvent)(other, begun, 0));
+  FAILS(CUDA_ERROR_NOT_READY, CU(cuEventQuery)(ended));
+  OK(launch(module.function("store"), 1, 1, other, flag.pointer(), 17));
+  OK(CU(cuEventSynchronize)(ended));
+  CHECK_EQ(out.values()[0], 17);
+  attributes[0].value.launchCompletionEvent.event = timed;
+  FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuLaunchKernelEx)(&config, module.function("await"), parameters, nullptr));
+  attributes[0].value.launchCompletionEvent.event = nullptr;
+  FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuLaunchKernelEx)(&config, module.function("await"), parameters, nullptr));
+  for (CUevent event : {begun, ended, timed}) OK(CU(cuEventDestroy_v2)(event));
+  for (CUstream each : {stream, other}) OK(CU(cuStreamDestroy_v2)(each));
+}
+
 TEST("the blocks of a cooperative grid wait for each other, and more than the device holds are refused") {
   // Each block adds one to the barrier of the grid's workspace, waits for all, and says how many there were.
   const char* text =

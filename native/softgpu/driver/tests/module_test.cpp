@@ -133,6 +133,19 @@ TEST("images of every kind are loaded or refused with the driver's codes") {
   FAILS(CUDA_ERROR_NOT_SUPPORTED, CU(cuModuleLoadData)(&module, unsupported));
 }
 
+TEST("a library of what is no image says so to those who use it") {
+  PrimaryContext context;
+  CUlibrary library = nullptr;
+  OK(CU(cuLibraryLoadData)(&library, "this is no PTX", nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CUkernel kernel = nullptr;
+  CUmodule module = nullptr;
+  unsigned count = 0;
+  FAILS(CUDA_ERROR_INVALID_IMAGE, CU(cuLibraryGetKernel)(&kernel, library, "k"));
+  FAILS(CUDA_ERROR_INVALID_IMAGE, CU(cuLibraryGetKernelCount)(&count, library));
+  FAILS(CUDA_ERROR_INVALID_IMAGE, CU(cuLibraryGetModule)(&module, library));
+  OK(CU(cuLibraryUnload)(library));
+}
+
 TEST("the just-in-time compiler's log says what is wrong") {
   PrimaryContext context;
   CUmodule module = nullptr;
