@@ -419,10 +419,11 @@ export const commands: readonly Command[] = [
   },
   {
     name: "ModuleLoad",
-    doc: "Loads the image whose parts have arrived. `kind`: 0 module, 1 library. `options`: JitOptionRecord; `places`: where in the image its fatbins begin, when there are several (u64 each). The logs come back with a failure too.",
+    doc: "Loads the image whose parts have arrived. `kind`: 0 module, 1 library. `options`: JitOptionRecord; `places`: where in the image its fatbins begin, when there are several (u64 each). `isKept`: 1 where the client can send the image again. The logs come back with a failure too.",
     fields: [
       ["handle", "u64"],
       ["kind", "u32"],
+      ["isKept", "u32"],
     ],
     tails: ["options", "places"],
     reply: jitReply,
@@ -1118,5 +1119,21 @@ export const commands: readonly Command[] = [
       ["node", "u64"],
     ],
     tails: ["params"],
+  },
+  {
+    name: "EventHappened",
+    doc: "Of an event that is made again: it had happened `afterMs` (a double) after the moment `unixNs`.",
+    fields: [
+      ["event", "u64"],
+      ["unixNs", "u64"],
+      ["afterMs", { bytes: 8 }],
+    ],
+    reply: { fields: [] },
+  },
+  {
+    name: "SessionRestored",
+    doc: "What a parked session had is made again: from here on it is the program that speaks.",
+    fields: [],
+    reply: { fields: [] },
   },
 ];

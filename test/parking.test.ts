@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs of lazy claims that are idle and hold nothing: others have their share meanwhile, and they do not notice.
+// Programs of lazy claims that are idle and hold no memory: others have their share meanwhile, and they do not notice.
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { nativeDir } from "../scripts/lib/paths.ts";
@@ -58,18 +58,18 @@ it.each(["shm", "tcp"])(
   "over %s a program that thinks gives its GPU to others, and waits for its turn when it goes on",
   async (transport) => {
     const shell = startShell("thinker", transport);
-    await has(shell, "look", "work");
+    await has(shell, "look", "work", "compute");
     await sleeps("thinker");
 
     const other = pool.startEndless([]);
     await sessions(1);
     expect(await pool.claimState("thinker")).toBe("CLAIM_STATE_DORMANT");
-    shell.type("work\n");
+    shell.type("compute\n");
     await shell.says("stderr", /waiting for thinker: /);
     expect(await pool.claimState("thinker")).toBe("CLAIM_STATE_PENDING");
     other.signal("SIGINT");
     await other.finished;
-    await shell.says("stdout", /(done: \w+\n){3}/);
+    await shell.says("stdout", /(done: \w+\n){4}/);
 
     // What it holds is not given back.
     await has(shell, "hold");
@@ -79,7 +79,9 @@ it.each(["shm", "tcp"])(
     await has(shell, "drop");
     await sleeps("thinker");
     await pool.millpond(["resize", "thinker", "-m", "16Mi"]);
-    await has(shell, "work");
+    await has(shell, "compute");
+    // What it ends now is ended without a GPU.
+    await sleeps("thinker");
     shell.endInput();
     expect(await shell.finished).toMatchObject({ status: 0, stdout: expect.stringMatching(/shell: OK\n$/) });
     await pool.isClean();

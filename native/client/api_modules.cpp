@@ -38,6 +38,8 @@ CUresult load(Call& call, HandleKind kind, const void* image, size_t known, cons
   cmd::ModuleLoad wire{};
   wire.handle = call.create(kind, &handle);
   wire.kind = kind == HandleKind::kLibrary ? 1 : 0;
+  // What was linked from several fatbins is not made again: its variables are not known.
+  wire.isKept = call.session().parks() && parts.size() == 1 && call.remote().images.keep(wire.handle, parts.front()) ? 1 : 0;
   ImagePlaces places;
   CUresult result = sendImage(call, wire.handle, parts, places);
   if (result == CUDA_SUCCESS) {
@@ -48,6 +50,7 @@ CUresult load(Call& call, HandleKind kind, const void* image, size_t known, cons
     deliverJit<cmd::ModuleLoadReply>(whole, options);
   }
   if (result != CUDA_SUCCESS) {
+    call.remote().images.drop(wire.handle);
     call.remote().handles.recycle(call.remote().handles.claim(kind, handle));
     return result;
   }

@@ -6,6 +6,7 @@
 #include "client/capture_state.h"
 #include "client/client.h"
 #include "client/preconditions.h"
+#include "client/restoration.h"
 #include "client/trace.h"
 
 namespace millpond::client {
@@ -143,12 +144,20 @@ CUresult Call::destroy(HandleKind kind, const void* in, uint64_t& wire) noexcept
   wire = reinterpret_cast<uint64_t>(in);
   if (kind == HandleKind::kStream && CaptureState::anyOpen()) [[unlikely]]
     CaptureState::ended(wire);
+  // Nobody is to be told of it.
+  if (session_->parks() && session_->isParked()) [[unlikely]]
+    waits_ = true;
   return CUDA_SUCCESS;
 }
 
+bool Call::endsWhileParked() noexcept { return !claimed_.empty() && endWhileParked(*session_, claimed_); }
+
 CUresult Call::sent(bool alive) noexcept {
   if (!claimed_.empty()) {
-    for (const uint64_t wire : claimed_) remote_->answers.forget(wire);
+    for (const uint64_t wire : claimed_) {
+      remote_->answers.forget(wire);
+      remote_->images.drop(wire);
+    }
     remote_->handles.recycle(claimed_);
     claimed_.clear();
   }

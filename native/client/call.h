@@ -84,6 +84,7 @@ class Call {
     const MirrorTurn turn = this->turn(fixed);
     const bool blocks = isWork(C::kOp) && (remote_->blocking || blocks_);
     if (blocks || remote_->synchronous || waits_) [[unlikely]] {
+      if (endsWhileParked()) return sent(true);
       Session::Answer answer;
       const CUresult result = settle(session_->wait(static_cast<uint16_t>(C::kOp), caller_, bytes, fill, answer));
       return result == CUDA_SUCCESS && blocks ? awaitWork(streamOf(fixed)) : result;
@@ -208,6 +209,8 @@ class Call {
       return 0;
   }
   CUresult sent(bool alive) noexcept;
+  /// Whether what the call ends was of a parked session, and is ended thereby.
+  bool endsWhileParked() noexcept;
   CUresult settle(int32_t result) noexcept;
   /// Hands a failure that the worker has told to the context in which it happened.
   void collectFailure() noexcept;

@@ -12,6 +12,7 @@
 #include "client/call_log.h"
 #include "client/mirror.h"
 #include "client/remote.h"
+#include "client/restoration.h"
 #include "client/visible_devices.h"
 #include "protocol/gen/commands.h"
 #include "protocol/session_client.h"
@@ -135,11 +136,18 @@ void Client::adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>
   for (const DeviceSnapshot& device : snapshot().devices)
     if (std::find(again.toldModels.begin(), again.toldModels.end(), device.name) == again.toldModels.end())
       again.toldModels.push_back(device.name);
-  session_->onParked([again = std::move(again)]() -> Result<Endpoint> {
+  session_->onParked([again = std::move(again)](bool& mayAskAgain) -> Result<Endpoint> {
     log(LogLevel::Info, "the GPU was given back while this process was idle, and is needed again");
     auto attachment = attach(again);
-    if (!attachment) return attachment.error();
-    return attachment->endpoint;
+    if (attachment) return attachment->endpoint;
+    const std::string& problem = attachment.error().message;
+    // Nothing is lost by having waited in vain.
+    mayAskAgain = problem.ends_with("[MILLPOND_E_WAIT_TIMEOUT]") || problem.ends_with("[MILLPOND_E_UNREACHABLE]");
+    if (mayAskAgain) log(LogLevel::Error, "%s. This CUDA call fails; the next one asks again", problem.c_str());
+    return attachment.error();
+  });
+  session_->onRestore([](Session& fresh, std::span<const std::byte> journal) {
+    return restore(fresh, journal, Remote::instance().images);
   });
   session_->onLost([](const std::string& reason) {
     log(LogLevel::Error, "the GPU of this process is gone: %s. Every CUDA call fails from here on",

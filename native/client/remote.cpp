@@ -9,6 +9,7 @@
 #include "client/call.h"
 #include "client/client.h"
 #include "client/core_dumps.h"
+#include "client/restoration.h"
 
 namespace millpond::client {
 namespace {
@@ -96,6 +97,12 @@ void endContext(const Context& context) {
     call.post(wire);
   }
   const auto claimed = remote.handles.claimAll(wireContext);
+  // Of a parked session nothing is there that would have to end, and nobody shall wait for a GPU to be told so.
+  if (endWhileParked(call.session(), claimed, std::span(&wireContext, 1))) {
+    for (const uint64_t each : claimed) remote.images.drop(each);
+    remote.handles.recycle(claimed);
+    return call.dropFailure();
+  }
   for (const uint64_t each : claimed) {
     switch (handle::kind(each)) {
       case HandleKind::kStream: {
@@ -135,9 +142,8 @@ void endContext(const Context& context) {
         break;  // functions and references end with their module
     }
   }
+  for (const uint64_t each : claimed) remote.images.drop(each);
   remote.handles.recycle(claimed);
-  // Nothing of it is left that would have to end, and nobody shall wait for a GPU to be told so.
-  if (call.session().isParked()) return call.dropFailure();
   if (context.kind() == Context::Kind::kPrimary) {
     cmd::ContextResetReply reply{};
     call.wait(cmd::ContextReset{}, reply);

@@ -10,6 +10,7 @@
 #include "client/arrays.h"
 #include "client/graph_store.h"
 #include "client/handle_table.h"
+#include "client/kept_images.h"
 #include "client/managed_heap.h"
 #include "client/managed_memory.h"
 #include "client/managed_variables.h"
@@ -26,6 +27,7 @@ struct Remote {
   static Remote& instance() noexcept;
 
   HandleTable handles;
+  KeptImages images;
   MemoryMap memory;
   VirtualMemory virtualMemory;
   MemoryPools pools;

@@ -12,6 +12,8 @@ constexpr uint64_t kHelloMagic = 0x6f6c6568444e504dULL;
 constexpr uint64_t kWelcomeMagic = 0x636c6577444e504dULL;
 constexpr uint32_t kCanPark = 1;
 constexpr uint32_t kIsParked = 2;
+/// No grace is that long.
+constexpr uint32_t kParks = uint32_t{1} << 31;
 
 struct HelloFixed {
   uint64_t magic;
@@ -47,7 +49,7 @@ struct WelcomeFixed {
 static_assert(sizeof(WelcomeFixed) == kWelcomeFixedBytes);
 
 struct WelcomeLink {
-  uint32_t graceSeconds;
+  uint32_t graceSeconds;  ///< with kParks: the length of this must stay, so that those of other versions are told so
   uint32_t pid;
   uint64_t received;
   SessionSecret secret;
@@ -140,7 +142,8 @@ std::vector<std::byte> encode(const Welcome& welcome) {
                            static_cast<uint32_t>(welcome.message.size()),
                            static_cast<uint32_t>(welcome.snapshot.size()),
                            sizeof(WelcomeLink)};
-  const WelcomeLink link{welcome.graceSeconds, welcome.pid, welcome.received, welcome.secret};
+  const WelcomeLink link{(welcome.graceSeconds & ~kParks) | (welcome.parks ? kParks : 0), welcome.pid, welcome.received,
+                         welcome.secret};
   std::vector<std::byte> out;
   append(out, bytesOf(fixed));
   append(out, std::as_bytes(std::span(welcome.message)));
@@ -172,7 +175,8 @@ Result<Welcome> decodeWelcome(std::span<const std::byte> bytes) {
   const WelcomeLink link = last.empty() ? WelcomeLink{} : readFixed<WelcomeLink>(last);
   return Welcome{fixed.protocol, fixed.apiHash, static_cast<Admission>(fixed.admission),
                  text(tail.first(fixed.messageBytes)), {snapshot.begin(), snapshot.end()},
-                 link.graceSeconds, link.pid, link.received, link.secret};
+                 link.graceSeconds & ~kParks, link.pid, link.received, link.secret,
+                 (link.graceSeconds & kParks) != 0};
 }
 
 bool equalSecrets(std::span<const std::byte> a, std::span<const std::byte> b) {

@@ -62,6 +62,7 @@ struct Welcome {
   uint32_t pid = 0;                 ///< of the worker, 0 to a client in another process space
   uint64_t received = 0;            ///< of a client that came back: offset behind the last whole frame of its stream
   SessionSecret secret{};           ///< to come back with
+  bool parks = false;               ///< the session may be parked: what the client alone can make again, it keeps
 };
 
 inline constexpr size_t kMaxTicket = 8192;

@@ -63,11 +63,6 @@ Result<SessionMemory> SessionMemory::map(UniqueFd file) {
   return mapFile(std::move(file));
 }
 
-Status SessionMemory::replace(UniqueFd file) {
-  if (auto fits = check(file); !fits) return fits;
-  return mapAt(std::move(file));
-}
-
 Result<SessionMemory> SessionMemory::mapFile(UniqueFd file) {
   SessionMemory memory;
   void* base = ::mmap(nullptr, kMappedBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

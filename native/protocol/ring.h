@@ -77,8 +77,8 @@ class SessionMemory {
   std::span<std::byte> stagingRun() const { return {staging_, wire::kChunkBytes * wire::kStagingChunks}; }
   /// Keeps the mapping out of forked children.
   void excludeFromFork() const;
-  /// Puts other memory, which is checked as by `map`, at the addresses of this one. After a failure neither is of use.
-  Status replace(UniqueFd file);
+  /// Puts other memory, which was made or mapped before, at the addresses of this one. After a failure neither is of use.
+  Status replace(SessionMemory other) { return mapAt(std::move(other.file_)); }
 
  private:
   static Result<SessionMemory> mapFile(UniqueFd file);

@@ -25,6 +25,7 @@ constexpr int64_t kEndPatienceNs = 200'000'000;
 constexpr size_t kManyOwnBytes = size_t{32} << 20;
 constexpr size_t kMostOwnBytes = size_t{1} << 30;
 constexpr int64_t kLookNs = 100'000'000;
+constexpr size_t kJournalPiece = size_t{32} << 10;
 
 }  // namespace
 
@@ -356,11 +357,35 @@ void ServerLink::say(wire::LinkMessage message, uint64_t received) {
     word_.erase(word_.begin(), word_.end() - static_cast<ptrdiff_t>(runs.left()));
 }
 
-bool ServerLink::park() {
+void ServerLink::leaveJournal(std::span<const std::byte> journal) {
+  const uint64_t bytes = journal.size();
+  std::byte* place = memory_.stagingRun().data();
+  std::memcpy(place, &bytes, sizeof(bytes));
+  if (!journal.empty()) std::memcpy(place + sizeof(bytes), journal.data(), journal.size());
+}
+
+bool ServerLink::sendJournal(std::span<const std::byte> journal) {
+  uint32_t index = 0;
+  do {
+    const auto piece = journal.first(std::min(journal.size(), kJournalPiece));
+    journal = journal.subspan(piece.size());
+    const size_t padding = wire::padded(piece.size()) - piece.size();
+    if (!reply(wire::ReplyKind::kJournal, static_cast<uint16_t>(padding), index++, 0, piece)) return false;
+  } while (!journal.empty());
+  return true;
+}
+
+bool ServerLink::park(std::span<const std::byte> journal) {
   if (isParked_) return true;
   if (commands_.available() != 0 || commands_.released() != commands_.position()) return false;
-  if (!remote_) return isParked_ = replies_.space() == replies_.capacity() && commands_.close();
-  if (graceNs_ == 0 || isAway_ || isLeaving_ || outgoing_.pending() || !word_.empty() || parkAt_ == taken()) return false;
+  if (journal.size() > wire::kMaxJournalBytes) return false;
+  if (!remote_) {
+    if (replies_.space() != replies_.capacity()) return false;
+    leaveJournal(journal);
+    return isParked_ = commands_.close();
+  }
+  const auto isReady = [this] { return !isAway_ && !isLeaving_ && !outgoing_.pending() && word_.empty(); };
+  if (graceNs_ == 0 || parkAt_ == taken() || !isReady() || !sendJournal(journal) || !isReady()) return false;
   parkAt_ = toldReceived_ = taken();
   say(wire::LinkMessage::kPark, toldReceived_);
   return false;

@@ -85,8 +85,9 @@ class ServerLink {
   void end(const std::string& reason);
   /// Parks the session, if all that came was taken and released, all that was said has arrived, and nothing comes at this
   /// moment: over shared memory at once, over TCP when the client has agreed, for which this is called again. Only where
-  /// the client said that it can. True: nothing of the client will be taken any more, and it knows where it has to go on.
-  bool park();
+  /// the client said that it can. `journal`: what the client has to know to go on, at most wire::kMaxJournalBytes. True:
+  /// nothing of the client will be taken any more, and it knows where it has to go on.
+  bool park(std::span<const std::byte> journal = {});
   /// The client has agreed: there is no way back.
   bool isParked() const { return isParked_; }
 
@@ -130,6 +131,9 @@ class ServerLink {
   bool takeLinkFrame(std::span<const std::byte> body);
   bool acknowledge(uint64_t received);
   void tellReceived();
+  /// Over shared memory: leaves it where nothing else lies while the client waits for nothing.
+  void leaveJournal(std::span<const std::byte> journal);
+  bool sendJournal(std::span<const std::byte> journal);
   /// Puts a frame of the link on its way. The one before must have gone.
   void say(wire::LinkMessage message, uint64_t received);
   /// Of the client's stream, what was taken.

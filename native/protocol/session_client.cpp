@@ -124,12 +124,17 @@ void Session::useRings() {
 }
 
 Result<std::unique_ptr<Session>> Session::connect(const Endpoint& endpoint, const Hello* greet) {
-  auto opened = open(endpoint, false, greet);
+  return establish(endpoint, false, greet);
+}
+
+Result<std::unique_ptr<Session>> Session::establish(const Endpoint& endpoint, bool isParked, const Hello* greet) {
+  auto opened = open(endpoint, isParked, greet);
   if (!opened) return opened.error();
   std::unique_ptr<Session> session(new Session());
   session->channel_ = std::move(opened->channel);
   session->remote_ = opened->remote;
   session->canPark_ = endpoint.canPark;
+  session->parks_ = opened->welcome.parks;
   session->snapshot_ = std::move(opened->snapshot);
   if (session->remote_) {
     session->graceSeconds_ = std::min(endpoint.graceSeconds, opened->welcome.graceSeconds);
@@ -173,6 +178,8 @@ Result<UniqueFd> Session::receiveFile() { return millpond::receiveFile(channel_.
 std::byte* Session::begin(uint16_t op, Caller caller, uint32_t request, size_t bodyBytes, size_t dataBytes,
                           bool dataInRing) {
   if (lost()) return nullptr;
+  if (isParked_.load(std::memory_order_relaxed) && !goOnWithStream()) [[unlikely]]
+    return nullptr;
   const size_t inRing = sizeof(wire::CommandHeader) + bodyBytes + (dataInRing ? wire::padded(dataBytes) : 0);
   if (!submit_.hasSpace(inRing) && !waitForSpace(inRing)) return nullptr;
   const wire::CommandHeader header{
@@ -183,19 +190,17 @@ std::byte* Session::begin(uint16_t op, Caller caller, uint32_t request, size_t b
   return place + sizeof(header);
 }
 
-void Session::commit(size_t frameBytes, Flush flush) {
+bool Session::commit(size_t frameBytes, Flush flush) {
   submit_.advance(frameBytes);
-  if (!remote_) {
-    if (!submit_.publish()) [[unlikely]]
-      goOnWithRing();
-    return;
-  }
+  if (!remote_) [[likely]]
+    return submit_.publish() || goOnWithRing();
   control().submit.head.store(submit_.head(), std::memory_order_release);
   if (submit_.head() - sentHead_.load(std::memory_order_relaxed) >= kEagerBytes) {
     sendPending();
   } else if (flush == Flush::kSoon && unsent_.exchange(1) == 0) {
     futexWake(unsent_);
   }
+  return true;
 }
 
 bool Session::commitCopied(size_t bodyBytes, std::span<const std::byte> data) {
@@ -203,8 +208,7 @@ bool Session::commitCopied(size_t bodyBytes, std::span<const std::byte> data) {
   std::byte* place = submit_.place() + sizeof(wire::CommandHeader) + bodyBytes;
   if (!data.empty()) std::memcpy(place, data.data(), data.size());
   std::memset(place + data.size(), 0, padding);
-  commit(sizeof(wire::CommandHeader) + bodyBytes + data.size() + padding);
-  return !remote_ || !lost();
+  return commit(sizeof(wire::CommandHeader) + bodyBytes + data.size() + padding) && (!remote_ || !lost());
 }
 
 bool Session::commitLent(size_t bodyBytes, std::span<const std::byte> data) {
@@ -257,10 +261,9 @@ bool Session::sendPending() {
 
 bool Session::transmit() {
   unsent_.store(0);
-  if (isParked_.load(std::memory_order_relaxed)) [[unlikely]] {
-    if (!outgoing_.pending()) return true;
-    if (!goOnWithStream()) return false;
-  }
+  // There is nothing to be sent: what is appended next goes to another worker.
+  if (isParked_.load(std::memory_order_relaxed)) [[unlikely]]
+    return !lost();
   if (graceSeconds_ != 0 && !outgoing_.acknowledge(peerReceived_.load(std::memory_order_acquire))) {
     readOutAndLose("the worker acknowledged what was never sent");
     return false;
@@ -648,6 +651,11 @@ bool Session::accept(const wire::ReplyHeader& header, std::span<const std::byte>
     }
     case wire::ReplyKind::kLink:
       return acceptLinkWord(body);
+    case wire::ReplyKind::kJournal:
+      if (!remote_ || !canPark_ || header.op > 7 || header.op > body.size()) return false;
+      if (header.request == 0) journal_.clear();
+      journal_.insert(journal_.end(), body.begin(), body.end() - header.op);
+      return journal_.size() <= wire::kMaxJournalBytes;
     case wire::ReplyKind::kData:
       return false;  // only a socket carries these
   }
@@ -661,7 +669,8 @@ bool Session::acceptLinkWord(std::span<const std::byte> body) {
   const bool isPark = word.message == wire::LinkMessage::kPark && canPark_;
   if (word.message != wire::LinkMessage::kReceived && !isPark) return false;
   const uint64_t received = base_ + word.received;
-  if (received > peerReceived_.load(std::memory_order_relaxed))
+  // It may be less than what the worker was told before it had anything of this stream.
+  if (static_cast<int64_t>(received - peerReceived_.load(std::memory_order_relaxed)) > 0)
     peerReceived_.store(received, std::memory_order_release);
   if (isPark) {
     askedAt_.store(received, std::memory_order_relaxed);

@@ -58,11 +58,17 @@ class Session {
   /// The worker is reached over TCP: memory cannot be shared with it.
   bool remote() const { return remote_; }
   bool lost() const { return lost_.load(std::memory_order_acquire); }
-  /// It holds nothing, and has no worker until the next command.
+  /// It has no worker until the next command.
   bool isParked() const {
     return remote_ ? isParked_.load(std::memory_order_acquire)
                    : control().submit.consumerState.load(std::memory_order_acquire) == kClosed;
   }
+  /// Whether it may be parked at all.
+  bool parks() const { return parks_; }
+  /// Of a session that is parked: puts what `revise` makes of its journal, which is no longer, in its place. False: it is
+  /// not parked, and `revise` was not called.
+  using Revise = std::function<std::vector<std::byte>(std::span<const std::byte>)>;
+  bool reviseJournal(const Revise& revise);
   /// For how long this session waits for a lost connection to come back; 0: not at all.
   uint32_t graceSeconds() const { return graceSeconds_; }
 
@@ -73,8 +79,7 @@ class Session {
     std::byte* place = begin(op, caller, 0, bodyBytes, 0);
     if (!place) return false;
     fill(place);
-    commit(sizeof(wire::CommandHeader) + bodyBytes);
-    return true;
+    return commit(sizeof(wire::CommandHeader) + bodyBytes);
   }
 
   /// Whose the data of a command is when the call has returned.
@@ -106,10 +111,8 @@ class Session {
       if (place) {
         fill(place);
         waiter.end.store(endOfStream() + sizeof(wire::CommandHeader) + bodyBytes, std::memory_order_relaxed);
-        commit(sizeof(wire::CommandHeader) + bodyBytes, Flush::kByCaller);
-      } else {
-        waiter.finish(kSessionLost);
       }
+      if (!place || !commit(sizeof(wire::CommandHeader) + bodyBytes, Flush::kByCaller)) waiter.finish(kSessionLost);
     }
     return await(waiter, request);
   }
@@ -136,11 +139,16 @@ class Session {
   void onLost(std::function<void(const std::string&)> callback) { onLost_ = std::move(callback); }
   /// Called when the connection was lost for longer than a moment, and when it is back then, with a sentence.
   void onLink(std::function<void(const std::string&)> callback) { onLink_ = std::move(callback); }
-  /// The worker may end the session between two commands, when it has been idle and holds nothing: the program does not
+  /// The worker may end the session between two commands, when it has been idle and can be made again: the program does not
   /// notice, and the next command goes to another worker. This is called for that, on the thread that needs it, with commands
-  /// waiting: it returns where that worker is, and may take its time. Set before the first command; for a session whose
+  /// waiting: it returns where that worker is, and may take its time. Where there is none it says whether a later command may
+  /// ask again: then only this one fails, and the session stays parked. Set before the first command; for a session whose
   /// endpoint says that it can be parked.
-  void onParked(std::function<Result<Endpoint>()> callback) { onParked_ = std::move(callback); }
+  using Awaken = std::function<Result<Endpoint>(bool& mayAskAgain)>;
+  void onParked(Awaken callback) { onParked_ = std::move(callback); }
+  /// Called next with a session of that worker's, which has to become like the parked one by the journal that the worker of
+  /// that one left: commands, as frames. All that it does is done when it returns.
+  void onRestore(std::function<Status(Session&, std::span<const std::byte>)> callback) { onRestore_ = std::move(callback); }
   /// Called when the worker reports the failure of a command that nobody waited for (code, op, position).
   void onFailure(std::function<void(int32_t, uint16_t, uint64_t)> callback) { onFailure_ = std::move(callback); }
   /// Called with what kernels have printed, before the answer of whoever waited for them.
@@ -178,6 +186,7 @@ class Session {
   };
   static Result<Welcome> greet(Channel& channel, const Hello& hello, int timeoutMs);
   static Result<Opened> open(const Endpoint& endpoint, bool isParked, const Hello* greet);
+  static Result<std::unique_ptr<Session>> establish(const Endpoint& endpoint, bool isParked, const Hello* greet);
   /// Finds its way to that worker again, and to this session.
   void remember(const Endpoint& endpoint, const Welcome& welcome);
   void useRings();
@@ -192,7 +201,7 @@ class Session {
   enum class Flush : bool { kSoon, kByCaller };
   /// Hands a frame over. Over TCP it goes with others: when there are many bytes, soon by itself, or, where that is in
   /// vain, when the caller calls sendPending.
-  void commit(size_t frameBytes, Flush flush = Flush::kSoon);
+  bool commit(size_t frameBytes, Flush flush = Flush::kSoon);
   bool commitCopied(size_t bodyBytes, std::span<const std::byte> data);
   /// TCP: straight from the caller's memory to the socket.
   bool commitLent(size_t bodyBytes, std::span<const std::byte> data);
@@ -200,14 +209,20 @@ class Session {
 
   // Parking (session_parking.cpp)
 
-  /// Another session in place of the one that was parked, on devices of the same kind and over the same transport.
-  Result<Opened> reopen(Endpoint& endpoint);
+  /// Another session in place of the one that was parked, on devices of the same kind and over the same transport, in which
+  /// everything is as it was.
+  Result<std::unique_ptr<Session>> reopen(std::span<const std::byte> journal, bool& mayAskAgain);
+  /// Of a session that goes on as another one: nobody uses it any more but who takes its parts. False: it ended meanwhile.
+  bool retire();
+  /// Shared memory: what the worker left.
+  std::vector<std::byte> leftJournal() const;
   /// Shared memory: the worker closed the ring before it saw what was published last. Takes that to another session. The
-  /// caller holds appendMutex_.
-  void goOnWithRing();
-  Status replaceRing(Opened opened);
-  /// TCP: the same, for what was never sent. The caller holds sendMutex_. False: session lost.
+  /// caller holds appendMutex_. False: it could not, and what was published last is taken back.
+  bool goOnWithRing();
+  Status replaceRing(Session& fresh);
+  /// TCP: the same, before anything is appended. The caller holds appendMutex_. False: it could not.
   bool goOnWithStream();
+  bool replaceStream(Session& fresh);
   /// TCP: agrees to be parked, if it was proposed and there is nothing to be done.
   void considerParking();
 
@@ -312,6 +327,7 @@ class Session {
   Endpoint endpoint_;
   uint32_t graceSeconds_ = 0;
   bool canPark_ = false;  ///< as the worker was told
+  bool parks_ = false;    ///< as it answered
   SessionSecret secret_{};
   ProcessWatch worker_;
   uint32_t attempt_ = 0;                 // guarded by sendMutex_
@@ -323,13 +339,15 @@ class Session {
   std::atomic<bool> isParked_{false};     // TCP; changes under sendMutex_
   std::atomic<bool> isAsked_{false};      // TCP: the worker would park the session
   std::atomic<uint64_t> askedAt_{0};      // where this side's stream ended then
+  std::vector<std::byte> journal_;        // TCP: as the worker sent it last; guarded by readMutex_
   uint64_t base_ = 0;  // TCP: where this side's stream began for this worker; guarded by sendMutex_ and readMutex_
 
   std::atomic<bool> lost_{false};
   std::string endReason_;
   std::function<void(const std::string&)> onLost_;
   std::function<void(const std::string&)> onLink_;
-  std::function<Result<Endpoint>()> onParked_;
+  Awaken onParked_;
+  std::function<Status(Session&, std::span<const std::byte>)> onRestore_;
   std::function<void(int32_t, uint16_t, uint64_t)> onFailure_;
   std::function<void(std::span<const std::byte>)> onOutput_;
   std::function<bool(uint64_t, uint64_t)> mayLand_;

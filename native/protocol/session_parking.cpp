@@ -4,67 +4,115 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "protocol/session_client.h"
 
 namespace millpond {
 namespace {
 
-/// A worker that was given and is gone when it is called is no reason to give up: nothing was lost with it.
 constexpr int kMostAttempts = 3;
 constexpr int kLookMs = 100;
 
 }  // namespace
 
-Result<Session::Opened> Session::reopen(Endpoint& endpoint) {
+Result<std::unique_ptr<Session>> Session::reopen(std::span<const std::byte> journal, bool& mayAskAgain) {
+  mayAskAgain = false;
   // A program that ends waits for no GPU.
   if (isLeaving_.load()) return Error{"its process ends"};
   if (!onParked_) return Error{"the worker parked a session that nobody can open again"};
   for (int attempt = 1;; ++attempt) {
-    auto found = onParked_();
-    if (!found) return found.error();
-    endpoint = std::move(*found);
-    endpoint.transport = remote_ ? TransportChoice::Tcp : TransportChoice::SharedMemory;
-    auto opened = open(endpoint, true, nullptr);
-    if (!opened && attempt < kMostAttempts) continue;
-    if (!opened) return opened;
-    const std::string difference = differenceOfKind(snapshot_, opened->snapshot);
-    if (difference.empty()) return opened;
-    return Error{"the GPU that was granted is not what the program was told it has: " + difference +
-                 ". Start the program again [MILLPOND_E_IMPOSSIBLE]"};
+    auto endpoint = onParked_(mayAskAgain);
+    if (!endpoint) return endpoint.error();
+    // A worker that was given and is gone when it is called, or soon after, is no reason to give up: nothing was lost with it.
+    mayAskAgain = false;
+    endpoint->transport = remote_ ? TransportChoice::Tcp : TransportChoice::SharedMemory;
+    auto fresh = establish(*endpoint, true, nullptr);
+    if (!fresh && attempt < kMostAttempts) continue;
+    if (!fresh) return fresh;
+    const std::string difference = differenceOfKind(snapshot_, (*fresh)->snapshot());
+    if (!difference.empty())
+      return Error{"the GPU that was granted is not what the program was told it has: " + difference +
+                   ". Start the program again [MILLPOND_E_IMPOSSIBLE]"};
+    const Status restored = onRestore_ ? onRestore_(**fresh, journal) : Status(Done{});
+    const bool stays = (*fresh)->retire();
+    if (restored && stays) return fresh;
+    if (!stays && attempt < kMostAttempts) continue;
+    return restored ? Error{"its new worker is gone"} : restored.error();
   }
+}
+
+bool Session::retire() {
+  if (hasFlusher_) {
+    stop_.store(true);
+    unsent_.store(1);
+    futexWake(unsent_);
+    ::pthread_join(flusherThread_, nullptr);
+    hasFlusher_ = false;
+  }
+  // Over shared memory one that was parked again already is found so by whoever takes its ring.
+  return !lost() && (!remote_ || (!isDown_.load() && !isParked_.load() && !outgoing_.pending()));
 }
 
 // Shared memory
 
-void Session::goOnWithRing() {
+std::vector<std::byte> Session::leftJournal() const {
+  const std::span<const std::byte> left = memory_.stagingRun();
+  uint64_t bytes = 0;
+  std::memcpy(&bytes, left.data(), sizeof(bytes));
+  const auto journal = left.subspan(sizeof(bytes), std::min<uint64_t>(bytes, wire::kMaxJournalBytes));
+  return {journal.begin(), journal.end()};
+}
+
+bool Session::reviseJournal(const Revise& revise) {
+  std::lock_guard lock(appendMutex_);
+  if (lost() || !isParked()) return false;
+  std::lock_guard reading(readMutex_);
+  std::vector<std::byte> revised = revise(remote_ ? journal_ : leftJournal());
+  if (remote_) {
+    journal_ = std::move(revised);
+    return true;
+  }
+  const uint64_t bytes = revised.size();
+  const std::span<std::byte> place = memory_.stagingRun();
+  std::memcpy(place.data(), &bytes, sizeof(bytes));
+  if (bytes) std::memcpy(place.data() + sizeof(bytes), revised.data(), revised.size());
+  return true;
+}
+
+bool Session::goOnWithRing() {
   do {
     const uint64_t taken = control().submit.tail.load(std::memory_order_seq_cst);
     const uint64_t left = submit_.head() - taken;
     // It was taken in the end, and the next command finds the ring closed.
-    if (left == 0) return;
+    if (left == 0) return true;
     std::vector<std::byte> frames;
     if (left <= wire::kSubmitBytes) {
       const std::byte* from = memory_.submit() + taken % wire::kSubmitBytes;
       frames.assign(from, from + left);
     }
-    Endpoint endpoint;
-    auto opened = reopen(endpoint);
+    bool mayAskAgain = false;
+    auto fresh = reopen(leftJournal(), mayAskAgain);
     std::lock_guard lock(readMutex_);
-    const Status replaced = opened ? replaceRing(std::move(*opened)) : Status(opened.error());
+    if (!fresh && mayAskAgain) {
+      submit_.retract(taken);
+      return false;
+    }
+    const Status replaced = fresh ? replaceRing(**fresh) : Status(fresh.error());
     if (!replaced || frames.empty()) {
       lose(replaced ? "the worker closed a ring that makes no sense" : replaced.error().message);
-      return;
+      return false;
     }
     std::memcpy(submit_.place(), frames.data(), frames.size());
     submit_.advance(frames.size());
   } while (!submit_.publish());
+  return true;
 }
 
-Status Session::replaceRing(Opened opened) {
+Status Session::replaceRing(Session& fresh) {
   // On the same number and at the same addresses: other threads look at them at any time.
-  if (!channel_.takeOver(std::move(opened.channel))) return Error{std::strerror(errno)};
-  if (auto replaced = memory_.replace(std::move(opened.memory)); !replaced) return replaced;
+  if (!channel_.takeOver(std::move(fresh.channel_))) return Error{std::strerror(errno)};
+  if (auto replaced = memory_.replace(std::move(fresh.memory_)); !replaced) return replaced;
   memory_.excludeFromFork();
   useRings();
   return Done{};
@@ -96,33 +144,51 @@ void Session::considerParking() {
 }
 
 bool Session::goOnWithStream() {
-  Endpoint endpoint;
-  auto opened = reopen(endpoint);
-  bool goesOn = false;
+  std::lock_guard sending(sendMutex_);
+  if (!isParked_.load()) return true;
+  std::vector<std::byte> journal;
   {
     std::lock_guard lock(readMutex_);
-    if (!opened) {
-      lose(opened.error().message);
-    } else if (opened->welcome.graceSeconds == 0) {
-      lose("the worker that was granted holds no session over a lost connection");
-    } else if (!channel_.takeOver(std::move(opened->channel))) {
-      lose(std::strerror(errno));
-    } else {
-      remember(endpoint, opened->welcome);
-      attempt_ = 0;
-      inbox_.clear();
-      received_.store(0, std::memory_order_relaxed);
-      acknowledged_ = 0;
-      acknowledges_.store(false);
-      base_ = outgoing_.acknowledged();
-      peerReceived_.store(base_, std::memory_order_release);
-      isAsked_.store(false);
-      isParked_.store(false);
-      goesOn = true;
-    }
+    journal = journal_;
+  }
+  bool mayAskAgain = false;
+  auto fresh = reopen(journal, mayAskAgain);
+  bool goesOn = false;
+  if (fresh || !mayAskAgain) {
+    std::lock_guard lock(readMutex_);
+    if (!fresh)
+      lose(fresh.error().message);
+    else
+      goesOn = replaceStream(**fresh);
   }
   promoteOne();
   return goesOn;
+}
+
+bool Session::replaceStream(Session& fresh) {
+  if (fresh.graceSeconds_ == 0) {
+    lose("the worker that was granted holds no session over a lost connection");
+    return false;
+  }
+  if (!channel_.takeOver(std::move(fresh.channel_))) {
+    lose(std::strerror(errno));
+    return false;
+  }
+  endpoint_ = std::move(fresh.endpoint_);
+  secret_ = fresh.secret_;
+  worker_ = std::move(fresh.worker_);
+  attempt_ = fresh.attempt_;
+  inbox_ = std::move(fresh.inbox_);
+  linkOut_ = std::move(fresh.linkOut_);
+  received_.store(fresh.received_.load(), std::memory_order_relaxed);
+  acknowledged_ = fresh.acknowledged_;
+  acknowledges_.store(fresh.acknowledges_.load());
+  // This worker has seen what it was restored by, and of this stream nothing.
+  base_ = outgoing_.acknowledged() - fresh.endOfStream();
+  peerReceived_.store(outgoing_.acknowledged(), std::memory_order_release);
+  isAsked_.store(false);
+  isParked_.store(false);
+  return true;
 }
 
 }  // namespace millpond

@@ -131,7 +131,7 @@ void useWhileParked(Carrier carrier, unsigned threads, unsigned parks, uint64_t 
   Workers workers(carrier, threads, loseEvery);
   auto session = Session::connect(workers.open());
   CHECK(bool(session));
-  (*session)->onParked([&]() -> Result<Endpoint> { return workers.open(); });
+  (*session)->onParked([&](bool&) -> Result<Endpoint> { return workers.open(); });
   (*session)->onLost([](const std::string& why) { testing::fail(__FILE__, __LINE__, why); });
   std::vector<std::thread> callers;
   std::vector<uint64_t> made(threads, 0);
@@ -184,7 +184,7 @@ TEST("a parked session whose worker nobody has any more is lost, with the reason
     CHECK(bool(session));
     std::string reason;
     (*session)->onLost([&](const std::string& why) { reason = why; });
-    (*session)->onParked([]() -> Result<Endpoint> { return Error{"the claim has ended"}; });
+    (*session)->onParked([](bool&) -> Result<Endpoint> { return Error{"the claim has ended"}; });
     while (workers.parked() == 0) nap(1'000'000);
     Session::Answer answer;
     const Body body{0, 0};
@@ -220,7 +220,7 @@ TEST("another kind of device is not gone on with") {
   CHECK(bool(session));
   std::string reason;
   (*session)->onLost([&](const std::string& why) { reason = why; });
-  (*session)->onParked([&]() -> Result<Endpoint> { return second.endpoint(); });
+  (*session)->onParked([&](bool&) -> Result<Endpoint> { return second.endpoint(); });
   while (!isParked) nap(1'000'000);
   Session::Answer answer;
   const Body body{0, 0};

@@ -12,7 +12,7 @@
 namespace millpond::wire {
 
 /// Of framing and handshake. The commands have their own hash (gen/api_hash.h).
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 
 /// Client → worker. The body is one of gen/commands.h.
 struct CommandHeader {
@@ -33,6 +33,8 @@ enum class ReplyKind : uint16_t {
   kLanding = 6,  ///< bytes for client memory named by an earlier asynchronous copy: body is Landing, then the bytes
   kOutput = 7,   ///< text that kernels have printed; padded to 8, `op` counts the padding
   kLink = 8,     ///< of the link: body is LinkWord
+  kJournal = 9,  ///< TCP: a piece of the journal of a session that may be parked next; padded to 8, `op` counts the padding,
+                 ///< `request` is 0 for the first piece
 };
 
 /// Worker → client.
@@ -91,6 +93,9 @@ inline constexpr size_t kChunkBytes = size_t{256} << 10;
 inline constexpr uint32_t kStagingChunks = 16;
 inline constexpr size_t kSubmitBytes = size_t{4} << 20;
 inline constexpr size_t kReplyBytes = size_t{1} << 20;
+/// The journal of a parked session: commands, as frames, that make what it held. Over shared memory it lies in the staging
+/// chunks, behind its length.
+inline constexpr size_t kMaxJournalBytes = kChunkBytes * kStagingChunks - sizeof(uint64_t);
 /// Numbers of contexts are below this.
 inline constexpr uint16_t kContextLimit = 4096;
 /// No command is longer, module images (which travel in pieces) included.

@@ -225,7 +225,8 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
   const auto op = static_cast<cmd::Op>(frame.header.op);
-  hasTraces_ = hasTraces_ || leavesTrace(op);
+  if (trace_ == cmd::Op{} && leavesTrace(op)) [[unlikely]]
+    trace_ = op;
   if (callbacksExpected_ > 0 && current_.request != 0 && mayWaitInside(op)) {
     // Whoever waits for it is one thread; the others, and the client's functions themselves, go on meanwhile.
     afterCallbacks_.emplace_back(current_, [this, op, body = std::vector(frame.body.begin(), frame.body.end())] {
@@ -233,7 +234,10 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
     });
     return kDeferred;
   }
-  const CUresult result = dispatch(*this, op, frame.body);
+  CUresult result = dispatch(*this, op, frame.body);
+  if (parking_.afterNs && result == CUDA_SUCCESS && canRepeat(op)) note(op, frame.body);
+  if (result == CUDA_ERROR_INVALID_HANDLE && !happened_.empty()) [[unlikely]]
+    result = elapsed(op, frame.body);
   if (result != kDeferred && !ended_) answer(current_, result);
   return result;
 }
@@ -355,6 +359,7 @@ bool Executor::drop(HandleKind kind, uint64_t wire) {
     if (const HandleMap::Entry* entry = handles_.find(kind, wire); entry && entry->object)
       answerWaitersOf(static_cast<CUevent>(entry->object));
     if (sharing_) sharing_->remove(Sharing::Kind::kEvent, wire);
+    happened_.erase(wire);
   }
   if (const auto capture = captures_.find(wire); capture != captures_.end()) {
     // The driver gives the graph up with the stream.

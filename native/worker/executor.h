@@ -30,7 +30,9 @@
 #include "worker/graph_table.h"
 #include "worker/handle_map.h"
 #include "worker/image_cache.h"
+#include "worker/image_variables.h"
 #include "worker/jit_options.h"
+#include "worker/journal.h"
 #include "worker/memory_arena.h"
 #include "worker/memory_pools.h"
 #include "worker/opened_pools.h"
@@ -159,6 +161,7 @@ class Executor {
     std::vector<CUevent> pool;   ///< events at rest
     CUstream quiet = nullptr;    ///< on which nothing ever runs; made when it is needed
     CUgreenCtx green = nullptr;  ///< it is the primary one with a part of the device's resources
+    bool hasLaunched = false;    ///< kernels, which may have written variables
   };
   /// An event of the pool of its context; none when that context has ended, which is as good as happened.
   struct Mark {
@@ -301,14 +304,45 @@ class Executor {
     return false;
   }
 
-  /// Gives an idle session up, if nothing is left of it here and the client need not notice. True: it is over.
+  // Parking (executor_parking.cpp)
+
+  /// A module or library, as far as it matters whether another one is the same.
+  struct Loaded {
+    bool isKept = false;  ///< its client has the image
+    std::optional<std::vector<ImageVariable>> variables;
+  };
+  /// What there was to be compared.
+  enum class Compared { kSame, kOther, kUnknown };
+  /// Gives an idle session up, if all that is left of it can be made again and the client need not notice. True: it is over.
   bool parks(int64_t idleNs);
-  /// Whether something may be left of such a command that is not in the books.
+  /// Keeps what a command that was done has made or set.
+  void note(cmd::Op op, std::span<const std::byte> body);
+  void noteLoaded(const cmd::ModuleLoad& load, std::span<const std::byte> image);
+  /// Whether something may be left of such a command that is neither in the books nor in the journal.
   static bool leavesTrace(cmd::Op op);
-  bool holdsNothing() const;
+  /// Why what there is cannot be made again; empty when it can.
+  std::string whyKept();
+  std::string whyHandlesKept() const;
+  std::string whyModulesKept();
+  std::string whyContextsKept() const;
+  Compared compareVariables(uint64_t wire, const Loaded& loaded);
+  bool holdsTheSame(uint64_t wire, const ImageVariable& variable);
+  bool isThere(const Subject& subject) const;
   /// Whether the client has taken what lies in shared memory for it.
   bool hasRead();
   bool isQuiet();
+  /// Writes the journal, once for each position. False: there is something that it cannot tell.
+  bool writeJournal();
+  /// Of a context: adds when its events happened, the last one first.
+  bool writeEventTimes(uint16_t context);
+  /// The time between two events of which one at least was recorded before the session was parked.
+  CUresult elapsed(cmd::Op op, std::span<const std::byte> body);
+  /// A time of day, and how long after it.
+  struct Moment {
+    uint64_t unixNs = 0;
+    double ms = 0;
+  };
+  CUresult timeOf(uint64_t wire, Moment& moment);
   /// What the driver said, or what stood in the way of asking it.
   CUresult execute(const ServerLink::Frame& frame);
 
@@ -611,7 +645,21 @@ class Executor {
   bool areGatesOpen_ = false;
 
   const Parking parking_;
-  bool hasTraces_ = false;  ///< of commands that are not in the books
+  cmd::Op trace_ = cmd::Op{};  ///< the first command of which something may be left that is not in the books; 0: none
+  Journal journal_;
+  std::unordered_map<uint64_t, Loaded> loaded_;  ///< by the handle of the module or library
+  std::unordered_set<uint64_t> asked_;           ///< modules and libraries of which the client knows the address of a variable
+  std::unordered_map<uint64_t, Moment> happened_;  ///< by event: when it was recorded in a session that was parked
+  struct Anchor {
+    CUevent event = nullptr;
+    uint64_t atNs = 0;
+  };
+  std::unordered_map<uint16_t, Anchor> anchors_;     ///< by context: relates its events to the time of day
+  std::optional<uint64_t> restoredAt_;               ///< position at which all was made again
+  std::vector<std::byte> written_;                   ///< the journal, as it was at that position
+  std::optional<uint64_t> writtenAt_;
+  std::pair<uint64_t, std::string> modulesKept_;     ///< why, as it was at that position
+  std::string toldKept_;
 
   bool ended_ = false;
   End end_{"", true};

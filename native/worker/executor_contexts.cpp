@@ -109,6 +109,8 @@ void Executor::forgetContext(uint16_t number) {
   for (const auto& gate : gates_) gate->forget(number);
   contexts_[number - 1u].pool.clear();
   contexts_[number - 1u].quiet = nullptr;
+  journal_.forgetSettings(number);
+  anchors_.erase(number);
   for (auto& [wire, function] : functions_)
     if (function.inContext.size() > number) function.inContext[number] = nullptr;
   if (boundContext_ == number) useContext(primaryOf(number));

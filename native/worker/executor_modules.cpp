@@ -52,6 +52,7 @@ CUresult Executor::onModuleLoad(const cmd::Decoded<cmd::ModuleLoad>& command) {
   }
   replyJit<cmd::ModuleLoadReply>(options);
   if (!rc && !adopt(kind, load.handle, object)) return violation("the handle of a module is taken");
+  if (!rc && parking_.afterNs) noteLoaded(load, {image.data(), fatbins.wrapper() ? 0 : image.total});
   keepImage(std::move(image));
   return rc;
 }
@@ -66,6 +67,7 @@ void Executor::dropChildren(uint64_t owner) {
     handles_.drop(handle::kind(child), child);
     functions_.erase(child);
     borrowed_.erase(child);
+    asked_.erase(child);
   }
 }
 
@@ -78,6 +80,8 @@ CUresult Executor::onModuleUnload(const cmd::Decoded<cmd::ModuleUnload>& command
   const bool borrowed = borrowed_.erase(wire) != 0;
   dropChildren(wire);
   drop(kind, wire);
+  loaded_.erase(wire);
+  asked_.erase(wire);
   // What ended with its context, or never was.
   if (!object || borrowed) return CUDA_ERROR_INVALID_HANDLE;
   return withoutCallbacks([this, kind, object] {
@@ -203,6 +207,7 @@ CUresult Executor::onGetGlobal(const cmd::Decoded<cmd::GetGlobal>& command) {
                                : driver_.cuLibraryGetGlobal(&address, &bytes, library, name.c_str());
   }
   if (rc) return rc;
+  if (parking_.afterNs) asked_.insert(command.fixed.owner);
   reply(cmd::GetGlobalReply{address, bytes});
   return CUDA_SUCCESS;
 }

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a session that is idle can be given up until it is needed again, without its program's noticing: when nothing is
-// left of it here, so that a new one is the same.
+// Whether a session that is idle can be given up until it is needed again, without its program's noticing: when all that is
+// left of it here can be made again elsewhere.
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstring>
+#include <ctime>
 
+#include "base/log.h"
 #include "worker/executor.h"
 
 namespace millpond::worker {
 namespace {
 
-/// Commands of which nothing is left but what `holdsNothing` finds in the books. Of any other it is assumed that something
-/// is: limits and settings of a context, what is shared with other sessions, graphs, functions of the client, and what the
-/// program was told that is not so on every device of the model: how its devices reach each other, where the
-/// multiprocessors lie.
+/// Commands of which nothing is left but what `whyKept` finds in the books, or what the journal keeps. Of any other it is
+/// assumed that something is: what is shared with other sessions, graphs, functions of the client, and what the program was
+/// told that is not so on every device of the model: how its devices reach each other, where the multiprocessors lie.
 constexpr cmd::Op kInBooks[] = {
-    cmd::Op::kMarker, cmd::Op::kContextCreate, cmd::Op::kContextDestroy, cmd::Op::kContextReset,
+    cmd::Op::kMarker, cmd::Op::kContextCreate, cmd::Op::kContextDestroy, cmd::Op::kContextReset, cmd::Op::kContextSetLimit, cmd::Op::kContextSetCacheConfig,
     cmd::Op::kMemAlloc, cmd::Op::kMemFree, cmd::Op::kMemGetInfo,
     cmd::Op::kVmReserve, cmd::Op::kVmUnreserve, cmd::Op::kVmGranularity, cmd::Op::kVmCreate, cmd::Op::kVmRelease,
     cmd::Op::kVmMap, cmd::Op::kVmUnmap, cmd::Op::kVmSetAccess,
@@ -41,14 +44,14 @@ constexpr cmd::Op kInBooks[] = {
     cmd::Op::kKernelSetAttribute, cmd::Op::kKernelSetCacheConfig,
     cmd::Op::kTensorMapEncode, cmd::Op::kTensorMapReplaceAddress,
     cmd::Op::kStreamCreate, cmd::Op::kStreamCreateWithPriority, cmd::Op::kStreamDestroyV2, cmd::Op::kStreamSetAttribute,
-    cmd::Op::kStreamGetAttribute, cmd::Op::kStreamCopyAttributes, cmd::Op::kStreamSync, cmd::Op::kStreamQuery,
+    cmd::Op::kStreamGetAttribute, cmd::Op::kStreamSync, cmd::Op::kStreamQuery,
     cmd::Op::kStreamWaitEvent, cmd::Op::kStreamWaitValue32V2, cmd::Op::kStreamWaitValue64V2,
     cmd::Op::kStreamWriteValue32V2, cmd::Op::kStreamWriteValue64V2, cmd::Op::kStreamBatchMemOpV2, cmd::Op::kContextSync,
     cmd::Op::kEventCreate, cmd::Op::kEventDestroyV2, cmd::Op::kEventRecord, cmd::Op::kEventRecordWithFlags,
     cmd::Op::kEventQuery, cmd::Op::kEventSync, cmd::Op::kEventElapsedTime, cmd::Op::kEventElapsedTimeV2,
     cmd::Op::kFlushGPUDirectRDMAWrites, cmd::Op::kDeviceGetExecAffinitySupport,
     cmd::Op::kDeviceGetTexture1DLinearMaxWidth, cmd::Op::kCtxGetLimit, cmd::Op::kCtxResetPersistingL2Cache,
-    cmd::Op::kCtxGetExecAffinity, cmd::Op::kCaptureInfo,
+    cmd::Op::kCtxGetExecAffinity, cmd::Op::kCaptureInfo, cmd::Op::kEventHappened, cmd::Op::kSessionRestored,
 };
 
 constexpr auto kLeavesTrace = [] {
@@ -58,18 +61,140 @@ constexpr auto kLeavesTrace = [] {
   return leaves;
 }();
 
+/// Of these the journal says all that there is, once it has the commands by which they were made.
+constexpr std::pair<HandleKind, const char*> kKinds[] = {
+    {HandleKind::kStream, "stream"},   {HandleKind::kEvent, "event"},       {HandleKind::kModule, "module"},
+    {HandleKind::kLibrary, "library"}, {HandleKind::kFunction, "function"}, {HandleKind::kKernel, "kernel"},
+};
+
+bool isJournalled(HandleKind kind) {
+  return std::any_of(std::begin(kKinds), std::end(kKinds), [kind](const auto& each) { return each.first == kind; });
+}
+
+uint64_t unixNs() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+std::string size(uint64_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes"); }
+
 }  // namespace
 
 bool Executor::leavesTrace(cmd::Op op) { return kLeavesTrace[static_cast<size_t>(op)]; }
 
-bool Executor::holdsNothing() const {
-  const auto isUnused = [](const MemoryBudget& budget) { return budget.usedBytes() == 0; };
-  const auto contexts = static_cast<size_t>(std::count_if(
-      contexts_.begin(), contexts_.end(), [](const Context& context) { return context.handle != nullptr; }));
-  return !hasTraces_ && contexts == devices_.all().size() && std::all_of(budgets_.begin(), budgets_.end(), isUnused) &&
-         handles_.empty() && virtualMemory_.empty() && pools_.empty() && textures_.empty() && arrayBytes_.empty() &&
-         hostRuns_.empty() && images_.empty() && links_.empty() && held_.empty() && retired_.empty() &&
-         endings_.empty() && poolFrees_.empty() && callbackWaiters_.empty();
+void Executor::note(cmd::Op op, std::span<const std::byte> body) {
+  journal_.note(op, current_.context, body);
+  if (journal_.isLong()) journal_.prune([this](const Subject& subject) { return isThere(subject); });
+}
+
+void Executor::noteLoaded(const cmd::ModuleLoad& load, std::span<const std::byte> image) {
+  std::vector<unsigned> archs;
+  for (const auto& device : devices_.all()) {
+    int major = 0, minor = 0;
+    driver_.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device.device);
+    driver_.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device.device);
+    archs.push_back(static_cast<unsigned>(major * 10 + minor));
+  }
+  Loaded& loaded = loaded_[load.handle] = {load.isKept == 1, {}};
+  if (!image.empty()) loaded.variables = imageVariables(image, archs);
+}
+
+bool Executor::isThere(const Subject& subject) const {
+  if (!subject.isContext) {
+    const HandleMap::Entry* entry = handles_.find(subject.number);
+    return entry && entry->object;
+  }
+  return subject.number >= 1 && subject.number <= contexts_.size() && contexts_[subject.number - 1].handle &&
+         !contexts_[subject.number - 1].ending;
+}
+
+// What stands in the way
+
+std::string Executor::whyContextsKept() const {
+  for (size_t number = devices_.all().size() + 1; number <= contexts_.size(); ++number) {
+    const Context& context = contexts_[number - 1];
+    if (context.handle && (context.ending || !journal_.contains({true, number}))) return "it has a context that ends";
+  }
+  return "";
+}
+
+std::string Executor::whyHandlesKept() const {
+  std::string why;
+  handles_.all([&](const HandleMap::Entry& entry) {
+    if (!entry.object || !why.empty()) return;
+    const HandleKind kind = handle::kind(entry.wire);
+    if (!isJournalled(kind))
+      why = "it has an array, a graph, a link or a texture reference";
+    else if (!journal_.contains({false, entry.wire}))
+      why = "it has something of which it is not known how it was made";
+  });
+  return why;
+}
+
+bool Executor::holdsTheSame(uint64_t wire, const ImageVariable& variable) {
+  const HandleMap::Entry* entry = handles_.find(wire);
+  CUdeviceptr address = 0;
+  size_t bytes = 0;
+  const CUresult found =
+      handle::kind(wire) == HandleKind::kModule
+          ? driver_.cuModuleGetGlobal_v2(&address, &bytes, static_cast<CUmodule>(entry->object), variable.name.c_str())
+          : driver_.cuLibraryGetGlobal(&address, &bytes, static_cast<CUlibrary>(entry->object), variable.name.c_str());
+  if (found != CUDA_SUCCESS || bytes != variable.initial.size()) return false;
+  std::vector<std::byte> now(bytes);
+  return driver_.cuMemcpyDtoH_v2(now.data(), address, bytes) == CUDA_SUCCESS && now == variable.initial;
+}
+
+Executor::Compared Executor::compareVariables(uint64_t wire, const Loaded& loaded) {
+  if (!loaded.variables) return Compared::kUnknown;
+  const HandleMap::Entry* entry = handles_.find(wire);
+  const bool isModule = handle::kind(wire) == HandleKind::kModule;
+  const uint16_t before = boundContext_;
+  Compared result = Compared::kSame;
+  for (uint16_t context = 1; context <= contexts_.size() && !loaded.variables->empty(); ++context) {
+    if (!contexts_[context - 1u].hasLaunched || (isModule && context != entry->context)) continue;
+    const bool isSame = useContext(context) && std::all_of(loaded.variables->begin(), loaded.variables->end(),
+                                                           [&](const ImageVariable& v) { return holdsTheSame(wire, v); });
+    if (!isSame) result = Compared::kOther;
+  }
+  useContext(before);
+  return result;
+}
+
+std::string Executor::whyModulesKept() {
+  if (!asked_.empty()) return "its program knows the address of a module's variable";
+  for (const auto& [wire, loaded] : loaded_) {
+    const HandleMap::Entry* entry = handles_.find(wire);
+    if (!entry || !entry->object) continue;
+    if (!loaded.isKept) return "it has a module of which its program's side did not keep the image";
+    switch (compareVariables(wire, loaded)) {
+      case Compared::kSame:
+        continue;
+      case Compared::kOther:
+        return "a variable of a module may have been written";
+      case Compared::kUnknown:
+        return "it has a module of which it is not known what its variables held at first";
+    }
+  }
+  return "";
+}
+
+std::string Executor::whyKept() {
+  if (trace_ != cmd::Op{}) return std::string("it has used ") + cmd::opName(trace_);
+  for (const MemoryBudget& budget : budgets_)
+    if (const uint64_t used = budget.usedBytes()) return "it has " + size(used) + " of device memory";
+  if (!virtualMemory_.empty()) return "it has addresses reserved";
+  if (!pools_.empty()) return "it has a memory pool";
+  if (!textures_.empty() || !arrayBytes_.empty()) return "it has an array, a texture or a surface";
+  if (!hostRuns_.empty()) return "it has pinned memory that it shares with its worker";
+  if (!images_.empty() || !links_.empty()) return "it has code that is not complete";
+  if (!held_.empty() || !retired_.empty() || !endings_.empty() || !poolFrees_.empty() || !callbackWaiters_.empty())
+    return "something is under way";
+  if (std::string why = whyContextsKept(); !why.empty()) return why;
+  if (std::string why = whyHandlesKept(); !why.empty()) return why;
+  // Reading variables takes a moment, and without commands nothing changes.
+  if (modulesKept_.first != position_) modulesKept_ = {position_, whyModulesKept()};
+  return modulesKept_.second;
 }
 
 bool Executor::hasRead() {
@@ -81,22 +206,161 @@ bool Executor::hasRead() {
 
 bool Executor::isQuiet() {
   // Work of streams that are gone shows in the default one. A context that has failed stays with its program.
-  const uint16_t before = boundContext_;
   bool quiet = true;
-  for (uint16_t context = 1; quiet && context <= devices_.all().size(); ++context)
-    quiet = useContext(context) && driver_.cuStreamQuery(nullptr) == CUDA_SUCCESS;
-  useContext(before);
+  for (uint16_t context = 1; quiet && context <= contexts_.size(); ++context) {
+    if (!contexts_[context - 1u].handle) continue;
+    std::vector<Mark> marks;
+    quiet = fence(context, marks) == CUDA_SUCCESS && marks.empty();
+    giveBack(marks);
+  }
   return quiet;
+}
+
+// The journal
+
+bool Executor::writeEventTimes(uint16_t context) {
+  struct Recorded {
+    uint64_t wire;
+    CUevent event;
+    float beforeMs;
+  };
+  std::vector<Recorded> recorded;
+  handles_.eachOf(context, [&](const HandleMap::Entry& entry) {
+    if (handle::kind(entry.wire) != HandleKind::kEvent || !entry.object) return;
+    const auto event = static_cast<CUevent>(entry.object);
+    float none = 0;
+    if (driver_.cuEventElapsedTime(&none, event, event) == CUDA_SUCCESS) recorded.push_back({entry.wire, event, 0});
+  });
+  if (recorded.empty()) return true;
+  CUevent now = nullptr;
+  bool isKnown = driver_.cuEventCreate(&now, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
+                 driver_.cuEventRecord(now, nullptr) == CUDA_SUCCESS && driver_.cuEventSynchronize(now) == CUDA_SUCCESS;
+  uint64_t parkedNs = unixNs();
+  // By the clock that times of before this session were told by already.
+  if (const auto anchor = anchors_.find(context); anchor != anchors_.end()) {
+    float ms = 0;
+    isKnown = isKnown && driver_.cuEventElapsedTime(&ms, anchor->second.event, now) == CUDA_SUCCESS;
+    parkedNs = anchor->second.atNs + static_cast<uint64_t>(std::llround(static_cast<double>(ms) * 1e6));
+  }
+  for (Recorded& each : recorded)
+    isKnown = isKnown && driver_.cuEventElapsedTime(&each.beforeMs, each.event, now) == CUDA_SUCCESS;
+  std::sort(recorded.begin(), recorded.end(),
+            [](const Recorded& a, const Recorded& b) { return a.beforeMs < b.beforeMs; });
+  // From each to the next, as exact as the driver tells it: from events of long ago it tells times that are rounded.
+  CUevent next = now;
+  double beforeMs = 0;
+  for (const Recorded& each : recorded) {
+    float ms = 0;
+    isKnown = isKnown && driver_.cuEventElapsedTime(&ms, each.event, next) == CUDA_SUCCESS;
+    beforeMs += static_cast<double>(ms);
+    next = each.event;
+    happened_[each.wire] = {parkedNs, -beforeMs};
+  }
+  if (now) driver_.cuEventDestroy_v2(now);
+  return isKnown;
+}
+
+bool Executor::writeJournal() {
+  if (writtenAt_ == position_) return true;
+  for (uint16_t context = 1; context <= contexts_.size(); ++context)
+    if (contexts_[context - 1u].handle) forwardOutput(context);
+  journal_.prune([this](const Subject& subject) { return isThere(subject); });
+  written_ = journal_.frames();
+  const uint16_t before = boundContext_;
+  bool isKnown = true;
+  for (uint16_t context = 1; context <= contexts_.size() && isKnown; ++context)
+    if (contexts_[context - 1u].handle) isKnown = useContext(context) && writeEventTimes(context);
+  useContext(before);
+  for (const auto& [wire, at] : happened_) {
+    const HandleMap::Entry* entry = handles_.find(wire);
+    if (!entry || !entry->object) continue;
+    cmd::EventHappened body{};
+    body.event = wire;
+    body.unixNs = at.unixNs;
+    std::memcpy(body.afterMs, &at.ms, sizeof(at.ms));
+    const wire::CommandHeader header{sizeof(header) + sizeof(body), static_cast<uint16_t>(cmd::Op::kEventHappened),
+                                     entry->context, 0, 0};
+    for (const auto bytes : {std::as_bytes(std::span(&header, 1)), std::as_bytes(std::span(&body, 1))})
+      written_.insert(written_.end(), bytes.begin(), bytes.end());
+  }
+  if (!isKnown || written_.size() > wire::kMaxJournalBytes) return false;
+  writtenAt_ = position_;
+  return true;
 }
 
 bool Executor::parks(int64_t idleNs) {
   // Whoever goes on with this session has something to do.
-  if (parking_.afterNs == 0 || (parking_.isResumed && position_ == 0)) return false;
-  if (!link_.isParked() && (idleNs < parking_.afterNs || !holdsNothing() || !hasRead() || !isQuiet())) return false;
-  if (!link_.park()) return false;
+  if (parking_.afterNs == 0 || (parking_.isResumed && (!restoredAt_ || position_ == *restoredAt_))) return false;
+  if (!link_.isParked()) {
+    if (idleNs < parking_.afterNs) return false;
+    if (std::string why = whyKept(); !why.empty()) {
+      if (why != toldKept_) log(LogLevel::Info, "the session is idle and is not parked: %s", why.c_str());
+      toldKept_ = std::move(why);
+      return false;
+    }
+    if (!hasRead() || !isQuiet() || !writeJournal()) return false;
+  }
+  if (!link_.park(written_)) return false;
   ended_ = true;
-  end_ = {"it was idle and held nothing: its program gets another one when it needs it", true, true};
+  end_ = {"it was idle: its program gets another one when it needs it", true, true};
   return true;
+}
+
+// In the session that goes on
+
+CUresult Executor::onEventHappened(const cmd::Decoded<cmd::EventHappened>& command) {
+  CUevent event = nullptr;
+  if (!handle(HandleKind::kEvent, command.fixed.event, event)) return violation("unknown event");
+  Moment at{command.fixed.unixNs, 0};
+  static_assert(sizeof(command.fixed.afterMs) == sizeof(at.ms));
+  std::memcpy(&at.ms, command.fixed.afterMs, sizeof(at.ms));
+  Anchor& anchor = anchors_[homeOf(current_.context)];
+  if (!anchor.event) {
+    if (const CUresult rc = driver_.cuEventCreate(&anchor.event, CU_EVENT_DEFAULT)) return rc;
+    if (const CUresult rc = driver_.cuEventRecord(anchor.event, nullptr)) return rc;
+    if (const CUresult rc = driver_.cuEventSynchronize(anchor.event)) return rc;
+    anchor.atNs = unixNs();
+  }
+  happened_[command.fixed.event] = at;
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onSessionRestored(const cmd::Decoded<cmd::SessionRestored>&) {
+  if (!parking_.isResumed) return violation("a session is restored that was never parked");
+  restoredAt_ = position_;
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::timeOf(uint64_t wire, Moment& moment) {
+  const HandleMap::Entry* entry = handles_.find(HandleKind::kEvent, wire);
+  if (!entry || !entry->object) return CUDA_ERROR_INVALID_HANDLE;
+  const auto anchor = anchors_.find(entry->context);
+  if (anchor == anchors_.end()) return CUDA_ERROR_INVALID_HANDLE;
+  float since = 0;
+  const CUresult recorded = driver_.cuEventElapsedTime(&since, anchor->second.event, static_cast<CUevent>(entry->object));
+  const auto before = happened_.find(wire);
+  if (recorded == CUDA_ERROR_INVALID_HANDLE && before != happened_.end()) {
+    moment = before->second;
+    return CUDA_SUCCESS;
+  }
+  moment = {anchor->second.atNs, static_cast<double>(since)};
+  return recorded;
+}
+
+CUresult Executor::elapsed(cmd::Op op, std::span<const std::byte> body) {
+  cmd::Decoded<cmd::EventElapsedTime> asked;
+  static_assert(sizeof(cmd::EventElapsedTime) == sizeof(cmd::EventElapsedTimeV2));
+  if ((op != cmd::Op::kEventElapsedTime && op != cmd::Op::kEventElapsedTimeV2) || !cmd::decode(body, asked))
+    return CUDA_ERROR_INVALID_HANDLE;
+  Moment start, end;
+  if (const CUresult rc = timeOf(asked.fixed.hStart, start)) return rc;
+  if (const CUresult rc = timeOf(asked.fixed.hEnd, end)) return rc;
+  // Of different sessions it is by the clocks of their hosts, of which one may be behind the other.
+  const double between = static_cast<double>(static_cast<int64_t>(end.unixNs - start.unixNs)) / 1e6;
+  cmd::EventElapsedTimeReply answer{};
+  answer.pMilliseconds = static_cast<float>(end.ms - start.ms + between);
+  reply(answer);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace millpond::worker

@@ -31,10 +31,11 @@ class HandleMap {
   }
   /// Null when the session does not own such a handle.
   Entry* find(HandleKind kind, uint64_t wire) {
+    return handle::kind(wire) == kind ? const_cast<Entry*>(find(wire)) : nullptr;
+  }
+  const Entry* find(uint64_t wire) const {
     const uint32_t index = handle::index(wire);
-    if (index >= entries_.size() || handle::kind(wire) != kind) return nullptr;
-    Entry& entry = entries_[index];
-    return entry.wire == wire && wire != 0 ? &entry : nullptr;
+    return index < entries_.size() && entries_[index].wire == wire && wire != 0 ? &entries_[index] : nullptr;
   }
   /// Whether a handle that is not found was one of the session's some time.
   bool wasKnown(uint64_t wire) const {
@@ -53,6 +54,11 @@ class HandleMap {
   void each(HandleKind kind, Visit&& visit) {
     for (Entry& entry : entries_)
       if (entry.wire != 0 && handle::kind(entry.wire) == kind) visit(entry);
+  }
+  template <typename Visit>
+  void all(Visit&& visit) const {
+    for (const Entry& entry : entries_)
+      if (entry.wire != 0) visit(entry);
   }
   /// Those that were made in that context.
   template <typename Visit>

@@ -268,12 +268,16 @@ void Supervisor::admit(Doorman::Guest guest) {
   }
   auto memory = SessionMemory::create();
   Welcome welcome{wire::kProtocolVersion, kApiHash, Admission::kWelcome, "", {}};
+  int64_t parkAfterNs = 0;
   if (!memory) {
     welcome.admission = Admission::kFailed;
     welcome.message = memory.error().message;
   } else {
     welcome.snapshot = snapshot_.encode();
     grantReturn(guest, welcome);
+    // Over TCP the two ends agree on it by words that only a link has which outlives its connection.
+    if (guest.hello.canPark && (!guest.remote || graceSeconds_ != 0)) parkAfterNs = assignment_.parkAfterNs;
+    welcome.parks = parkAfterNs != 0;
   }
   auto sent = sendAll(guest.channel, encode(welcome));
   if (sent && memory && !guest.remote) sent = sendFile(guest.channel.socket(), memory->file());
@@ -287,12 +291,10 @@ void Supervisor::admit(Doorman::Guest guest) {
                              {"transport", guest.remote ? "tcp" : "shm"},
                              {"clientPid", guest.pid},
                              {"program", guest.hello.program}});
-  // Over TCP the two ends agree on it by words that only a link has which outlives its connection.
-  const bool canPark = guest.hello.canPark && (!guest.remote || graceSeconds_ != 0);
   executor_ = std::make_unique<Executor>(driver_, devices_,
                                          ServerLink(std::move(guest.channel), std::move(*memory), guest.remote, graceSeconds_),
                                          &imageCache_, &output_, options_.gates, sharing_.get(),
-                                         Parking{canPark ? assignment_.parkAfterNs : 0, guest.hello.isParked});
+                                         Parking{parkAfterNs, guest.hello.isParked});
   thread_ = std::thread([this] {
     end_ = executor_->run();
     const uint64_t one = 1;

@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0xd263d6982340b7d2;
+inline constexpr uint64_t kApiHash = 0x09d7ae28d0e6d207;
 
 }  // namespace millpond

@@ -257,8 +257,9 @@ inline constexpr FieldLayout kImagePart[] = {
 inline constexpr FieldLayout kModuleLoad[] = {
     {"handle", 0, 8},
     {"kind", 8, 4},
-    {"optionsBytes", 12, 4, FieldUse::kTailBytes},
-    {"placesBytes", 16, 4, FieldUse::kTailBytes},
+    {"isKept", 12, 4},
+    {"optionsBytes", 16, 4, FieldUse::kTailBytes},
+    {"placesBytes", 20, 4, FieldUse::kTailBytes},
 };
 inline constexpr FieldLayout kLinkCreate[] = {
     {"handle", 0, 8},
@@ -596,6 +597,11 @@ inline constexpr FieldLayout kGraphUpdateNode[] = {
     {"exec", 0, 8},
     {"node", 8, 8},
     {"paramsBytes", 16, 4, FieldUse::kTailBytes},
+};
+inline constexpr FieldLayout kEventHappened[] = {
+    {"event", 0, 8},
+    {"unixNs", 8, 8},
+    {"afterMs", 16, 8},
 };
 inline constexpr FieldLayout kDeviceCanAccessPeer[] = {
     {"dev", 0, 4},
@@ -1113,6 +1119,8 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kGreenCreate, 24, 0, true, layouts::kGreenCreate},
     {Op::kGreenStream, 16, 0, false, layouts::kGreenStream},
     {Op::kGraphUpdateNode, 24, 1, false, layouts::kGraphUpdateNode},
+    {Op::kEventHappened, 24, 0, true, layouts::kEventHappened},
+    {Op::kSessionRestored, 0, 0, true, {}},
     {Op::kDeviceCanAccessPeer, 8, 0, true, layouts::kDeviceCanAccessPeer},
     {Op::kDeviceGetP2PAttribute, 16, 0, true, layouts::kDeviceGetP2PAttribute},
     {Op::kFlushGPUDirectRDMAWrites, 8, 0, true, layouts::kFlushGPUDirectRDMAWrites},

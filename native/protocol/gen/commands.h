@@ -133,96 +133,98 @@ enum class Op : uint16_t {
   kGreenCreate = 117,
   kGreenStream = 118,
   kGraphUpdateNode = 119,
-  kDeviceCanAccessPeer = 120,
-  kDeviceGetP2PAttribute = 121,
-  kFlushGPUDirectRDMAWrites = 122,
-  kDeviceGetExecAffinitySupport = 123,
-  kDeviceGetTexture1DLinearMaxWidth = 124,
-  kCtxGetLimit = 125,
-  kCtxResetPersistingL2Cache = 126,
-  kCtxGetExecAffinity = 127,
-  kMemcpyDtoDV2 = 128,
-  kMemcpyDtoDAsyncV2 = 129,
-  kMemsetD8V2 = 130,
-  kMemsetD16V2 = 131,
-  kMemsetD32V2 = 132,
-  kMemsetD2D8V2 = 133,
-  kMemsetD2D16V2 = 134,
-  kMemsetD2D32V2 = 135,
-  kMemsetD8Async = 136,
-  kMemsetD16Async = 137,
-  kMemsetD32Async = 138,
-  kMemsetD2D8Async = 139,
-  kMemsetD2D16Async = 140,
-  kMemsetD2D32Async = 141,
-  kArrayGetSparseProperties = 142,
-  kMipmappedArrayGetSparseProperties = 143,
-  kTexRefCreate = 144,
-  kParamSetTexRef = 145,
-  kTexRefSetArray = 146,
-  kTexRefSetMipmappedArray = 147,
-  kTexRefSetAddressV2 = 148,
-  kTexRefSetAddress2DV2 = 149,
-  kTexRefSetAddress2DV3 = 150,
-  kTexRefSetFormat = 151,
-  kTexRefSetAddressMode = 152,
-  kTexRefSetFilterMode = 153,
-  kTexRefSetMipmapFilterMode = 154,
-  kTexRefSetMipmapLevelBias = 155,
-  kTexRefSetMipmapLevelClamp = 156,
-  kTexRefSetMaxAnisotropy = 157,
-  kTexRefSetBorderColor = 158,
-  kTexRefSetFlags = 159,
-  kTexRefGetAddressV2 = 160,
-  kTexRefGetArray = 161,
-  kTexRefGetMipmappedArray = 162,
-  kTexRefGetAddressMode = 163,
-  kTexRefGetFilterMode = 164,
-  kTexRefGetFormat = 165,
-  kTexRefGetMipmapFilterMode = 166,
-  kTexRefGetMipmapLevelBias = 167,
-  kTexRefGetMipmapLevelClamp = 168,
-  kTexRefGetMaxAnisotropy = 169,
-  kTexRefGetBorderColor = 170,
-  kTexRefGetFlags = 171,
-  kSurfRefSetArray = 172,
-  kSurfRefGetArray = 173,
-  kModuleGetFunctionCount = 174,
-  kLibraryGetKernelCount = 175,
-  kFuncGetAttribute = 176,
-  kFuncSetAttribute = 177,
-  kFuncSetCacheConfig = 178,
-  kFuncSetSharedMemConfig = 179,
-  kFuncLoad = 180,
-  kFuncIsLoaded = 181,
-  kKernelGetAttribute = 182,
-  kKernelSetAttribute = 183,
-  kKernelSetCacheConfig = 184,
-  kStreamCreate = 185,
-  kStreamCreateWithPriority = 186,
-  kStreamDestroyV2 = 187,
-  kStreamWaitEvent = 188,
-  kStreamQuery = 189,
-  kStreamWaitValue32V2 = 190,
-  kStreamWaitValue64V2 = 191,
-  kStreamWriteValue32V2 = 192,
-  kStreamWriteValue64V2 = 193,
-  kStreamBatchMemOpV2 = 194,
-  kStreamCopyAttributes = 195,
-  kEventCreate = 196,
-  kEventDestroyV2 = 197,
-  kEventRecord = 198,
-  kEventRecordWithFlags = 199,
-  kEventQuery = 200,
-  kEventElapsedTime = 201,
-  kEventElapsedTimeV2 = 202,
-  kOccupancyMaxActiveBlocksPerMultiprocessor = 203,
-  kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = 204,
-  kOccupancyAvailableDynamicSMemPerBlock = 205,
+  kEventHappened = 120,
+  kSessionRestored = 121,
+  kDeviceCanAccessPeer = 122,
+  kDeviceGetP2PAttribute = 123,
+  kFlushGPUDirectRDMAWrites = 124,
+  kDeviceGetExecAffinitySupport = 125,
+  kDeviceGetTexture1DLinearMaxWidth = 126,
+  kCtxGetLimit = 127,
+  kCtxResetPersistingL2Cache = 128,
+  kCtxGetExecAffinity = 129,
+  kMemcpyDtoDV2 = 130,
+  kMemcpyDtoDAsyncV2 = 131,
+  kMemsetD8V2 = 132,
+  kMemsetD16V2 = 133,
+  kMemsetD32V2 = 134,
+  kMemsetD2D8V2 = 135,
+  kMemsetD2D16V2 = 136,
+  kMemsetD2D32V2 = 137,
+  kMemsetD8Async = 138,
+  kMemsetD16Async = 139,
+  kMemsetD32Async = 140,
+  kMemsetD2D8Async = 141,
+  kMemsetD2D16Async = 142,
+  kMemsetD2D32Async = 143,
+  kArrayGetSparseProperties = 144,
+  kMipmappedArrayGetSparseProperties = 145,
+  kTexRefCreate = 146,
+  kParamSetTexRef = 147,
+  kTexRefSetArray = 148,
+  kTexRefSetMipmappedArray = 149,
+  kTexRefSetAddressV2 = 150,
+  kTexRefSetAddress2DV2 = 151,
+  kTexRefSetAddress2DV3 = 152,
+  kTexRefSetFormat = 153,
+  kTexRefSetAddressMode = 154,
+  kTexRefSetFilterMode = 155,
+  kTexRefSetMipmapFilterMode = 156,
+  kTexRefSetMipmapLevelBias = 157,
+  kTexRefSetMipmapLevelClamp = 158,
+  kTexRefSetMaxAnisotropy = 159,
+  kTexRefSetBorderColor = 160,
+  kTexRefSetFlags = 161,
+  kTexRefGetAddressV2 = 162,
+  kTexRefGetArray = 163,
+  kTexRefGetMipmappedArray = 164,
+  kTexRefGetAddressMode = 165,
+  kTexRefGetFilterMode = 166,
+  kTexRefGetFormat = 167,
+  kTexRefGetMipmapFilterMode = 168,
+  kTexRefGetMipmapLevelBias = 169,
+  kTexRefGetMipmapLevelClamp = 170,
+  kTexRefGetMaxAnisotropy = 171,
+  kTexRefGetBorderColor = 172,
+  kTexRefGetFlags = 173,
+  kSurfRefSetArray = 174,
+  kSurfRefGetArray = 175,
+  kModuleGetFunctionCount = 176,
+  kLibraryGetKernelCount = 177,
+  kFuncGetAttribute = 178,
+  kFuncSetAttribute = 179,
+  kFuncSetCacheConfig = 180,
+  kFuncSetSharedMemConfig = 181,
+  kFuncLoad = 182,
+  kFuncIsLoaded = 183,
+  kKernelGetAttribute = 184,
+  kKernelSetAttribute = 185,
+  kKernelSetCacheConfig = 186,
+  kStreamCreate = 187,
+  kStreamCreateWithPriority = 188,
+  kStreamDestroyV2 = 189,
+  kStreamWaitEvent = 190,
+  kStreamQuery = 191,
+  kStreamWaitValue32V2 = 192,
+  kStreamWaitValue64V2 = 193,
+  kStreamWriteValue32V2 = 194,
+  kStreamWriteValue64V2 = 195,
+  kStreamBatchMemOpV2 = 196,
+  kStreamCopyAttributes = 197,
+  kEventCreate = 198,
+  kEventDestroyV2 = 199,
+  kEventRecord = 200,
+  kEventRecordWithFlags = 201,
+  kEventQuery = 202,
+  kEventElapsedTime = 203,
+  kEventElapsedTimeV2 = 204,
+  kOccupancyMaxActiveBlocksPerMultiprocessor = 205,
+  kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = 206,
+  kOccupancyAvailableDynamicSMemPerBlock = 207,
 };
 
 /// One more than the highest Op.
-inline constexpr uint16_t kOpLimit = 206;
+inline constexpr uint16_t kOpLimit = 208;
 
 /// Name of a command, "unknown" for a number that is none.
 constexpr const char* opName(Op op) {
@@ -465,6 +467,10 @@ constexpr const char* opName(Op op) {
       return "GreenStream";
     case Op::kGraphUpdateNode:
       return "GraphUpdateNode";
+    case Op::kEventHappened:
+      return "EventHappened";
+    case Op::kSessionRestored:
+      return "SessionRestored";
     case Op::kDeviceCanAccessPeer:
       return "DeviceCanAccessPeer";
     case Op::kDeviceGetP2PAttribute:
@@ -1519,8 +1525,8 @@ struct ModuleLoadReply {
 static_assert(sizeof(ModuleLoadReply) == ModuleLoadReply::kFixedBytes);
 
 /// Loads the image whose parts have arrived. `kind`: 0 module, 1 library. `options`: JitOptionRecord;
-/// `places`: where in the image its fatbins begin, when there are several (u64 each). The logs come back with
-/// a failure too.
+/// `places`: where in the image its fatbins begin, when there are several (u64 each). `isKept`: 1 where the
+/// client can send the image again. The logs come back with a failure too.
 struct ModuleLoad {
   static constexpr Op kOp = Op::kModuleLoad;
   static constexpr bool kHasReply = true;
@@ -1530,9 +1536,9 @@ struct ModuleLoad {
 
   uint64_t handle{};
   uint32_t kind{};
+  uint32_t isKept{};
   uint32_t optionsBytes{};
   uint32_t placesBytes{};
-  uint8_t pad0[4]{};
 
   std::array<uint32_t, kTails> tailBytes() const { return {optionsBytes, placesBytes}; }
   void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
@@ -3266,6 +3272,41 @@ struct GraphUpdateNode {
   }
 };
 static_assert(sizeof(GraphUpdateNode) == GraphUpdateNode::kFixedBytes);
+
+/// Answer to EventHappened.
+struct EventHappenedReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// Of an event that is made again: it had happened `afterMs` (a double) after the moment `unixNs`.
+struct EventHappened {
+  static constexpr Op kOp = Op::kEventHappened;
+  static constexpr bool kHasReply = true;
+  using Reply = EventHappenedReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t event{};
+  uint64_t unixNs{};
+  alignas(8) uint8_t afterMs[8]{};
+};
+static_assert(sizeof(EventHappened) == EventHappened::kFixedBytes);
+
+/// Answer to SessionRestored.
+struct SessionRestoredReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// What a parked session had is made again: from here on it is the program that speaks.
+struct SessionRestored {
+  static constexpr Op kOp = Op::kSessionRestored;
+  static constexpr bool kHasReply = true;
+  using Reply = SessionRestoredReply;
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
 
 /// Answer to DeviceCanAccessPeer.
 struct DeviceCanAccessPeerReply {

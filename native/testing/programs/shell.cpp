@@ -16,12 +16,41 @@ CUdeviceptr allocate(uint32_t value) {
   return memory;
 }
 
+/// What a line that computes leaves for the next: a stream, events and a kernel, but no memory.
+struct Kept {
+  CUstream stream = nullptr;
+  CUevent begin = nullptr, end = nullptr;
+  float ms = 0;
+};
+
+void compute(Kept& kept) {
+  if (!kept.stream) {
+    OK(cuStreamCreate(&kept.stream, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&kept.begin, CU_EVENT_DEFAULT));
+    OK(cuEventCreate(&kept.end, CU_EVENT_DEFAULT));
+  } else {
+    float ms = 0;
+    OK(cuEventElapsedTime(&ms, kept.begin, kept.end));
+    REQUIRE(ms == kept.ms);
+  }
+  const CUdeviceptr memory = allocate(7);
+  OK(cuCtxSynchronize());
+  OK(cuEventRecord(kept.begin, kept.stream));
+  launchAdd(memory, 1, kWords, kept.stream);
+  OK(cuEventRecord(kept.end, kept.stream));
+  OK(cuEventSynchronize(kept.end));
+  OK(cuEventElapsedTime(&kept.ms, kept.begin, kept.end));
+  requireWords(memory, 8, kWords);
+  OK(cuMemFree_v2(memory));
+}
+
 }  // namespace
 
 void shell() {
   useDevice();
   char line[64];
   CUdeviceptr held = 0;
+  Kept kept;
   while (std::fgets(line, sizeof line, stdin)) {
     line[std::strcspn(line, "\n")] = '\0';
     if (std::strcmp(line, "look") == 0) {
@@ -31,6 +60,8 @@ void shell() {
       const CUdeviceptr memory = allocate(7);
       requireWords(memory, 7, kWords);
       OK(cuMemFree_v2(memory));
+    } else if (std::strcmp(line, "compute") == 0) {
+      compute(kept);
     } else if (std::strcmp(line, "hold") == 0) {
       held = allocate(9);
     } else if (std::strcmp(line, "drop") == 0) {

@@ -1434,6 +1434,8 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     &byHand<cmd::GreenCreate, &Executor::onGreenCreate>,
     &byHand<cmd::GreenStream, &Executor::onGreenStream>,
     &byHand<cmd::GraphUpdateNode, &Executor::onGraphUpdateNode>,
+    &byHand<cmd::EventHappened, &Executor::onEventHappened>,
+    &byHand<cmd::SessionRestored, &Executor::onSessionRestored>,
     &generated<cmd::DeviceCanAccessPeer, &runDeviceCanAccessPeer>,
     &generated<cmd::DeviceGetP2PAttribute, &runDeviceGetP2PAttribute>,
     &generated<cmd::FlushGPUDirectRDMAWrites, &runFlushGPUDirectRDMAWrites>,

@@ -122,3 +122,5 @@ CUresult onResourceDescribe(const cmd::Decoded<cmd::ResourceDescribe>& in);
 CUresult onGreenCreate(const cmd::Decoded<cmd::GreenCreate>& in);
 CUresult onGreenStream(const cmd::Decoded<cmd::GreenStream>& in);
 CUresult onGraphUpdateNode(const cmd::Decoded<cmd::GraphUpdateNode>& in);
+CUresult onEventHappened(const cmd::Decoded<cmd::EventHappened>& in);
+CUresult onSessionRestored(const cmd::Decoded<cmd::SessionRestored>& in);

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// A session that was parked is made again from its journal, with the images that this side has kept.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "client/kept_images.h"
+#include "cuda/command_subject.h"
+#include "protocol/session_client.h"
+
+namespace millpond::client {
+
+/// Makes `fresh` like the session that left the journal.
+Status restore(Session& fresh, std::span<const std::byte> journal, const KeptImages& images);
+
+/// The program ends these things, and `contexts`, of a session that is parked: they are not made again. False: it is not
+/// parked, and nothing has happened.
+bool endWhileParked(Session& session, std::span<const uint64_t> handles, std::span<const uint16_t> contexts = {});
+
+}  // namespace millpond::client

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What commands make that is there until it is ended, and what they set: by that a journal of them stays short.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "protocol/gen/commands.h"
+
+namespace millpond {
+
+/// A thing by its handle, or a context by its number.
+struct Subject {
+  bool isContext = false;
+  uint64_t number = 0;
+  auto operator<=>(const Subject&) const = default;
+};
+
+struct CommandSubject {
+  Subject subject;        ///< what it makes, or what its setting is of
+  size_t value = 0;       ///< of a setting: offset of the bytes that it sets
+  size_t valueBytes = 0;  ///< 0: it makes its subject
+};
+
+/// Whether the same command, in another session, makes or sets the same as it did before.
+bool canRepeat(cmd::Op op);
+/// Of such a command in that context. Nothing where the body is too short.
+std::optional<CommandSubject> subjectOf(cmd::Op op, uint16_t context, std::span<const std::byte> body);
+
+}  // namespace millpond

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/image_variables.h"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "cuda/image_extent.h"
+#include "softgpu/image/fatbin.h"
+
+namespace millpond::worker {
+namespace {
+
+using Variables = std::vector<ImageVariable>;
+
+/// More is not compared.
+constexpr size_t kMostBytes = size_t{16} << 20;
+
+/// "abc", __func__ and their like.
+bool isLiteral(std::string_view name) {
+  return name.starts_with("$str") || name.starts_with("__unnamed_") || name.starts_with(".str");
+}
+
+bool add(Variables& all, ImageVariable variable) {
+  size_t bytes = variable.initial.size();
+  for (const ImageVariable& each : all) bytes += each.initial.size();
+  if (bytes > kMostBytes) return false;
+  all.push_back(std::move(variable));
+  return true;
+}
+
+// Machine code
+
+template <typename T>
+std::optional<std::span<const T>> table(std::span<const std::byte> file, uint64_t offset, uint64_t bytes) {
+  if (offset > file.size() || bytes > file.size() - offset || bytes % sizeof(T) != 0 ||
+      (reinterpret_cast<uintptr_t>(file.data()) + offset) % alignof(T) != 0)
+    return std::nullopt;
+  return std::span(reinterpret_cast<const T*>(file.data() + offset), bytes / sizeof(T));
+}
+
+std::optional<std::string_view> textAt(std::span<const std::byte> file, const Elf64_Shdr& strings, uint64_t at) {
+  const auto all = table<char>(file, strings.sh_offset, strings.sh_size);
+  if (!all || at >= all->size()) return std::nullopt;
+  const std::string_view rest(all->data() + at, all->size() - at);
+  const size_t end = rest.find('\0');
+  return end == std::string_view::npos ? std::nullopt : std::optional(rest.substr(0, end));
+}
+
+class Cubin {
+ public:
+  explicit Cubin(std::span<const std::byte> file) : file_(file) {}
+
+  bool addTo(Variables& all) {
+    const auto headers = table<Elf64_Ehdr>(file_.first(std::min(file_.size(), sizeof(Elf64_Ehdr))), 0, sizeof(Elf64_Ehdr));
+    if (!headers) return false;
+    const Elf64_Ehdr& header = headers->front();
+    if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+        header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shstrndx >= header.e_shnum)
+      return false;
+    const auto sections = table<Elf64_Shdr>(file_, header.e_shoff, uint64_t{header.e_shnum} * sizeof(Elf64_Shdr));
+    if (!sections) return false;
+    sections_ = *sections;
+    for (size_t i = 0; i < sections_.size(); ++i) {
+      const auto name = textAt(file_, sections_[header.e_shstrndx], sections_[i].sh_name);
+      if (!name) return false;
+      if (name->starts_with(".nv.global") && sections_[i].sh_size != 0 && !addSection(i, all)) return false;
+    }
+    return true;
+  }
+
+ private:
+  /// Every byte of the section has to be one of a variable, but for what lies between them.
+  bool addSection(size_t section, Variables& all) {
+    size_t found = 0;
+    for (const Elf64_Shdr& each : sections_) {
+      if (each.sh_type != SHT_SYMTAB) continue;
+      const auto symbols = table<Elf64_Sym>(file_, each.sh_offset, each.sh_size);
+      if (!symbols || each.sh_link >= sections_.size()) return false;
+      for (const Elf64_Sym& symbol : *symbols) {
+        if (symbol.st_shndx != section || symbol.st_size == 0) continue;
+        const auto name = textAt(file_, sections_[each.sh_link], symbol.st_name);
+        if (!name || !addSymbol(sections_[section], symbol, *name, all)) return false;
+        ++found;
+      }
+    }
+    return found != 0;
+  }
+
+  bool addSymbol(const Elf64_Shdr& section, const Elf64_Sym& symbol, std::string_view name, Variables& all) {
+    if (isLiteral(name)) return true;
+    if (symbol.st_value > section.sh_size || symbol.st_size > section.sh_size - symbol.st_value ||
+        symbol.st_size > kMostBytes)
+      return false;
+    ImageVariable variable{std::string(name), std::vector<std::byte>(symbol.st_size)};
+    if (section.sh_type != SHT_NOBITS) {
+      const auto bytes = table<std::byte>(file_, section.sh_offset, section.sh_size);
+      if (!bytes) return false;
+      std::memcpy(variable.initial.data(), bytes->data() + symbol.st_value, symbol.st_size);
+    }
+    return add(all, std::move(variable));
+  }
+
+  std::span<const std::byte> file_;
+  std::span<const Elf64_Shdr> sections_;
+};
+
+// PTX
+
+size_t bytesOfType(std::string_view type) {
+  if (type.size() < 3 || type[0] != '.' || std::string_view("busf").find(type[1]) == std::string_view::npos) return 0;
+  unsigned bits = 0;
+  const auto [end, problem] = std::from_chars(type.data() + 2, type.data() + type.size(), bits);
+  return problem == std::errc() && end == type.data() + type.size() ? bits / 8 : 0;
+}
+
+/// Words and marks of the text, without what is commented out.
+class PtxWords {
+ public:
+  explicit PtxWords(std::string_view text) : text_(text) {}
+
+  std::string_view next() {
+    skip();
+    if (text_.empty()) return {};
+    if (text_[0] == '"') return take(std::min(text_.find('"', 1), text_.size() - 1) + 1);
+    const auto isOfWord = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+             c == '$' || c == '%' || c == ':';
+    };
+    size_t n = 0;
+    while (n < text_.size() && isOfWord(text_[n])) ++n;
+    return take(n ? n : 1);
+  }
+
+ private:
+  std::string_view take(size_t n) {
+    const std::string_view taken = text_.substr(0, n);
+    text_.remove_prefix(n);
+    return taken;
+  }
+  void skip() {
+    for (;;) {
+      const size_t at = text_.find_first_not_of(" \t\r\n");
+      text_.remove_prefix(at == std::string_view::npos ? text_.size() : at);
+      std::string_view end;
+      if (text_.starts_with("//"))
+        end = "\n";
+      else if (text_.starts_with("/*"))
+        end = "*/";
+      else
+        return;
+      const size_t stop = text_.find(end, 2);
+      text_.remove_prefix(stop == std::string_view::npos ? text_.size() : stop + end.size());
+    }
+  }
+
+  std::string_view text_;
+};
+
+/// What follows ".global" where a variable is declared. False: it cannot be told what it holds.
+bool addDeclared(PtxWords& words, bool isExtern, Variables& all) {
+  size_t bytes = 0, lanes = 1;
+  std::string_view word = words.next();
+  for (; word.starts_with("."); word = words.next()) {
+    if (word == ".align") words.next();
+    else if (word == ".v2") lanes = 2;
+    else if (word == ".v4") lanes = 4;
+    else if (const size_t ofType = bytesOfType(word)) bytes = ofType;
+    else return false;  // managed memory, or what is not known
+  }
+  const std::string name(word);
+  if (name.empty() || bytes == 0) return false;
+  size_t count = lanes;
+  for (word = words.next(); word == "["; word = words.next()) {
+    const std::string_view dimension = words.next();
+    size_t n = 0;
+    const auto [end, problem] = std::from_chars(dimension.data(), dimension.data() + dimension.size(), n);
+    if (problem != std::errc() || end != dimension.data() + dimension.size() || words.next() != "]") return isLiteral(name);
+    if (n > kMostBytes || (count *= n) > kMostBytes) return false;
+  }
+  if (isLiteral(name)) return true;
+  // What it is initialised with may be addresses.
+  return !isExtern && word == ";" && add(all, {name, std::vector<std::byte>(count * bytes)});
+}
+
+bool addPtx(std::string_view text, Variables& all) {
+  PtxWords words(text.substr(0, text.find('\0')));
+  std::string_view before;
+  bool isExtern = false;
+  for (std::string_view word = words.next(); !word.empty(); word = words.next()) {
+    if (word == ".extern" || word == ".common") isExtern = true;
+    if (word == ";") isExtern = false;
+    // Parameters say that they point there.
+    if (word == ".global" && before != ".ptr" && !addDeclared(words, isExtern, all)) return false;
+    before = word;
+  }
+  return true;
+}
+
+// Both
+
+bool addFatbin(std::span<const std::byte> image, std::span<const unsigned> archs, Variables& all) {
+  const auto entries = softgpu::readFatbin(image);
+  if (!entries) return false;
+  const auto suits = [archs](const softgpu::FatbinEntry& entry, bool sameMajor) {
+    return std::any_of(archs.begin(), archs.end(), [&](unsigned arch) {
+      return entry.arch <= arch && (!sameMajor || entry.arch / 10 == arch / 10);
+    });
+  };
+  for (const softgpu::FatbinEntry& entry : *entries) {
+    const bool isCode = entry.kind == softgpu::FatbinKind::elf;
+    if (!isCode && entry.kind != softgpu::FatbinKind::ptx) return false;
+    if (!suits(entry, isCode)) continue;
+    const auto content = softgpu::readFatbinEntry(entry);
+    if (!content) return false;
+    if (isCode ? !Cubin(std::as_bytes(std::span(*content))).addTo(all) : !addPtx(*content, all)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<std::vector<ImageVariable>> imageVariables(std::span<const std::byte> image,
+                                                         std::span<const unsigned> archs) {
+  uint32_t magic = 0;
+  if (image.size() >= sizeof(magic)) std::memcpy(&magic, image.data(), sizeof(magic));
+  Variables all;
+  bool isUnderstood = false;
+  if (magic == kFatbinMagic)
+    isUnderstood = addFatbin(image, archs, all);
+  else if (std::memcmp(&magic, ELFMAG, SELFMAG) == 0)
+    isUnderstood = Cubin(image).addTo(all);
+  else
+    isUnderstood = addPtx({reinterpret_cast<const char*>(image.data()), image.size()}, all);
+  if (!isUnderstood) return std::nullopt;
+  return all;
+}
+
+}  // namespace millpond::worker
