@@ -1028,16 +1028,21 @@ export const commands: readonly Command[] = [
   },
   {
     name: "PoolOpen",
-    doc: "Another session's pool, by its handle, under a handle of the client's; ended with PoolDestroy.",
+    doc: "Another session's pool, by its handle, under a handle of the client's, or the one under which it is open already; ended with PoolDestroy.",
     fields: [
       ["pool", "u64"],
       ["handle", { bytes: 64 }],
     ],
-    reply: { fields: [["device", "i32"]] },
+    reply: {
+      fields: [
+        ["pool", "u64"],
+        ["device", "i32"],
+      ],
+    },
   },
   {
     name: "PoolSharePointer",
-    doc: "A handle by which sessions that have opened a pool open an allocation of it. `bytes`: what the program asked for.",
+    doc: "A handle by which sessions that have opened a pool, which must have been shared, open an allocation of it. `bytes`: what the program asked for.",
     fields: [
       ["address", "u64"],
       ["bytes", "u64"],
@@ -1046,7 +1051,7 @@ export const commands: readonly Command[] = [
   },
   {
     name: "PoolOpenPointer",
-    doc: "An allocation of a pool that was opened, by its handle; ended with PoolFree or MemFree, as often as it was opened.",
+    doc: "An allocation of a pool that was opened, by its handle; ended with one PoolFree or MemFree, however often it was opened.",
     fields: [
       ["pool", "u64"],
       ["handle", { bytes: 64 }],

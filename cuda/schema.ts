@@ -42,8 +42,11 @@ export type Argument =
   | { readonly kind: "address"; readonly unlessZero?: readonly string[] }
   /** A `CUstream`: 0, 1 and 2 are resolved by flavour and calling thread before anything crosses. */
   | { readonly kind: "stream" }
-  /** A handle that the session must own. */
-  | { readonly kind: "handle"; readonly of: HandleKind; readonly nullable?: true }
+  /**
+   * A handle that the session must own; others are CUDA_ERROR_INVALID_HANDLE. `null`: it may be null, or null is refused
+   * with CUDA_ERROR_INVALID_VALUE.
+   */
+  | { readonly kind: "handle"; readonly of: HandleKind; readonly null?: "allowed" | "invalidValue" }
   /** A `CUfunction` parameter: either a function or a kernel cast to one, as cudart 13 does. */
   | { readonly kind: "functionOrKernel" }
   /**

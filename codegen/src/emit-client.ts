@@ -160,7 +160,8 @@ function marshal(
       const indented = look.split("\n").map((line) => `  ${line}`);
       return {
         ...none,
-        sets: argument.nullable ? [`  if (${name} != nullptr) {`, ...indented, "  }"] : [look],
+        checks: argument.null === "invalidValue" ? [refuse(`${name} == nullptr`)] : [],
+        sets: argument.null === "allowed" ? [`  if (${name} != nullptr) {`, ...indented, "  }"] : [look],
       };
     }
     case "destroys":

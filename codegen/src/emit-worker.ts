@@ -173,7 +173,7 @@ function step({ parameter, argument }: PlannedArgument, plan: Plan, command: Com
       const declare = `  ${handleTypes[argument.of]} ${name} = nullptr;`;
       // A handle whose creation failed is known, but stands for nothing.
       const failed = `if (${name} == nullptr) return CUDA_ERROR_INVALID_HANDLE;`;
-      if (argument.kind === "handle" && argument.nullable) {
+      if (argument.kind === "handle" && argument.null === "allowed") {
         return {
           before: [declare, `  if (${fixed} != 0) {`, look("    "), `    ${failed}`, "  }"],
           pass: name,

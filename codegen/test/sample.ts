@@ -214,7 +214,7 @@ export const sampleGroups: { readonly [group: string]: Group } = {
     cuStreamEnd_v2: { style: "async", arguments: { hStream: { kind: "destroys", of: "stream" } } },
     cuStreamWait: {
       style: "async",
-      arguments: { hStream: { kind: "stream" }, hEvent: { kind: "handle", of: "event", nullable: true } },
+      arguments: { hStream: { kind: "stream" }, hEvent: { kind: "handle", of: "event", null: "allowed" } },
     },
     cuPaint: {
       style: "async",

@@ -23,7 +23,7 @@ export const arrays: Group = {
   cuArrayGetSparseProperties: {
     style: "wait",
     context: "none",
-    arguments: { sparseProperties, array: { kind: "handle", of: "array" } },
+    arguments: { sparseProperties, array: { kind: "handle", of: "array", null: "invalidValue" } },
   },
   cuMipmappedArrayCreate: allocation,
   cuMipmappedArrayDestroy: allocation,
@@ -35,7 +35,7 @@ export const arrays: Group = {
   cuMipmappedArrayGetSparseProperties: {
     style: "wait",
     context: "none",
-    arguments: { sparseProperties, mipmap: { kind: "handle", of: "mipmappedArray" } },
+    arguments: { sparseProperties, mipmap: { kind: "handle", of: "mipmappedArray", null: "invalidValue" } },
   },
   cuTexObjectCreate: object,
   cuTexObjectDestroy: object,

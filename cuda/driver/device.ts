@@ -50,8 +50,8 @@ export const device = {
       dstDevice: { kind: "device" },
     },
   },
-  cuDeviceGetLuid: { style: "refused", why: "locally unique ids exist on Windows only" },
-  cuDeviceGetNvSciSyncAttributes: { style: "refused", why: "NvSciSync exists on embedded platforms only" },
+  cuDeviceGetLuid: { style: "local", how: "as every driver on Linux: only Windows has locally unique ids" },
+  cuDeviceGetNvSciSyncAttributes: { style: "local", how: "as every driver but those of embedded platforms" },
   cuDeviceGetHostAtomicCapabilities: capabilities,
   cuDeviceGetP2PAtomicCapabilities: capabilities,
   cuFlushGPUDirectRDMAWrites: {

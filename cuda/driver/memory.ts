@@ -30,8 +30,8 @@ export const memory = {
   cuMemFree_v2: allocation,
   cuMemGetAddressRange_v2: local,
   cuMemBatchDecompressAsync: {
-    style: "refused",
-    why: "devices say that they have no engine for it: not tried on one that has",
+    style: "local",
+    how: "as on a device that has no engine for it, which its attributes say",
   },
   cuPointerGetAttribute: local,
   cuPointerGetAttributes: local,

@@ -2,25 +2,34 @@
 // Checkpoints of processes: this one runs, since nothing can lock it. What others do is not known here.
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
+
 #include "client/client.h"
 #include "client/gen/api.h"
 
 namespace millpond::client::api {
 namespace {
 
+CUresult checkProcess(int pid) {
+  if (const CUresult r = Client::check(); r != CUDA_SUCCESS) return r;
+  if (pid == ::getpid()) return CUDA_SUCCESS;
+  const bool isThere = pid > 0 && (::kill(pid, 0) == 0 || errno != ESRCH);
+  return isThere ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
 /// Of a call that needs a process which is locked or checkpointed.
 CUresult refuseRunning(int pid) {
-  if (const CUresult r = Client::check(); r != CUDA_SUCCESS) return r;
-  if (pid <= 0) return CUDA_ERROR_INVALID_VALUE;
-  return pid == ::getpid() ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_NOT_SUPPORTED;
+  const CUresult r = checkProcess(pid);
+  return r == CUDA_SUCCESS ? CUDA_ERROR_ILLEGAL_STATE : r;
 }
 
 }  // namespace
 
 CUresult cuCheckpointProcessGetState(int pid, CUprocessState* state) noexcept {
   if (const CUresult r = Client::check(); r != CUDA_SUCCESS) return r;
-  if (pid <= 0 || state == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (pid != ::getpid()) return CUDA_ERROR_NOT_SUPPORTED;
+  if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = checkProcess(pid); r != CUDA_SUCCESS) return r;
   *state = CU_PROCESS_STATE_RUNNING;
   return CUDA_SUCCESS;
 }

@@ -226,5 +226,20 @@ CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int* capabilities, const CUat
   return atomicCapabilities("cuDeviceGetP2PAtomicCapabilities", {capabilities, operations, count}, srcDevice, dstDevice);
 }
 
+CUresult cuDeviceGetLuid(char* luid, unsigned int* deviceNodeMask, CUdevice dev) noexcept {
+  if (luid == nullptr || deviceNodeMask == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const DeviceSubject subject(dev);
+  return subject.result == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : subject.result;
+}
+
+CUresult cuDeviceGetNvSciSyncAttributes(void* nvSciSyncAttrList, CUdevice dev, int flags) noexcept {
+  constexpr int kKnown = CUDA_NVSCISYNC_ATTR_SIGNAL | CUDA_NVSCISYNC_ATTR_WAIT;
+  if (const CUresult r = Client::check(); r != CUDA_SUCCESS) return r;
+  if (nvSciSyncAttrList == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const DeviceSubject subject(dev);
+  if (subject.result != CUDA_SUCCESS) return subject.result;
+  return flags == 0 || (flags & ~kKnown) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 }  // namespace api
 }  // namespace millpond::client

@@ -16,7 +16,12 @@ CUresult unknownResource(const char* name) {
 CUresult unknownImport(const char* name) {
   Call call(name, false);
   const CUresult entry = call.entry();
-  return entry == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : entry;
+  return entry == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : entry;
+}
+
+CUresult unknownResources(const char* name, unsigned count, const CUgraphicsResource* resources) {
+  const CUresult r = unknownResource(name);
+  return r == CUDA_ERROR_INVALID_HANDLE && (count == 0 || resources == nullptr) ? CUDA_ERROR_INVALID_VALUE : r;
 }
 
 }  // namespace
@@ -24,11 +29,11 @@ CUresult unknownImport(const char* name) {
 CUresult cuGraphicsUnregisterResource(CUgraphicsResource) noexcept {
   return unknownResource("cuGraphicsUnregisterResource");
 }
-CUresult cuGraphicsMapResources(Flavour, unsigned int, CUgraphicsResource*, CUstream) noexcept {
-  return unknownResource("cuGraphicsMapResources");
+CUresult cuGraphicsMapResources(Flavour, unsigned int count, CUgraphicsResource* resources, CUstream) noexcept {
+  return unknownResources("cuGraphicsMapResources", count, resources);
 }
-CUresult cuGraphicsUnmapResources(Flavour, unsigned int, CUgraphicsResource*, CUstream) noexcept {
-  return unknownResource("cuGraphicsUnmapResources");
+CUresult cuGraphicsUnmapResources(Flavour, unsigned int count, CUgraphicsResource* resources, CUstream) noexcept {
+  return unknownResources("cuGraphicsUnmapResources", count, resources);
 }
 CUresult cuGraphicsSubResourceGetMappedArray(CUarray*, CUgraphicsResource, unsigned int, unsigned int) noexcept {
   return unknownResource("cuGraphicsSubResourceGetMappedArray");
@@ -73,6 +78,13 @@ CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t si
   if (handle == nullptr || dptr == 0 || size == 0 || handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
     return CUDA_ERROR_INVALID_VALUE;
   return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+// As on a device whose attributes say that it has no engine for it.
+CUresult cuMemBatchDecompressAsync(Flavour, CUmemDecompressParams*, size_t, unsigned int, size_t*, CUstream) noexcept {
+  Call call("cuMemBatchDecompressAsync", true);
+  const CUresult entry = call.entry();
+  return entry == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : entry;
 }
 
 }  // namespace millpond::client::api

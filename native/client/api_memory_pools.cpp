@@ -152,7 +152,7 @@ CUresult cuMemAllocFromPoolAsync(Flavour flavour, CUdeviceptr* dptr, size_t byte
     MemoryPools& books = call.remote().pools;
     std::lock_guard lock(books.mutex);
     const MemoryPools::Pool* live = books.find(pool);
-    if (!live || live->isOpened) return CUDA_ERROR_INVALID_VALUE;
+    if (!live || live->isOpened()) return CUDA_ERROR_INVALID_VALUE;
     device = live->device;
   }
   if (bytesize == 0) return allocateNothing(dptr);
@@ -196,8 +196,12 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) noexcept {
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   MemoryPools& books = call.remote().pools;
   std::lock_guard lock(books.mutex);
-  const MemoryPools::Pool* live = books.find(pool);
+  MemoryPools::Pool* const live = books.find(pool);
   if (!live || live->isDefault) return CUDA_ERROR_INVALID_VALUE;
+  if (live->isOpened()) {
+    if (call.remote().memory.hasOfPool(reinterpret_cast<uint64_t>(pool))) return CUDA_ERROR_INVALID_VALUE;
+    if (--live->opens > 0) return CUDA_SUCCESS;
+  }
   if (const auto current = books.current.find(live->device);
       current != books.current.end() && current->second == pool)
     books.current.erase(current);
@@ -212,8 +216,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) noexcept {
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   std::lock_guard lock(call.remote().pools.mutex);
   const MemoryPools::Pool* live = call.remote().pools.find(pool);
-  if (!live) return CUDA_ERROR_INVALID_VALUE;
-  if (live->isOpened) return CUDA_SUCCESS;  // which keeps nothing
+  if (!live || live->isOpened()) return CUDA_ERROR_INVALID_VALUE;
   cmd::PoolTrim wire{};
   wire.pool = reinterpret_cast<uint64_t>(pool);
   wire.bytes = minBytesToKeep;
@@ -225,7 +228,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   std::lock_guard lock(call.remote().pools.mutex);
   MemoryPools::Pool* live = call.remote().pools.find(pool);
-  if (!live || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!live || live->isOpened() || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (isReuse(attr)) {
     live->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = *static_cast<int*>(value) != 0;
     return CUDA_SUCCESS;
@@ -234,7 +237,6 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
   switch (attr) {
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: {
       live->threshold = wanted;
-      if (live->isOpened) return CUDA_SUCCESS;
       cmd::PoolSetThreshold wire{};
       wire.pool = reinterpret_cast<uint64_t>(pool);
       wire.bytes = wanted;
@@ -259,7 +261,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
   {
     std::lock_guard lock(call.remote().pools.mutex);
     const MemoryPools::Pool* live = call.remote().pools.find(pool);
-    if (!live || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (!live || live->isOpened() || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (isReuse(attr)) {
       *static_cast<int*>(value) = live->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
       return CUDA_SUCCESS;
@@ -335,7 +337,7 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) noexcept {
   MemoryPools& books = call.remote().pools;
   std::lock_guard lock(books.mutex);
   const MemoryPools::Pool* live = books.find(pool);
-  if (!live || live->device != dev || live->isOpened) return CUDA_ERROR_INVALID_VALUE;
+  if (!live || live->device != dev || live->isOpened()) return CUDA_ERROR_INVALID_VALUE;
   books.current[dev] = pool;
   return CUDA_SUCCESS;
 }

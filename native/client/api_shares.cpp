@@ -10,13 +10,20 @@
 namespace millpond::client::api {
 namespace {
 
-/// Asks for a pool of another process under a handle that there is from then on.
-CUresult openPool(Call& call, const cmd::PoolOpen& wire, CUmemoryPool pool) {
+/// Asks for a pool of another process. Its handle is the one that `wire` names, or the one that it has here already.
+CUresult openPool(Call& call, const cmd::PoolOpen& wire, CUmemoryPool& pool) {
+  pool = reinterpret_cast<CUmemoryPool>(wire.pool);
   HandleTable& handles = call.remote().handles;
+  MemoryPools& books = call.remote().pools;
+  const std::lock_guard lock(books.mutex);
   cmd::PoolOpenReply reply{};
-  if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) {
-    handles.recycle(handles.claim(HandleKind::kMemoryPool, pool));
-    return r;
+  const CUresult r = call.wait(wire, reply);
+  if (r != CUDA_SUCCESS || reply.pool != wire.pool) handles.recycle(handles.claim(HandleKind::kMemoryPool, pool));
+  if (r != CUDA_SUCCESS) return r;
+  pool = reinterpret_cast<CUmemoryPool>(reply.pool);
+  if (MemoryPools::Pool* const known = books.find(pool)) {
+    ++known->opens;
+    return CUDA_SUCCESS;
   }
   const Context* context = contextOf(static_cast<uint16_t>(reply.device + 1));
   if (!context) {
@@ -24,9 +31,7 @@ CUresult openPool(Call& call, const cmd::PoolOpen& wire, CUmemoryPool pool) {
     if (call.destroy(HandleKind::kMemoryPool, pool, end.pool) == CUDA_SUCCESS) call.post(end);
     return CUDA_ERROR_INVALID_DEVICE;  // which this process does not see
   }
-  MemoryPools& books = call.remote().pools;
-  const std::lock_guard lock(books.mutex);
-  books.pools[pool] = {.device = context->device(), .isOpened = true};
+  books.pools[pool] = {.device = context->device(), .opens = 1};
   return CUDA_SUCCESS;
 }
 
@@ -157,7 +162,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle
   // Of no context: pools outlive them.
   wire.pool = call.remote().handles.create(HandleKind::kMemoryPool, 0);
   if (wire.pool == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  const auto pool = reinterpret_cast<CUmemoryPool>(wire.pool);
+  CUmemoryPool pool = nullptr;
   if (const CUresult r = openPool(call, wire, pool); r != CUDA_SUCCESS) return r;
   *pool_out = pool;
   return CUDA_SUCCESS;
@@ -192,7 +197,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool, CUmemPo
     MemoryPools& books = call.remote().pools;
     const std::lock_guard lock(books.mutex);
     const MemoryPools::Pool* live = books.find(pool);
-    if (ptr_out == nullptr || shareData == nullptr || !live || !live->isOpened) return CUDA_ERROR_INVALID_VALUE;
+    if (ptr_out == nullptr || shareData == nullptr || !live || !live->isOpened()) return CUDA_ERROR_INVALID_VALUE;
     context = Client::instance().contexts().primary(live->device);
   }
   if (!context) return CUDA_ERROR_INVALID_DEVICE;
@@ -203,7 +208,8 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool, CUmemPo
   if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) return r;
   MemoryRun run{reply.address, reply.bytes, MemoryKind::kDevice, context->wireContext(), 0, 0};
   run.pool = wire.pool;
-  call.remote().memory.open(run);
+  // What is open already is the same memory, and one free ends it.
+  call.remote().memory.addApart(run);
   *ptr_out = reply.address;
   return CUDA_SUCCESS;
 }

@@ -41,6 +41,7 @@ CUresult checkProperties(const CUmemAllocationProp* prop, const Context*& contex
       return CUDA_ERROR_INVALID_VALUE;
   }
   if (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  if (prop->requestedHandleTypes && (prop->allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL)) return CUDA_ERROR_INVALID_VALUE;
   context = Client::instance().contexts().primary(prop->location.id);
   return context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }

@@ -98,18 +98,8 @@ uint16_t Call::streamContext(uint64_t stream) const noexcept {
   return slot ? slot->context : caller_.context;
 }
 
-namespace {
-
-/// The documentation of references has no other error for one that there is not.
-CUresult unknown(HandleKind kind) {
-  const bool isReference = kind == HandleKind::kTextureReference || kind == HandleKind::kSurfaceReference;
-  return isReference ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-}
-
-}  // namespace
-
 CUresult Call::handle(HandleKind kind, const void* in, uint64_t& wire) noexcept {
-  if (!remote_->handles.find(kind, in)) return unknown(kind);
+  if (!remote_->handles.find(kind, in)) return CUDA_ERROR_INVALID_HANDLE;
   wire = reinterpret_cast<uint64_t>(in);
   return CUDA_SUCCESS;
 }

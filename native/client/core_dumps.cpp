@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/core_dumps.h"
 
-#include <unistd.h>
-
-#include <array>
+#include <cstdlib>
 #include <cstring>
 
 namespace millpond::client {
@@ -23,10 +21,9 @@ size_t bytesOf(CUcoredumpSettings attribute) {
   return attribute == CU_COREDUMP_GENERATION_FLAGS ? sizeof(unsigned) : sizeof(bool);
 }
 
-std::string defaultText(const char* head) {
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
-  return std::string(head) + ".cuda." + host.data() + "." + std::to_string(::getpid());
+/// What no context has of its own.
+bool isOfProcess(CUcoredumpSettings attribute) {
+  return attribute == CU_COREDUMP_ENABLE_USER_TRIGGER || attribute == CU_COREDUMP_PIPE;
 }
 
 }  // namespace
@@ -58,12 +55,15 @@ bool CoreDumps::truth(uint16_t context, CUcoredumpSettings attribute) const {
 std::string CoreDumps::text(uint16_t context, CUcoredumpSettings attribute) const {
   const bool isFile = attribute == CU_COREDUMP_FILE;
   const auto set = find(context, isFile ? &Settings::file : &Settings::pipe);
-  return set ? *set : defaultText(isFile ? "core" : "corepipe");
+  if (set) return *set;
+  const char* const given = std::getenv(isFile ? "CUDA_COREDUMP_FILE" : "CUDA_COREDUMP_PIPE");
+  return given ? given : "";
 }
 
 CUresult CoreDumps::get(uint16_t context, CUcoredumpSettings attribute, void* value, size_t* size) const {
   const size_t bytes = bytesOf(attribute);
   if (bytes == 0 || size == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (context != kProcess && isOfProcess(attribute)) return CUDA_ERROR_INVALID_VALUE;
   if (value == nullptr) {
     *size = bytes;
     return CUDA_SUCCESS;
@@ -108,13 +108,11 @@ CUresult CoreDumps::setTruth(uint16_t context, CUcoredumpSettings attribute, boo
 CUresult CoreDumps::set(uint16_t context, CUcoredumpSettings attribute, const void* value, size_t* size) {
   const size_t bytes = bytesOf(attribute);
   if (bytes == 0 || size == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (context != kProcess && isOfProcess(attribute)) return CUDA_ERROR_INVALID_VALUE;
   if (value == nullptr) {
     *size = bytes;
     return CUDA_SUCCESS;
   }
-  // These are of the process alone.
-  if (context != kProcess && (attribute == CU_COREDUMP_ENABLE_USER_TRIGGER || attribute == CU_COREDUMP_PIPE))
-    return CUDA_ERROR_NOT_SUPPORTED;
   std::lock_guard lock(mutex_);
   if (isText(attribute)) {
     const size_t length = ::strnlen(static_cast<const char*>(value), *size);

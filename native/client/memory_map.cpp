@@ -17,15 +17,6 @@ void MemoryMap::add(MemoryRun run) {
   insert(run);
 }
 
-void MemoryMap::open(const MemoryRun& run) {
-  std::lock_guard lock(mutex_);
-  const auto known = runs_.find(run.address);
-  if (known != runs_.end() && known->second.pool == run.pool)
-    ++known->second.uses;
-  else
-    insert(run);
-}
-
 bool MemoryMap::addApart(MemoryRun run) {
   std::lock_guard lock(mutex_);
   const auto next = runs_.lower_bound(run.address);
@@ -55,7 +46,6 @@ std::optional<MemoryRun> MemoryMap::take(uint64_t address) {
   const auto found = runs_.find(address);
   if (found == runs_.end()) return std::nullopt;
   const MemoryRun run = found->second;
-  if (--found->second.uses > 0) return run;
   runs_.erase(found);
   end(run);
   return run;
@@ -148,6 +138,11 @@ bool MemoryMap::wasFreedLocked(uint64_t address) const {
   return next != freed_.begin() && address < std::prev(next)->second;
 }
 
+bool MemoryMap::hasOfPool(uint64_t pool) const {
+  std::shared_lock lock(mutex_);
+  return std::any_of(runs_.begin(), runs_.end(), [pool](const auto& run) { return run.second.pool == pool; });
+}
+
 std::vector<uint64_t> MemoryMap::dropDevice(uint16_t context) {
   std::lock_guard lock(mutex_);
   std::vector<uint64_t> allocated;
@@ -158,7 +153,7 @@ std::vector<uint64_t> MemoryMap::dropDevice(uint16_t context) {
       ++run;
       continue;
     }
-    if (!isManaged && !(run->second.flags & MemoryRun::kBorrowed)) allocated.insert(allocated.end(), run->second.uses, run->first);
+    if (!isManaged && !(run->second.flags & MemoryRun::kBorrowed)) allocated.push_back(run->first);
     end(run->second);
     run = runs_.erase(run);
   }

@@ -43,7 +43,6 @@ struct MemoryRun {
   unsigned flags = 0;    ///< of cuMemHostAlloc or cuMemHostRegister, and the above
   uint64_t id = 0;       ///< CU_POINTER_ATTRIBUTE_BUFFER_ID, unique in the process
   uint64_t pool = 0;     ///< handle of the pool that it came from
-  unsigned uses = 1;     ///< how often it is taken before it is gone
 
   /// Whether commands may name it as memory of devices.
   bool isWithinReach() const { return kind != MemoryKind::kPinnedLocal; }
@@ -65,9 +64,7 @@ class MemoryMap {
   void add(MemoryRun run);
   /// The same, unless some of it is known already.
   bool addApart(MemoryRun run);
-  /// The same for memory of another process, which may be open already: then it is used once more.
-  void open(const MemoryRun& run);
-  /// The run that begins at `address`, used once less: what nobody uses is out of the map.
+  /// The run that begins at `address`, out of the map.
   std::optional<MemoryRun> take(uint64_t address);
   /// The run that `address` lies in.
   std::optional<MemoryRun> find(uint64_t address) const;
@@ -76,6 +73,8 @@ class MemoryMap {
   /// Whether a copy or a fill may be given [address, address + bytes): it is covered, or lies where this map knows of
   /// nothing, which is the worker's driver's to judge. Not what has been freed.
   bool mayUse(uint64_t address, uint64_t bytes) const;
+  /// Whether there is memory of that pool.
+  bool hasOfPool(uint64_t pool) const;
   /// Whether memory of cuMemAlloc was there that is freed.
   bool wasFreed(uint64_t address) const;
   /// Addresses that had been freed are in use again, without a run.
@@ -89,7 +88,7 @@ class MemoryMap {
     return address >= lowestLocal_.load(std::memory_order_relaxed) && address < highestLocal_.load(std::memory_order_relaxed);
   }
   /// Forgets the device memory of a context, and managed memory that is mirrored, but not what is mapped; the addresses
-  /// of what had been allocated on the device, each as often as it was used.
+  /// of what had been allocated on the device.
   std::vector<uint64_t> dropDevice(uint16_t context);
 
  private:

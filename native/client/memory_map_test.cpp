@@ -61,22 +61,6 @@ TEST("memory of pools, variables and mappings is not told to be freed") {
   }
 }
 
-TEST("memory of another process that is opened again is there until it is freed as often") {
-  MemoryMap map;
-  MemoryRun opened = device(0x1000, 0x100);
-  opened.pool = 5;
-  for (int i = 0; i < 3; ++i) map.open(opened);
-  const uint64_t id = map.find(0x1080)->id;
-  CHECK(map.take(0x1000));
-  CHECK_EQ(map.find(0x1080)->id, id);
-  // A context that ends frees the rest.
-  CHECK_EQ(map.dropDevice(0).size(), 2u);
-  CHECK(!map.find(0x1080));
-  map.open(opened);
-  CHECK(map.take(0x1000));
-  CHECK(!map.take(0x1000));
-}
-
 TEST("a variable that is known ends those whose place it takes") {
   MemoryMap map;
   for (const uint64_t address : {0x1000u, 0x1100u, 0x1200u, 0x1300u}) map.add(device(address, 0x10, MemoryRun::kBorrowed));

@@ -18,7 +18,8 @@ class MemoryPools {
     /// CU_MEMPOOL_ATTR_REUSE_*, by attribute. Kept for the program to read: the worker reuses in any case what is safe.
     int reuse[3] = {1, 1, 1};
     bool isDefault = false;
-    bool isOpened = false;  ///< another process's: nothing is allocated from it
+    unsigned opens = 0;  ///< how often it was opened, if it is another process's: nothing is allocated from it
+    bool isOpened() const { return opens > 0; }
     CUmemAllocationHandleType handleTypes = CU_MEM_HANDLE_TYPE_NONE;
   };
 

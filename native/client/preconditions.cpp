@@ -82,7 +82,8 @@ CUresult memsetRows(Call& call, CUdeviceptr to, size_t pitch, size_t width, size
 
 CUresult isNotOfModule(Call& call, CUtexref reference) {
   const HandleTable::Slot* slot = call.remote().handles.find(HandleKind::kTextureReference, reference);
-  return slot && !slot->function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (!slot) return CUDA_ERROR_INVALID_HANDLE;
+  return slot->function ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 }  // namespace millpond::client::precondition

@@ -65,8 +65,7 @@ CUresult Executor::onMemFree(const cmd::Decoded<cmd::MemFree>& command) {
     if (!run && isFreed(c, address)) return CUDA_ERROR_INVALID_VALUE;
     const bool isPooled = pools_.take(address).has_value();
     if (sharing_) sharing_->remove(isPooled ? Sharing::Kind::kPoolMemory : Sharing::Kind::kMemory, address);
-    if (!openedPools_.isOpen(address))
-      command.fixed.isLeft ? sanitizer_.left(address) : sanitizer_.freed(address, "cuMemFree");
+    command.fixed.isLeft ? sanitizer_.left(address) : sanitizer_.freed(address, "cuMemFree");
     freeLater(c, place);
     return CUDA_SUCCESS;
   }

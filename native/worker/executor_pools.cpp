@@ -29,9 +29,7 @@ CUresult Executor::onPoolSetThreshold(const cmd::Decoded<cmd::PoolSetThreshold>&
 }
 
 CUresult Executor::onPoolResetHigh(const cmd::Decoded<cmd::PoolResetHigh>& command) {
-  const auto [pool, ofReserved] = std::pair(command.fixed.pool, command.fixed.ofReserved != 0);
-  const bool known = openedPools_.resetHigh(pool, ofReserved) || pools_.resetHigh(pool, ofReserved);
-  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return pools_.resetHigh(command.fixed.pool, command.fixed.ofReserved != 0) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult Executor::onPoolTrim(const cmd::Decoded<cmd::PoolTrim>& command) {
@@ -45,8 +43,7 @@ CUresult Executor::onPoolTrim(const cmd::Decoded<cmd::PoolTrim>& command) {
 CUresult Executor::onPoolUsage(const cmd::Decoded<cmd::PoolUsage>& command) {
   progressPoolFrees();
   progressEndings();
-  const auto opened = openedPools_.usage(command.fixed.pool);
-  const auto usage = opened ? opened : pools_.usage(command.fixed.pool);
+  const auto usage = pools_.usage(command.fixed.pool);
   if (!usage) return CUDA_ERROR_INVALID_VALUE;
   reply(cmd::PoolUsageReply{usage->reserved, usage->reservedHigh, usage->used, usage->usedHigh});
   return CUDA_SUCCESS;

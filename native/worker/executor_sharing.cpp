@@ -220,10 +220,11 @@ CUresult Executor::onPoolOpen(const cmd::Decoded<cmd::PoolOpen>& command) {
   Sharing::Item item;
   size_t ordinal = 0;
   if (CUresult rc = openItem(Sharing::Kind::kPool, handleIn(command.fixed.handle), item, ordinal)) return rc;
-  const uint64_t pool = command.fixed.pool;
-  if (pools_.device(pool) || !openedPools_.add(pool, {item.worker, item.facts.pool}, ordinal))
+  const OpenedPools::Source source{item.worker, item.facts.pool};
+  const uint64_t pool = openedPools_.numberOf(source).value_or(command.fixed.pool);
+  if (pool == command.fixed.pool && (pools_.device(pool) || !openedPools_.add(pool, source, ordinal)))
     return violation("there is a pool of this number already");
-  reply(cmd::PoolOpenReply{static_cast<int32_t>(ordinal)});
+  reply(cmd::PoolOpenReply{pool, static_cast<int32_t>(ordinal)});
   return CUDA_SUCCESS;
 }
 
@@ -232,7 +233,7 @@ CUresult Executor::onPoolSharePointer(const cmd::Decoded<cmd::PoolSharePointer>&
   const CUdeviceptr address = command.fixed.address;
   const auto pool = pools_.poolOf(address);
   const auto ordinal = pool ? pools_.device(*pool) : std::nullopt;
-  if (!ordinal) return CUDA_ERROR_INVALID_VALUE;
+  if (!ordinal || !sharing_->find(Sharing::Kind::kPool, *pool)) return CUDA_ERROR_INVALID_VALUE;
   Sharing::Handle handle{};
   if (CUresult rc = shareAllocation(Sharing::Kind::kPoolMemory, *ordinal, address, command.fixed.bytes, *pool, handle))
     return rc;
@@ -269,12 +270,12 @@ CUresult Executor::openPooled(uint64_t pool, const Sharing::Handle& handle, cmd:
     HeldMemory held(driver_);
     if (CUresult rc = importFile(item, held.handle)) return rc;
     if (CUresult rc = arenas_[ordinal]->adopt(held.handle, facts.fileBytes, 0, start)) return rc;
-    openedPools_.map(pool, facts.run, start, facts.fileBytes);
+    openedPools_.map(pool, facts.run, start);
     updateMemoryCounter(static_cast<uint16_t>(ordinal + 1));
   }
   const CUdeviceptr address = start + facts.offset;
   if (!openedPools_.isOpen(address)) sanitizer_.allocated(address, facts.bytes, "cuMemPoolImportPointer");
-  openedPools_.open(start, address, MemoryPools::countedBytes(facts.bytes));
+  openedPools_.open(start, address);
   opened = {address, facts.bytes};
   return CUDA_SUCCESS;
 }
@@ -282,7 +283,7 @@ CUresult Executor::openPooled(uint64_t pool, const Sharing::Handle& handle, cmd:
 void Executor::closeOpened(CUdeviceptr address, std::vector<Mark> place) {
   const auto start = openedPools_.close(address);
   if (!start) return;
-  if (!openedPools_.isOpen(address)) sanitizer_.freed(address, "cuMemFreeAsync");
+  sanitizer_.freed(address, "cuMemFreeAsync");
   endings_.push_back({++lastRetired_, *start, 0, Ending::Kind::kOpenedMemory, {}, std::move(place)});
   progressEndings();
 }

@@ -88,12 +88,18 @@ struct SharedPools {
     CHECK_EQ(sharePointer(address, bytes, handle), 0);
     return handle;
   }
-  int32_t open(const Handle& handle, uint64_t pool = kOpened) {
+  int32_t open(const Handle& handle, uint64_t pool, uint64_t& number) {
     cmd::PoolOpen command{};
     command.pool = pool;
     std::memcpy(command.handle, handle.bytes, sizeof handle.bytes);
     cmd::PoolOpenReply reply{};
-    return ask(command, reply);
+    const int32_t result = ask(command, reply);
+    number = reply.pool;
+    return result;
+  }
+  int32_t open(const Handle& handle, uint64_t pool = kOpened) {
+    uint64_t number = 0;
+    return open(handle, pool, number);
   }
   int32_t openPointer(const Handle& handle, CUdeviceptr& address, uint64_t pool = kOpened) {
     cmd::PoolOpenPointer command{};
@@ -109,11 +115,6 @@ struct SharedPools {
     CHECK_EQ(openPointer(handle, address), 0);
     return address;
   }
-  int32_t usage(uint64_t pool, cmd::PoolUsageReply& reply) {
-    cmd::PoolUsage command{};
-    command.pool = pool;
-    return ask(command, reply);
-  }
   uint64_t available() {
     uint64_t bytes = 0, total = 0;
     CHECK_EQ(f.memoryInfo(bytes, total), 0);
@@ -126,7 +127,7 @@ struct SharedPools {
   }
 };
 
-TEST("what is opened of a pool is mapped once and counts once, until it is freed as often, in the order of the streams") {
+TEST("what is opened of a pool is mapped once and counts once, until it is freed, in the order of the streams") {
   for (const Carrier carrier : kCarriers) {
     SharedPools s(carrier);
     const CUdeviceptr a = s.take(1000), b = s.take(3000);
@@ -139,20 +140,12 @@ TEST("what is opened of a pool is mapped once and counts once, until it is freed
     CHECK(openedA != a);
     CHECK_EQ(openedB - openedA, b - a);
     CHECK_EQ(s.available(), ExecutorFixture::kLimit - 2 * kGranule);
-    cmd::PoolUsageReply usage{};
-    CHECK_EQ(s.usage(kOpened, usage), 0);
-    CHECK_EQ(usage.reserved, kGranule);
-    CHECK_EQ(usage.used, 1024u + 3072u);
 
     s.f.fake().hold(1);
     CHECK(s.f.fill(openedA, 7, 1000, ExecutorFixture::stream(1)));
     s.giveBack(openedA, 1);
     s.giveBack(openedB, 2);
-    CHECK(s.f.free(openedA));
     CHECK_EQ(s.failure(), 0);
-    CHECK_EQ(s.usage(kOpened, usage), 0);
-    CHECK_EQ(usage.used, 0u);
-    CHECK_EQ(usage.reserved, kGranule);
     CHECK_EQ(s.f.fake().mappedRuns(), 2u);
     for (const CUdeviceptr each : {openedA, openedB}) {
       s.giveBack(each, 2);
@@ -183,13 +176,15 @@ TEST("what has been freed is opened no more, whatever lies there now, nor is wha
   CHECK_EQ(s.openPointer(second, none), CUDA_ERROR_INVALID_VALUE);
 
   const CUdeviceptr ofOther = s.take(1000, kOther);
+  Handle handle;
+  CHECK_EQ(s.sharePointer(ofOther, 1000, handle), CUDA_ERROR_INVALID_VALUE);
+  s.share(kOther);
   CHECK_EQ(s.openPointer(s.sharePointer(ofOther, 1000), none), CUDA_ERROR_INVALID_VALUE);
   const CUdeviceptr b = s.take(1000);
   CHECK_EQ(s.openPointer(s.sharePointer(b, 1000), none, kMade), CUDA_ERROR_INVALID_VALUE);
   CHECK_EQ(s.openPointer(ofPool, none), CUDA_ERROR_INVALID_VALUE);
   CHECK_EQ(s.open(s.sharePointer(b, 1000), 8), CUDA_ERROR_INVALID_VALUE);
   CHECK_EQ(s.take(1000, none, kOpened), CUDA_ERROR_INVALID_VALUE);
-  Handle handle;
   CHECK_EQ(s.sharePointer(s.f.allocate(1000), 1000, handle), CUDA_ERROR_INVALID_VALUE);
   s.destroy(kMade);
   CHECK_EQ(s.open(ofPool, 8), CUDA_ERROR_INVALID_VALUE);
@@ -208,8 +203,6 @@ TEST("the memory of an opened pool outlives the pool, and whoever made it") {
   s.destroy(kOpened);
   CHECK_EQ(s.f.wait(cmd::ContextSync{}), 0);
   CHECK_EQ(s.available(), ExecutorFixture::kLimit - 4 * kMi);
-  cmd::PoolUsageReply usage{};
-  CHECK_EQ(s.usage(kOpened, usage), CUDA_ERROR_INVALID_VALUE);
   CHECK(s.f.fill(opened, 7, 4 * kMi));
   CHECK_EQ(s.f.wait(cmd::ContextSync{}), 0);
   CHECK(s.f.free(opened));
@@ -242,12 +235,25 @@ TEST("what is opened fits within the limit, if need be when what was freed has c
   CHECK(s.f.finish().ok);
 }
 
+TEST("a pool that is opened again is the same one, and a new one when it was destroyed") {
+  SharedPools s(Carrier::kSharedMemory);
+  const Handle handle = s.share(kMade);
+  CHECK_EQ(s.open(handle), 0);
+  uint64_t number = 0;
+  CHECK_EQ(s.open(handle, 8, number), 0);
+  CHECK_EQ(number, kOpened);
+  s.destroy(kOpened);
+  CHECK_EQ(s.open(handle, 8, number), 0);
+  CHECK_EQ(number, 8u);
+  CHECK(s.f.finish().ok);
+}
+
 TEST("a second pool of one number ends the session, and so does more than was allocated") {
   {
     SharedPools s(Carrier::kSharedMemory);
     const Handle handle = s.share(kMade);
     CHECK_EQ(s.open(handle), 0);
-    s.open(handle);
+    s.open(s.share(kOther));
     CHECK(!s.f.ended().ok);
   }
   {
@@ -257,7 +263,7 @@ TEST("a second pool of one number ends the session, and so does more than was al
     CHECK(!s.f.ended().ok);
   }
   SharedPools s(Carrier::kSharedMemory);
-  Handle handle;
+  Handle handle = s.share(kMade);
   s.sharePointer(s.take(4 * kMi), 4 * kMi + 1, handle);
   CHECK(!s.f.ended().ok);
 }

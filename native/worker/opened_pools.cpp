@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/opened_pools.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace millpond::worker {
@@ -36,20 +35,10 @@ std::optional<OpenedPools::View> OpenedPools::find(uint64_t pool) const {
   return View{found->second.source, found->second.device};
 }
 
-std::optional<MemoryPools::Usage> OpenedPools::usage(uint64_t pool) const {
-  const auto found = live(pool);
-  if (found == pools_.end()) return std::nullopt;
-  return found->second.usage;
-}
-
-bool OpenedPools::resetHigh(uint64_t pool, bool ofReserved) {
-  if (live(pool) == pools_.end()) return false;
-  MemoryPools::Usage& usage = pools_.find(pool)->second.usage;
-  if (ofReserved)
-    usage.reservedHigh = usage.reserved;
-  else
-    usage.usedHigh = usage.used;
-  return true;
+std::optional<uint64_t> OpenedPools::numberOf(const Source& source) const {
+  for (const auto& [number, pool] : pools_)
+    if (!pool.isDestroyed && pool.source == source) return number;
+  return std::nullopt;
 }
 
 std::optional<uint64_t> OpenedPools::mapped(uint64_t pool, uint64_t run) const {
@@ -60,33 +49,20 @@ std::optional<uint64_t> OpenedPools::mapped(uint64_t pool, uint64_t run) const {
   return place->second;
 }
 
-void OpenedPools::map(uint64_t pool, uint64_t run, uint64_t start, uint64_t bytes) {
-  Pool& of = pools_.find(pool)->second;
-  of.runs.emplace(run, start);
-  of.usage.reserved += bytes;
-  of.usage.reservedHigh = std::max(of.usage.reservedHigh, of.usage.reserved);
-  runs_.emplace(start, Run{pool, run, bytes, 0});
+void OpenedPools::map(uint64_t pool, uint64_t run, uint64_t start) {
+  pools_.find(pool)->second.runs.emplace(run, start);
+  runs_.emplace(start, Run{pool, run, 0});
 }
 
-void OpenedPools::open(uint64_t start, uint64_t address, uint64_t bytes) {
-  Run& run = runs_.find(start)->second;
-  ++run.uses;
-  const auto [opened, isNew] = open_.try_emplace(address, Open{start, bytes, 0});
-  ++opened->second.uses;
-  if (!isNew) return;
-  MemoryPools::Usage& usage = pools_.find(run.pool)->second.usage;
-  usage.used += bytes;
-  usage.usedHigh = std::max(usage.usedHigh, usage.used);
+void OpenedPools::open(uint64_t start, uint64_t address) {
+  if (open_.emplace(address, start).second) ++runs_.find(start)->second.uses;
 }
 
 std::optional<uint64_t> OpenedPools::close(uint64_t address) {
   const auto found = open_.find(address);
   if (found == open_.end()) return std::nullopt;
-  const uint64_t start = found->second.start;
-  if (--found->second.uses == 0) {
-    pools_.find(runs_.find(start)->second.pool)->second.usage.used -= found->second.bytes;
-    open_.erase(found);
-  }
+  const uint64_t start = found->second;
+  open_.erase(found);
   return start;
 }
 
@@ -95,7 +71,6 @@ bool OpenedPools::leave(uint64_t start) {
   if (--run->second.uses) return false;
   const auto pool = pools_.find(run->second.pool);
   pool->second.runs.erase(run->second.number);
-  pool->second.usage.reserved -= run->second.bytes;
   runs_.erase(run);
   eraseIfGone(pool);
   return true;

@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 
-#include "worker/memory_pools.h"
 
 namespace millpond::worker {
 
@@ -30,19 +29,18 @@ class OpenedPools {
   /// What of it is open stays so until it is freed. False when there is no such pool.
   bool destroy(uint64_t pool);
   std::optional<View> find(uint64_t pool) const;
-  std::optional<MemoryPools::Usage> usage(uint64_t pool) const;
-  /// Forgets the highest use so far.
-  bool resetHigh(uint64_t pool, bool ofReserved);
+  /// The number under which that pool is open.
+  std::optional<uint64_t> numberOf(const Source& source) const;
 
   /// Where a run of that number is mapped for the pool.
   std::optional<uint64_t> mapped(uint64_t pool, uint64_t run) const;
   /// It is mapped from here on, until nothing uses it any more. Something is opened in it next.
-  void map(uint64_t pool, uint64_t run, uint64_t start, uint64_t bytes);
+  void map(uint64_t pool, uint64_t run, uint64_t start);
   bool isMapped(uint64_t start) const { return runs_.contains(start); }
-  /// One more use of memory in the run that is mapped at `start`.
-  void open(uint64_t start, uint64_t address, uint64_t bytes);
+  /// Memory in the run that is mapped at `start` is used from here on, if it is not already.
+  void open(uint64_t start, uint64_t address);
   bool isOpen(uint64_t address) const { return open_.contains(address); }
-  /// One use less: where the run begins that it was of, whose use `leave` ends. Nothing for memory that is not open.
+  /// It is open no more: where the run begins that it was of, whose use `leave` ends. Nothing for memory that is not open.
   std::optional<uint64_t> close(uint64_t address);
   /// True when nothing uses the run any more: it is out of the books.
   bool leave(uint64_t start);
@@ -52,18 +50,11 @@ class OpenedPools {
     Source source;
     size_t device = 0;
     bool isDestroyed = false;
-    MemoryPools::Usage usage;
     std::map<uint64_t, uint64_t> runs;  ///< number → where it is mapped
   };
   struct Run {
     uint64_t pool = 0;
     uint64_t number = 0;
-    uint64_t bytes = 0;
-    uint64_t uses = 0;
-  };
-  struct Open {
-    uint64_t start = 0;  ///< of its run
-    uint64_t bytes = 0;
     uint64_t uses = 0;
   };
   using Pools = std::map<uint64_t, Pool>;
@@ -73,7 +64,7 @@ class OpenedPools {
 
   Pools pools_;
   std::map<uint64_t, Run> runs_;   ///< by where they are mapped
-  std::map<uint64_t, Open> open_;  ///< by address
+  std::map<uint64_t, uint64_t> open_;  ///< address → where its run begins
 };
 
 }  // namespace millpond::worker

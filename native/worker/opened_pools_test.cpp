@@ -21,38 +21,20 @@ TEST("a pool is what its source says until it is destroyed, and its number is fr
   CHECK(pools.find(5)->source == (OpenedPools::Source{"w-a", 7}));
   CHECK_EQ(pools.find(5)->device, 1u);
   CHECK(!pools.find(6));
-  pools.map(5, 1, 0x1000, kRunBytes);
-  pools.open(0x1000, 0x1200, 512);
+  CHECK_EQ(pools.numberOf({"w-a", 7}).value(), 5u);
+  CHECK(!pools.numberOf({"w-b", 7}));
+  pools.map(5, 1, 0x1000);
+  pools.open(0x1000, 0x1200);
   CHECK(pools.destroy(5));
   CHECK(!pools.destroy(5));
   CHECK(!pools.find(5));
-  CHECK(!pools.usage(5));
+  CHECK(!pools.numberOf({"w-a", 7}));
   CHECK(!pools.mapped(5, 1));
   CHECK(!pools.add(5, {"w-a", 7}, 1));
   CHECK(pools.isOpen(0x1200));
   CHECK_EQ(pools.close(0x1200).value(), 0x1000u);
   CHECK(pools.leave(0x1000));
   CHECK(pools.add(5, {"w-a", 7}, 1));
-}
-
-TEST("the highest use is what was highest since it was forgotten") {
-  OpenedPools pools;
-  CHECK(pools.add(5, {"w-a", 7}, 0));
-  pools.map(5, 1, 0x1000, kRunBytes);
-  pools.open(0x1000, 0x1000, 512);
-  pools.open(0x1000, 0x1200, 1024);
-  CHECK(pools.close(0x1200));
-  CHECK_EQ(pools.usage(5)->usedHigh, 1536u);
-  CHECK(pools.resetHigh(5, false));
-  CHECK_EQ(pools.usage(5)->usedHigh, 512u);
-  CHECK(!pools.leave(0x1000));
-  CHECK(pools.close(0x1000));
-  CHECK(pools.leave(0x1000));
-  CHECK_EQ(pools.usage(5)->reserved, 0u);
-  CHECK_EQ(pools.usage(5)->reservedHigh, kRunBytes);
-  CHECK(pools.resetHigh(5, true));
-  CHECK_EQ(pools.usage(5)->reservedHigh, 0u);
-  CHECK(!pools.resetHigh(6, true));
 }
 
 TEST("a run is mapped for as long as something uses it, however opening, freeing and ending are mixed") {
@@ -63,18 +45,17 @@ TEST("a run is mapped for as long as something uses it, however opening, freeing
     std::minstd_rand random(seed + 1);
     OpenedPools pools;
     CHECK(pools.add(1, {"w-a", 1}, 0));
-    std::multiset<uint64_t> open;     // addresses
-    std::vector<uint64_t> ending;     // starts
+    std::set<uint64_t> open;       // addresses
+    std::vector<uint64_t> ending;  // starts
     std::array<uint64_t, kRuns> uses{};
     for (int step = 0; step < 500; ++step) {
       const uint64_t run = random() % kRuns;
       const uint64_t address = startOf(run) + random() % kPlaces * 512;
       if (random() % 2) {
         CHECK_EQ(pools.mapped(1, run).has_value(), uses[run] > 0);
-        if (!uses[run]) pools.map(1, run, startOf(run), kRunBytes);
-        pools.open(startOf(run), address, 512);
-        open.insert(address);
-        ++uses[run];
+        if (!uses[run]) pools.map(1, run, startOf(run));
+        pools.open(startOf(run), address);
+        uses[run] += open.insert(address).second;
       } else if (random() % 2) {
         const auto closed = pools.close(address);
         const auto known = open.find(address);
@@ -89,13 +70,7 @@ TEST("a run is mapped for as long as something uses it, however opening, freeing
         const uint64_t of = start / kRunBytes - 1;
         CHECK_EQ(pools.leave(start), --uses[of] == 0);
       }
-      uint64_t mapped = 0;
-      for (uint64_t each = 0; each < kRuns; ++each) {
-        CHECK_EQ(pools.isMapped(startOf(each)), uses[each] > 0);
-        mapped += uses[each] > 0;
-      }
-      CHECK_EQ(pools.usage(1)->reserved, mapped * kRunBytes);
-      CHECK_EQ(pools.usage(1)->used, std::set<uint64_t>(open.begin(), open.end()).size() * 512);
+      for (uint64_t each = 0; each < kRuns; ++each) CHECK_EQ(pools.isMapped(startOf(each)), uses[each] > 0);
     }
   }
 }

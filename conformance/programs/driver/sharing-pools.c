@@ -43,12 +43,6 @@ static unsigned expect(unsigned word, CUdeviceptr at) {
   exit(1);
 }
 
-static unsigned long long used_by(CUmemoryPool pool) {
-  cuuint64_t bytes = 0;
-  CHECK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes));
-  return bytes;
-}
-
 static void see_attributes(CUdeviceptr memory, CUmemoryPool pool) {
   CUmemoryPool of = NULL;
   unsigned long long types = 9;
@@ -71,6 +65,12 @@ static void what_an_opened_pool_cannot(CUmemoryPool pool, CUstream stream) {
   SEE(cuMemPoolExportToShareableHandle(&file, pool, kFile, 0));
   cuuint64_t threshold = 1 << 20;
   SEE(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+  int follows = 1;
+  SEE(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, &follows));
+  SEE(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, &follows));
+  SEE(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+  SEE(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &threshold));
+  SEE(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &threshold));
   SEE(cuMemPoolTrimTo(pool, 0));
   CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
   CUmemAccess_flags access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
@@ -103,7 +103,6 @@ static void use_memory(CUmemoryPool pool, struct shared* shared, CUstream stream
   SEE(cuMemPoolImportPointer(&small, pool, &shared->small));
   see_attributes(large, pool);
   see_attributes(small, pool);
-  say("used: %llu", used_by(pool));
   CHECK(cuStreamWaitEvent(stream, written, 0));
   CHECK(cuStreamSynchronize(stream));
   say("written by the other: %x %x", expect(0xb16, large), expect(0x5a11, small));
@@ -123,7 +122,6 @@ static void use_memory(CUmemoryPool pool, struct shared* shared, CUstream stream
   SEE(cuMemFreeAsync(large, stream));
   CHECK(cuEventRecord(freed, stream));
   CHECK(cuStreamSynchronize(stream));
-  say("used: %llu", used_by(pool));
   SEE(cuMemFreeAsync(small, stream));
   SEE(cuMemFree_v2(large));
   CHECK(cuModuleUnload(module));

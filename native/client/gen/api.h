@@ -44,7 +44,9 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) noexcept;
 CUresult cuDeviceGetCount(int* count) noexcept;
 CUresult cuDeviceGetHostAtomicCapabilities(unsigned int* capabilities, const CUatomicOperation* operations,
                                            unsigned int count, CUdevice dev) noexcept;
+CUresult cuDeviceGetLuid(char* luid, unsigned int* deviceNodeMask, CUdevice dev) noexcept;
 CUresult cuDeviceGetName(char* name, int len, CUdevice dev) noexcept;
+CUresult cuDeviceGetNvSciSyncAttributes(void* nvSciSyncAttrList, CUdevice dev, int flags) noexcept;
 CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int* capabilities, const CUatomicOperation* operations,
                                           unsigned int count, CUdevice srcDevice,
                                           CUdevice dstDevice) noexcept;
@@ -131,6 +133,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) noexcept;
 CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) noexcept;
 CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height,
                             unsigned int ElementSizeBytes) noexcept;
+CUresult cuMemBatchDecompressAsync(Flavour flavour, CUmemDecompressParams* paramsArray, size_t count,
+                                   unsigned int flags, size_t* errorIndex, CUstream stream) noexcept;
 CUresult cuMemFree_v2(CUdeviceptr dptr) noexcept;
 CUresult cuMemFreeHost(void* p) noexcept;
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) noexcept;

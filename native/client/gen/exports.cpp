@@ -503,12 +503,9 @@ CUresult cuDeviceGetHostAtomicCapabilities(unsigned int* capabilities, const CUa
 }
 
 CUresult cuDeviceGetLuid(char* luid, unsigned int* deviceNodeMask, CUdevice dev) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuDeviceGetLuid", "locally unique ids exist on Windows only");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuDeviceGetLuid", refuse());
-  return told("cuDeviceGetLuid", trace::call<refuse>(74, luid, deviceNodeMask, dev));
+    return told("cuDeviceGetLuid", api::cuDeviceGetLuid(luid, deviceNodeMask, dev));
+  return told("cuDeviceGetLuid", trace::call<&api::cuDeviceGetLuid>(74, luid, deviceNodeMask, dev));
 }
 
 CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
@@ -524,12 +521,11 @@ CUresult cuDeviceGetName(char* name, int len, CUdevice dev) {
 }
 
 CUresult cuDeviceGetNvSciSyncAttributes(void* nvSciSyncAttrList, CUdevice dev, int flags) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuDeviceGetNvSciSyncAttributes", "NvSciSync exists on embedded platforms only");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuDeviceGetNvSciSyncAttributes", refuse());
-  return told("cuDeviceGetNvSciSyncAttributes", trace::call<refuse>(77, nvSciSyncAttrList, dev, flags));
+    return told("cuDeviceGetNvSciSyncAttributes", api::cuDeviceGetNvSciSyncAttributes(
+    nvSciSyncAttrList, dev, flags));
+  return told("cuDeviceGetNvSciSyncAttributes", trace::call<&api::cuDeviceGetNvSciSyncAttributes>(
+    77, nvSciSyncAttrList, dev, flags));
 }
 
 CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int* capabilities, const CUatomicOperation* operations,
@@ -2599,25 +2595,19 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 
 CUresult cuMemBatchDecompressAsync(CUmemDecompressParams* paramsArray, size_t count, unsigned int flags,
                                    size_t* errorIndex, CUstream stream) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuMemBatchDecompressAsync",
-                      "devices say that they have no engine for it: not tried on one that has");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuMemBatchDecompressAsync", refuse());
-  return told("cuMemBatchDecompressAsync", trace::call<refuse>(
+    return told("cuMemBatchDecompressAsync", api::cuMemBatchDecompressAsync(
+    Flavour::kLegacy, paramsArray, count, flags, errorIndex, stream));
+  return told("cuMemBatchDecompressAsync", trace::call<&api::cuMemBatchDecompressAsync, Flavour::kLegacy>(
     339, paramsArray, count, flags, errorIndex, stream));
 }
 
 CUresult cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams* paramsArray, size_t count, unsigned int flags,
                                         size_t* errorIndex, CUstream stream) {
-  constexpr auto refuse = [](auto...) noexcept {
-    return notRemoted("cuMemBatchDecompressAsync_ptsz",
-                      "devices say that they have no engine for it: not tried on one that has");
-  };
   if (trace::isOff()) [[likely]]
-    return told("cuMemBatchDecompressAsync_ptsz", refuse());
-  return told("cuMemBatchDecompressAsync_ptsz", trace::call<refuse>(
+    return told("cuMemBatchDecompressAsync_ptsz", api::cuMemBatchDecompressAsync(
+    Flavour::kPerThread, paramsArray, count, flags, errorIndex, stream));
+  return told("cuMemBatchDecompressAsync_ptsz", trace::call<&api::cuMemBatchDecompressAsync, Flavour::kPerThread>(
     340, paramsArray, count, flags, errorIndex, stream));
 }
 

@@ -14,6 +14,7 @@ CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* sparseProperti
   Call call("cuArrayGetSparseProperties", false);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (sparseProperties == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (array == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::ArrayGetSparseProperties wire{};
   if (const CUresult r = call.handle(HandleKind::kArray, array, wire.array); r != CUDA_SUCCESS) return r;
   cmd::ArrayGetSparsePropertiesReply reply{};
@@ -27,6 +28,7 @@ CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* spars
   Call call("cuMipmappedArrayGetSparseProperties", false);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (sparseProperties == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (mipmap == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::MipmappedArrayGetSparseProperties wire{};
   if (const CUresult r = call.handle(HandleKind::kMipmappedArray, mipmap, wire.mipmap); r != CUDA_SUCCESS) {
     return r;

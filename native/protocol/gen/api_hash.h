@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0x09d7ae28d0e6d207;
+inline constexpr uint64_t kApiHash = 0x38a7ef01798db3ad;
 
 }  // namespace millpond

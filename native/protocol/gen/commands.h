@@ -3068,15 +3068,17 @@ static_assert(sizeof(PoolShare) == PoolShare::kFixedBytes);
 
 /// Answer to PoolOpen.
 struct PoolOpenReply {
-  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 0;
 
+  uint64_t pool{};
   int32_t device{};
   uint8_t pad0[4]{};
 };
 static_assert(sizeof(PoolOpenReply) == PoolOpenReply::kFixedBytes);
 
-/// Another session's pool, by its handle, under a handle of the client's; ended with PoolDestroy.
+/// Another session's pool, by its handle, under a handle of the client's, or the one under which it is open
+/// already; ended with PoolDestroy.
 struct PoolOpen {
   static constexpr Op kOp = Op::kPoolOpen;
   static constexpr bool kHasReply = true;
@@ -3098,8 +3100,8 @@ struct PoolSharePointerReply {
 };
 static_assert(sizeof(PoolSharePointerReply) == PoolSharePointerReply::kFixedBytes);
 
-/// A handle by which sessions that have opened a pool open an allocation of it. `bytes`: what the program
-/// asked for.
+/// A handle by which sessions that have opened a pool, which must have been shared, open an allocation of it.
+/// `bytes`: what the program asked for.
 struct PoolSharePointer {
   static constexpr Op kOp = Op::kPoolSharePointer;
   static constexpr bool kHasReply = true;
@@ -3122,8 +3124,8 @@ struct PoolOpenPointerReply {
 };
 static_assert(sizeof(PoolOpenPointerReply) == PoolOpenPointerReply::kFixedBytes);
 
-/// An allocation of a pool that was opened, by its handle; ended with PoolFree or MemFree, as often as it was
-/// opened.
+/// An allocation of a pool that was opened, by its handle; ended with one PoolFree or MemFree, however often
+/// it was opened.
 struct PoolOpenPointer {
   static constexpr Op kOp = Op::kPoolOpenPointer;
   static constexpr bool kHasReply = true;

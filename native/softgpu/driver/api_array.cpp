@@ -189,16 +189,12 @@ CUresult cuArrayGetPlane(CUarray* pPlaneArray, CUarray hArray, unsigned int plan
 }
 
 // There are no sparse arrays, which is what these want.
-CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUarray array) {
-  return withDriver([&](Driver& driver) {
-    return driver.arrays().find(array) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-  });
+CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUarray) {
+  return withDriver([](Driver&) { return CUDA_ERROR_INVALID_VALUE; });
 }
 
-CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUmipmappedArray mipmap) {
-  return withDriver([&](Driver& driver) {
-    return driver.mipmappedArrays().find(mipmap) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-  });
+CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES*, CUmipmappedArray) {
+  return withDriver([](Driver&) { return CUDA_ERROR_INVALID_VALUE; });
 }
 
 CUresult cuMemMapArrayAsync(CUarrayMapInfo*, unsigned int, CUstream) {

@@ -22,7 +22,7 @@ template <typename H, typename Body>
 CUresult change(H handle, Body body) {
   return withContext([&](Driver& driver, const ContextPtr&) -> CUresult {
     const auto reference = tableOf(driver, handle).find(handle);
-    if (!reference) return CUDA_ERROR_INVALID_VALUE;
+    if (!reference) return CUDA_ERROR_INVALID_HANDLE;
     return reference->change([&](State& state) { return body(driver, state); });
   });
 }
@@ -109,7 +109,8 @@ CUresult cuTexRefCreate(CUtexref* pTexRef) {
 CUresult cuTexRefDestroy(CUtexref hTexRef) {
   return withContext([&](Driver& driver, const ContextPtr&) -> CUresult {
     const auto reference = driver.textureReferences().find(hTexRef);
-    if (!reference || reference->module()) return CUDA_ERROR_INVALID_VALUE;
+    if (!reference) return CUDA_ERROR_INVALID_HANDLE;
+    if (reference->module()) return CUDA_ERROR_INVALID_VALUE;
     driver.textureReferences().remove(hTexRef);
     return CUDA_SUCCESS;
   });
