@@ -248,6 +248,22 @@ TEST("a pool that is opened again is the same one, and a new one when it was des
   CHECK(s.f.finish().ok);
 }
 
+TEST("memory for the tiles of sparse arrays is made without a file, which drivers refuse, and all other with one") {
+  SharedPools s(Carrier::kSharedMemory);
+  for (const uint32_t usage : {0, CU_MEM_CREATE_USAGE_TILE_POOL}) {
+    cmd::VmCreate command{};
+    command.memory = usage + 1;
+    command.bytes = kGranule;
+    command.usage = usage;
+    CHECK_EQ(s.f.wait(command), 0);
+  }
+  cmd::VmShare share{};
+  share.memory = 1;
+  cmd::VmShareReply reply{};
+  CHECK_EQ(s.ask(share, reply), 0);
+  CHECK(s.f.finish().ok);
+}
+
 TEST("a second pool of one number ends the session, and so does more than was allocated") {
   {
     SharedPools s(Carrier::kSharedMemory);

@@ -40,8 +40,9 @@ TEST("core dumps: defaults, what was set for the process and for a context, and 
     size_t size = sizeof value;
     FAILS(CUDA_ERROR_NOT_INITIALIZED, CU(cuCoredumpGetAttribute)(CU_COREDUMP_LIGHTWEIGHT, &value, &size));
     begin();
-    CHECK(dumpFile(false).starts_with("core.cuda."));
-    CHECK(dumpFile(false).ends_with("." + std::to_string(::getpid())));
+    CHECK_EQ(dumpFile(false), "");
+    ::setenv("CUDA_COREDUMP_FILE", "/tmp/told", 1);
+    CHECK_EQ(dumpFile(false), "/tmp/told");
     char name[] = "/tmp/all";
     size = sizeof name;
     OK(CU(cuCoredumpSetAttributeGlobal)(CU_COREDUMP_FILE, name, &size));
@@ -63,13 +64,16 @@ TEST("core dumps: defaults, what was set for the process and for a context, and 
 
     OK(setDump(CU_COREDUMP_ENABLE_ON_EXCEPTION, false));
     FAILS(CUDA_ERROR_NOT_SUPPORTED, setDump(CU_COREDUMP_ENABLE_ON_EXCEPTION, true));
-    FAILS(CUDA_ERROR_NOT_SUPPORTED, setDump(CU_COREDUMP_ENABLE_USER_TRIGGER, true));
+    // These are of the process alone.
+    FAILS(CUDA_ERROR_INVALID_VALUE, setDump(CU_COREDUMP_ENABLE_USER_TRIGGER, false));
+    size = 1024;
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuCoredumpGetAttribute)(CU_COREDUMP_PIPE, nullptr, &size));
     size = 0;
-    OK(CU(cuCoredumpGetAttribute)(CU_COREDUMP_PIPE, nullptr, &size));
+    OK(CU(cuCoredumpGetAttribute)(CU_COREDUMP_FILE, nullptr, &size));
     CHECK_EQ(size, 1024u);
     std::array<char, 8> small{};
     size = small.size();
-    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuCoredumpGetAttribute)(CU_COREDUMP_PIPE, small.data(), &size));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuCoredumpGetAttribute)(CU_COREDUMP_FILE, small.data(), &size));
     FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuCoredumpGetAttribute)(CU_COREDUMP_MAX, small.data(), &size));
     FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuCoredumpGetAttribute)(CU_COREDUMP_FILE, small.data(), nullptr));
     const std::string longName(1024, 'x');
@@ -118,12 +122,30 @@ TEST("this process runs, is not locked, and others are none of its business") {
     OK(CU(cuCheckpointProcessGetState)(::getpid(), &state));
     CHECK(state == CU_PROCESS_STATE_RUNNING);
     FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuCheckpointProcessGetState)(::getpid(), nullptr));
-    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuCheckpointProcessGetState)(0, &state));
+    FAILS(CUDA_ERROR_OPERATING_SYSTEM, CU(cuCheckpointProcessGetState)(0, &state));
+    FAILS(CUDA_ERROR_OPERATING_SYSTEM, CU(cuCheckpointProcessUnlock)(1 << 30, nullptr));
     FAILS(CUDA_ERROR_NOT_SUPPORTED, CU(cuCheckpointProcessGetState)(::getppid(), &state));
     FAILS(CUDA_ERROR_ILLEGAL_STATE, CU(cuCheckpointProcessUnlock)(::getpid(), nullptr));
     FAILS(CUDA_ERROR_ILLEGAL_STATE, CU(cuCheckpointProcessCheckpoint)(::getpid(), nullptr));
     FAILS(CUDA_ERROR_ILLEGAL_STATE, CU(cuCheckpointProcessRestore)(::getpid(), nullptr));
     FAILS(CUDA_ERROR_NOT_SUPPORTED, CU(cuCheckpointProcessLock)(::getpid(), nullptr));
+  });
+}
+
+TEST("a device has no names of other platforms, and no engine for what is compressed") {
+  throughMillpond([] {
+    begin();
+    char luid[8] = {0};
+    unsigned nodes = 0;
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, CU(cuDeviceGetLuid)(luid, &nodes, 0));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuDeviceGetLuid)(luid, nullptr, 0));
+    FAILS(CUDA_ERROR_INVALID_DEVICE, CU(cuDeviceGetLuid)(luid, &nodes, 1000));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuDeviceGetNvSciSyncAttributes)(nullptr, 1000, 1));
+    FAILS(CUDA_ERROR_INVALID_DEVICE, CU(cuDeviceGetNvSciSyncAttributes)(luid, 1000, 1));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuDeviceGetNvSciSyncAttributes)(luid, 0, 4));
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, CU(cuDeviceGetNvSciSyncAttributes)(luid, 0, 3));
+    CUmemDecompressParams one{};
+    FAILS(CUDA_ERROR_NOT_SUPPORTED, CU(cuMemBatchDecompressAsync)(&one, 1, 0, nullptr, nullptr));
   });
 }
 
@@ -134,8 +156,9 @@ TEST("what cannot be registered or imported is unknown, and no unified function 
     CUgraphicsResource resource = nullptr;
     FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuGraphicsMapResources)(1, &resource, nullptr));
     FAILS(CUDA_ERROR_NOT_SUPPORTED, CU(cuImportExternalMemory)(nullptr, nullptr));
-    FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuDestroyExternalMemory)(nullptr));
-    FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuDestroyExternalSemaphore)(nullptr));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuGraphicsMapResources)(0, nullptr, nullptr));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuDestroyExternalMemory)(nullptr));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuDestroyExternalSemaphore)(nullptr));
     CUlibrary library = nullptr;
     OK(CU(cuLibraryLoadData)(&library, ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() { ret; }\n",
                              nullptr, nullptr, 0, nullptr, nullptr, 0));

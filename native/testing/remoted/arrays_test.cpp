@@ -94,7 +94,7 @@ TEST("a device without sparse arrays says so, makes none, and finds no array to 
     OK(CU(cuMipmappedArrayCreate)(&levels, &plain, 2));
     CUDA_ARRAY_SPARSE_PROPERTIES properties{};
     FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuArrayGetSparseProperties)(&properties, array));
-    FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuArrayGetSparseProperties)(&properties, nullptr));
+    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuArrayGetSparseProperties)(&properties, nullptr));
     FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMipmappedArrayGetSparseProperties)(&properties, levels));
     CUarrayMapInfo entry{};
     entry.resourceType = CU_RESOURCE_TYPE_ARRAY;

@@ -299,11 +299,11 @@ TEST("a reference tells what was set, is one for a name, and ends with its modul
     OK(CU(cuParamSetTexRef)(read, CU_PARAM_TR_DEFAULT, image));
     OK(CU(cuParamSetTexRef)(read, 0, image));
 
-    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuTexRefSetFlags)(nullptr, 0));
-    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuTexRefDestroy)(nullptr));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuTexRefSetFlags)(nullptr, 0));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuTexRefDestroy)(nullptr));
     FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuTexRefDestroy)(image));
     OK(CU(cuModuleUnload)(kernels.module));
-    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuTexRefSetFlags)(image, 0));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuTexRefSetFlags)(image, 0));
   });
 }
 
@@ -323,15 +323,15 @@ TEST("references that a program makes end with it, with their context, or when t
     OK(CU(cuTexRefGetFlags)(&flags, left));
     CHECK_EQ(flags, 0u);
     OK(CU(cuTexRefDestroy)(reference));
-    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuTexRefGetFlags)(&flags, reference));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuTexRefGetFlags)(&flags, reference));
     CUmodule module = nullptr;
     OK(CU(cuModuleLoadData)(&module, kKernels));
     CUtexref image = nullptr;
     OK(CU(cuModuleGetTexRef)(&image, module, "image"));
     OK(CU(cuCtxDestroy_v2)(context));
     begin();
-    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuTexRefGetFlags)(&flags, left));
-    FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuTexRefGetFlags)(&flags, image));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuTexRefGetFlags)(&flags, left));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuTexRefGetFlags)(&flags, image));
     // What took their places is sound.
     OK(CU(cuTexRefCreate)(&reference));
     OK(CU(cuTexRefGetFlags)(&flags, reference));

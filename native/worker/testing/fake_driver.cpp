@@ -98,6 +98,8 @@ struct FakeCalls {
     Lock lock(d().mutex_);
     const auto device = static_cast<unsigned>(prop->location.id);
     if (bytes == 0 || bytes % kGranule || device >= d().devices_) return CUDA_ERROR_INVALID_VALUE;
+    const bool isForTiles = (prop->allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL) != 0;
+    if (isForTiles && prop->requestedHandleTypes) return CUDA_ERROR_INVALID_VALUE;
     if (bytes > d().memoryBytes_ - d().used_[device]) return CUDA_ERROR_OUT_OF_MEMORY;
     d().used_[device] += bytes;
     *out = d().nextPhysical_++;
