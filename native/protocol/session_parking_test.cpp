@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sessions that are parked at any moment and go on with another worker: no command is lost, none is taken twice, and
 // those who call notice nothing.
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -194,6 +195,94 @@ TEST("a parked session whose worker nobody has any more is lost, with the reason
     session->reset();
     workers.join();
     CHECK_EQ(workers.taken(0), 0u);
+  }
+}
+
+TEST("a command for which nobody finds a worker in time is taken back, and the next one asks again") {
+  for (const Carrier carrier : kCarriers) {
+    Workers workers(carrier, 1);
+    auto session = Session::connect(workers.open());
+    CHECK(bool(session));
+    (*session)->onLost([](const std::string& why) { testing::fail(__FILE__, __LINE__, why); });
+    unsigned refusals = 2;
+    (*session)->onParked([&](bool& mayAskAgain) -> Result<Endpoint> {
+      if (refusals == 0) return workers.open();
+      --refusals;
+      mayAskAgain = true;
+      return Error{"no GPU in time"};
+    });
+    while (!(*session)->isParked()) nap(1'000'000);
+    Session::Answer answer;
+    const Body first{0, 0}, second{0, 1};
+    CHECK(!(*session)->post(kPost, {1, 1}, sizeof(first), filling(first)));
+    CHECK_EQ((*session)->wait(kPost, {1, 1}, sizeof(first), filling(first), answer), kSessionLost);
+    CHECK(!(*session)->lost() && (*session)->isParked());
+    CHECK((*session)->post(kPost, {1, 1}, sizeof(first), filling(first)));
+    CHECK_EQ((*session)->wait(kPost, {1, 1}, sizeof(second), filling(second), answer), 0);
+    session->reset();
+    workers.join();
+    CHECK_EQ(workers.taken(0), 2u);
+  }
+}
+
+TEST("a parked session is made again by the journal that its worker left, as its client has revised it") {
+  for (const Carrier carrier : kCarriers) {
+    std::vector<std::byte> left(carrier == Carrier::kTcp ? size_t{100} << 10 : wire::kMaxJournalBytes);
+    for (size_t i = 0; i < left.size(); ++i) left[i] = testByte(3, i);
+    const auto judge = [](const Hello&) {
+      Welcome welcome = SessionTestServer::welcome();
+      welcome.graceSeconds = kGrace;
+      welcome.parks = true;
+      return welcome;
+    };
+    SessionTestServer first(
+        carrier, [&](ServerLink& link) {
+          ServerLink::Frame frame;
+          while (!link.park(left)) {
+            CHECK(link.next(frame) == ServerLink::Next::kNothing);
+            link.sleep(1'000'000);
+          }
+        },
+        judge, kGrace);
+    std::vector<uint16_t> ops;
+    auto second = std::make_unique<SessionTestServer>(
+        carrier, [&](ServerLink& link) {
+          SessionTestServer::loop(
+              link,
+              [&](const ServerLink::Frame& frame) {
+                ops.push_back(frame.header.op);
+                return frame.header.request == 0 || link.reply(wire::ReplyKind::kResult, 0, frame.header.request, 0);
+              });
+        },
+        judge, kGrace);
+    const auto canPark = [](Endpoint endpoint) {
+      endpoint.canPark = true;
+      endpoint.graceSeconds = kGrace;
+      return endpoint;
+    };
+    auto session = Session::connect(canPark(first.endpoint()));
+    CHECK(bool(session) && (*session)->parks());
+    (*session)->onLost([](const std::string& why) { testing::fail(__FILE__, __LINE__, why); });
+    (*session)->onParked([&](bool&) -> Result<Endpoint> { return canPark(second->endpoint()); });
+    Session::Answer answer;
+    const Body body{0, 0};
+    const std::vector<std::byte> revised(left.begin(), left.begin() + static_cast<ptrdiff_t>(left.size() / 2));
+    (*session)->onRestore([&](Session& fresh, std::span<const std::byte> journal) -> Status {
+      CHECK(std::equal(journal.begin(), journal.end(), revised.begin(), revised.end()));
+      for (uint16_t op = 10; op < 13; ++op) CHECK_EQ(fresh.wait(op, {1, 1}, sizeof(body), filling(body), answer), 0);
+      return Done{};
+    });
+    while (!(*session)->isParked()) nap(1'000'000);
+    CHECK((*session)->reviseJournal([&](std::span<const std::byte> journal) {
+      CHECK(std::equal(journal.begin(), journal.end(), left.begin(), left.end()));
+      return revised;
+    }));
+    CHECK((*session)->post(20, {1, 1}, sizeof(body), filling(body)));
+    CHECK_EQ((*session)->wait(21, {1, 1}, sizeof(body), filling(body), answer), 0);
+    CHECK(!(*session)->reviseJournal([](std::span<const std::byte>) { return std::vector<std::byte>{}; }));
+    session->reset();
+    second.reset();
+    CHECK(ops == (std::vector<uint16_t>{10, 11, 12, 20, 21}));
   }
 }
 

@@ -161,6 +161,40 @@ class PtxWords {
   std::string_view text_;
 };
 
+/// A whole number, in the lowest bytes of `to`. False for all else: it may be an address.
+bool readNumber(PtxWords& words, std::string_view word, std::span<std::byte> to) {
+  const bool isNegative = word == "-";
+  if (isNegative) word = words.next();
+  if (word.ends_with("U")) word.remove_suffix(1);
+  const bool isHex = word.starts_with("0x");
+  if (isHex) word.remove_prefix(2);
+  // Other digits that begin with 0 are octal, or floating-point numbers by their bits.
+  if (!isHex && word.size() > 1 && word[0] == '0') return false;
+  uint64_t value = 0;
+  const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), value, isHex ? 16 : 10);
+  if (problem != std::errc() || end != word.data() + word.size()) return false;
+  if (isNegative) value = 0 - value;
+  std::memcpy(to.data(), &value, std::min(to.size(), sizeof(value)));
+  return true;
+}
+
+/// What follows "=", of elements of that many bytes; what is not told is 0.
+bool readInitial(PtxWords& words, size_t bytes, std::vector<std::byte>& initial) {
+  std::string_view word = words.next();
+  const bool isList = word == "{";
+  if (isList) word = words.next();
+  for (size_t at = 0; word != "}"; at += bytes) {
+    if (at + bytes > initial.size() || !readNumber(words, word, std::span(initial).subspan(at, bytes))) return false;
+    word = words.next();
+    if (!isList) return word == ";";
+    if (word == ",")
+      word = words.next();
+    else if (word != "}")
+      return false;
+  }
+  return isList && words.next() == ";";
+}
+
 /// What follows ".global" where a variable is declared. False: it cannot be told what it holds.
 bool addDeclared(PtxWords& words, bool isExtern, Variables& all) {
   size_t bytes = 0, lanes = 1;
@@ -183,8 +217,9 @@ bool addDeclared(PtxWords& words, bool isExtern, Variables& all) {
     if (n > kMostBytes || (count *= n) > kMostBytes) return false;
   }
   if (isLiteral(name)) return true;
-  // What it is initialised with may be addresses.
-  return !isExtern && word == ";" && add(all, {name, std::vector<std::byte>(count * bytes)});
+  ImageVariable variable{name, std::vector<std::byte>(count * bytes)};
+  if (isExtern || (word == "=" ? !readInitial(words, bytes, variable.initial) : word != ";")) return false;
+  return add(all, std::move(variable));
 }
 
 bool addPtx(std::string_view text, Variables& all) {
