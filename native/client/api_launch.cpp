@@ -72,6 +72,20 @@ CUresult checkCooperative(Call& call, uint64_t wire, const DeviceSnapshot& devic
   return uint64_t{s.gridX} * s.gridY * s.gridZ > most ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
 }
 
+/// A kernel of a library is launched in the context of the stream, whichever is current. A function belongs to a context,
+/// and its driver says at the call whether the stream is of that.
+CUresult followStream(Call& call, HandleKind kind, uint64_t stream) {
+  const uint16_t place = call.streamContext(stream);
+  if (place == call.currentContext()) [[likely]]
+    return CUDA_SUCCESS;
+  if (!contextOf(place)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (kind == HandleKind::kKernel)
+    call.useContext(place);
+  else
+    call.waitForResult();
+  return CUDA_SUCCESS;
+}
+
 CUresult launch(Call& call, Flavour flavour, CUfunction f, const Shape& shape, CUstream hStream, uint32_t flags,
                 const LaunchAttributes& attributes, void** kernelParams, void** extra) {
   cmd::Launch wire{};
@@ -80,7 +94,8 @@ CUresult launch(Call& call, Flavour flavour, CUfunction f, const Shape& shape, C
   const HandleTable::Slot* slot =
       call.remote().handles.find(kind == HandleKind::kKernel ? kind : HandleKind::kFunction, f);
   if (!slot || !slot->function) return CUDA_ERROR_INVALID_HANDLE;
-  if (const DeviceSnapshot* device = Client::instance().device(CurrentContext::get()->device())) {
+  if (const CUresult r = followStream(call, kind, wire.stream); r != CUDA_SUCCESS) return r;
+  if (const DeviceSnapshot* device = Client::instance().device(contextOf(call.currentContext())->device())) {
     if (!possible(*device, shape)) return CUDA_ERROR_INVALID_VALUE;
     const CUresult r = checkLimits(call, reinterpret_cast<uint64_t>(f), *slot->function, *device, shape);
     if (r != CUDA_SUCCESS) return r;

@@ -2,6 +2,7 @@
 #include "client/preconditions.h"
 
 #include "client/capture_state.h"
+#include "client/context.h"
 
 namespace millpond::client::precondition {
 
@@ -18,6 +19,14 @@ CUresult eventAnswer(Call& call, CUevent event) {
 void awaitIfShared(Call& call, CUevent event) {
   const HandleTable::Slot* slot = call.remote().handles.find(HandleKind::kEvent, event);
   if (slot && (slot->traits.flags & CU_EVENT_INTERPROCESS)) call.waitForResult();
+}
+
+CUresult ownEvent(Call& call, CUevent event, CUstream stream) {
+  const HandleTable::Slot* recorded = call.remote().handles.find(HandleKind::kEvent, event);
+  const HandleTable::Slot* in = call.remote().handles.find(HandleKind::kStream, stream);
+  if (!recorded) return CUDA_ERROR_INVALID_HANDLE;
+  const Context* place = contextOf(in ? in->context : call.currentContext());
+  return place && recorded->context == place->home() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult streamAnswer(Call& call, CUstream) {

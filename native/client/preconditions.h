@@ -13,10 +13,12 @@ CUresult eventAnswer(Call& call, CUevent event);
 /// An event of several processes is recorded, or waited for, when the call returns: the next thing that this process does
 /// may be to tell another so.
 void awaitIfShared(Call& call, CUevent event);
+/// An event is recorded in streams of the context in which it was made.
+CUresult ownEvent(Call& call, CUevent event, CUstream stream);
 template <class... Rest>
-CUresult recordedEvent(Call& call, CUevent event, Rest...) {
+CUresult recordedEvent(Call& call, CUevent event, CUstream stream, Rest...) {
   awaitIfShared(call, event);
-  return CUDA_SUCCESS;
+  return ownEvent(call, event, stream);
 }
 inline CUresult awaitedEvent(Call& call, CUstream, CUevent event, unsigned) {
   awaitIfShared(call, event);

@@ -43,6 +43,9 @@ CUresult describe(const CUDA_ARRAY3D_DESCRIPTOR& wanted, Array* array) {
   const bool isLayered = (wanted.Flags & CUDA_ARRAY3D_LAYERED) != 0;
   if (wanted.Depth != 0 && wanted.Height == 0 && !isLayered) return CUDA_ERROR_INVALID_VALUE;
   if (isLayered && wanted.Depth == 0) return CUDA_ERROR_INVALID_VALUE;
+  constexpr size_t kFaces = 6;
+  const bool hasFaces = isLayered ? wanted.Depth % kFaces == 0 : wanted.Depth == kFaces;
+  if ((wanted.Flags & CUDA_ARRAY3D_CUBEMAP) && (wanted.Width != wanted.Height || !hasFaces)) return CUDA_ERROR_INVALID_VALUE;
   if (wanted.Format == CU_AD_FORMAT_NV12) return describePlanes(wanted, array);
   if (wanted.NumChannels != 1 && wanted.NumChannels != 2 && wanted.NumChannels != 4) return CUDA_ERROR_INVALID_VALUE;
   if (wanted.Flags & ~kKnown) return CUDA_ERROR_NOT_SUPPORTED;
@@ -142,7 +145,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle, const CUDA_ARRAY3D_DE
     if (!pHandle || !pMipmappedArrayDesc || numMipmapLevels == 0) return CUDA_ERROR_INVALID_VALUE;
     auto all = std::make_shared<MipmappedArray>();
     CUDA_ARRAY3D_DESCRIPTOR wanted = *pMipmappedArrayDesc;
-    const bool isLayered = (wanted.Flags & CUDA_ARRAY3D_LAYERED) != 0;
+    const bool isLayered = (wanted.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
     CUresult result = CUDA_SUCCESS;
     for (unsigned i = 0; i < numMipmapLevels && !result; ++i) {
       auto level = std::make_shared<Array>();

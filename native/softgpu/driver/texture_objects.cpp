@@ -91,13 +91,13 @@ bool TextureObjects::find(uint64_t number, View& view) const {
 
 CUresult viewOfArray(const Array& array, View* view) {
   const CUDA_ARRAY3D_DESCRIPTOR& descriptor = array.descriptor;
-  if (descriptor.Flags & CUDA_ARRAY3D_CUBEMAP) return CUDA_ERROR_NOT_SUPPORTED;
   view->base = array.base;
   view->width = static_cast<uint32_t>(descriptor.Width);
   view->height = static_cast<uint32_t>(array.rows());
   view->depth = static_cast<uint32_t>(array.slices());
   view->rowBytes = array.rowBytes();
   view->sliceBytes = array.rowBytes() * array.rows();
+  view->isCube = (descriptor.Flags & CUDA_ARRAY3D_CUBEMAP) != 0;
   return describeElements(descriptor.Format, descriptor.NumChannels, view);
 }
 
@@ -172,6 +172,8 @@ CUresult applySampling(const CUDA_TEXTURE_DESC& texture, View* view) {
   // Nothing lies between two integers.
   if (view->isFiltered && !isFloat && !view->readsAsFloat) return CUDA_ERROR_INVALID_VALUE;
   for (size_t c = 0; c < view->border.size(); ++c) view->border[c] = borderOf(*view, texture.borderColor[c]);
+  // Faces are filtered each for itself.
+  if (view->isCube && view->isFiltered && (texture.flags & CU_TRSF_SEAMLESS_CUBEMAP)) return CUDA_ERROR_NOT_SUPPORTED;
   return CUDA_SUCCESS;
 }
 

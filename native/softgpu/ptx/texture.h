@@ -22,6 +22,7 @@ struct TextureView {
   Channel channel = Channel::kFloat;
   uint8_t channelBits = 32;  // 8, 16 or 32; of kFloat 16 or 32
   uint8_t channels = 1;      // 1, 2 or 4
+  bool isCube = false;       // `depth` counts faces, six to a layer
 
   // Of textures only.
   std::array<Outside, 3> outside{Outside::kClamp, Outside::kClamp, Outside::kClamp};

@@ -33,6 +33,27 @@ float fromHalf(uint32_t bits) {
 /// The four values of an element: bits of floats or integers, as the texture reads.
 using Texel = std::array<uint32_t, 4>;
 
+constexpr uint32_t kFaces = 6;
+
+/// Where a direction meets the cube around the origin: the face, and the place on it from 0 to 1.
+struct FacePlace {
+  uint32_t face;
+  float at[2];
+};
+FacePlace faceOf(const uint32_t* direction) {
+  float axis[3];
+  for (uint32_t k = 0; k < 3; ++k) axis[k] = std::bit_cast<float>(direction[k]);
+  const float x = std::fabs(axis[0]), y = std::fabs(axis[1]), z = std::fabs(axis[2]);
+  const uint32_t longest = z >= x && z >= y ? 2 : y >= x ? 1 : 0;
+  const bool isBehind = std::signbit(axis[longest]);
+  const float turn = isBehind ? -1.0f : 1.0f;
+  const float across[3] = {-turn * axis[2], axis[0], turn * axis[0]};
+  const float down[3] = {-axis[1], turn * axis[2], -axis[1]};
+  const float length = std::fabs(axis[longest]);
+  const auto place = [&](float along) { return (along / length + 1) / 2; };
+  return {2 * longest + (isBehind ? 1 : 0), {place(across[longest]), place(down[longest])}};
+}
+
 /// One lane's access.
 class Accessor {
  public:
@@ -44,7 +65,15 @@ class Accessor {
 
   Texel sample(const uint32_t* coordinates) {
     const uint32_t* at = coordinates + (form_.isLayered ? 1 : 0);
-    if (form_.isLayered) layer_ = std::min(coordinates[0], view_.depth - 1);
+    uint32_t onFace[2];
+    if (form_.isLayered) layer_ = std::min(coordinates[0], view_.depth / (form_.isCube ? kFaces : 1) - 1);
+    if (form_.isCube) {
+      if (!view_.isCube) return {};
+      const FacePlace place = faceOf(at);
+      layer_ = layer_ * kFaces + place.face;
+      for (uint32_t d = 0; d < 2; ++d) onFace[d] = std::bit_cast<uint32_t>(place.at[d]);
+      at = onFace;
+    }
     int64_t low[3] = {0, 0, 0};
     float share[3] = {0, 0, 0};  // of the next element
     const bool isFiltered = form_.op == TextureOp::kGather || (view_.isFiltered && !form_.hasIntegers);
@@ -54,7 +83,7 @@ class Accessor {
         continue;
       }
       float x = std::bit_cast<float>(at[d]);
-      if (view_.isNormalized) x *= static_cast<float>(extent(d));
+      if (view_.isNormalized || form_.isCube) x *= static_cast<float>(extent(d));
       if (isFiltered) x -= 0.5f;
       // Far outside is as good as just outside.
       if (std::isnan(x)) x = 0;
@@ -139,7 +168,8 @@ class Accessor {
   bool inside(uint32_t d, int64_t& place) const {
     const int64_t count = extent(d);
     if (place >= 0 && place < count) return true;
-    TextureView::Outside outside = view_.outside[d];
+    // Beyond the edge of a face lies nothing of it.
+    TextureView::Outside outside = form_.isCube ? TextureView::Outside::kClamp : view_.outside[d];
     const bool repeats = outside == TextureView::Outside::kWrap || outside == TextureView::Outside::kMirror;
     if (repeats && !view_.isNormalized) outside = TextureView::Outside::kClamp;
     switch (outside) {
@@ -172,7 +202,7 @@ class Accessor {
     for (uint32_t d = 0; d < form_.dimensions; ++d) {
       if (!inside(d, place[d])) return border();
     }
-    const int64_t slice = form_.isLayered ? int64_t{layer_} : place[2];
+    const int64_t slice = form_.isLayered || form_.isCube ? int64_t{layer_} : place[2];
     const std::byte* memory =
         locate(place[0] * view_.elementBytes(), place[1], slice, view_.elementBytes(), false);
     Texel out{0, 0, 0, readsFloats() ? std::bit_cast<uint32_t>(1.0f) : 1u};

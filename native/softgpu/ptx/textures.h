@@ -22,17 +22,20 @@ struct TextureForm {
   uint8_t bits = 32;           // kLoad, kStore: of one element of the vector, in memory
   uint8_t count = 4;           // of the vector
   Boundary boundary = Boundary::kTrap;
+  bool isCube = false;         // the coordinates are a direction; behind the layer, if there is one
 
+  /// Of a direction all three are given, whatever lies behind them has two.
+  constexpr uint32_t coordinates() const { return (isCube ? 3u : dimensions) + (isLayered ? 1u : 0u); }
   /// What is read and written travels in pairs of 64-bit registers; this many bits of them to an element.
   constexpr uint32_t registerBits() const { return bits < 16 ? 16 : bits; }
   constexpr int64_t pack() const {
     return static_cast<int64_t>(op) | dimensions << 4 | isLayered << 8 | hasIntegers << 9 | component << 12 |
-           int64_t{bits} << 16 | int64_t{count} << 24 | static_cast<int64_t>(boundary) << 28;
+           int64_t{bits} << 16 | int64_t{count} << 24 | static_cast<int64_t>(boundary) << 28 | int64_t{isCube} << 30;
   }
   static constexpr TextureForm unpack(int64_t bits) {
     auto field = [bits](int at, int64_t mask) { return static_cast<uint8_t>(bits >> at & mask); };
     return {static_cast<TextureOp>(field(0, 15)), field(4, 15), field(8, 1) != 0, field(9, 1) != 0,
-            field(12, 15), field(16, 255), field(24, 15), static_cast<Boundary>(field(28, 3))};
+            field(12, 15), field(16, 255), field(24, 15), static_cast<Boundary>(field(28, 3)), field(30, 1) != 0};
   }
 };
 

@@ -8,6 +8,19 @@ using namespace millpond::testing;
 
 namespace {
 
+constexpr char kStoreWord[] = R"(.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry store(.param .u64 to, .param .u32 value) {
+  .reg .u32 %r<2>;
+  .reg .u64 %p<2>;
+  ld.param.u64 %p1, [to];
+  ld.param.u32 %r1, [value];
+  st.global.u32 [%p1], %r1;
+  ret;
+}
+)";
+
 CUcontext retain(CUdevice device) {
   CUcontext context = nullptr;
   OK(CU(cuDevicePrimaryCtxRetain)(&context, device));
@@ -65,6 +78,49 @@ TEST("copies between devices, in every form") {
     CHECK_EQ(words[7500 + 50], 7u);
     CHECK_EQ(words[9999], 0u);
     FAILS(CUDA_ERROR_INVALID_CONTEXT, CU(cuMemcpyPeer)(b, nullptr, a, first, 100));
+  });
+}
+
+TEST("streams and events of another device than the current one") {
+  everywhere([] {
+    OK(CU(cuInit)(0));
+    const CUcontext first = retain(0);
+    CUdeviceptr word = 0;
+    OK(CU(cuMemAlloc_v2)(&word, 4));
+    CUstream stream = nullptr;
+    OK(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
+    CUevent event = nullptr;
+    OK(CU(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING));
+    CUmodule module = nullptr;
+    OK(CU(cuModuleLoadData)(&module, kStoreWord));
+    CUfunction function = nullptr;
+    OK(CU(cuModuleGetFunction)(&function, module, "store"));
+    CUlibrary library = nullptr;
+    OK(CU(cuLibraryLoadData)(&library, kStoreWord, nullptr, nullptr, 0, nullptr, nullptr, 0));
+    CUkernel kernel = nullptr;
+    OK(CU(cuLibraryGetKernel)(&kernel, library, "store"));
+
+    const CUcontext second = retain(1);
+    CUstream other = nullptr;
+    OK(CU(cuStreamCreate)(&other, CU_STREAM_NON_BLOCKING));
+    unsigned value = 8;
+    void* parameters[] = {&word, &value};
+    const auto launch = [&](void* what, CUstream in) {
+      return CU(cuLaunchKernel)(static_cast<CUfunction>(what), 1, 1, 1, 1, 1, 1, 0, in, parameters, nullptr);
+    };
+    // A kernel of a library goes where the stream is; a function only where it has been loaded.
+    OK(launch(kernel, stream));
+    OK(CU(cuEventRecord)(event, stream));
+    OK(CU(cuStreamWaitEvent)(other, event, 0));
+    OK(CU(cuStreamSynchronize)(other));
+    OK(CU(cuCtxSetCurrent)(first));
+    CHECK_EQ(wordsOf(word, 1)[0], 8u);
+    OK(launch(function, stream));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, launch(function, other));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuEventRecord)(event, other));
+    OK(CU(cuCtxSetCurrent)(second));
+    FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuEventRecord)(event, nullptr));
+    OK(CU(cuCtxSynchronize)());
   });
 }
 

@@ -14,10 +14,14 @@ TextureForm takeGeometry(Modifiers& modifiers) {
     form.dimensions = 2;
   } else if (modifiers.take(".3d")) {
     form.dimensions = 3;
+  } else if (modifiers.take(".cube")) {
+    form.isCube = true;
+    form.dimensions = 2;
   } else {
     form.isLayered = true;
     form.dimensions = modifiers.take(".a1d") ? 1 : 2;
-    if (form.dimensions == 2 && !modifiers.take(".a2d")) modifiers.refuse();  // cubes, and several samples
+    form.isCube = modifiers.take(".acube");
+    if (form.dimensions == 2 && !form.isCube && !modifiers.take(".a2d")) modifiers.refuse();  // several samples
   }
   return form;
 }
@@ -43,7 +47,7 @@ void FunctionDecoder::accessTexture(Node node, const Operand& operand, const Tex
       operand.items[1].kind != Operand::Kind::kVector || operand.offset != 0)
     unsupported(node.line, "this form of address in " + quoted(node.fullName()));
   const std::vector<Operand>& given = operand.items[1].items;
-  const size_t needed = form.dimensions + (form.isLayered ? 1u : 0u);
+  const size_t needed = form.coordinates();
   // Three coordinates are written as four.
   if (given.size() != needed && !(needed == 3 && given.size() == 4))
     syntaxError(node.line, quoted(node.fullName()) + " needs " + std::to_string(needed) + " coordinates");
@@ -118,6 +122,7 @@ void FunctionDecoder::texture(Node node) {
   if (coordinate != Type::kF32 && coordinate != Type::kS32) modifiers.refuse();
   if (hasBase || (isGather && (form.dimensions != 2 || coordinate != Type::kF32))) modifiers.refuse();
   form.hasIntegers = coordinate == Type::kS32;
+  if (form.isCube && (isGather || form.hasIntegers)) modifiers.refuse();
   expectOperands(node, 2 + (hasLevel ? 1u : 0u) + (hasGradients ? 2u : 0u));
   loadTexture(node, form, 32, 4);
 }
@@ -126,6 +131,7 @@ void FunctionDecoder::surface(Node node) {
   Modifiers modifiers(node);
   if (!modifiers.take(".b")) modifiers.refuse();  // formatted
   TextureForm form = takeGeometry(modifiers);
+  if (form.isCube) modifiers.refuse();  // faces are layers there
   form.op = node.opcode == "sust" ? TextureOp::kStore : TextureOp::kLoad;
   form.hasIntegers = true;
   modifiers.takeCacheHints();

@@ -196,8 +196,8 @@ Handler dotHandler(DotOp op) {
   }
 }
 
-// Extended precision: additions with carry. CC.CF is a bit per lane in the context; a subtraction sets it to
-// its borrow.
+// Extended precision: additions with carry. CC.CF is a bit per lane in the context. A subtraction adds the complement, and
+// so sets it where it does not borrow: the compiler's 128-bit division reads with addc what subc.cc has left.
 
 /// P is T, or the signed type of its size: the sign matters to the high half of a product only.
 template <typename T, typename P, CarryOp kOp, bool kReads, bool kWrites>
@@ -219,19 +219,13 @@ const Instruction* carryHandler(const Instruction* i, Context& context) {
   const T* right = kIsMad ? slot<T>(context, i->op[3]) : b;
   uint32_t out = 0;
   forLanes(mask, [&](uint32_t l) {
-    T x = left(l);
-    T y = right[l];
-    T in = kReads ? static_cast<T>(carry >> l & 1) : T{0};
+    constexpr bool kIsSub = kOp == CarryOp::kSub;
+    const T y = kIsSub ? static_cast<T>(~right[l]) : right[l];
+    const T in = kReads ? static_cast<T>(carry >> l & 1) : T{kIsSub};
     T partial;
     T result;
-    bool overflow;
-    if constexpr (kOp == CarryOp::kSub) {
-      overflow = __builtin_sub_overflow(x, y, &partial);
-      overflow |= __builtin_sub_overflow(partial, in, &result);
-    } else {
-      overflow = __builtin_add_overflow(x, y, &partial);
-      overflow |= __builtin_add_overflow(partial, in, &result);
-    }
+    bool overflow = __builtin_add_overflow(left(l), y, &partial);
+    overflow |= __builtin_add_overflow(partial, in, &result);
     d[l] = result;
     if (overflow) out |= kLaneBit[l];
   });

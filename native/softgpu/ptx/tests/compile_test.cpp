@@ -53,7 +53,7 @@ TEST("instructions of other architectures are refused by name") {
       {"mbarrier.init.shared.b64 [%r1], 1;", "mbarrier.init"},
       {"barrier.cluster.arrive;", "barrier.cluster.arrive"},
       {"mapa.u64 %rd1, %rd2, 0;", "mapa.u64"},
-      {"tex.cube.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f1,%f2,%f3,%f3}];", "tex.cube.v4"},
+      {"tex.2dms.v4.f32.s32 {%f1,%f2,%f3,%f4}, [%rd1, {%r1,%r2,%r3,%r3}];", "tex.2dms.v4"},
       {"wgmma.fence.sync.aligned;", "wgmma.fence"},
       {"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;", "tcgen05.alloc"},
       {"vset4.u32.u32.eq %r1, %r2, %r3, %r4;", "vset4.u32"},

@@ -348,6 +348,11 @@ TEST("carries: 128-bit sums, differences and products from 32-bit and 64-bit pie
         U borrow = a < b;
         return U{9} - (c < U{1} + borrow);
       });
+  // What an addition finds behind a subtraction is a carry, set where nothing was borrowed; and the other way round.
+  checkInstruction<U, U, U>("{ .reg .b64 %t; sub.cc.u64 %t, %a, %b; addc.u64 %d, 5, 0; }",
+                            [](U a, U b) { return U{5} + (a >= b); });
+  checkInstruction<U, U, U>("{ .reg .b64 %t; add.cc.u64 %t, %a, %b; subc.u64 %d, 5, 0; }",
+                            [](U a, U b) { return U{5} - (a + b >= a); });
   checkInstruction<U, U, U>(
       "{ .reg .b32 %x0, %x1, %y0, %y1, %h, %l, %m; mov.b64 {%x0, %x1}, %a; mov.b64 {%y0, %y1}, %b;\n"
       "mul.lo.u32 %l, %x0, %y0; mul.hi.u32 %h, %x0, %y0; mad.lo.cc.u32 %h, %x0, %y1, %h; madc.hi.u32 %m, "

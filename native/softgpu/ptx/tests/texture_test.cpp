@@ -147,6 +147,35 @@ TEST("three dimensions, layers, and the four elements around") {
   CHECK(std::vector<int32_t>(out.begin(), out.end()) == (std::vector<int32_t>{22, 11, 3, 4, 1, 0, 3, 0}));
 }
 
+TEST("the six faces of a cube, and of a layer of cubes, by direction") {
+  struct Direction {
+    float x, y, z;
+    int32_t element;
+  };
+  // The left lower and the right lower element of each face of two by two.
+  const Direction directions[] = {
+      {4, 1, 1, 0},    {4, 1, -1, 1},    {-4, 1, -1, 4},  {-4, 1, 1, 5},   {-1, 4, -1, 8},   {1, 4, -1, 9},
+      {-1, -4, 1, 12}, {1, -4, 1, 13},   {-1, 1, 4, 16},  {1, 1, 4, 17},   {1, 1, -4, 20},   {-1, 1, -4, 21},
+      {1, -1, 4, 19},  {-1, -4, -1, 14},
+  };
+  for (const Direction& to : directions) {
+    const std::string at = hex(to.x) + ", " + hex(to.y) + ", " + hex(to.z);
+    Device device(kernelAround("tex.cube.v4.s32.f32 {%r1, _, _, _}, [%in, {" + at + ", " + hex(0) + "}];\n" +
+                               "tex.acube.v4.s32.f32 {%r2, _, _, _}, [%in, {1, " + at + "}];\n" +
+                               "st.global.v2.u32 [%out], {%r1, %r2};"));
+    std::vector<int32_t> values(48);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int32_t>(i);
+    const Array<int32_t> texels(device.memory, values);
+    Array<int32_t> out(device.memory, 2);
+    TextureView view = viewOf(texels, 2, 2, 12);
+    view.channel = TextureView::Channel::kSigned;
+    view.isCube = true;
+    CHECK(tryRun(device, view, out.address()));
+    CHECK_EQ(out[0], to.element);
+    CHECK_EQ(out[1], to.element + 24);
+  }
+}
+
 TEST("surfaces are read and written by bytes, and outside as the instruction says") {
   Device device(kernelAround("suld.b.2d.v2.b16.zero {%rs1, %rs2}, [%in, {4, 1}];\n"
                              "sust.b.2d.v2.b16.trap [%in, {0, 0}], {%rs2, %rs1};\n"
@@ -181,7 +210,7 @@ TEST("faults of textures and surfaces") {
 }
 
 TEST("forms that are not executed are refused by name") {
-  for (const char* text : {"tex.cube.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%in, {%f1, %f2, %f3, %f3}];",
+  for (const char* text : {"tld4.r.cube.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%in, {%f1, %f2, %f3, %f3}];",
                            "tex.2d.v2.f16x2.f32 {%r1, %r2}, [%in, {%f1, %f2}];",
                            "suld.p.2d.v4.b32.trap {%r1, %r2, %r3, %r4}, [%in, {%r1, %r2}];"}) {
     const Compiled compiled = compile(kernelAround(text));
