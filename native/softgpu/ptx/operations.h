@@ -77,7 +77,20 @@ enum class BitOp : uint8_t {
 enum class DotOp : uint8_t { kDot4, kDot2Lo, kDot2Hi };
 
 /// Arithmetic on the parts of words; all modifiers travel in Instruction::immediate.
-enum class VideoOp : uint8_t { kAdd, kSubtract, kAverage, kDifference, kMinimum, kMaximum };
+enum class VideoOp : uint8_t {
+  kAdd,
+  kSubtract,
+  kAverage,
+  kDifference,
+  kMinimum,
+  kMaximum,
+  kCompare,
+  kShiftLeft,    // this and what follows: of one value only
+  kShiftRight,
+  kMultiplyAdd,
+};
+/// The orders by which parts are compared.
+enum class Order : uint8_t { kEqual, kUnequal, kLess, kLessEqual, kGreater, kGreaterEqual };
 struct VideoForm {
   VideoOp op = VideoOp::kAdd;
   bool isHalves = false;  // of 16 bits; else bytes
@@ -86,14 +99,48 @@ struct VideoForm {
   bool isSignedResult = false;
   bool saturates = false;
   bool sums = false;  // the result is c plus the sum of the parts
+  Order order = Order::kEqual;
 
   constexpr int64_t pack() const {
     return static_cast<int64_t>(op) | isHalves << 8 | isSignedA << 9 | isSignedB << 10 |
-           isSignedResult << 11 | saturates << 12 | sums << 13;
+           isSignedResult << 11 | saturates << 12 | sums << 13 | static_cast<int64_t>(order) << 14;
   }
   static constexpr VideoForm unpack(int64_t bits) {
     auto has = [bits](int bit) { return (bits >> bit & 1) != 0; };
-    return {static_cast<VideoOp>(bits & 0xff), has(8), has(9), has(10), has(11), has(12), has(13)};
+    return {static_cast<VideoOp>(bits & 0xff), has(8), has(9), has(10), has(11), has(12), has(13),
+            static_cast<Order>(bits >> 14 & 7)};
+  }
+};
+
+/// The part of a word that an operand of the scalar ones is.
+enum class VideoPart : uint8_t { kWord, kByte0, kByte1, kByte2, kByte3, kHalf0, kHalf1 };
+/// What is done with the result and c.
+enum class VideoSecond : uint8_t { kNone, kAdd, kMinimum, kMaximum };
+struct ScalarVideoForm {
+  VideoForm first;
+  VideoPart result = VideoPart::kWord;  // else it replaces that part of c
+  VideoPart a = VideoPart::kWord;
+  VideoPart b = VideoPart::kWord;
+  VideoSecond second = VideoSecond::kNone;
+  bool wraps = false;    // of shifts: the amount is taken modulo 32; else it is at most 32
+  bool plusOne = false;  // kMultiplyAdd
+  uint8_t scale = 0;     // kMultiplyAdd: the result is shifted right by so much
+
+  constexpr int64_t pack() const {
+    return first.pack() | static_cast<int64_t>(result) << 20 | static_cast<int64_t>(a) << 23 |
+           static_cast<int64_t>(b) << 26 | static_cast<int64_t>(second) << 29 | int64_t{wraps} << 31 |
+           int64_t{plusOne} << 32 | int64_t{scale} << 33;
+  }
+  static constexpr ScalarVideoForm unpack(int64_t bits) {
+    auto field = [bits](int at, int64_t mask) { return static_cast<uint8_t>(bits >> at & mask); };
+    return {VideoForm::unpack(bits),
+            static_cast<VideoPart>(field(20, 7)),
+            static_cast<VideoPart>(field(23, 7)),
+            static_cast<VideoPart>(field(26, 7)),
+            static_cast<VideoSecond>(field(29, 3)),
+            field(31, 1) != 0,
+            field(32, 1) != 0,
+            field(33, 15)};
   }
 };
 

@@ -1,8 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bit operations, selections and comparisons.
+#include <algorithm>
+
 #include "softgpu/ptx/decode/function_decoder.h"
 
 namespace millpond::softgpu::ptx {
+namespace {
+
+Combine takeCombine(Modifiers& modifiers) {
+  if (modifiers.take(".and")) return Combine::kAnd;
+  if (modifiers.take(".or")) return Combine::kOr;
+  if (modifiers.take(".xor")) return Combine::kXor;
+  return Combine::kNone;
+}
+
+}  // namespace
 
 void FunctionDecoder::logic(Node node) {
   Modifiers modifiers(node);
@@ -68,19 +80,39 @@ void FunctionDecoder::bitField(Node node) {
   }
 }
 
+/// With a boolean operation, a predicate is whether any bit is set, combined with another.
 void FunctionDecoder::lookup3(Node node) {
   Modifiers modifiers(node);
+  const Combine combine = takeCombine(modifiers);
   Type type = modifiers.expectType();
   modifiers.finish();
   if (type != Type::kB32) modifiers.refuse();
-  expectOperands(node, 5);
+  const bool hasPredicate = combine != Combine::kNone;
+  expectOperands(node, hasPredicate ? 6 : 5);
   const Operand& table = node.operands[4];
   if (table.kind != Operand::Kind::kInteger || table.bits > 255)
     syntaxError(node.line, "the lookup table of lop3 must be a constant below 256");
-  InstructionNode plain = node;
-  plain.operands.pop_back();
-  elementwise(plain, select_.bit(BitOp::kLop3, type), type, {type, type, type}).instruction.immediate =
-      static_cast<int64_t>(table.bits);
+  const Operand& out = node.operands[0];
+  if (hasPredicate != (out.kind == Operand::Kind::kPair))
+    syntaxError(node.line, "lop3 has a predicate as its second result where it has a boolean operation, and only there");
+  const uint32_t sources[] = {source(node.operands[1], type), source(node.operands[2], type), source(node.operands[3], type)};
+  const uint32_t other = hasPredicate ? predicateSource(node.operands[5]) : kNoOperand;
+  const Operand& word = hasPredicate ? out.items[0] : out;
+  const uint32_t result = word.kind == Operand::Kind::kSink ? temporary(32) : destination(word, 32);
+  Draft& draft = emit(node, select_.bit(BitOp::kLop3, type));
+  draft.instruction.op[0] = result;
+  std::copy(std::begin(sources), std::end(sources), &draft.instruction.op[1]);
+  draft.instruction.immediate = static_cast<int64_t>(table.bits);
+  draft.writes = 1;
+  if (!hasPredicate) return;
+  const uint32_t predicate = destination(out.items[1], 1);
+  Draft& compared = emit(node, select_.compare(CompareOp::kNe, type, false));
+  compared.instruction.op[0] = predicate;
+  compared.instruction.op[2] = result;
+  compared.instruction.op[3] = module_.constants.number(0, 32);
+  compared.instruction.op[4] = other;
+  compared.instruction.immediate = static_cast<int64_t>(combine);
+  compared.writes = 1;
 }
 
 void FunctionDecoder::funnelShift(Node node) {
@@ -162,12 +194,6 @@ std::optional<Comparison> takeComparison(Modifiers& modifiers) {
     if (modifiers.take(name)) return comparison;
   }
   return std::nullopt;
-}
-Combine takeCombine(Modifiers& modifiers) {
-  if (modifiers.take(".and")) return Combine::kAnd;
-  if (modifiers.take(".or")) return Combine::kOr;
-  if (modifiers.take(".xor")) return Combine::kXor;
-  return Combine::kNone;
 }
 
 }  // namespace

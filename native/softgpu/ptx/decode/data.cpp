@@ -66,6 +66,7 @@ uint32_t FunctionDecoder::narrowed(Node node, const Operand& operand, Type type)
 
 void FunctionDecoder::convert(Node node) {
   Modifiers modifiers(node);
+  if (modifiers.take(".pack")) return convertPacked(node, modifiers);
   ConvertModes modes;
   bool hasRounding = true;
   if (modifiers.take(".rni"))

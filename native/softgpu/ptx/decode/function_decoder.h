@@ -86,6 +86,8 @@ class FunctionDecoder {
   void dot(Node node);
   void video(Node node);  // video.cpp
   void scalarVideo(Node node);
+  void convertPacked(Node node, Modifiers& modifiers);
+  uint32_t packPart(Node node, uint32_t value, uint32_t under, VideoPart part, bool isSigned, uint32_t out);
   void approximate(Node node);
   void testProperty(Node node);
   void copySign(Node node);

@@ -12,7 +12,7 @@ struct Selectors {
   Handler (*integer)(IntegerOp, Type);
   Handler (*dot)(DotOp, bool isSignedA, bool isSignedB);
   Handler (*carry)(CarryOp, Type, CarryModes);
-  Handler (*video)();
+  Handler (*video)(bool isScalar);
   Handler (*bit)(BitOp, Type);
   Handler (*predicate)(PredicateOp);
   Handler (*floating)(FloatOp, Type, FloatModes);
@@ -55,7 +55,7 @@ namespace millpond::softgpu::ptx::MILLPOND_EXEC {
 Handler selectInteger(IntegerOp, Type);
 Handler selectDot(DotOp, bool isSignedA, bool isSignedB);
 Handler selectCarry(CarryOp, Type, CarryModes);
-Handler selectVideo();
+Handler selectVideo(bool isScalar);
 Handler selectBit(BitOp, Type);
 Handler selectPredicate(PredicateOp);
 Handler selectFloating(FloatOp, Type, FloatModes);

@@ -235,6 +235,28 @@ TEST("lop3 for several truth tables") {
   }
 }
 
+TEST("lop3 with a predicate of whether any bit is set") {
+  using U = uint32_t;
+  checkInstruction<U, U, U, U>(
+      "{ .reg .pred %p, %q; setp.ne.b32 %q, %c, 0; lop3.and.b32 _|%p, %a, %b, 0, 0xc0, %q; selp.b32 %d, 1, 0, %p; }",
+      [](U a, U b, U c) { return static_cast<U>((a & b) != 0 && c != 0); });
+  checkInstruction<U, U, U>(
+      "{ .reg .pred %p; .reg .b32 %t; setp.eq.b32 %p, %a, 7; lop3.xor.b32 %t|%p, %a, %b, 0, 0x3c, %p;\n"
+      "@%p add.u32 %t, %t, 1; mov.b32 %d, %t; }",
+      [](U a, U b) { return (a ^ b) + (((a ^ b) != 0) != (a == 7)); });
+}
+
+TEST("numbers saturated into the halves or bytes of a word") {
+  using U = uint32_t;
+  using S = int32_t;
+  checkInstruction<U, S, S, U>("cvt.pack.sat.s8.s32.b32 %d, %a, %b, %c;", [](S a, S b, U c) {
+    return c << 16 | (static_cast<U>(std::clamp(a, -128, 127)) & 255) << 8 | (static_cast<U>(std::clamp(b, -128, 127)) & 255);
+  });
+  checkInstruction<U, S, S>("cvt.pack.sat.u16.s32 %d, %a, %b;", [](S a, S b) {
+    return static_cast<U>(std::clamp(a, 0, 65535)) << 16 | static_cast<U>(std::clamp(b, 0, 65535));
+  });
+}
+
 TEST("funnel shifts and byte permutation") {
   using U = uint32_t;
   auto both = [](U a, U b) { return uint64_t{b} << 32 | a; };
@@ -323,6 +345,47 @@ TEST("arithmetic on the parts of words") {
     for (int k = 0; k < 32; k += 8)
       c += static_cast<U>(std::abs(static_cast<int>(a >> k & 255) - static_cast<int>(b >> k & 255)));
     return c;
+  });
+}
+
+TEST("arithmetic on one part of each word") {
+  using U = uint32_t;
+  using S = int32_t;
+  checkInstruction<U, U, U>("vadd.s32.u32.s32.sat %d, %a.b0, %b.h1;",
+                            [](U a, U b) { return static_cast<U>(static_cast<S>(a & 255) + (static_cast<S>(b) >> 16)); });
+  checkInstruction<U, U, U, U>("vadd.u32.u32.u32.add %d, %a.b3, %b.b2, %c;",
+                               [](U a, U b, U c) { return (a >> 24) + (b >> 16 & 255) + c; });
+  checkInstruction<U, U, U, U>("vsub.s32.s32.s32.sat %d.b1, %a.h0, %b, %c;", [](U a, U b, U c) {
+    const int64_t difference = int64_t{static_cast<int16_t>(a)} - static_cast<S>(b);
+    const auto part = static_cast<U>(std::clamp<int64_t>(difference, -128, 127));
+    return (c & 0xffff00ffu) | (part & 255) << 8;
+  });
+  checkInstruction<U, U, U, U>("vabsdiff.u32.s32.s32.max %d, %a, %b, %c;", [](U a, U b, U c) {
+    const int64_t difference = int64_t{static_cast<S>(a)} - static_cast<S>(b);
+    return std::max(static_cast<U>(std::abs(difference)), c);
+  });
+  checkInstruction<U, U, U, S>("vmin.u32.u32.s32.min %d, %a, %b, %c;", [](U a, U b, S c) {
+    const auto least = static_cast<U>(std::min<int64_t>(a, static_cast<S>(b)));
+    return std::min(least, static_cast<U>(c));
+  });
+  checkInstruction<U, U, U>("vshl.u32.u32.u32.sat.clamp %d, %a, %b;", [](U a, U b) {
+    return static_cast<U>(std::min<unsigned __int128>(static_cast<unsigned __int128>(a) << std::min(b, 32u), UINT32_MAX));
+  });
+  checkInstruction<U, U, U, U>("vshr.u32.s32.u32.wrap.add %d, %a.b1, %b, %c;",
+                               [](U a, U b, U c) { return static_cast<U>(static_cast<int8_t>(a >> 8) >> (b & 31)) + c; });
+  checkInstruction<U, U, U, U>("vmad.s32.s32.u32.sat.shr7 %d, %a.h1, %b.h0, %c;", [](U a, U b, U c) {
+    const int64_t sum = int64_t{static_cast<int16_t>(a >> 16)} * static_cast<int64_t>(b & 0xffff) + static_cast<S>(c);
+    return static_cast<U>(std::clamp<int64_t>(sum >> 7, INT32_MIN, INT32_MAX));
+  });
+  checkInstruction<U, U, U, U>("vmad.u32.u32.u32.po %d, %a.b2, %b.b3, %c;",
+                               [](U a, U b, U c) { return (a >> 16 & 255) * (b >> 24) + c + 1; });
+  checkInstruction<U, U, U, U>("vset.s32.u32.ge.add %d, %a, %b.h0, %c;",
+                               [](U a, U b, U c) { return (static_cast<S>(a) >= static_cast<S>(b & 0xffff)) + c; });
+  checkInstruction<U, U, U>("vset4.u32.s32.lt %d, %a, %b, 0;", [](U a, U b) {
+    U out = 0;
+    for (int k = 0; k < 32; k += 8)
+      out |= static_cast<U>(static_cast<int>(a >> k & 255) < static_cast<int8_t>(b >> k)) << k;
+    return out;
   });
 }
 
