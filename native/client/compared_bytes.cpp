@@ -54,6 +54,15 @@ MILLPOND_RACY ComparedBytes::Run ComparedBytes::nextChange(size_t from) const {
 
 void ComparedBytes::keep(Run run) { copyRacy(last_.data() + run.offset, here() + run.offset, run.bytes); }
 
+MILLPOND_RACY std::optional<uint64_t> ComparedBytes::changed(uint64_t address, size_t bytes) const {
+  const size_t offset = address - address_;
+  if (bytes > kWord || offset > last_.size() || bytes > last_.size() - offset) return std::nullopt;
+  uint64_t now = 0, last = 0;
+  __builtin_memcpy(&now, here() + offset, bytes);
+  __builtin_memcpy(&last, last_.data() + offset, bytes);
+  return now == last ? std::nullopt : std::optional(now);
+}
+
 void ComparedBytes::merge(size_t offset, std::span<const std::byte> now) {
   std::byte* last = last_.data() + offset;
   for (size_t block = 0; block < now.size(); block += kBlock) {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,8 @@ class ComparedBytes {
 
   uint64_t address() const { return address_; }
   size_t bytes() const { return last_.size(); }
+  /// What both sides had last.
+  std::span<const std::byte> last() const { return last_; }
 
   /// What the program has changed goes to `send(offset, bytes)`.
   template <typename Send>
@@ -27,6 +30,8 @@ class ComparedBytes {
       send(run.offset, std::span<const std::byte>(last_).subspan(run.offset, run.bytes));
     }
   }
+  /// What the program has made of a word of at most 8 bytes; nothing where that is what both sides had last.
+  std::optional<uint64_t> changed(uint64_t address, size_t bytes) const;
   /// What the worker has now, from `offset` on: what the device has changed is the program's from here on.
   void merge(size_t offset, std::span<const std::byte> now);
 

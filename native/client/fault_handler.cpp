@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/fault_handler.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <ucontext.h>
@@ -11,6 +10,7 @@
 #include <mutex>
 
 #include "client/callback_thread.h"
+#include "client/helper_thread.h"
 #include "protocol/futex.h"
 
 namespace millpond::client {
@@ -154,17 +154,7 @@ void* runServer(void* of) {
   return nullptr;
 }
 
-bool startServer(Server& server) {
-  // The program's signals are for the program's threads.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread{};
-  const bool started = ::pthread_create(&thread, nullptr, &runServer, &server) == 0;
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (started) ::pthread_detach(thread);
-  return started;
-}
+bool startServer(Server& server) { return startHelperThread(&runServer, &server); }
 
 }  // namespace
 

@@ -67,8 +67,11 @@ int32_t Mirror::adoptBytes(uint64_t address, size_t bytes, uint16_t context) {
 
 Mirror::Removed Mirror::remove(uint64_t address) {
   const Lock lock(mutex_);
-  if (traced_.erase(address) != 0) return Removed::kPages;
-  return compared_.erase(address) != 0 ? Removed::kBytes : Removed::kNothing;
+  const Removed removed = traced_.erase(address) != 0     ? Removed::kPages
+                          : compared_.erase(address) != 0 ? Removed::kBytes
+                                                          : Removed::kNothing;
+  std::erase_if(awaited_, [&](const AwaitedWord& each) { return !tracedAt(each.address) && !comparedAt(each.address); });
+  return removed;
 }
 
 void Mirror::forget(uint16_t context) {
@@ -104,11 +107,16 @@ void Mirror::beginWork(uint16_t context, uint64_t stream) {
     if (gate_.load(std::memory_order_acquire) != 0) continue;
     work_.fetch_add(1, std::memory_order_release);
     posting_.fetch_add(1, std::memory_order_relaxed);
-    pushTraced();
-    pushCompared();
+    pushAll();
     link_.order(context, stream);
     return;
   }
+}
+
+void Mirror::pushAll() {
+  pushTraced();
+  pushCompared();
+  pushHeld();
 }
 
 void Mirror::pushTraced() {
@@ -118,7 +126,7 @@ void Mirror::pushTraced() {
     if (!region.pages->isAccessible()) continue;
     some = true;
     region.pages->withdraw([&, start = address](size_t offset, std::span<const std::byte> bytes) {
-      link_.push(region.context, start + offset, bytes);
+      push(region.context, start + offset, bytes);
     });
   }
   if (some) FaultHandler::keepInstalled();
@@ -130,7 +138,7 @@ void Mirror::pushEarly(Traced& region) {
     const std::span<const std::byte> now = region.pages->data({page, 1});
     const uint64_t start = region.pages->address() + page * TracedPages::kPage;
     eachDifference(now, asItCame, [&](size_t at, size_t bytes) {
-      link_.push(region.context, start + at, now.subspan(at, bytes));
+      push(region.context, start + at, now.subspan(at, bytes));
     });
   }
   region.early.clear();
@@ -139,7 +147,7 @@ void Mirror::pushEarly(Traced& region) {
 void Mirror::pushCompared() {
   for (auto& [address, region] : compared_)
     region.bytes.takeChanges([&, start = address](size_t offset, std::span<const std::byte> bytes) {
-      link_.push(region.context, start + offset, bytes);
+      push(region.context, start + offset, bytes);
     });
 }
 
@@ -147,14 +155,20 @@ void Mirror::pushCompared() {
 
 void Mirror::afterWait(std::optional<uint64_t> whole) {
   const Lock lock(mutex_);
-  if (whole) quiet_ = std::max(quiet_, *whole);
+  if (whole) {
+    quiet_ = std::max(quiet_, *whole);
+    std::erase_if(awaited_, [&](const AwaitedWord& each) { return each.work <= *whole; });
+  }
+  // What came here while the device was at work may be old.
+  for (auto& [address, region] : traced_) pushEarly(region);
+  pushHeld();
   if (compared_.empty() || merged_ == work()) return;
   const uint64_t merged = quiet_;
   mergeCompared();
   merged_ = merged;
 }
 
-void Mirror::mergeCompared() {
+void Mirror::mergeCompared(std::span<const AwaitedWord> words) {
   std::vector<std::byte> now;
   for (auto& [address, region] : compared_) {
     if (region.writes == Writes::kNever) continue;
@@ -163,9 +177,16 @@ void Mirror::mergeCompared() {
       const auto piece = std::span(now).first(std::min(kReadPiece, region.bytes.bytes() - at));
       // A context that has failed has nothing to say any more, which the next call tells.
       if (link_.fetch(region.context, address + at, piece) != 0) break;
+      for (const AwaitedWord& word : words) {
+        const uint64_t begin = std::max(word.address, address + at);
+        const uint64_t end = std::min(word.end(), address + at + piece.size());
+        for (uint64_t each = begin; each < end; ++each) piece[each - address - at] = region.bytes.last()[each - address];
+      }
       region.bytes.merge(at, piece);
     }
   }
+  for (const AwaitedWord& word : words)
+    if (const std::optional<uint64_t> shown = askForWord(word)) mergeWord(word, *shown);
 }
 
 void Mirror::beginHostFunction() {
@@ -181,6 +202,7 @@ void Mirror::endHostFunction() {
     pushEarly(region);
   }
   pushCompared();
+  pushHeld();
   // What comes behind the function in its stream was posted long ago.
   if (some || !compared_.empty()) link_.awaitPushed();
 }
@@ -238,6 +260,13 @@ Mirror::Traced* Mirror::tracedAt(uint64_t address) {
   return address - region.pages->address() < region.pages->bytes() ? &region : nullptr;
 }
 
+Mirror::Compared* Mirror::comparedAt(uint64_t address) {
+  const auto next = compared_.upper_bound(address);
+  if (next == compared_.begin()) return nullptr;
+  Compared& region = std::prev(next)->second;
+  return address - region.bytes.address() < region.size() ? &region : nullptr;
+}
+
 bool Mirror::upgrade(Traced& region, size_t page, bool isWrite) {
   const TracedPages::State state = region.pages->state(page);
   if (state == TracedPages::State::kAway) return false;
@@ -250,6 +279,8 @@ bool Mirror::upgrade(Traced& region, size_t page, bool isWrite) {
 bool Mirror::serveOrdinary(uint64_t address, bool isWrite) {
   Lock lock(mutex_);
   for (unsigned attempt = 0;; ++attempt) {
+    // The device may be waiting for what the program does behind this touch.
+    if (doesStreamWait()) return serveAtOnce(address, isWrite);
     Traced* region = tracedAt(address);
     if (!region) return false;
     const size_t page = region->pages->pageOf(address);
@@ -281,12 +312,15 @@ void Mirror::bringAll(Traced& region) {
 
 bool Mirror::serveHostFunction(uint64_t address, bool isWrite) {
   const Lock lock(mutex_);
+  return serveAtOnce(address, isWrite);
+}
+
+bool Mirror::serveAtOnce(uint64_t address, bool isWrite) {
   Traced* region = tracedAt(address);
   if (!region) return false;
   const size_t page = region->pages->pageOf(address);
   if (upgrade(*region, page, isWrite)) return true;
-  // Other streams may be writing to the page: it is given up again behind the function, and only what the function
-  // changed goes back.
+  // Streams may be writing to the page: it is given up again soon, and only what the program changed goes back.
   bring(*region, {page, 1}, true);
   const std::span<std::byte> now = region->pages->data({page, 1});
   region->early[page].assign(now.begin(), now.end());

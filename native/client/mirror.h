@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "client/awaited_words.h"
 #include "client/compared_bytes.h"
 #include "client/fault_handler.h"
 #include "client/mirror_link.h"
@@ -56,6 +57,8 @@ class Mirror {
   std::optional<uint64_t> moment() const;
   /// The program has waited for work. `whole`: for all of it until that moment.
   void afterWait(std::optional<uint64_t> whole);
+  /// A stream was given a word to wait for, or to write. Nothing for words of other memory.
+  void await(AwaitedWord word);
   /// Around a function of the program's in a stream, on the thread that runs it: the device waits for it.
   void beginHostFunction();
   void endHostFunction();
@@ -78,6 +81,12 @@ class Mirror {
     bool isVariable = false;  ///< ends with its context
     size_t size() const { return bytes.bytes(); }
   };
+  /// A part of what was pushed that comes behind the rest.
+  struct Held {
+    uint16_t context;
+    uint64_t address;
+    std::vector<std::byte> bytes;
+  };
   using Lock = std::unique_lock<std::mutex>;
 
   uint64_t work() const { return work_.load(std::memory_order_acquire); }
@@ -87,16 +96,34 @@ class Mirror {
   static bool serve(const FaultHandler::Fault& fault);
   bool serveOrdinary(uint64_t address, bool isWrite);
   bool serveHostFunction(uint64_t address, bool isWrite);
+  /// Without waiting for the device. With the lock held.
+  bool serveAtOnce(uint64_t address, bool isWrite);
   Traced* tracedAt(uint64_t address);
+  Compared* comparedAt(uint64_t address);
   /// True when the page can be used that way now.
   bool upgrade(Traced& region, size_t page, bool isWrite);
   void bring(Traced& region, TracedPages::Run run, bool isWrite);
   void bringAll(Traced& region);
   bool awaitQuiet(Lock& lock, unsigned attempt);
+  void pushAll();
+  void push(uint16_t context, uint64_t address, std::span<const std::byte> bytes);
+  void pushHeld();
   void pushTraced();
   void pushEarly(Traced& region);
   void pushCompared();
-  void mergeCompared();
+  /// `words` only after all else: they tell the program of it.
+  void mergeCompared(std::span<const AwaitedWord> words = {});
+
+  void tellAwaited();
+  bool doesStreamWait() const;
+  [[noreturn]] void watchWords();
+  /// Whether anything has come about.
+  bool lookAtWords();
+  bool isMadeTrue(const AwaitedWord& word);
+  void pushDue();
+  void show(const std::vector<AwaitedWord>& words);
+  std::optional<uint64_t> askForWord(const AwaitedWord& word);
+  void mergeWord(const AwaitedWord& word, uint64_t now);
 
   static inline std::atomic<bool> exists_{false};
 
@@ -107,6 +134,9 @@ class Mirror {
   std::atomic<uint64_t> work_{0};
   std::atomic<uint32_t> posting_{0};  ///< commands of `work_` that may not have been appended yet
   std::atomic<uint32_t> gate_{0};     ///< 1: work waits until the device is quiet
+  std::vector<AwaitedWord> awaited_;
+  std::vector<Held> held_;
+  std::atomic<uint32_t> awaiting_{0};  ///< 1: there are awaited words
   uint64_t quiet_ = 0;                ///< `work_` when the device was known to have done it all
   uint64_t merged_ = 0;               ///< the same, with compared bytes brought here since
 };

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Words that streams write and wait for, what streams are told about themselves, occupancy, launches of CUDA 3.
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+
 #include "testing/remoted.h"
 
 using namespace millpond::testing;
@@ -50,6 +56,39 @@ T read(CUdeviceptr from) {
 size_t sharedBytesOf(int size) { return static_cast<size_t>(size) * 16; }
 
 }  // namespace
+
+TEST("a stream and the program hand each other words in memory of the host, and what these tell of") {
+  everywhere([] {
+    begin();
+    constexpr size_t kBytes = 8192;
+    constexpr unsigned kRounds = 20;
+    const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(4096, kBytes), &std::free);
+    std::memset(memory.get(), 0, kBytes);
+    OK(CU(cuMemHostRegister_v2)(memory.get(), kBytes, CU_MEMHOSTREGISTER_DEVICEMAP));
+    CUdeviceptr device = 0;
+    OK(CU(cuMemHostGetDevicePointer_v2)(&device, memory.get(), 0));
+    auto* words = static_cast<uint32_t*>(memory.get());
+    // What is told of lies before the word on one side and behind it on the other.
+    const std::atomic_ref<uint32_t> request(words[512]), answer(words[600]);
+    uint32_t& question = words[100];
+    const uint32_t& reply = words[1000];
+    const CUstream stream = makeStream();
+    for (uint32_t i = 1; i <= kRounds; ++i) {
+      OK(CU(cuStreamWaitValue32_v2)(stream, device + 4 * 512, i, CU_STREAM_WAIT_VALUE_EQ));
+      OK(CU(cuMemcpyDtoDAsync_v2)(device + 4 * 1000, device + 4 * 100, 4, stream));
+      OK(CU(cuStreamWriteValue32_v2)(stream, device + 4 * 600, i, CU_STREAM_WRITE_VALUE_DEFAULT));
+    }
+    for (uint32_t i = 1; i <= kRounds; ++i) {
+      question = 1000 + i;
+      request.store(i, std::memory_order_release);
+      while (answer.load(std::memory_order_acquire) != i) std::this_thread::yield();
+      CHECK_EQ(reply, 1000 + i);
+    }
+    OK(CU(cuStreamSynchronize)(stream));
+    OK(CU(cuStreamDestroy_v2)(stream));
+    OK(CU(cuMemHostUnregister)(memory.get()));
+  });
+}
 
 TEST("a stream waits until another one has written the word") {
   everywhere([] {
