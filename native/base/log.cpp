@@ -14,6 +14,7 @@ namespace millpond {
 namespace {
 constexpr int kUnread = -1;
 std::atomic<int> currentLevel{kUnread};
+std::atomic<int> descriptor{STDERR_FILENO};
 constexpr const char* kNames[] = {"off", "error", "warn", "info", "debug", "trace"};
 }  // namespace
 
@@ -32,6 +33,8 @@ std::optional<LogRequest> parseLogRequest(std::string_view text) {
   if (!isFile && (!level || comma != text.npos)) return std::nullopt;
   return LogRequest{level.value_or(LogLevel::Warn), file};
 }
+
+void setLogDescriptor(int to) { descriptor.store(to, std::memory_order_relaxed); }
 
 void setLogLevel(LogLevel level) { currentLevel.store(static_cast<int>(level), std::memory_order_relaxed); }
 
@@ -68,7 +71,7 @@ void logList(LogLevel level, const char* format, va_list arguments) {
   }
   line[length++] = '\n';
   // Standard error may be closed or full; a diagnostic is not worth failing for.
-  while (::write(STDERR_FILENO, line, static_cast<size_t>(length)) < 0 && errno == EINTR) {
+  while (::write(descriptor.load(std::memory_order_relaxed), line, static_cast<size_t>(length)) < 0 && errno == EINTR) {
   }
   errno = savedErrno;
 }

@@ -21,6 +21,9 @@ LogLevel logLevel();
 void setLogLevel(LogLevel level);
 inline bool logs(LogLevel level) { return level != LogLevel::Off && level <= logLevel(); }
 
+/// Where messages go instead of standard error.
+void setLogDescriptor(int descriptor);
+
 /// Writes one line where the level is wanted. Newlines and control characters of the message become spaces;
 /// lines over 8 KiB are cut. Keeps errno.
 [[gnu::format(printf, 2, 3)]] void log(LogLevel level, const char* format, ...);

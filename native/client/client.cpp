@@ -155,7 +155,9 @@ void Client::adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>
   });
   session_->onLink([](const std::string& what) { log(LogLevel::Warn, "%s", what.c_str()); });
   // As the driver does: into the program's own stream, so that it stays in order with what the program prints.
-  session_->onOutput([](std::span<const std::byte> text) { std::fwrite(text.data(), 1, text.size(), stdout); });
+  session_->onOutput([](wire::OutputStream stream, std::span<const std::byte> text) {
+    std::fwrite(text.data(), 1, text.size(), stream == wire::OutputStream::kError ? stderr : stdout);
+  });
   session_->onFailure([](int32_t code, uint16_t op, uint64_t position) {
     log(LogLevel::Info, "%s (command %llu of the session) failed with %d; the next call reports it",
         cmd::opName(static_cast<cmd::Op>(op)), static_cast<unsigned long long>(position), code);

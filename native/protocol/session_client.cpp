@@ -632,8 +632,8 @@ bool Session::accept(const wire::ReplyHeader& header, std::span<const std::byte>
       return true;
     }
     case wire::ReplyKind::kOutput:
-      if (header.op > 7 || header.op > body.size()) return false;
-      if (onOutput_) onOutput_(body.first(body.size() - header.op));
+      if (header.op > 7 || header.op > body.size() || header.result < 0 || header.result > 1) return false;
+      if (onOutput_) onOutput_(static_cast<wire::OutputStream>(header.result), body.first(body.size() - header.op));
       return true;
     case wire::ReplyKind::kEnd:
       endReason_.assign(reinterpret_cast<const char*>(body.data()), body.size());

@@ -151,8 +151,10 @@ class Session {
   void onRestore(std::function<Status(Session&, std::span<const std::byte>)> callback) { onRestore_ = std::move(callback); }
   /// Called when the worker reports the failure of a command that nobody waited for (code, op, position).
   void onFailure(std::function<void(int32_t, uint16_t, uint64_t)> callback) { onFailure_ = std::move(callback); }
-  /// Called with what kernels have printed, before the answer of whoever waited for them.
-  void onOutput(std::function<void(std::span<const std::byte>)> callback) { onOutput_ = std::move(callback); }
+  using OnOutput = std::function<void(wire::OutputStream, std::span<const std::byte>)>;
+  /// Called with what kernels have printed, before the answer of whoever waited for them, and with what the driver has said
+  /// about a failure, before that is told.
+  void onOutput(OnOutput callback) { onOutput_ = std::move(callback); }
   /// Whether bytes from the worker may be written to [address, address + bytes) without anybody waiting for them. What
   /// may not is dropped, as is everything while no one is set to be asked. Called on the thread that reads.
   void onLanding(std::function<bool(uint64_t, uint64_t)> mayLand) { mayLand_ = std::move(mayLand); }
@@ -349,7 +351,7 @@ class Session {
   Awaken onParked_;
   std::function<Status(Session&, std::span<const std::byte>)> onRestore_;
   std::function<void(int32_t, uint16_t, uint64_t)> onFailure_;
-  std::function<void(std::span<const std::byte>)> onOutput_;
+  OnOutput onOutput_;
   std::function<bool(uint64_t, uint64_t)> mayLand_;
 };
 

@@ -31,11 +31,14 @@ enum class ReplyKind : uint16_t {
   kFailure = 4,  ///< a command that nobody waited for failed: body is FailureReport
   kEnd = 5,      ///< the worker ends the session: body is the reason as text
   kLanding = 6,  ///< bytes for client memory named by an earlier asynchronous copy: body is Landing, then the bytes
-  kOutput = 7,   ///< text that kernels have printed; padded to 8, `op` counts the padding
+  kOutput = 7,   ///< text of kernels or the driver, `result` says for what (OutputStream); padded to 8, `op` counts the padding
   kLink = 8,     ///< of the link: body is LinkWord
   kJournal = 9,  ///< TCP: a piece of the journal of a session that may be parked next; padded to 8, `op` counts the padding,
                  ///< `request` is 0 for the first piece
 };
+
+/// Where text goes in the program.
+enum class OutputStream : int32_t { kOutput = 0, kError = 1 };
 
 /// Worker → client.
 struct ReplyHeader {
@@ -43,7 +46,7 @@ struct ReplyHeader {
   ReplyKind kind;
   uint16_t op;       ///< of the command; padding bytes for kData
   uint32_t request;  ///< 0 where nobody waits
-  int32_t result;    ///< CUresult
+  int32_t result;    ///< CUresult; OutputStream for kOutput
 };
 static_assert(sizeof(ReplyHeader) == 16);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels print. The driver writes it to the standard output of its process, which is the worker's.
+// What kernels and the driver say. The driver writes it to the standard output and error of its process, which is the
+// worker's.
 #pragma once
 
 #include <cstddef>
@@ -8,23 +9,28 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "protocol/wire.h"
 
 namespace millpond::worker {
 
-/// Takes the place of this process's standard output for as long as the process lives.
+/// Takes the place of this process's standard output and error for as long as the process lives. The worker's own messages
+/// go where standard error went before, and so does what nobody has taken when the process aborts.
 class DeviceOutput {
  public:
   static Result<DeviceOutput> capture();
+  using Take = std::function<bool(std::span<const std::byte>)>;
   /// Hands on what was written since the last time, in pieces of at most `kPiece` bytes; stops when `take` is false.
-  void collect(const std::function<bool(std::span<const std::byte>)>& take);
+  void collect(wire::OutputStream stream, const Take& take);
 
   static constexpr size_t kPiece = size_t{16} << 10;
 
  private:
-  explicit DeviceOutput(UniqueFd file) : file_(std::move(file)) {}
+  struct File {
+    UniqueFd file;
+    off_t taken = 0;
+  };
 
-  UniqueFd file_;
-  off_t taken_ = 0;
+  File output_, error_;
 };
 
 }  // namespace millpond::worker

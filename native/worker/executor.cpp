@@ -261,6 +261,7 @@ void Executor::answer(const Request& request, CUresult result) {
   progressLandings();
   progressGraphRuns();
   if (waitsForDevice(static_cast<cmd::Op>(request.op))) forwardOutput(request.context);
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) forward(wire::OutputStream::kError);
   // Some answers, such as the compiler's log, come with a failure too.
   if (!link_.reply(wire::ReplyKind::kResult, request.op, request.request, static_cast<int32_t>(result), replyBody_)) {
     ended_ = true;
@@ -277,15 +278,21 @@ void Executor::forwardOutput(uint16_t context) {
   if (quiet || driver_.cuStreamCreate(&quiet, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
     driver_.cuStreamSynchronize(quiet);
   useContext(before);
-  output_->collect([this](std::span<const std::byte> text) {
-    const size_t padding = wire::padded(text.size()) - text.size();
-    return link_.reply(wire::ReplyKind::kOutput, static_cast<uint16_t>(padding), 0, 0, text);
+  forward(wire::OutputStream::kOutput);
+}
+
+void Executor::forward(wire::OutputStream stream) {
+  if (!output_) return;
+  output_->collect(stream, [this, stream](std::span<const std::byte> text) {
+    const auto padding = static_cast<uint16_t>(wire::padded(text.size()) - text.size());
+    return link_.reply(wire::ReplyKind::kOutput, padding, 0, static_cast<int32_t>(stream), text);
   });
 }
 
 void Executor::latch(const Request& request, CUresult result) {
   log(LogLevel::Info, "%s (command %llu) failed with %d", cmd::opName(static_cast<cmd::Op>(request.op)),
       static_cast<unsigned long long>(position_), static_cast<int>(result));
+  forward(wire::OutputStream::kError);
   auto& failure = link_.memory().control().failure;
   int32_t none = 0;
   // One failure is kept until the client has taken it: over shared memory it takes the word itself.

@@ -151,6 +151,8 @@ class Executor {
   };
   /// Hands the client what kernels of that context have printed.
   void forwardOutput(uint16_t context);
+  /// Hands the client what has been written there.
+  void forward(wire::OutputStream stream);
   CUresult launchAttributes(std::span<const std::byte> bytes, LaunchAttributes& out);
   /// A context of the session. The primary ones come first: their numbers are 1 + ordinal of their device.
   struct Context {

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <set>
 
+#include "base/stderr_capture.h"
 #include "testing/remoted.h"
 
 using namespace millpond::testing;
@@ -25,6 +26,7 @@ constexpr char kTwo[] = HEAD R"(
 )";
 constexpr char kManaged[] = HEAD ".visible .global .attribute(.managed) .align 4 .u32 ours = 5;\n";
 constexpr char kBroken[] = HEAD ".visible .entry broken() { .reg .u32 %r<2>; mov.u32 %r1 nonsense; }\n";
+constexpr char kTrapping[] = HEAD ".visible .entry trapping() { trap; }\n";
 constexpr char kCaller[] = HEAD R"(
 .extern .func (.param .u32 result) twice(.param .u32 value);
 .visible .entry call(.param .u64 to, .param .u32 value) {
@@ -108,6 +110,28 @@ TEST("a program that does not compile comes with the compiler's log, one that do
           CU(cuLibraryLoadData)(&library, kBroken, third.options, third.values, 6, nullptr, nullptr, 0));
     CHECK(std::strstr(third.error, "nonsense") != nullptr);
     FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuModuleLoadDataEx)(&module, kTwo, 1, nullptr, nullptr));
+  });
+}
+
+TEST("what the driver has to say about a failure is on the program's standard error") {
+  everywhere([] {
+    ::setenv("MILLPOND_LOG", "warn", 1);
+    begin();
+    const std::string said = captured([] {
+      CUmodule module = nullptr;
+      FAILS(CUDA_ERROR_INVALID_PTX, CU(cuModuleLoadData)(&module, kBroken));
+    });
+    CHECK(said.find("nonsense") != said.npos);
+    const std::string later = captured([] {
+      CUmodule module = nullptr;
+      OK(CU(cuModuleLoadData)(&module, kTrapping));
+      CUfunction function = nullptr;
+      OK(CU(cuModuleGetFunction)(&function, module, "trapping"));
+      OK(CU(cuLaunchKernel)(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+      FAILS(CUDA_ERROR_LAUNCH_FAILED, CU(cuCtxSynchronize)());
+    });
+    CHECK(later.find("trapping") != later.npos);
+    CHECK(later.find("nonsense") == later.npos);
   });
 }
 
