@@ -112,8 +112,6 @@ static void libraries(void) {
   CUlibrary library;
   CHECK(cuLibraryLoadData(&library, kernels_ptx, NULL, NULL, 0, NULL, NULL, 0));
   void* function = NULL;
-  say("unified function pointers: %s", yes(attribute(CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS) != 0));
-  SEE(cuLibraryGetUnifiedFunction(&function, library, "fill"));
   SEE(cuLibraryGetUnifiedFunction(NULL, library, "fill"));
   SEE(cuLibraryGetUnifiedFunction(&function, library, NULL));
   SEE(cuLibraryGetUnifiedFunction(&function, NULL, "fill"));
