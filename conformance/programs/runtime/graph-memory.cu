@@ -59,9 +59,6 @@ PROGRAM("graph-memory", "graphs that take and give back memory: captured, node b
   CHECK(cudaStreamSynchronize(stream));
   CHECK(cudaFree(memory));
   CHECK(cudaGraphExecDestroy(exec));
-  unsigned long long used = 1;
-  CHECK(cudaDeviceGetGraphMemAttribute(0, cudaGraphMemAttrUsedMemCurrent, &used));
-  say("in use at the end: %llu", used);
   SEE(cudaDeviceGraphMemTrim(0));
   CHECK(cudaGraphDestroy(graph));
   CHECK(cudaStreamDestroy(stream));

@@ -141,7 +141,7 @@ CUresult cuGraphDestroy(CUgraph hGraph) {
 CUresult cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
   return withGraph(originalGraph, [&](Driver& driver, Graph& graph) -> CUresult {
     if (!phGraphClone) return CUDA_ERROR_INVALID_VALUE;
-    if (hasConditions(graph)) return CUDA_ERROR_NOT_SUPPORTED;
+    if (isUnique(graph)) return CUDA_ERROR_NOT_SUPPORTED;
     *phGraphClone = driver.graphs().add(graph.clone());
     return CUDA_SUCCESS;
   });

@@ -52,11 +52,21 @@ inline CUresult contextOf(Driver& driver, CUcontext handle, ContextPtr* context)
   return checkAlive(*context);
 }
 
-/// Such a graph is there only once: neither cloned nor in another, and made executable once at a time.
 inline bool hasConditions(const Graph& graph) {
   const ConditionsOf conditions(graph);
   return !conditions.all.empty();
 }
+
+inline bool hasMemory(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const auto& node) {
+    const auto within = graphsIn(node->work);
+    return std::holds_alternative<AllocationWork>(node->work) || std::holds_alternative<FreeWork>(node->work) ||
+           std::any_of(within.begin(), within.end(), [](const GraphPtr& each) { return hasMemory(*each); });
+  });
+}
+
+/// Whether it is there only once: not cloned, and made executable once at a time.
+inline bool isUnique(const Graph& graph) { return hasConditions(graph) || hasMemory(graph); }
 
 /// Edges from nodes of `graph` to one that is being made. CUDA_ERROR_INVALID_VALUE for a node that is not in it.
 inline CUresult edgesFrom(Driver& driver, const Graph& graph, const CUgraphNode* nodes, const CUgraphEdgeData* data,

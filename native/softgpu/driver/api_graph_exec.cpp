@@ -45,7 +45,7 @@ CUresult checkConditions(const Graph& graph, CUgraphInstantiateResult* why) {
     *why = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return graph.executable.expired() && areBodiesAllowed(graph) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  return areBodiesAllowed(graph) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult instantiate(CUgraphExec* exec, CUgraph hGraph, unsigned long long flags, CUgraphInstantiateResult* why) {
@@ -57,6 +57,7 @@ CUresult instantiate(CUgraphExec* exec, CUgraph hGraph, unsigned long long flags
     if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) return CUDA_ERROR_NOT_SUPPORTED;
     if (flags & ~kFlags) return CUDA_ERROR_INVALID_VALUE;
     if (CUresult result = checkConditions(graph, why)) return result;
+    if (isUnique(graph) && !graph.executable.expired()) return CUDA_ERROR_NOT_SUPPORTED;
     const auto made = std::make_shared<GraphExec>(graph, flags);
     graph.executable = made;
     *exec = driver.graphExecs().add(made);

@@ -83,6 +83,7 @@ CUresult childWork(Driver& driver, const CUDA_CHILD_GRAPH_NODE_PARAMS& params, N
     *work = ChildWork{graph};
     return CUDA_SUCCESS;
   }
+  if (hasMemory(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
   ChildWork child{graph->clone()};
   driver.graphs().add(child.graph);
   *work = std::move(child);

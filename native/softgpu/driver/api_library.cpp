@@ -14,13 +14,16 @@ namespace {
 // `load` compiles an image into the program that it is given. Of the library options none changes anything:
 // nothing refers to the image once it is compiled.
 template <typename Load>
-CUresult loadLibrary(CUlibrary* handle, Load load) {
+CUresult loadLibrary(CUlibrary* handle, const JitOptions& options, Load load) {
   return withDriver([&](Driver& driver) -> CUresult {
     if (!handle) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<const ptx::Program> program;
     const CUresult result = load(&program);
-    // A card looks at an image when it is used first.
-    if (result && result != CUDA_ERROR_INVALID_IMAGE) return result;
+    // A card looks at an image when it is used first. Whoever wants a log has one that is filled when this returns.
+    const bool isToldLater = result == CUDA_ERROR_INVALID_IMAGE ||
+                             (options.count == 0 &&
+                              (result == CUDA_ERROR_INVALID_PTX || result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION));
+    if (result && !isToldLater) return result;
     *handle = driver.libraries().add(result ? std::make_shared<Library>(result)
                                             : std::make_shared<Library>(std::move(program)));
     return CUDA_SUCCESS;
@@ -63,14 +66,14 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* j
                            void** jitOptionsValues, unsigned int numJitOptions, CUlibraryOption*, void**,
                            unsigned int) {
   const JitOptions options{numJitOptions, jitOptions, jitOptionsValues};
-  return loadLibrary(library, [&](auto* program) { return loadProgram(code, options, program); });
+  return loadLibrary(library, options, [&](auto* program) { return loadProgram(code, options, program); });
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions,
                                void** jitOptionsValues, unsigned int numJitOptions, CUlibraryOption*, void**,
                                unsigned int) {
   const JitOptions options{numJitOptions, jitOptions, jitOptionsValues};
-  return loadLibrary(library, [&](auto* program) { return loadProgramFile(fileName, options, program); });
+  return loadLibrary(library, options, [&](auto* program) { return loadProgramFile(fileName, options, program); });
 }
 
 CUresult cuLibraryUnload(CUlibrary library) {
@@ -98,8 +101,9 @@ CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* na
   });
 }
 
+// Of an image that is none, too: it has no kernels.
 CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
-  return withContents(lib, [&](Driver&, const std::shared_ptr<Library>& found) -> CUresult {
+  return withLibrary(lib, [&](Driver&, const std::shared_ptr<Library>& found) -> CUresult {
     if (!count) return CUDA_ERROR_INVALID_VALUE;
     *count = static_cast<unsigned>(found->kernelCount());
     return CUDA_SUCCESS;

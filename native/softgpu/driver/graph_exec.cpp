@@ -187,7 +187,7 @@ CUgraphExecUpdateResult compare(const Graph& mine, const Graph& other, const Gra
       *errorFrom = to.after[e].from;
       return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     }
-    if (!isSameChoice(from.work, to.work)) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    if (!isSameChoice(from.work, to.work)) return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
     for (size_t g = 0; g < graphsIn(from.work).size(); ++g) {
       const auto result = compare(*graphsIn(from.work)[g], *graphsIn(to.work)[g], error, errorFrom);
       if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return result;

@@ -141,8 +141,13 @@ TEST("a library of what is no image says so to those who use it") {
   CUmodule module = nullptr;
   unsigned count = 0;
   FAILS(CUDA_ERROR_INVALID_IMAGE, CU(cuLibraryGetKernel)(&kernel, library, "k"));
-  FAILS(CUDA_ERROR_INVALID_IMAGE, CU(cuLibraryGetKernelCount)(&count, library));
+  OK(CU(cuLibraryGetKernelCount)(&count, library));
+  CHECK_EQ(count, 0u);
   FAILS(CUDA_ERROR_INVALID_IMAGE, CU(cuLibraryGetModule)(&module, library));
+  OK(CU(cuLibraryUnload)(library));
+  const char* broken = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() { no such; }\n";
+  OK(CU(cuLibraryLoadData)(&library, broken, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  FAILS(CUDA_ERROR_INVALID_PTX, CU(cuLibraryGetKernel)(&kernel, library, "k"));
   OK(CU(cuLibraryUnload)(library));
 }
 
