@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Words that streams write and wait for, what streams are told about themselves, occupancy, launches of CUDA 3.
+#include <sys/mman.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -62,8 +64,11 @@ TEST("a stream and the program hand each other words in memory of the host, and 
     begin();
     constexpr size_t kBytes = 8192;
     constexpr unsigned kRounds = 20;
-    const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(4096, kBytes), &std::free);
-    std::memset(memory.get(), 0, kBytes);
+    // Where the worker has nothing of its own, whatever sanitizer is in both.
+    const auto unmap = [](void* pages) { ::munmap(pages, kBytes); };
+    const std::unique_ptr<void, decltype(unmap)> memory(
+        ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), unmap);
+    CHECK(memory.get() != MAP_FAILED);
     OK(CU(cuMemHostRegister_v2)(memory.get(), kBytes, CU_MEMHOSTREGISTER_DEVICEMAP));
     CUdeviceptr device = 0;
     OK(CU(cuMemHostGetDevicePointer_v2)(&device, memory.get(), 0));

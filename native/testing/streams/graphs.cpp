@@ -366,12 +366,14 @@ TEST("memory that a launch leaves is the program's until it is freed, and then t
     FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemFree_v2)(params.dptr));
   }
   CUgraphExec freeing = nullptr;
+  FAILS(CUDA_ERROR_NOT_SUPPORTED,
+        CU(cuGraphInstantiateWithFlags)(&freeing, g, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+  OK(CU(cuGraphExecDestroy)(exec));
   OK(CU(cuGraphInstantiateWithFlags)(&freeing, g, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
   for (int round = 0; round < 3; ++round) OK(CU(cuGraphLaunch)(freeing, s));
   OK(CU(cuStreamSynchronize)(s));
   // It outlives the graph, too.
   OK(CU(cuGraphExecDestroy)(freeing));
-  OK(CU(cuGraphExecDestroy)(exec));
   OK(CU(cuGraphDestroy)(g));
   OK(CU(cuMemsetD32_v2)(params.dptr, 50, kCount));
   OK(CU(cuMemFree_v2)(params.dptr));
