@@ -56,10 +56,15 @@ void ComparedBytes::keep(Run run) { copyRacy(last_.data() + run.offset, here() +
 
 MILLPOND_RACY std::optional<uint64_t> ComparedBytes::changed(uint64_t address, size_t bytes) const {
   const size_t offset = address - address_;
-  if (bytes > kWord || offset > last_.size() || bytes > last_.size() - offset) return std::nullopt;
+  const bool isWord = bytes == sizeof(uint32_t) || bytes == sizeof(uint64_t);
+  if (!isWord || offset > last_.size() || bytes > last_.size() - offset) return std::nullopt;
   uint64_t now = 0, last = 0;
-  __builtin_memcpy(&now, here() + offset, bytes);
-  __builtin_memcpy(&last, last_.data() + offset, bytes);
+  // Read at once, as the program writes it: no half of a word is seen.
+  if (bytes == sizeof(uint32_t))
+    __builtin_memcpy(&now, here() + offset, sizeof(uint32_t));
+  else
+    __builtin_memcpy(&now, here() + offset, sizeof(uint64_t));
+  std::memcpy(&last, last_.data() + offset, bytes);
   return now == last ? std::nullopt : std::optional(now);
 }
 

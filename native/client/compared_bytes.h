@@ -30,7 +30,7 @@ class ComparedBytes {
       send(run.offset, std::span<const std::byte>(last_).subspan(run.offset, run.bytes));
     }
   }
-  /// What the program has made of a word of at most 8 bytes; nothing where that is what both sides had last.
+  /// What the program has made of a word of 4 or 8 bytes; nothing where that is what both sides had last.
   std::optional<uint64_t> changed(uint64_t address, size_t bytes) const;
   /// What the worker has now, from `offset` on: what the device has changed is the program's from here on.
   void merge(size_t offset, std::span<const std::byte> now);
