@@ -13,3 +13,13 @@ test("a precondition is checked with all arguments, before anything is sent", ()
   expect(precondition).toBeGreaterThan(0);
   expect(text.indexOf("call.post(")).toBeGreaterThan(precondition);
 });
+
+test("null is refused before a handle is looked up, where a driver has an error of its own for it", () => {
+  const plan = makePlan({ abi: loadAbi(), driver, commands });
+  const call = plan.calls.find(({ entry }) => entry.stem === "cuArrayGetSparseProperties");
+  if (call === undefined) throw new Error("cuArrayGetSparseProperties is not remoted");
+  const text = callText(call, plan);
+  const refusal = text.indexOf("if (array == nullptr) return CUDA_ERROR_INVALID_VALUE;");
+  expect(refusal).toBeGreaterThan(0);
+  expect(text.indexOf("call.handle(")).toBeGreaterThan(refusal);
+});
