@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/mman.h>
 #include <time.h>
 
 #include "driver.h"
 
-enum { kCount = 32, kRounds = 6 };
+enum { kCount = 32, kRounds = 6, kRegisteredBytes = 8192 };
 
 /// What host and device share: words that they hand each other, and what these tell of.
 struct shared {
@@ -96,10 +97,12 @@ PROGRAM("handed-words", "words in host memory that a stream waits for while the 
   memset(memory, 0, 4 << 20);
   hand_words("much memory", memory);
   CHECK(cuMemFreeHost(memory));
-  memory = aligned_alloc(4096, 8192);
-  memset(memory, 0, 8192);
-  CHECK(cuMemHostRegister_v2(memory, 8192, CU_MEMHOSTREGISTER_DEVICEMAP));
+  // The system's, not an allocator's: a sanitizer's has the same addresses in every process, and so in the worker.
+  memory = mmap(NULL, kRegisteredBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) exit(1);
+  memset(memory, 0, kRegisteredBytes);
+  CHECK(cuMemHostRegister_v2(memory, kRegisteredBytes, CU_MEMHOSTREGISTER_DEVICEMAP));
   hand_words("registered memory", memory);
   CHECK(cuMemHostUnregister(memory));
-  free(memory);
+  munmap(memory, kRegisteredBytes);
 }
