@@ -181,7 +181,7 @@ class Compiler {
     return place->second;
   }
 
-  /// Local memory of the deepest chain of calls from a function on; nothing where calls may repeat.
+  /// Local memory of the deepest chain of calls from a function on; nothing where calls may repeat or memory is taken from the stack.
   std::optional<uint32_t> stackOf(uint32_t index) {
     enum class Mark : uint8_t { kNew, kOpen, kDone };
     std::vector<Mark> marks(symbols_.functions.size(), Mark::kNew);
@@ -191,7 +191,7 @@ class Compiler {
     while (!path.empty()) {
       auto& [f, next] = path.back();
       const FunctionUse& use = symbols_.uses[f];
-      if (use.callsIndirectly) return std::nullopt;
+      if (use.callsIndirectly || use.allocatesStack) return std::nullopt;
       if (next < use.callees.size()) {
         uint32_t callee = use.callees[next++];
         if (marks[callee] == Mark::kOpen) return std::nullopt;

@@ -61,6 +61,7 @@ struct Context {
   uint32_t localBytes;  // of one lane; the lanes follow one another
   std::byte* local;
   uint32_t localBase;  // of the current frame within a lane's local memory
+  uint32_t* stackEnd;  // of each lane: where its frames have to end, below what `alloca` took from the end of its local memory
   uint32_t blockIndex[3];
   const std::byte* parameters;
   uint32_t parameterBytes;
@@ -98,6 +99,8 @@ const Instruction* returnLanes(const Instruction* at, Context& context);
 /// the other active lanes execute `at` again at once. `values`: what each lane brings.
 const Instruction* waitForLanes(const Instruction* at, Context& context, uint32_t lanes, uint32_t members,
                                 const uint64_t* values);
+/// Where the current frame ends in each lane's local memory.
+uint32_t frameEnd(const Context& context);
 /// Lanes of this warp that have not ended.
 uint32_t aliveLanes(const Context& context);
 

@@ -79,7 +79,7 @@ class AccessCheck {
     if (isBeyond(context_.localBytes)) return report(lane, kLocalName, offset, FaultKind::kLocalOutOfRange, true);
     if (isMisaligned(offset)) return report(lane, kLocalName, offset, FaultKind::kMisalignedAddress, true);
     // What the calls under way have of it; the device would not notice.
-    if (isBeyond(context_.warp->localTop())) return report(lane, kLocalName, offset, FaultKind::kLocalOutOfRange, false);
+    if (offset < context_.stackEnd[lane] && isBeyond(context_.warp->localTop())) return report(lane, kLocalName, offset, FaultKind::kLocalOutOfRange, false);
     return true;
   }
 

@@ -59,6 +59,7 @@ const Instruction* waitForLanes(const Instruction* at, Context& context, uint32_
                                 const uint64_t* values) {
   return context.warp->waitFor(at, lanes, members, values);
 }
+uint32_t frameEnd(const Context& context) { return context.warp->localTop(); }
 uint32_t aliveLanes(const Context& context) { return context.warp->alive(); }
 
 const Instruction* reachBarrier(const Instruction* at, Context& context, BarrierKind kind, uint32_t id,

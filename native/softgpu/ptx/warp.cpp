@@ -56,6 +56,8 @@ void Warp::begin(Block& block, uint32_t index, uint32_t lanes) {
   context.block = &block;
   context.carry = 0;
   context.exchange = nullptr;
+  std::fill(std::begin(stackEnd_), std::end(stackEnd_), context.localBytes);
+  context.stackEnd = stackEnd_;
   for (uint32_t k = 0; k < 3; ++k) context.threadIndex[k] = thread[k];
   newSplit(block.grid().function->code.data(), lanes, nullptr, kNone);
 }
@@ -278,13 +280,20 @@ const Instruction* Warp::exit(const Instruction* at, uint32_t lanes) {
   return isOver ? pickNext() : at + 1;
 }
 
+uint32_t Warp::leastStackEnd(uint32_t lanes) const {
+  uint32_t least = context.localBytes;
+  for (uint32_t rest = lanes; rest; rest &= rest - 1) least = std::min(least, stackEnd_[lowest(rest)]);
+  return least;
+}
+
 const Instruction* Warp::call(const Instruction* at, uint32_t function) {
   const CallSite& site = *static_cast<const CallSite*>(at->table);
   Split& split = current();
   Frame* caller = split.frame;
   const FunctionCode& callee = block_->grid().module->code().functions[function];
   uint32_t base = caller->localBase + std::max(caller->function->localBytes, kLeastFrameBytes);
-  if (base > context.localBytes || context.localBytes - base < callee.localBytes) {
+  const uint32_t end = leastStackEnd(context.mask);
+  if (base > end || end - base < callee.localBytes) {
     return fault(at, FaultKind::kStackOverflow, {lowest(context.mask), 0, 0, false});
   }
   Frame* frame = block_->frames().take(function);

@@ -125,7 +125,10 @@ class Warp {
   void completeJoins(int32_t join);
   void completeCollectives();
   const Instruction* stop(Stop reason);
+  /// Where a frame that these lanes enter has to end.
+  uint32_t leastStackEnd(uint32_t lanes) const;
 
+  uint32_t stackEnd_[32] = {};
   Block* block_ = nullptr;
   uint32_t index_ = 0;
   uint32_t alive_ = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Branches, calls and ends.
 #include <algorithm>
+#include <bit>
 
 #include "softgpu/ptx/builtins.h"
 #include "softgpu/ptx/decode/function_decoder.h"
@@ -203,6 +204,51 @@ void FunctionDecoder::finishFunction(Node node) {
 void FunctionDecoder::trap(Node node) {
   expectOperands(node, 0);
   emit(node, select_.control(ControlOp::kTrap)).flow = Flow::kEnd;
+}
+
+Draft& FunctionDecoder::emitStack(Node node, ControlOp op, uint32_t reg, bool isWritten) {
+  Draft& draft = emit(node, select_.control(op));
+  draft.instruction.op[0] = reg;
+  draft.writes = isWritten ? 1 : 0;
+  return draft;
+}
+
+/// Memory for as long as the function runs that asks for it.
+void FunctionDecoder::allocate(Node node) {
+  Modifiers modifiers(node);
+  const Type type = modifiers.expectType();
+  if (type != Type::kU32 && type != Type::kU64) modifiers.refuse();
+  modifiers.finish();
+  expectOperands(node, 2, 3);
+  constexpr uint64_t kDefaultAlignment = 8;
+  constexpr uint64_t kMaxAlignment = uint64_t{1} << 23;
+  uint64_t alignment = kDefaultAlignment;
+  if (node.operands.size() == 3) {
+    if (node.operands[2].kind != Operand::Kind::kInteger) syntaxError(node.line, "the alignment has to be a constant");
+    alignment = node.operands[2].bits;
+  }
+  if (!std::has_single_bit(alignment) || alignment > kMaxAlignment)
+    syntaxError(node.line, "the alignment has to be a power of two, at most 8388608");
+  const uint32_t size = source(node.operands[1], type);
+  const uint32_t out = destination(node.operands[0], registerWidth(type));
+  Draft& draft = emitStack(node, type == Type::kU64 ? ControlOp::kAllocate64 : ControlOp::kAllocate32, out, true);
+  draft.instruction.op[1] = size;
+  draft.instruction.immediate = static_cast<int64_t>(alignment);
+  module_.uses[index_].allocatesStack = true;
+}
+
+void FunctionDecoder::stack(Node node) {
+  Modifiers modifiers(node);
+  const Type type = modifiers.expectType();
+  if (type != Type::kU32 && type != Type::kU64) modifiers.refuse();
+  modifiers.finish();
+  expectOperands(node, 1);
+  const bool isWide = type == Type::kU64;
+  if (node.opcode == "stacksave")
+    emitStack(node, isWide ? ControlOp::kStackSave64 : ControlOp::kStackSave32,
+              destination(node.operands[0], registerWidth(type)), true);
+  else
+    emitStack(node, isWide ? ControlOp::kStackRestore64 : ControlOp::kStackRestore32, source(node.operands[0], type), false);
 }
 
 void FunctionDecoder::nothing(Node node) { emit(node, select_.control(ControlOp::kNothing)); }

@@ -12,9 +12,9 @@ constexpr uint64_t kMaxFrameBytes = 512 * 1024;
 /// Instructions of PTX that this engine does not execute.
 bool isKnownElsewhere(std::string_view opcode) {
   static const std::unordered_set<std::string_view> kOpcodes = {
-      "alloca",    "clusterlaunchcontrol", "cp",        "createpolicy", "getctarank",   "griddepcontrol", "istypep",
+      "clusterlaunchcontrol", "cp",        "createpolicy", "getctarank",   "griddepcontrol", "istypep",
       "ldmatrix",  "mapa",                 "mbarrier",  "mma",          "movmatrix",    "multimem",       "setmaxnreg",
-      "stackrestore", "stacksave",         "stmatrix",  "suq",          "sured",        "tcgen05",        "tensormap",
+      "stmatrix",  "suq",          "sured",        "tcgen05",        "tensormap",
       "txq",       "vabsdiff",             "vmad",      "vset",         "vset2",        "vset4",          "vshl",
       "vshr",      "wgmma",                "wmma"};
   return kOpcodes.contains(opcode);
@@ -170,10 +170,22 @@ void FunctionDecoder::declareAll(const std::vector<uint32_t>& parameterOffsets) 
   callBytes_ = localBytes_;
 }
 
+/// A function that takes memory from the stack gives it back when it returns.
+void FunctionDecoder::keepStack() {
+  const bool allocates = std::any_of(function_.body.begin(), function_.body.end(), [](const Statement& statement) {
+    const InstructionNode* node = std::get_if<InstructionNode>(&statement);
+    return node && node->opcode == "alloca";
+  });
+  if (!allocates) return;
+  stackAtEntry_ = temporary(32);
+  emitStack({}, ControlOp::kStackSave32, *stackAtEntry_, true);
+}
+
 void FunctionDecoder::run() {
   static const InstructionNode kNoNode;
   if (!function_.isEntry) {
     epilogue_ = newLabel();
+    keepStack();
     const Signature& signature = module_.signatures[index_];
     for (size_t i = 0; i < function_.parameters.size(); ++i) {
       if (!function_.parameters[i].isRegister) continue;
@@ -206,6 +218,7 @@ void FunctionDecoder::run() {
   }
   if (epilogue_ != kNoLabel) {
     place(epilogue_);
+    if (stackAtEntry_) emitStack(kNoNode, ControlOp::kStackRestore32, *stackAtEntry_, false);
     for (auto [reg, offset] : returnRegisters_) {
       uint32_t width = scopes_.registerWidths()[reg];
       Type type = unsignedOf(width == 1 ? 32 : width);
@@ -317,6 +330,9 @@ FunctionDecoder::Member FunctionDecoder::memberFor(std::string_view opcode) {
       {"cvt", &D::convert},
       {"cvta", &D::convertAddress},
       {"isspacep", &D::isSpace},
+      {"alloca", &D::allocate},
+      {"stacksave", &D::stack},
+      {"stackrestore", &D::stack},
       {"ld", &D::load},
       {"ldu", &D::load},
       {"st", &D::store},

@@ -41,6 +41,7 @@ class FunctionDecoder {
   void declareOrRefuse(uint32_t scope, std::string_view name, const Binding& symbol, uint32_t line);
   uint32_t allocateFrame(uint64_t bytes, uint64_t alignment, uint32_t line);
   void decode(Node node);
+  void keepStack();
   static Member memberFor(std::string_view opcode);
 
   // Operands: operands.cpp
@@ -141,6 +142,9 @@ class FunctionDecoder {
   void trap(Node node);
   void nothing(Node node);
   void pause(Node node);
+  void allocate(Node node);
+  void stack(Node node);
+  Draft& emitStack(Node node, ControlOp op, uint32_t reg, bool isWritten);
   CallValue callArgument(Node node, const Operand& operand, const CallValue& formal, bool isReturn);
 
   void shuffle(Node node);  // collective.cpp
@@ -170,6 +174,7 @@ class FunctionDecoder {
   std::vector<Signature> prototypes_;
   std::vector<std::pair<uint32_t, uint32_t>> returnRegisters_;  // virtual register, place in the frame
   uint32_t epilogue_ = kNoLabel;
+  std::optional<uint32_t> stackAtEntry_;  // the register that keeps it where the function takes memory from the stack
   uint32_t localBytes_ = 0;
   uint32_t scopedBytes_ = 0;  // of .param variables in the scopes that are open
   uint32_t callBytes_ = 0;    // where the values of calls lie that are passed in registers

@@ -96,6 +96,42 @@ const Instruction* localAddressHandler(const Instruction* i, Context& context) {
   return i + 1;
 }
 
+/// d, size. Takes memory from the end of each lane's local memory. Instruction::immediate: what it is aligned to.
+template <typename T>
+const Instruction* allocateHandler(const Instruction* i, Context& context) {
+  const uint32_t mask = activeLanes(i, context);
+  const T* size = slot<T>(context, i->op[1]);
+  T* d = slot<T>(context, i->op[0]);
+  for (uint32_t rest = mask; rest; rest &= rest - 1) {
+    const uint32_t l = lowestLane(rest);
+    const uint32_t end = context.stackEnd[l];
+    const uint32_t begin = size[l] <= end ? (end - static_cast<uint32_t>(size[l])) & ~static_cast<uint32_t>(i->immediate - 1) : 0;
+    if (size[l] > end || begin < frameEnd(context))
+      return raiseFault(i, context, FaultKind::kStackOverflow, {l, 0, 0, false});
+    context.stackEnd[l] = begin;
+    d[l] = begin;
+  }
+  return i + 1;
+}
+template <typename T>
+const Instruction* stackSaveHandler(const Instruction* i, Context& context) {
+  const uint32_t* end = context.stackEnd;
+  assign(activeLanes(i, context), slot<T>(context, i->op[0]), [=](uint32_t l) { return T{end[l]}; });
+  return i + 1;
+}
+/// Gives back what was taken since `a` was saved; anything else that a program makes of it is no place of its stack.
+template <typename T>
+const Instruction* stackRestoreHandler(const Instruction* i, Context& context) {
+  const T* a = slot<T>(context, i->op[0]);
+  for (uint32_t rest = activeLanes(i, context); rest; rest &= rest - 1) {
+    const uint32_t l = lowestLane(rest);
+    if (a[l] > context.localBytes || a[l] < context.stackEnd[l])
+      return raiseFault(i, context, FaultKind::kStackOverflow, {l, 0, 0, false});
+    context.stackEnd[l] = static_cast<uint32_t>(a[l]);
+  }
+  return i + 1;
+}
+
 /// p, address. Instruction::immediate: the Space.
 const Instruction* isSpaceHandler(const Instruction* i, Context& context) {
   const uint64_t* address = slot<uint64_t>(context, i->op[1]);
@@ -200,6 +236,18 @@ Handler selectControl(ControlOp op) {
       return &localAddressHandler<uint32_t>;
     case ControlOp::kLocalAddress64:
       return &localAddressHandler<uint64_t>;
+    case ControlOp::kAllocate32:
+      return &allocateHandler<uint32_t>;
+    case ControlOp::kAllocate64:
+      return &allocateHandler<uint64_t>;
+    case ControlOp::kStackSave32:
+      return &stackSaveHandler<uint32_t>;
+    case ControlOp::kStackSave64:
+      return &stackSaveHandler<uint64_t>;
+    case ControlOp::kStackRestore32:
+      return &stackRestoreHandler<uint32_t>;
+    case ControlOp::kStackRestore64:
+      return &stackRestoreHandler<uint64_t>;
     case ControlOp::kIsSpace:
       return &isSpaceHandler;
     case ControlOp::kToGeneric:

@@ -183,3 +183,108 @@ END:
   const std::set<std::pair<uint64_t, uint32_t>> wanted = {{0x1'0000'0007, 1}, {0x1'0000'0007, 3}, {0x1'0000'0007, 5}};
   CHECK(told.all == wanted);
 }
+
+/// A function that takes as much memory from the stack as its caller says.
+static constexpr char kStackFunctions[] = R"(
+// The sum of 0 to n, of an array of its own.
+.func (.param .b64 total) sum (.param .b64 n)
+{
+  .reg .b64 %size, %at, %end, %i, %n, %total, %value;
+  .reg .pred %more;
+  ld.param.b64 %n, [n];
+  add.u64 %i, %n, 1;
+  shl.b64 %size, %i, 3;
+  alloca.u64 %at, %size, 16;
+  and.b64 %total, %at, 15;  // 0 where it is aligned
+  add.u64 %end, %at, %size;
+  mov.u64 %i, 0;
+  mov.u64 %size, %at;
+fill:
+  st.local.u64 [%at], %i;
+  add.u64 %i, %i, 1;
+  add.u64 %at, %at, 8;
+  setp.lt.u64 %more, %at, %end;
+  @%more bra fill;
+add:
+  ld.local.u64 %value, [%size];
+  add.u64 %total, %total, %value;
+  add.u64 %size, %size, 8;
+  setp.lt.u64 %more, %size, %end;
+  @%more bra add;
+  st.param.b64 [total], %total;
+  ret;
+}
+)";
+
+TEST("memory of the stack is each thread's own, and goes with the function that took it") {
+  // Many times more than there is at once.
+  Device device(kernelAround(R"(
+    cvt.u64.u32 %rd1, %tid0;
+    alloca.u64 %rd10, 24;
+    cvta.local.u64 %rd11, %rd10;
+    st.u64 [%rd11+16], %rd1;
+    mov.u64 %rd2, 0;
+    mov.u32 %r1, 0;
+    again:
+    {
+      .param .b64 n;
+      .param .b64 total;
+      st.param.b64 [n], %rd1;
+      call (total), sum, (n);
+      ld.param.b64 %rd3, [total];
+    }
+    add.u64 %rd2, %rd2, %rd3;
+    add.u32 %r1, %r1, 1;
+    setp.lt.u32 %p1, %r1, 200;
+    @%p1 bra again;
+    stacksave.u64 %rd4;
+    alloca.u64 %rd5, 256, 32;
+    st.local.u64 [%rd5+248], %rd2;
+    ld.local.u64 %rd6, [%rd5+248];
+    stackrestore.u64 %rd4;
+    stacksave.u64 %rd5;
+    setp.ne.u64 %p2, %rd4, %rd5;
+    @%p2 trap;
+    ld.local.u64 %rd7, [%rd10+16];
+    add.u64 %rd6, %rd6, %rd7;
+    mad.lo.u64 %slot, %rd1, 8, %out;
+    st.global.u64 [%slot], %rd6;
+  )", kStackFunctions));
+  Array<uint64_t> out(device.memory, 64);
+  device.run("k", {1, 1, 1}, {64, 1, 1}, Parameters(out, uint64_t{0}, uint64_t{0}));
+  for (uint64_t i = 0; i < 64; ++i) CHECK_EQ(out[i], 200 * (i * (i + 1) / 2) + i);
+}
+
+TEST("a stack that is spent ends in a fault, whoever asks for more") {
+  Device device(kernelAround("alloca.u64 %rd1, %in;\nst.local.u8 [%rd1], 1;"));
+  const auto faultOf = [&](uint64_t bytes) {
+    const LaunchResult result = device.tryRun("k", {1, 1, 1}, {1, 1, 1}, Parameters(uint64_t{0}, bytes, uint64_t{0}));
+    return result ? std::string("none") : std::string(faultName(result.fault.kind));
+  };
+  CHECK_EQ(faultOf(1024), std::string("none"));
+  const std::string spent(faultName(Fault::Kind::kStackOverflow));
+  CHECK_EQ(faultOf(uint64_t{1} << 20), spent);
+  CHECK_EQ(faultOf(~uint64_t{0} - 3), spent);
+  // What is saved is no number to calculate with.
+  Device forged(kernelAround("stackrestore.u64 %in;"));
+  CHECK(!forged.tryRun("k", {1, 1, 1}, {1, 1, 1}, Parameters(uint64_t{0}, uint64_t{1} << 40, uint64_t{0})));
+  // Frames of calls and what was taken do not meet.
+  Device calls(kernelAround(R"(
+    alloca.u64 %rd1, %in;
+    st.local.u8 [%rd1], 7;
+    {
+      .param .b64 n;
+      .param .b64 total;
+      st.param.b64 [n], 200;
+      call (total), sum, (n);
+      ld.param.b64 %rd3, [total];
+    }
+    ld.local.u8 %rd2, [%rd1];
+    add.u64 %rd3, %rd3, %rd2;
+    st.global.u64 [%out], %rd3;
+  )", kStackFunctions));
+  Array<uint64_t> out(calls.memory, 1);
+  CHECK(calls.tryRun("k", {1, 1, 1}, {1, 1, 1}, Parameters(out, uint64_t{1500}, uint64_t{0})));
+  CHECK_EQ(out[0], uint64_t{200 * 201 / 2 + 7});
+  CHECK(!calls.tryRun("k", {1, 1, 1}, {1, 1, 1}, Parameters(out, uint64_t{3500}, uint64_t{0})));
+}
