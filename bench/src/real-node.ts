@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { spawn } from "node:child_process";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { nodeLostAfterMs } from "../../controller/src/presence.ts";
 import type { Host, HostSite } from "../../controller/src/testing/crash-rounds.ts";
 import { processesWith } from "../../scripts/lib/background.ts";
 import { inRoot, nativeDir } from "../../scripts/lib/paths.ts";
@@ -26,7 +27,11 @@ const short = ["vectoradd", "1000"] as const;
 const lanes = 2;
 const deviceMemory = "512Mi";
 const nodeName = "node-real";
+/** What a program says that has lost its worker. */
+const told = /the GPU of this process is gone|\[MILLPOND_E_[A-Z_]+\]\s*$/m;
 const pauseMs = 300;
+/** Longer than the controllers believe in an agent that says nothing. */
+const silenceMs = nodeLostAfterMs + 2000;
 /** Longer than the lease of a claim that could not be given back. */
 const quietMs = 120_000;
 
@@ -39,6 +44,9 @@ export class RealNode implements Host {
   readonly #directory: string;
   readonly #stop = new AbortController();
   readonly #broken: string[] = [];
+  /** Claims whose worker was killed. */
+  readonly #hurt = new Set<string>();
+  #runs = 0;
   #lanes: readonly Promise<void>[] = [];
   #agent: Program;
 
@@ -63,6 +71,25 @@ export class RealNode implements Host {
     await this.#agent.finished;
     this.#agent = this.#beginAgent();
     await this.#run(short, "shm");
+  }
+
+  async pauseAgent(): Promise<void> {
+    this.#agent.signal("SIGSTOP");
+    await sleep(silenceMs);
+    this.#agent.signal("SIGCONT");
+    await this.#run(short, "tcp");
+  }
+
+  async killWorker(): Promise<void> {
+    for (;;) {
+      for (const { pid, claim } of await this.#serving()) {
+        if (!this.#hurt.has(claim) && kill(pid)) {
+          this.#hurt.add(claim);
+          return;
+        }
+      }
+      await sleep(pauseMs);
+    }
   }
 
   takeStock(): readonly string[] {
@@ -146,9 +173,13 @@ export class RealNode implements Host {
     }
   }
 
-  /** Runs a program; whatever is killed meanwhile but itself, it does not notice. */
+  /** Runs a program; whatever is killed meanwhile but its worker, it does not notice. */
   async #run(what: readonly string[], transport: "shm" | "tcp"): Promise<void> {
+    this.#runs += 1;
+    const name = `program-${this.#runs}`;
     const asked = [
+      "--name",
+      name,
       "-m",
       "64Mi",
       "--service-class",
@@ -161,7 +192,7 @@ export class RealNode implements Host {
     const { status, stdout, stderr } = await this.#client(["run", ...asked, "--", examples, ...what])
       .finished;
     if (status === 0 && stdout.includes(": OK")) this.done += 1;
-    else
+    else if (!this.#hurt.has(name) || status === 0 || !told.test(stderr))
       this.#broken.push(`${what.join(" ")}, ${transport}, ended with status ${status}: ${stdout}${stderr}`);
   }
 
@@ -176,6 +207,17 @@ export class RealNode implements Host {
     }
   }
 
+  /** The workers that serve a program, as the agent has written them down. */
+  async #serving(): Promise<readonly { readonly pid: number; readonly claim: string }[]> {
+    const workers = join(this.#directory, "run", "workers");
+    const serving: { pid: number; claim: string }[] = [];
+    for (const id of await readdir(workers)) {
+      const note = await readNote(join(workers, id, "worker.json"));
+      if (note?.session && note.client) serving.push({ pid: note.process.pid, claim: note.session.claim });
+    }
+    return serving;
+  }
+
   async #sessions(): Promise<readonly string[]> {
     const sessions = await this.#list<{ id: string; node: string }>("sessions");
     return sessions.filter(({ node }) => node === nodeName).map(({ id }) => id);
@@ -185,5 +227,31 @@ export class RealNode implements Host {
     const { status, stdout, stderr } = await this.#client(["get", kind, "-o", "json"]).finished;
     if (status !== 0) throw new Error(`get ${kind}: ${stderr}`);
     return (JSON.parse(stdout) as { items: readonly T[] }).items;
+  }
+}
+
+interface WorkerNote {
+  readonly process: { readonly pid: number };
+  readonly session: { readonly claim: string } | null;
+  readonly client: object | null;
+}
+
+/** @returns Whether it was there. */
+function kill(pid: number): boolean {
+  try {
+    return process.kill(pid, "SIGKILL");
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ESRCH") return false;
+    throw error;
+  }
+}
+
+/** Undefined when the worker is gone. */
+async function readNote(path: string): Promise<WorkerNote | undefined> {
+  try {
+    return JSON.parse(await readFile(path, "utf8")) as WorkerNote;
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    throw error;
   }
 }

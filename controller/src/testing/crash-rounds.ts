@@ -9,7 +9,12 @@ import { Clients, type Deeds, makeRandom } from "./crash-clients.ts";
 import { TestNode } from "./test-node.ts";
 
 /** What happens to controllers and their database; where an agent is killed, another takes its place. */
-export type Fault = ClusterFault | "agent killed" | "agent of programs killed";
+export type Fault =
+  | ClusterFault
+  | "agent killed"
+  | "agent of programs killed"
+  | "agent of programs stopped"
+  | "worker of a program killed";
 
 /** Where a host finds the controllers. */
 export interface HostSite {
@@ -27,6 +32,10 @@ export interface Host extends AsyncDisposable {
   readonly done: number;
   /** Kills the agent; another has taken its place, and has served a program, when this resolves. */
   replaceAgent(): Promise<void>;
+  /** The agent is silent until its node is lost. It goes on, and has served a program, when this resolves. */
+  pauseAgent(): Promise<void>;
+  /** Kills the worker of a program: that one is told, and the others do not notice. */
+  killWorker(): Promise<void>;
   /** What must never be, and was seen since the last time. */
   takeStock(): readonly string[];
   /** Ends the programs; resolves with what was seen, and what is left of them that should be gone. */
@@ -46,8 +55,15 @@ const deck: readonly Fault[] = [
   "follower killed",
   "agent killed",
 ];
-/** Of a dozen rounds beside a host. */
-const deckWithHost: readonly Fault[] = [...deck, "agent of programs killed", "agent of programs killed"];
+/** Of fifteen rounds beside a host. */
+const deckWithHost: readonly Fault[] = [
+  ...deck,
+  "agent of programs killed",
+  "agent of programs killed",
+  "agent of programs stopped",
+  "worker of a program killed",
+  "worker of a program killed",
+];
 
 export interface CrashRoundsOptions {
   readonly seed: number;
@@ -108,12 +124,22 @@ export async function runCrashRounds(options: CrashRoundsOptions): Promise<Crash
   const coming: Fault[] = [];
 
   const strike = async (fault: Fault): Promise<() => Promise<void>> => {
-    if (fault === "agent of programs killed") {
-      await host?.replaceAgent();
-    } else if (fault === "agent killed") {
-      await nodes[Math.floor(random() * nodes.length)]?.replaceAgent(at);
-    } else {
-      return await cluster.strike(fault);
+    switch (fault) {
+      case "agent of programs killed":
+        await host?.replaceAgent();
+        break;
+      case "agent of programs stopped": {
+        const isBack = host?.pauseAgent();
+        return async () => await isBack;
+      }
+      case "worker of a program killed":
+        await host?.killWorker();
+        break;
+      case "agent killed":
+        await nodes[Math.floor(random() * nodes.length)]?.replaceAgent(at);
+        break;
+      default:
+        return await cluster.strike(fault);
     }
     return async () => undefined;
   };
