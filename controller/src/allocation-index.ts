@@ -39,16 +39,23 @@ export class AllocationIndex {
     return this.#list(this.#releasing);
   }
 
-  /** Another number whenever what is on the node is something else. */
+  /** Another number whenever what is on the node is something else, or one of the claims there. */
   versionOf(node: string): number {
     return this.#versions.get(node) ?? 0;
+  }
+
+  /** To be told of claims that are something else now. */
+  touchClaim(name: string): void {
+    for (const { node } of this.heldBy(name)) {
+      this.#touch(node);
+    }
   }
 
   merge(changes: Changes<number, AllocationRecord>): void {
     for (const [epoch, change] of changes) {
       const known = change ?? this.#byEpoch.get(epoch);
       if (known !== undefined) {
-        this.#versions.set(known.node, this.versionOf(known.node) + 1);
+        this.#touch(known.node);
         mark(this.#byClaim, known.claim, epoch, change !== null);
         mark(this.#byNode, known.node, epoch, change !== null);
       }
@@ -59,6 +66,10 @@ export class AllocationIndex {
       }
     }
     merge(this.#byEpoch, changes);
+  }
+
+  #touch(node: string): void {
+    this.#versions.set(node, this.versionOf(node) + 1);
   }
 
   #list(epochs: ReadonlySet<number> | undefined): AllocationRecord[] {
@@ -96,7 +107,7 @@ export class AllocationView {
   }
 
   /** The nodes that have changes that have not been made yet. */
-  changedNodes(): ReadonlySet<string> {
+  changedNodes(): Set<string> {
     const nodes = new Set<string>();
     for (const [epoch, change] of this.changes) {
       const node = (change ?? this.#base.byEpoch.get(epoch))?.node;

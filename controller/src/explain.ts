@@ -5,7 +5,7 @@ import { hideNames, seesAll, type Sight } from "./callers.ts";
 import { requireClaim } from "./claims.ts";
 import { waitingPositions } from "./convert.ts";
 import type { Pool } from "./pool.ts";
-import { toQueueSnapshot } from "./standing.ts";
+import { toQueueSnapshot } from "./queue-snapshot.ts";
 import type { ClaimRecord } from "./store/store.ts";
 
 /** Why a claim is as it is, with the numbers of the moment. */
@@ -37,9 +37,7 @@ export async function explainClaim(pool: Pool, name: string, sees: Sight = seesA
       const other = pool.ledger.claims.get(each);
       return other !== undefined && sees(other);
     };
-    const isReady = (node: string) => pool.facts.isNodeReady(node);
-    const picture = pool.facts.picture.snapshot(transaction, isReady);
-    const snapshot = toQueueSnapshot(transaction, picture, isReady);
+    const snapshot = toQueueSnapshot(transaction, pool.facts);
     const tree = makeQueueTree(snapshot);
     const obstacle = pool.waiting.of(name)?.obstacle;
     // Of quotas and gangs nobody knows when they let it go; room says nothing about it then.

@@ -4,6 +4,7 @@
 
 import { create } from "@bufbuild/protobuf";
 import { DeviceReportSchema, SyncRequestSchema } from "@millpond/api";
+import type { Statement } from "@millpond/scheduler";
 import * as fc from "fast-check";
 import { pino } from "pino";
 import { expect, test } from "vitest";
@@ -11,11 +12,12 @@ import { sync } from "./agents.ts";
 import { createClaim, createTicket, releaseClaim } from "./claims.ts";
 import { generateKeyPairSync } from "node:crypto";
 import { Ledger } from "./ledger.ts";
+import { HoldingsByNode } from "./holdings.ts";
 import { Picture } from "./picture.ts";
 import { type Conclusion, Pool } from "./pool.ts";
 import { checkReport } from "./report.ts";
-import type { Scope } from "./settle.ts";
-import { toQueueSnapshot } from "./standing.ts";
+import { toQueueSnapshot } from "./queue-snapshot.ts";
+import type { Facts, Scope } from "./settle.ts";
 import { defaultClaimSpec } from "./store/claim-spec.ts";
 import { SqliteStore } from "./store/sqlite-store.ts";
 import { fakeDevice } from "./testing/fake-agent.ts";
@@ -113,10 +115,14 @@ async function play(pool: Pool, reports: Reports, step: Step): Promise<unknown> 
   }
 }
 
+function byClaim(a: { readonly statement: Statement }, b: { readonly statement: Statement }): number {
+  return a.statement.claim < b.statement.claim ? -1 : 1;
+}
+
 /** All that decisions are made from, in an order that does not depend on how it came to be. */
-async function lookAt(ledger: Pool["ledger"], picture: Picture, isReady: (node: string) => boolean) {
+async function lookAt(ledger: Pool["ledger"], facts: Pick<Facts, "picture" | "holdings" | "isNodeReady">) {
   return await ledger.read((transaction) => {
-    const snapshot = toQueueSnapshot(transaction, picture.snapshot(transaction, isReady), isReady);
+    const snapshot = toQueueSnapshot(transaction, facts);
     const { nodes } = snapshot.pool;
     return {
       nodes: nodes.map((node) => ({
@@ -127,8 +133,12 @@ async function lookAt(ledger: Pool["ledger"], picture: Picture, isReady: (node: 
         })),
       })),
       totals: snapshot.totals,
-      running: snapshot.running.toSorted((a, b) => (a.statement.claim < b.statement.claim ? -1 : 1)),
-      leftovers: snapshot.leftovers.toSorted((a, b) => (a.statement.claim < b.statement.claim ? -1 : 1)),
+      running: snapshot.running.toSorted(byClaim),
+      leftovers: snapshot.leftovers.toSorted(byClaim),
+      ofNodes: {
+        running: nodes.flatMap(({ name }) => snapshot.holdings?.(name).running ?? []).sort(byClaim),
+        leftovers: nodes.flatMap(({ name }) => snapshot.holdings?.(name).leftovers ?? []).sort(byClaim),
+      },
       waiting: snapshot.waiting,
       ended: [...ledger.claimIndex.ended],
       gang: [...ledger.claimIndex.ofGang("gang")].toSorted(),
@@ -155,13 +165,16 @@ test("after any history, what is kept in memory is what a fresh read of the stor
         await Promise.allSettled(together.map((step) => play(pool, reports, step)));
         clock.advance(seconds * 1000);
         await pool.ledger.settled();
-        const isReady = (node: string) => pool.facts.isNodeReady(node);
+        const isNodeReady = (node: string) => pool.facts.isNodeReady(node);
         const fresh = new Ledger<Conclusion, Scope>(store, await store.load(), clock, {
           conclude: () => ({ decision: undefined }),
           onDone: () => undefined,
         });
-        const kept = await lookAt(pool.ledger, pool.facts.picture, isReady);
-        expect(kept).toEqual(await lookAt(fresh, new Picture(), isReady));
+        const kept = await lookAt(pool.ledger, pool.facts);
+        const anew = { picture: new Picture(), holdings: new HoldingsByNode(), isNodeReady };
+        expect(kept).toEqual(await lookAt(fresh, anew));
+        const { running, leftovers } = kept;
+        expect(kept.ofNodes).toEqual({ running, leftovers });
         expect([pool.ledger.revision, pool.ledger.epoch, pool.ledger.lastEvent]).toEqual([
           fresh.revision,
           fresh.epoch,

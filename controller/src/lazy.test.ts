@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { ClaimState } from "@millpond/api";
+import { createClient } from "@connectrpc/connect";
+import { ClaimState, QueueService } from "@millpond/api";
 import { expect, test } from "vitest";
 import { GiB, TestPool } from "./testing/test-pool.ts";
+import { makeTransport } from "./testing/transport.ts";
 
 async function stateOf(pool: TestPool, name: string): Promise<ClaimState | undefined> {
   return (await pool.claims.getClaim({ name })).claim?.state;
@@ -34,6 +36,12 @@ test("a lazy claim holds nothing until it is woken, and gives back what it holds
   expect(claim).toMatchObject({ state: ClaimState.DORMANT, lazy: true, waitingSince: 0n, queuePosition: 0 });
   expect(claim?.reason).toBe("no program of it has called its devices yet");
   expect(await booked(pool)).toBe(0n);
+  // Nobody counts it, neither among those that wait nor those that have something.
+  const { queues } = await createClient(
+    QueueService,
+    makeTransport(pool.controller.url, pool.controller.userToken),
+  ).listQueues({});
+  expect(queues).toMatchObject([{ waitingClaims: 0, boundClaims: 0 }]);
   await expect(pool.claims.createTicket({ claim: "shell" })).rejects.toThrow(
     /the claim shell is dormant: no program of it has called .*MILLPOND_E_CLAIM_NOT_BOUND/,
   );

@@ -222,6 +222,9 @@ export class Ledger<C, S> implements Base {
     this.#totals = transaction.totals();
     this.claimIndex.merge(claims);
     this.allocations.merge(allocations.changes);
+    for (const name of claims.keys()) {
+      this.allocations.touchClaim(name);
+    }
     this.#mergeNodes(transaction);
     merge(this.#queues, queues);
     merge(this.#tenants, tenants);

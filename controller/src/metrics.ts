@@ -5,7 +5,7 @@ import { makeQueueTree } from "@millpond/scheduler";
 import { toDevices } from "./convert.ts";
 import { isLive, type Pool } from "./pool.ts";
 import type { Seat } from "./seat.ts";
-import { allQueues, toQueueSnapshot } from "./standing.ts";
+import { allQueues, toQueueSnapshot } from "./queue-snapshot.ts";
 
 /** What is counted while the controller runs. */
 export class Counters {
@@ -82,9 +82,7 @@ function nodeSamples(pool: Pool): MetricSample[] {
 
 async function queueSamples(pool: Pool): Promise<MetricSample[]> {
   return await pool.ledger.read((transaction) => {
-    const isReady = (node: string) => pool.facts.isNodeReady(node);
-    const picture = pool.facts.picture.snapshot(transaction, isReady);
-    const tree = makeQueueTree(toQueueSnapshot(transaction, picture, isReady));
+    const tree = makeQueueTree(toQueueSnapshot(transaction, pool.facts));
     const claims = Map.groupBy(transaction.allClaims().filter(isLive), ({ queue }) => queue);
     const samples: MetricSample[] = [];
     for (const { name: queue, guaranteed, limit } of allQueues(transaction)) {

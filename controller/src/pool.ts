@@ -7,6 +7,7 @@ import { Activity } from "./activity.ts";
 import { nodeLossAfterSeconds } from "./endings.ts";
 import type { Rules } from "./change-queue.ts";
 import { Deadlines } from "./deadlines.ts";
+import { HoldingsByNode } from "./holdings.ts";
 import { Ledger } from "./ledger.ts";
 import { Leases } from "./leases.ts";
 import { Counters } from "./metrics.ts";
@@ -90,6 +91,7 @@ export class Pool {
     this.activity = new Activity(clock);
     this.facts = {
       picture: new Picture(),
+      holdings: new HoldingsByNode(),
       isWanted: (claim) => !this.wakes.isExpired(claim),
       isLeaseExpired: (claim) => this.leases.isExpired(claim),
       sessions: ({ node, epoch }) => this.presence.sessionsOf(node, epoch),

@@ -17,7 +17,8 @@ import {
 import type { Facts } from "./settle.ts";
 import { areWithin, combineSizes, fitOf } from "./session-sizes.ts";
 import { recordHeld } from "./endings.ts";
-import { standingOf, toQueueSnapshot, toRequest } from "./standing.ts";
+import { toQueueSnapshot } from "./queue-snapshot.ts";
+import { standingOf, toRequest } from "./standing.ts";
 import type { AllocationRecord, ClaimRecord, ResizingRecord, VirtualGpuRecord } from "./store/store.ts";
 import type { Transaction } from "./transaction.ts";
 
@@ -285,7 +286,7 @@ function newSizes(
     return { uuid: held.uuid, ...share };
   });
   if (!areWithin(to, allocation.devices)) {
-    const tree = makeQueueTree(toQueueSnapshot(transaction, picture, isReady));
+    const tree = makeQueueTree(toQueueSnapshot(transaction, facts));
     const node = transaction.node(allocation.node);
     const payer = standingOf(claim);
     tree.refund(payer, amountOn(node, { devices: placed(allocation.devices) }));

@@ -13,16 +13,18 @@ import {
   requeueClaim,
   sleepClaim,
 } from "./endings.ts";
+import type { HoldingsByNode } from "./holdings.ts";
 import type { Transaction } from "./transaction.ts";
 import type { Picture } from "./picture.ts";
 import type { SessionFacts } from "./report.ts";
 import { concludeResize } from "./resize.ts";
-import { toQueueSnapshot } from "./standing.ts";
+import { toQueueSnapshot } from "./queue-snapshot.ts";
 import type { AllocationRecord, ClaimRecord } from "./store/store.ts";
 
 /** What is known of the moment, and is not in the ledger. */
 export interface Facts {
   readonly picture: Picture;
+  readonly holdings: HoldingsByNode;
   isLeaseExpired(claim: string): boolean;
   /** Whether a program needs the devices of a lazy claim, and has no ticket yet. */
   isWanted(claim: string): boolean;
@@ -194,9 +196,7 @@ function decide(transaction: Transaction, facts: Facts): QueueDecision | undefin
   if (waiting.length === 0) {
     return undefined;
   }
-  const isReady = (node: string) => facts.isNodeReady(node);
-  const snapshot = facts.picture.snapshot(transaction, isReady);
-  const decision = planQueues(toQueueSnapshot(transaction, snapshot, isReady));
+  const decision = planQueues(toQueueSnapshot(transaction, facts));
   for (const statement of decision.grants) {
     bind(transaction, statement);
   }

@@ -2,19 +2,9 @@
 
 // Claims as the scheduler sees them.
 
-import type {
-  ClaimRequest,
-  Constraints,
-  QueueSnapshot,
-  RunningClaim,
-  WaitingClaim,
-} from "@millpond/scheduler";
-import type { Transaction } from "./transaction.ts";
-import { toLeftover, toStatement } from "./picture.ts";
+import type { ClaimRequest, Constraints, WaitingClaim } from "@millpond/scheduler";
 import type { ClaimSpec } from "./store/claim-spec.ts";
-import { defaultQueueName } from "./store/claim-spec.ts";
-import { makeDefaultQueue } from "./store/queue-spec.ts";
-import type { AllocationRecord, ClaimRecord } from "./store/store.ts";
+import type { ClaimRecord } from "./store/store.ts";
 
 /** Label of nodes that a claim's `pool` looks at. */
 const poolLabel = "pool";
@@ -50,7 +40,16 @@ function toConstraints(spec: ClaimSpec): Constraints {
   };
 }
 
+const waiting = new WeakMap<ClaimRecord, WaitingClaim>();
+
+/** The same value for as long as the claim is the same. */
 export function toWaiting(claim: ClaimRecord): WaitingClaim {
+  const known = waiting.get(claim) ?? makeWaiting(claim);
+  waiting.set(claim, known);
+  return known;
+}
+
+function makeWaiting(claim: ClaimRecord): WaitingClaim {
   return {
     request: toRequest(claim),
     ...standingOf(claim),
@@ -60,75 +59,6 @@ export function toWaiting(claim: ClaimRecord): WaitingClaim {
     gangSize: claim.gangSize,
     isSameNode: claim.isSameNode,
     preferredHost: claim.locality === "prefer-local" ? claim.clientHost : "",
-  };
-}
-
-/** @param isReady Whether nodes are in contact: of what is left on one that is not, nobody knows when it ends. */
-export function toQueueSnapshot(
-  transaction: Transaction,
-  pool: QueueSnapshot["pool"],
-  isReady: (node: string) => boolean,
-): QueueSnapshot {
-  // Most decisions are made without looking at everybody who holds something.
-  let held: Held | undefined;
-  const look = () => {
-    held ??= heldBy(transaction, isReady);
-    return held;
-  };
-  return {
-    now: transaction.now,
-    pool,
-    queues: allQueues(transaction),
-    tenants: transaction.allTenants(),
-    waiting: transaction.pendingClaims().map(toWaiting),
-    totals: transaction.totals(),
-    get running() {
-      return look().running;
-    },
-    get leftovers() {
-      return look().leftovers;
-    },
-  };
-}
-
-type Held = Pick<QueueSnapshot, "running" | "leftovers">;
-
-function heldBy(transaction: Transaction, isReady: (node: string) => boolean): Held {
-  const running: RunningClaim[] = [];
-  const leftovers: QueueSnapshot["leftovers"][number][] = [];
-  for (const allocation of transaction.allocations.all()) {
-    const claim = transaction.claim(allocation.claim);
-    if (allocation.releasedRevision === null && claim !== undefined) {
-      running.push(toRunning(claim, allocation, transaction));
-    } else {
-      const endsAt = isReady(allocation.node) ? transaction.now : null;
-      leftovers.push(toLeftover(allocation, transaction.node(allocation.node), endsAt));
-    }
-  }
-  return { running, leftovers };
-}
-
-/** The queues, with the default one, which is always there. */
-export function allQueues(transaction: Pick<Transaction, "allQueues">): QueueSnapshot["queues"] {
-  const queues = transaction.allQueues();
-  return queues.some(({ name }) => name === defaultQueueName)
-    ? queues
-    : [...queues, makeDefaultQueue(defaultQueueName)];
-}
-
-function toRunning(claim: ClaimRecord, allocation: AllocationRecord, transaction: Transaction): RunningClaim {
-  const boundAt = claim.boundAt ?? allocation.grantedAt;
-  const ends = [
-    ...(claim.timeLimitSeconds > 0 ? [boundAt + claim.timeLimitSeconds] : []),
-    ...(claim.preemptAt === null ? [] : [claim.preemptAt]),
-  ];
-  return {
-    ...standingOf(claim),
-    statement: toStatement(allocation, transaction.node(allocation.node)),
-    boundAt,
-    endsAt: ends.length === 0 ? null : Math.max(transaction.now, Math.min(...ends)),
-    isEnding: claim.preemptAt !== null,
-    graceSeconds: claim.graceSeconds,
   };
 }
 

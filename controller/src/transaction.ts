@@ -245,6 +245,17 @@ export class Transaction {
     return totals;
   }
 
+  /** The nodes on which something has changed that is not durable yet: what is granted, or of those who have it. */
+  nodesOfChanges(): ReadonlySet<string> {
+    const nodes = this.allocations.changedNodes();
+    for (const name of this.claims.keys()) {
+      for (const { node } of this.allocations.heldBy(name)) {
+        nodes.add(node);
+      }
+    }
+    return nodes;
+  }
+
   node(name: string): NodeRecord | undefined {
     return read(this.nodes, this.#base.nodes, name);
   }

@@ -8,6 +8,7 @@ export { place } from "./place.ts";
 export {
   type Blocked,
   defaultPlanSettings,
+  type Holdings,
   type Leftover,
   type Obstacle,
   type PlanSettings,

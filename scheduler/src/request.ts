@@ -29,6 +29,20 @@ export interface ClaimRequest {
 /** The part of a device that a vGPU is. */
 export type Share = Free;
 
+const shapes = new WeakMap<ClaimRequest, string>();
+
+/** Two requests with the same shape ask the same. */
+export function shapeOf(request: ClaimRequest): string {
+  let shape = shapes.get(request);
+  if (shape === undefined) {
+    shape = JSON.stringify({ ...request, claim: "" }, (_key, value: unknown) =>
+      typeof value === "bigint" ? `${value}` : value,
+    );
+    shapes.set(request, shape);
+  }
+  return shape;
+}
+
 export function asksForWholeDevices(request: ClaimRequest): boolean {
   return request.memoryBytes === 0n && request.memoryPercent === 0;
 }

@@ -15,7 +15,7 @@ import { callerOf } from "../callers.ts";
 import { unixSeconds } from "../clock.ts";
 import type { Pool } from "../pool.ts";
 import { deleteQueue, deleteTenant, putQueue, putTenant } from "../queues.ts";
-import { allQueues, toQueueSnapshot } from "../standing.ts";
+import { allQueues, toQueueSnapshot } from "../queue-snapshot.ts";
 import { defaultTenantName } from "../store/claim-spec.ts";
 import type { ClaimRecord, Store } from "../store/store.ts";
 import { currentUsage, sumUsage } from "../usage.ts";
@@ -163,22 +163,21 @@ function observe(
   pool: Pool,
   transaction: Parameters<typeof toQueueSnapshot>[0],
 ): { readonly tree: QueueTree; readonly claims: readonly ClaimRecord[] } {
-  const isReady = (node: string) => pool.facts.isNodeReady(node);
-  const snapshot = toQueueSnapshot(transaction, pool.facts.picture.snapshot(transaction, isReady), isReady);
+  const snapshot = toQueueSnapshot(transaction, pool.facts);
   const claims = transaction.allClaims().filter(({ endedAt }) => endedAt === null);
   return { tree: makeQueueTree(snapshot), claims };
 }
 
 function statusOf(used: Amount, claims: readonly ClaimRecord[]) {
-  const waiting = claims.filter(({ state }) => state === "pending").length;
+  const count = (wanted: ClaimRecord["state"]) => claims.filter(({ state }) => state === wanted).length;
   return {
     used: {
       gpuMilli: BigInt(used.gpuMilli),
       computePercent: BigInt(used.computePercent),
       memoryBytes: used.memoryBytes,
     },
-    waitingClaims: waiting,
-    boundClaims: claims.length - waiting,
+    waitingClaims: count("pending"),
+    boundClaims: count("bound"),
   };
 }
 

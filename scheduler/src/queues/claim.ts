@@ -56,6 +56,12 @@ export interface Leftover {
   readonly endsAt: number | null;
 }
 
+/** Those who hold something of one node. The same value for as long as nothing of them changes. */
+export interface Holdings {
+  readonly running: readonly RunningClaim[];
+  readonly leftovers: readonly Leftover[];
+}
+
 /** Sums over the running claims. */
 export interface RunningTotals {
   /** What they hold, by the queue in which they waited. */
@@ -77,6 +83,8 @@ export interface QueueSnapshot {
   /** Sums over `running`, where they are known. Absent: they are made. */
   readonly totals?: RunningTotals;
   readonly leftovers: readonly Leftover[];
+  /** `running` and `leftovers` by their node, where that is known. Absent: they are grouped. */
+  readonly holdings?: (node: string) => Holdings;
 }
 
 /** The bounds of the search for decisions. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import type { QueueSnapshot } from "./claim.ts";
-import { type Ending, reserve } from "./reservation.ts";
+import { holdingsOf, outlookOf } from "./holdings.ts";
+import { reserve } from "./reservation.ts";
 import { makeUnits, totalsOf } from "./unit.ts";
 
 /** What has to happen before a claim gets room, if nobody comes before it. */
@@ -27,7 +28,8 @@ export function forecast(snapshot: QueueSnapshot, claim: string): Forecast | und
   if (unit === undefined || unit.missing > 0) {
     return undefined;
   }
-  const reservation = reserve(snapshot.pool, unit, endingsOf(snapshot));
+  const holdings = holdingsOf(snapshot);
+  const reservation = reserve(snapshot.pool, unit, (node) => outlookOf(holdings(node)).endings);
   if (reservation === undefined) {
     return undefined;
   }
@@ -52,12 +54,4 @@ export function nextRelease({ running }: Pick<QueueSnapshot, "running">): NextRe
     }
   }
   return next;
-}
-
-/** All that gives back what it holds. */
-export function endingsOf({ running, leftovers }: Pick<QueueSnapshot, "running" | "leftovers">): Ending[] {
-  return [
-    ...running.map(({ statement, endsAt, boundAt }) => ({ statement, endsAt, beganAt: boundAt })),
-    ...leftovers.map(({ statement, endsAt }) => ({ statement, endsAt, beganAt: 0 })),
-  ];
 }

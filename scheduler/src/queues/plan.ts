@@ -11,12 +11,12 @@ import {
   defaultPlanSettings,
   type PlanSettings,
   type Preemption,
+  type Holdings,
   type QueueSnapshot,
-  type RunningClaim,
 } from "./claim.ts";
-import { endingsOf } from "./forecast.ts";
-import { findVictims } from "./preemption.ts";
-import { type Ending, reserve, type Reservation, withHolds } from "./reservation.ts";
+import { type EndingsOn, holdingsOf, outlookOf } from "./holdings.ts";
+import { findVictims, type PreemptionPlan } from "./preemption.ts";
+import { reserve, type Reservation, withHolds } from "./reservation.ts";
 import { QueueTree, type Turns } from "./tree.ts";
 import {
   amountOfStatements,
@@ -53,14 +53,17 @@ class Planner {
   readonly #settings: PlanSettings;
   readonly #tree: QueueTree;
   #pool: QueueSnapshot["pool"];
-  /** What is read of those who hold something only when somebody does not fit: there may be many of them. */
-  #knownRunning: readonly RunningClaim[] | undefined;
-  #knownEndings: Ending[] | undefined;
+  /** Read only when somebody does not fit: there may be many who hold something. */
+  #given: ((node: string) => Holdings) | undefined;
+  /** Those that have changed in this pass. */
+  readonly #changed = new Map<string, Holdings>();
   readonly #reservations: Reservation[] = [];
   /** Queues whose first claim that has no room has been looked at. */
   readonly #headed = new Set<string>();
   /** Shapes that fit nowhere: within a pass the pool only fills up. */
   readonly #hopeless = new Set<string>();
+  /** Those that would not fit even if nothing were kept for anybody. */
+  readonly #full = new Set<string>();
   /** Why claims of a shape and payer are beyond a quota: within a pass they only get further beyond. */
   readonly #excessive = new Map<string, string>();
   readonly #explanations = new Map<string, string>();
@@ -76,14 +79,15 @@ class Planner {
     this.#tree = makeQueueTree(snapshot);
   }
 
-  get #running(): readonly RunningClaim[] {
-    return this.#knownRunning ?? this.#snapshot.running;
-  }
+  readonly #holdings = (node: string): Holdings => {
+    this.#given ??= holdingsOf(this.#snapshot);
+    return this.#changed.get(node) ?? this.#given(node);
+  };
 
-  get #endings(): Ending[] {
-    this.#knownEndings ??= endingsOf(this.#snapshot);
-    return this.#knownEndings;
-  }
+  readonly #endings: EndingsOn = (node) => outlookOf(this.#holdings(node)).endings;
+
+  /** Of those that were taken back already, or are about to be. */
+  readonly #onNotice: EndingsOn = (node) => outlookOf(this.#holdings(node)).noticed;
 
   run(): QueueDecision {
     const units = makeUnits(this.#snapshot.waiting, totalsOf(this.#snapshot));
@@ -141,17 +145,32 @@ class Planner {
    */
   #discounts(left: ReadonlyMap<string, readonly Unit[]>): Map<string, number> {
     const discounts = new Map<string, number>();
-    if (![...left.values()].some(([head]) => head !== undefined && this.#mayReserve(head))) {
+    const heads = new Map<string, Unit>();
+    for (const [queue, [head]] of left) {
+      if (head !== undefined && this.#mayReserve(head)) {
+        heads.set(queue, head);
+      }
+    }
+    if (heads.size === 0) {
       return discounts;
     }
-    const nodes = new Map(this.#pool.nodes.map((node) => [node.name, node]));
-    for (const { queue, statement, boundAt } of this.#running) {
-      const head = left.get(queue)?.[0];
-      if (head !== undefined && this.#mayReserve(head) && boundAt >= head.waitingSince) {
-        const { gpuMilli } = amountOn(nodes.get(statement.node), statement);
-        for (const { name } of this.#tree.chain(queue)) {
-          discounts.set(name, (discounts.get(name) ?? 0) + gpuMilli);
+    const ofQueues = new Map<string, number>();
+    const earliest = Math.min(...[...heads.values()].map(({ waitingSince }) => waitingSince));
+    for (const node of this.#pool.nodes) {
+      const holdings = this.#holdings(node.name);
+      if (outlookOf(holdings).lastBoundAt < earliest) {
+        continue;
+      }
+      for (const { queue, statement, boundAt } of holdings.running) {
+        const head = heads.get(queue);
+        if (head !== undefined && boundAt >= head.waitingSince) {
+          ofQueues.set(queue, (ofQueues.get(queue) ?? 0) + amountOn(node, statement).gpuMilli);
         }
+      }
+    }
+    for (const [queue, gpuMilli] of ofQueues) {
+      for (const { name } of this.#tree.chain(queue)) {
+        discounts.set(name, (discounts.get(name) ?? 0) + gpuMilli);
       }
     }
     return discounts;
@@ -242,8 +261,7 @@ class Planner {
       return;
     }
     // What was taken back already, or is about to be, is kept for whom it is enough.
-    const onNotice = ahead === undefined ? [] : this.#onNotice();
-    const noticed = onNotice.length === 0 ? undefined : reserve(held, unit, onNotice);
+    const noticed = ahead === undefined ? undefined : this.#reserveOfNoticed(held, unit);
     if (noticed !== undefined) {
       this.#reservations.push(noticed);
       this.#block(unit, {
@@ -261,22 +279,17 @@ class Planner {
       this.#reservations.push(ahead);
     }
     this.#block(unit, {
-      obstacle: this.#isKeptFrom(unit) ? "reserved" : "room",
+      obstacle: this.#isKeptFrom(unit, shape) ? "reserved" : "room",
       reason: `${this.#explain(unit, shape)}${isReserved ? "; what becomes free is kept for it" : ""}`,
       expectedAt: ahead?.startsAt ?? null,
     });
   }
 
-  #onNotice(): Ending[] {
-    const noticed = new Set(
-      this.#running.filter(({ isEnding }) => isEnding).map(({ statement }) => statement.claim),
-    );
-    const left = new Set(
-      this.#snapshot.leftovers
-        .filter(({ endsAt }) => endsAt !== null)
-        .map(({ statement }) => statement.claim),
-    );
-    return this.#endings.filter(({ statement }) => noticed.has(statement.claim) || left.has(statement.claim));
+  /** Room for it as soon as those have ended that have had notice, if there are any. */
+  #reserveOfNoticed(held: QueueSnapshot["pool"], unit: Unit): Reservation | undefined {
+    return held.nodes.some(({ name }) => this.#onNotice(name).length > 0)
+      ? reserve(held, unit, this.#onNotice)
+      : undefined;
   }
 
   #preempt(unit: Unit, held: QueueSnapshot["pool"]): boolean {
@@ -284,7 +297,7 @@ class Planner {
       return false;
     }
     const plan = findVictims(held, unit, {
-      running: this.#running,
+      holdings: this.#holdings,
       tree: this.#tree,
       settings: this.#settings,
     });
@@ -292,25 +305,33 @@ class Planner {
       return false;
     }
     this.#preemptions.push(...plan.preemptions);
-    const taken = new Set(plan.victims.map(({ statement }) => statement.claim));
-    this.#knownRunning = this.#running.map((each) =>
-      taken.has(each.statement.claim) ? { ...each, isEnding: true } : each,
-    );
-    for (const { statement, graceSeconds, endsAt } of plan.victims) {
-      const position = this.#endings.findIndex((each) => each.statement === statement);
-      const due = Math.min(endsAt ?? Number.POSITIVE_INFINITY, this.#snapshot.now + graceSeconds);
-      this.#endings.splice(position, 1, { statement, endsAt: due, beganAt: 0 });
-    }
-    const reservation = reserve(held, unit, this.#onNotice());
+    this.#giveNotice(plan);
+    const reservation = this.#reserveOfNoticed(held, unit);
     if (reservation !== undefined) {
       this.#reservations.push(reservation);
     }
+    const taken = plan.victims.map(({ statement }) => statement.claim);
     this.#block(unit, {
       obstacle: "preempting",
-      reason: `${[...taken].join(", ")} ${taken.size === 1 ? "gives" : "give"} back what it needs`,
+      reason: `${taken.join(", ")} ${taken.length === 1 ? "gives" : "give"} back what it needs`,
       expectedAt: reservation?.startsAt ?? null,
     });
     return true;
+  }
+
+  /** From now on in this pass the victims have had notice. */
+  #giveNotice({ victims }: PreemptionPlan): void {
+    for (const [node, own] of Map.groupBy(victims, ({ statement }) => statement.node)) {
+      const { running, leftovers } = this.#holdings(node);
+      const changed = running.map((each) => {
+        if (!own.includes(each)) {
+          return each;
+        }
+        const endsAt = this.#snapshot.now + each.graceSeconds;
+        return { ...each, isEnding: true, endsAt: Math.min(each.endsAt ?? endsAt, endsAt) };
+      });
+      this.#changed.set(node, { running: changed, leftovers });
+    }
   }
 
   #describePreempting({ startsAt }: Reservation): string {
@@ -321,8 +342,15 @@ class Planner {
   }
 
   /** Whether there is room that is kept for others. */
-  #isKeptFrom(unit: Unit): boolean {
-    return this.#reservations.length > 0 && placeUnit(this.#pool, unit) !== undefined;
+  #isKeptFrom(unit: Unit, shape: string): boolean {
+    if (this.#reservations.length === 0 || this.#full.has(shape)) {
+      return false;
+    }
+    const fits = placeUnit(this.#pool, unit) !== undefined;
+    if (!fits) {
+      this.#full.add(shape);
+    }
+    return fits;
   }
 
   #explain(unit: Unit, shape: string): string {
@@ -330,7 +358,7 @@ class Planner {
     if (known !== undefined) {
       return known;
     }
-    const keeper = this.#isKeptFrom(unit) ? this.#reservations[0]?.unit : undefined;
+    const keeper = this.#isKeptFrom(unit, shape) ? this.#reservations[0]?.unit : undefined;
     const reason =
       keeper !== undefined
         ? `what is free is kept for ${keeper.name}, which has waited ${formatDuration(this.#snapshot.now - keeper.waitingSince)}`

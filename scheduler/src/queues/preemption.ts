@@ -3,7 +3,8 @@
 // Whom to take what from, so that a unit fits: few, of low priority, young. The search is bounded.
 
 import type { Snapshot } from "../snapshot.ts";
-import type { PlanSettings, Preemption, RunningClaim } from "./claim.ts";
+import type { Holdings, PlanSettings, Preemption, RunningClaim } from "./claim.ts";
+import { mayBeTaken, outlookOf } from "./holdings.ts";
 import { add, type Amount, nothing } from "./quota.ts";
 import { withoutGrants } from "./reservation.ts";
 import type { QueueTree } from "./tree.ts";
@@ -26,7 +27,7 @@ export function findVictims(
   snapshot: Snapshot,
   unit: Unit,
   context: {
-    readonly running: readonly RunningClaim[];
+    readonly holdings: (node: string) => Holdings;
     readonly tree: QueueTree;
     readonly settings: PlanSettings;
   },
@@ -67,17 +68,20 @@ function eligible(
   snapshot: Snapshot,
   unit: Unit,
   {
-    running,
+    holdings,
     tree,
     settings,
   }: {
-    readonly running: readonly RunningClaim[];
+    readonly holdings: (node: string) => Holdings;
     readonly tree: QueueTree;
     readonly settings: PlanSettings;
   },
 ): Victim[] {
   const nodes = new Map(snapshot.nodes.map((node) => [node.name, node]));
-  const considered = running.filter((claim) => claim.gang !== "" || mayBeTaken(claim));
+  const mayTake = takerFor(unit, tree);
+  const considered = snapshot.nodes.flatMap(({ name }) =>
+    outlookOf(holdings(name)).takeable.filter((claim) => claim.gang !== "" || mayTake(claim)),
+  );
   const groups = Map.groupBy(considered, ({ gang, statement }) =>
     gang === "" ? `claim ${statement.claim}` : `gang ${gang}`,
   );
@@ -104,8 +108,26 @@ function eligible(
   return victims;
 }
 
-function mayBeTaken({ isEnding, isPreemptible, isBestEffort }: RunningClaim): boolean {
-  return !isEnding && (isPreemptible || isBestEffort);
+/** Whether the unit has a right to anything of a claim, whatever that one's queue can spare: most have none. */
+function takerFor({ first }: Unit, tree: QueueTree): (claim: RunningClaim) => boolean {
+  const entitled = new Map<string, boolean>();
+  return ({ isBestEffort, queue, priority }) => {
+    if (isBestEffort && !first.isBestEffort) {
+      return true;
+    }
+    if (queue === first.queue) {
+      return priority < first.priority;
+    }
+    const known = entitled.get(queue) ?? entitledLevel(first.queue, queue, tree) !== undefined;
+    entitled.set(queue, known);
+    return known;
+  };
+}
+
+/** The level above a queue that is guaranteed what the other queue, which is not below it, has borrowed. */
+function entitledLevel(queue: string, other: string, tree: QueueTree): string | undefined {
+  const others = new Set(tree.chain(other).map(({ name }) => name));
+  return tree.guaranteedLevels(queue, nothing).find((level) => !others.has(level));
 }
 
 function compareGroups(a: readonly RunningClaim[], b: readonly RunningClaim[]): number {
@@ -144,9 +166,8 @@ function reasonToTake(
       ? `its priority ${victim.priority} is lower than ${first.priority}`
       : undefined;
   }
-  const guaranteed = tree.guaranteedLevels(first.queue, nothing);
+  const entitled = entitledLevel(first.queue, victim.queue, tree);
   const own = new Set(tree.chain(first.queue).map(({ name }) => name));
-  const entitled = guaranteed.find((level) => !tree.chain(victim.queue).some(({ name }) => name === level));
   if (entitled === undefined) {
     return undefined;
   }
@@ -167,11 +188,13 @@ function cheapest(
 ): readonly Victim[] | undefined {
   const choices: (readonly Victim[])[] = [];
   if (unit.members.length === 1) {
-    for (const node of snapshot.nodes.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
+    const theirs = new Set(victims.flatMap(({ claims }) => claims.map(({ statement }) => statement.node)));
+    const nodes = snapshot.nodes.filter(({ name }) => theirs.has(name));
+    for (const node of nodes.sort((a, b) => (a.name < b.name ? -1 : 1))) {
       const here = victims.filter(({ claims }) =>
         claims.some(({ statement }) => statement.node === node.name),
       );
-      const choice = here.length === 0 ? undefined : takeUntilFits({ nodes: [node] }, unit, here);
+      const choice = takeUntilFits({ nodes: [node] }, unit, here);
       if (choice !== undefined) {
         choices.push(choice);
       }

@@ -4,7 +4,8 @@ import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Grant, Snapshot } from "../snapshot.ts";
 import type { WaitingClaim } from "./claim.ts";
-import { type Ending, reserve, withoutGrants } from "./reservation.ts";
+import { compareEndings, type Ending } from "./holdings.ts";
+import { reserve, withoutGrants } from "./reservation.ts";
 import { makeUnits, placeUnit } from "./unit.ts";
 
 const GiB = 1n << 30n;
@@ -94,20 +95,27 @@ test("as few claims as possible have to end, in their order, and the unit is pla
       if (unit === undefined) {
         throw new Error("there is no unit");
       }
-      const everyone = reserve(pool, unit, endings);
       const ordered = endings.toSorted(
         (a, b) =>
           (a.endsAt ?? 1000) - (b.endsAt ?? 1000) ||
           a.beganAt - b.beganAt ||
           (a.statement.claim < b.statement.claim ? -1 : 1),
       );
+      const byNode = Map.groupBy(endings.toSorted(compareEndings), ({ statement }) => statement.node);
+      const endingsOn = (node: string) => byNode.get(node) ?? [];
+      const everyone = reserve(pool, unit, endingsOn);
       const counts = Array.from({ length: ordered.length + 1 }, (_, count) => count);
       const count = counts.find(
         (each) => placeUnit(withoutGrants(pool, ordered.slice(0, each)), unit) !== undefined,
       );
-      expect(everyone?.ended.length).toBe(count);
+      expect(everyone === undefined).toBe(count === undefined);
       if (count !== undefined) {
-        expect(everyone?.ended).toEqual(ordered.slice(0, count));
+        const nodes = new Set(everyone?.statements.map(({ node }) => node));
+        const ended = ordered.slice(0, count);
+        expect(everyone?.ended).toEqual(ended.filter(({ statement }) => nodes.has(statement.node)));
+        expect(everyone?.startsAt).toBe(count === 0 ? Number.NEGATIVE_INFINITY : ended.at(-1)?.endsAt);
+        // What is remembered of the nodes changes nothing.
+        expect(reserve(pool, unit, endingsOn)).toEqual(everyone);
         expect(everyone?.statements).toEqual(placeUnit(withoutGrants(pool, ordered.slice(0, count)), unit));
         waits += count;
       }

@@ -4,16 +4,8 @@
 
 import type { DeviceState, NodeState, Snapshot } from "../snapshot.ts";
 import type { Statement } from "../statement.ts";
-import { placeUnit, type Unit } from "./unit.ts";
-
-/** A claim, or what is left of one, that gives back what it holds. */
-export interface Ending {
-  readonly statement: Statement;
-  /** Null: nobody knows when. */
-  readonly endsAt: number | null;
-  /** Of those of which nobody knows, who began first is expected to end first. */
-  readonly beganAt: number;
-}
+import { compareEndings, type Ending, type EndingsOn } from "./holdings.ts";
+import { placeUnit, shapeOfUnit, type Unit } from "./unit.ts";
 
 /** What is free of a device and has to stay so. */
 interface Hold {
@@ -28,7 +20,7 @@ export interface Reservation {
   /** When there is room at the latest; null: nobody knows. */
   readonly startsAt: number | null;
   readonly statements: readonly Statement[];
-  /** Those who have to end before. */
+  /** Those who have to end before, on the nodes where it is placed. */
   readonly ended: readonly Ending[];
   readonly holds: readonly Hold[];
 }
@@ -38,34 +30,29 @@ export interface Reservation {
  * the others, oldest first. The order stays the same while time passes and claims come elsewhere, so a unit's turn comes
  * no later than when the claims that are in the pool now have ended.
  */
-export function reserve(snapshot: Snapshot, unit: Unit, endings: readonly Ending[]): Reservation | undefined {
-  const ordered = endings.toSorted(
-    (a, b) =>
-      (a.endsAt ?? Number.POSITIVE_INFINITY) - (b.endsAt ?? Number.POSITIVE_INFINITY) ||
-      a.beganAt - b.beganAt ||
-      (a.statement.claim < b.statement.claim ? -1 : 1),
-  );
+export function reserve(snapshot: Snapshot, unit: Unit, endingsOn: EndingsOn): Reservation | undefined {
   const least = isOfOneNode(unit)
-    ? leastOnOneNode(snapshot, unit, ordered)
-    : leastOf(snapshot, unit, ordered);
+    ? leastOnOneNode(snapshot, unit, endingsOn)
+    : leastOf(snapshot, unit, endingsOn);
   if (least === undefined) {
     return undefined;
   }
-  const { enough, statements } = least;
-  const ended = ordered.slice(0, enough);
+  const { ended, statements } = least;
   const last = ended.at(-1);
+  const nodes = new Set(statements.map(({ node }) => node));
+  const there = ended.filter(({ statement }) => nodes.has(statement.node));
   return {
     unit,
     startsAt: last === undefined ? Number.NEGATIVE_INFINITY : last.endsAt,
     statements,
-    ended,
-    holds: holdsOf(statements, ended),
+    ended: there,
+    holds: holdsOf(statements, there),
   };
 }
 
-/** How many of the endings have to be there, at least, and what is placed then. */
+/** The fewest endings that have to be there, in their order, and what is placed then. */
 interface Least {
-  readonly enough: number;
+  readonly ended: readonly Ending[];
   readonly statements: readonly Statement[];
 }
 
@@ -75,49 +62,87 @@ function isOfOneNode({ members, first }: Unit): boolean {
   return isTogether && members.every(({ request }) => request.constraints?.affinity === undefined);
 }
 
-/**
- * For a unit that needs one node, each node is looked at by itself: it needs some of the endings that are its own. A node
- * that cannot do it with those that come before the best found so far is passed over.
- */
-function leastOnOneNode(snapshot: Snapshot, unit: Unit, ordered: readonly Ending[]): Least | undefined {
-  const positions = new Map<string, number[]>();
-  for (const [position, { statement }] of ordered.entries()) {
-    const own = positions.get(statement.node);
-    if (own === undefined) {
-      positions.set(statement.node, [position]);
-    } else {
-      own.push(position);
-    }
-  }
-  let best: Least | undefined;
+/** For a unit that needs one node, each node is looked at by itself: it needs some of the endings that are its own. */
+function leastOnOneNode(snapshot: Snapshot, unit: Unit, endingsOn: EndingsOn): Least | undefined {
+  let best:
+    | { readonly node: NodeState; readonly ended: readonly Ending[]; readonly last: Ending }
+    | undefined;
+  const enoughOn = counterFor(snapshot, unit);
   for (const node of snapshot.nodes) {
-    const before = (best?.enough ?? Number.POSITIVE_INFINITY) - 1;
-    const own = (positions.get(node.name) ?? []).filter((position) => position < before);
-    const names = own.map((position) => ordered[position]?.statement.claim ?? "");
-    const tryOn = (count: number) =>
-      placeUnit({ ...snapshot, nodes: [withoutClaims(node, names.slice(0, count))] }, unit);
-    const found = leastFitting(tryOn, own.length, tryOn(own.length));
-    if (found?.enough === 0) {
+    const endings = endingsOn(node.name);
+    const enough = enoughOn(node, endings);
+    if (enough === 0) {
       // There is room already: then the best of the nodes is taken.
-      return { enough: 0, statements: placeUnit(snapshot, unit) ?? found.statements };
+      const statements = placeUnit(snapshot, unit) ?? placeUnit({ ...snapshot, nodes: [node] }, unit);
+      return statements && { ended: [], statements };
     }
-    if (found !== undefined) {
-      best = { enough: (own[found.enough - 1] ?? 0) + 1, statements: found.statements };
+    const last = enough === null ? undefined : endings[enough - 1];
+    if (last !== undefined && (best === undefined || compareEndings(last, best.last) < 0)) {
+      best = { node, ended: endings.slice(0, enough ?? 0), last };
     }
   }
-  return best;
+  const statements = best && placeUnit(without(snapshot, best.node, best.ended), unit);
+  return best && statements && { ended: best.ended, statements };
+}
+
+/** What was found out about a node with these endings: a node that changes is another value. */
+interface Counted {
+  readonly endings: readonly Ending[];
+  /** How many have to end, by shape; null: all are not enough. */
+  readonly enough: Map<string, number | null>;
+}
+
+/** Shapes of units of which it is remembered for one node. */
+const maxRemembered = 64;
+const counted = new WeakMap<NodeState, Counted>();
+
+/** How many of its endings have to be there so that the unit fits on a node; null: all are not enough. */
+function counterFor(snapshot: Snapshot, unit: Unit) {
+  const count = (node: NodeState, endings: readonly Ending[]) => {
+    const tryFirst = (enough: number) => placeUnit(without(snapshot, node, endings.slice(0, enough)), unit);
+    return leastFitting(tryFirst, endings.length, tryFirst(endings.length)) ?? null;
+  };
+  if (unit.members.length > 1) {
+    // Whether several fit depends on where the first of them are put, which the workload decides.
+    return count;
+  }
+  const shape = shapeOfUnit(unit);
+  return (node: NodeState, endings: readonly Ending[]) => {
+    let known = counted.get(node);
+    if (known?.endings !== endings) {
+      known = { endings, enough: new Map() };
+      counted.set(node, known);
+    }
+    let enough = known.enough.get(shape);
+    if (enough === undefined) {
+      enough = count(node, endings);
+      if (known.enough.size >= maxRemembered) {
+        known.enough.clear();
+      }
+      known.enough.set(shape, enough);
+    }
+    return enough;
+  };
+}
+
+/** The node alone, when these have given back what they hold of it. */
+function without(snapshot: Snapshot, node: NodeState, ended: readonly Ending[]): Snapshot {
+  return withoutGrants({ ...snapshot, nodes: [node] }, ended);
 }
 
 /** For a unit that may span nodes. Mostly few have to end, so the search goes out from the beginning. */
-function leastOf(snapshot: Snapshot, unit: Unit, ordered: readonly Ending[]): Least | undefined {
+function leastOf(snapshot: Snapshot, unit: Unit, endingsOn: EndingsOn): Least | undefined {
+  const ordered = snapshot.nodes.flatMap(({ name }) => endingsOn(name)).sort(compareEndings);
   const tryFirst = (count: number) => placeUnit(withoutGrants(snapshot, ordered.slice(0, count)), unit);
-  let enough = 0;
+  let most = 0;
   let statements = tryFirst(0);
-  while (statements === undefined && enough < ordered.length) {
-    enough = Math.min(ordered.length, Math.max(1, 2 * enough));
-    statements = tryFirst(enough);
+  while (statements === undefined && most < ordered.length) {
+    most = Math.min(ordered.length, Math.max(1, 2 * most));
+    statements = tryFirst(most);
   }
-  return leastFitting(tryFirst, enough, statements);
+  const enough = leastFitting(tryFirst, most, statements);
+  const placed = enough === undefined ? undefined : tryFirst(enough);
+  return placed && { ended: ordered.slice(0, enough), statements: placed };
 }
 
 /** The more is given back, the more fits: goes back from a number of endings that is enough. */
@@ -125,50 +150,21 @@ function leastFitting(
   tryFirst: (count: number) => readonly Statement[] | undefined,
   most: number,
   withMost: readonly Statement[] | undefined,
-): Least | undefined {
+): number | undefined {
+  if (withMost === undefined) {
+    return undefined;
+  }
   let tooFew = -1;
   let enough = most;
-  let statements = withMost;
-  while (statements !== undefined && enough - tooFew > 1) {
+  while (enough - tooFew > 1) {
     const middle = Math.floor((tooFew + enough) / 2);
-    const fitting = tryFirst(middle);
-    if (fitting === undefined) {
+    if (tryFirst(middle) === undefined) {
       tooFew = middle;
     } else {
       enough = middle;
-      statements = fitting;
     }
   }
-  return statements && { enough, statements };
-}
-
-/** So many sets of claims that have ended are remembered of one node. */
-const maxRemembered = 16;
-
-/** Nodes without some of their claims, by the names of these: looked at again for as long as the node is what it is. */
-const reducedNodes = new WeakMap<NodeState, Map<string, NodeState>>();
-
-function withoutClaims(node: NodeState, names: readonly string[]): NodeState {
-  if (names.length === 0) {
-    return node;
-  }
-  const known = reducedNodes.get(node) ?? new Map<string, NodeState>();
-  reducedNodes.set(node, known);
-  const key = names.join("\n");
-  let reduced = known.get(key);
-  if (reduced === undefined) {
-    const gone = new Set(names);
-    const devices = node.devices.map((device) => ({
-      ...device,
-      grants: device.grants.filter(({ claim }) => !gone.has(claim)),
-    }));
-    reduced = { ...node, devices };
-    if (known.size >= maxRemembered) {
-      known.clear();
-    }
-    known.set(key, reduced);
-  }
-  return reduced;
+  return enough;
 }
 
 /** The snapshot in which what has to stay free looks taken. */

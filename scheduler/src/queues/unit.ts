@@ -3,6 +3,7 @@
 // A unit is what is placed all at once or not at all: a claim, or the waiting members of a gang.
 
 import { place } from "../place.ts";
+import { shapeOf } from "../request.ts";
 import type { DeviceState, Snapshot } from "../snapshot.ts";
 import { applyStatement, type Statement } from "../statement.ts";
 import type { QueueSnapshot, RunningTotals, WaitingClaim } from "./claim.ts";
@@ -143,11 +144,6 @@ function computeAmount(node: DeviceSizes | undefined, { devices }: Pick<Statemen
 
 /** Two units with the same shape fit into the same pools. */
 export function shapeOfUnit({ members, first }: Unit): string {
-  const shapes = members.map(({ request, preferredHost }) => {
-    const { claim: _name, ...shape } = request;
-    return JSON.stringify([shape, preferredHost], (_key, value: unknown) =>
-      typeof value === "bigint" ? `${value}` : value,
-    );
-  });
+  const shapes = members.map(({ request, preferredHost }) => `${preferredHost} ${shapeOf(request)}`);
   return `${first.isSameNode} ${shapes.join(" ")}`;
 }
