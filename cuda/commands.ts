@@ -260,6 +260,14 @@ export const commands: readonly Command[] = [
     ],
     reply: { fields: [] },
   },
+  {
+    name: "HostKeep",
+    doc: "The client keeps the file of that pinned memory. In a session that goes on for one that was parked, it sent the file before this command, and has the memory from there.",
+    fields: [
+      ["bytes", "u64"],
+      ["address", "u64"],
+    ],
+  },
   { name: "HostFree", doc: "The end of a HostAlloc.", fields: [["address", "u64"]], reply: { fields: [] } },
   {
     name: "CopyToDevice",

@@ -13,6 +13,7 @@
 #include "client/call.h"
 #include "client/client.h"
 #include "client/context.h"
+#include "client/restoration.h"
 
 namespace millpond::client {
 namespace {
@@ -38,6 +39,8 @@ bool isMapped(uint64_t address, uint64_t bytes) {
 }  // namespace
 
 CUresult awaitLandings(Call& call) {
+  // Nothing is on its way then.
+  if (call.session().parks() && call.session().isParked()) return CUDA_SUCCESS;
   CUresult result = CUDA_SUCCESS;
   const uint16_t before = call.context();
   Client::instance().contexts().each([&](const Context& context) {
@@ -52,6 +55,14 @@ CUresult awaitLandings(Call& call) {
 
 namespace {
 
+/// Tells the worker that this process keeps the file, so that the session may be parked.
+void keepShared(Call& call, const cmd::HostAlloc& memory) {
+  cmd::HostKeep keep{};
+  keep.address = memory.address;
+  keep.bytes = memory.bytes;
+  call.post(keep);
+}
+
 /// `bytes`, whole pages that this process and the worker map at the same address, pinned. `flags`: what the memory map is
 /// to know of it.
 CUresult allocateShared(Call& call, size_t bytes, unsigned flags, void** out) {
@@ -59,7 +70,9 @@ CUresult allocateShared(Call& call, size_t bytes, unsigned flags, void** out) {
   int failures = 0;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   while (failures < kAddressAttempts) {
-    void* hint = failures == 0 ? nullptr : static_cast<std::byte*>(failed[0]) - kAddressStep * static_cast<unsigned>(failures);
+    // A worker that takes over has it at the same address, so it shall lie where nothing else does.
+    void* hint = failures == 0 ? call.remote().mapped.nextPlace(bytes)
+                               : static_cast<std::byte*>(failed[0]) - kAddressStep * static_cast<unsigned>(failures);
     void* place = ::mmap(hint, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (place == MAP_FAILED) break;
     cmd::HostAllocReply reply{};
@@ -75,6 +88,7 @@ CUresult allocateShared(Call& call, size_t bytes, unsigned flags, void** out) {
       if (file && ::mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file->get(), 0) == place) {
         call.remote().memory.add({wire.address, bytes, MemoryKind::kPinnedShared, call.context(), flags, 0});
         *out = place;
+        if (call.session().parks() && call.remote().files.keep(wire.address, std::move(*file))) keepShared(call, wire);
         break;
       }
       log(LogLevel::Error, "pinned memory of %zu bytes could not be mapped: %s", bytes,
@@ -90,11 +104,17 @@ CUresult allocateShared(Call& call, size_t bytes, unsigned flags, void** out) {
 
 CUresult freeShared(Call& call, const MemoryRun& run) {
   if (!call.remote().memory.take(run.address)) return CUDA_ERROR_INVALID_VALUE;
-  call.useContext(run.context);
-  cmd::HostFree wire{};
-  wire.address = run.address;
-  cmd::HostFreeReply reply{};
-  const CUresult result = call.wait(wire, reply);
+  const Subject subject{Subject::Kind::kHostMemory, run.address};
+  CUresult result = CUDA_SUCCESS;
+  if (!endWhileParked(call.session(), std::span(&subject, 1))) {
+    call.useContext(run.context);
+    cmd::HostFree wire{};
+    wire.address = run.address;
+    cmd::HostFreeReply reply{};
+    result = call.wait(wire, reply);
+  }
+  // Behind the answer: until then the session may be parked with the memory in its journal.
+  call.remote().files.drop(run.address);
   ::munmap(reinterpret_cast<void*>(run.address), run.bytes);
   return result;
 }

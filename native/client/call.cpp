@@ -140,7 +140,12 @@ CUresult Call::destroy(HandleKind kind, const void* in, uint64_t& wire) noexcept
   return CUDA_SUCCESS;
 }
 
-bool Call::endsWhileParked() noexcept { return !claimed_.empty() && endWhileParked(*session_, claimed_); }
+bool Call::endsWhileParked() noexcept {
+  if (claimed_.empty()) return false;
+  std::vector<Subject> subjects;
+  for (const uint64_t wire : claimed_) subjects.push_back({Subject::Kind::kHandle, wire});
+  return endWhileParked(*session_, subjects);
+}
 
 CUresult Call::sent(bool alive) noexcept {
   if (!claimed_.empty()) {

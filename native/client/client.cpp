@@ -147,7 +147,7 @@ void Client::adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>
     return attachment.error();
   });
   session_->onRestore([](Session& fresh, std::span<const std::byte> journal) {
-    return restore(fresh, journal, Remote::instance().images);
+    return restore(fresh, journal, Remote::instance().images, Remote::instance().files);
   });
   session_->onLost([](const std::string& reason) {
     log(LogLevel::Error, "the GPU of this process is gone: %s. Every CUDA call fails from here on",

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "base/address_places.h"
 #include "base/log.h"
@@ -46,7 +47,7 @@ void* MappedMemory::allocate(size_t bytes) {
     return place == MAP_FAILED ? nullptr : place;
   }
   const std::lock_guard lock(mutex_);
-  if (nextPlace_ == 0) nextPlace_ = kPinnedPlaces.first + static_cast<uint64_t>(::getpid()) % kPlaces * kPinnedPlaces.step;
+  beginPlaces();
   std::unique_ptr<TracedPages> pages;
   for (int i = 0; i < kPlaceAttempts && !pages; ++i) {
     pages = TracedPages::map(nextPlace_, bytes, TracedPages::Content::kProgram);
@@ -57,6 +58,16 @@ void* MappedMemory::allocate(size_t bytes) {
   const uint64_t address = pages->address();
   traceable_.emplace(address, std::move(pages));
   return reinterpret_cast<void*>(address);
+}
+
+void MappedMemory::beginPlaces() {
+  if (nextPlace_ == 0) nextPlace_ = kPinnedPlaces.first + static_cast<uint64_t>(::getpid()) % kPlaces * kPinnedPlaces.step;
+}
+
+void* MappedMemory::nextPlace(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  beginPlaces();
+  return reinterpret_cast<void*>(std::exchange(nextPlace_, nextPlace_ + bytes + TracedPages::kPage));
 }
 
 void MappedMemory::free(uint64_t address, size_t bytes) {

@@ -23,6 +23,8 @@ class MappedMemory {
  public:
   /// Whole pages of zeros at an address that the worker can be expected to have free; null when there is no memory.
   void* allocate(size_t bytes);
+  /// Where workers can be expected to have room for that much. Nothing is there yet, and may not be free here.
+  void* nextPlace(size_t bytes);
   /// The end of one that no kernel reaches any more.
   void free(uint64_t address, size_t bytes);
 
@@ -46,6 +48,7 @@ class MappedMemory {
     unsigned runs;  ///< that have a share of them: pages at the border of one may be those of others, too
   };
 
+  void beginPlaces();
   /// Lets the worker have all pages of a run; the first addresses of the parts that it shares.
   CUresult hold(Call& call, const MemoryRun& run, std::vector<uint64_t>& shares);
   CUresult release(Call& call, const std::vector<uint64_t>& shares);

@@ -98,7 +98,9 @@ void endContext(const Context& context) {
   }
   const auto claimed = remote.handles.claimAll(wireContext);
   // Of a parked session nothing is there that would have to end, and nobody shall wait for a GPU to be told so.
-  if (endWhileParked(call.session(), claimed, std::span(&wireContext, 1))) {
+  std::vector<Subject> ended{{Subject::Kind::kContext, wireContext}};
+  for (const uint64_t each : claimed) ended.push_back({Subject::Kind::kHandle, each});
+  if (endWhileParked(call.session(), ended)) {
     for (const uint64_t each : claimed) remote.images.drop(each);
     remote.handles.recycle(claimed);
     return call.dropFailure();

@@ -10,6 +10,7 @@
 #include "client/arrays.h"
 #include "client/graph_store.h"
 #include "client/handle_table.h"
+#include "client/kept_files.h"
 #include "client/kept_images.h"
 #include "client/managed_heap.h"
 #include "client/managed_memory.h"
@@ -28,6 +29,7 @@ struct Remote {
 
   HandleTable handles;
   KeptImages images;
+  KeptFiles files;
   MemoryMap memory;
   VirtualMemory virtualMemory;
   MemoryPools pools;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/log.h"
 #include "client/image_sender.h"
 
 namespace millpond::client {
@@ -69,28 +70,44 @@ class Restoring {
   Session::Caller caller_;
 };
 
-CUresult repeat(Restoring& restoring, bool isRemote, const Frame& frame, const KeptImages& images) {
+/// What this side has kept for it.
+struct Kept {
+  const KeptImages& images;
+  const KeptFiles& files;
+};
+
+CUresult repeat(Restoring& restoring, Session& session, const Frame& frame, const Kept& kept) {
   restoring.useContext(frame.header.context);
   if (frame.op() == cmd::Op::kModuleLoad) {
     cmd::Decoded<cmd::ModuleLoad> load;
     if (!cmd::decode(frame.body(), load)) return CUDA_ERROR_INVALID_VALUE;
-    const auto image = images.find(load.fixed.handle);
+    const auto image = kept.images.find(load.fixed.handle);
     if (image.empty()) return CUDA_ERROR_INVALID_IMAGE;
-    if (const CUresult sent = sendImageBytes(restoring, isRemote, load.fixed.handle, image)) return sent;
+    if (const CUresult sent = sendImageBytes(restoring, session.remote(), load.fixed.handle, image)) return sent;
+  }
+  if (frame.op() == cmd::Op::kHostKeep) {
+    cmd::Decoded<cmd::HostKeep> memory;
+    if (!cmd::decode(frame.body(), memory) || session.remote()) return CUDA_ERROR_INVALID_VALUE;
+    const auto file = kept.files.find(memory.fixed.address);
+    if (!file) {
+      log(LogLevel::Error, "the program has closed the file of its pinned memory, which was not its own");
+      return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (!session.sendFile(*file)) return static_cast<CUresult>(kSessionLost);
   }
   return restoring.repeat(frame);
 }
 
 }  // namespace
 
-Status restore(Session& fresh, std::span<const std::byte> journal, const KeptImages& images) {
+Status restore(Session& fresh, std::span<const std::byte> journal, const KeptImages& images, const KeptFiles& files) {
   Restoring restoring(fresh);
   const auto failed = [](const char* what, CUresult code) {
     return Error{std::string("what the program had on it could not be made again: ") + what + " failed with " +
                  std::to_string(static_cast<int>(code)) + " [MILLPOND_E_DRIVER]"};
   };
   while (const auto frame = takeFrame(journal)) {
-    if (const CUresult done = repeat(restoring, fresh.remote(), *frame, images)) return failed(cmd::opName(frame->op()), done);
+    if (const CUresult done = repeat(restoring, fresh, *frame, {images, files})) return failed(cmd::opName(frame->op()), done);
   }
   if (!journal.empty()) return Error{"the journal of the parked session makes no sense [MILLPOND_E_INTERNAL]"};
   cmd::SessionRestoredReply reply{};
@@ -98,15 +115,15 @@ Status restore(Session& fresh, std::span<const std::byte> journal, const KeptIma
   return Done{};
 }
 
-bool endWhileParked(Session& session, std::span<const uint64_t> handles, std::span<const uint16_t> contexts) {
+bool endWhileParked(Session& session, std::span<const Subject> subjects) {
   const auto isEnded = [&](const Frame& frame) {
-    const auto has = [](const auto& all, uint64_t number) { return std::find(all.begin(), all.end(), number) != all.end(); };
+    const auto has = [&](const Subject& it) { return std::find(subjects.begin(), subjects.end(), it) != subjects.end(); };
     if (frame.op() == cmd::Op::kEventHappened) {
       cmd::Decoded<cmd::EventHappened> event;
-      return !cmd::decode(frame.body(), event) || has(handles, event.fixed.event);
+      return !cmd::decode(frame.body(), event) || has({Subject::Kind::kHandle, event.fixed.event});
     }
     const auto of = subjectOf(frame.op(), frame.header.context, frame.body());
-    return !of || (of->subject.isContext ? has(contexts, of->subject.number) : has(handles, of->subject.number));
+    return !of || has(of->subject);
   };
   return session.reviseJournal([&](std::span<const std::byte> journal) {
     std::vector<std::byte> left;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "client/kept_files.h"
 #include "client/kept_images.h"
 #include "cuda/command_subject.h"
 #include "protocol/session_client.h"
@@ -14,10 +15,10 @@
 namespace millpond::client {
 
 /// Makes `fresh` like the session that left the journal.
-Status restore(Session& fresh, std::span<const std::byte> journal, const KeptImages& images);
+Status restore(Session& fresh, std::span<const std::byte> journal, const KeptImages& images, const KeptFiles& files);
 
-/// The program ends these things, and `contexts`, of a session that is parked: they are not made again. False: it is not
-/// parked, and nothing has happened.
-bool endWhileParked(Session& session, std::span<const uint64_t> handles, std::span<const uint16_t> contexts = {});
+/// The program ends these things of a session that is parked: they are not made again. False: it is not parked, and nothing
+/// has happened.
+bool endWhileParked(Session& session, std::span<const Subject> subjects);
 
 }  // namespace millpond::client

@@ -13,12 +13,14 @@ struct Rule {
   size_t subject;      ///< offset of the handle, or of the context's number
   size_t value = 0;    ///< of a setting
   size_t valueBytes = 0;
+  Subject::Kind kind = Subject::Kind::kHandle;
 };
 
 constexpr size_t kOwnContext = SIZE_MAX;  ///< the subject is the context that the command is in
 
 constexpr Rule kRules[] = {
-    {cmd::Op::kContextCreate, offsetof(cmd::ContextCreate, context)},
+    {cmd::Op::kContextCreate, offsetof(cmd::ContextCreate, context), 0, 0, Subject::Kind::kContext},
+    {cmd::Op::kHostKeep, offsetof(cmd::HostKeep, address), 0, 0, Subject::Kind::kHostMemory},
     {cmd::Op::kStreamCreate, offsetof(cmd::StreamCreate, phStream)},
     {cmd::Op::kStreamCreateWithPriority, offsetof(cmd::StreamCreateWithPriority, phStream)},
     {cmd::Op::kEventCreate, offsetof(cmd::EventCreate, phEvent)},
@@ -55,15 +57,13 @@ std::optional<uint64_t> numberAt(std::span<const std::byte> body, size_t offset)
 }
 
 std::optional<Subject> subjectOf(const Rule& rule, uint16_t context, std::span<const std::byte> body) {
-  if (rule.subject == kOwnContext) return Subject{true, context};
-  if (rule.op == cmd::Op::kContextCreate) {
-    const auto number = numberAt<uint32_t>(body, rule.subject);
-    return number ? std::optional(Subject{true, *number}) : std::nullopt;
-  }
-  const auto handle = numberAt<uint64_t>(body, rule.subject);
-  if (!handle) return std::nullopt;
+  using Kind = Subject::Kind;
+  if (rule.subject == kOwnContext) return Subject{Kind::kContext, context};
+  const auto number = rule.kind == Kind::kContext ? numberAt<uint32_t>(body, rule.subject) : numberAt<uint64_t>(body, rule.subject);
+  if (!number) return std::nullopt;
   // A default stream is there for as long as its context.
-  return *handle ? Subject{false, *handle} : Subject{true, context};
+  if (rule.kind == Kind::kHandle && *number == 0) return Subject{Kind::kContext, context};
+  return Subject{rule.kind, *number};
 }
 
 }  // namespace

@@ -12,9 +12,10 @@
 
 namespace millpond {
 
-/// A thing by its handle, or a context by its number.
+/// A thing by its handle, a context by its number, or pinned memory by its address.
 struct Subject {
-  bool isContext = false;
+  enum class Kind : uint8_t { kHandle, kContext, kHostMemory };
+  Kind kind = Kind::kHandle;
   uint64_t number = 0;
   auto operator<=>(const Subject&) const = default;
 };

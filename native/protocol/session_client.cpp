@@ -171,6 +171,8 @@ void Session::abandon() {
   channel_.abandon();
 }
 
+Status Session::sendFile(int file) { return millpond::sendFile(channel_.socket(), file); }
+
 Result<UniqueFd> Session::receiveFile() { return millpond::receiveFile(channel_.socket(), kHandshakeTimeoutMs); }
 
 // Appending

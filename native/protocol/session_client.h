@@ -130,6 +130,8 @@ class Session {
   void flush();
   /// Receives the file that the worker attached to the answer just received. Same host only.
   Result<UniqueFd> receiveFile();
+  /// Sends a file, which the worker takes with the next command that wants one. Same host only.
+  Status sendFile(int file);
   /// The process is about to end: the worker need not wait for it when the connection ends. Commands go on until then.
   void sayGoodbye();
   /// In a forked child: forgets the connection without a word to the worker.

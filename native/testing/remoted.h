@@ -201,6 +201,20 @@ inline void everywhere(const std::function<void()>& program) {
 
 namespace millpond::testing {
 
+/// A module with a kernel that stores one word.
+inline constexpr char kStoreWord[] = R"(.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry store(.param .u64 to, .param .u32 value) {
+  .reg .u32 %r<2>;
+  .reg .u64 %p<2>;
+  ld.param.u64 %p1, [to];
+  ld.param.u32 %r1, [value];
+  st.global.u32 [%p1], %r1;
+  ret;
+}
+)";
+
 /// Starts the driver and makes the primary context of the first device current.
 inline void begin() {
   OK(CU(cuInit)(0));

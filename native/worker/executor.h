@@ -325,6 +325,7 @@ class Executor {
   /// Why what there is cannot be made again; empty when it can.
   std::string whyKept();
   std::string whyHandlesKept() const;
+  std::string whyHostRunsKept() const;
   std::string whyModulesKept();
   std::string whyContextsKept() const;
   Compared compareVariables(uint64_t wire, const Loaded& loaded);
@@ -442,6 +443,8 @@ class Executor {
   /// Registers host memory with the driver, in a context that lives as long as the session: when that one is reset, anew.
   CUresult pin(void* memory, uint64_t bytes, unsigned flags);
   void unpin(void* memory);
+  /// Maps and pins whole pages at exactly that address: of a file, or, where it is none, of this worker alone.
+  CUresult mapHostRun(uint64_t address, uint64_t bytes, int file);
   void releaseHostRun(uint64_t address, uint64_t bytes);
   CUresult issueHostFunction(const Stream& stream, const Callback& callback);
   bool progressCallbacks();
@@ -465,8 +468,6 @@ class Executor {
   CUresult freeGraphMemory(CUdeviceptr address, const Stream* stream);
   const HostCall* graphCall(const Callback& callback);
   CUresult makeStage(const CUDA_MEMCPY3D& copy, bool toDevice, std::shared_ptr<GraphStage>& stage);
-  /// Whether the client and this worker map all of it.
-  bool isShared(uint64_t address, uint64_t bytes) const;
 
   /// A node's parameters for the driver, and what they point to.
   struct NodeParams {
@@ -611,8 +612,13 @@ class Executor {
     uint16_t context;
   };
   std::map<void*, Pinned> pinned_;         ///< host memory that is registered with the driver
-  std::map<uint64_t, uint64_t> hostRuns_;  ///< pinned memory shared with the client: address → bytes
-  uint64_t hostBytes_ = 0;                 ///< of these, and of what lands
+  struct HostRun {
+    uint64_t bytes = 0;
+    bool isPrivate = false;  ///< this worker's alone, for what the client mirrors
+    bool isKept = false;     ///< its client has the file
+  };
+  std::map<uint64_t, HostRun> hostRuns_;  ///< pinned memory of the program, by address
+  uint64_t hostBytes_ = 0;                ///< of these, and of what lands
   std::unordered_map<uint64_t, Image> images_;
   uint64_t imageBytes_ = 0;
   ImageCache* imageCache_;

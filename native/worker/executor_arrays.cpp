@@ -39,7 +39,7 @@ bool Executor::isSharedHost(uint64_t address, uint64_t bytes) const {
   if (run == hostRuns_.begin()) return false;
   --run;
   const uint64_t offset = address - run->first;
-  return offset <= run->second && bytes <= run->second - offset;
+  return offset <= run->second.bytes && bytes <= run->second.bytes - offset;
 }
 
 CUresult Executor::onCopyBox(const cmd::Decoded<cmd::CopyBox>& command) {

@@ -73,7 +73,7 @@ CUresult Executor::onCopyHostShared(const cmd::Decoded<cmd::CopyHostShared>& com
   if (run == hostRuns_.begin()) return violation("a copy from memory that is not shared");
   --run;
   const uint64_t offset = copy.hostAddress - run->first;
-  if (offset > run->second || copy.bytes > run->second - offset)
+  if (offset > run->second.bytes || copy.bytes > run->second.bytes - offset)
     return violation("a copy reaches over the end of shared memory");
   void* host = reinterpret_cast<void*>(copy.hostAddress);
   CUresult rc;

@@ -52,7 +52,7 @@ CUresult Executor::readCopy(const graph::NodeRecord& record, NodeParams& out) {
   const bool toDevice = isHost(copy.srcMemoryType);
   if (toDevice || isHost(copy.dstMemoryType)) {
     if (CUresult rc = makeStage(copy, toDevice, out.stage)) return rc;
-    if (isShared(out.stage->address, out.stage->bytes)) {
+    if (isSharedHost(out.stage->address, out.stage->bytes)) {
       out.stage.reset();
     } else if (toDevice) {
       copy.srcHost = out.stage->memory;

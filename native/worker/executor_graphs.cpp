@@ -22,14 +22,6 @@ std::span<const std::byte> bytesOf(const std::vector<uint64_t>& numbers) { retur
 
 // Memory of the client
 
-bool Executor::isShared(uint64_t address, uint64_t bytes) const {
-  auto run = hostRuns_.upper_bound(address);
-  if (run == hostRuns_.begin()) return false;
-  --run;
-  const uint64_t offset = address - run->first;
-  return offset <= run->second && bytes <= run->second - offset;
-}
-
 CUresult Executor::makeStage(const CUDA_MEMCPY3D& copy, bool toDevice, std::shared_ptr<GraphStage>& out) {
   auto stage = std::make_unique<GraphStage>();
   const uint64_t pitch = toDevice ? copy.srcPitch : copy.dstPitch;

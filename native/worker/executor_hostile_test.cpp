@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clients that send anything: the session ends with a reason, or goes on, and nothing else ever happens.
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstring>
@@ -213,6 +215,46 @@ TEST("rules of copies and pinned memory that are broken are named") {
         command.isPrivate = 1;
         f.wait(command);
       });
+  const auto kept = [](ExecutorFixture& f, uint64_t bytes = 8192, uint64_t address = uint64_t{1} << 30) {
+    cmd::HostKeep keep{};
+    keep.bytes = bytes;
+    keep.address = address;
+    f.post(keep, 1);
+  };
+  for (const Carrier carrier : kCarriers) violation(carrier, "no such memory is shared", kept);
+  violation(Carrier::kSharedMemory, "no such memory is shared", [&](ExecutorFixture& f) {
+    cmd::HostAlloc own{};
+    own.bytes = 8192;
+    own.address = uint64_t{1} << 30;
+    own.isPrivate = 1;
+    CHECK_EQ(f.wait(own), 0);
+    kept(f);
+  });
+  const auto resumed = [&](const std::string& reason, auto&& act) {
+    ExecutorFixture f(Carrier::kSharedMemory, 2, "", nullptr, nullptr, {int64_t{3600} * 1'000'000'000, true});
+    act(f);
+    f.wait(cmd::Marker{});
+    CHECK(f.ended().reason.ends_with(reason));
+  };
+  const auto file = [](size_t bytes, bool isSealed) {
+    UniqueFd made(::memfd_create("pinned", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    CHECK_EQ(::ftruncate(made.get(), static_cast<off_t>(bytes)), 0);
+    if (isSealed) CHECK_EQ(::fcntl(made.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    return made;
+  };
+  resumed("pinned memory without its file", [&](ExecutorFixture& f) { kept(f); });
+  for (const bool isShort : {true, false})
+    resumed("pinned memory without its file", [&](ExecutorFixture& f) {
+      CHECK(bool(f.session().sendFile(file(isShort ? 4096 : 8192, isShort).get())));
+      kept(f);
+    });
+  resumed(odd, [&](ExecutorFixture& f) { kept(f, 4097); });
+  resumed(odd, [&](ExecutorFixture& f) { kept(f, 8192, 8); });
+  resumed("no such memory is shared", [&](ExecutorFixture& f) {
+    CHECK_EQ(f.wait(cmd::SessionRestored{}), 0);
+    CHECK(bool(f.session().sendFile(file(8192, true).get())));
+    kept(f);
+  });
   // A copy that reaches over the end of what is shared.
   violation(Carrier::kSharedMemory, "a copy reaches over the end of shared memory", [](ExecutorFixture& f) {
     void* place = ::mmap(nullptr, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

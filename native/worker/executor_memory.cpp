@@ -2,6 +2,7 @@
 // Device memory, pinned host memory, and frees that wait until no stream can still use the memory.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,18 @@ constexpr uint64_t kPage = 4096;
 /// Pinned memory is the host's: one session gets at most half of it.
 uint64_t hostLimit() {
   return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) / 2;
+}
+
+/// Whether the file has so many bytes, and none that can be taken away under whoever touches them.
+bool holds(int file, uint64_t bytes) {
+  struct stat is{};
+  const int seals = ::fcntl(file, F_GET_SEALS);
+  return seals >= 0 && (seals & F_SEAL_SHRINK) && ::fstat(file, &is) == 0 && static_cast<uint64_t>(is.st_size) >= bytes;
+}
+
+/// Whether pinned memory can lie there: whole pages, and some.
+bool isHostRun(uint64_t address, uint64_t bytes) {
+  return bytes != 0 && bytes % kPage == 0 && address != 0 && address % kPage == 0 && address + bytes >= address;
 }
 
 }  // namespace
@@ -186,8 +199,7 @@ CUresult Executor::onHostAlloc(const cmd::Decoded<cmd::HostAlloc>& command) {
   const uint64_t address = command.fixed.address;
   const bool isPrivate = command.fixed.isPrivate != 0;
   if (link_.remote() && !isPrivate) return violation("pinned memory cannot be shared over TCP");
-  if (bytes == 0 || bytes % kPage || address % kPage || address == 0 || address + bytes < address)
-    return violation("pinned memory of " + std::to_string(bytes) + " bytes at an odd place");
+  if (!isHostRun(address, bytes)) return violation("pinned memory of " + std::to_string(bytes) + " bytes at an odd place");
   if (!hostHasRoom(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   UniqueFd file;
   if (!isPrivate) {
@@ -196,25 +208,48 @@ CUresult Executor::onHostAlloc(const cmd::Decoded<cmd::HostAlloc>& command) {
         ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
       return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  // Where something lies there, the client tries another address.
+  if (CUresult rc = mapHostRun(address, bytes, file.get())) return rc;
+  if (isPrivate) return CUDA_SUCCESS;
+  if (auto sent = sendFile(link_.socket(), file.get()); !sent) {
+    ended_ = true;
+    end_ = {sent.error().message, true};
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::mapHostRun(uint64_t address, uint64_t bytes, int file) {
   void* wanted = reinterpret_cast<void*>(address);
-  const int kind = isPrivate ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-  void* here = ::mmap(wanted, bytes, PROT_READ | PROT_WRITE, kind | MAP_FIXED_NOREPLACE, isPrivate ? -1 : file.get(), 0);
+  const int kind = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  void* here = ::mmap(wanted, bytes, PROT_READ | PROT_WRITE, kind | MAP_FIXED_NOREPLACE, file, 0);
   if (here != wanted) {
     if (here != MAP_FAILED) ::munmap(here, bytes);
-    // The client tries another address.
     return CUDA_ERROR_ALREADY_MAPPED;
   }
   if (CUresult rc = pin(here, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)) {
     ::munmap(here, bytes);
     return rc;
   }
-  hostRuns_.emplace(address, bytes);
+  hostRuns_.emplace(address, HostRun{bytes, file < 0, false});
   hostBytes_ += bytes;
-  if (isPrivate) return CUDA_SUCCESS;
-  if (auto sent = sendFile(link_.socket(), file.get()); !sent) {
-    ended_ = true;
-    end_ = {sent.error().message, true};
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onHostKeep(const cmd::Decoded<cmd::HostKeep>& command) {
+  const auto [bytes, address] = command.fixed;
+  if (const auto run = hostRuns_.find(address); run != hostRuns_.end()) {
+    if (run->second.isPrivate || run->second.bytes != bytes) return violation("no such memory is shared");
+    run->second.isKept = true;
+    return CUDA_SUCCESS;
   }
+  if (link_.remote() || !parking_.isResumed || restoredAt_) return violation("no such memory is shared");
+  if (!isHostRun(address, bytes)) return violation("pinned memory of " + std::to_string(bytes) + " bytes at an odd place");
+  // It was sent before the command was.
+  const auto file = receiveFile(link_.socket(), 0);
+  if (!file || !holds(file->get(), bytes)) return violation("pinned memory without its file");
+  if (!hostHasRoom(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (CUresult rc = mapHostRun(address, bytes, file->get())) return rc;
+  hostRuns_[address].isKept = true;
   return CUDA_SUCCESS;
 }
 
@@ -232,7 +267,7 @@ CUresult Executor::onHostFree(const cmd::Decoded<cmd::HostFree>& command) {
   const auto run = hostRuns_.find(command.fixed.address);
   if (run == hostRuns_.end()) return violation("no pinned memory begins there");
   const uint64_t address = run->first;
-  const uint64_t bytes = run->second;
+  const uint64_t bytes = run->second.bytes;
   hostRuns_.erase(run);
   std::vector<Mark> marks;
   const auto release = [this, address, bytes]() -> CUresult {

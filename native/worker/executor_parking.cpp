@@ -23,7 +23,7 @@ constexpr cmd::Op kInBooks[] = {
     cmd::Op::kVmMap, cmd::Op::kVmUnmap, cmd::Op::kVmSetAccess,
     cmd::Op::kPoolCreate, cmd::Op::kPoolDestroy, cmd::Op::kPoolSetThreshold, cmd::Op::kPoolResetHigh, cmd::Op::kPoolTrim,
     cmd::Op::kPoolUsage, cmd::Op::kPoolAlloc, cmd::Op::kPoolFree,
-    cmd::Op::kHostAlloc, cmd::Op::kHostFree,
+    cmd::Op::kHostAlloc, cmd::Op::kHostKeep, cmd::Op::kHostFree,
     cmd::Op::kCopyToDevice, cmd::Op::kCopyFromDevice, cmd::Op::kCopyHostShared, cmd::Op::kCopyBox, cmd::Op::kLandFromDevice,
     cmd::Op::kMemcpyDtoDV2, cmd::Op::kMemcpyDtoDAsyncV2,
     cmd::Op::kMemsetD8V2, cmd::Op::kMemsetD16V2, cmd::Op::kMemsetD32V2,
@@ -101,9 +101,13 @@ void Executor::noteLoaded(const cmd::ModuleLoad& load, std::span<const std::byte
 }
 
 bool Executor::isThere(const Subject& subject) const {
-  if (!subject.isContext) {
+  if (subject.kind == Subject::Kind::kHandle) {
     const HandleMap::Entry* entry = handles_.find(subject.number);
     return entry && entry->object;
+  }
+  if (subject.kind == Subject::Kind::kHostMemory) {
+    const auto run = hostRuns_.find(subject.number);
+    return run != hostRuns_.end() && run->second.isKept;
   }
   return subject.number >= 1 && subject.number <= contexts_.size() && contexts_[subject.number - 1].handle &&
          !contexts_[subject.number - 1].ending;
@@ -114,7 +118,7 @@ bool Executor::isThere(const Subject& subject) const {
 std::string Executor::whyContextsKept() const {
   for (size_t number = devices_.all().size() + 1; number <= contexts_.size(); ++number) {
     const Context& context = contexts_[number - 1];
-    if (context.handle && (context.ending || !journal_.contains({true, number}))) return "it has a context that ends";
+    if (context.handle && (context.ending || !journal_.contains({Subject::Kind::kContext, number}))) return "it has a context that ends";
   }
   return "";
 }
@@ -126,10 +130,18 @@ std::string Executor::whyHandlesKept() const {
     const HandleKind kind = handle::kind(entry.wire);
     if (!isJournalled(kind))
       why = "it has an array, a graph, a link or a texture reference";
-    else if (!journal_.contains({false, entry.wire}))
+    else if (!journal_.contains({Subject::Kind::kHandle, entry.wire}))
       why = "it has something of which it is not known how it was made";
   });
   return why;
+}
+
+std::string Executor::whyHostRunsKept() const {
+  for (const auto& [address, run] : hostRuns_) {
+    if (run.isPrivate) return "kernels reach memory of its program's, of which its worker has a copy";
+    if (!run.isKept) return "its program's side does not keep the files of so much pinned memory";
+  }
+  return "";
 }
 
 bool Executor::holdsTheSame(uint64_t wire, const ImageVariable& variable) {
@@ -186,7 +198,7 @@ std::string Executor::whyKept() {
   if (!virtualMemory_.empty()) return "it has addresses reserved";
   if (!pools_.empty()) return "it has a memory pool";
   if (!textures_.empty() || !arrayBytes_.empty()) return "it has an array, a texture or a surface";
-  if (!hostRuns_.empty()) return "it has pinned memory that it shares with its worker";
+  if (std::string why = whyHostRunsKept(); !why.empty()) return why;
   if (!images_.empty() || !links_.empty()) return "it has code that is not complete";
   if (!held_.empty() || !retired_.empty() || !endings_.empty() || !poolFrees_.empty() || !callbackWaiters_.empty())
     return "something is under way";

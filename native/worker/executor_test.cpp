@@ -2,8 +2,11 @@
 // What a session's commands do, and that none of them holds up the others.
 #include "worker/executor.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <cstring>
 #include <thread>
 
 #include "testing/check.h"
@@ -499,6 +502,39 @@ TEST("pinned memory is shared, page by page, and only where nothing lies") {
   command.bytes = uint64_t{1} << 50;
   command.address += uint64_t{1} << 40;
   CHECK_EQ(f.wait(command), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+TEST("a session that goes on has the pinned memory of the one before from its file, at the same address") {
+  constexpr Parking kResumed{int64_t{3600} * 1'000'000'000, true};
+  ExecutorFixture f(Carrier::kSharedMemory, 2, "", nullptr, nullptr, kResumed);
+  constexpr size_t kBytes = 4 * 4096;
+  const UniqueFd file(::memfd_create("pinned", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  CHECK(::ftruncate(file.get(), kBytes) == 0 && ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+  const auto data = pattern(5, kBytes);
+  CHECK_EQ(::pwrite(file.get(), data.data(), kBytes, 0), static_cast<ssize_t>(kBytes));
+  void* place = ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(place != MAP_FAILED);
+  cmd::HostKeep keep{};
+  keep.bytes = kBytes;
+  keep.address = reinterpret_cast<uint64_t>(place);
+  // Something lies there.
+  CHECK(bool(f.session().sendFile(file.get())));
+  CHECK(f.post(keep, 1));
+  f.marker();
+  CHECK_EQ(f.session().takeFailure(), CUDA_ERROR_ALREADY_MAPPED);
+  CHECK_EQ(::munmap(place, kBytes), 0);
+  const size_t registered = f.fake().registeredRuns();
+  CHECK(bool(f.session().sendFile(file.get())));
+  CHECK(f.post(keep, 1));
+  f.marker();
+  CHECK_EQ(f.session().failure(), 0);
+  CHECK_EQ(f.fake().registeredRuns(), registered + 1);
+  CHECK(std::memcmp(place, data.data(), kBytes) == 0);
+  cmd::HostFree end{};
+  end.address = keep.address;
+  CHECK_EQ(f.wait(end), 0);
+  CHECK_EQ(f.fake().registeredRuns(), registered);
+  CHECK(f.finish().ok);
 }
 
 TEST("pinned memory that is the worker's alone lies where it is wanted, if nothing does, over both transports") {

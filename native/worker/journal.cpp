@@ -20,6 +20,8 @@ void Journal::note(cmd::Op op, uint16_t context, std::span<const std::byte> body
   const auto of = subjectOf(op, context, entry.body);
   if (!of) return;
   entry.subject = of->subject;
+  // It outlives the context that it was made in.
+  if (of->subject.kind == Subject::Kind::kHostMemory) entry.context = 0;
   const uint64_t number = ++last_;
   if (of->valueBytes == 0) {
     if (const auto before = made_.find(of->subject); before != made_.end()) erase(before->second);
@@ -45,7 +47,7 @@ void Journal::erase(uint64_t number) {
 }
 
 void Journal::forgetSettings(uint16_t context) {
-  prune([context](const Subject& subject) { return subject != Subject{true, context}; });
+  prune([context](const Subject& subject) { return subject != Subject{Subject::Kind::kContext, context}; });
 }
 
 void Journal::prune(const IsThere& isThere) {

@@ -82,11 +82,31 @@ TEST("the settings of a context end with it, and so does the context") {
   note(journal, cmd::ContextSetLimit{}, 1);
   cmd::StreamSetAttribute ofDefault{};
   note(journal, ofDefault, 4);
-  CHECK(journal.contains({true, 4}));
+  CHECK(journal.contains({Subject::Kind::kContext, 4}));
   journal.forgetSettings(4);
-  CHECK(!journal.contains({true, 4}));
+  CHECK(!journal.contains({Subject::Kind::kContext, 4}));
   CHECK_EQ(repeated(journal).size(), 1u);
   CHECK_EQ(repeated(journal)[0].context, 1);
+}
+
+TEST("pinned memory is repeated in no context, and handles, contexts and addresses of one number are three") {
+  Journal journal;
+  cmd::HostKeep keep{};
+  keep.address = 4;
+  keep.bytes = 4096;
+  note(journal, keep, 4);
+  CHECK(journal.contains({Subject::Kind::kHostMemory, 4}));
+  CHECK(!journal.contains({Subject::Kind::kContext, 4}));
+  CHECK(!journal.contains({Subject::Kind::kHandle, 4}));
+  // The same address again, of another length.
+  keep.bytes = 8192;
+  note(journal, keep, 5);
+  const auto all = repeated(journal);
+  CHECK_EQ(all.size(), 1u);
+  CHECK_EQ(all[0].context, 0u);
+  cmd::HostKeep last;
+  std::memcpy(&last, all[0].body.data(), sizeof last);
+  CHECK_EQ(last.bytes, 8192u);
 }
 
 TEST("a body that is too short for its command is left out") {

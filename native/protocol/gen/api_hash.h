@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0x38a7ef01798db3ad;
+inline constexpr uint64_t kApiHash = 0xa381838318207756;
 
 }  // namespace millpond

@@ -146,6 +146,10 @@ inline constexpr FieldLayout kHostAlloc[] = {
     {"flags", 16, 4},
     {"isPrivate", 20, 4},
 };
+inline constexpr FieldLayout kHostKeep[] = {
+    {"bytes", 0, 8},
+    {"address", 8, 8},
+};
 inline constexpr FieldLayout kHostFree[] = {
     {"address", 0, 8},
 };
@@ -1028,6 +1032,7 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kPoolAlloc, 24, 0, true, layouts::kPoolAlloc},
     {Op::kPoolFree, 16, 0, false, layouts::kPoolFree},
     {Op::kHostAlloc, 24, 0, true, layouts::kHostAlloc},
+    {Op::kHostKeep, 16, 0, false, layouts::kHostKeep},
     {Op::kHostFree, 8, 0, true, layouts::kHostFree},
     {Op::kCopyToDevice, 40, 1, false, layouts::kCopyToDevice},
     {Op::kCopyFromDevice, 24, 0, true, layouts::kCopyFromDevice},

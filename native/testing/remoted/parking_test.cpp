@@ -1,197 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program whose session is parked whenever it may be, and goes on with another worker at its next call: it sees what it
 // would see on the driver itself. What holds memory is not parked.
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <csignal>
-#include <mutex>
-#include <optional>
-#include <random>
 #include <thread>
 
-#include "client/http_test_server.h"
-#include "testing/remoted.h"
+#include "testing/remoted/parking.h"
 
 using namespace millpond::testing;
-using millpond::client::HttpTestServer;
 
 namespace {
-
-constexpr unsigned kParkAfterMs = 1;
-/// TCP is encrypted here.
-const std::string kParkingSecret(64, '5');
-
-std::string bootId() {
-  std::array<char, 64> text{};
-  FILE* file = std::fopen("/proc/sys/kernel/random/boot_id", "r");
-  CHECK(file != nullptr);
-  CHECK(std::fgets(text.data(), text.size(), file) != nullptr);
-  std::fclose(file);
-  return {text.data(), 36};
-}
-
-void nap(long us) {
-  const timespec time{0, us * 1000};
-  ::nanosleep(&time, nullptr);
-}
-
-/// A controller and an agent in one, of a claim that is always bound: each session has a worker process of its own, in a
-/// directory of its own.
-class ParkingPool {
- public:
-  /// `killSeed`: some workers, but not the first one, are killed soon after they were given.
-  explicit ParkingPool(std::string directory, std::optional<unsigned> killSeed = {})
-      : directory_(std::move(directory)),
-        random_(killSeed.value_or(0)),
-        kills_(killSeed.has_value()),
-        server_([this](const HttpTestServer::Request& request) { return answer(request); }) {}
-
-  std::string url() const { return server_.url(); }
-  size_t killed() const {
-    const std::lock_guard lock(mutex_);
-    return killers_.size();
-  }
-  size_t sessions() const {
-    const std::lock_guard lock(mutex_);
-    return workers_.size();
-  }
-  /// Whether all ended in order. What they said follows.
-  bool ended(std::string& said) {
-    const std::lock_guard lock(mutex_);
-    bool isOrderly = true;
-    for (std::thread& killer : killers_) killer.join();
-    for (auto& worker : workers_) {
-      std::string words;
-      isOrderly = worker->wait(words) == 0 && isOrderly;
-      said += words;
-    }
-    return isOrderly;
-  }
-
- private:
-  std::string answer(const HttpTestServer::Request& request) {
-    const auto is = [&](const char* method) { return request.path.ends_with(method); };
-    if (is("/WaitClaim")) return HttpTestServer::json(200, R"({"claim":{"name":"c","state":"CLAIM_STATE_BOUND","version":"1"}})");
-    if (is("/CreateTicket"))
-      return HttpTestServer::json(200, R"({"ticket":"t","session":"s","agentUrl":")" + url() + "\"}");
-    CHECK(is("/OpenSession"));
-    const std::lock_guard lock(mutex_);
-    const std::string own = directory_ + "/w" + std::to_string(workers_.size());
-    CHECK(::mkdir(own.c_str(), 0700) == 0);
-    workers_.push_back(std::make_unique<WorkerProcess>(own, std::vector<std::string>{}, kParkingSecret, kParkAfterMs));
-    if (kills_ && workers_.size() > 1 && random_() % 2 == 0)
-      killers_.emplace_back([pid = workers_.back()->pid(), us = static_cast<long>(random_() % 5000)] {
-        nap(us);
-        // Nobody has waited for it yet, so the number is still its own.
-        ::kill(pid, SIGKILL);
-      });
-    return HttpTestServer::json(200, R"({"session":"s","unixPath":")" + own + R"(/data","bootId":")" + bootId() +
-                                         R"(","linkSecret":")" + kParkingSecret + R"(","tcpHost":"127.0.0.1","tcpPort":)" +
-                                         std::to_string(workers_.back()->port()) + "}");
-  }
-
-  const std::string directory_;
-  std::minstd_rand random_;
-  const bool kills_;
-  std::vector<std::thread> killers_;
-  mutable std::mutex mutex_;  // of what the server's thread touches, and the test when the program has ended
-  std::vector<std::unique_ptr<WorkerProcess>> workers_;
-  HttpTestServer server_;
-};
-
-std::string& directory() {
-  static std::string path;
-  return path;
-}
-Way currentWay = Way::kDirect;
-
-size_t sessionsSoFar() {
-  size_t count = 0;
-  while (std::filesystem::exists(directory() + "/w" + std::to_string(count))) ++count;
-  return count;
-}
-
-/// Until the session is parked: its worker has ended.
-void rest() {
-  if (currentWay == Way::kDirect) return;
-  const std::string socket = directory() + "/w" + std::to_string(sessionsSoFar() - 1) + "/data";
-  while (std::filesystem::exists(socket)) nap(1000);
-}
-
-/// Long enough to be parked, were it allowed.
-void stay(const std::function<void()>& use) {
-  const size_t before = sessionsSoFar();
-  for (int i = 0; i < 3; ++i) {
-    nap(120'000);
-    use();
-  }
-  if (currentWay != Way::kDirect) CHECK_EQ(sessionsSoFar(), before);
-}
-
-/// What became of a program in such a pool.
-struct Outcome {
-  int status = 0;
-  bool endedInOrder = true;
-  size_t sessions = 0;
-  size_t killed = 0;
-  std::string said;
-};
-
-Outcome runParked(Way way, const std::function<void()>& program, std::optional<unsigned> killSeed = {}) {
-  std::string pattern = (std::filesystem::temp_directory_path() / "millpond-parking-XXXXXX").string();
-  CHECK(::mkdtemp(pattern.data()) != nullptr);
-  ::setenv("MILLPOND_SOFTGPU_STATE", pattern.c_str(), 1);
-  int addresses[2];
-  CHECK(::pipe(addresses) == 0);
-  std::fflush(nullptr);
-  // Before the pool has a thread: in a child of a process with threads the thread sanitizer follows none.
-  const pid_t child = ::fork();
-  CHECK(child >= 0);
-  if (child == 0) {
-    std::array<char, 128> url{};
-    CHECK(::read(addresses[0], url.data(), url.size() - 1) > 0);
-    libraryPath() = MILLPOND_CLIENT_LIBRARY;
-    directory() = pattern;
-    currentWay = way;
-    ::setenv("MILLPOND_LOG", "off", 0);
-    ::setenv("MILLPOND_CONTROLLER", url.data(), 1);
-    ::setenv("MILLPOND_CLAIM", "c", 1);
-    ::setenv("MILLPOND_TRANSPORT", way == Way::kTcp ? "tcp" : "shm", 1);
-    program();
-    std::fflush(nullptr);
-    ::_exit(0);
-  }
-  ParkingPool pool(pattern, killSeed);
-  CHECK(::write(addresses[1], pool.url().data(), pool.url().size()) == static_cast<ssize_t>(pool.url().size()));
-  for (const int end : addresses) ::close(end);
-  Outcome outcome;
-  CHECK(::waitpid(child, &outcome.status, 0) == child);
-  outcome.endedInOrder = pool.ended(outcome.said);
-  outcome.sessions = pool.sessions();
-  outcome.killed = pool.killed();
-  std::error_code ignored;
-  std::filesystem::remove_all(pattern, ignored);
-  return outcome;
-}
-
-/// As `everywhere`, with the sessions of such a pool. They are at least so many.
-void everywhereParked(const std::function<void()>& program, size_t sessions) {
-  for (const Way way : kWays) {
-    if (way == Way::kDirect) {
-      CHECK_EQ(runProgram(way, program), 0);
-      continue;
-    }
-    const Outcome outcome = runParked(way, program);
-    if (outcome.status != 0 || !outcome.endedInOrder)
-      fail(__FILE__, __LINE__, std::string(nameOf(way)) + ":\n" + outcome.said);
-    if (outcome.sessions < sessions)
-      fail(__FILE__, __LINE__,
-           std::string(nameOf(way)) + ": only " + std::to_string(outcome.sessions) + " sessions:\n" + outcome.said);
-  }
-}
 
 void useMemory(unsigned value) {
   CUdeviceptr memory = 0;
@@ -202,19 +21,6 @@ void useMemory(unsigned value) {
   CHECK(back == std::vector<unsigned>(1024, value));
   OK(CU(cuMemFree_v2)(memory));
 }
-
-constexpr char kStore[] = R"(.version 7.0
-.target sm_75
-.address_size 64
-.visible .entry store(.param .u64 to, .param .u32 value) {
-  .reg .u32 %r<2>;
-  .reg .u64 %p<2>;
-  ld.param.u64 %p1, [to];
-  ld.param.u32 %r1, [value];
-  st.global.u32 [%p1], %r1;
-  ret;
-}
-)";
 
 void store(CUfunction function, unsigned value) {
   CUdeviceptr memory = 0;
@@ -264,7 +70,7 @@ unsigned result(CUfunction function) {
 
 void launch(unsigned value) {
   CUmodule module = nullptr;
-  OK(CU(cuModuleLoadData)(&module, kStore));
+  OK(CU(cuModuleLoadData)(&module, kStoreWord));
   CUfunction function = nullptr;
   OK(CU(cuModuleGetFunction)(&function, module, "store"));
   CUdeviceptr memory = 0;
@@ -444,13 +250,13 @@ TEST("modules, their functions and what is set on these are there again, and nee
   everywhereParked(
       [] {
         begin();
-        std::string code = kStore;
+        std::string code = kStoreWord;
         CUmodule module = nullptr;
         OK(CU(cuModuleLoadData)(&module, code.c_str()));
         // It was handed over.
         std::fill(code.begin(), code.end(), ' ');
         CUlibrary library = nullptr;
-        OK(CU(cuLibraryLoadData)(&library, kStore, nullptr, nullptr, 0, nullptr, nullptr, 0));
+        OK(CU(cuLibraryLoadData)(&library, kStoreWord, nullptr, nullptr, 0, nullptr, nullptr, 0));
         CUkernel kernel = nullptr;
         OK(CU(cuLibraryGetKernel)(&kernel, library, "store"));
         CUmodule ofLibrary = nullptr;
@@ -475,7 +281,7 @@ TEST("modules, their functions and what is set on these are there again, and nee
         CHECK_EQ(sessionsSoFar(), before);
         FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuLibraryUnload)(library));
         launch(8);
-        OK(CU(cuModuleLoadData)(&module, kStore));
+        OK(CU(cuModuleLoadData)(&module, kStoreWord));
         OK(CU(cuModuleGetFunction)(&functions[0], module, "store"));
         store(functions[0], 9);
       },
@@ -549,61 +355,6 @@ TEST("times between events are the same when they are asked for again, also over
         same(between(0, 2), both);
       },
       4);
-}
-
-/// What a program that has lost its device exits with.
-constexpr int kLost = 3;
-
-/// Goes on only where the device is there; one that is lost stays so.
-void mayBeLost(CUresult result) {
-  if (result == CUDA_SUCCESS) return;
-  CHECK_EQ(result, CUDA_ERROR_DEVICE_UNAVAILABLE);
-  FAILS(CUDA_ERROR_DEVICE_UNAVAILABLE, CU(cuCtxSynchronize)());
-  ::_exit(kLost);
-}
-
-/// Computes with a stream, events and a module that it has had from the start, and rests for a random time.
-void computeAndRest(unsigned seed) {
-  std::minstd_rand random(seed);
-  begin();
-  CUmodule module = nullptr;
-  mayBeLost(CU(cuModuleLoadData)(&module, kStore));
-  CUfunction function = nullptr;
-  mayBeLost(CU(cuModuleGetFunction)(&function, module, "store"));
-  CUstream stream = nullptr;
-  mayBeLost(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
-  CUevent event = nullptr;
-  mayBeLost(CU(cuEventCreate)(&event, CU_EVENT_DEFAULT));
-  // Over TCP a client is asked whether it agrees now and then only.
-  const bool isAsked = currentWay == Way::kTcp;
-  for (unsigned round = 0; round < (isAsked ? 4 : 12); ++round) {
-    CUdeviceptr memory = 0;
-    mayBeLost(CU(cuMemAlloc_v2)(&memory, 4));
-    void* parameters[] = {&memory, &round};
-    mayBeLost(CU(cuLaunchKernel)(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr));
-    mayBeLost(CU(cuEventRecord)(event, stream));
-    mayBeLost(CU(cuEventSynchronize)(event));
-    unsigned value = ~0u;
-    mayBeLost(CU(cuMemcpyDtoH_v2)(&value, memory, 4));
-    CHECK_EQ(value, round);
-    mayBeLost(CU(cuMemFree_v2)(memory));
-    nap(static_cast<long>(random() % (isAsked ? 900'000 : 20'000)));
-  }
-}
-
-TEST("a program whose workers are killed at any moment computes what it should, or is told that its device is gone") {
-  for (const Way way : {Way::kSharedMemory, Way::kTcp}) {
-    size_t killed = 0;
-    for (unsigned seed = 1; seed <= (way == Way::kTcp ? 3 : 8); ++seed) {
-      const Outcome outcome = runParked(way, [seed] { computeAndRest(seed); }, seed);
-      const bool isWell = WIFEXITED(outcome.status) && (WEXITSTATUS(outcome.status) == 0 || WEXITSTATUS(outcome.status) == kLost);
-      // Nothing else takes it away.
-      if (!isWell || (outcome.killed == 0 && WEXITSTATUS(outcome.status) != 0))
-        fail(__FILE__, __LINE__, std::string(nameOf(way)) + ", seed " + std::to_string(seed) + ":\n" + outcome.said);
-      killed += outcome.killed;
-    }
-    CHECK(killed > 0);
-  }
 }
 
 TEST("a child that is forked off a parked program has no CUDA, and the program goes on") {

@@ -8,19 +8,6 @@ using namespace millpond::testing;
 
 namespace {
 
-constexpr char kStoreWord[] = R"(.version 7.0
-.target sm_75
-.address_size 64
-.visible .entry store(.param .u64 to, .param .u32 value) {
-  .reg .u32 %r<2>;
-  .reg .u64 %p<2>;
-  ld.param.u64 %p1, [to];
-  ld.param.u32 %r1, [value];
-  st.global.u32 [%p1], %r1;
-  ret;
-}
-)";
-
 CUcontext retain(CUdevice device) {
   CUcontext context = nullptr;
   OK(CU(cuDevicePrimaryCtxRetain)(&context, device));

@@ -1343,6 +1343,7 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     &byHand<cmd::PoolAlloc, &Executor::onPoolAlloc>,
     &byHand<cmd::PoolFree, &Executor::onPoolFree>,
     &byHand<cmd::HostAlloc, &Executor::onHostAlloc>,
+    &byHand<cmd::HostKeep, &Executor::onHostKeep>,
     &byHand<cmd::HostFree, &Executor::onHostFree>,
     &byHand<cmd::CopyToDevice, &Executor::onCopyToDevice>,
     &byHand<cmd::CopyFromDevice, &Executor::onCopyFromDevice>,

@@ -31,6 +31,7 @@ CUresult onPoolUsage(const cmd::Decoded<cmd::PoolUsage>& in);
 CUresult onPoolAlloc(const cmd::Decoded<cmd::PoolAlloc>& in);
 CUresult onPoolFree(const cmd::Decoded<cmd::PoolFree>& in);
 CUresult onHostAlloc(const cmd::Decoded<cmd::HostAlloc>& in);
+CUresult onHostKeep(const cmd::Decoded<cmd::HostKeep>& in);
 CUresult onHostFree(const cmd::Decoded<cmd::HostFree>& in);
 CUresult onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& in);
 CUresult onCopyFromDevice(const cmd::Decoded<cmd::CopyFromDevice>& in);

@@ -22,16 +22,16 @@ class ExecutorFixture {
   static constexpr uint64_t kLimit = uint64_t{64} << 20;
 
   /// `gates`: directory of the devices' gates; the session has half of each device. `checks`: programs are checked.
-  /// `sharing`: with other sessions.
+  /// `sharing`: with other sessions. `parking`: whether it is parked, or was.
   explicit ExecutorFixture(Carrier carrier, unsigned devices = 2, std::string gates = "",
-                           const SanitizerTable* checks = nullptr, Sharing* sharing = nullptr)
+                           const SanitizerTable* checks = nullptr, Sharing* sharing = nullptr, Parking parking = {})
       : fake_(devices), driver_(fake_.table()), devices_(driver_) {
     if (checks) fake_.check(*checks);
     std::vector<DeviceShare> shares;
     for (unsigned i = 0; i < devices; ++i) shares.push_back({FakeDriver::uuid(i), kLimit, 50});
     CHECK(bool(devices_.assign(shares)));
-    server_ = std::make_unique<SessionTestServer>(carrier, [this, sharing, gates = std::move(gates)](ServerLink& link) {
-      Executor executor(driver_, devices_, std::move(link), nullptr, nullptr, gates, sharing);
+    server_ = std::make_unique<SessionTestServer>(carrier, [this, sharing, parking, gates = std::move(gates)](ServerLink& link) {
+      Executor executor(driver_, devices_, std::move(link), nullptr, nullptr, gates, sharing, parking);
       executor_.store(&executor);
       Executor::End end = executor.run();
       std::lock_guard lock(mutex_);

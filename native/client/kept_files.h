@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The files of the pinned memory that this process shares with its worker, kept for a session that may be parked: its next
+// worker maps them, too.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "base/unique_fd.h"
+
+namespace millpond::client {
+
+class KeptFiles {
+ public:
+  /// How many there are at most: a program may have few numbers for its own files.
+  static constexpr size_t kMost = 128;
+
+  /// False where there are too many.
+  bool keep(uint64_t address, UniqueFd file);
+  void drop(uint64_t address);
+  /// The number of the file of the memory at that address; nothing where it is not kept, or where the program has closed
+  /// what was not its own.
+  std::optional<int> find(uint64_t address) const;
+
+ private:
+  struct Kept {
+    UniqueFd file;
+    dev_t device = 0;
+    ino_t inode = 0;
+
+    Kept() = default;
+    Kept(const Kept&) = delete;
+    Kept& operator=(const Kept&) = delete;
+    ~Kept();
+    bool isThere() const;
+  };
+  mutable std::mutex mutex_;
+  std::map<uint64_t, Kept> files_;
+};
+
+}  // namespace millpond::client
