@@ -2,6 +2,7 @@
 
 import { add, type Amount, amountOn, nothing, type RunningTotals, subtract } from "@millpond/scheduler";
 import { toStatement } from "./picture.ts";
+import { standingOf } from "./standing.ts";
 import type { AllocationRecord, ClaimRecord, NodeRecord } from "./store/store.ts";
 
 /** What a bound claim holds, and on whose account. */
@@ -10,6 +11,7 @@ export interface Part {
   readonly tenant: string;
   /** Empty: none. */
   readonly gang: string;
+  readonly isPreemptible: boolean;
   readonly amount: Amount;
 }
 
@@ -22,33 +24,41 @@ export function partOf(
   if (allocation.releasedRevision !== null || claim === undefined) {
     return undefined;
   }
-  const { queue, tenant, gang } = claim;
-  return { queue, tenant, gang, amount: amountOn(node, toStatement(allocation, node)) };
+  const { queue, tenant, gang, isPreemptible } = standingOf(claim);
+  return { queue, tenant, gang, isPreemptible, amount: amountOn(node, toStatement(allocation, node)) };
 }
 
 /** What all bound claims hold: sums that are kept up instead of being made anew for each decision. */
 export class Totals implements RunningTotals {
   readonly queues: Map<string, Amount>;
+  readonly firm: Map<string, Amount>;
   readonly tenants: Map<string, Amount>;
   readonly gangs: Map<string, number>;
 
   /** Of nobody, or a copy. */
   constructor(of?: RunningTotals) {
     this.queues = new Map(of?.queues);
+    this.firm = new Map(of?.firm);
     this.tenants = new Map(of?.tenants);
     this.gangs = new Map(of?.gangs);
   }
 
-  add({ queue, tenant, gang, amount }: Part): void {
-    this.queues.set(queue, add(this.queues.get(queue) ?? nothing, amount));
-    this.tenants.set(tenant, add(this.tenants.get(tenant) ?? nothing, amount));
+  add({ queue, tenant, gang, isPreemptible, amount }: Part): void {
+    put(this.queues, queue, amount);
+    if (!isPreemptible) {
+      put(this.firm, queue, amount);
+    }
+    put(this.tenants, tenant, amount);
     if (gang !== "") {
       this.gangs.set(gang, (this.gangs.get(gang) ?? 0) + 1);
     }
   }
 
-  remove({ queue, tenant, gang, amount }: Part): void {
+  remove({ queue, tenant, gang, isPreemptible, amount }: Part): void {
     take(this.queues, queue, amount);
+    if (!isPreemptible) {
+      take(this.firm, queue, amount);
+    }
     take(this.tenants, tenant, amount);
     const count = (this.gangs.get(gang) ?? 0) - 1;
     if (count > 0) {
@@ -57,6 +67,10 @@ export class Totals implements RunningTotals {
       this.gangs.delete(gang);
     }
   }
+}
+
+function put(sums: Map<string, Amount>, key: string, amount: Amount): void {
+  sums.set(key, add(sums.get(key) ?? nothing, amount));
 }
 
 /** Every claim has some memory, so who has nothing left has no claims left. */

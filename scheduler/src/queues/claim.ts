@@ -66,6 +66,8 @@ export interface Holdings {
 export interface RunningTotals {
   /** What they hold, by the queue in which they waited. */
   readonly queues: ReadonlyMap<string, Amount>;
+  /** Of it what is held by claims that may not be taken back. */
+  readonly firm: ReadonlyMap<string, Amount>;
   readonly tenants: ReadonlyMap<string, Amount>;
   /** Their number, by gang. */
   readonly gangs: ReadonlyMap<string, number>;

@@ -22,6 +22,8 @@ interface Outlook {
   readonly endings: readonly Ending[];
   /** Those that have been taken back already, or have had notice. */
   readonly noticed: readonly Ending[];
+  /** Running claims that have had notice. */
+  readonly ending: readonly RunningClaim[];
   /** Running claims that may be taken back, but for those that have had notice, and all of gangs. */
   readonly takeable: readonly RunningClaim[];
   /** When the last of the running claims was bound. */
@@ -88,6 +90,7 @@ function makeOutlook({ running, leftovers }: Holdings): Outlook {
   return {
     endings: all.length === 0 ? none : all.map(({ ending }) => ending),
     noticed: noticed.length === 0 ? none : noticed,
+    ending: running.filter(({ isEnding }) => isEnding),
     takeable: running.filter((claim) => claim.gang !== "" || mayBeTaken(claim)),
     lastBoundAt: running.reduce((last, { boundAt }) => Math.max(last, boundAt), Number.NEGATIVE_INFINITY),
   };

@@ -111,7 +111,15 @@ describe("fair share", () => {
     const history = new QueueHistory({ pool: pool(4), queues });
     const { blocked } = history.arrive(job("a"), job("b"), job("c", { isPreemptible: true }));
     expect(running(history)).toEqual(["a", "c"]);
-    expect(blocked.get("b")?.reason).toContain("borrows for preemptible claims only");
+    expect(blocked.get("b")?.reason).toBe(
+      "queue q borrows for preemptible claims only: with it, those that are not would have 2 of 1 GPUs",
+    );
+    // Those that have borrowed are in nobody's way.
+    const other = new QueueHistory({ pool: pool(4), queues });
+    const may = { isPreemptible: true } as const;
+    other.arrive(job("x", may), job("y", may), job("z", may));
+    other.arrive(job("firm"));
+    expect(running(other)).toEqual(["firm", "x", "y", "z"]);
   });
 });
 
@@ -213,6 +221,45 @@ describe("preemption", () => {
     history.pass(30);
     expect(running(history)).toEqual(["keeps", "low-old", "middle", "urgent"]);
     expect(history.waiting.map(({ request }) => request.claim)).toEqual(["other", "low-young"]);
+  });
+
+  test("takes what a quota is used up by, though there is room", () => {
+    const queues = [queue("q", { limit: { gpuMilli: 3000 } }), queue("other")];
+    const history = new QueueHistory({ pool: pool(8), queues });
+    history.arrive(job("keeps"), job("low", may), job("middle", { ...may, priority: 1 }));
+    history.arrive(job("elsewhere", { ...may, queue: "other", priority: -9 }));
+    expect(history.arrive(job("equal")).preemptions).toEqual([]);
+    const { preemptions, blocked } = history.arrive(job("urgent", { priority: 5 }));
+    expect(preemptions).toMatchObject([{ claim: "low", beneficiary: "claim urgent" }]);
+    expect(blocked.get("urgent")).toEqual({
+      obstacle: "preempting",
+      reason:
+        "queue q is at its limit: with it, it would have 4 of 3 GPUs; what it needs is given back within 30s",
+      expectedAt: history.now + 30,
+    });
+    expect(blocked.get("equal")?.obstacle).toBe("quota");
+    // Asked again it does not take more, and what is given back is not promised twice.
+    const again = history.arrive(job("late", { priority: 5 }));
+    expect(again.preemptions).toEqual([]);
+    expect([again.blocked.get("urgent")?.obstacle, again.blocked.get("late")?.obstacle]).toEqual([
+      "preempting",
+      "quota",
+    ]);
+    history.pass(30);
+    expect(running(history)).toEqual(["elsewhere", "keeps", "middle", "urgent"]);
+    // Now the other one gets its turn, from the last that may be taken.
+    history.pass(30);
+    expect(running(history)).toEqual(["elsewhere", "keeps", "late", "urgent"]);
+  });
+
+  test("takes what a tenant's quota is used up by from its own queue only", () => {
+    const tenants = [{ name: "t", limit: { gpuMilli: 2000 } }];
+    const history = new QueueHistory({ pool: pool(8), queues: [queue("q"), queue("r")], tenants });
+    history.arrive(job("far", { ...may, queue: "r" }), job("near", may));
+    expect(history.arrive(job("urgent", { priority: 5 })).preemptions.map(({ claim }) => claim)).toEqual([
+      "near",
+    ]);
+    expect(history.arrive(job("large", { priority: 9, gpus: 3 })).preemptions).toEqual([]);
   });
 
   test("takes one large claim rather than several small ones", () => {

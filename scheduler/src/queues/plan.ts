@@ -17,6 +17,7 @@ import {
 import { type EndingsOn, holdingsOf, outlookOf } from "./holdings.ts";
 import { findVictims, type PreemptionPlan } from "./preemption.ts";
 import { reserve, type Reservation, withHolds } from "./reservation.ts";
+import type { Amount } from "./quota.ts";
 import { QueueTree, type Turns } from "./tree.ts";
 import {
   amountOfStatements,
@@ -66,6 +67,8 @@ class Planner {
   readonly #full = new Set<string>();
   /** Why claims of a shape and payer are beyond a quota: within a pass they only get further beyond. */
   readonly #excessive = new Map<string, string>();
+  /** Times that it was looked for claims of which a quota could be taken back. */
+  #quotaLooks = 0;
   readonly #explanations = new Map<string, string>();
   readonly #grants: Statement[] = [];
   readonly #preemptions: Preemption[] = [];
@@ -224,8 +227,7 @@ class Planner {
     const amount = amountOfStatements(this.#pool, statements);
     const refusal = this.#tree.refusal(unit.first, amount);
     if (refusal !== undefined) {
-      this.#excessive.set(account, refusal);
-      this.#block(unit, { obstacle: "quota", reason: refusal, expectedAt: null });
+      this.#waitForQuota(unit, amount, { account, refusal });
       return;
     }
     for (const statement of statements) {
@@ -250,14 +252,12 @@ class Planner {
     const looksAhead = isHead && this.#reservations.length < this.#settings.maxReservations;
     const held = looksAhead ? withHolds(this.#pool, this.#reservations) : this.#pool;
     const ahead = looksAhead ? reserve(held, unit, this.#endings) : undefined;
-    const refusal =
-      ahead === undefined
-        ? undefined
-        : this.#tree.refusal(unit.first, amountOfStatements(this.#pool, ahead.statements));
-    if (refusal !== undefined) {
-      this.#excessive.set(account, refusal);
-      this.#headed.delete(queue);
-      this.#block(unit, { obstacle: "quota", reason: refusal, expectedAt: null });
+    const amount = ahead && amountOfStatements(this.#pool, ahead.statements);
+    const refusal = amount && this.#tree.refusal(unit.first, amount);
+    if (amount !== undefined && refusal !== undefined) {
+      if (!this.#waitForQuota(unit, amount, { account, refusal })) {
+        this.#headed.delete(queue);
+      }
       return;
     }
     // What was taken back already, or is about to be, is kept for whom it is enough.
@@ -266,7 +266,7 @@ class Planner {
       this.#reservations.push(noticed);
       this.#block(unit, {
         obstacle: "preempting",
-        reason: this.#describePreempting(noticed),
+        reason: this.#describePreempting(noticed.startsAt),
         expectedAt: noticed.startsAt,
       });
       return;
@@ -285,6 +285,70 @@ class Planner {
     });
   }
 
+  /**
+   * A quota does not allow it: then it may take back what others have of that quota with less right.
+   *
+   * @returns Whether enough is being given back.
+   */
+  #waitForQuota(
+    unit: Unit,
+    amount: Amount,
+    { account, refusal }: { readonly account: string; readonly refusal: string },
+  ): boolean {
+    // What others of its kind would get is given back for it.
+    this.#excessive.set(account, refusal);
+    let allowedAt = this.#allowedAt(unit, amount);
+    if (allowedAt === undefined && this.#quotaLooks < this.#settings.maxReservations) {
+      this.#quotaLooks += 1;
+      const plan = this.#findVictims(unit, withHolds(this.#pool, this.#reservations), true);
+      if (plan !== undefined) {
+        this.#giveNotice(plan);
+        allowedAt = this.#allowedAt(unit, amount);
+      }
+    }
+    if (allowedAt === undefined) {
+      this.#block(unit, { obstacle: "quota", reason: refusal, expectedAt: null });
+      return false;
+    }
+    const room = this.#reserveOfNoticed(withHolds(this.#pool, this.#reservations), unit);
+    if (room !== undefined) {
+      this.#reservations.push(room);
+    }
+    this.#block(unit, {
+      obstacle: "preempting",
+      reason: `${refusal}; ${this.#describePreempting(allowedAt)}`,
+      expectedAt: allowedAt,
+    });
+    return true;
+  }
+
+  /** When those that have had notice have given back so much that the quotas allow it; undefined: it is not enough. */
+  #allowedAt({ first }: Unit, amount: Amount): number | undefined {
+    const ending = this.#pool.nodes
+      .flatMap((node) =>
+        outlookOf(this.#holdings(node.name)).ending.map((claim) => ({
+          claim,
+          endsAt: claim.endsAt ?? this.#snapshot.now,
+          amount: amountOn(node, claim.statement),
+        })),
+      )
+      .sort((a, b) => a.endsAt - b.endsAt);
+    let count = 0;
+    let isAllowed = false;
+    while (!isAllowed && count < ending.length) {
+      const next = ending[count];
+      if (next !== undefined) {
+        this.#tree.refund(next.claim, next.amount);
+      }
+      count += 1;
+      isAllowed = this.#tree.refusal(first, amount) === undefined;
+    }
+    for (const each of ending.slice(0, count)) {
+      this.#tree.charge(each.claim, each.amount);
+    }
+    return isAllowed ? ending[count - 1]?.endsAt : undefined;
+  }
+
   /** Room for it as soon as those have ended that have had notice, if there are any. */
   #reserveOfNoticed(held: QueueSnapshot["pool"], unit: Unit): Reservation | undefined {
     return held.nodes.some(({ name }) => this.#onNotice(name).length > 0)
@@ -293,18 +357,10 @@ class Planner {
   }
 
   #preempt(unit: Unit, held: QueueSnapshot["pool"]): boolean {
-    if (unit.first.isBestEffort) {
-      return false;
-    }
-    const plan = findVictims(held, unit, {
-      holdings: this.#holdings,
-      tree: this.#tree,
-      settings: this.#settings,
-    });
+    const plan = this.#findVictims(unit, held, false);
     if (plan === undefined) {
       return false;
     }
-    this.#preemptions.push(...plan.preemptions);
     this.#giveNotice(plan);
     const reservation = this.#reserveOfNoticed(held, unit);
     if (reservation !== undefined) {
@@ -319,8 +375,21 @@ class Planner {
     return true;
   }
 
+  #findVictims(unit: Unit, held: QueueSnapshot["pool"], isForQuota: boolean): PreemptionPlan | undefined {
+    if (unit.first.isBestEffort) {
+      return undefined;
+    }
+    return findVictims(held, unit, {
+      holdings: this.#holdings,
+      tree: this.#tree,
+      settings: this.#settings,
+      isForQuota,
+    });
+  }
+
   /** From now on in this pass the victims have had notice. */
-  #giveNotice({ victims }: PreemptionPlan): void {
+  #giveNotice({ victims, preemptions }: PreemptionPlan): void {
+    this.#preemptions.push(...preemptions);
     for (const [node, own] of Map.groupBy(victims, ({ statement }) => statement.node)) {
       const { running, leftovers } = this.#holdings(node);
       const changed = running.map((each) => {
@@ -334,7 +403,7 @@ class Planner {
     }
   }
 
-  #describePreempting({ startsAt }: Reservation): string {
+  #describePreempting(startsAt: number | null): string {
     const seconds = Math.max(0, (startsAt ?? this.#snapshot.now) - this.#snapshot.now);
     return seconds === 0
       ? "what it needs has been taken back and is in use for a moment longer"

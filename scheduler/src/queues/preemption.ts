@@ -30,25 +30,13 @@ export function findVictims(
     readonly holdings: (node: string) => Holdings;
     readonly tree: QueueTree;
     readonly settings: PlanSettings;
+    /** A quota is in its way, whatever room there is. */
+    readonly isForQuota: boolean;
   },
 ): PreemptionPlan | undefined {
-  const { settings, tree } = context;
   const victims = eligible(snapshot, unit, context);
-  if (victims.length === 0) {
-    return undefined;
-  }
-  const taken = cheapest(snapshot, unit, victims, settings);
+  const taken = victims.length === 0 ? undefined : cheapest(snapshot, unit, victims, context);
   if (taken === undefined) {
-    return undefined;
-  }
-  const statements = placeUnit(
-    withoutGrants(
-      snapshot,
-      taken.flatMap(({ claims }) => claims),
-    ),
-    unit,
-  );
-  if (statements === undefined || !isWithinQuota(snapshot, unit, statements, taken, tree)) {
     return undefined;
   }
   return {
@@ -184,26 +172,34 @@ function cheapest(
   snapshot: Snapshot,
   unit: Unit,
   victims: readonly Victim[],
-  settings: PlanSettings,
+  {
+    settings,
+    tree,
+    isForQuota,
+  }: { readonly settings: PlanSettings; readonly tree: QueueTree; readonly isForQuota: boolean },
 ): readonly Victim[] | undefined {
   const choices: (readonly Victim[])[] = [];
-  if (unit.members.length === 1) {
+  const consider = (nodes: Snapshot["nodes"], those: readonly Victim[]) => {
+    const choice = takeUntilFits(those, (taken) => {
+      const gone = taken.flatMap(({ claims }) => claims);
+      const statements = placeUnit(withoutGrants({ ...snapshot, nodes }, gone), unit);
+      return statements !== undefined && isWithinQuota(snapshot, unit, statements, taken, tree);
+    });
+    if (choice !== undefined) {
+      choices.push(choice);
+    }
+  };
+  if (unit.members.length === 1 && !isForQuota) {
     const theirs = new Set(victims.flatMap(({ claims }) => claims.map(({ statement }) => statement.node)));
     const nodes = snapshot.nodes.filter(({ name }) => theirs.has(name));
     for (const node of nodes.sort((a, b) => (a.name < b.name ? -1 : 1))) {
       const here = victims.filter(({ claims }) =>
         claims.some(({ statement }) => statement.node === node.name),
       );
-      const choice = takeUntilFits({ nodes: [node] }, unit, here);
-      if (choice !== undefined) {
-        choices.push(choice);
-      }
+      consider([node], here);
     }
   } else {
-    const choice = takeUntilFits(snapshot, unit, victims);
-    if (choice !== undefined) {
-      choices.push(choice);
-    }
+    consider(snapshot.nodes, victims);
   }
   return choices
     .filter((choice) => countOf(choice) <= settings.maxVictims)
@@ -211,18 +207,9 @@ function cheapest(
 }
 
 function takeUntilFits(
-  snapshot: Snapshot,
-  unit: Unit,
   victims: readonly Victim[],
+  fits: (taken: readonly Victim[]) => boolean,
 ): readonly Victim[] | undefined {
-  const fits = (taken: readonly Victim[]) =>
-    placeUnit(
-      withoutGrants(
-        snapshot,
-        taken.flatMap(({ claims }) => claims),
-      ),
-      unit,
-    ) !== undefined;
   let count = 0;
   while (count < victims.length && !fits(victims.slice(0, count + 1))) {
     count += 1;

@@ -91,7 +91,7 @@ test("as few claims as possible have to end, in their order, and the unit is pla
           preferredHost: "",
         }),
       );
-      const [unit] = makeUnits(waiting, { queues: new Map(), tenants: new Map(), gangs: new Map() });
+      const [unit] = makeUnits(waiting, { gangs: new Map() });
       if (unit === undefined) {
         throw new Error("there is no unit");
       }

@@ -36,6 +36,8 @@ export class QueueTree {
   readonly #children: ReadonlyMap<string, readonly QueueSpec[]>;
   readonly #tenants: ReadonlyMap<string, TenantSpec>;
   readonly #used = new Map<string, Amount>();
+  /** Of it what claims have that may not be taken back. */
+  readonly #firm = new Map<string, Amount>();
   readonly #usedByTenant: Map<string, Amount>;
 
   /** @param totals What the claims have. Default: nothing. */
@@ -47,7 +49,10 @@ export class QueueTree {
     );
     this.#tenants = new Map(tenants.map((tenant) => [tenant.name, tenant]));
     for (const [queue, amount] of totals?.queues ?? []) {
-      this.#charge(queue, amount);
+      this.#change(this.#used, queue, amount, add);
+    }
+    for (const [queue, amount] of totals?.firm ?? []) {
+      this.#change(this.#firm, queue, amount, add);
     }
     this.#usedByTenant = new Map(totals?.tenants);
   }
@@ -72,16 +77,12 @@ export class QueueTree {
     return chain;
   }
 
-  charge({ queue, tenant }: Pick<Payer, "queue" | "tenant">, amount: Amount): void {
-    this.#charge(queue, amount);
-    this.#usedByTenant.set(tenant, add(this.usedByTenant(tenant), amount));
+  charge(payer: Payer, amount: Amount): void {
+    this.#account(payer, amount, add);
   }
 
-  refund({ queue, tenant }: Pick<Payer, "queue" | "tenant">, amount: Amount): void {
-    for (const { name } of this.chain(queue)) {
-      this.#used.set(name, subtract(this.used(name), amount));
-    }
-    this.#usedByTenant.set(tenant, subtract(this.usedByTenant(tenant), amount));
+  refund(payer: Payer, amount: Amount): void {
+    this.#account(payer, amount, subtract);
   }
 
   /** Why the amount cannot be charged, in words with the numbers; undefined when it can. */
@@ -92,12 +93,9 @@ export class QueueTree {
       if (excess !== undefined) {
         return `queue ${name} is at its limit: with it, it would have ${excess}`;
       }
-      if (borrowing === "none" || (borrowing === "preemptible" && !payer.isPreemptible)) {
-        const borrowed = describeExcess(after, fillGuarantee(guaranteed));
-        if (borrowed !== undefined) {
-          const who = borrowing === "none" ? "does not borrow" : "borrows for preemptible claims only";
-          return `queue ${name} ${who}: with it, it would have ${borrowed}`;
-        }
+      const borrowed = this.#borrowed(name, { guaranteed, borrowing }, payer, amount);
+      if (borrowed !== undefined) {
+        return borrowed;
       }
     }
     const limit = this.#tenants.get(payer.tenant)?.limit ?? {};
@@ -166,9 +164,39 @@ export class QueueTree {
     return `${formatGpus(gpuMilli)} GPUs in use${limit === undefined ? "" : `, ${formatGpus(limit)} at most`}`;
   }
 
-  #charge(queue: string, amount: Amount): void {
+  /** Why the amount would be borrowed and may not be. What may be taken back again is in nobody's way. */
+  #borrowed(
+    name: string,
+    { guaranteed, borrowing }: Pick<QueueSpec, "guaranteed" | "borrowing">,
+    { isPreemptible }: Payer,
+    amount: Amount,
+  ): string | undefined {
+    const own = fillGuarantee(guaranteed);
+    if (borrowing === "none") {
+      const excess = describeExcess(add(this.used(name), amount), own);
+      return excess && `queue ${name} does not borrow: with it, it would have ${excess}`;
+    }
+    if (borrowing === "any" || isPreemptible) {
+      return undefined;
+    }
+    const excess = describeExcess(add(this.#firm.get(name) ?? nothing, amount), own);
+    return (
+      excess &&
+      `queue ${name} borrows for preemptible claims only: with it, those that are not would have ${excess}`
+    );
+  }
+
+  #account({ queue, tenant, isPreemptible }: Payer, amount: Amount, sum: typeof add): void {
+    this.#change(this.#used, queue, amount, sum);
+    if (!isPreemptible) {
+      this.#change(this.#firm, queue, amount, sum);
+    }
+    this.#usedByTenant.set(tenant, sum(this.usedByTenant(tenant), amount));
+  }
+
+  #change(sums: Map<string, Amount>, queue: string, amount: Amount, sum: typeof add): void {
     for (const { name } of this.chain(queue)) {
-      this.#used.set(name, add(this.used(name), amount));
+      sums.set(name, sum(sums.get(name) ?? nothing, amount));
     }
   }
 

@@ -22,7 +22,10 @@ export interface Unit {
 }
 
 /** The waiting claims as units, in order of arrival of their first member. */
-export function makeUnits(waiting: readonly WaitingClaim[], { gangs: present }: RunningTotals): Unit[] {
+export function makeUnits(
+  waiting: readonly WaitingClaim[],
+  { gangs: present }: Pick<RunningTotals, "gangs">,
+): Unit[] {
   const sorted = waiting.toSorted((a, b) => a.arrival - b.arrival);
   const gangs = Map.groupBy(sorted, ({ gang }) => gang);
   const units: Unit[] = [];
@@ -99,17 +102,21 @@ export function totalsOf(snapshot: Pick<QueueSnapshot, "pool" | "running" | "tot
   }
   const nodes = new Map(snapshot.pool.nodes.map((node) => [node.name, node]));
   const queues = new Map<string, Amount>();
+  const firm = new Map<string, Amount>();
   const tenants = new Map<string, Amount>();
   const gangs = new Map<string, number>();
-  for (const { queue, tenant, gang, statement } of snapshot.running) {
+  for (const { queue, tenant, gang, isPreemptible, statement } of snapshot.running) {
     const amount = amountOn(nodes.get(statement.node), statement);
     queues.set(queue, add(queues.get(queue) ?? nothing, amount));
+    if (!isPreemptible) {
+      firm.set(queue, add(firm.get(queue) ?? nothing, amount));
+    }
     tenants.set(tenant, add(tenants.get(tenant) ?? nothing, amount));
     if (gang !== "") {
       gangs.set(gang, (gangs.get(gang) ?? 0) + 1);
     }
   }
-  return { queues, tenants, gangs };
+  return { queues, firm, tenants, gangs };
 }
 
 interface DeviceSizes {
