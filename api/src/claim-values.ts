@@ -12,7 +12,7 @@ import {
 } from "./claim-fields.ts";
 import { errorCodeOf, millpondError, quote } from "./errors.ts";
 import { type ClaimSchema, Locality, NodeLoss, Placement, ServiceClass } from "./gen/millpond/v1/claim_pb.ts";
-import { formatLabels, parseLabels } from "./labels.ts";
+import { checkLabels, formatLabels, parseLabels } from "./labels.ts";
 import { parseName } from "./names.ts";
 import { formatMemory, type MemoryRequest, parseDuration, parseMemory, parsePercent } from "./units.ts";
 
@@ -120,7 +120,9 @@ export function parseClaimMembers(members: Readonly<Record<string, unknown>>): C
         remedy: `Its members are ${claimFieldNames.join(", ")}.`,
       });
     }
-    values = { ...values, ...about(member, () => parseClaimField(name, memberText(name, value))) };
+    if (!isEmpty(name, value)) {
+      values = { ...values, ...about(member, () => parseClaimField(name, memberText(name, value))) };
+    }
   }
   return values;
 }
@@ -215,14 +217,26 @@ export function claimChoiceWord(field: keyof typeof claimChoices, value: number)
 function memberText(name: ClaimFieldName, value: unknown): string {
   const { type } = claimFieldSpecs[name];
   if (type === "list" && Array.isArray(value)) {
-    return value.map((each) => scalarText(each)).join(",");
+    const parts = value.map((each) => scalarText(each));
+    const divided = parts.find((part) => part.includes(","));
+    if (divided !== undefined) {
+      throw millpondError("MILLPOND_E_INVALID", `${quote(divided)} has a comma in it`);
+    }
+    return parts.join(",");
   }
   if (type === "labels" && typeof value === "object" && value !== null && !Array.isArray(value)) {
-    return Object.entries(value)
-      .map(([key, each]) => `${key}=${scalarText(each)}`)
-      .join(",");
+    const labels = Object.entries(value).map(([key, each]) => [key, scalarText(each)]);
+    // Before they are one text, in which a comma or an equals sign of theirs would say something else.
+    return formatLabels(checkLabels(Object.fromEntries(labels)));
   }
   return scalarText(value);
+}
+
+/** A list or a map without members says what no member at all says. */
+function isEmpty(name: ClaimFieldName, value: unknown): boolean {
+  const { type } = claimFieldSpecs[name];
+  const isKind = type === "list" ? Array.isArray(value) : type === "labels" && !Array.isArray(value);
+  return isKind && typeof value === "object" && value !== null && Object.keys(value).length === 0;
 }
 
 /**

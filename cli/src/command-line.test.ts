@@ -43,6 +43,7 @@ const mistakes: readonly (readonly [string, RegExp, NodeJS.ProcessEnv?])[] = [
   ["get nodes extra", /too many arguments/],
   ["get nodes -o xml", /--output: "xml" is none of table, wide, name, json/],
   ["describe node", /missing required argument 'name'/],
+  ["queue list", /action: "list" is none of create, change, delete/],
   ["completion tcsh", /shell: "tcsh" is none of bash, zsh, fish/],
   ["up --nodes 0", /--nodes: "0" is not/],
   ["up --devices 33", /--devices: a node has at most 32, not 33/],

@@ -71,6 +71,11 @@ export function parseCommandLine(argv: readonly string[]): Invocation | { readon
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
     if (error.exitCode === exitStatus.ok || error.code === "commander.help") return { text };
+    const [, given] = argv;
+    if (error.code === "commander.missingArgument" && failedCommand !== undefined && given !== undefined) {
+      // What is wrong with the first argument says more than that the second one is missing.
+      assertChoices({ command: failedCommand, options: {}, args: given.startsWith("-") ? [] : [given] });
+    }
     throw usageError(error, failedCommand);
   }
   if (invocation === undefined) return { text: renderHelp() };

@@ -39,7 +39,12 @@ there is no room. What is not given stays as it is.`,
   release: {
     summary: "End a claim and its sessions",
     examples: [{ command: "millpond release claim-7f3a", what: "gives its vGPUs back at once" }],
-    arguments: [{ name: "claim", description: "Name of the claim, or a unique beginning of it" }],
+    arguments: [
+      {
+        name: "claim",
+        description: "Name of the claim, or of one without a given name a unique beginning of it",
+      },
+    ],
     options: { ...changing },
     group: "Operate",
   },

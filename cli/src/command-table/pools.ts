@@ -38,7 +38,10 @@ run meanwhile; sessions go on. The database must hold no state. Then start the c
   up: {
     summary: "Start a pool on this machine: a controller and an agent",
     description: `Offers this machine's NVIDIA GPUs; where there are none, or with --soft, software GPUs that run CUDA programs on the CPU.
-Writes the context that the other commands use from then on. Everything ends with this command: press Ctrl-C.`,
+Writes the context that the other commands use from then on. Everything ends with this command: press Ctrl-C.
+
+Each time it is a new pool: of the one before, the tokens of the files and the certificates are left. Queues, tenants, tokens
+and usage stay with \`millpond controller\` and \`millpond agent\`, or here with --store.`,
     examples: [
       { command: "millpond up", what: "then, in another terminal: millpond run -n 1 -m 1Gi -- ./program" },
       {

@@ -42,6 +42,15 @@ test("a file makes what it describes, and applying it again changes nothing", as
   });
   const again = await pool.home.millpond(["apply", "-f", "-"], { input: file });
   expect(again.stdout).toBe("tenant/team-a unchanged\nqueue/research unchanged\nclaim/train unchanged\n");
+  // Lists and maps without members ask for nothing.
+  const empty = await pool.home.millpond(["apply", "-f", "-"], {
+    input: "kind: Claim\nname: plain\nmemory: 64Mi\nmodel: []\naffinity: {}\n",
+  });
+  expect(empty.stdout).toBe("claim/plain bound\n");
+  // Another one with a name of its own is not meant by a part of it.
+  const part = await pool.home.millpond(["release", "plai"]);
+  expect(part).toMatchObject({ code: 125, stderr: expect.stringContaining('there is no claim "plai"') });
+  expect(await pool.home.millpond(["release", "plain"])).toMatchObject({ code: 0 });
   const other = await pool.home.millpond(["apply", "-f", "-"], {
     input: file.replace("priority: 7", "priority: 8").replace("weight: 3", "weight: 4"),
   });
@@ -119,6 +128,9 @@ test.each([
   ["kind: Claim\nname: a\nname: b", /unique/i],
   ["kind: Queue\nname: a\nlimit: {cards: 1}", /limit: "cards" is none of gpus, compute, memory/],
   ["a: &x [1]\nb: *x", /alias/i],
+  ["kind: Claim\nname: a\nlabels: {app: 'web,team=b'}", /labels: "app=web,team=b" is not a label/],
+  ["kind: Claim\nname: a\nmodel: ['H100,H200']", /model: "H100,H200" has a comma in it/],
+  ["kind: Claim\nname: a\ngpus: {}", /gpus: the value is neither/],
   ["kind: [", /standard input: /],
   ["", /describes nothing/],
   ["kind: Claim\nname: a\n---\nkind: Claim\nname: b\nserviceClass: gold", /document 2: serviceClass: "gold"/],
