@@ -206,6 +206,16 @@ export const commands: readonly Command[] = [
     ],
   },
   {
+    name: "PoolHigh",
+    doc: "Of a pool that is made again: the highest amounts reserved and used so far.",
+    fields: [
+      ["pool", "u64"],
+      ["reserved", "u64"],
+      ["used", "u64"],
+    ],
+    reply: { fields: [] },
+  },
+  {
     name: "PoolTrim",
     doc: "Gives back what nobody uses until the pool has at most `bytes`.",
     fields: [

@@ -117,13 +117,8 @@ Status restore(Session& fresh, std::span<const std::byte> journal, const KeptIma
 
 bool endWhileParked(Session& session, std::span<const Subject> subjects) {
   const auto isEnded = [&](const Frame& frame) {
-    const auto has = [&](const Subject& it) { return std::find(subjects.begin(), subjects.end(), it) != subjects.end(); };
-    if (frame.op() == cmd::Op::kEventHappened) {
-      cmd::Decoded<cmd::EventHappened> event;
-      return !cmd::decode(frame.body(), event) || has({Subject::Kind::kHandle, event.fixed.event});
-    }
     const auto of = subjectOf(frame.op(), frame.header.context, frame.body());
-    return !of || has(of->subject);
+    return !of || std::find(subjects.begin(), subjects.end(), of->subject) != subjects.end();
   };
   return session.reviseJournal([&](std::span<const std::byte> journal) {
     std::vector<std::byte> left;

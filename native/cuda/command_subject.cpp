@@ -4,43 +4,62 @@
 #include <algorithm>
 #include <cstring>
 
+#include "protocol/handle.h"
+
 namespace millpond {
 namespace {
 
 /// Where a command names what it makes or sets, and which of its bytes are the value that it sets.
 struct Rule {
+  /// What it does to its subject.
+  enum class Does : uint8_t { kMake, kSet, kTell };
   cmd::Op op;
-  size_t subject;      ///< offset of the handle, or of the context's number
-  size_t value = 0;    ///< of a setting
+  Does does;
+  size_t subject;  ///< offset of the handle, of the context's number, or of the address
+  size_t value = 0;  ///< of a setting
   size_t valueBytes = 0;
   Subject::Kind kind = Subject::Kind::kHandle;
 };
 
 constexpr size_t kOwnContext = SIZE_MAX;  ///< the subject is the context that the command is in
+using Does = Rule::Does;
+
+constexpr Rule makes(cmd::Op op, size_t subject, Subject::Kind kind = Subject::Kind::kHandle) {
+  return {op, Does::kMake, subject, 0, 0, kind};
+}
+constexpr Rule sets(cmd::Op op, size_t subject, size_t value, size_t valueBytes) {
+  return {op, Does::kSet, subject, value, valueBytes};
+}
+constexpr Rule tells(cmd::Op op, size_t subject) { return {op, Does::kTell, subject}; }
 
 constexpr Rule kRules[] = {
-    {cmd::Op::kContextCreate, offsetof(cmd::ContextCreate, context), 0, 0, Subject::Kind::kContext},
-    {cmd::Op::kHostKeep, offsetof(cmd::HostKeep, address), 0, 0, Subject::Kind::kHostMemory},
-    {cmd::Op::kStreamCreate, offsetof(cmd::StreamCreate, phStream)},
-    {cmd::Op::kStreamCreateWithPriority, offsetof(cmd::StreamCreateWithPriority, phStream)},
-    {cmd::Op::kEventCreate, offsetof(cmd::EventCreate, phEvent)},
-    {cmd::Op::kModuleLoad, offsetof(cmd::ModuleLoad, handle)},
-    {cmd::Op::kLibraryGetModule, offsetof(cmd::LibraryGetModule, handle)},
-    {cmd::Op::kGetFunction, offsetof(cmd::GetFunction, handle)},
-    {cmd::Op::kContextSetLimit, kOwnContext, offsetof(cmd::ContextSetLimit, value), sizeof(uint64_t)},
-    {cmd::Op::kContextSetCacheConfig, kOwnContext, offsetof(cmd::ContextSetCacheConfig, config), sizeof(int32_t)},
-    {cmd::Op::kStreamSetAttribute, offsetof(cmd::StreamSetAttribute, stream), offsetof(cmd::StreamSetAttribute, value),
-     sizeof(cmd::StreamSetAttribute::value)},
-    {cmd::Op::kFuncSetAttribute, offsetof(cmd::FuncSetAttribute, hfunc), offsetof(cmd::FuncSetAttribute, value),
-     sizeof(int32_t)},
-    {cmd::Op::kFuncSetCacheConfig, offsetof(cmd::FuncSetCacheConfig, hfunc), offsetof(cmd::FuncSetCacheConfig, config),
-     sizeof(int32_t)},
-    {cmd::Op::kFuncSetSharedMemConfig, offsetof(cmd::FuncSetSharedMemConfig, hfunc),
-     offsetof(cmd::FuncSetSharedMemConfig, config), sizeof(int32_t)},
-    {cmd::Op::kKernelSetAttribute, offsetof(cmd::KernelSetAttribute, kernel), offsetof(cmd::KernelSetAttribute, val),
-     sizeof(int32_t)},
-    {cmd::Op::kKernelSetCacheConfig, offsetof(cmd::KernelSetCacheConfig, kernel),
-     offsetof(cmd::KernelSetCacheConfig, config), sizeof(int32_t)},
+    makes(cmd::Op::kContextCreate, offsetof(cmd::ContextCreate, context), Subject::Kind::kContext),
+    makes(cmd::Op::kHostKeep, offsetof(cmd::HostKeep, address), Subject::Kind::kHostMemory),
+    makes(cmd::Op::kPoolCreate, offsetof(cmd::PoolCreate, pool)),
+    makes(cmd::Op::kStreamCreate, offsetof(cmd::StreamCreate, phStream)),
+    makes(cmd::Op::kStreamCreateWithPriority, offsetof(cmd::StreamCreateWithPriority, phStream)),
+    makes(cmd::Op::kEventCreate, offsetof(cmd::EventCreate, phEvent)),
+    makes(cmd::Op::kModuleLoad, offsetof(cmd::ModuleLoad, handle)),
+    makes(cmd::Op::kLibraryGetModule, offsetof(cmd::LibraryGetModule, handle)),
+    makes(cmd::Op::kGetFunction, offsetof(cmd::GetFunction, handle)),
+    sets(cmd::Op::kContextSetLimit, kOwnContext, offsetof(cmd::ContextSetLimit, value), sizeof(uint64_t)),
+    sets(cmd::Op::kContextSetCacheConfig, kOwnContext, offsetof(cmd::ContextSetCacheConfig, config), sizeof(int32_t)),
+    sets(cmd::Op::kPoolSetThreshold, offsetof(cmd::PoolSetThreshold, pool), offsetof(cmd::PoolSetThreshold, bytes),
+         sizeof(uint64_t)),
+    sets(cmd::Op::kStreamSetAttribute, offsetof(cmd::StreamSetAttribute, stream),
+         offsetof(cmd::StreamSetAttribute, value), sizeof(cmd::StreamSetAttribute::value)),
+    sets(cmd::Op::kFuncSetAttribute, offsetof(cmd::FuncSetAttribute, hfunc), offsetof(cmd::FuncSetAttribute, value),
+         sizeof(int32_t)),
+    sets(cmd::Op::kFuncSetCacheConfig, offsetof(cmd::FuncSetCacheConfig, hfunc),
+         offsetof(cmd::FuncSetCacheConfig, config), sizeof(int32_t)),
+    sets(cmd::Op::kFuncSetSharedMemConfig, offsetof(cmd::FuncSetSharedMemConfig, hfunc),
+         offsetof(cmd::FuncSetSharedMemConfig, config), sizeof(int32_t)),
+    sets(cmd::Op::kKernelSetAttribute, offsetof(cmd::KernelSetAttribute, kernel), offsetof(cmd::KernelSetAttribute, val),
+         sizeof(int32_t)),
+    sets(cmd::Op::kKernelSetCacheConfig, offsetof(cmd::KernelSetCacheConfig, kernel),
+         offsetof(cmd::KernelSetCacheConfig, config), sizeof(int32_t)),
+    tells(cmd::Op::kEventHappened, offsetof(cmd::EventHappened, event)),
+    tells(cmd::Op::kPoolHigh, offsetof(cmd::PoolHigh, pool)),
 };
 
 const Rule* ruleOf(cmd::Op op) {
@@ -68,13 +87,19 @@ std::optional<Subject> subjectOf(const Rule& rule, uint16_t context, std::span<c
 
 }  // namespace
 
-bool canRepeat(cmd::Op op) { return ruleOf(op) != nullptr; }
+bool canRepeat(cmd::Op op) {
+  const Rule* rule = ruleOf(op);
+  return rule && rule->does != Does::kTell;
+}
 
 std::optional<CommandSubject> subjectOf(cmd::Op op, uint16_t context, std::span<const std::byte> body) {
   const Rule* rule = ruleOf(op);
   if (!rule || body.size() < rule->value + rule->valueBytes) return std::nullopt;
   const auto subject = subjectOf(*rule, context, body);
-  return subject ? std::optional(CommandSubject{*subject, rule->value, rule->valueBytes}) : std::nullopt;
+  if (!subject) return std::nullopt;
+  const bool hasContext = subject->kind == Subject::Kind::kContext ||
+                          (subject->kind == Subject::Kind::kHandle && handle::livesInContext(handle::kind(subject->number)));
+  return CommandSubject{*subject, rule->value, rule->valueBytes, hasContext};
 }
 
 }  // namespace millpond

@@ -24,11 +24,13 @@ struct CommandSubject {
   Subject subject;        ///< what it makes, or what its setting is of
   size_t value = 0;       ///< of a setting: offset of the bytes that it sets
   size_t valueBytes = 0;  ///< 0: it makes its subject
+  bool hasContext = true;  ///< its subject ends with the context that the command is in, if not before
 };
 
 /// Whether the same command, in another session, makes or sets the same as it did before.
 bool canRepeat(cmd::Op op);
-/// Of such a command in that context. Nothing where the body is too short.
+/// Of such a command in that context, and of one by which a worker adds to a journal what no command has set. Nothing of any
+/// other, and where the body is too short.
 std::optional<CommandSubject> subjectOf(cmd::Op op, uint16_t context, std::span<const std::byte> body);
 
 }  // namespace millpond

@@ -334,6 +334,10 @@ class Executor {
   /// Whether the client has taken what lies in shared memory for it.
   bool hasRead();
   bool isQuiet();
+  /// Gives back what pools keep. False: there is still memory of a device.
+  bool emptyPools();
+  /// Adds a command to the journal that is being written.
+  void write(cmd::Op op, uint16_t context, std::span<const std::byte> body);
   /// Writes the journal, once for each position. False: there is something that it cannot tell.
   bool writeJournal();
   /// Of a context: adds when its events happened, the last one first.

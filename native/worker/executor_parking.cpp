@@ -21,7 +21,8 @@ constexpr cmd::Op kInBooks[] = {
     cmd::Op::kMemAlloc, cmd::Op::kMemFree, cmd::Op::kMemGetInfo,
     cmd::Op::kVmReserve, cmd::Op::kVmUnreserve, cmd::Op::kVmGranularity, cmd::Op::kVmCreate, cmd::Op::kVmRelease,
     cmd::Op::kVmMap, cmd::Op::kVmUnmap, cmd::Op::kVmSetAccess,
-    cmd::Op::kPoolCreate, cmd::Op::kPoolDestroy, cmd::Op::kPoolSetThreshold, cmd::Op::kPoolResetHigh, cmd::Op::kPoolTrim,
+    cmd::Op::kPoolCreate, cmd::Op::kPoolDestroy, cmd::Op::kPoolSetThreshold, cmd::Op::kPoolResetHigh, cmd::Op::kPoolHigh,
+    cmd::Op::kPoolTrim,
     cmd::Op::kPoolUsage, cmd::Op::kPoolAlloc, cmd::Op::kPoolFree,
     cmd::Op::kHostAlloc, cmd::Op::kHostKeep, cmd::Op::kHostFree,
     cmd::Op::kCopyToDevice, cmd::Op::kCopyFromDevice, cmd::Op::kCopyHostShared, cmd::Op::kCopyBox, cmd::Op::kLandFromDevice,
@@ -101,6 +102,8 @@ void Executor::noteLoaded(const cmd::ModuleLoad& load, std::span<const std::byte
 }
 
 bool Executor::isThere(const Subject& subject) const {
+  if (subject.kind == Subject::Kind::kHandle && handle::kind(subject.number) == HandleKind::kMemoryPool)
+    return pools_.device(subject.number).has_value();
   if (subject.kind == Subject::Kind::kHandle) {
     const HandleMap::Entry* entry = handles_.find(subject.number);
     return entry && entry->object;
@@ -193,10 +196,11 @@ std::string Executor::whyModulesKept() {
 
 std::string Executor::whyKept() {
   if (trace_ != cmd::Op{}) return std::string("it has used ") + cmd::opName(trace_);
-  for (const MemoryBudget& budget : budgets_)
-    if (const uint64_t used = budget.usedBytes()) return "it has " + size(used) + " of device memory";
+  for (size_t device = 0; device < budgets_.size(); ++device)
+    // What its pools keep can be given back.
+    if (const uint64_t used = budgets_[device].usedBytes(); used && arenas_[device]->allocations() != pools_.idleBlocks(device))
+      return "it has " + size(used) + " of device memory";
   if (!virtualMemory_.empty()) return "it has addresses reserved";
-  if (!pools_.empty()) return "it has a memory pool";
   if (!textures_.empty() || !arrayBytes_.empty()) return "it has an array, a texture or a surface";
   if (std::string why = whyHostRunsKept(); !why.empty()) return why;
   if (!images_.empty() || !links_.empty()) return "it has code that is not complete";
@@ -228,7 +232,19 @@ bool Executor::isQuiet() {
   return quiet;
 }
 
+bool Executor::emptyPools() {
+  std::vector<MemoryPools::Block> kept;
+  for (size_t device = 0; device < budgets_.size(); ++device) pools_.trimDevice(device, kept);
+  giveBackBlocks(kept);
+  return std::all_of(budgets_.begin(), budgets_.end(), [](const MemoryBudget& budget) { return budget.usedBytes() == 0; });
+}
+
 // The journal
+
+void Executor::write(cmd::Op op, uint16_t context, std::span<const std::byte> body) {
+  const wire::CommandHeader header{static_cast<uint32_t>(sizeof(header) + body.size()), static_cast<uint16_t>(op), context, 0, 0};
+  for (const auto bytes : {std::as_bytes(std::span(&header, 1)), body}) written_.insert(written_.end(), bytes.begin(), bytes.end());
+}
 
 bool Executor::writeEventTimes(uint16_t context) {
   struct Recorded {
@@ -290,10 +306,12 @@ bool Executor::writeJournal() {
     body.event = wire;
     body.unixNs = at.unixNs;
     std::memcpy(body.afterMs, &at.ms, sizeof(at.ms));
-    const wire::CommandHeader header{sizeof(header) + sizeof(body), static_cast<uint16_t>(cmd::Op::kEventHappened),
-                                     entry->context, 0, 0};
-    for (const auto bytes : {std::as_bytes(std::span(&header, 1)), std::as_bytes(std::span(&body, 1))})
-      written_.insert(written_.end(), bytes.begin(), bytes.end());
+    write(cmd::Op::kEventHappened, entry->context, std::as_bytes(std::span(&body, 1)));
+  }
+  for (const uint64_t pool : pools_.all()) {
+    const MemoryPools::Usage usage = *pools_.usage(pool);
+    const cmd::PoolHigh body{pool, usage.reservedHigh, usage.usedHigh};
+    write(cmd::Op::kPoolHigh, 0, std::as_bytes(std::span(&body, 1)));
   }
   if (!isKnown || written_.size() > wire::kMaxJournalBytes) return false;
   writtenAt_ = position_;
@@ -310,7 +328,7 @@ bool Executor::parks(int64_t idleNs) {
       toldKept_ = std::move(why);
       return false;
     }
-    if (!hasRead() || !isQuiet() || !writeJournal()) return false;
+    if (!hasRead() || !isQuiet() || !emptyPools() || !writeJournal()) return false;
   }
   if (!link_.park(written_)) return false;
   ended_ = true;

@@ -32,6 +32,11 @@ CUresult Executor::onPoolResetHigh(const cmd::Decoded<cmd::PoolResetHigh>& comma
   return pools_.resetHigh(command.fixed.pool, command.fixed.ofReserved != 0) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult Executor::onPoolHigh(const cmd::Decoded<cmd::PoolHigh>& command) {
+  const auto& high = command.fixed;
+  return pools_.raiseHigh(high.pool, high.reserved, high.used) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult Executor::onPoolTrim(const cmd::Decoded<cmd::PoolTrim>& command) {
   progressPoolFrees();
   std::vector<MemoryPools::Block> released;

@@ -20,14 +20,13 @@ void Journal::note(cmd::Op op, uint16_t context, std::span<const std::byte> body
   const auto of = subjectOf(op, context, entry.body);
   if (!of) return;
   entry.subject = of->subject;
-  // It outlives the context that it was made in.
-  if (of->subject.kind == Subject::Kind::kHostMemory) entry.context = 0;
+  if (!of->hasContext) entry.context = 0;
   const uint64_t number = ++last_;
   if (of->valueBytes == 0) {
     if (const auto before = made_.find(of->subject); before != made_.end()) erase(before->second);
     made_[of->subject] = number;
   } else {
-    const uint32_t which[] = {static_cast<uint32_t>(op), context};
+    const uint32_t which[] = {static_cast<uint32_t>(op), entry.context};
     append(entry.key, std::as_bytes(std::span(which)));
     append(entry.key, entry.body);
     std::fill_n(entry.key.begin() + static_cast<ptrdiff_t>(sizeof(which) + of->value), of->valueBytes, std::byte{});

@@ -28,6 +28,7 @@ class MemoryArena {
   static uint64_t roundedBytes(uint64_t bytes);
   /// Whether `address` is the start of an allocation.
   bool owns(CUdeviceptr address) const { return allocations_.contains(address); }
+  size_t allocations() const { return allocations_.size(); }
   /// Gives an allocation back. Nothing on the device may use it any more.
   CUresult free(CUdeviceptr address);
 

@@ -59,6 +59,28 @@ bool MemoryPools::resetHigh(uint64_t pool, bool ofReserved) {
   return true;
 }
 
+std::vector<uint64_t> MemoryPools::all() const {
+  std::vector<uint64_t> numbers;
+  for (const auto& [number, pool] : pools_)
+    if (!pool.destroyed) numbers.push_back(number);
+  return numbers;
+}
+
+size_t MemoryPools::idleBlocks(size_t device) const {
+  size_t blocks = 0;
+  for (const auto& [number, pool] : pools_)
+    if (pool.device == device) blocks += pool.idle.size();
+  return blocks;
+}
+
+bool MemoryPools::raiseHigh(uint64_t pool, uint64_t reserved, uint64_t used) {
+  Pool* live = find(pool);
+  if (!live) return false;
+  live->usage.reservedHigh = std::max(live->usage.reservedHigh, reserved);
+  live->usage.usedHigh = std::max(live->usage.usedHigh, used);
+  return true;
+}
+
 std::optional<MemoryPools::Usage> MemoryPools::usage(uint64_t pool) const {
   const auto found = pools_.find(pool);
   if (found == pools_.end() || found->second.destroyed) return std::nullopt;

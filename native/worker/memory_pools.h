@@ -36,7 +36,10 @@ class MemoryPools {
   bool create(uint64_t pool, size_t device, uint64_t maxBytes);
   /// Its blocks in use stay until they are freed. What nobody uses is appended to `released`.
   bool destroy(uint64_t pool, std::vector<Block>& released);
-  bool empty() const { return pools_.empty() && blocks_.empty(); }
+  /// The pools that there are.
+  std::vector<uint64_t> all() const;
+  /// How many blocks of a device nobody uses, or may use yet.
+  size_t idleBlocks(size_t device) const;
   /// The device that a pool is of; nothing for a pool that is not there.
   std::optional<size_t> device(uint64_t pool) const;
   /// Bytes that the pool keeps at a synchronisation.
@@ -44,6 +47,8 @@ class MemoryPools {
   /// Forgets the highest use so far.
   bool resetHigh(uint64_t pool, bool ofReserved);
   std::optional<Usage> usage(uint64_t pool) const;
+  /// There was more before. False for a pool that is not there.
+  bool raiseHigh(uint64_t pool, uint64_t reserved, uint64_t used);
 
   /// A block for `bytes` that the stream may use now, taken into use. `wanted`: bytes of it that count as used.
   std::optional<uint64_t> reuse(uint64_t pool, uint64_t bytes, StreamKey stream, uint64_t wanted);

@@ -94,6 +94,28 @@ TEST("a pool that is destroyed lives on in its blocks and gives them back one by
   CHECK(pools.create(kPoolHandle, 0, 0));  // nothing is left of the old one
 }
 
+TEST("a pool that is made again had the highest use of the one before, and its idle blocks are counted by device") {
+  MemoryPools pools;
+  CHECK(!pools.raiseHigh(kPoolHandle, 1, 1));
+  CHECK(pools.create(kPoolHandle, 1, 0));
+  CHECK(pools.raiseHigh(kPoolHandle, 5000, 2000));
+  pools.add({0x1000, 1024, kPoolHandle}, 1024);
+  CHECK(pools.raiseHigh(kPoolHandle, 10, 10));
+  CHECK_EQ(pools.usage(kPoolHandle)->reservedHigh, 5000u);
+  CHECK_EQ(pools.usage(kPoolHandle)->usedHigh, 2000u);
+  CHECK_EQ(pools.idleBlocks(1), 0u);
+  CHECK(pools.setThreshold(kPoolHandle, 1 << 20));
+  CHECK(pools.free(0x1000, kOne, 1));
+  CHECK_EQ(pools.idleBlocks(1), 0u);  // its stream may still use it
+  std::vector<MemoryPools::Block> released;
+  pools.happened(1, released);
+  CHECK_EQ(pools.idleBlocks(1), 1u);
+  CHECK_EQ(pools.idleBlocks(0), 0u);
+  CHECK(pools.all() == std::vector<uint64_t>{kPoolHandle});
+  CHECK(pools.destroy(kPoolHandle, released));
+  CHECK(pools.all().empty());
+}
+
 TEST("a pool with a maximum makes room from what nobody uses") {
   MemoryPools pools;
   std::vector<MemoryPools::Block> released;

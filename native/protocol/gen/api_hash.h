@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0xa381838318207756;
+inline constexpr uint64_t kApiHash = 0xba356b93263ecd33;
 
 }  // namespace millpond

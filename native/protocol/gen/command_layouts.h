@@ -124,6 +124,11 @@ inline constexpr FieldLayout kPoolResetHigh[] = {
     {"pool", 0, 8},
     {"ofReserved", 8, 4},
 };
+inline constexpr FieldLayout kPoolHigh[] = {
+    {"pool", 0, 8},
+    {"reserved", 8, 8},
+    {"used", 16, 8},
+};
 inline constexpr FieldLayout kPoolTrim[] = {
     {"pool", 0, 8},
     {"bytes", 8, 8},
@@ -1027,6 +1032,7 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kPoolDestroy, 8, 0, false, layouts::kPoolDestroy},
     {Op::kPoolSetThreshold, 16, 0, false, layouts::kPoolSetThreshold},
     {Op::kPoolResetHigh, 16, 0, false, layouts::kPoolResetHigh},
+    {Op::kPoolHigh, 24, 0, true, layouts::kPoolHigh},
     {Op::kPoolTrim, 16, 0, false, layouts::kPoolTrim},
     {Op::kPoolUsage, 8, 0, true, layouts::kPoolUsage},
     {Op::kPoolAlloc, 24, 0, true, layouts::kPoolAlloc},

@@ -173,13 +173,9 @@ inline Outcome runParked(Way way, const std::function<void()>& program, std::opt
   return outcome;
 }
 
-/// As `everywhere`, with the sessions of such a pool. They are at least so many.
-inline void everywhereParked(const std::function<void()>& program, size_t sessions) {
-  for (const Way way : kWays) {
-    if (way == Way::kDirect) {
-      CHECK_EQ(runProgram(way, program), 0);
-      continue;
-    }
+/// The program goes well over both transports, with at least so many sessions.
+inline void runParkedOverBoth(const std::function<void()>& program, size_t sessions) {
+  for (const Way way : {Way::kSharedMemory, Way::kTcp}) {
     const Outcome outcome = runParked(way, program);
     if (outcome.status != 0 || !outcome.endedInOrder)
       fail(__FILE__, __LINE__, std::string(nameOf(way)) + ":\n" + outcome.said);
@@ -187,6 +183,12 @@ inline void everywhereParked(const std::function<void()>& program, size_t sessio
       fail(__FILE__, __LINE__,
            std::string(nameOf(way)) + ": only " + std::to_string(outcome.sessions) + " sessions:\n" + outcome.said);
   }
+}
+
+/// As `everywhere`, with the sessions of such a pool. They are at least so many.
+inline void everywhereParked(const std::function<void()>& program, size_t sessions) {
+  CHECK_EQ(runProgram(Way::kDirect, program), 0);
+  runParkedOverBoth(program, sessions);
 }
 
 }  // namespace millpond::testing

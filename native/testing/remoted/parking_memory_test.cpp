@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a program has while its session is parked: pinned memory that it shares with its workers.
+// Memory that a program has while its session is parked: pinned memory that it shares with its workers, and pools from which
+// nothing is allocated.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -78,4 +79,85 @@ TEST("pinned memory keeps its address and what is in it, for the program and for
         OK(CU(cuCtxSynchronize)());
       },
       5);
+}
+
+namespace {
+
+uint64_t poolAttribute(CUmemoryPool pool, CUmemPool_attribute attribute) {
+  cuuint64_t value = 0;
+  OK(CU(cuMemPoolGetAttribute)(pool, attribute, &value));
+  return value;
+}
+
+/// Memory from the pool, written and given back.
+void usePool(CUmemoryPool pool, size_t bytes, CUstream stream) {
+  CUdeviceptr memory = 0;
+  OK(CU(cuMemAllocFromPoolAsync)(&memory, bytes, pool, stream));
+  OK(CU(cuMemsetD8Async)(memory, 7, bytes, stream));
+  std::vector<unsigned char> back(bytes);
+  OK(CU(cuMemcpyDtoHAsync_v2)(back.data(), memory, bytes, stream));
+  OK(CU(cuStreamSynchronize)(stream));
+  CHECK(back == std::vector<unsigned char>(bytes, 7));
+  OK(CU(cuMemFreeAsync)(memory, stream));
+  OK(CU(cuStreamSynchronize)(stream));
+}
+
+}  // namespace
+
+TEST("pools from which nothing is allocated are there again, as they were set, also those of a context that has ended") {
+  // The software GPU itself has no pools.
+  runParkedOverBoth(
+      [] {
+        begin();
+        CUcontext primary = nullptr, own = nullptr;
+        OK(CU(cuCtxGetCurrent)(&primary));
+        OK(CU(cuCtxCreate_v2)(&own, 0, 1));
+        CUmemPoolProps properties{};
+        properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+        properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+        CUmemoryPool pool = nullptr, byDefault = nullptr;
+        OK(CU(cuMemPoolCreate)(&pool, &properties));
+        CUlibrary library = nullptr;
+        OK(CU(cuLibraryLoadData)(&library, kStoreWord, nullptr, nullptr, 0, nullptr, nullptr, 0));
+        cuuint64_t threshold = UINT64_MAX;
+        OK(CU(cuMemPoolSetAttribute)(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+        OK(CU(cuCtxDestroy_v2)(own));
+        OK(CU(cuCtxSetCurrent)(primary));
+        OK(CU(cuDeviceGetDefaultMemPool)(&byDefault, 0));
+        CUcontext second = nullptr;
+        OK(CU(cuDevicePrimaryCtxRetain)(&second, 1));
+        const auto useBoth = [&] {
+          usePool(byDefault, 5 << 20, nullptr);
+          OK(CU(cuCtxSetCurrent)(second));
+          usePool(pool, 10'000, nullptr);
+          OK(CU(cuCtxSetCurrent)(primary));
+        };
+        useBoth();
+        // What it keeps counts as memory of the device only where something is in use.
+        CHECK(poolAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >= 10'000);
+        const uint64_t reserved = poolAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH);
+        const uint64_t used = poolAttribute(byDefault, CU_MEMPOOL_ATTR_USED_MEM_HIGH);
+        CHECK(used >= 5 << 20);
+        for (unsigned round = 0; round < 2; ++round) {
+          rest();
+          CHECK_EQ(poolAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD), UINT64_MAX);
+          CHECK_EQ(poolAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH), reserved);
+          CHECK_EQ(poolAttribute(byDefault, CU_MEMPOOL_ATTR_USED_MEM_HIGH), used);
+          CHECK_EQ(poolAttribute(byDefault, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0u);
+          useBoth();
+        }
+        CUkernel kernel = nullptr;
+        OK(CU(cuLibraryGetKernel)(&kernel, library, "store"));
+        CUdeviceptr memory = 0;
+        OK(CU(cuMemAllocAsync)(&memory, 64, nullptr));
+        stay([&] { OK(CU(cuMemsetD8Async)(memory, 1, 64, nullptr)); });
+        OK(CU(cuMemFreeAsync)(memory, nullptr));
+        rest();
+        const size_t before = sessionsSoFar();
+        OK(CU(cuMemPoolDestroy)(pool));
+        CHECK_EQ(sessionsSoFar(), before);
+        FAILS(CUDA_ERROR_INVALID_VALUE, CU(cuMemPoolTrimTo)(pool, 0));
+        usePool(byDefault, 100, nullptr);
+      },
+      4);
 }

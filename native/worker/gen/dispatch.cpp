@@ -1338,6 +1338,7 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     &byHand<cmd::PoolDestroy, &Executor::onPoolDestroy>,
     &byHand<cmd::PoolSetThreshold, &Executor::onPoolSetThreshold>,
     &byHand<cmd::PoolResetHigh, &Executor::onPoolResetHigh>,
+    &byHand<cmd::PoolHigh, &Executor::onPoolHigh>,
     &byHand<cmd::PoolTrim, &Executor::onPoolTrim>,
     &byHand<cmd::PoolUsage, &Executor::onPoolUsage>,
     &byHand<cmd::PoolAlloc, &Executor::onPoolAlloc>,

@@ -26,6 +26,7 @@ CUresult onPoolCreate(const cmd::Decoded<cmd::PoolCreate>& in);
 CUresult onPoolDestroy(const cmd::Decoded<cmd::PoolDestroy>& in);
 CUresult onPoolSetThreshold(const cmd::Decoded<cmd::PoolSetThreshold>& in);
 CUresult onPoolResetHigh(const cmd::Decoded<cmd::PoolResetHigh>& in);
+CUresult onPoolHigh(const cmd::Decoded<cmd::PoolHigh>& in);
 CUresult onPoolTrim(const cmd::Decoded<cmd::PoolTrim>& in);
 CUresult onPoolUsage(const cmd::Decoded<cmd::PoolUsage>& in);
 CUresult onPoolAlloc(const cmd::Decoded<cmd::PoolAlloc>& in);
