@@ -71,13 +71,26 @@ it.each(["shm", "tcp"])(
     await other.finished;
     await shell.says("stdout", /(done: \w+\n){4}/);
 
-    // What it holds is not given back.
+    // What it holds is not given back, and who asks is told so.
     await has(shell, "hold");
+    const reason = /^ *(Not parked|idle)\b.*\bit has \d+ bytes of device memory$/ms;
+    for (const ask of [
+      ["describe", "claim", "thinker"],
+      ["why", "thinker"],
+    ]) {
+      await until(
+        `${ask[0]} to tell why it is not parked`,
+        () => pool.millpond(ask),
+        ({ stdout }) => reason.test(stdout),
+        20_000,
+      );
+    }
     const before = await sessions(1);
     await new Promise((resolve) => setTimeout(resolve, 3000));
     expect(await sessions(1)).toEqual(before);
     await has(shell, "drop");
     await sleeps("thinker");
+    expect((await pool.millpond(["describe", "claim", "thinker"])).stdout).not.toMatch(reason);
     await pool.millpond(["resize", "thinker", "-m", "16Mi"]);
     await has(shell, "compute");
     // What it ends now is ended without a GPU.

@@ -61,6 +61,7 @@ export function reportSession(
     commands: BigInt(figures.commands),
     launches: BigInt(figures.launches),
     waits: BigInt(figures.waits),
+    notParked: figures.notParked,
   };
 }
 

@@ -39,6 +39,7 @@ describe("messages of a worker", () => {
         commands: 3,
         launches: 2,
         waits: 1,
+        notParked: "it has 4096 bytes of device memory",
       },
       { type: "closed", session: "s", reason: "the client ended", ok: true },
     ];

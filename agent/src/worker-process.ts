@@ -87,6 +87,7 @@ const workerMessageSchema = z.discriminatedUnion("type", [
     commands: z.number().nonnegative(),
     launches: z.number().nonnegative(),
     waits: z.number().nonnegative(),
+    notParked: z.string().default(""),
   }),
   z.object({ type: z.literal("closed"), session: z.string(), reason: z.string(), ok: z.boolean() }),
 ]);

@@ -55,6 +55,8 @@ export interface WorkerFigures {
   readonly commands: number;
   readonly launches: number;
   readonly waits: number;
+  /** Why it is not parked though it is idle; empty: it is not idle, or nothing would park it. */
+  readonly notParked: string;
 }
 
 /** What a worker said to a change of its session's sizes. */
@@ -148,6 +150,7 @@ export class Worker {
     commands: 0,
     launches: 0,
     waits: 0,
+    notParked: "",
   };
   /** Whether a client has been connected. */
   hasHadClient: boolean;
@@ -404,6 +407,7 @@ export class Worker {
           commands: message.commands,
           launches: message.launches,
           waits: message.waits,
+          notParked: message.notParked,
         };
         return;
       case "closed":

@@ -227,6 +227,7 @@ export function toSession(pool: Pool, node: string, session: PresentSession): Se
     commands: session.commands,
     launches: session.launches,
     waits: session.waits,
+    notParked: session.notParked,
     owner: pool.ledger.claims.get(session.claim)?.owner ?? "",
   });
 }

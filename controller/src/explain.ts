@@ -60,6 +60,10 @@ export async function explainClaim(pool: Pool, name: string, sees: Sight = seesA
       facts: [
         ...tree.chain(claim.queue).map((queue) => `queue ${queue.name}: ${tree.describe(queue.name)}`),
         `tenant ${claim.tenant}: ${tree.describeTenant(claim.tenant)}`,
+        ...pool.presence
+          .sessions()
+          .filter(({ session }) => session.claim === name && session.notParked !== "")
+          .map(({ session }) => `idle: ${session.program} is not parked, since ${session.notParked}`),
       ],
     };
   });

@@ -48,6 +48,8 @@ export interface SessionFacts {
   readonly commands: bigint;
   readonly launches: bigint;
   readonly waits: bigint;
+  /** Why it is not parked though it is idle; empty: it is not idle, or nothing would park it. */
+  readonly notParked: string;
 }
 
 /** What an agent says of a session that has ended, checked. */
@@ -233,6 +235,7 @@ function checkSession(node: string, session: SessionReport): SessionFacts {
     commands: session.commands,
     launches: session.launches,
     waits: session.waits,
+    notParked: cleanText(session.notParked),
   };
 }
 

@@ -134,6 +134,8 @@ Executor::End Executor::run() {
     }
     if (busy || ended_ || stopRequested_.load(std::memory_order_relaxed)) {
       lastProgress = monotonicNs();
+      if (isKept_) [[unlikely]]
+        keepsIdle("");
       continue;
     }
     const bool awaits = !pending_.empty() || !downloads_.empty() || !holds_.empty() || !landings_.empty() ||

@@ -83,6 +83,11 @@ class Executor {
   /// executed first: memory that it freed last is not leaked.
   void clientGone();
   const Counters& counters() const { return counters_; }
+  /// Why the session, which is idle, is not parked; empty while there is nothing to say. From any thread.
+  std::string whyNotParked() {
+    const std::lock_guard lock(keptMutex_);
+    return kept_;
+  }
   /// Changes how much memory may be taken of each device, in the session's order: of all, or of none where one has more
   /// in use. From any thread.
   Status setMemoryLimits(std::span<const uint64_t> bytes);
@@ -324,8 +329,12 @@ class Executor {
   static bool leavesTrace(cmd::Op op);
   /// Why what there is cannot be made again; empty when it can.
   std::string whyKept();
+  /// The same, or why it cannot be done now. Afterwards, when it is empty, the journal is written.
+  std::string whyNotNow();
   std::string whyHandlesKept() const;
   std::string whyHostRunsKept() const;
+  /// What `whyNotParked` says from now on.
+  void keepsIdle(std::string why);
   std::string whyModulesKept();
   std::string whyContextsKept() const;
   Compared compareVariables(uint64_t wire, const Loaded& loaded);
@@ -672,6 +681,9 @@ class Executor {
   std::optional<uint64_t> writtenAt_;
   std::pair<uint64_t, std::string> modulesKept_;     ///< why, as it was at that position
   std::string toldKept_;
+  bool isKept_ = false;  ///< there is a reason
+  std::mutex keptMutex_;
+  std::string kept_;
 
   bool ended_ = false;
   End end_{"", true};

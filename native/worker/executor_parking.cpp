@@ -318,17 +318,31 @@ bool Executor::writeJournal() {
   return true;
 }
 
+std::string Executor::whyNotNow() {
+  if (std::string why = whyKept(); !why.empty()) return why;
+  if (!hasRead()) return "its program has not taken all that it was told";
+  if (!isQuiet()) return "it has work that runs, or a context that has failed";
+  if (!emptyPools()) return "it has device memory";
+  return writeJournal() ? "" : "there is too much to make again, or a time between events that cannot be told";
+}
+
+void Executor::keepsIdle(std::string why) {
+  isKept_ = !why.empty();
+  const std::lock_guard lock(keptMutex_);
+  kept_ = std::move(why);
+}
+
 bool Executor::parks(int64_t idleNs) {
   // Whoever goes on with this session has something to do.
   if (parking_.afterNs == 0 || (parking_.isResumed && (!restoredAt_ || position_ == *restoredAt_))) return false;
   if (!link_.isParked()) {
     if (idleNs < parking_.afterNs) return false;
-    if (std::string why = whyKept(); !why.empty()) {
+    if (std::string why = whyNotNow(); !why.empty()) {
       if (why != toldKept_) log(LogLevel::Info, "the session is idle and is not parked: %s", why.c_str());
-      toldKept_ = std::move(why);
+      toldKept_ = why;
+      keepsIdle(std::move(why));
       return false;
     }
-    if (!hasRead() || !isQuiet() || !emptyPools() || !writeJournal()) return false;
   }
   if (!link_.park(written_)) return false;
   ended_ = true;

@@ -351,7 +351,8 @@ void Supervisor::sendStats() {
                              {"devices", std::move(devices)},
                              {"commands", counters.commands.load(std::memory_order_relaxed)},
                              {"launches", counters.launches.load(std::memory_order_relaxed)},
-                             {"waits", counters.waits.load(std::memory_order_relaxed)}});
+                             {"waits", counters.waits.load(std::memory_order_relaxed)},
+                             {"notParked", executor_->whyNotParked()}});
 }
 
 void Supervisor::finish(const std::string& reason, bool ok, bool isParked) {

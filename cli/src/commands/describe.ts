@@ -204,8 +204,17 @@ async function describeClaim(claim: Claim, { pool }: Connection, now: number): P
           : `${formatDuration(claim.leaseSeconds)}, of which ${formatDuration(Math.max(0, Number(claim.leaseExpiresAt) - now))} is left`,
       ],
       ["Sessions", table(sessionColumns(now, false), sessions)],
+      ...notParked(sessions),
     ],
   };
+}
+
+/** Why sessions that are idle keep their lazy claim awake. */
+function notParked(sessions: readonly Session[]): (readonly [string, string])[] {
+  const reasons = sessions
+    .filter((session) => session.notParked !== "")
+    .map((session) => `${session.program} (${session.clientPid}): ${session.notParked}`);
+  return reasons.length === 0 ? [] : [["Not parked", `\n${reasons.join("\n")}`]];
 }
 
 async function describeQueue(queue: Queue, { claims }: Connection, now: number): Promise<Description> {
@@ -291,6 +300,7 @@ function describeSession(session: Session, now: number): Description {
       ["Transport", session.transport === "" ? "none yet" : session.transport],
       ["Devices", devices.length === 0 ? sessionDevices(session) : `\n${devices.join("\n")}`],
       ["Started", `${ageOf(session.startedAt, now)} ago`],
+      ...(session.notParked === "" ? [] : [["Not parked", session.notParked] as const]),
       ["Calls", `${session.commands}, of them ${session.launches} launches and ${session.waits} waits`],
     ],
   };

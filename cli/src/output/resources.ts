@@ -235,6 +235,7 @@ export function sessionToJson(session: Session) {
     commands: Number(session.commands),
     launches: Number(session.launches),
     waits: Number(session.waits),
+    notParked: session.notParked,
   };
 }
 
