@@ -55,7 +55,7 @@ export const errorTable = {
   MILLPOND_E_IMPOSSIBLE: {
     connect: Code.FailedPrecondition,
     meaning: "No node of the pool could hold the claim, even if it were empty.",
-    remedy: "Ask for fewer vGPUs or for less of each.",
+    remedy: "Ask for fewer vGPUs, for less of each, or without the constraint that the message names.",
   },
   MILLPOND_E_NO_CAPACITY: {
     connect: Code.ResourceExhausted,

@@ -117,7 +117,10 @@ function requireRole(caller: Caller, required: RequiredRole, what: string): void
 export function requireToken(authorization: string | null | undefined, tokens: TokenVerifier): Caller {
   const token = parseBearer(authorization);
   if (token === undefined) {
-    throw millpondError("MILLPOND_E_UNAUTHENTICATED", "the request carries no bearer token");
+    throw millpondError(
+      "MILLPOND_E_UNAUTHENTICATED",
+      "the request carries no bearer token, or one that cannot be any of ours",
+    );
   }
   const caller = tokens.verify(token);
   if (caller === "unknown") {

@@ -2,8 +2,15 @@
 
 // Why a claim is not placed, in one sentence with the numbers of the moment, without a full stop.
 
-import { formatBytes } from "@millpond/api";
-import { candidatesOn, isOpen, possibleOn } from "./filter.ts";
+import { formatBytes, formatLabels } from "@millpond/api";
+import {
+  allowsDevice,
+  allowsNeighbours,
+  allowsNode,
+  type Constraints,
+  settleAffinity,
+} from "./constraints.ts";
+import { candidatesOn, isOpen, possibleOn, takesClaims } from "./filter.ts";
 import { asksForWholeDevices, type ClaimRequest, shapeOf, shareOf } from "./request.ts";
 import { type DeviceState, freeOf, type NodeState, type Snapshot } from "./snapshot.ts";
 
@@ -12,78 +19,85 @@ interface Placed {
   readonly device: DeviceState;
 }
 
-/** What a node says of itself, to whatever is asked. */
-interface Census {
-  /** Devices that take claims, if the node does. */
-  readonly healthy: number;
-  /** Those of them that somebody has something of. */
-  readonly taken: number;
-  /** The largest of all its devices. */
-  readonly largest: DeviceState | undefined;
-}
-
-/** What a node has for a request. */
+/** What a node has for a request: of its devices those that the constraints allow. */
 interface Supply {
-  /** Devices that would do if nobody were on the node. */
+  readonly allowed: number;
+  /** Of these, the ones that would do if nobody were on the node. */
   readonly possible: number;
+  readonly largest: DeviceState | undefined;
+  /** Whether those who are on the node allow it beside them. */
+  readonly isNear: boolean;
+  readonly unhealthy: number;
+  /** Healthy ones that are cordoned by themselves. */
+  readonly cordoned: number;
+  readonly usable: number;
+  /** Usable ones that somebody has something of. */
+  readonly taken: number;
   /** Devices that will do now. */
   readonly fitting: number;
-  /** Of the healthy devices with enough free memory, the one with most compute free. */
+  /** Of the usable ones with enough free memory, the one with most compute free. */
   readonly mostCompute: DeviceState | undefined;
-  /** Of the healthy devices the one with most memory free: in percent, and in bytes. */
+  /** Of the usable ones the one with most memory free: in percent, and in bytes. */
   readonly mostPercent: DeviceState | undefined;
   readonly mostBytes: DeviceState | undefined;
 }
 
-interface Memory {
-  readonly census: Census;
-  /** By what is asked. */
-  readonly supplies: Map<string, Supply>;
-}
+/** Of a pool with many models the first are named. */
+const maxModelsNamed = 4;
 
 /** Requests with different shapes of which it is remembered what one node has for them. */
 const maxRemembered = 64;
 
 /** Claims wait in a pool that changes all the time, most nodes of which have not changed: those are other values. */
-const memories = new WeakMap<NodeState, Memory>();
-
-function memoryOf(node: NodeState): Memory {
-  let memory = memories.get(node);
-  if (memory === undefined) {
-    const healthy = node.devices.filter(({ isHealthy }) => isHealthy);
-    const census = {
-      healthy: healthy.length,
-      taken: healthy.filter(({ grants }) => grants.length > 0).length,
-      largest: greatest(node.devices, ({ memoryBytes }) => memoryBytes),
-    };
-    memory = { census, supplies: new Map() };
-    memories.set(node, memory);
-  }
-  return memory;
-}
+const supplies = new WeakMap<NodeState, Map<string, Supply>>();
 
 function supplyOf(node: NodeState, request: ClaimRequest): Supply {
-  const { supplies } = memoryOf(node);
+  const known = supplies.get(node) ?? new Map<string, Supply>();
+  supplies.set(node, known);
   const shape = shapeOf(request);
-  let supply = supplies.get(shape);
+  let supply = known.get(shape);
   if (supply === undefined) {
-    const healthy = node.devices.filter(({ isHealthy }) => isHealthy);
-    const withMemory = healthy.filter(
-      (device) => freeOf(device).memoryBytes >= shareOf(request, device).memoryBytes,
-    );
-    supply = {
-      possible: possibleOn(node, request).length,
-      fitting: candidatesOn(node, request).length,
-      mostCompute: greatest(withMemory, (device) => freeOf(device).computePercent),
-      mostPercent: greatest(healthy, freePercent),
-      mostBytes: greatest(healthy, (device) => freeOf(device).memoryBytes),
-    };
-    if (supplies.size >= maxRemembered) {
-      supplies.clear();
+    supply = makeSupply(node, request);
+    if (known.size >= maxRemembered) {
+      known.clear();
     }
-    supplies.set(shape, supply);
+    known.set(shape, supply);
   }
   return supply;
+}
+
+function makeSupply(node: NodeState, request: ClaimRequest): Supply {
+  const { constraints } = request;
+  const isAllowed = allowsNode(constraints, node);
+  const allowed = isAllowed ? node.devices.filter((device) => allowsDevice(constraints, device)) : [];
+  const usable = allowed.filter(takesClaims);
+  const unhealthy = allowed.filter(({ isHealthy }) => !isHealthy).length;
+  const withMemory = usable.filter(
+    (device) => freeOf(device).memoryBytes >= shareOf(request, device).memoryBytes,
+  );
+  return {
+    allowed: allowed.length,
+    possible: possibleOn(node, request).length,
+    largest: greatest(allowed, ({ memoryBytes }) => memoryBytes),
+    isNear: allowsNeighbours(constraints, node),
+    unhealthy,
+    cordoned: allowed.length - usable.length - unhealthy,
+    usable: usable.length,
+    taken: usable.filter(({ grants }) => grants.length > 0).length,
+    fitting: candidatesOn(node, request).length,
+    mostCompute: greatest(withMemory, (device) => freeOf(device).computePercent),
+    mostPercent: greatest(usable, freePercent),
+    mostBytes: greatest(usable, (device) => freeOf(device).memoryBytes),
+  };
+}
+
+/** Sums up what the nodes have. */
+function sum(
+  nodes: readonly NodeState[],
+  request: ClaimRequest,
+  valueOf: (supply: Supply, node: NodeState) => number,
+): number {
+  return nodes.reduce((total, node) => total + valueOf(supplyOf(node, request), node), 0);
 }
 
 /**
@@ -95,53 +109,107 @@ export function explainImpossible(snapshot: Snapshot, request: ClaimRequest): st
   if (nodes.length === 0 || nodes.some((node) => supplyOf(node, request).possible >= request.gpus)) {
     return undefined;
   }
-  const possible = nodes.map((node) => ({ node, count: supplyOf(node, request).possible }));
-  const total = possible.reduce((sum, { count }) => sum + count, 0);
-  const largestNode = greatest(nodes, (node) => node.devices.length);
-  if (largestNode === undefined || largestNode.devices.length < request.gpus) {
-    const most = largestNode?.devices.length ?? 0;
-    const all = nodes.reduce((sum, { devices }) => sum + devices.length, 0);
-    return `no node has ${countOf(request.gpus, "device")}: the largest, ${largestNode?.name}, has ${most}${spanning(all, request)}`;
+  const allowed = sum(nodes, request, (supply) => supply.allowed);
+  const all = nodes.reduce((total, { devices }) => total + devices.length, 0);
+  if (allowed === 0 && all > 0) {
+    return explainUnmet(nodes, request.constraints);
   }
+  const which = allowed < all ? " that it may use" : "";
+  const largestNode = greatest(nodes, (node) => supplyOf(node, request).allowed);
+  const most = largestNode === undefined ? 0 : supplyOf(largestNode, request).allowed;
+  if (most < request.gpus) {
+    return `no node has ${countOf(request.gpus, "device")}${which}: the largest, ${largestNode?.name}, has ${most}${spanning(allowed, request)}`;
+  }
+  const total = sum(nodes, request, ({ possible }) => possible);
   const largest = greatestPlaced(
     nodes,
-    (node) => memoryOf(node).census.largest,
+    (node) => supplyOf(node, request).largest,
     ({ memoryBytes }) => memoryBytes,
   );
   if (largest !== undefined && total === 0) {
-    return `no device has ${formatBytes(shareOf(request, largest.device).memoryBytes)}: the largest, ${label(largest)}, has ${formatBytes(largest.device.memoryBytes)}`;
+    return `no device${which} has ${formatBytes(shareOf(request, largest.device).memoryBytes)}: the largest, ${label(largest)}, has ${formatBytes(largest.device.memoryBytes)}`;
   }
-  const best = greatest(possible, ({ count }) => count);
-  return `no node has ${countOf(request.gpus, "device")} of ${describeMemory(request)}: the most is ${best?.count} on ${best?.node.name}${spanning(total, request)}`;
+  const best = greatest(nodes, (node) => supplyOf(node, request).possible);
+  const count = best === undefined ? 0 : supplyOf(best, request).possible;
+  return `no node has ${countOf(request.gpus, "device")}${which} of ${describeMemory(request)}: the most is ${count} on ${best?.name}${spanning(total, request)}`;
+}
+
+/** Which of the constraints no device meets. */
+function explainUnmet(nodes: readonly NodeState[], constraints: Constraints = {}): string {
+  const devices = nodes.flatMap((node) => node.devices);
+  const { nodeLabels, onlyHost, models, onlyModels, minComputeCapability } = constraints;
+  const isNode = (one: Constraints) => nodes.some((node) => allowsNode(one, node));
+  const isDevice = (one: Constraints) => devices.some((device) => allowsDevice(one, device));
+  if (nodeLabels !== undefined && !isNode({ nodeLabels })) {
+    return `no node has the labels ${formatLabels(nodeLabels)}`;
+  }
+  if (onlyHost !== undefined && !isNode({ onlyHost })) {
+    return "no node is on the machine of the program";
+  }
+  if (models !== undefined && !isDevice({ models })) {
+    return `no device is of the model ${models.join(" or ")}: there is ${describeModels(devices)}`;
+  }
+  if (onlyModels !== undefined && !isDevice({ onlyModels })) {
+    return `no device is of the model that its program was told, ${onlyModels.join(" or ")}: there is ${describeModels(devices)}`;
+  }
+  if (minComputeCapability !== undefined && !isDevice({ minComputeCapability })) {
+    return `no device has compute capability ${minComputeCapability}`;
+  }
+  return "no device meets all of its constraints together";
+}
+
+function describeModels(devices: readonly DeviceState[]): string {
+  const models = [...new Set(devices.map(({ model }) => model ?? "").filter((model) => model !== ""))].sort();
+  const more = models.length > maxModelsNamed ? ", …" : "";
+  return models.length === 0 ? "none" : `${models.slice(0, maxModelsNamed).join(", ")}${more}`;
 }
 
 /** Why the claim, which is not placed on this snapshot, has to wait. */
-export function explainWaiting(snapshot: Snapshot, request: ClaimRequest): string {
+export function explainWaiting(snapshot: Snapshot, asked: ClaimRequest): string {
   const { nodes } = snapshot;
   if (nodes.length === 0) {
     return "no node has joined the pool yet";
   }
-  const impossible = explainImpossible(snapshot, request);
+  const impossible = explainImpossible(snapshot, asked);
   if (impossible !== undefined) {
     return impossible;
   }
-  const open = nodes.filter(isOpen);
-  const count = open.reduce((sum, node) => sum + memoryOf(node).census.healthy, 0);
-  if (count === 0) {
-    return `no device of the pool takes claims now: ${describeClosed(nodes)}`;
+  const constraints = settleAffinity(asked.constraints, nodes);
+  const request =
+    constraints === undefined || constraints === asked.constraints ? asked : { ...asked, constraints };
+  const possible = nodes.filter((node) => supplyOf(node, request).allowed > 0);
+  const open = possible.filter(isOpen);
+  if (sum(open, request, ({ usable }) => usable) === 0) {
+    return `no device ${possible.length < nodes.length ? "that it may use" : "of the pool"} takes claims now: ${describeClosed(possible, request)}`;
   }
-  const taken = open.reduce((sum, node) => sum + memoryOf(node).census.taken, 0);
-  const closed = describeClosed(nodes);
-  const context = `${taken} of ${countOf(count, "device")} ${taken === 1 ? "is" : "are"} taken${closed === "" ? "" : `; not counted: ${closed}`}`;
-  return `${describeShortage(open, request)}; ${context}`;
+  const near = open.filter((node) => supplyOf(node, request).isNear);
+  const count = sum(near, request, ({ usable }) => usable);
+  if (count === 0) {
+    return `its affinity keeps it from ${countOf(open.length, "node")} that would do`;
+  }
+  const taken = sum(near, request, (supply) => supply.taken);
+  const left = [
+    describeClosed(possible, request),
+    near.length < open.length
+      ? `${countOf(open.length - near.length, "node")} that its affinity keeps it from`
+      : "",
+    describeForbidden(nodes, request),
+  ].filter((part) => part !== "");
+  const context = `${taken} of ${countOf(count, "device")} ${taken === 1 ? "is" : "are"} taken${left.length === 0 ? "" : `; not counted: ${left.join(", ")}`}`;
+  return `${describeShortage(near, request)}; ${context}`;
+}
+
+function describeForbidden(nodes: readonly NodeState[], request: ClaimRequest): string {
+  const others = sum(nodes, request, ({ allowed }, { devices }) => devices.length - allowed);
+  return others === 0 ? "" : `${countOf(others, "device")} that it may not use`;
 }
 
 function describeShortage(open: readonly NodeState[], request: ClaimRequest): string {
-  const fitting = open.map((node) => ({ node, count: supplyOf(node, request).fitting }));
-  const total = fitting.reduce((sum, { count }) => sum + count, 0);
+  const total = sum(open, request, ({ fitting }) => fitting);
   if (total > 0) {
-    const best = greatest(fitting, ({ count }) => count);
-    return `no node has ${countOf(request.gpus, "device")} with ${describeNeed(request)} free: the most is ${best?.count} on ${best?.node.name}${spanning(total, request)}`;
+    const best = greatest(open, (node) => supplyOf(node, request).fitting);
+    const count = best === undefined ? 0 : supplyOf(best, request).fitting;
+    return `no node has ${countOf(request.gpus, "device")} with ${describeNeed(request)} free: the most is ${count} on ${best?.name}${spanning(total, request)}`;
   }
   const mostCompute = greatestPlaced(
     open,
@@ -183,18 +251,16 @@ function describeMemory(request: ClaimRequest): string {
     : formatBytes(request.memoryBytes);
 }
 
-function describeClosed(nodes: readonly NodeState[]): string {
+function describeClosed(nodes: readonly NodeState[], request: ClaimRequest): string {
   const lost = nodes.filter((node) => !node.isReady).length;
   const cordoned = nodes.filter((node) => node.isReady && node.isCordoned).length;
-  const ill = nodes
-    .filter(isOpen)
-    .reduce((sum, node) => sum + node.devices.length - memoryOf(node).census.healthy, 0);
-  const bare = nodes.filter((node) => isOpen(node) && node.devices.length === 0).length;
+  const ill = sum(nodes.filter(isOpen), request, ({ unhealthy }) => unhealthy);
+  const closed = sum(nodes.filter(isOpen), request, (supply) => supply.cordoned);
   return [
     lost > 0 ? `${countOf(lost, "node")} not ready` : "",
     cordoned > 0 ? `${countOf(cordoned, "node")} cordoned` : "",
+    closed > 0 ? `${countOf(closed, "device")} cordoned` : "",
     ill > 0 ? `${countOf(ill, "device")} unhealthy` : "",
-    bare > 0 ? `${countOf(bare, "node")} without devices` : "",
   ]
     .filter((part) => part !== "")
     .join(", ");

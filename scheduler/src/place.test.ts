@@ -120,6 +120,16 @@ describe("nodes and devices that take no claims", () => {
   });
 });
 
+function ofModel(name: string, model: string): NodeState {
+  const one = node(name, [GiB]);
+  return { ...one, devices: one.devices.map((device) => ({ ...device, model })) };
+}
+
+function withCordoned(one: NodeState, index: number): NodeState {
+  const devices = one.devices.map((device) => ({ ...device, isCordoned: device.index === index }));
+  return { ...one, devices };
+}
+
 describe("reasons", () => {
   const pool = placeAll(
     { nodes: [node("node-a", [80n * GiB, 80n * GiB]), node("node-b", [80n * GiB, 80n * GiB])] },
@@ -197,6 +207,78 @@ describe("reasons", () => {
       { nodes: [node("node-a", [GiB]), node("node-b", [4n * GiB], { isReady: false })] },
       { memoryBytes: 2n * GiB },
       "no device has 2 GiB free: largest free is 1 GiB on node-a/0; 0 of 1 device are taken; not counted: 1 node not ready",
+    ],
+    [
+      "labels that no node has",
+      { nodes: [node("node-a", [GiB])] },
+      { constraints: { nodeLabels: { zone: "b", pool: "x" } } },
+      "no node has the labels zone=b,pool=x",
+    ],
+    [
+      "another machine",
+      { nodes: [node("node-a", [GiB])] },
+      { constraints: { onlyHost: "elsewhere" } },
+      "no node is on the machine of the program",
+    ],
+    [
+      "a model that is not there",
+      { nodes: [node("node-a", [GiB]), ofModel("node-b", "A100")] },
+      { constraints: { models: ["H200", "B200"] } },
+      "no device is of the model H200 or B200: there is A100",
+    ],
+    [
+      "a capability that is not there",
+      { nodes: [node("node-a", [GiB])] },
+      { constraints: { minComputeCapability: "9.0" } },
+      "no device has compute capability 9.0",
+    ],
+    [
+      "constraints that no device meets together",
+      { nodes: [node("node-a", [GiB], { labels: { zone: "a" } }), ofModel("node-b", "A100")] },
+      { constraints: { models: ["A100"], nodeLabels: { zone: "a" } } },
+      "no device meets all of its constraints together",
+    ],
+    [
+      "too little of what it may use, more elsewhere",
+      { nodes: [node("node-a", [4n * GiB]), ofModel("node-b", "A100")] },
+      { memoryBytes: 2n * GiB, constraints: { models: ["A100"] } },
+      "no device that it may use has 2 GiB: the largest, node-b/0, has 1 GiB",
+    ],
+    [
+      "what it may use is taken, more is free elsewhere",
+      placeAll({ nodes: [node("node-a", [4n * GiB]), ofModel("node-b", "A100")] }, [
+        request("a", { memoryPercent: 50, constraints: { models: ["A100"] } }),
+      ]),
+      { memoryBytes: GiB, constraints: { models: ["A100"] } },
+      "no device has 1 GiB free: largest free is 512 MiB on node-b/0; 1 of 1 device is taken; not counted: 1 device that it may not use",
+    ],
+    [
+      "others are where there would be room",
+      placeAll({ nodes: [node("node-a", [4n * GiB]), node("node-b", [GiB])] }, [
+        request("a", { memoryBytes: 2n * GiB, computePercent: 10, labels: { app: "noisy" } }),
+      ]),
+      { memoryBytes: 2n * GiB, computePercent: 10, constraints: { antiAffinity: { app: "noisy" } } },
+      "no device has 2 GiB free: largest free is 1 GiB on node-b/0; 0 of 1 device are taken; not counted: 1 node that its affinity keeps it from",
+    ],
+    [
+      "others are everywhere",
+      placeAll({ nodes: [node("node-a", [GiB])] }, [
+        request("a", { memoryPercent: 10, labels: { app: "noisy" } }),
+      ]),
+      { memoryPercent: 10, constraints: { antiAffinity: { app: "noisy" } } },
+      "its affinity keeps it from 1 node that would do",
+    ],
+    [
+      "the device that would do is cordoned",
+      { nodes: [withCordoned(node("node-a", [GiB, 4n * GiB]), 1)] },
+      { memoryBytes: 2n * GiB },
+      "no device has 2 GiB free: largest free is 1 GiB on node-a/0; 0 of 1 device are taken; not counted: 1 device cordoned",
+    ],
+    [
+      "nodes without devices",
+      { nodes: [node("node-a", [])] },
+      {},
+      "no node has 1 device: the largest, node-a, has 0",
     ],
   ])("%s", (_what, snapshot: Snapshot, ask, reason) => {
     expect(place(snapshot, request("x", ask))).toBeUndefined();

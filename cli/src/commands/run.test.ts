@@ -146,7 +146,7 @@ describe("a program under millpond run", () => {
       (await pool.connection.claims.getClaim({ name: "kept" })).claim?.leaseExpiresAt ?? 0n;
     const first = await renewed();
     await pool.until(async () => (await renewed()) > first);
-    expect(await pool.home.millpond(["release", "kep"])).toMatchObject({
+    expect(await pool.home.millpond(["release", "kept"])).toMatchObject({
       code: 0,
       stdout: "claim/kept released\n",
     });
