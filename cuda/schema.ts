@@ -84,7 +84,10 @@ export interface Remoted {
    */
   readonly style: "async" | "wait";
   readonly arguments: { readonly [parameter: string]: Argument };
-  /** `current` (default): needs a current context, 201 without one; `none`: works without. */
+  /**
+   * Default: acts in the current context or, where the thread has none, in that of the first handle which has one; 201
+   * without either. `current`: only in the current one; `none`: works without any.
+   */
   readonly context?: "current" | "none";
   /**
    * The wire command of `commands.ts` that takes the place of the derived one, with the same types in the same order:

@@ -280,10 +280,18 @@ function preconditionCheck({ entry, remoting }: PlannedCall): string[] {
   return [guard("  ", `const CUresult r = ${check}; r != CUDA_SUCCESS`, "return r;")];
 }
 
+/** Of whom the call takes its context: one of the client's `Needs`. */
+function neededContext({ remoting, arguments: given }: PlannedCall): string {
+  if (remoting.context === "none") return "kNothing";
+  const hasOwn = given.some(({ argument: { kind } }) =>
+    ["stream", "handle", "functionOrKernel", "destroys"].includes(kind),
+  );
+  return remoting.context === "current" || !hasOwn ? "kCurrent" : "kAny";
+}
+
 export function callText(call: PlannedCall, plan: Plan): string {
   const { entry, command, remoting } = call;
   const parts = call.arguments.map((a) => marshal(a, plan));
-  const needsContext = remoting.context !== "none";
   const tails = parts.flatMap((p) => p.tails);
   const outputs = call.arguments.filter(({ argument }) => isOutput(argument));
   const sets = parts.flatMap((p) => p.sets);
@@ -294,7 +302,7 @@ export function callText(call: PlannedCall, plan: Plan): string {
   }
   const lines = [
     apiSignature(entry, "CUresult ", ") noexcept {"),
-    `  Call call("${entry.stem}", ${needsContext});`,
+    `  Call call("${entry.stem}", Needs::${neededContext(call)});`,
     "  if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;",
     ...parts.flatMap((p) => p.checks),
     `  cmd::${command.name} wire{};`,

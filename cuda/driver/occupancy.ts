@@ -22,11 +22,13 @@ const ofConfiguration = {
 export const occupancy = {
   cuOccupancyMaxActiveBlocksPerMultiprocessor: {
     style: "wait",
+    context: "current",
     cached,
     arguments: { numBlocks: out, func: functionOrKernel, blockSize: value, dynamicSMemSize: value },
   },
   cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags: {
     style: "wait",
+    context: "current",
     cached,
     arguments: {
       numBlocks: out,
@@ -38,6 +40,7 @@ export const occupancy = {
   },
   cuOccupancyAvailableDynamicSMemPerBlock: {
     style: "wait",
+    context: "current",
     cached,
     arguments: { dynamicSmemSize: out, func: functionOrKernel, numBlocks: value, blockSize: value },
   },

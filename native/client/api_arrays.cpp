@@ -75,7 +75,7 @@ void abandon(Call& call, HandleKind kind, void* handle) {
 }
 
 CUresult createArray(const char* name, const CUDA_ARRAY3D_DESCRIPTOR& desc, unsigned levels, void** out) {
-  Call call(name, true);
+  Call call(name, Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (desc.Width == 0 || (desc.Depth != 0 && desc.Height == 0 && !(desc.Flags & CUDA_ARRAY3D_LAYERED)))
     return CUDA_ERROR_INVALID_VALUE;
@@ -114,7 +114,7 @@ CUresult createArray(const char* name, const CUDA_ARRAY3D_DESCRIPTOR& desc, unsi
 }
 
 CUresult destroy(const char* name, HandleKind kind, void* handle) {
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   const auto info = call.remote().arrays.find(handle);
   if (!info || info->isPart) return CUDA_ERROR_INVALID_HANDLE;
@@ -132,7 +132,7 @@ CUresult destroy(const char* name, HandleKind kind, void* handle) {
 
 CUresult requirements(const char* name, CUDA_ARRAY_MEMORY_REQUIREMENTS* out, HandleKind kind, const void* handle,
                       CUdevice device) {
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::ArrayRequirements wire{};
@@ -147,7 +147,7 @@ CUresult requirements(const char* name, CUDA_ARRAY_MEMORY_REQUIREMENTS* out, Han
 }
 
 CUresult makeObject(const char* name, unsigned long long* out, const TextureInfo& info) {
-  Call call(name, true);
+  Call call(name, Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::TextureCreate wire{};
@@ -185,7 +185,7 @@ CUresult makeObject(const char* name, unsigned long long* out, const TextureInfo
 }
 
 CUresult endObject(const char* name, unsigned long long object, bool isSurface) {
-  Call call(name, true);
+  Call call(name, Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (!call.remote().arrays.dropTexture(object, isSurface)) return CUDA_ERROR_INVALID_VALUE;
   cmd::TextureDestroy wire{};
@@ -196,7 +196,7 @@ CUresult endObject(const char* name, unsigned long long object, bool isSurface) 
 /// What was said when the object was made; nothing, and why in `result`.
 std::optional<TextureInfo> objectInfo(const char* name, unsigned long long object, bool isSurface, const void* out,
                                       CUresult& result) {
-  Call call(name, true);
+  Call call(name, Needs::kCurrent);
   result = call.entry();
   if (result != CUDA_SUCCESS) return std::nullopt;
   auto info = call.remote().arrays.findTexture(object, isSurface);
@@ -257,7 +257,7 @@ CUresult cuArrayCreate_v2(CUarray* pHandle, const CUDA_ARRAY_DESCRIPTOR* pAlloca
 CUresult cuArrayDestroy(CUarray hArray) noexcept { return destroy("cuArrayDestroy", HandleKind::kArray, hArray); }
 
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* pArrayDescriptor, CUarray hArray) noexcept {
-  Call call("cuArray3DGetDescriptor_v2", true);
+  Call call("cuArray3DGetDescriptor_v2", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   const auto info = call.remote().arrays.find(hArray);
   if (!info) return CUDA_ERROR_INVALID_HANDLE;
@@ -296,7 +296,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) noexcept {
 
 CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmappedArray,
                                   unsigned int level) noexcept {
-  Call call("cuMipmappedArrayGetLevel", true);
+  Call call("cuMipmappedArrayGetLevel", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::ArrayLevel wire{};
   if (const CUresult r = call.handle(HandleKind::kMipmappedArray, hMipmappedArray, wire.mipmapped); r != CUDA_SUCCESS)
@@ -309,7 +309,7 @@ CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmap
 }
 
 CUresult cuArrayGetPlane(CUarray* pPlaneArray, CUarray hArray, unsigned int planeIdx) noexcept {
-  Call call("cuArrayGetPlane", true);
+  Call call("cuArrayGetPlane", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::ArrayPlane wire{};
   if (const CUresult r = call.handle(HandleKind::kArray, hArray, wire.array); r != CUDA_SUCCESS) return r;

@@ -185,7 +185,7 @@ CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& ext
 }
 
 CUresult copy2D(const char* name, Flavour flavour, const CUDA_MEMCPY2D* c, CUstream hStream, Wait wait) {
-  Call call(name, true);
+  Call call(name, Needs::kAny);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
   if (c == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -196,7 +196,7 @@ CUresult copy2D(const char* name, Flavour flavour, const CUDA_MEMCPY2D* c, CUstr
 
 template <typename T>
 CUresult copy3D(const char* name, Flavour flavour, const T* c, CUstream hStream, Wait wait) {
-  Call call(name, true);
+  Call call(name, Needs::kAny);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
   if (c == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -210,7 +210,7 @@ Side rowOf(CUdeviceptr device) { return {CU_MEMORYTYPE_DEVICE, nullptr, device, 
 
 CUresult copyRow(const char* name, Flavour flavour, const Side& dst, const Side& src, size_t bytes, CUstream hStream,
                  Wait wait) {
-  Call call(name, true);
+  Call call(name, Needs::kAny);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
   return copyBox(call, dst, src, {bytes, 1, 1}, stream, wait);
@@ -220,7 +220,7 @@ bool isContext(CUcontext context);
 
 CUresult peer(const char* name, Flavour flavour, CUdeviceptr dst, CUcontext dstContext, CUdeviceptr src,
               CUcontext srcContext, size_t bytes, CUstream hStream) {
-  Call call(name, true);
+  Call call(name, Needs::kAny);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
   if (!isContext(dstContext) || !isContext(srcContext)) return CUDA_ERROR_INVALID_CONTEXT;
@@ -252,7 +252,7 @@ bool isOrder(CUmemcpySrcAccessOrder order) {
 
 CUresult batch(const char* name, Flavour flavour, CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, CUstream hStream) {
-  Call call(name, true);
+  Call call(name, Needs::kAny);
   uint64_t stream = 0;
   if (const CUresult r = batchStream(call, hStream, flavour, stream); r != CUDA_SUCCESS) return r;
   if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 || attrs == nullptr ||
@@ -289,7 +289,7 @@ CUresult sideOf(Call& call, const CUmemcpy3DOperand& operand, uint32_t element, 
 
 CUresult batch3D(const char* name, Flavour flavour, size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
                  unsigned long long flags, CUstream hStream) {
-  Call call(name, true);
+  Call call(name, Needs::kAny);
   uint64_t stream = 0;
   if (const CUresult r = batchStream(call, hStream, flavour, stream); r != CUDA_SUCCESS) return r;
   if (numOps == 0 || opList == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;

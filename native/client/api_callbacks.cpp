@@ -26,13 +26,13 @@ CUresult enqueue(Call& call, Flavour flavour, CUstream hStream, uint64_t functio
 }  // namespace
 
 CUresult cuLaunchHostFunc(Flavour flavour, CUstream hStream, CUhostFn fn, void* userData) noexcept {
-  Call call("cuLaunchHostFunc", true);
+  Call call("cuLaunchHostFunc", Needs::kAny);
   return enqueue(call, flavour, hStream, reinterpret_cast<uint64_t>(fn), userData, Kind::kHostFunction);
 }
 
 CUresult cuStreamAddCallback(Flavour flavour, CUstream hStream, CUstreamCallback callback, void* userData,
                              unsigned int flags) noexcept {
-  Call call("cuStreamAddCallback", true);
+  Call call("cuStreamAddCallback", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   // A stream that is captured takes none, which is told at once.

@@ -29,7 +29,7 @@ struct Into {
 };
 
 CUresult begin(const char* name, Flavour flavour, CUstream hStream, CUstreamCaptureMode mode, const Into& into) {
-  Call call(name, true);
+  Call call(name, Needs::kAny);
   cmd::CaptureBegin wire{};
   if (const CUresult r = call.stream(hStream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
   if (!isMode(mode) || (into.count && !into.nodes) || into.count > graph::kMaxDependencies)
@@ -57,11 +57,12 @@ CUresult info(const char* name, Flavour flavour, CUstream hStream, CUstreamCaptu
               CUgraph* graph, const CUgraphNode** nodes, const CUgraphEdgeData** edges, size_t* count) {
   if (!CaptureState::anyOpen()) {
     if (const CUresult r = Client::check(); r != CUDA_SUCCESS) return r;
+    if (reinterpret_cast<uintptr_t>(hStream) <= 2 && !CurrentContext::get()) return CUDA_ERROR_INVALID_CONTEXT;
     if (!status) return CUDA_ERROR_INVALID_VALUE;
     *status = CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
   }
-  Call call(name, true);
+  Call call(name, Needs::kAny);
   cmd::CaptureInfo wire{};
   if (const CUresult r = call.stream(hStream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
   if (!status) return CUDA_ERROR_INVALID_VALUE;
@@ -95,7 +96,7 @@ CUresult info(const char* name, Flavour flavour, CUstream hStream, CUstreamCaptu
 
 CUresult depend(const char* name, Flavour flavour, CUstream hStream, const CUgraphNode* nodes,
                 const CUgraphEdgeData* edges, size_t count, unsigned flags) {
-  Call call(name, true);
+  Call call(name, Needs::kAny);
   cmd::CaptureDepend wire{};
   if (const CUresult r = call.stream(hStream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
   if ((count && !nodes) || count > graph::kMaxDependencies) return CUDA_ERROR_INVALID_VALUE;
@@ -124,7 +125,7 @@ CUresult cuStreamBeginCaptureToGraph(Flavour flavour, CUstream hStream, CUgraph 
 }
 
 CUresult cuStreamEndCapture(Flavour flavour, CUstream hStream, CUgraph* phGraph) noexcept {
-  Call call("cuStreamEndCapture", true);
+  Call call("cuStreamEndCapture", Needs::kAny);
   cmd::CaptureEnd wire{};
   if (const CUresult r = call.stream(hStream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
   if (!phGraph) return CUDA_ERROR_INVALID_VALUE;

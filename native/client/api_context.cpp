@@ -74,7 +74,7 @@ CUresult withEvent(const char* name, CUcontext handle, CUevent event) {
   const Context* context = handle ? Client::instance().contexts().find(handle) : nullptr;
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
   if (!context->active()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   if (call.entry() != CUDA_SUCCESS) return call.entry();
   call.useContext(context->wireContext());
   Command wire{};
@@ -278,7 +278,7 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config) noexcept {
   if (subject.result != CUDA_SUCCESS) return subject.result;
   if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
     return CUDA_ERROR_INVALID_VALUE;
-  Call call("cuCtxSetCacheConfig", true);
+  Call call("cuCtxSetCacheConfig", Needs::kCurrent);
   cmd::ContextSetCacheConfig wire{};
   wire.config = config;
   const CUresult result = call.post(wire);

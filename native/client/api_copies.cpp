@@ -158,7 +158,7 @@ CUresult unified(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, uin
 namespace api {
 
 CUresult cuMemcpyHtoD_v2(Flavour flavour, CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) noexcept {
-  Call call("cuMemcpyHtoD_v2", true);
+  Call call("cuMemcpyHtoD_v2", Needs::kCurrent);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(nullptr, flavour, stream); r != CUDA_SUCCESS) return r;
   return toDevice(call, dstDevice, srcHost, ByteCount, stream, Wait::kYes);
@@ -166,14 +166,14 @@ CUresult cuMemcpyHtoD_v2(Flavour flavour, CUdeviceptr dstDevice, const void* src
 
 CUresult cuMemcpyHtoDAsync_v2(Flavour flavour, CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
                               CUstream hStream) noexcept {
-  Call call("cuMemcpyHtoDAsync_v2", true);
+  Call call("cuMemcpyHtoDAsync_v2", Needs::kAny);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
   return toDevice(call, dstDevice, srcHost, ByteCount, stream, Wait::kNo);
 }
 
 CUresult cuMemcpyDtoH_v2(Flavour flavour, void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) noexcept {
-  Call call("cuMemcpyDtoH_v2", true);
+  Call call("cuMemcpyDtoH_v2", Needs::kCurrent);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(nullptr, flavour, stream); r != CUDA_SUCCESS) return r;
   return fromDevice(call, dstHost, srcDevice, ByteCount, stream, Wait::kYes);
@@ -181,21 +181,21 @@ CUresult cuMemcpyDtoH_v2(Flavour flavour, void* dstHost, CUdeviceptr srcDevice, 
 
 CUresult cuMemcpyDtoHAsync_v2(Flavour flavour, void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
                               CUstream hStream) noexcept {
-  Call call("cuMemcpyDtoHAsync_v2", true);
+  Call call("cuMemcpyDtoHAsync_v2", Needs::kAny);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
   return fromDevice(call, dstHost, srcDevice, ByteCount, stream, Wait::kNo);
 }
 
 CUresult cuMemcpy(Flavour flavour, CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) noexcept {
-  Call call("cuMemcpy", true);
+  Call call("cuMemcpy", Needs::kCurrent);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(nullptr, flavour, stream); r != CUDA_SUCCESS) return r;
   return unified(call, dst, src, ByteCount, stream, Wait::kYes);
 }
 
 CUresult cuMemcpyAsync(Flavour flavour, CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) noexcept {
-  Call call("cuMemcpyAsync", true);
+  Call call("cuMemcpyAsync", Needs::kAny);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
   return unified(call, dst, src, ByteCount, stream, Wait::kNo);

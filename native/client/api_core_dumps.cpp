@@ -18,7 +18,7 @@ CUresult set(uint16_t context, CUcoredumpSettings attribute, const void* value, 
 }  // namespace
 
 CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void* value, size_t* size) noexcept {
-  Call call("cuCoredumpGetAttribute", true);
+  Call call("cuCoredumpGetAttribute", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   return CoreDumps::instance().get(call.context(), attrib, value, size);
 }
@@ -28,7 +28,7 @@ CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void* value, si
 }
 
 CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void* value, size_t* size) noexcept {
-  Call call("cuCoredumpSetAttribute", true);
+  Call call("cuCoredumpSetAttribute", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   return set(call.context(), attrib, value, size);
 }

@@ -80,7 +80,7 @@ struct AtomicQuestion {
 /// `peer`: the device on whose memory the operations work, none for the host's.
 CUresult atomicCapabilities(const char* name, const AtomicQuestion& question, CUdevice device,
                             std::optional<CUdevice> peer) {
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (!question.capabilities || !question.operations || question.count == 0 ||
       question.count > CU_ATOMIC_OPERATION_MAX)

@@ -162,7 +162,7 @@ CUresult pack(Call& call, const CUgraphNodeParams& params, Packed& out) {
 /// Writes what a kind of node gives back into `params`.
 CUresult add(const char* name, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
              const CUgraphEdgeData* edges, size_t count, CUgraphNodeParams* params) {
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   if (const CUresult r = check(call, graph); r != CUDA_SUCCESS) return r;
   if (!out || !params || (count && !dependencies) || count > graph::kMaxDependencies) return CUDA_ERROR_INVALID_VALUE;
   Packed packed;
@@ -205,7 +205,7 @@ CUresult addOf(const char* name, CUgraphNodeType type, CUgraphNode* out, CUgraph
 
 /// `exec` null: the node of the graph.
 CUresult set(const char* name, CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams* params) {
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   if (const CUresult r = check(call, node); r != CUDA_SUCCESS) return r;
   if (!params) return CUDA_ERROR_INVALID_VALUE;
   const auto info = exec ? call.remote().graphs.exec(numberOf(exec)) : nullptr;
@@ -273,7 +273,7 @@ HandedOut& keep(Call& call, CUgraphNode node, Got& got) {
 }
 
 CUresult getKernel(const char* name, CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* out) {
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   Got got;
   if (const CUresult r = get(call, node, CU_GRAPH_NODE_TYPE_KERNEL, out, got); r != CUDA_SUCCESS) return r;
   const auto& kernel = got.record.kernel;
@@ -301,7 +301,7 @@ CUresult getKernel(const char* name, CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* 
 }
 
 CUresult getEvent(const char* name, CUgraphNode node, CUgraphNodeType type, CUevent* out) {
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   Got got;
   if (const CUresult r = get(call, node, type, out, got); r != CUDA_SUCCESS) return r;
   *out = reinterpret_cast<CUevent>(got.record.event);
@@ -310,7 +310,7 @@ CUresult getEvent(const char* name, CUgraphNode node, CUgraphNodeType type, CUev
 
 CUresult attribute(const char* name, CUgraphNode node, CUgraphNode other, uint32_t what, CUkernelNodeAttrID id,
                    const CUkernelNodeAttrValue* in, CUkernelNodeAttrValue* out) {
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   if (const CUresult r = check(call, node); r != CUDA_SUCCESS) return r;
   cmd::GraphNodeAttribute wire{};
   wire.node = numberOf(node);
@@ -325,7 +325,7 @@ CUresult attribute(const char* name, CUgraphNode node, CUgraphNode other, uint32
 }
 
 CUresult enable(const char* name, CUgraphExec exec, CUgraphNode node, uint32_t value, unsigned* out) {
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   if (const CUresult r = check(call, node); r != CUDA_SUCCESS) return r;
   cmd::GraphEnableNode wire{};
   wire.exec = numberOf(exec);
@@ -357,7 +357,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUg
 }
 
 CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType* type) noexcept {
-  Call call("cuGraphNodeGetType", false);
+  Call call("cuGraphNodeGetType", Needs::kNothing);
   if (const CUresult r = check(call, hNode); r != CUDA_SUCCESS) return r;
   if (!type) return CUDA_ERROR_INVALID_VALUE;
   cmd::GraphNodeType wire{};
@@ -369,7 +369,7 @@ CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType* type) noexcept {
 }
 
 CUresult cuGraphDestroyNode(CUgraphNode hNode) noexcept {
-  Call call("cuGraphDestroyNode", false);
+  Call call("cuGraphDestroyNode", Needs::kNothing);
   if (const CUresult r = check(call, hNode); r != CUDA_SUCCESS) return r;
   cmd::GraphDestroyNode wire{};
   wire.node = numberOf(hNode);
@@ -463,7 +463,7 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CU
                });
 }
 CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D* nodeParams) noexcept {
-  Call call("cuGraphMemcpyNodeGetParams", false);
+  Call call("cuGraphMemcpyNodeGetParams", Needs::kNothing);
   Got got;
   if (const CUresult r = get(call, hNode, CU_GRAPH_NODE_TYPE_MEMCPY, nodeParams, got); r != CUDA_SUCCESS) return r;
   *nodeParams = got.record.copy;
@@ -494,7 +494,7 @@ CUresult cuGraphAddMemsetNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CU
                });
 }
 CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS* nodeParams) noexcept {
-  Call call("cuGraphMemsetNodeGetParams", false);
+  Call call("cuGraphMemsetNodeGetParams", Needs::kNothing);
   Got got;
   if (const CUresult r = get(call, hNode, CU_GRAPH_NODE_TYPE_MEMSET, nodeParams, got); r != CUDA_SUCCESS) return r;
   *nodeParams = got.record.fill;
@@ -524,7 +524,7 @@ CUresult cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgr
                [&](CUgraphNodeParams& p) { p.host = {nodeParams->fn, nodeParams->userData}; });
 }
 CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS* nodeParams) noexcept {
-  Call call("cuGraphHostNodeGetParams", false);
+  Call call("cuGraphHostNodeGetParams", Needs::kNothing);
   Got got;
   if (const CUresult r = get(call, hNode, CU_GRAPH_NODE_TYPE_HOST, nodeParams, got); r != CUDA_SUCCESS) return r;
   nodeParams->fn = reinterpret_cast<CUhostFn>(got.record.host.function);
@@ -554,7 +554,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode* phGraphNode, CUgraph hGraph, cons
                });
 }
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph* phGraph) noexcept {
-  Call call("cuGraphChildGraphNodeGetGraph", false);
+  Call call("cuGraphChildGraphNodeGetGraph", Needs::kNothing);
   Got got;
   if (const CUresult r = get(call, hNode, CU_GRAPH_NODE_TYPE_GRAPH, phGraph, got); r != CUDA_SUCCESS) return r;
   *phGraph = reinterpret_cast<CUgraph>(got.record.child.graph);
@@ -625,7 +625,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode* phGraphNode, CUgraph hGraph, const 
   return result;
 }
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS* params_out) noexcept {
-  Call call("cuGraphMemAllocNodeGetParams", false);
+  Call call("cuGraphMemAllocNodeGetParams", Needs::kNothing);
   Got got;
   if (const CUresult r = get(call, hNode, CU_GRAPH_NODE_TYPE_MEM_ALLOC, params_out, got); r != CUDA_SUCCESS) return r;
   const HandedOut& kept = keep(call, hNode, got);
@@ -644,7 +644,7 @@ CUresult cuGraphAddMemFreeNode(CUgraphNode* phGraphNode, CUgraph hGraph, const C
                numDependencies, [&](CUgraphNodeParams& p) { p.free.dptr = dptr; });
 }
 CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dptr_out) noexcept {
-  Call call("cuGraphMemFreeNodeGetParams", false);
+  Call call("cuGraphMemFreeNodeGetParams", Needs::kNothing);
   Got got;
   if (const CUresult r = get(call, hNode, CU_GRAPH_NODE_TYPE_MEM_FREE, dptr_out, got); r != CUDA_SUCCESS) return r;
   *dptr_out = got.record.address;
@@ -661,7 +661,7 @@ CUresult cuGraphAddBatchMemOpNode(CUgraphNode* phGraphNode, CUgraph hGraph, cons
                [&](CUgraphNodeParams& p) { p.memOp = as<CUDA_BATCH_MEM_OP_NODE_PARAMS_v2>(*nodeParams); });
 }
 CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams_out) noexcept {
-  Call call("cuGraphBatchMemOpNodeGetParams", true);
+  Call call("cuGraphBatchMemOpNodeGetParams", Needs::kCurrent);
   Got got;
   if (const CUresult r = get(call, hNode, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, nodeParams_out, got); r != CUDA_SUCCESS)
     return r;

@@ -64,7 +64,7 @@ void fill(const std::vector<U>& all, T* out, size_t room) {
 }
 
 CUresult nodesOf(const char* name, CUgraph graph, What what, CUgraphNode* nodes, size_t* count) {
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   if (const CUresult r = check(call, graph); r != CUDA_SUCCESS) return r;
   if (!count) return CUDA_ERROR_INVALID_VALUE;
   Listed all;
@@ -76,7 +76,7 @@ CUresult nodesOf(const char* name, CUgraph graph, What what, CUgraphNode* nodes,
 
 CUresult edgesOf(const char* name, CUgraph graph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* data,
                  size_t* count) {
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   if (const CUresult r = check(call, graph); r != CUDA_SUCCESS) return r;
   if (!count || !from != !to) return CUDA_ERROR_INVALID_VALUE;
   Listed all;
@@ -93,7 +93,7 @@ CUresult edgesOf(const char* name, CUgraph graph, CUgraphNode* from, CUgraphNode
 
 CUresult neighboursOf(const char* name, CUgraphNode node, What what, CUgraphNode* nodes, CUgraphEdgeData* data,
                       size_t* count) {
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   if (const CUresult r = check(call, node); r != CUDA_SUCCESS) return r;
   if (!count) return CUDA_ERROR_INVALID_VALUE;
   Listed all;
@@ -109,7 +109,7 @@ CUresult neighboursOf(const char* name, CUgraphNode node, What what, CUgraphNode
 
 CUresult depend(const char* name, CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
                 const CUgraphEdgeData* data, size_t count, bool remove) {
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   if (const CUresult r = check(call, graph); r != CUDA_SUCCESS) return r;
   if (count && (!from || !to)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t at = 0; at < count; at += graph::kMaxDependencies) {
@@ -158,7 +158,7 @@ CUresult instantiate(Call& call, CUgraphExec* exec, CUgraph graph, uint64_t flag
 }
 
 CUresult update(const char* name, CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* info) {
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   if (const CUresult r = check(call, graph); r != CUDA_SUCCESS) return r;
   const auto known = call.remote().graphs.exec(numberOf(exec));
   if (!known || !info) return CUDA_ERROR_INVALID_VALUE;
@@ -202,7 +202,7 @@ CUresult sendSources(Call& call, const ExecInfo& info, uint64_t stream) {
 }
 
 CUresult count(const char* name, CUuserObject object, uint64_t graph, unsigned number, uint32_t what, unsigned flags) {
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (!graph::is(graph::Tag::kUserObject, reinterpret_cast<uint64_t>(object)) || number == 0)
     return CUDA_ERROR_INVALID_VALUE;
@@ -217,7 +217,7 @@ CUresult count(const char* name, CUuserObject object, uint64_t graph, unsigned n
 }
 
 CUresult memory(const char* name, CUdevice device, uint32_t what, CUgraphMem_attribute attribute, uint64_t* value) {
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::GraphMemory wire{};
   if (const CUresult r = call.device(device, wire.device); r != CUDA_SUCCESS) return r;
@@ -233,7 +233,7 @@ CUresult memory(const char* name, CUdevice device, uint32_t what, CUgraphMem_att
 }  // namespace
 
 CUresult cuGraphCreate(CUgraph* phGraph, unsigned int flags) noexcept {
-  Call call("cuGraphCreate", false);
+  Call call("cuGraphCreate", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (!phGraph || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   cmd::GraphCreateReply reply{};
@@ -243,7 +243,7 @@ CUresult cuGraphCreate(CUgraph* phGraph, unsigned int flags) noexcept {
 }
 
 CUresult cuGraphDestroy(CUgraph hGraph) noexcept {
-  Call call("cuGraphDestroy", false);
+  Call call("cuGraphDestroy", Needs::kNothing);
   if (const CUresult r = check(call, hGraph); r != CUDA_SUCCESS) return r;
   call.remote().graphs.dropGraph(numberOf(hGraph));
   cmd::GraphDestroy wire{};
@@ -252,7 +252,7 @@ CUresult cuGraphDestroy(CUgraph hGraph) noexcept {
 }
 
 CUresult cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) noexcept {
-  Call call("cuGraphClone", false);
+  Call call("cuGraphClone", Needs::kNothing);
   if (const CUresult r = check(call, originalGraph); r != CUDA_SUCCESS) return r;
   if (!phGraphClone) return CUDA_ERROR_INVALID_VALUE;
   cmd::GraphClone wire{};
@@ -264,7 +264,7 @@ CUresult cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) noexcept {
 }
 
 CUresult cuGraphNodeFindInClone(CUgraphNode* phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph) noexcept {
-  Call call("cuGraphNodeFindInClone", false);
+  Call call("cuGraphNodeFindInClone", Needs::kNothing);
   if (const CUresult r = check(call, hOriginalNode); r != CUDA_SUCCESS) return r;
   if (const CUresult r = check(call, hClonedGraph); r != CUDA_SUCCESS) return r;
   if (!phNode) return CUDA_ERROR_INVALID_VALUE;
@@ -326,14 +326,14 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode* from, c
 // Executable graphs
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph, unsigned long long flags) noexcept {
-  Call call("cuGraphInstantiateWithFlags", false);
+  Call call("cuGraphInstantiateWithFlags", Needs::kCurrent);
   Instantiated out;
   return instantiate(call, phGraphExec, hGraph, flags, nullptr, out);
 }
 
 CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer,
                                size_t bufferSize) noexcept {
-  Call call("cuGraphInstantiate_v2", false);
+  Call call("cuGraphInstantiate_v2", Needs::kCurrent);
   Instantiated out;
   const CUresult result = instantiate(call, phGraphExec, hGraph, 0, nullptr, out);
   if (phErrorNode) *phErrorNode = out.errorNode;
@@ -348,7 +348,7 @@ CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNod
 
 CUresult cuGraphInstantiateWithParams(Flavour flavour, CUgraphExec* phGraphExec, CUgraph hGraph,
                                       CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) noexcept {
-  Call call("cuGraphInstantiateWithParams", false);
+  Call call("cuGraphInstantiateWithParams", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (!instantiateParams) return CUDA_ERROR_INVALID_VALUE;
   uint64_t upload = 0;
@@ -364,7 +364,7 @@ CUresult cuGraphInstantiateWithParams(Flavour flavour, CUgraphExec* phGraphExec,
 }
 
 CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) noexcept {
-  Call call("cuGraphExecGetFlags", false);
+  Call call("cuGraphExecGetFlags", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   const auto info = call.remote().graphs.exec(numberOf(hGraphExec));
   if (!info || !flags) return CUDA_ERROR_INVALID_VALUE;
@@ -373,7 +373,7 @@ CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) noexcept
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) noexcept {
-  Call call("cuGraphExecDestroy", false);
+  Call call("cuGraphExecDestroy", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (!call.remote().graphs.dropExec(numberOf(hGraphExec))) return CUDA_ERROR_INVALID_VALUE;
   cmd::GraphExecDestroy wire{};
@@ -396,7 +396,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
 }
 
 CUresult cuGraphLaunch(Flavour flavour, CUgraphExec hGraphExec, CUstream hStream) noexcept {
-  Call call("cuGraphLaunch", true);
+  Call call("cuGraphLaunch", Needs::kAny);
   cmd::GraphLaunch wire{};
   if (const CUresult r = call.stream(hStream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
   wire.exec = numberOf(hGraphExec);
@@ -413,7 +413,7 @@ CUresult cuGraphLaunch(Flavour flavour, CUgraphExec hGraphExec, CUstream hStream
 }
 
 CUresult cuGraphUpload(Flavour flavour, CUgraphExec hGraphExec, CUstream hStream) noexcept {
-  Call call("cuGraphUpload", true);
+  Call call("cuGraphUpload", Needs::kAny);
   cmd::GraphUpload wire{};
   if (const CUresult r = call.stream(hStream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
   wire.exec = numberOf(hGraphExec);
@@ -425,7 +425,7 @@ CUresult cuGraphUpload(Flavour flavour, CUgraphExec hGraphExec, CUstream hStream
 
 CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destroy, unsigned int initialRefcount,
                             unsigned int flags) noexcept {
-  Call call("cuUserObjectCreate", true);
+  Call call("cuUserObjectCreate", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (!object_out || !destroy || initialRefcount == 0 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
     return CUDA_ERROR_INVALID_VALUE;
@@ -458,7 +458,7 @@ CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned i
 // The rest
 
 CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int flags) noexcept {
-  Call call("cuGraphDebugDotPrint", false);
+  Call call("cuGraphDebugDotPrint", Needs::kNothing);
   if (const CUresult r = check(call, hGraph); r != CUDA_SUCCESS) return r;
   if (!path) return CUDA_ERROR_INVALID_VALUE;
   std::vector<std::byte> text;
@@ -485,7 +485,7 @@ CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int fla
 
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, CUgraph hGraph, CUcontext ctx,
                                         unsigned int defaultLaunchValue, unsigned int flags) noexcept {
-  Call call("cuGraphConditionalHandleCreate", true);
+  Call call("cuGraphConditionalHandleCreate", Needs::kCurrent);
   if (const CUresult r = check(call, hGraph); r != CUDA_SUCCESS) return r;
   if (const CUresult r = useContext(call, ctx); r != CUDA_SUCCESS) return r;
   if (!pHandle_out) return CUDA_ERROR_INVALID_VALUE;

@@ -45,7 +45,7 @@ template <typename Command>
 CUresult withEvent(const char* name, CUgreenCtx handle, CUevent event) {
   const Green green(handle);
   if (green.result != CUDA_SUCCESS) return green.result;
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   if (call.entry() != CUDA_SUCCESS) return call.entry();
   call.useContext(green.context->wireContext());
   Command wire{};
@@ -78,7 +78,7 @@ CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource* resource, CUde
 CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGroups, const CUdevResource* input,
                                      CUdevResource* remaining, unsigned int useFlags, unsigned int minCount) noexcept {
   if (nbGroups == nullptr || input == nullptr || (result != nullptr && *nbGroups == 0)) return CUDA_ERROR_INVALID_VALUE;
-  Call call("cuDevSmResourceSplitByCount", false);
+  Call call("cuDevSmResourceSplitByCount", Needs::kNothing);
   if (call.entry() != CUDA_SUCCESS) return call.entry();
   cmd::ResourceSplit wire{};
   static_assert(sizeof *input == sizeof wire.input);
@@ -104,7 +104,7 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGrou
 CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* resources, unsigned int nbResources) noexcept {
   if (phDesc == nullptr || resources == nullptr || nbResources == 0 || nbResources > kMaxGroups)
     return CUDA_ERROR_INVALID_VALUE;
-  Call call("cuDevResourceGenerateDesc", false);
+  Call call("cuDevResourceGenerateDesc", Needs::kNothing);
   if (call.entry() != CUDA_SUCCESS) return call.entry();
   static std::atomic<uint64_t> last{0};
   cmd::ResourceDescribe wire{};
@@ -181,7 +181,7 @@ CUresult cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, unsigne
   const Green green(greenCtx);
   if (green.result != CUDA_SUCCESS) return green.result;
   if (phStream == nullptr || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
-  Call call("cuGreenCtxStreamCreate", false);
+  Call call("cuGreenCtxStreamCreate", Needs::kNothing);
   if (call.entry() != CUDA_SUCCESS) return call.entry();
   call.useContext(green.context->wireContext());
   cmd::GreenStream wire{};

@@ -124,7 +124,7 @@ CUresult freeShared(Call& call, const MemoryRun& run) {
 namespace api {
 
 CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) noexcept {
-  Call call("cuMemHostAlloc", true);
+  Call call("cuMemHostAlloc", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pp == nullptr || (Flags & ~kHostFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytesize == 0) {
@@ -145,7 +145,7 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) noexcept
 CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) noexcept { return cuMemHostAlloc(pp, bytesize, 0); }
 
 CUresult cuMemFreeHost(void* p) noexcept {
-  Call call("cuMemFreeHost", false);
+  Call call("cuMemFreeHost", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (p == nullptr) return CUDA_SUCCESS;
   const auto address = reinterpret_cast<uint64_t>(p);
@@ -164,7 +164,7 @@ CUresult cuMemFreeHost(void* p) noexcept {
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) noexcept {
-  Call call("cuMemHostGetDevicePointer_v2", true);
+  Call call("cuMemHostGetDevicePointer_v2", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto run = call.remote().memory.find(reinterpret_cast<uint64_t>(p));
@@ -176,7 +176,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int 
 }
 
 CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) noexcept {
-  Call call("cuMemHostGetFlags", true);
+  Call call("cuMemHostGetFlags", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   const auto run = call.remote().memory.find(reinterpret_cast<uint64_t>(p));
   if (pFlags == nullptr || !run || run->kind == MemoryKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
@@ -185,7 +185,7 @@ CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) noexcept {
 }
 
 CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) noexcept {
-  Call call("cuMemHostRegister_v2", true);
+  Call call("cuMemHostRegister_v2", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   const auto address = reinterpret_cast<uint64_t>(p);
   if (p == nullptr || bytesize == 0 || bytesize > UINT64_MAX - address) return CUDA_ERROR_INVALID_VALUE;
@@ -201,7 +201,7 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) noex
 }
 
 CUresult cuMemHostUnregister(void* p) noexcept {
-  Call call("cuMemHostUnregister", false);
+  Call call("cuMemHostUnregister", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto address = reinterpret_cast<uint64_t>(p);

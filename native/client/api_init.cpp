@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "client/client.h"
+#include "client/context.h"
 #include "client/export_tables.h"
 #include "client/gen/api.h"
 #include "client/gen/resolver.h"
@@ -78,9 +79,12 @@ CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTable
   return *ppExportTable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuProfilerStart() noexcept { return Client::check(); }
+CUresult cuProfilerStart() noexcept {
+  if (const CUresult r = Client::check(); r != CUDA_SUCCESS) return r;
+  return CurrentContext::get() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
 
-CUresult cuProfilerStop() noexcept { return Client::check(); }
+CUresult cuProfilerStop() noexcept { return cuProfilerStart(); }
 
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) noexcept {
   if (const CUresult r = Client::check(); r != CUDA_SUCCESS) return r;

@@ -8,13 +8,13 @@ namespace millpond::client::api {
 namespace {
 
 CUresult unknownResource(const char* name) {
-  Call call(name, true);
+  Call call(name, Needs::kCurrent);
   const CUresult entry = call.entry();
   return entry == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : entry;
 }
 
 CUresult unknownImport(const char* name) {
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   const CUresult entry = call.entry();
   return entry == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : entry;
 }
@@ -73,7 +73,7 @@ CUresult cuWaitExternalSemaphoresAsync(Flavour, const CUexternalSemaphore*,
 // As on a device whose attributes say that it has no such files.
 CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType,
                                        unsigned long long) noexcept {
-  Call call("cuMemGetHandleForAddressRange", true);
+  Call call("cuMemGetHandleForAddressRange", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (handle == nullptr || dptr == 0 || size == 0 || handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
     return CUDA_ERROR_INVALID_VALUE;
@@ -82,7 +82,7 @@ CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t si
 
 // As on a device whose attributes say that it has no engine for it.
 CUresult cuMemBatchDecompressAsync(Flavour, CUmemDecompressParams*, size_t, unsigned int, size_t*, CUstream) noexcept {
-  Call call("cuMemBatchDecompressAsync", true);
+  Call call("cuMemBatchDecompressAsync", Needs::kCurrent);
   const CUresult entry = call.entry();
   return entry == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : entry;
 }

@@ -139,7 +139,7 @@ CUresult launch(Call& call, Flavour flavour, CUfunction f, const Shape& shape, C
 CUresult cuLaunchKernel(Flavour flavour, CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
                         unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                         unsigned int sharedMemBytes, CUstream hStream, void** kernelParams, void** extra) noexcept {
-  Call call("cuLaunchKernel", true);
+  Call call("cuLaunchKernel", Needs::kAny);
   return launch(call, flavour, f, {gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes},
                 hStream, 0, {}, kernelParams, extra);
 }
@@ -148,14 +148,14 @@ CUresult cuLaunchCooperativeKernel(Flavour flavour, CUfunction f, unsigned int g
                                    unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
                                    unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                                    void** kernelParams) noexcept {
-  Call call("cuLaunchCooperativeKernel", true);
+  Call call("cuLaunchCooperativeKernel", Needs::kAny);
   return launch(call, flavour, f, {gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes},
                 hStream, 1, {}, kernelParams, nullptr);
 }
 
 CUresult cuLaunchKernelEx(Flavour flavour, const CUlaunchConfig* config, CUfunction f, void** kernelParams,
                           void** extra) noexcept {
-  Call call("cuLaunchKernelEx", true);
+  Call call("cuLaunchKernelEx", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   LaunchAttributes attributes;
@@ -169,7 +169,7 @@ CUresult cuLaunchKernelEx(Flavour flavour, const CUlaunchConfig* config, CUfunct
 namespace {
 
 CUresult clusters(const char* name, int* out, CUfunction func, const CUlaunchConfig* config, bool asksSize) {
-  Call call(name, true);
+  Call call(name, Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (out == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::ClusterOccupancy wire{};

@@ -22,7 +22,7 @@ LegacyLaunch* legacy(Call& call, CUfunction function, CUresult& result) {
 }
 
 CUresult set(const char* name, CUfunction function, int offset, const void* from, size_t bytes) {
-  Call call(name, true);
+  Call call(name, Needs::kCurrent);
   CUresult result = CUDA_SUCCESS;
   LegacyLaunch* launch = legacy(call, function, result);
   if (!launch) return result;
@@ -36,7 +36,7 @@ CUresult set(const char* name, CUfunction function, int offset, const void* from
 CUresult launchGrid(const char* name, CUfunction function, int width, int height, CUstream stream) {
   LegacyLaunch shape;
   {
-    Call call(name, true);
+    Call call(name, Needs::kCurrent);
     CUresult result = CUDA_SUCCESS;
     const LegacyLaunch* launch = legacy(call, function, result);
     if (!launch) return result;
@@ -54,7 +54,7 @@ CUresult launchGrid(const char* name, CUfunction function, int width, int height
 }  // namespace
 
 CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) noexcept {
-  Call call("cuFuncSetBlockShape", true);
+  Call call("cuFuncSetBlockShape", Needs::kCurrent);
   CUresult result = CUDA_SUCCESS;
   LegacyLaunch* launch = legacy(call, hfunc, result);
   if (!launch) return result;
@@ -66,7 +66,7 @@ CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) noexcept {
 }
 
 CUresult cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes) noexcept {
-  Call call("cuFuncSetSharedSize", true);
+  Call call("cuFuncSetSharedSize", Needs::kCurrent);
   CUresult result = CUDA_SUCCESS;
   LegacyLaunch* launch = legacy(call, hfunc, result);
   if (launch) launch->sharedBytes = bytes;
@@ -74,7 +74,7 @@ CUresult cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes) noexcept {
 }
 
 CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes) noexcept {
-  Call call("cuParamSetSize", true);
+  Call call("cuParamSetSize", Needs::kCurrent);
   CUresult result = CUDA_SUCCESS;
   LegacyLaunch* launch = legacy(call, hfunc, result);
   if (!launch) return result;

@@ -162,7 +162,7 @@ CUresult checkBatch(Call& call, const CUdeviceptr* dptrs, const size_t* sizes, s
 CUresult prefetchBatch(const char* name, Flavour flavour, const CUdeviceptr* dptrs, const size_t* sizes, size_t count,
                        const CUmemLocation* places, const size_t* indices, size_t numPlaces, unsigned long long flags,
                        CUstream hStream) {
-  Call call(name, true);
+  Call call(name, Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (const CUresult r = checkBatch(call, dptrs, sizes, count, flags); r != CUDA_SUCCESS) return r;
   for (size_t i = 0; i < count; ++i) {
@@ -176,7 +176,7 @@ CUresult prefetchBatch(const char* name, Flavour flavour, const CUdeviceptr* dpt
 }  // namespace
 
 CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flags) noexcept {
-  Call call("cuMemAllocManaged", true);
+  Call call("cuMemAllocManaged", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
@@ -188,7 +188,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flag
 
 CUresult cuStreamAttachMemAsync(Flavour flavour, CUstream hStream, CUdeviceptr dptr, size_t length,
                                 unsigned int flags) noexcept {
-  Call call("cuStreamAttachMemAsync", true);
+  Call call("cuStreamAttachMemAsync", Needs::kAny);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE)
@@ -199,26 +199,26 @@ CUresult cuStreamAttachMemAsync(Flavour flavour, CUstream hStream, CUdeviceptr d
 }
 
 CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device) noexcept {
-  Call call("cuMemAdvise", true);
+  Call call("cuMemAdvise", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   return advise(call, devPtr, count, advice, placeOf(device));
 }
 
 CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location) noexcept {
-  Call call("cuMemAdvise_v2", true);
+  Call call("cuMemAdvise_v2", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   return advise(call, devPtr, count, advice, {location.type, location.id});
 }
 
 CUresult cuMemPrefetchAsync(Flavour flavour, CUdeviceptr devPtr, size_t count, CUdevice dstDevice,
                             CUstream hStream) noexcept {
-  Call call("cuMemPrefetchAsync", true);
+  Call call("cuMemPrefetchAsync", Needs::kAny);
   return prefetch(call, flavour, devPtr, count, placeOf(dstDevice), hStream);
 }
 
 CUresult cuMemPrefetchAsync_v2(Flavour flavour, CUdeviceptr devPtr, size_t count, CUmemLocation location,
                                unsigned int flags, CUstream hStream) noexcept {
-  Call call("cuMemPrefetchAsync_v2", true);
+  Call call("cuMemPrefetchAsync_v2", Needs::kAny);
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return prefetch(call, flavour, devPtr, count, {location.type, location.id}, hStream);
 }
@@ -232,7 +232,7 @@ CUresult cuMemPrefetchBatchAsync(Flavour flavour, CUdeviceptr* dptrs, size_t* si
 
 CUresult cuMemDiscardBatchAsync(Flavour flavour, CUdeviceptr* dptrs, size_t* sizes, size_t count,
                                 unsigned long long flags, CUstream hStream) noexcept {
-  Call call("cuMemDiscardBatchAsync", true);
+  Call call("cuMemDiscardBatchAsync", Needs::kAny);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
   // What is discarded may have any contents, those that it has as well.
@@ -249,14 +249,14 @@ CUresult cuMemDiscardAndPrefetchBatchAsync(Flavour flavour, CUdeviceptr* dptrs, 
 
 CUresult cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr,
                                 size_t count) noexcept {
-  Call call("cuMemRangeGetAttribute", true);
+  Call call("cuMemRangeGetAttribute", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   return rangeAttribute(call, data, dataSize, attribute, devPtr, count);
 }
 
 CUresult cuMemRangeGetAttributes(void** data, size_t* dataSizes, CUmem_range_attribute* attributes,
                                  size_t numAttributes, CUdeviceptr devPtr, size_t count) noexcept {
-  Call call("cuMemRangeGetAttributes", true);
+  Call call("cuMemRangeGetAttributes", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (data == nullptr || dataSizes == nullptr || attributes == nullptr || numAttributes == 0)
     return CUDA_ERROR_INVALID_VALUE;

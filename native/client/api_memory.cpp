@@ -13,7 +13,7 @@ constexpr size_t roundUp(size_t n, size_t unit) { return (n + unit - 1) / unit *
 }  // namespace
 
 CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) noexcept {
-  Call call("cuMemAlloc_v2", true);
+  Call call("cuMemAlloc_v2", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   cmd::MemAlloc wire{};
@@ -39,13 +39,12 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 }
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) noexcept {
-  Call call("cuMemFree_v2", true);
-  const CUresult entry = call.entry();
-  // Nothing is freed without a context, too.
-  if (dptr == 0 && entry == CUDA_ERROR_INVALID_CONTEXT) return CUDA_SUCCESS;
-  if (entry != CUDA_SUCCESS) return entry;
+  Call call("cuMemFree_v2", Needs::kAny);
+  if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dptr == 0) return CUDA_SUCCESS;
   const auto run = call.remote().memory.find(dptr);
+  if (run)
+    if (const CUresult r = call.adopt(run->context); r != CUDA_SUCCESS) return r;
   if (run && run->address == dptr && (run->flags & MemoryRun::kManaged) &&
       !(run->flags & MemoryRun::kBorrowed)) {
     call.remote().managed.drop(run->address);
@@ -68,7 +67,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) noexcept {
 }
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) noexcept {
-  Call call("cuMemGetAddressRange_v2", true);
+  Call call("cuMemGetAddressRange_v2", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   const auto run = call.remote().memory.find(dptr);
   if (!run) return CUDA_ERROR_NOT_FOUND;

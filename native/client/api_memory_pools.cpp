@@ -121,7 +121,7 @@ CUresult giveTemporary(Call& call, CUdeviceptr address, uint64_t stream) {
 namespace api {
 
 CUresult cuMemAllocAsync(Flavour flavour, CUdeviceptr* dptr, size_t bytesize, CUstream hStream) noexcept {
-  Call call("cuMemAllocAsync", true);
+  Call call("cuMemAllocAsync", Needs::kAny);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
   if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -143,7 +143,7 @@ CUresult cuMemAllocAsync(Flavour flavour, CUdeviceptr* dptr, size_t bytesize, CU
 
 CUresult cuMemAllocFromPoolAsync(Flavour flavour, CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
                                  CUstream hStream) noexcept {
-  Call call("cuMemAllocFromPoolAsync", true);
+  Call call("cuMemAllocFromPoolAsync", Needs::kAny);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
   if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -160,7 +160,7 @@ CUresult cuMemAllocFromPoolAsync(Flavour flavour, CUdeviceptr* dptr, size_t byte
 }
 
 CUresult cuMemFreeAsync(Flavour flavour, CUdeviceptr dptr, CUstream hStream) noexcept {
-  Call call("cuMemFreeAsync", true);
+  Call call("cuMemFreeAsync", Needs::kAny);
   uint64_t stream = 0;
   if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
   if (dptr == 0) return CUDA_SUCCESS;
@@ -178,7 +178,7 @@ CUresult cuMemFreeAsync(Flavour flavour, CUdeviceptr dptr, CUstream hStream) noe
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) noexcept {
-  Call call("cuMemPoolCreate", false);
+  Call call("cuMemPoolCreate", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pool == nullptr || poolProps == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = checkLocation(&poolProps->location, poolProps->allocType); r != CUDA_SUCCESS) return r;
@@ -192,7 +192,7 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) no
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool) noexcept {
-  Call call("cuMemPoolDestroy", false);
+  Call call("cuMemPoolDestroy", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   MemoryPools& books = call.remote().pools;
   std::lock_guard lock(books.mutex);
@@ -212,7 +212,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) noexcept {
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) noexcept {
-  Call call("cuMemPoolTrimTo", false);
+  Call call("cuMemPoolTrimTo", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   std::lock_guard lock(call.remote().pools.mutex);
   const MemoryPools::Pool* live = call.remote().pools.find(pool);
@@ -224,7 +224,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) noexcept {
 }
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) noexcept {
-  Call call("cuMemPoolSetAttribute", false);
+  Call call("cuMemPoolSetAttribute", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   std::lock_guard lock(call.remote().pools.mutex);
   MemoryPools::Pool* live = call.remote().pools.find(pool);
@@ -256,7 +256,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 }
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) noexcept {
-  Call call("cuMemPoolGetAttribute", false);
+  Call call("cuMemPoolGetAttribute", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   {
     std::lock_guard lock(call.remote().pools.mutex);
@@ -283,7 +283,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 }
 
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) noexcept {
-  Call call("cuMemPoolSetAccess", false);
+  Call call("cuMemPoolSetAccess", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   std::lock_guard lock(call.remote().pools.mutex);
   MemoryPools::Pool* live = call.remote().pools.find(pool);
@@ -301,7 +301,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_
 }
 
 CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool, CUmemLocation* location) noexcept {
-  Call call("cuMemPoolGetAccess", false);
+  Call call("cuMemPoolGetAccess", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   std::lock_guard lock(call.remote().pools.mutex);
   const MemoryPools::Pool* live = call.remote().pools.find(memPool);
@@ -314,7 +314,7 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool, CUme
 }
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) noexcept {
-  Call call("cuDeviceGetDefaultMemPool", false);
+  Call call("cuDeviceGetDefaultMemPool", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pool_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(call.remote().pools.mutex);
@@ -322,7 +322,7 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) noexcep
 }
 
 CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) noexcept {
-  Call call("cuDeviceGetMemPool", false);
+  Call call("cuDeviceGetMemPool", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(call.remote().pools.mutex);
@@ -330,7 +330,7 @@ CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) noexcept {
 }
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) noexcept {
-  Call call("cuDeviceSetMemPool", false);
+  Call call("cuDeviceSetMemPool", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   int32_t device = 0;
   if (const CUresult r = call.device(dev, device); r != CUDA_SUCCESS) return r;

@@ -132,8 +132,8 @@ const FunctionInfo* infoOf(Call& call, const void* function) {
   return slot ? slot->function.get() : nullptr;
 }
 
-CUresult parameterInfo(const char* name, const void* function, size_t index, size_t* offset, size_t* size) {
-  Call call(name, false);
+CUresult parameterInfo(const char* name, Needs needs, const void* function, size_t index, size_t* offset, size_t* size) {
+  Call call(name, needs);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   const FunctionInfo* info = infoOf(call, function);
   if (!info) return CUDA_ERROR_INVALID_HANDLE;
@@ -144,7 +144,7 @@ CUresult parameterInfo(const char* name, const void* function, size_t index, siz
 }
 
 CUresult functionName(const char* call_, const void* function, const char** name) {
-  Call call(call_, false);
+  Call call(call_, Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   const FunctionInfo* info = infoOf(call, function);
   if (!info) return CUDA_ERROR_INVALID_HANDLE;
@@ -212,7 +212,7 @@ CUresult moduleOf(Call& call, uint64_t library, CUmodule* out) {
 
 CUresult loadLibrary(const char* name, CUlibrary* library, const void* code, size_t known, unsigned jitCount,
                      const CUjit_option* jitOptions, void** jitValues, unsigned count, const CUlibraryOption* options) {
-  Call call(name, false);
+  Call call(name, Needs::kNothing);
   JitOptions jit;
   if (const CUresult r = jit.read(jitCount, jitOptions, jitValues); r != CUDA_SUCCESS) return r;
   if (const CUresult r = acceptLibraryOptions(count, options); r != CUDA_SUCCESS) return r;
@@ -222,25 +222,25 @@ CUresult loadLibrary(const char* name, CUlibrary* library, const void* code, siz
 }  // namespace
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) noexcept {
-  Call call("cuModuleLoadData", true);
+  Call call("cuModuleLoadData", Needs::kCurrent);
   return loadModule(call, image, {}, module);
 }
 
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions, CUjit_option* options,
                             void** optionValues) noexcept {
-  Call call("cuModuleLoadDataEx", true);
+  Call call("cuModuleLoadDataEx", Needs::kCurrent);
   JitOptions jit;
   if (const CUresult r = jit.read(numOptions, options, optionValues); r != CUDA_SUCCESS) return r;
   return loadModule(call, image, jit, module);
 }
 
 CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) noexcept {
-  Call call("cuModuleLoadFatBinary", true);
+  Call call("cuModuleLoadFatBinary", Needs::kCurrent);
   return load(call, HandleKind::kModule, fatCubin, kUnknownBytes, {}, reinterpret_cast<void**>(module));
 }
 
 CUresult cuModuleLoad(CUmodule* module, const char* fname) noexcept {
-  Call call("cuModuleLoad", true);
+  Call call("cuModuleLoad", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   std::vector<char> bytes;
   if (const CUresult r = readImageFile(fname, bytes); r != CUDA_SUCCESS) return r;
@@ -248,7 +248,7 @@ CUresult cuModuleLoad(CUmodule* module, const char* fname) noexcept {
 }
 
 CUresult cuModuleUnload(CUmodule hmod) noexcept {
-  Call call("cuModuleUnload", true);
+  Call call("cuModuleUnload", Needs::kAny);
   const HandleTable::Slot* slot = call.entry() == CUDA_SUCCESS ? call.remote().handles.find(HandleKind::kModule, hmod)
                                                                : nullptr;
   // What a library is in a context ends with the library.
@@ -257,23 +257,23 @@ CUresult cuModuleUnload(CUmodule hmod) noexcept {
 }
 
 CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions, CUmodule mod) noexcept {
-  Call call("cuModuleEnumerateFunctions", true);
+  Call call("cuModuleEnumerateFunctions", Needs::kAny);
   return enumerate(call, HandleKind::kModule, mod, HandleKind::kFunction, numFunctions,
                    reinterpret_cast<void**>(functions));
 }
 
 CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, CUlibrary lib) noexcept {
-  Call call("cuLibraryEnumerateKernels", false);
+  Call call("cuLibraryEnumerateKernels", Needs::kNothing);
   return enumerate(call, HandleKind::kLibrary, lib, HandleKind::kKernel, numKernels, reinterpret_cast<void**>(kernels));
 }
 
 CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) noexcept {
-  Call call("cuModuleGetFunction", true);
+  Call call("cuModuleGetFunction", Needs::kAny);
   return getFunction(call, HandleKind::kModule, hmod, HandleKind::kFunction, name, reinterpret_cast<void**>(hfunc));
 }
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) noexcept {
-  Call call("cuModuleGetGlobal_v2", true);
+  Call call("cuModuleGetGlobal_v2", Needs::kAny);
   return getGlobal(call, HandleKind::kModule, hmod, name, dptr, bytes);
 }
 
@@ -295,24 +295,24 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
 }
 
 CUresult cuLibraryUnload(CUlibrary library) noexcept {
-  Call call("cuLibraryUnload", false);
+  Call call("cuLibraryUnload", Needs::kNothing);
   if (Mirror::exists()) call.remote().managedVariables.removeOf(call, reinterpret_cast<uint64_t>(library));
   return unload(call, HandleKind::kLibrary, library);
 }
 
 CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) noexcept {
-  Call call("cuLibraryGetKernel", false);
+  Call call("cuLibraryGetKernel", Needs::kNothing);
   return getFunction(call, HandleKind::kLibrary, library, HandleKind::kKernel, name,
                      reinterpret_cast<void**>(pKernel));
 }
 
 CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) noexcept {
-  Call call("cuLibraryGetGlobal", true);
+  Call call("cuLibraryGetGlobal", Needs::kCurrent);
   return getGlobal(call, HandleKind::kLibrary, library, name, dptr, bytes);
 }
 
 CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) noexcept {
-  Call call("cuLibraryGetManaged", false);
+  Call call("cuLibraryGetManaged", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::GetGlobal wire{};
   wire.managed = 1;
@@ -329,7 +329,7 @@ CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library
 }
 
 CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) noexcept {
-  Call call("cuLibraryGetModule", true);
+  Call call("cuLibraryGetModule", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   uint64_t wire = 0;
   if (const CUresult r = call.handle(HandleKind::kLibrary, library, wire); r != CUDA_SUCCESS) return r;
@@ -337,7 +337,7 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) noexcept {
 }
 
 CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char* symbol) noexcept {
-  Call call("cuLibraryGetUnifiedFunction", false);
+  Call call("cuLibraryGetUnifiedFunction", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   uint64_t wire = 0;
   if (const CUresult r = call.handle(HandleKind::kLibrary, library, wire); r != CUDA_SUCCESS) return r;
@@ -347,7 +347,7 @@ CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char*
 }
 
 CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) noexcept {
-  Call call("cuKernelGetFunction", true);
+  Call call("cuKernelGetFunction", Needs::kCurrent);
   uint64_t wire = 0;
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (const CUresult r = call.handle(HandleKind::kKernel, kernel, wire); r != CUDA_SUCCESS) return r;
@@ -358,7 +358,7 @@ CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) noexcept {
 }
 
 CUresult cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) noexcept {
-  Call call("cuKernelGetLibrary", false);
+  Call call("cuKernelGetLibrary", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   const FunctionInfo* info = infoOf(call, kernel);
   if (!info) return CUDA_ERROR_INVALID_HANDLE;
@@ -368,8 +368,10 @@ CUresult cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) noexcept {
 }
 
 CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) noexcept {
-  Call call("cuFuncGetModule", true);
+  Call call("cuFuncGetModule", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
+  uint64_t wire = 0;
+  if (const CUresult r = call.functionOrKernel(hfunc, wire); r != CUDA_SUCCESS) return r;
   const FunctionInfo* info = infoOf(call, hfunc);
   if (!info) return CUDA_ERROR_INVALID_HANDLE;
   if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -385,10 +387,10 @@ CUresult cuKernelGetName(const char** name, CUkernel hfunc) noexcept {
   return functionName("cuKernelGetName", hfunc, name);
 }
 CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset, size_t* paramSize) noexcept {
-  return parameterInfo("cuFuncGetParamInfo", func, paramIndex, paramOffset, paramSize);
+  return parameterInfo("cuFuncGetParamInfo", Needs::kNothing, func, paramIndex, paramOffset, paramSize);
 }
 CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset, size_t* paramSize) noexcept {
-  return parameterInfo("cuKernelGetParamInfo", kernel, paramIndex, paramOffset, paramSize);
+  return parameterInfo("cuKernelGetParamInfo", Needs::kCurrent, kernel, paramIndex, paramOffset, paramSize);
 }
 
 }  // namespace millpond::client::api

@@ -21,7 +21,7 @@ struct Wanted {
 template <typename Blocks>
 CUresult find(const char* name, const Wanted& wanted, Blocks blocksOf) {
   {
-    Call call(name, true);
+    Call call(name, Needs::kCurrent);
     if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   }
   if (!wanted.minGridSize || !wanted.blockSize || wanted.limit < 0) return CUDA_ERROR_INVALID_VALUE;

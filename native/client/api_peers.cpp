@@ -31,7 +31,7 @@ CUresult change(Call& call, const Context& peer, bool enable) {
 }  // namespace
 
 CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) noexcept {
-  Call call("cuCtxEnablePeerAccess", true);
+  Call call("cuCtxEnablePeerAccess", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const Context* own = contextOf(call.context());
@@ -49,7 +49,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) noexce
 }
 
 CUresult cuCtxDisablePeerAccess(CUcontext peerContext) noexcept {
-  Call call("cuCtxDisablePeerAccess", true);
+  Call call("cuCtxDisablePeerAccess", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   const Context* own = contextOf(call.context());
   const Context* peer = Client::instance().contexts().find(peerContext);

@@ -110,7 +110,7 @@ CUresult attribute(void* data, CUpointer_attribute which, CUdeviceptr ptr, const
 }  // namespace
 
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute which, CUdeviceptr ptr) noexcept {
-  Call call("cuPointerGetAttribute", false);
+  Call call("cuPointerGetAttribute", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   const Place place = inspect(call, ptr);
   if (data == nullptr || !place.isKnown()) return CUDA_ERROR_INVALID_VALUE;
@@ -119,7 +119,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute which, CUdevicept
 
 CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes, void** data,
                                 CUdeviceptr ptr) noexcept {
-  Call call("cuPointerGetAttributes", false);
+  Call call("cuPointerGetAttributes", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Place place = inspect(call, ptr);
@@ -129,7 +129,7 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute*
 }
 
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute which, CUdeviceptr ptr) noexcept {
-  Call call("cuPointerSetAttribute", false);
+  Call call("cuPointerSetAttribute", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (value == nullptr || !inspect(call, ptr).isKnown()) return CUDA_ERROR_INVALID_VALUE;
   // Copies that the driver lets run on behind the call's back do so for pinned memory only, and those wait for nothing

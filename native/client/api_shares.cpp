@@ -38,7 +38,7 @@ CUresult openPool(Call& call, const cmd::PoolOpen& wire, CUmemoryPool& pool) {
 }  // namespace
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) noexcept {
-  Call call("cuIpcGetMemHandle", true);
+  Call call("cuIpcGetMemHandle", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   const auto run = call.remote().memory.find(dptr);
   if (pHandle == nullptr || !run || !run->isShareable()) return CUDA_ERROR_INVALID_VALUE;
@@ -54,7 +54,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) noexcept {
 }
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) noexcept {
-  Call call("cuIpcOpenMemHandle_v2", true);
+  Call call("cuIpcOpenMemHandle_v2", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pdptr == nullptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
   OpenedMemory& opened = call.remote().opened;
@@ -78,7 +78,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
 }
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) noexcept {
-  Call call("cuIpcCloseMemHandle", true);
+  Call call("cuIpcCloseMemHandle", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   OpenedMemory& opened = call.remote().opened;
   const std::lock_guard lock(opened.mutex);
@@ -94,7 +94,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) noexcept {
 }
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) noexcept {
-  Call call("cuIpcGetEventHandle", true);
+  Call call("cuIpcGetEventHandle", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::ShareEvent wire{};
@@ -107,7 +107,7 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) noexcept 
 }
 
 CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) noexcept {
-  Call call("cuIpcOpenEventHandle", true);
+  Call call("cuIpcOpenEventHandle", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (phEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::OpenEvent wire{};
@@ -131,7 +131,7 @@ CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) noexcep
 
 CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType,
                                           unsigned long long flags) noexcept {
-  Call call("cuMemPoolExportToShareableHandle", false);
+  Call call("cuMemPoolExportToShareableHandle", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::PoolShare wire{};
   {
@@ -152,7 +152,7 @@ CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool, C
 
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle, CUmemAllocationHandleType handleType,
                                             unsigned long long flags) noexcept {
-  Call call("cuMemPoolImportFromShareableHandle", false);
+  Call call("cuMemPoolImportFromShareableHandle", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pool_out == nullptr || flags != 0 || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
     return CUDA_ERROR_INVALID_VALUE;
@@ -169,7 +169,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle
 }
 
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdeviceptr ptr) noexcept {
-  Call call("cuMemPoolExportPointer", false);
+  Call call("cuMemPoolExportPointer", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   const auto run = call.remote().memory.find(ptr);
   if (shareData_out == nullptr || !run || run->address != ptr || run->pool == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -190,7 +190,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdevicep
 }
 
 CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData* shareData) noexcept {
-  Call call("cuMemPoolImportPointer", false);
+  Call call("cuMemPoolImportPointer", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   const Context* context = nullptr;
   {

@@ -43,7 +43,7 @@ CUresult translate(Call& call, CUarrayMapInfo& entry) {
 
 CUresult cuMemMapArrayAsync(Flavour flavour, CUarrayMapInfo* mapInfoList, unsigned int count,
                             CUstream hStream) noexcept {
-  Call call("cuMemMapArrayAsync", true);
+  Call call("cuMemMapArrayAsync", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (mapInfoList == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   cmd::ArrayMap wire{};

@@ -34,7 +34,7 @@ CUresult checkCapture(Call& call, uint64_t stream, InCapture own) {
 
 CUresult look(const char* name, CUstream stream, Flavour flavour, StreamView& view,
               InCapture inCapture = InCapture::kAllowed) {
-  Call call(name, true);
+  Call call(name, Needs::kAny);
   uint64_t wire = 0;
   if (const CUresult r = call.stream(stream, flavour, wire); r != CUDA_SUCCESS) return r;
   if (const CUresult r = checkCapture(call, wire, inCapture); r != CUDA_SUCCESS) return r;
@@ -125,13 +125,15 @@ CUresult cuStreamGetPriority(Flavour flavour, CUstream hStream, int* priority) n
 
 CUresult cuStreamSetAttribute(Flavour flavour, CUstream hStream, CUstreamAttrID attr,
                               const CUstreamAttrValue* value) noexcept {
-  Call call("cuStreamSetAttribute", true);
+  Call call("cuStreamSetAttribute", Needs::kAny);
   cmd::StreamSetAttribute wire{};
   if (const CUresult r = call.stream(hStream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
   if (!value || !isStreamAttribute(attr)) return CUDA_ERROR_INVALID_VALUE;
   wire.attribute = static_cast<uint32_t>(attr);
   static_assert(sizeof wire.value == sizeof *value);
   std::memcpy(wire.value, value, sizeof wire.value);
+  // Whether the value is one of the attribute's, its driver says.
+  call.waitForResult();
   const CUresult result = call.post(wire);
   if (result == CUDA_SUCCESS && attr == CU_LAUNCH_ATTRIBUTE_PRIORITY)
     if (HandleTable::Slot* slot = call.remote().handles.find(wire.stream)) slot->traits.priority = value->priority;
@@ -140,7 +142,7 @@ CUresult cuStreamSetAttribute(Flavour flavour, CUstream hStream, CUstreamAttrID 
 
 CUresult cuStreamGetAttribute(Flavour flavour, CUstream hStream, CUstreamAttrID attr,
                               CUstreamAttrValue* value_out) noexcept {
-  Call call("cuStreamGetAttribute", true);
+  Call call("cuStreamGetAttribute", Needs::kAny);
   cmd::StreamGetAttribute wire{};
   if (const CUresult r = call.stream(hStream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
   if (!value_out || !isStreamAttribute(attr)) return CUDA_ERROR_INVALID_VALUE;

@@ -44,7 +44,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* tensorMap, CUtensorMapDataType tens
                                 const cuuint32_t* boxDim, const cuuint32_t* elementStrides,
                                 CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill) noexcept {
-  Call call("cuTensorMapEncodeTiled", false);
+  Call call("cuTensorMapEncodeTiled", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::TensorMapEncode wire{};
   if (!describe(wire, tensorMap, tensorRank, globalDim, globalStrides, elementStrides) || !boxDim)
@@ -67,7 +67,7 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType ten
                                  const cuuint32_t* elementStrides, CUtensorMapInterleave interleave,
                                  CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
                                  CUtensorMapFloatOOBfill oobFill) noexcept {
-  Call call("cuTensorMapEncodeIm2col", false);
+  Call call("cuTensorMapEncodeIm2col", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::TensorMapEncode wire{};
   if (!describe(wire, tensorMap, tensorRank, globalDim, globalStrides, elementStrides) || tensorRank < 3 ||
@@ -97,7 +97,7 @@ CUresult cuTensorMapEncodeIm2colWide(CUtensorMap* tensorMap, CUtensorMapDataType
                                      CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode,
                                      CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
                                      CUtensorMapFloatOOBfill oobFill) noexcept {
-  Call call("cuTensorMapEncodeIm2colWide", false);
+  Call call("cuTensorMapEncodeIm2colWide", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::TensorMapEncode wire{};
   if (!describe(wire, tensorMap, tensorRank, globalDim, globalStrides, elementStrides)) return CUDA_ERROR_INVALID_VALUE;
@@ -117,7 +117,7 @@ CUresult cuTensorMapEncodeIm2colWide(CUtensorMap* tensorMap, CUtensorMapDataType
 }
 
 CUresult cuTensorMapReplaceAddress(CUtensorMap* tensorMap, void* globalAddress) noexcept {
-  Call call("cuTensorMapReplaceAddress", false);
+  Call call("cuTensorMapReplaceAddress", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (!tensorMap) return CUDA_ERROR_INVALID_VALUE;
   cmd::TensorMapReplaceAddress wire{};

@@ -12,7 +12,7 @@ namespace {
 
 /// The same reference for the same name: it is the module's.
 CUresult getReference(const char* callName, HandleKind kind, CUmodule module, const char* name, void** out) {
-  Call call(callName, true);
+  Call call(callName, Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::GetReference wire{};
   if (const CUresult r = call.handle(HandleKind::kModule, module, wire.owner); r != CUDA_SUCCESS) return r;

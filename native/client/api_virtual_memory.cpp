@@ -96,7 +96,7 @@ CUresult unreserveAtWorker(Call& call, uint64_t address, uint64_t bytes) {
 
 CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
                              unsigned long long flags) noexcept {
-  Call call("cuMemAddressReserve", false);
+  Call call("cuMemAddressReserve", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (ptr == nullptr || size == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (alignment != 0 && !std::has_single_bit(alignment)) return CUDA_ERROR_INVALID_VALUE;
@@ -132,7 +132,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
 }
 
 CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) noexcept {
-  Call call("cuMemAddressFree", false);
+  Call call("cuMemAddressFree", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   VirtualMemory& vm = call.remote().virtualMemory;
   std::lock_guard lock(vm.mutex);
@@ -145,7 +145,7 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) noexcept {
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
                      unsigned long long flags) noexcept {
-  Call call("cuMemCreate", false);
+  Call call("cuMemCreate", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (handle == nullptr || size == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const Context* context = nullptr;
@@ -168,7 +168,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) noexcept {
-  Call call("cuMemRelease", false);
+  Call call("cuMemRelease", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   VirtualMemory& vm = call.remote().virtualMemory;
   std::lock_guard lock(vm.mutex);
@@ -179,7 +179,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) noexcept {
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) noexcept {
-  Call call("cuMemRetainAllocationHandle", false);
+  Call call("cuMemRetainAllocationHandle", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   VirtualMemory& vm = call.remote().virtualMemory;
@@ -192,7 +192,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
 
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) noexcept {
-  Call call("cuMemMap", false);
+  Call call("cuMemMap", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   VirtualMemory& vm = call.remote().virtualMemory;
   std::lock_guard lock(vm.mutex);
@@ -214,7 +214,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 }
 
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) noexcept {
-  Call call("cuMemUnmap", false);
+  Call call("cuMemUnmap", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   VirtualMemory& vm = call.remote().virtualMemory;
   std::lock_guard lock(vm.mutex);
@@ -232,7 +232,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) noexcept {
 }
 
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) noexcept {
-  Call call("cuMemSetAccess", false);
+  Call call("cuMemSetAccess", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   struct Access {
     int32_t device;
@@ -272,7 +272,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
 }
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) noexcept {
-  Call call("cuMemGetAccess", false);
+  Call call("cuMemGetAccess", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
@@ -289,7 +289,7 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
 
 CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
                                        CUmemAllocationGranularity_flags option) noexcept {
-  Call call("cuMemGetAllocationGranularity", false);
+  Call call("cuMemGetAllocationGranularity", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (granularity == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Context* context = nullptr;
@@ -305,7 +305,7 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
 
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
                                                 CUmemGenericAllocationHandle handle) noexcept {
-  Call call("cuMemGetAllocationPropertiesFromHandle", false);
+  Call call("cuMemGetAllocationPropertiesFromHandle", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   VirtualMemory& vm = call.remote().virtualMemory;
   std::lock_guard lock(vm.mutex);
@@ -317,7 +317,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
 
 CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType handleType, unsigned long long flags) noexcept {
-  Call call("cuMemExportToShareableHandle", false);
+  Call call("cuMemExportToShareableHandle", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   VirtualMemory& vm = call.remote().virtualMemory;
   std::lock_guard lock(vm.mutex);
@@ -340,7 +340,7 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
                                         CUmemAllocationHandleType shHandleType) noexcept {
-  Call call("cuMemImportFromShareableHandle", false);
+  Call call("cuMemImportFromShareableHandle", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;

@@ -10,7 +10,7 @@
 #include "client/trace.h"
 
 namespace millpond::client {
-Call::Call(const char* name, bool needsContext) noexcept {
+Call::Call(const char* name, Needs needs) noexcept : name_(name) {
   entry_ = Client::check();
   if (entry_ != CUDA_SUCCESS) return;
   Client& client = Client::instance();
@@ -22,22 +22,42 @@ Call::Call(const char* name, bool needsContext) noexcept {
       caller_.context = current->wireContext();
       home_ = current->home();
     }
-    if (needsContext && !current->active()) entry_ = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  } else if (needsContext) {
+    if (needs != Needs::kNothing && !current->active()) entry_ = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  } else if (needs != Needs::kNothing) {
     entry_ = CUDA_ERROR_INVALID_CONTEXT;
+    mayAdopt_ = needs == Needs::kAny;
   }
-  if (CallbackThread::running())
+  if (CallbackThread::running()) {
     entry_ = CUDA_ERROR_NOT_PERMITTED;
-  else if (session_->lost())
+    mayAdopt_ = false;
+  } else if (session_->lost()) {
     entry_ = static_cast<CUresult>(kSessionLost);
-  else if (entry_ == CUDA_SUCCESS)
-    entry_ = pendingFailure();
-  if (CaptureState::anyOpen() && entry_ == CUDA_SUCCESS) [[unlikely]]
-    entry_ = CaptureState::check(name, *session_, caller_.thread, caller_.context);
+    mayAdopt_ = false;
+  } else if (entry_ == CUDA_SUCCESS) {
+    enter();
+  }
   if (logs(LogLevel::Trace)) log(LogLevel::Trace, "[%u] %s", caller_.thread, name);
 }
 
-Call::Call(const char* name, Teardown teardown) noexcept {
+void Call::enter() noexcept {
+  entry_ = pendingFailure();
+  if (CaptureState::anyOpen() && entry_ == CUDA_SUCCESS) [[unlikely]]
+    entry_ = CaptureState::check(name_, *session_, caller_.thread, caller_.context);
+}
+
+CUresult Call::adopt(uint16_t number) noexcept {
+  if (!mayAdopt_) return entry_;
+  const Context* context = contextOf(number);
+  if (!context) return CUDA_SUCCESS;
+  mayAdopt_ = false;
+  hasAdopted_ = true;
+  caller_.context = number;
+  home_ = context->home();
+  enter();
+  return entry_;
+}
+
+Call::Call(const char* name, Teardown teardown) noexcept : name_(name) {
   entry_ = Client::check();
   if (entry_ != CUDA_SUCCESS) return;
   session_ = &Client::instance().session();
@@ -70,8 +90,10 @@ CUresult Call::pendingFailure() noexcept {
 }
 
 CUresult Call::stream(CUstream in, Flavour flavour, uint64_t& wire) noexcept {
-  if (entry_ != CUDA_SUCCESS) return entry_;
+  if (entry() != CUDA_SUCCESS) return entry_;
   const auto value = reinterpret_cast<uintptr_t>(in);
+  // Which stream a default one is, the current context says and no other.
+  if (value <= 2 && (mayAdopt_ || hasAdopted_)) return CUDA_ERROR_INVALID_CONTEXT;
   const bool perThread = value == 2 || (value == 0 && flavour == Flavour::kPerThread);
   if (value <= 1 && !perThread) {
     wire = 0;
@@ -99,9 +121,10 @@ uint16_t Call::streamContext(uint64_t stream) const noexcept {
 }
 
 CUresult Call::handle(HandleKind kind, const void* in, uint64_t& wire) noexcept {
-  if (!remote_->handles.find(kind, in)) return CUDA_ERROR_INVALID_HANDLE;
+  const HandleTable::Slot* slot = remote_->handles.find(kind, in);
+  if (!slot) return CUDA_ERROR_INVALID_HANDLE;
   wire = reinterpret_cast<uint64_t>(in);
-  return CUDA_SUCCESS;
+  return mayAdopt_ ? adopt(slot->context) : CUDA_SUCCESS;
 }
 
 CUresult Call::functionOrKernel(const void* in, uint64_t& wire) noexcept {
@@ -129,6 +152,8 @@ uint64_t Call::create(HandleKind kind, void** out, HandleTraits traits) noexcept
 }
 
 CUresult Call::destroy(HandleKind kind, const void* in, uint64_t& wire) noexcept {
+  if (const HandleTable::Slot* slot = mayAdopt_ ? remote_->handles.find(kind, in) : nullptr)
+    if (const CUresult r = adopt(slot->context); r != CUDA_SUCCESS) return r;
   claimed_ = remote_->handles.claim(kind, in);
   if (claimed_.empty()) return CUDA_ERROR_INVALID_HANDLE;
   wire = reinterpret_cast<uint64_t>(in);

@@ -21,11 +21,18 @@
 
 namespace millpond::client {
 
+/// The context that a call acts in.
+enum class Needs : uint8_t {
+  kNothing,  ///< the current one, if there is one
+  kCurrent,  ///< the current one: CUDA_ERROR_INVALID_CONTEXT without
+  kAny,      ///< the current one, or that of the first handle or address in the call that has one, as the driver does
+};
+
 class Call {
  public:
   /// Checks what every call checks: initialised, not a forked child, the session alive, no failure of an earlier
-  /// asynchronous call left to report; with `needsContext`, a current context.
-  Call(const char* name, bool needsContext) noexcept;
+  /// asynchronous call left to report, and the context.
+  Call(const char* name, Needs needs) noexcept;
   /// For ending things in a context, whatever has become of it: failures neither hinder it nor are they reported.
   struct Teardown {
     uint16_t context;
@@ -35,12 +42,15 @@ class Call {
   Call& operator=(const Call&) = delete;
 
   /// Anything but success is the call's result.
-  CUresult entry() const noexcept { return entry_; }
+  CUresult entry() const noexcept { return mayAdopt_ ? CUDA_SUCCESS : entry_; }
   /// Number of the context to which belongs what the call makes: the current one, of a green one the primary. 0 without
   /// one.
   uint16_t context() const noexcept { return home_; }
   /// Number of the current context.
   uint16_t currentContext() const noexcept { return caller_.context; }
+  /// Lets a call that needs any context, in a thread that has none, act in the one of this number. The call's result when
+  /// that is not success.
+  CUresult adopt(uint16_t context) noexcept;
   /// Lets the call act in another context than the current one.
   void useContext(uint16_t context) noexcept { caller_.context = home_ = context; }
   /// Whether the stream that was resolved last is the legacy one.
@@ -222,12 +232,17 @@ class Call {
   /// Whether what the call ends was of a parked session, and is ended thereby.
   bool endsWhileParked() noexcept;
   CUresult settle(int32_t result) noexcept;
+  /// Checks what depends on the context that the call acts in.
+  void enter() noexcept;
   /// Hands a failure that the worker has told to the context in which it happened.
   void collectFailure() noexcept;
   /// The failure of an earlier command in the call's context that nobody waited for.
   CUresult pendingFailure() noexcept;
 
+  const char* name_;
   CUresult entry_ = CUDA_SUCCESS;
+  bool mayAdopt_ = false;    ///< the thread has no context, but one of the arguments may
+  bool hasAdopted_ = false;  ///< one of them had
   uint16_t home_ = 0;
   bool namesLegacy_ = false;
   bool waits_ = false;   ///< what is posted waits for its result

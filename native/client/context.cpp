@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/context.h"
 
+#include "base/thread_owned.h"
+
 namespace millpond::client {
 
 namespace {
@@ -11,11 +13,10 @@ struct Stack {
   std::vector<Context*> contexts;
   ~Stack() { hasBelow = false; }
 };
-// What lies below the top. Made at a thread's first push onto something, freed at its end.
+// What lies below the top. Made at a thread's first push onto something.
 std::vector<Context*>& below() {
-  static thread_local Stack stack;
   hasBelow = true;
-  return stack.contexts;
+  return threadOwned<Stack>().contexts;
 }
 }  // namespace
 

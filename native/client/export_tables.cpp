@@ -249,7 +249,7 @@ int enumerateFunctions(CUcontext handle, CUmodule module, void (*each)(void*, CU
 
 // Two arrays, which the caller gives back to freeTopology.
 CUresult getTopology(uint8_t** places, uint8_t** clusters) {
-  Call call("SM topology", true);
+  Call call("SM topology", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (!places || !clusters) return CUDA_ERROR_INVALID_VALUE;
   std::vector<std::byte> whole;

@@ -18,6 +18,7 @@
 
 #include "base/log.h"
 #include "base/log_request.h"
+#include "base/thread_owned.h"
 #include "client/client.h"
 #include "client/remote.h"
 #include "client/trace_line.h"
@@ -140,10 +141,7 @@ const FunctionInfo* function(uint64_t handle) {
 
 }  // namespace
 
-Notes& notes() noexcept {
-  thread_local Notes own;
-  return own;
-}
+Notes& notes() noexcept { return threadOwned<Notes>(); }
 
 int64_t begin() noexcept {
   State now = state.load(std::memory_order_acquire);

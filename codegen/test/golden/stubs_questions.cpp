@@ -11,7 +11,7 @@
 namespace millpond::client::api {
 
 CUresult cuAsk(int* answer, CUcolour* colour, CUextent* extent, CUdevice dev) noexcept {
-  Call call("cuAsk", false);
+  Call call("cuAsk", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (colour == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (extent == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -26,7 +26,7 @@ CUresult cuAsk(int* answer, CUcolour* colour, CUextent* extent, CUdevice dev) no
 }
 
 CUresult cuFuncAsk(int* answer, CUfunction func, int what) noexcept {
-  Call call("cuFuncAsk", true);
+  Call call("cuFuncAsk", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (answer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::FuncAsk wire{};
@@ -39,7 +39,7 @@ CUresult cuFuncAsk(int* answer, CUfunction func, int what) noexcept {
 }
 
 CUresult cuFuncTell(CUfunction func, int what, int value) noexcept {
-  Call call("cuFuncTell", true);
+  Call call("cuFuncTell", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::FuncTell wire{};
   if (const CUresult r = call.functionOrKernel(func, wire.func); r != CUDA_SUCCESS) return r;
@@ -51,7 +51,7 @@ CUresult cuFuncTell(CUfunction func, int what, int value) noexcept {
 }
 
 CUresult cuBound(CUevent* event, size_t* offset, int* now, int* wanted) noexcept {
-  Call call("cuBound", true);
+  Call call("cuBound", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (now == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -69,7 +69,7 @@ CUresult cuBound(CUevent* event, size_t* offset, int* now, int* wanted) noexcept
 }
 
 CUresult cuStreamSync(Flavour flavour, CUstream hStream) noexcept {
-  Call call("cuStreamSync", true);
+  Call call("cuStreamSync", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::SyncStream wire{};
   if (const CUresult r = call.stream(hStream, flavour, wire.stream); r != CUDA_SUCCESS) return r;

@@ -13,7 +13,7 @@
 namespace millpond::client::api {
 
 CUresult cuCopy(Flavour flavour, CUdeviceptr to, CUdeviceptr from, size_t bytes) noexcept {
-  Call call("cuCopy", true);
+  Call call("cuCopy", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::Copy wire{};
   wire.to = to;
@@ -24,7 +24,7 @@ CUresult cuCopy(Flavour flavour, CUdeviceptr to, CUdeviceptr from, size_t bytes)
 }
 
 CUresult cuStreamMake(CUstream* phStream, unsigned int flags, int priority) noexcept {
-  Call call("cuStreamMake", true);
+  Call call("cuStreamMake", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (phStream == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & ~0x1u) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -37,7 +37,7 @@ CUresult cuStreamMake(CUstream* phStream, unsigned int flags, int priority) noex
 }
 
 CUresult cuStreamEnd_v2(CUstream hStream) noexcept {
-  Call call("cuStreamEnd_v2", true);
+  Call call("cuStreamEnd_v2", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::StreamEndV2 wire{};
   if (const CUresult r = call.destroy(HandleKind::kStream, hStream, wire.hStream); r != CUDA_SUCCESS) {
@@ -47,7 +47,7 @@ CUresult cuStreamEnd_v2(CUstream hStream) noexcept {
 }
 
 CUresult cuStreamWait(Flavour flavour, CUstream hStream, CUevent hEvent) noexcept {
-  Call call("cuStreamWait", true);
+  Call call("cuStreamWait", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::StreamWait wire{};
   if (const CUresult r = call.stream(hStream, flavour, wire.hStream); r != CUDA_SUCCESS) return r;
@@ -58,7 +58,7 @@ CUresult cuStreamWait(Flavour flavour, CUstream hStream, CUevent hEvent) noexcep
 }
 
 CUresult cuPaint(CUcolour colour, const CUextent* extent, const CUextent* limit) noexcept {
-  Call call("cuPaint", true);
+  Call call("cuPaint", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (extent == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::Paint wire{};
@@ -74,7 +74,7 @@ CUresult cuPaint(CUcolour colour, const CUextent* extent, const CUextent* limit)
 }
 
 CUresult cuWrite(const char* text, const unsigned int* values, size_t count) noexcept {
-  Call call("cuWrite", true);
+  Call call("cuWrite", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (text == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const std::string_view textText(text);

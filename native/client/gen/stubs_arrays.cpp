@@ -11,7 +11,7 @@
 namespace millpond::client::api {
 
 CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* sparseProperties, CUarray array) noexcept {
-  Call call("cuArrayGetSparseProperties", false);
+  Call call("cuArrayGetSparseProperties", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (sparseProperties == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (array == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -25,7 +25,7 @@ CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* sparseProperti
 
 CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* sparseProperties,
                                              CUmipmappedArray mipmap) noexcept {
-  Call call("cuMipmappedArrayGetSparseProperties", false);
+  Call call("cuMipmappedArrayGetSparseProperties", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (sparseProperties == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (mipmap == nullptr) return CUDA_ERROR_INVALID_VALUE;

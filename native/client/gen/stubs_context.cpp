@@ -11,7 +11,7 @@
 namespace millpond::client::api {
 
 CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) noexcept {
-  Call call("cuCtxGetLimit", true);
+  Call call("cuCtxGetLimit", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pvalue == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::CtxGetLimit wire{};
@@ -23,7 +23,7 @@ CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) noexcept {
 }
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) noexcept {
-  Call call("cuCtxSetLimit", true);
+  Call call("cuCtxSetLimit", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::ContextSetLimit wire{};
   wire.limit = static_cast<int32_t>(limit);
@@ -33,7 +33,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) noexcept {
 }
 
 CUresult cuCtxSynchronize() noexcept {
-  Call call("cuCtxSynchronize", true);
+  Call call("cuCtxSynchronize", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::ContextSync wire{};
   cmd::ContextSyncReply reply{};
@@ -41,14 +41,14 @@ CUresult cuCtxSynchronize() noexcept {
 }
 
 CUresult cuCtxResetPersistingL2Cache() noexcept {
-  Call call("cuCtxResetPersistingL2Cache", true);
+  Call call("cuCtxResetPersistingL2Cache", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::CtxResetPersistingL2Cache wire{};
   return call.post(wire);
 }
 
 CUresult cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity, CUexecAffinityType type) noexcept {
-  Call call("cuCtxGetExecAffinity", true);
+  Call call("cuCtxGetExecAffinity", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pExecAffinity == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::CtxGetExecAffinity wire{};

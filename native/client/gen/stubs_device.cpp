@@ -9,7 +9,7 @@
 namespace millpond::client::api {
 
 CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDev) noexcept {
-  Call call("cuDeviceCanAccessPeer", false);
+  Call call("cuDeviceCanAccessPeer", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (canAccessPeer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::DeviceCanAccessPeer wire{};
@@ -23,7 +23,7 @@ CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDe
 
 CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
                                  CUdevice dstDevice) noexcept {
-  Call call("cuDeviceGetP2PAttribute", false);
+  Call call("cuDeviceGetP2PAttribute", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::DeviceGetP2PAttribute wire{};
@@ -38,7 +38,7 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdev
 
 CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
                                     CUflushGPUDirectRDMAWritesScope scope) noexcept {
-  Call call("cuFlushGPUDirectRDMAWrites", true);
+  Call call("cuFlushGPUDirectRDMAWrites", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::FlushGPUDirectRDMAWrites wire{};
   wire.target = static_cast<int32_t>(target);
@@ -48,7 +48,7 @@ CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
 }
 
 CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType type, CUdevice dev) noexcept {
-  Call call("cuDeviceGetExecAffinitySupport", false);
+  Call call("cuDeviceGetExecAffinitySupport", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::DeviceGetExecAffinitySupport wire{};
@@ -62,7 +62,7 @@ CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType type, CUdevi
 
 CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format format,
                                             unsigned int numChannels, CUdevice dev) noexcept {
-  Call call("cuDeviceGetTexture1DLinearMaxWidth", false);
+  Call call("cuDeviceGetTexture1DLinearMaxWidth", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (maxWidthInElements == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::DeviceGetTexture1DLinearMaxWidth wire{};

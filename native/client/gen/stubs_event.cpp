@@ -10,7 +10,7 @@
 namespace millpond::client::api {
 
 CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) noexcept {
-  Call call("cuEventCreate", true);
+  Call call("cuEventCreate", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (phEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if ((Flags & ~0x7u) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -23,7 +23,7 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) noexcept {
 }
 
 CUresult cuEventDestroy_v2(CUevent hEvent) noexcept {
-  Call call("cuEventDestroy_v2", true);
+  Call call("cuEventDestroy_v2", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::EventDestroyV2 wire{};
   if (const CUresult r = call.destroy(HandleKind::kEvent, hEvent, wire.hEvent); r != CUDA_SUCCESS) return r;
@@ -31,7 +31,7 @@ CUresult cuEventDestroy_v2(CUevent hEvent) noexcept {
 }
 
 CUresult cuEventRecord(Flavour flavour, CUevent hEvent, CUstream hStream) noexcept {
-  Call call("cuEventRecord", true);
+  Call call("cuEventRecord", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::EventRecord wire{};
   if (const CUresult r = call.handle(HandleKind::kEvent, hEvent, wire.hEvent); r != CUDA_SUCCESS) return r;
@@ -42,7 +42,7 @@ CUresult cuEventRecord(Flavour flavour, CUevent hEvent, CUstream hStream) noexce
 
 CUresult cuEventRecordWithFlags(Flavour flavour, CUevent hEvent, CUstream hStream,
                                 unsigned int flags) noexcept {
-  Call call("cuEventRecordWithFlags", true);
+  Call call("cuEventRecordWithFlags", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if ((flags & ~0x1u) != 0) return CUDA_ERROR_INVALID_VALUE;
   cmd::EventRecordWithFlags wire{};
@@ -56,7 +56,7 @@ CUresult cuEventRecordWithFlags(Flavour flavour, CUevent hEvent, CUstream hStrea
 }
 
 CUresult cuEventQuery(CUevent hEvent) noexcept {
-  Call call("cuEventQuery", true);
+  Call call("cuEventQuery", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::EventQuery wire{};
   if (const CUresult r = call.handle(HandleKind::kEvent, hEvent, wire.hEvent); r != CUDA_SUCCESS) return r;
@@ -66,7 +66,7 @@ CUresult cuEventQuery(CUevent hEvent) noexcept {
 }
 
 CUresult cuEventSynchronize(CUevent hEvent) noexcept {
-  Call call("cuEventSynchronize", true);
+  Call call("cuEventSynchronize", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::EventSync wire{};
   if (const CUresult r = call.handle(HandleKind::kEvent, hEvent, wire.event); r != CUDA_SUCCESS) return r;
@@ -76,7 +76,7 @@ CUresult cuEventSynchronize(CUevent hEvent) noexcept {
 }
 
 CUresult cuEventElapsedTime(float* pMilliseconds, CUevent hStart, CUevent hEnd) noexcept {
-  Call call("cuEventElapsedTime", true);
+  Call call("cuEventElapsedTime", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::EventElapsedTime wire{};
@@ -89,7 +89,7 @@ CUresult cuEventElapsedTime(float* pMilliseconds, CUevent hStart, CUevent hEnd) 
 }
 
 CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) noexcept {
-  Call call("cuEventElapsedTime_v2", true);
+  Call call("cuEventElapsedTime_v2", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::EventElapsedTimeV2 wire{};

@@ -10,7 +10,7 @@
 namespace millpond::client::api {
 
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) noexcept {
-  Call call("cuMemGetInfo_v2", true);
+  Call call("cuMemGetInfo_v2", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (free == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (total == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -24,7 +24,7 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) noexcept {
 
 CUresult cuMemcpyDtoD_v2(Flavour flavour, CUdeviceptr dstDevice, CUdeviceptr srcDevice,
                          size_t ByteCount) noexcept {
-  Call call("cuMemcpyDtoD_v2", true);
+  Call call("cuMemcpyDtoD_v2", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dstDevice == 0 && ByteCount != 0) return CUDA_ERROR_INVALID_VALUE;
   if (srcDevice == 0 && ByteCount != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -41,7 +41,7 @@ CUresult cuMemcpyDtoD_v2(Flavour flavour, CUdeviceptr dstDevice, CUdeviceptr src
 
 CUresult cuMemcpyDtoDAsync_v2(Flavour flavour, CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
                               CUstream hStream) noexcept {
-  Call call("cuMemcpyDtoDAsync_v2", true);
+  Call call("cuMemcpyDtoDAsync_v2", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dstDevice == 0 && ByteCount != 0) return CUDA_ERROR_INVALID_VALUE;
   if (srcDevice == 0 && ByteCount != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -57,7 +57,7 @@ CUresult cuMemcpyDtoDAsync_v2(Flavour flavour, CUdeviceptr dstDevice, CUdevicept
 }
 
 CUresult cuMemsetD8_v2(Flavour flavour, CUdeviceptr dstDevice, unsigned char uc, size_t N) noexcept {
-  Call call("cuMemsetD8_v2", true);
+  Call call("cuMemsetD8_v2", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dstDevice == 0 && N != 0) return CUDA_ERROR_INVALID_VALUE;
   cmd::MemsetD8V2 wire{};
@@ -70,7 +70,7 @@ CUresult cuMemsetD8_v2(Flavour flavour, CUdeviceptr dstDevice, unsigned char uc,
 }
 
 CUresult cuMemsetD16_v2(Flavour flavour, CUdeviceptr dstDevice, unsigned short us, size_t N) noexcept {
-  Call call("cuMemsetD16_v2", true);
+  Call call("cuMemsetD16_v2", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dstDevice == 0 && N != 0) return CUDA_ERROR_INVALID_VALUE;
   cmd::MemsetD16V2 wire{};
@@ -83,7 +83,7 @@ CUresult cuMemsetD16_v2(Flavour flavour, CUdeviceptr dstDevice, unsigned short u
 }
 
 CUresult cuMemsetD32_v2(Flavour flavour, CUdeviceptr dstDevice, unsigned int ui, size_t N) noexcept {
-  Call call("cuMemsetD32_v2", true);
+  Call call("cuMemsetD32_v2", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dstDevice == 0 && N != 0) return CUDA_ERROR_INVALID_VALUE;
   cmd::MemsetD32V2 wire{};
@@ -97,7 +97,7 @@ CUresult cuMemsetD32_v2(Flavour flavour, CUdeviceptr dstDevice, unsigned int ui,
 
 CUresult cuMemsetD2D8_v2(Flavour flavour, CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc,
                          size_t Width, size_t Height) noexcept {
-  Call call("cuMemsetD2D8_v2", true);
+  Call call("cuMemsetD2D8_v2", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dstDevice == 0 && Width != 0 && Height != 0) return CUDA_ERROR_INVALID_VALUE;
   cmd::MemsetD2D8V2 wire{};
@@ -115,7 +115,7 @@ CUresult cuMemsetD2D8_v2(Flavour flavour, CUdeviceptr dstDevice, size_t dstPitch
 
 CUresult cuMemsetD2D16_v2(Flavour flavour, CUdeviceptr dstDevice, size_t dstPitch, unsigned short us,
                           size_t Width, size_t Height) noexcept {
-  Call call("cuMemsetD2D16_v2", true);
+  Call call("cuMemsetD2D16_v2", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dstDevice == 0 && Width != 0 && Height != 0) return CUDA_ERROR_INVALID_VALUE;
   cmd::MemsetD2D16V2 wire{};
@@ -133,7 +133,7 @@ CUresult cuMemsetD2D16_v2(Flavour flavour, CUdeviceptr dstDevice, size_t dstPitc
 
 CUresult cuMemsetD2D32_v2(Flavour flavour, CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui,
                           size_t Width, size_t Height) noexcept {
-  Call call("cuMemsetD2D32_v2", true);
+  Call call("cuMemsetD2D32_v2", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dstDevice == 0 && Width != 0 && Height != 0) return CUDA_ERROR_INVALID_VALUE;
   cmd::MemsetD2D32V2 wire{};
@@ -151,7 +151,7 @@ CUresult cuMemsetD2D32_v2(Flavour flavour, CUdeviceptr dstDevice, size_t dstPitc
 
 CUresult cuMemsetD8Async(Flavour flavour, CUdeviceptr dstDevice, unsigned char uc, size_t N,
                          CUstream hStream) noexcept {
-  Call call("cuMemsetD8Async", true);
+  Call call("cuMemsetD8Async", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dstDevice == 0 && N != 0) return CUDA_ERROR_INVALID_VALUE;
   cmd::MemsetD8Async wire{};
@@ -165,7 +165,7 @@ CUresult cuMemsetD8Async(Flavour flavour, CUdeviceptr dstDevice, unsigned char u
 
 CUresult cuMemsetD16Async(Flavour flavour, CUdeviceptr dstDevice, unsigned short us, size_t N,
                           CUstream hStream) noexcept {
-  Call call("cuMemsetD16Async", true);
+  Call call("cuMemsetD16Async", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dstDevice == 0 && N != 0) return CUDA_ERROR_INVALID_VALUE;
   cmd::MemsetD16Async wire{};
@@ -179,7 +179,7 @@ CUresult cuMemsetD16Async(Flavour flavour, CUdeviceptr dstDevice, unsigned short
 
 CUresult cuMemsetD32Async(Flavour flavour, CUdeviceptr dstDevice, unsigned int ui, size_t N,
                           CUstream hStream) noexcept {
-  Call call("cuMemsetD32Async", true);
+  Call call("cuMemsetD32Async", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dstDevice == 0 && N != 0) return CUDA_ERROR_INVALID_VALUE;
   cmd::MemsetD32Async wire{};
@@ -193,7 +193,7 @@ CUresult cuMemsetD32Async(Flavour flavour, CUdeviceptr dstDevice, unsigned int u
 
 CUresult cuMemsetD2D8Async(Flavour flavour, CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc,
                            size_t Width, size_t Height, CUstream hStream) noexcept {
-  Call call("cuMemsetD2D8Async", true);
+  Call call("cuMemsetD2D8Async", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dstDevice == 0 && Width != 0 && Height != 0) return CUDA_ERROR_INVALID_VALUE;
   cmd::MemsetD2D8Async wire{};
@@ -211,7 +211,7 @@ CUresult cuMemsetD2D8Async(Flavour flavour, CUdeviceptr dstDevice, size_t dstPit
 
 CUresult cuMemsetD2D16Async(Flavour flavour, CUdeviceptr dstDevice, size_t dstPitch, unsigned short us,
                             size_t Width, size_t Height, CUstream hStream) noexcept {
-  Call call("cuMemsetD2D16Async", true);
+  Call call("cuMemsetD2D16Async", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dstDevice == 0 && Width != 0 && Height != 0) return CUDA_ERROR_INVALID_VALUE;
   cmd::MemsetD2D16Async wire{};
@@ -229,7 +229,7 @@ CUresult cuMemsetD2D16Async(Flavour flavour, CUdeviceptr dstDevice, size_t dstPi
 
 CUresult cuMemsetD2D32Async(Flavour flavour, CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui,
                             size_t Width, size_t Height, CUstream hStream) noexcept {
-  Call call("cuMemsetD2D32Async", true);
+  Call call("cuMemsetD2D32Async", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dstDevice == 0 && Width != 0 && Height != 0) return CUDA_ERROR_INVALID_VALUE;
   cmd::MemsetD2D32Async wire{};

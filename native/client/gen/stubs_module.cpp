@@ -9,7 +9,7 @@
 namespace millpond::client::api {
 
 CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) noexcept {
-  Call call("cuModuleGetFunctionCount", true);
+  Call call("cuModuleGetFunctionCount", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::ModuleGetFunctionCount wire{};
@@ -21,7 +21,7 @@ CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) noexcept {
 }
 
 CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) noexcept {
-  Call call("cuLibraryGetKernelCount", false);
+  Call call("cuLibraryGetKernelCount", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::LibraryGetKernelCount wire{};
@@ -33,7 +33,7 @@ CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) noexcept {
 }
 
 CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) noexcept {
-  Call call("cuFuncGetAttribute", true);
+  Call call("cuFuncGetAttribute", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::FuncGetAttribute wire{};
@@ -46,7 +46,7 @@ CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfu
 }
 
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) noexcept {
-  Call call("cuFuncSetAttribute", true);
+  Call call("cuFuncSetAttribute", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::FuncSetAttribute wire{};
   if (const CUresult r = call.functionOrKernel(hfunc, wire.hfunc); r != CUDA_SUCCESS) return r;
@@ -56,7 +56,7 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) noexcept {
-  Call call("cuFuncSetCacheConfig", true);
+  Call call("cuFuncSetCacheConfig", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::FuncSetCacheConfig wire{};
   if (const CUresult r = call.functionOrKernel(hfunc, wire.hfunc); r != CUDA_SUCCESS) return r;
@@ -67,7 +67,7 @@ CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) noexcept {
 }
 
 CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) noexcept {
-  Call call("cuFuncSetSharedMemConfig", true);
+  Call call("cuFuncSetSharedMemConfig", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::FuncSetSharedMemConfig wire{};
   if (const CUresult r = call.functionOrKernel(hfunc, wire.hfunc); r != CUDA_SUCCESS) return r;
@@ -76,7 +76,7 @@ CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) noexc
 }
 
 CUresult cuFuncLoad(CUfunction function) noexcept {
-  Call call("cuFuncLoad", true);
+  Call call("cuFuncLoad", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::FuncLoad wire{};
   if (const CUresult r = call.functionOrKernel(function, wire.function); r != CUDA_SUCCESS) return r;
@@ -85,7 +85,7 @@ CUresult cuFuncLoad(CUfunction function) noexcept {
 }
 
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) noexcept {
-  Call call("cuFuncIsLoaded", true);
+  Call call("cuFuncIsLoaded", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::FuncIsLoaded wire{};
@@ -97,7 +97,7 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) noex
 }
 
 CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) noexcept {
-  Call call("cuKernelGetAttribute", false);
+  Call call("cuKernelGetAttribute", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::KernelGetAttribute wire{};
@@ -111,7 +111,7 @@ CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel ker
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) noexcept {
-  Call call("cuKernelSetAttribute", false);
+  Call call("cuKernelSetAttribute", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::KernelSetAttribute wire{};
   wire.attrib = static_cast<int32_t>(attrib);
@@ -122,7 +122,7 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel ker
 }
 
 CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) noexcept {
-  Call call("cuKernelSetCacheConfig", false);
+  Call call("cuKernelSetCacheConfig", Needs::kNothing);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::KernelSetCacheConfig wire{};
   if (const CUresult r = call.handle(HandleKind::kKernel, kernel, wire.kernel); r != CUDA_SUCCESS) return r;

@@ -10,7 +10,7 @@ namespace millpond::client::api {
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func, int blockSize,
                                                      size_t dynamicSMemSize) noexcept {
-  Call call("cuOccupancyMaxActiveBlocksPerMultiprocessor", true);
+  Call call("cuOccupancyMaxActiveBlocksPerMultiprocessor", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (numBlocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::OccupancyMaxActiveBlocksPerMultiprocessor wire{};
@@ -25,7 +25,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction 
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     int* numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags) noexcept {
-  Call call("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", true);
+  Call call("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (numBlocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::OccupancyMaxActiveBlocksPerMultiprocessorWithFlags wire{};
@@ -41,7 +41,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
 
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func, int numBlocks,
                                                  int blockSize) noexcept {
-  Call call("cuOccupancyAvailableDynamicSMemPerBlock", true);
+  Call call("cuOccupancyAvailableDynamicSMemPerBlock", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (dynamicSmemSize == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::OccupancyAvailableDynamicSMemPerBlock wire{};

@@ -12,7 +12,7 @@
 namespace millpond::client::api {
 
 CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) noexcept {
-  Call call("cuStreamCreate", true);
+  Call call("cuStreamCreate", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (phStream == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if ((Flags & ~0x1u) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -24,7 +24,7 @@ CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) noexcept {
 }
 
 CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) noexcept {
-  Call call("cuStreamCreateWithPriority", true);
+  Call call("cuStreamCreateWithPriority", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (phStream == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & ~0x1u) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -37,7 +37,7 @@ CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int 
 }
 
 CUresult cuStreamDestroy_v2(CUstream hStream) noexcept {
-  Call call("cuStreamDestroy_v2", true);
+  Call call("cuStreamDestroy_v2", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::StreamDestroyV2 wire{};
   if (const CUresult r = call.destroy(HandleKind::kStream, hStream, wire.hStream); r != CUDA_SUCCESS) {
@@ -47,7 +47,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream) noexcept {
 }
 
 CUresult cuStreamWaitEvent(Flavour flavour, CUstream hStream, CUevent hEvent, unsigned int Flags) noexcept {
-  Call call("cuStreamWaitEvent", true);
+  Call call("cuStreamWaitEvent", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if ((Flags & ~0x1u) != 0) return CUDA_ERROR_INVALID_VALUE;
   cmd::StreamWaitEvent wire{};
@@ -61,7 +61,7 @@ CUresult cuStreamWaitEvent(Flavour flavour, CUstream hStream, CUevent hEvent, un
 }
 
 CUresult cuStreamQuery(Flavour flavour, CUstream hStream) noexcept {
-  Call call("cuStreamQuery", true);
+  Call call("cuStreamQuery", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::StreamQuery wire{};
   if (const CUresult r = call.stream(hStream, flavour, wire.hStream); r != CUDA_SUCCESS) return r;
@@ -71,7 +71,7 @@ CUresult cuStreamQuery(Flavour flavour, CUstream hStream) noexcept {
 }
 
 CUresult cuStreamSynchronize(Flavour flavour, CUstream hStream) noexcept {
-  Call call("cuStreamSynchronize", true);
+  Call call("cuStreamSynchronize", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::StreamSync wire{};
   if (const CUresult r = call.stream(hStream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
@@ -82,7 +82,7 @@ CUresult cuStreamSynchronize(Flavour flavour, CUstream hStream) noexcept {
 
 CUresult cuStreamWaitValue32_v2(Flavour flavour, CUstream stream, CUdeviceptr addr, cuuint32_t value,
                                 unsigned int flags) noexcept {
-  Call call("cuStreamWaitValue32_v2", true);
+  Call call("cuStreamWaitValue32_v2", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::StreamWaitValue32V2 wire{};
   if (const CUresult r = call.stream(stream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
@@ -95,7 +95,7 @@ CUresult cuStreamWaitValue32_v2(Flavour flavour, CUstream stream, CUdeviceptr ad
 
 CUresult cuStreamWaitValue64_v2(Flavour flavour, CUstream stream, CUdeviceptr addr, cuuint64_t value,
                                 unsigned int flags) noexcept {
-  Call call("cuStreamWaitValue64_v2", true);
+  Call call("cuStreamWaitValue64_v2", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::StreamWaitValue64V2 wire{};
   if (const CUresult r = call.stream(stream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
@@ -108,7 +108,7 @@ CUresult cuStreamWaitValue64_v2(Flavour flavour, CUstream stream, CUdeviceptr ad
 
 CUresult cuStreamWriteValue32_v2(Flavour flavour, CUstream stream, CUdeviceptr addr, cuuint32_t value,
                                  unsigned int flags) noexcept {
-  Call call("cuStreamWriteValue32_v2", true);
+  Call call("cuStreamWriteValue32_v2", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::StreamWriteValue32V2 wire{};
   if (const CUresult r = call.stream(stream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
@@ -121,7 +121,7 @@ CUresult cuStreamWriteValue32_v2(Flavour flavour, CUstream stream, CUdeviceptr a
 
 CUresult cuStreamWriteValue64_v2(Flavour flavour, CUstream stream, CUdeviceptr addr, cuuint64_t value,
                                  unsigned int flags) noexcept {
-  Call call("cuStreamWriteValue64_v2", true);
+  Call call("cuStreamWriteValue64_v2", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::StreamWriteValue64V2 wire{};
   if (const CUresult r = call.stream(stream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
@@ -134,7 +134,7 @@ CUresult cuStreamWriteValue64_v2(Flavour flavour, CUstream stream, CUdeviceptr a
 
 CUresult cuStreamBatchMemOp_v2(Flavour flavour, CUstream stream, unsigned int count,
                                CUstreamBatchMemOpParams* paramArray, unsigned int flags) noexcept {
-  Call call("cuStreamBatchMemOp_v2", true);
+  Call call("cuStreamBatchMemOp_v2", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (paramArray == nullptr && count != 0) return CUDA_ERROR_INVALID_VALUE;
   if (count > cmd::kMaxTailBytes / sizeof(*paramArray)) return CUDA_ERROR_NOT_SUPPORTED;
@@ -146,7 +146,7 @@ CUresult cuStreamBatchMemOp_v2(Flavour flavour, CUstream stream, unsigned int co
 }
 
 CUresult cuStreamCopyAttributes(Flavour flavour, CUstream dstStream, CUstream srcStream) noexcept {
-  Call call("cuStreamCopyAttributes", true);
+  Call call("cuStreamCopyAttributes", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::StreamCopyAttributes wire{};
   if (const CUresult r = call.stream(dstStream, flavour, wire.dstStream); r != CUDA_SUCCESS) return r;

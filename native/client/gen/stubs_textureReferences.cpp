@@ -12,7 +12,7 @@
 namespace millpond::client::api {
 
 CUresult cuTexRefCreate(CUtexref* pTexRef) noexcept {
-  Call call("cuTexRefCreate", true);
+  Call call("cuTexRefCreate", Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pTexRef == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::TexRefCreate wire{};
@@ -22,7 +22,7 @@ CUresult cuTexRefCreate(CUtexref* pTexRef) noexcept {
 }
 
 CUresult cuTexRefDestroy(CUtexref hTexRef) noexcept {
-  Call call("cuTexRefDestroy", true);
+  Call call("cuTexRefDestroy", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::TextureReferenceDestroy wire{};
   if (const CUresult r = precondition::isNotOfModule(call, hTexRef); r != CUDA_SUCCESS) return r;
@@ -33,7 +33,7 @@ CUresult cuTexRefDestroy(CUtexref hTexRef) noexcept {
 }
 
 CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) noexcept {
-  Call call("cuParamSetTexRef", true);
+  Call call("cuParamSetTexRef", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::ParamSetTexRef wire{};
   if (const CUresult r = call.functionOrKernel(hfunc, wire.hfunc); r != CUDA_SUCCESS) return r;
@@ -46,7 +46,7 @@ CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) noexc
 }
 
 CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) noexcept {
-  Call call("cuTexRefSetArray", true);
+  Call call("cuTexRefSetArray", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::TexRefSetArray wire{};
   if (const CUresult r = call.handle(HandleKind::kTextureReference, hTexRef, wire.hTexRef); r != CUDA_SUCCESS) {
@@ -60,7 +60,7 @@ CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) 
 
 CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray,
                                    unsigned int Flags) noexcept {
-  Call call("cuTexRefSetMipmappedArray", true);
+  Call call("cuTexRefSetMipmappedArray", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::TexRefSetMipmappedArray wire{};
   if (const CUresult r = call.handle(HandleKind::kTextureReference, hTexRef, wire.hTexRef); r != CUDA_SUCCESS) {
@@ -76,7 +76,7 @@ CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmapped
 
 CUresult cuTexRefSetAddress_v2(size_t* ByteOffset, CUtexref hTexRef, CUdeviceptr dptr,
                                size_t bytes) noexcept {
-  Call call("cuTexRefSetAddress_v2", true);
+  Call call("cuTexRefSetAddress_v2", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::TexRefSetAddressV2 wire{};
   wire.hasByteOffset = ByteOffset != nullptr;
@@ -93,7 +93,7 @@ CUresult cuTexRefSetAddress_v2(size_t* ByteOffset, CUtexref hTexRef, CUdeviceptr
 
 CUresult cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc, CUdeviceptr dptr,
                                  size_t Pitch) noexcept {
-  Call call("cuTexRefSetAddress2D_v2", true);
+  Call call("cuTexRefSetAddress2D_v2", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (desc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::TexRefSetAddress2DV2 wire{};
@@ -110,7 +110,7 @@ CUresult cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* 
 
 CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc, CUdeviceptr dptr,
                                  size_t Pitch) noexcept {
-  Call call("cuTexRefSetAddress2D_v3", true);
+  Call call("cuTexRefSetAddress2D_v3", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (desc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::TexRefSetAddress2DV3 wire{};
@@ -126,7 +126,7 @@ CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* 
 }
 
 CUresult cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents) noexcept {
-  Call call("cuTexRefSetFormat", true);
+  Call call("cuTexRefSetFormat", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::TexRefSetFormat wire{};
   if (const CUresult r = call.handle(HandleKind::kTextureReference, hTexRef, wire.hTexRef); r != CUDA_SUCCESS) {
@@ -139,7 +139,7 @@ CUresult cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedCo
 }
 
 CUresult cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am) noexcept {
-  Call call("cuTexRefSetAddressMode", true);
+  Call call("cuTexRefSetAddressMode", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::TexRefSetAddressMode wire{};
   if (const CUresult r = call.handle(HandleKind::kTextureReference, hTexRef, wire.hTexRef); r != CUDA_SUCCESS) {
@@ -152,7 +152,7 @@ CUresult cuTexRefSetAddressMode(CUtexref hTexRef, int dim, CUaddress_mode am) no
 }
 
 CUresult cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm) noexcept {
-  Call call("cuTexRefSetFilterMode", true);
+  Call call("cuTexRefSetFilterMode", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::TexRefSetFilterMode wire{};
   if (const CUresult r = call.handle(HandleKind::kTextureReference, hTexRef, wire.hTexRef); r != CUDA_SUCCESS) {
@@ -164,7 +164,7 @@ CUresult cuTexRefSetFilterMode(CUtexref hTexRef, CUfilter_mode fm) noexcept {
 }
 
 CUresult cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm) noexcept {
-  Call call("cuTexRefSetMipmapFilterMode", true);
+  Call call("cuTexRefSetMipmapFilterMode", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::TexRefSetMipmapFilterMode wire{};
   if (const CUresult r = call.handle(HandleKind::kTextureReference, hTexRef, wire.hTexRef); r != CUDA_SUCCESS) {
@@ -176,7 +176,7 @@ CUresult cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm) noexcep
 }
 
 CUresult cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias) noexcept {
-  Call call("cuTexRefSetMipmapLevelBias", true);
+  Call call("cuTexRefSetMipmapLevelBias", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::TexRefSetMipmapLevelBias wire{};
   if (const CUresult r = call.handle(HandleKind::kTextureReference, hTexRef, wire.hTexRef); r != CUDA_SUCCESS) {
@@ -189,7 +189,7 @@ CUresult cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias) noexcept {
 
 CUresult cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp,
                                      float maxMipmapLevelClamp) noexcept {
-  Call call("cuTexRefSetMipmapLevelClamp", true);
+  Call call("cuTexRefSetMipmapLevelClamp", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::TexRefSetMipmapLevelClamp wire{};
   if (const CUresult r = call.handle(HandleKind::kTextureReference, hTexRef, wire.hTexRef); r != CUDA_SUCCESS) {
@@ -202,7 +202,7 @@ CUresult cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp
 }
 
 CUresult cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso) noexcept {
-  Call call("cuTexRefSetMaxAnisotropy", true);
+  Call call("cuTexRefSetMaxAnisotropy", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::TexRefSetMaxAnisotropy wire{};
   if (const CUresult r = call.handle(HandleKind::kTextureReference, hTexRef, wire.hTexRef); r != CUDA_SUCCESS) {
@@ -214,7 +214,7 @@ CUresult cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso) noexc
 }
 
 CUresult cuTexRefSetBorderColor(CUtexref hTexRef, float* pBorderColor) noexcept {
-  Call call("cuTexRefSetBorderColor", true);
+  Call call("cuTexRefSetBorderColor", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pBorderColor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::TexRefSetBorderColor wire{};
@@ -228,7 +228,7 @@ CUresult cuTexRefSetBorderColor(CUtexref hTexRef, float* pBorderColor) noexcept 
 }
 
 CUresult cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags) noexcept {
-  Call call("cuTexRefSetFlags", true);
+  Call call("cuTexRefSetFlags", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::TexRefSetFlags wire{};
   if (const CUresult r = call.handle(HandleKind::kTextureReference, hTexRef, wire.hTexRef); r != CUDA_SUCCESS) {
@@ -240,7 +240,7 @@ CUresult cuTexRefSetFlags(CUtexref hTexRef, unsigned int Flags) noexcept {
 }
 
 CUresult cuTexRefGetAddress_v2(CUdeviceptr* pdptr, CUtexref hTexRef) noexcept {
-  Call call("cuTexRefGetAddress_v2", true);
+  Call call("cuTexRefGetAddress_v2", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pdptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::TexRefGetAddressV2 wire{};
@@ -254,7 +254,7 @@ CUresult cuTexRefGetAddress_v2(CUdeviceptr* pdptr, CUtexref hTexRef) noexcept {
 }
 
 CUresult cuTexRefGetArray(CUarray* phArray, CUtexref hTexRef) noexcept {
-  Call call("cuTexRefGetArray", true);
+  Call call("cuTexRefGetArray", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (phArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::TexRefGetArray wire{};
@@ -268,7 +268,7 @@ CUresult cuTexRefGetArray(CUarray* phArray, CUtexref hTexRef) noexcept {
 }
 
 CUresult cuTexRefGetMipmappedArray(CUmipmappedArray* phMipmappedArray, CUtexref hTexRef) noexcept {
-  Call call("cuTexRefGetMipmappedArray", true);
+  Call call("cuTexRefGetMipmappedArray", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (phMipmappedArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::TexRefGetMipmappedArray wire{};
@@ -282,7 +282,7 @@ CUresult cuTexRefGetMipmappedArray(CUmipmappedArray* phMipmappedArray, CUtexref 
 }
 
 CUresult cuTexRefGetAddressMode(CUaddress_mode* pam, CUtexref hTexRef, int dim) noexcept {
-  Call call("cuTexRefGetAddressMode", true);
+  Call call("cuTexRefGetAddressMode", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pam == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::TexRefGetAddressMode wire{};
@@ -297,7 +297,7 @@ CUresult cuTexRefGetAddressMode(CUaddress_mode* pam, CUtexref hTexRef, int dim) 
 }
 
 CUresult cuTexRefGetFilterMode(CUfilter_mode* pfm, CUtexref hTexRef) noexcept {
-  Call call("cuTexRefGetFilterMode", true);
+  Call call("cuTexRefGetFilterMode", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pfm == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::TexRefGetFilterMode wire{};
@@ -311,7 +311,7 @@ CUresult cuTexRefGetFilterMode(CUfilter_mode* pfm, CUtexref hTexRef) noexcept {
 }
 
 CUresult cuTexRefGetFormat(CUarray_format* pFormat, int* pNumChannels, CUtexref hTexRef) noexcept {
-  Call call("cuTexRefGetFormat", true);
+  Call call("cuTexRefGetFormat", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::TexRefGetFormat wire{};
   if (const CUresult r = call.handle(HandleKind::kTextureReference, hTexRef, wire.hTexRef); r != CUDA_SUCCESS) {
@@ -325,7 +325,7 @@ CUresult cuTexRefGetFormat(CUarray_format* pFormat, int* pNumChannels, CUtexref 
 }
 
 CUresult cuTexRefGetMipmapFilterMode(CUfilter_mode* pfm, CUtexref hTexRef) noexcept {
-  Call call("cuTexRefGetMipmapFilterMode", true);
+  Call call("cuTexRefGetMipmapFilterMode", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pfm == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::TexRefGetMipmapFilterMode wire{};
@@ -339,7 +339,7 @@ CUresult cuTexRefGetMipmapFilterMode(CUfilter_mode* pfm, CUtexref hTexRef) noexc
 }
 
 CUresult cuTexRefGetMipmapLevelBias(float* pbias, CUtexref hTexRef) noexcept {
-  Call call("cuTexRefGetMipmapLevelBias", true);
+  Call call("cuTexRefGetMipmapLevelBias", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pbias == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::TexRefGetMipmapLevelBias wire{};
@@ -354,7 +354,7 @@ CUresult cuTexRefGetMipmapLevelBias(float* pbias, CUtexref hTexRef) noexcept {
 
 CUresult cuTexRefGetMipmapLevelClamp(float* pminMipmapLevelClamp, float* pmaxMipmapLevelClamp,
                                      CUtexref hTexRef) noexcept {
-  Call call("cuTexRefGetMipmapLevelClamp", true);
+  Call call("cuTexRefGetMipmapLevelClamp", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pminMipmapLevelClamp == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (pmaxMipmapLevelClamp == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -370,7 +370,7 @@ CUresult cuTexRefGetMipmapLevelClamp(float* pminMipmapLevelClamp, float* pmaxMip
 }
 
 CUresult cuTexRefGetMaxAnisotropy(int* pmaxAniso, CUtexref hTexRef) noexcept {
-  Call call("cuTexRefGetMaxAnisotropy", true);
+  Call call("cuTexRefGetMaxAnisotropy", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pmaxAniso == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::TexRefGetMaxAnisotropy wire{};
@@ -384,7 +384,7 @@ CUresult cuTexRefGetMaxAnisotropy(int* pmaxAniso, CUtexref hTexRef) noexcept {
 }
 
 CUresult cuTexRefGetBorderColor(float* pBorderColor, CUtexref hTexRef) noexcept {
-  Call call("cuTexRefGetBorderColor", true);
+  Call call("cuTexRefGetBorderColor", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pBorderColor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::TexRefGetBorderColor wire{};
@@ -398,7 +398,7 @@ CUresult cuTexRefGetBorderColor(float* pBorderColor, CUtexref hTexRef) noexcept 
 }
 
 CUresult cuTexRefGetFlags(unsigned int* pFlags, CUtexref hTexRef) noexcept {
-  Call call("cuTexRefGetFlags", true);
+  Call call("cuTexRefGetFlags", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (pFlags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::TexRefGetFlags wire{};
@@ -412,7 +412,7 @@ CUresult cuTexRefGetFlags(unsigned int* pFlags, CUtexref hTexRef) noexcept {
 }
 
 CUresult cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags) noexcept {
-  Call call("cuSurfRefSetArray", true);
+  Call call("cuSurfRefSetArray", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::SurfRefSetArray wire{};
   if (const CUresult r = call.handle(HandleKind::kSurfaceReference, hSurfRef, wire.hSurfRef); r != CUDA_SUCCESS) {
@@ -425,7 +425,7 @@ CUresult cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flag
 }
 
 CUresult cuSurfRefGetArray(CUarray* phArray, CUsurfref hSurfRef) noexcept {
-  Call call("cuSurfRefGetArray", true);
+  Call call("cuSurfRefGetArray", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   if (phArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
   cmd::SurfRefGetArray wire{};

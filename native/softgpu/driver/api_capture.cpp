@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points: stream capture.
+#include "base/thread_owned.h"
 #include "softgpu/driver/api_graph.h"
 #include "softgpu/driver/capture.h"
 
@@ -36,7 +37,7 @@ CUresult captureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t*
               : point.capture->isInvalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                          : CU_STREAM_CAPTURE_STATUS_ACTIVE;
     if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
-    thread_local Answer answer;
+    Answer& answer = millpond::threadOwned<Answer>();
     answer = {};
     bool isPlain = true;
     for (const GraphEdge& edge : point.after) {

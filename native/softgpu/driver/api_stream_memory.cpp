@@ -84,6 +84,9 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatc
 CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue* value) {
   return withStream(hStream, [&](Driver&, const StreamTarget& target) -> CUresult {
     if (!value || !Queue::isAttribute(attr)) return CUDA_ERROR_INVALID_VALUE;
+    if (attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY &&
+        (value->syncPolicy < CU_SYNC_POLICY_AUTO || value->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC))
+      return CUDA_ERROR_INVALID_VALUE;
     target.queue->setAttribute(attr, *value);
     return CUDA_SUCCESS;
   });

@@ -3,13 +3,12 @@
 
 #include <vector>
 
+#include "base/thread_owned.h"
+
 namespace millpond::softgpu {
 namespace {
 
-std::vector<Current>& stack() {
-  thread_local std::vector<Current> contexts;
-  return contexts;
-}
+std::vector<Current>& stack() { return threadOwned<std::vector<Current>>(); }
 
 }  // namespace
 

@@ -40,15 +40,18 @@ inline Loopback& loopback() {
   return one;
 }
 
+enum class Needs { kNothing, kCurrent, kAny };
+
 class Call {
  public:
-  Call(const char*, bool needsContext) : needsContext_(needsContext) {}
+  Call(const char*, Needs needs) : needs_(needs) {}
   CUresult entry() const {
     if (!loopback().initialised) return CUDA_ERROR_NOT_INITIALIZED;
-    return needsContext_ && !loopback().hasContext ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+    return needs_ == Needs::kCurrent && !loopback().hasContext ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
   }
   CUresult stream(CUstream in, Flavour flavour, uint64_t& wire) {
     if (in == nullptr) {
+      if (needs_ == Needs::kAny && !loopback().hasContext) return CUDA_ERROR_INVALID_CONTEXT;
       wire = flavour == Flavour::kPerThread ? 2 : 0;
       return CUDA_SUCCESS;
     }
@@ -124,7 +127,7 @@ class Call {
     cmd::encode(body.data(), fixed, tails...);
     return worker::dispatch(loopback().executor, C::kOp, body);
   }
-  bool needsContext_;
+  Needs needs_;
 };
 
 }  // namespace millpond::client
