@@ -312,22 +312,29 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, C
 }
 
 CUresult cuDeviceGraphMemTrim(CUdevice device) {
-  return withDevice(device, [](Driver&, Device&) { return CUDA_SUCCESS; });
+  return withDevice(device, [](Driver&, Device& of) {
+    GraphFootprint::of(of.ordinal()).trim();
+    return CUDA_SUCCESS;
+  });
 }
 
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
   return withDevice(device, [&](Driver&, Device& of) -> CUresult {
     if (!value) return CUDA_ERROR_INVALID_VALUE;
-    const GraphMemoryUse use = graphMemoryUse(of.ordinal());
+    const GraphFootprint& footprint = GraphFootprint::of(of.ordinal());
     auto* bytes = static_cast<cuuint64_t*>(value);
     switch (attr) {
       case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
-      case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
-        *bytes = use.now;
+        *bytes = footprint.used().now;
         return CUDA_SUCCESS;
       case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
+        *bytes = footprint.used().high;
+        return CUDA_SUCCESS;
+      case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
+        *bytes = footprint.reserved().now;
+        return CUDA_SUCCESS;
       case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
-        *bytes = use.high;
+        *bytes = footprint.reserved().high;
         return CUDA_SUCCESS;
     }
     return CUDA_ERROR_INVALID_VALUE;
@@ -337,9 +344,13 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
 CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
   return withDevice(device, [&](Driver&, Device& of) -> CUresult {
     if (!value || *static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
-    if (attr != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH && attr != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
+    GraphFootprint& footprint = GraphFootprint::of(of.ordinal());
+    if (attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
+      footprint.resetUsedMark();
+    else if (attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
+      footprint.resetReservedMark();
+    else
       return CUDA_ERROR_INVALID_VALUE;
-    resetGraphMemoryMark(of.ordinal());
     return CUDA_SUCCESS;
   });
 }

@@ -91,7 +91,9 @@ CUresult withExecOnStream(CUgraphExec hExec, CUstream hStream, bool launches) {
       bool captured = false;
       return captureWork(target, ChildWork{child}, &captured);
     }
-    return launches ? exec->launch(target) : CUDA_SUCCESS;
+    if (launches) return exec->launch(target);
+    exec->upload();
+    return CUDA_SUCCESS;
   });
 }
 

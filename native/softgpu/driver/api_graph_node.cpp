@@ -90,7 +90,29 @@ CUresult childWork(Driver& driver, const CUDA_CHILD_GRAPH_NODE_PARAMS& params, N
   return CUDA_SUCCESS;
 }
 
-CUresult allocationWork(Driver& driver, CUDA_MEM_ALLOC_NODE_PARAMS& params, NodeWork* work) {
+/// Where the new allocation of a graph lies, whose node comes behind `after`: where what was freed before then lay, too.
+void placeAllocation(Graph& graph, const std::vector<GraphNode::Edge>& after, unsigned device, uint64_t bytes,
+                     AllocationWork* allocation) {
+  std::shared_ptr<GraphSpace>& space = graph.spaces[device];
+  if (!space) space = std::make_shared<GraphSpace>(device);
+  std::vector<GraphSpace::Place> taken;
+  std::vector<const AllocationWork*> free;
+  for (const auto& node : graph.nodes()) {
+    const auto* other = std::get_if<AllocationWork>(&node->work);
+    if (!other || other->space != space) continue;
+    if (graph.isFreedBefore(*node, after))
+      free.push_back(other);
+    else
+      taken.push_back(other->place);
+  }
+  allocation->space = space;
+  allocation->place = GraphSpace::find(bytes, std::move(taken));
+  for (const AllocationWork* other : free)
+    if (other->place.begin == allocation->place.begin && other->memory->bytes() >= bytes) allocation->memory = other->memory;
+}
+
+CUresult allocationWork(Driver& driver, Graph& graph, const std::vector<GraphNode::Edge>& after,
+                        CUDA_MEM_ALLOC_NODE_PARAMS& params, NodeWork* work) {
   const CUmemPoolProps& pool = params.poolProps;
   if (params.bytesize == 0 || pool.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
       pool.handleTypes != CU_MEM_HANDLE_TYPE_NONE || pool.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
@@ -102,7 +124,10 @@ CUresult allocationWork(Driver& driver, CUDA_MEM_ALLOC_NODE_PARAMS& params, Node
   if (CUresult result = checkAlive(context)) return result;
   AllocationWork allocation;
   allocation.access.assign(params.accessDescs, params.accessDescs + params.accessDescCount);
-  if (CUresult result = GraphMemory::allocate(context, params.bytesize, &allocation.memory)) return result;
+  placeAllocation(graph, after, device->ordinal(), params.bytesize, &allocation);
+  if (!allocation.memory) {
+    if (CUresult result = GraphMemory::allocate(context, params.bytesize, &allocation.memory)) return result;
+  }
   params.dptr = allocation.memory->address();
   allocation.params = params;
   *work = std::move(allocation);
@@ -145,7 +170,8 @@ CUresult conditionalWork(Driver& driver, const Graph& graph, CUDA_CONDITIONAL_NO
 }
 
 // Allocation nodes write their address into `params`, conditional ones their bodies.
-CUresult workOf(Driver& driver, const Graph& graph, CUgraphNodeParams& params, NodeWork* work) {
+CUresult workOf(Driver& driver, Graph& graph, const std::vector<GraphNode::Edge>& after, CUgraphNodeParams& params,
+                NodeWork* work) {
   switch (params.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
       return kernelWork(driver, sameAs<CUDA_KERNEL_NODE_PARAMS>(params.kernel), work);
@@ -171,7 +197,7 @@ CUresult workOf(Driver& driver, const Graph& graph, CUgraphNodeParams& params, N
       return eventWork(driver, params.eventRecord.event, true, work);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
       auto allocation = sameAs<CUDA_MEM_ALLOC_NODE_PARAMS>(params.alloc);
-      const CUresult result = allocationWork(driver, allocation, work);
+      const CUresult result = allocationWork(driver, graph, after, allocation, work);
       params.alloc.dptr = allocation.dptr;
       return result;
     }
@@ -194,7 +220,7 @@ CUresult addNode(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependenci
     std::vector<GraphNode::Edge> after;
     if (CUresult result = edgesFrom(driver, graph, dependencies, data, count, &after)) return result;
     NodeWork work;
-    if (CUresult result = workOf(driver, graph, *params, &work)) return result;
+    if (CUresult result = workOf(driver, graph, after, *params, &work)) return result;
     *out = graph.add(std::move(work), std::move(after)).handle();
     return CUDA_SUCCESS;
   });
@@ -216,7 +242,7 @@ CUresult setParams(GraphNode& node, Driver& driver, CUgraphNodeParams* params, C
       wanted == CU_GRAPH_NODE_TYPE_CONDITIONAL)
     return CUDA_ERROR_INVALID_VALUE;
   NodeWork work;
-  if (CUresult result = workOf(driver, *node.graph, *params, &work)) return result;
+  if (CUresult result = workOf(driver, *node.graph, node.after, *params, &work)) return result;
   if (auto* kernel = std::get_if<KernelWork>(&work)) kernel->setAttributes(std::get<KernelWork>(node.work).attributes);
   node.work = std::move(work);
   return CUDA_SUCCESS;

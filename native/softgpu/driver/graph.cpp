@@ -12,8 +12,7 @@ namespace {
 /// Of all memory of nodes. Guarded by graphMutex(), and never taken down.
 struct MemoryBooks {
   std::set<uint64_t> addresses;
-  std::map<uint64_t, std::shared_ptr<GraphMemory>> left;  ///< by address
-  std::map<unsigned, GraphMemoryUse> use;                 ///< by device
+  std::map<uint64_t, AllocationWork> left;  ///< by address
 };
 
 MemoryBooks& books() {
@@ -77,35 +76,20 @@ bool GraphMemory::isLeft(uint64_t address) {
   return books().left.contains(address);
 }
 
-void GraphMemory::leave(std::shared_ptr<GraphMemory> memory) {
+void GraphMemory::leave(const AllocationWork& work) {
   std::lock_guard lock(graphMutex());
-  const unsigned device = memory->device();
-  const uint64_t bytes = memory->bytes();
-  if (!books().left.emplace(memory->address(), std::move(memory)).second) return;
-  GraphMemoryUse& use = books().use[device];
-  use.now += bytes;
-  use.high = std::max(use.high, use.now);
+  books().left.emplace(work.memory->address(), work);
 }
 
 bool GraphMemory::takeBack(uint64_t address) {
-  std::shared_ptr<GraphMemory> last;  // ends after the lock
+  AllocationWork last;  // ends after the lock
   std::lock_guard lock(graphMutex());
   const auto found = books().left.find(address);
   if (found == books().left.end()) return false;
   last = std::move(found->second);
   books().left.erase(found);
-  books().use[last->device()].now -= last->bytes();
+  last.space->release(last.place);
   return true;
-}
-
-GraphMemoryUse graphMemoryUse(unsigned device) {
-  std::lock_guard lock(graphMutex());
-  return books().use[device];
-}
-
-void resetGraphMemoryMark(unsigned device) {
-  std::lock_guard lock(graphMutex());
-  books().use[device].high = books().use[device].now;
 }
 
 CUgraphNodeType typeOf(const NodeWork& work) {
@@ -183,6 +167,15 @@ CUresult Graph::removeEdge(GraphNode& from, GraphNode& to) {
   return std::erase_if(to.after, [&](const GraphNode::Edge& edge) { return edge.from == &from; })
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;
+}
+
+bool Graph::isFreedBefore(const GraphNode& allocation, const std::vector<GraphNode::Edge>& after) const {
+  const uint64_t address = std::get<AllocationWork>(allocation.work).memory->address();
+  return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
+    const auto* free = std::get_if<FreeWork>(&node->work);
+    return free && free->address == address && leadsTo(&allocation, node.get()) &&
+           std::any_of(after.begin(), after.end(), [&](const GraphNode::Edge& edge) { return leadsTo(node.get(), edge.from); });
+  });
 }
 
 GraphPtr Graph::copy(bool hidden) const {

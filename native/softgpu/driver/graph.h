@@ -16,6 +16,7 @@
 #include "softgpu/driver/capture_point.h"
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/event.h"
+#include "softgpu/driver/graph_footprint.h"
 #include "softgpu/driver/launch.h"
 #include "softgpu/driver/transfer.h"
 
@@ -41,7 +42,9 @@ class UserObject {
   void* const data_;
 };
 
-/// Memory of an allocation node: there as long as a graph has the node, or a launch has left it for the program.
+struct AllocationWork;
+
+/// Memory of an allocation node, or of several that have it one after the other: there as long as a graph has the node, or a launch has left it for the program.
 class GraphMemory {
  public:
   static CUresult allocate(const ContextPtr& context, uint64_t bytes, std::shared_ptr<GraphMemory>* memory);
@@ -49,7 +52,7 @@ class GraphMemory {
   static bool isOne(uint64_t address);
   static bool isLeft(uint64_t address);
   /// A launch has allocated it, and not freed it.
-  static void leave(std::shared_ptr<GraphMemory> memory);
+  static void leave(const AllocationWork& work);
   /// False when no launch has left it.
   static bool takeBack(uint64_t address);
   GraphMemory(ContextPtr context, uint64_t address, uint64_t bytes);
@@ -65,14 +68,6 @@ class GraphMemory {
   const uint64_t address_;
   const uint64_t bytes_;
 };
-
-/// Bytes that launches have allocated on a device: now, and at most since the mark was set anew.
-struct GraphMemoryUse {
-  uint64_t now = 0;
-  uint64_t high = 0;
-};
-GraphMemoryUse graphMemoryUse(unsigned device);
-void resetGraphMemoryMark(unsigned device);
 
 // What a node does
 
@@ -114,6 +109,8 @@ struct AllocationWork {
   CUDA_MEM_ALLOC_NODE_PARAMS params{};
   std::vector<CUmemAccessDesc> access;
   std::shared_ptr<GraphMemory> memory;
+  std::shared_ptr<GraphSpace> space;
+  GraphSpace::Place place;  ///< in it
 };
 struct FreeWork {
   CUdeviceptr address = 0;
@@ -174,6 +171,8 @@ class Graph : public std::enable_shared_from_this<Graph> {
   /// CUDA_ERROR_INVALID_VALUE for an edge that is there already, or that would close a circle.
   CUresult addEdge(GraphNode& from, GraphNode& to, const CUgraphEdgeData& data);
   CUresult removeEdge(GraphNode& from, GraphNode& to);
+  /// Whether what `allocation` allocates is free when a node behind `after` has its turn.
+  bool isFreedBefore(const GraphNode& allocation, const std::vector<GraphNode::Edge>& after) const;
   bool owns(const GraphNode* node) const { return node && node->graph == this; }
 
   /// A graph of its own with the same nodes, child graphs too; each knows its origin.
@@ -189,6 +188,7 @@ class Graph : public std::enable_shared_from_this<Graph> {
   bool isHidden = false;
   std::map<std::shared_ptr<UserObject>, unsigned> userObjects;
   std::vector<Condition> conditions;
+  std::map<unsigned, std::shared_ptr<GraphSpace>> spaces;  ///< by device: of its allocations
   std::weak_ptr<const GraphExec> executable;  ///< the last one that was made of it
 
  private:

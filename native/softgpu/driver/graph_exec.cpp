@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "softgpu/driver/condition_values.h"
 #include "softgpu/driver/driver.h"
@@ -145,19 +146,45 @@ CUresult flatten(const Graph& graph, const Values& values, const std::vector<siz
   return CUDA_SUCCESS;
 }
 
-/// What the launch of a graph does to memory.
+/// What the launch of a graph does to memory: in the order in which its nodes were made.
 struct MemoryEffects {
-  std::vector<std::shared_ptr<GraphMemory>> allocated;
+  std::vector<const AllocationWork*> allocated;
   std::vector<uint64_t> freed;
-};
 
-void collectEffects(const Graph& graph, MemoryEffects& effects) {
-  for (const auto& node : graph.nodes()) {
-    if (const auto* allocation = std::get_if<AllocationWork>(&node->work)) effects.allocated.push_back(allocation->memory);
-    if (const auto* free = std::get_if<FreeWork>(&node->work)) effects.freed.push_back(free->address);
-    for (const GraphPtr& each : graphsIn(node->work)) collectEffects(*each, effects);
+  explicit MemoryEffects(const Graph& graph) { collect(graph); }
+
+  std::set<GraphFootprint*> footprints() const {
+    std::set<GraphFootprint*> all;
+    for (const AllocationWork* each : allocated) all.insert(&each->space->footprint());
+    return all;
   }
-}
+
+  /// What is allocated and freed serves the queue's next launch; the rest is left to the program.
+  void apply(const void* queue) const {
+    std::vector<const AllocationWork*> kept = allocated;
+    for (const AllocationWork* each : allocated) each->space->hold(each->place, queue);
+    for (const uint64_t address : freed) {
+      const auto own = std::find_if(kept.begin(), kept.end(),
+                                    [&](const AllocationWork* each) { return each->memory->address() == address; });
+      if (own == kept.end()) {
+        GraphMemory::takeBack(address);
+      } else {
+        (*own)->space->releaseBehind((*own)->place, queue);
+        kept.erase(own);
+      }
+    }
+    for (const AllocationWork* each : kept) GraphMemory::leave(*each);
+  }
+
+ private:
+  void collect(const Graph& graph) {
+    for (const auto& node : graph.nodes()) {
+      if (const auto* allocation = std::get_if<AllocationWork>(&node->work)) allocated.push_back(allocation);
+      if (const auto* free = std::get_if<FreeWork>(&node->work)) freed.push_back(free->address);
+      for (const GraphPtr& each : graphsIn(node->work)) collect(*each);
+    }
+  }
+};
 
 /// Whether two nodes, if they ask conditions, do so in the same way.
 bool isSameChoice(const NodeWork& from, const NodeWork& to) {
@@ -223,21 +250,37 @@ GraphPtr GraphExec::asGraph() const {
   return graph;
 }
 
+void GraphExec::upload() const {
+  const MemoryEffects effects(*graph_);
+  const auto isLeft = [](const AllocationWork* each) { return GraphMemory::isLeft(each->memory->address()); };
+  if (std::any_of(effects.allocated.begin(), effects.allocated.end(), isLeft)) return;
+  for (const AllocationWork* each : effects.allocated) each->space->hold(each->place, nullptr);
+  for (const AllocationWork* each : effects.allocated) each->space->release(each->place);
+}
+
 CUresult GraphExec::launch(const StreamTarget& stream) {
-  MemoryEffects effects;
-  collectEffects(*graph_, effects);
+  const MemoryEffects effects(*graph_);
   // What the launch before has left must be freed first.
-  for (const auto& memory : effects.allocated) {
-    if (!GraphMemory::isLeft(memory->address())) continue;
+  for (const AllocationWork* each : effects.allocated) {
+    const uint64_t address = each->memory->address();
+    if (!GraphMemory::isLeft(address)) continue;
     if (!(flags_ & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH)) return CUDA_ERROR_INVALID_VALUE;
-    GraphMemory::takeBack(memory->address());
+    GraphMemory::takeBack(address);
   }
   Members members;
   std::vector<size_t> ends;
   if (CUresult result = flatten(*graph_, std::make_shared<ConditionValues>(*graph_), {}, members, ends)) return result;
+  const void* queue = stream.queue.get();
+  for (GraphFootprint* footprint : effects.footprints()) {
+    footprint->enterQueue(queue);
+    Context::GroupMember last;
+    last.body = [footprint, queue] { footprint->leaveQueue(queue); };
+    last.after = ends;
+    last.always = true;
+    members.push_back(std::move(last));
+  }
+  effects.apply(queue);
   last_ = stream.context->enqueueGroup(stream.queue, std::move(members), last_);
-  for (const auto& memory : effects.allocated) GraphMemory::leave(memory);
-  for (const uint64_t address : effects.freed) GraphMemory::takeBack(address);
   return CUDA_SUCCESS;
 }
 

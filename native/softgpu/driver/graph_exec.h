@@ -16,6 +16,8 @@ class GraphExec {
   GraphNode* find(const GraphNode* origin) { return graph_->madeFrom(origin); }
   /// As a graph of its own: what a launch on a captured stream becomes. Null where conditions keep it from that.
   GraphPtr asGraph() const;
+  /// Counts memory for its allocations, for the launch to come or another one.
+  void upload() const;
   /// Queues all of it: behind what the stream holds, and behind the launch before.
   CUresult launch(const StreamTarget& stream);
   /// Takes over the parameters of a graph with the same nodes and order.

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the memory of graphs counts for on a device. A card gives a graph addresses of its own, one allocation behind the
+// other, and puts memory there in granules when it is launched; the granules are kept for the next graph until they are
+// trimmed. Here memory is there as long as its node: only the count is kept.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace millpond::softgpu {
+
+/// The granules of one device. Called from many threads at once.
+class GraphFootprint {
+ public:
+  static constexpr uint64_t kGranule = uint64_t{32} << 20;
+  static GraphFootprint& of(unsigned device);
+
+  /// Bytes of granules that graphs have had since the last trim, and at most since the mark was set anew.
+  struct Bytes {
+    uint64_t now = 0;
+    uint64_t high = 0;
+  };
+  Bytes used() const;
+  /// And of those that no graph has had yet.
+  Bytes reserved() const;
+  void resetUsedMark();
+  void resetReservedMark();
+  /// Gives back what no graph has.
+  void trim();
+
+  /// Granules for an allocation of `bytes`, also those that wait for earlier work of the queue.
+  void take(uint64_t count, uint64_t bytes, const void* queue);
+  void giveBack(uint64_t count);
+  /// They serve later launches in the queue, and others once `leaveQueue` was called as often as `enterQueue`.
+  void giveBackBehind(const void* queue, uint64_t count);
+  void enterQueue(const void* queue);
+  void leaveQueue(const void* queue);
+
+ private:
+  struct Waiting {
+    uint64_t launches = 0;
+    uint64_t granules = 0;
+  };
+  uint64_t usedNow() const { return (held_ + waiting_ + idle_) * kGranule; }
+  uint64_t reservedNow() const { return usedNow() + fresh_ * kGranule; }
+
+  mutable std::mutex mutex_;
+  uint64_t held_ = 0;     ///< of allocations
+  uint64_t waiting_ = 0;  ///< in queues
+  uint64_t idle_ = 0;
+  uint64_t fresh_ = 0;  ///< idle, and never of a graph
+  uint64_t usedHigh_ = 0;
+  uint64_t reservedHigh_ = 0;
+  std::map<const void*, Waiting> queues_;
+};
+
+/// The addresses that a card would give the allocations of one graph, counted from 0. Guarded by graphMutex().
+class GraphSpace {
+ public:
+  struct Place {
+    uint64_t begin = 0;
+    uint64_t bytes = 0;
+  };
+  explicit GraphSpace(unsigned device) : device_(device) {}
+
+  /// The first place beside all of `taken`.
+  static Place find(uint64_t bytes, std::vector<Place> taken);
+
+  /// A launch allocates.
+  void hold(const Place& place, const void* queue);
+  /// What was allocated is free again, at once, or behind the work of a queue.
+  void release(const Place& place);
+  void releaseBehind(const Place& place, const void* queue);
+  GraphFootprint& footprint() const { return GraphFootprint::of(device_); }
+
+ private:
+  uint64_t leave(const Place& place);
+
+  const unsigned device_;
+  std::map<uint64_t, unsigned> holders_;  ///< of each granule that has some: allocations
+};
+
+}  // namespace millpond::softgpu
