@@ -13,18 +13,20 @@ static __global__ void run(const uint32_t* words, int count, uint32_t* results) 
   if (i >= count) return;
   const uint32_t a = words[i], b = words[(i + 1) % count], c = words[(i + 3) % count];
   uint32_t* out = results + i * kResults;
+  // Only what ptxas makes of them as the PTX ISA says: where more than one of saturation, a part as the result and
+  // unsigned sums come together, it does something else.
   RUN("vadd.s32.u32.s32.sat %0, %1.b0, %2.h1;");
   RUN("vadd.u32.u32.u32.add %0, %1.b3, %2.b2, %3;");
-  RUN("vsub.s32.s32.s32.sat %0.b1, %1.h0, %2, %3;");
+  RUN("vsub.s32.s32.s32 %0.b1, %1.h0, %2, %3;");
   RUN("vsub.u32.u32.u32.sat %0, %1, %2;");
   RUN("vabsdiff.u32.u32.u32.add %0, %1, %2, %3;");
   RUN("vabsdiff.u32.s32.s32.max %0, %1, %2, %3;");
-  RUN("vmin.s32.u32.s32 %0.h1, %1.h0, %2.h1, %3;");
+  RUN("vmin.s32.u32.s32 %0.b1, %1.h0, %2.h1, %3;");
   RUN("vmax.u32.u32.u32.min %0, %1, %2.b1, %3;");
-  RUN("vshl.u32.u32.u32.sat.clamp %0, %1, %2;");
+  RUN("vshl.u32.u32.u32.clamp %0, %1, %2;");
   RUN("vshr.u32.s32.u32.wrap.add %0, %1.b1, %2, %3;");
   RUN("vmad.s32.s32.u32.sat.shr7 %0, %1.h1, %2.h0, %3;");
-  RUN("vmad.u32.u32.u32.po.shr15 %0, %1.h1, %2.h0, %3;");
+  RUN("vmad.s32.s32.s32.po.shr15 %0, %1.h1, %2.h0, %3;");
   RUN("vset.s32.u32.ge.add %0, %1, %2.h0, %3;");
   RUN("vset4.u32.u32.lt %0, %1, %2, %3;");
   RUN("vset2.s32.s32.gt.add %0, %1, %2, %3;");

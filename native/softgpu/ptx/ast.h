@@ -23,6 +23,7 @@ struct Operand {
     kVector,   // {items}
     kList,     // (items)
     kPair,     // items[0] | items[1]
+    kMinus,    // -items[0], of a register
     kSink,     // _
   };
   Kind kind = Kind::kSink;
@@ -118,8 +119,15 @@ struct PrototypeNode {
   std::vector<FormalNode> parameters;
 };
 
+/// name: .calltargets function, …;
+struct CallTargetsNode {
+  uint32_t line = 0;
+  std::string_view name;
+  std::vector<std::string_view> functions;
+};
+
 using Statement = std::variant<InstructionNode, LabelNode, RegisterNode, VariableNode, ScopeNode,
-                               BranchTargetsNode, PrototypeNode>;
+                               BranchTargetsNode, PrototypeNode, CallTargetsNode>;
 
 struct FunctionNode {
   uint32_t line = 0;

@@ -17,9 +17,11 @@ struct Binary {
 };
 
 /// The binary operator at the cursor. "<<" and ">>" arrive as two tokens.
+constexpr int kProductPrecedence = 6;
+
 std::optional<Binary> binaryOperator(const TokenStream& tokens) {
   static constexpr Binary kOperators[] = {{"|", 1}, {"^", 2}, {"&", 3}, {"<", 4}, {">", 4},
-                                          {"+", 5}, {"-", 5}, {"*", 6}, {"/", 6}, {"%", 6}};
+                                          {"+", 5}, {"-", 5}, {"*", kProductPrecedence}, {"/", kProductPrecedence}, {"%", kProductPrecedence}};
   for (const Binary& candidate : kOperators) {
     if (!tokens.peek().is(candidate.symbol)) continue;
     if (candidate.precedence == 4 && !tokens.peek(1).is(candidate.symbol)) return std::nullopt;
@@ -250,6 +252,7 @@ void parseDimensions(TokenStream& tokens, VariableNode& variable, std::vector<ui
 }  // namespace
 
 uint64_t parseConstant(TokenStream& tokens) { return constantExpression(tokens, 1, 0); }
+uint64_t parseTerm(TokenStream& tokens) { return constantExpression(tokens, kProductPrecedence, 0); }
 
 std::optional<Space> variableSpace(const Token& token) {
   if (token.isDot(".global")) return Space::kGlobal;
@@ -305,6 +308,7 @@ void parseRegisters(TokenStream& tokens, std::vector<RegisterNode>& out) {
     unsupported(tokens.line(), "a register of vector type");
   const Token& token = tokens.next();
   std::optional<Type> type = token.kind == Token::Kind::kDot ? typeNamed(token.text) : std::nullopt;
+  if (token.isDot(".b128")) type = Type::kB128;
   if (!type) unsupported(token.line, "a register of type " + quoted(token.text));
   common.type = *type;
   do {

@@ -23,5 +23,7 @@ std::vector<FormalNode> parseFormals(TokenStream& tokens);
 
 /// A constant integer expression.
 uint64_t parseConstant(TokenStream& tokens);
+/// A constant expression as far as nothing is added to it or taken from it.
+uint64_t parseTerm(TokenStream& tokens);
 
 }  // namespace millpond::softgpu::ptx

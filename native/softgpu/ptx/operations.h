@@ -125,11 +125,13 @@ struct ScalarVideoForm {
   bool wraps = false;    // of shifts: the amount is taken modulo 32; else it is at most 32
   bool plusOne = false;  // kMultiplyAdd
   uint8_t scale = 0;     // kMultiplyAdd: the result is shifted right by so much
+  bool negatesProduct = false;
+  bool negatesThird = false;
 
   constexpr int64_t pack() const {
     return first.pack() | static_cast<int64_t>(result) << 20 | static_cast<int64_t>(a) << 23 |
            static_cast<int64_t>(b) << 26 | static_cast<int64_t>(second) << 29 | int64_t{wraps} << 31 |
-           int64_t{plusOne} << 32 | int64_t{scale} << 33;
+           int64_t{plusOne} << 32 | int64_t{scale} << 33 | int64_t{negatesProduct} << 37 | int64_t{negatesThird} << 38;
   }
   static constexpr ScalarVideoForm unpack(int64_t bits) {
     auto field = [bits](int at, int64_t mask) { return static_cast<uint8_t>(bits >> at & mask); };
@@ -140,7 +142,9 @@ struct ScalarVideoForm {
             static_cast<VideoSecond>(field(29, 3)),
             field(31, 1) != 0,
             field(32, 1) != 0,
-            field(33, 15)};
+            field(33, 15),
+            field(37, 1) != 0,
+            field(38, 1) != 0};
   }
 };
 

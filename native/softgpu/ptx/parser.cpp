@@ -262,11 +262,11 @@ class Parser {
       tokens_.expect(";");
       out.body.emplace_back(std::move(prototype));
     } else if (tokens_.acceptDot(".calltargets")) {
-      // A promise about an indirect call; what is called is checked when it is called.
-      while (!tokens_.accept(";")) {
-        if (tokens_.atEnd()) tokens_.unexpected("expected ';'");
-        tokens_.next();
-      }
+      CallTargetsNode targets{line, name, {}};
+      do targets.functions.push_back(tokens_.expectWord("a function"));
+      while (tokens_.accept(","));
+      tokens_.expect(";");
+      out.body.emplace_back(std::move(targets));
     } else {
       out.body.emplace_back(LabelNode{line, name});
     }
@@ -282,6 +282,7 @@ class Parser {
     }
     out.line = tokens_.line();
     out.opcode = tokens_.expectWord("an instruction");
+    isCall_ = out.opcode == "call";
     while (tokens_.peek().kind == Token::Kind::kDot && !tokens_.peek().afterSpace)
       out.modifiers.push_back(tokens_.next().text);
     if (tokens_.accept(";")) return out;
@@ -299,7 +300,8 @@ class Parser {
       address(out, depth);
       return out;
     }
-    if (tokens_.peek().is("{") || tokens_.peek().is("(")) {
+    // Of other instructions than calls, parentheses are of a number that is calculated.
+    if (tokens_.peek().is("{") || (isCall_ && tokens_.peek().is("("))) {
       bool isVector = tokens_.next().is("{");
       std::string_view closing = isVector ? "}" : ")";
       out.kind = isVector ? Operand::Kind::kVector : Operand::Kind::kList;
@@ -316,6 +318,12 @@ class Parser {
       return out;
     }
     if (tokens_.peek().kind == Token::Kind::kWord) return named(out);
+    if (tokens_.peek().is("-") && tokens_.peek(1).kind == Token::Kind::kWord) {
+      tokens_.next();
+      out.kind = Operand::Kind::kMinus;
+      out.items.push_back(name());
+      return out;
+    }
     return number(out);
   }
 
@@ -352,9 +360,8 @@ class Parser {
     uint64_t sum = 0;
     while (tokens_.peek().is("+") || tokens_.peek().is("-")) {
       bool isMinus = tokens_.next().is("-");
-      bool isNegative = tokens_.accept("-");
-      uint64_t amount = tokens_.expectInteger("an offset");
-      sum += isMinus != isNegative ? uint64_t{0} - amount : amount;
+      const uint64_t amount = parseTerm(tokens_);
+      sum += isMinus ? uint64_t{0} - amount : amount;
     }
     return static_cast<int64_t>(sum);
   }
@@ -388,6 +395,7 @@ class Parser {
 
   TokenStream tokens_;
   ModuleNode module_;
+  bool isCall_ = false;  // the instruction whose operands are read
 };
 
 }  // namespace

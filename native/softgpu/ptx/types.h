@@ -14,6 +14,7 @@ enum class Type : uint8_t {
   kB16,
   kB32,
   kB64,
+  kB128,  // of registers only: two of 64 bits
   kU8,
   kU16,
   kU32,
@@ -48,6 +49,8 @@ constexpr uint32_t bitsOf(Type type) {
     case Type::kF16:
     case Type::kBf16:
       return 16;
+    case Type::kB128:
+      return 128;
     case Type::kB64:
     case Type::kU64:
     case Type::kS64:

@@ -129,7 +129,7 @@ TEST("images of every kind are loaded or refused with the driver's codes") {
   const char* unknown =
       ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry k() { frobnicate.u32; ret; }\n";
   FAILS(CUDA_ERROR_INVALID_PTX, CU(cuModuleLoadData)(&module, unknown));
-  const char* unsupported = ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry k() { stackrestore.u64 0; ret; }\n";
+  const char* unsupported = ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry k() { istypep.texref 0, 0; ret; }\n";
   FAILS(CUDA_ERROR_NOT_SUPPORTED, CU(cuModuleLoadData)(&module, unsupported));
 }
 

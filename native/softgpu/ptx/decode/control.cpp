@@ -132,7 +132,7 @@ void FunctionDecoder::call(Node node) {
     if (at >= node.operands.size()) syntaxError(node.line, "an indirect call needs a prototype");
     Binding prototype = resolve(node.operands[at++].name, node.line);
     if (prototype.kind != Binding::Kind::kPrototype)
-      unsupported(node.line, "an indirect call without .callprototype");
+      syntaxError(node.line, "an indirect call needs a prototype, or the functions that it may call");
     signature = &prototypes_[prototype.index];
     module_.uses[index_].callsIndirectly = true;
   } else {

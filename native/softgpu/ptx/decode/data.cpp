@@ -4,8 +4,45 @@
 
 namespace millpond::softgpu::ptx {
 
+/// Between registers of 128 bits, or one and the two that it is made of.
+void FunctionDecoder::moveWide(Node node) {
+  expectOperands(node, 2);
+  const Operand& to = node.operands[0];
+  const Operand& from = node.operands[1];
+  const auto isPair = [](const Operand& operand) {
+    return operand.kind == Operand::Kind::kVector && operand.items.size() == 2;
+  };
+  WideRegister parts;
+  if (isPair(from))
+    parts = {source(from.items[0], Type::kB64), source(from.items[1], Type::kB64)};
+  else
+    parts = wideRegister(from);
+  // Both are read before either is written: they may be the same registers.
+  for (uint32_t& part : parts) {
+    Draft& draft = emitUnguarded(node, select_.bit(BitOp::kMove, Type::kU64));
+    draft.instruction.op[1] = part;
+    part = draft.instruction.op[0] = temporary(64);
+    draft.writes = 1;
+  }
+  WideRegister out;
+  if (isPair(to))
+    out = {destination(to.items[0], 64), destination(to.items[1], 64)};
+  else
+    out = wideRegister(to);
+  for (size_t k = 0; k < out.size(); ++k) {
+    Draft& draft = emit(node, select_.bit(BitOp::kMove, Type::kU64));
+    draft.instruction.op[0] = out[k];
+    draft.instruction.op[1] = parts[k];
+    draft.writes = 1;
+  }
+}
+
 void FunctionDecoder::move(Node node) {
   Modifiers modifiers(node);
+  if (modifiers.take(".b128")) {
+    modifiers.finish();
+    return moveWide(node);
+  }
   Type type = modifiers.expectType();
   modifiers.finish();
   expectOperands(node, 2);
@@ -54,7 +91,7 @@ uint32_t FunctionDecoder::narrowed(Node node, const Operand& operand, Type type)
   if (!binding || binding->kind != Binding::Kind::kRegister) return source(operand, type);
   uint32_t width = registerWidth(binding->type);
   if (width == natural) return binding->index;
-  if (width < natural || isFloat(type)) return source(operand, type);  // says what is wrong
+  if (width < natural || width > 64 || isFloat(type)) return source(operand, type);  // says what is wrong
   Type cut = unsignedOf(bitsOf(type));
   Draft& draft = emitUnguarded(node, select_.extend(cut, natural, width));
   uint32_t out = temporary(natural);

@@ -102,6 +102,25 @@ void FunctionDecoder::declareVariable(uint32_t scope, const VariableNode& variab
   declareOrRefuse(scope, variable.name, symbol, variable.line);
 }
 
+/// Functions that are called alike: the first of them stands for their prototype.
+void FunctionDecoder::declareCallTargets(uint32_t scope, const CallTargetsNode& targets) {
+  std::optional<uint32_t> first;
+  for (const std::string_view name : targets.functions) {
+    const auto found = module_.names.find(name);
+    if (found == module_.names.end() || found->second.kind != Binding::Kind::kFunction)
+      syntaxError(targets.line, quoted(name) + " is not a function");
+    const Signature& signature = module_.signatures[found->second.index];
+    if (first && signature.hash != module_.signatures[*first].hash)
+      syntaxError(targets.line, quoted(name) + " has other parameters than " + quoted(targets.functions[0]));
+    first = first.value_or(found->second.index);
+  }
+  Binding symbol;
+  symbol.kind = Binding::Kind::kPrototype;
+  symbol.index = static_cast<uint32_t>(prototypes_.size());
+  prototypes_.push_back(module_.signatures[*first]);
+  declareOrRefuse(scope, targets.name, symbol, targets.line);
+}
+
 void FunctionDecoder::declareAll(const std::vector<uint32_t>& parameterOffsets) {
   declareFormals(parameterOffsets);
   std::vector<uint32_t> localOffsets;
@@ -165,6 +184,8 @@ void FunctionDecoder::declareAll(const std::vector<uint32_t>& parameterOffsets) 
       symbol.index = static_cast<uint32_t>(prototypes_.size());
       prototypes_.push_back(signatureOf(prototype->returns, prototype->parameters));
       declareOrRefuse(scope, prototype->name, symbol, prototype->line);
+    } else if (const CallTargetsNode* callees = std::get_if<CallTargetsNode>(&statement)) {
+      declareCallTargets(scope, *callees);
     }
   }
   callBytes_ = localBytes_;

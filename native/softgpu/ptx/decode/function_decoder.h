@@ -3,6 +3,7 @@
 // own; each has a member here that an opcode leads to.
 #pragma once
 
+#include <array>
 #include <initializer_list>
 #include <optional>
 #include <string_view>
@@ -37,6 +38,7 @@ class FunctionDecoder {
   // Declarations, in declarations of names before any instruction is decoded: function_decoder.cpp
   void declareAll(const std::vector<uint32_t>& parameterOffsets);
   void declareFormals(const std::vector<uint32_t>& parameterOffsets);
+  void declareCallTargets(uint32_t scope, const CallTargetsNode& targets);
   void declareVariable(uint32_t scope, const VariableNode& variable);
   void declareOrRefuse(uint32_t scope, std::string_view name, const Binding& symbol, uint32_t line);
   uint32_t allocateFrame(uint64_t bytes, uint64_t alignment, uint32_t line);
@@ -50,6 +52,9 @@ class FunctionDecoder {
   uint32_t source(const Operand& operand, Type type);
   /// As source(), for a register of any width; nothing else is allowed. Returns its width.
   uint32_t anyRegister(const Operand& operand, uint32_t& width);
+  /// The two halves of a register of 128 bits, the lower one first.
+  using WideRegister = std::array<uint32_t, 2>;
+  WideRegister wideRegister(const Operand& operand);
   uint32_t predicateSource(const Operand& operand);
   uint32_t destination(const Operand& operand, uint32_t width);
   uint32_t anyDestination(const Operand& operand, uint32_t& width);
@@ -109,6 +114,7 @@ class FunctionDecoder {
   void selectBySign(Node node);
 
   void move(Node node);  // data.cpp
+  void moveWide(Node node);
   void convert(Node node);
   void convertAddress(Node node);
   void isSpace(Node node);

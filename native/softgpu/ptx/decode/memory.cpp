@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads, stores, atomics and fences.
+#include <algorithm>
+
 #include "softgpu/ptx/decode/function_decoder.h"
 
 namespace millpond::softgpu::ptx {
@@ -83,14 +85,16 @@ void FunctionDecoder::load(Node node) {
   modifiers.takeCacheHints();
   modifiers.take(".unified");
   uint32_t count = modifiers.takeVector();
-  Type type = modifiers.expectType();
+  const bool isWide = count == 1 && modifiers.take(".b128");
+  Type type = isWide ? Type::kB64 : modifiers.expectType();
   modifiers.finish();
   // A cache policy may follow the address.
   expectOperands(node, 2, 3);
   if (type == Type::kPred) modifiers.refuse();
   const Operand& to = node.operands[0];
   bool isVector = to.kind == Operand::Kind::kVector;
-  if (count > 1 && (!isVector || to.items.size() != count))
+  if (isWide) count = 2;
+  if (count > 1 && !isWide && (!isVector || to.items.size() != count))
     syntaxError(node.line, "expected " + std::to_string(count) + " registers in braces");
   if (count == 1 && isVector && to.items.size() != 1) syntaxError(node.line, "expected one register");
   uint32_t bytes = bytesOf(type) * count;
@@ -98,7 +102,11 @@ void FunctionDecoder::load(Node node) {
   bool isPrivate = from.space == Space::kShared || from.space == Space::kLocal || from.space == Space::kParam;
   uint32_t registers[4];
   uint32_t width = 0;
-  for (uint32_t k = 0; k < count; ++k) {
+  if (isWide) {
+    const WideRegister whole = wideRegister(to);
+    std::copy(whole.begin(), whole.end(), registers);
+  }
+  for (uint32_t k = 0; k < count && !isWide; ++k) {
     const Operand& item = isVector ? to.items[k] : to;
     registers[k] = kNoOperand;
     if (item.kind == Operand::Kind::kSink) continue;
@@ -138,20 +146,22 @@ void FunctionDecoder::store(Node node) {
   Space space = modifiers.takeSpace().value_or(Space::kGeneric);
   modifiers.takeCacheHints();
   uint32_t count = modifiers.takeVector();
-  Type type = modifiers.expectType();
+  const bool isWide = count == 1 && modifiers.take(".b128");
+  Type type = isWide ? Type::kB64 : modifiers.expectType();
   modifiers.finish();
   expectOperands(node, 2, 3);
   if (type == Type::kPred || space == Space::kConst) modifiers.refuse();
   const Operand& from = node.operands[1];
   bool isVector = from.kind == Operand::Kind::kVector;
-  if (count > 1 && (!isVector || from.items.size() != count))
+  if (isWide) count = 2;
+  if (count > 1 && !isWide && (!isVector || from.items.size() != count))
     syntaxError(node.line, "expected " + std::to_string(count) + " values in braces");
   if (count == 1 && isVector && from.items.size() != 1) syntaxError(node.line, "expected one value");
   Address to = address(node, node.operands[0], space, uint64_t{bytesOf(type)} * count);
   if (to.isKernelParameter) syntaxError(node.line, "the parameters of a kernel cannot be written");
   bool isPrivate = to.space == Space::kShared || to.space == Space::kLocal || to.space == Space::kParam;
   uint32_t width = 0;
-  for (uint32_t k = 0; k < count; ++k) {
+  for (uint32_t k = 0; k < count && !isWide; ++k) {
     const Operand& item = isVector ? from.items[k] : from;
     if (item.kind != Operand::Kind::kName) continue;
     const Binding* binding = scopes_.find(scope_, item.name);
@@ -166,7 +176,11 @@ void FunctionDecoder::store(Node node) {
     syntaxError(node.line, "the register is too narrow for " + quoted(node.fullName()));
   Type asRegister = width == registerWidth(type) ? type : unsignedOf(width);
   uint32_t values[4];
-  for (uint32_t k = 0; k < count; ++k) values[k] = source(isVector ? from.items[k] : from, asRegister);
+  if (isWide) {
+    const WideRegister whole = wideRegister(from);
+    std::copy(whole.begin(), whole.end(), values);
+  }
+  for (uint32_t k = 0; k < count && !isWide; ++k) values[k] = source(isVector ? from.items[k] : from, asRegister);
   const CheckForm form{
       .registerBytes = static_cast<uint8_t>(width / 8), .isWrite = true, .isAtomic = isAtomic, .releases = releases};
   checkMemory(node, to, form, bytesOf(type), count, values);

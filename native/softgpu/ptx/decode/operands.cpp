@@ -240,8 +240,17 @@ uint32_t FunctionDecoder::anyRegister(const Operand& operand, uint32_t& width) {
   Binding symbol = resolve(operand.name, operand.line);
   if (symbol.kind != Binding::Kind::kRegister)
     syntaxError(operand.line, quoted(operand.name) + " is not a register");
+  if (symbol.type == Type::kB128)
+    syntaxError(operand.line, "the register " + quoted(operand.name) + " has 128 bits");
   width = registerWidth(symbol.type);
   return symbol.index;
+}
+
+FunctionDecoder::WideRegister FunctionDecoder::wideRegister(const Operand& operand) {
+  const Binding* symbol = operand.kind == Operand::Kind::kName ? scopes_.find(scope_, operand.name) : nullptr;
+  if (!symbol || symbol->kind != Binding::Kind::kRegister || symbol->type != Type::kB128)
+    syntaxError(operand.line, "expected a register of 128 bits");
+  return {symbol->index, symbol->index + 1};
 }
 
 uint32_t FunctionDecoder::anyDestination(const Operand& operand, uint32_t& width) {

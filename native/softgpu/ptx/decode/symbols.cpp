@@ -19,8 +19,12 @@ bool Scopes::declareRange(uint32_t scope, std::string_view prefix, Type type, ui
 }
 
 uint32_t Scopes::newRegister(Type type) {
-  widths_.push_back(registerWidth(type));
-  return static_cast<uint32_t>(widths_.size() - 1);
+  const auto index = static_cast<uint32_t>(widths_.size());
+  if (type == Type::kB128)
+    widths_.insert(widths_.end(), 2, registerWidth(Type::kB64));
+  else
+    widths_.push_back(registerWidth(type));
+  return index;
 }
 
 const Binding* Scopes::find(uint32_t scope, std::string_view name) {

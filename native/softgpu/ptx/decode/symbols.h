@@ -51,6 +51,7 @@ class Scopes {
   /// register when they are first found.
   const Binding* find(uint32_t scope, std::string_view name);
 
+  /// One of 128 bits is two, of which this is the first.
   uint32_t newRegister(Type type);
   const std::vector<uint8_t>& registerWidths() const { return widths_; }
 

@@ -61,6 +61,25 @@ VideoPart takePart(Operand& operand) {
   return VideoPart::kWord;
 }
 
+/// Whether a minus stood before an operand, which is taken away.
+bool takeMinus(Operand& operand) {
+  if (operand.kind != Operand::Kind::kMinus) return false;
+  operand = Operand(operand.items[0]);
+  return true;
+}
+
+/// The signs of what is multiplied, and of what is added.
+void takeMinuses(const InstructionNode& node, std::vector<Operand>& operands, ScalarVideoForm& form) {
+  form.negatesProduct = takeMinus(operands[1]);
+  form.negatesProduct ^= takeMinus(operands[2]);
+  form.negatesThird = operands.size() > 3 && takeMinus(operands[3]);
+  if (!form.negatesProduct && !form.negatesThird) return;
+  form.first.isSignedResult = true;
+  // A number plus one is how the device negates.
+  if (form.plusOne || (form.negatesProduct && form.negatesThird))
+    syntaxError(node.line, quoted(node.fullName()) + " cannot negate here");
+}
+
 VideoSecond takeSecond(Modifiers& modifiers) {
   if (modifiers.take(".add")) return VideoSecond::kAdd;
   if (modifiers.take(".min")) return VideoSecond::kMinimum;
@@ -105,6 +124,7 @@ void FunctionDecoder::scalarVideo(Node node) {
   modifiers.finish();
   InstructionNode plain = node;
   expectOperands(node, 3, 4);
+  if (isProduct) takeMinuses(node, plain.operands, form);
   form.result = takePart(plain.operands[0]);
   form.a = takePart(plain.operands[1]);
   form.b = takePart(plain.operands[2]);

@@ -116,8 +116,12 @@ Exact combineValues(const ScalarVideoForm& form, int64_t a, int64_t b, uint32_t 
       return Exact{a} * (Exact{1} << amount);
     case VideoOp::kShiftRight:
       return a >> amount;
-    default:
-      return (Exact{a} * b + selected(c, VideoPart::kWord, form.first.isSignedResult) + (form.plusOne ? 1 : 0)) >> form.scale;
+    default: {
+      const Exact product = Exact{a} * b;
+      const Exact third = selected(c, VideoPart::kWord, form.first.isSignedResult);
+      return ((form.negatesProduct ? -product : product) + (form.negatesThird ? -third : third) + (form.plusOne ? 1 : 0)) >>
+             form.scale;
+    }
   }
 }
 

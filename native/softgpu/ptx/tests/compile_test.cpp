@@ -62,7 +62,6 @@ TEST("instructions of other architectures are refused by name") {
       {"add.s33 %r1, %r2, %r3;", "add.s33"},
       {"add.wide.s32 %r1, %r2, %r3;", "add.wide.s32"},
       {"cvt.rna.tf32.f32 %r1, %f1;", "cvt.rna.tf32.f32"},
-      {"mov.b128 %r1, %r2;", "mov.b128"},
       {"atom.global.add.v2.f32 {%f1,%f2}, [%rd1], {%f3,%f4};", "atom.global.add.v2.f32"},
       {"fence.proxy.async;", "fence.proxy.async"},
       {"redux.sync.add.f32 %f1, %f2, -1;", "redux.sync.add.f32"},
@@ -86,6 +85,11 @@ TEST("operands that do not fit") {
   expectBodyError("add.s32 %r1, %r2;", Kind::kSyntax, "has 2 operands, not 3");
   expectBodyError("add.s32 %r1, %r2, %rd1;", Kind::kSyntax, "'%rd1' has 64 bits, not 32 bits");
   expectBodyError("add.s64 %r1, %rd2, %rd1;", Kind::kSyntax, "'%r1' has 32 bits, not 64 bits");
+  expectBodyError("add.s32 %r1, %r2, -%r3;", Kind::kSyntax, "expected a register or a constant");
+  expectBodyError("vmad.s32.s32.s32 %r1, -%r2, %r3, -%r4;", Kind::kSyntax, "cannot negate");
+  expectBodyError(".reg .b128 %q;\nadd.u64 %rd1, %rd2, %q;", Kind::kSyntax, "'%q' has 128 bits");
+  expectBodyError(".reg .b128 %q;\nld.global.u32 %q, [%rd1];", Kind::kSyntax, "'%q' has 128 bits");
+  expectBodyError("mov.b128 %rd1, {%rd2, %rd3};", Kind::kSyntax, "expected a register of 128 bits");
   expectBodyError("add.s32 %r1, %r2, %nothing;", Kind::kSyntax, "'%nothing' is not declared");
   expectBodyError("add.s32 %r1, %r2, %r64;", Kind::kSyntax, "'%r64' is not declared");
   expectBodyError("add.s32 5, %r2, %r3;", Kind::kSyntax, "expected a register");

@@ -379,6 +379,12 @@ TEST("arithmetic on one part of each word") {
   });
   checkInstruction<U, U, U, U>("vmad.u32.u32.u32.po %d, %a.b2, %b.b3, %c;",
                                [](U a, U b, U c) { return (a >> 16 & 255) * (b >> 24) + c + 1; });
+  checkInstruction<U, U, U, U>("vmad.s32.s32.s32.sat.shr7 %d, -%a, %b.h0, %c;", [](U a, U b, U c) {
+    const int64_t product = int64_t{static_cast<S>(a)} * static_cast<int16_t>(b);
+    return static_cast<U>(std::clamp<int64_t>((static_cast<S>(c) - product) >> 7, INT32_MIN, INT32_MAX));
+  });
+  checkInstruction<U, U, U, U>("vmad.s32.u32.u32 %d, %a, -%b, %c;", [](U a, U b, U c) { return c - a * b; });
+  checkInstruction<U, U, U, U>("vmad.s32.s32.s32 %d, %a, %b, -%c;", [](U a, U b, U c) { return a * b - c; });
   checkInstruction<U, U, U, U>("vset.s32.u32.ge.add %d, %a, %b.h0, %c;",
                                [](U a, U b, U c) { return (static_cast<S>(a) >= static_cast<S>(b & 0xffff)) + c; });
   checkInstruction<U, U, U>("vset4.u32.s32.lt %d, %a, %b, 0;", [](U a, U b) {

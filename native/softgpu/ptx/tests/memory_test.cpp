@@ -439,3 +439,42 @@ TEST("special registers") {
     CHECK_EQ(got[10], 32u);
   }
 }
+
+TEST("an indirect call may say what it calls instead of how, before or behind it") {
+  const std::string functions = ".func (.param .b32 out) one (.param .b32 in) { .reg .b32 %v; ld.param.u32 %v, [in]; add.u32 %v, %v, 1;\n"
+                                "st.param.b32 [out], %v; ret; }\n"
+                                ".func (.param .b32 out) two (.param .b32 in) { .reg .b32 %v; ld.param.u32 %v, [in]; add.u32 %v, %v, 2;\n"
+                                "st.param.b32 [out], %v; ret; }\n"
+                                ".func other () { ret; }\n";
+  const std::string body = "mov.u64 %rd1, one;\nsetp.gt.u32 %p1, %tid0, 9;\n@%p1 mov.u64 %rd1, two;\n"
+                           "call (%r1), %rd1, (%tid0), callees;\ncallees: .calltargets one, two;\n"
+                           "cvt.u64.u32 %rd2, %r1;\nst.global.u64 [%slot], %rd2;";
+  const std::vector<uint64_t> out = runBody(body, 0, 0, functions);
+  for (size_t lane = 0; lane < 32; ++lane) CHECK_EQ(out[lane], lane + (lane > 9 ? 2 : 1));
+  CHECK(!compile(kernelAround("callees: .calltargets one, other;", functions)));
+  CHECK(!compile(kernelAround("callees: .calltargets nobody;", functions)));
+}
+
+TEST("registers of 128 bits are two of 64") {
+  Device device(kernelAround(R"(
+    .reg .b128 %q<3>, %other;
+    ld.global.b128 %q0, [%in];
+    mov.b128 {%rd1, %rd2}, %q0;
+    mov.b128 %other, {%rd2, %rd1};
+    mov.b128 %q1, %other;
+    setp.eq.u32 %p1, %tid0, 7;
+    @%p1 mov.b128 %q1, %q0;
+    mad.wide.u32 %slot, %tid0, (8*2), %out;
+    st.global.relaxed.gpu.b128 [%slot+(2*3-6)], %q1;
+    mov.b128 {_, %rd3}, %q1;
+    st.global.u64 [%out+2*(64*4)], %rd3;
+  )"));
+  const Array<uint64_t> in(device.memory, std::vector<uint64_t>{0x1111, 0x2222});
+  Array<uint64_t> out(device.memory, 66);
+  device.run("k", {1, 1, 1}, {32, 1, 1}, Parameters(out, in, uint64_t{0}));
+  for (size_t lane = 0; lane < 32; ++lane) {
+    CHECK_EQ(out[2 * lane], lane == 7 ? 0x1111u : 0x2222u);
+    CHECK_EQ(out[2 * lane + 1], lane == 7 ? 0x2222u : 0x1111u);
+  }
+  CHECK_EQ(out[64], uint64_t{0x1111});
+}
