@@ -122,6 +122,18 @@ CUresult viewOfMemory(const CUDA_RESOURCE_DESC& resource, View* view) {
   return __builtin_mul_overflow(view->rowBytes, height, &view->sliceBytes) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+CUresult viewOfLevels(const MipmappedArray& all, View* view) {
+  if (CUresult result = viewOfArray(*all.levels.front(), view)) return result;
+  std::vector<ptx::TextureLevel> levels;
+  for (const auto& each : all.levels) {
+    View level;
+    if (CUresult result = viewOfArray(*each, &level)) return result;
+    levels.push_back(level);
+  }
+  view->levels = std::make_shared<const std::vector<ptx::TextureLevel>>(std::move(levels));
+  return CUDA_SUCCESS;
+}
+
 CUresult viewOf(Driver& driver, const CUDA_RESOURCE_DESC& resource, View* view) {
   if (resource.flags != 0) return CUDA_ERROR_INVALID_VALUE;
   switch (resource.resType) {
@@ -131,9 +143,7 @@ CUresult viewOf(Driver& driver, const CUDA_RESOURCE_DESC& resource, View* view) 
     }
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY: {
       const auto all = driver.mipmappedArrays().find(resource.res.mipmap.hMipmappedArray);
-      if (!all) return CUDA_ERROR_INVALID_HANDLE;
-      // Kernels choose among levels, which there is no way to here.
-      return all->levels.size() == 1 ? viewOfArray(*all->levels.front(), view) : CUDA_ERROR_NOT_SUPPORTED;
+      return all ? viewOfLevels(*all, view) : CUDA_ERROR_INVALID_HANDLE;
     }
     case CU_RESOURCE_TYPE_LINEAR:
     case CU_RESOURCE_TYPE_PITCH2D: {
@@ -154,6 +164,19 @@ float borderOf(const View& view, float wanted) {
   const auto largest = static_cast<float>((1u << (view.channelBits - (isSigned ? 1u : 0u))) - 1);
   return std::trunc(std::clamp(wanted, isSigned ? -1.0f : 0.0f, 1.0f) * largest) / largest;
 }
+
+CUresult applyLevels(const CUDA_TEXTURE_DESC& texture, View* view) {
+  if (!view->isNormalized) return CUDA_ERROR_INVALID_VALUE;
+  if (texture.mipmapFilterMode != CU_TR_FILTER_MODE_POINT && texture.mipmapFilterMode != CU_TR_FILTER_MODE_LINEAR)
+    return CUDA_ERROR_INVALID_VALUE;
+  // Several places of one texture for one of the screen, and levels that are chosen otherwise.
+  if (texture.maxAnisotropy > 1) return CUDA_ERROR_NOT_SUPPORTED;
+  view->isFilteredBetween = texture.mipmapFilterMode == CU_TR_FILTER_MODE_LINEAR;
+  view->levelBias = texture.mipmapLevelBias;
+  view->leastLevel = texture.minMipmapLevelClamp;
+  view->mostLevel = texture.maxMipmapLevelClamp;
+  return CUDA_SUCCESS;
+}
 }  // namespace
 
 CUresult applySampling(const CUDA_TEXTURE_DESC& texture, View* view) {
@@ -171,6 +194,9 @@ CUresult applySampling(const CUDA_TEXTURE_DESC& texture, View* view) {
   view->readsAsFloat = !isFloat && view->channelBits < 32 && !(texture.flags & CU_TRSF_READ_AS_INTEGER);
   // Nothing lies between two integers.
   if (view->isFiltered && !isFloat && !view->readsAsFloat) return CUDA_ERROR_INVALID_VALUE;
+  if (view->levels) {
+    if (CUresult result = applyLevels(texture, view)) return result;
+  }
   for (size_t c = 0; c < view->border.size(); ++c) view->border[c] = borderOf(*view, texture.borderColor[c]);
   // Faces are filtered each for itself.
   if (view->isCube && view->isFiltered && (texture.flags & CU_TRSF_SEAMLESS_CUBEMAP)) return CUDA_ERROR_NOT_SUPPORTED;
@@ -187,7 +213,7 @@ bool isPlainView(const CUDA_RESOURCE_VIEW_DESC& wanted, const View& view) {
   const bool hasSize = wanted.width == view.width && std::max<size_t>(wanted.height, 1) == view.height &&
                        std::max<size_t>(wanted.depth, 1) == view.depth;
   return static_cast<unsigned>(wanted.format) == format && hasSize && wanted.firstMipmapLevel == 0 &&
-         wanted.lastMipmapLevel == 0 && wanted.firstLayer == 0 &&
+         (wanted.lastMipmapLevel == (view.levels ? view.levels->size() - 1 : 0)) && wanted.firstLayer == 0 &&
          (wanted.lastLayer == 0 || wanted.lastLayer == view.depth - 1);
 }
 

@@ -40,6 +40,7 @@ class TextureObjects final : public ptx::TextureMap {
 
 /// How kernels see an array; CUDA_ERROR_NOT_SUPPORTED for those that they cannot read here.
 CUresult viewOfArray(const Array& array, ptx::TextureView* view);
+CUresult viewOfLevels(const MipmappedArray& all, ptx::TextureView* view);
 /// How they see memory that is described without one. The addresses are not looked at.
 CUresult viewOfMemory(const CUDA_RESOURCE_DESC& resource, ptx::TextureView* view);
 /// How they see a resource of either kind.

@@ -4,21 +4,27 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 namespace millpond::softgpu::ptx {
 
-/// Where the elements of a texture or surface lie, and how a texture reads them. One level: no mipmaps.
-struct TextureView {
-  enum class Channel : uint8_t { kUnsigned, kSigned, kFloat };
-  /// What stands for elements outside. kWrap and kMirror need normalized coordinates, and are kClamp else.
-  enum class Outside : uint8_t { kWrap, kClamp, kMirror, kBorder };
-
+/// Where the elements of a texture or surface lie, at one level of detail.
+struct TextureLevel {
   uint64_t base = 0;  // device memory, which the launch's memory map knows
   uint32_t width = 1;  // elements; like the others at least 1
   uint32_t height = 1;
   uint32_t depth = 1;  // slices, or layers
   uint64_t rowBytes = 0;
   uint64_t sliceBytes = 0;  // of a slice, or of a layer
+};
+
+/// And how a texture reads them.
+struct TextureView : TextureLevel {
+  enum class Channel : uint8_t { kUnsigned, kSigned, kFloat };
+  /// What stands for elements outside. kWrap and kMirror need normalized coordinates, and are kClamp else.
+  enum class Outside : uint8_t { kWrap, kClamp, kMirror, kBorder };
+
   Channel channel = Channel::kFloat;
   uint8_t channelBits = 32;  // 8, 16 or 32; of kFloat 16 or 32
   uint8_t channels = 1;      // 1, 2 or 4
@@ -30,6 +36,12 @@ struct TextureView {
   bool isNormalized = false;  // coordinates run from 0 to 1
   bool readsAsFloat = false;  // integers are read as fractions of their largest value
   std::array<float, 4> border{};
+  // Of mipmapped ones: the levels, of which the first is this view's own, and how they are chosen.
+  std::shared_ptr<const std::vector<TextureLevel>> levels;
+  bool isFilteredBetween = false;  // linearly; else the nearest level is read
+  float levelBias = 0;
+  float leastLevel = 0;
+  float mostLevel = 0;
 
   uint32_t elementBytes() const { return uint32_t{channelBits} / 8 * channels; }
 };

@@ -63,7 +63,42 @@ class Accessor {
   bool isBad() const { return isBad_; }
   uint64_t badAddress() const { return badAddress_; }
 
-  Texel sample(const uint32_t* coordinates) {
+  /// `level`: of detail, where the texture has several.
+  Texel sample(const uint32_t* coordinates, float level) {
+    if (!view_.levels) return sampleOne(coordinates);
+    const float last = static_cast<float>(view_.levels->size() - 1);
+    const float chosen = std::clamp(std::clamp(level, view_.leastLevel, std::max(view_.leastLevel, view_.mostLevel)), 0.0f, last);
+    if (!view_.isFilteredBetween || !readsFloats()) return sampleAt(std::floor(chosen + 0.5f), coordinates);
+    const float below = std::floor(chosen);
+    // A card keeps 8 bits of the fraction here, too.
+    const double share = std::floor((static_cast<double>(chosen) - static_cast<double>(below)) * 256) / 256;
+    Texel out = sampleAt(below, coordinates);
+    if (share == 0) return out;
+    const Texel next = sampleAt(below + 1, coordinates);
+    for (size_t c = 0; c < out.size(); ++c) {
+      const double low = static_cast<double>(std::bit_cast<float>(out[c]));
+      const double high = static_cast<double>(std::bit_cast<float>(next[c]));
+      out[c] = std::bit_cast<uint32_t>(static_cast<float>(low + share * (high - low)));
+    }
+    return out;
+  }
+
+  /// The level at which neighbours of the screen are neighbours in the texture: `by` says how far they are apart.
+  float levelOf(const float (&by)[2][2]) const {
+    float longest = 0;
+    for (const auto& step : by) {
+      float square = 0;
+      for (uint32_t d = 0; d < form_.dimensions && d < 2; ++d) {
+        const float texels = step[d] * static_cast<float>(extent(d));
+        square += texels * texels;
+      }
+      longest = std::max(longest, square);
+    }
+    // As far as a card knows it: roots of two are not left to rounding.
+    return std::round(std::log2(longest) / 2 * 256) / 256;
+  }
+
+  Texel sampleOne(const uint32_t* coordinates) {
     const uint32_t* at = coordinates + (form_.isLayered ? 1 : 0);
     uint32_t onFace[2];
     if (form_.isLayered) layer_ = std::min(coordinates[0], view_.depth / (form_.isCube ? kFaces : 1) - 1);
@@ -106,6 +141,10 @@ class Accessor {
       if (weight == 0) continue;
       const Texel texel = fetch(place);
       for (size_t c = 0; c < 4; ++c) sum[c] += weight * static_cast<double>(std::bit_cast<float>(texel[c]));
+    }
+    // A line is the first row of a plane to a card, and lies at the edge of it.
+    if (form_.dimensions == 1 && !form_.isLayered && view_.outside[1] == TextureView::Outside::kBorder) {
+      for (size_t c = 0; c < 4; ++c) sum[c] = (sum[c] + static_cast<double>(view_.border[c])) / 2;
     }
     Texel out{};
     for (size_t c = 0; c < 4; ++c) out[c] = std::bit_cast<uint32_t>(mixed(sum[c]));
@@ -150,6 +189,17 @@ class Accessor {
   bool isTrapped() const { return isTrapped_; }
 
  private:
+  Texel sampleAt(float level, const uint32_t* coordinates) {
+    TextureView view = view_;
+    static_cast<TextureLevel&>(view) = (*view_.levels)[static_cast<size_t>(level)];
+    view.levels = nullptr;
+    Accessor accessor(context_, view, form_);
+    const Texel out = accessor.sampleOne(coordinates);
+    if (accessor.isBad_ && !isBad_) badAddress_ = accessor.badAddress_;
+    isBad_ |= accessor.isBad_;
+    return out;
+  }
+
   uint32_t extent(uint32_t d) const { return d == 0 ? view_.width : d == 1 ? view_.height : view_.depth; }
   bool readsFloats() const { return view_.channel == TextureView::Channel::kFloat || view_.readsAsFloat; }
 
@@ -261,6 +311,30 @@ class Accessor {
 
 }  // namespace
 
+namespace {
+
+/// The level of detail that a lane asks for. Neighbours in a block are no neighbours on a screen: without being told of any
+/// it is the finest one.
+float levelOf(const Instruction* at, const Context& context, uint32_t lane, const TextureView& view, const Accessor& accessor,
+              const TextureForm& form) {
+  if (form.detail == Detail::kLevel) {
+    const auto level = static_cast<uint32_t>(laneOf(context, at->op[5], lane));
+    const float chosen = form.hasIntegers ? static_cast<float>(static_cast<int32_t>(level)) : std::bit_cast<float>(level);
+    return (std::isnan(chosen) ? 0 : chosen) + view.levelBias;
+  }
+  if (form.detail == Detail::kNone) return -HUGE_VALF;
+  float by[2][2];
+  for (uint32_t k = 0; k < 2; ++k) {
+    const uint64_t step = laneOf(context, at->op[k], lane);
+    by[k][0] = std::bit_cast<float>(static_cast<uint32_t>(step));
+    by[k][1] = std::bit_cast<float>(static_cast<uint32_t>(step >> 32));
+  }
+  const float level = accessor.levelOf(by);
+  return (std::isnan(level) ? 0 : level) + view.levelBias;
+}
+
+}  // namespace
+
 const Instruction* accessTexture(const Instruction* at, Context& context) {
   const TextureForm form = TextureForm::unpack(at->immediate);
   const TextureMap* textures = context.block->grid().launch.textures;
@@ -276,6 +350,8 @@ const Instruction* accessTexture(const Instruction* at, Context& context) {
       known = object;
     }
     if (!isKnown) return raiseFault(at, context, FaultKind::kIllegalAddress, {lane, object, 1, false});
+    if (view.levels && form.detail == Detail::kIgnored)
+      return raiseFault(at, context, FaultKind::kIllegalInstruction, {lane, object, 0, false});
     uint32_t coordinates[4];
     for (uint32_t k = 0; k < 4; ++k)
       coordinates[k] = static_cast<uint32_t>(laneOf(context, at->op[3 + k / 2], lane) >> (k % 2 * 32));
@@ -287,7 +363,7 @@ const Instruction* accessTexture(const Instruction* at, Context& context) {
     if (isSurface) {
       accessor.surface(coordinates, words);
     } else {
-      const Texel texel = accessor.sample(coordinates);
+      const Texel texel = accessor.sample(coordinates, view.levels ? levelOf(at, context, lane, view, accessor, form) : 0);
       for (uint32_t k = 0; k < 2; ++k) words[k] = texel[2 * k] | uint64_t{texel[2 * k + 1]} << 32;
     }
     const bool isWrite = form.op == TextureOp::kStore;

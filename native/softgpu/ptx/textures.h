@@ -12,6 +12,9 @@ enum class TextureOp : uint8_t { kSample, kGather, kLoad, kStore };
 /// What surface accesses outside do: fault, go to the nearest element, or read zero and write nothing.
 enum class Boundary : uint8_t { kTrap, kClamp, kZero };
 
+/// What chooses among the levels of a mipmapped texture: nothing, a level, gradients, or gradients that are not looked at.
+enum class Detail : uint8_t { kNone, kLevel, kGradients, kIgnored };
+
 /// All modifiers, in Instruction::immediate.
 struct TextureForm {
   TextureOp op = TextureOp::kSample;
@@ -23,6 +26,7 @@ struct TextureForm {
   uint8_t count = 4;           // of the vector
   Boundary boundary = Boundary::kTrap;
   bool isCube = false;         // the coordinates are a direction; behind the layer, if there is one
+  Detail detail = Detail::kNone;
 
   /// Of a direction all three are given, whatever lies behind them has two.
   constexpr uint32_t coordinates() const { return (isCube ? 3u : dimensions) + (isLayered ? 1u : 0u); }
@@ -30,17 +34,20 @@ struct TextureForm {
   constexpr uint32_t registerBits() const { return bits < 16 ? 16 : bits; }
   constexpr int64_t pack() const {
     return static_cast<int64_t>(op) | dimensions << 4 | isLayered << 8 | hasIntegers << 9 | component << 12 |
-           int64_t{bits} << 16 | int64_t{count} << 24 | static_cast<int64_t>(boundary) << 28 | int64_t{isCube} << 30;
+           int64_t{bits} << 16 | int64_t{count} << 24 | static_cast<int64_t>(boundary) << 28 | int64_t{isCube} << 30 |
+           static_cast<int64_t>(detail) << 31;
   }
   static constexpr TextureForm unpack(int64_t bits) {
     auto field = [bits](int at, int64_t mask) { return static_cast<uint8_t>(bits >> at & mask); };
     return {static_cast<TextureOp>(field(0, 15)), field(4, 15), field(8, 1) != 0, field(9, 1) != 0,
-            field(12, 15), field(16, 255), field(24, 15), static_cast<Boundary>(field(28, 3)), field(30, 1) != 0};
+            field(12, 15), field(16, 255), field(24, 15), static_cast<Boundary>(field(28, 3)), field(30, 1) != 0,
+            static_cast<Detail>(field(31, 3))};
   }
 };
 
 /// op[0], op[1]: 128 bits of result, or of what is stored; op[2]: the object; op[3], op[4]: up to four
-/// coordinates of 32 bits. All registers of 64 bits.
+/// coordinates of 32 bits; op[5]: the level, if one is given. Gradients come in op[0], by x, and op[1], by y. All
+/// registers of 64 bits.
 const Instruction* accessTexture(const Instruction* at, Context& context);
 
 }  // namespace millpond::softgpu::ptx

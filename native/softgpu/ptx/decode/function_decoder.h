@@ -164,7 +164,8 @@ class FunctionDecoder {
   void surface(Node node);
   uint32_t packed(Node node, const std::vector<uint32_t>& parts);
   void accessTexture(Node node, const Operand& operand, const TextureForm& form, const uint32_t* values,
-                     uint8_t writes);
+                     uint8_t writes, uint32_t level = kNoOperand);
+  uint32_t takeDetail(Node node, const TextureForm& form, const uint32_t* words);
   void loadTexture(Node node, const TextureForm& form, uint32_t width, uint32_t count);
 
   uint32_t memberOperand(Node node, size_t index);

@@ -42,7 +42,7 @@ uint32_t FunctionDecoder::packed(Node node, const std::vector<uint32_t>& parts) 
 
 /// The object and the coordinates of an access; the operand is an address with both.
 void FunctionDecoder::accessTexture(Node node, const Operand& operand, const TextureForm& form,
-                                    const uint32_t* values, uint8_t writes) {
+                                    const uint32_t* values, uint8_t writes, uint32_t level) {
   if (operand.kind != Operand::Kind::kAddress || operand.items.size() != 2 ||
       operand.items[1].kind != Operand::Kind::kVector || operand.offset != 0)
     unsupported(node.line, "this form of address in " + quoted(node.fullName()));
@@ -65,8 +65,32 @@ void FunctionDecoder::accessTexture(Node node, const Operand& operand, const Tex
   draft.instruction.op[2] = object;
   draft.instruction.op[3] = low;
   draft.instruction.op[4] = high;
+  draft.instruction.op[5] = level;
   draft.instruction.immediate = form.pack();
   draft.writes = writes;
+}
+
+/// What chooses the level of detail: gradients go into `words`, a level into the register that is returned.
+uint32_t FunctionDecoder::takeDetail(Node node, const TextureForm& form, const uint32_t* words) {
+  const uint32_t none = module_.constants.number(0, 32);
+  if (form.detail == Detail::kLevel)
+    return packed(node, {source(node.operands[2], form.hasIntegers ? Type::kU32 : Type::kF32), none});
+  if (form.detail != Detail::kGradients) return kNoOperand;
+  for (size_t k = 0; k < 2; ++k) {
+    const Operand& given = node.operands[2 + k];
+    std::vector<uint32_t> parts(2, none);
+    const std::vector<Operand> alone{given};
+    const std::vector<Operand>& items = given.kind == Operand::Kind::kVector ? given.items : alone;
+    if (items.size() != form.dimensions)
+      syntaxError(node.line, quoted(node.fullName()) + " needs gradients of " + std::to_string(form.dimensions) + " numbers");
+    for (size_t d = 0; d < items.size(); ++d) parts[d] = source(items[d], Type::kF32);
+    Draft& draft = emitUnguarded(node, select_.pack(64, 2));
+    draft.instruction.op[0] = words[k];
+    draft.instruction.op[1] = parts[0];
+    draft.instruction.op[2] = parts[1];
+    draft.writes = 1;
+  }
+  return kNoOperand;
 }
 
 /// Loads of a texture or surface, into `count` registers of `width` bits.
@@ -77,7 +101,7 @@ void FunctionDecoder::loadTexture(Node node, const TextureForm& form, uint32_t w
     syntaxError(node.line, "expected " + std::to_string(count) + " registers in braces");
   branchAround(node, [&] {
     const uint32_t words[2] = {temporary(64), temporary(64)};
-    accessTexture(node, node.operands[1], form, words, 3);
+    accessTexture(node, node.operands[1], form, words, 3, takeDetail(node, form, words));
     const uint32_t perWord = 64 / width;
     for (uint32_t first = 0; first < count; first += perWord) {
       Draft& draft = emitUnguarded(node, perWord == 1 ? select_.bit(BitOp::kMove, Type::kU64)
@@ -98,7 +122,6 @@ void FunctionDecoder::loadTexture(Node node, const TextureForm& form, uint32_t w
   });
 }
 
-/// One level: a level of detail, or gradients that choose one, change nothing.
 void FunctionDecoder::texture(Node node) {
   Modifiers modifiers(node);
   const bool isGather = node.opcode == "tld4";
@@ -120,6 +143,12 @@ void FunctionDecoder::texture(Node node) {
   modifiers.finish();
   if (result != Type::kF32 && result != Type::kU32 && result != Type::kS32) modifiers.refuse();
   if (coordinate != Type::kF32 && coordinate != Type::kS32) modifiers.refuse();
+  // Of three dimensions and of cubes nothing is made of gradients: they are for textures without levels there.
+  const bool areGradientsKnown = !form.isCube && form.dimensions < 3;
+  form.detail = hasLevel ? Detail::kLevel
+                : !hasGradients ? Detail::kNone
+                : areGradientsKnown ? Detail::kGradients
+                                    : Detail::kIgnored;
   if (hasBase || (isGather && (form.dimensions != 2 || coordinate != Type::kF32))) modifiers.refuse();
   form.hasIntegers = coordinate == Type::kS32;
   if (form.isCube && (isGather || form.hasIntegers)) modifiers.refuse();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <bit>
+#include <cmath>
 #include <cstdio>
 
 #include "softgpu/ptx/tests/fixture.h"
@@ -174,6 +175,81 @@ TEST("the six faces of a cube, and of a layer of cubes, by direction") {
     CHECK_EQ(out[0], to.element);
     CHECK_EQ(out[1], to.element + 24);
   }
+}
+
+namespace {
+/// What `fetch` reads, into %f1, of a texture of 8 by 8 elements with all its levels: element i of level l is 100 l + i.
+float ofLevels(const std::string& fetch, TextureView settings) {
+  Device device(kernelAround(fetch + "\nst.global.f32 [%out], %f1;"));
+  std::vector<float> values;
+  for (uint32_t level = 0, extent = 8; level < 4; ++level, extent /= 2)
+    for (uint32_t i = 0; i < extent * extent; ++i) values.push_back(static_cast<float>(100 * level + i));
+  const Array<float> texels(device.memory, values);
+  std::vector<TextureLevel> levels;
+  uint64_t base = texels.address();
+  for (uint32_t extent = 8; extent > 0; extent /= 2) {
+    levels.push_back({base, extent, extent, 1, extent * sizeof(float), extent * extent * sizeof(float)});
+    base += levels.back().sliceBytes;
+  }
+  static_cast<TextureLevel&>(settings) = levels[0];
+  settings.levels = std::make_shared<const std::vector<TextureLevel>>(levels);
+  Array<float> out(device.memory, 1);
+  const LaunchResult result = tryRun(device, settings, out.address());
+  CHECK(result);
+  return out[0];
+}
+}  // namespace
+
+TEST("the level of detail is the one that is named, within bounds, or follows from gradients") {
+  // The numbers are those of an H200.
+  TextureView view = settings(Outside::kClamp, false, true);
+  view.mostLevel = 10;
+  const std::string place = "{%f1, %f2, %f3, %f4}, [%in, {" + hex(0.3f) + ", " + hex(0.6f) + "}]";
+  const auto level = [&](float at) { return ofLevels("tex.level.2d.v4.f32.f32 " + place + ", " + hex(at) + ";", view); };
+  const auto gradients = [&](float x, float y) {
+    return ofLevels("tex.grad.2d.v4.f32.f32 " + place + ", {" + hex(x) + ", " + hex(0) + "}, {" + hex(0) + ", " + hex(y) + "};", view);
+  };
+  const std::string plain = "tex.2d.v4.f32.f32 " + place + ";";
+  CHECK_EQ(level(-1), 34.0f);
+  CHECK_EQ(level(0.375f), 34.0f);
+  CHECK_EQ(level(0.5f), 109.0f);
+  CHECK_EQ(level(1.49999f), 109.0f);
+  CHECK_EQ(level(99), 300.0f);
+  CHECK_EQ(ofLevels(plain, view), 34.0f);
+  CHECK_EQ(gradients(0.0625f, 0.0625f), 34.0f);
+  CHECK_EQ(gradients(0.0625f, 0.5f), 202.0f);
+  view.isFilteredBetween = true;
+  CHECK_EQ(level(0.125f), 43.375f);
+  CHECK_EQ(level(0.4999f), 34 + 75 * 127.0f / 256);
+  CHECK_EQ(gradients(std::exp2(-3.5f), std::exp2(-2.5f)), 71.5f);
+  view.leastLevel = 0.75f;
+  view.mostLevel = 2.25f;
+  CHECK_EQ(level(-1), 90.25f);
+  CHECK_EQ(level(5), 226.5f);
+  CHECK_EQ(ofLevels(plain, view), 90.25f);
+  view.leastLevel = 0;
+  view.levelBias = 0.5f;
+  CHECK_EQ(level(0.25f), 90.25f);
+  CHECK_EQ(ofLevels(plain, view), 34.0f);
+  // Whole numbers name elements of the level.
+  view.mostLevel = 10;
+  view.levelBias = 0;
+  CHECK_EQ(ofLevels("tex.level.2d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [%in, {1, 1}], 2;", view), 203.0f);
+}
+
+TEST("a filtered line lies at the edge of a plane") {
+  Device device(kernelAround("tex.1d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%in, {" + hex(1.5f) + "}];\nst.global.f32 [%out], %f1;"));
+  const Array<float> texels(device.memory, std::vector<float>{1, 2, 4});
+  Array<float> out(device.memory, 1);
+  TextureView view = viewOf(texels, 3, 1, 1);
+  view.isFiltered = true;
+  view.border = {1000, 0, 0, 0};
+  view.outside = {Outside::kBorder, Outside::kClamp, Outside::kClamp};
+  CHECK(tryRun(device, view, out.address()));
+  CHECK_EQ(out[0], 2.0f);
+  view.outside[1] = Outside::kBorder;
+  CHECK(tryRun(device, view, out.address()));
+  CHECK_EQ(out[0], 501.0f);
 }
 
 TEST("surfaces are read and written by bytes, and outside as the instruction says") {
