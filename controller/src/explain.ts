@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { forecast, makeQueueTree, nextRelease } from "@millpond/scheduler";
+import { nodeLossAfterSeconds } from "./endings.ts";
 import { hideNames, seesAll, type Sight } from "./callers.ts";
 import { requireClaim } from "./claims.ts";
 import { waitingPositions } from "./convert.ts";
@@ -58,6 +59,7 @@ export async function explainClaim(pool: Pool, name: string, sees: Sight = seesA
       nextReleaseClaim: next !== undefined && isSeen(next.claim) ? next.claim : "",
       nextReleaseAt: next?.at ?? 0,
       facts: [
+        ...describeLostNode(pool, claim, transaction.allocation(name)?.node),
         ...tree.chain(claim.queue).map((queue) => `queue ${queue.name}: ${tree.describe(queue.name)}`),
         `tenant ${claim.tenant}: ${tree.describeTenant(claim.tenant)}`,
         ...pool.presence
@@ -67,4 +69,18 @@ export async function explainClaim(pool: Pool, name: string, sees: Sight = seesA
       ],
     };
   });
+}
+
+/** What becomes of a claim whose node is not in contact. */
+function describeLostNode(pool: Pool, { nodeLoss }: ClaimRecord, node: string | undefined): string[] {
+  if (node === undefined || pool.facts.isNodeReady(node)) {
+    return [];
+  }
+  const policies = {
+    keep: "the claim waits for it",
+    requeue: `after ${nodeLossAfterSeconds} s the claim goes back to its queue`,
+    fail: `after ${nodeLossAfterSeconds} s the claim ends`,
+  } as const;
+  const silent = Math.floor(pool.facts.silentSeconds(node));
+  return [`node ${node}: no word from its agent for ${silent} s; ${policies[nodeLoss]}`];
 }

@@ -20,6 +20,9 @@ describe("nodes", () => {
       reason: "no word from its agent for 10 s",
     });
     expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.BOUND);
+    expect((await pool.claims.explainClaim({ name: "a" })).facts[0]).toBe(
+      "node node-a: no word from its agent for 10 s; the claim waits for it",
+    );
     await expect(pool.claims.createTicket({ claim: "a" })).rejects.toThrow(
       /node node-a of claim a has been silent for 10 s\. .*\[MILLPOND_E_NODE_NOT_READY\]$/,
     );

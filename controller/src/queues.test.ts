@@ -303,6 +303,10 @@ describe("explanations and usage", () => {
         wastedGpuSeconds: 50,
       },
     ]);
+    await expect(queuesOf(pool).getUsage({ from: 86400n, to: 3600n })).rejects.toThrow(
+      /the period from 1970-01-02T00:00:00Z to 1970-01-01T01:00:00Z ends before it begins/,
+    );
+    await expect(queuesOf(pool).getUsage({ from: 1n << 62n })).rejects.toThrow(/MILLPOND_E_INVALID/);
     const part = await queuesOf(pool).getUsage({ from: start + 90n, to: start + 110n });
     expect(part.usage.map(({ tenant, askedGpuSeconds }) => [tenant, askedGpuSeconds])).toEqual([
       ["default", 20],

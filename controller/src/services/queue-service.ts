@@ -38,6 +38,9 @@ const borrowingNumbers = {
   none: Borrowing.NONE,
 } as const;
 
+/** Of the year 9999. */
+const lastSecond = 253_402_300_799;
+
 export function makeQueueService(pool: Pool, store: Store): ServiceMethods<typeof QueueService> {
   return {
     async putQueue({ queue, createOnly, changeOnly }) {
@@ -81,7 +84,10 @@ export function makeQueueService(pool: Pool, store: Store): ServiceMethods<typeo
       const to = request.to === 0n ? now : Math.min(now, Number(request.to));
       const from = Number(request.from);
       if (from < 0 || from > to) {
-        throw millpondError("MILLPOND_E_INVALID", `the period from ${from} to ${to} is none`);
+        throw millpondError(
+          "MILLPOND_E_INVALID",
+          `the period from ${formatMoment(from)} to ${formatMoment(to)} ends before it begins`,
+        );
       }
       const records = [...(await store.listUsage({ from, to })), ...currentUsage(pool, now)].filter(
         (record) => tenant === "" || record.tenant === tenant,
@@ -89,6 +95,13 @@ export function makeQueueService(pool: Pool, store: Store): ServiceMethods<typeo
       return { usage: sumUsage(records, { from, to }), from: BigInt(from), to: BigInt(to) };
     },
   };
+}
+
+/** Of seconds that anybody may have sent. */
+function formatMoment(seconds: number): string {
+  return seconds >= 0 && seconds <= lastSecond
+    ? `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`
+    : `second ${seconds}`;
 }
 
 function checkQueue(queue: Queue | undefined): QueueSpec {
