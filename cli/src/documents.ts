@@ -58,7 +58,7 @@ export function readDocuments(text: string, source: string): readonly Document[]
     if (error !== undefined) {
       throw millpondError(
         "MILLPOND_E_INVALID",
-        `${source}: ${error.message.split("\n")[0] ?? "it is not YAML"}`,
+        `${source}: ${error.message.split("\n")[0]?.replace(/:$/, "") ?? "it is not YAML"}`,
       );
     }
     return {

@@ -131,7 +131,7 @@ test.each([
   ["kind: Claim\nname: a\nlabels: {app: 'web,team=b'}", /labels: "app=web,team=b" is not a label/],
   ["kind: Claim\nname: a\nmodel: ['H100,H200']", /model: "H100,H200" has a comma in it/],
   ["kind: Claim\nname: a\ngpus: {}", /gpus: the value is neither/],
-  ["kind: [", /standard input: /],
+  ["kind: [", /standard input: .* at line 1, column \d+\n/],
   ["", /describes nothing/],
   ["kind: Claim\nname: a\n---\nkind: Claim\nname: b\nserviceClass: gold", /document 2: serviceClass: "gold"/],
 ])("%j is refused, and nothing of it is done", async (text, message) => {
