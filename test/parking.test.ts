@@ -58,18 +58,18 @@ it.each(["shm", "tcp"])(
   "over %s a program that thinks gives its GPU to others, and waits for its turn when it goes on",
   async (transport) => {
     const shell = startShell("thinker", transport);
-    await has(shell, "look", "work", "compute");
+    await has(shell, "look", "work", "count", "compute");
     await sleeps("thinker");
 
     const other = pool.startEndless([]);
     await sessions(1);
     expect(await pool.claimState("thinker")).toBe("CLAIM_STATE_DORMANT");
-    shell.type("compute\n");
+    shell.type("count\ncompute\n");
     await shell.says("stderr", /waiting for thinker: /);
     expect(await pool.claimState("thinker")).toBe("CLAIM_STATE_PENDING");
     other.signal("SIGINT");
     await other.finished;
-    await shell.says("stdout", /(done: \w+\n){4}/);
+    await shell.says("stdout", /(done: \w+\n){6}/);
 
     // What it holds is not given back, and who asks is told so.
     await has(shell, "hold");

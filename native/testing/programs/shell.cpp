@@ -44,6 +44,26 @@ void compute(Kept& kept) {
   OK(cuMemFree_v2(memory));
 }
 
+/// A word in pinned memory that the device counts with, so that a command which is lost or done twice shows.
+struct Counter {
+  uint32_t* word = nullptr;
+  uint32_t expected = 0;
+};
+
+void count(Counter& counter) {
+  if (!counter.word) {
+    OK(cuMemHostAlloc(reinterpret_cast<void**>(&counter.word), sizeof(uint32_t), 0));
+    *counter.word = 0;
+  }
+  const CUdeviceptr memory = allocate(0);
+  OK(cuMemcpyHtoDAsync_v2(memory, counter.word, sizeof(uint32_t), nullptr));
+  launchAdd(memory, 1, 1, nullptr);
+  OK(cuMemcpyDtoHAsync_v2(counter.word, memory, sizeof(uint32_t), nullptr));
+  OK(cuStreamSynchronize(nullptr));
+  OK(cuMemFree_v2(memory));
+  REQUIRE(*counter.word == ++counter.expected);
+}
+
 }  // namespace
 
 void shell() {
@@ -51,6 +71,7 @@ void shell() {
   char line[64];
   CUdeviceptr held = 0;
   Kept kept;
+  Counter counter;
   while (std::fgets(line, sizeof line, stdin)) {
     line[std::strcspn(line, "\n")] = '\0';
     if (std::strcmp(line, "look") == 0) {
@@ -62,6 +83,8 @@ void shell() {
       OK(cuMemFree_v2(memory));
     } else if (std::strcmp(line, "compute") == 0) {
       compute(kept);
+    } else if (std::strcmp(line, "count") == 0) {
+      count(counter);
     } else if (std::strcmp(line, "hold") == 0) {
       held = allocate(9);
     } else if (std::strcmp(line, "drop") == 0) {
