@@ -79,6 +79,8 @@ CUresult Executor::readAllocation(const graph::NodeRecord& record, std::span<con
   CUdevice real = 0;
   if (location.type != CU_MEM_LOCATION_TYPE_DEVICE || !device(location.id, real)) return CUDA_ERROR_INVALID_VALUE;
   MemoryBudget& budget = budgets_[static_cast<size_t>(location.id)];
+  // Of such memory the driver keeps counts that nobody can set.
+  if (trace_ == cmd::Op{}) trace_ = cmd::Op::kGraphMemory;
   location.id = real;
   out.access.resize(record.count);
   if (!rest.empty()) std::memcpy(out.access.data(), rest.data(), rest.size());

@@ -416,6 +416,8 @@ CUresult Executor::onGraphLaunch(const cmd::Decoded<cmd::GraphLaunch>& command) 
   // What belongs to the launches of this graph would have to go over to the graph that is being captured.
   if (captured && (!contents->stages.empty() || !contents->calls.empty())) rc = CUDA_ERROR_NOT_SUPPORTED;
   if (!rc) rc = driver_.cuGraphLaunch(exec->second.handle, s.handle);
+  // Its kernels may be of any.
+  for (Context& each : contexts_) each.hasLaunched = each.hasLaunched || each.handle;
   if (rc || captured) {
     for (size_t i = 0; i < contents->calls.size(); ++i)
       callbacks_->announce({CallbackKind::kNothing, primaryOf(s.context), 0, 0, 0});

@@ -48,6 +48,12 @@ constexpr cmd::Op kInBooks[] = {
     cmd::Op::kStreamGetAttribute, cmd::Op::kStreamSync, cmd::Op::kStreamQuery,
     cmd::Op::kStreamWaitEvent, cmd::Op::kStreamWaitValue32V2, cmd::Op::kStreamWaitValue64V2,
     cmd::Op::kStreamWriteValue32V2, cmd::Op::kStreamWriteValue64V2, cmd::Op::kStreamBatchMemOpV2, cmd::Op::kContextSync,
+    cmd::Op::kCaptureBegin, cmd::Op::kCaptureEnd, cmd::Op::kCaptureDepend, cmd::Op::kCaptureInvalidate, cmd::Op::kCaptureCopy,
+    cmd::Op::kGraphCreate, cmd::Op::kGraphDestroy, cmd::Op::kGraphClone, cmd::Op::kGraphFindInClone, cmd::Op::kGraphAddNode,
+    cmd::Op::kGraphSetNode, cmd::Op::kGraphGetNode, cmd::Op::kGraphNodeType, cmd::Op::kGraphList, cmd::Op::kGraphDepend,
+    cmd::Op::kGraphDestroyNode, cmd::Op::kGraphInstantiate, cmd::Op::kGraphExecDestroy, cmd::Op::kGraphExecUpdate,
+    cmd::Op::kGraphLaunch, cmd::Op::kGraphUpload, cmd::Op::kGraphSource, cmd::Op::kGraphEnableNode,
+    cmd::Op::kGraphNodeAttribute, cmd::Op::kGraphConditional, cmd::Op::kGraphDot, cmd::Op::kGraphUpdateNode,
     cmd::Op::kEventCreate, cmd::Op::kEventDestroyV2, cmd::Op::kEventRecord, cmd::Op::kEventRecordWithFlags,
     cmd::Op::kEventQuery, cmd::Op::kEventSync, cmd::Op::kEventElapsedTime, cmd::Op::kEventElapsedTimeV2,
     cmd::Op::kFlushGPUDirectRDMAWrites, cmd::Op::kDeviceGetExecAffinitySupport,
@@ -195,6 +201,7 @@ std::string Executor::whyModulesKept() {
 }
 
 std::string Executor::whyKept() {
+  if (!callbackWaiters_.empty()) return "its streams may call functions of its program";
   if (trace_ != cmd::Op{}) return std::string("it has used ") + cmd::opName(trace_);
   for (size_t device = 0; device < budgets_.size(); ++device)
     // What its pools keep can be given back.
@@ -204,7 +211,8 @@ std::string Executor::whyKept() {
   if (!textures_.empty() || !arrayBytes_.empty()) return "it has an array, a texture or a surface";
   if (std::string why = whyHostRunsKept(); !why.empty()) return why;
   if (!images_.empty() || !links_.empty()) return "it has code that is not complete";
-  if (!held_.empty() || !retired_.empty() || !endings_.empty() || !poolFrees_.empty() || !callbackWaiters_.empty())
+  if (!graphs_.empty() || !execs_.empty() || !captures_.empty()) return "it has a graph, or a capture";
+  if (!held_.empty() || !retired_.empty() || !endings_.empty() || !poolFrees_.empty())
     return "something is under way";
   if (std::string why = whyContextsKept(); !why.empty()) return why;
   if (std::string why = whyHandlesKept(); !why.empty()) return why;
@@ -253,13 +261,16 @@ bool Executor::writeEventTimes(uint16_t context) {
     float beforeMs;
   };
   std::vector<Recorded> recorded;
+  bool isTold = true;
   handles_.eachOf(context, [&](const HandleMap::Entry& entry) {
     if (handle::kind(entry.wire) != HandleKind::kEvent || !entry.object) return;
     const auto event = static_cast<CUevent>(entry.object);
+    // One that was recorded in a capture last says so to whoever asks it.
+    if (driver_.cuEventQuery(event) == CUDA_ERROR_CAPTURED_EVENT) isTold = false;
     float none = 0;
     if (driver_.cuEventElapsedTime(&none, event, event) == CUDA_SUCCESS) recorded.push_back({entry.wire, event, 0});
   });
-  if (recorded.empty()) return true;
+  if (recorded.empty() || !isTold) return isTold;
   CUevent now = nullptr;
   bool isKnown = driver_.cuEventCreate(&now, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
                  driver_.cuEventRecord(now, nullptr) == CUDA_SUCCESS && driver_.cuEventSynchronize(now) == CUDA_SUCCESS;
@@ -323,7 +334,7 @@ std::string Executor::whyNotNow() {
   if (!hasRead()) return "its program has not taken all that it was told";
   if (!isQuiet()) return "it has work that runs, or a context that has failed";
   if (!emptyPools()) return "it has device memory";
-  return writeJournal() ? "" : "there is too much to make again, or a time between events that cannot be told";
+  return writeJournal() ? "" : "there is too much to make again, or an event that cannot be told";
 }
 
 void Executor::keepsIdle(std::string why) {

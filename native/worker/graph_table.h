@@ -90,6 +90,7 @@ class GraphTable {
     const Node& entry = nodes_.at(node);
     graphs_.at(entry.graph).special.insert(node);
   }
+  bool empty() const { return graphs_.empty(); }
   /// Forgets a graph, its nodes, and the graphs in them.
   void dropGraph(uint64_t number) {
     const auto found = graphs_.find(number);

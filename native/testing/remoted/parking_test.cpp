@@ -68,6 +68,37 @@ unsigned result(CUfunction function) {
   return value;
 }
 
+/// A stream is captured, launched as a graph, and all of it ended; with the graph a session stays.
+void useGraph() {
+  CUstream stream = nullptr;
+  OK(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
+  CUmodule module = nullptr;
+  OK(CU(cuModuleLoadData)(&module, kStoreWord));
+  CUfunction function = nullptr;
+  OK(CU(cuModuleGetFunction)(&function, module, "store"));
+  CUdeviceptr memory = 0;
+  OK(CU(cuMemAlloc_v2)(&memory, 4));
+  unsigned value = 17;
+  void* parameters[] = {&memory, &value};
+  OK(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  OK(CU(cuLaunchKernel)(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr));
+  CUgraph graph = nullptr;
+  OK(CU(cuStreamEndCapture)(stream, &graph));
+  CUgraphExec exec = nullptr;
+  OK(CU(cuGraphInstantiateWithFlags)(&exec, graph, 0));
+  OK(CU(cuGraphLaunch)(exec, stream));
+  OK(CU(cuStreamSynchronize)(stream));
+  unsigned result = 0;
+  OK(CU(cuMemcpyDtoH_v2)(&result, memory, 4));
+  CHECK_EQ(result, value);
+  OK(CU(cuMemFree_v2)(memory));
+  OK(CU(cuGraphDestroy)(graph));
+  stay([] { OK(CU(cuCtxSynchronize)()); });
+  OK(CU(cuGraphExecDestroy)(exec));
+  OK(CU(cuModuleUnload)(module));
+  OK(CU(cuStreamDestroy_v2)(stream));
+}
+
 void launch(unsigned value) {
   CUmodule module = nullptr;
   OK(CU(cuModuleLoadData)(&module, kStoreWord));
@@ -173,7 +204,7 @@ TEST("threads that all call a parked session at once are served by one other") {
       4);
 }
 
-TEST("a session that holds memory, a pool, or what it shares is not parked") {
+TEST("a session that holds memory or a graph is not parked, nor one whose streams have called functions") {
   everywhereParked(
       [] {
         begin();
@@ -187,12 +218,14 @@ TEST("a session that holds memory, a pool, or what it shares is not parked") {
         });
         OK(CU(cuMemFree_v2)(memory));
         rest();
-        CUgraph graph = nullptr;
-        OK(CU(cuGraphCreate)(&graph, 0));
-        OK(CU(cuGraphDestroy)(graph));
+        useGraph();
+        rest();
+        useGraph();
+        rest();
+        OK(CU(cuLaunchHostFunc)(nullptr, [](void*) {}, nullptr));
         stay([] { OK(CU(cuCtxSynchronize)()); });
       },
-      2);
+      4);
 }
 
 TEST("streams, events, contexts and what is set on them are there again") {
