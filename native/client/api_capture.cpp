@@ -43,7 +43,8 @@ CUresult begin(const char* name, Flavour flavour, CUstream hStream, CUstreamCapt
     return r;
   const HandleTable::Slot* slot = call.remote().handles.find(wire.stream);
   const bool isBlocking = !slot || !(slot->traits.flags & CU_STREAM_NON_BLOCKING);
-  CaptureState::begun(wire.stream, mode, call.thread(), call.streamContext(wire.stream), isBlocking);
+  CaptureState::begun(wire.stream, mode, call.thread(), call.streamContext(wire.stream), isBlocking,
+                      into.graph != nullptr);
   return CUDA_SUCCESS;
 }
 
@@ -128,8 +129,9 @@ CUresult cuStreamEndCapture(Flavour flavour, CUstream hStream, CUgraph* phGraph)
   Call call("cuStreamEndCapture", Needs::kAny);
   cmd::CaptureEnd wire{};
   if (const CUresult r = call.stream(hStream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
-  if (!phGraph) return CUDA_ERROR_INVALID_VALUE;
-  *phGraph = nullptr;
+  // Who captures into a graph has it already.
+  if (!phGraph && !CaptureState::isIntoGraph(wire.stream)) return CUDA_ERROR_INVALID_VALUE;
+  if (phGraph) *phGraph = nullptr;
   // A thread that may not end the capture ends it all the same, and nobody gets its graph.
   const CUresult right = CaptureState::mayEnd(wire.stream, call.thread());
   if (right != CUDA_SUCCESS) CaptureState::lose(wire.stream, call.session(), call.thread());
@@ -139,7 +141,7 @@ CUresult cuStreamEndCapture(Flavour flavour, CUstream hStream, CUgraph* phGraph)
   // These leave the capture as it is; an earlier failure was told instead of this call's having been made.
   if (result != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED && result != CUDA_ERROR_ILLEGAL_STATE)
     CaptureState::ended(wire.stream);
-  if (result == CUDA_SUCCESS) *phGraph = reinterpret_cast<CUgraph>(reply.graph);
+  if (result == CUDA_SUCCESS && phGraph) *phGraph = reinterpret_cast<CUgraph>(reply.graph);
   return result;
 }
 

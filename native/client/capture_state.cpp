@@ -18,6 +18,7 @@ struct Open {
   uint32_t thread;
   uint16_t context;
   bool isBlocking;  ///< the legacy stream waits for it
+  bool isIntoGraph;
 };
 
 struct Books {
@@ -101,11 +102,17 @@ void CaptureState::lose(uint64_t stream, Session& session, uint32_t thread) noex
 }
 
 void CaptureState::begun(uint64_t stream, CUstreamCaptureMode mode, uint32_t thread, uint16_t context,
-                         bool isBlocking) noexcept {
+                         bool isBlocking, bool isIntoGraph) noexcept {
   const std::lock_guard lock(books().mutex);
-  books().open.push_back({stream, mode, thread, context, isBlocking});
+  books().open.push_back({stream, mode, thread, context, isBlocking, isIntoGraph});
   books().known.push_back(stream);
   open_.store(static_cast<uint32_t>(books().open.size()), std::memory_order_relaxed);
+}
+
+bool CaptureState::isIntoGraph(uint64_t stream) noexcept {
+  const std::lock_guard lock(books().mutex);
+  return std::any_of(books().open.begin(), books().open.end(),
+                     [&](const Open& each) { return each.stream == stream && each.isIntoGraph; });
 }
 
 CUresult CaptureState::mayEnd(uint64_t stream, uint32_t thread) noexcept {

@@ -30,7 +30,10 @@ class CaptureState {
   /// The capture of that stream is lost, which the worker is told.
   static void lose(uint64_t stream, Session& session, uint32_t thread) noexcept;
 
-  static void begun(uint64_t stream, CUstreamCaptureMode mode, uint32_t thread, uint16_t context, bool isBlocking) noexcept;
+  static void begun(uint64_t stream, CUstreamCaptureMode mode, uint32_t thread, uint16_t context, bool isBlocking,
+                    bool isIntoGraph) noexcept;
+  /// Whether what is captured of the stream goes into a graph that the program has.
+  static bool isIntoGraph(uint64_t stream) noexcept;
   /// CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD when that thread may not end the capture of the stream.
   static CUresult mayEnd(uint64_t stream, uint32_t thread) noexcept;
   /// No more is known of captures that began on the stream.

@@ -86,6 +86,8 @@ PROGRAM("graphs", "graphs of the driver: nodes of each kind, parameters, capture
   size_t all = 0;
   CHECK(cuGraphGetNodes(graph, NULL, &all));
   say("captured into the graph: %s, %zu nodes", yes(same == graph), all);
+  CHECK(cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
+  SEE(cuStreamEndCapture(stream, NULL));
   CHECK(cuGraphDestroy(graph));
   SEE(cuGraphCreate(NULL, 0));
   SEE(cuGraphDestroy(NULL));

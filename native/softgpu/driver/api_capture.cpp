@@ -106,10 +106,10 @@ CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUg
 
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   return withStream(hStream, [&](Driver&, const StreamTarget& target) -> CUresult {
-    if (!phGraph) return CUDA_ERROR_INVALID_VALUE;
+    if (!phGraph && !isCapturingIntoGraph(target.queue)) return CUDA_ERROR_INVALID_VALUE;
     GraphPtr graph;
     const CUresult result = endCapture(target, &graph);
-    *phGraph = graph ? graph->handle() : nullptr;
+    if (phGraph) *phGraph = graph ? graph->handle() : nullptr;
     return result;
   });
 }

@@ -75,6 +75,11 @@ bool isCapturing(const QueuePtr& queue) {
   return static_cast<bool>(queue->capture);
 }
 
+bool isCapturingIntoGraph(const QueuePtr& queue) {
+  const Lock lock(graphMutex());
+  return queue->capture && queue->capture.capture->isIntoGraph;
+}
+
 void invalidateCapture(const QueuePtr& queue) {
   const Lock lock(graphMutex());
   if (queue->capture) queue->capture.capture->isInvalid = true;

@@ -30,6 +30,8 @@ CUresult captureWork(const StreamTarget& stream, NodeWork work, bool* captured);
 
 /// Whether the stream is being captured, or was until something went wrong.
 bool isCapturing(const QueuePtr& queue);
+/// Whether it is captured into a graph that the program has.
+bool isCapturingIntoGraph(const QueuePtr& queue);
 /// Ends all hope of a capture that the queue takes part in.
 void invalidateCapture(const QueuePtr& queue);
 /// What the legacy stream is answered while a stream of the context that it waits for is being captured.
