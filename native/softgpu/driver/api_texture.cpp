@@ -39,7 +39,8 @@ CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pR
     if (CUresult result = viewOf(driver, *pResDesc, &object.view)) return result;
     if (pResViewDesc && pResViewDesc->format != CU_RES_VIEW_FORMAT_NONE && !isPlainView(*pResViewDesc, object.view))
       return CUDA_ERROR_NOT_SUPPORTED;
-    if (CUresult result = applySampling(*pTexDesc, &object.view)) return result;
+    const bool isLine = pResDesc->resType == CU_RESOURCE_TYPE_LINEAR;
+    if (CUresult result = applySampling(isLine ? samplingOfLine(*pTexDesc) : *pTexDesc, &object.view)) return result;
     *pTexObject = driver.textures().add(object);
     return CUDA_SUCCESS;
   });

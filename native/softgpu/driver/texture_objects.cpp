@@ -203,6 +203,13 @@ CUresult applySampling(const CUDA_TEXTURE_DESC& texture, View* view) {
   return CUDA_SUCCESS;
 }
 
+CUDA_TEXTURE_DESC samplingOfLine(const CUDA_TEXTURE_DESC& wanted) {
+  CUDA_TEXTURE_DESC out{};
+  std::fill(std::begin(out.addressMode), std::end(out.addressMode), CU_TR_ADDRESS_MODE_BORDER);
+  out.flags = wanted.flags & ~static_cast<unsigned>(CU_TRSF_NORMALIZED_COORDINATES);
+  return out;
+}
+
 bool isPlainView(const CUDA_RESOURCE_VIEW_DESC& wanted, const View& view) {
   // In the order of CUresourceViewFormat: unsigned and signed of 8, 16 and 32 bits, floats of 16 and 32, of 1, 2, 4 each.
   const unsigned bits = view.channelBits == 8 ? 0u : view.channelBits == 16 ? 1u : 2u;

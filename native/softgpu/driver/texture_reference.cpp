@@ -4,18 +4,6 @@
 #include <algorithm>
 
 namespace millpond::softgpu {
-namespace {
-
-/// What is said of coordinates outside and of filters is not about memory without rows: outside of it is nothing.
-CUDA_TEXTURE_DESC samplingOfLine(const CUDA_TEXTURE_DESC& wanted) {
-  CUDA_TEXTURE_DESC out{};
-  std::fill(std::begin(out.addressMode), std::end(out.addressMode), CU_TR_ADDRESS_MODE_BORDER);
-  out.flags = wanted.flags & ~static_cast<unsigned>(CU_TRSF_NORMALIZED_COORDINATES);
-  return out;
-}
-
-}  // namespace
-
 CUresult viewOfReference(Driver& driver, const TextureReference::State& state, ptx::Reference kind,
                          ptx::TextureView* view) {
   CUDA_RESOURCE_DESC resource = state.resource;

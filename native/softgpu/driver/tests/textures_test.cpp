@@ -183,6 +183,28 @@ TEST("memory without an array is read with a pitch, filtered, clamped and by fra
   OK(CU(cuMemFree_v2)(memory));
 }
 
+TEST("outside of memory without rows is nothing, whatever the texture says") {
+  PrimaryContext context;
+  Textures textures;
+  const std::vector<float> values(kWidth, 3.0f);
+  CUdeviceptr memory = 0;
+  OK(CU(cuMemAlloc_v2)(&memory, kWidth * sizeof(float)));
+  OK(CU(cuMemcpyHtoD_v2)(memory, values.data(), kWidth * sizeof(float)));
+  CUDA_RESOURCE_DESC line{};
+  line.resType = CU_RESOURCE_TYPE_LINEAR;
+  line.res.linear = {memory, CU_AD_FORMAT_FLOAT, 1, kWidth * sizeof(float)};
+  const CUDA_TEXTURE_DESC clamped = sampling(CU_TR_ADDRESS_MODE_CLAMP, CU_TR_FILTER_MODE_LINEAR, CU_TRSF_NORMALIZED_COORDINATES);
+  CUtexObject texture = 0;
+  OK(CU(cuTexObjectCreate)(&texture, &line, &clamped, nullptr));
+  const std::vector<float> read = textures.read(texture, 4.5f, 1.0f);
+  // From the fifth element of the fifth row on.
+  for (const float each : read) CHECK_EQ(each, 0.0f);
+  CHECK_EQ(textures.read(texture, 0.0f, 1.0f)[kWidth - 1], 3.0f);
+  CHECK_EQ(textures.read(texture, 0.0f, 1.0f)[kWidth], 0.0f);
+  CU(cuTexObjectDestroy)(texture);
+  CU(cuMemFree_v2)(memory);
+}
+
 TEST("what cannot be sampled, or stored to, is refused when the object is made") {
   PrimaryContext context;
   Plane integers(0);
