@@ -296,7 +296,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) noexcept {
 
 CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmappedArray,
                                   unsigned int level) noexcept {
-  Call call("cuMipmappedArrayGetLevel", Needs::kCurrent);
+  Call call("cuMipmappedArrayGetLevel", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::ArrayLevel wire{};
   if (const CUresult r = call.handle(HandleKind::kMipmappedArray, hMipmappedArray, wire.mipmapped); r != CUDA_SUCCESS)
@@ -309,7 +309,7 @@ CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmap
 }
 
 CUresult cuArrayGetPlane(CUarray* pPlaneArray, CUarray hArray, unsigned int planeIdx) noexcept {
-  Call call("cuArrayGetPlane", Needs::kCurrent);
+  Call call("cuArrayGetPlane", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::ArrayPlane wire{};
   if (const CUresult r = call.handle(HandleKind::kArray, hArray, wire.array); r != CUDA_SUCCESS) return r;

@@ -108,7 +108,7 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** 
 
 CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, size_t size, const char* name,
                           unsigned int numOptions, CUjit_option* options, void** optionValues) noexcept {
-  Call call("cuLinkAddData_v2", Needs::kCurrent);
+  Call call("cuLinkAddData_v2", Needs::kAny);
   if (!data || size == 0) return CUDA_ERROR_INVALID_VALUE;
   // The worker puts the zero behind text itself.
   const auto* bytes = static_cast<const std::byte*>(data);
@@ -118,7 +118,7 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, si
 
 CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* path, unsigned int numOptions,
                           CUjit_option* options, void** optionValues) noexcept {
-  Call call("cuLinkAddFile_v2", Needs::kCurrent);
+  Call call("cuLinkAddFile_v2", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   std::vector<char> bytes;
   if (const CUresult r = readImageFile(path, bytes); r != CUDA_SUCCESS) return r;
@@ -127,7 +127,7 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* pa
 }
 
 CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) noexcept {
-  Call call("cuLinkComplete", Needs::kCurrent);
+  Call call("cuLinkComplete", Needs::kAny);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
   cmd::LinkComplete wire{};
   if (const CUresult r = call.handle(HandleKind::kLinkState, state, wire.handle); r != CUDA_SUCCESS) return r;

@@ -52,6 +52,7 @@ static void streams(void) {
   CUstreamAttrValue value;
   memset(&value, 0, sizeof value);
   SEE(cuStreamGetAttribute(stream, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
+  say("policy: %d", (int)value.syncPolicy);
   SEE(cuStreamSetAttribute(stream, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
   SEE(cuStreamGetAttribute(NULL, CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
   SEE(cuStreamCopyAttributes(stream, stream));

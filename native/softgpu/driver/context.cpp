@@ -64,7 +64,6 @@ CUstreamAttrValue Queue::attribute(CUstreamAttrID attributeId) {
   if (found != attributes.end()) return found->second;
   CUstreamAttrValue value{};
   if (attributeId == CU_LAUNCH_ATTRIBUTE_PRIORITY) value.priority = priority;
-  if (attributeId == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) value.syncPolicy = CU_SYNC_POLICY_AUTO;
   return value;
 }
 
