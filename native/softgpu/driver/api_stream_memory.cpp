@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points: words of memory that streams write and wait for, and what streams are told about themselves.
+#include <cstring>
+
 #include "softgpu/driver/api.h"
 #include "softgpu/driver/capture.h"
 #include "softgpu/driver/transfer.h"
@@ -14,6 +16,13 @@ constexpr unsigned kWaitFlags = 3u | CU_STREAM_WAIT_VALUE_FLUSH;
 CUresult write(const StreamTarget& target, const Word& word, unsigned flags) {
   if (flags & ~unsigned{CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER}) return CUDA_ERROR_INVALID_VALUE;
   return enqueueWrite(target, word);
+}
+
+/// What a program gives need not be any of the values that the type has.
+bool isPolicy(const CUstreamAttrValue& value) {
+  int32_t policy = 0;
+  std::memcpy(&policy, &value, sizeof policy);
+  return policy >= CU_SYNC_POLICY_AUTO && policy <= CU_SYNC_POLICY_BLOCKING_SYNC;
 }
 
 CUresult waitFor(const StreamTarget& target, const Word& word, unsigned flags) {
@@ -84,9 +93,7 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatc
 CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue* value) {
   return withStream(hStream, [&](Driver&, const StreamTarget& target) -> CUresult {
     if (!value || !Queue::isAttribute(attr)) return CUDA_ERROR_INVALID_VALUE;
-    if (attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY &&
-        (value->syncPolicy < CU_SYNC_POLICY_AUTO || value->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC))
-      return CUDA_ERROR_INVALID_VALUE;
+    if (attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY && !isPolicy(*value)) return CUDA_ERROR_INVALID_VALUE;
     target.queue->setAttribute(attr, *value);
     return CUDA_SUCCESS;
   });

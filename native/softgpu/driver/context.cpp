@@ -2,6 +2,7 @@
 #include "softgpu/driver/context.h"
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 
 #include "softgpu/driver/driver.h"
@@ -64,6 +65,9 @@ CUstreamAttrValue Queue::attribute(CUstreamAttrID attributeId) {
   if (found != attributes.end()) return found->second;
   CUstreamAttrValue value{};
   if (attributeId == CU_LAUNCH_ATTRIBUTE_PRIORITY) value.priority = priority;
+  // As on a card: none of the policies that there are.
+  constexpr int32_t kNoPolicy = -1;
+  if (attributeId == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) std::memcpy(&value, &kNoPolicy, sizeof kNoPolicy);
   return value;
 }
 
