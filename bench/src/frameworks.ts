@@ -166,8 +166,8 @@ async function main(): Promise<void> {
   const inherited = Object.fromEntries(
     Object.entries(process.env).filter(([name]) => !name.startsWith("MILLPOND_")),
   );
-  // What deterministic matrix products need.
-  const base = { ...inherited, CUBLAS_WORKSPACE_CONFIG: ":4096:8" };
+  // What deterministic matrix products need; and one device, also for PyTorch, which asks NVML how many the host has.
+  const base = { ...inherited, CUBLAS_WORKSPACE_CONFIG: ":4096:8", CUDA_VISIBLE_DEVICES: "0" };
   const gathered = new Gathered();
   const failures: Result["failures"] = [];
   await using pool = await BenchPool.start({ root, isSoft: false });

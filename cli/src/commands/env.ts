@@ -8,6 +8,7 @@ import type { Values } from "../command-values.ts";
 import { resolveEndpoint } from "../connection.ts";
 import { findNativeFiles } from "../native-files.ts";
 import { shellQuote } from "../shell-quote.ts";
+import { countGpusOfHost, visibleDevices } from "../visible-devices.ts";
 
 export async function run(values: Values<"env">): Promise<number> {
   const { client } = findNativeFiles(process.env);
@@ -19,6 +20,8 @@ export async function run(values: Values<"env">): Promise<number> {
   variables.push(...formatClaimVariables({ gpus: 1, ...request }));
   if (values.transport !== undefined) variables.push(["MILLPOND_TRANSPORT", values.transport]);
   if (values.timeout !== undefined) variables.push(["MILLPOND_WAIT_TIMEOUT", String(values.timeout)]);
+  const visible = visibleDevices(process.env["CUDA_VISIBLE_DEVICES"], request.gpus ?? 1, countGpusOfHost());
+  if (visible !== undefined) variables.push(["CUDA_VISIBLE_DEVICES", visible]);
   const lines = variables.map(([name, value]) => `export ${name}=${shellQuote(value)}`);
   // Left to the shell, so that what is there at that time is kept, and no empty entry (the current directory) is added.
   lines.push(`export LD_LIBRARY_PATH=${shellQuote(dirname(client))}"\${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"`);

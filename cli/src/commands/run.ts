@@ -13,6 +13,7 @@ import { programLibraryPath } from "../library-path.ts";
 import { findNativeFiles } from "../native-files.ts";
 import { claimStateWord } from "../output/resources.ts";
 import { findProgram, runProgram, SignalRelay } from "../program.ts";
+import { countGpusOfHost, visibleDevices } from "../visible-devices.ts";
 import { WaitingDisplay } from "../waiting-display.ts";
 
 /** Variables that would lead the program to something else than the claim that was made for it. */
@@ -133,6 +134,8 @@ function environmentFor(
   if (values.timeout !== undefined) environment["MILLPOND_WAIT_TIMEOUT"] = String(values.timeout);
   if (values.transport !== undefined) environment["MILLPOND_TRANSPORT"] = values.transport;
   for (const variable of misleading) delete environment[variable];
+  const visible = visibleDevices(process.env["CUDA_VISIBLE_DEVICES"], holder.claim.gpus, countGpusOfHost());
+  if (visible !== undefined) environment["CUDA_VISIBLE_DEVICES"] = visible;
   environment["LD_LIBRARY_PATH"] = programLibraryPath(process.env, dirname(client), process.execPath);
   return environment;
 }
