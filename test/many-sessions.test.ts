@@ -90,17 +90,26 @@ async function oneByOne(count: number): Promise<void> {
   await nobodyUsesIt();
 }
 
-it(`${sessions} sessions one after the other`, async () => {
+it(`${sessions} sessions one after the other`, { timeout: 240_000 + sessions * 1_000 }, async () => {
   await oneByOne(40);
   const before = await held();
   await oneByOne(sessions);
-  const after = await held();
-  console.info(`before ${JSON.stringify(before)}, after ${JSON.stringify(after)}`);
-  expect({ ...after, bytes: 0 }).toEqual({ ...before, bytes: 0 });
-  expect(after.bytes - before.bytes).toBeLessThan(mayGrowBytes);
+  const atOnce = await held();
+  console.info(`before ${JSON.stringify(before)}, after ${JSON.stringify(atOnce)}`);
+  expect({ ...atOnce, bytes: 0 }).toEqual({ ...before, bytes: 0 });
+  // Heaps of the control plane are full of garbage by then, which is collected when it suits them.
+  const later = await until(
+    "heaps as before",
+    held,
+    ({ bytes }) => bytes - before.bytes < mayGrowBytes,
+    withinMs,
+  );
+  console.info(`later ${JSON.stringify(later)}`);
 });
 
-it(`${concurrent} sessions at once, of which half is killed`, async () => {
+it(`${concurrent} sessions at once, of which half is killed`, {
+  timeout: 240_000 + concurrent * 10_000,
+}, async () => {
   const before = await held();
   const programs = Array.from({ length: concurrent }, (_, index) => start(index, "--repeat", "100000000"));
   const stopped = new Set<number>();
