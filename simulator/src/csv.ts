@@ -12,63 +12,103 @@ export interface Row {
   optionalText(column: string): string | undefined;
   /** @throws MILLPOND_E_INVALID unless it is a whole number from 0 to `most` */
   number(column: string, most: number): number;
+  /**
+   * Rounded to a whole number.
+   *
+   * @throws MILLPOND_E_INVALID unless it is a number from 0 to `most`
+   */
+  quantity(column: string, most: number): number;
 }
 
 const maxColumns = 64;
 
 /**
- * Reads comma-separated values without quotes, the first line naming the columns.
+ * Reads comma-separated values, the first line naming the columns. A value may stand in quotes, but not go on on another
+ * line. Empty lines do not count.
  *
  * @param file its name, for errors
  * @throws MILLPOND_E_INVALID naming file and line
  */
 export function parseCsv(text: string, file: string): Row[] {
-  const lines = text.replace(/^\uFEFF/, "").split(/\r?\n/);
-  while (lines.at(-1) === "") {
-    lines.pop();
-  }
-  const header = lines[0]?.split(",").map((name) => name.trim()) ?? [];
-  if (header.length < 2 || header.length > maxColumns || header.some((name) => !/^\w+$/.test(name))) {
+  const [first = "", ...lines] = text.replace(/^\uFEFF/, "").split(/\r?\n/);
+  const positions = new Map(parseHeader(first, file).map((name, position) => [name, position]));
+  return lines.flatMap((content, index) =>
+    content.trim() === "" ? [] : toRow(content, { file, line: index + 2, positions }),
+  );
+}
+
+/**
+ * The names of the columns, of which one that is empty is of no interest.
+ *
+ * @throws MILLPOND_E_INVALID
+ */
+function parseHeader(line: string, file: string): string[] {
+  const header = cellsOf(line.replace(/^\uFEFF/, ""), file, 1);
+  const named = header.filter((name) => name !== "");
+  if (named.length < 2 || header.length > maxColumns) {
     throw invalid(file, 1, "the first line does not name columns, separated by commas");
   }
-  const positions = new Map(header.map((name, position) => [name, position]));
-  if (positions.size < header.length) {
+  if (new Set(named).size < named.length) {
     throw invalid(file, 1, "two columns have the same name");
   }
-  return lines.slice(1).map((content, index) => {
-    const line = index + 2;
-    if (content.includes('"')) {
-      throw invalid(file, line, "quoted values are not understood");
+  return header;
+}
+
+interface Place {
+  readonly file: string;
+  readonly line: number;
+  /** Of the columns, by name. */
+  readonly positions: ReadonlyMap<string, number>;
+}
+
+function toRow(content: string, { file, line, positions }: Place): Row {
+  const cells = cellsOf(content, file, line);
+  const columns = Math.max(...positions.values()) + 1;
+  if (cells.length !== columns) {
+    throw invalid(file, line, `${cells.length} values for ${columns} columns`);
+  }
+  const optionalText = (column: string): string | undefined => cells[positions.get(column) ?? -1];
+  const text = (column: string): string => {
+    const cell = optionalText(column);
+    if (cell === undefined) {
+      throw invalid(file, 1, `there is no column ${column}`);
     }
-    const cells = content.split(",");
-    if (cells.length !== header.length) {
-      throw invalid(file, line, `${cells.length} values for ${header.length} columns`);
+    return cell;
+  };
+  const parse = (column: string, most: number, form: RegExp, kind: string): number => {
+    const cell = text(column);
+    const value = form.test(cell) ? Number(cell) : -1;
+    if (value < 0 || value > most) {
+      throw invalid(file, line, `${column} is ${quote(cell)}, not a ${kind} from 0 to ${most}`);
     }
-    const optionalText = (column: string): string | undefined => {
-      const position = positions.get(column);
-      return position === undefined ? undefined : cells[position]?.trim();
-    };
-    const needed = (column: string): string => {
-      const cell = optionalText(column);
-      if (cell === undefined) {
-        throw invalid(file, 1, `there is no column ${column}`);
-      }
-      return cell;
-    };
-    return {
-      line,
-      text: needed,
-      optionalText,
-      number: (column, most) => {
-        const cell = needed(column);
-        const value = /^\d{1,15}(\.0+)?$/.test(cell) ? Number(cell) : -1;
-        if (value < 0 || value > most) {
-          throw invalid(file, line, `${column} is ${quote(cell)}, not a whole number from 0 to ${most}`);
-        }
-        return value;
-      },
-    };
-  });
+    return value;
+  };
+  return {
+    line,
+    text,
+    optionalText,
+    number: (column, most) => parse(column, most, /^\d{1,15}(\.0+)?$/, "whole number"),
+    quantity: (column, most) => Math.round(parse(column, most, /^\d{1,15}(\.\d+)?$/, "number")),
+  };
+}
+
+/** A value in quotes, in which two quotes stand for one, or one without any. */
+const nextCell = /\s*(?:"((?:[^"]|"")*)"\s*|([^",]*))(,|$)/y;
+
+function cellsOf(content: string, file: string, line: number): string[] {
+  const cells: string[] = [];
+  nextCell.lastIndex = 0;
+  for (;;) {
+    const match = nextCell.exec(content);
+    if (match === null) {
+      throw invalid(file, line, "a quote does not begin or end a value");
+    }
+    const [, quoted, plain = "", end] = match;
+    cells.push((quoted?.replaceAll('""', '"') ?? plain).trim());
+    if (end === "") {
+      return cells;
+    }
+  }
 }
 
 export function invalid(file: string, line: number, what: string): Error {

@@ -60,7 +60,8 @@ test.each([
   ["line 2: 2 GPUs with gpu_milli 500", "p0,1,1,2,500,,LS,R"],
   ["line 2: 1 GPUs with gpu_milli 0", "p0,1,1,1,0,,LS,R"],
   ["line 3: 3 values for 8 columns", "p0,1,1,1,1000,,LS,R\np1,1,1"],
-  ["line 2: quoted values", '"p0",1,1,1,1000,,LS,R'],
+  ["line 2: a quote does not", '"p0,1,1,1,1000,,LS,R'],
+  ["line 2: a quote does not", 'p"0",1,1,1,1000,,LS,R'],
 ])("a bad list of pods is refused: %s", async (message, rows) => {
   await write("openb_pod_list_x.csv", `${podHeader}\n${rows}\n`);
   await expect(readTrace(folder, "x")).rejects.toThrow(message);
@@ -72,9 +73,50 @@ test("a missing column, a bad header and nodes without GPUs are refused by name"
   await write("openb_pod_list_x.csv", "\n");
   await expect(readTrace(folder, "x")).rejects.toThrow("does not name columns");
   await write("openb_node_list_gpu_node.csv", `${nodeHeader}\nn0,64000,262144,0,\n`);
-  await expect(readTrace(folder, "x")).rejects.toThrow("every node must have GPUs");
+  await expect(readTrace(folder, "x")).rejects.toThrow("no node has GPUs");
   await expect(readTrace(folder, "z")).rejects.toThrow("there are x");
   await expect(readTrace(join(folder, "gone"), "x")).rejects.toThrow("ENOENT");
+});
+
+test("quotes, blank lines, other orders, columns of no interest, fractions and what is empty are read", async () => {
+  await write(
+    "openb_node_list_gpu_node.csv",
+    `\uFEFFmodel,"gpu",memory_mib,cpu_milli,sn\r\nP100,2,262144,64000,n0\r\n`,
+  );
+  await write(
+    "openb_pod_list_x.csv",
+    [
+      ',gpu_spec,gpu_milli,num_gpu,memory_mib,cpu_milli,"name, and more",qos',
+      '0,"P100 | G2",470,1,1024,"8000","p ""0"", of x",LS',
+      "",
+      "1,,,0,1.4,2500.5,p1,LS",
+      "",
+    ].join("\r\n"),
+  );
+  const { nodes, pods } = await readTrace(folder, "x");
+  expect(nodes).toEqual([{ cpuMilli: 64_000, memoryMiB: 262_144, gpus: 2, model: 0 }]);
+  expect(pods).toEqual([
+    { cpuMilli: 8000, memoryMiB: 1024, gpus: 1, gpuMilli: 470, models: 0b1 },
+    { cpuMilli: 2501, memoryMiB: 1, gpus: 0, gpuMilli: 0, models: anyModel },
+  ]);
+});
+
+test("files are known by their columns, whatever they are called", async () => {
+  await rm(join(folder, "openb_node_list_gpu_node.csv"));
+  const pods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np0,1,1,1,1000\n";
+  await write("week 1.2.csv", pods);
+  await write("notes.csv", "a note without columns");
+  expect(await listTraces(folder)).toEqual(["week 1.2"]);
+  await expect(readTrace(folder, "week 1.2")).rejects.toThrow("no list of nodes");
+  await write("machines.csv", "sn,cpu_milli,memory_mib,gpu\nn0,64000,262144,2\nn1,64000,262144,0\n");
+  const trace = await readTrace(folder, "week 1.2.csv");
+  expect([trace.nodes.length, trace.cpuNodes.length, trace.pods.length]).toEqual([1, 1, 1]);
+  await write("others.csv", goodNodes);
+  await expect(readTrace(folder, "week 1.2")).rejects.toThrow("machines.csv and others.csv");
+  await write("openb_node_list_all_node.csv", goodNodes);
+  expect((await readTrace(folder, "week 1.2")).nodes).toHaveLength(2);
+  await write("openb_pod_list_week 1.2.csv", pods);
+  await expect(readTrace(folder, "week 1.2")).rejects.toThrow("are both the trace week 1.2");
 });
 
 test("whatever is in a file, it is read or refused by name", () => {

@@ -3,9 +3,10 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { millpondError, quote } from "@millpond/api";
-import { listOpenbTraces, readOpenbTrace } from "./openb.ts";
+import { readOpenbTrace } from "./openb.ts";
 import { parsePoolExport } from "./pool-export.ts";
 import { readable } from "./readable.ts";
+import { tablesIn, traceNameOf } from "./tables.ts";
 import type { Trace } from "./trace.ts";
 
 const exportFile = /^([\w.-]+)\.pool\.json$/;
@@ -14,17 +15,16 @@ const exportFile = /^([\w.-]+)\.pool\.json$/;
 export async function listTraces(folder: string): Promise<string[]> {
   const files = await readable(folder, () => readdir(folder));
   const exports = files.flatMap((file) => exportFile.exec(file)?.[1] ?? []);
-  return [...new Set([...(await listOpenbTraces(folder)), ...exports])].sort();
+  return [...new Set([...(await tablesIn(folder)).pods.keys(), ...exports])].sort();
 }
 
 /**
- * Reads the trace `openb_pod_list_NAME.csv` with the nodes beside it, or the export `NAME.pool.json`. The name of
- * the file will do too.
+ * Reads a list of pods with the nodes beside it, or the export `NAME.pool.json`. The name of the file will do too.
  *
  * @throws MILLPOND_E_NOT_FOUND naming what there is; MILLPOND_E_INVALID naming the file and the place in it
  */
 export async function readTrace(folder: string, given: string): Promise<Trace> {
-  const name = given.replace(/^openb_pod_list_|\.csv$|\.pool\.json$/g, "");
+  const name = traceNameOf(given.replace(/\.pool\.json$/, ""));
   const names = await listTraces(folder);
   if (!names.includes(name)) {
     const there = names.length === 0 ? "there is none in it" : `there are ${names.join(", ")}`;
@@ -32,8 +32,10 @@ export async function readTrace(folder: string, given: string): Promise<Trace> {
       remedy: "Name one of them with --trace, or another folder with --data.",
     });
   }
-  if ((await listOpenbTraces(folder)).includes(name)) {
-    return readOpenbTrace(folder, name);
+  const tables = await tablesIn(folder);
+  const file = tables.pods.get(name);
+  if (file !== undefined) {
+    return readOpenbTrace(folder, name, { file, tables });
   }
   const path = join(folder, `${name}.pool.json`);
   return parsePoolExport(await readable(path, () => readFile(path, "utf8")), path, name);

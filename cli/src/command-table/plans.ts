@@ -56,9 +56,9 @@ moved: this is advice.`,
   },
   simulate: {
     summary: "Compare placement policies on a trace of what was asked of a pool",
-    description: `Reads traces in the form of Alibaba's cluster-trace-gpu-v2023 (openb_pod_list_NAME.csv and the lists of nodes beside
-it) or exports of a pool (NAME.pool.json) and places what was asked for, in random order, until 130 % of the GPUs have
-been asked for. Nothing leaves, what fits nowhere is dropped. The code that decides is that of the controller.
+    description: `Reads traces in the form of Alibaba's cluster-trace-gpu-v2023 (openb_pod_list_NAME.csv or another CSV file with its
+columns, and the list of nodes beside it) or exports of a pool (NAME.pool.json) and places what was asked for, in random
+order, until 130 % of the GPUs have been asked for. Nothing leaves, what fits nowhere is dropped. The code that decides is that of the controller.
 
 ALLOC@130 is the share of the GPUs that is allocated at the end, in percent: mean, standard deviation and least over the
 seeds. FRAG is the share of idle GPU that is of no use to the trace when 80 % or 90 % have been asked for. Policies:

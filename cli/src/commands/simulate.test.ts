@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { execFile } from "node:child_process";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -69,6 +69,9 @@ test("a table without further options, and clear errors", async () => {
   expect(stdout).toMatch(/\ntiny +least-fragmentation +node +\d/);
   expect((await simulate()).stderr).toContain("--data is missing");
   expect((await simulate("--data", folder, "--policy", "best")).stderr).toContain('"best" is none of');
+  const empty = join(folder, "empty");
+  await mkdir(empty);
+  expect((await simulate("--data", empty)).stderr).toContain("no trace in");
   const missing = await simulate("--data", folder, "--trace", "huge");
   expect(missing.status).toBe(125);
   expect(missing.stderr).toContain("there are tiny");

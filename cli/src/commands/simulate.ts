@@ -32,6 +32,11 @@ export async function run(values: Values<"simulate">): Promise<number> {
   }
   const chosen = choosePolicies(values.policy);
   const names = values.trace?.split(",") ?? (await listTraces(data));
+  if (names.length === 0) {
+    throw millpondError("MILLPOND_E_NOT_FOUND", `no trace in ${quote(data)}`, {
+      remedy: "See `millpond simulate --help` for what a folder with traces holds.",
+    });
+  }
   // All of them first: a bad file shall not come to light after an hour.
   const traces: Trace[] = [];
   for (const name of names) {

@@ -73,12 +73,13 @@ test("the placer finds what a scan of all rooms finds, after any history", () =>
       fc.array(nodes, { minLength: 1, maxLength: 12 }),
       fc.array(shapes, { minLength: 1, maxLength: 8 }),
       steps,
-      (policy, list, known, history) => {
+      fc.constantFrom(undefined, 2),
+      (policy, list, known, history, mostShapes) => {
         const workload = workloadOf(
           known.map((asked, position) => ({ shape: toShape(asked), weight: position + 1 })),
         );
         const rooms = toRooms(list);
-        const placer = new Placer(rooms, scorerFor(policy, workload, largest));
+        const placer = new Placer(rooms, scorerFor(policy, workload, largest), mostShapes);
         const reference = scorerFor(policy, workload, largest);
         const held: Decision[] = [];
         for (const step of history) {

@@ -24,6 +24,10 @@ interface ScoreCache {
 /** Changes after which the oldest are forgotten, for each room. */
 const changesPerRoom = 4;
 
+/** Memory that scores may take. Each shape's take 24 bytes for each room. */
+const mostScoreBytes = 1 << 29;
+const scoreBytesPerRoom = 24;
+
 /**
  * Rooms, and decisions about them one after the other. The best room for a shape is found without looking at all of
  * them: only those that have changed since the shape was last asked for are scored again. The result is the same as
@@ -35,17 +39,23 @@ export class Placer {
   readonly #versions: Int32Array;
   readonly #values: Float64Array;
   readonly #caches = new Map<string, ScoreCache>();
-  readonly #cachesByIdentity = new WeakMap<Shape, ScoreCache>();
+  readonly #mostCaches: number;
+  #cachesByIdentity = new WeakMap<Shape, ScoreCache>();
   /** Rooms in the order in which they changed. */
   #changes: Int32Array;
   #changeCount = 0;
   readonly #log: Decision[] = [];
   readonly #untouched: readonly string[];
 
-  /** @param rooms taken over: changed by this placer only from now on */
-  constructor(rooms: readonly Room[], scorer: Scorer) {
+  /**
+   * @param rooms taken over: changed by this placer only from now on
+   * @param mostShapes of which scores are kept. Default: as many as half a gigabyte holds
+   */
+  constructor(rooms: readonly Room[], scorer: Scorer, mostShapes?: number) {
     this.#rooms = rooms;
     this.#scorer = scorer;
+    this.#mostCaches =
+      mostShapes ?? Math.max(2, Math.floor(mostScoreBytes / (scoreBytesPerRoom * (1 + rooms.length))));
     this.#versions = new Int32Array(rooms.length).fill(1);
     this.#values = Float64Array.from(rooms, (room) => scorer.valueOf(room));
     this.#changes = new Int32Array(Math.max(1024, rooms.length * changesPerRoom));
@@ -141,12 +151,28 @@ export class Placer {
     let cache = this.#cachesByIdentity.get(shape);
     if (cache === undefined) {
       const key = shapeKey(shape);
-      cache = this.#caches.get(key) ?? this.#newCache(shape);
-      this.#caches.set(key, cache);
+      cache = this.#caches.get(key);
+      if (cache === undefined) {
+        this.#makeSpace();
+        cache = this.#newCache(shape);
+        this.#caches.set(key, cache);
+      }
       this.#cachesByIdentity.set(shape, cache);
     }
     this.#update(cache, shape);
     return cache;
+  }
+
+  /** Forgets the half that has not been asked for longest when there are too many. */
+  #makeSpace(): void {
+    if (this.#caches.size < this.#mostCaches) {
+      return;
+    }
+    const oldestFirst = [...this.#caches].sort(([, a], [, b]) => a.upTo - b.upTo);
+    for (const [key] of oldestFirst.slice(0, Math.ceil(oldestFirst.length / 2))) {
+      this.#caches.delete(key);
+    }
+    this.#cachesByIdentity = new WeakMap();
   }
 
   #newCache(shape: Shape): ScoreCache {
