@@ -58,7 +58,7 @@ CUresult info(const char* name, Flavour flavour, CUstream hStream, CUstreamCaptu
               CUgraph* graph, const CUgraphNode** nodes, const CUgraphEdgeData** edges, size_t* count) {
   if (!CaptureState::anyOpen()) {
     if (const CUresult r = Client::check(); r != CUDA_SUCCESS) return r;
-    if (reinterpret_cast<uintptr_t>(hStream) <= 2 && !CurrentContext::get()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (isDefaultStream(hStream) && !CurrentContext::get()) return CUDA_ERROR_INVALID_CONTEXT;
     if (!status) return CUDA_ERROR_INVALID_VALUE;
     *status = CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;

@@ -17,24 +17,22 @@ Call::Call(const char* name, Needs needs) noexcept : name_(name) {
   session_ = &client.session();
   remote_ = &Remote::instance();
   caller_.thread = threadNumber();
-  if (Context* current = CurrentContext::get()) {
-    if (!current->destroyed()) {
-      caller_.context = current->wireContext();
-      home_ = current->home();
-    }
-    if (needs != Needs::kNothing && !current->active()) entry_ = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  } else if (needs != Needs::kNothing) {
-    entry_ = CUDA_ERROR_INVALID_CONTEXT;
-    mayAdopt_ = needs == Needs::kAny;
+  const Context* current = CurrentContext::get();
+  if (current && !current->destroyed()) {
+    caller_.context = current->wireContext();
+    home_ = current->home();
   }
   if (CallbackThread::running()) {
     entry_ = CUDA_ERROR_NOT_PERMITTED;
-    mayAdopt_ = false;
   } else if (session_->lost()) {
     entry_ = static_cast<CUresult>(kSessionLost);
-    mayAdopt_ = false;
-  } else if (entry_ == CUDA_SUCCESS) {
+  } else if (needs == Needs::kNothing || (current && current->active())) {
     enter();
+  } else if (current) {
+    entry_ = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  } else {
+    entry_ = CUDA_ERROR_INVALID_CONTEXT;
+    if (needs == Needs::kAny) origin_ = Origin::kSought;
   }
   if (logs(LogLevel::Trace)) log(LogLevel::Trace, "[%u] %s", caller_.thread, name);
 }
@@ -46,11 +44,10 @@ void Call::enter() noexcept {
 }
 
 CUresult Call::adopt(uint16_t number) noexcept {
-  if (!mayAdopt_) return entry_;
+  if (origin_ != Origin::kSought) return entry_;
   const Context* context = contextOf(number);
   if (!context) return CUDA_SUCCESS;
-  mayAdopt_ = false;
-  hasAdopted_ = true;
+  origin_ = Origin::kArgument;
   caller_.context = number;
   home_ = context->home();
   enter();
@@ -91,11 +88,10 @@ CUresult Call::pendingFailure() noexcept {
 
 CUresult Call::stream(CUstream in, Flavour flavour, uint64_t& wire) noexcept {
   if (entry() != CUDA_SUCCESS) return entry_;
-  const auto value = reinterpret_cast<uintptr_t>(in);
+  if (!isDefaultStream(in)) return handle(HandleKind::kStream, in, wire);
   // Which stream a default one is, the current context says and no other.
-  if (value <= 2 && (mayAdopt_ || hasAdopted_)) return CUDA_ERROR_INVALID_CONTEXT;
-  const bool perThread = value == 2 || (value == 0 && flavour == Flavour::kPerThread);
-  if (value <= 1 && !perThread) {
+  if (origin_ != Origin::kThread) return CUDA_ERROR_INVALID_CONTEXT;
+  if (in == CU_STREAM_LEGACY || (!in && flavour != Flavour::kPerThread)) {
     wire = 0;
     namesLegacy_ = true;
     // A capture may forbid what is given to the legacy stream: that is told at once.
@@ -103,7 +99,6 @@ CUresult Call::stream(CUstream in, Flavour flavour, uint64_t& wire) noexcept {
       waits_ = true;
     return CUDA_SUCCESS;
   }
-  if (!perThread) return handle(HandleKind::kStream, in, wire);
   if (caller_.context == 0) return CUDA_ERROR_INVALID_CONTEXT;
   wire = ThreadStreams::get(caller_.context);
   if (wire != 0) return CUDA_SUCCESS;
@@ -124,7 +119,7 @@ CUresult Call::handle(HandleKind kind, const void* in, uint64_t& wire) noexcept 
   const HandleTable::Slot* slot = remote_->handles.find(kind, in);
   if (!slot) return CUDA_ERROR_INVALID_HANDLE;
   wire = reinterpret_cast<uint64_t>(in);
-  return mayAdopt_ ? adopt(slot->context) : CUDA_SUCCESS;
+  return origin_ == Origin::kSought ? adopt(slot->context) : CUDA_SUCCESS;
 }
 
 CUresult Call::functionOrKernel(const void* in, uint64_t& wire) noexcept {
@@ -152,7 +147,7 @@ uint64_t Call::create(HandleKind kind, void** out, HandleTraits traits) noexcept
 }
 
 CUresult Call::destroy(HandleKind kind, const void* in, uint64_t& wire) noexcept {
-  if (const HandleTable::Slot* slot = mayAdopt_ ? remote_->handles.find(kind, in) : nullptr)
+  if (const HandleTable::Slot* slot = origin_ == Origin::kSought ? remote_->handles.find(kind, in) : nullptr)
     if (const CUresult r = adopt(slot->context); r != CUDA_SUCCESS) return r;
   claimed_ = remote_->handles.claim(kind, in);
   if (claimed_.empty()) return CUDA_ERROR_INVALID_HANDLE;

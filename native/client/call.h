@@ -28,6 +28,11 @@ enum class Needs : uint8_t {
   kAny,      ///< the current one, or that of the first handle or address in the call that has one, as the driver does
 };
 
+/// Whether that is one of the default streams, by which the context and perhaps the thread say what is meant.
+inline bool isDefaultStream(CUstream stream) noexcept {
+  return reinterpret_cast<uintptr_t>(stream) <= reinterpret_cast<uintptr_t>(CU_STREAM_PER_THREAD);
+}
+
 class Call {
  public:
   /// Checks what every call checks: initialised, not a forked child, the session alive, no failure of an earlier
@@ -42,7 +47,7 @@ class Call {
   Call& operator=(const Call&) = delete;
 
   /// Anything but success is the call's result.
-  CUresult entry() const noexcept { return mayAdopt_ ? CUDA_SUCCESS : entry_; }
+  CUresult entry() const noexcept { return origin_ == Origin::kSought ? CUDA_SUCCESS : entry_; }
   /// Number of the context to which belongs what the call makes: the current one, of a green one the primary. 0 without
   /// one.
   uint16_t context() const noexcept { return home_; }
@@ -239,10 +244,16 @@ class Call {
   /// The failure of an earlier command in the call's context that nobody waited for.
   CUresult pendingFailure() noexcept;
 
+  /// Where the context that the call acts in comes from.
+  enum class Origin : uint8_t {
+    kThread,    ///< the thread: its current one, or none
+    kSought,    ///< the thread has none, but one of the arguments may
+    kArgument,  ///< one of them had
+  };
+
   const char* name_;
   CUresult entry_ = CUDA_SUCCESS;
-  bool mayAdopt_ = false;    ///< the thread has no context, but one of the arguments may
-  bool hasAdopted_ = false;  ///< one of them had
+  Origin origin_ = Origin::kThread;
   uint16_t home_ = 0;
   bool namesLegacy_ = false;
   bool waits_ = false;   ///< what is posted waits for its result
