@@ -565,6 +565,8 @@ class Executor {
   /// What has no tile any more counts until the device is done with it.
   void endTiles(std::vector<uint64_t> memories);
   CUresult makeArray(const cmd::ArrayCreate& wanted, void*& made, uint64_t& bytes);
+  /// How far the pinned memory reaches that an address lies in; nothing where it lies in none.
+  std::optional<uint64_t> hostBytesFrom(uint64_t address) const;
   /// Whether that is memory of the host which the client maps, too.
   bool isSharedHost(uint64_t address, uint64_t bytes) const;
   void finish(const Ending& ending);

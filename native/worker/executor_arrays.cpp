@@ -34,14 +34,6 @@ uint64_t leastBytes(const cmd::ArrayCreate& wanted) {
 
 }  // namespace
 
-bool Executor::isSharedHost(uint64_t address, uint64_t bytes) const {
-  auto run = hostRuns_.upper_bound(address);
-  if (run == hostRuns_.begin()) return false;
-  --run;
-  const uint64_t offset = address - run->first;
-  return offset <= run->second.bytes && bytes <= run->second.bytes - offset;
-}
-
 CUresult Executor::onCopyBox(const cmd::Decoded<cmd::CopyBox>& command) {
   const auto& box = command.fixed;
   Stream s;

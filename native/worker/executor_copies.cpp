@@ -69,12 +69,9 @@ CUresult Executor::onCopyHostShared(const cmd::Decoded<cmd::CopyHostShared>& com
   const auto& copy = command.fixed;
   Stream s;
   if (!stream(copy.stream, s)) return violation("unknown stream");
-  auto run = hostRuns_.upper_bound(copy.hostAddress);
-  if (run == hostRuns_.begin()) return violation("a copy from memory that is not shared");
-  --run;
-  const uint64_t offset = copy.hostAddress - run->first;
-  if (offset > run->second.bytes || copy.bytes > run->second.bytes - offset)
-    return violation("a copy reaches over the end of shared memory");
+  const auto shared = hostBytesFrom(copy.hostAddress);
+  if (!shared) return violation("a copy from memory that is not shared");
+  if (copy.bytes > *shared) return violation("a copy reaches over the end of shared memory");
   void* host = reinterpret_cast<void*>(copy.hostAddress);
   CUresult rc;
   if (copy.direction == 1)

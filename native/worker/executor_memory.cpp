@@ -263,6 +263,19 @@ void Executor::releaseHostRun(uint64_t address, uint64_t bytes) {
   hostBytes_ -= bytes;
 }
 
+std::optional<uint64_t> Executor::hostBytesFrom(uint64_t address) const {
+  const auto behind = hostRuns_.upper_bound(address);
+  if (behind == hostRuns_.begin()) return std::nullopt;
+  const auto& [begin, run] = *std::prev(behind);
+  if (address - begin > run.bytes) return std::nullopt;
+  return run.bytes - (address - begin);
+}
+
+bool Executor::isSharedHost(uint64_t address, uint64_t bytes) const {
+  const auto there = hostBytesFrom(address);
+  return there && bytes <= *there;
+}
+
 CUresult Executor::onHostFree(const cmd::Decoded<cmd::HostFree>& command) {
   const auto run = hostRuns_.find(command.fixed.address);
   if (run == hostRuns_.end()) return violation("no pinned memory begins there");
