@@ -45,7 +45,7 @@ describe("a program that runs", () => {
     const refused = await pool.millpond(["resize", "runs", "-m", "1Mi"]);
     expect(refused.status).not.toBe(0);
     expect(refused.stderr).toMatch(
-      /the claim runs keeps its size: its program has \d+ bytes in use on device 0, more than the 1048576/,
+      /the claim runs keeps its size: its program has [\d.]+ MiB in use on device 0, more than the 1 MiB that were to be left/,
     );
     expect(refused.stderr).toContain("[MILLPOND_E_IN_USE]");
     expect(await booked()).toEqual([0, 8]);

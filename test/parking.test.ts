@@ -73,7 +73,7 @@ it.each(["shm", "tcp"])(
 
     // What it holds is not given back, and who asks is told so.
     await has(shell, "hold");
-    const reason = /^ *(Not parked|idle)\b.*\bit has \d+ bytes of device memory$/ms;
+    const reason = /^ *(Not parked|idle)\b.*\bit has [\d.]+ \w+ of device memory$/ms;
     for (const ask of [
       ["describe", "claim", "thinker"],
       ["why", "thinker"],

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/size_text.h"
 #include "worker/gen/dispatch.h"
 
 namespace millpond::worker {
@@ -190,8 +191,8 @@ Status Executor::setMemoryLimits(std::span<const uint64_t> bytes) {
     const uint64_t used = budgets_[i].usedBytes();
     for (size_t done = 0; done < i; ++done)
       if (bytes[done] < before[done]) budgets_[done].setLimit(before[done]);
-    return Error{"its program has " + std::to_string(used) + " bytes in use on device " + std::to_string(i) +
-                 ", more than the " + std::to_string(bytes[i]) + " that were to be left"};
+    return Error{"its program has " + sizeText(used, Rounding::kUp) + " in use on device " + std::to_string(i) +
+                 ", more than the " + sizeText(bytes[i]) + " that were to be left"};
   }
   for (size_t i = 0; i < bytes.size(); ++i)
     if (bytes[i] > before[i]) budgets_[i].setLimit(bytes[i]);

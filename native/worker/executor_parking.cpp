@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "base/log.h"
+#include "base/size_text.h"
 #include "worker/executor.h"
 
 namespace millpond::worker {
@@ -83,8 +84,6 @@ uint64_t unixNs() {
   ::clock_gettime(CLOCK_REALTIME, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
-
-std::string size(uint64_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes"); }
 
 }  // namespace
 
@@ -206,7 +205,7 @@ std::string Executor::whyKept() {
   for (size_t device = 0; device < budgets_.size(); ++device)
     // What its pools keep can be given back.
     if (const uint64_t used = budgets_[device].usedBytes(); used && arenas_[device]->allocations() != pools_.idleBlocks(device))
-      return "it has " + size(used) + " of device memory";
+      return "it has " + sizeText(used, Rounding::kUp) + " of device memory";
   if (!virtualMemory_.empty()) return "it has addresses reserved";
   if (!textures_.empty() || !arrayBytes_.empty()) return "it has an array, a texture or a surface";
   if (std::string why = whyHostRunsKept(); !why.empty()) return why;
