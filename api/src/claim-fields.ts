@@ -31,6 +31,8 @@ export type ClaimFieldType =
   | "labels"
   /** Seconds. */
   | "duration"
+  /** Seconds, 1 or more. */
+  | "period"
   | "choice";
 
 export interface ClaimField {
@@ -77,7 +79,7 @@ export const claimFields = {
   lazyIdle: {
     flags: "--lazy-idle <duration>",
     env: "MILLPOND_LAZY_IDLE",
-    type: "duration",
+    type: "period",
     description:
       "Of a lazy claim: give it back also when its programs have been idle for so long and hold no device memory",
     defaultText: "5m",
@@ -205,14 +207,15 @@ export const claimFields = {
     flags: "--time-limit <duration>",
     env: "MILLPOND_TIME_LIMIT",
     type: "duration",
-    description: "End the claim when it has been bound for so long: 2h, 90m. Short ones find room sooner",
+    description:
+      "End the claim, after notice, when it has been bound for so long: 2h, 90m. Short ones find room sooner",
     defaultText: "none",
   },
   idleLimit: {
     flags: "--idle-limit <duration>",
     env: "MILLPOND_IDLE_LIMIT",
     type: "duration",
-    description: "End the claim when it has been bound for so long without a call to its devices",
+    description: "End the claim, after notice, when no call has been made to its devices for so long",
     defaultText: "none",
   },
   serviceClass: {
@@ -235,8 +238,8 @@ export const claimFields = {
   grace: {
     flags: "--grace <duration>",
     env: "MILLPOND_GRACE",
-    type: "duration",
-    description: "Notice before what the claim holds is taken back, up to 1h",
+    type: "period",
+    description: "Notice before what the claim holds is taken back, 1s to 1h",
     defaultText: "30s",
   },
 } as const satisfies Record<string, ClaimField>;

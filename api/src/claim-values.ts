@@ -29,6 +29,7 @@ export interface ClaimValueOfType {
   readonly version: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly duration: number;
+  readonly period: number;
   readonly choice: string;
 }
 
@@ -56,6 +57,7 @@ export const claimValueParsers: {
   version: parseVersion,
   labels: parseLabels,
   duration: parseDuration,
+  period: parsePeriod,
 };
 
 /** The API's number of each choice of a claim, by the choice's name. */
@@ -117,7 +119,7 @@ export function parseClaimMembers(members: Readonly<Record<string, unknown>>): C
     const name = claimFieldNames.find((each) => each === member);
     if (name === undefined) {
       throw millpondError("MILLPOND_E_INVALID", `a claim has no member ${quote(member)}`, {
-        remedy: `Its members are ${claimFieldNames.join(", ")}.`,
+        remedy: `Its members are name, lease, ${claimFieldNames.join(", ")}.`,
       });
     }
     if (!isEmpty(name, value)) {
@@ -229,8 +231,18 @@ function memberText(name: ClaimFieldName, value: unknown): string {
     // Before they are one text, in which a comma or an equals sign of theirs would say something else.
     return formatLabels(checkLabels(Object.fromEntries(labels)));
   }
-  return scalarText(value);
+  if (type === "version" && typeof value === "number") {
+    // YAML reads 9.0 as the number 9.
+    return Number.isInteger(value) ? value.toFixed(1) : String(value);
+  }
+  return scalarText(value, kindsOfValue[type]);
 }
+
+/** What a member may be beside the text that stands for it everywhere else. */
+const kindsOfValue: { readonly [T in ClaimFieldType]?: string } = {
+  list: "neither a text nor a list such as [H200, A100]",
+  labels: "neither a text nor a map such as {app: web}",
+};
 
 /** A list or a map without members says what no member at all says. */
 function isEmpty(name: ClaimFieldName, value: unknown): boolean {
@@ -242,13 +254,14 @@ function isEmpty(name: ClaimFieldName, value: unknown): boolean {
 /**
  * The text of a text, number or boolean.
  *
+ * @param what What anything else is, for the message.
  * @throws MILLPOND_E_INVALID
  */
-export function scalarText(value: unknown): string {
+export function scalarText(value: unknown, what = "neither a text, a number nor a boolean"): string {
   if (typeof value === "string" || typeof value === "number" || typeof value === "boolean") {
     return String(value);
   }
-  throw millpondError("MILLPOND_E_INVALID", "the value is neither a text, a number nor a boolean");
+  throw millpondError("MILLPOND_E_INVALID", `the value is ${what}`);
 }
 
 /** Says what an error is about. */
@@ -293,6 +306,15 @@ function parseFlag(text: string): boolean {
     throw millpondError("MILLPOND_E_INVALID", `${quote(text)} is neither true nor false`);
   }
   return isYes;
+}
+
+/** The API has no word for none of these: 0 is their default there. */
+function parsePeriod(text: string): number {
+  const seconds = parseDuration(text);
+  if (seconds === 0) {
+    throw millpondError("MILLPOND_E_INVALID", `${quote(text)} is less than 1s`);
+  }
+  return seconds;
 }
 
 function parseList(text: string): readonly string[] {

@@ -6,7 +6,7 @@ import { randomBytes, randomUUID, type KeyObject } from "node:crypto";
 import { millpondError, quote, signTicket, ticketLifetimeSeconds } from "@millpond/api";
 import { currentCall } from "./audit.ts";
 import { unixSeconds } from "./clock.ts";
-import { endClaim, requeueClaim } from "./endings.ts";
+import { concludeNotice, endClaim } from "./endings.ts";
 import { seesAll, type Sight } from "./callers.ts";
 import type { Transaction } from "./transaction.ts";
 import { isLive, type Pool, type ResizeRefusal } from "./pool.ts";
@@ -238,15 +238,15 @@ export async function releaseClaim(pool: Pool, name: string, sees: Sight = seesA
 }
 
 /**
- * Puts a claim that has had notice into the queue again, before its time is over.
+ * Takes what a claim has had notice of before its time is over: it waits again, or ends where that was said.
  *
  * @throws MILLPOND_E_NOT_FOUND
  */
 export async function yieldClaim(pool: Pool, name: string, sees: Sight = seesAll): Promise<void> {
   await pool.mutate((transaction) => {
     const claim = seen(transaction.claim(name), sees) ?? notFound(name);
-    if (claim.preemptAt !== null && !isTimeOver(claim)) {
-      requeueClaim(transaction, pool.facts, claim, claim.reason);
+    if (claim.preemptAt !== null) {
+      concludeNotice(transaction, pool.facts, claim);
     }
   });
 }
@@ -317,11 +317,6 @@ function keepsItsSize({ name }: ClaimRecord, refusal: ResizeRefusal | undefined)
   return millpondError("MILLPOND_E_IN_USE", `the claim ${name} keeps its size: ${reason}`, {
     remedy: "Free memory in its programs, or ask for more than they have in use.",
   });
-}
-
-/** Whether the notice is of the end of its time limit: then there is nothing to wait for. */
-function isTimeOver({ boundAt, timeLimitSeconds, preemptAt }: ClaimRecord): boolean {
-  return timeLimitSeconds > 0 && preemptAt === (boundAt ?? 0) + timeLimitSeconds;
 }
 
 /** @throws MILLPOND_E_NOT_FOUND also for a claim that the caller does not see */

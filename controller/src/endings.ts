@@ -23,7 +23,7 @@ export function endClaim(
   end: { readonly state: Extract<ClaimRecordState, "released" | "failed">; readonly reason: string },
 ): void {
   recordWait(transaction, claim, 0);
-  transaction.putClaim({ ...claim, ...end, endedAt: transaction.now, waitingSince: null, preemptAt: null });
+  transaction.putClaim({ ...claim, ...end, ...noNotice, endedAt: transaction.now, waitingSince: null });
   const kind = end.state === "released" ? "ClaimReleased" : "ClaimFailed";
   transaction.addEvent(kind, `claim/${claim.name}`, end.reason);
   const allocation = transaction.allocation(claim.name);
@@ -32,13 +32,16 @@ export function endClaim(
   }
 }
 
+/** Of a claim from which nothing will be taken, as far as is known. */
+export const noNotice = { preemptAt: null, isNoticeFinal: false } as const;
+
 /** What the next program is told of its devices is not known yet. */
 const asleep = { state: "dormant", waitingSince: null, toldModels: [], toldHost: "" } as const;
 
 /** Lets a lazy claim hold nothing and ask for nothing, until a program of it calls its devices. */
 export function sleepClaim(transaction: Transaction, facts: Facts, claim: ClaimRecord, reason: string): void {
   recordWait(transaction, claim, 0);
-  transaction.putClaim({ ...claim, ...asleep, reason, preemptAt: null });
+  transaction.putClaim({ ...claim, ...asleep, ...noNotice, reason });
   transaction.addEvent("ClaimDormant", `claim/${claim.name}`, reason);
   const allocation = transaction.allocation(claim.name);
   if (allocation !== undefined) {
@@ -66,7 +69,7 @@ export function requeueClaim(
     ...(claim.isLazy
       ? { ...asleep, reason }
       : ({ state: "pending", reason: "", waitingSince: transaction.now } as const)),
-    preemptAt: null,
+    ...noNotice,
     requeues: claim.requeues + 1,
   });
   transaction.addEvent("ClaimRequeued", `claim/${claim.name}`, reason);
@@ -75,14 +78,36 @@ export function requeueClaim(
   }
 }
 
+export interface Notice {
+  readonly at: number;
+  readonly reason: string;
+  /** Whether the claim ends then, and does not wait again. */
+  readonly isFinal: boolean;
+}
+
 /** Tells a bound claim that what it holds will be taken. */
-export function giveNotice(transaction: Transaction, claim: ClaimRecord, at: number, reason: string): void {
+export function giveNotice(
+  transaction: Transaction,
+  claim: ClaimRecord,
+  { at, reason, isFinal }: Notice,
+): void {
   if (claim.preemptAt !== null && claim.preemptAt <= at) {
     return;
   }
-  transaction.putClaim({ ...claim, preemptAt: at, reason });
-  const seconds = Math.max(0, at - transaction.now);
-  transaction.addEvent("ClaimPreempting", `claim/${claim.name}`, `${reason}, in ${formatDuration(seconds)}`);
+  transaction.putClaim({ ...claim, preemptAt: at, isNoticeFinal: isFinal, reason });
+  const left = formatDuration(Math.max(0, at - transaction.now));
+  const what = isFinal ? "it ends" : "what it holds is taken back";
+  transaction.addEvent("ClaimPreempting", `claim/${claim.name}`, `${what} in ${left}: ${reason}`);
+}
+
+/** Takes what was announced. */
+export function concludeNotice(transaction: Transaction, facts: Facts, claim: ClaimRecord): void {
+  const { reason } = claim;
+  if (claim.isNoticeFinal) {
+    endClaim(transaction, facts, claim, { state: "released", reason });
+  } else {
+    requeueClaim(transaction, facts, claim, reason);
+  }
 }
 
 /** Notes how long a claim waited, for what it got or might have got. */

@@ -48,7 +48,11 @@ export async function drainNode(pool: Pool, name: string, reason: string): Promi
       const record = transaction.claim(claim);
       if (record !== undefined && releasedRevision === null) {
         const why = `node ${name} is drained${reason === "" ? "" : `: ${reason}`}`;
-        giveNotice(transaction, record, transaction.now + record.graceSeconds, why);
+        giveNotice(transaction, record, {
+          at: transaction.now + record.graceSeconds,
+          reason: why,
+          isFinal: false,
+        });
         drained.push(claim);
       }
     }

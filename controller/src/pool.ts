@@ -331,7 +331,7 @@ export class Pool {
       ...(isLazy && openableMs > 0 ? [now + openableMs] : []),
       ...(preemptAt === null ? [] : [preemptAt * 1000]),
       ...(timeLimitSeconds === 0 ? [] : [preemptAt === null ? end - graceSeconds * 1000 : end]),
-      ...(idleLimitSeconds === 0
+      ...(idleLimitSeconds === 0 || preemptAt !== null
         ? []
         : [now + idleLimitSeconds * 1000 - this.activity.idleMs(allocation.epoch)]),
       ...(nodeLoss === "keep" ? [] : [now + nodeLossAfterSeconds * 1000 - silentMs]),

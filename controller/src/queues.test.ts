@@ -64,18 +64,10 @@ describe("what claims ask", () => {
     expect((await make(pool, { ...small, clientHost: "elsewhere" }))?.state).toBe(ClaimState.BOUND);
   });
 
-  test("a time limit ends a claim after notice, an idle limit when no call is made", async () => {
+  test("a time limit ends a claim after notice", async () => {
     const pool = await TestPool.start({ "node-a": [4n * GiB] });
     await make(pool, { name: "timed", memoryBytes: GiB, timeLimitSeconds: 60, graceSeconds: 20 });
-    await make(pool, { name: "idle", memoryBytes: GiB, idleLimitSeconds: 30 });
-    await pool.passTime(29);
-    expect(await stateOf(pool, "idle")).toBe(ClaimState.BOUND);
-    await pool.passTime(2);
-    expect((await pool.claims.getClaim({ name: "idle" })).claim).toMatchObject({
-      state: ClaimState.RELEASED,
-      reason: "no call was made to its devices for 30s, its idle limit",
-    });
-    await pool.passTime(9);
+    await pool.passTime(40);
     expect((await pool.claims.getClaim({ name: "timed" })).claim).toMatchObject({
       state: ClaimState.BOUND,
       reason: "its time limit of 1m ends",
@@ -86,6 +78,40 @@ describe("what claims ask", () => {
       state: ClaimState.RELEASED,
       reason: "its time limit of 1m is over",
     });
+  });
+
+  test("an idle limit ends a claim after notice, also when the controller is killed meanwhile", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    const reason = "no call was made to its devices for 30s, its idle limit";
+    await make(pool, { name: "idle", idleLimitSeconds: 30, graceSeconds: 10, leaseSeconds: 3600 });
+    await pool.passTime(29);
+    expect((await pool.claims.getClaim({ name: "idle" })).claim).toMatchObject({ preemptAt: 0n });
+    await pool.passTime(1);
+    const preemptAt = BigInt(Math.floor(pool.clock.unixMs() / 1000) + 10);
+    const told = { state: ClaimState.BOUND, reason, preemptAt };
+    expect((await pool.claims.getClaim({ name: "idle" })).claim).toMatchObject(told);
+
+    await pool.restart();
+    await pool.addAgent("node-a", [4n * GiB]);
+    await pool.passTime(9);
+    expect((await pool.claims.getClaim({ name: "idle" })).claim).toMatchObject(told);
+    await pool.passTime(1);
+    const ended = { state: ClaimState.RELEASED, reason, preemptAt: 0n, requeues: 0 };
+    expect((await pool.claims.getClaim({ name: "idle" })).claim).toMatchObject(ended);
+  });
+
+  test("who is told of the end of a claim and gives it back before ends it, and does not wait again", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    await make(pool, { name: "timed", memoryBytes: GiB, timeLimitSeconds: 60 });
+    await make(pool, { name: "idle", memoryBytes: GiB, idleLimitSeconds: 30 });
+    await make(pool, { name: "kept", memoryBytes: GiB });
+    await pool.passTime(30);
+    for (const name of ["timed", "idle", "kept"]) {
+      await pool.claims.releaseClaim({ name, requeue: true });
+    }
+    expect(await stateOf(pool, "timed")).toBe(ClaimState.RELEASED);
+    expect(await stateOf(pool, "idle")).toBe(ClaimState.RELEASED);
+    expect(await stateOf(pool, "kept")).toBe(ClaimState.BOUND);
   });
 
   test("variables of a program say the same as fields, and unknown ones are refused", async () => {

@@ -52,9 +52,7 @@ export function beginResize(
     throw millpondError(
       "MILLPOND_E_IN_USE",
       `the claim ${claim.name} is to give back what it has: ${claim.reason}`,
-      {
-        remedy: "Try again when it is bound again.",
-      },
+      { remedy: claim.isNoticeFinal ? "It ends then: make another." : "Try again when it is bound again." },
     );
   }
   const sizes = sizesOf(claim, asked);
@@ -76,7 +74,6 @@ export function beginResize(
       state: "pending",
       reason: "",
       waitingSince: now,
-      preemptAt: null,
     });
     transaction.addEvent("ClaimResized", `claim/${claim.name}`, describeSizes(sizes));
   }

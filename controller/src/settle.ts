@@ -6,6 +6,7 @@
 import { formatDuration } from "@millpond/api";
 import { amountOn, type QueueDecision, planQueues, type Statement } from "@millpond/scheduler";
 import {
+  concludeNotice,
   endClaim,
   giveNotice,
   nodeLossAfterSeconds,
@@ -106,7 +107,7 @@ function endIfDue(transaction: Transaction, facts: Facts, claim: ClaimRecord): v
   if (allocation === undefined) {
     return;
   }
-  const reason = reasonToEnd(facts, claim, allocation) ?? limitPassed(transaction, facts, claim, allocation);
+  const reason = reasonToEnd(facts, claim, allocation) ?? timeLimitPassed(transaction, claim);
   if (reason !== undefined) {
     endClaim(transaction, facts, claim, { state: "released", reason });
     return;
@@ -130,11 +131,11 @@ function endIfDue(transaction: Transaction, facts: Facts, claim: ClaimRecord): v
     return;
   }
   if (claim.preemptAt !== null && claim.preemptAt <= transaction.now) {
-    requeueClaim(transaction, facts, claim, claim.reason);
+    concludeNotice(transaction, facts, claim);
     return;
   }
   concludeResize(transaction, facts, claim, allocation);
-  giveNoticeOfTimeLimit(transaction, transaction.claim(name) ?? claim);
+  giveNoticeOfLimits(transaction, transaction.claim(name) ?? claim, facts.idleSeconds(allocation.epoch));
 }
 
 function reasonToEnd(facts: Facts, claim: ClaimRecord, allocation: AllocationRecord): string | undefined {
@@ -155,26 +156,31 @@ function reasonToEnd(facts: Facts, claim: ClaimRecord, allocation: AllocationRec
   return undefined;
 }
 
-function limitPassed(
+function timeLimitPassed(
   transaction: Transaction,
-  facts: Facts,
-  { boundAt, timeLimitSeconds, idleLimitSeconds }: ClaimRecord,
-  { epoch }: AllocationRecord,
+  { boundAt, timeLimitSeconds }: ClaimRecord,
 ): string | undefined {
-  if (timeLimitSeconds > 0 && transaction.now >= (boundAt ?? 0) + timeLimitSeconds) {
-    return `its time limit of ${formatDuration(timeLimitSeconds)} is over`;
-  }
-  if (idleLimitSeconds > 0 && facts.idleSeconds(epoch) >= idleLimitSeconds) {
-    return `no call was made to its devices for ${formatDuration(idleLimitSeconds)}, its idle limit`;
-  }
-  return undefined;
+  return timeLimitSeconds > 0 && transaction.now >= (boundAt ?? 0) + timeLimitSeconds
+    ? `its time limit of ${formatDuration(timeLimitSeconds)} is over`
+    : undefined;
 }
 
-function giveNoticeOfTimeLimit(transaction: Transaction, claim: ClaimRecord): void {
-  const { boundAt, timeLimitSeconds, graceSeconds } = claim;
+/** The end of a time is known before; that a claim is idle only once it has been. */
+function giveNoticeOfLimits(transaction: Transaction, claim: ClaimRecord, idleSeconds: number): void {
+  const { boundAt, timeLimitSeconds, idleLimitSeconds, graceSeconds } = claim;
+  const { now } = transaction;
   const end = (boundAt ?? 0) + timeLimitSeconds;
-  if (timeLimitSeconds > 0 && transaction.now >= end - graceSeconds) {
-    giveNotice(transaction, claim, end, `its time limit of ${formatDuration(timeLimitSeconds)} ends`);
+  if (timeLimitSeconds > 0 && now >= end - graceSeconds) {
+    const reason = `its time limit of ${formatDuration(timeLimitSeconds)} ends`;
+    giveNotice(transaction, claim, { at: end, reason, isFinal: true });
+  }
+  if (
+    idleLimitSeconds > 0 &&
+    idleSeconds >= idleLimitSeconds &&
+    transaction.claim(claim.name)?.preemptAt === null
+  ) {
+    const reason = `no call was made to its devices for ${formatDuration(idleLimitSeconds)}, its idle limit`;
+    giveNotice(transaction, claim, { at: now + graceSeconds, reason, isFinal: true });
   }
 }
 
@@ -203,7 +209,7 @@ function decide(transaction: Transaction, facts: Facts): QueueDecision | undefin
   for (const { claim, reason } of decision.preemptions) {
     const record = transaction.claim(claim);
     if (record !== undefined) {
-      giveNotice(transaction, record, transaction.now + record.graceSeconds, reason);
+      giveNotice(transaction, record, { at: transaction.now + record.graceSeconds, reason, isFinal: false });
     }
   }
   return decision;

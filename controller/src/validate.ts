@@ -93,6 +93,7 @@ export function checkClaim(claim: Claim | undefined): ClaimSpec {
     ),
     toldModels: [],
     toldHost: "",
+    isNoticeFinal: false,
   };
 }
 
@@ -205,6 +206,9 @@ function checkGang({ gang, gangSize, sameNode }: Claim) {
       "MILLPOND_E_INVALID",
       `${gangSize === 0 ? "sameNode" : "gangSize"} is given without gang`,
     );
+  }
+  if (gang !== "" && gangSize === 0) {
+    throw millpondError("MILLPOND_E_INVALID", "gang is given without gangSize, the number of its claims");
   }
   return {
     gang: gang === "" ? "" : parseName(gang, "gang"),

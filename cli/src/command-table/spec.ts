@@ -18,6 +18,8 @@ export type ValueType =
   | "percent"
   /** Seconds. */
   | "duration"
+  /** Seconds, 1 or more. */
+  | "period"
   /** A DNS label. */
   | "name"
   /** A whole number, -1000 to 1000. */

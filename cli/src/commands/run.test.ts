@@ -346,12 +346,20 @@ describe("vGPUs that are taken back", () => {
     await expectNoClaims();
   });
 
-  test("a time limit is one too", async () => {
+  test("time and idle limits are two more ways", async () => {
     // Long enough for the program to have begun.
-    const options = ["--time-limit", "5s", "--requeue"];
-    const result = await pool.home.millpond(["run", ...options, "--", ...program("TERM")]);
-    expect(result).toMatchObject({ code: 75, stdout: "runs\nsaved\n" });
-    expect(result.stderr).toContain("its time limit of 5s ends");
+    const runWith = async (...options: string[]) =>
+      await pool.home.millpond(["run", "-m", "1Mi", ...options, "--requeue", "--", ...program("TERM")]);
+    const [timed, idle] = await Promise.all([
+      runWith("--time-limit", "5s"),
+      runWith("--idle-limit", "5s", "--grace", "5m"),
+    ]);
+    expect(timed).toMatchObject({ code: 75, stdout: "runs\nsaved\n" });
+    expect(timed.stderr).toContain("its time limit of 5s ends");
+    expect(idle).toMatchObject({ code: 75, stdout: "runs\nsaved\n" });
+    expect(idle.stderr).toMatch(
+      /the program loses its vGPUs in (5m|4m5\ds) and gets SIGTERM: no call was made to its devices for 5s, its idle limit/,
+    );
     await expectNoClaims();
   });
 });

@@ -48,6 +48,8 @@ export interface ClaimSpec {
   readonly toldModels: readonly string[];
   /** The same: the boot id of the machine that they are on. */
   readonly toldHost: string;
+  /** While it has notice: when that is over it ends, and does not wait again. */
+  readonly isNoticeFinal: boolean;
 }
 
 export const defaultQueueName = "default";
@@ -91,6 +93,7 @@ export const defaultClaimSpec: ClaimSpec = {
   graceSeconds: defaultGraceSeconds,
   toldModels: [],
   toldHost: "",
+  isNoticeFinal: false,
 };
 
 /** The members that are not at their default, but the name, which is the key. */

@@ -204,7 +204,7 @@ export type Claim = Message<"millpond.v1.Claim"> & {
   timeLimitSeconds: number;
 
   /**
-   * Ends when it has been bound for so long without a call of a session to its devices. 0: no limit.
+   * Ends, after notice, when for so long no session has made a call to its devices. 0: no limit.
    *
    * @generated from field: uint32 idle_limit_seconds = 37;
    */
@@ -630,7 +630,8 @@ export type ReleaseClaimRequest = Message<"millpond.v1.ReleaseClaimRequest"> & {
   name: string;
 
   /**
-   * Put a claim that has had notice into the queue again at once, instead of ending it. One without notice stays as it is.
+   * Of a claim that has had notice: do at once what would be done when that is over, which is to put it into the queue
+   * again, or to end it where a limit of it is the reason. One without notice stays as it is.
    *
    * @generated from field: bool requeue = 2;
    */
