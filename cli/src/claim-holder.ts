@@ -3,7 +3,6 @@
 import { randomBytes } from "node:crypto";
 import { hostname, userInfo } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
-import { readFileSync } from "node:fs";
 import {
   type Claim,
   ClaimState,
@@ -13,6 +12,7 @@ import {
   millpondError,
   toClaimMessage,
 } from "@millpond/api";
+import { bootId } from "./boot-id.ts";
 import { describeRequest } from "./claim-request.ts";
 import { type Connection, isSilent, isUnreachable } from "./connection.ts";
 import { errorParts } from "./errors.ts";
@@ -234,15 +234,6 @@ function requireClaim(claim: Claim | undefined): Claim {
   if (claim === undefined)
     throw millpondError("MILLPOND_E_VERSION", "the controller answered without a claim");
   return claim;
-}
-
-/** Identity of this machine since it was started; empty where the kernel does not say. */
-function bootId(): string {
-  try {
-    return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
-  } catch {
-    return ""; // Then every node is another machine.
-  }
 }
 
 function userName(): string {

@@ -68,13 +68,22 @@ export function readDocuments(text: string, source: string): readonly Document[]
   });
   const found = values.filter(({ value }) => value !== null);
   if (found.length === 0) throw millpondError("MILLPOND_E_INVALID", `${source} describes nothing`);
+  const seen = new Set<string>();
   return found.map(({ place, value }) => {
     try {
-      return readDocument(value);
+      const document = readDocument(value);
+      refuseDouble(document, seen);
+      return document;
     } catch (error) {
       throw prefixError(error, place);
     }
   });
+}
+
+function refuseDouble({ kind, message: { name } }: Document, seen: Set<string>): void {
+  const key = `${kind} ${name}`;
+  if (seen.has(key)) throw millpondError("MILLPOND_E_INVALID", `it describes the ${kind} ${name} once more`);
+  seen.add(key);
 }
 
 function toPlain(document: { toJS(options: { maxAliasCount: number }): unknown }, source: string): unknown {
@@ -105,7 +114,9 @@ function readDocument(value: unknown): Document {
     default:
       throw millpondError(
         "MILLPOND_E_INVALID",
-        `kind is ${quote(scalarText(kind))}, which is none of Claim, Queue, Tenant`,
+        kind === undefined
+          ? "kind is missing: it is one of Claim, Queue, Tenant"
+          : `kind is ${quote(scalarText(kind))}, which is none of Claim, Queue, Tenant`,
       );
   }
 }
@@ -162,12 +173,13 @@ function readQuota(what: string, value: unknown) {
 }
 
 function readName(name: unknown): string {
-  if (typeof name !== "string" || !isName(name)) {
-    throw millpondError("MILLPOND_E_INVALID", `name is ${quote(scalarText(name))}, which is not a name`, {
-      remedy: "Give it a name of lower-case letters, digits and hyphens.",
-    });
-  }
-  return name;
+  if (typeof name === "string" && isName(name)) return name;
+  if (name === undefined) throw millpondError("MILLPOND_E_INVALID", "name is missing");
+  const isText = typeof name === "string";
+  const what = isText ? "which is not a name" : "which YAML reads as something other than a text";
+  throw millpondError("MILLPOND_E_INVALID", `name is ${quote(scalarText(name))}, ${what}`, {
+    remedy: isText ? "Give it a name of lower-case letters, digits and hyphens." : "Write it in quotes.",
+  });
 }
 
 function refuseOthers(kind: string, others: Members): void {

@@ -47,6 +47,26 @@ test("a file makes what it describes, and applying it again changes nothing", as
     input: "kind: Claim\nname: plain\nmemory: 64Mi\nmodel: []\naffinity: {}\n",
   });
   expect(empty.stdout).toBe("claim/plain bound\n");
+  // What the controller fills in is not another claim, whatever it follows from.
+  const defaults = `kind: Claim
+name: plain
+memory: 64Mi
+---
+kind: Claim
+name: local
+memory: 10%
+locality: local-only
+---
+kind: Claim
+name: asleep
+lazy: true
+`;
+  expect((await pool.home.millpond(["apply", "-f", "-"], { input: defaults })).stdout).toBe(
+    "claim/plain unchanged\nclaim/local bound\nclaim/asleep dormant\n",
+  );
+  expect((await pool.home.millpond(["apply", "-f", "-"], { input: defaults })).stdout).toBe(
+    "claim/plain unchanged\nclaim/local unchanged\nclaim/asleep unchanged\n",
+  );
   // Another one with a name of its own is not meant by a part of it.
   const part = await pool.home.millpond(["release", "plai"]);
   expect(part).toMatchObject({ code: 125, stderr: expect.stringContaining('there is no claim "plai"') });
@@ -57,7 +77,7 @@ test("a file makes what it describes, and applying it again changes nothing", as
   expect(other).toMatchObject({
     code: 125,
     stdout: "tenant/team-a unchanged\nqueue/research changed\n",
-    stderr: expect.stringContaining("claim train is there and has another priority"),
+    stderr: expect.stringContaining("claim/train: it is there and has another priority"),
   });
   // What is as it was is no event.
   const { events } = await pool.connection.pool.listEvents({ subject: "queue/research" });
@@ -131,6 +151,16 @@ test.each([
   ["kind: Claim\nname: a\nlabels: {app: 'web,team=b'}", /labels: "app=web,team=b" is not a label/],
   ["kind: Claim\nname: a\nmodel: ['H100,H200']", /model: "H100,H200" has a comma in it/],
   ["kind: Claim\nname: a\ngpus: {}", /gpus: the value is neither/],
+  [
+    "kind: Claim\nname: 5",
+    /name is "5", which YAML reads as something other than a text\n  Write it in quotes/,
+  ],
+  ["kind: Claim\ngpus: 1", /standard input: name is missing\n/],
+  ["name: a", /standard input: kind is missing: it is one of Claim/],
+  ["kind: Claim\nname: a\nlabels: [a]", /labels: the value is neither a text nor a map such as/],
+  ["kind: Claim\nname: a\ngrace: 0", /grace: "0" is less than 1s/],
+  ["kind: Claim\nname: a\nminCapability: 9.0", /claim\/a: no device has compute capability 9\.0\n/],
+  ["kind: Claim\nname: a\n---\nkind: Claim\nname: a", /document 2: it describes the Claim a once more/],
   ["kind: [", /standard input: .* at line 1, column \d+\n/],
   ["", /describes nothing/],
   ["kind: Claim\nname: a\n---\nkind: Claim\nname: b\nserviceClass: gold", /document 2: serviceClass: "gold"/],

@@ -2,11 +2,21 @@
 
 import { readFileSync } from "node:fs";
 import { create } from "@bufbuild/protobuf";
-import { type Claim, ClaimSchema, ClaimState, errorCodeOf, millpondError, quote } from "@millpond/api";
+import {
+  type Claim,
+  ClaimSchema,
+  ClaimState,
+  errorCodeOf,
+  millpondError,
+  quote,
+  ServiceClass,
+} from "@millpond/api";
 import { exitStatus } from "../command-table.ts";
 import type { Values } from "../command-values.ts";
 import { type Connection, openConnection } from "../connection.ts";
+import { bootId } from "../boot-id.ts";
 import { type Document, readDocuments } from "../documents.ts";
+import { prefixError } from "../errors.ts";
 import { claimStateWord } from "../output/resources.ts";
 
 export async function run(values: Values<"apply">): Promise<number> {
@@ -18,8 +28,12 @@ export async function run(values: Values<"apply">): Promise<number> {
   const documents = readDocuments(readText(values.file), source);
   const connection = openConnection(values);
   for (const document of documents) {
-    const what = await applyOne(document, connection);
-    process.stdout.write(`${document.kind.toLowerCase()}/${document.message.name} ${what}\n`);
+    const subject = `${document.kind.toLowerCase()}/${document.message.name}`;
+    try {
+      process.stdout.write(`${subject} ${await applyOne(document, connection)}\n`);
+    } catch (error) {
+      throw prefixError(error, subject);
+    }
   }
   return exitStatus.ok;
 }
@@ -47,7 +61,8 @@ async function applyOne(document: Document, { claims, queues }: Connection): Pro
     }
     case "Claim":
       try {
-        const { claim } = await claims.createClaim({ claim: document.message });
+        const message = { ...document.message, clientHost: bootId() };
+        const { claim } = await claims.createClaim({ claim: message });
         return claim?.state === ClaimState.PENDING
           ? `waits: ${claim.reason}`
           : claimStateWord(claim?.state ?? 0);
@@ -80,23 +95,31 @@ async function compare(
   const wanted = create(ClaimSchema, message);
   const differing = claim === undefined ? undefined : firstDifference(wanted, claim);
   if (claim === undefined || differing !== undefined || claim.endedAt !== 0n) {
+    const release = `elease it first: \`millpond release ${message.name}\`.`;
     throw millpondError(
       "MILLPOND_E_ALREADY_EXISTS",
-      differing === undefined
-        ? `claim ${message.name} is ending`
-        : `claim ${message.name} is there and has another ${differing}`,
-      { remedy: `Release it first: \`millpond release ${message.name}\`.` },
+      differing === undefined ? "it is ending" : `it is there and has another ${differing}`,
+      {
+        remedy: isSize(differing)
+          ? `Change it with \`millpond resize ${message.name}\`, or r${release}`
+          : `R${release}`,
+      },
     );
   }
   return "unchanged";
 }
 
+function isSize(member = ""): boolean {
+  return ["gpus", "memoryBytes", "memoryPercent", "computePercent"].includes(member);
+}
+
 /** The first member of what is asked that differs. The controller fills in what is not given. */
 function firstDifference(wanted: Claim, there: Claim): string | undefined {
   for (const { localName, number } of ClaimSchema.fields) {
-    const isAsked = number < 20 || (number >= 30 && number < 50);
+    // Who applies it on another machine means the same.
+    const isAsked = (number < 20 || (number >= 30 && number < 50)) && localName !== "clientHost";
     const [asked, has]: unknown[] = [Reflect.get(wanted, localName), Reflect.get(there, localName)];
-    const isFilledIn = (asked === 0 || asked === "") && isDefault(localName, has);
+    const isFilledIn = (asked === 0 || asked === "") && isDefault(localName, has, wanted);
     if (isAsked && !isFilledIn && canonical(asked) !== canonical(has)) return localName;
   }
   return undefined;
@@ -112,19 +135,28 @@ function canonical(value: unknown): string {
   });
 }
 
-/** What the controller makes of members that are not given. */
-function isDefault(member: string, value: unknown): boolean {
+/** Whether the controller makes this of a member that is not given. */
+function isDefault(
+  member: string,
+  value: unknown,
+  { computePercent, memoryBytes, memoryPercent }: Claim,
+): boolean {
   switch (member) {
     case "tenant":
     case "queue":
       return value === "default";
     case "placement":
     case "locality":
-    case "serviceClass":
     case "nodeLoss":
       return value === 1;
+    case "serviceClass":
+      return memoryBytes + BigInt(memoryPercent) > 0n && computePercent === 0
+        ? value === ServiceClass.BURSTABLE
+        : value === ServiceClass.GUARANTEED;
     case "graceSeconds":
       return value === 30;
+    case "lazyIdleSeconds":
+      return value === 300;
     default:
       return false;
   }
