@@ -3,7 +3,7 @@
 import { generateKeyPairSync, randomUUID } from "node:crypto";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { SessionState, type SyncRequest } from "@millpond/api";
+import { DeviceHealth, SessionState, type SyncRequest } from "@millpond/api";
 import { describe, expect, test } from "vitest";
 import { attach, firstDevice, NodeFixture, openSession, secondDevice, until } from "../test/fixture.ts";
 import { bootId, findProcessesByArgument, signalProcess } from "./process-identity.ts";
@@ -309,6 +309,54 @@ describe("workers that die", () => {
     node.setDriver({});
     const well = await node.controller.report(({ warmWorkers }) => warmWorkers === 2);
     expect(well.devices.map(({ healthReason }) => healthReason)).toEqual(["", ""]);
+  });
+});
+
+describe("a device that must not be used any more", () => {
+  const ill = [{ uuid: firstDevice, reason: "the driver has reported Xid 79" }];
+
+  test("is told, keeps no workers and gets no session, while others go on; and it recovers", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startKnownAgent();
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    node.controller.allocate("claim-2", "node-a", [secondDevice]);
+    await node.controller.report(({ warmWorkers }) => warmWorkers === 2);
+    node.setDriver({ ill });
+    const told = await node.controller.report(
+      ({ devices, warmWorkers }) => devices[0]?.healthReason !== "" && warmWorkers === 1,
+    );
+    expect(told.devices.map(({ health, healthReason }) => [health, healthReason])).toEqual([
+      [DeviceHealth.UNHEALTHY, "the driver has reported Xid 79"],
+      [DeviceHealth.HEALTHY, ""],
+    ]);
+    await expect(openSession(agent, node.controller.ticket("claim-1"))).rejects.toThrow(
+      /device node-a\/0 is unhealthy: the driver has reported Xid 79\..*\[MILLPOND_E_DEVICE_UNHEALTHY\]$/,
+    );
+    const ticket = node.controller.ticket("claim-2");
+    const { unixPath } = await openSession(agent, ticket);
+    using client = await attach({ path: unixPath }, ticket);
+    node.setDriver({});
+    const well = await node.controller.report(({ warmWorkers }) => warmWorkers === 2);
+    expect(well.devices.map(({ healthReason }) => healthReason)).toEqual(["", ""]);
+    expect(client.isConnected).toBe(true);
+  });
+
+  test.each([
+    ["says nothing", { isSilent: true }, /^its driver has said nothing for 0\.3 s$/],
+    ["says something else", { nonsense: "{}" }, /^its driver cannot be asked: it said something else than/],
+  ])("is every one of a driver that %s, until it speaks again", async (_what, change, reason) => {
+    await using node = await NodeFixture.create();
+    await node.startKnownAgent({ driverSilenceMs: 300 });
+    node.setDriver(change);
+    const told = await node.controller.report(({ devices }) =>
+      devices.every(({ healthReason }) => reason.test(healthReason)),
+    );
+    expect(told.devices.map(({ health }) => health)).toEqual([
+      DeviceHealth.UNHEALTHY,
+      DeviceHealth.UNHEALTHY,
+    ]);
+    node.setDriver({});
+    await node.controller.report(({ devices }) => devices.every(({ healthReason }) => healthReason === ""));
   });
 });
 

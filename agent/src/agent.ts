@@ -17,6 +17,7 @@ import {
   type SyncResponse,
 } from "@millpond/api";
 import { Admission } from "./admission.ts";
+import { DeviceHealth } from "./device-health.ts";
 import { type DiscoveredDevice, discoverDevices } from "./devices.ts";
 import { agentMetrics } from "./metrics.ts";
 import { type NodeServer, serveNode } from "./node-service.ts";
@@ -72,6 +73,7 @@ class RunningAgent implements Agent {
   readonly #options: ResolvedAgentOptions;
   readonly #runDirectory: RunDirectory;
   readonly #admission: Admission;
+  readonly #health: DeviceHealth;
   readonly #pool: WorkerPool;
   readonly #sync: SyncLoop;
   readonly #run = randomUUID();
@@ -93,10 +95,22 @@ class RunningAgent implements Agent {
     this.name = options.name;
     this.devices = devices;
     this.#admission = new Admission({ node: options.name, run });
+    this.#health = new DeviceHealth({
+      worker: options.worker,
+      devices,
+      silenceMs: options.driverSilenceMs,
+      restartMs: options.restartFirstMs,
+      log: options.log,
+      onChange: () => {
+        this.#pool.refill();
+        this.#sync.news();
+      },
+    });
     this.#pool = new WorkerPool({
       run,
       worker: options.worker,
       devices: devices.map((device) => ({ uuid: device.description.uuid, driver: device.driver })),
+      isIll: (uuid) => this.#health.illnessOf(uuid) !== undefined,
       warm: options.warm,
       tcpHost: options.listenHost,
       orphanSeconds: options.orphanSeconds,
@@ -207,6 +221,7 @@ class RunningAgent implements Agent {
           admission: this.#admission,
           pool: this.#pool,
           devices: this.devices,
+          illnessOf: (uuid) => this.#health.illnessOf(uuid),
           tcpHost: advertisedHost,
           isEncrypted,
           log,
@@ -219,6 +234,7 @@ class RunningAgent implements Agent {
       await this.#pool.stop("none");
       throw error;
     }
+    this.#health.start();
     this.#pool.refill();
     this.#sync.start();
     this.#forgetTimer = setInterval(() => this.#admission.forget(nowSeconds()), forgetIntervalMs);
@@ -227,6 +243,7 @@ class RunningAgent implements Agent {
 
   async #stop(drain: Drain): Promise<void> {
     clearInterval(this.#forgetTimer);
+    this.#health.stop();
     this.#server?.refuse();
     await this.#pool.stop(drain);
     await this.#sync.stop({ lastReportMs });
@@ -254,8 +271,17 @@ class RunningAgent implements Agent {
     }
   }
 
+  /** Why a device must not be used; undefined: it may. */
+  #illnessOf(uuid: string): string | undefined {
+    const failure = this.#pool.failureOf(uuid);
+    return (
+      this.#health.illnessOf(uuid) ??
+      (failure === undefined ? undefined : `its workers do not start: ${failure}`)
+    );
+  }
+
   #deviceReports() {
-    return this.devices.map((device) => reportDevice(device, this.#pool.failureOf(device.description.uuid)));
+    return this.devices.map((device) => reportDevice(device, this.#illnessOf(device.description.uuid)));
   }
 
   #report(sequence: bigint, ended: readonly EndedSession[]): MessageInitShape<typeof SyncRequestSchema> {
@@ -282,7 +308,7 @@ class RunningAgent implements Agent {
   #metrics(): string {
     return renderMetrics([
       ...processMetrics(agentVersion),
-      ...agentMetrics(this.#pool, this.devices),
+      ...agentMetrics(this.#pool, this.devices, (uuid) => this.#illnessOf(uuid) === undefined),
       {
         name: "millpond_agent_last_sync_timestamp_seconds",
         value: Math.floor((this.#sync.lastSuccess?.getTime() ?? 0) / 1000),
@@ -296,9 +322,8 @@ class RunningAgent implements Agent {
       problems.push(`The controller cannot be told: ${this.#sync.failure}`);
     }
     for (const { description } of this.devices) {
-      const failure = this.#pool.failureOf(description.uuid);
-      if (failure !== undefined)
-        problems.push(`Workers of device ${description.uuid} do not start: ${failure}`);
+      const illness = this.#illnessOf(description.uuid);
+      if (illness !== undefined) problems.push(`Device ${description.uuid} is unhealthy: ${illness}`);
     }
     return {
       node: this.name,

@@ -6,8 +6,9 @@ import type { WorkerPool } from "./worker-pool.ts";
 
 /** What an agent knows of its workers and devices. */
 export function agentMetrics(
-  pool: Pick<WorkerPool, "workers" | "sessions" | "failureOf">,
+  pool: Pick<WorkerPool, "workers" | "sessions">,
   devices: readonly DiscoveredDevice[],
+  isHealthy: (uuid: string) => boolean,
 ): MetricSample[] {
   const phases = Map.groupBy(pool.workers, ({ phase }) => phase);
   return [
@@ -22,7 +23,7 @@ export function agentMetrics(
       ({ description: { uuid } }): MetricSample => ({
         name: "millpond_agent_device_healthy",
         labels: { uuid },
-        value: Number(pool.failureOf(uuid) === undefined),
+        value: Number(isHealthy(uuid)),
       }),
     ),
     ...pool.sessions.flatMap(({ session: { session, claim, devices: granted }, figures }): MetricSample[] => {

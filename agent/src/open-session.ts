@@ -14,6 +14,8 @@ export interface SessionOpener {
   readonly admission: Admission;
   readonly pool: WorkerPool;
   readonly devices: readonly DiscoveredDevice[];
+  /** Why a device must not be used; undefined: it may. */
+  readonly illnessOf: (uuid: string) => string | undefined;
   /** Address at which the workers' TCP ports are reached. */
   readonly tcpHost: string;
   /** Whether clients and workers encrypt what they say over TCP. */
@@ -40,7 +42,7 @@ export async function openSession(
   const transport = parseTransport(request.transport);
   const now = Math.floor(Date.now() / 1000);
   const payload = opener.admission.admit(request.ticket, now);
-  assertServable(opener.devices, payload);
+  assertServable(opener, payload);
   const { session, claim, epoch, term, order, issued, serviceClass = "guaranteed" } = payload;
   const devices = payload.devices.map((device) => ({ ...device, serviceClass }));
   const { parkAfterSeconds = 0 } = payload;
@@ -92,7 +94,10 @@ function parseTransport(text: string): "auto" | "shm" | "tcp" {
 }
 
 /** A worker loads one driver: it can serve devices of that one only. */
-function assertServable(devices: readonly DiscoveredDevice[], payload: TicketPayload): void {
+function assertServable(
+  { devices, illnessOf }: Pick<SessionOpener, "devices" | "illnessOf">,
+  payload: TicketPayload,
+): void {
   const drivers = new Set<string>();
   for (const { uuid } of payload.devices) {
     const device = devices.find((candidate) => candidate.description.uuid === uuid);
@@ -100,6 +105,13 @@ function assertServable(devices: readonly DiscoveredDevice[], payload: TicketPay
       throw millpondError(
         "MILLPOND_E_DEVICE_UNHEALTHY",
         `node ${payload.node} has no device ${quote(uuid)} any more`,
+      );
+    }
+    const illness = illnessOf(uuid);
+    if (illness !== undefined) {
+      throw millpondError(
+        "MILLPOND_E_DEVICE_UNHEALTHY",
+        `device ${payload.node}/${device.index} is unhealthy: ${illness}`,
       );
     }
     drivers.add(device.driver);

@@ -51,6 +51,8 @@ export interface AgentOptions {
   readonly closeTimeoutMs?: number | undefined;
   /** How long a worker may take to become warm: drivers of machines with many devices are slow. Default 60000. */
   readonly startTimeoutMs?: number | undefined;
+  /** A driver that says nothing of its devices for so long gives no answer any more: they are unhealthy. Default 60000. */
+  readonly driverSilenceMs?: number | undefined;
   /** First wait before a worker that died idle is replaced; doubles up to `restartCeilingMs`. Default 500. */
   readonly restartFirstMs?: number | undefined;
   /** Default 60000. */
@@ -81,6 +83,7 @@ export interface ResolvedAgentOptions {
   readonly closeTimeoutMs: number;
   readonly startTimeoutMs: number;
   readonly assignTimeoutMs: number;
+  readonly driverSilenceMs: number;
   readonly restartFirstMs: number;
   readonly restartCeilingMs: number;
   readonly log: Logger;
@@ -107,6 +110,7 @@ const schema = z.object({
   reconnectGraceSeconds: z.int().min(0).max(86_400).default(300),
   closeTimeoutMs: milliseconds.default(5000),
   startTimeoutMs: milliseconds.default(60_000),
+  driverSilenceMs: milliseconds.default(60_000),
   restartFirstMs: milliseconds.default(500),
   restartCeilingMs: milliseconds.default(60_000),
 });

@@ -12,10 +12,10 @@ import type { DiscoveredDevice } from "./devices.ts";
 import type { EndedSession, SessionRecord } from "./run-directory.ts";
 import type { Worker, WorkerPhase } from "./worker.ts";
 
-/** What the agent tells of a device. `failure` says why its workers do not start; absent when they do. */
+/** What the agent tells of a device. `illness` says why it must not be used; undefined: it may. */
 export function reportDevice(
   device: DiscoveredDevice,
-  failure: string | undefined,
+  illness: string | undefined,
 ): MessageInitShape<typeof DeviceReportSchema> {
   const { description } = device;
   return {
@@ -29,8 +29,8 @@ export function reportDevice(
     multiprocessors: description.multiprocessors,
     driverVersion: device.driverVersion,
     cudaVersion: device.cudaVersion,
-    health: failure === undefined ? DeviceHealth.HEALTHY : DeviceHealth.UNHEALTHY,
-    healthReason: failure === undefined ? "" : `its workers do not start: ${failure}`,
+    health: illness === undefined ? DeviceHealth.HEALTHY : DeviceHealth.UNHEALTHY,
+    healthReason: illness ?? "",
     ...device.topology,
   };
 }

@@ -33,6 +33,8 @@ export interface WorkerPoolOptions {
   readonly run: RunDirectory;
   readonly worker: string;
   readonly devices: readonly PooledDevice[];
+  /** Whether a device must not be used: no workers are kept for it. */
+  readonly isIll: (uuid: string) => boolean;
   /** Idle workers to keep for each device. */
   readonly warm: number;
   readonly tcpHost: string;
@@ -134,7 +136,11 @@ export class WorkerPool {
     for (const slot of this.#slots) {
       this.#endSurplus(slot.device);
       if (slot.timer !== undefined) continue;
-      for (let missing = this.#options.warm - this.#idle(slot.device).length; missing > 0; missing -= 1) {
+      for (
+        let missing = this.#wanted(slot.device) - this.#idle(slot.device).length;
+        missing > 0;
+        missing -= 1
+      ) {
         this.#spawn(slot.device);
       }
     }
@@ -236,9 +242,16 @@ export class WorkerPool {
   #endSurplus(device: PooledDevice): void {
     if (this.#isStopping) return;
     const warm = this.#idle(device).filter(({ phase }) => phase === "warm");
-    for (const worker of warm.slice(this.#options.warm)) {
-      void worker.end("enough others are warm", { graceMs: this.#options.closeTimeoutMs });
+    const wanted = this.#wanted(device);
+    const reason = this.#options.isIll(device.uuid) ? "its device is ill" : "enough others are warm";
+    for (const worker of warm.slice(wanted)) {
+      void worker.end(reason, { graceMs: this.#options.closeTimeoutMs });
     }
+  }
+
+  /** How many workers are to wait for a session: what one has begun on a device that is ill is of no use when it is well. */
+  #wanted({ uuid }: PooledDevice): number {
+    return this.#options.isIll(uuid) ? 0 : this.#options.warm;
   }
 
   #spawn(device: PooledDevice): Worker {

@@ -48,6 +48,10 @@ const probeSchema = z.object({
 /** What one driver library offers on this host. */
 export type Probe = z.infer<typeof probeSchema>;
 
+const healthSchema = z.object({
+  ill: z.array(z.object({ uuid: z.string(), reason: z.string().min(1) })),
+});
+
 const helloSchema = z.object({
   type: z.literal("hello"),
   id: z.string(),
@@ -317,5 +321,62 @@ export function probeDriver(options: {
         }
       }
     });
+  });
+}
+
+/**
+ * Has a driver library asked, for as long as the child lives and again and again, which of its devices must not be used
+ * any more. Calls `onEnd` once, with why it has ended. The child ends with this process, however that ends.
+ */
+export function watchDevices(options: {
+  readonly worker: string;
+  readonly driver: string;
+  /** Told the reasons, by UUID: all of those that there are now. */
+  readonly onWord: (ill: ReadonlyMap<string, string>) => void;
+  readonly onEnd: (why: string) => void;
+}): ChildProcess {
+  // Its standard input is nothing but a pipe that ends.
+  const child = spawn(options.worker, ["--driver", options.driver, "--health"], {
+    stdio: ["pipe", "pipe", "pipe"],
+  });
+  let complaint = "";
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    complaint = (complaint + text).slice(-4096);
+  });
+  child.stdin.on("error", () => undefined);
+  const fail = (why: string): void => {
+    complaint ||= why;
+    child.kill("SIGKILL");
+  };
+  readLines(child.stdout, fail, (line) => options.onWord(parseHealth(line)));
+  child.on("error", (cause) => fail(`cannot start the worker program ${options.worker}: ${cause.message}`));
+  child.on("close", (code, signal) => {
+    const said = complaint.trim().split("\n").at(-1) ?? "";
+    options.onEnd(said === "" ? `it ended with ${signal ?? `status ${code}`}` : said);
+  });
+  return child;
+}
+
+function parseHealth(line: string): ReadonlyMap<string, string> {
+  const { ill } = healthSchema.parse(JSON.parse(line));
+  return new Map(ill.map(({ uuid, reason }) => [uuid, reason]));
+}
+
+/** Gives each line to `onLine`; what it throws, and a line without end, fails. */
+function readLines(
+  stream: NodeJS.ReadableStream,
+  fail: (why: string) => void,
+  onLine: (line: string) => void,
+): void {
+  let pending = "";
+  stream.setEncoding("utf8").on("data", (text: string) => {
+    const lines = (pending + text).split("\n");
+    pending = lines.pop() ?? "";
+    try {
+      for (const line of lines) onLine(line);
+    } catch {
+      fail("it said something else than which devices are ill");
+    }
+    if (pending.length > maxLineBytes) fail(`it sent a line of more than ${maxLineBytes} bytes`);
   });
 }

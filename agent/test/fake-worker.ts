@@ -23,6 +23,12 @@ export interface FakeDriver {
   readonly startFailure?: string;
   /** A worker refuses every assignment with this message. */
   readonly refusal?: string;
+  /** Devices that must not be used, as told by whoever watches them; it reads this file again and again. */
+  readonly ill?: readonly { readonly uuid: string; readonly reason: string }[];
+  /** Whoever watches the devices says nothing. */
+  readonly isSilent?: boolean;
+  /** Whoever watches the devices says this. */
+  readonly nonsense?: string;
   /** A worker ignores `close` and SIGTERM. */
   readonly isStubborn?: boolean;
 }
@@ -31,6 +37,7 @@ const { values } = parseArgs({
   options: {
     driver: { type: "string" },
     probe: { type: "boolean", default: false },
+    health: { type: "boolean", default: false },
     id: { type: "string", default: "" },
     control: { type: "string", default: "" },
     data: { type: "string", default: "" },
@@ -50,6 +57,7 @@ if (values.driver === undefined || !existsSync(values.driver)) {
 const driver = readDriver(values.driver);
 
 if (values.probe) probe();
+else if (values.health) watch(values.driver);
 else if (driver.startFailure !== undefined) {
   process.stderr.write(`${driver.startFailure}\n`);
   process.exitCode = 1;
@@ -85,6 +93,16 @@ function probe(): void {
     kind: "softgpu",
   }));
   process.stdout.write(`${JSON.stringify({ driver: "", cudaVersion: 13000, devices, nvlinks: [] })}\n`);
+}
+
+function watch(path: string): void {
+  const say = (): void => {
+    const { ill = [], isSilent = false, nonsense } = readDriver(path);
+    if (!isSilent) process.stdout.write(`${nonsense ?? JSON.stringify({ ill })}\n`);
+  };
+  say();
+  setInterval(say, 50);
+  process.stdin.on("end", () => process.exit(0)).resume();
 }
 
 /** A peer that breaks the connection off has ended it, no more: the reader of lines hands on the error of its socket. */

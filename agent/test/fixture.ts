@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { once } from "node:events";
-import { chmodSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { createConnection, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -51,9 +51,11 @@ export class NodeFixture implements AsyncDisposable {
     return new NodeFixture(await FakeController.start());
   }
 
-  /** Changes what workers that start from now on do. */
+  /** Changes what workers that start from now on do, and what is told of devices. */
   setDriver(change: FakeDriver): void {
-    writeFileSync(this.driver, JSON.stringify({ ...twoDevices, ...change }));
+    const written = `${this.driver}.new`;
+    writeFileSync(written, JSON.stringify({ ...twoDevices, ...change }));
+    renameSync(written, this.driver);
   }
 
   agentOptions(change: Partial<AgentOptions> = {}): AgentOptions {
@@ -92,8 +94,10 @@ export class NodeFixture implements AsyncDisposable {
 
   /** Worker processes of this node, whoever started them. */
   workerProcesses(): ProcessIdentity[] {
-    const fakes = new Set(findProcessesByArgument(fakeWorkerScript).map(({ pid }) => pid));
-    return findProcessesByArgument(this.driver).filter(({ pid }) => fakes.has(pid));
+    const pidsWith = (argument: string) => new Set(findProcessesByArgument(argument).map(({ pid }) => pid));
+    const fakes = pidsWith(fakeWorkerScript);
+    const watching = pidsWith("--health");
+    return findProcessesByArgument(this.driver).filter(({ pid }) => fakes.has(pid) && !watching.has(pid));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -232,7 +232,7 @@ export const claimFields = {
     env: "MILLPOND_NODE_LOSS",
     type: "choice",
     choices: ["keep", "requeue", "fail"],
-    description: "What becomes of the claim when its node is lost",
+    description: "What becomes of the claim when its node or a device of it is lost",
     defaultText: "keep",
   },
   grace: {

@@ -193,50 +193,54 @@ async function send(
   return { status: response.status, text: await response.text() };
 }
 
-test("whatever is sent to any method is done, or refused with one clear line and without a change", async () => {
-  const pool = await TestPool.start({ "node-a": [4n * GiB, 4n * GiB] });
-  await pool.claims.createClaim({ claim: { name: "a", memoryBytes: GiB } });
-  await pool.claims.createClaim({ claim: { name: "b", gpus: 2, memoryBytes: 4n * GiB } });
-  const { userToken, agentToken } = pool.controller;
-  const seen = new Map<string, number>();
-  let before = await pictureOf(pool);
-  await fc.assert(
-    fc.asyncProperty(calls, async ({ method, message, isJson, spoilt, who }) => {
-      const encoded = encode(method.input, message, isJson);
-      fc.pre(encoded !== undefined);
-      const fitting = method.parent.typeName.endsWith("AgentService") ? agentToken : userToken;
-      const token = { fitting, user: userToken, agent: agentToken, nobody: "no-such-token-00000" }[who];
-      const { status, text } = await send(pool, method, spoil(encoded, spoilt), { isJson, token });
-      const after = await pictureOf(pool);
-      if (status !== 200) {
-        const { message: line } = JSON.parse(text) as { message: string };
-        expect(line).toMatch(/^[^\n]+ \[MILLPOND_E_[A-Z_]+\]$/);
-        const code = errorCodeOf(new Error(line)) ?? "";
-        expect(["MILLPOND_E_INTERNAL", "MILLPOND_E_STATE_BROKEN", ""]).not.toContain(code);
-        expect(after).toBe(before);
-        seen.set(code, (seen.get(code) ?? 0) + 1);
-      } else {
-        seen.set("done", (seen.get("done") ?? 0) + 1);
-      }
-      before = after;
-    }),
-    { numRuns: runs },
-  );
-  // Neither is it all refused for the same reason, nor all done.
-  expect(seen.get("done")).toBeGreaterThan(runs / 20);
-  for (const code of [
-    "MILLPOND_E_INVALID",
-    "MILLPOND_E_UNAUTHENTICATED",
-    "MILLPOND_E_FORBIDDEN",
-    "MILLPOND_E_NOT_FOUND",
-  ]) {
-    expect(seen.get(code), code).toBeGreaterThan(0);
-  }
-  // What was accepted can be read by the next controller on this state, and the pool still grants.
-  await pool.restart();
-  await pool.addAgent("node-z", [GiB]);
-  const { claim } = await pool.claims.createClaim({
-    claim: { name: "last", memoryBytes: GiB, queue: "", nodeLabels: {} },
-  });
-  expect(claim?.state).toBeDefined();
-}, 600_000);
+test(
+  "whatever is sent to any method is done, or refused with one clear line and without a change",
+  async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB, 4n * GiB] });
+    await pool.claims.createClaim({ claim: { name: "a", memoryBytes: GiB } });
+    await pool.claims.createClaim({ claim: { name: "b", gpus: 2, memoryBytes: 4n * GiB } });
+    const { userToken, agentToken } = pool.controller;
+    const seen = new Map<string, number>();
+    let before = await pictureOf(pool);
+    await fc.assert(
+      fc.asyncProperty(calls, async ({ method, message, isJson, spoilt, who }) => {
+        const encoded = encode(method.input, message, isJson);
+        fc.pre(encoded !== undefined);
+        const fitting = method.parent.typeName.endsWith("AgentService") ? agentToken : userToken;
+        const token = { fitting, user: userToken, agent: agentToken, nobody: "no-such-token-00000" }[who];
+        const { status, text } = await send(pool, method, spoil(encoded, spoilt), { isJson, token });
+        const after = await pictureOf(pool);
+        if (status !== 200) {
+          const { message: line } = JSON.parse(text) as { message: string };
+          expect(line).toMatch(/^[^\n]+ \[MILLPOND_E_[A-Z_]+\]$/);
+          const code = errorCodeOf(new Error(line)) ?? "";
+          expect(["MILLPOND_E_INTERNAL", "MILLPOND_E_STATE_BROKEN", ""]).not.toContain(code);
+          expect(after).toBe(before);
+          seen.set(code, (seen.get(code) ?? 0) + 1);
+        } else {
+          seen.set("done", (seen.get("done") ?? 0) + 1);
+        }
+        before = after;
+      }),
+      { numRuns: runs },
+    );
+    // Neither is it all refused for the same reason, nor all done.
+    expect(seen.get("done")).toBeGreaterThan(runs / 20);
+    for (const code of [
+      "MILLPOND_E_INVALID",
+      "MILLPOND_E_UNAUTHENTICATED",
+      "MILLPOND_E_FORBIDDEN",
+      "MILLPOND_E_NOT_FOUND",
+    ]) {
+      expect(seen.get(code), code).toBeGreaterThan(0);
+    }
+    // What was accepted can be read by the next controller on this state, and the pool still grants.
+    await pool.restart();
+    await pool.addAgent("node-z", [GiB]);
+    const { claim } = await pool.claims.createClaim({
+      claim: { name: "last", memoryBytes: GiB, queue: "", nodeLabels: {} },
+    });
+    expect(claim?.state).toBeDefined();
+  },
+  600_000 + runs * 1000,
+);

@@ -75,6 +75,44 @@ describe("nodes", () => {
     );
   });
 
+  test.each([
+    ["says that it is unhealthy", (devices: readonly unknown[]) => devices.length],
+    ["finds it no more", (devices: readonly unknown[]) => devices.length - 1],
+  ])("a device whose agent %s is taken from the claims that want that, after 30 s", async (_what, count) => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB, 4n * GiB] });
+    const agent = pool.agent("node-a");
+    const make = (name: string, nodeLoss: NodeLoss) =>
+      pool.claims.createClaim({ claim: { name, exclusive: true, leaseSeconds: 3600, nodeLoss } });
+    const stateOf = async (name: string) => (await pool.claims.getClaim({ name })).claim;
+    await make("moves", NodeLoss.REQUEUE);
+    const { ticket } = await pool.claims.createTicket({ claim: "moves" });
+    const session = await agent.openSession(ticket);
+    const before = (await stateOf("moves"))?.allocation?.devices[0]?.uuid;
+    const well = agent.devices;
+    const ill = well.map((device) =>
+      device.uuid === before ? { ...device, health: DeviceHealth.UNHEALTHY, healthReason: "Xid 79" } : device,
+    );
+    agent.devices = ill.toSorted((a, b) => Number(a.uuid === before) - Number(b.uuid === before));
+    agent.devices = agent.devices.slice(0, count(agent.devices));
+    await agent.sync();
+    await pool.passTime(29);
+    expect(await stateOf("moves")).toMatchObject({ state: ClaimState.BOUND, requeues: 0 });
+    await pool.passTime(32);
+    const moved = await stateOf("moves");
+    expect(moved).toMatchObject({ state: ClaimState.BOUND, requeues: 1 });
+    expect(moved?.allocation?.devices[0]?.uuid).not.toBe(before);
+    // What a session may still have is not given away, nor is what is ill.
+    await agent.settle();
+    expect(agent.sessions.has(session)).toBe(false);
+    await make("waits", NodeLoss.FAIL);
+    expect((await stateOf("waits"))?.state).toBe(ClaimState.PENDING);
+    agent.devices = well;
+    await agent.sync();
+    expect((await stateOf("waits"))?.state).toBe(ClaimState.BOUND);
+    await pool.passTime(90);
+    expect((await stateOf("waits"))?.state).toBe(ClaimState.BOUND);
+  });
+
   test("a device that is gone is kept in the books for as long as somebody holds it", async () => {
     const pool = await TestPool.start({ "node-a": [4n * GiB] });
     const agent = pool.agent("node-a");

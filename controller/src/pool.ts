@@ -102,6 +102,7 @@ export class Pool {
       mayHaveSessions: (epoch) => this.#ticketed.has(epoch),
       isNodeReady: (node) => this.presence.isReady(node),
       silentSeconds: (node) => this.presence.silentSeconds(node),
+      illSeconds: (allocation) => this.#illSeconds(allocation),
       enforcesRelease: ({ node }, revision) => this.presence.enforces(node, revision),
       idleSeconds: (epoch) => this.activity.idleMs(epoch) / 1000,
       activeSeconds: (epoch) => this.activity.activeSeconds(epoch),
@@ -212,6 +213,13 @@ export class Pool {
     this.#isLeading = false;
     this.#alarm?.cancel();
     await this.ledger.settled();
+  }
+
+  #illSeconds({ node, devices }: AllocationRecord): number {
+    return this.presence.illSeconds(
+      node,
+      devices.map(({ uuid }) => uuid),
+    );
   }
 
   #mayBeInUse({ node, epoch }: AllocationRecord): boolean {
@@ -325,7 +333,10 @@ export class Pool {
     const now = this.clock.unixMs();
     const openableMs = this.#openableUntilMs(allocation.epoch) - this.clock.monotonicMs();
     const end = ((boundAt ?? 0) + timeLimitSeconds) * 1000;
-    const silentMs = this.presence.silentSeconds(allocation.node) * 1000;
+    const lostMs = Math.max(
+      this.presence.silentSeconds(allocation.node) * 1000,
+      this.#illSeconds(allocation) * 1000,
+    );
     const dates = [
       ...(allocation.resizing === null ? [] : [allocation.resizing.until * 1000]),
       ...(isLazy && openableMs > 0 ? [now + openableMs] : []),
@@ -334,7 +345,7 @@ export class Pool {
       ...(idleLimitSeconds === 0 || preemptAt !== null
         ? []
         : [now + idleLimitSeconds * 1000 - this.activity.idleMs(allocation.epoch)]),
-      ...(nodeLoss === "keep" ? [] : [now + nodeLossAfterSeconds * 1000 - silentMs]),
+      ...(nodeLoss === "keep" ? [] : [now + nodeLossAfterSeconds * 1000 - lostMs]),
     ];
     if (dates.length === 0) {
       this.#due.delete(name);

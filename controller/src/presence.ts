@@ -37,6 +37,8 @@ export interface PresentSession extends SessionFacts {
 interface NodePresence {
   run: string;
   description: NodeDescription;
+  /** Since when its devices are ill, by UUID, on the monotonic clock. */
+  illSinceMs: ReadonlyMap<string, number>;
   /** Sequence of the call that brought it. */
   describedBy: number;
   sequence: number;
@@ -117,6 +119,7 @@ export class Presence {
     const node: NodePresence = {
       run: report.run,
       description,
+      illSinceMs: illSince(description, before, now),
       describedBy: report.describedBy,
       sequence: report.sequence,
       // A revision is believed only after this process has told it to that agent: it might be another controller's.
@@ -232,6 +235,13 @@ export class Presence {
     return (this.#clock.monotonicMs() - since) / 1000;
   }
 
+  /** Seconds since one of these devices of a node fell ill or went missing; 0: none has, or its node says nothing. */
+  illSeconds(node: string, uuids: readonly string[]): number {
+    const presence = this.#nodes.get(node);
+    const since = uuids.map((uuid) => presence?.illSinceMs.get(uuid)).filter((ms) => ms !== undefined);
+    return since.length === 0 ? 0 : (this.#clock.monotonicMs() - Math.min(...since)) / 1000;
+  }
+
   /**
    * Whether the agent opens no session any more for what was taken back at this revision: it obeys an answer of that one
    * or a later one, and such an answer was made after the last ticket for it.
@@ -293,6 +303,21 @@ export class Presence {
       }),
     );
   }
+}
+
+/** One that was there before and is not told of any more is ill, too. */
+function illSince(
+  { devices }: NodeDescription,
+  before: Pick<NodePresence, "description" | "illSinceMs"> | undefined,
+  nowMs: number,
+): ReadonlyMap<string, number> {
+  if (before?.description.devices === devices) {
+    return before.illSinceMs;
+  }
+  const well = new Set(devices.filter(({ isHealthy }) => isHealthy).map(({ uuid }) => uuid));
+  const known = [...(before?.description.devices ?? []), ...devices].map(({ uuid }) => uuid);
+  const ill = [...known, ...(before?.illSinceMs.keys() ?? [])].filter((uuid) => !well.has(uuid));
+  return new Map(ill.map((uuid) => [uuid, before?.illSinceMs.get(uuid) ?? nowMs]));
 }
 
 function hasSameAllocations(node: NodePresence, before: NodePresence | undefined): boolean {

@@ -44,6 +44,8 @@ export interface Facts {
   isNodeReady(node: string): boolean;
   /** Since when nothing was heard of a node that is not ready, or since the controller started. */
   silentSeconds(node: string): number;
+  /** Since when one of its devices has been ill or missing; 0: none is. */
+  illSeconds(allocation: AllocationRecord): number;
   /** Whether the node's agent opens no session for an allocation any more that was taken back at this revision. */
   enforcesRelease(allocation: AllocationRecord, revision: number): boolean;
   /** Seconds since the last call of its sessions. */
@@ -116,13 +118,8 @@ function endIfDue(transaction: Transaction, facts: Facts, claim: ClaimRecord): v
     sleepClaim(transaction, facts, claim, "no program of it uses its devices");
     return;
   }
-  const { node } = allocation;
-  if (
-    claim.nodeLoss !== "keep" &&
-    !facts.isNodeReady(node) &&
-    facts.silentSeconds(node) >= nodeLossAfterSeconds
-  ) {
-    const lost = `its node ${node} was lost: no word from its agent for ${nodeLossAfterSeconds} s`;
+  const lost = claim.nodeLoss === "keep" ? undefined : reasonOfLoss(facts, allocation);
+  if (lost !== undefined) {
     if (claim.nodeLoss === "requeue") {
       requeueClaim(transaction, facts, claim, lost);
     } else {
@@ -154,6 +151,19 @@ function reasonToEnd(facts: Facts, claim: ClaimRecord, allocation: AllocationRec
     return `nobody renewed its lease of ${leaseSeconds} s and no session of it is open`;
   }
   return undefined;
+}
+
+/** Why a claim has lost what it holds; undefined: it has not. */
+function reasonOfLoss(facts: Facts, allocation: AllocationRecord): string | undefined {
+  const { node } = allocation;
+  if (!facts.isNodeReady(node)) {
+    return facts.silentSeconds(node) >= nodeLossAfterSeconds
+      ? `its node ${node} was lost: no word from its agent for ${nodeLossAfterSeconds} s`
+      : undefined;
+  }
+  return facts.illSeconds(allocation) >= nodeLossAfterSeconds
+    ? `a device of it on node ${node} was lost: unhealthy for ${nodeLossAfterSeconds} s`
+    : undefined;
 }
 
 function timeLimitPassed(

@@ -6,6 +6,7 @@
 
 #include "worker/device_output.h"
 #include "worker/driver.h"
+#include "worker/health.h"
 #include "worker/options.h"
 #include "worker/probe.h"
 #include "worker/sanitizer.h"
@@ -32,6 +33,11 @@ int main(int argc, char** argv) {
     if (!text) return fail(text.error(), 1);
     std::printf("%s\n", text->c_str());
     return 0;
+  }
+  if (options->health) {
+    worker::Nvml nvml;
+    const Status watched = worker::watchHealth(*driver, nvml);
+    return watched ? 0 : fail(watched.error(), 1);
   }
   auto output = worker::DeviceOutput::capture();
   if (!output) return fail(output.error(), 1);

@@ -133,6 +133,10 @@ Result<Options> Options::parse(std::span<char*> arguments) {
       out.probe = true;
       continue;
     }
+    if (name == "--health") {
+      out.health = true;
+      continue;
+    }
     if (i + 1 == arguments.size()) return Error{name + " is unknown or needs a value"};
     const std::string value = arguments[++i];
     // No path and no name of ours begins so: a value was forgotten.
@@ -178,7 +182,7 @@ Result<Options> Options::parse(std::span<char*> arguments) {
     }
   }
   if (out.driver.empty()) return Error{"--driver is required"};
-  if (!out.probe && (out.id.empty() || out.controlPath.empty() || out.dataPath.empty()))
+  if (!out.probe && !out.health && (out.id.empty() || out.controlPath.empty() || out.dataPath.empty()))
     return Error{"--id, --control and --data are required"};
   return out;
 }

@@ -42,6 +42,7 @@ struct Resizing {
 struct Options {
   std::string driver;
   bool probe = false;
+  bool health = false;
   std::string id;
   std::string controlPath;
   std::string dataPath;

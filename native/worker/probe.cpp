@@ -11,6 +11,12 @@
 
 namespace millpond::worker {
 
+bool isSoftwareGpu(const Driver& driver, CUdevice device) {
+  char name[256] = {};
+  return driver.cuDeviceGetName(name, sizeof(name) - 1, device) == CUDA_SUCCESS &&
+         std::strstr(name, "Software GPU") != nullptr;
+}
+
 Result<std::string> probeDevices(const Driver& driver) {
   int version = 0;
   int count = 0;
@@ -38,7 +44,7 @@ Result<std::string> probeDevices(const Driver& driver) {
     if (!rc) rc = attribute(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
     if (!rc) rc = attribute(processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     if (rc) return Error{"device " + std::to_string(i) + ": " + failure(driver, "a query", rc)};
-    const bool soft = std::strstr(name, "Software GPU") != nullptr;
+    const bool soft = isSoftwareGpu(driver, device);
     if (!soft) cards.push_back(uuidText(uuid));
     devices.push_back(Json::Object{{"ordinal", i},
                                    {"uuid", uuidText(uuid)},

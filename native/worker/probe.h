@@ -9,6 +9,9 @@
 
 namespace millpond::worker {
 
+/// Whether a device is one of the software GPU's.
+bool isSoftwareGpu(const Driver& driver, CUdevice device);
+
 /// The description that `--probe` prints, or why there is none.
 Result<std::string> probeDevices(const Driver& driver);
 

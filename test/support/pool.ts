@@ -37,6 +37,8 @@ export interface NodeView {
 }
 export interface DeviceView {
   readonly uuid: string;
+  readonly health: "healthy" | "unhealthy";
+  readonly healthReason: string;
   readonly allocatedMemoryBytes: number;
   readonly usedMemoryBytes: number;
 }

@@ -18,6 +18,7 @@ bool areContextFlags(unsigned flags) {
 CUresult createContext(CUcontext* pctx, unsigned flags, CUdevice dev) {
   return withDevice(dev, [&](Driver& driver, Device& device) -> CUresult {
     if (!pctx || !areContextFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
+    if (device.isLost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
     auto context = std::make_shared<Context>(device, Context::Kind::created, flags);
     *pctx = driver.contexts().add(context);
     pushCurrent({std::move(context)});
@@ -55,6 +56,7 @@ extern "C" {
 CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   return withDevice(dev, [&](Driver& driver, Device& device) -> CUresult {
     if (!pctx) return CUDA_ERROR_INVALID_VALUE;
+    if (device.isLost()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
     *pctx = driver.retainPrimary(device)->handle();
     return CUDA_SUCCESS;
   });

@@ -16,7 +16,8 @@ namespace millpond::softgpu {
 /// - MILLPOND_SOFTGPU_SEED: from which the UUIDs are made; by default what tells this machine from others.
 ///   Nodes of one machine need different seeds, or they show the same devices.
 /// - MILLPOND_SOFTGPU_STATE: directory of the files in which processes share the use of memory; by default
-///   $XDG_RUNTIME_DIR/millpond-softgpu, without that variable /tmp/millpond-softgpu-<uid>.
+///   $XDG_RUNTIME_DIR/millpond-softgpu, without that variable /tmp/millpond-softgpu-<uid>. A device of which there is a
+///   file `<UUID without dashes>.lost` there has fallen off its bus, for as long as the file is there.
 /// - MILLPOND_SOFTGPU_SANITIZE: what programs are checked for, of memcheck and racecheck, with a comma between; nothing by
 ///   default.
 /// - MILLPOND_SOFTGPU_FINDINGS: file that gets what the checks find, a line of JSON for each; needed with them.

@@ -153,6 +153,11 @@ void Context::dropRetired() {
 std::function<void()> Context::guarded(std::function<void()> body) {
   return [context = shared_from_this(), body = std::move(body)] {
     if (context->fault() != CUDA_SUCCESS) return;
+    Device& device = context->device();
+    if (device.isLost()) {
+      const std::string which = std::to_string(device.ordinal());
+      return context->fail(CUDA_ERROR_LAUNCH_FAILED, "device " + which + " has fallen off its bus");
+    }
     try {
       body();
     } catch (const std::exception& error) {

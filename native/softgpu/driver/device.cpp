@@ -2,7 +2,9 @@
 #include "softgpu/driver/device.h"
 
 #include <sched.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 
@@ -18,6 +20,9 @@ unsigned availableCores() {
   const int count = CPU_COUNT(&set);
   return count > 0 ? static_cast<unsigned>(count) : 1;
 }
+
+// A look at the file system, for every kernel and copy, would cost more than some of them.
+constexpr int64_t kLookEveryNs = 10'000'000;
 
 std::string hex(const std::array<uint8_t, 16>& bytes) {
   std::string text;
@@ -46,19 +51,20 @@ std::array<uint8_t, 16> deviceUuid(const std::string& seed, unsigned ordinal) {
 Result<std::unique_ptr<Device>> Device::open(unsigned ordinal, const Configuration& configuration) {
   const std::array<uint8_t, 16> uuid = deviceUuid(configuration.seed, ordinal);
   // Named by the UUID: processes share a device exactly when they see the same one.
-  Result<std::unique_ptr<Ledger>> ledger =
-      Ledger::open(configuration.stateDirectory + "/" + hex(uuid) + ".memory");
+  const std::string name = configuration.stateDirectory + "/" + hex(uuid);
+  Result<std::unique_ptr<Ledger>> ledger = Ledger::open(name + ".memory");
   if (!ledger) return ledger.error();
-  return std::make_unique<Device>(ordinal, uuid, configuration.memoryBytes, std::move(*ledger));
+  return std::make_unique<Device>(ordinal, uuid, configuration.memoryBytes, std::move(*ledger), name + ".lost");
 }
 
 Device::Device(unsigned ordinal, std::array<uint8_t, 16> uuid, uint64_t memoryBytes,
-               std::unique_ptr<Ledger> ledger)
+               std::unique_ptr<Ledger> ledger, std::string lostPath)
     : ordinal_(ordinal),
       uuid_(uuid),
       memoryBytes_(memoryBytes),
       multiprocessors_(availableCores()),
       ledger_(std::move(ledger)),
+      lostPath_(std::move(lostPath)),
       primaryContext_(std::make_shared<Context>(*this, Context::Kind::primary, 0)) {}
 
 Device::~Device() = default;
@@ -67,6 +73,15 @@ std::string Device::pciBusId() const {
   char text[16];
   std::snprintf(text, sizeof(text), "0000:%02X:00.0", ordinal_ + 1);
   return text;
+}
+
+bool Device::isLost() {
+  const int64_t now = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+  if (now >= lookAgainNs_.load(std::memory_order_relaxed)) {
+    wasLost_.store(::access(lostPath_.c_str(), F_OK) == 0, std::memory_order_relaxed);
+    lookAgainNs_.store(now + kLookEveryNs, std::memory_order_relaxed);
+  }
+  return wasLost_.load(std::memory_order_relaxed);
 }
 
 uint64_t Device::freeBytes() {

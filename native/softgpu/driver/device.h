@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -41,8 +42,9 @@ class Device {
   /// Fails when the file that shares the use of memory cannot be opened.
   static Result<std::unique_ptr<Device>> open(unsigned ordinal, const Configuration& configuration);
 
+  /// @param lostPath is there when the device has fallen off its bus.
   Device(unsigned ordinal, std::array<uint8_t, 16> uuid, uint64_t memoryBytes,
-         std::unique_ptr<Ledger> ledger);
+         std::unique_ptr<Ledger> ledger, std::string lostPath);
   ~Device();
 
   unsigned ordinal() const { return ordinal_; }
@@ -60,6 +62,10 @@ class Device {
   void release(uint64_t bytes) { ledger_->release(bytes); }
   uint64_t freeBytes();
 
+  /// Whether it has fallen off its bus: no context is made on it, and what it is given to do fails. Learnt within
+  /// milliseconds.
+  bool isLost();
+
   /// The context that the runtime shares; its handle exists before it is retained.
   const std::shared_ptr<Context>& primaryContext() const { return primaryContext_; }
 
@@ -69,6 +75,9 @@ class Device {
   const uint64_t memoryBytes_;
   const unsigned multiprocessors_;
   std::unique_ptr<Ledger> ledger_;
+  const std::string lostPath_;
+  std::atomic<bool> wasLost_ = false;
+  std::atomic<int64_t> lookAgainNs_ = 0;  // on the monotonic clock
   std::shared_ptr<Context> primaryContext_;
 };
 

@@ -1,13 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// A management library of a host with three devices, of which the first two are joined by NVLink.
+// A management library of a host with three devices, of which the first two are joined by NVLink. Tests say what befalls
+// them: fakeNvmlReport, fakeNvmlAnswer, fakeNvmlFailRows.
 #include <array>
 #include <cstring>
+#include <deque>
 
 namespace {
 
 constexpr std::array<const char*, 3> kDevices = {"GPU-a", "GPU-b", "GPU-c"};
 constexpr int kInvalidArgument = 2, kNotFound = 6;
 constexpr int kCapabilityNvlink = 2, kIsThere = 0, kNotSupported = 5;
+constexpr int kUnsupported = 3, kTimeout = 10;
+constexpr unsigned long long kXidEvents = 8;
+
+struct EventData {
+  const void* device;
+  unsigned long long type;
+  unsigned long long data;
+  unsigned gpuInstance;
+  unsigned computeInstance;
+};
+
+std::deque<EventData> reports;
+std::array<bool, 3> areRegistered{};
+std::array<int, 3> answers{};
+std::array<bool, 3> haveFailedRows{};
+
+size_t indexOf(const void* device) { return static_cast<size_t>(static_cast<const char* const*>(device) - kDevices.data()); }
 
 bool isOne(const void* device) { return device == &kDevices[0] || device == &kDevices[1] || device == &kDevices[2]; }
 
@@ -40,5 +59,50 @@ extern "C" {
   *status = capability == kCapabilityNvlink && !isLast ? kIsThere : kNotSupported;
   return 0;
 }
+
+[[gnu::visibility("default")]] int nvmlEventSetCreate(void** set) {
+  *set = &reports;
+  return 0;
+}
+
+/// The last device cannot report.
+[[gnu::visibility("default")]] int nvmlDeviceRegisterEvents(const void* device, unsigned long long types, void* set) {
+  if (!isOne(device) || types != kXidEvents || set != &reports) return kInvalidArgument;
+  if (device == &kDevices[2]) return kUnsupported;
+  areRegistered[indexOf(device)] = true;
+  return 0;
+}
+
+[[gnu::visibility("default")]] int nvmlEventSetWait_v2(void* set, EventData* event, unsigned) {
+  if (set != &reports) return kInvalidArgument;
+  if (reports.empty()) return kTimeout;
+  *event = reports.front();
+  reports.pop_front();
+  return 0;
+}
+
+[[gnu::visibility("default")]] int nvmlDeviceGetTemperature(const void* device, int sensor, unsigned* celsius) {
+  if (!isOne(device) || sensor != 0) return kInvalidArgument;
+  *celsius = 40;
+  return answers[indexOf(device)];
+}
+
+[[gnu::visibility("default")]] int nvmlDeviceGetRemappedRows(const void* device, unsigned* corrected, unsigned* uncorrected,
+                                                             unsigned* isPending, unsigned* hasFailed) {
+  if (!isOne(device)) return kInvalidArgument;
+  *corrected = *uncorrected = *isPending = 0;
+  *hasFailed = haveFailedRows[indexOf(device)] ? 1 : 0;
+  return 0;
+}
+
+/// The driver reports something of a device, if it was asked to.
+[[gnu::visibility("default")]] void fakeNvmlReport(unsigned index, unsigned long long type, unsigned long long data) {
+  if (areRegistered[index]) reports.push_back({&kDevices[index], type, data, 0, 0});
+}
+
+/// A device answers so from now on.
+[[gnu::visibility("default")]] void fakeNvmlAnswer(unsigned index, int answer) { answers[index] = answer; }
+
+[[gnu::visibility("default")]] void fakeNvmlFailRows(unsigned index) { haveFailedRows[index] = true; }
 
 }  // extern "C"

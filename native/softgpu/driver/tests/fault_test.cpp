@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of a context whose kernel fails.
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <string>
 #include <thread>
 
 #include "softgpu/driver/tests/gate.h"
@@ -184,6 +189,47 @@ TEST("memory is freed while kernels of another context run") {
   OK(CU(cuStreamSynchronize)(stream));
   CHECK(values.values() == std::vector<int>(100000, 29));
   OK(CU(cuStreamDestroy_v2)(stream));
+}
+
+// ".../<UUID>.lost" of a device.
+std::string lostPathOf(CUdevice device) {
+  CUuuid uuid{};
+  OK(CU(cuDeviceGetUuid_v2)(&uuid, device));
+  std::string name;
+  for (const char byte : uuid.bytes) {
+    char digits[3];
+    std::snprintf(digits, sizeof(digits), "%02x", static_cast<unsigned>(static_cast<unsigned char>(byte)));
+    name += digits;
+  }
+  return std::string(::getenv("MILLPOND_SOFTGPU_STATE")) + "/" + name + ".lost";
+}
+
+TEST("a device that has fallen off its bus fails what it is given and takes no contexts, until it is back") {
+  OK(CU(cuInit)(0));
+  constexpr CUdevice kLost = 1;
+  constexpr auto kLearnt = std::chrono::milliseconds(50);
+  const std::string path = lostPathOf(kLost);
+  CUcontext context = nullptr;
+  OK(CU(cuCtxCreate_v2)(&context, 0, kLost));
+  OK(CU(cuMemsetD8_v2)(DeviceArray<int>(4).pointer(), 1, 16));
+  const DeviceArray<int> memory(4);
+  CHECK(std::ofstream(path).good());
+  std::this_thread::sleep_for(kLearnt);
+  CU(cuMemsetD8Async)(memory.pointer(), 1, 16, nullptr);
+  expectSticky(CUDA_ERROR_LAUNCH_FAILED);
+  OK(CU(cuCtxDestroy_v2)(context));
+  FAILS(CUDA_ERROR_DEVICE_UNAVAILABLE, CU(cuCtxCreate_v2)(&context, 0, kLost));
+  FAILS(CUDA_ERROR_DEVICE_UNAVAILABLE, CU(cuDevicePrimaryCtxRetain)(&context, kLost));
+  {
+    // The other one goes on.
+    OwnContext other;
+    OK(CU(cuMemsetD8_v2)(DeviceArray<int>(4).pointer(), 1, 16));
+  }
+  CHECK(std::filesystem::remove(path));
+  std::this_thread::sleep_for(kLearnt);
+  OK(CU(cuCtxCreate_v2)(&context, 0, kLost));
+  OK(CU(cuMemsetD8_v2)(DeviceArray<int>(4).pointer(), 1, 16));
+  OK(CU(cuCtxDestroy_v2)(context));
 }
 
 }  // namespace

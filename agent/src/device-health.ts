@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { ChildProcess } from "node:child_process";
+import type { Logger } from "pino";
+import type { DiscoveredDevice } from "./devices.ts";
+import { watchDevices } from "./worker-process.ts";
+
+export interface DeviceHealthOptions {
+  readonly worker: string;
+  readonly devices: readonly Pick<DiscoveredDevice, "driver" | "description">[];
+  /** A driver that says nothing of its devices for so long gives no answer any more. */
+  readonly silenceMs: number;
+  /** A watcher that has ended is started again after so long. */
+  readonly restartMs: number;
+  readonly log: Logger;
+  /** Called when a device has become ill, or well again. */
+  readonly onChange: () => void;
+}
+
+/** What is known of the devices of one driver. */
+interface Watch {
+  readonly driver: string;
+  /** Reasons, by UUID. */
+  ill: ReadonlyMap<string, string>;
+  /** Why nothing is known of any; undefined: it is. */
+  silence: string | undefined;
+  /** Why the last watcher ended; undefined: it watches. */
+  failure: string | undefined;
+  child: ChildProcess | undefined;
+  silenceTimer: NodeJS.Timeout | undefined;
+  restartTimer: NodeJS.Timeout | undefined;
+}
+
+/**
+ * Which devices must not be used any more. Each driver is asked in a process of its own, all the time: one that hangs,
+ * as drivers do when a card has gone, must not take the agent along, and its silence is an answer.
+ */
+export class DeviceHealth {
+  readonly #options: DeviceHealthOptions;
+  readonly #driverOf: ReadonlyMap<string, string>;
+  readonly #watches: ReadonlyMap<string, Watch>;
+  #isStopped = false;
+
+  constructor(options: DeviceHealthOptions) {
+    this.#options = options;
+    this.#driverOf = new Map(options.devices.map(({ driver, description }) => [description.uuid, driver]));
+    const nothing = { silence: undefined, failure: undefined, child: undefined };
+    const timers = { silenceTimer: undefined, restartTimer: undefined };
+    this.#watches = new Map(
+      options.devices.map(({ driver }) => [driver, { driver, ill: new Map(), ...nothing, ...timers }]),
+    );
+  }
+
+  start(): void {
+    for (const watch of this.#watches.values()) {
+      this.#ask(watch);
+    }
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    for (const { child, silenceTimer, restartTimer } of this.#watches.values()) {
+      clearTimeout(silenceTimer);
+      clearTimeout(restartTimer);
+      child?.kill("SIGKILL");
+    }
+  }
+
+  /** Why a device must not be used; undefined: nothing is known against it. */
+  illnessOf(uuid: string): string | undefined {
+    const watch = this.#watches.get(this.#driverOf.get(uuid) ?? "");
+    return watch?.silence ?? watch?.ill.get(uuid);
+  }
+
+  #ask(watch: Watch): void {
+    const { worker, restartMs, log } = this.#options;
+    this.#expectWord(watch);
+    watch.child = watchDevices({
+      worker,
+      driver: watch.driver,
+      onWord: (ill) => this.#learn(watch, ill),
+      onEnd: (why) => {
+        if (this.#isStopped) return;
+        if (watch.failure !== why) log.warn({ driver: watch.driver, reason: why }, "devices are not watched");
+        watch.failure = why;
+        watch.restartTimer = setTimeout(() => this.#ask(watch), restartMs);
+      },
+    });
+  }
+
+  #learn(watch: Watch, ill: ReadonlyMap<string, string>): void {
+    if (this.#isStopped) return;
+    const before = watch.ill;
+    const hasBeenSilent = watch.silence !== undefined;
+    watch.ill = ill;
+    watch.silence = undefined;
+    watch.failure = undefined;
+    clearTimeout(watch.silenceTimer);
+    watch.silenceTimer = undefined;
+    this.#expectWord(watch);
+    const uuids = new Set([...before.keys(), ...ill.keys()]);
+    const changed = [...uuids].filter((uuid) => before.get(uuid) !== ill.get(uuid));
+    for (const device of changed) {
+      const reason = ill.get(device);
+      if (reason === undefined) this.#options.log.info({ device }, "a device is well again");
+      else this.#options.log.error({ device, reason }, "a device is ill");
+    }
+    if (hasBeenSilent || changed.length > 0) this.#options.onChange();
+  }
+
+  /** Where none comes in time, all devices of the driver are ill. */
+  #expectWord(watch: Watch): void {
+    // What has come while this process itself was stopped is read first.
+    const giveUp = (): NodeJS.Immediate => setImmediate(() => this.#takeSilence(watch, timer));
+    const timer = watch.silenceTimer ?? setTimeout(giveUp, this.#options.silenceMs);
+    watch.silenceTimer = timer;
+  }
+
+  #takeSilence(watch: Watch, timer: NodeJS.Timeout): void {
+    if (this.#isStopped || watch.silenceTimer !== timer) return;
+    watch.silenceTimer = undefined;
+    const { silenceMs, log, onChange } = this.#options;
+    watch.silence =
+      watch.failure === undefined
+        ? `its driver has said nothing for ${silenceMs / 1000} s`
+        : `its driver cannot be asked: ${watch.failure}`;
+    log.error({ driver: watch.driver, reason: watch.silence }, "nothing is known of devices any more");
+    onChange();
+  }
+}
