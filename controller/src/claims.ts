@@ -55,7 +55,7 @@ export async function createClaim(
     return await pool
       .mutate(
         (transaction) => {
-          refuseDouble(transaction, name);
+          refuseDouble(transaction, name, spec.tenant);
           refuseTooMany(transaction);
           refuseUnknownQueue(transaction, spec);
           refuseOtherGang(transaction, spec);
@@ -343,15 +343,16 @@ function renew(pool: Pool, claim: ClaimRecord): void {
   }
 }
 
-function refuseDouble(transaction: Transaction, name: string): void {
+function refuseDouble(transaction: Transaction, name: string, tenant: string): void {
   const claim = transaction.claim(name);
   if (claim === undefined) {
     return;
   }
-  if (isLive(claim)) {
+  const [held] = transaction.allocations.heldBy(name);
+  // Of what another tenant has no more is told than that the name is taken.
+  if (isLive(claim) || (held !== undefined && claim.tenant !== tenant)) {
     throw millpondError("MILLPOND_E_ALREADY_EXISTS", `there is a claim ${name} already`);
   }
-  const [held] = transaction.allocations.heldBy(name);
   if (held !== undefined) {
     throw millpondError(
       "MILLPOND_E_ALREADY_EXISTS",
@@ -386,6 +387,11 @@ function refuseOtherGang(transaction: Transaction, spec: ClaimSpec): void {
     return;
   }
   const others = transaction.gangClaims(spec.gang);
+  if (others.some(({ tenant }) => tenant !== spec.tenant)) {
+    throw millpondError("MILLPOND_E_ALREADY_EXISTS", `there is a gang ${spec.gang} of another tenant`, {
+      remedy: "Take another name.",
+    });
+  }
   if (others.length >= spec.gangSize) {
     throw millpondError(
       "MILLPOND_E_INVALID",
@@ -396,7 +402,6 @@ function refuseOtherGang(transaction: Transaction, spec: ClaimSpec): void {
     "gangSize",
     "isSameNode",
     "queue",
-    "tenant",
     "priority",
     "isPreemptible",
     "serviceClass",

@@ -99,22 +99,30 @@ export function makePoolService(
   };
 }
 
-/** Those of claims that are there for the caller. What events say of other claims is left out. */
+/**
+ * Those of claims that are there for the caller. What events say of other claims is left out, and so are those of a claim of
+ * the same name before: it may have been another tenant's.
+ */
 async function listSeenEvents(
   pool: Pool,
   store: Store,
   query: EventQuery,
   sees: Sight,
 ): Promise<EventRecord[]> {
-  const isSeen = ({ subject }: EventRecord): boolean => {
+  const isSeen = ({ subject, at }: EventRecord): boolean => {
     const claim = pool.ledger.claims.get(subject.replace(/^claim\//, ""));
-    return subject.startsWith("claim/") && claim !== undefined && sees(claim);
+    return subject.startsWith("claim/") && claim !== undefined && at >= claim.createdAt && sees(claim);
   };
-  const found: EventRecord[] = [];
+  let found: EventRecord[] = [];
   for (let { after } = query; ; ) {
     const batch = await store.listEvents({ ...query, after, end: "oldest", limit: maxEvents });
-    const seen = batch.filter(isSeen);
-    found.push(...seen.map((event) => ({ ...event, message: hideNames(pool, event.message, sees) })));
+    for (const event of batch.filter(isSeen)) {
+      if (event.kind === "ClaimCreated") {
+        // In the very second in which the one before ended.
+        found = found.filter(({ subject }) => subject !== event.subject);
+      }
+      found.push({ ...event, message: hideNames(pool, event.message, sees) });
+    }
     const last = batch.at(-1);
     if (last === undefined || batch.length < maxEvents) {
       break;
