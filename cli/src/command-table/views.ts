@@ -96,7 +96,8 @@ it was bound; used: while its programs made calls; wasted: granted and not used.
       since: {
         flags: "--since <moment>",
         type: "text",
-        description: "Begin of the period: a duration before now, 7d, or a date, 2026-11-20",
+        description:
+          "Begin of the period: a duration before now, 7d, or a date, 2026-11-20 or 2026-11-20T12:00+01:00 (without a zone: UTC)",
         defaultText: "the first that is known",
       },
       until: {

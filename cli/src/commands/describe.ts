@@ -2,6 +2,7 @@
 
 import {
   type Claim,
+  ClaimState,
   type Device,
   type Event,
   formatBytes,
@@ -38,6 +39,7 @@ import {
   sessionStateWord,
 } from "../output/resources.ts";
 import { type Column, layOut, layOutFields } from "../output/table.ts";
+import { waitingFields } from "./why.ts";
 
 const eventLimit = 10;
 
@@ -172,8 +174,8 @@ async function describeDevice(
   };
 }
 
-async function describeClaim(claim: Claim, { pool }: Connection, now: number): Promise<Description> {
-  const { sessions } = await pool.listSessions({ claim: claim.name });
+async function describeClaim(claim: Claim, connection: Connection, now: number): Promise<Description> {
+  const { sessions } = await connection.pool.listSessions({ claim: claim.name });
   const { allocation } = claim;
   const compute = claim.computePercent === 0 ? "in proportion" : `${claim.computePercent}%`;
   const granted = allocation?.devices.map(
@@ -192,7 +194,7 @@ async function describeClaim(claim: Claim, { pool }: Connection, now: number): P
       ...wishesOf(claim),
       ["Tenant", claim.tenant],
       ["Queue", `${claim.queue}, priority ${claim.priority}`],
-      ["Position", claim.queuePosition === 0 ? "not waiting" : String(claim.queuePosition)],
+      ...(await waitOf(claim, connection, now)),
       ["Node", allocation === undefined ? "none" : `${allocation.node} (epoch ${allocation.epoch})`],
       ["Devices", granted === undefined ? "none" : `\n${granted.join("\n")}`],
       ["Created", `${ageOf(claim.createdAt, now)} ago`],
@@ -207,6 +209,15 @@ async function describeClaim(claim: Claim, { pool }: Connection, now: number): P
       ...notParked(sessions),
     ],
   };
+}
+
+/** What it waits for, if it does. */
+async function waitOf(claim: Claim, { claims }: Connection, now: number): Promise<Fields> {
+  const explanation =
+    claim.state === ClaimState.PENDING ? await claims.explainClaim({ name: claim.name }) : undefined;
+  // It may have been bound by now.
+  if (explanation?.claim?.state !== ClaimState.PENDING) return [["Waiting", "no"]];
+  return [["Waiting", `for ${ageOf(claim.waitingSince, now)}`], ...waitingFields(explanation, now)];
 }
 
 /** Why sessions that are idle keep their lazy claim awake. */

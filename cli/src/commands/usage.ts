@@ -4,6 +4,7 @@ import { type GetUsageResponse, millpondError, parseDuration, quote, type Usage 
 import { exitStatus } from "../command-table.ts";
 import type { Values } from "../command-values.ts";
 import { openConnection } from "../connection.ts";
+import { prefixError } from "../errors.ts";
 import { renderObject } from "../output/resources.ts";
 import { type Column, layOut } from "../output/table.ts";
 
@@ -19,20 +20,36 @@ export async function run(values: Values<"usage">): Promise<number> {
 }
 
 /**
- * Reads a moment: a duration before now, `7d`, or a date, `2026-11-20` or `2026-11-20T12:00:00Z`.
+ * Reads a moment: a duration before now, `7d`, or a date, `2026-11-20` or `2026-11-20T12:00:00+01:00`; one without a zone
+ * is in UTC, as all times that are shown.
  *
  * @returns Unix seconds.
  * @throws MILLPOND_E_INVALID
  */
 function parseMoment(text: string, nowSeconds: number, source: string): number {
-  if (/^\d{4}-\d{2}-\d{2}/.test(text)) {
-    const milliseconds = Date.parse(text);
-    if (Number.isNaN(milliseconds)) {
-      throw millpondError("MILLPOND_E_INVALID", `${source}: ${quote(text)} is not a date such as 2026-11-20`);
-    }
-    return Math.floor(milliseconds / 1000);
+  if (/^\d{4}-/.test(text)) {
+    const seconds = parseDate(text);
+    if (seconds !== undefined) return seconds;
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `${source}: ${quote(text)} is not a date such as 2026-11-20 or 2026-11-20T12:00Z`,
+    );
   }
-  return Math.max(0, nowSeconds - parseDuration(text));
+  try {
+    return Math.max(0, nowSeconds - parseDuration(text));
+  } catch (error) {
+    throw prefixError(error, source);
+  }
+}
+
+function parseDate(text: string): number | undefined {
+  const [, day = "", time = "T00:00", zone = "Z"] =
+    /^(\d{4}-\d{2}-\d{2})(T\d{2}:\d{2}(?::\d{2})?)?(Z|[+-]\d{2}:\d{2})?$/.exec(text) ?? [];
+  const midnight = Date.parse(`${day}T00:00Z`);
+  const moment = Date.parse(`${day}${time}${zone}`);
+  if (Number.isNaN(midnight) || Number.isNaN(moment)) return undefined;
+  // Of the 30th of February the parser makes the 2nd of March.
+  return new Date(midnight).toISOString().startsWith(day) ? Math.floor(moment / 1000) : undefined;
 }
 
 const hours = (seconds: number): string => (seconds / 3600).toFixed(2);

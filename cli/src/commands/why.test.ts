@@ -14,6 +14,12 @@ test("why and usage say what a platform team is asked", async () => {
   expect(why.stdout).toMatch(/position: +1 of 1 in queue default, priority 3/);
   expect(why.stdout).toMatch(/queue default: +1 GPUs in use/);
   expect(why.stdout).toMatch(/waits for: +the end of runs/);
+  // Who describes it is told the same.
+  const described = await pool.home.millpond(["describe", "claim", "waits"]);
+  expect(described.stdout).toMatch(
+    /\nWaiting: +for [\dms]+\n {2}position: +1 of 1 in queue default, priority 3\n[^]* {2}waits for: +the end of runs\n {2}expected: +within .*\n {2}next release: +claim runs, within/,
+  );
+  expect((await pool.home.millpond(["describe", "claim", "runs"])).stdout).toMatch(/\nWaiting: +no\n/);
   const { access, queues: quotas } = pool.connection;
   await quotas.putTenant({ tenant: { name: "team-a" } });
   const { secret } = await access.createToken({ name: "ann", role: "user", tenant: "team-a" });
@@ -48,7 +54,17 @@ test("why and usage say what a platform team is asked", async () => {
     from: "2026-01-01T00:00:00Z",
     items: expect.arrayContaining([expect.objectContaining({ tenant: "default", claims: 2 })]),
   });
-  expect((await pool.home.millpond(["usage", "--since", "yesterday"])).stderr).toContain(
-    '"yesterday" is not a duration',
+  const sinceOf = async (moment: string) => {
+    const result = await pool.home.millpond(["usage", "--since", moment, "-o", "json"]);
+    return result.code === 0
+      ? (JSON.parse(result.stdout) as { from: string }).from
+      : result.stderr.split("\n")[0];
+  };
+  // Whatever the time zone of this machine is.
+  expect(await sinceOf("2026-01-01T12:00")).toBe("2026-01-01T12:00:00Z");
+  expect(await sinceOf("2026-01-01T12:00:30+01:00")).toBe("2026-01-01T11:00:30Z");
+  expect(await sinceOf("2026-02-30")).toBe(
+    'error: --since: "2026-02-30" is not a date such as 2026-11-20 or 2026-11-20T12:00Z',
   );
+  expect(await sinceOf("yesterday")).toContain('--since: "yesterday" is not a duration');
 });

@@ -50,36 +50,42 @@ export function render(explanation: ExplainClaimResponse, nowSeconds: number): s
   const { claim } = explanation;
   if (claim === undefined) return "";
   const since = (seconds: bigint) => formatAge(Math.max(0, nowSeconds - Number(seconds)));
-  const facts: [string, string][] = explanation.facts.map((fact) => {
-    const [subject = "", ...rest] = fact.split(": ");
-    return [`  ${subject}`, rest.join(": ")];
-  });
   if (claim.state !== ClaimState.PENDING) {
     const where =
       claim.allocation === undefined ? "" : ` to ${claim.allocation.node} for ${since(claim.boundAt)}`;
     const reason = claim.reason === "" ? "" : `: ${claim.reason}`;
     const head = `claim ${claim.name} is ${claimStateWord(claim.state)}${where}${reason}`;
+    const facts = factFields(explanation);
     return facts.length === 0 ? head : `${head}\n${layOutFields(facts)}`;
   }
-  const { expectedAt, nextReleaseAt, nextReleaseClaim } = explanation;
+  const fields = layOutFields(waitingFields(explanation, nowSeconds));
+  return `claim ${claim.name} has waited ${since(claim.waitingSince)}: ${claim.reason}\n${fields}`;
+}
+
+function factFields({ facts }: ExplainClaimResponse): [string, string][] {
+  return facts.map((fact) => {
+    const [subject = "", ...rest] = fact.split(": ");
+    return [`  ${subject}`, rest.join(": ")];
+  });
+}
+
+/** What a claim that waits is waiting for, where, and until when. */
+export function waitingFields(explanation: ExplainClaimResponse, nowSeconds: number): [string, string][] {
+  const { claim, obstacle, queueLength, expectedAt, nextReleaseAt, nextReleaseClaim } = explanation;
+  if (claim === undefined) return [];
   const next = nextReleaseClaim === "" ? "a claim of another tenant" : `claim ${nextReleaseClaim}`;
   const within = (at: bigint) => `within ${formatDuration(Math.max(0, Number(at) - nowSeconds))}`;
-  const fields: [string, string][] = [
-    [
-      "  position",
-      `${claim.queuePosition} of ${explanation.queueLength} in queue ${claim.queue}, priority ${claim.priority}`,
-    ],
-    ...facts,
+  const { queuePosition, queue, priority } = claim;
+  return [
+    ["  position", `${queuePosition} of ${queueLength} in queue ${queue}, priority ${priority}`],
+    ...factFields(explanation),
     ["  waits for", whatItWaitsFor(explanation)],
     [
       "  expected",
-      expectedAt === 0n
-        ? `not known: ${unknowns[explanation.obstacle] ?? unknowns["room"]}`
-        : within(expectedAt),
+      expectedAt === 0n ? `not known: ${unknowns[obstacle] ?? unknowns["room"]}` : within(expectedAt),
     ],
     ["  next release", nextReleaseAt === 0n ? "not known" : `${next}, ${within(nextReleaseAt)}`],
   ];
-  return `claim ${claim.name} has waited ${since(claim.waitingSince)}: ${claim.reason}\n${layOutFields(fields)}`;
 }
 
 const mostNames = 8;
