@@ -50,6 +50,9 @@ export async function sync(pool: Pool, report: AgentReport, signal: AbortSignal)
     if (hasComeBack || hasNews || isUnsettled(pool, node) || hasChanged(pool, node, description)) {
       await pool.mutate((transaction) => takeOver(transaction, node, { description, hasComeBack }), { node });
     }
+    if (hasNews || admission.isFirst) {
+      pool.noteTicketsOf(node);
+    }
     pool.touch();
     if (!admission.isFirst) {
       await untilRevisionIsNot(pool, node, knownRevision, [signal, superseded]);

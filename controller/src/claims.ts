@@ -217,7 +217,7 @@ export async function createTicket(
       },
       key,
     );
-    pool.presence.expectSession(session, { epoch: allocation.epoch, client });
+    pool.presence.expectSession(session, { epoch: allocation.epoch, node: allocation.node, client });
     pool.markTicketed(allocation);
     return { ticket, agentUrl, session };
   });

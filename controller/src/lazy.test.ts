@@ -65,6 +65,23 @@ test("a lazy claim holds nothing until it is woken, and gives back what it holds
   expect((await wake(pool, "shell"))?.allocation?.devices).toMatchObject([{ memoryBytes: 8n * GiB }]);
 });
 
+test("a ticket that opened no session before its agent was killed keeps the claim awake for a moment only", async () => {
+  const pool = await TestPool.start({ a: [8n * GiB] });
+  await pool.claims.createClaim({ claim: { name: "shell", lazy: true, leaseSeconds: 3600 } });
+  await wake(pool, "shell");
+  await pool.claims.createTicket({ claim: "shell" });
+  await pool.passTime(4);
+  await pool.killAgent("a");
+  pool.clock.advance(4000);
+  const agent = await pool.addAgent("a", [8n * GiB]);
+  // Its client has another by now, with which it opens a session that ends.
+  await agent.closeSession(await open(pool, "shell"));
+  await pool.passTime(13);
+  expect(await stateOf(pool, "shell")).toBe(ClaimState.BOUND);
+  await pool.passTime(3);
+  expect(await stateOf(pool, "shell")).toBe(ClaimState.DORMANT);
+});
+
 test("one that is woken takes its turn behind those that wait, and says why", async () => {
   const pool = await TestPool.start({ a: [8n * GiB] });
   const whole = { leaseSeconds: 3600 };

@@ -186,6 +186,15 @@ export class Pool {
     this.#setAlarm();
   }
 
+  /** To be called when tickets for claims on a node can open a session for less long than before, or no more. */
+  noteTicketsOf(node: string): void {
+    for (const { claim } of this.ledger.allocations.onNode(node)) {
+      if (this.ledger.claims.get(claim)?.isLazy) {
+        this.#noteDue(claim);
+      }
+    }
+  }
+
   /** Why the last resize of a claim was refused; undefined: it was not. To be read once. */
   takeResizeRefusal(claim: string): ResizeRefusal | undefined {
     const refusal = this.#resizeRefusals.get(claim);

@@ -15,6 +15,12 @@ const agentGoneAfterMs = 3_000;
 /** A ticket that has opened no session for so long will open none: it has expired, and its session would be known. */
 export const ticketMemoryMs = ticketLifetimeSeconds * 1000 + nodeLostAfterMs;
 
+/**
+ * Whoever has a ticket presents it at once, and gets another where the agent does not answer. So one from before the agent
+ * was started is hardly presented to it; until then, where it is, it is not missed.
+ */
+const ticketOfEarlierRunMs = 15_000;
+
 /** What a client said of itself when it got its ticket. */
 export interface ClientFacts {
   readonly host: string;
@@ -24,6 +30,7 @@ export interface ClientFacts {
 
 interface UnusedTicket {
   readonly epoch: number;
+  readonly node: string;
   readonly client: ClientFacts;
   /** On the monotonic clock. */
   readonly expiresMs: number;
@@ -134,6 +141,9 @@ export class Presence {
       hasHungUp: false,
     };
     this.#nodes.set(report.node, node);
+    if (before !== undefined && !isSameRun) {
+      this.#shortenTickets(report.node, now + ticketOfEarlierRunMs);
+    }
     this.#deadlines.set(report.node, now + nodeLostAfterMs);
     for (const { id } of report.endedSessions) {
       this.#unused.delete(id);
@@ -276,6 +286,14 @@ export class Presence {
       this.#unused.delete(id);
     }
     this.#unused.set(session, { ...ticket, expiresMs: now + ticketMemoryMs });
+  }
+
+  #shortenTickets(name: string, untilMs: number): void {
+    for (const [session, ticket] of this.#unused) {
+      if (ticket.node === name) {
+        this.#unused.set(session, { ...ticket, expiresMs: Math.min(ticket.expiresMs, untilMs) });
+      }
+    }
   }
 
   #refuseDouble(report: AgentReport, before: NodePresence | undefined): void {
