@@ -48,7 +48,7 @@ export function asksForWholeDevices(request: ClaimRequest): boolean {
 }
 
 /** What a vGPU of the request would take of this device; more than the device has where it is too small. */
-export function shareOf(request: ClaimRequest, device: DeviceState): Share {
+export function shareOf(request: ClaimRequest, device: Pick<DeviceState, "memoryBytes">): Share {
   const memoryBytes = memoryOf(request, device);
   if (request.isBestEffort === true) {
     return { memoryBytes, computePercent: 0 };
@@ -61,7 +61,7 @@ export function shareOf(request: ClaimRequest, device: DeviceState): Share {
   return { memoryBytes, computePercent: Math.max(1, Number(proportion)) };
 }
 
-function memoryOf(request: ClaimRequest, device: DeviceState): bigint {
+function memoryOf(request: ClaimRequest, device: Pick<DeviceState, "memoryBytes">): bigint {
   if (asksForWholeDevices(request)) {
     return device.memoryBytes;
   }

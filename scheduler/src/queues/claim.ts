@@ -98,7 +98,9 @@ export interface PlanSettings {
   readonly maxReservations: number;
   /** The most claims that are taken back for one claim or gang. */
   readonly maxVictims: number;
-  /** The most claims that are looked at as victims for one claim or gang. */
+  /**
+   * The most claims that are looked at as victims for a gang; for a claim, the most nodes, and the most claims on each.
+   */
   readonly maxCandidates: number;
 }
 

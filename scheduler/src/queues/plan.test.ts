@@ -3,6 +3,7 @@
 import { describe, expect, test } from "vitest";
 import type { Snapshot } from "../snapshot.ts";
 import { type Job, QueueHistory } from "../testing/queue-history.ts";
+import { defaultPlanSettings } from "./claim.ts";
 import type { QueueSpec } from "./queue.ts";
 
 const GiB = 1n << 30n;
@@ -104,6 +105,65 @@ describe("fair share", () => {
     expect(blocked.get("d")?.reason).toBe(
       "tenant u is at its limit: with it, it would have 16 GiB of 8 GiB of memory",
     );
+  });
+
+  test("where devices differ, a claim goes where its quotas allow it", () => {
+    const { nodes } = pool(1, 1);
+    const mixed = {
+      nodes: nodes.map((node, position) => ({
+        ...node,
+        devices: node.devices.map((each) => ({
+          ...each,
+          memoryBytes: position === 0 ? 8n * GiB : 16n * GiB,
+        })),
+      })),
+    };
+    const tenants = [{ name: "t", limit: { memoryBytes: 8n * GiB } }];
+    const whole = new QueueHistory({ pool: mixed, queues: [queue("q")], tenants });
+    whole.arrive(job("large", { tenant: "u", isPreemptible: true, runSeconds: 50 }));
+    whole.pass(50);
+    whole.arrive(job("a"));
+    expect(whole.running.map(({ statement }) => statement.node)).toEqual(["node-0"]);
+
+    // So many bytes are a greater share of a small device.
+    const small = { claim: "b", gpus: 1, memoryBytes: 4n * GiB, memoryPercent: 0, computePercent: 0 };
+    const queues = [queue("q", { limit: { gpuMilli: 250 } })];
+    const part = new QueueHistory({ pool: mixed, queues });
+    part.arrive({ ...job("b"), request: small });
+    expect(part.running.map(({ statement }) => statement.node)).toEqual(["node-1"]);
+
+    // Where it may be is taken: that is kept for it when it becomes free.
+    const busy = new QueueHistory({ pool: mixed, queues: [queue("q"), queue("r")], tenants });
+    const firstNode = { constraints: { onlyNodes: ["node-0"] } };
+    const there = job("there", { tenant: "u", queue: "r", runSeconds: 100, timeLimitSeconds: 100 });
+    busy.arrive({ ...there, request: { ...there.request, ...firstNode } });
+    const { blocked } = busy.arrive(job("waits"));
+    expect(blocked.get("waits")?.reason).toBe(
+      "tenant t is at its limit: with it, it would have 16 GiB of 8 GiB of memory",
+    );
+    busy.pass(60);
+    const next = job("next", { tenant: "u", queue: "r" });
+    const { blocked: later } = busy.arrive({ ...next, request: { ...next.request, ...firstNode } });
+    expect(later.get("waits")?.reason).toMatch(/of memory; what becomes free is kept for it$/);
+    busy.pass(40);
+    expect(running(busy)).toEqual(["waits"]);
+  });
+
+  test("guarantees in memory or compute count as those in GPUs do", () => {
+    const queues = [
+      queue("a", { guaranteed: { memoryBytes: 16n * GiB } }),
+      queue("b", { guaranteed: { computePercent: 100 }, weight: 100 }),
+      queue("c", { guaranteed: { gpuMilli: 1000 } }),
+    ];
+    const history = new QueueHistory({ pool: pool(4), queues });
+    history.arrive(
+      ...["b", "a", "c"].flatMap((name) =>
+        [0, 1, 2, 3].map((n) => job(`${name}${n}`, { queue: name, isPreemptible: true })),
+      ),
+    );
+    expect(running(history)).toEqual(["a0", "a1", "b0", "c0"]);
+    // None of them has borrowed.
+    expect(history.preempted).toBe(0);
   });
 
   test("who may not borrow stays within the guarantee", () => {
@@ -293,6 +353,81 @@ describe("preemption", () => {
     history.pass(30);
     expect(running(history).map((name) => name.charAt(0))).toEqual(["a", "a", "b"]);
     expect(history.preempted).toBe(2);
+  });
+
+  test("what a queue has borrowed is taken from it once, whoever calls for it", () => {
+    const queues = [
+      queue("a", { guaranteed: { gpuMilli: 1000 } }),
+      queue("b", { guaranteed: { gpuMilli: 1000 } }),
+      queue("c", { guaranteed: { gpuMilli: 2000 } }),
+    ];
+    const history = new QueueHistory({ pool: pool(1, 1, 1), queues });
+    const on = (name: string, node: number) => {
+      const { request, ...rest } = job(`${name}${node}`, { queue: name });
+      return { ...rest, request: { ...request, constraints: { onlyNodes: [`node-${node}`] } } };
+    };
+    history.arrive(...[0, 1, 2].map((n) => job(`c${n}`, { queue: "c", ...may, runSeconds: 100_000 })));
+    expect(history.arrive(on("a", 0), on("b", 1)).preemptions).toHaveLength(1);
+    expect(history.pass(10).preemptions).toEqual([]);
+    history.pass(20);
+    expect(running(history).filter((name) => name.startsWith("c"))).toHaveLength(2);
+    expect(history.broken).toEqual([]);
+  });
+
+  test("a group keeps what it is guaranteed, however its parts share it", () => {
+    const queues = [
+      queue("a", { guaranteed: { gpuMilli: 2000 } }),
+      queue("top", { guaranteed: { gpuMilli: 3000 } }),
+      queue("x", { parent: "top" }),
+      queue("y", { parent: "top" }),
+    ];
+    const history = new QueueHistory({ pool: pool(4), queues });
+    history.arrive(...["x", "y", "x", "y"].map((name, n) => job(`${name}${n}`, { queue: name, ...may })));
+    expect(history.arrive(job("a0", { queue: "a", gpus: 2 })).preemptions).toEqual([]);
+    expect(history.arrive(job("a1", { queue: "a", priority: 1 })).preemptions).toHaveLength(1);
+    history.pass(30);
+    expect(running(history)).toHaveLength(4);
+    expect(history.broken).toEqual([]);
+  });
+
+  test("what a group is guaranteed is taken from others, not from another part of it", () => {
+    const queues = [
+      queue("top", { guaranteed: { gpuMilli: 4000 } }),
+      queue("x", { parent: "top", guaranteed: { gpuMilli: 1000 } }),
+      queue("y", { parent: "top" }),
+    ];
+    const history = new QueueHistory({ pool: pool(3), queues });
+    history.arrive(
+      job("x0", { queue: "x" }),
+      job("y0", { queue: "y", ...may }),
+      job("y1", { queue: "y", ...may }),
+    );
+    expect(history.arrive(job("x1", { queue: "x" })).preemptions).toEqual([]);
+    const other = new QueueHistory({ pool: pool(2), queues });
+    other.arrive(job("y0", { queue: "y", ...may }), job("y1", { queue: "y", ...may }));
+    // Of the two that it asks for it is guaranteed one.
+    expect(other.arrive(job("large", { queue: "x", gpus: 2 })).preemptions).toEqual([]);
+    expect(other.arrive(job("small", { queue: "x", priority: 1 })).preemptions).toHaveLength(1);
+  });
+
+  test("looks for victims where it could be, however many others there are", () => {
+    const settings = { ...defaultPlanSettings, maxCandidates: 2 };
+    const history = new QueueHistory({ pool: pool(1, 1, 1, 1), queues: [queue("q")], settings });
+    const on = (name: string, node: number, change: Partial<Job>) => {
+      const { request, ...rest } = job(name, change);
+      return { ...rest, request: { ...request, constraints: { onlyNodes: [`node-${node}`] } } };
+    };
+    history.arrive(...[3, 2, 1, 0].map((node) => on(`low${node}`, node, { ...may, priority: -node })));
+    expect(history.arrive(on("urgent", 0, { priority: 5 })).preemptions).toMatchObject([{ claim: "low0" }]);
+  });
+
+  test("looks for what makes a quota free first", () => {
+    const settings = { ...defaultPlanSettings, maxCandidates: 2 };
+    const queues = [queue("q", { limit: { gpuMilli: 1000 } }), queue("r")];
+    const history = new QueueHistory({ pool: pool(8), queues, settings });
+    const idle = { isBestEffort: true, isPreemptible: true, queue: "r", tenant: "u" };
+    history.arrive(job("low", may), ...[0, 1, 2].map((n) => job(`idle${n}`, idle)));
+    expect(history.arrive(job("urgent", { priority: 5 })).preemptions).toMatchObject([{ claim: "low" }]);
   });
 
   test("takes best-effort claims for any other, and a gang as a whole", () => {

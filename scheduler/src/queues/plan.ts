@@ -4,6 +4,7 @@
 
 import { formatDuration } from "@millpond/api";
 import { explainWaiting } from "../explain.ts";
+import type { Snapshot } from "../snapshot.ts";
 import { applyStatement, type Statement } from "../statement.ts";
 import {
   type Blocked,
@@ -14,6 +15,7 @@ import {
   type Holdings,
   type QueueSnapshot,
 } from "./claim.ts";
+import { onAllowedSizes } from "./allowed-sizes.ts";
 import { type EndingsOn, holdingsOf, outlookOf } from "./holdings.ts";
 import { findVictims, type PreemptionPlan } from "./preemption.ts";
 import { reserve, type Reservation, withHolds } from "./reservation.ts";
@@ -49,11 +51,21 @@ export function makeQueueTree(snapshot: Omit<QueueSnapshot, "waiting">): QueueTr
   return new QueueTree(snapshot.queues, snapshot.tenants, totalsOf(snapshot));
 }
 
+/** Where a unit would be, now or later. */
+interface Found<T> {
+  readonly found: T;
+  readonly amount: Amount;
+  /** Why its quotas do not allow that. */
+  readonly refusal: string | undefined;
+  /** Whether they allow it on devices of another size. */
+  readonly isAllowedElsewhere: boolean;
+}
+
 class Planner {
   readonly #snapshot: QueueSnapshot;
   readonly #settings: PlanSettings;
   readonly #tree: QueueTree;
-  #pool: QueueSnapshot["pool"];
+  #pool: Snapshot;
   /** Read only when somebody does not fit: there may be many who hold something. */
   #given: ((node: string) => Holdings) | undefined;
   /** Those that have changed in this pass. */
@@ -67,6 +79,7 @@ class Planner {
   readonly #full = new Set<string>();
   /** Why claims of a shape and payer are beyond a quota: within a pass they only get further beyond. */
   readonly #excessive = new Map<string, string>();
+  #isLeavingNoted = false;
   /** Times that it was looked for claims of which a quota could be taken back. */
   #quotaLooks = 0;
   readonly #explanations = new Map<string, string>();
@@ -216,16 +229,28 @@ class Planner {
     }
     // Those with a time limit see more of the pool than others of their shape.
     const isHopeless = unit.first.timeLimitSeconds === 0 && this.#hopeless.has(shape);
-    const statements = isHopeless ? undefined : placeUnit(withHolds(this.#pool, this.#obeyedBy(unit)), unit);
-    if (statements === undefined) {
+    const placed = isHopeless
+      ? undefined
+      : this.#findAllowed(unit, withHolds(this.#pool, this.#obeyedBy(unit)), (pool) => {
+          const statements = placeUnit(pool, unit);
+          return statements && { statements };
+        });
+    if (placed === undefined) {
       if (unit.first.timeLimitSeconds === 0) {
         this.#hopeless.add(shape);
       }
-      this.#wait(unit, shape, account);
+      this.#wait(unit, shape, { account, refusal: undefined });
       return;
     }
-    const amount = amountOfStatements(this.#pool, statements);
-    const refusal = this.#tree.refusal(unit.first, amount);
+    const {
+      found: { statements },
+      amount,
+      refusal,
+    } = placed;
+    if (refusal !== undefined && placed.isAllowedElsewhere) {
+      this.#wait(unit, shape, { account, refusal });
+      return;
+    }
     if (refusal !== undefined) {
       this.#waitForQuota(unit, amount, { account, refusal });
       return;
@@ -237,6 +262,28 @@ class Planner {
     this.#grants.push(...statements);
   }
 
+  /** What is found for the unit: where a quota does not allow that, on devices of sizes with which one does. */
+  #findAllowed<T extends { readonly statements: readonly Statement[] }>(
+    unit: Unit,
+    pool: Snapshot,
+    find: (pool: Snapshot) => T | undefined,
+  ): Found<T> | undefined {
+    const refusalOf = (amount: Amount) => this.#tree.refusal(unit.first, amount);
+    const check = (found: T, isAllowedElsewhere: boolean): Found<T> => {
+      const amount = amountOfStatements(this.#pool, found.statements);
+      return { found, amount, refusal: refusalOf(amount), isAllowedElsewhere };
+    };
+    const best = find(pool);
+    const checked = best && check(best, false);
+    if (best === undefined || checked?.refusal === undefined) {
+      return checked;
+    }
+    const part = onAllowedSizes(pool, unit, (amount) => refusalOf(amount) === undefined);
+    const other = part && find(part);
+    const allowed = other && check(other, true);
+    return allowed !== undefined && allowed.refusal === undefined ? allowed : check(best, part !== undefined);
+  }
+
   /** The reservations that the unit could delay: it would still be there when they start. */
   #obeyedBy({ members }: Unit): Reservation[] {
     const limits = members.map(({ timeLimitSeconds }) => timeLimitSeconds);
@@ -244,26 +291,33 @@ class Planner {
     return this.#reservations.filter(({ startsAt }) => startsAt === null || startsAt < endsAt);
   }
 
-  #wait(unit: Unit, shape: string, account: string): void {
+  /** @param about `refusal`: why it may not be where there is room, though it may be elsewhere */
+  #wait(
+    unit: Unit,
+    shape: string,
+    about: { readonly account: string; readonly refusal: string | undefined },
+  ): void {
+    const { account, refusal } = about;
     const { queue } = unit.first;
     const isHead = !this.#headed.has(queue);
     this.#headed.add(queue);
     // Looking ahead is dear, so only the first of each queue does.
     const looksAhead = isHead && this.#reservations.length < this.#settings.maxReservations;
     const held = looksAhead ? withHolds(this.#pool, this.#reservations) : this.#pool;
-    const ahead = looksAhead ? reserve(held, unit, this.#endings) : undefined;
-    const amount = ahead && amountOfStatements(this.#pool, ahead.statements);
-    const refusal = amount && this.#tree.refusal(unit.first, amount);
-    if (amount !== undefined && refusal !== undefined) {
-      if (!this.#waitForQuota(unit, amount, { account, refusal })) {
+    const later = looksAhead
+      ? this.#findAllowed(unit, held, (pool) => reserve(pool, unit, this.#endings))
+      : undefined;
+    if (later?.refusal !== undefined) {
+      if (!this.#waitForQuota(unit, later.amount, { account, refusal: later.refusal })) {
         this.#headed.delete(queue);
       }
       return;
     }
+    const ahead = later?.found;
     // What was taken back already, or is about to be, is kept for whom it is enough.
     const noticed = ahead === undefined ? undefined : this.#reserveOfNoticed(held, unit);
     if (noticed !== undefined) {
-      this.#reservations.push(noticed);
+      this.#promise(noticed);
       this.#block(unit, {
         obstacle: "preempting",
         reason: this.#describePreempting(noticed.startsAt),
@@ -279,8 +333,8 @@ class Planner {
       this.#reservations.push(ahead);
     }
     this.#block(unit, {
-      obstacle: this.#isKeptFrom(unit, shape) ? "reserved" : "room",
-      reason: `${this.#explain(unit, shape)}${isReserved ? "; what becomes free is kept for it" : ""}`,
+      obstacle: refusal !== undefined ? "quota" : this.#isKeptFrom(unit, shape) ? "reserved" : "room",
+      reason: `${refusal ?? this.#explain(unit, shape)}${isReserved ? "; what becomes free is kept for it" : ""}`,
       expectedAt: ahead?.startsAt ?? null,
     });
   }
@@ -312,7 +366,7 @@ class Planner {
     }
     const room = this.#reserveOfNoticed(withHolds(this.#pool, this.#reservations), unit);
     if (room !== undefined) {
-      this.#reservations.push(room);
+      this.#promise(room);
     }
     this.#block(unit, {
       obstacle: "preempting",
@@ -350,13 +404,13 @@ class Planner {
   }
 
   /** Room for it as soon as those have ended that have had notice, if there are any. */
-  #reserveOfNoticed(held: QueueSnapshot["pool"], unit: Unit): Reservation | undefined {
+  #reserveOfNoticed(held: Snapshot, unit: Unit): Reservation | undefined {
     return held.nodes.some(({ name }) => this.#onNotice(name).length > 0)
       ? reserve(held, unit, this.#onNotice)
       : undefined;
   }
 
-  #preempt(unit: Unit, held: QueueSnapshot["pool"]): boolean {
+  #preempt(unit: Unit, held: Snapshot): boolean {
     const plan = this.#findVictims(unit, held, false);
     if (plan === undefined) {
       return false;
@@ -364,7 +418,7 @@ class Planner {
     this.#giveNotice(plan);
     const reservation = this.#reserveOfNoticed(held, unit);
     if (reservation !== undefined) {
-      this.#reservations.push(reservation);
+      this.#promise(reservation);
     }
     const taken = plan.victims.map(({ statement }) => statement.claim);
     this.#block(unit, {
@@ -375,10 +429,17 @@ class Planner {
     return true;
   }
 
-  #findVictims(unit: Unit, held: QueueSnapshot["pool"], isForQuota: boolean): PreemptionPlan | undefined {
+  /** Keeps for it what others give back. */
+  #promise(reservation: Reservation): void {
+    this.#reservations.push(reservation);
+    this.#tree.promise(reservation.unit.first, amountOfStatements(this.#pool, reservation.statements));
+  }
+
+  #findVictims(unit: Unit, held: Snapshot, isForQuota: boolean): PreemptionPlan | undefined {
     if (unit.first.isBestEffort) {
       return undefined;
     }
+    this.#noteLeaving();
     return findVictims(held, unit, {
       holdings: this.#holdings,
       tree: this.#tree,
@@ -387,9 +448,25 @@ class Planner {
     });
   }
 
+  /** Once in a pass, and only when somebody may have to be taken. */
+  #noteLeaving(): void {
+    if (this.#isLeavingNoted) {
+      return;
+    }
+    this.#isLeavingNoted = true;
+    for (const node of this.#pool.nodes) {
+      for (const claim of outlookOf(this.#holdings(node.name)).ending) {
+        this.#tree.leave(claim, amountOn(node, claim.statement));
+      }
+    }
+  }
+
   /** From now on in this pass the victims have had notice. */
   #giveNotice({ victims, preemptions }: PreemptionPlan): void {
     this.#preemptions.push(...preemptions);
+    for (const claim of victims) {
+      this.#tree.leave(claim, amountOfStatements(this.#pool, [claim.statement]));
+    }
     for (const [node, own] of Map.groupBy(victims, ({ statement }) => statement.node)) {
       const { running, leftovers } = this.#holdings(node);
       const changed = running.map((each) => {

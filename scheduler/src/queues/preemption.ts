@@ -2,7 +2,9 @@
 
 // Whom to take what from, so that a unit fits: few, of low priority, young. The search is bounded.
 
-import type { Snapshot } from "../snapshot.ts";
+import { allowsDevice, allowsNode } from "../constraints.ts";
+import { isOpen, takesClaims } from "../filter.ts";
+import type { NodeState, Snapshot } from "../snapshot.ts";
 import type { Holdings, PlanSettings, Preemption, RunningClaim } from "./claim.ts";
 import { mayBeTaken, outlookOf } from "./holdings.ts";
 import { add, type Amount, nothing } from "./quota.ts";
@@ -22,18 +24,16 @@ export interface PreemptionPlan {
   readonly preemptions: readonly Preemption[];
 }
 
+interface Context {
+  readonly holdings: (node: string) => Holdings;
+  readonly tree: QueueTree;
+  readonly settings: PlanSettings;
+  /** A quota is in its way, whatever room there is. */
+  readonly isForQuota: boolean;
+}
+
 /** @returns undefined when nobody may be taken, or those who may are not enough or too many. */
-export function findVictims(
-  snapshot: Snapshot,
-  unit: Unit,
-  context: {
-    readonly holdings: (node: string) => Holdings;
-    readonly tree: QueueTree;
-    readonly settings: PlanSettings;
-    /** A quota is in its way, whatever room there is. */
-    readonly isForQuota: boolean;
-  },
-): PreemptionPlan | undefined {
+export function findVictims(snapshot: Snapshot, unit: Unit, context: Context): PreemptionPlan | undefined {
   const victims = eligible(snapshot, unit, context);
   const taken = victims.length === 0 ? undefined : cheapest(snapshot, unit, victims, context);
   if (taken === undefined) {
@@ -55,45 +55,101 @@ export function findVictims(
 function eligible(
   snapshot: Snapshot,
   unit: Unit,
-  {
-    holdings,
-    tree,
-    settings,
-  }: {
-    readonly holdings: (node: string) => Holdings;
-    readonly tree: QueueTree;
-    readonly settings: PlanSettings;
-  },
+  { holdings, tree, settings, isForQuota }: Context,
 ): Victim[] {
   const nodes = new Map(snapshot.nodes.map((node) => [node.name, node]));
+  const useful = new Set(snapshot.nodes.filter((node) => isForQuota || mayHold(node, unit)).map(nameOf));
   const mayTake = takerFor(unit, tree);
   const considered = snapshot.nodes.flatMap(({ name }) =>
-    outlookOf(holdings(name)).takeable.filter((claim) => claim.gang !== "" || mayTake(claim)),
+    outlookOf(holdings(name)).takeable.filter(
+      (claim) => claim.gang !== "" || (useful.has(name) && mayTake(claim)),
+    ),
   );
   const groups = Map.groupBy(considered, ({ gang, statement }) =>
     gang === "" ? `claim ${statement.claim}` : `gang ${gang}`,
   );
-  // What a queue has left when those before were taken, so that together they do not cost it its guarantee.
-  const spent = new Map<string, Amount>();
-  const victims: Victim[] = [];
   const sorted = [...groups.values()]
-    .filter((claims) => claims.every(mayBeTaken))
+    .filter(
+      (claims) => claims.every(mayBeTaken) && claims.some(({ statement }) => useful.has(statement.node)),
+    )
     .map((claims) => (claims.length === 1 ? claims : claims.toSorted(compareNames)))
     .sort(compareGroups);
-  for (const claims of sorted) {
-    if (victims.length >= settings.maxCandidates) {
-      break;
+  const charged = isForQuota ? chargedWith(unit, tree) : () => true;
+  const bound = new Bound(settings.maxCandidates, isOfOneNode(unit, isForQuota));
+  const victims: Victim[] = [];
+  for (const claims of [...sorted.filter(charged), ...sorted.filter((each) => !charged(each))]) {
+    if (bound.isReached(claims)) {
+      continue;
     }
     const amount = claims.reduce(
       (sum, { statement }) => add(sum, amountOn(nodes.get(statement.node), statement)),
       nothing,
     );
-    const why = reasonToTake(unit, claims, amount, tree, spent);
+    const why = reasonToTake(unit, claims, amount, tree);
     if (why !== undefined) {
       victims.push({ claims, amount, why });
+      bound.count(claims);
     }
   }
   return victims;
+}
+
+function nameOf({ name }: NodeState): string {
+  return name;
+}
+
+/** Whether a member of the unit could ever be put there: nobody is taken elsewhere. */
+function mayHold(node: NodeState, { members }: Unit): boolean {
+  return (
+    isOpen(node) &&
+    members.some(
+      ({ request: { constraints } }) =>
+        allowsNode(constraints, node) &&
+        node.devices.some((device) => takesClaims(device) && allowsDevice(constraints, device)),
+    )
+  );
+}
+
+/** A single claim needs room on one node: each is looked at by itself. */
+function isOfOneNode({ members }: Unit, isForQuota: boolean): boolean {
+  return members.length === 1 && !isForQuota;
+}
+
+/** Whether claims are charged to whom the unit is charged to: only theirs make a quota free. */
+function chargedWith({ first }: Unit, tree: QueueTree): (claims: readonly RunningClaim[]) => boolean {
+  const own = new Set(tree.chain(first.queue).map(({ name }) => name));
+  return ([claim]) =>
+    claim !== undefined &&
+    (claim.tenant === first.tenant || tree.chain(claim.queue).some(({ name }) => own.has(name)));
+}
+
+/** So many claims in all; where each node is looked at by itself, on so many nodes, and so many on each. */
+class Bound {
+  readonly #most: number;
+  readonly #isByNode: boolean;
+  readonly #counts = new Map<string, number>();
+
+  constructor(most: number, isByNode: boolean) {
+    this.#most = most;
+    this.#isByNode = isByNode;
+  }
+
+  isReached(claims: readonly RunningClaim[]): boolean {
+    return this.#places(claims).every((place) => {
+      const count = this.#counts.get(place);
+      return count === undefined ? this.#counts.size >= this.#most : count >= this.#most;
+    });
+  }
+
+  count(claims: readonly RunningClaim[]): void {
+    for (const place of this.#places(claims)) {
+      this.#counts.set(place, (this.#counts.get(place) ?? 0) + 1);
+    }
+  }
+
+  #places(claims: readonly RunningClaim[]): string[] {
+    return this.#isByNode ? [...new Set(claims.map(({ statement }) => statement.node))] : [""];
+  }
 }
 
 /** Whether the unit has a right to anything of a claim, whatever that one's queue can spare: most have none. */
@@ -140,7 +196,6 @@ function reasonToTake(
   claims: readonly RunningClaim[],
   amount: Amount,
   tree: QueueTree,
-  spent: Map<string, Amount>,
 ): string | undefined {
   const [victim] = claims;
   if (victim === undefined) {
@@ -159,11 +214,9 @@ function reasonToTake(
   if (entitled === undefined) {
     return undefined;
   }
-  const together = add(spent.get(victim.queue) ?? nothing, amount);
-  if (!tree.canSpare(victim.queue, together, (level) => own.has(level))) {
+  if (!tree.canSpare(victim.queue, amount, (level) => own.has(level))) {
     return undefined;
   }
-  spent.set(victim.queue, together);
   return `queue ${victim.queue} has borrowed what queue ${entitled} is guaranteed`;
 }
 
@@ -172,15 +225,11 @@ function cheapest(
   snapshot: Snapshot,
   unit: Unit,
   victims: readonly Victim[],
-  {
-    settings,
-    tree,
-    isForQuota,
-  }: { readonly settings: PlanSettings; readonly tree: QueueTree; readonly isForQuota: boolean },
+  { settings, tree, isForQuota }: Context,
 ): readonly Victim[] | undefined {
   const choices: (readonly Victim[])[] = [];
   const consider = (nodes: Snapshot["nodes"], those: readonly Victim[]) => {
-    const choice = takeUntilFits(those, (taken) => {
+    const choice = takeUntilFits(affordable(those, unit, tree), (taken) => {
       const gone = taken.flatMap(({ claims }) => claims);
       const statements = placeUnit(withoutGrants({ ...snapshot, nodes }, gone), unit);
       return statements !== undefined && isWithinQuota(snapshot, unit, statements, taken, tree);
@@ -189,14 +238,19 @@ function cheapest(
       choices.push(choice);
     }
   };
-  if (unit.members.length === 1 && !isForQuota) {
-    const theirs = new Set(victims.flatMap(({ claims }) => claims.map(({ statement }) => statement.node)));
-    const nodes = snapshot.nodes.filter(({ name }) => theirs.has(name));
-    for (const node of nodes.sort((a, b) => (a.name < b.name ? -1 : 1))) {
-      const here = victims.filter(({ claims }) =>
-        claims.some(({ statement }) => statement.node === node.name),
-      );
-      consider([node], here);
+  if (isOfOneNode(unit, isForQuota)) {
+    const nodes = new Map(snapshot.nodes.map((node) => [node.name, node]));
+    const byNode = new Map<string, Victim[]>();
+    for (const victim of victims) {
+      for (const name of new Set(victim.claims.map(({ statement }) => statement.node))) {
+        byNode.set(name, [...(byNode.get(name) ?? []), victim]);
+      }
+    }
+    for (const [name, here] of [...byNode].sort(([a], [b]) => (a < b ? -1 : 1))) {
+      const node = nodes.get(name);
+      if (node !== undefined) {
+        consider([node], here);
+      }
     }
   } else {
     consider(snapshot.nodes, victims);
@@ -204,6 +258,34 @@ function cheapest(
   return choices
     .filter((choice) => countOf(choice) <= settings.maxVictims)
     .sort((a, b) => compareCosts(costOf(a), costOf(b)))[0];
+}
+
+/** Those who, taken together, leave every queue what it is guaranteed. */
+function affordable(victims: readonly Victim[], unit: Unit, tree: QueueTree): Victim[] {
+  const own = new Set(tree.chain(unit.first.queue).map(({ name }) => name));
+  const kept = victims.filter(({ claims: [claim], amount }) => {
+    const isKept =
+      claim !== undefined &&
+      (!isReclaimed(claim, unit) || tree.canSpare(claim.queue, amount, (level) => own.has(level)));
+    if (isKept) {
+      tree.refund(claim, amount);
+    }
+    return isKept;
+  });
+  for (const {
+    claims: [claim],
+    amount,
+  } of kept) {
+    if (claim !== undefined) {
+      tree.charge(claim, amount);
+    }
+  }
+  return kept;
+}
+
+/** Whether it is taken because its queue has borrowed. */
+function isReclaimed({ queue, isBestEffort }: RunningClaim, { first }: Unit): boolean {
+  return queue !== first.queue && !isBestEffort;
 }
 
 function takeUntilFits(
@@ -269,10 +351,14 @@ function isWithinQuota(
     tree.refund(each.claim, each.amount);
   }
   const isAllowed = tree.refusal(first, amount) === undefined;
-  const isReclaim = taken.some(
-    ({ claims }) => claims[0]?.queue !== first.queue && claims[0]?.isBestEffort === false,
-  );
-  const isCovered = !isReclaim || tree.guaranteedLevels(first.queue, amount).length > 0;
+  const covering = tree.guaranteedLevels(first.queue, amount);
+  const isCovered = taken.every(({ claims: [claim] }) => {
+    if (claim === undefined || !isReclaimed(claim, unit)) {
+      return true;
+    }
+    const others = new Set(tree.chain(claim.queue).map(({ name }) => name));
+    return covering.some((level) => !others.has(level));
+  });
   for (const each of returned) {
     tree.charge(each.claim, each.amount);
   }

@@ -34,8 +34,14 @@ const pools: fc.Arbitrary<Snapshot> = fc
     ),
   }));
 
-const bounds = fc.oneof(
+const limits = fc.oneof(
   { weight: 3, arbitrary: fc.constant(undefined) },
+  { weight: 1, arbitrary: fc.integer({ min: 0, max: 6000 }) },
+);
+
+const guarantees = fc.oneof(
+  { weight: 2, arbitrary: fc.constant(undefined) },
+  { weight: 1, arbitrary: fc.constantFrom(1000, 2000, 3000) },
   { weight: 1, arbitrary: fc.integer({ min: 0, max: 6000 }) },
 );
 
@@ -43,7 +49,12 @@ const bounds = fc.oneof(
 const trees: fc.Arbitrary<readonly QueueSpec[]> = fc
   .tuple(
     ...["top", "a", "b", "c"].map(() =>
-      fc.tuple(fc.integer({ min: 1, max: 5 }), bounds, bounds, fc.constantFrom("any", "preemptible", "none")),
+      fc.tuple(
+        fc.integer({ min: 1, max: 5 }),
+        guarantees,
+        limits,
+        fc.constantFrom("any", "any", "preemptible", "none"),
+      ),
     ),
   )
   .map((settings) =>
@@ -95,8 +106,19 @@ function jobsOf(ask: Ask, number: number): Job[] {
   }));
 }
 
+/** Many that ask the same of one queue with more or less right, mostly such that others may have it back. */
+const crowds = fc.record({
+  ask: asks,
+  priorities: fc.array(fc.constantFrom(-5, 0, 5), { minLength: 2, maxLength: 6 }),
+  isPreemptible: fc.constantFrom(true, true, false),
+});
+
 const histories = fc.array(
   fc.oneof(
+    {
+      weight: 2,
+      arbitrary: crowds.map((crowd) => ({ kind: "crowd", ...crowd }) as const),
+    },
     { weight: 3, arbitrary: asks.map((ask) => ({ kind: "arrive", ask }) as const) },
     { weight: 1, arbitrary: asks.map((ask) => ({ kind: "part", ask }) as const) },
     {
@@ -115,11 +137,20 @@ function play(pool: Snapshot, queues: readonly QueueSpec[], steps: readonly Step
   for (const [number, step] of steps.entries()) {
     switch (step.kind) {
       case "arrive":
-        history.arrive(...jobsOf(step.ask, number));
+        history.arrive(...jobsOf(step.ask, 100 * number));
         break;
+      case "crowd": {
+        const alone = { gpus: 1, gangSize: 0, timeLimitSeconds: 0, runSeconds: 900 } as const;
+        const each = { ...step.ask, ...alone, isPreemptible: step.isPreemptible };
+        const jobs = step.priorities.map((priority, member) =>
+          jobsOf({ ...each, priority }, 100 * number + member),
+        );
+        history.arrive(...jobs.flat());
+        break;
+      }
       case "part":
         // The last member of a gang is late, or never comes.
-        history.arrive(...jobsOf({ ...step.ask, gangSize: 3 }, number).slice(0, 2));
+        history.arrive(...jobsOf({ ...step.ask, gangSize: 3 }, 100 * number).slice(0, 2));
         break;
       case "pass":
         history.pass(step.seconds);
@@ -130,16 +161,19 @@ function play(pool: Snapshot, queues: readonly QueueSpec[], steps: readonly Step
 
 test("no history over-allocates, splits a gang, breaks a quota, turns a priority round or takes from who may keep", () => {
   let preempted = 0;
+  let reclaimed = 0;
   fc.assert(
     fc.property(pools, trees, histories, (pool, queues, steps) => {
       const history = play(pool, queues, steps);
       preempted += history.preempted;
+      reclaimed += history.reclaimed;
       expect(history.broken).toEqual([]);
     }),
-    { numRuns: 400 },
+    { numRuns: 300 },
   );
   // The histories are such that it happens.
   expect(preempted).toBeGreaterThan(5);
+  expect(reclaimed).toBeGreaterThan(5);
 });
 
 test("the same snapshot gives the same decision, in whatever order it is listed", () => {

@@ -78,6 +78,20 @@ export function isWithinGuarantee(amount: Amount, guaranteed: Quota): boolean {
   return isSet && describeExcess(amount, guaranteed) === undefined;
 }
 
+/** How much of a guarantee an amount is, by the bound that it comes nearest to; from 1 on all of it. */
+export function partOfGuarantee(amount: Amount, { gpuMilli, computePercent, memoryBytes }: Quota): number {
+  const part = (used: number, bound: number | undefined) =>
+    bound === undefined ? 0 : bound === 0 ? 1 : used / bound;
+  const isSet = [gpuMilli, computePercent, memoryBytes].some((bound) => bound !== undefined);
+  return isSet
+    ? Math.max(
+        part(amount.gpuMilli, gpuMilli),
+        part(amount.computePercent, computePercent),
+        part(Number(amount.memoryBytes), memoryBytes === undefined ? undefined : Number(memoryBytes)),
+      )
+    : 1;
+}
+
 /** `1.5`: GPUs from their thousandths. */
 export function formatGpus(gpuMilli: number): string {
   return String(Number((gpuMilli / 1000).toFixed(3)));

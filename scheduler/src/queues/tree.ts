@@ -7,6 +7,7 @@ import {
   formatGpus,
   isWithinGuarantee,
   nothing,
+  partOfGuarantee,
   type Quota,
   subtract,
 } from "./quota.ts";
@@ -39,6 +40,10 @@ export class QueueTree {
   /** Of it what claims have that may not be taken back. */
   readonly #firm = new Map<string, Amount>();
   readonly #usedByTenant: Map<string, Amount>;
+  /** Of what is used, what claims have that have had notice. */
+  readonly #leaving = new Map<string, Amount>();
+  /** What becomes free for claims that wait. */
+  readonly #promised = new Map<string, Amount>();
 
   /** @param totals What the claims have. Default: nothing. */
   constructor(queues: readonly QueueSpec[], tenants: readonly TenantSpec[], totals?: RunningTotals) {
@@ -85,6 +90,16 @@ export class QueueTree {
     this.#account(payer, amount, subtract);
   }
 
+  /** It has had notice: it counts until it is refunded, but what its queue is guaranteed can no longer be taken of it. */
+  leave({ queue }: Payer, amount: Amount): void {
+    this.#change(this.#leaving, queue, amount, add);
+  }
+
+  /** It waits for what others give back: its queue cannot call for that on its guarantee once more. */
+  promise({ queue }: Payer, amount: Amount): void {
+    this.#change(this.#promised, queue, amount, add);
+  }
+
   /** Why the amount cannot be charged, in words with the numbers; undefined when it can. */
   refusal(payer: Payer, amount: Amount): string | undefined {
     for (const { name, limit, guaranteed, borrowing } of this.chain(payer.queue)) {
@@ -108,18 +123,19 @@ export class QueueTree {
   /** The levels of the queue's chain whose guarantee covers what it would have with the amount. */
   guaranteedLevels(queue: string, amount: Amount): string[] {
     return this.chain(queue)
-      .filter(({ name, guaranteed }) => isWithinGuarantee(add(this.used(name), amount), guaranteed))
+      .filter(({ name, guaranteed }) => {
+        const owed = add(this.used(name), this.#promised.get(name) ?? nothing);
+        return isWithinGuarantee(add(owed, amount), guaranteed);
+      })
       .map(({ name }) => name);
   }
 
-  /** Whether the queue, and each queue above it below `level`, keeps its guarantee when the amount is taken. */
+  /** Whether the queue, and each queue above it up to those that are, keeps its guarantee when the amount is taken. */
   canSpare(queue: string, amount: Amount, isAbove: (level: string) => boolean): boolean {
-    return this.chain(queue).every(({ name, guaranteed }) => {
-      const { gpuMilli } = guaranteed;
-      return (
-        isAbove(name) || gpuMilli === undefined || subtract(this.used(name), amount).gpuMilli >= gpuMilli
-      );
-    });
+    return this.chain(queue).every(
+      ({ name, guaranteed }) =>
+        isAbove(name) || partOfGuarantee(subtract(this.#staying(name), amount), guaranteed) >= 1,
+    );
   }
 
   /**
@@ -186,6 +202,10 @@ export class QueueTree {
     );
   }
 
+  #staying(name: string): Amount {
+    return subtract(this.used(name), this.#leaving.get(name) ?? nothing);
+  }
+
   #account({ queue, tenant, isPreemptible }: Payer, amount: Amount, sum: typeof add): void {
     this.#change(this.#used, queue, amount, sum);
     if (!isPreemptible) {
@@ -201,9 +221,10 @@ export class QueueTree {
   }
 
   #rank({ name, weight, guaranteed }: QueueSpec, discount: number): readonly [number, number] {
-    const gpuMilli = Math.max(0, this.used(name).gpuMilli - discount);
-    const own = guaranteed.gpuMilli ?? 0;
-    return gpuMilli < own ? [0, gpuMilli / own] : [1, (gpuMilli - own) / weight];
+    const used = this.used(name);
+    const gpuMilli = Math.max(0, used.gpuMilli - discount);
+    const part = partOfGuarantee({ ...used, gpuMilli }, guaranteed);
+    return part < 1 ? [0, part] : [1, Math.max(0, gpuMilli - (guaranteed.gpuMilli ?? 0)) / weight];
   }
 
   #since(name: string, turns: Turns): number {

@@ -14,7 +14,7 @@ import { planQueues } from "../queues/plan.ts";
 import type { QueueSpec, TenantSpec } from "../queues/queue.ts";
 import { withoutGrants } from "../queues/reservation.ts";
 import { amountOfStatements } from "../queues/unit.ts";
-import { describeExcess, add, nothing } from "../queues/quota.ts";
+import { add, describeExcess, nothing, partOfGuarantee } from "../queues/quota.ts";
 import type { Snapshot } from "../snapshot.ts";
 import { applyStatement, rollbackStatement } from "../statement.ts";
 
@@ -50,6 +50,8 @@ export class QueueHistory {
   /** When claims were first granted, and when they came. */
   readonly waits = new Map<string, { readonly from: number; to: number | undefined }>();
   preempted = 0;
+  /** Of them those that were taken because their queues had borrowed. */
+  reclaimed = 0;
 
   constructor(options: HistoryOptions) {
     this.#options = options;
@@ -149,6 +151,7 @@ export class QueueHistory {
     this.#checkGangs(snapshot, decision, say);
     this.#checkPriorities(snapshot, decision, say);
     this.#checkVictims(snapshot, decision, say);
+    this.#checkGuarantees(snapshot, decision, say);
   }
 
   #checkRollback({ pool }: QueueSnapshot, { grants }: QueueDecision, say: (text: string) => void): void {
@@ -212,11 +215,17 @@ export class QueueHistory {
     const isWithin = (queue: string, ancestor: string): boolean =>
       queue === ancestor ||
       queues.some(({ name, parent }) => name === queue && parent !== "" && isWithin(parent, ancestor));
-    for (const { name, limit } of grants.length === 0 ? [] : queues) {
-      const excess = describeExcess(
-        sumOf(({ queue }) => isWithin(queue, name)),
-        limit,
-      );
+    for (const { name, limit, guaranteed, borrowing } of grants.length === 0 ? [] : queues) {
+      const own = Object.keys(guaranteed).length === 0 ? { gpuMilli: 0 } : guaranteed;
+      const excess =
+        describeExcess(
+          sumOf(({ queue }) => isWithin(queue, name)),
+          borrowing === "none" ? own : limit,
+        ) ??
+        describeExcess(
+          sumOf(({ queue, isPreemptible }) => isWithin(queue, name) && !isPreemptible),
+          borrowing === "preemptible" ? own : limit,
+        );
       if (excess !== undefined) {
         say(`queue ${name} has ${excess}`);
       }
@@ -296,11 +305,61 @@ export class QueueHistory {
     }
   }
 
+  /** Who is taken because his queue has borrowed leaves it what it is guaranteed, whoever else has been taken. */
+  #checkGuarantees(
+    { running, waiting, pool, queues }: QueueSnapshot,
+    { grants, preemptions }: QueueDecision,
+    say: (text: string) => void,
+  ): void {
+    const parents = new Map(queues.map(({ name, parent }) => [name, parent]));
+    const chainOf = (queue: string): string[] =>
+      queue === "" ? [] : [queue, ...chainOf(parents.get(queue) ?? "")];
+    const granted = grants.flatMap((statement) => {
+      const claim = waiting.find(({ request }) => request.claim === statement.claim);
+      return claim === undefined ? [] : [{ ...claim, statement }];
+    });
+    const leaving = new Set(running.flatMap((each) => (each.isEnding ? each.statement.claim : [])));
+    for (const [beneficiary, list] of Map.groupBy(preemptions, (each) => each.beneficiary)) {
+      const taker = waiting.find(
+        ({ gang, request }) => `gang ${gang}` === beneficiary || `claim ${request.claim}` === beneficiary,
+      );
+      const above = new Set(chainOf(taker?.queue ?? ""));
+      for (const { claim } of list) {
+        leaving.add(claim);
+      }
+      const reclaimed = running.filter(
+        ({ statement, queue, isBestEffort }) =>
+          queue !== taker?.queue && !isBestEffort && list.some(({ claim }) => claim === statement.claim),
+      );
+      this.reclaimed += reclaimed.length;
+      for (const level of new Set(reclaimed.flatMap(({ queue }) => chainOf(queue)))) {
+        const { guaranteed } = queues.find(({ name }) => name === level) ?? { guaranteed: {} };
+        const left = amountOfStatements(
+          pool,
+          [...running, ...granted]
+            .filter(({ queue, statement }) => chainOf(queue).includes(level) && !leaving.has(statement.claim))
+            .map(({ statement }) => statement),
+        );
+        if (!above.has(level) && partOfGuarantee(left, guaranteed) < 1) {
+          say(`${beneficiary} leaves queue ${level} ${left.gpuMilli} thousandths, less than its guarantee`);
+        }
+      }
+    }
+  }
+
   #checkVictims(
     { running, waiting }: QueueSnapshot,
     { preemptions }: QueueDecision,
     say: (text: string) => void,
   ): void {
+    const names = new Set(preemptions.map(({ claim }) => claim));
+    for (const { gang, statement, isEnding } of running) {
+      const isTaken = (each: RunningClaim) => names.has(each.statement.claim);
+      const isSpared = gang !== "" && !isEnding && !names.has(statement.claim);
+      if (isSpared && running.some((each) => each.gang === gang && isTaken(each))) {
+        say(`gang ${gang} is taken without ${statement.claim}`);
+      }
+    }
     for (const [beneficiary, list] of Map.groupBy(preemptions, (each) => each.beneficiary)) {
       if (list.length > this.#settings.maxVictims) {
         say(`${list.length} claims are taken for ${beneficiary}`);
