@@ -18,7 +18,7 @@ interface Seen {
   activeMs: number;
 }
 
-/** When the sessions of allocations made calls, by epoch. In memory only: after a restart it begins anew. */
+/** When the sessions of allocations made calls, by epoch. In memory: of before a restart it has what was written down. */
 export class Activity {
   readonly #clock: Clock;
   readonly #seen = new Map<number, Seen>();
@@ -28,14 +28,18 @@ export class Activity {
   }
 
   /** Begins to count, from nothing where it has counted since another date. */
-  begin({ epoch, grantedAt }: Pick<AllocationRecord, "epoch" | "grantedAt">): void {
+  begin({
+    epoch,
+    grantedAt,
+    activeSeconds,
+  }: Pick<AllocationRecord, "epoch" | "grantedAt" | "activeSeconds">): void {
     const now = this.#clock.monotonicMs();
     const seen = this.#seen.get(epoch) ?? {
       since: grantedAt,
       lastMs: now,
       commands: 0n,
       reportedMs: now,
-      activeMs: 0,
+      activeMs: activeSeconds * 1000,
     };
     this.#seen.set(epoch, seen);
     if (seen.since !== grantedAt) {

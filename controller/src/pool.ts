@@ -26,6 +26,9 @@ const restartGraceSeconds = 15;
 /** After a change that follows from the time has failed to become durable, it is tried again so much later. */
 const retryAfterMs = 1000;
 
+/** How often it is written down for how long claims have made calls: what a controller that is killed forgets of that. */
+const noteActivityEveryMs = 300_000;
+
 /** What was decided about the waiting claims. */
 export interface Conclusion {
   /** Undefined: none waits. */
@@ -79,6 +82,8 @@ export class Pool {
   readonly #resizeRefusals = new Map<string, ResizeRefusal>();
   #isLeading = false;
   #order = 0;
+  /** When it is next written down for how long claims have made calls, on the monotonic clock. */
+  #noteActivityAtMs = 0;
 
   constructor({ store, state, clock, log, onLost }: PoolOptions) {
     this.clock = clock;
@@ -138,6 +143,7 @@ export class Pool {
       this.#ticketed.add(allocation.epoch);
       this.activity.begin(allocation);
     }
+    this.#noteActivityAtMs = this.clock.monotonicMs() + noteActivityEveryMs;
     this.#inherited = { epoch: this.ledger.epoch, untilMs: this.clock.monotonicMs() + ticketMemoryMs };
     for (const claim of this.ledger.claims.values()) {
       if (isLive(claim)) {
@@ -217,11 +223,27 @@ export class Pool {
     return this.#isLeading;
   }
 
+  /** Writes down what would be forgotten. To be called before a planned end, while the pool is changed here. */
+  async noteActivity(): Promise<void> {
+    await this.mutate((transaction) => this.#noteActivity(transaction));
+  }
+
   /** Stops the alarm, and waits for the transactions under way. */
   async close(): Promise<void> {
     this.#isLeading = false;
     this.#alarm?.cancel();
     await this.ledger.settled();
+  }
+
+  #noteActivity(transaction: Transaction): void {
+    for (const [epoch, allocation] of this.ledger.allocations.byEpoch) {
+      const activeSeconds = this.activity.activeSeconds(epoch);
+      // One that has just changed is counted anew.
+      const isKnown = transaction.allocations.get(epoch) === allocation;
+      if (isKnown && allocation.releasedRevision === null && activeSeconds > allocation.activeSeconds) {
+        transaction.putAllocation({ ...allocation, activeSeconds });
+      }
+    }
   }
 
   #illSeconds({ node, devices }: AllocationRecord): number {
@@ -309,6 +331,7 @@ export class Pool {
       this.wakes.nextDeadlineMs(),
       this.presence.nextDeadlineMs(),
       this.#nextDueMs(),
+      this.ledger.allocations.byEpoch.size === 0 ? undefined : this.#noteActivityAtMs,
     ];
     const dueMs = Math.min(...deadlines.filter((deadline) => deadline !== undefined));
     this.#setAlarmFor(dueMs);
@@ -379,8 +402,16 @@ export class Pool {
     const due = this.#due.takeDue(this.clock.unixMs());
     const expired = [...this.leases.takeExpired(), ...this.wakes.takeExpired()];
     const claims = new Set([...overdue.claims, ...due, ...expired]);
+    const nowMs = this.clock.monotonicMs();
+    const isActivityDue = this.#noteActivityAtMs <= nowMs;
+    if (isActivityDue) {
+      this.#noteActivityAtMs = nowMs + noteActivityEveryMs;
+    }
     const change = this.mutate(
       (transaction) => {
+        if (isActivityDue) {
+          this.#noteActivity(transaction);
+        }
         for (const name of lost) {
           transaction.addEvent(
             "NodeLost",

@@ -256,6 +256,7 @@ function setSizes(
     devices: to,
     resizing: null,
     grantedAt: transaction.now,
+    activeSeconds: 0,
     sizeRevision: transaction.revision,
   });
 }

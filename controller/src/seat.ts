@@ -115,6 +115,11 @@ export class Seat implements AsyncDisposable {
     this.#stop.abort();
     await this.#work;
     const { pool, term, id } = this.#life;
+    if (this.isLeading) {
+      await pool.noteActivity().catch((error: unknown) => {
+        this.#log.warn({ err: error }, "how long claims made calls could not be written down");
+      });
+    }
     await pool.close();
     if (term > 0) {
       await this.#store.resign({ id, url: this.#url }).catch((error: unknown) => {

@@ -236,6 +236,7 @@ function bind(transaction: Transaction, statement: Statement): void {
     node,
     epoch: transaction.nextEpoch(),
     grantedAt: transaction.now,
+    activeSeconds: 0,
     releasedRevision: null,
     sizeRevision: 0,
     resizing: null,

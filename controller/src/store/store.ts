@@ -54,6 +54,8 @@ export interface AllocationRecord {
   /** Unique among all allocations that ever were. */
   readonly epoch: number;
   readonly grantedAt: number;
+  /** Seconds since then in which its sessions made calls, as last written down. */
+  readonly activeSeconds: number;
   /**
    * Revision at which it was taken back, while its sessions may still use the devices; null: the claim is bound to it.
    */

@@ -47,6 +47,8 @@ interface FakeSession {
   devices: readonly FakeSize[];
   /** Bytes of each device: its worker allows no less. */
   memoryUsed: bigint;
+  /** Calls that its program has made. */
+  commands: bigint;
   /** What its worker said to the last change of its sizes. */
   sizeAnswer: { readonly revision: bigint; readonly refusal: string };
   hasClient: boolean;
@@ -171,7 +173,7 @@ export class FakeAgent implements AsyncDisposable {
             })),
             sizeRevision: session.sizeAnswer.revision,
             sizeRefusal: session.sizeAnswer.refusal,
-            commands: 10n,
+            commands: session.commands,
             launches: 2n,
           }),
         ),
@@ -240,6 +242,7 @@ export class FakeAgent implements AsyncDisposable {
       order,
       devices: devices.map((each) => ({ ...each, memoryBytes: BigInt(each.memoryBytes) })),
       memoryUsed: 1_048_576n,
+      commands: 10n,
       sizeAnswer: { revision: 0n, refusal: "" },
       hasClient: false,
     });

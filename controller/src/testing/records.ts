@@ -77,6 +77,7 @@ export function allocation(name: string, change: Partial<AllocationRecord> = {})
     node: "node-a",
     epoch: 1,
     grantedAt: 1_790_000_001,
+    activeSeconds: 17,
     releasedRevision: null,
     sizeRevision: 0,
     resizing: null,
