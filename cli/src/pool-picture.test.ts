@@ -55,6 +55,20 @@ test("what the controller shows is enough to plan moves", () => {
   expect(planConsolidation(toSnapshot(pool), new Map(), options)).toEqual([]);
 });
 
+test("a gang that is to lie on one node is not torn apart", () => {
+  const { nodes, claims } = picture();
+  const second = create(NodeSchema, { ...nodes[0], name: "node-b" });
+  Object.assign(nodes[0]?.devices[1] ?? {}, { allocatedMemoryBytes: 0n, allocatedComputePercent: 0 });
+  Object.assign(claims[1]?.allocation ?? {}, { node: "node-b" });
+  const options = { goal: "device", maxMoves: 8 } as const;
+  const apart = { nodes: [...nodes, second], claims };
+  expect(planConsolidation(toSnapshot(apart), boundRequests(apart), options)).toHaveLength(1);
+  for (const claim of claims) {
+    Object.assign(claim, { gang: "g", sameNode: true });
+  }
+  expect(planConsolidation(toSnapshot(apart), boundRequests(apart), options)).toEqual([]);
+});
+
 test("where devices sit is known where their agent says it", () => {
   const pool = picture();
   const [first, second] = pool.nodes[0]?.devices ?? [];

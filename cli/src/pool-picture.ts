@@ -81,12 +81,17 @@ export function toSnapshot({ nodes, claims }: PoolPicture): Snapshot {
   };
 }
 
-/** What the bound claims ask, by name. */
+/** What the bound claims ask, by name. A gang on one node stays on it. */
 export function boundRequests({ claims }: PoolPicture): Map<string, ClaimRequest> {
   return new Map(
     claims
       .filter(({ state, preemptAt }) => state === ClaimState.BOUND && preemptAt === 0n)
-      .map((claim) => [claim.name, toRequest(claim)]),
+      .map((claim) => {
+        const { constraints, ...request } = toRequest(claim);
+        const node = claim.gang !== "" && claim.sameNode ? claim.allocation?.node : undefined;
+        const bounds = node === undefined ? constraints : { ...constraints, onlyNodes: [node] };
+        return [claim.name, { ...request, constraints: bounds }];
+      }),
   );
 }
 
@@ -133,7 +138,7 @@ function topologyOf({ numaNode, pcieSwitch, nvlinkDomain }: Device): Pick<Device
   return Object.keys(topology).length === 0 ? {} : { topology };
 }
 
-function toRequest(claim: Claim): ClaimRequest {
+function toRequest(claim: Claim) {
   const { models, minComputeCapability, affinity, antiAffinity, pool, exclusive } = claim;
   const nodeLabels = pool === "" ? claim.nodeLabels : { ...claim.nodeLabels, [poolLabel]: pool };
   const isLocalOnly = claim.locality === Locality.LOCAL_ONLY;
@@ -155,7 +160,7 @@ function toRequest(claim: Claim): ClaimRequest {
       ...(isLocalOnly ? { onlyHost: claim.clientHost } : {}),
       ...(exclusive ? { isExclusive: true } : {}),
     },
-  };
+  } satisfies ClaimRequest;
 }
 
 function policyOf(placement: Placement): PlacementPolicy {

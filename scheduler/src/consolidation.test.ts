@@ -3,10 +3,11 @@
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { type ConsolidationGoal, planConsolidation } from "./consolidation.ts";
+import { allowsNeighbours } from "./constraints.ts";
 import { place } from "./place.ts";
 import type { ClaimRequest } from "./request.ts";
 import type { NodeState, Snapshot } from "./snapshot.ts";
-import { applyStatement, rollbackStatement } from "./statement.ts";
+import { applyStatement, rollbackStatement, type Statement } from "./statement.ts";
 
 const GiB = 1n << 30n;
 
@@ -27,6 +28,25 @@ function node(name: string, count: number): NodeState {
 
 function pool(...counts: readonly number[]): Snapshot {
   return { nodes: counts.map((count, position) => node(`node-${position}`, count)) };
+}
+
+/** Every other node has devices of another model, and half the size. */
+function mixedPool(...counts: readonly number[]): Snapshot {
+  const { nodes } = pool(...counts);
+  const kinds = [
+    { model: "A", memoryBytes: 16n * GiB },
+    { model: "B", memoryBytes: 8n * GiB },
+  ];
+  return {
+    nodes: nodes.map((each, position) => ({
+      ...each,
+      devices: each.devices.map((device) => ({ ...device, ...kinds[position % 2] })),
+    })),
+  };
+}
+
+function deviceOf({ nodes }: Snapshot, onNode: string, uuid: string) {
+  return nodes.find(({ name }) => name === onNode)?.devices.find((device) => device.uuid === uuid);
 }
 
 /** Puts the claim on exactly that device. */
@@ -82,6 +102,41 @@ test("a node becomes free when all on it fit on nodes in use", () => {
   expect(step?.moves[0]?.to.node).toBe("node-1");
 });
 
+test("what runs keeps its size and the model of its devices", () => {
+  const { nodes } = pool(1, 1, 1);
+  const devices = [
+    { model: "A", memoryBytes: 16n * GiB },
+    { model: "A", memoryBytes: 8n * GiB },
+    { model: "B", memoryBytes: 32n * GiB },
+  ];
+  const mixed = {
+    nodes: nodes.map((each, position) => ({
+      ...each,
+      devices: each.devices.map((device) => ({ ...device, ...devices[position] })),
+    })),
+  };
+  const grant = (claim: string, percent: number, onNode: number) => ({
+    claim,
+    node: `node-${onNode}`,
+    devices: [
+      {
+        uuid: "GPU-0",
+        index: 0,
+        memoryBytes: ((devices[onNode]?.memoryBytes ?? 0n) * BigInt(percent)) / 100n,
+        computePercent: percent,
+      },
+    ],
+  });
+  // Half of the first would be all that the second has, and the third is another model.
+  const grants = [grant("a", 50, 0), grant("b", 25, 1), grant("c", 25, 2)];
+  const used = grants.reduce(applyStatement, mixed);
+  const movable = new Map(["a", "b", "c"].map((name, n) => [name, request(name, 1, n === 0 ? 50 : 25)]));
+  const [step, ...more] = planConsolidation(used, movable, { goal: "device", maxMoves: 10 });
+  expect(more).toEqual([]);
+  expect(step).toMatchObject({ node: "node-1", moves: [{ to: { claim: "b", node: "node-0" } }] });
+  expect(step?.moves[0]?.to.devices[0]?.memoryBytes).toBe(2n * GiB);
+});
+
 test("after any plan everybody holds what he held, and more is free than before", () => {
   fc.assert(
     fc.property(
@@ -93,16 +148,24 @@ test("after any plan everybody holds what he held, and more is free than before"
           percent: fc.constantFrom(10, 25, 40, 60, 100),
           leaves: fc.boolean(),
           mayMove: fc.constantFrom(true, true, true, false),
+          isExclusive: fc.constantFrom(false, false, false, true),
+          team: fc.constantFrom("x", "y"),
+          isShy: fc.constantFrom(false, false, true),
         }),
         { maxLength: 20 },
       ),
       fc.integer({ min: 0, max: 12 }),
       (goal, counts, claims, maxMoves) => {
-        let snapshot = pool(...counts);
+        let snapshot = mixedPool(...counts);
         const movable = new Map<string, ClaimRequest>();
         const left: (() => void)[] = [];
-        claims.forEach(({ gpus, percent, leaves, mayMove }, position) => {
-          const asked = { ...request(`claim-${position}`, gpus, percent), policy: "spread" as const };
+        claims.forEach(({ gpus, percent, leaves, mayMove, isExclusive, team, isShy }, position) => {
+          const asked = {
+            ...request(`claim-${position}`, gpus, percent),
+            policy: "spread" as const,
+            labels: { team },
+            constraints: { isExclusive, ...(isShy ? { antiAffinity: { team } } : {}) },
+          };
           const statement = place(snapshot, asked);
           if (statement === undefined) {
             return;
@@ -131,7 +194,18 @@ test("after any plan everybody holds what he held, and more is free than before"
             expect(to.devices.map(({ memoryBytes }) => memoryBytes)).toEqual(
               from.devices.map(({ memoryBytes }) => memoryBytes),
             );
-            after = applyStatement(rollbackStatement(after, from), to);
+            const modelsOf = ({ node: name, devices }: Statement) =>
+              devices.map(({ uuid }) => deviceOf(after, name, uuid)?.model);
+            expect(modelsOf(from)).toEqual(expect.arrayContaining(modelsOf(to)));
+            const asked = movable.get(to.claim);
+            const without = rollbackStatement(after, from);
+            const there = without.nodes.find(({ name }) => name === to.node);
+            const isAlone = to.devices.every(
+              ({ uuid }) => deviceOf(without, to.node, uuid)?.grants.length === 0,
+            );
+            expect(asked?.constraints?.isExclusive !== true || isAlone).toBe(true);
+            expect(there !== undefined && allowsNeighbours(asked?.constraints, there)).toBe(true);
+            after = applyStatement(without, to);
           }
         }
         expect(steps.reduce((sum, { moves }) => sum + moves.length, 0)).toBeLessThanOrEqual(maxMoves);

@@ -6,7 +6,7 @@ import { isOpen, takesClaims } from "./filter.ts";
 import { place } from "./place.ts";
 import type { ClaimRequest } from "./request.ts";
 import type { DeviceState, NodeState, Snapshot } from "./snapshot.ts";
-import { applyStatement, rollbackStatement, type Statement } from "./statement.ts";
+import { applyStatement, type Placement, rollbackStatement, type Statement } from "./statement.ts";
 
 /** What shall become free. */
 export type ConsolidationGoal = "device" | "node";
@@ -45,7 +45,7 @@ interface Target {
 
 /**
  * Looks for the cheapest steps first: few claims to move, little memory to copy. A claim moves to devices in use only
- * (for whole nodes: to nodes in use), so no step costs what another one gains.
+ * (for whole nodes: to nodes in use), so no step costs what another one gains, and keeps its size and models.
  *
  * @param movable the claims that may move, by name, with what they ask; all others stay where they are
  */
@@ -133,11 +133,12 @@ function clear(
   for (const claim of largestFirst) {
     const from = holdingOf(target.node, claim);
     const request = movable.get(claim);
-    if (request === undefined) {
+    const same = request && asHeld(request, from, target.node);
+    if (same === undefined) {
       return undefined;
     }
     trial = rollbackStatement(trial, from);
-    const to = place(trial, request);
+    const to = place(trial, same);
     if (to === undefined) {
       return undefined;
     }
@@ -145,6 +146,29 @@ function clear(
     moves.push({ from, to });
   }
   return moves;
+}
+
+/**
+ * As asked, but as large as it is, and on devices of the same models: what runs has used both.
+ *
+ * @returns undefined when its vGPUs are not all alike
+ */
+function asHeld(request: ClaimRequest, { devices }: Statement, node: NodeState): ClaimRequest | undefined {
+  const [first, ...others] = devices;
+  const isLike = ({ memoryBytes, computePercent }: Placement) =>
+    memoryBytes === first?.memoryBytes && computePercent === first.computePercent;
+  if (first === undefined || !others.every(isLike)) {
+    return undefined;
+  }
+  const models = devices.map(({ uuid }) => node.devices.find((device) => device.uuid === uuid)?.model ?? "");
+  return {
+    ...request,
+    gpus: devices.length,
+    memoryBytes: first.memoryBytes,
+    memoryPercent: 0,
+    computePercent: first.computePercent,
+    constraints: { ...request.constraints, onlyModels: [...new Set(models)] },
+  };
 }
 
 /** As if the target and what is wholly free took no claims. */

@@ -103,7 +103,7 @@ test("the placer finds what a scan of all rooms finds, after any history", () =>
         expect(placer.since(0)).toEqual(held);
       },
     ),
-    { numRuns: 300 },
+    { numRuns: 500 },
   );
 });
 

@@ -6,6 +6,7 @@ import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import type { NodeState, Snapshot } from "../snapshot.ts";
 import { type Job, QueueHistory } from "../testing/queue-history.ts";
+import { defaultPlanSettings, type PlanSettings } from "./claim.ts";
 import { planQueues } from "./plan.ts";
 import type { QueueSpec } from "./queue.ts";
 
@@ -131,9 +132,22 @@ const histories = fc.array(
 
 type Step = typeof histories extends fc.Arbitrary<(infer T)[]> ? T : never;
 
-function play(pool: Snapshot, queues: readonly QueueSpec[], steps: readonly Step[]): QueueHistory {
+/** Such that the bounds are met. */
+const bounds = fc.record({ maxVictims: fc.constantFrom(1, 2, 16), maxCandidates: fc.constantFrom(2, 64) });
+
+function play(
+  pool: Snapshot,
+  queues: readonly QueueSpec[],
+  steps: readonly Step[],
+  settings: Partial<PlanSettings> = {},
+): QueueHistory {
   const tenants = [{ name: "t", limit: { gpuMilli: 3000 } }];
-  const history = new QueueHistory({ pool, queues, tenants });
+  const history = new QueueHistory({
+    pool,
+    queues,
+    tenants,
+    settings: { ...defaultPlanSettings, ...settings },
+  });
   for (const [number, step] of steps.entries()) {
     switch (step.kind) {
       case "arrive":
@@ -163,8 +177,8 @@ test("no history over-allocates, splits a gang, breaks a quota, turns a priority
   let preempted = 0;
   let reclaimed = 0;
   fc.assert(
-    fc.property(pools, trees, histories, (pool, queues, steps) => {
-      const history = play(pool, queues, steps);
+    fc.property(pools, trees, histories, bounds, (pool, queues, steps, settings) => {
+      const history = play(pool, queues, steps, settings);
       preempted += history.preempted;
       reclaimed += history.reclaimed;
       expect(history.broken).toEqual([]);
@@ -177,9 +191,18 @@ test("no history over-allocates, splits a gang, breaks a quota, turns a priority
 });
 
 test("the same snapshot gives the same decision, in whatever order it is listed", () => {
+  let preempted = 0;
   fc.assert(
-    fc.property(pools, trees, histories, (pool, queues, steps) => {
-      const snapshot = play(pool, queues, steps).snapshot();
+    fc.property(pools, trees, histories, asks, (pool, queues, steps, ask) => {
+      const before = play(pool, queues, steps).snapshot();
+      // One more, about whom nothing has been decided yet.
+      const last = jobsOf({ ...ask, priority: 5, isBestEffort: false }, 10_000);
+      const arrivals = last.map((job, member) => ({
+        ...job,
+        arrival: 10_000 + member,
+        waitingSince: before.now,
+      }));
+      const snapshot = { ...before, waiting: [...before.waiting, ...arrivals] };
       const turned = {
         ...snapshot,
         pool: { nodes: snapshot.pool.nodes.toReversed() },
@@ -188,6 +211,7 @@ test("the same snapshot gives the same decision, in whatever order it is listed"
         running: snapshot.running.toReversed(),
       };
       const { blocked, ...decision } = planQueues(snapshot);
+      preempted += decision.preemptions.length;
       // Of equals the first is named in a reason: that is all that the order decides.
       const { blocked: turnedBlocked, ...again } = planQueues(turned);
       expect(again).toEqual(decision);
@@ -196,6 +220,7 @@ test("the same snapshot gives the same decision, in whatever order it is listed"
     }),
     { numRuns: 150 },
   );
+  expect(preempted).toBeGreaterThan(5);
 });
 
 test("nobody starves: while others keep coming, each claim's turn comes within a bound", () => {
