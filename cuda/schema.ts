@@ -77,12 +77,34 @@ export type Argument =
    */
   | { readonly kind: "finds"; readonly of: HandleKind };
 
+/**
+ * What is left of a command in a worker that has done it. By this is known whether an idle session can be parked, and how
+ * another one becomes like it. Every command says it.
+ */
+export type Left =
+  /** Nothing, or what the worker's books tell. */
+  | "books"
+  /**
+   * Something that the books do not tell, or that no other worker could have: what is shared with other sessions, functions
+   * of the client, and what the program was told that is not so on every device of the model: how its devices reach each
+   * other, where the multiprocessors lie. A session in which it was done is never parked.
+   */
+  | "trace"
+  /** What the same command makes again: the field with its handle, with a context's number or with an address. */
+  | { readonly makes: string; readonly kind?: "context" | "hostMemory" }
+  /** What the same command sets again: the field with the value, `of` the handle in another field or of its own context. */
+  | { readonly sets: string; readonly of?: string }
+  /** Nothing: it is a worker that says it, about the handle in that field, for the next session to know. */
+  | { readonly tells: string };
+
 export interface Remoted {
   /**
    * - `async`: appended to the command stream, returns at once; no outputs but invented handles.
    * - `wait`: waits for the worker's reply.
    */
   readonly style: "async" | "wait";
+  /** Of the derived command. */
+  readonly left?: Left;
   readonly arguments: { readonly [parameter: string]: Argument };
   /**
    * Default: acts in the current context or, where the thread has none, in that of the first handle which has one; 201
@@ -90,7 +112,7 @@ export interface Remoted {
    */
   readonly context?: "current" | "none";
   /**
-   * The wire command of `commands.ts` that takes the place of the derived one, with the same types in the same order:
+   * The wire command of `commands/` that takes the place of the derived one, with the same types in the same order:
    * the worker's side is then written by hand. Needed where the driver call can block until the device gets somewhere
    * (the worker never makes such a call on its issuing thread), or where the worker knows better than the driver.
    */
@@ -110,6 +132,11 @@ export interface Remoted {
    * with the client's `Call` and all arguments once they are checked; its failure is the call's, and nothing is sent.
    */
   readonly precondition?: string;
+  /**
+   * For `async`: what the client has to know when the command is on its way. A function of `native/client/consequences.h`,
+   * called with the client's `Call`, the command and its tails.
+   */
+  readonly consequence?: string;
   /**
    * The symbol which the worker calls, when it is not the described one. A call without a stream parameter that has a
    * `_ptds` variant needs one: its asynchronous twin, which takes the stream of the flavour as an additional, last
@@ -158,6 +185,7 @@ export type Field = readonly [name: string, type: FieldType];
 export interface Command {
   readonly name: string;
   readonly doc: string;
+  readonly left?: Left;
   readonly fields: readonly Field[];
   /** Variable-length byte runs behind the fields, in this order; each shorter than 4 GiB. */
   readonly tails?: readonly string[];

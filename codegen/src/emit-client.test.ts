@@ -14,6 +14,18 @@ test("a precondition is checked with all arguments, before anything is sent", ()
   expect(text.indexOf("call.post(")).toBeGreaterThan(precondition);
 });
 
+test("what follows from a command is told behind it, where it is on its way", () => {
+  const plan = makePlan({ abi: loadAbi(), driver, commands });
+  const call = plan.calls.find(({ entry }) => entry.stem === "cuStreamBatchMemOp_v2");
+  if (call === undefined) throw new Error("cuStreamBatchMemOp_v2 is not remoted");
+  const text = callText(call, plan);
+  const told = text.search(
+    /if \(result == CUDA_SUCCESS\) \{\s+consequence::batchesWords\(call, wire, std::as_bytes\(std::span\(paramArray/,
+  );
+  expect(told).toBeGreaterThan(0);
+  expect(told).toBeGreaterThan(text.indexOf("call.post("));
+});
+
 test("null is refused before a handle is looked up, where a driver has an error of its own for it", () => {
   const plan = makePlan({ abi: loadAbi(), driver, commands });
   const call = plan.calls.find(({ entry }) => entry.stem === "cuArrayGetSparseProperties");

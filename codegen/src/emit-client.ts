@@ -280,6 +280,13 @@ function preconditionCheck({ entry, remoting }: PlannedCall): string[] {
   return [guard("  ", `const CUresult r = ${check}; r != CUDA_SUCCESS`, "return r;")];
 }
 
+/** What follows from a command that is on its way, where there is anything. */
+function consequence({ remoting }: PlannedCall, tails: readonly string[]): string[] {
+  if (remoting.consequence === undefined) return [];
+  const told = `consequence::${remoting.consequence}(${["call", "wire", ...tails].join(", ")});`;
+  return [guard("  ", "result == CUDA_SUCCESS", told)];
+}
+
 /** Of whom the call takes its context: one of the client's `Needs`. */
 function neededContext({ remoting, arguments: given }: PlannedCall): string {
   if (remoting.context === "none") return "kNothing";
@@ -312,12 +319,13 @@ export function callText(call: PlannedCall, plan: Plan): string {
   ];
   // Behind the command in the stream: whoever asks from now on is answered after the change.
   const forget = call.forgets && call.subject !== undefined ? [`  call.forget(wire.${call.subject});`] : [];
-  if (remoting.style === "async" && forget.length === 0) {
+  const after = [...forget, ...consequence(call, tails)];
+  if (remoting.style === "async" && after.length === 0) {
     lines.push(wrapList("  return call.post(", ["wire", ...tails], ");"));
   } else if (remoting.style === "async") {
     lines.push(
       wrapList("  const CUresult result = call.post(", ["wire", ...tails], ");"),
-      ...forget,
+      ...after,
       "  return result;",
     );
   } else if (remoting.once) {
@@ -354,7 +362,7 @@ export function emitStubs(plan: Plan): [path: string, content: string][] {
     ];
     const content = `${banner(`Driver calls of the group ${group}: check, write the command, wait where there is an answer.`)}
 ${standard.length > 0 ? `${standard.join("\n")}\n\n` : ""}#include "client/call.h"
-#include "client/gen/api.h"
+${bodies.includes("consequence::") ? '#include "client/consequences.h"\n' : ""}#include "client/gen/api.h"
 ${bodies.includes("precondition::") ? '#include "client/preconditions.h"\n' : ""}#include "protocol/gen/commands.h"
 
 namespace millpond::client::api {

@@ -90,7 +90,7 @@ export function emitCommands(commands: readonly Command[]): string {
 
 namespace millpond::cmd {
 
-/// What a command asks for. 0 is no command.
+/// What a command asks for: its place among all by name, so it may be another in another version. 0 is no command.
 enum class Op : uint16_t {
 ${ops.join("\n")}
 };

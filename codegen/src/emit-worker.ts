@@ -77,7 +77,9 @@ ${lines.join("\n")}
 }
 
 export function emitHandlers(plan: Plan): string {
-  const lines = plan.handCommands.map((c) => `CUresult on${c.name}(const cmd::Decoded<cmd::${c.name}>& in);`);
+  const lines = plan.commands
+    .filter((c) => plan.handCommands.has(c))
+    .map((c) => `CUresult on${c.name}(const cmd::Decoded<cmd::${c.name}>& in);`);
   return `${banner("Methods of Executor for the commands that are run by hand: included inside the class.")}
 // The tails of \`in\` lie in memory that the client may change meanwhile: copy what must stay the same.
 ${lines.join("\n")}
@@ -326,7 +328,7 @@ export function emitDispatch(plan: Plan): string {
   const generated = plan.calls.filter((call) => !call.isWorkerByHand);
   const bodies = generated.map((call) => executorText(call, plan)).join("\n\n");
   const entries = plan.commands.map((command) =>
-    plan.handCommands.includes(command)
+    plan.handCommands.has(command)
       ? `    &byHand<cmd::${command.name}, &Executor::on${command.name}>,`
       : `    &generated<cmd::${command.name}, &run${command.name}>,`,
   );

@@ -5,6 +5,7 @@ import { emitExports, emitApiHeader, emitStubs } from "./emit-client.ts";
 import { emitApiHash, emitCommands, emitHandleKinds } from "./emit-commands.ts";
 import { emitCoverage, emitJson } from "./emit-docs.ts";
 import { emitLayouts } from "./emit-layouts.ts";
+import { emitLeft } from "./emit-left.ts";
 import { emitResolver, emitResolverHeader } from "./emit-resolver.ts";
 import { emitTraceTables } from "./emit-trace.ts";
 import { emitTypes } from "./emit-types.ts";
@@ -23,6 +24,7 @@ export function generate(): ReadonlyMap<string, string> {
     ["native/cuda/gen/cuda_api.h", emitTypes(plan.abi)],
     ["native/protocol/gen/commands.h", emitCommands(plan.commands)],
     ["native/protocol/gen/command_layouts.h", emitLayouts(plan)],
+    ["native/protocol/gen/command_left.h", emitLeft(plan.commands)],
     ["native/protocol/gen/api_hash.h", emitApiHash(plan.commands)],
     ["native/protocol/gen/handle_kind.h", emitHandleKinds()],
     ["native/client/gen/api.h", emitApiHeader(plan)],

@@ -5,6 +5,7 @@ import { sampleAbi, sampleCommands, sampleGroups } from "../test/sample.ts";
 import { emitApiHeader, emitExports, emitStubs } from "./emit-client.ts";
 import { emitApiHash, emitCommands, emitHandleKinds } from "./emit-commands.ts";
 import { emitCoverage, emitJson } from "./emit-docs.ts";
+import { emitLeft } from "./emit-left.ts";
 import { emitResolver } from "./emit-resolver.ts";
 import { emitTraceTables } from "./emit-trace.ts";
 import { emitTypes } from "./emit-types.ts";
@@ -17,6 +18,7 @@ const stubs = emitStubs(plan).map(([path, content]): [string, string] => [path.r
 test.each([
   ["cuda_api.h", emitTypes(sampleAbi)],
   ["commands.h", emitCommands(plan.commands)],
+  ["command_left.h", emitLeft(plan.commands)],
   ["api_hash.h", emitApiHash(plan.commands)],
   ["handle_kind.h", emitHandleKinds()],
   ["api.h", emitApiHeader(plan)],
@@ -41,6 +43,7 @@ test("the hash changes with every field, and not with the docs", () => {
   expect(emitApiHash([{ ...first, doc: "Other words." }, ...rest])).toBe(hash);
   expect(emitApiHash([{ ...first, fields: first.fields.toReversed() }, ...rest])).not.toBe(hash);
   expect(emitApiHash([{ ...first, tails: ["image", "name"] }, ...rest])).not.toBe(hash);
+  expect(emitApiHash([{ ...first, left: "trace" }, ...rest])).not.toBe(hash);
   expect(emitApiHash([...rest, first])).not.toBe(hash);
 });
 

@@ -26,6 +26,7 @@ const copyArguments = {
   from: { kind: "address" },
   bytes: { kind: "value" },
 } as const;
+const sampleCopy = { style: "async", driverSymbol: "cuCopyAsync", arguments: copyArguments } as const;
 const asked = {
   answer: { kind: "out" },
   func: { kind: "functionOrKernel" },
@@ -33,22 +34,17 @@ const asked = {
 } as const;
 
 describe("a plan", () => {
-  test("of the sample has its commands in the order of the description, hand-written ones first", () => {
+  test("of the sample has its commands by name, whichever file describes them and in which order", () => {
     const plan = makePlan({ abi: sampleAbi, driver: sampleGroups, commands: sampleCommands });
-    expect(plan.commands.map((c) => c.name)).toEqual([
-      "Load",
-      "SyncStream",
-      "Copy",
-      "StreamMake",
-      "StreamEndV2",
-      "StreamWait",
-      "Paint",
-      "Write",
-      "Ask",
-      "FuncAsk",
-      "FuncTell",
-      "Bound",
-    ]);
+    const names = ["Ask", "Bound", "Copy", "FuncAsk", "FuncTell", "Load", "Paint"];
+    names.push("StreamEndV2", "StreamMake", "StreamWait", "SyncStream", "Write");
+    expect(plan.commands.map((c) => c.name)).toEqual(names);
+    const turned = makePlan({
+      abi: sampleAbi,
+      driver: Object.fromEntries(Object.entries(sampleGroups).toReversed()),
+      commands: sampleCommands.toReversed(),
+    });
+    expect(turned.commands).toEqual(plan.commands);
   });
 
   test("of the real description works", () => {
@@ -288,6 +284,50 @@ describe("a description is refused when", () => {
       { cuCollide: { style: "async", arguments: { wire: { kind: "value" } } } },
       "cuCollide: parameter wire: generated code has another use for this name",
     ],
+    [
+      "what is left of a call's command is not said",
+      { cuWatch: { style: "wait", arguments: { hEvent: { kind: "handle", of: "event" } } } },
+      "command Watch: what is left of it in the worker is not said",
+    ],
+    [
+      "what is left is said in two places",
+      {
+        cuStreamSync: {
+          style: "wait",
+          left: "books",
+          command: "SyncStream",
+          arguments: { hStream: { kind: "stream" } },
+        },
+      },
+      "cuStreamSync: what is left of a hand-written command is said by that",
+    ],
+    [
+      "a thing is made that no field names",
+      { cuCopy: { ...sampleCopy, left: { makes: "copy" } } },
+      "command Copy: what is left is said to be by copy, which is no field of u64",
+    ],
+    [
+      "a context is made whose number is none",
+      { cuCopy: { ...sampleCopy, left: { makes: "to", kind: "context" } } },
+      "command Copy: what is left is said to be by to, which is no field of u32",
+    ],
+    [
+      "something is set to what no field holds",
+      { cuCopy: { ...sampleCopy, left: { sets: "value", of: "to" } } },
+      "command Copy: what is left is said to be value, which is no field",
+    ],
+    [
+      "a call that waits has a consequence",
+      {
+        cuStreamSync: {
+          style: "wait",
+          consequence: "awaitsWord",
+          command: "SyncStream",
+          arguments: { hStream: { kind: "stream" } },
+        },
+      },
+      "cuStreamSync: who waits is told what comes of it: only an async call has a consequence",
+    ],
   ];
 
   test.each(cases)("%s", (_, group, problem) => {
@@ -308,14 +348,15 @@ describe("a description is refused when", () => {
         "command copy: described twice",
         "command copy: not UpperCamel",
         "command copy: two fields are called a",
+        "command copy: what is left of it in the worker is not said",
       ]),
     );
   });
 
   test("a derived command takes the name of a hand-written one", () => {
-    const taken: Command = { name: "Watch", doc: "", fields: [] };
+    const taken: Command = { name: "Watch", doc: "", left: "books", fields: [] };
     const group: Group = {
-      cuWatch: { style: "async", arguments: { hEvent: { kind: "handle", of: "event" } } },
+      cuWatch: { style: "async", left: "books", arguments: { hEvent: { kind: "handle", of: "event" } } },
     };
     expect(problemsOf(group, [taken])).toEqual(["command Watch: derived for a call, but the name is taken"]);
   });

@@ -11,6 +11,7 @@ import type {
   FieldType,
   FunctionVariant,
   Group,
+  Left,
   Parameter,
   Remoted,
   Remoting,
@@ -34,6 +35,10 @@ export interface Entry {
 export interface PlannedArgument {
   readonly parameter: Parameter;
   readonly argument: Argument;
+}
+
+export interface PlannedCommand extends Command {
+  readonly left: Left;
 }
 
 /** A call whose two ends are generated. */
@@ -60,9 +65,13 @@ export interface Plan {
   readonly groupNames: readonly string[];
   readonly entries: readonly Entry[];
   readonly calls: readonly PlannedCall[];
-  /** Hand-written commands first, then those of generated calls. */
-  readonly commands: readonly Command[];
-  readonly handCommands: readonly Command[];
+  /**
+   * Those written by hand and those of generated calls, by name: the number of a command is its place here, from 1. Which
+   * file describes it, and where, makes no difference.
+   */
+  readonly commands: readonly PlannedCommand[];
+  /** Of those, the ones written by hand. */
+  readonly handCommands: ReadonlySet<Command>;
 }
 
 export interface Description {
@@ -104,6 +113,20 @@ const reservedNames = new Set(["call", "wire", "reply", "r", "in", "executor", "
 const sameTypes = (a: readonly Parameter[], b: readonly Parameter[], layouts: Layouts): boolean =>
   a.length === b.length && a.every((p, i) => layouts.spell(p.type) === layouts.spell(b[i]?.type ?? ""));
 
+/** Why a command cannot leave what it is said to; undefined when it can. */
+function leftMisfit({ fields }: Command, left: Left): string | undefined {
+  if (typeof left === "string") return undefined;
+  const types = new Map<string, FieldType>(fields);
+  const expects = (name: string, wanted: "u32" | "u64"): string | undefined =>
+    types.get(name) === wanted
+      ? undefined
+      : `what is left is said to be by ${name}, which is no field of ${wanted}`;
+  if ("makes" in left) return expects(left.makes, left.kind === "context" ? "u32" : "u64");
+  if ("tells" in left) return expects(left.tells, "u64");
+  if (!types.has(left.sets)) return `what is left is said to be ${left.sets}, which is no field`;
+  return left.of === undefined ? undefined : expects(left.of, "u64");
+}
+
 class Planner {
   readonly problems: string[] = [];
   readonly #abi: Abi;
@@ -142,6 +165,7 @@ class Planner {
       if (taken.has(name)) this.problems.push(`command ${name}: derived for a call, but the name is taken`);
       taken.add(name);
     }
+    const planned = [...commands, ...derived].filter((command) => this.#saysWhatIsLeft(command));
     if (this.problems.length > 0) throw new DescriptionError(this.problems);
     return {
       abi: this.#abi,
@@ -149,12 +173,12 @@ class Planner {
       groupNames: Object.keys(driver),
       entries: [...this.#entries.values()],
       calls,
-      commands: [...commands, ...derived],
-      handCommands: commands,
+      commands: planned.sort((a, b) => (a.name < b.name ? -1 : 1)),
+      handCommands: new Set(commands),
     };
   }
 
-  /** Described entries in the order of the description: commands are numbered in it. */
+  /** Described entries in the order of the description. */
   *#described(): Generator<Entry> {
     for (const members of Object.values(this.#description.driver)) {
       for (const stem of Object.keys(members)) {
@@ -184,6 +208,17 @@ class Planner {
           this.problems.push(`command ${command.name}${part}: two fields are called ${twice}`);
       }
     }
+  }
+
+  #saysWhatIsLeft(command: Command): command is PlannedCommand {
+    const { name, left } = command;
+    if (left === undefined) {
+      this.problems.push(`command ${name}: what is left of it in the worker is not said`);
+      return false;
+    }
+    const problem = leftMisfit(command, left);
+    if (problem !== undefined) this.problems.push(`command ${name}: ${problem}`);
+    return true;
   }
 
   #describe(group: string, members: Group): void {
@@ -266,6 +301,7 @@ class Planner {
     const derived: Command = {
       name: commandName(entry.stem),
       doc: `${entry.stem}.`,
+      ...(remoting.left === undefined ? {} : { left: remoting.left }),
       fields,
       ...(tails.length > 0 ? { tails } : {}),
       ...(remoting.style === "wait" ? { reply: { fields: outputs } } : {}),
@@ -277,6 +313,10 @@ class Planner {
       this.#checkDriverSymbol(entry, driverSymbol, hasImplicitStream, problem);
     else if (remoting.driverSymbol !== undefined)
       problem("with a hand-written command there is no driverSymbol");
+    if (remoting.command !== undefined && remoting.left !== undefined)
+      problem("what is left of a hand-written command is said by that");
+    if (remoting.style === "wait" && remoting.consequence !== undefined)
+      problem("who waits is told what comes of it: only an async call has a consequence");
     if (this.problems.length > before) return undefined;
     const subjectIndex = planned.findIndex(
       ({ argument: a }) =>

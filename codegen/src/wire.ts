@@ -43,6 +43,7 @@ export function apiHash(commands: readonly Command[]): string {
     c.fields,
     c.tails ?? [],
     c.reply ? [c.reply.fields, c.reply.tails ?? []] : null,
+    c.left,
   ]);
   return createHash("sha256").update(JSON.stringify(canonical)).digest("hex").slice(0, 16);
 }

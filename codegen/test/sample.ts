@@ -180,6 +180,7 @@ export const sampleCommands: readonly Command[] = [
   {
     name: "Load",
     doc: "Loads something.",
+    left: { makes: "handle" },
     fields: [
       ["kind", "u16"],
       ["handle", "u64"],
@@ -190,6 +191,7 @@ export const sampleCommands: readonly Command[] = [
   {
     name: "SyncStream",
     doc: "Answered when the stream is done.",
+    left: "books",
     fields: [["stream", "u64"]],
     reply: { fields: [] },
   },
@@ -199,11 +201,13 @@ export const sampleGroups: { readonly [group: string]: Group } = {
   things: {
     cuCopy: {
       style: "async",
+      left: "books",
       driverSymbol: "cuCopyAsync",
       arguments: { to: { kind: "address" }, from: { kind: "address" }, bytes: { kind: "value" } },
     },
     cuStreamMake: {
       style: "async",
+      left: { makes: "phStream" },
       arguments: {
         phStream: { kind: "creates", of: "stream", traits: { flags: "flags", priority: "priority" } },
         flags: { kind: "value", bits: 1 },
@@ -211,13 +215,19 @@ export const sampleGroups: { readonly [group: string]: Group } = {
       },
     },
     cuStreamEnd: { style: "same", as: "cuStreamEnd_v2" },
-    cuStreamEnd_v2: { style: "async", arguments: { hStream: { kind: "destroys", of: "stream" } } },
+    cuStreamEnd_v2: {
+      style: "async",
+      left: "books",
+      arguments: { hStream: { kind: "destroys", of: "stream" } },
+    },
     cuStreamWait: {
       style: "async",
+      left: "books",
       arguments: { hStream: { kind: "stream" }, hEvent: { kind: "handle", of: "event", null: "allowed" } },
     },
     cuPaint: {
       style: "async",
+      left: "books",
       arguments: {
         colour: { kind: "value" },
         extent: { kind: "struct" },
@@ -226,6 +236,7 @@ export const sampleGroups: { readonly [group: string]: Group } = {
     },
     cuWrite: {
       style: "async",
+      left: "books",
       arguments: {
         text: { kind: "string" },
         values: { kind: "array", count: "count" },
@@ -236,6 +247,7 @@ export const sampleGroups: { readonly [group: string]: Group } = {
   questions: {
     cuAsk: {
       style: "wait",
+      left: "trace",
       context: "none",
       arguments: {
         answer: { kind: "out", nullable: true },
@@ -246,15 +258,18 @@ export const sampleGroups: { readonly [group: string]: Group } = {
     },
     cuFuncAsk: {
       style: "wait",
+      left: "books",
       cached: { invalidatedBy: ["cuFuncTell"] },
       arguments: { answer: { kind: "out" }, func: { kind: "functionOrKernel" }, what: { kind: "value" } },
     },
     cuFuncTell: {
       style: "async",
+      left: { sets: "value", of: "func" },
       arguments: { func: { kind: "functionOrKernel" }, what: { kind: "value" }, value: { kind: "value" } },
     },
     cuBound: {
       style: "wait",
+      left: "books",
       arguments: {
         event: { kind: "finds", of: "event" },
         offset: { kind: "out", nullable: true, isAsked: true },

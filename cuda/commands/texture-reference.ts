@@ -6,6 +6,7 @@ export const textureReferenceCommands: readonly Command[] = [
   {
     name: "GetReference",
     doc: "The texture or surface reference, as the kind of `handle` says, of that name in a module. It ends with the module.",
+    left: "trace",
     fields: [
       ["owner", "u64"],
       ["handle", "u64"],
@@ -16,6 +17,7 @@ export const textureReferenceCommands: readonly Command[] = [
   {
     name: "TextureReferenceDestroy",
     doc: "The end of a reference that cuTexRefCreate made.",
+    left: "trace",
     fields: [["handle", "u64"]],
   },
 ];

@@ -22,6 +22,7 @@ export const arrays: Group = {
   cuArrayGetPlane: allocation,
   cuArrayGetSparseProperties: {
     style: "wait",
+    left: "trace",
     context: "none",
     arguments: { sparseProperties, array: { kind: "handle", of: "array", null: "invalidValue" } },
   },
@@ -34,6 +35,7 @@ export const arrays: Group = {
   },
   cuMipmappedArrayGetSparseProperties: {
     style: "wait",
+    left: "trace",
     context: "none",
     arguments: { sparseProperties, mipmap: { kind: "handle", of: "mipmappedArray", null: "invalidValue" } },
   },

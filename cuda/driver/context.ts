@@ -48,6 +48,7 @@ export const context = {
   cuCtxSetSharedMemConfig: local,
   cuCtxGetLimit: {
     style: "wait",
+    left: "books",
     arguments: { pvalue: { kind: "out" }, limit: { kind: "value" } },
   },
   cuCtxSetLimit: {
@@ -59,9 +60,10 @@ export const context = {
   cuCtxSynchronize_v2: ofContext,
   cuCtxRecordEvent: ofContext,
   cuCtxWaitEvent: ofContext,
-  cuCtxResetPersistingL2Cache: { style: "async", arguments: {} },
+  cuCtxResetPersistingL2Cache: { style: "async", left: "books", arguments: {} },
   cuCtxGetExecAffinity: {
     style: "wait",
+    left: "books",
     arguments: { pExecAffinity: { kind: "out" }, type: { kind: "value" } },
   },
 } as const satisfies Group;

@@ -35,12 +35,14 @@ export const device = {
   cuDeviceGetByPCIBusId: local,
   cuDeviceCanAccessPeer: {
     style: "wait",
+    left: "trace",
     context: "none",
     cached: { invalidatedBy: [] },
     arguments: { canAccessPeer: { kind: "out" }, dev: { kind: "device" }, peerDev: { kind: "device" } },
   },
   cuDeviceGetP2PAttribute: {
     style: "wait",
+    left: "trace",
     context: "none",
     cached: { invalidatedBy: [] },
     arguments: {
@@ -56,6 +58,7 @@ export const device = {
   cuDeviceGetP2PAtomicCapabilities: capabilities,
   cuFlushGPUDirectRDMAWrites: {
     style: "wait",
+    left: "books",
     arguments: { target: { kind: "value" }, scope: { kind: "value" } },
   },
   cuDeviceRegisterAsyncNotification: notification,
@@ -72,12 +75,14 @@ export const device = {
   cuCheckpointProcessUnlock: running,
   cuDeviceGetExecAffinitySupport: {
     style: "wait",
+    left: "books",
     context: "none",
     cached: { invalidatedBy: [] },
     arguments: { pi: { kind: "out" }, type: { kind: "value" }, dev: { kind: "device" } },
   },
   cuDeviceGetTexture1DLinearMaxWidth: {
     style: "wait",
+    left: "books",
     context: "none",
     cached: { invalidatedBy: [] },
     arguments: {

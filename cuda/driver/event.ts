@@ -8,6 +8,7 @@ const stream = { kind: "stream" } as const;
 export const events = {
   cuEventCreate: {
     style: "async",
+    left: { makes: "phEvent" },
     arguments: {
       phEvent: { kind: "creates", of: "event", traits: { flags: "Flags" } },
       // An event for other processes keeps no time.
@@ -15,18 +16,24 @@ export const events = {
     },
   },
   cuEventDestroy: { style: "same", as: "cuEventDestroy_v2" },
-  cuEventDestroy_v2: { style: "async", arguments: { hEvent: { kind: "destroys", of: "event" } } },
+  cuEventDestroy_v2: {
+    style: "async",
+    left: "books",
+    arguments: { hEvent: { kind: "destroys", of: "event" } },
+  },
   cuEventRecord: {
     style: "async",
+    left: "books",
     precondition: "recordedEvent",
     arguments: { hEvent: event, hStream: stream },
   },
   cuEventRecordWithFlags: {
     style: "async",
+    left: "books",
     precondition: "recordedEvent",
     arguments: { hEvent: event, hStream: stream, flags: { kind: "value", bits: 0x1 } },
   },
-  cuEventQuery: { style: "wait", precondition: "eventAnswer", arguments: { hEvent: event } },
+  cuEventQuery: { style: "wait", left: "books", precondition: "eventAnswer", arguments: { hEvent: event } },
   cuEventSynchronize: {
     style: "wait",
     command: "EventSync",
@@ -35,10 +42,12 @@ export const events = {
   },
   cuEventElapsedTime: {
     style: "wait",
+    left: "books",
     arguments: { pMilliseconds: { kind: "out" }, hStart: event, hEnd: event },
   },
   cuEventElapsedTime_v2: {
     style: "wait",
+    left: "books",
     arguments: { pMilliseconds: { kind: "out" }, hStart: event, hEnd: event },
   },
 } as const satisfies Group;

@@ -74,69 +74,81 @@ export const memory = {
   cuMemcpyHtoAAsync_v2: copy,
   cuMemcpyDtoD_v2: {
     style: "async",
+    left: "books",
     precondition: "copy",
     driverSymbol: "cuMemcpyDtoDAsync_v2",
     arguments: { dstDevice: copied, srcDevice: copied, ByteCount: value },
   },
   cuMemcpyDtoDAsync_v2: {
     style: "async",
+    left: "books",
     precondition: "copy",
     arguments: { dstDevice: copied, srcDevice: copied, ByteCount: value, hStream: stream },
   },
 
   cuMemsetD8_v2: {
     style: "async",
+    left: "books",
     precondition: "memset",
     driverSymbol: "cuMemsetD8Async",
     arguments: { dstDevice: filled, uc: value, N: value },
   },
   cuMemsetD16_v2: {
     style: "async",
+    left: "books",
     precondition: "memset",
     driverSymbol: "cuMemsetD16Async",
     arguments: { dstDevice: filled, us: value, N: value },
   },
   cuMemsetD32_v2: {
     style: "async",
+    left: "books",
     precondition: "memset",
     driverSymbol: "cuMemsetD32Async",
     arguments: { dstDevice: filled, ui: value, N: value },
   },
   cuMemsetD2D8_v2: {
     style: "async",
+    left: "books",
     precondition: "memset2D",
     driverSymbol: "cuMemsetD2D8Async",
     arguments: { dstDevice: filled2D, dstPitch: value, uc: value, Width: value, Height: value },
   },
   cuMemsetD2D16_v2: {
     style: "async",
+    left: "books",
     precondition: "memset2D",
     driverSymbol: "cuMemsetD2D16Async",
     arguments: { dstDevice: filled2D, dstPitch: value, us: value, Width: value, Height: value },
   },
   cuMemsetD2D32_v2: {
     style: "async",
+    left: "books",
     precondition: "memset2D",
     driverSymbol: "cuMemsetD2D32Async",
     arguments: { dstDevice: filled2D, dstPitch: value, ui: value, Width: value, Height: value },
   },
   cuMemsetD8Async: {
     style: "async",
+    left: "books",
     precondition: "memset",
     arguments: { dstDevice: filled, uc: value, N: value, hStream: stream },
   },
   cuMemsetD16Async: {
     style: "async",
+    left: "books",
     precondition: "memset",
     arguments: { dstDevice: filled, us: value, N: value, hStream: stream },
   },
   cuMemsetD32Async: {
     style: "async",
+    left: "books",
     precondition: "memset",
     arguments: { dstDevice: filled, ui: value, N: value, hStream: stream },
   },
   cuMemsetD2D8Async: {
     style: "async",
+    left: "books",
     precondition: "memset2D",
     arguments: {
       dstDevice: filled2D,
@@ -149,6 +161,7 @@ export const memory = {
   },
   cuMemsetD2D16Async: {
     style: "async",
+    left: "books",
     precondition: "memset2D",
     arguments: {
       dstDevice: filled2D,
@@ -161,6 +174,7 @@ export const memory = {
   },
   cuMemsetD2D32Async: {
     style: "async",
+    left: "books",
     precondition: "memset2D",
     arguments: {
       dstDevice: filled2D,

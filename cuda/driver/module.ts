@@ -30,6 +30,7 @@ export const module = {
   cuModuleGetGlobal_v2: lookup,
   cuModuleGetFunctionCount: {
     style: "wait",
+    left: "books",
     cached: { invalidatedBy: [] },
     arguments: { count: out, mod: { kind: "handle", of: "module" } },
   },
@@ -57,6 +58,7 @@ export const module = {
   },
   cuLibraryGetKernelCount: {
     style: "wait",
+    left: "books",
     context: "none",
     cached: { invalidatedBy: [] },
     arguments: { count: out, lib: { kind: "handle", of: "library" } },
@@ -72,41 +74,49 @@ export const module = {
 
   cuFuncGetAttribute: {
     style: "wait",
+    left: "books",
     cached: { invalidatedBy: ["cuFuncSetAttribute", "cuKernelSetAttribute"] },
     arguments: { pi: out, attrib: value, hfunc: functionOrKernel },
   },
   cuFuncSetAttribute: {
     style: "wait",
+    left: { sets: "value", of: "hfunc" },
     once: true,
     arguments: { hfunc: functionOrKernel, attrib: value, value },
   },
   cuFuncSetCacheConfig: {
     style: "async",
+    left: { sets: "config", of: "hfunc" },
     arguments: { hfunc: functionOrKernel, config: value },
   },
   cuFuncSetSharedMemConfig: {
     style: "async",
+    left: { sets: "config", of: "hfunc" },
     arguments: { hfunc: functionOrKernel, config: value },
   },
-  cuFuncLoad: { style: "wait", arguments: { function: functionOrKernel } },
+  cuFuncLoad: { style: "wait", left: "books", arguments: { function: functionOrKernel } },
   cuFuncIsLoaded: {
     style: "wait",
+    left: "books",
     arguments: { state: out, function: functionOrKernel },
   },
   cuKernelGetAttribute: {
     style: "wait",
+    left: "books",
     context: "none",
     cached: { invalidatedBy: ["cuFuncSetAttribute", "cuKernelSetAttribute"] },
     arguments: { pi: out, attrib: value, kernel, dev: device },
   },
   cuKernelSetAttribute: {
     style: "wait",
+    left: { sets: "val", of: "kernel" },
     once: true,
     context: "none",
     arguments: { attrib: value, val: value, kernel, dev: device },
   },
   cuKernelSetCacheConfig: {
     style: "async",
+    left: { sets: "config", of: "kernel" },
     context: "none",
     arguments: { kernel, config: value, dev: device },
   },

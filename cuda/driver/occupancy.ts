@@ -22,12 +22,14 @@ const ofConfiguration = {
 export const occupancy = {
   cuOccupancyMaxActiveBlocksPerMultiprocessor: {
     style: "wait",
+    left: "books",
     context: "current",
     cached,
     arguments: { numBlocks: out, func: functionOrKernel, blockSize: value, dynamicSMemSize: value },
   },
   cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags: {
     style: "wait",
+    left: "books",
     context: "current",
     cached,
     arguments: {
@@ -40,6 +42,7 @@ export const occupancy = {
   },
   cuOccupancyAvailableDynamicSMemPerBlock: {
     style: "wait",
+    left: "books",
     context: "current",
     cached,
     arguments: { dynamicSmemSize: out, func: functionOrKernel, numBlocks: value, blockSize: value },

@@ -6,6 +6,7 @@ const local = { style: "local" } as const;
 const stream = { kind: "stream" } as const;
 const word = {
   style: "async",
+  left: "books",
   precondition: "word",
   arguments: { stream, addr: { kind: "address" }, value: { kind: "value" }, flags: { kind: "value" } },
 } as const;
@@ -17,6 +18,7 @@ const attribute = {
 export const streams = {
   cuStreamCreate: {
     style: "async",
+    left: { makes: "phStream" },
     arguments: {
       phStream: { kind: "creates", of: "stream", traits: { flags: "Flags" } },
       Flags: { kind: "value", bits: 0x1 },
@@ -24,6 +26,7 @@ export const streams = {
   },
   cuStreamCreateWithPriority: {
     style: "async",
+    left: { makes: "phStream" },
     arguments: {
       phStream: { kind: "creates", of: "stream", traits: { flags: "flags", priority: "priority" } },
       flags: { kind: "value", bits: 0x1 },
@@ -31,9 +34,14 @@ export const streams = {
     },
   },
   cuStreamDestroy: { style: "same", as: "cuStreamDestroy_v2" },
-  cuStreamDestroy_v2: { style: "async", arguments: { hStream: { kind: "destroys", of: "stream" } } },
+  cuStreamDestroy_v2: {
+    style: "async",
+    left: "books",
+    arguments: { hStream: { kind: "destroys", of: "stream" } },
+  },
   cuStreamWaitEvent: {
     style: "async",
+    left: "books",
     precondition: "awaitedEvent",
     arguments: {
       hStream: stream,
@@ -41,7 +49,12 @@ export const streams = {
       Flags: { kind: "value", bits: 0x1 },
     },
   },
-  cuStreamQuery: { style: "wait", precondition: "streamAnswer", arguments: { hStream: stream } },
+  cuStreamQuery: {
+    style: "wait",
+    left: "books",
+    precondition: "streamAnswer",
+    arguments: { hStream: stream },
+  },
   cuStreamSynchronize: {
     style: "wait",
     command: "StreamSync",
@@ -50,16 +63,18 @@ export const streams = {
   },
 
   cuStreamWaitValue32: { style: "same", as: "cuStreamWaitValue32_v2" },
-  cuStreamWaitValue32_v2: word,
+  cuStreamWaitValue32_v2: { ...word, consequence: "awaitsWord" },
   cuStreamWaitValue64: { style: "same", as: "cuStreamWaitValue64_v2" },
-  cuStreamWaitValue64_v2: word,
+  cuStreamWaitValue64_v2: { ...word, consequence: "awaitsWord" },
   cuStreamWriteValue32: { style: "same", as: "cuStreamWriteValue32_v2" },
-  cuStreamWriteValue32_v2: word,
+  cuStreamWriteValue32_v2: { ...word, consequence: "writesWord" },
   cuStreamWriteValue64: { style: "same", as: "cuStreamWriteValue64_v2" },
-  cuStreamWriteValue64_v2: word,
+  cuStreamWriteValue64_v2: { ...word, consequence: "writesWord" },
   cuStreamBatchMemOp: { style: "same", as: "cuStreamBatchMemOp_v2" },
   cuStreamBatchMemOp_v2: {
     style: "async",
+    left: "books",
+    consequence: "batchesWords",
     arguments: {
       stream,
       count: { kind: "value" },
@@ -69,7 +84,11 @@ export const streams = {
   },
   cuStreamSetAttribute: attribute,
   cuStreamGetAttribute: attribute,
-  cuStreamCopyAttributes: { style: "async", arguments: { dstStream: stream, srcStream: stream } },
+  cuStreamCopyAttributes: {
+    style: "async",
+    left: "trace",
+    arguments: { dstStream: stream, srcStream: stream },
+  },
 
   cuStreamGetFlags: local,
   cuStreamGetPriority: local,

@@ -17,12 +17,20 @@ const lookup = {
   why: "the reference ends with its module; the same one for the same name",
 } as const;
 
-const wait = (parameters: Remoted["arguments"]): Remoted => ({ style: "wait", arguments: parameters });
+const wait = (parameters: Remoted["arguments"]): Remoted => ({
+  style: "wait",
+  left: "trace",
+  arguments: parameters,
+});
 
 export const textureReferences: Group = {
   cuModuleGetTexRef: lookup,
   cuModuleGetSurfRef: lookup,
-  cuTexRefCreate: { style: "async", arguments: { pTexRef: { kind: "creates", of: "textureReference" } } },
+  cuTexRefCreate: {
+    style: "async",
+    left: "trace",
+    arguments: { pTexRef: { kind: "creates", of: "textureReference" } },
+  },
   cuTexRefDestroy: {
     style: "async",
     command: "TextureReferenceDestroy",

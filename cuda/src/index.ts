@@ -10,7 +10,7 @@ export type {
   VariantFlavour,
 } from "./abi.ts";
 export { loadAbi } from "./load-abi.ts";
-export { commands } from "../commands.ts";
+export { commands } from "../commands/index.ts";
 export type {
   Argument,
   Command,
@@ -19,6 +19,7 @@ export type {
   Group,
   HandleKind,
   HandWritten,
+  Left,
   Local,
   Refused,
   Remoted,

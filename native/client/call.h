@@ -12,7 +12,6 @@
 #include "client/answer_cache.h"
 #include "client/gen/api.h"
 #include "client/handle_table.h"
-#include "client/handed_words.h"
 #include "client/mirror_turn.h"
 #include "client/remote.h"
 #include "cuda/gen/cuda_api.h"
@@ -95,13 +94,20 @@ class Call {
   CUresult post(const C& fixed, const Tails&... tails) noexcept {
     static_assert(!C::kHasReply, "the worker takes such a command only where somebody waits for its answer");
     if (entry_ != CUDA_SUCCESS) return entry_;
-    const CUresult result = append(fixed, tails...);
-    if constexpr (handsWords(C::kOp)) {
-      if (result == CUDA_SUCCESS && Mirror::exists() && isDoneNow(streamOf(fixed))) [[unlikely]]
-        handWords(fixed, tails...);
+    const size_t bytes = cmd::encodedSize<C>(tails...);
+    const auto fill = [&](std::byte* place) { cmd::encode(place, fixed, tails...); };
+    const MirrorTurn turn = this->turn(fixed);
+    const bool blocks = isWork(C::kOp) && (remote_->blocking || blocks_);
+    if (blocks || remote_->synchronous || waits_) [[unlikely]] {
+      if (endsWhileParked()) return sent(true);
+      Session::Answer answer;
+      const CUresult result = settle(session_->wait(static_cast<uint16_t>(C::kOp), caller_, bytes, fill, answer));
+      return result == CUDA_SUCCESS && blocks ? awaitWork(streamOf(fixed)) : result;
     }
-    return result;
+    return sent(session_->post(static_cast<uint16_t>(C::kOp), caller_, bytes, fill));
   }
+  /// Whether what the stream is given is done, and not recorded.
+  bool isDoneNow(uint64_t stream) noexcept;
   /// Where calls block, behind what was given to a stream: waits until it is done, so that its failure is this call's.
   CUresult awaitWork(uint64_t stream) noexcept;
   /// As `post` for a command with one tail, which is large. Never waits for the result.
@@ -191,20 +197,6 @@ class Call {
   bool awaitTaken() noexcept;
 
  private:
-  template <typename C, typename... Tails>
-  CUresult append(const C& fixed, const Tails&... tails) noexcept {
-    const size_t bytes = cmd::encodedSize<C>(tails...);
-    const auto fill = [&](std::byte* place) { cmd::encode(place, fixed, tails...); };
-    const MirrorTurn turn = this->turn(fixed);
-    const bool blocks = isWork(C::kOp) && (remote_->blocking || blocks_);
-    if (blocks || remote_->synchronous || waits_) [[unlikely]] {
-      if (endsWhileParked()) return sent(true);
-      Session::Answer answer;
-      const CUresult result = settle(session_->wait(static_cast<uint16_t>(C::kOp), caller_, bytes, fill, answer));
-      return result == CUDA_SUCCESS && blocks ? awaitWork(streamOf(fixed)) : result;
-    }
-    return sent(session_->post(static_cast<uint16_t>(C::kOp), caller_, bytes, fill));
-  }
   /// The device's turn at mirrored memory, for as long as the command is being appended.
   template <typename C>
   MirrorTurn turn(const C& fixed) noexcept {
@@ -213,8 +205,6 @@ class Call {
         return MirrorTurn(caller_.context, streamOf(fixed));
     return {};
   }
-  /// Whether what the stream is given is done, and not recorded.
-  bool isDoneNow(uint64_t stream) noexcept;
   /// Sends a command for which `waitFor` waits.
   template <typename C, typename... Tails>
   int32_t ask(const C& fixed, Session::Answer& answer, const Tails&... tails) noexcept {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "protocol/gen/command_left.h"
 #include "protocol/gen/commands.h"
 
 namespace millpond {
@@ -27,8 +28,13 @@ struct CommandSubject {
   bool hasContext = true;  ///< its subject ends with the context that the command is in, if not before
 };
 
+/// Whether something may be left of a command that neither the worker's books nor a journal tell.
+constexpr bool leavesTrace(cmd::Op op) { return cmd::leftOf(op).leaves == cmd::Leaves::kTrace; }
 /// Whether the same command, in another session, makes or sets the same as it did before.
-bool canRepeat(cmd::Op op);
+constexpr bool canRepeat(cmd::Op op) {
+  const cmd::Leaves leaves = cmd::leftOf(op).leaves;
+  return leaves == cmd::Leaves::kThing || leaves == cmd::Leaves::kSetting;
+}
 /// Of such a command in that context, and of one by which a worker adds to a journal what no command has set. Nothing of any
 /// other, and where the body is too short.
 std::optional<CommandSubject> subjectOf(cmd::Op op, uint16_t context, std::span<const std::byte> body);

@@ -325,8 +325,6 @@ class Executor {
   /// Keeps what a command that was done has made or set.
   void note(cmd::Op op, std::span<const std::byte> body);
   void noteLoaded(const cmd::ModuleLoad& load, std::span<const std::byte> image);
-  /// Whether something may be left of such a command that is neither in the books nor in the journal.
-  static bool leavesTrace(cmd::Op op);
   /// Why what there is cannot be made again; empty when it can.
   std::string whyKept();
   /// The same, or why it cannot be done now. Afterwards, when it is empty, the journal is written.

@@ -2,7 +2,6 @@
 // Whether a session that is idle can be given up until it is needed again, without its program's noticing: when all that is
 // left of it here can be made again elsewhere.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <ctime>
@@ -13,61 +12,6 @@
 
 namespace millpond::worker {
 namespace {
-
-/// Commands of which nothing is left but what `whyKept` finds in the books, or what the journal keeps. Of any other it is
-/// assumed that something is: what is shared with other sessions, graphs, functions of the client, and what the program was
-/// told that is not so on every device of the model: how its devices reach each other, where the multiprocessors lie.
-constexpr cmd::Op kInBooks[] = {
-    cmd::Op::kMarker, cmd::Op::kContextCreate, cmd::Op::kContextDestroy, cmd::Op::kContextReset, cmd::Op::kContextSetLimit, cmd::Op::kContextSetCacheConfig,
-    cmd::Op::kMemAlloc, cmd::Op::kMemFree, cmd::Op::kMemGetInfo,
-    cmd::Op::kVmReserve, cmd::Op::kVmUnreserve, cmd::Op::kVmGranularity, cmd::Op::kVmCreate, cmd::Op::kVmRelease,
-    cmd::Op::kVmMap, cmd::Op::kVmUnmap, cmd::Op::kVmSetAccess,
-    cmd::Op::kPoolCreate, cmd::Op::kPoolDestroy, cmd::Op::kPoolSetThreshold, cmd::Op::kPoolResetHigh, cmd::Op::kPoolHigh,
-    cmd::Op::kPoolTrim,
-    cmd::Op::kPoolUsage, cmd::Op::kPoolAlloc, cmd::Op::kPoolFree,
-    cmd::Op::kHostAlloc, cmd::Op::kHostKeep, cmd::Op::kHostFree,
-    cmd::Op::kCopyToDevice, cmd::Op::kCopyFromDevice, cmd::Op::kCopyHostShared, cmd::Op::kCopyBox, cmd::Op::kLandFromDevice,
-    cmd::Op::kMemcpyDtoDV2, cmd::Op::kMemcpyDtoDAsyncV2,
-    cmd::Op::kMemsetD8V2, cmd::Op::kMemsetD16V2, cmd::Op::kMemsetD32V2,
-    cmd::Op::kMemsetD2D8V2, cmd::Op::kMemsetD2D16V2, cmd::Op::kMemsetD2D32V2,
-    cmd::Op::kMemsetD8Async, cmd::Op::kMemsetD16Async, cmd::Op::kMemsetD32Async,
-    cmd::Op::kMemsetD2D8Async, cmd::Op::kMemsetD2D16Async, cmd::Op::kMemsetD2D32Async,
-    cmd::Op::kArrayCreate, cmd::Op::kArrayDestroy, cmd::Op::kArrayLevel, cmd::Op::kArrayRequirements,
-    cmd::Op::kTextureCreate, cmd::Op::kTextureDestroy,
-    cmd::Op::kImageOffer, cmd::Op::kImagePart, cmd::Op::kModuleLoad, cmd::Op::kModuleUnload, cmd::Op::kFunctionNames,
-    cmd::Op::kLibraryGetModule, cmd::Op::kGetFunction, cmd::Op::kGetGlobal, cmd::Op::kModuleGetFunctionCount,
-    cmd::Op::kLibraryGetKernelCount,
-    cmd::Op::kLinkCreate, cmd::Op::kLinkAdd, cmd::Op::kLinkComplete, cmd::Op::kLinkRead, cmd::Op::kLinkDestroy,
-    cmd::Op::kLaunch, cmd::Op::kLaunchLimits,
-    cmd::Op::kOccupancyMaxActiveBlocksPerMultiprocessor, cmd::Op::kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
-    cmd::Op::kOccupancyAvailableDynamicSMemPerBlock,
-    cmd::Op::kFuncGetAttribute, cmd::Op::kFuncSetAttribute, cmd::Op::kFuncSetCacheConfig,
-    cmd::Op::kFuncSetSharedMemConfig, cmd::Op::kFuncLoad, cmd::Op::kFuncIsLoaded, cmd::Op::kKernelGetAttribute,
-    cmd::Op::kKernelSetAttribute, cmd::Op::kKernelSetCacheConfig,
-    cmd::Op::kTensorMapEncode, cmd::Op::kTensorMapReplaceAddress,
-    cmd::Op::kStreamCreate, cmd::Op::kStreamCreateWithPriority, cmd::Op::kStreamDestroyV2, cmd::Op::kStreamSetAttribute,
-    cmd::Op::kStreamGetAttribute, cmd::Op::kStreamSync, cmd::Op::kStreamQuery,
-    cmd::Op::kStreamWaitEvent, cmd::Op::kStreamWaitValue32V2, cmd::Op::kStreamWaitValue64V2,
-    cmd::Op::kStreamWriteValue32V2, cmd::Op::kStreamWriteValue64V2, cmd::Op::kStreamBatchMemOpV2, cmd::Op::kContextSync,
-    cmd::Op::kCaptureBegin, cmd::Op::kCaptureEnd, cmd::Op::kCaptureDepend, cmd::Op::kCaptureInvalidate, cmd::Op::kCaptureCopy,
-    cmd::Op::kGraphCreate, cmd::Op::kGraphDestroy, cmd::Op::kGraphClone, cmd::Op::kGraphFindInClone, cmd::Op::kGraphAddNode,
-    cmd::Op::kGraphSetNode, cmd::Op::kGraphGetNode, cmd::Op::kGraphNodeType, cmd::Op::kGraphList, cmd::Op::kGraphDepend,
-    cmd::Op::kGraphDestroyNode, cmd::Op::kGraphInstantiate, cmd::Op::kGraphExecDestroy, cmd::Op::kGraphExecUpdate,
-    cmd::Op::kGraphLaunch, cmd::Op::kGraphUpload, cmd::Op::kGraphSource, cmd::Op::kGraphEnableNode,
-    cmd::Op::kGraphNodeAttribute, cmd::Op::kGraphConditional, cmd::Op::kGraphDot, cmd::Op::kGraphUpdateNode,
-    cmd::Op::kEventCreate, cmd::Op::kEventDestroyV2, cmd::Op::kEventRecord, cmd::Op::kEventRecordWithFlags,
-    cmd::Op::kEventQuery, cmd::Op::kEventSync, cmd::Op::kEventElapsedTime, cmd::Op::kEventElapsedTimeV2,
-    cmd::Op::kFlushGPUDirectRDMAWrites, cmd::Op::kDeviceGetExecAffinitySupport,
-    cmd::Op::kDeviceGetTexture1DLinearMaxWidth, cmd::Op::kCtxGetLimit, cmd::Op::kCtxResetPersistingL2Cache,
-    cmd::Op::kCtxGetExecAffinity, cmd::Op::kCaptureInfo, cmd::Op::kEventHappened, cmd::Op::kSessionRestored,
-};
-
-constexpr auto kLeavesTrace = [] {
-  std::array<bool, cmd::kOpLimit> leaves{};
-  leaves.fill(true);
-  for (const cmd::Op op : kInBooks) leaves[static_cast<size_t>(op)] = false;
-  return leaves;
-}();
 
 /// Of these the journal says all that there is, once it has the commands by which they were made.
 constexpr std::pair<HandleKind, const char*> kKinds[] = {
@@ -86,8 +30,6 @@ uint64_t unixNs() {
 }
 
 }  // namespace
-
-bool Executor::leavesTrace(cmd::Op op) { return kLeavesTrace[static_cast<size_t>(op)]; }
 
 void Executor::note(cmd::Op op, std::span<const std::byte> body) {
   journal_.note(op, current_.context, body);

@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0xdba88dad84722ff7;
+inline constexpr uint64_t kApiHash = 0x54e95b49de1eb8d0;
 
 }  // namespace millpond

@@ -12,20 +12,20 @@
 
 namespace millpond::cmd {
 
-/// What a command asks for. 0 is no command.
+/// What a command asks for: its place among all by name, so it may be another in another version. 0 is no command.
 enum class Op : uint16_t {
-  kLoad = 1,
-  kSyncStream = 2,
+  kAsk = 1,
+  kBound = 2,
   kCopy = 3,
-  kStreamMake = 4,
-  kStreamEndV2 = 5,
-  kStreamWait = 6,
+  kFuncAsk = 4,
+  kFuncTell = 5,
+  kLoad = 6,
   kPaint = 7,
-  kWrite = 8,
-  kAsk = 9,
-  kFuncAsk = 10,
-  kFuncTell = 11,
-  kBound = 12,
+  kStreamEndV2 = 8,
+  kStreamMake = 9,
+  kStreamWait = 10,
+  kSyncStream = 11,
+  kWrite = 12,
 };
 
 /// One more than the highest Op.
@@ -34,173 +34,33 @@ inline constexpr uint16_t kOpLimit = 13;
 /// Name of a command, "unknown" for a number that is none.
 constexpr const char* opName(Op op) {
   switch (op) {
-    case Op::kLoad:
-      return "Load";
-    case Op::kSyncStream:
-      return "SyncStream";
-    case Op::kCopy:
-      return "Copy";
-    case Op::kStreamMake:
-      return "StreamMake";
-    case Op::kStreamEndV2:
-      return "StreamEndV2";
-    case Op::kStreamWait:
-      return "StreamWait";
-    case Op::kPaint:
-      return "Paint";
-    case Op::kWrite:
-      return "Write";
     case Op::kAsk:
       return "Ask";
+    case Op::kBound:
+      return "Bound";
+    case Op::kCopy:
+      return "Copy";
     case Op::kFuncAsk:
       return "FuncAsk";
     case Op::kFuncTell:
       return "FuncTell";
-    case Op::kBound:
-      return "Bound";
+    case Op::kLoad:
+      return "Load";
+    case Op::kPaint:
+      return "Paint";
+    case Op::kStreamEndV2:
+      return "StreamEndV2";
+    case Op::kStreamMake:
+      return "StreamMake";
+    case Op::kStreamWait:
+      return "StreamWait";
+    case Op::kSyncStream:
+      return "SyncStream";
+    case Op::kWrite:
+      return "Write";
   }
   return "unknown";
 }
-
-/// Answer to Load.
-struct LoadReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 1;
-
-  uint32_t count{};
-  uint32_t layoutBytes{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {layoutBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    layoutBytes = bytes[0];
-  }
-};
-static_assert(sizeof(LoadReply) == LoadReply::kFixedBytes);
-
-/// Loads something.
-struct Load {
-  static constexpr Op kOp = Op::kLoad;
-  static constexpr bool kHasReply = true;
-  using Reply = LoadReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 2;
-
-  uint16_t kind{};
-  uint8_t pad0[6]{};
-  uint64_t handle{};
-  uint32_t nameBytes{};
-  uint32_t imageBytes{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {nameBytes, imageBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    nameBytes = bytes[0];
-    imageBytes = bytes[1];
-  }
-};
-static_assert(sizeof(Load) == Load::kFixedBytes);
-
-/// Answer to SyncStream.
-struct SyncStreamReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// Answered when the stream is done.
-struct SyncStream {
-  static constexpr Op kOp = Op::kSyncStream;
-  static constexpr bool kHasReply = true;
-  using Reply = SyncStreamReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t stream{};
-};
-static_assert(sizeof(SyncStream) == SyncStream::kFixedBytes);
-
-/// cuCopy.
-struct Copy {
-  static constexpr Op kOp = Op::kCopy;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 0;
-
-  uint64_t to{};
-  uint64_t from{};
-  uint64_t bytes{};
-  uint64_t stream{};
-};
-static_assert(sizeof(Copy) == Copy::kFixedBytes);
-
-/// cuStreamMake.
-struct StreamMake {
-  static constexpr Op kOp = Op::kStreamMake;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t phStream{};
-  uint32_t flags{};
-  int32_t priority{};
-};
-static_assert(sizeof(StreamMake) == StreamMake::kFixedBytes);
-
-/// cuStreamEnd_v2.
-struct StreamEndV2 {
-  static constexpr Op kOp = Op::kStreamEndV2;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hStream{};
-};
-static_assert(sizeof(StreamEndV2) == StreamEndV2::kFixedBytes);
-
-/// cuStreamWait.
-struct StreamWait {
-  static constexpr Op kOp = Op::kStreamWait;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hStream{};
-  uint64_t hEvent{};
-};
-static_assert(sizeof(StreamWait) == StreamWait::kFixedBytes);
-
-/// cuPaint.
-struct Paint {
-  static constexpr Op kOp = Op::kPaint;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 48;
-  static constexpr size_t kTails = 0;
-
-  int32_t colour{};
-  uint8_t pad0[4]{};
-  alignas(8) uint8_t extent[16]{};
-  alignas(8) uint8_t limit[16]{};
-  uint32_t hasLimit{};
-  uint8_t pad1[4]{};
-};
-static_assert(sizeof(Paint) == Paint::kFixedBytes);
-
-/// cuWrite.
-struct Write {
-  static constexpr Op kOp = Op::kWrite;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 2;
-
-  uint64_t count{};
-  uint32_t textBytes{};
-  uint32_t valuesBytes{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {textBytes, valuesBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    textBytes = bytes[0];
-    valuesBytes = bytes[1];
-  }
-};
-static_assert(sizeof(Write) == Write::kFixedBytes);
 
 /// Answer to Ask.
 struct AskReply {
@@ -225,6 +85,45 @@ struct Ask {
   uint8_t pad0[4]{};
 };
 static_assert(sizeof(Ask) == Ask::kFixedBytes);
+
+/// Answer to Bound.
+struct BoundReply {
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t event{};
+  uint64_t offset{};
+  alignas(8) uint8_t now[16]{};
+};
+static_assert(sizeof(BoundReply) == BoundReply::kFixedBytes);
+
+/// cuBound.
+struct Bound {
+  static constexpr Op kOp = Op::kBound;
+  static constexpr bool kHasReply = true;
+  using Reply = BoundReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint32_t hasOffset{};
+  uint8_t pad0[4]{};
+  alignas(8) uint8_t wanted[16]{};
+};
+static_assert(sizeof(Bound) == Bound::kFixedBytes);
+
+/// cuCopy.
+struct Copy {
+  static constexpr Op kOp = Op::kCopy;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t to{};
+  uint64_t from{};
+  uint64_t bytes{};
+  uint64_t stream{};
+};
+static_assert(sizeof(Copy) == Copy::kFixedBytes);
 
 /// Answer to FuncAsk.
 struct FuncAskReply {
@@ -263,30 +162,131 @@ struct FuncTell {
 };
 static_assert(sizeof(FuncTell) == FuncTell::kFixedBytes);
 
-/// Answer to Bound.
-struct BoundReply {
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 0;
+/// Answer to Load.
+struct LoadReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 1;
 
-  uint64_t event{};
-  uint64_t offset{};
-  alignas(8) uint8_t now[16]{};
+  uint32_t count{};
+  uint32_t layoutBytes{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {layoutBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    layoutBytes = bytes[0];
+  }
 };
-static_assert(sizeof(BoundReply) == BoundReply::kFixedBytes);
+static_assert(sizeof(LoadReply) == LoadReply::kFixedBytes);
 
-/// cuBound.
-struct Bound {
-  static constexpr Op kOp = Op::kBound;
+/// Loads something.
+struct Load {
+  static constexpr Op kOp = Op::kLoad;
   static constexpr bool kHasReply = true;
-  using Reply = BoundReply;
+  using Reply = LoadReply;
   static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 2;
+
+  uint16_t kind{};
+  uint8_t pad0[6]{};
+  uint64_t handle{};
+  uint32_t nameBytes{};
+  uint32_t imageBytes{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {nameBytes, imageBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    nameBytes = bytes[0];
+    imageBytes = bytes[1];
+  }
+};
+static_assert(sizeof(Load) == Load::kFixedBytes);
+
+/// cuPaint.
+struct Paint {
+  static constexpr Op kOp = Op::kPaint;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 48;
   static constexpr size_t kTails = 0;
 
-  uint32_t hasOffset{};
+  int32_t colour{};
   uint8_t pad0[4]{};
-  alignas(8) uint8_t wanted[16]{};
+  alignas(8) uint8_t extent[16]{};
+  alignas(8) uint8_t limit[16]{};
+  uint32_t hasLimit{};
+  uint8_t pad1[4]{};
 };
-static_assert(sizeof(Bound) == Bound::kFixedBytes);
+static_assert(sizeof(Paint) == Paint::kFixedBytes);
+
+/// cuStreamEnd_v2.
+struct StreamEndV2 {
+  static constexpr Op kOp = Op::kStreamEndV2;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hStream{};
+};
+static_assert(sizeof(StreamEndV2) == StreamEndV2::kFixedBytes);
+
+/// cuStreamMake.
+struct StreamMake {
+  static constexpr Op kOp = Op::kStreamMake;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t phStream{};
+  uint32_t flags{};
+  int32_t priority{};
+};
+static_assert(sizeof(StreamMake) == StreamMake::kFixedBytes);
+
+/// cuStreamWait.
+struct StreamWait {
+  static constexpr Op kOp = Op::kStreamWait;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hStream{};
+  uint64_t hEvent{};
+};
+static_assert(sizeof(StreamWait) == StreamWait::kFixedBytes);
+
+/// Answer to SyncStream.
+struct SyncStreamReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// Answered when the stream is done.
+struct SyncStream {
+  static constexpr Op kOp = Op::kSyncStream;
+  static constexpr bool kHasReply = true;
+  using Reply = SyncStreamReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t stream{};
+};
+static_assert(sizeof(SyncStream) == SyncStream::kFixedBytes);
+
+/// cuWrite.
+struct Write {
+  static constexpr Op kOp = Op::kWrite;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 2;
+
+  uint64_t count{};
+  uint32_t textBytes{};
+  uint32_t valuesBytes{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {textBytes, valuesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    textBytes = bytes[0];
+    valuesBytes = bytes[1];
+  }
+};
+static_assert(sizeof(Write) == Write::kFixedBytes);
 
 /// Longest string argument, without its end.
 inline constexpr size_t kMaxStringBytes = size_t{64} << 10;

@@ -194,18 +194,18 @@ CUresult byHand(Executor& executor, std::span<const std::byte> body) {
 // By Op.
 constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     nullptr,
-    &byHand<cmd::Load, &Executor::onLoad>,
-    &byHand<cmd::SyncStream, &Executor::onSyncStream>,
-    &generated<cmd::Copy, &runCopy>,
-    &generated<cmd::StreamMake, &runStreamMake>,
-    &generated<cmd::StreamEndV2, &runStreamEndV2>,
-    &generated<cmd::StreamWait, &runStreamWait>,
-    &generated<cmd::Paint, &runPaint>,
-    &generated<cmd::Write, &runWrite>,
     &generated<cmd::Ask, &runAsk>,
+    &generated<cmd::Bound, &runBound>,
+    &generated<cmd::Copy, &runCopy>,
     &generated<cmd::FuncAsk, &runFuncAsk>,
     &generated<cmd::FuncTell, &runFuncTell>,
-    &generated<cmd::Bound, &runBound>,
+    &byHand<cmd::Load, &Executor::onLoad>,
+    &generated<cmd::Paint, &runPaint>,
+    &generated<cmd::StreamEndV2, &runStreamEndV2>,
+    &generated<cmd::StreamMake, &runStreamMake>,
+    &generated<cmd::StreamWait, &runStreamWait>,
+    &byHand<cmd::SyncStream, &Executor::onSyncStream>,
+    &generated<cmd::Write, &runWrite>,
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "client/call.h"
+#include "client/consequences.h"
 #include "client/gen/api.h"
 #include "client/preconditions.h"
 #include "protocol/gen/commands.h"
@@ -90,7 +91,9 @@ CUresult cuStreamWaitValue32_v2(Flavour flavour, CUstream stream, CUdeviceptr ad
   wire.value = value;
   wire.flags = flags;
   if (const CUresult r = precondition::word(call, stream, addr, value, flags); r != CUDA_SUCCESS) return r;
-  return call.post(wire);
+  const CUresult result = call.post(wire);
+  if (result == CUDA_SUCCESS) consequence::awaitsWord(call, wire);
+  return result;
 }
 
 CUresult cuStreamWaitValue64_v2(Flavour flavour, CUstream stream, CUdeviceptr addr, cuuint64_t value,
@@ -103,7 +106,9 @@ CUresult cuStreamWaitValue64_v2(Flavour flavour, CUstream stream, CUdeviceptr ad
   wire.value = value;
   wire.flags = flags;
   if (const CUresult r = precondition::word(call, stream, addr, value, flags); r != CUDA_SUCCESS) return r;
-  return call.post(wire);
+  const CUresult result = call.post(wire);
+  if (result == CUDA_SUCCESS) consequence::awaitsWord(call, wire);
+  return result;
 }
 
 CUresult cuStreamWriteValue32_v2(Flavour flavour, CUstream stream, CUdeviceptr addr, cuuint32_t value,
@@ -116,7 +121,9 @@ CUresult cuStreamWriteValue32_v2(Flavour flavour, CUstream stream, CUdeviceptr a
   wire.value = value;
   wire.flags = flags;
   if (const CUresult r = precondition::word(call, stream, addr, value, flags); r != CUDA_SUCCESS) return r;
-  return call.post(wire);
+  const CUresult result = call.post(wire);
+  if (result == CUDA_SUCCESS) consequence::writesWord(call, wire);
+  return result;
 }
 
 CUresult cuStreamWriteValue64_v2(Flavour flavour, CUstream stream, CUdeviceptr addr, cuuint64_t value,
@@ -129,7 +136,9 @@ CUresult cuStreamWriteValue64_v2(Flavour flavour, CUstream stream, CUdeviceptr a
   wire.value = value;
   wire.flags = flags;
   if (const CUresult r = precondition::word(call, stream, addr, value, flags); r != CUDA_SUCCESS) return r;
-  return call.post(wire);
+  const CUresult result = call.post(wire);
+  if (result == CUDA_SUCCESS) consequence::writesWord(call, wire);
+  return result;
 }
 
 CUresult cuStreamBatchMemOp_v2(Flavour flavour, CUstream stream, unsigned int count,
@@ -142,7 +151,11 @@ CUresult cuStreamBatchMemOp_v2(Flavour flavour, CUstream stream, unsigned int co
   if (const CUresult r = call.stream(stream, flavour, wire.stream); r != CUDA_SUCCESS) return r;
   wire.count = count;
   wire.flags = flags;
-  return call.post(wire, std::as_bytes(std::span(paramArray, count)));
+  const CUresult result = call.post(wire, std::as_bytes(std::span(paramArray, count)));
+  if (result == CUDA_SUCCESS) {
+    consequence::batchesWords(call, wire, std::as_bytes(std::span(paramArray, count)));
+  }
+  return result;
 }
 
 CUresult cuStreamCopyAttributes(Flavour flavour, CUstream dstStream, CUstream srcStream) noexcept {

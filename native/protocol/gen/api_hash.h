@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0xba356b93263ecd33;
+inline constexpr uint64_t kApiHash = 0x2a94084109292598;
 
 }  // namespace millpond

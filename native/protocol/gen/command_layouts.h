@@ -36,6 +36,92 @@ struct CommandLayout {
 
 namespace layouts {
 
+inline constexpr FieldLayout kArrayCreate[] = {
+    {"handle", 0, 8},
+    {"width", 8, 8},
+    {"height", 16, 8},
+    {"depth", 24, 8},
+    {"format", 32, 4},
+    {"channels", 36, 4},
+    {"flags", 40, 4},
+    {"levels", 44, 4},
+    {"elementBytes", 48, 4},
+};
+inline constexpr FieldLayout kArrayDestroy[] = {
+    {"handle", 0, 8},
+};
+inline constexpr FieldLayout kArrayGetSparseProperties[] = {
+    {"array", 0, 8, FieldUse::kHandle, HandleKind::kArray},
+};
+inline constexpr FieldLayout kArrayLevel[] = {
+    {"mipmapped", 0, 8},
+    {"level", 8, 4},
+    {"handle", 16, 8},
+};
+inline constexpr FieldLayout kArrayMap[] = {
+    {"stream", 0, 8},
+    {"entriesBytes", 8, 4, FieldUse::kTailBytes},
+};
+inline constexpr FieldLayout kArrayPlane[] = {
+    {"array", 0, 8},
+    {"plane", 8, 4},
+    {"handle", 16, 8},
+};
+inline constexpr FieldLayout kArrayRequirements[] = {
+    {"handle", 0, 8},
+    {"device", 8, 4},
+};
+inline constexpr FieldLayout kAtomicCapabilities[] = {
+    {"device", 0, 4},
+    {"peer", 4, 4},
+    {"operationsBytes", 8, 4, FieldUse::kTailBytes},
+};
+inline constexpr FieldLayout kCallbackDone[] = {
+    {"number", 0, 8},
+};
+inline constexpr FieldLayout kCaptureBegin[] = {
+    {"stream", 0, 8},
+    {"graph", 8, 8},
+    {"hasEdges", 16, 4},
+    {"nodesBytes", 20, 4, FieldUse::kTailBytes},
+    {"edgesBytes", 24, 4, FieldUse::kTailBytes},
+};
+inline constexpr FieldLayout kCaptureCopy[] = {
+    {"stream", 0, 8},
+    {"deviceAddress", 8, 8},
+    {"hostAddress", 16, 8},
+    {"bytes", 24, 8},
+    {"direction", 32, 4},
+};
+inline constexpr FieldLayout kCaptureDepend[] = {
+    {"stream", 0, 8},
+    {"flags", 8, 4},
+    {"hasEdges", 12, 4},
+    {"nodesBytes", 16, 4, FieldUse::kTailBytes},
+    {"edgesBytes", 20, 4, FieldUse::kTailBytes},
+};
+inline constexpr FieldLayout kCaptureEnd[] = {
+    {"stream", 0, 8},
+};
+inline constexpr FieldLayout kCaptureInfo[] = {
+    {"stream", 0, 8},
+};
+inline constexpr FieldLayout kCaptureInvalidate[] = {
+    {"stream", 0, 8},
+};
+inline constexpr FieldLayout kClusterOccupancy[] = {
+    {"function", 0, 8},
+    {"stream", 8, 8},
+    {"gridX", 16, 4},
+    {"gridY", 20, 4},
+    {"gridZ", 24, 4},
+    {"blockX", 28, 4},
+    {"blockY", 32, 4},
+    {"blockZ", 36, 4},
+    {"sharedBytes", 40, 4},
+    {"asksSize", 44, 4},
+    {"attributesBytes", 48, 4, FieldUse::kTailBytes},
+};
 inline constexpr FieldLayout kContextCreate[] = {
     {"context", 0, 4},
     {"flags", 4, 4},
@@ -45,142 +131,18 @@ inline constexpr FieldLayout kContextCreate[] = {
 inline constexpr FieldLayout kContextDestroy[] = {
     {"context", 0, 4},
 };
-inline constexpr FieldLayout kContextSetCacheConfig[] = {
-    {"config", 0, 4},
-};
 inline constexpr FieldLayout kContextRecordEvent[] = {
     {"event", 0, 8},
 };
-inline constexpr FieldLayout kContextWaitEvent[] = {
-    {"event", 0, 8},
+inline constexpr FieldLayout kContextSetCacheConfig[] = {
+    {"config", 0, 4},
 };
 inline constexpr FieldLayout kContextSetLimit[] = {
     {"limit", 0, 4},
     {"value", 8, 8},
 };
-inline constexpr FieldLayout kMemAlloc[] = {
-    {"bytes", 0, 8},
-    {"flags", 8, 4},
-};
-inline constexpr FieldLayout kMemFree[] = {
-    {"address", 0, 8},
-    {"isLeft", 8, 4},
-};
-inline constexpr FieldLayout kVmReserve[] = {
-    {"bytes", 0, 8},
-    {"alignment", 8, 8},
-    {"hint", 16, 8},
-};
-inline constexpr FieldLayout kVmUnreserve[] = {
-    {"address", 0, 8},
-    {"bytes", 8, 8},
-};
-inline constexpr FieldLayout kVmGranularity[] = {
-    {"device", 0, 4},
-    {"option", 4, 4},
-    {"compression", 8, 4},
-    {"rdma", 12, 4},
-    {"usage", 16, 4},
-};
-inline constexpr FieldLayout kVmCreate[] = {
-    {"memory", 0, 8},
-    {"bytes", 8, 8},
-    {"device", 16, 4},
-    {"compression", 20, 4},
-    {"rdma", 24, 4},
-    {"usage", 28, 4},
-};
-inline constexpr FieldLayout kVmRelease[] = {
-    {"memory", 0, 8},
-};
-inline constexpr FieldLayout kVmMap[] = {
-    {"address", 0, 8},
-    {"bytes", 8, 8},
-    {"offset", 16, 8},
-    {"memory", 24, 8},
-};
-inline constexpr FieldLayout kVmUnmap[] = {
-    {"address", 0, 8},
-    {"bytes", 8, 8},
-};
-inline constexpr FieldLayout kVmSetAccess[] = {
-    {"address", 0, 8},
-    {"size", 8, 8},
-    {"accessBytes", 16, 4, FieldUse::kTailBytes},
-};
-inline constexpr FieldLayout kPoolCreate[] = {
-    {"pool", 0, 8},
-    {"maxBytes", 8, 8},
-    {"device", 16, 4},
-};
-inline constexpr FieldLayout kPoolDestroy[] = {
-    {"pool", 0, 8},
-};
-inline constexpr FieldLayout kPoolSetThreshold[] = {
-    {"pool", 0, 8},
-    {"bytes", 8, 8},
-};
-inline constexpr FieldLayout kPoolResetHigh[] = {
-    {"pool", 0, 8},
-    {"ofReserved", 8, 4},
-};
-inline constexpr FieldLayout kPoolHigh[] = {
-    {"pool", 0, 8},
-    {"reserved", 8, 8},
-    {"used", 16, 8},
-};
-inline constexpr FieldLayout kPoolTrim[] = {
-    {"pool", 0, 8},
-    {"bytes", 8, 8},
-};
-inline constexpr FieldLayout kPoolUsage[] = {
-    {"pool", 0, 8},
-};
-inline constexpr FieldLayout kPoolAlloc[] = {
-    {"pool", 0, 8},
-    {"bytes", 8, 8},
-    {"stream", 16, 8},
-};
-inline constexpr FieldLayout kPoolFree[] = {
-    {"address", 0, 8},
-    {"stream", 8, 8},
-};
-inline constexpr FieldLayout kHostAlloc[] = {
-    {"bytes", 0, 8},
-    {"address", 8, 8},
-    {"flags", 16, 4},
-    {"isPrivate", 20, 4},
-};
-inline constexpr FieldLayout kHostKeep[] = {
-    {"bytes", 0, 8},
-    {"address", 8, 8},
-};
-inline constexpr FieldLayout kHostFree[] = {
-    {"address", 0, 8},
-};
-inline constexpr FieldLayout kCopyToDevice[] = {
-    {"address", 0, 8},
-    {"stream", 8, 8},
-    {"offset", 16, 8},
-    {"total", 24, 8},
-    {"dataBytes", 32, 4, FieldUse::kTailBytes},
-};
-inline constexpr FieldLayout kCopyFromDevice[] = {
-    {"address", 0, 8},
-    {"bytes", 8, 8},
-    {"stream", 16, 8},
-};
-inline constexpr FieldLayout kCopyHostShared[] = {
-    {"deviceAddress", 0, 8},
-    {"hostAddress", 8, 8},
-    {"bytes", 16, 8},
-    {"stream", 24, 8},
-    {"direction", 32, 4},
-};
-inline constexpr FieldLayout kImageOffer[] = {
-    {"handle", 0, 8},
-    {"total", 8, 8},
-    {"hash", 16, 32},
+inline constexpr FieldLayout kContextWaitEvent[] = {
+    {"event", 0, 8},
 };
 inline constexpr FieldLayout kCopyBox[] = {
     {"srcArray", 0, 8},
@@ -202,103 +164,117 @@ inline constexpr FieldLayout kCopyBox[] = {
     {"depth", 128, 8},
     {"stream", 136, 8},
 };
-inline constexpr FieldLayout kArrayCreate[] = {
-    {"handle", 0, 8},
-    {"width", 8, 8},
-    {"height", 16, 8},
-    {"depth", 24, 8},
-    {"format", 32, 4},
-    {"channels", 36, 4},
-    {"flags", 40, 4},
-    {"levels", 44, 4},
-    {"elementBytes", 48, 4},
+inline constexpr FieldLayout kCopyFromDevice[] = {
+    {"address", 0, 8},
+    {"bytes", 8, 8},
+    {"stream", 16, 8},
 };
-inline constexpr FieldLayout kArrayDestroy[] = {
-    {"handle", 0, 8},
+inline constexpr FieldLayout kCopyHostShared[] = {
+    {"deviceAddress", 0, 8},
+    {"hostAddress", 8, 8},
+    {"bytes", 16, 8},
+    {"stream", 24, 8},
+    {"direction", 32, 4},
 };
-inline constexpr FieldLayout kArrayLevel[] = {
-    {"mipmapped", 0, 8},
-    {"level", 8, 4},
-    {"handle", 16, 8},
+inline constexpr FieldLayout kCopyToDevice[] = {
+    {"address", 0, 8},
+    {"stream", 8, 8},
+    {"offset", 16, 8},
+    {"total", 24, 8},
+    {"dataBytes", 32, 4, FieldUse::kTailBytes},
 };
-inline constexpr FieldLayout kArrayRequirements[] = {
-    {"handle", 0, 8},
-    {"device", 8, 4},
+inline constexpr FieldLayout kCtxGetExecAffinity[] = {
+    {"type", 0, 4},
 };
-inline constexpr FieldLayout kTextureCreate[] = {
-    {"handle", 0, 8},
-    {"isSurface", 8, 4},
-    {"hasView", 12, 4},
-    {"resource", 16, 144},
-    {"texture", 160, 104},
-    {"view", 264, 112},
+inline constexpr FieldLayout kCtxGetLimit[] = {
+    {"limit", 0, 4},
 };
-inline constexpr FieldLayout kTextureDestroy[] = {
-    {"object", 0, 8},
+inline constexpr FieldLayout kDeviceCanAccessPeer[] = {
+    {"dev", 0, 4},
+    {"peerDev", 4, 4},
 };
-inline constexpr FieldLayout kArrayPlane[] = {
-    {"array", 0, 8},
-    {"plane", 8, 4},
-    {"handle", 16, 8},
+inline constexpr FieldLayout kDeviceGetExecAffinitySupport[] = {
+    {"type", 0, 4},
+    {"dev", 4, 4},
 };
-inline constexpr FieldLayout kArrayMap[] = {
-    {"stream", 0, 8},
-    {"entriesBytes", 8, 4, FieldUse::kTailBytes},
+inline constexpr FieldLayout kDeviceGetP2PAttribute[] = {
+    {"attrib", 0, 4},
+    {"srcDevice", 4, 4},
+    {"dstDevice", 8, 4},
 };
-inline constexpr FieldLayout kGetReference[] = {
-    {"owner", 0, 8},
-    {"handle", 8, 8},
-    {"nameBytes", 16, 4, FieldUse::kTailBytes},
+inline constexpr FieldLayout kDeviceGetTexture1DLinearMaxWidth[] = {
+    {"format", 0, 4},
+    {"numChannels", 4, 4},
+    {"dev", 8, 4},
 };
-inline constexpr FieldLayout kTextureReferenceDestroy[] = {
-    {"handle", 0, 8},
+inline constexpr FieldLayout kDeviceResource[] = {
+    {"device", 0, 4},
+    {"type", 4, 4},
 };
-inline constexpr FieldLayout kPeerAccess[] = {
-    {"peer", 0, 4},
-    {"enable", 4, 4},
+inline constexpr FieldLayout kEventCreate[] = {
+    {"phEvent", 0, 8, FieldUse::kNewHandle, HandleKind::kEvent},
+    {"Flags", 8, 4},
 };
-inline constexpr FieldLayout kImagePart[] = {
-    {"handle", 0, 8},
-    {"offset", 8, 8},
-    {"total", 16, 8},
-    {"dataBytes", 24, 4, FieldUse::kTailBytes},
+inline constexpr FieldLayout kEventDestroyV2[] = {
+    {"hEvent", 0, 8, FieldUse::kHandle, HandleKind::kEvent},
 };
-inline constexpr FieldLayout kModuleLoad[] = {
-    {"handle", 0, 8},
-    {"kind", 8, 4},
-    {"isKept", 12, 4},
-    {"optionsBytes", 16, 4, FieldUse::kTailBytes},
-    {"placesBytes", 20, 4, FieldUse::kTailBytes},
+inline constexpr FieldLayout kEventElapsedTime[] = {
+    {"hStart", 0, 8, FieldUse::kHandle, HandleKind::kEvent},
+    {"hEnd", 8, 8, FieldUse::kHandle, HandleKind::kEvent},
 };
-inline constexpr FieldLayout kLinkCreate[] = {
-    {"handle", 0, 8},
-    {"optionsBytes", 8, 4, FieldUse::kTailBytes},
+inline constexpr FieldLayout kEventElapsedTimeV2[] = {
+    {"hStart", 0, 8, FieldUse::kHandle, HandleKind::kEvent},
+    {"hEnd", 8, 8, FieldUse::kHandle, HandleKind::kEvent},
 };
-inline constexpr FieldLayout kLinkAdd[] = {
-    {"handle", 0, 8},
-    {"type", 8, 4},
-    {"nameBytes", 12, 4, FieldUse::kTailBytes},
-    {"optionsBytes", 16, 4, FieldUse::kTailBytes},
+inline constexpr FieldLayout kEventHappened[] = {
+    {"event", 0, 8},
+    {"unixNs", 8, 8},
+    {"afterMs", 16, 8},
 };
-inline constexpr FieldLayout kLinkComplete[] = {
-    {"handle", 0, 8},
+inline constexpr FieldLayout kEventQuery[] = {
+    {"hEvent", 0, 8, FieldUse::kHandle, HandleKind::kEvent},
 };
-inline constexpr FieldLayout kLinkRead[] = {
-    {"handle", 0, 8},
-    {"offset", 8, 8},
+inline constexpr FieldLayout kEventRecord[] = {
+    {"hEvent", 0, 8, FieldUse::kHandle, HandleKind::kEvent},
+    {"hStream", 8, 8, FieldUse::kHandle, HandleKind::kStream},
 };
-inline constexpr FieldLayout kLinkDestroy[] = {
-    {"handle", 0, 8},
+inline constexpr FieldLayout kEventRecordWithFlags[] = {
+    {"hEvent", 0, 8, FieldUse::kHandle, HandleKind::kEvent},
+    {"hStream", 8, 8, FieldUse::kHandle, HandleKind::kStream},
+    {"flags", 16, 4},
+};
+inline constexpr FieldLayout kEventSync[] = {
+    {"event", 0, 8},
+};
+inline constexpr FieldLayout kFlushGPUDirectRDMAWrites[] = {
+    {"target", 0, 4},
+    {"scope", 4, 4},
+};
+inline constexpr FieldLayout kFuncGetAttribute[] = {
+    {"attrib", 0, 4},
+    {"hfunc", 8, 8, FieldUse::kHandle, HandleKind::kFunction},
+};
+inline constexpr FieldLayout kFuncIsLoaded[] = {
+    {"function", 0, 8, FieldUse::kHandle, HandleKind::kFunction},
+};
+inline constexpr FieldLayout kFuncLoad[] = {
+    {"function", 0, 8, FieldUse::kHandle, HandleKind::kFunction},
+};
+inline constexpr FieldLayout kFuncSetAttribute[] = {
+    {"hfunc", 0, 8, FieldUse::kHandle, HandleKind::kFunction},
+    {"attrib", 8, 4},
+    {"value", 12, 4},
+};
+inline constexpr FieldLayout kFuncSetCacheConfig[] = {
+    {"hfunc", 0, 8, FieldUse::kHandle, HandleKind::kFunction},
+    {"config", 8, 4},
+};
+inline constexpr FieldLayout kFuncSetSharedMemConfig[] = {
+    {"hfunc", 0, 8, FieldUse::kHandle, HandleKind::kFunction},
+    {"config", 8, 4},
 };
 inline constexpr FieldLayout kFunctionNames[] = {
     {"owner", 0, 8},
-};
-inline constexpr FieldLayout kLibraryGetModule[] = {
-    {"library", 0, 8},
-    {"handle", 8, 8},
-};
-inline constexpr FieldLayout kModuleUnload[] = {
-    {"handle", 0, 8},
 };
 inline constexpr FieldLayout kGetFunction[] = {
     {"owner", 0, 8},
@@ -309,6 +285,181 @@ inline constexpr FieldLayout kGetGlobal[] = {
     {"owner", 0, 8},
     {"managed", 8, 4},
     {"nameBytes", 12, 4, FieldUse::kTailBytes},
+};
+inline constexpr FieldLayout kGetReference[] = {
+    {"owner", 0, 8},
+    {"handle", 8, 8},
+    {"nameBytes", 16, 4, FieldUse::kTailBytes},
+};
+inline constexpr FieldLayout kGraphAddNode[] = {
+    {"graph", 0, 8},
+    {"hasEdges", 8, 4},
+    {"nodesBytes", 12, 4, FieldUse::kTailBytes},
+    {"edgesBytes", 16, 4, FieldUse::kTailBytes},
+    {"paramsBytes", 20, 4, FieldUse::kTailBytes},
+};
+inline constexpr FieldLayout kGraphClone[] = {
+    {"graph", 0, 8},
+};
+inline constexpr FieldLayout kGraphConditional[] = {
+    {"graph", 0, 8},
+    {"initial", 8, 4},
+    {"flags", 12, 4},
+};
+inline constexpr FieldLayout kGraphCreate[] = {
+    {"flags", 0, 4},
+};
+inline constexpr FieldLayout kGraphDepend[] = {
+    {"graph", 0, 8},
+    {"remove", 8, 4},
+    {"hasEdges", 12, 4},
+    {"fromBytes", 16, 4, FieldUse::kTailBytes},
+    {"toBytes", 20, 4, FieldUse::kTailBytes},
+    {"edgesBytes", 24, 4, FieldUse::kTailBytes},
+};
+inline constexpr FieldLayout kGraphDestroy[] = {
+    {"graph", 0, 8},
+};
+inline constexpr FieldLayout kGraphDestroyNode[] = {
+    {"node", 0, 8},
+};
+inline constexpr FieldLayout kGraphDot[] = {
+    {"graph", 0, 8},
+    {"flags", 8, 4},
+    {"offset", 12, 4},
+};
+inline constexpr FieldLayout kGraphEnableNode[] = {
+    {"exec", 0, 8},
+    {"node", 8, 8},
+    {"enable", 16, 4},
+};
+inline constexpr FieldLayout kGraphExecDestroy[] = {
+    {"exec", 0, 8},
+};
+inline constexpr FieldLayout kGraphExecUpdate[] = {
+    {"exec", 0, 8},
+    {"graph", 8, 8},
+};
+inline constexpr FieldLayout kGraphFindInClone[] = {
+    {"node", 0, 8},
+    {"clone", 8, 8},
+};
+inline constexpr FieldLayout kGraphGetNode[] = {
+    {"node", 0, 8},
+};
+inline constexpr FieldLayout kGraphInstantiate[] = {
+    {"graph", 0, 8},
+    {"flags", 8, 8},
+    {"stream", 16, 8},
+    {"hasUpload", 24, 4},
+};
+inline constexpr FieldLayout kGraphLaunch[] = {
+    {"exec", 0, 8},
+    {"stream", 8, 8},
+};
+inline constexpr FieldLayout kGraphList[] = {
+    {"object", 0, 8},
+    {"what", 8, 4},
+    {"first", 12, 4},
+};
+inline constexpr FieldLayout kGraphMemory[] = {
+    {"device", 0, 4},
+    {"what", 4, 4},
+    {"attribute", 8, 4},
+    {"value", 16, 8},
+};
+inline constexpr FieldLayout kGraphNodeAttribute[] = {
+    {"node", 0, 8},
+    {"other", 8, 8},
+    {"what", 16, 4},
+    {"attribute", 20, 4},
+    {"value", 24, 64},
+};
+inline constexpr FieldLayout kGraphNodeType[] = {
+    {"node", 0, 8},
+};
+inline constexpr FieldLayout kGraphSetNode[] = {
+    {"exec", 0, 8},
+    {"node", 8, 8},
+    {"paramsBytes", 16, 4, FieldUse::kTailBytes},
+};
+inline constexpr FieldLayout kGraphSource[] = {
+    {"source", 0, 8},
+    {"offset", 8, 8},
+    {"dataBytes", 16, 4, FieldUse::kTailBytes},
+};
+inline constexpr FieldLayout kGraphUpdateNode[] = {
+    {"exec", 0, 8},
+    {"node", 8, 8},
+    {"paramsBytes", 16, 4, FieldUse::kTailBytes},
+};
+inline constexpr FieldLayout kGraphUpload[] = {
+    {"exec", 0, 8},
+    {"stream", 8, 8},
+};
+inline constexpr FieldLayout kGreenCreate[] = {
+    {"context", 0, 4},
+    {"device", 4, 4},
+    {"descriptor", 8, 8},
+    {"flags", 16, 4},
+};
+inline constexpr FieldLayout kGreenStream[] = {
+    {"stream", 0, 8},
+    {"flags", 8, 4},
+    {"priority", 12, 4},
+};
+inline constexpr FieldLayout kHostAlloc[] = {
+    {"bytes", 0, 8},
+    {"address", 8, 8},
+    {"flags", 16, 4},
+    {"isPrivate", 20, 4},
+};
+inline constexpr FieldLayout kHostFree[] = {
+    {"address", 0, 8},
+};
+inline constexpr FieldLayout kHostFunction[] = {
+    {"stream", 0, 8},
+    {"function", 8, 8},
+    {"data", 16, 8},
+    {"handle", 24, 8},
+    {"kind", 32, 4},
+};
+inline constexpr FieldLayout kHostKeep[] = {
+    {"bytes", 0, 8},
+    {"address", 8, 8},
+};
+inline constexpr FieldLayout kImageOffer[] = {
+    {"handle", 0, 8},
+    {"total", 8, 8},
+    {"hash", 16, 32},
+};
+inline constexpr FieldLayout kImagePart[] = {
+    {"handle", 0, 8},
+    {"offset", 8, 8},
+    {"total", 16, 8},
+    {"dataBytes", 24, 4, FieldUse::kTailBytes},
+};
+inline constexpr FieldLayout kKernelGetAttribute[] = {
+    {"attrib", 0, 4},
+    {"kernel", 8, 8, FieldUse::kHandle, HandleKind::kKernel},
+    {"dev", 16, 4},
+};
+inline constexpr FieldLayout kKernelSetAttribute[] = {
+    {"attrib", 0, 4},
+    {"val", 4, 4},
+    {"kernel", 8, 8, FieldUse::kHandle, HandleKind::kKernel},
+    {"dev", 16, 4},
+};
+inline constexpr FieldLayout kKernelSetCacheConfig[] = {
+    {"kernel", 0, 8, FieldUse::kHandle, HandleKind::kKernel},
+    {"config", 8, 4},
+    {"dev", 12, 4},
+};
+inline constexpr FieldLayout kLandFromDevice[] = {
+    {"address", 0, 8},
+    {"bytes", 8, 8},
+    {"stream", 16, 8},
+    {"hostAddress", 24, 8},
 };
 inline constexpr FieldLayout kLaunch[] = {
     {"function", 0, 8},
@@ -327,324 +478,40 @@ inline constexpr FieldLayout kLaunch[] = {
 inline constexpr FieldLayout kLaunchLimits[] = {
     {"function", 0, 8},
 };
-inline constexpr FieldLayout kClusterOccupancy[] = {
-    {"function", 0, 8},
-    {"stream", 8, 8},
-    {"gridX", 16, 4},
-    {"gridY", 20, 4},
-    {"gridZ", 24, 4},
-    {"blockX", 28, 4},
-    {"blockY", 32, 4},
-    {"blockZ", 36, 4},
-    {"sharedBytes", 40, 4},
-    {"asksSize", 44, 4},
-    {"attributesBytes", 48, 4, FieldUse::kTailBytes},
+inline constexpr FieldLayout kLibraryGetKernelCount[] = {
+    {"lib", 0, 8, FieldUse::kHandle, HandleKind::kLibrary},
 };
-inline constexpr FieldLayout kTensorMapEncode[] = {
-    {"form", 0, 4},
-    {"dataType", 4, 4},
-    {"rank", 8, 4},
-    {"interleave", 12, 4},
-    {"swizzle", 16, 4},
-    {"promotion", 20, 4},
-    {"fill", 24, 4},
-    {"mode", 28, 4},
-    {"channels", 32, 4},
-    {"pixels", 36, 4},
-    {"address", 40, 8},
-    {"extents", 48, 40},
-    {"strides", 88, 32},
-    {"box", 120, 24},
-    {"elementStrides", 144, 24},
+inline constexpr FieldLayout kLibraryGetModule[] = {
+    {"library", 0, 8},
+    {"handle", 8, 8},
 };
-inline constexpr FieldLayout kTensorMapReplaceAddress[] = {
-    {"address", 0, 8},
-    {"map", 8, 128},
+inline constexpr FieldLayout kLinkAdd[] = {
+    {"handle", 0, 8},
+    {"type", 8, 4},
+    {"nameBytes", 12, 4, FieldUse::kTailBytes},
+    {"optionsBytes", 16, 4, FieldUse::kTailBytes},
 };
-inline constexpr FieldLayout kStreamSetAttribute[] = {
-    {"stream", 0, 8},
-    {"attribute", 8, 4},
-    {"value", 16, 64},
+inline constexpr FieldLayout kLinkComplete[] = {
+    {"handle", 0, 8},
 };
-inline constexpr FieldLayout kStreamGetAttribute[] = {
-    {"stream", 0, 8},
-    {"attribute", 8, 4},
+inline constexpr FieldLayout kLinkCreate[] = {
+    {"handle", 0, 8},
+    {"optionsBytes", 8, 4, FieldUse::kTailBytes},
 };
-inline constexpr FieldLayout kAtomicCapabilities[] = {
-    {"device", 0, 4},
-    {"peer", 4, 4},
-    {"operationsBytes", 8, 4, FieldUse::kTailBytes},
+inline constexpr FieldLayout kLinkDestroy[] = {
+    {"handle", 0, 8},
 };
-inline constexpr FieldLayout kStreamSync[] = {
-    {"stream", 0, 8},
-};
-inline constexpr FieldLayout kEventSync[] = {
-    {"event", 0, 8},
-};
-inline constexpr FieldLayout kHostFunction[] = {
-    {"stream", 0, 8},
-    {"function", 8, 8},
-    {"data", 16, 8},
-    {"handle", 24, 8},
-    {"kind", 32, 4},
-};
-inline constexpr FieldLayout kCallbackDone[] = {
-    {"number", 0, 8},
-};
-inline constexpr FieldLayout kCaptureBegin[] = {
-    {"stream", 0, 8},
-    {"graph", 8, 8},
-    {"hasEdges", 16, 4},
-    {"nodesBytes", 20, 4, FieldUse::kTailBytes},
-    {"edgesBytes", 24, 4, FieldUse::kTailBytes},
-};
-inline constexpr FieldLayout kCaptureEnd[] = {
-    {"stream", 0, 8},
-};
-inline constexpr FieldLayout kCaptureInfo[] = {
-    {"stream", 0, 8},
-};
-inline constexpr FieldLayout kCaptureDepend[] = {
-    {"stream", 0, 8},
-    {"flags", 8, 4},
-    {"hasEdges", 12, 4},
-    {"nodesBytes", 16, 4, FieldUse::kTailBytes},
-    {"edgesBytes", 20, 4, FieldUse::kTailBytes},
-};
-inline constexpr FieldLayout kCaptureInvalidate[] = {
-    {"stream", 0, 8},
-};
-inline constexpr FieldLayout kCaptureCopy[] = {
-    {"stream", 0, 8},
-    {"deviceAddress", 8, 8},
-    {"hostAddress", 16, 8},
-    {"bytes", 24, 8},
-    {"direction", 32, 4},
-};
-inline constexpr FieldLayout kGraphCreate[] = {
-    {"flags", 0, 4},
-};
-inline constexpr FieldLayout kGraphDestroy[] = {
-    {"graph", 0, 8},
-};
-inline constexpr FieldLayout kGraphClone[] = {
-    {"graph", 0, 8},
-};
-inline constexpr FieldLayout kGraphFindInClone[] = {
-    {"node", 0, 8},
-    {"clone", 8, 8},
-};
-inline constexpr FieldLayout kGraphAddNode[] = {
-    {"graph", 0, 8},
-    {"hasEdges", 8, 4},
-    {"nodesBytes", 12, 4, FieldUse::kTailBytes},
-    {"edgesBytes", 16, 4, FieldUse::kTailBytes},
-    {"paramsBytes", 20, 4, FieldUse::kTailBytes},
-};
-inline constexpr FieldLayout kGraphSetNode[] = {
-    {"exec", 0, 8},
-    {"node", 8, 8},
-    {"paramsBytes", 16, 4, FieldUse::kTailBytes},
-};
-inline constexpr FieldLayout kGraphGetNode[] = {
-    {"node", 0, 8},
-};
-inline constexpr FieldLayout kGraphNodeType[] = {
-    {"node", 0, 8},
-};
-inline constexpr FieldLayout kGraphList[] = {
-    {"object", 0, 8},
-    {"what", 8, 4},
-    {"first", 12, 4},
-};
-inline constexpr FieldLayout kGraphDepend[] = {
-    {"graph", 0, 8},
-    {"remove", 8, 4},
-    {"hasEdges", 12, 4},
-    {"fromBytes", 16, 4, FieldUse::kTailBytes},
-    {"toBytes", 20, 4, FieldUse::kTailBytes},
-    {"edgesBytes", 24, 4, FieldUse::kTailBytes},
-};
-inline constexpr FieldLayout kGraphDestroyNode[] = {
-    {"node", 0, 8},
-};
-inline constexpr FieldLayout kGraphInstantiate[] = {
-    {"graph", 0, 8},
-    {"flags", 8, 8},
-    {"stream", 16, 8},
-    {"hasUpload", 24, 4},
-};
-inline constexpr FieldLayout kGraphExecDestroy[] = {
-    {"exec", 0, 8},
-};
-inline constexpr FieldLayout kGraphExecUpdate[] = {
-    {"exec", 0, 8},
-    {"graph", 8, 8},
-};
-inline constexpr FieldLayout kGraphLaunch[] = {
-    {"exec", 0, 8},
-    {"stream", 8, 8},
-};
-inline constexpr FieldLayout kGraphUpload[] = {
-    {"exec", 0, 8},
-    {"stream", 8, 8},
-};
-inline constexpr FieldLayout kGraphSource[] = {
-    {"source", 0, 8},
+inline constexpr FieldLayout kLinkRead[] = {
+    {"handle", 0, 8},
     {"offset", 8, 8},
-    {"dataBytes", 16, 4, FieldUse::kTailBytes},
 };
-inline constexpr FieldLayout kGraphEnableNode[] = {
-    {"exec", 0, 8},
-    {"node", 8, 8},
-    {"enable", 16, 4},
-};
-inline constexpr FieldLayout kGraphNodeAttribute[] = {
-    {"node", 0, 8},
-    {"other", 8, 8},
-    {"what", 16, 4},
-    {"attribute", 20, 4},
-    {"value", 24, 64},
-};
-inline constexpr FieldLayout kGraphConditional[] = {
-    {"graph", 0, 8},
-    {"initial", 8, 4},
-    {"flags", 12, 4},
-};
-inline constexpr FieldLayout kGraphDot[] = {
-    {"graph", 0, 8},
+inline constexpr FieldLayout kMemAlloc[] = {
+    {"bytes", 0, 8},
     {"flags", 8, 4},
-    {"offset", 12, 4},
 };
-inline constexpr FieldLayout kGraphMemory[] = {
-    {"device", 0, 4},
-    {"what", 4, 4},
-    {"attribute", 8, 4},
-    {"value", 16, 8},
-};
-inline constexpr FieldLayout kUserObjectCreate[] = {
-    {"data", 0, 8},
-    {"destroy", 8, 8},
-    {"references", 16, 4},
-    {"flags", 20, 4},
-};
-inline constexpr FieldLayout kUserObjectCount[] = {
-    {"object", 0, 8},
-    {"graph", 8, 8},
-    {"count", 16, 4},
-    {"what", 20, 4},
-    {"flags", 24, 4},
-};
-inline constexpr FieldLayout kLandFromDevice[] = {
+inline constexpr FieldLayout kMemFree[] = {
     {"address", 0, 8},
-    {"bytes", 8, 8},
-    {"stream", 16, 8},
-    {"hostAddress", 24, 8},
-};
-inline constexpr FieldLayout kShareMemory[] = {
-    {"address", 0, 8},
-    {"bytes", 8, 8},
-};
-inline constexpr FieldLayout kOpenMemory[] = {
-    {"handle", 0, 64},
-};
-inline constexpr FieldLayout kShareEvent[] = {
-    {"event", 0, 8},
-};
-inline constexpr FieldLayout kOpenEvent[] = {
-    {"event", 0, 8},
-    {"handle", 8, 64},
-};
-inline constexpr FieldLayout kVmShare[] = {
-    {"memory", 0, 8},
-};
-inline constexpr FieldLayout kVmOpen[] = {
-    {"memory", 0, 8},
-    {"handle", 8, 64},
-};
-inline constexpr FieldLayout kPoolShare[] = {
-    {"pool", 0, 8},
-};
-inline constexpr FieldLayout kPoolOpen[] = {
-    {"pool", 0, 8},
-    {"handle", 8, 64},
-};
-inline constexpr FieldLayout kPoolSharePointer[] = {
-    {"address", 0, 8},
-    {"bytes", 8, 8},
-};
-inline constexpr FieldLayout kPoolOpenPointer[] = {
-    {"pool", 0, 8},
-    {"handle", 8, 64},
-};
-inline constexpr FieldLayout kDeviceResource[] = {
-    {"device", 0, 4},
-    {"type", 4, 4},
-};
-inline constexpr FieldLayout kResourceSplit[] = {
-    {"input", 0, 144},
-    {"groups", 144, 4},
-    {"flags", 148, 4},
-    {"minimum", 152, 4},
-};
-inline constexpr FieldLayout kResourceDescribe[] = {
-    {"descriptor", 0, 8},
-    {"resourcesBytes", 8, 4, FieldUse::kTailBytes},
-};
-inline constexpr FieldLayout kGreenCreate[] = {
-    {"context", 0, 4},
-    {"device", 4, 4},
-    {"descriptor", 8, 8},
-    {"flags", 16, 4},
-};
-inline constexpr FieldLayout kGreenStream[] = {
-    {"stream", 0, 8},
-    {"flags", 8, 4},
-    {"priority", 12, 4},
-};
-inline constexpr FieldLayout kGraphUpdateNode[] = {
-    {"exec", 0, 8},
-    {"node", 8, 8},
-    {"paramsBytes", 16, 4, FieldUse::kTailBytes},
-};
-inline constexpr FieldLayout kEventHappened[] = {
-    {"event", 0, 8},
-    {"unixNs", 8, 8},
-    {"afterMs", 16, 8},
-};
-inline constexpr FieldLayout kDeviceCanAccessPeer[] = {
-    {"dev", 0, 4},
-    {"peerDev", 4, 4},
-};
-inline constexpr FieldLayout kDeviceGetP2PAttribute[] = {
-    {"attrib", 0, 4},
-    {"srcDevice", 4, 4},
-    {"dstDevice", 8, 4},
-};
-inline constexpr FieldLayout kFlushGPUDirectRDMAWrites[] = {
-    {"target", 0, 4},
-    {"scope", 4, 4},
-};
-inline constexpr FieldLayout kDeviceGetExecAffinitySupport[] = {
-    {"type", 0, 4},
-    {"dev", 4, 4},
-};
-inline constexpr FieldLayout kDeviceGetTexture1DLinearMaxWidth[] = {
-    {"format", 0, 4},
-    {"numChannels", 4, 4},
-    {"dev", 8, 4},
-};
-inline constexpr FieldLayout kCtxGetLimit[] = {
-    {"limit", 0, 4},
-};
-inline constexpr FieldLayout kCtxGetExecAffinity[] = {
-    {"type", 0, 4},
-};
-inline constexpr FieldLayout kMemcpyDtoDV2[] = {
-    {"dstDevice", 0, 8},
-    {"srcDevice", 8, 8},
-    {"ByteCount", 16, 8},
-    {"stream", 24, 8},
+    {"isLeft", 8, 4},
 };
 inline constexpr FieldLayout kMemcpyDtoDAsyncV2[] = {
     {"dstDevice", 0, 8},
@@ -652,53 +519,11 @@ inline constexpr FieldLayout kMemcpyDtoDAsyncV2[] = {
     {"ByteCount", 16, 8},
     {"hStream", 24, 8, FieldUse::kHandle, HandleKind::kStream},
 };
-inline constexpr FieldLayout kMemsetD8V2[] = {
+inline constexpr FieldLayout kMemcpyDtoDV2[] = {
     {"dstDevice", 0, 8},
-    {"uc", 8, 1},
-    {"N", 16, 8},
+    {"srcDevice", 8, 8},
+    {"ByteCount", 16, 8},
     {"stream", 24, 8},
-};
-inline constexpr FieldLayout kMemsetD16V2[] = {
-    {"dstDevice", 0, 8},
-    {"us", 8, 2},
-    {"N", 16, 8},
-    {"stream", 24, 8},
-};
-inline constexpr FieldLayout kMemsetD32V2[] = {
-    {"dstDevice", 0, 8},
-    {"ui", 8, 4},
-    {"N", 16, 8},
-    {"stream", 24, 8},
-};
-inline constexpr FieldLayout kMemsetD2D8V2[] = {
-    {"dstDevice", 0, 8},
-    {"dstPitch", 8, 8},
-    {"uc", 16, 1},
-    {"Width", 24, 8},
-    {"Height", 32, 8},
-    {"stream", 40, 8},
-};
-inline constexpr FieldLayout kMemsetD2D16V2[] = {
-    {"dstDevice", 0, 8},
-    {"dstPitch", 8, 8},
-    {"us", 16, 2},
-    {"Width", 24, 8},
-    {"Height", 32, 8},
-    {"stream", 40, 8},
-};
-inline constexpr FieldLayout kMemsetD2D32V2[] = {
-    {"dstDevice", 0, 8},
-    {"dstPitch", 8, 8},
-    {"ui", 16, 4},
-    {"Width", 24, 8},
-    {"Height", 32, 8},
-    {"stream", 40, 8},
-};
-inline constexpr FieldLayout kMemsetD8Async[] = {
-    {"dstDevice", 0, 8},
-    {"uc", 8, 1},
-    {"N", 16, 8},
-    {"hStream", 24, 8, FieldUse::kHandle, HandleKind::kStream},
 };
 inline constexpr FieldLayout kMemsetD16Async[] = {
     {"dstDevice", 0, 8},
@@ -706,19 +531,11 @@ inline constexpr FieldLayout kMemsetD16Async[] = {
     {"N", 16, 8},
     {"hStream", 24, 8, FieldUse::kHandle, HandleKind::kStream},
 };
-inline constexpr FieldLayout kMemsetD32Async[] = {
+inline constexpr FieldLayout kMemsetD16V2[] = {
     {"dstDevice", 0, 8},
-    {"ui", 8, 4},
+    {"us", 8, 2},
     {"N", 16, 8},
-    {"hStream", 24, 8, FieldUse::kHandle, HandleKind::kStream},
-};
-inline constexpr FieldLayout kMemsetD2D8Async[] = {
-    {"dstDevice", 0, 8},
-    {"dstPitch", 8, 8},
-    {"uc", 16, 1},
-    {"Width", 24, 8},
-    {"Height", 32, 8},
-    {"hStream", 40, 8, FieldUse::kHandle, HandleKind::kStream},
+    {"stream", 24, 8},
 };
 inline constexpr FieldLayout kMemsetD2D16Async[] = {
     {"dstDevice", 0, 8},
@@ -728,6 +545,14 @@ inline constexpr FieldLayout kMemsetD2D16Async[] = {
     {"Height", 32, 8},
     {"hStream", 40, 8, FieldUse::kHandle, HandleKind::kStream},
 };
+inline constexpr FieldLayout kMemsetD2D16V2[] = {
+    {"dstDevice", 0, 8},
+    {"dstPitch", 8, 8},
+    {"us", 16, 2},
+    {"Width", 24, 8},
+    {"Height", 32, 8},
+    {"stream", 40, 8},
+};
 inline constexpr FieldLayout kMemsetD2D32Async[] = {
     {"dstDevice", 0, 8},
     {"dstPitch", 8, 8},
@@ -736,176 +561,180 @@ inline constexpr FieldLayout kMemsetD2D32Async[] = {
     {"Height", 32, 8},
     {"hStream", 40, 8, FieldUse::kHandle, HandleKind::kStream},
 };
-inline constexpr FieldLayout kArrayGetSparseProperties[] = {
-    {"array", 0, 8, FieldUse::kHandle, HandleKind::kArray},
+inline constexpr FieldLayout kMemsetD2D32V2[] = {
+    {"dstDevice", 0, 8},
+    {"dstPitch", 8, 8},
+    {"ui", 16, 4},
+    {"Width", 24, 8},
+    {"Height", 32, 8},
+    {"stream", 40, 8},
+};
+inline constexpr FieldLayout kMemsetD2D8Async[] = {
+    {"dstDevice", 0, 8},
+    {"dstPitch", 8, 8},
+    {"uc", 16, 1},
+    {"Width", 24, 8},
+    {"Height", 32, 8},
+    {"hStream", 40, 8, FieldUse::kHandle, HandleKind::kStream},
+};
+inline constexpr FieldLayout kMemsetD2D8V2[] = {
+    {"dstDevice", 0, 8},
+    {"dstPitch", 8, 8},
+    {"uc", 16, 1},
+    {"Width", 24, 8},
+    {"Height", 32, 8},
+    {"stream", 40, 8},
+};
+inline constexpr FieldLayout kMemsetD32Async[] = {
+    {"dstDevice", 0, 8},
+    {"ui", 8, 4},
+    {"N", 16, 8},
+    {"hStream", 24, 8, FieldUse::kHandle, HandleKind::kStream},
+};
+inline constexpr FieldLayout kMemsetD32V2[] = {
+    {"dstDevice", 0, 8},
+    {"ui", 8, 4},
+    {"N", 16, 8},
+    {"stream", 24, 8},
+};
+inline constexpr FieldLayout kMemsetD8Async[] = {
+    {"dstDevice", 0, 8},
+    {"uc", 8, 1},
+    {"N", 16, 8},
+    {"hStream", 24, 8, FieldUse::kHandle, HandleKind::kStream},
+};
+inline constexpr FieldLayout kMemsetD8V2[] = {
+    {"dstDevice", 0, 8},
+    {"uc", 8, 1},
+    {"N", 16, 8},
+    {"stream", 24, 8},
 };
 inline constexpr FieldLayout kMipmappedArrayGetSparseProperties[] = {
     {"mipmap", 0, 8, FieldUse::kHandle, HandleKind::kMipmappedArray},
 };
-inline constexpr FieldLayout kTexRefCreate[] = {
-    {"pTexRef", 0, 8, FieldUse::kNewHandle, HandleKind::kTextureReference},
+inline constexpr FieldLayout kModuleGetFunctionCount[] = {
+    {"mod", 0, 8, FieldUse::kHandle, HandleKind::kModule},
+};
+inline constexpr FieldLayout kModuleLoad[] = {
+    {"handle", 0, 8},
+    {"kind", 8, 4},
+    {"isKept", 12, 4},
+    {"optionsBytes", 16, 4, FieldUse::kTailBytes},
+    {"placesBytes", 20, 4, FieldUse::kTailBytes},
+};
+inline constexpr FieldLayout kModuleUnload[] = {
+    {"handle", 0, 8},
+};
+inline constexpr FieldLayout kOccupancyAvailableDynamicSMemPerBlock[] = {
+    {"func", 0, 8, FieldUse::kHandle, HandleKind::kFunction},
+    {"numBlocks", 8, 4},
+    {"blockSize", 12, 4},
+};
+inline constexpr FieldLayout kOccupancyMaxActiveBlocksPerMultiprocessor[] = {
+    {"func", 0, 8, FieldUse::kHandle, HandleKind::kFunction},
+    {"blockSize", 8, 4},
+    {"dynamicSMemSize", 16, 8},
+};
+inline constexpr FieldLayout kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags[] = {
+    {"func", 0, 8, FieldUse::kHandle, HandleKind::kFunction},
+    {"blockSize", 8, 4},
+    {"dynamicSMemSize", 16, 8},
+    {"flags", 24, 4},
+};
+inline constexpr FieldLayout kOpenEvent[] = {
+    {"event", 0, 8},
+    {"handle", 8, 64},
+};
+inline constexpr FieldLayout kOpenMemory[] = {
+    {"handle", 0, 64},
 };
 inline constexpr FieldLayout kParamSetTexRef[] = {
     {"hfunc", 0, 8, FieldUse::kHandle, HandleKind::kFunction},
     {"texunit", 8, 4},
     {"hTexRef", 16, 8, FieldUse::kHandle, HandleKind::kTextureReference},
 };
-inline constexpr FieldLayout kTexRefSetArray[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-    {"hArray", 8, 8, FieldUse::kHandle, HandleKind::kArray},
-    {"Flags", 16, 4},
+inline constexpr FieldLayout kPeerAccess[] = {
+    {"peer", 0, 4},
+    {"enable", 4, 4},
 };
-inline constexpr FieldLayout kTexRefSetMipmappedArray[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-    {"hMipmappedArray", 8, 8, FieldUse::kHandle, HandleKind::kMipmappedArray},
-    {"Flags", 16, 4},
+inline constexpr FieldLayout kPoolAlloc[] = {
+    {"pool", 0, 8},
+    {"bytes", 8, 8},
+    {"stream", 16, 8},
 };
-inline constexpr FieldLayout kTexRefSetAddressV2[] = {
-    {"hasByteOffset", 0, 4},
-    {"hTexRef", 8, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-    {"dptr", 16, 8},
-    {"bytes", 24, 8},
+inline constexpr FieldLayout kPoolCreate[] = {
+    {"pool", 0, 8},
+    {"maxBytes", 8, 8},
+    {"device", 16, 4},
 };
-inline constexpr FieldLayout kTexRefSetAddress2DV2[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-    {"desc", 8, 24},
-    {"dptr", 32, 8},
-    {"Pitch", 40, 8},
+inline constexpr FieldLayout kPoolDestroy[] = {
+    {"pool", 0, 8},
 };
-inline constexpr FieldLayout kTexRefSetAddress2DV3[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-    {"desc", 8, 24},
-    {"dptr", 32, 8},
-    {"Pitch", 40, 8},
+inline constexpr FieldLayout kPoolFree[] = {
+    {"address", 0, 8},
+    {"stream", 8, 8},
 };
-inline constexpr FieldLayout kTexRefSetFormat[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-    {"fmt", 8, 4},
-    {"NumPackedComponents", 12, 4},
+inline constexpr FieldLayout kPoolHigh[] = {
+    {"pool", 0, 8},
+    {"reserved", 8, 8},
+    {"used", 16, 8},
 };
-inline constexpr FieldLayout kTexRefSetAddressMode[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-    {"dim", 8, 4},
-    {"am", 12, 4},
+inline constexpr FieldLayout kPoolOpen[] = {
+    {"pool", 0, 8},
+    {"handle", 8, 64},
 };
-inline constexpr FieldLayout kTexRefSetFilterMode[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-    {"fm", 8, 4},
+inline constexpr FieldLayout kPoolOpenPointer[] = {
+    {"pool", 0, 8},
+    {"handle", 8, 64},
 };
-inline constexpr FieldLayout kTexRefSetMipmapFilterMode[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-    {"fm", 8, 4},
+inline constexpr FieldLayout kPoolResetHigh[] = {
+    {"pool", 0, 8},
+    {"ofReserved", 8, 4},
 };
-inline constexpr FieldLayout kTexRefSetMipmapLevelBias[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-    {"bias", 8, 4},
+inline constexpr FieldLayout kPoolSetThreshold[] = {
+    {"pool", 0, 8},
+    {"bytes", 8, 8},
 };
-inline constexpr FieldLayout kTexRefSetMipmapLevelClamp[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-    {"minMipmapLevelClamp", 8, 4},
-    {"maxMipmapLevelClamp", 12, 4},
+inline constexpr FieldLayout kPoolShare[] = {
+    {"pool", 0, 8},
 };
-inline constexpr FieldLayout kTexRefSetMaxAnisotropy[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-    {"maxAniso", 8, 4},
+inline constexpr FieldLayout kPoolSharePointer[] = {
+    {"address", 0, 8},
+    {"bytes", 8, 8},
 };
-inline constexpr FieldLayout kTexRefSetBorderColor[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-    {"pBorderColor", 8, 16},
+inline constexpr FieldLayout kPoolTrim[] = {
+    {"pool", 0, 8},
+    {"bytes", 8, 8},
 };
-inline constexpr FieldLayout kTexRefSetFlags[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-    {"Flags", 8, 4},
+inline constexpr FieldLayout kPoolUsage[] = {
+    {"pool", 0, 8},
 };
-inline constexpr FieldLayout kTexRefGetAddressV2[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+inline constexpr FieldLayout kResourceDescribe[] = {
+    {"descriptor", 0, 8},
+    {"resourcesBytes", 8, 4, FieldUse::kTailBytes},
 };
-inline constexpr FieldLayout kTexRefGetArray[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+inline constexpr FieldLayout kResourceSplit[] = {
+    {"input", 0, 144},
+    {"groups", 144, 4},
+    {"flags", 148, 4},
+    {"minimum", 152, 4},
 };
-inline constexpr FieldLayout kTexRefGetMipmappedArray[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+inline constexpr FieldLayout kShareEvent[] = {
+    {"event", 0, 8},
 };
-inline constexpr FieldLayout kTexRefGetAddressMode[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-    {"dim", 8, 4},
+inline constexpr FieldLayout kShareMemory[] = {
+    {"address", 0, 8},
+    {"bytes", 8, 8},
 };
-inline constexpr FieldLayout kTexRefGetFilterMode[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+inline constexpr FieldLayout kStreamBatchMemOpV2[] = {
+    {"stream", 0, 8, FieldUse::kHandle, HandleKind::kStream},
+    {"count", 8, 4},
+    {"flags", 12, 4},
+    {"paramArrayBytes", 16, 4, FieldUse::kTailBytes},
 };
-inline constexpr FieldLayout kTexRefGetFormat[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-};
-inline constexpr FieldLayout kTexRefGetMipmapFilterMode[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-};
-inline constexpr FieldLayout kTexRefGetMipmapLevelBias[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-};
-inline constexpr FieldLayout kTexRefGetMipmapLevelClamp[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-};
-inline constexpr FieldLayout kTexRefGetMaxAnisotropy[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-};
-inline constexpr FieldLayout kTexRefGetBorderColor[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-};
-inline constexpr FieldLayout kTexRefGetFlags[] = {
-    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-};
-inline constexpr FieldLayout kSurfRefSetArray[] = {
-    {"hSurfRef", 0, 8, FieldUse::kHandle, HandleKind::kSurfaceReference},
-    {"hArray", 8, 8, FieldUse::kHandle, HandleKind::kArray},
-    {"Flags", 16, 4},
-};
-inline constexpr FieldLayout kSurfRefGetArray[] = {
-    {"hSurfRef", 0, 8, FieldUse::kHandle, HandleKind::kSurfaceReference},
-};
-inline constexpr FieldLayout kModuleGetFunctionCount[] = {
-    {"mod", 0, 8, FieldUse::kHandle, HandleKind::kModule},
-};
-inline constexpr FieldLayout kLibraryGetKernelCount[] = {
-    {"lib", 0, 8, FieldUse::kHandle, HandleKind::kLibrary},
-};
-inline constexpr FieldLayout kFuncGetAttribute[] = {
-    {"attrib", 0, 4},
-    {"hfunc", 8, 8, FieldUse::kHandle, HandleKind::kFunction},
-};
-inline constexpr FieldLayout kFuncSetAttribute[] = {
-    {"hfunc", 0, 8, FieldUse::kHandle, HandleKind::kFunction},
-    {"attrib", 8, 4},
-    {"value", 12, 4},
-};
-inline constexpr FieldLayout kFuncSetCacheConfig[] = {
-    {"hfunc", 0, 8, FieldUse::kHandle, HandleKind::kFunction},
-    {"config", 8, 4},
-};
-inline constexpr FieldLayout kFuncSetSharedMemConfig[] = {
-    {"hfunc", 0, 8, FieldUse::kHandle, HandleKind::kFunction},
-    {"config", 8, 4},
-};
-inline constexpr FieldLayout kFuncLoad[] = {
-    {"function", 0, 8, FieldUse::kHandle, HandleKind::kFunction},
-};
-inline constexpr FieldLayout kFuncIsLoaded[] = {
-    {"function", 0, 8, FieldUse::kHandle, HandleKind::kFunction},
-};
-inline constexpr FieldLayout kKernelGetAttribute[] = {
-    {"attrib", 0, 4},
-    {"kernel", 8, 8, FieldUse::kHandle, HandleKind::kKernel},
-    {"dev", 16, 4},
-};
-inline constexpr FieldLayout kKernelSetAttribute[] = {
-    {"attrib", 0, 4},
-    {"val", 4, 4},
-    {"kernel", 8, 8, FieldUse::kHandle, HandleKind::kKernel},
-    {"dev", 16, 4},
-};
-inline constexpr FieldLayout kKernelSetCacheConfig[] = {
-    {"kernel", 0, 8, FieldUse::kHandle, HandleKind::kKernel},
-    {"config", 8, 4},
-    {"dev", 12, 4},
+inline constexpr FieldLayout kStreamCopyAttributes[] = {
+    {"dstStream", 0, 8, FieldUse::kHandle, HandleKind::kStream},
+    {"srcStream", 8, 8, FieldUse::kHandle, HandleKind::kStream},
 };
 inline constexpr FieldLayout kStreamCreate[] = {
     {"phStream", 0, 8, FieldUse::kNewHandle, HandleKind::kStream},
@@ -919,13 +748,25 @@ inline constexpr FieldLayout kStreamCreateWithPriority[] = {
 inline constexpr FieldLayout kStreamDestroyV2[] = {
     {"hStream", 0, 8, FieldUse::kHandle, HandleKind::kStream},
 };
+inline constexpr FieldLayout kStreamGetAttribute[] = {
+    {"stream", 0, 8},
+    {"attribute", 8, 4},
+};
+inline constexpr FieldLayout kStreamQuery[] = {
+    {"hStream", 0, 8, FieldUse::kHandle, HandleKind::kStream},
+};
+inline constexpr FieldLayout kStreamSetAttribute[] = {
+    {"stream", 0, 8},
+    {"attribute", 8, 4},
+    {"value", 16, 64},
+};
+inline constexpr FieldLayout kStreamSync[] = {
+    {"stream", 0, 8},
+};
 inline constexpr FieldLayout kStreamWaitEvent[] = {
     {"hStream", 0, 8, FieldUse::kHandle, HandleKind::kStream},
     {"hEvent", 8, 8, FieldUse::kHandle, HandleKind::kEvent},
     {"Flags", 16, 4},
-};
-inline constexpr FieldLayout kStreamQuery[] = {
-    {"hStream", 0, 8, FieldUse::kHandle, HandleKind::kStream},
 };
 inline constexpr FieldLayout kStreamWaitValue32V2[] = {
     {"stream", 0, 8, FieldUse::kHandle, HandleKind::kStream},
@@ -951,273 +792,432 @@ inline constexpr FieldLayout kStreamWriteValue64V2[] = {
     {"value", 16, 8},
     {"flags", 24, 4},
 };
-inline constexpr FieldLayout kStreamBatchMemOpV2[] = {
-    {"stream", 0, 8, FieldUse::kHandle, HandleKind::kStream},
-    {"count", 8, 4},
-    {"flags", 12, 4},
-    {"paramArrayBytes", 16, 4, FieldUse::kTailBytes},
+inline constexpr FieldLayout kSurfRefGetArray[] = {
+    {"hSurfRef", 0, 8, FieldUse::kHandle, HandleKind::kSurfaceReference},
 };
-inline constexpr FieldLayout kStreamCopyAttributes[] = {
-    {"dstStream", 0, 8, FieldUse::kHandle, HandleKind::kStream},
-    {"srcStream", 8, 8, FieldUse::kHandle, HandleKind::kStream},
+inline constexpr FieldLayout kSurfRefSetArray[] = {
+    {"hSurfRef", 0, 8, FieldUse::kHandle, HandleKind::kSurfaceReference},
+    {"hArray", 8, 8, FieldUse::kHandle, HandleKind::kArray},
+    {"Flags", 16, 4},
 };
-inline constexpr FieldLayout kEventCreate[] = {
-    {"phEvent", 0, 8, FieldUse::kNewHandle, HandleKind::kEvent},
+inline constexpr FieldLayout kTensorMapEncode[] = {
+    {"form", 0, 4},
+    {"dataType", 4, 4},
+    {"rank", 8, 4},
+    {"interleave", 12, 4},
+    {"swizzle", 16, 4},
+    {"promotion", 20, 4},
+    {"fill", 24, 4},
+    {"mode", 28, 4},
+    {"channels", 32, 4},
+    {"pixels", 36, 4},
+    {"address", 40, 8},
+    {"extents", 48, 40},
+    {"strides", 88, 32},
+    {"box", 120, 24},
+    {"elementStrides", 144, 24},
+};
+inline constexpr FieldLayout kTensorMapReplaceAddress[] = {
+    {"address", 0, 8},
+    {"map", 8, 128},
+};
+inline constexpr FieldLayout kTexRefCreate[] = {
+    {"pTexRef", 0, 8, FieldUse::kNewHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetAddressMode[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"dim", 8, 4},
+};
+inline constexpr FieldLayout kTexRefGetAddressV2[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetArray[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetBorderColor[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetFilterMode[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetFlags[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetFormat[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetMaxAnisotropy[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetMipmapFilterMode[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetMipmapLevelBias[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetMipmapLevelClamp[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefGetMipmappedArray[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+};
+inline constexpr FieldLayout kTexRefSetAddress2DV2[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"desc", 8, 24},
+    {"dptr", 32, 8},
+    {"Pitch", 40, 8},
+};
+inline constexpr FieldLayout kTexRefSetAddress2DV3[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"desc", 8, 24},
+    {"dptr", 32, 8},
+    {"Pitch", 40, 8},
+};
+inline constexpr FieldLayout kTexRefSetAddressMode[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"dim", 8, 4},
+    {"am", 12, 4},
+};
+inline constexpr FieldLayout kTexRefSetAddressV2[] = {
+    {"hasByteOffset", 0, 4},
+    {"hTexRef", 8, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"dptr", 16, 8},
+    {"bytes", 24, 8},
+};
+inline constexpr FieldLayout kTexRefSetArray[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"hArray", 8, 8, FieldUse::kHandle, HandleKind::kArray},
+    {"Flags", 16, 4},
+};
+inline constexpr FieldLayout kTexRefSetBorderColor[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"pBorderColor", 8, 16},
+};
+inline constexpr FieldLayout kTexRefSetFilterMode[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"fm", 8, 4},
+};
+inline constexpr FieldLayout kTexRefSetFlags[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
     {"Flags", 8, 4},
 };
-inline constexpr FieldLayout kEventDestroyV2[] = {
-    {"hEvent", 0, 8, FieldUse::kHandle, HandleKind::kEvent},
+inline constexpr FieldLayout kTexRefSetFormat[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"fmt", 8, 4},
+    {"NumPackedComponents", 12, 4},
 };
-inline constexpr FieldLayout kEventRecord[] = {
-    {"hEvent", 0, 8, FieldUse::kHandle, HandleKind::kEvent},
-    {"hStream", 8, 8, FieldUse::kHandle, HandleKind::kStream},
+inline constexpr FieldLayout kTexRefSetMaxAnisotropy[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"maxAniso", 8, 4},
 };
-inline constexpr FieldLayout kEventRecordWithFlags[] = {
-    {"hEvent", 0, 8, FieldUse::kHandle, HandleKind::kEvent},
-    {"hStream", 8, 8, FieldUse::kHandle, HandleKind::kStream},
-    {"flags", 16, 4},
+inline constexpr FieldLayout kTexRefSetMipmapFilterMode[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"fm", 8, 4},
 };
-inline constexpr FieldLayout kEventQuery[] = {
-    {"hEvent", 0, 8, FieldUse::kHandle, HandleKind::kEvent},
+inline constexpr FieldLayout kTexRefSetMipmapLevelBias[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"bias", 8, 4},
 };
-inline constexpr FieldLayout kEventElapsedTime[] = {
-    {"hStart", 0, 8, FieldUse::kHandle, HandleKind::kEvent},
-    {"hEnd", 8, 8, FieldUse::kHandle, HandleKind::kEvent},
+inline constexpr FieldLayout kTexRefSetMipmapLevelClamp[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"minMipmapLevelClamp", 8, 4},
+    {"maxMipmapLevelClamp", 12, 4},
 };
-inline constexpr FieldLayout kEventElapsedTimeV2[] = {
-    {"hStart", 0, 8, FieldUse::kHandle, HandleKind::kEvent},
-    {"hEnd", 8, 8, FieldUse::kHandle, HandleKind::kEvent},
+inline constexpr FieldLayout kTexRefSetMipmappedArray[] = {
+    {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
+    {"hMipmappedArray", 8, 8, FieldUse::kHandle, HandleKind::kMipmappedArray},
+    {"Flags", 16, 4},
 };
-inline constexpr FieldLayout kOccupancyMaxActiveBlocksPerMultiprocessor[] = {
-    {"func", 0, 8, FieldUse::kHandle, HandleKind::kFunction},
-    {"blockSize", 8, 4},
-    {"dynamicSMemSize", 16, 8},
+inline constexpr FieldLayout kTextureCreate[] = {
+    {"handle", 0, 8},
+    {"isSurface", 8, 4},
+    {"hasView", 12, 4},
+    {"resource", 16, 144},
+    {"texture", 160, 104},
+    {"view", 264, 112},
 };
-inline constexpr FieldLayout kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags[] = {
-    {"func", 0, 8, FieldUse::kHandle, HandleKind::kFunction},
-    {"blockSize", 8, 4},
-    {"dynamicSMemSize", 16, 8},
+inline constexpr FieldLayout kTextureDestroy[] = {
+    {"object", 0, 8},
+};
+inline constexpr FieldLayout kTextureReferenceDestroy[] = {
+    {"handle", 0, 8},
+};
+inline constexpr FieldLayout kUserObjectCount[] = {
+    {"object", 0, 8},
+    {"graph", 8, 8},
+    {"count", 16, 4},
+    {"what", 20, 4},
     {"flags", 24, 4},
 };
-inline constexpr FieldLayout kOccupancyAvailableDynamicSMemPerBlock[] = {
-    {"func", 0, 8, FieldUse::kHandle, HandleKind::kFunction},
-    {"numBlocks", 8, 4},
-    {"blockSize", 12, 4},
+inline constexpr FieldLayout kUserObjectCreate[] = {
+    {"data", 0, 8},
+    {"destroy", 8, 8},
+    {"references", 16, 4},
+    {"flags", 20, 4},
+};
+inline constexpr FieldLayout kVmCreate[] = {
+    {"memory", 0, 8},
+    {"bytes", 8, 8},
+    {"device", 16, 4},
+    {"compression", 20, 4},
+    {"rdma", 24, 4},
+    {"usage", 28, 4},
+};
+inline constexpr FieldLayout kVmGranularity[] = {
+    {"device", 0, 4},
+    {"option", 4, 4},
+    {"compression", 8, 4},
+    {"rdma", 12, 4},
+    {"usage", 16, 4},
+};
+inline constexpr FieldLayout kVmMap[] = {
+    {"address", 0, 8},
+    {"bytes", 8, 8},
+    {"offset", 16, 8},
+    {"memory", 24, 8},
+};
+inline constexpr FieldLayout kVmOpen[] = {
+    {"memory", 0, 8},
+    {"handle", 8, 64},
+};
+inline constexpr FieldLayout kVmRelease[] = {
+    {"memory", 0, 8},
+};
+inline constexpr FieldLayout kVmReserve[] = {
+    {"bytes", 0, 8},
+    {"alignment", 8, 8},
+    {"hint", 16, 8},
+};
+inline constexpr FieldLayout kVmSetAccess[] = {
+    {"address", 0, 8},
+    {"size", 8, 8},
+    {"accessBytes", 16, 4, FieldUse::kTailBytes},
+};
+inline constexpr FieldLayout kVmShare[] = {
+    {"memory", 0, 8},
+};
+inline constexpr FieldLayout kVmUnmap[] = {
+    {"address", 0, 8},
+    {"bytes", 8, 8},
+};
+inline constexpr FieldLayout kVmUnreserve[] = {
+    {"address", 0, 8},
+    {"bytes", 8, 8},
 };
 
 }  // namespace layouts
 
 /// In the order of their numbers, from 1.
 inline constexpr CommandLayout kCommandLayouts[] = {
-    {Op::kMarker, 0, 0, true, {}},
-    {Op::kContextCreate, 16, 1, true, layouts::kContextCreate},
-    {Op::kContextDestroy, 8, 0, false, layouts::kContextDestroy},
-    {Op::kContextReset, 0, 0, true, {}},
-    {Op::kContextSetCacheConfig, 8, 0, false, layouts::kContextSetCacheConfig},
-    {Op::kContextRecordEvent, 8, 0, false, layouts::kContextRecordEvent},
-    {Op::kContextWaitEvent, 8, 0, false, layouts::kContextWaitEvent},
-    {Op::kContextSetLimit, 16, 0, true, layouts::kContextSetLimit},
-    {Op::kMemAlloc, 16, 0, true, layouts::kMemAlloc},
-    {Op::kMemFree, 16, 0, false, layouts::kMemFree},
-    {Op::kMemGetInfo, 0, 0, true, {}},
-    {Op::kVmReserve, 24, 0, true, layouts::kVmReserve},
-    {Op::kVmUnreserve, 16, 0, false, layouts::kVmUnreserve},
-    {Op::kVmGranularity, 24, 0, true, layouts::kVmGranularity},
-    {Op::kVmCreate, 32, 0, true, layouts::kVmCreate},
-    {Op::kVmRelease, 8, 0, false, layouts::kVmRelease},
-    {Op::kVmMap, 32, 0, false, layouts::kVmMap},
-    {Op::kVmUnmap, 16, 0, false, layouts::kVmUnmap},
-    {Op::kVmSetAccess, 24, 1, false, layouts::kVmSetAccess},
-    {Op::kPoolCreate, 24, 0, false, layouts::kPoolCreate},
-    {Op::kPoolDestroy, 8, 0, false, layouts::kPoolDestroy},
-    {Op::kPoolSetThreshold, 16, 0, false, layouts::kPoolSetThreshold},
-    {Op::kPoolResetHigh, 16, 0, false, layouts::kPoolResetHigh},
-    {Op::kPoolHigh, 24, 0, true, layouts::kPoolHigh},
-    {Op::kPoolTrim, 16, 0, false, layouts::kPoolTrim},
-    {Op::kPoolUsage, 8, 0, true, layouts::kPoolUsage},
-    {Op::kPoolAlloc, 24, 0, true, layouts::kPoolAlloc},
-    {Op::kPoolFree, 16, 0, false, layouts::kPoolFree},
-    {Op::kHostAlloc, 24, 0, true, layouts::kHostAlloc},
-    {Op::kHostKeep, 16, 0, false, layouts::kHostKeep},
-    {Op::kHostFree, 8, 0, true, layouts::kHostFree},
-    {Op::kCopyToDevice, 40, 1, false, layouts::kCopyToDevice},
-    {Op::kCopyFromDevice, 24, 0, true, layouts::kCopyFromDevice},
-    {Op::kCopyHostShared, 40, 0, false, layouts::kCopyHostShared},
-    {Op::kImageOffer, 48, 0, true, layouts::kImageOffer},
-    {Op::kCopyBox, 144, 0, false, layouts::kCopyBox},
     {Op::kArrayCreate, 56, 0, true, layouts::kArrayCreate},
     {Op::kArrayDestroy, 8, 0, false, layouts::kArrayDestroy},
+    {Op::kArrayGetSparseProperties, 8, 0, true, layouts::kArrayGetSparseProperties},
     {Op::kArrayLevel, 24, 0, true, layouts::kArrayLevel},
-    {Op::kArrayRequirements, 16, 0, true, layouts::kArrayRequirements},
-    {Op::kTextureCreate, 376, 0, true, layouts::kTextureCreate},
-    {Op::kTextureDestroy, 8, 0, false, layouts::kTextureDestroy},
-    {Op::kArrayPlane, 24, 0, true, layouts::kArrayPlane},
     {Op::kArrayMap, 16, 1, true, layouts::kArrayMap},
-    {Op::kGetReference, 24, 1, true, layouts::kGetReference},
-    {Op::kTextureReferenceDestroy, 8, 0, false, layouts::kTextureReferenceDestroy},
-    {Op::kPeerAccess, 8, 0, true, layouts::kPeerAccess},
-    {Op::kImagePart, 32, 1, false, layouts::kImagePart},
-    {Op::kModuleLoad, 24, 2, true, layouts::kModuleLoad},
-    {Op::kLinkCreate, 16, 1, true, layouts::kLinkCreate},
-    {Op::kLinkAdd, 24, 2, true, layouts::kLinkAdd},
-    {Op::kLinkComplete, 8, 0, true, layouts::kLinkComplete},
-    {Op::kLinkRead, 16, 0, true, layouts::kLinkRead},
-    {Op::kLinkDestroy, 8, 0, false, layouts::kLinkDestroy},
-    {Op::kFunctionNames, 8, 0, true, layouts::kFunctionNames},
-    {Op::kLibraryGetModule, 16, 0, true, layouts::kLibraryGetModule},
-    {Op::kModuleUnload, 8, 0, false, layouts::kModuleUnload},
-    {Op::kGetFunction, 24, 1, true, layouts::kGetFunction},
-    {Op::kGetGlobal, 16, 1, true, layouts::kGetGlobal},
-    {Op::kLaunch, 56, 2, false, layouts::kLaunch},
-    {Op::kLaunchLimits, 8, 0, true, layouts::kLaunchLimits},
-    {Op::kClusterOccupancy, 56, 1, true, layouts::kClusterOccupancy},
-    {Op::kSmTopology, 0, 0, true, {}},
-    {Op::kTensorMapEncode, 168, 0, true, layouts::kTensorMapEncode},
-    {Op::kTensorMapReplaceAddress, 136, 0, true, layouts::kTensorMapReplaceAddress},
-    {Op::kStreamSetAttribute, 80, 0, false, layouts::kStreamSetAttribute},
-    {Op::kStreamGetAttribute, 16, 0, true, layouts::kStreamGetAttribute},
+    {Op::kArrayPlane, 24, 0, true, layouts::kArrayPlane},
+    {Op::kArrayRequirements, 16, 0, true, layouts::kArrayRequirements},
     {Op::kAtomicCapabilities, 16, 1, true, layouts::kAtomicCapabilities},
-    {Op::kStreamSync, 8, 0, true, layouts::kStreamSync},
-    {Op::kEventSync, 8, 0, true, layouts::kEventSync},
-    {Op::kContextSync, 0, 0, true, {}},
-    {Op::kHostFunction, 40, 0, false, layouts::kHostFunction},
-    {Op::kCallbackNext, 0, 0, true, {}},
     {Op::kCallbackDone, 8, 0, false, layouts::kCallbackDone},
+    {Op::kCallbackNext, 0, 0, true, {}},
     {Op::kCaptureBegin, 32, 2, true, layouts::kCaptureBegin},
+    {Op::kCaptureCopy, 40, 0, false, layouts::kCaptureCopy},
+    {Op::kCaptureDepend, 24, 2, true, layouts::kCaptureDepend},
     {Op::kCaptureEnd, 8, 0, true, layouts::kCaptureEnd},
     {Op::kCaptureInfo, 8, 0, true, layouts::kCaptureInfo},
-    {Op::kCaptureDepend, 24, 2, true, layouts::kCaptureDepend},
     {Op::kCaptureInvalidate, 8, 0, false, layouts::kCaptureInvalidate},
-    {Op::kCaptureCopy, 40, 0, false, layouts::kCaptureCopy},
-    {Op::kGraphCreate, 8, 0, true, layouts::kGraphCreate},
-    {Op::kGraphDestroy, 8, 0, false, layouts::kGraphDestroy},
-    {Op::kGraphClone, 8, 0, true, layouts::kGraphClone},
-    {Op::kGraphFindInClone, 16, 0, true, layouts::kGraphFindInClone},
-    {Op::kGraphAddNode, 24, 3, true, layouts::kGraphAddNode},
-    {Op::kGraphSetNode, 24, 1, true, layouts::kGraphSetNode},
-    {Op::kGraphGetNode, 8, 0, true, layouts::kGraphGetNode},
-    {Op::kGraphNodeType, 8, 0, true, layouts::kGraphNodeType},
-    {Op::kGraphList, 16, 0, true, layouts::kGraphList},
-    {Op::kGraphDepend, 32, 3, true, layouts::kGraphDepend},
-    {Op::kGraphDestroyNode, 8, 0, true, layouts::kGraphDestroyNode},
-    {Op::kGraphInstantiate, 32, 0, true, layouts::kGraphInstantiate},
-    {Op::kGraphExecDestroy, 8, 0, false, layouts::kGraphExecDestroy},
-    {Op::kGraphExecUpdate, 16, 0, true, layouts::kGraphExecUpdate},
-    {Op::kGraphLaunch, 16, 0, false, layouts::kGraphLaunch},
-    {Op::kGraphUpload, 16, 0, false, layouts::kGraphUpload},
-    {Op::kGraphSource, 24, 1, false, layouts::kGraphSource},
-    {Op::kGraphEnableNode, 24, 0, true, layouts::kGraphEnableNode},
-    {Op::kGraphNodeAttribute, 88, 0, true, layouts::kGraphNodeAttribute},
-    {Op::kGraphConditional, 16, 0, true, layouts::kGraphConditional},
-    {Op::kGraphDot, 16, 0, true, layouts::kGraphDot},
-    {Op::kGraphMemory, 24, 0, true, layouts::kGraphMemory},
-    {Op::kUserObjectCreate, 24, 0, true, layouts::kUserObjectCreate},
-    {Op::kUserObjectCount, 32, 0, true, layouts::kUserObjectCount},
-    {Op::kLandFromDevice, 32, 0, false, layouts::kLandFromDevice},
-    {Op::kShareMemory, 16, 0, true, layouts::kShareMemory},
-    {Op::kOpenMemory, 64, 0, true, layouts::kOpenMemory},
-    {Op::kShareEvent, 8, 0, true, layouts::kShareEvent},
-    {Op::kOpenEvent, 72, 0, true, layouts::kOpenEvent},
-    {Op::kVmShare, 8, 0, true, layouts::kVmShare},
-    {Op::kVmOpen, 72, 0, true, layouts::kVmOpen},
-    {Op::kPoolShare, 8, 0, true, layouts::kPoolShare},
-    {Op::kPoolOpen, 72, 0, true, layouts::kPoolOpen},
-    {Op::kPoolSharePointer, 16, 0, true, layouts::kPoolSharePointer},
-    {Op::kPoolOpenPointer, 72, 0, true, layouts::kPoolOpenPointer},
-    {Op::kDeviceResource, 8, 0, true, layouts::kDeviceResource},
-    {Op::kResourceSplit, 160, 0, true, layouts::kResourceSplit},
-    {Op::kResourceDescribe, 16, 1, true, layouts::kResourceDescribe},
-    {Op::kGreenCreate, 24, 0, true, layouts::kGreenCreate},
-    {Op::kGreenStream, 16, 0, false, layouts::kGreenStream},
-    {Op::kGraphUpdateNode, 24, 1, false, layouts::kGraphUpdateNode},
-    {Op::kEventHappened, 24, 0, true, layouts::kEventHappened},
-    {Op::kSessionRestored, 0, 0, true, {}},
-    {Op::kDeviceCanAccessPeer, 8, 0, true, layouts::kDeviceCanAccessPeer},
-    {Op::kDeviceGetP2PAttribute, 16, 0, true, layouts::kDeviceGetP2PAttribute},
-    {Op::kFlushGPUDirectRDMAWrites, 8, 0, true, layouts::kFlushGPUDirectRDMAWrites},
-    {Op::kDeviceGetExecAffinitySupport, 8, 0, true, layouts::kDeviceGetExecAffinitySupport},
-    {Op::kDeviceGetTexture1DLinearMaxWidth, 16, 0, true, layouts::kDeviceGetTexture1DLinearMaxWidth},
+    {Op::kClusterOccupancy, 56, 1, true, layouts::kClusterOccupancy},
+    {Op::kContextCreate, 16, 1, true, layouts::kContextCreate},
+    {Op::kContextDestroy, 8, 0, false, layouts::kContextDestroy},
+    {Op::kContextRecordEvent, 8, 0, false, layouts::kContextRecordEvent},
+    {Op::kContextReset, 0, 0, true, {}},
+    {Op::kContextSetCacheConfig, 8, 0, false, layouts::kContextSetCacheConfig},
+    {Op::kContextSetLimit, 16, 0, true, layouts::kContextSetLimit},
+    {Op::kContextSync, 0, 0, true, {}},
+    {Op::kContextWaitEvent, 8, 0, false, layouts::kContextWaitEvent},
+    {Op::kCopyBox, 144, 0, false, layouts::kCopyBox},
+    {Op::kCopyFromDevice, 24, 0, true, layouts::kCopyFromDevice},
+    {Op::kCopyHostShared, 40, 0, false, layouts::kCopyHostShared},
+    {Op::kCopyToDevice, 40, 1, false, layouts::kCopyToDevice},
+    {Op::kCtxGetExecAffinity, 8, 0, true, layouts::kCtxGetExecAffinity},
     {Op::kCtxGetLimit, 8, 0, true, layouts::kCtxGetLimit},
     {Op::kCtxResetPersistingL2Cache, 0, 0, false, {}},
-    {Op::kCtxGetExecAffinity, 8, 0, true, layouts::kCtxGetExecAffinity},
-    {Op::kMemcpyDtoDV2, 32, 0, false, layouts::kMemcpyDtoDV2},
-    {Op::kMemcpyDtoDAsyncV2, 32, 0, false, layouts::kMemcpyDtoDAsyncV2},
-    {Op::kMemsetD8V2, 32, 0, false, layouts::kMemsetD8V2},
-    {Op::kMemsetD16V2, 32, 0, false, layouts::kMemsetD16V2},
-    {Op::kMemsetD32V2, 32, 0, false, layouts::kMemsetD32V2},
-    {Op::kMemsetD2D8V2, 48, 0, false, layouts::kMemsetD2D8V2},
-    {Op::kMemsetD2D16V2, 48, 0, false, layouts::kMemsetD2D16V2},
-    {Op::kMemsetD2D32V2, 48, 0, false, layouts::kMemsetD2D32V2},
-    {Op::kMemsetD8Async, 32, 0, false, layouts::kMemsetD8Async},
-    {Op::kMemsetD16Async, 32, 0, false, layouts::kMemsetD16Async},
-    {Op::kMemsetD32Async, 32, 0, false, layouts::kMemsetD32Async},
-    {Op::kMemsetD2D8Async, 48, 0, false, layouts::kMemsetD2D8Async},
-    {Op::kMemsetD2D16Async, 48, 0, false, layouts::kMemsetD2D16Async},
-    {Op::kMemsetD2D32Async, 48, 0, false, layouts::kMemsetD2D32Async},
-    {Op::kArrayGetSparseProperties, 8, 0, true, layouts::kArrayGetSparseProperties},
-    {Op::kMipmappedArrayGetSparseProperties, 8, 0, true, layouts::kMipmappedArrayGetSparseProperties},
-    {Op::kTexRefCreate, 8, 0, false, layouts::kTexRefCreate},
-    {Op::kParamSetTexRef, 24, 0, true, layouts::kParamSetTexRef},
-    {Op::kTexRefSetArray, 24, 0, true, layouts::kTexRefSetArray},
-    {Op::kTexRefSetMipmappedArray, 24, 0, true, layouts::kTexRefSetMipmappedArray},
-    {Op::kTexRefSetAddressV2, 32, 0, true, layouts::kTexRefSetAddressV2},
-    {Op::kTexRefSetAddress2DV2, 48, 0, true, layouts::kTexRefSetAddress2DV2},
-    {Op::kTexRefSetAddress2DV3, 48, 0, true, layouts::kTexRefSetAddress2DV3},
-    {Op::kTexRefSetFormat, 16, 0, true, layouts::kTexRefSetFormat},
-    {Op::kTexRefSetAddressMode, 16, 0, true, layouts::kTexRefSetAddressMode},
-    {Op::kTexRefSetFilterMode, 16, 0, true, layouts::kTexRefSetFilterMode},
-    {Op::kTexRefSetMipmapFilterMode, 16, 0, true, layouts::kTexRefSetMipmapFilterMode},
-    {Op::kTexRefSetMipmapLevelBias, 16, 0, true, layouts::kTexRefSetMipmapLevelBias},
-    {Op::kTexRefSetMipmapLevelClamp, 16, 0, true, layouts::kTexRefSetMipmapLevelClamp},
-    {Op::kTexRefSetMaxAnisotropy, 16, 0, true, layouts::kTexRefSetMaxAnisotropy},
-    {Op::kTexRefSetBorderColor, 24, 0, true, layouts::kTexRefSetBorderColor},
-    {Op::kTexRefSetFlags, 16, 0, true, layouts::kTexRefSetFlags},
-    {Op::kTexRefGetAddressV2, 8, 0, true, layouts::kTexRefGetAddressV2},
-    {Op::kTexRefGetArray, 8, 0, true, layouts::kTexRefGetArray},
-    {Op::kTexRefGetMipmappedArray, 8, 0, true, layouts::kTexRefGetMipmappedArray},
-    {Op::kTexRefGetAddressMode, 16, 0, true, layouts::kTexRefGetAddressMode},
-    {Op::kTexRefGetFilterMode, 8, 0, true, layouts::kTexRefGetFilterMode},
-    {Op::kTexRefGetFormat, 8, 0, true, layouts::kTexRefGetFormat},
-    {Op::kTexRefGetMipmapFilterMode, 8, 0, true, layouts::kTexRefGetMipmapFilterMode},
-    {Op::kTexRefGetMipmapLevelBias, 8, 0, true, layouts::kTexRefGetMipmapLevelBias},
-    {Op::kTexRefGetMipmapLevelClamp, 8, 0, true, layouts::kTexRefGetMipmapLevelClamp},
-    {Op::kTexRefGetMaxAnisotropy, 8, 0, true, layouts::kTexRefGetMaxAnisotropy},
-    {Op::kTexRefGetBorderColor, 8, 0, true, layouts::kTexRefGetBorderColor},
-    {Op::kTexRefGetFlags, 8, 0, true, layouts::kTexRefGetFlags},
-    {Op::kSurfRefSetArray, 24, 0, true, layouts::kSurfRefSetArray},
-    {Op::kSurfRefGetArray, 8, 0, true, layouts::kSurfRefGetArray},
-    {Op::kModuleGetFunctionCount, 8, 0, true, layouts::kModuleGetFunctionCount},
-    {Op::kLibraryGetKernelCount, 8, 0, true, layouts::kLibraryGetKernelCount},
+    {Op::kDeviceCanAccessPeer, 8, 0, true, layouts::kDeviceCanAccessPeer},
+    {Op::kDeviceGetExecAffinitySupport, 8, 0, true, layouts::kDeviceGetExecAffinitySupport},
+    {Op::kDeviceGetP2PAttribute, 16, 0, true, layouts::kDeviceGetP2PAttribute},
+    {Op::kDeviceGetTexture1DLinearMaxWidth, 16, 0, true, layouts::kDeviceGetTexture1DLinearMaxWidth},
+    {Op::kDeviceResource, 8, 0, true, layouts::kDeviceResource},
+    {Op::kEventCreate, 16, 0, false, layouts::kEventCreate},
+    {Op::kEventDestroyV2, 8, 0, false, layouts::kEventDestroyV2},
+    {Op::kEventElapsedTime, 16, 0, true, layouts::kEventElapsedTime},
+    {Op::kEventElapsedTimeV2, 16, 0, true, layouts::kEventElapsedTimeV2},
+    {Op::kEventHappened, 24, 0, true, layouts::kEventHappened},
+    {Op::kEventQuery, 8, 0, true, layouts::kEventQuery},
+    {Op::kEventRecord, 16, 0, false, layouts::kEventRecord},
+    {Op::kEventRecordWithFlags, 24, 0, false, layouts::kEventRecordWithFlags},
+    {Op::kEventSync, 8, 0, true, layouts::kEventSync},
+    {Op::kFlushGPUDirectRDMAWrites, 8, 0, true, layouts::kFlushGPUDirectRDMAWrites},
     {Op::kFuncGetAttribute, 16, 0, true, layouts::kFuncGetAttribute},
+    {Op::kFuncIsLoaded, 8, 0, true, layouts::kFuncIsLoaded},
+    {Op::kFuncLoad, 8, 0, true, layouts::kFuncLoad},
     {Op::kFuncSetAttribute, 16, 0, true, layouts::kFuncSetAttribute},
     {Op::kFuncSetCacheConfig, 16, 0, false, layouts::kFuncSetCacheConfig},
     {Op::kFuncSetSharedMemConfig, 16, 0, false, layouts::kFuncSetSharedMemConfig},
-    {Op::kFuncLoad, 8, 0, true, layouts::kFuncLoad},
-    {Op::kFuncIsLoaded, 8, 0, true, layouts::kFuncIsLoaded},
+    {Op::kFunctionNames, 8, 0, true, layouts::kFunctionNames},
+    {Op::kGetFunction, 24, 1, true, layouts::kGetFunction},
+    {Op::kGetGlobal, 16, 1, true, layouts::kGetGlobal},
+    {Op::kGetReference, 24, 1, true, layouts::kGetReference},
+    {Op::kGraphAddNode, 24, 3, true, layouts::kGraphAddNode},
+    {Op::kGraphClone, 8, 0, true, layouts::kGraphClone},
+    {Op::kGraphConditional, 16, 0, true, layouts::kGraphConditional},
+    {Op::kGraphCreate, 8, 0, true, layouts::kGraphCreate},
+    {Op::kGraphDepend, 32, 3, true, layouts::kGraphDepend},
+    {Op::kGraphDestroy, 8, 0, false, layouts::kGraphDestroy},
+    {Op::kGraphDestroyNode, 8, 0, true, layouts::kGraphDestroyNode},
+    {Op::kGraphDot, 16, 0, true, layouts::kGraphDot},
+    {Op::kGraphEnableNode, 24, 0, true, layouts::kGraphEnableNode},
+    {Op::kGraphExecDestroy, 8, 0, false, layouts::kGraphExecDestroy},
+    {Op::kGraphExecUpdate, 16, 0, true, layouts::kGraphExecUpdate},
+    {Op::kGraphFindInClone, 16, 0, true, layouts::kGraphFindInClone},
+    {Op::kGraphGetNode, 8, 0, true, layouts::kGraphGetNode},
+    {Op::kGraphInstantiate, 32, 0, true, layouts::kGraphInstantiate},
+    {Op::kGraphLaunch, 16, 0, false, layouts::kGraphLaunch},
+    {Op::kGraphList, 16, 0, true, layouts::kGraphList},
+    {Op::kGraphMemory, 24, 0, true, layouts::kGraphMemory},
+    {Op::kGraphNodeAttribute, 88, 0, true, layouts::kGraphNodeAttribute},
+    {Op::kGraphNodeType, 8, 0, true, layouts::kGraphNodeType},
+    {Op::kGraphSetNode, 24, 1, true, layouts::kGraphSetNode},
+    {Op::kGraphSource, 24, 1, false, layouts::kGraphSource},
+    {Op::kGraphUpdateNode, 24, 1, false, layouts::kGraphUpdateNode},
+    {Op::kGraphUpload, 16, 0, false, layouts::kGraphUpload},
+    {Op::kGreenCreate, 24, 0, true, layouts::kGreenCreate},
+    {Op::kGreenStream, 16, 0, false, layouts::kGreenStream},
+    {Op::kHostAlloc, 24, 0, true, layouts::kHostAlloc},
+    {Op::kHostFree, 8, 0, true, layouts::kHostFree},
+    {Op::kHostFunction, 40, 0, false, layouts::kHostFunction},
+    {Op::kHostKeep, 16, 0, false, layouts::kHostKeep},
+    {Op::kImageOffer, 48, 0, true, layouts::kImageOffer},
+    {Op::kImagePart, 32, 1, false, layouts::kImagePart},
     {Op::kKernelGetAttribute, 24, 0, true, layouts::kKernelGetAttribute},
     {Op::kKernelSetAttribute, 24, 0, true, layouts::kKernelSetAttribute},
     {Op::kKernelSetCacheConfig, 16, 0, false, layouts::kKernelSetCacheConfig},
+    {Op::kLandFromDevice, 32, 0, false, layouts::kLandFromDevice},
+    {Op::kLaunch, 56, 2, false, layouts::kLaunch},
+    {Op::kLaunchLimits, 8, 0, true, layouts::kLaunchLimits},
+    {Op::kLibraryGetKernelCount, 8, 0, true, layouts::kLibraryGetKernelCount},
+    {Op::kLibraryGetModule, 16, 0, true, layouts::kLibraryGetModule},
+    {Op::kLinkAdd, 24, 2, true, layouts::kLinkAdd},
+    {Op::kLinkComplete, 8, 0, true, layouts::kLinkComplete},
+    {Op::kLinkCreate, 16, 1, true, layouts::kLinkCreate},
+    {Op::kLinkDestroy, 8, 0, false, layouts::kLinkDestroy},
+    {Op::kLinkRead, 16, 0, true, layouts::kLinkRead},
+    {Op::kMarker, 0, 0, true, {}},
+    {Op::kMemAlloc, 16, 0, true, layouts::kMemAlloc},
+    {Op::kMemFree, 16, 0, false, layouts::kMemFree},
+    {Op::kMemGetInfo, 0, 0, true, {}},
+    {Op::kMemcpyDtoDAsyncV2, 32, 0, false, layouts::kMemcpyDtoDAsyncV2},
+    {Op::kMemcpyDtoDV2, 32, 0, false, layouts::kMemcpyDtoDV2},
+    {Op::kMemsetD16Async, 32, 0, false, layouts::kMemsetD16Async},
+    {Op::kMemsetD16V2, 32, 0, false, layouts::kMemsetD16V2},
+    {Op::kMemsetD2D16Async, 48, 0, false, layouts::kMemsetD2D16Async},
+    {Op::kMemsetD2D16V2, 48, 0, false, layouts::kMemsetD2D16V2},
+    {Op::kMemsetD2D32Async, 48, 0, false, layouts::kMemsetD2D32Async},
+    {Op::kMemsetD2D32V2, 48, 0, false, layouts::kMemsetD2D32V2},
+    {Op::kMemsetD2D8Async, 48, 0, false, layouts::kMemsetD2D8Async},
+    {Op::kMemsetD2D8V2, 48, 0, false, layouts::kMemsetD2D8V2},
+    {Op::kMemsetD32Async, 32, 0, false, layouts::kMemsetD32Async},
+    {Op::kMemsetD32V2, 32, 0, false, layouts::kMemsetD32V2},
+    {Op::kMemsetD8Async, 32, 0, false, layouts::kMemsetD8Async},
+    {Op::kMemsetD8V2, 32, 0, false, layouts::kMemsetD8V2},
+    {Op::kMipmappedArrayGetSparseProperties, 8, 0, true, layouts::kMipmappedArrayGetSparseProperties},
+    {Op::kModuleGetFunctionCount, 8, 0, true, layouts::kModuleGetFunctionCount},
+    {Op::kModuleLoad, 24, 2, true, layouts::kModuleLoad},
+    {Op::kModuleUnload, 8, 0, false, layouts::kModuleUnload},
+    {Op::kOccupancyAvailableDynamicSMemPerBlock, 16, 0, true, layouts::kOccupancyAvailableDynamicSMemPerBlock},
+    {Op::kOccupancyMaxActiveBlocksPerMultiprocessor, 24, 0, true, layouts::kOccupancyMaxActiveBlocksPerMultiprocessor},
+    {Op::kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 32, 0, true, layouts::kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags},
+    {Op::kOpenEvent, 72, 0, true, layouts::kOpenEvent},
+    {Op::kOpenMemory, 64, 0, true, layouts::kOpenMemory},
+    {Op::kParamSetTexRef, 24, 0, true, layouts::kParamSetTexRef},
+    {Op::kPeerAccess, 8, 0, true, layouts::kPeerAccess},
+    {Op::kPoolAlloc, 24, 0, true, layouts::kPoolAlloc},
+    {Op::kPoolCreate, 24, 0, false, layouts::kPoolCreate},
+    {Op::kPoolDestroy, 8, 0, false, layouts::kPoolDestroy},
+    {Op::kPoolFree, 16, 0, false, layouts::kPoolFree},
+    {Op::kPoolHigh, 24, 0, true, layouts::kPoolHigh},
+    {Op::kPoolOpen, 72, 0, true, layouts::kPoolOpen},
+    {Op::kPoolOpenPointer, 72, 0, true, layouts::kPoolOpenPointer},
+    {Op::kPoolResetHigh, 16, 0, false, layouts::kPoolResetHigh},
+    {Op::kPoolSetThreshold, 16, 0, false, layouts::kPoolSetThreshold},
+    {Op::kPoolShare, 8, 0, true, layouts::kPoolShare},
+    {Op::kPoolSharePointer, 16, 0, true, layouts::kPoolSharePointer},
+    {Op::kPoolTrim, 16, 0, false, layouts::kPoolTrim},
+    {Op::kPoolUsage, 8, 0, true, layouts::kPoolUsage},
+    {Op::kResourceDescribe, 16, 1, true, layouts::kResourceDescribe},
+    {Op::kResourceSplit, 160, 0, true, layouts::kResourceSplit},
+    {Op::kSessionRestored, 0, 0, true, {}},
+    {Op::kShareEvent, 8, 0, true, layouts::kShareEvent},
+    {Op::kShareMemory, 16, 0, true, layouts::kShareMemory},
+    {Op::kSmTopology, 0, 0, true, {}},
+    {Op::kStreamBatchMemOpV2, 24, 1, false, layouts::kStreamBatchMemOpV2},
+    {Op::kStreamCopyAttributes, 16, 0, false, layouts::kStreamCopyAttributes},
     {Op::kStreamCreate, 16, 0, false, layouts::kStreamCreate},
     {Op::kStreamCreateWithPriority, 16, 0, false, layouts::kStreamCreateWithPriority},
     {Op::kStreamDestroyV2, 8, 0, false, layouts::kStreamDestroyV2},
-    {Op::kStreamWaitEvent, 24, 0, false, layouts::kStreamWaitEvent},
+    {Op::kStreamGetAttribute, 16, 0, true, layouts::kStreamGetAttribute},
     {Op::kStreamQuery, 8, 0, true, layouts::kStreamQuery},
+    {Op::kStreamSetAttribute, 80, 0, false, layouts::kStreamSetAttribute},
+    {Op::kStreamSync, 8, 0, true, layouts::kStreamSync},
+    {Op::kStreamWaitEvent, 24, 0, false, layouts::kStreamWaitEvent},
     {Op::kStreamWaitValue32V2, 24, 0, false, layouts::kStreamWaitValue32V2},
     {Op::kStreamWaitValue64V2, 32, 0, false, layouts::kStreamWaitValue64V2},
     {Op::kStreamWriteValue32V2, 24, 0, false, layouts::kStreamWriteValue32V2},
     {Op::kStreamWriteValue64V2, 32, 0, false, layouts::kStreamWriteValue64V2},
-    {Op::kStreamBatchMemOpV2, 24, 1, false, layouts::kStreamBatchMemOpV2},
-    {Op::kStreamCopyAttributes, 16, 0, false, layouts::kStreamCopyAttributes},
-    {Op::kEventCreate, 16, 0, false, layouts::kEventCreate},
-    {Op::kEventDestroyV2, 8, 0, false, layouts::kEventDestroyV2},
-    {Op::kEventRecord, 16, 0, false, layouts::kEventRecord},
-    {Op::kEventRecordWithFlags, 24, 0, false, layouts::kEventRecordWithFlags},
-    {Op::kEventQuery, 8, 0, true, layouts::kEventQuery},
-    {Op::kEventElapsedTime, 16, 0, true, layouts::kEventElapsedTime},
-    {Op::kEventElapsedTimeV2, 16, 0, true, layouts::kEventElapsedTimeV2},
-    {Op::kOccupancyMaxActiveBlocksPerMultiprocessor, 24, 0, true, layouts::kOccupancyMaxActiveBlocksPerMultiprocessor},
-    {Op::kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 32, 0, true, layouts::kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags},
-    {Op::kOccupancyAvailableDynamicSMemPerBlock, 16, 0, true, layouts::kOccupancyAvailableDynamicSMemPerBlock},
+    {Op::kSurfRefGetArray, 8, 0, true, layouts::kSurfRefGetArray},
+    {Op::kSurfRefSetArray, 24, 0, true, layouts::kSurfRefSetArray},
+    {Op::kTensorMapEncode, 168, 0, true, layouts::kTensorMapEncode},
+    {Op::kTensorMapReplaceAddress, 136, 0, true, layouts::kTensorMapReplaceAddress},
+    {Op::kTexRefCreate, 8, 0, false, layouts::kTexRefCreate},
+    {Op::kTexRefGetAddressMode, 16, 0, true, layouts::kTexRefGetAddressMode},
+    {Op::kTexRefGetAddressV2, 8, 0, true, layouts::kTexRefGetAddressV2},
+    {Op::kTexRefGetArray, 8, 0, true, layouts::kTexRefGetArray},
+    {Op::kTexRefGetBorderColor, 8, 0, true, layouts::kTexRefGetBorderColor},
+    {Op::kTexRefGetFilterMode, 8, 0, true, layouts::kTexRefGetFilterMode},
+    {Op::kTexRefGetFlags, 8, 0, true, layouts::kTexRefGetFlags},
+    {Op::kTexRefGetFormat, 8, 0, true, layouts::kTexRefGetFormat},
+    {Op::kTexRefGetMaxAnisotropy, 8, 0, true, layouts::kTexRefGetMaxAnisotropy},
+    {Op::kTexRefGetMipmapFilterMode, 8, 0, true, layouts::kTexRefGetMipmapFilterMode},
+    {Op::kTexRefGetMipmapLevelBias, 8, 0, true, layouts::kTexRefGetMipmapLevelBias},
+    {Op::kTexRefGetMipmapLevelClamp, 8, 0, true, layouts::kTexRefGetMipmapLevelClamp},
+    {Op::kTexRefGetMipmappedArray, 8, 0, true, layouts::kTexRefGetMipmappedArray},
+    {Op::kTexRefSetAddress2DV2, 48, 0, true, layouts::kTexRefSetAddress2DV2},
+    {Op::kTexRefSetAddress2DV3, 48, 0, true, layouts::kTexRefSetAddress2DV3},
+    {Op::kTexRefSetAddressMode, 16, 0, true, layouts::kTexRefSetAddressMode},
+    {Op::kTexRefSetAddressV2, 32, 0, true, layouts::kTexRefSetAddressV2},
+    {Op::kTexRefSetArray, 24, 0, true, layouts::kTexRefSetArray},
+    {Op::kTexRefSetBorderColor, 24, 0, true, layouts::kTexRefSetBorderColor},
+    {Op::kTexRefSetFilterMode, 16, 0, true, layouts::kTexRefSetFilterMode},
+    {Op::kTexRefSetFlags, 16, 0, true, layouts::kTexRefSetFlags},
+    {Op::kTexRefSetFormat, 16, 0, true, layouts::kTexRefSetFormat},
+    {Op::kTexRefSetMaxAnisotropy, 16, 0, true, layouts::kTexRefSetMaxAnisotropy},
+    {Op::kTexRefSetMipmapFilterMode, 16, 0, true, layouts::kTexRefSetMipmapFilterMode},
+    {Op::kTexRefSetMipmapLevelBias, 16, 0, true, layouts::kTexRefSetMipmapLevelBias},
+    {Op::kTexRefSetMipmapLevelClamp, 16, 0, true, layouts::kTexRefSetMipmapLevelClamp},
+    {Op::kTexRefSetMipmappedArray, 24, 0, true, layouts::kTexRefSetMipmappedArray},
+    {Op::kTextureCreate, 376, 0, true, layouts::kTextureCreate},
+    {Op::kTextureDestroy, 8, 0, false, layouts::kTextureDestroy},
+    {Op::kTextureReferenceDestroy, 8, 0, false, layouts::kTextureReferenceDestroy},
+    {Op::kUserObjectCount, 32, 0, true, layouts::kUserObjectCount},
+    {Op::kUserObjectCreate, 24, 0, true, layouts::kUserObjectCreate},
+    {Op::kVmCreate, 32, 0, true, layouts::kVmCreate},
+    {Op::kVmGranularity, 24, 0, true, layouts::kVmGranularity},
+    {Op::kVmMap, 32, 0, false, layouts::kVmMap},
+    {Op::kVmOpen, 72, 0, true, layouts::kVmOpen},
+    {Op::kVmRelease, 8, 0, false, layouts::kVmRelease},
+    {Op::kVmReserve, 24, 0, true, layouts::kVmReserve},
+    {Op::kVmSetAccess, 24, 1, false, layouts::kVmSetAccess},
+    {Op::kVmShare, 8, 0, true, layouts::kVmShare},
+    {Op::kVmUnmap, 16, 0, false, layouts::kVmUnmap},
+    {Op::kVmUnreserve, 16, 0, false, layouts::kVmUnreserve},
 };
 
 constexpr const CommandLayout& layoutOf(Op op) { return kCommandLayouts[static_cast<uint16_t>(op) - 1]; }

@@ -12,217 +12,217 @@
 
 namespace millpond::cmd {
 
-/// What a command asks for. 0 is no command.
+/// What a command asks for: its place among all by name, so it may be another in another version. 0 is no command.
 enum class Op : uint16_t {
-  kMarker = 1,
-  kContextCreate = 2,
-  kContextDestroy = 3,
-  kContextReset = 4,
-  kContextSetCacheConfig = 5,
-  kContextRecordEvent = 6,
-  kContextWaitEvent = 7,
-  kContextSetLimit = 8,
-  kMemAlloc = 9,
-  kMemFree = 10,
-  kMemGetInfo = 11,
-  kVmReserve = 12,
-  kVmUnreserve = 13,
-  kVmGranularity = 14,
-  kVmCreate = 15,
-  kVmRelease = 16,
-  kVmMap = 17,
-  kVmUnmap = 18,
-  kVmSetAccess = 19,
-  kPoolCreate = 20,
-  kPoolDestroy = 21,
-  kPoolSetThreshold = 22,
-  kPoolResetHigh = 23,
-  kPoolHigh = 24,
-  kPoolTrim = 25,
-  kPoolUsage = 26,
-  kPoolAlloc = 27,
-  kPoolFree = 28,
-  kHostAlloc = 29,
-  kHostKeep = 30,
-  kHostFree = 31,
-  kCopyToDevice = 32,
-  kCopyFromDevice = 33,
-  kCopyHostShared = 34,
-  kImageOffer = 35,
-  kCopyBox = 36,
-  kArrayCreate = 37,
-  kArrayDestroy = 38,
-  kArrayLevel = 39,
-  kArrayRequirements = 40,
-  kTextureCreate = 41,
-  kTextureDestroy = 42,
-  kArrayPlane = 43,
-  kArrayMap = 44,
-  kGetReference = 45,
-  kTextureReferenceDestroy = 46,
-  kPeerAccess = 47,
-  kImagePart = 48,
-  kModuleLoad = 49,
-  kLinkCreate = 50,
-  kLinkAdd = 51,
-  kLinkComplete = 52,
-  kLinkRead = 53,
-  kLinkDestroy = 54,
-  kFunctionNames = 55,
-  kLibraryGetModule = 56,
-  kModuleUnload = 57,
-  kGetFunction = 58,
-  kGetGlobal = 59,
-  kLaunch = 60,
-  kLaunchLimits = 61,
-  kClusterOccupancy = 62,
-  kSmTopology = 63,
-  kTensorMapEncode = 64,
-  kTensorMapReplaceAddress = 65,
-  kStreamSetAttribute = 66,
-  kStreamGetAttribute = 67,
-  kAtomicCapabilities = 68,
-  kStreamSync = 69,
-  kEventSync = 70,
-  kContextSync = 71,
-  kHostFunction = 72,
-  kCallbackNext = 73,
-  kCallbackDone = 74,
-  kCaptureBegin = 75,
-  kCaptureEnd = 76,
-  kCaptureInfo = 77,
-  kCaptureDepend = 78,
-  kCaptureInvalidate = 79,
-  kCaptureCopy = 80,
-  kGraphCreate = 81,
-  kGraphDestroy = 82,
-  kGraphClone = 83,
-  kGraphFindInClone = 84,
-  kGraphAddNode = 85,
-  kGraphSetNode = 86,
-  kGraphGetNode = 87,
-  kGraphNodeType = 88,
-  kGraphList = 89,
-  kGraphDepend = 90,
-  kGraphDestroyNode = 91,
-  kGraphInstantiate = 92,
-  kGraphExecDestroy = 93,
-  kGraphExecUpdate = 94,
-  kGraphLaunch = 95,
-  kGraphUpload = 96,
-  kGraphSource = 97,
-  kGraphEnableNode = 98,
-  kGraphNodeAttribute = 99,
-  kGraphConditional = 100,
-  kGraphDot = 101,
-  kGraphMemory = 102,
-  kUserObjectCreate = 103,
-  kUserObjectCount = 104,
-  kLandFromDevice = 105,
-  kShareMemory = 106,
-  kOpenMemory = 107,
-  kShareEvent = 108,
-  kOpenEvent = 109,
-  kVmShare = 110,
-  kVmOpen = 111,
-  kPoolShare = 112,
-  kPoolOpen = 113,
-  kPoolSharePointer = 114,
-  kPoolOpenPointer = 115,
-  kDeviceResource = 116,
-  kResourceSplit = 117,
-  kResourceDescribe = 118,
-  kGreenCreate = 119,
-  kGreenStream = 120,
-  kGraphUpdateNode = 121,
-  kEventHappened = 122,
-  kSessionRestored = 123,
-  kDeviceCanAccessPeer = 124,
-  kDeviceGetP2PAttribute = 125,
-  kFlushGPUDirectRDMAWrites = 126,
-  kDeviceGetExecAffinitySupport = 127,
-  kDeviceGetTexture1DLinearMaxWidth = 128,
-  kCtxGetLimit = 129,
-  kCtxResetPersistingL2Cache = 130,
-  kCtxGetExecAffinity = 131,
-  kMemcpyDtoDV2 = 132,
-  kMemcpyDtoDAsyncV2 = 133,
-  kMemsetD8V2 = 134,
-  kMemsetD16V2 = 135,
-  kMemsetD32V2 = 136,
-  kMemsetD2D8V2 = 137,
-  kMemsetD2D16V2 = 138,
-  kMemsetD2D32V2 = 139,
-  kMemsetD8Async = 140,
-  kMemsetD16Async = 141,
-  kMemsetD32Async = 142,
-  kMemsetD2D8Async = 143,
-  kMemsetD2D16Async = 144,
-  kMemsetD2D32Async = 145,
-  kArrayGetSparseProperties = 146,
-  kMipmappedArrayGetSparseProperties = 147,
-  kTexRefCreate = 148,
-  kParamSetTexRef = 149,
-  kTexRefSetArray = 150,
-  kTexRefSetMipmappedArray = 151,
-  kTexRefSetAddressV2 = 152,
-  kTexRefSetAddress2DV2 = 153,
-  kTexRefSetAddress2DV3 = 154,
-  kTexRefSetFormat = 155,
-  kTexRefSetAddressMode = 156,
-  kTexRefSetFilterMode = 157,
-  kTexRefSetMipmapFilterMode = 158,
-  kTexRefSetMipmapLevelBias = 159,
-  kTexRefSetMipmapLevelClamp = 160,
-  kTexRefSetMaxAnisotropy = 161,
-  kTexRefSetBorderColor = 162,
-  kTexRefSetFlags = 163,
-  kTexRefGetAddressV2 = 164,
-  kTexRefGetArray = 165,
-  kTexRefGetMipmappedArray = 166,
-  kTexRefGetAddressMode = 167,
-  kTexRefGetFilterMode = 168,
-  kTexRefGetFormat = 169,
-  kTexRefGetMipmapFilterMode = 170,
-  kTexRefGetMipmapLevelBias = 171,
-  kTexRefGetMipmapLevelClamp = 172,
-  kTexRefGetMaxAnisotropy = 173,
-  kTexRefGetBorderColor = 174,
-  kTexRefGetFlags = 175,
-  kSurfRefSetArray = 176,
-  kSurfRefGetArray = 177,
-  kModuleGetFunctionCount = 178,
-  kLibraryGetKernelCount = 179,
-  kFuncGetAttribute = 180,
-  kFuncSetAttribute = 181,
-  kFuncSetCacheConfig = 182,
-  kFuncSetSharedMemConfig = 183,
-  kFuncLoad = 184,
-  kFuncIsLoaded = 185,
-  kKernelGetAttribute = 186,
-  kKernelSetAttribute = 187,
-  kKernelSetCacheConfig = 188,
-  kStreamCreate = 189,
-  kStreamCreateWithPriority = 190,
-  kStreamDestroyV2 = 191,
-  kStreamWaitEvent = 192,
-  kStreamQuery = 193,
-  kStreamWaitValue32V2 = 194,
-  kStreamWaitValue64V2 = 195,
-  kStreamWriteValue32V2 = 196,
-  kStreamWriteValue64V2 = 197,
-  kStreamBatchMemOpV2 = 198,
-  kStreamCopyAttributes = 199,
-  kEventCreate = 200,
-  kEventDestroyV2 = 201,
-  kEventRecord = 202,
-  kEventRecordWithFlags = 203,
-  kEventQuery = 204,
-  kEventElapsedTime = 205,
-  kEventElapsedTimeV2 = 206,
-  kOccupancyMaxActiveBlocksPerMultiprocessor = 207,
-  kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = 208,
-  kOccupancyAvailableDynamicSMemPerBlock = 209,
+  kArrayCreate = 1,
+  kArrayDestroy = 2,
+  kArrayGetSparseProperties = 3,
+  kArrayLevel = 4,
+  kArrayMap = 5,
+  kArrayPlane = 6,
+  kArrayRequirements = 7,
+  kAtomicCapabilities = 8,
+  kCallbackDone = 9,
+  kCallbackNext = 10,
+  kCaptureBegin = 11,
+  kCaptureCopy = 12,
+  kCaptureDepend = 13,
+  kCaptureEnd = 14,
+  kCaptureInfo = 15,
+  kCaptureInvalidate = 16,
+  kClusterOccupancy = 17,
+  kContextCreate = 18,
+  kContextDestroy = 19,
+  kContextRecordEvent = 20,
+  kContextReset = 21,
+  kContextSetCacheConfig = 22,
+  kContextSetLimit = 23,
+  kContextSync = 24,
+  kContextWaitEvent = 25,
+  kCopyBox = 26,
+  kCopyFromDevice = 27,
+  kCopyHostShared = 28,
+  kCopyToDevice = 29,
+  kCtxGetExecAffinity = 30,
+  kCtxGetLimit = 31,
+  kCtxResetPersistingL2Cache = 32,
+  kDeviceCanAccessPeer = 33,
+  kDeviceGetExecAffinitySupport = 34,
+  kDeviceGetP2PAttribute = 35,
+  kDeviceGetTexture1DLinearMaxWidth = 36,
+  kDeviceResource = 37,
+  kEventCreate = 38,
+  kEventDestroyV2 = 39,
+  kEventElapsedTime = 40,
+  kEventElapsedTimeV2 = 41,
+  kEventHappened = 42,
+  kEventQuery = 43,
+  kEventRecord = 44,
+  kEventRecordWithFlags = 45,
+  kEventSync = 46,
+  kFlushGPUDirectRDMAWrites = 47,
+  kFuncGetAttribute = 48,
+  kFuncIsLoaded = 49,
+  kFuncLoad = 50,
+  kFuncSetAttribute = 51,
+  kFuncSetCacheConfig = 52,
+  kFuncSetSharedMemConfig = 53,
+  kFunctionNames = 54,
+  kGetFunction = 55,
+  kGetGlobal = 56,
+  kGetReference = 57,
+  kGraphAddNode = 58,
+  kGraphClone = 59,
+  kGraphConditional = 60,
+  kGraphCreate = 61,
+  kGraphDepend = 62,
+  kGraphDestroy = 63,
+  kGraphDestroyNode = 64,
+  kGraphDot = 65,
+  kGraphEnableNode = 66,
+  kGraphExecDestroy = 67,
+  kGraphExecUpdate = 68,
+  kGraphFindInClone = 69,
+  kGraphGetNode = 70,
+  kGraphInstantiate = 71,
+  kGraphLaunch = 72,
+  kGraphList = 73,
+  kGraphMemory = 74,
+  kGraphNodeAttribute = 75,
+  kGraphNodeType = 76,
+  kGraphSetNode = 77,
+  kGraphSource = 78,
+  kGraphUpdateNode = 79,
+  kGraphUpload = 80,
+  kGreenCreate = 81,
+  kGreenStream = 82,
+  kHostAlloc = 83,
+  kHostFree = 84,
+  kHostFunction = 85,
+  kHostKeep = 86,
+  kImageOffer = 87,
+  kImagePart = 88,
+  kKernelGetAttribute = 89,
+  kKernelSetAttribute = 90,
+  kKernelSetCacheConfig = 91,
+  kLandFromDevice = 92,
+  kLaunch = 93,
+  kLaunchLimits = 94,
+  kLibraryGetKernelCount = 95,
+  kLibraryGetModule = 96,
+  kLinkAdd = 97,
+  kLinkComplete = 98,
+  kLinkCreate = 99,
+  kLinkDestroy = 100,
+  kLinkRead = 101,
+  kMarker = 102,
+  kMemAlloc = 103,
+  kMemFree = 104,
+  kMemGetInfo = 105,
+  kMemcpyDtoDAsyncV2 = 106,
+  kMemcpyDtoDV2 = 107,
+  kMemsetD16Async = 108,
+  kMemsetD16V2 = 109,
+  kMemsetD2D16Async = 110,
+  kMemsetD2D16V2 = 111,
+  kMemsetD2D32Async = 112,
+  kMemsetD2D32V2 = 113,
+  kMemsetD2D8Async = 114,
+  kMemsetD2D8V2 = 115,
+  kMemsetD32Async = 116,
+  kMemsetD32V2 = 117,
+  kMemsetD8Async = 118,
+  kMemsetD8V2 = 119,
+  kMipmappedArrayGetSparseProperties = 120,
+  kModuleGetFunctionCount = 121,
+  kModuleLoad = 122,
+  kModuleUnload = 123,
+  kOccupancyAvailableDynamicSMemPerBlock = 124,
+  kOccupancyMaxActiveBlocksPerMultiprocessor = 125,
+  kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = 126,
+  kOpenEvent = 127,
+  kOpenMemory = 128,
+  kParamSetTexRef = 129,
+  kPeerAccess = 130,
+  kPoolAlloc = 131,
+  kPoolCreate = 132,
+  kPoolDestroy = 133,
+  kPoolFree = 134,
+  kPoolHigh = 135,
+  kPoolOpen = 136,
+  kPoolOpenPointer = 137,
+  kPoolResetHigh = 138,
+  kPoolSetThreshold = 139,
+  kPoolShare = 140,
+  kPoolSharePointer = 141,
+  kPoolTrim = 142,
+  kPoolUsage = 143,
+  kResourceDescribe = 144,
+  kResourceSplit = 145,
+  kSessionRestored = 146,
+  kShareEvent = 147,
+  kShareMemory = 148,
+  kSmTopology = 149,
+  kStreamBatchMemOpV2 = 150,
+  kStreamCopyAttributes = 151,
+  kStreamCreate = 152,
+  kStreamCreateWithPriority = 153,
+  kStreamDestroyV2 = 154,
+  kStreamGetAttribute = 155,
+  kStreamQuery = 156,
+  kStreamSetAttribute = 157,
+  kStreamSync = 158,
+  kStreamWaitEvent = 159,
+  kStreamWaitValue32V2 = 160,
+  kStreamWaitValue64V2 = 161,
+  kStreamWriteValue32V2 = 162,
+  kStreamWriteValue64V2 = 163,
+  kSurfRefGetArray = 164,
+  kSurfRefSetArray = 165,
+  kTensorMapEncode = 166,
+  kTensorMapReplaceAddress = 167,
+  kTexRefCreate = 168,
+  kTexRefGetAddressMode = 169,
+  kTexRefGetAddressV2 = 170,
+  kTexRefGetArray = 171,
+  kTexRefGetBorderColor = 172,
+  kTexRefGetFilterMode = 173,
+  kTexRefGetFlags = 174,
+  kTexRefGetFormat = 175,
+  kTexRefGetMaxAnisotropy = 176,
+  kTexRefGetMipmapFilterMode = 177,
+  kTexRefGetMipmapLevelBias = 178,
+  kTexRefGetMipmapLevelClamp = 179,
+  kTexRefGetMipmappedArray = 180,
+  kTexRefSetAddress2DV2 = 181,
+  kTexRefSetAddress2DV3 = 182,
+  kTexRefSetAddressMode = 183,
+  kTexRefSetAddressV2 = 184,
+  kTexRefSetArray = 185,
+  kTexRefSetBorderColor = 186,
+  kTexRefSetFilterMode = 187,
+  kTexRefSetFlags = 188,
+  kTexRefSetFormat = 189,
+  kTexRefSetMaxAnisotropy = 190,
+  kTexRefSetMipmapFilterMode = 191,
+  kTexRefSetMipmapLevelBias = 192,
+  kTexRefSetMipmapLevelClamp = 193,
+  kTexRefSetMipmappedArray = 194,
+  kTextureCreate = 195,
+  kTextureDestroy = 196,
+  kTextureReferenceDestroy = 197,
+  kUserObjectCount = 198,
+  kUserObjectCreate = 199,
+  kVmCreate = 200,
+  kVmGranularity = 201,
+  kVmMap = 202,
+  kVmOpen = 203,
+  kVmRelease = 204,
+  kVmReserve = 205,
+  kVmSetAccess = 206,
+  kVmShare = 207,
+  kVmUnmap = 208,
+  kVmUnreserve = 209,
 };
 
 /// One more than the highest Op.
@@ -231,392 +231,324 @@ inline constexpr uint16_t kOpLimit = 210;
 /// Name of a command, "unknown" for a number that is none.
 constexpr const char* opName(Op op) {
   switch (op) {
-    case Op::kMarker:
-      return "Marker";
-    case Op::kContextCreate:
-      return "ContextCreate";
-    case Op::kContextDestroy:
-      return "ContextDestroy";
-    case Op::kContextReset:
-      return "ContextReset";
-    case Op::kContextSetCacheConfig:
-      return "ContextSetCacheConfig";
-    case Op::kContextRecordEvent:
-      return "ContextRecordEvent";
-    case Op::kContextWaitEvent:
-      return "ContextWaitEvent";
-    case Op::kContextSetLimit:
-      return "ContextSetLimit";
-    case Op::kMemAlloc:
-      return "MemAlloc";
-    case Op::kMemFree:
-      return "MemFree";
-    case Op::kMemGetInfo:
-      return "MemGetInfo";
-    case Op::kVmReserve:
-      return "VmReserve";
-    case Op::kVmUnreserve:
-      return "VmUnreserve";
-    case Op::kVmGranularity:
-      return "VmGranularity";
-    case Op::kVmCreate:
-      return "VmCreate";
-    case Op::kVmRelease:
-      return "VmRelease";
-    case Op::kVmMap:
-      return "VmMap";
-    case Op::kVmUnmap:
-      return "VmUnmap";
-    case Op::kVmSetAccess:
-      return "VmSetAccess";
-    case Op::kPoolCreate:
-      return "PoolCreate";
-    case Op::kPoolDestroy:
-      return "PoolDestroy";
-    case Op::kPoolSetThreshold:
-      return "PoolSetThreshold";
-    case Op::kPoolResetHigh:
-      return "PoolResetHigh";
-    case Op::kPoolHigh:
-      return "PoolHigh";
-    case Op::kPoolTrim:
-      return "PoolTrim";
-    case Op::kPoolUsage:
-      return "PoolUsage";
-    case Op::kPoolAlloc:
-      return "PoolAlloc";
-    case Op::kPoolFree:
-      return "PoolFree";
-    case Op::kHostAlloc:
-      return "HostAlloc";
-    case Op::kHostKeep:
-      return "HostKeep";
-    case Op::kHostFree:
-      return "HostFree";
-    case Op::kCopyToDevice:
-      return "CopyToDevice";
-    case Op::kCopyFromDevice:
-      return "CopyFromDevice";
-    case Op::kCopyHostShared:
-      return "CopyHostShared";
-    case Op::kImageOffer:
-      return "ImageOffer";
-    case Op::kCopyBox:
-      return "CopyBox";
     case Op::kArrayCreate:
       return "ArrayCreate";
     case Op::kArrayDestroy:
       return "ArrayDestroy";
+    case Op::kArrayGetSparseProperties:
+      return "ArrayGetSparseProperties";
     case Op::kArrayLevel:
       return "ArrayLevel";
-    case Op::kArrayRequirements:
-      return "ArrayRequirements";
-    case Op::kTextureCreate:
-      return "TextureCreate";
-    case Op::kTextureDestroy:
-      return "TextureDestroy";
-    case Op::kArrayPlane:
-      return "ArrayPlane";
     case Op::kArrayMap:
       return "ArrayMap";
-    case Op::kGetReference:
-      return "GetReference";
-    case Op::kTextureReferenceDestroy:
-      return "TextureReferenceDestroy";
-    case Op::kPeerAccess:
-      return "PeerAccess";
-    case Op::kImagePart:
-      return "ImagePart";
-    case Op::kModuleLoad:
-      return "ModuleLoad";
-    case Op::kLinkCreate:
-      return "LinkCreate";
-    case Op::kLinkAdd:
-      return "LinkAdd";
-    case Op::kLinkComplete:
-      return "LinkComplete";
-    case Op::kLinkRead:
-      return "LinkRead";
-    case Op::kLinkDestroy:
-      return "LinkDestroy";
-    case Op::kFunctionNames:
-      return "FunctionNames";
-    case Op::kLibraryGetModule:
-      return "LibraryGetModule";
-    case Op::kModuleUnload:
-      return "ModuleUnload";
-    case Op::kGetFunction:
-      return "GetFunction";
-    case Op::kGetGlobal:
-      return "GetGlobal";
-    case Op::kLaunch:
-      return "Launch";
-    case Op::kLaunchLimits:
-      return "LaunchLimits";
-    case Op::kClusterOccupancy:
-      return "ClusterOccupancy";
-    case Op::kSmTopology:
-      return "SmTopology";
-    case Op::kTensorMapEncode:
-      return "TensorMapEncode";
-    case Op::kTensorMapReplaceAddress:
-      return "TensorMapReplaceAddress";
-    case Op::kStreamSetAttribute:
-      return "StreamSetAttribute";
-    case Op::kStreamGetAttribute:
-      return "StreamGetAttribute";
+    case Op::kArrayPlane:
+      return "ArrayPlane";
+    case Op::kArrayRequirements:
+      return "ArrayRequirements";
     case Op::kAtomicCapabilities:
       return "AtomicCapabilities";
-    case Op::kStreamSync:
-      return "StreamSync";
-    case Op::kEventSync:
-      return "EventSync";
-    case Op::kContextSync:
-      return "ContextSync";
-    case Op::kHostFunction:
-      return "HostFunction";
-    case Op::kCallbackNext:
-      return "CallbackNext";
     case Op::kCallbackDone:
       return "CallbackDone";
+    case Op::kCallbackNext:
+      return "CallbackNext";
     case Op::kCaptureBegin:
       return "CaptureBegin";
+    case Op::kCaptureCopy:
+      return "CaptureCopy";
+    case Op::kCaptureDepend:
+      return "CaptureDepend";
     case Op::kCaptureEnd:
       return "CaptureEnd";
     case Op::kCaptureInfo:
       return "CaptureInfo";
-    case Op::kCaptureDepend:
-      return "CaptureDepend";
     case Op::kCaptureInvalidate:
       return "CaptureInvalidate";
-    case Op::kCaptureCopy:
-      return "CaptureCopy";
-    case Op::kGraphCreate:
-      return "GraphCreate";
-    case Op::kGraphDestroy:
-      return "GraphDestroy";
-    case Op::kGraphClone:
-      return "GraphClone";
-    case Op::kGraphFindInClone:
-      return "GraphFindInClone";
-    case Op::kGraphAddNode:
-      return "GraphAddNode";
-    case Op::kGraphSetNode:
-      return "GraphSetNode";
-    case Op::kGraphGetNode:
-      return "GraphGetNode";
-    case Op::kGraphNodeType:
-      return "GraphNodeType";
-    case Op::kGraphList:
-      return "GraphList";
-    case Op::kGraphDepend:
-      return "GraphDepend";
-    case Op::kGraphDestroyNode:
-      return "GraphDestroyNode";
-    case Op::kGraphInstantiate:
-      return "GraphInstantiate";
-    case Op::kGraphExecDestroy:
-      return "GraphExecDestroy";
-    case Op::kGraphExecUpdate:
-      return "GraphExecUpdate";
-    case Op::kGraphLaunch:
-      return "GraphLaunch";
-    case Op::kGraphUpload:
-      return "GraphUpload";
-    case Op::kGraphSource:
-      return "GraphSource";
-    case Op::kGraphEnableNode:
-      return "GraphEnableNode";
-    case Op::kGraphNodeAttribute:
-      return "GraphNodeAttribute";
-    case Op::kGraphConditional:
-      return "GraphConditional";
-    case Op::kGraphDot:
-      return "GraphDot";
-    case Op::kGraphMemory:
-      return "GraphMemory";
-    case Op::kUserObjectCreate:
-      return "UserObjectCreate";
-    case Op::kUserObjectCount:
-      return "UserObjectCount";
-    case Op::kLandFromDevice:
-      return "LandFromDevice";
-    case Op::kShareMemory:
-      return "ShareMemory";
-    case Op::kOpenMemory:
-      return "OpenMemory";
-    case Op::kShareEvent:
-      return "ShareEvent";
-    case Op::kOpenEvent:
-      return "OpenEvent";
-    case Op::kVmShare:
-      return "VmShare";
-    case Op::kVmOpen:
-      return "VmOpen";
-    case Op::kPoolShare:
-      return "PoolShare";
-    case Op::kPoolOpen:
-      return "PoolOpen";
-    case Op::kPoolSharePointer:
-      return "PoolSharePointer";
-    case Op::kPoolOpenPointer:
-      return "PoolOpenPointer";
-    case Op::kDeviceResource:
-      return "DeviceResource";
-    case Op::kResourceSplit:
-      return "ResourceSplit";
-    case Op::kResourceDescribe:
-      return "ResourceDescribe";
-    case Op::kGreenCreate:
-      return "GreenCreate";
-    case Op::kGreenStream:
-      return "GreenStream";
-    case Op::kGraphUpdateNode:
-      return "GraphUpdateNode";
-    case Op::kEventHappened:
-      return "EventHappened";
-    case Op::kSessionRestored:
-      return "SessionRestored";
-    case Op::kDeviceCanAccessPeer:
-      return "DeviceCanAccessPeer";
-    case Op::kDeviceGetP2PAttribute:
-      return "DeviceGetP2PAttribute";
-    case Op::kFlushGPUDirectRDMAWrites:
-      return "FlushGPUDirectRDMAWrites";
-    case Op::kDeviceGetExecAffinitySupport:
-      return "DeviceGetExecAffinitySupport";
-    case Op::kDeviceGetTexture1DLinearMaxWidth:
-      return "DeviceGetTexture1DLinearMaxWidth";
+    case Op::kClusterOccupancy:
+      return "ClusterOccupancy";
+    case Op::kContextCreate:
+      return "ContextCreate";
+    case Op::kContextDestroy:
+      return "ContextDestroy";
+    case Op::kContextRecordEvent:
+      return "ContextRecordEvent";
+    case Op::kContextReset:
+      return "ContextReset";
+    case Op::kContextSetCacheConfig:
+      return "ContextSetCacheConfig";
+    case Op::kContextSetLimit:
+      return "ContextSetLimit";
+    case Op::kContextSync:
+      return "ContextSync";
+    case Op::kContextWaitEvent:
+      return "ContextWaitEvent";
+    case Op::kCopyBox:
+      return "CopyBox";
+    case Op::kCopyFromDevice:
+      return "CopyFromDevice";
+    case Op::kCopyHostShared:
+      return "CopyHostShared";
+    case Op::kCopyToDevice:
+      return "CopyToDevice";
+    case Op::kCtxGetExecAffinity:
+      return "CtxGetExecAffinity";
     case Op::kCtxGetLimit:
       return "CtxGetLimit";
     case Op::kCtxResetPersistingL2Cache:
       return "CtxResetPersistingL2Cache";
-    case Op::kCtxGetExecAffinity:
-      return "CtxGetExecAffinity";
-    case Op::kMemcpyDtoDV2:
-      return "MemcpyDtoDV2";
-    case Op::kMemcpyDtoDAsyncV2:
-      return "MemcpyDtoDAsyncV2";
-    case Op::kMemsetD8V2:
-      return "MemsetD8V2";
-    case Op::kMemsetD16V2:
-      return "MemsetD16V2";
-    case Op::kMemsetD32V2:
-      return "MemsetD32V2";
-    case Op::kMemsetD2D8V2:
-      return "MemsetD2D8V2";
-    case Op::kMemsetD2D16V2:
-      return "MemsetD2D16V2";
-    case Op::kMemsetD2D32V2:
-      return "MemsetD2D32V2";
-    case Op::kMemsetD8Async:
-      return "MemsetD8Async";
-    case Op::kMemsetD16Async:
-      return "MemsetD16Async";
-    case Op::kMemsetD32Async:
-      return "MemsetD32Async";
-    case Op::kMemsetD2D8Async:
-      return "MemsetD2D8Async";
-    case Op::kMemsetD2D16Async:
-      return "MemsetD2D16Async";
-    case Op::kMemsetD2D32Async:
-      return "MemsetD2D32Async";
-    case Op::kArrayGetSparseProperties:
-      return "ArrayGetSparseProperties";
-    case Op::kMipmappedArrayGetSparseProperties:
-      return "MipmappedArrayGetSparseProperties";
-    case Op::kTexRefCreate:
-      return "TexRefCreate";
-    case Op::kParamSetTexRef:
-      return "ParamSetTexRef";
-    case Op::kTexRefSetArray:
-      return "TexRefSetArray";
-    case Op::kTexRefSetMipmappedArray:
-      return "TexRefSetMipmappedArray";
-    case Op::kTexRefSetAddressV2:
-      return "TexRefSetAddressV2";
-    case Op::kTexRefSetAddress2DV2:
-      return "TexRefSetAddress2DV2";
-    case Op::kTexRefSetAddress2DV3:
-      return "TexRefSetAddress2DV3";
-    case Op::kTexRefSetFormat:
-      return "TexRefSetFormat";
-    case Op::kTexRefSetAddressMode:
-      return "TexRefSetAddressMode";
-    case Op::kTexRefSetFilterMode:
-      return "TexRefSetFilterMode";
-    case Op::kTexRefSetMipmapFilterMode:
-      return "TexRefSetMipmapFilterMode";
-    case Op::kTexRefSetMipmapLevelBias:
-      return "TexRefSetMipmapLevelBias";
-    case Op::kTexRefSetMipmapLevelClamp:
-      return "TexRefSetMipmapLevelClamp";
-    case Op::kTexRefSetMaxAnisotropy:
-      return "TexRefSetMaxAnisotropy";
-    case Op::kTexRefSetBorderColor:
-      return "TexRefSetBorderColor";
-    case Op::kTexRefSetFlags:
-      return "TexRefSetFlags";
-    case Op::kTexRefGetAddressV2:
-      return "TexRefGetAddressV2";
-    case Op::kTexRefGetArray:
-      return "TexRefGetArray";
-    case Op::kTexRefGetMipmappedArray:
-      return "TexRefGetMipmappedArray";
-    case Op::kTexRefGetAddressMode:
-      return "TexRefGetAddressMode";
-    case Op::kTexRefGetFilterMode:
-      return "TexRefGetFilterMode";
-    case Op::kTexRefGetFormat:
-      return "TexRefGetFormat";
-    case Op::kTexRefGetMipmapFilterMode:
-      return "TexRefGetMipmapFilterMode";
-    case Op::kTexRefGetMipmapLevelBias:
-      return "TexRefGetMipmapLevelBias";
-    case Op::kTexRefGetMipmapLevelClamp:
-      return "TexRefGetMipmapLevelClamp";
-    case Op::kTexRefGetMaxAnisotropy:
-      return "TexRefGetMaxAnisotropy";
-    case Op::kTexRefGetBorderColor:
-      return "TexRefGetBorderColor";
-    case Op::kTexRefGetFlags:
-      return "TexRefGetFlags";
-    case Op::kSurfRefSetArray:
-      return "SurfRefSetArray";
-    case Op::kSurfRefGetArray:
-      return "SurfRefGetArray";
-    case Op::kModuleGetFunctionCount:
-      return "ModuleGetFunctionCount";
-    case Op::kLibraryGetKernelCount:
-      return "LibraryGetKernelCount";
+    case Op::kDeviceCanAccessPeer:
+      return "DeviceCanAccessPeer";
+    case Op::kDeviceGetExecAffinitySupport:
+      return "DeviceGetExecAffinitySupport";
+    case Op::kDeviceGetP2PAttribute:
+      return "DeviceGetP2PAttribute";
+    case Op::kDeviceGetTexture1DLinearMaxWidth:
+      return "DeviceGetTexture1DLinearMaxWidth";
+    case Op::kDeviceResource:
+      return "DeviceResource";
+    case Op::kEventCreate:
+      return "EventCreate";
+    case Op::kEventDestroyV2:
+      return "EventDestroyV2";
+    case Op::kEventElapsedTime:
+      return "EventElapsedTime";
+    case Op::kEventElapsedTimeV2:
+      return "EventElapsedTimeV2";
+    case Op::kEventHappened:
+      return "EventHappened";
+    case Op::kEventQuery:
+      return "EventQuery";
+    case Op::kEventRecord:
+      return "EventRecord";
+    case Op::kEventRecordWithFlags:
+      return "EventRecordWithFlags";
+    case Op::kEventSync:
+      return "EventSync";
+    case Op::kFlushGPUDirectRDMAWrites:
+      return "FlushGPUDirectRDMAWrites";
     case Op::kFuncGetAttribute:
       return "FuncGetAttribute";
+    case Op::kFuncIsLoaded:
+      return "FuncIsLoaded";
+    case Op::kFuncLoad:
+      return "FuncLoad";
     case Op::kFuncSetAttribute:
       return "FuncSetAttribute";
     case Op::kFuncSetCacheConfig:
       return "FuncSetCacheConfig";
     case Op::kFuncSetSharedMemConfig:
       return "FuncSetSharedMemConfig";
-    case Op::kFuncLoad:
-      return "FuncLoad";
-    case Op::kFuncIsLoaded:
-      return "FuncIsLoaded";
+    case Op::kFunctionNames:
+      return "FunctionNames";
+    case Op::kGetFunction:
+      return "GetFunction";
+    case Op::kGetGlobal:
+      return "GetGlobal";
+    case Op::kGetReference:
+      return "GetReference";
+    case Op::kGraphAddNode:
+      return "GraphAddNode";
+    case Op::kGraphClone:
+      return "GraphClone";
+    case Op::kGraphConditional:
+      return "GraphConditional";
+    case Op::kGraphCreate:
+      return "GraphCreate";
+    case Op::kGraphDepend:
+      return "GraphDepend";
+    case Op::kGraphDestroy:
+      return "GraphDestroy";
+    case Op::kGraphDestroyNode:
+      return "GraphDestroyNode";
+    case Op::kGraphDot:
+      return "GraphDot";
+    case Op::kGraphEnableNode:
+      return "GraphEnableNode";
+    case Op::kGraphExecDestroy:
+      return "GraphExecDestroy";
+    case Op::kGraphExecUpdate:
+      return "GraphExecUpdate";
+    case Op::kGraphFindInClone:
+      return "GraphFindInClone";
+    case Op::kGraphGetNode:
+      return "GraphGetNode";
+    case Op::kGraphInstantiate:
+      return "GraphInstantiate";
+    case Op::kGraphLaunch:
+      return "GraphLaunch";
+    case Op::kGraphList:
+      return "GraphList";
+    case Op::kGraphMemory:
+      return "GraphMemory";
+    case Op::kGraphNodeAttribute:
+      return "GraphNodeAttribute";
+    case Op::kGraphNodeType:
+      return "GraphNodeType";
+    case Op::kGraphSetNode:
+      return "GraphSetNode";
+    case Op::kGraphSource:
+      return "GraphSource";
+    case Op::kGraphUpdateNode:
+      return "GraphUpdateNode";
+    case Op::kGraphUpload:
+      return "GraphUpload";
+    case Op::kGreenCreate:
+      return "GreenCreate";
+    case Op::kGreenStream:
+      return "GreenStream";
+    case Op::kHostAlloc:
+      return "HostAlloc";
+    case Op::kHostFree:
+      return "HostFree";
+    case Op::kHostFunction:
+      return "HostFunction";
+    case Op::kHostKeep:
+      return "HostKeep";
+    case Op::kImageOffer:
+      return "ImageOffer";
+    case Op::kImagePart:
+      return "ImagePart";
     case Op::kKernelGetAttribute:
       return "KernelGetAttribute";
     case Op::kKernelSetAttribute:
       return "KernelSetAttribute";
     case Op::kKernelSetCacheConfig:
       return "KernelSetCacheConfig";
+    case Op::kLandFromDevice:
+      return "LandFromDevice";
+    case Op::kLaunch:
+      return "Launch";
+    case Op::kLaunchLimits:
+      return "LaunchLimits";
+    case Op::kLibraryGetKernelCount:
+      return "LibraryGetKernelCount";
+    case Op::kLibraryGetModule:
+      return "LibraryGetModule";
+    case Op::kLinkAdd:
+      return "LinkAdd";
+    case Op::kLinkComplete:
+      return "LinkComplete";
+    case Op::kLinkCreate:
+      return "LinkCreate";
+    case Op::kLinkDestroy:
+      return "LinkDestroy";
+    case Op::kLinkRead:
+      return "LinkRead";
+    case Op::kMarker:
+      return "Marker";
+    case Op::kMemAlloc:
+      return "MemAlloc";
+    case Op::kMemFree:
+      return "MemFree";
+    case Op::kMemGetInfo:
+      return "MemGetInfo";
+    case Op::kMemcpyDtoDAsyncV2:
+      return "MemcpyDtoDAsyncV2";
+    case Op::kMemcpyDtoDV2:
+      return "MemcpyDtoDV2";
+    case Op::kMemsetD16Async:
+      return "MemsetD16Async";
+    case Op::kMemsetD16V2:
+      return "MemsetD16V2";
+    case Op::kMemsetD2D16Async:
+      return "MemsetD2D16Async";
+    case Op::kMemsetD2D16V2:
+      return "MemsetD2D16V2";
+    case Op::kMemsetD2D32Async:
+      return "MemsetD2D32Async";
+    case Op::kMemsetD2D32V2:
+      return "MemsetD2D32V2";
+    case Op::kMemsetD2D8Async:
+      return "MemsetD2D8Async";
+    case Op::kMemsetD2D8V2:
+      return "MemsetD2D8V2";
+    case Op::kMemsetD32Async:
+      return "MemsetD32Async";
+    case Op::kMemsetD32V2:
+      return "MemsetD32V2";
+    case Op::kMemsetD8Async:
+      return "MemsetD8Async";
+    case Op::kMemsetD8V2:
+      return "MemsetD8V2";
+    case Op::kMipmappedArrayGetSparseProperties:
+      return "MipmappedArrayGetSparseProperties";
+    case Op::kModuleGetFunctionCount:
+      return "ModuleGetFunctionCount";
+    case Op::kModuleLoad:
+      return "ModuleLoad";
+    case Op::kModuleUnload:
+      return "ModuleUnload";
+    case Op::kOccupancyAvailableDynamicSMemPerBlock:
+      return "OccupancyAvailableDynamicSMemPerBlock";
+    case Op::kOccupancyMaxActiveBlocksPerMultiprocessor:
+      return "OccupancyMaxActiveBlocksPerMultiprocessor";
+    case Op::kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags:
+      return "OccupancyMaxActiveBlocksPerMultiprocessorWithFlags";
+    case Op::kOpenEvent:
+      return "OpenEvent";
+    case Op::kOpenMemory:
+      return "OpenMemory";
+    case Op::kParamSetTexRef:
+      return "ParamSetTexRef";
+    case Op::kPeerAccess:
+      return "PeerAccess";
+    case Op::kPoolAlloc:
+      return "PoolAlloc";
+    case Op::kPoolCreate:
+      return "PoolCreate";
+    case Op::kPoolDestroy:
+      return "PoolDestroy";
+    case Op::kPoolFree:
+      return "PoolFree";
+    case Op::kPoolHigh:
+      return "PoolHigh";
+    case Op::kPoolOpen:
+      return "PoolOpen";
+    case Op::kPoolOpenPointer:
+      return "PoolOpenPointer";
+    case Op::kPoolResetHigh:
+      return "PoolResetHigh";
+    case Op::kPoolSetThreshold:
+      return "PoolSetThreshold";
+    case Op::kPoolShare:
+      return "PoolShare";
+    case Op::kPoolSharePointer:
+      return "PoolSharePointer";
+    case Op::kPoolTrim:
+      return "PoolTrim";
+    case Op::kPoolUsage:
+      return "PoolUsage";
+    case Op::kResourceDescribe:
+      return "ResourceDescribe";
+    case Op::kResourceSplit:
+      return "ResourceSplit";
+    case Op::kSessionRestored:
+      return "SessionRestored";
+    case Op::kShareEvent:
+      return "ShareEvent";
+    case Op::kShareMemory:
+      return "ShareMemory";
+    case Op::kSmTopology:
+      return "SmTopology";
+    case Op::kStreamBatchMemOpV2:
+      return "StreamBatchMemOpV2";
+    case Op::kStreamCopyAttributes:
+      return "StreamCopyAttributes";
     case Op::kStreamCreate:
       return "StreamCreate";
     case Op::kStreamCreateWithPriority:
       return "StreamCreateWithPriority";
     case Op::kStreamDestroyV2:
       return "StreamDestroyV2";
-    case Op::kStreamWaitEvent:
-      return "StreamWaitEvent";
+    case Op::kStreamGetAttribute:
+      return "StreamGetAttribute";
     case Op::kStreamQuery:
       return "StreamQuery";
+    case Op::kStreamSetAttribute:
+      return "StreamSetAttribute";
+    case Op::kStreamSync:
+      return "StreamSync";
+    case Op::kStreamWaitEvent:
+      return "StreamWaitEvent";
     case Op::kStreamWaitValue32V2:
       return "StreamWaitValue32V2";
     case Op::kStreamWaitValue64V2:
@@ -625,48 +557,513 @@ constexpr const char* opName(Op op) {
       return "StreamWriteValue32V2";
     case Op::kStreamWriteValue64V2:
       return "StreamWriteValue64V2";
-    case Op::kStreamBatchMemOpV2:
-      return "StreamBatchMemOpV2";
-    case Op::kStreamCopyAttributes:
-      return "StreamCopyAttributes";
-    case Op::kEventCreate:
-      return "EventCreate";
-    case Op::kEventDestroyV2:
-      return "EventDestroyV2";
-    case Op::kEventRecord:
-      return "EventRecord";
-    case Op::kEventRecordWithFlags:
-      return "EventRecordWithFlags";
-    case Op::kEventQuery:
-      return "EventQuery";
-    case Op::kEventElapsedTime:
-      return "EventElapsedTime";
-    case Op::kEventElapsedTimeV2:
-      return "EventElapsedTimeV2";
-    case Op::kOccupancyMaxActiveBlocksPerMultiprocessor:
-      return "OccupancyMaxActiveBlocksPerMultiprocessor";
-    case Op::kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags:
-      return "OccupancyMaxActiveBlocksPerMultiprocessorWithFlags";
-    case Op::kOccupancyAvailableDynamicSMemPerBlock:
-      return "OccupancyAvailableDynamicSMemPerBlock";
+    case Op::kSurfRefGetArray:
+      return "SurfRefGetArray";
+    case Op::kSurfRefSetArray:
+      return "SurfRefSetArray";
+    case Op::kTensorMapEncode:
+      return "TensorMapEncode";
+    case Op::kTensorMapReplaceAddress:
+      return "TensorMapReplaceAddress";
+    case Op::kTexRefCreate:
+      return "TexRefCreate";
+    case Op::kTexRefGetAddressMode:
+      return "TexRefGetAddressMode";
+    case Op::kTexRefGetAddressV2:
+      return "TexRefGetAddressV2";
+    case Op::kTexRefGetArray:
+      return "TexRefGetArray";
+    case Op::kTexRefGetBorderColor:
+      return "TexRefGetBorderColor";
+    case Op::kTexRefGetFilterMode:
+      return "TexRefGetFilterMode";
+    case Op::kTexRefGetFlags:
+      return "TexRefGetFlags";
+    case Op::kTexRefGetFormat:
+      return "TexRefGetFormat";
+    case Op::kTexRefGetMaxAnisotropy:
+      return "TexRefGetMaxAnisotropy";
+    case Op::kTexRefGetMipmapFilterMode:
+      return "TexRefGetMipmapFilterMode";
+    case Op::kTexRefGetMipmapLevelBias:
+      return "TexRefGetMipmapLevelBias";
+    case Op::kTexRefGetMipmapLevelClamp:
+      return "TexRefGetMipmapLevelClamp";
+    case Op::kTexRefGetMipmappedArray:
+      return "TexRefGetMipmappedArray";
+    case Op::kTexRefSetAddress2DV2:
+      return "TexRefSetAddress2DV2";
+    case Op::kTexRefSetAddress2DV3:
+      return "TexRefSetAddress2DV3";
+    case Op::kTexRefSetAddressMode:
+      return "TexRefSetAddressMode";
+    case Op::kTexRefSetAddressV2:
+      return "TexRefSetAddressV2";
+    case Op::kTexRefSetArray:
+      return "TexRefSetArray";
+    case Op::kTexRefSetBorderColor:
+      return "TexRefSetBorderColor";
+    case Op::kTexRefSetFilterMode:
+      return "TexRefSetFilterMode";
+    case Op::kTexRefSetFlags:
+      return "TexRefSetFlags";
+    case Op::kTexRefSetFormat:
+      return "TexRefSetFormat";
+    case Op::kTexRefSetMaxAnisotropy:
+      return "TexRefSetMaxAnisotropy";
+    case Op::kTexRefSetMipmapFilterMode:
+      return "TexRefSetMipmapFilterMode";
+    case Op::kTexRefSetMipmapLevelBias:
+      return "TexRefSetMipmapLevelBias";
+    case Op::kTexRefSetMipmapLevelClamp:
+      return "TexRefSetMipmapLevelClamp";
+    case Op::kTexRefSetMipmappedArray:
+      return "TexRefSetMipmappedArray";
+    case Op::kTextureCreate:
+      return "TextureCreate";
+    case Op::kTextureDestroy:
+      return "TextureDestroy";
+    case Op::kTextureReferenceDestroy:
+      return "TextureReferenceDestroy";
+    case Op::kUserObjectCount:
+      return "UserObjectCount";
+    case Op::kUserObjectCreate:
+      return "UserObjectCreate";
+    case Op::kVmCreate:
+      return "VmCreate";
+    case Op::kVmGranularity:
+      return "VmGranularity";
+    case Op::kVmMap:
+      return "VmMap";
+    case Op::kVmOpen:
+      return "VmOpen";
+    case Op::kVmRelease:
+      return "VmRelease";
+    case Op::kVmReserve:
+      return "VmReserve";
+    case Op::kVmSetAccess:
+      return "VmSetAccess";
+    case Op::kVmShare:
+      return "VmShare";
+    case Op::kVmUnmap:
+      return "VmUnmap";
+    case Op::kVmUnreserve:
+      return "VmUnreserve";
   }
   return "unknown";
 }
 
-/// Answer to Marker.
-struct MarkerReply {
+/// Answer to ArrayCreate.
+struct ArrayCreateReply {
   static constexpr size_t kFixedBytes = 0;
   static constexpr size_t kTails = 0;
 };
 
-/// An empty round trip: answered when everything before it was issued.
-struct Marker {
-  static constexpr Op kOp = Op::kMarker;
+/// An array, or with `levels` a mipmapped one, of the current device, within the session's limit.
+struct ArrayCreate {
+  static constexpr Op kOp = Op::kArrayCreate;
   static constexpr bool kHasReply = true;
-  using Reply = MarkerReply;
+  using Reply = ArrayCreateReply;
+  static constexpr size_t kFixedBytes = 56;
+  static constexpr size_t kTails = 0;
+
+  uint64_t handle{};
+  uint64_t width{};
+  uint64_t height{};
+  uint64_t depth{};
+  int32_t format{};
+  uint32_t channels{};
+  uint32_t flags{};
+  uint32_t levels{};
+  uint32_t elementBytes{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(ArrayCreate) == ArrayCreate::kFixedBytes);
+
+/// The end of an array, when the device is done with it. A level ends with its mipmapped array.
+struct ArrayDestroy {
+  static constexpr Op kOp = Op::kArrayDestroy;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t handle{};
+};
+static_assert(sizeof(ArrayDestroy) == ArrayDestroy::kFixedBytes);
+
+/// Answer to ArrayGetSparseProperties.
+struct ArrayGetSparsePropertiesReply {
+  static constexpr size_t kFixedBytes = 48;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t sparseProperties[48]{};
+};
+static_assert(sizeof(ArrayGetSparsePropertiesReply) == ArrayGetSparsePropertiesReply::kFixedBytes);
+
+/// cuArrayGetSparseProperties.
+struct ArrayGetSparseProperties {
+  static constexpr Op kOp = Op::kArrayGetSparseProperties;
+  static constexpr bool kHasReply = true;
+  using Reply = ArrayGetSparsePropertiesReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t array{};
+};
+static_assert(sizeof(ArrayGetSparseProperties) == ArrayGetSparseProperties::kFixedBytes);
+
+/// Answer to ArrayLevel.
+struct ArrayLevelReply {
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t width{};
+  uint64_t height{};
+  uint64_t depth{};
+};
+static_assert(sizeof(ArrayLevelReply) == ArrayLevelReply::kFixedBytes);
+
+/// A level of a mipmapped array, as an array.
+struct ArrayLevel {
+  static constexpr Op kOp = Op::kArrayLevel;
+  static constexpr bool kHasReply = true;
+  using Reply = ArrayLevelReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t mipmapped{};
+  uint32_t level{};
+  uint8_t pad0[4]{};
+  uint64_t handle{};
+};
+static_assert(sizeof(ArrayLevel) == ArrayLevel::kFixedBytes);
+
+/// Answer to ArrayMap.
+struct ArrayMapReply {
   static constexpr size_t kFixedBytes = 0;
   static constexpr size_t kTails = 0;
 };
+
+/// Maps memory to parts of sparse arrays, or unmaps it. `entries`: CUarrayMapInfo records, in which the
+/// array, the memory and the devices are those of the session.
+struct ArrayMap {
+  static constexpr Op kOp = Op::kArrayMap;
+  static constexpr bool kHasReply = true;
+  using Reply = ArrayMapReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 1;
+
+  uint64_t stream{};
+  uint32_t entriesBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {entriesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    entriesBytes = bytes[0];
+  }
+};
+static_assert(sizeof(ArrayMap) == ArrayMap::kFixedBytes);
+
+/// Answer to ArrayPlane.
+struct ArrayPlaneReply {
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t width{};
+  uint64_t height{};
+  uint64_t depth{};
+  int32_t format{};
+  uint32_t channels{};
+};
+static_assert(sizeof(ArrayPlaneReply) == ArrayPlaneReply::kFixedBytes);
+
+/// A plane of an array of a format with several, as an array.
+struct ArrayPlane {
+  static constexpr Op kOp = Op::kArrayPlane;
+  static constexpr bool kHasReply = true;
+  using Reply = ArrayPlaneReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t array{};
+  uint32_t plane{};
+  uint8_t pad0[4]{};
+  uint64_t handle{};
+};
+static_assert(sizeof(ArrayPlane) == ArrayPlane::kFixedBytes);
+
+/// Answer to ArrayRequirements.
+struct ArrayRequirementsReply {
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t bytes{};
+  uint64_t alignment{};
+};
+static_assert(sizeof(ArrayRequirementsReply) == ArrayRequirementsReply::kFixedBytes);
+
+/// What an array takes of a device's memory, as the driver says.
+struct ArrayRequirements {
+  static constexpr Op kOp = Op::kArrayRequirements;
+  static constexpr bool kHasReply = true;
+  using Reply = ArrayRequirementsReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t handle{};
+  int32_t device{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(ArrayRequirements) == ArrayRequirements::kFixedBytes);
+
+/// Answer to AtomicCapabilities.
+struct AtomicCapabilitiesReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 1;
+
+  uint32_t count{};
+  uint32_t capabilitiesBytes{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {capabilitiesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    capabilitiesBytes = bytes[0];
+  }
+};
+static_assert(sizeof(AtomicCapabilitiesReply) == AtomicCapabilitiesReply::kFixedBytes);
+
+/// Which atomic operations work from a device on another one's memory, or on the host's (`peer` -1).
+/// `operations`: CUatomicOperation (u32 each); `capabilities`: as many u32.
+struct AtomicCapabilities {
+  static constexpr Op kOp = Op::kAtomicCapabilities;
+  static constexpr bool kHasReply = true;
+  using Reply = AtomicCapabilitiesReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 1;
+
+  int32_t device{};
+  int32_t peer{};
+  uint32_t operationsBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {operationsBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    operationsBytes = bytes[0];
+  }
+};
+static_assert(sizeof(AtomicCapabilities) == AtomicCapabilities::kFixedBytes);
+
+/// That function has returned: the stream goes on.
+struct CallbackDone {
+  static constexpr Op kOp = Op::kCallbackDone;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t number{};
+};
+static_assert(sizeof(CallbackDone) == CallbackDone::kFixedBytes);
+
+/// Answer to CallbackNext.
+struct CallbackNextReply {
+  static constexpr size_t kFixedBytes = 40;
+  static constexpr size_t kTails = 0;
+
+  uint64_t number{};
+  uint64_t function{};
+  uint64_t data{};
+  uint64_t handle{};
+  uint32_t kind{};
+  int32_t status{};
+};
+static_assert(sizeof(CallbackNextReply) == CallbackNextReply::kFixedBytes);
+
+/// Answered when a stream of the context has come to a function of the client. `kind`: as in HostFunction, 2
+/// the destructor of a user object, 3 nothing to run: what was asked for failed.
+struct CallbackNext {
+  static constexpr Op kOp = Op::kCallbackNext;
+  static constexpr bool kHasReply = true;
+  using Reply = CallbackNextReply;
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// Answer to CaptureBegin.
+struct CaptureBeginReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// A stream is captured from here on, into `graph` behind `nodes` where that is not 0. `hasEdges`: `edges`
+/// has a CUgraphEdgeData for each.
+struct CaptureBegin {
+  static constexpr Op kOp = Op::kCaptureBegin;
+  static constexpr bool kHasReply = true;
+  using Reply = CaptureBeginReply;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 2;
+
+  uint64_t stream{};
+  uint64_t graph{};
+  uint32_t hasEdges{};
+  uint32_t nodesBytes{};
+  uint32_t edgesBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {nodesBytes, edgesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    nodesBytes = bytes[0];
+    edgesBytes = bytes[1];
+  }
+};
+static_assert(sizeof(CaptureBegin) == CaptureBegin::kFixedBytes);
+
+/// A copy between device memory and memory of the client, on a captured stream. `direction`: 1 to the device,
+/// 2 from it.
+struct CaptureCopy {
+  static constexpr Op kOp = Op::kCaptureCopy;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 40;
+  static constexpr size_t kTails = 0;
+
+  uint64_t stream{};
+  uint64_t deviceAddress{};
+  uint64_t hostAddress{};
+  uint64_t bytes{};
+  uint32_t direction{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(CaptureCopy) == CaptureCopy::kFixedBytes);
+
+/// Answer to CaptureDepend.
+struct CaptureDependReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// Changes what the next node of a captured stream waits for. `flags`:
+/// CUstreamUpdateCaptureDependencies_flags.
+struct CaptureDepend {
+  static constexpr Op kOp = Op::kCaptureDepend;
+  static constexpr bool kHasReply = true;
+  using Reply = CaptureDependReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 2;
+
+  uint64_t stream{};
+  uint32_t flags{};
+  uint32_t hasEdges{};
+  uint32_t nodesBytes{};
+  uint32_t edgesBytes{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {nodesBytes, edgesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    nodesBytes = bytes[0];
+    edgesBytes = bytes[1];
+  }
+};
+static_assert(sizeof(CaptureDepend) == CaptureDepend::kFixedBytes);
+
+/// Answer to CaptureEnd.
+struct CaptureEndReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t graph{};
+};
+static_assert(sizeof(CaptureEndReply) == CaptureEndReply::kFixedBytes);
+
+/// The end of a capture, and its graph.
+struct CaptureEnd {
+  static constexpr Op kOp = Op::kCaptureEnd;
+  static constexpr bool kHasReply = true;
+  using Reply = CaptureEndReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t stream{};
+};
+static_assert(sizeof(CaptureEnd) == CaptureEnd::kFixedBytes);
+
+/// Answer to CaptureInfo.
+struct CaptureInfoReply {
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 2;
+
+  uint64_t id{};
+  uint64_t graph{};
+  uint32_t status{};
+  uint32_t nodesBytes{};
+  uint32_t edgesBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {nodesBytes, edgesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    nodesBytes = bytes[0];
+    edgesBytes = bytes[1];
+  }
+};
+static_assert(sizeof(CaptureInfoReply) == CaptureInfoReply::kFixedBytes);
+
+/// How a stream stands in a capture: what its next node waits for, `edges` with a CUgraphEdgeData for each.
+struct CaptureInfo {
+  static constexpr Op kOp = Op::kCaptureInfo;
+  static constexpr bool kHasReply = true;
+  using Reply = CaptureInfoReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t stream{};
+};
+static_assert(sizeof(CaptureInfo) == CaptureInfo::kFixedBytes);
+
+/// A call that a capture forbids was made: its graph is lost.
+struct CaptureInvalidate {
+  static constexpr Op kOp = Op::kCaptureInvalidate;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t stream{};
+};
+static_assert(sizeof(CaptureInvalidate) == CaptureInvalidate::kFixedBytes);
+
+/// Answer to ClusterOccupancy.
+struct ClusterOccupancyReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t count{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(ClusterOccupancyReply) == ClusterOccupancyReply::kFixedBytes);
+
+/// How many clusters of a launch can run at once or, with `asksSize`, how large a cluster can be.
+struct ClusterOccupancy {
+  static constexpr Op kOp = Op::kClusterOccupancy;
+  static constexpr bool kHasReply = true;
+  using Reply = ClusterOccupancyReply;
+  static constexpr size_t kFixedBytes = 56;
+  static constexpr size_t kTails = 1;
+
+  uint64_t function{};
+  uint64_t stream{};
+  uint32_t gridX{};
+  uint32_t gridY{};
+  uint32_t gridZ{};
+  uint32_t blockX{};
+  uint32_t blockY{};
+  uint32_t blockZ{};
+  uint32_t sharedBytes{};
+  uint32_t asksSize{};
+  uint32_t attributesBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {attributesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    attributesBytes = bytes[0];
+  }
+};
+static_assert(sizeof(ClusterOccupancy) == ClusterOccupancy::kFixedBytes);
 
 /// Answer to ContextCreate.
 struct ContextCreateReply {
@@ -707,6 +1104,17 @@ struct ContextDestroy {
 };
 static_assert(sizeof(ContextDestroy) == ContextDestroy::kFixedBytes);
 
+/// Records an event behind all work of the frame's context.
+struct ContextRecordEvent {
+  static constexpr Op kOp = Op::kContextRecordEvent;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t event{};
+};
+static_assert(sizeof(ContextRecordEvent) == ContextRecordEvent::kFixedBytes);
+
 /// Answer to ContextReset.
 struct ContextResetReply {
   static constexpr size_t kFixedBytes = 0;
@@ -735,28 +1143,6 @@ struct ContextSetCacheConfig {
 };
 static_assert(sizeof(ContextSetCacheConfig) == ContextSetCacheConfig::kFixedBytes);
 
-/// Records an event behind all work of the frame's context.
-struct ContextRecordEvent {
-  static constexpr Op kOp = Op::kContextRecordEvent;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t event{};
-};
-static_assert(sizeof(ContextRecordEvent) == ContextRecordEvent::kFixedBytes);
-
-/// Lets all later work of the frame's context wait for an event.
-struct ContextWaitEvent {
-  static constexpr Op kOp = Op::kContextWaitEvent;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t event{};
-};
-static_assert(sizeof(ContextWaitEvent) == ContextWaitEvent::kFixedBytes);
-
 /// Answer to ContextSetLimit.
 struct ContextSetLimitReply {
   static constexpr size_t kFixedBytes = 0;
@@ -777,420 +1163,61 @@ struct ContextSetLimit {
 };
 static_assert(sizeof(ContextSetLimit) == ContextSetLimit::kFixedBytes);
 
-/// Answer to MemAlloc.
-struct MemAllocReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t address{};
-};
-static_assert(sizeof(MemAllocReply) == MemAllocReply::kFixedBytes);
-
-/// Allocates device memory within the session's limit.
-struct MemAlloc {
-  static constexpr Op kOp = Op::kMemAlloc;
-  static constexpr bool kHasReply = true;
-  using Reply = MemAllocReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t bytes{};
-  uint32_t flags{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(MemAlloc) == MemAlloc::kFixedBytes);
-
-/// Frees device memory, when the device is done with it. `isLeft`: 1 for what ends with its context, since
-/// the program did not free it.
-struct MemFree {
-  static constexpr Op kOp = Op::kMemFree;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t address{};
-  uint32_t isLeft{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(MemFree) == MemFree::kFixedBytes);
-
-/// Answer to MemGetInfo.
-struct MemGetInfoReply {
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t freeBytes{};
-  uint64_t totalBytes{};
-};
-static_assert(sizeof(MemGetInfoReply) == MemGetInfoReply::kFixedBytes);
-
-/// Free and total memory of the vGPU of the current context.
-struct MemGetInfo {
-  static constexpr Op kOp = Op::kMemGetInfo;
-  static constexpr bool kHasReply = true;
-  using Reply = MemGetInfoReply;
+/// Answer to ContextSync.
+struct ContextSyncReply {
   static constexpr size_t kFixedBytes = 0;
   static constexpr size_t kTails = 0;
 };
 
-/// Answer to VmReserve.
-struct VmReserveReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t address{};
-};
-static_assert(sizeof(VmReserveReply) == VmReserveReply::kFixedBytes);
-
-/// Reserves addresses, at `hint` if it is not 0 and they are free there.
-struct VmReserve {
-  static constexpr Op kOp = Op::kVmReserve;
+/// Answered when all streams of the context are done.
+struct ContextSync {
+  static constexpr Op kOp = Op::kContextSync;
   static constexpr bool kHasReply = true;
-  using Reply = VmReserveReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t bytes{};
-  uint64_t alignment{};
-  uint64_t hint{};
-};
-static_assert(sizeof(VmReserve) == VmReserve::kFixedBytes);
-
-/// The end of a VmReserve.
-struct VmUnreserve {
-  static constexpr Op kOp = Op::kVmUnreserve;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t address{};
-  uint64_t bytes{};
-};
-static_assert(sizeof(VmUnreserve) == VmUnreserve::kFixedBytes);
-
-/// Answer to VmGranularity.
-struct VmGranularityReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t bytes{};
-};
-static_assert(sizeof(VmGranularityReply) == VmGranularityReply::kFixedBytes);
-
-/// What sizes and addresses of mapped memory are multiples of. The properties as in CUmemAllocationProp.
-struct VmGranularity {
-  static constexpr Op kOp = Op::kVmGranularity;
-  static constexpr bool kHasReply = true;
-  using Reply = VmGranularityReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  int32_t device{};
-  int32_t option{};
-  uint32_t compression{};
-  uint32_t rdma{};
-  uint32_t usage{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(VmGranularity) == VmGranularity::kFixedBytes);
-
-/// Answer to VmCreate.
-struct VmCreateReply {
+  using Reply = ContextSyncReply;
   static constexpr size_t kFixedBytes = 0;
   static constexpr size_t kTails = 0;
 };
 
-/// Memory without an address, within the session's limit. `memory`: a number of the client's.
-struct VmCreate {
-  static constexpr Op kOp = Op::kVmCreate;
-  static constexpr bool kHasReply = true;
-  using Reply = VmCreateReply;
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 0;
-
-  uint64_t memory{};
-  uint64_t bytes{};
-  int32_t device{};
-  uint32_t compression{};
-  uint32_t rdma{};
-  uint32_t usage{};
-};
-static_assert(sizeof(VmCreate) == VmCreate::kFixedBytes);
-
-/// The end of a VmCreate; what is mapped stays until it is unmapped.
-struct VmRelease {
-  static constexpr Op kOp = Op::kVmRelease;
+/// Lets all later work of the frame's context wait for an event.
+struct ContextWaitEvent {
+  static constexpr Op kOp = Op::kContextWaitEvent;
   static constexpr bool kHasReply = false;
   static constexpr size_t kFixedBytes = 8;
   static constexpr size_t kTails = 0;
 
-  uint64_t memory{};
+  uint64_t event{};
 };
-static_assert(sizeof(VmRelease) == VmRelease::kFixedBytes);
+static_assert(sizeof(ContextWaitEvent) == ContextWaitEvent::kFixedBytes);
 
-/// Maps memory at reserved addresses.
-struct VmMap {
-  static constexpr Op kOp = Op::kVmMap;
+/// A copy in up to three dimensions between two ends within the worker's reach: an array, or an address of
+/// the first byte (device memory, or host memory that both sides map) with its pitch in bytes and rows in a
+/// slice. Offsets are of arrays.
+struct CopyBox {
+  static constexpr Op kOp = Op::kCopyBox;
   static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kFixedBytes = 144;
   static constexpr size_t kTails = 0;
 
-  uint64_t address{};
-  uint64_t bytes{};
-  uint64_t offset{};
-  uint64_t memory{};
-};
-static_assert(sizeof(VmMap) == VmMap::kFixedBytes);
-
-/// Unmaps whole mappings, when the device is done with what it was given before.
-struct VmUnmap {
-  static constexpr Op kOp = Op::kVmUnmap;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t address{};
-  uint64_t bytes{};
-};
-static_assert(sizeof(VmUnmap) == VmUnmap::kFixedBytes);
-
-/// Who may touch whole mappings. `access`: per device its ordinal and CUmemAccess_flags (i32 each).
-struct VmSetAccess {
-  static constexpr Op kOp = Op::kVmSetAccess;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 1;
-
-  uint64_t address{};
-  uint64_t size{};
-  uint32_t accessBytes{};
-  uint8_t pad0[4]{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {accessBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    accessBytes = bytes[0];
-  }
-};
-static_assert(sizeof(VmSetAccess) == VmSetAccess::kFixedBytes);
-
-/// A pool of stream-ordered memory of a device, at most `maxBytes` (0: any). `pool`: a handle of the
-/// client's.
-struct PoolCreate {
-  static constexpr Op kOp = Op::kPoolCreate;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t pool{};
-  uint64_t maxBytes{};
-  int32_t device{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(PoolCreate) == PoolCreate::kFixedBytes);
-
-/// The end of a pool; its blocks in use stay until they are freed.
-struct PoolDestroy {
-  static constexpr Op kOp = Op::kPoolDestroy;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t pool{};
-};
-static_assert(sizeof(PoolDestroy) == PoolDestroy::kFixedBytes);
-
-/// How much the pool keeps when the program synchronises.
-struct PoolSetThreshold {
-  static constexpr Op kOp = Op::kPoolSetThreshold;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t pool{};
-  uint64_t bytes{};
-};
-static_assert(sizeof(PoolSetThreshold) == PoolSetThreshold::kFixedBytes);
-
-/// The highest amount reserved (`ofReserved` 1) or used so far is the one of now.
-struct PoolResetHigh {
-  static constexpr Op kOp = Op::kPoolResetHigh;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t pool{};
-  uint32_t ofReserved{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(PoolResetHigh) == PoolResetHigh::kFixedBytes);
-
-/// Answer to PoolHigh.
-struct PoolHighReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// Of a pool that is made again: the highest amounts reserved and used so far.
-struct PoolHigh {
-  static constexpr Op kOp = Op::kPoolHigh;
-  static constexpr bool kHasReply = true;
-  using Reply = PoolHighReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t pool{};
-  uint64_t reserved{};
-  uint64_t used{};
-};
-static_assert(sizeof(PoolHigh) == PoolHigh::kFixedBytes);
-
-/// Gives back what nobody uses until the pool has at most `bytes`.
-struct PoolTrim {
-  static constexpr Op kOp = Op::kPoolTrim;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t pool{};
-  uint64_t bytes{};
-};
-static_assert(sizeof(PoolTrim) == PoolTrim::kFixedBytes);
-
-/// Answer to PoolUsage.
-struct PoolUsageReply {
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 0;
-
-  uint64_t reserved{};
-  uint64_t reservedHigh{};
-  uint64_t used{};
-  uint64_t usedHigh{};
-};
-static_assert(sizeof(PoolUsageReply) == PoolUsageReply::kFixedBytes);
-
-/// What a pool has and what of it is in use, now and at most so far.
-struct PoolUsage {
-  static constexpr Op kOp = Op::kPoolUsage;
-  static constexpr bool kHasReply = true;
-  using Reply = PoolUsageReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t pool{};
-};
-static_assert(sizeof(PoolUsage) == PoolUsage::kFixedBytes);
-
-/// Answer to PoolAlloc.
-struct PoolAllocReply {
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t address{};
-  uint32_t ofGraph{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(PoolAllocReply) == PoolAllocReply::kFixedBytes);
-
-/// Memory of a pool, for use in the order of the stream. `ofGraph` 1: the stream is captured, so a node of
-/// the graph makes the memory with each launch.
-struct PoolAlloc {
-  static constexpr Op kOp = Op::kPoolAlloc;
-  static constexpr bool kHasReply = true;
-  using Reply = PoolAllocReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t pool{};
-  uint64_t bytes{};
+  uint64_t srcArray{};
+  uint64_t srcAddress{};
+  uint64_t srcPitch{};
+  uint64_t srcRows{};
+  uint64_t srcX{};
+  uint64_t srcY{};
+  uint64_t srcZ{};
+  uint64_t dstArray{};
+  uint64_t dstAddress{};
+  uint64_t dstPitch{};
+  uint64_t dstRows{};
+  uint64_t dstX{};
+  uint64_t dstY{};
+  uint64_t dstZ{};
+  uint64_t width{};
+  uint64_t height{};
+  uint64_t depth{};
   uint64_t stream{};
 };
-static_assert(sizeof(PoolAlloc) == PoolAlloc::kFixedBytes);
-
-/// The end of a PoolAlloc, of a MemAlloc, or of memory that a graph left, in the order of the stream.
-struct PoolFree {
-  static constexpr Op kOp = Op::kPoolFree;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t address{};
-  uint64_t stream{};
-};
-static_assert(sizeof(PoolFree) == PoolFree::kFixedBytes);
-
-/// Answer to HostAlloc.
-struct HostAllocReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// Pinned host memory at `address`: of a client on the same host, as a file that both map there; `isPrivate`
-/// 1: of the worker alone, for kernels that are given addresses of memory which the client mirrors.
-struct HostAlloc {
-  static constexpr Op kOp = Op::kHostAlloc;
-  static constexpr bool kHasReply = true;
-  using Reply = HostAllocReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t bytes{};
-  uint64_t address{};
-  uint32_t flags{};
-  uint32_t isPrivate{};
-};
-static_assert(sizeof(HostAlloc) == HostAlloc::kFixedBytes);
-
-/// The client keeps the file of that pinned memory. In a session that goes on for one that was parked, it
-/// sent the file before this command, and has the memory from there.
-struct HostKeep {
-  static constexpr Op kOp = Op::kHostKeep;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t bytes{};
-  uint64_t address{};
-};
-static_assert(sizeof(HostKeep) == HostKeep::kFixedBytes);
-
-/// Answer to HostFree.
-struct HostFreeReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// The end of a HostAlloc.
-struct HostFree {
-  static constexpr Op kOp = Op::kHostFree;
-  static constexpr bool kHasReply = true;
-  using Reply = HostFreeReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t address{};
-};
-static_assert(sizeof(HostFree) == HostFree::kFixedBytes);
-
-/// A piece of a copy of `total` bytes from client memory: `data` goes to `address` + `offset`.
-struct CopyToDevice {
-  static constexpr Op kOp = Op::kCopyToDevice;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 40;
-  static constexpr size_t kTails = 1;
-
-  uint64_t address{};
-  uint64_t stream{};
-  uint64_t offset{};
-  uint64_t total{};
-  uint32_t dataBytes{};
-  uint8_t pad0[4]{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {dataBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    dataBytes = bytes[0];
-  }
-};
-static_assert(sizeof(CopyToDevice) == CopyToDevice::kFixedBytes);
+static_assert(sizeof(CopyBox) == CopyBox::kFixedBytes);
 
 /// Answer to CopyFromDevice.
 struct CopyFromDeviceReply {
@@ -1232,239 +1259,572 @@ struct CopyHostShared {
 };
 static_assert(sizeof(CopyHostShared) == CopyHostShared::kFixedBytes);
 
-/// Answer to ImageOffer.
-struct ImageOfferReply {
+/// A piece of a copy of `total` bytes from client memory: `data` goes to `address` + `offset`.
+struct CopyToDevice {
+  static constexpr Op kOp = Op::kCopyToDevice;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 40;
+  static constexpr size_t kTails = 1;
+
+  uint64_t address{};
+  uint64_t stream{};
+  uint64_t offset{};
+  uint64_t total{};
+  uint32_t dataBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {dataBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    dataBytes = bytes[0];
+  }
+};
+static_assert(sizeof(CopyToDevice) == CopyToDevice::kFixedBytes);
+
+/// Answer to CtxGetExecAffinity.
+struct CtxGetExecAffinityReply {
   static constexpr size_t kFixedBytes = 8;
   static constexpr size_t kTails = 0;
 
-  uint32_t known{};
-  uint8_t pad0[4]{};
+  alignas(8) uint8_t pExecAffinity[8]{};
 };
-static_assert(sizeof(ImageOfferReply) == ImageOfferReply::kFixedBytes);
+static_assert(sizeof(CtxGetExecAffinityReply) == CtxGetExecAffinityReply::kFixedBytes);
 
-/// Asks whether the worker's host has an image, by its SHA-256; if so, no parts follow.
-struct ImageOffer {
-  static constexpr Op kOp = Op::kImageOffer;
+/// cuCtxGetExecAffinity.
+struct CtxGetExecAffinity {
+  static constexpr Op kOp = Op::kCtxGetExecAffinity;
   static constexpr bool kHasReply = true;
-  using Reply = ImageOfferReply;
-  static constexpr size_t kFixedBytes = 48;
+  using Reply = CtxGetExecAffinityReply;
+  static constexpr size_t kFixedBytes = 8;
   static constexpr size_t kTails = 0;
 
-  uint64_t handle{};
-  uint64_t total{};
-  alignas(8) uint8_t hash[32]{};
+  int32_t type{};
+  uint8_t pad0[4]{};
 };
-static_assert(sizeof(ImageOffer) == ImageOffer::kFixedBytes);
+static_assert(sizeof(CtxGetExecAffinity) == CtxGetExecAffinity::kFixedBytes);
 
-/// A copy in up to three dimensions between two ends within the worker's reach: an array, or an address of
-/// the first byte (device memory, or host memory that both sides map) with its pitch in bytes and rows in a
-/// slice. Offsets are of arrays.
-struct CopyBox {
-  static constexpr Op kOp = Op::kCopyBox;
+/// Answer to CtxGetLimit.
+struct CtxGetLimitReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t pvalue{};
+};
+static_assert(sizeof(CtxGetLimitReply) == CtxGetLimitReply::kFixedBytes);
+
+/// cuCtxGetLimit.
+struct CtxGetLimit {
+  static constexpr Op kOp = Op::kCtxGetLimit;
+  static constexpr bool kHasReply = true;
+  using Reply = CtxGetLimitReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t limit{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(CtxGetLimit) == CtxGetLimit::kFixedBytes);
+
+/// cuCtxResetPersistingL2Cache.
+struct CtxResetPersistingL2Cache {
+  static constexpr Op kOp = Op::kCtxResetPersistingL2Cache;
   static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// Answer to DeviceCanAccessPeer.
+struct DeviceCanAccessPeerReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t canAccessPeer{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(DeviceCanAccessPeerReply) == DeviceCanAccessPeerReply::kFixedBytes);
+
+/// cuDeviceCanAccessPeer.
+struct DeviceCanAccessPeer {
+  static constexpr Op kOp = Op::kDeviceCanAccessPeer;
+  static constexpr bool kHasReply = true;
+  using Reply = DeviceCanAccessPeerReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t dev{};
+  int32_t peerDev{};
+};
+static_assert(sizeof(DeviceCanAccessPeer) == DeviceCanAccessPeer::kFixedBytes);
+
+/// Answer to DeviceGetExecAffinitySupport.
+struct DeviceGetExecAffinitySupportReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t pi{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(DeviceGetExecAffinitySupportReply) == DeviceGetExecAffinitySupportReply::kFixedBytes);
+
+/// cuDeviceGetExecAffinitySupport.
+struct DeviceGetExecAffinitySupport {
+  static constexpr Op kOp = Op::kDeviceGetExecAffinitySupport;
+  static constexpr bool kHasReply = true;
+  using Reply = DeviceGetExecAffinitySupportReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t type{};
+  int32_t dev{};
+};
+static_assert(sizeof(DeviceGetExecAffinitySupport) == DeviceGetExecAffinitySupport::kFixedBytes);
+
+/// Answer to DeviceGetP2PAttribute.
+struct DeviceGetP2PAttributeReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t value{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(DeviceGetP2PAttributeReply) == DeviceGetP2PAttributeReply::kFixedBytes);
+
+/// cuDeviceGetP2PAttribute.
+struct DeviceGetP2PAttribute {
+  static constexpr Op kOp = Op::kDeviceGetP2PAttribute;
+  static constexpr bool kHasReply = true;
+  using Reply = DeviceGetP2PAttributeReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  int32_t attrib{};
+  int32_t srcDevice{};
+  int32_t dstDevice{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(DeviceGetP2PAttribute) == DeviceGetP2PAttribute::kFixedBytes);
+
+/// Answer to DeviceGetTexture1DLinearMaxWidth.
+struct DeviceGetTexture1DLinearMaxWidthReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t maxWidthInElements{};
+};
+static_assert(sizeof(DeviceGetTexture1DLinearMaxWidthReply) == DeviceGetTexture1DLinearMaxWidthReply::kFixedBytes);
+
+/// cuDeviceGetTexture1DLinearMaxWidth.
+struct DeviceGetTexture1DLinearMaxWidth {
+  static constexpr Op kOp = Op::kDeviceGetTexture1DLinearMaxWidth;
+  static constexpr bool kHasReply = true;
+  using Reply = DeviceGetTexture1DLinearMaxWidthReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  int32_t format{};
+  uint32_t numChannels{};
+  int32_t dev{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(DeviceGetTexture1DLinearMaxWidth) == DeviceGetTexture1DLinearMaxWidth::kFixedBytes);
+
+/// Answer to DeviceResource.
+struct DeviceResourceReply {
   static constexpr size_t kFixedBytes = 144;
   static constexpr size_t kTails = 0;
 
-  uint64_t srcArray{};
-  uint64_t srcAddress{};
-  uint64_t srcPitch{};
-  uint64_t srcRows{};
-  uint64_t srcX{};
-  uint64_t srcY{};
-  uint64_t srcZ{};
-  uint64_t dstArray{};
-  uint64_t dstAddress{};
-  uint64_t dstPitch{};
-  uint64_t dstRows{};
-  uint64_t dstX{};
-  uint64_t dstY{};
-  uint64_t dstZ{};
-  uint64_t width{};
-  uint64_t height{};
-  uint64_t depth{};
-  uint64_t stream{};
-};
-static_assert(sizeof(CopyBox) == CopyBox::kFixedBytes);
-
-/// Answer to ArrayCreate.
-struct ArrayCreateReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// An array, or with `levels` a mipmapped one, of the current device, within the session's limit.
-struct ArrayCreate {
-  static constexpr Op kOp = Op::kArrayCreate;
-  static constexpr bool kHasReply = true;
-  using Reply = ArrayCreateReply;
-  static constexpr size_t kFixedBytes = 56;
-  static constexpr size_t kTails = 0;
-
-  uint64_t handle{};
-  uint64_t width{};
-  uint64_t height{};
-  uint64_t depth{};
-  int32_t format{};
-  uint32_t channels{};
-  uint32_t flags{};
-  uint32_t levels{};
-  uint32_t elementBytes{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(ArrayCreate) == ArrayCreate::kFixedBytes);
-
-/// The end of an array, when the device is done with it. A level ends with its mipmapped array.
-struct ArrayDestroy {
-  static constexpr Op kOp = Op::kArrayDestroy;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t handle{};
-};
-static_assert(sizeof(ArrayDestroy) == ArrayDestroy::kFixedBytes);
-
-/// Answer to ArrayLevel.
-struct ArrayLevelReply {
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t width{};
-  uint64_t height{};
-  uint64_t depth{};
-};
-static_assert(sizeof(ArrayLevelReply) == ArrayLevelReply::kFixedBytes);
-
-/// A level of a mipmapped array, as an array.
-struct ArrayLevel {
-  static constexpr Op kOp = Op::kArrayLevel;
-  static constexpr bool kHasReply = true;
-  using Reply = ArrayLevelReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t mipmapped{};
-  uint32_t level{};
-  uint8_t pad0[4]{};
-  uint64_t handle{};
-};
-static_assert(sizeof(ArrayLevel) == ArrayLevel::kFixedBytes);
-
-/// Answer to ArrayRequirements.
-struct ArrayRequirementsReply {
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t bytes{};
-  uint64_t alignment{};
-};
-static_assert(sizeof(ArrayRequirementsReply) == ArrayRequirementsReply::kFixedBytes);
-
-/// What an array takes of a device's memory, as the driver says.
-struct ArrayRequirements {
-  static constexpr Op kOp = Op::kArrayRequirements;
-  static constexpr bool kHasReply = true;
-  using Reply = ArrayRequirementsReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t handle{};
-  int32_t device{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(ArrayRequirements) == ArrayRequirements::kFixedBytes);
-
-/// Answer to TextureCreate.
-struct TextureCreateReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t object{};
-};
-static_assert(sizeof(TextureCreateReply) == TextureCreateReply::kFixedBytes);
-
-/// A texture or surface object. Of the resource, `handle` is the array, mipmapped array or address; the
-/// structures as they lie in memory, `view` only with `hasView`.
-struct TextureCreate {
-  static constexpr Op kOp = Op::kTextureCreate;
-  static constexpr bool kHasReply = true;
-  using Reply = TextureCreateReply;
-  static constexpr size_t kFixedBytes = 376;
-  static constexpr size_t kTails = 0;
-
-  uint64_t handle{};
-  uint32_t isSurface{};
-  uint32_t hasView{};
   alignas(8) uint8_t resource[144]{};
-  alignas(8) uint8_t texture[104]{};
-  alignas(8) uint8_t view[112]{};
 };
-static_assert(sizeof(TextureCreate) == TextureCreate::kFixedBytes);
+static_assert(sizeof(DeviceResourceReply) == DeviceResourceReply::kFixedBytes);
 
-/// The end of a texture or surface object, when the device is done with it.
-struct TextureDestroy {
-  static constexpr Op kOp = Op::kTextureDestroy;
+/// A CUdevResource of a device, or of the frame's context with `device` -1.
+struct DeviceResource {
+  static constexpr Op kOp = Op::kDeviceResource;
+  static constexpr bool kHasReply = true;
+  using Reply = DeviceResourceReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t device{};
+  int32_t type{};
+};
+static_assert(sizeof(DeviceResource) == DeviceResource::kFixedBytes);
+
+/// cuEventCreate.
+struct EventCreate {
+  static constexpr Op kOp = Op::kEventCreate;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t phEvent{};
+  uint32_t Flags{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(EventCreate) == EventCreate::kFixedBytes);
+
+/// cuEventDestroy_v2.
+struct EventDestroyV2 {
+  static constexpr Op kOp = Op::kEventDestroyV2;
   static constexpr bool kHasReply = false;
   static constexpr size_t kFixedBytes = 8;
   static constexpr size_t kTails = 0;
 
-  uint64_t object{};
+  uint64_t hEvent{};
 };
-static_assert(sizeof(TextureDestroy) == TextureDestroy::kFixedBytes);
+static_assert(sizeof(EventDestroyV2) == EventDestroyV2::kFixedBytes);
 
-/// Answer to ArrayPlane.
-struct ArrayPlaneReply {
-  static constexpr size_t kFixedBytes = 32;
+/// Answer to EventElapsedTime.
+struct EventElapsedTimeReply {
+  static constexpr size_t kFixedBytes = 8;
   static constexpr size_t kTails = 0;
 
-  uint64_t width{};
-  uint64_t height{};
-  uint64_t depth{};
-  int32_t format{};
-  uint32_t channels{};
-};
-static_assert(sizeof(ArrayPlaneReply) == ArrayPlaneReply::kFixedBytes);
-
-/// A plane of an array of a format with several, as an array.
-struct ArrayPlane {
-  static constexpr Op kOp = Op::kArrayPlane;
-  static constexpr bool kHasReply = true;
-  using Reply = ArrayPlaneReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t array{};
-  uint32_t plane{};
+  float pMilliseconds{};
   uint8_t pad0[4]{};
-  uint64_t handle{};
 };
-static_assert(sizeof(ArrayPlane) == ArrayPlane::kFixedBytes);
+static_assert(sizeof(EventElapsedTimeReply) == EventElapsedTimeReply::kFixedBytes);
 
-/// Answer to ArrayMap.
-struct ArrayMapReply {
+/// cuEventElapsedTime.
+struct EventElapsedTime {
+  static constexpr Op kOp = Op::kEventElapsedTime;
+  static constexpr bool kHasReply = true;
+  using Reply = EventElapsedTimeReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hStart{};
+  uint64_t hEnd{};
+};
+static_assert(sizeof(EventElapsedTime) == EventElapsedTime::kFixedBytes);
+
+/// Answer to EventElapsedTimeV2.
+struct EventElapsedTimeV2Reply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  float pMilliseconds{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(EventElapsedTimeV2Reply) == EventElapsedTimeV2Reply::kFixedBytes);
+
+/// cuEventElapsedTime_v2.
+struct EventElapsedTimeV2 {
+  static constexpr Op kOp = Op::kEventElapsedTimeV2;
+  static constexpr bool kHasReply = true;
+  using Reply = EventElapsedTimeV2Reply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hStart{};
+  uint64_t hEnd{};
+};
+static_assert(sizeof(EventElapsedTimeV2) == EventElapsedTimeV2::kFixedBytes);
+
+/// Answer to EventHappened.
+struct EventHappenedReply {
   static constexpr size_t kFixedBytes = 0;
   static constexpr size_t kTails = 0;
 };
 
-/// Maps memory to parts of sparse arrays, or unmaps it. `entries`: CUarrayMapInfo records, in which the
-/// array, the memory and the devices are those of the session.
-struct ArrayMap {
-  static constexpr Op kOp = Op::kArrayMap;
+/// Of an event that is made again: it had happened `afterMs` (a double) after the moment `unixNs`.
+struct EventHappened {
+  static constexpr Op kOp = Op::kEventHappened;
   static constexpr bool kHasReply = true;
-  using Reply = ArrayMapReply;
+  using Reply = EventHappenedReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t event{};
+  uint64_t unixNs{};
+  alignas(8) uint8_t afterMs[8]{};
+};
+static_assert(sizeof(EventHappened) == EventHappened::kFixedBytes);
+
+/// Answer to EventQuery.
+struct EventQueryReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuEventQuery.
+struct EventQuery {
+  static constexpr Op kOp = Op::kEventQuery;
+  static constexpr bool kHasReply = true;
+  using Reply = EventQueryReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hEvent{};
+};
+static_assert(sizeof(EventQuery) == EventQuery::kFixedBytes);
+
+/// cuEventRecord.
+struct EventRecord {
+  static constexpr Op kOp = Op::kEventRecord;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hEvent{};
+  uint64_t hStream{};
+};
+static_assert(sizeof(EventRecord) == EventRecord::kFixedBytes);
+
+/// cuEventRecordWithFlags.
+struct EventRecordWithFlags {
+  static constexpr Op kOp = Op::kEventRecordWithFlags;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hEvent{};
+  uint64_t hStream{};
+  uint32_t flags{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(EventRecordWithFlags) == EventRecordWithFlags::kFixedBytes);
+
+/// Answer to EventSync.
+struct EventSyncReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// Answered when the event has happened.
+struct EventSync {
+  static constexpr Op kOp = Op::kEventSync;
+  static constexpr bool kHasReply = true;
+  using Reply = EventSyncReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t event{};
+};
+static_assert(sizeof(EventSync) == EventSync::kFixedBytes);
+
+/// Answer to FlushGPUDirectRDMAWrites.
+struct FlushGPUDirectRDMAWritesReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuFlushGPUDirectRDMAWrites.
+struct FlushGPUDirectRDMAWrites {
+  static constexpr Op kOp = Op::kFlushGPUDirectRDMAWrites;
+  static constexpr bool kHasReply = true;
+  using Reply = FlushGPUDirectRDMAWritesReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t target{};
+  int32_t scope{};
+};
+static_assert(sizeof(FlushGPUDirectRDMAWrites) == FlushGPUDirectRDMAWrites::kFixedBytes);
+
+/// Answer to FuncGetAttribute.
+struct FuncGetAttributeReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t pi{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(FuncGetAttributeReply) == FuncGetAttributeReply::kFixedBytes);
+
+/// cuFuncGetAttribute.
+struct FuncGetAttribute {
+  static constexpr Op kOp = Op::kFuncGetAttribute;
+  static constexpr bool kHasReply = true;
+  using Reply = FuncGetAttributeReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  int32_t attrib{};
+  uint8_t pad0[4]{};
+  uint64_t hfunc{};
+};
+static_assert(sizeof(FuncGetAttribute) == FuncGetAttribute::kFixedBytes);
+
+/// Answer to FuncIsLoaded.
+struct FuncIsLoadedReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t state{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(FuncIsLoadedReply) == FuncIsLoadedReply::kFixedBytes);
+
+/// cuFuncIsLoaded.
+struct FuncIsLoaded {
+  static constexpr Op kOp = Op::kFuncIsLoaded;
+  static constexpr bool kHasReply = true;
+  using Reply = FuncIsLoadedReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t function{};
+};
+static_assert(sizeof(FuncIsLoaded) == FuncIsLoaded::kFixedBytes);
+
+/// Answer to FuncLoad.
+struct FuncLoadReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuFuncLoad.
+struct FuncLoad {
+  static constexpr Op kOp = Op::kFuncLoad;
+  static constexpr bool kHasReply = true;
+  using Reply = FuncLoadReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t function{};
+};
+static_assert(sizeof(FuncLoad) == FuncLoad::kFixedBytes);
+
+/// Answer to FuncSetAttribute.
+struct FuncSetAttributeReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuFuncSetAttribute.
+struct FuncSetAttribute {
+  static constexpr Op kOp = Op::kFuncSetAttribute;
+  static constexpr bool kHasReply = true;
+  using Reply = FuncSetAttributeReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hfunc{};
+  int32_t attrib{};
+  int32_t value{};
+};
+static_assert(sizeof(FuncSetAttribute) == FuncSetAttribute::kFixedBytes);
+
+/// cuFuncSetCacheConfig.
+struct FuncSetCacheConfig {
+  static constexpr Op kOp = Op::kFuncSetCacheConfig;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hfunc{};
+  int32_t config{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(FuncSetCacheConfig) == FuncSetCacheConfig::kFixedBytes);
+
+/// cuFuncSetSharedMemConfig.
+struct FuncSetSharedMemConfig {
+  static constexpr Op kOp = Op::kFuncSetSharedMemConfig;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hfunc{};
+  int32_t config{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(FuncSetSharedMemConfig) == FuncSetSharedMemConfig::kFixedBytes);
+
+/// Answer to FunctionNames.
+struct FunctionNamesReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 1;
+
+  uint32_t count{};
+  uint32_t namesBytes{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {namesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    namesBytes = bytes[0];
+  }
+};
+static_assert(sizeof(FunctionNamesReply) == FunctionNamesReply::kFixedBytes);
+
+/// The names of the functions of a module or the kernels of a library, each ended by a zero.
+struct FunctionNames {
+  static constexpr Op kOp = Op::kFunctionNames;
+  static constexpr bool kHasReply = true;
+  using Reply = FunctionNamesReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t owner{};
+};
+static_assert(sizeof(FunctionNames) == FunctionNames::kFixedBytes);
+
+/// Answer to GetFunction.
+struct GetFunctionReply {
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 2;
+
+  uint32_t paramCount{};
+  uint32_t layoutBytes{};
+  uint32_t attributesBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {layoutBytes, attributesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    layoutBytes = bytes[0];
+    attributesBytes = bytes[1];
+  }
+};
+static_assert(sizeof(GetFunctionReply) == GetFunctionReply::kFixedBytes);
+
+/// A function of a module or kernel of a library, with all that launches need to know: per parameter offset
+/// and size (u32 each), and the attributes by number (i32 each).
+struct GetFunction {
+  static constexpr Op kOp = Op::kGetFunction;
+  static constexpr bool kHasReply = true;
+  using Reply = GetFunctionReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 1;
+
+  uint64_t owner{};
+  uint64_t handle{};
+  uint32_t nameBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {nameBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    nameBytes = bytes[0];
+  }
+};
+static_assert(sizeof(GetFunction) == GetFunction::kFixedBytes);
+
+/// Answer to GetGlobal.
+struct GetGlobalReply {
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t address{};
+  uint64_t bytes{};
+};
+static_assert(sizeof(GetGlobalReply) == GetGlobalReply::kFixedBytes);
+
+/// Address and size of a variable of a module or library. `managed` 1: only of one that is managed, which
+/// fails, because host code could not reach it.
+struct GetGlobal {
+  static constexpr Op kOp = Op::kGetGlobal;
+  static constexpr bool kHasReply = true;
+  using Reply = GetGlobalReply;
   static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 1;
 
-  uint64_t stream{};
-  uint32_t entriesBytes{};
-  uint8_t pad0[4]{};
+  uint64_t owner{};
+  uint32_t managed{};
+  uint32_t nameBytes{};
 
-  std::array<uint32_t, kTails> tailBytes() const { return {entriesBytes}; }
+  std::array<uint32_t, kTails> tailBytes() const { return {nameBytes}; }
   void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    entriesBytes = bytes[0];
+    nameBytes = bytes[0];
   }
 };
-static_assert(sizeof(ArrayMap) == ArrayMap::kFixedBytes);
+static_assert(sizeof(GetGlobal) == GetGlobal::kFixedBytes);
 
 /// Answer to GetReference.
 struct GetReferenceReply {
@@ -1493,35 +1853,698 @@ struct GetReference {
 };
 static_assert(sizeof(GetReference) == GetReference::kFixedBytes);
 
-/// The end of a reference that cuTexRefCreate made.
-struct TextureReferenceDestroy {
-  static constexpr Op kOp = Op::kTextureReferenceDestroy;
-  static constexpr bool kHasReply = false;
+/// Answer to GraphAddNode.
+struct GraphAddNodeReply {
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 1;
+
+  uint64_t node{};
+  uint64_t value{};
+  uint32_t graphsBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {graphsBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    graphsBytes = bytes[0];
+  }
+};
+static_assert(sizeof(GraphAddNodeReply) == GraphAddNodeReply::kFixedBytes);
+
+/// A node behind others. `params`: a graph::NodeRecord (native/cuda/graph_node.h) and what follows it.
+/// `value`: what the kind of node gives, the address of an allocation. `graphs`: the bodies of a conditional
+/// node.
+struct GraphAddNode {
+  static constexpr Op kOp = Op::kGraphAddNode;
+  static constexpr bool kHasReply = true;
+  using Reply = GraphAddNodeReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 3;
+
+  uint64_t graph{};
+  uint32_t hasEdges{};
+  uint32_t nodesBytes{};
+  uint32_t edgesBytes{};
+  uint32_t paramsBytes{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {nodesBytes, edgesBytes, paramsBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    nodesBytes = bytes[0];
+    edgesBytes = bytes[1];
+    paramsBytes = bytes[2];
+  }
+};
+static_assert(sizeof(GraphAddNode) == GraphAddNode::kFixedBytes);
+
+/// Answer to GraphClone.
+struct GraphCloneReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t clone{};
+};
+static_assert(sizeof(GraphCloneReply) == GraphCloneReply::kFixedBytes);
+
+/// A copy of a graph.
+struct GraphClone {
+  static constexpr Op kOp = Op::kGraphClone;
+  static constexpr bool kHasReply = true;
+  using Reply = GraphCloneReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t graph{};
+};
+static_assert(sizeof(GraphClone) == GraphClone::kFixedBytes);
+
+/// Answer to GraphConditional.
+struct GraphConditionalReply {
   static constexpr size_t kFixedBytes = 8;
   static constexpr size_t kTails = 0;
 
   uint64_t handle{};
 };
-static_assert(sizeof(TextureReferenceDestroy) == TextureReferenceDestroy::kFixedBytes);
+static_assert(sizeof(GraphConditionalReply) == GraphConditionalReply::kFixedBytes);
 
-/// Answer to PeerAccess.
-struct PeerAccessReply {
+/// A handle for the condition of conditional nodes of a graph.
+struct GraphConditional {
+  static constexpr Op kOp = Op::kGraphConditional;
+  static constexpr bool kHasReply = true;
+  using Reply = GraphConditionalReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t graph{};
+  uint32_t initial{};
+  uint32_t flags{};
+};
+static_assert(sizeof(GraphConditional) == GraphConditional::kFixedBytes);
+
+/// Answer to GraphCreate.
+struct GraphCreateReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t graph{};
+};
+static_assert(sizeof(GraphCreateReply) == GraphCreateReply::kFixedBytes);
+
+/// An empty graph.
+struct GraphCreate {
+  static constexpr Op kOp = Op::kGraphCreate;
+  static constexpr bool kHasReply = true;
+  using Reply = GraphCreateReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint32_t flags{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(GraphCreate) == GraphCreate::kFixedBytes);
+
+/// Answer to GraphDepend.
+struct GraphDependReply {
   static constexpr size_t kFixedBytes = 0;
   static constexpr size_t kTails = 0;
 };
 
-/// Kernels of the current context may (`enable` 1) or may not touch the memory of context `peer`.
-struct PeerAccess {
-  static constexpr Op kOp = Op::kPeerAccess;
+/// Adds edges to a graph, or removes them (`remove` 1).
+struct GraphDepend {
+  static constexpr Op kOp = Op::kGraphDepend;
   static constexpr bool kHasReply = true;
-  using Reply = PeerAccessReply;
+  using Reply = GraphDependReply;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 3;
+
+  uint64_t graph{};
+  uint32_t remove{};
+  uint32_t hasEdges{};
+  uint32_t fromBytes{};
+  uint32_t toBytes{};
+  uint32_t edgesBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {fromBytes, toBytes, edgesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    fromBytes = bytes[0];
+    toBytes = bytes[1];
+    edgesBytes = bytes[2];
+  }
+};
+static_assert(sizeof(GraphDepend) == GraphDepend::kFixedBytes);
+
+/// The end of a graph and of its nodes.
+struct GraphDestroy {
+  static constexpr Op kOp = Op::kGraphDestroy;
+  static constexpr bool kHasReply = false;
   static constexpr size_t kFixedBytes = 8;
   static constexpr size_t kTails = 0;
 
-  uint32_t peer{};
-  uint32_t enable{};
+  uint64_t graph{};
 };
-static_assert(sizeof(PeerAccess) == PeerAccess::kFixedBytes);
+static_assert(sizeof(GraphDestroy) == GraphDestroy::kFixedBytes);
+
+/// Answer to GraphDestroyNode.
+struct GraphDestroyNodeReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// The end of a node.
+struct GraphDestroyNode {
+  static constexpr Op kOp = Op::kGraphDestroyNode;
+  static constexpr bool kHasReply = true;
+  using Reply = GraphDestroyNodeReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t node{};
+};
+static_assert(sizeof(GraphDestroyNode) == GraphDestroyNode::kFixedBytes);
+
+/// Answer to GraphDot.
+struct GraphDotReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 1;
+
+  uint32_t total{};
+  uint32_t textBytes{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {textBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    textBytes = bytes[0];
+  }
+};
+static_assert(sizeof(GraphDotReply) == GraphDotReply::kFixedBytes);
+
+/// The description of a graph in the DOT language, from `offset` on, at most 32 KiB. Asked with offset 0
+/// first.
+struct GraphDot {
+  static constexpr Op kOp = Op::kGraphDot;
+  static constexpr bool kHasReply = true;
+  using Reply = GraphDotReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t graph{};
+  uint32_t flags{};
+  uint32_t offset{};
+};
+static_assert(sizeof(GraphDot) == GraphDot::kFixedBytes);
+
+/// Answer to GraphEnableNode.
+struct GraphEnableNodeReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint32_t enabled{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(GraphEnableNodeReply) == GraphEnableNodeReply::kFixedBytes);
+
+/// Whether a node of an executable graph runs: `enable` 0 or 1 sets it, 2 only asks.
+struct GraphEnableNode {
+  static constexpr Op kOp = Op::kGraphEnableNode;
+  static constexpr bool kHasReply = true;
+  using Reply = GraphEnableNodeReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t exec{};
+  uint64_t node{};
+  uint32_t enable{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(GraphEnableNode) == GraphEnableNode::kFixedBytes);
+
+/// The end of an executable graph, when it is done.
+struct GraphExecDestroy {
+  static constexpr Op kOp = Op::kGraphExecDestroy;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t exec{};
+};
+static_assert(sizeof(GraphExecDestroy) == GraphExecDestroy::kFixedBytes);
+
+/// Answer to GraphExecUpdate.
+struct GraphExecUpdateReply {
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 1;
+
+  uint64_t errorNode{};
+  uint64_t errorFromNode{};
+  uint32_t result{};
+  int32_t status{};
+  uint32_t hostFunctions{};
+  uint32_t sourcesBytes{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {sourcesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    sourcesBytes = bytes[0];
+  }
+};
+static_assert(sizeof(GraphExecUpdateReply) == GraphExecUpdateReply::kFixedBytes);
+
+/// Takes over the parameters of a graph of the same shape; answers as CUgraphExecUpdateResultInfo, and as
+/// GraphInstantiate does.
+struct GraphExecUpdate {
+  static constexpr Op kOp = Op::kGraphExecUpdate;
+  static constexpr bool kHasReply = true;
+  using Reply = GraphExecUpdateReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t exec{};
+  uint64_t graph{};
+};
+static_assert(sizeof(GraphExecUpdate) == GraphExecUpdate::kFixedBytes);
+
+/// Answer to GraphFindInClone.
+struct GraphFindInCloneReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t found{};
+};
+static_assert(sizeof(GraphFindInCloneReply) == GraphFindInCloneReply::kFixedBytes);
+
+/// The node of a clone that was made from `node`.
+struct GraphFindInClone {
+  static constexpr Op kOp = Op::kGraphFindInClone;
+  static constexpr bool kHasReply = true;
+  using Reply = GraphFindInCloneReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t node{};
+  uint64_t clone{};
+};
+static_assert(sizeof(GraphFindInClone) == GraphFindInClone::kFixedBytes);
+
+/// Answer to GraphGetNode.
+struct GraphGetNodeReply {
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 1;
+
+  uint64_t root{};
+  uint32_t paramsBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {paramsBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    paramsBytes = bytes[0];
+  }
+};
+static_assert(sizeof(GraphGetNodeReply) == GraphGetNodeReply::kFixedBytes);
+
+/// Parameters of a node as GraphAddNode takes them, and the graph that it ends with.
+struct GraphGetNode {
+  static constexpr Op kOp = Op::kGraphGetNode;
+  static constexpr bool kHasReply = true;
+  using Reply = GraphGetNodeReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t node{};
+};
+static_assert(sizeof(GraphGetNode) == GraphGetNode::kFixedBytes);
+
+/// Answer to GraphInstantiate.
+struct GraphInstantiateReply {
+  static constexpr size_t kFixedBytes = 40;
+  static constexpr size_t kTails = 1;
+
+  uint64_t exec{};
+  uint64_t errorNode{};
+  uint32_t result{};
+  uint32_t hostFunctions{};
+  uint32_t kept{};
+  int32_t status{};
+  uint32_t sourcesBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {sourcesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    sourcesBytes = bytes[0];
+  }
+};
+static_assert(sizeof(GraphInstantiateReply) == GraphInstantiateReply::kFixedBytes);
+
+/// An executable graph. `sources`: memory of the client that its launches read, as graph::Source;
+/// `hostFunctions`: how many functions of the client one launch runs; `kept`: how many allocations outlive a
+/// launch. `hasUpload`: it is uploaded in the order of `stream`.
+struct GraphInstantiate {
+  static constexpr Op kOp = Op::kGraphInstantiate;
+  static constexpr bool kHasReply = true;
+  using Reply = GraphInstantiateReply;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t graph{};
+  uint64_t flags{};
+  uint64_t stream{};
+  uint32_t hasUpload{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(GraphInstantiate) == GraphInstantiate::kFixedBytes);
+
+/// Launches an executable graph.
+struct GraphLaunch {
+  static constexpr Op kOp = Op::kGraphLaunch;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t exec{};
+  uint64_t stream{};
+};
+static_assert(sizeof(GraphLaunch) == GraphLaunch::kFixedBytes);
+
+/// Answer to GraphList.
+struct GraphListReply {
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 3;
+
+  uint32_t total{};
+  uint32_t nodesBytes{};
+  uint32_t othersBytes{};
+  uint32_t edgesBytes{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {nodesBytes, othersBytes, edgesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    nodesBytes = bytes[0];
+    othersBytes = bytes[1];
+    edgesBytes = bytes[2];
+  }
+};
+static_assert(sizeof(GraphListReply) == GraphListReply::kFixedBytes);
+
+/// Nodes or edges, from the `first` on, at most 1024. `what`: 0 nodes and 1 root nodes of a graph, 2 its
+/// edges, 3 dependencies and 4 dependents of a node. An edge is in `nodes`, `others` (its other end) and
+/// `edges` at the same place.
+struct GraphList {
+  static constexpr Op kOp = Op::kGraphList;
+  static constexpr bool kHasReply = true;
+  using Reply = GraphListReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t object{};
+  uint32_t what{};
+  uint32_t first{};
+};
+static_assert(sizeof(GraphList) == GraphList::kFixedBytes);
+
+/// Answer to GraphMemory.
+struct GraphMemoryReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t value{};
+};
+static_assert(sizeof(GraphMemoryReply) == GraphMemoryReply::kFixedBytes);
+
+/// Memory of the allocation nodes of a device. `what`: 0 get and 1 set an attribute, 2 give back what no
+/// graph uses.
+struct GraphMemory {
+  static constexpr Op kOp = Op::kGraphMemory;
+  static constexpr bool kHasReply = true;
+  using Reply = GraphMemoryReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  int32_t device{};
+  uint32_t what{};
+  uint32_t attribute{};
+  uint8_t pad0[4]{};
+  uint64_t value{};
+};
+static_assert(sizeof(GraphMemory) == GraphMemory::kFixedBytes);
+
+/// Answer to GraphNodeAttribute.
+struct GraphNodeAttributeReply {
+  static constexpr size_t kFixedBytes = 64;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t value[64]{};
+};
+static_assert(sizeof(GraphNodeAttributeReply) == GraphNodeAttributeReply::kFixedBytes);
+
+/// An attribute of a kernel node, a CUlaunchAttributeValue. `what`: 0 get, 1 set, 2 copy all of the node
+/// `value`.
+struct GraphNodeAttribute {
+  static constexpr Op kOp = Op::kGraphNodeAttribute;
+  static constexpr bool kHasReply = true;
+  using Reply = GraphNodeAttributeReply;
+  static constexpr size_t kFixedBytes = 88;
+  static constexpr size_t kTails = 0;
+
+  uint64_t node{};
+  uint64_t other{};
+  uint32_t what{};
+  uint32_t attribute{};
+  alignas(8) uint8_t value[64]{};
+};
+static_assert(sizeof(GraphNodeAttribute) == GraphNodeAttribute::kFixedBytes);
+
+/// Answer to GraphNodeType.
+struct GraphNodeTypeReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint32_t type{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(GraphNodeTypeReply) == GraphNodeTypeReply::kFixedBytes);
+
+/// CUgraphNodeType of a node.
+struct GraphNodeType {
+  static constexpr Op kOp = Op::kGraphNodeType;
+  static constexpr bool kHasReply = true;
+  using Reply = GraphNodeTypeReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t node{};
+};
+static_assert(sizeof(GraphNodeType) == GraphNodeType::kFixedBytes);
+
+/// Answer to GraphSetNode.
+struct GraphSetNodeReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 1;
+
+  uint32_t hostFunctions{};
+  uint32_t sourcesBytes{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {sourcesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    sourcesBytes = bytes[0];
+  }
+};
+static_assert(sizeof(GraphSetNodeReply) == GraphSetNodeReply::kFixedBytes);
+
+/// Other parameters for a node, of its graph, or of an executable one (`exec` not 0); then what its launches
+/// need anew, as with GraphInstantiate.
+struct GraphSetNode {
+  static constexpr Op kOp = Op::kGraphSetNode;
+  static constexpr bool kHasReply = true;
+  using Reply = GraphSetNodeReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 1;
+
+  uint64_t exec{};
+  uint64_t node{};
+  uint32_t paramsBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {paramsBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    paramsBytes = bytes[0];
+  }
+};
+static_assert(sizeof(GraphSetNode) == GraphSetNode::kFixedBytes);
+
+/// Bytes of the client's that the next launch reads: `data` at `offset` of the source of that number.
+struct GraphSource {
+  static constexpr Op kOp = Op::kGraphSource;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 1;
+
+  uint64_t source{};
+  uint64_t offset{};
+  uint32_t dataBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {dataBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    dataBytes = bytes[0];
+  }
+};
+static_assert(sizeof(GraphSource) == GraphSource::kFixedBytes);
+
+/// As GraphSetNode with `exec`, for nodes that change nothing of what launches need: not copies, functions
+/// and graphs.
+struct GraphUpdateNode {
+  static constexpr Op kOp = Op::kGraphUpdateNode;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 1;
+
+  uint64_t exec{};
+  uint64_t node{};
+  uint32_t paramsBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {paramsBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    paramsBytes = bytes[0];
+  }
+};
+static_assert(sizeof(GraphUpdateNode) == GraphUpdateNode::kFixedBytes);
+
+/// Uploads an executable graph.
+struct GraphUpload {
+  static constexpr Op kOp = Op::kGraphUpload;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t exec{};
+  uint64_t stream{};
+};
+static_assert(sizeof(GraphUpload) == GraphUpload::kFixedBytes);
+
+/// Answer to GreenCreate.
+struct GreenCreateReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// A green context on a device, under a number as with ContextCreate; ended with ContextDestroy.
+struct GreenCreate {
+  static constexpr Op kOp = Op::kGreenCreate;
+  static constexpr bool kHasReply = true;
+  using Reply = GreenCreateReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint32_t context{};
+  int32_t device{};
+  uint64_t descriptor{};
+  uint32_t flags{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(GreenCreate) == GreenCreate::kFixedBytes);
+
+/// A stream of the frame's context, which is a green one.
+struct GreenStream {
+  static constexpr Op kOp = Op::kGreenStream;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t stream{};
+  uint32_t flags{};
+  int32_t priority{};
+};
+static_assert(sizeof(GreenStream) == GreenStream::kFixedBytes);
+
+/// Answer to HostAlloc.
+struct HostAllocReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// Pinned host memory at `address`: of a client on the same host, as a file that both map there; `isPrivate`
+/// 1: of the worker alone, for kernels that are given addresses of memory which the client mirrors.
+struct HostAlloc {
+  static constexpr Op kOp = Op::kHostAlloc;
+  static constexpr bool kHasReply = true;
+  using Reply = HostAllocReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t bytes{};
+  uint64_t address{};
+  uint32_t flags{};
+  uint32_t isPrivate{};
+};
+static_assert(sizeof(HostAlloc) == HostAlloc::kFixedBytes);
+
+/// Answer to HostFree.
+struct HostFreeReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// The end of a HostAlloc.
+struct HostFree {
+  static constexpr Op kOp = Op::kHostFree;
+  static constexpr bool kHasReply = true;
+  using Reply = HostFreeReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t address{};
+};
+static_assert(sizeof(HostFree) == HostFree::kFixedBytes);
+
+/// A function of the client in the order of a stream. `kind`: 0 host function, 1 stream callback; `handle`:
+/// the stream as the program named it.
+struct HostFunction {
+  static constexpr Op kOp = Op::kHostFunction;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 40;
+  static constexpr size_t kTails = 0;
+
+  uint64_t stream{};
+  uint64_t function{};
+  uint64_t data{};
+  uint64_t handle{};
+  uint32_t kind{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(HostFunction) == HostFunction::kFixedBytes);
+
+/// The client keeps the file of that pinned memory. In a session that goes on for one that was parked, it
+/// sent the file before this command, and has the memory from there.
+struct HostKeep {
+  static constexpr Op kOp = Op::kHostKeep;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t bytes{};
+  uint64_t address{};
+};
+static_assert(sizeof(HostKeep) == HostKeep::kFixedBytes);
+
+/// Answer to ImageOffer.
+struct ImageOfferReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint32_t known{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(ImageOfferReply) == ImageOfferReply::kFixedBytes);
+
+/// Asks whether the worker's host has an image, by its SHA-256; if so, no parts follow.
+struct ImageOffer {
+  static constexpr Op kOp = Op::kImageOffer;
+  static constexpr bool kHasReply = true;
+  using Reply = ImageOfferReply;
+  static constexpr size_t kFixedBytes = 48;
+  static constexpr size_t kTails = 0;
+
+  uint64_t handle{};
+  uint64_t total{};
+  alignas(8) uint8_t hash[32]{};
+};
+static_assert(sizeof(ImageOffer) == ImageOffer::kFixedBytes);
 
 /// A piece of the image of `total` bytes that a ModuleLoad or LinkAdd of this handle will use.
 struct ImagePart {
@@ -1543,74 +2566,177 @@ struct ImagePart {
 };
 static_assert(sizeof(ImagePart) == ImagePart::kFixedBytes);
 
-/// Answer to ModuleLoad.
-struct ModuleLoadReply {
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 2;
+/// Answer to KernelGetAttribute.
+struct KernelGetAttributeReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
 
-  uint32_t threadsPerBlock{};
-  float wallTimeMs{};
-  uint32_t infoLogBytes{};
-  uint32_t errorLogBytes{};
-  uint32_t infoBytes{};
-  uint32_t errorBytes{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {infoBytes, errorBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    infoBytes = bytes[0];
-    errorBytes = bytes[1];
-  }
+  int32_t pi{};
+  uint8_t pad0[4]{};
 };
-static_assert(sizeof(ModuleLoadReply) == ModuleLoadReply::kFixedBytes);
+static_assert(sizeof(KernelGetAttributeReply) == KernelGetAttributeReply::kFixedBytes);
 
-/// Loads the image whose parts have arrived. `kind`: 0 module, 1 library. `options`: JitOptionRecord;
-/// `places`: where in the image its fatbins begin, when there are several (u64 each). `isKept`: 1 where the
-/// client can send the image again. The logs come back with a failure too.
-struct ModuleLoad {
-  static constexpr Op kOp = Op::kModuleLoad;
+/// cuKernelGetAttribute.
+struct KernelGetAttribute {
+  static constexpr Op kOp = Op::kKernelGetAttribute;
   static constexpr bool kHasReply = true;
-  using Reply = ModuleLoadReply;
+  using Reply = KernelGetAttributeReply;
   static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 2;
+  static constexpr size_t kTails = 0;
 
-  uint64_t handle{};
-  uint32_t kind{};
-  uint32_t isKept{};
-  uint32_t optionsBytes{};
-  uint32_t placesBytes{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {optionsBytes, placesBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    optionsBytes = bytes[0];
-    placesBytes = bytes[1];
-  }
+  int32_t attrib{};
+  uint8_t pad0[4]{};
+  uint64_t kernel{};
+  int32_t dev{};
+  uint8_t pad1[4]{};
 };
-static_assert(sizeof(ModuleLoad) == ModuleLoad::kFixedBytes);
+static_assert(sizeof(KernelGetAttribute) == KernelGetAttribute::kFixedBytes);
 
-/// Answer to LinkCreate.
-struct LinkCreateReply {
+/// Answer to KernelSetAttribute.
+struct KernelSetAttributeReply {
   static constexpr size_t kFixedBytes = 0;
   static constexpr size_t kTails = 0;
 };
 
-/// cuLinkCreate. `options`: JitOptionRecord.
-struct LinkCreate {
-  static constexpr Op kOp = Op::kLinkCreate;
+/// cuKernelSetAttribute.
+struct KernelSetAttribute {
+  static constexpr Op kOp = Op::kKernelSetAttribute;
   static constexpr bool kHasReply = true;
-  using Reply = LinkCreateReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 1;
+  using Reply = KernelSetAttributeReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
 
-  uint64_t handle{};
-  uint32_t optionsBytes{};
+  int32_t attrib{};
+  int32_t val{};
+  uint64_t kernel{};
+  int32_t dev{};
   uint8_t pad0[4]{};
+};
+static_assert(sizeof(KernelSetAttribute) == KernelSetAttribute::kFixedBytes);
 
-  std::array<uint32_t, kTails> tailBytes() const { return {optionsBytes}; }
+/// cuKernelSetCacheConfig.
+struct KernelSetCacheConfig {
+  static constexpr Op kOp = Op::kKernelSetCacheConfig;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t kernel{};
+  int32_t config{};
+  int32_t dev{};
+};
+static_assert(sizeof(KernelSetCacheConfig) == KernelSetCacheConfig::kFixedBytes);
+
+/// A copy to memory of a client on another host, where the bytes land by themselves.
+struct LandFromDevice {
+  static constexpr Op kOp = Op::kLandFromDevice;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t address{};
+  uint64_t bytes{};
+  uint64_t stream{};
+  uint64_t hostAddress{};
+};
+static_assert(sizeof(LandFromDevice) == LandFromDevice::kFixedBytes);
+
+/// A kernel launch. `flags`: 1 cooperative. `attributes`: CUlaunchAttribute records; `params`: the packed
+/// parameters.
+struct Launch {
+  static constexpr Op kOp = Op::kLaunch;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 56;
+  static constexpr size_t kTails = 2;
+
+  uint64_t function{};
+  uint64_t stream{};
+  uint32_t gridX{};
+  uint32_t gridY{};
+  uint32_t gridZ{};
+  uint32_t blockX{};
+  uint32_t blockY{};
+  uint32_t blockZ{};
+  uint32_t sharedBytes{};
+  uint32_t flags{};
+  uint32_t attributesBytes{};
+  uint32_t paramsBytes{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {attributesBytes, paramsBytes}; }
   void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    optionsBytes = bytes[0];
+    attributesBytes = bytes[0];
+    paramsBytes = bytes[1];
   }
 };
-static_assert(sizeof(LinkCreate) == LinkCreate::kFixedBytes);
+static_assert(sizeof(Launch) == Launch::kFixedBytes);
+
+/// Answer to LaunchLimits.
+struct LaunchLimitsReply {
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  int32_t threads{};
+  int32_t dynamicSharedBytes{};
+  int32_t registers{};
+  uint32_t clusterX{};
+  uint32_t clusterY{};
+  uint32_t clusterZ{};
+};
+static_assert(sizeof(LaunchLimitsReply) == LaunchLimitsReply::kFixedBytes);
+
+/// What a launch of a function must keep within in the current context, and the blocks of a cluster that it
+/// was compiled for, 0 for none.
+struct LaunchLimits {
+  static constexpr Op kOp = Op::kLaunchLimits;
+  static constexpr bool kHasReply = true;
+  using Reply = LaunchLimitsReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t function{};
+};
+static_assert(sizeof(LaunchLimits) == LaunchLimits::kFixedBytes);
+
+/// Answer to LibraryGetKernelCount.
+struct LibraryGetKernelCountReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint32_t count{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(LibraryGetKernelCountReply) == LibraryGetKernelCountReply::kFixedBytes);
+
+/// cuLibraryGetKernelCount.
+struct LibraryGetKernelCount {
+  static constexpr Op kOp = Op::kLibraryGetKernelCount;
+  static constexpr bool kHasReply = true;
+  using Reply = LibraryGetKernelCountReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t lib{};
+};
+static_assert(sizeof(LibraryGetKernelCount) == LibraryGetKernelCount::kFixedBytes);
+
+/// Answer to LibraryGetModule.
+struct LibraryGetModuleReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// The module that a library is in the current context, under a new handle.
+struct LibraryGetModule {
+  static constexpr Op kOp = Op::kLibraryGetModule;
+  static constexpr bool kHasReply = true;
+  using Reply = LibraryGetModuleReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t library{};
+  uint64_t handle{};
+};
+static_assert(sizeof(LibraryGetModule) == LibraryGetModule::kFixedBytes);
 
 /// Answer to LinkAdd.
 struct LinkAddReply {
@@ -1687,6 +2813,42 @@ struct LinkComplete {
 };
 static_assert(sizeof(LinkComplete) == LinkComplete::kFixedBytes);
 
+/// Answer to LinkCreate.
+struct LinkCreateReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuLinkCreate. `options`: JitOptionRecord.
+struct LinkCreate {
+  static constexpr Op kOp = Op::kLinkCreate;
+  static constexpr bool kHasReply = true;
+  using Reply = LinkCreateReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 1;
+
+  uint64_t handle{};
+  uint32_t optionsBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {optionsBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    optionsBytes = bytes[0];
+  }
+};
+static_assert(sizeof(LinkCreate) == LinkCreate::kFixedBytes);
+
+/// The end of a LinkCreate.
+struct LinkDestroy {
+  static constexpr Op kOp = Op::kLinkDestroy;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t handle{};
+};
+static_assert(sizeof(LinkDestroy) == LinkDestroy::kFixedBytes);
+
 /// Answer to LinkRead.
 struct LinkReadReply {
   static constexpr size_t kFixedBytes = 16;
@@ -1716,62 +2878,383 @@ struct LinkRead {
 };
 static_assert(sizeof(LinkRead) == LinkRead::kFixedBytes);
 
-/// The end of a LinkCreate.
-struct LinkDestroy {
-  static constexpr Op kOp = Op::kLinkDestroy;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t handle{};
-};
-static_assert(sizeof(LinkDestroy) == LinkDestroy::kFixedBytes);
-
-/// Answer to FunctionNames.
-struct FunctionNamesReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 1;
-
-  uint32_t count{};
-  uint32_t namesBytes{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {namesBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    namesBytes = bytes[0];
-  }
-};
-static_assert(sizeof(FunctionNamesReply) == FunctionNamesReply::kFixedBytes);
-
-/// The names of the functions of a module or the kernels of a library, each ended by a zero.
-struct FunctionNames {
-  static constexpr Op kOp = Op::kFunctionNames;
-  static constexpr bool kHasReply = true;
-  using Reply = FunctionNamesReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t owner{};
-};
-static_assert(sizeof(FunctionNames) == FunctionNames::kFixedBytes);
-
-/// Answer to LibraryGetModule.
-struct LibraryGetModuleReply {
+/// Answer to Marker.
+struct MarkerReply {
   static constexpr size_t kFixedBytes = 0;
   static constexpr size_t kTails = 0;
 };
 
-/// The module that a library is in the current context, under a new handle.
-struct LibraryGetModule {
-  static constexpr Op kOp = Op::kLibraryGetModule;
+/// An empty round trip: answered when everything before it was issued.
+struct Marker {
+  static constexpr Op kOp = Op::kMarker;
   static constexpr bool kHasReply = true;
-  using Reply = LibraryGetModuleReply;
+  using Reply = MarkerReply;
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// Answer to MemAlloc.
+struct MemAllocReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t address{};
+};
+static_assert(sizeof(MemAllocReply) == MemAllocReply::kFixedBytes);
+
+/// Allocates device memory within the session's limit.
+struct MemAlloc {
+  static constexpr Op kOp = Op::kMemAlloc;
+  static constexpr bool kHasReply = true;
+  using Reply = MemAllocReply;
   static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 0;
 
-  uint64_t library{};
-  uint64_t handle{};
+  uint64_t bytes{};
+  uint32_t flags{};
+  uint8_t pad0[4]{};
 };
-static_assert(sizeof(LibraryGetModule) == LibraryGetModule::kFixedBytes);
+static_assert(sizeof(MemAlloc) == MemAlloc::kFixedBytes);
+
+/// Frees device memory, when the device is done with it. `isLeft`: 1 for what ends with its context, since
+/// the program did not free it.
+struct MemFree {
+  static constexpr Op kOp = Op::kMemFree;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t address{};
+  uint32_t isLeft{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(MemFree) == MemFree::kFixedBytes);
+
+/// Answer to MemGetInfo.
+struct MemGetInfoReply {
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t freeBytes{};
+  uint64_t totalBytes{};
+};
+static_assert(sizeof(MemGetInfoReply) == MemGetInfoReply::kFixedBytes);
+
+/// Free and total memory of the vGPU of the current context.
+struct MemGetInfo {
+  static constexpr Op kOp = Op::kMemGetInfo;
+  static constexpr bool kHasReply = true;
+  using Reply = MemGetInfoReply;
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuMemcpyDtoDAsync_v2.
+struct MemcpyDtoDAsyncV2 {
+  static constexpr Op kOp = Op::kMemcpyDtoDAsyncV2;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t dstDevice{};
+  uint64_t srcDevice{};
+  uint64_t ByteCount{};
+  uint64_t hStream{};
+};
+static_assert(sizeof(MemcpyDtoDAsyncV2) == MemcpyDtoDAsyncV2::kFixedBytes);
+
+/// cuMemcpyDtoD_v2.
+struct MemcpyDtoDV2 {
+  static constexpr Op kOp = Op::kMemcpyDtoDV2;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t dstDevice{};
+  uint64_t srcDevice{};
+  uint64_t ByteCount{};
+  uint64_t stream{};
+};
+static_assert(sizeof(MemcpyDtoDV2) == MemcpyDtoDV2::kFixedBytes);
+
+/// cuMemsetD16Async.
+struct MemsetD16Async {
+  static constexpr Op kOp = Op::kMemsetD16Async;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t dstDevice{};
+  uint16_t us{};
+  uint8_t pad0[6]{};
+  uint64_t N{};
+  uint64_t hStream{};
+};
+static_assert(sizeof(MemsetD16Async) == MemsetD16Async::kFixedBytes);
+
+/// cuMemsetD16_v2.
+struct MemsetD16V2 {
+  static constexpr Op kOp = Op::kMemsetD16V2;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t dstDevice{};
+  uint16_t us{};
+  uint8_t pad0[6]{};
+  uint64_t N{};
+  uint64_t stream{};
+};
+static_assert(sizeof(MemsetD16V2) == MemsetD16V2::kFixedBytes);
+
+/// cuMemsetD2D16Async.
+struct MemsetD2D16Async {
+  static constexpr Op kOp = Op::kMemsetD2D16Async;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 48;
+  static constexpr size_t kTails = 0;
+
+  uint64_t dstDevice{};
+  uint64_t dstPitch{};
+  uint16_t us{};
+  uint8_t pad0[6]{};
+  uint64_t Width{};
+  uint64_t Height{};
+  uint64_t hStream{};
+};
+static_assert(sizeof(MemsetD2D16Async) == MemsetD2D16Async::kFixedBytes);
+
+/// cuMemsetD2D16_v2.
+struct MemsetD2D16V2 {
+  static constexpr Op kOp = Op::kMemsetD2D16V2;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 48;
+  static constexpr size_t kTails = 0;
+
+  uint64_t dstDevice{};
+  uint64_t dstPitch{};
+  uint16_t us{};
+  uint8_t pad0[6]{};
+  uint64_t Width{};
+  uint64_t Height{};
+  uint64_t stream{};
+};
+static_assert(sizeof(MemsetD2D16V2) == MemsetD2D16V2::kFixedBytes);
+
+/// cuMemsetD2D32Async.
+struct MemsetD2D32Async {
+  static constexpr Op kOp = Op::kMemsetD2D32Async;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 48;
+  static constexpr size_t kTails = 0;
+
+  uint64_t dstDevice{};
+  uint64_t dstPitch{};
+  uint32_t ui{};
+  uint8_t pad0[4]{};
+  uint64_t Width{};
+  uint64_t Height{};
+  uint64_t hStream{};
+};
+static_assert(sizeof(MemsetD2D32Async) == MemsetD2D32Async::kFixedBytes);
+
+/// cuMemsetD2D32_v2.
+struct MemsetD2D32V2 {
+  static constexpr Op kOp = Op::kMemsetD2D32V2;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 48;
+  static constexpr size_t kTails = 0;
+
+  uint64_t dstDevice{};
+  uint64_t dstPitch{};
+  uint32_t ui{};
+  uint8_t pad0[4]{};
+  uint64_t Width{};
+  uint64_t Height{};
+  uint64_t stream{};
+};
+static_assert(sizeof(MemsetD2D32V2) == MemsetD2D32V2::kFixedBytes);
+
+/// cuMemsetD2D8Async.
+struct MemsetD2D8Async {
+  static constexpr Op kOp = Op::kMemsetD2D8Async;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 48;
+  static constexpr size_t kTails = 0;
+
+  uint64_t dstDevice{};
+  uint64_t dstPitch{};
+  uint8_t uc{};
+  uint8_t pad0[7]{};
+  uint64_t Width{};
+  uint64_t Height{};
+  uint64_t hStream{};
+};
+static_assert(sizeof(MemsetD2D8Async) == MemsetD2D8Async::kFixedBytes);
+
+/// cuMemsetD2D8_v2.
+struct MemsetD2D8V2 {
+  static constexpr Op kOp = Op::kMemsetD2D8V2;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 48;
+  static constexpr size_t kTails = 0;
+
+  uint64_t dstDevice{};
+  uint64_t dstPitch{};
+  uint8_t uc{};
+  uint8_t pad0[7]{};
+  uint64_t Width{};
+  uint64_t Height{};
+  uint64_t stream{};
+};
+static_assert(sizeof(MemsetD2D8V2) == MemsetD2D8V2::kFixedBytes);
+
+/// cuMemsetD32Async.
+struct MemsetD32Async {
+  static constexpr Op kOp = Op::kMemsetD32Async;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t dstDevice{};
+  uint32_t ui{};
+  uint8_t pad0[4]{};
+  uint64_t N{};
+  uint64_t hStream{};
+};
+static_assert(sizeof(MemsetD32Async) == MemsetD32Async::kFixedBytes);
+
+/// cuMemsetD32_v2.
+struct MemsetD32V2 {
+  static constexpr Op kOp = Op::kMemsetD32V2;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t dstDevice{};
+  uint32_t ui{};
+  uint8_t pad0[4]{};
+  uint64_t N{};
+  uint64_t stream{};
+};
+static_assert(sizeof(MemsetD32V2) == MemsetD32V2::kFixedBytes);
+
+/// cuMemsetD8Async.
+struct MemsetD8Async {
+  static constexpr Op kOp = Op::kMemsetD8Async;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t dstDevice{};
+  uint8_t uc{};
+  uint8_t pad0[7]{};
+  uint64_t N{};
+  uint64_t hStream{};
+};
+static_assert(sizeof(MemsetD8Async) == MemsetD8Async::kFixedBytes);
+
+/// cuMemsetD8_v2.
+struct MemsetD8V2 {
+  static constexpr Op kOp = Op::kMemsetD8V2;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t dstDevice{};
+  uint8_t uc{};
+  uint8_t pad0[7]{};
+  uint64_t N{};
+  uint64_t stream{};
+};
+static_assert(sizeof(MemsetD8V2) == MemsetD8V2::kFixedBytes);
+
+/// Answer to MipmappedArrayGetSparseProperties.
+struct MipmappedArrayGetSparsePropertiesReply {
+  static constexpr size_t kFixedBytes = 48;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t sparseProperties[48]{};
+};
+static_assert(sizeof(MipmappedArrayGetSparsePropertiesReply) == MipmappedArrayGetSparsePropertiesReply::kFixedBytes);
+
+/// cuMipmappedArrayGetSparseProperties.
+struct MipmappedArrayGetSparseProperties {
+  static constexpr Op kOp = Op::kMipmappedArrayGetSparseProperties;
+  static constexpr bool kHasReply = true;
+  using Reply = MipmappedArrayGetSparsePropertiesReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t mipmap{};
+};
+static_assert(sizeof(MipmappedArrayGetSparseProperties) == MipmappedArrayGetSparseProperties::kFixedBytes);
+
+/// Answer to ModuleGetFunctionCount.
+struct ModuleGetFunctionCountReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint32_t count{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(ModuleGetFunctionCountReply) == ModuleGetFunctionCountReply::kFixedBytes);
+
+/// cuModuleGetFunctionCount.
+struct ModuleGetFunctionCount {
+  static constexpr Op kOp = Op::kModuleGetFunctionCount;
+  static constexpr bool kHasReply = true;
+  using Reply = ModuleGetFunctionCountReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t mod{};
+};
+static_assert(sizeof(ModuleGetFunctionCount) == ModuleGetFunctionCount::kFixedBytes);
+
+/// Answer to ModuleLoad.
+struct ModuleLoadReply {
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 2;
+
+  uint32_t threadsPerBlock{};
+  float wallTimeMs{};
+  uint32_t infoLogBytes{};
+  uint32_t errorLogBytes{};
+  uint32_t infoBytes{};
+  uint32_t errorBytes{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {infoBytes, errorBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    infoBytes = bytes[0];
+    errorBytes = bytes[1];
+  }
+};
+static_assert(sizeof(ModuleLoadReply) == ModuleLoadReply::kFixedBytes);
+
+/// Loads the image whose parts have arrived. `kind`: 0 module, 1 library. `options`: JitOptionRecord;
+/// `places`: where in the image its fatbins begin, when there are several (u64 each). `isKept`: 1 where the
+/// client can send the image again. The logs come back with a failure too.
+struct ModuleLoad {
+  static constexpr Op kOp = Op::kModuleLoad;
+  static constexpr bool kHasReply = true;
+  using Reply = ModuleLoadReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 2;
+
+  uint64_t handle{};
+  uint32_t kind{};
+  uint32_t isKept{};
+  uint32_t optionsBytes{};
+  uint32_t placesBytes{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {optionsBytes, placesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    optionsBytes = bytes[0];
+    placesBytes = bytes[1];
+  }
+};
+static_assert(sizeof(ModuleLoad) == ModuleLoad::kFixedBytes);
 
 /// The end of a module or library and of all that came from it.
 struct ModuleUnload {
@@ -1784,168 +3267,520 @@ struct ModuleUnload {
 };
 static_assert(sizeof(ModuleUnload) == ModuleUnload::kFixedBytes);
 
-/// Answer to GetFunction.
-struct GetFunctionReply {
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 2;
+/// Answer to OccupancyAvailableDynamicSMemPerBlock.
+struct OccupancyAvailableDynamicSMemPerBlockReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
 
-  uint32_t paramCount{};
-  uint32_t layoutBytes{};
-  uint32_t attributesBytes{};
-  uint8_t pad0[4]{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {layoutBytes, attributesBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    layoutBytes = bytes[0];
-    attributesBytes = bytes[1];
-  }
+  uint64_t dynamicSmemSize{};
 };
-static_assert(sizeof(GetFunctionReply) == GetFunctionReply::kFixedBytes);
+static_assert(sizeof(OccupancyAvailableDynamicSMemPerBlockReply) == OccupancyAvailableDynamicSMemPerBlockReply::kFixedBytes);
 
-/// A function of a module or kernel of a library, with all that launches need to know: per parameter offset
-/// and size (u32 each), and the attributes by number (i32 each).
-struct GetFunction {
-  static constexpr Op kOp = Op::kGetFunction;
+/// cuOccupancyAvailableDynamicSMemPerBlock.
+struct OccupancyAvailableDynamicSMemPerBlock {
+  static constexpr Op kOp = Op::kOccupancyAvailableDynamicSMemPerBlock;
   static constexpr bool kHasReply = true;
-  using Reply = GetFunctionReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 1;
+  using Reply = OccupancyAvailableDynamicSMemPerBlockReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
 
-  uint64_t owner{};
-  uint64_t handle{};
-  uint32_t nameBytes{};
-  uint8_t pad0[4]{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {nameBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    nameBytes = bytes[0];
-  }
+  uint64_t func{};
+  int32_t numBlocks{};
+  int32_t blockSize{};
 };
-static_assert(sizeof(GetFunction) == GetFunction::kFixedBytes);
+static_assert(sizeof(OccupancyAvailableDynamicSMemPerBlock) == OccupancyAvailableDynamicSMemPerBlock::kFixedBytes);
 
-/// Answer to GetGlobal.
-struct GetGlobalReply {
+/// Answer to OccupancyMaxActiveBlocksPerMultiprocessor.
+struct OccupancyMaxActiveBlocksPerMultiprocessorReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t numBlocks{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(OccupancyMaxActiveBlocksPerMultiprocessorReply) == OccupancyMaxActiveBlocksPerMultiprocessorReply::kFixedBytes);
+
+/// cuOccupancyMaxActiveBlocksPerMultiprocessor.
+struct OccupancyMaxActiveBlocksPerMultiprocessor {
+  static constexpr Op kOp = Op::kOccupancyMaxActiveBlocksPerMultiprocessor;
+  static constexpr bool kHasReply = true;
+  using Reply = OccupancyMaxActiveBlocksPerMultiprocessorReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t func{};
+  int32_t blockSize{};
+  uint8_t pad0[4]{};
+  uint64_t dynamicSMemSize{};
+};
+static_assert(sizeof(OccupancyMaxActiveBlocksPerMultiprocessor) == OccupancyMaxActiveBlocksPerMultiprocessor::kFixedBytes);
+
+/// Answer to OccupancyMaxActiveBlocksPerMultiprocessorWithFlags.
+struct OccupancyMaxActiveBlocksPerMultiprocessorWithFlagsReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t numBlocks{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(OccupancyMaxActiveBlocksPerMultiprocessorWithFlagsReply) == OccupancyMaxActiveBlocksPerMultiprocessorWithFlagsReply::kFixedBytes);
+
+/// cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags.
+struct OccupancyMaxActiveBlocksPerMultiprocessorWithFlags {
+  static constexpr Op kOp = Op::kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;
+  static constexpr bool kHasReply = true;
+  using Reply = OccupancyMaxActiveBlocksPerMultiprocessorWithFlagsReply;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t func{};
+  int32_t blockSize{};
+  uint8_t pad0[4]{};
+  uint64_t dynamicSMemSize{};
+  uint32_t flags{};
+  uint8_t pad1[4]{};
+};
+static_assert(sizeof(OccupancyMaxActiveBlocksPerMultiprocessorWithFlags) == OccupancyMaxActiveBlocksPerMultiprocessorWithFlags::kFixedBytes);
+
+/// Answer to OpenEvent.
+struct OpenEventReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// An event of another session of the claim, by its handle.
+struct OpenEvent {
+  static constexpr Op kOp = Op::kOpenEvent;
+  static constexpr bool kHasReply = true;
+  using Reply = OpenEventReply;
+  static constexpr size_t kFixedBytes = 72;
+  static constexpr size_t kTails = 0;
+
+  uint64_t event{};
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(OpenEvent) == OpenEvent::kFixedBytes);
+
+/// Answer to OpenMemory.
+struct OpenMemoryReply {
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t address{};
+  uint64_t bytes{};
+  int32_t device{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(OpenMemoryReply) == OpenMemoryReply::kFixedBytes);
+
+/// Memory of another session of the claim, by its handle; ended with MemFree.
+struct OpenMemory {
+  static constexpr Op kOp = Op::kOpenMemory;
+  static constexpr bool kHasReply = true;
+  using Reply = OpenMemoryReply;
+  static constexpr size_t kFixedBytes = 64;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(OpenMemory) == OpenMemory::kFixedBytes);
+
+/// Answer to ParamSetTexRef.
+struct ParamSetTexRefReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuParamSetTexRef.
+struct ParamSetTexRef {
+  static constexpr Op kOp = Op::kParamSetTexRef;
+  static constexpr bool kHasReply = true;
+  using Reply = ParamSetTexRefReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hfunc{};
+  int32_t texunit{};
+  uint8_t pad0[4]{};
+  uint64_t hTexRef{};
+};
+static_assert(sizeof(ParamSetTexRef) == ParamSetTexRef::kFixedBytes);
+
+/// Answer to PeerAccess.
+struct PeerAccessReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// Kernels of the current context may (`enable` 1) or may not touch the memory of context `peer`.
+struct PeerAccess {
+  static constexpr Op kOp = Op::kPeerAccess;
+  static constexpr bool kHasReply = true;
+  using Reply = PeerAccessReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint32_t peer{};
+  uint32_t enable{};
+};
+static_assert(sizeof(PeerAccess) == PeerAccess::kFixedBytes);
+
+/// Answer to PoolAlloc.
+struct PoolAllocReply {
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t address{};
+  uint32_t ofGraph{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(PoolAllocReply) == PoolAllocReply::kFixedBytes);
+
+/// Memory of a pool, for use in the order of the stream. `ofGraph` 1: the stream is captured, so a node of
+/// the graph makes the memory with each launch.
+struct PoolAlloc {
+  static constexpr Op kOp = Op::kPoolAlloc;
+  static constexpr bool kHasReply = true;
+  using Reply = PoolAllocReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t pool{};
+  uint64_t bytes{};
+  uint64_t stream{};
+};
+static_assert(sizeof(PoolAlloc) == PoolAlloc::kFixedBytes);
+
+/// A pool of stream-ordered memory of a device, at most `maxBytes` (0: any). `pool`: a handle of the
+/// client's.
+struct PoolCreate {
+  static constexpr Op kOp = Op::kPoolCreate;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t pool{};
+  uint64_t maxBytes{};
+  int32_t device{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(PoolCreate) == PoolCreate::kFixedBytes);
+
+/// The end of a pool; its blocks in use stay until they are freed.
+struct PoolDestroy {
+  static constexpr Op kOp = Op::kPoolDestroy;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t pool{};
+};
+static_assert(sizeof(PoolDestroy) == PoolDestroy::kFixedBytes);
+
+/// The end of a PoolAlloc, of a MemAlloc, or of memory that a graph left, in the order of the stream.
+struct PoolFree {
+  static constexpr Op kOp = Op::kPoolFree;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t address{};
+  uint64_t stream{};
+};
+static_assert(sizeof(PoolFree) == PoolFree::kFixedBytes);
+
+/// Answer to PoolHigh.
+struct PoolHighReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// Of a pool that is made again: the highest amounts reserved and used so far.
+struct PoolHigh {
+  static constexpr Op kOp = Op::kPoolHigh;
+  static constexpr bool kHasReply = true;
+  using Reply = PoolHighReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t pool{};
+  uint64_t reserved{};
+  uint64_t used{};
+};
+static_assert(sizeof(PoolHigh) == PoolHigh::kFixedBytes);
+
+/// Answer to PoolOpen.
+struct PoolOpenReply {
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t pool{};
+  int32_t device{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(PoolOpenReply) == PoolOpenReply::kFixedBytes);
+
+/// Another session's pool, by its handle, under a handle of the client's, or the one under which it is open
+/// already; ended with PoolDestroy.
+struct PoolOpen {
+  static constexpr Op kOp = Op::kPoolOpen;
+  static constexpr bool kHasReply = true;
+  using Reply = PoolOpenReply;
+  static constexpr size_t kFixedBytes = 72;
+  static constexpr size_t kTails = 0;
+
+  uint64_t pool{};
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(PoolOpen) == PoolOpen::kFixedBytes);
+
+/// Answer to PoolOpenPointer.
+struct PoolOpenPointerReply {
   static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 0;
 
   uint64_t address{};
   uint64_t bytes{};
 };
-static_assert(sizeof(GetGlobalReply) == GetGlobalReply::kFixedBytes);
+static_assert(sizeof(PoolOpenPointerReply) == PoolOpenPointerReply::kFixedBytes);
 
-/// Address and size of a variable of a module or library. `managed` 1: only of one that is managed, which
-/// fails, because host code could not reach it.
-struct GetGlobal {
-  static constexpr Op kOp = Op::kGetGlobal;
+/// An allocation of a pool that was opened, by its handle; ended with one PoolFree or MemFree, however often
+/// it was opened.
+struct PoolOpenPointer {
+  static constexpr Op kOp = Op::kPoolOpenPointer;
   static constexpr bool kHasReply = true;
-  using Reply = GetGlobalReply;
+  using Reply = PoolOpenPointerReply;
+  static constexpr size_t kFixedBytes = 72;
+  static constexpr size_t kTails = 0;
+
+  uint64_t pool{};
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(PoolOpenPointer) == PoolOpenPointer::kFixedBytes);
+
+/// The highest amount reserved (`ofReserved` 1) or used so far is the one of now.
+struct PoolResetHigh {
+  static constexpr Op kOp = Op::kPoolResetHigh;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t pool{};
+  uint32_t ofReserved{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(PoolResetHigh) == PoolResetHigh::kFixedBytes);
+
+/// How much the pool keeps when the program synchronises.
+struct PoolSetThreshold {
+  static constexpr Op kOp = Op::kPoolSetThreshold;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t pool{};
+  uint64_t bytes{};
+};
+static_assert(sizeof(PoolSetThreshold) == PoolSetThreshold::kFixedBytes);
+
+/// Answer to PoolShare.
+struct PoolShareReply {
+  static constexpr size_t kFixedBytes = 64;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(PoolShareReply) == PoolShareReply::kFixedBytes);
+
+/// A handle by which other sessions of the claim open a pool.
+struct PoolShare {
+  static constexpr Op kOp = Op::kPoolShare;
+  static constexpr bool kHasReply = true;
+  using Reply = PoolShareReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t pool{};
+};
+static_assert(sizeof(PoolShare) == PoolShare::kFixedBytes);
+
+/// Answer to PoolSharePointer.
+struct PoolSharePointerReply {
+  static constexpr size_t kFixedBytes = 64;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(PoolSharePointerReply) == PoolSharePointerReply::kFixedBytes);
+
+/// A handle by which sessions that have opened a pool, which must have been shared, open an allocation of it.
+/// `bytes`: what the program asked for.
+struct PoolSharePointer {
+  static constexpr Op kOp = Op::kPoolSharePointer;
+  static constexpr bool kHasReply = true;
+  using Reply = PoolSharePointerReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t address{};
+  uint64_t bytes{};
+};
+static_assert(sizeof(PoolSharePointer) == PoolSharePointer::kFixedBytes);
+
+/// Gives back what nobody uses until the pool has at most `bytes`.
+struct PoolTrim {
+  static constexpr Op kOp = Op::kPoolTrim;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t pool{};
+  uint64_t bytes{};
+};
+static_assert(sizeof(PoolTrim) == PoolTrim::kFixedBytes);
+
+/// Answer to PoolUsage.
+struct PoolUsageReply {
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t reserved{};
+  uint64_t reservedHigh{};
+  uint64_t used{};
+  uint64_t usedHigh{};
+};
+static_assert(sizeof(PoolUsageReply) == PoolUsageReply::kFixedBytes);
+
+/// What a pool has and what of it is in use, now and at most so far.
+struct PoolUsage {
+  static constexpr Op kOp = Op::kPoolUsage;
+  static constexpr bool kHasReply = true;
+  using Reply = PoolUsageReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t pool{};
+};
+static_assert(sizeof(PoolUsage) == PoolUsage::kFixedBytes);
+
+/// Answer to ResourceDescribe.
+struct ResourceDescribeReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuDevResourceGenerateDesc of resources that the session was given, under a number of the client's.
+struct ResourceDescribe {
+  static constexpr Op kOp = Op::kResourceDescribe;
+  static constexpr bool kHasReply = true;
+  using Reply = ResourceDescribeReply;
   static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 1;
 
-  uint64_t owner{};
-  uint32_t managed{};
-  uint32_t nameBytes{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {nameBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    nameBytes = bytes[0];
-  }
-};
-static_assert(sizeof(GetGlobal) == GetGlobal::kFixedBytes);
-
-/// A kernel launch. `flags`: 1 cooperative. `attributes`: CUlaunchAttribute records; `params`: the packed
-/// parameters.
-struct Launch {
-  static constexpr Op kOp = Op::kLaunch;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 56;
-  static constexpr size_t kTails = 2;
-
-  uint64_t function{};
-  uint64_t stream{};
-  uint32_t gridX{};
-  uint32_t gridY{};
-  uint32_t gridZ{};
-  uint32_t blockX{};
-  uint32_t blockY{};
-  uint32_t blockZ{};
-  uint32_t sharedBytes{};
-  uint32_t flags{};
-  uint32_t attributesBytes{};
-  uint32_t paramsBytes{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {attributesBytes, paramsBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    attributesBytes = bytes[0];
-    paramsBytes = bytes[1];
-  }
-};
-static_assert(sizeof(Launch) == Launch::kFixedBytes);
-
-/// Answer to LaunchLimits.
-struct LaunchLimitsReply {
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  int32_t threads{};
-  int32_t dynamicSharedBytes{};
-  int32_t registers{};
-  uint32_t clusterX{};
-  uint32_t clusterY{};
-  uint32_t clusterZ{};
-};
-static_assert(sizeof(LaunchLimitsReply) == LaunchLimitsReply::kFixedBytes);
-
-/// What a launch of a function must keep within in the current context, and the blocks of a cluster that it
-/// was compiled for, 0 for none.
-struct LaunchLimits {
-  static constexpr Op kOp = Op::kLaunchLimits;
-  static constexpr bool kHasReply = true;
-  using Reply = LaunchLimitsReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t function{};
-};
-static_assert(sizeof(LaunchLimits) == LaunchLimits::kFixedBytes);
-
-/// Answer to ClusterOccupancy.
-struct ClusterOccupancyReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  int32_t count{};
+  uint64_t descriptor{};
+  uint32_t resourcesBytes{};
   uint8_t pad0[4]{};
-};
-static_assert(sizeof(ClusterOccupancyReply) == ClusterOccupancyReply::kFixedBytes);
 
-/// How many clusters of a launch can run at once or, with `asksSize`, how large a cluster can be.
-struct ClusterOccupancy {
-  static constexpr Op kOp = Op::kClusterOccupancy;
-  static constexpr bool kHasReply = true;
-  using Reply = ClusterOccupancyReply;
-  static constexpr size_t kFixedBytes = 56;
+  std::array<uint32_t, kTails> tailBytes() const { return {resourcesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    resourcesBytes = bytes[0];
+  }
+};
+static_assert(sizeof(ResourceDescribe) == ResourceDescribe::kFixedBytes);
+
+/// Answer to ResourceSplit.
+struct ResourceSplitReply {
+  static constexpr size_t kFixedBytes = 160;
   static constexpr size_t kTails = 1;
 
-  uint64_t function{};
-  uint64_t stream{};
-  uint32_t gridX{};
-  uint32_t gridY{};
-  uint32_t gridZ{};
-  uint32_t blockX{};
-  uint32_t blockY{};
-  uint32_t blockZ{};
-  uint32_t sharedBytes{};
-  uint32_t asksSize{};
-  uint32_t attributesBytes{};
+  uint32_t groups{};
   uint8_t pad0[4]{};
+  alignas(8) uint8_t remaining[144]{};
+  uint32_t resultBytes{};
+  uint8_t pad1[4]{};
 
-  std::array<uint32_t, kTails> tailBytes() const { return {attributesBytes}; }
+  std::array<uint32_t, kTails> tailBytes() const { return {resultBytes}; }
   void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    attributesBytes = bytes[0];
+    resultBytes = bytes[0];
   }
 };
-static_assert(sizeof(ClusterOccupancy) == ClusterOccupancy::kFixedBytes);
+static_assert(sizeof(ResourceSplitReply) == ResourceSplitReply::kFixedBytes);
+
+/// cuDevSmResourceSplitByCount of a resource that the session was given. `groups`: how many are wanted, 0 for
+/// none but their number.
+struct ResourceSplit {
+  static constexpr Op kOp = Op::kResourceSplit;
+  static constexpr bool kHasReply = true;
+  using Reply = ResourceSplitReply;
+  static constexpr size_t kFixedBytes = 160;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t input[144]{};
+  uint32_t groups{};
+  uint32_t flags{};
+  uint32_t minimum{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(ResourceSplit) == ResourceSplit::kFixedBytes);
+
+/// Answer to SessionRestored.
+struct SessionRestoredReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// What a parked session had is made again: from here on it is the program that speaks.
+struct SessionRestored {
+  static constexpr Op kOp = Op::kSessionRestored;
+  static constexpr bool kHasReply = true;
+  using Reply = SessionRestoredReply;
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// Answer to ShareEvent.
+struct ShareEventReply {
+  static constexpr size_t kFixedBytes = 64;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(ShareEventReply) == ShareEventReply::kFixedBytes);
+
+/// A handle by which other sessions of the claim open an event.
+struct ShareEvent {
+  static constexpr Op kOp = Op::kShareEvent;
+  static constexpr bool kHasReply = true;
+  using Reply = ShareEventReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t event{};
+};
+static_assert(sizeof(ShareEvent) == ShareEvent::kFixedBytes);
+
+/// Answer to ShareMemory.
+struct ShareMemoryReply {
+  static constexpr size_t kFixedBytes = 64;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(ShareMemoryReply) == ShareMemoryReply::kFixedBytes);
+
+/// A handle by which other sessions of the claim open an allocation of MemAlloc. `bytes`: what the program
+/// asked for.
+struct ShareMemory {
+  static constexpr Op kOp = Op::kShareMemory;
+  static constexpr bool kHasReply = true;
+  using Reply = ShareMemoryReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t address{};
+  uint64_t bytes{};
+};
+static_assert(sizeof(ShareMemory) == ShareMemory::kFixedBytes);
 
 /// Answer to SmTopology.
 struct SmTopologyReply {
@@ -1972,6 +3807,262 @@ struct SmTopology {
   static constexpr size_t kFixedBytes = 0;
   static constexpr size_t kTails = 0;
 };
+
+/// cuStreamBatchMemOp_v2.
+struct StreamBatchMemOpV2 {
+  static constexpr Op kOp = Op::kStreamBatchMemOpV2;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 1;
+
+  uint64_t stream{};
+  uint32_t count{};
+  uint32_t flags{};
+  uint32_t paramArrayBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {paramArrayBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    paramArrayBytes = bytes[0];
+  }
+};
+static_assert(sizeof(StreamBatchMemOpV2) == StreamBatchMemOpV2::kFixedBytes);
+
+/// cuStreamCopyAttributes.
+struct StreamCopyAttributes {
+  static constexpr Op kOp = Op::kStreamCopyAttributes;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t dstStream{};
+  uint64_t srcStream{};
+};
+static_assert(sizeof(StreamCopyAttributes) == StreamCopyAttributes::kFixedBytes);
+
+/// cuStreamCreate.
+struct StreamCreate {
+  static constexpr Op kOp = Op::kStreamCreate;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t phStream{};
+  uint32_t Flags{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(StreamCreate) == StreamCreate::kFixedBytes);
+
+/// cuStreamCreateWithPriority.
+struct StreamCreateWithPriority {
+  static constexpr Op kOp = Op::kStreamCreateWithPriority;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t phStream{};
+  uint32_t flags{};
+  int32_t priority{};
+};
+static_assert(sizeof(StreamCreateWithPriority) == StreamCreateWithPriority::kFixedBytes);
+
+/// cuStreamDestroy_v2.
+struct StreamDestroyV2 {
+  static constexpr Op kOp = Op::kStreamDestroyV2;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hStream{};
+};
+static_assert(sizeof(StreamDestroyV2) == StreamDestroyV2::kFixedBytes);
+
+/// Answer to StreamGetAttribute.
+struct StreamGetAttributeReply {
+  static constexpr size_t kFixedBytes = 64;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t value[64]{};
+};
+static_assert(sizeof(StreamGetAttributeReply) == StreamGetAttributeReply::kFixedBytes);
+
+/// cuStreamGetAttribute.
+struct StreamGetAttribute {
+  static constexpr Op kOp = Op::kStreamGetAttribute;
+  static constexpr bool kHasReply = true;
+  using Reply = StreamGetAttributeReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t stream{};
+  uint32_t attribute{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(StreamGetAttribute) == StreamGetAttribute::kFixedBytes);
+
+/// Answer to StreamQuery.
+struct StreamQueryReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuStreamQuery.
+struct StreamQuery {
+  static constexpr Op kOp = Op::kStreamQuery;
+  static constexpr bool kHasReply = true;
+  using Reply = StreamQueryReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hStream{};
+};
+static_assert(sizeof(StreamQuery) == StreamQuery::kFixedBytes);
+
+/// cuStreamSetAttribute: numbers and device addresses alone.
+struct StreamSetAttribute {
+  static constexpr Op kOp = Op::kStreamSetAttribute;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 80;
+  static constexpr size_t kTails = 0;
+
+  uint64_t stream{};
+  uint32_t attribute{};
+  uint8_t pad0[4]{};
+  alignas(8) uint8_t value[64]{};
+};
+static_assert(sizeof(StreamSetAttribute) == StreamSetAttribute::kFixedBytes);
+
+/// Answer to StreamSync.
+struct StreamSyncReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// Answered when the stream is done.
+struct StreamSync {
+  static constexpr Op kOp = Op::kStreamSync;
+  static constexpr bool kHasReply = true;
+  using Reply = StreamSyncReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t stream{};
+};
+static_assert(sizeof(StreamSync) == StreamSync::kFixedBytes);
+
+/// cuStreamWaitEvent.
+struct StreamWaitEvent {
+  static constexpr Op kOp = Op::kStreamWaitEvent;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hStream{};
+  uint64_t hEvent{};
+  uint32_t Flags{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(StreamWaitEvent) == StreamWaitEvent::kFixedBytes);
+
+/// cuStreamWaitValue32_v2.
+struct StreamWaitValue32V2 {
+  static constexpr Op kOp = Op::kStreamWaitValue32V2;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t stream{};
+  uint64_t addr{};
+  uint32_t value{};
+  uint32_t flags{};
+};
+static_assert(sizeof(StreamWaitValue32V2) == StreamWaitValue32V2::kFixedBytes);
+
+/// cuStreamWaitValue64_v2.
+struct StreamWaitValue64V2 {
+  static constexpr Op kOp = Op::kStreamWaitValue64V2;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t stream{};
+  uint64_t addr{};
+  uint64_t value{};
+  uint32_t flags{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(StreamWaitValue64V2) == StreamWaitValue64V2::kFixedBytes);
+
+/// cuStreamWriteValue32_v2.
+struct StreamWriteValue32V2 {
+  static constexpr Op kOp = Op::kStreamWriteValue32V2;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t stream{};
+  uint64_t addr{};
+  uint32_t value{};
+  uint32_t flags{};
+};
+static_assert(sizeof(StreamWriteValue32V2) == StreamWriteValue32V2::kFixedBytes);
+
+/// cuStreamWriteValue64_v2.
+struct StreamWriteValue64V2 {
+  static constexpr Op kOp = Op::kStreamWriteValue64V2;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t stream{};
+  uint64_t addr{};
+  uint64_t value{};
+  uint32_t flags{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(StreamWriteValue64V2) == StreamWriteValue64V2::kFixedBytes);
+
+/// Answer to SurfRefGetArray.
+struct SurfRefGetArrayReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t phArray{};
+};
+static_assert(sizeof(SurfRefGetArrayReply) == SurfRefGetArrayReply::kFixedBytes);
+
+/// cuSurfRefGetArray.
+struct SurfRefGetArray {
+  static constexpr Op kOp = Op::kSurfRefGetArray;
+  static constexpr bool kHasReply = true;
+  using Reply = SurfRefGetArrayReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hSurfRef{};
+};
+static_assert(sizeof(SurfRefGetArray) == SurfRefGetArray::kFixedBytes);
+
+/// Answer to SurfRefSetArray.
+struct SurfRefSetArrayReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuSurfRefSetArray.
+struct SurfRefSetArray {
+  static constexpr Op kOp = Op::kSurfRefSetArray;
+  static constexpr bool kHasReply = true;
+  using Reply = SurfRefSetArrayReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hSurfRef{};
+  uint64_t hArray{};
+  uint32_t Flags{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(SurfRefSetArray) == SurfRefSetArray::kFixedBytes);
 
 /// Answer to TensorMapEncode.
 struct TensorMapEncodeReply {
@@ -2031,1752 +4122,6 @@ struct TensorMapReplaceAddress {
 };
 static_assert(sizeof(TensorMapReplaceAddress) == TensorMapReplaceAddress::kFixedBytes);
 
-/// cuStreamSetAttribute: numbers and device addresses alone.
-struct StreamSetAttribute {
-  static constexpr Op kOp = Op::kStreamSetAttribute;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 80;
-  static constexpr size_t kTails = 0;
-
-  uint64_t stream{};
-  uint32_t attribute{};
-  uint8_t pad0[4]{};
-  alignas(8) uint8_t value[64]{};
-};
-static_assert(sizeof(StreamSetAttribute) == StreamSetAttribute::kFixedBytes);
-
-/// Answer to StreamGetAttribute.
-struct StreamGetAttributeReply {
-  static constexpr size_t kFixedBytes = 64;
-  static constexpr size_t kTails = 0;
-
-  alignas(8) uint8_t value[64]{};
-};
-static_assert(sizeof(StreamGetAttributeReply) == StreamGetAttributeReply::kFixedBytes);
-
-/// cuStreamGetAttribute.
-struct StreamGetAttribute {
-  static constexpr Op kOp = Op::kStreamGetAttribute;
-  static constexpr bool kHasReply = true;
-  using Reply = StreamGetAttributeReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t stream{};
-  uint32_t attribute{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(StreamGetAttribute) == StreamGetAttribute::kFixedBytes);
-
-/// Answer to AtomicCapabilities.
-struct AtomicCapabilitiesReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 1;
-
-  uint32_t count{};
-  uint32_t capabilitiesBytes{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {capabilitiesBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    capabilitiesBytes = bytes[0];
-  }
-};
-static_assert(sizeof(AtomicCapabilitiesReply) == AtomicCapabilitiesReply::kFixedBytes);
-
-/// Which atomic operations work from a device on another one's memory, or on the host's (`peer` -1).
-/// `operations`: CUatomicOperation (u32 each); `capabilities`: as many u32.
-struct AtomicCapabilities {
-  static constexpr Op kOp = Op::kAtomicCapabilities;
-  static constexpr bool kHasReply = true;
-  using Reply = AtomicCapabilitiesReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 1;
-
-  int32_t device{};
-  int32_t peer{};
-  uint32_t operationsBytes{};
-  uint8_t pad0[4]{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {operationsBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    operationsBytes = bytes[0];
-  }
-};
-static_assert(sizeof(AtomicCapabilities) == AtomicCapabilities::kFixedBytes);
-
-/// Answer to StreamSync.
-struct StreamSyncReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// Answered when the stream is done.
-struct StreamSync {
-  static constexpr Op kOp = Op::kStreamSync;
-  static constexpr bool kHasReply = true;
-  using Reply = StreamSyncReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t stream{};
-};
-static_assert(sizeof(StreamSync) == StreamSync::kFixedBytes);
-
-/// Answer to EventSync.
-struct EventSyncReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// Answered when the event has happened.
-struct EventSync {
-  static constexpr Op kOp = Op::kEventSync;
-  static constexpr bool kHasReply = true;
-  using Reply = EventSyncReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t event{};
-};
-static_assert(sizeof(EventSync) == EventSync::kFixedBytes);
-
-/// Answer to ContextSync.
-struct ContextSyncReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// Answered when all streams of the context are done.
-struct ContextSync {
-  static constexpr Op kOp = Op::kContextSync;
-  static constexpr bool kHasReply = true;
-  using Reply = ContextSyncReply;
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// A function of the client in the order of a stream. `kind`: 0 host function, 1 stream callback; `handle`:
-/// the stream as the program named it.
-struct HostFunction {
-  static constexpr Op kOp = Op::kHostFunction;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 40;
-  static constexpr size_t kTails = 0;
-
-  uint64_t stream{};
-  uint64_t function{};
-  uint64_t data{};
-  uint64_t handle{};
-  uint32_t kind{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(HostFunction) == HostFunction::kFixedBytes);
-
-/// Answer to CallbackNext.
-struct CallbackNextReply {
-  static constexpr size_t kFixedBytes = 40;
-  static constexpr size_t kTails = 0;
-
-  uint64_t number{};
-  uint64_t function{};
-  uint64_t data{};
-  uint64_t handle{};
-  uint32_t kind{};
-  int32_t status{};
-};
-static_assert(sizeof(CallbackNextReply) == CallbackNextReply::kFixedBytes);
-
-/// Answered when a stream of the context has come to a function of the client. `kind`: as in HostFunction, 2
-/// the destructor of a user object, 3 nothing to run: what was asked for failed.
-struct CallbackNext {
-  static constexpr Op kOp = Op::kCallbackNext;
-  static constexpr bool kHasReply = true;
-  using Reply = CallbackNextReply;
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// That function has returned: the stream goes on.
-struct CallbackDone {
-  static constexpr Op kOp = Op::kCallbackDone;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t number{};
-};
-static_assert(sizeof(CallbackDone) == CallbackDone::kFixedBytes);
-
-/// Answer to CaptureBegin.
-struct CaptureBeginReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// A stream is captured from here on, into `graph` behind `nodes` where that is not 0. `hasEdges`: `edges`
-/// has a CUgraphEdgeData for each.
-struct CaptureBegin {
-  static constexpr Op kOp = Op::kCaptureBegin;
-  static constexpr bool kHasReply = true;
-  using Reply = CaptureBeginReply;
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 2;
-
-  uint64_t stream{};
-  uint64_t graph{};
-  uint32_t hasEdges{};
-  uint32_t nodesBytes{};
-  uint32_t edgesBytes{};
-  uint8_t pad0[4]{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {nodesBytes, edgesBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    nodesBytes = bytes[0];
-    edgesBytes = bytes[1];
-  }
-};
-static_assert(sizeof(CaptureBegin) == CaptureBegin::kFixedBytes);
-
-/// Answer to CaptureEnd.
-struct CaptureEndReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t graph{};
-};
-static_assert(sizeof(CaptureEndReply) == CaptureEndReply::kFixedBytes);
-
-/// The end of a capture, and its graph.
-struct CaptureEnd {
-  static constexpr Op kOp = Op::kCaptureEnd;
-  static constexpr bool kHasReply = true;
-  using Reply = CaptureEndReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t stream{};
-};
-static_assert(sizeof(CaptureEnd) == CaptureEnd::kFixedBytes);
-
-/// Answer to CaptureInfo.
-struct CaptureInfoReply {
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 2;
-
-  uint64_t id{};
-  uint64_t graph{};
-  uint32_t status{};
-  uint32_t nodesBytes{};
-  uint32_t edgesBytes{};
-  uint8_t pad0[4]{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {nodesBytes, edgesBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    nodesBytes = bytes[0];
-    edgesBytes = bytes[1];
-  }
-};
-static_assert(sizeof(CaptureInfoReply) == CaptureInfoReply::kFixedBytes);
-
-/// How a stream stands in a capture: what its next node waits for, `edges` with a CUgraphEdgeData for each.
-struct CaptureInfo {
-  static constexpr Op kOp = Op::kCaptureInfo;
-  static constexpr bool kHasReply = true;
-  using Reply = CaptureInfoReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t stream{};
-};
-static_assert(sizeof(CaptureInfo) == CaptureInfo::kFixedBytes);
-
-/// Answer to CaptureDepend.
-struct CaptureDependReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// Changes what the next node of a captured stream waits for. `flags`:
-/// CUstreamUpdateCaptureDependencies_flags.
-struct CaptureDepend {
-  static constexpr Op kOp = Op::kCaptureDepend;
-  static constexpr bool kHasReply = true;
-  using Reply = CaptureDependReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 2;
-
-  uint64_t stream{};
-  uint32_t flags{};
-  uint32_t hasEdges{};
-  uint32_t nodesBytes{};
-  uint32_t edgesBytes{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {nodesBytes, edgesBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    nodesBytes = bytes[0];
-    edgesBytes = bytes[1];
-  }
-};
-static_assert(sizeof(CaptureDepend) == CaptureDepend::kFixedBytes);
-
-/// A call that a capture forbids was made: its graph is lost.
-struct CaptureInvalidate {
-  static constexpr Op kOp = Op::kCaptureInvalidate;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t stream{};
-};
-static_assert(sizeof(CaptureInvalidate) == CaptureInvalidate::kFixedBytes);
-
-/// A copy between device memory and memory of the client, on a captured stream. `direction`: 1 to the device,
-/// 2 from it.
-struct CaptureCopy {
-  static constexpr Op kOp = Op::kCaptureCopy;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 40;
-  static constexpr size_t kTails = 0;
-
-  uint64_t stream{};
-  uint64_t deviceAddress{};
-  uint64_t hostAddress{};
-  uint64_t bytes{};
-  uint32_t direction{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(CaptureCopy) == CaptureCopy::kFixedBytes);
-
-/// Answer to GraphCreate.
-struct GraphCreateReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t graph{};
-};
-static_assert(sizeof(GraphCreateReply) == GraphCreateReply::kFixedBytes);
-
-/// An empty graph.
-struct GraphCreate {
-  static constexpr Op kOp = Op::kGraphCreate;
-  static constexpr bool kHasReply = true;
-  using Reply = GraphCreateReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint32_t flags{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(GraphCreate) == GraphCreate::kFixedBytes);
-
-/// The end of a graph and of its nodes.
-struct GraphDestroy {
-  static constexpr Op kOp = Op::kGraphDestroy;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t graph{};
-};
-static_assert(sizeof(GraphDestroy) == GraphDestroy::kFixedBytes);
-
-/// Answer to GraphClone.
-struct GraphCloneReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t clone{};
-};
-static_assert(sizeof(GraphCloneReply) == GraphCloneReply::kFixedBytes);
-
-/// A copy of a graph.
-struct GraphClone {
-  static constexpr Op kOp = Op::kGraphClone;
-  static constexpr bool kHasReply = true;
-  using Reply = GraphCloneReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t graph{};
-};
-static_assert(sizeof(GraphClone) == GraphClone::kFixedBytes);
-
-/// Answer to GraphFindInClone.
-struct GraphFindInCloneReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t found{};
-};
-static_assert(sizeof(GraphFindInCloneReply) == GraphFindInCloneReply::kFixedBytes);
-
-/// The node of a clone that was made from `node`.
-struct GraphFindInClone {
-  static constexpr Op kOp = Op::kGraphFindInClone;
-  static constexpr bool kHasReply = true;
-  using Reply = GraphFindInCloneReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t node{};
-  uint64_t clone{};
-};
-static_assert(sizeof(GraphFindInClone) == GraphFindInClone::kFixedBytes);
-
-/// Answer to GraphAddNode.
-struct GraphAddNodeReply {
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 1;
-
-  uint64_t node{};
-  uint64_t value{};
-  uint32_t graphsBytes{};
-  uint8_t pad0[4]{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {graphsBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    graphsBytes = bytes[0];
-  }
-};
-static_assert(sizeof(GraphAddNodeReply) == GraphAddNodeReply::kFixedBytes);
-
-/// A node behind others. `params`: a graph::NodeRecord (native/cuda/graph_node.h) and what follows it.
-/// `value`: what the kind of node gives, the address of an allocation. `graphs`: the bodies of a conditional
-/// node.
-struct GraphAddNode {
-  static constexpr Op kOp = Op::kGraphAddNode;
-  static constexpr bool kHasReply = true;
-  using Reply = GraphAddNodeReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 3;
-
-  uint64_t graph{};
-  uint32_t hasEdges{};
-  uint32_t nodesBytes{};
-  uint32_t edgesBytes{};
-  uint32_t paramsBytes{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {nodesBytes, edgesBytes, paramsBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    nodesBytes = bytes[0];
-    edgesBytes = bytes[1];
-    paramsBytes = bytes[2];
-  }
-};
-static_assert(sizeof(GraphAddNode) == GraphAddNode::kFixedBytes);
-
-/// Answer to GraphSetNode.
-struct GraphSetNodeReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 1;
-
-  uint32_t hostFunctions{};
-  uint32_t sourcesBytes{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {sourcesBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    sourcesBytes = bytes[0];
-  }
-};
-static_assert(sizeof(GraphSetNodeReply) == GraphSetNodeReply::kFixedBytes);
-
-/// Other parameters for a node, of its graph, or of an executable one (`exec` not 0); then what its launches
-/// need anew, as with GraphInstantiate.
-struct GraphSetNode {
-  static constexpr Op kOp = Op::kGraphSetNode;
-  static constexpr bool kHasReply = true;
-  using Reply = GraphSetNodeReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 1;
-
-  uint64_t exec{};
-  uint64_t node{};
-  uint32_t paramsBytes{};
-  uint8_t pad0[4]{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {paramsBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    paramsBytes = bytes[0];
-  }
-};
-static_assert(sizeof(GraphSetNode) == GraphSetNode::kFixedBytes);
-
-/// Answer to GraphGetNode.
-struct GraphGetNodeReply {
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 1;
-
-  uint64_t root{};
-  uint32_t paramsBytes{};
-  uint8_t pad0[4]{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {paramsBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    paramsBytes = bytes[0];
-  }
-};
-static_assert(sizeof(GraphGetNodeReply) == GraphGetNodeReply::kFixedBytes);
-
-/// Parameters of a node as GraphAddNode takes them, and the graph that it ends with.
-struct GraphGetNode {
-  static constexpr Op kOp = Op::kGraphGetNode;
-  static constexpr bool kHasReply = true;
-  using Reply = GraphGetNodeReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t node{};
-};
-static_assert(sizeof(GraphGetNode) == GraphGetNode::kFixedBytes);
-
-/// Answer to GraphNodeType.
-struct GraphNodeTypeReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint32_t type{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(GraphNodeTypeReply) == GraphNodeTypeReply::kFixedBytes);
-
-/// CUgraphNodeType of a node.
-struct GraphNodeType {
-  static constexpr Op kOp = Op::kGraphNodeType;
-  static constexpr bool kHasReply = true;
-  using Reply = GraphNodeTypeReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t node{};
-};
-static_assert(sizeof(GraphNodeType) == GraphNodeType::kFixedBytes);
-
-/// Answer to GraphList.
-struct GraphListReply {
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 3;
-
-  uint32_t total{};
-  uint32_t nodesBytes{};
-  uint32_t othersBytes{};
-  uint32_t edgesBytes{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {nodesBytes, othersBytes, edgesBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    nodesBytes = bytes[0];
-    othersBytes = bytes[1];
-    edgesBytes = bytes[2];
-  }
-};
-static_assert(sizeof(GraphListReply) == GraphListReply::kFixedBytes);
-
-/// Nodes or edges, from the `first` on, at most 1024. `what`: 0 nodes and 1 root nodes of a graph, 2 its
-/// edges, 3 dependencies and 4 dependents of a node. An edge is in `nodes`, `others` (its other end) and
-/// `edges` at the same place.
-struct GraphList {
-  static constexpr Op kOp = Op::kGraphList;
-  static constexpr bool kHasReply = true;
-  using Reply = GraphListReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t object{};
-  uint32_t what{};
-  uint32_t first{};
-};
-static_assert(sizeof(GraphList) == GraphList::kFixedBytes);
-
-/// Answer to GraphDepend.
-struct GraphDependReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// Adds edges to a graph, or removes them (`remove` 1).
-struct GraphDepend {
-  static constexpr Op kOp = Op::kGraphDepend;
-  static constexpr bool kHasReply = true;
-  using Reply = GraphDependReply;
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 3;
-
-  uint64_t graph{};
-  uint32_t remove{};
-  uint32_t hasEdges{};
-  uint32_t fromBytes{};
-  uint32_t toBytes{};
-  uint32_t edgesBytes{};
-  uint8_t pad0[4]{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {fromBytes, toBytes, edgesBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    fromBytes = bytes[0];
-    toBytes = bytes[1];
-    edgesBytes = bytes[2];
-  }
-};
-static_assert(sizeof(GraphDepend) == GraphDepend::kFixedBytes);
-
-/// Answer to GraphDestroyNode.
-struct GraphDestroyNodeReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// The end of a node.
-struct GraphDestroyNode {
-  static constexpr Op kOp = Op::kGraphDestroyNode;
-  static constexpr bool kHasReply = true;
-  using Reply = GraphDestroyNodeReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t node{};
-};
-static_assert(sizeof(GraphDestroyNode) == GraphDestroyNode::kFixedBytes);
-
-/// Answer to GraphInstantiate.
-struct GraphInstantiateReply {
-  static constexpr size_t kFixedBytes = 40;
-  static constexpr size_t kTails = 1;
-
-  uint64_t exec{};
-  uint64_t errorNode{};
-  uint32_t result{};
-  uint32_t hostFunctions{};
-  uint32_t kept{};
-  int32_t status{};
-  uint32_t sourcesBytes{};
-  uint8_t pad0[4]{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {sourcesBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    sourcesBytes = bytes[0];
-  }
-};
-static_assert(sizeof(GraphInstantiateReply) == GraphInstantiateReply::kFixedBytes);
-
-/// An executable graph. `sources`: memory of the client that its launches read, as graph::Source;
-/// `hostFunctions`: how many functions of the client one launch runs; `kept`: how many allocations outlive a
-/// launch. `hasUpload`: it is uploaded in the order of `stream`.
-struct GraphInstantiate {
-  static constexpr Op kOp = Op::kGraphInstantiate;
-  static constexpr bool kHasReply = true;
-  using Reply = GraphInstantiateReply;
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 0;
-
-  uint64_t graph{};
-  uint64_t flags{};
-  uint64_t stream{};
-  uint32_t hasUpload{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(GraphInstantiate) == GraphInstantiate::kFixedBytes);
-
-/// The end of an executable graph, when it is done.
-struct GraphExecDestroy {
-  static constexpr Op kOp = Op::kGraphExecDestroy;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t exec{};
-};
-static_assert(sizeof(GraphExecDestroy) == GraphExecDestroy::kFixedBytes);
-
-/// Answer to GraphExecUpdate.
-struct GraphExecUpdateReply {
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 1;
-
-  uint64_t errorNode{};
-  uint64_t errorFromNode{};
-  uint32_t result{};
-  int32_t status{};
-  uint32_t hostFunctions{};
-  uint32_t sourcesBytes{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {sourcesBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    sourcesBytes = bytes[0];
-  }
-};
-static_assert(sizeof(GraphExecUpdateReply) == GraphExecUpdateReply::kFixedBytes);
-
-/// Takes over the parameters of a graph of the same shape; answers as CUgraphExecUpdateResultInfo, and as
-/// GraphInstantiate does.
-struct GraphExecUpdate {
-  static constexpr Op kOp = Op::kGraphExecUpdate;
-  static constexpr bool kHasReply = true;
-  using Reply = GraphExecUpdateReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t exec{};
-  uint64_t graph{};
-};
-static_assert(sizeof(GraphExecUpdate) == GraphExecUpdate::kFixedBytes);
-
-/// Launches an executable graph.
-struct GraphLaunch {
-  static constexpr Op kOp = Op::kGraphLaunch;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t exec{};
-  uint64_t stream{};
-};
-static_assert(sizeof(GraphLaunch) == GraphLaunch::kFixedBytes);
-
-/// Uploads an executable graph.
-struct GraphUpload {
-  static constexpr Op kOp = Op::kGraphUpload;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t exec{};
-  uint64_t stream{};
-};
-static_assert(sizeof(GraphUpload) == GraphUpload::kFixedBytes);
-
-/// Bytes of the client's that the next launch reads: `data` at `offset` of the source of that number.
-struct GraphSource {
-  static constexpr Op kOp = Op::kGraphSource;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 1;
-
-  uint64_t source{};
-  uint64_t offset{};
-  uint32_t dataBytes{};
-  uint8_t pad0[4]{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {dataBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    dataBytes = bytes[0];
-  }
-};
-static_assert(sizeof(GraphSource) == GraphSource::kFixedBytes);
-
-/// Answer to GraphEnableNode.
-struct GraphEnableNodeReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint32_t enabled{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(GraphEnableNodeReply) == GraphEnableNodeReply::kFixedBytes);
-
-/// Whether a node of an executable graph runs: `enable` 0 or 1 sets it, 2 only asks.
-struct GraphEnableNode {
-  static constexpr Op kOp = Op::kGraphEnableNode;
-  static constexpr bool kHasReply = true;
-  using Reply = GraphEnableNodeReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t exec{};
-  uint64_t node{};
-  uint32_t enable{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(GraphEnableNode) == GraphEnableNode::kFixedBytes);
-
-/// Answer to GraphNodeAttribute.
-struct GraphNodeAttributeReply {
-  static constexpr size_t kFixedBytes = 64;
-  static constexpr size_t kTails = 0;
-
-  alignas(8) uint8_t value[64]{};
-};
-static_assert(sizeof(GraphNodeAttributeReply) == GraphNodeAttributeReply::kFixedBytes);
-
-/// An attribute of a kernel node, a CUlaunchAttributeValue. `what`: 0 get, 1 set, 2 copy all of the node
-/// `value`.
-struct GraphNodeAttribute {
-  static constexpr Op kOp = Op::kGraphNodeAttribute;
-  static constexpr bool kHasReply = true;
-  using Reply = GraphNodeAttributeReply;
-  static constexpr size_t kFixedBytes = 88;
-  static constexpr size_t kTails = 0;
-
-  uint64_t node{};
-  uint64_t other{};
-  uint32_t what{};
-  uint32_t attribute{};
-  alignas(8) uint8_t value[64]{};
-};
-static_assert(sizeof(GraphNodeAttribute) == GraphNodeAttribute::kFixedBytes);
-
-/// Answer to GraphConditional.
-struct GraphConditionalReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t handle{};
-};
-static_assert(sizeof(GraphConditionalReply) == GraphConditionalReply::kFixedBytes);
-
-/// A handle for the condition of conditional nodes of a graph.
-struct GraphConditional {
-  static constexpr Op kOp = Op::kGraphConditional;
-  static constexpr bool kHasReply = true;
-  using Reply = GraphConditionalReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t graph{};
-  uint32_t initial{};
-  uint32_t flags{};
-};
-static_assert(sizeof(GraphConditional) == GraphConditional::kFixedBytes);
-
-/// Answer to GraphDot.
-struct GraphDotReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 1;
-
-  uint32_t total{};
-  uint32_t textBytes{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {textBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    textBytes = bytes[0];
-  }
-};
-static_assert(sizeof(GraphDotReply) == GraphDotReply::kFixedBytes);
-
-/// The description of a graph in the DOT language, from `offset` on, at most 32 KiB. Asked with offset 0
-/// first.
-struct GraphDot {
-  static constexpr Op kOp = Op::kGraphDot;
-  static constexpr bool kHasReply = true;
-  using Reply = GraphDotReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t graph{};
-  uint32_t flags{};
-  uint32_t offset{};
-};
-static_assert(sizeof(GraphDot) == GraphDot::kFixedBytes);
-
-/// Answer to GraphMemory.
-struct GraphMemoryReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t value{};
-};
-static_assert(sizeof(GraphMemoryReply) == GraphMemoryReply::kFixedBytes);
-
-/// Memory of the allocation nodes of a device. `what`: 0 get and 1 set an attribute, 2 give back what no
-/// graph uses.
-struct GraphMemory {
-  static constexpr Op kOp = Op::kGraphMemory;
-  static constexpr bool kHasReply = true;
-  using Reply = GraphMemoryReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  int32_t device{};
-  uint32_t what{};
-  uint32_t attribute{};
-  uint8_t pad0[4]{};
-  uint64_t value{};
-};
-static_assert(sizeof(GraphMemory) == GraphMemory::kFixedBytes);
-
-/// Answer to UserObjectCreate.
-struct UserObjectCreateReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t object{};
-};
-static_assert(sizeof(UserObjectCreateReply) == UserObjectCreateReply::kFixedBytes);
-
-/// An object whose destructor is a function of the client.
-struct UserObjectCreate {
-  static constexpr Op kOp = Op::kUserObjectCreate;
-  static constexpr bool kHasReply = true;
-  using Reply = UserObjectCreateReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t data{};
-  uint64_t destroy{};
-  uint32_t references{};
-  uint32_t flags{};
-};
-static_assert(sizeof(UserObjectCreate) == UserObjectCreate::kFixedBytes);
-
-/// Answer to UserObjectCount.
-struct UserObjectCountReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// References to a user object. `what`: 0 retain, 1 release, 2 retain by a graph, 3 release by a graph.
-struct UserObjectCount {
-  static constexpr Op kOp = Op::kUserObjectCount;
-  static constexpr bool kHasReply = true;
-  using Reply = UserObjectCountReply;
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 0;
-
-  uint64_t object{};
-  uint64_t graph{};
-  uint32_t count{};
-  uint32_t what{};
-  uint32_t flags{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(UserObjectCount) == UserObjectCount::kFixedBytes);
-
-/// A copy to memory of a client on another host, where the bytes land by themselves.
-struct LandFromDevice {
-  static constexpr Op kOp = Op::kLandFromDevice;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 0;
-
-  uint64_t address{};
-  uint64_t bytes{};
-  uint64_t stream{};
-  uint64_t hostAddress{};
-};
-static_assert(sizeof(LandFromDevice) == LandFromDevice::kFixedBytes);
-
-/// Answer to ShareMemory.
-struct ShareMemoryReply {
-  static constexpr size_t kFixedBytes = 64;
-  static constexpr size_t kTails = 0;
-
-  alignas(8) uint8_t handle[64]{};
-};
-static_assert(sizeof(ShareMemoryReply) == ShareMemoryReply::kFixedBytes);
-
-/// A handle by which other sessions of the claim open an allocation of MemAlloc. `bytes`: what the program
-/// asked for.
-struct ShareMemory {
-  static constexpr Op kOp = Op::kShareMemory;
-  static constexpr bool kHasReply = true;
-  using Reply = ShareMemoryReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t address{};
-  uint64_t bytes{};
-};
-static_assert(sizeof(ShareMemory) == ShareMemory::kFixedBytes);
-
-/// Answer to OpenMemory.
-struct OpenMemoryReply {
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t address{};
-  uint64_t bytes{};
-  int32_t device{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(OpenMemoryReply) == OpenMemoryReply::kFixedBytes);
-
-/// Memory of another session of the claim, by its handle; ended with MemFree.
-struct OpenMemory {
-  static constexpr Op kOp = Op::kOpenMemory;
-  static constexpr bool kHasReply = true;
-  using Reply = OpenMemoryReply;
-  static constexpr size_t kFixedBytes = 64;
-  static constexpr size_t kTails = 0;
-
-  alignas(8) uint8_t handle[64]{};
-};
-static_assert(sizeof(OpenMemory) == OpenMemory::kFixedBytes);
-
-/// Answer to ShareEvent.
-struct ShareEventReply {
-  static constexpr size_t kFixedBytes = 64;
-  static constexpr size_t kTails = 0;
-
-  alignas(8) uint8_t handle[64]{};
-};
-static_assert(sizeof(ShareEventReply) == ShareEventReply::kFixedBytes);
-
-/// A handle by which other sessions of the claim open an event.
-struct ShareEvent {
-  static constexpr Op kOp = Op::kShareEvent;
-  static constexpr bool kHasReply = true;
-  using Reply = ShareEventReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t event{};
-};
-static_assert(sizeof(ShareEvent) == ShareEvent::kFixedBytes);
-
-/// Answer to OpenEvent.
-struct OpenEventReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// An event of another session of the claim, by its handle.
-struct OpenEvent {
-  static constexpr Op kOp = Op::kOpenEvent;
-  static constexpr bool kHasReply = true;
-  using Reply = OpenEventReply;
-  static constexpr size_t kFixedBytes = 72;
-  static constexpr size_t kTails = 0;
-
-  uint64_t event{};
-  alignas(8) uint8_t handle[64]{};
-};
-static_assert(sizeof(OpenEvent) == OpenEvent::kFixedBytes);
-
-/// Answer to VmShare.
-struct VmShareReply {
-  static constexpr size_t kFixedBytes = 64;
-  static constexpr size_t kTails = 0;
-
-  alignas(8) uint8_t handle[64]{};
-};
-static_assert(sizeof(VmShareReply) == VmShareReply::kFixedBytes);
-
-/// A handle by which other sessions of the claim open the memory of a VmCreate.
-struct VmShare {
-  static constexpr Op kOp = Op::kVmShare;
-  static constexpr bool kHasReply = true;
-  using Reply = VmShareReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t memory{};
-};
-static_assert(sizeof(VmShare) == VmShare::kFixedBytes);
-
-/// Answer to VmOpen.
-struct VmOpenReply {
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t bytes{};
-  int32_t device{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(VmOpenReply) == VmOpenReply::kFixedBytes);
-
-/// Memory of another session's VmCreate, by its handle, under a number of the client's; ended with VmRelease.
-struct VmOpen {
-  static constexpr Op kOp = Op::kVmOpen;
-  static constexpr bool kHasReply = true;
-  using Reply = VmOpenReply;
-  static constexpr size_t kFixedBytes = 72;
-  static constexpr size_t kTails = 0;
-
-  uint64_t memory{};
-  alignas(8) uint8_t handle[64]{};
-};
-static_assert(sizeof(VmOpen) == VmOpen::kFixedBytes);
-
-/// Answer to PoolShare.
-struct PoolShareReply {
-  static constexpr size_t kFixedBytes = 64;
-  static constexpr size_t kTails = 0;
-
-  alignas(8) uint8_t handle[64]{};
-};
-static_assert(sizeof(PoolShareReply) == PoolShareReply::kFixedBytes);
-
-/// A handle by which other sessions of the claim open a pool.
-struct PoolShare {
-  static constexpr Op kOp = Op::kPoolShare;
-  static constexpr bool kHasReply = true;
-  using Reply = PoolShareReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t pool{};
-};
-static_assert(sizeof(PoolShare) == PoolShare::kFixedBytes);
-
-/// Answer to PoolOpen.
-struct PoolOpenReply {
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t pool{};
-  int32_t device{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(PoolOpenReply) == PoolOpenReply::kFixedBytes);
-
-/// Another session's pool, by its handle, under a handle of the client's, or the one under which it is open
-/// already; ended with PoolDestroy.
-struct PoolOpen {
-  static constexpr Op kOp = Op::kPoolOpen;
-  static constexpr bool kHasReply = true;
-  using Reply = PoolOpenReply;
-  static constexpr size_t kFixedBytes = 72;
-  static constexpr size_t kTails = 0;
-
-  uint64_t pool{};
-  alignas(8) uint8_t handle[64]{};
-};
-static_assert(sizeof(PoolOpen) == PoolOpen::kFixedBytes);
-
-/// Answer to PoolSharePointer.
-struct PoolSharePointerReply {
-  static constexpr size_t kFixedBytes = 64;
-  static constexpr size_t kTails = 0;
-
-  alignas(8) uint8_t handle[64]{};
-};
-static_assert(sizeof(PoolSharePointerReply) == PoolSharePointerReply::kFixedBytes);
-
-/// A handle by which sessions that have opened a pool, which must have been shared, open an allocation of it.
-/// `bytes`: what the program asked for.
-struct PoolSharePointer {
-  static constexpr Op kOp = Op::kPoolSharePointer;
-  static constexpr bool kHasReply = true;
-  using Reply = PoolSharePointerReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t address{};
-  uint64_t bytes{};
-};
-static_assert(sizeof(PoolSharePointer) == PoolSharePointer::kFixedBytes);
-
-/// Answer to PoolOpenPointer.
-struct PoolOpenPointerReply {
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t address{};
-  uint64_t bytes{};
-};
-static_assert(sizeof(PoolOpenPointerReply) == PoolOpenPointerReply::kFixedBytes);
-
-/// An allocation of a pool that was opened, by its handle; ended with one PoolFree or MemFree, however often
-/// it was opened.
-struct PoolOpenPointer {
-  static constexpr Op kOp = Op::kPoolOpenPointer;
-  static constexpr bool kHasReply = true;
-  using Reply = PoolOpenPointerReply;
-  static constexpr size_t kFixedBytes = 72;
-  static constexpr size_t kTails = 0;
-
-  uint64_t pool{};
-  alignas(8) uint8_t handle[64]{};
-};
-static_assert(sizeof(PoolOpenPointer) == PoolOpenPointer::kFixedBytes);
-
-/// Answer to DeviceResource.
-struct DeviceResourceReply {
-  static constexpr size_t kFixedBytes = 144;
-  static constexpr size_t kTails = 0;
-
-  alignas(8) uint8_t resource[144]{};
-};
-static_assert(sizeof(DeviceResourceReply) == DeviceResourceReply::kFixedBytes);
-
-/// A CUdevResource of a device, or of the frame's context with `device` -1.
-struct DeviceResource {
-  static constexpr Op kOp = Op::kDeviceResource;
-  static constexpr bool kHasReply = true;
-  using Reply = DeviceResourceReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  int32_t device{};
-  int32_t type{};
-};
-static_assert(sizeof(DeviceResource) == DeviceResource::kFixedBytes);
-
-/// Answer to ResourceSplit.
-struct ResourceSplitReply {
-  static constexpr size_t kFixedBytes = 160;
-  static constexpr size_t kTails = 1;
-
-  uint32_t groups{};
-  uint8_t pad0[4]{};
-  alignas(8) uint8_t remaining[144]{};
-  uint32_t resultBytes{};
-  uint8_t pad1[4]{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {resultBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    resultBytes = bytes[0];
-  }
-};
-static_assert(sizeof(ResourceSplitReply) == ResourceSplitReply::kFixedBytes);
-
-/// cuDevSmResourceSplitByCount of a resource that the session was given. `groups`: how many are wanted, 0 for
-/// none but their number.
-struct ResourceSplit {
-  static constexpr Op kOp = Op::kResourceSplit;
-  static constexpr bool kHasReply = true;
-  using Reply = ResourceSplitReply;
-  static constexpr size_t kFixedBytes = 160;
-  static constexpr size_t kTails = 0;
-
-  alignas(8) uint8_t input[144]{};
-  uint32_t groups{};
-  uint32_t flags{};
-  uint32_t minimum{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(ResourceSplit) == ResourceSplit::kFixedBytes);
-
-/// Answer to ResourceDescribe.
-struct ResourceDescribeReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// cuDevResourceGenerateDesc of resources that the session was given, under a number of the client's.
-struct ResourceDescribe {
-  static constexpr Op kOp = Op::kResourceDescribe;
-  static constexpr bool kHasReply = true;
-  using Reply = ResourceDescribeReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 1;
-
-  uint64_t descriptor{};
-  uint32_t resourcesBytes{};
-  uint8_t pad0[4]{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {resourcesBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    resourcesBytes = bytes[0];
-  }
-};
-static_assert(sizeof(ResourceDescribe) == ResourceDescribe::kFixedBytes);
-
-/// Answer to GreenCreate.
-struct GreenCreateReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// A green context on a device, under a number as with ContextCreate; ended with ContextDestroy.
-struct GreenCreate {
-  static constexpr Op kOp = Op::kGreenCreate;
-  static constexpr bool kHasReply = true;
-  using Reply = GreenCreateReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint32_t context{};
-  int32_t device{};
-  uint64_t descriptor{};
-  uint32_t flags{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(GreenCreate) == GreenCreate::kFixedBytes);
-
-/// A stream of the frame's context, which is a green one.
-struct GreenStream {
-  static constexpr Op kOp = Op::kGreenStream;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t stream{};
-  uint32_t flags{};
-  int32_t priority{};
-};
-static_assert(sizeof(GreenStream) == GreenStream::kFixedBytes);
-
-/// As GraphSetNode with `exec`, for nodes that change nothing of what launches need: not copies, functions
-/// and graphs.
-struct GraphUpdateNode {
-  static constexpr Op kOp = Op::kGraphUpdateNode;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 1;
-
-  uint64_t exec{};
-  uint64_t node{};
-  uint32_t paramsBytes{};
-  uint8_t pad0[4]{};
-
-  std::array<uint32_t, kTails> tailBytes() const { return {paramsBytes}; }
-  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    paramsBytes = bytes[0];
-  }
-};
-static_assert(sizeof(GraphUpdateNode) == GraphUpdateNode::kFixedBytes);
-
-/// Answer to EventHappened.
-struct EventHappenedReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// Of an event that is made again: it had happened `afterMs` (a double) after the moment `unixNs`.
-struct EventHappened {
-  static constexpr Op kOp = Op::kEventHappened;
-  static constexpr bool kHasReply = true;
-  using Reply = EventHappenedReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t event{};
-  uint64_t unixNs{};
-  alignas(8) uint8_t afterMs[8]{};
-};
-static_assert(sizeof(EventHappened) == EventHappened::kFixedBytes);
-
-/// Answer to SessionRestored.
-struct SessionRestoredReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// What a parked session had is made again: from here on it is the program that speaks.
-struct SessionRestored {
-  static constexpr Op kOp = Op::kSessionRestored;
-  static constexpr bool kHasReply = true;
-  using Reply = SessionRestoredReply;
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// Answer to DeviceCanAccessPeer.
-struct DeviceCanAccessPeerReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  int32_t canAccessPeer{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(DeviceCanAccessPeerReply) == DeviceCanAccessPeerReply::kFixedBytes);
-
-/// cuDeviceCanAccessPeer.
-struct DeviceCanAccessPeer {
-  static constexpr Op kOp = Op::kDeviceCanAccessPeer;
-  static constexpr bool kHasReply = true;
-  using Reply = DeviceCanAccessPeerReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  int32_t dev{};
-  int32_t peerDev{};
-};
-static_assert(sizeof(DeviceCanAccessPeer) == DeviceCanAccessPeer::kFixedBytes);
-
-/// Answer to DeviceGetP2PAttribute.
-struct DeviceGetP2PAttributeReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  int32_t value{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(DeviceGetP2PAttributeReply) == DeviceGetP2PAttributeReply::kFixedBytes);
-
-/// cuDeviceGetP2PAttribute.
-struct DeviceGetP2PAttribute {
-  static constexpr Op kOp = Op::kDeviceGetP2PAttribute;
-  static constexpr bool kHasReply = true;
-  using Reply = DeviceGetP2PAttributeReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  int32_t attrib{};
-  int32_t srcDevice{};
-  int32_t dstDevice{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(DeviceGetP2PAttribute) == DeviceGetP2PAttribute::kFixedBytes);
-
-/// Answer to FlushGPUDirectRDMAWrites.
-struct FlushGPUDirectRDMAWritesReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// cuFlushGPUDirectRDMAWrites.
-struct FlushGPUDirectRDMAWrites {
-  static constexpr Op kOp = Op::kFlushGPUDirectRDMAWrites;
-  static constexpr bool kHasReply = true;
-  using Reply = FlushGPUDirectRDMAWritesReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  int32_t target{};
-  int32_t scope{};
-};
-static_assert(sizeof(FlushGPUDirectRDMAWrites) == FlushGPUDirectRDMAWrites::kFixedBytes);
-
-/// Answer to DeviceGetExecAffinitySupport.
-struct DeviceGetExecAffinitySupportReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  int32_t pi{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(DeviceGetExecAffinitySupportReply) == DeviceGetExecAffinitySupportReply::kFixedBytes);
-
-/// cuDeviceGetExecAffinitySupport.
-struct DeviceGetExecAffinitySupport {
-  static constexpr Op kOp = Op::kDeviceGetExecAffinitySupport;
-  static constexpr bool kHasReply = true;
-  using Reply = DeviceGetExecAffinitySupportReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  int32_t type{};
-  int32_t dev{};
-};
-static_assert(sizeof(DeviceGetExecAffinitySupport) == DeviceGetExecAffinitySupport::kFixedBytes);
-
-/// Answer to DeviceGetTexture1DLinearMaxWidth.
-struct DeviceGetTexture1DLinearMaxWidthReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t maxWidthInElements{};
-};
-static_assert(sizeof(DeviceGetTexture1DLinearMaxWidthReply) == DeviceGetTexture1DLinearMaxWidthReply::kFixedBytes);
-
-/// cuDeviceGetTexture1DLinearMaxWidth.
-struct DeviceGetTexture1DLinearMaxWidth {
-  static constexpr Op kOp = Op::kDeviceGetTexture1DLinearMaxWidth;
-  static constexpr bool kHasReply = true;
-  using Reply = DeviceGetTexture1DLinearMaxWidthReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  int32_t format{};
-  uint32_t numChannels{};
-  int32_t dev{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(DeviceGetTexture1DLinearMaxWidth) == DeviceGetTexture1DLinearMaxWidth::kFixedBytes);
-
-/// Answer to CtxGetLimit.
-struct CtxGetLimitReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t pvalue{};
-};
-static_assert(sizeof(CtxGetLimitReply) == CtxGetLimitReply::kFixedBytes);
-
-/// cuCtxGetLimit.
-struct CtxGetLimit {
-  static constexpr Op kOp = Op::kCtxGetLimit;
-  static constexpr bool kHasReply = true;
-  using Reply = CtxGetLimitReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  int32_t limit{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(CtxGetLimit) == CtxGetLimit::kFixedBytes);
-
-/// cuCtxResetPersistingL2Cache.
-struct CtxResetPersistingL2Cache {
-  static constexpr Op kOp = Op::kCtxResetPersistingL2Cache;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// Answer to CtxGetExecAffinity.
-struct CtxGetExecAffinityReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  alignas(8) uint8_t pExecAffinity[8]{};
-};
-static_assert(sizeof(CtxGetExecAffinityReply) == CtxGetExecAffinityReply::kFixedBytes);
-
-/// cuCtxGetExecAffinity.
-struct CtxGetExecAffinity {
-  static constexpr Op kOp = Op::kCtxGetExecAffinity;
-  static constexpr bool kHasReply = true;
-  using Reply = CtxGetExecAffinityReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  int32_t type{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(CtxGetExecAffinity) == CtxGetExecAffinity::kFixedBytes);
-
-/// cuMemcpyDtoD_v2.
-struct MemcpyDtoDV2 {
-  static constexpr Op kOp = Op::kMemcpyDtoDV2;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 0;
-
-  uint64_t dstDevice{};
-  uint64_t srcDevice{};
-  uint64_t ByteCount{};
-  uint64_t stream{};
-};
-static_assert(sizeof(MemcpyDtoDV2) == MemcpyDtoDV2::kFixedBytes);
-
-/// cuMemcpyDtoDAsync_v2.
-struct MemcpyDtoDAsyncV2 {
-  static constexpr Op kOp = Op::kMemcpyDtoDAsyncV2;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 0;
-
-  uint64_t dstDevice{};
-  uint64_t srcDevice{};
-  uint64_t ByteCount{};
-  uint64_t hStream{};
-};
-static_assert(sizeof(MemcpyDtoDAsyncV2) == MemcpyDtoDAsyncV2::kFixedBytes);
-
-/// cuMemsetD8_v2.
-struct MemsetD8V2 {
-  static constexpr Op kOp = Op::kMemsetD8V2;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 0;
-
-  uint64_t dstDevice{};
-  uint8_t uc{};
-  uint8_t pad0[7]{};
-  uint64_t N{};
-  uint64_t stream{};
-};
-static_assert(sizeof(MemsetD8V2) == MemsetD8V2::kFixedBytes);
-
-/// cuMemsetD16_v2.
-struct MemsetD16V2 {
-  static constexpr Op kOp = Op::kMemsetD16V2;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 0;
-
-  uint64_t dstDevice{};
-  uint16_t us{};
-  uint8_t pad0[6]{};
-  uint64_t N{};
-  uint64_t stream{};
-};
-static_assert(sizeof(MemsetD16V2) == MemsetD16V2::kFixedBytes);
-
-/// cuMemsetD32_v2.
-struct MemsetD32V2 {
-  static constexpr Op kOp = Op::kMemsetD32V2;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 0;
-
-  uint64_t dstDevice{};
-  uint32_t ui{};
-  uint8_t pad0[4]{};
-  uint64_t N{};
-  uint64_t stream{};
-};
-static_assert(sizeof(MemsetD32V2) == MemsetD32V2::kFixedBytes);
-
-/// cuMemsetD2D8_v2.
-struct MemsetD2D8V2 {
-  static constexpr Op kOp = Op::kMemsetD2D8V2;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 48;
-  static constexpr size_t kTails = 0;
-
-  uint64_t dstDevice{};
-  uint64_t dstPitch{};
-  uint8_t uc{};
-  uint8_t pad0[7]{};
-  uint64_t Width{};
-  uint64_t Height{};
-  uint64_t stream{};
-};
-static_assert(sizeof(MemsetD2D8V2) == MemsetD2D8V2::kFixedBytes);
-
-/// cuMemsetD2D16_v2.
-struct MemsetD2D16V2 {
-  static constexpr Op kOp = Op::kMemsetD2D16V2;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 48;
-  static constexpr size_t kTails = 0;
-
-  uint64_t dstDevice{};
-  uint64_t dstPitch{};
-  uint16_t us{};
-  uint8_t pad0[6]{};
-  uint64_t Width{};
-  uint64_t Height{};
-  uint64_t stream{};
-};
-static_assert(sizeof(MemsetD2D16V2) == MemsetD2D16V2::kFixedBytes);
-
-/// cuMemsetD2D32_v2.
-struct MemsetD2D32V2 {
-  static constexpr Op kOp = Op::kMemsetD2D32V2;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 48;
-  static constexpr size_t kTails = 0;
-
-  uint64_t dstDevice{};
-  uint64_t dstPitch{};
-  uint32_t ui{};
-  uint8_t pad0[4]{};
-  uint64_t Width{};
-  uint64_t Height{};
-  uint64_t stream{};
-};
-static_assert(sizeof(MemsetD2D32V2) == MemsetD2D32V2::kFixedBytes);
-
-/// cuMemsetD8Async.
-struct MemsetD8Async {
-  static constexpr Op kOp = Op::kMemsetD8Async;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 0;
-
-  uint64_t dstDevice{};
-  uint8_t uc{};
-  uint8_t pad0[7]{};
-  uint64_t N{};
-  uint64_t hStream{};
-};
-static_assert(sizeof(MemsetD8Async) == MemsetD8Async::kFixedBytes);
-
-/// cuMemsetD16Async.
-struct MemsetD16Async {
-  static constexpr Op kOp = Op::kMemsetD16Async;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 0;
-
-  uint64_t dstDevice{};
-  uint16_t us{};
-  uint8_t pad0[6]{};
-  uint64_t N{};
-  uint64_t hStream{};
-};
-static_assert(sizeof(MemsetD16Async) == MemsetD16Async::kFixedBytes);
-
-/// cuMemsetD32Async.
-struct MemsetD32Async {
-  static constexpr Op kOp = Op::kMemsetD32Async;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 0;
-
-  uint64_t dstDevice{};
-  uint32_t ui{};
-  uint8_t pad0[4]{};
-  uint64_t N{};
-  uint64_t hStream{};
-};
-static_assert(sizeof(MemsetD32Async) == MemsetD32Async::kFixedBytes);
-
-/// cuMemsetD2D8Async.
-struct MemsetD2D8Async {
-  static constexpr Op kOp = Op::kMemsetD2D8Async;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 48;
-  static constexpr size_t kTails = 0;
-
-  uint64_t dstDevice{};
-  uint64_t dstPitch{};
-  uint8_t uc{};
-  uint8_t pad0[7]{};
-  uint64_t Width{};
-  uint64_t Height{};
-  uint64_t hStream{};
-};
-static_assert(sizeof(MemsetD2D8Async) == MemsetD2D8Async::kFixedBytes);
-
-/// cuMemsetD2D16Async.
-struct MemsetD2D16Async {
-  static constexpr Op kOp = Op::kMemsetD2D16Async;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 48;
-  static constexpr size_t kTails = 0;
-
-  uint64_t dstDevice{};
-  uint64_t dstPitch{};
-  uint16_t us{};
-  uint8_t pad0[6]{};
-  uint64_t Width{};
-  uint64_t Height{};
-  uint64_t hStream{};
-};
-static_assert(sizeof(MemsetD2D16Async) == MemsetD2D16Async::kFixedBytes);
-
-/// cuMemsetD2D32Async.
-struct MemsetD2D32Async {
-  static constexpr Op kOp = Op::kMemsetD2D32Async;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 48;
-  static constexpr size_t kTails = 0;
-
-  uint64_t dstDevice{};
-  uint64_t dstPitch{};
-  uint32_t ui{};
-  uint8_t pad0[4]{};
-  uint64_t Width{};
-  uint64_t Height{};
-  uint64_t hStream{};
-};
-static_assert(sizeof(MemsetD2D32Async) == MemsetD2D32Async::kFixedBytes);
-
-/// Answer to ArrayGetSparseProperties.
-struct ArrayGetSparsePropertiesReply {
-  static constexpr size_t kFixedBytes = 48;
-  static constexpr size_t kTails = 0;
-
-  alignas(8) uint8_t sparseProperties[48]{};
-};
-static_assert(sizeof(ArrayGetSparsePropertiesReply) == ArrayGetSparsePropertiesReply::kFixedBytes);
-
-/// cuArrayGetSparseProperties.
-struct ArrayGetSparseProperties {
-  static constexpr Op kOp = Op::kArrayGetSparseProperties;
-  static constexpr bool kHasReply = true;
-  using Reply = ArrayGetSparsePropertiesReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t array{};
-};
-static_assert(sizeof(ArrayGetSparseProperties) == ArrayGetSparseProperties::kFixedBytes);
-
-/// Answer to MipmappedArrayGetSparseProperties.
-struct MipmappedArrayGetSparsePropertiesReply {
-  static constexpr size_t kFixedBytes = 48;
-  static constexpr size_t kTails = 0;
-
-  alignas(8) uint8_t sparseProperties[48]{};
-};
-static_assert(sizeof(MipmappedArrayGetSparsePropertiesReply) == MipmappedArrayGetSparsePropertiesReply::kFixedBytes);
-
-/// cuMipmappedArrayGetSparseProperties.
-struct MipmappedArrayGetSparseProperties {
-  static constexpr Op kOp = Op::kMipmappedArrayGetSparseProperties;
-  static constexpr bool kHasReply = true;
-  using Reply = MipmappedArrayGetSparsePropertiesReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t mipmap{};
-};
-static_assert(sizeof(MipmappedArrayGetSparseProperties) == MipmappedArrayGetSparseProperties::kFixedBytes);
-
 /// cuTexRefCreate.
 struct TexRefCreate {
   static constexpr Op kOp = Op::kTexRefCreate;
@@ -3788,314 +4133,29 @@ struct TexRefCreate {
 };
 static_assert(sizeof(TexRefCreate) == TexRefCreate::kFixedBytes);
 
-/// Answer to ParamSetTexRef.
-struct ParamSetTexRefReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// cuParamSetTexRef.
-struct ParamSetTexRef {
-  static constexpr Op kOp = Op::kParamSetTexRef;
-  static constexpr bool kHasReply = true;
-  using Reply = ParamSetTexRefReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hfunc{};
-  int32_t texunit{};
-  uint8_t pad0[4]{};
-  uint64_t hTexRef{};
-};
-static_assert(sizeof(ParamSetTexRef) == ParamSetTexRef::kFixedBytes);
-
-/// Answer to TexRefSetArray.
-struct TexRefSetArrayReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// cuTexRefSetArray.
-struct TexRefSetArray {
-  static constexpr Op kOp = Op::kTexRefSetArray;
-  static constexpr bool kHasReply = true;
-  using Reply = TexRefSetArrayReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hTexRef{};
-  uint64_t hArray{};
-  uint32_t Flags{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(TexRefSetArray) == TexRefSetArray::kFixedBytes);
-
-/// Answer to TexRefSetMipmappedArray.
-struct TexRefSetMipmappedArrayReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// cuTexRefSetMipmappedArray.
-struct TexRefSetMipmappedArray {
-  static constexpr Op kOp = Op::kTexRefSetMipmappedArray;
-  static constexpr bool kHasReply = true;
-  using Reply = TexRefSetMipmappedArrayReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hTexRef{};
-  uint64_t hMipmappedArray{};
-  uint32_t Flags{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(TexRefSetMipmappedArray) == TexRefSetMipmappedArray::kFixedBytes);
-
-/// Answer to TexRefSetAddressV2.
-struct TexRefSetAddressV2Reply {
+/// Answer to TexRefGetAddressMode.
+struct TexRefGetAddressModeReply {
   static constexpr size_t kFixedBytes = 8;
   static constexpr size_t kTails = 0;
 
-  uint64_t ByteOffset{};
-};
-static_assert(sizeof(TexRefSetAddressV2Reply) == TexRefSetAddressV2Reply::kFixedBytes);
-
-/// cuTexRefSetAddress_v2.
-struct TexRefSetAddressV2 {
-  static constexpr Op kOp = Op::kTexRefSetAddressV2;
-  static constexpr bool kHasReply = true;
-  using Reply = TexRefSetAddressV2Reply;
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 0;
-
-  uint32_t hasByteOffset{};
+  int32_t pam{};
   uint8_t pad0[4]{};
-  uint64_t hTexRef{};
-  uint64_t dptr{};
-  uint64_t bytes{};
 };
-static_assert(sizeof(TexRefSetAddressV2) == TexRefSetAddressV2::kFixedBytes);
+static_assert(sizeof(TexRefGetAddressModeReply) == TexRefGetAddressModeReply::kFixedBytes);
 
-/// Answer to TexRefSetAddress2DV2.
-struct TexRefSetAddress2DV2Reply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// cuTexRefSetAddress2D_v2.
-struct TexRefSetAddress2DV2 {
-  static constexpr Op kOp = Op::kTexRefSetAddress2DV2;
+/// cuTexRefGetAddressMode.
+struct TexRefGetAddressMode {
+  static constexpr Op kOp = Op::kTexRefGetAddressMode;
   static constexpr bool kHasReply = true;
-  using Reply = TexRefSetAddress2DV2Reply;
-  static constexpr size_t kFixedBytes = 48;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hTexRef{};
-  alignas(8) uint8_t desc[24]{};
-  uint64_t dptr{};
-  uint64_t Pitch{};
-};
-static_assert(sizeof(TexRefSetAddress2DV2) == TexRefSetAddress2DV2::kFixedBytes);
-
-/// Answer to TexRefSetAddress2DV3.
-struct TexRefSetAddress2DV3Reply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// cuTexRefSetAddress2D_v3.
-struct TexRefSetAddress2DV3 {
-  static constexpr Op kOp = Op::kTexRefSetAddress2DV3;
-  static constexpr bool kHasReply = true;
-  using Reply = TexRefSetAddress2DV3Reply;
-  static constexpr size_t kFixedBytes = 48;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hTexRef{};
-  alignas(8) uint8_t desc[24]{};
-  uint64_t dptr{};
-  uint64_t Pitch{};
-};
-static_assert(sizeof(TexRefSetAddress2DV3) == TexRefSetAddress2DV3::kFixedBytes);
-
-/// Answer to TexRefSetFormat.
-struct TexRefSetFormatReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// cuTexRefSetFormat.
-struct TexRefSetFormat {
-  static constexpr Op kOp = Op::kTexRefSetFormat;
-  static constexpr bool kHasReply = true;
-  using Reply = TexRefSetFormatReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hTexRef{};
-  int32_t fmt{};
-  int32_t NumPackedComponents{};
-};
-static_assert(sizeof(TexRefSetFormat) == TexRefSetFormat::kFixedBytes);
-
-/// Answer to TexRefSetAddressMode.
-struct TexRefSetAddressModeReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// cuTexRefSetAddressMode.
-struct TexRefSetAddressMode {
-  static constexpr Op kOp = Op::kTexRefSetAddressMode;
-  static constexpr bool kHasReply = true;
-  using Reply = TexRefSetAddressModeReply;
+  using Reply = TexRefGetAddressModeReply;
   static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 0;
 
   uint64_t hTexRef{};
   int32_t dim{};
-  int32_t am{};
-};
-static_assert(sizeof(TexRefSetAddressMode) == TexRefSetAddressMode::kFixedBytes);
-
-/// Answer to TexRefSetFilterMode.
-struct TexRefSetFilterModeReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// cuTexRefSetFilterMode.
-struct TexRefSetFilterMode {
-  static constexpr Op kOp = Op::kTexRefSetFilterMode;
-  static constexpr bool kHasReply = true;
-  using Reply = TexRefSetFilterModeReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hTexRef{};
-  int32_t fm{};
   uint8_t pad0[4]{};
 };
-static_assert(sizeof(TexRefSetFilterMode) == TexRefSetFilterMode::kFixedBytes);
-
-/// Answer to TexRefSetMipmapFilterMode.
-struct TexRefSetMipmapFilterModeReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// cuTexRefSetMipmapFilterMode.
-struct TexRefSetMipmapFilterMode {
-  static constexpr Op kOp = Op::kTexRefSetMipmapFilterMode;
-  static constexpr bool kHasReply = true;
-  using Reply = TexRefSetMipmapFilterModeReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hTexRef{};
-  int32_t fm{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(TexRefSetMipmapFilterMode) == TexRefSetMipmapFilterMode::kFixedBytes);
-
-/// Answer to TexRefSetMipmapLevelBias.
-struct TexRefSetMipmapLevelBiasReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// cuTexRefSetMipmapLevelBias.
-struct TexRefSetMipmapLevelBias {
-  static constexpr Op kOp = Op::kTexRefSetMipmapLevelBias;
-  static constexpr bool kHasReply = true;
-  using Reply = TexRefSetMipmapLevelBiasReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hTexRef{};
-  float bias{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(TexRefSetMipmapLevelBias) == TexRefSetMipmapLevelBias::kFixedBytes);
-
-/// Answer to TexRefSetMipmapLevelClamp.
-struct TexRefSetMipmapLevelClampReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// cuTexRefSetMipmapLevelClamp.
-struct TexRefSetMipmapLevelClamp {
-  static constexpr Op kOp = Op::kTexRefSetMipmapLevelClamp;
-  static constexpr bool kHasReply = true;
-  using Reply = TexRefSetMipmapLevelClampReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hTexRef{};
-  float minMipmapLevelClamp{};
-  float maxMipmapLevelClamp{};
-};
-static_assert(sizeof(TexRefSetMipmapLevelClamp) == TexRefSetMipmapLevelClamp::kFixedBytes);
-
-/// Answer to TexRefSetMaxAnisotropy.
-struct TexRefSetMaxAnisotropyReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// cuTexRefSetMaxAnisotropy.
-struct TexRefSetMaxAnisotropy {
-  static constexpr Op kOp = Op::kTexRefSetMaxAnisotropy;
-  static constexpr bool kHasReply = true;
-  using Reply = TexRefSetMaxAnisotropyReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hTexRef{};
-  uint32_t maxAniso{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(TexRefSetMaxAnisotropy) == TexRefSetMaxAnisotropy::kFixedBytes);
-
-/// Answer to TexRefSetBorderColor.
-struct TexRefSetBorderColorReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// cuTexRefSetBorderColor.
-struct TexRefSetBorderColor {
-  static constexpr Op kOp = Op::kTexRefSetBorderColor;
-  static constexpr bool kHasReply = true;
-  using Reply = TexRefSetBorderColorReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hTexRef{};
-  alignas(8) uint8_t pBorderColor[16]{};
-};
-static_assert(sizeof(TexRefSetBorderColor) == TexRefSetBorderColor::kFixedBytes);
-
-/// Answer to TexRefSetFlags.
-struct TexRefSetFlagsReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// cuTexRefSetFlags.
-struct TexRefSetFlags {
-  static constexpr Op kOp = Op::kTexRefSetFlags;
-  static constexpr bool kHasReply = true;
-  using Reply = TexRefSetFlagsReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hTexRef{};
-  uint32_t Flags{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(TexRefSetFlags) == TexRefSetFlags::kFixedBytes);
+static_assert(sizeof(TexRefGetAddressMode) == TexRefGetAddressMode::kFixedBytes);
 
 /// Answer to TexRefGetAddressV2.
 struct TexRefGetAddressV2Reply {
@@ -4139,50 +4199,26 @@ struct TexRefGetArray {
 };
 static_assert(sizeof(TexRefGetArray) == TexRefGetArray::kFixedBytes);
 
-/// Answer to TexRefGetMipmappedArray.
-struct TexRefGetMipmappedArrayReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t phMipmappedArray{};
-};
-static_assert(sizeof(TexRefGetMipmappedArrayReply) == TexRefGetMipmappedArrayReply::kFixedBytes);
-
-/// cuTexRefGetMipmappedArray.
-struct TexRefGetMipmappedArray {
-  static constexpr Op kOp = Op::kTexRefGetMipmappedArray;
-  static constexpr bool kHasReply = true;
-  using Reply = TexRefGetMipmappedArrayReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hTexRef{};
-};
-static_assert(sizeof(TexRefGetMipmappedArray) == TexRefGetMipmappedArray::kFixedBytes);
-
-/// Answer to TexRefGetAddressMode.
-struct TexRefGetAddressModeReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  int32_t pam{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(TexRefGetAddressModeReply) == TexRefGetAddressModeReply::kFixedBytes);
-
-/// cuTexRefGetAddressMode.
-struct TexRefGetAddressMode {
-  static constexpr Op kOp = Op::kTexRefGetAddressMode;
-  static constexpr bool kHasReply = true;
-  using Reply = TexRefGetAddressModeReply;
+/// Answer to TexRefGetBorderColor.
+struct TexRefGetBorderColorReply {
   static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 0;
 
-  uint64_t hTexRef{};
-  int32_t dim{};
-  uint8_t pad0[4]{};
+  alignas(8) uint8_t pBorderColor[16]{};
 };
-static_assert(sizeof(TexRefGetAddressMode) == TexRefGetAddressMode::kFixedBytes);
+static_assert(sizeof(TexRefGetBorderColorReply) == TexRefGetBorderColorReply::kFixedBytes);
+
+/// cuTexRefGetBorderColor.
+struct TexRefGetBorderColor {
+  static constexpr Op kOp = Op::kTexRefGetBorderColor;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefGetBorderColorReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+};
+static_assert(sizeof(TexRefGetBorderColor) == TexRefGetBorderColor::kFixedBytes);
 
 /// Answer to TexRefGetFilterMode.
 struct TexRefGetFilterModeReply {
@@ -4206,6 +4242,28 @@ struct TexRefGetFilterMode {
 };
 static_assert(sizeof(TexRefGetFilterMode) == TexRefGetFilterMode::kFixedBytes);
 
+/// Answer to TexRefGetFlags.
+struct TexRefGetFlagsReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint32_t pFlags{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefGetFlagsReply) == TexRefGetFlagsReply::kFixedBytes);
+
+/// cuTexRefGetFlags.
+struct TexRefGetFlags {
+  static constexpr Op kOp = Op::kTexRefGetFlags;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefGetFlagsReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+};
+static_assert(sizeof(TexRefGetFlags) == TexRefGetFlags::kFixedBytes);
+
 /// Answer to TexRefGetFormat.
 struct TexRefGetFormatReply {
   static constexpr size_t kFixedBytes = 8;
@@ -4227,6 +4285,28 @@ struct TexRefGetFormat {
   uint64_t hTexRef{};
 };
 static_assert(sizeof(TexRefGetFormat) == TexRefGetFormat::kFixedBytes);
+
+/// Answer to TexRefGetMaxAnisotropy.
+struct TexRefGetMaxAnisotropyReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  int32_t pmaxAniso{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefGetMaxAnisotropyReply) == TexRefGetMaxAnisotropyReply::kFixedBytes);
+
+/// cuTexRefGetMaxAnisotropy.
+struct TexRefGetMaxAnisotropy {
+  static constexpr Op kOp = Op::kTexRefGetMaxAnisotropy;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefGetMaxAnisotropyReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+};
+static_assert(sizeof(TexRefGetMaxAnisotropy) == TexRefGetMaxAnisotropy::kFixedBytes);
 
 /// Answer to TexRefGetMipmapFilterMode.
 struct TexRefGetMipmapFilterModeReply {
@@ -4294,675 +4374,595 @@ struct TexRefGetMipmapLevelClamp {
 };
 static_assert(sizeof(TexRefGetMipmapLevelClamp) == TexRefGetMipmapLevelClamp::kFixedBytes);
 
-/// Answer to TexRefGetMaxAnisotropy.
-struct TexRefGetMaxAnisotropyReply {
+/// Answer to TexRefGetMipmappedArray.
+struct TexRefGetMipmappedArrayReply {
   static constexpr size_t kFixedBytes = 8;
   static constexpr size_t kTails = 0;
 
-  int32_t pmaxAniso{};
-  uint8_t pad0[4]{};
+  uint64_t phMipmappedArray{};
 };
-static_assert(sizeof(TexRefGetMaxAnisotropyReply) == TexRefGetMaxAnisotropyReply::kFixedBytes);
+static_assert(sizeof(TexRefGetMipmappedArrayReply) == TexRefGetMipmappedArrayReply::kFixedBytes);
 
-/// cuTexRefGetMaxAnisotropy.
-struct TexRefGetMaxAnisotropy {
-  static constexpr Op kOp = Op::kTexRefGetMaxAnisotropy;
+/// cuTexRefGetMipmappedArray.
+struct TexRefGetMipmappedArray {
+  static constexpr Op kOp = Op::kTexRefGetMipmappedArray;
   static constexpr bool kHasReply = true;
-  using Reply = TexRefGetMaxAnisotropyReply;
+  using Reply = TexRefGetMipmappedArrayReply;
   static constexpr size_t kFixedBytes = 8;
   static constexpr size_t kTails = 0;
 
   uint64_t hTexRef{};
 };
-static_assert(sizeof(TexRefGetMaxAnisotropy) == TexRefGetMaxAnisotropy::kFixedBytes);
+static_assert(sizeof(TexRefGetMipmappedArray) == TexRefGetMipmappedArray::kFixedBytes);
 
-/// Answer to TexRefGetBorderColor.
-struct TexRefGetBorderColorReply {
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  alignas(8) uint8_t pBorderColor[16]{};
-};
-static_assert(sizeof(TexRefGetBorderColorReply) == TexRefGetBorderColorReply::kFixedBytes);
-
-/// cuTexRefGetBorderColor.
-struct TexRefGetBorderColor {
-  static constexpr Op kOp = Op::kTexRefGetBorderColor;
-  static constexpr bool kHasReply = true;
-  using Reply = TexRefGetBorderColorReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hTexRef{};
-};
-static_assert(sizeof(TexRefGetBorderColor) == TexRefGetBorderColor::kFixedBytes);
-
-/// Answer to TexRefGetFlags.
-struct TexRefGetFlagsReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint32_t pFlags{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(TexRefGetFlagsReply) == TexRefGetFlagsReply::kFixedBytes);
-
-/// cuTexRefGetFlags.
-struct TexRefGetFlags {
-  static constexpr Op kOp = Op::kTexRefGetFlags;
-  static constexpr bool kHasReply = true;
-  using Reply = TexRefGetFlagsReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hTexRef{};
-};
-static_assert(sizeof(TexRefGetFlags) == TexRefGetFlags::kFixedBytes);
-
-/// Answer to SurfRefSetArray.
-struct SurfRefSetArrayReply {
+/// Answer to TexRefSetAddress2DV2.
+struct TexRefSetAddress2DV2Reply {
   static constexpr size_t kFixedBytes = 0;
   static constexpr size_t kTails = 0;
 };
 
-/// cuSurfRefSetArray.
-struct SurfRefSetArray {
-  static constexpr Op kOp = Op::kSurfRefSetArray;
+/// cuTexRefSetAddress2D_v2.
+struct TexRefSetAddress2DV2 {
+  static constexpr Op kOp = Op::kTexRefSetAddress2DV2;
   static constexpr bool kHasReply = true;
-  using Reply = SurfRefSetArrayReply;
+  using Reply = TexRefSetAddress2DV2Reply;
+  static constexpr size_t kFixedBytes = 48;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  alignas(8) uint8_t desc[24]{};
+  uint64_t dptr{};
+  uint64_t Pitch{};
+};
+static_assert(sizeof(TexRefSetAddress2DV2) == TexRefSetAddress2DV2::kFixedBytes);
+
+/// Answer to TexRefSetAddress2DV3.
+struct TexRefSetAddress2DV3Reply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetAddress2D_v3.
+struct TexRefSetAddress2DV3 {
+  static constexpr Op kOp = Op::kTexRefSetAddress2DV3;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetAddress2DV3Reply;
+  static constexpr size_t kFixedBytes = 48;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  alignas(8) uint8_t desc[24]{};
+  uint64_t dptr{};
+  uint64_t Pitch{};
+};
+static_assert(sizeof(TexRefSetAddress2DV3) == TexRefSetAddress2DV3::kFixedBytes);
+
+/// Answer to TexRefSetAddressMode.
+struct TexRefSetAddressModeReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetAddressMode.
+struct TexRefSetAddressMode {
+  static constexpr Op kOp = Op::kTexRefSetAddressMode;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetAddressModeReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  int32_t dim{};
+  int32_t am{};
+};
+static_assert(sizeof(TexRefSetAddressMode) == TexRefSetAddressMode::kFixedBytes);
+
+/// Answer to TexRefSetAddressV2.
+struct TexRefSetAddressV2Reply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t ByteOffset{};
+};
+static_assert(sizeof(TexRefSetAddressV2Reply) == TexRefSetAddressV2Reply::kFixedBytes);
+
+/// cuTexRefSetAddress_v2.
+struct TexRefSetAddressV2 {
+  static constexpr Op kOp = Op::kTexRefSetAddressV2;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetAddressV2Reply;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint32_t hasByteOffset{};
+  uint8_t pad0[4]{};
+  uint64_t hTexRef{};
+  uint64_t dptr{};
+  uint64_t bytes{};
+};
+static_assert(sizeof(TexRefSetAddressV2) == TexRefSetAddressV2::kFixedBytes);
+
+/// Answer to TexRefSetArray.
+struct TexRefSetArrayReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetArray.
+struct TexRefSetArray {
+  static constexpr Op kOp = Op::kTexRefSetArray;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetArrayReply;
   static constexpr size_t kFixedBytes = 24;
   static constexpr size_t kTails = 0;
 
-  uint64_t hSurfRef{};
+  uint64_t hTexRef{};
   uint64_t hArray{};
   uint32_t Flags{};
   uint8_t pad0[4]{};
 };
-static_assert(sizeof(SurfRefSetArray) == SurfRefSetArray::kFixedBytes);
+static_assert(sizeof(TexRefSetArray) == TexRefSetArray::kFixedBytes);
 
-/// Answer to SurfRefGetArray.
-struct SurfRefGetArrayReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t phArray{};
-};
-static_assert(sizeof(SurfRefGetArrayReply) == SurfRefGetArrayReply::kFixedBytes);
-
-/// cuSurfRefGetArray.
-struct SurfRefGetArray {
-  static constexpr Op kOp = Op::kSurfRefGetArray;
-  static constexpr bool kHasReply = true;
-  using Reply = SurfRefGetArrayReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hSurfRef{};
-};
-static_assert(sizeof(SurfRefGetArray) == SurfRefGetArray::kFixedBytes);
-
-/// Answer to ModuleGetFunctionCount.
-struct ModuleGetFunctionCountReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint32_t count{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(ModuleGetFunctionCountReply) == ModuleGetFunctionCountReply::kFixedBytes);
-
-/// cuModuleGetFunctionCount.
-struct ModuleGetFunctionCount {
-  static constexpr Op kOp = Op::kModuleGetFunctionCount;
-  static constexpr bool kHasReply = true;
-  using Reply = ModuleGetFunctionCountReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t mod{};
-};
-static_assert(sizeof(ModuleGetFunctionCount) == ModuleGetFunctionCount::kFixedBytes);
-
-/// Answer to LibraryGetKernelCount.
-struct LibraryGetKernelCountReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint32_t count{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(LibraryGetKernelCountReply) == LibraryGetKernelCountReply::kFixedBytes);
-
-/// cuLibraryGetKernelCount.
-struct LibraryGetKernelCount {
-  static constexpr Op kOp = Op::kLibraryGetKernelCount;
-  static constexpr bool kHasReply = true;
-  using Reply = LibraryGetKernelCountReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t lib{};
-};
-static_assert(sizeof(LibraryGetKernelCount) == LibraryGetKernelCount::kFixedBytes);
-
-/// Answer to FuncGetAttribute.
-struct FuncGetAttributeReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  int32_t pi{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(FuncGetAttributeReply) == FuncGetAttributeReply::kFixedBytes);
-
-/// cuFuncGetAttribute.
-struct FuncGetAttribute {
-  static constexpr Op kOp = Op::kFuncGetAttribute;
-  static constexpr bool kHasReply = true;
-  using Reply = FuncGetAttributeReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  int32_t attrib{};
-  uint8_t pad0[4]{};
-  uint64_t hfunc{};
-};
-static_assert(sizeof(FuncGetAttribute) == FuncGetAttribute::kFixedBytes);
-
-/// Answer to FuncSetAttribute.
-struct FuncSetAttributeReply {
+/// Answer to TexRefSetBorderColor.
+struct TexRefSetBorderColorReply {
   static constexpr size_t kFixedBytes = 0;
   static constexpr size_t kTails = 0;
 };
 
-/// cuFuncSetAttribute.
-struct FuncSetAttribute {
-  static constexpr Op kOp = Op::kFuncSetAttribute;
+/// cuTexRefSetBorderColor.
+struct TexRefSetBorderColor {
+  static constexpr Op kOp = Op::kTexRefSetBorderColor;
   static constexpr bool kHasReply = true;
-  using Reply = FuncSetAttributeReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hfunc{};
-  int32_t attrib{};
-  int32_t value{};
-};
-static_assert(sizeof(FuncSetAttribute) == FuncSetAttribute::kFixedBytes);
-
-/// cuFuncSetCacheConfig.
-struct FuncSetCacheConfig {
-  static constexpr Op kOp = Op::kFuncSetCacheConfig;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hfunc{};
-  int32_t config{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(FuncSetCacheConfig) == FuncSetCacheConfig::kFixedBytes);
-
-/// cuFuncSetSharedMemConfig.
-struct FuncSetSharedMemConfig {
-  static constexpr Op kOp = Op::kFuncSetSharedMemConfig;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hfunc{};
-  int32_t config{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(FuncSetSharedMemConfig) == FuncSetSharedMemConfig::kFixedBytes);
-
-/// Answer to FuncLoad.
-struct FuncLoadReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// cuFuncLoad.
-struct FuncLoad {
-  static constexpr Op kOp = Op::kFuncLoad;
-  static constexpr bool kHasReply = true;
-  using Reply = FuncLoadReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t function{};
-};
-static_assert(sizeof(FuncLoad) == FuncLoad::kFixedBytes);
-
-/// Answer to FuncIsLoaded.
-struct FuncIsLoadedReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  int32_t state{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(FuncIsLoadedReply) == FuncIsLoadedReply::kFixedBytes);
-
-/// cuFuncIsLoaded.
-struct FuncIsLoaded {
-  static constexpr Op kOp = Op::kFuncIsLoaded;
-  static constexpr bool kHasReply = true;
-  using Reply = FuncIsLoadedReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t function{};
-};
-static_assert(sizeof(FuncIsLoaded) == FuncIsLoaded::kFixedBytes);
-
-/// Answer to KernelGetAttribute.
-struct KernelGetAttributeReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  int32_t pi{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(KernelGetAttributeReply) == KernelGetAttributeReply::kFixedBytes);
-
-/// cuKernelGetAttribute.
-struct KernelGetAttribute {
-  static constexpr Op kOp = Op::kKernelGetAttribute;
-  static constexpr bool kHasReply = true;
-  using Reply = KernelGetAttributeReply;
+  using Reply = TexRefSetBorderColorReply;
   static constexpr size_t kFixedBytes = 24;
   static constexpr size_t kTails = 0;
 
-  int32_t attrib{};
-  uint8_t pad0[4]{};
-  uint64_t kernel{};
-  int32_t dev{};
-  uint8_t pad1[4]{};
+  uint64_t hTexRef{};
+  alignas(8) uint8_t pBorderColor[16]{};
 };
-static_assert(sizeof(KernelGetAttribute) == KernelGetAttribute::kFixedBytes);
+static_assert(sizeof(TexRefSetBorderColor) == TexRefSetBorderColor::kFixedBytes);
 
-/// Answer to KernelSetAttribute.
-struct KernelSetAttributeReply {
+/// Answer to TexRefSetFilterMode.
+struct TexRefSetFilterModeReply {
   static constexpr size_t kFixedBytes = 0;
   static constexpr size_t kTails = 0;
 };
 
-/// cuKernelSetAttribute.
-struct KernelSetAttribute {
-  static constexpr Op kOp = Op::kKernelSetAttribute;
+/// cuTexRefSetFilterMode.
+struct TexRefSetFilterMode {
+  static constexpr Op kOp = Op::kTexRefSetFilterMode;
   static constexpr bool kHasReply = true;
-  using Reply = KernelSetAttributeReply;
-  static constexpr size_t kFixedBytes = 24;
+  using Reply = TexRefSetFilterModeReply;
+  static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 0;
 
-  int32_t attrib{};
-  int32_t val{};
-  uint64_t kernel{};
-  int32_t dev{};
+  uint64_t hTexRef{};
+  int32_t fm{};
   uint8_t pad0[4]{};
 };
-static_assert(sizeof(KernelSetAttribute) == KernelSetAttribute::kFixedBytes);
+static_assert(sizeof(TexRefSetFilterMode) == TexRefSetFilterMode::kFixedBytes);
 
-/// cuKernelSetCacheConfig.
-struct KernelSetCacheConfig {
-  static constexpr Op kOp = Op::kKernelSetCacheConfig;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
+/// Answer to TexRefSetFlags.
+struct TexRefSetFlagsReply {
+  static constexpr size_t kFixedBytes = 0;
   static constexpr size_t kTails = 0;
-
-  uint64_t kernel{};
-  int32_t config{};
-  int32_t dev{};
 };
-static_assert(sizeof(KernelSetCacheConfig) == KernelSetCacheConfig::kFixedBytes);
 
-/// cuStreamCreate.
-struct StreamCreate {
-  static constexpr Op kOp = Op::kStreamCreate;
-  static constexpr bool kHasReply = false;
+/// cuTexRefSetFlags.
+struct TexRefSetFlags {
+  static constexpr Op kOp = Op::kTexRefSetFlags;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetFlagsReply;
   static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 0;
 
-  uint64_t phStream{};
+  uint64_t hTexRef{};
   uint32_t Flags{};
   uint8_t pad0[4]{};
 };
-static_assert(sizeof(StreamCreate) == StreamCreate::kFixedBytes);
+static_assert(sizeof(TexRefSetFlags) == TexRefSetFlags::kFixedBytes);
 
-/// cuStreamCreateWithPriority.
-struct StreamCreateWithPriority {
-  static constexpr Op kOp = Op::kStreamCreateWithPriority;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t phStream{};
-  uint32_t flags{};
-  int32_t priority{};
-};
-static_assert(sizeof(StreamCreateWithPriority) == StreamCreateWithPriority::kFixedBytes);
-
-/// cuStreamDestroy_v2.
-struct StreamDestroyV2 {
-  static constexpr Op kOp = Op::kStreamDestroyV2;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hStream{};
-};
-static_assert(sizeof(StreamDestroyV2) == StreamDestroyV2::kFixedBytes);
-
-/// cuStreamWaitEvent.
-struct StreamWaitEvent {
-  static constexpr Op kOp = Op::kStreamWaitEvent;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hStream{};
-  uint64_t hEvent{};
-  uint32_t Flags{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(StreamWaitEvent) == StreamWaitEvent::kFixedBytes);
-
-/// Answer to StreamQuery.
-struct StreamQueryReply {
+/// Answer to TexRefSetFormat.
+struct TexRefSetFormatReply {
   static constexpr size_t kFixedBytes = 0;
   static constexpr size_t kTails = 0;
 };
 
-/// cuStreamQuery.
-struct StreamQuery {
-  static constexpr Op kOp = Op::kStreamQuery;
+/// cuTexRefSetFormat.
+struct TexRefSetFormat {
+  static constexpr Op kOp = Op::kTexRefSetFormat;
   static constexpr bool kHasReply = true;
-  using Reply = StreamQueryReply;
-  static constexpr size_t kFixedBytes = 8;
+  using Reply = TexRefSetFormatReply;
+  static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 0;
 
-  uint64_t hStream{};
+  uint64_t hTexRef{};
+  int32_t fmt{};
+  int32_t NumPackedComponents{};
 };
-static_assert(sizeof(StreamQuery) == StreamQuery::kFixedBytes);
+static_assert(sizeof(TexRefSetFormat) == TexRefSetFormat::kFixedBytes);
 
-/// cuStreamWaitValue32_v2.
-struct StreamWaitValue32V2 {
-  static constexpr Op kOp = Op::kStreamWaitValue32V2;
-  static constexpr bool kHasReply = false;
+/// Answer to TexRefSetMaxAnisotropy.
+struct TexRefSetMaxAnisotropyReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetMaxAnisotropy.
+struct TexRefSetMaxAnisotropy {
+  static constexpr Op kOp = Op::kTexRefSetMaxAnisotropy;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetMaxAnisotropyReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  uint32_t maxAniso{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefSetMaxAnisotropy) == TexRefSetMaxAnisotropy::kFixedBytes);
+
+/// Answer to TexRefSetMipmapFilterMode.
+struct TexRefSetMipmapFilterModeReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetMipmapFilterMode.
+struct TexRefSetMipmapFilterMode {
+  static constexpr Op kOp = Op::kTexRefSetMipmapFilterMode;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetMipmapFilterModeReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  int32_t fm{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefSetMipmapFilterMode) == TexRefSetMipmapFilterMode::kFixedBytes);
+
+/// Answer to TexRefSetMipmapLevelBias.
+struct TexRefSetMipmapLevelBiasReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetMipmapLevelBias.
+struct TexRefSetMipmapLevelBias {
+  static constexpr Op kOp = Op::kTexRefSetMipmapLevelBias;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetMipmapLevelBiasReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  float bias{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefSetMipmapLevelBias) == TexRefSetMipmapLevelBias::kFixedBytes);
+
+/// Answer to TexRefSetMipmapLevelClamp.
+struct TexRefSetMipmapLevelClampReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetMipmapLevelClamp.
+struct TexRefSetMipmapLevelClamp {
+  static constexpr Op kOp = Op::kTexRefSetMipmapLevelClamp;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetMipmapLevelClampReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t hTexRef{};
+  float minMipmapLevelClamp{};
+  float maxMipmapLevelClamp{};
+};
+static_assert(sizeof(TexRefSetMipmapLevelClamp) == TexRefSetMipmapLevelClamp::kFixedBytes);
+
+/// Answer to TexRefSetMipmappedArray.
+struct TexRefSetMipmappedArrayReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// cuTexRefSetMipmappedArray.
+struct TexRefSetMipmappedArray {
+  static constexpr Op kOp = Op::kTexRefSetMipmappedArray;
+  static constexpr bool kHasReply = true;
+  using Reply = TexRefSetMipmappedArrayReply;
   static constexpr size_t kFixedBytes = 24;
   static constexpr size_t kTails = 0;
 
-  uint64_t stream{};
-  uint64_t addr{};
-  uint32_t value{};
+  uint64_t hTexRef{};
+  uint64_t hMipmappedArray{};
+  uint32_t Flags{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(TexRefSetMipmappedArray) == TexRefSetMipmappedArray::kFixedBytes);
+
+/// Answer to TextureCreate.
+struct TextureCreateReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t object{};
+};
+static_assert(sizeof(TextureCreateReply) == TextureCreateReply::kFixedBytes);
+
+/// A texture or surface object. Of the resource, `handle` is the array, mipmapped array or address; the
+/// structures as they lie in memory, `view` only with `hasView`.
+struct TextureCreate {
+  static constexpr Op kOp = Op::kTextureCreate;
+  static constexpr bool kHasReply = true;
+  using Reply = TextureCreateReply;
+  static constexpr size_t kFixedBytes = 376;
+  static constexpr size_t kTails = 0;
+
+  uint64_t handle{};
+  uint32_t isSurface{};
+  uint32_t hasView{};
+  alignas(8) uint8_t resource[144]{};
+  alignas(8) uint8_t texture[104]{};
+  alignas(8) uint8_t view[112]{};
+};
+static_assert(sizeof(TextureCreate) == TextureCreate::kFixedBytes);
+
+/// The end of a texture or surface object, when the device is done with it.
+struct TextureDestroy {
+  static constexpr Op kOp = Op::kTextureDestroy;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t object{};
+};
+static_assert(sizeof(TextureDestroy) == TextureDestroy::kFixedBytes);
+
+/// The end of a reference that cuTexRefCreate made.
+struct TextureReferenceDestroy {
+  static constexpr Op kOp = Op::kTextureReferenceDestroy;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t handle{};
+};
+static_assert(sizeof(TextureReferenceDestroy) == TextureReferenceDestroy::kFixedBytes);
+
+/// Answer to UserObjectCount.
+struct UserObjectCountReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// References to a user object. `what`: 0 retain, 1 release, 2 retain by a graph, 3 release by a graph.
+struct UserObjectCount {
+  static constexpr Op kOp = Op::kUserObjectCount;
+  static constexpr bool kHasReply = true;
+  using Reply = UserObjectCountReply;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t object{};
+  uint64_t graph{};
+  uint32_t count{};
+  uint32_t what{};
+  uint32_t flags{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(UserObjectCount) == UserObjectCount::kFixedBytes);
+
+/// Answer to UserObjectCreate.
+struct UserObjectCreateReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t object{};
+};
+static_assert(sizeof(UserObjectCreateReply) == UserObjectCreateReply::kFixedBytes);
+
+/// An object whose destructor is a function of the client.
+struct UserObjectCreate {
+  static constexpr Op kOp = Op::kUserObjectCreate;
+  static constexpr bool kHasReply = true;
+  using Reply = UserObjectCreateReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  uint64_t data{};
+  uint64_t destroy{};
+  uint32_t references{};
   uint32_t flags{};
 };
-static_assert(sizeof(StreamWaitValue32V2) == StreamWaitValue32V2::kFixedBytes);
+static_assert(sizeof(UserObjectCreate) == UserObjectCreate::kFixedBytes);
 
-/// cuStreamWaitValue64_v2.
-struct StreamWaitValue64V2 {
-  static constexpr Op kOp = Op::kStreamWaitValue64V2;
+/// Answer to VmCreate.
+struct VmCreateReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// Memory without an address, within the session's limit. `memory`: a number of the client's.
+struct VmCreate {
+  static constexpr Op kOp = Op::kVmCreate;
+  static constexpr bool kHasReply = true;
+  using Reply = VmCreateReply;
+  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kTails = 0;
+
+  uint64_t memory{};
+  uint64_t bytes{};
+  int32_t device{};
+  uint32_t compression{};
+  uint32_t rdma{};
+  uint32_t usage{};
+};
+static_assert(sizeof(VmCreate) == VmCreate::kFixedBytes);
+
+/// Answer to VmGranularity.
+struct VmGranularityReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t bytes{};
+};
+static_assert(sizeof(VmGranularityReply) == VmGranularityReply::kFixedBytes);
+
+/// What sizes and addresses of mapped memory are multiples of. The properties as in CUmemAllocationProp.
+struct VmGranularity {
+  static constexpr Op kOp = Op::kVmGranularity;
+  static constexpr bool kHasReply = true;
+  using Reply = VmGranularityReply;
+  static constexpr size_t kFixedBytes = 24;
+  static constexpr size_t kTails = 0;
+
+  int32_t device{};
+  int32_t option{};
+  uint32_t compression{};
+  uint32_t rdma{};
+  uint32_t usage{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(VmGranularity) == VmGranularity::kFixedBytes);
+
+/// Maps memory at reserved addresses.
+struct VmMap {
+  static constexpr Op kOp = Op::kVmMap;
   static constexpr bool kHasReply = false;
   static constexpr size_t kFixedBytes = 32;
   static constexpr size_t kTails = 0;
 
-  uint64_t stream{};
-  uint64_t addr{};
-  uint64_t value{};
-  uint32_t flags{};
+  uint64_t address{};
+  uint64_t bytes{};
+  uint64_t offset{};
+  uint64_t memory{};
+};
+static_assert(sizeof(VmMap) == VmMap::kFixedBytes);
+
+/// Answer to VmOpen.
+struct VmOpenReply {
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t bytes{};
+  int32_t device{};
   uint8_t pad0[4]{};
 };
-static_assert(sizeof(StreamWaitValue64V2) == StreamWaitValue64V2::kFixedBytes);
+static_assert(sizeof(VmOpenReply) == VmOpenReply::kFixedBytes);
 
-/// cuStreamWriteValue32_v2.
-struct StreamWriteValue32V2 {
-  static constexpr Op kOp = Op::kStreamWriteValue32V2;
+/// Memory of another session's VmCreate, by its handle, under a number of the client's; ended with VmRelease.
+struct VmOpen {
+  static constexpr Op kOp = Op::kVmOpen;
+  static constexpr bool kHasReply = true;
+  using Reply = VmOpenReply;
+  static constexpr size_t kFixedBytes = 72;
+  static constexpr size_t kTails = 0;
+
+  uint64_t memory{};
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(VmOpen) == VmOpen::kFixedBytes);
+
+/// The end of a VmCreate; what is mapped stays until it is unmapped.
+struct VmRelease {
+  static constexpr Op kOp = Op::kVmRelease;
   static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t memory{};
+};
+static_assert(sizeof(VmRelease) == VmRelease::kFixedBytes);
+
+/// Answer to VmReserve.
+struct VmReserveReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t address{};
+};
+static_assert(sizeof(VmReserveReply) == VmReserveReply::kFixedBytes);
+
+/// Reserves addresses, at `hint` if it is not 0 and they are free there.
+struct VmReserve {
+  static constexpr Op kOp = Op::kVmReserve;
+  static constexpr bool kHasReply = true;
+  using Reply = VmReserveReply;
   static constexpr size_t kFixedBytes = 24;
   static constexpr size_t kTails = 0;
 
-  uint64_t stream{};
-  uint64_t addr{};
-  uint32_t value{};
-  uint32_t flags{};
+  uint64_t bytes{};
+  uint64_t alignment{};
+  uint64_t hint{};
 };
-static_assert(sizeof(StreamWriteValue32V2) == StreamWriteValue32V2::kFixedBytes);
+static_assert(sizeof(VmReserve) == VmReserve::kFixedBytes);
 
-/// cuStreamWriteValue64_v2.
-struct StreamWriteValue64V2 {
-  static constexpr Op kOp = Op::kStreamWriteValue64V2;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 0;
-
-  uint64_t stream{};
-  uint64_t addr{};
-  uint64_t value{};
-  uint32_t flags{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(StreamWriteValue64V2) == StreamWriteValue64V2::kFixedBytes);
-
-/// cuStreamBatchMemOp_v2.
-struct StreamBatchMemOpV2 {
-  static constexpr Op kOp = Op::kStreamBatchMemOpV2;
+/// Who may touch whole mappings. `access`: per device its ordinal and CUmemAccess_flags (i32 each).
+struct VmSetAccess {
+  static constexpr Op kOp = Op::kVmSetAccess;
   static constexpr bool kHasReply = false;
   static constexpr size_t kFixedBytes = 24;
   static constexpr size_t kTails = 1;
 
-  uint64_t stream{};
-  uint32_t count{};
-  uint32_t flags{};
-  uint32_t paramArrayBytes{};
+  uint64_t address{};
+  uint64_t size{};
+  uint32_t accessBytes{};
   uint8_t pad0[4]{};
 
-  std::array<uint32_t, kTails> tailBytes() const { return {paramArrayBytes}; }
+  std::array<uint32_t, kTails> tailBytes() const { return {accessBytes}; }
   void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
-    paramArrayBytes = bytes[0];
+    accessBytes = bytes[0];
   }
 };
-static_assert(sizeof(StreamBatchMemOpV2) == StreamBatchMemOpV2::kFixedBytes);
+static_assert(sizeof(VmSetAccess) == VmSetAccess::kFixedBytes);
 
-/// cuStreamCopyAttributes.
-struct StreamCopyAttributes {
-  static constexpr Op kOp = Op::kStreamCopyAttributes;
+/// Answer to VmShare.
+struct VmShareReply {
+  static constexpr size_t kFixedBytes = 64;
+  static constexpr size_t kTails = 0;
+
+  alignas(8) uint8_t handle[64]{};
+};
+static_assert(sizeof(VmShareReply) == VmShareReply::kFixedBytes);
+
+/// A handle by which other sessions of the claim open the memory of a VmCreate.
+struct VmShare {
+  static constexpr Op kOp = Op::kVmShare;
+  static constexpr bool kHasReply = true;
+  using Reply = VmShareReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t memory{};
+};
+static_assert(sizeof(VmShare) == VmShare::kFixedBytes);
+
+/// Unmaps whole mappings, when the device is done with what it was given before.
+struct VmUnmap {
+  static constexpr Op kOp = Op::kVmUnmap;
   static constexpr bool kHasReply = false;
   static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 0;
 
-  uint64_t dstStream{};
-  uint64_t srcStream{};
+  uint64_t address{};
+  uint64_t bytes{};
 };
-static_assert(sizeof(StreamCopyAttributes) == StreamCopyAttributes::kFixedBytes);
+static_assert(sizeof(VmUnmap) == VmUnmap::kFixedBytes);
 
-/// cuEventCreate.
-struct EventCreate {
-  static constexpr Op kOp = Op::kEventCreate;
+/// The end of a VmReserve.
+struct VmUnreserve {
+  static constexpr Op kOp = Op::kVmUnreserve;
   static constexpr bool kHasReply = false;
   static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 0;
 
-  uint64_t phEvent{};
-  uint32_t Flags{};
-  uint8_t pad0[4]{};
+  uint64_t address{};
+  uint64_t bytes{};
 };
-static_assert(sizeof(EventCreate) == EventCreate::kFixedBytes);
-
-/// cuEventDestroy_v2.
-struct EventDestroyV2 {
-  static constexpr Op kOp = Op::kEventDestroyV2;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hEvent{};
-};
-static_assert(sizeof(EventDestroyV2) == EventDestroyV2::kFixedBytes);
-
-/// cuEventRecord.
-struct EventRecord {
-  static constexpr Op kOp = Op::kEventRecord;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hEvent{};
-  uint64_t hStream{};
-};
-static_assert(sizeof(EventRecord) == EventRecord::kFixedBytes);
-
-/// cuEventRecordWithFlags.
-struct EventRecordWithFlags {
-  static constexpr Op kOp = Op::kEventRecordWithFlags;
-  static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hEvent{};
-  uint64_t hStream{};
-  uint32_t flags{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(EventRecordWithFlags) == EventRecordWithFlags::kFixedBytes);
-
-/// Answer to EventQuery.
-struct EventQueryReply {
-  static constexpr size_t kFixedBytes = 0;
-  static constexpr size_t kTails = 0;
-};
-
-/// cuEventQuery.
-struct EventQuery {
-  static constexpr Op kOp = Op::kEventQuery;
-  static constexpr bool kHasReply = true;
-  using Reply = EventQueryReply;
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hEvent{};
-};
-static_assert(sizeof(EventQuery) == EventQuery::kFixedBytes);
-
-/// Answer to EventElapsedTime.
-struct EventElapsedTimeReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  float pMilliseconds{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(EventElapsedTimeReply) == EventElapsedTimeReply::kFixedBytes);
-
-/// cuEventElapsedTime.
-struct EventElapsedTime {
-  static constexpr Op kOp = Op::kEventElapsedTime;
-  static constexpr bool kHasReply = true;
-  using Reply = EventElapsedTimeReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hStart{};
-  uint64_t hEnd{};
-};
-static_assert(sizeof(EventElapsedTime) == EventElapsedTime::kFixedBytes);
-
-/// Answer to EventElapsedTimeV2.
-struct EventElapsedTimeV2Reply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  float pMilliseconds{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(EventElapsedTimeV2Reply) == EventElapsedTimeV2Reply::kFixedBytes);
-
-/// cuEventElapsedTime_v2.
-struct EventElapsedTimeV2 {
-  static constexpr Op kOp = Op::kEventElapsedTimeV2;
-  static constexpr bool kHasReply = true;
-  using Reply = EventElapsedTimeV2Reply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t hStart{};
-  uint64_t hEnd{};
-};
-static_assert(sizeof(EventElapsedTimeV2) == EventElapsedTimeV2::kFixedBytes);
-
-/// Answer to OccupancyMaxActiveBlocksPerMultiprocessor.
-struct OccupancyMaxActiveBlocksPerMultiprocessorReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  int32_t numBlocks{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(OccupancyMaxActiveBlocksPerMultiprocessorReply) == OccupancyMaxActiveBlocksPerMultiprocessorReply::kFixedBytes);
-
-/// cuOccupancyMaxActiveBlocksPerMultiprocessor.
-struct OccupancyMaxActiveBlocksPerMultiprocessor {
-  static constexpr Op kOp = Op::kOccupancyMaxActiveBlocksPerMultiprocessor;
-  static constexpr bool kHasReply = true;
-  using Reply = OccupancyMaxActiveBlocksPerMultiprocessorReply;
-  static constexpr size_t kFixedBytes = 24;
-  static constexpr size_t kTails = 0;
-
-  uint64_t func{};
-  int32_t blockSize{};
-  uint8_t pad0[4]{};
-  uint64_t dynamicSMemSize{};
-};
-static_assert(sizeof(OccupancyMaxActiveBlocksPerMultiprocessor) == OccupancyMaxActiveBlocksPerMultiprocessor::kFixedBytes);
-
-/// Answer to OccupancyMaxActiveBlocksPerMultiprocessorWithFlags.
-struct OccupancyMaxActiveBlocksPerMultiprocessorWithFlagsReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  int32_t numBlocks{};
-  uint8_t pad0[4]{};
-};
-static_assert(sizeof(OccupancyMaxActiveBlocksPerMultiprocessorWithFlagsReply) == OccupancyMaxActiveBlocksPerMultiprocessorWithFlagsReply::kFixedBytes);
-
-/// cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags.
-struct OccupancyMaxActiveBlocksPerMultiprocessorWithFlags {
-  static constexpr Op kOp = Op::kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;
-  static constexpr bool kHasReply = true;
-  using Reply = OccupancyMaxActiveBlocksPerMultiprocessorWithFlagsReply;
-  static constexpr size_t kFixedBytes = 32;
-  static constexpr size_t kTails = 0;
-
-  uint64_t func{};
-  int32_t blockSize{};
-  uint8_t pad0[4]{};
-  uint64_t dynamicSMemSize{};
-  uint32_t flags{};
-  uint8_t pad1[4]{};
-};
-static_assert(sizeof(OccupancyMaxActiveBlocksPerMultiprocessorWithFlags) == OccupancyMaxActiveBlocksPerMultiprocessorWithFlags::kFixedBytes);
-
-/// Answer to OccupancyAvailableDynamicSMemPerBlock.
-struct OccupancyAvailableDynamicSMemPerBlockReply {
-  static constexpr size_t kFixedBytes = 8;
-  static constexpr size_t kTails = 0;
-
-  uint64_t dynamicSmemSize{};
-};
-static_assert(sizeof(OccupancyAvailableDynamicSMemPerBlockReply) == OccupancyAvailableDynamicSMemPerBlockReply::kFixedBytes);
-
-/// cuOccupancyAvailableDynamicSMemPerBlock.
-struct OccupancyAvailableDynamicSMemPerBlock {
-  static constexpr Op kOp = Op::kOccupancyAvailableDynamicSMemPerBlock;
-  static constexpr bool kHasReply = true;
-  using Reply = OccupancyAvailableDynamicSMemPerBlockReply;
-  static constexpr size_t kFixedBytes = 16;
-  static constexpr size_t kTails = 0;
-
-  uint64_t func{};
-  int32_t numBlocks{};
-  int32_t blockSize{};
-};
-static_assert(sizeof(OccupancyAvailableDynamicSMemPerBlock) == OccupancyAvailableDynamicSMemPerBlock::kFixedBytes);
+static_assert(sizeof(VmUnreserve) == VmUnreserve::kFixedBytes);
 
 /// Longest string argument, without its end.
 inline constexpr size_t kMaxStringBytes = size_t{64} << 10;

@@ -83,6 +83,7 @@ class Call {
   void forget(uint64_t subject) {
     std::erase_if(loopback().cache, [subject](const auto& entry) { return entry.first.first == subject; });
   }
+  bool isDoneNow(uint64_t) { return true; }
   template <typename C, typename... Tails>
   CUresult post(const C& fixed, const Tails&... tails) {
     static_assert(!C::kHasReply);

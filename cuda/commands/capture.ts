@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Stream capture: those commands whose two ends are written by hand. */
+import type { Command } from "../schema.ts";
+
+export const captureCommands: readonly Command[] = [
+  {
+    name: "CaptureBegin",
+    doc: "A stream is captured from here on, into `graph` behind `nodes` where that is not 0. `hasEdges`: `edges` has a CUgraphEdgeData for each.",
+    left: "books",
+    fields: [
+      ["stream", "u64"],
+      ["graph", "u64"],
+      ["hasEdges", "u32"],
+    ],
+    tails: ["nodes", "edges"],
+    reply: { fields: [] },
+  },
+  {
+    name: "CaptureEnd",
+    doc: "The end of a capture, and its graph.",
+    left: "books",
+    fields: [["stream", "u64"]],
+    reply: { fields: [["graph", "u64"]] },
+  },
+  {
+    name: "CaptureInfo",
+    doc: "How a stream stands in a capture: what its next node waits for, `edges` with a CUgraphEdgeData for each.",
+    left: "books",
+    fields: [["stream", "u64"]],
+    reply: {
+      fields: [
+        ["id", "u64"],
+        ["graph", "u64"],
+        ["status", "u32"],
+      ],
+      tails: ["nodes", "edges"],
+    },
+  },
+  {
+    name: "CaptureDepend",
+    doc: "Changes what the next node of a captured stream waits for. `flags`: CUstreamUpdateCaptureDependencies_flags.",
+    left: "books",
+    fields: [
+      ["stream", "u64"],
+      ["flags", "u32"],
+      ["hasEdges", "u32"],
+    ],
+    tails: ["nodes", "edges"],
+    reply: { fields: [] },
+  },
+  {
+    name: "CaptureInvalidate",
+    doc: "A call that a capture forbids was made: its graph is lost.",
+    left: "books",
+    fields: [["stream", "u64"]],
+  },
+  {
+    name: "CaptureCopy",
+    doc: "A copy between device memory and memory of the client, on a captured stream. `direction`: 1 to the device, 2 from it.",
+    left: "books",
+    fields: [
+      ["stream", "u64"],
+      ["deviceAddress", "u64"],
+      ["hostAddress", "u64"],
+      ["bytes", "u64"],
+      ["direction", "u32"],
+    ],
+  },
+];

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Pinned host memory: those commands whose two ends are written by hand. */
+import type { Command } from "../schema.ts";
+
+export const hostMemoryCommands: readonly Command[] = [
+  {
+    name: "HostAlloc",
+    doc: "Pinned host memory at `address`: of a client on the same host, as a file that both map there; `isPrivate` 1: of the worker alone, for kernels that are given addresses of memory which the client mirrors.",
+    left: "books",
+    fields: [
+      ["bytes", "u64"],
+      ["address", "u64"],
+      ["flags", "u32"],
+      ["isPrivate", "u32"],
+    ],
+    reply: { fields: [] },
+  },
+  {
+    name: "HostKeep",
+    doc: "The client keeps the file of that pinned memory. In a session that goes on for one that was parked, it sent the file before this command, and has the memory from there.",
+    left: { makes: "address", kind: "hostMemory" },
+    fields: [
+      ["bytes", "u64"],
+      ["address", "u64"],
+    ],
+  },
+  {
+    name: "HostFree",
+    doc: "The end of a HostAlloc.",
+    left: "books",
+    fields: [["address", "u64"]],
+    reply: { fields: [] },
+  },
+];

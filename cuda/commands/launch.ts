@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Launches of kernels, and what bounds them: those commands whose two ends are written by hand. */
+import type { Command } from "../schema.ts";
+
+export const launchCommands: readonly Command[] = [
+  {
+    name: "Launch",
+    doc: "A kernel launch. `flags`: 1 cooperative. `attributes`: CUlaunchAttribute records; `params`: the packed parameters.",
+    left: "books",
+    fields: [
+      ["function", "u64"],
+      ["stream", "u64"],
+      ["gridX", "u32"],
+      ["gridY", "u32"],
+      ["gridZ", "u32"],
+      ["blockX", "u32"],
+      ["blockY", "u32"],
+      ["blockZ", "u32"],
+      ["sharedBytes", "u32"],
+      ["flags", "u32"],
+    ],
+    tails: ["attributes", "params"],
+  },
+  {
+    name: "LaunchLimits",
+    doc: "What a launch of a function must keep within in the current context, and the blocks of a cluster that it was compiled for, 0 for none.",
+    left: "books",
+    fields: [["function", "u64"]],
+    reply: {
+      fields: [
+        ["threads", "i32"],
+        ["dynamicSharedBytes", "i32"],
+        ["registers", "i32"],
+        ["clusterX", "u32"],
+        ["clusterY", "u32"],
+        ["clusterZ", "u32"],
+      ],
+    },
+  },
+  {
+    name: "ClusterOccupancy",
+    doc: "How many clusters of a launch can run at once or, with `asksSize`, how large a cluster can be.",
+    left: "trace",
+    fields: [
+      ["function", "u64"],
+      ["stream", "u64"],
+      ["gridX", "u32"],
+      ["gridY", "u32"],
+      ["gridZ", "u32"],
+      ["blockX", "u32"],
+      ["blockY", "u32"],
+      ["blockZ", "u32"],
+      ["sharedBytes", "u32"],
+      ["asksSize", "u32"],
+    ],
+    tails: ["attributes"],
+    reply: { fields: [["count", "i32"]] },
+  },
+];

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Streams: those commands whose two ends are written by hand. */
+import type { Command } from "../schema.ts";
+
+export const streamCommands: readonly Command[] = [
+  {
+    name: "StreamSync",
+    doc: "Answered when the stream is done.",
+    left: "books",
+    fields: [["stream", "u64"]],
+    reply: { fields: [] },
+  },
+  {
+    name: "StreamSetAttribute",
+    doc: "cuStreamSetAttribute: numbers and device addresses alone.",
+    left: { sets: "value", of: "stream" },
+    fields: [
+      ["stream", "u64"],
+      ["attribute", "u32"],
+      ["value", { bytes: 64 }],
+    ],
+  },
+  {
+    name: "StreamGetAttribute",
+    doc: "cuStreamGetAttribute.",
+    left: "books",
+    fields: [
+      ["stream", "u64"],
+      ["attribute", "u32"],
+    ],
+    reply: { fields: [["value", { bytes: 64 }]] },
+  },
+];

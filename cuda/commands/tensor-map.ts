@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Tensor maps: those commands whose two ends are written by hand. */
+import type { Command } from "../schema.ts";
+
+export const tensorMapCommands: readonly Command[] = [
+  {
+    name: "TensorMapEncode",
+    doc: "Encodes a tensor map. `form`: 0 tiled, 1 im2col, 2 im2col wide. `box`: the box's extents, or the lower and then the upper corner (three i32 each; wide: one each).",
+    left: "books",
+    fields: [
+      ["form", "u32"],
+      ["dataType", "u32"],
+      ["rank", "u32"],
+      ["interleave", "u32"],
+      ["swizzle", "u32"],
+      ["promotion", "u32"],
+      ["fill", "u32"],
+      ["mode", "u32"],
+      ["channels", "u32"],
+      ["pixels", "u32"],
+      ["address", "u64"],
+      ["extents", { bytes: 40 }],
+      ["strides", { bytes: 32 }],
+      ["box", { bytes: 24 }],
+      ["elementStrides", { bytes: 24 }],
+    ],
+    reply: { fields: [["map", { bytes: 128 }]] },
+  },
+  {
+    name: "TensorMapReplaceAddress",
+    doc: "Another address in a tensor map.",
+    left: "books",
+    fields: [
+      ["address", "u64"],
+      ["map", { bytes: 128 }],
+    ],
+    reply: { fields: [["map", { bytes: 128 }]] },
+  },
+];

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+/** Objects whose destructors are functions of the client: those commands whose two ends are written by hand. */
+import type { Command } from "../schema.ts";
+
+export const userObjectCommands: readonly Command[] = [
+  {
+    name: "UserObjectCreate",
+    doc: "An object whose destructor is a function of the client.",
+    left: "trace",
+    fields: [
+      ["data", "u64"],
+      ["destroy", "u64"],
+      ["references", "u32"],
+      ["flags", "u32"],
+    ],
+    reply: { fields: [["object", "u64"]] },
+  },
+  {
+    name: "UserObjectCount",
+    doc: "References to a user object. `what`: 0 retain, 1 release, 2 retain by a graph, 3 release by a graph.",
+    left: "trace",
+    fields: [
+      ["object", "u64"],
+      ["graph", "u64"],
+      ["count", "u32"],
+      ["what", "u32"],
+      ["flags", "u32"],
+    ],
+    reply: { fields: [] },
+  },
+];
