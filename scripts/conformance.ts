@@ -30,7 +30,7 @@ async function prepareSanitizer(
 ): Promise<{ readonly prefix: string[]; readonly options: string[]; readonly env: NodeJS.ProcessEnv }> {
   await requireNativeTools();
   for (const target of ["millpond-worker", "millpond_client", "softgpu"])
-    await step(`${target}, ${sanitizer}`, (progress) => buildNative(sanitizer, progress, target));
+    await step(`${target}, ${sanitizer}`, (progress) => buildNative(sanitizer, progress, [target]));
   const runtime = (await must("g++", [`-print-file-name=${runtimes[sanitizer]}`])).trim();
   if (!runtime.startsWith("/")) throw new ScriptError(`g++ has no ${runtimes[sanitizer]}`);
   // The thread sanitizer needs a fixed memory layout.

@@ -137,7 +137,7 @@ export async function main(args: string[]): Promise<void> {
     const seed = values.seed === undefined ? undefined : toNumber("seed", values.seed);
     const chosen = positionals.length > 0 ? positionals.map(toTarget) : targets;
     await requireFuzzer();
-    await step("fuzz targets", (progress) => buildNative("fuzz", progress, "fuzz"));
+    await step("fuzz targets", (progress) => buildNative("fuzz", progress, ["fuzz"]));
     const found = await step(`fuzzing for ${seconds} s`, () =>
       Promise.all(chosen.map((target) => fuzz(target, seconds, seed))),
     );

@@ -27,14 +27,18 @@ export function buildFraction(line: string): number | undefined {
   return counted ? Number(counted[1]) / Number(counted[2]) : undefined;
 }
 
-/** Brings build/native/<preset> up to date: everything, or only one target. */
-export async function buildNative(preset: Preset, progress: Progress, target = "all"): Promise<void> {
+/** Brings build/native/<preset> up to date: everything, or only some targets. */
+export async function buildNative(
+  preset: Preset,
+  progress: Progress,
+  targets: readonly string[] = ["all"],
+): Promise<void> {
   const cwd = inRoot("native");
   await must("cmake", ["--preset", preset], { cwd });
   const jobs = String(availableParallelism());
   const { status, output } = await run(
     "cmake",
-    ["--build", "--preset", preset, "--target", target, "-j", jobs],
+    ["--build", "--preset", preset, "--target", ...targets, "-j", jobs],
     {
       cwd,
       onLine(line) {
