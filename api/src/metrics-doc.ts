@@ -28,7 +28,10 @@ scrape_configs:
     static_configs: [{targets: ["127.0.0.1:7170"]}]
 \`\`\`
 
-\`packaging/grafana/millpond.json\` is a dashboard for Grafana: import it and choose the Prometheus data source.
+Agents are asked at their addresses (\`millpond describe node\`) in the same way, with the agent token.
+
+\`packaging/grafana/millpond.json\` is a dashboard for Grafana: import it, or put it into a folder from which Grafana provisions
+dashboards. The Prometheus data source is chosen at its top.
 
 | metric | part | type | labels | meaning |
 |---|---|---|---|---|

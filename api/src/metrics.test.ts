@@ -11,12 +11,29 @@ import {
 import { metricsDocUrl, renderMetricsDoc } from "./metrics-doc.ts";
 import { Histogram, type MetricDefinition, metricTable, renderMetrics } from "./metrics.ts";
 
+interface DataSource {
+  readonly type: string;
+  readonly uid: string;
+}
+
 /** As far as it is looked at. */
 interface Panel {
   readonly id: number;
+  readonly title: string;
   readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number };
-  readonly targets?: readonly { readonly expr: string }[];
+  readonly datasource: DataSource;
+  readonly fieldConfig: { readonly defaults: { readonly unit: string } };
+  readonly targets: readonly {
+    readonly expr: string;
+    readonly refId: string;
+    readonly datasource: DataSource;
+  }[];
 }
+
+const dashboard: {
+  readonly panels: readonly Panel[];
+  readonly templating: { readonly list: readonly unknown[] };
+} = JSON.parse(readFileSync(new URL("../../packaging/grafana/millpond.json", import.meta.url), "utf8"));
 
 test("generated pages are what their tables make: npm run generate -w api", () => {
   expect(readFileSync(metricsDocUrl, "utf8")).toBe(renderMetricsDoc());
@@ -51,15 +68,30 @@ test("the text form", () => {
   expect(text).toContain('millpond_claim_wait_seconds_sum{queue="a"} 100009\n');
 });
 
+test("the dashboard can be imported and provisioned as it is, and asks the data source that is chosen", () => {
+  // Provisioning fills in no inputs, and an identifier of a database would be another one's there.
+  expect(dashboard).not.toHaveProperty("__inputs");
+  expect(dashboard).not.toHaveProperty("id");
+  expect(dashboard).toMatchObject({ uid: "millpond", title: "Millpond" });
+  const chosen = { type: "prometheus", uid: "${datasource}" };
+  expect(dashboard.templating.list).toMatchObject([
+    { name: "datasource", type: "datasource", query: chosen.type },
+  ]);
+  for (const { title, datasource, targets, fieldConfig } of dashboard.panels) {
+    expect(datasource, title).toEqual(chosen);
+    expect(fieldConfig.defaults.unit, title).not.toBe("");
+    for (const target of targets) expect(target.datasource, title).toEqual(chosen);
+    expect(new Set(targets.map(({ refId }) => refId)).size, title).toBe(targets.length);
+  }
+});
+
 test("the dashboard uses metrics and labels that there are", () => {
-  const url = new URL("../../packaging/grafana/millpond.json", import.meta.url);
-  const dashboard: { panels: Panel[] } = JSON.parse(readFileSync(url, "utf8"));
   expect(new Set(dashboard.panels.map(({ id }) => id)).size).toBe(dashboard.panels.length);
   const cells = dashboard.panels.flatMap(({ gridPos: { x, y, w, h } }) =>
     Array.from({ length: w * h }, (_, n) => `${x + (n % w)}, ${y + Math.floor(n / w)}`),
   );
   expect(new Set(cells).size, "panels lie beside each other").toBe(cells.length);
-  const expressions = dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
+  const expressions = dashboard.panels.flatMap(({ targets }) => targets.map(({ expr }) => expr));
   expect(expressions.length).toBeGreaterThan(10);
   const tables = new Map(Object.entries<MetricDefinition>(metricTable));
   for (const expression of expressions) {

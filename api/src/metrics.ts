@@ -15,7 +15,8 @@ export interface MetricDefinition {
 
 const onDevice = ["node", "device", "uuid", "model"] as const;
 const commitBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5] as const;
-const waitBuckets = [1, 5, 15, 60, 300, 900, 3600, 14_400, 86_400] as const;
+/** Most claims are bound at once, in the second that they come. */
+const waitBuckets = [0, 1, 5, 15, 60, 300, 900, 3600, 14_400, 86_400] as const;
 
 /**
  * Every metric. `docs/reference/metrics.md` is generated from this table, and the dashboard may use no other. Units are in
