@@ -57,11 +57,14 @@ test("what the controller shows is enough to plan moves", () => {
 
 test("a gang that is to lie on one node is not torn apart", () => {
   const { nodes, claims } = picture();
-  const second = create(NodeSchema, { ...nodes[0], name: "node-b" });
-  Object.assign(nodes[0]?.devices[1] ?? {}, { allocatedMemoryBytes: 0n, allocatedComputePercent: 0 });
+  const [second] = picture().nodes;
+  const nothing = { allocatedMemoryBytes: 0n, allocatedComputePercent: 0 };
+  Object.assign(nodes[0]?.devices[1] ?? {}, nothing);
+  Object.assign(second?.devices[0] ?? {}, nothing);
+  Object.assign(second ?? {}, { name: "node-b" });
   Object.assign(claims[1]?.allocation ?? {}, { node: "node-b" });
   const options = { goal: "device", maxMoves: 8 } as const;
-  const apart = { nodes: [...nodes, second], claims };
+  const apart = { nodes: [...nodes, ...(second === undefined ? [] : [second])], claims };
   expect(planConsolidation(toSnapshot(apart), boundRequests(apart), options)).toHaveLength(1);
   for (const claim of claims) {
     Object.assign(claim, { gang: "g", sameNode: true });
