@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Controller and node on machines of their own, with addresses of their own and a cable that is pulled.
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
+import { missingPostgres, PostgresServer } from "../controller/src/testing/postgres-server.ts";
 import { nativeDir, root } from "../scripts/lib/paths.ts";
 import { Machine, missingMachines } from "./support/machine.ts";
 import { examples, type NodeView, type SessionView, until } from "./support/pool.ts";
-import type { Program } from "./support/program.ts";
+import type { Program, Result } from "./support/program.ts";
 
 const why = missingMachines === undefined ? "" : ` (${missingMachines})`;
 const entry = join(root, "cli", "bin", "millpond.mjs");
@@ -180,5 +181,83 @@ test.skipIf(missingMachines !== undefined)(
     // By the context that it wrote, which has the authority in it.
     const run = ["run", "-m", "64Mi", "--transport", "tcp", "--", examples, "vectoradd", "1000"];
     expect(await millpond(there, ...run).finished).toMatchObject({ status: 0, stderr: "" });
+  },
+);
+
+test.skipIf(missingMachines !== undefined || missingPostgres !== undefined)(
+  `another controller leads when the machine of the one that does is silent, and commands find it${why}`,
+  { timeout: 300_000 },
+  async () => {
+    const directory = makeDirectory();
+    await using server = await PostgresServer.start();
+    const machines = await Machine.pair("10.77.0.1", "10.77.0.2");
+    await using cleanup = new AsyncDisposableStack();
+    for (const machine of machines) cleanup.use(machine);
+    const [there, here] = machines;
+    const agentToken = "agent-of-both-controllers";
+    const base = { PATH: process.env["PATH"], HOME: directory };
+    const shared = { MILLPOND_STORE: await server.makeDatabase(), MILLPOND_AGENT_TOKENS: agentToken };
+    const start = (machine: Machine, args: readonly string[], env: NodeJS.ProcessEnv = {}): Program => {
+      const program = machine.start([process.execPath, entry, ...args], { ...base, ...env }, directory);
+      cleanup.defer(async () => {
+        program.signal("SIGCONT");
+        program.signal("SIGTERM");
+        await program.finished;
+      });
+      return program;
+    };
+    const startController = async (machine: Machine, name: string, address: string): Promise<Program> => {
+      const of = ["controller", "--state", join(directory, name), "--listen", `${address}:7170`];
+      const program = start(machine, of, shared);
+      await program.says("stderr", /listens at https:/, withinMs);
+      return program;
+    };
+    const first = await startController(there, "first", "10.77.0.1");
+    mkdirSync(join(directory, "second", "tls"), { recursive: true, mode: 0o700 });
+    for (const file of ["ca.crt", "ca.key"]) {
+      copyFileSync(join(directory, "first", "tls", file), join(directory, "second", "tls", file));
+    }
+    await startController(here, "second", "10.77.0.2");
+
+    const url = "https://10.77.0.1:7170,https://10.77.0.2:7170";
+    const ca = join(directory, "first", "tls", "ca.crt");
+    const admin = readFileSync(join(directory, "first", "user.token"), "utf8").trim();
+    const at = { ...base, MILLPOND_CONTROLLER: url, MILLPOND_CA: ca };
+    const millpond = (token: string, ...args: readonly string[]): Promise<Result> =>
+      here.start([process.execPath, entry, ...args], { ...at, MILLPOND_TOKEN: token }, directory).finished;
+    // Tokens in files are each controller's own.
+    const made = await millpond(admin, "token", "create", "ann", "--role", "admin", "-o", "json");
+    const { secret } = JSON.parse(made.stdout) as { readonly secret: string };
+    const tokenFile = join(directory, "agent.token");
+    writeFileSync(tokenFile, agentToken, { mode: 0o600 });
+    const driver = join(nativeDir("release"), "softgpu", "libcuda.so.1");
+    const worker = join(nativeDir("release"), "worker", "millpond-worker");
+    const place = ["--driver", driver, "--worker", worker, "--run", join(directory, "run"), "--drain", "all"];
+    start(here, [
+      "agent",
+      "--name",
+      "a",
+      "--controller",
+      url,
+      "--ca",
+      ca,
+      "--token-file",
+      tokenFile,
+      ...place,
+    ]);
+    const run = () => millpond(secret, "run", "-m", "64Mi", "--", examples, "vectoradd", "1000");
+    expect(await run()).toMatchObject({ status: 0 });
+
+    // As when it has lost its power: nothing comes back, not even that nobody is there.
+    first.signal("SIGSTOP");
+    await there.setCable("down");
+    expect(await run()).toMatchObject({ status: 0 });
+    const { stdout } = await millpond(secret, "get", "nodes", "-o", "json");
+    expect((JSON.parse(stdout) as { items: readonly NodeView[] }).items[0]?.state).toBe("ready");
+
+    await there.setCable("up");
+    first.signal("SIGCONT");
+    await first.says("stderr", /another controller leads|another controller has begun to lead/, withinMs);
+    expect(await run()).toMatchObject({ status: 0 });
   },
 );

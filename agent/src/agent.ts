@@ -143,7 +143,7 @@ class RunningAgent implements Agent {
       makeFailoverTransport({
         addresses: options.controllers,
         // A report says how things are: it may be heard twice.
-        isRepeatable: true,
+        isRepeatable: () => true,
         makeTransport: (address) =>
           createConnectTransport({
             baseUrl: address,

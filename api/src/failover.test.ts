@@ -9,12 +9,13 @@ import { GetVersionResponseSchema, PoolService } from "./gen/millpond/v1/pool_pb
 
 type Behaviour =
   | "leads"
+  | "says nothing"
   | "refuses connections"
   | "breaks off"
   | "is stopping"
   | { readonly follows: string };
 
-function failureOf(behaviour: Exclude<Behaviour, "leads">): ConnectError {
+function failureOf(behaviour: Exclude<Behaviour, "leads" | "says nothing">): ConnectError {
   if (typeof behaviour === "object") {
     const error = millpondError("MILLPOND_E_NOT_LEADER", "this one follows");
     if (behaviour.follows !== "") error.metadata.set(leaderHeader, behaviour.follows);
@@ -37,9 +38,15 @@ function failureOf(behaviour: Exclude<Behaviour, "leads">): ConnectError {
 function controllers(behaviours: Record<string, Behaviour>) {
   const asked: string[] = [];
   const makeTransport = (address: string): Transport => ({
-    unary: async (method) => {
+    unary: async (method, signal, timeoutMs) => {
       asked.push(address);
       const behaviour = behaviours[address] ?? "refuses connections";
+      if (behaviour === "says nothing") {
+        const limits = [signal, timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs)];
+        const given = AbortSignal.any(limits.filter((each) => each !== undefined));
+        await new Promise((resolve) => given.addEventListener("abort", resolve));
+        throw ConnectError.from(given.reason);
+      }
       if (behaviour !== "leads") throw failureOf(behaviour);
       const message = create(GetVersionResponseSchema, { version: address });
       // What the service of the test answers.
@@ -56,10 +63,16 @@ function controllers(behaviours: Record<string, Behaviour>) {
       throw new Error("no method streams");
     },
   });
-  const client = (patienceMs = 0, isRepeatable = false) =>
+  const client = (patienceMs = 0, isRepeatable = false, answerMs?: number) =>
     createClient(
       PoolService,
-      makeFailoverTransport({ addresses: Object.keys(behaviours), makeTransport, patienceMs, isRepeatable }),
+      makeFailoverTransport({
+        addresses: Object.keys(behaviours),
+        makeTransport,
+        patienceMs,
+        isRepeatable: () => isRepeatable,
+        ...(answerMs !== undefined && { answerMs }),
+      }),
     );
   return { asked, client, behaviours };
 }
@@ -104,6 +117,39 @@ describe("with several controllers", () => {
       expect((await client(0, true).getVersion({})).version).toBe("b");
     },
   );
+
+  test("one at which nobody is, is not asked again because another believes that it leads", async () => {
+    const { asked, client, behaviours } = controllers({
+      "http://a": "refuses connections",
+      "http://b": { follows: "http://a" },
+    });
+    const answer = client(60_000).getVersion({});
+    while (asked.length < 4) await new Promise((resolve) => setTimeout(resolve, 10));
+    behaviours["http://b"] = "leads";
+    expect((await answer).version).toBe("http://b");
+    expect(asked.filter((address) => address === "http://a")).toHaveLength(1);
+  });
+
+  test("one that says nothing is given up, and another asked, where a call may be repeated", async () => {
+    const { asked, client } = controllers({ a: "says nothing", b: "leads" });
+    const pool = client(0, true, 50);
+    expect((await pool.getVersion({})).version).toBe("b");
+    await expect(client(0, false, 50).getVersion({}, { timeoutMs: 50 })).rejects.toThrow(/timed out|timeout/);
+    expect(asked).toEqual(["a", "b", "a"]);
+  });
+
+  test("who wants no answer any more goes on with the same one; who has waited too long does not", async () => {
+    const { asked, client, behaviours } = controllers({ a: "says nothing", b: "leads" });
+    const pool = client();
+    const stop = new AbortController();
+    const left = pool.getVersion({}, { signal: stop.signal });
+    stop.abort();
+    await expect(left).rejects.toThrow("aborted");
+    await expect(pool.getVersion({}, { signal: AbortSignal.timeout(50) })).rejects.toThrow(/abort|time/);
+    expect((await pool.getVersion({})).version).toBe("b");
+    behaviours["b"] = "says nothing";
+    expect(asked).toEqual(["a", "a", "b"]);
+  });
 
   test("where none leads yet, they are asked again", async () => {
     const { asked, client, behaviours } = controllers({ a: "refuses connections", b: { follows: "" } });

@@ -2,9 +2,11 @@
 
 // Several controllers that share a state, as one for whoever calls them.
 
+import type { DescMethod } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
 import { ConnectError } from "@connectrpc/connect";
 import { errorCodeOf, leaderHeader } from "./errors.ts";
+import { notConnectedCode } from "./prompt-agent.ts";
 
 export interface FailoverOptions {
   /** Base URLs, at least one. */
@@ -12,15 +14,27 @@ export interface FailoverOptions {
   readonly makeTransport: (address: string) => Transport;
   /** While a controller answers that none leads, it is asked again for so long. Default 0: each is asked once. */
   readonly patienceMs?: number;
-  /** Whether a call may be made again that may have been heard. Default false. */
-  readonly isRepeatable?: boolean;
+  /** Whether a call may be made again that may have been heard. Default: none. */
+  readonly isRepeatable?: (method: DescMethod) => boolean;
+  /** One that may, and has no limit of its own, is given up at a controller after so long. Default: never. */
+  readonly answerMs?: number;
 }
+
+/** Where nobody was, nobody is looked for again so soon, unless there is nowhere else to go. */
+const desertedMs = 3_000;
 
 /** Between two rounds of asking. */
 const pauseMs = 200;
 
 /** What the system says where a connection was never made. */
-const neverConnected = new Set(["ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN"]);
+const neverConnected = new Set([
+  "ECONNREFUSED",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  notConnectedCode,
+]);
 
 /** Reads a list of base URLs, separated by commas, without the slashes at their ends. */
 export function splitAddresses(text: string): string[] {
@@ -36,7 +50,7 @@ export function splitAddresses(text: string): string[] {
  * elsewhere.
  */
 export function makeFailoverTransport(options: FailoverOptions): Transport {
-  const { addresses, patienceMs = 0, isRepeatable = false } = options;
+  const { addresses, patienceMs = 0, isRepeatable = () => false, answerMs } = options;
   const transports = new Map<string, Transport>();
   let current = addresses[0] ?? "";
 
@@ -50,30 +64,45 @@ export function makeFailoverTransport(options: FailoverOptions): Transport {
   };
 
   /** Where to go after that one has failed. */
-  const nextAfter = (address: string, error: unknown): string => {
+  const nextAfter = (address: string, error: unknown, isDeserted: (address: string) => boolean): string => {
     const leader = error instanceof ConnectError ? (error.metadata.get(leaderHeader) ?? "") : "";
     // Nobody who listens beyond TLS is told what was to go by it.
     const isSafe = leader.startsWith("https:") || address.startsWith("http:");
-    if (/^https?:\/\//.test(leader) && isSafe && leader !== address) {
+    if (/^https?:\/\//.test(leader) && isSafe && leader !== address && !isDeserted(leader)) {
       return leader;
     }
-    return addresses[(addresses.indexOf(address) + 1) % addresses.length] ?? address;
+    const position = addresses.indexOf(address) + 1;
+    const others = [...addresses.slice(position), ...addresses.slice(0, position)];
+    return others.find((each) => !isDeserted(each)) ?? others[0] ?? address;
   };
 
-  const askAll = async <T>(signal: AbortSignal | undefined, ask: (transport: Transport) => Promise<T>) => {
+  const askAll = async <T>(
+    isAgain: boolean,
+    signal: AbortSignal | undefined,
+    ask: (transport: Transport) => Promise<T>,
+  ) => {
     const endMs = performance.now() + patienceMs;
+    const desertedUntilMs = new Map<string, number>();
+    const isDeserted = (address: string): boolean => performance.now() < (desertedUntilMs.get(address) ?? 0);
     let refusal: unknown;
     for (let asked = 1; ; asked += 1) {
       const address = current;
       try {
         return await ask(transportOf(address));
       } catch (error) {
+        if (signal?.aborted === true && !isTimeout(signal.reason)) {
+          // Whoever calls wants no answer any more: that says nothing of who was asked.
+          throw error;
+        }
         const isElsewhere = errorCodeOf(error) === "MILLPOND_E_NOT_LEADER";
+        if (wasNeverHeard(error)) {
+          desertedUntilMs.set(address, performance.now() + desertedMs);
+        }
         if (current === address && (isElsewhere || isAway(error))) {
-          current = nextAfter(address, error);
+          current = nextAfter(address, error, isDeserted);
         }
         refusal = isElsewhere ? error : (refusal ?? error);
-        const mayRepeat = isElsewhere || wasNeverHeard(error) || (isRepeatable && isAway(error));
+        const mayRepeat = isElsewhere || wasNeverHeard(error) || (isAgain && isAway(error));
         if (!mayRepeat || signal?.aborted === true) {
           throw error;
         }
@@ -90,11 +119,20 @@ export function makeFailoverTransport(options: FailoverOptions): Transport {
   };
 
   return {
-    unary: (method, signal, timeoutMs, header, input, contextValues) =>
-      askAll(signal, (transport) => transport.unary(method, signal, timeoutMs, header, input, contextValues)),
+    unary: (method, signal, timeoutMs, header, input, contextValues) => {
+      const isAgain = isRepeatable(method);
+      const limitMs = timeoutMs ?? (isAgain ? answerMs : undefined);
+      return askAll(isAgain, signal, (transport) =>
+        transport.unary(method, signal, limitMs, header, input, contextValues),
+      );
+    },
     stream: (method, signal, timeoutMs, header, input, contextValues) =>
       transportOf(current).stream(method, signal, timeoutMs, header, input, contextValues),
   };
+}
+
+function isTimeout(reason: unknown): boolean {
+  return reason instanceof Error && reason.name === "TimeoutError";
 }
 
 /** Whether nobody answered, or nobody who can. */

@@ -168,6 +168,7 @@ export type {
 export { errorCodeOf, errorTable, leaderHeader, millpondError, quote } from "./errors.ts";
 export type { ErrorCode, ErrorDetail } from "./errors.ts";
 export { type FailoverOptions, makeFailoverTransport, splitAddresses } from "./failover.ts";
+export { makePromptAgent } from "./prompt-agent.ts";
 
 // What can be asked of the pool
 export { claimFieldNames, claimFieldSpecs } from "./claim-fields.ts";

@@ -25,7 +25,9 @@ const retryMs = 300;
 /** A controller that is being started again is waited for so long, at first and at the end. */
 const patienceMs = 30_000;
 const releasePatienceMs = 5000;
-const releaseTimeoutMs = 3000;
+const releaseTimeoutMs = 5000;
+/** Then it is asked for again, perhaps elsewhere: it has a name. */
+const createTimeoutMs = 10_000;
 
 export interface CreateOptions {
   /** Empty: one is made up. */
@@ -77,7 +79,7 @@ export class ClaimHolder {
       try {
         const { claim } = await connection.claims.createClaim(
           { claim: { ...toClaimMessage(request), name, owner, leaseSeconds, clientHost: bootId() }, noWait },
-          { signal },
+          { signal, timeoutMs: createTimeoutMs },
         );
         return new ClaimHolder(connection, request, requireClaim(claim));
       } catch (error) {

@@ -9,6 +9,7 @@ import {
   type ErrorCode,
   explainTlsFailure,
   makeFailoverTransport,
+  makePromptAgent,
   millpondError,
   PoolService,
   QueueService,
@@ -41,6 +42,12 @@ export interface Connection extends Endpoint {
 
 /** Another controller leads by then, where there is one. */
 const takeoverMs = 10_000;
+
+/** Where there is another to ask, a machine that answers nothing is not waited for. */
+const connectMs = { one: 10_000, several: 3_000 };
+
+/** Of calls that change nothing: a controller that takes longer is not at work. */
+const answerMs = 20_000;
 
 interface EndpointOptions {
   readonly controller: string | undefined;
@@ -90,15 +97,20 @@ export function connect(endpoint: Endpoint): Connection {
         throw explain(error, { ...endpoint, controller: address });
       }
     };
+  const addresses = splitAddresses(endpoint.controller);
+  const { ca } = endpoint;
+  const limits = { connectMs: addresses.length > 1 ? connectMs.several : connectMs.one, ca };
   const transport = makeFailoverTransport({
-    addresses: splitAddresses(endpoint.controller),
+    addresses,
     patienceMs: takeoverMs,
+    isRepeatable: ({ name }) => /^(?:Get|List|Explain|Wait)/.test(name),
+    answerMs,
     makeTransport: (address) =>
       createConnectTransport({
         baseUrl: address,
         httpVersion: "1.1",
         interceptors: [houseForm(address)],
-        ...(endpoint.ca === undefined ? {} : { nodeOptions: { ca: endpoint.ca } }),
+        nodeOptions: { agent: makePromptAgent(address, limits) },
       }),
   });
   return {

@@ -8,7 +8,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import type { UniversalHandlerFn, UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { DirectCall, isDirect } from "./direct-call.ts";
 import { type Handler, maxRequestBytes } from "./handlers.ts";
-import { readBody } from "./request-body.ts";
+import { outwait, readBody } from "./request-body.ts";
 
 /** Handlers want URLs that are whole; what comes before the path says nothing. */
 const baseUrl = "http://controller";
@@ -39,7 +39,7 @@ export class CallsUnderWay {
     } else {
       const call = new AbortController();
       await this.#follow(call, response, () =>
-        answerUniversal(handler.connect, toUniversal(request, call.signal), response),
+        answerUniversal(handler.connect, { request, signal: call.signal }, response),
       );
     }
   }
@@ -68,11 +68,12 @@ export class CallsUnderWay {
 
 async function answerUniversal(
   handler: UniversalHandlerFn,
-  request: UniversalServerRequest,
+  { request, signal }: { readonly request: IncomingMessage; readonly signal: AbortSignal },
   response: ServerResponse,
 ): Promise<void> {
-  const { status, header, body } = await handler(request);
+  const { status, header, body } = await handler(toUniversal(request, signal));
   const bytes = await gather(body);
+  await outwait(request, maxRequestBytes);
   response.writeHead(status, Object.fromEntries(header ?? []));
   response.end(bytes);
 }

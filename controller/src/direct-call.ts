@@ -15,7 +15,7 @@ import {
 import { millpondError } from "@millpond/api";
 import type { GuardedCall } from "./call-guard.ts";
 import { type Handler, maxRequestBytes } from "./handlers.ts";
-import { readBody } from "./request-body.ts";
+import { outwait, readBody } from "./request-body.ts";
 
 /** Whether a request can be answered here. */
 export function isDirect({ method, headers }: IncomingMessage): boolean {
@@ -72,6 +72,7 @@ export class DirectCall implements GuardedCall {
     try {
       bytes = await this.#run();
     } catch (error) {
+      await outwait(this.#request, maxRequestBytes);
       refuse(response, error);
       return;
     }

@@ -24,3 +24,14 @@ export async function readBody(request: IncomingMessage, most: number): Promise<
   request.once("error", (error) => reject(ConnectError.from(error, Code.Aborted)));
   return await promise;
 }
+
+/**
+ * Waits for the end of a request of which nobody needs more. To be done before it is refused: a client that is answered
+ * before it has said all may forget to end what it was saying, and waits with that connection for ever.
+ */
+export async function outwait(request: IncomingMessage, most: number): Promise<void> {
+  if (!request.complete) {
+    // One that breaks off gets no answer anyway.
+    await readBody(request, most).catch(() => undefined);
+  }
+}

@@ -277,6 +277,11 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
     expect((await atFollower.claims.listClaims({})).claims.map(({ name }) => name)).toEqual(["before"]);
     const health = await fetch(`${follower.url}/healthz`);
     expect(health.status).toBe(503);
+    // Nobody is said to lead who can lead no longer.
+    await until(async () => {
+      const refusal: unknown = await atFollower.claims.createClaim({ claim: {} }).catch(String);
+      return /none does now: the database at .* does not answer/.test(String(refusal));
+    });
     await server.run();
     const waiting = createClient(
       ClaimService,

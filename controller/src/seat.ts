@@ -53,7 +53,8 @@ export class Seat implements AsyncDisposable {
   readonly #stop = new AbortController();
   #life: Life;
   #url = "";
-  #leaderUrl = "";
+  /** Who led when the store said so, on the monotonic clock. */
+  #leader = { url: "", askedMs: 0 };
   #failure: string | undefined;
   #work: Promise<void> = Promise.resolve();
   /** What is to be done before it leads. */
@@ -100,13 +101,18 @@ export class Seat implements AsyncDisposable {
 
   /** Where the controller that leads can be reached, as far as is known; empty: nobody leads. */
   get leaderUrl(): string {
-    return this.isLeading ? this.#url : this.#leaderUrl;
+    if (this.isLeading) {
+      return this.#url;
+    }
+    const { url, askedMs } = this.#leader;
+    // Who cannot ask knows no more than that it has not led for longer without renewing its lease.
+    return performance.now() < askedMs + this.#store.leaseMs ? url : "";
   }
 
   /** @throws MILLPOND_E_NOT_LEADER, with the address of the one that leads */
   requireLead(what: string): void {
     if (!this.isLeading) {
-      throw notLeader(what, this.#leaderUrl, this.#failure);
+      throw notLeader(what, this.leaderUrl, this.#failure);
     }
   }
 
@@ -151,7 +157,7 @@ export class Seat implements AsyncDisposable {
       const askedMs = performance.now();
       const lead = await this.#store.campaign({ id: life.id, url: this.#url } satisfies Candidate);
       this.#note(undefined);
-      this.#leaderUrl = lead.isOurs ? "" : lead.url;
+      this.#leader = { url: lead.isOurs ? "" : lead.url, askedMs };
       if (lead.isOurs) {
         life.leadsUntilMs = askedMs + this.#store.leaseMs;
       }

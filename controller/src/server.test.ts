@@ -2,6 +2,7 @@
 
 // The controller as `curl` and the client library see it.
 
+import { connect } from "node:net";
 import { gzipSync } from "node:zlib";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
@@ -366,6 +367,33 @@ describe("authentication", () => {
     expect(version).toMatchObject({ status: 200, body: { api: "v1" } });
     const health = await fetch(`${pool.controller.url}/healthz`);
     expect([health.status, await health.json()]).toEqual([200, { status: "ok" }]);
+  });
+});
+
+describe("a call that is refused before it was read", () => {
+  test.each([
+    ["of known length", "content-length: 4\r\n\r\n", "abcd"],
+    ["in pieces", "transfer-encoding: chunked\r\n\r\n", "4\r\nabcd\r\n0\r\n\r\n"],
+  ])("is answered when all of it has come, %s", async (_what, head, body) => {
+    const pool = await TestPool.start();
+    for (const type of ["application/proto", "application/json"]) {
+      const { port } = new URL(pool.controller.url);
+      const socket = connect(Number(port), "127.0.0.1").setEncoding("utf8");
+      let answer = "";
+      socket.on("data", (text: string) => {
+        answer += text;
+      });
+      socket.write(
+        `POST /millpond.v1.PoolService/ListNodes HTTP/1.1\r\nhost: x\r\ncontent-type: ${type}\r\n${head}`,
+      );
+      // What it is refused for is known by then.
+      await pool.settle();
+      await pool.settle();
+      expect(answer).toBe("");
+      socket.write(body);
+      await expect.poll(() => answer).toMatch(/^HTTP\/1\.1 401 [^]*MILLPOND_E_UNAUTHENTICATED/);
+      socket.destroy();
+    }
   });
 });
 

@@ -2,7 +2,7 @@
 
 import type { Transport } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
-import { type FailoverOptions, makeFailoverTransport, splitAddresses } from "@millpond/api";
+import { makeFailoverTransport, splitAddresses } from "@millpond/api";
 
 /**
  * JSON over HTTP/1.1, with a token where one is given.
@@ -12,7 +12,10 @@ import { type FailoverOptions, makeFailoverTransport, splitAddresses } from "@mi
 export function makeTransport(
   urls: string,
   token?: string,
-  failover: Pick<FailoverOptions, "patienceMs" | "isRepeatable"> = {},
+  {
+    patienceMs = 0,
+    isRepeatable = false,
+  }: { readonly patienceMs?: number; readonly isRepeatable?: boolean } = {},
 ): Transport {
   const makeOne = (baseUrl: string) =>
     createConnectTransport({
@@ -28,5 +31,10 @@ export function makeTransport(
         },
       ],
     });
-  return makeFailoverTransport({ addresses: splitAddresses(urls), makeTransport: makeOne, ...failover });
+  return makeFailoverTransport({
+    addresses: splitAddresses(urls),
+    makeTransport: makeOne,
+    patienceMs,
+    isRepeatable: () => isRepeatable,
+  });
 }
