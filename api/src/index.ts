@@ -196,6 +196,7 @@ export {
   formatBytes,
   formatDuration,
   formatMemory,
+  formatNeed,
   formatPercent,
   formatSize,
   maxMemoryBytes,

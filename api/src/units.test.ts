@@ -8,6 +8,7 @@ import {
   formatBytes,
   formatDuration,
   formatMemory,
+  formatNeed,
   formatSize,
   maxMemoryBytes,
   minMemoryBytes,
@@ -174,6 +175,29 @@ describe("formatBytes", () => {
         expect(parseSize(formatBytes(bytes).replace(" ", "")) <= bytes).toBe(true);
       }),
     );
+  });
+});
+
+describe("formatNeed", () => {
+  test.each([
+    [0n, "0 MiB"],
+    [512n << 20n, "512 MiB"],
+    [1100n << 20n, "1.1 GiB"],
+    [(1n << 30n) + 1n, "1.1 GiB"],
+    [(1n << 30n) - 1n, "1024 MiB"],
+  ])("shows %s as %s", (bytes, text) => {
+    expect(formatNeed(bytes)).toBe(text);
+  });
+
+  test("what is more than there is is never shown as what there is", () => {
+    fc.assert(
+      fc.property(memorySizes, memorySizes, (one, other) => {
+        fc.pre(one !== other);
+        const [less, more] = one < other ? [one, other] : [other, one];
+        expect(formatNeed(more)).not.toBe(formatBytes(less));
+      }),
+    );
+    expect(formatNeed((1n << 30n) + 1n)).not.toBe(formatBytes(1n << 30n));
   });
 });
 

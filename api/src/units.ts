@@ -67,6 +67,19 @@ export function formatSize(bytes: bigint): string {
  * `31.2 GiB`, `512 MiB`, `0 MiB`.
  */
 export function formatBytes(bytes: bigint): string {
+  return formatTenths(bytes, 0n);
+}
+
+/**
+ * Writes a size that is asked for, or in use, for eyes: with at most one decimal, rounded up, so that it is not shown as
+ * what is free where it is more: `1.1 GiB` of 1100 MiB.
+ */
+export function formatNeed(bytes: bigint): string {
+  return formatTenths(bytes, 1n);
+}
+
+/** @param rest What a part of a tenth counts as, in tenths. */
+function formatTenths(bytes: bigint, rest: 0n | 1n): string {
   const [unit, factor] =
     bytes >= 1n << 40n
       ? (["TiB", 1n << 40n] as const)
@@ -75,7 +88,8 @@ export function formatBytes(bytes: bigint): string {
         : bytes >= bytesPerMiB || bytes === 0n
           ? (["MiB", bytesPerMiB] as const)
           : (["B", 1n] as const);
-  const tenths = (bytes * 10n) / factor;
+  const isCut = (bytes * 10n) % factor !== 0n;
+  const tenths = (bytes * 10n) / factor + (isCut ? rest : 0n);
   return tenths % 10n === 0n ? `${tenths / 10n} ${unit}` : `${tenths / 10n}.${tenths % 10n} ${unit}`;
 }
 

@@ -4,7 +4,7 @@
 // the node's agent has confirmed that none of them may use more; what grows is in the books before they are told. So
 // whoever dies in between, the books never have less than the workers allow.
 
-import { formatBytes, millpondError } from "@millpond/api";
+import { formatBytes, formatNeed, millpondError } from "@millpond/api";
 import {
   amountOn,
   type ClaimRequest,
@@ -313,7 +313,7 @@ function refuseCrowding(
   if (memory > free.memoryBytes && memory > 0n) {
     throw millpondError(
       "MILLPOND_E_NO_CAPACITY",
-      `${formatBytes(share.memoryBytes)} is ${formatBytes(memory)} more than the claim has on ${name}, where ${formatBytes(free.memoryBytes)} is left`,
+      `${formatNeed(share.memoryBytes)} is ${formatNeed(memory)} more than the claim has on ${name}, where ${formatBytes(free.memoryBytes)} is left`,
       { remedy: "Ask for less, or end its programs and let it be placed anew." },
     );
   }
@@ -330,7 +330,7 @@ function refuseCrowding(
 export function describeSizes({ gpus, memoryBytes, memoryPercent, computePercent }: Sizes): string {
   const memory =
     memoryBytes > 0n
-      ? formatBytes(memoryBytes)
+      ? formatNeed(memoryBytes)
       : memoryPercent > 0
         ? `${memoryPercent} % of the memory`
         : "whole devices";

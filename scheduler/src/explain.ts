@@ -2,7 +2,7 @@
 
 // Why a claim is not placed, in one sentence with the numbers of the moment, without a full stop.
 
-import { formatBytes, formatLabels } from "@millpond/api";
+import { formatBytes, formatLabels, formatNeed } from "@millpond/api";
 import {
   allowsDevice,
   allowsNeighbours,
@@ -127,7 +127,7 @@ export function explainImpossible(snapshot: Snapshot, request: ClaimRequest): st
     ({ memoryBytes }) => memoryBytes,
   );
   if (largest !== undefined && total === 0) {
-    return `no device${which} has ${formatBytes(shareOf(request, largest.device).memoryBytes)}: the largest, ${label(largest)}, has ${formatBytes(largest.device.memoryBytes)}`;
+    return `no device${which} has ${formatNeed(shareOf(request, largest.device).memoryBytes)}: the largest, ${label(largest)}, has ${formatBytes(largest.device.memoryBytes)}`;
   }
   const best = greatest(nodes, (node) => supplyOf(node, request).possible);
   const count = best === undefined ? 0 : supplyOf(best, request).possible;
@@ -248,7 +248,7 @@ function describeMemory(request: ClaimRequest): string {
   }
   return request.memoryPercent > 0
     ? `${request.memoryPercent} % of its memory`
-    : formatBytes(request.memoryBytes);
+    : formatNeed(request.memoryBytes);
 }
 
 function describeClosed(nodes: readonly NodeState[], request: ClaimRequest): string {

@@ -2,7 +2,7 @@
 
 // How much of the pool somebody has, and how much he may have.
 
-import { formatBytes } from "@millpond/api";
+import { formatBytes, formatNeed } from "@millpond/api";
 import type { Placement } from "../statement.ts";
 
 /** A part of the pool. */
@@ -64,7 +64,7 @@ export function describeExcess(amount: Amount, limit: Quota): string | undefined
     return `${amount.computePercent}% of ${limit.computePercent}% compute`;
   }
   if (limit.memoryBytes !== undefined && amount.memoryBytes > limit.memoryBytes) {
-    return `${formatBytes(amount.memoryBytes)} of ${formatBytes(limit.memoryBytes)} of memory`;
+    return `${formatNeed(amount.memoryBytes)} of ${formatBytes(limit.memoryBytes)} of memory`;
   }
   return undefined;
 }
