@@ -82,7 +82,7 @@ const asks = fc.record({
   isBestEffort: fc.integer({ min: 0, max: 5 }).map((value) => value === 0),
   gangSize: fc.constantFrom(0, 0, 0, 2, 3),
   isSameNode: fc.boolean(),
-  timeLimitSeconds: fc.constantFrom(0, 0, 50, 500),
+  timeLimitSeconds: fc.constantFrom(0, 0, 50, 100, 200, 500),
   runSeconds: fc.integer({ min: 10, max: 900 }),
   preferredHost: fc.constantFrom("", "boot-0", "boot-9"),
 });
@@ -305,4 +305,81 @@ test("nobody starves: while others keep coming, each claim's turn comes within a
     }),
     { numRuns: 15 },
   );
+});
+
+test("who comes later in its queue never delays a claim or gang with a reservation", () => {
+  const later = fc.record({
+    gpus: fc.constantFrom(1, 1, 2),
+    percent: fc.constantFrom(25, 50, 100),
+    priority: fc.constantFrom(-5, 0),
+    timeLimitSeconds: fc.constantFrom(0, 50, 50, 500),
+    runSeconds: fc.integer({ min: 10, max: 900 }),
+  });
+  const crowd = fc.record({ others: fc.array(later, { maxLength: 4 }), seconds: fc.constantFrom(1, 10, 40) });
+  const first = fc.record({
+    gpus: fc.integer({ min: 1, max: 3 }),
+    percent: fc.constantFrom(50, 100),
+    gangSize: fc.constantFrom(0, 2, 3),
+    isSameNode: fc.boolean(),
+  });
+  const queue = { name: "a", parent: "", weight: 1, borrowing: "any", guaranteed: {}, limit: {} } as const;
+  const plain = {
+    queue: "a",
+    tenant: "u",
+    isPreemptible: false,
+    isBestEffort: false,
+    preferredHost: "",
+    gangSize: 0,
+    isSameNode: false,
+  } as const;
+  let waited = 0;
+  fc.assert(
+    fc.property(
+      pools,
+      // When each device becomes free: it is known of all that are there already. 0: it is free now.
+      fc.array(fc.constantFrom(0, 100, 200, 500), { minLength: 9, maxLength: 9 }),
+      first,
+      fc.array(crowd, { minLength: 5, maxLength: 20 }),
+      (pool, before, asked, after) => {
+        const history = new QueueHistory({ pool, queues: [queue] });
+        const devices = pool.nodes.flatMap((node) => node.devices);
+        for (const [number, seconds] of before.slice(0, devices.length).entries()) {
+          const whole = {
+            ...plain,
+            gpus: 1,
+            percent: 100,
+            priority: 0,
+            timeLimitSeconds: seconds,
+            runSeconds: seconds,
+          } as const;
+          history.arrive(...(seconds === 0 ? [] : jobsOf(whole, number)));
+        }
+        const job = { ...plain, ...asked, priority: 0, timeLimitSeconds: 0, runSeconds: 50 } as const;
+        history.arrive(...jobsOf(job, 100));
+        const { blocked } = history.pass(60);
+        const promised = blocked.get("c100-0")?.expectedAt ?? null;
+        if (promised === null) {
+          return;
+        }
+        waited += 1;
+        const pass = (seconds: number) => {
+          history.pass(seconds);
+          const isThere = history.waits.get("c100-0")?.to !== undefined;
+          expect(isThere || history.now < promised).toBe(true);
+        };
+        for (const [number, { others, seconds }] of after.entries()) {
+          history.arrive(
+            ...others.flatMap((ask, member) => jobsOf({ ...plain, ...ask }, 1000 + 10 * number + member)),
+          );
+          pass(seconds);
+        }
+        while (history.now < promised) {
+          pass(50);
+        }
+        expect(history.broken).toEqual([]);
+      },
+    ),
+    { numRuns: 100 },
+  );
+  expect(waited).toBeGreaterThan(20);
 });
