@@ -15,6 +15,8 @@ import { amountOfStatements, amountOn, placeUnit, type Unit } from "./unit.ts";
 /** Claims that go together: one, or the members of a gang. */
 interface Victim {
   readonly claims: readonly RunningClaim[];
+  /** One of them: all are charged to the same. */
+  readonly payer: RunningClaim;
   readonly amount: Amount;
   readonly why: string;
 }
@@ -85,9 +87,10 @@ function eligible(
       (sum, { statement }) => add(sum, amountOn(nodes.get(statement.node), statement)),
       nothing,
     );
-    const why = reasonToTake(unit, claims, amount, tree);
-    if (why !== undefined) {
-      victims.push({ claims, amount, why });
+    const [payer] = claims;
+    const why = payer && reasonToTake(unit, payer, amount, tree);
+    if (payer !== undefined && why !== undefined) {
+      victims.push({ claims, payer, amount, why });
       bound.count(claims);
     }
   }
@@ -193,14 +196,10 @@ function compareNames(a: RunningClaim, b: RunningClaim): number {
 
 function reasonToTake(
   { first }: Unit,
-  claims: readonly RunningClaim[],
+  victim: RunningClaim,
   amount: Amount,
   tree: QueueTree,
 ): string | undefined {
-  const [victim] = claims;
-  if (victim === undefined) {
-    return undefined;
-  }
   if (victim.isBestEffort && !first.isBestEffort) {
     return "it is best-effort";
   }
@@ -229,9 +228,20 @@ function cheapest(
 ): readonly Victim[] | undefined {
   const choices: (readonly Victim[])[] = [];
   const consider = (nodes: Snapshot["nodes"], those: readonly Victim[]) => {
-    const choice = takeUntilFits(affordable(those, unit, tree), (taken) => {
-      const gone = taken.flatMap(({ claims }) => claims);
-      const statements = placeUnit(withoutGrants({ ...snapshot, nodes }, gone), unit);
+    const placeWithout = (taken: readonly Victim[]) =>
+      placeUnit(
+        withoutGrants(
+          { ...snapshot, nodes },
+          taken.flatMap(({ claims }) => claims),
+        ),
+        unit,
+      );
+    const candidates = affordable(those, unit, tree);
+    if (placeWithout(candidates) === undefined) {
+      return;
+    }
+    const choice = takeUntilFits(candidates, (taken) => {
+      const statements = placeWithout(taken);
       return statements !== undefined && isWithinQuota(snapshot, unit, statements, taken, tree);
     });
     if (choice !== undefined) {
@@ -263,22 +273,15 @@ function cheapest(
 /** Those who, taken together, leave every queue what it is guaranteed. */
 function affordable(victims: readonly Victim[], unit: Unit, tree: QueueTree): Victim[] {
   const own = new Set(tree.chain(unit.first.queue).map(({ name }) => name));
-  const kept = victims.filter(({ claims: [claim], amount }) => {
-    const isKept =
-      claim !== undefined &&
-      (!isReclaimed(claim, unit) || tree.canSpare(claim.queue, amount, (level) => own.has(level)));
+  const kept = victims.filter(({ payer, amount }) => {
+    const isKept = !isReclaimed(payer, unit) || tree.canSpare(payer.queue, amount, (level) => own.has(level));
     if (isKept) {
-      tree.refund(claim, amount);
+      tree.refund(payer, amount);
     }
     return isKept;
   });
-  for (const {
-    claims: [claim],
-    amount,
-  } of kept) {
-    if (claim !== undefined) {
-      tree.charge(claim, amount);
-    }
+  for (const { payer, amount } of kept) {
+    tree.charge(payer, amount);
   }
   return kept;
 }
@@ -344,23 +347,17 @@ function isWithinQuota(
 ): boolean {
   const { first } = unit;
   const amount = amountOfStatements(snapshot, statements);
-  const returned = taken.flatMap(({ claims }) =>
-    claims.map((claim) => ({ claim, amount: amountOfStatements(snapshot, [claim.statement]) })),
-  );
-  for (const each of returned) {
-    tree.refund(each.claim, each.amount);
+  for (const victim of taken) {
+    tree.refund(victim.payer, victim.amount);
   }
   const isAllowed = tree.refusal(first, amount) === undefined;
   const covering = tree.guaranteedLevels(first.queue, amount);
-  const isCovered = taken.every(({ claims: [claim] }) => {
-    if (claim === undefined || !isReclaimed(claim, unit)) {
-      return true;
-    }
-    const others = new Set(tree.chain(claim.queue).map(({ name }) => name));
-    return covering.some((level) => !others.has(level));
+  const isCovered = taken.every(({ payer }) => {
+    const others = new Set(tree.chain(payer.queue).map(({ name }) => name));
+    return !isReclaimed(payer, unit) || covering.some((level) => !others.has(level));
   });
-  for (const each of returned) {
-    tree.charge(each.claim, each.amount);
+  for (const victim of taken) {
+    tree.charge(victim.payer, victim.amount);
   }
   return isAllowed && isCovered;
 }
