@@ -97,7 +97,7 @@ const schema = z.object({
     .array(z.url({ protocol: /^https?$/, error: "must be a URL such as http://127.0.0.1:7170" }))
     .min(1, "must be a URL such as http://127.0.0.1:7170"),
   ca: z.string().optional(),
-  token: z.string().min(1, "must not be empty"),
+  token: z.string().regex(/^[\x21-\x7e]+$/, "must be one word of printable characters"),
   drivers: z.array(z.string().min(1)).min(1, "at least one driver library is needed"),
   worker: z.string().min(1),
   run: z.string().min(1),

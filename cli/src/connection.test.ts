@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { millpondError } from "@millpond/api";
-import { expect, test } from "vitest";
-import { isSilent } from "./connection.ts";
+import { expect, onTestFinished, test } from "vitest";
+import { isSilent, resolveEndpoint } from "./connection.ts";
+import { enterContext, readContexts, writeContexts } from "./context.ts";
 
 function unreachable(cause: ConnectError) {
   return millpondError("MILLPOND_E_UNREACHABLE", "there is no controller", { cause });
@@ -24,6 +28,23 @@ test.each([
 ] as const)("%s", (_what, cause, isExpected) => {
   expect(isSilent(unreachable(cause))).toBe(isExpected);
 });
+
+test.each(["a b", "a\nb", "\u0001", "ü€", "x".repeat(5000), " x"])(
+  "what is no token is refused, and not shown: %j",
+  (token) => {
+    const options = { controller: "http://127.0.0.1:1", token };
+    const refusal = { message: expect.not.stringContaining(token) as string };
+    expect(() => resolveEndpoint(options, {})).toThrow(expect.objectContaining(refusal));
+    expect(() => resolveEndpoint(options, {})).toThrow("[MILLPOND_E_INVALID]");
+    const directory = mkdtempSync(join(tmpdir(), "millpond-connection-"));
+    onTestFinished(() => rmSync(directory, { recursive: true }));
+    const path = join(directory, "config.json");
+    writeContexts(path, enterContext(readContexts(path), "here", options));
+    const environment = { MILLPOND_CONFIG: path };
+    const find = () => resolveEndpoint({ controller: undefined, token: undefined }, environment);
+    expect(find).toThrow(`${path}: a token is one word`);
+  },
+);
 
 test("a controller that ends is silent, one that refuses is not", () => {
   expect(isSilent(millpondError("MILLPOND_E_SHUTTING_DOWN", "it ends"))).toBe(true);

@@ -76,7 +76,10 @@ export function resolveEndpoint(options: EndpointOptions, environment: NodeJS.Pr
   return {
     controller: checkUrls(controller, isContext ? path : "--controller or MILLPOND_CONTROLLER"),
     ca: readCa(environment) ?? (current?.controller === controller ? current.ca : undefined),
-    token: options.token ?? (current?.controller === controller ? current.token : ""),
+    token:
+      options.token === undefined
+        ? checkToken(current?.controller === controller ? current.token : "", path)
+        : checkToken(options.token, "--token or MILLPOND_TOKEN"),
     source: isContext ? `context ${file?.currentContext} in ${path}` : "--controller or MILLPOND_CONTROLLER",
   };
 }
@@ -178,6 +181,17 @@ function explain(error: unknown, endpoint: Endpoint): ConnectError {
 function readCa(environment: NodeJS.ProcessEnv): string | undefined {
   const path = environment["MILLPOND_CA"];
   return path === undefined || path === "" ? undefined : readAuthorities(path);
+}
+
+/** What is no token is not sent, and not shown: it may be one with something else beside it. */
+function checkToken(text: string, source: string): string {
+  if (!/^[\x21-\x7e]{0,4096}$/.test(text)) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `${source}: a token is one word of at most 4096 printable characters, and this is none`,
+    );
+  }
+  return text;
 }
 
 function checkUrls(text: string, source: string): string {
