@@ -204,6 +204,25 @@ describe("a node that is lost", () => {
     expect((await pool.claims.getClaim({ name: "moves" })).claim?.allocation?.node).toBe("node-b");
   });
 
+  test.each([-7200, 7200])("is lost after 30 s also where the clock is set by %i s", async (seconds) => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    await pool.addAgent("node-b", [4n * GiB]);
+    const made = await pool.claims.createClaim({
+      claim: { name: "a", leaseSeconds: 3600, nodeLoss: NodeLoss.REQUEUE },
+    });
+    const lost = made.claim?.allocation?.node ?? "";
+    const { ticket } = await pool.claims.createTicket({ claim: "a" });
+    await pool.agent(lost).openSession(ticket);
+    await pool.killAgent(lost);
+    await pool.passTime(5);
+    pool.clock.set(seconds);
+    await pool.passTime(20);
+    expect((await pool.claims.getClaim({ name: "a" })).claim?.allocation?.node).toBe(lost);
+    await pool.passTime(10);
+    const { allocation } = (await pool.claims.getClaim({ name: "a" })).claim ?? {};
+    expect(allocation?.node).toMatch(lost === "node-a" ? "node-b" : "node-a");
+  });
+
   test("a controller that starts does not take nodes for lost that have had no time to call", async () => {
     const pool = await TestPool.start({ "node-a": [4n * GiB] });
     await pool.claims.createClaim({ claim: { name: "a", leaseSeconds: 3600, nodeLoss: NodeLoss.FAIL } });

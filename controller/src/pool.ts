@@ -71,7 +71,9 @@ export class Pool {
   readonly #log: Logger;
   /** Epochs of the allocations for which a ticket may have been issued. */
   readonly #ticketed = new Set<number>();
-  /** When bound claims have to be looked at, Unix milliseconds. */
+  /** When bound claims have to be looked at because of a date, Unix milliseconds. */
+  readonly #dates = new Deadlines();
+  /** The same because of how long something lasts, on the monotonic clock: setting the other one changes nothing of it. */
   readonly #due = new Deadlines();
   /** Claims of which the time has come, and nodes that were lost, with what follows from it not written yet. */
   #overdue: { readonly claims: string[]; readonly nodes: string[] } = { claims: [], nodes: [] };
@@ -358,40 +360,42 @@ export class Pool {
     const claim = this.ledger.claims.get(name);
     const allocation = this.ledger.allocations.ofClaim(name);
     if (claim?.state !== "bound" || allocation === undefined) {
+      this.#dates.delete(name);
       this.#due.delete(name);
       return;
     }
     const { boundAt, timeLimitSeconds, idleLimitSeconds, graceSeconds, preemptAt, nodeLoss, isLazy } = claim;
-    const now = this.clock.unixMs();
-    const openableMs = this.#openableUntilMs(allocation.epoch) - this.clock.monotonicMs();
     const end = ((boundAt ?? 0) + timeLimitSeconds) * 1000;
-    const lostMs = Math.max(
-      this.presence.silentSeconds(allocation.node) * 1000,
-      this.#illSeconds(allocation) * 1000,
+    note(
+      this.#dates,
+      name,
+      earliest([
+        ...(allocation.resizing === null ? [] : [allocation.resizing.until * 1000]),
+        ...(preemptAt === null ? [] : [preemptAt * 1000]),
+        ...(timeLimitSeconds === 0 ? [] : [preemptAt === null ? end - graceSeconds * 1000 : end]),
+      ]),
     );
-    const dates = [
-      ...(allocation.resizing === null ? [] : [allocation.resizing.until * 1000]),
-      ...(isLazy && openableMs > 0 ? [now + openableMs] : []),
-      ...(preemptAt === null ? [] : [preemptAt * 1000]),
-      ...(timeLimitSeconds === 0 ? [] : [preemptAt === null ? end - graceSeconds * 1000 : end]),
-      ...(idleLimitSeconds === 0 || preemptAt !== null
-        ? []
-        : [now + idleLimitSeconds * 1000 - this.activity.idleMs(allocation.epoch)]),
-      ...(nodeLoss === "keep" ? [] : [now + nodeLossAfterSeconds * 1000 - lostMs]),
-    ];
-    if (dates.length === 0) {
-      this.#due.delete(name);
-    } else {
-      this.#due.set(name, Math.min(...dates));
-    }
+    const nowMs = this.clock.monotonicMs();
+    const openableUntilMs = this.#openableUntilMs(allocation.epoch);
+    const lostSeconds = Math.max(this.presence.silentSeconds(allocation.node), this.#illSeconds(allocation));
+    note(
+      this.#due,
+      name,
+      earliest([
+        ...(isLazy && openableUntilMs > nowMs ? [openableUntilMs] : []),
+        ...(idleLimitSeconds === 0 || preemptAt !== null
+          ? []
+          : [nowMs + idleLimitSeconds * 1000 - this.activity.idleMs(allocation.epoch)]),
+        ...(nodeLoss === "keep" ? [] : [nowMs + (nodeLossAfterSeconds - lostSeconds) * 1000]),
+      ]),
+    );
   }
 
   /** On the monotonic clock. */
   #nextDueMs(): number | undefined {
-    const next = this.#due.next();
-    return next === undefined
-      ? undefined
-      : this.clock.monotonicMs() + Math.max(0, next - this.clock.unixMs());
+    const date = this.#dates.next();
+    const inMs = date === undefined ? undefined : Math.max(0, date - this.clock.unixMs());
+    return earliest([this.#due.next(), inMs === undefined ? undefined : this.clock.monotonicMs() + inMs]);
   }
 
   /** Does what follows from the passing of time. */
@@ -399,7 +403,7 @@ export class Pool {
     const overdue = this.#overdue;
     this.#overdue = { claims: [], nodes: [] };
     const lost = [...overdue.nodes, ...this.presence.loseSilentNodes()];
-    const due = this.#due.takeDue(this.clock.unixMs());
+    const due = [...this.#dates.takeDue(this.clock.unixMs()), ...this.#due.takeDue(this.clock.monotonicMs())];
     const expired = [...this.leases.takeExpired(), ...this.wakes.takeExpired()];
     const claims = new Set([...overdue.claims, ...due, ...expired]);
     const nowMs = this.clock.monotonicMs();
@@ -444,4 +448,17 @@ export class Pool {
 /** Whether the claim has not ended. */
 export function isLive(claim: ClaimRecord): boolean {
   return claim.endedAt === null;
+}
+
+function note(deadlines: Deadlines, name: string, at: number | undefined): void {
+  if (at === undefined) {
+    deadlines.delete(name);
+  } else {
+    deadlines.set(name, at);
+  }
+}
+
+function earliest(moments: readonly (number | undefined)[]): number | undefined {
+  const known = moments.filter((moment) => moment !== undefined);
+  return known.length === 0 ? undefined : Math.min(...known);
 }
