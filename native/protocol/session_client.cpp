@@ -10,13 +10,12 @@
 #include <cerrno>
 
 #include "protocol/bulk_copy.h"
-#include "protocol/gen/api_hash.h"
+#include "protocol/opened_session.h"
 #include "protocol/socket.h"
 
 namespace millpond {
 namespace {
 
-constexpr int kHandshakeTimeoutMs = 10'000;
 /// TCP: buffered commands are sent at once when there are this many bytes of them, else by the flusher.
 constexpr size_t kEagerBytes = size_t{32} << 10;
 constexpr int64_t kFlushDelayNs = 20'000;
@@ -34,81 +33,7 @@ constexpr size_t kLargeCopyBytes = size_t{4} << 20;
 /// How long the rest of a frame may take once its header is there.
 constexpr int kFrameTimeoutMs = 60'000;
 
-std::string describe(const Endpoint& e, bool remote) {
-  return remote ? e.tcpHost + ":" + std::to_string(e.tcpPort) : e.unixPath;
-}
-
 }  // namespace
-
-Result<Welcome> Session::greet(Channel& channel, const Hello& hello, int timeoutMs) {
-  const auto bytes = encode(hello);
-  if (auto sent = sendAll(channel, bytes); !sent) return sent.error();
-  std::vector<std::byte> answer(kWelcomeFixedBytes);
-  if (auto got = receiveExactly(channel, answer, timeoutMs); !got) return got.error();
-  auto rest = welcomeRest(std::span(answer).first<kWelcomeFixedBytes>());
-  if (!rest) return rest.error();
-  answer.resize(kWelcomeFixedBytes + *rest);
-  if (auto got = receiveExactly(channel, std::span(answer).subspan(kWelcomeFixedBytes), timeoutMs); !got)
-    return got.error();
-  return decodeWelcome(answer);
-}
-
-Result<Channel> Session::reach(const Endpoint& endpoint, int timeoutMs) {
-  auto socket = connectTcp(endpoint.tcpHost, endpoint.tcpPort, timeoutMs);
-  if (!socket) return socket.error();
-  const std::string where = "the worker at " + describe(endpoint, true);
-  if (!endpoint.secret) {
-    if (isLoopbackPeer(socket->get())) return Channel(std::move(*socket));
-    return Error{where + " is on another machine, and nobody gave a secret to encrypt the connection with"};
-  }
-  auto tls = TlsStream::ofLink(kTlsClient, *endpoint.secret);
-  if (!tls) return tls.error();
-  if (auto shaken = (*tls)->shakeWithin(socket->get(), timeoutMs); !shaken)
-    return Error{where + " takes no encrypted connection of this session: " + shaken.error().message};
-  Channel channel(std::move(*socket));
-  channel.encrypt(std::move(*tls));
-  return channel;
-}
-
-Result<Session::Opened> Session::open(const Endpoint& endpoint, bool isParked, const Hello* greet) {
-  Opened out;
-  auto channel = Result<Channel>(Error{"the worker has no address"});
-  if (!endpoint.unixPath.empty() && endpoint.transport != TransportChoice::Tcp) {
-    auto socket = connectUnix(endpoint.unixPath);
-    channel = socket ? Result<Channel>(std::move(*socket)) : Result<Channel>(socket.error());
-  }
-  if (!channel && !endpoint.tcpHost.empty() && endpoint.transport != TransportChoice::SharedMemory) {
-    out.remote = true;
-    channel = reach(endpoint, kHandshakeTimeoutMs);
-  }
-  if (!channel) return channel.error();
-  out.channel = std::move(*channel);
-
-  const std::string where = describe(endpoint, out.remote);
-  Hello hello{wire::kProtocolVersion,
-              kApiHash,
-              out.remote ? Carrier::kTcp : Carrier::kSharedMemory,
-              static_cast<uint32_t>(::getpid()),
-              endpoint.ticket,
-              endpoint.program,
-              out.remote ? endpoint.graceSeconds : 0,
-              ProcessWatch::space(),
-              {},
-              endpoint.canPark,
-              isParked};
-  auto welcome = Session::greet(out.channel, greet ? *greet : hello, kHandshakeTimeoutMs);
-  if (!welcome) return Error{"worker at " + where + ": " + welcome.error().message};
-  if (welcome->admission != Admission::kWelcome) return Error{"worker at " + where + ": " + welcome->message};
-  out.welcome = std::move(*welcome);
-  auto snapshot = Snapshot::decode(out.welcome.snapshot);
-  if (!snapshot) return Error{"worker at " + where + ": " + snapshot.error().message};
-  out.snapshot = std::move(*snapshot);
-  if (out.remote) return out;
-  auto file = millpond::receiveFile(out.channel.socket(), kHandshakeTimeoutMs);
-  if (!file) return Error{"worker at " + where + ": " + file.error().message};
-  out.memory = std::move(*file);
-  return out;
-}
 
 void Session::remember(const Endpoint& endpoint, const Welcome& welcome) {
   endpoint_ = endpoint;
@@ -128,7 +53,7 @@ Result<std::unique_ptr<Session>> Session::connect(const Endpoint& endpoint, cons
 }
 
 Result<std::unique_ptr<Session>> Session::establish(const Endpoint& endpoint, bool isParked, const Hello* greet) {
-  auto opened = open(endpoint, isParked, greet);
+  auto opened = openSession(endpoint, isParked, greet);
   if (!opened) return opened.error();
   std::unique_ptr<Session> session(new Session());
   session->channel_ = std::move(opened->channel);
@@ -145,8 +70,6 @@ Result<std::unique_ptr<Session>> Session::establish(const Endpoint& endpoint, bo
   session->memory_ = std::move(*memory);
   session->memory_.excludeFromFork();
   session->useRings();
-  session->waiters_.resize(kMaxWaiters);
-  for (uint32_t i = kMaxWaiters; i-- > 0;) session->freeRequests_.push_back(i);
   if (session->remote_) {
     session->hasFlusher_ = ::pthread_create(&session->flusherThread_, nullptr, &Session::flusher, session.get()) == 0;
     if (!session->hasFlusher_) return Error{"cannot start the thread that sends buffered commands"};
@@ -232,7 +155,7 @@ bool Session::waitForSpace(size_t bytes) {
     if (readMutex_.try_lock()) {
       pump(nullptr, Sender::kOther);
       readMutex_.unlock();
-      promoteOne();
+      waiters_.promoteOne();
     }
     if (remote_) {
       if (peerReceived_.load(std::memory_order_relaxed) == known) channel_.wait(POLLIN, kAcknowledgementLookMs);
@@ -306,7 +229,7 @@ void Session::waitToSend() {
   if ((ready & POLLIN) && readMutex_.try_lock()) {
     pump(nullptr, Sender::kThis);
     readMutex_.unlock();
-    promoteOne();
+    waiters_.promoteOne();
   }
 }
 
@@ -369,88 +292,23 @@ int64_t Session::spinNs() {
   return ::sched_getaffinity(0, sizeof(mine), &mine) == 0 && CPU_COUNT(&mine) >= 8 ? 5'000'000 : 50'000;
 }
 
-uint32_t Session::enter(Waiter& waiter) {
-  for (;;) {
-    {
-      std::lock_guard lock(waitersMutex_);
-      if (!freeRequests_.empty()) {
-        const uint32_t slot = freeRequests_.back();
-        freeRequests_.pop_back();
-        waiters_[slot] = &waiter;
-        waiter.request = slot + 1;
-        return waiter.request;
-      }
-    }
-    ::sched_yield();
-  }
-}
-
-void Session::leave(uint32_t request) {
-  std::lock_guard lock(waitersMutex_);
-  waiters_[request - 1] = nullptr;
-  freeRequests_.push_back(request - 1);
-}
-
 int32_t Session::await(Waiter& waiter, uint32_t request) {
   if (remote_) sendPending();
-  while (waiter.state.load(std::memory_order_acquire) != Waiter::kDone) {
+  const auto takeLead = [this] { return readMutex_.try_lock(); };
+  while (!waiter.isDone()) {
     if (lost()) {
-      finish(request, kSessionLost);
+      waiters_.finish(request, kSessionLost);
       break;
     }
-    bool lead = readMutex_.try_lock();
-    if (!lead) {
-      {
-        std::lock_guard lock(waitersMutex_);
-        waiter.asleep = true;
-        ++asleep_;
-      }
-      // Whoever led when `asleep` was not yet set may have left meanwhile without seeing it.
-      lead = readMutex_.try_lock();
-      if (!lead) futexWait(waiter.state, Waiter::kWaiting);
-      std::lock_guard lock(waitersMutex_);
-      waiter.asleep = false;
-      --asleep_;
-      uint32_t asked = Waiter::kLead;
-      waiter.state.compare_exchange_strong(asked, Waiter::kWaiting);
-    }
-    if (lead) {
+    if (takeLead() || waiters_.sleep(waiter, takeLead)) {
       pump(&waiter, Sender::kOther);
       readMutex_.unlock();
-      promoteOne();
+      waiters_.promoteOne();
       if (isDown_.load(std::memory_order_acquire)) sendPending();
     }
   }
-  leave(request);
-  return waiter.result;
-}
-
-void Session::promoteOne() {
-  std::lock_guard lock(waitersMutex_);
-  if (asleep_ == 0) return;
-  for (Waiter* w : waiters_) {
-    if (!w || !w->asleep) continue;
-    uint32_t waiting = Waiter::kWaiting;
-    if (w->state.compare_exchange_strong(waiting, Waiter::kLead)) {
-      futexWake(w->state);
-      return;
-    }
-  }
-}
-
-Session::Waiter* Session::find(uint32_t request) {
-  std::lock_guard lock(waitersMutex_);
-  Waiter* w = request >= 1 && request <= kMaxWaiters ? waiters_[request - 1] : nullptr;
-  return w && w->state.load() != Waiter::kDone ? w : nullptr;
-}
-
-void Session::finish(uint32_t request, int32_t result) {
-  // Under the lock: the waiter's frame lives until it has left, and leaving takes the lock.
-  std::lock_guard lock(waitersMutex_);
-  if (Waiter* w = waiters_[request - 1]) {
-    w->finish(result);
-    if (w->asleep) futexWake(w->state);
-  }
+  waiters_.leave(request);
+  return waiter.result();
 }
 
 // Reading
@@ -462,7 +320,7 @@ void Session::pump(const Waiter* until, Sender sender) {
     if (got == Pumped::kCut) cutWhileReading("the worker closed it");
     acknowledge(sender);
     if (!until || lost() || isDown_.load(std::memory_order_acquire)) return;
-    if (until->state.load(std::memory_order_acquire) == Waiter::kDone) return;
+    if (until->isDone()) return;
     if (got == Pumped::kNothing) sleepForReplies();
   }
 }
@@ -555,7 +413,7 @@ Session::Pumped Session::receiveData(const wire::ReplyHeader& header) {
     if (to.empty()) return Pumped::kBroken;
     const Pumped got = receiveBody(to, left);
     // It comes again, whole.
-    if (got == Pumped::kCut) find(header.request)->answer.dataBytes -= to.size();
+    if (got == Pumped::kCut) waiters_.find(header.request)->answer.dataBytes -= to.size();
     return got;
   }
   wire::Landing landing{};
@@ -582,7 +440,7 @@ Session::Pumped Session::receiveBody(std::span<std::byte> to, size_t frameBytesL
 }
 
 std::span<std::byte> Session::destination(const wire::ReplyHeader& header, size_t bytes) {
-  Waiter* w = find(header.request);
+  Waiter* w = waiters_.find(header.request);
   if (!w || w->answer.data.size() - w->answer.dataBytes < bytes) return {};
   const auto to = w->answer.data.subspan(w->answer.dataBytes, bytes);
   w->answer.dataBytes += bytes;
@@ -592,7 +450,7 @@ std::span<std::byte> Session::destination(const wire::ReplyHeader& header, size_
 bool Session::accept(const wire::ReplyHeader& header, std::span<const std::byte> body) {
   switch (header.kind) {
     case wire::ReplyKind::kResult: {
-      Waiter* w = find(header.request);
+      Waiter* w = waiters_.find(header.request);
       if (!w) return false;
       Answer& answer = w->answer;
       answer.bodyBytes = body.size();
@@ -603,7 +461,7 @@ bool Session::accept(const wire::ReplyHeader& header, std::span<const std::byte>
       if (const uint64_t end = w->end.load(std::memory_order_relaxed);
           graceSeconds_ != 0 && end > peerReceived_.load(std::memory_order_relaxed))
         peerReceived_.store(end, std::memory_order_release);
-      finish(header.request, header.result);
+      waiters_.finish(header.request, header.result);
       return true;
     }
     case wire::ReplyKind::kChunk: {
@@ -614,7 +472,7 @@ bool Session::accept(const wire::ReplyHeader& header, std::span<const std::byte>
       const auto to = destination(header, ready.bytes);
       if (to.size() != ready.bytes) return false;
       const std::span<const std::byte> from(memory_.chunk(ready.chunk), ready.bytes);
-      if (find(header.request)->answer.data.size() >= kLargeCopyBytes)
+      if (waiters_.find(header.request)->answer.data.size() >= kLargeCopyBytes)
         copyPastCaches(to.data(), from);
       else
         std::memcpy(to.data(), from.data(), from.size());
@@ -699,12 +557,7 @@ void Session::lose(const std::string& reason) {
   // Whoever reads or sends stops at once, and the worker sees that nobody is there any more.
   ::shutdown(channel_.socket(), SHUT_RDWR);
   if (onLost_) onLost_(reason);
-  std::lock_guard lock(waitersMutex_);
-  for (Waiter* w : waiters_) {
-    if (!w || w->state.load() == Waiter::kDone) continue;
-    w->finish(kSessionLost);
-    futexWake(w->state);
-  }
+  waiters_.finishAll(kSessionLost);
 }
 
 }  // namespace millpond

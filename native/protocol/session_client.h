@@ -24,6 +24,7 @@
 #include "protocol/process_watch.h"
 #include "protocol/ring.h"
 #include "protocol/snapshot.h"
+#include "protocol/waiters.h"
 #include "protocol/wire.h"
 
 namespace millpond {
@@ -39,14 +40,7 @@ class Session {
     uint32_t thread = 0;
   };
 
-  /// Where the answer of a waiting command goes.
-  struct Answer {
-    std::span<std::byte> body;           ///< in: room; the reply's body is copied there as far as it fits
-    size_t bodyBytes = 0;                ///< out: length of the reply's body
-    std::vector<std::byte>* whole = nullptr;  ///< if given, receives the whole body
-    std::span<std::byte> data;           ///< destination of the bytes that a copy from the device sends
-    size_t dataBytes = 0;                ///< out: how many of them came
-  };
+  using Answer = Waiters::Answer;
 
   /// Connects, presents the ticket and receives the snapshot. `greet` overrides protocol and API hash in tests.
   static Result<std::unique_ptr<Session>> connect(const Endpoint& endpoint, const Hello* greet = nullptr);
@@ -104,7 +98,7 @@ class Session {
   template <typename Fill>
   int32_t wait(uint16_t op, Caller caller, size_t bodyBytes, Fill&& fill, Answer& answer) {
     Waiter waiter(answer);
-    const uint32_t request = enter(waiter);
+    const uint32_t request = waiters_.enter(waiter);
     {
       std::lock_guard lock(appendMutex_);
       std::byte* place = begin(op, caller, request, bodyBytes, 0);
@@ -162,40 +156,14 @@ class Session {
   void onLanding(std::function<bool(uint64_t, uint64_t)> mayLand) { mayLand_ = std::move(mayLand); }
 
  private:
-  struct Waiter {
-    explicit Waiter(Answer& a) : answer(a) {}
-    void finish(int32_t code) {
-      result = code;
-      state.store(kDone, std::memory_order_release);
-    }
-    static constexpr uint32_t kWaiting = 0, kDone = 1, kLead = 2;
-    Answer& answer;
-    uint32_t request = 0;
-    std::atomic<uint64_t> end{0};  ///< of the command in the stream: its answer says that all before has come
-    int32_t result = 0;
-    std::atomic<uint32_t> state{kWaiting};
-    bool asleep = false;  // guarded by waitersMutex_
-  };
-  static constexpr uint32_t kMaxWaiters = 4096;
+  using Waiter = Waiters::Waiter;
   static int64_t spinNs();
 
   Session() = default;
-  /// A session that a worker has opened.
-  struct Opened {
-    Channel channel;
-    bool remote = false;
-    Welcome welcome;
-    Snapshot snapshot;
-    UniqueFd memory;  ///< over shared memory
-  };
-  static Result<Welcome> greet(Channel& channel, const Hello& hello, int timeoutMs);
-  static Result<Opened> open(const Endpoint& endpoint, bool isParked, const Hello* greet);
   static Result<std::unique_ptr<Session>> establish(const Endpoint& endpoint, bool isParked, const Hello* greet);
   /// Finds its way to that worker again, and to this session.
   void remember(const Endpoint& endpoint, const Welcome& welcome);
   void useRings();
-  /// Connects over TCP, encrypted where there is a secret; without one only to this machine.
-  static Result<Channel> reach(const Endpoint& endpoint, int timeoutMs);
   SharedControl& control() const { return memory_.control(); }
 
   std::byte* begin(uint16_t op, Caller caller, uint32_t request, size_t bodyBytes, size_t dataBytes,
@@ -230,11 +198,8 @@ class Session {
   /// TCP: agrees to be parked, if it was proposed and there is nothing to be done.
   void considerParking();
 
-  uint32_t enter(Waiter& waiter);
   /// Returns when nobody writes into the waiter's answer any more.
   int32_t await(Waiter& waiter, uint32_t request);
-  void leave(uint32_t request);
-  void promoteOne();
 
   /// Reads what has come; with `until`, goes on until that waiter is done or the connection has ended. The caller holds
   /// readMutex_, and says whether it holds sendMutex_, too.
@@ -254,9 +219,6 @@ class Session {
   bool acceptLinkWord(std::span<const std::byte> body);
   /// Where the bytes of a kData or kChunk frame go; empty when the frame makes no sense.
   std::span<std::byte> destination(const wire::ReplyHeader& header, size_t bytes);
-  /// The one who still waits for that answer, nullptr for nobody. Valid while the caller holds readMutex_.
-  Waiter* find(uint32_t request);
-  void finish(uint32_t request, int32_t result);
   bool peerGone() const;
   /// Ends all waiting. The caller holds readMutex_: who waits may leave from here on, so nobody may be in the midst of
   /// writing an answer.
@@ -323,10 +285,7 @@ class Session {
   std::atomic<uint64_t> peerReceived_{0};  // how much of this side's stream the worker has
   AdaptiveSpin spin_{spinNs()};
 
-  std::mutex waitersMutex_;
-  std::vector<Waiter*> waiters_;
-  std::vector<uint32_t> freeRequests_;
-  uint32_t asleep_ = 0;  // how many waiters are
+  Waiters waiters_;
 
   Endpoint endpoint_;
   uint32_t graceSeconds_ = 0;

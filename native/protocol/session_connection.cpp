@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "protocol/gen/api_hash.h"
+#include "protocol/opened_session.h"
 #include "protocol/session_client.h"
 #include "protocol/socket.h"
 
@@ -64,7 +65,7 @@ bool Session::mend() {
     }
     mended = !lost() && reconnect();
   }
-  promoteOne();
+  waiters_.promoteOne();
   return mended;
 }
 
@@ -115,11 +116,11 @@ bool Session::reconnect() {
 }
 
 std::optional<Session::Attempt> Session::comeBack(int timeoutMs) {
-  auto channel = reach(endpoint_, timeoutMs);
+  auto channel = reachWorker(endpoint_, timeoutMs);
   if (!channel) return Attempt{channel.error().message};
   Hello hello{wire::kProtocolVersion, kApiHash, Carrier::kTcp, 0, "", endpoint_.program, graceSeconds_, "", {}};
   hello.resumption = Resumption{secret_, received_.load(std::memory_order_relaxed), ++attempt_};
-  auto welcome = greet(*channel, hello, timeoutMs);
+  auto welcome = greetWorker(*channel, hello, timeoutMs);
   if (!welcome) return Attempt{welcome.error().message};
   // Whoever answers is the worker, so its word counts.
   if (welcome->admission != Admission::kWelcome) return Attempt{welcome->message, true};
@@ -150,7 +151,7 @@ void Session::lookAtConnection() {
     if (!readMutex_.try_lock()) return;
     pump(nullptr, Sender::kOther);
     readMutex_.unlock();
-    promoteOne();
+    waiters_.promoteOne();
     return;
   }
   cut("it was closed");

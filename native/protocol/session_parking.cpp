@@ -161,7 +161,7 @@ bool Session::goOnWithStream() {
     else
       goesOn = replaceStream(**fresh);
   }
-  promoteOne();
+  waiters_.promoteOne();
   return goesOn;
 }
 
