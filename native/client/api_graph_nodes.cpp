@@ -1,163 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The nodes of graphs: their parameters on the way to the worker and back.
-#include <algorithm>
 #include <cstring>
 
 #include "client/graph_call.h"
-#include "client/launch_parameters.h"
+#include "client/node_params.h"
 
 namespace millpond::client::api {
 namespace {
 
 constexpr size_t kMaxFollowing = size_t{512} << 10;
-
-/// Versions of a structure that differ in name alone, or in what the newer one has at its end.
-template <typename To, typename From>
-To as(const From& from) {
-  To to{};
-  std::memcpy(&to, &from, std::min(sizeof(to), sizeof(from)));
-  return to;
-}
-
-/// A node on its way: the record and what follows it.
-struct Packed {
-  graph::NodeRecord record{};
-  std::vector<std::byte> rest;
-
-  std::vector<std::byte> bytes() const {
-    std::vector<std::byte> all(sizeof(record) + rest.size());
-    std::memcpy(all.data(), &record, sizeof(record));
-    if (!rest.empty()) std::memcpy(all.data() + sizeof(record), rest.data(), rest.size());
-    return all;
-  }
-  template <typename T>
-  void follow(const T* first, size_t count) {
-    const auto run = std::as_bytes(std::span(first, count));
-    rest.assign(run.begin(), run.end());
-    record.count = static_cast<uint32_t>(count);
-  }
-};
-
-CUresult packKernel(Call& call, const CUDA_KERNEL_NODE_PARAMS& params, Packed& out) {
-  if (const CUresult r = useContext(call, params.ctx); r != CUDA_SUCCESS) return r;
-  const void* function = params.func ? static_cast<const void*>(params.func) : static_cast<const void*>(params.kern);
-  const auto kind = handle::kind(reinterpret_cast<uint64_t>(function));
-  const HandleTable::Slot* slot =
-      call.remote().handles.find(kind == HandleKind::kKernel ? kind : HandleKind::kFunction, function);
-  if (!slot || !slot->function) return CUDA_ERROR_INVALID_HANDLE;
-  const FunctionInfo& info = *slot->function;
-  if (info.parameterBytes > kMaxParameterBytes) return CUDA_ERROR_INVALID_VALUE;
-  out.rest.resize(info.parameterBytes);
-  out.record.count = info.parameterBytes;
-  out.record.kernel = {reinterpret_cast<uint64_t>(function),
-                       {params.gridDimX, params.gridDimY, params.gridDimZ},
-                       {params.blockDimX, params.blockDimY, params.blockDimZ},
-                       params.sharedMemBytes,
-                       0};
-  if (const CUresult r = packParameters(info, params.kernelParams, params.extra, out.rest); r != CUDA_SUCCESS) return r;
-  return call.remote().mapped.reachAll(call, out.rest);
-}
-
-/// Where an end that may be anywhere, or of which the worker has its own, lies.
-void resolveMemoryType(Call& call, CUmemorytype& type, CUdeviceptr& device, uint64_t& host) {
-  const CUdeviceptr place = type == CU_MEMORYTYPE_HOST ? host : device;
-  const auto run = call.remote().memory.find(place);
-  if (run && (type == CU_MEMORYTYPE_UNIFIED ? run->isOfWorker() : run->kind == MemoryKind::kMirrored)) {
-    type = CU_MEMORYTYPE_DEVICE;
-    device = place;
-    return;
-  }
-  if (type != CU_MEMORYTYPE_UNIFIED) return;
-  type = CU_MEMORYTYPE_HOST;
-  host = device;
-}
-
-CUresult packCopy(Call& call, const CUDA_MEMCPY3D& params, CUcontext context, Packed& out) {
-  if (const CUresult r = useContext(call, context); r != CUDA_SUCCESS) return r;
-  CUDA_MEMCPY3D copy = params;
-  if (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY || copy.dstMemoryType == CU_MEMORYTYPE_ARRAY)
-    return notRemoted("a copy node with an array");
-  auto from = reinterpret_cast<uint64_t>(copy.srcHost);
-  auto to = reinterpret_cast<uint64_t>(copy.dstHost);
-  resolveMemoryType(call, copy.srcMemoryType, copy.srcDevice, from);
-  resolveMemoryType(call, copy.dstMemoryType, copy.dstDevice, to);
-  copy.srcHost = reinterpret_cast<const void*>(from);
-  copy.dstHost = reinterpret_cast<void*>(to);
-  const bool fromHost = copy.srcMemoryType == CU_MEMORYTYPE_HOST;
-  const bool toHost = copy.dstMemoryType == CU_MEMORYTYPE_HOST;
-  if ((fromHost && !from) || (toHost && !to)) return CUDA_ERROR_INVALID_VALUE;
-  if (fromHost && toHost) return notRemoted("a copy node from host memory to host memory");
-  if (toHost) {
-    // From the first row of the first slice to the last of the last; the worker writes the rows alone.
-    const uint64_t slice = copy.dstPitch * copy.dstHeight;
-    const uint64_t first = copy.dstZ * slice + copy.dstY * copy.dstPitch + copy.dstXInBytes;
-    const uint64_t bytes = (copy.Depth ? copy.Depth - 1 : 0) * slice + (copy.Height ? copy.Height - 1 : 0) * copy.dstPitch +
-                           copy.WidthInBytes;
-    call.remote().graphs.allowLanding(to + first, bytes);
-  }
-  out.record.copy = copy;
-  return CUDA_SUCCESS;
-}
-
-CUresult packFill(Call& call, const CUDA_MEMSET_NODE_PARAMS& params, CUcontext context, Packed& out) {
-  if (const CUresult r = useContext(call, context); r != CUDA_SUCCESS) return r;
-  out.record.fill = params;
-  return CUDA_SUCCESS;
-}
-
-CUresult packEvent(Call& call, CUevent event, Packed& out) {
-  return call.handle(HandleKind::kEvent, event, out.record.event);
-}
-
-CUresult pack(Call& call, const CUgraphNodeParams& params, Packed& out) {
-  if (call.entry() != CUDA_SUCCESS) return call.entry();
-  out.record.type = static_cast<uint32_t>(params.type);
-  switch (params.type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-      return packKernel(call, as<CUDA_KERNEL_NODE_PARAMS>(params.kernel), out);
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-      return packCopy(call, params.memcpy.copyParams, params.memcpy.copyCtx, out);
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-      return packFill(call, as<CUDA_MEMSET_NODE_PARAMS>(params.memset), params.memset.ctx, out);
-    case CU_GRAPH_NODE_TYPE_HOST:
-      if (!params.host.fn) return CUDA_ERROR_INVALID_VALUE;
-      out.record.host = {reinterpret_cast<uint64_t>(params.host.fn), reinterpret_cast<uint64_t>(params.host.userData)};
-      return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_GRAPH:
-      out.record.child = {numberOf(params.graph.graph), static_cast<uint32_t>(params.graph.ownership), 0};
-      return check(call, params.graph.graph);
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-      return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-      return packEvent(call, params.eventWait.event, out);
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-      return packEvent(call, params.eventRecord.event, out);
-    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-      if (params.alloc.accessDescCount && !params.alloc.accessDescs) return CUDA_ERROR_INVALID_VALUE;
-      out.record.allocation = {params.alloc.poolProps, params.alloc.bytesize, 0};
-      out.follow(params.alloc.accessDescs, params.alloc.accessDescCount);
-      return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
-      out.record.address = params.free.dptr;
-      return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-      if (const CUresult r = useContext(call, params.memOp.ctx); r != CUDA_SUCCESS) return r;
-      if (params.memOp.count && !params.memOp.paramArray) return CUDA_ERROR_INVALID_VALUE;
-      out.record.operationFlags = params.memOp.flags;
-      out.follow(params.memOp.paramArray, params.memOp.count);
-      return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-      if (const CUresult r = useContext(call, params.conditional.ctx); r != CUDA_SUCCESS) return r;
-      out.record.conditional = {params.conditional.handle, static_cast<uint32_t>(params.conditional.type),
-                                params.conditional.size};
-      return CUDA_SUCCESS;
-    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
-    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-      return notRemoted("a graph node for external semaphores",
-                        "external semaphores belong to other APIs of the machine that has the GPU");
-  }
-  return CUDA_ERROR_INVALID_VALUE;
-}
 
 /// Writes what a kind of node gives back into `params`.
 CUresult add(const char* name, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
@@ -165,7 +16,7 @@ CUresult add(const char* name, CUgraphNode* out, CUgraph graph, const CUgraphNod
   Call call(name, Needs::kNothing);
   if (const CUresult r = check(call, graph); r != CUDA_SUCCESS) return r;
   if (!out || !params || (count && !dependencies) || count > graph::kMaxDependencies) return CUDA_ERROR_INVALID_VALUE;
-  Packed packed;
+  PackedNode packed;
   if (const CUresult r = pack(call, *params, packed); r != CUDA_SUCCESS) return r;
   if (packed.rest.size() > kMaxFollowing) return CUDA_ERROR_INVALID_VALUE;
   cmd::GraphAddNode wire{};
@@ -194,12 +45,9 @@ CUresult add(const char* name, CUgraphNode* out, CUgraph graph, const CUgraphNod
   return CUDA_SUCCESS;
 }
 
-template <typename Fill>
-CUresult addOf(const char* name, CUgraphNodeType type, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
-               size_t count, Fill fill) {
-  CUgraphNodeParams params{};
-  params.type = type;
-  fill(params);
+/// A node without data of its edges, which gives nothing back.
+CUresult add(const char* name, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, size_t count,
+             CUgraphNodeParams params) {
   return add(name, out, graph, dependencies, nullptr, count, &params);
 }
 
@@ -210,7 +58,7 @@ CUresult set(const char* name, CUgraphExec exec, CUgraphNode node, const CUgraph
   if (!params) return CUDA_ERROR_INVALID_VALUE;
   const auto info = exec ? call.remote().graphs.exec(numberOf(exec)) : nullptr;
   if (exec && !info) return CUDA_ERROR_INVALID_VALUE;
-  Packed packed;
+  PackedNode packed;
   if (const CUresult r = pack(call, *params, packed); r != CUDA_SUCCESS) return r;
   cmd::GraphSetNode wire{};
   wire.exec = numberOf(exec);
@@ -235,11 +83,7 @@ CUresult set(const char* name, CUgraphExec exec, CUgraphNode node, const CUgraph
   return CUDA_SUCCESS;
 }
 
-template <typename Fill>
-CUresult setOf(const char* name, CUgraphNodeType type, CUgraphExec exec, CUgraphNode node, Fill fill) {
-  CUgraphNodeParams params{};
-  params.type = type;
-  fill(params);
+CUresult set(const char* name, CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams& params) {
   return set(name, exec, node, &params);
 }
 
@@ -392,9 +236,7 @@ CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsign
 CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                  size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS* nodeParams) noexcept {
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
-  return addOf("cuGraphAddKernelNode_v2", CU_GRAPH_NODE_TYPE_KERNEL, phGraphNode, hGraph, dependencies,
-               numDependencies,
-               [&](CUgraphNodeParams& p) { p.kernel = as<CUDA_KERNEL_NODE_PARAMS_v3>(*nodeParams); });
+  return add("cuGraphAddKernelNode_v2", phGraphNode, hGraph, dependencies, numDependencies, nodeOf(*nodeParams));
 }
 CUresult cuGraphAddKernelNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                               size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) noexcept {
@@ -416,8 +258,7 @@ CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v
 }
 CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS* nodeParams) noexcept {
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
-  return setOf("cuGraphKernelNodeSetParams_v2", CU_GRAPH_NODE_TYPE_KERNEL, nullptr, hNode,
-               [&](CUgraphNodeParams& p) { p.kernel = as<CUDA_KERNEL_NODE_PARAMS_v3>(*nodeParams); });
+  return set("cuGraphKernelNodeSetParams_v2", nullptr, hNode, nodeOf(*nodeParams));
 }
 CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) noexcept {
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
@@ -427,8 +268,7 @@ CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PA
 CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
                                            const CUDA_KERNEL_NODE_PARAMS* nodeParams) noexcept {
   if (!nodeParams || !hGraphExec) return CUDA_ERROR_INVALID_VALUE;
-  return setOf("cuGraphExecKernelNodeSetParams_v2", CU_GRAPH_NODE_TYPE_KERNEL, hGraphExec, hNode,
-               [&](CUgraphNodeParams& p) { p.kernel = as<CUDA_KERNEL_NODE_PARAMS_v3>(*nodeParams); });
+  return set("cuGraphExecKernelNodeSetParams_v2", hGraphExec, hNode, nodeOf(*nodeParams));
 }
 CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                         const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) noexcept {
@@ -456,11 +296,7 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID att
 CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                               size_t numDependencies, const CUDA_MEMCPY3D* copyParams, CUcontext ctx) noexcept {
   if (!copyParams) return CUDA_ERROR_INVALID_VALUE;
-  return addOf("cuGraphAddMemcpyNode", CU_GRAPH_NODE_TYPE_MEMCPY, phGraphNode, hGraph, dependencies, numDependencies,
-               [&](CUgraphNodeParams& p) {
-                 p.memcpy.copyCtx = ctx;
-                 p.memcpy.copyParams = *copyParams;
-               });
+  return add("cuGraphAddMemcpyNode", phGraphNode, hGraph, dependencies, numDependencies, nodeOf(*copyParams, ctx));
 }
 CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D* nodeParams) noexcept {
   Call call("cuGraphMemcpyNodeGetParams", Needs::kNothing);
@@ -471,27 +307,18 @@ CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D* nodeParams
 }
 CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* nodeParams) noexcept {
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
-  return setOf("cuGraphMemcpyNodeSetParams", CU_GRAPH_NODE_TYPE_MEMCPY, nullptr, hNode,
-               [&](CUgraphNodeParams& p) { p.memcpy.copyParams = *nodeParams; });
+  return set("cuGraphMemcpyNodeSetParams", nullptr, hNode, nodeOf(*nodeParams));
 }
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D* copyParams,
                                         CUcontext ctx) noexcept {
   if (!copyParams || !hGraphExec) return CUDA_ERROR_INVALID_VALUE;
-  return setOf("cuGraphExecMemcpyNodeSetParams", CU_GRAPH_NODE_TYPE_MEMCPY, hGraphExec, hNode,
-               [&](CUgraphNodeParams& p) {
-                 p.memcpy.copyCtx = ctx;
-                 p.memcpy.copyParams = *copyParams;
-               });
+  return set("cuGraphExecMemcpyNodeSetParams", hGraphExec, hNode, nodeOf(*copyParams, ctx));
 }
 CUresult cuGraphAddMemsetNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                               size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS* memsetParams,
                               CUcontext ctx) noexcept {
   if (!memsetParams) return CUDA_ERROR_INVALID_VALUE;
-  return addOf("cuGraphAddMemsetNode", CU_GRAPH_NODE_TYPE_MEMSET, phGraphNode, hGraph, dependencies, numDependencies,
-               [&](CUgraphNodeParams& p) {
-                 p.memset = as<CUDA_MEMSET_NODE_PARAMS_v2>(*memsetParams);
-                 p.memset.ctx = ctx;
-               });
+  return add("cuGraphAddMemsetNode", phGraphNode, hGraph, dependencies, numDependencies, nodeOf(*memsetParams, ctx));
 }
 CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS* nodeParams) noexcept {
   Call call("cuGraphMemsetNodeGetParams", Needs::kNothing);
@@ -502,17 +329,12 @@ CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS* 
 }
 CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS* nodeParams) noexcept {
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
-  return setOf("cuGraphMemsetNodeSetParams", CU_GRAPH_NODE_TYPE_MEMSET, nullptr, hNode,
-               [&](CUgraphNodeParams& p) { p.memset = as<CUDA_MEMSET_NODE_PARAMS_v2>(*nodeParams); });
+  return set("cuGraphMemsetNodeSetParams", nullptr, hNode, nodeOf(*nodeParams));
 }
 CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                         const CUDA_MEMSET_NODE_PARAMS* memsetParams, CUcontext ctx) noexcept {
   if (!memsetParams || !hGraphExec) return CUDA_ERROR_INVALID_VALUE;
-  return setOf("cuGraphExecMemsetNodeSetParams", CU_GRAPH_NODE_TYPE_MEMSET, hGraphExec, hNode,
-               [&](CUgraphNodeParams& p) {
-                 p.memset = as<CUDA_MEMSET_NODE_PARAMS_v2>(*memsetParams);
-                 p.memset.ctx = ctx;
-               });
+  return set("cuGraphExecMemsetNodeSetParams", hGraphExec, hNode, nodeOf(*memsetParams, ctx));
 }
 
 // Functions of the program
@@ -520,8 +342,7 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
 CUresult cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                             size_t numDependencies, const CUDA_HOST_NODE_PARAMS* nodeParams) noexcept {
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
-  return addOf("cuGraphAddHostNode", CU_GRAPH_NODE_TYPE_HOST, phGraphNode, hGraph, dependencies, numDependencies,
-               [&](CUgraphNodeParams& p) { p.host = {nodeParams->fn, nodeParams->userData}; });
+  return add("cuGraphAddHostNode", phGraphNode, hGraph, dependencies, numDependencies, nodeOf(*nodeParams));
 }
 CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS* nodeParams) noexcept {
   Call call("cuGraphHostNodeGetParams", Needs::kNothing);
@@ -533,25 +354,19 @@ CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS* node
 }
 CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS* nodeParams) noexcept {
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
-  return setOf("cuGraphHostNodeSetParams", CU_GRAPH_NODE_TYPE_HOST, nullptr, hNode,
-               [&](CUgraphNodeParams& p) { p.host = {nodeParams->fn, nodeParams->userData}; });
+  return set("cuGraphHostNodeSetParams", nullptr, hNode, nodeOf(*nodeParams));
 }
 CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                       const CUDA_HOST_NODE_PARAMS* nodeParams) noexcept {
   if (!nodeParams || !hGraphExec) return CUDA_ERROR_INVALID_VALUE;
-  return setOf("cuGraphExecHostNodeSetParams", CU_GRAPH_NODE_TYPE_HOST, hGraphExec, hNode,
-               [&](CUgraphNodeParams& p) { p.host = {nodeParams->fn, nodeParams->userData}; });
+  return set("cuGraphExecHostNodeSetParams", hGraphExec, hNode, nodeOf(*nodeParams));
 }
 
 // Graphs in graphs, and nothing
 
 CUresult cuGraphAddChildGraphNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                   size_t numDependencies, CUgraph childGraph) noexcept {
-  return addOf("cuGraphAddChildGraphNode", CU_GRAPH_NODE_TYPE_GRAPH, phGraphNode, hGraph, dependencies,
-               numDependencies, [&](CUgraphNodeParams& p) {
-                 p.graph.graph = childGraph;
-                 p.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
-               });
+  return add("cuGraphAddChildGraphNode", phGraphNode, hGraph, dependencies, numDependencies, childNode(childGraph));
 }
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph* phGraph) noexcept {
   Call call("cuGraphChildGraphNodeGetGraph", Needs::kNothing);
@@ -562,29 +377,23 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph* phGraph) noex
 }
 CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph) noexcept {
   if (!hGraphExec) return CUDA_ERROR_INVALID_VALUE;
-  return setOf("cuGraphExecChildGraphNodeSetParams", CU_GRAPH_NODE_TYPE_GRAPH, hGraphExec, hNode,
-               [&](CUgraphNodeParams& p) {
-                 p.graph.graph = childGraph;
-                 p.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
-               });
+  return set("cuGraphExecChildGraphNodeSetParams", hGraphExec, hNode, childNode(childGraph));
 }
 CUresult cuGraphAddEmptyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                              size_t numDependencies) noexcept {
-  return addOf("cuGraphAddEmptyNode", CU_GRAPH_NODE_TYPE_EMPTY, phGraphNode, hGraph, dependencies, numDependencies,
-               [](CUgraphNodeParams&) {});
+  return add("cuGraphAddEmptyNode", phGraphNode, hGraph, dependencies, numDependencies,
+             nodeOf(CU_GRAPH_NODE_TYPE_EMPTY));
 }
 
 // Events
 
 CUresult cuGraphAddEventRecordNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                    size_t numDependencies, CUevent event) noexcept {
-  return addOf("cuGraphAddEventRecordNode", CU_GRAPH_NODE_TYPE_EVENT_RECORD, phGraphNode, hGraph, dependencies,
-               numDependencies, [&](CUgraphNodeParams& p) { p.eventRecord.event = event; });
+  return add("cuGraphAddEventRecordNode", phGraphNode, hGraph, dependencies, numDependencies, recordNode(event));
 }
 CUresult cuGraphAddEventWaitNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                  size_t numDependencies, CUevent event) noexcept {
-  return addOf("cuGraphAddEventWaitNode", CU_GRAPH_NODE_TYPE_WAIT_EVENT, phGraphNode, hGraph, dependencies,
-               numDependencies, [&](CUgraphNodeParams& p) { p.eventWait.event = event; });
+  return add("cuGraphAddEventWaitNode", phGraphNode, hGraph, dependencies, numDependencies, waitNode(event));
 }
 CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent* event_out) noexcept {
   return getEvent("cuGraphEventRecordNodeGetEvent", hNode, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event_out);
@@ -593,22 +402,18 @@ CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent* event_out) noe
   return getEvent("cuGraphEventWaitNodeGetEvent", hNode, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event_out);
 }
 CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event) noexcept {
-  return setOf("cuGraphEventRecordNodeSetEvent", CU_GRAPH_NODE_TYPE_EVENT_RECORD, nullptr, hNode,
-               [&](CUgraphNodeParams& p) { p.eventRecord.event = event; });
+  return set("cuGraphEventRecordNodeSetEvent", nullptr, hNode, recordNode(event));
 }
 CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event) noexcept {
-  return setOf("cuGraphEventWaitNodeSetEvent", CU_GRAPH_NODE_TYPE_WAIT_EVENT, nullptr, hNode,
-               [&](CUgraphNodeParams& p) { p.eventWait.event = event; });
+  return set("cuGraphEventWaitNodeSetEvent", nullptr, hNode, waitNode(event));
 }
 CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event) noexcept {
   if (!hGraphExec) return CUDA_ERROR_INVALID_VALUE;
-  return setOf("cuGraphExecEventRecordNodeSetEvent", CU_GRAPH_NODE_TYPE_EVENT_RECORD, hGraphExec, hNode,
-               [&](CUgraphNodeParams& p) { p.eventRecord.event = event; });
+  return set("cuGraphExecEventRecordNodeSetEvent", hGraphExec, hNode, recordNode(event));
 }
 CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event) noexcept {
   if (!hGraphExec) return CUDA_ERROR_INVALID_VALUE;
-  return setOf("cuGraphExecEventWaitNodeSetEvent", CU_GRAPH_NODE_TYPE_WAIT_EVENT, hGraphExec, hNode,
-               [&](CUgraphNodeParams& p) { p.eventWait.event = event; });
+  return set("cuGraphExecEventWaitNodeSetEvent", hGraphExec, hNode, waitNode(event));
 }
 
 // Memory
@@ -616,9 +421,7 @@ CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hN
 CUresult cuGraphAddMemAllocNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                 size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS* nodeParams) noexcept {
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
-  CUgraphNodeParams params{};
-  params.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
-  params.alloc = as<CUDA_MEM_ALLOC_NODE_PARAMS_v2>(*nodeParams);
+  CUgraphNodeParams params = nodeOf(*nodeParams);
   const CUresult result =
       add("cuGraphAddMemAllocNode", phGraphNode, hGraph, dependencies, nullptr, numDependencies, &params);
   if (result == CUDA_SUCCESS) nodeParams->dptr = params.alloc.dptr;
@@ -640,8 +443,7 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PAR
 }
 CUresult cuGraphAddMemFreeNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                size_t numDependencies, CUdeviceptr dptr) noexcept {
-  return addOf("cuGraphAddMemFreeNode", CU_GRAPH_NODE_TYPE_MEM_FREE, phGraphNode, hGraph, dependencies,
-               numDependencies, [&](CUgraphNodeParams& p) { p.free.dptr = dptr; });
+  return add("cuGraphAddMemFreeNode", phGraphNode, hGraph, dependencies, numDependencies, freeNode(dptr));
 }
 CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dptr_out) noexcept {
   Call call("cuGraphMemFreeNodeGetParams", Needs::kNothing);
@@ -656,9 +458,7 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dptr_out) n
 CUresult cuGraphAddBatchMemOpNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                   size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) noexcept {
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
-  return addOf("cuGraphAddBatchMemOpNode", CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, phGraphNode, hGraph, dependencies,
-               numDependencies,
-               [&](CUgraphNodeParams& p) { p.memOp = as<CUDA_BATCH_MEM_OP_NODE_PARAMS_v2>(*nodeParams); });
+  return add("cuGraphAddBatchMemOpNode", phGraphNode, hGraph, dependencies, numDependencies, nodeOf(*nodeParams));
 }
 CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams_out) noexcept {
   Call call("cuGraphBatchMemOpNodeGetParams", Needs::kCurrent);
@@ -675,14 +475,12 @@ CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NOD
 }
 CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) noexcept {
   if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
-  return setOf("cuGraphBatchMemOpNodeSetParams", CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, nullptr, hNode,
-               [&](CUgraphNodeParams& p) { p.memOp = as<CUDA_BATCH_MEM_OP_NODE_PARAMS_v2>(*nodeParams); });
+  return set("cuGraphBatchMemOpNodeSetParams", nullptr, hNode, nodeOf(*nodeParams));
 }
 CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                             const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) noexcept {
   if (!nodeParams || !hGraphExec) return CUDA_ERROR_INVALID_VALUE;
-  return setOf("cuGraphExecBatchMemOpNodeSetParams", CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, hGraphExec, hNode,
-               [&](CUgraphNodeParams& p) { p.memOp = as<CUDA_BATCH_MEM_OP_NODE_PARAMS_v2>(*nodeParams); });
+  return set("cuGraphExecBatchMemOpNodeSetParams", hGraphExec, hNode, nodeOf(*nodeParams));
 }
 
 }  // namespace millpond::client::api
