@@ -79,7 +79,8 @@ Executor::Executor(const Driver& driver, SessionDevices& devices, ServerLink lin
       callbacks_(std::make_shared<Callbacks>([this] { link_.wake(); })),
       imageCache_(imageCache),
       gateDirectory_(std::move(gateDirectory)),
-      parking_(parking) {
+      parking_(parking),
+      eventTimes_(driver) {
   for (const auto& device : devices_.all()) {
     MemoryBudget& budget = budgets_.emplace_back(device.share.memoryBytes);
     const auto ordinal = static_cast<int32_t>(arenas_.size());
@@ -239,7 +240,7 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
   }
   CUresult result = dispatch(*this, op, frame.body);
   if (parking_.afterNs && result == CUDA_SUCCESS && canRepeat(op)) note(op, frame.body);
-  if (result == CUDA_ERROR_INVALID_HANDLE && !happened_.empty()) [[unlikely]]
+  if (result == CUDA_ERROR_INVALID_HANDLE && eventTimes_.any()) [[unlikely]]
     result = elapsed(op, frame.body);
   if (result != kDeferred && !ended_) answer(current_, result);
   return result;
@@ -369,7 +370,7 @@ bool Executor::drop(HandleKind kind, uint64_t wire) {
     if (const HandleMap::Entry* entry = handles_.find(kind, wire); entry && entry->object)
       answerWaitersOf(static_cast<CUevent>(entry->object));
     if (sharing_) sharing_->remove(Sharing::Kind::kEvent, wire);
-    happened_.erase(wire);
+    eventTimes_.forget(wire);
   }
   if (const auto capture = captures_.find(wire); capture != captures_.end()) {
     // The driver gives the graph up with the stream.

@@ -26,6 +26,7 @@
 #include "worker/callbacks.h"
 #include "worker/device_output.h"
 #include "worker/driver.h"
+#include "worker/event_times.h"
 #include "worker/gate/compute_gate.h"
 #include "worker/graph_table.h"
 #include "worker/handle_map.h"
@@ -347,16 +348,8 @@ class Executor {
   void write(cmd::Op op, uint16_t context, std::span<const std::byte> body);
   /// Writes the journal, once for each position. False: there is something that it cannot tell.
   bool writeJournal();
-  /// Of a context: adds when its events happened, the last one first.
-  bool writeEventTimes(uint16_t context);
   /// The time between two events of which one at least was recorded before the session was parked.
   CUresult elapsed(cmd::Op op, std::span<const std::byte> body);
-  /// A time of day, and how long after it.
-  struct Moment {
-    uint64_t unixNs = 0;
-    double ms = 0;
-  };
-  CUresult timeOf(uint64_t wire, Moment& moment);
   /// What the driver said, or what stood in the way of asking it.
   CUresult execute(const ServerLink::Frame& frame);
 
@@ -670,12 +663,7 @@ class Executor {
   Journal journal_;
   std::unordered_map<uint64_t, Loaded> loaded_;  ///< by the handle of the module or library
   std::unordered_set<uint64_t> asked_;           ///< modules and libraries of which the client knows the address of a variable
-  std::unordered_map<uint64_t, Moment> happened_;  ///< by event: when it was recorded in a session that was parked
-  struct Anchor {
-    CUevent event = nullptr;
-    uint64_t atNs = 0;
-  };
-  std::unordered_map<uint16_t, Anchor> anchors_;     ///< by context: relates its events to the time of day
+  EventTimes eventTimes_;
   std::optional<uint64_t> restoredAt_;               ///< position at which all was made again
   std::vector<std::byte> written_;                   ///< the journal, as it was at that position
   std::optional<uint64_t> writtenAt_;

@@ -110,7 +110,7 @@ void Executor::forgetContext(uint16_t number) {
   contexts_[number - 1u].pool.clear();
   contexts_[number - 1u].quiet = nullptr;
   journal_.forgetSettings(number);
-  anchors_.erase(number);
+  eventTimes_.forgetContext(number);
   for (auto& [wire, function] : functions_)
     if (function.inContext.size() > number) function.inContext[number] = nullptr;
   if (boundContext_ == number) useContext(primaryOf(number));

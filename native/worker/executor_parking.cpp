@@ -2,9 +2,7 @@
 // Whether a session that is idle can be given up until it is needed again, without its program's noticing: when all that is
 // left of it here can be made again elsewhere.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <ctime>
 
 #include "base/log.h"
 #include "base/size_text.h"
@@ -14,19 +12,11 @@ namespace millpond::worker {
 namespace {
 
 /// Of these the journal says all that there is, once it has the commands by which they were made.
-constexpr std::pair<HandleKind, const char*> kKinds[] = {
-    {HandleKind::kStream, "stream"},   {HandleKind::kEvent, "event"},       {HandleKind::kModule, "module"},
-    {HandleKind::kLibrary, "library"}, {HandleKind::kFunction, "function"}, {HandleKind::kKernel, "kernel"},
-};
+constexpr HandleKind kJournalled[] = {HandleKind::kStream,  HandleKind::kEvent,    HandleKind::kModule,
+                                      HandleKind::kLibrary, HandleKind::kFunction, HandleKind::kKernel};
 
 bool isJournalled(HandleKind kind) {
-  return std::any_of(std::begin(kKinds), std::end(kKinds), [kind](const auto& each) { return each.first == kind; });
-}
-
-uint64_t unixNs() {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+  return std::find(std::begin(kJournalled), std::end(kJournalled), kind) != std::end(kJournalled);
 }
 
 }  // namespace
@@ -195,51 +185,6 @@ void Executor::write(cmd::Op op, uint16_t context, std::span<const std::byte> bo
   for (const auto bytes : {std::as_bytes(std::span(&header, 1)), body}) written_.insert(written_.end(), bytes.begin(), bytes.end());
 }
 
-bool Executor::writeEventTimes(uint16_t context) {
-  struct Recorded {
-    uint64_t wire;
-    CUevent event;
-    float beforeMs;
-  };
-  std::vector<Recorded> recorded;
-  bool isTold = true;
-  handles_.eachOf(context, [&](const HandleMap::Entry& entry) {
-    if (handle::kind(entry.wire) != HandleKind::kEvent || !entry.object) return;
-    const auto event = static_cast<CUevent>(entry.object);
-    // One that was recorded in a capture last says so to whoever asks it.
-    if (driver_.cuEventQuery(event) == CUDA_ERROR_CAPTURED_EVENT) isTold = false;
-    float none = 0;
-    if (driver_.cuEventElapsedTime(&none, event, event) == CUDA_SUCCESS) recorded.push_back({entry.wire, event, 0});
-  });
-  if (recorded.empty() || !isTold) return isTold;
-  CUevent now = nullptr;
-  bool isKnown = driver_.cuEventCreate(&now, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
-                 driver_.cuEventRecord(now, nullptr) == CUDA_SUCCESS && driver_.cuEventSynchronize(now) == CUDA_SUCCESS;
-  uint64_t parkedNs = unixNs();
-  // By the clock that times of before this session were told by already.
-  if (const auto anchor = anchors_.find(context); anchor != anchors_.end()) {
-    float ms = 0;
-    isKnown = isKnown && driver_.cuEventElapsedTime(&ms, anchor->second.event, now) == CUDA_SUCCESS;
-    parkedNs = anchor->second.atNs + static_cast<uint64_t>(std::llround(static_cast<double>(ms) * 1e6));
-  }
-  for (Recorded& each : recorded)
-    isKnown = isKnown && driver_.cuEventElapsedTime(&each.beforeMs, each.event, now) == CUDA_SUCCESS;
-  std::sort(recorded.begin(), recorded.end(),
-            [](const Recorded& a, const Recorded& b) { return a.beforeMs < b.beforeMs; });
-  // From each to the next, as exact as the driver tells it: from events of long ago it tells times that are rounded.
-  CUevent next = now;
-  double beforeMs = 0;
-  for (const Recorded& each : recorded) {
-    float ms = 0;
-    isKnown = isKnown && driver_.cuEventElapsedTime(&ms, each.event, next) == CUDA_SUCCESS;
-    beforeMs += static_cast<double>(ms);
-    next = each.event;
-    happened_[each.wire] = {parkedNs, -beforeMs};
-  }
-  if (now) driver_.cuEventDestroy_v2(now);
-  return isKnown;
-}
-
 bool Executor::writeJournal() {
   if (writtenAt_ == position_) return true;
   for (uint16_t context = 1; context <= contexts_.size(); ++context)
@@ -249,17 +194,17 @@ bool Executor::writeJournal() {
   const uint16_t before = boundContext_;
   bool isKnown = true;
   for (uint16_t context = 1; context <= contexts_.size() && isKnown; ++context)
-    if (contexts_[context - 1u].handle) isKnown = useContext(context) && writeEventTimes(context);
+    if (contexts_[context - 1u].handle) isKnown = useContext(context) && eventTimes_.note(handles_, context);
   useContext(before);
-  for (const auto& [wire, at] : happened_) {
+  eventTimes_.each([&](uint64_t wire, const EventTimes::Moment& at) {
     const HandleMap::Entry* entry = handles_.find(wire);
-    if (!entry || !entry->object) continue;
+    if (!entry || !entry->object) return;
     cmd::EventHappened body{};
     body.event = wire;
     body.unixNs = at.unixNs;
     std::memcpy(body.afterMs, &at.ms, sizeof(at.ms));
     write(cmd::Op::kEventHappened, entry->context, std::as_bytes(std::span(&body, 1)));
-  }
+  });
   for (const uint64_t pool : pools_.all()) {
     const MemoryPools::Usage usage = *pools_.usage(pool);
     const cmd::PoolHigh body{pool, usage.reservedHigh, usage.usedHigh};
@@ -307,18 +252,10 @@ bool Executor::parks(int64_t idleNs) {
 CUresult Executor::onEventHappened(const cmd::Decoded<cmd::EventHappened>& command) {
   CUevent event = nullptr;
   if (!handle(HandleKind::kEvent, command.fixed.event, event)) return violation("unknown event");
-  Moment at{command.fixed.unixNs, 0};
+  EventTimes::Moment at{command.fixed.unixNs, 0};
   static_assert(sizeof(command.fixed.afterMs) == sizeof(at.ms));
   std::memcpy(&at.ms, command.fixed.afterMs, sizeof(at.ms));
-  Anchor& anchor = anchors_[homeOf(current_.context)];
-  if (!anchor.event) {
-    if (const CUresult rc = driver_.cuEventCreate(&anchor.event, CU_EVENT_DEFAULT)) return rc;
-    if (const CUresult rc = driver_.cuEventRecord(anchor.event, nullptr)) return rc;
-    if (const CUresult rc = driver_.cuEventSynchronize(anchor.event)) return rc;
-    anchor.atNs = unixNs();
-  }
-  happened_[command.fixed.event] = at;
-  return CUDA_SUCCESS;
+  return eventTimes_.happened(command.fixed.event, homeOf(current_.context), at);
 }
 
 CUresult Executor::onSessionRestored(const cmd::Decoded<cmd::SessionRestored>&) {
@@ -327,34 +264,16 @@ CUresult Executor::onSessionRestored(const cmd::Decoded<cmd::SessionRestored>&) 
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::timeOf(uint64_t wire, Moment& moment) {
-  const HandleMap::Entry* entry = handles_.find(HandleKind::kEvent, wire);
-  if (!entry || !entry->object) return CUDA_ERROR_INVALID_HANDLE;
-  const auto anchor = anchors_.find(entry->context);
-  if (anchor == anchors_.end()) return CUDA_ERROR_INVALID_HANDLE;
-  float since = 0;
-  const CUresult recorded = driver_.cuEventElapsedTime(&since, anchor->second.event, static_cast<CUevent>(entry->object));
-  const auto before = happened_.find(wire);
-  if (recorded == CUDA_ERROR_INVALID_HANDLE && before != happened_.end()) {
-    moment = before->second;
-    return CUDA_SUCCESS;
-  }
-  moment = {anchor->second.atNs, static_cast<double>(since)};
-  return recorded;
-}
-
 CUresult Executor::elapsed(cmd::Op op, std::span<const std::byte> body) {
   cmd::Decoded<cmd::EventElapsedTime> asked;
   static_assert(sizeof(cmd::EventElapsedTime) == sizeof(cmd::EventElapsedTimeV2));
   if ((op != cmd::Op::kEventElapsedTime && op != cmd::Op::kEventElapsedTimeV2) || !cmd::decode(body, asked))
     return CUDA_ERROR_INVALID_HANDLE;
-  Moment start, end;
-  if (const CUresult rc = timeOf(asked.fixed.hStart, start)) return rc;
-  if (const CUresult rc = timeOf(asked.fixed.hEnd, end)) return rc;
-  // Of different sessions it is by the clocks of their hosts, of which one may be behind the other.
-  const double between = static_cast<double>(static_cast<int64_t>(end.unixNs - start.unixNs)) / 1e6;
+  const HandleMap::Entry* start = handles_.find(HandleKind::kEvent, asked.fixed.hStart);
+  const HandleMap::Entry* end = handles_.find(HandleKind::kEvent, asked.fixed.hEnd);
+  if (!start || !start->object || !end || !end->object) return CUDA_ERROR_INVALID_HANDLE;
   cmd::EventElapsedTimeReply answer{};
-  answer.pMilliseconds = static_cast<float>(end.ms - start.ms + between);
+  if (const CUresult rc = eventTimes_.between(*start, *end, answer.pMilliseconds)) return rc;
   reply(answer);
   return CUDA_SUCCESS;
 }

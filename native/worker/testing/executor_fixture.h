@@ -17,6 +17,14 @@
 
 namespace millpond::worker {
 
+inline void waitUntil(const char* what, const std::function<bool()>& ready) {
+  const int64_t deadline = monotonicNs() + 20'000'000'000;
+  while (!ready()) {
+    if (monotonicNs() > deadline) testing::fail(__FILE__, __LINE__, std::string("waited in vain until ") + what);
+    std::this_thread::yield();
+  }
+}
+
 class ExecutorFixture {
  public:
   static constexpr uint64_t kLimit = uint64_t{64} << 20;
