@@ -105,6 +105,8 @@ export interface Remoted {
   readonly style: "async" | "wait";
   /** Of the derived command. */
   readonly left?: Left;
+  /** Of the derived command, as in `Command`. */
+  readonly work?: true;
   readonly arguments: { readonly [parameter: string]: Argument };
   /**
    * Default: acts in the current context or, where the thread has none, in that of the first handle which has one; 201
@@ -186,6 +188,8 @@ export interface Command {
   readonly name: string;
   readonly doc: string;
   readonly left?: Left;
+  /** Gives the device something to do that ends by itself, unlike a wait for what the program does next. */
+  readonly work?: true;
   readonly fields: readonly Field[];
   /** Variable-length byte runs behind the fields, in this order; each shorter than 4 GiB. */
   readonly tails?: readonly string[];

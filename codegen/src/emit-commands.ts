@@ -79,6 +79,7 @@ function commandText(command: Command): string {
 export function emitCommands(commands: readonly Command[]): string {
   const ops = commands.map((c, index) => `  k${c.name} = ${index + 1},`);
   const names = commands.map((c) => `    case Op::k${c.name}:\n      return "${c.name}";`);
+  const work = commands.filter((c) => c.work).map((c) => `    case Op::k${c.name}:`);
   return `${banner("Bodies of the commands that a client sends to its worker, and of their answers.")}#pragma once
 
 #include <array>
@@ -104,6 +105,16 @@ constexpr const char* opName(Op op) {
 ${names.join("\n")}
   }
   return "unknown";
+}
+
+/// Whether a command gives the device something to do that ends by itself, unlike a wait for what the program does next.
+constexpr bool isWork(Op op) {
+  switch (op) {
+${work.join("\n")}
+      return true;
+    default:
+      return false;
+  }
 }
 
 ${commands.map(commandText).join("\n\n")}

@@ -299,7 +299,7 @@ describe("a description is refused when", () => {
           arguments: { hStream: { kind: "stream" } },
         },
       },
-      "cuStreamSync: what is left of a hand-written command is said by that",
+      "cuStreamSync: what a hand-written command does, and what is left of it, is said by that",
     ],
     [
       "a thing is made that no field names",

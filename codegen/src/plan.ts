@@ -302,6 +302,7 @@ class Planner {
       name: commandName(entry.stem),
       doc: `${entry.stem}.`,
       ...(remoting.left === undefined ? {} : { left: remoting.left }),
+      ...(remoting.work ? { work: true } : {}),
       fields,
       ...(tails.length > 0 ? { tails } : {}),
       ...(remoting.style === "wait" ? { reply: { fields: outputs } } : {}),
@@ -313,8 +314,8 @@ class Planner {
       this.#checkDriverSymbol(entry, driverSymbol, hasImplicitStream, problem);
     else if (remoting.driverSymbol !== undefined)
       problem("with a hand-written command there is no driverSymbol");
-    if (remoting.command !== undefined && remoting.left !== undefined)
-      problem("what is left of a hand-written command is said by that");
+    if (remoting.command !== undefined && (remoting.left !== undefined || remoting.work))
+      problem("what a hand-written command does, and what is left of it, is said by that");
     if (remoting.style === "wait" && remoting.consequence !== undefined)
       problem("who waits is told what comes of it: only an async call has a consequence");
     if (this.problems.length > before) return undefined;

@@ -202,6 +202,7 @@ export const sampleGroups: { readonly [group: string]: Group } = {
     cuCopy: {
       style: "async",
       left: "books",
+      work: true,
       driverSymbol: "cuCopyAsync",
       arguments: { to: { kind: "address" }, from: { kind: "address" }, bytes: { kind: "value" } },
     },

@@ -19,6 +19,7 @@ export const copyCommands: readonly Command[] = [
     name: "CopyFromDevice",
     doc: "A copy to client memory; the answer comes behind the last byte.",
     left: "books",
+    work: true,
     fields: [
       ["address", "u64"],
       ["bytes", "u64"],
@@ -30,6 +31,7 @@ export const copyCommands: readonly Command[] = [
     name: "CopyHostShared",
     doc: "A copy between device memory and pinned memory that both processes map. `direction`: 1 to the device, 2 from it.",
     left: "books",
+    work: true,
     fields: [
       ["deviceAddress", "u64"],
       ["hostAddress", "u64"],
@@ -42,6 +44,7 @@ export const copyCommands: readonly Command[] = [
     name: "CopyBox",
     doc: "A copy in up to three dimensions between two ends within the worker's reach: an array, or an address of the first byte (device memory, or host memory that both sides map) with its pitch in bytes and rows in a slice. Offsets are of arrays.",
     left: "books",
+    work: true,
     fields: [
       ["srcArray", "u64"],
       ["srcAddress", "u64"],
@@ -67,6 +70,7 @@ export const copyCommands: readonly Command[] = [
     name: "LandFromDevice",
     doc: "A copy to memory of a client on another host, where the bytes land by themselves.",
     left: "books",
+    work: true,
     fields: [
       ["address", "u64"],
       ["bytes", "u64"],

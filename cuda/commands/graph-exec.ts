@@ -94,6 +94,7 @@ export const graphExecCommands: readonly Command[] = [
     name: "GraphLaunch",
     doc: "Launches an executable graph.",
     left: "books",
+    work: true,
     fields: [
       ["exec", "u64"],
       ["stream", "u64"],

@@ -7,6 +7,7 @@ export const launchCommands: readonly Command[] = [
     name: "Launch",
     doc: "A kernel launch. `flags`: 1 cooperative. `attributes`: CUlaunchAttribute records; `params`: the packed parameters.",
     left: "books",
+    work: true,
     fields: [
       ["function", "u64"],
       ["stream", "u64"],

@@ -75,6 +75,7 @@ export const memory = {
   cuMemcpyDtoD_v2: {
     style: "async",
     left: "books",
+    work: true,
     precondition: "copy",
     driverSymbol: "cuMemcpyDtoDAsync_v2",
     arguments: { dstDevice: copied, srcDevice: copied, ByteCount: value },
@@ -82,6 +83,7 @@ export const memory = {
   cuMemcpyDtoDAsync_v2: {
     style: "async",
     left: "books",
+    work: true,
     precondition: "copy",
     arguments: { dstDevice: copied, srcDevice: copied, ByteCount: value, hStream: stream },
   },
@@ -89,6 +91,7 @@ export const memory = {
   cuMemsetD8_v2: {
     style: "async",
     left: "books",
+    work: true,
     precondition: "memset",
     driverSymbol: "cuMemsetD8Async",
     arguments: { dstDevice: filled, uc: value, N: value },
@@ -96,6 +99,7 @@ export const memory = {
   cuMemsetD16_v2: {
     style: "async",
     left: "books",
+    work: true,
     precondition: "memset",
     driverSymbol: "cuMemsetD16Async",
     arguments: { dstDevice: filled, us: value, N: value },
@@ -103,6 +107,7 @@ export const memory = {
   cuMemsetD32_v2: {
     style: "async",
     left: "books",
+    work: true,
     precondition: "memset",
     driverSymbol: "cuMemsetD32Async",
     arguments: { dstDevice: filled, ui: value, N: value },
@@ -110,6 +115,7 @@ export const memory = {
   cuMemsetD2D8_v2: {
     style: "async",
     left: "books",
+    work: true,
     precondition: "memset2D",
     driverSymbol: "cuMemsetD2D8Async",
     arguments: { dstDevice: filled2D, dstPitch: value, uc: value, Width: value, Height: value },
@@ -117,6 +123,7 @@ export const memory = {
   cuMemsetD2D16_v2: {
     style: "async",
     left: "books",
+    work: true,
     precondition: "memset2D",
     driverSymbol: "cuMemsetD2D16Async",
     arguments: { dstDevice: filled2D, dstPitch: value, us: value, Width: value, Height: value },
@@ -124,6 +131,7 @@ export const memory = {
   cuMemsetD2D32_v2: {
     style: "async",
     left: "books",
+    work: true,
     precondition: "memset2D",
     driverSymbol: "cuMemsetD2D32Async",
     arguments: { dstDevice: filled2D, dstPitch: value, ui: value, Width: value, Height: value },
@@ -131,24 +139,28 @@ export const memory = {
   cuMemsetD8Async: {
     style: "async",
     left: "books",
+    work: true,
     precondition: "memset",
     arguments: { dstDevice: filled, uc: value, N: value, hStream: stream },
   },
   cuMemsetD16Async: {
     style: "async",
     left: "books",
+    work: true,
     precondition: "memset",
     arguments: { dstDevice: filled, us: value, N: value, hStream: stream },
   },
   cuMemsetD32Async: {
     style: "async",
     left: "books",
+    work: true,
     precondition: "memset",
     arguments: { dstDevice: filled, ui: value, N: value, hStream: stream },
   },
   cuMemsetD2D8Async: {
     style: "async",
     left: "books",
+    work: true,
     precondition: "memset2D",
     arguments: {
       dstDevice: filled2D,
@@ -162,6 +174,7 @@ export const memory = {
   cuMemsetD2D16Async: {
     style: "async",
     left: "books",
+    work: true,
     precondition: "memset2D",
     arguments: {
       dstDevice: filled2D,
@@ -175,6 +188,7 @@ export const memory = {
   cuMemsetD2D32Async: {
     style: "async",
     left: "books",
+    work: true,
     precondition: "memset2D",
     arguments: {
       dstDevice: filled2D,

@@ -97,7 +97,7 @@ class Call {
     const size_t bytes = cmd::encodedSize<C>(tails...);
     const auto fill = [&](std::byte* place) { cmd::encode(place, fixed, tails...); };
     const MirrorTurn turn = this->turn(fixed);
-    const bool blocks = isWork(C::kOp) && (remote_->blocking || blocks_);
+    const bool blocks = cmd::isWork(C::kOp) && (remote_->blocking || blocks_);
     if (blocks || remote_->synchronous || waits_) [[unlikely]] {
       if (endsWhileParked()) return sent(true);
       Session::Answer answer;

@@ -10,35 +10,6 @@
 
 namespace millpond::client {
 
-/// Whether a command gives the device something to do that ends by itself, unlike a wait for what the program does next.
-constexpr bool isWork(cmd::Op op) noexcept {
-  switch (op) {
-    case cmd::Op::kLaunch:
-    case cmd::Op::kGraphLaunch:
-    case cmd::Op::kCopyHostShared:
-    case cmd::Op::kCopyFromDevice:
-    case cmd::Op::kLandFromDevice:
-    case cmd::Op::kCopyBox:
-    case cmd::Op::kMemcpyDtoDV2:
-    case cmd::Op::kMemcpyDtoDAsyncV2:
-    case cmd::Op::kMemsetD8V2:
-    case cmd::Op::kMemsetD16V2:
-    case cmd::Op::kMemsetD32V2:
-    case cmd::Op::kMemsetD2D8V2:
-    case cmd::Op::kMemsetD2D16V2:
-    case cmd::Op::kMemsetD2D32V2:
-    case cmd::Op::kMemsetD8Async:
-    case cmd::Op::kMemsetD16Async:
-    case cmd::Op::kMemsetD32Async:
-    case cmd::Op::kMemsetD2D8Async:
-    case cmd::Op::kMemsetD2D16Async:
-    case cmd::Op::kMemsetD2D32Async:
-      return true;
-    default:
-      return false;
-  }
-}
-
 /// Whether a command lets the device read or write memory that the program names.
 constexpr bool isTurn(cmd::Op op) noexcept {
   switch (op) {
@@ -48,7 +19,7 @@ constexpr bool isTurn(cmd::Op op) noexcept {
     case cmd::Op::kStreamBatchMemOpV2:
       return true;
     default:
-      return isWork(op);
+      return cmd::isWork(op);
   }
 }
 

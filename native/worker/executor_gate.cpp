@@ -26,23 +26,6 @@ enum class Passage {
 
 Passage passageOf(cmd::Op op) {
   switch (op) {
-    case cmd::Op::kLaunch:
-    case cmd::Op::kGraphLaunch:
-    case cmd::Op::kMemcpyDtoDV2:
-    case cmd::Op::kMemcpyDtoDAsyncV2:
-    case cmd::Op::kMemsetD8V2:
-    case cmd::Op::kMemsetD16V2:
-    case cmd::Op::kMemsetD32V2:
-    case cmd::Op::kMemsetD2D8V2:
-    case cmd::Op::kMemsetD2D16V2:
-    case cmd::Op::kMemsetD2D32V2:
-    case cmd::Op::kMemsetD8Async:
-    case cmd::Op::kMemsetD16Async:
-    case cmd::Op::kMemsetD32Async:
-    case cmd::Op::kMemsetD2D8Async:
-    case cmd::Op::kMemsetD2D16Async:
-    case cmd::Op::kMemsetD2D32Async:
-      return Passage::kWork;
     case cmd::Op::kMarker:
     case cmd::Op::kMemAlloc:
     case cmd::Op::kMemFree:
@@ -61,8 +44,14 @@ Passage passageOf(cmd::Op op) {
     case cmd::Op::kEventSync:
     case cmd::Op::kContextSync:
       return Passage::kWait;
-    default:
+    case cmd::Op::kCopyHostShared:
+    case cmd::Op::kCopyFromDevice:
+    case cmd::Op::kLandFromDevice:
+    case cmd::Op::kCopyBox:
+      // They need no share of what computes.
       return Passage::kOther;
+    default:
+      return cmd::isWork(op) ? Passage::kWork : Passage::kOther;
   }
 }
 

@@ -62,6 +62,16 @@ constexpr const char* opName(Op op) {
   return "unknown";
 }
 
+/// Whether a command gives the device something to do that ends by itself, unlike a wait for what the program does next.
+constexpr bool isWork(Op op) {
+  switch (op) {
+    case Op::kCopy:
+      return true;
+    default:
+      return false;
+  }
+}
+
 /// Answer to Ask.
 struct AskReply {
   static constexpr size_t kFixedBytes = 24;

@@ -653,6 +653,35 @@ constexpr const char* opName(Op op) {
   return "unknown";
 }
 
+/// Whether a command gives the device something to do that ends by itself, unlike a wait for what the program does next.
+constexpr bool isWork(Op op) {
+  switch (op) {
+    case Op::kCopyBox:
+    case Op::kCopyFromDevice:
+    case Op::kCopyHostShared:
+    case Op::kGraphLaunch:
+    case Op::kLandFromDevice:
+    case Op::kLaunch:
+    case Op::kMemcpyDtoDAsyncV2:
+    case Op::kMemcpyDtoDV2:
+    case Op::kMemsetD16Async:
+    case Op::kMemsetD16V2:
+    case Op::kMemsetD2D16Async:
+    case Op::kMemsetD2D16V2:
+    case Op::kMemsetD2D32Async:
+    case Op::kMemsetD2D32V2:
+    case Op::kMemsetD2D8Async:
+    case Op::kMemsetD2D8V2:
+    case Op::kMemsetD32Async:
+    case Op::kMemsetD32V2:
+    case Op::kMemsetD8Async:
+    case Op::kMemsetD8V2:
+      return true;
+    default:
+      return false;
+  }
+}
+
 /// Answer to ArrayCreate.
 struct ArrayCreateReply {
   static constexpr size_t kFixedBytes = 0;
