@@ -7,3 +7,13 @@ export function errorText(error: unknown): string {
   if (error instanceof ConnectError) return error.rawMessage;
   return error instanceof Error ? error.message : String(error);
 }
+
+/** SQLite's number for a disk, or a limit, that is full. */
+const sqliteFull = 13;
+
+/** Whether something failed because a disk has no room. */
+export function isDiskFull(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const { code, errcode } = error as { readonly code?: unknown; readonly errcode?: unknown };
+  return code === "ENOSPC" || code === "EDQUOT" || errcode === sqliteFull;
+}

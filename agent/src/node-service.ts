@@ -15,6 +15,7 @@ import {
 } from "@millpond/api";
 import { fastify } from "fastify";
 import type { Logger } from "pino";
+import { isDiskFull } from "./error-text.ts";
 import { openSession, type SessionOpener } from "./open-session.ts";
 
 export interface NodeServerOptions {
@@ -66,6 +67,12 @@ export async function serveNode(options: NodeServerOptions): Promise<NodeServer>
     } catch (error) {
       if (error instanceof ConnectError) throw error;
       options.log.error({ err: error, method: request.method.name }, "a call failed");
+      if (isDiskFull(error)) {
+        throw millpondError("MILLPOND_E_STATE_FULL", "the disk of the agent's run directory has no room", {
+          remedy: "Make room on it; nothing else need be done.",
+          cause: error,
+        });
+      }
       throw millpondError("MILLPOND_E_INTERNAL", `the agent failed in ${request.method.name}`, {
         cause: error,
       });

@@ -198,7 +198,7 @@ export const errorTable = {
     connect: Code.ResourceExhausted,
     meaning: "The disk that holds the state has no room for a change. What was granted before goes on.",
     remedy:
-      "Make room on the disk of the controller's state directory, or of its database; nothing else need be done.",
+      "Make room on the disk of the controller's state directory or of its database, or of the agent's run directory; nothing else need be done.",
   },
   MILLPOND_E_NOT_INSTALLED: {
     connect: Code.FailedPrecondition,
