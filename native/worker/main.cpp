@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <span>
 
+#include "worker/address_layout.h"
 #include "worker/device_output.h"
 #include "worker/driver.h"
 #include "worker/health.h"
@@ -23,6 +24,7 @@ int fail(const millpond::Error& error, int status) {
 
 int main(int argc, char** argv) {
   using namespace millpond;
+  worker::leaveTopToPrograms(argv);
   auto options = worker::Options::parse(std::span(argv, static_cast<size_t>(argc)));
   if (!options) return fail(options.error(), 2);
   std::signal(SIGPIPE, SIG_IGN);
