@@ -87,6 +87,7 @@ void Context::activate() {
   std::lock_guard lock(mutex_);
   id_ = nextContextId();
   isCancelled_ = false;
+  isFailing_ = false;
   fault_ = CUDA_SUCCESS;
   limits_ = defaultLimits();
   state_ = State::alive;
@@ -106,10 +107,11 @@ void Context::destroy() {
 }
 
 void Context::fail(CUresult code, const std::string& message) {
-  CUresult none = CUDA_SUCCESS;
-  if (!fault_.compare_exchange_strong(none, code)) return;
-  isCancelled_ = true;
+  if (isFailing_.exchange(true)) return;
+  // Whoever learns of the fault finds said what it was.
   log(LogLevel::error, message);
+  fault_ = code;
+  isCancelled_ = true;
 }
 
 QueuePtr Context::threadQueue() {

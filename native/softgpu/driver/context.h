@@ -149,6 +149,8 @@ class Context : public std::enable_shared_from_this<Context> {
   std::atomic<unsigned> flags_;
   std::atomic<uint64_t> id_;
   std::atomic<State> state_;
+  /// Whether a fault is there, or is about to be.
+  std::atomic<bool> isFailing_ = false;
   std::atomic<CUresult> fault_ = CUDA_SUCCESS;
   std::atomic<bool> isCancelled_ = false;
 

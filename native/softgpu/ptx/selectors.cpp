@@ -17,7 +17,7 @@ extern const Selectors kSelectors;
 #endif
 
 const Selectors& selectors() {
-  static const Selectors& chosen = []() -> const Selectors& {
+  static const Selectors* const chosen = [] {
 #ifdef MILLPOND_EXEC_V3
     const char* wish = std::getenv("MILLPOND_SOFTGPU_ISA");
     bool isBaseline = wish && std::string_view(wish) == "baseline";
@@ -25,11 +25,11 @@ const Selectors& selectors() {
                  __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
                  __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("movbe") &&
                  __builtin_cpu_supports("f16c");
-    if (hasV3 && !isBaseline) return exec_v3::kSelectors;
+    if (hasV3 && !isBaseline) return &exec_v3::kSelectors;
 #endif
-    return exec_baseline::kSelectors;
+    return &exec_baseline::kSelectors;
   }();
-  return chosen;
+  return *chosen;
 }
 
 }  // namespace millpond::softgpu::ptx
