@@ -22,11 +22,12 @@ class UpFixture extends Home {
     const state = join(this.state, "millpond");
     const services = [`--state=${state}`, join(state, "controller")];
     const nodes = ["node-a", "node-b"].map((name) => `--run=${join(state, "nodes", name, "run")}`);
-    return [...services, ...nodes].flatMap(findProcessesByArgument).concat(this.workers());
+    return [...services, ...nodes, this.softgpu].flatMap(findProcessesByArgument);
   }
 
   workers() {
-    return findProcessesByArgument(this.softgpu);
+    const watchers = new Set(findProcessesByArgument("--health").map(({ pid }) => pid));
+    return findProcessesByArgument(this.softgpu).filter(({ pid }) => !watchers.has(pid));
   }
 
   override [Symbol.dispose](): void {
