@@ -16,39 +16,14 @@ export function makePromptAgent(
   address: string,
   { connectMs, ca }: { readonly connectMs: number; readonly ca?: string | undefined },
 ): HttpAgent {
-  return address.startsWith("https:")
-    ? new PromptHttpsAgent({ keepAlive: true, ...(ca === undefined ? {} : { ca }) }, connectMs)
-    : new PromptHttpAgent({ keepAlive: true }, connectMs);
-}
-
-class PromptHttpAgent extends HttpAgent {
-  readonly #connectMs: number;
-
-  constructor(options: ConstructorParameters<typeof HttpAgent>[0], connectMs: number) {
-    super(options);
-    this.#connectMs = connectMs;
-  }
-
-  override createConnection(
-    ...args: Parameters<HttpAgent["createConnection"]>
-  ): ReturnType<HttpAgent["createConnection"]> {
-    return limit(super.createConnection(...args), "connect", this.#connectMs);
-  }
-}
-
-class PromptHttpsAgent extends HttpsAgent {
-  readonly #connectMs: number;
-
-  constructor(options: ConstructorParameters<typeof HttpsAgent>[0], connectMs: number) {
-    super(options);
-    this.#connectMs = connectMs;
-  }
-
-  override createConnection(
-    ...args: Parameters<HttpsAgent["createConnection"]>
-  ): ReturnType<HttpsAgent["createConnection"]> {
-    return limit(super.createConnection(...args), "secureConnect", this.#connectMs);
-  }
+  const isSecure = address.startsWith("https:");
+  const agent = isSecure
+    ? new HttpsAgent({ keepAlive: true, ...(ca === undefined ? {} : { ca }) })
+    : new HttpAgent({ keepAlive: true });
+  const connect = agent.createConnection.bind(agent);
+  agent.createConnection = (...args: Parameters<typeof connect>) =>
+    limit(connect(...args), isSecure ? "secureConnect" : "connect", connectMs);
+  return agent;
 }
 
 function limit<T extends Duplex | Socket | null | undefined>(socket: T, made: string, connectMs: number): T {
