@@ -72,6 +72,22 @@ describe("opening a session", () => {
     expect(existsSync(unixPath)).toBe(false);
   });
 
+  test("ends when its node is removed from the pool, and so do later ones", async () => {
+    await using node = await NodeFixture.create();
+    const agent = await node.startKnownAgent();
+    node.controller.allocate("claim-1", "node-a", [firstDevice]);
+    const ticket = node.controller.ticket("claim-1");
+    const { unixPath, session } = await openSession(agent, ticket);
+    using _client = await attach({ path: unixPath }, ticket);
+    await node.controller.report(({ sessions }) => sessions.some(({ id }) => id === session));
+    node.controller.hasRemovedNodes = true;
+    await node.controller.report(({ sessions }) => sessions.length === 0);
+    // With a ticket that is still good.
+    const late = await openSession(agent, node.controller.ticket("claim-1"));
+    await node.controller.report(({ sessions }) => sessions.some(({ id }) => id === late.session));
+    await node.controller.report(({ sessions }) => sessions.length === 0);
+  });
+
   test("that came and went while the controller was away is told until it has been answered", async () => {
     await using node = await NodeFixture.create();
     const agent = await node.startKnownAgent();

@@ -169,6 +169,9 @@ class RunningAgent implements Agent {
         return answer;
       },
       apply: (answer) => this.#enforce(answer),
+      onRemoved: (reason) => {
+        for (const worker of this.#pool.sessions) this.#pool.close(worker, reason);
+      },
       // Where there are several, another takes over within seconds.
       ...(options.controllers.length > 1
         ? { callTimeoutMs: 5000, retryCeilingMs: 500 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { setTimeout as delay } from "node:timers/promises";
-import type { SyncResponse } from "@millpond/api";
+import { errorCodeOf, type SyncResponse } from "@millpond/api";
 import type { Logger } from "pino";
 import { Backoff } from "./backoff.ts";
 import { errorText } from "./error-text.ts";
@@ -11,6 +11,8 @@ export interface SyncLoopOptions {
   readonly call: (sequence: number, signal: AbortSignal) => Promise<SyncResponse>;
   /** Takes over an answer; answers come in the order of their calls, overtaken ones are dropped. */
   readonly apply: (answer: SyncResponse) => void;
+  /** The node is not in the pool any more, the reason says why. Told again with every call. */
+  readonly onRemoved: (reason: string) => void;
   /** The controller holds a call for 2 s at most; one that takes so long is given up. */
   readonly callTimeoutMs: number;
   /** The longest wait after a failure. */
@@ -119,6 +121,7 @@ export class SyncLoop {
       const why = errorText(error);
       if (this.#failure !== why) this.#options.log.warn({ reason: why }, "the controller cannot be told");
       this.#failure = why;
+      if (errorCodeOf(error) === "MILLPOND_E_NODE_REMOVED") this.#options.onRemoved(why);
       // Many agents lose the same controller at the same moment: they shall not all come back at the same moment.
       this.#retryDelayMs = this.#backoff.fail() * (0.75 + Math.random() / 2);
     }

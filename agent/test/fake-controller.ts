@@ -8,6 +8,7 @@ import {
   AgentService,
   claimChoices,
   formatTicketPublicKey,
+  millpondError,
   type ServiceClassWord,
   signTicket,
   type SyncRequest,
@@ -31,6 +32,8 @@ export class FakeController implements AsyncDisposable {
       serviceClass: ServiceClassWord;
     }
   >();
+  /** Whether the nodes of the agents are not in the pool any more. */
+  hasRemovedNodes = false;
   #server: FastifyInstance | undefined;
   #port = 0;
   /** Of the answers and tickets; a lower one is that of a controller that leads no longer. */
@@ -66,6 +69,7 @@ export class FakeController implements AsyncDisposable {
             }
             this.reports.push(request);
             for (const resolve of this.#reportSeen) resolve();
+            if (this.hasRemovedNodes) throw millpondError("MILLPOND_E_NODE_REMOVED", "it was removed");
             this.#release();
             if (request.knownRevision === this.#revision) await this.#hold(context.signal);
             return {

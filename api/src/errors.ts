@@ -97,6 +97,12 @@ export const errorTable = {
     meaning: "Another agent that is in contact uses this node name.",
     remedy: "Stop that agent, or give this one another --name.",
   },
+  MILLPOND_E_NODE_REMOVED: {
+    connect: Code.PermissionDenied,
+    meaning: "The node was removed from the pool, and the agent's token was made before that.",
+    remedy:
+      "Stop this agent. To join again, start it with a new token: `millpond token create NAME --role agent`.",
+  },
   MILLPOND_E_TICKET_INVALID: {
     connect: Code.Unauthenticated,
     meaning: "The ticket is malformed, or was not signed by this pool's controller.",

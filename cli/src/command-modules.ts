@@ -22,6 +22,7 @@ export const commandModules: { readonly [N in CommandName]: () => Promise<Comman
   cordon: () => import("./commands/cordon.ts"),
   uncordon: () => import("./commands/uncordon.ts"),
   drain: () => import("./commands/drain.ts"),
+  remove: () => import("./commands/remove.ts"),
   label: () => import("./commands/label.ts"),
   token: () => import("./commands/token.ts"),
   store: () => import("./commands/store.ts"),

@@ -69,6 +69,7 @@ export async function createToken(
       createdAt: transaction.now,
       expiresAt: lifetimeSeconds === 0 ? null : transaction.now + lifetimeSeconds,
       createdBy: caller.name,
+      revision: transaction.revision,
     };
     transaction.tokens.set(record.name, record);
     return record;

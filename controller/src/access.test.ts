@@ -91,6 +91,7 @@ const mayCallIt: Readonly<Record<string, readonly string[]>> = {
   "PoolService/GetNode": users,
   "PoolService/CordonNode": ["admin"],
   "PoolService/DrainNode": ["admin"],
+  "PoolService/RemoveNode": ["admin"],
   "PoolService/LabelNode": ["admin"],
   "PoolService/ListDevices": users,
   "PoolService/ListSessions": users,

@@ -51,6 +51,7 @@ const poolRules: Rules<typeof PoolService> = {
     changes: ({ name, deviceUuid }) => `node/${name}${deviceUuid === "" ? "" : `/${deviceUuid}`}`,
   },
   drainNode: { role: "admin", changes: ({ name }) => `node/${name}` },
+  removeNode: { role: "admin", changes: ({ name }) => `node/${name}` },
   labelNode: { role: "admin", changes: ({ name }) => `node/${name}` },
   listDevices: { role: "user", follower: "asks" },
   listSessions: { role: "user", follower: "asks" },

@@ -4,11 +4,12 @@
 
 import { isDeepStrictEqual } from "node:util";
 import { millpondError, quote } from "@millpond/api";
+import type { Caller } from "./callers.ts";
 import type { Transaction } from "./transaction.ts";
 import type { Pool } from "./pool.ts";
 import type { AgentReport, NodeDescription } from "./report.ts";
 import { termIsOver } from "./store/store-errors.ts";
-import type { AllocationRecord, DeviceRecord, NodeRecord } from "./store/store.ts";
+import type { AllocationRecord, DeviceRecord, NodeRecord, RemovedNodeRecord } from "./store/store.ts";
 
 /** An agent that has nothing new to do is answered after so long. */
 const syncAnswerAfterMs = 2_000;
@@ -27,14 +28,21 @@ export interface Desired {
  * Takes a report over and answers with what should be on the node: at once when that is not what the agent knows, else
  * when it changes, after 2 s, or when a newer call of the agent takes the place of this one.
  *
- * @throws MILLPOND_E_NODE_NAME_TAKEN; MILLPOND_E_NOT_LEADER when the agent knows one that has begun to lead since; the
+ * @param caller Whose token says when it was made.
+ * @throws MILLPOND_E_NODE_NAME_TAKEN; MILLPOND_E_NODE_REMOVED; MILLPOND_E_NOT_LEADER when the agent knows one that has begun to lead since; the
  *   signal's reason when that is aborted.
  */
-export async function sync(pool: Pool, report: AgentReport, signal: AbortSignal): Promise<Desired> {
+export async function sync(
+  pool: Pool,
+  report: AgentReport,
+  { madeAt }: Pick<Caller, "madeAt">,
+  signal: AbortSignal,
+): Promise<Desired> {
   const { node, knownRevision, knownTerm, describedBy } = report;
   if (knownTerm > pool.ledger.term) {
     throw termIsOver(pool.ledger.term);
   }
+  refuseRemoved(pool.ledger.removedNodes.get(node), madeAt);
   const admission = pool.presence.admit(report, (epoch) => pool.ledger.allocations.byEpoch.has(epoch));
   const { description } = admission;
   if (description === undefined) {
@@ -48,7 +56,18 @@ export async function sync(pool: Pool, report: AgentReport, signal: AbortSignal)
   try {
     const { hasComeBack, hasNews } = admission;
     if (hasComeBack || hasNews || isUnsettled(pool, node) || hasChanged(pool, node, description)) {
-      await pool.mutate((transaction) => takeOver(transaction, node, { description, hasComeBack }), { node });
+      const strangers = report.sessions.length;
+      const takeItOver = (transaction: Transaction) => {
+        refuseRemoved(transaction.removedNode(node), madeAt);
+        if (transaction.node(node) !== undefined || strangers === 0) {
+          takeOver(transaction, node, { description, hasComeBack });
+          // Sessions of before its removal may have what others would be granted.
+        } else if (admission.isFirst) {
+          const what = `does not join before its ${strangers} sessions have ended, which this pool knows nothing of`;
+          transaction.addEvent("NodeWaits", `node/${node}`, what);
+        }
+      };
+      await pool.mutate(takeItOver, { node });
     }
     if (hasNews || admission.isFirst) {
       pool.noteTicketsOf(node);
@@ -77,7 +96,7 @@ async function untilRevisionIsNot(
   signals: readonly AbortSignal[],
 ): Promise<void> {
   const endMs = pool.clock.monotonicMs() + syncAnswerAfterMs;
-  while (pool.ledger.nodes.get(name)?.revision === known) {
+  while ((pool.ledger.nodes.get(name)?.revision ?? 0) === known) {
     const wake = await pool.nodeWatchers.wait(name, endMs - pool.clock.monotonicMs(), ...signals);
     if (wake !== "changed") {
       return;
@@ -94,6 +113,17 @@ function desiredOf(pool: Pool, name: string, describedBy: number): Desired {
     order: pool.nextOrder(),
     describedBy,
   };
+}
+
+/** What the agent of a node that was removed had to join with is no longer good for it. */
+function refuseRemoved(removed: RemovedNodeRecord | undefined, madeAt: number): void {
+  if (removed !== undefined && madeAt <= removed.revision) {
+    const at = new Date(removed.removedAt * 1000).toISOString().replace(".000Z", "Z");
+    throw millpondError(
+      "MILLPOND_E_NODE_REMOVED",
+      `node ${removed.name} was removed from the pool at ${at}, and the token of this agent was made before that`,
+    );
+  }
 }
 
 function takeOver(

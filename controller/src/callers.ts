@@ -26,6 +26,8 @@ export interface Caller {
   readonly role: Role;
   /** Whose claims it is about; empty: those of all. */
   readonly tenant: string;
+  /** Revision at which the token was made; 0: it was there from the first. */
+  readonly madeAt: number;
 }
 
 export const callerKey = createContextKey<Caller | undefined>(undefined, { description: "caller" });

@@ -151,7 +151,7 @@ function fixedTokens(
 ): FixedToken[] {
   const fixed = (secret: string, name: string, role: Role): FixedToken => ({
     secret,
-    caller: { name, role, tenant: "" },
+    caller: { name, role, tenant: "", madeAt: 0 },
   });
   return [
     fixed(userToken, "file:user", "admin"),

@@ -139,7 +139,7 @@ class Node {
       ),
     });
     const ended = new AbortController();
-    const answer = sync(pool, checkReport(request), ended.signal);
+    const answer = sync(pool, checkReport(request), { madeAt: 0 }, ended.signal);
     const desired = await Promise.race([answer, quiet(pool)]);
     ended.abort();
     await answer.catch(() => undefined);

@@ -93,7 +93,8 @@ class Reports {
       ),
     });
     const ended = new AbortController();
-    const answer = sync(pool, checkReport(request), AbortSignal.any([this.#stop.signal, ended.signal]));
+    const signal = AbortSignal.any([this.#stop.signal, ended.signal]);
+    const answer = sync(pool, checkReport(request), { madeAt: 0 }, signal);
     await pool.ledger.read(() => ended.abort());
     await answer.catch(() => undefined);
   }

@@ -14,6 +14,7 @@ import { type Base, Transaction } from "./transaction.ts";
 import type {
   ClaimRecord,
   NodeRecord,
+  RemovedNodeRecord,
   Store,
   StoreChanges,
   StoredState,
@@ -33,6 +34,7 @@ export class Ledger<C, S> implements Base {
   readonly #clock: Clock;
   readonly #nodes: Map<string, NodeRecord>;
   #sortedNodes: readonly NodeRecord[] | undefined;
+  readonly #removedNodes: Map<string, RemovedNodeRecord>;
   readonly #queues: Map<string, QueueSpec>;
   readonly #tenants: Map<string, TenantSpec>;
   readonly #tokens: Map<string, TokenRecord>;
@@ -61,6 +63,7 @@ export class Ledger<C, S> implements Base {
     this.claimIndex = new ClaimIndex(state.claims);
     this.allocations = new AllocationIndex(state.allocations);
     this.#nodes = new Map(state.nodes.map((node) => [node.name, node]));
+    this.#removedNodes = new Map(state.removedNodes.map((node) => [node.name, node]));
     this.#queues = new Map(state.queues.map((queue) => [queue.name, queue]));
     this.#tenants = new Map(state.tenants.map((tenant) => [tenant.name, tenant]));
     this.#tokens = new Map(state.tokens.map((token) => [token.name, token]));
@@ -130,6 +133,11 @@ export class Ledger<C, S> implements Base {
     return this.#sortedNodes;
   }
 
+  /** Also those that have joined again. */
+  get removedNodes(): ReadonlyMap<string, RemovedNodeRecord> {
+    return this.#removedNodes;
+  }
+
   get queues(): ReadonlyMap<string, QueueSpec> {
     return this.#queues;
   }
@@ -167,13 +175,14 @@ export class Ledger<C, S> implements Base {
   }
 
   async #commit(transaction: Transaction, calls: readonly AuditedCall[]): Promise<void> {
-    const { revision, epoch, claims, allocations, nodes, queues, tenants, tokens, events, usage } =
-      transaction;
+    const { revision, epoch, claims, allocations, nodes, removedNodes } = transaction;
+    const { queues, tenants, tokens, events, usage } = transaction;
     const firsts = calls.filter(({ isWritten }) => !isWritten);
     const changes: StoreChanges = {
       revision,
       epoch,
       nodes: present(nodes),
+      removedNodes: present(removedNodes),
       claims: present(claims),
       forgottenClaims: absent(claims),
       allocations: present(allocations.changes),
@@ -226,6 +235,7 @@ export class Ledger<C, S> implements Base {
       this.allocations.touchClaim(name);
     }
     this.#mergeNodes(transaction);
+    merge(this.#removedNodes, transaction.removedNodes);
     merge(this.#queues, queues);
     merge(this.#tenants, tenants);
     for (const name of absent(tokens)) {

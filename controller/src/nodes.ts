@@ -4,11 +4,11 @@
 
 import { checkLabels, formatLabels, millpondError, quote } from "@millpond/api";
 import { nodeNotFound } from "./agents.ts";
-import { giveNotice } from "./endings.ts";
+import { endClaim, giveNotice, nodeLossAfterSeconds, requeueClaim } from "./endings.ts";
 import type { Transaction } from "./transaction.ts";
 import { labelsOf } from "./picture.ts";
 import type { Pool } from "./pool.ts";
-import type { NodeRecord } from "./store/store.ts";
+import type { AllocationRecord, NodeRecord } from "./store/store.ts";
 
 export interface Cordon {
   readonly isCordoned: boolean;
@@ -58,6 +58,106 @@ export async function drainNode(pool: Pool, name: string, reason: string): Promi
     }
     return drained.sort();
   });
+}
+
+/**
+ * Takes a node out of the pool for good. One that was removed already is no error.
+ *
+ * @param options.isLost The host is gone, with all that ran there. Where it is not, nothing is granted twice either: its
+ *   devices leave the pool with it, and it joins again only when no session is left on it.
+ * @returns The names of the claims that were still bound there: they have ended, or wait again.
+ * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_IN_USE
+ */
+export async function removeNode(
+  pool: Pool,
+  name: string,
+  { isLost }: { readonly isLost: boolean },
+): Promise<string[]> {
+  return await pool.mutate((transaction) => {
+    if (transaction.node(name) === undefined && transaction.removedNode(name) !== undefined) {
+      return [];
+    }
+    const node = requireNode(transaction, name);
+    const held = transaction.allocations.onNode(name);
+    if (isLost) {
+      refuseHeard(pool, name);
+    } else {
+      refuseUsed(pool, name, held);
+    }
+    const claims = takeClaims(transaction, pool, held, `its node ${name} was removed from the pool`);
+    for (const allocation of transaction.allocations.onNode(name)) {
+      transaction.removeAllocation(allocation);
+    }
+    transaction.removeNode(node);
+    transaction.addEvent("NodeRemoved", `node/${name}`, "removed from the pool");
+    return claims.sort();
+  });
+}
+
+/** What nobody can confirm any more is written off only where the agent has been silent for so long that a node is lost. */
+function refuseHeard(pool: Pool, name: string): void {
+  if (pool.presence.silentSeconds(name) < nodeLossAfterSeconds) {
+    throw millpondError(
+      "MILLPOND_E_IN_USE",
+      `node ${name} is not lost: its agent ${lastWord(pool, name)}, and a node is lost after ${nodeLossAfterSeconds} s`,
+      { remedy: "Try again then; where the host is there, drain it and stop its agent instead." },
+    );
+  }
+}
+
+function refuseUsed(pool: Pool, name: string, held: readonly AllocationRecord[]): void {
+  const mayBeThere = pool.presence.mayBeThere(name);
+  if (held.length === 0 && !mayBeThere) {
+    return;
+  }
+  const bound = held.filter(({ releasedRevision }) => releasedRevision === null).length;
+  const left = held.length - bound;
+  const what = [
+    ...(bound === 0 ? [] : [`${bound} ${bound === 1 ? "claim" : "claims"}`]),
+    ...(left === 0 ? [] : [`what was taken back from ${left} and may still be in use`]),
+  ];
+  const holds = what.length === 0 ? "holds nothing, but" : `holds ${what.join(" and ")}, and`;
+  throw millpondError("MILLPOND_E_IN_USE", `node ${name} ${holds} its agent ${lastWord(pool, name)}`, {
+    remedy: remedyOf(name, { isUsed: held.length > 0, mayBeThere }),
+  });
+}
+
+function remedyOf(
+  name: string,
+  { isUsed, mayBeThere }: { readonly isUsed: boolean; readonly mayBeThere: boolean },
+): string {
+  if (!isUsed) {
+    return "Stop the agent and try again.";
+  }
+  return mayBeThere
+    ? `Run \`millpond drain ${name} --wait\`, stop the agent and try again.`
+    : `Start the agent and run \`millpond drain ${name} --wait\`; of a host that is gone for good: \`--lost\`.`;
+}
+
+function lastWord({ presence }: Pool, name: string): string {
+  const seconds = Math.floor(presence.silentSeconds(name));
+  return presence.of(name) === undefined
+    ? `has not called since this controller began to lead ${seconds} s ago`
+    : `called ${seconds} s ago`;
+}
+
+/** @returns The names of those that were bound. */
+function takeClaims(
+  transaction: Transaction,
+  pool: Pool,
+  held: readonly AllocationRecord[],
+  reason: string,
+): string[] {
+  const bound = held.filter(({ releasedRevision }) => releasedRevision === null);
+  const claims = bound.map(({ claim }) => transaction.claim(claim)).filter((claim) => claim !== undefined);
+  for (const claim of claims) {
+    if (claim.nodeLoss === "requeue") {
+      requeueClaim(transaction, pool.facts, claim, reason);
+    } else {
+      endClaim(transaction, pool.facts, claim, { state: "failed", reason });
+    }
+  }
+  return claims.map(({ name }) => name);
 }
 
 /** @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_INVALID */

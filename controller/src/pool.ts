@@ -286,7 +286,7 @@ export class Pool {
     this.#setAlarm();
   }
 
-  #takeNote({ claims, allocations, events }: Changed): void {
+  #takeNote({ claims, allocations, nodes, events }: Changed): void {
     for (const { kind, subject, message } of events) {
       this.counters.countEvent(kind);
       if (kind === resizeEvents.refused || kind === resizeEvents.unanswered) {
@@ -303,6 +303,11 @@ export class Pool {
       }
       this.#noteDue(name);
       this.claimWatchers.wake(name);
+    }
+    for (const name of nodes) {
+      if (!this.ledger.nodes.has(name)) {
+        this.presence.forgetNode(name);
+      }
     }
     for (const epoch of allocations) {
       const allocation = this.ledger.allocations.byEpoch.get(epoch);
@@ -402,7 +407,8 @@ export class Pool {
   #passTime(): void {
     const overdue = this.#overdue;
     this.#overdue = { claims: [], nodes: [] };
-    const lost = [...overdue.nodes, ...this.presence.loseSilentNodes()];
+    const silent = [...overdue.nodes, ...this.presence.loseSilentNodes()];
+    const lost = silent.filter((name) => this.ledger.nodes.has(name));
     const due = [...this.#dates.takeDue(this.clock.unixMs()), ...this.#due.takeDue(this.clock.monotonicMs())];
     const expired = [...this.leases.takeExpired(), ...this.wakes.takeExpired()];
     const claims = new Set([...overdue.claims, ...due, ...expired]);

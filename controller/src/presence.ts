@@ -288,6 +288,26 @@ export class Presence {
     this.#unused.set(session, { ...ticket, expiresMs: now + ticketMemoryMs });
   }
 
+  /** Whether an agent of the node is there, or may be: it waits for an answer, or has had little time to call. */
+  mayBeThere(name: string): boolean {
+    const node = this.#nodes.get(name);
+    return node === undefined
+      ? this.#clock.monotonicMs() - this.#startedMs < nodeLostAfterMs
+      : this.#isInContact(node);
+  }
+
+  #isInContact({ poll, hasHungUp, lastContactMs }: NodePresence): boolean {
+    const silentMs = this.#clock.monotonicMs() - lastContactMs;
+    return poll !== undefined || (!hasHungUp && silentMs < agentGoneAfterMs);
+  }
+
+  /** To be told of nodes that are not in the pool any more. */
+  forgetNode(name: string): void {
+    this.#nodes.get(name)?.poll?.abort();
+    this.#nodes.delete(name);
+    this.#deadlines.delete(name);
+  }
+
   #shortenTickets(name: string, untilMs: number): void {
     for (const [session, ticket] of this.#unused) {
       if (ticket.node === name) {
@@ -300,8 +320,8 @@ export class Presence {
     if (before === undefined || before.run === report.run) {
       return;
     }
-    const silentMs = this.#clock.monotonicMs() - before.lastContactMs;
-    if (before.poll !== undefined || (!before.hasHungUp && silentMs < agentGoneAfterMs)) {
+    if (this.#isInContact(before)) {
+      const silentMs = this.#clock.monotonicMs() - before.lastContactMs;
       throw millpondError(
         "MILLPOND_E_NODE_NAME_TAKEN",
         `the node name ${report.node} is in use by the agent at ${before.description.agentUrl}, which called ${(silentMs / 1000).toFixed(1)} s ago`,

@@ -85,10 +85,10 @@ async function startTwo() {
   return { storeUrl, leader, follower, atLeader: clientsOf(leader.url), atFollower: clientsOf(follower.url) };
 }
 
-async function startAgent(...controllers: readonly Controller[]): Promise<FakeAgent> {
+async function startAgent(controllers: readonly Controller[], token = agentToken): Promise<FakeAgent> {
   const agent = new FakeAgent({
     url: controllers.map(({ url }) => url).join(","),
-    token: agentToken,
+    token,
     clock: systemClock,
     node: "node-a",
     devices: [fakeDevice(0, 4n * GiB)],
@@ -99,6 +99,28 @@ async function startAgent(...controllers: readonly Controller[]): Promise<FakeAg
 }
 
 describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`, () => {
+  test("knows which nodes were removed: their agents are refused by whoever leads next", async () => {
+    const { leader, follower, atLeader, atFollower } = await startTwo();
+    const agent = await startAgent([leader]);
+    agent.isPersistent = false;
+    await agent[Symbol.asyncDispose]();
+    await until(
+      async () =>
+        await atLeader.pool.removeNode({ name: "node-a" }).then(
+          () => true,
+          () => false,
+        ),
+    );
+    await leader[Symbol.asyncDispose]();
+    await until(async () => (await atFollower.pool.getVersion({})).leads);
+    expect((await atFollower.pool.listNodes({})).nodes).toEqual([]);
+    const refused = startAgent([follower]);
+    await expect(refused).rejects.toThrow(/MILLPOND_E_NODE_REMOVED/);
+    const { secret } = await atFollower.access.createToken({ name: "again", role: "agent" });
+    await startAgent([follower], secret);
+    expect((await atFollower.pool.listNodes({})).nodes.map(({ name }) => name)).toEqual(["node-a"]);
+  });
+
   test("answers from what is durable, and sends what only the leader can do to where that is", async () => {
     const { leader, follower, atLeader, atFollower } = await startTwo();
     expect(follower.identity).toBe(leader.identity);
@@ -147,7 +169,7 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
 
   test("asks the one that leads what only that one knows, as the caller, and says when there is none", async () => {
     const { leader, follower, atLeader } = await startTwo();
-    const agent = await startAgent(leader, follower);
+    const agent = await startAgent([leader, follower]);
     await atLeader.queues.putTenant({ tenant: { name: "team-a" } });
     await atLeader.claims.createClaim({ claim: { name: "a" } });
     await atLeader.claims.createClaim({ claim: { name: "waits" } });
@@ -229,7 +251,7 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
 
   test("takes over at once from one that ends, with all that was granted and is used", async () => {
     const { leader, follower, atLeader, atFollower } = await startTwo();
-    const agent = await startAgent(leader, follower);
+    const agent = await startAgent([leader, follower]);
     const { claim } = await atLeader.claims.createClaim({ claim: { name: "a", gpus: 1 } });
     expect(claim?.state).toBe(ClaimState.BOUND);
     const used = await atLeader.claims.createTicket({ claim: "a" });

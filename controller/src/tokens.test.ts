@@ -33,7 +33,7 @@ test.each([
   );
 });
 
-const admin: Caller = { name: "file:user", role: "admin", tenant: "" };
+const admin: Caller = { name: "file:user", role: "admin", tenant: "", madeAt: 0 };
 
 function verifierOf(fixed: readonly string[], stored: readonly TokenRecord[] = [], now = 0): TokenVerifier {
   return new TokenVerifier(
@@ -53,6 +53,7 @@ function storedToken(secret: string, expiresAt: number | null): TokenRecord {
     createdAt: 0,
     expiresAt,
     createdBy: "file:user",
+    revision: 3,
   };
 }
 
@@ -67,7 +68,7 @@ test("the verifier knows every token and nothing else", () => {
 
 test("a stored token is good until the second in which it expires", () => {
   const secret = makeSecret("user");
-  const ci = { name: "ci", role: "user", tenant: "team-a" };
+  const ci = { name: "ci", role: "user", tenant: "team-a", madeAt: 3 };
   expect(verifierOf([], [storedToken(secret, null)], 1e9).verify(secret)).toEqual(ci);
   expect(verifierOf([], [storedToken(secret, 100)], 99).verify(secret)).toEqual(ci);
   expect(verifierOf([], [storedToken(secret, 100)], 100).verify(secret)).toBe("expired");

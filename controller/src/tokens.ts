@@ -115,8 +115,8 @@ export class TokenVerifier {
     if (stored === undefined) {
       return "unknown";
     }
-    const { name, role, tenant, expiresAt } = stored;
-    return expiresAt !== null && expiresAt <= this.#now() ? "expired" : { name, role, tenant };
+    const { name, role, tenant, expiresAt, revision: madeAt } = stored;
+    return expiresAt !== null && expiresAt <= this.#now() ? "expired" : { name, role, tenant, madeAt };
   }
 }
 

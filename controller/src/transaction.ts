@@ -11,6 +11,7 @@ import type {
   ClaimRecord,
   EventRecord,
   NodeRecord,
+  RemovedNodeRecord,
   StoreChanges,
   TokenRecord,
   UsageRecord,
@@ -25,6 +26,7 @@ export interface Base {
   readonly nodes: ReadonlyMap<string, NodeRecord>;
   /** In order of their names. */
   readonly sortedNodes: readonly NodeRecord[];
+  readonly removedNodes: ReadonlyMap<string, RemovedNodeRecord>;
   readonly queues: ReadonlyMap<string, QueueSpec>;
   readonly tenants: ReadonlyMap<string, TenantSpec>;
   readonly tokens: ReadonlyMap<string, TokenRecord>;
@@ -59,6 +61,7 @@ export class Transaction {
   readonly claims = new Overlay<string, ClaimRecord>();
   readonly allocations: AllocationView;
   readonly nodes = new Overlay<string, NodeRecord>();
+  readonly removedNodes = new Overlay<string, RemovedNodeRecord>();
   readonly queues = new Overlay<string, QueueSpec>();
   readonly tenants = new Overlay<string, TenantSpec>();
   readonly tokens = new Overlay<string, TokenRecord>();
@@ -83,7 +86,14 @@ export class Transaction {
     const transaction = new Transaction(base, 0);
     transaction.#revision = changes.revision;
     transaction.#epoch = changes.epoch;
-    putAll(transaction.nodes, changes.nodes, ({ name }) => name, []);
+    const { removedNodes } = changes;
+    putAll(
+      transaction.nodes,
+      changes.nodes,
+      ({ name }) => name,
+      removedNodes.map(({ name }) => name),
+    );
+    putAll(transaction.removedNodes, removedNodes, ({ name }) => name, []);
     putAll(transaction.claims, changes.claims, ({ name }) => name, changes.forgottenClaims);
     putAll(
       transaction.allocations.changes,
@@ -280,6 +290,17 @@ export class Transaction {
     this.nodes.set(node.name, node);
   }
 
+  /** Forgets a node that holds nothing, and remembers that it was removed. */
+  removeNode({ name }: NodeRecord): void {
+    this.nodes.set(name, null);
+    this.removedNodes.set(name, { name, removedAt: this.now, revision: this.revision });
+  }
+
+  /** Also one that has joined again. */
+  removedNode(name: string): RemovedNodeRecord | undefined {
+    return read(this.removedNodes, this.#base.removedNodes, name);
+  }
+
   queue(name: string): QueueSpec | undefined {
     return read(this.queues, this.#base.queues, name);
   }
@@ -342,8 +363,8 @@ export class Transaction {
   }
 
   #overlays(): readonly Pick<Overlay<never, never>, "mark" | "rollback">[] {
-    const { claims, allocations, nodes, queues, tenants, tokens } = this;
-    return [claims, allocations.changes, nodes, queues, tenants, tokens];
+    const { claims, allocations, nodes, removedNodes, queues, tenants, tokens } = this;
+    return [claims, allocations.changes, nodes, removedNodes, queues, tenants, tokens];
   }
 
   #logs(): readonly { length: number }[] {

@@ -36,6 +36,30 @@ that programs made for themselves end. With --wait it returns when the node hold
     },
     group: "Operate",
   },
+  remove: {
+    summary: "Take a node out of the pool for good",
+    description: `Drain it first and stop its agent: a node that holds something, or whose agent is there, is refused. The agent cannot join
+again with the token that it has: make a new one for that. Events, usage and the audit go on to tell of the node.`,
+    examples: [
+      {
+        command:
+          "millpond drain node-a --wait && ssh node-a systemctl stop millpond-agent && millpond remove node-a",
+        what: "a host that is given away",
+      },
+      { command: "millpond remove node-a --lost", what: "a host that burnt down" },
+    ],
+    arguments: [{ name: "node", description: "Name of the node" }],
+    options: {
+      lost: {
+        flags: "--lost",
+        type: "flag",
+        description:
+          "Its host is gone with all that ran there: write off what it holds; 30 s after its agent's last word",
+      },
+      ...changing,
+    },
+    group: "Operate",
+  },
   label: {
     summary: "Set or remove labels of a node",
     examples: [

@@ -3,6 +3,7 @@
 import type { AgentService } from "@millpond/api";
 import type { ServiceMethods } from "../handlers.ts";
 import { sync } from "../agents.ts";
+import { callerOf } from "../callers.ts";
 import { toAllocation } from "../convert.ts";
 import type { Pool } from "../pool.ts";
 import { checkReport } from "../report.ts";
@@ -18,8 +19,9 @@ export function makeAgentService(
   { version, ticketPublicKey }: AgentServiceFacts,
 ): ServiceMethods<typeof AgentService> {
   return {
-    async sync(request, { signal }) {
-      const { revision, allocations, order, describedBy } = await sync(pool, checkReport(request), signal);
+    async sync(request, { values, signal }) {
+      const desired = await sync(pool, checkReport(request), callerOf({ values }), signal);
+      const { revision, allocations, order, describedBy } = desired;
       return {
         revision: BigInt(revision),
         allocations: allocations.map((each) => toAllocation(pool, each)),

@@ -5,7 +5,7 @@ import type { ServiceMethods } from "../handlers.ts";
 import { nodeNotFound } from "../agents.ts";
 import { callerOf, hideNames, seesAll, type Sight, sightOf } from "../callers.ts";
 import { toDevices, toEvent, toNode, toSession } from "../convert.ts";
-import { cordonNode, drainNode, labelNode } from "../nodes.ts";
+import { cordonNode, drainNode, labelNode, removeNode } from "../nodes.ts";
 import type { Pool } from "../pool.ts";
 import type { Seat } from "../seat.ts";
 import type { EventQuery, EventRecord, NodeRecord, Store } from "../store/store.ts";
@@ -44,6 +44,10 @@ export function makePoolService(
     async drainNode({ name, reason }) {
       const claims = await drainNode(pool, parseName(name, "node name"), cleanText(reason));
       return { node: toNode(pool, requireNode(pool, name)), claims };
+    },
+
+    async removeNode({ name, lost }) {
+      return { claims: await removeNode(pool, parseName(name, "node name"), { isLost: lost }) };
     },
 
     async labelNode({ name, set, remove }) {

@@ -10,6 +10,7 @@ import {
   fromDevice,
   fromEvent,
   fromNode,
+  fromRemovedNode,
   fromToken,
   fromUsage,
   fromVirtualGpus,
@@ -21,6 +22,7 @@ import {
   toDevices,
   toEvent,
   toNode,
+  toRemovedNode,
   toQueue,
   toTenant,
   toToken,
@@ -33,6 +35,7 @@ interface WrittenRows<R> {
   readonly tenants: readonly R[];
   readonly nodes: readonly R[];
   readonly devices: readonly R[];
+  readonly removed_nodes: readonly R[];
   readonly claims: readonly R[];
   readonly allocations: readonly R[];
   readonly virtual_gpus: readonly R[];
@@ -51,6 +54,7 @@ export interface RemovedKeys {
   readonly tenants: readonly string[];
   readonly tokens: readonly string[];
   readonly claims: readonly string[];
+  readonly nodes: readonly string[];
 }
 
 /** All devices of a node, of which the rows are among those that are written: others are gone. */
@@ -81,6 +85,7 @@ export function toRows(changes: StoreChanges, known: KnownDevices): ChangeRows {
       tenants: changes.tenants.map((tenant) => ({ name: tenant.name, spec: writeTenantSpec(tenant) })),
       nodes: changes.nodes.map(fromNode),
       devices: rewritten.flatMap(({ name, devices }) => devices.map((device) => fromDevice(name, device))),
+      removed_nodes: changes.removedNodes.map(fromRemovedNode),
       claims: changes.claims.map(fromClaim),
       allocations: changes.allocations.map(fromAllocation),
       virtual_gpus: changes.allocations.flatMap(fromVirtualGpus),
@@ -95,6 +100,7 @@ export function toRows(changes: StoreChanges, known: KnownDevices): ChangeRows {
       tenants: changes.removedTenants,
       tokens: changes.removedTokens,
       claims: changes.forgottenClaims,
+      nodes: changes.removedNodes.map(({ name }) => name),
     },
     deviceLists: rewritten.map(({ name, devices }) => ({
       node: name,
@@ -104,7 +110,13 @@ export function toRows(changes: StoreChanges, known: KnownDevices): ChangeRows {
 }
 
 /** Takes note of what has become durable. */
-export function noteDevices(known: KnownDevices, { nodes }: Pick<StoreChanges, "nodes">): void {
+export function noteDevices(
+  known: KnownDevices,
+  { nodes, removedNodes }: Pick<StoreChanges, "nodes" | "removedNodes">,
+): void {
+  for (const { name } of removedNodes) {
+    known.delete(name);
+  }
   for (const { name, devices } of nodes) {
     known.set(name, devices);
   }
@@ -124,6 +136,7 @@ export function fromRows(rows: ChangeRows<Row>, known: KnownDevices): StoreChang
     revision: rows.revision,
     epoch: rows.epoch,
     nodes: written.nodes.map((row) => toNode(row, devicesOf(text(row, "name")))),
+    removedNodes: written.removed_nodes.map(toRemovedNode),
     claims: toClaims(written.claims),
     forgottenClaims: removed.claims,
     allocations: toAllocations(written.allocations, written.virtual_gpus),

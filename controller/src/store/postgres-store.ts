@@ -136,6 +136,7 @@ export class PostgresStore implements Store {
         virtualGpus: await table("virtual_gpus", "epoch, ordinal"),
         nodes: await table("nodes", `name COLLATE "C"`),
         devices: await table("devices", "node, device_index, uuid"),
+        removedNodes: await table("removed_nodes", `name COLLATE "C"`),
         queues: await table("queues", `name COLLATE "C"`),
         tenants: await table("tenants", `name COLLATE "C"`),
         tokens: await table("tokens", `name COLLATE "C"`),

@@ -17,6 +17,7 @@ import type {
   DeviceRecord,
   EventRecord,
   NodeRecord,
+  RemovedNodeRecord,
   StoredState,
   TokenRecord,
   UsageRecord,
@@ -41,6 +42,7 @@ export interface StateRows {
   readonly virtualGpus: Iterable<Row>;
   readonly nodes: Iterable<Row>;
   readonly devices: Iterable<Row>;
+  readonly removedNodes: Iterable<Row>;
   readonly queues: Iterable<Row>;
   readonly tenants: Iterable<Row>;
   readonly tokens: Iterable<Row>;
@@ -58,6 +60,7 @@ export function toState(rows: StateRows): StoredState {
     claims: toClaims(rows.claims),
     allocations: toAllocations(rows.allocations, rows.virtualGpus),
     nodes: Array.from(rows.nodes, (row) => toNode(row, devices.get(text(row, "name")) ?? [])),
+    removedNodes: Array.from(rows.removedNodes, toRemovedNode),
     queues: Array.from(rows.queues, toQueue),
     tenants: Array.from(rows.tenants, toTenant),
     tokens: Array.from(rows.tokens, toToken),
@@ -283,6 +286,7 @@ export function toToken(row: Row): TokenRecord {
     createdAt: integer(row, "created_at"),
     expiresAt: integerOrNull(row, "expires_at"),
     createdBy: text(row, "created_by"),
+    revision: integer(row, "revision"),
   };
 }
 
@@ -295,7 +299,20 @@ export function fromToken(token: TokenRecord): NewRow {
     created_at: token.createdAt,
     expires_at: token.expiresAt,
     created_by: token.createdBy,
+    revision: token.revision,
   };
+}
+
+export function toRemovedNode(row: Row): RemovedNodeRecord {
+  return {
+    name: text(row, "name"),
+    removedAt: integer(row, "removed_at"),
+    revision: integer(row, "revision"),
+  };
+}
+
+export function fromRemovedNode({ name, removedAt, revision }: RemovedNodeRecord): NewRow {
+  return { name, removed_at: removedAt, revision };
 }
 
 export function toAuditRecord(row: Row): AuditRecord {

@@ -56,6 +56,7 @@ const keys: Partial<
   tenants: { columns: ["name"] },
   nodes: { columns: ["name"] },
   devices: { columns: ["node", "uuid"] },
+  removed_nodes: { columns: ["name"] },
   claims: { columns: ["name"] },
   allocations: { columns: ["epoch"] },
   virtual_gpus: { columns: ["epoch", "ordinal"], isFixed: true },
@@ -151,6 +152,7 @@ export class SqliteStore implements Store {
         virtualGpus: table("virtual_gpus", "epoch, ordinal"),
         nodes: table("nodes", "name"),
         devices: table("devices", "node, device_index, uuid"),
+        removedNodes: table("removed_nodes", "name"),
         queues: table("queues", "name"),
         tenants: table("tenants", "name"),
         tokens: table("tokens", "name"),
@@ -241,6 +243,7 @@ export class SqliteStore implements Store {
       throw millpondError("MILLPOND_E_INTERNAL", `revision ${revision} or epoch ${epoch} would go back`);
     }
     this.#remove("allocations", "epoch", removed.allocations);
+    this.#remove("nodes", "name", removed.nodes);
     this.#remove("queues", "name", removed.queues);
     this.#remove("tenants", "name", removed.tenants);
     this.#remove("tokens", "name", removed.tokens);

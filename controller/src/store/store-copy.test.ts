@@ -20,6 +20,7 @@ import {
   event,
   node,
   queue,
+  removedNode,
   tenant,
   token,
   usage,
@@ -51,6 +52,7 @@ async function makeState(): Promise<string> {
   const { term } = await store.campaign({ id: "", url: "" });
   const all = {
     nodes: [node],
+    removedNodes: [removedNode],
     claims: [claim("a"), claim("b", { arrival: 2 })],
     allocations: [allocation("a")],
     queues: [queue],

@@ -25,6 +25,7 @@ export type CopiedRows = ReadonlyMap<string, number>;
 const tables = [
   "nodes",
   "devices",
+  "removed_nodes",
   "claims",
   "allocations",
   "virtual_gpus",

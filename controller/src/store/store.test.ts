@@ -13,6 +13,7 @@ import {
   event,
   node,
   queue,
+  removedNode,
   tenant,
   token,
   usage,
@@ -80,6 +81,7 @@ function conform(backend: Backend): void {
         claims: [claim("a")],
         allocations: [allocation("a")],
         events: [{ id: 3, ...event }],
+        removedNodes: [removedNode],
         queues: [queue],
         tenants: [tenant],
         tokens: [token],
@@ -98,6 +100,7 @@ function conform(backend: Backend): void {
       epoch: 7,
       lastEvent: 3,
       nodes: [node],
+      removedNodes: [removedNode],
       claims: [claim("a")],
       allocations: [allocation("a")],
       queues: [queue],
@@ -116,6 +119,29 @@ function conform(backend: Backend): void {
     expect(await store.listUsage({ from: 0, to: 100 })).toEqual([]);
     expect(await store.listUsage({ from: 199, to: 300 })).toEqual([usage]);
     expect(await store.listUsage({ from: 200, to: 300 })).toEqual([]);
+  });
+
+  test("a node is removed with its devices, joins again, and stays known as removed", async () => {
+    const { store, commit } = await openNew();
+    const grant = { nodes: [node], claims: [claim("a")], allocations: [allocation("a")] };
+    await commit(changes(1, grant));
+    const removed = { name: node.name, removedAt: 1_790_000_002, revision: 2 };
+    const ended = claim("a", { state: "failed", reason: "its node was removed", endedAt: 1_790_000_002 });
+    await expect(commit(changes(2, { removedNodes: [removed] }))).rejects.toThrow(/MILLPOND_E_STATE_BROKEN/);
+    await commit(changes(2, { removedNodes: [removed], removedAllocations: [1], claims: [ended] }));
+    expect(await store.load()).toMatchObject({ nodes: [], removedNodes: [removed], allocations: [] });
+    await commit(changes(3, { nodes: [node] }));
+    expect(await store.load()).toMatchObject({ nodes: [node], removedNodes: [removed] });
+    const again = { ...removed, revision: 4 };
+    await commit(changes(4, { removedNodes: [again] }));
+    expect(await store.load()).toMatchObject({ nodes: [], removedNodes: [again] });
+  });
+
+  test("what was used is written anew with each change of an allocation", async () => {
+    const { store, commit } = await openNew();
+    await commit(changes(1, { nodes: [node], claims: [claim("a")], allocations: [allocation("a")] }));
+    await commit(changes(2, { allocations: [allocation("a", { activeSeconds: 90 })] }));
+    expect(await store.load()).toMatchObject({ allocations: [{ activeSeconds: 90 }] });
   });
 
   test("changes replace, release and remove", async () => {

@@ -146,6 +146,16 @@ export interface TokenRecord {
   readonly expiresAt: number | null;
   /** Name of the token that made it. */
   readonly createdBy: string;
+  /** Revision at which it was made. */
+  readonly revision: number;
+}
+
+/** A node that was taken out of the pool. It stays known: what its agent had to join with is no longer good for it. */
+export interface RemovedNodeRecord {
+  readonly name: string;
+  readonly removedAt: number;
+  /** Revision at which it was removed: tokens that were made later are good for it. */
+  readonly revision: number;
 }
 
 /** A call that was to change something. */
@@ -190,6 +200,8 @@ export interface StoredState {
   readonly claims: readonly ClaimRecord[];
   readonly allocations: readonly AllocationRecord[];
   readonly nodes: readonly NodeRecord[];
+  /** Also those that have joined again. */
+  readonly removedNodes: readonly RemovedNodeRecord[];
   readonly queues: readonly QueueSpec[];
   readonly tenants: readonly TenantSpec[];
   readonly tokens: readonly TokenRecord[];
@@ -203,6 +215,8 @@ export interface StoreChanges {
   readonly epoch: number;
   /** New and changed ones. */
   readonly nodes: readonly NodeRecord[];
+  /** New ones, and those that were removed once more. Their nodes and devices go; they have no allocations. */
+  readonly removedNodes: readonly RemovedNodeRecord[];
   /** New and changed ones. */
   readonly claims: readonly ClaimRecord[];
   /** Claims to forget; they have no allocation. */

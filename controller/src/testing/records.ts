@@ -9,6 +9,7 @@ import type {
   AuditEntry,
   ClaimRecord,
   NodeRecord,
+  RemovedNodeRecord,
   StoreChanges,
   TokenRecord,
   UsageRecord,
@@ -45,6 +46,8 @@ export const node: NodeRecord = {
     isCordoned: index === 1,
   })),
 };
+
+export const removedNode: RemovedNodeRecord = { name: "node-b", removedAt: 1_790_000_000, revision: 4 };
 
 export function claim(name: string, change: Partial<ClaimRecord> = {}): ClaimRecord {
   return {
@@ -94,6 +97,7 @@ export function changes(revision: number, change: Partial<StoreChanges> = {}): S
     revision,
     epoch: revision,
     nodes: [],
+    removedNodes: [],
     claims: [],
     forgottenClaims: [],
     allocations: [],
@@ -143,6 +147,7 @@ export const token: TokenRecord = {
   createdAt: 1_790_000_000,
   expiresAt: null,
   createdBy: "file:user",
+  revision: 5,
 };
 
 export const auditEntry: AuditEntry = {

@@ -51,14 +51,25 @@ export class TestPool {
     return pool;
   }
 
-  async addAgent(node: string, memories: readonly bigint[]): Promise<FakeAgent> {
-    const agent = await new FakeAgent({
+  /**
+   * @param options.before The agent that was there before, and was killed.
+   * @param options.isObedient Whether it ends the sessions whose allocation is gone. Default true.
+   */
+  async addAgent(
+    node: string,
+    memories: readonly bigint[],
+    options: { readonly token?: string; readonly before?: FakeAgent; readonly isObedient?: boolean } = {},
+  ): Promise<FakeAgent> {
+    const agent = new FakeAgent({
       url: this.controller.url,
-      token: this.controller.agentToken,
+      token: options.token ?? this.controller.agentToken,
+      before: options.before,
       clock: this.clock,
       node,
       devices: memories.map((memory, index) => fakeDevice(index, memory)),
-    }).start();
+    });
+    agent.isObedient = options.isObedient ?? true;
+    await agent.start();
     this.agents.push(agent);
     return agent;
   }

@@ -16,7 +16,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file millpond/v1/pool.proto.
  */
 export const file_millpond_v1_pool: GenFile = /*@__PURE__*/
-  fileDesc("ChZtaWxscG9uZC92MS9wb29sLnByb3RvEgttaWxscG9uZC52MSKUAwoETm9kZRIMCgRuYW1lGAEgASgJEiUKBXN0YXRlGAIgASgOMhYubWlsbHBvbmQudjEuTm9kZVN0YXRlEg4KBnJlYXNvbhgDIAEoCRIQCghjb3Jkb25lZBgEIAEoCBIRCglhZ2VudF91cmwYBSABKAkSFQoNYWdlbnRfdmVyc2lvbhgGIAEoCRILCgNydW4YByABKAkSEAoIaG9zdG5hbWUYCCABKAkSDwoHYm9vdF9pZBgJIAEoCRIUCgx3YXJtX3dvcmtlcnMYCiABKA0SEQoJam9pbmVkX2F0GAsgASgDEhcKD2xhc3RfY29udGFjdF9hdBgMIAEoAxIkCgdkZXZpY2VzGA0gAygLMhMubWlsbHBvbmQudjEuRGV2aWNlEi0KBmxhYmVscxgOIAMoCzIdLm1pbGxwb25kLnYxLk5vZGUuTGFiZWxzRW50cnkSFQoNY29yZG9uX3JlYXNvbhgPIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIvoDCgZEZXZpY2USDAoEbm9kZRgBIAEoCRINCgVpbmRleBgCIAEoDRIMCgR1dWlkGAMgASgJEgwKBG5hbWUYBCABKAkSDAoEa2luZBgFIAEoCRIUCgxtZW1vcnlfYnl0ZXMYBiABKAQSEgoKcGNpX2J1c19pZBgHIAEoCRIaChJjb21wdXRlX2NhcGFiaWxpdHkYCCABKAkSFwoPbXVsdGlwcm9jZXNzb3JzGAkgASgNEhYKDmRyaXZlcl92ZXJzaW9uGAogASgJEhQKDGN1ZGFfdmVyc2lvbhgLIAEoDRIpCgZoZWFsdGgYDCABKA4yGS5taWxscG9uZC52MS5EZXZpY2VIZWFsdGgSFQoNaGVhbHRoX3JlYXNvbhgNIAEoCRIQCghjb3Jkb25lZBgOIAEoCBIRCgludW1hX25vZGUYDyABKAkSEwoLcGNpZV9zd2l0Y2gYECABKAkSFQoNbnZsaW5rX2RvbWFpbhgRIAEoCRIeChZhbGxvY2F0ZWRfbWVtb3J5X2J5dGVzGBQgASgEEiEKGWFsbG9jYXRlZF9jb21wdXRlX3BlcmNlbnQYFSABKA0SFAoMdmlydHVhbF9ncHVzGBYgASgNEhkKEXVzZWRfbWVtb3J5X2J5dGVzGBcgASgEEhUKDW9wZW5fc2Vzc2lvbnMYGCABKA0izwIKB1Nlc3Npb24SCgoCaWQYASABKAkSDQoFY2xhaW0YAiABKAkSDAoEbm9kZRgDIAEoCRINCgVlcG9jaBgEIAEoBBIoCgVzdGF0ZRgFIAEoDjIZLm1pbGxwb25kLnYxLlNlc3Npb25TdGF0ZRISCgpzdGFydGVkX2F0GAYgASgDEhIKCmNsaWVudF9waWQYByABKA0SEwoLY2xpZW50X2hvc3QYCCABKAkSDwoHcHJvZ3JhbRgJIAEoCRIRCgl0cmFuc3BvcnQYCiABKAkSKwoHZGV2aWNlcxgLIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25EZXZpY2USEAoIY29tbWFuZHMYDCABKAQSEAoIbGF1bmNoZXMYDSABKAQSDQoFd2FpdHMYDiABKAQSDQoFb3duZXIYDyABKAkSEgoKbm90X3BhcmtlZBgQIAEoCSJjCg1TZXNzaW9uRGV2aWNlEigKB2dyYW50ZWQYASABKAsyFy5taWxscG9uZC52MS5WaXJ0dWFsR3B1EhkKEW1lbW9yeV91c2VkX2J5dGVzGAIgASgEEg0KBWluZGV4GAMgASgNIk8KBUV2ZW50EgoKAmlkGAEgASgEEgoKAmF0GAIgASgDEgwKBGtpbmQYAyABKAkSDwoHc3ViamVjdBgEIAEoCRIPCgdtZXNzYWdlGAUgASgJIhIKEExpc3ROb2Rlc1JlcXVlc3QiNQoRTGlzdE5vZGVzUmVzcG9uc2USIAoFbm9kZXMYASADKAsyES5taWxscG9uZC52MS5Ob2RlIh4KDkdldE5vZGVSZXF1ZXN0EgwKBG5hbWUYASABKAkiMgoPR2V0Tm9kZVJlc3BvbnNlEh8KBG5vZGUYASABKAsyES5taWxscG9uZC52MS5Ob2RlIlgKEUNvcmRvbk5vZGVSZXF1ZXN0EgwKBG5hbWUYASABKAkSEAoIY29yZG9uZWQYAiABKAgSEwoLZGV2aWNlX3V1aWQYAyABKAkSDgoGcmVhc29uGAQgASgJIjUKEkNvcmRvbk5vZGVSZXNwb25zZRIfCgRub2RlGAEgASgLMhEubWlsbHBvbmQudjEuTm9kZSIwChBEcmFpbk5vZGVSZXF1ZXN0EgwKBG5hbWUYASABKAkSDgoGcmVhc29uGAIgASgJIkQKEURyYWluTm9kZVJlc3BvbnNlEh8KBG5vZGUYASABKAsyES5taWxscG9uZC52MS5Ob2RlEg4KBmNsYWltcxgCIAMoCSKRAQoQTGFiZWxOb2RlUmVxdWVzdBIMCgRuYW1lGAEgASgJEjMKA3NldBgCIAMoCzImLm1pbGxwb25kLnYxLkxhYmVsTm9kZVJlcXVlc3QuU2V0RW50cnkSDgoGcmVtb3ZlGAMgAygJGioKCFNldEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiNAoRTGFiZWxOb2RlUmVzcG9uc2USHwoEbm9kZRgBIAEoCzIRLm1pbGxwb25kLnYxLk5vZGUiIgoSTGlzdERldmljZXNSZXF1ZXN0EgwKBG5vZGUYASABKAkiOwoTTGlzdERldmljZXNSZXNwb25zZRIkCgdkZXZpY2VzGAEgAygLMhMubWlsbHBvbmQudjEuRGV2aWNlIjIKE0xpc3RTZXNzaW9uc1JlcXVlc3QSDQoFY2xhaW0YASABKAkSDAoEbm9kZRgCIAEoCSI+ChRMaXN0U2Vzc2lvbnNSZXNwb25zZRImCghzZXNzaW9ucxgBIAMoCzIULm1pbGxwb25kLnYxLlNlc3Npb24iQgoRTGlzdEV2ZW50c1JlcXVlc3QSDQoFYWZ0ZXIYASABKAQSDwoHc3ViamVjdBgCIAEoCRINCgVsaW1pdBgDIAEoDSI4ChJMaXN0RXZlbnRzUmVzcG9uc2USIgoGZXZlbnRzGAEgAygLMhIubWlsbHBvbmQudjEuRXZlbnQiEwoRR2V0VmVyc2lvblJlcXVlc3QifQoSR2V0VmVyc2lvblJlc3BvbnNlEg8KB3ZlcnNpb24YASABKAkSEgoKY29udHJvbGxlchgCIAEoCRILCgNhcGkYAyABKAkSEgoKc3RhcnRlZF9hdBgEIAEoAxINCgVsZWFkcxgFIAEoCBISCgpsZWFkZXJfdXJsGAYgASgJKlcKCU5vZGVTdGF0ZRIaChZOT0RFX1NUQVRFX1VOU1BFQ0lGSUVEEAASFAoQTk9ERV9TVEFURV9SRUFEWRABEhgKFE5PREVfU1RBVEVfTk9UX1JFQURZEAIqZQoMRGV2aWNlSGVhbHRoEh0KGURFVklDRV9IRUFMVEhfVU5TUEVDSUZJRUQQABIZChVERVZJQ0VfSEVBTFRIX0hFQUxUSFkQARIbChdERVZJQ0VfSEVBTFRIX1VOSEVBTFRIWRACKoEBCgxTZXNzaW9uU3RhdGUSHQoZU0VTU0lPTl9TVEFURV9VTlNQRUNJRklFRBAAEhoKFlNFU1NJT05fU1RBVEVfQVNTSUdORUQQARIbChdTRVNTSU9OX1NUQVRFX0NPTk5FQ1RFRBACEhkKFVNFU1NJT05fU1RBVEVfQ0xPU0lORxADMssFCgtQb29sU2VydmljZRJKCglMaXN0Tm9kZXMSHS5taWxscG9uZC52MS5MaXN0Tm9kZXNSZXF1ZXN0Gh4ubWlsbHBvbmQudjEuTGlzdE5vZGVzUmVzcG9uc2USRAoHR2V0Tm9kZRIbLm1pbGxwb25kLnYxLkdldE5vZGVSZXF1ZXN0GhwubWlsbHBvbmQudjEuR2V0Tm9kZVJlc3BvbnNlEk0KCkNvcmRvbk5vZGUSHi5taWxscG9uZC52MS5Db3Jkb25Ob2RlUmVxdWVzdBofLm1pbGxwb25kLnYxLkNvcmRvbk5vZGVSZXNwb25zZRJKCglEcmFpbk5vZGUSHS5taWxscG9uZC52MS5EcmFpbk5vZGVSZXF1ZXN0Gh4ubWlsbHBvbmQudjEuRHJhaW5Ob2RlUmVzcG9uc2USSgoJTGFiZWxOb2RlEh0ubWlsbHBvbmQudjEuTGFiZWxOb2RlUmVxdWVzdBoeLm1pbGxwb25kLnYxLkxhYmVsTm9kZVJlc3BvbnNlElAKC0xpc3REZXZpY2VzEh8ubWlsbHBvbmQudjEuTGlzdERldmljZXNSZXF1ZXN0GiAubWlsbHBvbmQudjEuTGlzdERldmljZXNSZXNwb25zZRJTCgxMaXN0U2Vzc2lvbnMSIC5taWxscG9uZC52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0GiEubWlsbHBvbmQudjEuTGlzdFNlc3Npb25zUmVzcG9uc2USTQoKTGlzdEV2ZW50cxIeLm1pbGxwb25kLnYxLkxpc3RFdmVudHNSZXF1ZXN0Gh8ubWlsbHBvbmQudjEuTGlzdEV2ZW50c1Jlc3BvbnNlEk0KCkdldFZlcnNpb24SHi5taWxscG9uZC52MS5HZXRWZXJzaW9uUmVxdWVzdBofLm1pbGxwb25kLnYxLkdldFZlcnNpb25SZXNwb25zZWIGcHJvdG8z", [file_millpond_v1_claim]);
+  fileDesc("ChZtaWxscG9uZC92MS9wb29sLnByb3RvEgttaWxscG9uZC52MSKUAwoETm9kZRIMCgRuYW1lGAEgASgJEiUKBXN0YXRlGAIgASgOMhYubWlsbHBvbmQudjEuTm9kZVN0YXRlEg4KBnJlYXNvbhgDIAEoCRIQCghjb3Jkb25lZBgEIAEoCBIRCglhZ2VudF91cmwYBSABKAkSFQoNYWdlbnRfdmVyc2lvbhgGIAEoCRILCgNydW4YByABKAkSEAoIaG9zdG5hbWUYCCABKAkSDwoHYm9vdF9pZBgJIAEoCRIUCgx3YXJtX3dvcmtlcnMYCiABKA0SEQoJam9pbmVkX2F0GAsgASgDEhcKD2xhc3RfY29udGFjdF9hdBgMIAEoAxIkCgdkZXZpY2VzGA0gAygLMhMubWlsbHBvbmQudjEuRGV2aWNlEi0KBmxhYmVscxgOIAMoCzIdLm1pbGxwb25kLnYxLk5vZGUuTGFiZWxzRW50cnkSFQoNY29yZG9uX3JlYXNvbhgPIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIvoDCgZEZXZpY2USDAoEbm9kZRgBIAEoCRINCgVpbmRleBgCIAEoDRIMCgR1dWlkGAMgASgJEgwKBG5hbWUYBCABKAkSDAoEa2luZBgFIAEoCRIUCgxtZW1vcnlfYnl0ZXMYBiABKAQSEgoKcGNpX2J1c19pZBgHIAEoCRIaChJjb21wdXRlX2NhcGFiaWxpdHkYCCABKAkSFwoPbXVsdGlwcm9jZXNzb3JzGAkgASgNEhYKDmRyaXZlcl92ZXJzaW9uGAogASgJEhQKDGN1ZGFfdmVyc2lvbhgLIAEoDRIpCgZoZWFsdGgYDCABKA4yGS5taWxscG9uZC52MS5EZXZpY2VIZWFsdGgSFQoNaGVhbHRoX3JlYXNvbhgNIAEoCRIQCghjb3Jkb25lZBgOIAEoCBIRCgludW1hX25vZGUYDyABKAkSEwoLcGNpZV9zd2l0Y2gYECABKAkSFQoNbnZsaW5rX2RvbWFpbhgRIAEoCRIeChZhbGxvY2F0ZWRfbWVtb3J5X2J5dGVzGBQgASgEEiEKGWFsbG9jYXRlZF9jb21wdXRlX3BlcmNlbnQYFSABKA0SFAoMdmlydHVhbF9ncHVzGBYgASgNEhkKEXVzZWRfbWVtb3J5X2J5dGVzGBcgASgEEhUKDW9wZW5fc2Vzc2lvbnMYGCABKA0izwIKB1Nlc3Npb24SCgoCaWQYASABKAkSDQoFY2xhaW0YAiABKAkSDAoEbm9kZRgDIAEoCRINCgVlcG9jaBgEIAEoBBIoCgVzdGF0ZRgFIAEoDjIZLm1pbGxwb25kLnYxLlNlc3Npb25TdGF0ZRISCgpzdGFydGVkX2F0GAYgASgDEhIKCmNsaWVudF9waWQYByABKA0SEwoLY2xpZW50X2hvc3QYCCABKAkSDwoHcHJvZ3JhbRgJIAEoCRIRCgl0cmFuc3BvcnQYCiABKAkSKwoHZGV2aWNlcxgLIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25EZXZpY2USEAoIY29tbWFuZHMYDCABKAQSEAoIbGF1bmNoZXMYDSABKAQSDQoFd2FpdHMYDiABKAQSDQoFb3duZXIYDyABKAkSEgoKbm90X3BhcmtlZBgQIAEoCSJjCg1TZXNzaW9uRGV2aWNlEigKB2dyYW50ZWQYASABKAsyFy5taWxscG9uZC52MS5WaXJ0dWFsR3B1EhkKEW1lbW9yeV91c2VkX2J5dGVzGAIgASgEEg0KBWluZGV4GAMgASgNIk8KBUV2ZW50EgoKAmlkGAEgASgEEgoKAmF0GAIgASgDEgwKBGtpbmQYAyABKAkSDwoHc3ViamVjdBgEIAEoCRIPCgdtZXNzYWdlGAUgASgJIhIKEExpc3ROb2Rlc1JlcXVlc3QiNQoRTGlzdE5vZGVzUmVzcG9uc2USIAoFbm9kZXMYASADKAsyES5taWxscG9uZC52MS5Ob2RlIh4KDkdldE5vZGVSZXF1ZXN0EgwKBG5hbWUYASABKAkiMgoPR2V0Tm9kZVJlc3BvbnNlEh8KBG5vZGUYASABKAsyES5taWxscG9uZC52MS5Ob2RlIlgKEUNvcmRvbk5vZGVSZXF1ZXN0EgwKBG5hbWUYASABKAkSEAoIY29yZG9uZWQYAiABKAgSEwoLZGV2aWNlX3V1aWQYAyABKAkSDgoGcmVhc29uGAQgASgJIjUKEkNvcmRvbk5vZGVSZXNwb25zZRIfCgRub2RlGAEgASgLMhEubWlsbHBvbmQudjEuTm9kZSIwChBEcmFpbk5vZGVSZXF1ZXN0EgwKBG5hbWUYASABKAkSDgoGcmVhc29uGAIgASgJIkQKEURyYWluTm9kZVJlc3BvbnNlEh8KBG5vZGUYASABKAsyES5taWxscG9uZC52MS5Ob2RlEg4KBmNsYWltcxgCIAMoCSIvChFSZW1vdmVOb2RlUmVxdWVzdBIMCgRuYW1lGAEgASgJEgwKBGxvc3QYAiABKAgiJAoSUmVtb3ZlTm9kZVJlc3BvbnNlEg4KBmNsYWltcxgBIAMoCSKRAQoQTGFiZWxOb2RlUmVxdWVzdBIMCgRuYW1lGAEgASgJEjMKA3NldBgCIAMoCzImLm1pbGxwb25kLnYxLkxhYmVsTm9kZVJlcXVlc3QuU2V0RW50cnkSDgoGcmVtb3ZlGAMgAygJGioKCFNldEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiNAoRTGFiZWxOb2RlUmVzcG9uc2USHwoEbm9kZRgBIAEoCzIRLm1pbGxwb25kLnYxLk5vZGUiIgoSTGlzdERldmljZXNSZXF1ZXN0EgwKBG5vZGUYASABKAkiOwoTTGlzdERldmljZXNSZXNwb25zZRIkCgdkZXZpY2VzGAEgAygLMhMubWlsbHBvbmQudjEuRGV2aWNlIjIKE0xpc3RTZXNzaW9uc1JlcXVlc3QSDQoFY2xhaW0YASABKAkSDAoEbm9kZRgCIAEoCSI+ChRMaXN0U2Vzc2lvbnNSZXNwb25zZRImCghzZXNzaW9ucxgBIAMoCzIULm1pbGxwb25kLnYxLlNlc3Npb24iQgoRTGlzdEV2ZW50c1JlcXVlc3QSDQoFYWZ0ZXIYASABKAQSDwoHc3ViamVjdBgCIAEoCRINCgVsaW1pdBgDIAEoDSI4ChJMaXN0RXZlbnRzUmVzcG9uc2USIgoGZXZlbnRzGAEgAygLMhIubWlsbHBvbmQudjEuRXZlbnQiEwoRR2V0VmVyc2lvblJlcXVlc3QifQoSR2V0VmVyc2lvblJlc3BvbnNlEg8KB3ZlcnNpb24YASABKAkSEgoKY29udHJvbGxlchgCIAEoCRILCgNhcGkYAyABKAkSEgoKc3RhcnRlZF9hdBgEIAEoAxINCgVsZWFkcxgFIAEoCBISCgpsZWFkZXJfdXJsGAYgASgJKlcKCU5vZGVTdGF0ZRIaChZOT0RFX1NUQVRFX1VOU1BFQ0lGSUVEEAASFAoQTk9ERV9TVEFURV9SRUFEWRABEhgKFE5PREVfU1RBVEVfTk9UX1JFQURZEAIqZQoMRGV2aWNlSGVhbHRoEh0KGURFVklDRV9IRUFMVEhfVU5TUEVDSUZJRUQQABIZChVERVZJQ0VfSEVBTFRIX0hFQUxUSFkQARIbChdERVZJQ0VfSEVBTFRIX1VOSEVBTFRIWRACKoEBCgxTZXNzaW9uU3RhdGUSHQoZU0VTU0lPTl9TVEFURV9VTlNQRUNJRklFRBAAEhoKFlNFU1NJT05fU1RBVEVfQVNTSUdORUQQARIbChdTRVNTSU9OX1NUQVRFX0NPTk5FQ1RFRBACEhkKFVNFU1NJT05fU1RBVEVfQ0xPU0lORxADMpoGCgtQb29sU2VydmljZRJKCglMaXN0Tm9kZXMSHS5taWxscG9uZC52MS5MaXN0Tm9kZXNSZXF1ZXN0Gh4ubWlsbHBvbmQudjEuTGlzdE5vZGVzUmVzcG9uc2USRAoHR2V0Tm9kZRIbLm1pbGxwb25kLnYxLkdldE5vZGVSZXF1ZXN0GhwubWlsbHBvbmQudjEuR2V0Tm9kZVJlc3BvbnNlEk0KCkNvcmRvbk5vZGUSHi5taWxscG9uZC52MS5Db3Jkb25Ob2RlUmVxdWVzdBofLm1pbGxwb25kLnYxLkNvcmRvbk5vZGVSZXNwb25zZRJKCglEcmFpbk5vZGUSHS5taWxscG9uZC52MS5EcmFpbk5vZGVSZXF1ZXN0Gh4ubWlsbHBvbmQudjEuRHJhaW5Ob2RlUmVzcG9uc2USTQoKUmVtb3ZlTm9kZRIeLm1pbGxwb25kLnYxLlJlbW92ZU5vZGVSZXF1ZXN0Gh8ubWlsbHBvbmQudjEuUmVtb3ZlTm9kZVJlc3BvbnNlEkoKCUxhYmVsTm9kZRIdLm1pbGxwb25kLnYxLkxhYmVsTm9kZVJlcXVlc3QaHi5taWxscG9uZC52MS5MYWJlbE5vZGVSZXNwb25zZRJQCgtMaXN0RGV2aWNlcxIfLm1pbGxwb25kLnYxLkxpc3REZXZpY2VzUmVxdWVzdBogLm1pbGxwb25kLnYxLkxpc3REZXZpY2VzUmVzcG9uc2USUwoMTGlzdFNlc3Npb25zEiAubWlsbHBvbmQudjEuTGlzdFNlc3Npb25zUmVxdWVzdBohLm1pbGxwb25kLnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlEk0KCkxpc3RFdmVudHMSHi5taWxscG9uZC52MS5MaXN0RXZlbnRzUmVxdWVzdBofLm1pbGxwb25kLnYxLkxpc3RFdmVudHNSZXNwb25zZRJNCgpHZXRWZXJzaW9uEh4ubWlsbHBvbmQudjEuR2V0VmVyc2lvblJlcXVlc3QaHy5taWxscG9uZC52MS5HZXRWZXJzaW9uUmVzcG9uc2ViBnByb3RvMw", [file_millpond_v1_claim]);
 
 /**
  * @generated from message millpond.v1.Node
@@ -615,6 +615,50 @@ export const DrainNodeResponseSchema: GenMessage<DrainNodeResponse> = /*@__PURE_
   messageDesc(file_millpond_v1_pool, 12);
 
 /**
+ * @generated from message millpond.v1.RemoveNodeRequest
+ */
+export type RemoveNodeRequest = Message<"millpond.v1.RemoveNodeRequest"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * The host is gone for good, with all that ran there: also what claims hold there, and what was taken back and its agent
+   * has not confirmed. The agent must have been silent for 30 s.
+   *
+   * @generated from field: bool lost = 2;
+   */
+  lost: boolean;
+};
+
+/**
+ * Describes the message millpond.v1.RemoveNodeRequest.
+ * Use `create(RemoveNodeRequestSchema)` to create a new message.
+ */
+export const RemoveNodeRequestSchema: GenMessage<RemoveNodeRequest> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_pool, 13);
+
+/**
+ * @generated from message millpond.v1.RemoveNodeResponse
+ */
+export type RemoveNodeResponse = Message<"millpond.v1.RemoveNodeResponse"> & {
+  /**
+   * Names of the claims that were still bound there: they have ended, or wait again, as their `node_loss` says.
+   *
+   * @generated from field: repeated string claims = 1;
+   */
+  claims: string[];
+};
+
+/**
+ * Describes the message millpond.v1.RemoveNodeResponse.
+ * Use `create(RemoveNodeResponseSchema)` to create a new message.
+ */
+export const RemoveNodeResponseSchema: GenMessage<RemoveNodeResponse> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_pool, 14);
+
+/**
  * @generated from message millpond.v1.LabelNodeRequest
  */
 export type LabelNodeRequest = Message<"millpond.v1.LabelNodeRequest"> & {
@@ -643,7 +687,7 @@ export type LabelNodeRequest = Message<"millpond.v1.LabelNodeRequest"> & {
  * Use `create(LabelNodeRequestSchema)` to create a new message.
  */
 export const LabelNodeRequestSchema: GenMessage<LabelNodeRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 13);
+  messageDesc(file_millpond_v1_pool, 15);
 
 /**
  * @generated from message millpond.v1.LabelNodeResponse
@@ -660,7 +704,7 @@ export type LabelNodeResponse = Message<"millpond.v1.LabelNodeResponse"> & {
  * Use `create(LabelNodeResponseSchema)` to create a new message.
  */
 export const LabelNodeResponseSchema: GenMessage<LabelNodeResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 14);
+  messageDesc(file_millpond_v1_pool, 16);
 
 /**
  * @generated from message millpond.v1.ListDevicesRequest
@@ -679,7 +723,7 @@ export type ListDevicesRequest = Message<"millpond.v1.ListDevicesRequest"> & {
  * Use `create(ListDevicesRequestSchema)` to create a new message.
  */
 export const ListDevicesRequestSchema: GenMessage<ListDevicesRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 15);
+  messageDesc(file_millpond_v1_pool, 17);
 
 /**
  * @generated from message millpond.v1.ListDevicesResponse
@@ -696,7 +740,7 @@ export type ListDevicesResponse = Message<"millpond.v1.ListDevicesResponse"> & {
  * Use `create(ListDevicesResponseSchema)` to create a new message.
  */
 export const ListDevicesResponseSchema: GenMessage<ListDevicesResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 16);
+  messageDesc(file_millpond_v1_pool, 18);
 
 /**
  * @generated from message millpond.v1.ListSessionsRequest
@@ -722,7 +766,7 @@ export type ListSessionsRequest = Message<"millpond.v1.ListSessionsRequest"> & {
  * Use `create(ListSessionsRequestSchema)` to create a new message.
  */
 export const ListSessionsRequestSchema: GenMessage<ListSessionsRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 17);
+  messageDesc(file_millpond_v1_pool, 19);
 
 /**
  * @generated from message millpond.v1.ListSessionsResponse
@@ -739,7 +783,7 @@ export type ListSessionsResponse = Message<"millpond.v1.ListSessionsResponse"> &
  * Use `create(ListSessionsResponseSchema)` to create a new message.
  */
 export const ListSessionsResponseSchema: GenMessage<ListSessionsResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 18);
+  messageDesc(file_millpond_v1_pool, 20);
 
 /**
  * @generated from message millpond.v1.ListEventsRequest
@@ -772,7 +816,7 @@ export type ListEventsRequest = Message<"millpond.v1.ListEventsRequest"> & {
  * Use `create(ListEventsRequestSchema)` to create a new message.
  */
 export const ListEventsRequestSchema: GenMessage<ListEventsRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 19);
+  messageDesc(file_millpond_v1_pool, 21);
 
 /**
  * @generated from message millpond.v1.ListEventsResponse
@@ -789,7 +833,7 @@ export type ListEventsResponse = Message<"millpond.v1.ListEventsResponse"> & {
  * Use `create(ListEventsResponseSchema)` to create a new message.
  */
 export const ListEventsResponseSchema: GenMessage<ListEventsResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 20);
+  messageDesc(file_millpond_v1_pool, 22);
 
 /**
  * @generated from message millpond.v1.GetVersionRequest
@@ -802,7 +846,7 @@ export type GetVersionRequest = Message<"millpond.v1.GetVersionRequest"> & {
  * Use `create(GetVersionRequestSchema)` to create a new message.
  */
 export const GetVersionRequestSchema: GenMessage<GetVersionRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 21);
+  messageDesc(file_millpond_v1_pool, 23);
 
 /**
  * @generated from message millpond.v1.GetVersionResponse
@@ -854,7 +898,7 @@ export type GetVersionResponse = Message<"millpond.v1.GetVersionResponse"> & {
  * Use `create(GetVersionResponseSchema)` to create a new message.
  */
 export const GetVersionResponseSchema: GenMessage<GetVersionResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_pool, 22);
+  messageDesc(file_millpond_v1_pool, 24);
 
 /**
  * @generated from enum millpond.v1.NodeState
@@ -1005,6 +1049,18 @@ export const PoolService: GenService<{
     methodKind: "unary";
     input: typeof DrainNodeRequestSchema;
     output: typeof DrainNodeResponseSchema;
+  },
+  /**
+   * RemoveNode takes a node out of the pool for good: one that holds nothing and whose agent is not there
+   * (MILLPOND_E_IN_USE). Its agent is refused from then on (MILLPOND_E_NODE_REMOVED), unless it has a token that was made
+   * later. A node that was removed already is no error.
+   *
+   * @generated from rpc millpond.v1.PoolService.RemoveNode
+   */
+  removeNode: {
+    methodKind: "unary";
+    input: typeof RemoveNodeRequestSchema;
+    output: typeof RemoveNodeResponseSchema;
   },
   /**
    * LabelNode changes the labels that operators give a node.
