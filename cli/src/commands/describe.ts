@@ -5,9 +5,11 @@ import {
   ClaimState,
   type Device,
   type Event,
+  type ExplainClaimResponse,
   formatBytes,
   formatDuration,
   formatLabels,
+  millpondError,
   type Node,
   parseAgentUrl,
   type Queue,
@@ -34,12 +36,13 @@ import { borrowingWord, formatQuota } from "../quota-values.ts";
 import {
   claimStateWord,
   claimToJson,
+  explanationToJson,
   healthWord,
   renderObject,
   sessionStateWord,
 } from "../output/resources.ts";
 import { type Column, layOut, layOutFields } from "../output/table.ts";
-import { waitingFields } from "./why.ts";
+import { factFields, waitingFields } from "./why.ts";
 
 const eventLimit = 10;
 
@@ -70,10 +73,12 @@ export async function run(
         values,
         (device) => describeDevice(device, connection, now),
       );
-    case "claim":
-      return show(claimKind, await findOne(claimKind, connection, name), connection, values, (claim) =>
-        describeClaim(claim, connection, now),
+    case "claim": {
+      const { name: found } = await findOne(claimKind, connection, name);
+      return show(explainedKind, await explain(connection, found), connection, values, (explained) =>
+        describeClaim(explained, connection, now),
       );
+    }
     case "queue":
       return show(queueKind, await findOne(queueKind, connection, name), connection, values, (queue) =>
         describeQueue(queue, connection, now),
@@ -89,8 +94,29 @@ export async function run(
   }
 }
 
+interface Explained {
+  readonly claim: Claim;
+  readonly explanation: ExplainClaimResponse;
+}
+
+/** A claim with what `why` says of it, at the same moment and in the same words. */
+const explainedKind: Pick<Kind<Explained>, "title" | "toJson"> = {
+  title: claimKind.title,
+  toJson: ({ claim, explanation }) => ({ ...claimToJson(claim), ...explanationToJson(explanation) }),
+};
+
+/** @throws MILLPOND_E_NOT_FOUND */
+async function explain({ claims }: Connection, name: string): Promise<Explained> {
+  const explanation = await claims.explainClaim({ name });
+  const { claim } = explanation;
+  if (claim === undefined) {
+    throw millpondError("MILLPOND_E_VERSION", "the controller explained a claim without saying which");
+  }
+  return { claim, explanation };
+}
+
 async function show<T>(
-  kind: Kind<T>,
+  kind: Pick<Kind<T>, "title" | "toJson">,
   item: T,
   connection: Connection,
   values: Values<"describe">,
@@ -174,7 +200,11 @@ async function describeDevice(
   };
 }
 
-async function describeClaim(claim: Claim, connection: Connection, now: number): Promise<Description> {
+async function describeClaim(
+  { claim, explanation }: Explained,
+  connection: Connection,
+  now: number,
+): Promise<Description> {
   const { sessions } = await connection.pool.listSessions({ claim: claim.name });
   const { allocation } = claim;
   const compute = claim.computePercent === 0 ? "in proportion" : `${claim.computePercent}%`;
@@ -194,7 +224,7 @@ async function describeClaim(claim: Claim, connection: Connection, now: number):
       ...wishesOf(claim),
       ["Tenant", claim.tenant],
       ["Queue", `${claim.queue}, priority ${claim.priority}`],
-      ...(await waitOf(claim, connection, now)),
+      ...waitOf(claim, explanation, now),
       ["Node", allocation === undefined ? "none" : `${allocation.node} (epoch ${allocation.epoch})`],
       ["Devices", granted === undefined ? "none" : `\n${granted.join("\n")}`],
       ["Created", `${ageOf(claim.createdAt, now)} ago`],
@@ -212,12 +242,10 @@ async function describeClaim(claim: Claim, connection: Connection, now: number):
 }
 
 /** What it waits for, if it does. */
-async function waitOf(claim: Claim, { claims }: Connection, now: number): Promise<Fields> {
-  const explanation =
-    claim.state === ClaimState.PENDING ? await claims.explainClaim({ name: claim.name }) : undefined;
-  // It may have been bound by now.
-  if (explanation?.claim?.state !== ClaimState.PENDING) return [["Waiting", "no"]];
-  return [["Waiting", `for ${ageOf(claim.waitingSince, now)}`], ...waitingFields(explanation, now)];
+function waitOf(claim: Claim, explanation: ExplainClaimResponse, now: number): Fields {
+  return claim.state === ClaimState.PENDING
+    ? [["Waiting", `for ${ageOf(claim.waitingSince, now)}`], ...waitingFields(explanation, now)]
+    : [["Waiting", "no"], ...factFields(explanation)];
 }
 
 /** Why sessions that are idle keep their lazy claim awake. */

@@ -20,6 +20,16 @@ test("why and usage say what a platform team is asked", async () => {
     /\nWaiting: +for [\dms]+\n {2}position: +1 of 1 in queue default, priority 3\n[^]* {2}waits for: +the end of runs\n {2}expected: +within .*\n {2}next release: +claim runs, within/,
   );
   expect((await pool.home.millpond(["describe", "claim", "runs"])).stdout).toMatch(/\nWaiting: +no\n/);
+  for (const name of ["waits", "runs"]) {
+    const [asked, shown] = await Promise.all([
+      pool.home.millpond(["why", name, "-o", "json"]),
+      pool.home.millpond(["describe", "claim", name, "-o", "json"]),
+    ]);
+    const { kind, claim, ...explanation } = JSON.parse(asked.stdout);
+    // The moment may be another one.
+    const whole = { ...claim, ...explanation, leaseExpiresAt: expect.any(String) };
+    expect([kind, JSON.parse(shown.stdout)]).toEqual(["Explanation", { ...whole, kind: "Claim" }]);
+  }
   const { access, queues: quotas } = pool.connection;
   await quotas.putTenant({ tenant: { name: "team-a" } });
   const { secret } = await access.createToken({ name: "ann", role: "user", tenant: "team-a" });

@@ -6,7 +6,7 @@ import type { Values } from "../command-values.ts";
 import { openConnection } from "../connection.ts";
 import { findOne } from "../find.ts";
 import { claimKind } from "../kinds.ts";
-import { claimStateWord, claimToJson, renderObject } from "../output/resources.ts";
+import { claimStateWord, claimToJson, explanationToJson, renderObject } from "../output/resources.ts";
 import { layOutFields } from "../output/table.ts";
 
 export async function run(values: Values<"why">, [name = ""]: readonly string[]): Promise<number> {
@@ -22,20 +22,9 @@ export async function run(values: Values<"why">, [name = ""]: readonly string[])
   return exitStatus.ok;
 }
 
-function toJson({ claim, ...explanation }: ExplainClaimResponse) {
-  const time = (seconds: bigint) =>
-    seconds === 0n ? null : new Date(Number(seconds) * 1000).toISOString().replace(".000Z", "Z");
-  return {
-    claim: claim === undefined ? null : claimToJson(claim),
-    obstacle: explanation.obstacle,
-    queueLength: explanation.queueLength,
-    waitsFor: explanation.waitsFor,
-    waitsForHidden: explanation.waitsForHidden,
-    expectedAt: time(explanation.expectedAt),
-    nextReleaseClaim: explanation.nextReleaseClaim,
-    nextReleaseAt: time(explanation.nextReleaseAt),
-    facts: explanation.facts,
-  };
+function toJson(explanation: ExplainClaimResponse) {
+  const { claim } = explanation;
+  return { claim: claim === undefined ? null : claimToJson(claim), ...explanationToJson(explanation) };
 }
 
 /** Why nobody knows when a claim gets room, by what is in its way. */
@@ -62,7 +51,8 @@ export function render(explanation: ExplainClaimResponse, nowSeconds: number): s
   return `claim ${claim.name} has waited ${since(claim.waitingSince)}: ${claim.reason}\n${fields}`;
 }
 
-function factFields({ facts }: ExplainClaimResponse): [string, string][] {
+/** What its queue, the queues above it, its tenant and its node have. */
+export function factFields({ facts }: ExplainClaimResponse): [string, string][] {
   return facts.map((fact) => {
     const [subject = "", ...rest] = fact.split(": ");
     return [`  ${subject}`, rest.join(": ")];

@@ -13,6 +13,7 @@ import {
   type Device,
   DeviceHealth,
   type Event,
+  type ExplainClaimResponse,
   type Node,
   NodeState,
   type Queue,
@@ -236,6 +237,20 @@ export function sessionToJson(session: Session) {
     launches: Number(session.launches),
     waits: Number(session.waits),
     notParked: session.notParked,
+  };
+}
+
+/** What `why` says of a claim beside the claim itself; `describe` says the same. */
+export function explanationToJson(explanation: ExplainClaimResponse) {
+  return {
+    obstacle: explanation.obstacle,
+    queueLength: explanation.queueLength,
+    waitsFor: explanation.waitsFor,
+    waitsForHidden: explanation.waitsForHidden,
+    expectedAt: time(explanation.expectedAt),
+    nextReleaseClaim: explanation.nextReleaseClaim,
+    nextReleaseAt: time(explanation.nextReleaseAt),
+    facts: explanation.facts,
   };
 }
 
