@@ -7,7 +7,7 @@ import { millpondError, quote, signTicket, ticketLifetimeSeconds } from "@millpo
 import { currentCall } from "./audit.ts";
 import { unixSeconds } from "./clock.ts";
 import { concludeNotice, endClaim } from "./endings.ts";
-import { seesAll, type Sight } from "./callers.ts";
+import { hideNames, seesAll, type Sight } from "./callers.ts";
 import type { Transaction } from "./transaction.ts";
 import { isLive, type Pool, type ResizeRefusal } from "./pool.ts";
 import type { ClientFacts } from "./presence.ts";
@@ -192,7 +192,7 @@ export async function createTicket(
     const claim = requireClaim(pool, name, sees);
     // First: who asks again because the node is not ready still wants the claim.
     renew(pool, claim);
-    const allocation = requireAllocation(pool, claim);
+    const allocation = requireAllocation(pool, claim, sees);
     const { agentUrl } = requireReadyNode(pool, allocation).description;
     const session = randomUUID();
     const issued = unixSeconds(pool.clock);
@@ -277,21 +277,16 @@ export async function resizeClaim(
       if (!isLive(claim)) {
         throw millpondError("MILLPOND_E_CLAIM_ENDED", `the claim ${name} has ended: ${claim.reason}`);
       }
-      beginResize(transaction, pool.facts, claim, asked);
+      beginResize(transaction, pool.facts, claim, asked, {
+        wait,
+        hide: (reason) => hideNames(pool, reason, sees),
+      });
     },
     {},
-    (transaction, decision) => {
+    (transaction) => {
       const claim = transaction.claim(name);
-      const before = pool.ledger.claims.get(name);
-      if (claim === undefined || transaction.allocation(name) !== undefined) {
-        return;
-      }
-      refuseImpossible(transaction, pool.facts, toRequest(claim));
-      if (!wait && before?.state === "bound" && claim.state === "pending") {
-        const reason = decision?.blocked.get(name)?.reason ?? "there is no room";
-        throw millpondError("MILLPOND_E_NO_CAPACITY", `${reason}; it keeps what it has`, {
-          remedy: "Ask for less, or give up what it has and wait for room with --wait.",
-        });
+      if (claim !== undefined && transaction.allocation(name) === undefined) {
+        refuseImpossible(transaction, pool.facts, toRequest(claim));
       }
     },
   );
@@ -423,14 +418,15 @@ function refuseTooMany(transaction: Transaction): void {
   }
 }
 
-function requireAllocation(pool: Pool, claim: ClaimRecord): AllocationRecord {
+function requireAllocation(pool: Pool, claim: ClaimRecord, sees: Sight): AllocationRecord {
   if (!isLive(claim)) {
     throw millpondError("MILLPOND_E_CLAIM_ENDED", `the claim ${claim.name} has ended: ${claim.reason}`);
   }
   const allocation = pool.ledger.allocations.ofClaim(claim.name);
   if (allocation === undefined) {
     const reason = pool.waiting.of(claim.name)?.reason ?? "it has not been looked at yet";
-    const how = claim.state === "dormant" ? `is dormant: ${claim.reason}` : `waits: ${reason}`;
+    const how =
+      claim.state === "dormant" ? `is dormant: ${claim.reason}` : `waits: ${hideNames(pool, reason, sees)}`;
     throw millpondError("MILLPOND_E_CLAIM_NOT_BOUND", `the claim ${claim.name} ${how}`);
   }
   return allocation;

@@ -143,7 +143,7 @@ describe("queues", () => {
     const { ticket } = await pool.claims.createTicket({ claim: "low" });
     await pool.agent("node-a").openSession(ticket);
     const high = await make(pool, { name: "high", priority: 5 });
-    expect(high).toMatchObject({ state: ClaimState.PENDING, reason: "low gives back what it needs" });
+    expect(high).toMatchObject({ state: ClaimState.PENDING, reason: "claim low gives back what it needs" });
     expect((await pool.claims.getClaim({ name: "low" })).claim).toMatchObject({
       state: ClaimState.BOUND,
       reason: "taken back for claim high: its priority 0 is lower than 5",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { createClient } from "@connectrpc/connect";
-import { ClaimState, QueueService } from "@millpond/api";
+import { AccessService, ClaimService, ClaimState, QueueService } from "@millpond/api";
 import { describe, expect, test } from "vitest";
 import { GiB, TestPool } from "./testing/test-pool.ts";
 import { makeTransport } from "./testing/transport.ts";
@@ -165,6 +165,93 @@ describe("a claim whose program runs", () => {
     await agent.settle();
     expect(await booked(pool)).toEqual([2n, 60]);
     expect((await pool.claims.getClaim({ name: "x" })).claim?.memoryBytes).toBe(2n * GiB);
+  });
+});
+
+describe("what is kept for others", () => {
+  const lasting = { leaseSeconds: 3600 };
+  const small = { memoryBytes: 2n * GiB, computePercent: 10, ...lasting };
+
+  async function openSession(pool: TestPool, name: string): Promise<void> {
+    const { ticket } = await pool.claims.createTicket({ claim: name });
+    await pool.agent("a").openSession(ticket);
+  }
+
+  /** On a device of 8 GiB, of which 2 GiB and 70% are free; one waits for the end of another. */
+  async function startWithReservation(): Promise<TestPool> {
+    const pool = await TestPool.start({ a: [8n * GiB] });
+    const queues = createClient(QueueService, makeTransport(pool.controller.url, pool.controller.userToken));
+    await queues.putTenant({ tenant: { name: "team-b" } });
+    await pool.claims.createClaim({ claim: { name: "x", ...small } });
+    await pool.claims.createClaim({
+      claim: { name: "urgent", ...small, memoryBytes: GiB, priority: 5 },
+    });
+    const brief = { ...small, memoryBytes: GiB, graceSeconds: 1 };
+    await pool.claims.createClaim({ claim: { name: "ends-first", ...brief, timeLimitSeconds: 80 } });
+    await pool.claims.createClaim({
+      claim: { name: "ends", ...brief, memoryBytes: 2n * GiB, timeLimitSeconds: 100 },
+    });
+    const large = { memoryBytes: 5n * GiB, computePercent: 70, ...lasting };
+    await pool.claims.createClaim({ claim: { name: "large", tenant: "team-b", ...large } });
+    await pool.passTime(60);
+    expect(await pool.claims.explainClaim({ name: "large" })).toMatchObject({
+      waitsFor: ["ends-first", "ends"],
+    });
+    return pool;
+  }
+
+  test("is not for a claim that grows: the refusal has the numbers, and names whom the caller sees", async () => {
+    const pool = await startWithReservation();
+    await openSession(pool, "x");
+    await expect(resize(pool, { name: "x", memoryBytes: 3n * GiB })).rejects.toThrow(
+      "3 GiB is 1 GiB more than the claim has on a/0, where 0 MiB is left; the rest is kept for claim large, which has waited 1m.",
+    );
+    await expect(resize(pool, { name: "x", computePercent: 31 })).rejects.toThrow(
+      "31% compute is 21% more than the claim has on a/0, where 10% is left; the rest is kept for claim large",
+    );
+    const admin = makeTransport(pool.controller.url, pool.controller.userToken);
+    await createClient(QueueService, admin).putTenant({ tenant: { name: "default" } });
+    const { secret } = await createClient(AccessService, admin).createToken({
+      name: "ann",
+      role: "user",
+      tenant: "default",
+    });
+    const ann = createClient(ClaimService, makeTransport(pool.controller.url, secret));
+    await expect(ann.resizeClaim({ name: "x", memoryBytes: 3n * GiB })).rejects.toThrow(
+      "kept for a claim of another tenant, which has waited 1m.",
+    );
+    // What is not kept is for all.
+    expect((await resize(pool, { name: "x", computePercent: 20 }))?.computePercent).toBe(20);
+    await pool.passTime(40);
+    expect((await pool.claims.getClaim({ name: "large" })).claim?.state).toBe(ClaimState.BOUND);
+  });
+
+  test("is for a claim that would come first, or gives it back before it is needed", async () => {
+    const pool = await startWithReservation();
+    for (const name of ["urgent", "ends-first"]) {
+      await openSession(pool, name);
+      expect((await resize(pool, { name, memoryBytes: 2n * GiB }))?.memoryBytes).toBe(2n * GiB);
+    }
+  });
+
+  test("is not for a claim that is placed anew; it may have what it has, and what is not kept", async () => {
+    const pool = await TestPool.start({ a: [8n * GiB, 8n * GiB, 8n * GiB, 8n * GiB, 8n * GiB] });
+    await pool.claims.createClaim({ claim: { name: "x", ...lasting } });
+    await pool.claims.createClaim({
+      claim: { name: "ends", timeLimitSeconds: 100, graceSeconds: 1, ...lasting },
+    });
+    await pool.claims.createClaim({ claim: { name: "large", gpus: 3, ...lasting } });
+    await pool.claims.createClaim({ claim: { name: "gang-a", gpus: 1, gang: "g", gangSize: 2, ...lasting } });
+    await pool.claims.releaseClaim({ name: "large" });
+    await pool.claims.createClaim({ claim: { name: "gang-b", gpus: 3, gang: "g", gangSize: 2, ...lasting } });
+    await pool.passTime(60);
+    // Three devices are free, and kept with the one that ends.
+    await expect(resize(pool, { name: "x", gpus: 2 })).rejects.toThrow(
+      /what is free is kept for gang g, which has waited 1m; it keeps what it has\..*MILLPOND_E_NO_CAPACITY/,
+    );
+    expect((await resize(pool, { name: "x", memoryBytes: 4n * GiB }))?.state).toBe(ClaimState.BOUND);
+    await pool.passTime(40);
+    expect((await pool.claims.getClaim({ name: "gang-b" })).claim?.state).toBe(ClaimState.BOUND);
   });
 });
 

@@ -4,21 +4,22 @@
 // the node's agent has confirmed that none of them may use more; what grows is in the books before they are told. So
 // whoever dies in between, the books never have less than the workers allow.
 
-import { formatBytes, formatNeed, millpondError } from "@millpond/api";
+import { formatNeed, millpondError } from "@millpond/api";
 import {
-  amountOn,
   type ClaimRequest,
-  type DeviceState,
   explainImpossible,
-  freeOf,
-  makeQueueTree,
+  placeAnew,
+  refuseGrowth,
   shareOf,
+  type WaitingClaim,
 } from "@millpond/scheduler";
+import { bind } from "./binding.ts";
 import type { Facts } from "./settle.ts";
 import { areWithin, combineSizes, fitOf } from "./session-sizes.ts";
 import { recordHeld } from "./endings.ts";
+import { toStatement } from "./picture.ts";
 import { toQueueSnapshot } from "./queue-snapshot.ts";
-import { standingOf, toRequest } from "./standing.ts";
+import { toWaiting } from "./standing.ts";
 import type { AllocationRecord, ClaimRecord, ResizingRecord, VirtualGpuRecord } from "./store/store.ts";
 import type { Transaction } from "./transaction.ts";
 
@@ -35,6 +36,13 @@ export interface AskedSizes {
 
 type Sizes = Pick<ClaimRecord, "gpus"> & ResizingRecord["asked"];
 
+export interface ResizeOptions {
+  /** Where it has to be placed anew and there is no room, it gives up what it has, and waits. */
+  readonly wait: boolean;
+  /** Leaves out of a reason what whoever asks may not know. */
+  readonly hide: (reason: string) => string;
+}
+
 /**
  * Begins to resize a claim, and ends it where nobody has to be asked.
  *
@@ -46,6 +54,7 @@ export function beginResize(
   facts: Facts,
   claim: ClaimRecord,
   asked: AskedSizes,
+  options: ResizeOptions,
 ): void {
   refuseUnfit(claim, asked);
   if (claim.preemptAt !== null) {
@@ -62,20 +71,9 @@ export function beginResize(
     transaction.addEvent("ClaimResized", `claim/${claim.name}`, describeSizes(sizes));
   } else if (facts.mayBeInUse(allocation) || claim.timeLimitSeconds > 0) {
     // A limited time would begin anew with another place, and it may be why the claim has its place.
-    resizeInPlace(transaction, facts, { claim, allocation, sizes });
+    resizeInPlace(transaction, facts, { claim, allocation, sizes }, options);
   } else {
-    // Nobody has to be asked, so it may go elsewhere: whoever follows this with a decision places it.
-    recordHeld(transaction, facts, claim, allocation);
-    transaction.removeAllocation(allocation);
-    const { now } = transaction;
-    transaction.putClaim({
-      ...claim,
-      ...sizes,
-      state: "pending",
-      reason: "",
-      waitingSince: now,
-    });
-    transaction.addEvent("ClaimResized", `claim/${claim.name}`, describeSizes(sizes));
+    resizeElsewhere(transaction, facts, { claim, allocation, sizes }, options);
   }
 }
 
@@ -183,7 +181,12 @@ interface InPlace {
   readonly sizes: Sizes;
 }
 
-function resizeInPlace(transaction: Transaction, facts: Facts, { claim, allocation, sizes }: InPlace): void {
+function resizeInPlace(
+  transaction: Transaction,
+  facts: Facts,
+  { claim, allocation, sizes }: InPlace,
+  options: ResizeOptions,
+): void {
   const { name } = claim;
   const { gpus, ...asked } = sizes;
   if (gpus !== claim.gpus) {
@@ -202,7 +205,7 @@ function resizeInPlace(transaction: Transaction, facts: Facts, { claim, allocati
     throw millpondError("MILLPOND_E_NODE_NOT_READY", `node ${node} of claim ${name} does not answer`);
   }
   const from = allocation.devices;
-  const to = newSizes(transaction, facts, { claim, allocation, sizes });
+  const to = newSizes(transaction, facts, { claim, allocation, sizes }, options);
   if (areWithin(from, to)) {
     setSizes(transaction, facts, { claim, allocation, to });
     transaction.putClaim({ ...claim, ...asked });
@@ -230,6 +233,54 @@ function keepsItsNumber({ name, gpus }: ClaimRecord, open: number | undefined) {
     `the claim ${name} has ${why}, and keeps its number of vGPUs, ${gpus}, until ${until}`,
     { remedy: "End its programs first; memory and compute can change while they run." },
   );
+}
+
+/** Nobody has to be asked, so it may go elsewhere. */
+function resizeElsewhere(
+  transaction: Transaction,
+  facts: Facts,
+  { claim, allocation, sizes }: InPlace,
+  { wait, hide }: ResizeOptions,
+): void {
+  const { name } = claim;
+  const resized = { ...claim, ...sizes };
+  const held = toStatement(allocation, transaction.node(allocation.node));
+  const asking = asAskedNow(transaction, resized);
+  const placed = placeAnew(toQueueSnapshot(transaction, facts), asking, held);
+  if ("reason" in placed) {
+    refuseImpossible(transaction, facts, asking.request);
+    if (!wait) {
+      throw millpondError("MILLPOND_E_NO_CAPACITY", `${hide(placed.reason)}; it keeps what it has`, {
+        remedy: "Ask for less, or give up what it has and wait for room with --wait.",
+      });
+    }
+  }
+  recordHeld(transaction, facts, claim, allocation);
+  transaction.removeAllocation(allocation);
+  transaction.addEvent("ClaimResized", `claim/${name}`, describeSizes(sizes));
+  if ("reason" in placed) {
+    const { arrival, waitingSince } = asking;
+    transaction.putClaim({ ...resized, state: "pending", reason: "", arrival, waitingSince });
+  } else {
+    transaction.putClaim(resized);
+    bind(transaction, placed);
+  }
+}
+
+/** What more it asks for it asks for now, behind those that wait already, and as long as it may go on. */
+function asAskedNow(transaction: Transaction, claim: ClaimRecord): WaitingClaim {
+  const { boundAt, timeLimitSeconds } = claim;
+  const { now, revision: arrival } = transaction;
+  const end = (boundAt ?? now) + timeLimitSeconds;
+  const asking = toWaiting(claim);
+  return {
+    ...asking,
+    gang: "",
+    gangSize: 0,
+    arrival,
+    waitingSince: now,
+    timeLimitSeconds: timeLimitSeconds === 0 ? 0 : Math.max(1, end - now),
+  };
 }
 
 function isSame(a: ResizingRecord["asked"], b: ResizingRecord["asked"]): boolean {
@@ -261,69 +312,36 @@ function setSizes(
   });
 }
 
-/** @throws when one of its devices, its queue or its tenant has not so much left. */
+/** @throws when one of its devices, its queue or its tenant has not so much left for it. */
 function newSizes(
   transaction: Transaction,
   facts: Facts,
   { claim, allocation, sizes }: InPlace,
+  { hide }: ResizeOptions,
 ): VirtualGpuRecord[] {
-  const isReady = (node: string) => facts.isNodeReady(node);
-  const picture = facts.picture.snapshot(transaction, isReady);
-  const state = picture.nodes.find(({ name }) => name === allocation.node);
-  const request = toRequest({ ...claim, ...sizes });
-  const to = allocation.devices.map((held) => {
-    const device = state?.devices.find(({ uuid }) => uuid === held.uuid);
+  const held = toStatement(allocation, transaction.node(allocation.node));
+  const snapshot = toQueueSnapshot(transaction, facts);
+  const state = snapshot.pool.nodes.find(({ name }) => name === allocation.node);
+  const asking = asAskedNow(transaction, { ...claim, ...sizes });
+  const to = held.devices.map((own) => {
+    const device = state?.devices.find(({ uuid }) => uuid === own.uuid);
     if (device === undefined) {
       throw millpondError(
         "MILLPOND_E_DEVICE_UNHEALTHY",
-        `node ${allocation.node} has no device ${held.uuid} any more`,
+        `node ${allocation.node} has no device ${own.uuid} any more`,
       );
     }
-    const share = shareOf(request, device);
-    refuseCrowding(`${allocation.node}/${device.index}`, device, held, share);
-    return { uuid: held.uuid, ...share };
+    return { ...own, ...shareOf(asking.request, device) };
   });
   if (!areWithin(to, allocation.devices)) {
-    const tree = makeQueueTree(toQueueSnapshot(transaction, facts));
-    const node = transaction.node(allocation.node);
-    const payer = standingOf(claim);
-    tree.refund(payer, amountOn(node, { devices: placed(allocation.devices) }));
-    const refusal = tree.refusal(payer, amountOn(node, { devices: placed(to) }));
+    const refusal = refuseGrowth(snapshot, { claim: asking, held, to });
     if (refusal !== undefined) {
-      throw millpondError("MILLPOND_E_NO_CAPACITY", refusal);
+      const remedy = "Ask for less, or end its programs and let it be placed anew.";
+      const { obstacle, reason } = refusal;
+      throw millpondError("MILLPOND_E_NO_CAPACITY", hide(reason), obstacle === "quota" ? {} : { remedy });
     }
   }
-  return to;
-}
-
-/** As a statement has them; of what they amount to, the ordinals on the node say nothing. */
-function placed(devices: readonly VirtualGpuRecord[]) {
-  return devices.map((device) => ({ ...device, index: 0 }));
-}
-
-function refuseCrowding(
-  name: string,
-  device: DeviceState,
-  held: VirtualGpuRecord,
-  share: Omit<VirtualGpuRecord, "uuid">,
-): void {
-  const free = freeOf(device);
-  const memory = share.memoryBytes - held.memoryBytes;
-  const compute = share.computePercent - held.computePercent;
-  if (memory > free.memoryBytes && memory > 0n) {
-    throw millpondError(
-      "MILLPOND_E_NO_CAPACITY",
-      `${formatNeed(share.memoryBytes)} is ${formatNeed(memory)} more than the claim has on ${name}, where ${formatBytes(free.memoryBytes)} is left`,
-      { remedy: "Ask for less, or end its programs and let it be placed anew." },
-    );
-  }
-  if (compute > free.computePercent && compute > 0) {
-    throw millpondError(
-      "MILLPOND_E_NO_CAPACITY",
-      `${share.computePercent}% compute is ${compute}% more than the claim has on ${name}, where ${free.computePercent}% is left`,
-      { remedy: "Ask for less, or end its programs and let it be placed anew." },
-    );
-  }
+  return to.map(({ uuid, memoryBytes, computePercent }) => ({ uuid, memoryBytes, computePercent }));
 }
 
 /** Sizes in words, for people. */

@@ -4,13 +4,13 @@
 // waiting claims that are bound.
 
 import { formatDuration } from "@millpond/api";
-import { amountOn, type QueueDecision, planQueues, type Statement } from "@millpond/scheduler";
+import { type QueueDecision, planQueues } from "@millpond/scheduler";
+import { bind } from "./binding.ts";
 import {
   concludeNotice,
   endClaim,
   giveNotice,
   nodeLossAfterSeconds,
-  recordWait,
   requeueClaim,
   sleepClaim,
 } from "./endings.ts";
@@ -223,30 +223,6 @@ function decide(transaction: Transaction, facts: Facts): QueueDecision | undefin
     }
   }
   return decision;
-}
-
-function bind(transaction: Transaction, statement: Statement): void {
-  const { node, devices } = statement;
-  const claim = transaction.claim(statement.claim);
-  if (claim === undefined) {
-    return;
-  }
-  transaction.putAllocation({
-    claim: claim.name,
-    node,
-    epoch: transaction.nextEpoch(),
-    grantedAt: transaction.now,
-    activeSeconds: 0,
-    releasedRevision: null,
-    sizeRevision: 0,
-    resizing: null,
-    devices: devices.map(({ uuid, memoryBytes, computePercent }) => ({ uuid, memoryBytes, computePercent })),
-  });
-  recordWait(transaction, claim, amountOn(transaction.node(node), statement).gpuMilli);
-  const { now } = transaction;
-  transaction.putClaim({ ...claim, state: "bound", reason: "", boundAt: now, waitingSince: null });
-  const where = devices.map(({ index }) => `${node}/${index}`).join(", ");
-  transaction.addEvent("ClaimBound", `claim/${claim.name}`, `bound to ${where}`);
 }
 
 function forgetEnded(transaction: Transaction): void {

@@ -20,7 +20,8 @@ export {
   type WaitingClaim,
 } from "./queues/claim.ts";
 export { type Forecast, forecast, type NextRelease, nextRelease } from "./queues/forecast.ts";
-export { makeQueueTree, planQueues } from "./queues/plan.ts";
+export { refuseGrowth } from "./queues/growth.ts";
+export { makeQueueTree, placeAnew, planQueues } from "./queues/plan.ts";
 export type { QueueTree } from "./queues/tree.ts";
 export { amountOn } from "./queues/unit.ts";
 export {

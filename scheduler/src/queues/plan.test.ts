@@ -273,7 +273,7 @@ describe("preemption", () => {
     ]);
     expect(decision.blocked.get("urgent")).toMatchObject({
       obstacle: "preempting",
-      reason: "low-young gives back what it needs",
+      reason: "claim low-young gives back what it needs",
       expectedAt: 1035,
     });
     // Asked again it does not take more, and nobody gets in between.

@@ -14,11 +14,12 @@ import {
   type Preemption,
   type Holdings,
   type QueueSnapshot,
+  type WaitingClaim,
 } from "./claim.ts";
 import { onAllowedSizes } from "./allowed-sizes.ts";
 import { type EndingsOn, holdingsOf, outlookOf } from "./holdings.ts";
 import { findVictims, type PreemptionPlan } from "./preemption.ts";
-import { reserve, type Reservation, withHolds } from "./reservation.ts";
+import { describeKeeper, reserve, type Reservation, withHolds, withoutGrants } from "./reservation.ts";
 import type { Amount } from "./quota.ts";
 import { QueueTree, type Turns } from "./tree.ts";
 import {
@@ -44,6 +45,38 @@ export function planQueues(
   settings: PlanSettings = defaultPlanSettings,
 ): QueueDecision {
   return new Planner(snapshot, settings).run();
+}
+
+/** What is there for a claim that is asked for now. */
+export interface Opening {
+  /** Those that come before it have what they get. */
+  readonly pool: Snapshot;
+  readonly tree: QueueTree;
+  /** What those wait for that it may not delay. */
+  readonly reservations: readonly Reservation[];
+}
+
+/** What is there for a claim, which does not wait, if it is asked for now: it comes after those that wait with its right. */
+export function openFor(
+  snapshot: QueueSnapshot,
+  claim: WaitingClaim,
+  settings: PlanSettings = defaultPlanSettings,
+): Opening {
+  return new Planner(snapshot, settings).openFor(claim);
+}
+
+/**
+ * Places a claim anew that holds something, as if it were asked for now and had given that back.
+ *
+ * @returns Why it cannot be, where it cannot.
+ */
+export function placeAnew(
+  snapshot: QueueSnapshot,
+  claim: WaitingClaim,
+  held: Statement,
+  settings: PlanSettings = defaultPlanSettings,
+): Statement | Pick<Blocked, "obstacle" | "reason"> {
+  return new Planner(snapshot, settings).placeAnew(claim, held);
 }
 
 /** The queues with what their claims have. */
@@ -106,10 +139,8 @@ class Planner {
   readonly #onNotice: EndingsOn = (node) => outlookOf(this.#holdings(node)).noticed;
 
   run(): QueueDecision {
-    const units = makeUnits(this.#snapshot.waiting, totalsOf(this.#snapshot));
-    for (const isBestEffort of [false, true]) {
-      this.#headed.clear();
-      this.#pass(units.filter(({ first }) => first.isBestEffort === isBestEffort));
+    for (const unit of this.#units(this.#snapshot.waiting)) {
+      this.#decide(unit);
     }
     return {
       grants: this.#grants,
@@ -119,7 +150,52 @@ class Planner {
     };
   }
 
-  #pass(units: readonly Unit[]): void {
+  openFor(claim: WaitingClaim): Opening {
+    const unit = this.#decideBefore(claim);
+    return { pool: this.#pool, tree: this.#tree, reservations: this.#obeyedBy(unit) };
+  }
+
+  placeAnew(claim: WaitingClaim, held: Statement): Statement | Pick<Blocked, "obstacle" | "reason"> {
+    const unit = this.#decideBefore(claim);
+    this.#tree.refund(claim, amountOfStatements(this.#pool, [held]));
+    this.#pool = withoutGrants(this.#pool, [{ statement: held }]);
+    // They know of a pool in which it has what it holds.
+    this.#explanations.clear();
+    this.#full.clear();
+    const placed = this.#place(unit);
+    if (placed === undefined) {
+      const shape = shapeOfUnit(unit);
+      const obstacle = this.#isKeptFrom(unit, shape) ? "reserved" : "room";
+      return { obstacle, reason: this.#explain(unit, shape) };
+    }
+    const [statement] = placed.found.statements;
+    if (placed.refusal !== undefined || statement === undefined) {
+      return { obstacle: "quota", reason: placed.refusal ?? "" };
+    }
+    return statement;
+  }
+
+  /** Decides about those whose turn comes before that of the claim, which is one more that waits. */
+  #decideBefore(claim: WaitingClaim): Unit {
+    for (const unit of this.#units([...this.#snapshot.waiting, claim])) {
+      if (unit.first === claim) {
+        return unit;
+      }
+      this.#decide(unit);
+    }
+    throw new RangeError(`the claim ${claim.request.claim} has no turn: it waits already, or has no queue`);
+  }
+
+  /** All of them in the order of their turns, which depends on what is decided about each before the next. */
+  *#units(waiting: readonly WaitingClaim[]): Generator<Unit, void> {
+    const units = makeUnits(waiting, totalsOf(this.#snapshot));
+    for (const isBestEffort of [false, true]) {
+      this.#headed.clear();
+      yield* this.#turns(units.filter(({ first }) => first.isBestEffort === isBestEffort));
+    }
+  }
+
+  *#turns(units: readonly Unit[]): Generator<Unit, void> {
     const left = Map.groupBy(
       units.toSorted((a, b) => this.#compare(a, b)),
       ({ first }) => first.queue,
@@ -151,7 +227,7 @@ class Planner {
         discounts.set(name, (discounts.get(name) ?? 0) - discount);
       }
       this.#order.push(...unit.members.map(({ request }) => request.claim));
-      this.#decide(unit);
+      yield unit;
     }
   }
 
@@ -229,12 +305,7 @@ class Planner {
     }
     // Those with a time limit see more of the pool than others of their shape.
     const isHopeless = unit.first.timeLimitSeconds === 0 && this.#hopeless.has(shape);
-    const placed = isHopeless
-      ? undefined
-      : this.#findAllowed(unit, withHolds(this.#pool, this.#obeyedBy(unit)), (pool) => {
-          const statements = placeUnit(pool, unit);
-          return statements && { statements };
-        });
+    const placed = isHopeless ? undefined : this.#place(unit);
     if (placed === undefined) {
       if (unit.first.timeLimitSeconds === 0) {
         this.#hopeless.add(shape);
@@ -260,6 +331,14 @@ class Planner {
     }
     this.#tree.charge(unit.first, amount);
     this.#grants.push(...statements);
+  }
+
+  /** Where the unit gets room now. */
+  #place(unit: Unit): Found<{ readonly statements: readonly Statement[] }> | undefined {
+    return this.#findAllowed(unit, withHolds(this.#pool, this.#obeyedBy(unit)), (pool) => {
+      const statements = placeUnit(pool, unit);
+      return statements && { statements };
+    });
   }
 
   /** What is found for the unit: where a quota does not allow that, on devices of sizes with which one does. */
@@ -423,7 +502,7 @@ class Planner {
     const taken = plan.victims.map(({ statement }) => statement.claim);
     this.#block(unit, {
       obstacle: "preempting",
-      reason: `${taken.join(", ")} ${taken.length === 1 ? "gives" : "give"} back what it needs`,
+      reason: `${taken.map((name) => `claim ${name}`).join(", ")} ${taken.length === 1 ? "gives" : "give"} back what it needs`,
       expectedAt: reservation?.startsAt ?? null,
     });
     return true;
@@ -504,10 +583,10 @@ class Planner {
     if (known !== undefined) {
       return known;
     }
-    const keeper = this.#isKeptFrom(unit, shape) ? this.#reservations[0]?.unit : undefined;
+    const keeper = this.#isKeptFrom(unit, shape) ? this.#reservations[0] : undefined;
     const reason =
       keeper !== undefined
-        ? `what is free is kept for ${keeper.name}, which has waited ${formatDuration(this.#snapshot.now - keeper.waitingSince)}`
+        ? `what is free is kept for ${describeKeeper(keeper, this.#snapshot.now)}`
         : this.#explainRoom(unit);
     this.#explanations.set(shape, reason);
     return reason;

@@ -307,7 +307,7 @@ test("nobody starves: while others keep coming, each claim's turn comes within a
   );
 });
 
-test("who comes later in its queue never delays a claim or gang with a reservation", () => {
+test("who comes later in its queue, or grows, never delays a claim or gang with a reservation", () => {
   const later = fc.record({
     gpus: fc.constantFrom(1, 1, 2),
     percent: fc.constantFrom(25, 50, 100),
@@ -315,7 +315,12 @@ test("who comes later in its queue never delays a claim or gang with a reservati
     timeLimitSeconds: fc.constantFrom(0, 50, 50, 500),
     runSeconds: fc.integer({ min: 10, max: 900 }),
   });
-  const crowd = fc.record({ others: fc.array(later, { maxLength: 4 }), seconds: fc.constantFrom(1, 10, 40) });
+  const resize = fc.record({ which: fc.nat(), percent: fc.constantFrom(10, 50, 75, 100) });
+  const crowd = fc.record({
+    others: fc.array(later, { maxLength: 4 }),
+    resizes: fc.array(resize, { maxLength: 3 }),
+    seconds: fc.constantFrom(1, 10, 40),
+  });
   const first = fc.record({
     gpus: fc.integer({ min: 1, max: 3 }),
     percent: fc.constantFrom(50, 100),
@@ -333,6 +338,7 @@ test("who comes later in its queue never delays a claim or gang with a reservati
     isSameNode: false,
   } as const;
   let waited = 0;
+  const resizes = { done: 0, refused: 0 };
   fc.assert(
     fc.property(
       pools,
@@ -367,10 +373,17 @@ test("who comes later in its queue never delays a claim or gang with a reservati
           const isThere = history.waits.get("c100-0")?.to !== undefined;
           expect(isThere || history.now < promised).toBe(true);
         };
-        for (const [number, { others, seconds }] of after.entries()) {
+        for (const [number, { others, resizes: changes, seconds }] of after.entries()) {
           history.arrive(
             ...others.flatMap((ask, member) => jobsOf({ ...plain, ...ask }, 1000 + 10 * number + member)),
           );
+          for (const { which, percent } of changes) {
+            // Of those only that were there before and those that came after.
+            const running = history.running.filter(({ statement }) => statement.claim !== "c100-0");
+            const claim = running[which % running.length]?.statement.claim;
+            const isDone = claim !== undefined && history.resize(claim, percent) === undefined;
+            resizes[isDone ? "done" : "refused"] += 1;
+          }
           pass(seconds);
         }
         while (history.now < promised) {
@@ -382,4 +395,5 @@ test("who comes later in its queue never delays a claim or gang with a reservati
     { numRuns: 100 },
   );
   expect(waited).toBeGreaterThan(20);
+  expect(Math.min(resizes.done, resizes.refused)).toBeGreaterThan(20);
 });

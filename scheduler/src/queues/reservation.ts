@@ -2,6 +2,7 @@
 
 // Room that is kept for a unit that has to wait: what is free now and what others give back.
 
+import { formatDuration } from "@millpond/api";
 import type { DeviceState, NodeState, Snapshot } from "../snapshot.ts";
 import type { Statement } from "../statement.ts";
 import { compareEndings, type Ending, type EndingsOn } from "./holdings.ts";
@@ -165,6 +166,11 @@ function leastFitting(
     }
   }
   return enough;
+}
+
+/** Whom something is kept for: for people. */
+export function describeKeeper({ unit }: Reservation, now: number): string {
+  return `${unit.name}, which has waited ${formatDuration(now - unit.waitingSince)}`;
 }
 
 /** The snapshot in which what has to stay free looks taken. */

@@ -10,11 +10,13 @@ import {
   type RunningClaim,
   type WaitingClaim,
 } from "../queues/claim.ts";
+import { refuseGrowth } from "../queues/growth.ts";
 import { planQueues } from "../queues/plan.ts";
 import type { QueueSpec, TenantSpec } from "../queues/queue.ts";
 import { withoutGrants } from "../queues/reservation.ts";
 import { amountOfStatements } from "../queues/unit.ts";
 import { add, describeExcess, nothing, partOfGuarantee } from "../queues/quota.ts";
+import { shareOf } from "../request.ts";
 import type { Snapshot } from "../snapshot.ts";
 import { applyStatement, rollbackStatement } from "../statement.ts";
 
@@ -101,6 +103,45 @@ export class QueueHistory {
       this.#waiting.push({ ...job, job, arrival, waitingSince: this.now });
     }
     return this.decide();
+  }
+
+  /** Gives a running claim another size on its devices, and decides. @returns Why it does not get it. */
+  resize(claim: string, memoryPercent: number): string | undefined {
+    const running = this.#running.find(({ statement }) => statement.claim === claim);
+    if (running === undefined || running.isEnding) {
+      return "it does not run, or has had notice";
+    }
+    const { job, statement, endsAt } = running;
+    const request = { ...job.request, memoryPercent };
+    const node = this.#pool.nodes.find(({ name }) => name === statement.node);
+    const to = statement.devices.map((own) => {
+      const device = node?.devices.find(({ uuid }) => uuid === own.uuid);
+      return { ...own, ...shareOf(request, device ?? own) };
+    });
+    this.#arrivals += 1;
+    const asking = {
+      ...job,
+      request,
+      gang: "",
+      gangSize: 0,
+      arrival: this.#arrivals,
+      waitingSince: this.now,
+      timeLimitSeconds: endsAt === null ? 0 : endsAt - this.now,
+    };
+    const refusal = refuseGrowth(
+      this.snapshot(),
+      { claim: asking, held: statement, to },
+      this.#settings,
+    )?.reason;
+    if (refusal === undefined) {
+      const resized = { ...statement, devices: to };
+      this.#pool = applyStatement(withoutGrants(this.#pool, [running]), resized);
+      this.#running = this.#running.map((each) =>
+        each === running ? { ...each, statement: resized, job: { ...job, request } } : each,
+      );
+    }
+    this.decide();
+    return refusal;
   }
 
   decide(): QueueDecision {
