@@ -229,6 +229,17 @@ describe("gangs", () => {
     );
   });
 
+  test("fit where they fit at all, whatever devices would be best for the first of them", () => {
+    const history = new QueueHistory({ pool: pool(3), queues: [queue("q")] });
+    const part = (claim: string, memoryPercent: number) => ({
+      ...job(claim),
+      request: { claim, gpus: 2, memoryBytes: 0n, memoryPercent, computePercent: 0 },
+    });
+    history.arrive(part("there", 25));
+    history.arrive(...["a", "b"].map((name) => ({ ...part(name, 50), gang: "g", gangSize: 2 })));
+    expect(running(history)).toEqual(["a", "b", "there"]);
+  });
+
   test("stay on one node when they want to", () => {
     const history = new QueueHistory({ pool: pool(2, 2, 6), queues: [queue("q")] });
     history.arrive(...["a", "b", "c"].map((name) => member(name, { isSameNode: true })));

@@ -2,6 +2,8 @@
 
 // A unit is what is placed all at once or not at all: a claim, or the waiting members of a gang.
 
+import { settleAffinity } from "../constraints.ts";
+import { type Candidate, candidatesOn } from "../filter.ts";
 import { place } from "../place.ts";
 import { shapeOf } from "../request.ts";
 import type { DeviceState, Snapshot } from "../snapshot.ts";
@@ -61,12 +63,23 @@ export function placeUnit(snapshot: Snapshot, unit: Unit): Statement[] | undefin
 }
 
 function placeAll(snapshot: Snapshot, members: readonly WaitingClaim[]): Statement[] | undefined {
+  const best = placeEach(snapshot, members, placeOne);
+  // The best devices for each may leave too few for the last: then those that leave room for most.
+  const isTangled = members.length > 1 && members.some(({ request }) => request.gpus > 1);
+  return best === undefined && isTangled ? placeEach(snapshot, members, placeRoomily) : best;
+}
+
+function placeEach(
+  snapshot: Snapshot,
+  members: readonly WaitingClaim[],
+  placeMember: typeof placeOne,
+): Statement[] | undefined {
   const statements: Statement[] = [];
   let current = snapshot;
   for (const member of members) {
     const last = statements.at(-1);
     current = last === undefined ? snapshot : applyStatement(current, last);
-    const statement = placeOne(current, member);
+    const statement = placeMember(current, member);
     if (statement === undefined) {
       return undefined;
     }
@@ -84,6 +97,37 @@ function placeOne(snapshot: Snapshot, { request, preferredHost }: WaitingClaim):
     }
   }
   return place(snapshot, request);
+}
+
+/**
+ * Puts a claim on the devices of a node on which most of its kind have room. When all members ask the same, they fit in
+ * this way if they fit at all: so what is kept for a gang is enough for it, whatever it would like best by then.
+ */
+function placeRoomily({ nodes }: Snapshot, { request: asked }: WaitingClaim): Statement | undefined {
+  const constraints = settleAffinity(asked.constraints, nodes);
+  const request = constraints === undefined ? asked : { ...asked, constraints };
+  for (const node of nodes.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
+    const candidates = candidatesOn(node, request);
+    if (candidates.length >= request.gpus) {
+      const devices = candidates
+        .map((candidate) => ({ ...candidate, count: countFitting(candidate) }))
+        .sort((a, b) => b.count - a.count || a.device.index - b.device.index)
+        .slice(0, request.gpus)
+        .map(({ device: { uuid, index }, share }) => ({ uuid, index, ...share }))
+        .sort((a, b) => a.index - b.index);
+      const { claim, labels } = request;
+      return { claim, node: node.name, devices, ...(labels === undefined ? {} : { labels }) };
+    }
+  }
+  return undefined;
+}
+
+/** How many vGPUs of its size a device has room for. */
+function countFitting({ free, share }: Candidate): number {
+  const byMemory = Number(free.memoryBytes / share.memoryBytes);
+  return share.computePercent === 0
+    ? byMemory
+    : Math.min(byMemory, Math.floor(free.computePercent / share.computePercent));
 }
 
 /** What statements hold, all together. */
