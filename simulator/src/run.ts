@@ -22,6 +22,7 @@ import {
   type Workload,
   workloadOf,
 } from "@millpond/scheduler";
+import { arrivalsOf } from "./arrivals.ts";
 import { capacityOf, type Trace, type TraceNode } from "./trace.ts";
 
 /** Every policy that can be simulated. */
@@ -49,11 +50,8 @@ export interface RunResult {
 }
 
 export function run(trace: Trace, options: RunOptions): RunResult {
-  const random = new Random(options.seed);
-  const nodes = [...trace.nodes];
-  random.shuffle(nodes);
+  const { nodes, shapes } = arrivalsOf(trace, options.seed, lastLoad);
   const capacity = capacityOf(trace);
-  const arrivals = arrivalsOf(trace, capacity, random);
   const workload = workloadOf(trace.pods.map((shape) => ({ shape, weight: 1 })));
   // Numbers of its own: every policy meets the same arrivals, whatever it leaves to chance.
   const chance = new Random(~options.seed);
@@ -70,7 +68,7 @@ export function run(trace: Trace, options: RunOptions): RunResult {
   let allocatedMilli = 0;
   let milliseconds = 0;
   let decisions = 0;
-  for (const shape of arrivals) {
+  for (const shape of shapes) {
     const askedMilli = shape.gpus * shape.gpuMilli;
     arrivedMilli += askedMilli;
     const load = Math.round((100 * arrivedMilli) / wholeMilli / capacity);
@@ -100,23 +98,6 @@ export function run(trace: Trace, options: RunOptions): RunResult {
     decisions,
     seconds: milliseconds / 1000,
   };
-}
-
-/** The trace in random order, and then clones of its pods up to the last load. */
-function arrivalsOf(trace: Trace, capacity: number, random: Random): Shape[] {
-  const arrivals = [...trace.pods];
-  random.shuffle(arrivals);
-  const gpuMilliOf = ({ gpus, gpuMilli }: Shape): number => gpus * gpuMilli;
-  let askedMilli = arrivals.reduce((sum, shape) => sum + gpuMilliOf(shape), 0);
-  const end = (lastLoad / 100) * capacity * wholeMilli;
-  for (;;) {
-    const clone = trace.pods[random.below(trace.pods.length)] as Shape;
-    if (askedMilli + gpuMilliOf(clone) > end) {
-      return arrivals;
-    }
-    arrivals.push(clone);
-    askedMilli += gpuMilliOf(clone);
-  }
 }
 
 /** What `place` answers when no GPU was asked for; below it: refused. */

@@ -14,14 +14,6 @@ export class Random {
     return Math.floor((this.#next() / 0x1_0000_0000) * count);
   }
 
-  /** In place. */
-  shuffle(items: unknown[]): void {
-    for (let last = items.length - 1; last > 0; last--) {
-      const other = this.below(last + 1);
-      [items[last], items[other]] = [items[other], items[last]];
-    }
-  }
-
   /** 32 bits, by the method "mulberry32". */
   #next(): number {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0;
