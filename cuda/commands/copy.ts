@@ -2,6 +2,18 @@
 /** Copies: those commands whose two ends are written by hand. */
 import type { Command } from "../schema.ts";
 
+/** One of the two ends of a copy in several dimensions. */
+const boxEnd = (end: "src" | "dst") =>
+  [
+    [`${end}Array`, "u64"],
+    [`${end}Address`, "u64"],
+    [`${end}Pitch`, "u64"],
+    [`${end}Rows`, "u64"],
+    [`${end}X`, "u64"],
+    [`${end}Y`, "u64"],
+    [`${end}Z`, "u64"],
+  ] as const;
+
 export const copyCommands: readonly Command[] = [
   {
     name: "CopyToDevice",
@@ -46,20 +58,8 @@ export const copyCommands: readonly Command[] = [
     left: "books",
     work: true,
     fields: [
-      ["srcArray", "u64"],
-      ["srcAddress", "u64"],
-      ["srcPitch", "u64"],
-      ["srcRows", "u64"],
-      ["srcX", "u64"],
-      ["srcY", "u64"],
-      ["srcZ", "u64"],
-      ["dstArray", "u64"],
-      ["dstAddress", "u64"],
-      ["dstPitch", "u64"],
-      ["dstRows", "u64"],
-      ["dstX", "u64"],
-      ["dstY", "u64"],
-      ["dstZ", "u64"],
+      ...boxEnd("src"),
+      ...boxEnd("dst"),
       ["width", "u64"],
       ["height", "u64"],
       ["depth", "u64"],

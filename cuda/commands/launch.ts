@@ -2,24 +2,26 @@
 /** Launches of kernels, and what bounds them: those commands whose two ends are written by hand. */
 import type { Command } from "../schema.ts";
 
+/** Of what, where and in which shape: what a launch and questions about one have in common. */
+const launchFields = [
+  ["function", "u64"],
+  ["stream", "u64"],
+  ["gridX", "u32"],
+  ["gridY", "u32"],
+  ["gridZ", "u32"],
+  ["blockX", "u32"],
+  ["blockY", "u32"],
+  ["blockZ", "u32"],
+  ["sharedBytes", "u32"],
+] as const;
+
 export const launchCommands: readonly Command[] = [
   {
     name: "Launch",
     doc: "A kernel launch. `flags`: 1 cooperative. `attributes`: CUlaunchAttribute records; `params`: the packed parameters.",
     left: "books",
     work: true,
-    fields: [
-      ["function", "u64"],
-      ["stream", "u64"],
-      ["gridX", "u32"],
-      ["gridY", "u32"],
-      ["gridZ", "u32"],
-      ["blockX", "u32"],
-      ["blockY", "u32"],
-      ["blockZ", "u32"],
-      ["sharedBytes", "u32"],
-      ["flags", "u32"],
-    ],
+    fields: [...launchFields, ["flags", "u32"]],
     tails: ["attributes", "params"],
   },
   {
@@ -42,18 +44,7 @@ export const launchCommands: readonly Command[] = [
     name: "ClusterOccupancy",
     doc: "How many clusters of a launch can run at once or, with `asksSize`, how large a cluster can be.",
     left: "trace",
-    fields: [
-      ["function", "u64"],
-      ["stream", "u64"],
-      ["gridX", "u32"],
-      ["gridY", "u32"],
-      ["gridZ", "u32"],
-      ["blockX", "u32"],
-      ["blockY", "u32"],
-      ["blockZ", "u32"],
-      ["sharedBytes", "u32"],
-      ["asksSize", "u32"],
-    ],
+    fields: [...launchFields, ["asksSize", "u32"]],
     tails: ["attributes"],
     reply: { fields: [["count", "i32"]] },
   },
