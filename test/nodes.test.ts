@@ -3,7 +3,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { nativeDir } from "../scripts/lib/paths.ts";
+import { agentArguments } from "./support/agent.ts";
 import { Pool, until } from "./support/pool.ts";
 import type { Program } from "./support/program.ts";
 
@@ -16,14 +16,9 @@ async function startAgent(pool: Pool, name: string, token: string): Promise<Prog
 }
 
 function startAgentWith(pool: Pool, name: string, tokenFile: string): Program {
-  const [driver, worker] = [
-    join(nativeDir("release"), "softgpu", "libcuda.so.1"),
-    join(nativeDir("release"), "worker", "millpond-worker"),
-  ];
   const controller = pool.containerEnvironment({})["MILLPOND_CONTROLLER"] ?? "";
-  const of = ["--name", name, "--controller", controller, "--token-file", tokenFile];
-  const place = ["--driver", driver, "--worker", worker, "--run", join(pool.directory, `run-${name}`)];
-  const agent = pool.start(["agent", ...of, ...place, "--drain", "all"]);
+  const run = join(pool.directory, `run-${name}`);
+  const agent = pool.start(agentArguments({ name, controller, tokenFile, run }));
   onTestFinished(() => agent.signal("SIGKILL"));
   return agent;
 }

@@ -7,7 +7,8 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { Cluster } from "../controller/src/testing/cluster.ts";
 import { missingPostgres } from "../controller/src/testing/postgres-server.ts";
-import { nativeDir, root } from "../scripts/lib/paths.ts";
+import { root } from "../scripts/lib/paths.ts";
+import { agentArguments } from "./support/agent.ts";
 import { examples } from "./support/pool.ts";
 import { Program } from "./support/program.ts";
 
@@ -42,11 +43,8 @@ test.skipIf(missingPostgres !== undefined)(
       millpond("run", "-m", "64Mi", "--service-class", "burstable", "--", ...args);
     const tokenFile = join(directory, "agent.token");
     writeFileSync(tokenFile, cluster.agentToken, { mode: 0o600 });
-    const driver = join(nativeDir("release"), "softgpu", "libcuda.so.1");
-    const worker = join(nativeDir("release"), "worker", "millpond-worker");
-    const place = ["--driver", driver, "--worker", worker, "--run", join(directory, "run")];
-    const of = ["--name", "node-a", "--controller", cluster.urls, "--token-file", tokenFile];
-    const agent = millpond("agent", ...of, ...place, "--drain", "all");
+    const at = { name: "node-a", controller: cluster.urls, tokenFile, run: join(directory, "run") };
+    const agent = millpond(...agentArguments(at));
     onTestFinished(async () => {
       agent.signal("SIGTERM");
       await agent.finished;

@@ -16,6 +16,7 @@ import {
   type SyncRequestSchema,
   type SyncResponse,
 } from "@millpond/api";
+import { Activity } from "./activity.ts";
 import { Admission } from "./admission.ts";
 import { DeviceHealth } from "./device-health.ts";
 import { type DiscoveredDevice, discoverDevices } from "./devices.ts";
@@ -73,6 +74,7 @@ class RunningAgent implements Agent {
   readonly #options: ResolvedAgentOptions;
   readonly #runDirectory: RunDirectory;
   readonly #admission: Admission;
+  readonly #activity: Activity;
   readonly #health: DeviceHealth;
   readonly #pool: WorkerPool;
   readonly #sync: SyncLoop;
@@ -95,6 +97,7 @@ class RunningAgent implements Agent {
     this.name = options.name;
     this.devices = devices;
     this.#admission = new Admission({ node: options.name, run });
+    this.#activity = new Activity(run);
     this.#health = new DeviceHealth({
       worker: options.worker,
       devices,
@@ -126,6 +129,7 @@ class RunningAgent implements Agent {
         this.#enforceSizes();
         this.#sync.news();
       },
+      onCalls: ({ epoch }, meanwhile) => this.#activity.add(epoch, meanwhile),
     });
     const authorize =
       (address: string): Interceptor =>
@@ -256,6 +260,8 @@ class RunningAgent implements Agent {
   }
 
   #enforce(answer: SyncResponse): void {
+    // Epochs of another pool mean nothing in this one.
+    if (!this.#runDirectory.isOfPool(answer.controller)) this.#activity.keepOnly(new Set());
     this.#admission.learn(answer, nowSeconds());
     for (const worker of this.#pool.sessions) {
       if (!this.#admission.isGranted(worker.session)) {
@@ -263,6 +269,8 @@ class RunningAgent implements Agent {
       }
     }
     this.#enforceSizes();
+    const listed = answer.allocations.map(({ epoch }) => Number(epoch));
+    this.#activity.keepOnly(new Set([...listed, ...this.#pool.sessions.map(({ session }) => session.epoch)]));
     this.#controller = answer.controller;
     this.#knownRevision = answer.revision;
   }
@@ -302,6 +310,9 @@ class RunningAgent implements Agent {
       }),
       sessions: this.#pool.sessions.map(reportSession),
       endedSessions: ended.map(reportEndedSession),
+      activity: this.#activity
+        .totals()
+        .map(({ epoch, activeMs }) => ({ epoch: BigInt(epoch), activeMilliseconds: BigInt(activeMs) })),
       warmWorkers: this.#pool.warmCount,
       knownRevision: this.#knownRevision,
       knownTerm: BigInt(this.#runDirectory.term),

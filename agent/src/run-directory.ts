@@ -90,8 +90,8 @@ export interface WorkerDirectory {
 
 /**
  * The directory in which an agent keeps what must outlive it: a directory for each worker, the tickets that were used,
- * the highest term seen, the highest epoch seen of each claim, and the ended sessions of which the controller has not been told. One agent at
- * a time: the open database is the lock.
+ * the highest term seen, the highest epoch seen of each claim, for how long each allocation was used, and the ended sessions
+ * of which the controller has not been told. One agent at a time: the open database is the lock.
  */
 export class RunDirectory implements Disposable {
   readonly path: string;
@@ -141,6 +141,7 @@ export class RunDirectory implements Disposable {
            CREATE TABLE IF NOT EXISTS ended_sessions (
              number INTEGER PRIMARY KEY, session TEXT NOT NULL UNIQUE, claim TEXT NOT NULL,
              epoch INTEGER NOT NULL, had_client INTEGER NOT NULL) STRICT;
+           CREATE TABLE IF NOT EXISTS activity (epoch INTEGER PRIMARY KEY, active_ms INTEGER NOT NULL) STRICT;
            CREATE TABLE IF NOT EXISTS controller (id TEXT NOT NULL) STRICT;
            CREATE TABLE IF NOT EXISTS terms (term INTEGER NOT NULL) STRICT`,
         ),
@@ -178,7 +179,7 @@ export class RunDirectory implements Disposable {
     if (this.isOfPool(controller)) return;
     this.#database.exec(
       `BEGIN; DELETE FROM controller; DELETE FROM terms; DELETE FROM used_tickets; DELETE FROM epochs;
-       DELETE FROM ended_sessions`,
+       DELETE FROM ended_sessions; DELETE FROM activity`,
     );
     this.#database.prepare("INSERT INTO controller (id) VALUES (?)").run(controller);
     this.#database.exec("COMMIT");
@@ -262,6 +263,24 @@ export class RunDirectory implements Disposable {
   forgetEndedSessions(sessions: readonly EndedSession[]): void {
     const drop = this.#database.prepare("DELETE FROM ended_sessions WHERE session = ?");
     for (const { session } of sessions) drop.run(session);
+  }
+
+  /** For how long the sessions of each allocation have made calls, by epoch, milliseconds, as last kept. */
+  activity(): (readonly [number, number])[] {
+    const rows = this.#database.prepare("SELECT * FROM activity ORDER BY epoch").all();
+    return rows.map((row) => [Number(row["epoch"]), Number(row["active_ms"])]);
+  }
+
+  keepActivity(totals: readonly (readonly [number, number])[]): void {
+    const put = this.#database.prepare("INSERT OR REPLACE INTO activity (epoch, active_ms) VALUES (?, ?)");
+    this.#database.exec("BEGIN");
+    for (const [epoch, activeMs] of totals) put.run(epoch, activeMs);
+    this.#database.exec("COMMIT");
+  }
+
+  forgetActivity(epochs: readonly number[]): void {
+    const drop = this.#database.prepare("DELETE FROM activity WHERE epoch = ?");
+    for (const epoch of epochs) drop.run(epoch);
   }
 
   /** What the sessions of an allocation have in common on this node, and nobody else knows; the same for every agent. */

@@ -17,7 +17,7 @@ import {
   type SessionRecord,
   type WorkerDirectory,
 } from "./run-directory.ts";
-import { Worker, type WorkerEnd, WorkerLostError } from "./worker.ts";
+import { Worker, type WorkerEnd, WorkerLostError, type WorkerOptions } from "./worker.ts";
 import { spawnWorker } from "./worker-process.ts";
 
 const adoptionPatienceMs = 2000;
@@ -54,6 +54,8 @@ export interface WorkerPoolOptions {
   readonly log: Logger;
   /** Called when a session begins, changes its state or ends, and when the number of warm workers changes. */
   readonly onChange: () => void;
+  /** As of WorkerOptions. */
+  readonly onCalls: WorkerOptions["onCalls"];
 }
 
 export interface OpenOptions {
@@ -285,6 +287,7 @@ export class WorkerPool {
       startedAt: Math.floor(Date.now() / 1000),
       child: child.pid === undefined ? null : child,
       onChange: (changed) => this.#changed(changed),
+      onCalls: this.#options.onCalls,
     });
     worker.record();
     this.#watch(worker);
@@ -313,6 +316,7 @@ export class WorkerPool {
       startedAt: record?.startedAt ?? Math.floor(Date.now() / 1000),
       child: null,
       onChange: (changed) => this.#changed(changed),
+      onCalls: this.#options.onCalls,
     });
     this.#watch(worker);
     this.#log.info({ worker: directory.id, session: worker.session?.session }, "took over a worker");

@@ -119,6 +119,11 @@ export interface WorkerOptions {
   readonly child: ChildProcess | null;
   /** Called after each change of phase. */
   readonly onChange: (worker: Worker) => void;
+  /** Called when the session has made calls since the worker last told of it: from then until now, monotonic clock. */
+  readonly onCalls: (
+    session: SessionRecord,
+    meanwhile: { readonly fromMs: number; readonly toMs: number },
+  ) => void;
 }
 
 /** One worker process, followed over its control socket from its start, or from its adoption, to its death. */
@@ -160,6 +165,9 @@ export class Worker {
   tcpPort = 0;
 
   readonly #onChange: (worker: Worker) => void;
+  readonly #onCalls: WorkerOptions["onCalls"];
+  /** When the worker last told of its session, on the monotonic clock; undefined: not to this agent. */
+  #toldMs: number | undefined;
   readonly #child: ChildProcess | null;
   readonly #letGo = new AbortController();
   readonly #exited = new AbortController();
@@ -185,6 +193,7 @@ export class Worker {
     this.startedAt = options.startedAt;
     this.isAdopted = options.child === null;
     this.#onChange = options.onChange;
+    this.#onCalls = options.onCalls;
     this.#child = options.child;
     this.#child?.once("exit", () => this.#exited.abort());
     this.ready = new Promise((resolve, reject) => {
@@ -398,9 +407,11 @@ export class Worker {
           program: message.program,
         };
         this.record();
+        this.#toldMs = performance.now();
         this.#setPhase("connected");
         return;
       case "stats":
+        this.#noteCalls(message.commands);
         this.figures = {
           memoryUsedBytes: new Map(message.devices.map((device) => [device.uuid, device.memoryUsedBytes])),
           computeUsedNs: new Map(message.devices.map((device) => [device.uuid, device.computeUsedNs])),
@@ -414,6 +425,15 @@ export class Worker {
         this.#closed = { ok: message.ok, reason: message.reason };
         this.#setPhase("closing");
         return;
+    }
+  }
+
+  /** An agent that has just taken the worker over does not know when what it tells of was. */
+  #noteCalls(commands: number): void {
+    const [fromMs, toMs] = [this.#toldMs, performance.now()];
+    this.#toldMs = toMs;
+    if (fromMs !== undefined && this.session !== null && commands > this.figures.commands) {
+      this.#onCalls(this.session, { fromMs, toMs });
     }
   }
 

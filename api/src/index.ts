@@ -131,6 +131,7 @@ export type { AuditRecord, Token } from "./gen/millpond/v1/access_pb.ts";
 // Agents as clients of the controller
 export {
   AgentService,
+  AllocationActivitySchema,
   DeviceReportSchema,
   DeviceUseSchema,
   EndedSessionSchema,

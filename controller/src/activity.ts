@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import type { Clock } from "./clock.ts";
-import type { SessionFacts } from "./report.ts";
+import type { ActivityFacts, SessionFacts } from "./report.ts";
 import type { AllocationRecord } from "./store/store.ts";
-
-/** Between two reports that both told of calls, no more than so much time counts as active. */
-const longestStretchMs = 5_000;
 
 interface Seen {
   /** Since when what it does is counted, Unix seconds; another date begins anew. */
@@ -14,11 +11,15 @@ interface Seen {
   lastMs: number;
   /** Calls of its sessions as last reported. */
   commands: bigint;
-  reportedMs: number;
+  /** What its agent has counted, since the allocation is there. */
+  countedMs: number;
   activeMs: number;
 }
 
-/** When the sessions of allocations made calls, by epoch. In memory: of before a restart it has what was written down. */
+/**
+ * When the sessions of allocations made calls, and for how long, by epoch. Agents count; here it is added up what has
+ * come since the allocation got its size, and since it was last written down.
+ */
 export class Activity {
   readonly #clock: Clock;
   readonly #seen = new Map<number, Seen>();
@@ -27,24 +28,25 @@ export class Activity {
     this.#clock = clock;
   }
 
-  /** Begins to count, from nothing where it has counted since another date. */
+  /** Begins with what is written down, from nothing where the allocation has another date. */
   begin({
     epoch,
     grantedAt,
     activeSeconds,
-  }: Pick<AllocationRecord, "epoch" | "grantedAt" | "activeSeconds">): void {
-    const now = this.#clock.monotonicMs();
+    countedMs,
+  }: Pick<AllocationRecord, "epoch" | "grantedAt" | "activeSeconds" | "countedMs">): void {
     const seen = this.#seen.get(epoch) ?? {
       since: grantedAt,
-      lastMs: now,
+      lastMs: this.#clock.monotonicMs(),
       commands: 0n,
-      reportedMs: now,
+      countedMs,
       activeMs: activeSeconds * 1000,
     };
     this.#seen.set(epoch, seen);
     if (seen.since !== grantedAt) {
       seen.since = grantedAt;
-      seen.activeMs = 0;
+      // What has been counted since its size was changed is of the new one.
+      seen.activeMs = Math.max(0, seen.countedMs - countedMs);
     }
   }
 
@@ -58,7 +60,6 @@ export class Activity {
     for (const { epoch, commands } of sessions) {
       totals.set(epoch, (totals.get(epoch) ?? 0n) + commands);
     }
-    const now = this.#clock.monotonicMs();
     for (const [epoch, commands] of totals) {
       const seen = this.#seen.get(epoch);
       if (seen === undefined) {
@@ -66,11 +67,21 @@ export class Activity {
       }
       // Fewer than before: a session has ended.
       if (commands > seen.commands) {
-        seen.lastMs = now;
-        seen.activeMs += Math.min(longestStretchMs, now - seen.reportedMs);
+        seen.lastMs = this.#clock.monotonicMs();
       }
       seen.commands = commands;
-      seen.reportedMs = now;
+    }
+  }
+
+  /** Takes over what a node's agent has counted. */
+  count(activity: readonly ActivityFacts[]): void {
+    for (const { epoch, countedMs } of activity) {
+      const seen = this.#seen.get(epoch);
+      if (seen !== undefined) {
+        // Less than before: the agent has lost what it had written down, and goes on from there.
+        seen.activeMs += Math.max(0, countedMs - seen.countedMs);
+        seen.countedMs = countedMs;
+      }
     }
   }
 
@@ -83,5 +94,18 @@ export class Activity {
   /** Whole seconds in which there were calls. */
   activeSeconds(epoch: number): number {
     return Math.floor((this.#seen.get(epoch)?.activeMs ?? 0) / 1000);
+  }
+
+  countedMs(epoch: number): number {
+    return this.#seen.get(epoch)?.countedMs ?? 0;
+  }
+
+  /** What is to be written down: whole seconds, and what the agent had counted when they were full. */
+  record(epoch: number): Pick<AllocationRecord, "activeSeconds" | "countedMs"> {
+    const { activeMs, countedMs } = this.#seen.get(epoch) ?? { activeMs: 0, countedMs: 0 };
+    return {
+      activeSeconds: Math.floor(activeMs / 1000),
+      countedMs: Math.max(0, countedMs - (activeMs % 1000)),
+    };
   }
 }

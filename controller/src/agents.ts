@@ -52,6 +52,7 @@ export async function sync(
     return desiredOf(pool, node, describedBy);
   }
   pool.activity.observe(report.sessions);
+  pool.activity.count(report.activity);
   const { superseded } = admission;
   try {
     const { hasComeBack, hasNews } = admission;

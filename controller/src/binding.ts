@@ -17,6 +17,7 @@ export function bind(transaction: Transaction, statement: Statement): void {
     epoch: transaction.nextEpoch(),
     grantedAt: transaction.now,
     activeSeconds: 0,
+    countedMs: 0,
     releasedRevision: null,
     sizeRevision: 0,
     resizing: null,

@@ -77,6 +77,7 @@ test("a change that throws, or that the store refuses, has not happened; those b
         epoch: 1,
         grantedAt: 0,
         activeSeconds: 0,
+        countedMs: 0,
         releasedRevision: null,
         sizeRevision: 0,
         resizing: null,

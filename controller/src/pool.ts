@@ -26,7 +26,7 @@ const restartGraceSeconds = 15;
 /** After a change that follows from the time has failed to become durable, it is tried again so much later. */
 const retryAfterMs = 1000;
 
-/** How often it is written down for how long claims have made calls: what a controller that is killed forgets of that. */
+/** How often it is written down for how long claims have made calls: what of that is lost with an agent's host. */
 const noteActivityEveryMs = 300_000;
 
 /** What was decided about the waiting claims. */
@@ -113,6 +113,7 @@ export class Pool {
       enforcesRelease: ({ node }, revision) => this.presence.enforces(node, revision),
       idleSeconds: (epoch) => this.activity.idleMs(epoch) / 1000,
       activeSeconds: (epoch) => this.activity.activeSeconds(epoch),
+      countedMs: (epoch) => this.activity.countedMs(epoch),
     };
     const rules: Rules<Conclusion, Scope> = {
       conclude: (transaction, scopes) => ({ decision: settle(transaction, this.facts, scopes) }),
@@ -239,11 +240,11 @@ export class Pool {
 
   #noteActivity(transaction: Transaction): void {
     for (const [epoch, allocation] of this.ledger.allocations.byEpoch) {
-      const activeSeconds = this.activity.activeSeconds(epoch);
+      const { activeSeconds, countedMs } = this.activity.record(epoch);
       // One that has just changed is counted anew.
       const isKnown = transaction.allocations.get(epoch) === allocation;
       if (isKnown && allocation.releasedRevision === null && activeSeconds > allocation.activeSeconds) {
-        transaction.putAllocation({ ...allocation, activeSeconds });
+        transaction.putAllocation({ ...allocation, activeSeconds, countedMs });
       }
     }
   }

@@ -61,6 +61,12 @@ export interface EndedSessionFacts {
   readonly hadClient: boolean;
 }
 
+/** For how long the sessions of an allocation have made calls, as its agent has counted. */
+export interface ActivityFacts {
+  readonly epoch: number;
+  readonly countedMs: number;
+}
+
 /** What an agent says of its node that hardly ever changes, checked. */
 export interface NodeDescription {
   readonly agentUrl: string;
@@ -88,6 +94,7 @@ export interface AgentReport {
   readonly sessions: readonly SessionFacts[];
   /** Those of which the agent does not know yet that the controller knows. */
   readonly endedSessions: readonly EndedSessionFacts[];
+  readonly activity: readonly ActivityFacts[];
 }
 
 /**
@@ -103,6 +110,11 @@ export function checkReport(request: SyncRequest): AgentReport {
   if (request.endedSessions.length > maxSessions) {
     throw invalid(
       `node ${node} reports ${request.endedSessions.length} ended sessions, more than ${maxSessions}`,
+    );
+  }
+  if (request.activity.length > maxSessions) {
+    throw invalid(
+      `node ${node} reports the activity of ${request.activity.length} allocations, more than ${maxSessions}`,
     );
   }
   if (!/^[\x21-\x7e]{1,80}$/.test(request.run)) {
@@ -131,6 +143,10 @@ export function checkReport(request: SyncRequest): AgentReport {
     endedSessions: request.endedSessions.map(({ id, claim, epoch, hadClient }) => ({
       ...checkSessionNames(node, { id, claim, epoch }),
       hadClient,
+    })),
+    activity: request.activity.map(({ epoch, activeMilliseconds }) => ({
+      epoch: checkCounter(epoch, "epoch"),
+      countedMs: checkCounter(activeMilliseconds, "activity"),
     })),
   };
 }

@@ -308,6 +308,7 @@ function setSizes(
     resizing: null,
     grantedAt: transaction.now,
     activeSeconds: 0,
+    countedMs: facts.countedMs(allocation.epoch),
     sizeRevision: transaction.revision,
   });
 }

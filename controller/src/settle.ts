@@ -52,6 +52,8 @@ export interface Facts {
   idleSeconds(epoch: number): number;
   /** Seconds in which its sessions made calls. */
   activeSeconds(epoch: number): number;
+  /** What its agent has counted, milliseconds. */
+  countedMs(epoch: number): number;
 }
 
 /** Which claims may have to end, beside those that the transaction touched. */

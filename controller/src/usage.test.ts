@@ -2,11 +2,15 @@
 
 import { cpSync } from "node:fs";
 import { createClient } from "@connectrpc/connect";
-import { QueueService } from "@millpond/api";
+import { ClaimService, PoolService, QueueService } from "@millpond/api";
 import * as fc from "fast-check";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
+import { systemClock } from "./clock.ts";
 import { SqliteStore } from "./store/sqlite-store.ts";
 import type { UsageRecord } from "./store/store.ts";
+import { backends, postgresServer } from "./testing/backends.ts";
+import { ControllerProcess } from "./testing/controller-process.ts";
+import { FakeAgent, fakeDevice } from "./testing/fake-agent.ts";
 import { GiB, makeTestDirectory, TestPool } from "./testing/test-pool.ts";
 import { makeTransport } from "./testing/transport.ts";
 import { sumUsage, type UsageSum } from "./usage.ts";
@@ -74,9 +78,7 @@ test("what was used in the parts of a period is what was used in all of it, and 
 /** The program of a session makes calls for so long. */
 async function work(pool: TestPool, session: string, seconds: number): Promise<void> {
   for (let second = 0; second < seconds; second += 4) {
-    const running = pool.agent("node-a").sessions.get(session);
-    if (running === undefined) throw new Error("its session has ended");
-    running.commands += 1n;
+    pool.agent("node-a").work(session, 4000);
     pool.clock.advance(4000);
     await pool.agent("node-a").sync();
     await pool.settle();
@@ -106,7 +108,72 @@ test("what a claim that goes on has used is known after its controller was stopp
   expect(await usedSeconds(pool)).toBe(40);
 });
 
-test("every five minutes it is written down, for a controller that is killed", async () => {
+test("what is used after its size was changed is of the new size, and none of it is lost", async () => {
+  const pool = await TestPool.start({ "node-a": [4n * GiB] });
+  const session = await begin(pool);
+  await work(pool, session, 20);
+  const resized = pool.claims.resizeClaim({ name: "runs", memoryBytes: 2n * GiB });
+  await pool.agent("node-a").settle();
+  await resized;
+  await work(pool, session, 40);
+  await pool.restart();
+  // 20 seconds of a whole GPU, 40 of a half.
+  expect(await usedSeconds(pool)).toBe(40);
+});
+
+for (const backend of backends) {
+  const why = backend.missing === undefined ? "" : ` (${backend.missing})`;
+  test.skipIf(backend.missing !== undefined)(
+    `a controller that is killed forgets nothing of what was used, ${backend.name}${why}`,
+    async () => {
+      const directory = makeTestDirectory();
+      const store = backend.name === "PostgreSQL" ? await (await postgresServer()).makeDatabase() : "";
+      const start = async (clockAheadSeconds: number) => {
+        const controller = await ControllerProcess.start(directory, { store, clockAheadSeconds });
+        onTestFinished(async () => void (await controller.end("SIGKILL")));
+        const { getVersion } = createClient(PoolService, makeTransport(controller.url, controller.userToken));
+        await expect.poll(async () => (await getVersion({})).leads, { timeout: 20_000 }).toBe(true);
+        return controller;
+      };
+      const join = async (controller: ControllerProcess, before?: FakeAgent) => {
+        const { url, agentToken: token } = controller;
+        const options = { url, token, clock: systemClock, node: "node-a", isTimeless: true, before };
+        const agent = new FakeAgent({ ...options, devices: [fakeDevice(0, 4n * GiB)] });
+        agent.mayLoseController = true;
+        onTestFinished(() => agent[Symbol.asyncDispose]());
+        return await agent.start();
+      };
+      const used = async ({ url, userToken }: ControllerProcess) =>
+        (await createClient(QueueService, makeTransport(url, userToken)).getUsage({})).usage[0]
+          ?.usedGpuSeconds ?? 0;
+      const first = await start(0);
+      const claims = createClient(ClaimService, makeTransport(first.url, first.userToken));
+      await claims.createClaim({ claim: { name: "runs", leaseSeconds: 36_000 } });
+      const agent = await join(first);
+      await claims.waitClaim({ name: "runs" });
+      const session = await agent.openSession((await claims.createTicket({ claim: "runs" })).ticket);
+      agent.work(session, 90_500);
+      await agent.sync();
+      await first.end("SIGKILL");
+      // While there is none it goes on.
+      agent.work(session, 30_000);
+      await agent[Symbol.asyncDispose]();
+      const second = await start(600);
+      const next = await join(second, agent);
+      await next.sync();
+      expect(await used(second)).toBeCloseTo(120, 6);
+      await second.end("SIGTERM");
+      const third = await start(1200);
+      expect(await used(third)).toBeCloseTo(120, 6);
+      next.work(session, 1500);
+      await (await join(third, next)).sync();
+      expect(await used(third)).toBeCloseTo(122, 6);
+    },
+    60_000,
+  );
+}
+
+test("every five minutes it is written down, for when the agent is lost with its host", async () => {
   const pool = await TestPool.start({ "node-a": [4n * GiB] });
   const written = async (): Promise<number[]> => {
     // What one that is killed leaves behind.

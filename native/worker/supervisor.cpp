@@ -358,6 +358,8 @@ void Supervisor::sendStats() {
 void Supervisor::finish(const std::string& reason, bool ok, bool isParked) {
   log(ok ? LogLevel::Info : LogLevel::Error, "session %s %s: %s", assignment_.session.c_str(),
       isParked ? "is parked" : "ended", reason.c_str());
+  // What it did in its last moments is counted, too.
+  if (executor_ && state_ == State::kConnected) sendStats();
   control_.send(
       Json::Object{{"type", "closed"}, {"session", assignment_.session}, {"reason", reason}, {"ok", ok}});
   exitStatus_ = ok ? 0 : 3;

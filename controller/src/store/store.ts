@@ -56,6 +56,8 @@ export interface AllocationRecord {
   readonly grantedAt: number;
   /** Seconds since then in which its sessions made calls, as last written down. */
   readonly activeSeconds: number;
+  /** What its agent had counted by then, since the allocation is there, milliseconds. */
+  readonly countedMs: number;
   /**
    * Revision at which it was taken back, while its sessions may still use the devices; null: the claim is bound to it.
    */

@@ -6,6 +6,7 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Client, createClient } from "@connectrpc/connect";
 import {
   AgentService,
+  AllocationActivitySchema,
   DeviceHealth,
   DeviceReportSchema,
   EndedSessionSchema,
@@ -82,6 +83,8 @@ export class FakeAgent implements AsyncDisposable {
   readonly sessions = new Map<string, FakeSession>();
   /** Those that have ended and of which no answer has taken note. */
   readonly ended = new Map<string, FakeSession>();
+  /** For how long the sessions of each allocation have made calls, milliseconds, by epoch. */
+  readonly activity = new Map<number, number>();
   devices: readonly MessageInitShape<typeof DeviceReportSchema>[];
   /** The newest answer. */
   desired: SyncResponse | undefined;
@@ -114,7 +117,7 @@ export class FakeAgent implements AsyncDisposable {
     const { before } = options;
     if (before !== undefined) {
       this.#term = before.#term;
-      this.#adopt(before.sessions, before.ended);
+      this.#adopt(before);
     }
     this.#client = createClient(
       AgentService,
@@ -179,6 +182,9 @@ export class FakeAgent implements AsyncDisposable {
         ),
         endedSessions: ended.map(({ id, claim, epoch, hasClient }) =>
           create(EndedSessionSchema, { id, claim, epoch: BigInt(epoch), hadClient: hasClient }),
+        ),
+        activity: [...this.activity].map(([epoch, activeMs]) =>
+          create(AllocationActivitySchema, { epoch: BigInt(epoch), activeMilliseconds: BigInt(activeMs) }),
         ),
       },
       { signal: this.#stop.signal },
@@ -259,6 +265,16 @@ export class FakeAgent implements AsyncDisposable {
     session.hasClient = true;
   }
 
+  /** The program of a session makes calls for so long; nobody is told. */
+  work(id: string, milliseconds: number): void {
+    const session = this.sessions.get(id);
+    if (session === undefined) {
+      throw new Error(`there is no session ${id}`);
+    }
+    session.commands += 1n;
+    this.activity.set(session.epoch, (this.activity.get(session.epoch) ?? 0) + milliseconds);
+  }
+
   /** A session ends; nobody is told. */
   endSession(id: string): void {
     const session = this.sessions.get(id);
@@ -292,7 +308,10 @@ export class FakeAgent implements AsyncDisposable {
     }
   }
 
-  #adopt(sessions: FakeAgent["sessions"], ended: FakeAgent["ended"]): void {
+  #adopt({ sessions, ended, activity }: Pick<FakeAgent, "sessions" | "ended" | "activity">): void {
+    for (const [epoch, activeMs] of activity) {
+      this.activity.set(epoch, activeMs);
+    }
     for (const [id, session] of sessions) {
       this.sessions.set(id, session);
     }

@@ -81,6 +81,7 @@ export function allocation(name: string, change: Partial<AllocationRecord> = {})
     epoch: 1,
     grantedAt: 1_790_000_001,
     activeSeconds: 17,
+    countedMs: 99_000,
     releasedRevision: null,
     sizeRevision: 0,
     resizing: null,

@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file millpond/v1/agent.proto.
  */
 export const file_millpond_v1_agent: GenFile = /*@__PURE__*/
-  fileDesc("ChdtaWxscG9uZC92MS9hZ2VudC5wcm90bxILbWlsbHBvbmQudjEi1wMKC1N5bmNSZXF1ZXN0EgwKBG5vZGUYASABKAkSCwoDcnVuGAIgASgJEhEKCWFnZW50X3VybBgDIAEoCRIVCg1hZ2VudF92ZXJzaW9uGAQgASgJEhAKCGhvc3RuYW1lGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSKgoHZGV2aWNlcxgHIAMoCzIZLm1pbGxwb25kLnYxLkRldmljZVJlcG9ydBIsCghzZXNzaW9ucxgIIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25SZXBvcnQSFAoMd2FybV93b3JrZXJzGAkgASgNEhYKDmtub3duX3JldmlzaW9uGAogASgEEhAKCHNlcXVlbmNlGAsgASgEEjEKDmVuZGVkX3Nlc3Npb25zGA0gAygLMhkubWlsbHBvbmQudjEuRW5kZWRTZXNzaW9uEjQKBmxhYmVscxgOIAMoCzIkLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmtub3duX3Rlcm0YDyABKAQSFAoMZGVzY3JpYmVkX2J5GBAgASgEGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFKBAgMEA0iTAoMRW5kZWRTZXNzaW9uEgoKAmlkGAEgASgJEg0KBWNsYWltGAIgASgJEg0KBWVwb2NoGAMgASgEEhIKCmhhZF9jbGllbnQYBCABKAgi1QIKDERldmljZVJlcG9ydBINCgVpbmRleBgBIAEoDRIMCgR1dWlkGAIgASgJEgwKBG5hbWUYAyABKAkSDAoEa2luZBgEIAEoCRIUCgxtZW1vcnlfYnl0ZXMYBSABKAQSEgoKcGNpX2J1c19pZBgGIAEoCRIaChJjb21wdXRlX2NhcGFiaWxpdHkYByABKAkSFwoPbXVsdGlwcm9jZXNzb3JzGAggASgNEhYKDmRyaXZlcl92ZXJzaW9uGAkgASgJEhQKDGN1ZGFfdmVyc2lvbhgKIAEoDRIpCgZoZWFsdGgYCyABKA4yGS5taWxscG9uZC52MS5EZXZpY2VIZWFsdGgSFQoNaGVhbHRoX3JlYXNvbhgMIAEoCRIRCgludW1hX25vZGUYDSABKAkSEwoLcGNpZV9zd2l0Y2gYDiABKAkSFQoNbnZsaW5rX2RvbWFpbhgPIAEoCSLhAgoNU2Vzc2lvblJlcG9ydBIKCgJpZBgBIAEoCRINCgVjbGFpbRgCIAEoCRINCgVlcG9jaBgDIAEoBBIoCgVzdGF0ZRgEIAEoDjIZLm1pbGxwb25kLnYxLlNlc3Npb25TdGF0ZRISCgpzdGFydGVkX2F0GAUgASgDEhIKCmNsaWVudF9waWQYBiABKA0SEwoLY2xpZW50X2hvc3QYByABKAkSDwoHcHJvZ3JhbRgIIAEoCRIRCgl0cmFuc3BvcnQYCSABKAkSJwoHZGV2aWNlcxgKIAMoCzIWLm1pbGxwb25kLnYxLkRldmljZVVzZRIQCghjb21tYW5kcxgLIAEoBBIQCghsYXVuY2hlcxgMIAEoBBINCgV3YWl0cxgNIAEoBBIVCg1zaXplX3JldmlzaW9uGA4gASgEEhQKDHNpemVfcmVmdXNhbBgPIAEoCRISCgpub3RfcGFya2VkGBAgASgJImkKCURldmljZVVzZRIMCgR1dWlkGAEgASgJEhkKEW1lbW9yeV91c2VkX2J5dGVzGAIgASgEEhoKEm1lbW9yeV9saW1pdF9ieXRlcxgDIAEoBBIXCg9jb21wdXRlX3BlcmNlbnQYBCABKA0i0gEKDFN5bmNSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoBBIsCgthbGxvY2F0aW9ucxgCIAMoCzIXLm1pbGxwb25kLnYxLkFsbG9jYXRpb24SGQoRdGlja2V0X3B1YmxpY19rZXkYBCABKAkSEgoKY29udHJvbGxlchgFIAEoCRIaChJjb250cm9sbGVyX3ZlcnNpb24YBiABKAkSDAoEdGVybRgHIAEoBBINCgVvcmRlchgIIAEoBBIUCgxkZXNjcmliZWRfYnkYCSABKARKBAgDEAQySwoMQWdlbnRTZXJ2aWNlEjsKBFN5bmMSGC5taWxscG9uZC52MS5TeW5jUmVxdWVzdBoZLm1pbGxwb25kLnYxLlN5bmNSZXNwb25zZWIGcHJvdG8z", [file_millpond_v1_claim, file_millpond_v1_pool]);
+  fileDesc("ChdtaWxscG9uZC92MS9hZ2VudC5wcm90bxILbWlsbHBvbmQudjEiigQKC1N5bmNSZXF1ZXN0EgwKBG5vZGUYASABKAkSCwoDcnVuGAIgASgJEhEKCWFnZW50X3VybBgDIAEoCRIVCg1hZ2VudF92ZXJzaW9uGAQgASgJEhAKCGhvc3RuYW1lGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSKgoHZGV2aWNlcxgHIAMoCzIZLm1pbGxwb25kLnYxLkRldmljZVJlcG9ydBIsCghzZXNzaW9ucxgIIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25SZXBvcnQSFAoMd2FybV93b3JrZXJzGAkgASgNEhYKDmtub3duX3JldmlzaW9uGAogASgEEhAKCHNlcXVlbmNlGAsgASgEEjEKDmVuZGVkX3Nlc3Npb25zGA0gAygLMhkubWlsbHBvbmQudjEuRW5kZWRTZXNzaW9uEjQKBmxhYmVscxgOIAMoCzIkLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmtub3duX3Rlcm0YDyABKAQSFAoMZGVzY3JpYmVkX2J5GBAgASgEEjEKCGFjdGl2aXR5GBEgAygLMh8ubWlsbHBvbmQudjEuQWxsb2NhdGlvbkFjdGl2aXR5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFKBAgMEA0iQAoSQWxsb2NhdGlvbkFjdGl2aXR5Eg0KBWVwb2NoGAEgASgEEhsKE2FjdGl2ZV9taWxsaXNlY29uZHMYAiABKAQiTAoMRW5kZWRTZXNzaW9uEgoKAmlkGAEgASgJEg0KBWNsYWltGAIgASgJEg0KBWVwb2NoGAMgASgEEhIKCmhhZF9jbGllbnQYBCABKAgi1QIKDERldmljZVJlcG9ydBINCgVpbmRleBgBIAEoDRIMCgR1dWlkGAIgASgJEgwKBG5hbWUYAyABKAkSDAoEa2luZBgEIAEoCRIUCgxtZW1vcnlfYnl0ZXMYBSABKAQSEgoKcGNpX2J1c19pZBgGIAEoCRIaChJjb21wdXRlX2NhcGFiaWxpdHkYByABKAkSFwoPbXVsdGlwcm9jZXNzb3JzGAggASgNEhYKDmRyaXZlcl92ZXJzaW9uGAkgASgJEhQKDGN1ZGFfdmVyc2lvbhgKIAEoDRIpCgZoZWFsdGgYCyABKA4yGS5taWxscG9uZC52MS5EZXZpY2VIZWFsdGgSFQoNaGVhbHRoX3JlYXNvbhgMIAEoCRIRCgludW1hX25vZGUYDSABKAkSEwoLcGNpZV9zd2l0Y2gYDiABKAkSFQoNbnZsaW5rX2RvbWFpbhgPIAEoCSLhAgoNU2Vzc2lvblJlcG9ydBIKCgJpZBgBIAEoCRINCgVjbGFpbRgCIAEoCRINCgVlcG9jaBgDIAEoBBIoCgVzdGF0ZRgEIAEoDjIZLm1pbGxwb25kLnYxLlNlc3Npb25TdGF0ZRISCgpzdGFydGVkX2F0GAUgASgDEhIKCmNsaWVudF9waWQYBiABKA0SEwoLY2xpZW50X2hvc3QYByABKAkSDwoHcHJvZ3JhbRgIIAEoCRIRCgl0cmFuc3BvcnQYCSABKAkSJwoHZGV2aWNlcxgKIAMoCzIWLm1pbGxwb25kLnYxLkRldmljZVVzZRIQCghjb21tYW5kcxgLIAEoBBIQCghsYXVuY2hlcxgMIAEoBBINCgV3YWl0cxgNIAEoBBIVCg1zaXplX3JldmlzaW9uGA4gASgEEhQKDHNpemVfcmVmdXNhbBgPIAEoCRISCgpub3RfcGFya2VkGBAgASgJImkKCURldmljZVVzZRIMCgR1dWlkGAEgASgJEhkKEW1lbW9yeV91c2VkX2J5dGVzGAIgASgEEhoKEm1lbW9yeV9saW1pdF9ieXRlcxgDIAEoBBIXCg9jb21wdXRlX3BlcmNlbnQYBCABKA0i0gEKDFN5bmNSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoBBIsCgthbGxvY2F0aW9ucxgCIAMoCzIXLm1pbGxwb25kLnYxLkFsbG9jYXRpb24SGQoRdGlja2V0X3B1YmxpY19rZXkYBCABKAkSEgoKY29udHJvbGxlchgFIAEoCRIaChJjb250cm9sbGVyX3ZlcnNpb24YBiABKAkSDAoEdGVybRgHIAEoBBINCgVvcmRlchgIIAEoBBIUCgxkZXNjcmliZWRfYnkYCSABKARKBAgDEAQySwoMQWdlbnRTZXJ2aWNlEjsKBFN5bmMSGC5taWxscG9uZC52MS5TeW5jUmVxdWVzdBoZLm1pbGxwb25kLnYxLlN5bmNSZXNwb25zZWIGcHJvdG8z", [file_millpond_v1_claim, file_millpond_v1_pool]);
 
 /**
  * @generated from message millpond.v1.SyncRequest
@@ -136,6 +136,13 @@ export type SyncRequest = Message<"millpond.v1.SyncRequest"> & {
    * @generated from field: uint64 described_by = 16;
    */
   describedBy: bigint;
+
+  /**
+   * For how long the sessions of each allocation have made calls. At most 4096.
+   *
+   * @generated from field: repeated millpond.v1.AllocationActivity activity = 17;
+   */
+  activity: AllocationActivity[];
 };
 
 /**
@@ -144,6 +151,33 @@ export type SyncRequest = Message<"millpond.v1.SyncRequest"> & {
  */
 export const SyncRequestSchema: GenMessage<SyncRequest> = /*@__PURE__*/
   messageDesc(file_millpond_v1_agent, 0);
+
+/**
+ * Of an allocation that is there, or has sessions.
+ *
+ * @generated from message millpond.v1.AllocationActivity
+ */
+export type AllocationActivity = Message<"millpond.v1.AllocationActivity"> & {
+  /**
+   * @generated from field: uint64 epoch = 1;
+   */
+  epoch: bigint;
+
+  /**
+   * Of all its sessions that there were on the node, those that have ended included; time in which several made calls counts
+   * once. It only grows, unless the agent has lost its run directory.
+   *
+   * @generated from field: uint64 active_milliseconds = 2;
+   */
+  activeMilliseconds: bigint;
+};
+
+/**
+ * Describes the message millpond.v1.AllocationActivity.
+ * Use `create(AllocationActivitySchema)` to create a new message.
+ */
+export const AllocationActivitySchema: GenMessage<AllocationActivity> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_agent, 1);
 
 /**
  * @generated from message millpond.v1.EndedSession
@@ -179,7 +213,7 @@ export type EndedSession = Message<"millpond.v1.EndedSession"> & {
  * Use `create(EndedSessionSchema)` to create a new message.
  */
 export const EndedSessionSchema: GenMessage<EndedSession> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_agent, 1);
+  messageDesc(file_millpond_v1_agent, 2);
 
 /**
  * @generated from message millpond.v1.DeviceReport
@@ -278,7 +312,7 @@ export type DeviceReport = Message<"millpond.v1.DeviceReport"> & {
  * Use `create(DeviceReportSchema)` to create a new message.
  */
 export const DeviceReportSchema: GenMessage<DeviceReport> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_agent, 2);
+  messageDesc(file_millpond_v1_agent, 3);
 
 /**
  * @generated from message millpond.v1.SessionReport
@@ -384,7 +418,7 @@ export type SessionReport = Message<"millpond.v1.SessionReport"> & {
  * Use `create(SessionReportSchema)` to create a new message.
  */
 export const SessionReportSchema: GenMessage<SessionReport> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_agent, 3);
+  messageDesc(file_millpond_v1_agent, 4);
 
 /**
  * @generated from message millpond.v1.DeviceUse
@@ -420,7 +454,7 @@ export type DeviceUse = Message<"millpond.v1.DeviceUse"> & {
  * Use `create(DeviceUseSchema)` to create a new message.
  */
 export const DeviceUseSchema: GenMessage<DeviceUse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_agent, 4);
+  messageDesc(file_millpond_v1_agent, 5);
 
 /**
  * @generated from message millpond.v1.SyncResponse
@@ -491,7 +525,7 @@ export type SyncResponse = Message<"millpond.v1.SyncResponse"> & {
  * Use `create(SyncResponseSchema)` to create a new message.
  */
 export const SyncResponseSchema: GenMessage<SyncResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_agent, 5);
+  messageDesc(file_millpond_v1_agent, 6);
 
 /**
  * AgentService is served by the controller and called by agents. Role: agent.

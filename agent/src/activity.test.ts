@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { Activity } from "./activity.ts";
+import { RunDirectory } from "./run-directory.ts";
+
+function makeDirectory(): string {
+  const directory = mkdtempSync(join(tmpdir(), "millpond-activity-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+test("time in which several sessions of an allocation made calls counts once, and what nobody looked at does not", () => {
+  using run = RunDirectory.open(makeDirectory());
+  const activity = new Activity(run);
+  activity.add(1, { fromMs: 0, toMs: 1000 });
+  activity.add(1, { fromMs: 500, toMs: 1500 });
+  activity.add(1, { fromMs: 700, toMs: 1200 });
+  activity.add(2, { fromMs: 0, toMs: 1000.6 });
+  // The agent stood still.
+  activity.add(1, { fromMs: 1500, toMs: 100_000 });
+  expect(activity.totals()).toEqual([
+    { epoch: 1, activeMs: 6500 },
+    { epoch: 2, activeMs: 1000 },
+  ]);
+});
+
+test("what was told is known to the agent that comes next, for as long as the allocation is there", () => {
+  const directory = makeDirectory();
+  {
+    using run = RunDirectory.open(directory);
+    const activity = new Activity(run);
+    for (const epoch of [1, 2, 3]) activity.add(epoch, { fromMs: 0, toMs: 1000 });
+    activity.totals();
+    activity.add(1, { fromMs: 1000, toMs: 2000 });
+    activity.keepOnly(new Set([1, 2]));
+  }
+  using run = RunDirectory.open(directory);
+  const next = new Activity(run);
+  next.add(2, { fromMs: 0, toMs: 500 });
+  expect(next.totals()).toEqual([
+    { epoch: 1, activeMs: 1000 },
+    { epoch: 2, activeMs: 1500 },
+  ]);
+  run.enterPool("another");
+  expect(new Activity(run).totals()).toEqual([]);
+});
