@@ -110,6 +110,10 @@ describe.skipIf(missingPostgres !== undefined)(`a copy of a state in a file${why
       "[MILLPOND_E_STORE_UNREACHABLE]",
     );
 
+    await expect(copyStore({ from: to, to: from })).rejects.toThrow(
+      /not out of one\. Keep the database: .*\[MILLPOND_E_INVALID\]$/,
+    );
+
     const versions = [
       [1, "an older version"],
       [1000, "[MILLPOND_E_STATE_NEWER]"],

@@ -57,6 +57,15 @@ const termsAhead = 1_000_000;
  *   MILLPOND_E_NOT_FOUND, MILLPOND_E_INVALID, MILLPOND_E_STORE_UNREACHABLE
  */
 export async function copyStore({ from, to }: StoreCopy): Promise<CopiedRows> {
+  if (/^postgres(?:ql)?:/.test(from)) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      "a state is copied from a file into a database, not out of one",
+      {
+        remedy: "Keep the database: one controller alone may have its state there, too.",
+      },
+    );
+  }
   using source = openSource(from);
   // Loaded where it is used, as in the controller.
   const { PostgresStore } = await import("./postgres-store.ts");
