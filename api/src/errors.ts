@@ -171,7 +171,7 @@ export const errorTable = {
   },
   MILLPOND_E_STORE_UNREACHABLE: {
     connect: Code.Unavailable,
-    meaning: "The database that holds the state does not answer.",
+    meaning: "The database that holds the state does not answer, or takes no changes now.",
     remedy: "Check that it runs and that the controllers reach it; they go on by themselves when it is back.",
   },
   MILLPOND_E_TLS: {

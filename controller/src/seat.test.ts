@@ -302,7 +302,9 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
     // Nobody is said to lead who can lead no longer.
     await until(async () => {
       const refusal: unknown = await atFollower.claims.createClaim({ claim: {} }).catch(String);
-      return /none does now: the database at .* does not answer/.test(String(refusal));
+      return /none does now\. As this one sees it, the database at .* does not answer: [^[]*\[MILLPOND_E_NOT_LEADER\]$/.test(
+        String(refusal),
+      );
     });
     await server.run();
     const waiting = createClient(

@@ -259,6 +259,11 @@ export class Seat implements AsyncDisposable {
   }
 }
 
+/** An error's sentences, what to do included, for one that has a code of its own. */
+function withoutCode(message: string): string {
+  return message.replace(/ \[MILLPOND_E_[A-Z_]+\]$/, "");
+}
+
 function notLeader(what: string, leader: string, failure: string | undefined): ConnectError {
   if (leader !== "") {
     const error = millpondError(
@@ -268,12 +273,14 @@ function notLeader(what: string, leader: string, failure: string | undefined): C
     error.metadata.set(leaderHeader, leader);
     return error;
   }
-  const why = failure === undefined ? "" : `: ${failure}`;
   return millpondError(
     "MILLPOND_E_NOT_LEADER",
-    `${what} is for the controller that leads, and none does now${why}`,
+    `${what} is for the controller that leads, and none does now`,
     {
-      remedy: "Try again in a few seconds: another takes over.",
+      remedy:
+        failure === undefined
+          ? "Try again in a few seconds: another takes over."
+          : `As this one sees it, ${withoutCode(failure)}`,
     },
   );
 }

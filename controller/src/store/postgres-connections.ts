@@ -2,7 +2,7 @@
 
 // Connections to a PostgreSQL database, and what goes wrong with them.
 
-import { errorCodeOf, millpondError, quote } from "@millpond/api";
+import { type ErrorCode, errorCodeOf, millpondError, quote } from "@millpond/api";
 import pg from "pg";
 import type { Row } from "./rows.ts";
 
@@ -12,6 +12,13 @@ const schema = "millpond";
 /** A server that does not answer within so long is away. */
 const connectTimeoutMs = 2_000;
 const answerTimeoutMs = 5_000;
+
+/**
+ * The server itself gives up sooner: it would go on waiting for who is gone, and each that comes again takes one more of
+ * its connections.
+ */
+const lockTimeoutMs = 4_000;
+const statementTimeoutMs = 4_500;
 
 /** One writes, one renews the lease, the others read. */
 const maxConnections = 6;
@@ -29,6 +36,23 @@ const types: pg.CustomTypesConfig = {
     id === pg.types.builtins.INT8 && format !== "binary" ? Number : pg.types.getTypeParser(id, format),
 };
 
+/** Closes a connection that could not be made: else the server waits a minute for the one it asked for a password. */
+class TidyClient extends pg.Client {
+  override connect(): Promise<pg.Client>;
+  override connect(callback: (error: Error) => void): void;
+  override connect(callback?: (error: Error) => void): Promise<pg.Client> | void {
+    if (callback === undefined) {
+      return super.connect();
+    }
+    super.connect((error: Error | null) => {
+      if (error !== null) {
+        this.end(() => undefined);
+      }
+      callback(error as Error);
+    });
+  }
+}
+
 export class PostgresConnections {
   readonly #pool: pg.Pool;
   /** For people: without the password. */
@@ -41,12 +65,16 @@ export class PostgresConnections {
       connectionString: url,
       application_name: "millpond-controller",
       // What was answered is on the disk, whatever the database is set to.
-      options: `-c search_path=${schema} -c synchronous_commit=on`,
+      options: [
+        `-c search_path=${schema} -c synchronous_commit=on`,
+        `-c lock_timeout=${lockTimeoutMs} -c statement_timeout=${statementTimeoutMs}`,
+      ].join(" "),
       connectionTimeoutMillis: connectTimeoutMs,
       query_timeout: answerTimeoutMs,
       keepAlive: true,
       max: maxConnections,
       types,
+      Client: TidyClient,
     });
     // Told of idle connections that break; whoever needs one next gets a new one, or learns why there is none.
     this.#pool.on("error", () => undefined);
@@ -112,39 +140,87 @@ export class PostgresConnections {
       return cause;
     }
     const message = cause instanceof Error ? cause.message : String(cause);
-    if (cause instanceof pg.DatabaseError && cause.code === diskFull) {
-      return millpondError(
-        "MILLPOND_E_STATE_FULL",
-        `the database at ${this.#where} has no room: ${message}`,
-        {
-          cause,
-        },
-      );
-    }
-    if (isRefusal(cause)) {
-      return millpondError("MILLPOND_E_STATE_BROKEN", `the database at ${this.#where} refused: ${message}`, {
-        remedy: "Look into the log of the database.",
-        cause,
-      });
-    }
-    return millpondError(
-      "MILLPOND_E_STORE_UNREACHABLE",
-      `the database at ${this.#where} does not answer: ${message || "no connection"}`,
-      { cause },
-    );
+    const { code, what, remedy } = trouble(cause);
+    return millpondError(code, `the database at ${this.#where} ${what}: ${message || "no connection"}`, {
+      ...(remedy === undefined ? {} : { remedy }),
+      cause,
+    });
   }
 }
 
-/** SQLSTATE. */
-const diskFull = "53100";
+interface Trouble {
+  readonly code: ErrorCode;
+  readonly what: string;
+  /** Absent: that of the code. */
+  readonly remedy?: string;
+}
 
-/** Whether the server has understood and said no; else it is away, or going. */
-function isRefusal(error: unknown): boolean {
-  if (!(error instanceof pg.DatabaseError)) {
-    return false;
+/** What a SQLSTATE that begins like this means for us. */
+const troubles: readonly (readonly [string, Trouble])[] = [
+  [
+    "53100",
+    {
+      code: "MILLPOND_E_STATE_FULL",
+      what: "has no room",
+      remedy: "Make room on the disk of the database; controllers go on by themselves then.",
+    },
+  ],
+  [
+    "53300",
+    {
+      code: "MILLPOND_E_STORE_UNREACHABLE",
+      what: "has no connection left",
+      remedy:
+        "Raise its max_connections, of which each controller takes up to six, or end others; controllers go on by themselves then.",
+    },
+  ],
+  [
+    "25006",
+    {
+      code: "MILLPOND_E_STORE_UNREACHABLE",
+      what: "may only be read",
+      remedy:
+        "It is a standby, or default_transaction_read_only is on: name the primary in MILLPOND_STORE, or let it be written; controllers go on by themselves then.",
+    },
+  ],
+  [
+    "55P03",
+    {
+      code: "MILLPOND_E_STORE_UNREACHABLE",
+      what: "is locked by somebody else",
+      remedy:
+        "See in pg_stat_activity and pg_locks who holds the tables of the schema millpond, and end that; controllers go on by themselves then.",
+    },
+  ],
+  [
+    "28",
+    {
+      code: "MILLPOND_E_STORE_UNREACHABLE",
+      what: "does not let this controller in",
+      remedy:
+        "Start the controller with the user and the password in MILLPOND_STORE that the database wants, or correct its pg_hba.conf.",
+    },
+  ],
+  // Connections, too few resources, and an operator who stops the server: it is away, or going.
+  ...["08", "53", "57"].map(
+    (code) => [code, { code: "MILLPOND_E_STORE_UNREACHABLE", what: "does not answer" }] as const,
+  ),
+];
+
+const refused: Trouble = {
+  code: "MILLPOND_E_STATE_BROKEN",
+  what: "refused",
+  remedy: "Look into the log of the database.",
+};
+
+function trouble(cause: unknown): Trouble {
+  if (cause instanceof pg.DatabaseError) {
+    const { code = "" } = cause;
+    return troubles.find(([prefix]) => code.startsWith(prefix))?.[1] ?? refused;
   }
-  // Classes of SQLSTATE: connections, too few resources (but a full disk), and an operator who stops the server.
-  return !/^(?:08|57|53[^1])/.test(error.code ?? "");
+  // What the client finds out before it sends a password, or has none.
+  const isAboutPassword = cause instanceof Error && cause.message.startsWith("SASL:");
+  return troubles.find(([prefix]) => prefix === (isAboutPassword ? "28" : "08"))?.[1] ?? refused;
 }
 
 /** @throws MILLPOND_E_INVALID */

@@ -3,7 +3,7 @@
 // What is particular of this store; what it does as all do: store.test.ts.
 
 import { randomUUID } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { describe, expect, onTestFinished, test } from "vitest";
@@ -244,4 +244,108 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
       /mysql:\/\/…@host.*MILLPOND_E_INVALID/,
     );
   });
+
+  test("a table that somebody locks is said to be locked, keeps no connection, and is written when it is free", async () => {
+    const { url, stores, query } = await openStores(1);
+    const { store, candidate } = stores[0] ?? expect.fail();
+    const { term } = await store.campaign(candidate);
+    const holder = new pg.Client(url);
+    await holder.connect();
+    onTestFinished(() => holder.end());
+    await holder.query("BEGIN; LOCK TABLE millpond.claims");
+    const change = changes(1, { claims: [claim("a")] });
+    await expect(store.commit(change, term)).rejects.toThrow(
+      /is locked by somebody else: .*pg_locks.*\[MILLPOND_E_STORE_UNREACHABLE\]$/,
+    );
+    // Whoever comes again and again would take all that the server has.
+    expect(
+      await query(
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
+      ),
+    ).toEqual([]);
+    await holder.query("ROLLBACK");
+    await store.commit(change, term);
+    expect(await store.load()).toMatchObject({ revision: 1, claims: [{ name: "a" }] });
+  });
+
+  test("a disk without room is said to be full, and what was refused is not there", async () => {
+    const { stores, query } = await openStores(1);
+    const { store, candidate } = stores[0] ?? expect.fail();
+    const { term } = await store.campaign(candidate);
+    // What the server says there; a disk of its own it cannot have here.
+    await query(`CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+      RAISE 'No space left on device' USING ERRCODE = 'disk_full'; END $$;
+      CREATE TRIGGER full_disk BEFORE INSERT ON events EXECUTE FUNCTION full_disk()`);
+    const change = changes(1, { claims: [claim("a")], events: [{ ...event, id: 1 }] });
+    await expect(store.commit(change, term)).rejects.toThrow(
+      /has no room: No space left on device\. Make room on the disk of the database.*\[MILLPOND_E_STATE_FULL\]$/,
+    );
+    expect(await store.load()).toMatchObject({ revision: 0, claims: [] });
+    await query("DROP TRIGGER full_disk ON events");
+    await store.commit(change, term);
+    expect(await store.load()).toMatchObject({ revision: 1, claims: [{ name: "a" }] });
+  });
+
+  test("a database that may only be read, as a standby, is told as such, and is led again when it may be written", async () => {
+    const { server, url, stores, query } = await openStores(1);
+    const { store, candidate } = stores[0] ?? expect.fail();
+    const { term } = await store.campaign(candidate);
+    const name = new URL(url).pathname.slice(1);
+    const setReadOnly = async (value: "on" | "off") => {
+      await server.query(
+        "postgres",
+        `ALTER DATABASE ${name} SET default_transaction_read_only = ${value};
+         SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '${name}'`,
+      );
+    };
+    await setReadOnly("on");
+    const readOnly = /may only be read: .*standby.*\[MILLPOND_E_STORE_UNREACHABLE\]$/;
+    await expect.poll(() => store.campaign(candidate).catch(String)).toMatch(readOnly);
+    await expect(store.commit(changes(1, { claims: [claim("a")] }), term)).rejects.toThrow(readOnly);
+    expect(await store.load()).toMatchObject({ revision: 0 });
+    await setReadOnly("off");
+    await expect.poll(() => store.campaign(candidate).catch(String)).toMatchObject({ term, isOurs: true });
+    await query("SELECT 1");
+  });
+
+  test("who has no connection left, or no password, is told so, and leaves no half-open connection behind", async () => {
+    const server = await postgresServer();
+    const url = await server.makeDatabase();
+    const name = new URL(url).pathname.slice(1);
+    const as = (user: string) => PostgresStore.open({ url: url.replace("//millpond@", `//${user}@`) });
+    const [found] = await server.query("postgres", "SHOW hba_file");
+    const path = (found as { readonly hba_file: string }).hba_file;
+    const before = readFileSync(path, "utf8");
+    const setRules = async (rules: string) => {
+      writeFileSync(path, rules);
+      await server.query("postgres", "SELECT pg_reload_conf()");
+    };
+    await server.query(
+      "postgres",
+      `CREATE ROLE crowded LOGIN CONNECTION LIMIT 0; CREATE ROLE guarded LOGIN PASSWORD 'of-the-database'`,
+    );
+    await expect(as("crowded")).rejects.toThrow(
+      /has no connection left: .*max_connections.*\[MILLPOND_E_STORE_UNREACHABLE\]$/,
+    );
+    await setRules(`local ${name} guarded scram-sha-256\n${before}`);
+    onTestFinished(() => setRules(before));
+    const refused = /does not let this controller in: .*MILLPOND_STORE.*\[MILLPOND_E_STORE_UNREACHABLE\]$/;
+    await expect.poll(() => as("guarded").then(String, String)).toMatch(refused);
+    await expect(as("guarded:wrong")).rejects.toThrow(refused);
+    const halfOpen = () =>
+      readdirSync("/proc")
+        .filter((pid) => /^\d+$/.test(pid))
+        .filter((pid) => readProcessTitle(pid).startsWith(`postgres: guarded ${name}`));
+    // The server waits for a minute by itself.
+    await expect.poll(halfOpen, { timeout: 20_000 }).toEqual([]);
+  });
 });
+
+/** Empty: the process has ended. */
+function readProcessTitle(pid: string): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, "utf8");
+  } catch {
+    return "";
+  }
+}
