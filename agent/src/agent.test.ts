@@ -357,6 +357,39 @@ describe("a device that must not be used any more", () => {
     expect(client.isConnected).toBe(true);
   });
 
+  test("is ill after a report of its driver until somebody says that it is well, in view of the last one", async () => {
+    await using node = await NodeFixture.create();
+    await node.startKnownAgent();
+    await node.controller.report(({ warmWorkers }) => warmWorkers === 2);
+    const report = (...xids: readonly number[]) =>
+      node.setDriver({
+        faults: xids.map((xid) => ({ uuid: firstDevice, reason: `the driver has reported Xid ${xid}` })),
+      });
+    const isFault = (fault: bigint) => (told: SyncRequest) => told.devices[0]?.fault === fault;
+    report(79, 48);
+    const told = await node.controller.report(isFault(2n));
+    expect(told.devices.map(({ healthReason, fault }) => [healthReason, fault])).toEqual([
+      ["the driver has reported Xid 79", 2n],
+      ["", 0n],
+    ]);
+    // What was reported stays, though it is not told again.
+    node.setDriver({});
+    await node.controller.report(({ warmWorkers }) => warmWorkers === 1);
+    report(79);
+    await node.controller.report(isFault(3n));
+    node.controller.clearedFaults = [{ uuid: firstDevice, fault: 2n }];
+    node.controller.allocate("claim-1", "node-a", [secondDevice]);
+    const answered = node.controller.reports.length + 2;
+    await node.controller.report(() => node.controller.reports.length > answered);
+    expect(node.controller.reports.at(-1)?.devices[0]?.health).toBe(DeviceHealth.UNHEALTHY);
+    node.controller.clearedFaults = [{ uuid: firstDevice, fault: 3n }];
+    const well = await node.controller.report(({ warmWorkers }) => warmWorkers === 2);
+    expect(well.devices.map(({ health, fault }) => [health, fault])).toEqual([
+      [DeviceHealth.HEALTHY, 0n],
+      [DeviceHealth.HEALTHY, 0n],
+    ]);
+  });
+
   test.each([
     ["says nothing", { isSilent: true }, /^its driver has said nothing for 0\.3 s$/],
     ["says something else", { nonsense: "{}" }, /^its driver cannot be asked: it said something else than/],

@@ -269,6 +269,7 @@ class RunningAgent implements Agent {
       }
     }
     this.#enforceSizes();
+    for (const { uuid, fault } of answer.clearedFaults) this.#health.clear(uuid, Number(fault));
     const listed = answer.allocations.map(({ epoch }) => Number(epoch));
     this.#activity.keepOnly(new Set([...listed, ...this.#pool.sessions.map(({ session }) => session.epoch)]));
     this.#controller = answer.controller;
@@ -292,7 +293,10 @@ class RunningAgent implements Agent {
   }
 
   #deviceReports() {
-    return this.devices.map((device) => reportDevice(device, this.#illnessOf(device.description.uuid)));
+    return this.devices.map((device) => {
+      const { uuid } = device.description;
+      return reportDevice(device, { illness: this.#illnessOf(uuid), fault: this.#health.faultOf(uuid) });
+    });
   }
 
   #report(sequence: bigint, ended: readonly EndedSession[]): MessageInitShape<typeof SyncRequestSchema> {

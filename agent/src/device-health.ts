@@ -3,7 +3,7 @@
 import type { ChildProcess } from "node:child_process";
 import type { Logger } from "pino";
 import type { DiscoveredDevice } from "./devices.ts";
-import { watchDevices } from "./worker-process.ts";
+import { type DeviceWord, watchDevices } from "./worker-process.ts";
 
 export interface DeviceHealthOptions {
   readonly worker: string;
@@ -15,6 +15,14 @@ export interface DeviceHealthOptions {
   readonly log: Logger;
   /** Called when a device has become ill, or well again. */
   readonly onChange: () => void;
+}
+
+/** What the driver has reported of a device. */
+interface Fault {
+  /** Of the last one that came, among all of this agent process, from 1. */
+  readonly number: number;
+  /** Of the first one, which the others may follow from. */
+  readonly reason: string;
 }
 
 /** What is known of the devices of one driver. */
@@ -39,6 +47,9 @@ export class DeviceHealth {
   readonly #options: DeviceHealthOptions;
   readonly #driverOf: ReadonlyMap<string, string>;
   readonly #watches: ReadonlyMap<string, Watch>;
+  /** Those that nobody has cleared, by UUID: no driver tells whether its card is well again. */
+  readonly #faults = new Map<string, Fault>();
+  #lastFault = 0;
   #isStopped = false;
 
   constructor(options: DeviceHealthOptions) {
@@ -69,7 +80,20 @@ export class DeviceHealth {
   /** Why a device must not be used; undefined: nothing is known against it. */
   illnessOf(uuid: string): string | undefined {
     const watch = this.#watches.get(this.#driverOf.get(uuid) ?? "");
-    return watch?.silence ?? watch?.ill.get(uuid);
+    return watch?.silence ?? watch?.ill.get(uuid) ?? this.#faults.get(uuid)?.reason;
+  }
+
+  /** Number of the fault that was reported of a device; 0: none was, or it was cleared. */
+  faultOf(uuid: string): number {
+    return this.#faults.get(uuid)?.number ?? 0;
+  }
+
+  /** Somebody says that a device is well again. Of a fault that has come since he does not know. */
+  clear(uuid: string, fault: number): void {
+    if (this.faultOf(uuid) !== fault || fault === 0) return;
+    this.#options.log.info({ device: uuid, reason: this.illnessOf(uuid) }, "a fault is cleared");
+    this.#faults.delete(uuid);
+    this.#options.onChange();
   }
 
   #ask(watch: Watch): void {
@@ -78,7 +102,7 @@ export class DeviceHealth {
     watch.child = watchDevices({
       worker,
       driver: watch.driver,
-      onWord: (ill) => this.#learn(watch, ill),
+      onWord: (word) => this.#learn(watch, word),
       onEnd: (why) => {
         if (this.#isStopped) return;
         if (watch.failure !== why) log.warn({ driver: watch.driver, reason: why }, "devices are not watched");
@@ -88,20 +112,26 @@ export class DeviceHealth {
     });
   }
 
-  #learn(watch: Watch, ill: ReadonlyMap<string, string>): void {
+  #learn(watch: Watch, { ill, faults }: DeviceWord): void {
     if (this.#isStopped) return;
-    const before = watch.ill;
     const hasBeenSilent = watch.silence !== undefined;
+    const named = [...watch.ill.keys(), ...ill.keys(), ...faults.map(({ uuid }) => uuid)];
+    const before = new Map(
+      named.map((uuid) => [uuid, watch.ill.get(uuid) ?? this.#faults.get(uuid)?.reason]),
+    );
     watch.ill = ill;
+    for (const { uuid, reason } of faults) {
+      this.#lastFault += 1;
+      this.#faults.set(uuid, { number: this.#lastFault, reason: this.#faults.get(uuid)?.reason ?? reason });
+    }
     watch.silence = undefined;
     watch.failure = undefined;
     clearTimeout(watch.silenceTimer);
     watch.silenceTimer = undefined;
     this.#expectWord(watch);
-    const uuids = new Set([...before.keys(), ...ill.keys()]);
-    const changed = [...uuids].filter((uuid) => before.get(uuid) !== ill.get(uuid));
-    for (const device of changed) {
-      const reason = ill.get(device);
+    const changed = [...before].filter(([uuid, reason]) => reason !== this.illnessOf(uuid));
+    for (const [device] of changed) {
+      const reason = this.illnessOf(device);
       if (reason === undefined) this.#options.log.info({ device }, "a device is well again");
       else this.#options.log.error({ device, reason }, "a device is ill");
     }

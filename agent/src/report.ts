@@ -12,10 +12,13 @@ import type { DiscoveredDevice } from "./devices.ts";
 import type { EndedSession, SessionRecord } from "./run-directory.ts";
 import type { Worker, WorkerPhase } from "./worker.ts";
 
-/** What the agent tells of a device. `illness` says why it must not be used; undefined: it may. */
+/**
+ * What the agent tells of a device. `illness` says why it must not be used; undefined: it may. `fault` is the number of what
+ * its driver has reported; 0: nothing.
+ */
 export function reportDevice(
   device: DiscoveredDevice,
-  illness: string | undefined,
+  { illness, fault }: { readonly illness: string | undefined; readonly fault: number },
 ): MessageInitShape<typeof DeviceReportSchema> {
   const { description } = device;
   return {
@@ -31,6 +34,7 @@ export function reportDevice(
     cudaVersion: device.cudaVersion,
     health: illness === undefined ? DeviceHealth.HEALTHY : DeviceHealth.UNHEALTHY,
     healthReason: illness ?? "",
+    fault: BigInt(fault),
     ...device.topology,
   };
 }

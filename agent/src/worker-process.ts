@@ -48,9 +48,17 @@ const probeSchema = z.object({
 /** What one driver library offers on this host. */
 export type Probe = z.infer<typeof probeSchema>;
 
-const healthSchema = z.object({
-  ill: z.array(z.object({ uuid: z.string(), reason: z.string().min(1) })),
-});
+const illnessSchema = z.array(z.object({ uuid: z.string(), reason: z.string().min(1) }));
+
+const healthSchema = z.object({ ill: illnessSchema, faults: illnessSchema });
+
+/** What a watcher of devices says. */
+export interface DeviceWord {
+  /** Why devices must not be used now, by UUID: all of those that there are. */
+  readonly ill: ReadonlyMap<string, string>;
+  /** What the driver has reported since the last word, in its order. */
+  readonly faults: readonly { readonly uuid: string; readonly reason: string }[];
+}
 
 const helloSchema = z.object({
   type: z.literal("hello"),
@@ -331,8 +339,7 @@ export function probeDriver(options: {
 export function watchDevices(options: {
   readonly worker: string;
   readonly driver: string;
-  /** Told the reasons, by UUID: all of those that there are now. */
-  readonly onWord: (ill: ReadonlyMap<string, string>) => void;
+  readonly onWord: (word: DeviceWord) => void;
   readonly onEnd: (why: string) => void;
 }): ChildProcess {
   // Its standard input is nothing but a pipe that ends.
@@ -357,9 +364,9 @@ export function watchDevices(options: {
   return child;
 }
 
-function parseHealth(line: string): ReadonlyMap<string, string> {
-  const { ill } = healthSchema.parse(JSON.parse(line));
-  return new Map(ill.map(({ uuid, reason }) => [uuid, reason]));
+function parseHealth(line: string): DeviceWord {
+  const { ill, faults } = healthSchema.parse(JSON.parse(line));
+  return { ill: new Map(ill.map(({ uuid, reason }) => [uuid, reason])), faults };
 }
 
 /** Gives each line to `onLine`; what it throws, and a line without end, fails. */

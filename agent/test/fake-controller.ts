@@ -32,6 +32,7 @@ export class FakeController implements AsyncDisposable {
       serviceClass: ServiceClassWord;
     }
   >();
+  clearedFaults: readonly { readonly uuid: string; readonly fault: bigint }[] = [];
   /** Whether the nodes of the agents are not in the pool any more. */
   hasRemovedNodes = false;
   #server: FastifyInstance | undefined;
@@ -87,6 +88,7 @@ export class FakeController implements AsyncDisposable {
               term: BigInt(this.term),
               order: BigInt(this.#nextOrder()),
               ticketPublicKey: formatTicketPublicKey(this.#keys.publicKey),
+              clearedFaults: this.clearedFaults.map((each) => ({ ...each })),
               controller: this.#id,
               controllerVersion: "0.1.0",
             };

@@ -25,6 +25,8 @@ export interface FakeDriver {
   readonly refusal?: string;
   /** Devices that must not be used, as told by whoever watches them; it reads this file again and again. */
   readonly ill?: readonly { readonly uuid: string; readonly reason: string }[];
+  /** What the driver has reported of devices, told once. */
+  readonly faults?: readonly { readonly uuid: string; readonly reason: string }[];
   /** Whoever watches the devices says nothing. */
   readonly isSilent?: boolean;
   /** Whoever watches the devices says this. */
@@ -96,9 +98,12 @@ function probe(): void {
 }
 
 function watch(path: string): void {
+  let told = "[]";
   const say = (): void => {
-    const { ill = [], isSilent = false, nonsense } = readDriver(path);
-    if (!isSilent) process.stdout.write(`${nonsense ?? JSON.stringify({ ill })}\n`);
+    const { ill = [], faults = [], isSilent = false, nonsense } = readDriver(path);
+    const news = told === JSON.stringify(faults) ? [] : faults;
+    told = JSON.stringify(faults);
+    if (!isSilent) process.stdout.write(`${nonsense ?? JSON.stringify({ ill, faults: news })}\n`);
   };
   say();
   setInterval(say, 50);

@@ -20,6 +20,8 @@ export interface Desired {
   readonly allocations: readonly AllocationRecord[];
   /** Among the answers and tickets of the term. */
   readonly order: number;
+  /** Faults of devices that somebody has cleared, by UUID. */
+  readonly clearedFaults: ReadonlyMap<string, number>;
   /** Sequence of the agent's call that described the node; 0: nothing was taken over for want of one. */
   readonly describedBy: number;
 }
@@ -112,6 +114,7 @@ function desiredOf(pool: Pool, name: string, describedBy: number): Desired {
       .onNode(name)
       .filter(({ releasedRevision }) => releasedRevision === null),
     order: pool.nextOrder(),
+    clearedFaults: pool.presence.clearedFaults(name),
     describedBy,
   };
 }

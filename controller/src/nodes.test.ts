@@ -6,6 +6,16 @@ import { describe, expect, test } from "vitest";
 import { GiB, TestPool } from "./testing/test-pool.ts";
 import { makeTransport } from "./testing/transport.ts";
 
+/** Lets an answer come that waits for what agents say. */
+async function whileAgentsCall<T>(pool: TestPool, answer: Promise<T>): Promise<T> {
+  const call = setInterval(() => void Promise.all(pool.agents.map((agent) => agent.tell())), 20);
+  try {
+    return await answer;
+  } finally {
+    clearInterval(call);
+  }
+}
+
 describe("nodes", () => {
   test("a node that is lost keeps its claims and gets no new ones until it is back", async () => {
     const pool = await TestPool.start({ "node-a": [4n * GiB] });
@@ -113,6 +123,40 @@ describe("nodes", () => {
     expect((await stateOf("waits"))?.state).toBe(ClaimState.BOUND);
     await pool.passTime(90);
     expect((await stateOf("waits"))?.state).toBe(ClaimState.BOUND);
+  });
+
+  test("a device of which the driver has reported a fault is healthy again when it is uncordoned", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB, 4n * GiB] });
+    const agent = pool.agent("node-a");
+    const report = async (fault: bigint, healthReason: string) => {
+      const ill = { health: DeviceHealth.UNHEALTHY, healthReason, fault };
+      agent.devices = agent.devices.map((device) =>
+        device.uuid === "GPU-0" ? { ...device, ...ill } : device,
+      );
+      await agent.sync();
+    };
+    const healths = async () => (await pool.pool.listDevices({})).devices.map(({ health }) => health);
+    await report(3n, "the driver has reported Xid 79");
+    expect(await healths()).toEqual([DeviceHealth.UNHEALTHY, DeviceHealth.HEALTHY]);
+    const uncordon = (deviceUuid: string) =>
+      pool.pool.cordonNode({ name: "node-a", cordoned: false, deviceUuid });
+    await uncordon("GPU-1");
+    expect(await healths()).toEqual([DeviceHealth.UNHEALTHY, DeviceHealth.HEALTHY]);
+    const answer = await whileAgentsCall(pool, uncordon("GPU-0"));
+    expect(answer.node?.devices.map(({ health }) => health)).toEqual([
+      DeviceHealth.HEALTHY,
+      DeviceHealth.HEALTHY,
+    ]);
+    // The next fault is another one, and what is no fault of the driver's is not cleared.
+    await report(4n, "the driver has reported Xid 79");
+    expect(await healths()).toEqual([DeviceHealth.UNHEALTHY, DeviceHealth.HEALTHY]);
+    await report(0n, "it has fallen off its bus");
+    expect((await uncordon("GPU-0")).node?.devices[0]).toMatchObject({
+      health: DeviceHealth.UNHEALTHY,
+      healthReason: "it has fallen off its bus",
+    });
+    const kinds = (await pool.pool.listEvents({ subject: "device/node-a/0" })).events.map(({ kind }) => kind);
+    expect(kinds.slice(0, 3)).toEqual(["DeviceUnhealthy", "DeviceHealthy", "DeviceUnhealthy"]);
   });
 
   test("a device that is gone is kept in the books for as long as somebody holds it", async () => {

@@ -10,6 +10,9 @@ import { labelsOf } from "./picture.ts";
 import type { Pool } from "./pool.ts";
 import type { AllocationRecord, NodeRecord } from "./store/store.ts";
 
+/** Agents hear of something every 2 s. */
+const hearingMs = 5_000;
+
 export interface Cordon {
   readonly isCordoned: boolean;
   /** Only this device; empty: the whole node. */
@@ -32,6 +35,19 @@ export async function cordonNode(pool: Pool, name: string, cordon: Cordon): Prom
       cordonDevice(transaction, node, cordon);
     }
   });
+  if (!cordon.isCordoned && cordon.uuid !== "") {
+    await clearFault(pool, name, cordon.uuid);
+  }
+}
+
+/** Has the agent told that a device is well again, and waits until it has heard. */
+async function clearFault(pool: Pool, name: string, uuid: string): Promise<void> {
+  const fault = pool.presence.faultOf(name, uuid);
+  pool.presence.clearFault(name, uuid);
+  const endMs = pool.clock.monotonicMs() + hearingMs;
+  while (fault !== 0 && pool.presence.faultOf(name, uuid) === fault && pool.clock.monotonicMs() < endMs) {
+    await pool.nodeWatchers.wait(name, endMs - pool.clock.monotonicMs());
+  }
 }
 
 /**

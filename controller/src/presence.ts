@@ -46,6 +46,8 @@ interface NodePresence {
   description: NodeDescription;
   /** Since when its devices are ill, by UUID, on the monotonic clock. */
   illSinceMs: ReadonlyMap<string, number>;
+  /** Faults of devices that somebody has cleared and the agent still reports, by UUID. */
+  clearedFaults: ReadonlyMap<string, number>;
   /** Sequence of the call that brought it. */
   describedBy: number;
   sequence: number;
@@ -127,6 +129,7 @@ export class Presence {
       run: report.run,
       description,
       illSinceMs: illSince(description, before, now),
+      clearedFaults: isSameRun ? stillReported(before.clearedFaults, description) : new Map(),
       describedBy: report.describedBy,
       sequence: report.sequence,
       // A revision is believed only after this process has told it to that agent: it might be another controller's.
@@ -288,6 +291,26 @@ export class Presence {
     this.#unused.set(session, { ...ticket, expiresMs: now + ticketMemoryMs });
   }
 
+  /** Number of the fault that the driver of a device has reported; 0: none, or its node is not in contact. */
+  faultOf(name: string, uuid: string): number {
+    const node = this.#nodes.get(name);
+    return node?.isReady === true ? (node.description.faults.get(uuid) ?? 0) : 0;
+  }
+
+  /** Has the agent told that a device is well again, in view of the fault that it reports. */
+  clearFault(name: string, uuid: string): void {
+    const node = this.#nodes.get(name);
+    const fault = this.faultOf(name, uuid);
+    if (node !== undefined && fault > 0) {
+      node.clearedFaults = new Map([...node.clearedFaults, [uuid, fault]]);
+    }
+  }
+
+  /** Faults that were cleared and that the agent of a node still reports, by UUID. */
+  clearedFaults(name: string): ReadonlyMap<string, number> {
+    return this.#nodes.get(name)?.clearedFaults ?? new Map();
+  }
+
   /** Whether an agent of the node is there, or may be: it waits for an answer, or has had little time to call. */
   mayBeThere(name: string): boolean {
     const node = this.#nodes.get(name);
@@ -356,6 +379,15 @@ function illSince(
   const known = [...(before?.description.devices ?? []), ...devices].map(({ uuid }) => uuid);
   const ill = [...known, ...(before?.illSinceMs.keys() ?? [])].filter((uuid) => !well.has(uuid));
   return new Map(ill.map((uuid) => [uuid, before?.illSinceMs.get(uuid) ?? nowMs]));
+}
+
+function stillReported(
+  cleared: ReadonlyMap<string, number>,
+  { faults }: NodeDescription,
+): ReadonlyMap<string, number> {
+  return cleared.size === 0
+    ? cleared
+    : new Map([...cleared].filter(([uuid, fault]) => faults.get(uuid) === fault));
 }
 
 function hasSameAllocations(node: NodePresence, before: NodePresence | undefined): boolean {

@@ -76,6 +76,8 @@ export interface NodeDescription {
   readonly labels: Labels;
   /** In order of their ordinals. */
   readonly devices: readonly DeviceRecord[];
+  /** Number of the fault that its driver has reported, by UUID of those of which one has. */
+  readonly faults: ReadonlyMap<string, number>;
 }
 
 /** What an agent says of its node, checked. */
@@ -175,6 +177,11 @@ function checkDescription(node: string, request: SyncRequest): NodeDescription {
     bootId: cleanText(request.bootId),
     labels: checkLabels(request.labels),
     devices,
+    faults: new Map(
+      request.devices
+        .filter(({ fault }) => fault > 0n)
+        .map(({ uuid, fault }) => [uuid, checkCounter(fault, "number of a fault")]),
+    ),
   };
 }
 

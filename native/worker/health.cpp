@@ -69,12 +69,15 @@ Status watchHealth(const Driver& driver, Nvml& nvml) {
   for (const Subject& each : *subjects)
     if (!each.isSoftware) nvml.watch(each.uuid);
   do {
+    Json::Array faults;
+    for (const Nvml::Fault& each : nvml.takeFaults())
+      faults.push_back(Json::Object{{"uuid", each.uuid}, {"reason", each.reason}});
     Json::Array ill;
     for (const Subject& each : *subjects) {
       const std::string reason = each.isSoftware ? illnessOfSoftware(driver, each.device) : nvml.illness(each.uuid);
       if (!reason.empty()) ill.push_back(Json::Object{{"uuid", each.uuid}, {"reason", reason}});
     }
-    std::printf("%s\n", Json(Json::Object{{"ill", std::move(ill)}}).dump().c_str());
+    std::printf("%s\n", Json(Json::Object{{"ill", std::move(ill)}, {"faults", std::move(faults)}}).dump().c_str());
     if (std::fflush(stdout) != 0) return Error{std::string("nobody reads of the devices any more: ") + std::strerror(errno)};
   } while (pause());
   return Done{};

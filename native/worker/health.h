@@ -8,8 +8,8 @@
 
 namespace millpond::worker {
 
-/// Looks at the devices now and every two seconds, and each time prints those that are ill, with the reason, as a line of
-/// JSON; until standard input ends. So whoever hears nothing knows that the driver gives no answer.
+/// Looks at the devices now and every two seconds, and each time prints those that are ill now, with the reason, and what the
+/// driver has reported since, as a line of JSON; until standard input ends. So whoever hears nothing knows that the driver gives no answer.
 Status watchHealth(const Driver& driver, Nvml& nvml);
 
 }  // namespace millpond::worker

@@ -27,12 +27,38 @@ struct EventData {
   unsigned computeInstance;
 };
 
-/// Those that speak of a program and not of the card: it did something wrong, was ended, or lost memory that is contained
-/// (94); and those that only tell of rows that were replaced in time (63), or may have to be (92).
-constexpr std::array<unsigned long long, 11> kHarmlessXids = {8, 13, 31, 32, 43, 45, 63, 68, 92, 94, 109};
+/// nvmlFieldValue_t; the value of the field that is asked for is an unsigned int.
+struct FieldValue {
+  unsigned field;
+  unsigned scope;
+  long long at;
+  long long tookUs;
+  int type;
+  int result;
+  union {
+    unsigned number;
+    unsigned long long room;
+  } value;
+};
+constexpr unsigned kRecoveryAction = 230;
+enum Recovery : unsigned { kNone, kResetDevice, kRebootHost, kDrainPeers, kDrainAndReset };
+
+struct Xids {
+  unsigned long long first, last;
+};
+
+/// Those for which NVIDIA's catalogue of Xids has the program started again, if anything. They speak of a program, of an engine
+/// that has lost one, of memory that is contained (94) or replaced in time (63); 154 only sums up what others have told, and
+/// is there, too, when all is well again: `recoveryOf` asks for that. All others condemn a card.
+constexpr std::array<Xids, 25> kHarmlessXids = {{
+    {8, 8},     {11, 11},   {13, 14},   {25, 25},   {31, 32},   {37, 41},   {43, 45},   {60, 60},   {63, 63},
+    {66, 72},   {75, 77},   {80, 80},   {82, 86},   {88, 89},   {92, 94},   {96, 108},  {121, 121}, {126, 135},
+    {137, 137}, {139, 139}, {141, 141}, {152, 154}, {157, 157}, {160, 161}, {162, 165},
+}};
 
 bool condemns(unsigned long long xid) {
-  return std::find(kHarmlessXids.begin(), kHarmlessXids.end(), xid) == kHarmlessXids.end();
+  return std::none_of(kHarmlessXids.begin(), kHarmlessXids.end(),
+                      [xid](Xids each) { return each.first <= xid && xid <= each.last; });
 }
 
 }  // namespace
@@ -69,7 +95,7 @@ bool Nvml::areLinked(const std::string& uuid, const std::string& other) const {
 void Nvml::watch(const std::string& uuid) {
   const Device its = device(uuid);
   if (!its) return;
-  watched_[uuid] = {its, ""};
+  watched_[uuid] = its;
   const auto create = reinterpret_cast<int (*)(EventSet*)>(find("nvmlEventSetCreate"));
   const auto join = reinterpret_cast<int (*)(Device, unsigned long long, EventSet)>(find("nvmlDeviceRegisterEvents"));
   if (!create || !join) return;
@@ -78,28 +104,24 @@ void Nvml::watch(const std::string& uuid) {
   if (reports_) join(its, kXidEvents, reports_);
 }
 
-std::string Nvml::illness(const std::string& uuid) {
-  takeReports();
-  const auto known = watched_.find(uuid);
-  if (known == watched_.end()) return "";
-  const std::string state = stateOf(known->second.device);
-  return state.empty() ? known->second.reported : state;
-}
-
-void Nvml::takeReports() {
+std::vector<Nvml::Fault> Nvml::takeFaults() {
+  std::vector<Fault> faults;
   const auto wait = reinterpret_cast<int (*)(EventSet, EventData*, unsigned)>(find("nvmlEventSetWait_v2"));
-  if (!wait || !reports_) return;
+  if (!wait || !reports_) return faults;
   constexpr int kMostAtOnce = 64;
   EventData event{};
   for (int i = 0; i < kMostAtOnce && wait(reports_, &event, 0) == kSuccess; ++i) {
     if ((event.type & kXidEvents) == 0 || !condemns(event.data)) continue;
-    for (auto& [uuid, its] : watched_)
-      if (its.device == event.device && its.reported.empty())
-        its.reported = "the driver has reported Xid " + std::to_string(event.data);
+    for (const auto& [uuid, its] : watched_)
+      if (its == event.device) faults.push_back({uuid, "the driver has reported Xid " + std::to_string(event.data)});
   }
+  return faults;
 }
 
-std::string Nvml::stateOf(Device device) const {
+std::string Nvml::illness(const std::string& uuid) const {
+  const auto known = watched_.find(uuid);
+  if (known == watched_.end()) return "";
+  Device const device = known->second;
   // Asked of the card itself, so it is an answer about the card.
   const auto temperature = reinterpret_cast<int (*)(Device, int, unsigned*)>(find("nvmlDeviceGetTemperature"));
   unsigned celsius = 0;
@@ -111,7 +133,24 @@ std::string Nvml::stateOf(Device device) const {
   unsigned corrected = 0, uncorrected = 0, isPending = 0, hasFailed = 0;
   if (rows && rows(device, &corrected, &uncorrected, &isPending, &hasFailed) == kSuccess && hasFailed)
     return "broken rows of its memory cannot be replaced any more";
-  return "";
+  return recoveryOf(device);
+}
+
+/// What the driver wants done before the device is used again. Older drivers do not say.
+std::string Nvml::recoveryOf(Device device) const {
+  const auto ask = reinterpret_cast<int (*)(Device, int, FieldValue*)>(find("nvmlDeviceGetFieldValues"));
+  FieldValue value{};
+  value.field = kRecoveryAction;
+  if (!ask || ask(device, 1, &value) != kSuccess || value.result != kSuccess) return "";
+  switch (value.value.number) {
+    case kResetDevice:
+    case kDrainAndReset:
+      return "its driver wants it to be reset";
+    case kRebootHost:
+      return "its driver wants its host to be started anew";
+    default:
+      return "";
+  }
 }
 
 }  // namespace millpond::worker

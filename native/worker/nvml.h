@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace millpond::worker {
 
@@ -18,27 +19,28 @@ class Nvml {
   /// Whether two devices, by UUID, reach each other over NVLink, directly or through switches.
   bool areLinked(const std::string& uuid, const std::string& other) const;
 
+  /// What the driver has reported of a device, and condemns it: an Xid.
+  struct Fault {
+    std::string uuid;
+    std::string reason;
+  };
+
   /// From now on what the driver reports of a device, by UUID, is taken note of.
   void watch(const std::string& uuid);
-  /// Why a device that is watched must not be used any more; empty: nothing is known against it. What the driver has
-  /// reported once holds for the life of this.
-  std::string illness(const std::string& uuid);
+  /// Faults that were reported since this was last asked.
+  std::vector<Fault> takeFaults();
+  /// Why a device that is watched must not be used now, as its card and the driver say; empty: nothing is known against it.
+  std::string illness(const std::string& uuid) const;
 
  private:
   using Device = struct OpaqueNvmlDevice*;
   using EventSet = struct OpaqueNvmlEventSet*;
-  struct Watched {
-    Device device = nullptr;
-    std::string reported;  ///< the first of the driver's reports that condemns it
-  };
-
   void* find(const char* name) const;
   Device device(const std::string& uuid) const;
-  void takeReports();
-  std::string stateOf(Device device) const;
+  std::string recoveryOf(Device device) const;
 
   void* library_ = nullptr;  // stays loaded: it has threads of its own
-  std::map<std::string, Watched> watched_;  // by UUID
+  std::map<std::string, Device> watched_;  // by UUID
   EventSet reports_ = nullptr;
 };
 

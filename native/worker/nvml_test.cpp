@@ -3,6 +3,9 @@
 
 #include <dlfcn.h>
 
+#include <string>
+#include <vector>
+
 #include "testing/check.h"
 
 using millpond::worker::Nvml;
@@ -37,19 +40,41 @@ const std::string kNothing;
 
 }  // namespace
 
-TEST("a device of which the driver reports a fault of the card is ill from then on, and others are not") {
+TEST("what the driver reports of a card is told once, and what it reports of programs is not") {
   Nvml nvml(MILLPOND_FAKE_NVML);
   for (const char* uuid : {"GPU-a", "GPU-b", "GPU-c", "GPU-unknown"}) nvml.watch(uuid);
   auto* const report = fake<void(unsigned, unsigned long long, unsigned long long)>("fakeNvmlReport");
-  // What programs did wrong, and what is no Xid.
-  for (const unsigned long long harmless : {13, 31, 43, 45, 63, 94}) report(0, kXid, harmless);
+  // What programs did wrong, what is contained or mended, what sums up others, and what is no Xid.
+  for (const unsigned long long harmless : {8, 13, 31, 32, 43, 45, 63, 68, 69, 92, 94, 105, 121, 137, 154}) report(0, kXid, harmless);
   report(0, kDoubleBitEcc, 79);
-  CHECK_EQ(nvml.illness("GPU-a"), kNothing);
-  report(0, kXid, 79);
-  report(0, kXid, 48);
-  CHECK_EQ(nvml.illness("GPU-a"), std::string("the driver has reported Xid 79"));
-  CHECK_EQ(nvml.illness("GPU-a"), std::string("the driver has reported Xid 79"));
-  for (const char* uuid : {"GPU-b", "GPU-c", "GPU-unknown"}) CHECK_EQ(nvml.illness(uuid), kNothing);
+  CHECK(nvml.takeFaults().empty());
+  const std::vector<unsigned long long> ofCards = {46, 48, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 155, 158, 999};
+  for (const unsigned long long xid : ofCards) report(1, kXid, xid);
+  const auto faults = nvml.takeFaults();
+  CHECK_EQ(faults.size(), ofCards.size());
+  for (size_t i = 0; i < faults.size(); ++i) {
+    CHECK_EQ(faults[i].uuid, std::string("GPU-b"));
+    CHECK_EQ(faults[i].reason, "the driver has reported Xid " + std::to_string(ofCards[i]));
+  }
+  CHECK(nvml.takeFaults().empty());
+  CHECK_EQ(nvml.illness("GPU-b"), kNothing);
+}
+
+TEST("a device is ill for as long as its driver wants something done with it") {
+  Nvml nvml(MILLPOND_FAKE_NVML);
+  nvml.watch("GPU-a");
+  auto* const recover = fake<void(unsigned, int)>("fakeNvmlRecover");
+  for (const int reset : {1, 4}) {
+    recover(0, reset);
+    CHECK_EQ(nvml.illness("GPU-a"), std::string("its driver wants it to be reset"));
+  }
+  recover(0, 2);
+  CHECK_EQ(nvml.illness("GPU-a"), std::string("its driver wants its host to be started anew"));
+  // Nothing, something of its links only, and a driver that does not say.
+  for (const int nothing : {0, 3, -1}) {
+    recover(0, nothing);
+    CHECK_EQ(nvml.illness("GPU-a"), kNothing);
+  }
 }
 
 TEST("a device is ill for as long as its card says so, whether it can report or not") {

@@ -19,7 +19,11 @@ export const nodeCommands = {
   },
   uncordon: {
     summary: "Let new claims come to a node or a device again",
-    examples: [{ command: "millpond uncordon node-a", what: "undoes cordon and drain" }],
+    description: `Of a device it says, too, that the card is well: what its driver has reported until now does not count any more.`,
+    examples: [
+      { command: "millpond uncordon node-a", what: "undoes cordon and drain" },
+      { command: 'millpond uncordon node-a/3 --reason "was reset"', what: "one device, after an Xid" },
+    ],
     arguments: [{ name: "node", description: "Name of the node, or node/ordinal of a device" }],
     options: { ...changing },
     group: "Operate",

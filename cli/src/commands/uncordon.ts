@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { DeviceHealth } from "@millpond/api";
 import { exitStatus } from "../command-table.ts";
 import type { Values } from "../command-values.ts";
 import { openConnection } from "../connection.ts";
@@ -8,7 +9,12 @@ import { cordonTarget } from "../cordon-target.ts";
 export async function run(values: Values<"uncordon">, [target = ""]: readonly string[]): Promise<number> {
   const connection = openConnection(values);
   const { kind, ...which } = await cordonTarget(connection, target);
-  await connection.pool.cordonNode({ ...which, cordoned: false });
+  const { node } = await connection.pool.cordonNode({ ...which, cordoned: false });
   process.stdout.write(`${kind}/${target} uncordoned\n`);
+  for (const { index, uuid, health, healthReason } of node?.devices ?? []) {
+    if ((uuid === which.deviceUuid || kind === "node") && health === DeviceHealth.UNHEALTHY) {
+      process.stderr.write(`device/${which.name}/${index} stays unhealthy: ${healthReason}\n`);
+    }
+  }
   return exitStatus.ok;
 }

@@ -21,13 +21,14 @@ export function makeAgentService(
   return {
     async sync(request, { values, signal }) {
       const desired = await sync(pool, checkReport(request), callerOf({ values }), signal);
-      const { revision, allocations, order, describedBy } = desired;
+      const { revision, allocations, order, clearedFaults, describedBy } = desired;
       return {
         revision: BigInt(revision),
         allocations: allocations.map((each) => toAllocation(pool, each)),
         term: BigInt(pool.ledger.term),
         order: BigInt(order),
         describedBy: BigInt(describedBy),
+        clearedFaults: Array.from(clearedFaults, ([uuid, fault]) => ({ uuid, fault: BigInt(fault) })),
         ticketPublicKey,
         controller: pool.ledger.identity,
         controllerVersion: version,

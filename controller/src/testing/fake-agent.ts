@@ -353,6 +353,13 @@ export class FakeAgent implements AsyncDisposable {
     if (this.isObedient) {
       this.#resizeSessions(answer);
     }
+    for (const { uuid, fault } of answer.clearedFaults) {
+      this.devices = this.devices.map((device) =>
+        device.uuid === uuid && device.fault === fault
+          ? { ...device, health: DeviceHealth.HEALTHY, healthReason: "", fault: 0n }
+          : device,
+      );
+    }
     for (const resolve of this.#onAnswer.splice(0)) {
       resolve();
     }

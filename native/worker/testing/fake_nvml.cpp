@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A management library of a host with three devices, of which the first two are joined by NVLink. Tests say what befalls
-// them: fakeNvmlReport, fakeNvmlAnswer, fakeNvmlFailRows.
+// them: fakeNvmlReport, fakeNvmlAnswer, fakeNvmlFailRows, fakeNvmlRecover.
 #include <array>
 #include <cstring>
 #include <deque>
@@ -25,6 +25,7 @@ std::deque<EventData> reports;
 std::array<bool, 3> areRegistered{};
 std::array<int, 3> answers{};
 std::array<bool, 3> haveFailedRows{};
+std::array<int, 3> recoveries{-1, -1, -1};  // negative: the driver does not say
 
 size_t indexOf(const void* device) { return static_cast<size_t>(static_cast<const char* const*>(device) - kDevices.data()); }
 
@@ -94,6 +95,25 @@ extern "C" {
   *hasFailed = haveFailedRows[indexOf(device)] ? 1 : 0;
   return 0;
 }
+
+struct FieldValue {
+  unsigned field, scope;
+  long long at, tookUs;
+  int type, result;
+  unsigned long long value;
+};
+
+[[gnu::visibility("default")]] int nvmlDeviceGetFieldValues(const void* device, int count, FieldValue* values) {
+  constexpr unsigned kRecoveryAction = 230;
+  if (!isOne(device) || count != 1 || values->field != kRecoveryAction) return kInvalidArgument;
+  const int recovery = recoveries[indexOf(device)];
+  values->result = recovery < 0 ? kUnsupported : 0;
+  values->value = recovery < 0 ? 1 : static_cast<unsigned long long>(recovery);
+  return 0;
+}
+
+/// The driver wants this done with a device; negative: it does not say any more.
+[[gnu::visibility("default")]] void fakeNvmlRecover(unsigned index, int action) { recoveries[index] = action; }
 
 /// The driver reports something of a device, if it was asked to.
 [[gnu::visibility("default")]] void fakeNvmlReport(unsigned index, unsigned long long type, unsigned long long data) {

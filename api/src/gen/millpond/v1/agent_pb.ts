@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file millpond/v1/agent.proto.
  */
 export const file_millpond_v1_agent: GenFile = /*@__PURE__*/
-  fileDesc("ChdtaWxscG9uZC92MS9hZ2VudC5wcm90bxILbWlsbHBvbmQudjEiigQKC1N5bmNSZXF1ZXN0EgwKBG5vZGUYASABKAkSCwoDcnVuGAIgASgJEhEKCWFnZW50X3VybBgDIAEoCRIVCg1hZ2VudF92ZXJzaW9uGAQgASgJEhAKCGhvc3RuYW1lGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSKgoHZGV2aWNlcxgHIAMoCzIZLm1pbGxwb25kLnYxLkRldmljZVJlcG9ydBIsCghzZXNzaW9ucxgIIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25SZXBvcnQSFAoMd2FybV93b3JrZXJzGAkgASgNEhYKDmtub3duX3JldmlzaW9uGAogASgEEhAKCHNlcXVlbmNlGAsgASgEEjEKDmVuZGVkX3Nlc3Npb25zGA0gAygLMhkubWlsbHBvbmQudjEuRW5kZWRTZXNzaW9uEjQKBmxhYmVscxgOIAMoCzIkLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmtub3duX3Rlcm0YDyABKAQSFAoMZGVzY3JpYmVkX2J5GBAgASgEEjEKCGFjdGl2aXR5GBEgAygLMh8ubWlsbHBvbmQudjEuQWxsb2NhdGlvbkFjdGl2aXR5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFKBAgMEA0iQAoSQWxsb2NhdGlvbkFjdGl2aXR5Eg0KBWVwb2NoGAEgASgEEhsKE2FjdGl2ZV9taWxsaXNlY29uZHMYAiABKAQiTAoMRW5kZWRTZXNzaW9uEgoKAmlkGAEgASgJEg0KBWNsYWltGAIgASgJEg0KBWVwb2NoGAMgASgEEhIKCmhhZF9jbGllbnQYBCABKAgi1QIKDERldmljZVJlcG9ydBINCgVpbmRleBgBIAEoDRIMCgR1dWlkGAIgASgJEgwKBG5hbWUYAyABKAkSDAoEa2luZBgEIAEoCRIUCgxtZW1vcnlfYnl0ZXMYBSABKAQSEgoKcGNpX2J1c19pZBgGIAEoCRIaChJjb21wdXRlX2NhcGFiaWxpdHkYByABKAkSFwoPbXVsdGlwcm9jZXNzb3JzGAggASgNEhYKDmRyaXZlcl92ZXJzaW9uGAkgASgJEhQKDGN1ZGFfdmVyc2lvbhgKIAEoDRIpCgZoZWFsdGgYCyABKA4yGS5taWxscG9uZC52MS5EZXZpY2VIZWFsdGgSFQoNaGVhbHRoX3JlYXNvbhgMIAEoCRIRCgludW1hX25vZGUYDSABKAkSEwoLcGNpZV9zd2l0Y2gYDiABKAkSFQoNbnZsaW5rX2RvbWFpbhgPIAEoCSLhAgoNU2Vzc2lvblJlcG9ydBIKCgJpZBgBIAEoCRINCgVjbGFpbRgCIAEoCRINCgVlcG9jaBgDIAEoBBIoCgVzdGF0ZRgEIAEoDjIZLm1pbGxwb25kLnYxLlNlc3Npb25TdGF0ZRISCgpzdGFydGVkX2F0GAUgASgDEhIKCmNsaWVudF9waWQYBiABKA0SEwoLY2xpZW50X2hvc3QYByABKAkSDwoHcHJvZ3JhbRgIIAEoCRIRCgl0cmFuc3BvcnQYCSABKAkSJwoHZGV2aWNlcxgKIAMoCzIWLm1pbGxwb25kLnYxLkRldmljZVVzZRIQCghjb21tYW5kcxgLIAEoBBIQCghsYXVuY2hlcxgMIAEoBBINCgV3YWl0cxgNIAEoBBIVCg1zaXplX3JldmlzaW9uGA4gASgEEhQKDHNpemVfcmVmdXNhbBgPIAEoCRISCgpub3RfcGFya2VkGBAgASgJImkKCURldmljZVVzZRIMCgR1dWlkGAEgASgJEhkKEW1lbW9yeV91c2VkX2J5dGVzGAIgASgEEhoKEm1lbW9yeV9saW1pdF9ieXRlcxgDIAEoBBIXCg9jb21wdXRlX3BlcmNlbnQYBCABKA0i0gEKDFN5bmNSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoBBIsCgthbGxvY2F0aW9ucxgCIAMoCzIXLm1pbGxwb25kLnYxLkFsbG9jYXRpb24SGQoRdGlja2V0X3B1YmxpY19rZXkYBCABKAkSEgoKY29udHJvbGxlchgFIAEoCRIaChJjb250cm9sbGVyX3ZlcnNpb24YBiABKAkSDAoEdGVybRgHIAEoBBINCgVvcmRlchgIIAEoBBIUCgxkZXNjcmliZWRfYnkYCSABKARKBAgDEAQySwoMQWdlbnRTZXJ2aWNlEjsKBFN5bmMSGC5taWxscG9uZC52MS5TeW5jUmVxdWVzdBoZLm1pbGxwb25kLnYxLlN5bmNSZXNwb25zZWIGcHJvdG8z", [file_millpond_v1_claim, file_millpond_v1_pool]);
+  fileDesc("ChdtaWxscG9uZC92MS9hZ2VudC5wcm90bxILbWlsbHBvbmQudjEiigQKC1N5bmNSZXF1ZXN0EgwKBG5vZGUYASABKAkSCwoDcnVuGAIgASgJEhEKCWFnZW50X3VybBgDIAEoCRIVCg1hZ2VudF92ZXJzaW9uGAQgASgJEhAKCGhvc3RuYW1lGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSKgoHZGV2aWNlcxgHIAMoCzIZLm1pbGxwb25kLnYxLkRldmljZVJlcG9ydBIsCghzZXNzaW9ucxgIIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25SZXBvcnQSFAoMd2FybV93b3JrZXJzGAkgASgNEhYKDmtub3duX3JldmlzaW9uGAogASgEEhAKCHNlcXVlbmNlGAsgASgEEjEKDmVuZGVkX3Nlc3Npb25zGA0gAygLMhkubWlsbHBvbmQudjEuRW5kZWRTZXNzaW9uEjQKBmxhYmVscxgOIAMoCzIkLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmtub3duX3Rlcm0YDyABKAQSFAoMZGVzY3JpYmVkX2J5GBAgASgEEjEKCGFjdGl2aXR5GBEgAygLMh8ubWlsbHBvbmQudjEuQWxsb2NhdGlvbkFjdGl2aXR5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFKBAgMEA0iQAoSQWxsb2NhdGlvbkFjdGl2aXR5Eg0KBWVwb2NoGAEgASgEEhsKE2FjdGl2ZV9taWxsaXNlY29uZHMYAiABKAQiTAoMRW5kZWRTZXNzaW9uEgoKAmlkGAEgASgJEg0KBWNsYWltGAIgASgJEg0KBWVwb2NoGAMgASgEEhIKCmhhZF9jbGllbnQYBCABKAgi5AIKDERldmljZVJlcG9ydBINCgVpbmRleBgBIAEoDRIMCgR1dWlkGAIgASgJEgwKBG5hbWUYAyABKAkSDAoEa2luZBgEIAEoCRIUCgxtZW1vcnlfYnl0ZXMYBSABKAQSEgoKcGNpX2J1c19pZBgGIAEoCRIaChJjb21wdXRlX2NhcGFiaWxpdHkYByABKAkSFwoPbXVsdGlwcm9jZXNzb3JzGAggASgNEhYKDmRyaXZlcl92ZXJzaW9uGAkgASgJEhQKDGN1ZGFfdmVyc2lvbhgKIAEoDRIpCgZoZWFsdGgYCyABKA4yGS5taWxscG9uZC52MS5EZXZpY2VIZWFsdGgSFQoNaGVhbHRoX3JlYXNvbhgMIAEoCRIRCgludW1hX25vZGUYDSABKAkSEwoLcGNpZV9zd2l0Y2gYDiABKAkSFQoNbnZsaW5rX2RvbWFpbhgPIAEoCRINCgVmYXVsdBgQIAEoBCIrCgxDbGVhcmVkRmF1bHQSDAoEdXVpZBgBIAEoCRINCgVmYXVsdBgCIAEoBCLhAgoNU2Vzc2lvblJlcG9ydBIKCgJpZBgBIAEoCRINCgVjbGFpbRgCIAEoCRINCgVlcG9jaBgDIAEoBBIoCgVzdGF0ZRgEIAEoDjIZLm1pbGxwb25kLnYxLlNlc3Npb25TdGF0ZRISCgpzdGFydGVkX2F0GAUgASgDEhIKCmNsaWVudF9waWQYBiABKA0SEwoLY2xpZW50X2hvc3QYByABKAkSDwoHcHJvZ3JhbRgIIAEoCRIRCgl0cmFuc3BvcnQYCSABKAkSJwoHZGV2aWNlcxgKIAMoCzIWLm1pbGxwb25kLnYxLkRldmljZVVzZRIQCghjb21tYW5kcxgLIAEoBBIQCghsYXVuY2hlcxgMIAEoBBINCgV3YWl0cxgNIAEoBBIVCg1zaXplX3JldmlzaW9uGA4gASgEEhQKDHNpemVfcmVmdXNhbBgPIAEoCRISCgpub3RfcGFya2VkGBAgASgJImkKCURldmljZVVzZRIMCgR1dWlkGAEgASgJEhkKEW1lbW9yeV91c2VkX2J5dGVzGAIgASgEEhoKEm1lbW9yeV9saW1pdF9ieXRlcxgDIAEoBBIXCg9jb21wdXRlX3BlcmNlbnQYBCABKA0ihQIKDFN5bmNSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoBBIsCgthbGxvY2F0aW9ucxgCIAMoCzIXLm1pbGxwb25kLnYxLkFsbG9jYXRpb24SGQoRdGlja2V0X3B1YmxpY19rZXkYBCABKAkSEgoKY29udHJvbGxlchgFIAEoCRIaChJjb250cm9sbGVyX3ZlcnNpb24YBiABKAkSDAoEdGVybRgHIAEoBBINCgVvcmRlchgIIAEoBBIUCgxkZXNjcmliZWRfYnkYCSABKAQSMQoOY2xlYXJlZF9mYXVsdHMYCiADKAsyGS5taWxscG9uZC52MS5DbGVhcmVkRmF1bHRKBAgDEAQySwoMQWdlbnRTZXJ2aWNlEjsKBFN5bmMSGC5taWxscG9uZC52MS5TeW5jUmVxdWVzdBoZLm1pbGxwb25kLnYxLlN5bmNSZXNwb25zZWIGcHJvdG8z", [file_millpond_v1_claim, file_millpond_v1_pool]);
 
 /**
  * @generated from message millpond.v1.SyncRequest
@@ -305,6 +305,14 @@ export type DeviceReport = Message<"millpond.v1.DeviceReport"> & {
    * @generated from field: string nvlink_domain = 15;
    */
   nvlinkDomain: string;
+
+  /**
+   * Number of the fault that its driver has reported, among those of this run, from 1. The device is unhealthy until somebody
+   * says that it is well again. 0: none.
+   *
+   * @generated from field: uint64 fault = 16;
+   */
+  fault: bigint;
 };
 
 /**
@@ -313,6 +321,30 @@ export type DeviceReport = Message<"millpond.v1.DeviceReport"> & {
  */
 export const DeviceReportSchema: GenMessage<DeviceReport> = /*@__PURE__*/
   messageDesc(file_millpond_v1_agent, 3);
+
+/**
+ * Somebody says that a device is well again, in view of this fault and none that has come since.
+ *
+ * @generated from message millpond.v1.ClearedFault
+ */
+export type ClearedFault = Message<"millpond.v1.ClearedFault"> & {
+  /**
+   * @generated from field: string uuid = 1;
+   */
+  uuid: string;
+
+  /**
+   * @generated from field: uint64 fault = 2;
+   */
+  fault: bigint;
+};
+
+/**
+ * Describes the message millpond.v1.ClearedFault.
+ * Use `create(ClearedFaultSchema)` to create a new message.
+ */
+export const ClearedFaultSchema: GenMessage<ClearedFault> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_agent, 4);
 
 /**
  * @generated from message millpond.v1.SessionReport
@@ -418,7 +450,7 @@ export type SessionReport = Message<"millpond.v1.SessionReport"> & {
  * Use `create(SessionReportSchema)` to create a new message.
  */
 export const SessionReportSchema: GenMessage<SessionReport> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_agent, 4);
+  messageDesc(file_millpond_v1_agent, 5);
 
 /**
  * @generated from message millpond.v1.DeviceUse
@@ -454,7 +486,7 @@ export type DeviceUse = Message<"millpond.v1.DeviceUse"> & {
  * Use `create(DeviceUseSchema)` to create a new message.
  */
 export const DeviceUseSchema: GenMessage<DeviceUse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_agent, 5);
+  messageDesc(file_millpond_v1_agent, 6);
 
 /**
  * @generated from message millpond.v1.SyncResponse
@@ -518,6 +550,13 @@ export type SyncResponse = Message<"millpond.v1.SyncResponse"> & {
    * @generated from field: uint64 described_by = 9;
    */
   describedBy: bigint;
+
+  /**
+   * Of devices that the agent still reports with these faults.
+   *
+   * @generated from field: repeated millpond.v1.ClearedFault cleared_faults = 10;
+   */
+  clearedFaults: ClearedFault[];
 };
 
 /**
@@ -525,7 +564,7 @@ export type SyncResponse = Message<"millpond.v1.SyncResponse"> & {
  * Use `create(SyncResponseSchema)` to create a new message.
  */
 export const SyncResponseSchema: GenMessage<SyncResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_agent, 6);
+  messageDesc(file_millpond_v1_agent, 7);
 
 /**
  * AgentService is served by the controller and called by agents. Role: agent.

@@ -1031,7 +1031,8 @@ export const PoolService: GenService<{
     output: typeof GetNodeResponseSchema;
   },
   /**
-   * CordonNode keeps new claims off a node, or lets them come again. What runs there goes on.
+   * CordonNode keeps new claims off a node, or lets them come again. What runs there goes on. Who uncordons a device says that
+   * it is well again, too, whatever its driver has reported of it: see `health` in the answer.
    *
    * @generated from rpc millpond.v1.PoolService.CordonNode
    */
