@@ -16,7 +16,7 @@ export interface Explanation {
   readonly obstacle: string;
   /** Number of claims that wait in its queue. */
   readonly queueLength: number;
-  /** Claims that have to end before it gets room, if nobody comes before it; of others' only what the caller sees. */
+  /** Claims that have to end before it gets room, when those before it have theirs; of others' only what the caller sees. */
   readonly waitsFor: readonly string[];
   /** How many it waits for that the caller does not see. */
   readonly waitsForHidden: number;
@@ -41,9 +41,7 @@ export async function explainClaim(pool: Pool, name: string, sees: Sight = seesA
     const snapshot = toQueueSnapshot(transaction, pool.facts);
     const tree = makeQueueTree(snapshot);
     const obstacle = pool.waiting.of(name)?.obstacle;
-    // Of quotas and gangs nobody knows when they let it go; room says nothing about it then.
-    const isForRoom = obstacle !== undefined && obstacle !== "quota" && obstacle !== "gang";
-    const ahead = isForRoom ? forecast(snapshot, name) : undefined;
+    const ahead = forecast(snapshot, pool.waiting, name);
     const next = nextRelease(snapshot);
     const positions = waitingPositions(pool);
     const inItsWay = ahead?.waitsFor ?? [];

@@ -283,12 +283,16 @@ describe("explanations and usage", () => {
     await make(pool, { name: "first", queue: "default" });
     await make(pool, { name: "second" });
     const now = BigInt(Math.floor(pool.clock.unixMs() / 1000));
+    expect(await pool.claims.explainClaim({ name: "first" })).toMatchObject({
+      waitsFor: ["runs"],
+      expectedAt: now + 600n,
+    });
     expect(await pool.claims.explainClaim({ name: "second" })).toMatchObject({
       claim: { name: "second", queuePosition: 2, reason: expect.stringContaining("1 of 1 device is taken") },
       obstacle: "room",
       queueLength: 2,
-      waitsFor: ["runs"],
-      expectedAt: now + 600n,
+      waitsFor: ["runs", "first"],
+      expectedAt: 0n,
       nextReleaseClaim: "runs",
       nextReleaseAt: now + 600n,
       facts: ["queue default: 1 GPUs in use", "tenant default: 1 GPUs in use"],

@@ -33,6 +33,11 @@ export class Waiting {
     return this.#blocked.get(claim);
   }
 
+  /** By claim: why it waits. */
+  get blocked(): ReadonlyMap<string, Blocked> {
+    return this.#blocked;
+  }
+
   /** Names in the order in which they are looked at, of all queues. */
   get order(): readonly string[] {
     return this.#order;

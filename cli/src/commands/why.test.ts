@@ -36,7 +36,7 @@ test("why and usage say what a platform team is asked", async () => {
   await claims.createClaim({ claim: { name: "hers", leaseSeconds: 600, tenant: "team-a" } });
   const hers = await pool.home.millpond(["why", "hers", "--token", secret]);
   // Whose claim that is, and its name, she is not told.
-  expect(hers.stdout).toMatch(/waits for: +the end of a claim of another tenant\n/);
+  expect(hers.stdout).toMatch(/waits for: +the end of 2 claims of other tenants\n/);
   expect(hers.stdout).toMatch(/next release: +a claim of another tenant, within /);
   await claims.releaseClaim({ name: "hers" });
   expect(why.stdout).toMatch(/expected: +within (1h|5\dm(\d+s)?)/);

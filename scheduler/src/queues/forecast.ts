@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { QueueSnapshot } from "./claim.ts";
-import { holdingsOf, outlookOf } from "./holdings.ts";
-import { reserve } from "./reservation.ts";
-import { makeUnits, totalsOf } from "./unit.ts";
+import { defaultPlanSettings, type QueueDecision, type QueueSnapshot } from "./claim.ts";
+import { compareEndings, type Ending, type EndingsOn, holdingsOf, outlookOf } from "./holdings.ts";
+import { reserve, type Reservation } from "./reservation.ts";
+import { makeUnits, shapeOfUnit, totalsOf, type Unit } from "./unit.ts";
 
-/** What has to happen before a claim gets room, if nobody comes before it. */
+/** What has to happen before a claim gets room, if nobody comes before it but those who do now. */
 export interface Forecast {
   /** Claims whose room it gets, in the order in which they are expected to end. */
   readonly waitsFor: readonly string[];
@@ -20,29 +20,79 @@ export interface NextRelease {
   readonly at: number;
 }
 
-/** @returns undefined when the claim does not wait, when its gang is not complete, or when it fits nowhere. */
-export function forecast(snapshot: QueueSnapshot, claim: string): Forecast | undefined {
-  const unit = makeUnits(snapshot.waiting, totalsOf(snapshot)).find(({ members }) =>
-    members.some(({ request }) => request.claim === claim),
-  );
-  if (unit === undefined || unit.missing > 0) {
+/** What was decided about those who wait on this snapshot. */
+type Decided = Pick<QueueDecision, "order" | "blocked">;
+
+/**
+ * Those who come before the claim get what becomes free before it does, once, and give that back again.
+ *
+ * @returns undefined when the claim does not wait for room, when it fits nowhere, or when too many come before it.
+ */
+export function forecast(
+  snapshot: QueueSnapshot,
+  decided: Decided,
+  claim: string,
+  settings = defaultPlanSettings,
+): Forecast | undefined {
+  const units = unitsForRoom(snapshot, decided);
+  const position = units.findIndex(({ members }) => members.some(({ request }) => request.claim === claim));
+  const those = units.slice(0, position + 1);
+  // Looking ahead is dear, but for those who ask the same.
+  const shapes = new Set(those.map((unit) => (unit.members.length > 1 ? unit.name : shapeOfUnit(unit))));
+  if (those.length > settings.maxCandidates || shapes.size > settings.maxReservations) {
     return undefined;
   }
+  const before: Reservation[] = [];
+  let last: Reservation | undefined;
+  for (const unit of those) {
+    last = reserve(snapshot.pool, unit, endingsWith(snapshot, before), before);
+    before.push(...(last === undefined ? [] : [last]));
+  }
+  return last && toForecast(last, snapshot.now);
+}
+
+/** Of quotas and gangs nobody knows when they let it go; room says nothing about it then. */
+function unitsForRoom(snapshot: QueueSnapshot, { order, blocked }: Decided): Unit[] {
+  const byFirst = new Map(
+    makeUnits(snapshot.waiting, totalsOf(snapshot)).map((unit) => [unit.first.request.claim, unit]),
+  );
+  return order
+    .filter((name) => !["gang", "quota", undefined].includes(blocked.get(name)?.obstacle))
+    .map((name) => byFirst.get(name))
+    .filter((unit) => unit !== undefined);
+}
+
+/** Those who hold something, and those who will. */
+function endingsWith(snapshot: QueueSnapshot, before: readonly Reservation[]): EndingsOn {
   const holdings = holdingsOf(snapshot);
-  const reservation = reserve(snapshot.pool, unit, (node) => outlookOf(holdings(node)).endings);
-  if (reservation === undefined) {
-    return undefined;
-  }
-  const devices = new Set(
-    reservation.statements.flatMap(({ node, devices: placed }) =>
-      placed.map(({ uuid }) => `${node}/${uuid}`),
-    ),
+  const later = Map.groupBy(
+    before.flatMap((each) => endingsOf(each, snapshot.now)),
+    ({ statement }) => statement.node,
   );
-  const waitsFor = reservation.ended
+  return (node) => {
+    const { endings } = outlookOf(holdings(node));
+    const own = later.get(node);
+    return own === undefined ? endings : [...endings, ...own].sort(compareEndings);
+  };
+}
+
+function endingsOf({ unit, startsAt, statements }: Reservation, now: number): Ending[] {
+  const beganAt = startsAt === null ? Number.MAX_SAFE_INTEGER : Math.max(startsAt, now);
+  return statements.map((statement) => {
+    const member = unit.members.find(({ request }) => request.claim === statement.claim);
+    const limit = member?.timeLimitSeconds ?? 0;
+    return { statement, beganAt, endsAt: startsAt === null || limit === 0 ? null : beganAt + limit };
+  });
+}
+
+function toForecast({ statements, ended, startsAt }: Reservation, now: number): Forecast {
+  const devices = new Set(
+    statements.flatMap(({ node, devices: placed }) => placed.map(({ uuid }) => `${node}/${uuid}`)),
+  );
+  const waitsFor = ended
     .filter(({ statement }) => statement.devices.some(({ uuid }) => devices.has(`${statement.node}/${uuid}`)))
     .map(({ statement }) => statement.claim);
-  const { startsAt } = reservation;
-  return { waitsFor, startsAt: startsAt === null ? null : Math.max(startsAt, snapshot.now) };
+  return { waitsFor, startsAt: startsAt === null ? null : Math.max(startsAt, now) };
 }
 
 /** The first of the running claims whose end is known. */

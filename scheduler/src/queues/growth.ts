@@ -8,7 +8,7 @@ import { type DeviceState, freeOf } from "../snapshot.ts";
 import type { Placement, Statement } from "../statement.ts";
 import { type Blocked, defaultPlanSettings, type QueueSnapshot, type WaitingClaim } from "./claim.ts";
 import { type Opening, openFor } from "./plan.ts";
-import { describeKeeper, withHolds } from "./reservation.ts";
+import { describeKeeper, holdsOf, withHolds } from "./reservation.ts";
 import { amountOfStatements } from "./unit.ts";
 
 export interface Growth {
@@ -30,14 +30,14 @@ export function refuseGrowth(
   const crowded = to.map((asked, position) => refuseOnDevice(opening, growth, asked, held.devices[position]));
   const first = crowded.find((each) => each !== undefined);
   if (first !== undefined) {
-    const keeper = opening.reservations.find(({ holds }) =>
-      holds.some(({ node, uuid }) => node === held.node && uuid === first.device.uuid),
+    const hold = holdsOf(opening.pool, opening.reservations).find(
+      ({ node, uuid }) => node === held.node && uuid === first.device.uuid,
     );
-    return keeper === undefined || !first.isKept
+    return hold === undefined || !first.isKept
       ? { obstacle: "room", reason: first.reason }
       : {
           obstacle: "reserved",
-          reason: `${first.reason}; the rest is kept for ${describeKeeper(keeper, snapshot.now)}`,
+          reason: `${first.reason}; the rest is kept for ${describeKeeper(hold.keeper, snapshot.now)}`,
         };
   }
   const { tree, pool } = opening;

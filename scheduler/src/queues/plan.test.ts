@@ -294,6 +294,28 @@ describe("preemption", () => {
     expect(history.waiting.map(({ request }) => request.claim)).toEqual(["other", "low-young"]);
   });
 
+  test("takes nobody whose room is kept for another that waits", () => {
+    const history = new QueueHistory({ pool: pool(2, 1), queues: [queue("q"), queue("r")] });
+    const on = (name: string, node: number, change: Partial<Job>) => {
+      const { request, ...rest } = job(name, change);
+      return { ...rest, request: { ...request, constraints: { onlyNodes: [`node-${node}`] } } };
+    };
+    history.arrive(on("old", 1, { ...may, queue: "r" }));
+    history.now += 5;
+    history.arrive(on("young", 0, { ...may, queue: "r" }), on("ends", 0, { timeLimitSeconds: 500 }));
+    history.now += 5;
+    history.arrive(job("large", { gpus: 2 }));
+    history.pass(60);
+    // For its own it takes the one that it hurts more: the room of the other one would not be its own.
+    expect(history.arrive(job("urgent", { queue: "r", priority: 5 })).preemptions).toMatchObject([
+      { claim: "old" },
+    ]);
+    expect(history.arrive(job("more", { queue: "r", priority: 4 })).preemptions).toEqual([]);
+    history.pass(30);
+    expect(running(history)).toEqual(["ends", "urgent", "young"]);
+    expect(history.decide().preemptions).toEqual([]);
+  });
+
   test("takes what a quota is used up by, though there is room", () => {
     const queues = [queue("q", { limit: { gpuMilli: 3000 } }), queue("other")];
     const history = new QueueHistory({ pool: pool(8), queues });

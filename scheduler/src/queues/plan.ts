@@ -382,9 +382,8 @@ class Planner {
     this.#headed.add(queue);
     // Looking ahead is dear, so only the first of each queue does.
     const looksAhead = isHead && this.#reservations.length < this.#settings.maxReservations;
-    const held = looksAhead ? withHolds(this.#pool, this.#reservations) : this.#pool;
     const later = looksAhead
-      ? this.#findAllowed(unit, held, (pool) => reserve(pool, unit, this.#endings))
+      ? this.#findAllowed(unit, this.#pool, (pool) => reserve(pool, unit, this.#endings, this.#reservations))
       : undefined;
     if (later?.refusal !== undefined) {
       if (!this.#waitForQuota(unit, later.amount, { account, refusal: later.refusal })) {
@@ -394,7 +393,7 @@ class Planner {
     }
     const ahead = later?.found;
     // What was taken back already, or is about to be, is kept for whom it is enough.
-    const noticed = ahead === undefined ? undefined : this.#reserveOfNoticed(held, unit);
+    const noticed = ahead === undefined ? undefined : this.#reserveOfNoticed(unit);
     if (noticed !== undefined) {
       this.#promise(noticed);
       this.#block(unit, {
@@ -404,7 +403,7 @@ class Planner {
       });
       return;
     }
-    if (looksAhead && this.#preempt(unit, held)) {
+    if (looksAhead && this.#preempt(unit)) {
       return;
     }
     const isReserved = ahead !== undefined && this.#mayReserve(unit);
@@ -433,7 +432,7 @@ class Planner {
     let allowedAt = this.#allowedAt(unit, amount);
     if (allowedAt === undefined && this.#quotaLooks < this.#settings.maxReservations) {
       this.#quotaLooks += 1;
-      const plan = this.#findVictims(unit, withHolds(this.#pool, this.#reservations), true);
+      const plan = this.#findVictims(unit, true);
       if (plan !== undefined) {
         this.#giveNotice(plan);
         allowedAt = this.#allowedAt(unit, amount);
@@ -443,7 +442,7 @@ class Planner {
       this.#block(unit, { obstacle: "quota", reason: refusal, expectedAt: null });
       return false;
     }
-    const room = this.#reserveOfNoticed(withHolds(this.#pool, this.#reservations), unit);
+    const room = this.#reserveOfNoticed(unit);
     if (room !== undefined) {
       this.#promise(room);
     }
@@ -483,19 +482,19 @@ class Planner {
   }
 
   /** Room for it as soon as those have ended that have had notice, if there are any. */
-  #reserveOfNoticed(held: Snapshot, unit: Unit): Reservation | undefined {
-    return held.nodes.some(({ name }) => this.#onNotice(name).length > 0)
-      ? reserve(held, unit, this.#onNotice)
+  #reserveOfNoticed(unit: Unit): Reservation | undefined {
+    return this.#pool.nodes.some(({ name }) => this.#onNotice(name).length > 0)
+      ? reserve(this.#pool, unit, this.#onNotice, this.#reservations)
       : undefined;
   }
 
-  #preempt(unit: Unit, held: Snapshot): boolean {
-    const plan = this.#findVictims(unit, held, false);
+  #preempt(unit: Unit): boolean {
+    const plan = this.#findVictims(unit, false);
     if (plan === undefined) {
       return false;
     }
     this.#giveNotice(plan);
-    const reservation = this.#reserveOfNoticed(held, unit);
+    const reservation = this.#reserveOfNoticed(unit);
     if (reservation !== undefined) {
       this.#promise(reservation);
     }
@@ -514,14 +513,15 @@ class Planner {
     this.#tree.promise(reservation.unit.first, amountOfStatements(this.#pool, reservation.statements));
   }
 
-  #findVictims(unit: Unit, held: Snapshot, isForQuota: boolean): PreemptionPlan | undefined {
+  #findVictims(unit: Unit, isForQuota: boolean): PreemptionPlan | undefined {
     if (unit.first.isBestEffort) {
       return undefined;
     }
     this.#noteLeaving();
-    return findVictims(held, unit, {
+    return findVictims(this.#pool, unit, {
       holdings: this.#holdings,
       tree: this.#tree,
+      reservations: this.#reservations,
       settings: this.#settings,
       isForQuota,
     });

@@ -8,7 +8,7 @@ import type { NodeState, Snapshot } from "../snapshot.ts";
 import type { Holdings, PlanSettings, Preemption, RunningClaim } from "./claim.ts";
 import { mayBeTaken, outlookOf } from "./holdings.ts";
 import { add, type Amount, nothing } from "./quota.ts";
-import { withoutGrants } from "./reservation.ts";
+import { type Reservation, withHolds, withoutGrants } from "./reservation.ts";
 import type { QueueTree } from "./tree.ts";
 import { amountOfStatements, amountOn, placeUnit, type Unit } from "./unit.ts";
 
@@ -29,6 +29,8 @@ export interface PreemptionPlan {
 interface Context {
   readonly holdings: (node: string) => Holdings;
   readonly tree: QueueTree;
+  /** Of what is taken back they get theirs first. */
+  readonly reservations: readonly Reservation[];
   readonly settings: PlanSettings;
   /** A quota is in its way, whatever room there is. */
   readonly isForQuota: boolean;
@@ -224,15 +226,18 @@ function cheapest(
   snapshot: Snapshot,
   unit: Unit,
   victims: readonly Victim[],
-  { settings, tree, isForQuota }: Context,
+  { settings, tree, reservations, isForQuota }: Context,
 ): readonly Victim[] | undefined {
   const choices: (readonly Victim[])[] = [];
   const consider = (nodes: Snapshot["nodes"], those: readonly Victim[]) => {
     const placeWithout = (taken: readonly Victim[]) =>
       placeUnit(
-        withoutGrants(
-          { ...snapshot, nodes },
-          taken.flatMap(({ claims }) => claims),
+        withHolds(
+          withoutGrants(
+            { ...snapshot, nodes },
+            taken.flatMap(({ claims }) => claims),
+          ),
+          reservations,
         ),
         unit,
       );

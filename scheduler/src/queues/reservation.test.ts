@@ -103,7 +103,7 @@ test("as few claims as possible have to end, in their order, and the unit is pla
       );
       const byNode = Map.groupBy(endings.toSorted(compareEndings), ({ statement }) => statement.node);
       const endingsOn = (node: string) => byNode.get(node) ?? [];
-      const everyone = reserve(pool, unit, endingsOn);
+      const everyone = reserve(pool, unit, endingsOn, []);
       const counts = Array.from({ length: ordered.length + 1 }, (_, count) => count);
       const count = counts.find(
         (each) => placeUnit(withoutGrants(pool, ordered.slice(0, each)), unit) !== undefined,
@@ -115,7 +115,7 @@ test("as few claims as possible have to end, in their order, and the unit is pla
         expect(everyone?.ended).toEqual(ended.filter(({ statement }) => nodes.has(statement.node)));
         expect(everyone?.startsAt).toBe(count === 0 ? Number.NEGATIVE_INFINITY : ended.at(-1)?.endsAt);
         // What is remembered of the nodes changes nothing.
-        expect(reserve(pool, unit, endingsOn)).toEqual(everyone);
+        expect(reserve(pool, unit, endingsOn, [])).toEqual(everyone);
         expect(everyone?.statements).toEqual(placeUnit(withoutGrants(pool, ordered.slice(0, count)), unit));
         waits += count;
       }

@@ -3,13 +3,14 @@
 // Room that is kept for a unit that has to wait: what is free now and what others give back.
 
 import { formatDuration } from "@millpond/api";
-import type { DeviceState, NodeState, Snapshot } from "../snapshot.ts";
+import type { DeviceState, Free, NodeState, Snapshot } from "../snapshot.ts";
 import type { Statement } from "../statement.ts";
 import { compareEndings, type Ending, type EndingsOn } from "./holdings.ts";
 import { placeUnit, shapeOfUnit, type Unit } from "./unit.ts";
 
 /** What is free of a device and has to stay so. */
 interface Hold {
+  readonly keeper: Reservation;
   readonly node: string;
   readonly uuid: string;
   readonly memoryBytes: bigint;
@@ -23,32 +24,52 @@ export interface Reservation {
   readonly statements: readonly Statement[];
   /** Those who have to end before, on the nodes where it is placed. */
   readonly ended: readonly Ending[];
-  readonly holds: readonly Hold[];
 }
 
 /**
  * Finds the room that is there first when claims give back what they hold: those whose end is known in that order, then
  * the others, oldest first. The order stays the same while time passes and claims come elsewhere, so a unit's turn comes
  * no later than when the claims that are in the pool now have ended.
+ *
+ * @param before Those who get theirs before, also of what is given back.
  */
-export function reserve(snapshot: Snapshot, unit: Unit, endingsOn: EndingsOn): Reservation | undefined {
-  const least = isOfOneNode(unit)
-    ? leastOnOneNode(snapshot, unit, endingsOn)
-    : leastOf(snapshot, unit, endingsOn);
+export function reserve(
+  snapshot: Snapshot,
+  unit: Unit,
+  endingsOn: EndingsOn,
+  before: readonly Reservation[],
+): Reservation | undefined {
+  const future: Future = { snapshot, endingsOn, before };
+  const least = isOfOneNode(unit) ? leastOnOneNode(future, unit) : leastOf(future, unit);
   if (least === undefined) {
     return undefined;
   }
   const { ended, statements } = least;
   const last = ended.at(-1);
   const nodes = new Set(statements.map(({ node }) => node));
-  const there = ended.filter(({ statement }) => nodes.has(statement.node));
   return {
     unit,
     startsAt: last === undefined ? Number.NEGATIVE_INFINITY : last.endsAt,
     statements,
-    ended: there,
-    holds: holdsOf(statements, there),
+    ended: ended.filter(({ statement }) => nodes.has(statement.node)),
   };
+}
+
+/** What will become free, and for whom. */
+interface Future {
+  readonly snapshot: Snapshot;
+  readonly endingsOn: EndingsOn;
+  readonly before: readonly Reservation[];
+}
+
+/** The snapshot when these have ended, some of which may be of those before. */
+function afterEndings({ snapshot, before }: Future, ended: readonly Ending[]): Snapshot {
+  const names = new Set(ended.map(({ statement }) => statement.claim));
+  const staying = before.map((each) => ({
+    ...each,
+    statements: each.statements.filter(({ claim }) => !names.has(claim)),
+  }));
+  return withHolds(withoutGrants(snapshot, ended), staying);
 }
 
 /** The fewest endings that have to be there, in their order, and what is placed then. */
@@ -64,17 +85,19 @@ function isOfOneNode({ members, first }: Unit): boolean {
 }
 
 /** For a unit that needs one node, each node is looked at by itself: it needs some of the endings that are its own. */
-function leastOnOneNode(snapshot: Snapshot, unit: Unit, endingsOn: EndingsOn): Least | undefined {
+function leastOnOneNode(future: Future, unit: Unit): Least | undefined {
+  const { snapshot, endingsOn } = future;
   let best:
     | { readonly node: NodeState; readonly ended: readonly Ending[]; readonly last: Ending }
     | undefined;
-  const enoughOn = counterFor(snapshot, unit);
+  const enoughOn = counterFor(future, unit);
   for (const node of snapshot.nodes) {
     const endings = endingsOn(node.name);
     const enough = enoughOn(node, endings);
     if (enough === 0) {
       // There is room already: then the best of the nodes is taken.
-      const statements = placeUnit(snapshot, unit) ?? placeUnit({ ...snapshot, nodes: [node] }, unit);
+      const statements =
+        placeUnit(afterEndings(future, []), unit) ?? placeUnit(onNode(future, node, []), unit);
       return statements && { ended: [], statements };
     }
     const last = enough === null ? undefined : endings[enough - 1];
@@ -82,7 +105,7 @@ function leastOnOneNode(snapshot: Snapshot, unit: Unit, endingsOn: EndingsOn): L
       best = { node, ended: endings.slice(0, enough ?? 0), last };
     }
   }
-  const statements = best && placeUnit(without(snapshot, best.node, best.ended), unit);
+  const statements = best && placeUnit(onNode(future, best.node, best.ended), unit);
   return best && statements && { ended: best.ended, statements };
 }
 
@@ -98,9 +121,9 @@ const maxRemembered = 64;
 const counted = new WeakMap<NodeState, Counted>();
 
 /** How many of its endings have to be there so that the unit fits on a node; null: all are not enough. */
-function counterFor(snapshot: Snapshot, unit: Unit) {
+function counterFor(future: Future, unit: Unit) {
   const count = (node: NodeState, endings: readonly Ending[]) => {
-    const tryFirst = (enough: number) => placeUnit(without(snapshot, node, endings.slice(0, enough)), unit);
+    const tryFirst = (enough: number) => placeUnit(onNode(future, node, endings.slice(0, enough)), unit);
     return leastFitting(tryFirst, endings.length, tryFirst(endings.length)) ?? null;
   };
   if (unit.members.length > 1) {
@@ -108,7 +131,11 @@ function counterFor(snapshot: Snapshot, unit: Unit) {
     return count;
   }
   const shape = shapeOfUnit(unit);
+  const kept = new Set(future.before.flatMap(({ statements }) => statements.map(({ node }) => node)));
   return (node: NodeState, endings: readonly Ending[]) => {
+    if (kept.has(node.name)) {
+      return count(node, endings);
+    }
     let known = counted.get(node);
     if (known?.endings !== endings) {
       known = { endings, enough: new Map() };
@@ -127,14 +154,15 @@ function counterFor(snapshot: Snapshot, unit: Unit) {
 }
 
 /** The node alone, when these have given back what they hold of it. */
-function without(snapshot: Snapshot, node: NodeState, ended: readonly Ending[]): Snapshot {
-  return withoutGrants({ ...snapshot, nodes: [node] }, ended);
+function onNode(future: Future, node: NodeState, ended: readonly Ending[]): Snapshot {
+  return afterEndings({ ...future, snapshot: { ...future.snapshot, nodes: [node] } }, ended);
 }
 
 /** For a unit that may span nodes. Mostly few have to end, so the search goes out from the beginning. */
-function leastOf(snapshot: Snapshot, unit: Unit, endingsOn: EndingsOn): Least | undefined {
+function leastOf(future: Future, unit: Unit): Least | undefined {
+  const { snapshot, endingsOn } = future;
   const ordered = snapshot.nodes.flatMap(({ name }) => endingsOn(name)).sort(compareEndings);
-  const tryFirst = (count: number) => placeUnit(withoutGrants(snapshot, ordered.slice(0, count)), unit);
+  const tryFirst = (count: number) => placeUnit(afterEndings(future, ordered.slice(0, count)), unit);
   let most = 0;
   let statements = tryFirst(0);
   while (statements === undefined && most < ordered.length) {
@@ -175,9 +203,7 @@ export function describeKeeper({ unit }: Reservation, now: number): string {
 
 /** The snapshot in which what has to stay free looks taken. */
 export function withHolds(snapshot: Snapshot, reservations: readonly Reservation[]): Snapshot {
-  const holds = reservations.flatMap((reservation) =>
-    reservation.holds.map((hold) => ({ ...hold, claim: `reserved for ${reservation.unit.name}` })),
-  );
+  const holds = holdsOf(snapshot, reservations);
   if (holds.length === 0) {
     return snapshot;
   }
@@ -193,8 +219,8 @@ export function withHolds(snapshot: Snapshot, reservations: readonly Reservation
             ...device,
             grants: [
               ...device.grants,
-              ...own.map(({ claim, memoryBytes, computePercent }) => ({
-                claim,
+              ...own.map(({ keeper, memoryBytes, computePercent }) => ({
+                claim: `reserved for ${keeper.unit.name}`,
                 memoryBytes,
                 computePercent,
               })),
@@ -227,36 +253,66 @@ export function withoutGrants(
   );
 }
 
-function holdsOf(statements: readonly Statement[], ended: readonly Ending[]): Hold[] {
-  const freed = new Map<string, { memoryBytes: bigint; computePercent: number }>();
-  for (const { statement } of ended) {
-    for (const { uuid, memoryBytes, computePercent } of statement.devices) {
-      const key = `${statement.node}/${uuid}`;
-      const known = freed.get(key) ?? { memoryBytes: 0n, computePercent: 0 };
-      freed.set(key, {
-        memoryBytes: known.memoryBytes + memoryBytes,
-        computePercent: known.computePercent + computePercent,
-      });
-    }
+/**
+ * What has to stay free of what is free in the snapshot: what the reservations need beyond what those still hold who have
+ * to end before. That serves each of them once, in their order.
+ */
+export function holdsOf({ nodes }: Snapshot, reservations: readonly Reservation[]): Hold[] {
+  if (reservations.length === 0) {
+    return [];
   }
-  // Several members of a gang may share a device: what is freed there serves them one after the other.
   const holds: Hold[] = [];
-  for (const { node, devices } of statements) {
-    for (const { uuid, memoryBytes, computePercent } of devices) {
-      const key = `${node}/${uuid}`;
-      const left = freed.get(key) ?? { memoryBytes: 0n, computePercent: 0 };
-      const memory = memoryBytes > left.memoryBytes ? memoryBytes - left.memoryBytes : 0n;
-      const compute = Math.max(0, computePercent - left.computePercent);
-      freed.set(key, {
-        memoryBytes: left.memoryBytes > memoryBytes ? left.memoryBytes - memoryBytes : 0n,
-        computePercent: Math.max(0, left.computePercent - computePercent),
-      });
-      if (memory > 0n || compute > 0) {
-        holds.push({ node, uuid, memoryBytes: memory, computePercent: compute });
+  const byName = new Map(nodes.map((node) => [node.name, node]));
+  /** What becomes free of a device, and is promised already. */
+  const promised = new Map<string, Free>();
+  for (const keeper of reservations) {
+    const ended = Map.groupBy(keeper.ended, ({ statement }) => statement.node);
+    for (const { node, devices } of keeper.statements) {
+      const claims = new Set(ended.get(node)?.map(({ statement }) => statement.claim));
+      for (const { uuid, memoryBytes, computePercent } of devices) {
+        const device = byName.get(node)?.devices.find((each) => each.uuid === uuid);
+        if (device !== undefined) {
+          const key = `${node}/${uuid}`;
+          const gone = promised.get(key) ?? nothing;
+          const coming = device.grants.filter(({ claim }) => claims.has(claim)).reduce(addFree, nothing);
+          const part = lesserOf({ memoryBytes, computePercent }, atLeastNothing(subtractFree(coming, gone)));
+          promised.set(key, addFree(gone, part));
+          const rest = subtractFree({ memoryBytes, computePercent }, part);
+          if (rest.memoryBytes > 0n || rest.computePercent > 0) {
+            holds.push({ keeper, node, uuid, ...rest });
+          }
+        }
       }
     }
   }
   return holds;
+}
+
+const nothing: Free = { memoryBytes: 0n, computePercent: 0 };
+
+function addFree(a: Free, b: Free): Free {
+  return {
+    memoryBytes: a.memoryBytes + b.memoryBytes,
+    computePercent: a.computePercent + b.computePercent,
+  };
+}
+
+function subtractFree(a: Free, b: Free): Free {
+  return {
+    memoryBytes: a.memoryBytes - b.memoryBytes,
+    computePercent: a.computePercent - b.computePercent,
+  };
+}
+
+function lesserOf(a: Free, b: Free): Free {
+  return {
+    memoryBytes: a.memoryBytes < b.memoryBytes ? a.memoryBytes : b.memoryBytes,
+    computePercent: Math.min(a.computePercent, b.computePercent),
+  };
+}
+
+function atLeastNothing({ memoryBytes, computePercent }: Free): Free {
+  return { memoryBytes: memoryBytes > 0n ? memoryBytes : 0n, computePercent: Math.max(0, computePercent) };
 }
 
 function changeNodes(

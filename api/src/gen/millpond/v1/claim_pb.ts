@@ -804,14 +804,15 @@ export type ExplainClaimResponse = Message<"millpond.v1.ExplainClaimResponse"> &
   queueLength: number;
 
   /**
-   * Claims that have to end before it gets room, if nobody comes before it; of those, the ones that the caller may see.
+   * Claims that have to end before it gets room, if nobody comes before it but those who do now, and get theirs; of those, the
+   * ones that the caller may see.
    *
    * @generated from field: repeated string waits_for = 4;
    */
   waitsFor: string[];
 
   /**
-   * When it gets room at the latest, if nobody comes before it. 0: not known.
+   * When it gets room at the latest, if nobody comes before it but those who do now. 0: not known.
    *
    * @generated from field: int64 expected_at = 5;
    */
