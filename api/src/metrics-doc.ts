@@ -31,7 +31,8 @@ scrape_configs:
 Agents are asked at their addresses (\`millpond describe node\`) in the same way, with the agent token.
 
 \`packaging/grafana/millpond.json\` is a dashboard for Grafana: import it, or put it into a folder from which Grafana provisions
-dashboards. The Prometheus data source is chosen at its top.
+dashboards. The Prometheus data source is chosen at its top, and so are queues, tenants and nodes where there are many; the
+first row, and what the agents tell by claim, is of the whole pool.
 
 | metric | part | type | labels | meaning |
 |---|---|---|---|---|

@@ -20,19 +20,35 @@ interface DataSource {
 interface Panel {
   readonly id: number;
   readonly title: string;
+  readonly type: string;
   readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number };
   readonly datasource: DataSource;
-  readonly fieldConfig: { readonly defaults: { readonly unit: string } };
+  readonly fieldConfig: {
+    readonly defaults: {
+      readonly unit: string;
+      readonly thresholds?: { readonly steps: readonly { readonly value: number | null }[] };
+    };
+    readonly overrides: readonly { readonly matcher: { readonly id: string; readonly options: string } }[];
+  };
   readonly targets: readonly {
     readonly expr: string;
     readonly refId: string;
+    readonly interval?: string;
     readonly datasource: DataSource;
   }[];
 }
 
+interface Variable {
+  readonly name: string;
+  readonly type: string;
+  readonly datasource?: DataSource;
+  readonly query: string | { readonly query: string };
+  readonly allValue?: string;
+}
+
 const dashboard: {
   readonly panels: readonly Panel[];
-  readonly templating: { readonly list: readonly unknown[] };
+  readonly templating: { readonly list: readonly Variable[] };
 } = JSON.parse(readFileSync(new URL("../../packaging/grafana/millpond.json", import.meta.url), "utf8"));
 
 test("generated pages are what their tables make: npm run generate -w api", () => {
@@ -74,14 +90,61 @@ test("the dashboard can be imported and provisioned as it is, and asks the data 
   expect(dashboard).not.toHaveProperty("id");
   expect(dashboard).toMatchObject({ uid: "millpond", title: "Millpond" });
   const chosen = { type: "prometheus", uid: "${datasource}" };
-  expect(dashboard.templating.list).toMatchObject([
-    { name: "datasource", type: "datasource", query: chosen.type },
-  ]);
+  const [source, ...choices] = dashboard.templating.list;
+  expect(source).toMatchObject({ name: "datasource", type: "datasource", query: chosen.type });
+  for (const { name, datasource } of choices) expect(datasource, name).toEqual(chosen);
   for (const { title, datasource, targets, fieldConfig } of dashboard.panels) {
     expect(datasource, title).toEqual(chosen);
     expect(fieldConfig.defaults.unit, title).not.toBe("");
     for (const target of targets) expect(target.datasource, title).toEqual(chosen);
-    expect(new Set(targets.map(({ refId }) => refId)).size, title).toBe(targets.length);
+    const refs = targets.map(({ refId }) => refId);
+    expect(new Set(refs).size, title).toBe(refs.length);
+    for (const { matcher } of fieldConfig.overrides) {
+      expect(matcher.id, title).toBe("byFrameRefID");
+      expect(refs, title).toContain(matcher.options);
+    }
+  }
+});
+
+const tables = new Map(Object.entries<MetricDefinition>(metricTable));
+const definitionOf = (metric: string) => {
+  const base = tables.get(metric.replace(/_(bucket|sum|count)$/, ""));
+  return tables.get(metric) ?? (base?.type === "histogram" ? base : undefined);
+};
+
+test("what can be chosen on the dashboard is asked of a metric that has it, and chosen by that label", () => {
+  const choices = dashboard.templating.list.filter(({ type }) => type === "query");
+  expect(choices.map(({ name }) => name)).toEqual(["queue", "tenant", "node"]);
+  for (const { name, query, allValue } of choices) {
+    const asked = typeof query === "string" ? query : query.query;
+    const [, metric = "", label = ""] = /^label_values\((\w+), (\w+)\)$/.exec(asked) ?? [];
+    expect(definitionOf(metric)?.labels, asked).toContain(label);
+    expect(label).toBe(name);
+    // All of them also once there are more than a query can name.
+    expect(allValue).toBe(".*");
+  }
+  const used = new Set<string>();
+  for (const { targets } of dashboard.panels) {
+    for (const { expr, interval } of targets) {
+      for (const [, label, variable] of expr.matchAll(/(\w+)=~"\$(\w+)"/g)) {
+        expect(variable, expr).toBe(label);
+        used.add(label ?? "");
+      }
+      // Grafana fits this window to the time that is shown: a fixed one misses what lies between two points of a week.
+      for (const [, window] of expr.matchAll(/\[([^\]]*)\]/g)) {
+        expect(window, expr).toBe("$__rate_interval");
+        expect(interval, expr).toBe("1m");
+      }
+    }
+  }
+  expect([...used].sort()).toEqual(["node", "queue", "tenant"]);
+});
+
+test("panels of one value have colours of their own: Grafana's turn red at 80", () => {
+  const single = dashboard.panels.filter(({ type }) => type === "stat" || type === "gauge");
+  expect(single.length).toBeGreaterThan(0);
+  for (const { title, fieldConfig } of single) {
+    expect(fieldConfig.defaults.thresholds?.steps[0], title).toMatchObject({ value: null });
   }
 });
 
@@ -93,17 +156,18 @@ test("the dashboard uses metrics and labels that there are", () => {
   expect(new Set(cells).size, "panels lie beside each other").toBe(cells.length);
   const expressions = dashboard.panels.flatMap(({ targets }) => targets.map(({ expr }) => expr));
   expect(expressions.length).toBeGreaterThan(10);
-  const tables = new Map(Object.entries<MetricDefinition>(metricTable));
   for (const expression of expressions) {
     const names = expression.match(/\b(?:millpond|process)_[a-z_]+\b/g) ?? [];
     expect(names.length).toBeGreaterThan(0);
-    for (const name of names) {
-      const base = name.replace(/_(bucket|sum|count)$/, "");
-      expect(tables.has(name) || tables.get(base)?.type === "histogram", name).toBe(true);
+    for (const name of names) expect(definitionOf(name), name).toBeDefined();
+    for (const [, name = "", matchers = ""] of expression.matchAll(/\b(\w+)\{([^}]*)\}/g)) {
+      for (const [, label] of matchers.matchAll(/(\w+)=/g)) {
+        expect(definitionOf(name)?.labels, `${label} of ${name}`).toContain(label);
+      }
     }
     const grouped = expression.matchAll(/\b(?:by|on|group_left) \(([^)]*)\)/g);
     const labels = [...grouped].flatMap(([, list = ""]) => list.split(/, */));
-    const known = names.flatMap((name) => tables.get(name.replace(/_(bucket|sum|count)$/, ""))?.labels ?? []);
+    const known = names.flatMap((name) => definitionOf(name)?.labels ?? []);
     for (const label of labels.filter((each) => each !== "le")) {
       expect(known, `${label} in ${expression}`).toContain(label);
     }
