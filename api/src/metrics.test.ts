@@ -34,6 +34,8 @@ interface Panel {
     readonly expr: string;
     readonly refId: string;
     readonly interval?: string;
+    readonly instant?: boolean;
+    readonly range?: boolean;
     readonly datasource: DataSource;
   }[];
 }
@@ -140,10 +142,13 @@ test("what can be chosen on the dashboard is asked of a metric that has it, and 
   expect([...used].sort()).toEqual(["node", "queue", "tenant"]);
 });
 
-test("panels of one value have colours of their own: Grafana's turn red at 80", () => {
+test("panels of one value show that of now, in colours of their own", () => {
   const single = dashboard.panels.filter(({ type }) => type === "stat" || type === "gauge");
   expect(single.length).toBeGreaterThan(0);
-  for (const { title, fieldConfig } of single) {
+  for (const { title, fieldConfig, targets } of single) {
+    // The last point of a week is minutes old, and one found before a controller stopped is no value of now.
+    for (const target of targets) expect(target, title).toMatchObject({ instant: true, range: false });
+    // Grafana's own turn red at 80.
     expect(fieldConfig.defaults.thresholds?.steps[0], title).toMatchObject({ value: null });
   }
 });
