@@ -18,8 +18,8 @@ export function renderMetricsDoc(): string {
 
 # Metrics
 
-\`GET /metrics\` on a controller, with the token of a user or an agent, and on an agent, with the agent token, answers in the
-text form of Prometheus:
+\`GET /metrics\` on a controller, with the token of a user or an agent, and on an agent, with the token that this agent has,
+answers in the text form of Prometheus. A pool on one machine:
 
 \`\`\`yaml
 scrape_configs:
@@ -28,11 +28,47 @@ scrape_configs:
     static_configs: [{targets: ["127.0.0.1:7170"]}]
 \`\`\`
 
-Agents are asked at their addresses (\`millpond describe node\`) in the same way, with the agent token.
+## Controllers and agents of other hosts
+
+Beyond loopback both speak HTTPS:
+
+\`\`\`yaml
+scrape_configs:
+  - job_name: millpond
+    scheme: https
+    tls_config: {ca_file: /etc/prometheus/millpond/controller-ca.crt}
+    authorization: {credentials_file: /etc/prometheus/millpond/user.token}
+    static_configs: [{targets: ["c1.example.org:7170", "c2.example.org:7170"]}]
+  - job_name: millpond-agents
+    scheme: https
+    tls_config: {ca_file: /etc/prometheus/millpond/agents-ca.crt}
+    authorization: {credentials_file: /etc/prometheus/millpond/agent.token}
+    file_sd_configs: [{files: [/etc/prometheus/millpond/agents.json]}]
+\`\`\`
+
+| file | what |
+|---|---|
+| \`controller-ca.crt\` | \`tls/ca.crt\` of the controller's state directory, or what has signed a given certificate; of several controllers, one behind the other |
+| \`user.token\` | a token for this: \`millpond token create prometheus\` |
+| \`agents-ca.crt\` | \`tls/ca.crt\` of the run directories of all agents, one behind the other: each agent has an authority of its own, which stays the same for ten years |
+| \`agent.token\` | the token that the agents were started with. Where each has its own, each has a job of its own |
+| \`agents.json\` | the agents, made as below; Prometheus reads it again when it has changed |
+
+\`\`\`
+millpond get nodes -o json | jq '[.items[] | {targets: [.agentUrl | sub("^https?://"; "") | sub("[/#].*"; "")],
+  labels: {node: .name}}]' > agents.json
+\`\`\`
+
+The label \`node\` is the one that the controller's metrics have, so that both can be joined. What is wrong stands beside the
+target in Prometheus: \`certificate signed by unknown authority\` is an agent that is not in \`agents-ca.crt\`, 401 another token.
+
+## Dashboard
 
 \`packaging/grafana/millpond.json\` is a dashboard for Grafana: import it, or put it into a folder from which Grafana provisions
 dashboards. The Prometheus data source is chosen at its top, and so are queues, tenants and nodes where there are many; the
 first row, and what the agents tell by claim, is of the whole pool.
+
+## By name
 
 | metric | part | type | labels | meaning |
 |---|---|---|---|---|
