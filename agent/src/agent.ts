@@ -139,7 +139,7 @@ class RunningAgent implements Agent {
         try {
           return await next(request);
         } catch (error) {
-          throw explainTlsFailure(error, `the controller at ${address}`) ?? error;
+          throw (await explainTlsFailure(error, address)) ?? error;
         }
       };
     const client = createClient(

@@ -4,31 +4,142 @@
 
 import { readFileSync } from "node:fs";
 import { X509Certificate } from "node:crypto";
+import { isIP } from "node:net";
+import { connect } from "node:tls";
 import type { ConnectError } from "@connectrpc/connect";
-import { millpondError } from "./errors.ts";
+import { millpondError, quote } from "./errors.ts";
 
-const reasons: Readonly<Record<string, string>> = {
-  CERT_HAS_EXPIRED: "its certificate has expired",
-  CERT_NOT_YET_VALID: "its certificate is not valid yet; compare the clocks",
-  ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is for other names than the one in the address",
-  DEPTH_ZERO_SELF_SIGNED_CERT: "its certificate was signed by an authority that is not trusted",
-  SELF_SIGNED_CERT_IN_CHAIN: "its certificate was signed by an authority that is not trusted",
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: "its certificate was signed by an authority that is not trusted",
-  UNABLE_TO_GET_ISSUER_CERT: "its certificate was signed by an authority that is not trusted",
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "its certificate was signed by an authority that is not trusted",
-  CERT_SIGNATURE_FAILURE: "its certificate was signed by another authority of the same name",
+type Distrust = "expired" | "not yet valid" | "other names" | "other authority" | "same name";
+
+const reasons: Readonly<Record<string, Distrust>> = {
+  CERT_HAS_EXPIRED: "expired",
+  CERT_NOT_YET_VALID: "not yet valid",
+  ERR_TLS_CERT_ALTNAME_INVALID: "other names",
+  DEPTH_ZERO_SELF_SIGNED_CERT: "other authority",
+  SELF_SIGNED_CERT_IN_CHAIN: "other authority",
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: "other authority",
+  UNABLE_TO_GET_ISSUER_CERT: "other authority",
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "other authority",
+  CERT_SIGNATURE_FAILURE: "same name",
 };
 
-/** The error of the house form for a failed call whose cause is the server's certificate; undefined: it is not. */
-export function explainTlsFailure(failure: unknown, server: string): ConnectError | undefined {
+/** How long to look for what is wrong with a certificate. */
+const lookMs = 2_000;
+
+/** Whether a call failed because the server's certificate is not trusted. */
+export function isTlsFailure(failure: unknown): boolean {
+  return distrustOf(failure) !== undefined;
+}
+
+/**
+ * The error of the house form for a failed call whose cause is the server's certificate; undefined: it is not. Looks at
+ * the certificate once more, to say its dates and names.
+ *
+ * @param address Base URL.
+ */
+export async function explainTlsFailure(
+  failure: unknown,
+  address: string,
+): Promise<ConnectError | undefined> {
+  const distrust = distrustOf(failure);
+  if (distrust === undefined) {
+    return undefined;
+  }
+  const { what, remedy } = explanation(distrust, await lookAtCertificate(address), new URL(address).hostname);
+  return millpondError("MILLPOND_E_TLS", `the controller at ${address} is not trusted: ${what}`, {
+    ...(remedy === undefined ? {} : { remedy }),
+    cause: failure,
+  });
+}
+
+function distrustOf(failure: unknown): Distrust | undefined {
   for (let cause = failure; cause instanceof Error; cause = cause.cause) {
     const code = "code" in cause && typeof cause.code === "string" ? cause.code : "";
-    const reason = reasons[code];
-    if (reason !== undefined) {
-      return millpondError("MILLPOND_E_TLS", `${server} is not trusted: ${reason}`, { cause: failure });
+    const distrust = reasons[code];
+    if (distrust !== undefined) {
+      return distrust;
     }
   }
   return undefined;
+}
+
+function explanation(
+  distrust: Distrust,
+  certificate: X509Certificate | undefined,
+  host: string,
+): { readonly what: string; readonly remedy?: string } {
+  const here = `and here it is ${utc(new Date())}`;
+  switch (distrust) {
+    case "expired": {
+      // It may be that of an authority, which the server need not send.
+      const end = certificate?.validToDate;
+      const isOwn = end !== undefined && end.getTime() < Date.now();
+      return {
+        what: isOwn
+          ? `its certificate expired at ${utc(end)}, ${here}`
+          : `its certificate, or that of its authority, has expired, ${here}`,
+        remedy:
+          "Renew it; the controller takes the new one within a minute. Or set the clock of this machine.",
+      };
+    }
+    case "not yet valid": {
+      const begin = certificate?.validFromDate;
+      const isOwn = begin !== undefined && begin.getTime() > Date.now();
+      return {
+        what: isOwn
+          ? `its certificate is valid from ${utc(begin)} on, ${here}`
+          : `its certificate, or that of its authority, is not valid yet, ${here}`,
+        remedy:
+          "Compare the clocks of both machines; where they are right, wait or give the controller another one.",
+      };
+    }
+    case "other names": {
+      const names = (certificate?.subjectAltName ?? "").replaceAll(/(?:DNS|IP Address):/g, "");
+      return {
+        what: `its certificate is for ${names === "" ? "other names" : quote(names)}, not for ${host}`,
+        remedy:
+          "Call it by a name that the certificate has, or give the controller one for this name: --tls-names, or --tls-cert.",
+      };
+    }
+    case "other authority":
+      return {
+        what: `its certificate was signed by an authority that is not trusted${issuerOf(certificate)}`,
+      };
+    case "same name":
+      return {
+        what: `its certificate was signed by another authority of the same name${issuerOf(certificate)}`,
+      };
+  }
+}
+
+function issuerOf(certificate: X509Certificate | undefined): string {
+  return certificate === undefined ? "" : `, ${quote(certificate.issuer)}`;
+}
+
+function utc(date: Date): string {
+  return `${date.toISOString().slice(0, 16).replace("T", " ")} UTC`;
+}
+
+/** Nothing is said to whoever shows it. undefined: it is not to be had now. */
+async function lookAtCertificate(address: string): Promise<X509Certificate | undefined> {
+  const { hostname, port } = new URL(address);
+  const host = hostname.replace(/^\[|\]$/g, "");
+  const { promise, resolve } = Promise.withResolvers<X509Certificate | undefined>();
+  const socket = connect({
+    host,
+    port: port === "" ? 443 : Number(port),
+    rejectUnauthorized: false,
+    ...(isIP(host) === 0 ? { servername: host } : {}),
+  });
+  socket.setTimeout(lookMs, () => socket.destroy());
+  socket.once("secureConnect", () => {
+    resolve(socket.getPeerX509Certificate());
+    socket.destroy();
+  });
+  // Why it cannot be seen does not matter: the call itself has failed for another reason.
+  socket.once("error", () => resolve(undefined));
+  socket.once("close", () => resolve(undefined));
+  return await promise;
 }
 
 /**

@@ -97,7 +97,7 @@ export function connect(endpoint: Endpoint): Connection {
       try {
         return await next(request);
       } catch (error) {
-        throw explain(error, { ...endpoint, controller: address });
+        throw await explain(error, { ...endpoint, controller: address });
       }
     };
   const addresses = splitAddresses(endpoint.controller);
@@ -156,7 +156,7 @@ function isBroken({ code, cause }: ConnectError): boolean {
   return isKnown || (cause instanceof Error && "syscall" in cause);
 }
 
-function explain(error: unknown, endpoint: Endpoint): ConnectError {
+async function explain(error: unknown, endpoint: Endpoint): Promise<ConnectError> {
   const failure = ConnectError.from(error);
   if (errorCodeOf(failure) !== undefined || failure.code === Code.Canceled) return failure;
   if (failure.code === Code.DeadlineExceeded) {
@@ -166,7 +166,7 @@ function explain(error: unknown, endpoint: Endpoint): ConnectError {
       { cause: failure },
     );
   }
-  const untrusted = explainTlsFailure(failure, `the controller at ${endpoint.controller}`);
+  const untrusted = await explainTlsFailure(failure, endpoint.controller);
   if (untrusted !== undefined) return untrusted;
   // An answer without a code of ours did not come from a controller, or did not come at all.
   const why = isBroken(failure) ? failure.rawMessage : `it answers ${quote(failure.rawMessage)}`;

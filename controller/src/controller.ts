@@ -33,7 +33,7 @@ import { makePoolService } from "./services/pool-service.ts";
 import { makeQueueService } from "./services/queue-service.ts";
 import { SqliteStore } from "./store/sqlite-store.ts";
 import type { Store } from "./store/store.ts";
-import { readCertificate } from "./tls.ts";
+import { certificateSource } from "./tls.ts";
 import { type FixedToken, readOrMakeToken, TokenVerifier } from "./tokens.ts";
 
 /** A running controller. Disposing of it ends it: calls under way are answered, what was acknowledged is durable. */
@@ -95,7 +95,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
   let handlers = handlersOf(seat.pool);
   const { tls } = resolved;
   const server = makeServer({
-    readCertificate: tls === undefined ? undefined : () => readCertificate(tls, stateDirectory),
+    certificates: tls === undefined ? undefined : certificateSource(tls, stateDirectory),
     tokens,
     log,
     shutdown: shutdown.signal,

@@ -3,7 +3,7 @@
 import type { DescMethodUnary, DescService, Message } from "@bufbuild/protobuf";
 import { ConnectError, createContextKey, type Transport } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
-import { errorCodeOf, explainTlsFailure, leaderHeader, millpondError } from "@millpond/api";
+import { errorCodeOf, isTlsFailure, leaderHeader, millpondError } from "@millpond/api";
 import { methodName, ruleOf } from "./access.ts";
 import type { CallContext, ServiceMethods } from "./handlers.ts";
 import type { Seat } from "./seat.ts";
@@ -119,7 +119,7 @@ function explain(error: unknown, what: string, url: string): ConnectError {
     }
     return told;
   }
-  const isUntrusted = explainTlsFailure(failure, url) !== undefined;
+  const isUntrusted = isTlsFailure(failure);
   const silent = millpondError(
     "MILLPOND_E_NOT_LEADER",
     `${what} is for the controller that leads, which is at ${url} and gives this one no answer: ${failure.rawMessage}`,

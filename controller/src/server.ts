@@ -12,7 +12,7 @@ import type { Logger } from "pino";
 import { requireToken } from "./call-guard.ts";
 import { CallsUnderWay } from "./calls-under-way.ts";
 import type { Handlers } from "./handlers.ts";
-import { renewalMs } from "./tls.ts";
+import { type CertificateSource, flawOf } from "./tls.ts";
 import type { TokenVerifier } from "./tokens.ts";
 
 /** Whoever takes longer to say what he wants is cut off. */
@@ -22,8 +22,8 @@ const requestTimeoutMs = 30_000;
 const keepAliveMs = 72_000;
 
 export interface ServerOptions {
-  /** Reads the certificate to serve with, now and from time to time; absent: plain HTTP. */
-  readonly readCertificate?: (() => CertificatePair) | undefined;
+  /** Absent: plain HTTP. */
+  readonly certificates?: CertificateSource | undefined;
   readonly tokens: TokenVerifier;
   readonly log: Logger;
   /** Aborted with the error that calls under way are to end with. */
@@ -47,7 +47,7 @@ export interface HttpServer {
 
 /** Connect and gRPC-web over HTTP/1.1, JSON and binary, and two pages for machines. */
 export function makeServer(options: ServerOptions): HttpServer {
-  const { log, shutdown, handlers } = options;
+  const { log, shutdown, handlers, certificates } = options;
   const calls = new CallsUnderWay(shutdown);
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     // Whoever calls again has to look for another controller.
@@ -60,14 +60,17 @@ export function makeServer(options: ServerOptions): HttpServer {
       send(response, await readPage(options, request, path));
     }
   };
-  const server = makeHttpServer(options, (request, response) => {
+  const first = certificates?.read();
+  const server = makeHttpServer(first, (request, response) => {
     answer(request, response).catch((error: unknown) => {
       log.debug({ err: error, path: pathOf(request) }, "could not be answered");
       response.destroy();
     });
   });
-  const renewal = setInterval(() => renewCertificate(server, options), renewalMs);
-  renewal.unref();
+  const renewal =
+    certificates === undefined || first === undefined || !(server instanceof TlsServer)
+      ? undefined
+      : renewCertificate(server, { certificates, first, log });
   return {
     listen: async ({ host, port }) => {
       const listening = once(server, "listening");
@@ -86,27 +89,55 @@ export function makeServer(options: ServerOptions): HttpServer {
 }
 
 function makeHttpServer(
-  { readCertificate }: ServerOptions,
+  certificate: CertificatePair | undefined,
   answer: (request: IncomingMessage, response: ServerResponse) => void,
 ): Server | TlsServer {
   const times = { requestTimeout: requestTimeoutMs, keepAliveTimeout: keepAliveMs };
-  return readCertificate === undefined
+  return certificate === undefined
     ? createServer(times, answer)
-    : createTlsServer({ ...times, ...secureContext(readCertificate()) }, answer);
+    : createTlsServer({ ...times, ...secureContext(certificate) }, answer);
 }
 
 function secureContext({ certificate, key }: CertificatePair) {
   return { cert: certificate, key, minVersion: "TLSv1.2" as const };
 }
 
-function renewCertificate(server: Server | TlsServer, { readCertificate, log }: ServerOptions): void {
-  try {
-    if (readCertificate !== undefined && server instanceof TlsServer) {
-      server.setSecureContext(secureContext(readCertificate()));
+/** Serves with a new certificate when there is one, and says when one is of no use, or soon will be: once for each. */
+function renewCertificate(
+  server: TlsServer,
+  options: {
+    readonly certificates: CertificateSource;
+    readonly first: CertificatePair;
+    readonly log: Logger;
+  },
+): NodeJS.Timeout {
+  const { certificates, log } = options;
+  let current = options.first;
+  let told: string | undefined;
+  const tell = (trouble: string | undefined): void => {
+    if (trouble !== undefined && trouble !== told) {
+      log.error(
+        { reason: trouble },
+        "who calls will not trust this controller, now or soon: renew its certificate",
+      );
     }
-  } catch (error) {
-    log.error({ err: error }, "the certificate could not be renewed, the old one stays");
-  }
+    told = trouble;
+  };
+  const renew = (): void => {
+    try {
+      const next = certificates.read();
+      if (next.certificate !== current.certificate) {
+        server.setSecureContext(secureContext(next));
+        current = next;
+        log.info("the controller serves with a new certificate");
+      }
+      tell(flawOf(current, new Date()));
+    } catch (error) {
+      tell(`the certificate could not be renewed, the old one stays: ${ConnectError.from(error).rawMessage}`);
+    }
+  };
+  tell(flawOf(current, new Date()));
+  return setInterval(renew, certificates.renewalMs).unref();
 }
 
 function urlOf(server: Server | TlsServer): string {
