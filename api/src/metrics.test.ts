@@ -26,6 +26,7 @@ interface Panel {
   readonly fieldConfig: {
     readonly defaults: {
       readonly unit: string;
+      readonly mappings?: readonly object[];
       readonly thresholds?: { readonly steps: readonly { readonly value: number | null }[] };
     };
     readonly overrides: readonly { readonly matcher: { readonly id: string; readonly options: string } }[];
@@ -145,7 +146,13 @@ test("what can be chosen on the dashboard is asked of a metric that has it, and 
 test("panels of one value show that of now, in colours of their own", () => {
   const single = dashboard.panels.filter(({ type }) => type === "stat" || type === "gauge");
   expect(single.length).toBeGreaterThan(0);
-  for (const { title, fieldConfig, targets } of single) {
+  for (const { title, type, fieldConfig, targets } of single) {
+    // Green is for values, and not for a controller of which nothing is heard.
+    if (type === "stat") {
+      expect(fieldConfig.defaults.mappings, title).toMatchObject([
+        { type: "special", options: { match: "null", result: { color: "text" } } },
+      ]);
+    }
     // The last point of a week is minutes old, and one found before a controller stopped is no value of now.
     for (const target of targets) expect(target, title).toMatchObject({ instant: true, range: false });
     // Grafana's own turn red at 80.
