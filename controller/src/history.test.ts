@@ -15,6 +15,7 @@ import { Ledger } from "./ledger.ts";
 import { HoldingsByNode } from "./holdings.ts";
 import { Picture } from "./picture.ts";
 import { type Conclusion, Pool } from "./pool.ts";
+import { removeNode } from "./nodes.ts";
 import { checkReport } from "./report.ts";
 import { toQueueSnapshot } from "./queue-snapshot.ts";
 import type { Facts, Scope } from "./settle.ts";
@@ -56,6 +57,14 @@ const steps = fc.oneof(
       devices: fc.constantFrom(2, 2, 1),
     }),
   },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constant("remove" as const),
+      node: fc.constantFrom("node-a", "node-b"),
+      isLost: fc.boolean(),
+    }),
+  },
 );
 
 type Step = typeof steps extends fc.Arbitrary<infer T> ? T : never;
@@ -94,7 +103,8 @@ class Reports {
     });
     const ended = new AbortController();
     const signal = AbortSignal.any([this.#stop.signal, ended.signal]);
-    const answer = sync(pool, checkReport(request), { madeAt: 0 }, signal);
+    // With a token of tomorrow a node joins again whenever it was removed.
+    const answer = sync(pool, checkReport(request), { madeAt: Number.POSITIVE_INFINITY }, signal);
     await pool.ledger.read(() => ended.abort());
     await answer.catch(() => undefined);
   }
@@ -113,6 +123,8 @@ async function play(pool: Pool, reports: Reports, step: Step): Promise<unknown> 
       return await createTicket(pool, privateKey, step.name, { host: "", pid: 1, program: "" });
     case "report":
       return await reports.send(pool, step);
+    case "remove":
+      return await removeNode(pool, step.node, step);
   }
 }
 
@@ -151,6 +163,7 @@ async function lookAt(ledger: Pool["ledger"], facts: Pick<Facts, "picture" | "ho
 test("after any history, what is kept in memory is what a fresh read of the store gives", async () => {
   let bound = 0;
   let ended = 0;
+  let removed = 0;
   await fc.assert(
     fc.asyncProperty(turns, async (history) => {
       const clock = new ManualClock();
@@ -183,6 +196,8 @@ test("after any history, what is kept in memory is what a fresh read of the stor
         ]);
         bound = Math.max(bound, kept.running.length);
         ended = Math.max(ended, kept.ended.length);
+        expect(pool.ledger.removedNodes).toEqual(fresh.removedNodes);
+        removed += 2 - pool.ledger.nodes.size;
       }
       await pool.close();
       await store.close();
@@ -192,4 +207,5 @@ test("after any history, what is kept in memory is what a fresh read of the stor
   // The histories are such that it happens.
   expect(bound).toBeGreaterThan(2);
   expect(ended).toBeGreaterThan(2);
+  expect(removed).toBeGreaterThan(10);
 });
