@@ -266,6 +266,36 @@ describe("gangs", () => {
   });
 });
 
+describe("reservations", () => {
+  const part = (claim: string, memoryPercent: number, change: Partial<Job> = {}) => ({
+    ...job(claim, change),
+    request: { claim, gpus: 1, memoryBytes: 0n, memoryPercent, computePercent: 0 },
+  });
+  const queues = [queue("q"), queue("r"), queue("s")];
+
+  test("keep of what is free only what is needed beside what others give back", () => {
+    const history = new QueueHistory({ pool: pool(1), queues });
+    history.arrive(part("ends", 60, { timeLimitSeconds: 500, runSeconds: 500 }));
+    history.arrive(part("waits", 80));
+    history.pass(60);
+    history.arrive(part("too-much", 21, { queue: "r" }), part("beside", 20, { queue: "s" }));
+    expect(running(history)).toEqual(["beside", "ends"]);
+    history.pass(440);
+    expect(running(history)).toEqual(["beside", "waits"]);
+  });
+
+  test("count on what another gives back once", () => {
+    const history = new QueueHistory({ pool: pool(1), queues });
+    history.arrive(part("ends", 70, { queue: "s", timeLimitSeconds: 500, runSeconds: 500 }));
+    history.arrive(part("one", 60), part("other", 40, { queue: "r" }));
+    history.pass(60);
+    history.arrive(part("between", 20, { queue: "s" }));
+    expect(running(history)).toEqual(["ends"]);
+    history.pass(440);
+    expect(running(history)).toEqual(["one", "other"]);
+  });
+});
+
 describe("preemption", () => {
   const may = { isPreemptible: true } as const;
 
@@ -441,6 +471,22 @@ describe("preemption", () => {
     // Of the two that it asks for it is guaranteed one.
     expect(other.arrive(job("large", { queue: "x", gpus: 2 })).preemptions).toEqual([]);
     expect(other.arrive(job("small", { queue: "x", priority: 1 })).preemptions).toHaveLength(1);
+  });
+
+  test("what a group is guaranteed is called for once, whichever of its parts calls first", () => {
+    const queues = [
+      queue("top", { guaranteed: { gpuMilli: 1000 } }),
+      queue("x", { parent: "top" }),
+      queue("y", { parent: "top" }),
+      queue("c"),
+    ];
+    const history = new QueueHistory({ pool: pool(1, 1, 1), queues });
+    history.arrive(...[0, 1, 2].map((n) => job(`c${n}`, { queue: "c", ...may, runSeconds: 100_000 })));
+    expect(history.arrive(job("x0", { queue: "x" }), job("y0", { queue: "y" })).preemptions).toHaveLength(1);
+    expect(history.pass(10).preemptions).toEqual([]);
+    expect(history.pass(20).preemptions).toEqual([]);
+    expect(running(history).filter((name) => name.startsWith("c"))).toHaveLength(2);
+    expect(history.broken).toEqual([]);
   });
 
   test("looks for victims where it could be, however many others there are", () => {

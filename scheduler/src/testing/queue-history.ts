@@ -359,6 +359,8 @@ export class QueueHistory {
       const claim = waiting.find(({ request }) => request.claim === statement.claim);
       return claim === undefined ? [] : [{ ...claim, statement }];
     });
+    /** What those get who take, by the levels of their queues. */
+    const promised = new Map<string, number>();
     const leaving = new Set(running.flatMap((each) => (each.isEnding ? each.statement.claim : [])));
     for (const [beneficiary, list] of Map.groupBy(preemptions, (each) => each.beneficiary)) {
       const taker = waiting.find(
@@ -373,6 +375,28 @@ export class QueueHistory {
           queue !== taker?.queue && !isBestEffort && list.some(({ claim }) => claim === statement.claim),
       );
       this.reclaimed += reclaimed.length;
+      const asked = waiting
+        .filter(({ gang, request }) => [`gang ${gang}`, `claim ${request.claim}`].includes(beneficiary))
+        .reduce((sum, { request }) => sum + request.gpus * (request.memoryPercent || 100) * 10, 0);
+      for (const level of above) {
+        promised.set(level, (promised.get(level) ?? 0) + asked);
+      }
+      const isCovered = ({ queue: victim }: RunningClaim) =>
+        [...above].some((level) => {
+          const { gpuMilli } = queues.find(({ name }) => name === level)?.guaranteed ?? {};
+          const used = running.filter(
+            ({ queue, statement }) =>
+              chainOf(queue).includes(level) && list.every(({ claim }) => claim !== statement.claim),
+          );
+          const { gpuMilli: has } = amountOfStatements(
+            pool,
+            used.map(({ statement }) => statement),
+          );
+          return !chainOf(victim).includes(level) && has + (promised.get(level) ?? 0) <= (gpuMilli ?? 0);
+        });
+      if (!reclaimed.every(isCovered)) {
+        say(`${beneficiary} takes for a queue more than that is guaranteed`);
+      }
       for (const level of new Set(reclaimed.flatMap(({ queue }) => chainOf(queue)))) {
         const { guaranteed } = queues.find(({ name }) => name === level) ?? { guaranteed: {} };
         const left = amountOfStatements(
