@@ -228,7 +228,7 @@ describe("what is kept for others", () => {
 
   test("is for a claim that would come first, or gives it back before it is needed", async () => {
     const pool = await startWithReservation();
-    for (const name of ["urgent", "ends-first"]) {
+    for (const name of ["ends-first", "urgent"]) {
       await openSession(pool, name);
       expect((await resize(pool, { name, memoryBytes: 2n * GiB }))?.memoryBytes).toBe(2n * GiB);
     }
@@ -278,6 +278,17 @@ describe("a claim without an open session", () => {
       (await resize(pool, { name: "x", gpus: 1, memoryPercent: 50, computePercent: 10 }))?.allocation
         ?.devices,
     ).toMatchObject([{ memoryBytes: 4n * GiB, computePercent: 10 }]);
+  });
+
+  test("is placed anew within its limits, of which it has what it had", async () => {
+    const pool = await TestPool.start({ a: [8n * GiB, 8n * GiB, 8n * GiB] });
+    const queues = createClient(QueueService, makeTransport(pool.controller.url, pool.controller.userToken));
+    await queues.putQueue({ queue: { name: "q", limit: { gpuMilli: 2000n } } });
+    await pool.claims.createClaim({ claim: { name: "x", queue: "q" } });
+    expect((await resize(pool, { name: "x", gpus: 2 }))?.allocation?.devices).toHaveLength(2);
+    await expect(resize(pool, { name: "x", gpus: 3 })).rejects.toThrow(
+      /queue q is at its limit: with it, it would have 3 of 2 GPUs; it keeps what it has.*MILLPOND_E_NO_CAPACITY/,
+    );
   });
 
   test("keeps its place, and so its time, when it has a time limit", async () => {

@@ -61,11 +61,18 @@ export function allowsNeighbours(constraints: Constraints | undefined, node: Nod
   const { affinity, antiAffinity } = constraints;
   const isNear = affinity === undefined || claimsOn(node).some((labels) => hasLabels(labels, affinity));
   const isApart =
-    antiAffinity === undefined ||
-    !claimsOn(node).some((labels) =>
-      Object.entries(antiAffinity).some(([key, value]) => labels[key] === value),
-    );
+    antiAffinity === undefined || !claimsOn(node).some((labels) => hasOneOf(labels, antiAffinity));
   return isNear && isApart;
+}
+
+/** The nodes that are not kept for claims that want none with such labels beside them. */
+export function nodesForLabels(
+  nodes: readonly NodeState[],
+  labels: Labels | undefined,
+): readonly NodeState[] {
+  return labels === undefined || nodes.every(({ repelled }) => repelled === undefined)
+    ? nodes
+    : nodes.filter(({ repelled }) => repelled?.some((unwanted) => hasOneOf(labels, unwanted)) !== true);
 }
 
 /** The constraints as they are on this snapshot: an affinity that nobody could satisfy yet falls away. */
@@ -107,6 +114,10 @@ function claimsOn(node: NodeState): Labels[] {
   return node.devices.flatMap((device) =>
     device.grants.flatMap(({ labels }) => (labels === undefined ? [] : [labels])),
   );
+}
+
+function hasOneOf(labels: Labels, unwanted: Labels): boolean {
+  return Object.entries(unwanted).some(([key, value]) => labels[key] === value);
 }
 
 function hasLabels(labels: Labels | undefined, wanted: Labels): boolean {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { settleAffinity } from "./constraints.ts";
+import { nodesForLabels, settleAffinity } from "./constraints.ts";
 import { bestOffer } from "./placement/claim-placement.ts";
 import { usualWorkload } from "./placement/claim-workload.ts";
 import type { ClaimRequest } from "./request.ts";
@@ -17,7 +17,7 @@ export function place(snapshot: Snapshot, asked: ClaimRequest): Statement | unde
   const { workload = usualWorkload } = snapshot;
   const constraints = settleAffinity(asked.constraints, snapshot.nodes);
   const request = constraints === undefined ? asked : { ...asked, constraints };
-  const best = bestOffer(snapshot.nodes, request, workload);
+  const best = bestOffer(nodesForLabels(snapshot.nodes, request.labels), request, workload);
   if (best === undefined) {
     return undefined;
   }

@@ -49,6 +49,8 @@ export interface NodeState {
   readonly labels?: Labels;
   /** Boot id of its machine. */
   readonly bootId?: string;
+  /** Kept for claims that want none with one of these labels beside them: none such is put there. Absent: for none. */
+  readonly repelled?: readonly Labels[];
   readonly devices: readonly DeviceState[];
 }
 

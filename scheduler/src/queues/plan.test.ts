@@ -4,7 +4,9 @@ import { describe, expect, test } from "vitest";
 import type { Snapshot } from "../snapshot.ts";
 import { type Job, QueueHistory } from "../testing/queue-history.ts";
 import { defaultPlanSettings } from "./claim.ts";
+import { planQueues } from "./plan.ts";
 import type { QueueSpec } from "./queue.ts";
+import { withoutGrants } from "./reservation.ts";
 
 const GiB = 1n << 30n;
 
@@ -63,6 +65,16 @@ describe("fair share", () => {
     const names = running(history);
     expect(names.filter((name) => name.startsWith("a"))).toHaveLength(6);
     expect(names.filter((name) => name.startsWith("b"))).toHaveLength(2);
+  });
+
+  test("of queues that have the same, the one goes first whose first claim has waited longest", () => {
+    const history = new QueueHistory({ pool: pool(1), queues: [queue("a"), queue("b"), queue("other")] });
+    history.arrive(job("runs", { queue: "other", runSeconds: 30 }));
+    history.arrive(job("early", { queue: "b" }));
+    history.pass(10);
+    history.arrive(job("late", { queue: "a" }));
+    history.pass(20);
+    expect(running(history)).toEqual(["early"]);
   });
 
   test("a group of queues has its share, however many its parts are", () => {
@@ -240,6 +252,30 @@ describe("gangs", () => {
     expect(running(history)).toEqual(["a", "b", "there"]);
   });
 
+  test("wait for room since their last member came, and take one back that was lost", () => {
+    const history = new QueueHistory({ pool: pool(2), queues: [queue("q"), queue("r")] });
+    history.arrive(job("ends", { runSeconds: 400, timeLimitSeconds: 400 }));
+    history.arrive(job("a", { gang: "g", gangSize: 2 }));
+    history.pass(100);
+    history.arrive(job("b", { gang: "g", gangSize: 2 }));
+    history.arrive(job("brief", { queue: "r", runSeconds: 100 }));
+    expect(running(history)).toEqual(["brief", "ends"]);
+    history.pass(300);
+    expect(running(history)).toEqual(["a", "b"]);
+
+    const { now, pool: full, running: members, ...rest } = history.snapshot();
+    const [lost, kept] = members;
+    const again = { ...job(lost?.statement.claim ?? "", { gang: "g", gangSize: 2 }), arrival: 9 };
+    const { grants } = planQueues({
+      ...rest,
+      now,
+      pool: withoutGrants(full, lost === undefined ? [] : [lost]),
+      running: kept === undefined ? [] : [kept],
+      waiting: [{ ...again, waitingSince: now }],
+    });
+    expect(grants.map(({ claim }) => claim)).toEqual([lost?.statement.claim]);
+  });
+
   test("stay on one node when they want to", () => {
     const history = new QueueHistory({ pool: pool(2, 2, 6), queues: [queue("q")] });
     history.arrive(...["a", "b", "c"].map((name) => member(name, { isSameNode: true })));
@@ -284,6 +320,32 @@ describe("reservations", () => {
     expect(running(history)).toEqual(["beside", "waits"]);
   });
 
+  test("are for the first that has to wait for room, not for one that waits for its quota", () => {
+    const tenants = [{ name: "u", limit: { gpuMilli: 500 } }];
+    const history = new QueueHistory({ pool: pool(1), queues, tenants });
+    history.arrive(job("ends", { timeLimitSeconds: 500 }));
+    const { blocked } = history.arrive(job("poor", { tenant: "u" }), job("next"));
+    expect(blocked.get("poor")?.obstacle).toBe("quota");
+    expect(blocked.get("next")).toMatchObject({ obstacle: "room", expectedAt: history.now + 500 });
+  });
+
+  test("of quotas say for whom they are kept, and nothing is kept for one that is beyond them by itself", () => {
+    const limited = [queue("q", { limit: { gpuMilli: 2000 } }), queue("r")];
+    const history = new QueueHistory({ pool: pool(4), queues: limited });
+    history.arrive(job("runs"), job("huge", { gpus: 3 }));
+    history.pass(60);
+    history.arrive(job("large", { gpus: 2 }));
+    history.pass(60);
+    const { blocked } = history.arrive(job("small"), job("elsewhere", { queue: "r" }));
+    expect(running(history)).toEqual(["elsewhere", "runs"]);
+    expect(blocked.get("small")).toMatchObject({
+      obstacle: "quota",
+      reason: "what queue q may still have is kept for claim large, which has waited 1m",
+    });
+    history.pass(1000);
+    expect(running(history)).toContain("large");
+  });
+
   test("count on what another gives back once", () => {
     const history = new QueueHistory({ pool: pool(1), queues });
     history.arrive(part("ends", 70, { queue: "s", timeLimitSeconds: 500, runSeconds: 500 }));
@@ -298,6 +360,25 @@ describe("reservations", () => {
 
 describe("preemption", () => {
   const may = { isPreemptible: true } as const;
+
+  test("takes nobody where enough has been taken back and is in use for a moment longer", () => {
+    const history = new QueueHistory({ pool: pool(2), queues: [queue("q")] });
+    history.arrive(job("low", may), job("gone", may));
+    const snapshot = history.snapshot();
+    const [low, gone] = snapshot.running;
+    const leftovers = gone === undefined ? [] : [{ statement: gone.statement, endsAt: snapshot.now }];
+    const { blocked, preemptions } = planQueues({
+      ...snapshot,
+      running: low === undefined ? [] : [low],
+      leftovers,
+      waiting: [{ ...job("urgent", { priority: 5 }), arrival: 9, waitingSince: snapshot.now }],
+    });
+    expect(preemptions).toEqual([]);
+    expect(blocked.get("urgent")).toMatchObject({
+      obstacle: "preempting",
+      reason: "what it needs has been taken back and is in use for a moment longer",
+    });
+  });
 
   test("takes few, of low priority, young, and none that may not be taken", () => {
     const history = new QueueHistory({ pool: pool(4), queues: [queue("q")] });

@@ -112,6 +112,8 @@ class Planner {
   readonly #full = new Set<string>();
   /** Why claims of a shape and payer are beyond a quota: within a pass they only get further beyond. */
   readonly #excessive = new Map<string, string>();
+  /** Queues and tenants of whom one claim has its quotas kept for it. */
+  readonly #keeping = new Set<string>();
   #isLeavingNoted = false;
   /** Times that it was looked for claims of which a quota could be taken back. */
   #quotaLooks = 0;
@@ -438,6 +440,7 @@ class Planner {
         allowedAt = this.#allowedAt(unit, amount);
       }
     }
+    this.#keepQuota(unit, amount, allowedAt);
     if (allowedAt === undefined) {
       this.#block(unit, { obstacle: "quota", reason: refusal, expectedAt: null });
       return false;
@@ -452,6 +455,18 @@ class Planner {
       expectedAt: allowedAt,
     });
     return true;
+  }
+
+  /** Of who has the same quotas, the first that has waited long enough, or for whom others give back, gets what is left. */
+  #keepQuota(unit: Unit, amount: Amount, allowedAt: number | undefined): void {
+    const { queue, tenant } = unit.first;
+    const account = `${queue} ${tenant}`;
+    if (this.#keeping.has(account) || (allowedAt === undefined && !this.#mayReserve(unit))) {
+      return;
+    }
+    if (this.#tree.keep(unit.first, amount, describeKeeper({ unit }, this.#snapshot.now))) {
+      this.#keeping.add(account);
+    }
   }
 
   /** When those that have had notice have given back so much that the quotas allow it; undefined: it is not enough. */

@@ -3,6 +3,7 @@
 // Room that is kept for a unit that has to wait: what is free now and what others give back.
 
 import { formatDuration } from "@millpond/api";
+import type { Labels } from "../constraints.ts";
 import type { DeviceState, Free, NodeState, Snapshot } from "../snapshot.ts";
 import type { Statement } from "../statement.ts";
 import { compareEndings, type Ending, type EndingsOn } from "./holdings.ts";
@@ -197,7 +198,7 @@ function leastFitting(
 }
 
 /** Whom something is kept for: for people. */
-export function describeKeeper({ unit }: Reservation, now: number): string {
+export function describeKeeper({ unit }: Pick<Reservation, "unit">, now: number): string {
   return `${unit.name}, which has waited ${formatDuration(now - unit.waitingSince)}`;
 }
 
@@ -205,11 +206,11 @@ export function describeKeeper({ unit }: Reservation, now: number): string {
 export function withHolds(snapshot: Snapshot, reservations: readonly Reservation[]): Snapshot {
   const holds = holdsOf(snapshot, reservations);
   if (holds.length === 0) {
-    return snapshot;
+    return withRepelled(snapshot, reservations);
   }
   const byNode = Map.groupBy(holds, ({ node }) => node);
   return changeNodes(
-    snapshot,
+    withRepelled(snapshot, reservations),
     (name) => byNode.has(name),
     (node, device) => {
       const own = (byNode.get(node.name) ?? []).filter(({ uuid }) => uuid === device.uuid);
@@ -228,6 +229,29 @@ export function withHolds(snapshot: Snapshot, reservations: readonly Reservation
           };
     },
   );
+}
+
+/** The snapshot in which nobody is put beside a claim that does not want that. */
+function withRepelled(snapshot: Snapshot, reservations: readonly Reservation[]): Snapshot {
+  const byNode = new Map<string, Labels[]>();
+  for (const { unit, statements } of reservations) {
+    for (const { claim, node } of statements) {
+      const { antiAffinity } =
+        unit.members.find(({ request }) => request.claim === claim)?.request.constraints ?? {};
+      if (antiAffinity !== undefined) {
+        byNode.set(node, [...(byNode.get(node) ?? []), antiAffinity]);
+      }
+    }
+  }
+  return byNode.size === 0
+    ? snapshot
+    : {
+        ...snapshot,
+        nodes: snapshot.nodes.map((node) => {
+          const repelled = byNode.get(node.name);
+          return repelled === undefined ? node : { ...node, repelled };
+        }),
+      };
 }
 
 /** The snapshot when these have given back what they hold. */

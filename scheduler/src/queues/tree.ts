@@ -31,19 +31,37 @@ export interface Turns {
   since(queue: string): number;
 }
 
+/** Sums of what is charged. */
+interface Charges {
+  /** By queue. */
+  readonly used: Map<string, Amount>;
+  /** Of it what claims have that may not be taken back. */
+  readonly firm: Map<string, Amount>;
+  readonly byTenant: Map<string, Amount>;
+}
+
+/** Whose quota an amount passes. */
+interface Excess {
+  readonly kind: "queue" | "tenant";
+  readonly name: string;
+  /** In words, with the numbers. */
+  readonly reason: string;
+}
+
 /** The queues with what their claims have, in the making of one decision. */
 export class QueueTree {
   readonly #queues: ReadonlyMap<string, QueueSpec>;
   readonly #children: ReadonlyMap<string, readonly QueueSpec[]>;
   readonly #tenants: ReadonlyMap<string, TenantSpec>;
-  readonly #used = new Map<string, Amount>();
-  /** Of it what claims have that may not be taken back. */
-  readonly #firm = new Map<string, Amount>();
-  readonly #usedByTenant: Map<string, Amount>;
+  readonly #charged: Charges;
   /** Of what is used, what claims have that have had notice. */
   readonly #leaving = new Map<string, Amount>();
   /** What becomes free for claims that wait. */
   readonly #promised = new Map<string, Amount>();
+  /** What of their quotas is kept for claims that wait. */
+  readonly #kept: Charges = { used: new Map(), firm: new Map(), byTenant: new Map() };
+  /** For whom it was kept first, in words: by queue, and by tenant. */
+  readonly #keepers = { queues: new Map<string, string>(), tenants: new Map<string, string>() };
 
   /** @param totals What the claims have. Default: nothing. */
   constructor(queues: readonly QueueSpec[], tenants: readonly TenantSpec[], totals?: RunningTotals) {
@@ -53,21 +71,21 @@ export class QueueTree {
       ({ parent }) => parent,
     );
     this.#tenants = new Map(tenants.map((tenant) => [tenant.name, tenant]));
+    this.#charged = { used: new Map(), firm: new Map(), byTenant: new Map(totals?.tenants) };
     for (const [queue, amount] of totals?.queues ?? []) {
-      this.#change(this.#used, queue, amount, add);
+      this.#change(this.#charged.used, queue, amount, add);
     }
     for (const [queue, amount] of totals?.firm ?? []) {
-      this.#change(this.#firm, queue, amount, add);
+      this.#change(this.#charged.firm, queue, amount, add);
     }
-    this.#usedByTenant = new Map(totals?.tenants);
   }
 
   used(queue: string): Amount {
-    return this.#used.get(queue) ?? nothing;
+    return this.#charged.used.get(queue) ?? nothing;
   }
 
   usedByTenant(tenant: string): Amount {
-    return this.#usedByTenant.get(tenant) ?? nothing;
+    return this.#charged.byTenant.get(tenant) ?? nothing;
   }
 
   /** The queue, its parent, and so on. */
@@ -83,11 +101,11 @@ export class QueueTree {
   }
 
   charge(payer: Payer, amount: Amount): void {
-    this.#account(payer, amount, add);
+    this.#account(this.#charged, payer, amount, add);
   }
 
   refund(payer: Payer, amount: Amount): void {
-    this.#account(payer, amount, subtract);
+    this.#account(this.#charged, payer, amount, subtract);
   }
 
   /** It has had notice: it counts until it is refunded, but what its queue is guaranteed can no longer be taken of it. */
@@ -100,24 +118,65 @@ export class QueueTree {
     this.#change(this.#promised, queue, amount, add);
   }
 
+  /**
+   * Keeps of its quotas what it waits for: others that come later get only what that leaves. One that is beyond them by
+   * itself is in nobody's way.
+   *
+   * @param keeper In words.
+   * @returns Whether it is kept.
+   */
+  keep(payer: Payer, amount: Amount, keeper: string): boolean {
+    const alone: Charges = { used: new Map(), firm: new Map(), byTenant: new Map() };
+    if (this.#excess(payer, amount, [alone]) !== undefined) {
+      return false;
+    }
+    this.#account(this.#kept, payer, amount, add);
+    for (const { name } of this.chain(payer.queue)) {
+      this.#keepers.queues.set(name, this.#keepers.queues.get(name) ?? keeper);
+    }
+    this.#keepers.tenants.set(payer.tenant, this.#keepers.tenants.get(payer.tenant) ?? keeper);
+    return true;
+  }
+
   /** Why the amount cannot be charged, in words with the numbers; undefined when it can. */
   refusal(payer: Payer, amount: Amount): string | undefined {
+    const excess = this.#excess(payer, amount, [this.#charged]);
+    if (excess !== undefined) {
+      return excess.reason;
+    }
+    const kept = this.#excess(payer, amount, [this.#charged, this.#kept]);
+    if (kept === undefined) {
+      return undefined;
+    }
+    const { kind, name } = kept;
+    const keeper = (kind === "queue" ? this.#keepers.queues : this.#keepers.tenants).get(name);
+    return `what ${kind} ${name} may still have is kept for ${keeper}`;
+  }
+
+  #excess(payer: Payer, amount: Amount, charges: readonly Charges[]): Excess | undefined {
+    const sum = (which: keyof Charges, key: string, plus: Amount) =>
+      charges.reduce((total, each) => add(total, each[which].get(key) ?? nothing), plus);
     for (const { name, limit, guaranteed, borrowing } of this.chain(payer.queue)) {
-      const after = add(this.used(name), amount);
+      const after = sum("used", name, amount);
       const excess = describeExcess(after, limit);
       if (excess !== undefined) {
-        return `queue ${name} is at its limit: with it, it would have ${excess}`;
+        return {
+          kind: "queue",
+          name,
+          reason: `queue ${name} is at its limit: with it, it would have ${excess}`,
+        };
       }
-      const borrowed = this.#borrowed(name, { guaranteed, borrowing }, payer, amount);
+      const firm = sum("firm", name, amount);
+      const borrowed = describeBorrowed(name, { guaranteed, borrowing }, payer, { all: after, firm });
       if (borrowed !== undefined) {
-        return borrowed;
+        return { kind: "queue", name, reason: borrowed };
       }
     }
-    const limit = this.#tenants.get(payer.tenant)?.limit ?? {};
-    const excess = describeExcess(add(this.usedByTenant(payer.tenant), amount), limit);
-    return excess === undefined
-      ? undefined
-      : `tenant ${payer.tenant} is at its limit: with it, it would have ${excess}`;
+    const { tenant } = payer;
+    const limit = this.#tenants.get(tenant)?.limit ?? {};
+    const excess = describeExcess(sum("byTenant", tenant, amount), limit);
+    const reason = `tenant ${tenant} is at its limit: with it, it would have ${excess}`;
+    return excess === undefined ? undefined : { kind: "tenant", name: tenant, reason };
   }
 
   /** The levels of the queue's chain whose guarantee covers what it would have with the amount. */
@@ -180,38 +239,21 @@ export class QueueTree {
     return `${formatGpus(gpuMilli)} GPUs in use${limit === undefined ? "" : `, ${formatGpus(limit)} at most`}`;
   }
 
-  /** Why the amount would be borrowed and may not be. What may be taken back again is in nobody's way. */
-  #borrowed(
-    name: string,
-    { guaranteed, borrowing }: Pick<QueueSpec, "guaranteed" | "borrowing">,
-    { isPreemptible }: Payer,
-    amount: Amount,
-  ): string | undefined {
-    const own = fillGuarantee(guaranteed);
-    if (borrowing === "none") {
-      const excess = describeExcess(add(this.used(name), amount), own);
-      return excess && `queue ${name} does not borrow: with it, it would have ${excess}`;
-    }
-    if (borrowing === "any" || isPreemptible) {
-      return undefined;
-    }
-    const excess = describeExcess(add(this.#firm.get(name) ?? nothing, amount), own);
-    return (
-      excess &&
-      `queue ${name} borrows for preemptible claims only: with it, those that are not would have ${excess}`
-    );
-  }
-
   #staying(name: string): Amount {
     return subtract(this.used(name), this.#leaving.get(name) ?? nothing);
   }
 
-  #account({ queue, tenant, isPreemptible }: Payer, amount: Amount, sum: typeof add): void {
-    this.#change(this.#used, queue, amount, sum);
+  #account(
+    { used, firm, byTenant }: Charges,
+    { queue, tenant, isPreemptible }: Payer,
+    amount: Amount,
+    sum: typeof add,
+  ): void {
+    this.#change(used, queue, amount, sum);
     if (!isPreemptible) {
-      this.#change(this.#firm, queue, amount, sum);
+      this.#change(firm, queue, amount, sum);
     }
-    this.#usedByTenant.set(tenant, sum(this.usedByTenant(tenant), amount));
+    byTenant.set(tenant, sum(byTenant.get(tenant) ?? nothing, amount));
   }
 
   #change(sums: Map<string, Amount>, queue: string, amount: Amount, sum: typeof add): void {
@@ -235,6 +277,28 @@ export class QueueTree {
           ...children.filter((child) => turns.has(child.name)).map((child) => this.#since(child.name, turns)),
         );
   }
+}
+
+/** Why what a queue would have would be borrowed and may not be. What may be taken back again is in nobody's way. */
+function describeBorrowed(
+  name: string,
+  { guaranteed, borrowing }: Pick<QueueSpec, "guaranteed" | "borrowing">,
+  { isPreemptible }: Payer,
+  after: { readonly all: Amount; readonly firm: Amount },
+): string | undefined {
+  const own = fillGuarantee(guaranteed);
+  if (borrowing === "none") {
+    const excess = describeExcess(after.all, own);
+    return excess && `queue ${name} does not borrow: with it, it would have ${excess}`;
+  }
+  if (borrowing === "any" || isPreemptible) {
+    return undefined;
+  }
+  const excess = describeExcess(after.firm, own);
+  return (
+    excess &&
+    `queue ${name} borrows for preemptible claims only: with it, those that are not would have ${excess}`
+  );
 }
 
 function isLess(a: readonly number[], b: readonly number[]): boolean {

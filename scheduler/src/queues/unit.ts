@@ -2,7 +2,7 @@
 
 // A unit is what is placed all at once or not at all: a claim, or the waiting members of a gang.
 
-import { settleAffinity } from "../constraints.ts";
+import { nodesForLabels, settleAffinity } from "../constraints.ts";
 import { type Candidate, candidatesOn } from "../filter.ts";
 import { place } from "../place.ts";
 import { shapeOf } from "../request.ts";
@@ -106,7 +106,8 @@ function placeOne(snapshot: Snapshot, { request, preferredHost }: WaitingClaim):
 function placeRoomily({ nodes }: Snapshot, { request: asked }: WaitingClaim): Statement | undefined {
   const constraints = settleAffinity(asked.constraints, nodes);
   const request = constraints === undefined ? asked : { ...asked, constraints };
-  for (const node of nodes.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
+  const open = nodesForLabels(nodes, request.labels);
+  for (const node of open.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
     const candidates = candidatesOn(node, request);
     if (candidates.length >= request.gpus) {
       const devices = candidates
