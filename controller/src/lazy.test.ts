@@ -92,7 +92,7 @@ test("one that is woken takes its turn behind those that wait, and says why", as
   expect(woken?.state).toBe(ClaimState.PENDING);
   expect((await pool.claims.explainClaim({ name: "shell" })).claim).toMatchObject({ queuePosition: 2 });
   expect(woken?.reason).toMatch(/device/);
-  expect((await pool.claims.explainClaim({ name: "shell" })).waitsFor).toEqual(["runs"]);
+  expect((await pool.claims.explainClaim({ name: "shell" })).waitsFor).toEqual(["runs", "waits"]);
 
   await pool.claims.releaseClaim({ name: "runs" });
   expect(await stateOf(pool, "waits")).toBe(ClaimState.BOUND);
