@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { millpondError } from "@millpond/api";
 import { expect, onTestFinished, test } from "vitest";
-import { isSilent, resolveEndpoint } from "./connection.ts";
+import { connect, isSilent, resolveEndpoint } from "./connection.ts";
 import { enterContext, readContexts, writeContexts } from "./context.ts";
 
 function unreachable(cause: ConnectError) {
@@ -49,4 +52,17 @@ test.each(["a b", "a\nb", "\u0001", "ü€", "x".repeat(5000), " x"])(
 test("a controller that ends is silent, one that refuses is not", () => {
   expect(isSilent(millpondError("MILLPOND_E_SHUTTING_DOWN", "it ends"))).toBe(true);
   expect(isSilent(millpondError("MILLPOND_E_INVALID", "no"))).toBe(false);
+});
+
+test("a controller that takes a call and says nothing is said not to answer, and may be asked again", async () => {
+  const server = createServer(() => undefined).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => server.closeAllConnections());
+  onTestFinished(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  const controller = `http://127.0.0.1:${port}`;
+  const { pool } = connect({ controller, token: "", source: "--controller", ca: undefined });
+  const error: unknown = await pool.getVersion({}, { timeoutMs: 200 }).catch((each: unknown) => each);
+  expect(String(error)).toMatch(/127\.0\.0\.1:\d+ does not answer in time\. .*\[MILLPOND_E_UNREACHABLE\]$/);
+  expect(isSilent(error)).toBe(true);
 });

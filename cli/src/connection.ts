@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { type Client, Code, ConnectError, createClient, type Interceptor } from "@connectrpc/connect";
+import {
+  type Client,
+  Code,
+  ConnectError,
+  createClient,
+  type Interceptor,
+  type Transport,
+} from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import {
   AccessService,
@@ -86,20 +93,13 @@ export function resolveEndpoint(options: EndpointOptions, environment: NodeJS.Pr
 
 /** Makes clients for the controller; nothing is sent yet. Their errors are of the house form. */
 export function connect(endpoint: Endpoint): Connection {
-  const houseForm =
-    (address: string): Interceptor =>
-    (next) =>
-    async (request) => {
-      if (endpoint.token !== "") request.header.set("authorization", `Bearer ${endpoint.token}`);
-      if (endpoint.reason !== undefined && endpoint.reason !== "") {
-        request.header.set("millpond-reason", encodeURIComponent(endpoint.reason));
-      }
-      try {
-        return await next(request);
-      } catch (error) {
-        throw await explain(error, { ...endpoint, controller: address });
-      }
-    };
+  const identify: Interceptor = (next) => async (request) => {
+    if (endpoint.token !== "") request.header.set("authorization", `Bearer ${endpoint.token}`);
+    if (endpoint.reason !== undefined && endpoint.reason !== "") {
+      request.header.set("millpond-reason", encodeURIComponent(endpoint.reason));
+    }
+    return await next(request);
+  };
   const addresses = splitAddresses(endpoint.controller);
   const { ca } = endpoint;
   const limits = { connectMs: addresses.length > 1 ? connectMs.several : connectMs.one, ca };
@@ -109,12 +109,15 @@ export function connect(endpoint: Endpoint): Connection {
     isRepeatable: ({ name }) => /^(?:Get|List|Explain|Wait)/.test(name),
     answerMs,
     makeTransport: (address) =>
-      createConnectTransport({
-        baseUrl: address,
-        httpVersion: "1.1",
-        interceptors: [houseForm(address)],
-        nodeOptions: { agent: makePromptAgent(address, limits) },
-      }),
+      inHouseForm(
+        createConnectTransport({
+          baseUrl: address,
+          httpVersion: "1.1",
+          interceptors: [identify],
+          nodeOptions: { agent: makePromptAgent(address, limits) },
+        }),
+        { ...endpoint, controller: address },
+      ),
   });
   return {
     ...endpoint,
@@ -122,6 +125,21 @@ export function connect(endpoint: Endpoint): Connection {
     claims: createClient(ClaimService, transport),
     pool: createClient(PoolService, transport),
     queues: createClient(QueueService, transport),
+  };
+}
+
+/** Explains what goes wrong. Beyond the transport: there alone a call is known to have had no answer in time. */
+function inHouseForm(transport: Transport, endpoint: Endpoint): Transport {
+  return {
+    unary: async (method, signal, timeoutMs, header, input, contextValues) => {
+      try {
+        return await transport.unary(method, signal, timeoutMs, header, input, contextValues);
+      } catch (error) {
+        throw await explain(error, endpoint);
+      }
+    },
+    // No method of ours is one.
+    stream: transport.stream.bind(transport),
   };
 }
 
