@@ -2,7 +2,16 @@
 
 import { isIP } from "node:net";
 import { resolve } from "node:path";
-import { checkLabels, isName, millpondError, quote, reachableHost, splitAddresses } from "@millpond/api";
+import {
+  checkLabels,
+  isName,
+  logDestinationOptions,
+  millpondError,
+  outlivingItsDisk,
+  quote,
+  reachableHost,
+  splitAddresses,
+} from "@millpond/api";
 import { type Logger, pino } from "pino";
 import { z } from "zod";
 
@@ -140,7 +149,7 @@ export function resolveAgentOptions(options: AgentOptions): ResolvedAgentOptions
     advertisedHost: advertise === undefined ? reachableHost(host) : checkHost(advertise),
     isEncrypted: encrypt || !isLoopback(host),
     assignTimeoutMs: 10_000,
-    log: log ?? pino({ name: "millpond-agent" }, pino.destination({ fd: 2, sync: true })),
+    log: log ?? pino({ name: "millpond-agent" }, outlivingItsDisk(pino.destination(logDestinationOptions))),
   };
 }
 

@@ -217,6 +217,7 @@ export type { MetricSample } from "./metrics.ts";
 export { agentTransportOptions, agentUrl, parseAgentUrl } from "./agent-url.ts";
 export { authorityPath, makeOwnCertificate } from "./own-certificate.ts";
 export { reachableHost } from "./reachable-host.ts";
+export { logDestinationOptions, outlivingItsDisk } from "./log-destination.ts";
 export { explainTlsFailure, isTlsFailure, readAuthorities } from "./tls.ts";
 export { makeAuthority, makeServerCertificate } from "./x509.ts";
 export type { CertificatePair, Validity } from "./x509.ts";

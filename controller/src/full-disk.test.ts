@@ -2,8 +2,11 @@
 
 // The disk of the state directory runs full under load.
 
-import { closeSync, openSync, rmSync, writeSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { createClient } from "@connectrpc/connect";
 import { ClaimService, ClaimState, errorCodeOf, PoolService } from "@millpond/api";
 import { expect, onTestFinished, test } from "vitest";
@@ -98,3 +101,28 @@ test.skipIf(missingDisks !== undefined)(
     expect((await namesOf()).sort()).toEqual([...acknowledged, "late"].sort());
   },
 );
+
+test("a controller whose log cannot be written does its work, and ends in order", async () => {
+  const directory = makeTestDirectory();
+  // Every write to it fails as on a full disk.
+  const full = openSync("/dev/full", "w");
+  const mainPath = fileURLToPath(new URL("main.ts", import.meta.url));
+  const options = ["--listen", "127.0.0.1:0", "--state", directory, "--log-level", "trace"];
+  const child = spawn(process.execPath, [mainPath, ...options], { stdio: ["ignore", "ignore", full, "ipc"] });
+  closeSync(full);
+  onTestFinished(() => void child.kill("SIGKILL"));
+  const exited = once(child, "exit");
+  const [ready] = (await Promise.race([once(child, "message"), exited])) as [
+    { readonly url?: string } | number,
+  ];
+  expect(ready).toMatchObject({ type: "ready" });
+  const token = readFileSync(join(directory, "user.token"), "utf8").trim();
+  const url = typeof ready === "object" ? (ready.url ?? "") : "";
+  const claims = createClient(ClaimService, makeTransport(url, token));
+  for (const name of ["one", "two", "three"]) {
+    await claims.createClaim({ claim: { name } });
+  }
+  expect((await claims.listClaims({})).claims.map(({ name }) => name)).toEqual(["one", "two", "three"]);
+  child.disconnect();
+  expect(await exited).toEqual([0, null]);
+});

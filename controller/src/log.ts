@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { logDestinationOptions, outlivingItsDisk } from "@millpond/api";
 import { type Logger, pino } from "pino";
 
 export const logLevels = ["trace", "debug", "info", "warn", "error", "silent"] as const;
@@ -10,6 +11,6 @@ export type LogLevel = (typeof logLevels)[number];
 export function makeLog(level: LogLevel): Logger {
   return pino(
     { base: { part: "controller" }, level, timestamp: pino.stdTimeFunctions.isoTime },
-    pino.destination(2),
+    outlivingItsDisk(pino.destination(logDestinationOptions)),
   );
 }
