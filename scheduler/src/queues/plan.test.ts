@@ -346,6 +346,18 @@ describe("reservations", () => {
     expect(running(history)).toContain("large");
   });
 
+  test("of quotas are for one claim of a queue and tenant at a time", () => {
+    const limited = [queue("q", { limit: { gpuMilli: 5000 } })];
+    const tenants = [{ name: "u", limit: { gpuMilli: 2000 } }];
+    const history = new QueueHistory({ pool: pool(8), queues: limited, tenants });
+    const first = { gpus: 2, tenant: "u" };
+    history.arrive(job("runs", { tenant: "u" }), job("one", first));
+    history.arrive(job("two", { ...first, isPreemptible: true }));
+    history.pass(60);
+    history.arrive(job("of-another", { gpus: 2 }), job("of-u", { tenant: "u" }));
+    expect(running(history)).toEqual(["of-another", "runs"]);
+  });
+
   test("count on what another gives back once", () => {
     const history = new QueueHistory({ pool: pool(1), queues });
     history.arrive(part("ends", 70, { queue: "s", timeLimitSeconds: 500, runSeconds: 500 }));

@@ -183,6 +183,12 @@ const sieges: Readonly<Record<string, Siege>> = {
     asked: [{ gpus: 2 }],
     rounds: 4,
   },
+  "a large claim that may not be taken back, where only such as may be may borrow": {
+    streams: [share],
+    queues: [{ ...a, borrowing: "preemptible", guaranteed: { gpuMilli: 2000 } }, b],
+    asked: [{ gpus: 2 }],
+    rounds: 4,
+  },
   "a large claim at the limit of its tenant, against small ones of him": {
     streams: [share, { ...share, queue: "b" }],
     tenantLimit: 2000,

@@ -144,7 +144,8 @@ export class QueueTree {
     if (excess !== undefined) {
       return excess.reason;
     }
-    const kept = this.#excess(payer, amount, [this.#charged, this.#kept]);
+    const isAnyKept = this.#keepers.tenants.size > 0;
+    const kept = isAnyKept ? this.#excess(payer, amount, [this.#charged, this.#kept]) : undefined;
     if (kept === undefined) {
       return undefined;
     }
