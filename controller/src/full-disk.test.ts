@@ -126,3 +126,12 @@ test("a controller whose log cannot be written does its work, and ends in order"
   child.disconnect();
   expect(await exited).toEqual([0, null]);
 });
+
+test.skipIf(missingDisks !== undefined)(
+  `a controller that finds no room for its state when it starts says so, with numbers${why}`,
+  async () => {
+    await expect(ControllerProcess.start(makeTestDirectory(), { diskBytes: 64 << 10 })).rejects.toThrow(
+      /cannot be opened: \d+ B of \d+ B are free on the disk of .* Make room .*\[MILLPOND_E_STATE_FULL\]$/,
+    );
+  },
+);

@@ -124,7 +124,8 @@ export class SqliteStore implements Store {
       return new SqliteStore(database, openSync(`${path}-wal`, "r"), options);
     } catch (cause) {
       database?.close();
-      throw stateError(cause, `the state in ${path} cannot be opened`);
+      const what = `the state in ${path} cannot be opened`;
+      throw isFull(cause) ? fullError(what, options.directory, cause) : stateError(cause, what);
     }
   }
 
@@ -180,7 +181,7 @@ export class SqliteStore implements Store {
         this.#run("ROLLBACK");
       }
       throw isFull(cause)
-        ? fullError(this.#directory, cause)
+        ? fullError("the change could not be written", this.#directory, cause)
         : stateError(cause, "the change could not be written to the state directory");
     }
     this.#flushed = this.#flush();
@@ -388,11 +389,11 @@ export function stateError(cause: unknown, what: string): unknown {
 }
 
 /** With the numbers of this moment. */
-function fullError(directory: string, cause: unknown): Error {
+function fullError(what: string, directory: string, cause: unknown): Error {
   const { bavail, blocks, bsize } = statfsSync(directory, { bigint: true });
   return millpondError(
     "MILLPOND_E_STATE_FULL",
-    `the change could not be written: ${formatBytes(bavail * bsize)} of ${formatBytes(blocks * bsize)} are free on the disk of ${directory}`,
+    `${what}: ${formatBytes(bavail * bsize)} of ${formatBytes(blocks * bsize)} are free on the disk of ${directory}`,
     { cause },
   );
 }
