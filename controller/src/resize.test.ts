@@ -280,6 +280,14 @@ describe("a claim without an open session", () => {
     ).toMatchObject([{ memoryBytes: 4n * GiB, computePercent: 10 }]);
   });
 
+  test("stays beside its gang, where that is to be on one node", async () => {
+    const pool = await TestPool.start({ a: [8n * GiB], b: [8n * GiB, 8n * GiB] });
+    const member = { gang: "g", gangSize: 2, sameNode: true };
+    await pool.claims.createClaim({ claim: { name: "one", ...member } });
+    await pool.claims.createClaim({ claim: { name: "two", ...member } });
+    expect((await resize(pool, { name: "two", memoryBytes: 4n * GiB }))?.allocation?.node).toBe("b");
+  });
+
   test("is placed anew within its limits, of which it has what it had", async () => {
     const pool = await TestPool.start({ a: [8n * GiB, 8n * GiB, 8n * GiB] });
     const queues = createClient(QueueService, makeTransport(pool.controller.url, pool.controller.userToken));

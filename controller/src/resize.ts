@@ -11,6 +11,7 @@ import {
   placeAnew,
   refuseGrowth,
   shareOf,
+  type Statement,
   type WaitingClaim,
 } from "@millpond/scheduler";
 import { bind } from "./binding.ts";
@@ -246,7 +247,7 @@ function resizeElsewhere(
   const resized = { ...claim, ...sizes };
   const held = toStatement(allocation, transaction.node(allocation.node));
   const asking = asAskedNow(transaction, resized);
-  const placed = placeAnew(toQueueSnapshot(transaction, facts), asking, held);
+  const placed = placeAnew(toQueueSnapshot(transaction, facts), besideItsGang(asking, claim, held), held);
   if ("reason" in placed) {
     refuseImpossible(transaction, facts, asking.request);
     if (!wait) {
@@ -265,6 +266,14 @@ function resizeElsewhere(
     transaction.putClaim(resized);
     bind(transaction, placed);
   }
+}
+
+/** A gang that is on one node stays there. */
+function besideItsGang(asking: WaitingClaim, claim: ClaimRecord, { node }: Statement): WaitingClaim {
+  const { request } = asking;
+  return claim.gang !== "" && claim.isSameNode
+    ? { ...asking, request: { ...request, constraints: { ...request.constraints, onlyNodes: [node] } } }
+    : asking;
 }
 
 /** What more it asks for it asks for now, behind those that wait already, and as long as it may go on. */
