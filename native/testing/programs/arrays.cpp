@@ -84,6 +84,8 @@ void thereAndBack(uint32_t* in, uint32_t* out) {
   copy.dstZ = 1;
   OK(cuMemcpy3D_v2(&copy));
 
+  // Copies within the device are not waited for, and the stream does not wait for them.
+  OK(cuStreamSynchronize(nullptr));
   CUstream stream = nullptr;
   OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   copy = whole();
