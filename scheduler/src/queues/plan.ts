@@ -21,7 +21,8 @@ import { type EndingsOn, holdingsOf, outlookOf } from "./holdings.ts";
 import { findVictims, type PreemptionPlan } from "./preemption.ts";
 import { describeKeeper, reserve, type Reservation, withHolds, withoutGrants } from "./reservation.ts";
 import type { Amount } from "./quota.ts";
-import { QueueTree, type Turns } from "./tree.ts";
+import { QueueTree } from "./tree.ts";
+import { mayReserve, takeTurns } from "./turns.ts";
 import {
   amountOfStatements,
   amountOn,
@@ -190,101 +191,21 @@ class Planner {
 
   /** All of them in the order of their turns, which depends on what is decided about each before the next. */
   *#units(waiting: readonly WaitingClaim[]): Generator<Unit, void> {
+    const { now } = this.#snapshot;
     const units = makeUnits(waiting, totalsOf(this.#snapshot));
     for (const isBestEffort of [false, true]) {
       this.#headed.clear();
-      yield* this.#turns(units.filter(({ first }) => first.isBestEffort === isBestEffort));
+      const ofClass = units.filter(({ first }) => first.isBestEffort === isBestEffort);
+      const standings = { tree: this.#tree, nodes: this.#pool.nodes, holdings: this.#holdings, now };
+      for (const unit of takeTurns(ofClass, { ...standings, settings: this.#settings })) {
+        this.#order.push(...unit.members.map(({ request }) => request.claim));
+        yield unit;
+      }
     }
   }
 
-  *#turns(units: readonly Unit[]): Generator<Unit, void> {
-    const left = Map.groupBy(
-      units.toSorted((a, b) => this.#compare(a, b)),
-      ({ first }) => first.queue,
-    );
-    const counts = new Map<string, number>();
-    for (const [queue, list] of left) {
-      for (const { name } of this.#tree.chain(queue)) {
-        counts.set(name, (counts.get(name) ?? 0) + list.length);
-      }
-    }
-    const positions = new Map<string, number>();
-    const discounts = this.#discounts(left);
-    const turns: Turns = {
-      has: (name) => (counts.get(name) ?? 0) > 0,
-      discount: (name) => discounts.get(name) ?? 0,
-      since: (name) => left.get(name)?.[positions.get(name) ?? 0]?.waitingSince ?? Number.POSITIVE_INFINITY,
-    };
-    for (;;) {
-      const queue = this.#tree.next(turns);
-      const position = positions.get(queue ?? "") ?? 0;
-      const unit = queue === undefined ? undefined : left.get(queue)?.[position];
-      if (queue === undefined || unit === undefined) {
-        return;
-      }
-      positions.set(queue, position + 1);
-      const discount = position === 0 ? (discounts.get(queue) ?? 0) : 0;
-      for (const { name } of this.#tree.chain(queue)) {
-        counts.set(name, (counts.get(name) ?? 0) - 1);
-        discounts.set(name, (discounts.get(name) ?? 0) - discount);
-      }
-      this.#order.push(...unit.members.map(({ request }) => request.claim));
-      yield unit;
-    }
-  }
-
-  /**
-   * Who overtook the first claim of a queue does not count against it: else a queue whose small claims go on while a
-   * large one has a reservation would lose its turn, and what becomes free to others, again and again.
-   */
-  #discounts(left: ReadonlyMap<string, readonly Unit[]>): Map<string, number> {
-    const discounts = new Map<string, number>();
-    const heads = new Map<string, Unit>();
-    for (const [queue, [head]] of left) {
-      if (head !== undefined && this.#mayReserve(head)) {
-        heads.set(queue, head);
-      }
-    }
-    if (heads.size === 0) {
-      return discounts;
-    }
-    const ofQueues = new Map<string, number>();
-    const earliest = Math.min(...[...heads.values()].map(({ waitingSince }) => waitingSince));
-    for (const node of this.#pool.nodes) {
-      const holdings = this.#holdings(node.name);
-      if (outlookOf(holdings).lastBoundAt < earliest) {
-        continue;
-      }
-      for (const { queue, statement, boundAt } of holdings.running) {
-        const head = heads.get(queue);
-        if (head !== undefined && boundAt >= head.waitingSince) {
-          ofQueues.set(queue, (ofQueues.get(queue) ?? 0) + amountOn(node, statement).gpuMilli);
-        }
-      }
-    }
-    for (const [queue, gpuMilli] of ofQueues) {
-      for (const { name } of this.#tree.chain(queue)) {
-        discounts.set(name, (discounts.get(name) ?? 0) + gpuMilli);
-      }
-    }
-    return discounts;
-  }
-
-  #mayReserve({ waitingSince }: Unit): boolean {
-    return this.#snapshot.now - waitingSince >= this.#settings.reserveAfterSeconds;
-  }
-
-  /** Within a queue. */
-  #compare(a: Unit, b: Unit): number {
-    return (
-      Number(this.#isAged(b)) - Number(this.#isAged(a)) ||
-      (this.#isAged(a) ? 0 : b.first.priority - a.first.priority) ||
-      a.first.arrival - b.first.arrival
-    );
-  }
-
-  #isAged({ waitingSince }: Unit): boolean {
-    return this.#snapshot.now - waitingSince >= this.#settings.ageAfterSeconds;
+  #mayReserve(unit: Unit): boolean {
+    return mayReserve(unit, { now: this.#snapshot.now, settings: this.#settings });
   }
 
   #decide(unit: Unit): void {
