@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import type { Snapshot } from "../snapshot.ts";
-import { type Job, QueueHistory } from "../testing/queue-history.ts";
+import { type Job, QueueHistory, plainJob } from "../testing/queue-history.ts";
 import { forecast } from "./forecast.ts";
 
 const GiB = 1n << 30n;
@@ -34,19 +34,8 @@ function pool(devices: number): Snapshot {
 function job(claim: string, change: Partial<Job> & { readonly percent?: number } = {}): Job {
   const { percent = 100, ...rest } = change;
   return {
+    ...plainJob,
     request: { claim, gpus: 1, memoryBytes: 0n, memoryPercent: percent, computePercent: 0 },
-    queue: "q",
-    tenant: "t",
-    priority: 0,
-    isPreemptible: false,
-    isBestEffort: false,
-    gang: "",
-    gangSize: 0,
-    isSameNode: false,
-    timeLimitSeconds: 0,
-    preferredHost: "",
-    runSeconds: 1000,
-    graceSeconds: 30,
     ...rest,
   };
 }

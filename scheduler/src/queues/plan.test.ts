@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import type { Snapshot } from "../snapshot.ts";
-import { type Job, QueueHistory } from "../testing/queue-history.ts";
+import { type Job, QueueHistory, plainJob } from "../testing/queue-history.ts";
 import { defaultPlanSettings } from "./claim.ts";
 import { planQueues } from "./plan.ts";
 import type { QueueSpec } from "./queue.ts";
@@ -34,19 +34,8 @@ function queue(name: string, change: Partial<QueueSpec> = {}): QueueSpec {
 function job(claim: string, change: Partial<Job> & { readonly gpus?: number } = {}): Job {
   const { gpus = 1, ...rest } = change;
   return {
+    ...plainJob,
     request: { claim, gpus, memoryBytes: 0n, memoryPercent: 0, computePercent: 0 },
-    queue: "q",
-    tenant: "t",
-    priority: 0,
-    isPreemptible: false,
-    isBestEffort: false,
-    gang: "",
-    gangSize: 0,
-    isSameNode: false,
-    timeLimitSeconds: 0,
-    preferredHost: "",
-    runSeconds: 1000,
-    graceSeconds: 30,
     ...rest,
   };
 }

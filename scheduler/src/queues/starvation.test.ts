@@ -5,7 +5,7 @@
 import { expect, test } from "vitest";
 import type { Constraints, Labels } from "../constraints.ts";
 import type { Snapshot } from "../snapshot.ts";
-import { type Job, QueueHistory } from "../testing/queue-history.ts";
+import { type Job, QueueHistory, plainJob } from "../testing/queue-history.ts";
 import type { QueueSpec } from "./queue.ts";
 
 const GiB = 1n << 30n;
@@ -46,6 +46,7 @@ interface Ask extends Partial<Omit<Job, "request">> {
 function job(claim: string, ask: Ask): Job {
   const { gpus = 1, percent = 100, constraints, labels, ...rest } = ask;
   return {
+    ...plainJob,
     request: {
       claim,
       gpus,
@@ -57,15 +58,6 @@ function job(claim: string, ask: Ask): Job {
       ...(labels === undefined ? {} : { labels }),
     },
     queue: "a",
-    tenant: "t",
-    priority: 0,
-    isPreemptible: false,
-    isBestEffort: false,
-    gang: "",
-    gangSize: 0,
-    isSameNode: false,
-    timeLimitSeconds: 0,
-    preferredHost: "",
     runSeconds,
     graceSeconds: 20,
     ...rest,

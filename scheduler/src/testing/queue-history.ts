@@ -26,6 +26,22 @@ export interface Job extends Omit<WaitingClaim, "arrival" | "waitingSince"> {
   readonly graceSeconds: number;
 }
 
+/** What most jobs in tests have in common. */
+export const plainJob: Omit<Job, "request"> = {
+  queue: "q",
+  tenant: "t",
+  priority: 0,
+  isPreemptible: false,
+  isBestEffort: false,
+  gang: "",
+  gangSize: 0,
+  isSameNode: false,
+  timeLimitSeconds: 0,
+  preferredHost: "",
+  runSeconds: 1000,
+  graceSeconds: 30,
+};
+
 interface Running extends RunningClaim {
   readonly job: Job;
   readonly arrival: number;
