@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import type { Logger } from "pino";
+import { isDiskFull } from "./error-text.ts";
 import type { RunDirectory } from "./run-directory.ts";
 
 /** Between two words of a worker that both told of calls, no more than so much time counts. */
@@ -17,15 +19,21 @@ interface Stretch {
  */
 export class Activity {
   readonly #run: Pick<RunDirectory, "activity" | "keepActivity" | "forgetActivity">;
+  readonly #log: Logger;
   readonly #totalsMs: Map<number, number>;
+  /** As they are written down: whole milliseconds. */
+  readonly #keptMs: Map<number, number>;
   /** Until when the time has been counted. */
   readonly #countedUntilMs = new Map<number, number>();
   /** Those that are not written down as they are. */
   readonly #changed = new Set<number>();
+  #hasRoom = true;
 
-  constructor(run: Pick<RunDirectory, "activity" | "keepActivity" | "forgetActivity">) {
+  constructor(run: Pick<RunDirectory, "activity" | "keepActivity" | "forgetActivity">, log: Logger) {
     this.#run = run;
-    this.#totalsMs = new Map(run.activity());
+    this.#log = log;
+    this.#keptMs = new Map(run.activity());
+    this.#totalsMs = new Map(this.#keptMs);
   }
 
   /** A session of the allocation has made calls meanwhile. */
@@ -39,25 +47,41 @@ export class Activity {
 
   /** Whole milliseconds. Written down before it is told, so that what is told never goes back. */
   totals(): readonly { readonly epoch: number; readonly activeMs: number }[] {
-    if (this.#changed.size > 0) {
-      this.#run.keepActivity([...this.#changed].map((epoch) => [epoch, this.#totalMs(epoch)]));
+    const changed = [...this.#changed].map(
+      (epoch) => [epoch, Math.floor(this.#totalsMs.get(epoch) ?? 0)] as const,
+    );
+    if (changed.length > 0 && this.#write(() => this.#run.keepActivity(changed))) {
+      for (const [epoch, totalMs] of changed) this.#keptMs.set(epoch, totalMs);
       this.#changed.clear();
     }
-    return [...this.#totalsMs.keys()].map((epoch) => ({ epoch, activeMs: this.#totalMs(epoch) }));
+    return Array.from(this.#keptMs, ([epoch, activeMs]) => ({ epoch, activeMs }));
   }
 
   /** Forgets all allocations but these. */
   keepOnly(epochs: ReadonlySet<number>): void {
-    const gone = [...this.#totalsMs.keys()].filter((epoch) => !epochs.has(epoch));
+    const known = new Set([...this.#totalsMs.keys(), ...this.#keptMs.keys()]);
+    const gone = [...known].filter((epoch) => !epochs.has(epoch));
+    // An epoch is never given again: what cannot be removed now is without meaning, and goes when the agent starts anew.
+    if (gone.length > 0) this.#write(() => this.#run.forgetActivity(gone));
     for (const epoch of gone) {
       this.#totalsMs.delete(epoch);
+      this.#keptMs.delete(epoch);
       this.#countedUntilMs.delete(epoch);
       this.#changed.delete(epoch);
     }
-    this.#run.forgetActivity(gone);
   }
 
-  #totalMs(epoch: number): number {
-    return Math.floor(this.#totalsMs.get(epoch) ?? 0);
+  /** @returns False where the disk has no room: a node shall not look lost for that, and it is tried again. */
+  #write(write: () => void): boolean {
+    try {
+      write();
+      this.#hasRoom = true;
+    } catch (error) {
+      if (!isDiskFull(error)) throw error;
+      if (this.#hasRoom)
+        this.#log.warn({ err: error }, "what claims use is told when there is room to write it down");
+      this.#hasRoom = false;
+    }
+    return this.#hasRoom;
   }
 }

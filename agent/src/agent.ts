@@ -97,7 +97,7 @@ class RunningAgent implements Agent {
     this.name = options.name;
     this.devices = devices;
     this.#admission = new Admission({ node: options.name, run });
-    this.#activity = new Activity(run);
+    this.#activity = new Activity(run, options.log);
     this.#health = new DeviceHealth({
       worker: options.worker,
       devices,

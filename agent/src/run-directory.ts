@@ -271,16 +271,17 @@ export class RunDirectory implements Disposable {
     return rows.map((row) => [Number(row["epoch"]), Number(row["active_ms"])]);
   }
 
+  /** All of them, or none where that fails. */
   keepActivity(totals: readonly (readonly [number, number])[]): void {
-    const put = this.#database.prepare("INSERT OR REPLACE INTO activity (epoch, active_ms) VALUES (?, ?)");
-    this.#database.exec("BEGIN");
-    for (const [epoch, activeMs] of totals) put.run(epoch, activeMs);
-    this.#database.exec("COMMIT");
+    this.#database
+      .prepare("INSERT OR REPLACE INTO activity SELECT value ->> 0, value ->> 1 FROM json_each(?)")
+      .run(JSON.stringify(totals));
   }
 
   forgetActivity(epochs: readonly number[]): void {
-    const drop = this.#database.prepare("DELETE FROM activity WHERE epoch = ?");
-    for (const epoch of epochs) drop.run(epoch);
+    this.#database
+      .prepare("DELETE FROM activity WHERE epoch IN (SELECT value FROM json_each(?))")
+      .run(JSON.stringify(epochs));
   }
 
   /** What the sessions of an allocation have in common on this node, and nobody else knows; the same for every agent. */
