@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { defaultPlanSettings, type QueueDecision, type QueueSnapshot } from "./claim.ts";
+import { defaultPlanSettings, type Holdings, type QueueDecision, type QueueSnapshot } from "./claim.ts";
 import { compareEndings, type Ending, type EndingsOn, holdingsOf, outlookOf } from "./holdings.ts";
 import { reserve, type Reservation } from "./reservation.ts";
 import { makeUnits, shapeOfUnit, totalsOf, type Unit } from "./unit.ts";
@@ -42,10 +42,11 @@ export function forecast(
   if (those.length > settings.maxCandidates || shapes.size > settings.maxReservations) {
     return undefined;
   }
+  const holdings = holdingsOf(snapshot);
   const before: Reservation[] = [];
   let last: Reservation | undefined;
   for (const unit of those) {
-    last = reserve(snapshot.pool, unit, endingsWith(snapshot, before), before);
+    last = reserve(snapshot.pool, unit, endingsWith(holdings, before, snapshot.now), before);
     before.push(...(last === undefined ? [] : [last]));
   }
   return last && toForecast(last, snapshot.now);
@@ -63,10 +64,13 @@ function unitsForRoom(snapshot: QueueSnapshot, { order, blocked }: Decided): Uni
 }
 
 /** Those who hold something, and those who will. */
-function endingsWith(snapshot: QueueSnapshot, before: readonly Reservation[]): EndingsOn {
-  const holdings = holdingsOf(snapshot);
+function endingsWith(
+  holdings: (node: string) => Holdings,
+  before: readonly Reservation[],
+  now: number,
+): EndingsOn {
   const later = Map.groupBy(
-    before.flatMap((each) => endingsOf(each, snapshot.now)),
+    before.flatMap((each) => endingsOf(each, now)),
     ({ statement }) => statement.node,
   );
   return (node) => {

@@ -4,10 +4,10 @@
 // would that is asked for now: of what is free, that which is not kept for those who wait with more right.
 
 import { formatBytes, formatNeed } from "@millpond/api";
-import { type DeviceState, freeOf } from "../snapshot.ts";
+import { type DeviceState, freeOf, type Snapshot } from "../snapshot.ts";
 import type { Placement, Statement } from "../statement.ts";
 import { type Blocked, defaultPlanSettings, type QueueSnapshot, type WaitingClaim } from "./claim.ts";
-import { type Opening, openFor } from "./plan.ts";
+import { openFor } from "./plan.ts";
 import { describeKeeper, holdsOf, withHolds } from "./reservation.ts";
 import { amountOfStatements } from "./unit.ts";
 
@@ -26,11 +26,14 @@ export function refuseGrowth(
   settings = defaultPlanSettings,
 ): Pick<Blocked, "obstacle" | "reason"> | undefined {
   const { claim, held, to } = growth;
-  const opening = openFor(snapshot, claim, settings);
-  const crowded = to.map((asked, position) => refuseOnDevice(opening, growth, asked, held.devices[position]));
+  const { tree, pool, reservations } = openFor(snapshot, claim, settings);
+  const open = withHolds(pool, reservations);
+  const crowded = to.map((asked, position) =>
+    refuseOnDevice({ pool, open }, held.node, asked, held.devices[position]),
+  );
   const first = crowded.find((each) => each !== undefined);
   if (first !== undefined) {
-    const hold = holdsOf(opening.pool, opening.reservations).find(
+    const hold = holdsOf(pool, reservations).find(
       ({ node, uuid }) => node === held.node && uuid === first.device.uuid,
     );
     return hold === undefined || !first.isKept
@@ -40,7 +43,6 @@ export function refuseGrowth(
           reason: `${first.reason}; the rest is kept for ${describeKeeper(hold.keeper, snapshot.now)}`,
         };
   }
-  const { tree, pool } = opening;
   tree.refund(claim, amountOfStatements(pool, [held]));
   const reason = tree.refusal(claim, amountOfStatements(pool, [{ ...held, devices: to }]));
   return reason === undefined ? undefined : { obstacle: "quota", reason };
@@ -53,20 +55,21 @@ interface Crowded {
   readonly reason: string;
 }
 
+/** @param open The pool without what is kept. */
 function refuseOnDevice(
-  { pool, reservations }: Opening,
-  { held }: Growth,
+  { pool, open }: { readonly pool: Snapshot; readonly open: Snapshot },
+  node: string,
   asked: Placement,
   had: Placement | undefined,
 ): Crowded | undefined {
   const own = had ?? { memoryBytes: 0n, computePercent: 0 };
-  const deviceOf = ({ nodes }: typeof pool) =>
-    nodes.find(({ name }) => name === held.node)?.devices.find(({ uuid }) => uuid === asked.uuid);
-  const [device, kept] = [deviceOf(pool), deviceOf(withHolds(pool, reservations))];
+  const deviceOf = ({ nodes }: Snapshot) =>
+    nodes.find(({ name }) => name === node)?.devices.find(({ uuid }) => uuid === asked.uuid);
+  const [device, kept] = [deviceOf(pool), deviceOf(open)];
   if (device === undefined || kept === undefined) {
-    throw new RangeError(`the snapshot has no device ${held.node}/${asked.uuid}`);
+    throw new RangeError(`the snapshot has no device ${node}/${asked.uuid}`);
   }
-  const where = `${held.node}/${device.index}`;
+  const where = `${node}/${device.index}`;
   const left = freeOf(kept);
   const memory = asked.memoryBytes - own.memoryBytes;
   if (memory > 0n && memory > left.memoryBytes) {

@@ -204,13 +204,13 @@ export function describeKeeper({ unit }: Pick<Reservation, "unit">, now: number)
 
 /** The snapshot in which what has to stay free looks taken. */
 export function withHolds(snapshot: Snapshot, reservations: readonly Reservation[]): Snapshot {
-  const holds = holdsOf(snapshot, reservations);
-  if (holds.length === 0) {
-    return withRepelled(snapshot, reservations);
+  const apart = withRepelled(snapshot, reservations);
+  const byNode = Map.groupBy(holdsOf(snapshot, reservations), ({ node }) => node);
+  if (byNode.size === 0) {
+    return apart;
   }
-  const byNode = Map.groupBy(holds, ({ node }) => node);
   return changeNodes(
-    withRepelled(snapshot, reservations),
+    apart,
     (name) => byNode.has(name),
     (node, device) => {
       const own = (byNode.get(node.name) ?? []).filter(({ uuid }) => uuid === device.uuid);
