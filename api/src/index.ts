@@ -196,6 +196,7 @@ export {
   formatAge,
   formatBytes,
   formatDuration,
+  formatTime,
   formatMemory,
   formatNeed,
   formatPercent,

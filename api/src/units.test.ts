@@ -10,6 +10,7 @@ import {
   formatMemory,
   formatNeed,
   formatSize,
+  formatTime,
   maxMemoryBytes,
   minMemoryBytes,
   parseDuration,
@@ -231,4 +232,9 @@ describe("durations", () => {
     expect(formatAge(725)).toBe("12m5s");
     expect(formatAge(0)).toBe("0s");
   });
+});
+
+test("a date is written in UTC to the second", () => {
+  expect(formatTime(1_790_000_001)).toBe("2026-09-21T14:13:21Z");
+  expect(formatTime(0n)).toBe("1970-01-01T00:00:00Z");
 });

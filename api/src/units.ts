@@ -184,6 +184,11 @@ export function parseDuration(text: string): number {
   return seconds;
 }
 
+/** A date in Unix seconds as ISO 8601 has it, in UTC: "2026-11-23T03:00:00Z". */
+export function formatTime(seconds: number | bigint): string {
+  return new Date(Number(seconds) * 1000).toISOString().replace(".000Z", "Z");
+}
+
 /** Writes whole seconds exactly, so that `parseDuration` reads them back: `1h30m`, `0s`. */
 export function formatDuration(seconds: number): string {
   let rest = Math.max(0, Math.floor(seconds));

@@ -3,7 +3,7 @@
 // What agents say, and what they are told.
 
 import { isDeepStrictEqual } from "node:util";
-import { millpondError, quote } from "@millpond/api";
+import { formatTime, millpondError, quote } from "@millpond/api";
 import type { Caller } from "./callers.ts";
 import type { Transaction } from "./transaction.ts";
 import type { Pool } from "./pool.ts";
@@ -122,10 +122,9 @@ function desiredOf(pool: Pool, name: string, describedBy: number): Desired {
 /** What the agent of a node that was removed had to join with is no longer good for it. */
 function refuseRemoved(removed: RemovedNodeRecord | undefined, madeAt: number): void {
   if (removed !== undefined && madeAt <= removed.revision) {
-    const at = new Date(removed.removedAt * 1000).toISOString().replace(".000Z", "Z");
     throw millpondError(
       "MILLPOND_E_NODE_REMOVED",
-      `node ${removed.name} was removed from the pool at ${at}, and the token of this agent was made before that`,
+      `node ${removed.name} was removed from the pool at ${formatTime(removed.removedAt)}, and the token of this agent was made before that`,
     );
   }
 }

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { type GetUsageResponse, millpondError, parseDuration, quote, type Usage } from "@millpond/api";
+import {
+  formatTime,
+  type GetUsageResponse,
+  millpondError,
+  parseDuration,
+  quote,
+  type Usage,
+} from "@millpond/api";
 import { exitStatus } from "../command-table.ts";
 import type { Values } from "../command-values.ts";
 import { openConnection } from "../connection.ts";
@@ -66,10 +73,13 @@ const columns: readonly Column<Usage>[] = [
 ];
 
 function render({ usage, from, to }: GetUsageResponse, format: "table" | "csv" | "json"): string {
-  const time = (seconds: bigint) => new Date(Number(seconds) * 1000).toISOString().replace(".000Z", "Z");
   switch (format) {
     case "json":
-      return renderObject("UsageList", { from: time(from), to: time(to), items: usage.map(toJson) });
+      return renderObject("UsageList", {
+        from: formatTime(from),
+        to: formatTime(to),
+        items: usage.map(toJson),
+      });
     case "csv": {
       const rows = usage.map(toJson).map((row) => Object.values(row).join(","));
       const titles =

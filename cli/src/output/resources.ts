@@ -14,6 +14,7 @@ import {
   DeviceHealth,
   type Event,
   type ExplainClaimResponse,
+  formatTime,
   type Node,
   NodeState,
   type Queue,
@@ -68,7 +69,7 @@ export function healthWord(health: DeviceHealth): string {
 }
 
 function time(seconds: bigint): string | null {
-  return seconds === 0n ? null : new Date(Number(seconds) * 1000).toISOString().replace(".000Z", "Z");
+  return seconds === 0n ? null : formatTime(seconds);
 }
 
 export function deviceToJson(device: Device) {
