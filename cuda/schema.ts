@@ -36,10 +36,11 @@ export type Argument =
   /** A `CUdevice` by value: checked against the session's devices. */
   | { readonly kind: "device" }
   /**
-   * A `CUdeviceptr` by value: passed through unchanged (addresses are real). `unlessZero`: null is refused at the call,
+   * A `CUdeviceptr` by value: the same number on both sides (addresses are real), and the driver is given it where all of
+   * `extent` is memory of the session, CUDA_ERROR_INVALID_VALUE otherwise. `unlessZero`: null is refused at the call,
    * CUDA_ERROR_INVALID_VALUE, unless one of these parameters is 0.
    */
-  | { readonly kind: "address"; readonly unlessZero?: readonly string[] }
+  | { readonly kind: "address"; readonly extent: Extent; readonly unlessZero?: readonly string[] }
   /** A `CUstream`: 0, 1 and 2 are resolved by flavour and calling thread before anything crosses. */
   | { readonly kind: "stream" }
   /**
@@ -76,6 +77,19 @@ export type Argument =
    * no longer has is CUDA_ERROR_INVALID_VALUE.
    */
   | { readonly kind: "finds"; readonly of: HandleKind };
+
+/**
+ * How much of the memory at an address a call touches: so many bytes, or so many as parameters say. `elements` of
+ * `elementBytes` (1) each; `rows` of them, `pitch` bytes apart, where there are several. Nothing where one of them is 0.
+ */
+export type Extent =
+  | { readonly bytes: number }
+  | {
+      readonly elements: string;
+      readonly elementBytes?: number;
+      readonly pitch?: string;
+      readonly rows?: string;
+    };
 
 /**
  * What is left of a command in a worker that has done it. By this is known whether an idle session can be parked, and how
@@ -130,12 +144,12 @@ export interface Remoted {
    */
   readonly once?: true;
   /**
-   * What the driver refuses at the call and the client can know: a function of `native/client/preconditions.h`, called
+   * What the driver refuses at the call and the client can know: a function of `native/client/call/preconditions.h`, called
    * with the client's `Call` and all arguments once they are checked; its failure is the call's, and nothing is sent.
    */
   readonly precondition?: string;
   /**
-   * For `async`: what the client has to know when the command is on its way. A function of `native/client/consequences.h`,
+   * For `async`: what the client has to know when the command is on its way. A function of `native/client/call/consequences.h`,
    * called with the client's `Call`, the command and its tails.
    */
   readonly consequence?: string;
@@ -178,10 +192,40 @@ export type Remoting = Remoted | HandWritten | Local | SameAs | Refused;
 /** A group file of `driver/`: exported symbol (without `_ptds`/`_ptsz`) → remoting. */
 export type Group = { readonly [symbol: string]: Remoting };
 
+/**
+ * What 64 bits from a client mean to the worker:
+ * - `address`: something lies there for the worker or its driver. Opaque to whoever runs the command: worker::AddressGate
+ *   alone tells whether it is the session's.
+ * - `echo`: an address in the client, or whatever else it likes, that only ever goes back to it.
+ * - `handle`: the number of something that is looked up.
+ * - `number`: how much, how many, which bits.
+ */
+export type Meaning = "address" | "echo" | "handle" | "number";
+
 /** Type of a fixed-size field of a wire command; `{bytes}` is a struct as it lies in memory. */
-export type FieldType = "u8" | "u16" | "u32" | "i32" | "u64" | "i64" | "f32" | { readonly bytes: number };
+export type FieldType =
+  | "u8"
+  | "u16"
+  | "u32"
+  | "i32"
+  | "u64"
+  | "i64"
+  | "f32"
+  | Meaning
+  | { readonly bytes: number };
 
 export type Field = readonly [name: string, type: FieldType];
+
+/**
+ * Of a command: 64 bits say what they mean, and a struct of which type it is: one whose members `structs.ts` describes,
+ * or `numbers` for what has neither addresses nor handles in it.
+ */
+export type RequestField = readonly [
+  name: string,
+  type:
+    | Exclude<FieldType, "u64" | { readonly bytes: number }>
+    | { readonly bytes: number; readonly of: string },
+];
 
 /** A wire command used by hand-written calls. Those of generated calls are derived from their arguments. */
 export interface Command {
@@ -190,7 +234,7 @@ export interface Command {
   readonly left?: Left;
   /** Gives the device something to do that ends by itself, unlike a wait for what the program does next. */
   readonly work?: true;
-  readonly fields: readonly Field[];
+  readonly fields: readonly RequestField[];
   /** Variable-length byte runs behind the fields, in this order; each shorter than 4 GiB. */
   readonly tails?: readonly string[];
   /** Absent: nothing comes back. */

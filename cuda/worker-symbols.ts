@@ -51,6 +51,7 @@ export const workerSymbols: readonly string[] = [
   "cuMemHostRegister_v2",
   "cuMemHostUnregister",
   "cuMemHostGetDevicePointer_v2",
+  "cuPointerGetAttributes",
   "cuMemcpyAsync",
   "cuMemcpyHtoD_v2",
   "cuMemcpyHtoDAsync_v2",

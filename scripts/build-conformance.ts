@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds conformance/programs/ into build/conformance/bin/: one binary a form, each of which holds its programs.
-// Without nvcc only the C programs are built. `--kernels` makes the checked-in images of their kernels anew.
+// Builds conformance/programs/ into build/conformance/bin/: one binary for each form, with all of its programs. Without nvcc
+// only the C programs are built. `--kernels` rebuilds the checked-in images of their kernels.
 import { existsSync } from "node:fs";
 import { copyFile, mkdir, readdir, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
@@ -17,7 +17,7 @@ const images = join(source, "driver", "images");
 
 /** PTX for one old virtual architecture, which every later device compiles for itself. */
 const ptx = ["-gencode", "arch=compute_75,code=compute_75"];
-/** What only newer devices have, for files whose names end so. */
+/** PTX for features that only newer devices have, for files whose names end this way. */
 const newerPtx = ["-gencode", "arch=compute_90,code=compute_90"];
 const nvccOptions = ["-O2", "-std=c++17", "-I", source, "-Xcompiler", "-Wall,-Wextra,-pthread"];
 /** Small hosts have no libstdc++. */
@@ -25,9 +25,9 @@ const linkOptions = ["-Xcompiler", "-static-libstdc++,-static-libgcc,-pthread", 
 
 interface CudaForm {
   name: string;
-  /** Folders below conformance/programs whose sources it is made of. */
+  /** Folders below conformance/programs with its sources. */
   folders: string[];
-  /** Files of other folders that are part of it too. */
+  /** Additional files from other folders. */
   also?: string[];
   compile: string[];
   link: string[];
@@ -46,7 +46,7 @@ const sharedToo = [
 
 const cudaForms: CudaForm[] = [
   { name: "runtime", folders: ["runtime"], compile: [], link: ["-cudart", "static"] },
-  // Apart from the others, so that who loads everything at once can do so on devices without what these need.
+  // Apart from the others, so that a binary can be loaded as a whole on devices without these features.
   { name: "newer", folders: ["newer"], compile: [], link: ["-cudart", "static"] },
   {
     name: "shared",
@@ -72,7 +72,7 @@ async function sourcesOf(form: CudaForm): Promise<string[]> {
   return [...(await Promise.all(files)).flat(), ...(form.also ?? []).filter((file) => existsSync(file))];
 }
 
-/** Objects lie by the folder of their source: a file of two forms is compiled once. */
+/** Objects are placed by the folder of their source: a file of two forms is compiled once. */
 function objectOf(file: string): string {
   return join(target, "objects", basename(dirname(file)), `${basename(file, ".cu")}.o`);
 }
@@ -82,7 +82,7 @@ async function headers(): Promise<string[]> {
   return names.filter((name) => name.endsWith(".h")).map((name) => join(source, name));
 }
 
-/** Links or compiles into a file beside the one that is wanted, which is never there by half. */
+/** Links or compiles into a temporary file that replaces the output, so that a partial output never exists. */
 async function make(output: string, command: (to: string) => Promise<unknown>): Promise<void> {
   const part = `${output}.part`;
   await command(part);
@@ -119,10 +119,10 @@ async function buildCuda(nvcc: string, progress: Progress): Promise<void> {
   await copySharedRuntime(nvcc);
 }
 
-/** The shared runtime goes beside the programs that need it, which look there for it. */
+/** The shared runtime is copied beside the programs, which look for it there. */
 async function copySharedRuntime(nvcc: string): Promise<void> {
   const name = "libcudart.so.13";
-  // nvcc may be a link or a script: it says itself where its toolkit is.
+  // nvcc may be a link or a script: it reports the place of its toolkit itself.
   const said = await must(nvcc, ["--dryrun", "-x", "cu", "-c", "/dev/null"], { cwd: target });
   const toolkit = /^#\$ TOP=(.+)$/m.exec(said)?.[1];
   if (toolkit === undefined) throw new ScriptError(`${nvcc} --dryrun does not say where its toolkit is`);
@@ -157,7 +157,7 @@ async function buildDriverForm(): Promise<void> {
     "-I",
     inRoot("native", "cuda", "gen"),
   ];
-  // -I for the assembler too: images are included as they are.
+  // -I for the assembler too: images are included as binary data.
   options.push("-I", source, `-Wa,-I${images}`);
   await make(program, async (to) => {
     await must("cc", [...options, ...sources, "-L", client, "-l:libcuda.so.1", "-ldl", "-lm", "-o", to]);
@@ -165,7 +165,7 @@ async function buildDriverForm(): Promise<void> {
   });
 }
 
-/** Builds all programs; returns what was used. */
+/** Builds all programs; returns the names of the tools used. */
 export async function buildConformance(progress: Progress): Promise<void> {
   await mkdir(bin, { recursive: true });
   await buildDriverForm();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds examples/ into build/examples/: one program an example, and millpond-examples, which holds them all.
-// Without nvcc the CUDA ones are links to the checked-in examples/prebuilt/millpond-examples, which runs the example
-// it is called as. `--prebuilt` makes that binary anew.
+// Builds examples/ into build/examples/: one program for each example, and millpond-examples, which holds them all. Without
+// nvcc the CUDA ones are links to the checked-in examples/prebuilt/millpond-examples, which runs the example that it is
+// called as. `--prebuilt` rebuilds that binary.
 import { createHash } from "node:crypto";
 import { copyFile, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { basename, join, relative } from "node:path";
@@ -14,7 +14,7 @@ import { type Progress, step } from "./lib/steps.ts";
 const source = inRoot("examples");
 const target = inRoot("build", "examples");
 const prebuilt = inRoot("examples", "prebuilt", "millpond-examples");
-/** The largest that the checked-in binary may be, in bytes. */
+/** Size limit of the checked-in binary, in bytes. */
 const prebuiltLimit = 1_500_000;
 const all = "millpond-examples";
 
@@ -62,7 +62,7 @@ async function linkPrebuilt(files: string[]): Promise<void> {
   }
 }
 
-/** Builds all examples; returns what was used for the CUDA ones. */
+/** Builds all examples; returns the source of the CUDA ones. */
 export async function buildExamples(progress: Progress): Promise<"nvcc" | "prebuilt"> {
   const files = (await readdir(source)).toSorted();
   await mkdir(target, { recursive: true });

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// npm run build [-- --preset release|asan|tsan]: the native parts and, for the release preset, the examples.
-// TypeScript needs no build: Node runs it as it is.
+// npm run build [-- --preset release|asan|tsan]: the native parts and, for the release preset, the console and the examples.
+// All other TypeScript needs no build: Node runs it as it is.
 import { parseArgs } from "node:util";
 import { buildExamples } from "./build-examples.ts";
 import { ScriptError, script } from "./lib/command.ts";
+import { buildConsole } from "./lib/console-build.ts";
 import { buildNative, requireNativeTools } from "./lib/native-build.ts";
 import { findNvcc } from "./lib/nvcc.ts";
 import { type Preset, presets } from "./lib/paths.ts";
@@ -15,11 +16,12 @@ function toPreset(name: string): Preset {
   return preset;
 }
 
-/** Builds one preset, and the examples with the release preset, saying so step by step. */
+/** Builds one preset, and console and examples with the release preset, saying so step by step. */
 export async function build(preset: Preset): Promise<void> {
   await requireNativeTools();
   await step(`native parts, ${preset}`, (progress) => buildNative(preset, progress));
   if (preset !== "release") return;
+  await step("console", buildConsole);
   const how =
     (await findNvcc()) === undefined ? "no nvcc here: the checked-in binary" : "from source by nvcc";
   await step(`examples, ${how}`, buildExamples);

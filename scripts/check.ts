@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // npm run check [-- NAME…]: every check that needs no test run, as a table; all of them run even when one fails.
-import { existsSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { styleText } from "node:util";
@@ -8,7 +7,9 @@ import { checkClientLibrary } from "./lib/client-library.ts";
 import { must, ScriptError, script } from "./lib/command.ts";
 import { buildNative, requireNativeTools } from "./lib/native-build.ts";
 import { inRoot, nativeDir } from "./lib/paths.ts";
-import { checkLicenceLines, checkLinks, checkPrebuilt } from "./lib/tree.ts";
+import { checkSupply } from "./supply/lock-file.ts";
+import { checkProse } from "./lib/prose.ts";
+import { checkImports, checkLicenceLines, checkLinks, checkPrebuilt } from "./lib/tree.ts";
 
 interface Check {
   name: string;
@@ -19,21 +20,34 @@ interface Check {
 
 async function clientLibraries(): Promise<void> {
   await requireNativeTools();
-  // With its worker: two that were built from different descriptions refuse each other in whatever is run next.
-  await buildNative("release", { note() {}, fraction() {} }, ["millpond_client", "millpond-worker"]);
+  // Together with the worker: a client and a worker built from different descriptions refuse each other in the next run.
+  await buildNative("release", { note() {}, fraction() {} }, [
+    "millpond_client",
+    "millpond_nvml",
+    "millpond-worker",
+  ]);
   const directory = join(nativeDir("release"), "client");
   await checkClientLibrary(join(directory, "libcuda.so.1"), "cu");
   await checkClientLibrary(join(directory, "libmillpond-tls.so"), "millpond_tls_1");
-  const nvml = join(directory, "libnvidia-ml.so.1");
-  if (existsSync(nvml)) await checkClientLibrary(nvml, "nvml");
+  await checkClientLibrary(join(directory, "libnvidia-ml.so.1"), "nvml");
 }
 
 const checks: Check[] = [
-  { name: "types", what: "tsc", run: () => must("tsc", ["--noEmit", "-p", "tsconfig.json"]) },
+  {
+    name: "types",
+    what: "tsc; the console apart, as browsers have it",
+    run: async () => {
+      await must("tsc", ["--noEmit", "-p", "tsconfig.json"]);
+      await must("tsc", ["--noEmit", "-p", inRoot("console", "tsconfig.json")]);
+    },
+  },
   {
     name: "lint",
-    what: "oxlint, type-aware",
-    run: () => must("oxlint", ["--type-aware", "--deny-warnings"]),
+    what: "oxlint, type-aware; layers, import cycles",
+    run: async () => {
+      await checkImports();
+      await must("oxlint", ["--type-aware", "--deny-warnings"]);
+    },
   },
   { name: "format", what: "biome format", run: () => must("biome", ["format", "--max-diagnostics=20"]) },
   { name: "dead-code", what: "knip", run: () => must("knip", ["--no-config-hints", "--no-progress"]) },
@@ -49,15 +63,17 @@ const checks: Check[] = [
   },
   {
     name: "generated-api",
-    what: "buf lint, buf generate",
+    what: "buf lint, breaking, generate",
     run: () => must("vitest", ["run", "api/src/gen.test.ts"]),
   },
+  { name: "supply", what: "a hash for every locked package", run: checkSupply },
   { name: "licence", what: "an SPDX line in every source file", run: checkLicenceLines },
+  { name: "prose", what: "no more against docs/style.md than before", run: checkProse },
   { name: "links", what: "relative links in Markdown", run: checkLinks },
   { name: "prebuilt", what: "the checked-in example binary", run: checkPrebuilt },
   {
     name: "client-library",
-    what: "needs and exports of libcuda.so.1 and libmillpond-tls.so",
+    what: "needs and exports of client libraries",
     run: clientLibraries,
   },
 ];

@@ -29,7 +29,7 @@ const systems = [
 ];
 const processors = ["arm64", "x64", "ia32", "arm", "ppc64", "riscv64", "s390x", "loong64", "mips64el"];
 
-/** What a name such as `@oxlint/binding-linux-arm-gnueabihf` says about where the package belongs; nothing: anywhere. */
+/** The platform that a package name such as `@oxlint/binding-linux-arm-gnueabihf` implies; empty: any. */
 function platformOf(name: string): Pick<Entry, "cpu" | "os" | "libc"> {
   const words = name.slice(name.indexOf("/") + 1).split("-");
   const os = systems.filter((system) => words.includes(system));

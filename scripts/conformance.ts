@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// npm run conformance [-- options] [NAME…]: brings the conformance programs up to date and runs them; the options are
-// those of conformance/src/main.ts. First of them may be `--sanitizer asan` or `--sanitizer tsan`: then client, worker and
-// software GPU are those of that build.
+// npm run conformance [-- options] [NAME…]: builds the conformance programs as needed and runs them; the options are those
+// of conformance/src/main.ts. The first may be `--sanitizer asan` or `--sanitizer tsan`: then client, worker and software
+// GPU are those of that build.
 import { buildConformance } from "./build-conformance.ts";
 import { find, must, run, ScriptError, script } from "./lib/command.ts";
 import { buildNative, requireNativeTools } from "./lib/native-build.ts";
 import { inRoot, nativeDir, toolEnvironment } from "./lib/paths.ts";
 import { step } from "./lib/steps.ts";
 
-/** Runtimes of the sanitizers, which programs of other builds have to load before all else. */
+/** Runtimes of the sanitizers, which programs of other builds have to preload. */
 const runtimes = { asan: "libasan.so", tsan: "libtsan.so" } as const;
 type Sanitizer = keyof typeof runtimes;
 
-/** Programs that fault on purpose end as they would without it. */
+/** Programs that fault on purpose must end as they would without the sanitizer. */
 const faultOptions = "handle_segv=0:handle_sigbus=0";
 const asanOptions = `detect_leaks=0:${faultOptions}`;
 const tsanOptions = `${faultOptions}:suppressions=${inRoot("native", "testing", "tsan-suppressions.txt")}`;
 
-/** How much longer everything takes. */
+/** Time limit of a program under a sanitizer, which slows everything down. */
 const sanitizedTimeoutSeconds = 900;
 
 function isSanitizer(name: string | undefined): name is Sanitizer {
   return name !== undefined && name in runtimes;
 }
 
-/** Builds what is run, and says how. */
+/** Builds client, worker and software GPU with the sanitizer, and returns the options to run them. */
 async function prepareSanitizer(
   sanitizer: Sanitizer,
 ): Promise<{ readonly prefix: string[]; readonly options: string[]; readonly env: NodeJS.ProcessEnv }> {

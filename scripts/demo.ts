@@ -15,10 +15,10 @@ const picture = inRoot("build", "mandelbrot.png");
 const program = inRoot("build", "examples", "mandelbrot");
 const programArgs = ["1024", "683", "--repeat", "8", "--out", relative(root, picture)];
 
-/** How long to wait for the session's memory to show, in milliseconds. */
+/** How long to wait for the session's memory to appear, in milliseconds. */
 const patienceMs = 1500;
 
-/** The part of `millpond get sessions -o json` that is used here. */
+/** The used part of `millpond get sessions -o json`. */
 interface Sessions {
   items: { state: string; node: string; transport: string; devices: { memoryUsedBytes: number }[] }[];
 }

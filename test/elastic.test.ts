@@ -23,8 +23,8 @@ async function booked(): Promise<number[]> {
 
 describe("a program that runs", () => {
   it("gets more memory, and gives back what it does not use, but not what it uses", async () => {
-    const program = pool.startEndless(["--name", "runs", "-m", "32Mi"]);
-    await pool.connected(1);
+    const program = pool.start(["run", "--name", "runs", "-m", "32Mi", "--", examples, "memhold", "4"]);
+    await program.says("stdout", /holds 4 MiB/);
     const env = pool.containerEnvironment({ MILLPOND_CLAIM: "runs" });
 
     expect(await pool.millpond(["resize", "runs", "-m", "96Mi", "-c", "90"])).toMatchObject({
@@ -33,19 +33,19 @@ describe("a program that runs", () => {
     });
     expect(await booked()).toEqual([0, 96]);
     expect((await startProgram(examples, ["memhog"], env).finished).stdout).toContain(
-      "memory: 96 MiB, of which",
+      "memory: 96 MiB, of which free 92 MiB",
     );
 
     expect(await pool.millpond(["resize", "runs", "-m", "8Mi"])).toMatchObject({ status: 0 });
     expect(await booked()).toEqual([0, 8]);
     expect((await startProgram(examples, ["memhog", "1"], env).finished).stdout).toContain(
-      "memory: 8 MiB, of which",
+      "memory: 8 MiB, of which free 4 MiB",
     );
 
     const refused = await pool.millpond(["resize", "runs", "-m", "1Mi"]);
     expect(refused.status).not.toBe(0);
     expect(refused.stderr).toMatch(
-      /the claim runs keeps its size: its program has [\d.]+ MiB in use on device 0, more than the 1 MiB that were to be left/,
+      /the claim runs keeps its size: its programs have 4 MiB in use on device 0, more than the 1 MiB that were to be left/,
     );
     expect(refused.stderr).toContain("[MILLPOND_E_IN_USE]");
     expect(await booked()).toEqual([0, 8]);
@@ -55,8 +55,9 @@ describe("a program that runs", () => {
       "where 120 MiB is left",
     );
     expect((await pool.millpond(["resize", "runs", "-n", "2"])).stderr).toContain("has 1 open session");
-    program.signal("SIGINT");
-    await program.finished;
+    // It held the same memory all the time.
+    program.endInput();
+    expect((await program.finished).stdout).toContain("memhold: OK (4 MiB held, 0 words wrong)");
     await pool.isClean();
   });
 });

@@ -81,11 +81,11 @@ describe("the control plane", () => {
   });
 
   it("a controller that is killed comes back, the sessions go on and new ones start", async () => {
-    const [controller = 0] = await pool.processes(/ controller --state/);
+    const [controller = 0] = await pool.processes(/ controller .*--state/);
     process.kill(controller, "SIGKILL");
     await until(
       "another controller",
-      () => pool.processes(/ controller --state/),
+      () => pool.processes(/ controller .*--state/),
       (all) => all.length === 1 && all[0] !== controller,
     );
     await until(

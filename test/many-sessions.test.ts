@@ -76,7 +76,7 @@ async function nobodyUsesIt(): Promise<void> {
 function start(index: number, ...args: string[]): ReturnType<typeof startProgram> {
   const env = pool.containerEnvironment({
     MILLPOND_MEMORY: "64Mi",
-    MILLPOND_COMPUTE: "1",
+    MILLPOND_COMPUTE: "1%",
     MILLPOND_TRANSPORT: transports[index % transports.length] ?? "",
   });
   return startProgram(examples, ["vectoradd", "1000", ...args], env);

@@ -4,7 +4,7 @@ import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { missingPostgres, PostgresServer } from "../controller/src/testing/postgres-server.ts";
+import { missingPostgres, PostgresServer } from "@millpond/controller/testing/postgres-server";
 import { nativeDir, root } from "../scripts/lib/paths.ts";
 import { Machine, missingMachines } from "./support/machine.ts";
 import { examples, type NodeView, type SessionView, until } from "./support/pool.ts";

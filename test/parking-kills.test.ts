@@ -123,7 +123,7 @@ class Lane {
 }
 
 async function killAgent(): Promise<boolean> {
-  const [agent] = await pool.processes(/ agent --name=/);
+  const [agent] = await pool.processes(/ agent .*--name=/);
   if (agent === undefined) return false;
   process.kill(agent, "SIGKILL");
   return true;

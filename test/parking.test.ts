@@ -125,9 +125,7 @@ it("a program whose claim has ended while it was parked is told so at its next c
   await holder.finished;
   shell.type("work\n");
   const { status, stderr } = await shell.finished;
-  expect(stderr).toMatch(
-    /the GPU of this process is gone: gone ended before a GPU was granted: .*MILLPOND_E_CLAIM_ENDED/,
-  );
+  expect(stderr).toMatch(/the GPU of this process is gone: gone has ended: .*MILLPOND_E_CLAIM_ENDED/);
   expect(status).toBe(1);
   await pool.isClean();
 });

@@ -100,10 +100,11 @@ it("every error is found with its thread, its line and the memory next to it, in
   expect(others.filter(({ kind }) => kind !== "race")).toEqual([leak(256), leak(512)]);
 });
 
-it("where there is no error there is nothing to say", async () => {
+it("where there is no error it says what was checked", async () => {
   const script = '"$0" bug-none && "$1" vectoradd 1000 >&2 && "$1" reduction && "$1" histogram';
   const output = await sanitize("--", "sh", "-c", `(${script}) 2>&1 | grep -c OK`, programs, examples);
-  expect(output).toEqual({ status: 0, stdout: "4\n", stderr: "" });
+  expect(output).toMatchObject({ status: 0, stdout: "4\n" });
+  expect(output.stderr).toMatch(/^millpond sanitize: no finding in \d+ launches of \d+ kernels\n$/);
 });
 
 it("the report is for people, and the exit status what was asked for", async () => {
@@ -117,7 +118,23 @@ it("the report is for people, and the exit status what was asked for", async () 
 
 it("a check that was not asked for is not made", async () => {
   const output = await sanitize("--tool", "memcheck", "--", programs, "bug-race");
-  expect(output).toEqual({ status: 0, stdout: "bug-race: OK\n", stderr: "" });
+  expect(output).toMatchObject({ status: 0, stdout: "bug-race: OK\n" });
+  expect(output.stderr).toMatch(/^millpond sanitize: no finding in \d+ launch(es)? of 1 kernel\n$/);
+});
+
+it("a program of which nothing was checked has not passed", async () => {
+  const idle = await sanitize("--", "true");
+  expect(idle).toMatchObject({ status: 1, stdout: "" });
+  expect(idle.stderr).toMatch(
+    /^millpond sanitize: nothing was checked: no kernel of the program was launched\n$/,
+  );
+  expect((await sanitize("--error-exitcode", "0", "--", "true")).status).toBe(0);
+  expect((await sanitize("--", "sh", "-c", "exit 7")).status).toBe(7);
+  const machineCode = await sanitize("--", programs, "bug-unreadable");
+  expect(machineCode).toMatchObject({ status: 1, stdout: "bug-unreadable: OK\n" });
+  expect(machineCode.stderr).toMatch(
+    /1 finding; nothing was checked[^]*1\. an image could not be loaded, .*: /,
+  );
 });
 
 it("a program that is not there, and a check that there is not, are told at once", async () => {

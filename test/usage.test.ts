@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { ControllerProcess } from "../controller/src/testing/controller-process.ts";
+import { ControllerProcess } from "@millpond/controller/testing/controller-process";
 import { root } from "../scripts/lib/paths.ts";
 import { agentArguments } from "./support/agent.ts";
 import { examples, until } from "./support/pool.ts";

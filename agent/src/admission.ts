@@ -9,6 +9,8 @@ import {
   type SyncResponse,
   type TicketPayload,
   verifyTicket,
+  verifyViewTicket,
+  type ViewTicketPayload,
 } from "@millpond/api";
 import type { RunDirectory, SessionRecord } from "./run-directory.ts";
 import type { WantedSizes } from "./worker.ts";
@@ -48,7 +50,7 @@ export class Admission {
         `the answer is of term ${term}, and a controller of term ${this.#run.term} has answered before`,
         {
           remedy:
-            "It leads no longer; where its state was restored from an older copy, end what runs on this node and start the agent with an empty run directory.",
+            "It leads no longer. Where its state was put back from a copy, do that with `millpond restore`, which begins a new term.",
         },
       );
     }
@@ -102,13 +104,43 @@ export class Admission {
    * @throws MILLPOND_E_NODE_NOT_READY and the MILLPOND_E_TICKET_… errors
    */
   admit(ticket: string, nowSeconds: number): TicketPayload {
-    if (this.#publicKey === undefined) {
-      throw millpondError(
-        "MILLPOND_E_NODE_NOT_READY",
-        `the agent of ${this.#node} has not been in contact with its controller yet`,
-      );
+    const payload = verifyTicket(ticket, this.#requireKey(), { nowSeconds });
+    this.#assertHere(payload);
+    if (!this.#run.useTicket(payload.session, payload.expires)) {
+      throw millpondError("MILLPOND_E_TICKET_USED", `the ticket of claim ${payload.claim} was used before`);
     }
-    const payload = verifyTicket(ticket, this.#publicKey, { nowSeconds });
+    this.#run.raiseEpoch(payload.claim, payload.epoch, nowSeconds);
+    return payload;
+  }
+
+  /**
+   * Checks a view ticket, which may be shown again and again.
+   *
+   * @throws MILLPOND_E_NODE_NOT_READY and the MILLPOND_E_TICKET_… errors
+   */
+  admitView(ticket: string, nowSeconds: number): ViewTicketPayload {
+    const payload = verifyViewTicket(ticket, this.#requireKey(), { nowSeconds });
+    this.#assertHere(payload);
+    return payload;
+  }
+
+  /** Whether no other allocation has a part of a device, as far as the controller's last answer tells. */
+  hasAlone(claim: string, uuid: string): boolean {
+    return [...this.#allocations.values()].every(
+      (other) => other.claim === claim || other.devices.every((device) => device.uuid !== uuid),
+    );
+  }
+
+  #requireKey(): KeyObject {
+    if (this.#publicKey !== undefined) return this.#publicKey;
+    throw millpondError(
+      "MILLPOND_E_NODE_NOT_READY",
+      `the agent of ${this.#node} has not been in contact with its controller yet`,
+    );
+  }
+
+  /** @throws MILLPOND_E_TICKET_WRONG_NODE, MILLPOND_E_TICKET_STALE */
+  #assertHere(payload: SessionGrant & { readonly node: string }): void {
     if (payload.node !== this.#node) {
       throw millpondError(
         "MILLPOND_E_TICKET_WRONG_NODE",
@@ -123,11 +155,11 @@ export class Admission {
       );
     }
     this.assertGranted(payload);
-    if (!this.#run.useTicket(payload.session, payload.expires)) {
-      throw millpondError("MILLPOND_E_TICKET_USED", `the ticket of claim ${payload.claim} was used before`);
-    }
-    this.#run.raiseEpoch(payload.claim, payload.epoch, nowSeconds);
-    return payload;
+  }
+
+  /** Notes that a ticket that was used up opens no session. */
+  forgo({ session, claim, epoch }: Pick<TicketPayload, "session" | "claim" | "epoch">): void {
+    this.#run.addEndedSession({ session, claim, epoch, hadClient: false });
   }
 
   /** Whether its ticket was issued after the controller's last answer was made. */

@@ -616,3 +616,25 @@ describe("the sizes of sessions", () => {
     expect(client.isConnected).toBe(true);
   });
 });
+
+test("an agent that is reloaded has other labels, and its sessions go on", async () => {
+  await using node = await NodeFixture.create();
+  const agent = await node.startKnownAgent({ labels: { zone: "a" } });
+  node.controller.allocate("claim-1", "node-a", [firstDevice]);
+  const ticket = node.controller.ticket("claim-1");
+  const { unixPath, session } = await openSession(agent, ticket);
+  using _client = await attach({ path: unixPath }, ticket);
+  expect(() => agent.reload({ labels: { "": "b" } })).toThrow("MILLPOND_E_INVALID");
+  agent.reload({ labels: { zone: "b" } });
+  const report = await node.controller.report(({ labels }) => labels["zone"] === "b");
+  // With what a controller needs that does not know the session, as its state was restored.
+  expect(report.sessions).toMatchObject([{ id: session, ticket }]);
+});
+
+test("an agent that is stopped says so with its last report", async () => {
+  await using node = await NodeFixture.create();
+  const agent = await node.startKnownAgent();
+  expect((await node.controller.report(() => true)).leaving).toBe(false);
+  await agent.stop({ drain: "all" });
+  expect(node.controller.reports.at(-1)).toMatchObject({ node: "node-a", leaving: true });
+});

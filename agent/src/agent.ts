@@ -5,17 +5,21 @@ import { hostname } from "node:os";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { createClient, type Interceptor } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
+import type { Logger } from "pino";
 import {
   AgentService,
-  explainTlsFailure,
-  makeOwnCertificate,
-  makeFailoverTransport,
+  checkLabels,
   type GetNodeStatusResponseSchema,
-  processMetrics,
-  renderMetrics,
   type SyncRequestSchema,
   type SyncResponse,
 } from "@millpond/api";
+import {
+  explainTlsFailure,
+  makeOwnCertificate,
+  makeFailoverTransport,
+  processMetrics,
+  renderMetrics,
+} from "@millpond/platform";
 import { Activity } from "./activity.ts";
 import { Admission } from "./admission.ts";
 import { DeviceHealth } from "./device-health.ts";
@@ -27,8 +31,10 @@ import { bootId } from "./process-identity.ts";
 import { reportDevice, reportEndedSession, reportSession } from "./report.ts";
 import { type EndedSession, RunDirectory } from "./run-directory.ts";
 import { SelfDescription } from "./self-description.ts";
+import { SessionPlaces } from "./session-places.ts";
 import { SyncLoop } from "./sync-loop.ts";
 import { agentVersion } from "./version.ts";
+import { chooseWorkerUser, type WorkerContainment } from "./worker-containment.ts";
 import { type Drain, WorkerPool } from "./worker-pool.ts";
 
 /** A running agent. Disposing of it stops it and leaves its workers running. */
@@ -37,6 +43,9 @@ export interface Agent extends AsyncDisposable {
   /** Base URL of its NodeService. */
   readonly url: string;
   readonly devices: readonly DiscoveredDevice[];
+  readonly log: Logger;
+  /** Has the node other labels from now on. @throws MILLPOND_E_INVALID */
+  reload(change: { readonly labels: Readonly<Record<string, string>> }): void;
   /**
    * Stops the agent. `drain` says which workers end with it: `none` (default) leaves all of them to the next agent on
    * the run directory (idle ones end by themselves when none comes), `idle` ends those without a session, `all` ends
@@ -45,8 +54,8 @@ export interface Agent extends AsyncDisposable {
   stop(options?: { readonly drain?: Drain }): Promise<void>;
 }
 
-/** The controller takes a report when it arrives, and may hold back its answer. */
-const lastReportMs = 250;
+/** The controller answers the last report when it has written down that the node leaves. */
+const lastReportMs = 500;
 const forgetIntervalMs = 3_600_000;
 
 /**
@@ -60,12 +69,26 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const resolved = resolveAgentOptions(options);
   const run = RunDirectory.open(resolved.run);
   try {
-    const devices = await discoverDevices(resolved);
-    return await RunningAgent.start(resolved, run, devices);
+    const containment = containWorkers(resolved);
+    if (containment.user !== undefined) run.shareWith(containment.user);
+    const devices = await discoverDevices({ ...resolved, containment });
+    return await RunningAgent.start(resolved, run, devices, containment);
   } catch (error) {
     run[Symbol.dispose]();
     throw error;
   }
+}
+
+/** @throws MILLPOND_E_INVALID when workers cannot have the user that was asked for. */
+function containWorkers(options: ResolvedAgentOptions): WorkerContainment {
+  const { user, gap } = chooseWorkerUser(options.workerUser, {
+    runDirectory: options.run,
+    isRoot: process.getuid?.() === 0,
+  });
+  if (gap !== undefined) options.log.warn(`workers are not contained in full: ${gap}`);
+  if (options.noContainment)
+    options.log.warn("workers are not contained at all: tenants share the agent's rights");
+  return { user, isOff: options.noContainment, trustsPageableAccess: options.trustPageableAccess };
 }
 
 class RunningAgent implements Agent {
@@ -83,6 +106,7 @@ class RunningAgent implements Agent {
   readonly #description = new SelfDescription();
   #server: NodeServer | undefined;
   #forgetTimer: NodeJS.Timeout | undefined;
+  #labels: ResolvedAgentOptions["labels"];
   #knownRevision = 0n;
   #controller = "";
   #stopping: Promise<void> | undefined;
@@ -91,16 +115,19 @@ class RunningAgent implements Agent {
     options: ResolvedAgentOptions,
     run: RunDirectory,
     devices: readonly DiscoveredDevice[],
+    containment: WorkerContainment,
   ) {
     this.#options = options;
     this.#runDirectory = run;
     this.name = options.name;
+    this.#labels = options.labels;
     this.devices = devices;
     this.#admission = new Admission({ node: options.name, run });
     this.#activity = new Activity(run, options.log);
     this.#health = new DeviceHealth({
       worker: options.worker,
       devices,
+      containment,
       silenceMs: options.driverSilenceMs,
       restartMs: options.restartFirstMs,
       log: options.log,
@@ -124,6 +151,7 @@ class RunningAgent implements Agent {
       closeTimeoutMs: options.closeTimeoutMs,
       restartFirstMs: options.restartFirstMs,
       restartCeilingMs: options.restartCeilingMs,
+      containment,
       log: options.log,
       onChange: () => {
         this.#enforceSizes();
@@ -158,10 +186,10 @@ class RunningAgent implements Agent {
       }),
     );
     this.#sync = new SyncLoop({
-      call: async (sequence, signal) => {
+      call: async (sequence, signal, { isLast }) => {
         const ended = run.endedSessions();
         const call = async () => {
-          const report = this.#report(BigInt(sequence), ended);
+          const report = { ...this.#report(BigInt(sequence), ended), leaving: isLast };
           const answer = await client.sync(report, { signal });
           return this.#description.learn(report, answer) ? undefined : answer;
         };
@@ -188,10 +216,21 @@ class RunningAgent implements Agent {
     options: ResolvedAgentOptions,
     run: RunDirectory,
     devices: readonly DiscoveredDevice[],
+    containment: WorkerContainment,
   ): Promise<RunningAgent> {
-    const agent = new RunningAgent(options, run, devices);
+    const agent = new RunningAgent(options, run, devices, containment);
     await agent.#start();
     return agent;
+  }
+
+  get log(): Logger {
+    return this.#options.log;
+  }
+
+  reload({ labels }: { readonly labels: Readonly<Record<string, string>> }): void {
+    this.#labels = checkLabels(labels);
+    this.log.info({ labels: this.#labels }, "reloaded");
+    this.#sync.news();
   }
 
   get url(): string {
@@ -227,11 +266,18 @@ class RunningAgent implements Agent {
         opener: {
           admission: this.#admission,
           pool: this.#pool,
+          places: new SessionPlaces(() => this.#pool.sessions),
           devices: this.devices,
           illnessOf: (uuid) => this.#health.illnessOf(uuid),
           tcpHost: advertisedHost,
           isEncrypted,
           log,
+        },
+        claims: {
+          admission: this.#admission,
+          sessions: () => this.#pool.sessions,
+          devices: this.devices,
+          figuresOf: (uuid) => this.#health.figuresOf(uuid),
         },
         status: () => this.#status(),
         metrics: () => this.#metrics(),
@@ -270,8 +316,12 @@ class RunningAgent implements Agent {
     }
     this.#enforceSizes();
     for (const { uuid, fault } of answer.clearedFaults) this.#health.clear(uuid, Number(fault));
-    const listed = answer.allocations.map(({ epoch }) => Number(epoch));
-    this.#activity.keepOnly(new Set([...listed, ...this.#pool.sessions.map(({ session }) => session.epoch)]));
+    const held = [
+      ...answer.allocations.map(({ claim, epoch }) => ({ claim, epoch: Number(epoch) })),
+      ...this.#pool.sessions.map(({ session }) => session),
+    ];
+    this.#activity.keepOnly(new Set(held.map(({ epoch }) => epoch)));
+    this.#runDirectory.keepClaimDirectories(held);
     this.#controller = answer.controller;
     this.#knownRevision = answer.revision;
   }
@@ -300,19 +350,24 @@ class RunningAgent implements Agent {
   }
 
   #report(sequence: bigint, ended: readonly EndedSession[]): MessageInitShape<typeof SyncRequestSchema> {
+    const description = this.#description.say(sequence, {
+      agentUrl: this.url,
+      agentVersion,
+      hostname: hostname(),
+      bootId: bootId(),
+      labels: { ...this.#labels },
+      devices: this.#deviceReports(),
+    });
+    // A controller that remembers the node knows its sessions.
+    const isInFull = description.describedBy === undefined;
     return {
       node: this.name,
       run: this.#run,
       sequence,
-      ...this.#description.say(sequence, {
-        agentUrl: this.url,
-        agentVersion,
-        hostname: hostname(),
-        bootId: bootId(),
-        labels: { ...this.#options.labels },
-        devices: this.#deviceReports(),
-      }),
-      sessions: this.#pool.sessions.map(reportSession),
+      ...description,
+      sessions: this.#pool.sessions.map((worker) =>
+        reportSession(worker, { figuresOf: (uuid) => this.#health.figuresOf(uuid), isInFull }),
+      ),
       endedSessions: ended.map(reportEndedSession),
       activity: this.#activity
         .totals()

@@ -2,14 +2,16 @@
 
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { millpondError, parseLabels, quote, readAuthorities } from "@millpond/api";
-import { startAgent } from "./agent.ts";
+import { millpondError, parseLabels, quote } from "@millpond/api";
+import { readAuthorities } from "@millpond/platform";
+import { type Agent, startAgent } from "./agent.ts";
 import type { AgentOptions } from "./options.ts";
 import type { Drain } from "./worker-pool.ts";
 
 const usage = `Usage: millpond agent --name NODE --controller URL --token-file FILE --driver LIB[,LIB]
-                      --worker PROGRAM --run DIR [--listen 127.0.0.1:0] [--advertise HOST] [--encrypt] [--warm 1]
+                      --worker PROGRAM --run DIR [--listen 0.0.0.0:7171] [--advertise HOST] [--encrypt] [--warm 1]
                       [--drain none|idle|all] [--reconnect-grace 300] [--labels KEY=VALUE,...] [--ca FILE]
+                      [--worker-user USER|none] [--no-containment] [--trust-pageable-access]
 
 Runs the agent of one node until SIGTERM or SIGINT. --drain says which workers end with it: none (default) leaves
 sessions and idle workers to the next agent on the same --run directory. --reconnect-grace is the most that a session
@@ -17,6 +19,10 @@ waits for a program whose TCP connection was lost, in seconds; 0 ends it with it
 choose by (MILLPOND_AGENT_LABELS). --ca is the certificate of the authority of the controller's, PEM (MILLPOND_CA).
 Beyond loopback all that programs exchange with --listen's address and its workers is encrypted, and on loopback with
 --encrypt. --advertise is the name or address by which programs reach this node, where it is another than --listen's.
+
+Workers run with as few rights as they can do with. --worker-user is the user that an agent which is root gives them (default:
+millpond-worker, or an id that nobody has). --no-containment leaves them the agent's rights, for debugging on a host
+without tenants. --trust-pageable-access serves GPUs whose kernels can address the memory of their worker (HMM, ATS).
 `;
 
 /** The agent's command line, read and checked for form. Values are checked by `startAgent`. */
@@ -59,17 +65,29 @@ export function parseAgentCommand(
       labels: labels === "" ? {} : parseLabels(labels),
       warm: warm === undefined ? undefined : Number(warm),
       reconnectGraceSeconds: grace === undefined ? undefined : Number(grace),
+      workerUser: values["worker-user"],
+      noContainment: values["no-containment"],
+      trustPageableAccess: values["trust-pageable-access"],
     },
     drain,
   };
 }
 
+export interface CommandOptions {
+  readonly onReady?: () => void;
+  /** What the command line is when the service is told to reload: its file may be another. */
+  readonly readAgain?: () => Promise<readonly string[]>;
+}
+
 /**
  * Runs an agent until it is told to stop: by SIGTERM, by SIGINT, or, when another process started it with an IPC
  * channel, by the end of that process. Over such a channel it says `{"type": "ready", "url": …}`.
- * Resolves with the exit status; errors before the agent serves are thrown.
+ * SIGHUP has it read its labels anew. Resolves with the exit status; errors before the agent serves are thrown.
  */
-export async function runAgentCommand(args: readonly string[]): Promise<number> {
+export async function runAgentCommand(
+  args: readonly string[],
+  { onReady, readAgain }: CommandOptions = {},
+): Promise<number> {
   const command = parseAgentCommand(args);
   if (command === "help") {
     process.stdout.write(usage);
@@ -80,11 +98,26 @@ export async function runAgentCommand(args: readonly string[]): Promise<number> 
     process.once("disconnect", () => resolve());
   });
   const agent = await startAgent(command.options);
+  const reload = (): void => {
+    void reloadAgent(agent, async () => (await readAgain?.()) ?? args);
+  };
+  process.on("SIGHUP", reload);
   process.send?.({ type: "ready", url: agent.url });
+  onReady?.();
   await stopRequested;
+  process.off("SIGHUP", reload);
   await agent.stop({ drain: command.drain });
   if (process.connected) process.disconnect?.();
   return 0;
+}
+
+async function reloadAgent(agent: Agent, readAgain: () => Promise<readonly string[]>): Promise<void> {
+  try {
+    const command = parseAgentCommand(await readAgain());
+    if (command !== "help") agent.reload({ labels: command.options.labels ?? {} });
+  } catch (error) {
+    agent.log.error({ err: error }, "the options cannot be read: all stays as it is");
+  }
 }
 
 function parse(args: readonly string[]) {
@@ -104,6 +137,9 @@ function parse(args: readonly string[]) {
         encrypt: { type: "boolean" },
         warm: { type: "string" },
         "reconnect-grace": { type: "string" },
+        "worker-user": { type: "string" },
+        "no-containment": { type: "boolean" },
+        "trust-pageable-access": { type: "boolean" },
         drain: { type: "string", default: "none" },
         labels: { type: "string" },
         ca: { type: "string" },

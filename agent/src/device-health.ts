@@ -3,7 +3,8 @@
 import type { ChildProcess } from "node:child_process";
 import type { Logger } from "pino";
 import type { DiscoveredDevice } from "./devices.ts";
-import { type DeviceWord, watchDevices } from "./worker-process.ts";
+import type { WorkerContainment } from "./worker-containment.ts";
+import { type CardFigures, type DeviceWord, watchDevices } from "./worker-process.ts";
 
 export interface DeviceHealthOptions {
   readonly worker: string;
@@ -12,6 +13,8 @@ export interface DeviceHealthOptions {
   readonly silenceMs: number;
   /** A watcher that has ended is started again after so long. */
   readonly restartMs: number;
+  /** Of the processes that watch. */
+  readonly containment: WorkerContainment;
   readonly log: Logger;
   /** Called when a device has become ill, or well again. */
   readonly onChange: () => void;
@@ -30,6 +33,8 @@ interface Watch {
   readonly driver: string;
   /** Reasons, by UUID. */
   ill: ReadonlyMap<string, string>;
+  /** What its driver's management library tells, by UUID. */
+  cards: ReadonlyMap<string, CardFigures>;
   /** Why nothing is known of any; undefined: it is. */
   silence: string | undefined;
   /** Why the last watcher ended; undefined: it watches. */
@@ -58,7 +63,10 @@ export class DeviceHealth {
     const nothing = { silence: undefined, failure: undefined, child: undefined };
     const timers = { silenceTimer: undefined, restartTimer: undefined };
     this.#watches = new Map(
-      options.devices.map(({ driver }) => [driver, { driver, ill: new Map(), ...nothing, ...timers }]),
+      options.devices.map(({ driver }) => [
+        driver,
+        { driver, ill: new Map(), cards: new Map(), ...nothing, ...timers },
+      ]),
     );
   }
 
@@ -83,6 +91,12 @@ export class DeviceHealth {
     return watch?.silence ?? watch?.ill.get(uuid) ?? this.#faults.get(uuid)?.reason;
   }
 
+  /** What the management library told of a card last; undefined: nothing, or its driver is silent. */
+  figuresOf(uuid: string): CardFigures | undefined {
+    const watch = this.#watches.get(this.#driverOf.get(uuid) ?? "");
+    return watch?.silence === undefined && watch?.failure === undefined ? watch?.cards.get(uuid) : undefined;
+  }
+
   /** Number of the fault that was reported of a device; 0: none was, or it was cleared. */
   faultOf(uuid: string): number {
     return this.#faults.get(uuid)?.number ?? 0;
@@ -97,11 +111,12 @@ export class DeviceHealth {
   }
 
   #ask(watch: Watch): void {
-    const { worker, restartMs, log } = this.#options;
+    const { worker, restartMs, containment, log } = this.#options;
     this.#expectWord(watch);
     watch.child = watchDevices({
       worker,
       driver: watch.driver,
+      containment,
       onWord: (word) => this.#learn(watch, word),
       onEnd: (why) => {
         if (this.#isStopped) return;
@@ -112,7 +127,7 @@ export class DeviceHealth {
     });
   }
 
-  #learn(watch: Watch, { ill, faults }: DeviceWord): void {
+  #learn(watch: Watch, { ill, faults, cards }: DeviceWord): void {
     if (this.#isStopped) return;
     const hasBeenSilent = watch.silence !== undefined;
     const named = [...watch.ill.keys(), ...ill.keys(), ...faults.map(({ uuid }) => uuid)];
@@ -120,6 +135,7 @@ export class DeviceHealth {
       named.map((uuid) => [uuid, watch.ill.get(uuid) ?? this.#faults.get(uuid)?.reason]),
     );
     watch.ill = ill;
+    watch.cards = cards;
     for (const { uuid, reason } of faults) {
       this.#lastFault += 1;
       this.#faults.set(uuid, { number: this.#lastFault, reason: this.#faults.get(uuid)?.reason ?? reason });

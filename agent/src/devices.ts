@@ -3,6 +3,7 @@
 import { millpondError } from "@millpond/api";
 import { nvlinkDomains } from "./nvlink-domains.ts";
 import { type PciTopology, readPciTopology } from "./pci-topology.ts";
+import type { WorkerContainment } from "./worker-containment.ts";
 import { type Probe, probeDriver } from "./worker-process.ts";
 
 /** A device of this node and the driver library that drives it. */
@@ -34,10 +35,11 @@ const probeTimeoutMs = 60_000;
 export async function discoverDevices(options: {
   readonly worker: string;
   readonly drivers: readonly string[];
+  readonly containment: WorkerContainment;
 }): Promise<readonly DiscoveredDevice[]> {
   const devices: DiscoveredDevice[] = [];
   for (const driver of options.drivers) {
-    const probe = await probeOne(options.worker, driver);
+    const probe = await probeOne(options.worker, driver, options.containment);
     const domains = nvlinkDomains(probe.nvlinks);
     for (const description of probe.devices) {
       const twin = devices.find((device) => device.description.uuid === description.uuid);
@@ -76,9 +78,9 @@ export async function discoverDevices(options: {
   return devices;
 }
 
-async function probeOne(worker: string, driver: string): Promise<Probe> {
+async function probeOne(worker: string, driver: string, containment: WorkerContainment): Promise<Probe> {
   try {
-    return await probeDriver({ worker, driver, timeoutMs: probeTimeoutMs });
+    return await probeDriver({ worker, driver, timeoutMs: probeTimeoutMs, containment });
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause);
     throw millpondError("MILLPOND_E_DRIVER", `the driver ${driver} cannot be used: ${why}`, { cause });

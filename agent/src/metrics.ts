@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { MetricSample } from "@millpond/api";
+import type { MetricSample } from "@millpond/platform";
 import type { DiscoveredDevice } from "./devices.ts";
 import type { WorkerPool } from "./worker-pool.ts";
 

@@ -5,16 +5,20 @@ import { type AddressInfo, isIPv6 } from "node:net";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { ConnectError, type ConnectRouter, type Interceptor } from "@connectrpc/connect";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
+import { type GetNodeStatusResponseSchema, millpondError, NodeService } from "@millpond/api";
 import {
   agentUrl,
   type CertificatePair,
-  type GetNodeStatusResponseSchema,
+  type ConnectionLimits,
+  defaultConnectionLimits,
+  handshakeTimeoutMs,
+  limitConnections,
   metricsContentType,
-  millpondError,
-  NodeService,
-} from "@millpond/api";
+  requestTimes,
+} from "@millpond/platform";
 import { fastify } from "fastify";
 import type { Logger } from "pino";
+import { type ClaimSources, describeClaim } from "./describe-claim.ts";
 import { isDiskFull } from "./error-text.ts";
 import { openSession, type SessionOpener } from "./open-session.ts";
 
@@ -28,10 +32,13 @@ export interface NodeServerOptions {
   /** The agent token, which GetNodeStatus asks for. */
   readonly token: string;
   readonly opener: SessionOpener;
+  readonly claims: ClaimSources;
   readonly status: () => MessageInitShape<typeof GetNodeStatusResponseSchema>;
   /** The text form of Prometheus. */
   readonly metrics: () => string;
   readonly log: Logger;
+  /** Default: what the process can bear. */
+  readonly connectionLimits?: ConnectionLimits;
 }
 
 export interface NodeServer {
@@ -41,6 +48,9 @@ export interface NodeServer {
   refuse(): void;
   close(): Promise<void>;
 }
+
+/** A connection that carries no call is kept for so long: a program opens one session, and hardly ever another. */
+const keepAliveMs = 5_000;
 
 /** The largest request is a ticket and its envelope. */
 const maxRequestBytes = 32 * 1024;
@@ -56,10 +66,26 @@ export async function serveNode(options: NodeServerOptions): Promise<NodeServer>
   const server = fastify({
     logger: false,
     forceCloseConnections: true,
-    ...(certificate !== undefined && {
-      https: { cert: certificate.certificate, key: certificate.key, minVersion: "TLSv1.2" },
-    }),
+    requestTimeout: requestTimes.requestTimeout,
+    keepAliveTimeout: keepAliveMs,
+    ...(certificate === undefined
+      ? { http: requestTimes }
+      : {
+          https: {
+            ...requestTimes,
+            cert: certificate.certificate,
+            key: certificate.key,
+            minVersion: "TLSv1.2",
+            handshakeTimeout: handshakeTimeoutMs,
+          },
+        }),
   });
+  limitConnections(server.server, options.connectionLimits ?? defaultConnectionLimits(), (refused) =>
+    options.log.warn(
+      refused,
+      "connections are refused: there are as many as may be, of one address or of all",
+    ),
+  );
   const guard: Interceptor = (next) => async (request) => {
     if (isRefusing) throw millpondError("MILLPOND_E_SHUTTING_DOWN", "the agent is stopping");
     try {
@@ -89,6 +115,7 @@ export async function serveNode(options: NodeServerOptions): Promise<NodeServer>
   const routes = (router: ConnectRouter): void => {
     router.service(NodeService, {
       openSession: (request) => openSession(options.opener, request),
+      describeClaim: (request) => describeClaim(options.claims, request),
       getNodeStatus: (_request, context) => {
         authenticate(context.requestHeader.get("authorization") ?? "", options.token);
         return options.status();

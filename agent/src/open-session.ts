@@ -8,11 +8,13 @@ import type { Admission } from "./admission.ts";
 import type { DiscoveredDevice } from "./devices.ts";
 import { errorText } from "./error-text.ts";
 import { bootId } from "./process-identity.ts";
+import type { SessionPlaces } from "./session-places.ts";
 import type { WorkerPool } from "./worker-pool.ts";
 
 export interface SessionOpener {
   readonly admission: Admission;
   readonly pool: WorkerPool;
+  readonly places: SessionPlaces;
   readonly devices: readonly DiscoveredDevice[];
   /** Why a device must not be used; undefined: it may. */
   readonly illnessOf: (uuid: string) => string | undefined;
@@ -43,20 +45,22 @@ export async function openSession(
   const now = Math.floor(Date.now() / 1000);
   const payload = opener.admission.admit(request.ticket, now);
   assertServable(opener, payload);
+  using _place = takePlace(opener, payload);
   const { session, claim, epoch, term, order, issued, serviceClass = "guaranteed" } = payload;
   const devices = payload.devices.map((device) => ({ ...device, serviceClass }));
-  const { parkAfterSeconds = 0 } = payload;
+  const { parkAfterSeconds = 0, sizeRevision = 0, priority = 0 } = payload;
   const linkSecret = opener.isEncrypted ? randomBytes(32).toString("hex") : "";
   try {
     const worker = await opener.pool.open(
-      { session, claim, epoch, term, order, issued, startedAt: now, devices },
+      { session, claim, epoch, term, order, issued, startedAt: now, ticket: request.ticket, devices },
       request.ticket,
       {
         expires: payload.expires,
         linkSecret,
         parkAfterMs: parkAfterSeconds * 1000,
+        priority,
         assertAllowed: () => opener.admission.assertGranted(payload),
-        sizes: () => opener.admission.sizesOf(payload)?.devices ?? devices,
+        sizes: () => opener.admission.sizesOf(payload) ?? { revision: sizeRevision, devices },
       },
     );
     if (transport === "tcp" && worker.tcpPort === 0) {
@@ -84,6 +88,17 @@ export async function openSession(
         cause,
       },
     );
+  }
+}
+
+/** @throws MILLPOND_E_TOO_MANY_SESSIONS */
+function takePlace({ places, admission }: SessionOpener, payload: TicketPayload): Disposable {
+  try {
+    return places.take(payload);
+  } catch (error) {
+    // The controller counts its ticket until it hears of its end.
+    admission.forgo(payload);
+    throw error;
   }
 }
 

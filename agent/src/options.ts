@@ -2,16 +2,8 @@
 
 import { isIP } from "node:net";
 import { resolve } from "node:path";
-import {
-  checkLabels,
-  isName,
-  logDestinationOptions,
-  millpondError,
-  outlivingItsDisk,
-  quote,
-  reachableHost,
-  splitAddresses,
-} from "@millpond/api";
+import { checkLabels, isName, millpondError, quote } from "@millpond/api";
+import { logDestinationOptions, outlivingItsDisk, reachableHost, splitAddresses } from "@millpond/platform";
 import { type Logger, pino } from "pino";
 import { z } from "zod";
 
@@ -33,7 +25,7 @@ export interface AgentOptions {
   readonly run: string;
   /**
    * Address and port to serve on, the workers' TCP ports on the same address; port 0 takes a free one. Beyond loopback
-   * all of it is encrypted. Default `127.0.0.1:0`.
+   * all of it is encrypted. Default `0.0.0.0:7171`, and `127.0.0.1:0` where the controller is on loopback.
    */
   readonly listen?: string | undefined;
   /** By which name or address programs reach this node. Default: where it listens. */
@@ -66,6 +58,15 @@ export interface AgentOptions {
   readonly restartFirstMs?: number | undefined;
   /** Default 60000. */
   readonly restartCeilingMs?: number | undefined;
+  /**
+   * User of the workers, an id or a name; `none`: the agent's own. Default: millpond-worker or, where there is none, an id that
+   * nobody has, if the agent is root and that user can enter the run directory.
+   */
+  readonly workerUser?: string | undefined;
+  /** Have workers give nothing up, for debugging on a host without tenants. Default false. */
+  readonly noContainment?: boolean | undefined;
+  /** Serve devices whose kernels can address the pageable memory of their worker. Default false. */
+  readonly trustPageableAccess?: boolean | undefined;
   /** Default: JSON lines on standard error. */
   readonly log?: Logger | undefined;
 }
@@ -95,6 +96,9 @@ export interface ResolvedAgentOptions {
   readonly driverSilenceMs: number;
   readonly restartFirstMs: number;
   readonly restartCeilingMs: number;
+  readonly workerUser?: string | undefined;
+  readonly noContainment: boolean;
+  readonly trustPageableAccess: boolean;
   readonly log: Logger;
 }
 
@@ -110,7 +114,7 @@ const schema = z.object({
   drivers: z.array(z.string().min(1)).min(1, "at least one driver library is needed"),
   worker: z.string().min(1),
   run: z.string().min(1),
-  listen: z.string().default("127.0.0.1:0"),
+  listen: z.string().optional(),
   advertise: z.string().optional(),
   encrypt: z.boolean().default(false),
   warm: z.int().min(0).max(16).default(1),
@@ -122,6 +126,9 @@ const schema = z.object({
   driverSilenceMs: milliseconds.default(60_000),
   restartFirstMs: milliseconds.default(500),
   restartCeilingMs: milliseconds.default(60_000),
+  workerUser: z.string().min(1).optional(),
+  noContainment: z.boolean().default(false),
+  trustPageableAccess: z.boolean().default(false),
 });
 
 /** @throws MILLPOND_E_INVALID */
@@ -135,8 +142,21 @@ export function resolveAgentOptions(options: AgentOptions): ResolvedAgentOptions
       `the agent's option ${issue?.path.join(".")}: ${issue?.message}`,
     );
   }
-  const { listen, advertise, encrypt, drivers, worker, run, ...rest } = parsed.data;
+  const { advertise, encrypt, drivers, worker, run, ...rest } = parsed.data;
+  const remote = rest.controllers.find((each) => !isLoopbackName(new URL(each).hostname));
+  const listen = parsed.data.listen ?? (remote === undefined ? "127.0.0.1:0" : "0.0.0.0:7171");
   const { host, port } = parseAddress(listen);
+  const advertisedHost = advertise === undefined ? reachableHost(host) : checkHost(advertise);
+  if (remote !== undefined && isLoopbackName(advertisedHost)) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the agent would be reached at ${advertisedHost}, by programs of this machine only, and its controller ${remote} is not of this machine only`,
+      {
+        remedy:
+          "Leave --listen and --advertise out, or give addresses of this machine that others reach: --listen 0.0.0.0:7171.",
+      },
+    );
+  }
   return {
     ...rest,
     ca: rest.ca,
@@ -146,10 +166,15 @@ export function resolveAgentOptions(options: AgentOptions): ResolvedAgentOptions
     run: resolve(run),
     listenHost: host,
     listenPort: port,
-    advertisedHost: advertise === undefined ? reachableHost(host) : checkHost(advertise),
+    advertisedHost,
     isEncrypted: encrypt || !isLoopback(host),
     assignTimeoutMs: 10_000,
-    log: log ?? pino({ name: "millpond-agent" }, outlivingItsDisk(pino.destination(logDestinationOptions))),
+    log:
+      log ??
+      pino(
+        { base: { part: "agent" }, timestamp: pino.stdTimeFunctions.isoTime },
+        outlivingItsDisk(pino.destination(logDestinationOptions)),
+      ),
   };
 }
 
@@ -171,6 +196,11 @@ function parseAddress(text: string): { readonly host: string; readonly port: num
 
 function isLoopback(address: string): boolean {
   return address === "::1" || (isIP(address) === 4 && address.startsWith("127."));
+}
+
+/** Of a URL or as it is written. */
+function isLoopbackName(host: string): boolean {
+  return /^localhost\.?$/i.test(host) || isLoopback(host.replace(/^\[|\]$/g, ""));
 }
 
 function checkHost(text: string): string {

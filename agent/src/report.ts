@@ -11,6 +11,7 @@ import {
 import type { DiscoveredDevice } from "./devices.ts";
 import type { EndedSession, SessionRecord } from "./run-directory.ts";
 import type { Worker, WorkerPhase } from "./worker.ts";
+import type { CardFigures } from "./worker-process.ts";
 
 /**
  * What the agent tells of a device. `illness` says why it must not be used; undefined: it may. `fault` is the number of what
@@ -39,9 +40,31 @@ export function reportDevice(
   };
 }
 
+/**
+ * The part of its time, 0 to 1, that a device has worked for a session lately; undefined: not known. Nobody measures a session
+ * that has the device for itself: what the card's library tells is its then.
+ */
+export function deviceRate(
+  { compute }: Pick<Worker, "compute">,
+  uuid: string,
+  card: CardFigures | undefined,
+): number | undefined {
+  const measured = compute.rateOf(uuid, performance.now());
+  if (measured !== "alone") return measured;
+  return card?.utilizationPercent === undefined ? undefined : card.utilizationPercent / 100;
+}
+
 /** What the agent tells of a session. */
 export function reportSession(
   worker: Worker & { readonly session: SessionRecord },
+  {
+    figuresOf,
+    isInFull,
+  }: {
+    readonly figuresOf: (uuid: string) => CardFigures | undefined;
+    /** Whether what never changes of it is told, too. */
+    readonly isInFull: boolean;
+  },
 ): MessageInitShape<typeof SessionReportSchema> {
   const { session, client, figures, sizeAnswer } = worker;
   return {
@@ -54,18 +77,23 @@ export function reportSession(
     clientHost: "",
     program: client?.program ?? "",
     transport: client?.transport ?? "",
-    devices: session.devices.map((device) => ({
-      uuid: device.uuid,
-      memoryUsedBytes: BigInt(figures.memoryUsedBytes.get(device.uuid) ?? 0),
-      memoryLimitBytes: BigInt(device.memoryBytes),
-      computePercent: device.computePercent,
-    })),
+    devices: session.devices.map((device) => {
+      const rate = client === null ? 0 : deviceRate(worker, device.uuid, figuresOf(device.uuid));
+      return {
+        uuid: device.uuid,
+        memoryUsedBytes: BigInt(figures.memoryUsedBytes.get(device.uuid) ?? 0),
+        memoryLimitBytes: BigInt(device.memoryBytes),
+        computePercent: device.computePercent,
+        ...(rate !== undefined && { computeUsedPercent: Math.round(rate * 100) }),
+      };
+    }),
     sizeRevision: BigInt(sizeAnswer?.revision ?? 0),
     sizeRefusal: sizeAnswer?.refusal ?? "",
     commands: BigInt(figures.commands),
     launches: BigInt(figures.launches),
     waits: BigInt(figures.waits),
     notParked: figures.notParked,
+    ticket: isInFull ? session.ticket : "",
   };
 }
 

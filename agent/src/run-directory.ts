@@ -2,6 +2,8 @@
 
 import { createHmac, randomBytes } from "node:crypto";
 import {
+  chmodSync,
+  chownSync,
   closeSync,
   existsSync,
   fstatSync,
@@ -14,7 +16,7 @@ import {
   rmSync,
   writeFileSync,
 } from "node:fs";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { millpondError, serviceClassWords } from "@millpond/api";
 import { z } from "zod";
@@ -44,6 +46,8 @@ const workerRecordSchema = z.object({
       order: z.int().nonnegative().default(0),
       issued: z.int().nonnegative(),
       startedAt: z.int().nonnegative(),
+      // Those before are not adopted by a state that does not know them.
+      ticket: z.string().default(""),
       devices: z.array(
         z.object({
           uuid: z.string(),
@@ -56,7 +60,13 @@ const workerRecordSchema = z.object({
     })
     .nullable(),
   client: z
-    .object({ transport: z.enum(["shm", "tcp"]), clientPid: z.int().nonnegative(), program: z.string() })
+    .object({
+      transport: z.enum(["shm", "tcp"]),
+      clientPid: z.int().nonnegative(),
+      // Of an earlier release.
+      programPid: z.int().nonnegative().default(0),
+      program: z.string(),
+    })
     .nullable(),
 });
 
@@ -82,10 +92,15 @@ export interface WorkerDirectory {
   readonly id: string;
   readonly path: string;
   readonly controlPath: string;
+  /** What an agent shows to the worker; the same for every agent of the run directory. */
+  readonly controlKey: string;
   readonly dataPath: string;
   readonly peersPath: string;
   readonly logPath: string;
+  /** What an agent writes down of the worker for the next one; outside of `path`, in which the worker may write. */
   readonly recordPath: string;
+  /** Where the worker's driver keeps what it has compiled. */
+  readonly jitCachePath: string;
 }
 
 /**
@@ -98,10 +113,21 @@ export class RunDirectory implements Disposable {
   readonly #database: DatabaseSync;
   readonly #groupKey: Buffer;
   #term: number;
+  #workerUser: number | undefined;
 
   /** Where the node's workers keep the module images that they share. */
   get imageCachePath(): string {
     return join(this.path, "images");
+  }
+
+  /** Where clients find their workers, and nothing else is: it may be shown to containers. */
+  get socketsPath(): string {
+    return join(this.path, "sockets");
+  }
+
+  /** Where the sessions of each allocation count what they have together. Of no use after the machine has started anew. */
+  get claimsPath(): string {
+    return join(this.path, "claims", bootId());
   }
 
   /** Where the node's workers meet for each device. They are of no use after the machine has started anew. */
@@ -129,6 +155,8 @@ export class RunDirectory implements Disposable {
     }
     mkdirSync(absolute, { recursive: true, mode: 0o755 });
     mkdirSync(join(absolute, "workers"), { recursive: true, mode: 0o755 });
+    mkdirSync(join(absolute, "sockets"), { recursive: true, mode: 0o711 });
+    mkdirSync(join(absolute, "records"), { recursive: true, mode: 0o700 });
     mkdirSync(join(absolute, "images"), { recursive: true, mode: 0o700 });
     try {
       const run = new RunDirectory(
@@ -146,7 +174,8 @@ export class RunDirectory implements Disposable {
            CREATE TABLE IF NOT EXISTS terms (term INTEGER NOT NULL) STRICT`,
         ),
       );
-      run.#prepareGates();
+      prepareOfThisBoot(join(absolute, "gates"));
+      prepareOfThisBoot(join(absolute, "claims"));
       return run;
     } catch (cause) {
       if (!(cause instanceof LockHeldError)) throw cause;
@@ -157,16 +186,21 @@ export class RunDirectory implements Disposable {
     }
   }
 
-  [Symbol.dispose](): void {
-    this.#database.close();
+  /** Gives the workers' user what all workers of the node share. */
+  shareWith(user: number): void {
+    this.#workerUser = user;
+    // They can be passed and not listed: who knows the name of a claim's folder belongs to the claim.
+    for (const folder of [join(this.path, "gates"), join(this.path, "claims"), this.claimsPath])
+      chmodSync(folder, 0o711);
+    for (const folder of [this.imageCachePath, this.gatesPath]) {
+      chownSync(folder, user, user);
+      // Those of workers that an earlier agent started as another user.
+      for (const name of readdirSync(folder)) chownSync(join(folder, name), user, user);
+    }
   }
 
-  #prepareGates(): void {
-    const gates = join(this.path, "gates");
-    mkdirSync(this.gatesPath, { recursive: true, mode: 0o700 });
-    for (const name of readdirSync(gates)) {
-      if (name !== bootId()) rmSync(join(gates, name), { recursive: true, force: true });
-    }
+  [Symbol.dispose](): void {
+    this.#database.close();
   }
 
   /** Whether what is remembered is of that controller's state. */
@@ -289,23 +323,63 @@ export class RunDirectory implements Disposable {
     return createHmac("sha256", this.#groupKey).update(`${claim} ${epoch}`).digest("hex");
   }
 
+  /** The directory of the budgets of an allocation, which is made where it is missing. */
+  claimDirectory(claim: string, epoch: number): string {
+    const path = join(this.claimsPath, this.#claimDirectoryName(claim, epoch));
+    mkdirSync(path, { recursive: true, mode: 0o700 });
+    if (this.#workerUser !== undefined) {
+      chownSync(path, this.#workerUser, this.#workerUser);
+      for (const name of readdirSync(path)) chownSync(join(path, name), this.#workerUser, this.#workerUser);
+    }
+    return path;
+  }
+
+  /** Removes the directories of all other allocations. */
+  keepClaimDirectories(allocations: readonly { readonly claim: string; readonly epoch: number }[]): void {
+    const kept = new Set(allocations.map(({ claim, epoch }) => this.#claimDirectoryName(claim, epoch)));
+    for (const name of readdirSync(this.claimsPath)) {
+      if (!kept.has(name)) rmSync(join(this.claimsPath, name), { recursive: true, force: true });
+    }
+  }
+
+  /** A claim of another pool may have the same name and epoch, but no session of it is left when this one's begin. */
+  #claimDirectoryName(claim: string, epoch: number): string {
+    return this.groupOf(claim, epoch).slice(0, 32);
+  }
+
   workerDirectory(id: string): WorkerDirectory {
     const path = join(this.path, "workers", id);
+    // Workers of the release before listen beside their other sockets.
+    const before = join(path, "data.sock");
     return {
       id,
       path,
       controlPath: join(path, "control.sock"),
-      dataPath: join(path, "data.sock"),
+      controlKey: createHmac("sha256", this.#groupKey).update(`control ${id}`).digest("hex"),
+      dataPath: existsSync(before) ? before : join(this.socketsPath, id, "data.sock"),
       peersPath: join(path, "peers.sock"),
       logPath: join(path, "worker.log"),
-      recordPath: join(path, "worker.json"),
+      recordPath: join(this.path, "records", `${id}.json`),
+      jitCachePath: join(path, "jit"),
     };
   }
 
-  createWorkerDirectory(id: string): WorkerDirectory {
+  /** `user`: of the worker, where it is not the agent's. */
+  createWorkerDirectory(id: string, user: number | undefined): WorkerDirectory {
     const directory = this.workerDirectory(id);
-    // Clients of other users must reach data.sock; the other files keep their own modes.
     mkdirSync(directory.path, { mode: 0o755 });
+    // Clients of other users must reach data.sock, and of other containers nothing else.
+    const door = dirname(directory.dataPath);
+    mkdirSync(door, { mode: 0o755 });
+    mkdirSync(directory.jitCachePath, { mode: 0o700 });
+    if (user !== undefined) {
+      chownSync(directory.jitCachePath, user, user);
+      // The worker makes its sockets there; what others made, such as its log, it can neither replace nor remove.
+      for (const folder of [directory.path, door]) {
+        chownSync(folder, 0, user);
+        chmodSync(folder, 0o1771);
+      }
+    }
     return directory;
   }
 
@@ -313,6 +387,14 @@ export class RunDirectory implements Disposable {
     return readdirSync(join(this.path, "workers"), { withFileTypes: true })
       .filter((entry) => entry.isDirectory())
       .map((entry) => this.workerDirectory(entry.name));
+  }
+}
+
+/** Makes the folder of this boot of the machine, and removes those of others. */
+function prepareOfThisBoot(path: string): void {
+  mkdirSync(join(path, bootId()), { recursive: true, mode: 0o700 });
+  for (const name of readdirSync(path)) {
+    if (name !== bootId()) rmSync(join(path, name), { recursive: true, force: true });
   }
 }
 
@@ -340,7 +422,10 @@ export function writeWorkerRecord(directory: WorkerDirectory, record: WorkerReco
 /** The record, or `undefined` when there is none or it cannot be understood. */
 export function readWorkerRecord(directory: WorkerDirectory): WorkerRecord | undefined {
   try {
-    return workerRecordSchema.parse(JSON.parse(readFileSync(directory.recordPath, "utf8")));
+    // Agents of the release before kept it beside the worker's sockets, where the worker could change it.
+    const before = join(directory.path, "worker.json");
+    const path = existsSync(directory.recordPath) ? directory.recordPath : before;
+    return workerRecordSchema.parse(JSON.parse(readFileSync(path, "utf8")));
   } catch {
     return undefined;
   }
@@ -364,5 +449,8 @@ export function readWorkerLogTail(directory: WorkerDirectory): string {
 }
 
 export function removeWorkerDirectory(directory: WorkerDirectory): void {
+  const door = dirname(directory.dataPath);
+  if (door !== directory.path) rmSync(door, { recursive: true, force: true });
   rmSync(directory.path, { recursive: true, force: true });
+  rmSync(directory.recordPath, { force: true });
 }

@@ -8,7 +8,11 @@ import { errorText } from "./error-text.ts";
 
 export interface SyncLoopOptions {
   /** Makes one call with the node's state of this moment. `sequence` grows with every call, from 1. */
-  readonly call: (sequence: number, signal: AbortSignal) => Promise<SyncResponse>;
+  readonly call: (
+    sequence: number,
+    signal: AbortSignal,
+    options: { readonly isLast: boolean },
+  ) => Promise<SyncResponse>;
   /** Takes over an answer; answers come in the order of their calls, overtaken ones are dropped. */
   readonly apply: (answer: SyncResponse) => void;
   /** The node is not in the pool any more, the reason says why. Told again with every call. */
@@ -71,9 +75,9 @@ export class SyncLoop {
     if (this.#failure !== undefined || this.#lastSuccess === undefined) return;
     try {
       this.#calls += 1;
-      await this.#options.call(this.#calls, AbortSignal.timeout(options.lastReportMs));
+      await this.#options.call(this.#calls, AbortSignal.timeout(options.lastReportMs), { isLast: true });
     } catch (error) {
-      this.#options.log.info({ err: error }, "the controller did not take the last report");
+      this.#options.log.info({ reason: errorText(error) }, "the controller did not take the last report");
     }
   }
 
@@ -106,6 +110,7 @@ export class SyncLoop {
       const answer = await this.#options.call(
         number,
         AbortSignal.any([this.#stop.signal, AbortSignal.timeout(this.#options.callTimeoutMs)]),
+        { isLast: false },
       );
       if (this.#stop.signal.aborted) return;
       if (number > this.#lastApplied) {

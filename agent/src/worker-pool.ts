@@ -17,7 +17,8 @@ import {
   type SessionRecord,
   type WorkerDirectory,
 } from "./run-directory.ts";
-import { Worker, type WorkerEnd, WorkerLostError, type WorkerOptions } from "./worker.ts";
+import { type WantedSizes, Worker, type WorkerEnd, WorkerLostError, type WorkerOptions } from "./worker.ts";
+import type { WorkerContainment } from "./worker-containment.ts";
 import { spawnWorker } from "./worker-process.ts";
 
 const adoptionPatienceMs = 2000;
@@ -51,6 +52,7 @@ export interface WorkerPoolOptions {
   readonly closeTimeoutMs: number;
   readonly restartFirstMs: number;
   readonly restartCeilingMs: number;
+  readonly containment: WorkerContainment;
   readonly log: Logger;
   /** Called when a session begins, changes its state or ends, and when the number of warm workers changes. */
   readonly onChange: () => void;
@@ -65,10 +67,12 @@ export interface OpenOptions {
   readonly linkSecret: string;
   /** As of SessionPass. */
   readonly parkAfterMs: number;
+  /** As of SessionPass. */
+  readonly priority: number;
   /** Called at the moment of assignment, which may come long after the ticket was checked. */
   readonly assertAllowed: () => void;
   /** The sizes that the session has by then. */
-  readonly sizes: () => SessionRecord["devices"];
+  readonly sizes: () => WantedSizes;
 }
 
 /** Which workers `stop` ends; the others go on without an agent. */
@@ -202,14 +206,18 @@ export class WorkerPool {
       await worker.ready;
       options.assertAllowed();
       const connectBy = Math.floor(Date.now() / 1000) + this.#options.connectWithinSeconds;
+      const { devices, revision } = options.sizes();
       await worker.assign(
-        { ...session, devices: options.sizes() },
+        { ...session, devices },
         {
           ticket,
           expires: Math.min(options.expires, connectBy),
           linkSecret: options.linkSecret,
           parkAfterMs: options.parkAfterMs,
           group: this.#options.run.groupOf(session.claim, session.epoch),
+          claimDirectory: this.#options.run.claimDirectory(session.claim, session.epoch),
+          sizeRevision: revision,
+          priority: options.priority,
         },
         this.#options.assignTimeoutMs,
       );
@@ -257,12 +265,16 @@ export class WorkerPool {
   }
 
   #spawn(device: PooledDevice): Worker {
-    const directory = this.#options.run.createWorkerDirectory(`w-${randomBytes(4).toString("hex")}`);
+    const directory = this.#options.run.createWorkerDirectory(
+      `w-${randomBytes(4).toString("hex")}`,
+      this.#options.containment.user,
+    );
     const child = spawnWorker({
       worker: this.#options.worker,
       driver: device.driver,
       id: directory.id,
       controlPath: directory.controlPath,
+      controlKey: directory.controlKey,
       dataPath: directory.dataPath,
       peersPath: directory.peersPath,
       logPath: directory.logPath,
@@ -272,6 +284,9 @@ export class WorkerPool {
       reconnectGraceSeconds: this.#options.reconnectGraceSeconds,
       imageCachePath: this.#options.run.imageCachePath,
       gatesPath: this.#options.run.gatesPath,
+      claimsPath: this.#options.run.claimsPath,
+      jitCachePath: directory.jitCachePath,
+      containment: this.#options.containment,
     });
     child.on("error", (error) =>
       this.#log.error({ worker: directory.id, err: error }, "a worker process failed"),

@@ -20,7 +20,7 @@ const hello = {
 } as const;
 
 test("agent and worker speak the same control protocol", () => {
-  const header = join(import.meta.dirname, "..", "..", "native", "worker", "control_channel.h");
+  const header = join(import.meta.dirname, "..", "..", "native", "worker", "process", "control_channel.h");
   const [, version] = /\bkControlProtocol = (\d+);/.exec(readFileSync(header, "utf8")) ?? [];
   expect(Number(version)).toBe(controlProtocol);
 });
@@ -31,11 +31,11 @@ describe("messages of a worker", () => {
       hello,
       { type: "assigned", session: "s" },
       { type: "refused", session: "s", message: "no room" },
-      { type: "connected", session: "s", transport: "shm", clientPid: 9, program: "p" },
+      { type: "connected", session: "s", transport: "shm", clientPid: 9, programPid: 4, program: "p" },
       {
         type: "stats",
         session: "s",
-        devices: [{ uuid: "GPU-1", memoryUsedBytes: 5, computeUsedNs: 7 }],
+        devices: [{ uuid: "GPU-1", memoryUsedBytes: 5, computeUsedNs: 7, isMeasured: true }],
         commands: 3,
         launches: 2,
         waits: 1,
@@ -77,6 +77,8 @@ describe("a control connection", () => {
     accept = () => undefined;
     server = createServer((socket) => {
       socket.on("error", () => undefined);
+      // What is not read keeps a connection open.
+      socket.resume();
       accept(socket);
     });
     await new Promise<void>((resolve) => server.listen(path, resolve));
@@ -94,7 +96,7 @@ describe("a control connection", () => {
   }> {
     const messages: WorkerMessage[] = [];
     const closed = Promise.withResolvers<Error | undefined>();
-    await connectWorker(path, {
+    await connectWorker(path, "key", {
       onMessage: (message) => messages.push(message),
       onClose: (error) => closed.resolve(error),
     });
@@ -138,6 +140,6 @@ describe("a control connection", () => {
   });
 
   function receiveAllOf(other: string) {
-    return connectWorker(other, { onMessage: () => undefined, onClose: () => undefined });
+    return connectWorker(other, "key", { onMessage: () => undefined, onClose: () => undefined });
   }
 });

@@ -19,6 +19,7 @@ import { createConnection, type Socket } from "node:net";
 import { StringDecoder } from "node:string_decoder";
 import type { ServiceClassWord } from "@millpond/api";
 import { z } from "zod";
+import { containmentArguments, type WorkerContainment, workerEnvironment } from "./worker-containment.ts";
 
 /** Revision of the control messages that this agent speaks. */
 export const controlProtocol = 1;
@@ -50,7 +51,31 @@ export type Probe = z.infer<typeof probeSchema>;
 
 const illnessSchema = z.array(z.object({ uuid: z.string(), reason: z.string().min(1) }));
 
-const healthSchema = z.object({ ill: illnessSchema, faults: illnessSchema });
+const figure = z.int().min(0).max(0xffff_ffff).optional();
+
+const cardSchema = z.object({
+  temperatureCelsius: figure,
+  powerMilliwatts: figure,
+  powerLimitMilliwatts: figure,
+  graphicsClockMhz: figure,
+  smClockMhz: figure,
+  memoryClockMhz: figure,
+  maxGraphicsClockMhz: figure,
+  maxSmClockMhz: figure,
+  maxMemoryClockMhz: figure,
+  utilizationPercent: figure,
+  memoryUtilizationPercent: figure,
+  performanceState: figure,
+});
+
+/** What the driver's management library tells of a card now; absent: it does not tell. */
+export type CardFigures = z.infer<typeof cardSchema>;
+
+const healthSchema = z.object({
+  ill: illnessSchema,
+  faults: illnessSchema,
+  cards: z.array(z.object({ uuid: z.string(), figures: cardSchema })).default([]),
+});
 
 /** What a watcher of devices says. */
 export interface DeviceWord {
@@ -58,6 +83,8 @@ export interface DeviceWord {
   readonly ill: ReadonlyMap<string, string>;
   /** What the driver has reported since the last word, in its order. */
   readonly faults: readonly { readonly uuid: string; readonly reason: string }[];
+  /** What there is to tell of cards, by UUID. */
+  readonly cards: ReadonlyMap<string, CardFigures>;
 }
 
 const helloSchema = z.object({
@@ -87,6 +114,8 @@ const workerMessageSchema = z.discriminatedUnion("type", [
     session: z.string(),
     transport: z.enum(["shm", "tcp"]),
     clientPid: z.int().nonnegative(),
+    /** As the program itself sees it. A worker that an earlier release started does not tell it. */
+    programPid: z.int().nonnegative().optional(),
     program: z.string(),
   }),
   z.object({
@@ -94,7 +123,12 @@ const workerMessageSchema = z.discriminatedUnion("type", [
     session: z.string(),
     devices: z.array(
       // A worker that an earlier release started measures nothing.
-      z.object({ uuid: z.string(), memoryUsedBytes: byteCount, computeUsedNs: z.number().default(0) }),
+      z.object({
+        uuid: z.string(),
+        memoryUsedBytes: byteCount,
+        computeUsedNs: z.number().default(0),
+        isMeasured: z.boolean().default(false),
+      }),
     ),
     commands: z.number().nonnegative(),
     launches: z.number().nonnegative(),
@@ -129,6 +163,12 @@ export type AgentMessage =
       readonly linkSecret: string;
       readonly parkAfterMs: number;
       readonly devices: readonly AssignedDevice[];
+      /** Where the sessions of the allocation count what they have together. */
+      readonly claimDirectory: string;
+      /** Of the sizes of the devices; the latest holds for all sessions of the allocation. */
+      readonly sizeRevision: number;
+      /** Of the claim: which goes first among those of a class that compute. */
+      readonly priority: number;
       /** Secret of the sessions of a claim on this node, 64 hexadecimal digits; "": the session shares nothing. */
       readonly group: string;
     }
@@ -167,8 +207,12 @@ export interface WorkerControl {
   disconnect(): void;
 }
 
-/** Connects to a worker's control socket. Rejects with the system's error when nobody listens there. */
-export function connectWorker(path: string, handlers: WorkerControlHandlers): Promise<WorkerControl> {
+/** Connects to a worker's control socket and shows the key that the worker was started with. Rejects with the system's error when nobody listens there. */
+export function connectWorker(
+  path: string,
+  key: string,
+  handlers: WorkerControlHandlers,
+): Promise<WorkerControl> {
   return new Promise((resolve, reject) => {
     const socket: Socket = createConnection({ path });
     let isOpen = false;
@@ -206,6 +250,8 @@ export function connectWorker(path: string, handlers: WorkerControlHandlers): Pr
     });
     socket.on("connect", () => {
       isOpen = true;
+      // A worker of an earlier release knows no keys, and takes note of a message that it does not understand.
+      socket.write(`${JSON.stringify({ type: "attach", key })}\n`);
       resolve({
         send: (message) => {
           if (!socket.destroyed) socket.write(`${JSON.stringify(message)}\n`);
@@ -225,6 +271,8 @@ export interface WorkerSpawn {
   readonly driver: string;
   readonly id: string;
   readonly controlPath: string;
+  /** What an agent shows to the worker when it connects; 64 hexadecimal digits. */
+  readonly controlKey: string;
   readonly dataPath: string;
   /** Where the other workers of the node reach it. */
   readonly peersPath: string;
@@ -239,6 +287,12 @@ export interface WorkerSpawn {
   readonly imageCachePath: string;
   /** Directory in which the node's workers meet for each device; empty: they do not. */
   readonly gatesPath: string;
+  /** Directory of those that assignments name as `claimDirectory`; empty: there are none. */
+  readonly claimsPath: string;
+  /** Where its driver keeps what it has compiled. */
+  readonly jitCachePath: string;
+  /** Default: contained, as the caller's user. */
+  readonly containment?: WorkerContainment;
 }
 
 /**
@@ -272,8 +326,18 @@ export function spawnWorker(options: WorkerSpawn): ChildProcess {
         "--image-cache",
         options.imageCachePath,
         ...(options.gatesPath === "" ? [] : ["--gates", options.gatesPath]),
+        ...(options.claimsPath === "" ? [] : ["--claims", options.claimsPath]),
+        ...containmentArguments(options.containment),
       ],
-      { detached: true, stdio: ["ignore", log, log] },
+      {
+        detached: true,
+        stdio: ["ignore", log, log],
+        cwd: "/",
+        env: {
+          ...workerEnvironment(process.env, options.jitCachePath),
+          MILLPOND_CONTROL_KEY: options.controlKey,
+        },
+      },
     );
     child.unref();
     return child;
@@ -290,11 +354,15 @@ export function probeDriver(options: {
   readonly worker: string;
   readonly driver: string;
   readonly timeoutMs: number;
+  /** Default: contained, as the caller's user. */
+  readonly containment?: WorkerContainment;
 }): Promise<Probe> {
   const maxOutputBytes = 1024 * 1024;
   return new Promise((resolve, reject) => {
-    const child = spawn(options.worker, ["--driver", options.driver, "--probe"], {
+    const contained = containmentArguments(options.containment);
+    const child = spawn(options.worker, ["--driver", options.driver, "--probe", ...contained], {
       stdio: ["ignore", "pipe", "pipe"],
+      env: workerEnvironment(process.env, undefined),
     });
     let output = "";
     let complaint = "";
@@ -339,12 +407,15 @@ export function probeDriver(options: {
 export function watchDevices(options: {
   readonly worker: string;
   readonly driver: string;
+  readonly containment: WorkerContainment;
   readonly onWord: (word: DeviceWord) => void;
   readonly onEnd: (why: string) => void;
 }): ChildProcess {
   // Its standard input is nothing but a pipe that ends.
-  const child = spawn(options.worker, ["--driver", options.driver, "--health"], {
+  const contained = containmentArguments(options.containment);
+  const child = spawn(options.worker, ["--driver", options.driver, "--health", ...contained], {
     stdio: ["pipe", "pipe", "pipe"],
+    env: workerEnvironment(process.env, undefined),
   });
   let complaint = "";
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
@@ -365,8 +436,12 @@ export function watchDevices(options: {
 }
 
 function parseHealth(line: string): DeviceWord {
-  const { ill, faults } = healthSchema.parse(JSON.parse(line));
-  return { ill: new Map(ill.map(({ uuid, reason }) => [uuid, reason])), faults };
+  const { ill, faults, cards } = healthSchema.parse(JSON.parse(line));
+  return {
+    ill: new Map(ill.map(({ uuid, reason }) => [uuid, reason])),
+    faults,
+    cards: new Map(cards.map(({ uuid, figures }) => [uuid, figures])),
+  };
 }
 
 /** Gives each line to `onLine`; what it throws, and a line without end, fails. */

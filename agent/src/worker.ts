@@ -3,6 +3,7 @@
 import type { ChildProcess } from "node:child_process";
 import { setTimeout as delay } from "node:timers/promises";
 import { Backoff } from "./backoff.ts";
+import { ComputeMeter } from "./compute-meter.ts";
 import { isProcessAlive, type ProcessIdentity, signalProcess } from "./process-identity.ts";
 import {
   readWorkerLogTail,
@@ -42,6 +43,8 @@ export interface WorkerEnd {
 export interface WorkerClient {
   readonly transport: "shm" | "tcp";
   readonly clientPid: number;
+  /** As the program itself sees it, which may be in a process namespace of its own. */
+  readonly programPid: number;
   readonly program: string;
 }
 
@@ -93,6 +96,12 @@ export interface SessionPass {
   readonly linkSecret: string;
   /** What it has in common with the other sessions of its claim on this node. */
   readonly group: string;
+  /** Where the sessions of its allocation count what they have together. */
+  readonly claimDirectory: string;
+  /** Of the sizes of its devices. */
+  readonly sizeRevision: number;
+  /** Of its claim: which goes first among those of a class that compute. */
+  readonly priority: number;
   /** The session is parked after so long without a command, if it holds nothing; 0: never. */
   readonly parkAfterMs: number;
 }
@@ -157,6 +166,8 @@ export class Worker {
     waits: 0,
     notParked: "",
   };
+  /** How busy it keeps its devices. */
+  readonly compute = new ComputeMeter();
   /** Whether a client has been connected. */
   hasHadClient: boolean;
   /** Whether it ever said hello. */
@@ -339,7 +350,7 @@ export class Worker {
       markClosed = (error) => (error === undefined ? resolve() : reject(error));
     });
     closed.catch(() => undefined);
-    const control = await connectWorker(this.directory.controlPath, {
+    const control = await connectWorker(this.directory.controlPath, this.directory.controlKey, {
       onMessage: (message) => this.#receive(message),
       onClose: markClosed,
     });
@@ -404,6 +415,7 @@ export class Worker {
         this.client = {
           transport: message.transport,
           clientPid: message.clientPid,
+          programPid: message.programPid ?? message.clientPid,
           program: message.program,
         };
         this.record();
@@ -412,6 +424,7 @@ export class Worker {
         return;
       case "stats":
         this.#noteCalls(message.commands);
+        this.compute.note(message.devices, performance.now());
         this.figures = {
           memoryUsedBytes: new Map(message.devices.map((device) => [device.uuid, device.memoryUsedBytes])),
           computeUsedNs: new Map(message.devices.map((device) => [device.uuid, device.computeUsedNs])),

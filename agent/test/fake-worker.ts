@@ -48,6 +48,10 @@ const { values } = parseArgs({
     "image-cache": { type: "string", default: "" },
     peers: { type: "string", default: "" },
     gates: { type: "string", default: "" },
+    claims: { type: "string", default: "" },
+    user: { type: "string" },
+    "no-containment": { type: "boolean" },
+    "trust-pageable-access": { type: "boolean" },
     "orphan-seconds": { type: "string", default: "30" },
     "reconnect-grace": { type: "string", default: "300" },
   },
@@ -230,12 +234,12 @@ function serve(): void {
     });
     linesOf(socket).on("line", (line) => {
       const message = JSON.parse(line) as {
-        type: "assign" | "resize" | "close";
+        type: "attach" | "assign" | "resize" | "close";
         revision: number;
       } & NonNullable<typeof assignment>;
       if (message.type === "assign") takeAssignment(message);
       else if (message.type === "resize") resize(message);
-      else if (!driver.isStubborn) {
+      else if (message.type === "close" && !driver.isStubborn) {
         if (assignment === undefined) leave(0);
         else endSession("closed by the agent", true);
       }

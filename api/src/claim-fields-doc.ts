@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// docs/reference/claims.md and the list of variables that the client library passes on, made from the table of claim
+// Generates docs/reference/claims.md and the list of variables that the client library passes on, from the table of claim
 // fields. `node api/src/claim-fields-doc.ts` writes both.
 
 import { writeFileSync } from "node:fs";
 import { claimFieldNames, claimFieldSpecs } from "./claim-fields.ts";
 
-/** Where the page is kept. */
+/** Path of the page. */
 export const claimFieldsDocUrl: URL = new URL("../../docs/reference/claims.md", import.meta.url);
 
-/** Where the client library's list is kept. */
+/** Path of the client library's list. */
 export const claimVariablesHeaderUrl: URL = new URL(
   "../../native/client/gen/claim_variables.h",
   import.meta.url,
 );
 
-/** Fields that the client library reads itself, from before there was this table. */
+/** Fields that the client library reads itself, for compatibility with versions before this table. */
 const readByClient: ReadonlySet<string> = new Set(["gpus", "memory", "compute"]);
 
 /** The page's text. */

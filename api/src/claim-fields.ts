@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /**
- * Everything that can be asked of the pool, as data. The options of `millpond run`, the environment variables of a
- * program, the members of a claim file and docs/reference/claims.md come from this table.
+ * The table of all fields of a claim. The options of `millpond run`, the environment variables of a program, the members of
+ * a claim file and docs/reference/claims.md come from it.
  *
- * Nothing may be imported here: the command line's help has to be instant.
+ * It imports nothing, so that the command line's help is instant.
  */
 
-/** What a field's value is, and so how its text is read: see claim-values.ts. */
+/** The type of a field's value, which determines its parser: see claim-values.ts. */
 export type ClaimFieldType =
   /** A whole number, 1 to 64. */
   | "count"
@@ -43,7 +43,7 @@ export interface ClaimField {
   readonly description: string;
   /** For the type `choice`. */
   readonly choices?: readonly string[];
-  /** What applies when it is not given, in words or as a value. Shown only. */
+  /** The default, as text or as a value. For display only. */
   readonly defaultText?: string;
 }
 
@@ -66,7 +66,7 @@ export const claimFields = {
     flags: "-c, --compute <percent>",
     env: "MILLPOND_COMPUTE",
     type: "percent",
-    description: "Compute share of each vGPU in percent of its device, 1 to 100",
+    description: "Compute share of each vGPU of its device: 50, 50% or 0.5; 1% to 100%",
     defaultText: "in proportion to the memory",
   },
   lazy: {
@@ -74,21 +74,21 @@ export const claimFields = {
     env: "MILLPOND_LAZY",
     type: "flag",
     description:
-      "Hold nothing until a program of the claim calls CUDA, and give it back when the last one has ended",
+      "Allocate only when a program of the claim calls CUDA, and release when the last one has ended",
   },
   lazyIdle: {
     flags: "--lazy-idle <duration>",
     env: "MILLPOND_LAZY_IDLE",
     type: "period",
     description:
-      "Of a lazy claim: give it back also when its programs have been idle for so long and hold no device memory",
+      "Lazy claims only: also release after the programs have been idle this long without device memory",
     defaultText: "5m",
   },
   exclusive: {
     flags: "--exclusive",
     env: "MILLPOND_EXCLUSIVE",
     type: "flag",
-    description: "Whole devices with nobody else on them",
+    description: "Whole devices, shared with no other claim",
   },
   model: {
     flags: "--model <names>",
@@ -115,35 +115,34 @@ export const claimFields = {
     flags: "--tenant <name>",
     env: "MILLPOND_TENANT",
     type: "name",
-    description: "Who is charged",
+    description: "Tenant that the usage is charged to",
     defaultText: "default",
   },
   queue: {
     flags: "-q, --queue <name>",
     env: "MILLPOND_QUEUE",
     type: "name",
-    description: "Where the claim waits",
+    description: "Queue in which the claim waits",
     defaultText: "default",
   },
   priority: {
     flags: "--priority <number>",
     env: "MILLPOND_PRIORITY",
     type: "integer",
-    description: "Within its queue the greater goes first, -1000 to 1000",
+    description: "Priority within the queue, -1000 to 1000; higher is served first",
     defaultText: "0",
   },
   preemptible: {
     flags: "--preemptible",
     env: "MILLPOND_PREEMPTIBLE",
     type: "flag",
-    description: "May be taken back for others, after notice, and then waits again",
+    description: "May be preempted, after notice, and then returns to its queue",
   },
   gang: {
     flags: "--gang <name>",
     env: "MILLPOND_GANG",
     type: "name",
-    description:
-      "Gang of which the claim is a member: all members are bound at once or none, on however many nodes",
+    description: "Gang of the claim: all members are bound together or none is, on any number of nodes",
     defaultText: "none",
   },
   gangSize: {
@@ -158,7 +157,7 @@ export const claimFields = {
     env: "MILLPOND_PLACEMENT",
     type: "choice",
     choices: ["least-fragmentation", "binpack", "spread"],
-    description: "How the vGPUs shall lie",
+    description: "Placement policy",
     defaultText: "least-fragmentation",
   },
   locality: {
@@ -166,7 +165,7 @@ export const claimFields = {
     env: "MILLPOND_LOCALITY",
     type: "choice",
     choices: ["prefer-local", "local-only", "any"],
-    description: "Where the vGPUs shall lie as seen from the program's machine",
+    description: "Preferred location of the vGPUs relative to the program's machine",
     defaultText: "prefer-local",
   },
   sameNode: {
@@ -208,14 +207,14 @@ export const claimFields = {
     env: "MILLPOND_TIME_LIMIT",
     type: "duration",
     description:
-      "End the claim, after notice, when it has been bound for so long: 2h, 90m. Short ones find room sooner",
+      "End the claim, after notice, when it has been bound this long: 2h, 90m. Short claims are placed sooner",
     defaultText: "none",
   },
   idleLimit: {
     flags: "--idle-limit <duration>",
     env: "MILLPOND_IDLE_LIMIT",
     type: "duration",
-    description: "End the claim, after notice, when no call has been made to its devices for so long",
+    description: "End the claim, after notice, when its devices have been idle this long",
     defaultText: "none",
   },
   serviceClass: {
@@ -224,7 +223,7 @@ export const claimFields = {
     type: "choice",
     choices: ["guaranteed", "burstable", "best-effort"],
     description:
-      "guaranteed: a hard share; burstable: at least the share; best-effort: only what is idle, no share, first to go",
+      "guaranteed: exactly the share; burstable: at least the share; best-effort: idle time only, preempted first",
     defaultText: "guaranteed; burstable where memory is asked for and no compute",
   },
   nodeLoss: {
@@ -232,14 +231,14 @@ export const claimFields = {
     env: "MILLPOND_NODE_LOSS",
     type: "choice",
     choices: ["keep", "requeue", "fail"],
-    description: "What becomes of the claim when its node or a device of it is lost",
+    description: "What happens to the claim when its node or one of its devices is lost",
     defaultText: "keep",
   },
   grace: {
     flags: "--grace <duration>",
     env: "MILLPOND_GRACE",
     type: "period",
-    description: "Notice before what the claim holds is taken back, 1s to 1h",
+    description: "Notice before the claim is preempted, 1s to 1h",
     defaultText: "30s",
   },
 } as const satisfies Record<string, ClaimField>;
@@ -248,5 +247,5 @@ export type ClaimFieldName = keyof typeof claimFields;
 
 export const claimFieldNames = Object.keys(claimFields) as readonly ClaimFieldName[];
 
-/** The table without its literal types, for what treats all fields alike. */
+/** The table without its literal types, for code that treats all fields alike. */
 export const claimFieldSpecs: Readonly<Record<ClaimFieldName, ClaimField>> = claimFields;

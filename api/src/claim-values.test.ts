@@ -12,7 +12,7 @@ import {
 } from "./claim-values.ts";
 import { ClaimSchema } from "./gen/millpond/v1/claim_pb.ts";
 
-/** Of each field a text that is not its default, and what the API has for it. */
+/** For each field a text that is not its default, and its value in the API. */
 const samples: Readonly<Record<ClaimFieldName, readonly [text: string, message: Record<string, unknown>]>> = {
   gpus: ["3", { gpus: 3 }],
   memory: ["1.5Gi", { memoryBytes: 3n << 29n }],
@@ -59,8 +59,9 @@ test("a field is the same as an option, as a variable, as a member of a file, an
 });
 
 test("whatever the API lets a claim ask can be written", () => {
-  // Who asks, from where, and for how long without a word of him is said by who makes the claim.
-  const others = ["name", "owner", "leaseSeconds", "sessionBound", "clientHost"];
+  // Set by the caller that creates the claim: owner, host and lease, and by the Kubernetes operator the devices that its
+  // scheduler has chosen.
+  const others = ["name", "owner", "leaseSeconds", "sessionBound", "clientHost", "onlyNode", "onlyDevices"];
   const asked = ClaimSchema.fields.filter(({ number }) => number < 20 || (number >= 30 && number < 50));
   const written = Object.keys(toClaimMessage({}));
   expect(written.concat(others).toSorted()).toEqual(asked.map(({ localName }) => localName).toSorted());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The fields of a claim as people write them: read, checked, and made into the message that is sent.
+// The fields of a claim in their textual forms: parsed, checked, and converted to the message of the API.
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import {
@@ -14,7 +14,14 @@ import { errorCodeOf, millpondError, quote } from "./errors.ts";
 import { type ClaimSchema, Locality, NodeLoss, Placement, ServiceClass } from "./gen/millpond/v1/claim_pb.ts";
 import { checkLabels, formatLabels, parseLabels } from "./labels.ts";
 import { parseName } from "./names.ts";
-import { formatMemory, type MemoryRequest, parseDuration, parseMemory, parsePercent } from "./units.ts";
+import {
+  formatMemory,
+  formatPercent,
+  type MemoryRequest,
+  parseDuration,
+  parseMemory,
+  parsePercent,
+} from "./units.ts";
 
 /** The value of a field by its type. */
 export interface ClaimValueOfType {
@@ -81,7 +88,7 @@ export const claimChoices = {
 } as const;
 
 /**
- * Reads the text of a field.
+ * Parses the text of a field.
  *
  * @throws MILLPOND_E_INVALID
  */
@@ -91,9 +98,9 @@ export function parseClaimField(name: ClaimFieldName, text: string): ClaimValues
 }
 
 /**
- * Reads fields that are given as environment variables.
+ * Parses fields from environment variables.
  *
- * @throws MILLPOND_E_INVALID naming the variable, also one that is none of a claim
+ * @throws MILLPOND_E_INVALID naming the variable, also for an unknown one
  */
 export function parseClaimVariables(variables: Readonly<Record<string, string>>): ClaimValues {
   let values: ClaimValues = {};
@@ -108,10 +115,10 @@ export function parseClaimVariables(variables: Readonly<Record<string, string>>)
 }
 
 /**
- * Reads the members of a claim file: texts as on the command line, or numbers, booleans, lists and maps where a field
- * is one.
+ * Parses the members of a claim file: texts as on the command line, or numbers, booleans, lists and maps where the field is
+ * one.
  *
- * @throws MILLPOND_E_INVALID naming the member, also one that is not known
+ * @throws MILLPOND_E_INVALID naming the member, also for an unknown one
  */
 export function parseClaimMembers(members: Readonly<Record<string, unknown>>): ClaimValues {
   let values: ClaimValues = {};
@@ -129,7 +136,7 @@ export function parseClaimMembers(members: Readonly<Record<string, unknown>>): C
   return values;
 }
 
-/** What is sent to the controller for these fields. */
+/** The message of the API for these fields. */
 export function toClaimMessage(values: ClaimValues): MessageInitShape<typeof ClaimSchema> {
   const { memory } = values;
   return {
@@ -174,13 +181,16 @@ export function formatClaimVariables(values: ClaimValues): [string, string][] {
   for (const name of claimFieldNames) {
     const value: unknown = values[name];
     if (value !== undefined && value !== false) {
-      variables.push([claimFieldSpecs[name].env, formatValue(value)]);
+      variables.push([claimFieldSpecs[name].env, formatValue(claimFieldSpecs[name].type, value)]);
     }
   }
   return variables;
 }
 
-function formatValue(value: unknown): string {
+function formatValue(type: ClaimFieldType, value: unknown): string {
+  if (type === "percent") {
+    return formatPercent(Number(value));
+  }
   if (Array.isArray(value)) {
     return value.join(",");
   }
@@ -201,12 +211,12 @@ function isMemory(value: unknown): value is MemoryRequest {
   );
 }
 
-/** The word for a value of one of the enums of a claim, as the command line has it; empty for one that is not set. */
-/** The service classes, as people and parts other than the API write them. */
+/** The word for a value of one of the enums of a claim, as on the command line; empty for an unset one. */
+/** The service classes, as they are written outside the API. */
 export const serviceClassWords = ["guaranteed", "burstable", "best-effort"] as const;
 export type ServiceClassWord = (typeof serviceClassWords)[number];
 
-/** @returns `guaranteed` for a number that is no class, as an older controller sends none. */
+/** @returns `guaranteed` for an unknown number, because an older controller sends none */
 export function serviceClassWord(value: ServiceClass): ServiceClassWord {
   return serviceClassWords.find((word) => claimChoices.serviceClass[word] === value) ?? "guaranteed";
 }
@@ -215,7 +225,7 @@ export function claimChoiceWord(field: keyof typeof claimChoices, value: number)
   return Object.entries(claimChoices[field]).find(([, each]) => each === value)?.[0] ?? "";
 }
 
-/** Turns a member of a file into the text that stands for it everywhere else. */
+/** Converts a member of a file to the text that represents it everywhere else. */
 function memberText(name: ClaimFieldName, value: unknown): string {
   const { type } = claimFieldSpecs[name];
   if (type === "list" && Array.isArray(value)) {
@@ -228,7 +238,7 @@ function memberText(name: ClaimFieldName, value: unknown): string {
   }
   if (type === "labels" && typeof value === "object" && value !== null && !Array.isArray(value)) {
     const labels = Object.entries(value).map(([key, each]) => [key, scalarText(each)]);
-    // Before they are one text, in which a comma or an equals sign of theirs would say something else.
+    // Checked before they are joined into one text, in which a comma or an equals sign would be ambiguous.
     return formatLabels(checkLabels(Object.fromEntries(labels)));
   }
   if (type === "version" && typeof value === "number") {
@@ -238,13 +248,13 @@ function memberText(name: ClaimFieldName, value: unknown): string {
   return scalarText(value, kindsOfValue[type]);
 }
 
-/** What a member may be beside the text that stands for it everywhere else. */
+/** Types that a member may have besides text. */
 const kindsOfValue: { readonly [T in ClaimFieldType]?: string } = {
   list: "neither a text nor a list such as [H200, A100]",
   labels: "neither a text nor a map such as {app: web}",
 };
 
-/** A list or a map without members says what no member at all says. */
+/** A list or a map without members is the same as an absent member. */
 function isEmpty(name: ClaimFieldName, value: unknown): boolean {
   const { type } = claimFieldSpecs[name];
   const isKind = type === "list" ? Array.isArray(value) : type === "labels" && !Array.isArray(value);
@@ -254,7 +264,7 @@ function isEmpty(name: ClaimFieldName, value: unknown): boolean {
 /**
  * The text of a text, number or boolean.
  *
- * @param what What anything else is, for the message.
+ * @param what describes any other type, for the message
  * @throws MILLPOND_E_INVALID
  */
 export function scalarText(value: unknown, what = "neither a text, a number nor a boolean"): string {
@@ -264,7 +274,7 @@ export function scalarText(value: unknown, what = "neither a text, a number nor 
   throw millpondError("MILLPOND_E_INVALID", `the value is ${what}`);
 }
 
-/** Says what an error is about. */
+/** Adds the subject of an error to its message. */
 function about<T>(what: string, read: () => T): T {
   try {
     return read();
@@ -299,7 +309,7 @@ function parseWhole(text: string, least: number, most: number): number {
   return number;
 }
 
-/** Reads a yes or no: `1`, `true`, `yes`, `on`, or `0`, `false`, `no`, `off`; case does not matter. */
+/** Parses a boolean: `1`, `true`, `yes`, `on`, or `0`, `false`, `no`, `off`, in any case. */
 function parseFlag(text: string): boolean {
   const isYes = /^(1|true|yes|on)$/i.test(text);
   if (!isYes && !/^(0|false|no|off)$/i.test(text)) {
@@ -308,7 +318,7 @@ function parseFlag(text: string): boolean {
   return isYes;
 }
 
-/** The API has no word for none of these: 0 is their default there. */
+/** The API cannot express zero: 0 is the default there. */
 function parsePeriod(text: string): number {
   const seconds = parseDuration(text);
   if (seconds === 0) {

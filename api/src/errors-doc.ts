@@ -8,7 +8,7 @@ import { errorTable } from "./errors.ts";
 
 export const errorsDocUrl = new URL("../../docs/reference/errors.md", import.meta.url);
 
-/** The page as it should be. */
+/** The current text of the page. */
 export function renderErrorsDoc(): string {
   const rows = Object.entries(errorTable).map(
     ([code, { connect, meaning, remedy }]) =>
@@ -21,7 +21,9 @@ export function renderErrorsDoc(): string {
 Every error message of Millpond is one line: what happened and why, what to do, and at the end, in brackets, one of the
 codes below. A code keeps its meaning for ever, so scripts may depend on it; the words before it may change.
 
-Over the Connect protocol an error is \`{"code": "<RPC code>", "message": "<the line>"}\`.
+Over the Connect protocol an error is \`{"code": "<RPC code>", "message": "<the line>", "details": […]}\`. Programs read the
+code from the detail \`millpond.v1.ErrorInfo\` ([error.proto](../../api/proto/millpond/v1/error.proto)), which also has the remedy
+and, where what happened is one of the [reasons](reasons.md), that as data; an error of an earlier release has the line only.
 
 ${rows.join("\n")}`;
 }

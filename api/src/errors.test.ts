@@ -2,7 +2,12 @@
 
 import { readFileSync } from "node:fs";
 import { Code, ConnectError } from "@connectrpc/connect";
+import { errorFromJson, errorToJson } from "@connectrpc/connect/protocol-connect";
 import { describe, expect, test } from "vitest";
+import { ErrorInfoSchema } from "./gen/millpond/v1/error_pb.ts";
+import { reason } from "./reasons/args.ts";
+import { refusal, refusalFor } from "./reasons/refusal.ts";
+import { mayKnowAll } from "./reasons/render.ts";
 import { errorCodeOf, errorTable, millpondError, quote } from "./errors.ts";
 import { errorsDocUrl, renderErrorsDoc } from "./errors-doc.ts";
 
@@ -26,6 +31,43 @@ describe("millpondError", () => {
 
   test("shortens foreign text", () => {
     expect(quote("x".repeat(1000)).length).toBe(80);
+  });
+});
+
+describe("the detail of an error", () => {
+  const [info] = millpondError("MILLPOND_E_NO_CAPACITY", "no room", { remedy: "Wait." }).findDetails(
+    ErrorInfoSchema,
+  );
+
+  test("has the code and the remedy", () => {
+    expect(info).toMatchObject({ code: "MILLPOND_E_NO_CAPACITY", remedy: "Wait." });
+  });
+
+  test("says the code whatever becomes of the message", () => {
+    const wrapped = new ConnectError("claim a: [MILLPOND_E_INVALID], said the pool", Code.ResourceExhausted);
+    wrapped.details.push({ desc: ErrorInfoSchema, value: { code: "MILLPOND_E_NO_CAPACITY" } });
+    expect(errorCodeOf(wrapped)).toBe("MILLPOND_E_NO_CAPACITY");
+  });
+
+  test("wins over the message, also with a code that this version does not know", () => {
+    const later = new ConnectError("x. y. [MILLPOND_E_INVALID]", Code.Internal);
+    later.details.push({ desc: ErrorInfoSchema, value: { code: "MILLPOND_E_OF_LATER" } });
+    expect(errorCodeOf(later)).toBeUndefined();
+  });
+
+  test("comes over the wire, of a refusal with its reason", () => {
+    const refused = refusalFor(
+      refusal("MILLPOND_E_IMPOSSIBLE", reason("no-device-of-capability", { capability: "9.0" })),
+      mayKnowAll,
+    );
+    const json = errorToJson(ConnectError.from(refused), undefined);
+    const read = errorFromJson(json, new Headers(), new ConnectError("it is no error", Code.Internal));
+    expect(errorCodeOf(read)).toBe("MILLPOND_E_IMPOSSIBLE");
+    expect(read.findDetails(ErrorInfoSchema)[0]?.reason).toMatchObject({
+      code: "no-device-of-capability",
+      args: { capability: "9.0" },
+      text: "no device has compute capability 9.0",
+    });
   });
 });
 

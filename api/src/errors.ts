@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
+import { ErrorInfoSchema } from "./gen/millpond/v1/error_pb.ts";
+import type { ReasonSchema } from "./gen/millpond/v1/reason_pb.ts";
 
 interface ErrorDefinition {
-  /** The Connect and gRPC code that carries it. */
+  /** The Connect and gRPC code of the error. */
   readonly connect: Code;
-  /** What it means, one sentence. */
+  /** The meaning, in one sentence. */
   readonly meaning: string;
-  /** What to do, one sentence in the imperative. Used wherever the one who raises it knows nothing better. */
+  /** The remedy, one sentence in the imperative. Used unless the code that raises the error gives a more specific one. */
   readonly remedy: string;
 }
 
 /**
- * Every error that a part of Millpond shows to people. `docs/reference/errors.md` is generated from this table
- * (`npm run generate -w api`). A code never changes its meaning and is never used again after it has gone.
+ * Every error that Millpond shows to users. `docs/reference/errors.md` is generated from this table (`npm run generate -w
+ * api`). The meaning of a code never changes, and a removed code is never used again.
  */
 export const errorTable = {
   MILLPOND_E_INVALID: {
@@ -23,7 +26,7 @@ export const errorTable = {
   },
   MILLPOND_E_NOT_CONFIGURED: {
     connect: Code.FailedPrecondition,
-    meaning: "The program was not told where to get a GPU from.",
+    meaning: "The program has no controller to ask for a GPU.",
     remedy: "Start it with `millpond run -- ...`, or set MILLPOND_CONTROLLER.",
   },
   MILLPOND_E_UNAUTHENTICATED: {
@@ -34,12 +37,12 @@ export const errorTable = {
   },
   MILLPOND_E_FORBIDDEN: {
     connect: Code.PermissionDenied,
-    meaning: "The token is good, but not for this method.",
+    meaning: "The token is valid, but its role may not call this method.",
     remedy: "Use the token of the role that the message names.",
   },
   MILLPOND_E_NOT_FOUND: {
     connect: Code.NotFound,
-    meaning: "There is no object of that name.",
+    meaning: "No object has that name.",
     remedy: "List what exists with `millpond get claims` or `millpond get nodes`.",
   },
   MILLPOND_E_ALREADY_EXISTS: {
@@ -64,8 +67,23 @@ export const errorTable = {
   },
   MILLPOND_E_TOO_MANY_CLAIMS: {
     connect: Code.ResourceExhausted,
-    meaning: "As many claims are waiting as the controller keeps.",
-    remedy: "Release claims that are no longer wanted, or try again later.",
+    meaning: "The limit of pending and dormant claims of the tenant is reached.",
+    remedy: "Release claims that are no longer needed, or try again later.",
+  },
+  MILLPOND_E_TOO_MANY_CALLS: {
+    connect: Code.ResourceExhausted,
+    meaning: "As many reads with the same token are waiting as may.",
+    remedy: "Ask less often, or with fewer programs at a time.",
+  },
+  MILLPOND_E_TOO_MANY_TOKENS: {
+    connect: Code.ResourceExhausted,
+    meaning: "The limit of tokens is reached, of the tenant or of the pool.",
+    remedy: "Revoke tokens that are no longer used.",
+  },
+  MILLPOND_E_TOO_MANY_SESSIONS: {
+    connect: Code.ResourceExhausted,
+    meaning: "The limit of sessions of the claim is reached: 16 for each of its vGPUs.",
+    remedy: "End some of its programs, or create another claim for the others.",
   },
   MILLPOND_E_WAIT_TIMEOUT: {
     connect: Code.DeadlineExceeded,
@@ -74,12 +92,12 @@ export const errorTable = {
   },
   MILLPOND_E_CLAIM_NOT_BOUND: {
     connect: Code.FailedPrecondition,
-    meaning: "The claim still waits for room, or is dormant, so it has nothing to attach to.",
+    meaning: "The claim is pending or dormant and holds no vGPUs to attach to.",
     remedy: "Wait until the claim is bound; WaitClaim with `wake` wakes a dormant one.",
   },
   MILLPOND_E_CLAIM_ENDED: {
     connect: Code.FailedPrecondition,
-    meaning: "The claim has ended: it was released, or nobody renewed its lease.",
+    meaning: "The claim has ended: it was released, or its lease expired.",
     remedy: "Create a new claim.",
   },
   MILLPOND_E_NODE_NOT_READY: {
@@ -89,7 +107,7 @@ export const errorTable = {
   },
   MILLPOND_E_DEVICE_UNHEALTHY: {
     connect: Code.Unavailable,
-    meaning: "A device of the allocation is ill or gone.",
+    meaning: "A device of the allocation is unhealthy or missing.",
     remedy: "Release the claim and create a new one.",
   },
   MILLPOND_E_NODE_NAME_TAKEN: {
@@ -101,7 +119,7 @@ export const errorTable = {
     connect: Code.PermissionDenied,
     meaning: "The node was removed from the pool, and the agent's token was made before that.",
     remedy:
-      "Stop this agent. To join again, start it with a new token: `millpond token create NAME --role agent`.",
+      "Stop this agent. To join again, start it with a new token: `millpond token create NAME --role agent --node NODE`.",
   },
   MILLPOND_E_TICKET_INVALID: {
     connect: Code.Unauthenticated,
@@ -110,14 +128,13 @@ export const errorTable = {
   },
   MILLPOND_E_TICKET_EXPIRED: {
     connect: Code.Unauthenticated,
-    meaning: "The ticket's time is over.",
-    remedy:
-      "Get a new ticket; if this repeats, compare the clocks of the controller's and the node's machines.",
+    meaning: "The ticket has expired.",
+    remedy: "Get a new ticket; if this repeats, compare the clocks of the controller and the node.",
   },
   MILLPOND_E_TICKET_NOT_YET_VALID: {
     connect: Code.Unauthenticated,
-    meaning: "The ticket was issued in what is the future on the node's machine.",
-    remedy: "Set the clocks of the controller's and the node's machines.",
+    meaning: "The ticket's issue time is in the future according to the node's clock.",
+    remedy: "Synchronize the clocks of the controller and the node.",
   },
   MILLPOND_E_TICKET_WRONG_NODE: {
     connect: Code.PermissionDenied,
@@ -131,17 +148,17 @@ export const errorTable = {
   },
   MILLPOND_E_TICKET_USED: {
     connect: Code.PermissionDenied,
-    meaning: "The ticket has opened a session already; each opens one.",
+    meaning: "The ticket has already opened a session; each ticket opens one.",
     remedy: "Get a new ticket.",
   },
   MILLPOND_E_NO_WORKER: {
     connect: Code.Unavailable,
     meaning: "The agent could not start a worker for the session.",
-    remedy: "Look into the agent's log and into worker.log in its run directory.",
+    remedy: "Check the agent's log and worker.log in its run directory.",
   },
   MILLPOND_E_TRANSPORT_UNAVAILABLE: {
     connect: Code.FailedPrecondition,
-    meaning: "The transport that was asked for cannot be used between this client and this node.",
+    meaning: "The requested transport cannot be used between this client and this node.",
     remedy: "Set MILLPOND_TRANSPORT=auto.",
   },
   MILLPOND_E_DRIVER: {
@@ -151,7 +168,7 @@ export const errorTable = {
   },
   MILLPOND_E_VERSION: {
     connect: Code.FailedPrecondition,
-    meaning: "Two parts of Millpond come from versions that do not work together.",
+    meaning: "Two components have versions of Millpond that do not work together.",
     remedy: "Install the same version of Millpond on both sides.",
   },
   MILLPOND_E_UNREACHABLE: {
@@ -161,22 +178,22 @@ export const errorTable = {
   },
   MILLPOND_E_SHUTTING_DOWN: {
     connect: Code.Unavailable,
-    meaning: "The part that was called is being stopped.",
-    remedy: "Try again when it has started again.",
+    meaning: "The component is shutting down.",
+    remedy: "Try again after it has restarted.",
   },
   MILLPOND_E_NOT_LEADER: {
     connect: Code.Unavailable,
-    meaning: "Of several controllers one leads, and only that one can do what was asked; this is another.",
+    meaning: "This controller is a follower; only the leader can serve this request.",
     remedy: "Ask the controller that the message names, or name all of them: MILLPOND_CONTROLLER=url,url,….",
   },
   MILLPOND_E_STORE_UNREACHABLE: {
     connect: Code.Unavailable,
-    meaning: "The database that holds the state does not answer, or takes no changes now.",
-    remedy: "Check that it runs and that the controllers reach it; they go on by themselves when it is back.",
+    meaning: "The database that holds the state does not answer, or is read-only.",
+    remedy: "Check that it runs and that the controllers reach it; they recover by themselves.",
   },
   MILLPOND_E_TLS: {
     connect: Code.FailedPrecondition,
-    meaning: "A certificate cannot be used, or the one who calls does not trust it.",
+    meaning: "A certificate is unusable, or the caller does not trust it.",
     remedy:
       "Set MILLPOND_CA to the file of the authority's certificate: tls/ca.crt in the controller's state directory.",
   },
@@ -197,60 +214,71 @@ export const errorTable = {
   },
   MILLPOND_E_STATE_BROKEN: {
     connect: Code.DataLoss,
-    meaning: "The state directory cannot be read or written as it should be.",
+    meaning: "The state directory cannot be read or written, or its content is damaged.",
     remedy: "Check the disk and the directory's owner and mode; restore it from a copy if it is damaged.",
   },
   MILLPOND_E_STATE_FULL: {
     connect: Code.ResourceExhausted,
-    meaning: "The disk that holds the state has no room for a change. What was granted before goes on.",
+    meaning: "The disk that holds the state is full. Bound claims and their programs continue.",
     remedy:
-      "Make room on the disk of the controller's state directory or of its database, or of the agent's run directory; nothing else need be done.",
+      "Free space on the disk of the controller's state directory or database, or of the agent's run directory; the service recovers by itself.",
   },
   MILLPOND_E_NOT_INSTALLED: {
     connect: Code.FailedPrecondition,
-    meaning: "A native part of Millpond is not where this installation should have it.",
+    meaning: "A native component is missing from this installation.",
     remedy: "Build it with `npm run build`, or set MILLPOND_NATIVE_DIR to the directory that holds it.",
   },
   MILLPOND_E_PROGRAM: {
     connect: Code.InvalidArgument,
-    meaning: "The program that was to be run is not found or cannot be run.",
+    meaning: "The program to run was not found, or is not executable.",
     remedy: "Check its path, its mode and PATH.",
   },
   MILLPOND_E_INTERNAL: {
     connect: Code.Internal,
-    meaning: "Something that should not happen happened.",
-    remedy: "Report it together with the log of the part that said so.",
+    meaning: "Internal error: this is a bug in Millpond.",
+    remedy: "Report it with the log of the component that returned it.",
   },
 } as const satisfies Record<string, ErrorDefinition>;
 
-/** A stable name of an error: the part in brackets at the end of a message. */
+/** A stable name of an error, in its detail `ErrorInfo`; its message also ends with it, in brackets. */
 export type ErrorCode = keyof typeof errorTable;
 
-/** Header of a MILLPOND_E_NOT_LEADER: the URL of the controller that leads. */
+/** Header of a MILLPOND_E_NOT_LEADER: the URL of the leader. */
 export const leaderHeader = "millpond-leader";
 
 export interface ErrorDetail {
-  /** What to do, a sentence, where more is known than the table says. */
+  /** The remedy, a sentence, where it is more specific than that of the table. */
   readonly remedy?: string;
+  /** The cause as data, redacted for its reader. */
+  readonly reason?: MessageInitShape<typeof ReasonSchema>;
   /** Stays on this side of the wire. */
   readonly cause?: unknown;
 }
 
 /**
- * Makes the error that is thrown: `<what>. <remedy> [<code>]`, always one line.
+ * Creates the error to throw: `<what>. <remedy> [<code>]`, always one line.
  *
- * @param what What happened and why, with the live numbers, without a full stop at the end.
+ * @param what the event and its cause, with current numbers, without a full stop at the end
  */
 export function millpondError(code: ErrorCode, what: string, detail: ErrorDetail = {}): ConnectError {
-  const { connect, remedy } = errorTable[code];
-  const message = `${oneLine(what)}. ${detail.remedy ?? remedy} [${code}]`;
-  return new ConnectError(message, connect, undefined, undefined, detail.cause);
+  const { connect, remedy: usual } = errorTable[code];
+  const { remedy = usual, reason, cause } = detail;
+  const message = `${oneLine(what)}. ${remedy} [${code}]`;
+  const info = { code, remedy, ...(reason === undefined ? {} : { reason }) };
+  return new ConnectError(message, connect, undefined, [{ desc: ErrorInfoSchema, value: info }], cause);
 }
 
 const codePattern = /\[(MILLPOND_E_[A-Z_]+)\]$/;
 
-/** The code at the end of an error's message; undefined where it has none, or one that this version does not know. */
+/**
+ * The code of an error: from its detail or, for an error of an earlier release, from the end of its message; undefined for
+ * an error without a code, or with an unknown one.
+ */
 export function errorCodeOf(error: unknown): ErrorCode | undefined {
+  const [info] = error instanceof ConnectError ? error.findDetails(ErrorInfoSchema) : [];
+  if (info !== undefined) {
+    return isErrorCode(info.code) ? info.code : undefined;
+  }
   const message =
     error instanceof ConnectError ? error.rawMessage : error instanceof Error ? error.message : "";
   const code = codePattern.exec(message)?.[1];
@@ -261,7 +289,7 @@ function isErrorCode(text: string): text is ErrorCode {
   return Object.hasOwn(errorTable, text);
 }
 
-/** Shows text that came from outside: quoted, without control characters, shortened. */
+/** Quotes text from outside: without control characters, and shortened. */
 export function quote(text: string): string {
   const shown = oneLine(text);
   return shown.length > 80 ? `"${shown.slice(0, 77)}…"` : `"${shown}"`;

@@ -29,6 +29,14 @@ test("the protobuf files keep the rules of buf lint", async () => {
   await expect(buf("lint")).resolves.toBeUndefined();
 });
 
+test("nothing is broken for clients of the newest release", async () => {
+  const newest = readdirSync(join(apiDirectory, "released"))
+    .filter((name) => name.endsWith(".binpb"))
+    .sort()
+    .at(-1);
+  await expect(buf("breaking", "proto", "--against", `released/${newest}`)).resolves.toBeUndefined();
+});
+
 test("src/gen is up to date (npm run generate -w api)", async () => {
   const directory = mkdtempSync(join(tmpdir(), "millpond-gen-"));
   onTestFinished(() => rmSync(directory, { recursive: true }));

@@ -151,6 +151,8 @@ export type {
 // Agents as servers
 export {
   GetNodeStatusRequestSchema,
+  DescribeClaimRequestSchema,
+  DescribeClaimResponseSchema,
   GetNodeStatusResponseSchema,
   NodeService,
   OpenSessionRequestSchema,
@@ -158,6 +160,7 @@ export {
   WorkerStatusSchema,
 } from "./gen/millpond/v1/node_pb.ts";
 export type {
+  DescribeClaimRequest,
   GetNodeStatusRequest,
   GetNodeStatusResponse,
   OpenSessionRequest,
@@ -168,8 +171,16 @@ export type {
 // Errors
 export { errorCodeOf, errorTable, leaderHeader, millpondError, quote } from "./errors.ts";
 export type { ErrorCode, ErrorDetail } from "./errors.ts";
-export { type FailoverOptions, makeFailoverTransport, splitAddresses } from "./failover.ts";
-export { makePromptAgent } from "./prompt-agent.ts";
+
+// Reasons
+export type { Fact as FactMessage, Reason as ReasonMessage } from "./gen/millpond/v1/reason_pb.ts";
+export { reason, reasonArgs } from "./reasons/args.ts";
+export type { Excess, HolderRef, QuotaBounds, Reason, ReasonCode } from "./reasons/args.ts";
+export { formatExcess, formatGpus, formatQuota } from "./reasons/english.ts";
+export { toReasonMessage } from "./reasons/message.ts";
+export { readReason, writeReason } from "./reasons/json.ts";
+export { refusal, refusalFor } from "./reasons/refusal.ts";
+export { type MayKnow, mayKnowAll, mayKnowNone, renderReason } from "./reasons/render.ts";
 
 // What can be asked of the pool
 export { claimFieldNames, claimFieldSpecs } from "./claim-fields.ts";
@@ -204,33 +215,26 @@ export {
   maxMemoryBytes,
   minMemoryBytes,
   parseDuration,
+  parseFraction,
   parseMemory,
   parsePercent,
   parseSize,
 } from "./units.ts";
 export type { MemoryRequest } from "./units.ts";
 
-// Metrics
-export { Histogram, metricsContentType, processMetrics, renderMetrics } from "./metrics.ts";
-export type { MetricSample } from "./metrics.ts";
-
-// TLS
-export { agentTransportOptions, agentUrl, parseAgentUrl } from "./agent-url.ts";
-export { authorityPath, makeOwnCertificate } from "./own-certificate.ts";
-export { reachableHost } from "./reachable-host.ts";
-export { logDestinationOptions, outlivingItsDisk } from "./log-destination.ts";
-export { explainTlsFailure, isTlsFailure, readAuthorities } from "./tls.ts";
-export { makeAuthority, makeServerCertificate } from "./x509.ts";
-export type { CertificatePair, Validity } from "./x509.ts";
-
 // Tickets
 export {
   formatTicketPublicKey,
   maxDevicesPerNode,
+  maxSessionsPerDevice,
   maxTicketLength,
+  maxTicketSpecLength,
   parseTicketPublicKey,
   signTicket,
+  signViewTicket,
   ticketLifetimeSeconds,
+  readTicket,
   verifyTicket,
+  verifyViewTicket,
 } from "./ticket.ts";
-export type { TicketDevice, TicketPayload, VerifyTicketOptions } from "./ticket.ts";
+export type { TicketDevice, TicketPayload, VerifyTicketOptions, ViewTicketPayload } from "./ticket.ts";

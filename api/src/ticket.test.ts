@@ -188,3 +188,82 @@ test("every replacement of the last character is refused, spare bits included", 
     expect(outcome(rest + last)).toBe(rest + last === ticket ? "accepted" : "MILLPOND_E_TICKET_INVALID");
   }
 });
+
+test("any payload, signed as a ticket is, is accepted for what it says or refused as invalid, and never believed in part", () => {
+  const odd = fc.oneof(
+    fc.constantFrom<unknown>(
+      null,
+      true,
+      "",
+      "../x",
+      [],
+      {},
+      -1,
+      0,
+      1.5,
+      2 ** 53,
+      1e308,
+      "1",
+      "GPU-1",
+      "__proto__",
+    ),
+    fc.jsonValue(),
+  );
+  const members = Object.keys(payload);
+  const change = fc.record({
+    member: fc.constantFrom(...members, "priority", "parkAfterSeconds"),
+    value: odd,
+  });
+  let accepted = 0;
+  fc.assert(
+    fc.property(fc.array(change, { maxLength: 3 }), fc.boolean(), (changes, isOfDevice) => {
+      const said: Record<string, unknown> = structuredClone({ ...payload });
+      for (const { member, value } of changes) {
+        said[member] = isOfDevice ? [{ ...payload.devices[0], uuid: value, memoryBytes: value }] : value;
+      }
+      const text = signText(JSON.stringify(said));
+      try {
+        const {
+          devices,
+          epoch,
+          issued: from,
+          expires,
+        } = verifyTicket(text, publicKey, { nowSeconds: issued });
+        accepted += 1;
+        expect(devices.length).toBeGreaterThan(0);
+        for (const { uuid, memoryBytes, computePercent } of devices) {
+          expect(uuid).toMatch(/^[A-Za-z0-9-]{1,80}$/);
+          expect(Number.isSafeInteger(memoryBytes) && memoryBytes >= 1 << 20 && memoryBytes <= 2 ** 50).toBe(
+            true,
+          );
+          expect(computePercent >= 0 && computePercent <= 100).toBe(true);
+        }
+        expect(Number.isSafeInteger(epoch) && epoch > 0).toBe(true);
+        expect(from).toBeLessThanOrEqual(issued);
+        expect(expires > issued && expires - from <= 3600).toBe(true);
+      } catch (error) {
+        expect(errorCodeOf(error), String(error)).toMatch(
+          /^MILLPOND_E_TICKET_(INVALID|EXPIRED|NOT_YET_VALID)$/,
+        );
+      }
+    }),
+    { numRuns: 3000 },
+  );
+  expect(accepted).toBeGreaterThan(100);
+});
+
+test("any bytes are no ticket, and no payload of another kind of ticket is one", () => {
+  fc.assert(
+    fc.property(
+      fc.oneof(fc.string({ unit: "binary" }), fc.array(fc.base64String(), { maxLength: 5 })),
+      (text) => {
+        expect(outcome(Array.isArray(text) ? ["mpt1", ...text].join(".") : text)).toBe(
+          "MILLPOND_E_TICKET_INVALID",
+        );
+      },
+    ),
+    { numRuns: 2000 },
+  );
+  const view = `mpv1.${ticket.split(".").slice(1).join(".")}`;
+  expect(outcome(view)).toBe("MILLPOND_E_TICKET_INVALID");
+});

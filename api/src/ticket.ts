@@ -1,51 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tickets: the credential for one session, made by the controller, checked by the agent (docs/reference/interfaces.md).
+// Tickets: the credential for one session, created by the controller, checked by the agent (docs/reference/interfaces.md).
 
-import { createPublicKey, type KeyObject, sign, verify } from "node:crypto";
+import { createPublicKey, type KeyObject } from "node:crypto";
 import { millpondError } from "./errors.ts";
 import { isName } from "./names.ts";
 import { type ServiceClassWord, serviceClassWords } from "./claim-values.ts";
+import { signText, verifyText } from "./signed-text.ts";
 import { maxMemoryBytes, minMemoryBytes } from "./units.ts";
 
-/** How long a ticket is valid. */
+const version = "mpt1";
+const viewVersion = "mpv1";
+
+/** Validity of a ticket, in seconds. */
 export const ticketLifetimeSeconds = 60;
 
 /** The longest ticket, in characters. */
 export const maxTicketLength = 8192;
 
-/** The longest lifetime that an agent accepts, whatever the signature says. */
+/** The longest lifetime that an agent accepts, even if correctly signed. */
 const maxLifetimeSeconds = 3600;
 
-/** A year. */
+/** One year. */
 const maxParkAfterSeconds = 366 * 86_400;
 
-/** The most devices of one node: so many always fit into `maxTicketLength`. */
+/** The most devices of one node: this many always fit into `maxTicketLength`. */
 export const maxDevicesPerNode = 32;
 
-/** What a ticket says. The members are those of its JSON. */
-export interface TicketPayload {
-  /** UUID of the session that it opens. */
-  readonly session: string;
+/** The longest `spec` of a ticket, in characters. */
+export const maxTicketSpecLength = 2048;
+
+/** How many concurrent sessions an allocation may have for each of its vGPUs. */
+export const maxSessionsPerDevice = 16;
+
+/** The members that all tickets share: the claim and its allocation. They are those of the JSON. */
+interface GrantPayload {
   readonly claim: string;
   readonly node: string;
   /** Epoch of the allocation. */
   readonly epoch: number;
   /** The order is the client's device ordinals. */
   readonly devices: readonly TicketDevice[];
-  /** How its shares of compute are meant. Absent: guaranteed. */
-  readonly serviceClass?: ServiceClassWord;
-  /** The session is parked after so long without a command, if it holds nothing. Absent: never. */
-  readonly parkAfterSeconds?: number;
-  /** Of the controller that issued it, which led then. */
+  /** Term of the issuing controller. */
   readonly term: number;
-  /** Among the answers and tickets of the term. */
+  /** Order among the answers and tickets of the term. */
   readonly order: number;
   /** Unix seconds. */
   readonly issued: number;
-  /** Unix seconds; the ticket is good before, not at this time. */
+  /** Unix seconds; the ticket is valid before this time, exclusively. */
   readonly expires: number;
 }
+
+/** The contents of a ticket. */
+export interface TicketPayload extends GrantPayload {
+  /** UUID of the session that it opens. */
+  readonly session: string;
+  /** Increases with every resize. Absent: 0. */
+  readonly sizeRevision?: number;
+  /** Priority of the claim. Absent: 0. */
+  readonly priority?: number;
+  /** The meaning of its compute shares. Absent: guaranteed. */
+  readonly serviceClass?: ServiceClassWord;
+  /** The session is parked after this time without a command, if it holds no state. Absent: never. */
+  readonly parkAfterSeconds?: number;
+  /**
+   * Spec of the claim, as JSON that only controllers read: one with a restored state recreates the claims of running
+   * sessions from it. Absent: it would not fit.
+   */
+  readonly spec?: string;
+}
+
+/** The contents of a view ticket: it opens no session, and entitles to a description of the claim. */
+export type ViewTicketPayload = GrantPayload;
 
 export interface TicketDevice {
   readonly uuid: string;
@@ -55,17 +81,16 @@ export interface TicketDevice {
 }
 
 /**
- * Makes a ticket.
+ * Creates a ticket.
  *
- * @param privateKey The controller's Ed25519 key.
- * @throws MILLPOND_E_INTERNAL when the payload is not one that `verifyTicket` would accept.
+ * @param privateKey the controller's Ed25519 key
+ * @throws MILLPOND_E_INTERNAL when `verifyTicket` would not accept the payload
  */
 export function signTicket(payload: TicketPayload, privateKey: KeyObject): string {
   if (!isTicketPayload(payload)) {
     throw millpondError("MILLPOND_E_INTERNAL", "the ticket to be signed has a member out of range");
   }
-  const signed = `mpt1.${Buffer.from(JSON.stringify(payload), "utf8").toString("base64url")}`;
-  const ticket = `${signed}.${sign(null, Buffer.from(signed, "ascii"), privateKey).toString("base64url")}`;
+  const ticket = signText(version, payload, privateKey);
   if (ticket.length > maxTicketLength) {
     throw millpondError(
       "MILLPOND_E_INTERNAL",
@@ -75,8 +100,21 @@ export function signTicket(payload: TicketPayload, privateKey: KeyObject): strin
   return ticket;
 }
 
+/**
+ * Creates a view ticket.
+ *
+ * @param privateKey the controller's Ed25519 key
+ * @throws MILLPOND_E_INTERNAL when `verifyViewTicket` would not accept the payload
+ */
+export function signViewTicket(payload: ViewTicketPayload, privateKey: KeyObject): string {
+  if (!isGrantPayload(payload)) {
+    throw millpondError("MILLPOND_E_INTERNAL", "the view ticket to be signed has a member out of range");
+  }
+  return signText(viewVersion, payload, privateKey);
+}
+
 export interface VerifyTicketOptions {
-  /** The clock of the one who verifies, Unix seconds. */
+  /** The verifier's clock, Unix seconds. */
   readonly nowSeconds: number;
   /** How far the controller's clock may be ahead or behind. Default 5. */
   readonly clockSkewSeconds?: number;
@@ -93,27 +131,50 @@ export function verifyTicket(
   publicKey: KeyObject,
   options: VerifyTicketOptions,
 ): TicketPayload {
-  const { nowSeconds, clockSkewSeconds = 5 } = options;
+  const payload = readTicket(ticket, publicKey);
+  checkTime(payload, options);
+  return payload;
+}
+
+/**
+ * Checks form and signature of a ticket, which may have expired: it proves an earlier grant.
+ *
+ * @param publicKey the controller's Ed25519 key
+ * @throws MILLPOND_E_TICKET_INVALID
+ */
+export function readTicket(ticket: string, publicKey: KeyObject): TicketPayload {
   if (ticket.length > maxTicketLength) {
     throw invalid(`it has ${ticket.length} characters, more than ${maxTicketLength}`);
   }
-  const parts = ticket.split(".");
-  const [version, payloadText, signatureText] = parts;
-  if (parts.length !== 3 || version !== "mpt1" || payloadText === undefined || signatureText === undefined) {
-    throw invalid("it does not have the form mpt1.<payload>.<signature>");
-  }
-  const payloadBytes = decodeBase64Url(payloadText);
-  const signature = decodeBase64Url(signatureText);
-  if (payloadBytes === undefined || signature?.length !== 64) {
-    throw invalid("it is not base64url without padding");
-  }
-  if (!verify(null, Buffer.from(`mpt1.${payloadText}`, "ascii"), publicKey, signature)) {
-    throw invalid("its signature is not that of this pool's controller");
-  }
-  const payload = parseJson(payloadBytes);
+  const payload = verifyText(ticket, version, publicKey, invalid);
   if (!isTicketPayload(payload)) {
     throw invalid("a member of its payload is missing or out of range");
   }
+  return payload;
+}
+
+/**
+ * Checks form, signature and time of a view ticket. Node and epoch are the caller's to check.
+ *
+ * @param publicKey The controller's Ed25519 key.
+ * @throws MILLPOND_E_TICKET_INVALID, MILLPOND_E_TICKET_EXPIRED, MILLPOND_E_TICKET_NOT_YET_VALID
+ */
+export function verifyViewTicket(
+  ticket: string,
+  publicKey: KeyObject,
+  options: VerifyTicketOptions,
+): ViewTicketPayload {
+  if (ticket.length > maxTicketLength) {
+    throw invalid(`it has ${ticket.length} characters, more than ${maxTicketLength}`);
+  }
+  const payload = verifyText(ticket, viewVersion, publicKey, invalid);
+  if (!isGrantPayload(payload)) throw invalid("a member of its payload is missing or out of range");
+  checkTime(payload, options);
+  return payload;
+}
+
+/** @throws MILLPOND_E_TICKET_EXPIRED, MILLPOND_E_TICKET_NOT_YET_VALID */
+function checkTime(payload: GrantPayload, { nowSeconds, clockSkewSeconds = 5 }: VerifyTicketOptions): void {
   if (nowSeconds >= payload.expires + clockSkewSeconds) {
     throw millpondError(
       "MILLPOND_E_TICKET_EXPIRED",
@@ -126,7 +187,6 @@ export function verifyTicket(
       `the ticket of claim ${payload.claim} was issued ${Math.ceil(payload.issued - nowSeconds)} s in the future`,
     );
   }
-  return payload;
 }
 
 /**
@@ -163,25 +223,26 @@ function invalid(why: string) {
   return millpondError("MILLPOND_E_TICKET_INVALID", `the ticket is not valid: ${why}`);
 }
 
-function decodeBase64Url(text: string): Buffer | undefined {
-  const bytes = Buffer.from(text, "base64url");
-  // Node's decoder skips what it does not know and ignores the spare bits of the last character. Only the one
-  // canonical text of these bytes is accepted, so that no two tickets open the same session.
-  return bytes.toString("base64url") === text ? bytes : undefined;
-}
-
-function parseJson(bytes: Buffer): unknown {
-  try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
-  } catch {
-    return undefined;
-  }
-}
-
 function isTicketPayload(value: unknown): value is TicketPayload {
   return (
     isObject(value) &&
+    isGrantPayload(value) &&
     isUuid(value["session"]) &&
+    (value["sizeRevision"] === undefined ||
+      isIntegerWithin(value["sizeRevision"], 1, Number.MAX_SAFE_INTEGER)) &&
+    (value["priority"] === undefined || isIntegerWithin(value["priority"], -(2 ** 31), 2 ** 31 - 1)) &&
+    (value["serviceClass"] === undefined ||
+      serviceClassWords.some((word) => word === value["serviceClass"])) &&
+    (value["parkAfterSeconds"] === undefined ||
+      isIntegerWithin(value["parkAfterSeconds"], 1, maxParkAfterSeconds)) &&
+    (value["spec"] === undefined ||
+      (typeof value["spec"] === "string" && value["spec"].length <= maxTicketSpecLength))
+  );
+}
+
+function isGrantPayload(value: unknown): value is GrantPayload {
+  return (
+    isObject(value) &&
     typeof value["claim"] === "string" &&
     isName(value["claim"]) &&
     typeof value["node"] === "string" &&
@@ -191,10 +252,6 @@ function isTicketPayload(value: unknown): value is TicketPayload {
     value["devices"].length >= 1 &&
     value["devices"].length <= maxDevicesPerNode &&
     value["devices"].every(isTicketDevice) &&
-    (value["serviceClass"] === undefined ||
-      serviceClassWords.some((word) => word === value["serviceClass"])) &&
-    (value["parkAfterSeconds"] === undefined ||
-      isIntegerWithin(value["parkAfterSeconds"], 1, maxParkAfterSeconds)) &&
     isIntegerWithin(value["term"], 0, Number.MAX_SAFE_INTEGER) &&
     isIntegerWithin(value["order"], 0, Number.MAX_SAFE_INTEGER) &&
     isIntegerWithin(value["issued"], 0, Number.MAX_SAFE_INTEGER) &&

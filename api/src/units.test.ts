@@ -14,6 +14,7 @@ import {
   maxMemoryBytes,
   minMemoryBytes,
   parseDuration,
+  parseFraction,
   parseMemory,
   parsePercent,
   parseSize,
@@ -110,7 +111,7 @@ describe("parsePercent and parseMemory", () => {
     ["0.290", 29],
     ["1.0", 100],
     ["100", 100],
-    ["1", 1],
+    ["1%", 1],
   ])("reads the share %s", (text, percent) => {
     expect(parsePercent(text)).toBe(percent);
   });
@@ -121,6 +122,13 @@ describe("parsePercent and parseMemory", () => {
       expect(codeOf(() => parsePercent(text))).toBe("MILLPOND_E_INVALID");
     },
   );
+
+  test("a whole number is no fraction, and a bare 1 no share: it could be a hundredth or all", () => {
+    expect(() => parsePercent("1")).toThrow(/Write 1\.0 for all of it or 1% for a hundredth/);
+    expect(() => parseFraction("1")).toThrow(/Write 1\.0 for all of it or 1% for a hundredth/);
+    expect(() => parseFraction("50")).toThrow(/Write 0\.5 for a half, or 50%/);
+    expect(["0.5", "50%", "1.0", "1%", "100%"].map(parseFraction)).toEqual([50, 50, 100, 1, 100]);
+  });
 
   test.each([
     ["512Mi", { kind: "bytes", bytes: 536_870_912n }],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Sizes, percentages and durations as people write them. The grammar is part of docs/reference/interfaces.md, because
-// the client library reads MILLPOND_MEMORY by the same rules.
+// Sizes, percentages and durations in their textual forms. The grammar is part of docs/reference/interfaces.md, because the
+// client library parses MILLPOND_MEMORY by the same rules.
 
 import { millpondError, quote } from "./errors.ts";
 
@@ -28,10 +28,10 @@ const unitBytes: Readonly<Record<string, bigint>> = {
 const sizePattern = /^(\d{1,16})(?:\.(\d{1,9}))?(?:([kmgt]i?)?(b)?)$/i;
 
 /**
- * Reads a size: `512Mi`, `8G`, `1.5Gi`, `1048576B`; a whole number without a unit counts MiB. `Ki Mi Gi Ti` are powers
- * of 1024, `K M G T` of 1000, as in Kubernetes; a `B` may follow; case does not matter. Parts of a byte are cut off.
+ * Parses a size: `512Mi`, `8G`, `1.5Gi`, `1048576B`; a whole number without a unit counts MiB. `Ki Mi Gi Ti` are powers of
+ * 1024, `K M G T` of 1000, as in Kubernetes; a `B` may follow; case does not matter. Fractions of a byte are cut off.
  *
- * @throws MILLPOND_E_INVALID when malformed or not within 1 MiB and 1 PiB.
+ * @throws MILLPOND_E_INVALID when malformed or not within 1 MiB and 1 PiB
  */
 export function parseSize(text: string): bigint {
   const match = sizePattern.exec(text);
@@ -63,22 +63,22 @@ export function formatSize(bytes: bigint): string {
 }
 
 /**
- * Writes a size for eyes, with at most one decimal, cut off and not rounded, so that what is shown as free is free:
- * `31.2 GiB`, `512 MiB`, `0 MiB`.
+ * Formats a size for display, with at most one decimal, rounded down, so that displayed free memory is really free: `31.2
+ * GiB`, `512 MiB`, `0 MiB`.
  */
 export function formatBytes(bytes: bigint): string {
   return formatTenths(bytes, 0n);
 }
 
 /**
- * Writes a size that is asked for, or in use, for eyes: with at most one decimal, rounded up, so that it is not shown as
- * what is free where it is more: `1.1 GiB` of 1100 MiB.
+ * Formats a requested or used size for display, with at most one decimal, rounded up, so that it never looks equal to a
+ * smaller free size: `1.1 GiB` of 1100 MiB.
  */
 export function formatNeed(bytes: bigint): string {
   return formatTenths(bytes, 1n);
 }
 
-/** @param rest What a part of a tenth counts as, in tenths. */
+/** @param rest value of a fraction of a tenth, in tenths */
 function formatTenths(bytes: bigint, rest: 0n | 1n): string {
   const [unit, factor] =
     bytes >= 1n << 40n
@@ -93,7 +93,7 @@ function formatTenths(bytes: bigint, rest: 0n | 1n): string {
   return tenths % 10n === 0n ? `${tenths / 10n} ${unit}` : `${tenths / 10n}.${tenths % 10n} ${unit}`;
 }
 
-/** Memory of a vGPU as asked for. */
+/** Requested memory of a vGPU. */
 export type MemoryRequest =
   | { readonly kind: "bytes"; readonly bytes: bigint }
   | { readonly kind: "percent"; readonly percent: number };
@@ -116,12 +116,14 @@ export function formatMemory(memory: MemoryRequest): string {
 }
 
 /**
- * Reads a share: `50%`, `50`, or a fraction with a decimal point, `0.5`, in steps of one percent.
+ * Parses a share: `50%`, `50`, or a fraction with a decimal point, `0.5`, in steps of one percent. A bare `1` is refused,
+ * because it may mean everything or one percent.
  *
- * @returns A whole number from 1 to 100.
+ * @returns a whole number from 1 to 100
  * @throws MILLPOND_E_INVALID
  */
 export function parsePercent(text: string): number {
+  if (text === "1") throw ambiguousShare(text);
   const whole = /^(\d{1,3})%?$/.exec(text)?.[1];
   const fraction = /^([01])\.(\d{1,9})$/.exec(text);
   let percent: number | undefined;
@@ -142,6 +144,26 @@ export function parsePercent(text: string): number {
   return percent;
 }
 
+/**
+ * Parses a share that is written as a fraction with a decimal point, `0.5`, or with a percent sign, `50%`.
+ *
+ * @returns a whole number from 1 to 100
+ * @throws MILLPOND_E_INVALID
+ */
+export function parseFraction(text: string): number {
+  if (/^\d+$/.test(text)) throw ambiguousShare(text);
+  return parsePercent(text);
+}
+
+function ambiguousShare(text: string) {
+  const spellings = text === "1" ? "1.0 for all of it or 1% for a hundredth" : `0.5 for a half, or ${text}%`;
+  return millpondError(
+    "MILLPOND_E_INVALID",
+    `${quote(text)} is neither a fraction, which has a decimal point, nor a percentage, which has a percent sign`,
+    { remedy: `Write ${spellings}.` },
+  );
+}
+
 /** Writes a share: `50%`. */
 export function formatPercent(percent: number): string {
   return `${percent}%`;
@@ -154,13 +176,13 @@ const durationUnits = [
   ["s", 1],
 ] as const;
 
-/** The longest duration that is understood: 365 days. */
+/** The longest accepted duration: 365 days. */
 const maxDurationSeconds = 365 * 86_400;
 
 /**
- * Reads a duration: `90s`, `10m`, `1h30m`, `2d`; a number without a unit counts seconds.
+ * Parses a duration: `90s`, `10m`, `1h30m`, `2d`; a number without a unit counts seconds.
  *
- * @returns Whole seconds, 0 to 365 days.
+ * @returns whole seconds, 0 to 365 days
  * @throws MILLPOND_E_INVALID
  */
 export function parseDuration(text: string): number {
@@ -184,7 +206,7 @@ export function parseDuration(text: string): number {
   return seconds;
 }
 
-/** A date in Unix seconds as ISO 8601 has it, in UTC: "2026-11-23T03:00:00Z". */
+/** A Unix time in ISO 8601, in UTC: "2026-11-23T03:00:00Z". */
 export function formatTime(seconds: number | bigint): string {
   return new Date(Number(seconds) * 1000).toISOString().replace(".000Z", "Z");
 }
@@ -201,7 +223,7 @@ export function formatDuration(seconds: number): string {
   return text === "" ? "0s" : text;
 }
 
-/** Writes an age for eyes, its two greatest units: `3d4h`, `12m5s`, `0s`. */
+/** Formats an age for display by its two largest units: `3d4h`, `12m5s`, `0s`. */
 export function formatAge(seconds: number): string {
   const parts = formatDuration(seconds).match(/\d+[dhms]/g) ?? [];
   return parts.slice(0, 2).join("");

@@ -7,11 +7,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** Longest time until a pool is ready, and until it has a warm worker again. */
+/** Upper bound of the time until a pool is ready, and until it has a warm worker again. */
 const readyTimeoutMs = 120_000;
 const pollMs = 20;
 
-/** A controller and an agent on this machine, as `millpond up` starts them, with a directory of their own. */
+/** A controller and an agent on this host, as `millpond up` starts them, in a directory of their own. */
 export class BenchPool implements AsyncDisposable {
   readonly #child: ChildProcess;
   readonly #directory: string;
@@ -28,7 +28,7 @@ export class BenchPool implements AsyncDisposable {
   /**
    * @param root the repository's root, or the unpacked archive's
    * @param upOptions further options of `millpond up`; default: none
-   * @param wrapper command that runs it; default: none
+   * @param wrapper command that the pool is run through; default: none
    */
   static async start(options: {
     readonly root: string;
@@ -81,7 +81,7 @@ export class BenchPool implements AsyncDisposable {
     };
   }
 
-  /** Waits until the one before has ended and a worker is warm. */
+  /** Waits until the previous session has ended and a worker is warm. */
   async warm(): Promise<void> {
     const deadline = Date.now() + readyTimeoutMs;
     for (;;) {

@@ -3,27 +3,34 @@
 import type { ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ServiceClassWord } from "@millpond/api";
 import { connectWorker, spawnWorker, type WorkerControl, type WorkerMessage } from "@millpond/agent";
 import type { Carrier } from "./metrics.ts";
 
-/** Longest time from a worker's start until it is warm: real drivers take seconds to make a context. */
+/** Upper bound of the time from a worker's start until it is warm: real drivers take seconds to create a context. */
 const warmTimeoutMs = 120_000;
 const endTimeoutMs = 10_000;
 const ticket = "bench";
 
-/** Of the compute of its device. */
+/** A share of the compute of a device. */
 interface Share {
   readonly serviceClass: ServiceClassWord;
   /** 1 to 100; 0: best effort. */
   readonly percent: number;
 }
 
-/** A worker that is warm and has a session assigned, as an agent would have it when a client comes. */
+/** Shared by all workers of this user: what a native program has compiled, a worker's driver reuses. */
+async function makeJitCache(): Promise<string> {
+  const path = join(tmpdir(), `millpond-bench-jit-${userInfo().uid}`);
+  await mkdir(path, { recursive: true, mode: 0o700 });
+  return path;
+}
+
+/** A warm worker with an assigned session, as an agent prepares it for a client. */
 export class BenchWorker implements AsyncDisposable {
   readonly #child: ChildProcess;
   readonly #directory: string;
@@ -56,9 +63,9 @@ export class BenchWorker implements AsyncDisposable {
     readonly memoryBytes: number;
     /** Default: the whole device. */
     readonly share?: Share;
-    /** Where it meets other workers. Default: nowhere. */
+    /** Path where it shares a device with other workers. Default: none. */
     readonly gatesPath?: string | undefined;
-    /** Default: shared memory and TCP, in clear. */
+    /** Default: shared memory and plain TCP. */
     readonly carrier?: Carrier;
   }): Promise<BenchWorker> {
     const linkSecret = options.carrier === "tls" ? randomBytes(32).toString("hex") : "";
@@ -68,6 +75,7 @@ export class BenchWorker implements AsyncDisposable {
       driver: options.driver,
       id: "bench",
       controlPath: join(directory, "control.sock"),
+      controlKey: "",
       dataPath: join(directory, "data.sock"),
       peersPath: join(directory, "peers.sock"),
       logPath: join(directory, "worker.log"),
@@ -77,6 +85,8 @@ export class BenchWorker implements AsyncDisposable {
       reconnectGraceSeconds: 60,
       imageCachePath: directory,
       gatesPath: options.gatesPath ?? "",
+      claimsPath: "",
+      jitCachePath: await makeJitCache(),
     });
     child.ref(); // an agent lets its workers be; here their end is waited for
     const hasExited = once(child, "exit");
@@ -116,7 +126,7 @@ export class BenchWorker implements AsyncDisposable {
       : ["tcp", "127.0.0.1", String(this.#tcpPort), ticket];
   }
 
-  /** Memory of the worker's process, MiB: its proportional share, and all that is resident. */
+  /** Memory of the worker's process in MiB: its proportional share (PSS), and resident (RSS). */
   async memory(): Promise<{ share: number; resident: number }> {
     const text = await readFile(`/proc/${this.#child.pid}/smaps_rollup`, "utf8");
     const field = (name: string): number => {
@@ -127,7 +137,7 @@ export class BenchWorker implements AsyncDisposable {
     return { share: field("Pss"), resident: field("Rss") };
   }
 
-  /** Waits for the worker's end, which follows its session's; ends one that had none. */
+  /** Waits for the worker's exit, which follows the end of its session; stops a worker that had none. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#control.send({ type: "close", reason: "the measurement is over" });
     const hasEnded = await Promise.race([
@@ -166,7 +176,7 @@ async function meet(
   const deadline = Date.now() + warmTimeoutMs;
   for (;;) {
     try {
-      const control = await connectWorker(path, { onMessage, onClose });
+      const control = await connectWorker(path, "", { onMessage, onClose });
       control.send({
         type: "assign",
         session: "bench",
@@ -174,6 +184,9 @@ async function meet(
         expires: Math.floor(Date.now() / 1000) + 3600,
         linkSecret: options.linkSecret,
         parkAfterMs: 0,
+        claimDirectory: "",
+        sizeRevision: 0,
+        priority: 0,
         devices: [
           {
             uuid: options.uuid,

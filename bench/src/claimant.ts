@@ -13,7 +13,7 @@ import { HttpConnection } from "./http-connection.ts";
 const createPath = "/millpond.v1.ClaimService/CreateClaim";
 const releasePath = "/millpond.v1.ClaimService/ReleaseClaim";
 
-/** Someone who makes claims and releases them, one call after the other. */
+/** A client that creates and releases claims, one call at a time. */
 export class Claimant {
   readonly #connection: HttpConnection;
 
@@ -25,7 +25,7 @@ export class Claimant {
     return new Claimant(await HttpConnection.open(url, token));
   }
 
-  /** @throws Error unless the claim is bound at once */
+  /** @throws Error unless the claim is bound immediately */
   async create(claim: MessageInitShape<typeof ClaimSchema>): Promise<void> {
     const made = await this.#make(claim, { noWait: true });
     if (made?.state !== ClaimState.BOUND)

@@ -44,20 +44,20 @@ interface Figures {
   shm_ms: number | null;
   tcp_ms: number | null;
   rounds: number;
-  /** Whether what was computed was the same on every transport and in every round; null where nothing was compared. */
+  /** Whether the results were the same on every transport and in every round; null where nothing was compared. */
   same: boolean | null;
 }
 
 interface Result extends Machine {
   readonly date: string;
   readonly workloads: Record<string, Figures>;
-  /** What did not end well: the last lines that it said. */
+  /** Failed runs, with the last lines of their output. */
   readonly failures: { readonly workload: string; readonly transport: Transport; readonly said: string }[];
 }
 
 interface Run {
   readonly steps: readonly Step[];
-  /** Undefined when it ended well. */
+  /** Undefined after a success. */
   readonly failure: string | undefined;
 }
 
@@ -96,7 +96,7 @@ function median(values: readonly number[]): number | null {
   return low === undefined || high === undefined ? null : Number(((low + high) / 2).toFixed(4));
 }
 
-/** Gathers the steps of all runs. */
+/** Collects the steps of all runs. */
 class Gathered {
   readonly #times = new Map<string, Map<Transport, number[]>>();
   readonly #checks = new Map<string, unknown[]>();
@@ -166,7 +166,8 @@ async function main(): Promise<void> {
   const inherited = Object.fromEntries(
     Object.entries(process.env).filter(([name]) => !name.startsWith("MILLPOND_")),
   );
-  // What deterministic matrix products need; and one device, also for PyTorch, which asks NVML how many the host has.
+  // Deterministic matrix products need the workspace setting. One device also for PyTorch, which asks NVML for the number of
+  // devices of the host.
   const base = { ...inherited, CUBLAS_WORKSPACE_CONFIG: ":4096:8", CUDA_VISIBLE_DEVICES: "0" };
   const gathered = new Gathered();
   const failures: Result["failures"] = [];

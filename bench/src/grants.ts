@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// npm run bench:grants [-- options]: how fast a controller grants, and how soon it is back. See --help.
+// npm run bench:grants [-- options]: how fast a controller grants claims, and how fast it restarts. See --help.
 
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { loadavg, tmpdir } from "node:os";
@@ -10,7 +10,7 @@ import { describeHost } from "./machine.ts";
 import { Placement } from "@millpond/api";
 import { runTool, toCount, UsageError } from "@millpond/cli";
 import { Claimant } from "./claimant.ts";
-import { ControllerProcess } from "../../controller/src/testing/controller-process.ts";
+import { ControllerProcess } from "@millpond/controller/testing/controller-process";
 import { cpuSeconds, residentBytes } from "./process-figures.ts";
 import { quantile } from "./samples.ts";
 import { SimulatedAgent } from "./simulated-agent.ts";
@@ -48,7 +48,7 @@ interface Options {
   readonly files: readonly string[];
 }
 
-/** What is asked, in turns: of one device its compute and memory in percent. */
+/** The requested shapes, in turns: compute and memory in percent of one device. */
 const shapes = [
   { gpus: 1, memoryPercent: 100 },
   { gpus: 1, memoryPercent: 25, computePercent: 25 },
@@ -56,10 +56,10 @@ const shapes = [
   { gpus: 1, memoryPercent: 50, computePercent: 50 },
 ] as const;
 
-/** So many agents call for the first time at once. */
+/** Number of agents that make their first call concurrently. */
 const together = 100;
 
-/** A day: nobody renews the leases. */
+/** One day, because the leases are not renewed. */
 const leaseSeconds = 86_400;
 
 /** A pool of simulated agents under a real controller. */
@@ -69,7 +69,7 @@ class Bench implements AsyncDisposable {
   #controller: ControllerProcess;
   #agents: SimulatedAgent[] = [];
   #clients: Claimant[] = [];
-  /** Who waits for the acknowledgement of a claim. */
+  /** Calls that wait for the acknowledgement of a claim. */
   readonly #waiting = new Map<string, () => void>();
   #claims = 0;
 
@@ -110,13 +110,13 @@ class Bench implements AsyncDisposable {
     await Promise.all(this.#agents.splice(0).map((agent) => agent.close()));
   }
 
-  /** Makes claims of shares and keeps them. */
+  /** Creates claims of shares and keeps them. */
   async fill(count: number, percent: number, placement: Placement): Promise<void> {
     const share = { memoryPercent: percent, computePercent: percent, placement };
     await this.#makeEach(count, (client, name) => client.create({ name, ...share, leaseSeconds }));
   }
 
-  /** Makes claims that have to wait: each asks for a node of its own. */
+  /** Creates claims that have to wait: each asks for a node of its own. */
   async enqueue(count: number): Promise<void> {
     const { devices } = this.#options;
     await this.#makeEach(count, (client, name) => client.enqueue({ name, gpus: devices, leaseSeconds }));
@@ -163,16 +163,16 @@ class Bench implements AsyncDisposable {
     const grants = acknowledged.length;
     return {
       grantsPerSecond: rounded(grants / took),
-      /** From the request of the claim until its agent has acknowledged what it was told of it. */
+      /** From the request of the claim until its agent has acknowledged the allocation. */
       grantMs: spread(acknowledged),
-      /** Until the claim was answered. */
+      /** Until the request was answered. */
       answerMs: spread(answered),
       releaseMs: spread(released),
       syncsPerSecond: rounded((this.#syncs() - syncsBefore) / took),
-      /** Processor time of the controller: all that it did meanwhile. */
+      /** CPU time of the controller during the measurement, all activity included. */
       controllerMsPerGrant: rounded((cpu * 1000) / grants),
       controllerCores: rounded(cpu / took),
-      /** Of this process: claimants and agents. */
+      /** CPU use of this process: claimants and agents. */
       ownCores: rounded((user + system) / 1e6 / took),
       load: rounded(loadavg()[0] ?? 0),
     };
@@ -197,7 +197,7 @@ class Bench implements AsyncDisposable {
       listensSeconds: rounded(listensMs / 1000),
       /** Until every agent has been answered. */
       reportedSeconds: rounded(reportedMs / 1000),
-      /** Until a claim was granted after that. */
+      /** Until a claim was granted after the restart. */
       grantedSeconds: rounded(grantedMs / 1000),
       load: rounded(loadavg()[0] ?? 0),
     };
@@ -265,7 +265,7 @@ async function measure(options: Options) {
     standing,
     waiting,
     passes: measured,
-    /** Of the controller, before there were claims and at the end. */
+    /** Memory of the controller, before the first claim and at the end. */
     residentMiB: { empty: emptyMiB, end: residentMiB },
   };
 }
@@ -274,7 +274,7 @@ function say(figures: unknown): void {
   console.log(JSON.stringify(figures));
 }
 
-/** Undefined when only help is wanted. */
+/** Undefined when only help is requested. */
 function readOptions(args: string[]): Options | undefined {
   const text = { type: "string" } as const;
   const { values } = parseArgs({

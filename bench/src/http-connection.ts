@@ -7,8 +7,8 @@ const headEnd = Buffer.from("\r\n\r\n");
 const lineEnd = Buffer.from("\r\n");
 
 /**
- * One kept connection to a controller on this machine, which carries one call at a time. It does as little as it can: the
- * side that is measured shares the processor with it.
+ * One keep-alive connection to a controller on this host, which carries one call at a time. It does as little as possible,
+ * because the controller that is measured shares the CPU with it.
  */
 export class HttpConnection {
   readonly #socket: Socket;
@@ -73,12 +73,12 @@ export class HttpConnection {
   }
 }
 
-/** Undefined: not all of it has come. */
+/** Undefined: incomplete. */
 function readExactly(bytes: Buffer, length: number): Buffer | undefined {
   return bytes.byteLength < length ? undefined : bytes.subarray(0, length);
 }
 
-/** A body in chunks, each behind its length. Undefined: not all of it has come. */
+/** Decodes a chunked body. Undefined: incomplete. */
 function readChunks(bytes: Buffer): Buffer | undefined {
   const chunks: Buffer[] = [];
   let position = 0;

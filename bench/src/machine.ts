@@ -4,7 +4,7 @@ import { availableParallelism, cpus, loadavg, release } from "node:os";
 import type { Probe } from "@millpond/agent";
 import manifest from "../../package.json" with { type: "json" };
 
-/** Where and with what the figures were measured. */
+/** Hardware and software on which the figures were measured. */
 export interface Machine {
   /** The device. */
   readonly hardware: string;
@@ -19,7 +19,7 @@ export interface Machine {
     readonly linux: string;
     readonly node: string;
   };
-  /** Processes that wanted to run, on the average of the minute before the measurement. */
+  /** Load average of the minute before the measurement: runnable processes. */
   readonly load: number;
 }
 

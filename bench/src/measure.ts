@@ -10,13 +10,13 @@ import type { Samples } from "./samples.ts";
 export const groups = ["calls", "copies", "start", "pool", "memory"] as const;
 export type Group = (typeof groups)[number];
 
-/** How much is measured. */
+/** The amount of measurement. */
 export interface Effort {
-  /** How often each program is started anew. */
+  /** How often each program is started. */
   readonly passes: number;
   /** Samples of a program in a pass. */
   readonly rounds: number;
-  /** How long launches are made in a row, seconds. */
+  /** Duration of the launches in a row, in seconds. */
   readonly sustainedSeconds: number;
   readonly copyBytes: number;
 }
@@ -36,8 +36,8 @@ export interface Plan extends Effort {
 }
 
 /**
- * Measures everything, transports in turns: what else the machine does changes from minute to minute, and must not fall
- * on one of them alone.
+ * Measures everything, transports in turns: the load of the machine changes from minute to minute, and must not affect only
+ * one of them.
  */
 export async function measure(plan: Plan, samples: Samples): Promise<void> {
   for (let pass = 1; pass <= plan.passes; pass += 1) {
@@ -64,7 +64,7 @@ async function measureGroup(
       await runOnce(plan, transport, ["copies", String(someRounds(plan)), String(plan.copyBytes)], samples);
       return;
     case "start":
-      // A process has one first kernel, so each round is one.
+      // A process has only one first kernel, so each round is a process.
       for (let round = 0; round < someRounds(plan); round += 1)
         await runOnce(plan, transport, ["first-kernel"], samples);
       return;
@@ -74,7 +74,7 @@ async function measureGroup(
   }
 }
 
-/** Rounds of what takes long. */
+/** Number of rounds of slow measurements. */
 function someRounds(plan: Plan): number {
   return Math.ceil(plan.rounds / 4);
 }
@@ -106,7 +106,7 @@ async function measurePool(plan: Plan, samples: Samples): Promise<void> {
   await using pool = await BenchPool.start({ ...plan, upOptions: plan.isSoft ? ["--devices", "1"] : [] });
   for (let round = 0; round < someRounds(plan); round += 1) {
     for (const transport of plan.transports) {
-      // The pool is on this machine, where it need not encrypt.
+      // The pool is on this host, where it need not encrypt.
       if (transport === "native" || transport === "tls") continue;
       await pool.warm();
       const { driverBench, client } = plan.programs;
@@ -117,7 +117,7 @@ async function measurePool(plan: Plan, samples: Samples): Promise<void> {
   }
 }
 
-/** A worker has no transport before its client comes; its figures stand with shared memory. */
+/** An idle worker has no transport before its client connects; its figures are listed under shared memory. */
 async function measureIdleWorker(plan: Plan, samples: Samples): Promise<void> {
   await using worker = await startWorker(plan, "shm");
   const { share, resident } = await worker.memory();

@@ -3,17 +3,17 @@
 /** How a program reaches the device; `tls` is TCP, encrypted. */
 export const transports = ["native", "shm", "tcp", "tls"] as const;
 export type Transport = (typeof transports)[number];
-/** How it reaches a worker. */
+/** How a program reaches a worker. */
 export type Carrier = Exclude<Transport, "native">;
 
-/** What a measured figure has to be. */
+/** The target of a measured figure. */
 export interface Bar {
   readonly kind: "atMost" | "atLeast";
   readonly value: number;
 }
 
 export interface Metric {
-  /** As the measuring programs name it, and as result files do. */
+  /** As in the output of the measuring programs and in result files. */
   readonly name: string;
   readonly title: string;
   readonly unit: "µs" | "ms" | "1/s" | "GB/s" | "MiB" | "×";
@@ -56,7 +56,7 @@ export const metrics: readonly Metric[] = [
   { name: "client_memory_context", title: "  with context and module", unit: "MiB" },
 ];
 
-/** Whether a figure is what it has to be. */
+/** Whether a figure meets its target. */
 export function isMet(bar: Bar, figure: number): boolean {
   return bar.kind === "atMost" ? figure <= bar.value : figure >= bar.value;
 }

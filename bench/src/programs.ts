@@ -5,7 +5,7 @@ import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { findNativeFiles } from "@millpond/cli";
 
-/** What the measurements run. Absolute paths. */
+/** The measuring programs. Absolute paths. */
 export interface Programs {
   readonly worker: string;
   readonly client: string;
@@ -14,11 +14,11 @@ export interface Programs {
   readonly driverBench: string;
   /** The command stream without a client library. */
   readonly transportBench: string;
-  /** One tenant of a GPU that others use too. */
+  /** One tenant of a shared GPU. */
   readonly shareBench: string;
 }
 
-/** Finds the native programs as the CLI does. Throws an Error that says what is missing. */
+/** Finds the native programs as the CLI does. Throws an Error that names the missing one. */
 export function findPrograms(environment: NodeJS.ProcessEnv): Programs {
   const { worker, client, softgpu } = findNativeFiles(environment);
   const candidates = [join(dirname(worker), "bench"), join(dirname(worker), "..", "bench")];
@@ -35,13 +35,13 @@ export function findPrograms(environment: NodeJS.ProcessEnv): Programs {
   };
 }
 
-/** Longest run of one measuring program, milliseconds. */
+/** Time limit of one measuring program, in milliseconds. */
 const timeoutMs = 300_000;
 
 /**
- * Runs a measuring program and returns what it printed.
+ * Runs a measuring program and returns its output.
  *
- * @param variables its environment beside what it inherits; nothing of Millpond is inherited
+ * @param variables added to the inherited environment, from which Millpond's variables are removed
  */
 export function measureWith(
   program: string,

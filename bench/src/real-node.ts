@@ -5,40 +5,40 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { nodeLostAfterMs } from "../../controller/src/presence.ts";
-import type { Host, HostSite } from "../../controller/src/testing/crash-rounds.ts";
+import { nodeLostAfterMs } from "@millpond/controller";
+import type { Host, HostSite } from "@millpond/controller/testing/crash-rounds";
 import { processesWith } from "../../scripts/lib/background.ts";
 import { inRoot, nativeDir } from "../../scripts/lib/paths.ts";
-import { Program, type Result } from "../../test/support/program.ts";
+import { Program, type Result } from "@millpond/test/support/program";
 
 const native = nativeDir("release");
 const examples = inRoot("examples", "prebuilt", "millpond-examples");
 const millpond = inRoot("cli", "bin", "millpond.mjs");
 
-/** Each takes some seconds, in which its session may lose whoever leads, the database and the agent. */
+/** Each takes some seconds, during which its session may lose the leader, the database and the agent. */
 const programs = [
   ["vectoradd", "1000", "--repeat", "3000"],
   ["reduction", "200000"],
   ["streams", "200000"],
 ] as const;
-/** One that takes no time. */
+/** A program that ends immediately. */
 const short = ["vectoradd", "1000"] as const;
-/** Programs at the same time: as many as the node has devices. */
+/** Concurrent programs: one for each device of the node. */
 const lanes = 2;
 const deviceMemory = "512Mi";
 const nodeName = "node-real";
-/** What a program says that has lost its worker. */
+/** The output of a program that has lost its worker. */
 const told = /the GPU of this process is gone|\[MILLPOND_E_[A-Z_]+\]\s*$/m;
 const pauseMs = 300;
-/** Longer than the controllers believe in an agent that says nothing. */
+/** Longer than the controllers take to declare a silent node lost. */
 const silenceMs = nodeLostAfterMs + 2000;
-/** Longer than the lease of a claim that could not be given back. */
+/** Longer than the lease of a claim that could not be released. */
 const quietMs = 120_000;
 
-/** Programs of software GPUs, on a node whose agent and workers are processes, like they. */
+/** Programs on software GPUs, on a node whose agent and workers are real processes. */
 export class RealNode implements Host {
   readonly pool = "programs";
-  /** Programs that have ended as they should. */
+  /** Programs that have ended as expected. */
   done = 0;
   readonly #site: HostSite;
   readonly #directory: string;
@@ -65,7 +65,7 @@ export class RealNode implements Host {
     return node;
   }
 
-  /** Kills the agent. Another takes its place, and has served a program when this resolves. */
+  /** Kills the agent. Resolves after its replacement has served a program. */
   async replaceAgent(): Promise<void> {
     this.#agent.signal("SIGKILL");
     await this.#agent.finished;
@@ -96,7 +96,7 @@ export class RealNode implements Host {
     return this.#broken.splice(0);
   }
 
-  /** Ends the programs; resolves with what they have left that should be gone. */
+  /** Ends the programs; resolves with leftovers that should be gone. */
   async finish(): Promise<readonly string[]> {
     this.#stop.abort();
     await Promise.all(this.#lanes);
@@ -173,7 +173,7 @@ export class RealNode implements Host {
     }
   }
 
-  /** Runs a program; whatever is killed meanwhile but its worker, it does not notice. */
+  /** Runs a program, which notices no fault except the loss of its worker. */
   async #run(what: readonly string[], transport: "shm" | "tcp"): Promise<void> {
     this.#runs += 1;
     const name = `program-${this.#runs}`;
@@ -207,7 +207,7 @@ export class RealNode implements Host {
     }
   }
 
-  /** The workers that serve a program, as the agent has written them down. */
+  /** The workers that serve a program, as recorded by the agent. */
   async #serving(): Promise<readonly { readonly pid: number; readonly claim: string }[]> {
     const workers = join(this.#directory, "run", "workers");
     const serving: { pid: number; claim: string }[] = [];
@@ -236,7 +236,7 @@ interface WorkerNote {
   readonly client: object | null;
 }
 
-/** @returns Whether it was there. */
+/** @returns whether the process existed */
 function kill(pid: number): boolean {
   try {
     return process.kill(pid, "SIGKILL");

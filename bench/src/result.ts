@@ -35,7 +35,7 @@ function measured(metric: Metric, transport: Transport, summary: Summary): Measu
   };
 }
 
-/** Gathers samples into what a result file holds; transports and metrics without samples are left out. */
+/** Summarizes samples for a result file; transports and metrics without samples are left out. */
 export function makeResult(machine: Machine, date: Date, samples: Samples): Result {
   const results = transports.map((transport) => ({
     transport,
@@ -65,7 +65,7 @@ function cell(figure: Measured | undefined): string {
   return `${number(figure.median)}${spread}${mark}`;
 }
 
-/** The result as a table: medians, in brackets what eight of ten samples lie between, and whether bars are met. */
+/** The result as a table: medians, the 10th and 90th percentiles in brackets, and whether targets are met. */
 export function formatTable(result: Result): string {
   const head = ["", "unit", ...result.results.map(({ transport }) => transport), "bars"];
   const rows = metrics.flatMap((metric) => {

@@ -2,7 +2,7 @@
 
 import { type Metric, metrics, type Transport } from "./metrics.ts";
 
-/** What the samples of one metric say. `p10` and `p90` are the noise: eight of ten samples lie between them. */
+/** Summary of the samples of one metric. `p10` and `p90` show the noise: eight of ten samples lie between them. */
 export interface Summary {
   readonly median: number;
   readonly p10: number;
@@ -10,7 +10,7 @@ export interface Summary {
   readonly rounds: number;
 }
 
-/** The value below which a share of the sorted samples lies, interpolated between neighbours. */
+/** The quantile of the sorted samples, interpolated between neighbours. */
 export function quantile(sorted: readonly number[], share: number): number {
   if (sorted.length === 0) throw new Error("no samples");
   const position = share * (sorted.length - 1);
@@ -29,7 +29,7 @@ export function summarise(samples: readonly number[]): Summary {
 export class Samples {
   readonly #samples = new Map<string, number[]>();
 
-  /** Takes what a measuring program printed: `{"metric": [sample, …], …}`. Throws on anything else. */
+  /** Adds the output of a measuring program: `{"metric": [sample, …], …}`. Throws on anything else. */
   addPrinted(transport: Transport, text: string): void {
     const printed: unknown = JSON.parse(text);
     if (typeof printed !== "object" || printed === null) throw new Error(`no object: ${text}`);

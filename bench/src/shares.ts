@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// npm run bench:shares [-- options]: what tenants of one GPU get of it, and how long requests take beside others.
+// npm run bench:shares [-- options]: compute shares of the tenants of one GPU, and request latency beside other tenants.
 
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -24,15 +24,15 @@ const help = `usage: npm run bench:shares -- [options]
 `;
 
 const windowNs = 1e9;
-/** Until all tenants are at work. */
+/** Time until all tenants are running. */
 const skipNs = 1e9;
-/** Kernels of a request, and how often one comes. */
+/** Kernels of a request, and the interval of requests. */
 const requestKernels = 20;
 const requestPeriodUs = 20_000;
-/** Longer than a worker needs to start and launches to be measured. */
+/** Longer than a worker needs to start and the launches to be measured. */
 const idleSeconds = "12";
 
-/** What a tenant does. Kernels in microseconds. */
+/** The load of a tenant. Kernels in microseconds. */
 type Work =
   | { readonly kind: "busy" | "graphs"; readonly kernelUs: number }
   | { readonly kind: "requests"; readonly kernelUs: number }
@@ -48,7 +48,7 @@ interface Tenant {
 interface Scenario {
   readonly name: string;
   readonly tenants: readonly Tenant[];
-  /** Whether the workers have a gate; what is without one is there to be compared with. Default: yes. */
+  /** Whether the workers time-slice through the gate; without it they serve as a baseline. Default: yes. */
   readonly isGated?: boolean;
 }
 
@@ -141,7 +141,7 @@ function readNumbers(printed: string, name: string): number[] {
   return values;
 }
 
-/** What the GPU takes for a kernel of so many rounds, in microseconds, on the driver itself. */
+/** Duration of a kernel of `rounds` rounds in microseconds, on the driver itself. */
 async function measureKernelUs(programs: Programs, driver: string, rounds: number): Promise<number> {
   const printed = await measureWith(programs.shareBench, [driver, "calibrate", String(rounds)], {});
   return summarise(readNumbers(printed, "kernel_us")).median;
@@ -212,7 +212,7 @@ interface LaunchCost {
   readonly launches_finished_per_second: number;
 }
 
-/** What a launch costs: on the driver itself, alone with the whole GPU, and where the gate is on. */
+/** Cost of a launch: on the driver itself, alone with the whole GPU, and with the gate active. */
 async function launchCosts(plan: Plan): Promise<Record<string, LaunchCost>> {
   const effort = ["calls", "20", "1"];
   const costOf = (printed: string): LaunchCost => ({
@@ -230,7 +230,7 @@ async function launchCosts(plan: Plan): Promise<Record<string, LaunchCost>> {
   try {
     const without = await through(undefined);
     const alone = await through(directory);
-    // Somebody who is there and does nothing has it on.
+    // An idle neighbour activates the gate.
     await using neighbour = await startWorker(plan, { serviceClass: "best-effort", percent: 0 }, directory);
     const idleRun = measureWith(
       plan.programs.shareBench,
@@ -260,7 +260,7 @@ interface Options {
   readonly json: string;
 }
 
-/** Undefined when only help is wanted. */
+/** Undefined when only help is requested. */
 function readOptions(args: string[]): Options | undefined {
   const { values } = parseArgs({
     args,

@@ -14,15 +14,15 @@ export interface AgentOptions {
   readonly token: string;
   readonly node: string;
   readonly devices: number;
-  /** Is told of each allocation once, when the call that acknowledges it has been made. */
+  /** Called once for each allocation, after the call that acknowledges it. */
   readonly onAcknowledged: (claim: string) => void;
 }
 
-/** An agent without devices and workers: it calls as one does, one call after the other, and believes what it is told. */
+/** An agent without devices and workers: it makes an agent's calls, one at a time, and accepts every answer. */
 export class SimulatedAgent {
   readonly #options: AgentOptions;
   readonly #connection: HttpConnection;
-  /** Who calls, and what its node is, as bytes: of a message, those of its parts may follow each other. */
+  /** Name and description of the node as encoded bytes: fields of a protobuf message may be concatenated. */
   readonly #name: Uint8Array;
   readonly #description: Uint8Array;
   #known = { knownRevision: 0n, knownTerm: 0n, describedBy: 0n };
@@ -41,7 +41,7 @@ export class SimulatedAgent {
     this.#description = describeNode(options);
   }
 
-  /** Begins to call; is fulfilled when the first call has been answered. */
+  /** Starts to call; resolves when the first call has been answered. */
   static async start(options: AgentOptions): Promise<SimulatedAgent> {
     const agent = new SimulatedAgent(options, await HttpConnection.open(options.url, options.token));
     agent.#obey(await agent.#call());
@@ -49,7 +49,7 @@ export class SimulatedAgent {
     return agent;
   }
 
-  /** @throws Error when a call was refused or broken off before */
+  /** @throws Error when an earlier call was refused or interrupted */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#connection.close();
@@ -78,7 +78,7 @@ export class SimulatedAgent {
     return await this.#connection.call(syncPath, body);
   }
 
-  /** @returns The claims that were not there before. */
+  /** @returns the claims that are new in this answer */
   #obey(answer: Buffer): readonly string[] {
     const { revision, term, allocations, describedBy } = fromBinary(SyncResponseSchema, answer);
     this.syncs += 1;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// npm run bench:takeovers [-- options]: controllers, their database and agents are killed under load, again and again:
-// what was lost, and how soon all went on. See --help.
+// npm run bench:takeovers [-- options]: kills controllers, their database and agents under load, and reports what was lost
+// and how fast the pool recovered. See --help.
 
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { loadavg } from "node:os";
 import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { runTool, toCount, UsageError } from "@millpond/cli";
-import { runCrashRounds } from "../../controller/src/testing/crash-rounds.ts";
+import { runCrashRounds } from "@millpond/controller/testing/crash-rounds";
 import { describeHost } from "./machine.ts";
 import { RealNode } from "./real-node.ts";
 import { quantile } from "./samples.ts";
@@ -37,13 +37,13 @@ interface Options {
   readonly seeds: readonly number[];
   readonly rounds: number;
   readonly controllers: number;
-  /** Every which pool has programs; 0: none. */
+  /** Every n-th pool runs programs; 0: none. */
   readonly programs: number;
   readonly keep: string;
   readonly files: readonly string[];
 }
 
-/** Of one pool. */
+/** The outcome of one pool. */
 interface Outcome {
   readonly seed: number;
   readonly rounds: readonly { readonly fault: string; readonly seconds: number }[];
@@ -52,9 +52,9 @@ interface Outcome {
   readonly acknowledged: number;
   readonly grants: number;
   readonly deeds: Readonly<Record<string, number>>;
-  /** That ended as they should; undefined: there were none. */
+  /** Programs that ended as expected; undefined: there were none. */
   readonly programs?: number;
-  /** Processes that wanted to run, before and after. */
+  /** Load average, before and after. */
   readonly load: readonly number[];
 }
 
@@ -74,7 +74,7 @@ async function runSeed(seed: number, options: Options): Promise<Outcome> {
   const kept = await readKept(path, options.rounds, isReal);
   if (kept !== undefined) return kept;
   const before = loadavg()[0] ?? 0;
-  // A real agent refuses tickets that its own clock says are over.
+  // A real agent refuses tickets that have expired by its own clock.
   const apartSeconds = isReal ? 0 : 3600;
   const clocks = Array.from(
     { length: options.controllers },
@@ -151,7 +151,7 @@ async function writeWhole(path: string, value: unknown): Promise<void> {
   await writeFile(path, `${JSON.stringify(value, undefined, 2)}\n`);
 }
 
-/** Undefined when only help is wanted. */
+/** Undefined when only help is requested. */
 function readOptions(args: string[]): Options | undefined {
   const text = { type: "string" } as const;
   const { values } = parseArgs({

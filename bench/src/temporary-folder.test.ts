@@ -8,7 +8,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 
-/** Starts a process of its own group, says where it is, and ends, is ended, or fails. */
+/** Starts a process with its own group, prints its place, and exits, is killed, or fails. */
 const program = `
   import { spawn } from "node:child_process";
   import { writeFileSync } from "node:fs";
@@ -22,7 +22,7 @@ const program = `
   setInterval(() => {}, 1000);
 `;
 
-/** Zombies count as gone: nobody but init is left to bury them. */
+/** Zombies count as gone: only init is left to reap them. */
 function isAlive(pid: number): boolean {
   return existsSync(`/proc/${pid}/exe`);
 }

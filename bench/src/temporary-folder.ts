@@ -9,20 +9,20 @@ import { join } from "node:path";
 const undertaker = join(import.meta.dirname, "..", "tools", "undertaker.ts");
 
 /**
- * From here on this process, and all that it starts, have a folder of their own for temporary files. When this process ends,
- * whatever ends it, they are killed, and the folder is removed.
+ * Gives this process, and all processes that it starts, a folder of their own for temporary files. When this process ends,
+ * for any reason, they are killed and the folder is removed.
  */
 export function takeTemporaryFolder(name: string): string {
   const folder = mkdtempSync(join(tmpdir(), `${name}-`));
-  // A database runs as a user of its own.
+  // A database runs as a user of its own, which has to enter the folder.
   chmodSync(folder, 0o711);
-  // Ctrl-C is for those that it has to outlive.
+  // Detached, because Ctrl-C must not end it before the processes that it cleans up after.
   const child = spawn(process.execPath, [undertaker, folder], {
     stdio: ["pipe", "ignore", "inherit"],
     detached: true,
   });
   child.unref();
-  // Its end of the pipe is ours for as long as we live, and does not keep us alive.
+  // The pipe stays open until this process ends, and does not keep it alive.
   if (child.stdin instanceof Socket) child.stdin.unref();
   process.env["TMPDIR"] = folder;
   return folder;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/** What a tenant had counted when it looked: times in nanoseconds of the machine's monotonic clock, both growing. */
+/** Samples of a tenant's counter: times in nanoseconds of the host's monotonic clock, both increasing. */
 export interface Trace {
   readonly at: readonly number[];
   readonly count: readonly number[];
 }
 
-/** The count at a time, interpolated between two looks. */
+/** The count at a time, interpolated between two samples. */
 function countAt({ at, count }: Trace, time: number): number {
   const after = at.findIndex((each) => each >= time);
   const [last, first] = [count.at(-1) ?? 0, count[0] ?? 0];
@@ -17,16 +17,16 @@ function countAt({ at, count }: Trace, time: number): number {
   return before + ((then - before) * (time - from)) / (to - from);
 }
 
-/** From when until when all of them looked, without the first `skipNs`. */
+/** The interval in which all traces have samples, without the first `skipNs`. */
 export function commonTime(traces: readonly Trace[], skipNs: number): readonly [number, number] {
   const from = Math.max(...traces.map(({ at }) => at[0] ?? 0)) + skipNs;
   return [from, Math.min(...traces.map(({ at }) => at.at(-1) ?? 0))];
 }
 
 /**
- * What part of each whole window the GPU worked for the tenant, by the work that it finished there.
+ * The part of each whole window that the GPU worked for the tenant, by the work finished in it.
  *
- * @param workNs what each that was counted takes the GPU when nobody else is there
+ * @param workNs GPU time of each counted unit of work on an otherwise idle GPU
  */
 export function shares(
   trace: Trace,

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// node bench/tools/undertaker.ts FOLDER: waits until its standard input ends, which it does with whoever started it; then
-// kills what that has left, the processes whose temporary files or whose own are in the folder, and removes the folder.
+// node bench/tools/undertaker.ts FOLDER: a cleanup watchdog. Waits for the end of its standard input, which comes when its
+// parent process ends; then kills the processes left behind whose temporary files or whose own files are in the folder, and
+// removes the folder.
 
 import { readdir, readFile, readlink, rm } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 
 const pollMs = 50;
-/** Of processes that have ended meanwhile, and of those of others. */
+/** Errors for processes that have ended meanwhile, or that belong to other users. */
 const notOurs: ReadonlySet<string | undefined> = new Set(["ENOENT", "ESRCH", "EACCES", "EPERM"]);
 
-/** Ends with an empty text where there is nothing to be read any more. */
+/** Resolves with an empty text when there is nothing left to read. */
 async function look(read: Promise<string>): Promise<string> {
   try {
     return await read;
@@ -52,7 +53,7 @@ function kill(pid: number): void {
 const [folder = ""] = process.argv.slice(2);
 if (!folder.startsWith("/")) throw new Error("needs the path of a folder");
 for await (const _ of process.stdin) {
-  // Nothing is said to it.
+  // Input is discarded.
 }
 for (;;) {
   const left = await leftIn(folder);

@@ -54,10 +54,11 @@ export interface WaitOptions {
 /** A claim of this process: created, waited for, kept alive, and given back. */
 export class ClaimHolder {
   readonly #connection: Connection;
-  readonly #request: ClaimValues;
+  /** Undefined: the claim was there already. */
+  readonly #request: ClaimValues | undefined;
   #claim: Claim;
 
-  private constructor(connection: Connection, request: ClaimValues, claim: Claim) {
+  private constructor(connection: Connection, request: ClaimValues | undefined, claim: Claim) {
     this.#connection = connection;
     this.#request = request;
     this.#claim = claim;
@@ -92,8 +93,26 @@ export class ClaimHolder {
     }
   }
 
+  /**
+   * Takes part in a claim that is there already, as one of perhaps several: it is not given back at the end.
+   *
+   * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_CLAIM_ENDED
+   */
+  static async join(connection: Connection, name: string, signal: AbortSignal): Promise<ClaimHolder> {
+    const { claim } = await connection.claims.getClaim({ name }, { signal });
+    const holder = new ClaimHolder(connection, undefined, requireClaim(claim));
+    holder.#assertAlive();
+    return holder;
+  }
+
   get claim(): Claim {
     return this.#claim;
+  }
+
+  /** Whether the controller has said that it ended. */
+  get hasEnded(): boolean {
+    const { state } = this.#claim;
+    return state === ClaimState.RELEASED || state === ClaimState.FAILED;
   }
 
   /**
@@ -102,6 +121,7 @@ export class ClaimHolder {
    * @throws MILLPOND_E_WAIT_TIMEOUT, MILLPOND_E_CLAIM_ENDED
    */
   async waitUntilBound(options: WaitOptions): Promise<void> {
+    const { name } = this.#claim;
     const deadline =
       options.timeoutSeconds === 0 ? Number.POSITIVE_INFINITY : Date.now() + options.timeoutSeconds * 1000;
     for (;;) {
@@ -112,12 +132,12 @@ export class ClaimHolder {
       const why = this.#claim.reason === "" ? "the pool has no room" : this.#claim.reason;
       const place =
         this.#claim.queuePosition > 1 ? ` (${this.#claim.queuePosition - 1} waiting before it)` : "";
-      options.onWaiting(`waiting for ${describeRequest(this.#request)}: ${why}${place}`);
+      options.onWaiting(`claim ${name} is waiting for ${this.#wanted}: ${why}${place}`);
       const leftMs = deadline - Date.now();
       if (leftMs <= 0) {
         throw millpondError(
           "MILLPOND_E_WAIT_TIMEOUT",
-          `no room for ${describeRequest(this.#request)} within ${formatDuration(options.timeoutSeconds)}: ${why}`,
+          `no room for ${this.#wanted} within ${formatDuration(options.timeoutSeconds)}: ${why}`,
         );
       }
       await this.#refresh(leftMs, options.signal, options.onWaiting);
@@ -164,9 +184,7 @@ export class ClaimHolder {
     await this.#connection.claims.releaseClaim({ name, requeue: true }, { signal });
     const { claim } = await this.#connection.claims.getClaim({ name }, { signal });
     this.#claim = requireClaim(claim);
-    const { state } = this.#claim;
-    const hasEnded = state === ClaimState.RELEASED || state === ClaimState.FAILED;
-    return !hasEnded && this.#claim.requeues > requeues;
+    return !this.hasEnded && this.#claim.requeues > requeues;
   }
 
   /**
@@ -174,6 +192,7 @@ export class ClaimHolder {
    * for people; undefined when nothing did.
    */
   async release(): Promise<string | undefined> {
+    if (!this.isOwn) return undefined;
     const { name } = this.#claim;
     const deadline = Date.now() + releasePatienceMs;
     for (;;) {
@@ -190,9 +209,20 @@ export class ClaimHolder {
     }
   }
 
+  /** Whether it was made here, so that it ends with the program. */
+  get isOwn(): boolean {
+    return this.#request !== undefined;
+  }
+
+  get #wanted(): string {
+    if (this.#request !== undefined) return describeRequest(this.#request);
+    const { gpus } = this.#claim;
+    return `its ${gpus} vGPU${gpus === 1 ? "" : "s"}`;
+  }
+
   #assertAlive(): void {
-    const { state, name, reason } = this.#claim;
-    if (state === ClaimState.RELEASED || state === ClaimState.FAILED) {
+    const { name, reason } = this.#claim;
+    if (this.hasEnded) {
       throw millpondError("MILLPOND_E_CLAIM_ENDED", `claim ${name} has ended: ${reason}`);
     }
   }

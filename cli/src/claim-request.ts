@@ -2,11 +2,13 @@
 
 import {
   claimFieldNames,
+  claimFieldSpecs,
   type ClaimValues,
   formatBytes,
   formatDuration,
   formatLabels,
   type MemoryRequest,
+  millpondError,
 } from "@millpond/api";
 
 /** The options that say what is wanted. */
@@ -23,6 +25,35 @@ export function resolveRequest(options: RequestOptions): ClaimValues {
   if (partial === undefined) return given;
   const memory: MemoryRequest = given.memory ?? { kind: "percent", percent: partial };
   return { ...given, memory, compute: given.compute ?? partial };
+}
+
+/**
+ * The claim that is there already and to be used; undefined: one is made. Options that say what is wanted win over a claim
+ * that the environment names.
+ *
+ * @throws MILLPOND_E_INVALID when the command line says both
+ */
+export function existingClaim(
+  options: RequestOptions & { readonly claim?: string | undefined; readonly name?: string | undefined },
+  environment: NodeJS.ProcessEnv,
+): string | undefined {
+  const { claim, partial, name } = options;
+  if (claim === undefined) return undefined;
+  const wanted = claimFieldNames
+    .filter((field) => options[field] !== undefined && options[field] !== false)
+    .filter((field) => (environment[claimFieldSpecs[field].env] ?? "") === "")
+    .map((field) => /--[a-z-]+/.exec(claimFieldSpecs[field].flags)?.[0] ?? field);
+  if (partial !== undefined) wanted.push("--partial");
+  if (name !== undefined) wanted.push("--name");
+  if (wanted.length === 0) return claim;
+  if (claim === environment["MILLPOND_CLAIM"]) return undefined;
+  throw millpondError(
+    "MILLPOND_E_INVALID",
+    `--claim ${claim} is there already, and ${wanted.join(", ")} asks for another`,
+    {
+      remedy: "Leave one of them out; `millpond resize` changes a claim that is there.",
+    },
+  );
 }
 
 /** `2 vGPUs of 8 GiB and 50% compute in queue research`. */

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
 import { expect, test } from "vitest";
 import { Home } from "../test/fixture.ts";
 import { parseCommandLine, UsageError } from "./command-line.ts";
@@ -9,6 +11,9 @@ import { commandNames, commandSpecs } from "./command-table.ts";
 const mistakes: readonly (readonly [string, RegExp, NodeJS.ProcessEnv?])[] = [
   ["frobnicate", /unknown command 'frobnicate'/],
   ["rnu -- true", /Did you mean run\?/],
+  ["cancel train", /unknown command 'cancel'\n {2}A claim is given back with `millpond release`/],
+  ["attach train", /unknown command 'attach'\n.*millpond run --claim/],
+  ["run --requeue --no-wait -- true", /--requeue waits for room again, and --no-wait waits for none/],
   ["--frobnicate", /unknown option '--frobnicate'/],
   ["run", /missing required argument 'program'/],
   ["run --gpu 1 -- true", /unknown option '--gpu'\n {2}Did you mean --gpus\?/],
@@ -29,6 +34,12 @@ const mistakes: readonly (readonly [string, RegExp, NodeJS.ProcessEnv?])[] = [
   ["run --compute 0 -- true", /--compute: "0" is not a share/],
   ["run --compute 101 -- true", /--compute: "101" is not a share/],
   ["run --compute fast -- true", /--compute: "fast" is not a share/],
+  [
+    "run -p 1 -- true",
+    /--partial: "1" is neither a fraction.*\n {2}Write 1\.0 for all of it or 1% for a hundredth/,
+  ],
+  ["run -c 1 -- true", /--compute: "1" is neither .*\n {2}Write 1\.0 for all of it or 1% for a hundredth/],
+  ["run -p 2 -- true", /--partial: "2" is neither a fraction/],
   ["run -p 2.0 -- true", /--partial: "2\.0" is not a share/],
   ["run --timeout soon -- true", /--timeout: "soon" is not a duration/],
   ["run --name Big_Job -- true", /--name: the name "Big_Job" is not/],
@@ -80,7 +91,6 @@ test("what follows the program's name is the program's", () => {
 test("every command has help that leads with examples, and options with a long name that is its key", () => {
   for (const name of commandNames) {
     const spec = commandSpecs[name];
-    if (spec.isRaw) continue;
     const help = parseCommandLine([name, "--help"]);
     const text = "text" in help ? help.text : "";
     expect(text.indexOf("Examples:"), name).toBeGreaterThan(0);
@@ -93,11 +103,28 @@ test("every command has help that leads with examples, and options with a long n
   }
 });
 
-test("raw commands keep their arguments", () => {
-  expect(parseCommandLine(["agent", "--name", "x", "--help"])).toEqual({
-    command: "agent",
-    options: {},
-    args: ["--name", "x", "--help"],
-  });
+test("a command that there is not is refused", () => {
   expect(() => parseCommandLine(["agen"])).toThrow(UsageError);
+});
+
+test("a variable that nothing reads is said to be set, by every command that runs", async () => {
+  using home = new Home();
+  const environment = { MILLPOND_MEMROY: "1Gi", MILLPOND_TOKEN: "t" };
+  const { stderr } = await home.millpond(["context", "list"], { environment });
+  expect(stderr).toBe("millpond: MILLPOND_MEMROY is set, and nothing reads it: check its spelling\n");
+});
+
+test.skipIf(!existsSync("/dev/full"))("output that cannot be written is an error of one kind", () => {
+  const entry = new URL("../bin/millpond.mjs", import.meta.url).pathname;
+  const { status, stderr } = spawnSync(
+    "/bin/sh",
+    ["-c", `"$0" "$1" --help > /dev/full`, process.execPath, entry],
+    {
+      encoding: "utf8",
+    },
+  );
+  expect(status).toBe(125);
+  expect(stderr).toMatch(
+    /^error: standard output cannot be written: ENOSPC.*\n.*\n {2}\[MILLPOND_E_INVALID\]\n$/,
+  );
 });

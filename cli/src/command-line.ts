@@ -6,7 +6,6 @@ import {
   type CommandSpec,
   commandNames,
   commandSpecs,
-  commandTable,
   exitStatus,
 } from "./command-table.ts";
 import { renderCommandHelp, renderHelp } from "./help.ts";
@@ -36,10 +35,6 @@ export class UsageError extends Error {
  * @throws UsageError
  */
 export function parseCommandLine(argv: readonly string[]): Invocation | { readonly text: string } {
-  const [first] = argv;
-  if (first !== undefined && isCommand(first) && commandSpecs[first].isRaw) {
-    return { command: first, options: {}, args: argv.slice(1) };
-  }
   if (argv.length === 0) return { text: renderHelp() };
   let invocation: Invocation | undefined;
   let text = "";
@@ -52,7 +47,6 @@ export function parseCommandLine(argv: readonly string[]): Invocation | { readon
   program.helpInformation = renderHelp;
   for (const name of commandNames) {
     const spec = commandSpecs[name];
-    if (spec.isRaw) continue;
     const command = declare(program.command(name), name, spec);
     command.exitOverride((error) => {
       failedCommand = name;
@@ -83,10 +77,6 @@ export function parseCommandLine(argv: readonly string[]): Invocation | { readon
   return invocation;
 }
 
-function isCommand(text: string): text is CommandName {
-  return Object.hasOwn(commandTable, text);
-}
-
 function declare(command: Command, name: CommandName, spec: CommandSpec): Command {
   command.helpInformation = () => renderCommandHelp(name);
   for (const { name: argument, isOptional, isProgram, isFiles } of spec.arguments) {
@@ -98,9 +88,25 @@ function declare(command: Command, name: CommandName, spec: CommandSpec): Comman
   return command;
 }
 
+/** Commands of other tools, and what does that here. */
+const elsewhere: Readonly<Record<string, string>> = {
+  cancel: "A claim is given back with `millpond release`; a program of `millpond run` ends with Ctrl-C.",
+  scancel: "A claim is given back with `millpond release`; a program of `millpond run` ends with Ctrl-C.",
+  kill: "A claim is given back with `millpond release`; a program of `millpond run` ends with Ctrl-C.",
+  attach: "A program is run in a claim that is there with `millpond run --claim NAME -- PROGRAM`.",
+  exec: "A program is run in a claim that is there with `millpond run --claim NAME -- PROGRAM`.",
+  submit: "A program is run with `millpond run -- PROGRAM`; it stays in the foreground.",
+  list: "The pool is listed with `millpond get claims`, `get nodes`, `get devices` and others: `millpond get --help`.",
+  ps: "What runs is listed with `millpond get sessions`, or watched with `millpond top`.",
+  status: "The pool is shown by `millpond smi`, and checked by `millpond doctor`.",
+};
+
 function usageError(error: CommanderError, command: CommandName | undefined): UsageError {
   const [first = "", ...more] = error.message.split("\n");
   const help = `See \`millpond ${command === undefined ? "" : `${command} `}--help\`.`;
+  const unknown = /unknown command '([^']*)'/.exec(first)?.[1] ?? "";
+  const known = elsewhere[unknown];
+  if (known !== undefined) return new UsageError(first.replace(/^error: /, ""), known);
   const suggestion = /\(Did you mean (.*)\?\)/.exec(more.join(" "))?.[1];
   return new UsageError(
     first.replace(/^error: /, "").replace(/\.$/, ""),

@@ -8,6 +8,7 @@
  */
 
 import { claimCommands } from "./command-table/claims.ts";
+import { contextCommands } from "./command-table/contexts.ts";
 import { nodeCommands } from "./command-table/nodes.ts";
 import { planCommands } from "./command-table/plans.ts";
 import { poolCommands } from "./command-table/pools.ts";
@@ -25,6 +26,7 @@ export const commandTable = {
   ...programCommands,
   ...viewCommands,
   ...claimCommands,
+  ...contextCommands,
   ...nodeCommands,
   ...queueCommands,
   ...tokenCommands,

@@ -8,6 +8,7 @@ interface ValueOfType extends Omit<ClaimValueOfType, "choice"> {
   readonly text: string;
   readonly number: number;
   readonly size: bigint;
+  readonly fraction: number;
   readonly quota: ReturnType<typeof parseQuota>;
   readonly weight: number;
 }

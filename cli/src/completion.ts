@@ -8,7 +8,7 @@ import {
   type OptionSpec,
 } from "./command-table.ts";
 
-const listed: readonly CommandName[] = commandNames.filter((name) => commandSpecs[name].group !== undefined);
+const listed: readonly CommandName[] = commandNames;
 
 /** `-n, --gpus <count>` → `["-n", "--gpus"]`. */
 function spellings(spec: OptionSpec): string[] {

@@ -14,17 +14,19 @@ import {
   ClaimService,
   errorCodeOf,
   type ErrorCode,
-  explainTlsFailure,
-  makeFailoverTransport,
-  makePromptAgent,
   millpondError,
   PoolService,
   QueueService,
   quote,
+} from "@millpond/api";
+import {
+  explainTlsFailure,
+  makeFailoverTransport,
+  makePromptAgent,
   readAuthorities,
   splitAddresses,
-} from "@millpond/api";
-import { contextFilePath, readContexts } from "./context.ts";
+} from "@millpond/platform";
+import { type ContextFile, contextFilePath, readContexts } from "./context.ts";
 
 /** Where the controller is, and how that was found. */
 export interface Endpoint {
@@ -36,6 +38,8 @@ export interface Endpoint {
   readonly source: string;
   /** The authority to trust, PEM; absent: the machine's authorities. */
   readonly ca?: string | undefined;
+  /** The context's name, when it was not named and there are others: what is changed may have been meant for one of those. */
+  readonly oneOfSeveral?: string | undefined;
   /** Why what is changed is changed, for the audit; absent: not said. */
   readonly reason?: string | undefined;
 }
@@ -59,12 +63,14 @@ const answerMs = 20_000;
 interface EndpointOptions {
   readonly controller: string | undefined;
   readonly token: string | undefined;
+  /** Name of the context to use in place of the current one. */
+  readonly context?: string | undefined;
   readonly reason?: string | undefined;
 }
 
 /**
- * Finds the controller: option, then environment (both are in `options`), then the current context. The token of a
- * context goes to the context's controller only.
+ * Finds the controller: option, then environment (both are in `options`), then the context that is asked for, or the
+ * current one. The token of a context goes to the context's controller only.
  *
  * @throws MILLPOND_E_NOT_CONFIGURED, MILLPOND_E_INVALID
  */
@@ -72,13 +78,10 @@ export function resolveEndpoint(options: EndpointOptions, environment: NodeJS.Pr
   const path = contextFilePath(environment);
   const file =
     options.controller === undefined || options.token === undefined ? readContexts(path) : undefined;
-  const current = file?.contexts[file.currentContext];
+  const name = options.context ?? file?.currentContext ?? "";
+  const current = file?.contexts[name];
   const controller = options.controller ?? current?.controller;
-  if (controller === undefined) {
-    throw millpondError("MILLPOND_E_NOT_CONFIGURED", "no controller is known", {
-      remedy: "Start a pool with `millpond up`, or set MILLPOND_CONTROLLER.",
-    });
-  }
+  if (controller === undefined) throw notConfigured(file, name);
   const isContext = options.controller === undefined;
   return {
     controller: checkUrls(controller, isContext ? path : "--controller or MILLPOND_CONTROLLER"),
@@ -87,8 +90,23 @@ export function resolveEndpoint(options: EndpointOptions, environment: NodeJS.Pr
       options.token === undefined
         ? checkToken(current?.controller === controller ? current.token : "", path)
         : checkToken(options.token, "--token or MILLPOND_TOKEN"),
-    source: isContext ? `context ${file?.currentContext} in ${path}` : "--controller or MILLPOND_CONTROLLER",
+    source: isContext ? `context ${name} in ${path}` : "--controller or MILLPOND_CONTROLLER",
+    ...(isContext && Object.keys(file?.contexts ?? {}).length > 1 ? { oneOfSeveral: name } : {}),
   };
+}
+
+function notConfigured(file: ContextFile | undefined, name: string) {
+  const known = Object.keys(file?.contexts ?? {}).join(", ");
+  if (known === "") {
+    return millpondError("MILLPOND_E_NOT_CONFIGURED", "no controller is known", {
+      remedy: "Start a pool with `millpond up`, use `millpond login`, or set MILLPOND_CONTROLLER.",
+    });
+  }
+  return millpondError(
+    "MILLPOND_E_NOT_CONFIGURED",
+    name === "" ? "no context is the current one" : `there is no context ${quote(name)}`,
+    { remedy: `Choose one of ${known}: \`millpond context use\`, --context or MILLPOND_CONTEXT.` },
+  );
 }
 
 /** Makes clients for the controller; nothing is sent yet. Their errors are of the house form. */
@@ -143,9 +161,15 @@ function inHouseForm(transport: Transport, endpoint: Endpoint): Transport {
   };
 }
 
-/** Finds the controller and makes clients for it. */
+/** Finds the controller and makes clients for it. A command that changes something says which pool, when it could be another. */
 export function openConnection(options: EndpointOptions): Connection {
-  return connect({ ...resolveEndpoint(options, process.env), reason: options.reason });
+  const endpoint = resolveEndpoint(options, process.env);
+  const { oneOfSeveral, controller } = endpoint;
+  const isNamed = options.context !== undefined;
+  if ("reason" in options && oneOfSeveral !== undefined && !isNamed) {
+    process.stderr.write(`millpond: in the pool ${oneOfSeveral} (${controller})\n`);
+  }
+  return connect({ ...endpoint, reason: options.reason });
 }
 
 const passing: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
@@ -212,7 +236,12 @@ function checkToken(text: string, source: string): string {
   return text;
 }
 
-function checkUrls(text: string, source: string): string {
+/**
+ * Checks one base URL, or several separated by commas, and writes them uniformly.
+ *
+ * @throws MILLPOND_E_INVALID
+ */
+export function checkUrls(text: string, source: string): string {
   const addresses = splitAddresses(text);
   for (const address of addresses.length === 0 ? [text] : addresses) {
     const url = URL.canParse(address) ? new URL(address) : undefined;

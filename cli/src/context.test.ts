@@ -3,13 +3,16 @@
 import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { connect, resolveEndpoint } from "./connection.ts";
 import {
+  changeContexts,
   type ContextFile,
   contextFilePath,
   enterContext,
   leaveContext,
+  localContextName,
   readContexts,
   writeContexts,
 } from "./context.ts";
@@ -20,7 +23,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(directory, { recursive: true }));
 
-const production = { controller: "https://pool.example", token: "production-token", previous: "" };
+const production = { controller: "https://pool.example", token: "production-token" };
 const local = { controller: "http://127.0.0.1:7170", token: "local-token" };
 
 describe("the context file", () => {
@@ -44,6 +47,8 @@ describe("the context file", () => {
     "[]",
     '{"kind": "Config"}',
     '{"kind": "Config", "currentContext": "", "contexts": {"a": {}}}',
+    '{"kind": "Config", "contexts": {"a": {"controller": "http://x", "tokn": "t"}}}',
+    '{"kind": "Config", "contexts": {"A b": {"controller": "http://x"}}}',
   ])("that holds %s is refused", (text) => {
     const path = join(directory, "config.json");
     writeFileSync(path, text);
@@ -55,6 +60,77 @@ describe("the context file", () => {
     const within = enterContext(enterContext(before, "local", local), "local", { ...local, token: "newer" });
     expect(within.currentContext).toBe("local");
     expect(leaveContext(within, "local", local.controller)).toEqual(before);
+  });
+
+  test("written by hand needs no more than a controller", () => {
+    const path = join(directory, "config.json");
+    writeFileSync(path, '{"kind": "Config", "contexts": {"a": {"controller": "http://x"}}}');
+    expect(readContexts(path)).toEqual({
+      currentContext: "",
+      contexts: { a: { controller: "http://x", token: "" } },
+    });
+  });
+
+  test("that cannot be written is said to be so", () => {
+    expect(() => changeContexts("/dev/null/config.json", (file) => file)).toThrow(
+      /cannot be written: .*\. Set MILLPOND_CONFIG .*\[MILLPOND_E_INVALID\]/,
+    );
+  });
+
+  test("local pools have names of their own, and the same ones again", () => {
+    const usual = "/home/u/.local/state/millpond";
+    let file: ContextFile = { currentContext: "", contexts: { "local-st2": production } };
+    const up = (state: string): string => {
+      const name = localContextName(file, state, usual);
+      file = enterContext(file, name, { ...local, state });
+      return name;
+    };
+    const names = [usual, "/tmp/st1", "/tmp/st2", "/var/tmp/st1", "/tmp/Überdruck 7/", "/"].map(up);
+    expect(names).toEqual([
+      "local",
+      "local-st1",
+      "local-st2-2",
+      "local-st1-2",
+      "local-berdruck-7",
+      "local-2",
+    ]);
+    expect(up("/tmp/st1")).toBe("local-st1");
+  });
+
+  test("pools that begin and end in any order: the current one is the latest that runs, then the one before all", () => {
+    const states = ["/a", "/b", "/c", "/d"];
+    const steps = fc.array(fc.record({ state: fc.constantFrom(...states), restart: fc.boolean() }), {
+      maxLength: 30,
+    });
+    fc.assert(
+      fc.property(steps, (all) => {
+        let file: ContextFile = { currentContext: "production", contexts: { production } };
+        let port = 1;
+        let running: { state: string; name: string; controller: string }[] = [];
+        const end = (state: string): void => {
+          const pool = running.find((each) => each.state === state);
+          if (pool === undefined) return;
+          running = running.filter((each) => each !== pool);
+          file = leaveContext(file, pool.name, pool.controller);
+        };
+        for (const { state, restart } of all) {
+          const isRunning = running.some((each) => each.state === state);
+          if (isRunning) end(state);
+          if (!isRunning || restart) {
+            const name = localContextName(file, state, "/a");
+            const controller = `http://127.0.0.1:${(port += 1)}`;
+            file = enterContext(file, name, { controller, token: "t", state });
+            running.push({ state, name, controller });
+          }
+          expect(file.contexts[file.currentContext]?.controller).toBe(
+            running.at(-1)?.controller ?? production.controller,
+          );
+          expect(Object.keys(file.contexts)).toHaveLength(running.length + 1);
+        }
+        for (const { state } of running.slice()) end(state);
+        expect(file).toEqual({ currentContext: "production", contexts: { production } });
+      }),
+    );
   });
 
   test("leaving a context that was replaced or is not current leaves the rest alone", () => {
@@ -81,6 +157,17 @@ describe("the endpoint", () => {
     expect(() => resolveEndpoint({ ...none, controller: "ftp://x" }, environment)).toThrow(
       "[MILLPOND_E_INVALID]",
     );
+  });
+
+  test("is the context's that is asked for, and one that is not there is refused with those that are", () => {
+    const environment = { MILLPOND_CONFIG: join(directory, "config.json") };
+    writeContexts(environment.MILLPOND_CONFIG, { currentContext: "", contexts: { production, local } });
+    const asked = { controller: undefined, token: undefined };
+    expect(resolveEndpoint({ ...asked, context: "local" }, environment)).toMatchObject(local);
+    expect(() => resolveEndpoint({ ...asked, context: "prod" }, environment)).toThrow(
+      /there is no context "prod"\. Choose one of production, local: /,
+    );
+    expect(() => resolveEndpoint(asked, environment)).toThrow(/no context is the current one\. Choose one/);
   });
 
   test("that is no controller is said to be none", async () => {

@@ -2,7 +2,7 @@
 
 import { type CommandName, commandNames, commandSpecs, type OptionSpec } from "./command-table.ts";
 
-const groups = ["Run programs", "See the pool", "Operate"] as const;
+const groups = ["Run programs", "See the pool", "Pools of yours", "Operate", "Serve"] as const;
 
 /** The usage line of a command, without `Usage: `. */
 export function usageOf(name: CommandName): string {

@@ -3,7 +3,8 @@
 import { readFileSync } from "node:fs";
 import { isIPv6 } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
-import { errorCodeOf, millpondError, type Node, NodeState, reachableHost } from "@millpond/api";
+import { errorCodeOf, millpondError, type Node, NodeState } from "@millpond/api";
+import { reachableHost } from "@millpond/platform";
 import { defaultListen } from "@millpond/controller";
 import { type Connection, connect } from "./connection.ts";
 import { errorParts } from "./errors.ts";
@@ -128,7 +129,7 @@ export class LocalPool implements AsyncDisposable {
     const base = serviceEnvironment(process.env, native);
     const service = await startService({
       name: "controller",
-      args: ["controller", "--state", directory.controllerPath, "--listen", listen],
+      args: ["controller", "--config=none", "--state", directory.controllerPath, `--listen=${listen}`],
       // Not an argument: all of this machine see those, and it may hold a password.
       environment: store === undefined ? base : { ...base, MILLPOND_STORE: store },
       logPath: directory.logPath("controller"),
@@ -150,6 +151,7 @@ export class LocalPool implements AsyncDisposable {
       name,
       args: [
         "agent",
+        "--config=none",
         `--name=${name}`,
         `--controller=${this.#controllerUrl}`,
         `--token-file=${directory.tokenPath("agent")}`,

@@ -25,16 +25,28 @@ export async function main(argv: readonly string[]): Promise<number> {
 
 /** Who reads our output has gone, as `head` does: nobody is left to tell. As if SIGPIPE had ended us. */
 function endQuietly(error: NodeJS.ErrnoException): void {
-  if (error.code !== "EPIPE") throw error;
-  process.exit(141);
+  if (error.code === "EPIPE") process.exit(141);
+  // Not through errors.ts: there is nothing to wait for any more, and this is no promise.
+  process.stderr.write(
+    `error: standard output cannot be written: ${error.message}\n  Make room where it goes, or send it elsewhere.\n  [MILLPOND_E_INVALID]\n`,
+  );
+  process.exit(exitStatus.failed);
 }
 
 async function runCommand({ command, options, args }: Invocation): Promise<number> {
   const { readOptions } = await import("./option-values.ts");
   const { commandModules } = await import("./command-modules.ts");
-  const values = readOptions(commandSpecs[command].options, options, process.env);
+  const { withFile } = await import("./service-options.ts");
+  const { unknownVariables } = await import("./known-variables.ts");
+  // The doctor has it in its report.
+  for (const name of command === "doctor" ? [] : unknownVariables(process.env)) {
+    process.stderr.write(`millpond: ${name} is set, and nothing reads it: check its spelling\n`);
+  }
+  const isService = command === "controller" || command === "agent";
+  const given = isService ? withFile(command, options, process.env) : options;
+  const values = readOptions(commandSpecs[command].options, given, process.env);
   // Table and module have the same name, and so the same options: command-modules.ts is checked for that.
-  const module = (await commandModules[command]()) as UntypedModule;
+  const module: UntypedModule = await commandModules[command]();
   return module.run(values, args);
 }
 

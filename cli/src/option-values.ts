@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { claimValueParsers, millpondError, parseSize, quote } from "@millpond/api";
+import { claimValueParsers, millpondError, parseFraction, parseSize, quote } from "@millpond/api";
 import type { OptionSpec, ValueType } from "./command-table.ts";
 import type { AnyValue } from "./command-values.ts";
 import { prefixError } from "./errors.ts";
@@ -13,6 +13,7 @@ const parsers: { readonly [T in Exclude<ValueType, "flag" | "choice">]: (text: s
   weight: (text) => parseNumber(text, 1, 10_000),
   quota: parseQuota,
   size: parseSize,
+  fraction: parseFraction,
 };
 
 /** `-n, --gpus <count>` → `--gpus`. */

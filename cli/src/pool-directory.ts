@@ -12,7 +12,7 @@ import {
   type ProcessIdentity,
 } from "@millpond/agent";
 import { millpondError } from "@millpond/api";
-import { authorityPath } from "@millpond/api";
+import { authorityPath } from "@millpond/platform";
 import { tokenFileName } from "@millpond/controller";
 
 /** How long leftovers may take to end by themselves. */

@@ -21,7 +21,7 @@ import type {
   Snapshot,
   Topology,
 } from "@millpond/scheduler";
-import type { ExportedClaim, PoolExport } from "../../simulator/src/index.ts";
+import type { ExportedClaim, PoolExport } from "@millpond/simulator";
 import type { Connection } from "./connection.ts";
 
 const MiB = 1n << 20n;

@@ -11,7 +11,6 @@ export const referenceDocUrl: URL = new URL("../../docs/reference/cli.md", impor
 
 /** The page's text. */
 export function renderReferenceDoc(): string {
-  const listed = commandNames.filter((name) => commandSpecs[name].group !== undefined);
   return `<!-- Generated from cli/src/command-table.ts by \`npm run generate -w cli\`. Do not edit. -->
 
 # The command line
@@ -24,7 +23,7 @@ Exit status: 0 success; 1 \`doctor\` found something; 125 millpond failed or did
 exits with the program's status, with 128 and the signal's number when a signal killed it, with 126 when it cannot be run
 and 127 when it is not found.
 
-${listed.map(renderCommand).join("\n")}`;
+${commandNames.map(renderCommand).join("\n")}`;
 }
 
 function renderCommand(name: CommandName): string {

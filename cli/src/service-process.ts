@@ -11,6 +11,7 @@ import { closeSync, openSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { identifyProcess, type ProcessIdentity } from "@millpond/agent";
 import { Code, ConnectError } from "@connectrpc/connect";
+import { ServiceManager } from "./service-manager.ts";
 
 /** A part that runs as a child of this process. */
 export interface ServiceProcess {
@@ -35,10 +36,15 @@ export interface ServiceOptions {
   readonly signal: AbortSignal;
 }
 
-/** In the child: runs a part, and tells the starter when it fails before it serves. */
-export async function runService(body: () => Promise<number>): Promise<number> {
+/**
+ * In the child: runs a part, and tells the starter when it fails before it serves.
+ *
+ * @param body Calls what it is given when it serves.
+ */
+export async function runService(body: (onReady: () => void) => Promise<number>): Promise<number> {
+  using manager = new ServiceManager(process.env);
   try {
-    return await body();
+    return await body(() => manager.ready());
   } catch (error) {
     const message = error instanceof ConnectError ? error.rawMessage : String(error);
     if (process.connected) {

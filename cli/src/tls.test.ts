@@ -4,7 +4,7 @@
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { makeAuthority } from "@millpond/api";
+import { makeAuthority } from "@millpond/platform";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { fakeClient, PoolFixture } from "../test/fixture.ts";
 

@@ -13,10 +13,17 @@ export interface DisplayStream {
   write(text: string): unknown;
 }
 
-/** Says why something is waited for: one line that turns on a terminal, else one line for each change. */
+/** In a log the same is not said again before so long. */
+const repeatMs = 300_000;
+
+/**
+ * Says why something is waited for: one line that turns on a terminal, else one line for each change. Of a wait that goes to
+ * and fro, as while a controller is away, a log gets each line once in five minutes.
+ */
 export class WaitingDisplay implements Disposable {
   readonly #stream: DisplayStream;
   readonly #startedAt = Date.now();
+  readonly #saidAt = new Map<string, number>();
   #text = "";
   #frame = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -34,6 +41,9 @@ export class WaitingDisplay implements Disposable {
     if (text === this.#text) return;
     this.#text = text;
     if (!this.#stream.isTTY) {
+      const now = Date.now();
+      if (now - (this.#saidAt.get(text) ?? Number.NEGATIVE_INFINITY) < repeatMs) return;
+      this.#saidAt.set(text, now);
       this.#stream.write(`millpond: ${text}\n`);
       return;
     }

@@ -10,7 +10,8 @@ import { readFileSync } from "node:fs";
 import { createConnection } from "node:net";
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
-import { agentTransportOptions, NodeService, readAuthorities } from "@millpond/api";
+import { NodeService } from "@millpond/api";
+import { agentTransportOptions, readAuthorities } from "@millpond/platform";
 import { connect } from "../src/connection.ts";
 
 const { MILLPOND_CONTROLLER, MILLPOND_TOKEN, MILLPOND_CA, MILLPOND_CLAIM, MILLPOND_TRANSPORT } = process.env;

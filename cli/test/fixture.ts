@@ -6,9 +6,10 @@ import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Agent, startAgent } from "@millpond/agent";
-import { NodeState, makeAuthority, makeServerCertificate } from "@millpond/api";
+import { NodeState } from "@millpond/api";
+import { makeAuthority, makeServerCertificate } from "@millpond/platform";
 import { type Controller, startController } from "@millpond/controller";
-import { testLog, writeFakeWorker } from "../../agent/test/fixture.ts";
+import { testLog, writeFakeWorker } from "@millpond/agent/testing/fixture";
 import { type Connection, connect } from "../src/connection.ts";
 import { writeContexts } from "../src/context.ts";
 
@@ -140,7 +141,7 @@ export class PoolFixture implements AsyncDisposable {
     this.#agent = agent;
     const at = { controller: controller.url, token: controller.userToken, ca };
     this.connection = connect({ ...at, source: "the test" });
-    writeContexts(home.config, { currentContext: "test", contexts: { test: { ...at, previous: "" } } });
+    writeContexts(home.config, { currentContext: "test", contexts: { test: at } });
   }
 
   /** @param tls Whether the controller has TLS, with an authority in `ca.crt` of the home. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Generated code compiles without a warning and does what it says: built with the sanitizers and run. */
+/** Generated code compiles without a warning and behaves as described: built with the sanitizers and run. */
 import { execFile } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -91,7 +91,7 @@ test("the sample's calls reach the driver and their answers come back", async ()
 
 test("the committed files compile, and the resolver answers as the real driver did", async () => {
   const abi = loadAbi();
-  // Every exported symbol, with nothing behind it.
+  // Every exported symbol, as an empty function.
   const symbols = abi.functions.map((f) => `int ${f.symbol}(void) { return 0; }`).join("\n");
   const symbolsObject = join(scratch, "symbols.o");
   await must("cc", ["-c", write("symbols.c", `${symbols}\n`), "-o", symbolsObject]);

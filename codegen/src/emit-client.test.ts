@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-import { commands, driver, loadAbi } from "@millpond/cuda";
+import { commands, driver, loadAbi, structs } from "@millpond/cuda";
 import { expect, test } from "vitest";
 import { callText } from "./emit-client.ts";
 import { makePlan } from "./plan.ts";
 
 test("a precondition is checked with all arguments, before anything is sent", () => {
-  const plan = makePlan({ abi: loadAbi(), driver, commands });
+  const plan = makePlan({ abi: loadAbi(), driver, commands, structs });
   const call = plan.calls.find(({ entry }) => entry.stem === "cuMemsetD16_v2");
   if (call === undefined) throw new Error("cuMemsetD16_v2 is not remoted");
   const text = callText(call, plan);
@@ -15,7 +15,7 @@ test("a precondition is checked with all arguments, before anything is sent", ()
 });
 
 test("what follows from a command is told behind it, where it is on its way", () => {
-  const plan = makePlan({ abi: loadAbi(), driver, commands });
+  const plan = makePlan({ abi: loadAbi(), driver, commands, structs });
   const call = plan.calls.find(({ entry }) => entry.stem === "cuStreamBatchMemOp_v2");
   if (call === undefined) throw new Error("cuStreamBatchMemOp_v2 is not remoted");
   const text = callText(call, plan);
@@ -27,7 +27,7 @@ test("what follows from a command is told behind it, where it is on its way", ()
 });
 
 test("null is refused before a handle is looked up, where a driver has an error of its own for it", () => {
-  const plan = makePlan({ abi: loadAbi(), driver, commands });
+  const plan = makePlan({ abi: loadAbi(), driver, commands, structs });
   const call = plan.calls.find(({ entry }) => entry.stem === "cuArrayGetSparseProperties");
   if (call === undefined) throw new Error("cuArrayGetSparseProperties is not remoted");
   const text = callText(call, plan);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * `native/client/gen/`: the exported symbols, and the calls that need nothing but marshalling. Everything that is
- * answered has one function in `millpond::client::api`, generated here or written by hand; the linker tells what is missing.
+ * `native/client/gen/`: the exported symbols, and the calls that need nothing but marshalling. Every implemented symbol has
+ * one function in `millpond::client::api`, generated or hand-written; the linker reports missing ones.
  */
 import type { FunctionVariant, Parameter } from "@millpond/cuda";
 import { pointee } from "./layout.ts";
@@ -12,7 +12,7 @@ import { banner, guard, wrapList } from "./text.ts";
 const parameterTexts = (parameters: readonly Parameter[]): string[] =>
   parameters.map((p) => `${p.type} ${p.name}`);
 
-/** The function of the namespace `api` that answers an entry; undefined when nothing does. */
+/** The function of the namespace `api` that implements an entry; undefined when there is none. */
 function implementation(entry: Entry): string | undefined {
   switch (entry.remoting?.style) {
     case "async":
@@ -103,9 +103,9 @@ export function emitExports(plan: Plan): string {
     exportText(entry, variant, symbol),
   );
   return `${banner("The symbols that this library exports: all of the driver's.")}
-#include "client/call_log.h"
+#include "client/session/call_log.h"
 #include "client/gen/api.h"
-#include "client/trace.h"
+#include "client/trace/trace.h"
 #include "cuda/gen/cuda_api.h"
 
 using namespace millpond::client;
@@ -165,7 +165,7 @@ function marshal(
       };
     }
     case "destroys":
-      // Last of all: the handle is gone once this succeeds.
+      // Last of all: the handle is invalid after a success.
       return {
         ...none,
         creates: [checked(`call.destroy(${handleKindName(argument.of)}, ${name}, wire.${name})`)],
@@ -240,7 +240,7 @@ function marshal(
   }
 }
 
-/** Statements that hand an output to the caller. */
+/** Statements that return an output to the caller. */
 function deliver({ parameter, argument }: PlannedArgument, plan: Plan, field: string): string[] {
   const { name, type } = parameter;
   const target = pointee(type) ?? "";
@@ -254,7 +254,7 @@ function deliver({ parameter, argument }: PlannedArgument, plan: Plan, field: st
   return [argument.nullable ? `  if (${name} != nullptr) ${store}` : `  ${store}`];
 }
 
-/** A call's fields have the parameters' names unless the command is a hand-written one, which has its own. */
+/** A call's fields have the names of its parameters, except in a hand-written command, which has its own. */
 function withFieldNames(call: PlannedCall, lines: readonly string[]): string[] {
   if (!call.isWorkerByHand) return [...lines];
   const renamed = new Map<string, string>();
@@ -280,14 +280,14 @@ function preconditionCheck({ entry, remoting }: PlannedCall): string[] {
   return [guard("  ", `const CUresult r = ${check}; r != CUDA_SUCCESS`, "return r;")];
 }
 
-/** What follows from a command that is on its way, where there is anything. */
+/** The hook to run after the command is sent, where there is one. */
 function consequence({ remoting }: PlannedCall, tails: readonly string[]): string[] {
   if (remoting.consequence === undefined) return [];
   const told = `consequence::${remoting.consequence}(${["call", "wire", ...tails].join(", ")});`;
   return [guard("  ", "result == CUDA_SUCCESS", told)];
 }
 
-/** Of whom the call takes its context: one of the client's `Needs`. */
+/** The source of the call's context: one of the client's `Needs`. */
 function neededContext({ remoting, arguments: given }: PlannedCall): string {
   if (remoting.context === "none") return "kNothing";
   const hasOwn = given.some(({ argument: { kind } }) =>
@@ -317,7 +317,7 @@ export function callText(call: PlannedCall, plan: Plan): string {
     ...preconditionCheck(call),
     ...parts.flatMap((p) => p.creates),
   ];
-  // Behind the command in the stream: whoever asks from now on is answered after the change.
+  // After the command in the stream: later queries are answered after the change.
   const forget = call.forgets && call.subject !== undefined ? [`  call.forget(wire.${call.subject});`] : [];
   const after = [...forget, ...consequence(call, tails)];
   if (remoting.style === "async" && after.length === 0) {
@@ -361,9 +361,9 @@ export function emitStubs(plan: Plan): [path: string, content: string][] {
       ...(bodies.includes("std::string_view") ? ["#include <string_view>"] : []),
     ];
     const content = `${banner(`Driver calls of the group ${group}: check, write the command, wait where there is an answer.`)}
-${standard.length > 0 ? `${standard.join("\n")}\n\n` : ""}#include "client/call.h"
-${bodies.includes("consequence::") ? '#include "client/consequences.h"\n' : ""}#include "client/gen/api.h"
-${bodies.includes("precondition::") ? '#include "client/preconditions.h"\n' : ""}#include "protocol/gen/commands.h"
+${standard.length > 0 ? `${standard.join("\n")}\n\n` : ""}#include "client/call/call.h"
+${bodies.includes("consequence::") ? '#include "client/call/consequences.h"\n' : ""}#include "client/gen/api.h"
+${bodies.includes("precondition::") ? '#include "client/call/preconditions.h"\n' : ""}#include "protocol/gen/commands.h"
 
 namespace millpond::client::api {
 

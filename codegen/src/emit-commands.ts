@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** `native/protocol/gen/`: the bodies of the wire commands as C++ structs, how to write and how to read them. */
+/** `native/protocol/gen/`: the bodies of the wire commands as C++ structs, with their encoders and decoders. */
 import type { Command, Field, FieldType } from "@millpond/cuda";
 import { handleTypes } from "./names.ts";
 import { banner, comment } from "./text.ts";
@@ -13,6 +13,10 @@ const cppTypes = {
   u64: "uint64_t",
   i64: "int64_t",
   f32: "float",
+  address: "wire::Address",
+  echo: "uint64_t",
+  handle: "uint64_t",
+  number: "uint64_t",
 } as const;
 
 function fieldText(name: string, type: FieldType): string {
@@ -89,6 +93,9 @@ export function emitCommands(commands: readonly Command[]): string {
 #include <span>
 #include <type_traits>
 
+#include "protocol/address.h"
+#include "protocol/wire.h"
+
 namespace millpond::cmd {
 
 /// What a command asks for: its place among all by name, so it may be another in another version. 0 is no command.
@@ -158,13 +165,13 @@ void encode(std::byte* place, T fixed, const Tails&... tails) {
   (append(std::span<const std::byte>(tails)), ...);
 }
 
-/// Reads a body that need not be trusted, and that may change meanwhile: the fixed part is copied first. False unless
-/// the body is exactly as long as its tails say.
+/// Reads a body that need not be trusted, and that may change meanwhile: the fixed part is read from \`head\`, a copy of the
+/// body's beginning. False unless the body is exactly as long as its tails say.
 template <typename T>
-[[nodiscard]] bool decode(std::span<const std::byte> body, Decoded<T>& out) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  if (body.size() < T::kFixedBytes) return false;
-  if constexpr (T::kFixedBytes > 0) std::memcpy(&out.fixed, body.data(), T::kFixedBytes);
+[[nodiscard]] bool decode(std::span<const std::byte> head, std::span<const std::byte> body, Decoded<T>& out) {
+  static_assert(std::is_trivially_copyable_v<T> && T::kFixedBytes <= wire::kHeadBytes);
+  if (head.size() < T::kFixedBytes) return false;
+  if constexpr (T::kFixedBytes > 0) std::memcpy(&out.fixed, head.data(), T::kFixedBytes);
   size_t at = T::kFixedBytes;
   if constexpr (T::kTails > 0) {
     const std::array<uint32_t, T::kTails> bytes = out.fixed.tailBytes();
@@ -175,6 +182,11 @@ template <typename T>
     }
   }
   return at == body.size();
+}
+/// The same where nothing changes meanwhile, or nothing was looked at before: the fixed part is copied first.
+template <typename T>
+[[nodiscard]] bool decode(std::span<const std::byte> body, Decoded<T>& out) {
+  return decode(body, body, out);
 }
 
 }  // namespace millpond::cmd

@@ -4,7 +4,7 @@ import type { Entry, Plan } from "./plan.ts";
 
 type Treatment = "generated" | "hand" | "local" | "refused" | "older" | "none";
 
-/** What becomes of a call of this entry. */
+/** How this entry is handled. */
 function treatment(entry: Entry, plan: Plan): Treatment {
   switch (entry.remoting?.style) {
     case "async":
@@ -28,7 +28,7 @@ function treatment(entry: Entry, plan: Plan): Treatment {
 
 const newest = (entry: Entry): number => Math.max(...entry.variants.map((v) => v.version));
 
-/** An older version of a name, with a newer one in the API. */
+/** An older version of a name that has a newer one in the API. */
 function isSuperseded(entry: Entry, plan: Plan): boolean {
   return plan.entries.some(
     (e) => e.base === entry.base && e.stem !== entry.stem && newest(e) > newest(entry),
@@ -67,8 +67,8 @@ const styleText = (entry: Entry, plan: Plan): string => {
 };
 
 /**
- * How much of cuda.h works: of its names, each by its current version. The headers of graphics libraries and of the
- * profiler are left out.
+ * The supported part of cuda.h, by names, each in its current version. The headers of graphics libraries and of the profiler
+ * are left out.
  */
 function coveredNames(plan: Plan): string {
   const current = new Map<string, Entry>();
@@ -80,7 +80,7 @@ function coveredNames(plan: Plan): string {
   const covered = [...current.values()].filter((entry) =>
     ["generated", "hand", "local"].includes(treatment(entry, plan)),
   ).length;
-  // Rounded down: a target is met when it is.
+  // Rounded down, so that a target is not reported early.
   const percent = Math.floor((covered / current.size) * 1000) / 10;
   return `Of the ${current.size} names that \`cuda.h\` declares, by the current version of each, ${covered} are remoted or
 answered: ${percent.toFixed(1)} %. The other ${current.size - covered} are not, each for the reason below.`;
@@ -139,7 +139,7 @@ ${older.join(", ")}
 `;
 }
 
-/** The description as plain data, for other tools: one function a line, so that a diff can be read. */
+/** The description as plain data, for other tools: one function a line, for readable diffs. */
 export function emitJson(plan: Plan): string {
   const functions = plan.entries.map((entry) => ({
     symbol: entry.stem,

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/** `native/protocol/gen/command_layouts.h`: how each command lies in memory, for what makes commands up. */
+/**
+ * `native/protocol/gen/command_layouts.h`: the memory layout of each command, for generators of commands such as the
+ * fuzzers.
+ */
 import type { Command } from "@millpond/cuda";
 import { handleKindName } from "./names.ts";
 import type { Plan, PlannedArgument, PlannedCall } from "./plan.ts";
 import { banner } from "./text.ts";
 import { place } from "./wire.ts";
 
-/** What a field stands for, as C++ says it; undefined where the field is a plain number. */
+/** The meaning of a field, as a C++ enumerator; undefined where the field is a plain number. */
 function useOf({ argument }: PlannedArgument): string | undefined {
   switch (argument.kind) {
     case "handle":
@@ -29,7 +32,8 @@ function layoutText(command: Command, call: PlannedCall | undefined): string {
   const plain = fields.length - tails.length;
   const texts = fields.map((field, index) => {
     const planned = call?.arguments.find(({ parameter }) => parameter.name === field.name);
-    const use = (planned && useOf(planned)) ?? (index < plain ? undefined : "FieldUse::kTailBytes");
+    const word = index < plain ? undefined : "FieldUse::kTailBytes";
+    const use = field.type === "address" ? "FieldUse::kAddress" : ((planned && useOf(planned)) ?? word);
     return `    {"${field.name}", ${field.offset}, ${field.size}${use === undefined ? "" : `, ${use}`}},`;
   });
   return [`inline constexpr FieldLayout k${command.name}[] = {`, ...texts, "};"].join("\n");
@@ -60,6 +64,7 @@ enum class FieldUse : uint8_t {
   kHandle,     ///< one that the session must have, or for streams 0; commands that are run by hand do not say so
   kNewHandle,  ///< one that it must not have yet
   kTailBytes,  ///< the length of a tail
+  kAddress,    ///< something lies there for the worker or its driver
 };
 
 struct FieldLayout {

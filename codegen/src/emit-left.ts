@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** `native/protocol/gen/command_left.h`: what is left of each command in a worker that has done it. */
+/** `native/protocol/gen/command_left.h`: the state that each command leaves in a worker after it was executed. */
 import type { PlannedCommand } from "./plan.ts";
 import { banner } from "./text.ts";
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * `native/client/gen/trace_tables.cpp`: how the arguments of every call are shown in a trace, as tables that
+ * `native/client/gen/trace_tables.cpp`: how the arguments of every call are printed in a trace, as tables that
  * `native/client/trace_format.cpp` reads. Numbers instead of pointers, so that the loader has nothing to relocate.
  */
 import type { EnumDeclaration, Member, Parameter } from "@millpond/cuda";
@@ -9,7 +9,7 @@ import { pointee } from "./layout.ts";
 import type { Entry, Plan } from "./plan.ts";
 import { banner } from "./text.ts";
 
-/** An element of `Kind`, with the struct or enum that it is of. */
+/** A `Kind`, with its struct or enum. */
 interface Shown {
   readonly kind: string;
   readonly of?: string;
@@ -21,7 +21,7 @@ interface Item extends Shown {
   readonly shape: "kValue" | "kRead" | "kWritten" | "kInPlace";
 }
 
-/** Of a wide struct, its first members. */
+/** Upper bound of members that are printed; the first ones of a wide struct. */
 const mostFields = 24;
 
 const numbers: Readonly<Record<string, string>> = {
@@ -80,7 +80,7 @@ class TraceTables {
     });
     const words = [...this.#words.keys()].map((word) => `    "${word}\\0"`);
     return `${banner("How the arguments of every call are shown in a trace.")}
-#include "client/trace_tables.h"
+#include "client/trace/trace_tables.h"
 
 namespace millpond::client::trace {
 
@@ -157,17 +157,17 @@ ${this.#enumValues.join("\n")}
     const isConst = target.startsWith("const ");
     const shown = this.#shown(name, target.replace(/^const /, ""));
     const isRecord = shown.kind === "kStruct" || shown.kind === "kUuid";
-    // Whether a constant array has any element is not known here, nor whether the driver would read it.
+    // The length of a constant array is unknown here, and so is whether the driver would read it.
     const isArray = isConst && !isRecord;
     if (shown.kind === "kOpaque" || isArray) return item("kValue", hex);
-    // Nor is it of a list that may be empty.
+    // A counted list may be empty.
     const isCounted = entry.parameters.some((p) => /^(num|count)/i.test(p.name) && !p.type.endsWith("*"));
     const isList = isRecord && isConst ? isCounted : isCounted && /(s|List|Array)$/.test(name);
     if (isList) return item("kValue", hex);
     return item(isConst ? "kRead" : "kWritten", shown);
   }
 
-  /** How a value of a type that is no pointer is shown. */
+  /** How a value of a non-pointer type is printed. */
   #shown(name: string, type: string): Shown {
     if (type.endsWith("*")) return hex;
     if (type === "CUstream") return { kind: "kStream" };
@@ -192,7 +192,7 @@ ${this.#enumValues.join("\n")}
     return { kind: number };
   }
 
-  /** What can be shown of a struct: no unions, whose meaning depends, no arrays, and nothing that is reserved. */
+  /** The printable members of a struct: no unions, whose meaning depends on context, no arrays, and no reserved members. */
   #mainFields(name: string): Item[] {
     const { layouts } = this.#plan;
     const declared = layouts.declaration(name);
@@ -236,7 +236,7 @@ ${this.#enumValues.join("\n")}
     const index = this.#enums.size;
     this.#enums.set(name, index);
     const declared = this.#plan.layouts.declaration(name) as EnumDeclaration;
-    // Of two names for one value the first; what only counts or fills the type is no value.
+    // Keeps the first of two names for one value; names that only count or pad the type are left out.
     const values = new Map<number, string>();
     for (const [label, value] of declared.values)
       if (!values.has(value) && !/_(MAX|FORCE_32BIT)$/.test(label)) values.set(value, label);
@@ -250,7 +250,7 @@ ${this.#enumValues.join("\n")}
   }
 }
 
-/** What all words begin with, up to an underscore. */
+/** The common prefix of the words, up to an underscore. */
 function commonPrefix(words: readonly string[]): string {
   const [first = "", ...rest] = words;
   let length = first.length;

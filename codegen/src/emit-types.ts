@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** `native/cuda/gen/cuda_api.h`: the API's types, constants and prototypes, so that nothing needs a CUDA toolkit. */
+/** `native/cuda/gen/cuda_api.h`: the API's types, constants and prototypes, so that the build needs no CUDA toolkit. */
 import type { Abi, FunctionVariant, Member, Parameter, TypeDeclaration } from "@millpond/cuda";
 import { Layouts } from "./layout.ts";
 import { banner, wrapList } from "./text.ts";
@@ -102,7 +102,9 @@ ${abi.functions.map(prototypeText).join("\n")}
 `;
 }
 
-/** Static assertions on every size, offset and enum value: compiled against our header and, where there is one, the real. */
+/**
+ * Static assertions on every size, offset and enum value: compiled against our header and, where available, the original.
+ */
 export function emitLayoutAssertions(
   abi: Abi,
   headers: (type: TypeDeclaration) => boolean = () => true,

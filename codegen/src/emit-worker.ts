@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/** `native/worker/gen/`: the driver's functions that the worker uses, and what runs each command. */
-import type { Command } from "@millpond/cuda";
+/** `native/worker/gen/`: the driver's functions that the worker uses, and the handler of each command. */
+import type { Command, Extent } from "@millpond/cuda";
 import { pointee } from "./layout.ts";
 import { handleKindName, handleTypes, presenceField } from "./names.ts";
 import { DescriptionError, type Plan, type PlannedArgument, type PlannedCall } from "./plan.ts";
 import { banner, guard, wrapList } from "./text.ts";
 
 /** Symbols that the worker looks up, sorted. Throws when the hand-kept list names one that does not exist. */
-function driverSymbols(plan: Plan, byHand: readonly string[]): string[] {
+export function driverSymbols(plan: Plan, byHand: readonly string[]): string[] {
   const known = new Set(plan.abi.functions.map((f) => f.symbol));
   const problems = byHand
     .filter((symbol) => !known.has(symbol))
@@ -99,9 +99,10 @@ namespace millpond::worker {
 
 class Executor;
 
-/// Runs one command of a client that need not be trusted and returns the driver's result. A number that is no command,
+/// Runs one command of a client that need not be trusted and returns the driver's result. \`head\`: a copy of the beginning
+/// of its body. A number that is no command,
 /// a body of the wrong length or a handle that the session does not own is a violation (Executor::violation).
-CUresult dispatch(Executor& executor, cmd::Op op, std::span<const std::byte> body);
+CUresult dispatch(Executor& executor, cmd::Op op, std::span<const std::byte> head, std::span<const std::byte> body);
 
 }  // namespace millpond::worker
 `;
@@ -110,12 +111,23 @@ CUresult dispatch(Executor& executor, cmd::Op op, std::span<const std::byte> bod
 /** `[4]` of four elements, nothing of a single one. */
 const dimension = (elements: number | undefined): string => (elements === undefined ? "" : `[${elements}]`);
 
+/** The size of an extent in bytes, as a C++ expression. A dot leads into a struct that was copied before. */
+function extentText(extent: Extent): string {
+  if ("bytes" in extent) return String(extent.bytes);
+  const count = (name: string): string => (name.includes(".") ? name : `in.fixed.${name}`);
+  const elements = `${count(extent.elements)}, ${extent.elementBytes ?? 1}`;
+  const isOneRow = extent.rows === undefined || extent.pitch === undefined;
+  return isOneRow
+    ? `bytesOf(${elements})`
+    : `bytesOf(${elements}, ${count(extent.pitch ?? "")}, ${count(extent.rows ?? "")})`;
+}
+
 interface Step {
   /** Statements before the driver is called. */
   readonly before: readonly string[];
-  /** What the driver is given. */
+  /** The expression that is passed to the driver. */
   readonly pass: string;
-  /** Statements after it. */
+  /** Statements after the call of the driver. */
   readonly after: readonly string[];
 }
 
@@ -131,7 +143,18 @@ function step({ parameter, argument }: PlannedArgument, plan: Plan, command: Com
       return { before: [], pass: isEnum ? `static_cast<${type}>(${fixed})` : fixed, after: [] };
     }
     case "address":
-      return { before: [], pass: fixed, after: [] };
+      return {
+        before: [
+          `  SessionRange ${name};`,
+          guard(
+            "  ",
+            `const CUresult refused = executor.addresses().reach(${fixed}, ${extentText(argument.extent)}, ${name})`,
+            "return refused;",
+          ),
+        ],
+        pass: `${name}.device()`,
+        after: [],
+      };
     case "device":
       return {
         before: [
@@ -173,7 +196,7 @@ function step({ parameter, argument }: PlannedArgument, plan: Plan, command: Com
       const look = (indent: string): string =>
         guard(indent, `!executor.handle(${kind}, ${fixed}, ${name})`, stranger);
       const declare = `  ${handleTypes[argument.of]} ${name} = nullptr;`;
-      // A handle whose creation failed is known, but stands for nothing.
+      // A handle whose creation failed is registered, but refers to nothing.
       const failed = `if (${name} == nullptr) return CUDA_ERROR_INVALID_HANDLE;`;
       if (argument.kind === "handle" && argument.null === "allowed") {
         return {
@@ -210,6 +233,21 @@ function step({ parameter, argument }: PlannedArgument, plan: Plan, command: Com
       return { before: copy, pass, after: [] };
     }
     case "array":
+      if (Object.keys(plan.structs[target] ?? {}).length > 0) {
+        return {
+          before: [
+            `  std::vector<${target}> ${name};`,
+            guard("  ", `const CUresult refused = executor.admit(${tail}, ${name})`, "return refused;"),
+            guard(
+              "  ",
+              `${name}.size() != in.fixed.${argument.count}`,
+              violation(`${name} has not the length that ${argument.count} says`),
+            ),
+          ],
+          pass: `${name}.data()`,
+          after: [],
+        };
+      }
       return {
         before: [
           `  if (${tail}.size() / sizeof(${target}) != in.fixed.${argument.count} || ${tail}.size() % sizeof(${target}) != 0) {`,
@@ -249,7 +287,7 @@ function step({ parameter, argument }: PlannedArgument, plan: Plan, command: Com
   }
 }
 
-/** How an output gets into the reply. */
+/** How an output is written into the reply. */
 function report({ parameter, argument }: PlannedArgument, plan: Plan): string[] {
   const { name, type } = parameter;
   if (argument.kind === "finds") return [`    reply.${name} = ${name}Wire;`];
@@ -288,6 +326,9 @@ export function executorText(call: PlannedCall, plan: Plan): string {
   }
   const after = steps.flatMap((s) => s.after);
   const reports = call.arguments.flatMap((a) => report(a, plan));
+  const made = call.arguments
+    .map(({ argument }) => (argument.kind === "creates" ? argument.of : undefined))
+    .find((kind) => kind !== undefined);
   const isUsed = command.fields.length > 0 || (command.tails ?? []).length > 0;
   const lines = [
     wrapList(
@@ -305,8 +346,19 @@ export function executorText(call: PlannedCall, plan: Plan): string {
     );
   } else {
     lines.push(
-      "  CUresult result = CUDA_ERROR_NOT_SUPPORTED;",
-      wrapList("  if (call != nullptr) result = call(", passed, ");"),
+      ...(made === undefined
+        ? [
+            "  CUresult result = CUDA_ERROR_NOT_SUPPORTED;",
+            wrapList("  if (call != nullptr) result = call(", passed, ");"),
+          ]
+        : [
+            `  CUresult result = executor.admit(${handleKindName(made)});`,
+            wrapList(
+              "  if (result == CUDA_SUCCESS) result = call == nullptr ? CUDA_ERROR_NOT_SUPPORTED : call(",
+              passed,
+              ");",
+            ),
+          ]),
       ...after,
     );
     if (reports.length > 0) {
@@ -343,35 +395,46 @@ export function emitDispatch(plan: Plan): string {
 #include <cstring>
 ${standard.map((line) => `${line}\n`).join("")}
 #include "protocol/gen/handle_kind.h"
-#include "worker/executor.h"
+#include "worker/session/executor.h"
 
 namespace millpond::worker {
 namespace {
 
+/// Saturates: then it is more than anything has.
+[[maybe_unused]] uint64_t bytesOf(uint64_t elements, uint64_t elementBytes, uint64_t pitch = 0, uint64_t rows = 1) {
+  uint64_t row = 0, before = 0, bytes = 0;
+  if (elements == 0 || rows == 0) return 0;
+  const bool isTooMuch = __builtin_mul_overflow(elements, elementBytes, &row) ||
+                         __builtin_mul_overflow(pitch, rows - 1, &before) ||
+                         __builtin_add_overflow(row, before, &bytes);
+  return isTooMuch ? UINT64_MAX : bytes;
+}
+
 ${bodies}
 
-using Handler = CUresult (*)(Executor&, std::span<const std::byte>);
+using Bytes = std::span<const std::byte>;
+using Handler = CUresult (*)(Executor&, Bytes, Bytes);
 
 /// What every command is asked before it is run; CUDA_SUCCESS for one that may be.
 template <typename Command>
-CUresult admit(Executor& executor, std::span<const std::byte> body, cmd::Decoded<Command>& in) {
-  if (!cmd::decode(body, in)) return executor.violation("a command has the wrong length");
+CUresult admit(Executor& executor, Bytes head, Bytes body, cmd::Decoded<Command>& in) {
+  if (!cmd::decode(head, body, in)) return executor.violation("a command has the wrong length");
   // What is answered may be put off until its answer is due, and would be put off for ever.
   if (Command::kHasReply && !executor.isAwaited()) return executor.violation("nobody waits for its answer");
   return CUDA_SUCCESS;
 }
 
 template <typename Command, CUresult (*run)(Executor&, const cmd::Decoded<Command>&)>
-CUresult generated(Executor& executor, std::span<const std::byte> body) {
+CUresult generated(Executor& executor, Bytes head, Bytes body) {
   cmd::Decoded<Command> in;
-  const CUresult refused = admit(executor, body, in);
+  const CUresult refused = admit(executor, head, body, in);
   return refused ? refused : run(executor, in);
 }
 
 template <typename Command, CUresult (Executor::*run)(const cmd::Decoded<Command>&)>
-CUresult byHand(Executor& executor, std::span<const std::byte> body) {
+CUresult byHand(Executor& executor, Bytes head, Bytes body) {
   cmd::Decoded<Command> in;
-  const CUresult refused = admit(executor, body, in);
+  const CUresult refused = admit(executor, head, body, in);
   return refused ? refused : (executor.*run)(in);
 }
 
@@ -383,10 +446,10 @@ ${entries.join("\n")}
 
 }  // namespace
 
-CUresult dispatch(Executor& executor, cmd::Op op, std::span<const std::byte> body) {
+CUresult dispatch(Executor& executor, cmd::Op op, Bytes head, Bytes body) {
   const auto number = static_cast<uint16_t>(op);
   if (number == 0 || number >= cmd::kOpLimit) return executor.violation("no command has this number");
-  return kHandlers[number](executor, body);
+  return kHandlers[number](executor, head, body);
 }
 
 }  // namespace millpond::worker

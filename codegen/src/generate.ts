@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /** All generated files: path from the repository root → content. Pure: same description, same bytes. */
-import { commands, driver, loadAbi, workerSymbols } from "@millpond/cuda";
+import { commands, driver, loadAbi, structs, workerSymbols } from "@millpond/cuda";
+import { emitCrossingMembers } from "./crossing.ts";
 import { emitExports, emitApiHeader, emitStubs } from "./emit-client.ts";
 import { emitApiHash, emitCommands, emitHandleKinds } from "./emit-commands.ts";
 import { emitCoverage, emitJson } from "./emit-docs.ts";
+import { emitGuard } from "./emit-guard.ts";
 import { emitLayouts } from "./emit-layouts.ts";
 import { emitLeft } from "./emit-left.ts";
 import { emitResolver, emitResolverHeader } from "./emit-resolver.ts";
@@ -16,12 +18,15 @@ import {
   emitDriverTableHeader,
   emitHandlers,
 } from "./emit-worker.ts";
+import { emitNvmlApi, emitNvmlExports } from "./nvml/emit-nvml.ts";
+import { emitNvmlCoverage } from "./nvml/emit-nvml-docs.ts";
 import { makePlan } from "./plan.ts";
 
 export function generate(): ReadonlyMap<string, string> {
-  const plan = makePlan({ abi: loadAbi(), driver, commands });
+  const plan = makePlan({ abi: loadAbi(), driver, commands, structs });
   return new Map([
     ["native/cuda/gen/cuda_api.h", emitTypes(plan.abi)],
+    ["native/cuda/gen/crossing_members.h", emitCrossingMembers(structs)],
     ["native/protocol/gen/commands.h", emitCommands(plan.commands)],
     ["native/protocol/gen/command_layouts.h", emitLayouts(plan)],
     ["native/protocol/gen/command_left.h", emitLeft(plan.commands)],
@@ -36,8 +41,12 @@ export function generate(): ReadonlyMap<string, string> {
     ["native/worker/gen/driver_table.h", emitDriverTableHeader(plan, workerSymbols)],
     ["native/worker/gen/driver_table.cpp", emitDriverTable(plan, workerSymbols)],
     ["native/worker/gen/handlers.h", emitHandlers(plan)],
+    ["native/worker/testing/gen/guarded_calls.h", emitGuard(plan, workerSymbols)],
     ["native/worker/gen/dispatch.h", emitDispatchHeader()],
     ["native/worker/gen/dispatch.cpp", emitDispatch(plan)],
+    ["native/nvml/gen/api.h", emitNvmlApi()],
+    ["native/nvml/gen/exports.cpp", emitNvmlExports()],
+    ["docs/reference/nvml-functions.md", emitNvmlCoverage()],
     ["docs/reference/cuda-coverage.md", emitCoverage(plan)],
     ["cuda/cuda.json", emitJson(plan)],
   ]);

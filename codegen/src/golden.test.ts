@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What the generator makes of the sample description. After a wanted change: `npx vitest run codegen -u`, then read the diff. */
+/**
+ * The generator's output for the sample description. After an intended change: `npx vitest run codegen -u`, then review the
+ * diff.
+ */
 import { expect, test } from "vitest";
 import { sampleAbi, sampleCommands, sampleGroups } from "../test/sample.ts";
 import { emitApiHeader, emitExports, emitStubs } from "./emit-client.ts";

@@ -36,9 +36,9 @@ const basic: Readonly<Record<string, TypeLayout>> = {
   uint64_t: { size: 8, align: 8 },
 };
 
-const roundUp = (value: number, to: number): number => Math.ceil(value / to) * to;
+export const roundUp = (value: number, to: number): number => Math.ceil(value / to) * to;
 
-/** Answers about the types of one API. */
+/** Layouts of the types of one API. */
 export class Layouts {
   readonly #types: ReadonlyMap<string, TypeDeclaration>;
 
@@ -57,7 +57,7 @@ export class Layouts {
     return declared?.kind === "alias" ? this.resolve(declared.type) : plain;
   }
 
-  /** A spelling that two types share when they are the same to the compiler. */
+  /** A canonical spelling: equal for two types exactly when they are the same to the compiler. */
   spell(type: string): string {
     const stars = /[*]*$/.exec(type)?.[0] ?? "";
     const element = type.slice(0, type.length - stars.length);
@@ -94,7 +94,7 @@ export class Layouts {
     return this.#record(declared.kind, declared.members, "", 0).fields;
   }
 
-  /** True when a pointer, handle or callback lies anywhere inside. */
+  /** Whether the type contains a pointer, handle or callback at any depth. */
   containsPointers(type: string): boolean {
     if (type.endsWith("*") || type.endsWith("* const")) return true;
     const declared = this.#types.get(this.resolve(type));
@@ -129,6 +129,11 @@ export class Layouts {
     return { layout: { size: roundUp(end, align), align }, fields };
   }
 
+  /** The layout of a member with all its elements. */
+  ofMember(member: Member): TypeLayout {
+    return this.#memberLayout(member);
+  }
+
   #memberLayout(member: Member): TypeLayout {
     const element = member.record
       ? this.#record(member.record.kind, member.record.members, "", 0).layout
@@ -138,7 +143,7 @@ export class Layouts {
   }
 }
 
-/** What a pointer points to: `const CUuuid*` → `const CUuuid`; undefined for what is no pointer. */
+/** The pointee of a pointer type: `const CUuuid*` → `const CUuuid`; undefined for other types. */
 export const pointee = (type: string): string | undefined =>
   type.endsWith("*") ? type.slice(0, -1) : undefined;
 

@@ -5,7 +5,7 @@ import type { HandleKind } from "@millpond/cuda";
 /** The symbol without its flavour: `cuMemcpyHtoD_v2_ptds` → `cuMemcpyHtoD_v2`. */
 export const stemOf = (symbol: string): string => symbol.replace(/_pt(ds|sz)$/, "");
 
-/** Name of the wire command that a symbol becomes: `cuEventElapsedTime_v2` → `EventElapsedTimeV2`. */
+/** Name of the wire command of a symbol: `cuEventElapsedTime_v2` → `EventElapsedTimeV2`. */
 export const commandName = (stem: string): string => stem.replace(/^cu/, "").replace(/_v(\d)/, "V$1");
 
 const capitalised = (word: string): string => word.charAt(0).toUpperCase() + word.slice(1);
@@ -13,7 +13,7 @@ const capitalised = (word: string): string => word.charAt(0).toUpperCase() + wor
 /** `stream` → `HandleKind::kStream`. */
 export const handleKindName = (kind: HandleKind): string => `HandleKind::k${capitalised(kind)}`;
 
-/** Every kind of handle with the C type that stands for it. */
+/** Every kind of handle with its C type. */
 export const handleTypes: Readonly<Record<HandleKind, string>> = {
   stream: "CUstream",
   event: "CUevent",
@@ -31,5 +31,5 @@ export const handleTypes: Readonly<Record<HandleKind, string>> = {
   surfaceReference: "CUsurfref",
 };
 
-/** `flags` → `hasFlags`: tells whether a nullable argument was there. */
+/** `flags` → `hasFlags`: the field that records whether a nullable argument was given. */
 export const presenceField = (parameter: string): string => `has${capitalised(parameter)}`;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import { commands, driver, loadAbi, type Command, type Group } from "@millpond/cuda";
+import { commands, driver, loadAbi, structs, type Command, type Group } from "@millpond/cuda";
 import { describe, expect, test } from "vitest";
 import { sampleAbi, sampleCommands, sampleGroups } from "../test/sample.ts";
 import { DescriptionError, makePlan } from "./plan.ts";
 
-/** The problems of a description of the sample API; empty when it works. */
+/** The problems of a description of the sample API; empty when it is valid. */
 function problemsOf(group: Group, handCommands: readonly Command[] = sampleCommands): readonly string[] {
   try {
     makePlan({ abi: sampleAbi, driver: { group }, commands: handCommands });
@@ -22,8 +22,8 @@ const boundArguments = {
   wanted: { kind: "struct" },
 } as const;
 const copyArguments = {
-  to: { kind: "address" },
-  from: { kind: "address" },
+  to: { kind: "address", extent: { elements: "bytes" } },
+  from: { kind: "address", extent: { elements: "bytes" } },
   bytes: { kind: "value" },
 } as const;
 const sampleCopy = { style: "async", driverSymbol: "cuCopyAsync", arguments: copyArguments } as const;
@@ -48,9 +48,41 @@ describe("a plan", () => {
   });
 
   test("of the real description works", () => {
-    const plan = makePlan({ abi: loadAbi(), driver, commands });
+    const plan = makePlan({ abi: loadAbi(), driver, commands, structs });
     expect(plan.calls.length).toBeGreaterThan(40);
     expect(plan.entries.flatMap((e) => e.variants)).toHaveLength(plan.abi.functions.length);
+  });
+
+  test("needs to know what every member of 64 bits means that a client sends", () => {
+    const problemsWith = (known: typeof structs): readonly string[] => {
+      try {
+        makePlan({ abi: loadAbi(), driver, commands, structs: known });
+        return [];
+      } catch (error) {
+        if (error instanceof DescriptionError) return error.problems;
+        throw error;
+      }
+    };
+    const { CUDA_RESOURCE_DESC: resource, CUstreamBatchMemOpParams: _, ...others } = structs;
+    const { "res.linear.devPtr": __, ...rest } = resource ?? {};
+    expect(problemsWith({ ...others, CUDA_RESOURCE_DESC: rest })).toEqual([
+      "command TextureCreate: resource: structs.ts does not say what res.linear.devPtr of CUDA_RESOURCE_DESC means",
+      expect.stringContaining("structs.ts does not say what waitValue.address, waitValue.value64"),
+    ]);
+    expect(problemsWith({ ...structs, CUDA_TEXTURE_DESC: { flags: "number" } })).toEqual([
+      "struct CUDA_TEXTURE_DESC: flags is no member of 64 bits that could be an address",
+    ]);
+    const [first, ...more] = commands.filter((c) => c.name === "TextureCreate");
+    if (!first || more.length > 0) throw new Error("there is one TextureCreate");
+    const wrong: Command = { ...first, fields: [["resource", { bytes: 100, of: "CUDA_RESOURCE_DESC" }]] };
+    expect(() =>
+      makePlan({
+        abi: loadAbi(),
+        driver,
+        commands: [...commands.filter((c) => c !== first), wrong],
+        structs,
+      }),
+    ).toThrow("command TextureCreate: resource: a CUDA_RESOURCE_DESC has 144 bytes");
   });
 
   test("does not depend on anything but the description", () => {
@@ -221,12 +253,12 @@ describe("a description is refused when", () => {
     [
       "the hand-written command has other fields",
       { cuStreamSync: { style: "wait", command: "Load", arguments: { hStream: { kind: "stream" } } } },
-      'cuStreamSync: command Load has not the fields that the parameters need: [["u64"],0,[[],0]]',
+      'cuStreamSync: command Load has not the fields that the parameters need: [["handle"],0,[[],0]]',
     ],
     [
       "an async call takes a command with an answer",
       { cuStreamSync: { style: "async", command: "SyncStream", arguments: { hStream: { kind: "stream" } } } },
-      'cuStreamSync: command SyncStream has not the fields that the parameters need: [["u64"],0,null]',
+      'cuStreamSync: command SyncStream has not the fields that the parameters need: [["handle"],0,null]',
     ],
     [
       "nothing generated invalidates an answer",
@@ -304,12 +336,12 @@ describe("a description is refused when", () => {
     [
       "a thing is made that no field names",
       { cuCopy: { ...sampleCopy, left: { makes: "copy" } } },
-      "command Copy: what is left is said to be by copy, which is no field of u64",
+      "command Copy: what is left is said to be by copy, which is no field of type handle",
     ],
     [
       "a context is made whose number is none",
       { cuCopy: { ...sampleCopy, left: { makes: "to", kind: "context" } } },
-      "command Copy: what is left is said to be by to, which is no field of u32",
+      "command Copy: what is left is said to be by to, which is no field of type u32",
     ],
     [
       "something is set to what no field holds",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
- * From description to plan: what each exported symbol does, and what each remoted call puts on the wire. Refuses a
- * description that cannot work; the problems are listed together.
+ * From description to plan: the behaviour of each exported symbol, and the wire format of each remoted call. Rejects an
+ * inconsistent description, with all problems listed together.
  */
 import type {
   Abi,
@@ -15,7 +15,9 @@ import type {
   Parameter,
   Remoted,
   Remoting,
+  RequestField,
 } from "@millpond/cuda";
+import { type StructMeanings, strangeMembers, undescribed } from "./crossing.ts";
 import { fieldTypeOf, Layouts, pointee } from "./layout.ts";
 import { commandName, handleTypes, presenceField, stemOf } from "./names.ts";
 
@@ -25,9 +27,9 @@ export interface Entry {
   readonly base: string;
   readonly variants: readonly FunctionVariant[];
   readonly parameters: readonly Parameter[];
-  /** Has a per-thread twin: its implementation is told the flavour. */
+  /** Has a per-thread twin: its implementation receives the flavour. */
   readonly isFlavoured: boolean;
-  /** Group of the description, absent when it is not described. */
+  /** Group of the description; absent for an undescribed entry. */
   readonly group?: string;
   readonly remoting?: Remoting;
 }
@@ -41,7 +43,7 @@ export interface PlannedCommand extends Command {
   readonly left: Left;
 }
 
-/** A call whose two ends are generated. */
+/** A call whose client and worker sides are both generated. */
 export interface PlannedCall {
   readonly entry: Entry;
   readonly remoting: Remoted;
@@ -55,7 +57,7 @@ export interface PlannedCall {
   readonly hasImplicitStream: boolean;
   /** Field with the function or kernel that cached answers are about. */
   readonly subject?: string;
-  /** Changes answers that are cached about its subject. */
+  /** Invalidates cached answers about its subject. */
   readonly forgets: boolean;
 }
 
@@ -66,21 +68,24 @@ export interface Plan {
   readonly entries: readonly Entry[];
   readonly calls: readonly PlannedCall[];
   /**
-   * Those written by hand and those of generated calls, by name: the number of a command is its place here, from 1. Which
-   * file describes it, and where, makes no difference.
+   * Hand-written commands and those of generated calls, by name: the number of a command is its place here, from 1, so the
+   * file and the order of its description make no difference.
    */
   readonly commands: readonly PlannedCommand[];
-  /** Of those, the ones written by hand. */
+  /** The hand-written ones among them. */
   readonly handCommands: ReadonlySet<Command>;
+  /** The meaning of the members of structs that cross from a client. */
+  readonly structs: StructMeanings;
 }
 
 export interface Description {
   readonly abi: Abi;
   readonly driver: { readonly [group: string]: Group };
   readonly commands: readonly Command[];
+  readonly structs?: StructMeanings;
 }
 
-/** All that is wrong with a description. */
+/** All errors of a description. */
 export class DescriptionError extends Error {
   readonly problems: readonly string[];
   constructor(problems: readonly string[]) {
@@ -104,27 +109,42 @@ export function collectEntries(abi: Abi): Entry[] {
   }));
 }
 
-/** What the call writes, which crosses in the reply. */
+/** An argument that the call writes, which crosses in the reply. */
 export const isOutput = (argument: Argument): boolean => argument.kind === "out" || argument.kind === "finds";
 
-/** Names that generated functions use for themselves. */
+/** Names that generated functions use themselves. */
 const reservedNames = new Set(["call", "wire", "reply", "r", "in", "executor", "result", "flavour"]);
 
 const sameTypes = (a: readonly Parameter[], b: readonly Parameter[], layouts: Layouts): boolean =>
   a.length === b.length && a.every((p, i) => layouts.spell(p.type) === layouts.spell(b[i]?.type ?? ""));
 
-/** Why a command cannot leave what it is said to; undefined when it can. */
+/** Why a command cannot leave the described state; undefined when it can. */
 function leftMisfit({ fields }: Command, left: Left): string | undefined {
   if (typeof left === "string") return undefined;
   const types = new Map<string, FieldType>(fields);
-  const expects = (name: string, wanted: "u32" | "u64"): string | undefined =>
+  const expects = (name: string, wanted: "u32" | "address" | "handle"): string | undefined =>
     types.get(name) === wanted
       ? undefined
-      : `what is left is said to be by ${name}, which is no field of ${wanted}`;
-  if ("makes" in left) return expects(left.makes, left.kind === "context" ? "u32" : "u64");
-  if ("tells" in left) return expects(left.tells, "u64");
+      : `what is left is said to be by ${name}, which is no field of type ${wanted}`;
+  const byKind = { context: "u32", hostMemory: "address", handle: "handle" } as const;
+  if ("makes" in left) return expects(left.makes, byKind[left.kind ?? "handle"]);
+  if ("tells" in left) return expects(left.tells, "handle");
   if (!types.has(left.sets)) return `what is left is said to be ${left.sets}, which is no field`;
-  return left.of === undefined ? undefined : expects(left.of, "u64");
+  return left.of === undefined ? undefined : expects(left.of, "handle");
+}
+
+/**
+ * The field type of a number or enum by value; 64 bits are a number, because addresses and handles are described as such.
+ */
+function numberType(layouts: Layouts, type: string): RequestField[1] {
+  const field = fieldTypeOf(layouts, type);
+  return field === undefined || field === "u64" || typeof field === "object" ? "number" : field;
+}
+
+/** The struct name by which a field of that type describes itself. */
+function structName(layouts: Layouts, type: string): string {
+  const kind = layouts.declaration(layouts.resolve(type))?.kind;
+  return kind === "struct" || kind === "union" ? type : "numbers";
 }
 
 class Planner {
@@ -133,7 +153,7 @@ class Planner {
   readonly #description: Description;
   readonly #layouts: Layouts;
   readonly #entries = new Map<string, Entry>();
-  /** Symbols that some call names in `cached.invalidatedBy`. */
+  /** Symbols that a call names in `cached.invalidatedBy`. */
   readonly #invalidators = new Set<string>();
 
   constructor(description: Description) {
@@ -145,6 +165,7 @@ class Planner {
   plan(): Plan {
     const { driver, commands } = this.#description;
     this.#checkCommands(commands);
+    this.#checkStructs(commands);
     for (const entry of collectEntries(this.#abi)) this.#entries.set(entry.stem, entry);
     for (const [group, members] of Object.entries(driver)) this.#describe(group, members);
     for (const entry of this.#entries.values()) this.#checkSame(entry);
@@ -175,7 +196,27 @@ class Planner {
       calls,
       commands: planned.sort((a, b) => (a.name < b.name ? -1 : 1)),
       handCommands: new Set(commands),
+      structs: this.#description.structs ?? {},
     };
+  }
+
+  /** Checks that the members of every struct in a command have a described meaning. */
+  #checkStructs(commands: readonly Command[]): void {
+    this.problems.push(...strangeMembers(this.#layouts, this.#description.structs ?? {}));
+    for (const { name, fields } of commands) {
+      for (const [field, type] of fields) {
+        if (typeof type === "string" || type.of === "numbers") continue;
+        const problem = (text: string): number => this.problems.push(`command ${name}: ${field}: ${text}`);
+        const kind = this.#layouts.declaration(this.#layouts.resolve(type.of))?.kind;
+        if (kind !== "struct" && kind !== "union") problem(`there is no struct ${type.of}`);
+        else if (this.#layouts.of(type.of).size !== type.bytes)
+          problem(`a ${type.of} has ${this.#layouts.of(type.of).size} bytes`);
+        else {
+          const reason = this.#undescribed(type.of);
+          if (reason !== undefined) problem(reason);
+        }
+      }
+    }
   }
 
   /** Described entries in the order of the description. */
@@ -293,11 +334,11 @@ class Planner {
     }
     if (this.problems.length > before) return undefined;
 
-    const fields: Field[] = [];
+    const fields: RequestField[] = [];
     const tails: string[] = [];
     const outputs: Field[] = [];
     for (const { parameter, argument } of planned) this.#place(parameter, argument, fields, tails, outputs);
-    if (hasImplicitStream) fields.push(["stream", "u64"]);
+    if (hasImplicitStream) fields.push(["stream", "handle"]);
     const derived: Command = {
       name: commandName(entry.stem),
       doc: `${entry.stem}.`,
@@ -337,7 +378,7 @@ class Planner {
     };
   }
 
-  /** Why the parameter's type does not fit how it is said to cross; undefined when it does. */
+  /** Why the parameter's type does not fit its description; undefined when it does. */
   #misfit(parameter: Parameter, argument: Argument, all: readonly PlannedArgument[]): string | undefined {
     const { type } = parameter;
     const target = pointee(type);
@@ -389,9 +430,9 @@ class Planner {
             .find((reason) => reason !== undefined)
         );
       case "struct":
-        return plainStruct();
+        return plainStruct() ?? this.#undescribed(plainTarget);
       case "array":
-        return plainStruct() ?? names(argument.count);
+        return plainStruct() ?? this.#undescribed(plainTarget) ?? names(argument.count);
       case "string":
         return expects("const char*");
       case "out":
@@ -403,32 +444,45 @@ class Planner {
     }
   }
 
-  /** Adds what an argument puts on the wire. */
+  /** Why the meaning of a struct's members is unknown; undefined when it is known, or when the type is a number. */
+  #undescribed(type: string): string | undefined {
+    return undescribed(this.#layouts, type, this.#description.structs ?? {});
+  }
+
+  /** Adds the fields of an argument to the wire format. */
   #place(
     { name, type }: Parameter,
     argument: Argument,
-    fields: Field[],
+    fields: RequestField[],
     tails: string[],
     outputs: Field[],
   ): void {
     const target = (pointee(type) ?? "").replace(/^const /, "");
     switch (argument.kind) {
       case "value":
-        fields.push([name, fieldTypeOf(this.#layouts, type) ?? "u64"]);
+        fields.push([name, numberType(this.#layouts, type)]);
         return;
       case "device":
         fields.push([name, "i32"]);
         return;
       case "address":
+        fields.push([name, "address"]);
+        return;
       case "stream":
       case "handle":
       case "functionOrKernel":
       case "creates":
       case "destroys":
-        fields.push([name, "u64"]);
+        fields.push([name, "handle"]);
         return;
       case "struct":
-        fields.push([name, { bytes: this.#layouts.of(target).size * (argument.elements ?? 1) }]);
+        fields.push([
+          name,
+          {
+            bytes: this.#layouts.of(target).size * (argument.elements ?? 1),
+            of: structName(this.#layouts, target),
+          },
+        ]);
         if (argument.nullable) fields.push([presenceField(name), "u32"]);
         return;
       case "array":
@@ -509,7 +563,7 @@ class Planner {
   }
 }
 
-/** Throws DescriptionError when the description cannot work. */
+/** Throws DescriptionError for an inconsistent description. */
 export function makePlan(description: Description): Plan {
   return new Planner(description).plan();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** How the fields of a command lie in memory. */
+/** The memory layout of a command's fields. */
 import { createHash } from "node:crypto";
 import type { Command, Field, FieldType } from "@millpond/cuda";
 
@@ -16,7 +16,19 @@ export interface Placement {
   readonly size: number;
 }
 
-const scalarSizes = { u8: 1, u16: 2, u32: 4, i32: 4, u64: 8, i64: 8, f32: 4 } as const;
+const scalarSizes = {
+  u8: 1,
+  u16: 2,
+  u32: 4,
+  i32: 4,
+  u64: 8,
+  i64: 8,
+  f32: 4,
+  address: 8,
+  echo: 8,
+  handle: 8,
+  number: 8,
+} as const;
 
 export const fieldSize = (type: FieldType): number =>
   typeof type === "string" ? scalarSizes[type] : type.bytes;
@@ -35,7 +47,7 @@ export function place(fields: readonly Field[], tails: readonly string[]): Place
   return { fields: placed, size: roundUp(end, 8) };
 }
 
-/** First 8 bytes of a SHA-256 over what both ends must agree on; docs do not count. Big-endian hexadecimal. */
+/** First 8 bytes of a SHA-256 over everything that both ends must agree on, documentation aside. Big-endian hexadecimal. */
 export function apiHash(commands: readonly Command[]): string {
   const canonical = commands.map((c, index) => [
     index + 1,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** A small made-up API that has one of everything, for tests of the generator. */
+/** A small fictitious API with one of everything, for tests of the generator. */
 import type { Abi, Command, FunctionVariant, Group, Parameter } from "@millpond/cuda";
 
 type ParameterText = readonly [type: string, name: string];
@@ -183,7 +183,7 @@ export const sampleCommands: readonly Command[] = [
     left: { makes: "handle" },
     fields: [
       ["kind", "u16"],
-      ["handle", "u64"],
+      ["handle", "handle"],
     ],
     tails: ["name", "image"],
     reply: { fields: [["count", "u32"]], tails: ["layout"] },
@@ -192,10 +192,12 @@ export const sampleCommands: readonly Command[] = [
     name: "SyncStream",
     doc: "Answered when the stream is done.",
     left: "books",
-    fields: [["stream", "u64"]],
+    fields: [["stream", "handle"]],
     reply: { fields: [] },
   },
 ];
+
+const copied = { kind: "address", extent: { elements: "bytes" } } as const;
 
 export const sampleGroups: { readonly [group: string]: Group } = {
   things: {
@@ -204,7 +206,7 @@ export const sampleGroups: { readonly [group: string]: Group } = {
       left: "books",
       work: true,
       driverSymbol: "cuCopyAsync",
-      arguments: { to: { kind: "address" }, from: { kind: "address" }, bytes: { kind: "value" } },
+      arguments: { to: copied, from: copied, bytes: { kind: "value" } },
     },
     cuStreamMake: {
       style: "async",

@@ -25,7 +25,7 @@
 
 /// Ends the program, saying so, when a runtime call fails that has to succeed.
 #define CHECK(call) conformance::check((call), #call, __LINE__)
-/// Prints the call and the name of what it returned.
+/// Prints the call and the name of its result.
 #define SEE(call) conformance::see((call), #call)
 
 namespace conformance {

@@ -30,7 +30,7 @@ void enter_program(struct entry* entry);
 
 /// Ends the program, saying so, when a call fails that has to succeed.
 #define CHECK(call) check((call), #call, __LINE__)
-/// Prints the call and the name of what it returned.
+/// Prints the call and the name of its result.
 #define SEE(call) see((call), #call)
 
 void check(CUresult status, const char* call, int line);

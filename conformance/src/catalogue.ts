@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Which programs there are: each binary holds those of one form, and lists them. */
+/** The catalogue of programs: each binary holds the programs of one form, and lists them. */
 import { execFile } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 
 /**
- * How programs are built: with the static runtime, so too but with what older devices lack, with the shared one, with a default stream for each thread, from
- * separately compiled device code, and in C against libcuda.so.1 alone.
+ * How programs are built: with the static runtime; the same with features that older devices lack; with the shared runtime;
+ * with a per-thread default stream; from separately compiled device code; and in C against libcuda.so.1 alone.
  */
 export const forms = ["runtime", "newer", "shared", "per-thread", "rdc", "driver"] as const;
 export type Form = (typeof forms)[number];
@@ -17,7 +17,7 @@ export interface Listed {
   readonly name: string;
   readonly form: Form;
   readonly program: string;
-  /** What it looks at, in a line. */
+  /** What it tests, in one line. */
   readonly summary: string;
 }
 
@@ -33,7 +33,7 @@ export interface Catalogue {
   readonly absent: readonly Form[];
 }
 
-/** Reads what `BINARY --list` prints: a name, a tab and a summary a line. */
+/** Parses the output of `BINARY --list`: a name, a tab and a summary a line. */
 export function parseList(form: Form, text: string): readonly Listed[] {
   return text
     .split("\n")
@@ -46,7 +46,7 @@ export function parseList(form: Form, text: string): readonly Listed[] {
     });
 }
 
-/** What a binary needs beside its programs to be started: a library that is named libcuda.so.1, and what that wants to be loaded first. */
+/** What a binary needs to start: a library named libcuda.so.1, and the libraries that must be preloaded for it. */
 export async function readCatalogue(
   directory: string,
   driverDirectory: string,
@@ -68,7 +68,7 @@ export async function readCatalogue(
   return { programs, absent };
 }
 
-/** Where the binaries are: of an unpacked archive, else of the build. */
+/** Directory of the binaries: of an unpacked archive, else of the build. */
 export function binaryDirectory(root: string): string {
   const packaged = join(root, "conformance", "bin");
   const directory = existsSync(packaged) ? packaged : join(root, "build", "conformance", "bin");
@@ -78,9 +78,9 @@ export function binaryDirectory(root: string): string {
 }
 
 /**
- * The programs that names choose: a name is a form, a program, or `form/program`. No names choose all.
+ * The programs that the names select: a name is a form, a program, or `form/program`. No names select all.
  *
- * @throws Error for a name that chooses nothing
+ * @throws Error for a name that selects nothing
  */
 export function choose<T extends Listed>(programs: readonly T[], names: readonly string[]): readonly T[] {
   if (names.length === 0) return programs;

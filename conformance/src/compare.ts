@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What is observed of a program's run, and how two runs differ. */
+/** Observations of a program's run, and the differences of two runs. */
 
-/** What a program did, as far as it is compared, and how long it took. */
+/** The compared behaviour of a program's run, and its duration. */
 export interface Run {
-  /** Exit status; 128 + signal number when a signal ended it; undefined when it was ended for taking too long. */
+  /** Exit status; 128 + signal number after a signal; undefined after a timeout. */
   readonly status: number | undefined;
   readonly stdout: string;
   readonly stderr: string;
   readonly milliseconds: number;
 }
 
-/** How a run ended, in words. */
+/** How a run ended, as text. */
 export function ending(run: Run): string {
   if (run.status === undefined) return "did not end in time";
   return run.status > 128 ? `ended by signal ${run.status - 128}` : `exit status ${run.status}`;
 }
 
-/** The reasons of what a program left out, in the order in which it said so. */
+/** Reasons of the parts that a program skipped, in the order of its output. */
 export function skippedReasons(stdout: string): readonly string[] {
   return [...stdout.matchAll(/^skipped: (.*)$/gm)].map(([, reason = ""]) => reason);
 }
 
-/** Lines around a difference that are shown. */
+/** Lines of context around a difference. */
 const context = 3;
-/** Longest table that the comparison makes: lines of one side times lines of the other. */
+/** Upper bound of the table of the comparison: lines of one side times lines of the other. */
 const largestTable = 4_000_000;
 
 type Edit = { readonly mark: " " | "-" | "+"; readonly line: string };
 
-/** The shortest edits from one text to another, by their longest common subsequence of lines. */
+/** The shortest edit script from one text to another, by the longest common subsequence of lines. */
 function edits(before: readonly string[], after: readonly string[]): readonly Edit[] {
   if (before.length * after.length > largestTable) {
     const removed = before.map((line): Edit => ({ mark: "-", line }));
@@ -68,7 +68,7 @@ function edits(before: readonly string[], after: readonly string[]): readonly Ed
   return result;
 }
 
-/** The differing lines with a few around them, as `diff -u` marks them; empty when the texts are the same. */
+/** The differing lines with context, marked as in `diff -u`; empty when the texts are the same. */
 export function lineDiff(before: string, after: string): readonly string[] {
   if (before === after) return [];
   const all = edits(before.split("\n"), after.split("\n"));

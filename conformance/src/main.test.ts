@@ -11,7 +11,7 @@ import type { Report } from "./report.ts";
 const main = join(import.meta.dirname, "main.ts");
 const runFile = promisify(execFile);
 
-/** One of each form that a machine without nvcc can build, and of the others where they are built. */
+/** One of each form that a host without nvcc can build, and of the others where they are built. */
 const quick = [
   "driver/modules",
   "driver/sharing",
@@ -29,7 +29,7 @@ interface Ended {
   readonly stderr: string;
 }
 
-/** Which of the programs are there. */
+/** The programs that are built. */
 async function present(names: readonly string[]): Promise<readonly string[]> {
   const { stdout } = (await runFile(process.execPath, [main, "--list"])) as Ended;
   const listed = stdout.split("\n").map((line) => line.split(" ", 1)[0] ?? "");

@@ -51,7 +51,7 @@ interface Options extends SessionOptions {
   readonly isList: boolean;
 }
 
-/** Undefined when only help is wanted. */
+/** Undefined when only help is requested. */
 async function readOptions(args: string[]): Promise<Options | undefined> {
   const { values, positionals } = parseArgs({
     args,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What programs printed natively on a real card: conformance/expected/<form>/<program>.txt. */
+/** Recorded native output of programs on a real GPU: conformance/expected/<form>/<program>.txt. */
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 
@@ -7,7 +7,7 @@ function pathOf(root: string, name: string): string {
   return join(root, "conformance", "expected", `${name}.txt`);
 }
 
-/** Undefined for a program of which nothing is recorded. */
+/** Undefined for a program without a record. */
 export async function readRecorded(root: string, name: string): Promise<string | undefined> {
   try {
     return await readFile(pathOf(root, name), "utf8");

@@ -4,13 +4,13 @@ import type { Form } from "./catalogue.ts";
 import type { Run } from "./compare.ts";
 import { isFailure, type Outcome, type Runs, type Verdict, type Way, ways } from "./verdict.ts";
 
-/** A program, what its runs were and what became of it. */
+/** A program, its runs and the verdict. */
 export interface Finding extends Verdict {
   readonly name: string;
   readonly runs: Runs;
 }
 
-/** What --json writes. Times are milliseconds. */
+/** The format of --json. Times are milliseconds. */
 export interface Report {
   readonly driver: string;
   readonly hardware: string;
@@ -58,7 +58,7 @@ export function countOutcomes(findings: readonly Finding[]): Record<Outcome, num
   return counts;
 }
 
-/** One line: how many programs came out how. */
+/** One line: the number of programs by outcome. */
 export function summary(findings: readonly Finding[]): string {
   const counts = Object.entries(countOutcomes(findings)).filter(([, count]) => count > 0);
   return `${findings.length} programs: ${counts.map(([outcome, count]) => `${count} ${outcome}`).join(", ")}`;

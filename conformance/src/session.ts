@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { probeDriver } from "@millpond/agent";
 import { findNativeFiles } from "@millpond/cli";
-import { BenchPool } from "../../bench/src/bench-pool.ts";
+import { BenchPool } from "@millpond/bench";
 import type { Program } from "./catalogue.ts";
 import type { Run } from "./compare.ts";
 import type { Finding } from "./report.ts";
@@ -25,34 +25,39 @@ export interface SessionOptions {
   readonly jobs: number;
   readonly transports: readonly Transport[];
   readonly timeoutMs: number;
-  /** What every program loads first; undefined: nothing. */
+  /** Library that every program preloads; undefined: none. */
   readonly preload: string | undefined;
   /** Programs that fail on the software GPU for a lasting reason. */
   readonly softRefusals: Readonly<Record<string, Refusal>>;
-  /** Whether what programs print natively on a real card is written where the software GPU is held to it. */
+  /** Whether native output on a real GPU is recorded as the reference for the software GPU. */
   readonly isRecording: boolean;
 }
 
-/** Memory of each vGPU; every program takes far less. */
-const memory = "1Gi";
+/**
+ * Memory of each vGPU. A card gives each thread that can be resident a stack: a program with 16 KiB of it takes 4.3 GiB of
+ * an H200, which is charged to its claim.
+ */
+const cardMemory = "8Gi";
+/** Software GPUs take nothing beside what programs allocate, and every program needs far less. */
+const softVgpuMemory = "1Gi";
 const softMemory = "16Gi";
-/** What takes all memory of the device itself: a program beside it would find none. */
+/** Takes all memory of the device, which leaves none for a concurrent program. */
 const alone: ReadonlySet<string> = new Set(["out-of-memory"]);
 /**
- * Sanitizers make processes lie at the same addresses, and kernels reach a program's memory at its own address only where
- * the worker has nothing: with more room for their stack, workers lie lower.
+ * Sanitizers map processes at the same addresses, and kernels reach a program's memory at its own address only where the
+ * worker has nothing mapped: with a larger stack limit, workers are mapped lower.
  */
 const ownLayout = ["prlimit", "--stack=4294967296:"];
-/** Programs whose processes share memory: all of them need one claim. */
+/** Programs whose processes share memory, which requires one claim. */
 const sharing: ReadonlySet<string> = new Set(["sharing", "sharing-files", "sharing-pools"]);
-/** A program may have a child with a session of its own, and sessions of the one before may be about to end. */
+/** A program may have a child with a session of its own, and earlier sessions may still be ending. */
 const sessionsOfProgram = 4;
 
-/** A driver, and a pool of its devices, on which programs are run. */
+/** A driver and a pool of its devices, on which programs are run. */
 export class Session implements AsyncDisposable {
   readonly hardware: string;
   readonly driver: string;
-  /** Where the driver's library lies under the name by which programs look for it. */
+  /** Directory of the driver's library under the name that programs look for. */
   readonly driverDirectory: string;
   readonly #options: SessionOptions;
   readonly #client: string;
@@ -73,7 +78,7 @@ export class Session implements AsyncDisposable {
     this.#directory = about.directory;
   }
 
-  /** Asks the driver for its devices, and starts a pool of them when transports are wanted. */
+  /** Queries the devices of the driver, and starts a pool of them when transports are requested. */
   static async start(options: SessionOptions): Promise<Session> {
     const { worker, client, softgpu } = findNativeFiles(process.env);
     const driver = resolve(options.driver ?? softgpu);
@@ -124,10 +129,10 @@ export class Session implements AsyncDisposable {
     return {
       ...pool.environment(transport),
       LD_LIBRARY_PATH: dirname(this.#client),
-      // Of `millpond run`, which looks for the client by itself.
+      // For `millpond run`, which finds the client by itself.
       MILLPOND_NATIVE_DIR: dirname(dirname(this.#client)),
       MILLPOND_GPUS: String(gpus),
-      MILLPOND_MEMORY: memory,
+      MILLPOND_MEMORY: this.#isSoft ? softVgpuMemory : cardMemory,
       MILLPOND_COMPUTE: String(Math.max(1, Math.floor(100 / (jobs * sessionsOfProgram)))),
       MILLPOND_WAIT_TIMEOUT: "60",
     };
@@ -138,7 +143,7 @@ export class Session implements AsyncDisposable {
     return !this.#isSoft || program.form === "driver";
   }
 
-  /** Runs a program on the driver itself and through Millpond, and judges what it did. */
+  /** Runs a program on the driver itself and through Millpond, and judges the results. */
   async find(program: Program): Promise<Finding> {
     const { root, timeoutMs, preload, transports, softRefusals, isRecording } = this.#options;
     const runs: Partial<Record<Way, Run>> = {};
@@ -153,20 +158,20 @@ export class Session implements AsyncDisposable {
     };
     if (this.#runsNatively(program)) await run("native", this.#nativeEnvironment);
     const refusal = this.#isSoft ? softRefusals[program.name] : undefined;
-    // A program that fails on the driver itself shows nothing about what stands between.
+    // A program that fails on the driver itself shows nothing about Millpond.
     const isUseful = refusal?.of === "native" || (runs.native?.status ?? 0) === 0;
     for (const transport of isUseful ? transports : []) {
       if (this.#pool !== undefined) await run(transport, this.#environment(this.#pool, transport));
     }
     const found: Runs = runs;
-    // What a card printed is what the software GPU is held to.
+    // The recorded output of a real GPU is the reference for the software GPU.
     const recorded = this.#isSoft ? await readRecorded(root, program.name) : undefined;
     if (isRecording && !this.#isSoft && found.native?.status === 0)
       await writeRecorded(root, program.name, found.native.stdout);
     return { name: program.name, runs: found, ...judge(found, recorded, refusal) };
   }
 
-  /** Finds for each program, several at a time where they may; `onFinding` is called as they come. */
+  /** Runs all programs, several at a time where that is allowed; `onFinding` is called for each as it finishes. */
   async findAll(
     programs: readonly Program[],
     onFinding: (finding: Finding) => void,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What became of a program: pure judgement of its runs. */
+/** The verdict on a program: a pure function of its runs. */
 import { ending, lineDiff, type Run, skippedReasons } from "./compare.ts";
 
 export type Transport = "shm" | "tcp";
@@ -10,25 +10,25 @@ export const ways: readonly Way[] = ["native", ...transports];
 export type Runs = Readonly<Partial<Record<Way, Run>>>;
 
 /**
- * `refused`: it fails for a reason that is listed; `skipped`: it said that the device lacks what it needs;
- * `stale`: it is listed as one that fails, and does not.
+ * `refused`: it fails for a listed reason; `skipped`: it reported that the device lacks a feature; `stale`: it is listed as
+ * failing, but passes.
  */
 export type Outcome = "same" | "skipped" | "refused" | "stale" | "different" | "failed";
 
 export interface Verdict {
   readonly outcome: Outcome;
-  /** Why, in a line; empty for `same`. */
+  /** Why, in one line; empty for `same`. */
   readonly reason: string;
-  /** What is shown of a failure, a line each. */
+  /** Details of a failure, one line each. */
   readonly details: readonly string[];
 }
 
-/** Whether an outcome lets the whole run fail. */
+/** Whether an outcome fails the whole run. */
 export function isFailure(outcome: Outcome): boolean {
   return outcome === "stale" || outcome === "different" || outcome === "failed";
 }
 
-/** Lines of a stream that are shown. */
+/** Lines of output that are shown. */
 const shownLines = 20;
 
 function lastLines(text: string): readonly string[] {
@@ -39,7 +39,7 @@ function complaints(run: Run): readonly string[] {
   return lastLines(run.stderr).map((line) => `stderr: ${line}`);
 }
 
-/** What every run is compared with: a recorded output, else the first run. */
+/** The reference of every run: a recorded output, else the first run. */
 interface Reference {
   readonly title: string;
   readonly stdout: string;
@@ -47,13 +47,13 @@ interface Reference {
 
 function referenceOf(runs: Runs, recorded: string | undefined): Reference {
   const first = ways.find((way) => runs[way] !== undefined);
-  // What a device lacks it says itself, whatever a better one printed.
+  // A program reports missing features of its device, which the recorded device may have had.
   const isSkipped = first !== undefined && skippedReasons(runs[first]?.stdout ?? "").length > 0;
   if (recorded !== undefined && !isSkipped) return { title: "recorded", stdout: recorded };
   return { title: first ?? "nothing", stdout: first === undefined ? "" : (runs[first]?.stdout ?? "") };
 }
 
-/** The first thing that is wrong with the runs; undefined when nothing is. */
+/** The first problem of the runs; undefined when there is none. */
 function problem(runs: Runs, reference: Reference): Verdict | undefined {
   for (const way of ways) {
     const run = runs[way];
@@ -70,7 +70,7 @@ function problem(runs: Runs, reference: Reference): Verdict | undefined {
   return undefined;
 }
 
-/** A lasting reason why a program fails on the software GPU: however it is run, only without Millpond, or only over TCP. */
+/** A lasting reason why a program fails on the software GPU: in every run, only without Millpond, or only over TCP. */
 export interface Refusal {
   readonly of: "every run" | "native" | "tcp";
   readonly why: string;
@@ -79,8 +79,8 @@ export interface Refusal {
 /**
  * Every run has to end with status 0 and to print the same.
  *
- * @param recorded what a real card printed; undefined when the first run is the measure of the others
- * @param refusal why this program is known to fail on this device; undefined where it is not
+ * @param recorded the output on a real GPU; undefined when the first run is the reference
+ * @param refusal why this program is known to fail on this device; undefined when it should pass
  */
 export function judge(runs: Runs, recorded: string | undefined, refusal: Refusal | undefined): Verdict {
   const found = problem(runs, referenceOf(runs, recorded));

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The controller as a process: its command line, and its life.
+// The controller as a process: its command line and lifecycle.
 
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { millpondError, quote, readAuthorities } from "@millpond/api";
+import { millpondError, quote } from "@millpond/api";
+import { readAuthorities } from "@millpond/platform";
 import { startController } from "./controller.ts";
-import { logLevels, makeLog } from "./log.ts";
+import { type LogLevel, logLevels, makeLog } from "./log.ts";
 import { type ControllerOptions, defaultListen } from "./options.ts";
 
 const help = `Usage: millpond controller [--listen HOST:PORT] [--state DIR] [--log-level LEVEL]
@@ -36,15 +37,25 @@ const help = `Usage: millpond controller [--listen HOST:PORT] [--state DIR] [--l
                        (MILLPOND_TLS_NAMES)
 
 Further tokens, separated by commas: MILLPOND_USER_TOKENS, MILLPOND_AGENT_TOKENS.
-Logs are JSON lines on standard error. SIGINT and SIGTERM end it.
+Logs are JSON lines on standard error. SIGINT and SIGTERM end it;
+SIGHUP has it read its certificate and its log level anew.
 `;
 
+export interface CommandOptions {
+  readonly onReady?: () => void;
+  /** Returns the command line for a reload: its file may have changed. */
+  readonly readAgain?: () => readonly string[];
+}
+
 /**
- * Runs a controller until it is told to stop: by SIGTERM, by SIGINT, or, when another process started it with an IPC
- * channel, by the end of that process. Over such a channel it says `{"type": "ready", "url": …}`.
- * Resolves with the exit status; errors before the controller serves are thrown.
+ * Runs a controller until it is stopped: by SIGTERM, by SIGINT, or, when another process started it with an IPC channel, by
+ * the end of that process. Over such a channel it sends `{"type": "ready", "url": …}`. SIGHUP makes it reread its
+ * certificate and its log level. Resolves with the exit status; errors before the controller serves are thrown.
  */
-export async function runControllerCommand(args: readonly string[]): Promise<number> {
+export async function runControllerCommand(
+  args: readonly string[],
+  { onReady, readAgain }: CommandOptions = {},
+): Promise<number> {
   const options = readOptions(args, process.env);
   if (options === "help") {
     process.stdout.write(help);
@@ -56,8 +67,19 @@ export async function runControllerCommand(args: readonly string[]): Promise<num
     }
   });
   await using controller = await startController(options);
+  const reload = (): void => {
+    try {
+      const { level } = parseLevel(readAgain?.() ?? args, process.env);
+      controller.reload({ logLevel: level });
+    } catch (error) {
+      options.log?.error({ err: error }, "the options cannot be read: all stays as it is");
+    }
+  };
+  process.on("SIGHUP", reload);
   process.send?.({ type: "ready", url: controller.url });
+  onReady?.();
   await stopRequested;
+  process.off("SIGHUP", reload);
   return 0;
 }
 
@@ -66,11 +88,7 @@ function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Controlle
   if (values.help) {
     return "help";
   }
-  const asked = values["log-level"] ?? env["MILLPOND_LOG_LEVEL"] ?? "info";
-  const level = logLevels.find((each) => each === asked);
-  if (level === undefined) {
-    throw invalid(`the log level ${quote(asked)} is not one of ${logLevels.join(", ")}`);
-  }
+  const { level } = parseLevel(args, env);
   const ca = values.ca ?? env["MILLPOND_CA"] ?? "";
   return {
     stateDirectory:
@@ -86,6 +104,15 @@ function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Controlle
     agentTokens: splitList(env["MILLPOND_AGENT_TOKENS"]),
     log: makeLog(level),
   };
+}
+
+function parseLevel(args: readonly string[], env: NodeJS.ProcessEnv): { readonly level: LogLevel } {
+  const asked = parse(args).values["log-level"] ?? env["MILLPOND_LOG_LEVEL"] ?? "info";
+  const level = logLevels.find((each) => each === asked);
+  if (level === undefined) {
+    throw invalid(`the log level ${quote(asked)} is not one of ${logLevels.join(", ")}`);
+  }
+  return { level };
 }
 
 function parse(args: readonly string[]) {

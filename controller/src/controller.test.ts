@@ -110,7 +110,7 @@ describe("an idle pool", () => {
     for (const name of ["a", "b", "c", "d"]) {
       await pool.claims.createClaim({ claim: { name } });
     }
-    // Both agents wait, perhaps not at once.
+    // Both agents wait, possibly not at the same time.
     await expect.poll(() => pool.clock.timers, { interval: 1 }).toBe(3);
   });
 

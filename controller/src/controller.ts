@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { createPrivateKey, createPublicKey } from "node:crypto";
-import { mkdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import {
-  authorityPath,
   AccessService,
   AgentService,
   ClaimService,
@@ -12,33 +12,39 @@ import {
   millpondError,
   PoolService,
   QueueService,
+  readTicket,
 } from "@millpond/api";
+import { authorityPath } from "@millpond/platform";
 import packageJson from "../package.json" with { type: "json" };
-import type { AuditedCall } from "./audit.ts";
-import { CallGuard } from "./call-guard.ts";
-import type { Role } from "./callers.ts";
-import { unixSeconds } from "./clock.ts";
-import { Leader } from "./leader.ts";
-import { type Handlers, makeHandlers } from "./handlers.ts";
-import { makeLog } from "./log.ts";
-import { readMetrics } from "./metrics.ts";
+import type { AuditEntry } from "./domain/records.ts";
+import { IdleCalls } from "./auth/idle-calls.ts";
+import { CallGuard } from "./auth/call-guard.ts";
+import type { Role } from "./domain/caller.ts";
+import { unixSeconds } from "./timers/clock.ts";
+import { LeaderProxy } from "./rpc/leader-proxy.ts";
+import { Console } from "./http/console.ts";
+import { readConsoleFiles } from "./http/console-files.ts";
+import { type Handlers, makeHandlers } from "./http/handlers.ts";
+import { type LogLevel, makeLog } from "./log.ts";
+import { readMetrics } from "./http/metrics.ts";
 import { type ControllerOptions, type ResolvedOptions, resolveOptions } from "./options.ts";
-import type { Pool } from "./pool.ts";
-import { Seat } from "./seat.ts";
-import { type HttpServer, makeServer } from "./server.ts";
-import { makeAccessService } from "./services/access-service.ts";
-import { makeAgentService } from "./services/agent-service.ts";
-import { makeClaimService } from "./services/claim-service.ts";
-import { makePoolService } from "./services/pool-service.ts";
-import { makeQueueService } from "./services/queue-service.ts";
+import type { Pool } from "./pool/pool.ts";
+import { LeaderElector } from "./ha/leader-election.ts";
+import { type HttpServer, makeServer } from "./http/server.ts";
+import { makeAccessService } from "./rpc/access-service.ts";
+import { makeAgentService } from "./rpc/agent-service.ts";
+import { makeClaimService } from "./rpc/claim-service.ts";
+import { makePoolService } from "./rpc/pool-service.ts";
+import { makeQueueService } from "./rpc/queue-service.ts";
 import { SqliteStore } from "./store/sqlite-store.ts";
-import type { Store } from "./store/store.ts";
-import { certificateSource } from "./tls.ts";
-import { type FixedToken, readOrMakeToken, TokenVerifier } from "./tokens.ts";
+import type { Store } from "./state/store.ts";
+import { certificateSource } from "./http/tls.ts";
+import { LoginSessions } from "./auth/login-sessions.ts";
+import { ClaimTokens, type FixedToken, readOrMakeToken, TokenVerifier } from "./auth/tokens.ts";
 
-/** A running controller. Disposing of it ends it: calls under way are answered, what was acknowledged is durable. */
+/** A running controller. Disposing of it stops it: calls in progress are answered, and acknowledged changes are durable. */
 export interface Controller extends AsyncDisposable {
-  /** Base URL, with the port that was taken. */
+  /** Base URL, with the actual port. */
   readonly url: string;
   /** UUID of the state. */
   readonly identity: string;
@@ -46,6 +52,8 @@ export interface Controller extends AsyncDisposable {
   readonly userToken: string;
   /** The token in the state directory for agents. */
   readonly agentToken: string;
+  /** Rereads its certificate, and sets the log level. */
+  reload(change: { readonly logLevel: LogLevel }): void;
 }
 
 /**
@@ -63,44 +71,78 @@ export async function startController(options: ControllerOptions): Promise<Contr
   const store = cleanup.adopt(await openStore(resolved), (each) => each.close());
   const userToken = readOrMakeToken(stateDirectory, "user");
   const agentToken = readOrMakeToken(stateDirectory, "agent");
-  const { seat, state } = await Seat.open({ store, clock, log, onPool: (pool) => begin(pool) });
-  cleanup.use(seat);
+  const { elector, state } = await LeaderElector.open({ store, clock, log, onPool: (pool) => begin(pool) });
+  cleanup.use(elector);
 
   const ticketKey = createPrivateKey({ key: Buffer.from(state.ticketKey), format: "der", type: "pkcs8" });
-  const ticketPublicKey = formatTicketPublicKey(createPublicKey(ticketKey));
+  const publicKey = createPublicKey(ticketKey);
+  const ticketPublicKey = formatTicketPublicKey(publicKey);
   const { version } = packageJson;
   const startedAt = unixSeconds(clock);
   const shutdown = new AbortController();
+  const claimTokens = new ClaimTokens(ticketKey);
   const tokens = new TokenVerifier(
     fixedTokens({ userToken, agentToken }, resolved),
-    (hash) => seat.pool.ledger.tokenByHash(hash),
+    (hash) => elector.pool.ledger.tokenByHash(hash),
     () => unixSeconds(clock),
+    claimTokens,
   );
-  const leader = new Leader({ seat, readCa: () => readCa(resolved) });
+  const sessions = new LoginSessions(ticketKey, () => unixSeconds(clock));
+  const leader = new LeaderProxy({ elector, readCa: () => readCa(resolved) });
   const handlersOf = (pool: Pool): Handlers => {
+    const idleCalls = new IdleCalls({
+      after: (delayMs, callback) => clock.after(delayMs, callback),
+      now: () => unixSeconds(clock),
+      write: (entry) => writeAudit(pool, entry),
+      onFailure: (error) =>
+        log.warn({ err: error }, "the number of calls that changed nothing is not recorded"),
+    });
     const guard = new CallGuard({
       tokens,
       log,
-      requireLead: (what) => seat.requireLead(what),
-      writeAudit: (call, result) => writeAudit(pool, call, result),
+      requireLead: (what) => elector.requireLead(what),
+      writeAudit: (call, result) => idleCalls.record(call, result),
     });
     return makeHandlers({ guard, leader }, (registry) => {
-      registry.service(ClaimService, makeClaimService(pool, ticketKey));
-      registry.service(PoolService, makePoolService(pool, store, { version, startedAt, seat }));
+      registry.service(ClaimService, makeClaimService(pool, { ticketKey, claimTokens }));
+      registry.service(
+        PoolService,
+        makePoolService(pool, store, {
+          version,
+          startedAt,
+          elector,
+          nextBackupPath: () => nextBackupPath(stateDirectory, clock.unixMs()),
+        }),
+      );
       registry.service(QueueService, makeQueueService(pool, store));
-      registry.service(AccessService, makeAccessService(pool, store));
-      registry.service(AgentService, makeAgentService(pool, { version, ticketPublicKey }));
+      registry.service(AccessService, makeAccessService(pool, store, sessions));
+      registry.service(
+        AgentService,
+        makeAgentService(pool, {
+          version,
+          ticketPublicKey,
+          readTicket: (ticket) => readTicket(ticket, publicKey),
+        }),
+      );
     });
   };
-  let handlers = handlersOf(seat.pool);
+  let handlers = handlersOf(elector.pool);
   const { tls } = resolved;
   const server = makeServer({
     certificates: tls === undefined ? undefined : certificateSource(tls, stateDirectory),
+    connectionLimits: options.connectionLimits,
     tokens,
     log,
     shutdown: shutdown.signal,
     handlers: () => handlers,
-    readMetrics: () => readMetrics(seat, version),
+    console: new Console({
+      files: readConsoleFiles(),
+      sessions,
+      tokens,
+      identity: state.identity,
+      isSecure: tls !== undefined,
+    }),
+    readMetrics: (caller) => readMetrics(elector, version, caller),
     checkHealth: async () => {
       await store.listEvents({ after: 0, subject: "", limit: 1, end: "newest" });
     },
@@ -109,13 +151,13 @@ export async function startController(options: ControllerOptions): Promise<Contr
     shutdown.abort(millpondError("MILLPOND_E_SHUTTING_DOWN", "the controller is being stopped"));
     await server.close();
   });
-  // Whoever waits for an answer about the pool that was led before gets none.
+  // Calls that wait for the previously led pool are ended with an error.
   const begin = (pool: Pool): void => {
     handlers = handlersOf(pool);
     server.endCalls(millpondError("MILLPOND_E_NOT_LEADER", "this controller leads no longer"));
   };
   const url = await listen(server, resolved);
-  await seat.start(resolved.advertise ?? url);
+  await elector.start(resolved.advertise ?? url);
   log.info({ url, stateDirectory, version, controller: state.identity }, `the controller listens at ${url}`);
   const running = cleanup.move();
   return {
@@ -123,6 +165,11 @@ export async function startController(options: ControllerOptions): Promise<Contr
     identity: state.identity,
     userToken,
     agentToken,
+    reload: ({ logLevel }) => {
+      log.level = logLevel;
+      server.renewCertificate();
+      log.info("reloaded");
+    },
     [Symbol.asyncDispose]: async () => {
       await running.disposeAsync();
       log.info("the controller has stopped");
@@ -134,17 +181,17 @@ async function openStore({ storeUrl, stateDirectory }: ResolvedOptions): Promise
   if (storeUrl === undefined) {
     return SqliteStore.open({ directory: stateDirectory });
   }
-  // Loaded where it is used: most controllers have their state in a file.
+  // Loaded on demand: most controllers have their state in a file.
   const { PostgresStore } = await import("./store/postgres-store.ts");
   return await PostgresStore.open({ url: storeUrl });
 }
 
-/** The authorities to trust of other controllers; undefined: those of the machine. */
+/** The authorities that other controllers are verified against; undefined: those of the host. */
 function readCa({ ca, tls, stateDirectory }: ResolvedOptions): string | undefined {
   return ca ?? (tls?.kind === "own" ? readFileSync(authorityPath(stateDirectory), "utf8") : undefined);
 }
 
-/** Those of the state directory and of the environment; their names cannot be those of tokens that are made. */
+/** Tokens of the state directory and of the environment; their names cannot be those of created tokens. */
 function fixedTokens(
   { userToken, agentToken }: Pick<Controller, "userToken" | "agentToken">,
   { userTokens, agentTokens }: ResolvedOptions,
@@ -161,10 +208,8 @@ function fixedTokens(
   ];
 }
 
-async function writeAudit(pool: Pool, call: AuditedCall, result: string): Promise<void> {
-  await pool.ledger.change({
-    make: (transaction) => transaction.audit.push(call.toEntry(transaction.now, result)),
-  });
+async function writeAudit(pool: Pool, entry: AuditEntry): Promise<void> {
+  await pool.ledger.change({ make: (transaction) => transaction.audit.push(entry) });
 }
 
 function makeStateDirectory(path: string): void {
@@ -189,5 +234,18 @@ async function listen(server: HttpServer, { host, port }: ResolvedOptions): Prom
     const isTaken = cause instanceof Error && "code" in cause && cause.code === "EADDRINUSE";
     const code = isTaken ? "MILLPOND_E_ADDRESS_IN_USE" : "MILLPOND_E_INVALID";
     throw millpondError(code, `the controller cannot listen on ${host}:${port}: ${message}`, { cause });
+  }
+}
+
+/** Path of the next requested backup, in a folder of the state directory. */
+function nextBackupPath(directory: string, unixMs: number): string {
+  const folder = join(directory, "backups");
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const time = new Date(unixMs).toISOString().replace(/[-:.]/g, "");
+  for (let count = 1; ; count++) {
+    const path = join(folder, `${time}${count === 1 ? "" : `-${count}`}.backup`);
+    if (!existsSync(path)) {
+      return path;
+    }
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// kill -9 at any moment: what was acknowledged is there afterwards, and nothing is granted twice.
+// kill -9 at any moment: acknowledged changes survive, and nothing is granted twice.
 
 import { createClient } from "@connectrpc/connect";
 import { ClaimService, PoolService } from "@millpond/api";
@@ -36,7 +36,7 @@ test(`after ${rounds} kills nothing acknowledged is lost and nothing is granted 
   for (let round = 0; round < rounds; round++) {
     const claims = createClient(ClaimService, makeTransport(controller.url, controller.userToken));
     await Promise.all(nodes.map((node) => node.agent.until(() => true)));
-    // Nobody releases the claim that was put into the queue before the first kill: it must be there after it.
+    // The claim that was queued before the first kill is never released: it must exist after it.
     const running = round === 0 ? [] : Array.from({ length: 8 }, () => clients.run(claims));
     await (round === 0 ? clients.requeueOne(claims) : clients.until(5 + Math.floor(random() * 60)));
     expect(await controller.end("SIGKILL")).toBe("SIGKILL");

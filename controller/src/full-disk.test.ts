@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The disk of the state directory runs full under load.
+// The disk of the state directory fills up under load.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -10,13 +10,13 @@ import { fileURLToPath } from "node:url";
 import { createClient } from "@connectrpc/connect";
 import { ClaimService, ClaimState, errorCodeOf, PoolService } from "@millpond/api";
 import { expect, onTestFinished, test } from "vitest";
-import { systemClock } from "./clock.ts";
+import { systemClock } from "./timers/clock.ts";
 import { ControllerProcess, missingDisks } from "./testing/controller-process.ts";
 import { FakeAgent, fakeDevice } from "./testing/fake-agent.ts";
 import { GiB, makeTestDirectory } from "./testing/test-pool.ts";
 import { makeTransport } from "./testing/transport.ts";
 
-/** Fills the disk to its last byte. @returns What makes room again. */
+/** Fills the disk to its last byte. @returns a function that makes room again */
 function fill(directory: string): () => void {
   const path = join(directory, "filler");
   const file = openSync(path, "w");
@@ -61,7 +61,7 @@ test.skipIf(missingDisks !== undefined)(
     for (let n = 0; refusal === undefined; n += 1) {
       const name = `new-${n}`;
       try {
-        // Owners of different lengths: the write that fails is another one each time.
+        // Owners of different lengths, so that a different write fails each time.
         await claims.createClaim({
           claim: { name, memoryBytes: 1n << 20n, owner: "o".repeat(n % 200), leaseSeconds: 3600 },
         });
@@ -75,7 +75,7 @@ test.skipIf(missingDisks !== undefined)(
     const namesOf = async (): Promise<string[]> =>
       (await claims.listClaims({ includeEnded: true })).claims.map(({ name }) => name);
     expect(await namesOf()).toEqual(acknowledged);
-    // Many at once: each is refused, none takes others with it, and none half happens.
+    // Many concurrent ones: each is refused, none fails the others, and none is half done.
     const many = await Promise.allSettled(
       Array.from({ length: 20 }, (_, n) =>
         claims.createClaim({ claim: { name: `many-${n}`, owner: "o".repeat(200) } }),
@@ -89,7 +89,7 @@ test.skipIf(missingDisks !== undefined)(
       }
     }
     expect((await namesOf()).sort()).toEqual(acknowledged.sort());
-    // Nothing need be written for a session of what was granted, nor for its agent.
+    // Sessions of existing grants and their agent need no write.
     await agent.sync();
     await claims.createTicket({ claim: "held" });
     expect((await pool.listNodes({})).nodes.map(({ name }) => name)).toEqual(["node-a"]);
@@ -131,7 +131,7 @@ test.skipIf(missingDisks !== undefined)(
   `a controller that finds no room for its state when it starts says so, with numbers${why}`,
   async () => {
     await expect(ControllerProcess.start(makeTestDirectory(), { diskBytes: 64 << 10 })).rejects.toThrow(
-      /cannot be opened: \d+ B of \d+ B are free on the disk of .* Make room .*\[MILLPOND_E_STATE_FULL\]$/,
+      /cannot be opened: \d+ B of \d+ B are free on the disk of .* Free space on .*\[MILLPOND_E_STATE_FULL\]$/,
     );
   },
 );

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-export type { CancelTimer, Clock } from "./clock.ts";
+export { nodeLostAfterMs } from "./agents/node-liveness.ts";
+export { type CancelTimer, type Clock, systemClock } from "./timers/clock.ts";
 export { runControllerCommand } from "./command.ts";
 export { type Controller, startController } from "./controller.ts";
 export { type ControllerOptions, defaultListen } from "./options.ts";
+export { backUpStopped } from "./store/backup.ts";
+export { resumeDatabase, restoreBackup } from "./store/restore.ts";
 export { type CopiedRows, copyStore, type StoreCopy } from "./store/store-copy.ts";
-export { type TokenFile, tokenFileName } from "./tokens.ts";
+export { type TokenFile, tokenFileName } from "./auth/tokens.ts";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { logDestinationOptions, outlivingItsDisk } from "@millpond/api";
+import { logDestinationOptions, outlivingItsDisk } from "@millpond/platform";
 import { type Logger, pino } from "pino";
 
 export const logLevels = ["trace", "debug", "info", "warn", "error", "silent"] as const;

@@ -3,24 +3,25 @@
 import { isIPv4, isIPv6 } from "node:net";
 import { isAbsolute, resolve } from "node:path";
 import { millpondError, quote } from "@millpond/api";
+import type { ConnectionLimits } from "@millpond/platform";
 import type { Logger } from "pino";
-import { type Clock, systemClock } from "./clock.ts";
-import type { TlsSource } from "./tls.ts";
-import { isToken } from "./tokens.ts";
+import { type Clock, systemClock } from "./timers/clock.ts";
+import type { TlsSource } from "./http/tls.ts";
+import { isToken } from "./auth/tokens.ts";
 
 export const defaultListen = "127.0.0.1:7170";
 
-/** What whoever starts a controller says. */
+/** Command-line options of the controller. */
 export interface ControllerOptions {
-  /** Where the state and the tokens are kept; made with mode 0700 where it does not exist. */
+  /** Directory of the state and the tokens; created with mode 0700 where it does not exist. */
   readonly stateDirectory: string;
   /** `postgres://user:password@host:port/database`, which several controllers may share. Absent: a file of the directory. */
   readonly storeUrl?: string | undefined;
-  /** Base URL at which others reach this controller. Default: where it listens. */
+  /** Base URL at which other hosts reach this controller. Default: its listening address. */
   readonly advertise?: string | undefined;
   /**
-   * The authorities to trust of the controller that leads, PEM. Default: the own authority where this one has a
-   * certificate of it, else those of the machine.
+   * Authorities that the leader is verified against, PEM. Default: the pool's own authority where this controller has a
+   * certificate of it, else those of the host.
    */
   readonly ca?: string | undefined;
   /** `host:port`; beyond loopback with TLS. Port 0 takes a free one. Default `127.0.0.1:7170`. */
@@ -29,18 +30,23 @@ export interface ControllerOptions {
   readonly userTokens?: readonly string[];
   /** Tokens of agents besides the one in the state directory. */
   readonly agentTokens?: readonly string[];
-  /** Files of a certificate and its key, PEM: TLS on any address. Absent: beyond loopback, one of the own authority. */
+  /**
+   * Files of a certificate and its key, PEM: TLS on any address. Absent: beyond loopback, a certificate of the pool's own
+   * authority.
+   */
   readonly tlsCertificate?: string | undefined;
   readonly tlsKey?: string | undefined;
-  /** More names and addresses of this machine, for the own authority's certificate. */
+  /** Additional names and addresses of this host, for the certificate of the pool's own authority. */
   readonly tlsNames?: readonly string[];
+  /** Limits of concurrent connections. Default: by the limits of the process. */
+  readonly connectionLimits?: ConnectionLimits;
   /** Default: JSON lines to standard error at the level `info`. */
   readonly log?: Logger;
-  /** Default: the machine's. */
+  /** Default: the clock of the host. */
   readonly clock?: Clock;
 }
 
-/** The same, checked, with the defaults filled in. */
+/** The validated options, with defaults filled in. */
 export interface ResolvedOptions {
   readonly stateDirectory: string;
   readonly storeUrl: string | undefined;
@@ -99,7 +105,7 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
 }
 
 /**
- * Reads `address:port`, `[v6]:port` or `localhost:port`.
+ * Parses `address:port`, `[v6]:port` or `localhost:port`.
  *
  * @throws MILLPOND_E_INVALID
  */
@@ -110,7 +116,7 @@ export function parseListen(text: string): { readonly host: string; readonly por
   if (host === undefined || port > 65_535) {
     throw millpondError("MILLPOND_E_INVALID", `the address ${quote(text)} is not of the form host:port`);
   }
-  // What the name resolves to is the machine's own affair, so it is not asked.
+  // Resolving the name depends on the host's configuration, so it is not resolved.
   const address = host === "localhost" ? "127.0.0.1" : host;
   if (!isIPv4(address) && !isIPv6(address)) {
     throw millpondError(

@@ -8,10 +8,10 @@ export const arrayCommands: readonly Command[] = [
     doc: "An array, or with `levels` a mipmapped one, of the current device, within the session's limit.",
     left: "books",
     fields: [
-      ["handle", "u64"],
-      ["width", "u64"],
-      ["height", "u64"],
-      ["depth", "u64"],
+      ["handle", "handle"],
+      ["width", "number"],
+      ["height", "number"],
+      ["depth", "number"],
       ["format", "i32"],
       ["channels", "u32"],
       ["flags", "u32"],
@@ -24,16 +24,16 @@ export const arrayCommands: readonly Command[] = [
     name: "ArrayDestroy",
     doc: "The end of an array, when the device is done with it. A level ends with its mipmapped array.",
     left: "books",
-    fields: [["handle", "u64"]],
+    fields: [["handle", "handle"]],
   },
   {
     name: "ArrayLevel",
     doc: "A level of a mipmapped array, as an array.",
     left: "books",
     fields: [
-      ["mipmapped", "u64"],
+      ["mipmapped", "handle"],
       ["level", "u32"],
-      ["handle", "u64"],
+      ["handle", "handle"],
     ],
     reply: {
       fields: [
@@ -48,9 +48,9 @@ export const arrayCommands: readonly Command[] = [
     doc: "A plane of an array of a format with several, as an array.",
     left: "trace",
     fields: [
-      ["array", "u64"],
+      ["array", "handle"],
       ["plane", "u32"],
-      ["handle", "u64"],
+      ["handle", "handle"],
     ],
     reply: {
       fields: [
@@ -67,7 +67,7 @@ export const arrayCommands: readonly Command[] = [
     doc: "What an array takes of a device's memory, as the driver says.",
     left: "books",
     fields: [
-      ["handle", "u64"],
+      ["handle", "handle"],
       ["device", "i32"],
     ],
     reply: {
@@ -81,7 +81,7 @@ export const arrayCommands: readonly Command[] = [
     name: "ArrayMap",
     doc: "Maps memory to parts of sparse arrays, or unmaps it. `entries`: CUarrayMapInfo records, in which the array, the memory and the devices are those of the session.",
     left: "trace",
-    fields: [["stream", "u64"]],
+    fields: [["stream", "handle"]],
     tails: ["entries"],
     reply: { fields: [] },
   },
@@ -90,12 +90,12 @@ export const arrayCommands: readonly Command[] = [
     doc: "A texture or surface object. Of the resource, `handle` is the array, mipmapped array or address; the structures as they lie in memory, `view` only with `hasView`.",
     left: "books",
     fields: [
-      ["handle", "u64"],
+      ["handle", "handle"],
       ["isSurface", "u32"],
       ["hasView", "u32"],
-      ["resource", { bytes: 144 }],
-      ["texture", { bytes: 104 }],
-      ["view", { bytes: 112 }],
+      ["resource", { bytes: 144, of: "CUDA_RESOURCE_DESC" }],
+      ["texture", { bytes: 104, of: "CUDA_TEXTURE_DESC" }],
+      ["view", { bytes: 112, of: "CUDA_RESOURCE_VIEW_DESC" }],
     ],
     reply: { fields: [["object", "u64"]] },
   },
@@ -103,6 +103,6 @@ export const arrayCommands: readonly Command[] = [
     name: "TextureDestroy",
     doc: "The end of a texture or surface object, when the device is done with it.",
     left: "books",
-    fields: [["object", "u64"]],
+    fields: [["object", "handle"]],
   },
 ];

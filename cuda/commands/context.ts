@@ -40,7 +40,7 @@ export const contextCommands: readonly Command[] = [
     left: { sets: "value" },
     fields: [
       ["limit", "i32"],
-      ["value", "u64"],
+      ["value", "number"],
     ],
     reply: { fields: [] },
   },
@@ -48,13 +48,13 @@ export const contextCommands: readonly Command[] = [
     name: "ContextRecordEvent",
     doc: "Records an event behind all work of the frame's context.",
     left: "trace",
-    fields: [["event", "u64"]],
+    fields: [["event", "handle"]],
   },
   {
     name: "ContextWaitEvent",
     doc: "Lets all later work of the frame's context wait for an event.",
     left: "trace",
-    fields: [["event", "u64"]],
+    fields: [["event", "handle"]],
   },
   {
     name: "ContextSync",

@@ -7,7 +7,7 @@ export const eventCommands: readonly Command[] = [
     name: "EventSync",
     doc: "Answered when the event has happened.",
     left: "books",
-    fields: [["event", "u64"]],
+    fields: [["event", "handle"]],
     reply: { fields: [] },
   },
   {
@@ -15,9 +15,9 @@ export const eventCommands: readonly Command[] = [
     doc: "Of an event that is made again: it had happened `afterMs` (a double) after the moment `unixNs`.",
     left: { tells: "event" },
     fields: [
-      ["event", "u64"],
-      ["unixNs", "u64"],
-      ["afterMs", { bytes: 8 }],
+      ["event", "handle"],
+      ["unixNs", "number"],
+      ["afterMs", { bytes: 8, of: "numbers" }],
     ],
     reply: { fields: [] },
   },
@@ -25,7 +25,7 @@ export const eventCommands: readonly Command[] = [
     name: "ShareEvent",
     doc: "A handle by which other sessions of the claim open an event.",
     left: "trace",
-    fields: [["event", "u64"]],
+    fields: [["event", "handle"]],
     reply: { fields: [["handle", { bytes: 64 }]] },
   },
   {
@@ -33,8 +33,8 @@ export const eventCommands: readonly Command[] = [
     doc: "An event of another session of the claim, by its handle.",
     left: "trace",
     fields: [
-      ["event", "u64"],
-      ["handle", { bytes: 64 }],
+      ["event", "handle"],
+      ["handle", { bytes: 64, of: "numbers" }],
     ],
     reply: { fields: [] },
   },

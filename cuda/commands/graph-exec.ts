@@ -5,12 +5,12 @@ import type { Command } from "../schema.ts";
 export const graphExecCommands: readonly Command[] = [
   {
     name: "GraphInstantiate",
-    doc: "An executable graph. `sources`: memory of the client that its launches read, as graph::Source; `hostFunctions`: how many functions of the client one launch runs; `kept`: how many allocations outlive a launch. `hasUpload`: it is uploaded in the order of `stream`.",
+    doc: "An executable graph. `sources`: memory of the client that its launches read or write, as graph::Source, the first page of `sourceCount` (GraphSources has the others); `hostFunctions`: how many functions of the client one launch runs; `kept`: how many allocations outlive a launch. `hasUpload`: it is uploaded in the order of `stream`.",
     left: "books",
     fields: [
-      ["graph", "u64"],
-      ["flags", "u64"],
-      ["stream", "u64"],
+      ["graph", "handle"],
+      ["flags", "number"],
+      ["stream", "handle"],
       ["hasUpload", "u32"],
     ],
     reply: {
@@ -20,6 +20,7 @@ export const graphExecCommands: readonly Command[] = [
         ["result", "u32"],
         ["hostFunctions", "u32"],
         ["kept", "u32"],
+        ["sourceCount", "u32"],
         ["status", "i32"],
       ],
       tails: ["sources"],
@@ -29,15 +30,15 @@ export const graphExecCommands: readonly Command[] = [
     name: "GraphExecDestroy",
     doc: "The end of an executable graph, when it is done.",
     left: "books",
-    fields: [["exec", "u64"]],
+    fields: [["exec", "handle"]],
   },
   {
     name: "GraphExecUpdate",
     doc: "Takes over the parameters of a graph of the same shape; answers as CUgraphExecUpdateResultInfo, and as GraphInstantiate does.",
     left: "books",
     fields: [
-      ["exec", "u64"],
-      ["graph", "u64"],
+      ["exec", "handle"],
+      ["graph", "handle"],
     ],
     reply: {
       fields: [
@@ -46,17 +47,28 @@ export const graphExecCommands: readonly Command[] = [
         ["result", "u32"],
         ["status", "i32"],
         ["hostFunctions", "u32"],
+        ["sourceCount", "u32"],
       ],
       tails: ["sources"],
     },
+  },
+  {
+    name: "GraphSources",
+    doc: "Memory of the client that launches of an executable graph read or write, as graph::Source, from the `first` on: one page.",
+    left: "books",
+    fields: [
+      ["exec", "handle"],
+      ["first", "u32"],
+    ],
+    reply: { fields: [], tails: ["sources"] },
   },
   {
     name: "GraphUpdateNode",
     doc: "As GraphSetNode with `exec`, for nodes that change nothing of what launches need: not copies, functions and graphs.",
     left: "books",
     fields: [
-      ["exec", "u64"],
-      ["node", "u64"],
+      ["exec", "handle"],
+      ["node", "handle"],
     ],
     tails: ["params"],
   },
@@ -65,19 +77,19 @@ export const graphExecCommands: readonly Command[] = [
     doc: "Whether a node of an executable graph runs: `enable` 0 or 1 sets it, 2 only asks.",
     left: "books",
     fields: [
-      ["exec", "u64"],
-      ["node", "u64"],
+      ["exec", "handle"],
+      ["node", "handle"],
       ["enable", "u32"],
     ],
     reply: { fields: [["enabled", "u32"]] },
   },
   {
     name: "GraphSource",
-    doc: "Bytes of the client's that the next launch reads: `data` at `offset` of the source of that number.",
+    doc: "Bytes of the client's that a launch reads: `data` at `address` of the client, in the source of that number.",
     left: "books",
     fields: [
-      ["source", "u64"],
-      ["offset", "u64"],
+      ["source", "handle"],
+      ["address", "echo"],
     ],
     tails: ["data"],
   },
@@ -86,18 +98,20 @@ export const graphExecCommands: readonly Command[] = [
     doc: "Uploads an executable graph.",
     left: "books",
     fields: [
-      ["exec", "u64"],
-      ["stream", "u64"],
+      ["exec", "handle"],
+      ["stream", "handle"],
     ],
   },
   {
     name: "GraphLaunch",
-    doc: "Launches an executable graph.",
+    doc: "Launches an executable graph. `landing`: the number of what it copies to the client's memory, as with LandFromDevice; 0 where it copies nothing there.",
     left: "books",
     work: true,
     fields: [
-      ["exec", "u64"],
-      ["stream", "u64"],
+      ["exec", "handle"],
+      ["stream", "handle"],
+      ["landing", "number"],
+      ["landed", "number"],
     ],
   },
 ];

@@ -18,7 +18,7 @@ export const greenCommands: readonly Command[] = [
     doc: "cuDevSmResourceSplitByCount of a resource that the session was given. `groups`: how many are wanted, 0 for none but their number.",
     left: "trace",
     fields: [
-      ["input", { bytes: 144 }],
+      ["input", { bytes: 144, of: "CUdevResource" }],
       ["groups", "u32"],
       ["flags", "u32"],
       ["minimum", "u32"],
@@ -35,7 +35,7 @@ export const greenCommands: readonly Command[] = [
     name: "ResourceDescribe",
     doc: "cuDevResourceGenerateDesc of resources that the session was given, under a number of the client's.",
     left: "trace",
-    fields: [["descriptor", "u64"]],
+    fields: [["descriptor", "handle"]],
     tails: ["resources"],
     reply: { fields: [] },
   },
@@ -46,7 +46,7 @@ export const greenCommands: readonly Command[] = [
     fields: [
       ["context", "u32"],
       ["device", "i32"],
-      ["descriptor", "u64"],
+      ["descriptor", "handle"],
       ["flags", "u32"],
     ],
     reply: { fields: [] },
@@ -56,7 +56,7 @@ export const greenCommands: readonly Command[] = [
     doc: "A stream of the frame's context, which is a green one.",
     left: "trace",
     fields: [
-      ["stream", "u64"],
+      ["stream", "handle"],
       ["flags", "u32"],
       ["priority", "i32"],
     ],

@@ -8,8 +8,8 @@ export const hostMemoryCommands: readonly Command[] = [
     doc: "Pinned host memory at `address`: of a client on the same host, as a file that both map there; `isPrivate` 1: of the worker alone, for kernels that are given addresses of memory which the client mirrors.",
     left: "books",
     fields: [
-      ["bytes", "u64"],
-      ["address", "u64"],
+      ["bytes", "number"],
+      ["address", "address"],
       ["flags", "u32"],
       ["isPrivate", "u32"],
     ],
@@ -20,15 +20,15 @@ export const hostMemoryCommands: readonly Command[] = [
     doc: "The client keeps the file of that pinned memory. In a session that goes on for one that was parked, it sent the file before this command, and has the memory from there.",
     left: { makes: "address", kind: "hostMemory" },
     fields: [
-      ["bytes", "u64"],
-      ["address", "u64"],
+      ["bytes", "number"],
+      ["address", "address"],
     ],
   },
   {
     name: "HostFree",
     doc: "The end of a HostAlloc.",
     left: "books",
-    fields: [["address", "u64"]],
+    fields: [["address", "address"]],
     reply: { fields: [] },
   },
 ];

@@ -4,8 +4,8 @@ import type { Command } from "../schema.ts";
 
 /** Of what, where and in which shape: what a launch and questions about one have in common. */
 const launchFields = [
-  ["function", "u64"],
-  ["stream", "u64"],
+  ["function", "handle"],
+  ["stream", "handle"],
   ["gridX", "u32"],
   ["gridY", "u32"],
   ["gridZ", "u32"],
@@ -28,7 +28,7 @@ export const launchCommands: readonly Command[] = [
     name: "LaunchLimits",
     doc: "What a launch of a function must keep within in the current context, and the blocks of a cluster that it was compiled for, 0 for none.",
     left: "books",
-    fields: [["function", "u64"]],
+    fields: [["function", "handle"]],
     reply: {
       fields: [
         ["threads", "i32"],

@@ -8,7 +8,7 @@ export const linkCommands: readonly Command[] = [
     name: "LinkCreate",
     doc: "cuLinkCreate. `options`: JitOptionRecord.",
     left: "books",
-    fields: [["handle", "u64"]],
+    fields: [["handle", "handle"]],
     tails: ["options"],
     reply: { fields: [] },
   },
@@ -17,7 +17,7 @@ export const linkCommands: readonly Command[] = [
     doc: "cuLinkAddData of the image whose parts have arrived for this handle. `type`: CUjitInputType.",
     left: "books",
     fields: [
-      ["handle", "u64"],
+      ["handle", "handle"],
       ["type", "u32"],
     ],
     tails: ["name", "options"],
@@ -27,7 +27,7 @@ export const linkCommands: readonly Command[] = [
     name: "LinkComplete",
     doc: "cuLinkComplete: what was linked is read with LinkRead, `wallTimeMs` and the logs are those of the whole link.",
     left: "books",
-    fields: [["handle", "u64"]],
+    fields: [["handle", "handle"]],
     reply: jitReply,
   },
   {
@@ -35,10 +35,10 @@ export const linkCommands: readonly Command[] = [
     doc: "A piece of what was linked, from `offset`; `total` is the length of the whole.",
     left: "books",
     fields: [
-      ["handle", "u64"],
-      ["offset", "u64"],
+      ["handle", "handle"],
+      ["offset", "number"],
     ],
     reply: { fields: [["total", "u64"]], tails: ["data"] },
   },
-  { name: "LinkDestroy", doc: "The end of a LinkCreate.", left: "books", fields: [["handle", "u64"]] },
+  { name: "LinkDestroy", doc: "The end of a LinkCreate.", left: "books", fields: [["handle", "handle"]] },
 ];

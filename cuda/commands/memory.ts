@@ -8,7 +8,7 @@ export const memoryCommands: readonly Command[] = [
     doc: "Allocates device memory within the session's limit.",
     left: "books",
     fields: [
-      ["bytes", "u64"],
+      ["bytes", "number"],
       ["flags", "u32"],
     ],
     reply: { fields: [["address", "u64"]] },
@@ -18,7 +18,7 @@ export const memoryCommands: readonly Command[] = [
     doc: "Frees device memory, when the device is done with it. `isLeft`: 1 for what ends with its context, since the program did not free it.",
     left: "books",
     fields: [
-      ["address", "u64"],
+      ["address", "address"],
       ["isLeft", "u32"],
     ],
   },
@@ -39,8 +39,8 @@ export const memoryCommands: readonly Command[] = [
     doc: "A handle by which other sessions of the claim open an allocation of MemAlloc. `bytes`: what the program asked for.",
     left: "trace",
     fields: [
-      ["address", "u64"],
-      ["bytes", "u64"],
+      ["address", "address"],
+      ["bytes", "number"],
     ],
     reply: { fields: [["handle", { bytes: 64 }]] },
   },
@@ -48,7 +48,7 @@ export const memoryCommands: readonly Command[] = [
     name: "OpenMemory",
     doc: "Memory of another session of the claim, by its handle; ended with MemFree.",
     left: "trace",
-    fields: [["handle", { bytes: 64 }]],
+    fields: [["handle", { bytes: 64, of: "numbers" }]],
     reply: {
       fields: [
         ["address", "u64"],

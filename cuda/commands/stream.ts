@@ -7,7 +7,7 @@ export const streamCommands: readonly Command[] = [
     name: "StreamSync",
     doc: "Answered when the stream is done.",
     left: "books",
-    fields: [["stream", "u64"]],
+    fields: [["stream", "handle"]],
     reply: { fields: [] },
   },
   {
@@ -15,9 +15,9 @@ export const streamCommands: readonly Command[] = [
     doc: "cuStreamSetAttribute: numbers and device addresses alone.",
     left: { sets: "value", of: "stream" },
     fields: [
-      ["stream", "u64"],
+      ["stream", "handle"],
       ["attribute", "u32"],
-      ["value", { bytes: 64 }],
+      ["value", { bytes: 64, of: "CUlaunchAttributeValue" }],
     ],
   },
   {
@@ -25,7 +25,7 @@ export const streamCommands: readonly Command[] = [
     doc: "cuStreamGetAttribute.",
     left: "books",
     fields: [
-      ["stream", "u64"],
+      ["stream", "handle"],
       ["attribute", "u32"],
     ],
     reply: { fields: [["value", { bytes: 64 }]] },

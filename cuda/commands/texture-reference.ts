@@ -8,8 +8,8 @@ export const textureReferenceCommands: readonly Command[] = [
     doc: "The texture or surface reference, as the kind of `handle` says, of that name in a module. It ends with the module.",
     left: "trace",
     fields: [
-      ["owner", "u64"],
-      ["handle", "u64"],
+      ["owner", "handle"],
+      ["handle", "handle"],
     ],
     tails: ["name"],
     reply: { fields: [] },
@@ -18,6 +18,6 @@ export const textureReferenceCommands: readonly Command[] = [
     name: "TextureReferenceDestroy",
     doc: "The end of a reference that cuTexRefCreate made.",
     left: "trace",
-    fields: [["handle", "u64"]],
+    fields: [["handle", "handle"]],
   },
 ];

@@ -8,8 +8,8 @@ export const userObjectCommands: readonly Command[] = [
     doc: "An object whose destructor is a function of the client.",
     left: "trace",
     fields: [
-      ["data", "u64"],
-      ["destroy", "u64"],
+      ["data", "echo"],
+      ["destroy", "echo"],
       ["references", "u32"],
       ["flags", "u32"],
     ],
@@ -20,8 +20,8 @@ export const userObjectCommands: readonly Command[] = [
     doc: "References to a user object. `what`: 0 retain, 1 release, 2 retain by a graph, 3 release by a graph.",
     left: "trace",
     fields: [
-      ["object", "u64"],
-      ["graph", "u64"],
+      ["object", "handle"],
+      ["graph", "handle"],
       ["count", "u32"],
       ["what", "u32"],
       ["flags", "u32"],

@@ -8,9 +8,9 @@ export const virtualMemoryCommands: readonly Command[] = [
     doc: "Reserves addresses, at `hint` if it is not 0 and they are free there.",
     left: "books",
     fields: [
-      ["bytes", "u64"],
-      ["alignment", "u64"],
-      ["hint", "u64"],
+      ["bytes", "number"],
+      ["alignment", "number"],
+      ["hint", "address"],
     ],
     reply: { fields: [["address", "u64"]] },
   },
@@ -19,8 +19,8 @@ export const virtualMemoryCommands: readonly Command[] = [
     doc: "The end of a VmReserve.",
     left: "books",
     fields: [
-      ["address", "u64"],
-      ["bytes", "u64"],
+      ["address", "address"],
+      ["bytes", "number"],
     ],
   },
   {
@@ -41,8 +41,8 @@ export const virtualMemoryCommands: readonly Command[] = [
     doc: "Memory without an address, within the session's limit. `memory`: a number of the client's.",
     left: "books",
     fields: [
-      ["memory", "u64"],
-      ["bytes", "u64"],
+      ["memory", "handle"],
+      ["bytes", "number"],
       ["device", "i32"],
       ["compression", "u32"],
       ["rdma", "u32"],
@@ -54,17 +54,17 @@ export const virtualMemoryCommands: readonly Command[] = [
     name: "VmRelease",
     doc: "The end of a VmCreate; what is mapped stays until it is unmapped.",
     left: "books",
-    fields: [["memory", "u64"]],
+    fields: [["memory", "handle"]],
   },
   {
     name: "VmMap",
     doc: "Maps memory at reserved addresses.",
     left: "books",
     fields: [
-      ["address", "u64"],
-      ["bytes", "u64"],
-      ["offset", "u64"],
-      ["memory", "u64"],
+      ["address", "address"],
+      ["bytes", "number"],
+      ["offset", "number"],
+      ["memory", "handle"],
     ],
   },
   {
@@ -72,8 +72,8 @@ export const virtualMemoryCommands: readonly Command[] = [
     doc: "Unmaps whole mappings, when the device is done with what it was given before.",
     left: "books",
     fields: [
-      ["address", "u64"],
-      ["bytes", "u64"],
+      ["address", "address"],
+      ["bytes", "number"],
     ],
   },
   {
@@ -81,8 +81,8 @@ export const virtualMemoryCommands: readonly Command[] = [
     doc: "Who may touch whole mappings. `access`: per device its ordinal and CUmemAccess_flags (i32 each).",
     left: "books",
     fields: [
-      ["address", "u64"],
-      ["size", "u64"],
+      ["address", "address"],
+      ["size", "number"],
     ],
     tails: ["access"],
   },
@@ -90,7 +90,7 @@ export const virtualMemoryCommands: readonly Command[] = [
     name: "VmShare",
     doc: "A handle by which other sessions of the claim open the memory of a VmCreate.",
     left: "trace",
-    fields: [["memory", "u64"]],
+    fields: [["memory", "handle"]],
     reply: { fields: [["handle", { bytes: 64 }]] },
   },
   {
@@ -98,8 +98,8 @@ export const virtualMemoryCommands: readonly Command[] = [
     doc: "Memory of another session's VmCreate, by its handle, under a number of the client's; ended with VmRelease.",
     left: "trace",
     fields: [
-      ["memory", "u64"],
-      ["handle", { bytes: 64 }],
+      ["memory", "handle"],
+      ["handle", { bytes: 64, of: "numbers" }],
     ],
     reply: {
       fields: [

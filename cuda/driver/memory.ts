@@ -13,9 +13,17 @@ const allocation = {
   why: "counts against the limit; the client keeps a map of what is device memory",
 } as const;
 
-const filled = { kind: "address", unlessZero: ["N"] } as const;
-const filled2D = { kind: "address", unlessZero: ["Width", "Height"] } as const;
-const copied = { kind: "address", unlessZero: ["ByteCount"] } as const;
+/** `N` elements of so many bytes. */
+const filled = (elementBytes: number) =>
+  ({ kind: "address", extent: { elements: "N", elementBytes }, unlessZero: ["N"] }) as const;
+/** `Height` rows of `Width` elements of so many bytes. */
+const filled2D = (elementBytes: number) =>
+  ({
+    kind: "address",
+    extent: { elements: "Width", elementBytes, pitch: "dstPitch", rows: "Height" },
+    unlessZero: ["Width", "Height"],
+  }) as const;
+const copied = { kind: "address", extent: { elements: "ByteCount" }, unlessZero: ["ByteCount"] } as const;
 const value = { kind: "value" } as const;
 const stream = { kind: "stream" } as const;
 
@@ -94,7 +102,7 @@ export const memory = {
     work: true,
     precondition: "memset",
     driverSymbol: "cuMemsetD8Async",
-    arguments: { dstDevice: filled, uc: value, N: value },
+    arguments: { dstDevice: filled(1), uc: value, N: value },
   },
   cuMemsetD16_v2: {
     style: "async",
@@ -102,7 +110,7 @@ export const memory = {
     work: true,
     precondition: "memset",
     driverSymbol: "cuMemsetD16Async",
-    arguments: { dstDevice: filled, us: value, N: value },
+    arguments: { dstDevice: filled(2), us: value, N: value },
   },
   cuMemsetD32_v2: {
     style: "async",
@@ -110,7 +118,7 @@ export const memory = {
     work: true,
     precondition: "memset",
     driverSymbol: "cuMemsetD32Async",
-    arguments: { dstDevice: filled, ui: value, N: value },
+    arguments: { dstDevice: filled(4), ui: value, N: value },
   },
   cuMemsetD2D8_v2: {
     style: "async",
@@ -118,7 +126,7 @@ export const memory = {
     work: true,
     precondition: "memset2D",
     driverSymbol: "cuMemsetD2D8Async",
-    arguments: { dstDevice: filled2D, dstPitch: value, uc: value, Width: value, Height: value },
+    arguments: { dstDevice: filled2D(1), dstPitch: value, uc: value, Width: value, Height: value },
   },
   cuMemsetD2D16_v2: {
     style: "async",
@@ -126,7 +134,7 @@ export const memory = {
     work: true,
     precondition: "memset2D",
     driverSymbol: "cuMemsetD2D16Async",
-    arguments: { dstDevice: filled2D, dstPitch: value, us: value, Width: value, Height: value },
+    arguments: { dstDevice: filled2D(2), dstPitch: value, us: value, Width: value, Height: value },
   },
   cuMemsetD2D32_v2: {
     style: "async",
@@ -134,28 +142,28 @@ export const memory = {
     work: true,
     precondition: "memset2D",
     driverSymbol: "cuMemsetD2D32Async",
-    arguments: { dstDevice: filled2D, dstPitch: value, ui: value, Width: value, Height: value },
+    arguments: { dstDevice: filled2D(4), dstPitch: value, ui: value, Width: value, Height: value },
   },
   cuMemsetD8Async: {
     style: "async",
     left: "books",
     work: true,
     precondition: "memset",
-    arguments: { dstDevice: filled, uc: value, N: value, hStream: stream },
+    arguments: { dstDevice: filled(1), uc: value, N: value, hStream: stream },
   },
   cuMemsetD16Async: {
     style: "async",
     left: "books",
     work: true,
     precondition: "memset",
-    arguments: { dstDevice: filled, us: value, N: value, hStream: stream },
+    arguments: { dstDevice: filled(2), us: value, N: value, hStream: stream },
   },
   cuMemsetD32Async: {
     style: "async",
     left: "books",
     work: true,
     precondition: "memset",
-    arguments: { dstDevice: filled, ui: value, N: value, hStream: stream },
+    arguments: { dstDevice: filled(4), ui: value, N: value, hStream: stream },
   },
   cuMemsetD2D8Async: {
     style: "async",
@@ -163,7 +171,7 @@ export const memory = {
     work: true,
     precondition: "memset2D",
     arguments: {
-      dstDevice: filled2D,
+      dstDevice: filled2D(1),
       dstPitch: value,
       uc: value,
       Width: value,
@@ -177,7 +185,7 @@ export const memory = {
     work: true,
     precondition: "memset2D",
     arguments: {
-      dstDevice: filled2D,
+      dstDevice: filled2D(2),
       dstPitch: value,
       us: value,
       Width: value,
@@ -191,7 +199,7 @@ export const memory = {
     work: true,
     precondition: "memset2D",
     arguments: {
-      dstDevice: filled2D,
+      dstDevice: filled2D(4),
       dstPitch: value,
       ui: value,
       Width: value,

@@ -4,12 +4,18 @@ import type { Group } from "../schema.ts";
 
 const local = { style: "local" } as const;
 const stream = { kind: "stream" } as const;
-const word = {
-  style: "async",
-  left: "books",
-  precondition: "word",
-  arguments: { stream, addr: { kind: "address" }, value: { kind: "value" }, flags: { kind: "value" } },
-} as const;
+const word = (bytes: 4 | 8) =>
+  ({
+    style: "async",
+    left: "books",
+    precondition: "word",
+    arguments: {
+      stream,
+      addr: { kind: "address", extent: { bytes } },
+      value: { kind: "value" },
+      flags: { kind: "value" },
+    },
+  }) as const;
 const attribute = {
   style: "hand",
   why: "which member of the value counts depends on the attribute",
@@ -63,13 +69,13 @@ export const streams = {
   },
 
   cuStreamWaitValue32: { style: "same", as: "cuStreamWaitValue32_v2" },
-  cuStreamWaitValue32_v2: { ...word, consequence: "awaitsWord" },
+  cuStreamWaitValue32_v2: { ...word(4), consequence: "awaitsWord" },
   cuStreamWaitValue64: { style: "same", as: "cuStreamWaitValue64_v2" },
-  cuStreamWaitValue64_v2: { ...word, consequence: "awaitsWord" },
+  cuStreamWaitValue64_v2: { ...word(8), consequence: "awaitsWord" },
   cuStreamWriteValue32: { style: "same", as: "cuStreamWriteValue32_v2" },
-  cuStreamWriteValue32_v2: { ...word, consequence: "writesWord" },
+  cuStreamWriteValue32_v2: { ...word(4), consequence: "writesWord" },
   cuStreamWriteValue64: { style: "same", as: "cuStreamWriteValue64_v2" },
-  cuStreamWriteValue64_v2: { ...word, consequence: "writesWord" },
+  cuStreamWriteValue64_v2: { ...word(8), consequence: "writesWord" },
   cuStreamBatchMemOp: { style: "same", as: "cuStreamBatchMemOp_v2" },
   cuStreamBatchMemOp_v2: {
     style: "async",

@@ -7,7 +7,11 @@ import type { Group, Remoted } from "../schema.ts";
 
 const value = { kind: "value" } as const;
 const out = { kind: "out" } as const;
-const address = { kind: "address" } as const;
+/** At least so much of an image is read; what lies between its last row's end and its pitch need not be there. */
+const image = {
+  kind: "address",
+  extent: { elements: "desc.Width", pitch: "Pitch", rows: "desc.Height" },
+} as const;
 const hTexRef = { kind: "handle", of: "textureReference" } as const;
 const hSurfRef = { kind: "handle", of: "surfaceReference" } as const;
 const hArray = { kind: "handle", of: "array" } as const;
@@ -48,11 +52,11 @@ export const textureReferences: Group = {
   cuTexRefSetAddress_v2: wait({
     ByteOffset: { kind: "out", nullable: true, isAsked: true },
     hTexRef,
-    dptr: address,
+    dptr: { kind: "address", extent: { elements: "bytes" } },
     bytes: value,
   }),
-  cuTexRefSetAddress2D_v2: wait({ hTexRef, desc: { kind: "struct" }, dptr: address, Pitch: value }),
-  cuTexRefSetAddress2D_v3: wait({ hTexRef, desc: { kind: "struct" }, dptr: address, Pitch: value }),
+  cuTexRefSetAddress2D_v2: wait({ hTexRef, desc: { kind: "struct" }, dptr: image, Pitch: value }),
+  cuTexRefSetAddress2D_v3: wait({ hTexRef, desc: { kind: "struct" }, dptr: image, Pitch: value }),
   cuTexRefSetFormat: wait({ hTexRef, fmt: value, NumPackedComponents: value }),
   cuTexRefSetAddressMode: wait({ hTexRef, dim: value, am: value }),
   cuTexRefSetFilterMode: wait({ hTexRef, fm: value }),

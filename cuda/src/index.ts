@@ -14,6 +14,7 @@ export { commands } from "../commands/index.ts";
 export type {
   Argument,
   Command,
+  Extent,
   Field,
   FieldType,
   Group,
@@ -24,7 +25,11 @@ export type {
   Refused,
   Remoted,
   Remoting,
+  RequestField,
   SameAs,
 } from "../schema.ts";
+export { type MemberMeaning, structs } from "../structs.ts";
 export { driver } from "../driver/index.ts";
 export { workerSymbols } from "../worker-symbols.ts";
+export { nvml, unsupported as unsupportedNvml } from "../nvml/index.ts";
+export type { NvmlFunction, NvmlGroup, Parameter as NvmlParameter } from "../nvml/schema.ts";

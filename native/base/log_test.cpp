@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "base/log_request.h"
-#include "base/stderr_capture.h"
+#include "testing/stderr_capture.h"
 #include "testing/check.h"
 
 using millpond::LogLevel;

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cuda/crossing.h"
 #include "cuda/gen/cuda_api.h"
+#include "protocol/address.h"
 
 namespace millpond::graph {
 
@@ -28,8 +30,8 @@ struct NodeRecord {
       uint32_t sharedBytes;
       uint32_t reserved;
     } kernel;
-    CUDA_MEMCPY3D copy;
-    CUDA_MEMSET_NODE_PARAMS fill;
+    Crossing<CUDA_MEMCPY3D> copy;
+    Crossing<CUDA_MEMSET_NODE_PARAMS> fill;
     struct {
       uint64_t function;
       uint64_t data;
@@ -41,11 +43,11 @@ struct NodeRecord {
     } child;
     uint64_t event;
     struct {
-      CUmemPoolProps pool;
+      Crossing<CUmemPoolProps> pool;
       uint64_t bytes;
-      uint64_t address;
+      uint64_t address;  ///< to the client: where it is
     } allocation;
-    uint64_t address;  ///< that a free node frees
+    wire::Address address;  ///< that a free node frees
     struct {
       uint64_t handle;
       uint32_t kind;  ///< CUgraphConditionalNodeType
@@ -55,14 +57,17 @@ struct NodeRecord {
   };
 };
 
-/// Memory of the client that an executable graph reads.
+/// Memory of the client that an executable graph reads, or writes.
 struct Source {
-  uint64_t number;
+  uint64_t number;  ///< 0: it is written
   uint64_t address;
-  uint64_t bytes;
+  uint64_t bytes;     ///< from the first to the last
+  uint32_t hasGaps;   ///< 1: not every byte between them is written
+  uint32_t reserved;
 };
 
 inline constexpr uint32_t kListPage = 1024;
+inline constexpr uint32_t kSourcePage = 1024;
 inline constexpr uint32_t kTextPage = 32 << 10;
 inline constexpr uint32_t kMaxDependencies = 2048;  ///< of one captured node, or added by one call's frame
 inline constexpr uint32_t kMaxBodies = 64;

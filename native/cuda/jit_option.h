@@ -10,8 +10,8 @@ namespace millpond {
 
 /// More than there are.
 inline constexpr unsigned kMaxJitOptions = 64;
-/// Of each log, in bytes; what a program offers above that stays unused.
-inline constexpr uint32_t kMaxJitLogBytes = uint32_t{512} << 10;
+/// Of each log, in bytes; what a program offers above that stays unused. Both logs come in one reply.
+inline constexpr uint32_t kMaxJitLogBytes = uint32_t{448} << 10;
 
 struct JitOptionRecord {
   uint32_t id;

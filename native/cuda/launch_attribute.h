@@ -10,15 +10,17 @@ inline constexpr unsigned kMaxLaunchAttributes = 64;
 
 /// What has to be done with a launch attribute on its way from one process to the other.
 enum class LaunchAttributeKind {
-  kPlain,   ///< numbers and device addresses: means the same on both sides
+  kPlain,   ///< numbers: means the same on both sides
+  kWindow,  ///< a window of memory: its address is one for the worker to look at
   kEvent,   ///< holds an event: a handle of the client, the driver's on the worker's side
   kRefused  ///< holds what only one side has, or is not known
 };
 
 inline LaunchAttributeKind kindOf(CUlaunchAttributeID id) {
   switch (id) {
-    case CU_LAUNCH_ATTRIBUTE_IGNORE:
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      return LaunchAttributeKind::kWindow;
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:

@@ -7,8 +7,8 @@
 #include <map>
 #include <numeric>
 
-#include "protocol/session_test_server.h"
-#include "testing/cutting_proxy.h"
+#include "testing/servers/session_server.h"
+#include "testing/servers/cutting_proxy.h"
 
 namespace millpond {
 namespace {
@@ -120,8 +120,8 @@ class Serving {
         link,
         [&](const ServerLink::Frame& frame) {
           Ask ask{};
-          CHECK(frame.body.size() >= sizeof(ask));
-          std::memcpy(&ask, frame.body.data(), sizeof(ask));
+          CHECK(frame.body().size() >= sizeof(ask));
+          std::memcpy(&ask, frame.body().data(), sizeof(ask));
           return execute(frame, ask);
         },
         [&] { return takeBack(); });
@@ -134,7 +134,7 @@ class Serving {
     switch (frame.header.op) {
       case kTakeData: {
         CHECK_EQ(ask.number, ++posted_[frame.header.thread]);
-        const auto data = frame.body.subspan(sizeof(ask));
+        const auto data = frame.body().subspan(sizeof(ask));
         CHECK_EQ(data.size(), wire::padded(ask.bytes));
         const auto wanted = bytesOf(ask.number, ask.bytes);
         CHECK(std::equal(wanted.begin(), wanted.end(), data.begin()));
@@ -149,7 +149,7 @@ class Serving {
           sendPiece(request, bytesOf(ask.number + at, std::min<uint64_t>(wire::kChunkBytes, ask.bytes - at)));
         return link_->reply(wire::ReplyKind::kResult, kGiveData, request, 0);
       case kGiveLanding: {
-        const wire::Landing header{ask.address, ask.bytes};
+        const wire::Landing header{ask.address, ask.bytes, 0, 0};
         const auto data = bytesOf(ask.number, ask.bytes);
         return link_->reply(wire::ReplyKind::kLanding, 0, 0, 0, std::as_bytes(std::span(&header, 1)), std::span(data));
       }
@@ -354,7 +354,7 @@ TEST("replies that a client takes and never acknowledges are waited for, and loo
   ServerLink::Frame frame;
   CHECK(link.next(frame) == ServerLink::Next::kFrame);
   CHECK_EQ(frame.header.op, kTakeData);
-  CHECK_EQ(frame.body.size(), sizeof(body));
+  CHECK_EQ(frame.body().size(), sizeof(body));
 }
 
 TEST("a client that does nothing comes back by itself") {

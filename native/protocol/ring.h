@@ -103,16 +103,27 @@ class RingProducer {
         bytes_(bytes),
         capacity_(capacity),
         head_(control.head.load()),
-        knownTail_(control.tail.load()) {}
+        knownTail_(control.tail.load()) {
+    if (head_ - knownTail_ <= capacity_) return;
+    knownTail_ = head_ - capacity_;
+    isBroken_ = true;
+  }
 
   size_t capacity() const { return capacity_; }
   uint64_t head() const { return head_; }
-  size_t space() const { return capacity_ - static_cast<size_t>(head_ - control_->tail.load(std::memory_order_acquire)); }
-  bool hasSpace(size_t bytes) {
-    if (capacity_ - static_cast<size_t>(head_ - knownTail_) >= bytes) return true;
-    knownTail_ = control_->tail.load(std::memory_order_acquire);
-    return capacity_ - static_cast<size_t>(head_ - knownTail_) >= bytes;
+  /// Bytes that are free, never more than the capacity whatever the consumer says.
+  size_t space() {
+    look(std::memory_order_acquire);
+    return known();
   }
+  bool hasSpace(size_t bytes) {
+    if (known() >= bytes) return true;
+    look(std::memory_order_acquire);
+    return known() >= bytes;
+  }
+  /// The consumer said that it released what was never published, or took back what it had released. There will be no
+  /// more space.
+  bool isBroken() const { return isBroken_; }
   /// Where the next bytes go; contiguous for up to `capacity`. Call only with that much space.
   std::byte* place() const { return bytes_ + head_ % capacity_; }
   void advance(size_t bytes) { head_ += bytes; }
@@ -131,17 +142,26 @@ class RingProducer {
   /// Sleeps until the consumer releases something, at most `timeoutNs`.
   void sleepForSpace(size_t bytes, int64_t timeoutNs) {
     control_->producerSleeps.store(1, std::memory_order_seq_cst);
-    knownTail_ = control_->tail.load(std::memory_order_seq_cst);
-    if (!hasSpace(bytes)) futexWait(control_->producerSleeps, 1, timeoutNs);
+    look(std::memory_order_seq_cst);
+    if (!isBroken_ && !hasSpace(bytes)) futexWait(control_->producerSleeps, 1, timeoutNs);
     control_->producerSleeps.store(0, std::memory_order_relaxed);
   }
 
  private:
+  size_t known() const { return capacity_ - static_cast<size_t>(head_ - knownTail_); }
+  /// A tail is believed between the last one and the head: so `head_ - knownTail_` never exceeds the capacity.
+  void look(std::memory_order order) {
+    const uint64_t tail = control_->tail.load(order);
+    isBroken_ = isBroken_ || tail - knownTail_ > head_ - knownTail_;
+    if (!isBroken_) knownTail_ = tail;
+  }
+
   RingControl* control_ = nullptr;
   std::byte* bytes_ = nullptr;
   size_t capacity_ = 0;
   uint64_t head_ = 0;
   uint64_t knownTail_ = 0;
+  bool isBroken_ = false;
 };
 
 class RingConsumer {

@@ -83,7 +83,7 @@ ServerLink::Next ServerLink::next(Frame& frame) {
         return Next::kBroken;
       }
       if (bytes <= available) {
-        frame.body = {commands_.data() + sizeof(frame.header), bytes - sizeof(frame.header)};
+        frame.take(commands_.data() + sizeof(frame.header), bytes - sizeof(frame.header));
         commands_.skip(bytes);
         frame.end = commands_.position();
         if (graceNs_ == 0) return Next::kFrame;
@@ -92,7 +92,7 @@ ServerLink::Next ServerLink::next(Frame& frame) {
           return Next::kFrame;
         }
         linkBytes_ += bytes;
-        if (!takeLinkFrame(frame.body)) return Next::kBroken;
+        if (!takeLinkFrame(frame.body())) return Next::kBroken;
         continue;
       }
       if (!remote_) {
@@ -150,7 +150,13 @@ bool ServerLink::write(wire::ReplyHeader header, std::span<const std::span<const
                        std::span<const std::byte> lent) {
   size_t body = 0;
   for (const auto& part : parts) body += part.size();
-  header.bytes = static_cast<uint32_t>(sizeof(header) + wire::padded(body) + wire::padded(lent.size()));
+  const size_t bytes = sizeof(header) + wire::padded(body) + wire::padded(lent.size());
+  if (bytes > wire::kMaxReplyBytes) {
+    problem_ = "a reply of " + std::to_string(bytes) + " bytes, and none may have more than " +
+               std::to_string(wire::kMaxReplyBytes);
+    return false;
+  }
+  header.bytes = static_cast<uint32_t>(bytes);
   if (!remote_) return writeRing(header, parts);
   if (!waitForRoom()) return false;
   keep(header, parts, sizeof(header) + wire::padded(body));
@@ -162,6 +168,10 @@ bool ServerLink::writeRing(const wire::ReplyHeader& header, std::span<const std:
   const int64_t deadline = monotonicNs() + patienceNs_;
   while (!replies_.hasSpace(header.bytes)) {
     replies_.sleepForSpace(header.bytes, 10'000'000);
+    if (replies_.isBroken()) {
+      problem_ = "the reply ring's tail is not between where it was and the ring's head";
+      return false;
+    }
     pollfd look{channel_.socket(), POLLRDHUP, 0};
     if (monotonicNs() > deadline || (::poll(&look, 1, 0) == 1 && look.revents != 0)) return false;
   }

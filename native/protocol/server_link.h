@@ -2,6 +2,8 @@
 // A worker's end of a session: reads commands out of memory that the client may change under it, writes replies.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -34,16 +36,35 @@ class ServerLink {
   SessionMemory& memory() { return memory_; }
   int socket() const { return channel_.socket(); }
 
-  /// One command. `body` lies in shared memory: copy before checking.
-  struct Frame {
+  /// One command. Its beginning was copied out of shared memory, so that who looks at it twice sees the same.
+  class Frame {
+   public:
     wire::CommandHeader header;
-    std::span<const std::byte> body;
     uint64_t end = 0;  ///< stream offset behind the frame
+
+    /// The copy: at most wire::kHeadBytes of the body, all of a short one.
+    std::span<const std::byte> head() const { return {head_.data(), std::min(bytes_, head_.size())}; }
+    /// All of it. What a long one has behind its head lies in shared memory: copy before checking.
+    std::span<const std::byte> body() const { return bytes_ <= head_.size() ? head() : std::span(ring_, bytes_); }
+
+   private:
+    friend class ServerLink;
+    void take(const std::byte* ring, size_t bytes) {
+      ring_ = ring;
+      bytes_ = bytes;
+      if (bytes) std::memcpy(head_.data(), ring, std::min(bytes, head_.size()));
+    }
+
+    const std::byte* ring_ = nullptr;
+    size_t bytes_ = 0;
+    std::array<std::byte, wire::kHeadBytes> head_;
   };
   enum class Next { kFrame, kNothing, kGone, kBroken };
   /// Takes the next command if one is there. kBroken: `problem()` says why.
   Next next(Frame& frame);
   const std::string& problem() const { return problem_; }
+  /// What the client wrote into the control words of its replies cannot be: nothing more can be sent.
+  bool isBroken() const { return replies_.isBroken(); }
 
   /// Gives the client the room of every command before `offset` back.
   void release(uint64_t offset) { commands_.release(offset); }
@@ -60,7 +81,8 @@ class ServerLink {
   /// Whether something that `sleep` waits for has come.
   bool ready();
 
-  /// Appends a reply frame whose body is the given runs one behind the other. False: the client is gone.
+  /// Appends a reply frame whose body is the given runs one behind the other, at most wire::kMaxReplyBytes in all. False:
+  /// the client is gone, or `problem()` says why it could not be written.
   template <typename... Runs>
   bool reply(wire::ReplyKind kind, uint16_t op, uint32_t request, int32_t result, Runs... runs) {
     const std::span<const std::byte> parts[] = {runs..., {}};

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <random>
@@ -68,13 +69,13 @@ TEST("commands are taken whole and in order") {
   CHECK(ends.link->ready());
   CHECK(ends.link->next(frame) == Next::kFrame);
   CHECK_EQ(frame.header.op, 3);
-  CHECK_EQ(frame.body.size(), 0u);
+  CHECK_EQ(frame.body().size(), 0u);
   CHECK_EQ(frame.end, 16u);
   CHECK(ends.link->next(frame) == Next::kFrame);
   CHECK_EQ(frame.header.op, 4);
   CHECK_EQ(frame.header.thread, 7u);
-  CHECK_EQ(frame.body.size(), wire::kMaxFrameBytes - 16);
-  CHECK(frame.body[1000] == static_cast<std::byte>(1016 % 256));
+  CHECK_EQ(frame.body().size(), wire::kMaxFrameBytes - 16);
+  CHECK(frame.body()[1000] == static_cast<std::byte>(1016 % 256));
   CHECK(ends.link->next(frame) == Next::kNothing);
   // Its room is the client's again only when that is said.
   RingProducer client(ends.submit(), ends.memory.submit(), wire::kSubmitBytes);
@@ -117,8 +118,8 @@ TEST("a command of which the ring holds only a part is broken, and over a socket
     CHECK(bool(sendAll(socket.client.get(), std::span(whole).subspan(at, std::min<size_t>(100, whole.size() - at)))));
   }
   CHECK(socket.link->next(frame) == Next::kFrame);
-  CHECK_EQ(frame.body.size(), 4080u);
-  CHECK(std::memcmp(frame.body.data(), whole.data() + 16, 4080) == 0);
+  CHECK_EQ(frame.body().size(), 4080u);
+  CHECK(std::memcmp(frame.body().data(), whole.data() + 16, 4080) == 0);
   // A connection that ends in the middle of a command is just gone.
   CHECK(bool(sendAll(socket.client.get(), command(64, 40))));
   CHECK(socket.link->next(frame) == Next::kNothing);
@@ -153,6 +154,91 @@ TEST("a head that lies is broken") {
   ServerLink::Frame frame;
   ends.submit().head.store(wire::kSubmitBytes);
   CHECK(ends.link->next(frame) == Next::kBroken);
+}
+
+TEST("what was looked at of a command stays as it is, whatever its client writes there") {
+  for (const size_t bodyBytes : {size_t{8}, size_t{wire::kHeadBytes}, size_t{wire::kHeadBytes} + 8, size_t{100'000}}) {
+    Ends ends(false);
+    const auto bytes = static_cast<uint32_t>(sizeof(wire::CommandHeader) + bodyBytes);
+    const std::vector<std::byte> sent = command(bytes, bytes, 3);
+    ends.publish(sent);
+    ServerLink::Frame frame;
+    CHECK(ends.link->next(frame) == Next::kFrame);
+    std::memset(ends.memory.submit(), 0xee, bytes);
+    CHECK_EQ(frame.header.op, 3);
+    CHECK_EQ(frame.body().size(), bodyBytes);
+    CHECK_EQ(frame.head().size(), std::min<size_t>(bodyBytes, wire::kHeadBytes));
+    const auto* wanted = sent.data() + sizeof(wire::CommandHeader);
+    CHECK(std::memcmp(frame.head().data(), wanted, frame.head().size()) == 0);
+    // A short command is a copy as a whole, and so are the copies that are made of it.
+    const ServerLink::Frame held = frame;
+    if (bodyBytes <= wire::kHeadBytes) CHECK(std::memcmp(held.body().data(), wanted, bodyBytes) == 0);
+    CHECK(held.head().data() != frame.head().data());
+  }
+}
+
+TEST("a reply ring's tail that lies ends the replies, and nothing is written outside of the ring") {
+  const std::vector<std::byte> half(wire::kReplyBytes / 2 - sizeof(wire::ReplyHeader), std::byte{7});
+  const auto send = [&](Ends& ends) {
+    return ends.link->reply(wire::ReplyKind::kResult, 1, 1, 0, std::span<const std::byte>(half));
+  };
+  for (const uint64_t tail : {uint64_t{wire::kReplyBytes} + 8, uint64_t{1} << 40, ~uint64_t{0}, ~uint64_t{0} - (uint64_t{1} << 30)}) {
+    Ends ends(false);
+    CHECK(send(ends));
+    CHECK(send(ends));
+    // The ring is full, and nothing of it was taken.
+    ends.memory.control().reply.tail.store(tail);
+    CHECK(!send(ends));
+    CHECK(ends.link->isBroken());
+    CHECK(ends.link->problem().find("tail") != std::string::npos);
+    ends.memory.control().reply.tail.store(wire::kReplyBytes);
+    CHECK(!send(ends));
+  }
+  // What was released is not taken back.
+  Ends back(false);
+  CHECK(send(back));
+  CHECK(send(back));
+  back.memory.control().reply.tail.store(wire::kReplyBytes / 2);
+  CHECK(send(back));
+  back.memory.control().reply.tail.store(8);
+  CHECK(!send(back));
+  CHECK(back.link->isBroken());
+}
+
+TEST("no reply is longer than a ring, over either transport") {
+  const std::vector<std::byte> most(wire::kMaxReplyBytes - sizeof(wire::ReplyHeader), std::byte{7});
+  const std::vector<std::byte> more(most.size() + 1, std::byte{7});
+  for (const bool remote : {false, true}) {
+    Ends ends(remote);
+    std::thread reader;
+    std::vector<std::byte> came(wire::kMaxReplyBytes);
+    if (remote) reader = std::thread([&] { CHECK(bool(receiveExactly(ends.client.get(), came, 10'000))); });
+    CHECK(ends.link->reply(wire::ReplyKind::kResult, 1, 1, 0, std::span<const std::byte>(most)));
+    if (remote) reader.join();
+    CHECK(!ends.link->reply(wire::ReplyKind::kResult, 1, 1, 0, std::span<const std::byte>(more)));
+    CHECK(!ends.link->isBroken());
+    CHECK(ends.link->problem().find("a reply of 1048584 bytes") != std::string::npos);
+    // Nor one whose length no number of 32 bits tells.
+    const std::span<const std::byte> huge(more.data(), size_t{1} << 32);
+    CHECK(!ends.link->reply(wire::ReplyKind::kResult, 1, 1, 0, huge));
+  }
+}
+
+TEST("a session that begins with lies in its control words writes nothing outside of its rings") {
+  for (const auto& [head, tail] : {std::pair{uint64_t{0}, uint64_t{8}}, std::pair{~uint64_t{0}, uint64_t{0}},
+                                   std::pair{uint64_t{1} << 21, uint64_t{0}}}) {
+    Ends ends(false);
+    auto file = SessionMemory::create();
+    CHECK(bool(file));
+    file->control().reply.head.store(head);
+    file->control().reply.tail.store(tail);
+    int pair[2];
+    CHECK_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    const UniqueFd client(pair[0]);
+    ServerLink link(UniqueFd(pair[1]), std::move(*file), false);
+    CHECK(link.isBroken());
+    CHECK(!link.reply(wire::ReplyKind::kResult, 1, 1, 0));
+  }
 }
 
 TEST("no sequence of bytes makes it read outside the ring") {

@@ -3,8 +3,11 @@
 
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -21,13 +24,13 @@ constexpr size_t kEagerBytes = size_t{32} << 10;
 constexpr int64_t kFlushDelayNs = 20'000;
 /// A connection that ends while the program does nothing is noticed within this time.
 constexpr int64_t kIdleLookNs = 1'000'000'000;
+/// How long the flusher waits for what lands before it asks again whether anything does.
+constexpr int64_t kLandingNapNs = 1'000'000;
 /// That its worker would park the session, within this time.
 constexpr int64_t kParkingLookNs = 250'000'000;
 constexpr int kAcknowledgementLookMs = 10;
 /// How long a sleeper goes without looking whether the worker is still there.
 constexpr int64_t kLivenessNs = 50'000'000;
-/// Copies from the device come in frames; every other reply is shorter than this.
-constexpr size_t kMaxPlainReply = size_t{64} << 10;
 /// Of a copy from the device of this size little is left in the caches when it is done.
 constexpr size_t kLargeCopyBytes = size_t{4} << 20;
 /// How long the rest of a frame may take once its header is there.
@@ -71,7 +74,16 @@ Result<std::unique_ptr<Session>> Session::establish(const Endpoint& endpoint, bo
   session->memory_.excludeFromFork();
   session->useRings();
   if (session->remote_) {
+    // The program's signals are for the program's threads.
+    sigset_t all, before;
+    ::sigfillset(&all);
+    // But faults are of the thread that makes them: what it reads and writes is the program's memory.
+    ::sigdelset(&all, SIGSEGV);
+    ::sigdelset(&all, SIGBUS);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    session->flusherWakeup_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     session->hasFlusher_ = ::pthread_create(&session->flusherThread_, nullptr, &Session::flusher, session.get()) == 0;
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (!session->hasFlusher_) return Error{"cannot start the thread that sends buffered commands"};
   }
   return session;
@@ -83,7 +95,7 @@ Session::~Session() {
     sayGoodbye();
     flush();
     unsent_.store(1);
-    futexWake(unsent_);
+    wakeFlusher();
     ::pthread_join(flusherThread_, nullptr);
   }
 }
@@ -123,7 +135,7 @@ bool Session::commit(size_t frameBytes, Flush flush) {
   if (submit_.head() - sentHead_.load(std::memory_order_relaxed) >= kEagerBytes) {
     sendPending();
   } else if (flush == Flush::kSoon && unsent_.exchange(1) == 0) {
-    futexWake(unsent_);
+    wakeFlusher();
   }
   return true;
 }
@@ -164,6 +176,7 @@ bool Session::waitForSpace(size_t bytes) {
     if (spin.until([&] { return submit_.hasSpace(bytes); })) continue;
     submit_.sleepForSpace(bytes, kLivenessNs);
     spin.slept();
+    if (submit_.isBroken()) readOutAndLose("the worker released commands that it was never given");
     if (!submit_.hasSpace(bytes) && peerGone()) readOutAndLose("the worker is gone");
   }
   return true;
@@ -256,7 +269,7 @@ void Session::acknowledge(Sender sender) {
     runs.add(linkOut_);
     if (runs.send(channel_)) linkOut_.erase(linkOut_.begin(), linkOut_.end() - static_cast<ptrdiff_t>(runs.left()));
     // A full socket is left to the flusher, and so is one that has ended.
-    if (!linkOut_.empty() && unsent_.exchange(1) == 0) futexWake(unsent_);
+    if (!linkOut_.empty() && unsent_.exchange(1) == 0) wakeFlusher();
   }
   sendMutex_.unlock();
 }
@@ -268,8 +281,38 @@ void* Session::flusher(void* self) {
   return nullptr;
 }
 
+void Session::wakeFlusher() {
+  futexWake(unsent_);
+  if (!flusherPolls_.load()) return;
+  const uint64_t one = 1;
+  if (::write(flusherWakeup_.get(), &one, sizeof(one)) < 0) return;  // the counter is full: it is awake
+}
+
+bool Session::takeLandings() {
+  if (!asksForLandings_.load(std::memory_order_acquire) || isDown_.load() || isParked_.load() || lost() || !awaitsLandings_()) return false;
+  pollfd look[2] = {{channel_.socket(), POLLIN, 0}, {flusherWakeup_.get(), POLLIN, 0}};
+  const timespec nap{0, kLandingNapNs};
+  flusherPolls_.store(true);
+  if (unsent_.load() == 0 && !channel_.holdsBytes()) ::ppoll(look, 2, &nap, nullptr);
+  const bool comes = channel_.holdsBytes() || (look[0].revents & POLLIN) != 0;
+  if (comes && readMutex_.try_lock()) {
+    pump(nullptr, Sender::kOther);
+    readMutex_.unlock();
+    waiters_.promoteOne();
+  } else if (comes && unsent_.load() == 0) {
+    // Who waits reads for everybody.
+    ::ppoll(look + 1, 1, &nap, nullptr);
+  }
+  flusherPolls_.store(false);
+  uint64_t count;
+  if (::read(flusherWakeup_.get(), &count, sizeof(count)) < 0) count = 0;  // nobody woke it
+  if (isDown_.load()) sendPending();
+  return true;
+}
+
 void Session::flushUntilStopped() {
   while (!stop_.load()) {
+    if (unsent_.load() == 0 && takeLandings()) continue;
     const int64_t look = canPark_ && !isParked_.load() ? kParkingLookNs : kIdleLookNs;
     futexWait(unsent_, 0, graceSeconds_ ? look : -1);
     if (unsent_.load() == 0) {
@@ -380,9 +423,9 @@ Session::Pumped Session::pumpSocket() {
       inbox_.skip(sizeof(header));
       if (const Pumped got = receiveData(header); got != Pumped::kSome) return got;
     } else {
-      if (body > kMaxPlainReply) return Pumped::kBroken;
+      if (header.bytes > wire::kMaxReplyBytes) return Pumped::kBroken;
       if (inbox_.pending().size() < header.bytes) {
-        const Inbox::Got got = inbox_.receive(channel_);
+        const Inbox::Got got = inbox_.receive(channel_, header.bytes);
         if (got == Inbox::Got::kEnd) return Pumped::kCut;
         if (got == Inbox::Got::kNothing) return some ? Pumped::kSome : Pumped::kNothing;
         continue;
@@ -422,9 +465,11 @@ Session::Pumped Session::receiveData(const wire::ReplyHeader& header) {
   left -= sizeof(landing);
   if (landing.bytes > left || wire::padded(landing.bytes) != left) return Pumped::kBroken;
   std::span<std::byte> to;
-  if (mayLand_ && mayLand_(landing.hostAddress, landing.bytes))
+  if (landing.bytes && mayLand_ && mayLand_(landing.hostAddress, landing.bytes))
     to = {reinterpret_cast<std::byte*>(landing.hostAddress), landing.bytes};
-  return receiveBody(to, left);
+  const Pumped got = receiveBody(to, left);
+  if (got == Pumped::kSome && landing.number && onLanded_) onLanded_(landing.number);
+  return got;
 }
 
 Session::Pumped Session::receiveBody(std::span<std::byte> to, size_t frameBytesLeft) {
@@ -507,6 +552,7 @@ bool Session::accept(const wire::ReplyHeader& header, std::span<const std::byte>
       if (landing.bytes > data.size() || wire::padded(landing.bytes) != data.size()) return false;
       if (landing.bytes && mayLand_ && mayLand_(landing.hostAddress, landing.bytes))
         std::memcpy(reinterpret_cast<std::byte*>(landing.hostAddress), data.data(), landing.bytes);
+      if (landing.number && onLanded_) onLanded_(landing.number);
       return true;
     }
     case wire::ReplyKind::kLink:

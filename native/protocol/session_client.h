@@ -154,6 +154,14 @@ class Session {
   /// Whether bytes from the worker may be written to [address, address + bytes) without anybody waiting for them. What
   /// may not is dropped, as is everything while no one is set to be asked. Called on the thread that reads.
   void onLanding(std::function<bool(uint64_t, uint64_t)> mayLand) { mayLand_ = std::move(mayLand); }
+  /// Says whether bytes are on their way that nobody need wait for: then a thread of the session's takes them as they come,
+  /// over TCP, while the program does something else.
+  void onLandingsAwaited(std::function<bool()> areAwaited) {
+    awaitsLandings_ = std::move(areAwaited);
+    asksForLandings_.store(true, std::memory_order_release);
+  }
+  /// Called when all bytes of a landing are there, or none will come any more, with its number. On the thread that reads.
+  void onLanded(std::function<void(uint64_t)> callback) { onLanded_ = std::move(callback); }
 
  private:
   using Waiter = Waiters::Waiter;
@@ -238,6 +246,11 @@ class Session {
   void queueLinkWord(wire::LinkMessage message);
   static void* flusher(void* self);
   void flushUntilStopped();
+  /// There is something for the flusher.
+  void wakeFlusher();
+  /// Of the flusher: takes what lands, until there is something to send, or nothing comes for a moment. False: nothing
+  /// lands.
+  bool takeLandings();
 
   // The connection (session_connection.cpp)
 
@@ -275,6 +288,8 @@ class Session {
   std::atomic<bool> stop_{false};
   pthread_t flusherThread_{};
   bool hasFlusher_ = false;
+  UniqueFd flusherWakeup_;                  // makes its poll return
+  std::atomic<bool> flusherPolls_{false};
 
   std::mutex readMutex_;  // whoever holds it reads replies for everybody
   RingConsumer replies_;
@@ -314,6 +329,9 @@ class Session {
   std::function<void(int32_t, uint16_t, uint64_t)> onFailure_;
   OnOutput onOutput_;
   std::function<bool(uint64_t, uint64_t)> mayLand_;
+  std::function<void(uint64_t)> onLanded_;
+  std::function<bool()> awaitsLandings_;
+  std::atomic<bool> asksForLandings_{false};  // it is set: the flusher runs before that
 };
 
 }  // namespace millpond

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "protocol/session_test_server.h"
+#include "testing/servers/session_server.h"
 
 namespace millpond {
 namespace {
@@ -356,7 +356,7 @@ TEST("replies that make no sense end the session") {
       {"kind 99", true, true, [&](uint32_t r) { return raw({16, static_cast<ReplyKind>(99), 0, r, 0}); }},
       {"data over a ring", true, false, [&](uint32_t r) { return frame({0, ReplyKind::kData, 0, r, 0}, some); }},
       {"a landing without its bytes", true, false,
-       [&](uint32_t) { return frame({0, ReplyKind::kLanding, 0, 0, 0}, wire::Landing{64, 64}); }},
+       [&](uint32_t) { return frame({0, ReplyKind::kLanding, 0, 0, 0}, wire::Landing{64, 64, 0, 0}); }},
       {"a chunk over a socket", false, true,
        [&](uint32_t r) { return frame({0, ReplyKind::kChunk, 0, r, 0}, wire::ChunkReady{0, 8}); }},
       {"a chunk that does not exist", true, false,
@@ -377,9 +377,9 @@ TEST("replies that make no sense end the session") {
        }},
       {"landing without a place", false, true, [&](uint32_t) { return frame({0, ReplyKind::kLanding, 0, 0, 0}, some); }},
       {"landing of another length", false, true,
-       [&](uint32_t) { return frame({0, ReplyKind::kLanding, 0, 0, 0}, wire::Landing{64, 64}); }},
+       [&](uint32_t) { return frame({0, ReplyKind::kLanding, 0, 0, 0}, wire::Landing{64, 64, 0, 0}); }},
       {"landing of a length that wraps around", false, true,
-       [&](uint32_t) { return frame({0, ReplyKind::kLanding, 0, 0, 0}, wire::Landing{64, ~uint64_t{0}}); }},
+       [&](uint32_t) { return frame({0, ReplyKind::kLanding, 0, 0, 0}, wire::Landing{64, ~uint64_t{0}, 0, 0}); }},
       {"a failure without a place", true, true,
        [&](uint32_t) { return frame({0, ReplyKind::kFailure, 0, 0, 1}, some); }},
   };

@@ -46,7 +46,7 @@ bool Session::retire() {
   if (hasFlusher_) {
     stop_.store(true);
     unsent_.store(1);
-    futexWake(unsent_);
+    wakeFlusher();
     ::pthread_join(flusherThread_, nullptr);
     hasFlusher_ = false;
   }
@@ -86,11 +86,13 @@ bool Session::goOnWithRing() {
     const uint64_t left = submit_.head() - taken;
     // It was taken in the end, and the next command finds the ring closed.
     if (left == 0) return true;
-    std::vector<std::byte> frames;
-    if (left <= wire::kSubmitBytes) {
-      const std::byte* from = memory_.submit() + taken % wire::kSubmitBytes;
-      frames.assign(from, from + left);
+    if (left > wire::kSubmitBytes) {
+      std::lock_guard lock(readMutex_);
+      lose("the worker closed a ring that makes no sense");
+      return false;
     }
+    const std::byte* from = memory_.submit() + taken % wire::kSubmitBytes;
+    const std::vector<std::byte> frames(from, from + left);
     bool mayAskAgain = false;
     auto fresh = reopen(leftJournal(), mayAskAgain);
     std::lock_guard lock(readMutex_);
@@ -99,8 +101,8 @@ bool Session::goOnWithRing() {
       return false;
     }
     const Status replaced = fresh ? replaceRing(**fresh) : Status(fresh.error());
-    if (!replaced || frames.empty()) {
-      lose(replaced ? "the worker closed a ring that makes no sense" : replaced.error().message);
+    if (!replaced) {
+      lose(replaced.error().message);
       return false;
     }
     std::memcpy(submit_.place(), frames.data(), frames.size());

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "protocol/session_test_server.h"
+#include "testing/servers/session_server.h"
 
 namespace millpond {
 namespace {
@@ -99,8 +99,8 @@ class Workers {
 
   void take(ServerLink& link, const ServerLink::Frame& frame) {
     Body body;
-    CHECK_EQ(frame.body.size(), sizeof(body));
-    std::memcpy(&body, frame.body.data(), sizeof(body));
+    CHECK_EQ(frame.body().size(), sizeof(body));
+    std::memcpy(&body, frame.body().data(), sizeof(body));
     CHECK(body.thread < next_.size());
     const std::lock_guard lock(nextMutex_);
     CHECK_EQ(body.sequence, next_[body.thread]);

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "protocol/session_test_server.h"
+#include "testing/servers/session_server.h"
 
 namespace millpond {
 namespace {
@@ -32,8 +32,8 @@ enum TestOp : uint16_t { kPlain = 1, kDownload = 2, kLand = 3, kEcho = 4 };
 
 Body bodyOf(const ServerLink::Frame& frame) {
   Body body;
-  CHECK(frame.body.size() >= sizeof(body));
-  std::memcpy(&body, frame.body.data(), sizeof(body));
+  CHECK(frame.body().size() >= sizeof(body));
+  std::memcpy(&body, frame.body().data(), sizeof(body));
   return body;
 }
 
@@ -72,8 +72,8 @@ void mixture(Carrier carrier, unsigned threads, uint64_t operations, size_t larg
           CHECK_EQ(body.sequence, seen[body.thread]);
           ++seen[body.thread];
           ++arrived;
-          CHECK_EQ(frame.body.size(), sizeof(Body) + wire::padded(body.dataBytes));
-          const std::byte* data = frame.body.data() + sizeof(Body);
+          CHECK_EQ(frame.body().size(), sizeof(Body) + wire::padded(body.dataBytes));
+          const std::byte* data = frame.body().data() + sizeof(Body);
           for (uint64_t i = 0; i < body.dataBytes; i += 1 + body.dataBytes / 97)
             CHECK(data[i] == testByte(body.sequence, i));
           for (uint64_t i = body.dataBytes; i < wire::padded(body.dataBytes); ++i) CHECK(data[i] == std::byte{0});
@@ -268,7 +268,7 @@ bool land(ServerLink& link, const LandBody& body, size_t piece) {
   for (uint64_t at = 0; at < body.bytes; at += data.size()) {
     data.resize(std::min<uint64_t>(piece, body.bytes - at));
     for (size_t i = 0; i < data.size(); ++i) data[i] = testByte(body.seed, at + i);
-    const wire::Landing header{body.address + at, data.size()};
+    const wire::Landing header{body.address + at, data.size(), 0, 0};
     if (!link.reply(wire::ReplyKind::kLanding, 0, 0, 0, std::as_bytes(std::span(&header, 1)),
                     std::span<const std::byte>(data)))
       return false;
@@ -282,7 +282,7 @@ TEST("what lands by itself is there before the wait behind it returns") {
     SessionTestServer::loop(link, [&](const ServerLink::Frame& frame) {
       if (frame.header.op != kLand) return replyWith(link, frame.header.request, 0);
       LandBody body;
-      std::memcpy(&body, frame.body.data(), sizeof(body));
+      std::memcpy(&body, frame.body().data(), sizeof(body));
       return land(link, body, 1 + random() % wire::kChunkBytes);
     });
   });
@@ -314,7 +314,7 @@ TEST("nothing lands where no memory waits for it, and the session goes on") {
     SessionTestServer::loop(link, [&](const ServerLink::Frame& frame) {
       if (frame.header.op != kLand) return replyWith(link, frame.header.request, 5);
       LandBody body;
-      std::memcpy(&body, frame.body.data(), sizeof(body));
+      std::memcpy(&body, frame.body().data(), sizeof(body));
       return land(link, body, 100'003);
     });
   });
@@ -353,7 +353,7 @@ TEST("an answer of any length comes whole where that is asked, and cut to its ro
     std::minstd_rand random(6);
     for (uint64_t i = 0; i < 300 * kScale; ++i) {
       // Bodies travel padded to 8, and the longest ones just fit.
-      const Body body{0, i, i % 10 ? 8 * (random() % 64) : (size_t{64} << 10) - 8 * (random() % 3)};
+      const Body body{0, i, i % 10 ? 8 * (random() % 64) : wire::kMaxReplyBytes - sizeof(wire::ReplyHeader) - 8 * (random() % 3)};
       std::vector<std::byte> whole;
       std::array<std::byte, 40> room;
       room.fill(std::byte{0x33});
@@ -381,7 +381,7 @@ TEST("a full ring towards a worker that waits for its own replies to be taken is
         if (frame.header.request) return replyWith(link, frame.header.request, 0);
         // More comes back than goes in, and nobody waits for it.
         if (link.remote()) {
-          const wire::Landing header{reinterpret_cast<uint64_t>(sink.data()), data.size()};
+          const wire::Landing header{reinterpret_cast<uint64_t>(sink.data()), data.size(), 0, 0};
           CHECK(link.reply(wire::ReplyKind::kLanding, 0, 0, 0, std::as_bytes(std::span(&header, 1)),
                            std::span<const std::byte>(data)));
         }

@@ -12,7 +12,7 @@
 namespace millpond::wire {
 
 /// Of framing and handshake. The commands have their own hash (gen/api_hash.h).
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 
 /// Client → worker. The body is one of gen/commands.h.
 struct CommandHeader {
@@ -69,6 +69,8 @@ constexpr uint16_t failureContext(int32_t packed) { return static_cast<uint16_t>
 struct Landing {
   uint64_t hostAddress;  ///< as the client gave it
   uint64_t bytes;
+  uint64_t number;  ///< of the landing that is over with these bytes, which may be none; 0 while there is more of it
+  uint64_t reserved;
 };
 
 /// Over TCP each side tells the other now and then how much has come, so that it keeps no more than it may have to send
@@ -103,5 +105,10 @@ inline constexpr size_t kMaxJournalBytes = kChunkBytes * kStagingChunks - sizeof
 inline constexpr uint16_t kContextLimit = 4096;
 /// No command is longer, module images (which travel in pieces) included.
 inline constexpr size_t kMaxFrameBytes = size_t{1} << 20;
+static_assert(kMaxFrameBytes <= kSubmitBytes);
+/// Of a command's body: the fixed part of each command, and all of most commands.
+inline constexpr size_t kHeadBytes = 512;
+/// No reply is longer, header included, over any carrier: a ring holds it. What can be longer is asked for page by page.
+inline constexpr size_t kMaxReplyBytes = kReplyBytes;
 
 }  // namespace millpond::wire

@@ -5,12 +5,13 @@
 #include <span>
 #include <string>
 
-#include "softgpu/image/fatbin.h"
-#include "softgpu/image/image.h"
+#include "image/fatbin.h"
+#include "image/image.h"
 #include "softgpu/ptx/engine.h"
 #include "testing/check.h"
 
-using namespace millpond::softgpu;
+using namespace millpond::image;
+namespace ptx = millpond::softgpu::ptx;
 
 namespace {
 
@@ -44,7 +45,7 @@ void compileText(const std::string& text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Bytes image = std::as_bytes(std::span(data, size));
   readAll(image);
-  const PtxResult found = findPtx(image);
+  const PtxResult found = findPtx(image, 75);
   if (const auto* error = std::get_if<ImageError>(&found))
     CHECK(!error->message.empty());
   else

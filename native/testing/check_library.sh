@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks that a library can be loaded into any program: usage: check_library.sh libcuda.so.1|libmillpond-tls.so
+# Checks that a library can be loaded into any program: usage: check_library.sh libcuda.so.1|libnvidia-ml.so.1|libmillpond-tls.so
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -16,6 +16,9 @@ soname=$(readelf -dW "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
 case $soname in
   libcuda.so.1)
     ours='^cu[A-Z]' least=600 names='cuInit cuGetProcAddress_v2 cuGetExportTable cuLaunchKernel_ptsz'
+    ;;
+  libnvidia-ml.so.1)
+    ours='^nvml[A-Z]' least=400 names='nvmlInit_v2 nvmlInitWithFlags nvmlDeviceGetCount_v2 nvmlInternalGetExportTable nvmlErrorString'
     ;;
   libmillpond-tls.so)
     ours='^millpond_tls_1$' least=1 names=millpond_tls_1

@@ -68,4 +68,5 @@ for transport in shm tcp; do
   run $transport mandelbrot 96 64
   run $transport streams 100000
   run $transport memhog 16
+  run $transport memhold 16 </dev/null
 done

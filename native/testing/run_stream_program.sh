@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Runs one program of native/testing/streams, which loads libcuda.so.1 by its name: directly on a driver, or on a worker
-# of this build: run_program.sh direct|shm|tcp|gated WORKER CLIENT_DIRECTORY DRIVER PRELOAD PROGRAM ARGUMENTS…
+# of this build: run_program.sh direct|shm|tcp|tls|gated WORKER CLIENT_DIRECTORY DRIVER PRELOAD PROGRAM ARGUMENTS…
 # gated: over shared memory, with half of the device. PRELOAD is the sanitizer's runtime, empty without one.
 set -eu
 how=$1 worker=$2 client=$3 driver=$4 preload=$5
@@ -23,11 +23,15 @@ if [ "$how" = direct ]; then
 fi
 
 uuid=$("$worker" --driver "$driver" --probe | sed 's/.*"uuid":"\([^"]*\)".*/\1/')
-percent=100 gates=
+percent=100 gates= secret=
+if [ "$how" = tls ]; then
+  secret=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+  export MILLPOND_LINK_SECRET="$secret"
+fi
 if [ "$how" = gated ]; then
   percent=50 gates="--gates $dir"
 fi
-assign="{\"session\":\"s\",\"ticket\":\"t\",\"expires\":4000000000,\"devices\":[{\"uuid\":\"$uuid\",\"memoryBytes\":268435456,\"computePercent\":$percent}]}"
+assign="{\"session\":\"s\",\"ticket\":\"t\",\"expires\":4000000000,\"linkSecret\":\"$secret\",\"devices\":[{\"uuid\":\"$uuid\",\"memoryBytes\":268435456,\"computePercent\":$percent}]}"
 MILLPOND_LOG=info "$worker" --driver "$driver" --id w --control "$dir/control" --data "$dir/data" --tcp 127.0.0.1 \
   $gates --assign "$assign" 2>"$dir/worker.log" &
 pid=$!
@@ -39,7 +43,7 @@ until [ -S "$dir/control" ]; do
 done
 port=$(sed -n 's/.*TCP port \([0-9]*\)$/\1/p' "$dir/worker.log")
 address="unix:$dir/data"
-[ "$how" != tcp ] || address="tcp:127.0.0.1:$port"
+[ "$how" = shm ] || [ "$how" = gated ] || address="tcp:127.0.0.1:$port"
 env LD_LIBRARY_PATH="$client" LD_PRELOAD="$preload" ASAN_OPTIONS=detect_leaks=0 MILLPOND_WORKER="$address" \
   MILLPOND_TICKET=t "$@" 2>"$dir/program.log" || fail "the program failed with status $?"
 cat "$dir/program.log"

@@ -4,20 +4,47 @@
 #include <cstdlib>
 #include <span>
 
-#include "worker/address_layout.h"
-#include "worker/device_output.h"
-#include "worker/driver.h"
-#include "worker/health.h"
+#include "base/log.h"
+#include "worker/device/driver.h"
+#include "worker/device/probe.h"
+#include "worker/device/sanitizer.h"
+#include "worker/memory/address_layout.h"
 #include "worker/options.h"
-#include "worker/probe.h"
-#include "worker/sanitizer.h"
-#include "worker/supervisor.h"
+#include "worker/process/containment.h"
+#include "worker/process/health.h"
+#include "worker/process/supervisor.h"
+#include "worker/session/device_output.h"
 
 namespace {
 
 int fail(const millpond::Error& error, int status) {
   std::fprintf(stderr, "millpond-worker: %s\n", error.message.c_str());
   return status;
+}
+
+std::string folderOf(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
+
+/// Gives up what a worker does not need, before the driver is initialised. Logs what this host does not offer.
+millpond::Status giveUp(const millpond::worker::Options& options, const millpond::worker::DriverLibrary& library) {
+  using namespace millpond;
+  if (options.user)
+    if (auto changed = worker::becomeUser(*options.user); !changed) return changed;
+  worker::FileAccess files = worker::systemFiles(options.driver);
+  for (const std::string& path : {options.controlPath, options.dataPath, options.peersPath})
+    if (!path.empty()) files.write.push_back(folderOf(path));
+  for (const std::string& path : {options.gates, options.imageCache})
+    if (!path.empty()) files.write.push_back(path);
+  if (!options.claims.empty()) files.unlisted.push_back(options.claims);
+  if (options.assignment && !options.assignment->claimDirectory.empty())
+    files.write.push_back(options.assignment->claimDirectory);
+  if (library.stateDirectory)
+    if (const char* state = library.stateDirectory()) files.write.emplace_back(state);
+  if (const char* compiled = std::getenv("CUDA_CACHE_PATH")) files.write.emplace_back(compiled);
+  if (const char* findings = std::getenv("MILLPOND_SOFTGPU_FINDINGS")) files.write.push_back(folderOf(findings));
+  auto missing = worker::contain(files);
+  if (!missing) return missing.error();
+  for (const std::string& each : *missing) log(LogLevel::Debug, "not contained in full: %s", each.c_str());
+  return Done{};
 }
 
 }  // namespace
@@ -28,25 +55,35 @@ int main(int argc, char** argv) {
   auto options = worker::Options::parse(std::span(argv, static_cast<size_t>(argc)));
   if (!options) return fail(options.error(), 2);
   std::signal(SIGPIPE, SIG_IGN);
-  auto driver = worker::loadDriver(options->driver);
-  if (!driver) return fail(driver.error(), 1);
+  if (const char* key = std::getenv("MILLPOND_CONTROL_KEY")) options->controlKey = key;
+  ::unsetenv("MILLPOND_CONTROL_KEY");
+  auto library = worker::openDriver(options->driver);
+  if (!library) return fail(library.error(), 1);
+  if (options->isContained)
+    if (auto given = giveUp(*options, *library); !given) return fail(given.error(), 1);
+  options->countsDriverMemory = !library->stateDirectory;
+  const worker::Driver& driver = library->driver;
+  if (auto started = worker::startDriver(driver, options->driver); !started) return fail(started.error(), 1);
   if (options->probe) {
-    auto text = worker::probeDevices(*driver);
+    auto text = worker::probeDevices(driver);
     if (!text) return fail(text.error(), 1);
     std::printf("%s\n", text->c_str());
     return 0;
   }
   if (options->health) {
     worker::Nvml nvml;
-    const Status watched = worker::watchHealth(*driver, nvml);
+    const Status watched = worker::watchHealth(driver, nvml);
     return watched ? 0 : fail(watched.error(), 1);
   }
+  const bool isContained = options->isContained;
   auto output = worker::DeviceOutput::capture();
   if (!output) return fail(output.error(), 1);
-  worker::Supervisor supervisor(*driver, std::move(*options), *output);
+  worker::Supervisor supervisor(driver, std::move(*options), *output);
   if (auto ready = supervisor.prepare(); !ready) return fail(ready.error(), 1);
+  if (isContained)
+    if (auto sealed = worker::seal(); !sealed) return fail(sealed.error(), 1);
   const int status = supervisor.run();
-  worker::Sanitizer(*driver).ended();
+  worker::Sanitizer(driver).ended();
   // Nothing of the driver is torn down: a kernel that never ends would keep this process, and with it the memory of a
   // client that is long gone. The driver takes everything back with the process.
   std::_Exit(status);

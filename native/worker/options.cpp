@@ -98,9 +98,25 @@ Result<Assignment> Assignment::parse(const Json& message) {
       return Error{"the parkAfterMs of an assignment is no number up to " + std::to_string(kMostParkAfterMs)};
     out.parkAfterNs = static_cast<int64_t>(*ms) * 1'000'000;
   }
+  if (const Json* directory = message.find("claimDirectory")) {
+    const std::string* path = directory->string();
+    if (!path || (!path->empty() && !path->starts_with('/')))
+      return Error{"the claimDirectory of an assignment is no absolute path"};
+    out.claimDirectory = *path;
+  }
+  if (const Json* revision = message.find("sizeRevision")) {
+    const auto number = revision->uint64();
+    if (!number) return Error{"the sizeRevision of an assignment is no number"};
+    out.sizeRevision = *number;
+  }
   auto devices = readDevices(message, "an assignment");
   if (!devices) return devices.error();
   out.devices = std::move(*devices);
+  if (const Json* priority = message.find("priority")) {
+    const auto number = priority->int64();
+    if (!number || *number < INT32_MIN || *number > INT32_MAX) return Error{"the priority of an assignment is no number of 32 bits"};
+    for (DeviceShare& device : out.devices) device.priority = static_cast<int32_t>(*number);
+  }
   std::string group;
   if (!text("group", group) || group.empty()) return out;
   out.group = parseHex32(group);
@@ -137,6 +153,14 @@ Result<Options> Options::parse(std::span<char*> arguments) {
       out.health = true;
       continue;
     }
+    if (name == "--no-containment") {
+      out.isContained = false;
+      continue;
+    }
+    if (name == "--trust-pageable-access") {
+      out.trustsPageableAccess = true;
+      continue;
+    }
     if (i + 1 == arguments.size()) return Error{name + " is unknown or needs a value"};
     const std::string value = arguments[++i];
     // No path and no name of ours begins so: a value was forgotten.
@@ -162,6 +186,8 @@ Result<Options> Options::parse(std::span<char*> arguments) {
       out.imageCache = value;
     } else if (name == "--gates") {
       out.gates = value;
+    } else if (name == "--claims") {
+      out.claims = value;
     } else if (name == "--image-cache-bytes") {
       if (!number<uint64_t>(value, 0, uint64_t{1} << 50, out.imageCacheBytes))
         return Error{"--image-cache-bytes " + value + ": expected a number of bytes"};
@@ -171,6 +197,9 @@ Result<Options> Options::parse(std::span<char*> arguments) {
     } else if (name == "--reconnect-grace") {
       if (!number<uint32_t>(value, 0, 86400, out.reconnectGraceSeconds))
         return Error{"--reconnect-grace " + value + ": expected 0 to 86400 seconds"};
+    } else if (name == "--user") {
+      if (!number<uint32_t>(value, 1, UINT32_MAX - 1, out.user.emplace()))
+        return Error{"--user " + value + ": expected a user id from 1 to 4294967294"};
     } else if (name == "--assign") {
       auto json = Json::parse(value);
       if (!json) return Error{"--assign: " + json.error().message};

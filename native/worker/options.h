@@ -10,8 +10,8 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "protocol/tls_stream.h"
-#include "worker/session_devices.h"
-#include "worker/sharing.h"
+#include "worker/device/session_devices.h"
+#include "worker/ipc/peer_sharing.h"
 
 namespace millpond::worker {
 
@@ -26,6 +26,9 @@ struct Assignment {
   std::optional<Sharing::Secret> group;
   /// After so long without a command the session is parked, if it holds nothing and its client can attach anew; 0: never.
   int64_t parkAfterNs = 0;
+  /// Where the sessions of the allocation count what they have together; empty: there are no others.
+  std::string claimDirectory;
+  uint64_t sizeRevision = 0;  ///< of the sizes of the devices
 
   static Result<Assignment> parse(const Json& message);
 };
@@ -45,6 +48,7 @@ struct Options {
   bool health = false;
   std::string id;
   std::string controlPath;
+  std::string controlKey;  ///< what an agent shows there; from MILLPOND_CONTROL_KEY, so that no other process reads it
   std::string dataPath;
   std::optional<std::string> tcpHost;
   uint16_t tcpPort = 0;
@@ -53,8 +57,17 @@ struct Options {
   int orphanSeconds = 30;
   uint32_t reconnectGraceSeconds = 300;  ///< the most that a client gets
   std::string imageCache;
-  std::string gates;  ///< directory
+  std::string gates;   ///< directory
+  std::string claims;  ///< directory of those that assignments name
   uint64_t imageCacheBytes = uint64_t{8} << 30;
+  /// User and group id to go on as; only root can change.
+  std::optional<uint32_t> user;
+  /// False: for debugging on a host without tenants.
+  bool isContained = true;
+  /// What the driver takes of a device for contexts and the like counts; not with the software GPU's, which takes nothing.
+  bool countsDriverMemory = false;
+  /// Serve devices whose kernels can address this process's pageable memory.
+  bool trustsPageableAccess = false;
   std::optional<Assignment> assignment;
 
   static Result<Options> parse(std::span<char*> arguments);

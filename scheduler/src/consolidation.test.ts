@@ -30,7 +30,7 @@ function pool(...counts: readonly number[]): Snapshot {
   return { nodes: counts.map((count, position) => node(`node-${position}`, count)) };
 }
 
-/** Every other node has devices of another model, and half the size. */
+/** Every other node has devices of another model and half the size. */
 function mixedPool(...counts: readonly number[]): Snapshot {
   const { nodes } = pool(...counts);
   const kinds = [
@@ -70,7 +70,7 @@ test("two devices that are half full become one", () => {
   const movable = new Map(asked.map((each) => [each.claim, each]));
   const [step, ...more] = planConsolidation(scattered, movable, { goal: "device", maxMoves: 10 });
   expect(more).toEqual([]);
-  // The one with less to copy moves.
+  // The claim with less memory to copy moves.
   expect(step?.devices).toEqual([1]);
   expect(step?.moves.map(({ to }) => [to.claim, to.devices[0]?.index])).toEqual([["b", 0]]);
 });
@@ -127,7 +127,7 @@ test("what runs keeps its size and the model of its devices", () => {
       },
     ],
   });
-  // Half of the first would be all that the second has, and the third is another model.
+  // Half of the first device would be the whole second one, and the third is another model.
   const grants = [grant("a", 50, 0), grant("b", 25, 1), grant("c", 25, 2)];
   const used = grants.reduce(applyStatement, mixed);
   const movable = new Map(["a", "b", "c"].map((name, n) => [name, request(name, 1, n === 0 ? 50 : 25)]));

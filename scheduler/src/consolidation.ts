@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which claims would have to move so that whole devices or nodes become free. Advice only: nothing is carried out here.
+// Proposes moves of claims that free whole devices or nodes. Advice only: nothing is carried out here.
 
 import { isOpen, takesClaims } from "./filter.ts";
 import { place } from "./place.ts";
@@ -8,16 +8,16 @@ import type { ClaimRequest } from "./request.ts";
 import type { DeviceState, NodeState, Snapshot } from "./snapshot.ts";
 import { applyStatement, type Placement, rollbackStatement, type Statement } from "./statement.ts";
 
-/** What shall become free. */
+/** What the consolidation should free. */
 export type ConsolidationGoal = "device" | "node";
 
-/** A claim that would lie elsewhere. */
+/** A claim and the place that it would move to. */
 export interface Move {
   readonly from: Statement;
   readonly to: Statement;
 }
 
-/** Moves that belong together, in order, and what is free after them. */
+/** Moves that belong together, in order, and the devices that they free. */
 export interface ConsolidationStep {
   readonly node: string;
   /** Ordinals of the devices of `node` that become free. */
@@ -28,11 +28,11 @@ export interface ConsolidationStep {
 
 export interface ConsolidationOptions {
   readonly goal: ConsolidationGoal;
-  /** The most moves of all steps together. */
+  /** Upper bound of the moves of all steps together. */
   readonly maxMoves: number;
 }
 
-/** Places that are tried before the search ends: it must end, also in a large pool that is full of small claims. */
+/** Upper bound of places that are tried, so that the search also ends in a large pool full of small claims. */
 const maxTries = 500;
 
 /** A place that could become free, and the claims on it. */
@@ -44,10 +44,10 @@ interface Target {
 }
 
 /**
- * Looks for the cheapest steps first: few claims to move, little memory to copy. A claim moves to devices in use only
- * (for whole nodes: to nodes in use), so no step costs what another one gains, and keeps its size and models.
+ * Looks for the cheapest steps first: few claims to move, little memory to copy. A claim moves only to devices in use (for
+ * whole nodes: to nodes in use), so no step undoes the gain of another, and it keeps its size and models.
  *
- * @param movable the claims that may move, by name, with what they ask; all others stay where they are
+ * @param movable the claims that may move, by name, with their requests; all others stay where they are
  */
 export function planConsolidation(
   snapshot: Snapshot,
@@ -70,7 +70,7 @@ export function planConsolidation(
     if (moves !== undefined) {
       for (const { from, to } of moves) {
         current = applyStatement(rollbackStatement(current, from), to);
-        // What has received a claim would only pass it on.
+        // A place that has received a claim is not a target any more: emptying it would move that claim twice.
         for (const { uuid } of to.devices) {
           settled.add(`${to.node} ${goal === "device" ? uuid : ""}`);
         }
@@ -118,7 +118,7 @@ function targetsIn(
     );
 }
 
-/** The moves that free the target; undefined when one of its claims finds no other place. */
+/** The moves that free the target; undefined when one of its claims has no other place. */
 function clear(
   snapshot: Snapshot,
   target: Target,
@@ -149,7 +149,7 @@ function clear(
 }
 
 /**
- * As asked, but as large as it is, and on devices of the same models: what runs has used both.
+ * The request with the size and the device models that the claim holds: its program has used both.
  *
  * @returns undefined when its vGPUs are not all alike
  */
@@ -171,7 +171,7 @@ function asHeld(request: ClaimRequest, { devices }: Statement, node: NodeState):
   };
 }
 
-/** As if the target and what is wholly free took no claims. */
+/** The snapshot with the target and all free places closed to claims. */
 function withoutFreePlaces(snapshot: Snapshot, target: Target, goal: ConsolidationGoal): Snapshot {
   return {
     ...snapshot,
@@ -193,7 +193,7 @@ function withoutFreePlaces(snapshot: Snapshot, target: Target, goal: Consolidati
   };
 }
 
-/** All that the claim holds of the node. */
+/** Everything that the claim holds on the node. */
 function holdingOf(node: NodeState, claim: string): Statement {
   let labels: Statement["labels"];
   const devices = node.devices.flatMap(({ uuid, index, grants }) =>

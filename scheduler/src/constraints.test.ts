@@ -56,9 +56,17 @@ test.each<[string, Constraints, string | undefined]>([
   ["labels of the node", { nodeLabels: { zone: "2", disk: "ssd" } }, "node-c"],
   ["a label with another value", { nodeLabels: { zone: "3" } }, undefined],
   ["nodes by name", { onlyNodes: ["node-b", "node-c"], notNodes: ["node-b"] }, "node-c"],
+  ["a device by its UUID, of a node", { onlyDevices: ["GPU-1"], onlyNodes: ["node-c"] }, "node-c"],
+  ["a device that nobody has", { onlyDevices: ["GPU-7"] }, undefined],
   ["the machine of the program", { onlyHost: "boot-b" }, "node-b"],
 ])("%s", (_what, constraints, where) => {
   expect(place(pool, request(constraints))?.node).toBe(where);
+});
+
+test("a claim for certain devices gets those and no others", () => {
+  const onlyDevices = ["GPU-1"];
+  expect(place(pool, request({ onlyDevices }))?.devices.map(({ uuid }) => uuid)).toEqual(["GPU-1"]);
+  expect(place(pool, request({ onlyDevices }, { gpus: 2 }))).toBeUndefined();
 });
 
 test("a cordoned device takes nothing new", () => {

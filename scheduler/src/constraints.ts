@@ -1,45 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where a claim may go at all, whatever is free there. What is only preferred is not here.
+// Hard constraints: where a claim may go, regardless of free capacity. Preferences are scored elsewhere.
 
+import type { Labels } from "./labels.ts";
 import type { DeviceState, NodeState } from "./snapshot.ts";
 
-/** Labels by key. */
-export type Labels = Readonly<Record<string, string>>;
-
-/** How a claim wants its vGPUs to lie; see the field `placement` of a claim. */
+/** How the vGPUs of a claim are placed; see the field `placement` of a claim. */
 export type PlacementPolicy = "least-fragmentation" | "binpack" | "spread";
 
 /** Every member narrows the choice; an absent one does not. */
 export interface Constraints {
-  /** Parts of model names, case does not matter: a device fits when its name contains one of them. */
+  /** Substrings of model names, compared without case: a device fits when its name contains one of them. */
   readonly models?: readonly string[];
-  /** Names of models: a device fits when it is one of these. */
+  /** Names of models: a device fits when its model is one of these. */
   readonly onlyModels?: readonly string[];
+  /** UUIDs of the only acceptable devices. */
+  readonly onlyDevices?: readonly string[];
   /** Least compute capability, `major.minor`. */
   readonly minComputeCapability?: string;
   /** Labels that the node must have, with these values. */
   readonly nodeLabels?: Labels;
-  /** The only nodes that will do. */
+  /** Names of the only acceptable nodes. */
   readonly onlyNodes?: readonly string[];
-  /** Nodes that will not do. */
+  /** Names of nodes to avoid. */
   readonly notNodes?: readonly string[];
-  /** Only nodes that hold a claim with each of these labels; where no node does, any: somebody must be the first. */
+  /**
+   * Only nodes that hold a claim with each of these labels. Where no node does, any node: the first claim has to start
+   * somewhere.
+   */
   readonly affinity?: Labels;
   /** Only nodes that hold no claim with one of these labels. */
   readonly antiAffinity?: Labels;
-  /** Only the node on the machine with this boot id. */
+  /** Only the node on the host with this boot id. */
   readonly onlyHost?: string;
-  /** The devices must be taken by nobody, and stay so. */
+  /** The devices must be free of other claims, and stay so. */
   readonly isExclusive?: boolean;
 }
 
-/** Whether the constraints depend on who is where, not only on what the pool consists of. */
+/** Whether the constraints depend on the claims in the pool, not only on its nodes and devices. */
 export function dependsOnClaims(constraints: Constraints | undefined): boolean {
   return constraints?.affinity !== undefined || constraints?.antiAffinity !== undefined;
 }
 
-/** Whether the node would do if nobody were in the pool. */
+/** Whether the node meets the constraints, other claims aside. */
 export function allowsNode(constraints: Constraints | undefined, node: NodeState): boolean {
   if (constraints === undefined) {
     return true;
@@ -53,7 +56,7 @@ export function allowsNode(constraints: Constraints | undefined, node: NodeState
   );
 }
 
-/** Whether the claims that are on the node allow another with these constraints. */
+/** Whether the claims on the node allow another one with these constraints. */
 export function allowsNeighbours(constraints: Constraints | undefined, node: NodeState): boolean {
   if (constraints === undefined || !dependsOnClaims(constraints)) {
     return true;
@@ -65,7 +68,7 @@ export function allowsNeighbours(constraints: Constraints | undefined, node: Nod
   return isNear && isApart;
 }
 
-/** The nodes that are not kept for claims that want none with such labels beside them. */
+/** The nodes that are not reserved for claims with an anti-affinity to such labels. */
 export function nodesForLabels(
   nodes: readonly NodeState[],
   labels: Labels | undefined,
@@ -75,7 +78,7 @@ export function nodesForLabels(
     : nodes.filter(({ repelled }) => repelled?.some((unwanted) => hasOneOf(labels, unwanted)) !== true);
 }
 
-/** The constraints as they are on this snapshot: an affinity that nobody could satisfy yet falls away. */
+/** The constraints for this snapshot: an affinity that no node can satisfy yet is dropped. */
 export function settleAffinity(
   constraints: Constraints | undefined,
   nodes: readonly NodeState[],
@@ -91,13 +94,14 @@ export function settleAffinity(
   return rest;
 }
 
-/** Whether the device would do if nobody were on it. */
+/** Whether the device meets the constraints, other claims aside. */
 export function allowsDevice(constraints: Constraints | undefined, device: DeviceState): boolean {
   if (constraints === undefined) {
     return true;
   }
-  const { models, onlyModels, minComputeCapability } = constraints;
+  const { models, onlyModels, onlyDevices, minComputeCapability } = constraints;
   return (
+    (onlyDevices === undefined || onlyDevices.includes(device.uuid)) &&
     (onlyModels === undefined || onlyModels.includes(device.model ?? "")) &&
     (models === undefined || models.some((model) => isModel(device.model ?? "", model))) &&
     (minComputeCapability === undefined ||
@@ -105,7 +109,7 @@ export function allowsDevice(constraints: Constraints | undefined, device: Devic
   );
 }
 
-/** Whether those who are on the device allow a claim with these constraints beside them. */
+/** Whether the claims on the device allow one with these constraints beside them. */
 export function allowsSharing(constraints: Constraints | undefined, device: DeviceState): boolean {
   return device.grants.length === 0 || constraints?.isExclusive !== true;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Why a claim is not placed, in one sentence with the numbers of the moment, without a full stop.
+// Explains why a claim is not placed, with the current numbers.
 
-import { formatBytes, formatLabels, formatNeed } from "@millpond/api";
+import { type Reason, reason } from "@millpond/api";
 import {
   allowsDevice,
   allowsNeighbours,
@@ -19,36 +19,36 @@ interface Placed {
   readonly device: DeviceState;
 }
 
-/** What a node has for a request: of its devices those that the constraints allow. */
+/** What a node offers for a request, counted over the devices that the constraints allow. */
 interface Supply {
   readonly allowed: number;
-  /** Of these, the ones that would do if nobody were on the node. */
+  /** Those that would fit on an empty node. */
   readonly possible: number;
   readonly largest: DeviceState | undefined;
-  /** Whether those who are on the node allow it beside them. */
+  /** Whether the claims on the node allow it beside them. */
   readonly isNear: boolean;
   readonly unhealthy: number;
-  /** Healthy ones that are cordoned by themselves. */
+  /** Healthy devices that are cordoned individually. */
   readonly cordoned: number;
   readonly usable: number;
-  /** Usable ones that somebody has something of. */
+  /** Usable devices that are partly or wholly allocated. */
   readonly taken: number;
-  /** Devices that will do now. */
+  /** Devices that fit now. */
   readonly fitting: number;
-  /** Of the usable ones with enough free memory, the one with most compute free. */
+  /** The usable device with the most free compute, among those with enough free memory. */
   readonly mostCompute: DeviceState | undefined;
-  /** Of the usable ones the one with most memory free: in percent, and in bytes. */
+  /** The usable device with the most free memory: in percent, and in bytes. */
   readonly mostPercent: DeviceState | undefined;
   readonly mostBytes: DeviceState | undefined;
 }
 
-/** Of a pool with many models the first are named. */
+/** In a pool with many models, only the first ones are named. */
 const maxModelsNamed = 4;
 
-/** Requests with different shapes of which it is remembered what one node has for them. */
+/** Upper bound of request shapes whose supply is cached for one node. */
 const maxRemembered = 64;
 
-/** Claims wait in a pool that changes all the time, most nodes of which have not changed: those are other values. */
+/** Cached by node value: claims wait in a pool that changes all the time, but most nodes stay the same value. */
 const supplies = new WeakMap<NodeState, Map<string, Supply>>();
 
 function supplyOf(node: NodeState, request: ClaimRequest): Supply {
@@ -91,7 +91,7 @@ function makeSupply(node: NodeState, request: ClaimRequest): Supply {
   };
 }
 
-/** Sums up what the nodes have. */
+/** Adds up the supplies of the nodes. */
 function sum(
   nodes: readonly NodeState[],
   request: ClaimRequest,
@@ -101,10 +101,10 @@ function sum(
 }
 
 /**
- * Why no node of the pool could hold the claim even if it were empty; undefined when one could, or when there is no
- * node to judge by.
+ * Why no node of the pool could hold the claim even if it were empty. Undefined when a node could, or when the pool has no
+ * nodes to judge by.
  */
-export function explainImpossible(snapshot: Snapshot, request: ClaimRequest): string | undefined {
+export function explainImpossible(snapshot: Snapshot, request: ClaimRequest): Reason | undefined {
   const { nodes } = snapshot;
   if (nodes.length === 0 || nodes.some((node) => supplyOf(node, request).possible >= request.gpus)) {
     return undefined;
@@ -114,11 +114,18 @@ export function explainImpossible(snapshot: Snapshot, request: ClaimRequest): st
   if (allowed === 0 && all > 0) {
     return explainUnmet(nodes, request.constraints);
   }
-  const which = allowed < all ? " that it may use" : "";
+  const { gpus } = request;
+  const isRestricted = allowed < all;
   const largestNode = greatest(nodes, (node) => supplyOf(node, request).allowed);
   const most = largestNode === undefined ? 0 : supplyOf(largestNode, request).allowed;
   if (most < request.gpus) {
-    return `no node has ${countOf(request.gpus, "device")}${which}: the largest, ${largestNode?.name}, has ${most}${spanning(allowed, request)}`;
+    return reason("too-few-devices", {
+      gpus,
+      isRestricted,
+      node: largestNode?.name,
+      most,
+      inPool: allowed,
+    });
   }
   const total = sum(nodes, request, ({ possible }) => possible);
   const largest = greatestPlaced(
@@ -127,48 +134,59 @@ export function explainImpossible(snapshot: Snapshot, request: ClaimRequest): st
     ({ memoryBytes }) => memoryBytes,
   );
   if (largest !== undefined && total === 0) {
-    return `no device${which} has ${formatNeed(shareOf(request, largest.device).memoryBytes)}: the largest, ${label(largest)}, has ${formatBytes(largest.device.memoryBytes)}`;
+    return reason("devices-too-small", {
+      isRestricted,
+      needBytes: shareOf(request, largest.device).memoryBytes,
+      device: label(largest),
+      deviceBytes: largest.device.memoryBytes,
+    });
   }
   const best = greatest(nodes, (node) => supplyOf(node, request).possible);
   const count = best === undefined ? 0 : supplyOf(best, request).possible;
-  return `no node has ${countOf(request.gpus, "device")}${which} of ${describeMemory(request)}: the most is ${count} on ${best?.name}${spanning(total, request)}`;
+  return reason("too-few-large-devices", {
+    gpus,
+    isRestricted,
+    ...memoryOf(request),
+    most: count,
+    node: best?.name,
+    inPool: total,
+  });
 }
 
-/** Which of the constraints no device meets. */
-function explainUnmet(nodes: readonly NodeState[], constraints: Constraints = {}): string {
+/** The constraints that no device meets. */
+function explainUnmet(nodes: readonly NodeState[], constraints: Constraints = {}): Reason {
   const devices = nodes.flatMap((node) => node.devices);
   const { nodeLabels, onlyHost, models, onlyModels, minComputeCapability } = constraints;
   const isNode = (one: Constraints) => nodes.some((node) => allowsNode(one, node));
   const isDevice = (one: Constraints) => devices.some((device) => allowsDevice(one, device));
   if (nodeLabels !== undefined && !isNode({ nodeLabels })) {
-    return `no node has the labels ${formatLabels(nodeLabels)}`;
+    return reason("no-node-with-labels", { labels: nodeLabels });
   }
   if (onlyHost !== undefined && !isNode({ onlyHost })) {
-    return "no node is on the machine of the program";
+    return reason("no-node-of-host");
   }
   if (models !== undefined && !isDevice({ models })) {
-    return `no device is of the model ${models.join(" or ")}: there is ${describeModels(devices)}`;
+    return reason("no-device-of-model", { models, ...modelsOf(devices) });
   }
   if (onlyModels !== undefined && !isDevice({ onlyModels })) {
-    return `no device is of the model that its program was told, ${onlyModels.join(" or ")}: there is ${describeModels(devices)}`;
+    return reason("no-device-of-told-model", { models: onlyModels, ...modelsOf(devices) });
   }
   if (minComputeCapability !== undefined && !isDevice({ minComputeCapability })) {
-    return `no device has compute capability ${minComputeCapability}`;
+    return reason("no-device-of-capability", { capability: minComputeCapability });
   }
-  return "no device meets all of its constraints together";
+  return reason("constraints-unmet");
 }
 
-function describeModels(devices: readonly DeviceState[]): string {
+function modelsOf(devices: readonly DeviceState[]) {
   const models = [...new Set(devices.map(({ model }) => model ?? "").filter((model) => model !== ""))].sort();
-  const more = models.length > maxModelsNamed ? ", …" : "";
-  return models.length === 0 ? "none" : `${models.slice(0, maxModelsNamed).join(", ")}${more}`;
+  return { available: models.slice(0, maxModelsNamed), hasMore: models.length > maxModelsNamed };
 }
 
 /** Why the claim, which is not placed on this snapshot, has to wait. */
-export function explainWaiting(snapshot: Snapshot, asked: ClaimRequest): string {
+export function explainWaiting(snapshot: Snapshot, asked: ClaimRequest): Reason {
   const { nodes } = snapshot;
   if (nodes.length === 0) {
-    return "no node has joined the pool yet";
+    return reason("no-nodes");
   }
   const impossible = explainImpossible(snapshot, asked);
   if (impossible !== undefined) {
@@ -180,36 +198,39 @@ export function explainWaiting(snapshot: Snapshot, asked: ClaimRequest): string 
   const possible = nodes.filter((node) => supplyOf(node, request).allowed > 0);
   const open = possible.filter(isOpen);
   if (sum(open, request, ({ usable }) => usable) === 0) {
-    return `no device ${possible.length < nodes.length ? "that it may use" : "of the pool"} takes claims now: ${describeClosed(possible, request)}`;
+    return reason("none-open", {
+      isRestricted: possible.length < nodes.length,
+      ...closedOf(possible, request),
+    });
   }
   const near = open.filter((node) => supplyOf(node, request).isNear);
   const count = sum(near, request, ({ usable }) => usable);
   if (count === 0) {
-    return `its affinity keeps it from ${countOf(open.length, "node")} that would do`;
+    return reason("affinity-excludes", { nodes: open.length });
   }
-  const taken = sum(near, request, (supply) => supply.taken);
-  const left = [
-    describeClosed(possible, request),
-    near.length < open.length
-      ? `${countOf(open.length - near.length, "node")} that its affinity keeps it from`
-      : "",
-    describeForbidden(nodes, request),
-  ].filter((part) => part !== "");
-  const context = `${taken} of ${countOf(count, "device")} ${taken === 1 ? "is" : "are"} taken${left.length === 0 ? "" : `; not counted: ${left.join(", ")}`}`;
-  return `${describeShortage(near, request)}; ${context}`;
+  return reason("room-short", {
+    shortage: explainShortage(near, request),
+    taken: sum(near, request, (supply) => supply.taken),
+    devices: count,
+    ...closedOf(possible, request),
+    repellingNodes: open.length - near.length,
+    forbiddenDevices: sum(nodes, request, ({ allowed }, { devices }) => devices.length - allowed),
+  });
 }
 
-function describeForbidden(nodes: readonly NodeState[], request: ClaimRequest): string {
-  const others = sum(nodes, request, ({ allowed }, { devices }) => devices.length - allowed);
-  return others === 0 ? "" : `${countOf(others, "device")} that it may not use`;
-}
-
-function describeShortage(open: readonly NodeState[], request: ClaimRequest): string {
+function explainShortage(open: readonly NodeState[], request: ClaimRequest): Reason {
   const total = sum(open, request, ({ fitting }) => fitting);
   if (total > 0) {
     const best = greatest(open, (node) => supplyOf(node, request).fitting);
     const count = best === undefined ? 0 : supplyOf(best, request).fitting;
-    return `no node has ${countOf(request.gpus, "device")} with ${describeNeed(request)} free: the most is ${count} on ${best?.name}${spanning(total, request)}`;
+    return reason("few-devices-free", {
+      gpus: request.gpus,
+      ...memoryOf(request),
+      computePercent: request.computePercent,
+      most: count,
+      node: best?.name,
+      inPool: total,
+    });
   }
   const mostCompute = greatestPlaced(
     open,
@@ -217,58 +238,51 @@ function describeShortage(open: readonly NodeState[], request: ClaimRequest): st
     (device) => freeOf(device).computePercent,
   );
   if (mostCompute !== undefined) {
-    const { computePercent } = freeOf(mostCompute.device);
-    return `no device has ${describeMemory(request)} and ${shareOf(request, mostCompute.device).computePercent} % of its compute free: of those with the memory ${label(mostCompute)} has most compute free, ${computePercent} %`;
+    return reason("compute-taken", {
+      ...memoryOf(request),
+      computePercent: shareOf(request, mostCompute.device).computePercent,
+      device: label(mostCompute),
+      freePercent: freeOf(mostCompute.device).computePercent,
+    });
   }
   if (asksForWholeDevices(request) || request.memoryPercent > 0) {
     const most = greatestPlaced(open, (node) => supplyOf(node, request).mostPercent, freePercent);
-    const shown = most === undefined ? "" : `: most is ${freePercent(most.device)} % on ${label(most)}`;
-    return `no device has ${describeMemory(request)} free${shown}`;
+    return reason("share-taken", {
+      memoryPercent: memoryOf(request).memoryPercent,
+      device: most && label(most),
+      freePercent: most && freePercent(most.device),
+    });
   }
   const most = greatestPlaced(
     open,
     (node) => supplyOf(node, request).mostBytes,
     (device) => freeOf(device).memoryBytes,
   );
-  const shown =
-    most === undefined
-      ? ""
-      : `: largest free is ${formatBytes(freeOf(most.device).memoryBytes)} on ${label(most)}`;
-  return `no device has ${describeMemory(request)} free${shown}`;
+  return reason("memory-taken", {
+    memoryBytes: request.memoryBytes,
+    device: most && label(most),
+    freeBytes: most && freeOf(most.device).memoryBytes,
+  });
 }
 
-function describeNeed(request: ClaimRequest): string {
-  const compute = request.computePercent === 0 ? "" : ` and ${request.computePercent} % of compute`;
-  return `${describeMemory(request)}${compute}`;
+/** The memory asked of each device: bytes, percent, or the whole device. */
+function memoryOf(request: ClaimRequest) {
+  return {
+    memoryBytes: asksForWholeDevices(request) || request.memoryPercent > 0 ? undefined : request.memoryBytes,
+    memoryPercent:
+      asksForWholeDevices(request) || request.memoryPercent === 0 ? undefined : request.memoryPercent,
+  };
 }
 
-function describeMemory(request: ClaimRequest): string {
-  if (asksForWholeDevices(request)) {
-    return "all of its memory";
-  }
-  return request.memoryPercent > 0
-    ? `${request.memoryPercent} % of its memory`
-    : formatNeed(request.memoryBytes);
-}
-
-function describeClosed(nodes: readonly NodeState[], request: ClaimRequest): string {
-  const lost = nodes.filter((node) => !node.isReady).length;
-  const cordoned = nodes.filter((node) => node.isReady && node.isCordoned).length;
-  const ill = sum(nodes.filter(isOpen), request, ({ unhealthy }) => unhealthy);
-  const closed = sum(nodes.filter(isOpen), request, (supply) => supply.cordoned);
-  return [
-    lost > 0 ? `${countOf(lost, "node")} not ready` : "",
-    cordoned > 0 ? `${countOf(cordoned, "node")} cordoned` : "",
-    closed > 0 ? `${countOf(closed, "device")} cordoned` : "",
-    ill > 0 ? `${countOf(ill, "device")} unhealthy` : "",
-  ]
-    .filter((part) => part !== "")
-    .join(", ");
-}
-
-/** Says so when the pool has enough, but on several nodes. */
-function spanning(total: number, request: ClaimRequest): string {
-  return total >= request.gpus ? ` (${total} in the whole pool, but one claim cannot span nodes yet)` : "";
+/** The nodes and devices that take no claims now. */
+function closedOf(nodes: readonly NodeState[], request: ClaimRequest) {
+  const open = nodes.filter(isOpen);
+  return {
+    lostNodes: nodes.filter((node) => !node.isReady).length,
+    cordonedNodes: nodes.filter((node) => node.isReady && node.isCordoned).length,
+    cordonedDevices: sum(open, request, ({ cordoned }) => cordoned),
+    unhealthyDevices: sum(open, request, ({ unhealthy }) => unhealthy),
+  };
 }
 
 function label({ node, device }: Placed): string {
@@ -279,11 +293,7 @@ function freePercent(device: DeviceState): number {
   return Number((freeOf(device).memoryBytes * 100n) / device.memoryBytes);
 }
 
-function countOf(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? "" : "s"}`;
-}
-
-/** The first of those with the greatest value. */
+/** The first of the items with the greatest value. */
 function greatest<T>(items: readonly T[], valueOf: (item: T) => bigint | number): T | undefined {
   let best: T | undefined;
   for (const item of items) {
@@ -294,7 +304,7 @@ function greatest<T>(items: readonly T[], valueOf: (item: T) => bigint | number)
   return best;
 }
 
-/** The first device with the greatest value, of what the nodes put up. */
+/** The first device with the greatest value, among the best ones of the nodes. */
 function greatestPlaced(
   nodes: readonly NodeState[],
   bestOf: (node: NodeState) => DeviceState | undefined,

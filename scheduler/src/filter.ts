@@ -43,7 +43,7 @@ export function candidatesOn(node: NodeState, request: ClaimRequest): Candidate[
   return candidates;
 }
 
-/** The devices of a node that could each take a vGPU if nobody were on the node, whatever state it is in. */
+/** The devices of a node that could each take a vGPU if the node were empty, whatever its state. */
 export function possibleOn(node: NodeState, request: ClaimRequest): DeviceState[] {
   const { constraints } = request;
   if (!allowsNode(constraints, node)) {

@@ -2,7 +2,8 @@
 
 // Decisions about the pool: pure functions over a snapshot. No I/O, no clock, no randomness.
 
-export type { Constraints, Labels, PlacementPolicy } from "./constraints.ts";
+export type { Constraints, PlacementPolicy } from "./constraints.ts";
+export { type Labels } from "./labels.ts";
 export { explainImpossible, explainWaiting } from "./explain.ts";
 export { place } from "./place.ts";
 export {
@@ -28,8 +29,7 @@ export {
   add,
   type Amount,
   amountOf,
-  describeExcess,
-  formatGpus,
+  excessOf,
   nothing,
   type Part,
   type Quota,

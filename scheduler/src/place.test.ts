@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { mayKnowAll, type Reason, renderReason } from "@millpond/api";
 import { describe, expect, test } from "vitest";
 import { explainImpossible, explainWaiting } from "./explain.ts";
 import { place } from "./place.ts";
@@ -26,11 +27,15 @@ function node(name: string, memories: readonly bigint[], change: Partial<NodeSta
   return { name, isReady: true, isCordoned: false, devices, ...change };
 }
 
+function inWords(reason: Reason): string {
+  return renderReason(reason, mayKnowAll);
+}
+
 function placeAll(snapshot: Snapshot, requests: readonly ClaimRequest[]): Snapshot {
   return requests.reduce((current, each) => {
     const statement = place(current, each);
     if (statement === undefined) {
-      throw new Error(explainWaiting(current, each));
+      throw new Error(inWords(explainWaiting(current, each)));
     }
     return applyStatement(current, statement);
   }, snapshot);
@@ -97,7 +102,7 @@ describe("best fit", () => {
       request("a", { memoryPercent: 50 }),
       request("b", { memoryPercent: 20 }),
     ]);
-    // Least is left over on device 0, which a and b share; the order shown is that of the ordinals.
+    // Device 0, which a and b share, has the least left over; devices are listed by ordinal.
     expect(where(pool, request("c", { gpus: 2, memoryPercent: 30 }))).toBe("node-a/0,1");
     expect(where(pool, request("c", { gpus: 4, memoryPercent: 30 }))).toBeUndefined();
   });
@@ -282,7 +287,7 @@ describe("reasons", () => {
     ],
   ])("%s", (_what, snapshot: Snapshot, ask, reason) => {
     expect(place(snapshot, request("x", ask))).toBeUndefined();
-    expect(explainWaiting(snapshot, request("x", ask))).toBe(reason);
+    expect(inWords(explainWaiting(snapshot, request("x", ask)))).toBe(reason);
   });
 
   test("what a closed or busy node could hold is not impossible", () => {

@@ -8,10 +8,10 @@ import type { Snapshot } from "./snapshot.ts";
 import type { Statement } from "./statement.ts";
 
 /**
- * Puts a claim where its policy finds it best. Ties go to the node whose name comes first and to the lowest ordinals,
- * so the same pool always gives the same statement, in whatever order its nodes are listed.
+ * Places a claim where its policy scores best. Ties go to the node whose name comes first and to the lowest ordinals, so the
+ * same pool always gives the same statement, in whatever order its nodes are listed.
  *
- * @returns undefined when no node has room now.
+ * @returns undefined when no node has room now
  */
 export function place(snapshot: Snapshot, asked: ClaimRequest): Statement | undefined {
   const { workload = usualWorkload } = snapshot;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { minMemoryBytes } from "@millpond/api";
-import type { Constraints, Labels, PlacementPolicy } from "./constraints.ts";
+import type { Constraints, PlacementPolicy } from "./constraints.ts";
+import type { Labels } from "./labels.ts";
 import { type DeviceState, deviceComputePercent, type Free } from "./snapshot.ts";
 
-/** What a claim asks. All its vGPUs have the same size and go on distinct devices of one node. */
+/** The request of a claim. All its vGPUs have the same size and go on distinct devices of one node. */
 export interface ClaimRequest {
   /** Name of the claim. */
   readonly claim: string;
@@ -16,13 +17,13 @@ export interface ClaimRequest {
   readonly memoryPercent: number;
   /** Compute of each vGPU, 1 to 100. 0: in proportion to the memory, rounded up. */
   readonly computePercent: number;
-  /** It gets what others leave of the compute, and holds none. Absent: no. */
+  /** Uses compute that others leave idle, and holds none. Default: no. */
   readonly isBestEffort?: boolean;
-  /** Where it may go at all. Absent: anywhere. */
+  /** Where it may go. Absent: anywhere. */
   readonly constraints?: Constraints;
-  /** How its vGPUs shall lie. Absent: `least-fragmentation`. */
+  /** Placement policy. Default: `least-fragmentation`. */
   readonly policy?: PlacementPolicy;
-  /** Its own labels, which the affinity of others looks at. */
+  /** Its own labels, which the affinity of other claims refers to. */
   readonly labels?: Labels;
 }
 
@@ -31,7 +32,7 @@ export type Share = Free;
 
 const shapes = new WeakMap<ClaimRequest, string>();
 
-/** Two requests with the same shape ask the same. */
+/** Two requests with the same shape ask for the same. */
 export function shapeOf(request: ClaimRequest): string {
   let shape = shapes.get(request);
   if (shape === undefined) {
@@ -56,7 +57,7 @@ export function shareOf(request: ClaimRequest, device: Pick<DeviceState, "memory
   if (request.computePercent > 0) {
     return { memoryBytes, computePercent: request.computePercent };
   }
-  // In whole numbers, because a quotient of floating-point numbers could fall on the wrong side of a percent.
+  // In integers, because a floating-point quotient could fall on the wrong side of a percent.
   const proportion = (memoryBytes * 100n + device.memoryBytes - 1n) / device.memoryBytes;
   return { memoryBytes, computePercent: Math.max(1, Number(proportion)) };
 }
@@ -76,7 +77,7 @@ export function fits(share: Share, free: Free): boolean {
   return share.memoryBytes <= free.memoryBytes && share.computePercent <= free.computePercent;
 }
 
-/** What the device would have to give if nobody else were on it. */
+/** The capacity of the device without claims. */
 export function capacityOf(device: DeviceState): Free {
   return { memoryBytes: device.memoryBytes, computePercent: deviceComputePercent };
 }

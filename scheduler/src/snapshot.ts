@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the scheduler knows: an immutable picture of the pool. Whoever changes it gets a new one that shares the rest.
+// The scheduler's view of the pool: an immutable snapshot. A change returns a new one that shares the unchanged parts.
 
-import type { Labels } from "./constraints.ts";
+import type { Labels } from "./labels.ts";
 import type { Workload } from "./placement/workload.ts";
 import type { Topology } from "./topology.ts";
 
 /** The compute of a device, in percent. */
 export const deviceComputePercent = 100;
 
-/** What a claim holds, or holds no longer but may still use, of a device. */
+/** What a claim holds of a device, or has lost but may still use. */
 export interface Grant {
   readonly claim: string;
   /** At least 1 MiB. */
@@ -26,13 +26,13 @@ export interface DeviceState {
   /** Ordinal on its node. */
   readonly index: number;
   readonly memoryBytes: bigint;
-  /** Model name, as its driver says it. */
+  /** Model name, as the driver reports it. */
   readonly model?: string;
   /** `major.minor`. */
   readonly computeCapability?: string;
-  /** Where it sits on its node. Absent: not reported. */
+  /** Where it is attached on its node. Absent: not reported. */
   readonly topology?: Topology;
-  /** A device that is cordoned keeps its grants and gets no new ones. */
+  /** A cordoned device keeps its grants and gets no new ones. */
   readonly isCordoned?: boolean;
   /** An unhealthy device keeps its grants and gets no new ones. */
   readonly isHealthy: boolean;
@@ -44,23 +44,25 @@ export interface NodeState {
   readonly name: string;
   /** A node that is not ready keeps its grants and gets no new ones. */
   readonly isReady: boolean;
-  /** As for a node that is not ready, but by will. */
+  /** A cordoned node keeps its grants and gets no new ones. */
   readonly isCordoned: boolean;
   readonly labels?: Labels;
-  /** Boot id of its machine. */
+  /** Boot id of its host. */
   readonly bootId?: string;
-  /** Kept for claims that want none with one of these labels beside them: none such is put there. Absent: for none. */
+  /**
+   * Reserved for claims with an anti-affinity to these labels: claims with such labels are not placed there. Absent: none.
+   */
   readonly repelled?: readonly Labels[];
   readonly devices: readonly DeviceState[];
 }
 
 export interface Snapshot {
   readonly nodes: readonly NodeState[];
-  /** What the pool is asked for as a rule, by which fragments are judged. Absent: what pools are asked for as a rule. */
+  /** The workload by which fragmentation is measured. Absent: the usual workload. */
   readonly workload?: Workload;
 }
 
-/** What is left of a device. Neither is ever negative, even when a device came back smaller than it was. */
+/** Free capacity of a device. Neither part is ever negative, even when a device came back smaller than it was. */
 export interface Free {
   readonly memoryBytes: bigint;
   readonly computePercent: number;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { Labels } from "./constraints.ts";
+import type { Labels } from "./labels.ts";
 import { fits } from "./request.ts";
 import { freeOf, type NodeState, type Snapshot } from "./snapshot.ts";
 
@@ -13,7 +13,7 @@ export interface Placement {
   readonly computePercent: number;
 }
 
-/** A decision that can be carried out, or tried and taken back: what one claim gets. */
+/** A placement decision, which can be carried out and rolled back: what one claim gets. */
 export interface Statement {
   readonly claim: string;
   readonly node: string;
@@ -26,7 +26,7 @@ export interface Statement {
 /**
  * The snapshot with the statement carried out.
  *
- * @throws RangeError when the statement does not fit this snapshot: it was made from another one.
+ * @throws RangeError when the statement does not fit this snapshot because it was made from another one
  */
 export function applyStatement(snapshot: Snapshot, statement: Statement): Snapshot {
   return withNode(snapshot, statement.node, (node) => {
@@ -65,9 +65,9 @@ export function applyStatement(snapshot: Snapshot, statement: Statement): Snapsh
 }
 
 /**
- * The snapshot without what the statement put there.
+ * The snapshot without the placements of the statement.
  *
- * @throws RangeError when the statement has not been carried out on this snapshot.
+ * @throws RangeError when the statement has not been carried out on this snapshot
  */
 export function rollbackStatement(snapshot: Snapshot, statement: Statement): Snapshot {
   return withNode(snapshot, statement.node, (node) => {

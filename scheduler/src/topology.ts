@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which devices of a node reach each other fast.
+// Which devices of a node have fast links to each other.
 
-/** Where a device sits, as far as its node reports it. Equal values are the same place. */
+/** Where a device is attached, as far as its node reports it. Equal values mean the same place. */
 export interface Topology {
-  /** Devices with the same one reach each other over NVLink. */
+  /** Devices with the same value reach each other over NVLink. */
   readonly nvlinkDomain?: string;
-  /** Devices with the same one sit below one PCIe switch. */
+  /** Devices with the same value are below one PCIe switch. */
   readonly pcieSwitch?: string;
-  /** Devices with the same one belong to one socket's memory. */
+  /** Devices with the same value are attached to one NUMA node. */
   readonly numaNode?: string;
 }
 
@@ -16,7 +16,7 @@ interface Placed {
   readonly topology?: Topology | undefined;
 }
 
-/** How far apart two devices are: 0 NVLink, or nothing is known; 1 one switch; 2 one socket; 3 further. */
+/** Distance of two devices: 0 NVLink or unknown; 1 one switch; 2 one NUMA node; 3 farther. */
 function distance({ topology: a }: Placed, { topology: b }: Placed): number {
   if (a === undefined || b === undefined) {
     return 0;
@@ -40,10 +40,10 @@ export function spanOf(devices: readonly Placed[]): number {
 }
 
 /**
- * `count` of the devices that are as close together as can be, found by growing a group around each of them; among
- * equally close groups the one whose members come first.
+ * `count` devices that are as close together as possible, found by growing a group around each device; among equally close
+ * groups the one whose members rank first.
  *
- * @param ranked those that will do, best first
+ * @param ranked the candidates, best first
  * @returns in the order of `ranked`; undefined when there are too few
  */
 export function closest<T extends Placed>(ranked: readonly T[], count: number): readonly T[] | undefined {

@@ -42,7 +42,7 @@ export class Background implements AsyncDisposable {
     });
     const forget = onInterrupt(() => this.#signal("SIGINT", "alone"));
     this.#child.on("close", forget);
-    // Whoever awaits it sees the failure; until then it is not an unhandled one.
+    // Awaiting it reports the failure; until then the rejection counts as handled.
     this.ended.catch(() => {});
     if (options.onLine) this.#listeners.add(options.onLine);
     for (const stream of [this.#child.stdout, this.#child.stderr]) {
@@ -60,12 +60,15 @@ export class Background implements AsyncDisposable {
     for (const listener of this.#listeners) listener(line);
   }
 
-  /** Everything it has said, a line each. */
+  /** Its whole output, a line each. */
   get output(): string {
     return this.#lines.join("\n");
   }
 
-  /** Resolves when it has said a line that matches; throws a ScriptError when it ends or the time is over before. */
+  /**
+   * Resolves at the first line of output that matches; throws a ScriptError when the command ends or the time is over
+   * before.
+   */
   async waitForLine(pattern: RegExp, timeoutMs: number): Promise<void> {
     if (this.#lines.some((line) => pattern.test(line))) return;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -84,7 +87,7 @@ export class Background implements AsyncDisposable {
     }
   }
 
-  /** Asks it to end as Ctrl-C does, and waits until it has; kills its process group when it does not. */
+  /** Sends SIGINT, as Ctrl-C does, and waits for the end; kills its process group after a timeout. */
   async stop(): Promise<number> {
     this.#signal("SIGINT", "alone");
     const timer = setTimeout(() => this.#signal("SIGKILL", "group"), stopTimeoutMs);

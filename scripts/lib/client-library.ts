@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the client libraries may need and export. They are injected into other people's containers, so they must load
-// with an old libc and must not put any name but the driver's before the program's own.
+// Rules for the dependencies and exports of the client libraries. They are injected into other people's containers, so they
+// must load with an old libc and must not put any name but the driver's before the program's own.
 import { must, ScriptError } from "./command.ts";
 
-/** Shared libraries that a client library may need: libc and what has always come with it. */
+/** Shared libraries that a client library may need: libc and its traditional companions. */
 const allowedLibraries = ["libc.so.6", "libpthread.so.0", "libdl.so.2", "libm.so.6", "ld-linux-x86-64.so.2"];
 /** The newest glibc symbol version that it may refer to: that of RHEL 8 and Debian 10. */
 const newestGlibc = "2.28";
 
-/** What readelf says about one library. */
+/** The facts that readelf reports about one library. */
 export interface LibraryFacts {
   needed: string[];
   /** Symbol versions it refers to, for example `GLIBC_2.17`. */
@@ -47,7 +47,7 @@ export function parseReadelf(dynamic: string, symbols: string): LibraryFacts {
   return { needed, versions: [...versions].toSorted(), exports: exports.toSorted() };
 }
 
-/** What is wrong with a client library that exports names beginning with `prefix`; empty when all is well. */
+/** The faults of a client library that exports names beginning with `prefix`; empty when there are none. */
 export function findFaults(facts: LibraryFacts, prefix: string): string[] {
   const faults: string[] = [];
   for (const library of facts.needed) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a command, and finds out which tools are there.
+// Runs commands, and finds tools.
 import { spawn } from "node:child_process";
 import { constants } from "node:fs";
 import { access } from "node:fs/promises";
@@ -7,7 +7,7 @@ import { delimiter, join } from "node:path";
 import { interruptedBy, interruptedStatus, onInterrupt, takeSignals } from "./interrupt.ts";
 import { root, toolEnvironment } from "./paths.ts";
 
-/** A failure whose message is complete for a human: no stack trace is wanted. */
+/** A failure whose message is complete for a user: no stack trace is needed. */
 export class ScriptError extends Error {
   override name = "ScriptError";
 }
@@ -27,7 +27,7 @@ export interface CommandOptions {
 export interface CommandResult {
   /** Exit status; 128 + signal number when a signal ended it. */
   status: number;
-  /** Standard output and standard error, in the order in which they came. */
+  /** Standard output and standard error, in the order of their arrival. */
   output: string;
 }
 

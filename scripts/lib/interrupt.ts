@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens on Ctrl-C: commands that run are told to end, which makes their callers fail and unwind, so that whoever
-// has started something stops it on the way out.
+// Handles Ctrl-C: running commands are stopped, which makes their callers fail and unwind, so that everything is cleaned up
+// on the way out.
 import { constants } from "node:os";
 
 const handlers = new Set<() => void>();
@@ -16,13 +16,13 @@ export function interruptedStatus(): number {
   return 128 + (interruption === undefined ? 0 : constants.signals[interruption]);
 }
 
-/** Calls `handler` when the script is interrupted; returns a function that forgets it. */
+/** Calls `handler` when the script is interrupted; returns a function that unregisters it. */
 export function onInterrupt(handler: () => void): () => void {
   handlers.add(handler);
   return () => handlers.delete(handler);
 }
 
-/** Takes SIGINT, SIGTERM and SIGHUP; the first counts, further ones change nothing. */
+/** Installs handlers of SIGINT, SIGTERM and SIGHUP; the first signal counts, further ones are ignored. */
 export function takeSignals(): void {
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     process.on(signal, () => {

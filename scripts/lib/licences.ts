@@ -11,9 +11,9 @@ export function packageOf(file: string): string | undefined {
 }
 
 /**
- * One text with name, version and licence of each package that holds one of the files (relative to the root).
+ * One text with name, version and licence of each package that contains one of the files (relative to the root).
  *
- * @param others Notices of what else is in there.
+ * @param others notices of further components
  */
 export async function collectLicences(files: string[], ...others: string[]): Promise<string> {
   const packages = new Set(files.map(packageOf).filter((folder) => folder !== undefined));

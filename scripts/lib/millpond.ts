@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pool of this machine and the `millpond` command that uses it, kept apart from the user's own.
+// A pool on this host and the `millpond` command that uses it, isolated from the user's own settings.
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -33,7 +33,7 @@ export class TrialPool implements AsyncDisposable {
   /** Runs `millpond up` with these arguments on a temporary state directory, and waits until the pool is ready. */
   static async start(how: Millpond, args: string[]): Promise<TrialPool> {
     const directory = await mkdtemp(join(tmpdir(), "millpond-trial-"));
-    // The user's own settings must not lead elsewhere, nor this pool into the user's file.
+    // The user's own settings must not redirect the command, and this pool must not change the user's context file.
     const settings = Object.entries(how.env).filter(([name]) => !name.startsWith("MILLPOND_"));
     const env = { ...Object.fromEntries(settings), MILLPOND_CONFIG: join(directory, "config.json") };
     const [program, ...first] = how.command;
@@ -52,7 +52,7 @@ export class TrialPool implements AsyncDisposable {
     }
   }
 
-  /** What `millpond up` has said. */
+  /** The output of `millpond up`. */
   get said(): string {
     return this.#up.output;
   }
@@ -63,19 +63,19 @@ export class TrialPool implements AsyncDisposable {
     return run(program, [...first, ...args], this.#millpond);
   }
 
-  /** Runs `millpond`, which must succeed; returns what it wrote. */
+  /** Runs `millpond`, which must succeed; returns its output. */
   must(args: string[]): Promise<string> {
     const [program, ...first] = this.#millpond.command;
     return must(program, [...first, ...args], this.#millpond);
   }
 
-  /** Starts `millpond` and lets it run. */
+  /** Starts `millpond` in the background. */
   start(args: string[], onLine: (line: string) => void): Background {
     const [program, ...first] = this.#millpond.command;
     return Background.start(program, [...first, ...args], { ...this.#millpond, onLine });
   }
 
-  /** Stops the pool and removes its files. Throws a ScriptError when a process of it is left, after ending that. */
+  /** Stops the pool and removes its files. Kills leftover processes and throws a ScriptError when there are any. */
   async stop(): Promise<void> {
     const status = await this.#up.stop();
     const left = await this.#leftovers();
@@ -88,7 +88,7 @@ export class TrialPool implements AsyncDisposable {
     if (status !== 0) throw new ScriptError(`millpond up ended with status ${status}:\n${this.said}`);
   }
 
-  /** Processes of the pool that are there after a while; those that are about to end have ended then. */
+  /** Processes of the pool that still run after a grace period for those that are about to end. */
   async #leftovers(): Promise<{ pid: number; command: string }[]> {
     for (let waited = 0; ; waited += 100) {
       const left = await processesWith(this.#directory);

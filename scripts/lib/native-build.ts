@@ -7,19 +7,19 @@ import type { Progress } from "./steps.ts";
 
 const nativeTools = ["cmake", "make", "g++", "cc", "strip"];
 
-/** Throws a ScriptError that names every tool that is missing and how to install them. */
+/** Throws a ScriptError that names every missing tool and how to install it. */
 export async function requireNativeTools(): Promise<void> {
   const found = await Promise.all(nativeTools.map((tool) => find(tool)));
   const missing = nativeTools.filter((_, i) => found[i] === undefined);
   if (missing.length === 0) return;
   throw new ScriptError(
     `the native parts need ${missing.join(", ")}, which ${missing.length === 1 ? "is" : "are"} not in PATH.
-  Debian, Ubuntu: apt-get install -y cmake make g++ libssl-dev
-  Fedora:         dnf install -y cmake make gcc-c++ openssl-devel openssl-static`,
+  Debian, Ubuntu: apt-get install -y cmake make g++ libssl-dev libzstd-dev liblz4-dev
+  Fedora:         dnf install -y cmake make gcc-c++ openssl-devel openssl-static libzstd-devel libzstd-static lz4-devel lz4-static`,
   );
 }
 
-/** How far a build has come by a line of make ("[ 42%] …") or ninja ("[3/10] …"); undefined for other lines. */
+/** Progress of a build by a line of make ("[ 42%] …") or ninja ("[3/10] …"); undefined for other lines. */
 export function buildFraction(line: string): number | undefined {
   const percent = /^\[ *(\d+)%\]/.exec(line)?.[1];
   if (percent !== undefined) return Number(percent) / 100;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What builds by the CUDA compiler share: finding it, and doing only what is needed.
+// Shared by all builds with the CUDA compiler: finding it, and incremental builds.
 import { lstat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { find } from "./command.ts";
@@ -11,7 +11,7 @@ export async function findNvcc(): Promise<string | undefined> {
   return chosen !== undefined && chosen !== "" ? chosen : find("nvcc", ["/usr/local/cuda/bin"]);
 }
 
-/** When a file was written; 0 for one that is missing or a link. */
+/** Modification time of a file; 0 for one that is missing or a link. */
 async function modified(path: string): Promise<number> {
   try {
     const info = await lstat(path);

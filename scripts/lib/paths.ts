@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where things are in the repository.
+// Paths of the repository.
 import { delimiter, join } from "node:path";
 
 /** The repository's root, absolute. */
@@ -15,12 +15,12 @@ export const presets = ["release", "asan", "tsan"] as const;
 /** "fuzz" has fuzz targets only, and needs clang: see scripts/fuzz.ts. */
 export type Preset = (typeof presets)[number] | "fuzz";
 
-/** Where a preset's binaries land. */
+/** Directory of a preset's binaries. */
 export function nativeDir(preset: Preset): string {
   return inRoot("build", "native", preset);
 }
 
-/** The environment in which the repository's tools run: its own Node and its own binaries come first. */
+/** The environment of the repository's tools: its own Node and its own binaries come first. */
 export function toolEnvironment(): NodeJS.ProcessEnv {
   return {
     ...process.env,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says what a script is doing: one line a step, which on a terminal shows how far the step has come.
+// Reports the progress of a script: one line a step, which on a terminal shows the progress of the step.
 import { styleText } from "node:util";
 
-/** How a running step reports. */
+/** Progress reports of a running step. */
 export interface Progress {
-  /** A short note on what is being done now: shown on a terminal only. */
+  /** A short note on the current activity: shown on a terminal only. */
   note(text: string): void;
-  /** How far the step has come, 0 to 1: a percentage on a terminal, a line every quarter elsewhere. */
+  /** Progress of the step, 0 to 1: a percentage on a terminal, a line every quarter elsewhere. */
   fraction(done: number): void;
 }
 
@@ -16,7 +16,7 @@ function seconds(since: number): string {
   return `${((performance.now() - since) / 1000).toFixed(1)} s`;
 }
 
-/** Runs one step and returns its result; a failure ends the line and is thrown on. */
+/** Runs one step and returns its result; a failure ends the line and is rethrown. */
 export async function step<T>(title: string, body: (progress: Progress) => Promise<T>): Promise<T> {
   const start = performance.now();
   const live = out.isTTY;

@@ -1,17 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// What test runners report: how many tests passed, and what failed and why.
+// Parses the reports of test runners: the number of passed tests, and the failures with their messages.
 
 export interface Counts {
   passed: number;
   failed: number;
-  /** What failed: the test's name, and below it what it said. */
+  /** Failures: the test's name, followed by its message. */
   failures: string[];
+  /** Tests that did not run because this machine lacks a dependency: file, and name. */
+  skipped: Skipped[];
+}
+
+/** A test that did not run. */
+export interface Skipped {
+  /** Path of the file, as the runner reports it. */
+  readonly file: string;
+  readonly name: string;
 }
 
 /** Lines of a failure's message that are kept. */
 const messageLines = 12;
 
-/** The part of vitest's JSON report that is used here. */
+/** The used part of vitest's JSON report. */
 interface VitestReport {
   numPassedTests: number;
   numFailedTests: number;
@@ -41,6 +50,12 @@ function failuresOfFile(file: VitestFile): string[] {
   return [failure(file.name, file.message)];
 }
 
+function skippedInFile(file: VitestFile): Skipped[] {
+  return file.assertionResults
+    .filter(({ status }) => status === "skipped" || status === "pending")
+    .map(({ fullName }) => ({ file: file.name, name: fullName }));
+}
+
 /** Counts a report of vitest's json reporter. A file that failed outside its tests counts as one failed test. */
 export function countVitest(text: string): Counts {
   const report = JSON.parse(text) as VitestReport;
@@ -49,21 +64,24 @@ export function countVitest(text: string): Counts {
     passed: report.numPassedTests,
     failed: Math.max(report.numFailedTests, failures.length),
     failures,
+    skipped: report.testResults.flatMap(skippedInFile),
   };
 }
 
-/** Counts a JUnit report of ctest; a test program that did not run is neither passed nor failed. */
+/** Counts a JUnit report of ctest; a disabled test program is neither passed nor failed nor skipped. */
 export function countJunit(text: string): Counts {
   const suite = /<testsuite\b[^>]*>/.exec(text)?.[0] ?? "";
   const attribute = (name: string): number => Number(new RegExp(`\\b${name}="(\\d+)"`).exec(suite)?.[1] ?? 0);
   const failed = attribute("failures");
-  // What a program printed stands above the table of its kind already; its name is enough here.
+  // The output of a program is printed above already; its name is enough here.
   const failures = [...text.matchAll(/<testcase\b[^>]*?\bname="([^"]*)"[^>]*\bstatus="fail"/g)].map(
     (match) => match[1] ?? "",
   );
+  const notRun = [...text.matchAll(/<testcase\b[^>]*?\bname="([^"]*)"[^>]*\bstatus="notrun"/g)];
   return {
     passed: attribute("tests") - failed - attribute("skipped") - attribute("disabled"),
     failed,
     failures,
+    skipped: notRun.map((match) => ({ file: "ctest", name: match[1] ?? "" })),
   };
 }

@@ -3,12 +3,14 @@
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { must, ScriptError } from "./command.ts";
+import { findImportFaults, type Workspace } from "./import-rules.ts";
+import { importRules } from "./layers.ts";
 import { inRoot, root } from "./paths.ts";
 
 const licenceLine = "SPDX-License-Identifier: Apache-2.0";
-const sourceFile = /\.(ts|mjs|c|cpp|h|cu|proto)$/;
+const sourceFile = /\.(tsx?|mjs|css|c|cpp|h|cu|proto)$/;
 const generatedFile = /(^|\/)(gen|golden)\//;
 
 async function trackedFiles(): Promise<string[]> {
@@ -31,6 +33,36 @@ export async function checkLicenceLines(): Promise<void> {
   complain(`files without "${licenceLine}" in their first three lines`, bare);
 }
 
+interface PackageJson {
+  readonly name: string;
+  readonly workspaces?: readonly string[];
+  readonly dependencies?: Readonly<Record<string, string>>;
+  readonly devDependencies?: Readonly<Record<string, string>>;
+}
+
+async function readPackage(...path: string[]): Promise<PackageJson> {
+  return JSON.parse(await readFile(inRoot(...path, "package.json"), "utf8"));
+}
+
+/** Imports respect the layers, form no cycle, and enter other workspaces by their declared names. */
+export async function checkImports(): Promise<void> {
+  const workspaces: Workspace[] = [];
+  for (const folder of (await readPackage()).workspaces ?? []) {
+    const { name, dependencies, devDependencies } = await readPackage(folder);
+    // A package may import itself by its name.
+    workspaces.push({
+      folder,
+      name,
+      dependencies: [name, ...Object.keys({ ...dependencies, ...devDependencies })],
+    });
+  }
+  const sources = (await trackedFiles()).filter((name) => /\.tsx?$/.test(name) && !generatedFile.test(name));
+  const files = await Promise.all(
+    sources.map(async (path) => ({ path, text: await readFile(inRoot(path), "utf8") })),
+  );
+  complain("imports against scripts/lib/layers.ts", findImportFaults(files, workspaces, importRules));
+}
+
 /** Targets of the relative links of a Markdown text, without their #fragment. */
 export function relativeLinks(markdown: string): string[] {
   const prose = markdown.replaceAll(/^```[^]*?^```/gm, "").replaceAll(/`[^`\n]*`/g, "");
@@ -49,6 +81,34 @@ export async function checkLinks(): Promise<void> {
     }
   }
   complain("links that lead nowhere", broken);
+  await checkDecisions();
+}
+
+/** Faults of decision records: `files` are their texts by file name, `index` is that of the folder. */
+export function decisionFaults(files: ReadonlyMap<string, string>, index: string): string[] {
+  const linked = new Set(relativeLinks(index));
+  const numbers = new Map<string, string>();
+  const faults: string[] = [];
+  for (const [name, text] of files) {
+    const number = name.slice(0, 4);
+    const other = numbers.get(number);
+    if (other !== undefined) faults.push(`${name}: its number is that of ${other}`);
+    numbers.set(number, name);
+    if (!text.startsWith(`# ${number} `)) faults.push(`${name}: its title does not begin with its number`);
+    if (!/^Status: .+\. Date: \d{4}-\d{2}-\d{2}\./m.test(text)) faults.push(`${name}: no status and date`);
+    if (!linked.has(name)) faults.push(`${name}: not in docs/decisions/README.md`);
+  }
+  return faults;
+}
+
+/** Every decision record has a unique number, a status and a date, and is listed in the index. */
+async function checkDecisions(): Promise<void> {
+  const records = (await trackedFiles()).filter((name) => /^docs\/decisions\/\d{4}-/.test(name));
+  const texts = await Promise.all(
+    records.map(async (name) => [basename(name), await readFile(inRoot(name), "utf8")] as const),
+  );
+  const index = await readFile(inRoot("docs", "decisions", "README.md"), "utf8");
+  complain("decision records", decisionFaults(new Map(texts), index));
 }
 
 /** The checked-in example binary is the one that its README describes. */

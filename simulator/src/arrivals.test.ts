@@ -14,7 +14,7 @@ const pod = (gpus: number, gpuMilli: number): Shape => ({
 });
 const kinds = [pod(1, 300), pod(1, 1000), pod(4, 1000), pod(0, 0)];
 
-/** 25 nodes of 4 GPUs, and so many pods of each kind. */
+/** 25 nodes of 4 GPUs, and `each` pods of each kind. */
 function traceOf(each: number): Trace {
   return {
     name: "made up",

@@ -4,22 +4,22 @@ import { type Shape, wholeMilli } from "@millpond/scheduler";
 import { GoRandom } from "./go-random.ts";
 import { capacityOf, type Trace, type TraceNode } from "./trace.ts";
 
-/** What a seed decides: the order of nodes, of which the first of the best is taken, and of what arrives. */
+/** Everything that a seed determines: the order of nodes, which breaks ties, and the order of arrivals. */
 export interface Arrivals {
   readonly nodes: readonly TraceNode[];
   readonly shapes: readonly Shape[];
 }
 
 /**
- * The trace in random order, with clones of its pods behind it, or without as many of them, up to `lastLoad` percent of
- * the GPUs. For the seeds 42 to 51 and the traces of the benchmark these are, pod by pod and node by node, the arrivals
- * of the published runs (kubernetes-scheduler-simulator of HKUST and Alibaba, 2023): numbers are drawn as there.
+ * The trace in random order, extended with clones of its pods or thinned by as many of them, up to `lastLoad` percent of the
+ * GPUs. For the seeds 42 to 51 and the traces of the benchmark these are, pod by pod and node by node, the arrivals of the
+ * published runs (kubernetes-scheduler-simulator of HKUST and Alibaba, 2023): numbers are drawn in the same order.
  *
  * @param seed see `GoRandom`
  */
 export function arrivalsOf(trace: Trace, seed: number, lastLoad: number): Arrivals {
   const random = new GoRandom(seed);
-  // One for a log.
+  // The original draws one number for a log.
   random.next();
   const pods = [...trace.pods];
   random.shuffle(pods);
@@ -29,7 +29,7 @@ export function arrivalsOf(trace: Trace, seed: number, lastLoad: number): Arriva
     askedMilli > endMilli
       ? thinned(pods, askedMilli - endMilli, random)
       : [...pods, ...clones(trace.pods, endMilli - askedMilli, random)];
-  // Ten by informers of Kubernetes that start.
+  // The original draws ten numbers for the start of Kubernetes informers.
   for (let number = 0; number < 10; number++) {
     random.next();
   }
@@ -47,7 +47,7 @@ function clones(pods: readonly Shape[], roomMilli: number, random: GoRandom): Sh
   let leftMilli = roomMilli;
   for (;;) {
     const clone = pods[random.below(pods.length)] as Shape;
-    // Of several GPUs only one is looked at there: the last clone may pass the end by the others.
+    // The original counts only one GPU of a multi-GPU pod, so the last clone may exceed the limit by the others.
     if (clone.gpuMilli > leftMilli) {
       return drawn;
     }
@@ -56,7 +56,7 @@ function clones(pods: readonly Shape[], roomMilli: number, random: GoRandom): Sh
   }
 }
 
-/** Without pods drawn one after the other, until the rest asks for that much less. */
+/** Removes randomly drawn pods until the remaining requests are that much smaller. */
 function thinned(pods: readonly Shape[], excessMilli: number, random: GoRandom): Shape[] {
   const remaining = new Remaining(pods.length);
   const isGone = new Set<number>();
@@ -68,16 +68,16 @@ function thinned(pods: readonly Shape[], excessMilli: number, random: GoRandom):
   return pods.filter((_, index) => !isGone.has(index));
 }
 
-/** Indices of a list of which some are gone; finds the n-th of those that remain (Fenwick's tree). */
+/** The remaining indices of a list; finds the n-th of them with a Fenwick tree. */
 class Remaining {
-  /** At i, counted from 1: how many remain of the (i & -i) indices up to it. */
+  /** At i, counted from 1: how many of the (i & -i) indices up to it remain. */
   readonly #counts: Int32Array;
 
   constructor(length: number) {
     this.#counts = Int32Array.from({ length: length + 1 }, (_, index) => index & -index);
   }
 
-  /** Takes the one that comes after `before` others. */
+  /** Removes the index that follows `before` others. */
   take(before: number): number {
     const end = this.#counts.length;
     let index = 0;

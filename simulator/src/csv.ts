@@ -2,7 +2,7 @@
 
 import { millpondError, quote } from "@millpond/api";
 
-/** A row of a table, by column; knows where it stands, for errors. */
+/** A row of a table, by column, with its position for error messages. */
 export interface Row {
   /** Number of its line in the file, from 1. */
   readonly line: number;
@@ -23,8 +23,8 @@ export interface Row {
 const maxColumns = 64;
 
 /**
- * Reads comma-separated values, the first line naming the columns. A value may stand in quotes, but not go on on another
- * line. Empty lines do not count.
+ * Parses comma-separated values; the first line names the columns. A quoted value may not continue on another line. Empty
+ * lines are ignored.
  *
  * @param file its name, for errors
  * @throws MILLPOND_E_INVALID naming file and line
@@ -38,7 +38,7 @@ export function parseCsv(text: string, file: string): Row[] {
 }
 
 /**
- * The names of the columns, of which one that is empty is of no interest.
+ * The names of the columns; an empty name marks a column that is ignored.
  *
  * @throws MILLPOND_E_INVALID
  */
@@ -57,7 +57,7 @@ function parseHeader(line: string, file: string): string[] {
 interface Place {
   readonly file: string;
   readonly line: number;
-  /** Of the columns, by name. */
+  /** Positions of the columns, by name. */
   readonly positions: ReadonlyMap<string, number>;
 }
 
@@ -92,7 +92,7 @@ function toRow(content: string, { file, line, positions }: Place): Row {
   };
 }
 
-/** A value in quotes, in which two quotes stand for one, or one without any. */
+/** A quoted value, in which two quotes stand for one, or an unquoted value. */
 const nextCell = /\s*(?:"((?:[^"]|"")*)"\s*|([^",]*))(,|$)/y;
 
 function cellsOf(content: string, file: string, line: number): string[] {

@@ -11,7 +11,7 @@ import type { Trace } from "./trace.ts";
 
 const exportFile = /^([\w.-]+)\.pool\.json$/;
 
-/** Names of the traces in a folder, of either form, sorted. */
+/** Names of the traces in a folder, in either format, sorted. */
 export async function listTraces(folder: string): Promise<string[]> {
   const files = await readable(folder, () => readdir(folder));
   const exports = files.flatMap((file) => exportFile.exec(file)?.[1] ?? []);
@@ -19,9 +19,9 @@ export async function listTraces(folder: string): Promise<string[]> {
 }
 
 /**
- * Reads a list of pods with the nodes beside it, or the export `NAME.pool.json`. The name of the file will do too.
+ * Reads a list of pods with the nodes beside it, or the export `NAME.pool.json`. The name of the file is accepted too.
  *
- * @throws MILLPOND_E_NOT_FOUND naming what there is; MILLPOND_E_INVALID naming the file and the place in it
+ * @throws MILLPOND_E_NOT_FOUND listing the available names; MILLPOND_E_INVALID naming the file and the position in it
  */
 export async function readTrace(folder: string, given: string): Promise<Trace> {
   const name = traceNameOf(given.replace(/\.pool\.json$/, ""));

@@ -3,7 +3,7 @@
 import { expect, test } from "vitest";
 import { GoRandom } from "./go-random.ts";
 
-// What programs in Go 1.19 print.
+// The output of programs in Go 1.19.
 
 test("numbers of 64 bits are those of Go", () => {
   const random = new GoRandom(42);

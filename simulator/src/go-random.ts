@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The published runs of the benchmark drew their arrivals with the generator of Go's standard library (`math/rand`), an
-// additive one of Mitchell and Reeds: each number of 64 bits is the sum of those 607 and 273 before it. With the same
-// numbers a seed gives the same arrivals here, and policies can be compared with the published ones seed by seed.
+// The generator of Go's standard library (`math/rand`), with which the published runs of the benchmark drew their arrivals:
+// the additive lagged Fibonacci generator of Mitchell and Reeds, in which each 64-bit number is the sum of those 607 and 273
+// before it. With the same numbers a seed gives the same arrivals, so policies can be compared with the published ones seed
+// by seed.
 
 const order = 607;
 const lag = 273;
 const numberBits = 64;
 
-/** Whole numbers as `math/rand` gives them after a seed. */
+/** The numbers of `math/rand` for a seed. */
 export class GoRandom {
   /** The last 607 numbers; the oldest is at `#oldest`. */
   readonly #numbers: BigUint64Array;
@@ -60,7 +61,7 @@ export class GoRandom {
     return this.#numbers[at] ?? 0n;
   }
 
-  /** As `below`, but from the upper half of a product: what Go shuffles with. */
+  /** Like `below`, but from the upper half of a product: Go's method for shuffling. */
   #belowByProduct(count: bigint): number {
     const end = 2n ** 32n % count;
     for (;;) {
@@ -72,11 +73,11 @@ export class GoRandom {
   }
 }
 
-/** So many numbers of seed 1 are passed over for those that every seed is mixed with. */
+/** The offset, in numbers of seed 1, of the numbers that every seed is mixed with. */
 const mixingSteps = 7_800_000_000_000n;
 let mixingNumbers: BigUint64Array | undefined;
 
-/** 607 numbers, oldest first, each of as many numbers of a Lehmer generator as there are shifts. */
+/** 607 numbers, oldest first, each made of one number of a Lehmer generator for every shift. */
 function seededNumbers(seed: number, shifts: readonly bigint[]): BigUint64Array {
   let state = BigInt(seed);
   const lehmer = (): bigint => (state = (state * 48_271n) % 0x7fff_ffffn);
@@ -85,7 +86,7 @@ function seededNumbers(seed: number, shifts: readonly bigint[]): BigUint64Array 
   }
   const numbers = new BigUint64Array(order);
   for (let index = 0; index < order; index++) {
-    // Go fills a ring forwards that it reads backwards, from 334 on.
+    // Go fills its ring forwards and reads it backwards, from 334 on.
     numbers[(2 * order - lag - 1 - index) % order] = shifts.reduce(
       (number, shift) => number ^ (lehmer() << shift),
       0n,
@@ -94,7 +95,7 @@ function seededNumbers(seed: number, shifts: readonly bigint[]): BigUint64Array 
   return numbers;
 }
 
-/** The 607 numbers that a ring holds after some steps, each where it would be. */
+/** The 607 numbers of a ring after `steps` steps, each at its position. */
 function numbersAfter(numbers: BigUint64Array, steps: bigint): BigUint64Array {
   const sequence = [...numbers];
   for (let index = order; index < 2 * order; index++) {
@@ -110,8 +111,8 @@ function numbersAfter(numbers: BigUint64Array, steps: bigint): BigUint64Array {
 }
 
 /**
- * Coefficients, lowest first, of x^exponent modulo x^607 - x^334 - 1 and 2^64: the weights with which the first 607
- * numbers make the one that comes `exponent` numbers after the first.
+ * Coefficients, lowest first, of x^exponent modulo x^607 - x^334 - 1 and 2^64: the weights of the first 607 numbers in the
+ * one that comes `exponent` numbers after the first.
  */
 function powerOfX(exponent: bigint): bigint[] {
   let power = [1n];
@@ -134,7 +135,7 @@ function reduced(polynomial: readonly bigint[]): bigint[] {
   return coefficients.map((coefficient) => BigInt.asUintN(numberBits, coefficient));
 }
 
-/** By one product of two long numbers, in which each coefficient has room for the sum of 607 products. */
+/** Squares with a single product of two long integers, in which each coefficient has room for the sum of 607 products. */
 function squared(coefficients: readonly bigint[]): bigint[] {
   const digits = (2 * numberBits + 16) / 4;
   const long = BigInt(

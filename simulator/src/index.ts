@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Replays what was asked of a pool through the scheduler's own placement, to compare policies.
+// Replays the requests of a trace through the scheduler's own placement, to compare policies.
 
 export { listTraces, readTrace } from "./folder.ts";
 export { plotSvg } from "./plot.ts";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads traces in the form of Alibaba's cluster-trace-gpu-v2023 ("openb").
+// Reads traces in the format of Alibaba's cluster-trace-gpu-v2023 ("openb").
 
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ import type { Trace, TraceNode } from "./trace.ts";
 
 const most = { cpuMilli: 100_000_000, memoryMiB: 1_000_000_000, gpus: 64 } as const;
 
-/** The model of all GPUs of a list of nodes that does not say. */
+/** The model of all GPUs where the list of nodes has no model column. */
 const unnamedModel = "GPU";
 
 /**

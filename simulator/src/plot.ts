@@ -5,7 +5,7 @@ import type { Curve } from "./summary.ts";
 
 const size = { width: 960, height: 420, left: 60, right: 190, top: 40, bottom: 50, gap: 60 } as const;
 
-/** Told apart by people with any colour vision (the set of Okabe and Ito). */
+/** Distinguishable with any colour vision (the palette of Okabe and Ito). */
 const colours = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"] as const;
 
 const panels = [
@@ -13,7 +13,7 @@ const panels = [
   { title: "Fragments, % of idle GPU", of: (curve: Curve) => curve.fragmentation },
 ] as const;
 
-/** Allocation and fragmentation over load, one line for each curve. A complete SVG document. */
+/** Allocation and fragmentation over load, one line for each curve, as a complete SVG document. */
 export function plotSvg(curves: readonly Curve[], title: string): string {
   const panelHeight = size.height - size.top - size.bottom;
   const height = size.top + panels.length * (panelHeight + size.gap) + size.bottom;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The file that `millpond snapshot` writes of a live pool, and that the simulator replays: NAME.pool.json.
+// The format of `millpond snapshot` for a live pool, which the simulator replays: NAME.pool.json.
 
 import { millpondError } from "@millpond/api";
 import { anyModel, maxModels, type Shape, wholeMilli } from "@millpond/scheduler";
@@ -9,16 +9,16 @@ import type { Trace, TraceNode } from "./trace.ts";
 export interface PoolExport {
   readonly format: "millpond-pool";
   readonly version: 1;
-  /** When it was taken, as ISO 8601 with a zone. */
+  /** Time of the export, as ISO 8601 with a zone. */
   readonly takenAt: string;
   readonly nodes: readonly ExportedNode[];
-  /** Bound and waiting ones, in order of their creation. */
+  /** Bound and waiting claims, in order of creation. */
   readonly claims: readonly ExportedClaim[];
 }
 
 export interface ExportedNode {
   readonly name: string;
-  /** Absent: not known; then CPU does not count on this node. */
+  /** Absent: unknown; CPU is then not counted on this node. */
   readonly cpuMilli?: number;
   readonly memoryMiB?: number;
   readonly devices: readonly { readonly model: string; readonly memoryMiB: number }[];
@@ -28,20 +28,20 @@ export interface ExportedClaim {
   readonly name: string;
   /** 1 to 64. */
   readonly gpus: number;
-  /** Of each vGPU; 0 and no `memoryPercent`: the whole device. */
+  /** Memory of each vGPU; 0 and no `memoryPercent`: the whole device. */
   readonly memoryMiB: number;
-  /** Of each vGPU, 1 to 100; 0: see `memoryMiB`. */
+  /** Memory of each vGPU in percent, 1 to 100; 0: see `memoryMiB`. */
   readonly memoryPercent: number;
-  /** Of each vGPU, 1 to 100; 0: in proportion to the memory. */
+  /** Compute of each vGPU, 1 to 100; 0: in proportion to the memory. */
   readonly computePercent: number;
-  /** Parts of model names, any of which will do. Absent: every model. */
+  /** Substrings of model names, any of which matches. Absent: every model. */
   readonly models?: readonly string[];
-  /** Of the host; absent: not known. */
+  /** CPU and memory of the host; absent: unknown. */
   readonly cpuMilli?: number;
   readonly hostMemoryMiB?: number;
 }
 
-/** More than any node can have, less than what would lose precision. */
+/** More than any node has, and small enough to stay exact. */
 const maxQuantity = 1_000_000_000;
 
 /**
@@ -77,7 +77,7 @@ export function parsePoolExport(text: string, file: string, name: string): Trace
     if (devices.length === 0) {
       cpuNodes.push({ cpuMilli, memoryMiB, gpus: 0, model: -1 });
     }
-    // A node with several models counts as one node for each: a claim's vGPUs are of one model in a trace.
+    // A node with several models counts as one node for each, because the vGPUs of a claim are of one model in a trace.
     for (const model of new Set(devices.map((device) => device.model))) {
       const alike = devices.filter((device) => device.model === model);
       const index = models.includes(model) ? models.indexOf(model) : models.push(model) - 1;
@@ -126,7 +126,7 @@ function toShape(
   const memoryMiB = number("memoryMiB", 0, maxQuantity);
   const memoryPercent = number("memoryPercent", 0, 100);
   const computePercent = number("computePercent", 0, 100);
-  // A size in MiB is another share on each model: the smallest device that can hold it says which.
+  // A size in MiB is a different share on each model: the smallest device that can hold it determines the share.
   const sizes = matching.map((index) => smallest.get(index) ?? 0).filter((size) => size >= memoryMiB);
   const device = sizes.length === 0 ? memoryMiB : Math.min(...sizes);
   const isWhole = memoryMiB === 0 && memoryPercent === 0;

@@ -3,7 +3,7 @@
 import { millpondError, quote } from "@millpond/api";
 
 /**
- * What `read` resolves with.
+ * Resolves with the result of `read`.
  *
  * @throws MILLPOND_E_NOT_FOUND naming the path when it cannot be read
  */

@@ -17,7 +17,7 @@ import { type Policy, policies, run } from "./run.ts";
 import { curveOf, summarize } from "./summary.ts";
 import { repeated, type Trace } from "./trace.ts";
 
-/** A small pool with the troubles of the large one: few CPUs beside many GPUs, and shares that leave gaps. */
+/** A small pool with the problems of the large one: few CPUs beside many GPUs, and shares that leave gaps. */
 function smallTrace(): Trace {
   const pod = (cpuMilli: number, gpus: number, gpuMilli: number, models = anyModel): Shape => ({
     cpuMilli,
@@ -111,7 +111,7 @@ test("a plot has a line for each curve in each panel and escapes names", () => {
   expect(svg).toContain("x &amp; y");
 });
 
-/** Allocation that others have published for their policies, in percent of the GPUs: means over the seeds 42 to 51. */
+/** Published allocation of other policies, in percent of the GPUs: means over the seeds 42 to 51. */
 const published: Readonly<Record<string, Partial<Record<Policy, number>>>> = {
   default: { random: 87.47, packing: 92.0, "best-fit": 93.08, fgd: 95.39 },
   cpu050: { random: 91.24, packing: 93.72, "best-fit": 93.79, fgd: 95.21 },
@@ -130,15 +130,15 @@ const publishedBySeed = {
   "best-fit": [93.13, 93.25, 93.09, 93.14, 93.19, 93.04, 92.95, 93.21, 92.87, 92.89],
 } as const;
 
-/** In points; else what is lost by rounding. */
+/** In percentage points; otherwise the rounding error. */
 const tolerances: Partial<Record<Policy, number>> = {
-  // Our own chance: 0.3 points from seed to seed.
+  // Draws its own random numbers: 0.3 points from seed to seed.
   random: 0.3,
-  // Fragments are added up in another order, and scores of one step are many.
+  // Fragments are summed in another order, and many scores are equal after rounding to a step.
   fgd: 0.1,
 };
 
-/** What our policy has to reach, as a mean over ten seeds. */
+/** The required result of our policy, as a mean over ten seeds. */
 const toReach: Readonly<Record<string, number>> = {
   default: 95.45,
   cpu050: 95.4,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One run of the benchmark "openb-130": claims arrive one after the other, none leaves, what fits nowhere is dropped.
+// One run of the benchmark "openb-130": claims arrive one after the other, none leaves, and claims that fit nowhere are
+// dropped.
 
 import { performance } from "node:perf_hooks";
 import {
@@ -29,21 +30,21 @@ import { capacityOf, type Trace, type TraceNode } from "./trace.ts";
 export const policies = [...scoredPolicies, "random"] as const;
 export type Policy = ScoredPolicy | "random";
 
-/** Arrivals end when they have asked for so many percent of the pool's GPUs. */
+/** Arrivals end at this many requested GPUs, in percent of the pool. */
 export const lastLoad = 130;
 
 export interface RunOptions {
   readonly policy: Policy;
   readonly seed: number;
-  /** The CPU of a claim may lie on any node, its GPUs on any with GPUs. */
+  /** Schedules CPU and GPUs apart: the CPU of a claim may be on any node, its GPUs on any node with GPUs. */
   readonly isPooled: boolean;
 }
 
-/** What came out of a run, by load: index 0 to 130, percent of the GPUs that have been asked for so far. */
+/** Results of a run by load: index 0 to 130, requested GPUs so far in percent of the pool. */
 export interface RunResult {
   /** Allocated GPUs in percent of all; NaN where no claim arrived at that load. */
   readonly allocation: Float64Array;
-  /** Idle GPU that is a fragment, in percent of what is idle. */
+  /** Idle GPU capacity that is a fragment, in percent of the idle capacity. */
   readonly fragmentation: Float64Array;
   readonly decisions: number;
   readonly seconds: number;
@@ -53,7 +54,7 @@ export function run(trace: Trace, options: RunOptions): RunResult {
   const { nodes, shapes } = arrivalsOf(trace, options.seed, lastLoad);
   const capacity = capacityOf(trace);
   const workload = workloadOf(trace.pods.map((shape) => ({ shape, weight: 1 })));
-  // Numbers of its own: every policy meets the same arrivals, whatever it leaves to chance.
+  // Separate random numbers, so that every policy sees the same arrivals, whatever it draws itself.
   const chance = new Random(~options.seed);
   const pool = options.isPooled
     ? new PooledPool(nodes, trace.cpuNodes, options.policy, workload, chance)
@@ -100,18 +101,18 @@ export function run(trace: Trace, options: RunOptions): RunResult {
   };
 }
 
-/** What `place` answers when no GPU was asked for; below it: refused. */
+/** The result of `place` for a claim without GPUs; below it: refused. */
 const placed = -1;
 const refused = -2;
 
 interface Pool {
   /** Rooms with GPUs. */
   readonly gpuRooms: readonly Room[];
-  /** The room with GPUs where it was put; else `placed` or `refused`. */
+  /** The room with GPUs where it was placed; otherwise `placed` or `refused`. */
   place(shape: Shape): number;
 }
 
-/** Puts shapes into rooms by a policy. */
+/** Places shapes into rooms by a policy. */
 interface Chooser {
   place(shape: Shape): number;
 }
@@ -154,7 +155,7 @@ class LocalPool implements Pool {
   }
 }
 
-/** CPU and GPUs scheduled apart: CPU where least is left over, GPUs by the policy. */
+/** CPU and GPUs scheduled apart: CPU by best fit, GPUs by the policy. */
 class PooledPool implements Pool {
   readonly gpuRooms: readonly Room[];
   readonly #gpus: Chooser;

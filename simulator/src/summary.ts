@@ -8,11 +8,11 @@ export interface Summary {
   readonly policy: Policy;
   readonly pooled: boolean;
   readonly seeds: number;
-  /** Of the GPUs allocated when 130 % of the pool have been asked for: mean, standard deviation, least. */
+  /** Allocated GPUs in percent when 130 % of the pool have been requested: mean, standard deviation, minimum. */
   readonly mean: number;
   readonly sd: number;
   readonly min: number;
-  /** Mean share of the idle GPU that is fragments, when 80 % and 90 % have been asked for. */
+  /** Mean share of idle capacity that is fragmented, when 80 % and 90 % have been requested. */
   readonly fragmentation80: number;
   readonly fragmentation90: number;
   readonly decisionsPerSecond: number;
@@ -60,7 +60,10 @@ export function curveOf(about: Pick<Curve, "trace" | "policy">, results: readonl
   };
 }
 
-/** At the load, or at the last one before it at which a claim arrived: in a small pool one claim is many percent. */
+/**
+ * The value at the load, or at the last load before it at which a claim arrived: in a small pool one claim is several
+ * percent.
+ */
 function valueAt(values: Float64Array, load: number): number {
   for (let at = load; at >= 0; at--) {
     const value = values[at] as number;
@@ -79,13 +82,13 @@ function meanOf(values: readonly number[]): number {
   return sumOf(values) / values.length;
 }
 
-/** Of a sample; 0 for a single value. */
+/** Standard deviation of a sample; 0 for a single value. */
 function deviationOf(values: readonly number[], mean: number): number {
   const squares = sumOf(values.map((each) => (each - mean) ** 2));
   return values.length < 2 ? 0 : Math.sqrt(squares / (values.length - 1));
 }
 
-/** To thousandths of a percent. */
+/** Rounds to thousandths of a percent. */
 function round(value: number): number {
   return Math.round(value * 1000) / 1000;
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which of the files in a folder list pods, and which nodes: their columns say so, whatever they are called.
+// Detects the files of a folder that list pods or nodes: by their columns, whatever their names.
 
 import { open, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { millpondError, quote } from "@millpond/api";
 import { readable } from "./readable.ts";
 
-/** As Alibaba calls them. */
+/** Alibaba's file name. */
 const gpuNodeFile = "openb_node_list_gpu_node.csv";
 const allNodeFile = "openb_node_list_all_node.csv";
 const podPrefix = "openb_pod_list_";
@@ -49,9 +49,9 @@ export async function tablesIn(folder: string): Promise<Tables> {
 }
 
 /**
- * The list of the nodes with GPUs, and the list of those without.
+ * The list of nodes with GPUs, and the list of those without.
  *
- * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_INVALID when it is not clear which they are
+ * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_INVALID when they are ambiguous
  */
 export function nodeFilesOf(
   { nodes }: Tables,
@@ -73,7 +73,7 @@ export function nodeFilesOf(
   return { withGpus, withoutGpus: nodes.includes(allNodeFile) ? allNodeFile : withGpus };
 }
 
-/** What Alibaba's names promise counts, so that a file of theirs that is broken is refused and not overlooked. */
+/** Alibaba's file names count as well, so that a broken file is refused and not overlooked. */
 async function kindOf(folder: string, file: string): Promise<"pods" | "nodes" | "other"> {
   if (file.startsWith(podPrefix)) {
     return "pods";
@@ -88,10 +88,10 @@ async function kindOf(folder: string, file: string): Promise<"pods" | "nodes" | 
   return columns.includes("gpu") && columns.includes("cpu_milli") ? "nodes" : "other";
 }
 
-/** More than any line of column names takes. */
+/** Longer than any line of column names. */
 const headerBytes = 4096;
 
-/** Of its first line, as far as it names any. */
+/** The columns named by the first line of a file, if any. */
 async function columnsOf(path: string): Promise<string[]> {
   const start = await readable(path, async () => {
     await using handle = await open(path);

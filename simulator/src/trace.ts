@@ -11,10 +11,10 @@ export interface TraceNode {
   readonly model: number;
 }
 
-/** What a pool consists of and what was asked of it. */
+/** The nodes of a pool and the requests to it. */
 export interface Trace {
   readonly name: string;
-  /** Nodes with GPUs, where claims go. */
+  /** Nodes with GPUs, on which claims are placed. */
   readonly nodes: readonly TraceNode[];
   /** Nodes without GPUs, whose CPU only pooled claims use. */
   readonly cpuNodes: readonly TraceNode[];
@@ -27,7 +27,7 @@ export function capacityOf(trace: Trace): number {
   return trace.nodes.reduce((sum, { gpus }) => sum + gpus, 0);
 }
 
-/** The pool and what is asked of it, several times over. */
+/** The pool and its requests, repeated. */
 export function repeated(trace: Trace, times: number): Trace {
   const repeat = <T>(items: readonly T[]): T[] => Array.from({ length: times }, () => items).flat();
   return { ...trace, nodes: repeat(trace.nodes), cpuNodes: repeat(trace.cpuNodes), pods: repeat(trace.pods) };

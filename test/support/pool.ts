@@ -54,6 +54,7 @@ export interface Usage {
 export class Pool implements AsyncDisposable {
   readonly directory: string = mkdtempSync(join(tmpdir(), "millpond-e2e-"));
   #up: Program | undefined;
+  #context: { readonly controller: string; readonly token: string } | undefined;
 
   /** `millpond up --soft` with these options. */
   static async start(...options: string[]): Promise<Pool> {
@@ -227,8 +228,10 @@ export class Pool implements AsyncDisposable {
       currentContext: string;
       contexts: Record<string, { controller: string; token: string }>;
     };
-    const context = file.contexts[file.currentContext];
+    // Between an `up` that has ended and the next one there is none: a container keeps what it was given before.
+    const context = file.contexts[file.currentContext] ?? this.#context;
     if (context === undefined) throw new Error("up wrote no context");
+    this.#context = context;
     return {
       PATH: process.env["PATH"],
       LD_LIBRARY_PATH: clientDirectory,

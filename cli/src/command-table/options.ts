@@ -11,7 +11,14 @@ export const connection = {
     type: "text",
     description: "Base URL of the controller; of several, separated by commas",
     env: "MILLPOND_CONTROLLER",
-    defaultText: "the current context, which `millpond up` writes",
+    defaultText: "the current context's, which `millpond login` and `millpond up` write",
+  },
+  context: {
+    flags: "--context <name>",
+    type: "name",
+    description: "The context to use in place of the current one",
+    env: "MILLPOND_CONTEXT",
+    defaultText: "see `millpond context list`",
   },
   token: {
     flags: "--token <token>",
@@ -26,7 +33,7 @@ export const changing = {
   reason: {
     flags: "--reason <text>",
     type: "text",
-    description: "Why, for the audit and whoever looks",
+    description: "Reason, recorded in the audit log and shown by `describe`",
     env: "MILLPOND_REASON",
     defaultText: "none",
   },
@@ -43,14 +50,14 @@ export const request = {
   },
   partial: {
     flags: "-p, --partial <fraction>",
-    type: "percent",
+    type: "fraction",
     description:
-      "Memory and compute of each vGPU as a fraction of its device: 0.5; --memory and --compute win",
+      "Memory and compute of each vGPU as a fraction of its device: 0.5 or 50%, 1.0 is all; --memory and --compute win",
   },
   timeout: {
     flags: "--timeout <duration>",
     type: "duration",
-    description: "Give up when the pool has had no room for so long: 90s, 10m; 0 waits for ever",
+    description: "How long to wait for capacity: 90s, 10m; 0 waits indefinitely",
     env: "MILLPOND_WAIT_TIMEOUT",
     defaultText: "0",
   },
@@ -64,6 +71,18 @@ export const request = {
     type: "name",
     description: "Name of the claim",
     defaultText: "made up",
+  },
+} as const satisfies Record<string, OptionSpec>;
+
+/** A claim that is there already, in place of one that is made for the program. */
+export const existing = {
+  claim: {
+    flags: "--claim <name>",
+    type: "name",
+    description:
+      "Run in this claim, which is there already and stays; not with options of a claim of its own",
+    env: "MILLPOND_CLAIM",
+    defaultText: "a claim of its own",
   },
 } as const satisfies Record<string, OptionSpec>;
 

@@ -15,12 +15,12 @@ moved: this is advice.`,
     ],
     arguments: [],
     options: {
-      dryRun: { flags: "--dry-run", type: "flag", description: "Only say it; needed" },
+      dryRun: { flags: "--dry-run", type: "flag", description: "Only print the plan; required" },
       goal: {
         flags: "--goal <what>",
         type: "choice",
         choices: ["device", "node"],
-        description: "What shall become free",
+        description: "What to free",
         defaultText: "device",
       },
       maxMoves: {
@@ -75,7 +75,7 @@ least-fragmentation, binpack, spread, best-fit, packing, fgd, random.`,
     ],
     arguments: [],
     options: {
-      data: { flags: "--data <folder>", type: "text", description: "Folder with the traces; needed" },
+      data: { flags: "--data <folder>", type: "text", description: "Folder with the traces; required" },
       trace: {
         flags: "--trace <names>",
         type: "text",
@@ -92,12 +92,12 @@ least-fragmentation, binpack, spread, best-fit, packing, fgd, random.`,
       pooled: {
         flags: "--pooled",
         type: "flag",
-        description: "The CPU of a claim may lie on any node, its GPUs on any other",
+        description: "The CPU of a claim may be on another node than its GPUs",
       },
       repeat: {
         flags: "--repeat <count>",
         type: "count",
-        description: "Nodes and trace so many times over",
+        description: "Repeat nodes and trace this many times",
         defaultText: "1",
       },
       plot: {

@@ -35,6 +35,71 @@ run meanwhile; sessions go on. The database must hold no state. Then start the c
     },
     group: "Operate",
   },
+  backup: {
+    summary: "Back up the state of a controller",
+    description: `Has the running controller write a backup of its state, while it goes on, into the folder backups of its state directory,
+and prints where. With --state, backs up the state of a controller that does not run. The backup is one file: claims, nodes,
+queues, tenants, tokens, usage, the audit, the key that signs tickets, the pool's authority and the token files. Keep it as
+secret as these. A state in PostgreSQL is backed up with its tools; see docs/backup.md.`,
+    examples: [
+      { command: "millpond backup", what: "of the running controller" },
+      {
+        command: "millpond backup --state /var/lib/millpond/controller --to /mnt/pool.backup",
+        what: "of a controller that was stopped",
+      },
+    ],
+    arguments: [],
+    options: {
+      state: {
+        flags: "--state <dir>",
+        type: "text",
+        description: "State directory of a controller that does not run",
+        defaultText: "ask the controller",
+      },
+      to: {
+        flags: "--to <file>",
+        type: "text",
+        description: "File to write, with --state; nothing is overwritten",
+        defaultText: "one in the folder backups of the state directory, by the time",
+      },
+      ...connection,
+    },
+    group: "Operate",
+  },
+  restore: {
+    summary: "Put the state of a controller back from a backup",
+    description: `The controller must not run. What lies in its state directory is kept beside the restored state. Programs that run go on:
+what was granted to them after the backup was made is taken over from their agents in the first 15 s after the start, in
+which nothing is granted to others. Tokens, queues and tenants are those of the backup.
+
+With --store instead of a file: PostgreSQL's own tools have put the database back; this has controllers and agents know it.`,
+    examples: [
+      {
+        command: "millpond restore 20261123T031500Z.backup --state /var/lib/millpond/controller",
+        what: "then start the controller",
+      },
+      {
+        command: "millpond restore --store postgres://millpond@db/millpond",
+        what: "after pg_restore, before the first controller is started",
+      },
+    ],
+    arguments: [{ name: "backup", description: "The backup", isOptional: true }],
+    options: {
+      state: {
+        flags: "--state <dir>",
+        type: "text",
+        description: "State directory of the controller",
+        defaultText: "~/.local/state/millpond/controller",
+      },
+      store: {
+        flags: "--store <url>",
+        type: "text",
+        description: "The database that was put back: postgres://user@host:5432/database",
+        defaultText: "the backup is of a state in a file",
+      },
+    },
+    group: "Operate",
+  },
   up: {
     summary: "Start a pool on this machine: a controller and an agent",
     description: `Offers this machine's NVIDIA GPUs; where there are none, or with --soft, software GPUs that run CUDA programs on the CPU.
@@ -79,7 +144,7 @@ and usage stay with \`millpond controller\` and \`millpond agent\`, or here with
       state: {
         flags: "--state <dir>",
         type: "text",
-        description: "Directory for all that is kept",
+        description: "State directory",
         defaultText: "~/.local/state/millpond",
       },
       listen: {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { claimFields } from "@millpond/api/claim-fields";
-import { connection, request } from "./options.ts";
+import { connection, existing, request } from "./options.ts";
 import type { CommandSpec } from "./spec.ts";
 
 /** Commands that run programs. */
@@ -13,7 +13,7 @@ is not changed in any way: it finds a CUDA driver library that reaches its vGPUs
 
 Standard input, signals and the exit status pass through; millpond itself writes nothing to standard output. Exit status:
 the program's; 128 and the number of the signal that killed it; 75 when its vGPUs were taken back, so that it is worth to
-start it again; 125 when millpond failed, 126 when the program cannot be
+start it again, or its claim was released; 125 when millpond failed, 126 when the program cannot be
 run, 127 when it is not found.`,
     examples: [
       { command: "millpond run -- python train.py", what: "one whole GPU" },
@@ -31,6 +31,10 @@ run, 127 when it is not found.`,
       },
       { command: "millpond run --no-wait -p 0.5 -- ./program", what: "half a GPU, now or not at all" },
       {
+        command: "millpond apply -f train.yaml && millpond run --claim train -- python train.py",
+        what: "in a claim that a file describes",
+      },
+      {
         command: "millpond run --trace calls -- ./program",
         what: "with every call written down in the file calls",
       },
@@ -38,6 +42,7 @@ run, 127 when it is not found.`,
     arguments: [{ name: "program", description: "The program and its arguments", isProgram: true }],
     options: {
       ...request,
+      ...existing,
       transport: {
         flags: "--transport <how>",
         type: "choice",
@@ -49,13 +54,13 @@ run, 127 when it is not found.`,
       requeue: {
         flags: "--requeue",
         type: "flag",
-        description: "When the vGPUs are taken back, wait for others and start the program again",
+        description: "When the claim is preempted, wait for new vGPUs and restart the program",
       },
       noticeSignal: {
         flags: "--notice-signal <signal>",
         type: "choice",
         choices: ["SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP"],
-        description: "What the program gets as notice that its vGPUs will be taken back",
+        description: "Signal that the program gets as notice of preemption",
         env: "MILLPOND_NOTICE_SIGNAL",
         defaultText: "SIGTERM",
       },
@@ -69,7 +74,7 @@ run, 127 when it is not found.`,
       verbose: {
         flags: "-v, --verbose",
         type: "flag",
-        description: "Say on standard error what was granted and when it is given back",
+        description: "Report on standard error what is granted and released",
       },
       ...connection,
     },
@@ -91,6 +96,7 @@ and gives it back when it ends.`,
       gpuMemory: request.gpuMemory,
       partial: request.partial,
       timeout: request.timeout,
+      ...existing,
       transport: {
         flags: "--transport <how>",
         type: "choice",
@@ -134,8 +140,9 @@ and accesses of shared memory that no barrier orders (racecheck). Needs neither 
 of its own and ends it with the program, which is started unchanged. Compile kernels with PTX inside, as nvcc does unless told
 otherwise (\`-gencode arch=compute_75,code=compute_75\` is sure to work), and with -lineinfo to see lines of the source.
 
-The report comes when the program has ended: on standard error, or in a file. The exit status is the program's, or that of
---error-exitcode when there are findings; 125 when millpond failed, 126 when the program cannot be run, 127 when it
+The report comes when the program has ended: on standard error, or in a file. It says what was checked, also when nothing
+was found. The exit status is the program's, or that of --error-exitcode when there are findings, an image could not be
+loaded, or no kernel was launched at all; 125 when millpond failed, 126 when the program cannot be run, 127 when it
 is not found.`,
     examples: [
       { command: "millpond sanitize -- ./program", what: "both checks" },
@@ -159,18 +166,18 @@ is not found.`,
       leakCheck: {
         flags: "--leak-check",
         type: "flag",
-        description: "Device memory that the program has not freed when it ends is a finding, too",
+        description: "Also report device memory that is not freed when the program ends",
       },
       log: {
         flags: "--log <file>",
         type: "text",
-        description: "Write the report there",
+        description: "File for the report",
         defaultText: "standard error",
       },
       errorExitcode: {
         flags: "--error-exitcode <status>",
         type: "number",
-        description: "Exit status when there are findings; 0: the program's",
+        description: "Exit status when there are findings, or nothing was checked; 0: the program's",
         defaultText: "1",
       },
       output: {
@@ -178,7 +185,7 @@ is not found.`,
         type: "choice",
         choices: ["text", "json"],
         description: "Form of the report",
-        defaultText: "text, and nothing without findings",
+        defaultText: "text",
       },
       gpus: {
         flags: "-n, --gpus <count>",

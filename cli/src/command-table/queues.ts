@@ -25,13 +25,13 @@ borrow what others leave idle, up to its limit. Options that are not given stay 
       parent: {
         flags: "--parent <name>",
         type: "name",
-        description: "The queue that it is a part of; `none`: it stands alone",
+        description: "Parent queue; `none`: a root queue",
         defaultText: "none",
       },
       weight: {
         flags: "--weight <number>",
         type: "weight",
-        description: "Share beside its siblings in what is beyond the guarantees, 1 to 10000",
+        description: "Weight among its siblings for capacity beyond the guarantees, 1 to 10000",
         defaultText: "1",
       },
       guaranteed: {
@@ -44,14 +44,14 @@ borrow what others leave idle, up to its limit. Options that are not given stay 
       limit: {
         flags: "--limit <quota>",
         type: "quota",
-        description: "What all its claims together may have at most",
+        description: "Upper bound of all its claims together",
         defaultText: "none",
       },
       borrowing: {
         flags: "--borrowing <who>",
         type: "choice",
         choices: ["any", "preemptible", "none"],
-        description: "Whose claims may have more than is guaranteed while others leave it idle",
+        description: "Which claims may use idle capacity beyond the guarantee",
         defaultText: "any",
       },
       ...changing,
@@ -74,7 +74,7 @@ borrow what others leave idle, up to its limit. Options that are not given stay 
       limit: {
         flags: "--limit <quota>",
         type: "quota",
-        description: "What all its claims together may have at most: gpus=8,compute=800,memory=1Ti, or none",
+        description: "Upper bound of all its claims together: gpus=8,compute=800,memory=1Ti, or none",
         defaultText: "none",
       },
       ...changing,

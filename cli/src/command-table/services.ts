@@ -1,9 +1,298 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { CommandSpec } from "./spec.ts";
+import { tokenFile, trust } from "./contexts.ts";
+import type { CommandSpec, OptionSpec } from "./spec.ts";
 
-/** Commands for shells and for service managers. */
+/** Options of a service can stand in a file, under the key that they have here. */
+const config = (file: string) =>
+  ({
+    config: {
+      flags: "--config <file>",
+      type: "text",
+      description: "File with options of this command, YAML; `none`: no file",
+      env: "MILLPOND_SERVICE_CONFIG",
+      defaultText: `${file}, where there is one`,
+    },
+  }) as const satisfies Record<string, OptionSpec>;
+
+const authorities = {
+  flags: "--ca <file>",
+  type: "text",
+  env: "MILLPOND_CA",
+} as const;
+
+const labels = {
+  flags: "--labels <labels>",
+  type: "labels",
+  description: "Labels of the node, for claims to choose by: zone=b,gpu=h200",
+  env: "MILLPOND_AGENT_LABELS",
+  defaultText: "none",
+} as const satisfies OptionSpec;
+
+const driver = {
+  flags: "--driver <libs>",
+  type: "text",
+  description:
+    "Driver libraries whose devices the node offers, paths separated by commas; `auto`: the NVIDIA driver, wherever it is installed; `soft`: software GPUs",
+  env: "MILLPOND_AGENT_DRIVER",
+  defaultText: "auto",
+} as const satisfies OptionSpec;
+
+const nodeName = {
+  flags: "--name <name>",
+  type: "name",
+  description: "Name of the node, unique in the pool",
+  env: "MILLPOND_AGENT_NAME",
+  defaultText: "the first part of the host's name",
+} as const satisfies OptionSpec;
+
+const agentListen = {
+  flags: "--listen <address>",
+  type: "text",
+  description:
+    "Address and port to serve on; workers take TCP ports of the same address. Beyond loopback all of it is encrypted",
+  env: "MILLPOND_AGENT_LISTEN",
+  defaultText: "0.0.0.0:7171; 127.0.0.1:0 where the controller is on loopback",
+} as const satisfies OptionSpec;
+
+/** Commands for shells, for service managers and for new hosts. */
 export const serviceCommands = {
+  controller: {
+    summary: "Run a controller",
+    description: `Decides what is granted to whom, and keeps that in a file or a database. Runs until SIGTERM or SIGINT; logs are lines of
+JSON on standard error. Tells systemd when it serves, and that it is alive.
+
+An option that is not given is taken from its environment variable, then from the file, in which its name is in camel case:
+\`tlsNames: pool.example.org\`. \`millpond config check controller\` says what is wrong with one. Further tokens, separated by
+commas: MILLPOND_USER_TOKENS, MILLPOND_AGENT_TOKENS.`,
+    examples: [
+      { command: "millpond controller --listen 0.0.0.0:7170", what: "with TLS, by an authority of its own" },
+      {
+        command: "millpond controller --store postgres://millpond@db/millpond --listen 0.0.0.0:7170",
+        what: "one of several that share a state",
+      },
+    ],
+    arguments: [],
+    options: {
+      listen: {
+        flags: "--listen <address>",
+        type: "text",
+        description: "Address and port; beyond loopback with TLS; port 0 takes a free one",
+        env: "MILLPOND_LISTEN",
+        defaultText: "127.0.0.1:7170",
+      },
+      state: {
+        flags: "--state <dir>",
+        type: "text",
+        description: "Directory of the state and the tokens",
+        env: "MILLPOND_STATE",
+        defaultText: "~/.local/state/millpond/controller",
+      },
+      store: {
+        flags: "--store <url>",
+        type: "text",
+        description:
+          "Keep the state in PostgreSQL, which several controllers may share: postgres://user@host:5432/database",
+        env: "MILLPOND_STORE",
+        defaultText: "a file of the state directory",
+      },
+      advertise: {
+        flags: "--advertise <url>",
+        type: "text",
+        description: "Base URL at which other controllers, and callers that they redirect, reach this one",
+        env: "MILLPOND_ADVERTISE",
+        defaultText: "where it listens",
+      },
+      ca: {
+        ...authorities,
+        description: "Certificate authority of the other controllers, PEM",
+        defaultText: "the pool's own, else those of the machine",
+      },
+      tlsCert: {
+        flags: "--tls-cert <file>",
+        type: "text",
+        description: "Server certificate, PEM; reloaded every minute",
+        env: "MILLPOND_TLS_CERT",
+        defaultText: "beyond loopback one of the pool's own authority, tls/ca.crt in the state directory",
+      },
+      tlsKey: {
+        flags: "--tls-key <file>",
+        type: "text",
+        description: "Its key, PEM",
+        env: "MILLPOND_TLS_KEY",
+        defaultText: "none",
+      },
+      tlsNames: {
+        flags: "--tls-names <names>",
+        type: "list",
+        description: "Further names and addresses of this machine for the generated certificate",
+        env: "MILLPOND_TLS_NAMES",
+        defaultText: "none",
+      },
+      logLevel: {
+        flags: "--log-level <level>",
+        type: "choice",
+        choices: ["trace", "debug", "info", "warn", "error", "silent"],
+        description: "Log level",
+        env: "MILLPOND_LOG_LEVEL",
+        defaultText: "info",
+      },
+      ...config("/etc/millpond/controller.yaml"),
+    },
+    group: "Serve",
+  },
+  agent: {
+    summary: "Run the agent of a node",
+    description: `Offers the GPUs of this host to the pool. Runs until SIGTERM or SIGINT; logs are lines of JSON on standard error. Tells
+systemd when it serves, and that it is alive. On a host that has joined a pool with \`millpond join\` no option is needed.
+
+An option that is not given is taken from its environment variable, then from the file, in which its name is in camel case:
+\`tokenFile: /etc/millpond/agent.token\`. \`millpond config check agent\` says what is wrong with one.`,
+    examples: [
+      { command: "millpond agent", what: "on a host that has joined" },
+      {
+        command: "millpond agent --controller https://controller:7170 --ca ca.crt --token-file agent.token",
+        what: "all of it said",
+      },
+    ],
+    arguments: [],
+    options: {
+      controller: {
+        flags: "--controller <url>",
+        type: "text",
+        description: "Base URL of the controller; of several, separated by commas",
+        env: "MILLPOND_CONTROLLER",
+        defaultText: "the file's, which `millpond join` writes",
+      },
+      tokenFile: {
+        flags: "--token-file <file>",
+        type: "text",
+        description: "File with a token of the role agent",
+        env: "MILLPOND_AGENT_TOKEN_FILE",
+        defaultText: "/etc/millpond/agent.token",
+      },
+      ca: {
+        ...authorities,
+        description: "Certificate authority of the controller, PEM",
+        defaultText: "the machine's authorities",
+      },
+      name: nodeName,
+      driver,
+      listen: agentListen,
+      advertise: {
+        flags: "--advertise <host>",
+        type: "text",
+        description: "Name or address by which programs reach this node",
+        env: "MILLPOND_AGENT_ADVERTISE",
+        defaultText: "where it listens",
+      },
+      encrypt: {
+        flags: "--encrypt",
+        type: "flag",
+        description: "Also encrypt on loopback",
+        env: "MILLPOND_AGENT_ENCRYPT",
+      },
+      labels,
+      warm: {
+        flags: "--warm <count>",
+        type: "number",
+        description: "Idle workers to keep ready for each device, 0 to 16",
+        env: "MILLPOND_AGENT_WARM",
+        defaultText: "1",
+      },
+      drain: {
+        flags: "--drain <which>",
+        type: "choice",
+        choices: ["none", "idle", "all"],
+        description:
+          "Workers that end with the agent: none leaves sessions and idle workers to the next agent of the run directory",
+        env: "MILLPOND_AGENT_DRAIN",
+        defaultText: "none",
+      },
+      reconnectGrace: {
+        flags: "--reconnect-grace <seconds>",
+        type: "duration",
+        description:
+          "The most that a session waits for a program whose TCP connection was lost; 0 ends it with the connection",
+        env: "MILLPOND_AGENT_RECONNECT_GRACE",
+        defaultText: "5m",
+      },
+      run: {
+        flags: "--run <dir>",
+        type: "text",
+        description: "Directory for the files of the workers; used by one agent at a time",
+        env: "MILLPOND_AGENT_RUN",
+        defaultText: "/var/lib/millpond/agent, and ~/.local/state/millpond/agent for others than root",
+      },
+      worker: {
+        flags: "--worker <program>",
+        type: "text",
+        description: "The worker program",
+        env: "MILLPOND_AGENT_WORKER",
+        defaultText: "the installed one",
+      },
+      ...config("/etc/millpond/agent.yaml"),
+    },
+    group: "Serve",
+  },
+  join: {
+    summary: "Make this host a node of a pool",
+    description: `Checks what an agent needs here: its parts, a driver with GPUs, the clock, the port, the controller's certificate and the
+token; then writes its configuration into /etc/millpond and starts its service, where systemd and the package are
+installed. Nothing is written before all is well. Done again, it takes another token or another address.`,
+    examples: [
+      {
+        command: "millpond token create node-7 --role agent",
+        what: "on a machine of an administrator; it prints the whole command for the new host",
+      },
+      {
+        command: "millpond join https://controller:7170 --token-file - --fingerprint sha256:…",
+        what: "on the GPU host; the token is read from standard input",
+      },
+    ],
+    arguments: [
+      { name: "controller", description: "Base URL of the controller; of several, separated by commas" },
+    ],
+    options: {
+      token: {
+        flags: "--token <token>",
+        type: "text",
+        description: "A token of the role agent",
+        defaultText: "asked for on a terminal",
+      },
+      ...tokenFile,
+      ...trust,
+      name: nodeName,
+      driver,
+      listen: agentListen,
+      labels,
+      directory: {
+        flags: "--directory <dir>",
+        type: "text",
+        description: "Where the configuration is written",
+        defaultText: "/etc/millpond",
+      },
+      start: { flags: "--no-start", type: "flag", description: "Do not start the agent" },
+    },
+    group: "Serve",
+  },
+  config: {
+    summary: "Check the configuration file of a service",
+    examples: [
+      { command: "millpond config check agent", what: "/etc/millpond/agent.yaml, and what applies of it" },
+      {
+        command: "millpond config check controller new.yaml",
+        what: "another file, before it takes the place of the old",
+      },
+    ],
+    arguments: [
+      { name: "action", description: "What to do", choices: ["check"] },
+      { name: "service", description: "Whose options the file has", choices: ["controller", "agent"] },
+      { name: "file", description: "The file", isOptional: true },
+    ],
+    options: {},
+    group: "Serve",
+  },
   completion: {
     summary: "Print the completions of a shell",
     examples: [
@@ -16,19 +305,5 @@ export const serviceCommands = {
     arguments: [{ name: "shell", description: "The shell", choices: ["bash", "zsh", "fish"] }],
     options: {},
     group: "Operate",
-  },
-  controller: {
-    summary: "Run a controller",
-    examples: [],
-    arguments: [],
-    options: {},
-    isRaw: true,
-  },
-  agent: {
-    summary: "Run the agent of a node",
-    examples: [],
-    arguments: [],
-    options: {},
-    isRaw: true,
   },
 } as const satisfies Record<string, CommandSpec>;

@@ -16,6 +16,8 @@ export type ValueType =
   | "size"
   /** A share of a device. */
   | "percent"
+  /** A share of a device with a decimal point or a percent sign. */
+  | "fraction"
   /** Seconds. */
   | "duration"
   /** Seconds, 1 or more. */
@@ -60,6 +62,8 @@ export interface ArgumentSpec {
   readonly isOptional?: boolean;
   /** Takes all that follow, options of the program included. */
   readonly isProgram?: boolean;
+  /** Names of what it is that completion offers. */
+  readonly names?: "contexts";
   /** One or more files. */
   readonly isFiles?: boolean;
 }
@@ -71,8 +75,6 @@ export interface CommandSpec {
   readonly examples: readonly { readonly command: string; readonly what: string }[];
   readonly arguments: readonly ArgumentSpec[];
   readonly options: Readonly<Record<string, OptionSpec>>;
-  /** Heading in the list of commands; absent: not listed. */
-  readonly group?: "Run programs" | "See the pool" | "Operate";
-  /** The command reads its own arguments. */
-  readonly isRaw?: boolean;
+  /** Heading in the list of commands. */
+  readonly group: "Run programs" | "See the pool" | "Pools of yours" | "Operate" | "Serve";
 }

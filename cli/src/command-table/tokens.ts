@@ -8,13 +8,13 @@ export const tokenCommands = {
   token: {
     summary: "Make, list or revoke tokens",
     description: `A user makes claims of one tenant and sees nothing of others; a tenant-admin makes tokens of that tenant too; an agent
-reports a node; an admin does all but that. \`create\` prints the secret, which is kept nowhere; \`list\` shows who has one.`,
+reports the one node of its token; an admin does all but that. \`create\` prints the secret, which is kept nowhere; \`list\` shows who has one.`,
     examples: [
       {
         command: "millpond token create ann --tenant team-a --expires 90d",
         what: "then, for Ann: MILLPOND_TOKEN=<what it printed>",
       },
-      { command: "millpond token create node-7 --role agent", what: "for a new node" },
+      { command: "millpond token create node-7 --role agent --node node-7", what: "for a new node" },
       { command: 'millpond token revoke ann --reason "left the team"', what: "at once" },
     ],
     arguments: [
@@ -26,7 +26,7 @@ reports a node; an admin does all but that. \`create\` prints the secret, which 
         flags: "--role <role>",
         type: "choice",
         choices: ["user", "tenant-admin", "agent", "admin"],
-        description: "What it is good for",
+        description: "Role of the token",
         defaultText: "user",
       },
       tenant: {
@@ -35,10 +35,16 @@ reports a node; an admin does all but that. \`create\` prints the secret, which 
         description: "Tenant of a user or a tenant-admin",
         defaultText: "your own, or default",
       },
+      node: {
+        flags: "--node <name>",
+        type: "name",
+        description: "Node that an agent's token may report; no other",
+        defaultText: "the first that joins with it",
+      },
       expires: {
         flags: "--expires <duration>",
         type: "duration",
-        description: "How long it is good: 12h, 90d",
+        description: "Lifetime: 12h, 90d",
         defaultText: "for ever",
       },
       ...jsonOutput,

@@ -6,10 +6,49 @@ import type { CommandSpec } from "./spec.ts";
 /** Commands that show what is there, and one that makes what a file describes. */
 export const viewCommands = {
   smi: {
-    summary: "Show devices, what is granted of them, and who uses them",
+    summary: "Show devices, what is granted of them, and their sessions",
     examples: [{ command: "millpond smi", what: "a picture like that of nvidia-smi, of the whole pool" }],
     arguments: [],
     options: { ...connection },
+    group: "See the pool",
+  },
+  top: {
+    summary: "Watch devices, claims, sessions and queues as they change",
+    description: `Shows what is granted of each device beside what is measured, sorted and filtered by keys, which the last line
+names. Where standard output is no terminal, and with --once, it prints one picture and ends.`,
+    examples: [
+      { command: "millpond top", what: "press ? for the keys, q to end" },
+      { command: "millpond top claims --filter train", what: "claims in whose line there is such a word" },
+      { command: "millpond top --once | head", what: "the busiest devices" },
+    ],
+    arguments: [
+      {
+        name: "view",
+        description: "What to begin with",
+        choices: ["devices", "claims", "sessions", "queues"],
+        isOptional: true,
+      },
+    ],
+    options: {
+      filter: { flags: "--filter <text>", type: "text", description: "Only lines that contain it" },
+      delay: {
+        flags: "-d, --delay <duration>",
+        type: "duration",
+        description: "Refresh interval, 1s to 10m",
+        defaultText: "2s",
+      },
+      once: { flags: "--once", type: "flag", description: "Print one screen and exit" },
+      ...connection,
+    },
+    group: "See the pool",
+  },
+  console: {
+    summary: "Print the address of the web console, with a link that logs in once",
+    description: `The link is good for ten minutes and for one browser, which may then do for twelve hours what the token of this command
+may. Do not hand it on.`,
+    examples: [{ command: "millpond console", what: "open the second line in a browser" }],
+    arguments: [],
+    options: { ...jsonOutput, ...connection },
     group: "See the pool",
   },
   get: {
@@ -29,7 +68,7 @@ export const viewCommands = {
     ],
     options: {
       ...output,
-      watch: { flags: "-w, --watch", type: "flag", description: "Go on and print what changes" },
+      watch: { flags: "-w, --watch", type: "flag", description: "Watch for changes" },
       all: { flags: "-a, --all", type: "flag", description: "Also claims that have ended" },
       headers: { flags: "--no-headers", type: "flag", description: "Leave out the line of column names" },
       ...connection,
@@ -62,7 +101,7 @@ claim that is there and asks the same is left alone; queues and tenants are chan
     examples: [
       {
         command: "millpond apply -f claim.yaml",
-        what: "then, with MILLPOND_CLAIM=<name>, programs attach to it",
+        what: "then: millpond run --claim <name> -- ./program",
       },
       { command: "millpond apply -f -", what: "from standard input" },
     ],
@@ -74,7 +113,7 @@ claim that is there and asks the same is left alone; queues and tenants are chan
     group: "Run programs",
   },
   why: {
-    summary: "Explain why a claim waits: for what, behind whom, and until when",
+    summary: "Explain why a claim waits: for what, behind which claims, and until when",
     examples: [{ command: "millpond why train", what: "with the numbers of the moment" }],
     arguments: [{ name: "claim", description: "Name of the claim, or a unique beginning of it" }],
     options: { ...jsonOutput, ...connection },

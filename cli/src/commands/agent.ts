@@ -1,9 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { runAgentCommand } from "@millpond/agent";
+import type { Values } from "../command-values.ts";
+import { type NodeOptions, resolveNode } from "../node-defaults.ts";
+import { toArguments } from "../service-options.ts";
+import { readServiceAgain } from "../service-reload.ts";
 import { runService } from "../service-process.ts";
 
-/** `millpond agent`: the agent of a node as this process. It reads its own arguments. */
-export function run(_values: object, args: readonly string[]): Promise<number> {
-  return runService(() => runAgentCommand(args));
+/** `millpond agent`: the agent of a node as this process. */
+export function run(values: Values<"agent">): Promise<number> {
+  return runService(async (onReady) => {
+    const node: NodeOptions = await resolveNode(values, process.env);
+    Object.assign(process.env, node.environment);
+    const toCommandLine = (each: Values<"agent">) => toArguments("agent", { ...each, ...node.options });
+    return await runAgentCommand(toCommandLine(values), {
+      onReady,
+      readAgain: async () => toCommandLine(readServiceAgain("agent")),
+    });
+  });
 }

@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { runControllerCommand } from "@millpond/controller";
+import type { Values } from "../command-values.ts";
+import { toArguments } from "../service-options.ts";
+import { readServiceAgain } from "../service-reload.ts";
 import { runService } from "../service-process.ts";
 
-/** `millpond controller`: a controller as this process. It reads its own arguments. */
-export function run(_values: object, args: readonly string[]): Promise<number> {
-  return runService(() => runControllerCommand(args));
+/** `millpond controller`: a controller as this process. */
+export function run(values: Values<"controller">): Promise<number> {
+  return runService((onReady) =>
+    runControllerCommand(toArguments("controller", values), {
+      onReady,
+      readAgain: () => toArguments("controller", readServiceAgain("controller")),
+    }),
+  );
 }

@@ -11,11 +11,11 @@ import {
   formatLabels,
   millpondError,
   type Node,
-  parseAgentUrl,
   type Queue,
   type Session,
   type Tenant,
 } from "@millpond/api";
+import { parseAgentUrl } from "@millpond/platform";
 import { exitStatus } from "../command-table.ts";
 import type { Values } from "../command-values.ts";
 import { type Connection, openConnection } from "../connection.ts";
@@ -27,17 +27,18 @@ import {
   claimColumns,
   cudaVersion,
   deviceColumns,
+  deviceStatus,
   eventColumns,
   nodeStatus,
   sessionColumns,
   sessionDevices,
+  troubleOf,
 } from "../output/columns.ts";
 import { borrowingWord, formatQuota } from "../quota-values.ts";
 import {
   claimStateWord,
   claimToJson,
   explanationToJson,
-  healthWord,
   renderObject,
   sessionStateWord,
 } from "../output/resources.ts";
@@ -58,7 +59,17 @@ export async function run(
   values: Values<"describe">,
   [kind = "", name = ""]: readonly string[],
 ): Promise<number> {
-  const connection = openConnection(values);
+  process.stdout.write(await renderDescription(openConnection(values), values, kind, name));
+  return exitStatus.ok;
+}
+
+/** All there is to know of one object, as text or JSON. */
+export async function renderDescription(
+  connection: Connection,
+  values: Pick<Values<"describe">, "output">,
+  kind: string,
+  name: string,
+): Promise<string> {
   const now = Math.floor(Date.now() / 1000);
   switch (kind) {
     case "node":
@@ -119,20 +130,16 @@ async function show<T>(
   kind: Pick<Kind<T>, "title" | "toJson">,
   item: T,
   connection: Connection,
-  values: Values<"describe">,
+  values: Pick<Values<"describe">, "output">,
   describe: (item: T) => Description | Promise<Description>,
-): Promise<number> {
-  if (values.output === "json") {
-    process.stdout.write(renderObject(kind.title, kind.toJson(item)));
-    return exitStatus.ok;
-  }
+): Promise<string> {
+  if (values.output === "json") return renderObject(kind.title, kind.toJson(item));
   const { fields, subject } = await describe(item);
   if (subject !== "") {
     const { events } = await connection.pool.listEvents({ subject, limit: eventLimit });
     fields.push(["Events", eventTable(events)]);
   }
-  process.stdout.write(`${layOutFields(fields)}\n`);
-  return exitStatus.ok;
+  return `${layOutFields(fields)}\n`;
 }
 
 function describeNode(node: Node, now: number): Description {
@@ -140,7 +147,7 @@ function describeNode(node: Node, now: number): Description {
     subject: `node/${node.name}`,
     fields: [
       ["Name", node.name],
-      ["Status", node.reason === "" ? nodeStatus(node) : `${nodeStatus(node)}: ${node.reason}`],
+      ["Status", withTrouble(nodeStatus(node), troubleOf(node.reason, node))],
       ["Host", node.hostname],
       ["Boot", node.bootId],
       ["Agent", `${parseAgentUrl(node.agentUrl).baseUrl}, version ${node.agentVersion}`],
@@ -151,6 +158,10 @@ function describeNode(node: Node, now: number): Description {
       ["Devices", table(deviceColumns, node.devices)],
     ],
   };
+}
+
+function withTrouble(status: string, trouble: string): string {
+  return trouble === "" ? status : `${status} (${trouble})`;
 }
 
 async function describeDevice(
@@ -177,7 +188,7 @@ async function describeDevice(
       ["Name", `${device.node}/${device.index}`],
       ["UUID", device.uuid],
       ["Model", `${device.name} (${device.kind})`],
-      ["Health", [healthWord(device.health), device.healthReason].filter((part) => part !== "").join(": ")],
+      ["Status", withTrouble(deviceStatus(device), troubleOf(device.healthReason, device))],
       ["Memory", formatBytes(device.memoryBytes)],
       ["  granted", formatBytes(device.allocatedMemoryBytes)],
       ["  used", formatBytes(device.usedMemoryBytes)],
@@ -297,6 +308,8 @@ function wishesOf(claim: Claim): (readonly [string, string])[] {
     ["min-capability", json.minComputeCapability],
     ["pool", json.pool],
     ["node-labels", formatLabels(json.nodeLabels)],
+    ["only-node", json.onlyNode],
+    ["only-devices", json.onlyDevices.join(",")],
     ["affinity", formatLabels(json.affinity)],
     ["anti-affinity", formatLabels(json.antiAffinity)],
     ["labels", formatLabels(json.labels)],

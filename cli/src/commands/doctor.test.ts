@@ -45,6 +45,16 @@ test("a controller that does not answer, or does not accept the token, is a find
   expect(refused.stdout).toMatch(/✔ controller: .*\n✘ token: .*\n {4}fix: /);
 });
 
+test("a controller of several that does not answer is a finding", async () => {
+  await using pool = await PoolFixture.start();
+  const { controller } = pool.connection;
+  const { stdout } = await pool.home.millpond(["doctor"], {
+    environment: { MILLPOND_CONTROLLER: `${controller},http://127.0.0.1:1` },
+  });
+  expect(stdout).toMatch(/✔ controller: /);
+  expect(stdout).toMatch(/! controller: one of 2 controllers does not answer.*http:\/\/127\.0\.0\.1:1/);
+});
+
 test("variables that get in the way are named", () => {
   using home = new Home();
   const native = { worker: "", client: join(home.native, "client", "libcuda.so.1"), softgpu: home.softgpu };

@@ -2,7 +2,7 @@
 
 import { dirname } from "node:path";
 import { formatClaimVariables } from "@millpond/api";
-import { resolveRequest } from "../claim-request.ts";
+import { existingClaim, resolveRequest } from "../claim-request.ts";
 import { exitStatus } from "../command-table.ts";
 import type { Values } from "../command-values.ts";
 import { resolveEndpoint } from "../connection.ts";
@@ -17,7 +17,9 @@ export async function run(values: Values<"env">): Promise<number> {
   const variables: [string, string][] = [["MILLPOND_CONTROLLER", endpoint.controller]];
   if (endpoint.token !== "") variables.push(["MILLPOND_TOKEN", endpoint.token]);
   if (endpoint.ca !== undefined) variables.push(["MILLPOND_CA", endpoint.ca]);
-  variables.push(...formatClaimVariables({ gpus: 1, ...request }));
+  const existing = existingClaim(values, process.env);
+  if (existing === undefined) variables.push(...formatClaimVariables({ gpus: 1, ...request }));
+  else variables.push(["MILLPOND_CLAIM", existing]);
   if (values.transport !== undefined) variables.push(["MILLPOND_TRANSPORT", values.transport]);
   if (values.timeout !== undefined) variables.push(["MILLPOND_WAIT_TIMEOUT", String(values.timeout)]);
   const visible = visibleDevices(process.env["CUDA_VISIBLE_DEVICES"], request.gpus ?? 1, countGpusOfHost());

@@ -129,8 +129,10 @@ test("env prints what a shell takes over, and adds to its library path", async (
   const shell = (environment: NodeJS.ProcessEnv): string =>
     spawnSync("/bin/sh", ["-c", `${stdout}\n${show}`], { encoding: "utf8", env: environment }).stdout;
   const library = join(pool.home.native, "client");
-  expect(shell({})).toBe(`2 1Gi 10 ${pool.connection.controller} ${library}\n`);
-  expect(shell({ LD_LIBRARY_PATH: "/opt" })).toBe(`2 1Gi 10 ${pool.connection.controller} ${library}:/opt\n`);
+  expect(shell({})).toBe(`2 1Gi 10% ${pool.connection.controller} ${library}\n`);
+  expect(shell({ LD_LIBRARY_PATH: "/opt" })).toBe(
+    `2 1Gi 10% ${pool.connection.controller} ${library}:/opt\n`,
+  );
 });
 
 test("version shows both sides", async () => {
@@ -144,4 +146,24 @@ test("version shows both sides", async () => {
     client: { node: process.versions.node },
     controller: null,
   });
+});
+
+test("a cordoned device and a cordoned node show it everywhere, with the reason", async () => {
+  const say = async (...args: string[]): Promise<string> => (await pool.home.millpond(args)).stdout;
+  await say("cordon", "node-a/0", "--reason", "fan replaced");
+  expect(await say("get", "devices")).toMatch(/node-a\/0 .* Healthy,Cordoned/);
+  expect(await say("get", "devices", "-o", "wide")).toMatch(/cordoned: fan replaced/);
+  expect(await say("smi")).toMatch(/node-a\/0 .*\| Cordoned/);
+  expect(await say("describe", "device", "node-a/0")).toMatch(
+    /Status: +Healthy,Cordoned \(cordoned: fan replaced\)/,
+  );
+  expect(JSON.parse(await say("get", "devices", "-o", "json"))).toMatchObject({
+    items: [{ cordoned: true, cordonReason: "fan replaced" }],
+  });
+  await say("uncordon", "node-a/0");
+  await say("cordon", "node-a", "--reason", "moves");
+  expect(await say("get", "nodes", "-o", "wide")).toMatch(/Ready,Cordoned .*cordoned: moves/);
+  expect(await say("describe", "node", "node-a")).toMatch(/Status: +Ready,Cordoned \(cordoned: moves\)/);
+  await say("uncordon", "node-a");
+  expect(await say("get", "devices", "-o", "wide")).not.toMatch(/[Cc]ordoned/);
 });

@@ -151,8 +151,44 @@ describe("a program under millpond run", () => {
       stdout: "claim/kept released\n",
     });
     const result = await running.finished;
-    expect(result.code).toBe(46);
-    expect(result.stderr).toMatch(/millpond: the program loses its vGPUs: claim kept has ended: released/);
+    expect(result.code).toBe(75);
+    expect(result.stderr).toMatch(
+      /millpond: the program loses its vGPUs and gets SIGTERM: claim kept has ended: released by an administrator\n/,
+    );
+  });
+
+  test("whose claim an administrator releases for a reason is told both", async () => {
+    const program = ["sh", "-c", "trap 'echo saved; exit 3' TERM; echo runs; while :; do sleep 0.05; done"];
+    const running = pool.home.start(["run", "-m", "1Gi", "--name", "kick", "--", ...program]);
+    await running.says("stdout", /runs/);
+    await pool.home.millpond(["release", "kick", "--reason", "abuse"]);
+    const result = await running.finished;
+    expect(result).toMatchObject({ code: 75, stdout: "runs\nsaved\n" });
+    expect(result.stderr).toMatch(/claim kick has ended: released by an administrator: abuse\n/);
+  });
+
+  test("in a claim that is there already, by option or variable, leaves it there", async () => {
+    const { claims } = pool.connection;
+    await claims.createClaim({ claim: { name: "shared", memoryBytes: 1n << 30n, leaseSeconds: 60 } });
+    const show = ["sh", "-c", "echo $MILLPOND_CLAIM"];
+    const byOption = await pool.home.millpond(["run", "--claim", "shared", "--", ...fakeClient]);
+    expect(byOption).toMatchObject({ code: 0, stdout: "attached over shm\n", stderr: "" });
+    const environment = { MILLPOND_CLAIM: "shared" };
+    expect((await pool.home.millpond(["run", "--", ...show], { environment })).stdout).toBe("shared\n");
+    expect((await pool.home.millpond(["env"], { environment })).stdout).toContain(
+      "export MILLPOND_CLAIM=shared\n",
+    );
+    // What is asked for on the command line wins over the environment.
+    expect((await pool.home.millpond(["run", "-m", "1Gi", "--", ...show], { environment })).stdout).toMatch(
+      /^claim-/,
+    );
+    const both = await pool.home.millpond(["run", "--claim", "shared", "-n", "2", "--", ...show]);
+    expect(both).toMatchObject({ code: 125, stdout: "" });
+    expect(both.stderr).toMatch(/--claim shared is there already, and --gpus asks for another/);
+    expect((await claims.getClaim({ name: "shared" })).claim?.state).toBe(ClaimState.BOUND);
+    await claims.releaseClaim({ name: "shared" });
+    const ended = await pool.home.millpond(["run", "--claim", "shared", "--", ...show]);
+    expect(ended.stderr).toMatch(/claim shared has ended[^]*\[MILLPOND_E_CLAIM_ENDED\]/);
   });
 
   test("-v says what was granted", async () => {
@@ -178,7 +214,9 @@ describe("without room", () => {
     await occupation[Symbol.asyncDispose]();
     const result = await running.finished;
     expect(result).toMatchObject({ code: 0, stdout: "ran\n" });
-    expect(result.stderr).toMatch(/^millpond: waiting .*\nmillpond: claim claim-\w+ is bound after \d+s\n$/);
+    expect(result.stderr).toMatch(
+      /^millpond: claim claim-\w+ is waiting .*\nmillpond: claim claim-\w+ is bound after \d+s\n$/,
+    );
     await expectNoClaims();
   });
 

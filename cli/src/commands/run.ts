@@ -4,7 +4,7 @@ import { writeFileSync } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
 import { formatBytes, formatDuration, millpondError, quote } from "@millpond/api";
 import { ClaimHolder, type WaitOptions } from "../claim-holder.ts";
-import { resolveRequest } from "../claim-request.ts";
+import { existingClaim, resolveRequest } from "../claim-request.ts";
 import { exitStatus } from "../command-table.ts";
 import type { Values } from "../command-values.ts";
 import { type Connection, openConnection } from "../connection.ts";
@@ -25,8 +25,18 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
   const path = findProgram(name, process.env);
   const connection = openConnection(values);
   const request = resolveRequest(values);
+  const existing = existingClaim(values, process.env);
   const log = values.trace === undefined ? undefined : traceTo(values.trace, process.env["MILLPOND_LOG"]);
 
+  if (values.requeue && !values.wait) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      "--requeue waits for room again, and --no-wait waits for none",
+      {
+        remedy: "Leave one of them out.",
+      },
+    );
+  }
   using signals = new SignalRelay();
   let created: ClaimHolder | undefined;
   try {
@@ -36,12 +46,15 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
       signal: signals.cancelled,
       onWaiting: (why: string) => display.show(why),
     };
-    const holder = await ClaimHolder.create(connection, request, {
-      ...waiting,
-      name: values.name ?? "",
-      noWait: !values.wait,
-      program: basename(name),
-    });
+    const holder =
+      existing === undefined
+        ? await ClaimHolder.create(connection, request, {
+            ...waiting,
+            name: values.name ?? "",
+            noWait: !values.wait,
+            program: basename(name),
+          })
+        : await ClaimHolder.join(connection, existing, signals.cancelled);
     created = holder;
     await holder.waitUntilBound(waiting);
     display.end(`claim ${holder.claim.name} is ${claimStateWord(holder.claim.state)}`);
@@ -62,12 +75,12 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
     }
   } catch (error) {
     if (!signals.cancelled.aborted) throw error;
-    say(created === undefined ? "cancelled" : `cancelled, claim ${created.claim.name} is given back`);
+    say(created?.isOwn === true ? `cancelled, claim ${created.claim.name} is given back` : "cancelled");
     throw new ExitError(signals.cancelStatus);
   } finally {
     const problem = await created?.release();
     if (problem !== undefined) say(problem);
-    else if (values.verbose && created !== undefined) say(`claim ${created.claim.name} given back`);
+    else if (values.verbose && created?.isOwn === true) say(`claim ${created.claim.name} given back`);
   }
 }
 
@@ -94,9 +107,10 @@ async function runWhileKept(
   const { requeues } = holder.claim;
   const kept = holder.keep(done.signal, onNotice).then((reason) => {
     if (reason === undefined) return;
-    say(`the program loses its vGPUs: ${reason}`);
-    if (!isTaken && holder.claim.requeues > requeues) {
-      // There was no time for notice: its node was lost.
+    const isUnannounced = !isTaken && (holder.hasEnded || holder.claim.requeues > requeues);
+    say(`the program loses its vGPUs${isUnannounced ? ` and gets ${signal}` : ""}: ${reason}`);
+    if (isUnannounced) {
+      // There was no time for notice: its claim was released, or its node was lost.
       isTaken = true;
       signals.send(signal);
     }

@@ -15,7 +15,7 @@ import { findNativeFiles, type NativeFiles } from "../native-files.ts";
 import { renderObject } from "../output/resources.ts";
 import { PoolDirectory } from "../pool-directory.ts";
 import { findProgram, runProgram, SignalRelay } from "../program.ts";
-import { type Finding, readFindings } from "../sanitize/finding.ts";
+import { type Outcome, readOutcome } from "../sanitize/finding.ts";
 import { renderReport } from "../sanitize/report.ts";
 import { checkSoftDevices, type SoftDevices } from "../soft-node.ts";
 
@@ -37,10 +37,17 @@ export async function run(
   });
   if (values.log !== undefined) writeReport("", values.log);
   const status = await runChecked(program, { native, soft, state: join(place.path, "pool") });
-  const all = readFindings(findings).filter(({ kind }) => kind !== "leak" || values.leakCheck);
-  report(values, all, { program: [name, ...args], tools: chosen, exitStatus: status });
+  const outcome = readOutcome(findings);
+  const shown = outcome.findings.filter(({ kind }) => kind !== "leak" || values.leakCheck);
+  report(
+    values,
+    { ...outcome, findings: shown },
+    { program: [name, ...args], tools: chosen, exitStatus: status },
+  );
   const whenFound = values.errorExitcode ?? exitStatus.finding;
-  return all.length === 0 || whenFound === 0 ? status : whenFound;
+  // A program of which nothing was checked has not passed; one that failed has said so itself.
+  const hasPassed = shown.length === 0 && (outcome.launches > 0 || status !== 0);
+  return hasPassed || whenFound === 0 ? status : whenFound;
 }
 
 /** @throws MILLPOND_E_INVALID for one that there is not */
@@ -141,7 +148,7 @@ function environmentFor(connection: Connection, claim: string, native: NativeFil
 
 function report(
   values: Values<"sanitize">,
-  findings: readonly Finding[],
+  outcome: Outcome,
   about: {
     readonly program: readonly string[];
     readonly tools: readonly string[];
@@ -150,8 +157,8 @@ function report(
 ): void {
   const text =
     values.output === "json"
-      ? renderObject("SanitizeReport", { ...about, findings })
-      : renderReport(findings);
+      ? renderObject("SanitizeReport", { ...about, ...outcome })
+      : renderReport(outcome);
   writeReport(text, values.log);
 }
 

@@ -49,6 +49,7 @@ test("policies are compared side by side, as JSON, with progress apart from it",
     `--plot=${join(folder, "plot.svg")}`,
   );
   expect(status).toBe(0);
+  expect(JSON.parse(stdout)).toMatchObject({ apiVersion: "millpond.v1", kind: "Simulation" });
   const { results } = JSON.parse(stdout) as { results: Record<string, unknown>[] };
   expect(results.map(({ policy }) => policy)).toEqual(["random", "fgd", "least-fragmentation"]);
   for (const result of results) {
@@ -61,6 +62,19 @@ test("policies are compared side by side, as JSON, with progress apart from it",
   }
   expect(stderr).toContain("tiny fgd: seed 2 of 2");
   expect(await readFile(join(folder, "plot.svg"), "utf8")).toContain("<polyline");
+});
+
+test("a picture that cannot be written is refused before anything is computed", async () => {
+  for (const [path, why] of [
+    ["/nowhere/plot.svg", /--plot: "\/nowhere\/plot\.svg" cannot be written: ENOENT/],
+    [folder, /--plot: .* cannot be written: it is a folder/],
+    ["plot.png", /--plot: the picture is SVG, not \.png\n {2}Name it plot\.svg\./],
+  ] as const) {
+    const { status, stderr } = await simulate(`--data=${folder}`, "--trace=tiny", `--plot=${path}`);
+    expect(status).toBe(125);
+    expect(stderr).toMatch(why);
+    expect(stderr).not.toContain("seed");
+  }
 });
 
 test("a table without further options, and clear errors", async () => {

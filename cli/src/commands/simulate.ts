@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { writeFile } from "node:fs/promises";
 import { setImmediate as breathe } from "node:timers/promises";
 import { millpondError, quote } from "@millpond/api";
 import {
@@ -17,9 +16,11 @@ import {
   type Summary,
   summarize,
   type Trace,
-} from "../../../simulator/src/index.ts";
+} from "@millpond/simulator";
 import { exitStatus } from "../command-table.ts";
 import type { Values } from "../command-values.ts";
+import { checkOutputFile, writeOutputFile } from "../output-file.ts";
+import { renderObject } from "../output/resources.ts";
 import { type Column, layOut } from "../output/table.ts";
 
 /** The seeds are this one and those after it. */
@@ -31,6 +32,9 @@ export async function run(values: Values<"simulate">): Promise<number> {
     throw millpondError("MILLPOND_E_INVALID", "--data is missing: the folder with the traces");
   }
   const chosen = choosePolicies(values.policy);
+  if (values.plot !== undefined) {
+    checkPlotFile(values.plot);
+  }
   const names = values.trace?.split(",") ?? (await listTraces(data));
   if (names.length === 0) {
     throw millpondError("MILLPOND_E_NOT_FOUND", `no trace in ${quote(data)}`, {
@@ -54,14 +58,25 @@ export async function run(values: Values<"simulate">): Promise<number> {
   }
   if (values.plot !== undefined) {
     const title = `${names.join(", ")}: ${values.pooled ? "CPU and GPUs apart" : "CPU and GPUs on one node"}`;
-    await writeFile(values.plot, plotSvg(curves, title));
+    writeOutputFile(values.plot, plotSvg(curves, title), "--plot");
   }
   process.stdout.write(
     values.output === "json"
-      ? `${JSON.stringify({ repeat: values.repeat ?? 1, results: summaries }, undefined, 2)}\n`
+      ? renderObject("Simulation", { repeat: values.repeat ?? 1, results: summaries })
       : `${layOut(columns, summaries, { headers: true }).lines.join("\n")}\n`,
   );
   return exitStatus.ok;
+}
+
+/** @throws MILLPOND_E_INVALID */
+function checkPlotFile(path: string): void {
+  const other = /\.(png|pdf|jpe?g|gif|webp)$/i.exec(path)?.[0];
+  if (other !== undefined) {
+    throw millpondError("MILLPOND_E_INVALID", `--plot: the picture is SVG, not ${other}`, {
+      remedy: `Name it ${path.slice(0, -other.length)}.svg.`,
+    });
+  }
+  checkOutputFile(path, "--plot");
 }
 
 /** @throws MILLPOND_E_INVALID listing the policies */

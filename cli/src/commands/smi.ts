@@ -101,7 +101,7 @@ function phaseOf(state: SessionState): string {
 function stateOf(node: Node, device: Device): string {
   if (node.state !== NodeState.READY) return "Node not ready";
   if (device.health !== DeviceHealth.HEALTHY) return "Unhealthy";
-  return node.cordoned ? "Cordoned" : "OK";
+  return node.cordoned || device.cordoned ? "Cordoned" : "OK";
 }
 
 function count(number: number, noun: string): string {

@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { missingPostgres, PostgresServer } from "../../../controller/src/testing/postgres-server.ts";
+import { missingPostgres, PostgresServer } from "@millpond/controller/testing/postgres-server";
 import { Home } from "../../test/fixture.ts";
 
 const why = missingPostgres === undefined ? "" : ` (${missingPostgres})`;

@@ -29,7 +29,7 @@ test("a token is made, used, listed and revoked, and the audit says who did it a
     "ListAudit needs a token of the role tenant-admin, this is one of the role user",
   );
   expect((await home.millpond(["token", "list"])).stdout).toMatch(
-    /^NAME +ROLE +TENANT +AGE +EXPIRES +MADE-BY\nann +user +default +\d+s +in \w+ +file:user\n$/,
+    /^NAME +ROLE +TENANT +NODE +AGE +EXPIRES +MADE-BY\nann +user +default +- +\d+s +in \w+ +file:user\n$/,
   );
   expect((await home.millpond(["token", "revoke", "ann"])).stdout).toBe("token/ann revoked\n");
   expect((await home.millpond(["get", "claims", "--token", secret])).stderr).toContain(
@@ -37,6 +37,7 @@ test("a token is made, used, listed and revoked, and the audit says who did it a
   );
   const { items } = JSON.parse((await home.millpond(["get", "audit", "-o", "json"])).stdout);
   expect(items).toMatchObject([
+    { who: "file:agent", what: "AgentService/Sync", subject: "node/node-a", result: "ok" },
     { who: "file:user", what: "AccessService/CreateToken", subject: "token/ann", why: "new – colleague" },
     { who: "file:user", what: "AccessService/RevokeToken", subject: "token/ann", why: "", result: "ok" },
   ]);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { X509Certificate } from "node:crypto";
 import { millpondError } from "@millpond/api";
+import { fingerprintOf } from "../authority.ts";
 import { exitStatus } from "../command-table.ts";
 import type { Values } from "../command-values.ts";
-import { openConnection } from "../connection.ts";
+import { type Connection, openConnection } from "../connection.ts";
 import { tokenKind } from "../kinds.ts";
 import { renderObject, tokenToJson } from "../output/resources.ts";
 import { layOut } from "../output/table.ts";
@@ -35,6 +37,7 @@ export async function run(
     name,
     role: values.role ?? "user",
     tenant: values.tenant ?? "",
+    node: values.node ?? "",
     lifetimeSeconds: BigInt(values.expires ?? 0),
   });
   if (token === undefined) {
@@ -47,6 +50,15 @@ export async function run(
     const of = token.tenant === "" ? "" : ` of the tenant ${token.tenant}`;
     process.stderr.write(`token/${name} created, role ${token.role}${of}; it is shown this once:\n`);
     process.stdout.write(`${secret}\n`);
+    process.stderr.write(nextStep(token.role, connection));
   }
   return exitStatus.ok;
+}
+
+/** What the new token is for, as a command. The token itself stays out of it: command lines can be seen. */
+function nextStep(role: string, { controller, ca }: Connection): string {
+  const trust = ca === undefined ? "" : ` --fingerprint ${fingerprintOf(new X509Certificate(ca))}`;
+  const command = role === "agent" ? "join" : "login";
+  const where = role === "agent" ? "on the new host, with root's rights" : "on the machine of its user";
+  return `then, ${where} (the token is asked for):\n  millpond ${command} ${controller}${trust}\n`;
 }

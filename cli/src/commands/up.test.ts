@@ -4,6 +4,7 @@ import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { findProcessesByArgument, isProcessAlive, signalProcess } from "@millpond/agent";
 import { expect, test } from "vitest";
+import { readContexts, writeContexts } from "../context.ts";
 import { fakeClient, Home, type Running } from "../../test/fixture.ts";
 
 /** A home with at most one pool, whose processes must all be gone when the test has ended. */
@@ -61,8 +62,40 @@ test("up starts a pool that other commands find, and takes everything with it", 
   expect((await client.finished).code).toBe(46);
   expect(JSON.parse(readFileSync(home.config, "utf8"))).toMatchObject({ currentContext: "", contexts: {} });
   expect((await home.millpond(["smi"])).stderr).toMatch(
-    /no controller is known\n {2}Start a pool with `millpond up`/,
+    /no controller is known\n {2}Start a pool with `millpond up`, use `millpond login`/,
   );
+});
+
+test("a second pool has a context of its own, and its end leaves the first one's alone", async () => {
+  using home = new UpFixture();
+  writeContexts(home.config, {
+    currentContext: "prod",
+    contexts: { prod: { controller: "http://127.0.0.1:1", token: "t" } },
+  });
+  const first = await home.up();
+  expect(first.stdout).toMatch(/context +local is the current one \(it was prod\)/);
+  const second = home.start([
+    "up",
+    "--soft",
+    "--listen",
+    "127.0.0.1:0",
+    "--state",
+    join(home.directory, "st2"),
+  ]);
+  await second.says("stdout", /context +local-st2 is the current one \(it was local\)[^]*Ctrl-C stops/);
+  const labelled = await home.millpond(["label", "node-a", "--set", "a=b"]);
+  expect(labelled.stderr).toMatch(/^millpond: in the pool local-st2 \(http:\/\/127.0.0.1:\d+\)\n$/);
+  second.child.kill("SIGINT");
+  expect(await second.finished).toMatchObject({ code: 0 });
+  expect(second.stdout).toMatch(/the current context is local\n$/);
+  expect(await home.millpond(["get", "nodes", "-o", "name"])).toMatchObject({ stdout: "node/node-a\n" });
+  first.child.kill("SIGTERM");
+  await first.finished;
+  expect(first.stdout).toMatch(/the current context is prod\n$/);
+  expect(readContexts(home.config)).toEqual({
+    currentContext: "prod",
+    contexts: { prod: { controller: "http://127.0.0.1:1", token: "t" } },
+  });
 });
 
 test("a second up says that the first is running, and leaves it alone", async () => {

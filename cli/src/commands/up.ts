@@ -4,7 +4,15 @@ import { once } from "node:events";
 import { formatBytes, millpondError, type Node } from "@millpond/api";
 import { exitStatus } from "../command-table.ts";
 import type { Values } from "../command-values.ts";
-import { contextFilePath, enterContext, leaveContext, readContexts, writeContexts } from "../context.ts";
+import {
+  changeContexts,
+  contextFilePath,
+  enterContext,
+  leaveContext,
+  localContextName,
+  readContexts,
+} from "../context.ts";
+import { makeConsoleLink } from "../console-link.ts";
 import { findDriver } from "../driver-search.ts";
 import { LocalPool } from "../local-pool.ts";
 import { findNativeFiles, type NativeFiles } from "../native-files.ts";
@@ -12,8 +20,6 @@ import { defaultStateDirectory, PoolDirectory } from "../pool-directory.ts";
 import { checkSoftDevices, type SoftDevices } from "../soft-node.ts";
 import { programVersion } from "../version.ts";
 import { WaitingDisplay } from "../waiting-display.ts";
-
-const contextName = "local";
 
 /** Which devices the pool offers. */
 interface Hardware {
@@ -47,7 +53,8 @@ async function runPool(values: Values<"up">, stop: AbortSignal): Promise<number>
   const soft = softDevices(values);
   const native = findNativeFiles(process.env);
   const contextPath = contextFilePath(process.env);
-  readContexts(contextPath); // A file that cannot be read is found out before anything is started.
+  // A file that cannot be read or written is found out before anything is started.
+  changeContexts(contextPath, (file) => file);
 
   using directory = PoolDirectory.open(values.state ?? defaultStateDirectory(process.env));
   using display = new WaitingDisplay();
@@ -68,21 +75,38 @@ async function runPool(values: Values<"up">, stop: AbortSignal): Promise<number>
     signal: stop,
   });
   display[Symbol.dispose]();
-  const { nodes } = await pool.connect().pool.listNodes({});
-  writeContexts(
-    contextPath,
-    enterContext(readContexts(contextPath), contextName, {
+  const connection = pool.connect();
+  const { nodes } = await connection.pool.listNodes({});
+  const { link } = await makeConsoleLink(connection);
+  const usualState = defaultStateDirectory(process.env);
+  const before = readContexts(contextPath).currentContext;
+  let name = "";
+  changeContexts(contextPath, (file) => {
+    name = localContextName(file, directory.path, usualState);
+    return enterContext(file, name, {
       controller: pool.controllerUrl,
       token: pool.userToken,
       ca: pool.ca,
-    }),
-  );
+      state: directory.path,
+    });
+  });
   try {
-    process.stdout.write(summary(hardware, nodes, pool.controllerUrl, directory.path));
+    const context = { name, before: before === name ? "" : before };
+    process.stdout.write(
+      summary(hardware, nodes, {
+        controller: pool.controllerUrl,
+        console: link,
+        state: directory.path,
+        context,
+      }),
+    );
     await Promise.race([stop.aborted ? undefined : once(stop, "abort"), pool.failed]);
     process.stdout.write("stopping: sessions end with the pool\n");
   } finally {
-    writeContexts(contextPath, leaveContext(readContexts(contextPath), contextName, pool.controllerUrl));
+    const { currentContext } = changeContexts(contextPath, (file) =>
+      leaveContext(file, name, pool.controllerUrl),
+    );
+    if (currentContext !== "") process.stdout.write(`the current context is ${currentContext}\n`);
   }
   return exitStatus.ok;
 }
@@ -144,7 +168,18 @@ function nodeNames(count: number): string[] {
   });
 }
 
-function summary(hardware: Hardware, nodes: readonly Node[], controller: string, state: string): string {
+function summary(
+  hardware: Hardware,
+  nodes: readonly Node[],
+  at: {
+    readonly controller: string;
+    readonly console: string;
+    readonly state: string;
+    readonly context: { readonly name: string; readonly before: string };
+  },
+): string {
+  const { controller, state, context } = at;
+  const instead = context.before === "" ? "" : ` (it was ${context.before})`;
   const width = Math.max("controller".length, ...nodes.map(({ name }) => name.length));
   const line = (name: string, text: string): string => `  ${name.padEnd(width)}   ${text}`;
   const lines = nodes.map((node) => line(node.name, describeDevices(node)));
@@ -154,8 +189,10 @@ function summary(hardware: Hardware, nodes: readonly Node[], controller: string,
     `millpond ${programVersion}: the pool is ready`,
     ...(hardware.remark === "" ? [] : [`  ${hardware.remark}`]),
     line("controller", controller),
+    line("console", `${at.console} (once, within 10 minutes; another: millpond console)`),
     ...lines,
     line("state", `${state} (logs in ${state}/logs)`),
+    line("context", `${context.name} is the current one${instead}`),
     "",
     "In another terminal:",
     `  millpond run -n 1 -m ${size} -- ./program`,

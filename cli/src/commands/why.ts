@@ -52,11 +52,11 @@ export function render(explanation: ExplainClaimResponse, nowSeconds: number): s
 }
 
 /** What its queue, the queues above it, its tenant and its node have. */
-export function factFields({ facts }: ExplainClaimResponse): [string, string][] {
-  return facts.map((fact) => {
-    const [subject = "", ...rest] = fact.split(": ");
-    return [`  ${subject}`, rest.join(": ")];
-  });
+export function factFields({ facts, factDetails }: ExplainClaimResponse): [string, string][] {
+  return factDetails.length === 0
+    ? // A controller of an earlier release.
+      facts.map((fact) => ["  fact", fact])
+    : factDetails.map(({ subject, reason }) => [`  ${subject}`, reason?.text ?? ""]);
 }
 
 /** What a claim that waits is waiting for, where, and until when. */

@@ -8,6 +8,7 @@ import { formatBytes } from "@millpond/api";
 import { commandSpecs } from "../command-table.ts";
 import { findDriver } from "../driver-search.ts";
 import { errorParts } from "../errors.ts";
+import { unknownVariables } from "../known-variables.ts";
 import { findNativeFiles, type NativeFiles } from "../native-files.ts";
 import { readOptions } from "../option-values.ts";
 import { cudaVersion } from "../output/columns.ts";
@@ -121,21 +122,6 @@ export function checkSharedMemory(): Finding {
     : warning("shared memory", `only ${formatBytes(free)} free in ${path}`, fix);
 }
 
-/** Variables that a part of Millpond reads and the command table does not name. */
-const otherVariables = [
-  "MILLPOND_CA",
-  "MILLPOND_CLAIM",
-  "MILLPOND_CONFIG",
-  "MILLPOND_DEBUG",
-  "MILLPOND_LINK_SECRET",
-  "MILLPOND_LOG",
-  "MILLPOND_NATIVE_DIR",
-  "MILLPOND_RECONNECT_GRACE",
-  "MILLPOND_SYNC",
-  "MILLPOND_TICKET",
-  "MILLPOND_WORKER",
-] as const;
-
 /** Looks for variables that mean something else than one may think. */
 export function checkEnvironment(
   environment: NodeJS.ProcessEnv,
@@ -150,18 +136,9 @@ export function checkEnvironment(
 }
 
 function checkOwnVariables(environment: NodeJS.ProcessEnv): Finding[] {
-  const options = { ...commandSpecs.run.options, ...commandSpecs.up.options };
-  const known = new Set<string>([
-    ...otherVariables,
-    ...Object.values(options).flatMap(({ env }) => (env === undefined ? [] : [env])),
-  ]);
-  const findings: Finding[] = [];
-  for (const name of Object.keys(environment)) {
-    if (!name.startsWith("MILLPOND_") || name.startsWith("MILLPOND_SOFTGPU_") || known.has(name)) continue;
-    findings.push(
-      warning("environment", `${name} is set, and nothing reads it`, "Check its spelling, or unset it."),
-    );
-  }
+  const findings: Finding[] = unknownVariables(environment).map((name) =>
+    warning("environment", `${name} is set, and nothing reads it`, "Check its spelling, or unset it."),
+  );
   for (const [key, spec] of Object.entries(commandSpecs.run.options)) {
     try {
       readOptions({ [key]: spec }, {}, environment);

@@ -4,15 +4,14 @@ import { statSync } from "node:fs";
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import {
-  agentTransportOptions,
   DeviceHealth,
   errorCodeOf,
   type Node,
   NodeService,
   NodeState,
-  parseAgentUrl,
   type GetVersionResponse,
 } from "@millpond/api";
+import { agentTransportOptions, parseAgentUrl, splitAddresses } from "@millpond/platform";
 import { type Connection, connect, type Endpoint, resolveEndpoint } from "../connection.ts";
 import { contextFilePath } from "../context.ts";
 import { errorParts } from "../errors.ts";
@@ -46,8 +45,29 @@ export async function checkPool(
   const { finding, nodes } = await checkToken(connection);
   const reached = await checkController(connection);
   if (reached.status === "failure") return [reached];
-  if (nodes === undefined) return [reached, finding];
-  return [reached, finding, ...(await checkNodes(nodes))];
+  const silent = await checkOthers(endpoint);
+  if (nodes === undefined) return [reached, ...silent, finding];
+  return [reached, ...silent, finding, ...(await checkNodes(nodes))];
+}
+
+/** Of several controllers one answers for all: those that do not answer for themselves. */
+async function checkOthers(endpoint: Endpoint): Promise<readonly Finding[]> {
+  const addresses = splitAddresses(endpoint.controller);
+  if (addresses.length < 2) return [];
+  const findings = addresses.map(async (controller): Promise<Finding[]> => {
+    try {
+      await connect({ ...endpoint, controller }).pool.getVersion({}, { timeoutMs: patienceMs });
+      return [];
+    } catch (error) {
+      const { what, code } = errorParts(error);
+      if (code === "MILLPOND_E_UNAUTHENTICATED") return [];
+      const others = `one of ${addresses.length} controllers does not answer, and the others do its work`;
+      return [
+        warning("controller", `${others}: ${what}`, `Look into the log of ${controller}, and start it.`),
+      ];
+    }
+  });
+  return (await Promise.all(findings)).flat();
 }
 
 async function checkController({ pool, controller, source }: Connection): Promise<Finding> {
@@ -94,7 +114,11 @@ async function checkToken(
 async function checkNodes(nodes: readonly Node[]): Promise<readonly Finding[]> {
   if (nodes.length === 0) {
     return [
-      failure("nodes", "no agent has joined the pool", "Start one with `millpond agent`, or `millpond up`."),
+      failure(
+        "nodes",
+        "no agent has joined the pool",
+        "Have a GPU host join: `millpond token create NODE --role agent` prints the command for it.",
+      ),
     ];
   }
   return (await Promise.all(nodes.map(checkOneNode))).flat();

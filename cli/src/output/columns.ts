@@ -11,12 +11,12 @@ import {
   formatBytes,
   type Node,
   NodeState,
-  parseAgentUrl,
   type Queue,
   type Session,
   type Tenant,
   type Token,
 } from "@millpond/api";
+import { parseAgentUrl } from "@millpond/platform";
 import { borrowingWord, formatGpuMilli, formatQuota } from "../quota-values.ts";
 import { claimStateWord, sessionStateWord } from "./resources.ts";
 import type { Column } from "./table.ts";
@@ -43,6 +43,21 @@ function capital(word: string): string {
   return word.charAt(0).toUpperCase() + word.slice(1);
 }
 
+/** Health, and whether it takes new claims. */
+export function deviceStatus(device: Device): string {
+  const health = device.health === DeviceHealth.HEALTHY ? "Healthy" : "Unhealthy";
+  return device.cordoned ? `${health},Cordoned` : health;
+}
+
+/** Why a node or a device is not used, as it was reported, and why people keep claims off it. */
+export function troubleOf(
+  trouble: string,
+  { cordoned, cordonReason }: Pick<Node, "cordoned" | "cordonReason">,
+): string {
+  const cordon = cordonReason === "" ? "cordoned" : `cordoned: ${cordonReason}`;
+  return [trouble, cordoned ? cordon : ""].filter((part) => part !== "").join("; ");
+}
+
 export function nodeStatus(node: Node): string {
   const state = node.state === NodeState.READY ? "Ready" : "NotReady";
   return node.cordoned ? `${state},Cordoned` : state;
@@ -63,7 +78,7 @@ export function nodeColumns(nowSeconds: number): readonly Column<Node>[] {
     { title: "HOST", cell: (node) => node.hostname, isWide: true },
     { title: "AGENT", cell: (node) => parseAgentUrl(node.agentUrl).baseUrl, isWide: true },
     { title: "VERSION", cell: (node) => node.agentVersion, isWide: true },
-    { title: "REASON", cell: (node) => node.reason || none, isWide: true },
+    { title: "REASON", cell: (node) => troubleOf(node.reason, node) || none, isWide: true },
   ];
 }
 
@@ -78,10 +93,7 @@ export const deviceColumns: readonly Column<Device>[] = [
   { title: "COMPUTE", cell: (device) => `${device.allocatedComputePercent}%`, align: "right" },
   { title: "VGPUS", cell: (device) => String(device.virtualGpus), align: "right" },
   { title: "SESSIONS", cell: (device) => String(device.openSessions), align: "right" },
-  {
-    title: "HEALTH",
-    cell: (device) => (device.health === DeviceHealth.HEALTHY ? "Healthy" : "Unhealthy"),
-  },
+  { title: "STATUS", cell: deviceStatus },
   { title: "USED", cell: (device) => formatBytes(device.usedMemoryBytes), align: "right", isWide: true },
   { title: "UUID", cell: (device) => device.uuid, isWide: true },
   { title: "KIND", cell: (device) => device.kind, isWide: true },
@@ -90,7 +102,7 @@ export const deviceColumns: readonly Column<Device>[] = [
   { title: "SMS", cell: (device) => String(device.multiprocessors), align: "right", isWide: true },
   { title: "DRIVER", cell: (device) => device.driverVersion || none, isWide: true },
   { title: "CUDA", cell: (device) => cudaVersion(device.cudaVersion), isWide: true },
-  { title: "REASON", cell: (device) => device.healthReason || none, isWide: true },
+  { title: "REASON", cell: (device) => troubleOf(device.healthReason, device) || none, isWide: true },
 ];
 
 /** 13000 → `13.0`. */
@@ -215,6 +227,7 @@ export function tokenColumns(nowSeconds: number): readonly Column<Token>[] {
     { title: "NAME", cell: (token) => token.name },
     { title: "ROLE", cell: (token) => token.role },
     { title: "TENANT", cell: (token) => token.tenant || none },
+    { title: "NODE", cell: (token) => token.node || none },
     { title: "AGE", cell: (token) => ageOf(token.createdAt, nowSeconds) },
     { title: "EXPIRES", cell: expiry },
     { title: "MADE-BY", cell: (token) => token.createdBy },

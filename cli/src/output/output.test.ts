@@ -35,7 +35,7 @@ test("tables line up", () => {
   `);
   expect(tableOf(deviceKind, [device], false)).toMatchInlineSnapshot(`
     "
-    NAME       MODEL                   MEMORY   COMPUTE   VGPUS   SESSIONS   HEALTH
+    NAME       MODEL                   MEMORY   COMPUTE   VGPUS   SESSIONS   STATUS
     node-a/1   Software GPU   512 MiB / 4 GiB       50%       1          1   Unhealthy
     "
   `);

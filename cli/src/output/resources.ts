@@ -6,6 +6,7 @@
  */
 
 import {
+  type ReasonMessage,
   type AuditRecord,
   type Claim,
   claimChoiceWord,
@@ -89,6 +90,7 @@ export function deviceToJson(device: Device) {
     driverVersion: device.driverVersion,
     cudaVersion: device.cudaVersion,
     cordoned: device.cordoned,
+    cordonReason: device.cordonReason,
     health: healthWord(device.health),
     healthReason: device.healthReason,
     allocatedMemoryBytes: Number(device.allocatedMemoryBytes),
@@ -124,6 +126,7 @@ export function claimToJson(claim: Claim) {
     name: claim.name,
     state: claimStateWord(claim.state),
     reason: claim.reason,
+    why: reasonToJson(claim.why),
     gpus: claim.gpus,
     memoryBytes: Number(claim.memoryBytes),
     memoryPercent: claim.memoryPercent,
@@ -145,6 +148,8 @@ export function claimToJson(claim: Claim) {
     sameNode: claim.sameNode,
     labels: claim.labels,
     nodeLabels: claim.nodeLabels,
+    onlyNode: claim.onlyNode,
+    onlyDevices: claim.onlyDevices,
     affinity: claim.affinity,
     antiAffinity: claim.antiAffinity,
     timeLimitSeconds: claim.timeLimitSeconds,
@@ -241,6 +246,11 @@ export function sessionToJson(session: Session) {
   };
 }
 
+/** A reason of docs/reference/reasons.md; null: there is none, or the controller is of an earlier release. */
+function reasonToJson(reason: ReasonMessage | undefined) {
+  return reason === undefined ? null : { code: reason.code, args: reason.args ?? {} };
+}
+
 /** What `why` says of a claim beside the claim itself; `describe` says the same. */
 export function explanationToJson(explanation: ExplainClaimResponse) {
   return {
@@ -252,6 +262,10 @@ export function explanationToJson(explanation: ExplainClaimResponse) {
     nextReleaseClaim: explanation.nextReleaseClaim,
     nextReleaseAt: time(explanation.nextReleaseAt),
     facts: explanation.facts,
+    factDetails: explanation.factDetails.map(({ subject, reason }) => ({
+      subject,
+      ...reasonToJson(reason),
+    })),
   };
 }
 
@@ -260,6 +274,7 @@ export function tokenToJson(token: Token) {
     name: token.name,
     role: token.role,
     tenant: token.tenant,
+    node: token.node,
     createdAt: time(token.createdAt),
     expiresAt: time(token.expiresAt),
     createdBy: token.createdBy,
@@ -287,6 +302,7 @@ export function eventToJson(event: Event) {
     kind: event.kind,
     subject: event.subject,
     message: event.message,
+    detail: reasonToJson(event.detail),
   };
 }
 

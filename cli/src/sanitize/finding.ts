@@ -29,7 +29,7 @@ export interface Allocation {
 
 /** One kind of error at one place of the code. */
 export interface Finding {
-  readonly kind: "access" | "race" | "fault" | "leak";
+  readonly kind: "access" | "race" | "fault" | "leak" | "unchecked";
   readonly what: string;
   /** How often it was found. */
   readonly count: number;
@@ -51,8 +51,21 @@ export interface Finding {
   readonly detail?: string;
 }
 
-/** A line of the driver: a finding, or how often one was found by now. */
-type Line = { readonly id: string } & Partial<Finding>;
+/** What a kernel was checked for: a count like that of a finding. */
+type Launch = Pick<Finding, "what" | "count" | "kernel"> & { readonly kind: "launch" };
+
+/** A line of the driver: a finding, launches of a kernel, or how often one was found or launched by now. */
+type Line = { readonly id: string } & Partial<Finding | Launch>;
+
+/** What came of the checks. */
+export interface Outcome {
+  /** In the order in which they were found. */
+  readonly findings: readonly Finding[];
+  /** Launches whose accesses were checked. */
+  readonly launches: number;
+  /** Kernels that these were of. */
+  readonly kernels: number;
+}
 
 function parseLine(text: string): Line | undefined {
   const line: unknown = JSON.parse(text);
@@ -61,24 +74,33 @@ function parseLine(text: string): Line | undefined {
   return isLine(line) ? line : undefined;
 }
 
-function isFinding(line: Partial<Finding>): line is Finding {
+function isComplete(line: Partial<Finding | Launch>): line is Finding | Launch {
   return line.kind !== undefined && line.what !== undefined;
 }
 
-/** Findings in the order in which they were found; nothing where no file was written. A line without end is none. */
-export function readFindings(path: string): Finding[] {
-  if (!existsSync(path)) return [];
-  const findings = new Map<string, Finding>();
+/** What was found and what was checked; nothing where no file was written. A line without end is none. */
+export function readOutcome(path: string): Outcome {
+  if (!existsSync(path)) return { findings: [], launches: 0, kernels: 0 };
+  const entries = new Map<string, Finding | Launch>();
   const lines = readFileSync(path, "utf8").split("\n").slice(0, -1);
   for (const text of lines) {
     const line = parseLine(text);
     if (line === undefined) continue;
     const { id, ...rest } = line;
-    const known = findings.get(id);
-    if (known !== undefined) findings.set(id, { ...known, count: Math.max(known.count, line.count ?? 1) });
-    else if (isFinding(rest)) findings.set(id, { ...rest, count: rest.count ?? 1, what: nameOf(rest) });
+    const known = entries.get(id);
+    if (known !== undefined) entries.set(id, { ...known, count: Math.max(known.count, line.count ?? 1) });
+    else if (isComplete(rest)) entries.set(id, { ...rest, count: rest.count ?? 1 });
   }
-  return merged([...findings.values()]);
+  const all = [...entries.values()];
+  const launches = all.filter((entry) => entry.kind === "launch");
+  const findings = all
+    .filter((entry) => entry.kind !== "launch")
+    .map((finding): Finding => ({ ...finding, what: nameOf(finding) }));
+  return {
+    findings: merged(findings),
+    launches: launches.reduce((sum, { count }) => sum + count, 0),
+    kernels: new Set(launches.map(({ kernel }) => kernel)).size,
+  };
 }
 
 /** What an illegal address is can be told by what lies there. */
@@ -95,11 +117,13 @@ function nameOf(finding: Finding): string {
 function merged(findings: readonly Finding[]): Finding[] {
   const byPlace = new Map<string, Finding>();
   for (const finding of findings) {
-    const { kind, what, kernel, by, against, nearest } = finding;
+    const { kind, what, kernel, by, against, nearest, detail } = finding;
     const place = JSON.stringify(
       kind === "leak"
         ? [kind, nearest]
-        : [kind, what, kernel, by?.function, by?.line, against?.function, against?.line],
+        : kind === "unchecked"
+          ? [kind, detail]
+          : [kind, what, kernel, by?.function, by?.line, against?.function, against?.line],
     );
     const known = byPlace.get(place);
     byPlace.set(place, known === undefined ? finding : { ...known, count: known.count + finding.count });

@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { Access, Allocation, Finding } from "./finding.ts";
+import type { Access, Allocation, Finding, Outcome } from "./finding.ts";
 
-/** For people: every finding in a few lines. Empty without any. */
-export function renderReport(findings: readonly Finding[]): string {
-  if (findings.length === 0) return "";
+/** For people: every finding in a few lines, under one that sums them up. */
+export function renderReport({ findings, launches, kernels }: Outcome): string {
+  const checked =
+    launches === 0
+      ? "nothing was checked: no kernel of the program was launched"
+      : `in ${counted(launches, "launch", "launches")} of ${counted(kernels, "kernel")}`;
+  if (findings.length === 0) {
+    return `millpond sanitize: ${launches === 0 ? checked : `no finding ${checked}`}\n`;
+  }
   const parts = findings.map((finding, index) =>
     [`${index + 1}. ${headline(finding)}`, ...details(finding)].join("\n     "),
   );
-  return `millpond sanitize: ${counted(findings.length, "finding")}\n\n${parts.join("\n\n")}\n`;
+  const separator = launches === 0 ? "; " : " ";
+  return `millpond sanitize: ${counted(findings.length, "finding")}${separator}${checked}\n\n${parts.join("\n\n")}\n`;
 }
 
-function counted(count: number | bigint, noun: string): string {
-  return `${count} ${noun}${BigInt(count) === 1n ? "" : "s"}`;
+function counted(count: number | bigint, noun: string, plural = `${noun}s`): string {
+  return `${count} ${BigInt(count) === 1n ? noun : plural}`;
 }
 
 function headline(finding: Finding): string {
@@ -21,6 +28,7 @@ function headline(finding: Finding): string {
   switch (kind) {
     case "leak":
       return `leak: ${describeAllocation(nearest)}`;
+    case "unchecked":
     case "fault":
       return `${what}${finding.detail === undefined || finding.detail === "" ? "" : `: ${finding.detail}`}${times}`;
     case "race":
@@ -42,7 +50,7 @@ function details(finding: Finding): string[] {
   const lines = [where, describeAccess(by)];
   const distance = distanceOf(finding);
   if (distance !== "") lines.push(distance);
-  if (finding.isFatal === false) lines.push("the GPU does not notice it");
+  if (finding.isFatal === false) lines.push("a real GPU would not report this access");
   return lines;
 }
 

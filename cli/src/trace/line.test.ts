@@ -137,8 +137,8 @@ test("no beginning of a line is a line, but that which lacks a note only", () =>
     const isWhole = length === good.indexOf("; waits") || good.slice(0, length).endsWith("= CUDA_SUCCESS");
     // A result's name has shorter ones in it: that it is cut can be told from the missing newline only.
     const isResult = length > good.indexOf(") = ") + 4 && length < good.indexOf("; waits");
-    if (!isWhole && !isResult)
-      expect(parseCall(good.slice(0, length)), good.slice(0, length)).toBeUndefined();
+    if (isWhole || isResult) continue;
+    expect(parseCall(good.slice(0, length)), good.slice(0, length)).toBeUndefined();
   }
 });
 

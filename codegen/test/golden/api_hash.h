@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0x54e95b49de1eb8d0;
+inline constexpr uint64_t kApiHash = 0x67a53571831b4a79;
 
 }  // namespace millpond

@@ -10,6 +10,9 @@
 #include <span>
 #include <type_traits>
 
+#include "protocol/address.h"
+#include "protocol/wire.h"
+
 namespace millpond::cmd {
 
 /// What a command asks for: its place among all by name, so it may be another in another version. 0 is no command.
@@ -128,8 +131,8 @@ struct Copy {
   static constexpr size_t kFixedBytes = 32;
   static constexpr size_t kTails = 0;
 
-  uint64_t to{};
-  uint64_t from{};
+  wire::Address to{};
+  wire::Address from{};
   uint64_t bytes{};
   uint64_t stream{};
 };
@@ -337,13 +340,13 @@ void encode(std::byte* place, T fixed, const Tails&... tails) {
   (append(std::span<const std::byte>(tails)), ...);
 }
 
-/// Reads a body that need not be trusted, and that may change meanwhile: the fixed part is copied first. False unless
-/// the body is exactly as long as its tails say.
+/// Reads a body that need not be trusted, and that may change meanwhile: the fixed part is read from `head`, a copy of the
+/// body's beginning. False unless the body is exactly as long as its tails say.
 template <typename T>
-[[nodiscard]] bool decode(std::span<const std::byte> body, Decoded<T>& out) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  if (body.size() < T::kFixedBytes) return false;
-  if constexpr (T::kFixedBytes > 0) std::memcpy(&out.fixed, body.data(), T::kFixedBytes);
+[[nodiscard]] bool decode(std::span<const std::byte> head, std::span<const std::byte> body, Decoded<T>& out) {
+  static_assert(std::is_trivially_copyable_v<T> && T::kFixedBytes <= wire::kHeadBytes);
+  if (head.size() < T::kFixedBytes) return false;
+  if constexpr (T::kFixedBytes > 0) std::memcpy(&out.fixed, head.data(), T::kFixedBytes);
   size_t at = T::kFixedBytes;
   if constexpr (T::kTails > 0) {
     const std::array<uint32_t, T::kTails> bytes = out.fixed.tailBytes();
@@ -354,6 +357,11 @@ template <typename T>
     }
   }
   return at == body.size();
+}
+/// The same where nothing changes meanwhile, or nothing was looked at before: the fixed part is copied first.
+template <typename T>
+[[nodiscard]] bool decode(std::span<const std::byte> body, Decoded<T>& out) {
+  return decode(body, body, out);
 }
 
 }  // namespace millpond::cmd

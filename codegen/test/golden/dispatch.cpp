@@ -10,12 +10,30 @@
 #include <vector>
 
 #include "protocol/gen/handle_kind.h"
-#include "worker/executor.h"
+#include "worker/session/executor.h"
 
 namespace millpond::worker {
 namespace {
 
+/// Saturates: then it is more than anything has.
+[[maybe_unused]] uint64_t bytesOf(uint64_t elements, uint64_t elementBytes, uint64_t pitch = 0, uint64_t rows = 1) {
+  uint64_t row = 0, before = 0, bytes = 0;
+  if (elements == 0 || rows == 0) return 0;
+  const bool isTooMuch = __builtin_mul_overflow(elements, elementBytes, &row) ||
+                         __builtin_mul_overflow(pitch, rows - 1, &before) ||
+                         __builtin_add_overflow(row, before, &bytes);
+  return isTooMuch ? UINT64_MAX : bytes;
+}
+
 CUresult runCopy(Executor& executor, const cmd::Decoded<cmd::Copy>& in) {
+  SessionRange to;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.to, bytesOf(in.fixed.bytes, 1), to)) {
+    return refused;
+  }
+  SessionRange from;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.from, bytesOf(in.fixed.bytes, 1), from)) {
+    return refused;
+  }
   CUstream stream = nullptr;
   if (!executor.stream(in.fixed.stream, stream)) {
     return executor.violation("Copy: stream is no stream of the session");
@@ -23,14 +41,15 @@ CUresult runCopy(Executor& executor, const cmd::Decoded<cmd::Copy>& in) {
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
   const auto call = executor.driver().cuCopyAsync;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(in.fixed.to, in.fixed.from, in.fixed.bytes, stream);
+  return call(to.device(), from.device(), in.fixed.bytes, stream);
 }
 
 CUresult runStreamMake(Executor& executor, const cmd::Decoded<cmd::StreamMake>& in) {
   CUstream phStream = nullptr;
   const auto call = executor.driver().cuStreamMake;
-  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-  if (call != nullptr) result = call(&phStream, in.fixed.flags, in.fixed.priority);
+  CUresult result = executor.admit(HandleKind::kStream);
+  if (result == CUDA_SUCCESS) result = call == nullptr ? CUDA_ERROR_NOT_SUPPORTED : call(
+    &phStream, in.fixed.flags, in.fixed.priority);
   if (!executor.adopt(HandleKind::kStream, in.fixed.phStream, result == CUDA_SUCCESS ? phStream : nullptr)) {
     return executor.violation("StreamMake: phStream is in use already");
   }
@@ -166,28 +185,29 @@ CUresult runBound(Executor& executor, const cmd::Decoded<cmd::Bound>& in) {
   return result;
 }
 
-using Handler = CUresult (*)(Executor&, std::span<const std::byte>);
+using Bytes = std::span<const std::byte>;
+using Handler = CUresult (*)(Executor&, Bytes, Bytes);
 
 /// What every command is asked before it is run; CUDA_SUCCESS for one that may be.
 template <typename Command>
-CUresult admit(Executor& executor, std::span<const std::byte> body, cmd::Decoded<Command>& in) {
-  if (!cmd::decode(body, in)) return executor.violation("a command has the wrong length");
+CUresult admit(Executor& executor, Bytes head, Bytes body, cmd::Decoded<Command>& in) {
+  if (!cmd::decode(head, body, in)) return executor.violation("a command has the wrong length");
   // What is answered may be put off until its answer is due, and would be put off for ever.
   if (Command::kHasReply && !executor.isAwaited()) return executor.violation("nobody waits for its answer");
   return CUDA_SUCCESS;
 }
 
 template <typename Command, CUresult (*run)(Executor&, const cmd::Decoded<Command>&)>
-CUresult generated(Executor& executor, std::span<const std::byte> body) {
+CUresult generated(Executor& executor, Bytes head, Bytes body) {
   cmd::Decoded<Command> in;
-  const CUresult refused = admit(executor, body, in);
+  const CUresult refused = admit(executor, head, body, in);
   return refused ? refused : run(executor, in);
 }
 
 template <typename Command, CUresult (Executor::*run)(const cmd::Decoded<Command>&)>
-CUresult byHand(Executor& executor, std::span<const std::byte> body) {
+CUresult byHand(Executor& executor, Bytes head, Bytes body) {
   cmd::Decoded<Command> in;
-  const CUresult refused = admit(executor, body, in);
+  const CUresult refused = admit(executor, head, body, in);
   return refused ? refused : (executor.*run)(in);
 }
 
@@ -210,10 +230,10 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
 
 }  // namespace
 
-CUresult dispatch(Executor& executor, cmd::Op op, std::span<const std::byte> body) {
+CUresult dispatch(Executor& executor, cmd::Op op, Bytes head, Bytes body) {
   const auto number = static_cast<uint16_t>(op);
   if (number == 0 || number >= cmd::kOpLimit) return executor.violation("no command has this number");
-  return kHandlers[number](executor, body);
+  return kHandlers[number](executor, head, body);
 }
 
 }  // namespace millpond::worker

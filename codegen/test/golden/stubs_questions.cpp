@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "client/call.h"
+#include "client/call/call.h"
 #include "client/gen/api.h"
 #include "protocol/gen/commands.h"
 

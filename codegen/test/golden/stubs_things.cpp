@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "client/call.h"
+#include "client/call/call.h"
 #include "client/gen/api.h"
 #include "protocol/gen/commands.h"
 

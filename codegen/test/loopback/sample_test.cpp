@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "client/call.h"
+#include "client/call/call.h"
 #include "client/gen/resolver.h"
 #include "testing/check.h"
 
@@ -120,6 +120,18 @@ TEST("a call without a stream goes to the default stream of its flavour") {
   CHECK_EQ(reinterpret_cast<uint64_t>(seen.stream), 2u);
   CHECK_EQ(loopback().posts, 2u);
   CHECK_EQ(loopback().waits, 0u);
+}
+
+TEST("an address reaches the driver only where all of its extent is the session's") {
+  reset();
+  constexpr uint64_t kStrangers = worker::AddressGate::kStrangers;
+  cuCopy(kStrangers, 2, 300);
+  cuCopy(1, kStrangers, 300);
+  CHECK_EQ(seen.bytes, 0u);
+  cuCopy(1, 2, 300);
+  CHECK_EQ(seen.bytes, 300u);
+  for (const uint64_t bytes : loopback().executor.gate.asked) CHECK_EQ(bytes, 300u);
+  CHECK_EQ(loopback().executor.gate.asked.size(), 5u);
 }
 
 TEST("handles are invented by the client and mapped by the worker") {
@@ -278,7 +290,7 @@ TEST("bad commands are violations and reach no driver") {
   auto& executor = loopback().executor;
   const auto run = [&](cmd::Op op, std::span<const std::byte> body) {
     executor.violations.clear();
-    CHECK_EQ(worker::dispatch(executor, op, body), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    CHECK_EQ(worker::dispatch(executor, op, body, body), CUDA_ERROR_DEVICE_UNAVAILABLE);
     CHECK_EQ(executor.violations.size(), 1u);
     return executor.violations[0];
   };

@@ -55,7 +55,7 @@ static void hand_words(const char* what, struct shared* memory) {
   memory->request = 7;
   SEE(cuStreamWaitValue32_v2(stream, request, 7, CU_STREAM_WAIT_VALUE_EQ));
   SEE(cuStreamSynchronize(stream));
-  // What the word tells of was written before it, and is read behind the wait.
+  // The data that the word announces was written before it, and is read after the wait.
   SEE(cuStreamWaitValue32_v2(stream, request, 100, CU_STREAM_WAIT_VALUE_GEQ));
   add_data(memory, device, stream);
   for (int i = 0; i < kCount; ++i) memory->data[i] = i;

@@ -197,7 +197,7 @@ static void opening_process(void) {
   open_again(pool, file, &shared);
   give_turn(kPeer);
   play_back(pool, &shared, stream);
-  // The other frees here what nobody has open, and takes it again.
+  // The other process frees memory here that no process has open, and allocates it again.
   await_turn(kPeer);
   CUdeviceptr late = 0;
   SEE(cuMemPoolImportPointer(&late, pool, &shared.late));

@@ -60,7 +60,7 @@ static CUarray make(unsigned flags) {
   return array;
 }
 
-/// What a reference says of itself that nothing was said about.
+/// The defaults of a reference whose attributes were not set.
 static void defaults(CUtexref reference) {
   CUarray_format format = (CUarray_format)0;
   int channels = 0, anisotropy = 0;

@@ -5,7 +5,7 @@
 
 #include "conformance.h"
 
-/// Calls what wants to be told first how much memory it may have beside.
+/// Calls a primitive twice: for the size of its temporary storage, and with that storage.
 template <typename Call>
 static void withMemory(Call call) {
   size_t bytes = 0;

@@ -86,7 +86,7 @@ PROGRAM("cube-maps", "cube maps and layers of them, read by direction, and writt
       sample<<<kFaces, side>>>(texture, scale, out);
       std::vector<float> values = out.take();
       values.resize(kSide * kSide * kFaces);
-      // In its middle an element is alone, but for what the card rounds on the way there.
+      // At its centre an element is sampled alone, except for rounding by the GPU.
       bool isNear = true;
       for (size_t i = 0; i < values.size(); ++i) isNear = isNear && std::fabs(values[i] - static_cast<float>(i)) < 0.25f;
       if (filter == cudaFilterModePoint) conformance::list("nearest", values);

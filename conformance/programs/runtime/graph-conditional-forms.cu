@@ -65,7 +65,7 @@ cudaKernelNodeParams kernelParams(void (*kernel)(Parameters...), std::vector<voi
   params.kernelParams = pointers.data();
   return params;
 }
-/// Keeps what a parameter is out of what its argument says.
+/// Excludes the parameter from the deduction of the template argument.
 template <class T>
 struct Same {
   using type = T;

@@ -54,7 +54,7 @@ PROGRAM("host-functions", "functions of the host in streams: order, thread, what
   CHECK(cudaStreamSynchronize(stream));
   conformance::list("order", log.order);
   say("on another thread: %s", log.isOther ? "yes" : "no");
-  // What a host function writes is seen by the copy behind it.
+  // Writes of a host function are visible to the copy after it.
   struct Write {
     int* to;
   } write{pinned};

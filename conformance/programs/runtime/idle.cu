@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a notebook does: it computes, frees its memory, thinks, and goes on with what it still has. Run in a lazy claim with
-// a short --lazy-idle, and CONFORMANCE_IDLE_SECONDS above that, its session is parked while it thinks.
+// Acts like a notebook: computes, frees its memory, pauses, and continues with its remaining objects. Run in a lazy claim with
+// a short --lazy-idle, and CONFORMANCE_IDLE_SECONDS above that, its session is parked during the pause.
 #include <cassert>
 
 #include "conformance.h"

@@ -27,7 +27,8 @@ import {
   toTenant,
   toToken,
 } from "./rows.ts";
-import type { NodeRecord, StoreChanges } from "./store.ts";
+import type { StoreChanges } from "../state/store.ts";
+import type { NodeRecord } from "../domain/records.ts";
 
 /** New and changed rows by table, each table after those that its rows point to. */
 interface WrittenRows<R> {

@@ -7,13 +7,13 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { Ledger } from "../ledger.ts";
+import { Ledger } from "../state/ledger.ts";
 import { postgresServer } from "../testing/backends.ts";
 import { ManualClock } from "../testing/manual-clock.ts";
 import { missingPostgres } from "../testing/postgres-server.ts";
 import { allocation, changes, claim, event, node, queue, tenant, token } from "../testing/records.ts";
 import { PostgresStore } from "./postgres-store.ts";
-import type { Candidate, Store } from "./store.ts";
+import type { Candidate, Store } from "../state/store.ts";
 
 const why = missingPostgres === undefined ? "" : ` (${missingPostgres})`;
 

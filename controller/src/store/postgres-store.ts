@@ -12,20 +12,28 @@ import {
   maxRememberedChanges,
   maxUsageRecords,
 } from "./retention.ts";
-import { blob, integer, type Row, text, toAuditRecord, toEvent, toState, toUsage } from "./rows.ts";
-import { termIsOver } from "./store-errors.ts";
+import {
+  blob,
+  integer,
+  type Row,
+  text,
+  toAuditRecord,
+  toEvent,
+  toRestoration,
+  toState,
+  toUsage,
+} from "./rows.ts";
+import { termIsOver } from "../state/store-errors.ts";
 import type {
   AuditQuery,
-  AuditRecord,
   Candidate,
   EventQuery,
-  EventRecord,
   Lead,
   Store,
   StoreChanges,
   StoredState,
-  UsageRecord,
-} from "./store.ts";
+} from "../state/store.ts";
+import type { AuditRecord, EventRecord, UsageRecord } from "../domain/records.ts";
 
 export interface PostgresStoreOptions {
   /** `postgres://user:password@host:port/database`. */
@@ -122,7 +130,7 @@ export class PostgresStore implements Store {
     const state = await this.#connections.transaction("read-only snapshot", async (session) => {
       const table = (name: string, order: string) => session.query(`SELECT * FROM ${name} ORDER BY ${order}`);
       const [pool = {}] = await session.query(
-        `SELECT identity, ticket_key, revision, epoch,
+        `SELECT identity, ticket_key, revision, epoch, restored_epoch, resumed_at,
            (SELECT coalesce(max(id), 0) FROM events) AS last_event FROM pool`,
       );
       return toState({
@@ -130,6 +138,7 @@ export class PostgresStore implements Store {
         ticketKey: blob(pool, "ticket_key"),
         revision: integer(pool, "revision"),
         epoch: integer(pool, "epoch"),
+        restoration: toRestoration(pool),
         lastEvent: integer(pool, "last_event"),
         claims: await table("claims", "arrival"),
         allocations: await table("allocations", "epoch"),

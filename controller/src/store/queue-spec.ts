@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import type { QueueSpec, TenantSpec } from "@millpond/scheduler";
-import { readMembers, writeMembers } from "./members.ts";
+import { readMembers, writeMembers } from "../domain/members.ts";
 
 /** As stored: bounds in thousandths of a device, percent and bytes; -1: none is set. */
 interface Stored {
@@ -29,11 +29,6 @@ const defaults: Stored = {
 };
 
 type Quota = QueueSpec["limit"];
-
-/** The queue that is there when nobody has made one. */
-export function makeDefaultQueue(name: string): QueueSpec {
-  return { name, parent: "", weight: 1, borrowing: "any", guaranteed: {}, limit: {} };
-}
 
 export function writeQueueSpec({ parent, weight, borrowing, guaranteed, limit }: QueueSpec): string {
   return writeMembers<Stored>(

@@ -3,8 +3,8 @@
 // A change of the sizes of an allocation that is under way, as it is stored.
 
 import { millpondError } from "@millpond/api";
-import { readMembers, writeMembers } from "./members.ts";
-import type { ResizingRecord, VirtualGpuRecord } from "./store.ts";
+import { readMembers, writeMembers } from "../domain/members.ts";
+import type { ResizingRecord, VirtualGpuRecord } from "../domain/records.ts";
 
 /** Without the sizes, which are lists. */
 const defaults = { memoryBytes: 0n, memoryPercent: 0, computePercent: 0, until: 0 };

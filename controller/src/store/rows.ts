@@ -2,12 +2,11 @@
 
 // Rows of a database as records, and records as rows: the tables of all stores have the same columns.
 
-import { millpondError } from "@millpond/api";
+import { millpondError, readReason, reason, writeReason } from "@millpond/api";
 import type { Labels, QueueSpec, TenantSpec } from "@millpond/scheduler";
-import { type ClaimSpec, readClaimSpec, writeClaimSpec } from "./claim-spec.ts";
-import { isRole } from "../callers.ts";
-import { readQueueSpec, readTenantSpec } from "./queue-spec.ts";
-import { readResizing, writeResizing } from "./resizing.ts";
+import { type ClaimSpec } from "../domain/claim-spec.ts";
+import { readClaimSpec, writeClaimSpec } from "./claim-spec-column.ts";
+import { isRole } from "../domain/caller.ts";
 import type {
   AllocationRecord,
   AuditEntry,
@@ -18,11 +17,13 @@ import type {
   EventRecord,
   NodeRecord,
   RemovedNodeRecord,
-  StoredState,
   TokenRecord,
   UsageRecord,
   VirtualGpuRecord,
-} from "./store.ts";
+} from "../domain/records.ts";
+import { readQueueSpec, readTenantSpec } from "./queue-spec.ts";
+import { readResizing, writeResizing } from "./resizing.ts";
+import type { Restoration, StoredState } from "../state/store.ts";
 
 /** As it is read: by column. */
 export type Row = Readonly<Record<string, unknown>>;
@@ -36,6 +37,7 @@ export interface StateRows {
   readonly ticketKey: Uint8Array;
   readonly revision: number;
   readonly epoch: number;
+  readonly restoration: Restoration | undefined;
   readonly lastEvent: number;
   readonly claims: Iterable<Row>;
   readonly allocations: Iterable<Row>;
@@ -49,13 +51,14 @@ export interface StateRows {
 }
 
 export function toState(rows: StateRows): StoredState {
-  const { identity, ticketKey, revision, epoch, lastEvent } = rows;
+  const { identity, ticketKey, revision, epoch, restoration, lastEvent } = rows;
   const devices = toDevices(rows.devices);
   return {
     identity,
     ticketKey,
     revision,
     epoch,
+    restoration,
     lastEvent,
     claims: toClaims(rows.claims),
     allocations: toAllocations(rows.allocations, rows.virtualGpus),
@@ -65,6 +68,12 @@ export function toState(rows: StateRows): StoredState {
     tenants: Array.from(rows.tenants, toTenant),
     tokens: Array.from(rows.tokens, toToken),
   };
+}
+
+/** @param row Of the table `pool`. */
+export function toRestoration(row: Row): Restoration | undefined {
+  const resumedAt = integer(row, "resumed_at");
+  return resumedAt === 0 ? undefined : { epoch: integer(row, "restored_epoch"), resumedAt };
 }
 
 export function toQueue(row: Row): QueueSpec {
@@ -92,7 +101,7 @@ function toClaim(row: Row, spec: ClaimSpec): ClaimRecord {
     name: text(row, "name"),
     arrival: integer(row, "arrival"),
     state: claimState(text(row, "state")),
-    reason: text(row, "reason"),
+    reason: readReason(text(row, "reason")),
     version: integer(row, "version"),
     createdAt: integer(row, "created_at"),
     boundAt: integerOrNull(row, "bound_at"),
@@ -109,7 +118,7 @@ export function fromClaim(claim: ClaimRecord): NewRow {
     arrival: claim.arrival,
     spec: writeClaimSpec(claim),
     state: claim.state,
-    reason: claim.reason,
+    reason: writeReason(claim.reason),
     version: claim.version,
     created_at: claim.createdAt,
     bound_at: claim.boundAt,
@@ -248,6 +257,7 @@ export function fromDevice(node: string, device: DeviceRecord): NewRow {
     healthy: Number(device.isHealthy),
     health_reason: device.healthReason,
     cordoned: Number(device.isCordoned),
+    cordon_reason: device.cordonReason,
     numa_node: device.numaNode,
     pcie_switch: device.pcieSwitch,
     nvlink_domain: device.nvlinkDomain,
@@ -272,6 +282,7 @@ function toDevice(row: Row): DeviceRecord {
     pcieSwitch: text(row, "pcie_switch"),
     nvlinkDomain: text(row, "nvlink_domain"),
     isCordoned: integer(row, "cordoned") === 1,
+    cordonReason: text(row, "cordon_reason"),
   };
 }
 
@@ -285,6 +296,7 @@ export function toToken(row: Row): TokenRecord {
     hash: text(row, "hash"),
     role,
     tenant: text(row, "tenant"),
+    node: text(row, "node"),
     createdAt: integer(row, "created_at"),
     expiresAt: integerOrNull(row, "expires_at"),
     createdBy: text(row, "created_by"),
@@ -298,6 +310,7 @@ export function fromToken(token: TokenRecord): NewRow {
     hash: token.hash,
     role: token.role,
     tenant: token.tenant,
+    node: token.node,
     created_at: token.createdAt,
     expires_at: token.expiresAt,
     created_by: token.createdBy,
@@ -341,12 +354,12 @@ export function toEvent(row: Row): EventRecord {
     at: integer(row, "at"),
     kind: text(row, "kind"),
     subject: text(row, "subject"),
-    message: text(row, "message"),
+    detail: readReason(text(row, "message")) ?? reason("recorded", { text: "" }),
   };
 }
 
-export function fromEvent({ id, at, kind, subject, message }: EventRecord): NewRow {
-  return { id, at, kind, subject, message };
+export function fromEvent({ id, at, kind, subject, detail }: EventRecord): NewRow {
+  return { id, at, kind, subject, message: writeReason(detail) };
 }
 
 export function toUsage(row: Row): UsageRecord {

@@ -16,9 +16,10 @@ import { DatabaseSync } from "node:sqlite";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { allocation, changes, claim } from "../testing/records.ts";
 import { makeTestDirectory } from "../testing/test-pool.ts";
-import { defaultClaimSpec } from "./claim-spec.ts";
+import { defaultClaimSpec } from "../domain/claim-spec.ts";
 import { migrateSqlite, schemaVersion } from "./migrations.ts";
-import { databaseFileName, SqliteStore } from "./sqlite-store.ts";
+import { SqliteStore } from "./sqlite-store.ts";
+import { databaseFileName } from "./state-file.ts";
 
 const candidate = { id: "4f6b1c70-0000-4000-8000-000000000000", url: "http://127.0.0.1:7170" };
 

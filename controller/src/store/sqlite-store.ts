@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { generateKeyPairSync, randomUUID } from "node:crypto";
-import { closeSync, existsSync, fdatasync, openSync, statfsSync } from "node:fs";
+import { closeSync, fdatasync, openSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { promisify } from "node:util";
-import { errorCodeOf, formatBytes, millpondError } from "@millpond/api";
+import { millpondError } from "@millpond/api";
 import { type ChangeRows, type KnownDevices, noteDevices, type TableName, toRows } from "./change-rows.ts";
+import { writeBackup } from "./backup.ts";
 import { migrateSqlite } from "./migrations.ts";
 import { defaultMaxAuditRecords, defaultMaxEvents, maxUsageRecords } from "./retention.ts";
 import {
@@ -17,25 +18,23 @@ import {
   text,
   toAuditRecord,
   toEvent,
+  toRestoration,
   toState,
   toUsage,
 } from "./rows.ts";
 import type {
   AuditQuery,
-  AuditRecord,
+  Backup,
   Candidate,
   EventQuery,
-  EventRecord,
   Lead,
   Store,
   StoreChanges,
   StoredState,
-  UsageRecord,
-} from "./store.ts";
-import { termIsOver } from "./store-errors.ts";
-
-/** File name of the database in the state directory. */
-export const databaseFileName = "controller.sqlite";
+} from "../state/store.ts";
+import { databaseFileName, fullError, isFull, makePrivateFile, stateError } from "./state-file.ts";
+import type { AuditRecord, EventRecord, UsageRecord } from "../domain/records.ts";
+import { termIsOver } from "../state/store-errors.ts";
 
 const flushFile = promisify(fdatasync);
 
@@ -141,12 +140,13 @@ export class SqliteStore implements Store {
     return await this.#reading(() => {
       const table = (name: string, order: string) =>
         this.#prepare(`SELECT * FROM ${name} ORDER BY ${order}`).iterate();
-      const pool = this.#get("SELECT identity, revision, epoch, ticket_key FROM pool");
+      const pool = this.#get("SELECT * FROM pool");
       const state = toState({
         identity: text(pool, "identity"),
         ticketKey: blob(pool, "ticket_key"),
         revision: integer(pool, "revision"),
         epoch: integer(pool, "epoch"),
+        restoration: toRestoration(pool),
         lastEvent: integer(this.#get("SELECT coalesce(max(id), 0) AS id FROM events"), "id"),
         claims: table("claims", "arrival"),
         allocations: table("allocations", "epoch"),
@@ -220,6 +220,11 @@ export class SqliteStore implements Store {
   async listUsage({ from, to }: { readonly from: number; readonly to: number }): Promise<UsageRecord[]> {
     const sql = "SELECT * FROM usage WHERE ended_at > ? AND began_at < ? ORDER BY ended_at, id";
     return (await this.#reading(() => this.#all(sql, from, to))).map(toUsage);
+  }
+
+  async backUp(to: string): Promise<Backup> {
+    await this.#flushed;
+    return await writeBackup(this.#database, this.#directory, to);
   }
 
   async close(): Promise<void> {
@@ -365,52 +370,4 @@ function makeUpsert(table: TableName, columns: readonly string[]): string {
   const values = columns.filter((column) => !key.columns.includes(column));
   const update = values.map((column) => `${column} = excluded.${column}`).join(", ");
   return `${insert} ON CONFLICT (${key.columns.join(", ")}) DO UPDATE SET ${update}`;
-}
-
-/**
- * Makes the file before SQLite would, which would make it readable for all: it holds the key that signs tickets. A file
- * that exists is not even opened, because closing it again would give up this process's locks on it.
- */
-function makePrivateFile(path: string): void {
-  if (!existsSync(path)) {
-    closeSync(openSync(path, "a", 0o600));
-  }
-}
-
-/** Turns what SQLite throws into an error of ours; leaves ours as they are. */
-export function stateError(cause: unknown, what: string): unknown {
-  if (errorCodeOf(cause) !== undefined) {
-    return cause;
-  }
-  const message = cause instanceof Error ? cause.message : String(cause);
-  return isBusy(cause)
-    ? millpondError("MILLPOND_E_STATE_LOCKED", `${what}: another process holds it`, { cause })
-    : millpondError("MILLPOND_E_STATE_BROKEN", `${what}: ${message}`, { cause });
-}
-
-/** With the numbers of this moment. */
-function fullError(what: string, directory: string, cause: unknown): Error {
-  const { bavail, blocks, bsize } = statfsSync(directory, { bigint: true });
-  return millpondError(
-    "MILLPOND_E_STATE_FULL",
-    `${what}: ${formatBytes(bavail * bsize)} of ${formatBytes(blocks * bsize)} are free on the disk of ${directory}`,
-    { cause },
-  );
-}
-
-// SQLite's result codes.
-const sqliteBusy = 5;
-const sqliteFull = 13;
-
-function isBusy(error: unknown): boolean {
-  return resultCode(error) === sqliteBusy;
-}
-
-function isFull(error: unknown): boolean {
-  return resultCode(error) === sqliteFull;
-}
-
-/** What is told beside the primary code does not matter here. */
-function resultCode(error: unknown): number | undefined {
-  return error instanceof Error && "errcode" in error ? Number(error.errcode) % 256 : undefined;
 }

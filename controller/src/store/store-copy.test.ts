@@ -29,8 +29,9 @@ import { TestNode } from "../testing/test-node.ts";
 import { makeTestDirectory } from "../testing/test-pool.ts";
 import { makeTransport } from "../testing/transport.ts";
 import { PostgresStore } from "./postgres-store.ts";
-import { databaseFileName, SqliteStore } from "./sqlite-store.ts";
-import type { Store } from "./store.ts";
+import { SqliteStore } from "./sqlite-store.ts";
+import { databaseFileName } from "./state-file.ts";
+import type { Store } from "../state/store.ts";
 import { copyStore } from "./store-copy.ts";
 
 const why = missingPostgres === undefined ? "" : ` (${missingPostgres})`;

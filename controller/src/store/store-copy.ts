@@ -2,14 +2,11 @@
 
 // Takes the state in a file along into a PostgreSQL database, for controllers that share it from then on.
 
-import { existsSync } from "node:fs";
-import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
+import type { DatabaseSync } from "node:sqlite";
 import { millpondError } from "@millpond/api";
-import { missingMigrations, schemaVersion } from "./migrations.ts";
 import type { Session } from "./postgres-connections.ts";
 import { blob, integer, type Row, text } from "./rows.ts";
-import { databaseFileName, stateError } from "./sqlite-store.ts";
+import { openStopped } from "./state-file.ts";
 
 export interface StoreCopy {
   /** The state directory of the controller, which does not run. */
@@ -66,7 +63,7 @@ export async function copyStore({ from, to }: StoreCopy): Promise<CopiedRows> {
       },
     );
   }
-  using source = openSource(from);
+  using source = openStopped(from);
   // Loaded where it is used, as in the controller.
   const { PostgresStore } = await import("./postgres-store.ts");
   const { PostgresConnections } = await import("./postgres-connections.ts");
@@ -91,37 +88,6 @@ export async function copyStore({ from, to }: StoreCopy): Promise<CopiedRows> {
     });
   } finally {
     await connections.close();
-  }
-}
-
-/** Opens the file as a controller would, so that none can meanwhile, but changes nothing. */
-function openSource(directory: string): DatabaseSync {
-  const path = join(directory, databaseFileName);
-  if (!existsSync(path)) {
-    throw millpondError(
-      "MILLPOND_E_NOT_FOUND",
-      `there is no state in ${directory}: it has no ${databaseFileName}`,
-      {
-        remedy: "Name the directory that `millpond controller --state` is given.",
-      },
-    );
-  }
-  let database: DatabaseSync | undefined;
-  try {
-    database = new DatabaseSync(path, { timeout: 0 });
-    database.exec("PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; COMMIT");
-    const missing = missingMigrations("sqlite", schemaVersion(database));
-    if (missing.length > 0) {
-      throw millpondError(
-        "MILLPOND_E_STATE_BROKEN",
-        `the state in ${path} was written by an older version, whose schema is ${missing.length} steps behind`,
-        { remedy: "Start a controller of this version on it once, and stop it again." },
-      );
-    }
-    return database;
-  } catch (cause) {
-    database?.close();
-    throw stateError(cause, `the state in ${path} cannot be opened`);
   }
 }
 
@@ -183,15 +149,17 @@ async function refuseOtherColumns(source: DatabaseSync, session: Session, table:
 }
 
 async function takeIdentity(source: DatabaseSync, session: Session): Promise<void> {
-  const pool = source.prepare("SELECT identity, revision, epoch, ticket_key, term FROM pool").get() ?? {};
+  const pool = source.prepare("SELECT * FROM pool").get() ?? {};
   await session.query(
-    "UPDATE pool SET identity = $1, revision = $2, epoch = $3, ticket_key = $4, term = $5",
+    "UPDATE pool SET identity = $1, revision = $2, epoch = $3, ticket_key = $4, term = $5, restored_epoch = $6, resumed_at = $7",
     [
       text(pool, "identity"),
       integer(pool, "revision"),
       integer(pool, "epoch"),
       blob(pool, "ticket_key"),
       integer(pool, "term") + termsAhead,
+      integer(pool, "restored_epoch"),
+      integer(pool, "resumed_at"),
     ],
   );
 }

@@ -2,6 +2,7 @@
 
 // What every store does.
 
+import { reason } from "@millpond/api";
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { type Backend, backends, type Limits, type Place } from "../testing/backends.ts";
@@ -18,7 +19,7 @@ import {
   token,
   usage,
 } from "../testing/records.ts";
-import type { Store, StoreChanges } from "./store.ts";
+import type { Store, StoreChanges } from "../state/store.ts";
 
 /** A store that is led from here. */
 async function openAt(place: Place, limits: Limits = {}) {
@@ -126,7 +127,11 @@ function conform(backend: Backend): void {
     const grant = { nodes: [node], claims: [claim("a")], allocations: [allocation("a")] };
     await commit(changes(1, grant));
     const removed = { name: node.name, removedAt: 1_790_000_002, revision: 2 };
-    const ended = claim("a", { state: "failed", reason: "its node was removed", endedAt: 1_790_000_002 });
+    const ended = claim("a", {
+      state: "failed",
+      reason: reason("node-removed", { node: "node-1" }),
+      endedAt: 1_790_000_002,
+    });
     await expect(commit(changes(2, { removedNodes: [removed] }))).rejects.toThrow(/MILLPOND_E_STATE_BROKEN/);
     await commit(changes(2, { removedNodes: [removed], removedAllocations: [1], claims: [ended] }));
     expect(await store.load()).toMatchObject({ nodes: [], removedNodes: [removed], allocations: [] });
@@ -149,7 +154,7 @@ function conform(backend: Backend): void {
     await commit(changes(1, { nodes: [node], claims: [claim("a")], allocations: [allocation("a")] }));
     const ended = claim("a", {
       state: "released",
-      reason: "released by its owner",
+      reason: reason("session-ended"),
       version: 2,
       endedAt: 1_790_000_002,
     });

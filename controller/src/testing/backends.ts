@@ -5,7 +5,7 @@
 import { afterAll, onTestFinished } from "vitest";
 import { PostgresStore } from "../store/postgres-store.ts";
 import { SqliteStore } from "../store/sqlite-store.ts";
-import type { Store } from "../store/store.ts";
+import type { Store } from "../state/store.ts";
 import { missingPostgres, PostgresServer } from "./postgres-server.ts";
 import { makeTestDirectory } from "./test-pool.ts";
 

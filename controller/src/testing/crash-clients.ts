@@ -12,12 +12,9 @@ import {
   type ErrorCode,
   errorCodeOf,
 } from "@millpond/api";
-import type { TestNode } from "./test-node.ts";
+import { deviceMemory, devicesPerNode, type TestNode } from "./test-node.ts";
 
 const GiB = 1n << 30n;
-
-export const devicesPerNode = 4;
-export const deviceMemory = 16n * GiB;
 
 /** Fewer make more, more give back. */
 const wantedClaims = 24;

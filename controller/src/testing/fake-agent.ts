@@ -18,7 +18,7 @@ import {
   type SyncResponse,
   verifyTicket,
 } from "@millpond/api";
-import type { Clock } from "../clock.ts";
+import type { Clock } from "../timers/clock.ts";
 import { makeTransport } from "./transport.ts";
 
 /** Between two calls that fail. */
@@ -44,6 +44,7 @@ interface FakeSession {
   readonly issued: number;
   readonly term: number;
   readonly order: number;
+  readonly ticket: string;
   /** What its worker allows. */
   devices: readonly FakeSize[];
   /** Bytes of each device: its worker allows no less. */
@@ -145,7 +146,7 @@ export class FakeAgent implements AsyncDisposable {
   }
 
   /** Calls once, now. */
-  async sync(): Promise<void> {
+  async sync({ isLast = false }: { readonly isLast?: boolean } = {}): Promise<void> {
     this.#sequence += 1n;
     const sequence = this.#sequence;
     const ended = [...this.ended.values()];
@@ -160,6 +161,7 @@ export class FakeAgent implements AsyncDisposable {
         knownRevision: this.desired?.revision ?? 0n,
         knownTerm: this.desired?.term ?? 0n,
         warmWorkers: 2,
+        leaving: isLast,
         sessions: [...this.sessions.values()].map((session) =>
           create(SessionReportSchema, {
             id: session.id,
@@ -178,6 +180,7 @@ export class FakeAgent implements AsyncDisposable {
             sizeRefusal: session.sizeAnswer.refusal,
             commands: session.commands,
             launches: 2n,
+            ticket: describedBy === 0n ? session.ticket : "",
           }),
         ),
         endedSessions: ended.map(({ id, claim, epoch, hasClient }) =>
@@ -246,6 +249,7 @@ export class FakeAgent implements AsyncDisposable {
       issued,
       term,
       order,
+      ticket,
       devices: devices.map((each) => ({ ...each, memoryBytes: BigInt(each.memoryBytes) })),
       memoryUsed: 1_048_576n,
       commands: 10n,

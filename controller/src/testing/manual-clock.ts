@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { CancelTimer, Clock } from "../clock.ts";
+import type { CancelTimer, Clock } from "../timers/clock.ts";
 
 interface Timer {
   readonly dueMs: number;

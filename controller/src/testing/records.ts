@@ -2,18 +2,19 @@
 
 // Records to put into stores.
 
+import { reason } from "@millpond/api";
 import type { QueueSpec, TenantSpec } from "@millpond/scheduler";
-import { defaultClaimSpec } from "../store/claim-spec.ts";
+import { defaultClaimSpec } from "../domain/claim-spec.ts";
+import type { StoreChanges } from "../state/store.ts";
 import type {
   AllocationRecord,
   AuditEntry,
   ClaimRecord,
   NodeRecord,
   RemovedNodeRecord,
-  StoreChanges,
   TokenRecord,
   UsageRecord,
-} from "../store/store.ts";
+} from "../domain/records.ts";
 
 export const node: NodeRecord = {
   name: "node-a",
@@ -44,6 +45,7 @@ export const node: NodeRecord = {
     isHealthy: index === 0,
     healthReason: index === 0 ? "" : "Xid 79",
     isCordoned: index === 1,
+    cordonReason: index === 1 ? "its fan" : "",
   })),
 };
 
@@ -62,7 +64,7 @@ export function claim(name: string, change: Partial<ClaimRecord> = {}): ClaimRec
     labels: { app: "web" },
     serviceClass: "burstable",
     state: "bound",
-    reason: "",
+    reason: undefined,
     version: 1,
     createdAt: 1_790_000_000,
     boundAt: 1_790_000_001,
@@ -116,7 +118,12 @@ export function changes(revision: number, change: Partial<StoreChanges> = {}): S
   };
 }
 
-export const event = { at: 1_790_000_000, kind: "ClaimBound", subject: "claim/a", message: "bound" };
+export const event = {
+  at: 1_790_000_000,
+  kind: "ClaimBound",
+  subject: "claim/a",
+  detail: reason("bound-to", { devices: ["node-1/0"] }),
+};
 
 export const queue: QueueSpec = {
   name: "research",
@@ -145,6 +152,7 @@ export const token: TokenRecord = {
   hash: "0".repeat(64),
   role: "user",
   tenant: "team-a",
+  node: "",
   createdAt: 1_790_000_000,
   expiresAt: null,
   createdBy: "file:user",

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { systemClock } from "../clock.ts";
-import { deviceMemory, devicesPerNode } from "./crash-clients.ts";
+import { systemClock } from "../timers/clock.ts";
 import { FakeAgent, fakeDevice } from "./fake-agent.ts";
+
+export const devicesPerNode = 4;
+export const deviceMemory = 16n * (1n << 30n);
 
 export interface TestNodeOptions {
   /** Of the controllers, separated by commas. */

@@ -2,7 +2,7 @@
 
 import type { Transport } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
-import { makeFailoverTransport, splitAddresses } from "@millpond/api";
+import { makeFailoverTransport, splitAddresses } from "@millpond/platform";
 
 /**
  * JSON over HTTP/1.1, with a token where one is given.

@@ -4,10 +4,10 @@
 
 #include <span>
 
-#include "client/call.h"
-#include "client/consequences.h"
+#include "client/call/call.h"
+#include "client/call/consequences.h"
 #include "client/gen/api.h"
-#include "client/preconditions.h"
+#include "client/call/preconditions.h"
 #include "protocol/gen/commands.h"
 
 namespace millpond::client::api {

@@ -4,9 +4,9 @@
 
 #include <cstring>
 
-#include "client/call.h"
+#include "client/call/call.h"
 #include "client/gen/api.h"
-#include "client/preconditions.h"
+#include "client/call/preconditions.h"
 #include "protocol/gen/commands.h"
 
 namespace millpond::client::api {

@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0x2a94084109292598;
+inline constexpr uint64_t kApiHash = 0x04f8e2b75f406e35;
 
 }  // namespace millpond

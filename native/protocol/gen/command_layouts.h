@@ -16,6 +16,7 @@ enum class FieldUse : uint8_t {
   kHandle,     ///< one that the session must have, or for streams 0; commands that are run by hand do not say so
   kNewHandle,  ///< one that it must not have yet
   kTailBytes,  ///< the length of a tail
+  kAddress,    ///< something lies there for the worker or its driver
 };
 
 struct FieldLayout {
@@ -79,6 +80,10 @@ inline constexpr FieldLayout kAtomicCapabilities[] = {
 inline constexpr FieldLayout kCallbackDone[] = {
     {"number", 0, 8},
 };
+inline constexpr FieldLayout kCallbackSources[] = {
+    {"number", 0, 8},
+    {"first", 8, 4},
+};
 inline constexpr FieldLayout kCaptureBegin[] = {
     {"stream", 0, 8},
     {"graph", 8, 8},
@@ -88,7 +93,7 @@ inline constexpr FieldLayout kCaptureBegin[] = {
 };
 inline constexpr FieldLayout kCaptureCopy[] = {
     {"stream", 0, 8},
-    {"deviceAddress", 8, 8},
+    {"deviceAddress", 8, 8, FieldUse::kAddress},
     {"hostAddress", 16, 8},
     {"bytes", 24, 8},
     {"direction", 32, 4},
@@ -146,14 +151,14 @@ inline constexpr FieldLayout kContextWaitEvent[] = {
 };
 inline constexpr FieldLayout kCopyBox[] = {
     {"srcArray", 0, 8},
-    {"srcAddress", 8, 8},
+    {"srcAddress", 8, 8, FieldUse::kAddress},
     {"srcPitch", 16, 8},
     {"srcRows", 24, 8},
     {"srcX", 32, 8},
     {"srcY", 40, 8},
     {"srcZ", 48, 8},
     {"dstArray", 56, 8},
-    {"dstAddress", 64, 8},
+    {"dstAddress", 64, 8, FieldUse::kAddress},
     {"dstPitch", 72, 8},
     {"dstRows", 80, 8},
     {"dstX", 88, 8},
@@ -165,19 +170,27 @@ inline constexpr FieldLayout kCopyBox[] = {
     {"stream", 136, 8},
 };
 inline constexpr FieldLayout kCopyFromDevice[] = {
-    {"address", 0, 8},
+    {"address", 0, 8, FieldUse::kAddress},
     {"bytes", 8, 8},
     {"stream", 16, 8},
 };
+inline constexpr FieldLayout kCopyFromLanding[] = {
+    {"address", 0, 8, FieldUse::kAddress},
+    {"bytes", 8, 8},
+    {"stream", 16, 8},
+    {"hostAddress", 24, 8},
+    {"landing", 32, 8},
+    {"landed", 40, 8},
+};
 inline constexpr FieldLayout kCopyHostShared[] = {
-    {"deviceAddress", 0, 8},
-    {"hostAddress", 8, 8},
+    {"deviceAddress", 0, 8, FieldUse::kAddress},
+    {"hostAddress", 8, 8, FieldUse::kAddress},
     {"bytes", 16, 8},
     {"stream", 24, 8},
     {"direction", 32, 4},
 };
 inline constexpr FieldLayout kCopyToDevice[] = {
-    {"address", 0, 8},
+    {"address", 0, 8, FieldUse::kAddress},
     {"stream", 8, 8},
     {"offset", 16, 8},
     {"total", 24, 8},
@@ -356,6 +369,8 @@ inline constexpr FieldLayout kGraphInstantiate[] = {
 inline constexpr FieldLayout kGraphLaunch[] = {
     {"exec", 0, 8},
     {"stream", 8, 8},
+    {"landing", 16, 8},
+    {"landed", 24, 8},
 };
 inline constexpr FieldLayout kGraphList[] = {
     {"object", 0, 8},
@@ -385,8 +400,12 @@ inline constexpr FieldLayout kGraphSetNode[] = {
 };
 inline constexpr FieldLayout kGraphSource[] = {
     {"source", 0, 8},
-    {"offset", 8, 8},
+    {"address", 8, 8},
     {"dataBytes", 16, 4, FieldUse::kTailBytes},
+};
+inline constexpr FieldLayout kGraphSources[] = {
+    {"exec", 0, 8},
+    {"first", 8, 4},
 };
 inline constexpr FieldLayout kGraphUpdateNode[] = {
     {"exec", 0, 8},
@@ -410,12 +429,12 @@ inline constexpr FieldLayout kGreenStream[] = {
 };
 inline constexpr FieldLayout kHostAlloc[] = {
     {"bytes", 0, 8},
-    {"address", 8, 8},
+    {"address", 8, 8, FieldUse::kAddress},
     {"flags", 16, 4},
     {"isPrivate", 20, 4},
 };
 inline constexpr FieldLayout kHostFree[] = {
-    {"address", 0, 8},
+    {"address", 0, 8, FieldUse::kAddress},
 };
 inline constexpr FieldLayout kHostFunction[] = {
     {"stream", 0, 8},
@@ -426,7 +445,7 @@ inline constexpr FieldLayout kHostFunction[] = {
 };
 inline constexpr FieldLayout kHostKeep[] = {
     {"bytes", 0, 8},
-    {"address", 8, 8},
+    {"address", 8, 8, FieldUse::kAddress},
 };
 inline constexpr FieldLayout kImageOffer[] = {
     {"handle", 0, 8},
@@ -456,10 +475,18 @@ inline constexpr FieldLayout kKernelSetCacheConfig[] = {
     {"dev", 12, 4},
 };
 inline constexpr FieldLayout kLandFromDevice[] = {
-    {"address", 0, 8},
+    {"address", 0, 8, FieldUse::kAddress},
     {"bytes", 8, 8},
     {"stream", 16, 8},
     {"hostAddress", 24, 8},
+    {"landing", 32, 8},
+    {"landed", 40, 8},
+};
+inline constexpr FieldLayout kLandingAwait[] = {
+    {"landing", 0, 8},
+};
+inline constexpr FieldLayout kLandingsOver[] = {
+    {"landed", 0, 8},
 };
 inline constexpr FieldLayout kLaunch[] = {
     {"function", 0, 8},
@@ -510,35 +537,35 @@ inline constexpr FieldLayout kMemAlloc[] = {
     {"flags", 8, 4},
 };
 inline constexpr FieldLayout kMemFree[] = {
-    {"address", 0, 8},
+    {"address", 0, 8, FieldUse::kAddress},
     {"isLeft", 8, 4},
 };
 inline constexpr FieldLayout kMemcpyDtoDAsyncV2[] = {
-    {"dstDevice", 0, 8},
-    {"srcDevice", 8, 8},
+    {"dstDevice", 0, 8, FieldUse::kAddress},
+    {"srcDevice", 8, 8, FieldUse::kAddress},
     {"ByteCount", 16, 8},
     {"hStream", 24, 8, FieldUse::kHandle, HandleKind::kStream},
 };
 inline constexpr FieldLayout kMemcpyDtoDV2[] = {
-    {"dstDevice", 0, 8},
-    {"srcDevice", 8, 8},
+    {"dstDevice", 0, 8, FieldUse::kAddress},
+    {"srcDevice", 8, 8, FieldUse::kAddress},
     {"ByteCount", 16, 8},
     {"stream", 24, 8},
 };
 inline constexpr FieldLayout kMemsetD16Async[] = {
-    {"dstDevice", 0, 8},
+    {"dstDevice", 0, 8, FieldUse::kAddress},
     {"us", 8, 2},
     {"N", 16, 8},
     {"hStream", 24, 8, FieldUse::kHandle, HandleKind::kStream},
 };
 inline constexpr FieldLayout kMemsetD16V2[] = {
-    {"dstDevice", 0, 8},
+    {"dstDevice", 0, 8, FieldUse::kAddress},
     {"us", 8, 2},
     {"N", 16, 8},
     {"stream", 24, 8},
 };
 inline constexpr FieldLayout kMemsetD2D16Async[] = {
-    {"dstDevice", 0, 8},
+    {"dstDevice", 0, 8, FieldUse::kAddress},
     {"dstPitch", 8, 8},
     {"us", 16, 2},
     {"Width", 24, 8},
@@ -546,7 +573,7 @@ inline constexpr FieldLayout kMemsetD2D16Async[] = {
     {"hStream", 40, 8, FieldUse::kHandle, HandleKind::kStream},
 };
 inline constexpr FieldLayout kMemsetD2D16V2[] = {
-    {"dstDevice", 0, 8},
+    {"dstDevice", 0, 8, FieldUse::kAddress},
     {"dstPitch", 8, 8},
     {"us", 16, 2},
     {"Width", 24, 8},
@@ -554,7 +581,7 @@ inline constexpr FieldLayout kMemsetD2D16V2[] = {
     {"stream", 40, 8},
 };
 inline constexpr FieldLayout kMemsetD2D32Async[] = {
-    {"dstDevice", 0, 8},
+    {"dstDevice", 0, 8, FieldUse::kAddress},
     {"dstPitch", 8, 8},
     {"ui", 16, 4},
     {"Width", 24, 8},
@@ -562,7 +589,7 @@ inline constexpr FieldLayout kMemsetD2D32Async[] = {
     {"hStream", 40, 8, FieldUse::kHandle, HandleKind::kStream},
 };
 inline constexpr FieldLayout kMemsetD2D32V2[] = {
-    {"dstDevice", 0, 8},
+    {"dstDevice", 0, 8, FieldUse::kAddress},
     {"dstPitch", 8, 8},
     {"ui", 16, 4},
     {"Width", 24, 8},
@@ -570,7 +597,7 @@ inline constexpr FieldLayout kMemsetD2D32V2[] = {
     {"stream", 40, 8},
 };
 inline constexpr FieldLayout kMemsetD2D8Async[] = {
-    {"dstDevice", 0, 8},
+    {"dstDevice", 0, 8, FieldUse::kAddress},
     {"dstPitch", 8, 8},
     {"uc", 16, 1},
     {"Width", 24, 8},
@@ -578,7 +605,7 @@ inline constexpr FieldLayout kMemsetD2D8Async[] = {
     {"hStream", 40, 8, FieldUse::kHandle, HandleKind::kStream},
 };
 inline constexpr FieldLayout kMemsetD2D8V2[] = {
-    {"dstDevice", 0, 8},
+    {"dstDevice", 0, 8, FieldUse::kAddress},
     {"dstPitch", 8, 8},
     {"uc", 16, 1},
     {"Width", 24, 8},
@@ -586,25 +613,25 @@ inline constexpr FieldLayout kMemsetD2D8V2[] = {
     {"stream", 40, 8},
 };
 inline constexpr FieldLayout kMemsetD32Async[] = {
-    {"dstDevice", 0, 8},
+    {"dstDevice", 0, 8, FieldUse::kAddress},
     {"ui", 8, 4},
     {"N", 16, 8},
     {"hStream", 24, 8, FieldUse::kHandle, HandleKind::kStream},
 };
 inline constexpr FieldLayout kMemsetD32V2[] = {
-    {"dstDevice", 0, 8},
+    {"dstDevice", 0, 8, FieldUse::kAddress},
     {"ui", 8, 4},
     {"N", 16, 8},
     {"stream", 24, 8},
 };
 inline constexpr FieldLayout kMemsetD8Async[] = {
-    {"dstDevice", 0, 8},
+    {"dstDevice", 0, 8, FieldUse::kAddress},
     {"uc", 8, 1},
     {"N", 16, 8},
     {"hStream", 24, 8, FieldUse::kHandle, HandleKind::kStream},
 };
 inline constexpr FieldLayout kMemsetD8V2[] = {
-    {"dstDevice", 0, 8},
+    {"dstDevice", 0, 8, FieldUse::kAddress},
     {"uc", 8, 1},
     {"N", 16, 8},
     {"stream", 24, 8},
@@ -671,7 +698,7 @@ inline constexpr FieldLayout kPoolDestroy[] = {
     {"pool", 0, 8},
 };
 inline constexpr FieldLayout kPoolFree[] = {
-    {"address", 0, 8},
+    {"address", 0, 8, FieldUse::kAddress},
     {"stream", 8, 8},
 };
 inline constexpr FieldLayout kPoolHigh[] = {
@@ -699,7 +726,7 @@ inline constexpr FieldLayout kPoolShare[] = {
     {"pool", 0, 8},
 };
 inline constexpr FieldLayout kPoolSharePointer[] = {
-    {"address", 0, 8},
+    {"address", 0, 8, FieldUse::kAddress},
     {"bytes", 8, 8},
 };
 inline constexpr FieldLayout kPoolTrim[] = {
@@ -723,7 +750,7 @@ inline constexpr FieldLayout kShareEvent[] = {
     {"event", 0, 8},
 };
 inline constexpr FieldLayout kShareMemory[] = {
-    {"address", 0, 8},
+    {"address", 0, 8, FieldUse::kAddress},
     {"bytes", 8, 8},
 };
 inline constexpr FieldLayout kStreamBatchMemOpV2[] = {
@@ -770,25 +797,25 @@ inline constexpr FieldLayout kStreamWaitEvent[] = {
 };
 inline constexpr FieldLayout kStreamWaitValue32V2[] = {
     {"stream", 0, 8, FieldUse::kHandle, HandleKind::kStream},
-    {"addr", 8, 8},
+    {"addr", 8, 8, FieldUse::kAddress},
     {"value", 16, 4},
     {"flags", 20, 4},
 };
 inline constexpr FieldLayout kStreamWaitValue64V2[] = {
     {"stream", 0, 8, FieldUse::kHandle, HandleKind::kStream},
-    {"addr", 8, 8},
+    {"addr", 8, 8, FieldUse::kAddress},
     {"value", 16, 8},
     {"flags", 24, 4},
 };
 inline constexpr FieldLayout kStreamWriteValue32V2[] = {
     {"stream", 0, 8, FieldUse::kHandle, HandleKind::kStream},
-    {"addr", 8, 8},
+    {"addr", 8, 8, FieldUse::kAddress},
     {"value", 16, 4},
     {"flags", 20, 4},
 };
 inline constexpr FieldLayout kStreamWriteValue64V2[] = {
     {"stream", 0, 8, FieldUse::kHandle, HandleKind::kStream},
-    {"addr", 8, 8},
+    {"addr", 8, 8, FieldUse::kAddress},
     {"value", 16, 8},
     {"flags", 24, 4},
 };
@@ -811,14 +838,14 @@ inline constexpr FieldLayout kTensorMapEncode[] = {
     {"mode", 28, 4},
     {"channels", 32, 4},
     {"pixels", 36, 4},
-    {"address", 40, 8},
+    {"address", 40, 8, FieldUse::kAddress},
     {"extents", 48, 40},
     {"strides", 88, 32},
     {"box", 120, 24},
     {"elementStrides", 144, 24},
 };
 inline constexpr FieldLayout kTensorMapReplaceAddress[] = {
-    {"address", 0, 8},
+    {"address", 0, 8, FieldUse::kAddress},
     {"map", 8, 128},
 };
 inline constexpr FieldLayout kTexRefCreate[] = {
@@ -864,13 +891,13 @@ inline constexpr FieldLayout kTexRefGetMipmappedArray[] = {
 inline constexpr FieldLayout kTexRefSetAddress2DV2[] = {
     {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
     {"desc", 8, 24},
-    {"dptr", 32, 8},
+    {"dptr", 32, 8, FieldUse::kAddress},
     {"Pitch", 40, 8},
 };
 inline constexpr FieldLayout kTexRefSetAddress2DV3[] = {
     {"hTexRef", 0, 8, FieldUse::kHandle, HandleKind::kTextureReference},
     {"desc", 8, 24},
-    {"dptr", 32, 8},
+    {"dptr", 32, 8, FieldUse::kAddress},
     {"Pitch", 40, 8},
 };
 inline constexpr FieldLayout kTexRefSetAddressMode[] = {
@@ -881,7 +908,7 @@ inline constexpr FieldLayout kTexRefSetAddressMode[] = {
 inline constexpr FieldLayout kTexRefSetAddressV2[] = {
     {"hasByteOffset", 0, 4},
     {"hTexRef", 8, 8, FieldUse::kHandle, HandleKind::kTextureReference},
-    {"dptr", 16, 8},
+    {"dptr", 16, 8, FieldUse::kAddress},
     {"bytes", 24, 8},
 };
 inline constexpr FieldLayout kTexRefSetArray[] = {
@@ -971,7 +998,7 @@ inline constexpr FieldLayout kVmGranularity[] = {
     {"usage", 16, 4},
 };
 inline constexpr FieldLayout kVmMap[] = {
-    {"address", 0, 8},
+    {"address", 0, 8, FieldUse::kAddress},
     {"bytes", 8, 8},
     {"offset", 16, 8},
     {"memory", 24, 8},
@@ -986,10 +1013,10 @@ inline constexpr FieldLayout kVmRelease[] = {
 inline constexpr FieldLayout kVmReserve[] = {
     {"bytes", 0, 8},
     {"alignment", 8, 8},
-    {"hint", 16, 8},
+    {"hint", 16, 8, FieldUse::kAddress},
 };
 inline constexpr FieldLayout kVmSetAccess[] = {
-    {"address", 0, 8},
+    {"address", 0, 8, FieldUse::kAddress},
     {"size", 8, 8},
     {"accessBytes", 16, 4, FieldUse::kTailBytes},
 };
@@ -997,11 +1024,11 @@ inline constexpr FieldLayout kVmShare[] = {
     {"memory", 0, 8},
 };
 inline constexpr FieldLayout kVmUnmap[] = {
-    {"address", 0, 8},
+    {"address", 0, 8, FieldUse::kAddress},
     {"bytes", 8, 8},
 };
 inline constexpr FieldLayout kVmUnreserve[] = {
-    {"address", 0, 8},
+    {"address", 0, 8, FieldUse::kAddress},
     {"bytes", 8, 8},
 };
 
@@ -1019,6 +1046,7 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kAtomicCapabilities, 16, 1, true, layouts::kAtomicCapabilities},
     {Op::kCallbackDone, 8, 0, false, layouts::kCallbackDone},
     {Op::kCallbackNext, 0, 0, true, {}},
+    {Op::kCallbackSources, 16, 0, true, layouts::kCallbackSources},
     {Op::kCaptureBegin, 32, 2, true, layouts::kCaptureBegin},
     {Op::kCaptureCopy, 40, 0, false, layouts::kCaptureCopy},
     {Op::kCaptureDepend, 24, 2, true, layouts::kCaptureDepend},
@@ -1036,6 +1064,7 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kContextWaitEvent, 8, 0, false, layouts::kContextWaitEvent},
     {Op::kCopyBox, 144, 0, false, layouts::kCopyBox},
     {Op::kCopyFromDevice, 24, 0, true, layouts::kCopyFromDevice},
+    {Op::kCopyFromLanding, 48, 0, false, layouts::kCopyFromLanding},
     {Op::kCopyHostShared, 40, 0, false, layouts::kCopyHostShared},
     {Op::kCopyToDevice, 40, 1, false, layouts::kCopyToDevice},
     {Op::kCtxGetExecAffinity, 8, 0, true, layouts::kCtxGetExecAffinity},
@@ -1080,13 +1109,14 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kGraphFindInClone, 16, 0, true, layouts::kGraphFindInClone},
     {Op::kGraphGetNode, 8, 0, true, layouts::kGraphGetNode},
     {Op::kGraphInstantiate, 32, 0, true, layouts::kGraphInstantiate},
-    {Op::kGraphLaunch, 16, 0, false, layouts::kGraphLaunch},
+    {Op::kGraphLaunch, 32, 0, false, layouts::kGraphLaunch},
     {Op::kGraphList, 16, 0, true, layouts::kGraphList},
     {Op::kGraphMemory, 24, 0, true, layouts::kGraphMemory},
     {Op::kGraphNodeAttribute, 88, 0, true, layouts::kGraphNodeAttribute},
     {Op::kGraphNodeType, 8, 0, true, layouts::kGraphNodeType},
     {Op::kGraphSetNode, 24, 1, true, layouts::kGraphSetNode},
     {Op::kGraphSource, 24, 1, false, layouts::kGraphSource},
+    {Op::kGraphSources, 16, 0, true, layouts::kGraphSources},
     {Op::kGraphUpdateNode, 24, 1, false, layouts::kGraphUpdateNode},
     {Op::kGraphUpload, 16, 0, false, layouts::kGraphUpload},
     {Op::kGreenCreate, 24, 0, true, layouts::kGreenCreate},
@@ -1100,7 +1130,9 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kKernelGetAttribute, 24, 0, true, layouts::kKernelGetAttribute},
     {Op::kKernelSetAttribute, 24, 0, true, layouts::kKernelSetAttribute},
     {Op::kKernelSetCacheConfig, 16, 0, false, layouts::kKernelSetCacheConfig},
-    {Op::kLandFromDevice, 32, 0, false, layouts::kLandFromDevice},
+    {Op::kLandFromDevice, 48, 0, false, layouts::kLandFromDevice},
+    {Op::kLandingAwait, 8, 0, true, layouts::kLandingAwait},
+    {Op::kLandingsOver, 8, 0, false, layouts::kLandingsOver},
     {Op::kLaunch, 56, 2, false, layouts::kLaunch},
     {Op::kLaunchLimits, 8, 0, true, layouts::kLaunchLimits},
     {Op::kLibraryGetKernelCount, 8, 0, true, layouts::kLibraryGetKernelCount},

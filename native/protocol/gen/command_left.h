@@ -47,6 +47,7 @@ inline constexpr Left kLeft[kOpLimit] = {
     {Leaves::kTrace},  // AtomicCapabilities
     {Leaves::kTrace},  // CallbackDone
     {Leaves::kTrace},  // CallbackNext
+    {Leaves::kTrace},  // CallbackSources
     {Leaves::kInBooks},  // CaptureBegin
     {Leaves::kInBooks},  // CaptureCopy
     {Leaves::kInBooks},  // CaptureDepend
@@ -64,6 +65,7 @@ inline constexpr Left kLeft[kOpLimit] = {
     {Leaves::kTrace},  // ContextWaitEvent
     {Leaves::kInBooks},  // CopyBox
     {Leaves::kInBooks},  // CopyFromDevice
+    {Leaves::kInBooks},  // CopyFromLanding
     {Leaves::kInBooks},  // CopyHostShared
     {Leaves::kInBooks},  // CopyToDevice
     {Leaves::kInBooks},  // CtxGetExecAffinity
@@ -115,6 +117,7 @@ inline constexpr Left kLeft[kOpLimit] = {
     {Leaves::kInBooks},  // GraphNodeType
     {Leaves::kInBooks},  // GraphSetNode
     {Leaves::kInBooks},  // GraphSource
+    {Leaves::kInBooks},  // GraphSources
     {Leaves::kInBooks},  // GraphUpdateNode
     {Leaves::kInBooks},  // GraphUpload
     {Leaves::kTrace},  // GreenCreate
@@ -129,6 +132,8 @@ inline constexpr Left kLeft[kOpLimit] = {
     {Leaves::kSetting, LeftOf::kHandle, offsetof(KernelSetAttribute, kernel), offsetof(KernelSetAttribute, val), sizeof(KernelSetAttribute::val)},  // KernelSetAttribute
     {Leaves::kSetting, LeftOf::kHandle, offsetof(KernelSetCacheConfig, kernel), offsetof(KernelSetCacheConfig, config), sizeof(KernelSetCacheConfig::config)},  // KernelSetCacheConfig
     {Leaves::kInBooks},  // LandFromDevice
+    {Leaves::kInBooks},  // LandingAwait
+    {Leaves::kInBooks},  // LandingsOver
     {Leaves::kInBooks},  // Launch
     {Leaves::kInBooks},  // LaunchLimits
     {Leaves::kInBooks},  // LibraryGetKernelCount

@@ -10,6 +10,9 @@
 #include <span>
 #include <type_traits>
 
+#include "protocol/address.h"
+#include "protocol/wire.h"
+
 namespace millpond::cmd {
 
 /// What a command asks for: its place among all by name, so it may be another in another version. 0 is no command.
@@ -24,209 +27,214 @@ enum class Op : uint16_t {
   kAtomicCapabilities = 8,
   kCallbackDone = 9,
   kCallbackNext = 10,
-  kCaptureBegin = 11,
-  kCaptureCopy = 12,
-  kCaptureDepend = 13,
-  kCaptureEnd = 14,
-  kCaptureInfo = 15,
-  kCaptureInvalidate = 16,
-  kClusterOccupancy = 17,
-  kContextCreate = 18,
-  kContextDestroy = 19,
-  kContextRecordEvent = 20,
-  kContextReset = 21,
-  kContextSetCacheConfig = 22,
-  kContextSetLimit = 23,
-  kContextSync = 24,
-  kContextWaitEvent = 25,
-  kCopyBox = 26,
-  kCopyFromDevice = 27,
-  kCopyHostShared = 28,
-  kCopyToDevice = 29,
-  kCtxGetExecAffinity = 30,
-  kCtxGetLimit = 31,
-  kCtxResetPersistingL2Cache = 32,
-  kDeviceCanAccessPeer = 33,
-  kDeviceGetExecAffinitySupport = 34,
-  kDeviceGetP2PAttribute = 35,
-  kDeviceGetTexture1DLinearMaxWidth = 36,
-  kDeviceResource = 37,
-  kEventCreate = 38,
-  kEventDestroyV2 = 39,
-  kEventElapsedTime = 40,
-  kEventElapsedTimeV2 = 41,
-  kEventHappened = 42,
-  kEventQuery = 43,
-  kEventRecord = 44,
-  kEventRecordWithFlags = 45,
-  kEventSync = 46,
-  kFlushGPUDirectRDMAWrites = 47,
-  kFuncGetAttribute = 48,
-  kFuncIsLoaded = 49,
-  kFuncLoad = 50,
-  kFuncSetAttribute = 51,
-  kFuncSetCacheConfig = 52,
-  kFuncSetSharedMemConfig = 53,
-  kFunctionNames = 54,
-  kGetFunction = 55,
-  kGetGlobal = 56,
-  kGetReference = 57,
-  kGraphAddNode = 58,
-  kGraphClone = 59,
-  kGraphConditional = 60,
-  kGraphCreate = 61,
-  kGraphDepend = 62,
-  kGraphDestroy = 63,
-  kGraphDestroyNode = 64,
-  kGraphDot = 65,
-  kGraphEnableNode = 66,
-  kGraphExecDestroy = 67,
-  kGraphExecUpdate = 68,
-  kGraphFindInClone = 69,
-  kGraphGetNode = 70,
-  kGraphInstantiate = 71,
-  kGraphLaunch = 72,
-  kGraphList = 73,
-  kGraphMemory = 74,
-  kGraphNodeAttribute = 75,
-  kGraphNodeType = 76,
-  kGraphSetNode = 77,
-  kGraphSource = 78,
-  kGraphUpdateNode = 79,
-  kGraphUpload = 80,
-  kGreenCreate = 81,
-  kGreenStream = 82,
-  kHostAlloc = 83,
-  kHostFree = 84,
-  kHostFunction = 85,
-  kHostKeep = 86,
-  kImageOffer = 87,
-  kImagePart = 88,
-  kKernelGetAttribute = 89,
-  kKernelSetAttribute = 90,
-  kKernelSetCacheConfig = 91,
-  kLandFromDevice = 92,
-  kLaunch = 93,
-  kLaunchLimits = 94,
-  kLibraryGetKernelCount = 95,
-  kLibraryGetModule = 96,
-  kLinkAdd = 97,
-  kLinkComplete = 98,
-  kLinkCreate = 99,
-  kLinkDestroy = 100,
-  kLinkRead = 101,
-  kMarker = 102,
-  kMemAlloc = 103,
-  kMemFree = 104,
-  kMemGetInfo = 105,
-  kMemcpyDtoDAsyncV2 = 106,
-  kMemcpyDtoDV2 = 107,
-  kMemsetD16Async = 108,
-  kMemsetD16V2 = 109,
-  kMemsetD2D16Async = 110,
-  kMemsetD2D16V2 = 111,
-  kMemsetD2D32Async = 112,
-  kMemsetD2D32V2 = 113,
-  kMemsetD2D8Async = 114,
-  kMemsetD2D8V2 = 115,
-  kMemsetD32Async = 116,
-  kMemsetD32V2 = 117,
-  kMemsetD8Async = 118,
-  kMemsetD8V2 = 119,
-  kMipmappedArrayGetSparseProperties = 120,
-  kModuleGetFunctionCount = 121,
-  kModuleLoad = 122,
-  kModuleUnload = 123,
-  kOccupancyAvailableDynamicSMemPerBlock = 124,
-  kOccupancyMaxActiveBlocksPerMultiprocessor = 125,
-  kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = 126,
-  kOpenEvent = 127,
-  kOpenMemory = 128,
-  kParamSetTexRef = 129,
-  kPeerAccess = 130,
-  kPoolAlloc = 131,
-  kPoolCreate = 132,
-  kPoolDestroy = 133,
-  kPoolFree = 134,
-  kPoolHigh = 135,
-  kPoolOpen = 136,
-  kPoolOpenPointer = 137,
-  kPoolResetHigh = 138,
-  kPoolSetThreshold = 139,
-  kPoolShare = 140,
-  kPoolSharePointer = 141,
-  kPoolTrim = 142,
-  kPoolUsage = 143,
-  kResourceDescribe = 144,
-  kResourceSplit = 145,
-  kSessionRestored = 146,
-  kShareEvent = 147,
-  kShareMemory = 148,
-  kSmTopology = 149,
-  kStreamBatchMemOpV2 = 150,
-  kStreamCopyAttributes = 151,
-  kStreamCreate = 152,
-  kStreamCreateWithPriority = 153,
-  kStreamDestroyV2 = 154,
-  kStreamGetAttribute = 155,
-  kStreamQuery = 156,
-  kStreamSetAttribute = 157,
-  kStreamSync = 158,
-  kStreamWaitEvent = 159,
-  kStreamWaitValue32V2 = 160,
-  kStreamWaitValue64V2 = 161,
-  kStreamWriteValue32V2 = 162,
-  kStreamWriteValue64V2 = 163,
-  kSurfRefGetArray = 164,
-  kSurfRefSetArray = 165,
-  kTensorMapEncode = 166,
-  kTensorMapReplaceAddress = 167,
-  kTexRefCreate = 168,
-  kTexRefGetAddressMode = 169,
-  kTexRefGetAddressV2 = 170,
-  kTexRefGetArray = 171,
-  kTexRefGetBorderColor = 172,
-  kTexRefGetFilterMode = 173,
-  kTexRefGetFlags = 174,
-  kTexRefGetFormat = 175,
-  kTexRefGetMaxAnisotropy = 176,
-  kTexRefGetMipmapFilterMode = 177,
-  kTexRefGetMipmapLevelBias = 178,
-  kTexRefGetMipmapLevelClamp = 179,
-  kTexRefGetMipmappedArray = 180,
-  kTexRefSetAddress2DV2 = 181,
-  kTexRefSetAddress2DV3 = 182,
-  kTexRefSetAddressMode = 183,
-  kTexRefSetAddressV2 = 184,
-  kTexRefSetArray = 185,
-  kTexRefSetBorderColor = 186,
-  kTexRefSetFilterMode = 187,
-  kTexRefSetFlags = 188,
-  kTexRefSetFormat = 189,
-  kTexRefSetMaxAnisotropy = 190,
-  kTexRefSetMipmapFilterMode = 191,
-  kTexRefSetMipmapLevelBias = 192,
-  kTexRefSetMipmapLevelClamp = 193,
-  kTexRefSetMipmappedArray = 194,
-  kTextureCreate = 195,
-  kTextureDestroy = 196,
-  kTextureReferenceDestroy = 197,
-  kUserObjectCount = 198,
-  kUserObjectCreate = 199,
-  kVmCreate = 200,
-  kVmGranularity = 201,
-  kVmMap = 202,
-  kVmOpen = 203,
-  kVmRelease = 204,
-  kVmReserve = 205,
-  kVmSetAccess = 206,
-  kVmShare = 207,
-  kVmUnmap = 208,
-  kVmUnreserve = 209,
+  kCallbackSources = 11,
+  kCaptureBegin = 12,
+  kCaptureCopy = 13,
+  kCaptureDepend = 14,
+  kCaptureEnd = 15,
+  kCaptureInfo = 16,
+  kCaptureInvalidate = 17,
+  kClusterOccupancy = 18,
+  kContextCreate = 19,
+  kContextDestroy = 20,
+  kContextRecordEvent = 21,
+  kContextReset = 22,
+  kContextSetCacheConfig = 23,
+  kContextSetLimit = 24,
+  kContextSync = 25,
+  kContextWaitEvent = 26,
+  kCopyBox = 27,
+  kCopyFromDevice = 28,
+  kCopyFromLanding = 29,
+  kCopyHostShared = 30,
+  kCopyToDevice = 31,
+  kCtxGetExecAffinity = 32,
+  kCtxGetLimit = 33,
+  kCtxResetPersistingL2Cache = 34,
+  kDeviceCanAccessPeer = 35,
+  kDeviceGetExecAffinitySupport = 36,
+  kDeviceGetP2PAttribute = 37,
+  kDeviceGetTexture1DLinearMaxWidth = 38,
+  kDeviceResource = 39,
+  kEventCreate = 40,
+  kEventDestroyV2 = 41,
+  kEventElapsedTime = 42,
+  kEventElapsedTimeV2 = 43,
+  kEventHappened = 44,
+  kEventQuery = 45,
+  kEventRecord = 46,
+  kEventRecordWithFlags = 47,
+  kEventSync = 48,
+  kFlushGPUDirectRDMAWrites = 49,
+  kFuncGetAttribute = 50,
+  kFuncIsLoaded = 51,
+  kFuncLoad = 52,
+  kFuncSetAttribute = 53,
+  kFuncSetCacheConfig = 54,
+  kFuncSetSharedMemConfig = 55,
+  kFunctionNames = 56,
+  kGetFunction = 57,
+  kGetGlobal = 58,
+  kGetReference = 59,
+  kGraphAddNode = 60,
+  kGraphClone = 61,
+  kGraphConditional = 62,
+  kGraphCreate = 63,
+  kGraphDepend = 64,
+  kGraphDestroy = 65,
+  kGraphDestroyNode = 66,
+  kGraphDot = 67,
+  kGraphEnableNode = 68,
+  kGraphExecDestroy = 69,
+  kGraphExecUpdate = 70,
+  kGraphFindInClone = 71,
+  kGraphGetNode = 72,
+  kGraphInstantiate = 73,
+  kGraphLaunch = 74,
+  kGraphList = 75,
+  kGraphMemory = 76,
+  kGraphNodeAttribute = 77,
+  kGraphNodeType = 78,
+  kGraphSetNode = 79,
+  kGraphSource = 80,
+  kGraphSources = 81,
+  kGraphUpdateNode = 82,
+  kGraphUpload = 83,
+  kGreenCreate = 84,
+  kGreenStream = 85,
+  kHostAlloc = 86,
+  kHostFree = 87,
+  kHostFunction = 88,
+  kHostKeep = 89,
+  kImageOffer = 90,
+  kImagePart = 91,
+  kKernelGetAttribute = 92,
+  kKernelSetAttribute = 93,
+  kKernelSetCacheConfig = 94,
+  kLandFromDevice = 95,
+  kLandingAwait = 96,
+  kLandingsOver = 97,
+  kLaunch = 98,
+  kLaunchLimits = 99,
+  kLibraryGetKernelCount = 100,
+  kLibraryGetModule = 101,
+  kLinkAdd = 102,
+  kLinkComplete = 103,
+  kLinkCreate = 104,
+  kLinkDestroy = 105,
+  kLinkRead = 106,
+  kMarker = 107,
+  kMemAlloc = 108,
+  kMemFree = 109,
+  kMemGetInfo = 110,
+  kMemcpyDtoDAsyncV2 = 111,
+  kMemcpyDtoDV2 = 112,
+  kMemsetD16Async = 113,
+  kMemsetD16V2 = 114,
+  kMemsetD2D16Async = 115,
+  kMemsetD2D16V2 = 116,
+  kMemsetD2D32Async = 117,
+  kMemsetD2D32V2 = 118,
+  kMemsetD2D8Async = 119,
+  kMemsetD2D8V2 = 120,
+  kMemsetD32Async = 121,
+  kMemsetD32V2 = 122,
+  kMemsetD8Async = 123,
+  kMemsetD8V2 = 124,
+  kMipmappedArrayGetSparseProperties = 125,
+  kModuleGetFunctionCount = 126,
+  kModuleLoad = 127,
+  kModuleUnload = 128,
+  kOccupancyAvailableDynamicSMemPerBlock = 129,
+  kOccupancyMaxActiveBlocksPerMultiprocessor = 130,
+  kOccupancyMaxActiveBlocksPerMultiprocessorWithFlags = 131,
+  kOpenEvent = 132,
+  kOpenMemory = 133,
+  kParamSetTexRef = 134,
+  kPeerAccess = 135,
+  kPoolAlloc = 136,
+  kPoolCreate = 137,
+  kPoolDestroy = 138,
+  kPoolFree = 139,
+  kPoolHigh = 140,
+  kPoolOpen = 141,
+  kPoolOpenPointer = 142,
+  kPoolResetHigh = 143,
+  kPoolSetThreshold = 144,
+  kPoolShare = 145,
+  kPoolSharePointer = 146,
+  kPoolTrim = 147,
+  kPoolUsage = 148,
+  kResourceDescribe = 149,
+  kResourceSplit = 150,
+  kSessionRestored = 151,
+  kShareEvent = 152,
+  kShareMemory = 153,
+  kSmTopology = 154,
+  kStreamBatchMemOpV2 = 155,
+  kStreamCopyAttributes = 156,
+  kStreamCreate = 157,
+  kStreamCreateWithPriority = 158,
+  kStreamDestroyV2 = 159,
+  kStreamGetAttribute = 160,
+  kStreamQuery = 161,
+  kStreamSetAttribute = 162,
+  kStreamSync = 163,
+  kStreamWaitEvent = 164,
+  kStreamWaitValue32V2 = 165,
+  kStreamWaitValue64V2 = 166,
+  kStreamWriteValue32V2 = 167,
+  kStreamWriteValue64V2 = 168,
+  kSurfRefGetArray = 169,
+  kSurfRefSetArray = 170,
+  kTensorMapEncode = 171,
+  kTensorMapReplaceAddress = 172,
+  kTexRefCreate = 173,
+  kTexRefGetAddressMode = 174,
+  kTexRefGetAddressV2 = 175,
+  kTexRefGetArray = 176,
+  kTexRefGetBorderColor = 177,
+  kTexRefGetFilterMode = 178,
+  kTexRefGetFlags = 179,
+  kTexRefGetFormat = 180,
+  kTexRefGetMaxAnisotropy = 181,
+  kTexRefGetMipmapFilterMode = 182,
+  kTexRefGetMipmapLevelBias = 183,
+  kTexRefGetMipmapLevelClamp = 184,
+  kTexRefGetMipmappedArray = 185,
+  kTexRefSetAddress2DV2 = 186,
+  kTexRefSetAddress2DV3 = 187,
+  kTexRefSetAddressMode = 188,
+  kTexRefSetAddressV2 = 189,
+  kTexRefSetArray = 190,
+  kTexRefSetBorderColor = 191,
+  kTexRefSetFilterMode = 192,
+  kTexRefSetFlags = 193,
+  kTexRefSetFormat = 194,
+  kTexRefSetMaxAnisotropy = 195,
+  kTexRefSetMipmapFilterMode = 196,
+  kTexRefSetMipmapLevelBias = 197,
+  kTexRefSetMipmapLevelClamp = 198,
+  kTexRefSetMipmappedArray = 199,
+  kTextureCreate = 200,
+  kTextureDestroy = 201,
+  kTextureReferenceDestroy = 202,
+  kUserObjectCount = 203,
+  kUserObjectCreate = 204,
+  kVmCreate = 205,
+  kVmGranularity = 206,
+  kVmMap = 207,
+  kVmOpen = 208,
+  kVmRelease = 209,
+  kVmReserve = 210,
+  kVmSetAccess = 211,
+  kVmShare = 212,
+  kVmUnmap = 213,
+  kVmUnreserve = 214,
 };
 
 /// One more than the highest Op.
-inline constexpr uint16_t kOpLimit = 210;
+inline constexpr uint16_t kOpLimit = 215;
 
 /// Name of a command, "unknown" for a number that is none.
 constexpr const char* opName(Op op) {
@@ -251,6 +259,8 @@ constexpr const char* opName(Op op) {
       return "CallbackDone";
     case Op::kCallbackNext:
       return "CallbackNext";
+    case Op::kCallbackSources:
+      return "CallbackSources";
     case Op::kCaptureBegin:
       return "CaptureBegin";
     case Op::kCaptureCopy:
@@ -285,6 +295,8 @@ constexpr const char* opName(Op op) {
       return "CopyBox";
     case Op::kCopyFromDevice:
       return "CopyFromDevice";
+    case Op::kCopyFromLanding:
+      return "CopyFromLanding";
     case Op::kCopyHostShared:
       return "CopyHostShared";
     case Op::kCopyToDevice:
@@ -387,6 +399,8 @@ constexpr const char* opName(Op op) {
       return "GraphSetNode";
     case Op::kGraphSource:
       return "GraphSource";
+    case Op::kGraphSources:
+      return "GraphSources";
     case Op::kGraphUpdateNode:
       return "GraphUpdateNode";
     case Op::kGraphUpload:
@@ -415,6 +429,10 @@ constexpr const char* opName(Op op) {
       return "KernelSetCacheConfig";
     case Op::kLandFromDevice:
       return "LandFromDevice";
+    case Op::kLandingAwait:
+      return "LandingAwait";
+    case Op::kLandingsOver:
+      return "LandingsOver";
     case Op::kLaunch:
       return "Launch";
     case Op::kLaunchLimits:
@@ -658,6 +676,7 @@ constexpr bool isWork(Op op) {
   switch (op) {
     case Op::kCopyBox:
     case Op::kCopyFromDevice:
+    case Op::kCopyFromLanding:
     case Op::kCopyHostShared:
     case Op::kGraphLaunch:
     case Op::kLandFromDevice:
@@ -894,8 +913,8 @@ static_assert(sizeof(CallbackDone) == CallbackDone::kFixedBytes);
 
 /// Answer to CallbackNext.
 struct CallbackNextReply {
-  static constexpr size_t kFixedBytes = 40;
-  static constexpr size_t kTails = 0;
+  static constexpr size_t kFixedBytes = 48;
+  static constexpr size_t kTails = 1;
 
   uint64_t number{};
   uint64_t function{};
@@ -903,11 +922,20 @@ struct CallbackNextReply {
   uint64_t handle{};
   uint32_t kind{};
   int32_t status{};
+  uint32_t sourceCount{};
+  uint32_t sourcesBytes{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {sourcesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    sourcesBytes = bytes[0];
+  }
 };
 static_assert(sizeof(CallbackNextReply) == CallbackNextReply::kFixedBytes);
 
 /// Answered when a stream of the context has come to a function of the client. `kind`: as in HostFunction, 2
-/// the destructor of a user object, 3 nothing to run: what was asked for failed.
+/// the destructor of a user object, 3 nothing to run: what was asked for failed. `sources`: what the graph
+/// reads of the client behind the function, as graph::Source, the first page of `sourceCount`; it is sent as
+/// GraphSource before CallbackDone.
 struct CallbackNext {
   static constexpr Op kOp = Op::kCallbackNext;
   static constexpr bool kHasReply = true;
@@ -915,6 +943,35 @@ struct CallbackNext {
   static constexpr size_t kFixedBytes = 0;
   static constexpr size_t kTails = 0;
 };
+
+/// Answer to CallbackSources.
+struct CallbackSourcesReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 1;
+
+  uint32_t sourcesBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {sourcesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    sourcesBytes = bytes[0];
+  }
+};
+static_assert(sizeof(CallbackSourcesReply) == CallbackSourcesReply::kFixedBytes);
+
+/// The sources of CallbackNext's answer for that number from the `first` on: one page.
+struct CallbackSources {
+  static constexpr Op kOp = Op::kCallbackSources;
+  static constexpr bool kHasReply = true;
+  using Reply = CallbackSourcesReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t number{};
+  uint32_t first{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(CallbackSources) == CallbackSources::kFixedBytes);
 
 /// Answer to CaptureBegin.
 struct CaptureBeginReply {
@@ -955,7 +1012,7 @@ struct CaptureCopy {
   static constexpr size_t kTails = 0;
 
   uint64_t stream{};
-  uint64_t deviceAddress{};
+  wire::Address deviceAddress{};
   uint64_t hostAddress{};
   uint64_t bytes{};
   uint32_t direction{};
@@ -1228,14 +1285,14 @@ struct CopyBox {
   static constexpr size_t kTails = 0;
 
   uint64_t srcArray{};
-  uint64_t srcAddress{};
+  wire::Address srcAddress{};
   uint64_t srcPitch{};
   uint64_t srcRows{};
   uint64_t srcX{};
   uint64_t srcY{};
   uint64_t srcZ{};
   uint64_t dstArray{};
-  uint64_t dstAddress{};
+  wire::Address dstAddress{};
   uint64_t dstPitch{};
   uint64_t dstRows{};
   uint64_t dstX{};
@@ -1265,11 +1322,28 @@ struct CopyFromDevice {
   static constexpr size_t kFixedBytes = 24;
   static constexpr size_t kTails = 0;
 
-  uint64_t address{};
+  wire::Address address{};
   uint64_t bytes{};
   uint64_t stream{};
 };
 static_assert(sizeof(CopyFromDevice) == CopyFromDevice::kFixedBytes);
+
+/// A copy to the device from bytes at `hostAddress` of the client that the landing of that number brings
+/// there: from where the worker has them.
+struct CopyFromLanding {
+  static constexpr Op kOp = Op::kCopyFromLanding;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 48;
+  static constexpr size_t kTails = 0;
+
+  wire::Address address{};
+  uint64_t bytes{};
+  uint64_t stream{};
+  uint64_t hostAddress{};
+  uint64_t landing{};
+  uint64_t landed{};
+};
+static_assert(sizeof(CopyFromLanding) == CopyFromLanding::kFixedBytes);
 
 /// A copy between device memory and pinned memory that both processes map. `direction`: 1 to the device, 2
 /// from it.
@@ -1279,8 +1353,8 @@ struct CopyHostShared {
   static constexpr size_t kFixedBytes = 40;
   static constexpr size_t kTails = 0;
 
-  uint64_t deviceAddress{};
-  uint64_t hostAddress{};
+  wire::Address deviceAddress{};
+  wire::Address hostAddress{};
   uint64_t bytes{};
   uint64_t stream{};
   uint32_t direction{};
@@ -1295,7 +1369,7 @@ struct CopyToDevice {
   static constexpr size_t kFixedBytes = 40;
   static constexpr size_t kTails = 1;
 
-  uint64_t address{};
+  wire::Address address{};
   uint64_t stream{};
   uint64_t offset{};
   uint64_t total{};
@@ -2118,7 +2192,7 @@ static_assert(sizeof(GraphExecDestroy) == GraphExecDestroy::kFixedBytes);
 
 /// Answer to GraphExecUpdate.
 struct GraphExecUpdateReply {
-  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kFixedBytes = 40;
   static constexpr size_t kTails = 1;
 
   uint64_t errorNode{};
@@ -2126,7 +2200,9 @@ struct GraphExecUpdateReply {
   uint32_t result{};
   int32_t status{};
   uint32_t hostFunctions{};
+  uint32_t sourceCount{};
   uint32_t sourcesBytes{};
+  uint8_t pad0[4]{};
 
   std::array<uint32_t, kTails> tailBytes() const { return {sourcesBytes}; }
   void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
@@ -2209,9 +2285,9 @@ struct GraphInstantiateReply {
   uint32_t result{};
   uint32_t hostFunctions{};
   uint32_t kept{};
+  uint32_t sourceCount{};
   int32_t status{};
   uint32_t sourcesBytes{};
-  uint8_t pad0[4]{};
 
   std::array<uint32_t, kTails> tailBytes() const { return {sourcesBytes}; }
   void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
@@ -2220,9 +2296,10 @@ struct GraphInstantiateReply {
 };
 static_assert(sizeof(GraphInstantiateReply) == GraphInstantiateReply::kFixedBytes);
 
-/// An executable graph. `sources`: memory of the client that its launches read, as graph::Source;
-/// `hostFunctions`: how many functions of the client one launch runs; `kept`: how many allocations outlive a
-/// launch. `hasUpload`: it is uploaded in the order of `stream`.
+/// An executable graph. `sources`: memory of the client that its launches read or write, as graph::Source,
+/// the first page of `sourceCount` (GraphSources has the others); `hostFunctions`: how many functions of the
+/// client one launch runs; `kept`: how many allocations outlive a launch. `hasUpload`: it is uploaded in the
+/// order of `stream`.
 struct GraphInstantiate {
   static constexpr Op kOp = Op::kGraphInstantiate;
   static constexpr bool kHasReply = true;
@@ -2238,15 +2315,18 @@ struct GraphInstantiate {
 };
 static_assert(sizeof(GraphInstantiate) == GraphInstantiate::kFixedBytes);
 
-/// Launches an executable graph.
+/// Launches an executable graph. `landing`: the number of what it copies to the client's memory, as with
+/// LandFromDevice; 0 where it copies nothing there.
 struct GraphLaunch {
   static constexpr Op kOp = Op::kGraphLaunch;
   static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kFixedBytes = 32;
   static constexpr size_t kTails = 0;
 
   uint64_t exec{};
   uint64_t stream{};
+  uint64_t landing{};
+  uint64_t landed{};
 };
 static_assert(sizeof(GraphLaunch) == GraphLaunch::kFixedBytes);
 
@@ -2361,11 +2441,13 @@ static_assert(sizeof(GraphNodeType) == GraphNodeType::kFixedBytes);
 
 /// Answer to GraphSetNode.
 struct GraphSetNodeReply {
-  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 1;
 
   uint32_t hostFunctions{};
+  uint32_t sourceCount{};
   uint32_t sourcesBytes{};
+  uint8_t pad0[4]{};
 
   std::array<uint32_t, kTails> tailBytes() const { return {sourcesBytes}; }
   void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
@@ -2375,7 +2457,7 @@ struct GraphSetNodeReply {
 static_assert(sizeof(GraphSetNodeReply) == GraphSetNodeReply::kFixedBytes);
 
 /// Other parameters for a node, of its graph, or of an executable one (`exec` not 0); then what its launches
-/// need anew, as with GraphInstantiate.
+/// need, as with GraphInstantiate.
 struct GraphSetNode {
   static constexpr Op kOp = Op::kGraphSetNode;
   static constexpr bool kHasReply = true;
@@ -2395,7 +2477,8 @@ struct GraphSetNode {
 };
 static_assert(sizeof(GraphSetNode) == GraphSetNode::kFixedBytes);
 
-/// Bytes of the client's that the next launch reads: `data` at `offset` of the source of that number.
+/// Bytes of the client's that a launch reads: `data` at `address` of the client, in the source of that
+/// number.
 struct GraphSource {
   static constexpr Op kOp = Op::kGraphSource;
   static constexpr bool kHasReply = false;
@@ -2403,7 +2486,7 @@ struct GraphSource {
   static constexpr size_t kTails = 1;
 
   uint64_t source{};
-  uint64_t offset{};
+  uint64_t address{};
   uint32_t dataBytes{};
   uint8_t pad0[4]{};
 
@@ -2413,6 +2496,36 @@ struct GraphSource {
   }
 };
 static_assert(sizeof(GraphSource) == GraphSource::kFixedBytes);
+
+/// Answer to GraphSources.
+struct GraphSourcesReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 1;
+
+  uint32_t sourcesBytes{};
+  uint8_t pad0[4]{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {sourcesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    sourcesBytes = bytes[0];
+  }
+};
+static_assert(sizeof(GraphSourcesReply) == GraphSourcesReply::kFixedBytes);
+
+/// Memory of the client that launches of an executable graph read or write, as graph::Source, from the
+/// `first` on: one page.
+struct GraphSources {
+  static constexpr Op kOp = Op::kGraphSources;
+  static constexpr bool kHasReply = true;
+  using Reply = GraphSourcesReply;
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 0;
+
+  uint64_t exec{};
+  uint32_t first{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(GraphSources) == GraphSources::kFixedBytes);
 
 /// As GraphSetNode with `exec`, for nodes that change nothing of what launches need: not copies, functions
 /// and graphs.
@@ -2497,7 +2610,7 @@ struct HostAlloc {
   static constexpr size_t kTails = 0;
 
   uint64_t bytes{};
-  uint64_t address{};
+  wire::Address address{};
   uint32_t flags{};
   uint32_t isPrivate{};
 };
@@ -2517,7 +2630,7 @@ struct HostFree {
   static constexpr size_t kFixedBytes = 8;
   static constexpr size_t kTails = 0;
 
-  uint64_t address{};
+  wire::Address address{};
 };
 static_assert(sizeof(HostFree) == HostFree::kFixedBytes);
 
@@ -2547,7 +2660,7 @@ struct HostKeep {
   static constexpr size_t kTails = 0;
 
   uint64_t bytes{};
-  uint64_t address{};
+  wire::Address address{};
 };
 static_assert(sizeof(HostKeep) == HostKeep::kFixedBytes);
 
@@ -2656,19 +2769,51 @@ struct KernelSetCacheConfig {
 };
 static_assert(sizeof(KernelSetCacheConfig) == KernelSetCacheConfig::kFixedBytes);
 
-/// A copy to memory of a client on another host, where the bytes land by themselves.
+/// A copy to memory of a client on another host, where the bytes land by themselves. `landing`: its number,
+/// higher than those before; `landed`: all lower than that are over, and will not be named again.
 struct LandFromDevice {
   static constexpr Op kOp = Op::kLandFromDevice;
   static constexpr bool kHasReply = false;
-  static constexpr size_t kFixedBytes = 32;
+  static constexpr size_t kFixedBytes = 48;
   static constexpr size_t kTails = 0;
 
-  uint64_t address{};
+  wire::Address address{};
   uint64_t bytes{};
   uint64_t stream{};
   uint64_t hostAddress{};
+  uint64_t landing{};
+  uint64_t landed{};
 };
 static_assert(sizeof(LandFromDevice) == LandFromDevice::kFixedBytes);
+
+/// Answer to LandingAwait.
+struct LandingAwaitReply {
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// Answered when the landing of that number is over.
+struct LandingAwait {
+  static constexpr Op kOp = Op::kLandingAwait;
+  static constexpr bool kHasReply = true;
+  using Reply = LandingAwaitReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t landing{};
+};
+static_assert(sizeof(LandingAwait) == LandingAwait::kFixedBytes);
+
+/// All landings of lower numbers than `landed` are over, and will not be named again.
+struct LandingsOver {
+  static constexpr Op kOp = Op::kLandingsOver;
+  static constexpr bool kHasReply = false;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t landed{};
+};
+static_assert(sizeof(LandingsOver) == LandingsOver::kFixedBytes);
 
 /// A kernel launch. `flags`: 1 cooperative. `attributes`: CUlaunchAttribute records; `params`: the packed
 /// parameters.
@@ -2953,7 +3098,7 @@ struct MemFree {
   static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 0;
 
-  uint64_t address{};
+  wire::Address address{};
   uint32_t isLeft{};
   uint8_t pad0[4]{};
 };
@@ -2985,8 +3130,8 @@ struct MemcpyDtoDAsyncV2 {
   static constexpr size_t kFixedBytes = 32;
   static constexpr size_t kTails = 0;
 
-  uint64_t dstDevice{};
-  uint64_t srcDevice{};
+  wire::Address dstDevice{};
+  wire::Address srcDevice{};
   uint64_t ByteCount{};
   uint64_t hStream{};
 };
@@ -2999,8 +3144,8 @@ struct MemcpyDtoDV2 {
   static constexpr size_t kFixedBytes = 32;
   static constexpr size_t kTails = 0;
 
-  uint64_t dstDevice{};
-  uint64_t srcDevice{};
+  wire::Address dstDevice{};
+  wire::Address srcDevice{};
   uint64_t ByteCount{};
   uint64_t stream{};
 };
@@ -3013,7 +3158,7 @@ struct MemsetD16Async {
   static constexpr size_t kFixedBytes = 32;
   static constexpr size_t kTails = 0;
 
-  uint64_t dstDevice{};
+  wire::Address dstDevice{};
   uint16_t us{};
   uint8_t pad0[6]{};
   uint64_t N{};
@@ -3028,7 +3173,7 @@ struct MemsetD16V2 {
   static constexpr size_t kFixedBytes = 32;
   static constexpr size_t kTails = 0;
 
-  uint64_t dstDevice{};
+  wire::Address dstDevice{};
   uint16_t us{};
   uint8_t pad0[6]{};
   uint64_t N{};
@@ -3043,7 +3188,7 @@ struct MemsetD2D16Async {
   static constexpr size_t kFixedBytes = 48;
   static constexpr size_t kTails = 0;
 
-  uint64_t dstDevice{};
+  wire::Address dstDevice{};
   uint64_t dstPitch{};
   uint16_t us{};
   uint8_t pad0[6]{};
@@ -3060,7 +3205,7 @@ struct MemsetD2D16V2 {
   static constexpr size_t kFixedBytes = 48;
   static constexpr size_t kTails = 0;
 
-  uint64_t dstDevice{};
+  wire::Address dstDevice{};
   uint64_t dstPitch{};
   uint16_t us{};
   uint8_t pad0[6]{};
@@ -3077,7 +3222,7 @@ struct MemsetD2D32Async {
   static constexpr size_t kFixedBytes = 48;
   static constexpr size_t kTails = 0;
 
-  uint64_t dstDevice{};
+  wire::Address dstDevice{};
   uint64_t dstPitch{};
   uint32_t ui{};
   uint8_t pad0[4]{};
@@ -3094,7 +3239,7 @@ struct MemsetD2D32V2 {
   static constexpr size_t kFixedBytes = 48;
   static constexpr size_t kTails = 0;
 
-  uint64_t dstDevice{};
+  wire::Address dstDevice{};
   uint64_t dstPitch{};
   uint32_t ui{};
   uint8_t pad0[4]{};
@@ -3111,7 +3256,7 @@ struct MemsetD2D8Async {
   static constexpr size_t kFixedBytes = 48;
   static constexpr size_t kTails = 0;
 
-  uint64_t dstDevice{};
+  wire::Address dstDevice{};
   uint64_t dstPitch{};
   uint8_t uc{};
   uint8_t pad0[7]{};
@@ -3128,7 +3273,7 @@ struct MemsetD2D8V2 {
   static constexpr size_t kFixedBytes = 48;
   static constexpr size_t kTails = 0;
 
-  uint64_t dstDevice{};
+  wire::Address dstDevice{};
   uint64_t dstPitch{};
   uint8_t uc{};
   uint8_t pad0[7]{};
@@ -3145,7 +3290,7 @@ struct MemsetD32Async {
   static constexpr size_t kFixedBytes = 32;
   static constexpr size_t kTails = 0;
 
-  uint64_t dstDevice{};
+  wire::Address dstDevice{};
   uint32_t ui{};
   uint8_t pad0[4]{};
   uint64_t N{};
@@ -3160,7 +3305,7 @@ struct MemsetD32V2 {
   static constexpr size_t kFixedBytes = 32;
   static constexpr size_t kTails = 0;
 
-  uint64_t dstDevice{};
+  wire::Address dstDevice{};
   uint32_t ui{};
   uint8_t pad0[4]{};
   uint64_t N{};
@@ -3175,7 +3320,7 @@ struct MemsetD8Async {
   static constexpr size_t kFixedBytes = 32;
   static constexpr size_t kTails = 0;
 
-  uint64_t dstDevice{};
+  wire::Address dstDevice{};
   uint8_t uc{};
   uint8_t pad0[7]{};
   uint64_t N{};
@@ -3190,7 +3335,7 @@ struct MemsetD8V2 {
   static constexpr size_t kFixedBytes = 32;
   static constexpr size_t kTails = 0;
 
-  uint64_t dstDevice{};
+  wire::Address dstDevice{};
   uint8_t uc{};
   uint8_t pad0[7]{};
   uint64_t N{};
@@ -3513,7 +3658,7 @@ struct PoolFree {
   static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 0;
 
-  uint64_t address{};
+  wire::Address address{};
   uint64_t stream{};
 };
 static_assert(sizeof(PoolFree) == PoolFree::kFixedBytes);
@@ -3651,7 +3796,7 @@ struct PoolSharePointer {
   static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 0;
 
-  uint64_t address{};
+  wire::Address address{};
   uint64_t bytes{};
 };
 static_assert(sizeof(PoolSharePointer) == PoolSharePointer::kFixedBytes);
@@ -3806,7 +3951,7 @@ struct ShareMemory {
   static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 0;
 
-  uint64_t address{};
+  wire::Address address{};
   uint64_t bytes{};
 };
 static_assert(sizeof(ShareMemory) == ShareMemory::kFixedBytes);
@@ -4001,7 +4146,7 @@ struct StreamWaitValue32V2 {
   static constexpr size_t kTails = 0;
 
   uint64_t stream{};
-  uint64_t addr{};
+  wire::Address addr{};
   uint32_t value{};
   uint32_t flags{};
 };
@@ -4015,7 +4160,7 @@ struct StreamWaitValue64V2 {
   static constexpr size_t kTails = 0;
 
   uint64_t stream{};
-  uint64_t addr{};
+  wire::Address addr{};
   uint64_t value{};
   uint32_t flags{};
   uint8_t pad0[4]{};
@@ -4030,7 +4175,7 @@ struct StreamWriteValue32V2 {
   static constexpr size_t kTails = 0;
 
   uint64_t stream{};
-  uint64_t addr{};
+  wire::Address addr{};
   uint32_t value{};
   uint32_t flags{};
 };
@@ -4044,7 +4189,7 @@ struct StreamWriteValue64V2 {
   static constexpr size_t kTails = 0;
 
   uint64_t stream{};
-  uint64_t addr{};
+  wire::Address addr{};
   uint64_t value{};
   uint32_t flags{};
   uint8_t pad0[4]{};
@@ -4121,7 +4266,7 @@ struct TensorMapEncode {
   uint32_t mode{};
   uint32_t channels{};
   uint32_t pixels{};
-  uint64_t address{};
+  wire::Address address{};
   alignas(8) uint8_t extents[40]{};
   alignas(8) uint8_t strides[32]{};
   alignas(8) uint8_t box[24]{};
@@ -4146,7 +4291,7 @@ struct TensorMapReplaceAddress {
   static constexpr size_t kFixedBytes = 136;
   static constexpr size_t kTails = 0;
 
-  uint64_t address{};
+  wire::Address address{};
   alignas(8) uint8_t map[128]{};
 };
 static_assert(sizeof(TensorMapReplaceAddress) == TensorMapReplaceAddress::kFixedBytes);
@@ -4440,7 +4585,7 @@ struct TexRefSetAddress2DV2 {
 
   uint64_t hTexRef{};
   alignas(8) uint8_t desc[24]{};
-  uint64_t dptr{};
+  wire::Address dptr{};
   uint64_t Pitch{};
 };
 static_assert(sizeof(TexRefSetAddress2DV2) == TexRefSetAddress2DV2::kFixedBytes);
@@ -4461,7 +4606,7 @@ struct TexRefSetAddress2DV3 {
 
   uint64_t hTexRef{};
   alignas(8) uint8_t desc[24]{};
-  uint64_t dptr{};
+  wire::Address dptr{};
   uint64_t Pitch{};
 };
 static_assert(sizeof(TexRefSetAddress2DV3) == TexRefSetAddress2DV3::kFixedBytes);
@@ -4506,7 +4651,7 @@ struct TexRefSetAddressV2 {
   uint32_t hasByteOffset{};
   uint8_t pad0[4]{};
   uint64_t hTexRef{};
-  uint64_t dptr{};
+  wire::Address dptr{};
   uint64_t bytes{};
 };
 static_assert(sizeof(TexRefSetAddressV2) == TexRefSetAddressV2::kFixedBytes);
@@ -4864,7 +5009,7 @@ struct VmMap {
   static constexpr size_t kFixedBytes = 32;
   static constexpr size_t kTails = 0;
 
-  uint64_t address{};
+  wire::Address address{};
   uint64_t bytes{};
   uint64_t offset{};
   uint64_t memory{};
@@ -4925,7 +5070,7 @@ struct VmReserve {
 
   uint64_t bytes{};
   uint64_t alignment{};
-  uint64_t hint{};
+  wire::Address hint{};
 };
 static_assert(sizeof(VmReserve) == VmReserve::kFixedBytes);
 
@@ -4936,7 +5081,7 @@ struct VmSetAccess {
   static constexpr size_t kFixedBytes = 24;
   static constexpr size_t kTails = 1;
 
-  uint64_t address{};
+  wire::Address address{};
   uint64_t size{};
   uint32_t accessBytes{};
   uint8_t pad0[4]{};
@@ -4976,7 +5121,7 @@ struct VmUnmap {
   static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 0;
 
-  uint64_t address{};
+  wire::Address address{};
   uint64_t bytes{};
 };
 static_assert(sizeof(VmUnmap) == VmUnmap::kFixedBytes);
@@ -4988,7 +5133,7 @@ struct VmUnreserve {
   static constexpr size_t kFixedBytes = 16;
   static constexpr size_t kTails = 0;
 
-  uint64_t address{};
+  wire::Address address{};
   uint64_t bytes{};
 };
 static_assert(sizeof(VmUnreserve) == VmUnreserve::kFixedBytes);
@@ -5032,13 +5177,13 @@ void encode(std::byte* place, T fixed, const Tails&... tails) {
   (append(std::span<const std::byte>(tails)), ...);
 }
 
-/// Reads a body that need not be trusted, and that may change meanwhile: the fixed part is copied first. False unless
-/// the body is exactly as long as its tails say.
+/// Reads a body that need not be trusted, and that may change meanwhile: the fixed part is read from `head`, a copy of the
+/// body's beginning. False unless the body is exactly as long as its tails say.
 template <typename T>
-[[nodiscard]] bool decode(std::span<const std::byte> body, Decoded<T>& out) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  if (body.size() < T::kFixedBytes) return false;
-  if constexpr (T::kFixedBytes > 0) std::memcpy(&out.fixed, body.data(), T::kFixedBytes);
+[[nodiscard]] bool decode(std::span<const std::byte> head, std::span<const std::byte> body, Decoded<T>& out) {
+  static_assert(std::is_trivially_copyable_v<T> && T::kFixedBytes <= wire::kHeadBytes);
+  if (head.size() < T::kFixedBytes) return false;
+  if constexpr (T::kFixedBytes > 0) std::memcpy(&out.fixed, head.data(), T::kFixedBytes);
   size_t at = T::kFixedBytes;
   if constexpr (T::kTails > 0) {
     const std::array<uint32_t, T::kTails> bytes = out.fixed.tailBytes();
@@ -5049,6 +5194,11 @@ template <typename T>
     }
   }
   return at == body.size();
+}
+/// The same where nothing changes meanwhile, or nothing was looked at before: the fixed part is copied first.
+template <typename T>
+[[nodiscard]] bool decode(std::span<const std::byte> body, Decoded<T>& out) {
+  return decode(body, body, out);
 }
 
 }  // namespace millpond::cmd

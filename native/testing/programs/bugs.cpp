@@ -97,6 +97,13 @@ void bugNone() {
   OK(cuMemFree_v2(p));
 }
 
+void bugUnreadable() {
+  useDevice();
+  CUmodule module;
+  // What this says is of no matter to a program that does not look at it.
+  REQUIRE(cuModuleLoadData(&module, ".version 7.0\n.target sm_75\n.address_size 64\nno PTX at all\n") != CUDA_SUCCESS);
+}
+
 void bugBehind() {
   useDevice();
   const CUdeviceptr p = words(kWords);

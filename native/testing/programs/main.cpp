@@ -49,6 +49,7 @@ constexpr Program kPrograms[] = {
     {"bug-none", bugNone},
     {"bug-null", bugNull},
     {"bug-race", bugRace},
+    {"bug-unreadable", bugUnreadable},
     {"host-memory", hostMemory},
     {"managed", managed},
     {"memory-pools", memoryPools},

@@ -57,6 +57,28 @@ void bothSides() {
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(p));
 }
 
+/// Calls that are given what they read in managed memory, which the device had before.
+void argumentsInManagedMemory() {
+  constexpr size_t kBytes = size_t{1} << 20;
+  CUdeviceptr p = 0, device = 0;
+  OK(cuMemAllocManaged(&p, kBytes, CU_MEM_ATTACH_GLOBAL));
+  OK(cuMemAlloc_v2(&device, 4096));
+  auto* operations = reinterpret_cast<CUstreamBatchMemOpParams*>(p);
+  for (int round = 1; round <= 3; ++round) {
+    operations[0] = {};
+    operations[0].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    operations[0].writeValue.address = device;
+    operations[0].writeValue.value = static_cast<cuuint32_t>(round);
+    launchAdd(p + kBytes / 2, 1, 16);
+    OK(cuStreamBatchMemOp_v2(nullptr, 1, operations, 0));
+    uint32_t word = 0;
+    OK(cuMemcpyDtoH_v2(&word, device, sizeof word));
+    REQUIRE(word == static_cast<uint32_t>(round));
+  }
+  OK(cuMemFree_v2(device));
+  OK(cuMemFree_v2(p));
+}
+
 void advice() {
   constexpr size_t kPage = 4096;
   CUdeviceptr p = 0;
@@ -97,6 +119,7 @@ void managed() {
     return;
   }
   bothSides();
+  argumentsInManagedMemory();
   advice();
 }
 

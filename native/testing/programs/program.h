@@ -47,6 +47,7 @@ void bugLeft();
 void bugNone();
 void bugNull();
 void bugRace();
+void bugUnreadable();
 void hostMemory();
 void managed();
 void memoryPools();

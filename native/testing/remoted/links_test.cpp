@@ -13,7 +13,7 @@
 #include "protocol/gen/commands.h"
 #include "protocol/handshake.h"
 #include "protocol/wire.h"
-#include "testing/cutting_proxy.h"
+#include "testing/servers/cutting_proxy.h"
 #include "testing/remoted.h"
 
 using namespace millpond;

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <set>
 
-#include "base/stderr_capture.h"
+#include "testing/stderr_capture.h"
 #include "testing/remoted.h"
 
 using namespace millpond::testing;

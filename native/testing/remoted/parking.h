@@ -11,7 +11,7 @@
 #include <random>
 #include <thread>
 
-#include "client/http_test_server.h"
+#include "testing/servers/http_server.h"
 #include "testing/remoted.h"
 
 namespace millpond::testing {
@@ -43,7 +43,7 @@ class ParkingPool {
       : directory_(std::move(directory)),
         random_(killSeed.value_or(0)),
         kills_(killSeed.has_value()),
-        server_([this](const client::HttpTestServer::Request& request) { return answer(request); }) {}
+        server_([this](const HttpTestServer::Request& request) { return answer(request); }) {}
 
   std::string url() const { return server_.url(); }
   size_t killed() const {
@@ -68,11 +68,11 @@ class ParkingPool {
   }
 
  private:
-  std::string answer(const client::HttpTestServer::Request& request) {
+  std::string answer(const HttpTestServer::Request& request) {
     const auto is = [&](const char* method) { return request.path.ends_with(method); };
-    if (is("/WaitClaim")) return client::HttpTestServer::json(200, R"({"claim":{"name":"c","state":"CLAIM_STATE_BOUND","version":"1"}})");
+    if (is("/WaitClaim")) return HttpTestServer::json(200, R"({"claim":{"name":"c","state":"CLAIM_STATE_BOUND","version":"1"}})");
     if (is("/CreateTicket"))
-      return client::HttpTestServer::json(200, R"({"ticket":"t","session":"s","agentUrl":")" + url() + "\"}");
+      return HttpTestServer::json(200, R"({"ticket":"t","session":"s","agentUrl":")" + url() + "\"}");
     CHECK(is("/OpenSession"));
     const std::lock_guard lock(mutex_);
     const std::string own = directory_ + "/w" + std::to_string(workers_.size());
@@ -84,7 +84,7 @@ class ParkingPool {
         // Nobody has waited for it yet, so the number is still its own.
         ::kill(pid, SIGKILL);
       });
-    return client::HttpTestServer::json(200, R"({"session":"s","unixPath":")" + own + R"(/data","bootId":")" + bootId() +
+    return HttpTestServer::json(200, R"({"session":"s","unixPath":")" + own + R"(/data","bootId":")" + bootId() +
                                          R"(","linkSecret":")" + kParkingSecret + R"(","tcpHost":"127.0.0.1","tcpPort":)" +
                                          std::to_string(workers_.back()->port()) + "}");
   }
@@ -95,7 +95,7 @@ class ParkingPool {
   std::vector<std::thread> killers_;
   mutable std::mutex mutex_;  // of what the server's thread touches, and the test when the program has ended
   std::vector<std::unique_ptr<WorkerProcess>> workers_;
-  client::HttpTestServer server_;
+  HttpTestServer server_;
 };
 
 inline std::string& directory() {

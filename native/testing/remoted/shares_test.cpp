@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <numeric>
 #include <thread>
 
 #include "testing/remoted.h"
@@ -61,13 +62,21 @@ void keepBusy() {
 /// A worker and its program.
 class Tenant {
  public:
+  /// `claim`: whose session it is; empty: one of its own.
   Tenant(const std::string& gates, const std::string& uuid, const std::string& name, const char* serviceClass,
-         unsigned percent)
+         unsigned percent, const std::string& claim)
       : directory_(gates + "/" + name), uuid_(uuid), class_(serviceClass) {
     std::filesystem::create_directory(directory_);
+    std::string together;
+    if (!claim.empty()) {
+      const std::string folder = gates + "/claim-" + claim;
+      std::filesystem::create_directory(folder);
+      together = R"("claimDirectory":")" + folder + R"(",)";
+    }
     worker_ = std::make_unique<WorkerProcess>(
         directory_, std::vector<std::string>{"--gates", gates, "--assign",
-                                             R"({"session":"s","ticket":"t","expires":4000000000,"devices":)" +
+                                             R"({"session":"s","ticket":"t","expires":4000000000,)" + together +
+                                                 R"("devices":)" +
                                                  devices(percent) + "}"});
   }
   ~Tenant() {
@@ -143,9 +152,9 @@ class SharedGpu {
     std::filesystem::remove_all(directory_);
   }
 
-  Tenant& add(const char* serviceClass, unsigned percent) {
+  Tenant& add(const char* serviceClass, unsigned percent, const std::string& claim = "") {
     return *tenants_.emplace_back(
-        std::make_unique<Tenant>(directory_, uuid_, std::to_string(tenants_.size()), serviceClass, percent));
+        std::make_unique<Tenant>(directory_, uuid_, std::to_string(tenants_.size()), serviceClass, percent, claim));
   }
   /// What the GPU has worked for the sessions so far, in the order of their programs' beginning.
   std::vector<int64_t> used() {
@@ -219,6 +228,18 @@ TEST("a guaranteed program alone has its share and no more") {
   gpu.add("guaranteed", 20).begin();
   gpu.awaitWork(1);
   gpu.settles([](const Parts& p) { return isWithin(p[0], 0.1, 0.22); }, "20 of 100");
+}
+
+TEST("the programs of a claim have its share together, beside another's and alone") {
+  SharedGpu gpu;
+  constexpr size_t kMany = 4;
+  for (size_t i = 0; i < kMany; ++i) gpu.add("guaranteed", 20, "many").begin();
+  gpu.awaitWork(kMany);
+  const auto sum = [](const Parts& p) { return std::accumulate(p.begin(), p.begin() + kMany, 0.0); };
+  gpu.settles([&](const Parts& p) { return isWithin(sum(p), 0.1, 0.22); }, "20 of 100 for all of them");
+  gpu.add("guaranteed", 60).begin();
+  gpu.awaitWork(kMany + 1);
+  gpu.settles([&](const Parts& p) { return sum(p) < 0.22 && isWithin(p[kMany] / sum(p), 2.2, 4); }, "20 for all to 60");
 }
 
 TEST("a burstable program has what is idle, a best-effort one what all others leave") {

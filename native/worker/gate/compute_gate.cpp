@@ -173,6 +173,17 @@ std::optional<double> ComputeGate::measure(const Batch& batch, uint16_t context)
   return sum;
 }
 
+void ComputeGate::abandon(int64_t now) {
+  if (awaits()) close(now);
+  for (const Batch& batch : flights_) {
+    const bool hasBegun = std::any_of(batch.spans.begin(), batch.spans.end(), [&](const Span& span) {
+      // What waits in its stream for something else has taken nothing.
+      return span.begin && useContext_(span.place.context) && driver_.cuEventQuery(span.begin) == CUDA_SUCCESS;
+    });
+    if (hasBegun) session_->abandon(batch.number, now);
+  }
+}
+
 void ComputeGate::forget(uint16_t context) {
   const auto isThere = [context](const Span& span) { return span.place.context == context; };
   for (Batch& batch : flights_) std::erase_if(batch.spans, isThere);

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "worker/driver.h"
+#include "worker/device/driver.h"
 #include "worker/gate/cost_history.h"
 #include "worker/gate/session_gate.h"
 
@@ -49,6 +49,8 @@ class ComputeGate {
   void endSpans();
   /// Ends the batch, so that it is seen when it lands.
   void close(int64_t now);
+  /// The session ends: what is at work is charged as far as it went, since the GPU has worked for it.
+  void abandon(int64_t now);
   /// That context has ended, and its events with it.
   void forget(uint16_t context);
 

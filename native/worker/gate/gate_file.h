@@ -36,8 +36,9 @@ class GateFile {
     GateFile& file_;
   };
 
-  /// Takes a seat for the calling thread: when that ends, in whatever way, others find it empty. None where all are taken.
-  std::optional<uint32_t> sit(Share share, int64_t now);
+  /// Takes a seat of that claim for the calling thread: when that ends, in whatever way, others find it empty. None where
+  /// all are taken.
+  std::optional<uint32_t> sit(uint64_t claim, Share share, int64_t now);
   /// By the thread that sat down.
   void leave(uint32_t seat, int64_t now);
   /// Empties the seats of the dead.
@@ -45,8 +46,9 @@ class GateFile {
 
   /// Without the lock: whether that session has the turn and nobody presses it.
   bool mayGoOn(uint32_t seat) const;
-  /// Without the lock.
+  /// Seats, and claims that have some. Without the lock.
   uint32_t taken() const;
+  uint32_t claims() const;
 
  private:
   struct Content;

@@ -11,11 +11,14 @@ constexpr int64_t kAskNs = 10'000;
 
 }  // namespace
 
-Result<std::unique_ptr<SessionGate>> SessionGate::open(const std::string& path, Share share, int64_t now) {
+Result<std::unique_ptr<SessionGate>> SessionGate::open(const std::string& path, uint64_t claim, Share share, int64_t now) {
   auto file = GateFile::open(path);
   if (!file) return file.error();
-  const auto seat = (*file)->sit(share, now);
-  if (!seat) return Error{"the gate " + path + " has no seat left: " + std::to_string(kSeats) + " sessions use the device"};
+  const auto seat = (*file)->sit(claim, share, now);
+  if (!seat)
+    return Error{"the gate " + path + " has no seat left: " + std::to_string((*file)->taken()) + " sessions of " +
+                 std::to_string((*file)->claims()) + " claims use the device; there is room for " + std::to_string(kSeats) +
+                 " of " + std::to_string(kAccounts)};
   return std::unique_ptr<SessionGate>(new SessionGate(std::move(*file), *seat, share));
 }
 
@@ -30,11 +33,11 @@ int64_t SessionGate::flightLimit() const {
 void SessionGate::look(int64_t now, bool hasWork) {
   lastNow_ = now;
   if (const uint64_t wanted = wanted_.load(std::memory_order_relaxed); wanted != pack(share_)) {
-    share_ = {static_cast<ServiceClass>(wanted >> 32), static_cast<uint32_t>(wanted)};
+    share_ = unpack(wanted);
     GateFile::Locked(*file_).turns.setShare(seat_, share_, now);
     dropTurn();
   }
-  isOn_ = share_.isCapped() || file_->taken() > 1;
+  isOn_ = share_.isCapped() || file_->claims() > 1;
   if (!isOn_ && !hasTurn_ && !isWaiting_) return;
   markOverdue(now);
   if (hasWork || hasOpen() || flightNs_ > 0) return;
@@ -128,6 +131,17 @@ uint64_t SessionGate::close(int64_t now) {
   flights_.push_back({++lastBatch_, openNs_, openFrom_, before + 2 * openNs_ + kOverdueNs});
   openNs_ = 0;
   return lastBatch_;
+}
+
+void SessionGate::abandon(uint64_t batch, int64_t now) {
+  const auto flight = std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.number == batch; });
+  if (flight == flights_.end()) return;
+  GateFile::Locked locked(*file_);
+  const int64_t shared = locked.turns.sharedTime(now);
+  const int64_t used = std::max<int64_t>(shared - std::max(sharedUsed_, flight->sharedFrom), 0);
+  sharedUsed_ = std::max(sharedUsed_, shared);
+  locked.turns.charge(seat_, used, now);
+  usedNs_ += used;
 }
 
 int64_t SessionGate::landed(uint64_t batch, std::optional<int64_t> measuredNs, int64_t now) {

@@ -26,8 +26,9 @@ inline constexpr int64_t kOverdueNs = 2'000'000;
 
 class SessionGate {
  public:
-  /// `path`: of the GPU's gate. To be destroyed by the thread that calls this.
-  static Result<std::unique_ptr<SessionGate>> open(const std::string& path, Share share, int64_t now);
+  /// `path`: of the GPU's gate. `claim`: the same for all sessions that have the share together; not 0. To be destroyed by
+  /// the thread that calls this.
+  static Result<std::unique_ptr<SessionGate>> open(const std::string& path, uint64_t claim, Share share, int64_t now);
   ~SessionGate();
   SessionGate(const SessionGate&) = delete;
   SessionGate& operator=(const SessionGate&) = delete;
@@ -37,12 +38,12 @@ class SessionGate {
 
   /// Once in a while, and before `isOn`: sees who else is there, and what has become of the turn.
   void look(int64_t now, bool hasWork);
-  /// Whether `look` would see nothing: the session has the GPU for itself, and that is known.
+  /// Whether `look` would see nothing: the claim has the GPU for itself, and that is known.
   bool isAtRest() const {
-    return !isOn_ && !hasTurn_ && !isWaiting_ && file_->taken() <= 1 &&
+    return !isOn_ && !hasTurn_ && !isWaiting_ && file_->claims() <= 1 &&
            wanted_.load(std::memory_order_relaxed) == pack(share_) && !share_.isCapped();
   }
-  /// Whether work has to be admitted and measured. It need not be where the session has the GPU for itself.
+  /// Whether work has to be admitted and measured. It need not be where the claim has the GPU for itself.
   bool isOn() const { return isOn_; }
 
   /// Whether work may be issued that is expected to take so long; none: not known, and then it goes alone.
@@ -57,6 +58,8 @@ class SessionGate {
   bool hasOpen() const { return openNs_ > 0; }
   /// Ends the batch: its number.
   uint64_t close(int64_t now);
+  /// The batch is at work and will not be waited for: the session ends. What it took so far is the claim's.
+  void abandon(uint64_t batch, int64_t now);
   /// All of the batch is done, and took so long by the GPU's clock; none: that is not known.
   /// Returns what is taken for it.
   int64_t landed(uint64_t batch, std::optional<int64_t> measuredNs, int64_t now);
@@ -78,7 +81,12 @@ class SessionGate {
   SessionGate(std::unique_ptr<GateFile> file, uint32_t seat, Share share)
       : file_(std::move(file)), seat_(seat), share_(share), wanted_(pack(share)) {}
 
-  static uint64_t pack(Share share) { return uint64_t{static_cast<uint32_t>(share.serviceClass)} << 32 | share.percent; }
+  static uint64_t pack(Share share) {
+    return uint64_t{static_cast<uint32_t>(share.priority)} << 32 | static_cast<uint32_t>(share.serviceClass) << 8 | share.percent;
+  }
+  static Share unpack(uint64_t packed) {
+    return {static_cast<ServiceClass>(packed >> 8 & 0xff), static_cast<uint32_t>(packed & 0xff), static_cast<int32_t>(packed >> 32)};
+  }
   int64_t flightLimit() const;
   int64_t expected(std::optional<int64_t> ns) const { return ns ? std::max<int64_t>(*ns, 1) : flightLimit(); }
   bool ask(int64_t now);

@@ -34,7 +34,10 @@ struct Tenant {
   Share share;
   Kernels kernelNs;  ///< of the next kernel
   Wants wants;
-  bool isKnown = true;  ///< what its kernels take is known before
+  uint64_t claim = 0;
+  bool isKnown = true;    ///< what its kernels take is known before
+  bool isBrief = false;   ///< a session of its own for each kernel, one after the other
+  int64_t patienceNs = 0;  ///< a session ends with its kernel at work, after so long; 0: it waits for it
 
   struct Kernel {
     int64_t lengthNs;
@@ -62,12 +65,12 @@ class Gpu {
     ::unlink(path_.c_str());
   }
 
-  Tenant& add(Share share, Tenant::Kernels kernels, Tenant::Wants wants = [](int64_t) { return true; }) {
+  /// `claim`: whose session it is; 0: it is a claim of its own.
+  Tenant& add(Share share, Tenant::Kernels kernels, Tenant::Wants wants = [](int64_t) { return true; }, uint64_t claim = 0) {
     tenants_.push_back(std::make_unique<Tenant>(share, std::move(kernels), std::move(wants)));
     Tenant& added = *tenants_.back();
-    auto gate = SessionGate::open(path_, added.share, now_);
-    CHECK(bool(gate));
-    added.gate = std::move(*gate);
+    added.claim = claim ? claim : 1'000'000 + tenants_.size();
+    open(added);
     return added;
   }
   void run(int64_t forNs) {
@@ -79,6 +82,11 @@ class Gpu {
   int64_t busyNs() const { return busyNs_; }
 
  private:
+  void open(Tenant& tenant) {
+    auto gate = SessionGate::open(path_, tenant.claim, tenant.share, now_);
+    CHECK(bool(gate));
+    tenant.gate = std::move(*gate);
+  }
   void step() {
     for (auto& each : tenants_) issue(*each);
     work();
@@ -91,6 +99,7 @@ class Gpu {
     }
   }
   void issue(Tenant& tenant) {
+    if ((tenant.isBrief || tenant.patienceNs) && !tenant.flight.empty()) return;
     const bool wants = tenant.next || tenant.wants(now_);
     tenant.gate->look(now_, wants);
     while (tenant.next || tenant.wants(now_)) {
@@ -111,6 +120,7 @@ class Gpu {
       }
       tenant.waits.push_back(now_ - tenant.wantedSince);
       tenant.next.reset();
+      if (tenant.isBrief || tenant.patienceNs) return;
     }
   }
   void work() {
@@ -132,11 +142,21 @@ class Gpu {
   }
   void land(Tenant& tenant) {
     const int64_t at = now_ + kTick;
+    if (tenant.patienceNs && !tenant.flight.empty() && tenant.flight.front().beganAt >= 0 &&
+        at - tenant.flight.front().beganAt >= tenant.patienceNs) {
+      tenant.gate->abandon(tenant.flight.front().batch, at);
+      tenant.flight.clear();
+      tenant.gate.reset();
+      open(tenant);
+    }
     while (!tenant.flight.empty() && tenant.flight.front().doneNs == tenant.flight.front().lengthNs) {
       const Tenant::Kernel kernel = tenant.flight.front();
       tenant.flight.pop_front();
       // Alone it took what it takes; beside others the GPU's clock ran on while they had their slices.
       if (kernel.batch) tenant.gate->landed(kernel.batch, std::max(kernel.lengthNs, at - kernel.beganAt - kTick), at);
+      if (!tenant.isBrief || !tenant.flight.empty()) continue;
+      tenant.gate.reset();
+      open(tenant);
     }
   }
 
@@ -321,6 +341,93 @@ TEST("work that never ends holds up neither the others nor its own session") {
   gpu.run(kSecond);
   CHECK_EQ(issued, 3);
   CHECK_WITHIN(percentOf(other, gpu), 40, 51.5);
+}
+
+TEST("a claim has its share however many sessions it has, and a neighbour has its own") {
+  for (const uint32_t sessions : {1u, 8u, 64u}) {
+    for (const int64_t kernel : {50'000, 300'000, 5'000'000}) {
+      if (sessions == 64 && kernel != 300'000) continue;
+      Gpu gpu;
+      std::vector<Tenant*> many;
+      for (uint32_t i = 0; i < sessions; ++i)
+        many.push_back(&gpu.add(guaranteed(10), always(kernel), [](int64_t) { return true; }, 7));
+      Tenant& other = gpu.add(guaranteed(60), always(200'000));
+      gpu.run(5 * kSecond);
+      double sum = 0, least = 100;
+      for (const Tenant* each : many) {
+        sum += percentOf(*each, gpu);
+        least = std::min(least, percentOf(*each, gpu));
+      }
+      CHECK_WITHIN(sum, 8, 12);
+      CHECK_WITHIN(percentOf(other, gpu), 56, 62);
+      // And they share it evenly.
+      if (kernel < kMs) CHECK(least >= 0.5 * sum / sessions);
+    }
+  }
+}
+
+TEST("a process for each kernel gets the claim's share and no more, one after the other or many at a time") {
+  for (const uint32_t processes : {1u, 8u}) {
+    for (const int64_t kernel : {300'000, 20'000'000}) {
+      Gpu gpu;
+      std::vector<Tenant*> many;
+      for (uint32_t i = 0; i < processes; ++i) {
+        many.push_back(&gpu.add(guaranteed(10), always(kernel), [](int64_t) { return true; }, 7));
+        many.back()->isBrief = true;
+        many.back()->isKnown = false;
+      }
+      gpu.run(10 * kSecond);
+      double sum = 0;
+      for (const Tenant* each : many) sum += percentOf(*each, gpu);
+      CHECK_WITHIN(sum, 8, 12);
+    }
+  }
+}
+
+TEST("processes that are ended while their kernel is at work have used what it took") {
+  Gpu gpu;
+  Tenant& tenant = gpu.add(guaranteed(10), always(1000 * kSecond), [](int64_t) { return true; }, 7);
+  tenant.patienceNs = 100 * kMs;
+  gpu.run(20 * kSecond);
+  CHECK_WITHIN(percentOf(tenant, gpu), 9, 12);
+}
+
+TEST("a debt of minutes is paid in full") {
+  Gpu gpu;
+  Tenant& tenant = gpu.add(guaranteed(1), always(kSecond));
+  gpu.run(205 * kSecond);
+  CHECK_WITHIN(percentOf(tenant, gpu), 0.9, 1.6);
+}
+
+TEST("sessions of a claim that has a GPU for itself are neither held nor measured") {
+  Gpu gpu;
+  Tenant& one = gpu.add(guaranteed(100), always(100'000), [](int64_t) { return true; }, 7);
+  Tenant& two = gpu.add(guaranteed(100), always(100'000), [](int64_t) { return true; }, 7);
+  gpu.run(kSecond / 10);
+  CHECK(!one.gate->isOn() && one.gate->isAtRest());
+  CHECK(!two.gate->isOn() && two.gate->isAtRest());
+  CHECK_WITHIN(percentOf(one, gpu), 49, 51);
+}
+
+TEST("among best-effort claims the one of the higher priority has what is idle, and shares are kept whatever priorities") {
+  Gpu gpu;
+  Share preferred = bestEffort();
+  preferred.priority = 5;
+  Tenant& low = gpu.add(bestEffort(), always(200'000));
+  Tenant& high = gpu.add(preferred, always(200'000), [](int64_t now) { return now > kSecond; });
+  gpu.run(kSecond);
+  CHECK_WITHIN(percentOf(low, gpu), 95, 100);
+  gpu.run(kSecond);
+  CHECK_WITHIN(high.workedNs / (10 * kMs), 94, 100);
+
+  Gpu shared;
+  Share eager = guaranteed(30);
+  eager.priority = 5;
+  Tenant& first = shared.add(eager, always(200'000));
+  Tenant& second = shared.add(guaranteed(70), always(200'000));
+  shared.run(4 * kSecond);
+  CHECK_WITHIN(percentOf(first, shared), 27, 31.5);
+  CHECK_WITHIN(percentOf(second, shared), 65, 71.5);
 }
 
 TEST("random sessions: no share exceeded, none starved, nothing idle that somebody wants") {

@@ -35,19 +35,60 @@ int64_t Turns::debtLimit(const Share& share) const {
   return 0;
 }
 
-std::optional<uint32_t> Turns::sit(Share share, int64_t now) {
-  for (uint32_t i = 0; i < kSeats; ++i) {
-    if (at(i).state != Seat::State::kFree) continue;
-    at(i) = Seat{};
-    at(i).state = Seat::State::kIdle;
-    at(i).share = share;
-    at(i).creditAt = now;
-    at(i).credit = least(share);
-    at(i).served = table_.served;
-    publish(table_.taken, table_.taken + 1);
-    return i;
+std::optional<uint32_t> Turns::openAccount(uint64_t claim, Share share, int64_t now) {
+  uint32_t free = kNobody;
+  for (uint32_t i = 0; i < kAccounts; ++i) {
+    Account& account = table_.accounts[i];
+    if (account.claim == claim) {
+      if (account.seats == 0) {
+        refresh(account, now);
+        account.share = share;
+        account.credit = std::max(account.credit, -debtLimit(share));
+      }
+      return i;
+    }
+    if (account.claim != 0 && account.seats != 0) continue;
+    if (account.claim != 0) refresh(account, now);
+    const auto worth = [](const Account& each) { return each.claim == 0 ? INT64_MAX : each.credit; };
+    if (free == kNobody || worth(account) > worth(table_.accounts[free])) free = i;
   }
-  return std::nullopt;
+  if (free == kNobody) return std::nullopt;
+  Account& account = table_.accounts[free];
+  account = Account{};
+  account.claim = claim;
+  account.share = share;
+  account.creditAt = now;
+  account.credit = least(share);
+  account.served = table_.served;
+  return free;
+}
+
+void Turns::countSeats() {
+  for (Account& account : table_.accounts) account.seats = 0;
+  uint32_t taken = 0;
+  for (const Seat& seat : table_.seats) {
+    if (seat.state == Seat::State::kFree) continue;
+    ++taken;
+    ++accountOf(seat).seats;
+  }
+  uint32_t claims = 0;
+  for (const Account& account : table_.accounts) claims += account.seats != 0;
+  publish(table_.taken, taken);
+  publish(table_.claims, claims);
+}
+
+std::optional<uint32_t> Turns::sit(uint64_t claim, Share share, int64_t now) {
+  const auto free = std::find_if(table_.seats.begin(), table_.seats.end(),
+                                 [](const Seat& seat) { return seat.state == Seat::State::kFree; });
+  if (free == table_.seats.end()) return std::nullopt;
+  const auto account = openAccount(claim, share, now);
+  if (!account) return std::nullopt;
+  *free = Seat{};
+  free->account = *account;
+  free->state = Seat::State::kIdle;
+  free->served = accountOf(*free).inner;
+  countSeats();
+  return static_cast<uint32_t>(free - table_.seats.begin());
 }
 
 void Turns::leave(uint32_t seat, int64_t now) {
@@ -55,50 +96,60 @@ void Turns::leave(uint32_t seat, int64_t now) {
   land(seat, now);
   pass(seat, now);
   at(seat).state = Seat::State::kFree;
-  publish(table_.taken, table_.taken - 1);
+  countSeats();
 }
 
 void Turns::setShare(uint32_t seat, Share share, int64_t now) {
-  refresh(at(seat), now);
-  at(seat).share = share;
-  at(seat).credit = std::max(at(seat).credit, -debtLimit(share));
+  Account& account = accountOf(at(seat));
+  refresh(account, now);
+  account.share = share;
+  account.credit = std::max(account.credit, -debtLimit(share));
 }
 
-void Turns::refresh(Seat& seat, int64_t now) {
-  // A machine may have slept for long.
-  const int64_t passed = std::clamp<int64_t>(now - seat.creditAt, 0, 2 * kLongestWaitNs);
-  const int64_t earned = passed * seat.share.percent / 100;
+int64_t Turns::credit(uint32_t seat, int64_t now) {
+  refresh(accountOf(at(seat)), now);
+  return accountOf(at(seat)).credit;
+}
+
+void Turns::refresh(Account& account, int64_t now) {
+  const int64_t passed = std::clamp<int64_t>(now - account.creditAt, 0, kLongestWaitNs);
+  const int64_t earned = passed * account.share.percent / 100;
   // Fractions are not lost, however often this is done.
-  seat.creditAt = passed == 2 * kLongestWaitNs ? now : seat.creditAt + forShare(earned, seat.share);
-  seat.credit += earned;
-  if (seat.credit < kMostCreditNs) return;
-  seat.credit = kMostCreditNs;
-  seat.creditAt = std::max(now, seat.creditAt);
+  account.creditAt = passed == kLongestWaitNs ? now : account.creditAt + forShare(earned, account.share);
+  account.credit += earned;
+  if (account.credit < kMostCreditNs) return;
+  account.credit = kMostCreditNs;
+  account.creditAt = std::max(now, account.creditAt);
 }
 
 Rank Turns::rankOf(const Seat& seat) const {
-  if (seat.share.serviceClass == ServiceClass::kBestEffort) return Rank::kBestEffort;
+  const Account& account = accountOf(seat);
+  if (account.share.serviceClass == ServiceClass::kBestEffort) return Rank::kBestEffort;
   // Who has the turn goes on as long as anything is left.
-  const int64_t needed = seat.state == Seat::State::kTurn ? 1 : least(seat.share);
-  if (seat.credit >= needed) return Rank::kWithinShare;
-  if (seat.share.serviceClass == ServiceClass::kBurstable) return Rank::kBurst;
-  return seat.share.isCapped() ? Rank::kNone : Rank::kWithinShare;
+  const int64_t needed = seat.state == Seat::State::kTurn ? 1 : least(account.share);
+  if (account.credit >= needed) return Rank::kWithinShare;
+  if (account.share.serviceClass == ServiceClass::kBurstable) return Rank::kBurst;
+  return account.share.isCapped() ? Rank::kNone : Rank::kWithinShare;
 }
 
 bool Turns::isBefore(const Seat& a, const Seat& b) const {
   const Rank of = rankOf(a);
   if (of != rankOf(b)) return of < rankOf(b);
+  if (a.account == b.account) return a.served < b.served;
+  const Account &ours = accountOf(a), &theirs = accountOf(b);
+  if (ours.share.serviceClass == theirs.share.serviceClass && ours.share.priority != theirs.share.priority)
+    return ours.share.priority > theirs.share.priority;
   const auto index = static_cast<size_t>(of);
-  return index < kRanks && a.served[index] < b.served[index];
+  return index < kRanks && ours.served[index] < theirs.served[index];
 }
 
 uint32_t Turns::best(int64_t now, uint32_t also) {
   uint32_t found = kNobody;
   for (uint32_t i = 0, seen = 0; i < kSeats && seen < table_.taken; ++i) {
-    Seat& seat = at(i);
+    const Seat& seat = at(i);
     if (seat.state != Seat::State::kFree) ++seen;
     if (seat.state != Seat::State::kWaiting && i != also) continue;
-    refresh(seat, now);
+    refresh(accountOf(seat), now);
     if (rankOf(seat) == Rank::kNone) continue;
     if (found == kNobody || isBefore(seat, at(found))) found = i;
   }
@@ -127,11 +178,13 @@ Turns::Answer Turns::begin(uint32_t index, int64_t now) {
   seat.state = Seat::State::kTurn;
   publish(seat.mustYield, 0);
   publish(table_.holder, index);
+  Account& account = accountOf(seat);
   auto& served = table_.served[static_cast<size_t>(seat.rank)];
-  served = std::max(served, seat.served[static_cast<size_t>(seat.rank)]);
-  const int64_t turn = turnOf(seat.share);
+  served = std::max(served, account.served[static_cast<size_t>(seat.rank)]);
+  account.inner = std::max(account.inner, seat.served);
+  const int64_t turn = turnOf(account.share);
   seat.until = now + turn + kTurnSlackNs;
-  return {true, seat.share.isCapped() ? std::min(turn, std::max<int64_t>(seat.credit, 1)) : turn, 0};
+  return {true, account.share.isCapped() ? std::min(turn, std::max<int64_t>(account.credit, 1)) : turn, 0};
 }
 
 void Turns::call(uint32_t index, int64_t now) {
@@ -149,20 +202,27 @@ void Turns::press(const Seat& waiting, int64_t now) {
   Seat& holder = at(table_.holder);
   const Rank rank = rankOf(waiting);
   if (holder.state != Seat::State::kTurn || rank > holder.rank) return;
-  if (rank < holder.rank) {
+  const Account &ours = accountOf(waiting), &theirs = accountOf(holder);
+  const int64_t ahead = ours.share.serviceClass == theirs.share.serviceClass
+                            ? int64_t{ours.share.priority} - theirs.share.priority
+                            : 0;
+  if (rank < holder.rank || ahead > 0) {
     publish(holder.mustYield, 1);
     holder.until = std::min(holder.until, now + kYieldNs);
     return;
   }
+  if (ahead < 0) return;
   const auto index = static_cast<size_t>(rank);
-  const int64_t owed = (holder.served[index] - waiting.served[index]) * waiting.share.percent / 100;
+  const int64_t owed = waiting.account == holder.account
+                           ? holder.served - waiting.served
+                           : (theirs.served[index] - ours.served[index]) * ours.share.percent / 100;
   if (owed > kWakeNs) publish(holder.mustYield, 1);
 }
 
 int64_t Turns::againAfter(const Seat& seat, int64_t now) const {
   int64_t wait = kLookNs;
   if (rankOf(seat) == Rank::kNone)
-    wait = forShare(least(seat.share) - seat.credit, seat.share);
+    wait = forShare(least(accountOf(seat).share) - accountOf(seat).credit, accountOf(seat).share);
   else if (table_.holder != kNobody)
     wait = std::min(kLookNs, table_.seats[table_.holder].until - now);
   return std::clamp(wait, kShortestNapNs, kLongestNapNs);
@@ -171,16 +231,19 @@ int64_t Turns::againAfter(const Seat& seat, int64_t now) const {
 Turns::Answer Turns::ask(uint32_t index, int64_t now) {
   settle(now);
   Seat& seat = at(index);
-  refresh(seat, now);
+  Account& account = accountOf(seat);
+  refresh(account, now);
   if (table_.holder == index) {
     if (seat.state == Seat::State::kCalled || best(now, index) == index) return begin(index, now);
     return {false, 0, kLookNs};
   }
   if (seat.state == Seat::State::kIdle) {
-    seat.state = Seat::State::kWaiting;
     // Who comes back has no claim on the time in which it wanted nothing.
-    for (size_t rank = 0; rank < kRanks; ++rank)
-      seat.served[rank] = std::max(seat.served[rank], table_.served[rank]);
+    if (!isWanting(seat.account))
+      for (size_t rank = 0; rank < kRanks; ++rank)
+        account.served[rank] = std::max(account.served[rank], table_.served[rank]);
+    seat.served = std::max(seat.served, account.inner);
+    seat.state = Seat::State::kWaiting;
   }
   if (table_.holder == kNobody) {
     const uint32_t next = best(now);
@@ -231,11 +294,22 @@ void Turns::land(uint32_t index, int64_t now) {
 
 void Turns::charge(uint32_t index, int64_t usedNs, int64_t now) {
   Seat& seat = at(index);
-  refresh(seat, now);
+  Account& account = accountOf(seat);
+  refresh(account, now);
   seat.usedNs += usedNs;
-  seat.credit = std::max(seat.credit - usedNs, -debtLimit(seat.share));
+  seat.served += usedNs;
+  account.credit = std::max(account.credit - usedNs, -debtLimit(account.share));
   const size_t rank = seat.rank == Rank::kNone ? 0 : static_cast<size_t>(seat.rank);
-  seat.served[rank] += forShare(usedNs, seat.share);
+  account.served[rank] += forShare(usedNs, account.share);
+}
+
+bool Turns::isWanting(uint32_t account) const {
+  for (uint32_t i = 0, seen = 0; i < kSeats && seen < table_.taken; ++i) {
+    const Seat& seat = table_.seats[i];
+    if (seat.state != Seat::State::kFree) ++seen;
+    if (seat.state > Seat::State::kIdle && seat.account == account) return true;
+  }
+  return false;
 }
 
 }  // namespace millpond::worker::gate

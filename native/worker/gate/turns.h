@@ -3,9 +3,11 @@
 // It knows no clock, no driver and no lock: times are nanoseconds of whatever clock the callers share.
 //
 // One session at a time has the turn, because work of two contexts that a GPU slices between them cannot be told apart
-// by measuring it. Who waits within its share goes first, then who is burstable, then best effort; among equals, who has
-// had least for its share. A turn is short, and one whose work does not end in time is no longer exclusive: others go
-// beside it, and what it takes is its debt.
+// by measuring it. The share and what was used of it belong to the claim, whose sessions have one account. Claims that
+// wait within their share go first, then burstable ones, then best effort; among equals the one of the higher priority,
+// then the one that has had least for its share; among the sessions of a claim the one that has had least. A turn is
+// short, and one whose work does not end in time is no longer exclusive: others go beside it, and what it takes is the
+// claim's debt, which outlives its sessions.
 #pragma once
 
 #include <array>
@@ -22,16 +24,20 @@ enum class ServiceClass : uint32_t {
 
 struct Share {
   ServiceClass serviceClass = ServiceClass::kGuaranteed;
-  uint32_t percent = 100;  ///< 1 to 100; how best-effort sessions stand to each other
+  uint32_t percent = 100;  ///< 1 to 100; how best-effort claims stand to each other
+  int32_t priority = 0;    ///< among claims of the same class
 
   /// Whether it may have less than the whole GPU although nobody else is there.
   bool isCapped() const { return serviceClass == ServiceClass::kGuaranteed && percent < 100; }
 };
 
-inline constexpr uint32_t kSeats = 256;
+/// Claims that have sessions at a GPU, or had and are in debt.
+inline constexpr uint32_t kAccounts = 128;
+/// Sessions of a GPU: as many as agents admit for each of so many claims on average, with those that are ending.
+inline constexpr uint32_t kSeats = 2048;
 inline constexpr uint32_t kNobody = UINT32_MAX;
 
-/// Most time that a session may have saved up for its share, in waiting or in idleness: so far the time of a window can
+/// Most time that a claim may have saved up for its share, in waiting or in idleness: so far the time of a window can
 /// be above the share, beside what is in flight.
 inline constexpr int64_t kMostCreditNs = 10'000'000;
 /// A turn as such, when others wait.
@@ -47,10 +53,10 @@ inline constexpr int64_t kOverlapNs = 100'000;
 inline constexpr int64_t kCallNs = 2'000'000;
 /// A waiting session of the same rank that is owed so much has the one at work stop.
 inline constexpr int64_t kWakeNs = 1'000'000;
-/// What a burstable session has had of idle time is held against it for no more than this.
+/// What a burstable claim has had of idle time is held against it for no more than this.
 inline constexpr int64_t kBurstDebtNs = 5'000'000;
-/// A debt is paid by waiting, for so long at most.
-inline constexpr int64_t kLongestWaitNs = 60'000'000'000;
+/// Longer than any machine is on: a debt is paid by waiting, however long that takes.
+inline constexpr int64_t kLongestWaitNs = 365LL * 86'400 * 1'000'000'000;
 
 /// The order in which those who wait are served.
 enum class Rank : uint32_t { kWithinShare, kBurst, kBestEffort, kNone };
@@ -66,23 +72,34 @@ struct Seat {
   };
   State state = State::kFree;
   uint32_t mustYield = 0;  ///< to one of those who wait
-  Share share;
+  uint32_t account = 0;
   uint32_t isInFlight = 0;
   Rank rank = Rank::kNone;  ///< of its last turn
-  int64_t credit = 0;       ///< what it may use without being above its share; below 0: debt
-  int64_t creditAt = 0;     ///< as of when
   int64_t until = 0;        ///< its turn is exclusive
   int64_t usedNs = 0;
+  int64_t served = 0;  ///< time used, as its account's `inner` has it
+};
+
+/// What the sessions of a claim have at this GPU together.
+struct Account {
+  uint64_t claim = 0;  ///< 0: the entry is free
+  uint32_t seats = 0;
+  Share share;
+  int64_t credit = 0;    ///< what it may use without being above its share; below 0: debt
+  int64_t creditAt = 0;  ///< as of when
   std::array<int64_t, kRanks> served{};  ///< time used for its share, by rank, as the table's `served` has it
+  int64_t inner = 0;                     ///< `served` of its session that had the last turn
 };
 
 struct Table {
   uint32_t holder = kNobody;
   uint32_t taken = 0;     ///< seats
+  uint32_t claims = 0;    ///< accounts with sessions
   uint32_t inFlight = 0;  ///< sessions
   int64_t shared = 0;     ///< time, divided by the sessions that were in flight
   int64_t sharedAt = 0;
   std::array<int64_t, kRanks> served{};  ///< `served` of who had the last turn of that rank
+  std::array<Account, kAccounts> accounts{};
   std::array<Seat, kSeats> seats{};
 };
 
@@ -90,9 +107,10 @@ class Turns {
  public:
   explicit Turns(Table& table) : table_(table) {}
 
-  /// None where all are taken.
-  std::optional<uint32_t> sit(Share share, int64_t now);
+  /// A session of that claim, which is not 0; none where all seats are taken, or all accounts by claims with sessions.
+  std::optional<uint32_t> sit(uint64_t claim, Share share, int64_t now);
   void leave(uint32_t seat, int64_t now);
+  /// Of the claim of that session.
   void setShare(uint32_t seat, Share share, int64_t now);
 
   struct Answer {
@@ -115,15 +133,22 @@ class Turns {
   void charge(uint32_t seat, int64_t usedNs, int64_t now);
 
   bool hasTurn(uint32_t seat) const;
+  /// What the claim of that session may use now; below 0: its debt.
+  int64_t credit(uint32_t seat, int64_t now);
   const Table& table() const { return table_; }
 
   static int64_t turnOf(const Share& share);
 
  private:
   Seat& at(uint32_t seat) { return table_.seats[seat]; }
-  void refresh(Seat& seat, int64_t now);
+  Account& accountOf(const Seat& seat) { return table_.accounts[seat.account]; }
+  const Account& accountOf(const Seat& seat) const { return table_.accounts[seat.account]; }
+  /// That of the claim, or one that is free, or of a claim without sessions with the least debt; none.
+  std::optional<uint32_t> openAccount(uint64_t claim, Share share, int64_t now);
+  void countSeats();
+  void refresh(Account& account, int64_t now);
   Rank rankOf(const Seat& seat) const;
-  /// What a session has to have to begin, so that turns are not too small.
+  /// What a claim has to have for a session to begin, so that turns are not too small.
   static int64_t least(const Share& share) { return turnOf(share) / 2; }
   int64_t debtLimit(const Share& share) const;
   void settle(int64_t now);
@@ -133,6 +158,8 @@ class Turns {
   Answer begin(uint32_t seat, int64_t now);
   void call(uint32_t seat, int64_t now);
   void callNext(int64_t now);
+  /// Whether a session of it has the turn or waits for it.
+  bool isWanting(uint32_t account) const;
   void press(const Seat& waiting, int64_t now);
   int64_t againAfter(const Seat& seat, int64_t now) const;
   void giveUp(Seat& seat);

@@ -9,10 +9,20 @@
 #include <vector>
 
 #include "protocol/gen/handle_kind.h"
-#include "worker/executor.h"
+#include "worker/session/executor.h"
 
 namespace millpond::worker {
 namespace {
+
+/// Saturates: then it is more than anything has.
+[[maybe_unused]] uint64_t bytesOf(uint64_t elements, uint64_t elementBytes, uint64_t pitch = 0, uint64_t rows = 1) {
+  uint64_t row = 0, before = 0, bytes = 0;
+  if (elements == 0 || rows == 0) return 0;
+  const bool isTooMuch = __builtin_mul_overflow(elements, elementBytes, &row) ||
+                         __builtin_mul_overflow(pitch, rows - 1, &before) ||
+                         __builtin_add_overflow(row, before, &bytes);
+  return isTooMuch ? UINT64_MAX : bytes;
+}
 
 CUresult runDeviceCanAccessPeer(Executor& executor, const cmd::Decoded<cmd::DeviceCanAccessPeer>& in) {
   int canAccessPeer{};
@@ -137,6 +147,14 @@ CUresult runCtxGetExecAffinity(Executor& executor, const cmd::Decoded<cmd::CtxGe
 }
 
 CUresult runMemcpyDtoDV2(Executor& executor, const cmd::Decoded<cmd::MemcpyDtoDV2>& in) {
+  SessionRange dstDevice;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.ByteCount, 1), dstDevice)) {
+    return refused;
+  }
+  SessionRange srcDevice;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.srcDevice, bytesOf(in.fixed.ByteCount, 1), srcDevice)) {
+    return refused;
+  }
   CUstream stream = nullptr;
   if (!executor.stream(in.fixed.stream, stream)) {
     return executor.violation("MemcpyDtoDV2: stream is no stream of the session");
@@ -144,10 +162,18 @@ CUresult runMemcpyDtoDV2(Executor& executor, const cmd::Decoded<cmd::MemcpyDtoDV
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
   const auto call = executor.driver().cuMemcpyDtoDAsync_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(in.fixed.dstDevice, in.fixed.srcDevice, in.fixed.ByteCount, stream);
+  return call(dstDevice.device(), srcDevice.device(), in.fixed.ByteCount, stream);
 }
 
 CUresult runMemcpyDtoDAsyncV2(Executor& executor, const cmd::Decoded<cmd::MemcpyDtoDAsyncV2>& in) {
+  SessionRange dstDevice;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.ByteCount, 1), dstDevice)) {
+    return refused;
+  }
+  SessionRange srcDevice;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.srcDevice, bytesOf(in.fixed.ByteCount, 1), srcDevice)) {
+    return refused;
+  }
   CUstream hStream = nullptr;
   if (!executor.stream(in.fixed.hStream, hStream)) {
     return executor.violation("MemcpyDtoDAsyncV2: hStream is no stream of the session");
@@ -155,10 +181,14 @@ CUresult runMemcpyDtoDAsyncV2(Executor& executor, const cmd::Decoded<cmd::Memcpy
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
   const auto call = executor.driver().cuMemcpyDtoDAsync_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(in.fixed.dstDevice, in.fixed.srcDevice, in.fixed.ByteCount, hStream);
+  return call(dstDevice.device(), srcDevice.device(), in.fixed.ByteCount, hStream);
 }
 
 CUresult runMemsetD8V2(Executor& executor, const cmd::Decoded<cmd::MemsetD8V2>& in) {
+  SessionRange dstDevice;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.N, 1), dstDevice)) {
+    return refused;
+  }
   CUstream stream = nullptr;
   if (!executor.stream(in.fixed.stream, stream)) {
     return executor.violation("MemsetD8V2: stream is no stream of the session");
@@ -166,10 +196,14 @@ CUresult runMemsetD8V2(Executor& executor, const cmd::Decoded<cmd::MemsetD8V2>& 
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
   const auto call = executor.driver().cuMemsetD8Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(in.fixed.dstDevice, in.fixed.uc, in.fixed.N, stream);
+  return call(dstDevice.device(), in.fixed.uc, in.fixed.N, stream);
 }
 
 CUresult runMemsetD16V2(Executor& executor, const cmd::Decoded<cmd::MemsetD16V2>& in) {
+  SessionRange dstDevice;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.N, 2), dstDevice)) {
+    return refused;
+  }
   CUstream stream = nullptr;
   if (!executor.stream(in.fixed.stream, stream)) {
     return executor.violation("MemsetD16V2: stream is no stream of the session");
@@ -177,10 +211,14 @@ CUresult runMemsetD16V2(Executor& executor, const cmd::Decoded<cmd::MemsetD16V2>
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
   const auto call = executor.driver().cuMemsetD16Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(in.fixed.dstDevice, in.fixed.us, in.fixed.N, stream);
+  return call(dstDevice.device(), in.fixed.us, in.fixed.N, stream);
 }
 
 CUresult runMemsetD32V2(Executor& executor, const cmd::Decoded<cmd::MemsetD32V2>& in) {
+  SessionRange dstDevice;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.N, 4), dstDevice)) {
+    return refused;
+  }
   CUstream stream = nullptr;
   if (!executor.stream(in.fixed.stream, stream)) {
     return executor.violation("MemsetD32V2: stream is no stream of the session");
@@ -188,10 +226,14 @@ CUresult runMemsetD32V2(Executor& executor, const cmd::Decoded<cmd::MemsetD32V2>
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
   const auto call = executor.driver().cuMemsetD32Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(in.fixed.dstDevice, in.fixed.ui, in.fixed.N, stream);
+  return call(dstDevice.device(), in.fixed.ui, in.fixed.N, stream);
 }
 
 CUresult runMemsetD2D8V2(Executor& executor, const cmd::Decoded<cmd::MemsetD2D8V2>& in) {
+  SessionRange dstDevice;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.Width, 1, in.fixed.dstPitch, in.fixed.Height), dstDevice)) {
+    return refused;
+  }
   CUstream stream = nullptr;
   if (!executor.stream(in.fixed.stream, stream)) {
     return executor.violation("MemsetD2D8V2: stream is no stream of the session");
@@ -199,10 +241,14 @@ CUresult runMemsetD2D8V2(Executor& executor, const cmd::Decoded<cmd::MemsetD2D8V
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
   const auto call = executor.driver().cuMemsetD2D8Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(in.fixed.dstDevice, in.fixed.dstPitch, in.fixed.uc, in.fixed.Width, in.fixed.Height, stream);
+  return call(dstDevice.device(), in.fixed.dstPitch, in.fixed.uc, in.fixed.Width, in.fixed.Height, stream);
 }
 
 CUresult runMemsetD2D16V2(Executor& executor, const cmd::Decoded<cmd::MemsetD2D16V2>& in) {
+  SessionRange dstDevice;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.Width, 2, in.fixed.dstPitch, in.fixed.Height), dstDevice)) {
+    return refused;
+  }
   CUstream stream = nullptr;
   if (!executor.stream(in.fixed.stream, stream)) {
     return executor.violation("MemsetD2D16V2: stream is no stream of the session");
@@ -210,10 +256,14 @@ CUresult runMemsetD2D16V2(Executor& executor, const cmd::Decoded<cmd::MemsetD2D1
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
   const auto call = executor.driver().cuMemsetD2D16Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(in.fixed.dstDevice, in.fixed.dstPitch, in.fixed.us, in.fixed.Width, in.fixed.Height, stream);
+  return call(dstDevice.device(), in.fixed.dstPitch, in.fixed.us, in.fixed.Width, in.fixed.Height, stream);
 }
 
 CUresult runMemsetD2D32V2(Executor& executor, const cmd::Decoded<cmd::MemsetD2D32V2>& in) {
+  SessionRange dstDevice;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.Width, 4, in.fixed.dstPitch, in.fixed.Height), dstDevice)) {
+    return refused;
+  }
   CUstream stream = nullptr;
   if (!executor.stream(in.fixed.stream, stream)) {
     return executor.violation("MemsetD2D32V2: stream is no stream of the session");
@@ -221,10 +271,14 @@ CUresult runMemsetD2D32V2(Executor& executor, const cmd::Decoded<cmd::MemsetD2D3
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
   const auto call = executor.driver().cuMemsetD2D32Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(in.fixed.dstDevice, in.fixed.dstPitch, in.fixed.ui, in.fixed.Width, in.fixed.Height, stream);
+  return call(dstDevice.device(), in.fixed.dstPitch, in.fixed.ui, in.fixed.Width, in.fixed.Height, stream);
 }
 
 CUresult runMemsetD8Async(Executor& executor, const cmd::Decoded<cmd::MemsetD8Async>& in) {
+  SessionRange dstDevice;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.N, 1), dstDevice)) {
+    return refused;
+  }
   CUstream hStream = nullptr;
   if (!executor.stream(in.fixed.hStream, hStream)) {
     return executor.violation("MemsetD8Async: hStream is no stream of the session");
@@ -232,10 +286,14 @@ CUresult runMemsetD8Async(Executor& executor, const cmd::Decoded<cmd::MemsetD8As
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
   const auto call = executor.driver().cuMemsetD8Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(in.fixed.dstDevice, in.fixed.uc, in.fixed.N, hStream);
+  return call(dstDevice.device(), in.fixed.uc, in.fixed.N, hStream);
 }
 
 CUresult runMemsetD16Async(Executor& executor, const cmd::Decoded<cmd::MemsetD16Async>& in) {
+  SessionRange dstDevice;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.N, 2), dstDevice)) {
+    return refused;
+  }
   CUstream hStream = nullptr;
   if (!executor.stream(in.fixed.hStream, hStream)) {
     return executor.violation("MemsetD16Async: hStream is no stream of the session");
@@ -243,10 +301,14 @@ CUresult runMemsetD16Async(Executor& executor, const cmd::Decoded<cmd::MemsetD16
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
   const auto call = executor.driver().cuMemsetD16Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(in.fixed.dstDevice, in.fixed.us, in.fixed.N, hStream);
+  return call(dstDevice.device(), in.fixed.us, in.fixed.N, hStream);
 }
 
 CUresult runMemsetD32Async(Executor& executor, const cmd::Decoded<cmd::MemsetD32Async>& in) {
+  SessionRange dstDevice;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.N, 4), dstDevice)) {
+    return refused;
+  }
   CUstream hStream = nullptr;
   if (!executor.stream(in.fixed.hStream, hStream)) {
     return executor.violation("MemsetD32Async: hStream is no stream of the session");
@@ -254,10 +316,14 @@ CUresult runMemsetD32Async(Executor& executor, const cmd::Decoded<cmd::MemsetD32
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
   const auto call = executor.driver().cuMemsetD32Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(in.fixed.dstDevice, in.fixed.ui, in.fixed.N, hStream);
+  return call(dstDevice.device(), in.fixed.ui, in.fixed.N, hStream);
 }
 
 CUresult runMemsetD2D8Async(Executor& executor, const cmd::Decoded<cmd::MemsetD2D8Async>& in) {
+  SessionRange dstDevice;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.Width, 1, in.fixed.dstPitch, in.fixed.Height), dstDevice)) {
+    return refused;
+  }
   CUstream hStream = nullptr;
   if (!executor.stream(in.fixed.hStream, hStream)) {
     return executor.violation("MemsetD2D8Async: hStream is no stream of the session");
@@ -265,10 +331,14 @@ CUresult runMemsetD2D8Async(Executor& executor, const cmd::Decoded<cmd::MemsetD2
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
   const auto call = executor.driver().cuMemsetD2D8Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(in.fixed.dstDevice, in.fixed.dstPitch, in.fixed.uc, in.fixed.Width, in.fixed.Height, hStream);
+  return call(dstDevice.device(), in.fixed.dstPitch, in.fixed.uc, in.fixed.Width, in.fixed.Height, hStream);
 }
 
 CUresult runMemsetD2D16Async(Executor& executor, const cmd::Decoded<cmd::MemsetD2D16Async>& in) {
+  SessionRange dstDevice;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.Width, 2, in.fixed.dstPitch, in.fixed.Height), dstDevice)) {
+    return refused;
+  }
   CUstream hStream = nullptr;
   if (!executor.stream(in.fixed.hStream, hStream)) {
     return executor.violation("MemsetD2D16Async: hStream is no stream of the session");
@@ -276,10 +346,14 @@ CUresult runMemsetD2D16Async(Executor& executor, const cmd::Decoded<cmd::MemsetD
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
   const auto call = executor.driver().cuMemsetD2D16Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(in.fixed.dstDevice, in.fixed.dstPitch, in.fixed.us, in.fixed.Width, in.fixed.Height, hStream);
+  return call(dstDevice.device(), in.fixed.dstPitch, in.fixed.us, in.fixed.Width, in.fixed.Height, hStream);
 }
 
 CUresult runMemsetD2D32Async(Executor& executor, const cmd::Decoded<cmd::MemsetD2D32Async>& in) {
+  SessionRange dstDevice;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.Width, 4, in.fixed.dstPitch, in.fixed.Height), dstDevice)) {
+    return refused;
+  }
   CUstream hStream = nullptr;
   if (!executor.stream(in.fixed.hStream, hStream)) {
     return executor.violation("MemsetD2D32Async: hStream is no stream of the session");
@@ -287,7 +361,7 @@ CUresult runMemsetD2D32Async(Executor& executor, const cmd::Decoded<cmd::MemsetD
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
   const auto call = executor.driver().cuMemsetD2D32Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(in.fixed.dstDevice, in.fixed.dstPitch, in.fixed.ui, in.fixed.Width, in.fixed.Height, hStream);
+  return call(dstDevice.device(), in.fixed.dstPitch, in.fixed.ui, in.fixed.Width, in.fixed.Height, hStream);
 }
 
 CUresult runArrayGetSparseProperties(Executor& executor,
@@ -333,8 +407,8 @@ CUresult runMipmappedArrayGetSparseProperties(Executor& executor,
 CUresult runTexRefCreate(Executor& executor, const cmd::Decoded<cmd::TexRefCreate>& in) {
   CUtexref pTexRef = nullptr;
   const auto call = executor.driver().cuTexRefCreate;
-  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-  if (call != nullptr) result = call(&pTexRef);
+  CUresult result = executor.admit(HandleKind::kTextureReference);
+  if (result == CUDA_SUCCESS) result = call == nullptr ? CUDA_ERROR_NOT_SUPPORTED : call(&pTexRef);
   if (!executor.adopt(HandleKind::kTextureReference, in.fixed.pTexRef, result == CUDA_SUCCESS ? pTexRef : nullptr)) {
     return executor.violation("TexRefCreate: pTexRef is in use already");
   }
@@ -397,10 +471,14 @@ CUresult runTexRefSetAddressV2(Executor& executor, const cmd::Decoded<cmd::TexRe
     return executor.violation("TexRefSetAddressV2: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  SessionRange dptr;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.dptr, bytesOf(in.fixed.bytes, 1), dptr)) {
+    return refused;
+  }
   const auto call = executor.driver().cuTexRefSetAddress_v2;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(in.fixed.hasByteOffset != 0 ? &ByteOffset : nullptr, hTexRef,
-                                     in.fixed.dptr, in.fixed.bytes);
+                                     dptr.device(), in.fixed.bytes);
   if (result == CUDA_SUCCESS) {
     cmd::TexRefSetAddressV2Reply reply{};
     reply.ByteOffset = ByteOffset;
@@ -418,9 +496,13 @@ CUresult runTexRefSetAddress2DV2(Executor& executor, const cmd::Decoded<cmd::Tex
   CUDA_ARRAY_DESCRIPTOR desc;
   static_assert(sizeof desc == sizeof in.fixed.desc);
   std::memcpy(&desc, in.fixed.desc, sizeof desc);
+  SessionRange dptr;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.dptr, bytesOf(desc.Width, 1, in.fixed.Pitch, desc.Height), dptr)) {
+    return refused;
+  }
   const auto call = executor.driver().cuTexRefSetAddress2D_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(hTexRef, &desc, in.fixed.dptr, in.fixed.Pitch);
+  return call(hTexRef, &desc, dptr.device(), in.fixed.Pitch);
 }
 
 CUresult runTexRefSetAddress2DV3(Executor& executor, const cmd::Decoded<cmd::TexRefSetAddress2DV3>& in) {
@@ -432,9 +514,13 @@ CUresult runTexRefSetAddress2DV3(Executor& executor, const cmd::Decoded<cmd::Tex
   CUDA_ARRAY_DESCRIPTOR desc;
   static_assert(sizeof desc == sizeof in.fixed.desc);
   std::memcpy(&desc, in.fixed.desc, sizeof desc);
+  SessionRange dptr;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.dptr, bytesOf(desc.Width, 1, in.fixed.Pitch, desc.Height), dptr)) {
+    return refused;
+  }
   const auto call = executor.driver().cuTexRefSetAddress2D_v3;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(hTexRef, &desc, in.fixed.dptr, in.fixed.Pitch);
+  return call(hTexRef, &desc, dptr.device(), in.fixed.Pitch);
 }
 
 CUresult runTexRefSetFormat(Executor& executor, const cmd::Decoded<cmd::TexRefSetFormat>& in) {
@@ -978,8 +1064,9 @@ CUresult runKernelSetCacheConfig(Executor& executor, const cmd::Decoded<cmd::Ker
 CUresult runStreamCreate(Executor& executor, const cmd::Decoded<cmd::StreamCreate>& in) {
   CUstream phStream = nullptr;
   const auto call = executor.driver().cuStreamCreate;
-  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-  if (call != nullptr) result = call(&phStream, in.fixed.Flags);
+  CUresult result = executor.admit(HandleKind::kStream);
+  if (result == CUDA_SUCCESS) result = call == nullptr ? CUDA_ERROR_NOT_SUPPORTED : call(
+    &phStream, in.fixed.Flags);
   if (!executor.adopt(HandleKind::kStream, in.fixed.phStream, result == CUDA_SUCCESS ? phStream : nullptr)) {
     return executor.violation("StreamCreate: phStream is in use already");
   }
@@ -990,8 +1077,9 @@ CUresult runStreamCreateWithPriority(Executor& executor,
                                      const cmd::Decoded<cmd::StreamCreateWithPriority>& in) {
   CUstream phStream = nullptr;
   const auto call = executor.driver().cuStreamCreateWithPriority;
-  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-  if (call != nullptr) result = call(&phStream, in.fixed.flags, in.fixed.priority);
+  CUresult result = executor.admit(HandleKind::kStream);
+  if (result == CUDA_SUCCESS) result = call == nullptr ? CUDA_ERROR_NOT_SUPPORTED : call(
+    &phStream, in.fixed.flags, in.fixed.priority);
   if (!executor.adopt(HandleKind::kStream, in.fixed.phStream, result == CUDA_SUCCESS ? phStream : nullptr)) {
     return executor.violation("StreamCreateWithPriority: phStream is in use already");
   }
@@ -1045,9 +1133,11 @@ CUresult runStreamWaitValue32V2(Executor& executor, const cmd::Decoded<cmd::Stre
     return executor.violation("StreamWaitValue32V2: stream is no stream of the session");
   }
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
+  SessionRange addr;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.addr, 4, addr)) return refused;
   const auto call = executor.driver().cuStreamWaitValue32_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(stream, in.fixed.addr, in.fixed.value, in.fixed.flags);
+  return call(stream, addr.device(), in.fixed.value, in.fixed.flags);
 }
 
 CUresult runStreamWaitValue64V2(Executor& executor, const cmd::Decoded<cmd::StreamWaitValue64V2>& in) {
@@ -1056,9 +1146,11 @@ CUresult runStreamWaitValue64V2(Executor& executor, const cmd::Decoded<cmd::Stre
     return executor.violation("StreamWaitValue64V2: stream is no stream of the session");
   }
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
+  SessionRange addr;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.addr, 8, addr)) return refused;
   const auto call = executor.driver().cuStreamWaitValue64_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(stream, in.fixed.addr, in.fixed.value, in.fixed.flags);
+  return call(stream, addr.device(), in.fixed.value, in.fixed.flags);
 }
 
 CUresult runStreamWriteValue32V2(Executor& executor, const cmd::Decoded<cmd::StreamWriteValue32V2>& in) {
@@ -1067,9 +1159,11 @@ CUresult runStreamWriteValue32V2(Executor& executor, const cmd::Decoded<cmd::Str
     return executor.violation("StreamWriteValue32V2: stream is no stream of the session");
   }
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
+  SessionRange addr;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.addr, 4, addr)) return refused;
   const auto call = executor.driver().cuStreamWriteValue32_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(stream, in.fixed.addr, in.fixed.value, in.fixed.flags);
+  return call(stream, addr.device(), in.fixed.value, in.fixed.flags);
 }
 
 CUresult runStreamWriteValue64V2(Executor& executor, const cmd::Decoded<cmd::StreamWriteValue64V2>& in) {
@@ -1078,9 +1172,11 @@ CUresult runStreamWriteValue64V2(Executor& executor, const cmd::Decoded<cmd::Str
     return executor.violation("StreamWriteValue64V2: stream is no stream of the session");
   }
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
+  SessionRange addr;
+  if (const CUresult refused = executor.addresses().reach(in.fixed.addr, 8, addr)) return refused;
   const auto call = executor.driver().cuStreamWriteValue64_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return call(stream, in.fixed.addr, in.fixed.value, in.fixed.flags);
+  return call(stream, addr.device(), in.fixed.value, in.fixed.flags);
 }
 
 CUresult runStreamBatchMemOpV2(Executor& executor, const cmd::Decoded<cmd::StreamBatchMemOpV2>& in) {
@@ -1089,11 +1185,11 @@ CUresult runStreamBatchMemOpV2(Executor& executor, const cmd::Decoded<cmd::Strea
     return executor.violation("StreamBatchMemOpV2: stream is no stream of the session");
   }
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  if (in.tail[0].size() / sizeof(CUstreamBatchMemOpParams) != in.fixed.count || in.tail[0].size() % sizeof(CUstreamBatchMemOpParams) != 0) {
+  std::vector<CUstreamBatchMemOpParams> paramArray;
+  if (const CUresult refused = executor.admit(in.tail[0], paramArray)) return refused;
+  if (paramArray.size() != in.fixed.count) {
     return executor.violation("StreamBatchMemOpV2: paramArray has not the length that count says");
   }
-  std::vector<CUstreamBatchMemOpParams> paramArray(in.fixed.count);
-  if (!in.tail[0].empty()) std::memcpy(paramArray.data(), in.tail[0].data(), in.tail[0].size());
   const auto call = executor.driver().cuStreamBatchMemOp_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(stream, in.fixed.count, paramArray.data(), in.fixed.flags);
@@ -1118,8 +1214,9 @@ CUresult runStreamCopyAttributes(Executor& executor, const cmd::Decoded<cmd::Str
 CUresult runEventCreate(Executor& executor, const cmd::Decoded<cmd::EventCreate>& in) {
   CUevent phEvent = nullptr;
   const auto call = executor.driver().cuEventCreate;
-  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-  if (call != nullptr) result = call(&phEvent, in.fixed.Flags);
+  CUresult result = executor.admit(HandleKind::kEvent);
+  if (result == CUDA_SUCCESS) result = call == nullptr ? CUDA_ERROR_NOT_SUPPORTED : call(
+    &phEvent, in.fixed.Flags);
   if (!executor.adopt(HandleKind::kEvent, in.fixed.phEvent, result == CUDA_SUCCESS ? phEvent : nullptr)) {
     return executor.violation("EventCreate: phEvent is in use already");
   }
@@ -1287,28 +1384,29 @@ CUresult runOccupancyAvailableDynamicSMemPerBlock(Executor& executor,
   return result;
 }
 
-using Handler = CUresult (*)(Executor&, std::span<const std::byte>);
+using Bytes = std::span<const std::byte>;
+using Handler = CUresult (*)(Executor&, Bytes, Bytes);
 
 /// What every command is asked before it is run; CUDA_SUCCESS for one that may be.
 template <typename Command>
-CUresult admit(Executor& executor, std::span<const std::byte> body, cmd::Decoded<Command>& in) {
-  if (!cmd::decode(body, in)) return executor.violation("a command has the wrong length");
+CUresult admit(Executor& executor, Bytes head, Bytes body, cmd::Decoded<Command>& in) {
+  if (!cmd::decode(head, body, in)) return executor.violation("a command has the wrong length");
   // What is answered may be put off until its answer is due, and would be put off for ever.
   if (Command::kHasReply && !executor.isAwaited()) return executor.violation("nobody waits for its answer");
   return CUDA_SUCCESS;
 }
 
 template <typename Command, CUresult (*run)(Executor&, const cmd::Decoded<Command>&)>
-CUresult generated(Executor& executor, std::span<const std::byte> body) {
+CUresult generated(Executor& executor, Bytes head, Bytes body) {
   cmd::Decoded<Command> in;
-  const CUresult refused = admit(executor, body, in);
+  const CUresult refused = admit(executor, head, body, in);
   return refused ? refused : run(executor, in);
 }
 
 template <typename Command, CUresult (Executor::*run)(const cmd::Decoded<Command>&)>
-CUresult byHand(Executor& executor, std::span<const std::byte> body) {
+CUresult byHand(Executor& executor, Bytes head, Bytes body) {
   cmd::Decoded<Command> in;
-  const CUresult refused = admit(executor, body, in);
+  const CUresult refused = admit(executor, head, body, in);
   return refused ? refused : (executor.*run)(in);
 }
 
@@ -1325,6 +1423,7 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     &byHand<cmd::AtomicCapabilities, &Executor::onAtomicCapabilities>,
     &byHand<cmd::CallbackDone, &Executor::onCallbackDone>,
     &byHand<cmd::CallbackNext, &Executor::onCallbackNext>,
+    &byHand<cmd::CallbackSources, &Executor::onCallbackSources>,
     &byHand<cmd::CaptureBegin, &Executor::onCaptureBegin>,
     &byHand<cmd::CaptureCopy, &Executor::onCaptureCopy>,
     &byHand<cmd::CaptureDepend, &Executor::onCaptureDepend>,
@@ -1342,6 +1441,7 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     &byHand<cmd::ContextWaitEvent, &Executor::onContextWaitEvent>,
     &byHand<cmd::CopyBox, &Executor::onCopyBox>,
     &byHand<cmd::CopyFromDevice, &Executor::onCopyFromDevice>,
+    &byHand<cmd::CopyFromLanding, &Executor::onCopyFromLanding>,
     &byHand<cmd::CopyHostShared, &Executor::onCopyHostShared>,
     &byHand<cmd::CopyToDevice, &Executor::onCopyToDevice>,
     &generated<cmd::CtxGetExecAffinity, &runCtxGetExecAffinity>,
@@ -1393,6 +1493,7 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     &byHand<cmd::GraphNodeType, &Executor::onGraphNodeType>,
     &byHand<cmd::GraphSetNode, &Executor::onGraphSetNode>,
     &byHand<cmd::GraphSource, &Executor::onGraphSource>,
+    &byHand<cmd::GraphSources, &Executor::onGraphSources>,
     &byHand<cmd::GraphUpdateNode, &Executor::onGraphUpdateNode>,
     &byHand<cmd::GraphUpload, &Executor::onGraphUpload>,
     &byHand<cmd::GreenCreate, &Executor::onGreenCreate>,
@@ -1407,6 +1508,8 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     &generated<cmd::KernelSetAttribute, &runKernelSetAttribute>,
     &generated<cmd::KernelSetCacheConfig, &runKernelSetCacheConfig>,
     &byHand<cmd::LandFromDevice, &Executor::onLandFromDevice>,
+    &byHand<cmd::LandingAwait, &Executor::onLandingAwait>,
+    &byHand<cmd::LandingsOver, &Executor::onLandingsOver>,
     &byHand<cmd::Launch, &Executor::onLaunch>,
     &byHand<cmd::LaunchLimits, &Executor::onLaunchLimits>,
     &generated<cmd::LibraryGetKernelCount, &runLibraryGetKernelCount>,
@@ -1528,10 +1631,10 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
 
 }  // namespace
 
-CUresult dispatch(Executor& executor, cmd::Op op, std::span<const std::byte> body) {
+CUresult dispatch(Executor& executor, cmd::Op op, Bytes head, Bytes body) {
   const auto number = static_cast<uint16_t>(op);
   if (number == 0 || number >= cmd::kOpLimit) return executor.violation("no command has this number");
-  return kHandlers[number](executor, body);
+  return kHandlers[number](executor, head, body);
 }
 
 }  // namespace millpond::worker

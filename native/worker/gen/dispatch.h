@@ -13,8 +13,9 @@ namespace millpond::worker {
 
 class Executor;
 
-/// Runs one command of a client that need not be trusted and returns the driver's result. A number that is no command,
+/// Runs one command of a client that need not be trusted and returns the driver's result. `head`: a copy of the beginning
+/// of its body. A number that is no command,
 /// a body of the wrong length or a handle that the session does not own is a violation (Executor::violation).
-CUresult dispatch(Executor& executor, cmd::Op op, std::span<const std::byte> body);
+CUresult dispatch(Executor& executor, cmd::Op op, std::span<const std::byte> head, std::span<const std::byte> body);
 
 }  // namespace millpond::worker

@@ -206,6 +206,7 @@ void Driver::load(void* library) {
   find(library, "cuOccupancyMaxActiveClusters", cuOccupancyMaxActiveClusters);
   find(library, "cuOccupancyMaxPotentialClusterSize", cuOccupancyMaxPotentialClusterSize);
   find(library, "cuParamSetTexRef", cuParamSetTexRef);
+  find(library, "cuPointerGetAttributes", cuPointerGetAttributes);
   find(library, "cuStreamAddCallback", cuStreamAddCallback);
   find(library, "cuStreamBatchMemOp_v2", cuStreamBatchMemOp_v2);
   find(library, "cuStreamBeginCaptureToGraph", cuStreamBeginCaptureToGraph);

@@ -208,6 +208,7 @@ struct Driver {
   decltype(&::cuOccupancyMaxActiveClusters) cuOccupancyMaxActiveClusters = Absent();
   decltype(&::cuOccupancyMaxPotentialClusterSize) cuOccupancyMaxPotentialClusterSize = Absent();
   decltype(&::cuParamSetTexRef) cuParamSetTexRef = Absent();
+  decltype(&::cuPointerGetAttributes) cuPointerGetAttributes = Absent();
   decltype(&::cuStreamAddCallback) cuStreamAddCallback = Absent();
   decltype(&::cuStreamBatchMemOp_v2) cuStreamBatchMemOp_v2 = Absent();
   decltype(&::cuStreamBeginCaptureToGraph) cuStreamBeginCaptureToGraph = Absent();

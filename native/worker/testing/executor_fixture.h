@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "protocol/gen/commands.h"
-#include "protocol/session_test_server.h"
-#include "worker/executor.h"
+#include "testing/servers/session_server.h"
+#include "worker/session/executor.h"
 #include "worker/testing/fake_driver.h"
 
 namespace millpond::worker {
@@ -32,14 +32,16 @@ class ExecutorFixture {
   /// `gates`: directory of the devices' gates; the session has half of each device. `checks`: programs are checked.
   /// `sharing`: with other sessions. `parking`: whether it is parked, or was.
   explicit ExecutorFixture(Carrier carrier, unsigned devices = 2, std::string gates = "",
-                           const SanitizerTable* checks = nullptr, Sharing* sharing = nullptr, Parking parking = {})
+                           const SanitizerTable* checks = nullptr, Sharing* sharing = nullptr, Parking parking = {},
+                           ClaimPlace claim = {}, bool countsDriverMemory = false)
       : fake_(devices), driver_(fake_.table()), devices_(driver_) {
     if (checks) fake_.check(*checks);
+    if (countsDriverMemory) devices_.countDriverMemory();
     std::vector<DeviceShare> shares;
     for (unsigned i = 0; i < devices; ++i) shares.push_back({FakeDriver::uuid(i), kLimit, 50});
     CHECK(bool(devices_.assign(shares)));
-    server_ = std::make_unique<SessionTestServer>(carrier, [this, sharing, parking, gates = std::move(gates)](ServerLink& link) {
-      Executor executor(driver_, devices_, std::move(link), nullptr, nullptr, gates, sharing, parking);
+    server_ = std::make_unique<SessionTestServer>(carrier, [this, sharing, parking, claim = std::move(claim), gates = std::move(gates)](ServerLink& link) {
+      Executor executor(driver_, devices_, std::move(link), nullptr, nullptr, gates, sharing, parking, claim);
       executor_.store(&executor);
       Executor::End end = executor.run();
       std::lock_guard lock(mutex_);
@@ -70,10 +72,10 @@ class ExecutorFixture {
     if (Executor* executor = executor_.load()) executor->clientGone();
   }
   /// Other memory limits, as the supervisor sets them.
-  Status setMemoryLimits(const std::vector<uint64_t>& bytes) {
+  Status setMemoryLimits(const std::vector<uint64_t>& bytes, uint64_t revision = 1) {
     std::lock_guard lock(mutex_);
     Executor* executor = executor_.load();
-    return executor ? executor->setMemoryLimits(bytes) : Status(Error{"the session is over"});
+    return executor ? executor->setMemoryLimits(bytes, revision) : Status(Error{"the session is over"});
   }
   /// Other shares, as the supervisor sets them.
   void setShares(std::vector<gate::Share> shares) {

@@ -50,7 +50,8 @@ struct FakeCalls {
   }
   static CUresult deviceTotalMem(size_t* bytes, CUdevice) { return *bytes = d().memoryBytes_, CUDA_SUCCESS; }
   static CUresult deviceGetAttribute(int* value, CUdevice_attribute id, CUdevice) {
-    return *value = static_cast<int>(id), CUDA_SUCCESS;
+    const bool isPageable = id == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS;
+    return *value = isPageable ? d().reachesPageableMemory_ : static_cast<int>(id), CUDA_SUCCESS;
   }
   static CUresult primaryCtxReset(CUdevice) { return d().failure("cuDevicePrimaryCtxReset_v2"); }
   static CUresult primaryCtxRetain(CUcontext* out, CUdevice device) {
@@ -321,6 +322,13 @@ struct FakeCalls {
     d().stream(stream).destroyed = true;  // what was issued to it still runs
     return CUDA_SUCCESS;
   }
+  static CUresult launchHostFunc(CUstream, CUhostFn function, void* data) {
+    d().hostFunctions_.emplace_back([driver = &d(), function, data] {
+      function(data);
+      ++driver->returnedHostFunctions_;
+    });
+    return CUDA_SUCCESS;
+  }
   static CUresult streamQuery(CUstream stream) {
     if (const CUresult rc = d().failure("cuStreamQuery")) return rc;
     Lock lock(d().mutex_);
@@ -510,6 +518,7 @@ Driver FakeDriver::table() const {
   t.cuMemsetD8Async = &C::memset8;
   t.cuStreamCreate = &C::streamCreate;
   t.cuStreamDestroy_v2 = &C::streamDestroy;
+  t.cuLaunchHostFunc = &C::launchHostFunc;
   t.cuStreamQuery = &C::streamQuery;
   t.cuStreamWaitEvent = &C::streamWaitEvent;
   t.cuEventCreate = &C::eventCreate;

@@ -3,6 +3,7 @@
 // stream, and whatever a real driver answers with a crash (a stream, event or file that is gone) fails the test.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -12,10 +13,11 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cuda/sanitizer_table.h"
-#include "worker/driver.h"
+#include "worker/device/driver.h"
 
 namespace millpond::worker {
 
@@ -41,6 +43,8 @@ class FakeDriver {
   Driver table() const;
   /// From now on it is one that checks programs, and tells `table` of their memory.
   void check(const SanitizerTable& table) { checks_ = &table; }
+  /// Its kernels can address pageable memory of the process, as on hosts with HMM or ATS.
+  void reachPageableMemory() { reachesPageableMemory_ = true; }
   static std::string uuid(unsigned device);
 
   // Streams are numbered from 1 in the order of their creation; 0 is the default stream of the first context.
@@ -66,6 +70,8 @@ class FakeDriver {
   size_t registeredRuns();
   size_t tiles();  ///< of all arrays
   std::vector<Launch> launches();
+  /// Host functions that have returned. They run at once, on threads of their own, and their streams do not wait for them.
+  unsigned returnedHostFunctions() const { return returnedHostFunctions_.load(); }
 
  private:
   friend struct FakeCalls;
@@ -135,6 +141,7 @@ class FakeDriver {
   std::vector<Launch> launches_;
   size_t createdContexts_ = 0;
   const SanitizerTable* checks_ = nullptr;
+  bool reachesPageableMemory_ = false;
   std::set<CUcontext> destroyedContexts_;
   CUresult always_ = CUDA_SUCCESS;
   struct Failing {
@@ -142,6 +149,8 @@ class FakeDriver {
     unsigned times;
   };
   std::map<std::string, Failing> next_;
+  std::atomic<unsigned> returnedHostFunctions_{0};
+  std::vector<std::jthread> hostFunctions_;
 };
 
 }  // namespace millpond::worker

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "worker/driver.h"
-#include "worker/session_devices.h"
+#include "worker/device/driver.h"
+#include "worker/device/session_devices.h"
 
 namespace millpond::worker {
 

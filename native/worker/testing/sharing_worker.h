@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "testing/check.h"
-#include "worker/sharing.h"
+#include "worker/ipc/peer_sharing.h"
 
 namespace millpond::worker {
 

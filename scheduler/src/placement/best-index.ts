@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/** Scores of all rooms for one shape, and the best of them at once: a tournament. Equal scores: the first room wins. */
+/**
+ * Scores of all rooms for one shape, with the best of them in constant time: a tournament tree. Ties go to the first room.
+ */
 export class BestIndex {
   readonly #scores: Float64Array;
-  /** Winner of each match; 1 is the final, the matches of n are 2n and 2n + 1. */
+  /** Winner of each match; 1 is the final, and the matches that feed n are 2n and 2n + 1. */
   readonly #winners: Int32Array;
   readonly #leaves: number;
 
@@ -14,7 +16,7 @@ export class BestIndex {
     this.rebuild();
   }
 
-  /** Sets a score without playing the matches: `rebuild` has to follow. */
+  /** Sets a score without replaying the matches; call `rebuild` afterwards. */
   setQuietly(room: number, score: number): void {
     this.#scores[room] = score;
   }

@@ -1,47 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where a claim goes in a snapshot of a live pool: the filter says which devices will do, the scorers of the simulator
-// say which are best. A device is thousandths here too: of its memory or of its compute, whichever is scarcer.
+// Places a claim in a snapshot of a live pool: the filter selects the devices that fit, the scorers of the simulator rank
+// them. Devices are counted in thousandths here too: of memory or of compute, whichever is scarcer.
 
 import type { PlacementPolicy } from "../constraints.ts";
-import { type Candidate, candidatesOn, takesClaims } from "../filter.ts";
+import { candidatesOn, takesClaims } from "../filter.ts";
 import type { ClaimRequest, Share } from "../request.ts";
 import { type DeviceState, deviceComputePercent, freeOf, type NodeState } from "../snapshot.ts";
 import { closest, spanOf } from "../topology.ts";
 import { BinpackScorer, SpreadScorer } from "./classic-scorers.ts";
 import { LeastFragmentationScorer } from "./least-fragmentation.ts";
-import { type BestOffer, isBetter, Ranking } from "./ranking.ts";
+import { type BestOffer, isBetter, type Offer, Ranking } from "./ranking.ts";
 import { type Room, roomOf, wholeMilli } from "./room.ts";
 import type { ChoiceScorer } from "./scorer.ts";
 import type { Workload } from "./workload.ts";
 
-/** The best a node has to offer a claim. */
-export interface Offer {
-  readonly taken: readonly Candidate[];
-  /**
-   * How good it is, what counts most first, the smaller the better: bytes of the largest device taken, where the claim
-   * asks for bytes (a small claim leaves the large devices alone); how far apart the devices are; minus the score.
-   */
-  readonly ranks: readonly [number, number, number];
-}
-
-/** What is remembered of a node. A node that changes is another object, so nothing here goes stale. */
+/** Cached results for one node. A node that changes is another object, so nothing here goes stale. */
 interface Memory {
   readonly room: Room;
-  /** By policy, workload and what is asked; null: nothing will do. */
+  /** By policy, workload and request; null: the node has no place. */
   readonly offers: Map<string, Offer | null>;
 }
 
-/** Claims that differ from each other, of which the offers of one node, or of a pool, are remembered. */
+/** Upper bound of distinct requests whose offers are cached for one node, or for a pool. */
 const maxRemembered = 64;
 
-/** Fewer nodes are looked through faster than they are ranked, and mostly they are a part of a pool that is. */
+/** Below this number of nodes a scan is faster than a ranking, and the nodes are usually a part of a pool that is ranked. */
 const fewestRanked = 32;
 
-/** The usual large node, by which free GPUs are made comparable. */
+/** A typical large node, the unit in which free GPUs are compared. */
 const usualNode = { cpuMilli: 0, gpus: 8 } as const;
 
-/** Scores that differ by less are equal: they differ by rounding. */
+/** Scores are rounded to 1/precision: smaller differences are rounding errors. */
 const precision = 1e9;
 
 const memories = new WeakMap<NodeState, Memory>();
@@ -49,14 +39,14 @@ const memories = new WeakMap<NodeState, Memory>();
 interface Scorers {
   readonly id: number;
   readonly byPolicy: Map<PlacementPolicy, ChoiceScorer>;
-  /** By what is asked. */
+  /** By request. */
   readonly rankings: Map<string, Ranking>;
 }
 
 const scorersByWorkload = new WeakMap<Workload, Scorers>();
 let workloads = 0;
 
-/** The best that one of the nodes offers; undefined when none has a place now. */
+/** The best offer of all nodes; undefined when none has a place now. */
 export function bestOffer(
   nodes: readonly NodeState[],
   request: ClaimRequest,
@@ -87,7 +77,7 @@ function rankingOf(asked: string, workload: Workload): Ranking {
   return ranking;
 }
 
-/** What the node offers; undefined when it has no place now. */
+/** The offer of the node; undefined when it has no place now. */
 function offerOf(
   node: NodeState,
   request: ClaimRequest,
@@ -130,7 +120,7 @@ function makeOffer(
 ): Offer | undefined {
   const isByBytes = request.memoryBytes > 0n && policy !== "spread";
   const value = scorer.valueOf(room);
-  // Devices of which as much is free score alike.
+  // Devices with the same free amount have the same score.
   const scores = new Map<number, number>();
   const scoreOf = (gpu: number, free: number, milli: number) => {
     const key = free * (wholeMilli + 1) + milli;
@@ -146,7 +136,7 @@ function makeOffer(
       const { device, share } = candidate;
       const gpu = node.devices.indexOf(device);
       const free = room.freeMilli[gpu] ?? 0;
-      // Rounding may say a thousandth more than is free; the filter has compared exactly.
+      // Rounding may give a thousandth more than is free; the filter has compared exactly.
       const milli = Math.min(free, milliOf(share, device));
       const score = request.gpus === 1 ? scoreOf(gpu, free, milli) : 0;
       const left = policy === "spread" ? milli - free : free - milli;
@@ -171,7 +161,7 @@ function makeOffer(
     value,
   );
   const largest = isByBytes ? Math.max(...taken.map(({ device }) => Number(device.memoryBytes))) : 0;
-  // Without what only the ranking needed: offers are kept.
+  // Keeps only the result of the ranking, because offers are cached.
   const candidates = taken.map(({ device, free, share }) => ({ device, free, share }));
   return { taken: candidates, ranks: [largest, spanOf(taken), rounded(-score)] };
 }

@@ -5,8 +5,8 @@ import { anyModel, wholeMilli } from "./room.ts";
 import { type WeightedShape, type Workload, workloadOf } from "./workload.ts";
 
 /**
- * What pools are asked for as a rule, in percent of the claims: most training tasks ask for one GPU, half of the GPU
- * time goes to jobs of fewer than eight, and what serves or develops asks for shares.
+ * A typical mix of requests, in percent of the claims: most training jobs ask for one GPU, half of the GPU time goes to jobs
+ * of fewer than eight, and inference and development ask for shares.
  */
 const usual: readonly (readonly [gpus: number, gpuMilli: number, percent: number])[] = [
   [1, 1000, 42],
@@ -21,17 +21,17 @@ const usual: readonly (readonly [gpus: number, gpuMilli: number, percent: number
   [1, 750, 4],
 ];
 
-/** The workload of a pool of which nothing is known yet. */
+/** The workload that is assumed for a pool without history. */
 export const usualWorkload: Workload = workloadOf(
   usual.map(([gpus, milli, weight]) => weighted(gpus, milli, weight)),
 );
 
-/** How many claims the usual workload counts for beside those that there are. */
+/** How many claims the usual workload counts as, beside the observed ones. */
 const usualClaims = 50;
 
 /**
- * The workload of a pool by the claims that hold something of it, more like them the more there are. Made anew now and
- * then, not for each decision: with another workload every node is scored again.
+ * Learns the workload from the claims that hold devices; the more there are, the more they outweigh the usual one. Call it
+ * now and then, not for each decision: with another workload every node is scored again.
  */
 export function learnWorkload(snapshot: Snapshot): Workload {
   const claims = new Map<string, { gpus: number; gpuMilli: number }>();
@@ -53,7 +53,7 @@ export function learnWorkload(snapshot: Snapshot): Workload {
   ]);
 }
 
-/** To hundredths, so that claims of nearly the same size count together. */
+/** Rounds up to hundredths, so that claims of nearly the same size count together. */
 function roundUp(milli: number): number {
   return Math.min(wholeMilli, Math.ceil(milli / 10) * 10);
 }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Policies that others have published or that every scheduler has, to be compared with.
+// Published and common policies, for comparison.
 
 import { FragmentMeasure } from "./fragmentation.ts";
 import { fitsRoom, gpusFor, type Room, type Shape, wholeMilli } from "./room.ts";
 import { type ChoiceScorer, type Scorer, tightestGpu } from "./scorer.ts";
 import type { Workload } from "./workload.ts";
 
-/** The largest node of a pool, by which free CPU and GPUs are made comparable. */
+/** The largest node of a pool, the unit in which free CPU and GPUs are compared. */
 export interface LargestNode {
-  /** 0: no CPU is known of. */
+  /** 0: CPU is not counted. */
   readonly cpuMilli: number;
   /** At least 1. */
   readonly gpus: number;
 }
 
-/** What is left of CPU and GPUs, each by the largest node, half and half: 0, nothing, to 1. */
+/** Free CPU and GPUs relative to the largest node, averaged: 0 (nothing) to 1. */
 export function leftOver(
   room: Room,
   shape: Pick<Shape, "cpuMilli" | "gpus" | "gpuMilli">,
@@ -38,7 +38,7 @@ abstract class StatelessScorer implements Scorer {
   abstract score(room: Room, shape: Shape): number;
 }
 
-/** Where least CPU and GPU are left over, in steps of a hundredth. */
+/** Best fit: prefers the room with the least CPU and GPU left over, in steps of a hundredth. */
 export class BestFitScorer extends StatelessScorer {
   readonly #largest: LargestNode;
 
@@ -53,7 +53,7 @@ export class BestFitScorer extends StatelessScorer {
   }
 }
 
-/** As best fit, but finely, and GPUs count before CPU: fills a node before it begins another. */
+/** Like best fit, but with fine steps and GPUs before CPU: fills a node before it opens another. */
 export class BinpackScorer extends StatelessScorer implements ChoiceScorer {
   readonly #largest: LargestNode;
 
@@ -72,7 +72,7 @@ export class BinpackScorer extends StatelessScorer implements ChoiceScorer {
   }
 }
 
-/** Where most GPU is free: claims disturb each other least, and a lost node costs fewest of them. */
+/** Prefers the room with the most free GPU: claims disturb each other least, and a lost node costs the fewest of them. */
 export class SpreadScorer extends StatelessScorer implements ChoiceScorer {
   score(room: Room, shape: Shape): number {
     const { freeMilli } = room;
@@ -94,7 +94,7 @@ export class SpreadScorer extends StatelessScorer implements ChoiceScorer {
   }
 }
 
-/** GPUs in use first, then free GPUs of nodes in use, then nodes that are wholly free. */
+/** Prefers GPUs in use, then free GPUs of nodes in use, then nodes that are wholly free. */
 export class PackingScorer extends StatelessScorer {
   score(room: Room, shape: Shape): number {
     if (shape.gpus === 0) {
@@ -116,7 +116,10 @@ export class PackingScorer extends StatelessScorer {
   }
 }
 
-/** Fragmentation gradient descent as published: where the fragment measure grows least, in a hundred steps. */
+/**
+ * Fragmentation gradient descent (FGD) as published at USENIX ATC '23: prefers the smallest growth of the fragmentation
+ * measure, in a hundred steps.
+ */
 export class FgdScorer implements Scorer {
   gpu = -1;
   readonly #measure: FragmentMeasure;
@@ -157,7 +160,7 @@ function steps(gainMilli: number): number {
   return Math.trunc(100 / (1 + Math.exp(-gainMilli / wholeMilli)));
 }
 
-/** A uniformly random one of the rooms that the shape fits, and of its GPUs; undefined: it fits none. */
+/** A uniformly random room among those that fit the shape, and random GPUs of it; undefined: it fits nowhere. */
 export function chooseRandomly(
   rooms: readonly Room[],
   shape: Shape,

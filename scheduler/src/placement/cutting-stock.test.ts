@@ -46,7 +46,7 @@ test("no pattern of shares is worth more than the GPU it lies on, and a GPU's wo
         for (const size of Object.keys(sizes).map(Number)) {
           expect(priceOf(size)).toBeGreaterThanOrEqual(0);
           expect(priceOf(size)).toBeLessThanOrEqual(1 + 1e-6);
-          // Nobody pays more for a smaller share than for a larger one.
+          // A smaller share never costs more than a larger one.
           expect(priceOf(size)).toBeLessThanOrEqual((worth[size] as number) + 1e-6);
         }
         worth.forEach((each, room) => {

@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How shares go together on GPUs. If each size were asked for as often as in the workload, how many GPUs would be
-// needed at least, and what does each size cost of them? That is the cutting stock problem; its linear relaxation is
-// solved by generating columns (Gilmore and Gomory): the prices of the optimum are the sizes as they really count. A
-// share of 0.81 that nothing goes beside costs a whole GPU, one of 0.16 that fills such a gap costs nothing.
+// Prices of shares by how they combine on GPUs. If each size were asked for as often as in the workload, how many GPUs would
+// be needed at least, and how much of them does each size cost? This is the cutting stock problem. Its linear relaxation is
+// solved by column generation (Gilmore and Gomory, 1961): the dual prices of the optimum are the effective sizes. A share of
+// 0.81 that no other share fits beside costs a whole GPU; one of 0.16 that fills such a gap costs nothing.
 
 import { wholeMilli } from "./room.ts";
 import type { WeightedShape } from "./workload.ts";
 
 export interface SharePrices {
-  /** At index r, 0 to 1000: the most that shares in r thousandths of a GPU can be worth, in GPUs. */
+  /** At index r, 0 to 1000: the greatest value, in GPUs, of shares in r thousandths of a GPU. */
   readonly worth: Float64Array;
   /** The price of a share of the given thousandths, in GPUs. */
   readonly priceOf: (gpuMilli: number) => number;
 }
 
-/** Columns after which the prices are good enough; what is usual is two for each size. */
+/** Upper bound of generated columns, after which the prices are good enough; two for each size are typical. */
 const maxColumns = 2000;
 const tolerance = 1e-9;
-/** By so much of a GPU the best pattern may be worth more than one: then the prices are that close to the best ones. */
+/**
+ * Tolerance, in GPUs, by which the best pattern may be worth more than one GPU: the prices are then this close to the
+ * optimum.
+ */
 const closeEnough = 1e-4;
 
-/** Prices of the sizes of shares in a workload. No shares: all is worth nothing. */
+/** Prices of the sizes of shares in a workload. Without shares every price is 0. */
 export function sharePrices(shapes: readonly WeightedShape[]): SharePrices {
   const demands = new Map<number, number>();
   for (const { shape, weight } of shapes) {
@@ -39,7 +42,7 @@ export function sharePrices(shapes: readonly WeightedShape[]): SharePrices {
   return { worth, priceOf: (gpuMilli) => bySize.get(gpuMilli) ?? worth[gpuMilli] ?? 0 };
 }
 
-/** The revised simplex method; the basis is kept as its inverse. */
+/** The revised simplex method; the inverse of the basis is maintained. */
 function solve(sizes: readonly number[], demands: readonly number[]): Float64Array {
   const count = sizes.length;
   const total = demands.reduce((sum, each) => sum + each, 0);
@@ -48,7 +51,7 @@ function solve(sizes: readonly number[], demands: readonly number[]): Float64Arr
     line[row] = 1 / Math.floor(wholeMilli / size);
     return line;
   });
-  // Slightly uneven, so that no two rows tie and the method cannot go in circles.
+  // Slightly uneven amounts, so that no two rows tie and the method cannot cycle.
   const amounts = Float64Array.from(demands, (demand, row) => {
     const uneven = demand / total + 1e-5 * (1 + ((row * 7919) % 97) / 97);
     return uneven * (inverse[row]?.[row] ?? 0);
@@ -105,7 +108,7 @@ function solve(sizes: readonly number[], demands: readonly number[]): Float64Arr
 
   let prices = pricesNow();
   for (let columns = 0; columns < maxColumns; columns++) {
-    // Who would rather have less of a size than more may: its surplus enters the basis.
+    // Demand may be exceeded: the surplus of a size enters the basis.
     const unwanted = prices.findIndex((price) => price < -tolerance);
     if (unwanted >= 0) {
       column.fill(0);
@@ -139,9 +142,9 @@ interface Pattern {
   readonly take: (each: (position: number) => void) => void;
 }
 
-/** The knapsack problem for every capacity up to a whole GPU. */
+/** Solves the knapsack problem for every capacity up to a whole GPU. */
 function bestPattern(sizes: readonly number[], prices: ArrayLike<number>): Pattern {
-  // In steps that all sizes are multiples of: between them nothing changes.
+  // Steps of the greatest common divisor of the sizes: values do not change between them.
   const step = sizes.reduce((divisor, size) => commonDivisor(divisor, size), wholeMilli);
   const worth = new Float64Array(wholeMilli + 1);
   const choice = new Int32Array(wholeMilli + 1).fill(-1);

@@ -22,7 +22,7 @@ const targets = fc.array(
   { maxLength: 6 },
 );
 
-/** The definition, word for word. */
+/** The definition of the paper, implemented literally. */
 function fragments(room: Room, target: readonly WeightedShape[]): number {
   const idle = room.freeMilli.reduce((sum, free) => sum + free, 0);
   return target.reduce((sum, { shape, weight }) => {

@@ -3,25 +3,25 @@
 import { matchesModel, type Room, wholeMilli } from "./room.ts";
 import type { WeightedShape } from "./workload.ts";
 
-/** Sums over the target workload for the rooms of one model with CPU for the same shapes. */
+/** Sums over the target workload for rooms with the same model and CPU for the same shapes. */
 interface Sums {
-  /** At index r: r times the weight of the shapes of one GPU for which r thousandths are too few. */
+  /** At index r: r times the weight of the one-GPU shapes that need more than r thousandths. */
   readonly stranded: Float64Array;
-  /** Weight of the shapes for which every idle GPU is a fragment, whatever is free. */
+  /** Weight of the shapes for which every idle GPU is a fragment, regardless of free capacity. */
   readonly never: number;
-  /** At index n: weight of the shapes of several whole GPUs for which n are too few. */
+  /** At index n: weight of the shapes of several whole GPUs that need more than n. */
   readonly tooFew: Float64Array;
   /** Weight of all shapes of several whole GPUs. */
   readonly several: number;
-  /** Shapes of parts of several GPUs. */
+  /** Shapes that ask for parts of several GPUs. */
   readonly parts: readonly WeightedShape[];
 }
 
 /**
- * How much of a room's idle GPUs is of no use to the target workload, in thousandths of a GPU: the measure of the
- * paper *Beware of Fragmentation* (USENIX ATC '23), the expectation over the workload's shapes. For a shape without
- * GPU, of another model, with more CPU than is free or more GPUs than have room for it, all of it; else what lies on
- * GPUs with too little.
+ * How much of a room's idle GPU capacity the target workload cannot use, in thousandths of a GPU: the measure of FGD
+ * (*Beware of Fragmentation*, USENIX ATC '23), the expectation over the workload's shapes. For a shape without GPU, of
+ * another model, with more CPU than is free or more GPUs than have room for it, all idle capacity counts; otherwise the
+ * capacity on GPUs with too little for it.
  */
 export class FragmentMeasure {
   readonly #target: readonly WeightedShape[];
@@ -35,7 +35,7 @@ export class FragmentMeasure {
     this.#cpuLevels = [...new Set(demands)].sort((a, b) => a - b);
   }
 
-  /** Of the room as it is, in thousandths of a GPU. */
+  /** The measure of the room as it is, in thousandths of a GPU. */
   of(room: Room): number {
     const { freeMilli, idleMilli } = room;
     const sums = this.#sumsFor(room.model, room.cpuMilli);
@@ -48,8 +48,8 @@ export class FragmentMeasure {
   }
 
   /**
-   * Of the room with `takenMilli` less on GPU `gpu` and `cpuMilli` of CPU left: what `of` would say of it.
-   * @param takenMilli at most what is free there
+   * The measure of the room with `takenMilli` less on GPU `gpu` and `cpuMilli` of CPU left; equals `of` on that room.
+   * @param takenMilli at most the free amount of the GPU
    */
   ofShare(room: Room, cpuMilli: number, gpu: number, takenMilli: number): number {
     const { freeMilli } = room;
@@ -67,7 +67,9 @@ export class FragmentMeasure {
     return result;
   }
 
-  /** Of the room with so much less on each of `gpus` and `cpuMilli` of CPU left: what `of` would say of it. */
+  /**
+   * The measure of the room with `takenMilli` less on each of `gpus` and `cpuMilli` of CPU left; equals `of` on that room.
+   */
   ofShares(room: Room, cpuMilli: number, gpus: readonly number[], takenMilli: readonly number[]): number {
     const free = room.freeMilli.slice();
     let { wholeGpus, idleMilli } = room;
@@ -81,7 +83,7 @@ export class FragmentMeasure {
     return this.ofShare(after, cpuMilli, 0, 0);
   }
 
-  /** Of the room with `gpus` wholly free GPUs fewer and `cpuMilli` of CPU left: what `of` would say of it. */
+  /** The measure of the room with `gpus` fewer wholly free GPUs and `cpuMilli` of CPU left; equals `of` on that room. */
   ofWhole(room: Room, cpuMilli: number, gpus: number): number {
     const { freeMilli } = room;
     const sums = this.#sumsFor(room.model, cpuMilli);

@@ -7,19 +7,19 @@ import { gpusFor, type Room, type Shape, wholeMilli } from "./room.ts";
 import type { ChoiceScorer } from "./scorer.ts";
 import type { Workload } from "./workload.ts";
 
-// GPUs of loss that each term counts for; why these terms and how much each is worth: scheduler/NOTES.md. Nothing
-// hangs on the exact figures: half or twice as much of any changes results by less than they scatter.
-/** Of a GPU that no CPU is left for. */
+// Weights of the terms, in GPUs of loss; scheduler/NOTES.md derives the terms and their weights. The exact figures are not
+// critical: half or double of any changes results by less than their spread.
+/** For a GPU without CPU left for it. */
 const strandedWeight = 2;
-/** Of a GPU that shares leave unfilled. */
+/** For the part of a GPU that shares leave unfilled. */
 const unfilledWeight = 10;
-/** Of a room left wholly free, by the largest node. */
+/** For a room left wholly free, relative to the largest node. */
 const leftOverWeight = 0.1;
 
 /**
- * Where the pool loses least of what the workload could still use: the fragment measure, the GPUs that CPU will not
- * suffice for, and the gap on a shared GPU by what shares of the workload fill, each by how much the placement adds;
- * among equals the tightest room. A hundredth of a GPU counts, unlike in the published policy.
+ * Minimizes the capacity that the workload can no longer use: the FGD fragmentation measure, GPUs without enough CPU, and
+ * gaps on shared GPUs priced by the shares that could fill them (Gilmore–Gomory), each by how much the placement adds; ties
+ * go to the tightest room. Differences of a hundredth of a GPU count, unlike in the published FGD policy.
  */
 export class LeastFragmentationScorer implements ChoiceScorer {
   gpu = -1;
@@ -88,7 +88,7 @@ export class LeastFragmentationScorer implements ChoiceScorer {
     return fixed - this.#lossOfShares(room, room.cpuMilli, gpus, takenMilli);
   }
 
-  /** Fragments that are there then, and gaps that come up. */
+  /** Fragmentation after the placement, and the gaps that it adds. */
   #lossOfShares(
     room: Room,
     cpuMilli: number,

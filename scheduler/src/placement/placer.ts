@@ -5,33 +5,35 @@ import { fitsRoom, give, gpusFor, type Room, type Shape, take } from "./room.ts"
 import type { Scorer } from "./scorer.ts";
 import { shapeKey } from "./workload.ts";
 
-/** Where a shape was put. */
+/** Where a shape was placed. */
 export interface Decision {
   readonly shape: Shape;
   readonly room: number;
   readonly gpus: readonly number[];
 }
 
-/** The scores of one shape: what was worked out for which state of each room, so that only changed ones are redone. */
+/**
+ * The scores of one shape, with the state of each room that they were computed for, so that only changed rooms are rescored.
+ */
 interface ScoreCache {
   readonly best: BestIndex;
-  /** State of each room that its score is for. */
+  /** Version of each room that its score was computed for. */
   readonly versions: Int32Array;
-  /** Position in the list of changes up to which the scores are right. */
+  /** Position in the list of changes up to which the scores are current. */
   upTo: number;
 }
 
-/** Changes after which the oldest are forgotten, for each room. */
+/** Length of the list of changes for each room; the oldest are dropped. */
 const changesPerRoom = 4;
 
-/** Memory that scores may take. Each shape's take 24 bytes for each room. */
+/** Upper bound of memory for scores; each shape takes 24 bytes for each room. */
 const mostScoreBytes = 1 << 29;
 const scoreBytesPerRoom = 24;
 
 /**
- * Rooms, and decisions about them one after the other. The best room for a shape is found without looking at all of
- * them: only those that have changed since the shape was last asked for are scored again. The result is the same as
- * that of a scan of all rooms in their order: the first of those with the best score.
+ * Rooms, and decisions about them in sequence. Finds the best room for a shape without a full scan: only rooms that have
+ * changed since the shape was last asked for are rescored. The result equals that of a scan of all rooms in order: the first
+ * one with the best score.
  */
 export class Placer {
   readonly #rooms: readonly Room[];
@@ -48,8 +50,8 @@ export class Placer {
   readonly #untouched: readonly string[];
 
   /**
-   * @param rooms taken over: changed by this placer only from now on
-   * @param mostShapes of which scores are kept. Default: as many as half a gigabyte holds
+   * @param rooms owned by the placer, which alone changes them from now on
+   * @param mostShapes upper bound of shapes whose scores are cached. Default: as many as half a gigabyte holds
    */
   constructor(rooms: readonly Room[], scorer: Scorer, mostShapes?: number) {
     this.#rooms = rooms;
@@ -64,23 +66,21 @@ export class Placer {
     );
   }
 
-  /** Puts the shape where its score is best. Undefined: it fits nowhere, and nothing has changed. */
+  /** Places the shape where its score is best. Undefined: it fits nowhere, and nothing has changed. */
   place(shape: Shape): Decision | undefined {
     const best = this.#cacheOf(shape).best.best();
     const room = this.#rooms[best];
     if (room === undefined) {
       return undefined;
     }
-    // The score says which GPU it was for only while it is the last one.
+    // Scored again, because the scorer only knows the GPU of its latest score.
     this.#scorer.score(room, shape, this.#values[best] as number);
     const decision: Decision = { shape, room: best, gpus: gpusFor(room, shape, this.#scorer.gpu) };
     this.carryOut(decision);
     return decision;
   }
 
-  /**
-   * @throws RangeError when the decision does not fit the rooms as they are
-   */
+  /** @throws RangeError when the decision does not fit the current rooms */
   carryOut(decision: Decision): void {
     const { shape, gpus } = decision;
     const room = this.#rooms[decision.room];
@@ -94,17 +94,17 @@ export class Placer {
     this.#log.push(decision);
   }
 
-  /** How many decisions have been carried out and not been taken back. */
+  /** How many decisions have been carried out and not rolled back. */
   get mark(): number {
     return this.#log.length;
   }
 
-  /** The decisions since a mark, to be carried out elsewhere. */
+  /** The decisions since a mark, for carrying them out elsewhere. */
   since(mark: number): readonly Decision[] {
     return this.#log.slice(mark);
   }
 
-  /** Takes back all decisions since the mark, newest first. */
+  /** Rolls back all decisions since the mark, newest first. */
   rollBack(mark: number): void {
     while (this.#log.length > mark) {
       const decision = this.#log.pop();
@@ -116,7 +116,7 @@ export class Placer {
     }
   }
 
-  /** Gives back what a claim held that has ended. It cannot be taken back any more, nor can what came before it. */
+  /** Releases what an ended claim held. Neither this nor any earlier decision can be rolled back afterwards. */
   release(decision: Decision): void {
     const position = this.#log.indexOf(decision);
     const room = this.#rooms[decision.room];
@@ -137,7 +137,7 @@ export class Placer {
     this.#changes[this.#changeCount++] = index;
   }
 
-  /** Shapes that have not been asked for since then are scored for all rooms when they are asked for again. */
+  /** Drops the oldest changes; shapes last asked for before them are scored for all rooms the next time. */
   #forgetChanges(): void {
     const half = this.#changes.length >> 1;
     this.#changes.copyWithin(0, half);
@@ -163,7 +163,7 @@ export class Placer {
     return cache;
   }
 
-  /** Forgets the half that has not been asked for longest when there are too many. */
+  /** Evicts the least recently used half when there are too many shapes. */
   #makeSpace(): void {
     if (this.#caches.size < this.#mostCaches) {
       return;
@@ -177,7 +177,7 @@ export class Placer {
 
   #newCache(shape: Shape): ScoreCache {
     const best = new BestIndex(this.#rooms.length);
-    // Rooms that nobody has touched are few kinds: each is scored once.
+    // Untouched rooms come in few kinds: each kind is scored once.
     const untouched = new Map<string, number>();
     this.#rooms.forEach((_, index) => {
       if (this.#versions[index] !== 1) {
@@ -222,7 +222,7 @@ export class Placer {
   }
 }
 
-/** The room that a scan of all rooms finds best, and its GPUs: what `Placer.place` must agree with. */
+/** The best room by a full scan, and its GPUs: the reference for `Placer.place`. */
 export function scan(rooms: readonly Room[], scorer: Scorer, shape: Shape): Decision | undefined {
   let best: Decision | undefined;
   let bestScore = Number.NEGATIVE_INFINITY;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/** A seeded source of whole numbers: the same seed, the same numbers, on every machine. */
+/** A seeded generator of whole numbers: the same seed gives the same numbers on every machine. */
 export class Random {
   #state: number;
 
@@ -14,7 +14,7 @@ export class Random {
     return Math.floor((this.#next() / 0x1_0000_0000) * count);
   }
 
-  /** 32 bits, by the method "mulberry32". */
+  /** 32 bits, by the generator mulberry32. */
   #next(): number {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0;
     let mixed = this.#state;

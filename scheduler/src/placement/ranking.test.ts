@@ -24,12 +24,12 @@ function makeNode(name: string, devices: number): NodeState {
   };
 }
 
-/** The best node by looking at one after the other: each alone is too small a pool to be ranked. */
+/** The best node by a scan over single-node pools, each too small to be ranked. */
 function scan(snapshot: Snapshot, request: ClaimRequest): Statement | undefined {
   const statements = snapshot.nodes.flatMap((node) => place({ ...snapshot, nodes: [node] }, request) ?? []);
   const names = new Set(statements.map(({ node }) => node));
   const left = snapshot.nodes.filter(({ name }) => names.has(name));
-  // In halves, for as long as there is more than one that will do: each half is looked through, not ranked.
+  // Halves the nodes while more than one fits: each half is scanned, not ranked.
   for (let nodes = left; ; ) {
     if (nodes.length <= 16) {
       return place({ ...snapshot, nodes }, request);

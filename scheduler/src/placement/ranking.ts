@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import type { Candidate } from "../filter.ts";
 import type { NodeState } from "../snapshot.ts";
-import type { Offer } from "./claim-placement.ts";
+
+/** The best offer of a node to a claim. */
+export interface Offer {
+  readonly taken: readonly Candidate[];
+  /**
+   * Ranks of the offer, most significant first, smaller is better: bytes of the largest device taken, where the claim asks
+   * for bytes (a small claim leaves the large devices free); distance between the devices; the negated score.
+   */
+  readonly ranks: readonly [number, number, number];
+}
 
 export interface BestOffer {
   readonly node: NodeState;
   readonly offer: Offer;
 }
 
-/** Whether the first is better: by its ranks, then by the name of its node, so that there are no ties. */
+/** Whether the first offer is better: by its ranks, then by the name of its node, so that there are no ties. */
 export function isBetter({ node, offer }: BestOffer, than: BestOffer): boolean {
   const [a, b] = [offer.ranks, than.offer.ranks];
   const difference = a[0] - b[0] || a[1] - b[1] || a[2] - b[2];
@@ -16,14 +26,14 @@ export function isBetter({ node, offer }: BestOffer, than: BestOffer): boolean {
 }
 
 /**
- * What the nodes of a pool offer to claims that ask the same, and the best of it: a tournament that is played again only
- * where a node has changed since the last time. A node that has changed is another value.
+ * The offers of a pool's nodes to claims with the same request, and the best of them: a tournament tree that is replayed
+ * only where a node has changed since the last query. A changed node is another value.
  */
 export class Ranking {
   #nodes: readonly NodeState[] = [];
   /** By position of the node; undefined: it has no place. */
   #offers: (BestOffer | undefined)[] = [];
-  /** Winner of each match; 1 is the final, the matches of n are 2n and 2n + 1, and the places of nodes come last. */
+  /** Winner of each match; 1 is the final, the matches that feed n are 2n and 2n + 1, and the nodes come last. */
   #winners: (BestOffer | undefined)[] = [];
 
   best(nodes: readonly NodeState[], offerOf: (node: NodeState) => Offer | undefined): BestOffer | undefined {
@@ -39,7 +49,7 @@ export class Ranking {
     }
     this.#offers.length = nodes.length;
     this.#nodes = nodes;
-    // Beyond that, playing all matches once is less than playing those of each change.
+    // With more changes than this, replaying all matches once is cheaper than replaying those of each change.
     if (!isSame || changed.length * Math.log2(nodes.length) > nodes.length) {
       this.#playAll();
     } else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the scores look at, reduced to numbers: what is free on a node, and what a claim asks of it.
+// The numbers that scores depend on: free capacity of a node, and the request of a claim.
 
 /** A whole GPU, in thousandths. */
 export const wholeMilli = 1000;
@@ -8,29 +8,29 @@ export const wholeMilli = 1000;
 /** A model mask that every model matches. */
 export const anyModel = -1;
 
-/** The most models that a mask can tell apart. */
+/** The most models that a mask can distinguish. */
 export const maxModels = 31;
 
-/** What a claim asks of one node. */
+/** The request of a claim to one node. */
 export interface Shape {
   readonly cpuMilli: number;
   readonly memoryMiB: number;
   /** 0: none. */
   readonly gpus: number;
-  /** Of each GPU, 1 to 1000; 0 where there is none. */
+  /** For each GPU, 1 to 1000; 0 without GPUs. */
   readonly gpuMilli: number;
-  /** Bit i: model i will do. */
+  /** Bit i: model i is acceptable. */
   readonly models: number;
 }
 
-/** What is free on a node. Changed in place by `take` and `give`, and by nothing else. */
+/** Free capacity of a node. Changed in place, only by `take` and `give`. */
 export interface Room {
   /** Index of its GPUs' model; -1 where it has none. */
   readonly model: number;
-  /** Infinity where it is not known or not asked for. */
+  /** Infinity where CPU is unknown or not requested. */
   cpuMilli: number;
   memoryMiB: number;
-  /** What is free of each GPU, 0 to 1000. */
+  /** Free capacity of each GPU, 0 to 1000. */
   readonly freeMilli: Int32Array;
   /** The sum of `freeMilli`. */
   idleMilli: number;
@@ -84,7 +84,7 @@ export function fitsRoom(room: Room, shape: Shape): boolean {
 }
 
 /**
- * The GPUs of the room that the shape gets: wholly free ones by lowest index; for shares of several GPUs those with
+ * The GPUs of the room that the shape gets: wholly free ones by lowest index; for shares of several GPUs those with the
  * least left over. `preferred` is the GPU of a share of one.
  */
 export function gpusFor(room: Room, shape: Shape, preferred: number): readonly number[] {
@@ -105,7 +105,7 @@ export function gpusFor(room: Room, shape: Shape, preferred: number): readonly n
   return fitting.sort((a, b) => freeOf(a) - freeOf(b) || a - b).slice(0, gpus);
 }
 
-/** Takes the shape out of the room. The caller has made sure that it fits. */
+/** Takes the shape out of the room. Precondition: it fits. */
 export function take(room: Room, shape: Shape, gpus: readonly number[]): void {
   change(room, shape, gpus, 1);
 }

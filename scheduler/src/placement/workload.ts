@@ -4,23 +4,23 @@ import { type Shape, wholeMilli } from "./room.ts";
 
 export interface WeightedShape {
   readonly shape: Shape;
-  /** How often it is asked for; the unit is the caller's. */
+  /** Relative frequency, in a unit of the caller's choice. */
   readonly weight: number;
 }
 
-/** What the pool is asked for, as far as is known: what the scores weigh the free space by. */
+/** The expected mix of requests, by which scores weigh free capacity. */
 export interface Workload {
-  /** Every shape, commonest first; weights sum to 1. */
+  /** Every shape, most frequent first; weights sum to 1. */
   readonly all: readonly WeightedShape[];
-  /** The commonest shapes that make up 95 % of the claims, whatever host memory they ask; weights sum to 1. */
+  /** The most frequent shapes that make up 95 % of the claims, regardless of host memory; weights sum to 1. */
   readonly target: readonly WeightedShape[];
-  /** CPU asked for each GPU asked, thousandths of a core; claims without a GPU count. 0: no CPU is asked for. */
+  /** CPU per requested GPU, in thousandths of a core; claims without a GPU count. 0: no CPU is requested. */
   readonly cpuMilliPerGpu: number;
 }
 
 const targetShare = 0.95;
 
-/** The workload in which each shape comes as often as in `seen`. Shapes that are equal count together. */
+/** The workload in which each shape is as frequent as in `seen`. Equal shapes count together. */
 export function workloadOf(seen: Iterable<WeightedShape>): Workload {
   const exact = new Map<string, WeightedShape>();
   const targets = new Map<string, WeightedShape>();
@@ -57,7 +57,7 @@ export function differenceOf(a: Workload, b: Workload): number {
     const key = shapeKey(shape);
     weights.set(key, (weights.get(key) ?? 0) - weight);
   }
-  // What one has more of the other has less of.
+  // Each surplus of one workload is a deficit of the other, so every difference is counted twice.
   return [...weights.values()].reduce((sum, weight) => sum + Math.abs(weight), 0) / 2;
 }
 

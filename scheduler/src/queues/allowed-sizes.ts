@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A share of a large device is more memory than the same share of a small one, and so many bytes are a greater share of
-// a small one: where devices differ, a quota may allow a unit on some of them only.
+// A share of a large device is more memory than the same share of a small one, and a number of bytes is a greater share of a
+// small one. Where devices differ, a quota may therefore allow a unit on some of them only.
 
 import { shareOf } from "../request.ts";
 import type { Snapshot } from "../snapshot.ts";
@@ -9,9 +9,9 @@ import { type Amount, amountOf } from "./quota.ts";
 import type { Unit } from "./unit.ts";
 
 /**
- * The pool as if devices were closed of a size on which the unit may not have what it asks for.
+ * The pool with the devices closed whose size would take the unit beyond its quota.
  *
- * @returns undefined when that is so of all sizes, or of none
+ * @returns undefined when this applies to all sizes, or to none
  */
 export function onAllowedSizes(
   pool: Snapshot,
@@ -45,7 +45,7 @@ export function onAllowedSizes(
   };
 }
 
-/** What the unit would have if all of it lay on devices of one size. */
+/** The amount of the unit if all of it were placed on devices of one size. */
 function amountOnSize({ members }: Unit, deviceMemoryBytes: bigint): Amount {
   return amountOf(
     members.flatMap(({ request }) => {

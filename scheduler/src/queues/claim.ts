@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a decision about the queues is made from, and what comes of it: values, nothing else. Times are Unix seconds.
+// Inputs and results of a decision about the queues: values only. Times are Unix seconds.
 
+import type { Reason } from "@millpond/api";
 import type { ClaimRequest } from "../request.ts";
 import type { Snapshot } from "../snapshot.ts";
 import type { Statement } from "../statement.ts";
 import type { QueueSpec, TenantSpec } from "./queue.ts";
 import type { Amount } from "./quota.ts";
 
-/** What both waiting and running claims have. */
+/** Fields that waiting and running claims share. */
 interface Standing {
   readonly queue: string;
   readonly tenant: string;
-  /** Within its queue the greater goes first. */
+  /** Priority within the queue; higher is scheduled first. */
   readonly priority: number;
-  /** May be taken back. Best-effort claims always may. */
+  /** May be preempted. Best-effort claims always may. */
   readonly isPreemptible: boolean;
-  /** Gets only what all others leave, and is the first to go. */
+  /** Gets only what all others leave, and is preempted first. */
   readonly isBestEffort: boolean;
   /** Name of its gang; empty: none. */
   readonly gang: string;
@@ -24,15 +25,15 @@ interface Standing {
 
 export interface WaitingClaim extends Standing {
   readonly request: ClaimRequest;
-  /** Unique; the smaller came first. */
+  /** Unique; smaller is earlier. */
   readonly arrival: number;
   readonly waitingSince: number;
-  /** It ends by itself so many seconds after it was bound; 0: it may not. */
+  /** Seconds after which it ends, counted from its binding; 0: no limit. */
   readonly timeLimitSeconds: number;
   readonly gangSize: number;
-  /** All members of the gang on one node. */
+  /** All members of the gang must be on one node. */
   readonly isSameNode: boolean;
-  /** Boot id of a machine where it would rather be; empty: none. */
+  /** Boot id of the host that it prefers; empty: none. */
   readonly preferredHost: string;
 }
 
@@ -40,23 +41,23 @@ export interface RunningClaim extends Standing {
   /** What it holds. */
   readonly statement: Statement;
   readonly boundAt: number;
-  /** When it ends or is taken back at the latest; null: that is not known. */
+  /** Latest time at which it ends or is preempted; null: unknown. */
   readonly endsAt: number | null;
-  /** It has had notice already. */
+  /** It has already been given notice. */
   readonly isEnding: boolean;
-  /** Notice that it gets. */
+  /** Length of its notice period. */
   readonly graceSeconds: number;
 }
 
-/** What was taken back and may still be in use, for a moment or until a lost node is back. */
+/** A preempted allocation that may still be in use: briefly, or until a lost node returns. */
 export interface Leftover {
   /** As in the grants of the devices. */
   readonly statement: Statement;
-  /** Null: its node is lost, nobody knows. */
+  /** Null: its node is lost, and the time is unknown. */
   readonly endsAt: number | null;
 }
 
-/** Those who hold something of one node. The same value for as long as nothing of them changes. */
+/** The claims and leftovers that hold devices of one node. The same value as long as none of them changes. */
 export interface Holdings {
   readonly running: readonly RunningClaim[];
   readonly leftovers: readonly Leftover[];
@@ -66,7 +67,7 @@ export interface Holdings {
 export interface RunningTotals {
   /** What they hold, by the queue in which they waited. */
   readonly queues: ReadonlyMap<string, Amount>;
-  /** Of it what is held by claims that may not be taken back. */
+  /** The part of it that belongs to claims that may not be preempted. */
   readonly firm: ReadonlyMap<string, Amount>;
   readonly tenants: ReadonlyMap<string, Amount>;
   /** Their number, by gang. */
@@ -76,31 +77,29 @@ export interface RunningTotals {
 export interface QueueSnapshot {
   readonly now: number;
   readonly pool: Snapshot;
-  /** Every queue that a claim names is there, and every parent. */
+  /** Contains every queue that a claim names, and every parent. */
   readonly queues: readonly QueueSpec[];
-  /** A tenant that is not there has no limit. */
+  /** A tenant that is missing here has no limit. */
   readonly tenants: readonly TenantSpec[];
   readonly waiting: readonly WaitingClaim[];
   readonly running: readonly RunningClaim[];
-  /** Sums over `running`, where they are known. Absent: they are made. */
+  /** Sums over `running`. Absent: they are computed. */
   readonly totals?: RunningTotals;
   readonly leftovers: readonly Leftover[];
-  /** `running` and `leftovers` by their node, where that is known. Absent: they are grouped. */
+  /** `running` and `leftovers` by their node. Absent: they are grouped. */
   readonly holdings?: (node: string) => Holdings;
 }
 
-/** The bounds of the search for decisions. */
+/** Bounds of the search. */
 export interface PlanSettings {
-  /** The first claim of a queue that has waited so long gets a reservation: nobody overtakes it any more. */
+  /** The first claim of a queue gets a reservation after this wait: from then on no claim overtakes it. */
   readonly reserveAfterSeconds: number;
-  /** A claim that has waited so long goes before those of its queue with a greater priority. */
+  /** After this wait a claim goes before those of its queue with a higher priority. */
   readonly ageAfterSeconds: number;
   readonly maxReservations: number;
-  /** The most claims that are taken back for one claim or gang. */
+  /** The most claims that are preempted for one claim or gang. */
   readonly maxVictims: number;
-  /**
-   * The most claims that are looked at as victims for a gang; for a claim, the most nodes, and the most claims on each.
-   */
+  /** The most claims that are considered as victims for a gang; for a claim, the most nodes, and the most claims on each. */
   readonly maxCandidates: number;
 }
 
@@ -112,13 +111,12 @@ export const defaultPlanSettings: PlanSettings = {
   maxCandidates: 64,
 };
 
-/** A claim that is to be taken back. */
+/** A claim to be preempted. */
 export interface Preemption {
   readonly claim: string;
-  /** The claim or gang that gets what it held. */
+  /** The claim or gang that gets its capacity. */
   readonly beneficiary: string;
-  /** One sentence for people. */
-  readonly reason: string;
+  readonly reason: Reason;
 }
 
 /** Why a claim waits. */
@@ -126,18 +124,17 @@ export type Obstacle = "gang" | "quota" | "reserved" | "preempting" | "room";
 
 export interface Blocked {
   readonly obstacle: Obstacle;
-  /** One sentence for people, without a full stop. */
-  readonly reason: string;
-  /** When room is expected for it at the latest; null: that is not known. */
+  readonly reason: Reason;
+  /** Latest time at which room is expected for it; null: unknown. */
   readonly expectedAt: number | null;
 }
 
 export interface QueueDecision {
-  /** In the order in which they were made: each was made with the ones before it carried out. */
+  /** In the order in which they were made; each assumes that the ones before it are carried out. */
   readonly grants: readonly Statement[];
   readonly preemptions: readonly Preemption[];
   /** Every waiting claim that is not granted. */
   readonly blocked: ReadonlyMap<string, Blocked>;
-  /** The waiting claims in the order in which they were looked at. */
+  /** The waiting claims in the order in which they were considered. */
   readonly order: readonly string[];
 }

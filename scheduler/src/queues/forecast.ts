@@ -5,28 +5,28 @@ import { compareEndings, type Ending, type EndingsOn, holdingsOf, outlookOf } fr
 import { reserve, type Reservation } from "./reservation.ts";
 import { makeUnits, shapeOfUnit, totalsOf, type Unit } from "./unit.ts";
 
-/** What has to happen before a claim gets room, if nobody comes before it but those who do now. */
+/** What has to happen before a claim gets room, if the claims ahead of it stay the same. */
 export interface Forecast {
-  /** Claims whose room it gets, in the order in which they are expected to end. */
+  /** Claims whose capacity it gets, in the order in which they are expected to end. */
   readonly waitsFor: readonly string[];
-  /** Unix seconds: at the latest then; null: that is not known. */
+  /** Unix seconds, at the latest; null: unknown. */
   readonly startsAt: number | null;
 }
 
-/** What a claim gives back next, as far as that is known. */
+/** The next expected release of a claim. */
 export interface NextRelease {
   readonly claim: string;
   /** Unix seconds, at the latest. */
   readonly at: number;
 }
 
-/** What was decided about those who wait on this snapshot. */
+/** The decision about the claims that wait on this snapshot. */
 type Decided = Pick<QueueDecision, "order" | "blocked">;
 
 /**
- * Those who come before the claim get what becomes free before it does, once, and give that back again.
+ * Claims ahead of this one get freed capacity first, once, and release it again.
  *
- * @returns undefined when the claim does not wait for room, when it fits nowhere, or when too many come before it.
+ * @returns undefined when the claim does not wait for room, when it fits nowhere, or when too many are ahead of it
  */
 export function forecast(
   snapshot: QueueSnapshot,
@@ -37,7 +37,7 @@ export function forecast(
   const units = unitsForRoom(snapshot, decided);
   const position = units.findIndex(({ members }) => members.some(({ request }) => request.claim === claim));
   const those = units.slice(0, position + 1);
-  // Looking ahead is dear, but for those who ask the same.
+  // Looking ahead is expensive, except for claims with the same request.
   const shapes = new Set(those.map((unit) => (unit.members.length > 1 ? unit.name : shapeOfUnit(unit))));
   if (those.length > settings.maxCandidates || shapes.size > settings.maxReservations) {
     return undefined;
@@ -52,7 +52,7 @@ export function forecast(
   return last && toForecast(last, snapshot.now);
 }
 
-/** Of quotas and gangs nobody knows when they let it go; room says nothing about it then. */
+/** When quotas and gangs release a claim is unknown, so such claims have no forecast by room. */
 function unitsForRoom(snapshot: QueueSnapshot, { order, blocked }: Decided): Unit[] {
   const byFirst = new Map(
     makeUnits(snapshot.waiting, totalsOf(snapshot)).map((unit) => [unit.first.request.claim, unit]),
@@ -63,7 +63,7 @@ function unitsForRoom(snapshot: QueueSnapshot, { order, blocked }: Decided): Uni
     .filter((unit) => unit !== undefined);
 }
 
-/** Those who hold something, and those who will. */
+/** The endings of the claims that hold devices, and of those that will. */
 function endingsWith(
   holdings: (node: string) => Holdings,
   before: readonly Reservation[],
@@ -99,7 +99,7 @@ function toForecast({ statements, ended, startsAt }: Reservation, now: number): 
   return { waitsFor, startsAt: startsAt === null ? null : Math.max(startsAt, now) };
 }
 
-/** The first of the running claims whose end is known. */
+/** The first expected ending of the running claims. */
 export function nextRelease({ running }: Pick<QueueSnapshot, "running">): NextRelease | undefined {
   let next: NextRelease | undefined;
   for (const { statement, endsAt } of running) {

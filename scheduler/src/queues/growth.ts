@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Whether a claim may have more on the devices that it is on. What it has already is its own; the rest it gets as a claim
-// would that is asked for now: of what is free, that which is not kept for those who wait with more right.
+// Whether a claim may grow on its devices. Its present allocation stays; the increase is treated like a new claim: it
+// comes from free capacity that is not reserved for claims ahead of it.
 
-import { formatBytes, formatNeed } from "@millpond/api";
+import { type Reason, reason } from "@millpond/api";
 import { type DeviceState, freeOf, type Snapshot } from "../snapshot.ts";
 import type { Placement, Statement } from "../statement.ts";
 import { type Blocked, defaultPlanSettings, type QueueSnapshot, type WaitingClaim } from "./claim.ts";
 import { openFor } from "./plan.ts";
-import { describeKeeper, holdsOf, withHolds } from "./reservation.ts";
+import { keeperOf, holdsOf, withHolds } from "./reservation.ts";
 import { amountOfStatements } from "./unit.ts";
 
 export interface Growth {
-  /** As it would ask now; it does not wait. */
+  /** The claim as it would ask now; it does not wait. */
   readonly claim: WaitingClaim;
   readonly held: Statement;
-  /** What it is to have instead: on the same devices, in the same order. */
+  /** The new sizes: on the same devices, in the same order. */
   readonly to: readonly Placement[];
 }
 
-/** Why a claim does not get more; undefined: it does. What becomes less is in nobody's way. */
+/** Why a claim may not grow; undefined: it may. A decrease is always allowed. */
 export function refuseGrowth(
   snapshot: QueueSnapshot,
   growth: Growth,
@@ -40,22 +40,22 @@ export function refuseGrowth(
       ? { obstacle: "room", reason: first.reason }
       : {
           obstacle: "reserved",
-          reason: `${first.reason}; the rest is kept for ${describeKeeper(hold.keeper, snapshot.now)}`,
+          reason: reason("rest-kept-for", { reason: first.reason, ...keeperOf(hold.keeper, snapshot.now) }),
         };
   }
   tree.refund(claim, amountOfStatements(pool, [held]));
-  const reason = tree.refusal(claim, amountOfStatements(pool, [{ ...held, devices: to }]));
-  return reason === undefined ? undefined : { obstacle: "quota", reason };
+  const refusal = tree.refusal(claim, amountOfStatements(pool, [{ ...held, devices: to }]));
+  return refusal && { obstacle: "quota", reason: refusal };
 }
 
 interface Crowded {
   readonly device: DeviceState;
-  /** Whether there would be enough if nothing were kept. */
+  /** Whether the capacity exists but is reserved. */
   readonly isKept: boolean;
-  readonly reason: string;
+  readonly reason: Reason;
 }
 
-/** @param open The pool without what is kept. */
+/** @param open the pool without reserved capacity */
 function refuseOnDevice(
   { pool, open }: { readonly pool: Snapshot; readonly open: Snapshot },
   node: string,
@@ -76,7 +76,12 @@ function refuseOnDevice(
     return {
       device,
       isKept: memory <= freeOf(device).memoryBytes,
-      reason: `${formatNeed(asked.memoryBytes)} is ${formatNeed(memory)} more than the claim has on ${where}, where ${formatBytes(left.memoryBytes)} is left`,
+      reason: reason("device-memory-left", {
+        asksBytes: asked.memoryBytes,
+        moreBytes: memory,
+        device: where,
+        leftBytes: left.memoryBytes,
+      }),
     };
   }
   const compute = asked.computePercent - own.computePercent;
@@ -84,7 +89,12 @@ function refuseOnDevice(
     return {
       device,
       isKept: compute <= freeOf(device).computePercent,
-      reason: `${asked.computePercent}% compute is ${compute}% more than the claim has on ${where}, where ${left.computePercent}% is left`,
+      reason: reason("device-compute-left", {
+        asksPercent: asked.computePercent,
+        morePercent: compute,
+        device: where,
+        leftPercent: left.computePercent,
+      }),
     };
   }
   return undefined;

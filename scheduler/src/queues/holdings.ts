@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Who gives back what on which node, and in which order. What follows from the holdings of a node is remembered.
+// The expected endings on each node, in order. Results are cached by the holdings of a node.
 
 import type { Holdings, QueueSnapshot, RunningClaim } from "./claim.ts";
 import type { Statement } from "../statement.ts";
 
-/** A claim, or what is left of one, that gives back what it holds. */
+/** A claim, or a leftover of one, that will release what it holds. */
 export interface Ending {
   readonly statement: Statement;
-  /** Null: nobody knows when. */
+  /** Null: unknown. */
   readonly endsAt: number | null;
-  /** Of those of which nobody knows, who began first is expected to end first. */
+  /** Among unknown endings, the claim that began first is expected to end first. */
   readonly beganAt: number;
 }
 
-/** By the name of a node, in their order. */
+/** By the name of a node, in expected order. */
 export type EndingsOn = (node: string) => readonly Ending[];
 
-/** What follows from the holdings of a node. */
+/** Derived from the holdings of a node. */
 interface Outlook {
   readonly endings: readonly Ending[];
-  /** Those that have been taken back already, or have had notice. */
+  /** Leftovers, and claims that have been given notice. */
   readonly noticed: readonly Ending[];
-  /** Running claims that have had notice. */
+  /** Running claims that have been given notice. */
   readonly ending: readonly RunningClaim[];
-  /** Running claims that may be taken back, but for those that have had notice, and all of gangs. */
+  /** Running claims that may be preempted, except those with notice; gangs as a whole. */
   readonly takeable: readonly RunningClaim[];
   /** When the last of the running claims was bound. */
   readonly lastBoundAt: number;
@@ -57,7 +57,7 @@ export function holdingsOf(
   return (node) => known.get(node) ?? nothing;
 }
 
-/** Those whose end is known in that order, then the others, oldest first. */
+/** Known endings by time, then unknown ones, oldest first. */
 export function compareEndings(a: Ending, b: Ending): number {
   const [first, second] = [a.endsAt ?? Number.POSITIVE_INFINITY, b.endsAt ?? Number.POSITIVE_INFINITY];
   if (first !== second) {

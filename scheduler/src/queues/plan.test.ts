@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import type { Snapshot } from "../snapshot.ts";
-import { type Job, QueueHistory, plainJob } from "../testing/queue-history.ts";
+import { inWords, type Job, QueueHistory, plainJob } from "../testing/queue-history.ts";
 import { defaultPlanSettings } from "./claim.ts";
 import { planQueues } from "./plan.ts";
 import type { QueueSpec } from "./queue.ts";
@@ -126,14 +126,14 @@ describe("fair share", () => {
     whole.arrive(job("a"));
     expect(whole.running.map(({ statement }) => statement.node)).toEqual(["node-0"]);
 
-    // So many bytes are a greater share of a small device.
+    // The same number of bytes is a greater share of a small device.
     const small = { claim: "b", gpus: 1, memoryBytes: 4n * GiB, memoryPercent: 0, computePercent: 0 };
     const queues = [queue("q", { limit: { gpuMilli: 250 } })];
     const part = new QueueHistory({ pool: mixed, queues });
     part.arrive({ ...job("b"), request: small });
     expect(part.running.map(({ statement }) => statement.node)).toEqual(["node-1"]);
 
-    // Where it may be is taken: that is kept for it when it becomes free.
+    // The allowed device is taken: it is reserved for the claim until it becomes free.
     const busy = new QueueHistory({ pool: mixed, queues: [queue("q"), queue("r")], tenants });
     const firstNode = { constraints: { onlyNodes: ["node-0"] } };
     const there = job("there", { tenant: "u", queue: "r", runSeconds: 100, timeLimitSeconds: 100 });
@@ -175,7 +175,7 @@ describe("fair share", () => {
     expect(blocked.get("b")?.reason).toBe(
       "queue q borrows for preemptible claims only: with it, those that are not would have 2 of 1 GPUs",
     );
-    // Those that have borrowed are in nobody's way.
+    // Claims that have borrowed block no other queue.
     const other = new QueueHistory({ pool: pool(4), queues });
     const may = { isPreemptible: true } as const;
     other.arrive(job("x", may), job("y", may), job("z", may));
@@ -368,12 +368,14 @@ describe("preemption", () => {
     const snapshot = history.snapshot();
     const [low, gone] = snapshot.running;
     const leftovers = gone === undefined ? [] : [{ statement: gone.statement, endsAt: snapshot.now }];
-    const { blocked, preemptions } = planQueues({
-      ...snapshot,
-      running: low === undefined ? [] : [low],
-      leftovers,
-      waiting: [{ ...job("urgent", { priority: 5 }), arrival: 9, waitingSince: snapshot.now }],
-    });
+    const { blocked, preemptions } = inWords(
+      planQueues({
+        ...snapshot,
+        running: low === undefined ? [] : [low],
+        leftovers,
+        waiting: [{ ...job("urgent", { priority: 5 }), arrival: 9, waitingSince: snapshot.now }],
+      }),
+    );
     expect(preemptions).toEqual([]);
     expect(blocked.get("urgent")).toMatchObject({
       obstacle: "preempting",
@@ -399,7 +401,7 @@ describe("preemption", () => {
       reason: "claim low-young gives back what it needs",
       expectedAt: 1035,
     });
-    // Asked again it does not take more, and nobody gets in between.
+    // A second pass preempts no more, and no other claim takes the capacity.
     expect(history.arrive(job("other")).preemptions).toEqual([]);
     history.pass(30);
     expect(running(history)).toEqual(["keeps", "low-old", "middle", "urgent"]);
@@ -418,7 +420,7 @@ describe("preemption", () => {
     history.now += 5;
     history.arrive(job("large", { gpus: 2 }));
     history.pass(60);
-    // For its own it takes the one that it hurts more: the room of the other one would not be its own.
+    // For its own guarantee it preempts the claim with the higher cost: room of the other one would not count as its own.
     expect(history.arrive(job("urgent", { queue: "r", priority: 5 })).preemptions).toMatchObject([
       { claim: "old" },
     ]);
@@ -443,7 +445,7 @@ describe("preemption", () => {
       expectedAt: history.now + 30,
     });
     expect(blocked.get("equal")?.obstacle).toBe("quota");
-    // Asked again it does not take more, and what is given back is not promised twice.
+    // A second pass preempts no more, and freed capacity is not promised twice.
     const again = history.arrive(job("late", { priority: 5 }));
     expect(again.preemptions).toEqual([]);
     expect([again.blocked.get("urgent")?.obstacle, again.blocked.get("late")?.obstacle]).toEqual([
@@ -452,7 +454,7 @@ describe("preemption", () => {
     ]);
     history.pass(30);
     expect(running(history)).toEqual(["elsewhere", "keeps", "middle", "urgent"]);
-    // Now the other one gets its turn, from the last that may be taken.
+    // Now the other queue gets its turn, from the last claim that may be preempted.
     history.pass(30);
     expect(running(history)).toEqual(["elsewhere", "keeps", "late", "urgent"]);
   });
@@ -550,7 +552,7 @@ describe("preemption", () => {
     expect(history.arrive(job("x1", { queue: "x" })).preemptions).toEqual([]);
     const other = new QueueHistory({ pool: pool(2), queues });
     other.arrive(job("y0", { queue: "y", ...may }), job("y1", { queue: "y", ...may }));
-    // Of the two that it asks for it is guaranteed one.
+    // It asks for two GPUs, and one is guaranteed.
     expect(other.arrive(job("large", { queue: "x", gpus: 2 })).preemptions).toEqual([]);
     expect(other.arrive(job("small", { queue: "x", priority: 1 })).preemptions).toHaveLength(1);
   });

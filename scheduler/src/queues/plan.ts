@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One pass over the queues: who gets what, who has to give back, and why the others wait.
+// One pass over the queues: which claims are granted, which are preempted, and why the others wait.
 
-import { formatDuration } from "@millpond/api";
+import { type HolderRef, type Reason, reason } from "@millpond/api";
 import { explainWaiting } from "../explain.ts";
 import type { Snapshot } from "../snapshot.ts";
 import { applyStatement, type Statement } from "../statement.ts";
@@ -19,7 +19,7 @@ import {
 import { onAllowedSizes } from "./allowed-sizes.ts";
 import { type EndingsOn, holdingsOf, outlookOf } from "./holdings.ts";
 import { findVictims, type PreemptionPlan } from "./preemption.ts";
-import { describeKeeper, reserve, type Reservation, withHolds, withoutGrants } from "./reservation.ts";
+import { keeperOf, reserve, type Reservation, withHolds, withoutGrants } from "./reservation.ts";
 import type { Amount } from "./quota.ts";
 import { QueueTree } from "./tree.ts";
 import { mayReserve, takeTurns } from "./turns.ts";
@@ -36,10 +36,10 @@ import {
 /**
  * Decides about the waiting claims.
  *
- * Queues take turns by weighted fair share, guarantees first; within a queue the greater priority goes first, then who
- * came first, but one that has waited for `ageAfterSeconds` goes before all. Who does not fit is overtaken by others
- * that do, until it is the first of its queue and has waited for `reserveAfterSeconds`: then the room that will be there
- * first is reserved for it, and from then on others only get what does not delay it. Best-effort claims come last.
+ * Queues take turns by weighted fair share, guarantees first. Within a queue higher priority goes first, then earlier
+ * arrival, but a claim that has waited for `ageAfterSeconds` goes before all. A claim that does not fit is overtaken by
+ * others that do (backfill), until it is the first of its queue and has waited for `reserveAfterSeconds`: then the room that
+ * will be free first is reserved for it, and other claims only get what does not delay it. Best-effort claims come last.
  */
 export function planQueues(
   snapshot: QueueSnapshot,
@@ -48,16 +48,16 @@ export function planQueues(
   return new Planner(snapshot, settings).run();
 }
 
-/** What is there for a claim that is asked for now. */
+/** The capacity that a claim could get if it were requested now. */
 export interface Opening {
-  /** Those that come before it have what they get. */
+  /** With the grants of the claims ahead of it carried out. */
   readonly pool: Snapshot;
   readonly tree: QueueTree;
-  /** What those wait for that it may not delay. */
+  /** Reservations of the claims ahead, which it may not delay. */
   readonly reservations: readonly Reservation[];
 }
 
-/** What is there for a claim, which does not wait, if it is asked for now: it comes after those that wait with its right. */
+/** The capacity open to a claim that is requested now and does not wait: after the waiting claims that are ahead of it. */
 export function openFor(
   snapshot: QueueSnapshot,
   claim: WaitingClaim,
@@ -67,9 +67,9 @@ export function openFor(
 }
 
 /**
- * Places a claim anew that holds something, as if it were asked for now and had given that back.
+ * Places a bound claim as if its allocation were released and it were requested now.
  *
- * @returns Why it cannot be, where it cannot.
+ * @returns why this is impossible, where it is
  */
 export function placeAnew(
   snapshot: QueueSnapshot,
@@ -80,17 +80,17 @@ export function placeAnew(
   return new Planner(snapshot, settings).placeAnew(claim, held);
 }
 
-/** The queues with what their claims have. */
+/** The queues with the usage of their claims. */
 export function makeQueueTree(snapshot: Omit<QueueSnapshot, "waiting">): QueueTree {
   return new QueueTree(snapshot.queues, snapshot.tenants, totalsOf(snapshot));
 }
 
-/** Where a unit would be, now or later. */
+/** Where a unit would be placed, now or later. */
 interface Found<T> {
   readonly found: T;
   readonly amount: Amount;
-  /** Why its quotas do not allow that. */
-  readonly refusal: string | undefined;
+  /** Why its quotas do not allow this placement. */
+  readonly refusal: Reason | undefined;
   /** Whether they allow it on devices of another size. */
   readonly isAllowedElsewhere: boolean;
 }
@@ -100,25 +100,25 @@ class Planner {
   readonly #settings: PlanSettings;
   readonly #tree: QueueTree;
   #pool: Snapshot;
-  /** Read only when somebody does not fit: there may be many who hold something. */
+  /** Read only when a unit does not fit, because there may be many holdings. */
   #given: ((node: string) => Holdings) | undefined;
-  /** Those that have changed in this pass. */
+  /** Holdings that have changed in this pass. */
   readonly #changed = new Map<string, Holdings>();
   readonly #reservations: Reservation[] = [];
-  /** Queues whose first claim that has no room has been looked at. */
+  /** Queues whose first claim without room has been considered. */
   readonly #headed = new Set<string>();
   /** Shapes that fit nowhere: within a pass the pool only fills up. */
   readonly #hopeless = new Set<string>();
-  /** Those that would not fit even if nothing were kept for anybody. */
+  /** Shapes that would not fit even without reservations. */
   readonly #full = new Set<string>();
-  /** Why claims of a shape and payer are beyond a quota: within a pass they only get further beyond. */
-  readonly #excessive = new Map<string, string>();
-  /** Queues and tenants of whom one claim has its quotas kept for it. */
+  /** Why claims of a shape and payer exceed a quota: within a pass usage only grows. */
+  readonly #excessive = new Map<string, Reason>();
+  /** Queues and tenants with a claim for which quota is reserved. */
   readonly #keeping = new Set<string>();
   #isLeavingNoted = false;
-  /** Times that it was looked for claims of which a quota could be taken back. */
+  /** How often claims were searched whose preemption would free quota. */
   #quotaLooks = 0;
-  readonly #explanations = new Map<string, string>();
+  readonly #explanations = new Map<string, Reason>();
   readonly #grants: Statement[] = [];
   readonly #preemptions: Preemption[] = [];
   readonly #blocked = new Map<string, Blocked>();
@@ -138,7 +138,7 @@ class Planner {
 
   readonly #endings: EndingsOn = (node) => outlookOf(this.#holdings(node)).endings;
 
-  /** Of those that were taken back already, or are about to be. */
+  /** Expected endings of leftovers and of claims with notice. */
   readonly #onNotice: EndingsOn = (node) => outlookOf(this.#holdings(node)).noticed;
 
   run(): QueueDecision {
@@ -162,7 +162,7 @@ class Planner {
     const unit = this.#decideBefore(claim);
     this.#tree.refund(claim, amountOfStatements(this.#pool, [held]));
     this.#pool = withoutGrants(this.#pool, [{ statement: held }]);
-    // They know of a pool in which it has what it holds.
+    // The cached results describe a pool in which the claim still has its allocation.
     this.#explanations.clear();
     this.#full.clear();
     const placed = this.#place(unit);
@@ -172,13 +172,16 @@ class Planner {
       return { obstacle, reason: this.#explain(unit, shape) };
     }
     const [statement] = placed.found.statements;
-    if (placed.refusal !== undefined || statement === undefined) {
-      return { obstacle: "quota", reason: placed.refusal ?? "" };
+    if (placed.refusal !== undefined) {
+      return { obstacle: "quota", reason: placed.refusal };
+    }
+    if (statement === undefined) {
+      throw new RangeError(`the claim ${claim.request.claim} was placed without an assignment`);
     }
     return statement;
   }
 
-  /** Decides about those whose turn comes before that of the claim, which is one more that waits. */
+  /** Decides about the units ahead of the claim, which is treated as one more waiting claim. */
   #decideBefore(claim: WaitingClaim): Unit {
     for (const unit of this.#units([...this.#snapshot.waiting, claim])) {
       if (unit.first === claim) {
@@ -189,7 +192,7 @@ class Planner {
     throw new RangeError(`the claim ${claim.request.claim} has no turn: it waits already, or has no queue`);
   }
 
-  /** All of them in the order of their turns, which depends on what is decided about each before the next. */
+  /** All units in the order of their turns, which depends on the decision about each one before. */
   *#units(waiting: readonly WaitingClaim[]): Generator<Unit, void> {
     const { now } = this.#snapshot;
     const units = makeUnits(waiting, totalsOf(this.#snapshot));
@@ -210,10 +213,14 @@ class Planner {
 
   #decide(unit: Unit): void {
     if (unit.missing > 0) {
-      const { gangSize, gang } = unit.first;
+      const { gangSize } = unit.first;
       this.#block(unit, {
         obstacle: "gang",
-        reason: `gang ${gang} has ${gangSize - unit.missing} of its ${gangSize} claims`,
+        reason: reason("gang-incomplete", {
+          gang: unit.holder,
+          present: gangSize - unit.missing,
+          size: gangSize,
+        }),
         expectedAt: null,
       });
       return;
@@ -226,7 +233,7 @@ class Planner {
       this.#block(unit, { obstacle: "quota", reason: known, expectedAt: null });
       return;
     }
-    // Those with a time limit see more of the pool than others of their shape.
+    // A unit with a time limit may use more of the pool than others of its shape.
     const isHopeless = unit.first.timeLimitSeconds === 0 && this.#hopeless.has(shape);
     const placed = isHopeless ? undefined : this.#place(unit);
     if (placed === undefined) {
@@ -264,7 +271,7 @@ class Planner {
     });
   }
 
-  /** What is found for the unit: where a quota does not allow that, on devices of sizes with which one does. */
+  /** A placement for the unit: where a quota forbids it, on devices of the sizes that the quota allows. */
   #findAllowed<T extends { readonly statements: readonly Statement[] }>(
     unit: Unit,
     pool: Snapshot,
@@ -286,24 +293,24 @@ class Planner {
     return allowed !== undefined && allowed.refusal === undefined ? allowed : check(best, part !== undefined);
   }
 
-  /** The reservations that the unit could delay: it would still be there when they start. */
+  /** The reservations that the unit could delay: it would still run when they start. */
   #obeyedBy({ members }: Unit): Reservation[] {
     const limits = members.map(({ timeLimitSeconds }) => timeLimitSeconds);
     const endsAt = limits.includes(0) ? Number.POSITIVE_INFINITY : this.#snapshot.now + Math.max(...limits);
     return this.#reservations.filter(({ startsAt }) => startsAt === null || startsAt < endsAt);
   }
 
-  /** @param about `refusal`: why it may not be where there is room, though it may be elsewhere */
+  /** @param about `refusal`: why it may not be placed where there is room, though it may be elsewhere */
   #wait(
     unit: Unit,
     shape: string,
-    about: { readonly account: string; readonly refusal: string | undefined },
+    about: { readonly account: string; readonly refusal: Reason | undefined },
   ): void {
     const { account, refusal } = about;
     const { queue } = unit.first;
     const isHead = !this.#headed.has(queue);
     this.#headed.add(queue);
-    // Looking ahead is dear, so only the first of each queue does.
+    // Looking ahead is expensive, so only the first unit of each queue does.
     const looksAhead = isHead && this.#reservations.length < this.#settings.maxReservations;
     const later = looksAhead
       ? this.#findAllowed(unit, this.#pool, (pool) => reserve(pool, unit, this.#endings, this.#reservations))
@@ -315,13 +322,13 @@ class Planner {
       return;
     }
     const ahead = later?.found;
-    // What was taken back already, or is about to be, is kept for whom it is enough.
+    // Capacity that is about to be released is reserved for the unit for which it is enough.
     const noticed = ahead === undefined ? undefined : this.#reserveOfNoticed(unit);
     if (noticed !== undefined) {
       this.#promise(noticed);
       this.#block(unit, {
         obstacle: "preempting",
-        reason: this.#describePreempting(noticed.startsAt),
+        reason: reason("being-given-back", { seconds: this.#secondsUntil(noticed.startsAt) }),
         expectedAt: noticed.startsAt,
       });
       return;
@@ -333,24 +340,25 @@ class Planner {
     if (isReserved) {
       this.#reservations.push(ahead);
     }
+    const why = refusal ?? this.#explain(unit, shape);
     this.#block(unit, {
       obstacle: refusal !== undefined ? "quota" : this.#isKeptFrom(unit, shape) ? "reserved" : "room",
-      reason: `${refusal ?? this.#explain(unit, shape)}${isReserved ? "; what becomes free is kept for it" : ""}`,
+      reason: isReserved ? reason("reserved-ahead", { reason: why }) : why,
       expectedAt: ahead?.startsAt ?? null,
     });
   }
 
   /**
-   * A quota does not allow it: then it may take back what others have of that quota with less right.
+   * A quota blocks the unit: it may preempt claims of that quota with a lower right.
    *
-   * @returns Whether enough is being given back.
+   * @returns whether enough is being released
    */
   #waitForQuota(
     unit: Unit,
     amount: Amount,
-    { account, refusal }: { readonly account: string; readonly refusal: string },
+    { account, refusal }: { readonly account: string; readonly refusal: Reason },
   ): boolean {
-    // What others of its kind would get is given back for it.
+    // Later units of this shape and account are refused too: capacity that they would get is released for this one.
     this.#excessive.set(account, refusal);
     let allowedAt = this.#allowedAt(unit, amount);
     if (allowedAt === undefined && this.#quotaLooks < this.#settings.maxReservations) {
@@ -372,25 +380,28 @@ class Planner {
     }
     this.#block(unit, {
       obstacle: "preempting",
-      reason: `${refusal}; ${this.#describePreempting(allowedAt)}`,
+      reason: reason("quota-being-given-back", { reason: refusal, seconds: this.#secondsUntil(allowedAt) }),
       expectedAt: allowedAt,
     });
     return true;
   }
 
-  /** Of who has the same quotas, the first that has waited long enough, or for whom others give back, gets what is left. */
+  /**
+   * Among units with the same quotas, the remaining quota is reserved for the first one that has waited long enough or has
+   * preempted for it.
+   */
   #keepQuota(unit: Unit, amount: Amount, allowedAt: number | undefined): void {
     const { queue, tenant } = unit.first;
     const account = `${queue} ${tenant}`;
     if (this.#keeping.has(account) || (allowedAt === undefined && !this.#mayReserve(unit))) {
       return;
     }
-    if (this.#tree.keep(unit.first, amount, describeKeeper({ unit }, this.#snapshot.now))) {
+    if (this.#tree.keep(unit.first, amount, keeperOf({ unit }, this.#snapshot.now))) {
       this.#keeping.add(account);
     }
   }
 
-  /** When those that have had notice have given back so much that the quotas allow it; undefined: it is not enough. */
+  /** When the claims with notice have released enough for the quotas; undefined: it is not enough. */
   #allowedAt({ first }: Unit, amount: Amount): number | undefined {
     const ending = this.#pool.nodes
       .flatMap((node) =>
@@ -417,7 +428,7 @@ class Planner {
     return isAllowed ? ending[count - 1]?.endsAt : undefined;
   }
 
-  /** Room for it as soon as those have ended that have had notice, if there are any. */
+  /** A reservation of the room that claims with notice release, if there are any. */
   #reserveOfNoticed(unit: Unit): Reservation | undefined {
     return this.#pool.nodes.some(({ name }) => this.#onNotice(name).length > 0)
       ? reserve(this.#pool, unit, this.#onNotice, this.#reservations)
@@ -434,16 +445,22 @@ class Planner {
     if (reservation !== undefined) {
       this.#promise(reservation);
     }
-    const taken = plan.victims.map(({ statement }) => statement.claim);
+    const victims = plan.victims.map(
+      ({ statement, tenant }): HolderRef => ({
+        kind: "claim",
+        name: statement.claim,
+        tenant,
+      }),
+    );
     this.#block(unit, {
       obstacle: "preempting",
-      reason: `${taken.map((name) => `claim ${name}`).join(", ")} ${taken.length === 1 ? "gives" : "give"} back what it needs`,
+      reason: reason("preempting", { victims }),
       expectedAt: reservation?.startsAt ?? null,
     });
     return true;
   }
 
-  /** Keeps for it what others give back. */
+  /** Records the capacity that others release for the reservation. */
   #promise(reservation: Reservation): void {
     this.#reservations.push(reservation);
     this.#tree.promise(reservation.unit.first, amountOfStatements(this.#pool, reservation.statements));
@@ -463,7 +480,7 @@ class Planner {
     });
   }
 
-  /** Once in a pass, and only when somebody may have to be taken. */
+  /** Once in a pass, and only when preemption may be needed. */
   #noteLeaving(): void {
     if (this.#isLeavingNoted) {
       return;
@@ -476,7 +493,7 @@ class Planner {
     }
   }
 
-  /** From now on in this pass the victims have had notice. */
+  /** Treats the victims as claims with notice for the rest of this pass. */
   #giveNotice({ victims, preemptions }: PreemptionPlan): void {
     this.#preemptions.push(...preemptions);
     for (const claim of victims) {
@@ -495,14 +512,11 @@ class Planner {
     }
   }
 
-  #describePreempting(startsAt: number | null): string {
-    const seconds = Math.max(0, (startsAt ?? this.#snapshot.now) - this.#snapshot.now);
-    return seconds === 0
-      ? "what it needs has been taken back and is in use for a moment longer"
-      : `what it needs is given back within ${formatDuration(seconds)}`;
+  #secondsUntil(startsAt: number | null): number {
+    return Math.max(0, (startsAt ?? this.#snapshot.now) - this.#snapshot.now);
   }
 
-  /** Whether there is room that is kept for others. */
+  /** Whether there is room that is reserved for others. */
   #isKeptFrom(unit: Unit, shape: string): boolean {
     if (this.#reservations.length === 0 || this.#full.has(shape)) {
       return false;
@@ -514,34 +528,34 @@ class Planner {
     return fits;
   }
 
-  #explain(unit: Unit, shape: string): string {
+  #explain(unit: Unit, shape: string): Reason {
     const known = this.#explanations.get(shape);
     if (known !== undefined) {
       return known;
     }
     const keeper = this.#isKeptFrom(unit, shape) ? this.#reservations[0] : undefined;
-    const reason =
-      keeper !== undefined
-        ? `what is free is kept for ${describeKeeper(keeper, this.#snapshot.now)}`
-        : this.#explainRoom(unit);
-    this.#explanations.set(shape, reason);
-    return reason;
+    const why =
+      keeper === undefined
+        ? this.#explainRoom(unit)
+        : reason("kept-for", keeperOf(keeper, this.#snapshot.now));
+    this.#explanations.set(shape, why);
+    return why;
   }
 
-  #explainRoom(unit: Unit): string {
+  #explainRoom(unit: Unit): Reason {
     let current = this.#pool;
     for (const [position, { request }] of unit.members.entries()) {
       const statement = placeUnit(current, { ...unit, members: unit.members.slice(position, position + 1) });
       if (statement?.[0] === undefined) {
-        const which =
-          unit.members.length > 1
-            ? `room for ${position} of ${unit.members.length} claims of ${unit.name}; `
-            : "";
-        return `${which}${explainWaiting(current, request)}`;
+        const why = explainWaiting(current, request);
+        const members = unit.members.length;
+        return members > 1
+          ? reason("gang-in-part", { unit: unit.holder, placed: position, members, reason: why })
+          : why;
       }
       current = applyStatement(current, statement[0]);
     }
-    return `no single node has room for all of ${unit.name}`;
+    return reason("gang-needs-one-node", { unit: unit.holder });
   }
 
   #block(unit: Unit, blocked: Blocked): void {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Whom to take what from, so that a unit fits: few, of low priority, young. The search is bounded.
+// Chooses victims so that a unit fits: few, of low priority, recently started. The search is bounded.
 
+import { type Reason, reason } from "@millpond/api";
 import { allowsDevice, allowsNode } from "../constraints.ts";
 import { isOpen, takesClaims } from "../filter.ts";
 import type { NodeState, Snapshot } from "../snapshot.ts";
@@ -12,13 +13,13 @@ import { type Reservation, withHolds, withoutGrants } from "./reservation.ts";
 import type { QueueTree } from "./tree.ts";
 import { amountOfStatements, amountOn, placeUnit, type Unit } from "./unit.ts";
 
-/** Claims that go together: one, or the members of a gang. */
+/** Claims that are preempted together: one, or the members of a gang. */
 interface Victim {
   readonly claims: readonly RunningClaim[];
-  /** One of them: all are charged to the same. */
+  /** One of them; all are charged to the same queue and tenant. */
   readonly payer: RunningClaim;
   readonly amount: Amount;
-  readonly why: string;
+  readonly why: Reason;
 }
 
 export interface PreemptionPlan {
@@ -29,14 +30,14 @@ export interface PreemptionPlan {
 interface Context {
   readonly holdings: (node: string) => Holdings;
   readonly tree: QueueTree;
-  /** Of what is taken back they get theirs first. */
+  /** They are served first from the released capacity. */
   readonly reservations: readonly Reservation[];
   readonly settings: PlanSettings;
-  /** A quota is in its way, whatever room there is. */
+  /** A quota blocks the unit, regardless of free room. */
   readonly isForQuota: boolean;
 }
 
-/** @returns undefined when nobody may be taken, or those who may are not enough or too many. */
+/** @returns undefined when no claim may be preempted, or the eligible ones are not enough or too many */
 export function findVictims(snapshot: Snapshot, unit: Unit, context: Context): PreemptionPlan | undefined {
   const victims = eligible(snapshot, unit, context);
   const taken = victims.length === 0 ? undefined : cheapest(snapshot, unit, victims, context);
@@ -49,13 +50,13 @@ export function findVictims(snapshot: Snapshot, unit: Unit, context: Context): P
       claims.map(({ statement }) => ({
         claim: statement.claim,
         beneficiary: unit.name,
-        reason: `taken back for ${unit.name}: ${why}`,
+        reason: reason("preempted-for", { beneficiary: unit.holder, because: why }),
       })),
     ),
   };
 }
 
-/** Those who may be taken, whom it hurts least first. */
+/** The claims that may be preempted, cheapest first. */
 function eligible(
   snapshot: Snapshot,
   unit: Unit,
@@ -103,7 +104,7 @@ function nameOf({ name }: NodeState): string {
   return name;
 }
 
-/** Whether a member of the unit could ever be put there: nobody is taken elsewhere. */
+/** Whether a member of the unit could ever be placed there; claims elsewhere are not preempted. */
 function mayHold(node: NodeState, { members }: Unit): boolean {
   return (
     isOpen(node) &&
@@ -115,12 +116,12 @@ function mayHold(node: NodeState, { members }: Unit): boolean {
   );
 }
 
-/** A single claim needs room on one node: each is looked at by itself. */
+/** A single claim needs room on one node: each node is considered by itself. */
 function isOfOneNode({ members }: Unit, isForQuota: boolean): boolean {
   return members.length === 1 && !isForQuota;
 }
 
-/** Whether claims are charged to whom the unit is charged to: only theirs make a quota free. */
+/** Whether claims are charged to the quotas of the unit: only those free quota for it. */
 function chargedWith({ first }: Unit, tree: QueueTree): (claims: readonly RunningClaim[]) => boolean {
   const own = new Set(tree.chain(first.queue).map(({ name }) => name));
   return ([claim]) =>
@@ -128,7 +129,7 @@ function chargedWith({ first }: Unit, tree: QueueTree): (claims: readonly Runnin
     (claim.tenant === first.tenant || tree.chain(claim.queue).some(({ name }) => own.has(name)));
 }
 
-/** So many claims in all; where each node is looked at by itself, on so many nodes, and so many on each. */
+/** An upper bound of claims in all; where each node is considered by itself, of nodes, and of claims on each. */
 class Bound {
   readonly #most: number;
   readonly #isByNode: boolean;
@@ -157,7 +158,7 @@ class Bound {
   }
 }
 
-/** Whether the unit has a right to anything of a claim, whatever that one's queue can spare: most have none. */
+/** Whether the unit is entitled to preempt a claim, before the guarantees are checked; for most claims it is not. */
 function takerFor({ first }: Unit, tree: QueueTree): (claim: RunningClaim) => boolean {
   const entitled = new Map<string, boolean>();
   return ({ isBestEffort, queue, priority }) => {
@@ -173,7 +174,7 @@ function takerFor({ first }: Unit, tree: QueueTree): (claim: RunningClaim) => bo
   };
 }
 
-/** The level above a queue that is guaranteed what the other queue, which is not below it, has borrowed. */
+/** The level above a queue whose guarantee covers what the other queue, which is not below it, has borrowed. */
 function entitledLevel(queue: string, other: string, tree: QueueTree): string | undefined {
   const others = new Set(tree.chain(other).map(({ name }) => name));
   return tree.guaranteedLevels(queue, nothing).find((level) => !others.has(level));
@@ -201,13 +202,13 @@ function reasonToTake(
   victim: RunningClaim,
   amount: Amount,
   tree: QueueTree,
-): string | undefined {
+): Reason | undefined {
   if (victim.isBestEffort && !first.isBestEffort) {
-    return "it is best-effort";
+    return reason("is-best-effort");
   }
   if (victim.queue === first.queue) {
     return victim.priority < first.priority
-      ? `its priority ${victim.priority} is lower than ${first.priority}`
+      ? reason("lower-priority", { priority: victim.priority, than: first.priority })
       : undefined;
   }
   const entitled = entitledLevel(first.queue, victim.queue, tree);
@@ -218,7 +219,7 @@ function reasonToTake(
   if (!tree.canSpare(victim.queue, amount, (level) => own.has(level))) {
     return undefined;
   }
-  return `queue ${victim.queue} has borrowed what queue ${entitled} is guaranteed`;
+  return reason("borrowed-guarantee", { queue: victim.queue, owner: entitled });
 }
 
 /** Fewest claims, then lowest priority, then least time lost, then the first node by name. */
@@ -275,7 +276,7 @@ function cheapest(
     .sort((a, b) => compareCosts(costOf(a), costOf(b)))[0];
 }
 
-/** Those who, taken together, leave every queue what it is guaranteed. */
+/** The victims whose joint preemption leaves every queue its guarantee. */
 function affordable(victims: readonly Victim[], unit: Unit, tree: QueueTree): Victim[] {
   const own = new Set(tree.chain(unit.first.queue).map(({ name }) => name));
   const kept = victims.filter(({ payer, amount }) => {
@@ -291,7 +292,7 @@ function affordable(victims: readonly Victim[], unit: Unit, tree: QueueTree): Vi
   return kept;
 }
 
-/** Whether it is taken because its queue has borrowed. */
+/** Whether it is preempted because its queue has borrowed. */
 function isReclaimed({ queue, isBestEffort }: RunningClaim, { first }: Unit): boolean {
   return queue !== first.queue && !isBestEffort;
 }
@@ -307,7 +308,7 @@ function takeUntilFits(
   if (count === victims.length) {
     return undefined;
   }
-  // Spare those who turn out not to be needed, whom it would hurt most first.
+  // Spares victims that turn out to be unnecessary, the most expensive first.
   let taken = victims.slice(0, count + 1);
   for (const victim of taken.toReversed()) {
     const others = taken.filter((each) => each !== victim);
@@ -322,7 +323,7 @@ function countOf(victims: readonly Victim[]): number {
   return victims.reduce((sum, { claims }) => sum + claims.length, 0);
 }
 
-/** Number of claims, highest priority, and the latest start negated: the smaller, the better. */
+/** Number of claims, highest priority, and the negated latest start: smaller is better. */
 function costOf(victims: readonly Victim[]): readonly number[] {
   const claims = victims.flatMap((victim) => victim.claims);
   return [
@@ -342,7 +343,10 @@ function compareCosts(a: readonly number[], b: readonly number[]): number {
   return 0;
 }
 
-/** Whether the unit may have that much when the victims have given back theirs, and is guaranteed it where it reclaims. */
+/**
+ * Whether the unit stays within its quota after the victims have released theirs, and within its guarantee where it
+ * reclaims.
+ */
 function isWithinQuota(
   snapshot: Snapshot,
   unit: Unit,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What must hold for every pool, all queues and every history: see the checks of QueueHistory.
+// Invariants for every pool, queue tree and history: see the checks of QueueHistory.
 
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
@@ -107,7 +107,7 @@ function jobsOf(ask: Ask, number: number): Job[] {
   }));
 }
 
-/** Many that ask the same of one queue with more or less right, mostly such that others may have it back. */
+/** Many similar requests to one queue with different rights, mostly such that other queues may reclaim. */
 const crowds = fc.record({
   ask: asks,
   priorities: fc.array(fc.constantFrom(-5, 0, 5), { minLength: 2, maxLength: 6 }),
@@ -132,7 +132,7 @@ const histories = fc.array(
 
 type Step = typeof histories extends fc.Arbitrary<(infer T)[]> ? T : never;
 
-/** Such that the bounds are met. */
+/** Small enough that the bounds are reached. */
 const bounds = fc.record({ maxVictims: fc.constantFrom(1, 2, 16), maxCandidates: fc.constantFrom(2, 64) });
 
 function play(
@@ -163,7 +163,7 @@ function play(
         break;
       }
       case "part":
-        // The last member of a gang is late, or never comes.
+        // The last member of a gang is late, or never arrives.
         history.arrive(...jobsOf({ ...step.ask, gangSize: 3 }, 100 * number).slice(0, 2));
         break;
       case "pass":
@@ -185,7 +185,7 @@ test("no history over-allocates, splits a gang, breaks a quota, turns a priority
     }),
     { numRuns: 300 },
   );
-  // The histories are such that it happens.
+  // The histories are such that preemption occurs.
   expect(preempted).toBeGreaterThan(5);
   expect(reclaimed).toBeGreaterThan(5);
 });
@@ -195,7 +195,7 @@ test("the same snapshot gives the same decision, in whatever order it is listed"
   fc.assert(
     fc.property(pools, trees, histories, asks, (pool, queues, steps, ask) => {
       const before = play(pool, queues, steps).snapshot();
-      // One more, about whom nothing has been decided yet.
+      // One more claim, about which no decision has been made.
       const last = jobsOf({ ...ask, priority: 5, isBestEffort: false }, 10_000);
       const arrivals = last.map((job, member) => ({
         ...job,
@@ -212,7 +212,7 @@ test("the same snapshot gives the same decision, in whatever order it is listed"
       };
       const { blocked, ...decision } = planQueues(snapshot);
       preempted += decision.preemptions.length;
-      // Of equals the first is named in a reason: that is all that the order decides.
+      // Among equal claims, a reason names the first: the order affects nothing else.
       const { blocked: turnedBlocked, ...again } = planQueues(turned);
       expect(again).toEqual(decision);
       expect([...turnedBlocked.keys()].sort()).toEqual([...blocked.keys()].sort());
@@ -276,7 +276,7 @@ test("nobody starves: while others keep coming, each claim's turn comes within a
       const ahead = new Map<string, number>();
       const waitingIn = (name: string) => history.waiting.filter((claim) => claim.queue === name).length;
       for (let step = 0; step < 600; step++) {
-        // More than the pool can take: 8 halves of a device run for 300 s each, and there are always some that wait.
+        // More than the pool can take: 8 halves of a device run for 300 s each, and some claims always wait.
         const stream = step % 2 === 0 ? "a" : "b";
         if (waitingIn(stream) < 6) {
           history.arrive(...jobsOf({ ...small, queue: stream }, step));
@@ -294,8 +294,8 @@ test("nobody starves: while others keep coming, each claim's turn comes within a
       }
       expect(history.broken).toEqual([]);
       expect(ahead.size).toBeGreaterThan(0);
-      // It waits until it goes before the others of its queue that come after it, for those that came before it, for
-      // what runs when it gets its reservation, and for the reservations before its own.
+      // Its wait is bounded by the time to outrank later claims of its queue, by the claims ahead of it, by the running
+      // claims when it gets its reservation, and by the earlier reservations.
       const { ageAfterSeconds, reserveAfterSeconds } = settings;
       for (const [name, before] of ahead) {
         const bound = ageAfterSeconds + reserveAfterSeconds + (before + 2 * asked.length) * runSeconds;
@@ -342,7 +342,7 @@ test("who comes later in its queue, or grows, never delays a claim or gang with 
   fc.assert(
     fc.property(
       pools,
-      // When each device becomes free: it is known of all that are there already. 0: it is free now.
+      // When each device becomes free, known in advance for all devices. 0: free now.
       fc.array(fc.constantFrom(0, 100, 200, 500), { minLength: 9, maxLength: 9 }),
       first,
       fc.array(crowd, { minLength: 5, maxLength: 20 }),
@@ -378,7 +378,7 @@ test("who comes later in its queue, or grows, never delays a claim or gang with 
             ...others.flatMap((ask, member) => jobsOf({ ...plain, ...ask }, 1000 + 10 * number + member)),
           );
           for (const { which, percent } of changes) {
-            // Of those only that were there before and those that came after.
+            // A running claim other than this one.
             const running = history.running.filter(({ statement }) => statement.claim !== "c100-0");
             const claim = running[which % running.length]?.statement.claim;
             const isDone = claim !== undefined && history.resize(claim, percent) === undefined;

@@ -2,25 +2,25 @@
 
 import type { Quota } from "./quota.ts";
 
-/** Whose claims may have more than the queue's guaranteed quota while others leave it idle. */
+/** Which claims of a queue may use more than its guaranteed quota while other queues leave capacity idle. */
 export type Borrowing = "any" | "preemptible" | "none";
 
-/** Where claims wait, or a group of such queues. */
+/** A queue in which claims wait, or a group of queues. */
 export interface QueueSpec {
   /** Unique. */
   readonly name: string;
   /** Empty: none. */
   readonly parent: string;
-  /** Share beside its siblings in what is beyond the guarantees, 1 to 10000. */
+  /** Weight among its siblings for capacity beyond the guarantees, 1 to 10000. */
   readonly weight: number;
   readonly borrowing: Borrowing;
-  /** What it gets before others get more than theirs. */
+  /** Served before any queue gets more than its own guarantee. */
   readonly guaranteed: Quota;
-  /** What all its claims together may have at most. */
+  /** Upper bound for all its claims together. */
   readonly limit: Quota;
 }
 
-/** Who is charged. */
+/** The tenant that usage is charged to. */
 export interface TenantSpec {
   /** Unique. */
   readonly name: string;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How much of the pool somebody has, and how much he may have.
+// Amounts of the pool that queues and tenants use, and their bounds.
 
-import { formatBytes, formatNeed } from "@millpond/api";
+import type { Excess } from "@millpond/api";
 import type { Placement } from "../statement.ts";
 
 /** A part of the pool. */
@@ -14,7 +14,7 @@ export interface Amount {
   readonly memoryBytes: bigint;
 }
 
-/** Bounds of an amount; one that is absent is not set. */
+/** Bounds of an amount; an absent one is not set. */
 export interface Quota {
   readonly gpuMilli?: number;
   readonly computePercent?: number;
@@ -39,12 +39,12 @@ export function subtract(a: Amount, b: Amount): Amount {
   };
 }
 
-/** A vGPU, in relation to the device that it is on. */
+/** A vGPU with the size of its device. */
 export interface Part extends Pick<Placement, "memoryBytes" | "computePercent"> {
   readonly deviceMemoryBytes: bigint;
 }
 
-/** What vGPUs are together. */
+/** The total of the vGPUs. */
 export function amountOf(parts: readonly Part[]): Amount {
   let amount = nothing;
   for (const { memoryBytes, computePercent, deviceMemoryBytes } of parts) {
@@ -55,30 +55,31 @@ export function amountOf(parts: readonly Part[]): Amount {
   return amount;
 }
 
-/** Which bound an amount passes, and by how much, in words; undefined: none. */
-export function describeExcess(amount: Amount, limit: Quota): string | undefined {
-  if (limit.gpuMilli !== undefined && amount.gpuMilli > limit.gpuMilli) {
-    return `${formatGpus(amount.gpuMilli)} of ${formatGpus(limit.gpuMilli)} GPUs`;
+/** The bound that an amount exceeds, and by how much; undefined: none. */
+export function excessOf(amount: Amount, limit: Quota): Excess | undefined {
+  const { gpuMilli, computePercent, memoryBytes } = limit;
+  if (gpuMilli !== undefined && amount.gpuMilli > gpuMilli) {
+    return { resource: "gpuMilli", amount: amount.gpuMilli, limit: gpuMilli };
   }
-  if (limit.computePercent !== undefined && amount.computePercent > limit.computePercent) {
-    return `${amount.computePercent}% of ${limit.computePercent}% compute`;
+  if (computePercent !== undefined && amount.computePercent > computePercent) {
+    return { resource: "computePercent", amount: amount.computePercent, limit: computePercent };
   }
-  if (limit.memoryBytes !== undefined && amount.memoryBytes > limit.memoryBytes) {
-    return `${formatNeed(amount.memoryBytes)} of ${formatBytes(limit.memoryBytes)} of memory`;
+  if (memoryBytes !== undefined && amount.memoryBytes > memoryBytes) {
+    return { resource: "memoryBytes", amount: Number(amount.memoryBytes), limit: Number(memoryBytes) };
   }
   return undefined;
 }
 
-/** Whether an amount is within all the bounds that are set, and at least one is. */
+/** Whether an amount is within all the bounds that are set, with at least one set. */
 export function isWithinGuarantee(amount: Amount, guaranteed: Quota): boolean {
   const isSet =
     guaranteed.gpuMilli !== undefined ||
     guaranteed.computePercent !== undefined ||
     guaranteed.memoryBytes !== undefined;
-  return isSet && describeExcess(amount, guaranteed) === undefined;
+  return isSet && excessOf(amount, guaranteed) === undefined;
 }
 
-/** How much of a guarantee an amount is, by the bound that it comes nearest to; from 1 on all of it. */
+/** The used fraction of a guarantee, by the bound that is used most; from 1 on it is exhausted. */
 export function partOfGuarantee(amount: Amount, { gpuMilli, computePercent, memoryBytes }: Quota): number {
   const part = (used: number, bound: number | undefined) =>
     bound === undefined ? 0 : bound === 0 ? 1 : used / bound;
@@ -90,9 +91,4 @@ export function partOfGuarantee(amount: Amount, { gpuMilli, computePercent, memo
         part(Number(amount.memoryBytes), memoryBytes === undefined ? undefined : Number(memoryBytes)),
       )
     : 1;
-}
-
-/** `1.5`: GPUs from their thousandths. */
-export function formatGpus(gpuMilli: number): string {
-  return String(Number((gpuMilli / 1000).toFixed(3)));
 }

@@ -11,7 +11,7 @@ import { makeUnits, placeUnit } from "./unit.ts";
 const GiB = 1n << 30n;
 const memoryBytes = 16n * GiB;
 
-/** Claims that hold parts of devices: of which, how much, and when each ends. */
+/** Claims that hold parts of devices: which device, how much, and when each ends. */
 const held = fc.array(
   fc.record({
     node: fc.nat({ max: 3 }),
@@ -48,7 +48,7 @@ function makePool(claims: typeof held extends fc.Arbitrary<infer T> ? T : never)
     nodes: [0, 1, 2, 3].map((node) => ({
       name: `node-${node}`,
       isReady: true,
-      // The last one takes no claims, whoever ends there.
+      // The last node takes no claims, whatever ends there.
       isCordoned: node === 3,
       devices: Array.from({ length: 2 + (node % 3) }, (_, index) => ({
         uuid: `GPU-${index}`,
@@ -114,7 +114,7 @@ test("as few claims as possible have to end, in their order, and the unit is pla
         const ended = ordered.slice(0, count);
         expect(everyone?.ended).toEqual(ended.filter(({ statement }) => nodes.has(statement.node)));
         expect(everyone?.startsAt).toBe(count === 0 ? Number.NEGATIVE_INFINITY : ended.at(-1)?.endsAt);
-        // What is remembered of the nodes changes nothing.
+        // Caching by node does not change the result.
         expect(reserve(pool, unit, endingsOn, [])).toEqual(everyone);
         expect(everyone?.statements).toEqual(placeUnit(withoutGrants(pool, ordered.slice(0, count)), unit));
         waits += count;
@@ -122,6 +122,6 @@ test("as few claims as possible have to end, in their order, and the unit is pla
     }),
     { numRuns: 300 },
   );
-  // The pools are such that somebody has to end.
+  // In these pools some claims have to end first.
   expect(waits).toBeGreaterThan(0);
 });

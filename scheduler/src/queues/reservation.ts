@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Room that is kept for a unit that has to wait: what is free now and what others give back.
+// Capacity that is reserved for a waiting unit: what is free now and what others will release.
 
-import { formatDuration } from "@millpond/api";
-import type { Labels } from "../constraints.ts";
+import type { Keeper } from "./tree.ts";
+import type { Labels } from "../labels.ts";
 import type { DeviceState, Free, NodeState, Snapshot } from "../snapshot.ts";
 import type { Statement } from "../statement.ts";
 import { compareEndings, type Ending, type EndingsOn } from "./holdings.ts";
 import { placeUnit, shapeOfUnit, type Unit } from "./unit.ts";
 
-/** What is free of a device and has to stay so. */
+/** Capacity of a device that has to stay free. */
 interface Hold {
   readonly keeper: Reservation;
   readonly node: string;
@@ -20,19 +20,19 @@ interface Hold {
 
 export interface Reservation {
   readonly unit: Unit;
-  /** When there is room at the latest; null: nobody knows. */
+  /** When there is room, at the latest; null: unknown. */
   readonly startsAt: number | null;
   readonly statements: readonly Statement[];
-  /** Those who have to end before, on the nodes where it is placed. */
+  /** The endings that it needs, on the nodes where it is placed. */
   readonly ended: readonly Ending[];
 }
 
 /**
- * Finds the room that is there first when claims give back what they hold: those whose end is known in that order, then
- * the others, oldest first. The order stays the same while time passes and claims come elsewhere, so a unit's turn comes
- * no later than when the claims that are in the pool now have ended.
+ * Finds the room that becomes free first when claims release their allocations: those with a known end in that order, then
+ * the others, oldest first. The order is stable while time passes and claims arrive elsewhere, so a unit gets its turn no
+ * later than when the claims that are in the pool now have ended.
  *
- * @param before Those who get theirs before, also of what is given back.
+ * @param before reservations that are served first, also from released capacity
  */
 export function reserve(
   snapshot: Snapshot,
@@ -56,14 +56,14 @@ export function reserve(
   };
 }
 
-/** What will become free, and for whom. */
+/** The capacity that will become free, and the reservations on it. */
 interface Future {
   readonly snapshot: Snapshot;
   readonly endingsOn: EndingsOn;
   readonly before: readonly Reservation[];
 }
 
-/** The snapshot when these have ended, some of which may be of those before. */
+/** The snapshot after these endings, some of which earlier reservations may use. */
 function afterEndings({ snapshot, before }: Future, ended: readonly Ending[]): Snapshot {
   const names = new Set(ended.map(({ statement }) => statement.claim));
   const staying = before.map((each) => ({
@@ -73,19 +73,19 @@ function afterEndings({ snapshot, before }: Future, ended: readonly Ending[]): S
   return withHolds(withoutGrants(snapshot, ended), staying);
 }
 
-/** The fewest endings that have to be there, in their order, and what is placed then. */
+/** The fewest endings that are needed, in order, and the placement after them. */
 interface Least {
   readonly ended: readonly Ending[];
   readonly statements: readonly Statement[];
 }
 
-/** Whether it is all on one node, wherever other claims are. */
+/** Whether all of it is on one node, wherever other claims are. */
 function isOfOneNode({ members, first }: Unit): boolean {
   const isTogether = members.length === 1 || first.isSameNode;
   return isTogether && members.every(({ request }) => request.constraints?.affinity === undefined);
 }
 
-/** For a unit that needs one node, each node is looked at by itself: it needs some of the endings that are its own. */
+/** For a unit that needs one node, each node is considered by itself: it needs some of the endings on that node. */
 function leastOnOneNode(future: Future, unit: Unit): Least | undefined {
   const { snapshot, endingsOn } = future;
   let best:
@@ -96,7 +96,7 @@ function leastOnOneNode(future: Future, unit: Unit): Least | undefined {
     const endings = endingsOn(node.name);
     const enough = enoughOn(node, endings);
     if (enough === 0) {
-      // There is room already: then the best of the nodes is taken.
+      // There is room already: the best of the nodes is taken.
       const statements =
         placeUnit(afterEndings(future, []), unit) ?? placeUnit(onNode(future, node, []), unit);
       return statements && { ended: [], statements };
@@ -110,25 +110,25 @@ function leastOnOneNode(future: Future, unit: Unit): Least | undefined {
   return best && statements && { ended: best.ended, statements };
 }
 
-/** What was found out about a node with these endings: a node that changes is another value. */
+/** Results for a node with these endings, cached by value: a changed node is another value. */
 interface Counted {
   readonly endings: readonly Ending[];
   /** How many have to end, by shape; null: all are not enough. */
   readonly enough: Map<string, number | null>;
 }
 
-/** Shapes of units of which it is remembered for one node. */
+/** Upper bound of unit shapes that are cached for one node. */
 const maxRemembered = 64;
 const counted = new WeakMap<NodeState, Counted>();
 
-/** How many of its endings have to be there so that the unit fits on a node; null: all are not enough. */
+/** How many of a node's endings are needed so that the unit fits; null: all are not enough. */
 function counterFor(future: Future, unit: Unit) {
   const count = (node: NodeState, endings: readonly Ending[]) => {
     const tryFirst = (enough: number) => placeUnit(onNode(future, node, endings.slice(0, enough)), unit);
     return leastFitting(tryFirst, endings.length, tryFirst(endings.length)) ?? null;
   };
   if (unit.members.length > 1) {
-    // Whether several fit depends on where the first of them are put, which the workload decides.
+    // Whether several members fit depends on where the first ones go, which the workload decides: not cached.
     return count;
   }
   const shape = shapeOfUnit(unit);
@@ -154,12 +154,12 @@ function counterFor(future: Future, unit: Unit) {
   };
 }
 
-/** The node alone, when these have given back what they hold of it. */
+/** The node alone, after these have released what they hold of it. */
 function onNode(future: Future, node: NodeState, ended: readonly Ending[]): Snapshot {
   return afterEndings({ ...future, snapshot: { ...future.snapshot, nodes: [node] } }, ended);
 }
 
-/** For a unit that may span nodes. Mostly few have to end, so the search goes out from the beginning. */
+/** For a unit that may span nodes. Usually few endings are needed, so the search gallops from the beginning. */
 function leastOf(future: Future, unit: Unit): Least | undefined {
   const { snapshot, endingsOn } = future;
   const ordered = snapshot.nodes.flatMap(({ name }) => endingsOn(name)).sort(compareEndings);
@@ -175,7 +175,7 @@ function leastOf(future: Future, unit: Unit): Least | undefined {
   return placed && { ended: ordered.slice(0, enough), statements: placed };
 }
 
-/** The more is given back, the more fits: goes back from a number of endings that is enough. */
+/** More released capacity fits more: searches backwards from a sufficient number of endings. */
 function leastFitting(
   tryFirst: (count: number) => readonly Statement[] | undefined,
   most: number,
@@ -197,12 +197,12 @@ function leastFitting(
   return enough;
 }
 
-/** Whom something is kept for: for people. */
-export function describeKeeper({ unit }: Pick<Reservation, "unit">, now: number): string {
-  return `${unit.name}, which has waited ${formatDuration(now - unit.waitingSince)}`;
+/** The claim or gang that a reservation belongs to. */
+export function keeperOf({ unit }: Pick<Reservation, "unit">, now: number): Keeper {
+  return { keeper: unit.holder, waitedSeconds: now - unit.waitingSince };
 }
 
-/** The snapshot in which what has to stay free looks taken. */
+/** The snapshot with reserved capacity marked as taken. */
 export function withHolds(snapshot: Snapshot, reservations: readonly Reservation[]): Snapshot {
   const apart = withRepelled(snapshot, reservations);
   const byNode = Map.groupBy(holdsOf(snapshot, reservations), ({ node }) => node);
@@ -231,7 +231,7 @@ export function withHolds(snapshot: Snapshot, reservations: readonly Reservation
   );
 }
 
-/** The snapshot in which nobody is put beside a claim that does not want that. */
+/** The snapshot in which no claim is placed against the anti-affinity of a reservation. */
 function withRepelled(snapshot: Snapshot, reservations: readonly Reservation[]): Snapshot {
   const byNode = new Map<string, Labels[]>();
   for (const { unit, statements } of reservations) {
@@ -254,7 +254,7 @@ function withRepelled(snapshot: Snapshot, reservations: readonly Reservation[]):
       };
 }
 
-/** The snapshot when these have given back what they hold. */
+/** The snapshot after these claims have released their allocations. */
 export function withoutGrants(
   snapshot: Snapshot,
   ended: readonly { readonly statement: Statement }[],
@@ -278,8 +278,8 @@ export function withoutGrants(
 }
 
 /**
- * What has to stay free of what is free in the snapshot: what the reservations need beyond what those still hold who have
- * to end before. That serves each of them once, in their order.
+ * The capacity that has to stay free: what the reservations need beyond what the claims that must end first still hold.
+ * Released capacity counts for one reservation only, in their order.
  */
 export function holdsOf({ nodes }: Snapshot, reservations: readonly Reservation[]): Hold[] {
   if (reservations.length === 0) {
@@ -287,7 +287,7 @@ export function holdsOf({ nodes }: Snapshot, reservations: readonly Reservation[
   }
   const holds: Hold[] = [];
   const byName = new Map(nodes.map((node) => [node.name, node]));
-  /** What becomes free of a device, and is promised already. */
+  /** Capacity of a device that becomes free and is already promised. */
   const promised = new Map<string, Free>();
   for (const keeper of reservations) {
     const ended = Map.groupBy(keeper.ended, ({ statement }) => statement.node);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Nobody starves: against streams of claims that never end, each kind of claim gets its turn within a bound.
+// No claim starves: against endless streams of claims, each kind of claim gets its turn within a bound.
 
 import { expect, test } from "vitest";
-import type { Constraints, Labels } from "../constraints.ts";
+import type { Constraints } from "../constraints.ts";
+import type { Labels } from "../labels.ts";
 import type { Snapshot } from "../snapshot.ts";
 import { type Job, QueueHistory, plainJob } from "../testing/queue-history.ts";
 import type { QueueSpec } from "./queue.ts";
@@ -65,13 +66,13 @@ function job(claim: string, ask: Ask): Job {
 }
 
 interface Siege {
-  /** Each comes again and again: a few of it always wait. */
+  /** Each arrives repeatedly, so that some of it always wait. */
   readonly streams: readonly Ask[];
-  /** The members of one claim or gang, which comes when all is taken. */
+  /** The members of one claim or gang, which arrives when the pool is full. */
   readonly asked: readonly Ask[];
   readonly queues?: readonly QueueSpec[];
   readonly tenantLimit?: number;
-  /** Rounds of what runs that it may wait for. */
+  /** Upper bound of rounds of running claims that it waits for. */
   readonly rounds: number;
 }
 
@@ -213,7 +214,7 @@ test.each(Object.entries(sieges))("%s", (_name, siege) => {
     history.pass(10);
   }
   expect(history.broken).toEqual([]);
-  // The streams go on, too.
+  // The streams proceed, too.
   expect(arrivals).toBeGreaterThan(50);
   const bound = settings.reserveAfterSeconds + rounds * runSeconds;
   for (const name of names) {

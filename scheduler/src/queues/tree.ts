@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
+import { type HolderRef, type Reason, reason } from "@millpond/api";
 import {
   add,
   type Amount,
-  describeExcess,
-  formatGpus,
+  excessOf,
   isWithinGuarantee,
   nothing,
   partOfGuarantee,
@@ -14,56 +14,61 @@ import {
 import type { RunningTotals } from "./claim.ts";
 import type { QueueSpec, TenantSpec } from "./queue.ts";
 
-/** Who is charged for a claim. */
+/** The queue and tenant that a claim is charged to. */
 export interface Payer {
   readonly queue: string;
   readonly tenant: string;
   readonly isPreemptible: boolean;
 }
 
-/** What is left to be decided. */
+/** The undecided claims. */
 export interface Turns {
-  /** Whether a queue, or one below it, has claims left. */
+  /** Whether a queue, or one below it, has undecided claims. */
   has(queue: string): boolean;
-  /** Thousandths of a device that do not count against a queue now. */
+  /** Thousandths of a device that are not charged to a queue in this pass. */
   discount(queue: string): number;
-  /** Since when the first claim that a queue without children has left waits. */
+  /** Since when the first undecided claim of a leaf queue waits. */
   since(queue: string): number;
 }
 
-/** Sums of what is charged. */
+/** The claim or gang for which something is reserved. */
+export interface Keeper {
+  readonly keeper: HolderRef;
+  readonly waitedSeconds: number;
+}
+
+/** Sums of charges. */
 interface Charges {
   /** By queue. */
   readonly used: Map<string, Amount>;
-  /** Of it what claims have that may not be taken back. */
+  /** The part of it that belongs to claims that may not be preempted. */
   readonly firm: Map<string, Amount>;
   readonly byTenant: Map<string, Amount>;
 }
 
-/** Whose quota an amount passes. */
+/** The queue or tenant whose quota an amount exceeds. */
 interface Excess {
   readonly kind: "queue" | "tenant";
   readonly name: string;
-  /** In words, with the numbers. */
-  readonly reason: string;
+  readonly reason: Reason;
 }
 
-/** The queues with what their claims have, in the making of one decision. */
+/** The queues with their usage, during one decision. */
 export class QueueTree {
   readonly #queues: ReadonlyMap<string, QueueSpec>;
   readonly #children: ReadonlyMap<string, readonly QueueSpec[]>;
   readonly #tenants: ReadonlyMap<string, TenantSpec>;
   readonly #charged: Charges;
-  /** Of what is used, what claims have that have had notice. */
+  /** The part of the usage that belongs to claims with notice. */
   readonly #leaving = new Map<string, Amount>();
-  /** What becomes free for claims that wait. */
+  /** Capacity that becomes free for waiting claims. */
   readonly #promised = new Map<string, Amount>();
-  /** What of their quotas is kept for claims that wait. */
+  /** Quota that is reserved for waiting claims. */
   readonly #kept: Charges = { used: new Map(), firm: new Map(), byTenant: new Map() };
-  /** For whom it was kept first, in words: by queue, and by tenant. */
-  readonly #keepers = { queues: new Map<string, string>(), tenants: new Map<string, string>() };
+  /** The first claim or gang for which quota was reserved: by queue, and by tenant. */
+  readonly #keepers = { queues: new Map<string, Keeper>(), tenants: new Map<string, Keeper>() };
 
-  /** @param totals What the claims have. Default: nothing. */
+  /** @param totals usage of the running claims. Default: none */
   constructor(queues: readonly QueueSpec[], tenants: readonly TenantSpec[], totals?: RunningTotals) {
     this.#queues = new Map(queues.map((queue) => [queue.name, queue]));
     this.#children = Map.groupBy(
@@ -108,24 +113,23 @@ export class QueueTree {
     this.#account(this.#charged, payer, amount, subtract);
   }
 
-  /** It has had notice: it counts until it is refunded, but what its queue is guaranteed can no longer be taken of it. */
+  /** The claim has notice: it is charged until the refund, but its queue's guarantee can no longer be met from it. */
   leave({ queue }: Payer, amount: Amount): void {
     this.#change(this.#leaving, queue, amount, add);
   }
 
-  /** It waits for what others give back: its queue cannot call for that on its guarantee once more. */
+  /** The claim waits for capacity that others release: its queue cannot claim the same part of its guarantee twice. */
   promise({ queue }: Payer, amount: Amount): void {
     this.#change(this.#promised, queue, amount, add);
   }
 
   /**
-   * Keeps of its quotas what it waits for: others that come later get only what that leaves. One that is beyond them by
-   * itself is in nobody's way.
+   * Reserves quota for a waiting claim: later claims only get what this leaves. A claim that exceeds its quotas on its own
+   * reserves nothing.
    *
-   * @param keeper In words.
-   * @returns Whether it is kept.
+   * @returns whether it is reserved
    */
-  keep(payer: Payer, amount: Amount, keeper: string): boolean {
+  keep(payer: Payer, amount: Amount, keeper: Keeper): boolean {
     const alone: Charges = { used: new Map(), firm: new Map(), byTenant: new Map() };
     if (this.#excess(payer, amount, [alone]) !== undefined) {
       return false;
@@ -138,8 +142,8 @@ export class QueueTree {
     return true;
   }
 
-  /** Why the amount cannot be charged, in words with the numbers; undefined when it can. */
-  refusal(payer: Payer, amount: Amount): string | undefined {
+  /** Why the amount cannot be charged; undefined when it can. */
+  refusal(payer: Payer, amount: Amount): Reason | undefined {
     const excess = this.#excess(payer, amount, [this.#charged]);
     if (excess !== undefined) {
       return excess.reason;
@@ -151,7 +155,8 @@ export class QueueTree {
     }
     const { kind, name } = kept;
     const keeper = (kind === "queue" ? this.#keepers.queues : this.#keepers.tenants).get(name);
-    return `what ${kind} ${name} may still have is kept for ${keeper}`;
+    // A reservation has a keeper; without one, the quota itself is exceeded.
+    return keeper === undefined ? kept.reason : reason("quota-kept-for", { scope: kind, name, ...keeper });
   }
 
   #excess(payer: Payer, amount: Amount, charges: readonly Charges[]): Excess | undefined {
@@ -159,28 +164,23 @@ export class QueueTree {
       charges.reduce((total, each) => add(total, each[which].get(key) ?? nothing), plus);
     for (const { name, limit, guaranteed, borrowing } of this.chain(payer.queue)) {
       const after = sum("used", name, amount);
-      const excess = describeExcess(after, limit);
+      const excess = excessOf(after, limit);
       if (excess !== undefined) {
-        return {
-          kind: "queue",
-          name,
-          reason: `queue ${name} is at its limit: with it, it would have ${excess}`,
-        };
+        return { kind: "queue", name, reason: reason("queue-at-limit", { queue: name, excess }) };
       }
       const firm = sum("firm", name, amount);
-      const borrowed = describeBorrowed(name, { guaranteed, borrowing }, payer, { all: after, firm });
+      const borrowed = refuseBorrowed(name, { guaranteed, borrowing }, payer, { all: after, firm });
       if (borrowed !== undefined) {
         return { kind: "queue", name, reason: borrowed };
       }
     }
     const { tenant } = payer;
     const limit = this.#tenants.get(tenant)?.limit ?? {};
-    const excess = describeExcess(sum("byTenant", tenant, amount), limit);
-    const reason = `tenant ${tenant} is at its limit: with it, it would have ${excess}`;
-    return excess === undefined ? undefined : { kind: "tenant", name: tenant, reason };
+    const excess = excessOf(sum("byTenant", tenant, amount), limit);
+    return excess && { kind: "tenant", name: tenant, reason: reason("tenant-at-limit", { tenant, excess }) };
   }
 
-  /** The levels of the queue's chain whose guarantee covers what it would have with the amount. */
+  /** The levels of the queue's chain whose guarantee covers the usage with the amount added. */
   guaranteedLevels(queue: string, amount: Amount): string[] {
     return this.chain(queue)
       .filter(({ name, guaranteed }) => {
@@ -190,7 +190,10 @@ export class QueueTree {
       .map(({ name }) => name);
   }
 
-  /** Whether the queue, and each queue above it up to those that are, keeps its guarantee when the amount is taken. */
+  /**
+   * Whether the queue, and each queue above it up to those for which `isAbove` holds, keeps its guarantee without the
+   * amount.
+   */
   canSpare(queue: string, amount: Amount, isAbove: (level: string) => boolean): boolean {
     return this.chain(queue).every(
       ({ name, guaranteed }) =>
@@ -199,10 +202,11 @@ export class QueueTree {
   }
 
   /**
-   * The queue whose turn it is: at each level first whoever is below the guarantee, by how much of it is used, then who
-   * has least beyond it in relation to the weight; among equals whose first claim has waited longest.
+   * The queue whose turn it is. At each level, queues below their guarantee come first, by the used fraction of it; then
+   * queues by usage above the guarantee divided by weight (weighted fair share). Ties go to the queue whose first claim has
+   * waited longest.
    *
-   * @returns undefined when no queue has claims left.
+   * @returns undefined when no queue has claims left
    */
   next(turns: Turns, parent = ""): string | undefined {
     let best: { readonly queue: QueueSpec; readonly rank: readonly number[] } | undefined;
@@ -221,23 +225,23 @@ export class QueueTree {
     return this.#children.has(name) ? this.next(turns, name) : name;
   }
 
-  /** `2 of 8 GPUs guaranteed, 12 at most`: for people. */
-  describe(name: string): string {
-    const queue = this.#queues.get(name);
-    const { gpuMilli } = this.used(name);
-    const { guaranteed, limit } = queue ?? { guaranteed: {}, limit: {} };
-    return [
-      `${formatGpus(gpuMilli)} GPUs in use`,
-      ...(guaranteed.gpuMilli === undefined ? [] : [`${formatGpus(guaranteed.gpuMilli)} guaranteed`]),
-      ...(limit.gpuMilli === undefined ? [] : [`${formatGpus(limit.gpuMilli)} at most`]),
-    ].join(", ");
+  /** Usage, guarantee and limit of a queue. */
+  use(name: string): Reason {
+    const { guaranteed, limit } = this.#queues.get(name) ?? { guaranteed: {}, limit: {} };
+    return reason("in-use", {
+      gpuMilli: this.used(name).gpuMilli,
+      guaranteedGpuMilli: guaranteed.gpuMilli,
+      limitGpuMilli: limit.gpuMilli,
+    });
   }
 
-  /** The same of a tenant. */
-  describeTenant(name: string): string {
-    const { gpuMilli } = this.usedByTenant(name);
-    const limit = this.#tenants.get(name)?.limit.gpuMilli;
-    return `${formatGpus(gpuMilli)} GPUs in use${limit === undefined ? "" : `, ${formatGpus(limit)} at most`}`;
+  /** Usage and limit of a tenant. */
+  useOfTenant(name: string): Reason {
+    return reason("in-use", {
+      gpuMilli: this.usedByTenant(name).gpuMilli,
+      guaranteedGpuMilli: undefined,
+      limitGpuMilli: this.#tenants.get(name)?.limit.gpuMilli,
+    });
   }
 
   #staying(name: string): Amount {
@@ -280,26 +284,23 @@ export class QueueTree {
   }
 }
 
-/** Why what a queue would have would be borrowed and may not be. What may be taken back again is in nobody's way. */
-function describeBorrowed(
+/** Why a queue's usage would be borrowing that is not allowed. What may be preempted blocks no other queue. */
+function refuseBorrowed(
   name: string,
   { guaranteed, borrowing }: Pick<QueueSpec, "guaranteed" | "borrowing">,
   { isPreemptible }: Payer,
   after: { readonly all: Amount; readonly firm: Amount },
-): string | undefined {
+): Reason | undefined {
   const own = fillGuarantee(guaranteed);
   if (borrowing === "none") {
-    const excess = describeExcess(after.all, own);
-    return excess && `queue ${name} does not borrow: with it, it would have ${excess}`;
+    const excess = excessOf(after.all, own);
+    return excess && reason("queue-does-not-borrow", { queue: name, excess });
   }
   if (borrowing === "any" || isPreemptible) {
     return undefined;
   }
-  const excess = describeExcess(after.firm, own);
-  return (
-    excess &&
-    `queue ${name} borrows for preemptible claims only: with it, those that are not would have ${excess}`
-  );
+  const excess = excessOf(after.firm, own);
+  return excess && reason("queue-borrows-preemptible", { queue: name, excess });
 }
 
 function isLess(a: readonly number[], b: readonly number[]): boolean {
@@ -312,7 +313,7 @@ function isLess(a: readonly number[], b: readonly number[]): boolean {
   return false;
 }
 
-/** Without borrowing, what is not guaranteed is not there; but a guarantee in one unit does not bound the others. */
+/** Without borrowing, bounds that are not guaranteed are zero; but a guarantee in one unit does not bound the others. */
 function fillGuarantee(guaranteed: Quota): Quota {
   return Object.keys(guaranteed).length === 0 ? { gpuMilli: 0 } : guaranteed;
 }

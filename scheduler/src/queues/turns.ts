@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Whose turn it is among those that wait.
+// The order of turns among the waiting units.
 
 import type { NodeState } from "../snapshot.ts";
 import type { Holdings, PlanSettings } from "./claim.ts";
@@ -8,9 +8,9 @@ import { outlookOf } from "./holdings.ts";
 import type { QueueTree } from "./tree.ts";
 import { amountOn, type Unit } from "./unit.ts";
 
-/** What turns depend on. */
+/** What the order depends on. */
 export interface Standings {
-  /** Is charged with what a unit gets before the next one's turn. */
+  /** Charged with each unit's grant before the next turn. */
   readonly tree: QueueTree;
   readonly nodes: readonly NodeState[];
   /** By node. */
@@ -19,7 +19,9 @@ export interface Standings {
   readonly settings: PlanSettings;
 }
 
-/** Each unit in its turn: queues by weighted fair share, and within a queue who is aged, by priority, and who came first. */
+/**
+ * Each unit in its turn: queues by weighted fair share; within a queue aged units first, then by priority, then by arrival.
+ */
 export function* takeTurns(units: readonly Unit[], standings: Standings): Generator<Unit, void> {
   const { tree } = standings;
   const left = Map.groupBy(
@@ -57,7 +59,7 @@ export function* takeTurns(units: readonly Unit[], standings: Standings): Genera
   }
 }
 
-/** Whether it has waited for so long that room and quotas are kept for it. */
+/** Whether it has waited long enough that room and quotas are reserved for it. */
 export function mayReserve(
   { waitingSince }: Unit,
   { now, settings }: Pick<Standings, "now" | "settings">,
@@ -66,8 +68,8 @@ export function mayReserve(
 }
 
 /**
- * Who overtook the first claim of a queue does not count against it: else a queue whose small claims go on while a
- * large one has a reservation would lose its turn, and what becomes free to others, again and again.
+ * Claims that overtook the first claim of a queue are not charged to it. Otherwise a queue whose small claims proceed while
+ * a large one has a reservation would lose its turn, and freed capacity to others, again and again.
  */
 function discountsOf(left: ReadonlyMap<string, readonly Unit[]>, standings: Standings): Map<string, number> {
   const { tree, nodes, holdings: holdingsOn } = standings;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A unit is what is placed all at once or not at all: a claim, or the waiting members of a gang.
+// A unit is placed as a whole or not at all: a claim, or the waiting members of a gang.
 
+import type { HolderRef } from "@millpond/api";
 import { nodesForLabels, settleAffinity } from "../constraints.ts";
 import { type Candidate, candidatesOn } from "../filter.ts";
 import { place } from "../place.ts";
@@ -12,14 +13,16 @@ import type { QueueSnapshot, RunningTotals, WaitingClaim } from "./claim.ts";
 import { add, type Amount, amountOf, nothing } from "./quota.ts";
 
 export interface Unit {
-  /** `claim NAME` or `gang NAME`. */
+  /** `claim NAME` or `gang NAME`: unique. */
   readonly name: string;
+  /** The same as data. */
+  readonly holder: HolderRef;
   /** At least one, in order of arrival; all have the same queue, tenant and priority. */
   readonly members: readonly WaitingClaim[];
   readonly first: WaitingClaim;
   /** When it began to wait and could have been placed. */
   readonly waitingSince: number;
-  /** How many members are still to come; 0 when it can be placed. */
+  /** How many members have not arrived; 0 when it can be placed. */
   readonly missing: number;
 }
 
@@ -37,8 +40,14 @@ export function makeUnits(
     if (members[0] !== claim) {
       continue;
     }
+    const { tenant } = claim;
+    const holder: HolderRef =
+      gang === ""
+        ? { kind: "claim", name: claim.request.claim, tenant }
+        : { kind: "gang", name: gang, tenant };
     units.push({
-      name: gang === "" ? `claim ${claim.request.claim}` : `gang ${gang}`,
+      name: `${holder.kind} ${holder.name}`,
+      holder,
       members,
       first: claim,
       waitingSince: members.reduce((latest, each) => Math.max(latest, each.waitingSince), waitingSince),
@@ -64,7 +73,7 @@ export function placeUnit(snapshot: Snapshot, unit: Unit): Statement[] | undefin
 
 function placeAll(snapshot: Snapshot, members: readonly WaitingClaim[]): Statement[] | undefined {
   const best = placeEach(snapshot, members, placeOne);
-  // The best devices for each may leave too few for the last: then those that leave room for most.
+  // The best devices for each member may leave too few for the last one: then devices are chosen that leave the most room.
   const isTangled = members.length > 1 && members.some(({ request }) => request.gpus > 1);
   return best === undefined && isTangled ? placeEach(snapshot, members, placeRoomily) : best;
 }
@@ -100,8 +109,9 @@ function placeOne(snapshot: Snapshot, { request, preferredHost }: WaitingClaim):
 }
 
 /**
- * Puts a claim on the devices of a node on which most of its kind have room. When all members ask the same, they fit in
- * this way if they fit at all: so what is kept for a gang is enough for it, whatever it would like best by then.
+ * Places a claim on the devices of a node that have room for the most claims of its kind. When all members ask the same,
+ * they fit in this way if they fit at all, so the reservation of a gang is enough for it, wherever it would score best by
+ * then.
  */
 function placeRoomily({ nodes }: Snapshot, { request: asked }: WaitingClaim): Statement | undefined {
   const constraints = settleAffinity(asked.constraints, nodes);
@@ -131,9 +141,9 @@ function countFitting({ free, share }: Candidate): number {
     : Math.min(byMemory, Math.floor(free.computePercent / share.computePercent));
 }
 
-/** What statements hold, all together. */
+/** The total amount that the statements hold. */
 export function amountOfStatements(snapshot: Snapshot, statements: readonly Statement[]): Amount {
-  // Statements are few: looking for their nodes costs less than an index of all nodes.
+  // Statements are few: looking for their nodes is cheaper than an index of all nodes.
   return statements.reduce((sum, statement) => {
     const node = snapshot.nodes.find(({ name }) => name === statement.node);
     return add(sum, amountOn(node, statement));
@@ -173,7 +183,7 @@ const amounts = new WeakMap<
   { readonly devices: DeviceSizes["devices"] | undefined; readonly amount: Amount }
 >();
 
-/** What a statement holds of its node. A device that is gone counts as one that it filled. */
+/** The amount that a statement holds of its node. A missing device counts as one that it filled. */
 export function amountOn(node: DeviceSizes | undefined, statement: Pick<Statement, "devices">): Amount {
   const known = amounts.get(statement.devices);
   if (known !== undefined && known.devices === node?.devices) {
@@ -194,7 +204,7 @@ function computeAmount(node: DeviceSizes | undefined, { devices }: Pick<Statemen
   );
 }
 
-/** Two units with the same shape fit into the same pools. */
+/** Units with the same shape fit into the same pools. */
 export function shapeOfUnit({ members, first }: Unit): string {
   const shapes = members.map(({ request, preferredHost }) => `${preferredHost} ${shapeOf(request)}`);
   return `${first.isSameNode} ${shapes.join(" ")}`;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A pool in which time passes: claims come, run, end and are taken back, as the controller would have it.
+// A pool in simulated time: claims arrive, run, end and are preempted, as under the controller.
 
+import { formatExcess, mayKnowAll, type Reason, renderReason } from "@millpond/api";
 import {
+  type Blocked,
   defaultPlanSettings,
   type PlanSettings,
+  type Preemption,
   type QueueDecision,
   type QueueSnapshot,
   type RunningClaim,
@@ -15,18 +18,18 @@ import { planQueues } from "../queues/plan.ts";
 import type { QueueSpec, TenantSpec } from "../queues/queue.ts";
 import { withoutGrants } from "../queues/reservation.ts";
 import { amountOfStatements } from "../queues/unit.ts";
-import { add, describeExcess, nothing, partOfGuarantee } from "../queues/quota.ts";
+import { add, excessOf, nothing, partOfGuarantee } from "../queues/quota.ts";
 import { shareOf } from "../request.ts";
 import type { Snapshot } from "../snapshot.ts";
 import { applyStatement, rollbackStatement } from "../statement.ts";
 
 export interface Job extends Omit<WaitingClaim, "arrival" | "waitingSince"> {
-  /** Seconds that it runs when nobody takes anything from it. */
+  /** Run time in seconds unless it is preempted. */
   readonly runSeconds: number;
   readonly graceSeconds: number;
 }
 
-/** What most jobs in tests have in common. */
+/** Defaults of the jobs in tests. */
 export const plainJob: Omit<Job, "request"> = {
   queue: "q",
   tenant: "t",
@@ -55,6 +58,24 @@ export interface HistoryOptions {
   readonly settings?: PlanSettings;
 }
 
+/** A decision with its reasons as text. */
+export interface DecisionInWords extends Omit<QueueDecision, "blocked" | "preemptions"> {
+  readonly blocked: ReadonlyMap<string, Omit<Blocked, "reason"> & { readonly reason: string }>;
+  readonly preemptions: readonly (Omit<Preemption, "reason"> & { readonly reason: string })[];
+}
+
+export function inWords({ blocked, preemptions, ...rest }: QueueDecision): DecisionInWords {
+  const word = <T extends { readonly reason: Reason }>(each: T) => ({
+    ...each,
+    reason: renderReason(each.reason, mayKnowAll),
+  });
+  return {
+    ...rest,
+    blocked: new Map([...blocked].map(([claim, why]) => [claim, word(why)])),
+    preemptions: preemptions.map(word),
+  };
+}
+
 export class QueueHistory {
   readonly #options: HistoryOptions;
   readonly #settings: PlanSettings;
@@ -63,12 +84,12 @@ export class QueueHistory {
   #running: Running[] = [];
   #arrivals = 0;
   now = 1000;
-  /** Rules that were broken, in words. */
+  /** Broken rules, as text. */
   readonly broken: string[] = [];
-  /** When claims were first granted, and when they came. */
+  /** When claims were first granted, and when they arrived. */
   readonly waits = new Map<string, { readonly from: number; to: number | undefined }>();
   preempted = 0;
-  /** Of them those that were taken because their queues had borrowed. */
+  /** Those that were preempted because their queues had borrowed. */
   reclaimed = 0;
 
   constructor(options: HistoryOptions) {
@@ -97,17 +118,17 @@ export class QueueHistory {
     };
   }
 
-  arrive(...jobs: readonly Job[]): QueueDecision {
+  arrive(...jobs: readonly Job[]): DecisionInWords {
     for (const job of jobs) {
       this.#arrivals += 1;
       this.#waiting.push({ ...job, job, arrival: this.#arrivals, waitingSince: this.now });
       this.waits.set(job.request.claim, { from: this.now, to: undefined });
     }
-    return this.decide();
+    return inWords(this.decide());
   }
 
-  /** Lets time pass: what is done ends, what is due goes back to the queue. */
-  pass(seconds: number): QueueDecision {
+  /** Advances the time: claims end, and preempted ones return to the queue. */
+  pass(seconds: number): DecisionInWords {
     this.now += seconds;
     const ended = this.#running.filter(({ doneAt }) => doneAt <= this.now);
     const taken = this.#running.filter(
@@ -118,10 +139,10 @@ export class QueueHistory {
     for (const { job, arrival } of taken) {
       this.#waiting.push({ ...job, job, arrival, waitingSince: this.now });
     }
-    return this.decide();
+    return inWords(this.decide());
   }
 
-  /** Gives a running claim another size on its devices, and decides. @returns Why it does not get it. */
+  /** Resizes a running claim on its devices, and decides. @returns why this is refused; undefined: it is done */
   resize(claim: string, memoryPercent: number): string | undefined {
     const running = this.#running.find(({ statement }) => statement.claim === claim);
     if (running === undefined || running.isEnding) {
@@ -144,11 +165,7 @@ export class QueueHistory {
       waitingSince: this.now,
       timeLimitSeconds: endsAt === null ? 0 : endsAt - this.now,
     };
-    const refusal = refuseGrowth(
-      this.snapshot(),
-      { claim: asking, held: statement, to },
-      this.#settings,
-    )?.reason;
+    const refusal = refuseGrowth(this.snapshot(), { claim: asking, held: statement, to }, this.#settings);
     if (refusal === undefined) {
       const resized = { ...statement, devices: to };
       this.#pool = applyStatement(withoutGrants(this.#pool, [running]), resized);
@@ -157,7 +174,7 @@ export class QueueHistory {
       );
     }
     this.decide();
-    return refusal;
+    return refusal && renderReason(refusal.reason, mayKnowAll);
   }
 
   decide(): QueueDecision {
@@ -247,8 +264,9 @@ export class QueueHistory {
       say("the order is not of all who wait");
     }
     for (const { reason } of blocked.values()) {
-      if (reason.length < 10) {
-        say(`a reason is "${reason}"`);
+      const words = renderReason(reason, mayKnowAll);
+      if (words.length < 10) {
+        say(`a reason is "${words}"`);
       }
     }
   }
@@ -275,25 +293,25 @@ export class QueueHistory {
     for (const { name, limit, guaranteed, borrowing } of grants.length === 0 ? [] : queues) {
       const own = Object.keys(guaranteed).length === 0 ? { gpuMilli: 0 } : guaranteed;
       const excess =
-        describeExcess(
+        excessOf(
           sumOf(({ queue }) => isWithin(queue, name)),
           borrowing === "none" ? own : limit,
         ) ??
-        describeExcess(
+        excessOf(
           sumOf(({ queue, isPreemptible }) => isWithin(queue, name) && !isPreemptible),
           borrowing === "preemptible" ? own : limit,
         );
       if (excess !== undefined) {
-        say(`queue ${name} has ${excess}`);
+        say(`queue ${name} has ${formatExcess(excess)}`);
       }
     }
     for (const { name, limit } of grants.length === 0 ? [] : tenants) {
-      const excess = describeExcess(
+      const excess = excessOf(
         sumOf(({ tenant }) => tenant === name),
         limit,
       );
       if (excess !== undefined) {
-        say(`tenant ${name} has ${excess}`);
+        say(`tenant ${name} has ${formatExcess(excess)}`);
       }
     }
   }
@@ -362,7 +380,7 @@ export class QueueHistory {
     }
   }
 
-  /** Who is taken because his queue has borrowed leaves it what it is guaranteed, whoever else has been taken. */
+  /** A claim that is preempted because its queue has borrowed leaves the queue its guarantee, whatever else is preempted. */
   #checkGuarantees(
     { running, waiting, pool, queues }: QueueSnapshot,
     { grants, preemptions }: QueueDecision,
@@ -375,7 +393,7 @@ export class QueueHistory {
       const claim = waiting.find(({ request }) => request.claim === statement.claim);
       return claim === undefined ? [] : [{ ...claim, statement }];
     });
-    /** What those get who take, by the levels of their queues. */
+    /** What the beneficiaries get, by the levels of their queues. */
     const promised = new Map<string, number>();
     const leaving = new Set(running.flatMap((each) => (each.isEnding ? each.statement.claim : [])));
     for (const [beneficiary, list] of Map.groupBy(preemptions, (each) => each.beneficiary)) {

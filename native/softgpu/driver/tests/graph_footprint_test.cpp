@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The numbers are those of an H200.
-#include "softgpu/driver/graph_footprint.h"
+#include "softgpu/driver/graphs/graph_footprint.h"
 
 #include "testing/check.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/driver/ledger.h"
+#include "softgpu/driver/memory/ledger.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -12,8 +12,8 @@
 #include <set>
 #include <vector>
 
-#include "softgpu/driver/configuration.h"
-#include "softgpu/driver/device.h"
+#include "softgpu/driver/model/configuration.h"
+#include "softgpu/driver/model/device.h"
 #include "softgpu/driver/tests/loaded_driver.h"
 
 namespace millpond::softgpu::testing {

@@ -122,7 +122,7 @@ TEST("images of every kind are loaded or refused with the driver's codes") {
   std::string damaged = fatbin;
   damaged[4] = 9;
   FAILS(CUDA_ERROR_INVALID_IMAGE, CU(cuModuleLoadData)(&module, damaged.data()));
-  const std::string cubin = testData("../../../image/testdata/scale.cubin");
+  const std::string cubin = testData("../../../../image/testdata/scale.cubin");
   FAILS(CUDA_ERROR_NO_BINARY_FOR_GPU, CU(cuModuleLoadData)(&module, cubin.data()));
   const char* newer = ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k() { ret; }\n";
   FAILS(CUDA_ERROR_NO_BINARY_FOR_GPU, CU(cuModuleLoadData)(&module, newer));

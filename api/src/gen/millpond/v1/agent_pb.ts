@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file millpond/v1/agent.proto.
  */
 export const file_millpond_v1_agent: GenFile = /*@__PURE__*/
-  fileDesc("ChdtaWxscG9uZC92MS9hZ2VudC5wcm90bxILbWlsbHBvbmQudjEiigQKC1N5bmNSZXF1ZXN0EgwKBG5vZGUYASABKAkSCwoDcnVuGAIgASgJEhEKCWFnZW50X3VybBgDIAEoCRIVCg1hZ2VudF92ZXJzaW9uGAQgASgJEhAKCGhvc3RuYW1lGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSKgoHZGV2aWNlcxgHIAMoCzIZLm1pbGxwb25kLnYxLkRldmljZVJlcG9ydBIsCghzZXNzaW9ucxgIIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25SZXBvcnQSFAoMd2FybV93b3JrZXJzGAkgASgNEhYKDmtub3duX3JldmlzaW9uGAogASgEEhAKCHNlcXVlbmNlGAsgASgEEjEKDmVuZGVkX3Nlc3Npb25zGA0gAygLMhkubWlsbHBvbmQudjEuRW5kZWRTZXNzaW9uEjQKBmxhYmVscxgOIAMoCzIkLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmtub3duX3Rlcm0YDyABKAQSFAoMZGVzY3JpYmVkX2J5GBAgASgEEjEKCGFjdGl2aXR5GBEgAygLMh8ubWlsbHBvbmQudjEuQWxsb2NhdGlvbkFjdGl2aXR5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFKBAgMEA0iQAoSQWxsb2NhdGlvbkFjdGl2aXR5Eg0KBWVwb2NoGAEgASgEEhsKE2FjdGl2ZV9taWxsaXNlY29uZHMYAiABKAQiTAoMRW5kZWRTZXNzaW9uEgoKAmlkGAEgASgJEg0KBWNsYWltGAIgASgJEg0KBWVwb2NoGAMgASgEEhIKCmhhZF9jbGllbnQYBCABKAgi5AIKDERldmljZVJlcG9ydBINCgVpbmRleBgBIAEoDRIMCgR1dWlkGAIgASgJEgwKBG5hbWUYAyABKAkSDAoEa2luZBgEIAEoCRIUCgxtZW1vcnlfYnl0ZXMYBSABKAQSEgoKcGNpX2J1c19pZBgGIAEoCRIaChJjb21wdXRlX2NhcGFiaWxpdHkYByABKAkSFwoPbXVsdGlwcm9jZXNzb3JzGAggASgNEhYKDmRyaXZlcl92ZXJzaW9uGAkgASgJEhQKDGN1ZGFfdmVyc2lvbhgKIAEoDRIpCgZoZWFsdGgYCyABKA4yGS5taWxscG9uZC52MS5EZXZpY2VIZWFsdGgSFQoNaGVhbHRoX3JlYXNvbhgMIAEoCRIRCgludW1hX25vZGUYDSABKAkSEwoLcGNpZV9zd2l0Y2gYDiABKAkSFQoNbnZsaW5rX2RvbWFpbhgPIAEoCRINCgVmYXVsdBgQIAEoBCIrCgxDbGVhcmVkRmF1bHQSDAoEdXVpZBgBIAEoCRINCgVmYXVsdBgCIAEoBCLhAgoNU2Vzc2lvblJlcG9ydBIKCgJpZBgBIAEoCRINCgVjbGFpbRgCIAEoCRINCgVlcG9jaBgDIAEoBBIoCgVzdGF0ZRgEIAEoDjIZLm1pbGxwb25kLnYxLlNlc3Npb25TdGF0ZRISCgpzdGFydGVkX2F0GAUgASgDEhIKCmNsaWVudF9waWQYBiABKA0SEwoLY2xpZW50X2hvc3QYByABKAkSDwoHcHJvZ3JhbRgIIAEoCRIRCgl0cmFuc3BvcnQYCSABKAkSJwoHZGV2aWNlcxgKIAMoCzIWLm1pbGxwb25kLnYxLkRldmljZVVzZRIQCghjb21tYW5kcxgLIAEoBBIQCghsYXVuY2hlcxgMIAEoBBINCgV3YWl0cxgNIAEoBBIVCg1zaXplX3JldmlzaW9uGA4gASgEEhQKDHNpemVfcmVmdXNhbBgPIAEoCRISCgpub3RfcGFya2VkGBAgASgJImkKCURldmljZVVzZRIMCgR1dWlkGAEgASgJEhkKEW1lbW9yeV91c2VkX2J5dGVzGAIgASgEEhoKEm1lbW9yeV9saW1pdF9ieXRlcxgDIAEoBBIXCg9jb21wdXRlX3BlcmNlbnQYBCABKA0ihQIKDFN5bmNSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoBBIsCgthbGxvY2F0aW9ucxgCIAMoCzIXLm1pbGxwb25kLnYxLkFsbG9jYXRpb24SGQoRdGlja2V0X3B1YmxpY19rZXkYBCABKAkSEgoKY29udHJvbGxlchgFIAEoCRIaChJjb250cm9sbGVyX3ZlcnNpb24YBiABKAkSDAoEdGVybRgHIAEoBBINCgVvcmRlchgIIAEoBBIUCgxkZXNjcmliZWRfYnkYCSABKAQSMQoOY2xlYXJlZF9mYXVsdHMYCiADKAsyGS5taWxscG9uZC52MS5DbGVhcmVkRmF1bHRKBAgDEAQySwoMQWdlbnRTZXJ2aWNlEjsKBFN5bmMSGC5taWxscG9uZC52MS5TeW5jUmVxdWVzdBoZLm1pbGxwb25kLnYxLlN5bmNSZXNwb25zZWIGcHJvdG8z", [file_millpond_v1_claim, file_millpond_v1_pool]);
+  fileDesc("ChdtaWxscG9uZC92MS9hZ2VudC5wcm90bxILbWlsbHBvbmQudjEimwQKC1N5bmNSZXF1ZXN0EgwKBG5vZGUYASABKAkSCwoDcnVuGAIgASgJEhEKCWFnZW50X3VybBgDIAEoCRIVCg1hZ2VudF92ZXJzaW9uGAQgASgJEhAKCGhvc3RuYW1lGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSKgoHZGV2aWNlcxgHIAMoCzIZLm1pbGxwb25kLnYxLkRldmljZVJlcG9ydBIsCghzZXNzaW9ucxgIIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25SZXBvcnQSFAoMd2FybV93b3JrZXJzGAkgASgNEhYKDmtub3duX3JldmlzaW9uGAogASgEEhAKCHNlcXVlbmNlGAsgASgEEjEKDmVuZGVkX3Nlc3Npb25zGA0gAygLMhkubWlsbHBvbmQudjEuRW5kZWRTZXNzaW9uEjQKBmxhYmVscxgOIAMoCzIkLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmtub3duX3Rlcm0YDyABKAQSFAoMZGVzY3JpYmVkX2J5GBAgASgEEjEKCGFjdGl2aXR5GBEgAygLMh8ubWlsbHBvbmQudjEuQWxsb2NhdGlvbkFjdGl2aXR5Eg8KB2xlYXZpbmcYEiABKAgaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUoECAwQDSJAChJBbGxvY2F0aW9uQWN0aXZpdHkSDQoFZXBvY2gYASABKAQSGwoTYWN0aXZlX21pbGxpc2Vjb25kcxgCIAEoBCJMCgxFbmRlZFNlc3Npb24SCgoCaWQYASABKAkSDQoFY2xhaW0YAiABKAkSDQoFZXBvY2gYAyABKAQSEgoKaGFkX2NsaWVudBgEIAEoCCLkAgoMRGV2aWNlUmVwb3J0Eg0KBWluZGV4GAEgASgNEgwKBHV1aWQYAiABKAkSDAoEbmFtZRgDIAEoCRIMCgRraW5kGAQgASgJEhQKDG1lbW9yeV9ieXRlcxgFIAEoBBISCgpwY2lfYnVzX2lkGAYgASgJEhoKEmNvbXB1dGVfY2FwYWJpbGl0eRgHIAEoCRIXCg9tdWx0aXByb2Nlc3NvcnMYCCABKA0SFgoOZHJpdmVyX3ZlcnNpb24YCSABKAkSFAoMY3VkYV92ZXJzaW9uGAogASgNEikKBmhlYWx0aBgLIAEoDjIZLm1pbGxwb25kLnYxLkRldmljZUhlYWx0aBIVCg1oZWFsdGhfcmVhc29uGAwgASgJEhEKCW51bWFfbm9kZRgNIAEoCRITCgtwY2llX3N3aXRjaBgOIAEoCRIVCg1udmxpbmtfZG9tYWluGA8gASgJEg0KBWZhdWx0GBAgASgEIisKDENsZWFyZWRGYXVsdBIMCgR1dWlkGAEgASgJEg0KBWZhdWx0GAIgASgEIvECCg1TZXNzaW9uUmVwb3J0EgoKAmlkGAEgASgJEg0KBWNsYWltGAIgASgJEg0KBWVwb2NoGAMgASgEEigKBXN0YXRlGAQgASgOMhkubWlsbHBvbmQudjEuU2Vzc2lvblN0YXRlEhIKCnN0YXJ0ZWRfYXQYBSABKAMSEgoKY2xpZW50X3BpZBgGIAEoDRITCgtjbGllbnRfaG9zdBgHIAEoCRIPCgdwcm9ncmFtGAggASgJEhEKCXRyYW5zcG9ydBgJIAEoCRInCgdkZXZpY2VzGAogAygLMhYubWlsbHBvbmQudjEuRGV2aWNlVXNlEhAKCGNvbW1hbmRzGAsgASgEEhAKCGxhdW5jaGVzGAwgASgEEg0KBXdhaXRzGA0gASgEEhUKDXNpemVfcmV2aXNpb24YDiABKAQSFAoMc2l6ZV9yZWZ1c2FsGA8gASgJEhIKCm5vdF9wYXJrZWQYECABKAkSDgoGdGlja2V0GBEgASgJIqUBCglEZXZpY2VVc2USDAoEdXVpZBgBIAEoCRIZChFtZW1vcnlfdXNlZF9ieXRlcxgCIAEoBBIaChJtZW1vcnlfbGltaXRfYnl0ZXMYAyABKAQSFwoPY29tcHV0ZV9wZXJjZW50GAQgASgNEiEKFGNvbXB1dGVfdXNlZF9wZXJjZW50GAUgASgNSACIAQFCFwoVX2NvbXB1dGVfdXNlZF9wZXJjZW50IoUCCgxTeW5jUmVzcG9uc2USEAoIcmV2aXNpb24YASABKAQSLAoLYWxsb2NhdGlvbnMYAiADKAsyFy5taWxscG9uZC52MS5BbGxvY2F0aW9uEhkKEXRpY2tldF9wdWJsaWNfa2V5GAQgASgJEhIKCmNvbnRyb2xsZXIYBSABKAkSGgoSY29udHJvbGxlcl92ZXJzaW9uGAYgASgJEgwKBHRlcm0YByABKAQSDQoFb3JkZXIYCCABKAQSFAoMZGVzY3JpYmVkX2J5GAkgASgEEjEKDmNsZWFyZWRfZmF1bHRzGAogAygLMhkubWlsbHBvbmQudjEuQ2xlYXJlZEZhdWx0SgQIAxAEMksKDEFnZW50U2VydmljZRI7CgRTeW5jEhgubWlsbHBvbmQudjEuU3luY1JlcXVlc3QaGS5taWxscG9uZC52MS5TeW5jUmVzcG9uc2ViBnByb3RvMw", [file_millpond_v1_claim, file_millpond_v1_pool]);
 
 /**
  * @generated from message millpond.v1.SyncRequest
@@ -32,7 +32,7 @@ export type SyncRequest = Message<"millpond.v1.SyncRequest"> & {
   node: string;
 
   /**
-   * Identity of this agent process: any text that is new with every start, for example a UUID.
+   * Identity of this agent process: a text that is unique to every start, for example a UUID.
    *
    * @generated from field: string run = 2;
    */
@@ -59,22 +59,22 @@ export type SyncRequest = Message<"millpond.v1.SyncRequest"> & {
   hostname: string;
 
   /**
-   * The machine's boot id.
+   * Boot id of the host.
    *
    * @generated from field: string boot_id = 6;
    */
   bootId: string;
 
   /**
-   * All devices of the node, at most 32: so many fit into a ticket.
+   * All devices of the node, at most 32: the most that fit into a ticket.
    *
    * @generated from field: repeated millpond.v1.DeviceReport devices = 7;
    */
   devices: DeviceReport[];
 
   /**
-   * All sessions whose worker may still hold device memory, closing ones included. So an agent that has just started
-   * calls Sync only after it has taken its workers over. At most 4096.
+   * All sessions whose worker may still hold device memory, closing ones included. An agent that has just started therefore
+   * calls Sync only after it has taken over its workers. At most 4096.
    *
    * @generated from field: repeated millpond.v1.SessionReport sessions = 8;
    */
@@ -88,40 +88,39 @@ export type SyncRequest = Message<"millpond.v1.SyncRequest"> & {
   warmWorkers: number;
 
   /**
-   * Revision of the last answer that the agent enforces: from then on it opens no session for an allocation that the
-   * answer took away. What a released claim held is given to others only when a call with that revision no longer
-   * lists sessions of it. 0: none yet.
+   * Revision of the last answer that the agent enforces: from then on it opens no session for an allocation that the answer
+   * removed. The allocation of a released claim is given to others only after a call with that revision that lists no
+   * session of it. 0: none yet.
    *
    * @generated from field: uint64 known_revision = 10;
    */
   knownRevision: bigint;
 
   /**
-   * Grows with every call of this run, from 1: a call that was overtaken by a newer one is answered, but what it says is
-   * not taken over. 0: the agent never has two calls under way.
+   * Increases with every call of this run, from 1: a call that was overtaken by a newer one is answered, but its contents
+   * are ignored. 0: the agent never makes two calls concurrently.
    *
    * @generated from field: uint64 sequence = 11;
    */
   sequence: bigint;
 
   /**
-   * Sessions that have ended and of which no answer has taken note: each is listed in every call until one that listed
-   * it was answered, also by the agent that comes after this one. So a session that began and ended between two calls
-   * is known too. The newest 4096.
+   * Ended sessions that no answer has acknowledged: each is listed in every call until a call that listed it was answered,
+   * also by the next agent process. So a session that began and ended between two calls is known too. The newest 4096.
    *
    * @generated from field: repeated millpond.v1.EndedSession ended_sessions = 13;
    */
   endedSessions: EndedSession[];
 
   /**
-   * Labels of the node. Those that operators give it win.
+   * Labels of the node. Labels set by operators take precedence.
    *
    * @generated from field: map<string, string> labels = 14;
    */
   labels: { [key: string]: string };
 
   /**
-   * The highest term that the agent has seen. A controller of a lower one leads no longer, and refuses the call
+   * The highest term that the agent has seen. A controller with a lower one is no longer the leader, and refuses the call
    * (MILLPOND_E_NOT_LEADER).
    *
    * @generated from field: uint64 known_term = 15;
@@ -129,20 +128,26 @@ export type SyncRequest = Message<"millpond.v1.SyncRequest"> & {
   knownTerm: bigint;
 
   /**
-   * Sequence of the call of this run that described the node as it still is, of which the controller has said that it
-   * remembers it. Then `agent_url`, `agent_version`, `hostname`, `boot_id`, `devices` and `labels` are left out. 0: they
-   * are all here.
+   * Sequence of the call of this run with the current description of the node, as acknowledged by the controller. Then
+   * `agent_url`, `agent_version`, `hostname`, `boot_id`, `devices` and `labels` are left out. 0: they are included.
    *
    * @generated from field: uint64 described_by = 16;
    */
   describedBy: bigint;
 
   /**
-   * For how long the sessions of each allocation have made calls. At most 4096.
+   * Active time of the sessions of each allocation. At most 4096.
    *
    * @generated from field: repeated millpond.v1.AllocationActivity activity = 17;
    */
   activity: AllocationActivity[];
+
+  /**
+   * The agent stops in order: nothing is granted on its node until there is an agent again. It is answered at once.
+   *
+   * @generated from field: bool leaving = 18;
+   */
+  leaving: boolean;
 };
 
 /**
@@ -153,7 +158,7 @@ export const SyncRequestSchema: GenMessage<SyncRequest> = /*@__PURE__*/
   messageDesc(file_millpond_v1_agent, 0);
 
 /**
- * Of an allocation that is there, or has sessions.
+ * For an allocation that exists, or has sessions.
  *
  * @generated from message millpond.v1.AllocationActivity
  */
@@ -164,8 +169,8 @@ export type AllocationActivity = Message<"millpond.v1.AllocationActivity"> & {
   epoch: bigint;
 
   /**
-   * Of all its sessions that there were on the node, those that have ended included; time in which several made calls counts
-   * once. It only grows, unless the agent has lost its run directory.
+   * Active time of all its sessions on the node, ended ones included; time in which several made calls counts once. Never
+   * decreases, unless the agent has lost its run directory.
    *
    * @generated from field: uint64 active_milliseconds = 2;
    */
@@ -201,7 +206,7 @@ export type EndedSession = Message<"millpond.v1.EndedSession"> & {
   epoch: bigint;
 
   /**
-   * Whether its client ever connected. False also where the agent was not there to see it.
+   * Whether its client ever connected. Also false where the agent was not running to observe it.
    *
    * @generated from field: bool had_client = 4;
    */
@@ -290,7 +295,7 @@ export type DeviceReport = Message<"millpond.v1.DeviceReport"> & {
   healthReason: string;
 
   /**
-   * Where it sits on its node: devices with the same value are in the same place. Empty: not known.
+   * Where it is attached on its node: devices with the same value are in the same place. Empty: unknown.
    *
    * @generated from field: string numa_node = 13;
    */
@@ -307,8 +312,8 @@ export type DeviceReport = Message<"millpond.v1.DeviceReport"> & {
   nvlinkDomain: string;
 
   /**
-   * Number of the fault that its driver has reported, among those of this run, from 1. The device is unhealthy until somebody
-   * says that it is well again. 0: none.
+   * Number of the fault that its driver has reported, among those of this run, from 1. The device is unhealthy until the
+   * fault is cleared. 0: none.
    *
    * @generated from field: uint64 fault = 16;
    */
@@ -323,7 +328,7 @@ export const DeviceReportSchema: GenMessage<DeviceReport> = /*@__PURE__*/
   messageDesc(file_millpond_v1_agent, 3);
 
 /**
- * Somebody says that a device is well again, in view of this fault and none that has come since.
+ * An administrator has declared a device healthy again after this fault; later faults are not cleared.
  *
  * @generated from message millpond.v1.ClearedFault
  */
@@ -385,7 +390,7 @@ export type SessionReport = Message<"millpond.v1.SessionReport"> & {
   clientPid: number;
 
   /**
-   * Empty when the agent does not know it: then the controller shows what the client said when it got the ticket.
+   * Empty when the agent does not know it: the controller then shows the host that the client gave for the ticket.
    *
    * @generated from field: string client_host = 7;
    */
@@ -424,25 +429,33 @@ export type SessionReport = Message<"millpond.v1.SessionReport"> & {
   waits: bigint;
 
   /**
-   * `size_revision` of the last change of its sizes that its worker has answered. 0: none.
+   * `size_revision` of the last resize that its worker has answered. 0: none.
    *
    * @generated from field: uint64 size_revision = 14;
    */
   sizeRevision: bigint;
 
   /**
-   * Why the worker refused that change, a sentence with its numbers; empty: it did not.
+   * Why the worker refused that resize, a sentence with its numbers; empty: it did not.
    *
    * @generated from field: string size_refusal = 15;
    */
   sizeRefusal: string;
 
   /**
-   * Of a session that has been idle for as long as its claim lets it, and is not parked: why. Empty: of no other.
+   * Why a session that has reached the idle limit of its claim is not parked. Empty for any other session.
    *
    * @generated from field: string not_parked = 16;
    */
   notParked: string;
+
+  /**
+   * The ticket that opened it, in calls that describe the node: a controller with a restored state learns from it what its
+   * state lacks. Empty in other calls, and where an earlier version opened it.
+   *
+   * @generated from field: string ticket = 17;
+   */
+  ticket: string;
 };
 
 /**
@@ -467,18 +480,25 @@ export type DeviceUse = Message<"millpond.v1.DeviceUse"> & {
   memoryUsedBytes: bigint;
 
   /**
-   * What its worker allows. 0: the agent does not say.
+   * The limit that its worker enforces. 0: not reported.
    *
    * @generated from field: uint64 memory_limit_bytes = 3;
    */
   memoryLimitBytes: bigint;
 
   /**
-   * What its worker was told. 0: best effort, or the agent does not say.
+   * The share that its worker enforces. 0: best effort, or not reported.
    *
    * @generated from field: uint32 compute_percent = 4;
    */
   computePercent: number;
+
+  /**
+   * Device time used by it over the last second or two, in percent of that time, 0 to 100. Absent: unknown.
+   *
+   * @generated from field: optional uint32 compute_used_percent = 5;
+   */
+  computeUsedPercent?: number | undefined;
 };
 
 /**
@@ -493,16 +513,16 @@ export const DeviceUseSchema: GenMessage<DeviceUse> = /*@__PURE__*/
  */
 export type SyncResponse = Message<"millpond.v1.SyncResponse"> & {
   /**
-   * To be sent back as `known_revision`. Any change of it, not only growth, is a change.
+   * To be sent back as `known_revision`. Any difference means a change, not only an increase.
    *
    * @generated from field: uint64 revision = 1;
    */
   revision: bigint;
 
   /**
-   * All allocations that should exist on this node, with the sizes that their sessions may have; workers of sessions that
-   * have others are told, unless the ticket is newer than this answer, by term and order. The agent ends every session whose allocation is not listed; a
-   * session whose ticket was issued after this answer was made, by term and order, waits for the next one.
+   * All allocations that should exist on this node, with the sizes of their sessions; sessions of another size are resized,
+   * unless their ticket is newer than this answer, by term and order. The agent ends every session whose allocation is not
+   * listed; a session whose ticket is newer than this answer, by term and order, waits for the next one.
    *
    * @generated from field: repeated millpond.v1.Allocation allocations = 2;
    */
@@ -516,7 +536,7 @@ export type SyncResponse = Message<"millpond.v1.SyncResponse"> & {
   ticketPublicKey: string;
 
   /**
-   * UUID of the controller's state: another one means another pool.
+   * UUID of the controller's state: a different one means a different pool.
    *
    * @generated from field: string controller = 5;
    */
@@ -530,29 +550,30 @@ export type SyncResponse = Message<"millpond.v1.SyncResponse"> & {
   controllerVersion: string;
 
   /**
-   * Grows whenever a controller begins to lead. An agent obeys no answer of a lower term than it has seen.
+   * Increases whenever a controller becomes the leader (fencing term). An agent obeys no answer of a lower term than it has
+   * seen.
    *
    * @generated from field: uint64 term = 7;
    */
   term: bigint;
 
   /**
-   * Grows with every answer and ticket of the term, from 1. Clocks may jump, this does not.
+   * Increases with every answer and ticket of the term, from 1. Unlike a clock, it never jumps.
    *
    * @generated from field: uint64 order = 8;
    */
   order: bigint;
 
   /**
-   * Sequence of the call whose description of the node the controller remembers. 0: it remembers none; when the call
-   * brought none either, nothing of it was taken over, and the agent calls again with one.
+   * Sequence of the call whose description of the node the controller remembers. 0: it remembers none; when the call brought
+   * none either, it was ignored, and the agent calls again with a description.
    *
    * @generated from field: uint64 described_by = 9;
    */
   describedBy: bigint;
 
   /**
-   * Of devices that the agent still reports with these faults.
+   * Faults that were cleared, of devices that the agent still reports with them.
    *
    * @generated from field: repeated millpond.v1.ClearedFault cleared_faults = 10;
    */
@@ -573,14 +594,14 @@ export const SyncResponseSchema: GenMessage<SyncResponse> = /*@__PURE__*/
  */
 export const AgentService: GenService<{
   /**
-   * Sync is a level-triggered long poll: each call says everything about the node, each answer says everything that
-   * should be on it, so a lost call costs nothing but time; only what hardly ever changes of a node need not be said
-   * again to a controller that remembers it. The controller answers at once when the node's desired
-   * allocations changed since `known_revision`, else after at most 2 s.
+   * Sync is a level-triggered long poll: each call describes the whole node, each answer lists everything that should be on
+   * it, so a lost call costs only time. The parts of a node that hardly ever change may be left out for a controller that
+   * remembers them. The controller answers immediately when the node's desired allocations changed since `known_revision`,
+   * else after at most 2 s.
    *
-   * An agent that has news (a session was opened, connected or ended, a device fell ill) calls again without waiting
-   * for the answer: the newer call is the one that waits, the older one is answered at once. Answers may overtake each
-   * other too: one to an older call than the last one that was obeyed is old.
+   * An agent that has news (a session was opened, connected or ended, a device became unhealthy) calls again without waiting
+   * for the answer: the newer call then waits, and the older one is answered immediately. Answers may overtake each other
+   * too: an answer to a call older than the last one that was obeyed is stale.
    *
    * A second agent that uses the name of a node whose agent is in contact is refused (MILLPOND_E_NODE_NAME_TAKEN).
    *

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/** What a worker says of one device, now and then. */
+interface Reading {
+  readonly uuid: string;
+  /** How long the device has worked for the session, of what was measured. */
+  readonly computeUsedNs: number;
+  /** Whether that is measured now: it is not while the session has the device for itself. */
+  readonly isMeasured: boolean;
+}
+
+interface Sample extends Reading {
+  readonly atMs: number;
+}
+
+/** Workers tell once in a second, and in between when their memory changes: of less time a rate says little. */
+const leastMs = 500;
+/** A worker that has told nothing for so long may do anything. */
+const staleMs = 5_000;
+
+/** How busy a session keeps its devices, from what its worker tells. Times are of the monotonic clock. */
+export class ComputeMeter {
+  readonly #before = new Map<string, Sample>();
+  readonly #last = new Map<string, Sample>();
+
+  note(readings: readonly Reading[], atMs: number): void {
+    for (const { uuid, computeUsedNs, isMeasured } of readings) {
+      const last = this.#last.get(uuid);
+      const before = this.#before.get(uuid);
+      if (last !== undefined && (before === undefined || last.atMs - before.atMs >= leastMs)) {
+        this.#before.set(uuid, last);
+      }
+      this.#last.set(uuid, { uuid, computeUsedNs, isMeasured, atMs });
+    }
+  }
+
+  /**
+   * The part of its time, 0 to 1, that a device has worked for the session over the last second or two. `alone`: the session
+   * has the device for itself, and nobody measures; undefined: not known.
+   */
+  rateOf(uuid: string, nowMs: number): number | "alone" | undefined {
+    const last = this.#last.get(uuid);
+    if (last === undefined || nowMs - last.atMs > staleMs) return undefined;
+    if (!last.isMeasured) return "alone";
+    const before = this.#before.get(uuid);
+    if (before === undefined || last.atMs <= before.atMs) return undefined;
+    const busyMs = (last.computeUsedNs - before.computeUsedNs) / 1e6;
+    return Math.min(Math.max(busyMs / (last.atMs - before.atMs), 0), 1);
+  }
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The part of the contract that needs nothing of Node, for pages.
+
+export * from "./gen/millpond/v1/access_pb.ts";
+export * from "./gen/millpond/v1/claim_pb.ts";
+export * from "./gen/millpond/v1/pool_pb.ts";
+export * from "./gen/millpond/v1/queue_pb.ts";
+export { errorCodeOf } from "./errors.ts";
+export { formatAge, formatBytes, formatDuration, parsePercent, parseSize } from "./units.ts";

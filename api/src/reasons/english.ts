@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The English of reasons: one sentence each, with current numbers, without a full stop.
+
+import { formatLabels } from "../labels.ts";
+import { formatBytes, formatDuration, formatNeed } from "../units.ts";
+import type { Excess, Kind, QuotaBounds, ReasonArgs, reasonArgs, ReasonCode } from "./args.ts";
+
+/** Arguments of a sentence: claims, gangs and nested reasons are already rendered for the reader. */
+type Shown<K> = K extends `${infer Base extends Kind}?`
+  ? ShownKinds[Base] | undefined
+  : K extends Kind
+    ? ShownKinds[K]
+    : never;
+
+interface ShownKinds {
+  text: string;
+  unsafeText: string;
+  texts: readonly string[];
+  name: string;
+  flag: boolean;
+  count: number;
+  percent: number;
+  seconds: number;
+  gpuMilli: number;
+  bytes: bigint;
+  labels: Readonly<Record<string, string>>;
+  quota: QuotaBounds;
+  excess: Excess;
+  /** `claim a`, `gang g`, or `a claim of another tenant`. */
+  holder: string;
+  holders: readonly string[];
+  reason: string;
+}
+
+export type ShownArgs<C extends ReasonCode> = {
+  readonly [A in keyof (typeof reasonArgs)[C]]: Shown<(typeof reasonArgs)[C][A]>;
+};
+
+export type Sentences = { readonly [C in ReasonCode]: (args: ShownArgs<C>) => string };
+
+export const sentences: Sentences = {
+  "too-few-devices": ({ gpus, isRestricted, node, most, inPool }) =>
+    `no node has ${countOf(gpus, "device")}${usable(isRestricted)}: the largest, ${node}, has ${most}${spanning(inPool, gpus)}`,
+  "devices-too-small": ({ isRestricted, needBytes, device, deviceBytes }) =>
+    `no device${usable(isRestricted)} has ${formatNeed(needBytes)}: the largest, ${device}, has ${formatBytes(deviceBytes)}`,
+  "too-few-large-devices": ({ gpus, isRestricted, most, node, inPool, ...asked }) =>
+    `no node has ${countOf(gpus, "device")}${usable(isRestricted)} of ${memoryOf(asked)}: the most is ${most} on ${node}${spanning(inPool, gpus)}`,
+  "no-node-with-labels": ({ labels }) => `no node has the labels ${formatLabels(labels)}`,
+  "no-node-of-host": () => "no node is on the machine of the program",
+  "no-device-of-model": ({ models, ...there }) =>
+    `no device is of the model ${models.join(" or ")}: there is ${modelsOf(there)}`,
+  "no-device-of-told-model": ({ models, ...there }) =>
+    `no device is of the model that its program was told, ${models.join(" or ")}: there is ${modelsOf(there)}`,
+  "no-device-of-capability": ({ capability }) => `no device has compute capability ${capability}`,
+  "constraints-unmet": () => "no device meets all of its constraints together",
+
+  "no-nodes": () => "no node has joined the pool yet",
+  "none-open": ({ isRestricted, ...closed }) =>
+    `no device ${isRestricted ? "that it may use" : "of the pool"} takes claims now: ${closedOf(closed).join(", ")}`,
+  "affinity-excludes": ({ nodes }) => `its affinity keeps it from ${countOf(nodes, "node")} that would do`,
+  "room-short": ({ shortage, taken, devices, repellingNodes, forbiddenDevices, ...closed }) => {
+    const left = [
+      ...closedOf(closed),
+      ...(repellingNodes > 0 ? [`${countOf(repellingNodes, "node")} that its affinity keeps it from`] : []),
+      ...(forbiddenDevices > 0 ? [`${countOf(forbiddenDevices, "device")} that it may not use`] : []),
+    ];
+    const notCounted = left.length === 0 ? "" : `; not counted: ${left.join(", ")}`;
+    return `${shortage}; ${taken} of ${countOf(devices, "device")} ${taken === 1 ? "is" : "are"} taken${notCounted}`;
+  },
+  "few-devices-free": ({ gpus, computePercent, most, node, inPool, ...asked }) => {
+    const compute = computePercent === 0 ? "" : ` and ${computePercent} % of compute`;
+    return `no node has ${countOf(gpus, "device")} with ${memoryOf(asked)}${compute} free: the most is ${most} on ${node}${spanning(inPool, gpus)}`;
+  },
+  "compute-taken": ({ computePercent, device, freePercent, ...asked }) =>
+    `no device has ${memoryOf(asked)} and ${computePercent} % of its compute free: of those with the memory ${device} has most compute free, ${freePercent} %`,
+  "share-taken": ({ memoryPercent, device, freePercent }) => {
+    const most = device === undefined ? "" : `: most is ${freePercent} % on ${device}`;
+    return `no device has ${memoryOf({ memoryBytes: undefined, memoryPercent })} free${most}`;
+  },
+  "memory-taken": ({ memoryBytes, device, freeBytes }) => {
+    const most =
+      device === undefined || freeBytes === undefined
+        ? ""
+        : `: largest free is ${formatBytes(freeBytes)} on ${device}`;
+    return `no device has ${formatNeed(memoryBytes)} free${most}`;
+  },
+  "no-room": () => "there is no room",
+  "gang-incomplete": ({ gang, present, size }) => `${gang} has ${present} of its ${size} claims`,
+  "gang-in-part": ({ unit, placed, members, reason }) =>
+    `room for ${placed} of ${members} claims of ${unit}; ${reason}`,
+  "gang-needs-one-node": ({ unit }) => `no single node has room for all of ${unit}`,
+
+  "kept-for": (kept) => `what is free is kept for ${keeperOf(kept)}`,
+  "reserved-ahead": ({ reason }) => `${reason}; what becomes free is kept for it`,
+  "being-given-back": ({ seconds }) => givenBack(seconds),
+  "quota-being-given-back": ({ reason, seconds }) => `${reason}; ${givenBack(seconds)}`,
+  preempting: ({ victims }) =>
+    `${victims.join(", ")} ${victims.length === 1 ? "gives" : "give"} back what it needs`,
+
+  "queue-at-limit": ({ queue, excess }) =>
+    `queue ${queue} is at its limit: with it, it would have ${formatExcess(excess)}`,
+  "queue-does-not-borrow": ({ queue, excess }) =>
+    `queue ${queue} does not borrow: with it, it would have ${formatExcess(excess)}`,
+  "queue-borrows-preemptible": ({ queue, excess }) =>
+    `queue ${queue} borrows for preemptible claims only: with it, those that are not would have ${formatExcess(excess)}`,
+  "tenant-at-limit": ({ tenant, excess }) =>
+    `tenant ${tenant} is at its limit: with it, it would have ${formatExcess(excess)}`,
+  "quota-kept-for": ({ scope, name, ...kept }) =>
+    `what ${scope} ${name} may still have is kept for ${keeperOf(kept)}`,
+
+  "device-memory-left": ({ asksBytes, moreBytes, device, leftBytes }) =>
+    `${formatNeed(asksBytes)} is ${formatNeed(moreBytes)} more than the claim has on ${device}, where ${formatBytes(leftBytes)} is left`,
+  "device-compute-left": ({ asksPercent, morePercent, device, leftPercent }) =>
+    `${asksPercent}% compute is ${morePercent}% more than the claim has on ${device}, where ${leftPercent}% is left`,
+  "rest-kept-for": ({ reason, ...kept }) => `${reason}; the rest is kept for ${keeperOf(kept)}`,
+
+  "preempted-for": ({ beneficiary, because }) => `taken back for ${beneficiary}: ${because}`,
+  "is-best-effort": () => "it is best-effort",
+  "lower-priority": ({ priority, than }) => `its priority ${priority} is lower than ${than}`,
+  "borrowed-guarantee": ({ queue, owner }) => `queue ${queue} has borrowed what queue ${owner} is guaranteed`,
+
+  "not-called-yet": () => "no program of it has called its devices yet",
+  "program-gone": () => "no program waits for its devices any more",
+  "devices-unused": () => "no program of it uses its devices",
+  "lease-expired-pending": ({ leaseSeconds }) =>
+    `nobody renewed its lease of ${leaseSeconds} s while it waited`,
+  "lease-expired-dormant": ({ leaseSeconds }) =>
+    `nobody renewed its lease of ${leaseSeconds} s while it was dormant`,
+  "lease-expired-unused": ({ leaseSeconds }) =>
+    `nobody renewed its lease of ${leaseSeconds} s and no session of it is open`,
+  "session-ended": () => "its session has ended",
+  "node-lost": ({ node, seconds }) => `its node ${node} was lost: no word from its agent for ${seconds} s`,
+  "device-lost": ({ node, seconds }) => `a device of it on node ${node} was lost: unhealthy for ${seconds} s`,
+  "granted-to-others": ({ device }) => `${device} was granted to others after the restored backup was made`,
+  "node-removed": ({ node }) => `its node ${node} was removed from the pool`,
+  "node-drained": ({ node, note }) => `node ${node} is drained${colon(note)}`,
+  "time-limit-over": ({ limitSeconds }) => `its time limit of ${formatDuration(limitSeconds)} is over`,
+  "time-limit-ends": ({ limitSeconds }) => `its time limit of ${formatDuration(limitSeconds)} ends`,
+  "idle-limit": ({ limitSeconds }) =>
+    `no call was made to its devices for ${formatDuration(limitSeconds)}, its idle limit`,
+  "released-by-owner": ({ note }) => `released by its owner${colon(note)}`,
+  "released-by-administrator": ({ note }) => `released by an administrator${colon(note)}`,
+
+  "not-planned-yet": () => "it has not been looked at yet",
+  "not-planned-since-start": () => "it has not been looked at since the controller started",
+  "leader-knows": () => "the controller that leads knows why",
+  recorded: ({ text }) => text,
+
+  "claim-ended": ({ claim, reason }) => `the claim ${claim} has ended: ${reason}`,
+  "claim-dormant": ({ claim, reason }) => `the claim ${claim} is dormant: ${reason}`,
+  "claim-waits": ({ claim, reason }) => `the claim ${claim} waits: ${reason}`,
+  "claim-gives-back": ({ claim, reason }) => `the claim ${claim} is to give back what it has: ${reason}`,
+  "claim-keeps-size": ({ claim, reason }) => `the claim ${claim} keeps its size: ${reason}`,
+  "keeps-what-it-has": ({ reason }) => `${reason}; it keeps what it has`,
+  "worker-refused": ({ text }) => text,
+  "agent-unanswered": ({ node, seconds }) =>
+    `the agent of node ${node} has not confirmed it within ${seconds} s`,
+  "taken-back-meanwhile": () => "what it holds was taken back before its programs had answered",
+
+  sizes: ({ gpus, memoryBytes, memoryPercent, computePercent, owner }) => {
+    const memory =
+      memoryBytes !== undefined
+        ? formatNeed(memoryBytes)
+        : memoryPercent !== undefined
+          ? `${memoryPercent} % of the memory`
+          : "whole devices";
+    const compute = computePercent > 0 ? `, ${computePercent} % of the compute` : "";
+    return `${gpus} vGPU${gpus === 1 ? "" : "s"}, ${memory}${compute}${owner === undefined ? "" : `, for ${owner}`}`;
+  },
+  "program-calls": () => "a program of it calls its devices",
+  adopted: ({ devices }) =>
+    `its programs run on ${devices.join(", ")}, which the restored state did not know: it is bound there again`,
+  "not-adopted": ({ session, text }) =>
+    `its session ${session} is older than the restored state and ends: ${text}`,
+  "bound-to": ({ devices }) => `bound to ${devices.join(", ")}`,
+  notice: ({ isFinal, seconds, reason }) =>
+    `${isFinal ? "it ends" : "what it holds is taken back"} in ${formatDuration(seconds)}: ${reason}`,
+
+  "node-silent": ({ seconds }) => `no word from its agent for ${seconds} s`,
+  "node-silent-since-start": () => "no word from its agent since the controller started",
+  "agent-stopped": () => "its agent was stopped",
+  "node-joined": ({ devices, url }) => `joined with ${devices} devices at ${url}`,
+  "node-ready": ({ url }) => `its agent is in contact at ${url}`,
+  "node-waits-for-sessions": ({ sessions }) =>
+    `does not join before its ${sessions} sessions have ended, which this pool knows nothing of`,
+  "removed-from-pool": () => "removed from the pool",
+  labelled: ({ labels }) => formatLabels(labels) || "no labels",
+  cordoned: ({ note }) => `takes no new claims${colon(note)}`,
+  uncordoned: () => "takes new claims again",
+  healthy: () => "is healthy again",
+  unhealthy: ({ text }) => text,
+  "queue-settings": ({ parent, weight, borrowing, guaranteed, limit }) =>
+    `${parent === undefined ? "" : `part of ${parent}, `}weight ${weight}, borrowing ${borrowing}, guaranteed ${formatQuota(guaranteed)}, limit ${formatQuota(limit)}`,
+  "tenant-settings": ({ limit }) => `limit ${formatQuota(limit)}`,
+  deleted: () => "deleted",
+  "controller-leads": ({ url, term }) => `the controller at ${url} leads, term ${term}`,
+
+  "in-use": ({ gpuMilli, guaranteedGpuMilli, limitGpuMilli }) =>
+    [
+      `${formatGpus(gpuMilli)} GPUs in use`,
+      ...(guaranteedGpuMilli === undefined ? [] : [`${formatGpus(guaranteedGpuMilli)} guaranteed`]),
+      ...(limitGpuMilli === undefined ? [] : [`${formatGpus(limitGpuMilli)} at most`]),
+    ].join(", "),
+  "not-parked": ({ program, why }) => `${program} is not parked, since ${why}`,
+  "node-silent-claim-keeps": ({ seconds }) =>
+    `no word from its agent for ${seconds} s; the claim waits for it`,
+  "node-silent-claim-requeues": ({ seconds, afterSeconds }) =>
+    `no word from its agent for ${seconds} s; after ${afterSeconds} s the claim goes back to its queue`,
+  "node-silent-claim-fails": ({ seconds, afterSeconds }) =>
+    `no word from its agent for ${seconds} s; after ${afterSeconds} s the claim ends`,
+};
+
+function countOf(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+function usable(isRestricted: boolean): string {
+  return isRestricted ? " that it may use" : "";
+}
+
+/** A note for a pool that has enough devices, but on several nodes. */
+function spanning(inPool: number, gpus: number): string {
+  return inPool >= gpus ? ` (${inPool} in the whole pool, but one claim cannot span nodes yet)` : "";
+}
+
+function memoryOf({
+  memoryBytes,
+  memoryPercent,
+}: Pick<ReasonArgs<"compute-taken">, "memoryBytes" | "memoryPercent">): string {
+  if (memoryBytes !== undefined) {
+    return formatNeed(memoryBytes);
+  }
+  return memoryPercent === undefined ? "all of its memory" : `${memoryPercent} % of its memory`;
+}
+
+function modelsOf({
+  available,
+  hasMore,
+}: {
+  readonly available: readonly string[];
+  readonly hasMore: boolean;
+}): string {
+  return available.length === 0 ? "none" : `${available.join(", ")}${hasMore ? ", …" : ""}`;
+}
+
+function closedOf({
+  lostNodes,
+  cordonedNodes,
+  cordonedDevices,
+  unhealthyDevices,
+}: Omit<ReasonArgs<"none-open">, "isRestricted">): string[] {
+  return [
+    ...(lostNodes > 0 ? [`${countOf(lostNodes, "node")} not ready`] : []),
+    ...(cordonedNodes > 0 ? [`${countOf(cordonedNodes, "node")} cordoned`] : []),
+    ...(cordonedDevices > 0 ? [`${countOf(cordonedDevices, "device")} cordoned`] : []),
+    ...(unhealthyDevices > 0 ? [`${countOf(unhealthyDevices, "device")} unhealthy`] : []),
+  ];
+}
+
+function keeperOf({
+  keeper,
+  waitedSeconds,
+}: {
+  readonly keeper: string;
+  readonly waitedSeconds: number;
+}): string {
+  return `${keeper}, which has waited ${formatDuration(waitedSeconds)}`;
+}
+
+function givenBack(seconds: number): string {
+  return seconds === 0
+    ? "what it needs has been taken back and is in use for a moment longer"
+    : `what it needs is given back within ${formatDuration(seconds)}`;
+}
+
+function colon(note: string | undefined): string {
+  return note === undefined || note === "" ? "" : `: ${note}`;
+}
+
+/** `1.5`: GPUs from their thousandths. */
+export function formatGpus(gpuMilli: number): string {
+  return String(Number((gpuMilli / 1000).toFixed(3)));
+}
+
+/** `2 of 1 GPUs`: an amount and the bound that it would exceed. */
+export function formatExcess({ resource, amount, limit }: Excess): string {
+  switch (resource) {
+    case "gpuMilli":
+      return `${formatGpus(amount)} of ${formatGpus(limit)} GPUs`;
+    case "computePercent":
+      return `${amount}% of ${limit}% compute`;
+    case "memoryBytes":
+      return `${formatNeed(BigInt(amount))} of ${formatBytes(BigInt(limit))} of memory`;
+  }
+}
+
+/** The bounds that are set, or `none`. */
+export function formatQuota({ gpuMilli, computePercent, memoryBytes }: QuotaBounds): string {
+  const parts = [
+    ...(gpuMilli === undefined ? [] : [`${formatGpus(gpuMilli)} GPUs`]),
+    ...(computePercent === undefined ? [] : [`${computePercent}% compute`]),
+    ...(memoryBytes === undefined ? [] : [`${formatBytes(memoryBytes)} of memory`]),
+  ];
+  return parts.length === 0 ? "none" : parts.join(" and ");
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// How a controller that this machine has never talked to becomes one that it trusts.
+
+import { createHash, X509Certificate } from "node:crypto";
+import { isIP } from "node:net";
+import { createInterface } from "node:readline/promises";
+import { connect, type DetailedPeerCertificate, type TLSSocket } from "node:tls";
+import { millpondError, quote } from "@millpond/api";
+import { readAuthorities, splitAddresses } from "@millpond/platform";
+
+const lookMs = 10_000;
+/** Longer than any real chain. */
+const chainLimit = 10;
+
+export interface TrustOptions {
+  /** A file, or the certificate itself. */
+  readonly ca: string | undefined;
+  readonly fingerprint: string | undefined;
+}
+
+/**
+ * The authority to trust of a controller, PEM; undefined: the machine's authorities will do, or it speaks HTTP. Nothing
+ * secret is sent to find out.
+ *
+ * @param controller Base URL; of several, separated by commas, the first that answers is looked at.
+ * @throws MILLPOND_E_TLS when it cannot be trusted, MILLPOND_E_UNREACHABLE
+ */
+export async function findAuthority(controller: string, options: TrustOptions): Promise<string | undefined> {
+  if (options.ca !== undefined) return readAuthorities(options.ca);
+  const secure = splitAddresses(controller).filter((address) => address.startsWith("https:"));
+  if (secure.length === 0) return undefined;
+  const { address, isTrusted, authority } = await lookAtFirst(secure);
+  const wanted = options.fingerprint === undefined ? undefined : readFingerprint(options.fingerprint);
+  if (wanted === undefined && isTrusted) return undefined;
+  if (authority === undefined) {
+    throw millpondError(
+      "MILLPOND_E_TLS",
+      `the controller at ${address} does not show the authority of its certificate`,
+      {
+        remedy: "Give the authority's certificate with --ca.",
+      },
+    );
+  }
+  const shown = fingerprintOf(authority);
+  if (wanted === undefined) {
+    await confirm(address, shown);
+  } else if (wanted !== shown) {
+    throw millpondError(
+      "MILLPOND_E_TLS",
+      `the authority of the controller at ${address} has the fingerprint ${shown}, not ${wanted}`,
+      {
+        remedy: "Something else answers there, or the pool has another authority now: ask its administrator.",
+      },
+    );
+  }
+  return authority.toString();
+}
+
+/** `sha256:` and 64 hexadecimal digits. */
+export function fingerprintOf(certificate: X509Certificate): string {
+  return `sha256:${createHash("sha256").update(certificate.raw).digest("hex")}`;
+}
+
+/** @throws MILLPOND_E_INVALID */
+function readFingerprint(text: string): string {
+  const digits = text
+    .replace(/^sha256[:=]/i, "")
+    .replaceAll(":", "")
+    .toLowerCase();
+  if (/^[0-9a-f]{64}$/.test(digits)) return `sha256:${digits}`;
+  throw millpondError(
+    "MILLPOND_E_INVALID",
+    `--fingerprint: ${quote(text)} is not sha256: and 64 hexadecimal digits`,
+  );
+}
+
+interface Look {
+  readonly address: string;
+  /** Whether an authority of this machine has signed the certificate, for this name. */
+  readonly isTrusted: boolean;
+  /** The last certificate of the chain, when it has signed itself. */
+  readonly authority: X509Certificate | undefined;
+}
+
+async function lookAtFirst(addresses: readonly string[]): Promise<Look> {
+  const failures: string[] = [];
+  for (const address of addresses) {
+    try {
+      return await lookAt(address);
+    } catch (error) {
+      failures.push(`${address}: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+  throw millpondError("MILLPOND_E_UNREACHABLE", `there is no controller at ${failures.join("; ")}`, {
+    remedy: "Correct the address; a controller that listens on loopback has no TLS: use http://.",
+  });
+}
+
+function lookAt(address: string): Promise<Look> {
+  const { hostname, port } = new URL(address);
+  const host = hostname.replace(/^\[|\]$/g, "");
+  return new Promise((resolve, reject) => {
+    const socket: TLSSocket = connect({
+      host,
+      port: port === "" ? 443 : Number(port),
+      rejectUnauthorized: false,
+      ...(isIP(host) === 0 ? { servername: host } : {}),
+    });
+    socket.setTimeout(lookMs, () => socket.destroy(new Error(`no answer within ${lookMs / 1000} s`)));
+    socket.once("error", reject);
+    socket.once("secureConnect", () => {
+      resolve({ address, isTrusted: socket.authorized, authority: rootOf(socket.getPeerCertificate(true)) });
+      socket.destroy();
+    });
+  });
+}
+
+function rootOf(leaf: DetailedPeerCertificate): X509Certificate | undefined {
+  let certificate: DetailedPeerCertificate | undefined = leaf;
+  for (let length = 0; length < chainLimit && certificate !== undefined; length += 1) {
+    const parsed = new X509Certificate(certificate.raw);
+    if (parsed.ca && parsed.checkIssued(parsed)) return parsed;
+    certificate = certificate.issuerCertificate === certificate ? undefined : certificate.issuerCertificate;
+  }
+  return undefined;
+}
+
+async function confirm(address: string, fingerprint: string): Promise<void> {
+  const about = `the authority of the controller at ${address} is unknown to this machine; its fingerprint is\n  ${fingerprint}`;
+  if (!process.stdin.isTTY) {
+    throw millpondError("MILLPOND_E_TLS", `${about}\n  and there is no terminal to ask whether it is right`, {
+      remedy: `Compare it with what the pool's administrator says, and give --fingerprint ${fingerprint}.`,
+    });
+  }
+  const ask = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    const answer = await ask.question(
+      `millpond: ${about}\nIs it the one that the pool's administrator says? [y/N] `,
+    );
+    if (/^y(es)?$/i.test(answer.trim())) return;
+  } finally {
+    ask.close();
+  }
+  throw millpondError(
+    "MILLPOND_E_TLS",
+    `the controller at ${address} is not trusted: its fingerprint was not confirmed`,
+  );
+}

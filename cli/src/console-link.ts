@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { Connection } from "./connection.ts";
+
+export interface ConsoleLink {
+  readonly address: string;
+  /** The address with a code that logs in once. */
+  readonly link: string;
+  /** Unix seconds. */
+  readonly expiresAt: number;
+}
+
+/** Makes a link to the web console of a controller: of one, since only that one knows the code. */
+export async function makeConsoleLink({ access, controller }: Connection): Promise<ConsoleLink> {
+  const { code, expiresAt } = await access.createLoginCode({});
+  const address = `${controller.replace(/\/+$/, "")}/console/`;
+  // After the #: browsers do not send that part, so it is in no log.
+  return { address, link: `${address}login#${code}`, expiresAt: Number(expiresAt) };
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { readFileSync } from "node:fs";
+import { millpondError, quote } from "@millpond/api";
+
+/** Where a token may come from, in this order. */
+export interface TokenSource {
+  readonly token: string | undefined;
+  /** `-`: standard input. */
+  readonly tokenFile: string | undefined;
+}
+
+/**
+ * Reads a token: given, from a file, or typed at a terminal without being shown.
+ *
+ * @throws MILLPOND_E_INVALID when there is none
+ */
+export async function readTokenInput({ token, tokenFile }: TokenSource): Promise<string> {
+  if (tokenFile !== undefined)
+    return checkToken(readTokenFile(tokenFile), `--token-file ${quote(tokenFile)}`);
+  if (token !== undefined) return checkToken(token, "--token or MILLPOND_TOKEN");
+  if (!process.stdin.isTTY) {
+    throw millpondError("MILLPOND_E_INVALID", "there is no token, and no terminal to ask for one", {
+      remedy: "Give --token-file, --token or MILLPOND_TOKEN.",
+    });
+  }
+  return checkToken(await askUnseen("Token: "), "the token");
+}
+
+function readTokenFile(path: string): string {
+  try {
+    return readFileSync(path === "-" ? 0 : path, "utf8").trim();
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw millpondError("MILLPOND_E_INVALID", `the token file ${quote(path)} cannot be read: ${why}`, {
+      cause,
+    });
+  }
+}
+
+function checkToken(text: string, source: string): string {
+  if (/^[\x21-\x7e]{1,4096}$/.test(text)) return text;
+  throw millpondError(
+    "MILLPOND_E_INVALID",
+    `${source}: a token is one word of at most 4096 printable characters, and this is none`,
+  );
+}
+
+/** A line from the terminal, its characters not shown. */
+function askUnseen(question: string): Promise<string> {
+  const { stdin, stderr } = process;
+  stderr.write(question);
+  stdin.setRawMode(true);
+  stdin.setEncoding("utf8");
+  return new Promise((resolve, reject) => {
+    let line = "";
+    const end = (): void => {
+      stdin.setRawMode(false);
+      stdin.pause();
+      stdin.off("data", take);
+      stderr.write("\n");
+    };
+    const take = (chunk: string): void => {
+      for (const character of chunk) {
+        if (character === "\r" || character === "\n") {
+          end();
+          resolve(line.trim());
+          return;
+        }
+        if (character === "\u0003" || character === "\u0004") {
+          end();
+          reject(millpondError("MILLPOND_E_INVALID", "there is no token: it was not given"));
+          return;
+        }
+        line = character === "\u007f" ? line.slice(0, -1) : line + character;
+      }
+    };
+    stdin.on("data", take);
+    stdin.resume();
+  });
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What `millpond top` has on the screen: lines of exactly its width, as many as it has. Only rows that are seen are made.
+
+import { clean, fit } from "./cells.ts";
+import { orderOf, placeOf, scrolledTo, type Size, type TopState } from "./state.ts";
+import { type Rows, type Tone, type TopColumn, viewNames } from "./views.ts";
+
+/** How a line stands out where there is colour. */
+export type Style = Tone | "title" | "chosen" | "alarm";
+
+export interface Line {
+  readonly text: string;
+  readonly style: Style;
+}
+
+/** What the picture is of. */
+export interface Shown {
+  readonly rows: Rows;
+  readonly state: TopState;
+  /** Of the chosen object; undefined: not asked for, or not there yet. */
+  readonly details: string | undefined;
+  /** Why what is shown is old; undefined: it is not. */
+  readonly trouble: string | undefined;
+  /** For the head: where the pool is. */
+  readonly where: string;
+}
+
+/** Lines above and below the rows: head, summary, titles; trouble or filter, keys. */
+const frameLines = 5;
+const gap = " ";
+const marker = 2;
+
+/** How many rows a screen has. */
+export function roomFor({ lines }: Size): number {
+  return Math.max(lines - frameLines, 1);
+}
+
+export function draw(shown: Shown, size: Size): readonly Line[] {
+  const { state } = shown;
+  const body =
+    state.page === "help"
+      ? page(helpText, 0, size)
+      : state.page === "details"
+        ? page((shown.details ?? "asking ...").split("\n"), state.detailsTop, size)
+        : table(shown, size);
+  const lines: Line[] = [
+    { text: head(shown), style: "title" },
+    { text: shown.rows.summary, style: "plain" },
+    ...body,
+    status(shown),
+    { text: keysOf(state), style: "dim" },
+  ];
+  return lines.slice(0, size.lines).map(({ text, style }) => ({ text: fit(text, size.columns), style }));
+}
+
+function head({ state, where }: Shown): string {
+  const views = viewNames.map((name, index) =>
+    name === state.view ? `[${index + 1} ${name}]` : ` ${index + 1} ${name} `,
+  );
+  return `millpond top  ${views.join(" ")}  ${where}`;
+}
+
+function status({ state, trouble }: Shown): Line {
+  if (state.typed !== undefined) return { text: `filter: ${state.typed}_`, style: "alarm" };
+  if (trouble !== undefined) return { text: trouble, style: "alarm" };
+  const parts = [
+    state.isPaused ? "paused: what is shown is not renewed" : "",
+    state.filter === "" ? "" : `only lines with "${state.filter}" (Esc: all)`,
+  ].filter((part) => part !== "");
+  return { text: parts.join("; "), style: parts.length === 0 ? "plain" : "alarm" };
+}
+
+function keysOf({ typed, page: shown }: TopState): string {
+  if (typed !== undefined) return "type what lines shall contain   Enter use it   Esc leave it as it was";
+  if (shown === "help") return "any key goes back";
+  if (shown === "details") return "Up Down PgUp PgDn scroll   Esc back   Space pause   q quit";
+  return "1-4 view  Up Down choose  Enter details  s sort  r reverse  / filter  ? help";
+}
+
+const helpText = [
+  "1 2 3 4, Tab      devices, claims, sessions, queues",
+  "Up Down, k j      choose a line          PgUp PgDn Home End   by pages",
+  "Enter             details of the chosen line, Esc goes back",
+  "s S               sort by the next column, by the one before (> marks it)",
+  "r                 turn the order round",
+  "/                 show only lines that contain a text, Esc shows all",
+  "Space, p          pause                  q, Ctrl-C            quit",
+  "",
+  "COMPUTE of a device is a bar of its time: # used, - granted and not used,",
+  ". free, ? granted and not measured: its node is silent, or a program has a",
+  "software GPU for itself. USED is of the last seconds.",
+];
+
+function page(all: readonly string[], top: number, size: Size): Line[] {
+  // One more than a table has: there are no titles.
+  const room = roomFor(size) + 1;
+  const from = Math.min(top, Math.max(all.length - room, 0));
+  const lines = all.slice(from, from + room).map((text): Line => ({ text: clean(text), style: "plain" }));
+  return filled(lines, room);
+}
+
+function filled(lines: Line[], count: number): Line[] {
+  while (lines.length < count) lines.push({ text: "", style: "plain" });
+  return lines;
+}
+
+function table({ rows, state }: Shown, size: Size): Line[] {
+  const room = roomFor(size);
+  const widths = widthsFor(rows.columns, size.columns);
+  const order = orderOf(rows, state);
+  const place = placeOf(rows, order, state);
+  const top = Math.min(scrolledTo(place, state.top, room), Math.max(order.length - room, 0));
+  const sorted = state.sort[state.view].column;
+  const titles = rows.columns.map(({ title, align }, index) =>
+    fit(index === sorted ? `>${title}` : title, widths[index] ?? 0, align),
+  );
+  const lines: Line[] = [{ text: `${" ".repeat(marker)}${titles.join(gap)}`, style: "title" }];
+  for (const [index, row] of order.slice(top, top + room).entries()) {
+    const isChosen = top + index === place;
+    const cells = rows.columns.map(({ cell, align }, column) => fit(cell(row), widths[column] ?? 0, align));
+    lines.push({
+      text: `${isChosen ? "> " : "  "}${cells.join(gap)}`,
+      style: isChosen ? "chosen" : rows.toneOf(row),
+    });
+  }
+  if (order.length === 0)
+    lines.push({ text: `  ${state.filter === "" ? "there is none" : "none contains it"}`, style: "dim" });
+  return filled(lines, room + 1);
+}
+
+/** What is left over of the width goes to the columns that grow. */
+function widthsFor(columns: readonly TopColumn<number>[], width: number): readonly number[] {
+  const least =
+    columns.reduce((sum, column) => sum + column.width, 0) + (columns.length - 1) * gap.length + marker;
+  const growing = columns.filter(({ grows }) => grows === true).length;
+  const more = growing === 0 ? 0 : Math.floor(Math.max(width - least, 0) / growing);
+  return columns.map((column) => column.width + (column.grows === true ? more : 0));
+}

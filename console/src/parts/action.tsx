@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What changes something: a button that asks first, says what will follow and takes a reason, which goes to the audit.
+
+import type { ComponentChildren } from "preact";
+import { useRef, useState } from "preact/hooks";
+import { textOf } from "../state/calls.ts";
+import { texts } from "../texts/texts.ts";
+
+export interface Doing {
+  /** Empty: not said. */
+  readonly reason: string;
+  /** For the call. */
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+export function Action({
+  label,
+  title,
+  command,
+  children,
+  onDo,
+}: {
+  readonly label: string;
+  /** What is asked. */
+  readonly title: string;
+  readonly command: string;
+  /** What will follow, and what more is to be said. */
+  readonly children?: ComponentChildren;
+  /** Throws what the controller refuses with. */
+  readonly onDo: (doing: Doing) => Promise<void>;
+}) {
+  const t = texts();
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [reason, setReason] = useState("");
+  const [trouble, setTrouble] = useState("");
+  const [isBusy, setBusy] = useState(false);
+  // What is shown in it may ask the controller.
+  const [isOpen, setOpen] = useState(false);
+  const open = (): void => {
+    setReason("");
+    setTrouble("");
+    setOpen(true);
+    dialog.current?.showModal();
+  };
+  const act = async (): Promise<void> => {
+    setBusy(true);
+    try {
+      const said = reason.trim();
+      await onDo({
+        reason: said,
+        headers: said === "" ? {} : { "millpond-reason": encodeURIComponent(said) },
+      });
+      dialog.current?.close();
+    } catch (error) {
+      setTrouble(textOf(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <>
+      <button type="button" onClick={open}>
+        {label}
+      </button>
+      <dialog ref={dialog} aria-label={title} onClose={() => setOpen(false)}>
+        <form
+          onSubmit={(event) => {
+            event.preventDefault();
+            void act();
+          }}
+        >
+          <h2>{title}</h2>
+          {isOpen && children}
+          <label class="field">
+            {t.reasonForAudit}
+            <input
+              type="text"
+              maxLength={256}
+              value={reason}
+              onInput={({ currentTarget }) => setReason(currentTarget.value)}
+            />
+          </label>
+          <p class="command">
+            <code>{command}</code>
+          </p>
+          {trouble !== "" && (
+            <p class="trouble" role="alert">
+              {trouble}
+            </p>
+          )}
+          <div class="buttons">
+            <button type="button" onClick={() => dialog.current?.close()}>
+              {t.cancel}
+            </button>
+            <button type="submit" class="main" disabled={isBusy}>
+              {label}
+            </button>
+          </div>
+        </form>
+      </dialog>
+    </>
+  );
+}

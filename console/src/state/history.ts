@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the page has seen of devices while it was open: the controller keeps no series, Prometheus does.
+
+import { type Node, NodeState } from "@millpond/api/browser";
+
+/** One look. Percent of a device; undefined: not known. */
+export interface Sample {
+  readonly at: number;
+  readonly granted: number;
+  readonly measured: number | undefined;
+}
+
+const mostSamples = 240;
+/** Several views that look at once count once. */
+const leastGapMs = 1000;
+
+const series = new Map<string, Sample[]>();
+let lastAt = 0;
+
+const whole = "";
+
+/** @returns Of one device, `node/index`; of the pool, in GPUs × 100. Oldest first. */
+export function samplesOf(device: string = whole): readonly Sample[] {
+  return series.get(device) ?? [];
+}
+
+export function remember(nodes: readonly Node[], at: number): void {
+  if (at - lastAt < leastGapMs) {
+    return;
+  }
+  lastAt = at;
+  const seen = new Set<string>([whole]);
+  let granted = 0;
+  let measured: number | undefined = 0;
+  for (const node of nodes) {
+    const isKnown = node.state === NodeState.READY;
+    for (const device of node.devices) {
+      const used = isKnown ? device.usedComputePercent : undefined;
+      const name = `${node.name}/${device.index}`;
+      seen.add(name);
+      granted += device.allocatedComputePercent;
+      measured = used === undefined || measured === undefined ? undefined : measured + used;
+      add(name, { at, granted: device.allocatedComputePercent, measured: used });
+    }
+  }
+  add(whole, { at, granted, measured });
+  for (const name of series.keys()) {
+    if (!seen.has(name)) {
+      series.delete(name);
+    }
+  }
+}
+
+function add(name: string, sample: Sample): void {
+  let samples = series.get(name);
+  if (samples === undefined) {
+    samples = [];
+    series.set(name, samples);
+  }
+  samples.push(sample);
+  if (samples.length > mostSamples) {
+    samples.shift();
+  }
+}

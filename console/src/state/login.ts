@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { pageHeader } from "./calls.ts";
+import { Store } from "./store.ts";
+
+const path = "/console/session";
+
+/** As whom the page calls. */
+export interface Me {
+  readonly name: string;
+  readonly role: string;
+  /** Empty: all tenants. */
+  readonly tenant: string;
+}
+
+/** `unknown`: not asked yet; `none`: nobody is logged in. */
+export const login = new Store<Me | "unknown" | "none">("unknown");
+
+/** Why the last login ended or failed, for the login page; empty: not. */
+export const loginTrouble = new Store<string>("");
+
+async function send(method: string, body?: unknown): Promise<Me> {
+  const response = await fetch(path, {
+    method,
+    headers: { [pageHeader]: "1", "content-type": "application/json" },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  if (response.status === 204) {
+    return { name: "", role: "", tenant: "" };
+  }
+  const answer = (await response.json()) as Me & { readonly message?: string };
+  if (!response.ok) {
+    throw new Error(answer.message ?? String(response.status));
+  }
+  return answer;
+}
+
+/** Finds out whether there is a login. */
+export async function resume(): Promise<void> {
+  login.set(await send("GET").catch(() => "none" as const));
+}
+
+/** @throws with the controller's own words */
+export async function logIn(by: { readonly token: string } | { readonly code: string }): Promise<void> {
+  login.set(await send("POST", by));
+  loginTrouble.set("");
+}
+
+export async function logOut(): Promise<void> {
+  await send("DELETE");
+  login.set("none");
+}
+
+/** The controller knows the login no longer. */
+export function loseLogin(why: string): void {
+  if (login.get() !== "none") {
+    loginTrouble.set(why);
+    login.set("none");
+  }
+}
+
+/** Whether a role includes another one. */
+export function mayAs(me: Me, role: "tenant-admin" | "admin"): boolean {
+  return me.role === "admin" || me.role === role;
+}

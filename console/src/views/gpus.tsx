@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { bytes, partOf, percent } from "../parts/format.ts";
+import { Meter } from "../parts/meter.tsx";
+import { GpuBadge, gpuStateWord } from "../parts/states.tsx";
+import { Strip } from "../parts/strip.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+import { Awaited, View } from "../parts/view.tsx";
+import { samplesOf } from "../state/history.ts";
+import { type Gpu, gpusOf, measuredOf, useNodes, usedMemoryOf } from "../state/nodes.ts";
+import { addressOf } from "../state/place.ts";
+import { texts } from "../texts/texts.ts";
+
+function nameOf({ node, device }: Gpu): string {
+  return `${node.name}/${device.index}`;
+}
+
+export function gpuColumns(): Column<Gpu>[] {
+  const t = texts();
+  return [
+    { id: "gpu", title: "GPU", width: "minmax(9rem, 1.4fr)", value: nameOf },
+    { id: "model", title: t.model, width: "minmax(8rem, 1.2fr)", value: ({ device }) => device.name },
+    {
+      id: "state",
+      title: t.state,
+      width: "7rem",
+      value: gpuStateWord,
+      cell: (gpu) => <GpuBadge gpu={gpu} />,
+    },
+    {
+      id: "heat",
+      title: t.heat,
+      width: "17rem",
+      value: measuredOf,
+      cell: (gpu) => (
+        <Strip
+          samples={samplesOf(nameOf(gpu))}
+          label={t.heatOf(nameOf(gpu), gpu.device.allocatedComputePercent, measuredOf(gpu))}
+        />
+      ),
+    },
+    {
+      id: "granted",
+      title: t.granted,
+      width: "6rem",
+      isNumber: true,
+      value: ({ device }) => device.allocatedComputePercent,
+      cell: ({ device }) => percent(device.allocatedComputePercent),
+    },
+    {
+      id: "measured",
+      title: t.measured,
+      width: "11rem",
+      isNumber: true,
+      value: measuredOf,
+      cell: (gpu) => (
+        <Meter granted={gpu.device.allocatedComputePercent / 100} measured={fraction(measuredOf(gpu))} />
+      ),
+    },
+    {
+      id: "memory",
+      title: t.memory,
+      width: "15rem",
+      isNumber: true,
+      value: (gpu) => toNumber(usedMemoryOf(gpu)),
+      cell: (gpu) => {
+        const { memoryBytes, allocatedMemoryBytes } = gpu.device;
+        const used = usedMemoryOf(gpu);
+        return (
+          <Meter
+            granted={partOf(allocatedMemoryBytes, memoryBytes)}
+            measured={used === undefined ? undefined : partOf(used, memoryBytes)}
+            text={`${bytes(used)} / ${bytes(memoryBytes)}`}
+          />
+        );
+      },
+    },
+    {
+      id: "sessions",
+      title: t.sessions,
+      width: "6rem",
+      isNumber: true,
+      value: ({ device }) => device.openSessions,
+    },
+  ];
+}
+
+function fraction(value: number | undefined): number | undefined {
+  return value === undefined ? undefined : value / 100;
+}
+
+function toNumber(value: bigint | undefined): number | undefined {
+  return value === undefined ? undefined : Number(value);
+}
+
+export function GpusView() {
+  const t = texts();
+  const nodes = useNodes();
+  return (
+    <View title={t.views.gpus} command="millpond top devices">
+      <Awaited of={nodes}>
+        {(all) => (
+          <Table
+            label={t.views.gpus}
+            items={gpusOf(all)}
+            columns={gpuColumns()}
+            addressOf={({ node }) => addressOf("nodes", node.name)}
+          />
+        )}
+      </Awaited>
+    </View>
+  );
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { useEffect, useState } from "preact/hooks";
+import { logIn, loginTrouble } from "../state/login.ts";
+import { addressOf, go, usePlace } from "../state/place.ts";
+import { useStore } from "../state/store.ts";
+import { texts } from "../texts/texts.ts";
+
+/** Whatever is looked at without a login is asked for again after it. */
+export function LoginView() {
+  const t = texts();
+  const trouble = useStore(loginTrouble);
+  const [isBusy, setBusy] = useState(false);
+  const [token, setToken] = useState("");
+  const { path } = usePlace();
+  const enter = async (by: { readonly token: string } | { readonly code: string }): Promise<void> => {
+    setBusy(true);
+    try {
+      await logIn(by);
+      if (path[0] === "login") {
+        go(addressOf(), { isNewEntry: false });
+      }
+    } catch (error) {
+      loginTrouble.set(error instanceof Error ? error.message : String(error));
+      setBusy(false);
+    }
+  };
+  useEffect(() => {
+    document.title = `${t.logIn} · Millpond`;
+    const code = location.hash.slice(1);
+    if (path[0] === "login" && code !== "") {
+      // Out of the address and the history before anything else.
+      history.replaceState(null, "", location.pathname);
+      void enter({ code });
+    }
+  }, []);
+  return (
+    <main class="login" id="content">
+      <img src="/console/icon.svg" alt="" width="48" height="48" />
+      <h1>Millpond</h1>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void enter({ token: token.trim() });
+        }}
+      >
+        <label>
+          {t.token}
+          <input
+            type="password"
+            required
+            autoComplete="off"
+            spellcheck={false}
+            value={token}
+            onInput={({ currentTarget }) => setToken(currentTarget.value)}
+          />
+        </label>
+        <button type="submit" class="main" disabled={isBusy}>
+          {t.logIn}
+        </button>
+      </form>
+      {trouble !== "" && (
+        <p class="trouble" role="alert">
+          {trouble}
+        </p>
+      )}
+      <p class="quiet">{t.loginHint}</p>
+      <p class="quiet">{t.loginWhere}</p>
+    </main>
+  );
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { Clock } from "../timers/clock.ts";
+import type { ActivityFacts, SessionFacts } from "../domain/agent-report.ts";
+import type { AllocationRecord } from "../domain/records.ts";
+
+interface Seen {
+  /** Since when what it does is counted, Unix seconds; another date begins anew. */
+  since: number;
+  /** On the monotonic clock: the last call, or when the claim was bound, or when the controller started. */
+  lastMs: number;
+  /** Calls of its sessions as last reported. */
+  commands: bigint;
+  /** What its agent has counted, since the allocation is there. */
+  countedMs: number;
+  activeMs: number;
+}
+
+/**
+ * When the sessions of allocations made calls, and for how long, by epoch. Agents count; here it is added up what has
+ * come since the allocation got its size, and since it was last written down.
+ */
+export class Activity {
+  readonly #clock: Clock;
+  readonly #seen = new Map<number, Seen>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Begins with what is written down, from nothing where the allocation has another date. */
+  begin({
+    epoch,
+    grantedAt,
+    activeSeconds,
+    countedMs,
+  }: Pick<AllocationRecord, "epoch" | "grantedAt" | "activeSeconds" | "countedMs">): void {
+    const seen = this.#seen.get(epoch) ?? {
+      since: grantedAt,
+      lastMs: this.#clock.monotonicMs(),
+      commands: 0n,
+      countedMs,
+      activeMs: activeSeconds * 1000,
+    };
+    this.#seen.set(epoch, seen);
+    if (seen.since !== grantedAt) {
+      seen.since = grantedAt;
+      // What has been counted since its size was changed is of the new one.
+      seen.activeMs = Math.max(0, seen.countedMs - countedMs);
+    }
+  }
+
+  forget(epoch: number): void {
+    this.#seen.delete(epoch);
+  }
+
+  /** Takes over what a node's agent says of its sessions. */
+  observe(sessions: readonly Pick<SessionFacts, "epoch" | "commands">[]): void {
+    const totals = new Map<number, bigint>();
+    for (const { epoch, commands } of sessions) {
+      totals.set(epoch, (totals.get(epoch) ?? 0n) + commands);
+    }
+    for (const [epoch, commands] of totals) {
+      const seen = this.#seen.get(epoch);
+      if (seen === undefined) {
+        continue;
+      }
+      // Fewer than before: a session has ended.
+      if (commands > seen.commands) {
+        seen.lastMs = this.#clock.monotonicMs();
+      }
+      seen.commands = commands;
+    }
+  }
+
+  /** Takes over what a node's agent has counted. */
+  count(activity: readonly ActivityFacts[]): void {
+    for (const { epoch, countedMs } of activity) {
+      const seen = this.#seen.get(epoch);
+      if (seen !== undefined) {
+        // Less than before: the agent has lost what it had written down, and goes on from there.
+        seen.activeMs += Math.max(0, countedMs - seen.countedMs);
+        seen.countedMs = countedMs;
+      }
+    }
+  }
+
+  get byEpoch(): ReadonlyMap<number, Readonly<Seen>> {
+    return this.#seen;
+  }
+
+  /** What is to be written down: whole seconds, and what the agent had counted when they were full. */
+  record(epoch: number): Pick<AllocationRecord, "activeSeconds" | "countedMs"> {
+    const { activeMs, countedMs } = this.#seen.get(epoch) ?? { activeMs: 0, countedMs: 0 };
+    return {
+      activeSeconds: Math.floor(activeMs / 1000),
+      countedMs: Math.max(0, countedMs - (activeMs % 1000)),
+    };
+  }
+}

@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Who may do what, over real sockets.
+
+import type { DescMethod } from "@bufbuild/protobuf";
+import { type Client, createClient, type Transport } from "@connectrpc/connect";
+import {
+  AccessService,
+  AgentService,
+  ClaimService,
+  errorCodeOf,
+  PoolService,
+  QueueService,
+} from "@millpond/api";
+import { expect, test } from "vitest";
+import { methodName, ruleOf, services } from "./access.ts";
+import { reasonHeader } from "./change-reason.ts";
+import { GiB, TestPool } from "../testing/test-pool.ts";
+import { makeTransport } from "../testing/transport.ts";
+
+interface Clients {
+  readonly access: Client<typeof AccessService>;
+  readonly agents: Client<typeof AgentService>;
+  readonly claims: Client<typeof ClaimService>;
+  readonly pool: Client<typeof PoolService>;
+  readonly queues: Client<typeof QueueService>;
+}
+
+function clientsOf(transport: Transport): Clients {
+  return {
+    access: createClient(AccessService, transport),
+    agents: createClient(AgentService, transport),
+    claims: createClient(ClaimService, transport),
+    pool: createClient(PoolService, transport),
+    queues: createClient(QueueService, transport),
+  };
+}
+
+function as(pool: TestPool, token: string): Clients {
+  return clientsOf(makeTransport(pool.controller.url, token));
+}
+
+/** Clients of an administrator, and of a user of each of two tenants. */
+async function startTenants() {
+  const pool = await TestPool.start({ "node-a": [GiB, GiB] });
+  const admin = as(pool, pool.controller.userToken);
+  const make = async (name: string, role: string, tenant: string) =>
+    as(pool, (await admin.access.createToken({ name, role, tenant })).secret);
+  await admin.queues.putTenant({ tenant: { name: "team-a" } });
+  await admin.queues.putTenant({ tenant: { name: "team-b" } });
+  return {
+    pool,
+    admin,
+    ann: await make("ann", "user", "team-a"),
+    bob: await make("bob", "user", "team-b"),
+    chief: await make("chief", "tenant-admin", "team-a"),
+  };
+}
+
+async function refusal(call: Promise<unknown>): Promise<{ code: string | undefined; message: string }> {
+  const error = await call.then(
+    () => {
+      throw new Error("it was not refused");
+    },
+    (reason: unknown) => reason,
+  );
+  return { code: errorCodeOf(error), message: error instanceof Error ? error.message : "" };
+}
+
+test("every method of every service has a rule", () => {
+  const methods = services.flatMap((service) => service.methods);
+  expect(methods.length).toBeGreaterThan(25);
+  for (const method of methods) {
+    expect(ruleOf(method).role).toMatch(/^(any|claim|user|tenant-admin|agent|admin)$/);
+  }
+});
+
+/** Who may call what, written down a second time: a method that is not here has been forgotten. */
+const users = ["user", "tenant-admin", "admin"];
+const chiefs = ["tenant-admin", "admin"];
+const programs = ["claim", ...users];
+const mayCallIt: Readonly<Record<string, readonly string[]>> = {
+  "ClaimService/CreateClaim": users,
+  "ClaimService/WaitClaim": programs,
+  "ClaimService/CreateTicket": programs,
+  "ClaimService/ViewClaim": programs,
+  "ClaimService/CreateClaimToken": users,
+  "ClaimService/ReleaseClaim": users,
+  "ClaimService/ResizeClaim": users,
+  "ClaimService/GetClaim": programs,
+  "ClaimService/ExplainClaim": users,
+  "ClaimService/ListClaims": users,
+  "PoolService/ListNodes": users,
+  "PoolService/GetNode": users,
+  "PoolService/CordonNode": ["admin"],
+  "PoolService/DrainNode": ["admin"],
+  "PoolService/RemoveNode": ["admin"],
+  "PoolService/LabelNode": ["admin"],
+  "PoolService/ListDevices": users,
+  "PoolService/ListSessions": users,
+  "PoolService/ListEvents": users,
+  "PoolService/GetVersion": [...programs, "agent"],
+  "QueueService/PutQueue": ["admin"],
+  "QueueService/ListQueues": users,
+  "QueueService/DeleteQueue": ["admin"],
+  "QueueService/PutTenant": ["admin"],
+  "QueueService/ListTenants": users,
+  "QueueService/DeleteTenant": ["admin"],
+  "QueueService/GetUsage": users,
+  "AccessService/CreateToken": chiefs,
+  "AccessService/ListTokens": chiefs,
+  "AccessService/RevokeToken": chiefs,
+  "AccessService/ListAudit": chiefs,
+  "AccessService/CreateLoginCode": users,
+  "PoolService/BackUp": ["admin"],
+  "AgentService/Sync": ["agent"],
+};
+
+async function post(
+  pool: TestPool,
+  { parent, name }: Pick<DescMethod, "parent" | "name">,
+  token: string,
+  body: string,
+): Promise<{ readonly status: number; readonly text: string }> {
+  const response = await fetch(`${pool.controller.url}/${parent.typeName}/${name}`, {
+    method: "POST",
+    headers: { "content-type": "application/json", authorization: `Bearer ${token}` },
+    body,
+  });
+  return { status: response.status, text: await response.text() };
+}
+
+test("a role may call its methods and no others, and the refusal says which role is missing, whatever is asked", async () => {
+  const pool = await TestPool.start({ "node-a": [GiB] });
+  const admin = as(pool, pool.controller.userToken);
+  await admin.queues.putTenant({ tenant: { name: "team-a" } });
+  const secrets = new Map<string, string>();
+  for (const role of ["user", "tenant-admin", "agent", "admin"]) {
+    const tenant = role === "user" || role === "tenant-admin" ? "team-a" : "";
+    const { secret } = await admin.access.createToken({ name: `a-${role}`, role, tenant });
+    secrets.set(role, secret);
+  }
+  await admin.claims.createClaim({ claim: { name: "own", tenant: "team-a", memoryBytes: 1n << 20n } });
+  secrets.set("claim", (await admin.claims.createClaimToken({ name: "own" })).secret);
+  const methods = services.flatMap((service) => service.methods);
+  expect(methods.map(methodName).toSorted()).toEqual(Object.keys(mayCallIt).toSorted());
+  for (const method of methods) {
+    const may = mayCallIt[methodName(method)] ?? [];
+    for (const [role, secret] of secrets) {
+      // What is not let in is not read: it need not even be JSON.
+      const { status, text } = await post(pool, method, secret, "{");
+      const what = `${methodName(method)} by ${role}: ${text}`;
+      if (may.includes(role)) {
+        expect(status, what).toBe(400);
+      } else {
+        expect(status, what).toBe(403);
+        expect(text, what).toMatch(
+          /needs a token of the role (?:claim|user|tenant-admin|admin|agent), this is one/,
+        );
+        expect(text, what).toContain(`of the role ${role}. `);
+      }
+    }
+    expect((await post(pool, method, "no-such-token-0000000", "{")).status).toBe(401);
+  }
+});
+
+test("a claim of another tenant is as if it were not there", async () => {
+  const { pool, ann, bob, admin } = await startTenants();
+  const { claim } = await ann.claims.createClaim({ claim: { name: "secret", memoryBytes: GiB } });
+  expect(claim).toMatchObject({ tenant: "team-a" });
+  const calls = (name: string) => [
+    bob.claims.getClaim({ name }),
+    bob.claims.explainClaim({ name }),
+    bob.claims.waitClaim({ name }),
+    bob.claims.waitClaim({ name, wake: true }),
+    bob.claims.createTicket({ claim: name }),
+    bob.claims.createClaimToken({ name }),
+    bob.claims.resizeClaim({ name, memoryBytes: GiB }),
+    bob.claims.resizeClaim({ name, gpus: 2, wait: true }),
+    bob.claims.releaseClaim({ name }),
+    bob.claims.releaseClaim({ name, requeue: true }),
+  ];
+  const [there, notThere] = await Promise.all(
+    ["secret", "nobody"].map(async (name) => {
+      const refusals = await Promise.all(calls(name).map(refusal));
+      return refusals.map(({ code, message }) => ({ code, message: message.replace(name, "NAME") }));
+    }),
+  );
+  expect(there).toEqual(notThere);
+  expect(there?.every(({ code }) => code === "MILLPOND_E_NOT_FOUND")).toBe(true);
+  expect((await bob.claims.listClaims({})).claims).toEqual([]);
+  expect((await bob.pool.listEvents({})).events).toEqual([]);
+  expect((await ann.pool.listEvents({})).events.map(({ subject }) => subject)).toContain("claim/secret");
+  const { ticket } = await ann.claims.createTicket({ claim: "secret" });
+  await pool.agent("node-a").openSession(ticket);
+  expect((await ann.pool.listSessions({})).sessions).toHaveLength(1);
+  expect((await bob.pool.listSessions({})).sessions).toEqual([]);
+  expect((await bob.queues.listTenants({})).tenants.map(({ name }) => name)).toEqual(["team-b"]);
+  expect((await bob.queues.getUsage({})).usage).toEqual([]);
+  expect((await admin.claims.getClaim({ name: "secret" })).claim?.name).toBe("secret");
+});
+
+test("the token of a claim sees that claim and nothing else, not even a later one of the same name", async () => {
+  const { pool, ann, bob } = await startTenants();
+  await ann.claims.createClaim({ claim: { name: "own", memoryBytes: GiB } });
+  await ann.claims.createClaim({ claim: { name: "other", memoryBytes: GiB } });
+  const { secret } = await ann.claims.createClaimToken({ name: "own" });
+  expect((await ann.claims.createClaimToken({ name: "own" })).secret).toBe(secret);
+  const program = as(pool, secret);
+  expect((await program.claims.getClaim({ name: "own" })).claim?.name).toBe("own");
+  expect((await program.claims.waitClaim({ name: "own" })).claim?.name).toBe("own");
+  expect((await program.claims.createTicket({ claim: "own" })).ticket).toMatch(/^mpt1\./);
+  for (const name of ["other", "nobody"]) {
+    for (const call of [
+      program.claims.getClaim({ name }),
+      program.claims.waitClaim({ name }),
+      program.claims.createTicket({ claim: name }),
+    ]) {
+      expect((await refusal(call)).code).toBe("MILLPOND_E_NOT_FOUND");
+    }
+  }
+  // What it says of itself is sealed.
+  for (const forged of [secret.replace("own", "other"), secret.replace("team-a", "team-b"), `${secret}A`]) {
+    expect((await refusal(as(pool, forged).claims.getClaim({ name: "other" }))).code).toBe(
+      "MILLPOND_E_UNAUTHENTICATED",
+    );
+  }
+  const metrics = await fetch(`${pool.controller.url}/metrics`, {
+    headers: { authorization: `Bearer ${secret}` },
+  });
+  expect(metrics.status).toBe(403);
+  await ann.claims.releaseClaim({ name: "own" });
+  expect((await refusal(program.claims.createTicket({ claim: "own" }))).code).toBe("MILLPOND_E_CLAIM_ENDED");
+  expect((await refusal(ann.claims.createClaimToken({ name: "own" }))).code).toBe("MILLPOND_E_CLAIM_ENDED");
+  pool.clock.advance(3600_000);
+  await pool.agent("node-a").settle();
+  await bob.claims.createClaim({ claim: { name: "own", memoryBytes: GiB } });
+  expect((await refusal(program.claims.getClaim({ name: "own" }))).code).toBe("MILLPOND_E_NOT_FOUND");
+  expect((await refusal(program.claims.createTicket({ claim: "own" }))).code).toBe("MILLPOND_E_NOT_FOUND");
+});
+
+test("a name that another tenant uses, or used, tells nothing of what it was for", async () => {
+  const { pool, ann, bob } = await startTenants();
+  const gang = { gang: "crew", gangSize: 2, memoryBytes: GiB };
+  await ann.claims.createClaim({ claim: { name: "secret-one", ...gang } });
+  for (const gangSize of [2, 3]) {
+    const { code, message } = await refusal(bob.claims.createClaim({ claim: { ...gang, gangSize } }));
+    expect([code, message]).toEqual(["MILLPOND_E_ALREADY_EXISTS", expect.not.stringContaining("secret")]);
+  }
+  await ann.claims.createClaim({ claim: { name: "secret-two", owner: "ann@lab", memoryBytes: GiB } });
+  const { ticket } = await ann.claims.createTicket({ claim: "secret-two" });
+  const session = await pool.agent("node-a").openSession(ticket);
+  const inUse = await refusal(bob.claims.createClaim({ claim: { name: "secret-two" } }));
+  pool.agent("node-a").isObedient = false;
+  await ann.claims.releaseClaim({ name: "secret-two" });
+  // Its session goes on.
+  expect(await refusal(bob.claims.createClaim({ claim: { name: "secret-two" } }))).toEqual(inUse);
+  pool.agent("node-a").endSession(session);
+  await pool.agent("node-a").settle();
+  await bob.claims.createClaim({ claim: { name: "secret-two" } });
+  for (const query of [{}, { subject: "claim/secret-two" }, { limit: 3 }, { after: 1n, limit: 5 }]) {
+    const { events } = await bob.pool.listEvents(query);
+    expect(events.map(({ message }) => message).join()).not.toMatch(/ann|released/);
+  }
+  const { events } = await bob.pool.listEvents({ subject: "claim/secret-two" });
+  expect(events.map(({ kind }) => kind)).toEqual(["ClaimCreated", "ClaimBound"]);
+});
+
+test("a user asks for his own tenant only, whether the other one exists or not", async () => {
+  const { ann } = await startTenants();
+  for (const tenant of ["team-b", "nobody"]) {
+    const { code, message } = await refusal(ann.claims.createClaim({ claim: { tenant } }));
+    expect(code).toBe("MILLPOND_E_FORBIDDEN");
+    expect(message).toContain("the token is for the tenant team-a only");
+    expect(message).not.toContain(tenant);
+  }
+});
+
+test("what a user is told of why he waits does not name claims of others", async () => {
+  const { ann, bob } = await startTenants();
+  const whole = { memoryBytes: GiB, exclusive: false };
+  await ann.claims.createClaim({ claim: { name: "big-secret", gpus: 2, ...whole, timeLimitSeconds: 60 } });
+  await ann.claims.createClaim({ claim: { name: "next-secret", gpus: 2, ...whole } });
+  await bob.claims.createClaim({ claim: { name: "mine", ...whole } });
+  const explained = await bob.claims.explainClaim({ name: "mine" });
+  const { claim } = await bob.claims.getClaim({ name: "mine" });
+  expect(claim?.reason).not.toBe("");
+  const text = JSON.stringify([explained, claim], (_key, value: unknown) =>
+    typeof value === "bigint" ? String(value) : value,
+  );
+  expect(text).not.toContain("secret");
+});
+
+test("administrators of a tenant make, list and revoke tokens of that tenant only", async () => {
+  const { pool, admin, chief } = await startTenants();
+  const { token, secret } = await chief.access.createToken({ name: "ci", role: "user" });
+  expect(token).toMatchObject({ tenant: "team-a", role: "user", createdBy: "chief", expiresAt: 0n });
+  await as(pool, secret).claims.listClaims({});
+  expect((await chief.access.listTokens({})).tokens.map(({ name }) => name)).toEqual(["ann", "chief", "ci"]);
+  expect((await admin.access.listTokens({})).tokens).toHaveLength(4);
+  const foreign = await refusal(chief.access.revokeToken({ name: "bob" }));
+  const absent = await refusal(chief.access.revokeToken({ name: "bop" }));
+  expect(foreign).toEqual({ code: absent.code, message: absent.message.replace("bop", "bob") });
+  for (const request of [
+    { name: "x", role: "admin" },
+    { name: "x", role: "agent" },
+    { name: "x", role: "user", tenant: "team-b" },
+    { name: "x", role: "user", tenant: "nobody" },
+  ]) {
+    expect((await refusal(chief.access.createToken(request))).code).toBe("MILLPOND_E_FORBIDDEN");
+  }
+});
+
+test("a revoked token lets nobody in, also after a restart; a tenant with tokens stays", async () => {
+  const { pool, admin } = await startTenants();
+  const { secret } = await admin.access.createToken({ name: "old", role: "admin" });
+  const kept = (await admin.access.createToken({ name: "kept", role: "admin" })).secret;
+  await as(pool, secret).claims.listClaims({});
+  expect((await refusal(admin.queues.deleteTenant({ name: "team-b" }))).message).toContain("such as bob");
+  await admin.access.revokeToken({ name: "old" });
+  expect((await refusal(as(pool, secret).claims.listClaims({}))).code).toBe("MILLPOND_E_UNAUTHENTICATED");
+  await pool.restart();
+  expect((await refusal(as(pool, secret).claims.listClaims({}))).code).toBe("MILLPOND_E_UNAUTHENTICATED");
+  await as(pool, kept).access.revokeToken({ name: "bob" });
+  await as(pool, kept).queues.deleteTenant({ name: "team-b" });
+});
+
+test("a token expires", async () => {
+  const { pool, admin } = await startTenants();
+  const { secret, token } = await admin.access.createToken({
+    name: "brief",
+    role: "user",
+    lifetimeSeconds: 60n,
+  });
+  expect(token?.expiresAt).toBe((token?.createdAt ?? 0n) + 60n);
+  await as(pool, secret).claims.listClaims({});
+  await pool.passTime(60);
+  const { code, message } = await refusal(as(pool, secret).claims.listClaims({}));
+  expect(code).toBe("MILLPOND_E_UNAUTHENTICATED");
+  expect(message).toContain("the request's token has expired");
+});
+
+test("a token that expires makes none that is good for longer", async () => {
+  const { pool, admin } = await startTenants();
+  const { secret } = await admin.access.createToken({
+    name: "brief-chief",
+    role: "tenant-admin",
+    tenant: "team-a",
+    lifetimeSeconds: 60n,
+  });
+  const { access } = as(pool, secret);
+  const made = { name: "heir", role: "user" };
+  for (const lifetimeSeconds of [0n, 61n]) {
+    const { code, message } = await refusal(access.createToken({ ...made, lifetimeSeconds }));
+    expect(code).toBe("MILLPOND_E_FORBIDDEN");
+    expect(message).toContain("a token does not outlive the one that makes it, which expires in 1m");
+  }
+  expect((await access.createToken({ ...made, lifetimeSeconds: 60n })).token?.createdBy).toBe("brief-chief");
+});
+
+test.each([
+  ["a bad name", { name: "A b", role: "user" }, "MILLPOND_E_INVALID"],
+  ["an unknown role", { name: "x", role: "root" }, "MILLPOND_E_INVALID"],
+  ["an agent of a tenant", { name: "x", role: "agent", tenant: "team-a" }, "MILLPOND_E_INVALID"],
+  ["a time in the past", { name: "x", role: "user", lifetimeSeconds: -1n }, "MILLPOND_E_INVALID"],
+  ["an unknown tenant", { name: "x", role: "user", tenant: "nobody" }, "MILLPOND_E_NOT_FOUND"],
+  ["a name in use", { name: "ann", role: "user" }, "MILLPOND_E_ALREADY_EXISTS"],
+])("a token with %s is refused and not made", async (_what, request, code) => {
+  const { admin } = await startTenants();
+  const before = (await admin.access.listTokens({})).tokens;
+  expect((await refusal(admin.access.createToken(request))).code).toBe(code);
+  expect((await admin.access.listTokens({})).tokens).toEqual(before);
+});
+
+test("the audit says who changed what, why, and with what result", async () => {
+  const { pool, admin, ann, chief } = await startTenants();
+  const headers = { [reasonHeader]: encodeURIComponent("fan replaced – on Monday") };
+  await admin.pool.cordonNode({ name: "node-a", cordoned: true }, { headers });
+  await refusal(ann.pool.drainNode({ name: "node-a" }));
+  await refusal(ann.claims.releaseClaim({ name: "nobody" }));
+  const { claim } = await ann.claims.createClaim({ claim: {} });
+  await ann.claims.listClaims({});
+  const { records } = await admin.access.listAudit({});
+  const shown = records.map(({ who, role, tenant, what, subject, why, result }) =>
+    [who, role, tenant, what, subject, why, result].join("|"),
+  );
+  expect(shown.slice(-4)).toEqual([
+    "file:user|admin||PoolService/CordonNode|node/node-a|fan replaced – on Monday|ok",
+    "ann|user|team-a|PoolService/DrainNode|||MILLPOND_E_FORBIDDEN",
+    "ann|user|team-a|ClaimService/ReleaseClaim|claim/nobody||MILLPOND_E_NOT_FOUND",
+    `ann|user|team-a|ClaimService/CreateClaim|claim/${claim?.name}||ok`,
+  ]);
+  expect(shown.slice(0, 2)).toEqual([
+    "file:agent|agent||AgentService/Sync|node/node-a|joins at http://127.0.0.1:7171/node-a with GPU-0, GPU-1|ok",
+    "file:user|admin||QueueService/PutTenant|tenant/team-a||ok",
+  ]);
+  expect((await chief.access.listAudit({})).records.map(({ who }) => who)).toEqual(["ann", "ann", "ann"]);
+  const last = records.at(-2)?.id ?? 0n;
+  expect((await admin.access.listAudit({ after: last })).records).toHaveLength(1);
+  await pool.restart();
+  const again = await as(pool, pool.controller.userToken).access.listAudit({});
+  expect(again.records).toEqual(records);
+});
+
+test("a call that has nothing to change is recorded too, and a reason that cannot be read refuses it", async () => {
+  const { admin, ann } = await startTenants();
+  const { claim } = await ann.claims.createClaim({ claim: { name: "mine" } });
+  await ann.claims.releaseClaim({ name: claim?.name ?? "" });
+  await ann.claims.releaseClaim({ name: claim?.name ?? "" });
+  for (const reason of ["%zz", "x".repeat(257)]) {
+    const headers = { [reasonHeader]: reason };
+    expect((await refusal(ann.claims.releaseClaim({ name: "mine" }, { headers }))).code).toBe(
+      "MILLPOND_E_INVALID",
+    );
+  }
+  const { records } = await admin.access.listAudit({});
+  expect(records.slice(-3).map(({ what }) => what)).toEqual([
+    "ClaimService/CreateClaim",
+    "ClaimService/ReleaseClaim",
+    "ClaimService/ReleaseClaim",
+  ]);
+});
+
+test("what follows later from a change is not laid to the charge of its caller", async () => {
+  const { pool, admin, ann } = await startTenants();
+  await ann.claims.createClaim({ claim: { name: "left", leaseSeconds: 5 } });
+  const { records } = await admin.access.listAudit({});
+  await pool.passTime(30);
+  expect((await admin.claims.getClaim({ name: "left" })).claim?.reason).toContain("lease");
+  expect((await admin.access.listAudit({})).records).toEqual(records);
+});
+
+test("a flood of calls that change nothing is counted in the audit, and leaves what others did there", async () => {
+  const { pool, admin, ann } = await startTenants();
+  const count = async () => (await admin.access.listAudit({ limit: 1000 })).records.length;
+  const before = await count();
+  for (let round = 0; round < 10; round++) {
+    await Promise.all(
+      Array.from({ length: 50 }, async (_, index) => {
+        await refusal(ann.pool.drainNode({ name: "node-a" }));
+        await refusal(ann.claims.releaseClaim({ name: `nobody-${index}` }));
+      }),
+    );
+  }
+  expect((await count()) - before).toBe(40);
+  pool.clock.advance(61_000);
+  await pool.settle();
+  const { records } = await admin.access.listAudit({ limit: 1000 });
+  expect(
+    records.slice(before + 40).map(({ who, what, why, result }) => [who, what, why, result].join("|")),
+  ).toEqual([
+    "ann|PoolService/DrainNode|and 480 more of these calls within 60 s|MILLPOND_E_FORBIDDEN",
+    "ann|ClaimService/ReleaseClaim|and 480 more of these calls within 60 s|MILLPOND_E_NOT_FOUND",
+  ]);
+}, 30_000);
+
+test("metrics name no tenant but the caller's, and all of them to an administrator only", async () => {
+  const { pool, admin } = await startTenants();
+  const secretOf = async (name: string, role: string, tenant: string) =>
+    (await admin.access.createToken({ name, role, tenant })).secret;
+  const tenantsIn = async (token: string) => {
+    const headers = { authorization: `Bearer ${token}` };
+    const text = await (await fetch(`${pool.controller.url}/metrics`, { headers })).text();
+    expect(text).toContain("millpond_nodes");
+    return [
+      ...new Set(Array.from(text.matchAll(/tenant="([^"]*)"/g), ([, tenant = ""]) => tenant)),
+    ].toSorted();
+  };
+  expect(await tenantsIn(await secretOf("eve", "user", "team-b"))).toEqual(["team-b"]);
+  expect(await tenantsIn(await secretOf("eves-chief", "tenant-admin", "team-b"))).toEqual(["team-b"]);
+  expect(await tenantsIn(pool.controller.agentToken)).toEqual([]);
+  expect(await tenantsIn(pool.controller.userToken)).toEqual(["team-a", "team-b"]);
+});
+
+test("text for people has nothing that turns lines around or hides", async () => {
+  const { ann } = await startTenants();
+  const { claim } = await ann.claims.createClaim({
+    claim: { name: "a", owner: "ann\u202Eyrollam\u200B!\u2066" },
+  });
+  expect(claim?.owner).toBe("ann yrollam ! ");
+});

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Which role may call a method, which methods change something, and which of several controllers answers: one table, in
+// which every method has to be.
+
+import type { DescMethod, DescService, MessageShape } from "@bufbuild/protobuf";
+import {
+  AccessService,
+  AgentService,
+  ClaimService,
+  millpondError,
+  PoolService,
+  QueueService,
+} from "@millpond/api";
+import type { Role } from "../domain/caller.ts";
+
+/** `any` is everybody who has a token. */
+export type RequiredRole = Role | "any";
+
+interface Rule<I> {
+  readonly role: RequiredRole;
+  /**
+   * What a controller that follows does: `answers` from what is durable, or `asks` the one that leads for the caller, as
+   * it does for what it does not find. Absent: it sends the caller there.
+   */
+  readonly follower?: "answers" | "asks";
+  /** What a call is to change, for the audit; absent: it changes nothing that anybody decides. */
+  readonly changes?: (request: I) => string;
+}
+
+type Rules<S extends DescService> = {
+  readonly [M in keyof S["method"]]: Rule<MessageShape<S["method"][M]["input"]>>;
+};
+
+const claimRules: Rules<typeof ClaimService> = {
+  createClaim: { role: "user", changes: ({ claim }) => `claim/${claim?.name ?? ""}` },
+  waitClaim: { role: "claim" },
+  createTicket: { role: "claim" },
+  viewClaim: { role: "claim", follower: "asks" },
+  createClaimToken: { role: "user" },
+  releaseClaim: { role: "user", changes: ({ name }) => `claim/${name}` },
+  resizeClaim: { role: "user", changes: ({ name }) => `claim/${name}` },
+  getClaim: { role: "claim", follower: "answers" },
+  explainClaim: { role: "user", follower: "asks" },
+  listClaims: { role: "user", follower: "answers" },
+};
+
+const poolRules: Rules<typeof PoolService> = {
+  listNodes: { role: "user", follower: "asks" },
+  getNode: { role: "user", follower: "asks" },
+  cordonNode: {
+    role: "admin",
+    changes: ({ name, deviceUuid }) => `node/${name}${deviceUuid === "" ? "" : `/${deviceUuid}`}`,
+  },
+  drainNode: { role: "admin", changes: ({ name }) => `node/${name}` },
+  removeNode: { role: "admin", changes: ({ name }) => `node/${name}` },
+  labelNode: { role: "admin", changes: ({ name }) => `node/${name}` },
+  listDevices: { role: "user", follower: "asks" },
+  listSessions: { role: "user", follower: "asks" },
+  listEvents: { role: "user", follower: "answers" },
+  backUp: { role: "admin", changes: () => "state" },
+  getVersion: { role: "any", follower: "answers" },
+};
+
+const queueRules: Rules<typeof QueueService> = {
+  putQueue: { role: "admin", changes: ({ queue }) => `queue/${queue?.name ?? ""}` },
+  listQueues: { role: "user", follower: "answers" },
+  deleteQueue: { role: "admin", changes: ({ name }) => `queue/${name}` },
+  putTenant: { role: "admin", changes: ({ tenant }) => `tenant/${tenant?.name ?? ""}` },
+  listTenants: { role: "user", follower: "answers" },
+  deleteTenant: { role: "admin", changes: ({ name }) => `tenant/${name}` },
+  getUsage: { role: "user", follower: "asks" },
+};
+
+const accessRules: Rules<typeof AccessService> = {
+  createToken: { role: "tenant-admin", changes: ({ name }) => `token/${name}` },
+  listTokens: { role: "tenant-admin", follower: "answers" },
+  revokeToken: { role: "tenant-admin", changes: ({ name }) => `token/${name}` },
+  listAudit: { role: "tenant-admin", follower: "answers" },
+  // It changes nothing of the pool, and whoever uses it is who made it.
+  createLoginCode: { role: "user", follower: "answers" },
+};
+
+const agentRules: Rules<typeof AgentService> = {
+  // What an agent reports is what is there, not what somebody decides.
+  sync: { role: "agent" },
+};
+
+/** The services of the controller. */
+export const services: readonly DescService[] = [
+  ClaimService,
+  PoolService,
+  QueueService,
+  AccessService,
+  AgentService,
+];
+
+const table: Readonly<Record<string, Readonly<Record<string, Rule<never>>>>> = {
+  [ClaimService.typeName]: claimRules,
+  [PoolService.typeName]: poolRules,
+  [QueueService.typeName]: queueRules,
+  [AccessService.typeName]: accessRules,
+  [AgentService.typeName]: agentRules,
+};
+
+/** @throws MILLPOND_E_INTERNAL for a method that nobody may call */
+export function ruleOf(method: DescMethod): Rule<never> {
+  const rule = table[method.parent.typeName]?.[method.localName];
+  if (rule === undefined) {
+    throw millpondError("MILLPOND_E_INTERNAL", `nobody may call ${methodName(method)}`);
+  }
+  return rule;
+}
+
+/** Whether a method reads lists: such calls take turns. What programs and agents wait for does not. */
+export function takesTurns(method: DescMethod): boolean {
+  const { role, follower, changes } = ruleOf(method);
+  return follower !== undefined && changes === undefined && role !== "any" && role !== "claim";
+}
+
+/** `ClaimService/ReleaseClaim`. */
+export function methodName({ parent, name }: DescMethod): string {
+  return `${parent.name}/${name}`;
+}
+
+/** What each role includes. Administrators do not report nodes. */
+const included: Readonly<Record<Role, readonly RequiredRole[]>> = {
+  claim: ["any", "claim"],
+  user: ["any", "claim", "user"],
+  "tenant-admin": ["any", "claim", "user", "tenant-admin"],
+  admin: ["any", "claim", "user", "tenant-admin", "admin"],
+  agent: ["any", "agent"],
+};
+
+export function mayCall(role: Role, required: RequiredRole): boolean {
+  return included[role].includes(required);
+}

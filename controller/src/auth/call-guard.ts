@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What every call goes through, whichever way it came: who calls, whether he may, what is recorded of it, and the form
+// of its failure.
+
+import type { DescMethod } from "@bufbuild/protobuf";
+import { ConnectError, type ContextValues } from "@connectrpc/connect";
+import { millpondError, refusalFor } from "@millpond/api";
+import type { Logger } from "pino";
+import { mayCall, methodName, type RequiredRole, ruleOf, takesTurns } from "./access.ts";
+import { FairTurns } from "./fair-turns.ts";
+import { audited, AuditedCall } from "../state/audit.ts";
+import { parseReason, reasonHeader } from "./change-reason.ts";
+import type { Caller } from "../domain/caller.ts";
+import { authorizationKey, passedOnHeader } from "./call-headers.ts";
+import { callerKey, mayKnowOf } from "./visibility.ts";
+import { parseBearer, type TokenVerifier } from "./tokens.ts";
+
+/** A name that is refused can be of any length. */
+const maxSubjectLength = 256;
+
+/** A call, before and after its message has been read. */
+export interface GuardedCall {
+  readonly method: DescMethod;
+  readonly values: ContextValues;
+  readonly signal: AbortSignal;
+  readonly header: (name: string) => string | null;
+}
+
+export interface CallGuardOptions {
+  readonly tokens: TokenVerifier;
+  readonly log: Logger;
+  /** Throws where only the controller that leads can answer, and this one does not. */
+  readonly requireLead: (what: string) => void;
+  /** Records a call that changed nothing, or was refused. */
+  readonly writeAudit: (call: AuditedCall, result: string) => Promise<void>;
+}
+
+export class CallGuard {
+  readonly #options: CallGuardOptions;
+  readonly #turns = new FairTurns();
+
+  constructor(options: CallGuardOptions) {
+    this.#options = options;
+  }
+
+  /** Lets a call in, before anything of its body is looked at. */
+  async admit({ method, values, header }: Omit<GuardedCall, "signal">): Promise<void> {
+    const { tokens, requireLead, writeAudit } = this.#options;
+    const authorization = header("authorization");
+    const caller = requireToken(authorization, tokens);
+    const { role, changes, follower } = ruleOf(method);
+    if (follower === undefined || header(passedOnHeader) !== null) {
+      requireLead(methodName(method));
+    }
+    try {
+      requireRole(caller, role, methodName(method));
+    } catch (error) {
+      if (changes !== undefined) {
+        const what = methodName(method);
+        await writeAudit(new AuditedCall(caller, { what, subject: "", why: "" }), "MILLPOND_E_FORBIDDEN");
+      }
+      throw error;
+    }
+    values.set(callerKey, caller);
+    values.set(authorizationKey, authorization ?? "");
+  }
+
+  /** Runs a call that was let in. What it is to change is recorded; what should not happen is logged. */
+  async run<T>(call: GuardedCall, message: unknown, run: () => Promise<T>): Promise<T> {
+    const { log } = this.#options;
+    const method = `${call.method.parent.typeName}/${call.method.name}`;
+    const startMs = performance.now();
+    try {
+      const answer = await this.#record(call, message, run);
+      if (log.isLevelEnabled("debug")) {
+        log.debug({ method, ms: Math.round(performance.now() - startMs) }, "call");
+      }
+      return answer;
+    } catch (error) {
+      if (error instanceof ConnectError || call.signal.aborted) {
+        log.debug({ method, err: error }, "refused");
+        // Here it is known who reads it.
+        const caller = call.values.get(callerKey);
+        throw caller === undefined ? error : refusalFor(error, mayKnowOf(caller));
+      }
+      log.error({ method, err: error }, "failed");
+      throw millpondError("MILLPOND_E_INTERNAL", `${method} failed inside the controller`, { cause: error });
+    }
+  }
+
+  async #record<T>(
+    { method, values, header, signal }: GuardedCall,
+    message: unknown,
+    run: () => Promise<T>,
+  ): Promise<T> {
+    const { changes } = ruleOf(method);
+    const caller = values.get(callerKey);
+    if (caller !== undefined && takesTurns(method)) {
+      return await this.#turns.take(caller.name, async () => {
+        // Of one that has hung up while it waited, nobody reads the answer.
+        signal.throwIfAborted();
+        return await run();
+      });
+    }
+    if (changes === undefined || caller === undefined) {
+      return await run();
+    }
+    const call = new AuditedCall(caller, {
+      what: methodName(method),
+      // The rule is of this very method.
+      subject: changes(message as never).slice(0, maxSubjectLength),
+      why: parseReason(header(reasonHeader)),
+    });
+    return await audited(call, run, (result) => this.#options.writeAudit(call, result));
+  }
+}
+
+/** @throws MILLPOND_E_FORBIDDEN, which says what is missing and nothing of what is there */
+function requireRole(caller: Caller, required: RequiredRole, what: string): void {
+  if (!mayCall(caller.role, required)) {
+    throw millpondError(
+      "MILLPOND_E_FORBIDDEN",
+      `${what} needs a token of the role ${required}, this is one of the role ${caller.role}`,
+    );
+  }
+}
+
+/** @throws MILLPOND_E_UNAUTHENTICATED */
+export function requireToken(authorization: string | null | undefined, tokens: TokenVerifier): Caller {
+  const token = parseBearer(authorization);
+  if (token === undefined) {
+    throw millpondError(
+      "MILLPOND_E_UNAUTHENTICATED",
+      "the request carries no bearer token, or one that cannot be any of ours",
+    );
+  }
+  const caller = tokens.verify(token);
+  if (caller === "unknown") {
+    throw millpondError("MILLPOND_E_UNAUTHENTICATED", "the controller does not know the request's token");
+  }
+  if (caller === "expired") {
+    throw millpondError("MILLPOND_E_UNAUTHENTICATED", "the request's token has expired", {
+      remedy: "Ask an administrator for a new one: `millpond token create`.",
+    });
+  }
+  return caller;
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { createHmac, hash, hkdfSync, type KeyObject, randomBytes, timingSafeEqual } from "node:crypto";
+import {
+  chmodSync,
+  closeSync,
+  fsyncSync,
+  linkSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeSync,
+} from "node:fs";
+import { join } from "node:path";
+import { millpondError } from "@millpond/api";
+import type { Caller, StoredRole } from "../domain/caller.ts";
+import type { ClaimRecord, TokenRecord } from "../domain/records.ts";
+
+/** The tokens that are there from the first: the one for `user` is an administrator's, the one for `agent` an agent's. */
+export type TokenFile = "user" | "agent";
+
+/** Name of a token's file in the state directory. */
+export function tokenFileName(file: TokenFile): string {
+  return `${file}.token`;
+}
+
+/**
+ * Reads a token of the state directory, or makes it where there is none. The file has mode 0600.
+ *
+ * @throws MILLPOND_E_STATE_BROKEN
+ */
+export function readOrMakeToken(directory: string, file: TokenFile): string {
+  const path = join(directory, tokenFileName(file));
+  try {
+    makeFile(path, `${makeSecret(file)}\n`);
+    chmodSync(path, 0o600);
+    const token = readFileSync(path, "utf8").trim();
+    if (!isToken(token)) {
+      throw new Error("it does not hold 16 to 256 printable characters");
+    }
+    return token;
+  } catch (cause) {
+    const message = cause instanceof Error ? cause.message : String(cause);
+    throw millpondError("MILLPOND_E_STATE_BROKEN", `the token in ${path} cannot be used: ${message}`, {
+      cause,
+    });
+  }
+}
+
+/** Whether the text can be a token: long enough, and fit for a header. */
+export function isToken(text: string): boolean {
+  return /^[\x21-\x7e]{16,256}$/.test(text);
+}
+
+/** Makes a file whole or not at all; leaves one that exists. */
+function makeFile(path: string, content: string): void {
+  const draft = `${path}.${randomBytes(6).toString("hex")}`;
+  const file = openSync(draft, "wx", 0o600);
+  try {
+    writeSync(file, content);
+    fsyncSync(file);
+    linkSync(draft, path);
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) {
+      throw error;
+    }
+  } finally {
+    closeSync(file);
+    rmSync(draft, { force: true });
+  }
+}
+
+/** A token that is known without the store. */
+export interface FixedToken {
+  readonly secret: string;
+  readonly caller: Caller;
+}
+
+/** What a bearer says makes a caller of him, or does not. */
+export type Verification = Caller | "unknown" | "expired";
+
+/** Knows tokens by their hashes: those that it is made with, and those of the store at the moment. */
+export class TokenVerifier {
+  readonly #fixed: readonly { readonly hash: Buffer; readonly caller: Caller }[];
+  readonly #findStored: (hash: string) => TokenRecord | undefined;
+  readonly #now: () => number;
+  readonly #claimTokens: ClaimTokens | undefined;
+
+  /**
+   * @param findStored By SHA-256, hexadecimal.
+   * @param now Unix seconds.
+   * @param claimTokens Default: tokens of claims are not known.
+   */
+  constructor(
+    fixed: readonly FixedToken[],
+    findStored: (hash: string) => TokenRecord | undefined,
+    now: () => number,
+    claimTokens?: ClaimTokens,
+  ) {
+    this.#claimTokens = claimTokens;
+    this.#fixed = fixed.map(({ secret, caller }) => ({ hash: sha256(secret), caller }));
+    this.#findStored = findStored;
+    this.#now = now;
+  }
+
+  /** Whose token it is. A difference in time tells of hashes, which nobody can choose, not of secrets. */
+  verify(secret: string): Verification {
+    const ofClaim = this.#claimTokens?.verify(secret);
+    if (ofClaim !== undefined) {
+      return ofClaim;
+    }
+    const digest = sha256(secret);
+    const stored = this.#findStored(digest.toString("hex"));
+    let caller: Caller | undefined;
+    for (const known of this.#fixed) {
+      if (timingSafeEqual(digest, known.hash)) {
+        caller = known.caller;
+      }
+    }
+    if (caller !== undefined) {
+      return caller;
+    }
+    if (stored === undefined) {
+      return "unknown";
+    }
+    const { name, role, tenant, node, expiresAt, revision: madeAt } = stored;
+    if (expiresAt !== null && expiresAt <= this.#now()) {
+      return "expired";
+    }
+    return { name, role, tenant, madeAt, ...(role === "agent" && { node }) };
+  }
+}
+
+type TokenClaim = Pick<ClaimRecord, "name" | "tenant" | "createdAt">;
+
+/**
+ * Tokens of programs, each of one claim. They are derived from the claim by a key that only controllers of this pool have,
+ * so none is kept, and none outlives its claim: what it sees is that claim, and no later one of the same name.
+ */
+export class ClaimTokens {
+  readonly #key: Buffer;
+
+  /** @param ticketKey The private key of the pool's tickets, of which another key is derived. */
+  constructor(ticketKey: KeyObject) {
+    const secret = ticketKey.export({ format: "der", type: "pkcs8" });
+    this.#key = Buffer.from(hkdfSync("sha256", secret, "", "millpond claim tokens", 32));
+  }
+
+  make({ name, tenant, createdAt }: TokenClaim): string {
+    const said = `${name}.${tenant}.${createdAt}`;
+    return `mp-claim-${said}.${this.#seal(said)}`;
+  }
+
+  /** Undefined where it is none of ours. */
+  verify(secret: string): Caller | undefined {
+    const match = /^mp-claim-(([a-z0-9-]{1,63})\.([a-z0-9-]{1,63})\.(\d{1,15}))\.([\w-]{43})$/.exec(secret);
+    if (match === null) {
+      return undefined;
+    }
+    const [, said = "", name = "", tenant = "", createdAt = "", seal = ""] = match;
+    if (!timingSafeEqual(Buffer.from(this.#seal(said)), Buffer.from(seal))) {
+      return undefined;
+    }
+    return {
+      name: `claim:${name}`,
+      role: "claim",
+      tenant,
+      madeAt: 0,
+      claim: { name, createdAt: Number(createdAt) },
+    };
+  }
+
+  #seal(said: string): string {
+    return createHmac("sha256", this.#key).update(said).digest("base64url");
+  }
+}
+
+/** The token of a header `Authorization: Bearer <token>`; undefined where it carries none. */
+export function parseBearer(header: string | null | undefined): string | undefined {
+  const token = /^Bearer +(\S+)$/i.exec(header ?? "")?.[1];
+  return token !== undefined && isToken(token) ? token : undefined;
+}
+
+/** A new secret: 256 random bits, and words that say to people and to scanners what it is. */
+export function makeSecret(role: StoredRole): string {
+  return `mp-${role}-${randomBytes(32).toString("base64url")}`;
+}
+
+/** What the store keeps of a secret. Slow hashing would protect guessable secrets; these are not. */
+export function hashOf(secret: string): string {
+  return sha256(secret).toString("hex");
+}
+
+function sha256(text: string): Buffer {
+  return hash("sha256", text, "buffer");
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Who calls, and what a caller may see.
+
+import { createContextKey, type HandlerContext } from "@connectrpc/connect";
+import { type MayKnow, mayKnowAll, millpondError } from "@millpond/api";
+import type { Caller } from "../domain/caller.ts";
+import type { ClaimRecord } from "../domain/records.ts";
+
+export const callerKey = createContextKey<Caller | undefined>(undefined, { description: "caller" });
+
+/** The caller of a method, which the server has let in. */
+export function callerOf({ values }: Pick<HandlerContext, "values">): Caller {
+  const caller = values.get(callerKey);
+  if (caller === undefined) {
+    throw millpondError("MILLPOND_E_INTERNAL", "a call came past the gate");
+  }
+  return caller;
+}
+
+/** Which claims are there for somebody. */
+export type Sight = (claim: Pick<ClaimRecord, "name" | "tenant" | "createdAt">) => boolean;
+
+export const seesAll: Sight = () => true;
+
+export function sightOf({ tenant, claim: own }: Caller): Sight {
+  if (own !== undefined) {
+    // A claim that came later under the same name is another.
+    return (claim) => claim.tenant === tenant && claim.name === own.name && claim.createdAt === own.createdAt;
+  }
+  return tenant === "" ? seesAll : (claim) => claim.tenant === tenant;
+}
+
+/**
+ * The tenant that a request is about: what it says, or the caller's where it says nothing.
+ *
+ * @throws MILLPOND_E_FORBIDDEN whether that tenant exists or not
+ */
+export function scopeTenant(caller: Caller, asked: string): string {
+  if (caller.tenant !== "" && asked !== "" && asked !== caller.tenant) {
+    throw millpondError("MILLPOND_E_FORBIDDEN", `the token is for the tenant ${caller.tenant} only`, {
+      remedy: "Leave the tenant out, or use a token for that tenant.",
+    });
+  }
+  return asked === "" ? caller.tenant : asked;
+}
+
+/** Which claims and gangs a caller may read of in reasons: those of its tenant; with a token of a claim, that claim. */
+export function mayKnowOf({ tenant, claim: own }: Pick<Caller, "tenant" | "claim">): MayKnow {
+  if (own !== undefined) {
+    return ({ kind, name, tenant: theirs }) => kind === "claim" && name === own.name && theirs === tenant;
+  }
+  return tenant === "" ? mayKnowAll : ({ tenant: theirs }) => theirs === tenant;
+}

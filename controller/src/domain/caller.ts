@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/**
+ * Users create claims of one tenant; administrators of a tenant also create its tokens; agents report nodes; administrators
+ * may do everything except what is reserved for agents.
+ */
+export const roles = ["user", "tenant-admin", "agent", "admin"] as const;
+
+export type StoredRole = (typeof roles)[number];
+
+/** Programs of one claim have a token that is not stored. */
+export type Role = StoredRole | "claim";
+
+export function isRole(text: string): text is StoredRole {
+  return roles.some((role) => role === text);
+}
+
+/** The identity of a request, by its token. */
+export interface Caller {
+  /** Name of the token. */
+  readonly name: string;
+  readonly role: Role;
+  /** Tenant whose claims it may access; empty: all tenants. */
+  readonly tenant: string;
+  /** Revision at which the token was created; 0: it exists from the start. */
+  readonly madeAt: number;
+  /** For a created token of an agent: the only node that it may report; empty until a node has joined with it. */
+  readonly node?: string;
+  /** The only claim that it may access; absent: all of the tenant. */
+  readonly claim?: { readonly name: string; readonly createdAt: number };
+}

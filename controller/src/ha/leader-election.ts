@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { ConnectError } from "@connectrpc/connect";
+import { leaderHeader, millpondError, reason } from "@millpond/api";
+import type { Logger } from "pino";
+import type { Clock } from "../timers/clock.ts";
+import { Pool } from "../pool/pool.ts";
+import type { Candidate, Lead, Store, StoredState } from "../state/store.ts";
+
+/** Who leads says so this often; a third of a lease. */
+const renewEveryMs = 1_000;
+
+/** Who follows looks this often at what was changed, and whether anybody leads. */
+const followEveryMs = 250;
+
+export interface LeaderElectorOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Is told of the pool that takes the place of the one before, which this controller leads no longer. */
+  readonly onPool: (pool: Pool) => void;
+}
+
+/** A pool for as long as this controller knows it whole: from when it was read until another has led it. */
+interface PoolReplica {
+  readonly pool: Pool;
+  /** Under which it stands for the lead. */
+  readonly id: string;
+  /** Under which it leads; 0: it follows. */
+  term: number;
+  /** Until then nobody else can lead, on the monotonic clock. */
+  leadsUntilMs: number;
+  /** Its first decision is prepared. */
+  isPrepared: boolean;
+  /** It may be asked and changed. */
+  isReady: boolean;
+  /** Something went wrong with it: it has to be read again. */
+  isOver: boolean;
+}
+
+/**
+ * Lease-based leader election among the controllers that share a store. A follower applies what the leader commits, so that
+ * it has the pool in memory and can lead at once when the lease expires. Time is this process's monotonic clock: it decides
+ * only when to stop leading or to ask again; the store decides which controller leads.
+ */
+export class LeaderElector implements AsyncDisposable {
+  readonly #store: Store;
+  readonly #log: Logger;
+  readonly #onPool: (pool: Pool) => void;
+  readonly #makePool: (state: StoredState) => Pool;
+  readonly #stop = new AbortController();
+  #replica: PoolReplica;
+  #url = "";
+  /** Who led when the store said so, on the monotonic clock. */
+  #leader = { url: "", askedMs: 0 };
+  #failure: string | undefined;
+  #work: Promise<void> = Promise.resolve();
+  /** What is to be done before it leads. */
+  #leading: Promise<void> = Promise.resolve();
+
+  private constructor(options: LeaderElectorOptions, state: StoredState) {
+    const { store, clock, log } = options;
+    this.#store = store;
+    this.#log = log;
+    this.#onPool = options.onPool;
+    this.#makePool = (each) => new Pool({ store, state: each, clock, log, onLost: () => this.#end() });
+    this.#replica = this.#begin(state);
+  }
+
+  /** Reads the state, and follows. */
+  static async open(
+    options: LeaderElectorOptions,
+  ): Promise<{ readonly elector: LeaderElector; readonly state: StoredState }> {
+    const state = await options.store.load();
+    return { elector: new LeaderElector(options, state), state };
+  }
+
+  /**
+   * Stands for the lead, and goes on doing so; resolves when it is known who leads.
+   *
+   * @param url Where this controller can be reached.
+   */
+  async start(url: string): Promise<void> {
+    this.#url = url;
+    await this.#beat();
+    if (this.#isShared) {
+      this.#work = this.#run();
+    }
+    await this.#leading;
+  }
+
+  get pool(): Pool {
+    return this.#replica.pool;
+  }
+
+  /** Whether this controller leads, and nobody else can yet. */
+  get isLeading(): boolean {
+    const { term, isReady, isOver, leadsUntilMs } = this.#replica;
+    return term > 0 && isReady && !isOver && performance.now() < leadsUntilMs;
+  }
+
+  /** Where the controller that leads can be reached, as far as is known; empty: nobody leads. */
+  get leaderUrl(): string {
+    if (this.isLeading) {
+      return this.#url;
+    }
+    const { url, askedMs } = this.#leader;
+    // Who cannot ask knows no more than that it has not led for longer without renewing its lease.
+    return performance.now() < askedMs + this.#store.leaseMs ? url : "";
+  }
+
+  /** @throws MILLPOND_E_NOT_LEADER, with the address of the one that leads */
+  requireLead(what: string): void {
+    if (!this.isLeading) {
+      throw notLeader(what, this.leaderUrl, this.#failure);
+    }
+  }
+
+  /** Ceases to lead when what is under way is over, so that another can begin at once. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#work;
+    const { pool, term, id } = this.#replica;
+    if (this.isLeading) {
+      await pool.noteActivity().catch((error: unknown) => {
+        this.#log.warn({ err: error }, "how long claims made calls could not be written down");
+      });
+    }
+    await pool.close();
+    if (term > 0) {
+      await this.#store.resign({ id, url: this.#url }).catch((error: unknown) => {
+        this.#log.warn({ err: error }, "the lease could not be given back, it runs out");
+      });
+    }
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      const { term, isOver } = this.#replica;
+      const pauseMs = term > 0 && !isOver ? renewEveryMs : followEveryMs;
+      await delay(pauseMs, undefined, { signal }).catch(() => undefined);
+      if (!signal.aborted) {
+        await this.#beat();
+      }
+    }
+  }
+
+  async #beat(): Promise<void> {
+    try {
+      if (this.#replica.isOver) {
+        // Whoever can lead need not wait for the lease to run out.
+        await this.#store.resign({ id: this.#replica.id, url: this.#url });
+        this.#replace(await this.#store.load());
+      }
+      const replica = this.#replica;
+      const askedMs = performance.now();
+      const lead = await this.#store.campaign({ id: replica.id, url: this.#url } satisfies Candidate);
+      this.#note(undefined);
+      this.#leader = { url: lead.isOurs ? "" : lead.url, askedMs };
+      if (lead.isOurs) {
+        replica.leadsUntilMs = askedMs + this.#store.leaseMs;
+      }
+      if (replica.term === 0) {
+        await this.#follow(replica, lead);
+      } else if (!lead.isOurs || lead.term !== replica.term) {
+        this.#log.warn({ leader: lead.url, term: lead.term }, "another controller leads");
+        this.#end();
+      }
+    } catch (error) {
+      if (!this.#isShared) {
+        throw error;
+      }
+      this.#note(ConnectError.from(error).rawMessage);
+    }
+  }
+
+  async #follow(replica: PoolReplica, lead: Lead): Promise<void> {
+    const changes = await this.#store.changesAfter(replica.pool.ledger.revision);
+    if (changes === undefined) {
+      this.#log.info("too much was changed to follow: reading everything");
+      replica.isOver = true;
+      return;
+    }
+    replica.pool.follow(changes);
+    if (lead.isOurs) {
+      replica.term = lead.term;
+      // Not awaited: the lease has to be renewed meanwhile.
+      this.#leading = this.#lead(replica);
+    } else if (changes.length > 0 || !replica.isPrepared) {
+      await replica.pool.prepare();
+      replica.isPrepared = true;
+    }
+  }
+
+  async #lead(replica: PoolReplica): Promise<void> {
+    const { term, pool } = replica;
+    try {
+      pool.lead(term);
+      // What is asked meanwhile is done together with what follows from the state.
+      replica.isReady = this.#isShared;
+      // Whoever waits learns why, before anybody asks.
+      await pool.mutate((transaction) => {
+        if (this.#isShared) {
+          const detail = reason("controller-leads", { url: this.#url, term });
+          transaction.addEvent("ControllerLeads", "controller", detail);
+        }
+      });
+      replica.isReady = true;
+      this.#log.info({ term }, "this controller leads");
+    } catch (error) {
+      if (!this.#isShared) {
+        throw error;
+      }
+      replica.isOver = true;
+      this.#log.error({ err: error }, "this controller could not begin to lead");
+    }
+  }
+
+  get #isShared(): boolean {
+    return Number.isFinite(this.#store.leaseMs);
+  }
+
+  /** The pool is led from elsewhere, or it is not known what has become of it. */
+  #end(): void {
+    this.#replica.isOver = true;
+  }
+
+  #replace(state: StoredState): void {
+    const before = this.#replica;
+    this.#replica = this.#begin(state);
+    this.#onPool(this.#replica.pool);
+    before.pool.close().catch((error: unknown) => {
+      this.#log.error({ err: error }, "the pool that was led before could not be closed");
+    });
+  }
+
+  #begin(state: StoredState): PoolReplica {
+    const pool = this.#makePool(state);
+    return {
+      pool,
+      id: randomUUID(),
+      term: 0,
+      leadsUntilMs: 0,
+      isPrepared: false,
+      isReady: false,
+      isOver: false,
+    };
+  }
+
+  /** Logs what goes wrong once, and that it is over. */
+  #note(failure: string | undefined): void {
+    if (failure !== undefined && failure !== this.#failure) {
+      this.#log.error({ reason: failure }, "the store cannot be asked who leads");
+    } else if (failure === undefined && this.#failure !== undefined) {
+      this.#log.info("the store answers again");
+    }
+    this.#failure = failure;
+  }
+}
+
+/** An error's sentences, what to do included, for one that has a code of its own. */
+function withoutCode(message: string): string {
+  return message.replace(/ \[MILLPOND_E_[A-Z_]+\]$/, "");
+}
+
+function notLeader(what: string, leader: string, failure: string | undefined): ConnectError {
+  if (leader !== "") {
+    const error = millpondError(
+      "MILLPOND_E_NOT_LEADER",
+      `${what} is for the controller that leads, which is at ${leader}`,
+    );
+    error.metadata.set(leaderHeader, leader);
+    return error;
+  }
+  return millpondError(
+    "MILLPOND_E_NOT_LEADER",
+    `${what} is for the controller that leads, and none does now`,
+    {
+      remedy:
+        failure === undefined
+          ? "Try again in a few seconds: another takes over."
+          : `As this one sees it, ${withoutCode(failure)}`,
+    },
+  );
+}

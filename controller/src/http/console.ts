@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The web console: static files below /console/, and the login of a browser. A login changes who a call is by, and
+// nothing else: the page calls the same methods as all others, by its token.
+
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
+import { ConnectError } from "@connectrpc/connect";
+import { codeToHttpStatus } from "@connectrpc/connect/protocol-connect";
+import { millpondError } from "@millpond/api";
+import { mayCall } from "../auth/access.ts";
+import { requireToken } from "../auth/call-guard.ts";
+import { loginSeconds, type LoginSessions } from "../auth/login-sessions.ts";
+import type { TokenVerifier } from "../auth/tokens.ts";
+import type { Caller } from "../domain/caller.ts";
+import type { ConsoleFile } from "./console-files.ts";
+import { outwait, readBody } from "./request-body.ts";
+
+/** A page of another origin cannot send it without being asked first, which is refused. */
+export const consoleHeader = "millpond-console";
+
+const sessionPath = "/console/session";
+const maxLoginBytes = 4096;
+
+/** No page of another origin shows ours, and ours loads and calls nothing elsewhere and runs no script but its own. */
+const securityHeaders: OutgoingHttpHeaders = {
+  "content-security-policy": [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self'",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join("; "),
+  "x-frame-options": "DENY",
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-resource-policy": "same-origin",
+  "permissions-policy": "camera=(), microphone=(), geolocation=()",
+};
+
+export interface ConsoleOptions {
+  readonly files: ReadonlyMap<string, ConsoleFile>;
+  readonly sessions: LoginSessions;
+  readonly tokens: TokenVerifier;
+  /** UUID of the pool: cookies of several pools on one host do not meet. */
+  readonly identity: string;
+  /** Whether browsers come by TLS. */
+  readonly isSecure: boolean;
+}
+
+export class Console {
+  readonly #options: ConsoleOptions;
+  readonly #cookie: string;
+
+  constructor(options: ConsoleOptions) {
+    this.#options = options;
+    this.#cookie = `${options.isSecure ? "__Host-" : ""}millpond-${options.identity.slice(0, 8)}`;
+  }
+
+  /** Gives a call of our page the token of its login. A call that brings its own token, or is of another page, keeps what it has. */
+  admit(request: IncomingMessage): void {
+    const { headers } = request;
+    if (headers.cookie === undefined || headers.authorization !== undefined || !isOfOurPage(request)) {
+      return;
+    }
+    const sealed = readCookie(headers.cookie, this.#cookie);
+    const token = sealed === undefined ? undefined : this.#options.sessions.unseal(sealed);
+    if (token !== undefined) {
+      headers.authorization = `Bearer ${token}`;
+      // Made of what came, so that it does not follow.
+      request.headersDistinct["authorization"] = [headers.authorization];
+    }
+  }
+
+  /** @returns Whether the path is the console's. */
+  async answer(request: IncomingMessage, response: ServerResponse, path: string): Promise<boolean> {
+    // As everywhere, strangers come again for each page.
+    response.shouldKeepAlive &&= request.headers.authorization !== undefined;
+    if (path === sessionPath) {
+      await this.#answerSession(request, response);
+    } else if (path === "/" || path === "/console") {
+      send(response, 302, { location: "/console/" });
+    } else if (path.startsWith("/console/")) {
+      this.#answerFile(request, response, path.slice("/console/".length));
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  #answerFile(request: IncomingMessage, response: ServerResponse, name: string): void {
+    if (request.method !== "GET" && request.method !== "HEAD") {
+      send(response, 405, { allow: "GET, HEAD" });
+      return;
+    }
+    const { files } = this.#options;
+    // Views have addresses too; they are all of the one page.
+    const file = files.get(name) ?? (name.includes(".") ? undefined : files.get("index.html"));
+    if (file === undefined) {
+      const text =
+        files.size === 0
+          ? "The console was not built: run `npm run build`, then start the controller again.\n"
+          : "There is no such file.\n";
+      send(response, 404, { "content-type": "text/plain; charset=utf-8" }, Buffer.from(text));
+      return;
+    }
+    const isGzip = /\bgzip\b/.test(request.headers["accept-encoding"] ?? "");
+    const headers = {
+      "content-type": file.type,
+      "cache-control": file.isImmutable ? "public, max-age=31536000, immutable" : "no-cache",
+      vary: "accept-encoding",
+      ...(isGzip ? { "content-encoding": "gzip" } : {}),
+    };
+    send(response, 200, headers, isGzip ? file.gzipped : file.bytes);
+  }
+
+  async #answerSession(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    try {
+      const body = await readBody(request, maxLoginBytes);
+      if (!isOfOurPage(request)) {
+        throw millpondError("MILLPOND_E_FORBIDDEN", "logins are made by the console's own page", {
+          remedy: "Scripts call the API with a token.",
+        });
+      }
+      switch (request.method) {
+        case "GET":
+          sendCaller(response, requireToken(request.headers.authorization, this.#options.tokens));
+          return;
+        case "POST":
+          this.#logIn(response, body);
+          return;
+        case "DELETE":
+          send(response, 204, { "set-cookie": this.#makeCookie("", 0) });
+          return;
+        default:
+          send(response, 405, { allow: "GET, POST, DELETE" });
+      }
+    } catch (error) {
+      const failure = ConnectError.from(error);
+      await outwait(request, maxLoginBytes);
+      sendJson(response, codeToHttpStatus(failure.code), { message: failure.rawMessage });
+    }
+  }
+
+  /** @throws MILLPOND_E_INVALID, MILLPOND_E_UNAUTHENTICATED, MILLPOND_E_FORBIDDEN */
+  #logIn(response: ServerResponse, body: Uint8Array): void {
+    const { sessions, tokens } = this.#options;
+    const { token: given, code } = parseLogin(body);
+    const token = code === undefined ? given : sessions.takeCode(code);
+    if (token === undefined) {
+      throw millpondError("MILLPOND_E_UNAUTHENTICATED", "the login link has been used, or has expired", {
+        remedy: "Get another with `millpond console`, or log in with a token.",
+      });
+    }
+    const caller = requireToken(`Bearer ${token}`, tokens);
+    requirePerson(caller);
+    sendCaller(response, caller, { "set-cookie": this.#makeCookie(sessions.seal(token), loginSeconds) });
+  }
+
+  #makeCookie(value: string, maxAge: number): string {
+    const secure = this.#options.isSecure ? "; Secure" : "";
+    return `${this.#cookie}=${value}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${maxAge}${secure}`;
+  }
+}
+
+/** @throws MILLPOND_E_FORBIDDEN for tokens of programs and agents */
+function requirePerson({ role }: Caller): void {
+  if (!mayCall(role, "user")) {
+    throw millpondError(
+      "MILLPOND_E_FORBIDDEN",
+      `the console needs a token of the role user, this is one of the role ${role}`,
+    );
+  }
+}
+
+/**
+ * Whether a page of this very origin sent it. Browsers say so themselves where the origin is trustworthy; elsewhere, and
+ * beside it, by the header that no foreign form or link can bring.
+ */
+function isOfOurPage({ headers }: IncomingMessage): boolean {
+  const site = headers["sec-fetch-site"];
+  const { origin, host } = headers;
+  const isSame =
+    site === undefined ? origin === undefined || hostOf(origin) === host : site === "same-origin";
+  return headers[consoleHeader] !== undefined && isSame;
+}
+
+function hostOf(origin: string): string | undefined {
+  return URL.canParse(origin) ? new URL(origin).host : undefined;
+}
+
+function readCookie(header: string, name: string): string | undefined {
+  const found = header.split(/; */).find((each) => each.startsWith(`${name}=`));
+  return found?.slice(name.length + 1);
+}
+
+/** @throws MILLPOND_E_INVALID */
+function parseLogin(body: Uint8Array): { readonly token?: string; readonly code?: string } {
+  let value: unknown;
+  try {
+    value = JSON.parse(Buffer.from(body).toString("utf8"));
+  } catch (cause) {
+    throw millpondError("MILLPOND_E_INVALID", "the login is not JSON", { cause });
+  }
+  if (typeof value === "object" && value !== null) {
+    if ("code" in value && typeof value.code === "string") {
+      return { code: value.code };
+    }
+    if ("token" in value && typeof value.token === "string") {
+      return { token: value.token };
+    }
+  }
+  throw millpondError("MILLPOND_E_INVALID", "the login has neither a token nor a code");
+}
+
+function sendCaller(response: ServerResponse, caller: Caller, headers: OutgoingHttpHeaders = {}): void {
+  const { name, role, tenant } = caller;
+  sendJson(response, 200, { name, role, tenant }, headers);
+}
+
+function sendJson(
+  response: ServerResponse,
+  status: number,
+  value: unknown,
+  headers: OutgoingHttpHeaders = {},
+): void {
+  send(
+    response,
+    status,
+    { "content-type": "application/json; charset=utf-8", ...headers },
+    Buffer.from(JSON.stringify(value)),
+  );
+}
+
+function send(
+  response: ServerResponse,
+  status: number,
+  headers: OutgoingHttpHeaders,
+  bytes: Buffer = Buffer.alloc(0),
+): void {
+  response.writeHead(status, {
+    "cache-control": "no-store",
+    ...securityHeaders,
+    ...headers,
+    "content-length": bytes.byteLength,
+  });
+  response.end(bytes);
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Whatever bytes come to the port: they are answered with an error that says which, or the connection ends; nothing is
+// changed, nothing is thrown, and others are served.
+
+import { connect } from "node:net";
+import { PoolService } from "@millpond/api";
+import { createClient } from "@connectrpc/connect";
+import * as fc from "fast-check";
+import { pino } from "pino";
+import { expect, onTestFinished, test } from "vitest";
+import { services } from "../auth/access.ts";
+import { startController } from "../controller.ts";
+import { makeTestDirectory } from "../testing/test-pool.ts";
+import { makeTransport } from "../testing/transport.ts";
+
+/** MILLPOND_TEST_MESSAGES=100000 for a long look. */
+const runs = Number(process.env["MILLPOND_TEST_MESSAGES"] ?? 600);
+
+const paths = services.flatMap(({ typeName, methods }) => methods.map(({ name }) => `/${typeName}/${name}`));
+
+const bytes = fc.oneof(
+  fc.constantFrom(
+    "",
+    "{}",
+    "{",
+    "\0",
+    "[[[[",
+    '{"__proto__":{}}',
+    '{"name":1e999}',
+    "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+  ),
+  fc.string({ unit: "binary", maxLength: 200 }),
+);
+
+const headers = fc.array(
+  fc.oneof(
+    fc.constantFrom(
+      "Content-Type: application/json",
+      "Content-Type: application/proto",
+      "Content-Type: application/grpc-web+proto",
+      "Content-Encoding: gzip",
+      "Content-Encoding: br",
+      "Connect-Timeout-Ms: -1",
+      "Connect-Timeout-Ms: 1e9",
+      "Connect-Protocol-Version: 9",
+      "Transfer-Encoding: chunked",
+      "Transfer-Encoding: identity, chunked",
+      "Content-Length: 5",
+      "Content-Length: -1",
+      "Content-Length: 99999999999999999999",
+      "Expect: 100-continue",
+      "Upgrade: h2c",
+      "Connection: upgrade, HTTP2-Settings",
+      "Authorization: Bearer",
+      "Authorization: Bearer mp-claim-a.default.1.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+      "Authorization: Basic YTpi",
+      "Millpond-Passed-On: 1",
+      "Millpond-Reason: %zz",
+      "Host: 169.254.169.254",
+      " folded",
+    ),
+    fc.string({ unit: "binary", maxLength: 40 }),
+  ),
+  { maxLength: 6 },
+);
+
+const requests = fc.record({
+  method: fc.oneof(
+    { weight: 3, arbitrary: fc.constant("POST") },
+    fc.constantFrom("POST", "GET", "PUT", "OPTIONS", "CONNECT", "PRI", "post", ""),
+  ),
+  path: fc.oneof(
+    { weight: 3, arbitrary: fc.constantFrom(...paths) },
+    fc.constantFrom(
+      "/",
+      "*",
+      "/healthz",
+      "/metrics",
+      "//",
+      "/../../etc/passwd",
+      "http://other/healthz",
+      "/%00",
+    ),
+    fc.string({ unit: "binary", maxLength: 60 }),
+  ),
+  version: fc.oneof(
+    { weight: 4, arbitrary: fc.constant("HTTP/1.1") },
+    fc.constantFrom("HTTP/1.1", "HTTP/1.0", "HTTP/2.0", "HTTP/9", ""),
+  ),
+  headers,
+  hasToken: fc.boolean(),
+  type: fc.option(fc.constantFrom("application/json", "application/proto"), { nil: undefined }),
+  isWhole: fc.boolean(),
+  body: bytes,
+});
+
+async function say(url: string, text: string): Promise<string> {
+  const { hostname, port } = new URL(url);
+  const { promise, resolve } = Promise.withResolvers<string>();
+  const socket = connect(Number(port), hostname);
+  let said = "";
+  socket.setEncoding("latin1");
+  socket.on("data", (chunk) => {
+    said += String(chunk);
+    // One answer is enough: what is sent behind it is another request.
+    socket.end();
+  });
+  socket.on("error", () => undefined);
+  socket.on("close", () => resolve(said));
+  socket.write(text, "latin1");
+  // Half a request is ended by its client here; that the server ends it is proven elsewhere.
+  socket.end();
+  return await promise;
+}
+
+test("any bytes at the port are refused or do nothing, and the controller serves on", async () => {
+  const failures: string[] = [];
+  const controller = await startController({
+    stateDirectory: makeTestDirectory(),
+    listen: "127.0.0.1:0",
+    log: pino({ level: "error" }, { write: (line: string) => failures.push(line) }),
+  });
+  onTestFinished(() => controller[Symbol.asyncDispose]());
+  // A role that may change nothing but a node of its own: what is done with it stays small.
+  const token = `Authorization: Bearer ${controller.agentToken}`;
+  let answers = 0;
+  const statuses = new Set<string>();
+  await fc.assert(
+    fc.asyncProperty(
+      requests,
+      async ({ method, path, version, headers: more, type, hasToken, isWhole, body }) => {
+        const length = isWhole ? [`Content-Length: ${Buffer.byteLength(body, "latin1")}`] : [];
+        const lines = [
+          `${method} ${path} ${version}`,
+          ...(hasToken ? [token] : []),
+          ...(type === undefined ? [] : [`Content-Type: ${type}`]),
+          "Host: a",
+          ...more,
+          ...length,
+        ];
+        const said = await say(controller.url, `${lines.join("\r\n")}\r\n\r\n${body}`);
+        answers += said === "" ? 0 : 1;
+        const [, status = "0"] = /^HTTP\/1\.1 (\d{3})/.exec(said) ?? [];
+        statuses.add(status);
+        if (said !== "") {
+          expect(Number(status)).toBeGreaterThanOrEqual(100);
+        }
+        expect(status, said).not.toBe("500");
+        if (!hasToken && status === "200") {
+          // Over gRPC-web a refusal is said in the body.
+          expect(said).toMatch(/\{"status":"ok"\}|grpc-status: [1-9]/);
+        }
+        expect(said).not.toContain(controller.agentToken);
+      },
+    ),
+    { numRuns: runs },
+  );
+  expect(answers).toBeGreaterThan(runs / 4);
+  // They came as far as to be told apart.
+  expect([...statuses]).toEqual(expect.arrayContaining(["400", "401", "404"]));
+  expect(failures).toEqual([]);
+  const admin = createClient(PoolService, makeTransport(controller.url, controller.userToken));
+  expect((await admin.getVersion({})).api).toBe("v1");
+  expect((await admin.listNodes({})).nodes).toEqual([]);
+}, 120_000);

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { type MetricSample, processMetrics, renderMetrics } from "@millpond/platform";
+import { makeQueueTree } from "@millpond/scheduler";
+import { toDevices } from "../rpc/to-proto.ts";
+import { type Pool } from "../pool/pool.ts";
+import type { Caller } from "../domain/caller.ts";
+import { isLive } from "../domain/records.ts";
+import type { LeaderElector } from "../ha/leader-election.ts";
+import { allQueues } from "../scheduling/scheduler-view.ts";
+
+/** Everything that is known of the pool now, but for tenants that the caller does not see, in the text form of Prometheus. */
+export async function readMetrics(
+  { pool, isLeading }: Pick<LeaderElector, "pool" | "isLeading">,
+  version: string,
+  caller: Pick<Caller, "role" | "tenant">,
+): Promise<string> {
+  const { counters } = pool;
+  const own: MetricSample[] = [
+    ...processMetrics(version),
+    { name: "millpond_controller_leads", value: Number(isLeading) },
+  ];
+  if (!isLeading) {
+    // What is known of the pool here is told by the one that leads, and nothing twice.
+    return renderMetrics(own);
+  }
+  const samples: MetricSample[] = [
+    ...own,
+    ...nodeSamples(pool),
+    ...(await queueSamples(pool, (tenant) => caller.role === "admin" || tenant === caller.tenant)),
+    ...[...counters.events].map(
+      ([kind, value]): MetricSample => ({ name: "millpond_events_total", labels: { kind }, value }),
+    ),
+  ];
+  return renderMetrics(samples, [counters.waits, counters.changes]);
+}
+
+function nodeSamples(pool: Pool): MetricSample[] {
+  const nodes = [...pool.ledger.nodes.values()];
+  const ready = nodes.filter(({ name }) => pool.liveness.isReady(name)).length;
+  const samples: MetricSample[] = [
+    { name: "millpond_nodes", labels: { state: "ready" }, value: ready },
+    { name: "millpond_nodes", labels: { state: "notReady" }, value: nodes.length - ready },
+  ];
+  for (const node of nodes) {
+    const sessions = pool.liveness.of(node.name)?.sessions.size ?? 0;
+    samples.push(
+      { name: "millpond_node_cordoned", labels: { node: node.name }, value: Number(node.isCordoned) },
+      { name: "millpond_sessions", labels: { node: node.name }, value: sessions },
+    );
+    for (const [position, device] of toDevices(pool, node).entries()) {
+      const labels = { node: node.name, device: String(device.index), uuid: device.uuid, model: device.name };
+      const isHealthy = node.devices[position]?.isHealthy ?? false;
+      samples.push(
+        { name: "millpond_device_healthy", labels, value: Number(isHealthy) },
+        { name: "millpond_device_memory_bytes", labels, value: Number(device.memoryBytes) },
+        {
+          name: "millpond_device_memory_allocated_bytes",
+          labels,
+          value: Number(device.allocatedMemoryBytes),
+        },
+        { name: "millpond_device_memory_used_bytes", labels, value: Number(device.usedMemoryBytes) },
+        {
+          name: "millpond_device_compute_allocated_ratio",
+          labels,
+          value: device.allocatedComputePercent / 100,
+        },
+        { name: "millpond_device_virtual_gpus", labels, value: device.virtualGpus },
+      );
+    }
+  }
+  return samples;
+}
+
+async function queueSamples(pool: Pool, sees: (tenant: string) => boolean): Promise<MetricSample[]> {
+  return await pool.ledger.read((transaction) => {
+    const tree = makeQueueTree(pool.scheduler.queueSnapshot(transaction, pool.observe()));
+    const claims = Map.groupBy(transaction.allClaims().filter(isLive), ({ queue }) => queue);
+    const samples: MetricSample[] = [];
+    for (const { name: queue, guaranteed, limit } of allQueues(transaction)) {
+      const own = claims.get(queue) ?? [];
+      const pending = own.filter(({ state }) => state === "pending");
+      const dormant = own.filter(({ state }) => state === "dormant").length;
+      const bound = own.length - pending.length - dormant;
+      const oldest = Math.min(
+        transaction.now,
+        ...pending.map(({ waitingSince }) => waitingSince ?? transaction.now),
+      );
+      samples.push(
+        { name: "millpond_claims", labels: { queue, state: "pending" }, value: pending.length },
+        { name: "millpond_claims", labels: { queue, state: "bound" }, value: bound },
+        { name: "millpond_claims", labels: { queue, state: "dormant" }, value: dormant },
+        { name: "millpond_oldest_pending_claim_seconds", labels: { queue }, value: transaction.now - oldest },
+        { name: "millpond_queue_used_gpus", labels: { queue }, value: tree.used(queue).gpuMilli / 1000 },
+        ...gpusOf("millpond_queue_guaranteed_gpus", { queue }, guaranteed.gpuMilli),
+        ...gpusOf("millpond_queue_limit_gpus", { queue }, limit.gpuMilli),
+      );
+    }
+    const tenants = new Map(transaction.allTenants().map(({ name, limit }) => [name, limit.gpuMilli]));
+    const names = new Set([...tenants.keys(), ...[...claims.values()].flat().map(({ tenant }) => tenant)]);
+    for (const tenant of [...names].filter(sees)) {
+      const { gpuMilli } = tree.usedByTenant(tenant);
+      samples.push(
+        { name: "millpond_tenant_used_gpus", labels: { tenant }, value: gpuMilli / 1000 },
+        ...gpusOf("millpond_tenant_limit_gpus", { tenant }, tenants.get(tenant)),
+      );
+    }
+    return samples;
+  });
+}
+
+function gpusOf(
+  name: MetricSample["name"],
+  labels: Readonly<Record<string, string>>,
+  gpuMilli: number | undefined,
+): MetricSample[] {
+  return gpuMilli === undefined ? [] : [{ name, labels, value: gpuMilli / 1000 }];
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// HTTP/1.1 in front of the services: calls by their paths, `/healthz`, `/metrics` and the console.
+
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer as createTlsServer, Server as TlsServer } from "node:https";
+import { isIPv6 } from "node:net";
+import { ConnectError } from "@connectrpc/connect";
+import { millpondError } from "@millpond/api";
+import {
+  type CertificatePair,
+  type ConnectionLimits,
+  defaultConnectionLimits,
+  handshakeTimeoutMs,
+  limitConnections,
+  metricsContentType,
+  requestTimes,
+} from "@millpond/platform";
+import type { Logger } from "pino";
+import type { Caller } from "../domain/caller.ts";
+import { requireToken } from "../auth/call-guard.ts";
+import { CallsUnderWay } from "./in-flight.ts";
+import type { Console } from "./console.ts";
+import type { Handlers } from "./handlers.ts";
+import { type CertificateSource, flawOf } from "./tls.ts";
+import type { TokenVerifier } from "../auth/tokens.ts";
+
+/** A connection that carries no call is kept for so long. */
+const keepAliveMs = 72_000;
+
+/** What the store says of itself is good for so long. */
+const healthMs = 1_000;
+
+export interface ServerOptions {
+  /** Absent: plain HTTP. */
+  readonly certificates?: CertificateSource | undefined;
+  /** Default: what the process can bear. */
+  readonly connectionLimits?: ConnectionLimits | undefined;
+  readonly tokens: TokenVerifier;
+  readonly log: Logger;
+  /** Aborted with the error that calls under way are to end with. */
+  readonly shutdown: AbortSignal;
+  /** Those of this moment. */
+  readonly handlers: () => Handlers;
+  /** Absent: none is served. */
+  readonly console?: Console | undefined;
+  /** Throws when the controller cannot do its work. */
+  readonly checkHealth: () => Promise<void>;
+  /** The text form of Prometheus, with what the caller may know of tenants. */
+  readonly readMetrics: (caller: Pick<Caller, "role" | "tenant">) => Promise<string>;
+}
+
+export interface HttpServer {
+  /** @returns The base URL. */
+  listen(address: { readonly host: string; readonly port: number }): Promise<string>;
+  /** Ends the calls under way with this error. */
+  endCalls(reason: Error): void;
+  /** Looks for a new certificate now. */
+  renewCertificate(): void;
+  /** Takes no more calls, and waits for those under way. */
+  close(): Promise<void>;
+}
+
+/** Connect and gRPC-web over HTTP/1.1, JSON and binary, two pages for machines and those of the console. */
+export function makeServer(options: ServerOptions): HttpServer {
+  const { log, shutdown, handlers, certificates } = options;
+  const calls = new CallsUnderWay(shutdown);
+  const readHealth = makeHealthPage(options);
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    // Whoever calls again has to look for another controller.
+    response.shouldKeepAlive &&= !shutdown.aborted;
+    const path = pathOf(request);
+    options.console?.admit(request);
+    const handler = handlers().get(path);
+    if (handler !== undefined) {
+      await calls.answer(handler, request, response);
+    } else if ((await options.console?.answer(request, response, path)) !== true) {
+      const page =
+        path === "/healthz" && isRead(request) ? await readHealth() : await readPage(options, request, path);
+      // Who is known keeps his connection, others come again for each page.
+      response.shouldKeepAlive &&= page.status === 200;
+      send(response, page);
+    }
+  };
+  const first = certificates?.read();
+  const server = makeHttpServer(first, (request, response) => {
+    answer(request, response).catch((error: unknown) => {
+      log.debug({ err: error, path: pathOf(request) }, "could not be answered");
+      response.destroy();
+    });
+  });
+  limitConnections(server, options.connectionLimits ?? defaultConnectionLimits(), (refused) =>
+    log.warn(refused, "connections are refused: there are as many as may be, of one address or of all"),
+  );
+  const renewal =
+    certificates === undefined || first === undefined || !(server instanceof TlsServer)
+      ? undefined
+      : watchCertificate(server, { certificates, first, log });
+  return {
+    listen: async ({ host, port }) => {
+      const listening = once(server, "listening");
+      server.listen(port, host);
+      await listening;
+      return urlOf(server);
+    },
+    endCalls: (reason) => calls.end(reason),
+    renewCertificate: () => renewal?.renew(),
+    close: async () => {
+      renewal?.[Symbol.dispose]();
+      const closed = once(server, "close");
+      server.close();
+      await closed;
+    },
+  };
+}
+
+function makeHttpServer(
+  certificate: CertificatePair | undefined,
+  answer: (request: IncomingMessage, response: ServerResponse) => void,
+): Server | TlsServer {
+  const times = { ...requestTimes, keepAliveTimeout: keepAliveMs };
+  return certificate === undefined
+    ? createServer(times, answer)
+    : createTlsServer(
+        { ...times, handshakeTimeout: handshakeTimeoutMs, ...secureContext(certificate) },
+        answer,
+      );
+}
+
+function secureContext({ certificate, key }: CertificatePair) {
+  return { cert: certificate, key, minVersion: "TLSv1.2" as const };
+}
+
+/** Serves with a new certificate when there is one, and says when one is of no use, or soon will be: once for each. */
+function watchCertificate(
+  server: TlsServer,
+  options: {
+    readonly certificates: CertificateSource;
+    readonly first: CertificatePair;
+    readonly log: Logger;
+  },
+): Disposable & { readonly renew: () => void } {
+  const { certificates, log } = options;
+  let current = options.first;
+  let told: string | undefined;
+  const tell = (trouble: string | undefined): void => {
+    if (trouble !== undefined && trouble !== told) {
+      log.error(
+        { reason: trouble },
+        "who calls will not trust this controller, now or soon: renew its certificate",
+      );
+    }
+    told = trouble;
+  };
+  const renew = (): void => {
+    try {
+      const next = certificates.read();
+      if (next.certificate !== current.certificate) {
+        server.setSecureContext(secureContext(next));
+        current = next;
+        log.info("the controller serves with a new certificate");
+      }
+      tell(flawOf(current, new Date()));
+    } catch (error) {
+      tell(`the certificate could not be renewed, the old one stays: ${ConnectError.from(error).rawMessage}`);
+    }
+  };
+  tell(flawOf(current, new Date()));
+  const timer = setInterval(renew, certificates.renewalMs).unref();
+  return { renew, [Symbol.dispose]: () => clearInterval(timer) };
+}
+
+function urlOf(server: Server | TlsServer): string {
+  const address = server.address();
+  if (address === null || typeof address === "string") {
+    throw millpondError("MILLPOND_E_INTERNAL", "the server listens at no port");
+  }
+  const host = isIPv6(address.address) ? `[${address.address}]` : address.address;
+  return `${server instanceof TlsServer ? "https" : "http"}://${host}:${address.port}`;
+}
+
+function pathOf({ url = "" }: IncomingMessage): string {
+  const end = url.indexOf("?");
+  return end < 0 ? url : url.slice(0, end);
+}
+
+interface Page {
+  readonly status: number;
+  readonly type: string;
+  readonly text: string;
+}
+
+function isRead({ method }: IncomingMessage): boolean {
+  return method === "GET" || method === "HEAD";
+}
+
+async function readPage(options: ServerOptions, request: IncomingMessage, path: string): Promise<Page> {
+  if (isRead(request) && path === "/metrics") {
+    return await readMetrics(options, request.headers.authorization);
+  }
+  const error = millpondError(
+    "MILLPOND_E_NOT_FOUND",
+    `there is no method ${request.method} ${(request.url ?? "").slice(0, 200)}`,
+    { remedy: "Call POST /millpond.v1.<Service>/<Method>." },
+  );
+  return json(404, { code: "not_found", message: error.rawMessage });
+}
+
+/** The page that anybody may read: it asks the store once a second, and does not say where that is. */
+function makeHealthPage({ checkHealth, log }: ServerOptions): () => Promise<Page> {
+  let askedMs = Number.NEGATIVE_INFINITY;
+  let page: Promise<Page> | undefined;
+  const ask = async (): Promise<Page> => {
+    try {
+      await checkHealth();
+      return json(200, { status: "ok" });
+    } catch (error) {
+      log.error({ err: error }, "not healthy");
+      return json(503, {
+        status: "failing",
+        message: "the controller cannot read its state: its log says why",
+      });
+    }
+  };
+  return async () => {
+    const nowMs = performance.now();
+    if (page === undefined || nowMs - askedMs >= healthMs) {
+      askedMs = nowMs;
+      page = ask();
+    }
+    return await page;
+  };
+}
+
+async function readMetrics(
+  { tokens, readMetrics: read }: ServerOptions,
+  authorization: string | undefined,
+): Promise<Page> {
+  let caller: Caller;
+  try {
+    caller = requireToken(authorization, tokens);
+    if (caller.role === "claim") {
+      const message = "metrics need a token of the role user, this is one of the role claim";
+      return json(403, { code: "permission_denied", message: `${message}. [MILLPOND_E_FORBIDDEN]` });
+    }
+  } catch (error) {
+    return json(401, { code: "unauthenticated", message: ConnectError.from(error).rawMessage });
+  }
+  return { status: 200, type: metricsContentType, text: await read(caller) };
+}
+
+function json(status: number, value: unknown): Page {
+  return { status, type: "application/json; charset=utf-8", text: JSON.stringify(value) };
+}
+
+function send(response: ServerResponse, { status, type, text }: Page): void {
+  response.writeHead(status, { "content-type": type, "content-length": Buffer.byteLength(text) });
+  response.end(text);
+}

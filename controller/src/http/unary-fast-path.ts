@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Connect's unary protocol where it is plainest: binary messages over POST, neither compressed nor limited in time. That
+// is how agents and our command line call, thousands of times a second.
+
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { create, type DescMessage, fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
+import { Code, ConnectError, createContextValues } from "@connectrpc/connect";
+import {
+  codeToHttpStatus,
+  contentTypeUnaryJson,
+  contentTypeUnaryProto,
+  errorToJsonBytes,
+} from "@connectrpc/connect/protocol-connect";
+import { millpondError } from "@millpond/api";
+import type { GuardedCall } from "../auth/call-guard.ts";
+import { type Handler, maxRequestBytes } from "./handlers.ts";
+import { outwait, readBody } from "./request-body.ts";
+
+/** Whether a request can be answered here. */
+export function isDirect({ method, headers }: IncomingMessage): boolean {
+  return (
+    method === "POST" &&
+    headers["content-type"] === contentTypeUnaryProto &&
+    Number(headers["content-length"]) <= maxRequestBytes &&
+    headers["content-encoding"] === undefined &&
+    headers["connect-timeout-ms"] === undefined
+  );
+}
+
+/** A call under way. */
+export class DirectCall implements GuardedCall {
+  readonly values = createContextValues();
+  readonly header: GuardedCall["header"];
+  readonly #handler: Handler;
+  readonly #request: IncomingMessage;
+  /** Made for those that look at it: most do not. */
+  #abort: AbortController | undefined;
+  #ended: { readonly reason: unknown } | undefined;
+
+  constructor(handler: Handler, request: IncomingMessage) {
+    this.#handler = handler;
+    this.#request = request;
+    this.header = (name) => {
+      const value = request.headers[name];
+      return typeof value === "string" ? value : null;
+    };
+  }
+
+  get method() {
+    return this.#handler.method;
+  }
+
+  get signal(): AbortSignal {
+    if (this.#abort === undefined) {
+      this.#abort = new AbortController();
+      if (this.#ended !== undefined) {
+        this.#abort.abort(this.#ended.reason);
+      }
+    }
+    return this.#abort.signal;
+  }
+
+  /** Ends it with this error. */
+  abort(reason: unknown): void {
+    this.#ended ??= { reason };
+    this.#abort?.abort(reason);
+  }
+
+  async answer(response: ServerResponse): Promise<void> {
+    let bytes: Uint8Array;
+    try {
+      bytes = await this.#run();
+    } catch (error) {
+      await outwait(this.#request, maxRequestBytes);
+      refuse(response, error);
+      return;
+    }
+    response.writeHead(200, { "content-type": contentTypeUnaryProto, "content-length": bytes.byteLength });
+    response.end(bytes);
+  }
+
+  async #run(): Promise<Uint8Array> {
+    const { guard, method, answer } = this.#handler;
+    await guard.admit(this);
+    const message = parse(method.input, await readBody(this.#request, maxRequestBytes));
+    const output = await guard.run(this, message, () => answer(message, this));
+    return toBinary(method.output, create(method.output, output));
+  }
+}
+
+/** @throws MILLPOND_E_INVALID */
+function parse(schema: DescMessage, bytes: Uint8Array): Message {
+  try {
+    return fromBinary(schema, bytes);
+  } catch (cause) {
+    const message = cause instanceof Error ? cause.message : String(cause);
+    throw millpondError("MILLPOND_E_INVALID", `cannot decode message ${schema.typeName}: ${message}`, {
+      cause,
+    });
+  }
+}
+
+function refuse(response: ServerResponse, error: unknown): void {
+  const failure =
+    error instanceof ConnectError
+      ? error
+      : millpondError("MILLPOND_E_INTERNAL", "the call failed inside the controller", { cause: error });
+  const bytes = errorToJsonBytes(failure, undefined);
+  // A stranger keeps no connection.
+  response.shouldKeepAlive &&= failure.code !== Code.Unauthenticated;
+  response.writeHead(codeToHttpStatus(failure.code), {
+    ...Object.fromEntries(failure.metadata),
+    "content-type": contentTypeUnaryJson,
+    "content-length": bytes.byteLength,
+  });
+  response.end(bytes);
+}

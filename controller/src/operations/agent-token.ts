@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Which agent may speak for which node: one compromised host must not be the pool.
+
+import { millpondError } from "@millpond/api";
+import type { Caller } from "../domain/caller.ts";
+import type { TokenRecord } from "../domain/records.ts";
+import type { Transaction } from "../state/transaction.ts";
+
+/** What of a caller says for which node it speaks. */
+export type AgentCaller = Pick<Caller, "name" | "madeAt" | "node">;
+
+/** @throws MILLPOND_E_FORBIDDEN where the token is another node's */
+export function refuseOtherNode({ name, node: own }: Pick<AgentCaller, "name" | "node">, node: string): void {
+  if (own !== undefined && own !== "" && own !== node) {
+    throw millpondError(
+      "MILLPOND_E_FORBIDDEN",
+      `the token ${name} is for the agent of node ${own} only, this one reports node ${node}`,
+      { remedy: `Make one for it: \`millpond token create NAME --role agent --node ${node}\`.` },
+    );
+  }
+}
+
+/** A node that an agent reports. */
+export interface ReportedNode {
+  readonly name: string;
+  /** Revision at which it was removed from the pool, if it ever was: tokens made before that are no longer its own. */
+  readonly removedRevision: number | undefined;
+}
+
+/**
+ * Refuses an agent without a token of the node if another token is the node's own. Shared tokens, such as the one in the
+ * state directory, are valid for nodes without a token of their own.
+ *
+ * @throws MILLPOND_E_FORBIDDEN
+ */
+export function refuseStranger(
+  tokens: Iterable<TokenRecord>,
+  { name, node: own }: Pick<AgentCaller, "name" | "node">,
+  { name: node, removedRevision = -1 }: ReportedNode,
+): void {
+  if (own === node) {
+    return;
+  }
+  for (const token of tokens) {
+    if (token.node === node && token.revision > removedRevision) {
+      throw millpondError(
+        "MILLPOND_E_FORBIDDEN",
+        `node ${node} has the token ${token.name}, this agent came with ${name}`,
+        {
+          remedy: `Give it that token or another of the node: \`millpond token create NAME --role agent --node ${node}\`.`,
+        },
+      );
+    }
+  }
+}
+
+/** From now on the token of an agent that joins is for this node only. */
+export function pinToken(transaction: Transaction, { name, node: own }: AgentCaller, node: string): void {
+  if (own === undefined) {
+    return;
+  }
+  const token = transaction.token(name);
+  if (token === undefined) {
+    throw millpondError("MILLPOND_E_UNAUTHENTICATED", `the token ${name} was revoked meanwhile`);
+  }
+  refuseOtherNode(token, node);
+  if (token.node === "") {
+    const removedRevision = transaction.removedNode(node)?.revision;
+    refuseStranger(transaction.allTokens(), token, { name: node, removedRevision });
+    transaction.tokens.set(name, { ...token, node });
+  }
+}

@@ -1,0 +1,537 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What users do with claims.
+
+import { randomBytes, randomUUID, type KeyObject } from "node:crypto";
+import {
+  maxSessionsPerDevice,
+  millpondError,
+  quote,
+  reason,
+  refusal,
+  signTicket,
+  signViewTicket,
+  ticketLifetimeSeconds,
+} from "@millpond/api";
+import { ticketSpec } from "./adopt-sessions.ts";
+import { openSessions, unusedTickets } from "../domain/observed-state.ts";
+import { currentCall } from "../state/audit.ts";
+import { unixSeconds } from "../timers/clock.ts";
+import { concludeNotice, endClaim } from "../reconcile/claim-lifecycle.ts";
+import { seesAll, type Sight } from "../auth/visibility.ts";
+import { type AllocationRecord, type ClaimRecord, isLive } from "../domain/records.ts";
+import type { Transaction } from "../state/transaction.ts";
+import { versionOf } from "../pool/claim-views.ts";
+import { type Pool, type ResizeRefusal } from "../pool/pool.ts";
+import type { ClientFacts } from "../agents/node-liveness.ts";
+import {
+  type AskedSizes,
+  beginResize,
+  sizesReason,
+  hasSizes,
+  refuseImpossible,
+  resizeEvents,
+} from "../reconcile/resize.ts";
+import { usableSizes } from "../domain/session-sizes.ts";
+import { refuseTooManyDormant, refuseTooManyWaiting } from "./claim-limits.ts";
+import { toRequest } from "../domain/to-scheduler-claim.ts";
+import { type ClaimSpec, defaultQueueName, defaultTenantName } from "../domain/claim-spec.ts";
+
+/** Whoever waits for a change looks again after so long. */
+const longestWatchMs = 60_000;
+
+/** A lazy claim goes on waiting for so long after a program has said that it needs it. */
+const wakeSeconds = 15;
+
+export interface CreateClaimOptions {
+  /** Refuse instead of waiting. */
+  readonly noWait: boolean;
+}
+
+/**
+ * Makes a claim, bound if there is room.
+ *
+ * @throws MILLPOND_E_ALREADY_EXISTS, MILLPOND_E_IMPOSSIBLE, MILLPOND_E_NO_CAPACITY, MILLPOND_E_TOO_MANY_CLAIMS
+ */
+export async function createClaim(
+  pool: Pool,
+  spec: ClaimSpec,
+  options: CreateClaimOptions,
+): Promise<ClaimRecord> {
+  const name = spec.name === "" ? `claim-${randomBytes(8).toString("hex")}` : spec.name;
+  currentCall()?.name(`claim/${name}`);
+  let isLeased = false;
+  try {
+    return await pool
+      .mutate(
+        (transaction) => {
+          refuseDouble(transaction, name, spec.tenant);
+          const refuseTooMany = spec.isLazy ? refuseTooManyDormant : refuseTooManyWaiting;
+          refuseTooMany(transaction, spec.tenant);
+          refuseUnknownQueue(transaction, spec);
+          refuseOtherGang(transaction, spec);
+          pool.leases.renew(name, spec.leaseSeconds);
+          isLeased = true;
+          transaction.addEvent("ClaimCreated", `claim/${name}`, sizesReason(spec, spec.owner));
+          return transaction.putClaim({
+            ...spec,
+            name,
+            arrival: transaction.revision,
+            state: spec.isLazy ? "dormant" : "pending",
+            reason: spec.isLazy ? reason("not-called-yet") : undefined,
+            version: transaction.revision,
+            createdAt: transaction.now,
+            boundAt: null,
+            endedAt: null,
+            waitingSince: spec.isLazy ? null : transaction.now,
+            preemptAt: null,
+            requeues: 0,
+          });
+        },
+        {},
+        (transaction, decision) => {
+          if (transaction.claim(name)?.state === "bound") {
+            return;
+          }
+          refuseImpossible(transaction, pool.context(), toRequest(spec));
+          if (options.noWait && !spec.isLazy) {
+            throw refusal("MILLPOND_E_NO_CAPACITY", decision?.blocked.get(name)?.reason ?? reason("no-room"));
+          }
+        },
+      )
+      .then(() => requireClaim(pool, name));
+  } catch (error) {
+    if (isLeased) {
+      pool.leases.forget(name);
+    }
+    throw error;
+  }
+}
+
+export type ToldDevices = Pick<ClaimSpec, "toldModels" | "toldHost">;
+
+export interface WaitClaimOptions {
+  /** The version that the caller has seen. */
+  readonly knownVersion: number;
+  readonly timeoutMs: number;
+  /** The caller needs the devices. */
+  readonly wake: boolean;
+  /** What it was told of those that it had. Default: it had none. */
+  readonly told?: ToldDevices;
+  readonly signal: AbortSignal;
+  /** Default: all claims. */
+  readonly sees?: Sight;
+}
+
+/**
+ * Waits until a claim has another version, or the time is over; keeps its lease meanwhile. A lazy claim whose devices the
+ * caller needs takes its turn.
+ *
+ * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_TOO_MANY_CLAIMS; the signal's reason when that is aborted.
+ */
+export async function waitClaim(pool: Pool, name: string, options: WaitClaimOptions): Promise<ClaimRecord> {
+  const endMs = pool.clock.monotonicMs() + options.timeoutMs;
+  let claim = requireClaim(pool, name, options.sees);
+  renew(pool, claim);
+  const isWaking = options.wake && claim.isLazy;
+  if (isWaking) {
+    await wakeClaim(pool, name, options.told);
+    claim = requireClaim(pool, name, options.sees);
+  }
+  const releases = [pool.leases.hold(name), ...(isWaking ? [pool.wakes.hold(name)] : [])];
+  try {
+    while (isLive(claim) && versionOf(pool, claim) === options.knownVersion) {
+      const wake = await pool.claimWatchers.wait(name, endMs - pool.clock.monotonicMs(), options.signal);
+      if (wake === "aborted") {
+        throw options.signal.reason;
+      }
+      claim = requireClaim(pool, name, options.sees);
+      if (wake === "timeout") {
+        break;
+      }
+    }
+    renew(pool, claim);
+    return claim;
+  } finally {
+    for (const release of releases) {
+      release();
+    }
+    pool.touch(name);
+  }
+}
+
+/** A program needs the devices of a lazy claim: it waits from now on, behind those that wait already. */
+async function wakeClaim(pool: Pool, name: string, told?: ToldDevices): Promise<void> {
+  pool.wakes.renew(name, wakeSeconds);
+  if (pool.ledger.claims.get(name)?.state !== "dormant") {
+    return;
+  }
+  await pool.mutate((transaction) => {
+    const claim = transaction.claim(name);
+    if (claim?.state !== "dormant") {
+      return;
+    }
+    refuseTooManyWaiting(transaction, claim.tenant);
+    const { revision: arrival, now: waitingSince } = transaction;
+    transaction.putClaim({ ...claim, ...told, state: "pending", reason: undefined, arrival, waitingSince });
+    transaction.addEvent("ClaimWoken", `claim/${name}`, reason("program-calls"));
+  });
+}
+
+export interface Ticket {
+  readonly ticket: string;
+  readonly agentUrl: string;
+  readonly session: string;
+}
+
+/**
+ * Makes a ticket for one session.
+ *
+ * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_CLAIM_NOT_BOUND, MILLPOND_E_CLAIM_ENDED, MILLPOND_E_NODE_NOT_READY,
+ *   MILLPOND_E_DEVICE_UNHEALTHY, MILLPOND_E_TOO_MANY_SESSIONS
+ */
+export async function createTicket(
+  pool: Pool,
+  key: KeyObject,
+  name: string,
+  client: ClientFacts,
+  sees: Sight = seesAll,
+): Promise<Ticket> {
+  // Between changes, so that none that ends the claim is under way and believes that there is no ticket.
+  return await pool.ledger.read(() => {
+    const claim = requireClaim(pool, name, sees);
+    // First: who asks again because the node is not ready still wants the claim.
+    renew(pool, claim);
+    const allocation = requireAllocation(pool, claim);
+    const { agentUrl } = requireReadyNode(pool, allocation).description;
+    refuseTooManySessions(pool, allocation);
+    const session = randomUUID();
+    const issued = unixSeconds(pool.clock);
+    const order = pool.nextOrder();
+    const ticket = signTicket(
+      {
+        session,
+        claim: name,
+        ...ticketGrant(allocation),
+        ...(allocation.sizeRevision === 0 ? {} : { sizeRevision: allocation.sizeRevision }),
+        serviceClass: claim.serviceClass,
+        ...(claim.priority === 0 ? {} : { priority: claim.priority }),
+        ...(claim.lazyIdleSeconds === 0 ? {} : { parkAfterSeconds: claim.lazyIdleSeconds }),
+        ...ticketSpec(claim, allocation.devices.length),
+        term: pool.ledger.term,
+        order,
+        issued,
+        expires: issued + ticketLifetimeSeconds,
+      },
+      key,
+    );
+    pool.liveness.expectSession(session, { epoch: allocation.epoch, node: allocation.node, client });
+    pool.markTicketed(allocation);
+    return { ticket, agentUrl, session };
+  });
+}
+
+/** What lets a program ask the agent of a node about a claim. */
+export interface View {
+  readonly claim: ClaimRecord;
+  /** Absent while the claim is not bound, or its node's agent is not in contact. */
+  readonly pass?: Pick<Ticket, "ticket" | "agentUrl">;
+}
+
+/**
+ * Reads a claim and makes a view ticket for it. Who looks at a claim does not need it: nothing is renewed.
+ *
+ * @throws MILLPOND_E_NOT_FOUND
+ */
+export function viewClaim(pool: Pool, key: KeyObject, name: string, sees: Sight = seesAll): View {
+  const claim = requireClaim(pool, name, sees);
+  const allocation = isLive(claim) ? pool.ledger.allocations.ofClaim(name) : undefined;
+  const presence = allocation === undefined ? undefined : pool.liveness.of(allocation.node);
+  if (allocation === undefined || presence === undefined || !presence.isReady) return { claim };
+  const issued = unixSeconds(pool.clock);
+  const grant = {
+    claim: name,
+    ...ticketGrant(allocation),
+    term: pool.ledger.term,
+    order: pool.nextOrder(),
+    issued,
+    expires: issued + ticketLifetimeSeconds,
+  };
+  return { claim, pass: { ticket: signViewTicket(grant, key), agentUrl: presence.description.agentUrl } };
+}
+
+function ticketGrant(allocation: AllocationRecord) {
+  return {
+    node: allocation.node,
+    epoch: allocation.epoch,
+    devices: usableSizes(allocation).map(({ uuid, memoryBytes, computePercent }) => ({
+      uuid,
+      memoryBytes: Number(memoryBytes),
+      computePercent,
+    })),
+  };
+}
+
+/**
+ * Ends a claim; one that has ended already is no error.
+ *
+ * @throws MILLPOND_E_NOT_FOUND
+ */
+export async function releaseClaim(pool: Pool, name: string, sees: Sight = seesAll): Promise<void> {
+  const { isAdministrator = false, why = "" } = currentCall()?.author ?? {};
+  const released = reason(isAdministrator ? "released-by-administrator" : "released-by-owner", {
+    note: why === "" ? undefined : why,
+  });
+  await pool.mutate((transaction) => {
+    const claim = seen(transaction.claim(name), sees) ?? notFound(pool, name);
+    if (isLive(claim)) {
+      endClaim(transaction, pool.observe(), claim, { state: "released", reason: released });
+    }
+  });
+}
+
+/**
+ * Takes what a claim has had notice of before its time is over: it waits again, or ends where that was said.
+ *
+ * @throws MILLPOND_E_NOT_FOUND
+ */
+export async function yieldClaim(pool: Pool, name: string, sees: Sight = seesAll): Promise<void> {
+  await pool.mutate((transaction) => {
+    const claim = seen(transaction.claim(name), sees) ?? notFound(pool, name);
+    if (claim.preemptAt !== null) {
+      concludeNotice(transaction, pool.observe(), claim);
+    }
+  });
+}
+
+export interface ResizeClaimOptions {
+  /** Wait in the queue where it has to be placed anew and there is no room, instead of refusing. */
+  readonly wait: boolean;
+  readonly signal: AbortSignal;
+  /** Default: all claims. */
+  readonly sees?: Sight;
+}
+
+/**
+ * Changes what a claim asks and has: all of it, or nothing. Resolves when that is known.
+ *
+ * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_CLAIM_ENDED, MILLPOND_E_IMPOSSIBLE and what `beginResize` throws;
+ *   MILLPOND_E_IN_USE when a program has more in use; the signal's reason when that is aborted.
+ */
+export async function resizeClaim(
+  pool: Pool,
+  name: string,
+  asked: AskedSizes,
+  { wait, signal, sees = seesAll }: ResizeClaimOptions,
+): Promise<ClaimRecord> {
+  await pool.mutate(
+    (transaction) => {
+      const claim = seen(transaction.claim(name), sees) ?? notFound(pool, name);
+      if (!isLive(claim)) {
+        throw hasEnded(claim);
+      }
+      beginResize(transaction, pool.context(), claim, asked, { wait });
+    },
+    {},
+    (transaction) => {
+      const claim = transaction.claim(name);
+      if (claim !== undefined && transaction.allocation(name) === undefined) {
+        refuseImpossible(transaction, pool.context(), toRequest(claim));
+      }
+    },
+  );
+  pool.takeResizeRefusal(name);
+  while (pool.ledger.allocations.ofClaim(name)?.resizing) {
+    const wake = await pool.claimWatchers.wait(name, longestWatchMs, signal);
+    if (wake === "aborted") {
+      throw signal.reason;
+    }
+  }
+  const claim = requireClaim(pool, name, sees);
+  if (!hasSizes(claim, asked)) {
+    throw keepsItsSize(claim, pool.takeResizeRefusal(name));
+  }
+  return claim;
+}
+
+function keepsItsSize({ name }: ClaimRecord, refused: ResizeRefusal | undefined) {
+  if (refused?.kind === resizeEvents.unanswered) {
+    return refusal(
+      "MILLPOND_E_NODE_NOT_READY",
+      reason("claim-keeps-size", { claim: name, reason: refused.reason }),
+    );
+  }
+  const why = refused?.reason ?? reason("taken-back-meanwhile");
+  return refusal("MILLPOND_E_IN_USE", reason("claim-keeps-size", { claim: name, reason: why }), {
+    remedy: "Free memory in its programs, or ask for more than they have in use.",
+  });
+}
+
+/** @throws MILLPOND_E_NOT_FOUND also for a claim that the caller does not see */
+export function requireClaim(pool: Pool, name: string, sees: Sight = seesAll): ClaimRecord {
+  return seen(pool.ledger.claims.get(name), sees) ?? notFound(pool, name);
+}
+
+function seen(claim: ClaimRecord | undefined, sees: Sight): ClaimRecord | undefined {
+  return claim !== undefined && sees(claim) ? claim : undefined;
+}
+
+function notFound(pool: Pool, name: string): never {
+  if (pool.isGathering) {
+    throw millpondError(
+      "MILLPOND_E_NOT_LEADER",
+      `this controller's state was just restored, and it does not know yet whether there is a claim ${quote(name)}`,
+      { remedy: "Try again in a few seconds: agents tell it what runs." },
+    );
+  }
+  throw millpondError("MILLPOND_E_NOT_FOUND", `there is no claim ${quote(name)}`);
+}
+
+function hasEnded({ name, reason: why }: ClaimRecord) {
+  return refusal(
+    "MILLPOND_E_CLAIM_ENDED",
+    reason("claim-ended", { claim: name, reason: why ?? reason("not-planned-yet") }),
+  );
+}
+
+function renew(pool: Pool, claim: ClaimRecord): void {
+  if (isLive(claim)) {
+    pool.leases.renew(claim.name, claim.leaseSeconds);
+  }
+}
+
+function refuseDouble(transaction: Transaction, name: string, tenant: string): void {
+  const claim = transaction.claim(name);
+  if (claim === undefined) {
+    return;
+  }
+  const [held] = transaction.allocations.heldBy(name);
+  // Of what another tenant has no more is told than that the name is taken.
+  if (isLive(claim) || (held !== undefined && claim.tenant !== tenant)) {
+    throw millpondError("MILLPOND_E_ALREADY_EXISTS", `there is a claim ${name} already`);
+  }
+  if (held !== undefined) {
+    throw millpondError(
+      "MILLPOND_E_ALREADY_EXISTS",
+      `the claim ${name} has ended, but its sessions on node ${held.node} have not`,
+    );
+  }
+}
+
+function refuseUnknownQueue(transaction: Transaction, { queue, tenant }: ClaimSpec): void {
+  if (transaction.queue(queue) === undefined && queue !== defaultQueueName) {
+    throw millpondError("MILLPOND_E_NOT_FOUND", `there is no queue ${quote(queue)}`, {
+      remedy: "List them with `millpond get queues`.",
+    });
+  }
+  const child = transaction.allQueues().find(({ parent }) => parent === queue);
+  if (child !== undefined) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the queue ${queue} is a group of queues: claims wait in those without children, such as ${child.name}`,
+    );
+  }
+  if (transaction.tenant(tenant) === undefined && tenant !== defaultTenantName) {
+    throw millpondError("MILLPOND_E_NOT_FOUND", `there is no tenant ${quote(tenant)}`, {
+      remedy: "List them with `millpond get tenants`.",
+    });
+  }
+}
+
+/** The members of a gang are placed together, so they must agree on who they are. */
+function refuseOtherGang(transaction: Transaction, spec: ClaimSpec): void {
+  if (spec.gang === "") {
+    return;
+  }
+  const others = transaction.gangClaims(spec.gang);
+  if (others.some(({ tenant }) => tenant !== spec.tenant)) {
+    throw millpondError("MILLPOND_E_ALREADY_EXISTS", `there is a gang ${spec.gang} of another tenant`, {
+      remedy: "Take another name.",
+    });
+  }
+  if (others.length >= spec.gangSize) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the gang ${spec.gang} has its ${spec.gangSize} claims already`,
+    );
+  }
+  for (const member of [
+    "gangSize",
+    "isSameNode",
+    "queue",
+    "priority",
+    "isPreemptible",
+    "serviceClass",
+  ] as const) {
+    const [other] = others;
+    if (other !== undefined && other[member] !== spec[member]) {
+      throw millpondError(
+        "MILLPOND_E_INVALID",
+        `${member} is ${spec[member]}, but ${other[member]} for ${other.name} of the same gang`,
+      );
+    }
+  }
+}
+
+function requireAllocation(pool: Pool, claim: ClaimRecord): AllocationRecord {
+  if (!isLive(claim)) {
+    throw hasEnded(claim);
+  }
+  const allocation = pool.ledger.allocations.ofClaim(claim.name);
+  if (allocation === undefined) {
+    const isDormant = claim.state === "dormant";
+    const why = isDormant ? claim.reason : pool.waiting.of(claim.name)?.reason;
+    throw refusal(
+      "MILLPOND_E_CLAIM_NOT_BOUND",
+      reason(isDormant ? "claim-dormant" : "claim-waits", {
+        claim: claim.name,
+        reason: why ?? reason("not-planned-yet"),
+      }),
+    );
+  }
+  return allocation;
+}
+
+/**
+ * What the agent, which counts exactly, would refuse anyhow. What ended a moment ago may not have been reported yet, so
+ * here there is room for as many again.
+ */
+function refuseTooManySessions(pool: Pool, allocation: AllocationRecord): void {
+  const { claim, epoch, devices } = allocation;
+  const observed = pool.observe();
+  const open = openSessions(observed, allocation);
+  const unused = unusedTickets(observed, epoch);
+  const limit = maxSessionsPerDevice * devices.length;
+  if (open + unused >= 2 * limit) {
+    throw millpondError(
+      "MILLPOND_E_TOO_MANY_SESSIONS",
+      `the claim ${claim} has ${open} sessions and ${unused} tickets that may still open one; with ${devices.length} vGPU${devices.length === 1 ? "" : "s"} it may have ${limit} sessions`,
+    );
+  }
+}
+
+function requireReadyNode(pool: Pool, allocation: AllocationRecord) {
+  const { node, claim } = allocation;
+  const liveness = pool.liveness.of(node);
+  if (liveness === undefined || !liveness.isReady) {
+    const since =
+      liveness === undefined
+        ? "since the controller started"
+        : `for ${Math.round((pool.clock.monotonicMs() - liveness.lastContactMs) / 1000)} s`;
+    throw millpondError(
+      "MILLPOND_E_NODE_NOT_READY",
+      `node ${node} of claim ${claim} has been silent ${since}`,
+    );
+  }
+  const uuids = new Set(allocation.devices.map(({ uuid }) => uuid));
+  const ill = pool.ledger.nodes
+    .get(node)
+    ?.devices.find(({ uuid, isHealthy }) => uuids.has(uuid) && !isHealthy);
+  if (ill !== undefined) {
+    throw millpondError(
+      "MILLPOND_E_DEVICE_UNHEALTHY",
+      `device ${node}/${ill.index} of claim ${claim} is unhealthy: ${ill.healthReason}`,
+    );
+  }
+  return liveness;
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { type Reason, reason } from "@millpond/api";
+import { forecast, makeQueueTree, nextRelease } from "@millpond/scheduler";
+import { nodeLossAfterSeconds } from "../reconcile/claim-lifecycle.ts";
+import { seesAll, type Sight } from "../auth/visibility.ts";
+import { waitingPositions } from "../pool/claim-views.ts";
+import type { ClaimRecord } from "../domain/records.ts";
+import { requireClaim } from "./claims.ts";
+import type { Pool } from "../pool/pool.ts";
+import { silentSeconds } from "../domain/observed-state.ts";
+
+export interface ExplainedFact {
+  /** `queue research`, `tenant a`, `node node-1`, `idle`. */
+  readonly subject: string;
+  readonly reason: Reason;
+}
+
+/** Why a claim is as it is, with the numbers of the moment. */
+export interface Explanation {
+  readonly claim: ClaimRecord;
+  /** What is in its way; empty when it does not wait. */
+  readonly obstacle: string;
+  /** Number of claims that wait in its queue. */
+  readonly queueLength: number;
+  /** Claims that have to end before it gets room, when those before it have theirs; of others' only what the caller sees. */
+  readonly waitsFor: readonly string[];
+  /** How many it waits for that the caller does not see. */
+  readonly waitsForHidden: number;
+  /** Unix seconds, at the latest; 0: not known. */
+  readonly expectedAt: number;
+  /** The claim of the pool that ends next, as far as that is known. */
+  readonly nextReleaseClaim: string;
+  /** Unix seconds; 0: not known. */
+  readonly nextReleaseAt: number;
+  /** The numbers of its node, its queues and its tenant. */
+  readonly facts: readonly ExplainedFact[];
+}
+
+/** @throws MILLPOND_E_NOT_FOUND */
+export async function explainClaim(pool: Pool, name: string, sees: Sight = seesAll): Promise<Explanation> {
+  return await pool.ledger.read((transaction) => {
+    const claim = requireClaim(pool, name, sees);
+    const isSeen = (each: string) => {
+      const other = pool.ledger.claims.get(each);
+      return other !== undefined && sees(other);
+    };
+    const snapshot = pool.scheduler.queueSnapshot(transaction, pool.observe());
+    const tree = makeQueueTree(snapshot);
+    const obstacle = pool.waiting.of(name)?.obstacle;
+    const ahead = forecast(snapshot, pool.waiting, name);
+    const next = nextRelease(snapshot);
+    const positions = waitingPositions(pool);
+    const inItsWay = ahead?.waitsFor ?? [];
+    const waitsFor = inItsWay.filter(isSeen);
+    return {
+      claim,
+      obstacle: obstacle ?? "",
+      queueLength: [...positions.keys()].filter((each) => pool.ledger.claims.get(each)?.queue === claim.queue)
+        .length,
+      waitsFor,
+      waitsForHidden: inItsWay.length - waitsFor.length,
+      expectedAt: ahead?.startsAt ?? 0,
+      nextReleaseClaim: next !== undefined && isSeen(next.claim) ? next.claim : "",
+      nextReleaseAt: next?.at ?? 0,
+      facts: [
+        ...explainLostNode(pool, claim, transaction.allocation(name)?.node),
+        ...tree.chain(claim.queue).map((queue) => ({
+          subject: `queue ${queue.name}`,
+          reason: tree.use(queue.name),
+        })),
+        { subject: `tenant ${claim.tenant}`, reason: tree.useOfTenant(claim.tenant) },
+        ...pool.liveness
+          .sessions()
+          .filter(({ session }) => session.claim === name && session.notParked !== "")
+          .map(({ session: { program, notParked } }) => ({
+            subject: "idle",
+            reason: reason("not-parked", { program, why: notParked }),
+          })),
+      ],
+    };
+  });
+}
+
+/** What becomes of a claim whose node is not in contact. */
+function explainLostNode(pool: Pool, { nodeLoss }: ClaimRecord, node: string | undefined): ExplainedFact[] {
+  if (node === undefined || pool.liveness.isReady(node)) {
+    return [];
+  }
+  const seconds = Math.floor(silentSeconds(pool.observe(), node));
+  const afterSeconds = nodeLossAfterSeconds;
+  const policies = {
+    keep: reason("node-silent-claim-keeps", { seconds }),
+    requeue: reason("node-silent-claim-requeues", { seconds, afterSeconds }),
+    fail: reason("node-silent-claim-fails", { seconds, afterSeconds }),
+  } as const;
+  return [{ subject: `node ${node}`, reason: policies[nodeLoss] }];
+}

@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { createClient } from "@connectrpc/connect";
+import { AccessService, ClaimState, DeviceHealth, NodeLoss, NodeState, QueueService } from "@millpond/api";
+import { describe, expect, test } from "vitest";
+import { FakeAgent, fakeDevice } from "../testing/fake-agent.ts";
+import { GiB, TestPool } from "../testing/test-pool.ts";
+import { makeTransport } from "../testing/transport.ts";
+
+/** Lets an answer come that waits for what agents say. */
+async function whileAgentsCall<T>(pool: TestPool, answer: Promise<T>): Promise<T> {
+  const call = setInterval(() => void Promise.all(pool.agents.map((agent) => agent.tell())), 20);
+  try {
+    return await answer;
+  } finally {
+    clearInterval(call);
+  }
+}
+
+describe("nodes", () => {
+  test("a node that is lost keeps its claims and gets no new ones until it is back", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    const { claim } = await pool.claims.createClaim({
+      claim: { name: "a", memoryBytes: GiB, leaseSeconds: 5 },
+    });
+    const { ticket } = await pool.claims.createTicket({ claim: "a" });
+    await pool.agent("node-a").openSession(ticket);
+    await pool.killAgent("node-a");
+    await pool.passTime(10);
+
+    expect((await pool.pool.getNode({ name: "node-a" })).node).toMatchObject({
+      state: NodeState.NOT_READY,
+      reason: "no word from its agent for 10 s",
+    });
+    expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.BOUND);
+    expect((await pool.claims.explainClaim({ name: "a" })).facts[0]).toBe(
+      "node node-a: no word from its agent for 10 s; the claim waits for it",
+    );
+    await expect(pool.claims.createTicket({ claim: "a" })).rejects.toThrow(
+      /node node-a of claim a has been silent for 10 s\. .*\[MILLPOND_E_NODE_NOT_READY\]$/,
+    );
+    const waiting = await pool.claims.createClaim({ claim: { name: "b", memoryBytes: GiB } });
+    expect(waiting.claim).toMatchObject({
+      state: ClaimState.PENDING,
+      reason: "no device of the pool takes claims now: 1 node not ready",
+    });
+
+    const agent = await pool.addAgent("node-a", [4n * GiB]);
+    const bound = await pool.claims.getClaim({ name: "b" });
+    expect(bound.claim?.state).toBe(ClaimState.BOUND);
+    // The new agent reports no session, but who asked for a ticket just now still wants the claim.
+    expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.BOUND);
+    await pool.passTime(5);
+    expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.RELEASED);
+    expect(agent.desired?.allocations.map((each) => each.claim)).not.toContain("a");
+    expect(claim?.allocation?.epoch).toBeLessThan(bound.claim?.allocation?.epoch ?? 0n);
+    const kinds = (await pool.pool.listEvents({ subject: "node/node-a" })).events.map(({ kind }) => kind);
+    expect(kinds).toEqual(["NodeJoined", "NodeLost", "NodeReady"]);
+  });
+
+  test("a node whose agent stops in order is not ready at once, and is again with the next agent", async () => {
+    const pool = await TestPool.start();
+    const { url, agentToken: token } = pool.controller;
+    const devices = [fakeDevice(0, 4n * GiB)];
+    await using before = new FakeAgent({ url, token, clock: pool.clock, node: "node-a", devices });
+    await before.sync();
+    expect((await pool.pool.getNode({ name: "node-a" })).node?.state).toBe(NodeState.READY);
+    await before.sync({ isLast: true });
+    expect((await pool.pool.getNode({ name: "node-a" })).node?.state).toBe(NodeState.NOT_READY);
+    const { claim } = await pool.claims.createClaim({ claim: { name: "a", memoryBytes: GiB } });
+    expect(claim?.state).toBe(ClaimState.PENDING);
+    await pool.addAgent("node-a", [4n * GiB], { before });
+    expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.BOUND);
+    const { events } = await pool.pool.listEvents({ subject: "node/node-a" });
+    expect(events.map(({ kind, message }) => `${kind}: ${message}`).slice(1)).toEqual([
+      "NodeLost: its agent was stopped",
+      expect.stringContaining("NodeReady"),
+    ]);
+  });
+
+  test("a cordoned node takes no new claims", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    await pool.claims.createClaim({ claim: { name: "a", memoryBytes: GiB } });
+    await pool.pool.cordonNode({ name: "node-a", cordoned: true });
+    await pool.claims.createClaim({ claim: { name: "b", memoryBytes: GiB } });
+    const states = async () => (await pool.claims.listClaims({})).claims.map(({ state }) => state);
+    expect(await states()).toEqual([ClaimState.BOUND, ClaimState.PENDING]);
+    const { node } = await pool.pool.cordonNode({ name: "node-a", cordoned: false });
+    expect(node?.cordoned).toBe(false);
+    expect(await states()).toEqual([ClaimState.BOUND, ClaimState.BOUND]);
+  });
+
+  test("an unhealthy device takes no new claims, and no session of those it has", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    const agent = pool.agent("node-a");
+    await pool.claims.createClaim({ claim: { name: "a", memoryBytes: GiB } });
+    const [device] = agent.devices;
+    agent.devices = [{ ...device, health: DeviceHealth.UNHEALTHY, healthReason: "Xid 79" }];
+    await agent.sync();
+    await pool.claims.createClaim({ claim: { name: "b", memoryBytes: GiB } });
+    expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.BOUND);
+    expect((await pool.claims.getClaim({ name: "b" })).claim).toMatchObject({
+      state: ClaimState.PENDING,
+      reason: "no device of the pool takes claims now: 1 device unhealthy",
+    });
+    await expect(pool.claims.createTicket({ claim: "a" })).rejects.toThrow(
+      /device node-a\/0 of claim a is unhealthy: Xid 79\. .*\[MILLPOND_E_DEVICE_UNHEALTHY\]$/,
+    );
+  });
+
+  test.each([
+    ["says that it is unhealthy", (devices: readonly unknown[]) => devices.length],
+    ["finds it no more", (devices: readonly unknown[]) => devices.length - 1],
+  ])("a device whose agent %s is taken from the claims that want that, after 30 s", async (_what, count) => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB, 4n * GiB] });
+    const agent = pool.agent("node-a");
+    const make = (name: string, nodeLoss: NodeLoss) =>
+      pool.claims.createClaim({ claim: { name, exclusive: true, leaseSeconds: 3600, nodeLoss } });
+    const stateOf = async (name: string) => (await pool.claims.getClaim({ name })).claim;
+    await make("moves", NodeLoss.REQUEUE);
+    const { ticket } = await pool.claims.createTicket({ claim: "moves" });
+    const session = await agent.openSession(ticket);
+    const before = (await stateOf("moves"))?.allocation?.devices[0]?.uuid;
+    const well = agent.devices;
+    const ill = well.map((device) =>
+      device.uuid === before ? { ...device, health: DeviceHealth.UNHEALTHY, healthReason: "Xid 79" } : device,
+    );
+    agent.devices = ill.toSorted((a, b) => Number(a.uuid === before) - Number(b.uuid === before));
+    agent.devices = agent.devices.slice(0, count(agent.devices));
+    await agent.sync();
+    await pool.passTime(29);
+    expect(await stateOf("moves")).toMatchObject({ state: ClaimState.BOUND, requeues: 0 });
+    await pool.passTime(32);
+    const moved = await stateOf("moves");
+    expect(moved).toMatchObject({ state: ClaimState.BOUND, requeues: 1 });
+    expect(moved?.allocation?.devices[0]?.uuid).not.toBe(before);
+    // What a session may still have is not given away, nor is what is ill.
+    await agent.settle();
+    expect(agent.sessions.has(session)).toBe(false);
+    await make("waits", NodeLoss.FAIL);
+    expect((await stateOf("waits"))?.state).toBe(ClaimState.PENDING);
+    agent.devices = well;
+    await agent.sync();
+    expect((await stateOf("waits"))?.state).toBe(ClaimState.BOUND);
+    await pool.passTime(90);
+    expect((await stateOf("waits"))?.state).toBe(ClaimState.BOUND);
+  });
+
+  test("a device of which the driver has reported a fault is healthy again when it is uncordoned", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB, 4n * GiB] });
+    const agent = pool.agent("node-a");
+    const report = async (fault: bigint, healthReason: string) => {
+      const ill = { health: DeviceHealth.UNHEALTHY, healthReason, fault };
+      agent.devices = agent.devices.map((device) =>
+        device.uuid === "GPU-0" ? { ...device, ...ill } : device,
+      );
+      await agent.sync();
+    };
+    const healths = async () => (await pool.pool.listDevices({})).devices.map(({ health }) => health);
+    await report(3n, "the driver has reported Xid 79");
+    expect(await healths()).toEqual([DeviceHealth.UNHEALTHY, DeviceHealth.HEALTHY]);
+    const uncordon = (deviceUuid: string) =>
+      pool.pool.cordonNode({ name: "node-a", cordoned: false, deviceUuid });
+    await uncordon("GPU-1");
+    expect(await healths()).toEqual([DeviceHealth.UNHEALTHY, DeviceHealth.HEALTHY]);
+    const answer = await whileAgentsCall(pool, uncordon("GPU-0"));
+    expect(answer.node?.devices.map(({ health }) => health)).toEqual([
+      DeviceHealth.HEALTHY,
+      DeviceHealth.HEALTHY,
+    ]);
+    // The next fault is another one, and what is no fault of the driver's is not cleared.
+    await report(4n, "the driver has reported Xid 79");
+    expect(await healths()).toEqual([DeviceHealth.UNHEALTHY, DeviceHealth.HEALTHY]);
+    await report(0n, "it has fallen off its bus");
+    expect((await uncordon("GPU-0")).node?.devices[0]).toMatchObject({
+      health: DeviceHealth.UNHEALTHY,
+      healthReason: "it has fallen off its bus",
+    });
+    const kinds = (await pool.pool.listEvents({ subject: "device/node-a/0" })).events.map(({ kind }) => kind);
+    expect(kinds.slice(0, 3)).toEqual(["DeviceUnhealthy", "DeviceHealthy", "DeviceUnhealthy"]);
+  });
+
+  test("a device that is gone is kept in the books for as long as somebody holds it", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    const agent = pool.agent("node-a");
+    await pool.claims.createClaim({ claim: { name: "a" } });
+    agent.devices = [];
+    await agent.sync();
+    expect((await pool.pool.listDevices({})).devices).toMatchObject([
+      {
+        uuid: "GPU-0",
+        health: DeviceHealth.UNHEALTHY,
+        healthReason: "its agent no longer finds it",
+        virtualGpus: 1,
+      },
+    ]);
+    await pool.claims.releaseClaim({ name: "a" });
+    await agent.sync();
+    expect((await pool.pool.listDevices({})).devices).toEqual([]);
+  });
+
+  test("a second agent with the name of a node in contact is refused", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    await expect(pool.addAgent("node-a", [GiB])).rejects.toThrow(
+      /the node name node-a is in use by the agent at http:.*\[MILLPOND_E_NODE_NAME_TAKEN\]$/,
+    );
+    expect((await pool.pool.listDevices({})).devices).toMatchObject([{ memoryBytes: 4n * GiB }]);
+  });
+
+  test("an agent that was killed can be replaced before its node is lost", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    await pool.killAgent("node-a");
+    const replace = async () => {
+      pool.clock.advance(100);
+      return await pool.addAgent("node-a", [4n * GiB]).then(() => "accepted", String);
+    };
+    await expect.poll(replace, { interval: 1 }).toBe("accepted");
+    expect(pool.clock.monotonicMs()).toBeLessThanOrEqual(3_100);
+    expect((await pool.pool.getNode({ name: "node-a" })).node?.state).toBe(NodeState.READY);
+  });
+
+  test("devices with the same UUID on two nodes are two devices", async () => {
+    const pool = await TestPool.start({ "node-a": [GiB], "node-b": [GiB] });
+    await pool.claims.createClaim({ claim: {} });
+    await pool.claims.createClaim({ claim: {} });
+    const where = (await pool.claims.listClaims({})).claims.map(({ allocation }) => allocation?.node);
+    expect(where).toEqual(["node-a", "node-b"]);
+  });
+});
+
+describe("a node that is lost", () => {
+  test("gives its claims up to others that want that, and holds nothing twice when it is back", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB], "node-b": [4n * GiB] });
+    const make = async (name: string, nodeLoss: NodeLoss, node: string) => {
+      await pool.pool.cordonNode({ name: node === "node-a" ? "node-b" : "node-a", cordoned: true });
+      await pool.claims.createClaim({
+        claim: { name, memoryBytes: 2n * GiB, computePercent: 20, leaseSeconds: 3600, nodeLoss },
+      });
+      await pool.pool.cordonNode({ name: node === "node-a" ? "node-b" : "node-a", cordoned: false });
+    };
+    await make("moves", NodeLoss.REQUEUE, "node-a");
+    await make("ends", NodeLoss.FAIL, "node-a");
+    const { ticket } = await pool.claims.createTicket({ claim: "moves" });
+    await pool.agent("node-a").openSession(ticket);
+    const before = (await pool.claims.getClaim({ name: "moves" })).claim?.allocation;
+    await pool.killAgent("node-a");
+    await pool.passTime(29);
+    expect((await pool.claims.getClaim({ name: "moves" })).claim?.allocation?.node).toBe("node-a");
+    await pool.passTime(2);
+
+    const moved = (await pool.claims.getClaim({ name: "moves" })).claim;
+    expect(moved).toMatchObject({ state: ClaimState.BOUND, requeues: 1, allocation: { node: "node-b" } });
+    expect(moved?.allocation?.epoch).toBeGreaterThan(before?.epoch ?? 0n);
+    expect((await pool.claims.getClaim({ name: "ends" })).claim).toMatchObject({
+      state: ClaimState.FAILED,
+      reason: "its node node-a was lost: no word from its agent for 30 s",
+    });
+    // Nobody knows whether the session on the lost node goes on: what it holds there stays taken.
+    const heldOn = async (node: string) =>
+      (await pool.pool.listDevices({ node })).devices.map(({ allocatedMemoryBytes }) => allocatedMemoryBytes);
+    expect(await heldOn("node-a")).toEqual([2n * GiB]);
+
+    await pool.restart();
+    await pool.addAgent("node-b", [4n * GiB]);
+    const agent = await pool.addAgent("node-a", [4n * GiB]);
+    await agent.settle();
+    pool.clock.advance(1000);
+    await agent.settle();
+    expect(agent.desired?.allocations).toEqual([]);
+    expect(await heldOn("node-a")).toEqual([0n]);
+    expect((await pool.claims.getClaim({ name: "moves" })).claim?.allocation?.node).toBe("node-b");
+  });
+
+  test.each([-7200, 7200])("is lost after 30 s also where the clock is set by %i s", async (seconds) => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    await pool.addAgent("node-b", [4n * GiB]);
+    const made = await pool.claims.createClaim({
+      claim: { name: "a", leaseSeconds: 3600, nodeLoss: NodeLoss.REQUEUE },
+    });
+    const lost = made.claim?.allocation?.node ?? "";
+    const { ticket } = await pool.claims.createTicket({ claim: "a" });
+    await pool.agent(lost).openSession(ticket);
+    await pool.killAgent(lost);
+    await pool.passTime(5);
+    pool.clock.set(seconds);
+    await pool.passTime(20);
+    expect((await pool.claims.getClaim({ name: "a" })).claim?.allocation?.node).toBe(lost);
+    await pool.passTime(10);
+    const { allocation } = (await pool.claims.getClaim({ name: "a" })).claim ?? {};
+    expect(allocation?.node).toMatch(lost === "node-a" ? "node-b" : "node-a");
+  });
+
+  test("a controller that starts does not take nodes for lost that have had no time to call", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    await pool.claims.createClaim({ claim: { name: "a", leaseSeconds: 3600, nodeLoss: NodeLoss.FAIL } });
+    await pool.claims.createTicket({ claim: "a" });
+    await pool.restart();
+    await pool.passTime(29);
+    expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.BOUND);
+    await pool.passTime(2);
+    expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.FAILED);
+  });
+});
+
+describe("what operators say", () => {
+  test("labels: theirs win over the agent's, and claims choose by them", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB], "node-b": [4n * GiB] });
+    await pool.pool.labelNode({ name: "node-b", set: { pool: "training", zone: "2" } });
+    const { claim } = await pool.claims.createClaim({
+      claim: { memoryBytes: GiB, pool: "training", nodeLabels: { zone: "2" } },
+    });
+    expect(claim?.allocation?.node).toBe("node-b");
+    const { node } = await pool.pool.labelNode({ name: "node-b", set: { zone: "3" }, remove: ["pool"] });
+    expect(node?.labels).toEqual({ zone: "3" });
+    await expect(pool.pool.labelNode({ name: "node-b", set: { "a b": "c" } })).rejects.toThrow(/not a label/);
+    // What is its agent's, or nobody's, cannot be taken away.
+    await expect(
+      pool.pool.labelNode({ name: "node-b", set: { rack: "1" }, remove: ["typo"] }),
+    ).rejects.toThrow(/node node-b has no label "typo".*NOT_FOUND/);
+    expect((await pool.pool.getNode({ name: "node-b" })).node?.labels).toEqual({ zone: "3" });
+    await expect(pool.pool.labelNode({ name: "nowhere", set: {} })).rejects.toThrow(/NOT_FOUND/);
+    await expect(pool.claims.createClaim({ claim: { memoryBytes: GiB, pool: "training" } })).rejects.toThrow(
+      /MILLPOND_E_IMPOSSIBLE/,
+    );
+  });
+
+  test("a cordoned device takes no new claims, also after a restart and a report of its agent", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB, 4n * GiB] });
+    await pool.pool.cordonNode({ name: "node-a", deviceUuid: "GPU-0", cordoned: true, reason: "fan" });
+    await pool.restart();
+    await pool.addAgent("node-a", [4n * GiB, 4n * GiB]);
+    const { claim } = await pool.claims.createClaim({ claim: { gpus: 1 } });
+    expect(claim?.allocation?.devices.map(({ uuid }) => uuid)).toEqual(["GPU-1"]);
+    const second = await pool.claims.createClaim({ claim: { gpus: 1 } });
+    expect(second.claim?.state).toBe(ClaimState.PENDING);
+    await pool.pool.cordonNode({ name: "node-a", deviceUuid: "GPU-0", cordoned: false });
+    expect((await pool.claims.getClaim({ name: second.claim?.name ?? "" })).claim?.state).toBe(
+      ClaimState.BOUND,
+    );
+    await expect(
+      pool.pool.cordonNode({ name: "node-a", deviceUuid: "GPU-7", cordoned: true }),
+    ).rejects.toThrow(/node node-a has no device "GPU-7"/);
+  });
+
+  test("a node that is drained gives its claims notice, and they wait for room elsewhere", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    await pool.claims.createClaim({ claim: { name: "a", leaseSeconds: 3600, graceSeconds: 20 } });
+    await pool.claims.createClaim({ claim: { name: "b", leaseSeconds: 3600 } });
+    const { claims } = await pool.pool.drainNode({ name: "node-a", reason: "new fans" });
+    expect(claims).toEqual(["a"]);
+    const now = BigInt(Math.floor(pool.clock.unixMs() / 1000));
+    expect((await pool.claims.getClaim({ name: "a" })).claim).toMatchObject({
+      state: ClaimState.BOUND,
+      reason: "node node-a is drained: new fans",
+      preemptAt: now + 20n,
+    });
+    await pool.passTime(19);
+    expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.BOUND);
+    await pool.passTime(1);
+    expect((await pool.claims.getClaim({ name: "a" })).claim).toMatchObject({
+      state: ClaimState.PENDING,
+      requeues: 1,
+      reason: "no device of the pool takes claims now: 1 node cordoned",
+    });
+    // It has kept its place.
+    await pool.pool.cordonNode({ name: "node-a", cordoned: false });
+    const states = (await pool.claims.listClaims({})).claims.map(({ name, state }) => [name, state]);
+    expect(states).toEqual([
+      ["a", ClaimState.BOUND],
+      ["b", ClaimState.PENDING],
+    ]);
+  });
+});
+
+describe("a node that is removed", () => {
+  const accessOf = (pool: TestPool) =>
+    createClient(AccessService, makeTransport(pool.controller.url, pool.controller.userToken));
+  const makeToken = async (pool: TestPool, name: string) =>
+    (await accessOf(pool).createToken({ name, role: "agent" })).secret;
+  const nodesOf = async (pool: TestPool) => (await pool.pool.listNodes({})).nodes.map(({ name }) => name);
+  const stateOf = async (pool: TestPool, name: string) => (await pool.claims.getClaim({ name })).claim;
+  const refused =
+    /node node-a was removed from the pool at 20\d\d-.*Z, and the token .*\[MILLPOND_E_NODE_REMOVED\]$/;
+
+  test("is in no list any more, joins again with a new token only, and what it was stays told", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB], "node-b": [4n * GiB] });
+    const old = await makeToken(pool, "old");
+    await pool.claims.createClaim({ claim: { name: "was", leaseSeconds: 3600 } });
+    const queues = createClient(QueueService, makeTransport(pool.controller.url, pool.controller.userToken));
+    const where = (await stateOf(pool, "was"))?.allocation?.node ?? "";
+    expect(where).toBe("node-a");
+    await pool.passTime(60);
+    await pool.claims.releaseClaim({ name: "was" });
+    await pool.killAgent("node-a");
+    await pool.passTime(3);
+    await pool.pool.removeNode({ name: "node-a" });
+    expect(await nodesOf(pool)).toEqual(["node-b"]);
+    expect((await pool.pool.listDevices({})).devices.map(({ node }) => node)).toEqual(["node-b"]);
+    await expect(pool.pool.getNode({ name: "node-a" })).rejects.toThrow(/there is no node "node-a"/);
+    // Once more, as who has not heard the answer does.
+    await pool.pool.removeNode({ name: "node-a" });
+    await expect(pool.pool.removeNode({ name: "node-z" })).rejects.toThrow(/MILLPOND_E_NOT_FOUND/);
+    await pool.passTime(20);
+    const metrics = await fetch(`${pool.controller.url}/metrics`, {
+      headers: { authorization: `Bearer ${pool.controller.userToken}` },
+    });
+    expect(await metrics.text()).not.toContain("node-a");
+    const kinds = async () =>
+      (await pool.pool.listEvents({ subject: "node/node-a" })).events.map(({ kind }) => kind);
+    expect(await kinds()).toEqual(["NodeJoined", "NodeRemoved"]);
+    expect((await queues.getUsage({})).usage).toMatchObject([{ grantedGpuSeconds: 60 }]);
+    const { records } = await accessOf(pool).listAudit({});
+    expect(records.filter(({ what }) => what === "PoolService/RemoveNode")).toMatchObject([
+      { subject: "node/node-a", result: "ok" },
+      { subject: "node/node-a", result: "ok" },
+      { subject: "node/node-z", result: "MILLPOND_E_NOT_FOUND" },
+    ]);
+
+    await expect(pool.addAgent("node-a", [4n * GiB])).rejects.toThrow(refused);
+    await expect(pool.addAgent("node-a", [4n * GiB], { token: old })).rejects.toThrow(refused);
+    await pool.restart();
+    await pool.addAgent("node-b", [4n * GiB]);
+    await expect(pool.addAgent("node-a", [4n * GiB], { token: old })).rejects.toThrow(refused);
+    // Made within the same second, too.
+    const token = await makeToken(pool, "new");
+    await pool.addAgent("node-a", [4n * GiB], { token });
+    expect(await nodesOf(pool)).toEqual(["node-a", "node-b"]);
+    expect(await kinds()).toEqual(["NodeJoined", "NodeRemoved", "NodeJoined"]);
+    await pool.claims.createClaim({ claim: { name: "both", leaseSeconds: 3600 } });
+    await pool.claims.createClaim({ claim: { name: "fit", leaseSeconds: 3600 } });
+    expect((await stateOf(pool, "fit"))?.state).toBe(ClaimState.BOUND);
+    await pool.killAgent("node-a");
+    await pool.passTime(4);
+    await expect(pool.addAgent("node-a", [4n * GiB], { token: old })).rejects.toThrow(refused);
+  });
+
+  test("holds nothing and has no agent: else it is said what it has, and nothing happens", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    const remove = async (lost = false) =>
+      await pool.pool.removeNode({ name: "node-a", lost }).then(() => "removed", String);
+    expect(await remove()).toMatch(
+      /node node-a holds nothing, but its agent called 0 s ago\. Stop the agent.*MILLPOND_E_IN_USE/,
+    );
+    await pool.claims.createClaim({ claim: { name: "a", memoryBytes: GiB, leaseSeconds: 3600 } });
+    await pool.claims.createClaim({ claim: { name: "b", memoryBytes: GiB, leaseSeconds: 3600 } });
+    expect(await remove()).toMatch(
+      /node node-a holds 2 claims, and its agent called 0 s ago\. Run `millpond drain node-a --wait`/,
+    );
+    const { ticket } = await pool.claims.createTicket({ claim: "a" });
+    await pool.agent("node-a").openSession(ticket);
+    await pool.killAgent("node-a");
+    await pool.claims.releaseClaim({ name: "a" });
+    await pool.passTime(12);
+    expect(await remove()).toMatch(
+      /holds 1 claim and what was taken back from 1 and may still be in use, and its agent called 12 s ago\. Start the agent .*`--lost`/,
+    );
+    expect(await remove(true)).toMatch(
+      /node node-a is not lost: its agent called 12 s ago, and a node is lost after 30 s.*MILLPOND_E_IN_USE/,
+    );
+    await pool.restart();
+    expect(await remove()).toMatch(/has not called since this controller began to lead 0 s ago/);
+    expect(await remove(true)).toMatch(/has not called since this controller began to lead 0 s ago/);
+    expect(await nodesOf(pool)).toEqual(["node-a"]);
+    expect((await stateOf(pool, "b"))?.state).toBe(ClaimState.BOUND);
+  });
+
+  test("with all that was lost there: nothing is granted twice, whatever comes back", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    const make = (name: string, nodeLoss: NodeLoss) =>
+      pool.claims.createClaim({ claim: { name, memoryBytes: GiB, leaseSeconds: 3600, nodeLoss } });
+    await make("keeps", NodeLoss.KEEP);
+    await make("moves", NodeLoss.REQUEUE);
+    for (const claim of ["keeps", "moves"]) {
+      const { ticket } = await pool.claims.createTicket({ claim });
+      await pool.agent("node-a").openSession(ticket);
+    }
+    const before = pool.agent("node-a");
+    await pool.killAgent("node-a");
+    await pool.passTime(31);
+    expect((await pool.pool.removeNode({ name: "node-a", lost: true })).claims).toEqual(["keeps"]);
+    expect(await stateOf(pool, "keeps")).toMatchObject({
+      state: ClaimState.FAILED,
+      reason: "its node node-a was removed from the pool",
+    });
+    expect(await stateOf(pool, "moves")).toMatchObject({ state: ClaimState.PENDING });
+    await expect(pool.addAgent("node-a", [4n * GiB], { before })).rejects.toThrow(refused);
+
+    // Its sessions go on. With a new token it joins only when they have ended, under whatever name.
+    const token = await makeToken(pool, "new");
+    for (const name of ["node-a", "node-c"]) {
+      const agent = await pool.addAgent(name, [4n * GiB], { token, before, isObedient: false });
+      expect(agent.sessions.size).toBe(2);
+      await pool.passTime(3);
+      expect(await nodesOf(pool)).not.toContain(name);
+      expect(await stateOf(pool, "moves")).toMatchObject({ state: ClaimState.PENDING });
+      const { events } = await pool.pool.listEvents({ subject: `node/${name}` });
+      expect(events.at(-1)).toMatchObject({
+        kind: "NodeWaits",
+        message: "does not join before its 2 sessions have ended, which this pool knows nothing of",
+      });
+      await pool.killAgent(name);
+      await pool.passTime(12);
+      const kinds = (await pool.pool.listEvents({ subject: `node/${name}` })).events.map(({ kind }) => kind);
+      expect(kinds.at(-1)).toBe("NodeWaits");
+    }
+    const agent = await pool.addAgent("node-a", [4n * GiB], { token, before });
+    await agent.settle();
+    expect(agent.sessions.size).toBe(0);
+    expect(await stateOf(pool, "moves")).toMatchObject({ state: ClaimState.BOUND });
+  });
+});

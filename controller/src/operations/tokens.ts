@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What is done with tokens.
+
+import { formatDuration, millpondError, quote } from "@millpond/api";
+import { scopeTenant } from "../auth/visibility.ts";
+import { type Caller, type StoredRole, isRole, roles } from "../domain/caller.ts";
+import type { TokenRecord } from "../domain/records.ts";
+import type { Pool } from "../pool/pool.ts";
+import { defaultTenantName } from "../domain/claim-spec.ts";
+import { hashOf, makeSecret } from "../auth/tokens.ts";
+
+/** In the pool: the verifier keeps all of them. */
+const maxTokens = 10_000;
+/** Those of one tenant. */
+const maxTenantTokens = 1000;
+/** Of those of the pool, what only its administrators may take: tenants in concert do not lock them out. */
+const tokensForAdministrators = 1000;
+const maxLifetimeSeconds = 10 * 365 * 86_400;
+
+export interface TokenRequest {
+  readonly name: string;
+  readonly role: string;
+  /** Empty: the caller's, or the default one. */
+  readonly tenant: string;
+  /** Of an agent: the node that it is to report. Empty: that of the first agent that joins with it. */
+  readonly node: string;
+  /** 0: for ever. */
+  readonly lifetimeSeconds: number;
+}
+
+/**
+ * Makes a token.
+ *
+ * @throws MILLPOND_E_INVALID, MILLPOND_E_FORBIDDEN, MILLPOND_E_NOT_FOUND, MILLPOND_E_ALREADY_EXISTS,
+ *   MILLPOND_E_TOO_MANY_TOKENS
+ */
+export async function createToken(
+  pool: Pool,
+  caller: Caller,
+  request: TokenRequest,
+): Promise<{ readonly token: TokenRecord; readonly secret: string }> {
+  const role = checkRole(caller, request.role);
+  const { lifetimeSeconds } = request;
+  if (lifetimeSeconds < 0 || lifetimeSeconds > maxLifetimeSeconds) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `lifetimeSeconds is ${lifetimeSeconds}, not within 0 and ${maxLifetimeSeconds} (10 years)`,
+    );
+  }
+  const isOfTenant = role === "user" || role === "tenant-admin";
+  if (!isOfTenant && request.tenant !== "") {
+    throw millpondError("MILLPOND_E_INVALID", `a token of the role ${role} is for no tenant`);
+  }
+  if (role !== "agent" && request.node !== "") {
+    throw millpondError("MILLPOND_E_INVALID", `a token of the role ${role} is for no node`);
+  }
+  const tenant = isOfTenant ? scopeTenant(caller, request.tenant) || defaultTenantName : "";
+  const secret = makeSecret(role);
+  const token = await pool.mutate((transaction) => {
+    if (tenant !== "" && tenant !== defaultTenantName && transaction.tenant(tenant) === undefined) {
+      throw millpondError("MILLPOND_E_NOT_FOUND", `there is no tenant ${quote(tenant)}`, {
+        remedy: "List them with `millpond get tenants`.",
+      });
+    }
+    if (transaction.token(request.name) !== undefined) {
+      throw millpondError("MILLPOND_E_ALREADY_EXISTS", `the token name ${request.name} is in use`, {
+        remedy: "Choose another name.",
+      });
+    }
+    refuseToOutlive(transaction.token(caller.name)?.expiresAt ?? null, transaction.now, lifetimeSeconds);
+    refuseTooManyTokens(transaction.allTokens(), caller, tenant);
+    const record: TokenRecord = {
+      name: request.name,
+      hash: hashOf(secret),
+      role,
+      tenant,
+      node: request.node,
+      createdAt: transaction.now,
+      expiresAt: lifetimeSeconds === 0 ? null : transaction.now + lifetimeSeconds,
+      createdBy: caller.name,
+      revision: transaction.revision,
+    };
+    transaction.tokens.set(record.name, record);
+    return record;
+  });
+  return { token, secret };
+}
+
+/** @param tenant Of the token that is to be made; empty: none. */
+function refuseTooManyTokens(tokens: readonly TokenRecord[], caller: Caller, tenant: string): void {
+  const most = caller.role === "admin" ? maxTokens : maxTokens - tokensForAdministrators;
+  if (tokens.length >= most) {
+    throw millpondError("MILLPOND_E_TOO_MANY_TOKENS", `there are ${tokens.length} tokens in the pool`);
+  }
+  const own = tenant === "" ? 0 : tokens.filter((token) => token.tenant === tenant).length;
+  if (own >= maxTenantTokens) {
+    throw millpondError("MILLPOND_E_TOO_MANY_TOKENS", `the tenant ${tenant} has ${own} tokens`);
+  }
+}
+
+/** @throws MILLPOND_E_NOT_FOUND also for a token that the caller does not see */
+export async function revokeToken(pool: Pool, caller: Caller, name: string): Promise<void> {
+  await pool.mutate((transaction) => {
+    const token = transaction.token(name);
+    if (token === undefined || !seesToken(caller, token)) {
+      throw millpondError("MILLPOND_E_NOT_FOUND", `there is no token ${quote(name)}`, {
+        remedy: "List them with `millpond token list`.",
+      });
+    }
+    transaction.tokens.set(name, null);
+  });
+}
+
+/** In order of their names. */
+export function listTokens(pool: Pool, caller: Caller): TokenRecord[] {
+  return [...pool.ledger.tokens.values()]
+    .filter((token) => seesToken(caller, token))
+    .sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+function seesToken(caller: Caller, { tenant }: TokenRecord): boolean {
+  return caller.tenant === "" || caller.tenant === tenant;
+}
+
+/** @throws MILLPOND_E_INVALID, MILLPOND_E_FORBIDDEN */
+function checkRole(caller: Caller, text: string): StoredRole {
+  if (!isRole(text)) {
+    throw millpondError("MILLPOND_E_INVALID", `the role ${quote(text)} is not one of ${roles.join(", ")}`);
+  }
+  if (caller.role !== "admin" && text !== "user" && text !== "tenant-admin") {
+    throw millpondError(
+      "MILLPOND_E_FORBIDDEN",
+      `to make a token of the role ${text} needs a token of the role admin, this is one of the role ${caller.role}`,
+    );
+  }
+  return text;
+}
+
+/** Else a token would be good for longer than who gave it to its maker has wanted. */
+function refuseToOutlive(makerExpiresAt: number | null, now: number, lifetimeSeconds: number): void {
+  if (makerExpiresAt === null || (lifetimeSeconds > 0 && now + lifetimeSeconds <= makerExpiresAt)) {
+    return;
+  }
+  const left = Math.max(0, makerExpiresAt - now);
+  throw millpondError(
+    "MILLPOND_E_FORBIDDEN",
+    `a token does not outlive the one that makes it, which expires in ${formatDuration(left)}`,
+    {
+      remedy: `Give it a shorter life, such as \`--expires ${formatDuration(left)}\`, or make it with another token.`,
+    },
+  );
+}

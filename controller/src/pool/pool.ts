@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { mayKnowAll, type Reason, reason, renderReason } from "@millpond/api";
+import type { QueueDecision } from "@millpond/scheduler";
+import type { Logger } from "pino";
+import type { CancelTimer, Clock } from "../timers/clock.ts";
+import { Activity } from "../agents/activity.ts";
+import { nodeLossAfterSeconds } from "../reconcile/claim-lifecycle.ts";
+import type { Rules } from "../state/change-queue.ts";
+import { Deadlines } from "../timers/deadlines.ts";
+import { Ledger } from "../state/ledger.ts";
+import { Leases } from "../timers/leases.ts";
+import { Counters } from "./counters.ts";
+import { type AllocationRecord, isLive } from "../domain/records.ts";
+import { nodeLostAfterMs, NodeLiveness, ticketMemoryMs } from "../agents/node-liveness.ts";
+import { resizeEvents } from "../reconcile/resize.ts";
+import {
+  idleSeconds,
+  illSeconds,
+  type ObservedState,
+  openableUntilMs,
+  silentSeconds,
+} from "../domain/observed-state.ts";
+import { reconcile, type Scope } from "../reconcile/reconcile.ts";
+import type { ReconcileContext } from "../reconcile/reconcile-context.ts";
+import { SchedulerView } from "../scheduling/scheduler-view.ts";
+import type { Changed, Transaction } from "../state/transaction.ts";
+import { PendingReasons } from "../scheduling/pending-reasons.ts";
+import type { Store, StoreChanges, StoredState } from "../state/store.ts";
+import { Watchers } from "../timers/watchers.ts";
+
+/** After a restore nothing is granted for so long: agents call every two seconds or more often, and tell what runs. */
+const gatheringMs = 15_000;
+
+/** Controllers that begin to lead so soon after it know no more than the first one. */
+const gatheringTerms = 3;
+
+/** After a restart a claim lives at least so long without being renewed: clients ask every second or more often then. */
+const restartGraceSeconds = 15;
+
+/** After a change that follows from the time has failed to become durable, it is tried again so much later. */
+const retryAfterMs = 1000;
+
+/** How often it is written down for how long claims have made calls: what of that is lost with an agent's host. */
+const noteActivityEveryMs = 300_000;
+
+/** What was decided about the waiting claims. */
+export interface Conclusion {
+  /** Undefined: none waits. */
+  readonly decision: QueueDecision | undefined;
+}
+
+/** Why a resize was given up. */
+export interface ResizeRefusal {
+  readonly kind: (typeof resizeEvents)[keyof typeof resizeEvents];
+  readonly reason: Reason;
+}
+
+export interface PoolOptions {
+  readonly store: Store;
+  readonly state: StoredState;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Is told when this pool can be changed no more: another leads, or it is not known what was written. */
+  readonly onLost?: () => void;
+}
+
+/**
+ * The pool: what is durable, what agents say and which claims are wanted, and the rule that every change is followed
+ * by all its consequences in the same transaction. What follows from the passing of time is done by an alarm that is
+ * set for the next deadline, so an idle pool costs nothing.
+ */
+export class Pool {
+  readonly ledger: Ledger<Conclusion, Scope>;
+  readonly leases: Leases;
+  /** Which lazy claims a program waits for that needs their devices, and has no ticket yet. */
+  readonly wakes: Leases;
+  readonly liveness: NodeLiveness;
+  readonly activity: Activity;
+  readonly waiting = new PendingReasons();
+  readonly counters = new Counters();
+  readonly claimWatchers: Watchers;
+  readonly nodeWatchers: Watchers;
+  readonly scheduler = new SchedulerView();
+  readonly clock: Clock;
+  readonly #log: Logger;
+  /** Epochs of the allocations for which a ticket may have been issued. */
+  readonly #ticketed = new Set<number>();
+  /** When bound claims have to be looked at because of a date, Unix milliseconds. */
+  readonly #dates = new Deadlines();
+  /** The same because of how long something lasts, on the monotonic clock: setting the other one changes nothing of it. */
+  readonly #due = new Deadlines();
+  /** Claims of which the time has come, and nodes that were lost, with what follows from it not written yet. */
+  #overdue: { readonly claims: string[]; readonly nodes: string[] } = { claims: [], nodes: [] };
+  #alarm: { readonly dueMs: number; readonly cancel: CancelTimer } | undefined;
+  /** Up to which epoch it is not known who has a ticket, and until when, on the monotonic clock. */
+  #inherited = { epoch: 0, untilMs: 0 };
+  /** Why the last resize of a claim was refused, until whoever wanted it has read it. */
+  readonly #resizeRefusals = new Map<string, ResizeRefusal>();
+  #isLeading = false;
+  /** On the monotonic clock. */
+  #gatheringUntilMs = 0;
+  #order = 0;
+  /** When it is next written down for how long claims have made calls, on the monotonic clock. */
+  #noteActivityAtMs = 0;
+
+  constructor({ store, state, clock, log, onLost }: PoolOptions) {
+    this.clock = clock;
+    this.#log = log;
+    this.leases = new Leases(clock);
+    this.wakes = new Leases(clock);
+    this.liveness = new NodeLiveness(clock);
+    this.claimWatchers = new Watchers(clock);
+    this.nodeWatchers = new Watchers(clock);
+    this.activity = new Activity(clock);
+    const rules: Rules<Conclusion, Scope> = {
+      conclude: (transaction, scopes) => ({ decision: reconcile(transaction, this.context(), scopes) }),
+      onDone: (changed, conclusion) => this.#onDone(changed, conclusion),
+    };
+    this.ledger = new Ledger(store, state, clock, rules, onLost);
+  }
+
+  /** What agents and clients have said, as of now. */
+  observe(): ObservedState {
+    const { leases, wakes, liveness, activity } = this;
+    return {
+      nowMs: this.clock.monotonicMs(),
+      listeningSinceMs: liveness.listeningSinceMs,
+      gatheringUntilMs: this.#gatheringUntilMs,
+      leases: leases.byClaim,
+      wakes: wakes.byClaim,
+      nodes: liveness.nodes,
+      served: liveness.served,
+      ticketed: this.#ticketed,
+      tickets: liveness.unusedTickets,
+      inherited: this.#inherited,
+      activity: activity.byEpoch,
+    };
+  }
+
+  /** What reconciling reads beside a transaction, as of now. */
+  context(): ReconcileContext {
+    return { observed: this.observe(), scheduler: this.scheduler };
+  }
+
+  /** Takes over what another controller has committed. */
+  follow(changes: readonly StoreChanges[]): void {
+    for (const each of changes) {
+      this.ledger.follow(each);
+    }
+  }
+
+  /** Makes now what the first decision would have to make: a large pool takes seconds to look at. */
+  async prepare(): Promise<void> {
+    await this.ledger.read((transaction) => {
+      this.scheduler.snapshot(transaction, this.observe());
+    });
+  }
+
+  /** From now on the pool is changed here. */
+  lead(term: number): void {
+    this.#isLeading = true;
+    this.ledger.lead(term);
+    // Whatever happened before is not known: who has a ticket, who was connected, who still wants a claim.
+    this.liveness.restart();
+    const { restoration } = this.ledger;
+    if (restoration !== undefined && term <= restoration.resumedAt + gatheringTerms) {
+      this.#gatheringUntilMs = this.clock.monotonicMs() + gatheringMs;
+    }
+    for (const allocation of this.ledger.allocations.byEpoch.values()) {
+      this.#ticketed.add(allocation.epoch);
+      this.activity.begin(allocation);
+    }
+    this.#noteActivityAtMs = this.clock.monotonicMs() + noteActivityEveryMs;
+    this.#inherited = { epoch: this.ledger.epoch, untilMs: this.clock.monotonicMs() + ticketMemoryMs };
+    for (const claim of this.ledger.claims.values()) {
+      if (isLive(claim)) {
+        this.leases.renew(claim.name, Math.max(claim.leaseSeconds, restartGraceSeconds));
+        if (claim.isLazy && claim.state !== "dormant") {
+          this.wakes.renew(claim.name, restartGraceSeconds);
+        }
+        this.#noteDue(claim.name);
+      }
+    }
+    this.#setAlarm();
+  }
+
+  /**
+   * Changes the pool, with all that follows from the change. When one of the functions throws, nothing has happened.
+   *
+   * @param scope Which claims may have to end, beside those that the change touches.
+   * @param verify Looks at the outcome: the decision is undefined when no claim waits.
+   */
+  async mutate<T>(
+    change: (transaction: Transaction) => T,
+    scope: Scope = {},
+    verify?: (transaction: Transaction, decision: QueueDecision | undefined) => void,
+  ): Promise<T> {
+    const startMs = performance.now();
+    return await this.ledger.change({
+      make: change,
+      scope,
+      verify: (transaction, { decision }) => verify?.(transaction, decision),
+      onDurable: () => this.counters.changes.observe((performance.now() - startMs) / 1000),
+    });
+  }
+
+  /** A place among the answers to agents and the tickets of this term: what comes later has a higher one. */
+  nextOrder(): number {
+    this.#order += 1;
+    return this.#order;
+  }
+
+  /** Remembers that a ticket was issued: from now on only the agent can say that no session of the claim is open. */
+  markTicketed({ epoch, claim }: AllocationRecord): void {
+    this.#ticketed.add(epoch);
+    // Whoever has it waits no longer; whether it is used will be seen.
+    this.wakes.forget(claim);
+    this.#noteDue(claim);
+    this.#setAlarm();
+  }
+
+  /** To be called when tickets for claims on a node can open a session for less long than before, or no more. */
+  noteTicketsOf(node: string): void {
+    for (const { claim } of this.ledger.allocations.onNode(node)) {
+      if (this.ledger.claims.get(claim)?.isLazy) {
+        this.#noteDue(claim);
+      }
+    }
+  }
+
+  /** Why the last resize of a claim was refused; undefined: it was not. To be read once. */
+  takeResizeRefusal(claim: string): ResizeRefusal | undefined {
+    const refusal = this.#resizeRefusals.get(claim);
+    this.#resizeRefusals.delete(claim);
+    return refusal;
+  }
+
+  /** To be called when a lease or a node's silence may run out earlier than before, or already has. */
+  touch(claim?: string): void {
+    const record = claim === undefined ? undefined : this.ledger.claims.get(claim);
+    if (record !== undefined && isLive(record) && this.leases.isExpired(record.name)) {
+      this.#passTime();
+    } else {
+      this.#setAlarm();
+    }
+  }
+
+  /** Whether what runs is not all known yet, because the state was restored. */
+  get isGathering(): boolean {
+    return this.clock.monotonicMs() < this.#gatheringUntilMs;
+  }
+
+  /** Whether the pool is changed here. */
+  get isLeading(): boolean {
+    return this.#isLeading;
+  }
+
+  /** Writes down what would be forgotten. To be called before a planned end, while the pool is changed here. */
+  async noteActivity(): Promise<void> {
+    await this.mutate((transaction) => this.#noteActivity(transaction));
+  }
+
+  /** Stops the alarm, and waits for the transactions under way. */
+  async close(): Promise<void> {
+    this.#isLeading = false;
+    this.#alarm?.cancel();
+    await this.ledger.settled();
+  }
+
+  #noteActivity(transaction: Transaction): void {
+    for (const [epoch, allocation] of this.ledger.allocations.byEpoch) {
+      const { activeSeconds, countedMs } = this.activity.record(epoch);
+      // One that has just changed is counted anew.
+      const isKnown = transaction.allocations.get(epoch) === allocation;
+      if (isKnown && allocation.releasedRevision === null && activeSeconds > allocation.activeSeconds) {
+        transaction.putAllocation({ ...allocation, activeSeconds, countedMs });
+      }
+    }
+  }
+
+  #onDone(changed: Changed | undefined, conclusion: Conclusion | undefined): void {
+    if (changed !== undefined) {
+      this.#takeNote(changed);
+    }
+    if (conclusion !== undefined) {
+      for (const name of this.waiting.learn(conclusion.decision, this.ledger.revision)) {
+        this.claimWatchers.wake(name);
+      }
+    }
+    for (const name of changed?.nodes ?? []) {
+      this.nodeWatchers.wake(name);
+    }
+    this.#setAlarm();
+  }
+
+  #takeNote({ claims, allocations, nodes, events }: Changed): void {
+    for (const { kind, subject, detail } of events) {
+      this.counters.countEvent(kind);
+      if (kind === resizeEvents.refused || kind === resizeEvents.unanswered) {
+        this.#resizeRefusals.set(subject.replace(/^claim\//, ""), { kind, reason: detail });
+      }
+      this.#log.info({ kind, subject, reason: detail.code }, renderReason(detail, mayKnowAll));
+    }
+    for (const name of claims) {
+      const claim = this.ledger.claims.get(name);
+      if (claim === undefined || !isLive(claim)) {
+        this.leases.forget(name);
+        this.wakes.forget(name);
+        this.#resizeRefusals.delete(name);
+      }
+      this.#noteDue(name);
+      this.claimWatchers.wake(name);
+    }
+    for (const name of nodes) {
+      if (!this.ledger.nodes.has(name)) {
+        this.liveness.forgetNode(name);
+      }
+    }
+    for (const epoch of allocations) {
+      const allocation = this.ledger.allocations.byEpoch.get(epoch);
+      if (allocation !== undefined) {
+        this.#countWait(allocation);
+        this.activity.begin(allocation);
+      } else {
+        this.#ticketed.delete(epoch);
+        this.liveness.forgetAllocation(epoch);
+        this.activity.forget(epoch);
+      }
+    }
+  }
+
+  /** How long a claim waited that has just been bound for the first time. */
+  #countWait({ claim: name, epoch, releasedRevision, sizeRevision }: AllocationRecord): void {
+    const claim = this.ledger.claims.get(name);
+    const isNew = releasedRevision === null && sizeRevision === 0 && !this.#ticketed.has(epoch);
+    if (claim?.requeues === 0 && isNew) {
+      const seconds = Math.max(0, (claim.boundAt ?? claim.createdAt) - claim.createdAt);
+      this.counters.waits.observe(seconds, { queue: claim.queue });
+    }
+  }
+
+  #setAlarm(): void {
+    const deadlines = [
+      this.leases.nextDeadlineMs(),
+      this.wakes.nextDeadlineMs(),
+      this.liveness.nextDeadlineMs(),
+      this.#nextDueMs(),
+      this.ledger.allocations.byEpoch.size === 0 ? undefined : this.#noteActivityAtMs,
+      this.isGathering ? this.#gatheringUntilMs : undefined,
+    ];
+    const dueMs = Math.min(...deadlines.filter((deadline) => deadline !== undefined));
+    this.#setAlarmFor(dueMs);
+  }
+
+  #setAlarmFor(dueMs: number): void {
+    if (
+      !this.#isLeading ||
+      dueMs === Number.POSITIVE_INFINITY ||
+      (this.#alarm !== undefined && this.#alarm.dueMs <= dueMs)
+    ) {
+      return;
+    }
+    this.#alarm?.cancel();
+    const cancel = this.clock.after(Math.max(0, dueMs - this.clock.monotonicMs()), () => {
+      this.#alarm = undefined;
+      this.#passTime();
+    });
+    this.#alarm = { dueMs, cancel };
+  }
+
+  /** Notes when a bound claim has to be looked at because of the time. */
+  #noteDue(name: string): void {
+    const claim = this.ledger.claims.get(name);
+    const allocation = this.ledger.allocations.ofClaim(name);
+    if (claim?.state !== "bound" || allocation === undefined) {
+      this.#dates.delete(name);
+      this.#due.delete(name);
+      return;
+    }
+    const { boundAt, timeLimitSeconds, idleLimitSeconds, graceSeconds, preemptAt, nodeLoss, isLazy } = claim;
+    const end = ((boundAt ?? 0) + timeLimitSeconds) * 1000;
+    note(
+      this.#dates,
+      name,
+      earliest([
+        ...(allocation.resizing === null ? [] : [allocation.resizing.until * 1000]),
+        ...(preemptAt === null ? [] : [preemptAt * 1000]),
+        ...(timeLimitSeconds === 0 ? [] : [preemptAt === null ? end - graceSeconds * 1000 : end]),
+      ]),
+    );
+    const observed = this.observe();
+    const { nowMs } = observed;
+    const openUntilMs = openableUntilMs(observed, allocation.epoch);
+    const lostSeconds = Math.max(silentSeconds(observed, allocation.node), illSeconds(observed, allocation));
+    note(
+      this.#due,
+      name,
+      earliest([
+        ...(isLazy && openUntilMs > nowMs ? [openUntilMs] : []),
+        ...(idleLimitSeconds === 0 || preemptAt !== null
+          ? []
+          : [nowMs + (idleLimitSeconds - idleSeconds(observed, allocation.epoch)) * 1000]),
+        ...(nodeLoss === "keep" ? [] : [nowMs + (nodeLossAfterSeconds - lostSeconds) * 1000]),
+      ]),
+    );
+  }
+
+  /** On the monotonic clock. */
+  #nextDueMs(): number | undefined {
+    const date = this.#dates.next();
+    const inMs = date === undefined ? undefined : Math.max(0, date - this.clock.unixMs());
+    return earliest([this.#due.next(), inMs === undefined ? undefined : this.clock.monotonicMs() + inMs]);
+  }
+
+  /** Does what follows from the passing of time. */
+  #passTime(): void {
+    const overdue = this.#overdue;
+    this.#overdue = { claims: [], nodes: [] };
+    const silent = [...overdue.nodes, ...this.liveness.loseSilentNodes()];
+    const lost = silent.filter((name) => this.ledger.nodes.has(name));
+    const due = [...this.#dates.takeDue(this.clock.unixMs()), ...this.#due.takeDue(this.clock.monotonicMs())];
+    const expired = [...this.leases.takeExpired(), ...this.wakes.takeExpired()];
+    const claims = new Set([...overdue.claims, ...due, ...expired]);
+    const nowMs = this.clock.monotonicMs();
+    const isActivityDue = this.#noteActivityAtMs <= nowMs;
+    if (isActivityDue) {
+      this.#noteActivityAtMs = nowMs + noteActivityEveryMs;
+    }
+    const change = this.mutate(
+      (transaction) => {
+        if (isActivityDue) {
+          this.#noteActivity(transaction);
+        }
+        for (const name of lost) {
+          transaction.addEvent(
+            "NodeLost",
+            `node/${name}`,
+            reason("node-silent", { seconds: nodeLostAfterMs / 1000 }),
+          );
+        }
+      },
+      { claims },
+    );
+    change.then(
+      () => {
+        for (const name of claims) {
+          // What is still there is due again later: its activity, its node or the clock may have moved it.
+          this.#noteDue(name);
+        }
+        this.#setAlarm();
+      },
+      (error: unknown) => {
+        this.#overdue.nodes.push(...lost);
+        this.#overdue.claims.push(...claims);
+        this.#log.error({ err: error }, "what is due could not be done, it will be tried again");
+        this.#setAlarmFor(this.clock.monotonicMs() + retryAfterMs);
+      },
+    );
+    this.#setAlarm();
+  }
+}
+
+function note(deadlines: Deadlines, name: string, at: number | undefined): void {
+  if (at === undefined) {
+    deadlines.delete(name);
+  } else {
+    deadlines.set(name, at);
+  }
+}
+
+function earliest(moments: readonly (number | undefined)[]): number | undefined {
+  const known = moments.filter((moment) => moment !== undefined);
+  return known.length === 0 ? undefined : Math.min(...known);
+}

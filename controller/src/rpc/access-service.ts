@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { type AccessService, millpondError, parseName } from "@millpond/api";
+import { parseBearer } from "../auth/tokens.ts";
+import { authorizationKey } from "../auth/call-headers.ts";
+import type { LoginSessions } from "../auth/login-sessions.ts";
+import type { ServiceMethods } from "./service-methods.ts";
+import type { TokenRecord } from "../domain/records.ts";
+import { createToken, listTokens, revokeToken } from "../operations/tokens.ts";
+import { callerOf } from "../auth/visibility.ts";
+import type { Pool } from "../pool/pool.ts";
+import type { Store } from "../state/store.ts";
+import { checkRange } from "../domain/validate-claim.ts";
+
+const defaultRecords = 100;
+const maxRecords = 1000;
+
+export function makeAccessService(
+  pool: Pool,
+  store: Store,
+  sessions: LoginSessions,
+): ServiceMethods<typeof AccessService> {
+  return {
+    async createToken({ name, role, tenant, node, lifetimeSeconds }, context) {
+      const { token, secret } = await createToken(pool, callerOf(context), {
+        name: parseName(name, "token name"),
+        role,
+        tenant: tenant === "" ? "" : parseName(tenant, "tenant"),
+        node: node === "" ? "" : parseName(node, "node name"),
+        lifetimeSeconds: Number(lifetimeSeconds),
+      });
+      return { token: toToken(token), secret };
+    },
+
+    async listTokens(_request, context) {
+      return { tokens: listTokens(pool, callerOf(context)).map(toToken) };
+    },
+
+    async revokeToken({ name }, context) {
+      await revokeToken(pool, callerOf(context), parseName(name, "token name"));
+      return {};
+    },
+
+    async createLoginCode(_request, { values }) {
+      const { code, expiresAt } = sessions.makeCode(parseBearer(values.get(authorizationKey)) ?? "");
+      return { code, expiresAt: BigInt(expiresAt) };
+    },
+
+    async listAudit({ after, limit }, context) {
+      if (after > BigInt(Number.MAX_SAFE_INTEGER)) {
+        throw millpondError("MILLPOND_E_INVALID", `after is ${after}, not the id of a record`);
+      }
+      const records = await store.listAudit({
+        after: Number(after),
+        tenant: callerOf(context).tenant,
+        limit: checkRange(limit === 0 ? defaultRecords : limit, "limit", 1, maxRecords),
+      });
+      return { records: records.map((each) => ({ ...each, id: BigInt(each.id), at: BigInt(each.at) })) };
+    },
+  };
+}
+
+function toToken({ name, role, tenant, node, createdAt, expiresAt, createdBy }: TokenRecord) {
+  return {
+    name,
+    role,
+    tenant,
+    node,
+    createdAt: BigInt(createdAt),
+    expiresAt: BigInt(expiresAt ?? 0),
+    createdBy,
+  };
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { KeyObject } from "node:crypto";
+import { create, equals } from "@bufbuild/protobuf";
+import {
+  type Claim,
+  ClaimSchema,
+  type ClaimService,
+  millpondError,
+  parseClaimVariables,
+  parseName,
+  toClaimMessage,
+  toReasonMessage,
+} from "@millpond/api";
+import type { CallContext, ServiceMethods } from "./service-methods.ts";
+import { claimsByArrival, waitingPositions } from "../pool/claim-views.ts";
+import { type ClaimRecord, isLive } from "../domain/records.ts";
+import {
+  createClaim,
+  createTicket,
+  releaseClaim,
+  requireClaim,
+  resizeClaim,
+  viewClaim,
+  waitClaim,
+  yieldClaim,
+} from "../operations/claims.ts";
+import type { ClaimTokens } from "../auth/tokens.ts";
+import { callerOf, mayKnowOf, scopeTenant, sightOf } from "../auth/visibility.ts";
+import { toClaim } from "./to-proto.ts";
+import { explainClaim } from "../operations/explain-claim.ts";
+import { type Pool } from "../pool/pool.ts";
+import { checkClaim, checkRange, checkSizes, checkTold, cleanText } from "../domain/validate-claim.ts";
+
+const maxWaitSeconds = 60;
+
+export interface ClaimCredentials {
+  /** Signs tickets. */
+  readonly ticketKey: KeyObject;
+  readonly claimTokens: ClaimTokens;
+}
+
+export function makeClaimService(
+  pool: Pool,
+  { ticketKey, claimTokens }: ClaimCredentials,
+): ServiceMethods<typeof ClaimService> {
+  const show = (claim: ClaimRecord, context: CallContext, positions?: ReadonlyMap<string, number>) =>
+    toClaim(pool, claim, mayKnowOf(callerOf(context)), positions);
+  return {
+    async createClaim({ claim, noWait, variables }, context) {
+      const caller = callerOf(context);
+      const asked = claim === undefined ? undefined : withVariables(claim, variables);
+      const scoped =
+        asked === undefined ? undefined : { ...asked, tenant: scopeTenant(caller, asked.tenant) };
+      const record = await createClaim(pool, checkClaim(scoped), { noWait });
+      return { claim: show(record, context) };
+    },
+
+    async waitClaim({ name, knownVersion, timeoutSeconds, wake, toldModels, toldHost }, context) {
+      const sees = sightOf(callerOf(context));
+      checkRange(timeoutSeconds, "timeoutSeconds", 0, maxWaitSeconds);
+      const record = await waitClaim(pool, claimName(name), {
+        // A version that is too large for a number is none that this controller made.
+        knownVersion: Number(knownVersion),
+        timeoutMs: timeoutSeconds * 1000,
+        wake,
+        told: checkTold({ toldModels, toldHost }),
+        signal: context.signal,
+        sees,
+      });
+      return { claim: show(record, context) };
+    },
+
+    async createTicket({ claim, clientHost, clientPid, program }, context) {
+      const client = { host: cleanText(clientHost), pid: clientPid, program: cleanText(program) };
+      return await createTicket(pool, ticketKey, claimName(claim), client, sightOf(callerOf(context)));
+    },
+
+    async createClaimToken({ name }, context) {
+      const claim = requireClaim(pool, claimName(name), sightOf(callerOf(context)));
+      if (!isLive(claim)) {
+        throw millpondError("MILLPOND_E_CLAIM_ENDED", `claim ${claim.name} has ended`);
+      }
+      return { secret: claimTokens.make(claim) };
+    },
+
+    viewClaim({ name }, context) {
+      const sees = sightOf(callerOf(context));
+      const { claim, pass } = viewClaim(pool, ticketKey, claimName(name), sees);
+      return {
+        claim: show(claim, context),
+        ...(pass !== undefined && { viewTicket: pass.ticket, agentUrl: pass.agentUrl }),
+      };
+    },
+
+    async releaseClaim({ name, requeue }, context) {
+      await (requeue ? yieldClaim : releaseClaim)(pool, claimName(name), sightOf(callerOf(context)));
+      return {};
+    },
+
+    async resizeClaim({ name, wait, ...asked }, context) {
+      const sees = sightOf(callerOf(context));
+      const sizes = checkSizes(asked);
+      const record = await resizeClaim(pool, claimName(name), sizes, { wait, signal: context.signal, sees });
+      return { claim: show(record, context) };
+    },
+
+    async getClaim({ name }, context) {
+      const sees = sightOf(callerOf(context));
+      return { claim: show(requireClaim(pool, claimName(name), sees), context) };
+    },
+
+    async explainClaim({ name }, context) {
+      const sees = sightOf(callerOf(context));
+      const { claim, expectedAt, nextReleaseAt, waitsFor, facts, ...rest } = await explainClaim(
+        pool,
+        claimName(name),
+        sees,
+      );
+      const mayKnow = mayKnowOf(callerOf(context));
+      const factDetails = facts.map(({ subject, reason }) => ({
+        subject,
+        reason: toReasonMessage(reason, mayKnow),
+      }));
+      return {
+        ...rest,
+        claim: show(claim, context),
+        waitsFor: [...waitsFor],
+        facts: factDetails.map(({ subject, reason }) => `${subject}: ${reason.text}`),
+        factDetails,
+        expectedAt: BigInt(expectedAt),
+        nextReleaseAt: BigInt(nextReleaseAt),
+      };
+    },
+
+    async listClaims({ includeEnded }, context) {
+      const sees = sightOf(callerOf(context));
+      const positions = waitingPositions(pool);
+      const claims = claimsByArrival(pool).filter((claim) => sees(claim) && (includeEnded || isLive(claim)));
+      return { claims: claims.map((claim) => show(claim, context, positions)) };
+    },
+  };
+}
+
+/** What the claim says, and what the variables of its program add. */
+function withVariables(claim: Claim, variables: Readonly<Record<string, string>>): Claim {
+  if (Object.keys(variables).length === 0) {
+    return claim;
+  }
+  const values = parseClaimVariables(variables);
+  if (values.gpus !== undefined || values.memory !== undefined || values.compute !== undefined) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      "variables say what the claim itself says: gpus, memory, compute",
+    );
+  }
+  const { name, owner, leaseSeconds, sessionBound, clientHost } = claim;
+  const sizes = { gpus: claim.gpus, memoryBytes: claim.memoryBytes, memoryPercent: claim.memoryPercent };
+  const own = {
+    ...sizes,
+    computePercent: claim.computePercent,
+    name,
+    owner,
+    leaseSeconds,
+    sessionBound,
+    clientHost,
+  };
+  if (!equals(ClaimSchema, create(ClaimSchema, own), claim)) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      "there are variables, but the claim asks for more than sizes itself",
+    );
+  }
+  return { ...create(ClaimSchema, toClaimMessage(values)), ...own };
+}
+
+function claimName(name: string): string {
+  if (name === "") {
+    throw millpondError("MILLPOND_E_INVALID", "the request names no claim");
+  }
+  return parseName(name, "claim name");
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { DescMethodUnary, DescService, Message } from "@bufbuild/protobuf";
+import { ConnectError, type Transport } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-node";
+import { errorCodeOf, leaderHeader, millpondError } from "@millpond/api";
+import { isTlsFailure } from "@millpond/platform";
+import { methodName, ruleOf } from "../auth/access.ts";
+import type { CallContext, ServiceMethods } from "./service-methods.ts";
+import { authorizationKey, passedOnHeader } from "../auth/call-headers.ts";
+import type { LeaderElector } from "../ha/leader-election.ts";
+
+/** A leader that answers nothing for so long leads no longer. */
+const patienceMs = 5_000;
+
+export interface LeaderOptions {
+  readonly elector: Pick<LeaderElector, "isLeading" | "leaderUrl" | "requireLead">;
+  /** The authorities to trust, PEM, when it is needed; undefined: those of the machine. */
+  readonly readCa: () => string | undefined;
+}
+
+type Answer = (request: Message, context: CallContext) => unknown;
+
+/** The controller that leads, as those that follow ask it: for a caller, with his token. */
+export class LeaderProxy {
+  readonly #options: LeaderOptions;
+  #connection: { readonly url: string; readonly transport: Transport } | undefined;
+
+  constructor(options: LeaderOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * The methods of a service. Where this controller follows, those that only the one that leads can answer ask it, and
+   * the others when they do not find what that one may just have made.
+   */
+  standInFor<S extends DescService>(service: S, methods: ServiceMethods<S>): ServiceMethods<S> {
+    const own = methods as unknown as Readonly<Record<string, Answer>>;
+    const standIns = service.methods
+      .filter((method) => ruleOf(method).follower !== undefined)
+      .map((method): [string, Answer] => [
+        method.localName,
+        (request, context) =>
+          this.#answer(method as DescMethodUnary, request, { context, own: own[method.localName] }),
+      ]);
+    return { ...own, ...Object.fromEntries(standIns) } as unknown as ServiceMethods<S>;
+  }
+
+  async #answer(
+    method: DescMethodUnary,
+    request: Message,
+    { context, own }: { readonly context: CallContext; readonly own: Answer | undefined },
+  ): Promise<unknown> {
+    if (this.#options.elector.isLeading) {
+      return await own?.(request, context);
+    }
+    if (ruleOf(method).follower === "asks") {
+      return await this.#ask(method, request, context);
+    }
+    try {
+      return await own?.(request, context);
+    } catch (error) {
+      if (errorCodeOf(error) === "MILLPOND_E_NOT_FOUND") {
+        return await this.#ask(method, request, context);
+      }
+      throw error;
+    }
+  }
+
+  /** @throws what it says; MILLPOND_E_NOT_LEADER when nobody leads, or who leads does not answer */
+  async #ask(method: DescMethodUnary, request: Message, { values, signal }: CallContext): Promise<Message> {
+    const { elector } = this.#options;
+    const url = elector.leaderUrl;
+    if (url === "") {
+      elector.requireLead(methodName(method));
+    }
+    const header = { authorization: values.get(authorizationKey), [passedOnHeader]: "1" };
+    try {
+      const { message } = await this.#transport(url).unary(method, signal, patienceMs, header, request);
+      return message;
+    } catch (error) {
+      if (signal.aborted) {
+        throw signal.reason;
+      }
+      throw explain(error, methodName(method), url);
+    }
+  }
+
+  #transport(url: string): Transport {
+    if (this.#connection?.url !== url) {
+      const ca = this.#options.readCa();
+      const nodeOptions = ca === undefined ? {} : { nodeOptions: { ca } };
+      const transport = createConnectTransport({ baseUrl: url, httpVersion: "1.1", ...nodeOptions });
+      this.#connection = { url, transport };
+    }
+    return this.#connection.transport;
+  }
+}
+
+/** The error for the caller: what the controller that leads says, or that it says nothing. */
+function explain(error: unknown, what: string, url: string): ConnectError {
+  const failure = ConnectError.from(error);
+  const code = errorCodeOf(failure);
+  if (code === "MILLPOND_E_UNAUTHENTICATED") {
+    // It is good here, or the call had not come so far.
+    return millpondError(code, `the controller that leads, at ${url}, does not know the request's token`, {
+      remedy: "Use one of `millpond token create`: those in files are each controller's own.",
+    });
+  }
+  if (code !== undefined) {
+    const told = new ConnectError(failure.rawMessage, failure.code);
+    told.details.push(...failure.details);
+    const leader = failure.metadata.get(leaderHeader);
+    if (leader !== null) {
+      told.metadata.set(leaderHeader, leader);
+    }
+    return told;
+  }
+  const isUntrusted = isTlsFailure(failure);
+  const silent = millpondError(
+    "MILLPOND_E_NOT_LEADER",
+    `${what} is for the controller that leads, which is at ${url} and gives this one no answer: ${failure.rawMessage}`,
+    {
+      remedy: isUntrusted
+        ? "Ask it yourself, and name its authority to this controller: --ca."
+        : "Try again in a few seconds: another takes over when it is gone.",
+      cause: error,
+    },
+  );
+  silent.metadata.set(leaderHeader, url);
+  return silent;
+}

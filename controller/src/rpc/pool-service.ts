@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { setImmediate } from "node:timers/promises";
+import { millpondError, parseName, type PoolService } from "@millpond/api";
+import type { ServiceMethods } from "./service-methods.ts";
+import type { EventRecord, NodeRecord } from "../domain/records.ts";
+import { nodeNotFound } from "../operations/agent-sync.ts";
+import { callerOf, seesAll, type Sight, sightOf, mayKnowOf } from "../auth/visibility.ts";
+import { toDevices, toEvent, toNode, toSession } from "./to-proto.ts";
+import { cordonNode, drainNode, labelNode, removeNode } from "../operations/nodes.ts";
+import type { Pool } from "../pool/pool.ts";
+import type { LeaderElector } from "../ha/leader-election.ts";
+import type { EventQuery, Store } from "../state/store.ts";
+import { checkRange, cleanText } from "../domain/validate-claim.ts";
+
+const defaultEvents = 100;
+const maxEvents = 1000;
+
+export interface ControllerFacts {
+  readonly version: string;
+  /** Unix seconds. */
+  readonly startedAt: number;
+  /** Where the next backup is written. */
+  readonly nextBackupPath: () => string;
+  readonly elector: Pick<LeaderElector, "isLeading" | "leaderUrl">;
+}
+
+export function makePoolService(
+  pool: Pool,
+  store: Store,
+  { version, startedAt, elector, nextBackupPath }: ControllerFacts,
+): ServiceMethods<typeof PoolService> {
+  return {
+    async listNodes() {
+      return { nodes: nodesByName(pool).map((node) => toNode(pool, node)) };
+    },
+
+    async getNode({ name }) {
+      return { node: toNode(pool, requireNode(pool, name)) };
+    },
+
+    async cordonNode({ name, cordoned, deviceUuid, reason }) {
+      const cordon = { isCordoned: cordoned, uuid: deviceUuid, reason: cleanText(reason) };
+      await cordonNode(pool, parseName(name, "node name"), cordon);
+      return { node: toNode(pool, requireNode(pool, name)) };
+    },
+
+    async drainNode({ name, reason }) {
+      const claims = await drainNode(pool, parseName(name, "node name"), cleanText(reason));
+      return { node: toNode(pool, requireNode(pool, name)), claims };
+    },
+
+    async removeNode({ name, lost }) {
+      return { claims: await removeNode(pool, parseName(name, "node name"), { isLost: lost }) };
+    },
+
+    async labelNode({ name, set, remove }) {
+      await labelNode(pool, parseName(name, "node name"), { set, remove });
+      return { node: toNode(pool, requireNode(pool, name)) };
+    },
+
+    async listDevices({ node }) {
+      const nodes = node === "" ? nodesByName(pool) : [requireNode(pool, node)];
+      return { devices: nodes.flatMap((each) => toDevices(pool, each)) };
+    },
+
+    async listSessions({ claim, node }, context) {
+      const sees = sightOf(callerOf(context));
+      const isSeen = (name: string) => {
+        const owner = pool.ledger.claims.get(name);
+        return owner === undefined ? sees === seesAll : sees(owner);
+      };
+      const sessions = pool.liveness
+        .sessions()
+        .filter(
+          (each) =>
+            isSeen(each.session.claim) &&
+            (claim === "" || each.session.claim === claim) &&
+            (node === "" || each.node === node),
+        )
+        .sort((a, b) => a.session.startedAt - b.session.startedAt || (a.session.id < b.session.id ? -1 : 1));
+      return { sessions: sessions.map((each) => toSession(pool, each.node, each.session)) };
+    },
+
+    async listEvents({ after, subject, limit }, context) {
+      const sees = sightOf(callerOf(context));
+      if (after > BigInt(Number.MAX_SAFE_INTEGER)) {
+        throw millpondError("MILLPOND_E_INVALID", `after is ${after}, not the id of an event`);
+      }
+      const query: EventQuery = {
+        after: Number(after),
+        subject,
+        limit: checkRange(limit === 0 ? defaultEvents : limit, "limit", 1, maxEvents),
+        end: after === 0n ? "newest" : "oldest",
+      };
+      const events = await (sees === seesAll
+        ? store.listEvents(query)
+        : listSeenEvents(pool, store, query, sees));
+      const mayKnow = mayKnowOf(callerOf(context));
+      return { events: events.map((event) => toEvent(event, mayKnow)) };
+    },
+
+    async backUp() {
+      if (store.backUp === undefined) {
+        throw millpondError("MILLPOND_E_INVALID", "the state is in a database, whose own tools back it up", {
+          remedy:
+            "Use pg_dump, or what you back up PostgreSQL with; `millpond backup --state DIR` has the tokens.",
+        });
+      }
+      const { path, bytes, revision } = await store.backUp(nextBackupPath());
+      return { path, bytes: BigInt(bytes), revision: BigInt(revision) };
+    },
+
+    async getVersion() {
+      const { isLeading: leads, leaderUrl } = elector;
+      const { identity } = pool.ledger;
+      return { version, controller: identity, api: "v1", startedAt: BigInt(startedAt), leads, leaderUrl };
+    },
+  };
+}
+
+/**
+ * Those of claims that are there for the caller. What events say of other claims is left out, and so are those of a claim of
+ * the same name before: it may have been another tenant's.
+ */
+async function listSeenEvents(
+  pool: Pool,
+  store: Store,
+  query: EventQuery,
+  sees: Sight,
+): Promise<EventRecord[]> {
+  const isSeen = ({ subject, at }: EventRecord): boolean => {
+    const claim = pool.ledger.claims.get(subject.replace(/^claim\//, ""));
+    return subject.startsWith("claim/") && claim !== undefined && at >= claim.createdAt && sees(claim);
+  };
+  let found: EventRecord[] = [];
+  for (let { after } = query; ; ) {
+    const batch = await store.listEvents({ ...query, after, end: "oldest", limit: maxEvents });
+    for (const event of batch.filter(isSeen)) {
+      if (event.kind === "ClaimCreated") {
+        // In the very second in which the one before ended.
+        found = found.filter(({ subject }) => subject !== event.subject);
+      }
+      found.push(event);
+    }
+    const last = batch.at(-1);
+    if (last === undefined || batch.length < maxEvents) {
+      break;
+    }
+    if (query.end === "oldest" && found.length >= query.limit) {
+      break;
+    }
+    after = last.id;
+    // Other calls are answered between two of many.
+    await setImmediate();
+  }
+  return query.end === "oldest" ? found.slice(0, query.limit) : found.slice(-query.limit);
+}
+
+function nodesByName(pool: Pool): NodeRecord[] {
+  return [...pool.ledger.nodes.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+function requireNode(pool: Pool, name: string): NodeRecord {
+  const node = pool.ledger.nodes.get(parseName(name, "node name"));
+  if (node === undefined) {
+    throw nodeNotFound(name);
+  }
+  return node;
+}

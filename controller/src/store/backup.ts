@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A backup is one file: the database of the state directory as it was at a moment, and in a table of its own the tokens and
+// the authority that are files beside it.
+
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  fsyncSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { backup, DatabaseSync } from "node:sqlite";
+import { errorCodeOf, millpondError } from "@millpond/api";
+import { integer } from "./rows.ts";
+import type { Backup } from "../state/store.ts";
+import { databaseFileName, openStopped } from "./state-file.ts";
+
+/** Files of a state directory that a pool cannot go on without: agents know its authority and their token. */
+const filesBeside = /^(?:[a-z-]+\.token|tls\/[^/]+)$/;
+
+/**
+ * Writes a backup of an open database, while it is being written to: the backup has what had been committed when it was
+ * done.
+ *
+ * @param directory The state directory.
+ * @param to A file that is not there.
+ * @throws MILLPOND_E_ALREADY_EXISTS, MILLPOND_E_STATE_FULL, MILLPOND_E_INVALID
+ */
+export async function writeBackup(source: DatabaseSync, directory: string, to: string): Promise<Backup> {
+  if (existsSync(to)) {
+    throw millpondError("MILLPOND_E_ALREADY_EXISTS", `${to} exists, and backups overwrite nothing`, {
+      remedy: "Name another file, or remove it.",
+    });
+  }
+  const making = join(dirname(to), `.${basename(to)}.${process.pid}`);
+  try {
+    // Before SQLite would make it readable for all: it holds keys.
+    closeSync(openSync(making, "wx", 0o600));
+    await backup(source, making);
+    const revision = addFiles(making, directory);
+    flush(making);
+    renameSync(making, to);
+    flush(dirname(to));
+    return { path: to, bytes: statSync(to).size, revision };
+  } catch (cause) {
+    rmSync(making, { force: true });
+    throw writeError(cause, `the backup ${to} could not be written`);
+  }
+}
+
+/** Makes a backup of the state directory of a controller that does not run. */
+export async function backUpStopped(directory: string, to: string): Promise<Backup> {
+  using source = openStopped(directory);
+  return await writeBackup(source, directory, to);
+}
+
+/** @returns The revision of the state in it. */
+function addFiles(path: string, directory: string): number {
+  using database = new DatabaseSync(path);
+  // One file, whole by itself.
+  database.exec("PRAGMA journal_mode = DELETE");
+  database.exec("CREATE TABLE backup_files (path TEXT PRIMARY KEY, content BLOB NOT NULL) STRICT");
+  const insert = database.prepare("INSERT INTO backup_files VALUES (?, ?)");
+  for (const file of listFiles(directory)) {
+    insert.run(file, readFileSync(join(directory, file)));
+  }
+  return integer(database.prepare("SELECT revision FROM pool").get() ?? {}, "revision");
+}
+
+function listFiles(directory: string): string[] {
+  const list = (folder: string) =>
+    existsSync(join(directory, folder)) ? readdirSync(join(directory, folder), { withFileTypes: true }) : [];
+  const names = [
+    ...list(".")
+      .filter((entry) => entry.isFile())
+      .map(({ name }) => name),
+    ...list("tls")
+      .filter((entry) => entry.isFile())
+      .map(({ name }) => `tls/${name}`),
+  ];
+  return names.filter((name) => filesBeside.test(name));
+}
+
+export function isFileBeside(path: string): boolean {
+  return filesBeside.test(path) && !path.includes("..");
+}
+
+/** Puts what was written to a file, or into a folder, onto the disk. */
+export function flush(path: string): void {
+  const file = openSync(path, "r");
+  try {
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** For its owner only. */
+export function makePrivate(path: string): void {
+  chmodSync(path, 0o600);
+}
+
+export function writeError(cause: unknown, what: string): unknown {
+  if (errorCodeOf(cause) !== undefined) {
+    return cause;
+  }
+  const message = cause instanceof Error ? cause.message : String(cause);
+  const isFull =
+    cause instanceof Error &&
+    (("code" in cause && cause.code === "ENOSPC") ||
+      ("errcode" in cause && Number(cause.errcode) % 256 === 13));
+  return millpondError(isFull ? "MILLPOND_E_STATE_FULL" : "MILLPOND_E_INVALID", `${what}: ${message}`, {
+    cause,
+  });
+}
+
+/** Of the database in a state directory. */
+export function databasePath(directory: string): string {
+  return join(directory, databaseFileName);
+}

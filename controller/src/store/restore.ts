@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Puts a state back as it was. Agents obey nothing older than what they have heard, and know grants that the backup does
+// not: terms, epochs and revisions go on far beyond all that can have been given out since
+// (docs/decisions/0027-a-restored-state-adopts-what-runs.md).
+
+import { copyFileSync, existsSync, linkSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { errorCodeOf, millpondError } from "@millpond/api";
+import { databasePath, flush, isFileBeside, makePrivate, writeError } from "./backup.ts";
+import { migrateSqlite, schemaVersion } from "./migrations.ts";
+import { blob, integer, type Row, text } from "./rows.ts";
+import { stateError } from "./state-file.ts";
+
+export interface RestoreOptions {
+  /** A file that `writeBackup` wrote. */
+  readonly from: string;
+  /** State directory of a controller that does not run; made where it is not there. */
+  readonly to: string;
+  /** Unix milliseconds. */
+  readonly now: number;
+}
+
+/** What was put back. */
+export interface Restored {
+  readonly identity: string;
+  readonly claims: number;
+  readonly nodes: number;
+  /** Where terms, epochs and revisions go on. */
+  readonly resumedAt: number;
+  /** Where the state lies that was there before; undefined: there was none. */
+  readonly replaced: string | undefined;
+}
+
+/**
+ * More than a pool can give out between a backup and its end. Where the clock is right, the time is greater: then also two
+ * restores of one backup have nothing in common.
+ */
+const leastJump = 2_000_000_000;
+
+/** Where a state goes on that has given out these. */
+export function resumptionOf(pool: Row, now: number, seen = 0): number {
+  const known = Math.max(integer(pool, "term"), integer(pool, "epoch"), integer(pool, "revision"), seen);
+  return Math.max(known + leastJump, now);
+}
+
+/**
+ * Puts the state of a backup into a state directory, whole or not at all. What lies there is kept beside it.
+ *
+ * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_STATE_LOCKED while a controller runs on the directory, MILLPOND_E_STATE_NEWER,
+ *   MILLPOND_E_STATE_BROKEN where the file is no backup, MILLPOND_E_STATE_FULL
+ */
+export function restoreBackup({ from, to, now }: RestoreOptions): Restored {
+  if (!existsSync(from)) {
+    throw millpondError("MILLPOND_E_NOT_FOUND", `there is no backup ${from}`);
+  }
+  mkdirSync(to, { recursive: true, mode: 0o700 });
+  const target = databasePath(to);
+  const lock = lockState(target);
+  const seen = lock?.seen ?? 0;
+  const making = join(to, ".restoring.sqlite");
+  try {
+    rmSync(making, { force: true });
+    copyFileSync(from, making);
+    makePrivate(making);
+    const restored = prepare(making, { now, seen, from });
+    for (const { path, content } of restored.files) {
+      writeBeside(join(to, path), content);
+    }
+    flush(making);
+    const replaced = existsSync(target) ? keepBefore(to, now) : undefined;
+    // Closing removes the log at its path: before there is another.
+    lock?.close();
+    linkSync(making, target);
+    rmSync(making);
+    flush(to);
+    const { identity, claims, nodes, resumedAt } = restored;
+    return { identity, claims, nodes, resumedAt, replaced };
+  } catch (cause) {
+    lock?.close();
+    rmSync(making, { force: true });
+    throw writeError(cause, `the backup ${from} could not be restored to ${to}`);
+  }
+}
+
+interface Lock {
+  /** The greatest number that the state there has given out. */
+  readonly seen: number;
+  /** May be done twice. */
+  readonly close: () => void;
+}
+
+/** Keeps controllers away from what is there, and learns what it has given out. */
+function lockState(path: string): Lock | undefined {
+  if (!existsSync(path)) {
+    return undefined;
+  }
+  let database: DatabaseSync | undefined;
+  try {
+    database = new DatabaseSync(path, { timeout: 0 });
+    database.exec("PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; COMMIT");
+    const pool = database.prepare("SELECT * FROM pool").get();
+    const seen = pool === undefined ? 0 : resumptionOf(pool, 0) - leastJump;
+    const open = database;
+    return { seen, close: () => (open.isOpen ? open.close() : undefined) };
+  } catch (cause) {
+    database?.close();
+    const error = stateError(cause, `the state in ${path} cannot be replaced`);
+    if (errorCodeOf(error) === "MILLPOND_E_STATE_BROKEN") {
+      // What cannot be read is why one restores.
+      return { seen: 0, close: () => undefined };
+    }
+    throw error;
+  }
+}
+
+interface Prepared extends Omit<Restored, "replaced"> {
+  readonly files: readonly { readonly path: string; readonly content: Uint8Array }[];
+}
+
+function prepare(
+  path: string,
+  { now, seen, from }: { readonly now: number; readonly seen: number; readonly from: string },
+): Prepared {
+  try {
+    using database = new DatabaseSync(path);
+    const broken = database.prepare("PRAGMA integrity_check").get()?.["integrity_check"];
+    if (broken !== "ok" || schemaVersion(database) === 0) {
+      throw millpondError("MILLPOND_E_STATE_BROKEN", `${from} is not a backup, or damaged`);
+    }
+    migrateSqlite(database);
+    const isWhole = database
+      .prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'backup_files'")
+      .get();
+    const files =
+      isWhole === undefined
+        ? []
+        : database
+            .prepare("SELECT path, content FROM backup_files")
+            .all()
+            .map((row) => ({ path: text(row, "path"), content: blob(row, "content") }));
+    const strange = files.find((file) => !isFileBeside(file.path));
+    if (strange !== undefined) {
+      throw millpondError(
+        "MILLPOND_E_STATE_BROKEN",
+        `${from} has a file ${strange.path}, which no backup has`,
+      );
+    }
+    const pool = database.prepare("SELECT * FROM pool").get() ?? {};
+    const resumedAt = resumptionOf(pool, now, seen);
+    database.exec("BEGIN IMMEDIATE");
+    database.exec("DROP TABLE IF EXISTS backup_files");
+    database
+      .prepare(
+        "UPDATE pool SET restored_epoch = epoch, resumed_at = :at, term = :at, epoch = :at, revision = :at",
+      )
+      .run({ at: resumedAt });
+    database.exec("COMMIT");
+    const count = (table: string) =>
+      integer(database.prepare(`SELECT count(*) AS count FROM ${table}`).get() ?? {}, "count");
+    const identity = text(pool, "identity");
+    return { identity, claims: count("claims"), nodes: count("nodes"), resumedAt, files };
+  } catch (cause) {
+    throw stateError(cause, `the backup ${from} cannot be read`);
+  }
+}
+
+function writeBeside(path: string, content: Uint8Array): void {
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  writeFileSync(`${path}.new`, content, { mode: 0o600, flush: true });
+  renameSync(`${path}.new`, path);
+}
+
+/** @returns The folder in which the state lies now that was there. */
+function keepBefore(directory: string, now: number): string {
+  const kept = join(directory, `before-restore-${new Date(now).toISOString().replace(/[:.]/g, "-")}`);
+  mkdirSync(kept, { mode: 0o700 });
+  for (const suffix of ["", "-wal", "-shm"]) {
+    const path = `${databasePath(directory)}${suffix}`;
+    if (existsSync(path)) {
+      renameSync(path, `${databasePath(kept)}${suffix}`);
+    }
+  }
+  return kept;
+}
+
+/**
+ * Has a database go on as a restored state, which its own tools have put back.
+ *
+ * @param url `postgres://user:password@host:port/database`.
+ * @throws MILLPOND_E_STORE_UNREACHABLE, MILLPOND_E_STATE_NEWER, MILLPOND_E_NOT_FOUND where it holds no state
+ */
+export async function resumeDatabase(url: string, now: number): Promise<Omit<Restored, "replaced">> {
+  const { PostgresStore } = await import("./postgres-store.ts");
+  const { PostgresConnections } = await import("./postgres-connections.ts");
+  await (await PostgresStore.open({ url })).close();
+  const connections = new PostgresConnections(url);
+  try {
+    return await connections.transaction("read and write", async (session) => {
+      // A controller that leads would not notice that the state is another.
+      const [leader = {}] = await session.query("SELECT url FROM leader WHERE expires_at > now() FOR UPDATE");
+      if (leader["url"] !== undefined) {
+        throw millpondError(
+          "MILLPOND_E_STATE_LOCKED",
+          `the controller at ${text(leader, "url")} leads on this database`,
+          { remedy: "Stop the controllers first." },
+        );
+      }
+      const [pool = {}] = await session.query("SELECT * FROM pool FOR UPDATE");
+      if (integer(pool, "revision") === 0 && integer(pool, "term") === 0) {
+        throw millpondError("MILLPOND_E_NOT_FOUND", "the database holds no state", {
+          remedy: "Restore it with PostgreSQL's tools first, then say this.",
+        });
+      }
+      const resumedAt = resumptionOf(pool, now);
+      await session.query(
+        "UPDATE pool SET restored_epoch = epoch, resumed_at = $1, term = $1, epoch = $1, revision = $1",
+        [resumedAt],
+      );
+      // Those who follow read everything.
+      await session.query("DELETE FROM changes");
+      const count = async (table: string) =>
+        integer((await session.query(`SELECT count(*) AS count FROM ${table}`))[0] ?? {}, "count");
+      const identity = text(pool, "identity");
+      return { identity, claims: await count("claims"), nodes: await count("nodes"), resumedAt };
+    });
+  } finally {
+    await connections.close();
+  }
+}

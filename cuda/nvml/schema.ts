@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/** The words in which NVIDIA's management library (NVML) is described: what each function is given and who answers. */
+
+/** A parameter, by what it is in C. Pointers that must not be null are checked before anything else. */
+export type Parameter =
+  /** `nvmlDevice_t`: a vGPU of the claim. */
+  | "gpu"
+  /** An unsigned number or an enumeration. */
+  | "number"
+  /** `unsigned long long`. */
+  | "long"
+  /** `const char*`, not null. */
+  | "string"
+  /** `char*` and the room behind it: two parameters of C. */
+  | "text"
+  /** A pointer, not null, to what is filled in: a type of `native/nvml/types.h`. */
+  | { readonly out: string }
+  /** `unsigned*`, how many there is room for and how many there are, and a pointer to the first. */
+  | { readonly list: string }
+  /** Passed on as it is, unchecked: a type of C. */
+  | { readonly raw: string };
+
+/** By name, in the order of C. */
+export type Parameters = Readonly<Record<string, Parameter>>;
+
+interface Given {
+  readonly parameters: Parameters;
+}
+
+/** `millpond::nvml::api::<name>` in `native/nvml`. */
+interface HandWritten extends Given {
+  readonly by: "hand";
+  /** It is given what is known of the claim, as all with a GPU are. */
+  readonly view?: true;
+  /** It works before `nvmlInit`. */
+  readonly early?: true;
+}
+
+/** Who answers a function. */
+export type NvmlFunction =
+  | HandWritten
+  /** A member of `Gpu`, for the one result; "not supported" while it is not known. */
+  | (Given & { readonly by: "member"; readonly member: string })
+  /** The same for every vGPU: this number, for each result. `why` is for people. */
+  | (Given & { readonly by: "rule"; readonly value: number; readonly why: string })
+  /** Another function, of which this is an older or newer name. */
+  | { readonly by: "same"; readonly as: string };
+
+/** Functions by their names. */
+export type NvmlGroup = Readonly<Record<string, NvmlFunction>>;
+
+/** A result that a member of `Gpu` is. */
+export function member(name: string, type: string = "unsigned"): NvmlFunction {
+  return { by: "member", member: name, parameters: { device: "gpu", value: { out: type } } };
+}
+
+/** One result that is the same for every vGPU. */
+export function rule(value: number, why: string): NvmlFunction {
+  return { by: "rule", value, why, parameters: { device: "gpu", value: { out: "unsigned" } } };
+}
+
+export function hand(parameters: Parameters): HandWritten {
+  return { by: "hand", parameters };
+}
+
+/** As `hand`, without a GPU among its parameters, and with what is known of the claim. */
+export function handWithView(parameters: Parameters): HandWritten {
+  return { by: "hand", parameters, view: true };
+}
+
+export function same(as: string): NvmlFunction {
+  return { by: "same", as };
+}
+
+export const out = (type: string): Parameter => ({ out: type });
+export const list = (type: string): Parameter => ({ list: type });
+export const raw = (type: string): Parameter => ({ raw: type });

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+/** The library and the claim as a whole. */
+import { hand, handWithView, type NvmlGroup, out, raw, same } from "./schema.ts";
+
+export const system = {
+  nvmlSystemGetDriverVersion: handWithView({ version: "text" }),
+  nvmlSystemGetNVMLVersion: { ...handWithView({ version: "text" }), early: true },
+  nvmlSystemGetCudaDriverVersion: handWithView({ version: out("int") }),
+  nvmlSystemGetCudaDriverVersion_v2: same("nvmlSystemGetCudaDriverVersion"),
+  nvmlSystemGetProcessName: handWithView({ pid: "number", name: "text" }),
+  // There are no units of the S-class, no cards between hosts, and none that were left out.
+  nvmlUnitGetCount: hand({ count: out("unsigned") }),
+  nvmlGetExcludedDeviceCount: hand({ count: out("unsigned") }),
+  nvmlGetBlacklistDeviceCount: same("nvmlGetExcludedDeviceCount"),
+  nvmlSystemGetHicVersion: hand({ count: out("unsigned"), entries: raw("void*") }),
+  // Events come to nobody: a set is made, and a wait for it takes all its time.
+  nvmlEventSetCreate: hand({ set: out("EventSet") }),
+  nvmlEventSetWait_v2: hand({ set: raw("EventSet"), event: raw("void*"), timeoutMs: "number" }),
+  nvmlEventSetWait: same("nvmlEventSetWait_v2"),
+  nvmlEventSetFree: hand({ set: raw("EventSet") }),
+} as const satisfies NvmlGroup;

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The API of a Kubernetes cluster, by its maintained client library.
+
+import {
+  AdmissionregistrationV1Api,
+  ApiException,
+  CoordinationV1Api,
+  CoreV1Api,
+  KubeConfig,
+  PatchStrategy,
+  type RequestContext,
+  ResourceV1Api,
+  setHeaderOptions,
+  VersionApi,
+  Watch,
+} from "@kubernetes/client-node";
+
+export interface Cluster {
+  readonly config: ClusterConfig;
+  readonly core: CoreV1Api;
+  readonly coordination: CoordinationV1Api;
+  readonly admission: AdmissionregistrationV1Api;
+  readonly resource: ResourceV1Api;
+  readonly version: VersionApi;
+  readonly watch: Watch;
+}
+
+/** Connections are made anew after so long: certificates and authorities in files are renewed. */
+const connectionsMs = 600_000;
+
+/**
+ * A configuration whose calls share their connections. The library's own opens one for each call, with a TLS handshake, and
+ * leaves it to time out.
+ */
+export class ClusterConfig extends KubeConfig {
+  #dispatcher: ReturnType<RequestContext["getDispatcher"]>;
+  #madeAtMs = 0;
+
+  override async applySecurityAuthentication(context: RequestContext): Promise<void> {
+    await super.applySecurityAuthentication(context);
+    if (this.#dispatcher === undefined || performance.now() - this.#madeAtMs > connectionsMs) {
+      // One that is replaced ends when its calls are over.
+      void this.#dispatcher?.close();
+      this.#dispatcher = context.getDispatcher();
+      this.#madeAtMs = performance.now();
+    } else {
+      context.setDispatcher(this.#dispatcher);
+    }
+  }
+}
+
+/** @param config Default: the service account of the pod, else `KUBECONFIG` or `~/.kube/config`. */
+export function connectCluster(config?: ClusterConfig): Cluster {
+  const known = config ?? new ClusterConfig();
+  if (config === undefined) known.loadFromDefault();
+  return {
+    config: known,
+    core: known.makeApiClient(CoreV1Api),
+    coordination: known.makeApiClient(CoordinationV1Api),
+    admission: known.makeApiClient(AdmissionregistrationV1Api),
+    resource: known.makeApiClient(ResourceV1Api),
+    version: known.makeApiClient(VersionApi),
+    watch: new Watch(known),
+  };
+}
+
+/** For calls that patch: the body is an RFC 7396 merge patch. */
+export const asMergePatch = setHeaderOptions("Content-Type", PatchStrategy.MergePatch);
+/** Lists such as conditions are merged by their keys. */
+export const asStrategicPatch = setHeaderOptions("Content-Type", PatchStrategy.StrategicMergePatch);
+/** RFC 6902. */
+export const asJsonPatch = setHeaderOptions("Content-Type", PatchStrategy.JsonPatch);
+
+/** Status of an error of the API server; undefined for any other. */
+export function statusOf(error: unknown): number | undefined {
+  return error instanceof ApiException ? error.code : undefined;
+}
+
+/** One line for people of any error of the API server. */
+export function describeFailure(error: unknown): string {
+  if (error instanceof ApiException) {
+    const body: unknown = error.body;
+    const text = typeof body === "string" ? body : JSON.stringify(body);
+    try {
+      const { message } = JSON.parse(text) as { message?: unknown };
+      if (typeof message === "string") return message;
+    } catch {
+      // Not a Status: shown as it is.
+    }
+    return `status ${error.code}: ${text.slice(0, 200)}`;
+  }
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** Resolves to undefined where the API server answers with one of the statuses. */
+export async function unlessStatus<T>(
+  call: Promise<T>,
+  ...statuses: readonly number[]
+): Promise<T | undefined> {
+  try {
+    return await call;
+  } catch (error) {
+    const status = statusOf(error);
+    if (status !== undefined && statuses.includes(status)) return undefined;
+    throw error;
+  }
+}
+
+export interface ClusterVersion {
+  readonly major: number;
+  readonly minor: number;
+}
+
+export async function readVersion(cluster: Cluster): Promise<ClusterVersion> {
+  const { major, minor } = await cluster.version.getCode();
+  // Managed clusters write `28+`.
+  return { major: Number.parseInt(major, 10), minor: Number.parseInt(minor, 10) };
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Of several operators one is at work: the holder of a Lease of coordination.k8s.io. Whether it has run out is judged by
+// the time since a change of it was seen, by the own monotonic clock, so clocks of other machines do not matter.
+
+import { randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import type { V1Lease } from "@kubernetes/client-node";
+import type { Logger } from "pino";
+import { asMergePatch, type Cluster, describeFailure, statusOf, unlessStatus } from "./cluster.ts";
+
+export interface LeaderElectionOptions {
+  readonly cluster: Cluster;
+  readonly namespace: string;
+  /** Of the Lease. */
+  readonly name: string;
+  /** Names this process among the candidates; random text is added. */
+  readonly identity: string;
+  readonly log: Logger;
+  /** Others may take over when nothing has been heard for so long. Default 15. */
+  readonly leaseSeconds?: number;
+  /** Default 2000. */
+  readonly retryMs?: number;
+}
+
+export class LeaderElection {
+  readonly #options: Required<LeaderElectionOptions>;
+  readonly #identity: string;
+  #seen = "";
+  #seenAtMs = 0;
+  #leads = false;
+
+  constructor(options: LeaderElectionOptions) {
+    this.#options = { leaseSeconds: 15, retryMs: 2000, ...options };
+    this.#identity = `${options.identity}_${randomUUID()}`;
+  }
+
+  get leads(): boolean {
+    return this.#leads;
+  }
+
+  /**
+   * Waits to lead, runs `work`, and again, until `signal` is aborted. The signal of `work` is aborted when the Lease could
+   * not be renewed in two thirds of its time: before another may take over.
+   */
+  async run(signal: AbortSignal, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+    const { log, retryMs } = this.#options;
+    while (!signal.aborted) {
+      if (await this.#tryAcquire()) {
+        log.info({ identity: this.#identity }, "leads");
+        await this.#lead(signal, work);
+      } else {
+        await delay(retryMs * (0.8 + 0.4 * Math.random()), undefined, { signal }).catch(() => undefined);
+      }
+    }
+  }
+
+  async #lead(signal: AbortSignal, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+    const { leaseSeconds, retryMs, log } = this.#options;
+    const lost = new AbortController();
+    const stop = AbortSignal.any([signal, lost.signal]);
+    this.#leads = true;
+    const done = new AbortController();
+    const renewing = (async () => {
+      let renewedAtMs = performance.now();
+      for (;;) {
+        await delay(retryMs, undefined, { signal: done.signal }).catch(() => undefined);
+        if (done.signal.aborted) return;
+        if (await this.#tryAcquire()) renewedAtMs = performance.now();
+        else if (performance.now() - renewedAtMs > (leaseSeconds * 1000 * 2) / 3) {
+          log.warn("leads no longer: the lease could not be renewed");
+          lost.abort();
+          return;
+        }
+      }
+    })();
+    try {
+      await work(stop);
+    } finally {
+      done.abort();
+      await renewing;
+      this.#leads = false;
+      if (!lost.signal.aborted) await this.#release();
+    }
+  }
+
+  /** Takes the Lease, or renews it. False where another has it, or the server does not answer. */
+  async #tryAcquire(): Promise<boolean> {
+    const { cluster, namespace, name, leaseSeconds, log } = this.#options;
+    try {
+      const lease = await unlessStatus(cluster.coordination.readNamespacedLease({ name, namespace }), 404);
+      if (lease === undefined) {
+        await cluster.coordination.createNamespacedLease({
+          namespace,
+          body: { metadata: { name }, spec: this.#spec(undefined) },
+        });
+        return true;
+      }
+      const { holderIdentity = "", renewTime } = lease.spec ?? {};
+      const mark = `${lease.metadata?.resourceVersion} ${String(renewTime)}`;
+      if (mark !== this.#seen) {
+        this.#seen = mark;
+        this.#seenAtMs = performance.now();
+      }
+      const isFree =
+        holderIdentity === "" ||
+        holderIdentity === this.#identity ||
+        performance.now() - this.#seenAtMs > (lease.spec?.leaseDurationSeconds ?? leaseSeconds) * 1000;
+      if (!isFree) return false;
+      await cluster.coordination.patchNamespacedLease(
+        {
+          namespace,
+          name,
+          body: {
+            // Refused where somebody else has written since.
+            metadata: { resourceVersion: lease.metadata?.resourceVersion },
+            spec: this.#spec(lease),
+          },
+        },
+        asMergePatch,
+      );
+      return true;
+    } catch (error) {
+      if (statusOf(error) !== 409)
+        log.debug({ failure: describeFailure(error) }, "the lease cannot be taken");
+      return false;
+    }
+  }
+
+  #spec(lease: V1Lease | undefined): Record<string, unknown> {
+    const now = new Date().toISOString().replace("Z", "000Z");
+    const isOurs = lease?.spec?.holderIdentity === this.#identity;
+    return {
+      holderIdentity: this.#identity,
+      leaseDurationSeconds: this.#options.leaseSeconds,
+      renewTime: now,
+      ...(isOurs ? {} : { acquireTime: now, leaseTransitions: (lease?.spec?.leaseTransitions ?? -1) + 1 }),
+    };
+  }
+
+  /** So that the next need not wait for it to run out. */
+  async #release(): Promise<void> {
+    const { cluster, namespace, name, log } = this.#options;
+    try {
+      const lease = await cluster.coordination.readNamespacedLease({ name, namespace });
+      if (lease.spec?.holderIdentity !== this.#identity) return;
+      const body = {
+        metadata: { resourceVersion: lease.metadata?.resourceVersion },
+        spec: { holderIdentity: "", leaseDurationSeconds: 1 },
+      };
+      await cluster.coordination.patchNamespacedLease({ namespace, name, body }, asMergePatch);
+    } catch (error) {
+      log.debug({ failure: describeFailure(error) }, "the lease could not be given back and runs out");
+    }
+  }
+}

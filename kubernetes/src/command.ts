@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { readFileSync } from "node:fs";
+import { hostname } from "node:os";
+import { parseArgs } from "node:util";
+import { millpondError, quote } from "@millpond/api";
+import { connect } from "@millpond/cli";
+import { logDestinationOptions, outlivingItsDisk, readAuthorities } from "@millpond/platform";
+import { type Logger, pino } from "pino";
+import { type Allocation, chooseAllocation } from "./allocation.ts";
+import { connectCluster, readVersion } from "./cluster/cluster.ts";
+import { installClientLibrary, withSockets } from "./node/client-library.ts";
+import { DevicePlugin } from "./node/device-plugin.ts";
+import { DraPlugin } from "./node/dra-plugin.ts";
+import { Operator } from "./operator/operator.ts";
+import { makeResourceNames } from "./request/resource-names.ts";
+import { setUp } from "./setup.ts";
+
+const usage = `Usage: millpond-kubernetes operator [--namespace NAMESPACE] [--service-account NAME] [--domain millpond.dev]
+                      [--resource-names KIND=NAME,...] [--allocation auto|dra|device-plugin] [--listen 0.0.0.0:8443]
+                      [--programs-controller URL]
+                      [--webhook-url URL] [--lease-seconds 15]
+       millpond-kubernetes node [--domain millpond.dev] [--resource-names KIND=NAME,...]
+                      [--allocation auto|dra|device-plugin] [--library /usr/lib/millpond] [--kubelet /var/lib/kubelet]
+                      [--cdi /var/run/cdi] [--install /var/lib/millpond/client] [--host-install PATH] [--slots 256]
+                      [--sockets /run/millpond/sockets]
+       millpond-kubernetes setup [--namespace NAMESPACE]
+
+setup: makes the Secret millpond-pool of a pool that runs in the cluster, with its tokens and the controller's certificate,
+where there is none.
+
+node: gives the pods of a node the client library of --library, which it copies to --install; that is --host-install for
+the host, where it is another path there. Programs whose GPU is on the same node reach it by --sockets, which is in the
+run directory of the node's agent; empty: by TCP, as all others. It needs nothing of the pool.
+
+operator: answers the webhooks of a cluster and keeps its pods and their claims in agreement. Several may run; one leads.
+
+API servers reach it by the Service millpond of its namespace, or where --webhook-url says. When the one that leads is
+killed, another takes over within --lease-seconds.
+
+The pool is MILLPOND_CONTROLLER, with MILLPOND_TOKEN of an administrator (or MILLPOND_TOKEN_FILE) and MILLPOND_CA.
+--programs-controller is what programs in pods reach it by, where that is another URL. --resource-names are more names of
+the resources vgpu, compute, memory and memory-percent: vgpu=pool.example.org/gpu. --allocation says how pods get their
+vGPUs: by ResourceClaims (dra, Kubernetes 1.34 or later with consumable capacity) or by a device plugin; auto takes the
+first where the cluster's version has it.
+`;
+
+/**
+ * Runs a part of Millpond in a Kubernetes cluster until SIGTERM or SIGINT. Resolves with the exit status.
+ *
+ * @throws MILLPOND_E_INVALID, MILLPOND_E_NOT_CONFIGURED, and what keeps it from starting
+ */
+export async function runKubernetesCommand(
+  args: readonly string[],
+  environment: NodeJS.ProcessEnv,
+): Promise<number> {
+  const [part = "", ...rest] = args;
+  if (part === "operator") return await runOperator(rest, environment);
+  if (part === "setup") return await runSetup(rest, environment);
+  if (part === "node") return await runNode(rest, environment);
+  if (part === "--help" || part === "-h") {
+    process.stdout.write(usage);
+    return 0;
+  }
+  throw millpondError("MILLPOND_E_INVALID", `${quote(part)} is no part that runs in a cluster`, {
+    remedy: "There are operator, node and setup.",
+  });
+}
+
+async function runOperator(args: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
+  const { values } = parse(args);
+  if (values.help) {
+    process.stdout.write(usage);
+    return 0;
+  }
+  const { namespace } = values;
+  const allocation = parseAllocation(values.allocation);
+  const account = values["service-account"];
+  const log = makeLog(environment);
+  const endpoint = endpointOf(environment);
+  const { host, port } = parseListen(values.listen);
+  const objects = "millpond";
+  const url = values["webhook-url"];
+  const lease = values["lease-seconds"];
+  if (!/^[1-9]\d{0,2}$/.test(lease) || Number(lease) < 3) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `--lease-seconds ${quote(lease)} is not a whole number from 3 to 999`,
+    );
+  }
+  if (url !== undefined && (!URL.canParse(url) || new URL(url).protocol !== "https:")) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `--webhook-url ${quote(url)} is not a URL such as https://10.0.0.7:8443`,
+    );
+  }
+  const operator = await Operator.start({
+    cluster: connectCluster(),
+    pool: connect({ ...endpoint, source: "MILLPOND_CONTROLLER", reason: "asked for by a pod" }),
+    names: makeResourceNames(values.domain, values["resource-names"]),
+    namespace,
+    identity: hostname(),
+    user: `system:serviceaccount:${namespace}:${account}`,
+    allocation,
+    programs: { controller: values["programs-controller"] ?? endpoint.controller, ca: endpoint.ca ?? "" },
+    webhook: {
+      target:
+        url === undefined
+          ? { service: { namespace, name: objects, port: 443 } }
+          : { url: url.replace(/\/$/, "") },
+      host,
+      port,
+      objects,
+      serviceNames: [
+        `${objects}.${namespace}.svc`,
+        `${objects}.${namespace}.svc.cluster.local`,
+        ...(url === undefined ? [] : [new URL(url).hostname.replace(/^\[|\]$/g, "")]),
+      ],
+    },
+    log,
+    leaseSeconds: Number(lease),
+  });
+  log.info({ allocation: operator.allocation, port: operator.webhookPort }, "answers the webhooks");
+  await stopRequested();
+  log.info("stops");
+  await operator[Symbol.asyncDispose]();
+  return 0;
+}
+
+async function runSetup(args: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
+  const { values } = parse(args);
+  if (values.help) {
+    process.stdout.write(usage);
+    return 0;
+  }
+  const { namespace } = values;
+  const isNew = await setUp({
+    cluster: connectCluster(),
+    namespace,
+    name: "millpond-pool",
+    controllerHost: `millpond-controller.${namespace}.svc`,
+  });
+  makeLog(environment).info({ isNew }, "the pool has its Secret");
+  return 0;
+}
+
+async function runNode(args: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
+  const { values } = parse(args);
+  if (values.help) {
+    process.stdout.write(usage);
+    return 0;
+  }
+  const log = makeLog(environment);
+  const cluster = connectCluster();
+  const names = makeResourceNames(values.domain, values["resource-names"]);
+  const { install, kubelet: kubeletDirectory, slots } = values;
+  if (!/^[1-9]\d{0,3}$/.test(slots)) {
+    throw millpondError("MILLPOND_E_INVALID", `--slots ${quote(slots)} is not a whole number from 1 to 9999`);
+  }
+  const installed = installClientLibrary(values.library, install, values["host-install"] ?? install);
+  const library = values.sockets === "" ? installed : withSockets(installed, values.sockets);
+  const allocation = chooseAllocation(parseAllocation(values.allocation), await readVersion(cluster));
+  await using _plugin =
+    allocation === "dra"
+      ? await DraPlugin.start({ cluster, names, library, kubeletDirectory, cdiDirectory: values.cdi, log })
+      : DevicePlugin.start({ names, library, kubeletDirectory, slots: Number(slots), log });
+  log.info({ allocation, library: library.version }, "gives pods the client library");
+  await stopRequested();
+  log.info("stops");
+  return 0;
+}
+
+/** @throws MILLPOND_E_INVALID */
+function parseAllocation(text: string): Allocation | "auto" {
+  if (text === "auto" || text === "dra" || text === "device-plugin") return text;
+  throw millpondError(
+    "MILLPOND_E_INVALID",
+    `--allocation ${quote(text)} is none of auto, dra, device-plugin`,
+  );
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      options: {
+        namespace: { type: "string", default: "millpond-system" },
+        "service-account": { type: "string", default: "millpond-operator" },
+        domain: { type: "string", default: "millpond.dev" },
+        "resource-names": { type: "string", default: "" },
+        allocation: { type: "string", default: "auto" },
+        listen: { type: "string", default: "0.0.0.0:8443" },
+        "programs-controller": { type: "string" },
+        "webhook-url": { type: "string" },
+        "lease-seconds": { type: "string", default: "15" },
+        library: { type: "string", default: "/usr/lib/millpond" },
+        kubelet: { type: "string", default: "/var/lib/kubelet" },
+        cdi: { type: "string", default: "/var/run/cdi" },
+        install: { type: "string", default: "/var/lib/millpond/client" },
+        "host-install": { type: "string" },
+        sockets: { type: "string", default: "/run/millpond/sockets" },
+        slots: { type: "string", default: "256" },
+        help: { type: "boolean", short: "h", default: false },
+      },
+    });
+  } catch (error) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      error instanceof Error ? (error.message.split(". ")[0] ?? "") : "",
+      {
+        remedy: "`millpond-kubernetes --help` says what there is.",
+      },
+    );
+  }
+}
+
+function endpointOf(environment: NodeJS.ProcessEnv) {
+  const controller = environment["MILLPOND_CONTROLLER"] ?? "";
+  if (controller === "") {
+    throw millpondError("MILLPOND_E_NOT_CONFIGURED", "no controller is known", {
+      remedy: "Set MILLPOND_CONTROLLER to its URL.",
+    });
+  }
+  const file = environment["MILLPOND_TOKEN_FILE"] ?? "";
+  const token = file === "" ? (environment["MILLPOND_TOKEN"] ?? "") : readFileSync(file, "utf8").trim();
+  const ca = environment["MILLPOND_CA"] ?? "";
+  return { controller, token, ca: ca === "" ? undefined : readAuthorities(ca) };
+}
+
+function parseListen(text: string): { readonly host: string; readonly port: number } {
+  const match = /^(?:\[([0-9a-fA-F:]+)\]|([^:]+)):(\d{1,5})$/.exec(text);
+  const port = Number(match?.[3] ?? Number.NaN);
+  if (match === null || !(port <= 65_535)) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `--listen ${quote(text)} is not an address and a port such as 0.0.0.0:8443`,
+    );
+  }
+  return { host: match[1] ?? match[2] ?? "", port };
+}
+
+function makeLog(environment: NodeJS.ProcessEnv): Logger {
+  const level = environment["MILLPOND_LOG"] ?? "info";
+  return pino(
+    { level: /^(?:trace|debug|info|warn|error)$/.test(level) ? level : "info" },
+    outlivingItsDisk(pino.destination(logDestinationOptions)),
+  );
+}
+
+function stopRequested(): Promise<void> {
+  return new Promise((resolve) => {
+    for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => resolve());
+  });
+}

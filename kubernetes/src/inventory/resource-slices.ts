@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The pool as ResourceSlices: one for each of its nodes, every device with the capacity that claims consume. Pods on any
+// node can use them.
+
+import { type Device, DeviceHealth, type Node } from "@millpond/api";
+import type { V1Device, V1ResourceSlice } from "@kubernetes/client-node";
+import type { Logger } from "pino";
+import { asMergePatch, type Cluster, unlessStatus } from "../cluster/cluster.ts";
+import { formatQuantity, parseWholeQuantity } from "../request/quantity.ts";
+import { keysOf, type ResourceNames } from "../request/resource-names.ts";
+
+/** The devices of a node as Kubernetes' scheduler sees them. A pure function; no devices where none takes claims. */
+export function toDevices(node: Pick<Node, "name" | "devices">): V1Device[] {
+  return node.devices
+    .filter(({ health }) => health === DeviceHealth.HEALTHY)
+    .map((device) => ({
+      name: `gpu-${device.index}`,
+      allowMultipleAllocations: true,
+      attributes: {
+        node: { string: node.name },
+        uuid: { string: device.uuid.slice(0, 64) },
+        index: { _int: device.index },
+        kind: { string: device.kind },
+        model: { string: device.name.slice(0, 64) },
+        multiprocessors: { _int: device.multiprocessors },
+        ...(/^\d+\.\d+$/.test(device.computeCapability)
+          ? { computeCapability: { version: `${device.computeCapability}.0` } }
+          : {}),
+      },
+      capacity: capacityOf(device),
+    }));
+}
+
+/** What is asked is taken as it is, not rounded: the pool's scheduler has decided it to the byte. */
+function capacityOf({ memoryBytes }: Device) {
+  const consumable = (value: bigint) => ({
+    value: formatQuantity(value),
+    requestPolicy: { _default: formatQuantity(value), validRange: { min: "0", max: formatQuantity(value) } },
+  });
+  return { cores: consumable(100n), memory: consumable(memoryBytes) };
+}
+
+/** Name of the slice of a node of the pool. */
+export function sliceName({ domain }: ResourceNames, node: string): string {
+  return `${domain.replaceAll(".", "-")}-${node}`;
+}
+
+export interface SlicePublisherOptions {
+  readonly cluster: Cluster;
+  readonly names: ResourceNames;
+  readonly log: Logger;
+}
+
+/** Keeps the slices of the API server as the pool is. */
+export class SlicePublisher {
+  readonly #options: SlicePublisherOptions;
+  /** What was published last, by the slice's name. */
+  readonly #published = new Map<string, string>();
+  #isRead = false;
+
+  constructor(options: SlicePublisherOptions) {
+    this.#options = options;
+  }
+
+  async publish(nodes: readonly Pick<Node, "name" | "devices">[]): Promise<void> {
+    const { cluster, names, log } = this.#options;
+    const { domain } = names;
+    const wanted = new Map<string, { readonly node: string; readonly devices: V1Device[] }>();
+    for (const node of nodes) {
+      const devices = toDevices(node);
+      if (devices.length > 0) wanted.set(sliceName(names, node.name), { node: node.name, devices });
+    }
+    const isKnown =
+      this.#isRead &&
+      [...wanted].every(([name, { devices }]) => this.#published.get(name) === digest(devices));
+    if (isKnown && this.#published.size === wanted.size) return;
+    const fieldSelector = `spec.driver=${domain}`;
+    const there = (await cluster.resource.listResourceSlice({ fieldSelector })).items;
+    const owner = await this.#owner();
+    for (const slice of there) {
+      const name = slice.metadata?.name ?? "";
+      if (wanted.has(name)) continue;
+      await unlessStatus(cluster.resource.deleteResourceSlice({ name }), 404);
+      log.info({ slice: name }, "a node of the pool has gone");
+    }
+    this.#published.clear();
+    for (const [name, { node, devices }] of wanted) {
+      const old = there.find(({ metadata }) => metadata?.name === name);
+      const generation = (old?.spec.pool.generation ?? 0) + 1;
+      if (old === undefined) {
+        const body = toSlice(names, node, devices, generation, owner);
+        await unlessStatus(cluster.resource.createResourceSlice({ body }), 409);
+      } else if (digest(old.spec.devices ?? []) !== digest(devices)) {
+        const body = {
+          metadata: { resourceVersion: old.metadata?.resourceVersion },
+          spec: { pool: { generation }, devices: devices.map(toWire) },
+        };
+        await cluster.resource.patchResourceSlice({ name, body }, asMergePatch);
+      }
+      this.#published.set(name, digest(devices));
+    }
+    this.#isRead = true;
+  }
+
+  /** What ends with the device class: with it all that was published goes. */
+  async #owner(): Promise<{ readonly name: string; readonly uid: string } | undefined> {
+    const { cluster, names } = this.#options;
+    const found = await unlessStatus(cluster.resource.readDeviceClass({ name: names.domain }), 404);
+    return found === undefined ? undefined : { name: names.domain, uid: found.metadata?.uid ?? "" };
+  }
+}
+
+function toSlice(
+  names: ResourceNames,
+  node: string,
+  devices: V1Device[],
+  generation: number,
+  owner: { readonly name: string; readonly uid: string } | undefined,
+): V1ResourceSlice {
+  return {
+    apiVersion: "resource.k8s.io/v1",
+    kind: "ResourceSlice",
+    metadata: {
+      name: sliceName(names, node),
+      labels: { [keysOf(names).managed]: "true" },
+      ...(owner === undefined
+        ? {}
+        : { ownerReferences: [{ apiVersion: "resource.k8s.io/v1", kind: "DeviceClass", ...owner }] }),
+    },
+    spec: {
+      driver: names.domain,
+      pool: { name: node, generation, resourceSliceCount: 1 },
+      allNodes: true,
+      devices,
+    },
+  };
+}
+
+/** The library renames members that are words of other languages; a patch is sent as it is. */
+function toWire(device: V1Device): unknown {
+  const attributes = Object.entries(device.attributes ?? {}).map(([name, { _int, ...rest }]) => [
+    name,
+    _int === undefined ? rest : { int: _int },
+  ]);
+  const capacity = Object.entries(device.capacity ?? {}).map(([name, { value, requestPolicy }]) => [
+    name,
+    { value, requestPolicy: { default: requestPolicy?._default, validRange: requestPolicy?.validRange } },
+  ]);
+  return {
+    ...device,
+    attributes: Object.fromEntries(attributes),
+    capacity: Object.fromEntries(capacity),
+  };
+}
+
+/** The same for the same devices, in whatever way a quantity is written. */
+function digest(devices: readonly V1Device[]): string {
+  return JSON.stringify(
+    devices.map(({ name, attributes = {}, capacity = {} }) => [
+      name,
+      Object.entries(attributes)
+        .map(([key, value]) => [key, value._int, value.string, value.version])
+        .sort(byName),
+      Object.entries(capacity)
+        .map(([key, { value }]) => [key, String(parseWholeQuantity(value, key))])
+        .sort(byName),
+    ]),
+  );
+}
+
+function byName([a]: readonly unknown[], [b]: readonly unknown[]): number {
+  return String(a) < String(b) ? -1 : 1;
+}

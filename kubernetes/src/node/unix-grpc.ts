@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// gRPC over Unix sockets, as kubelets and their plugins speak it.
+
+import { mkdirSync, rmSync } from "node:fs";
+import { createServer, type Http2Server, type ServerHttp2Session } from "node:http2";
+import { createConnection } from "node:net";
+import { dirname } from "node:path";
+import type { ConnectRouter, Transport } from "@connectrpc/connect";
+import { connectNodeAdapter, createGrpcTransport } from "@connectrpc/connect-node";
+
+/** Serves gRPC at a path; a socket that somebody has left there is replaced. */
+export class UnixGrpcServer implements AsyncDisposable {
+  readonly path: string;
+  readonly #server: Http2Server;
+  readonly #sessions = new Set<ServerHttp2Session>();
+
+  private constructor(path: string, server: Http2Server) {
+    this.path = path;
+    this.#server = server;
+    server.on("session", (session) => {
+      this.#sessions.add(session);
+      session.once("close", () => this.#sessions.delete(session));
+    });
+  }
+
+  static async listen(path: string, routes: (router: ConnectRouter) => void): Promise<UnixGrpcServer> {
+    mkdirSync(dirname(path), { recursive: true, mode: 0o750 });
+    rmSync(path, { force: true });
+    const adapter = connectNodeAdapter({ routes, connect: false, grpcWeb: false });
+    const server = new UnixGrpcServer(
+      path,
+      createServer((request, response) => {
+        // A kubelet sends the escaped path of the socket, which is no host of a URL.
+        request.headers[":authority"] = "localhost";
+        adapter(request, response);
+      }),
+    );
+    await new Promise<void>((resolve, reject) => {
+      server.#server.once("error", reject).listen(path, () => resolve());
+    });
+    return server;
+  }
+
+  /** Streams that are open are broken off. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
+    for (const session of this.#sessions) session.destroy();
+    await closed;
+    rmSync(this.path, { force: true });
+  }
+}
+
+/** For clients of what listens at a path. */
+export function unixGrpcTransport(path: string): Transport {
+  return createGrpcTransport({
+    baseUrl: "http://localhost",
+    nodeOptions: { createConnection: () => createConnection(path) },
+  });
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The pool's claims for pods of this cluster, as this operator knows them: kept current by the pool's events, and compared
+// with all that there are again and again, because events can be missed.
+
+import { setTimeout as delay } from "node:timers/promises";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { type Claim, type ClaimSchema, ClaimState, errorCodeOf } from "@millpond/api";
+import type { Connection } from "@millpond/cli";
+import type { Logger } from "pino";
+import { resourceClaimOfClaim } from "../request/user-claims.ts";
+import { clusterLabel, leaseSeconds, podOfClaim } from "../request/pod-claims.ts";
+
+export interface ClaimViewOptions {
+  readonly pool: Pick<Connection, "claims" | "pool">;
+  /** Value of the cluster's label. */
+  readonly cluster: string;
+  /** Told of each claim that is new, has changed or has gone. */
+  readonly onChange: (name: string) => void;
+  readonly log: Logger;
+  /** Between looks at the pool's events. Default 300 ms. */
+  readonly pollMs?: number;
+  /** Between looks at all claims. Default 5000 ms. */
+  readonly compareMs?: number;
+}
+
+export class ClaimView {
+  readonly #options: ClaimViewOptions;
+  readonly #claims = new Map<string, Claim>();
+  /** Changes of this operator's own, so that an older list does not undo them. */
+  #writes = 0;
+  #lastEvent = 0n;
+  #comparedAtMs = Number.NEGATIVE_INFINITY;
+  #isCompared = false;
+
+  constructor(options: ClaimViewOptions) {
+    this.#options = options;
+  }
+
+  /** Whether all claims of the cluster have been read since the start. */
+  get isCompared(): boolean {
+    return this.#isCompared;
+  }
+
+  get claims(): ReadonlyMap<string, Claim> {
+    return this.#claims;
+  }
+
+  /** Keeps the view current until `signal` is aborted. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { log, pollMs = 300, compareMs = 5000 } = this.#options;
+    let isReachable = true;
+    while (!signal.aborted) {
+      try {
+        if (performance.now() - this.#comparedAtMs > compareMs) await this.#compare(signal);
+        await this.#takeEvents(signal);
+        if (!isReachable) log.info("the pool answers again");
+        isReachable = true;
+      } catch (error) {
+        if (signal.aborted) return;
+        if (isReachable) log.warn({ err: error }, "the pool does not answer; nothing is changed meanwhile");
+        isReachable = false;
+      }
+      await delay(isReachable ? pollMs : 1000, undefined, { signal }).catch(() => undefined);
+    }
+  }
+
+  async create(claim: MessageInitShape<typeof ClaimSchema>): Promise<Claim> {
+    const { claims } = this.#options.pool;
+    try {
+      const answer = await claims.createClaim({ claim }, { timeoutMs: 20_000 });
+      return this.#put(required(answer.claim));
+    } catch (error) {
+      // An answer was lost, or it ended a short while ago; it is this pod's either way.
+      if (errorCodeOf(error) !== "MILLPOND_E_ALREADY_EXISTS") throw error;
+      return this.#put(required((await claims.getClaim({ name: claim.name ?? "" })).claim));
+    }
+  }
+
+  /** Ends a claim; one that is not there is no error. */
+  async release(name: string): Promise<void> {
+    try {
+      await this.#options.pool.claims.releaseClaim({ name }, { timeoutMs: 20_000 });
+    } catch (error) {
+      if (errorCodeOf(error) !== "MILLPOND_E_NOT_FOUND") throw error;
+    }
+    this.#writes += 1;
+    this.#claims.delete(name);
+  }
+
+  /** Renews the lease where a third of it is over. */
+  async renew(name: string): Promise<void> {
+    const known = this.#claims.get(name);
+    if (known === undefined || hasEnded(known)) return;
+    if (Number(known.leaseExpiresAt) - Date.now() / 1000 > (leaseSeconds * 2) / 3) return;
+    const { claim } = await this.#options.pool.claims.waitClaim({ name, timeoutSeconds: 0 });
+    this.#put(required(claim));
+  }
+
+  /** What is 0 stays as it is. */
+  async resize(request: {
+    readonly name: string;
+    readonly memoryBytes: bigint;
+    readonly memoryPercent: number;
+    readonly computePercent: number;
+  }): Promise<Claim> {
+    const { claim } = await this.#options.pool.claims.resizeClaim(request, { timeoutMs: 20_000 });
+    return this.#put(required(claim));
+  }
+
+  /** Reads all claims and tells of the differences. */
+  async #compare(signal: AbortSignal): Promise<void> {
+    const { pool, cluster, onChange } = this.#options;
+    if (!this.#isCompared) {
+      const { events } = await pool.pool.listEvents({ limit: 1 }, { signal });
+      this.#lastEvent = events[0]?.id ?? 0n;
+    }
+    const writes = this.#writes;
+    const { claims } = await pool.claims.listClaims({}, { signal });
+    if (writes !== this.#writes) return;
+    const found = new Set<string>();
+    for (const claim of claims) {
+      if (claim.labels[clusterLabel] !== cluster || !isOperators(claim.name)) continue;
+      found.add(claim.name);
+      const known = this.#claims.get(claim.name);
+      this.#claims.set(claim.name, claim);
+      if (known === undefined || differs(known, claim)) onChange(claim.name);
+    }
+    for (const [name, claim] of this.#claims) {
+      if (found.has(name) || hasEnded(claim)) continue;
+      await this.#read(name, signal);
+    }
+    this.#comparedAtMs = performance.now();
+    this.#isCompared = true;
+  }
+
+  async #takeEvents(signal: AbortSignal): Promise<void> {
+    const { events } = await this.#options.pool.pool.listEvents(
+      { after: this.#lastEvent, limit: 1000 },
+      { signal },
+    );
+    const changed = new Set<string>();
+    for (const { id, subject } of events) {
+      this.#lastEvent = id;
+      const name = subject.startsWith("claim/") ? subject.slice("claim/".length) : "";
+      if (this.#claims.has(name)) changed.add(name);
+    }
+    for (const name of changed) await this.#read(name, signal);
+    // What waits may be told another reason by any of them: the next comparison is soon.
+  }
+
+  async #read(name: string, signal: AbortSignal): Promise<void> {
+    const { pool, onChange } = this.#options;
+    try {
+      const { claim } = await pool.claims.getClaim({ name }, { signal });
+      const known = this.#claims.get(name);
+      if (claim !== undefined) this.#put(claim);
+      if (known === undefined || claim === undefined || differs(known, claim)) onChange(name);
+    } catch (error) {
+      if (errorCodeOf(error) !== "MILLPOND_E_NOT_FOUND") throw error;
+      this.#claims.delete(name);
+      onChange(name);
+    }
+  }
+
+  #put(claim: Claim): Claim {
+    const known = this.#claims.get(claim.name);
+    if (known !== undefined && known.version > claim.version) return known;
+    this.#writes += 1;
+    this.#claims.set(claim.name, claim);
+    return claim;
+  }
+}
+
+/** Whether a claim's name is one that operators give. */
+function isOperators(name: string): boolean {
+  return podOfClaim(name) !== undefined || resourceClaimOfClaim(name) !== undefined;
+}
+
+/** Whether what a pod is shown of a claim has changed. */
+function differs(a: Claim, b: Claim): boolean {
+  return a.version !== b.version || a.reason !== b.reason || a.queuePosition !== b.queuePosition;
+}
+
+export function hasEnded({ state }: Pick<Claim, "state">): boolean {
+  return state === ClaimState.RELEASED || state === ClaimState.FAILED;
+}
+
+function required(claim: Claim | undefined): Claim {
+  if (claim === undefined) throw new Error("the controller's answer has no claim");
+  return claim;
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The ResourceClaims by which Kubernetes' own scheduler keeps the pool's books, too: each names the very devices that the
+// pool has granted.
+
+import type { Claim } from "@millpond/api";
+import type { ResourceV1ResourceClaim, V1Pod } from "@kubernetes/client-node";
+import { type Cluster, unlessStatus } from "../cluster/cluster.ts";
+import type { ResourceNames } from "../request/resource-names.ts";
+import { formatQuantity } from "../request/quantity.ts";
+import { keysOf } from "../request/resource-names.ts";
+import { nameOf, ownerReference } from "./pod-writer.ts";
+
+/** Annotation of a ResourceClaim: of which claim of the pool it is the picture. */
+export function claimKey({ domain }: ResourceNames): string {
+  return `${domain}/claim`;
+}
+
+/** Annotation of a ResourceClaim that the operator has made: of which allocation it is the picture. */
+export function epochKey(names: ResourceNames): string {
+  return `${names.domain}/epoch`;
+}
+
+export class DeviceClaims {
+  readonly #cluster: Cluster;
+  readonly #names: ResourceNames;
+
+  constructor(cluster: Cluster, names: ResourceNames) {
+    this.#cluster = cluster;
+    this.#names = names;
+  }
+
+  /**
+   * Makes ResourceClaims that nothing is allocated for once more: a scheduler that has found no room for one while it wrote
+   * others down does not look again until something of it changes.
+   *
+   * @returns How many.
+   */
+  async remake(pod: V1Pod, baseName: string, claims: readonly Claim[]): Promise<number> {
+    const { namespace } = nameOf(pod);
+    const { resource } = this.#cluster;
+    let count = 0;
+    for (const [index, claim] of claims.entries()) {
+      const name = `${baseName}-${index}`;
+      const there = await unlessStatus(resource.readNamespacedResourceClaim({ namespace, name }), 404);
+      if (there?.status?.allocation !== undefined) continue;
+      if (there !== undefined) {
+        const { uid = "", resourceVersion = "" } = there.metadata ?? {};
+        const preconditions = { uid, resourceVersion };
+        // Refused where it has been allocated meanwhile.
+        const gone = resource.deleteNamespacedResourceClaim({ namespace, name, body: { preconditions } });
+        if ((await unlessStatus(gone, 404, 409)) === undefined) continue;
+      }
+      const body = toResourceClaim(this.#names, pod, name, claim);
+      await unlessStatus(resource.createNamespacedResourceClaim({ namespace, body }), 409);
+      count += 1;
+    }
+    return count;
+  }
+
+  /** Makes the pod's ResourceClaims. One of an earlier allocation that no pod uses yet is made again. */
+  async make(pod: V1Pod, baseName: string, claims: readonly Claim[]): Promise<void> {
+    const { namespace } = nameOf(pod);
+    for (const [index, claim] of claims.entries()) {
+      const body = toResourceClaim(this.#names, pod, `${baseName}-${index}`, claim);
+      const made = await unlessStatus(
+        this.#cluster.resource.createNamespacedResourceClaim({ namespace, body }),
+        409,
+      );
+      if (made !== undefined) continue;
+      const name = body.metadata?.name ?? "";
+      const there = await this.#cluster.resource.readNamespacedResourceClaim({ namespace, name });
+      const key = epochKey(this.#names);
+      const isSame = there.metadata?.annotations?.[key] === body.metadata?.annotations?.[key];
+      if (isSame || (there.status?.reservedFor ?? []).length > 0) continue;
+      const preconditions = { uid: there.metadata?.uid ?? "" };
+      await unlessStatus(
+        this.#cluster.resource.deleteNamespacedResourceClaim({ namespace, name, body: { preconditions } }),
+        404,
+      );
+      // Not until it has gone, which a finalizer may delay: what called tries again.
+      await this.#cluster.resource.createNamespacedResourceClaim({ namespace, body });
+    }
+  }
+}
+
+/** Whether the scheduler has looked at the pod, and does not find devices for its ResourceClaims. */
+export function lacksDevices({ spec, status }: V1Pod): boolean {
+  if (spec?.nodeName !== undefined) return false;
+  const scheduled = status?.conditions?.find(({ type }) => type === "PodScheduled");
+  return scheduled?.reason === "Unschedulable" && /allocate all claims/.test(scheduled.message ?? "");
+}
+
+/** The picture of a claim's allocation. */
+export function toResourceClaim(
+  names: ResourceNames,
+  pod: V1Pod,
+  name: string,
+  claim: Claim,
+): ResourceV1ResourceClaim {
+  const { domain } = names;
+  const { allocation } = claim;
+  const attributes = `device.attributes[${quoteCel(domain)}]`;
+  const shares =
+    allocation === undefined
+      ? // A lazy claim holds nothing yet. Something of the driver has to be in it, or the pod is not given our library.
+        [{ selectors: {}, cores: 0, memory: 0n }]
+      : allocation.devices.map(({ uuid, computePercent, memoryBytes }) => ({
+          selectors: {
+            selectors: [
+              {
+                cel: {
+                  expression:
+                    `${attributes}.node == ${quoteCel(allocation.node)} && ` +
+                    `${attributes}.uuid == ${quoteCel(uuid)}`,
+                },
+              },
+            ],
+          },
+          cores: computePercent,
+          memory: memoryBytes,
+        }));
+  return {
+    apiVersion: "resource.k8s.io/v1",
+    kind: "ResourceClaim",
+    metadata: {
+      name,
+      namespace: nameOf(pod).namespace,
+      labels: { [keysOf(names).managed]: "true" },
+      annotations: {
+        [epochKey(names)]: String(allocation?.epoch ?? 0n),
+        [claimKey(names)]: claim.name,
+      },
+      ownerReferences: [ownerReference(pod)],
+    },
+    spec: {
+      devices: {
+        requests: shares.map(({ selectors, cores, memory }, index) => ({
+          name: `gpu-${index}`,
+          exactly: {
+            deviceClassName: domain,
+            allocationMode: "ExactCount",
+            count: 1,
+            ...selectors,
+            capacity: { requests: { cores: String(cores), memory: formatQuantity(memory) } },
+          },
+        })),
+      },
+    },
+  };
+}
+
+function quoteCel(text: string): string {
+  return JSON.stringify(text);
+}

@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The operator: every replica answers the webhooks; the one that leads keeps pods and claims in agreement.
+
+import { setTimeout as delay } from "node:timers/promises";
+import type {
+  ResourceV1ResourceClaim,
+  V1DeviceClass,
+  V1Namespace,
+  V1Node,
+  V1Pod,
+} from "@kubernetes/client-node";
+import { errorCodeOf } from "@millpond/api";
+import type { Connection } from "@millpond/cli";
+import type { Logger } from "pino";
+import { type Allocation, chooseAllocation } from "../allocation.ts";
+import { type Cluster, readVersion, statusOf } from "../cluster/cluster.ts";
+import { LeaderElection } from "../cluster/leader-election.ts";
+import { Reflector } from "../cluster/reflector.ts";
+import { WorkQueue } from "../cluster/work-queue.ts";
+import { SlicePublisher } from "../inventory/resource-slices.ts";
+import { keysOf, type ResourceNames } from "../request/resource-names.ts";
+import { podOfClaim } from "../request/pod-claims.ts";
+import { resourceClaimOfClaim } from "../request/user-claims.ts";
+import { findUserClaims } from "../webhook/mutate-user-claims.ts";
+import type { AdmissionPolicy } from "../webhook/admission.ts";
+import { register, type RegistrationOptions } from "../webhook/registration.ts";
+import { WebhookServer } from "../webhook/server.ts";
+import { CertificateStore } from "../webhook/serving-certificate.ts";
+import { BookKeeper, compareBooks, differenceKinds } from "./books.ts";
+import { ClaimView } from "./claim-view.ts";
+import { DeviceClaims } from "./device-claims.ts";
+import { PodReconciler } from "./pod-reconciler.ts";
+import { PodWriter } from "./pod-writer.ts";
+import { PoolFacts } from "./pool-facts.ts";
+import { tenancyOf } from "./tenancy.ts";
+import { UserClaims } from "./user-claims.ts";
+
+export interface OperatorOptions {
+  readonly cluster: Cluster;
+  /** With the rights of an administrator of the pool. */
+  readonly pool: Connection;
+  readonly names: ResourceNames;
+  /** Where its own objects are. */
+  readonly namespace: string;
+  /** Name of its pod. */
+  readonly identity: string;
+  /** User name of its service account. */
+  readonly user: string;
+  /** How pods get their vGPUs; `auto`: by ResourceClaims where the API server has them. */
+  readonly allocation: Allocation | "auto";
+  /** What programs reach the controller by; default: what this process does. */
+  readonly programs: { readonly controller: string; readonly ca: string };
+  /** Where API servers reach the webhooks. */
+  readonly webhook: {
+    readonly target: RegistrationOptions["target"];
+    readonly host: string;
+    readonly port: number;
+    /** Of both webhook configurations, the Secret of the certificate and the Lease. */
+    readonly objects: string;
+    readonly serviceNames: readonly string[];
+  };
+  readonly log: Logger;
+  /** For tests: see `LeaderElection`. Default 15. */
+  readonly leaseSeconds?: number;
+}
+
+/** What the version of a cluster makes possible. */
+interface Abilities {
+  readonly allocation: Allocation;
+  readonly isGated: boolean;
+  readonly hasMatchConditions: boolean;
+}
+
+const certificateCheckMs = 60_000;
+const renewMs = 10_000;
+const lookAgainMs = 15_000;
+const compareMs = 5000;
+
+export class Operator implements AsyncDisposable {
+  readonly #options: OperatorOptions;
+  readonly #abilities: Abilities;
+  readonly #facts: PoolFacts;
+  readonly #stop = new AbortController();
+  readonly #cleanup = new AsyncDisposableStack();
+  readonly #tasks: Promise<void>[] = [];
+  readonly #election: LeaderElection;
+  #namespaces: Reflector<V1Namespace> | undefined;
+  #webhook: WebhookServer | undefined;
+  #pods = 0;
+  #queued = 0;
+  #reconciler: PodReconciler | undefined;
+  #books: BookKeeper | undefined;
+
+  private constructor(options: OperatorOptions, abilities: Abilities) {
+    this.#options = options;
+    this.#abilities = abilities;
+    this.#facts = new PoolFacts(options.pool, options.log);
+    const { cluster, namespace, identity, log, leaseSeconds } = options;
+    this.#election = new LeaderElection({
+      cluster,
+      namespace,
+      name: options.webhook.objects,
+      identity,
+      log,
+      ...(leaseSeconds === undefined ? {} : { leaseSeconds, retryMs: (leaseSeconds * 1000) / 8 }),
+    });
+  }
+
+  /** Resolves when the webhooks answer and are registered. */
+  static async start(options: OperatorOptions): Promise<Operator> {
+    const version = await readVersion(options.cluster);
+    const isAtLeast = (least: number): boolean => version.major > 1 || version.minor >= least;
+    const allocation = chooseAllocation(options.allocation, version);
+    const operator = new Operator(options, {
+      allocation,
+      isGated: isAtLeast(27),
+      hasMatchConditions: isAtLeast(28),
+    });
+    try {
+      await operator.#begin();
+    } catch (error) {
+      await operator[Symbol.asyncDispose]();
+      throw error;
+    }
+    return operator;
+  }
+
+  get allocation(): Allocation {
+    return this.#abilities.allocation;
+  }
+
+  get webhookPort(): number {
+    return this.#webhook?.port ?? 0;
+  }
+
+  /** Reviews that API servers have asked of this replica. */
+  get reviews(): number {
+    return this.#webhook?.reviews ?? 0;
+  }
+
+  get leads(): boolean {
+    return this.#election.leads;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await Promise.all(this.#tasks);
+    await this.#cleanup.disposeAsync();
+  }
+
+  async #begin(): Promise<void> {
+    const { cluster, names, namespace, webhook, log, user } = this.#options;
+    const { signal } = this.#stop;
+    const namespaces = this.#reflect<V1Namespace>(
+      "/api/v1/namespaces",
+      (page) => cluster.core.listNamespace(page),
+      {
+        onChange: () => undefined,
+      },
+    );
+    this.#namespaces = namespaces;
+    const classes =
+      this.#abilities.allocation === "dra"
+        ? this.#reflect<V1DeviceClass>(
+            "/apis/resource.k8s.io/v1/deviceclasses",
+            (page) => cluster.resource.listDeviceClass(page),
+            { onChange: () => undefined },
+          )
+        : undefined;
+    const store = new CertificateStore({
+      cluster,
+      namespace,
+      name: webhook.objects,
+      serviceNames: webhook.serviceNames,
+    });
+    let files = await store.read();
+    const policy: AdmissionPolicy = {
+      names,
+      ...this.#abilities,
+      operatorUser: user,
+      limits: () => this.#facts.limits,
+      queuesOf: (name) => this.#tenancy(name).queues,
+      userClaimsOf: (place, pod) =>
+        findUserClaims(cluster, names, classes?.objects.values() ?? [], place, pod),
+    };
+    const server = await WebhookServer.start({
+      policy,
+      certificate: files.server,
+      host: webhook.host,
+      port: webhook.port,
+      isReady: () => namespaces.isSynced && !signal.aborted,
+      metrics: () => this.#metrics(),
+      log,
+    });
+    this.#webhook = server;
+    this.#cleanup.defer(() => server.close());
+    const target =
+      "url" in webhook.target && webhook.port === 0
+        ? { url: `https://${webhook.host}:${server.port}` }
+        : webhook.target;
+    const registration = (bundle: string): RegistrationOptions => ({
+      names,
+      name: webhook.objects,
+      target,
+      bundle,
+      namespace,
+      operatorUser: user,
+      hasResourceClaims: this.#abilities.allocation === "dra",
+      hasMatchConditions: this.#abilities.hasMatchConditions,
+    });
+    await Promise.all([namespaces.synced, classes?.synced]);
+    await register(cluster, registration(files.bundle));
+    this.#tasks.push(
+      this.#every(certificateCheckMs, async () => {
+        files = await store.read();
+        await register(cluster, registration(files.bundle));
+        server.use(files.server);
+      }),
+      this.#readPool(),
+      this.#election.run(signal, (stop) => this.#lead(stop)),
+    );
+  }
+
+  /** All replicas know the pool; the one that leads publishes it. */
+  async #readPool(): Promise<void> {
+    const { cluster, names, log } = this.#options;
+    const publisher = new SlicePublisher({ cluster, names, log });
+    await this.#facts.run(this.#stop.signal, async (nodes) => {
+      if (this.#abilities.allocation === "dra" && this.#election.leads) await publisher.publish(nodes);
+    });
+  }
+
+  /** Keeps pods and claims in agreement, until it leads no longer. */
+  async #lead(signal: AbortSignal): Promise<void> {
+    const { cluster, names, log, pool, programs } = this.#options;
+    const keys = keysOf(names);
+    await using cleanup = new AsyncDisposableStack();
+    const system = await cluster.core.readNamespace({ name: "kube-system" });
+    const clusterId = system.metadata?.uid ?? "";
+    const writer = new PodWriter(cluster, keys, log);
+    const hosts = new Map<string, string>();
+    const nodes = this.#reflect<V1Node>("/api/v1/nodes", (page) => cluster.core.listNode(page), {
+      onChange: (node, isGone) => {
+        const bootId = node.status?.nodeInfo?.bootID ?? "";
+        if (bootId === "") return;
+        if (isGone) hosts.delete(bootId);
+        else
+          hosts.set(bootId, node.metadata?.labels?.["kubernetes.io/hostname"] ?? node.metadata?.name ?? "");
+      },
+      cleanup,
+    });
+    const queue = new WorkQueue({
+      work: async (key) =>
+        key.startsWith(userClaimKey)
+          ? await userClaims?.reconcile(key.slice(userClaimKey.length))
+          : await reconciler.reconcile(key),
+      log,
+    });
+    cleanup.defer(() => queue.stop());
+    const claims = new ClaimView({
+      pool,
+      cluster: clusterId,
+      onChange: (name) => queue.add(keyOfClaim(name)),
+      log,
+    });
+    const pods = this.#reflect<V1Pod>("/api/v1/pods", (page) => cluster.core.listPodForAllNamespaces(page), {
+      labelSelector: keys.managed,
+      onChange: (pod) => {
+        if (claims.isCompared) queue.add(pod.metadata?.uid ?? "");
+      },
+      cleanup,
+    });
+    const resourceClaims =
+      this.#abilities.allocation === "dra"
+        ? this.#reflect<ResourceV1ResourceClaim>(
+            "/apis/resource.k8s.io/v1/resourceclaims",
+            (page) => cluster.resource.listResourceClaimForAllNamespaces(page),
+            {
+              onChange: ({ metadata }) => {
+                if (claims.isCompared) queue.add(`${userClaimKey}${metadata?.uid}`);
+              },
+              cleanup,
+            },
+          )
+        : undefined;
+    const userClaims =
+      resourceClaims === undefined
+        ? undefined
+        : new UserClaims({
+            cluster,
+            names,
+            clusterId,
+            claims,
+            resourceClaims: resourceClaims.objects,
+            pods: pods.objects,
+            nodes: () => this.#facts.nodes,
+            tenancyOf: (name) => this.#tenancy(name),
+            ensureTenant: (tenant) => this.#ensureTenant(tenant),
+            onChange: (uid) => queue.add(uid),
+            log,
+          });
+    const reconciler = new PodReconciler({
+      names,
+      userClaims,
+      cluster: clusterId,
+      claims,
+      writer,
+      deviceClaims: this.#abilities.allocation === "dra" ? new DeviceClaims(cluster, names) : undefined,
+      findPod: (uid) => pods.objects.get(uid),
+      isGone: async (namespace, name, uid) => {
+        try {
+          return (await cluster.core.readNamespacedPod({ namespace, name })).metadata?.uid !== uid;
+        } catch (error) {
+          if (statusOf(error) === 404) return true;
+          throw error;
+        }
+      },
+      tenancyOf: (namespace) => this.#tenancy(namespace),
+      hostOf: (name) => {
+        const bootId = this.#facts.nodes?.find((node) => node.name === name)?.bootId ?? "";
+        return hosts.get(bootId);
+      },
+      makeToken: async (claim) => (await pool.claims.createClaimToken({ name: claim })).secret,
+      ensureTenant: (tenant) => this.#ensureTenant(tenant),
+      endpoint: programs,
+      log,
+    });
+    this.#reconciler = reconciler;
+    await Promise.race([Promise.all([pods.synced, nodes.synced, resourceClaims?.synced]), aborted(signal)]);
+    const viewing = claims.run(signal);
+    const renewing = this.#renewAll(claims, signal);
+    const counting = this.#count(signal, pods, resourceClaims, queue, claims);
+    await Promise.all([viewing, renewing, counting]);
+  }
+
+  /** What nobody tells of: leases that are renewed, and pods whose turn was missed. */
+  async #renewAll(claims: ClaimView, signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      for (const name of claims.claims.keys()) {
+        if (signal.aborted) return;
+        try {
+          await claims.renew(name);
+        } catch (error) {
+          this.#options.log.warn({ err: error, claim: name }, "a lease could not be renewed");
+        }
+      }
+      await delay(renewMs, undefined, { signal }).catch(() => undefined);
+    }
+  }
+
+  /** Looks at every pod and every claim when all is known for the first time, and again and again, for what was missed. */
+  async #count(
+    signal: AbortSignal,
+    pods: Reflector<V1Pod>,
+    resourceClaims: Reflector<ResourceV1ResourceClaim> | undefined,
+    queue: WorkQueue,
+    claims: ClaimView,
+  ): Promise<void> {
+    const books = new BookKeeper(this.#options.log);
+    this.#books = books;
+    let comparedAtMs = Number.NEGATIVE_INFINITY;
+    let lookedAtMs = Number.NEGATIVE_INFINITY;
+    while (!signal.aborted) {
+      const { nodes } = this.#facts;
+      if (claims.isCompared && nodes !== undefined && performance.now() - comparedAtMs > compareMs) {
+        comparedAtMs = performance.now();
+        const { names } = this.#options;
+        const both = {
+          names,
+          claims: claims.claims,
+          pods: pods.objects,
+          resourceClaims: resourceClaims?.objects,
+          nodes,
+        };
+        books.take(compareBooks(both), comparedAtMs);
+      }
+      if (claims.isCompared && performance.now() - lookedAtMs > lookAgainMs) {
+        lookedAtMs = performance.now();
+        for (const uid of pods.objects.keys()) queue.add(uid);
+        for (const uid of resourceClaims?.objects.keys() ?? []) queue.add(`${userClaimKey}${uid}`);
+        for (const name of claims.claims.keys()) queue.add(keyOfClaim(name));
+      }
+      this.#pods = pods.objects.size;
+      this.#queued = queue.length;
+      await delay(100, undefined, { signal }).catch(() => undefined);
+    }
+    this.#books = undefined;
+  }
+
+  /** A namespace that has nobody's tenant becomes one of its own, without limits; administrators give it some. */
+  async #ensureTenant(tenant: string): Promise<void> {
+    try {
+      await this.#options.pool.queues.putTenant({ tenant: { name: tenant }, createOnly: true });
+    } catch (error) {
+      if (errorCodeOf(error) !== "MILLPOND_E_ALREADY_EXISTS") throw error;
+    }
+  }
+
+  #tenancy(namespace: string) {
+    const { names } = this.#options;
+    const objects = [...(this.#namespaces?.objects.values() ?? [])];
+    return tenancyOf(
+      names,
+      namespace,
+      objects.find(({ metadata }) => metadata?.name === namespace),
+    );
+  }
+
+  #reflect<T extends object>(
+    path: string,
+    list: ConstructorParameters<typeof Reflector<T>>[0]["list"],
+    options: {
+      readonly labelSelector?: string;
+      readonly onChange: (object: T, isGone: boolean) => void;
+      readonly cleanup?: AsyncDisposableStack;
+    },
+  ): Reflector<T> {
+    const { cluster, log } = this.#options;
+    const { cleanup = this.#cleanup, ...rest } = options;
+    const reflector = new Reflector<T>({ cluster, path, list, log, ...rest }).start();
+    cleanup.defer(() => reflector.stop());
+    return reflector;
+  }
+
+  async #every(periodMs: number, work: () => Promise<void>): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      await delay(periodMs, undefined, { signal }).catch(() => undefined);
+      if (signal.aborted) return;
+      try {
+        await work();
+      } catch (error) {
+        this.#options.log.warn({ err: error }, "is done again later");
+      }
+    }
+  }
+
+  #metrics(): string {
+    const lines = (name: string, help: string, value: number): string =>
+      `# HELP ${name} ${help}\n# TYPE ${name} gauge\n${name} ${value}\n`;
+    return [
+      lines("millpond_operator_leads", "Whether this replica leads.", this.#election.leads ? 1 : 0),
+      lines("millpond_operator_reviews", "Admission reviews that were asked of this replica.", this.reviews),
+      lines("millpond_operator_pods", "Pods that use the pool.", this.#pods),
+      lines(
+        "millpond_operator_book_differences",
+        "How often Kubernetes' scheduler had no room for what the pool had granted, since this replica began to lead.",
+        this.#reconciler?.bookDifferences ?? 0,
+      ),
+      "# HELP millpond_operator_books_differ Differences between Kubernetes' books and the pool's that have lasted for 30 s.\n",
+      "# TYPE millpond_operator_books_differ gauge\n",
+      ...differenceKinds.map(
+        (kind) => `millpond_operator_books_differ{kind="${kind}"} ${this.#books?.lasting(kind) ?? 0}\n`,
+      ),
+      lines("millpond_operator_queue_length", "Pods that have to be looked at.", this.#queued),
+    ].join("");
+  }
+}
+
+/** Of keys of the queue that are ResourceClaims; all others are pods. */
+const userClaimKey = "resourceclaim ";
+
+function keyOfClaim(name: string): string {
+  const resourceClaim = resourceClaimOfClaim(name);
+  return resourceClaim === undefined ? (podOfClaim(name)?.uid ?? "") : `${userClaimKey}${resourceClaim}`;
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}

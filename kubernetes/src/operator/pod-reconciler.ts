@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Makes what there is of one pod, its claims, its objects and its conditions, what it should be. Looks at all of it each
+// time and remembers nothing that matters, so whoever takes over goes on where another has stopped.
+
+import { type Claim, ClaimState, errorCodeOf, formatDuration } from "@millpond/api";
+import type { V1Pod } from "@kubernetes/client-node";
+import type { Logger } from "pino";
+import { parseSlices, type PodRequest, readPodOptions } from "../request/pod-request.ts";
+import { podOfClaim, type PodIdentity, toClaimPriority, toClaims } from "../request/pod-claims.ts";
+import { keysOf, type ResourceNames } from "../request/resource-names.ts";
+import { parseUserClaims, resourceClaimOf } from "../request/user-claims.ts";
+import { objectName, tokenKey } from "../webhook/mutate-pod.ts";
+import { claimNameKey } from "../webhook/mutate-user-claims.ts";
+import { readResize } from "../webhook/validate-pod.ts";
+import { type ClaimView, hasEnded } from "./claim-view.ts";
+import { type DeviceClaims, lacksDevices } from "./device-claims.ts";
+import type { UserClaims } from "./user-claims.ts";
+import { isConflict, isOver, nameOf, type PodWriter, uidOf } from "./pod-writer.ts";
+
+export interface PodReconcilerOptions {
+  readonly names: ResourceNames;
+  readonly cluster: string;
+  readonly claims: ClaimView;
+  readonly writer: PodWriter;
+  /** Makes the ResourceClaims of pods; undefined: they get their vGPUs by the device plugin. */
+  readonly deviceClaims: DeviceClaims | undefined;
+  /** Claims of ResourceClaims that users write; undefined: there are none in this cluster. */
+  readonly userClaims: UserClaims | undefined;
+  /** By UID; undefined: it is not there. */
+  readonly findPod: (uid: string) => V1Pod | undefined;
+  /** Whether the API server has no such pod either. */
+  readonly isGone: (namespace: string, name: string, uid: string) => Promise<boolean>;
+  /** Who is charged for pods of a namespace, and where they wait when they do not say. */
+  readonly tenancyOf: (namespace: string) => { readonly tenant: string; readonly queue: string };
+  /** Kubernetes node that is the machine of a node of the pool; undefined: none is. */
+  readonly hostOf: (poolNode: string) => string | undefined;
+  /** Secret that lets programs use one claim and nothing else. */
+  readonly makeToken: (claim: string, tenant: string) => Promise<string>;
+  /** Makes a tenant where there is none of the name. */
+  readonly ensureTenant: (tenant: string) => Promise<void>;
+  /** What programs find their controller by. */
+  readonly endpoint: { readonly controller: string; readonly ca: string };
+  readonly log: Logger;
+}
+
+/** Claims that have ended are asked for again only by pods that have not begun. */
+const refusedAgainMs = 15_000;
+const resizeAgainMs = 30_000;
+/** A device that is given on is free in the pool's books a moment before it is in the scheduler's. */
+const lackingMs = 5000;
+
+export class PodReconciler {
+  readonly #options: PodReconcilerOptions;
+  /** That are there. One that is deleted meanwhile is missed by its next claim. */
+  readonly #tenants = new Set<string>(["default"]);
+  /** Since when the scheduler has found no devices for a pod, by its UID, in milliseconds. */
+  readonly #lackingSince = new Map<string, number>();
+  /** How often Kubernetes' scheduler had no room for what the pool had granted. */
+  bookDifferences = 0;
+
+  constructor(options: PodReconcilerOptions) {
+    this.#options = options;
+  }
+
+  /** @returns Milliseconds after which to look again; undefined: when something changes. */
+  async reconcile(uid: string): Promise<number | undefined> {
+    const pod = this.#options.findPod(uid);
+    if (pod === undefined || isOver(pod)) {
+      await this.#endClaims(uid, pod);
+      return undefined;
+    }
+    const { names, writer } = this.#options;
+    const keys = keysOf(names);
+    const annotations = pod.metadata?.annotations ?? {};
+    const text = annotations[keys.request];
+    const written = annotations[keys.claims];
+    const id = annotations[keys.id];
+    // Not prepared by the webhook: nothing of it is ours.
+    if ((text === undefined && written === undefined) || id === undefined) return undefined;
+    // It ends: what it has stays until its programs have ended.
+    if (pod.metadata?.deletionTimestamp !== undefined) return undefined;
+    if (text === undefined) return await this.#useUserClaims(pod, written ?? "", id);
+    let request: PodRequest;
+    try {
+      request = { slices: parseSlices(text), options: readPodOptions(names, pod) };
+    } catch (error) {
+      return await this.#waits(pod, "Refused", messageOf(error));
+    }
+    const claims = await this.#haveClaims(pod, request);
+    if (typeof claims === "string") {
+      await writer.tell(pod, "Warning", "MillpondRefused", claims);
+      await this.#waits(pod, "Refused", claims);
+      return refusedAgainMs;
+    }
+    if (claims.every(isGranted)) return await this.#grant(pod, request, claims, id);
+    return await this.#withhold(pod, claims);
+  }
+
+  /** Of claims that are not all granted: what becomes of their pod. */
+  async #withhold(pod: V1Pod, claims: readonly Claim[]): Promise<number | undefined> {
+    const { writer, names } = this.#options;
+    const ended = claims.find((claim) => hasEnded(claim));
+    if (ended !== undefined) return await this.#endPod(pod, ended);
+    const noticed = claims.find((claim) => claim.preemptAt !== 0n);
+    if (noticed !== undefined && !isGated(pod, keysOf(names).gate))
+      return await this.#giveNotice(pod, noticed);
+    const waiting = claims.find((claim) => !isHeld(claim));
+    // It has notice, and has not begun: what it holds is taken, and it waits again.
+    if (waiting === undefined) return undefined;
+    const before = waiting.queuePosition > 1 ? `, ${waiting.queuePosition - 1} waiting before it` : "";
+    const why = waiting.reason === "" ? "the pool has not looked at it yet" : waiting.reason;
+    const message = `waits in queue ${waiting.queue === "" ? "default" : waiting.queue}: ${why}${before}`;
+    if (waiting.reason !== "") await writer.tell(pod, "Normal", "MillpondWaiting", message);
+    return await this.#waits(pod, "Waiting", message);
+  }
+
+  /** A pod whose ResourceClaims its user has written: Kubernetes' scheduler has chosen the devices, and the pool follows. */
+  async #useUserClaims(pod: V1Pod, written: string, id: string): Promise<number | undefined> {
+    const { writer, names, endpoint, makeToken, userClaims } = this.#options;
+    const { namespace } = nameOf(pod);
+    const claims: Claim[] = [];
+    for (const { claim } of parseUserClaims(written)) {
+      const name = resourceClaimOf(pod, claim);
+      const found = name === undefined ? undefined : userClaims?.find(namespace, name);
+      if (typeof found === "string") {
+        await writer.tell(pod, "Warning", "MillpondRefused", found);
+        return await this.#waits(pod, "Refused", found);
+      }
+      if (found === undefined) {
+        const message = `Kubernetes' scheduler has allocated nothing for its ResourceClaim ${claim} yet`;
+        return await this.#waits(pod, "Unallocated", message);
+      }
+      claims.push(found);
+    }
+    if (!claims.every(isGranted)) return await this.#withhold(pod, claims);
+    if (!hasStarted(pod)) {
+      const values: Record<string, string> = {};
+      for (const [index, claim] of claims.entries()) {
+        values[claimNameKey(index)] = claim.name;
+        values[tokenKey(index)] = await makeToken(claim.name, claim.tenant);
+      }
+      await writer.makeSecret(pod, objectName(id), { ...endpoint, ...values });
+    }
+    const places = [...new Set(claims.flatMap(({ allocation }) => allocation?.node ?? []))].join(",");
+    return await writer.setCondition(pod, {
+      type: keysOf(names).bound,
+      status: "True",
+      reason: "Bound",
+      message: `has what its ResourceClaims ask for, on ${places}`,
+    });
+  }
+
+  /** The pod's claims, made where they are not there; or why the pool refuses them. */
+  async #haveClaims(pod: V1Pod, request: PodRequest): Promise<Claim[] | string> {
+    const { claims, cluster } = this.#options;
+    const found: Claim[] = [];
+    try {
+      for (const wanted of toClaims(request, this.#identify(pod), cluster)) {
+        const known = claims.claims.get(wanted.name ?? "");
+        if (known === undefined) await this.#haveTenant(wanted.tenant ?? "");
+        found.push(known ?? (await claims.create(wanted)));
+      }
+    } catch (error) {
+      const code = errorCodeOf(error);
+      if (code === undefined || isPassing(code)) throw error;
+      if (code === "MILLPOND_E_NOT_FOUND") this.#tenants.clear();
+      return messageOf(error);
+    }
+    return found;
+  }
+
+  async #haveTenant(tenant: string): Promise<void> {
+    if (this.#tenants.has(tenant)) return;
+    await this.#options.ensureTenant(tenant);
+    this.#tenants.add(tenant);
+  }
+
+  #identify(pod: V1Pod): PodIdentity {
+    const { namespace, name } = nameOf(pod);
+    const owner = pod.metadata?.ownerReferences?.find(({ controller }) => controller === true);
+    const { tenant, queue } = this.#options.tenancyOf(namespace);
+    return {
+      namespace,
+      name,
+      uid: uidOf(pod),
+      tenant,
+      queue,
+      priority: toClaimPriority(pod.spec?.priority),
+      group: pod.metadata?.labels?.["jobset.sigs.k8s.io/jobset-uid"] ?? owner?.uid,
+    };
+  }
+
+  async #grant(
+    pod: V1Pod,
+    { options, slices }: PodRequest,
+    claims: readonly Claim[],
+    id: string,
+  ): Promise<number | undefined> {
+    const { names, writer, endpoint, makeToken, deviceClaims, hostOf } = this.#options;
+    const keys = keysOf(names);
+    const isNew = isGated(pod, keys.gate) || pod.spec?.nodeName === undefined || !hasStarted(pod);
+    if (isNew) {
+      const tokens: Record<string, string> = {};
+      for (const [index, claim] of claims.entries())
+        tokens[tokenKey(index)] = await makeToken(claim.name, claim.tenant);
+      await writer.makeSecret(pod, objectName(id), { ...endpoint, ...tokens });
+      await deviceClaims?.make(pod, objectName(id), claims);
+    }
+    const places = [...new Set(claims.flatMap(({ allocation }) => allocation?.node ?? []))].join(",");
+    if (isGated(pod, keys.gate)) {
+      const where = options.locality === "local-only" ? "required" : "preferred";
+      const host = options.locality === "any" ? undefined : hostOf(claims[0]?.allocation?.node ?? "");
+      if (where === "required" && host === undefined) {
+        return await this.#waits(
+          pod,
+          "NoHost",
+          `its vGPUs are on ${places}, which is no node of this cluster, and its locality is local-only`,
+        );
+      }
+      try {
+        await writer.openGate(pod, places, host, where);
+      } catch (error) {
+        // Somebody changed it meanwhile; the change comes here, too.
+        if (!isConflict(error)) throw error;
+        return 200;
+      }
+      const count = slices.reduce((sum, { slice }) => sum + slice.gpus, 0);
+      await writer.tell(
+        pod,
+        "Normal",
+        "MillpondBound",
+        `has ${count} vGPU${count === 1 ? "" : "s"} on ${places}`,
+      );
+    }
+    await writer.setCondition(pod, {
+      type: keys.bound,
+      status: "True",
+      reason: claims.every(({ state }) => state === ClaimState.DORMANT) ? "Lazy" : "Bound",
+      message:
+        places === "" ? "holds nothing until its programs call CUDA" : `has what it asked for, on ${places}`,
+    });
+    const again = await this.#compareBooks(pod, claims, { id, places });
+    return again ?? (await this.#resize(pod, claims));
+  }
+
+  /** What the pool has granted is free in the scheduler's books, too, sooner or later; where it stays otherwise, it is said. */
+  async #compareBooks(
+    pod: V1Pod,
+    claims: readonly Claim[],
+    { id, places }: { readonly id: string; readonly places: string },
+  ): Promise<number | undefined> {
+    const { deviceClaims, writer, log } = this.#options;
+    const uid = uidOf(pod);
+    if (deviceClaims === undefined || !lacksDevices(pod)) {
+      this.#lackingSince.delete(uid);
+      return undefined;
+    }
+    const since = this.#lackingSince.get(uid);
+    if (since === undefined) this.#lackingSince.set(uid, performance.now());
+    const waitMs = (since ?? performance.now()) + lackingMs - performance.now();
+    if (waitMs > 0) return waitMs;
+    this.#lackingSince.set(uid, performance.now());
+    const count = await deviceClaims.remake(pod, objectName(id), claims);
+    if (count > 0) {
+      this.bookDifferences += 1;
+      const { namespace, name } = nameOf(pod);
+      log.warn({ pod: `${namespace}/${name}`, places }, "Kubernetes' books differ from the pool's");
+      await writer.tell(
+        pod,
+        "Warning",
+        "MillpondBooksDiffer",
+        `Kubernetes' scheduler finds no room on ${places}, where the pool has granted it; its ResourceClaim is made again`,
+      );
+    }
+    return lackingMs;
+  }
+
+  /** What is asked by annotation is compared with what the claim asks, so it does not matter who has seen it before. */
+  async #resize(pod: V1Pod, claims: readonly Claim[]): Promise<number | undefined> {
+    const { names, writer } = this.#options;
+    const keys = keysOf(names);
+    const slices = parseSlices(pod.metadata?.annotations?.[keys.request] ?? "");
+    let again: number | undefined;
+    for (const [key, text] of Object.entries(pod.metadata?.annotations ?? {})) {
+      if (key !== keys.resize && !key.startsWith(`${keys.resize}.`)) continue;
+      const container = key === keys.resize ? undefined : key.slice(keys.resize.length + 1);
+      const index =
+        container === undefined ? 0 : slices.findIndex(({ containers }) => containers.includes(container));
+      const claim = claims[index];
+      try {
+        if (claim === undefined || (container === undefined && claims.length > 1)) {
+          throw new Error(
+            `${key}: the pod has ${claims.length} claims; name the container: ${keys.resize}.${slices[0]?.containers[0]}`,
+          );
+        }
+        const { memory, compute } = readResize(key, text);
+        const isMemory =
+          memory === undefined ||
+          (memory.kind === "bytes"
+            ? memory.bytes === claim.memoryBytes
+            : memory.percent === claim.memoryPercent);
+        if (isMemory && (compute === undefined || compute === claim.computePercent)) continue;
+        await this.#options.claims.resize({
+          name: claim.name,
+          memoryBytes: memory?.kind === "bytes" ? memory.bytes : 0n,
+          memoryPercent: memory?.kind === "percent" ? memory.percent : 0,
+          computePercent: compute ?? 0,
+        });
+        await writer.tell(pod, "Normal", "MillpondResized", `has ${text} now`);
+        await writer.setCondition(pod, {
+          type: keys.resized,
+          status: "True",
+          reason: "Resized",
+          message: `has ${text}`,
+        });
+      } catch (error) {
+        const code = errorCodeOf(error);
+        if (code !== undefined && isPassing(code)) throw error;
+        await writer.tell(pod, "Warning", "MillpondNotResized", messageOf(error));
+        await writer.setCondition(pod, {
+          type: keys.resized,
+          status: "False",
+          reason: "Refused",
+          message: messageOf(error),
+        });
+        again = resizeAgainMs;
+      }
+    }
+    return again;
+  }
+
+  async #giveNotice(pod: V1Pod, claim: Claim): Promise<number | undefined> {
+    const { writer, names } = this.#options;
+    const seconds = Math.max(1, Number(claim.preemptAt) - Math.floor(Date.now() / 1000));
+    const message = `loses its vGPUs in ${formatDuration(seconds)} and ends: ${claim.reason}`;
+    await writer.tell(pod, "Warning", "MillpondPreempted", message);
+    await writer.setCondition(pod, {
+      type: keysOf(names).bound,
+      status: "False",
+      reason: "Preempted",
+      message,
+    });
+    await writer.end(pod, seconds);
+    return undefined;
+  }
+
+  /** A claim does not come back: its pod can do nothing any more, and whoever made it makes another. */
+  async #endPod(pod: V1Pod, claim: Claim): Promise<number | undefined> {
+    const { writer, names } = this.#options;
+    const message = `its claim ${claim.name} has ended: ${claim.reason === "" ? "released" : claim.reason}`;
+    await writer.tell(pod, "Warning", "MillpondClaimEnded", message);
+    await writer.setCondition(pod, {
+      type: keysOf(names).bound,
+      status: "False",
+      reason: "ClaimEnded",
+      message,
+    });
+    await writer.end(pod, Math.min(30, pod.spec?.terminationGracePeriodSeconds ?? 30));
+    return undefined;
+  }
+
+  async #endClaims(uid: string, pod: V1Pod | undefined): Promise<void> {
+    const { claims, writer, isGone } = this.#options;
+    const names = [...claims.claims.keys()].filter((name) => podOfClaim(name)?.uid === uid);
+    for (const name of names) {
+      const claim = claims.claims.get(name);
+      if (claim === undefined) continue;
+      if (pod === undefined) {
+        const [, namespace, podName] = /^pod ([^/]+)\/(\S+)/.exec(claim.owner) ?? [];
+        // A copy of the cluster's pods may be older than a claim that another operator has made.
+        if (namespace !== undefined && podName !== undefined && !(await isGone(namespace, podName, uid)))
+          continue;
+      }
+      await claims.release(name);
+    }
+    if (pod === undefined) writer.forget(uid);
+    this.#lackingSince.delete(uid);
+  }
+
+  async #waits(pod: V1Pod, reason: string, message: string): Promise<number | undefined> {
+    const { writer, names } = this.#options;
+    return await writer.setCondition(pod, { type: keysOf(names).bound, status: "False", reason, message });
+  }
+}
+
+/** Whether a claim has what it asks for, or needs nothing yet. */
+function isHeld({ state }: Claim): boolean {
+  return state === ClaimState.BOUND || state === ClaimState.DORMANT;
+}
+
+function isGranted(claim: Claim): boolean {
+  return isHeld(claim) && claim.preemptAt === 0n;
+}
+
+function isGated({ spec }: V1Pod, gate: string): boolean {
+  return spec?.schedulingGates?.some(({ name }) => name === gate) ?? false;
+}
+
+function hasStarted({ status }: V1Pod): boolean {
+  return [...(status?.containerStatuses ?? []), ...(status?.initContainerStatuses ?? [])].some(
+    ({ state }) => state?.running !== undefined || state?.terminated !== undefined,
+  );
+}
+
+/** Whether the pool may answer otherwise in a moment, without anything being changed in the request. */
+function isPassing(code: string): boolean {
+  return [
+    "MILLPOND_E_UNREACHABLE",
+    "MILLPOND_E_SHUTTING_DOWN",
+    "MILLPOND_E_NOT_LEADER",
+    "MILLPOND_E_STORE_UNREACHABLE",
+    "MILLPOND_E_STATE_FULL",
+    "MILLPOND_E_INTERNAL",
+    "MILLPOND_E_UNAUTHENTICATED",
+    "MILLPOND_E_TLS",
+  ].includes(code);
+}
+
+function messageOf(error: unknown): string {
+  if (error instanceof Error && "rawMessage" in error) return String(error.rawMessage);
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// All that the operator writes onto pods and for them.
+
+import { createHash } from "node:crypto";
+import type { V1Pod } from "@kubernetes/client-node";
+import type { Logger } from "pino";
+import {
+  asJsonPatch,
+  asMergePatch,
+  asStrategicPatch,
+  type Cluster,
+  describeFailure,
+  statusOf,
+  unlessStatus,
+} from "../cluster/cluster.ts";
+import type { Keys } from "../request/resource-names.ts";
+
+export interface Condition {
+  readonly type: string;
+  readonly status: "True" | "False";
+  /** One word in PascalCase. */
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** Why a pod waits changes with every claim of others: it is written so seldom. */
+const waitingWriteMs = 5000;
+/** The same event again within this time only counts. */
+const eventRepeatMs = 30_000;
+const maxEventsKept = 20_000;
+
+export class PodWriter {
+  readonly #cluster: Cluster;
+  readonly #keys: Keys;
+  readonly #log: Logger;
+  readonly #written = new Map<string, number>();
+  readonly #events = new Map<string, { readonly name: string; count: number; atMs: number }>();
+
+  constructor(cluster: Cluster, keys: Keys, log: Logger) {
+    this.#cluster = cluster;
+    this.#keys = keys;
+    this.#log = log;
+  }
+
+  /**
+   * Writes a condition where it is another than the pod has.
+   *
+   * @returns Milliseconds after which to come again, where it is too soon to write another message of the same reason.
+   */
+  async setCondition(pod: V1Pod, condition: Condition): Promise<number | undefined> {
+    const { type, status, reason, message } = condition;
+    const now = pod.status?.conditions?.find((each) => each.type === type);
+    if (now?.status === status && now.reason === reason && now.message === message) return undefined;
+    const key = `${uidOf(pod)} ${type}`;
+    const sinceMs = performance.now() - (this.#written.get(key) ?? Number.NEGATIVE_INFINITY);
+    if (now?.status === status && now.reason === reason && sinceMs < waitingWriteMs)
+      return waitingWriteMs - sinceMs;
+    const at = new Date().toISOString().replace(/\.\d+Z$/, "Z");
+    const transition = now?.status === status ? now.lastTransitionTime : at;
+    const body = {
+      metadata: { uid: uidOf(pod) },
+      status: { conditions: [{ type, status, reason, message, lastTransitionTime: transition ?? at }] },
+    };
+    await unlessStatus(
+      this.#cluster.core.patchNamespacedPodStatus({ ...nameOf(pod), body }, asStrategicPatch),
+      404,
+      409,
+    );
+    this.#written.set(key, performance.now());
+    return undefined;
+  }
+
+  /** Forgets a pod that has gone. */
+  forget(uid: string): void {
+    for (const map of [this.#written, this.#events]) {
+      for (const key of map.keys()) if (key.startsWith(uid)) map.delete(key);
+    }
+  }
+
+  /** Tells of the pod what happened. An event that cannot be written is logged, and holds nothing up. */
+  async tell(pod: V1Pod, type: "Normal" | "Warning", reason: string, message: string): Promise<void> {
+    const { namespace, name } = nameOf(pod);
+    const key = `${uidOf(pod)} ${reason}`;
+    const known = this.#events.get(key);
+    if (known !== undefined && performance.now() - known.atMs < eventRepeatMs) return;
+    const at = new Date().toISOString().replace(/\.\d+Z$/, "Z");
+    try {
+      if (known !== undefined) {
+        const count = known.count + 1;
+        const body = { count, message: shorten(message), lastTimestamp: at };
+        const patched = await unlessStatus(
+          this.#cluster.core.patchNamespacedEvent({ namespace, name: known.name, body }, asMergePatch),
+          404,
+        );
+        if (patched !== undefined) {
+          this.#events.set(key, { name: known.name, count, atMs: performance.now() });
+          return;
+        }
+      }
+      const hash = createHash("sha256").update(`${key} ${at} ${Math.random()}`).digest("hex").slice(0, 16);
+      const event = {
+        metadata: { name: `${name.slice(0, 200)}.${hash}`, namespace },
+        involvedObject: { apiVersion: "v1", kind: "Pod", namespace, name, uid: uidOf(pod) },
+        type,
+        reason,
+        message: shorten(message),
+        source: { component: "millpond" },
+        reportingComponent: "millpond",
+        reportingInstance: "operator",
+        count: 1,
+      };
+      await this.#cluster.core.createNamespacedEvent({
+        namespace,
+        body: {
+          ...event,
+          firstTimestamp: new Date(at),
+          lastTimestamp: new Date(at),
+        },
+      });
+      if (this.#events.size > maxEventsKept) this.#events.clear();
+      this.#events.set(key, { name: event.metadata.name, count: 1, atMs: performance.now() });
+    } catch (error) {
+      this.#log.warn(
+        { pod: `${namespace}/${name}`, reason, failure: describeFailure(error) },
+        "an event is lost",
+      );
+    }
+  }
+
+  /**
+   * Lets the scheduler have the pod, and tells it where the GPUs are.
+   *
+   * @param host The Kubernetes node that has them; undefined: none.
+   * @param where `required`: only there; `preferred`: there if it has room.
+   */
+  async openGate(
+    pod: V1Pod,
+    gpuNode: string,
+    host: string | undefined,
+    where: "required" | "preferred",
+  ): Promise<void> {
+    const gates = pod.spec?.schedulingGates ?? [];
+    if (!gates.some(({ name }) => name === this.#keys.gate)) return;
+    const patch: Record<string, unknown>[] = [
+      { op: "test", path: "/metadata/uid", value: uidOf(pod) },
+      { op: "test", path: "/spec/schedulingGates", value: gates },
+      {
+        op: "replace",
+        path: "/spec/schedulingGates",
+        value: gates.filter(({ name }) => name !== this.#keys.gate),
+      },
+      { op: "add", path: `/metadata/annotations/${escapePointer(this.#keys.node)}`, value: gpuNode },
+    ];
+    if (host !== undefined)
+      patch.push({ op: "add", path: "/spec/affinity", value: withAffinity(pod, host, where) });
+    await this.#cluster.core.patchNamespacedPod({ ...nameOf(pod), body: patch }, asJsonPatch);
+  }
+
+  /** Ends a pod; one that has gone, or has another UID by now, is no error. */
+  async end(pod: V1Pod, graceSeconds: number): Promise<void> {
+    const body = { gracePeriodSeconds: graceSeconds, preconditions: { uid: uidOf(pod) } };
+    await unlessStatus(this.#cluster.core.deleteNamespacedPod({ ...nameOf(pod), body }), 404, 409);
+  }
+
+  /** Makes the Secret by which the pod's programs find their pool. One that is there stays. */
+  async makeSecret(pod: V1Pod, name: string, values: Readonly<Record<string, string>>): Promise<void> {
+    const { namespace } = nameOf(pod);
+    const body = {
+      metadata: {
+        name,
+        namespace,
+        labels: { [this.#keys.managed]: "true" },
+        ownerReferences: [ownerReference(pod)],
+      },
+      type: "Opaque",
+      immutable: true,
+      stringData: { ...values },
+    };
+    await unlessStatus(this.#cluster.core.createNamespacedSecret({ namespace, body }), 409);
+  }
+}
+
+export function ownerReference(pod: V1Pod) {
+  return { apiVersion: "v1", kind: "Pod", name: nameOf(pod).name, uid: uidOf(pod) };
+}
+
+export function uidOf({ metadata }: V1Pod): string {
+  return metadata?.uid ?? "";
+}
+
+export function nameOf({ metadata }: V1Pod): { readonly namespace: string; readonly name: string } {
+  return { namespace: metadata?.namespace ?? "", name: metadata?.name ?? "" };
+}
+
+/** Whether nothing of the pod runs, or will. */
+export function isOver({ status }: V1Pod): boolean {
+  return status?.phase === "Succeeded" || status?.phase === "Failed";
+}
+
+export function isConflict(error: unknown): boolean {
+  const status = statusOf(error);
+  // A test of a JSON patch that fails is 422 for some versions of the API server.
+  return status === 409 || status === 422;
+}
+
+function withAffinity(pod: V1Pod, host: string, where: "required" | "preferred"): unknown {
+  const affinity = pod.spec?.affinity ?? {};
+  const node = affinity.nodeAffinity ?? {};
+  const here = { key: "kubernetes.io/hostname", operator: "In", values: [host] };
+  if (where === "preferred") {
+    const before = node.preferredDuringSchedulingIgnoredDuringExecution ?? [];
+    const preferred = [...before, { weight: 100, preference: { matchExpressions: [here] } }];
+    return {
+      ...affinity,
+      nodeAffinity: { ...node, preferredDuringSchedulingIgnoredDuringExecution: preferred },
+    };
+  }
+  const before = node.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms ?? [{}];
+  const nodeSelectorTerms = before.map((term) => ({
+    ...term,
+    matchExpressions: [...(term.matchExpressions ?? []), here],
+  }));
+  return {
+    ...affinity,
+    nodeAffinity: { ...node, requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms } },
+  };
+}
+
+function escapePointer(key: string): string {
+  return key.replaceAll("~", "~0").replaceAll("/", "~1");
+}
+
+/** As much as an event can hold. */
+function shorten(message: string): string {
+  return message.length > 1000 ? `${message.slice(0, 997)}…` : message;
+}

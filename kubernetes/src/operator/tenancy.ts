@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Namespaces and the tenants of the pool: who is charged for a pod, and in which queues it may wait.
+
+import type { V1Namespace } from "@kubernetes/client-node";
+import { isName } from "@millpond/api";
+import { keysOf, type ResourceNames } from "../request/resource-names.ts";
+
+export interface Tenancy {
+  readonly tenant: string;
+  /** Where pods wait that do not say it. */
+  readonly queue: string;
+  /** Where they may wait; undefined: everywhere. */
+  readonly queues: readonly string[] | undefined;
+}
+
+/**
+ * What the annotations of a namespace say. Those who may change namespaces decide it, not those who make pods. What is no
+ * name is as if it were not there: the namespace is its own tenant.
+ */
+export function tenancyOf(names: ResourceNames, namespace: string, object: V1Namespace | undefined): Tenancy {
+  const keys = keysOf(names);
+  const { annotations = {} } = object?.metadata ?? {};
+  const tenant = annotations[keys.tenant] ?? "";
+  const queues = (annotations[keys.queues] ?? "")
+    .split(",")
+    .map((queue) => queue.trim())
+    .filter((queue) => isName(queue));
+  const queue = annotations[keys.queue] ?? "";
+  const first = queues[0];
+  return {
+    tenant: isName(tenant) ? tenant : namespace,
+    queue: isName(queue) && (first === undefined || queues.includes(queue)) ? queue : (first ?? "default"),
+    queues: first === undefined ? undefined : queues,
+  };
+}

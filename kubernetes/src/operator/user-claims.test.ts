@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// ResourceClaims that users write, on a control plane that has them: the scheduler and the controllers are real, no kubelet is.
+
+import { ClaimState } from "@millpond/api";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { findKubernetes, withKubernetes } from "../testing/control-plane.ts";
+import { TestCluster } from "../testing/test-cluster.ts";
+
+const GiB = 1n << 30n;
+
+describe.skipIf(findKubernetes() === undefined)(`with a real control plane${withKubernetes}`, () => {
+  let cluster: TestCluster;
+  beforeAll(async () => {
+    cluster = await TestCluster.start({ "gpu-a": [16n * GiB], "gpu-b": [16n * GiB] });
+    const operator = await cluster.startOperator();
+    await cluster.addNode("worker-1");
+    if (operator.allocation !== "dra") return;
+    await cluster.until("the pool is published", async () => {
+      const { items } = await cluster.plane.cluster.resource.listResourceSlice();
+      return items.length === 2;
+    });
+  });
+  afterAll(async () => {
+    await cluster?.[Symbol.asyncDispose]();
+  });
+
+  const hasClaims = () => cluster.operators[0]?.allocation === "dra";
+  const resource = () => cluster.plane.cluster.resource;
+  const poolClaims = async () => (await cluster.pool.connect().claims.listClaims({})).claims;
+  const asks = (requests: Record<string, string>, node: string) => ({
+    devices: {
+      requests: [
+        {
+          name: "gpu",
+          exactly: {
+            deviceClassName: "millpond.dev",
+            selectors: [{ cel: { expression: `device.attributes["millpond.dev"].node == "${node}"` } }],
+            capacity: { requests },
+          },
+        },
+      ],
+    },
+  });
+  const makePod = async (name: string, claim: object) =>
+    await cluster.createPod(
+      name,
+      { cpu: "1" },
+      {
+        spec: {
+          resourceClaims: [{ name: "gpu", ...claim }],
+          containers: [
+            { name: "main", image: "example.org/none", resources: { claims: [{ name: "gpu" }] } },
+            { name: "plain", image: "example.org/none" },
+          ],
+        },
+      },
+    );
+  const condition = async (name: string) =>
+    (await cluster.pod(name))?.status?.conditions?.find(({ type }) => type === "millpond.dev/Bound");
+
+  test("what a template asks for is granted by the pool on the very device, and given back with the pod", async (context) => {
+    if (!hasClaims()) context.skip("there are no ResourceClaims");
+    const spec = asks({ cores: "30", memory: "4Gi" }, "gpu-b");
+    const body = { metadata: { name: "third" }, spec: { spec } };
+    await resource().createNamespacedResourceClaimTemplate({ namespace: "default", body });
+    const pod = await makePod("templated", { resourceClaimTemplateName: "third" });
+    expect(pod.spec?.schedulingGates).toBeUndefined();
+    expect(pod.spec?.containers[1]?.env).toBeUndefined();
+    await cluster.until("it is bound", async () => (await condition("templated"))?.status === "True");
+    const claims = await poolClaims();
+    expect(claims).toMatchObject([
+      {
+        name: expect.stringMatching(/^rc-/),
+        state: ClaimState.BOUND,
+        computePercent: 30,
+        memoryBytes: 4n * GiB,
+        tenant: "default",
+        allocation: { node: "gpu-b" },
+      },
+    ]);
+    const id = pod.metadata?.annotations?.["millpond.dev/id"];
+    const secret = { name: `millpond-${id}`, namespace: "default" };
+    const { data } = await cluster.core.readNamespacedSecret(secret);
+    const said = (key: string) => Buffer.from(data?.[key] ?? "", "base64").toString();
+    expect(said("claim-0")).toBe(claims[0]?.name);
+    expect(said("token-0")).toMatch(/^mp-claim-rc-/);
+    const [main] = pod.spec?.containers ?? [];
+    expect(main?.env?.find(({ name }) => name === "MILLPOND_CLAIM")?.valueFrom?.secretKeyRef).toEqual({
+      name: secret.name,
+      key: "claim-0",
+    });
+    const [made] = (await resource().listNamespacedResourceClaim({ namespace: "default" })).items;
+    expect(made?.metadata?.annotations?.["millpond.dev/claim"]).toBe(claims[0]?.name);
+    await cluster.core.deleteNamespacedPod({ name: "templated", namespace: "default" });
+    await cluster.until("nothing is left", async () => (await poolClaims()).length === 0);
+  });
+
+  test("a claim of its own that two pods share is one of the pool, and waits where the pool has given the device away", async (context) => {
+    if (!hasClaims()) context.skip("there are no ResourceClaims");
+    const { claims } = cluster.pool.connect();
+    await claims.createClaim({
+      claim: { name: "outside", onlyNode: "gpu-a", memoryBytes: 14n * GiB, leaseSeconds: 3600 },
+    });
+    const body = { metadata: { name: "shared" }, spec: asks({ cores: "10", memory: "4Gi" }, "gpu-a") };
+    await resource().createNamespacedResourceClaim({ namespace: "default", body });
+    for (const name of ["one", "two"]) await makePod(name, { resourceClaimName: "shared" });
+    await cluster.until("it says why it waits", async () => {
+      const said = await condition("one");
+      return said?.reason === "Waiting" && /4 GiB/.test(said.message ?? "");
+    });
+    const { metadata } = await resource().readNamespacedResourceClaim({
+      name: "shared",
+      namespace: "default",
+    });
+    expect(metadata?.annotations?.["millpond.dev/claim"]).toBeUndefined();
+    expect(metadata?.annotations?.["millpond.dev/waits"]).toMatch(/GiB/);
+    await claims.releaseClaim({ name: "outside" });
+    for (const name of ["one", "two"])
+      await cluster.until(`${name} is bound`, async () => (await condition(name))?.status === "True");
+    expect((await poolClaims()).map(({ gpus, memoryBytes }) => [gpus, memoryBytes])).toEqual([[1, 4n * GiB]]);
+    await cluster.core.deleteNamespacedPod({ name: "one", namespace: "default" });
+    await cluster.core.deleteNamespacedPod({ name: "two", namespace: "default" });
+    await cluster.until("it is given back", async () => (await poolClaims()).length === 0);
+  });
+
+  test("the extended resource of our device class is a whole device, with the pool's queue before it", async (context) => {
+    if (!hasClaims()) context.skip("there are no ResourceClaims");
+    const pod = await cluster.createPod("extended", {
+      "deviceclass.resource.kubernetes.io/millpond.dev": "1",
+    });
+    expect(pod.spec?.containers[0]?.resources?.limits ?? {}).toEqual({});
+    await cluster.until("it is bound", async () => (await condition("extended"))?.status === "True");
+    await cluster.until(
+      "it is scheduled",
+      async () => (await cluster.pod("extended"))?.spec?.nodeName !== undefined,
+    );
+    expect(await poolClaims()).toMatchObject([{ allocation: { devices: [{ computePercent: 100 }] } }]);
+    await cluster.core.deleteNamespacedPod({ name: "extended", namespace: "default" });
+    await cluster.until("it is given back", async () => (await poolClaims()).length === 0);
+  });
+
+  test("pods whose claim has been taken are ended; pods that forge what the webhook writes are refused", async (context) => {
+    if (!hasClaims()) context.skip("there are no ResourceClaims");
+    const spec = asks({ memory: "1Gi", cores: "5" }, "gpu-b");
+    const body = { metadata: { name: "small" }, spec: { spec } };
+    await resource().createNamespacedResourceClaimTemplate({ namespace: "default", body });
+    await makePod("robbed", { resourceClaimTemplateName: "small" });
+    await cluster.until("it is bound", async () => (await condition("robbed"))?.status === "True");
+    const [claim] = await poolClaims();
+    await cluster.pool.connect().claims.releaseClaim({ name: claim?.name ?? "" });
+    await cluster.until("it has been ended", async () => (await cluster.pod("robbed")) === undefined);
+    const forged = cluster.createPod(
+      "forged",
+      { cpu: "1" },
+      {
+        labels: { "millpond.dev/managed": "true" },
+        annotations: {
+          "millpond.dev/claims": '[{"claim":"gpu","containers":["main"]}]',
+          "millpond.dev/id": "0123456789abcdef",
+        },
+      },
+    );
+    await expect(forged).rejects.toThrow(/no container of it asks for the pool/);
+  });
+});

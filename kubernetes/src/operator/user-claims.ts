@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Makes claims of the pool for what Kubernetes' scheduler has allocated of it by itself, for ResourceClaims that users
+// write, and ends them with those. The pool's answer is written onto the ResourceClaim: until it is yes, nodes prepare nothing.
+
+import { type Claim, ClaimState, errorCodeOf, type Node } from "@millpond/api";
+import type { ResourceV1ResourceClaim, V1Pod } from "@kubernetes/client-node";
+import type { Logger } from "pino";
+import { asMergePatch, type Cluster, statusOf, unlessStatus } from "../cluster/cluster.ts";
+import { toClaimPriority } from "../request/pod-claims.ts";
+import type { ResourceNames } from "../request/resource-names.ts";
+import { allocatedOf, resourceClaimOfClaim, toUserClaim, userClaimName } from "../request/user-claims.ts";
+import { type ClaimView, hasEnded } from "./claim-view.ts";
+import { claimKey, epochKey } from "./device-claims.ts";
+
+export interface UserClaimsOptions {
+  readonly cluster: Cluster;
+  readonly names: ResourceNames;
+  /** Value of the cluster's label. */
+  readonly clusterId: string;
+  readonly claims: ClaimView;
+  /** By UID. */
+  readonly resourceClaims: ReadonlyMap<string, ResourceV1ResourceClaim>;
+  /** Pods that use the pool, by UID. */
+  readonly pods: ReadonlyMap<string, V1Pod>;
+  /** Undefined: not known yet. */
+  readonly nodes: () => readonly Node[] | undefined;
+  readonly tenancyOf: (namespace: string) => { readonly tenant: string; readonly queue: string };
+  readonly ensureTenant: (tenant: string) => Promise<void>;
+  /** Told which pods have to be looked at. */
+  readonly onChange: (podUid: string) => void;
+  readonly log: Logger;
+}
+
+/** Annotation of a ResourceClaim that a user has written: why the pool has not granted it yet. */
+export function waitsKey({ domain }: ResourceNames): string {
+  return `${domain}/waits`;
+}
+
+const nodesUnknownMs = 500;
+const refusedAgainMs = 15_000;
+
+export class UserClaims {
+  readonly #options: UserClaimsOptions;
+  /** By UID of the ResourceClaim. */
+  readonly #refusals = new Map<string, string>();
+
+  constructor(options: UserClaimsOptions) {
+    this.#options = options;
+  }
+
+  /** The claim of the pool for a ResourceClaim of a pod, or why it refuses one; undefined: nothing is allocated yet. */
+  find(namespace: string, name: string): Claim | string | undefined {
+    const { resourceClaims, names, claims } = this.#options;
+    for (const each of resourceClaims.values()) {
+      if (each.metadata?.name !== name || each.metadata.namespace !== namespace) continue;
+      const claimName = userClaimName(names.domain, each);
+      if (claimName === undefined) return undefined;
+      return claims.claims.get(claimName) ?? this.#refusals.get(each.metadata.uid ?? "");
+    }
+    return undefined;
+  }
+
+  /** Whether a ResourceClaim is none that the operator has made itself. */
+  #isUsers({ metadata }: ResourceV1ResourceClaim): boolean {
+    return metadata?.annotations?.[epochKey(this.#options.names)] === undefined;
+  }
+
+  /** @param uid Of a ResourceClaim. @returns Milliseconds after which to look again; undefined: when something changes. */
+  async reconcile(uid: string): Promise<number | undefined> {
+    const { resourceClaims, names, claims, onChange } = this.#options;
+    const resourceClaim = resourceClaims.get(uid);
+    const isUsed = resourceClaim !== undefined && resourceClaim.metadata?.deletionTimestamp === undefined;
+    const wanted = isUsed ? userClaimName(names.domain, resourceClaim) : undefined;
+    await this.#endOthers(uid, wanted, resourceClaim);
+    if (resourceClaim === undefined || wanted === undefined || !this.#isUsers(resourceClaim))
+      return undefined;
+    let claim = claims.claims.get(wanted);
+    let again: number | undefined;
+    let refusal = "";
+    this.#refusals.delete(uid);
+    if (claim === undefined) {
+      const nodes = this.#options.nodes();
+      if (nodes === undefined) return nodesUnknownMs;
+      try {
+        claim = await this.#create(resourceClaim, nodes);
+      } catch (error) {
+        if (errorCodeOf(error) === undefined) throw error;
+        refusal = error instanceof Error && "rawMessage" in error ? String(error.rawMessage) : String(error);
+        this.#refusals.set(uid, refusal);
+        again = refusedAgainMs;
+      }
+    }
+    await this.#annotate(resourceClaim, claim, refusal);
+    for (const { uid: pod } of resourceClaim.status?.reservedFor ?? []) onChange(pod);
+    return again;
+  }
+
+  async #create(resourceClaim: ResourceV1ResourceClaim, nodes: readonly Node[]): Promise<Claim> {
+    const { names, claims, clusterId, tenancyOf, ensureTenant, pods } = this.#options;
+    const { tenant, queue } = tenancyOf(resourceClaim.metadata?.namespace ?? "");
+    const priorities = (resourceClaim.status?.reservedFor ?? []).flatMap(
+      ({ uid }) => pods.get(uid)?.spec?.priority ?? [],
+    );
+    const priority = toClaimPriority(priorities.length === 0 ? 0 : Math.max(...priorities));
+    const owner = { tenant, queue, priority, cluster: clusterId };
+    const wanted = toUserClaim(names.domain, resourceClaim, nodes, owner);
+    await ensureTenant(tenant);
+    return await claims.create(wanted);
+  }
+
+  /** Read by the node plugin, and shown to users. */
+  async #annotate(
+    resourceClaim: ResourceV1ResourceClaim,
+    claim: Claim | undefined,
+    refusal: string,
+  ): Promise<void> {
+    const { cluster, names } = this.#options;
+    const isBound = claim?.state === ClaimState.BOUND;
+    const granted = isBound ? claim.name : undefined;
+    const waits = isBound ? undefined : refusal === "" ? (claim?.reason ?? "") : refusal;
+    const { annotations = {}, name = "", namespace = "", uid } = resourceClaim.metadata ?? {};
+    if (annotations[claimKey(names)] === granted && annotations[waitsKey(names)] === waits) return;
+    const body = {
+      metadata: {
+        uid,
+        annotations: { [claimKey(names)]: granted ?? null, [waitsKey(names)]: waits ?? null },
+      },
+    };
+    await unlessStatus(
+      cluster.resource.patchNamespacedResourceClaim({ namespace, name, body }, asMergePatch),
+      404,
+      409,
+    );
+  }
+
+  /** Ends the claims of a ResourceClaim that are of another allocation than the one that it has, or of none. */
+  async #endOthers(
+    uid: string,
+    wanted: string | undefined,
+    known: ResourceV1ResourceClaim | undefined,
+  ): Promise<void> {
+    const { claims, cluster, names } = this.#options;
+    const others = [...claims.claims.values()].filter(
+      (claim) => resourceClaimOfClaim(claim.name) === uid && claim.name !== wanted,
+    );
+    for (const claim of others) {
+      if (known === undefined && !hasEnded(claim)) {
+        const [, namespace = "", name = ""] = /^resourceclaim ([^/]+)\/(\S+)/.exec(claim.owner) ?? [];
+        // A copy of the cluster's ResourceClaims may be older than a claim that another operator has made.
+        try {
+          const there = await cluster.resource.readNamespacedResourceClaim({ namespace, name });
+          if (there.metadata?.uid === uid && allocatedOf(names.domain, there).length > 0) continue;
+        } catch (error) {
+          if (statusOf(error) !== 404) throw error;
+        }
+      }
+      await claims.release(claim.name);
+    }
+  }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Pods and their claims: pure functions from one to the other.
+
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { type ClaimSchema, type ClaimValues, millpondError, toClaimMessage } from "@millpond/api";
+import { createHash } from "node:crypto";
+import type { PodRequest } from "./pod-request.ts";
+
+/** Whose pod it is, and in whose name it asks. */
+export interface PodIdentity {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  /** Who is charged: the tenant of its namespace. */
+  readonly tenant: string;
+  /** Where it waits when it does not say so. */
+  readonly queue: string;
+  /** -1000 to 1000. */
+  readonly priority: number;
+  /** What pods that are a gang together have in common: the UID of their job. Absent: it has none. */
+  readonly group?: string | undefined;
+}
+
+/** Such a claim is a pod's. */
+const claimNamePattern =
+  /^pod-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?:-([1-9]|1[0-5]))?$/;
+
+/** Name of a pod's claim: by its UID, which nobody chooses. The first has no number. */
+export function claimName(uid: string, index: number): string {
+  return index === 0 ? `pod-${uid}` : `pod-${uid}-${index}`;
+}
+
+/** Whose claim it is; undefined where no pod's. */
+export function podOfClaim(name: string): { readonly uid: string; readonly index: number } | undefined {
+  const match = claimNamePattern.exec(name);
+  return match === null ? undefined : { uid: match[1] ?? "", index: Number(match[2] ?? 0) };
+}
+
+/** Label of the claims that an operator of a cluster keeps; its value is the cluster's name. */
+export const clusterLabel = "kubernetes/cluster";
+
+/** Seconds for which a claim outlives an operator that is away; the operator renews it three times within that. */
+export const leaseSeconds = 300;
+
+/**
+ * The claims that a pod needs, in the order of its slices.
+ *
+ * @throws MILLPOND_E_INVALID for a gang of more members than there can be
+ */
+export function toClaims(
+  request: PodRequest,
+  pod: PodIdentity,
+  cluster: string,
+): MessageInitShape<typeof ClaimSchema>[] {
+  const values = withGang(request, pod);
+  return request.slices.map(({ slice, containers }, index) => ({
+    ...toClaimMessage({ ...values, ...slice, queue: values.queue ?? pod.queue, locality: "any" }),
+    name: claimName(pod.uid, index),
+    owner: `pod ${pod.namespace}/${pod.name} ${containers.join(",")}`.slice(0, 256),
+    tenant: pod.tenant,
+    priority: pod.priority,
+    labels: {
+      [clusterLabel]: cluster,
+      "kubernetes/namespace": pod.namespace,
+      "kubernetes/pod": labelValue(pod.name),
+    },
+    leaseSeconds,
+  }));
+}
+
+/** Names of gangs are unique in the pool, and pods of one namespace must not join those of another. */
+function withGang({ slices, options }: PodRequest, pod: PodIdentity): ClaimValues {
+  const { gang, gangSize, ...values } = options;
+  if (gang === undefined && gangSize === undefined) {
+    if (slices.length === 1) return values;
+    return { ...values, gang: `pod-${pod.uid}`, gangSize: slices.length };
+  }
+  if (gangSize === undefined) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the pod is of the gang ${gang} and does not say of how many pods`,
+      {
+        remedy: "Give it the annotation gang-size too: the number of its pods.",
+      },
+    );
+  }
+  const group = gang ?? pod.group;
+  if (group === undefined) {
+    throw millpondError("MILLPOND_E_INVALID", "the pod has a gang-size, and neither a gang nor a job", {
+      remedy: "Name the gang by the annotation gang, or make the pod by a Job or JobSet.",
+    });
+  }
+  const members = gangSize * slices.length;
+  if (members > 256) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `a gang of ${gangSize} pods with ${slices.length} claims each has ${members} claims, which is more than 256`,
+      { remedy: "Use fewer pods, or fewer containers that ask for the pool." },
+    );
+  }
+  const scope = createHash("sha256").update(`${pod.namespace}/${group}`).digest("hex").slice(0, 20);
+  return { ...values, gang: `pods-${scope}`, gangSize: members };
+}
+
+/** As much of a name as a label can hold. */
+function labelValue(name: string): string {
+  return name.slice(0, 63).replace(/[-.]+$/, "");
+}
+
+/** A PriorityClass may be of any size; claims go from -1000 to 1000, and the order stays. */
+export function toClaimPriority(priority: number | undefined): number {
+  return Math.max(-1000, Math.min(1000, Math.trunc(priority ?? 0)));
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// ResourceClaims that users write themselves, or have made from a template: what Kubernetes' scheduler has allocated for
+// them, as a claim of the pool for those very devices. Pure functions.
+
+import { createHash } from "node:crypto";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { ResourceV1ResourceClaim, V1DeviceClass, V1Pod } from "@kubernetes/client-node";
+import { type ClaimSchema, millpondError, type Node } from "@millpond/api";
+import { clusterLabel, leaseSeconds } from "./pod-claims.ts";
+import { parseWholeQuantity } from "./quantity.ts";
+
+/** The ResourceClaims of a pod that are for devices of the pool, and the containers that use them. */
+export interface UserClaim {
+  /** Name within the pod, of `spec.resourceClaims`. */
+  readonly claim: string;
+  readonly containers: readonly string[];
+}
+
+/** As the annotation `claims` has them. */
+export function formatUserClaims(claims: readonly UserClaim[]): string {
+  return JSON.stringify(claims);
+}
+
+/** @throws MILLPOND_E_INVALID for what `formatUserClaims` did not write */
+export function parseUserClaims(text: string): UserClaim[] {
+  const isNames = (value: unknown): value is string[] =>
+    Array.isArray(value) && value.length > 0 && value.every((name) => typeof name === "string");
+  let claims: unknown;
+  try {
+    claims = JSON.parse(text);
+  } catch {
+    claims = undefined;
+  }
+  if (!Array.isArray(claims) || claims.length === 0) throw notWritten();
+  return claims.map((each: unknown) => {
+    const { claim, containers } = (each ?? {}) as Record<string, unknown>;
+    if (typeof claim !== "string" || !isNames(containers)) throw notWritten();
+    return { claim, containers };
+  });
+}
+
+function notWritten(): Error {
+  return millpondError(
+    "MILLPOND_E_INVALID",
+    "the pod's annotation claims is not what Millpond's webhook writes",
+    {
+      remedy: "Leave the annotation out.",
+    },
+  );
+}
+
+/** Name of the ResourceClaim behind one of a pod's; undefined: it has not been made yet. */
+export function resourceClaimOf({ spec, status }: V1Pod, claim: string): string | undefined {
+  return (
+    spec?.resourceClaims?.find(({ name }) => name === claim)?.resourceClaimName ??
+    status?.resourceClaimStatuses?.find(({ name }) => name === claim)?.resourceClaimName
+  );
+}
+
+/** Whether devices of the class are the pool's: it is our own, or says that it wants our driver. */
+export function isClassOf(domain: string, { metadata, spec }: V1DeviceClass): boolean {
+  const isDriver = new RegExp(`device\\.driver\\s*==\\s*["']${domain.replaceAll(".", "\\.")}["']`);
+  return (
+    metadata?.name === domain ||
+    (spec.selectors ?? []).some(({ cel }) => isDriver.test(cel?.expression ?? ""))
+  );
+}
+
+type DeviceRequests = ResourceV1ResourceClaim["spec"]["devices"];
+
+/** Whether one of the requests can be met by devices of such a class. */
+export function asksForClass(devices: DeviceRequests, isOurs: (className: string) => boolean): boolean {
+  return (devices?.requests ?? []).some(
+    ({ exactly, firstAvailable }) =>
+      (exactly !== undefined && isOurs(exactly.deviceClassName)) ||
+      (firstAvailable ?? []).some(({ deviceClassName }) => isOurs(deviceClassName)),
+  );
+}
+
+type Result = NonNullable<
+  NonNullable<NonNullable<NonNullable<ResourceV1ResourceClaim["status"]>["allocation"]>["devices"]>["results"]
+>[number];
+
+/** What is allocated of the pool for a ResourceClaim. */
+export function allocatedOf(domain: string, { status }: ResourceV1ResourceClaim): Result[] {
+  return (status?.allocation?.devices?.results ?? []).filter(({ driver }) => driver === domain);
+}
+
+/**
+ * Name of the claim for what a ResourceClaim has been allocated: another one when that is another allocation. Undefined:
+ * nothing of the pool is.
+ */
+export function userClaimName(domain: string, claim: ResourceV1ResourceClaim): string | undefined {
+  const results = allocatedOf(domain, claim);
+  if (results.length === 0) return undefined;
+  const said = results.map(({ pool, device, shareID, consumedCapacity }) => [
+    pool,
+    device,
+    shareID,
+    consumedCapacity,
+  ]);
+  const hash = createHash("sha256").update(JSON.stringify(said)).digest("hex").slice(0, 8);
+  return `rc-${claim.metadata?.uid ?? ""}-${hash}`;
+}
+
+/** UID of the ResourceClaim; undefined: it is no such claim. */
+export function resourceClaimOfClaim(name: string): string | undefined {
+  return /^rc-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9a-f]{8}$/.exec(name)?.[1];
+}
+
+export interface UserClaimOwner {
+  readonly tenant: string;
+  readonly queue: string;
+  readonly priority: number;
+  readonly cluster: string;
+}
+
+/**
+ * The claim of the pool for what Kubernetes' scheduler has allocated.
+ *
+ * @param nodes Of the pool.
+ * @throws MILLPOND_E_INVALID where the pool has no such claims, MILLPOND_E_NOT_FOUND where it has no such device
+ */
+export function toUserClaim(
+  domain: string,
+  claim: ResourceV1ResourceClaim,
+  nodes: readonly Pick<Node, "name" | "devices">[],
+  { tenant, queue, priority, cluster }: UserClaimOwner,
+): MessageInitShape<typeof ClaimSchema> {
+  const results = allocatedOf(domain, claim);
+  const { namespace = "", name = "" } = claim.metadata ?? {};
+  const refuse = (what: string, remedy: string): Error =>
+    millpondError("MILLPOND_E_INVALID", `the ResourceClaim ${namespace}/${name} ${what}`, { remedy });
+  const [first] = results;
+  if (first === undefined) throw refuse("has nothing of the pool", "Wait until it is allocated.");
+  if (results.some(({ pool }) => pool !== first.pool)) {
+    throw refuse(
+      `has devices of several nodes of the pool, ${[...new Set(results.map(({ pool }) => pool))].join(", ")}`,
+      `Give it the constraint matchAttribute: ${domain}/node, or make several claims.`,
+    );
+  }
+  const devices = nodes.find((node) => node.name === first.pool)?.devices ?? [];
+  const sizes = results.map((result) => {
+    const device = devices.find(({ index }) => `gpu-${index}` === result.device);
+    if (device === undefined) {
+      throw millpondError(
+        "MILLPOND_E_NOT_FOUND",
+        `the pool has no device ${result.pool}/${result.device} now`,
+      );
+    }
+    const consumed = (what: "cores" | "memory", whole: bigint): bigint => {
+      const text = result.consumedCapacity?.[what];
+      return text === undefined ? whole : parseWholeQuantity(text, what);
+    };
+    return {
+      uuid: device.uuid,
+      cores: consumed("cores", 100n),
+      memory: consumed("memory", device.memoryBytes),
+    };
+  });
+  const [size] = sizes;
+  if (size === undefined || size.cores < 1n || size.memory < 1n << 20n) {
+    throw refuse(
+      `asks for ${size?.cores} cores and ${size?.memory} bytes of memory`,
+      "Ask for capacity of at least 1 of cores and 1Mi of memory, or for none, which is the whole device.",
+    );
+  }
+  if (sizes.some(({ cores, memory }) => cores !== size.cores || memory !== size.memory)) {
+    throw refuse("has parts of several sizes", "Make a claim for each size.");
+  }
+  return {
+    name: userClaimName(domain, claim) ?? "",
+    owner: `resourceclaim ${namespace}/${name}`.slice(0, 256),
+    gpus: sizes.length,
+    memoryBytes: size.memory,
+    computePercent: Number(size.cores),
+    onlyNode: first.pool,
+    onlyDevices: sizes.map(({ uuid }) => uuid),
+    tenant,
+    queue,
+    priority,
+    leaseSeconds,
+    labels: {
+      [clusterLabel]: cluster,
+      "kubernetes/namespace": namespace,
+      "kubernetes/resourceclaim": name.slice(0, 63).replace(/[-.]+$/, ""),
+    },
+  };
+}

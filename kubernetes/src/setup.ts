@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the parts of a pool in a cluster have in common before the first of them starts: tokens, and a certificate for the
+// controller. Made once, in a Secret; a Secret that is there stays as it is, so an upgrade changes nothing.
+
+import { randomBytes } from "node:crypto";
+import { makeAuthority, makeServerCertificate } from "@millpond/platform";
+import { type Cluster, unlessStatus } from "./cluster/cluster.ts";
+
+export interface SetupOptions {
+  readonly cluster: Cluster;
+  readonly namespace: string;
+  /** Of the Secret. */
+  readonly name: string;
+  /** Host name of the controller's Service; its port is 7170. */
+  readonly controllerHost: string;
+}
+
+/** Ten years, as the authority of a controller of its own. */
+const lifetimeMs = 3650 * 86_400_000;
+
+/** @returns Whether it was made now. */
+export async function setUp({ cluster, namespace, name, controllerHost }: SetupOptions): Promise<boolean> {
+  if ((await unlessStatus(cluster.core.readNamespacedSecret({ namespace, name }), 404)) !== undefined)
+    return false;
+  const now = Date.now();
+  const validity = { from: new Date(now - 300_000), to: new Date(now + lifetimeMs) };
+  const authority = makeAuthority("Millpond", validity);
+  const server = makeServerCertificate(
+    authority,
+    [controllerHost, `${controllerHost}.cluster.local`],
+    validity,
+  );
+  const token = (role: string): string => `mp-${role}-${randomBytes(32).toString("base64url")}`;
+  const body = {
+    metadata: { name, namespace },
+    type: "Opaque",
+    stringData: {
+      controller: `https://${controllerHost}:7170`,
+      token: token("admin"),
+      "agent-token": token("agent"),
+      "ca.crt": authority.certificate,
+      "tls.crt": server.certificate,
+      "tls.key": server.key,
+    },
+  };
+  // Of several that do it at a time one wins.
+  return (await unlessStatus(cluster.core.createNamespacedSecret({ namespace, body }), 409)) !== undefined;
+}

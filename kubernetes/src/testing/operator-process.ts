@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Operators as processes of their own, which can be killed, and of which the CPU time is known.
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import type { TestCluster } from "./test-cluster.ts";
+
+const entry = join(import.meta.dirname, "..", "main.ts");
+
+export class OperatorProcess implements AsyncDisposable {
+  readonly #child: ChildProcess;
+  output = "";
+
+  private constructor(child: ChildProcess) {
+    this.#child = child;
+    for (const stream of [child.stdout, child.stderr]) {
+      stream
+        ?.setEncoding("utf8")
+        .on("data", (text: string) => (this.output = (this.output + text).slice(-20_000)));
+    }
+  }
+
+  static async start(cluster: TestCluster, name: string): Promise<OperatorProcess> {
+    const kubeconfig = join(cluster.plane.directory, `${name}.kubeconfig`);
+    const { config } = await cluster.connectAs("millpond-operator");
+    writeFileSync(kubeconfig, config.exportConfig());
+    const port = await freePort();
+    const args = ["operator", "--listen", `127.0.0.1:${port}`, "--webhook-url", `https://127.0.0.1:${port}`];
+    args.push("--lease-seconds", "4", "--resource-names", "vgpu=pool.kubernetes.io/gpu");
+    const child = spawn("setpriv", ["--pdeathsig", "KILL", process.execPath, entry, ...args], {
+      stdio: ["ignore", "pipe", "pipe"],
+      env: {
+        PATH: process.env["PATH"],
+        KUBECONFIG: kubeconfig,
+        MILLPOND_CONTROLLER: cluster.pool.controller.url,
+        MILLPOND_TOKEN: cluster.pool.controller.userToken,
+      },
+    });
+    const operator = new OperatorProcess(child);
+    await cluster.until(
+      `${name} answers`,
+      async () => {
+        if (child.exitCode !== null) throw new Error(`it has ended: ${operator.output}`);
+        return await Promise.resolve(operator.output.includes("answers the webhooks"));
+      },
+      30_000,
+    );
+    return operator;
+  }
+
+  /** CPU time so far, in milliseconds. */
+  get cpuMs(): number {
+    const fields = readFileSync(`/proc/${this.#child.pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];
+    return (Number(fields[11]) + Number(fields[12])) * 10;
+  }
+
+  async kill(): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    this.#child.kill("SIGKILL");
+    await once(this.#child, "exit");
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill();
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  server.close();
+  return typeof address === "object" && address !== null ? address.port : 0;
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// AdmissionReviews: what the API server asks, and what it is answered.
+
+import { errorCodeOf, millpondError } from "@millpond/api";
+import type { V1Pod } from "@kubernetes/client-node";
+import { readPodRequest } from "../request/pod-request.ts";
+import { checkAgainstPool, type PoolLimits } from "./pool-limits.ts";
+import { keysOf } from "../request/resource-names.ts";
+import type { UserClaim } from "../request/user-claims.ts";
+import { mutateUserClaims } from "./mutate-user-claims.ts";
+import { type InjectionPolicy, mutatePod } from "./mutate-pod.ts";
+import { validateChange, validateClaimMetadata, validateCreation } from "./validate-pod.ts";
+
+export interface AdmissionPolicy extends InjectionPolicy {
+  /** User name of the operator's service account. */
+  readonly operatorUser: string;
+  /** What the pool could hold, and which queues there are; undefined: not known now, and not checked here. */
+  readonly limits: () => PoolLimits | undefined;
+  /** Which ResourceClaims of a pod, that users have written, are for the pool. */
+  readonly userClaimsOf: (namespace: string, pod: V1Pod) => Promise<readonly UserClaim[]>;
+  /** Queues that pods of a namespace may name; undefined: all. */
+  readonly queuesOf: (namespace: string) => readonly string[] | undefined;
+}
+
+interface AdmissionRequest {
+  readonly uid: string;
+  readonly operation: string;
+  /** `pods` and others that the webhooks are registered for. */
+  readonly resource: string;
+  readonly namespace: string;
+  readonly user: string;
+  readonly object: V1Pod;
+  readonly oldObject: V1Pod;
+}
+
+export interface AdmissionReview {
+  readonly apiVersion: "admission.k8s.io/v1";
+  readonly kind: "AdmissionReview";
+  readonly response: {
+    readonly uid: string;
+    readonly allowed: boolean;
+    readonly patchType?: "JSONPatch";
+    readonly patch?: string;
+    readonly status?: { readonly code: number; readonly reason: string; readonly message: string };
+  };
+}
+
+/**
+ * Reads a review.
+ *
+ * @throws MILLPOND_E_INVALID
+ */
+function parseReview(body: unknown): AdmissionRequest {
+  const review = body as { readonly apiVersion?: unknown; readonly request?: Record<string, unknown> } | null;
+  const request = review?.request;
+  if (review?.apiVersion !== "admission.k8s.io/v1" || typeof request?.["uid"] !== "string") {
+    throw millpondError("MILLPOND_E_INVALID", "the request is no AdmissionReview of admission.k8s.io/v1", {
+      remedy: "Only an API server calls this.",
+    });
+  }
+  const resource = request["resource"] as { readonly resource?: unknown } | undefined;
+  const user = request["userInfo"] as { readonly username?: unknown } | undefined;
+  return {
+    uid: request["uid"],
+    operation: String(request["operation"]),
+    resource: typeof resource?.resource === "string" ? resource.resource : "pods",
+    namespace: typeof request["namespace"] === "string" ? request["namespace"] : "",
+    user: typeof user?.username === "string" ? user.username : "",
+    object: request["object"] ?? {},
+    oldObject: request["oldObject"] ?? {},
+  };
+}
+
+/** Answers a review of the mutating webhook. @throws MILLPOND_E_INVALID where the body is none */
+export function reviewMutation(policy: AdmissionPolicy, body: unknown): AdmissionReview {
+  const request = parseReview(body);
+  return answer(request.uid, () => {
+    if (request.operation !== "CREATE") return [];
+    const asked = readPodRequest(policy.names, request.object);
+    if (asked !== undefined) {
+      checkAgainstPool(asked, policy.limits(), policy.queuesOf(request.namespace));
+    }
+    return mutatePod(policy, request.object);
+  });
+}
+
+/**
+ * Answers a review of the webhook for ResourceClaims that users write.
+ *
+ * @throws MILLPOND_E_INVALID where the body is none
+ */
+export async function reviewUserClaims(policy: AdmissionPolicy, body: unknown): Promise<AdmissionReview> {
+  const { uid, operation, namespace, object } = parseReview(body);
+  const isNew =
+    operation === "CREATE" && object.metadata?.annotations?.[keysOf(policy.names).request] === undefined;
+  const claims = isNew ? await policy.userClaimsOf(namespace, object) : [];
+  return answer(uid, () => {
+    if (claims.length > 0 && readPodRequest(policy.names, object) !== undefined) {
+      throw millpondError("MILLPOND_E_INVALID", "the pod asks for the pool by limits and by ResourceClaims", {
+        remedy: "Use one of them.",
+      });
+    }
+    return mutateUserClaims(policy.names, object, claims);
+  });
+}
+
+/** Answers a review of the validating webhook. @throws MILLPOND_E_INVALID where the body is none */
+export function reviewValidation(policy: AdmissionPolicy, body: unknown): AdmissionReview {
+  const request = parseReview(body);
+  return answer(request.uid, () => {
+    if (request.resource !== "pods") {
+      if (request.user !== policy.operatorUser)
+        validateClaimMetadata(policy.names, request.oldObject, request.object);
+    } else if (request.operation === "CREATE") {
+      validateCreation(policy.names, policy.allocation, request.object);
+    } else if (request.operation === "UPDATE") {
+      validateChange(policy.names, request.oldObject, request.object, request.user === policy.operatorUser);
+    }
+    return [];
+  });
+}
+
+function answer(uid: string, decide: () => readonly unknown[]): AdmissionReview {
+  const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview" } as const;
+  try {
+    const patch = decide();
+    if (patch.length === 0) return { ...review, response: { uid, allowed: true } };
+    const encoded = Buffer.from(JSON.stringify(patch)).toString("base64");
+    return { ...review, response: { uid, allowed: true, patchType: "JSONPatch", patch: encoded } };
+  } catch (error) {
+    const code = errorCodeOf(error);
+    if (code === undefined || !(error instanceof Error)) throw error;
+    const message = "rawMessage" in error ? String(error.rawMessage) : error.message;
+    const isForbidden = code === "MILLPOND_E_FORBIDDEN";
+    return {
+      ...review,
+      response: {
+        uid,
+        allowed: false,
+        status: { code: isForbidden ? 403 : 422, reason: isForbidden ? "Forbidden" : "Invalid", message },
+      },
+    };
+  }
+}

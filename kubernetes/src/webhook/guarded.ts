@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What of Millpond no pod is shown but by Millpond itself: the sockets and keys that parts of it have on hosts, and the
+// tokens of other pods. It is asked of pods that use the pool and of those that do not.
+
+import { posix } from "node:path";
+import { millpondError, quote } from "@millpond/api";
+import type { V1Container, V1EphemeralContainer, V1Pod } from "@kubernetes/client-node";
+
+/** Directories of hosts in which Millpond has sockets and keys. */
+const ownPaths = ["/run/millpond", "/var/run/millpond", "/var/lib/millpond"] as const;
+
+/** What a pod that uses the pool must not be shown either: sockets of plugins, and the Secrets of all pods of the node. */
+const guardedPaths = [...ownPaths, "/var/lib/kubelet"] as const;
+
+/** Secrets that the operator creates. */
+const secretPattern = /^millpond-[0-9a-f]{16}$/;
+
+/** @throws MILLPOND_E_INVALID where a volume shows one of the directories, what is in it, or where it is */
+export function refuseGuardedPaths(pod: V1Pod): void {
+  for (const { volume, path, normal } of hostPaths(pod)) {
+    const guarded = guardedPaths.find(
+      (each) => isWithin(normal, each) || each.startsWith(normal === "/" ? "/" : `${normal}/`),
+    );
+    if (guarded !== undefined) {
+      throw shows(
+        volume,
+        path,
+        guarded,
+        "A pod that uses the pool is given all that it needs; leave the volume out.",
+      );
+    }
+  }
+}
+
+/**
+ * Pods that ask for nothing of the pool may be shown `/` or `/run`, as agents of monitoring are, but not what is ours.
+ *
+ * @throws MILLPOND_E_INVALID
+ */
+export function refuseOwnPaths(pod: V1Pod, domain: string): void {
+  const registered = `/var/lib/kubelet/plugins/${domain}`;
+  for (const { volume, path, normal } of hostPaths(pod)) {
+    const own = [...ownPaths, registered].find((each) => isWithin(normal, each));
+    if (own !== undefined)
+      throw shows(
+        volume,
+        path,
+        own,
+        "A program gets a vGPU by a limit of its container; leave the volume out.",
+      );
+  }
+}
+
+/**
+ * @param id Of the pod; undefined: it has no Secret of ours.
+ * @throws MILLPOND_E_FORBIDDEN where the pod reads the token of another one
+ */
+export function refuseForeignSecrets(pod: V1Pod, id: string | undefined): void {
+  const foreign = secretsOf(pod).find((name) => secretPattern.test(name) && name !== `millpond-${id}`);
+  if (foreign === undefined) return;
+  throw millpondError(
+    "MILLPOND_E_FORBIDDEN",
+    `the pod reads the Secret ${quote(foreign)}, which has the token of another pod`,
+    { remedy: "Give the container a limit of its own, and leave the Secret out." },
+  );
+}
+
+function shows(volume: string, path: string, guarded: string, remedy: string): Error {
+  return millpondError(
+    "MILLPOND_E_INVALID",
+    `the volume ${quote(volume)} shows ${quote(path)} of the host, where ${guarded} is`,
+    { remedy },
+  );
+}
+
+function hostPaths({ spec }: V1Pod) {
+  return (spec?.volumes ?? []).flatMap(({ name, hostPath }) =>
+    hostPath === undefined
+      ? []
+      : [{ volume: name, path: hostPath.path, normal: normalizePath(hostPath.path) }],
+  );
+}
+
+function isWithin(path: string, directory: string): boolean {
+  return path === directory || path.startsWith(`${directory}/`);
+}
+
+/** Without `.`, `..` and double slashes, as the kubelet would open it; links are the host's. */
+function normalizePath(path: string): string {
+  return posix.normalize(`/${path}`).replace(/(.)\/$/, "$1");
+}
+
+function secretsOf({ spec }: V1Pod): string[] {
+  const volumes = (spec?.volumes ?? []).flatMap(({ secret, projected }) => [
+    secret?.secretName,
+    ...(projected?.sources ?? []).map((source) => source.secret?.name),
+  ]);
+  const containers: readonly (V1Container | V1EphemeralContainer)[] = [
+    ...(spec?.containers ?? []),
+    ...(spec?.initContainers ?? []),
+    ...(spec?.ephemeralContainers ?? []),
+  ];
+  const variables = containers.flatMap(({ env, envFrom }) => [
+    ...(env ?? []).map(({ valueFrom }) => valueFrom?.secretKeyRef?.name),
+    ...(envFrom ?? []).map(({ secretRef }) => secretRef?.name),
+  ]);
+  return [...volumes, ...variables].filter((name) => name !== undefined);
+}
+
+/** CEL: whether a pod that asks for nothing has a volume or a variable that has to be looked at. */
+export function touchesExpression(domain: string): string {
+  const ours = (name: string): string => `${name}.startsWith("millpond-")`;
+  const volume = [
+    `(has(v.hostPath) && (v.hostPath.path.contains("millpond") || v.hostPath.path.contains(${JSON.stringify(domain)})))`,
+    `(has(v.secret) && has(v.secret.secretName) && ${ours("v.secret.secretName")})`,
+    `(has(v.projected) && has(v.projected.sources) && v.projected.sources.exists(s, has(s.secret) && has(s.secret.name) && ${ours("s.secret.name")}))`,
+  ].join(" || ");
+  const variable = (list: string): string =>
+    [
+      `${list}.exists(c, has(c.env) && c.env.exists(e, has(e.valueFrom) && has(e.valueFrom.secretKeyRef) && has(e.valueFrom.secretKeyRef.name) && ${ours("e.valueFrom.secretKeyRef.name")}))`,
+      `${list}.exists(c, has(c.envFrom) && c.envFrom.exists(e, has(e.secretRef) && has(e.secretRef.name) && ${ours("e.secretRef.name")}))`,
+    ].join(" || ");
+  return [
+    `(has(object.spec.volumes) && object.spec.volumes.exists(v, ${volume}))`,
+    variable("object.spec.containers"),
+    `(has(object.spec.initContainers) && (${variable("object.spec.initContainers")}))`,
+  ].join(" || ");
+}

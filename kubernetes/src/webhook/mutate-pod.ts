@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What becomes of a pod that asks for the pool when it is created: a pure function from the pod to a JSON patch.
+
+import { randomBytes } from "node:crypto";
+import { claimFieldNames, claimFieldSpecs, millpondError, quote } from "@millpond/api";
+import type { V1Container, V1EnvVar, V1Pod } from "@kubernetes/client-node";
+import { formatSlices, type PodSlice, readPodRequest } from "../request/pod-request.ts";
+import type { Allocation } from "../allocation.ts";
+import { keysOf, type ResourceNames } from "../request/resource-names.ts";
+import { withoutSlice } from "../request/slice.ts";
+
+/** How pods get their vGPUs in this cluster. */
+export interface InjectionPolicy {
+  readonly names: ResourceNames;
+  /** `dra`: a ResourceClaim for each slice. `device-plugin`: extended resources of the node's plugin. */
+  readonly allocation: Allocation;
+  /** Whether pods wait behind a scheduling gate until they are granted their slices (Kubernetes ≥ 1.27). */
+  readonly isGated: boolean;
+}
+
+export interface JsonPatchOperation {
+  readonly op: "add";
+  readonly path: string;
+  readonly value: unknown;
+}
+
+/** Where our library is in containers; also in the directories that the dynamic linker knows by itself. */
+export const libraryDirectory = "/usr/lib/millpond";
+
+/** What programs find their pool by, and what they ask of it; pods may not set these themselves. */
+const ownVariables = new Set<string>([
+  "MILLPOND_POD_UID",
+  "MILLPOND_CLAIM",
+  "MILLPOND_CONTROLLER",
+  "MILLPOND_CA",
+  "MILLPOND_TOKEN",
+  "MILLPOND_WORKER",
+  "MILLPOND_TICKET",
+  "MILLPOND_LINK_SECRET",
+  ...claimFieldNames.map((name) => claimFieldSpecs[name].env),
+]);
+
+/** Name of the objects of a pod: its Secret, and with `-0`, `-1`, … its ResourceClaims. */
+export function objectName(id: string): string {
+  return `millpond-${id}`;
+}
+
+/** Key of a claim's token in the pod's Secret. */
+export function tokenKey(index: number): string {
+  return `token-${index}`;
+}
+
+/**
+ * The patch for a pod that is created; empty for one that asks for nothing of the pool.
+ *
+ * @param id Chosen here, 16 hexadecimal digits; a parameter for tests.
+ * @throws MILLPOND_E_INVALID
+ */
+export function mutatePod(
+  policy: InjectionPolicy,
+  pod: V1Pod,
+  id: string = randomBytes(8).toString("hex"),
+): JsonPatchOperation[] {
+  const { names } = policy;
+  const request = readPodRequest(names, pod);
+  if (request === undefined) return [];
+  const keys = keysOf(names);
+  const { slices } = request;
+  const patch: JsonPatchOperation[] = [
+    {
+      op: "add",
+      path: "/metadata/labels",
+      value: { ...pod.metadata?.labels, [keys.managed]: "true" },
+    },
+    {
+      op: "add",
+      path: "/metadata/annotations",
+      value: { ...pod.metadata?.annotations, [keys.request]: formatSlices(slices), [keys.id]: id },
+    },
+  ];
+  if (policy.isGated) {
+    if (pod.spec?.nodeName !== undefined && pod.spec.nodeName !== "") {
+      throw millpondError(
+        "MILLPOND_E_INVALID",
+        `the pod names its node, ${quote(pod.spec.nodeName)}, and so waits for nothing`,
+        { remedy: "Choose the node by nodeSelector or affinity." },
+      );
+    }
+    const gates = (pod.spec?.schedulingGates ?? []).filter(({ name }) => name !== keys.gate);
+    patch.push({ op: "add", path: "/spec/schedulingGates", value: [...gates, { name: keys.gate }] });
+  }
+  if (policy.allocation === "dra") {
+    const claims = slices.map((_, index) => ({
+      name: resourceClaimReference(index),
+      resourceClaimName: `${objectName(id)}-${index}`,
+    }));
+    patch.push({
+      op: "add",
+      path: "/spec/resourceClaims",
+      value: [...(pod.spec?.resourceClaims ?? []), ...claims],
+    });
+  }
+  for (const list of ["containers", "initContainers"] as const) {
+    for (const [position, container] of (pod.spec?.[list] ?? []).entries()) {
+      const index = slices.findIndex(({ containers }) => containers.includes(container.name));
+      if (index < 0) continue;
+      const path = `/spec/${list}/${position}`;
+      const slice = slices[index] as PodSlice;
+      patch.push(
+        { op: "add", path: `${path}/resources`, value: resourcesOf(policy, container, slice, index) },
+        { op: "add", path: `${path}/env`, value: environmentOf(container, id, index) },
+      );
+    }
+  }
+  return patch;
+}
+
+/** Name by which containers of a pod refer to one of its ResourceClaims. */
+export function resourceClaimReference(index: number): string {
+  return `millpond-${index}`;
+}
+
+function resourcesOf(
+  { names, allocation }: InjectionPolicy,
+  container: V1Container,
+  { slice }: PodSlice,
+  index: number,
+): unknown {
+  const keeps = new Map<string, string>();
+  // Whoever has this resource is given our library by the kubelet; how many devices it is does not matter there.
+  if (allocation === "device-plugin") keeps.set(names.resources.vgpu[0] ?? "", String(slice.gpus));
+  const resources: Record<string, unknown> = {
+    ...withoutSlice(names, container.resources as Record<string, unknown> | undefined, keeps),
+  };
+  if (allocation === "dra") {
+    resources["claims"] = [...(container.resources?.claims ?? []), { name: resourceClaimReference(index) }];
+  }
+  return resources;
+}
+
+function environmentOf(container: V1Container, id: string, index: number): V1EnvVar[] {
+  return environmentFor(container, id, index, [
+    { name: "MILLPOND_POD_UID", valueFrom: { fieldRef: { apiVersion: "v1", fieldPath: "metadata.uid" } } },
+    {
+      name: "MILLPOND_CLAIM",
+      value: index === 0 ? "pod-$(MILLPOND_POD_UID)" : `pod-$(MILLPOND_POD_UID)-${index}`,
+    },
+  ]);
+}
+
+/**
+ * A container's variables, with those by which its program finds its pool.
+ *
+ * @param index Of its token in the pod's Secret.
+ * @param claim Those that say which claim is its own.
+ * @throws MILLPOND_E_INVALID where it sets one of them itself
+ */
+export function environmentFor(
+  container: V1Container,
+  id: string,
+  index: number,
+  claim: readonly V1EnvVar[],
+): V1EnvVar[] {
+  const given = container.env ?? [];
+  const taken = given.find(({ name }) => ownVariables.has(name));
+  if (taken !== undefined) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the container ${quote(container.name)} sets ${taken.name}, which Millpond sets for it`,
+      { remedy: "Leave it out: limits of the container and annotations of the pod say what it gets." },
+    );
+  }
+  const fromSecret = (name: string, key: string): V1EnvVar => ({
+    name,
+    valueFrom: { secretKeyRef: { name: objectName(id), key } },
+  });
+  return [
+    ...claim,
+    fromSecret("MILLPOND_CONTROLLER", "controller"),
+    fromSecret("MILLPOND_CA", "ca"),
+    fromSecret("MILLPOND_TOKEN", tokenKey(index)),
+    ...given.map((variable) =>
+      // Without it the linker finds our library where the node plugin puts it into its own directories.
+      variable.name === "LD_LIBRARY_PATH" && variable.value !== undefined && variable.value !== ""
+        ? { ...variable, value: `${libraryDirectory}:${variable.value}` }
+        : variable,
+    ),
+  ];
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Pods with ResourceClaims that their users write, for devices of the pool: they are not held behind a gate, because
+// Kubernetes' scheduler chooses the devices, but their programs have to find their pool like all others.
+
+import { randomBytes } from "node:crypto";
+import { millpondError, quote } from "@millpond/api";
+import type { V1DeviceClass, V1Pod } from "@kubernetes/client-node";
+import { type Cluster, unlessStatus } from "../cluster/cluster.ts";
+import { keysOf, type ResourceNames } from "../request/resource-names.ts";
+import { asksForClass, formatUserClaims, isClassOf, type UserClaim } from "../request/user-claims.ts";
+import { environmentFor, type JsonPatchOperation, objectName } from "./mutate-pod.ts";
+
+/** Key of the name of a claim in the pod's Secret. */
+export function claimNameKey(index: number): string {
+  return `claim-${index}`;
+}
+
+/** Which of a pod's ResourceClaims are for the pool. One that does not exist yet is taken for none. */
+export async function findUserClaims(
+  { resource }: Cluster,
+  { domain }: ResourceNames,
+  classes: Iterable<V1DeviceClass>,
+  namespace: string,
+  pod: V1Pod,
+): Promise<UserClaim[]> {
+  const ours = new Set(
+    [...classes].filter((each) => isClassOf(domain, each)).map(({ metadata }) => metadata?.name),
+  );
+  ours.add(domain);
+  const containers = [...(pod.spec?.containers ?? []), ...(pod.spec?.initContainers ?? [])];
+  const found: UserClaim[] = [];
+  for (const { name: claim, resourceClaimName, resourceClaimTemplateName } of pod.spec?.resourceClaims ??
+    []) {
+    const users = containers.filter((container) =>
+      container.resources?.claims?.some(({ name }) => name === claim),
+    );
+    if (users.length === 0) continue;
+    const spec =
+      resourceClaimName === undefined
+        ? (
+            await unlessStatus(
+              resource.readNamespacedResourceClaimTemplate({
+                namespace,
+                name: resourceClaimTemplateName ?? "",
+              }),
+              404,
+            )
+          )?.spec.spec
+        : (
+            await unlessStatus(
+              resource.readNamespacedResourceClaim({ namespace, name: resourceClaimName }),
+              404,
+            )
+          )?.spec;
+    if (spec === undefined || !asksForClass(spec.devices, (name) => ours.has(name))) continue;
+    found.push({ claim, containers: users.map(({ name }) => name) });
+  }
+  return found;
+}
+
+/**
+ * The patch for a pod with such claims.
+ *
+ * @param id Chosen here, 16 hexadecimal digits; a parameter for tests.
+ * @throws MILLPOND_E_INVALID
+ */
+export function mutateUserClaims(
+  names: ResourceNames,
+  pod: V1Pod,
+  claims: readonly UserClaim[],
+  id: string = randomBytes(8).toString("hex"),
+): JsonPatchOperation[] {
+  if (claims.length === 0) return [];
+  const keys = keysOf(names);
+  const patch: JsonPatchOperation[] = [
+    { op: "add", path: "/metadata/labels", value: { ...pod.metadata?.labels, [keys.managed]: "true" } },
+    {
+      op: "add",
+      path: "/metadata/annotations",
+      value: { ...pod.metadata?.annotations, [keys.claims]: formatUserClaims(claims), [keys.id]: id },
+    },
+  ];
+  for (const list of ["containers", "initContainers"] as const) {
+    for (const [position, container] of (pod.spec?.[list] ?? []).entries()) {
+      const used = [...claims.keys()].filter((index) => claims[index]?.containers.includes(container.name));
+      const [index] = used;
+      if (index === undefined) continue;
+      if (used.length > 1) {
+        throw millpondError(
+          "MILLPOND_E_INVALID",
+          `the container ${quote(container.name)} uses ${used.length} ResourceClaims of the pool, and a program has one`,
+          { remedy: "Ask for several devices in one claim." },
+        );
+      }
+      const claim = { name: objectName(id), key: claimNameKey(index) };
+      patch.push({
+        op: "add",
+        path: `/spec/${list}/${position}/env`,
+        value: environmentFor(container, id, index, [
+          { name: "MILLPOND_CLAIM", valueFrom: { secretKeyRef: claim } },
+        ]),
+      });
+    }
+  }
+  return patch;
+}

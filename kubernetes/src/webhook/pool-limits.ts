@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What can be said of a request before it is made a claim: that no device could hold it, that its queue does not exist,
+// or is not for its namespace.
+
+import { type ClaimValues, formatBytes, formatNeed, millpondError, quote } from "@millpond/api";
+import type { PodRequest } from "../request/pod-request.ts";
+
+/** The greatest that the pool has, and its queues. */
+export interface PoolLimits {
+  /** Memory of the greatest device, 0 where there is none. */
+  readonly largestDeviceBytes: bigint;
+  /** Devices of the node that has most of them. */
+  readonly mostDevices: number;
+  /** Queues in which claims can wait: those without children. */
+  readonly queues: readonly string[];
+}
+
+/**
+ * @param limits Undefined: not known.
+ * @param queues Those of the namespace; undefined: all.
+ * @throws MILLPOND_E_IMPOSSIBLE, MILLPOND_E_NOT_FOUND, MILLPOND_E_FORBIDDEN
+ */
+export function checkAgainstPool(
+  { slices, options }: PodRequest,
+  limits: PoolLimits | undefined,
+  queues: readonly string[] | undefined,
+): void {
+  checkQueue(options, limits, queues);
+  // A pool without nodes may get some: then the claim waits, and says so.
+  if (limits === undefined || limits.mostDevices === 0) return;
+  for (const { slice, containers } of slices) {
+    const { gpus, memory } = slice;
+    if (memory?.kind === "bytes" && memory.bytes > limits.largestDeviceBytes) {
+      throw millpondError(
+        "MILLPOND_E_IMPOSSIBLE",
+        `the container ${quote(containers[0] ?? "")} asks for ${formatNeed(memory.bytes)} on one device, and the largest device of the pool has ${formatBytes(limits.largestDeviceBytes)}`,
+        { remedy: "Ask for less memory of each vGPU, or for more vGPUs of less." },
+      );
+    }
+    if (gpus > limits.mostDevices) {
+      throw millpondError(
+        "MILLPOND_E_IMPOSSIBLE",
+        `the container ${quote(containers[0] ?? "")} asks for ${gpus} vGPUs on one node, and no node of the pool has more than ${limits.mostDevices}`,
+        { remedy: "Ask for fewer, or for more pods as a gang." },
+      );
+    }
+  }
+}
+
+function checkQueue(
+  { queue }: ClaimValues,
+  limits: PoolLimits | undefined,
+  queues: readonly string[] | undefined,
+): void {
+  if (queue === undefined) return;
+  if (queues !== undefined && !queues.includes(queue)) {
+    throw millpondError(
+      "MILLPOND_E_FORBIDDEN",
+      `pods of this namespace may not wait in the queue ${quote(queue)}`,
+      {
+        remedy: `Use one of its own: ${queues.join(", ")}.`,
+      },
+    );
+  }
+  if (limits !== undefined && !limits.queues.includes(queue)) {
+    throw millpondError(
+      "MILLPOND_E_NOT_FOUND",
+      `there is no queue ${quote(queue)} in which claims can wait`,
+      {
+        remedy: `Use one of ${limits.queues.slice(0, 20).join(", ")}.`,
+      },
+    );
+  }
+}

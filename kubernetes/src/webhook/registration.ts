@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Which requests API servers ask the webhooks about: pods that ask for the pool, and no others.
+
+import { allResourceNames, keysOf, type ResourceNames } from "../request/resource-names.ts";
+import { touchesExpression } from "./guarded.ts";
+import { asMergePatch, type Cluster } from "../cluster/cluster.ts";
+
+export interface RegistrationOptions {
+  readonly names: ResourceNames;
+  /** Of both configurations, which are there from the installation. */
+  readonly name: string;
+  /** Where API servers find the webhooks: a Service, or a URL for tests. */
+  readonly target:
+    | { readonly service: { readonly namespace: string; readonly name: string; readonly port: number } }
+    | { readonly url: string };
+  /** PEM. */
+  readonly bundle: string;
+  /** User name of the operator's service account. */
+  readonly operatorUser: string;
+  /** Where Millpond's own pods are, which may be shown what is Millpond's. */
+  readonly namespace: string;
+  /** Whether API servers have ResourceClaims. */
+  readonly hasResourceClaims: boolean;
+  /** Whether API servers understand match conditions (Kubernetes ≥ 1.28). Without, pods need the label `managed`. */
+  readonly hasMatchConditions: boolean;
+}
+
+interface Webhook {
+  readonly name: string;
+  readonly rules: readonly unknown[];
+  readonly [member: string]: unknown;
+}
+
+/** The webhooks of both configurations. A pure function. */
+export function toWebhooks(options: RegistrationOptions): {
+  readonly mutating: readonly Webhook[];
+  readonly validating: readonly Webhook[];
+} {
+  const { names, target, bundle, hasMatchConditions, hasResourceClaims, namespace, operatorUser } = options;
+  const { managed } = keysOf(names);
+  const clientConfig = (path: string) => ({
+    caBundle: Buffer.from(bundle).toString("base64"),
+    ...("url" in target ? { url: `${target.url}${path}` } : { service: { ...target.service, path } }),
+  });
+  const common = {
+    admissionReviewVersions: ["v1"],
+    sideEffects: "None",
+    // A pod that asks for the pool and is not prepared would run without it, or not at all.
+    failurePolicy: "Fail",
+    timeoutSeconds: 5,
+    matchPolicy: "Equivalent",
+  };
+  const labelled = { matchExpressions: [{ key: managed, operator: "Exists" }] };
+  const rule = (operations: readonly string[]) => ({
+    apiGroups: [""],
+    apiVersions: ["v1"],
+    resources: ["pods"],
+    scope: "Namespaced",
+    operations,
+  });
+  const matching = (name: string, expression: string) =>
+    hasMatchConditions ? { matchConditions: [{ name, expression }] } : { objectSelector: labelled };
+  const asks = asksExpression(names);
+  // The cluster's own components are not held up while no operator answers.
+  const byOthers = [
+    `!(request.userInfo.username in ${JSON.stringify([operatorUser, "system:kube-scheduler", "system:kube-controller-manager"])})`,
+    `!request.userInfo.username.startsWith("system:serviceaccount:kube-system:")`,
+  ].join(" && ");
+  const touches = `request.namespace != ${JSON.stringify(namespace)} && (${touchesExpression(names.domain)})`;
+  const claimRule = {
+    apiGroups: ["resource.k8s.io"],
+    apiVersions: ["v1"],
+    resources: ["resourceclaims"],
+    scope: "Namespaced",
+    operations: ["CREATE", "UPDATE"],
+  };
+  return {
+    mutating: [
+      {
+        ...common,
+        ...matching("asks-for-the-pool", asks),
+        name: `pods.${names.domain}`,
+        clientConfig: clientConfig("/mutate"),
+        rules: [rule(["CREATE"])],
+        reinvocationPolicy: "Never",
+      },
+      // ResourceClaims may be for other drivers. Without what is patched in here the program finds no pool, and so no GPU.
+      ...(hasResourceClaims && hasMatchConditions
+        ? [
+            {
+              ...common,
+              ...matching("has-resource-claims", `has(object.spec.resourceClaims) && !(${asks})`),
+              failurePolicy: "Ignore",
+              name: `resource-claims.${names.domain}`,
+              clientConfig: clientConfig("/mutate-claims"),
+              rules: [rule(["CREATE"])],
+              reinvocationPolicy: "Never",
+            },
+          ]
+        : []),
+    ],
+    validating: [
+      {
+        ...common,
+        ...matching("asks-for-the-pool-or-shows-it", `${asks} || (${touches})`),
+        name: `pods.${names.domain}`,
+        clientConfig: clientConfig("/validate"),
+        rules: [rule(["CREATE"])],
+      },
+      {
+        ...common,
+        ...(hasMatchConditions ? { matchConditions: [{ name: "by-others", expression: byOthers }] } : {}),
+        objectSelector: labelled,
+        name: `changes.${names.domain}`,
+        clientConfig: clientConfig("/validate"),
+        rules: [rule(["UPDATE"])],
+      },
+      // Without match conditions every ResourceClaim of the cluster would wait for this.
+      ...(hasResourceClaims && hasMatchConditions
+        ? [
+            {
+              ...common,
+              ...matching("says-that-it-is-the-pools", `${byOthers} && (${claimsExpression(names)})`),
+              name: `claims.${names.domain}`,
+              clientConfig: clientConfig("/validate"),
+              rules: [claimRule],
+            },
+          ]
+        : []),
+    ],
+  };
+}
+
+/** CEL: whether a pod asks for the pool, or says anything about it. */
+export function asksExpression(names: ResourceNames): string {
+  const { managed } = keysOf(names);
+  const list = `[${allResourceNames(names)
+    .map((name) => JSON.stringify(name))
+    .join(", ")}]`;
+  const among = (member: "limits" | "requests"): string =>
+    `(has(c.resources.${member}) && c.resources.${member}.exists(k, k in ${list}))`;
+  const asks = `has(c.resources) && (${among("limits")} || ${among("requests")})`;
+  return [
+    `object.spec.containers.exists(c, ${asks})`,
+    `(has(object.spec.initContainers) && object.spec.initContainers.exists(c, ${asks}))`,
+    `(has(object.metadata.labels) && ${JSON.stringify(managed)} in object.metadata.labels)`,
+    `(has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.startsWith(${JSON.stringify(`${names.domain}/`)})))`,
+  ].join(" || ");
+}
+
+/** CEL: whether metadata of an object, as it is or as it was, has a key of ours. */
+function claimsExpression({ domain }: ResourceNames): string {
+  const has = (object: string, list: string): string =>
+    `(has(${object}.metadata.${list}) && ${object}.metadata.${list}.exists(k, k.startsWith(${JSON.stringify(`${domain}/`)})))`;
+  const any = (object: string): string => `${has(object, "labels")} || ${has(object, "annotations")}`;
+  return `${any("object")} || (oldObject != null && (${any("oldObject")}))`;
+}
+
+/** Writes both configurations where they are otherwise. */
+export async function register(cluster: Cluster, options: RegistrationOptions): Promise<void> {
+  const { mutating, validating } = toWebhooks(options);
+  const { name } = options;
+  const before = await cluster.admission.readMutatingWebhookConfiguration({ name });
+  // Written once more, and watched by whoever deletes it, only when something of it changes.
+  const isSame = (
+    there: readonly { readonly clientConfig?: { readonly caBundle?: string } }[] | undefined,
+    count: number,
+  ) =>
+    there?.length === count &&
+    there.every(
+      ({ clientConfig }) => clientConfig?.caBundle === Buffer.from(options.bundle).toString("base64"),
+    );
+  if (!isSame(before.webhooks, mutating.length) || !describes(before.webhooks, mutating)) {
+    await cluster.admission.patchMutatingWebhookConfiguration(
+      { name, body: { webhooks: mutating } },
+      asMergePatch,
+    );
+  }
+  const other = await cluster.admission.readValidatingWebhookConfiguration({ name });
+  if (!isSame(other.webhooks, validating.length) || !describes(other.webhooks, validating)) {
+    await cluster.admission.patchValidatingWebhookConfiguration(
+      { name, body: { webhooks: validating } },
+      asMergePatch,
+    );
+  }
+}
+
+/** Whether what is there is what is wanted, in the members that depend on options. */
+function describes(
+  there: readonly { readonly matchConditions?: unknown; readonly clientConfig?: unknown }[] | undefined,
+  wanted: readonly Webhook[],
+): boolean {
+  return wanted.every(
+    ({ matchConditions, clientConfig }, index) =>
+      JSON.stringify(there?.[index]?.matchConditions) === JSON.stringify(matchConditions) &&
+      sameTarget(there?.[index]?.clientConfig, clientConfig),
+  );
+}
+
+function sameTarget(a: unknown, b: unknown): boolean {
+  const pick = (value: unknown) => {
+    const { url, service } = (value ?? {}) as { url?: string; service?: Record<string, unknown> };
+    return [url, service?.["namespace"], service?.["name"], service?.["port"], service?.["path"]];
+  };
+  return JSON.stringify(pick(a)) === JSON.stringify(pick(b));
+}

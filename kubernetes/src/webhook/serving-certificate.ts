@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The certificate of the webhooks: made by themselves, shared by a Secret, renewed long before it expires. The bundle that
+// API servers trust has the authority before it, too, so that no replica is ever refused.
+
+import type { V1Secret } from "@kubernetes/client-node";
+import { type CertificatePair, makeAuthority, makeServerCertificate } from "@millpond/platform";
+import { X509Certificate } from "node:crypto";
+import { isIP } from "node:net";
+import { asMergePatch, type Cluster, unlessStatus } from "../cluster/cluster.ts";
+
+const dayMs = 86_400_000;
+
+/** Lifetimes, in milliseconds. */
+export interface CertificateTimes {
+  /** Default ten years. */
+  readonly authorityMs: number;
+  /** Default 90 days. */
+  readonly serverMs: number;
+}
+
+export const defaultTimes: CertificateTimes = { authorityMs: 3650 * dayMs, serverMs: 90 * dayMs };
+
+/** What the Secret holds, PEM. */
+export interface ServingFiles {
+  readonly authority: CertificatePair;
+  /** Certificates of the authority, and of the one before it. */
+  readonly bundle: string;
+  readonly server: CertificatePair;
+}
+
+/**
+ * The files that are to be used from now on: the same where they are good, new ones where a third of their time, or less,
+ * is left, or where they are for other names. A pure function of its arguments but for the keys.
+ */
+export function renewFiles(
+  files: ServingFiles | undefined,
+  names: readonly string[],
+  now: Date,
+  times: CertificateTimes = defaultTimes,
+): ServingFiles {
+  const from = new Date(now.getTime() - 5 * 60_000);
+  const isAuthorityGood =
+    files !== undefined && timeLeft(files.authority.certificate, now) > times.authorityMs / 3;
+  const authority = isAuthorityGood
+    ? files.authority
+    : makeAuthority("Millpond webhooks", { from, to: new Date(now.getTime() + times.authorityMs) });
+  const isServerGood =
+    isAuthorityGood &&
+    timeLeft(files.server.certificate, now) > times.serverMs / 3 &&
+    names.every((name) => isFor(files.server.certificate, name));
+  if (isServerGood) return files;
+  const before = isAuthorityGood
+    ? files.bundle
+    : `${authority.certificate}${files?.authority.certificate ?? ""}`;
+  return {
+    authority,
+    bundle: before,
+    server: makeServerCertificate(authority, names, {
+      from,
+      to: new Date(now.getTime() + times.serverMs),
+    }),
+  };
+}
+
+function isFor(certificate: string, name: string): boolean {
+  const parsed = new X509Certificate(certificate);
+  return (isIP(name) === 0 ? parsed.checkHost(name) : parsed.checkIP(name)) !== undefined;
+}
+
+function timeLeft(certificate: string, now: Date): number {
+  return new Date(new X509Certificate(certificate).validTo).getTime() - now.getTime();
+}
+
+export interface CertificateStoreOptions {
+  readonly cluster: Cluster;
+  readonly namespace: string;
+  /** Of the Secret. */
+  readonly name: string;
+  /** DNS names of the Service. */
+  readonly serviceNames: readonly string[];
+  readonly times?: CertificateTimes;
+}
+
+/** The certificate in its Secret, which all replicas share. */
+export class CertificateStore {
+  readonly #options: CertificateStoreOptions;
+
+  constructor(options: CertificateStoreOptions) {
+    this.#options = options;
+  }
+
+  /** Reads the files, and renews them where they need it. Of several replicas that do it at a time one wins. */
+  async read(now = new Date()): Promise<ServingFiles> {
+    const { cluster, namespace, name, serviceNames, times } = this.#options;
+    for (;;) {
+      const secret = await unlessStatus(cluster.core.readNamespacedSecret({ namespace, name }), 404);
+      const files = parseFiles(secret);
+      const renewed = renewFiles(files, serviceNames, now, times);
+      if (renewed === files) return files;
+      const body = {
+        metadata: { name, namespace, resourceVersion: secret?.metadata?.resourceVersion },
+        type: "Opaque",
+        stringData: formatFiles(renewed),
+      };
+      const written = await unlessStatus(
+        secret === undefined
+          ? cluster.core.createNamespacedSecret({ namespace, body: body as V1Secret })
+          : cluster.core.patchNamespacedSecret({ namespace, name, body }, asMergePatch),
+        409,
+      );
+      if (written !== undefined) return renewed;
+    }
+  }
+}
+
+const keys = {
+  authorityCertificate: "ca.crt",
+  authorityKey: "ca.key",
+  bundle: "bundle.crt",
+  certificate: "tls.crt",
+  key: "tls.key",
+} as const;
+
+function formatFiles({ authority, bundle, server }: ServingFiles): Record<string, string> {
+  return {
+    [keys.authorityCertificate]: authority.certificate,
+    [keys.authorityKey]: authority.key,
+    [keys.bundle]: bundle,
+    [keys.certificate]: server.certificate,
+    [keys.key]: server.key,
+  };
+}
+
+/** Undefined where something is missing or no certificate: then all is made again. */
+function parseFiles(secret: V1Secret | undefined): ServingFiles | undefined {
+  const read = (key: string): string => Buffer.from(secret?.data?.[key] ?? "", "base64").toString("utf8");
+  const files = {
+    authority: { certificate: read(keys.authorityCertificate), key: read(keys.authorityKey) },
+    bundle: read(keys.bundle),
+    server: { certificate: read(keys.certificate), key: read(keys.key) },
+  };
+  const isWhole = [files.authority.certificate, files.bundle, files.server.certificate].every((text) =>
+    text.startsWith("-----BEGIN CERTIFICATE-----"),
+  );
+  return isWhole && files.authority.key !== "" && files.server.key !== "" ? files : undefined;
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What a pod that uses the pool may be, after all that changed it when it was created, and what of it may change later.
+
+import { millpondError, parseClaimVariables, claimFieldSpecs, quote, type ClaimValues } from "@millpond/api";
+import type { KubernetesObject, V1Pod } from "@kubernetes/client-node";
+import { parseSlices } from "../request/pod-request.ts";
+import { parseUserClaims, type UserClaim } from "../request/user-claims.ts";
+import type { Allocation } from "../allocation.ts";
+import { keysOf, kindOfResource, type ResourceNames } from "../request/resource-names.ts";
+import { refuseForeignSecrets, refuseGuardedPaths, refuseOwnPaths } from "./guarded.ts";
+
+/** @throws MILLPOND_E_INVALID where the pod must not be created so */
+export function validateCreation(names: ResourceNames, allocation: Allocation, pod: V1Pod): void {
+  const keys = keysOf(names);
+  const { annotations = {}, labels = {} } = pod.metadata ?? {};
+  const containers = [...(pod.spec?.containers ?? []), ...(pod.spec?.initContainers ?? [])];
+  const request = annotations[keys.request];
+  const written = annotations[keys.claims];
+  if (labels[keys.managed] !== undefined && request === undefined && written !== undefined) {
+    checkUserClaims(pod, parseUserClaims(written), annotations[keys.id]);
+    refuseGuardedPaths(pod);
+    refuseForeignSecrets(pod, annotations[keys.id]);
+    return;
+  }
+  if (labels[keys.managed] === undefined || request === undefined) {
+    const asking = containers.find(({ resources }) =>
+      [...Object.keys(resources?.limits ?? {}), ...Object.keys(resources?.requests ?? {})].some(
+        (name) => kindOfResource(names, name) !== undefined,
+      ),
+    );
+    const isOurs =
+      labels[keys.managed] !== undefined || Object.keys(annotations).some((key) => isOwnKey(names, key));
+    if (asking === undefined && !isOurs) {
+      refuseOwnPaths(pod, names.domain);
+      refuseForeignSecrets(pod, undefined);
+      return;
+    }
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      asking === undefined
+        ? `the pod has the label ${keys.managed} or an annotation of ${names.domain}, and asks for nothing`
+        : `the container ${quote(asking.name)} asks for the pool, and Millpond's webhook has not prepared the pod`,
+      {
+        remedy:
+          asking === undefined
+            ? `Give a container a limit such as ${names.resources.vgpu[0]}: 1, or leave it out.`
+            : "Another webhook has added it afterwards, or the label is missing that this cluster wants of such pods.",
+      },
+    );
+  }
+  const slices = parseSlices(request);
+  const known = new Set(slices.flatMap((slice) => slice.containers));
+  for (const { name, resources } of containers) {
+    for (const resource of Object.keys(resources?.limits ?? {})) {
+      const isKept =
+        allocation === "device-plugin" && resource === names.resources.vgpu[0] && known.has(name);
+      if (kindOfResource(names, resource) !== undefined && !isKept) {
+        throw millpondError(
+          "MILLPOND_E_INVALID",
+          `the container ${quote(name)} has got a limit of ${resource} after Millpond's webhook had seen the pod`,
+          { remedy: "Put the limit into the pod that is created, not into what changes it on its way." },
+        );
+      }
+    }
+  }
+  refuseGuardedPaths(pod);
+  refuseForeignSecrets(pod, annotations[keys.id]);
+}
+
+/** What the webhook writes of ResourceClaims that users write could be written by users: it gives them nothing, and is checked. */
+function checkUserClaims({ spec }: V1Pod, claims: readonly UserClaim[], id: string | undefined): void {
+  const isKnown = claims.every(({ claim }) => spec?.resourceClaims?.some(({ name }) => name === claim));
+  if (isKnown && /^[0-9a-f]{16}$/.test(id ?? "")) return;
+  throw millpondError("MILLPOND_E_INVALID", "the pod's annotations claims and id are not Millpond's", {
+    remedy: "Leave them out: they are made from its ResourceClaims.",
+  });
+}
+
+/**
+ * ResourceClaims of the operator say by their metadata that they are; nothing that others write may say so.
+ *
+ * @param before What was there; an object without metadata where there was nothing.
+ * @throws MILLPOND_E_FORBIDDEN
+ */
+export function validateClaimMetadata(
+  names: ResourceNames,
+  before: KubernetesObject,
+  after: KubernetesObject,
+): void {
+  for (const list of ["annotations", "labels"] as const) {
+    const old = before.metadata?.[list] ?? {};
+    const now = after.metadata?.[list] ?? {};
+    for (const key of new Set([...Object.keys(old), ...Object.keys(now)])) {
+      if (isOwnKey(names, key) && old[key] !== now[key]) throw fixed(`the ${list.slice(0, -1)} ${key}`);
+    }
+  }
+}
+
+function isOwnKey({ domain }: ResourceNames, key: string): boolean {
+  return key.startsWith(`${domain}/`);
+}
+
+/**
+ * @param isOperator Whether Millpond's operator makes the change.
+ * @throws MILLPOND_E_FORBIDDEN, MILLPOND_E_INVALID
+ */
+export function validateChange(names: ResourceNames, before: V1Pod, after: V1Pod, isOperator: boolean): void {
+  const keys = keysOf(names);
+  const resizes = resizeAnnotations(names, after);
+  for (const [key, text] of resizes) {
+    if (before.metadata?.annotations?.[key] !== text) readResize(key, text);
+  }
+  if (isOperator) return;
+  if (before.metadata?.labels?.[keys.managed] !== after.metadata?.labels?.[keys.managed]) {
+    throw fixed(`the label ${keys.managed}`);
+  }
+  const old = before.metadata?.annotations ?? {};
+  const now = after.metadata?.annotations ?? {};
+  for (const key of new Set([...Object.keys(old), ...Object.keys(now)])) {
+    if (!isOwnKey(names, key) || key === keys.resize || key.startsWith(`${keys.resize}.`)) continue;
+    if (old[key] !== now[key]) throw fixed(`the annotation ${key}`);
+  }
+  const hadGate = before.spec?.schedulingGates?.some(({ name }) => name === keys.gate) ?? false;
+  const hasGate = after.spec?.schedulingGates?.some(({ name }) => name === keys.gate) ?? false;
+  if (hadGate && !hasGate) throw fixed(`the scheduling gate ${keys.gate}`);
+}
+
+function fixed(what: string): Error {
+  return millpondError("MILLPOND_E_FORBIDDEN", `${what} is Millpond's, and not to be changed`, {
+    remedy: "Leave it as it is; a pod's size is changed by the annotation resize.",
+  });
+}
+
+/** The annotations that ask for another size: `resize`, or `resize.CONTAINER`. */
+export function resizeAnnotations(names: ResourceNames, pod: V1Pod): [key: string, text: string][] {
+  const { resize } = keysOf(names);
+  return Object.entries(pod.metadata?.annotations ?? {}).filter(
+    ([key]) => key === resize || key.startsWith(`${resize}.`),
+  );
+}
+
+/**
+ * Reads `memory=24Gi,compute=40`.
+ *
+ * @param key The annotation, for the message.
+ * @throws MILLPOND_E_INVALID
+ */
+export function readResize(key: string, text: string): Pick<ClaimValues, "memory" | "compute"> {
+  const variables: Record<string, string> = {};
+  for (const part of text.split(",")) {
+    const [name = "", value = ""] = part.trim().split("=");
+    if ((name !== "memory" && name !== "compute") || value === "") {
+      throw millpondError("MILLPOND_E_INVALID", `${key}: ${quote(text)} is not a size`, {
+        remedy: "Write memory=24Gi, compute=40, or both with a comma.",
+      });
+    }
+    variables[claimFieldSpecs[name].env] = value;
+  }
+  return parseClaimVariables(variables);
+}

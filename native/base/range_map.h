@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers of ranges of addresses, of which a later one hides what it covers of those before.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <map>
+
+namespace millpond {
+
+class RangeMap {
+ public:
+  bool empty() const { return runs_.empty(); }
+
+  /// From here on [begin, begin + bytes), which must not reach over the end of all addresses, has that number.
+  void set(uint64_t begin, uint64_t bytes, uint64_t number) {
+    if (bytes == 0) return;
+    cut(begin);
+    cut(begin + bytes);
+    runs_.erase(runs_.lower_bound(begin), runs_.lower_bound(begin + bytes));
+    runs_[begin] = {begin + bytes, number};
+  }
+  /// What still has that number there has none any more.
+  void erase(uint64_t begin, uint64_t bytes, uint64_t number) {
+    if (bytes == 0) return;
+    cut(begin);
+    cut(begin + bytes);
+    const auto end = runs_.lower_bound(begin + bytes);
+    for (auto run = runs_.lower_bound(begin); run != end;)
+      run = run->second.number == number ? runs_.erase(run) : std::next(run);
+  }
+  /// Calls `each(begin, end, number)` for all parts of [begin, begin + bytes) in their order, with number 0 for those that
+  /// have none.
+  template <typename Each>
+  void visit(uint64_t begin, uint64_t bytes, Each&& each) const {
+    if (bytes == 0) return;
+    const uint64_t end = begin + bytes;
+    auto run = runs_.upper_bound(begin);
+    if (run != runs_.begin() && std::prev(run)->second.end > begin) --run;
+    uint64_t at = begin;
+    for (; run != runs_.end() && run->first < end; ++run) {
+      if (run->first > at) each(at, run->first, uint64_t{0});
+      at = std::max(at, run->first);
+      each(at, std::min(end, run->second.end), run->second.number);
+      at = std::min(end, run->second.end);
+    }
+    if (at < end) each(at, end, uint64_t{0});
+  }
+
+ private:
+  struct Run {
+    uint64_t end = 0;
+    uint64_t number = 0;
+  };
+  /// Makes a border there.
+  void cut(uint64_t at) {
+    auto run = runs_.lower_bound(at);
+    if (run == runs_.begin()) return;
+    --run;
+    if (run->second.end <= at) return;
+    runs_[at] = {run->second.end, run->second.number};
+    run->second.end = at;
+  }
+
+  std::map<uint64_t, Run> runs_;  ///< by their beginnings, apart from each other
+};
+
+}  // namespace millpond

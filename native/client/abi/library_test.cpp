@@ -1,0 +1,532 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client library as programs meet it: loaded by name, called by symbol. Each scenario runs in a process
+// of its own, because a process attaches once. Usage: library_test LIBRARY [case]
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <functional>
+
+#include "client/abi/integrity.h"
+#include "cuda/gen/cuda_api.h"
+#include "testing/check.h"
+#include "testing/servers/canned_worker.h"
+
+using millpond::testing::CannedWorker;
+
+namespace {
+
+const char* libraryPath = nullptr;
+CannedWorker* worker = nullptr;
+
+// A driver function of the library, with the type that the header gives it.
+#define DRIVER(name) reinterpret_cast<decltype(&::name)>(symbol(#name))
+
+void* symbol(const char* name) {
+  static void* const library = [] {
+    void* opened = ::dlopen(libraryPath, RTLD_NOW | RTLD_LOCAL);
+    if (!opened) millpond::testing::fail(__FILE__, __LINE__, ::dlerror());
+    return opened;
+  }();
+  void* found = ::dlsym(library, name);
+  if (!found) millpond::testing::fail(__FILE__, __LINE__, std::string("no symbol ") + name);
+  return found;
+}
+
+int runInChild(const std::function<void()>& body) {
+  const pid_t child = ::fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    body();
+    ::_exit(0);  // the library's exit handlers belong to other scenarios
+  }
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// A process in which the library finds the canned worker; `body` checks.
+void scenario(const std::function<void()>& body) {
+  CHECK_EQ(runInChild([&] {
+             ::setenv("MILLPOND_WORKER", ("unix:" + worker->path()).c_str(), 1);
+             body();
+           }),
+           0);
+}
+
+std::string nameOf(CUdevice device) {
+  char name[100] = {};
+  CHECK_EQ(DRIVER(cuDeviceGetName)(name, sizeof name, device), CUDA_SUCCESS);
+  return name;
+}
+
+const void* table(std::array<unsigned char, 16> id) {
+  CUuuid uuid;
+  std::memcpy(uuid.bytes, id.data(), sizeof uuid.bytes);
+  const void* found = &id;
+  const CUresult result = DRIVER(cuGetExportTable)(&found, &uuid);
+  CHECK_EQ(result, found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+  return found;
+}
+template <typename Function>
+Function slot(const void* words, size_t index) {
+  return reinterpret_cast<Function>(static_cast<void* const*>(words)[index]);
+}
+
+constexpr std::array<unsigned char, 16> kRuntime{0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a,
+                                                 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9};
+constexpr std::array<unsigned char, 16> kHooks{0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74,
+                                               0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a, 0x66};
+constexpr std::array<unsigned char, 16> kThread{0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47,
+                                                0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec, 0xdc};
+constexpr std::array<unsigned char, 16> kStorage{0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11,
+                                                 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95, 0x93};
+constexpr std::array<unsigned char, 16> kChecks{0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43,
+                                                0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa, 0x7e};
+constexpr std::array<unsigned char, 16> kIntegrity{0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b,
+                                                   0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1, 0xf2};
+constexpr std::array<unsigned char, 16> kToolsContext{0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48,
+                                                      0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2};
+
+}  // namespace
+
+TEST("before cuInit: versions, names and entry points only") {
+  scenario([] {
+    int version = 0;
+    CHECK_EQ(DRIVER(cuDriverGetVersion)(&version), CUDA_SUCCESS);
+    CHECK_EQ(version, CannedWorker::kDriverVersion);
+    CHECK_EQ(DRIVER(cuDriverGetVersion)(nullptr), CUDA_ERROR_INVALID_VALUE);
+    int count = -1;
+    CHECK_EQ(DRIVER(cuDeviceGetCount)(&count), CUDA_ERROR_NOT_INITIALIZED);
+    CUcontext context = nullptr;
+    CHECK_EQ(DRIVER(cuCtxGetCurrent)(&context), CUDA_ERROR_NOT_INITIALIZED);
+    CHECK_EQ(DRIVER(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_ERROR_NOT_INITIALIZED);
+    CUdeviceptr pointer = 0;
+    CHECK_EQ(DRIVER(cuMemAlloc_v2)(&pointer, 16), CUDA_ERROR_NOT_INITIALIZED);
+    CUarray array = nullptr;
+    CHECK_EQ(DRIVER(cuArrayCreate_v2)(&array, nullptr), CUDA_ERROR_NOT_INITIALIZED);
+    CHECK_EQ(DRIVER(cuInit)(1), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+    CHECK_EQ(DRIVER(cuDeviceGetCount)(&count), CUDA_SUCCESS);
+    CHECK_EQ(count, 2);
+    CHECK_EQ(DRIVER(cuArrayCreate_v2)(&array, nullptr), CUDA_ERROR_INVALID_VALUE);
+    CUexternalMemory memory = nullptr;
+    CHECK_EQ(DRIVER(cuImportExternalMemory)(&memory, nullptr), CUDA_ERROR_NOT_SUPPORTED);
+  });
+}
+
+TEST("error texts: a few of its own at first, then the worker's driver's") {
+  scenario([] {
+    const char* text = nullptr;
+    CHECK_EQ(DRIVER(cuGetErrorString)(CUDA_ERROR_INVALID_VALUE, &text), CUDA_SUCCESS);
+    CHECK_EQ(std::string(text), "invalid argument");
+    CHECK_EQ(DRIVER(cuGetErrorName)(CUDA_ERROR_NO_DEVICE, &text), CUDA_SUCCESS);
+    CHECK_EQ(std::string(text), "CUDA_ERROR_NO_DEVICE");
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+    CHECK_EQ(DRIVER(cuGetErrorString)(CUDA_ERROR_INVALID_VALUE, &text), CUDA_SUCCESS);
+    CHECK_EQ(std::string(text), "canned invalid argument");
+    CHECK_EQ(DRIVER(cuGetErrorName)(static_cast<CUresult>(998), &text), CUDA_ERROR_INVALID_VALUE);
+    CHECK(text == nullptr);
+    CHECK_EQ(DRIVER(cuGetErrorName)(CUDA_SUCCESS, nullptr), CUDA_ERROR_INVALID_VALUE);
+  });
+}
+
+TEST("devices: what the snapshot says") {
+  scenario([] {
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+    CUdevice device = -1;
+    CHECK_EQ(DRIVER(cuDeviceGet)(&device, 1), CUDA_SUCCESS);
+    CHECK_EQ(device, 1);
+    CHECK_EQ(DRIVER(cuDeviceGet)(&device, 2), CUDA_ERROR_INVALID_DEVICE);
+    CHECK_EQ(DRIVER(cuDeviceGet)(&device, -1), CUDA_ERROR_INVALID_DEVICE);
+    CHECK(nameOf(1).starts_with("Canned GPU 1 of session "));
+    char small[7];
+    CHECK_EQ(DRIVER(cuDeviceGetName)(small, sizeof small, 0), CUDA_SUCCESS);
+    CHECK_EQ(std::string(small), "Canned");
+    size_t bytes = 0;
+    CHECK_EQ(DRIVER(cuDeviceTotalMem_v2)(&bytes, 0), CUDA_SUCCESS);
+    CHECK_EQ(bytes, CannedWorker::kMemoryBytes);
+    int value = 0;
+    CHECK_EQ(DRIVER(cuDeviceGetAttribute)(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0), CUDA_SUCCESS);
+    CHECK_EQ(value, 32);
+    for (const int bad : {-1, 0, 146, 159, 160, 1 << 30}) {
+      CHECK_EQ(DRIVER(cuDeviceGetAttribute)(&value, static_cast<CUdevice_attribute>(bad), 0),
+               CUDA_ERROR_INVALID_VALUE);
+    }
+    CHECK_EQ(DRIVER(cuDeviceGetAttribute)(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 2),
+             CUDA_ERROR_INVALID_DEVICE);
+    int minor = -1;
+    CHECK_EQ(DRIVER(cuDeviceComputeCapability)(&value, &minor, 0), CUDA_SUCCESS);
+    CHECK_EQ(value * 10 + minor, 90);
+    CUuuid uuid;
+    CHECK_EQ(DRIVER(cuDeviceGetUuid_v2)(&uuid, 1), CUDA_SUCCESS);
+    CHECK_EQ(static_cast<unsigned char>(uuid.bytes[0]), 0xcau);
+    CHECK_EQ(uuid.bytes[15], 1);
+    CHECK_EQ(DRIVER(cuDeviceGetUuid)(&uuid, 0), CUDA_SUCCESS);
+    CHECK_EQ(uuid.bytes[15], 0);
+    CUdevprop properties{};
+    CHECK_EQ(DRIVER(cuDeviceGetProperties)(&properties, 0), CUDA_SUCCESS);
+    CHECK_EQ(properties.SIMDWidth, 32);
+    CHECK_EQ(DRIVER(cuDeviceCanAccessPeer)(&value, 0, 1), CUDA_SUCCESS);
+    CHECK_EQ(value, 0);
+    CHECK_EQ(DRIVER(cuDeviceGetP2PAttribute)(&value, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 1),
+             CUDA_SUCCESS);
+    CHECK_EQ(DRIVER(cuDeviceGetP2PAttribute)(&value, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 2),
+             CUDA_ERROR_INVALID_DEVICE);
+  });
+}
+
+TEST("PCI addresses there and back") {
+  scenario([] {
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+    char text[32];
+    CHECK_EQ(DRIVER(cuDeviceGetPCIBusId)(text, sizeof text, 1), CUDA_SUCCESS);
+    CHECK_EQ(std::string(text), "0010:A1:00.0");
+    CHECK_EQ(DRIVER(cuDeviceGetPCIBusId)(text, 13, 1), CUDA_SUCCESS);
+    CHECK_EQ(DRIVER(cuDeviceGetPCIBusId)(text, 12, 1), CUDA_ERROR_INVALID_VALUE);
+    CUdevice device = -1;
+    for (const char* good : {"0010:A1:00.0", "0010:a1:00", "00000010:a1:0.0", "10:A1:0"}) {
+      device = -1;
+      CHECK_EQ(DRIVER(cuDeviceGetByPCIBusId)(&device, good), CUDA_SUCCESS);
+      CHECK_EQ(device, 1);
+    }
+    for (const char* other : {"0010:A2:00.0", "a1:00.0"}) {
+      CHECK_EQ(DRIVER(cuDeviceGetByPCIBusId)(&device, other), CUDA_ERROR_INVALID_DEVICE);
+    }
+    for (const char* bad : {"", "a1", "a1:00", "::", "0010:A1:", "0010:A1:00.", "0010:A1:00.0x", "g:0:0",
+                            "1:2:3:4", "123456789:1:1"}) {
+      CHECK_EQ(DRIVER(cuDeviceGetByPCIBusId)(&device, bad), CUDA_ERROR_INVALID_VALUE);
+    }
+  });
+}
+
+TEST("CUDA_VISIBLE_DEVICES on top of the grant") {
+  scenario([] {
+    ::setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+    int count = 0;
+    CHECK_EQ(DRIVER(cuDeviceGetCount)(&count), CUDA_SUCCESS);
+    CHECK_EQ(count, 1);
+    CHECK(nameOf(0).starts_with("Canned GPU 1 "));
+  });
+  scenario([] {
+    ::setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_ERROR_NO_DEVICE);
+    int count = 0;
+    CHECK_EQ(DRIVER(cuDeviceGetCount)(&count), CUDA_ERROR_NOT_INITIALIZED);
+  });
+}
+
+TEST("primary contexts and the thread's stack") {
+  scenario([] {
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+    unsigned flags = 1;
+    int active = 1;
+    const auto isActive = [&](CUdevice device) {
+      CHECK_EQ(DRIVER(cuDevicePrimaryCtxGetState)(device, &flags, &active), CUDA_SUCCESS);
+      return active != 0;
+    };
+    CUcontext early = nullptr;
+    CHECK_EQ(slot<CUresult (*)(CUcontext*, CUdevice)>(table(kRuntime), 2)(&early, 1), CUDA_SUCCESS);
+    CHECK(!isActive(1));
+    CUdevice device = -1;
+    CHECK_EQ(DRIVER(cuCtxGetDevice)(&device), CUDA_ERROR_INVALID_CONTEXT);
+    CHECK_EQ(DRIVER(cuCtxSetCurrent)(early), CUDA_SUCCESS);
+    CHECK_EQ(DRIVER(cuCtxGetDevice)(&device), CUDA_SUCCESS);
+    CHECK_EQ(device, 1);
+    CUcontext context = nullptr;
+    CHECK_EQ(DRIVER(cuDevicePrimaryCtxRetain)(&context, 1), CUDA_SUCCESS);
+    CHECK(context == early);
+    CHECK(isActive(1));
+    CHECK(!isActive(0));
+    unsigned long long id = 0;
+    CHECK_EQ(DRIVER(cuCtxGetId)(nullptr, &id), CUDA_SUCCESS);
+    CHECK_EQ(id, 1u);
+    CHECK_EQ(DRIVER(cuDevicePrimaryCtxReset)(1), CUDA_SUCCESS);
+    CHECK(!isActive(1));
+    CHECK_EQ(DRIVER(cuCtxGetId)(context, &id), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHECK_EQ(DRIVER(cuDevicePrimaryCtxRelease)(1), CUDA_SUCCESS);
+    CHECK_EQ(DRIVER(cuDevicePrimaryCtxRelease)(1), CUDA_ERROR_INVALID_CONTEXT);
+    CHECK_EQ(DRIVER(cuDevicePrimaryCtxSetFlags)(0, CU_CTX_SCHED_YIELD), CUDA_SUCCESS);
+    CHECK(!isActive(0));
+    CHECK_EQ(flags, unsigned{CU_CTX_SCHED_YIELD});
+    for (const unsigned bad : {3u, 5u, 0x100u}) {
+      CHECK_EQ(DRIVER(cuDevicePrimaryCtxSetFlags)(0, bad), CUDA_ERROR_INVALID_VALUE);
+    }
+    CHECK_EQ(DRIVER(cuDevicePrimaryCtxRetain)(&context, 2), CUDA_ERROR_INVALID_DEVICE);
+
+    CHECK_EQ(DRIVER(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_SUCCESS);
+    CHECK_EQ(DRIVER(cuCtxPushCurrent)(context), CUDA_SUCCESS);
+    int least = 1;
+    int greatest = 1;
+    CHECK_EQ(DRIVER(cuCtxGetStreamPriorityRange)(&least, &greatest), CUDA_SUCCESS);
+    CHECK_EQ(greatest, -5);
+    CUcontext other = nullptr;
+    std::thread([&] { CHECK_EQ(DRIVER(cuCtxGetCurrent)(&other), CUDA_SUCCESS); }).join();
+    CHECK(other == nullptr);
+    CHECK_EQ(DRIVER(cuCtxPopCurrent)(&other), CUDA_SUCCESS);
+    CHECK(other == context);
+    CHECK_EQ(DRIVER(cuCtxGetCurrent)(&other), CUDA_SUCCESS);
+    CHECK(other == early);
+    CHECK_EQ(DRIVER(cuCtxSetCurrent)(nullptr), CUDA_SUCCESS);
+    CHECK_EQ(DRIVER(cuCtxPopCurrent)(&other), CUDA_ERROR_INVALID_CONTEXT);
+    int foreign = 0;
+    CHECK_EQ(DRIVER(cuCtxSetCurrent)(reinterpret_cast<CUcontext>(&foreign)), CUDA_ERROR_INVALID_CONTEXT);
+    CHECK_EQ(DRIVER(cuCtxPushCurrent)(nullptr), CUDA_ERROR_INVALID_CONTEXT);
+    CHECK_EQ(DRIVER(cuCtxSynchronize_v2)(context), CUDA_SUCCESS);
+    CHECK_EQ(DRIVER(cuCtxGetCurrent)(&other), CUDA_SUCCESS);
+    CHECK(other == nullptr);
+  });
+}
+
+TEST("entry points by name and version") {
+  scenario([] {
+    const auto get = DRIVER(cuGetProcAddress_v2);
+    void* found = &found;
+    CUdriverProcAddressQueryResult status{};
+    CHECK_EQ(get("", &found, 0, 0, nullptr), CUDA_SUCCESS);
+    CHECK(found == nullptr);
+    CHECK_EQ(get("cuInit", &found, 2000, 0, nullptr), CUDA_SUCCESS);
+    CHECK(found == symbol("cuInit"));
+    CHECK_EQ(get("cuMemAlloc", &found, 13000, 0, &status), CUDA_SUCCESS);
+    CHECK(found == symbol("cuMemAlloc_v2"));
+    CHECK_EQ(get("cuGetProcAddress", &found, 12000, 0, nullptr), CUDA_SUCCESS);
+    CHECK(found == symbol("cuGetProcAddress_v2"));
+    CHECK_EQ(get("cuGetProcAddress", &found, 11030, 0, nullptr), CUDA_SUCCESS);
+    CHECK(found == symbol("cuGetProcAddress"));
+    CHECK_EQ(get("cuMemcpyHtoD", &found, 7000, 2, nullptr), CUDA_SUCCESS);
+    CHECK(found == symbol("cuMemcpyHtoD_v2_ptds"));
+    CHECK_EQ(get("cuLaunchKernel", &found, 4000, 0, nullptr), CUDA_SUCCESS);
+    CHECK(found == symbol("cuLaunchKernel"));
+    CHECK_EQ(get("cuNoSuchThing", &found, 13000, 0, &status), CUDA_SUCCESS);
+    CHECK(found == nullptr);
+    CHECK_EQ(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    // The worker's driver is newer than this library knows: what came with it may look different.
+    CHECK_EQ(get("cuInit", &found, 13010, 0, nullptr), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+    CHECK_EQ(get("cuInit", &found, 13010, 0, nullptr), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(get("cuInit", nullptr, 2000, 0, nullptr), CUDA_ERROR_INVALID_VALUE);
+  });
+}
+
+TEST("hidden tables: those that the runtime cannot do without") {
+  scenario([] {
+    const auto words = [](const void* found) { return *static_cast<const uint64_t*>(found) / sizeof(void*); };
+    CHECK_EQ(words(table(kRuntime)), 13u);
+    CHECK_EQ(words(table(kHooks)), 7u);
+    CHECK_EQ(words(table(kThread)), 3u);
+    CHECK_EQ(words(table(kChecks)), 15u);
+    CHECK_EQ(words(table(kIntegrity)), 3u);
+    CHECK_EQ(words(table(kToolsContext)), 93u);
+    CHECK(slot<void*>(table(kStorage), 3) == nullptr);
+    CHECK(table(kRuntime) == table(kRuntime));
+    CHECK(table({1, 2, 3}) == nullptr);
+    CHECK(table({0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e, 0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d,
+                 0xd9}) == nullptr);
+    for (size_t i = 1; i < 93; ++i) CHECK(slot<void*>(table(kToolsContext), i) != nullptr);
+    // Two unknown slots, each with as many arguments as registers hold.
+    using Unknown = CUresult (*)(long, long, long, long, long, long);
+    CHECK_EQ(slot<Unknown>(table(kToolsContext), 92)(1, 2, 3, 4, 5, 6), CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_EQ(slot<Unknown>(table(kChecks), 1)(1, 2, 3, 4, 5, 6), CUDA_ERROR_NOT_SUPPORTED);
+    void* buffer = nullptr;
+    size_t count = 0;
+    slot<void (*)(void**, size_t*)>(table(kHooks), 6)(&buffer, &count);
+    CHECK_EQ(count, 14u);
+    for (size_t i = 0; i < count; ++i) CHECK_EQ(static_cast<uint64_t*>(buffer)[i], 0u);
+    uint32_t flags = 7;
+    CHECK_EQ(
+        slot<CUresult (*)(CUcontext, uint32_t*, const void**)>(table(kChecks), 2)(nullptr, &flags, nullptr),
+        CUDA_SUCCESS);
+    CHECK_EQ(flags, 0u);
+  });
+}
+
+TEST("denied tables are not there") {
+  scenario([] {
+    ::setenv("MILLPOND_DENY_TABLES", "6bd5fb6c,,42d8", 1);
+    CHECK(table(kRuntime) == nullptr);
+    CHECK(table(kThread) == nullptr);
+    CHECK(table(kHooks) != nullptr);
+  });
+}
+
+TEST("context-local storage through its table") {
+  scenario([] {
+    using Destructor = void (*)(CUcontext, void*, void*);
+    const auto put = slot<CUresult (*)(CUcontext, void*, void*, Destructor)>(table(kStorage), 0);
+    const auto remove = slot<CUresult (*)(CUcontext, void*)>(table(kStorage), 1);
+    const auto get = slot<CUresult (*)(void**, CUcontext, void*)>(table(kStorage), 2);
+    static int key = 0;
+    static int destroyed = 0;
+    void* value = nullptr;
+    CHECK_EQ(get(&value, nullptr, &key), CUDA_ERROR_INVALID_CONTEXT);
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+    CHECK_EQ(get(&value, nullptr, &key), CUDA_ERROR_INVALID_CONTEXT);
+    CUcontext context = nullptr;
+    CHECK_EQ(DRIVER(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_SUCCESS);
+    CHECK_EQ(DRIVER(cuCtxSetCurrent)(context), CUDA_SUCCESS);
+    CHECK_EQ(get(&value, nullptr, &key), CUDA_ERROR_INVALID_HANDLE);
+    const auto destroy = [](CUcontext, void* k, void* v) { destroyed += k == &key && v == &destroyed; };
+    CHECK_EQ(put(nullptr, &key, &destroyed, destroy), CUDA_SUCCESS);
+    CHECK_EQ(get(&value, reinterpret_cast<CUcontext>(UINTPTR_MAX), &key), CUDA_SUCCESS);
+    CHECK(value == &destroyed);
+    CHECK_EQ(get(&value, context, &key), CUDA_SUCCESS);
+    CHECK_EQ(get(&value, reinterpret_cast<CUcontext>(&key), &key), CUDA_ERROR_INVALID_CONTEXT);
+    CHECK_EQ(remove(context, &key), CUDA_SUCCESS);
+    CHECK_EQ(remove(context, &key), CUDA_ERROR_INVALID_HANDLE);
+    CHECK_EQ(get(&value, nullptr, &key), CUDA_ERROR_INVALID_HANDLE);
+    CHECK_EQ(put(context, &key, &destroyed, destroy), CUDA_SUCCESS);
+    CHECK_EQ(DRIVER(cuDevicePrimaryCtxReset)(0), CUDA_SUCCESS);
+    CHECK_EQ(destroyed, 1);
+    CHECK_EQ(get(&value, nullptr, &key), CUDA_ERROR_INVALID_HANDLE);
+
+    CUcontext current = nullptr;
+    CHECK_EQ(slot<CUresult (*)(CUcontext*)>(table(kThread), 2)(&current), CUDA_SUCCESS);
+    CHECK(current == context);
+    uint64_t number = 9;
+    const auto contextNumber = slot<CUresult (*)(CUcontext, uint64_t*)>(table(kToolsContext), 4);
+    CHECK_EQ(contextNumber(nullptr, &number), CUDA_SUCCESS);
+    CHECK_EQ(number, 0u);
+    CHECK_EQ(DRIVER(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_SUCCESS);
+    CHECK_EQ(contextNumber(context, &number), CUDA_SUCCESS);
+    CHECK_EQ(number, 2u);
+  });
+}
+
+TEST("the integrity check answers over exactly what was reported") {
+  scenario([] {
+    const auto check = slot<CUresult (*)(uint32_t, uint64_t, uint64_t*)>(table(kIntegrity), 1);
+    uint64_t result[2] = {};
+    CHECK_EQ(check(13002, 1'790'000'000, result), CUDA_ERROR_NOT_INITIALIZED);
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+    std::thread([&] {
+      CHECK_EQ(check(13002, 1'790'000'000, result), CUDA_SUCCESS);
+      std::vector<millpond::client::IntegrityDevice> devices;
+      for (CUdevice i = 0; i < 2; ++i) {
+        millpond::client::IntegrityDevice device;
+        CUuuid uuid;
+        CHECK_EQ(DRIVER(cuDeviceGetUuid_v2)(&uuid, i), CUDA_SUCCESS);
+        std::memcpy(device.uuid.data(), uuid.bytes, sizeof uuid.bytes);
+        const auto attribute = DRIVER(cuDeviceGetAttribute);
+        CHECK_EQ(attribute(&device.pciDomain, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, i), CUDA_SUCCESS);
+        CHECK_EQ(attribute(&device.pciBus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, i), CUDA_SUCCESS);
+        CHECK_EQ(attribute(&device.pciDevice, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, i), CUDA_SUCCESS);
+        devices.push_back(device);
+      }
+      const auto number = [](const void* p) { return static_cast<uint64_t>(reinterpret_cast<uintptr_t>(p)); };
+      const auto expected = millpond::client::integrityAnswer(
+          {CannedWorker::kDriverVersion, 13002, static_cast<uint32_t>(::getpid()),
+           static_cast<uint32_t>(::pthread_self()), number(table(kRuntime)), number(table(kIntegrity)),
+           number(reinterpret_cast<const void*>(check)), 1'790'000'000},
+          devices);
+      CHECK_EQ(result[0], expected[0]);
+      CHECK_EQ(result[1], expected[1]);
+    }).join();
+  });
+}
+
+TEST("many threads, one session") {
+  scenario([] {
+    std::string names[16];
+    std::vector<std::thread> threads;
+    for (std::string& name : names) {
+      threads.emplace_back([&name] {
+        CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+        name = nameOf(0);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& name : names) CHECK_EQ(name, names[0]);
+  });
+}
+
+TEST("a child of an initialised process has no CUDA, its parent keeps it") {
+  scenario([] {
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+    CUcontext context = nullptr;
+    CHECK_EQ(DRIVER(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_SUCCESS);
+    CHECK_EQ(DRIVER(cuCtxSetCurrent)(context), CUDA_SUCCESS);
+    const auto everythingRefused = [&] {
+      int count = 0;
+      CHECK_EQ(DRIVER(cuInit)(0), CUDA_ERROR_NOT_INITIALIZED);
+      CHECK_EQ(DRIVER(cuDeviceGetCount)(&count), CUDA_ERROR_NOT_INITIALIZED);
+      CHECK_EQ(DRIVER(cuCtxGetCurrent)(&context), CUDA_ERROR_NOT_INITIALIZED);
+      CHECK_EQ(DRIVER(cuCtxSynchronize)(), CUDA_ERROR_NOT_INITIALIZED);
+      CHECK_EQ(DRIVER(cuDriverGetVersion)(&count), CUDA_SUCCESS);
+      void* value = nullptr;
+      CHECK_EQ(slot<CUresult (*)(void**, CUcontext, void*)>(table(kStorage), 2)(&value, context, &value),
+               CUDA_ERROR_INVALID_CONTEXT);
+    };
+    CHECK_EQ(runInChild([&] {
+               everythingRefused();
+               CHECK_EQ(runInChild(everythingRefused), 0);
+             }),
+             0);
+    CHECK_EQ(DRIVER(cuCtxSynchronize)(), CUDA_SUCCESS);
+  });
+}
+
+TEST("a child of a process that had not called cuInit starts afresh") {
+  scenario([] {
+    symbol("cuInit");
+    CHECK_EQ(runInChild([] { CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS); }), 0);
+    int version = 0;
+    CHECK_EQ(DRIVER(cuDriverGetVersion)(&version), CUDA_SUCCESS);  // attached, but not initialised
+    int names[2];
+    CHECK(::pipe(names) == 0);
+    CHECK_EQ(runInChild([&] {
+               CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+               const std::string name = nameOf(0);
+               CHECK(::write(names[1], name.data(), name.size()) > 0);
+             }),
+             0);
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+    char theirs[100] = {};
+    CHECK(::read(names[0], theirs, sizeof theirs - 1) > 0);
+    CHECK(nameOf(0) != theirs);
+  });
+}
+
+TEST("no GPU: why, by code, and another try") {
+  scenario([] {
+    ::setenv("MILLPOND_LOG", "off", 1);
+    const std::string good = std::getenv("MILLPOND_WORKER");
+    ::unsetenv("MILLPOND_WORKER");
+    ::unsetenv("MILLPOND_CONTROLLER");
+    int version = 0;
+    CHECK_EQ(DRIVER(cuDriverGetVersion)(&version), CUDA_SUCCESS);
+    CHECK_EQ(version, CUDA_VERSION);
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_ERROR_NO_DEVICE);
+    ::setenv("MILLPOND_WORKER", "carrier pigeon", 1);
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_ERROR_UNKNOWN);
+    ::setenv("MILLPOND_WORKER", "unix:/nowhere/data.sock", 1);
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    ::unsetenv("MILLPOND_WORKER");
+    ::setenv("MILLPOND_CONTROLLER", "ftp://controller", 1);
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_ERROR_UNKNOWN);
+    ::setenv("MILLPOND_WORKER", good.c_str(), 1);
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+  });
+}
+
+TEST("unloading it leaves it loaded") {
+  scenario([] {
+    void* library = ::dlopen(libraryPath, RTLD_NOW);
+    CHECK(library != nullptr);
+    const auto init = reinterpret_cast<decltype(&::cuInit)>(::dlsym(library, "cuInit"));
+    CHECK_EQ(init(0), CUDA_SUCCESS);
+    CHECK_EQ(::dlclose(library), 0);
+    CHECK_EQ(init(0), CUDA_SUCCESS);
+  });
+}
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: %s LIBRARY\n", argv[0]);
+    return 2;
+  }
+  libraryPath = argv[1];
+  CannedWorker canned;
+  worker = &canned;
+  return millpond::testing::run(1, argv);
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The environment of a client process, as found and as understood.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "client/attach/http.h"
+#include "protocol/endpoint.h"
+
+namespace millpond::client {
+
+/// The variables of docs/reference/interfaces.md as they stand, and what else tells this process from others.
+/// A variable that is set to nothing counts as unset.
+struct Environment {
+  std::optional<std::string> controller, authorities, token, claim, gpus, memory, compute, transport, waitTimeout,
+      worker, ticket, linkSecret, reconnectGrace;
+  /// Variables of a claim that the controller reads, as they stand: name and value.
+  std::vector<std::pair<std::string, std::string>> claimVariables;
+  std::string bootId;   ///< of this machine; empty where unknown
+  std::string program;  ///< short name of the executable
+  std::string user;
+  std::string host;
+  int pid = 0;
+
+  static Environment ofThisProcess();
+  /// Neither a controller nor a worker is named: this process was not given any GPU.
+  bool empty() const { return !controller && !worker; }
+};
+
+/// How much memory a vGPU of the client's own claim gets; both zero: the whole device.
+struct MemorySize {
+  uint64_t bytes = 0;
+  uint32_t percent = 0;  ///< 1–100
+
+  /// `512Mi`, `8G`, `1.5Gi`, a plain integer in MiB, `50%`, or a fraction with a point such as `0.5`.
+  static Result<MemorySize> parse(std::string_view text);
+};
+
+/// Where to attach and what to ask for; every field is valid.
+struct AttachConfig {
+  std::optional<Endpoint>
+      worker;  ///< set: attach straight to it, and nothing below but the transport matters
+  std::vector<Url> controllers;  ///< at least one; several share a state, and one of them leads
+  std::string authorities;  ///< who may have signed a controller's certificate, PEM or a file of it; empty: this machine's
+  std::string token;
+  std::string claim;  ///< name of an existing claim; empty: make one
+  uint32_t gpus = 1;
+  MemorySize memory;
+  uint32_t computePercent = 0;  ///< 0: in proportion to the memory
+  TransportChoice transport = TransportChoice::Auto;
+  std::vector<std::pair<std::string, std::string>> claimVariables;  ///< for the controller to read
+  int waitTimeoutSeconds = 0;  ///< 0: wait for ever
+  uint32_t reconnectGraceSeconds = 60;  ///< 0: a lost connection is the end
+  /// Of a process that had devices of the claim and goes on with others: the models that it was told they are.
+  std::vector<std::string> toldModels;
+  bool wasLocal = false;  ///< the same: it shared memory with their worker
+  std::string bootId;
+  std::string program;
+  std::string owner;  ///< `user@host:pid program`
+  int pid = 0;
+
+  static Result<AttachConfig> from(const Environment& environment);
+};
+
+}  // namespace millpond::client

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/attach/connect_call.h"
+
+#include <vector>
+
+#include "base/log.h"
+
+namespace millpond::client {
+
+CallResult call(const Callee& callee, const std::string& method, const Json& request, int answerMs) {
+  const std::string url = callee.base.text();
+  const std::string& whom = callee.name;
+  if (logs(LogLevel::Debug)) log(LogLevel::Debug, "POST %s/%s", url.c_str(), method.c_str());
+  HttpLimits limits;
+  limits.answerMs = answerMs;
+  const HttpResult answer = httpPost(callee.base, "/" + method, callee.token, request.dump(), limits, callee.authorities);
+  const std::string where = whom + " at " + url;
+  if (answer.failure && answer.failure->isUntrusted) {
+    const char* remedy = callee.base.fingerprint
+                             ? "Somebody else answers at its address, or its run directory is new: start that agent again"
+                             : "Set MILLPOND_CA to the file of the authority's certificate: tls/ca.crt in the controller's "
+                               "state directory";
+    return {{}, CallFailure{"cannot talk to " + where + ": " + answer.failure->message + ". " + remedy + " [MILLPOND_E_TLS]"}};
+  }
+  if (answer.failure) {
+    return {{},
+            CallFailure{"cannot reach " + where + ": " + answer.failure->message +
+                            ". Check that it runs and that the address is right [MILLPOND_E_UNREACHABLE]",
+                        true}};
+  }
+  auto body = Json::parse(answer->body);
+  if (answer->status == 200 && body && body->object()) return {std::move(*body), std::nullopt};
+  if (answer->status == 200) {
+    return {{},
+            CallFailure{where + " gave an answer to " + method + " that is not understood" +
+                        (body ? "" : " (" + body.error().message + ")") +
+                        ". Check that the address is that of " + whom + " [MILLPOND_E_UNREACHABLE]"}};
+  }
+  const bool passing = answer->status == 502 || answer->status == 503 || answer->status == 504;
+  const Json* message = body ? body->find("message") : nullptr;
+  if (message && message->string() && !message->string()->empty()) {
+    return {{}, CallFailure{*message->string(), passing}};  // complete, with its own code
+  }
+  return {{},
+          CallFailure{where + " refused " + method + " with status " + std::to_string(answer->status) +
+                          " and no explanation. Check that the address is that of " + whom +
+                          " [MILLPOND_E_UNREACHABLE]",
+                      passing}};
+}
+
+std::string textOf(const Json* object, std::string_view key) {
+  const Json* value = object ? object->find(key) : nullptr;
+  return value && value->string() ? *value->string() : std::string();
+}
+
+bool isLoopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+Status mayBeAsked(const Url& agent) {
+  if (agent.isSecure || isLoopback(agent.host)) return Done{};
+  return Error{"the node's agent at " + agent.text() +
+               " is on another machine, and what it answers would not be encrypted. Start it with the version of this "
+               "client library [MILLPOND_E_VERSION]"};
+}
+
+CallResult Controllers::ask(const char* method, const Json& request, int answerMs) {
+  const std::vector<Url>& all = config_.controllers;
+  const Url& leader = all[asked_ % all.size()];
+  CallResult result = call({leader, "the controller", config_.token, config_.authorities}, method, request, answerMs);
+  if (result.failure && result.failure->passing) ++asked_;
+  return result;
+}
+
+}  // namespace millpond::client

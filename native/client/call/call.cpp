@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/call/call.h"
+
+#include "base/log.h"
+#include "client/call/preconditions.h"
+#include "client/session/callback_thread.h"
+#include "client/session/capture_state.h"
+#include "client/session/client.h"
+#include "client/session/device_text.h"
+#include "client/session/restoration.h"
+#include "client/trace/trace.h"
+
+namespace millpond::client {
+Call::Call(const char* name, Needs needs) noexcept : name_(name) {
+  entry_ = Client::check();
+  if (entry_ != CUDA_SUCCESS) return;
+  Client& client = Client::instance();
+  session_ = &client.session();
+  remote_ = &Remote::instance();
+  caller_.thread = threadNumber();
+  const Context* current = CurrentContext::get();
+  if (current && !current->destroyed()) {
+    caller_.context = current->wireContext();
+    home_ = current->home();
+  }
+  if (CallbackThread::running()) {
+    entry_ = CUDA_ERROR_NOT_PERMITTED;
+  } else if (session_->lost()) {
+    entry_ = static_cast<CUresult>(kSessionLost);
+  } else if (needs == Needs::kNothing || (current && current->active())) {
+    enter();
+  } else if (current) {
+    entry_ = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  } else {
+    entry_ = CUDA_ERROR_INVALID_CONTEXT;
+    if (needs == Needs::kAny) origin_ = Origin::kSought;
+  }
+  if (logs(LogLevel::Trace)) log(LogLevel::Trace, "[%u] %s", caller_.thread, name);
+}
+
+void Call::enter() noexcept {
+  entry_ = pendingFailure();
+  if (CaptureState::anyOpen() && entry_ == CUDA_SUCCESS) [[unlikely]]
+    entry_ = CaptureState::check(name_, *session_, caller_.thread, caller_.context);
+}
+
+CUresult Call::adopt(uint16_t number) noexcept {
+  if (origin_ != Origin::kSought) return entry_;
+  const Context* context = contextOf(number);
+  if (!context) return CUDA_SUCCESS;
+  origin_ = Origin::kArgument;
+  caller_.context = number;
+  home_ = context->home();
+  enter();
+  return entry_;
+}
+
+Call::Call(const char* name, Teardown teardown) noexcept : name_(name) {
+  entry_ = Client::check();
+  if (entry_ != CUDA_SUCCESS) return;
+  session_ = &Client::instance().session();
+  remote_ = &Remote::instance();
+  caller_ = {teardown.context, threadNumber()};
+  home_ = teardown.context;
+  if (session_->lost()) entry_ = static_cast<CUresult>(kSessionLost);
+  if (logs(LogLevel::Trace)) log(LogLevel::Trace, "[%u] %s", caller_.thread, name);
+}
+
+void Call::collectFailure() noexcept {
+  // What the driver said about it comes first.
+  DeviceText::instance().write();
+  uint16_t number = 0;
+  const int32_t failure = session_->takeFailure(&number);
+  // That of a context which has ended meanwhile is nobody's.
+  if (Context* failed = contextOf(number); failed && failure != 0) failed->fail(static_cast<CUresult>(failure));
+}
+
+void Call::dropFailure() noexcept {
+  collectFailure();
+  if (Context* context = contextOf(caller_.context)) context->forgetFailure();
+}
+
+CUresult Call::pendingFailure() noexcept {
+  if (session_->failure() != 0) [[unlikely]]
+    collectFailure();
+  Context* context = contextOf(caller_.context);
+  const CUresult failure = context ? context->takeFailure() : CUDA_SUCCESS;
+  if (failure != CUDA_SUCCESS && !trace::isOff()) trace::notes().isEarlierFailure = true;
+  return failure;
+}
+
+CUresult Call::stream(CUstream in, Flavour flavour, uint64_t& wire) noexcept {
+  if (entry() != CUDA_SUCCESS) return entry_;
+  if (!isDefaultStream(in)) return handle(HandleKind::kStream, in, wire);
+  // Which stream a default one is, the current context says and no other.
+  if (origin_ != Origin::kThread) return CUDA_ERROR_INVALID_CONTEXT;
+  if (in == CU_STREAM_LEGACY || (!in && flavour != Flavour::kPerThread)) {
+    wire = 0;
+    namesLegacy_ = true;
+    // A capture may forbid what is given to the legacy stream: that is told at once.
+    if (CaptureState::anyOpen()) [[unlikely]]
+      waits_ = true;
+    return CUDA_SUCCESS;
+  }
+  if (caller_.context == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  wire = ThreadStreams::get(caller_.context);
+  if (wire != 0) return CUDA_SUCCESS;
+  wire = remote_->handles.create(HandleKind::kStream, caller_.context);
+  if (wire == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  ThreadStreams::set(caller_.context, wire);
+  cmd::StreamCreate create{};
+  create.phStream = wire;
+  return post(create);
+}
+
+uint16_t Call::streamContext(uint64_t stream) const noexcept {
+  const HandleTable::Slot* slot = stream ? remote_->handles.find(stream) : nullptr;
+  return slot ? slot->context : caller_.context;
+}
+
+CUresult Call::handle(HandleKind kind, const void* in, uint64_t& wire) noexcept {
+  const HandleTable::Slot* slot = remote_->handles.find(kind, in);
+  if (!slot) return CUDA_ERROR_INVALID_HANDLE;
+  wire = reinterpret_cast<uint64_t>(in);
+  return origin_ == Origin::kSought ? adopt(slot->context) : CUDA_SUCCESS;
+}
+
+CUresult Call::functionOrKernel(const void* in, uint64_t& wire) noexcept {
+  const auto kind = handle::kind(reinterpret_cast<uint64_t>(in));
+  return handle(kind == HandleKind::kKernel ? kind : HandleKind::kFunction, in, wire);
+}
+
+CUresult Call::device(CUdevice in, int32_t& wire) noexcept {
+  const Context* context = Client::instance().contexts().primary(in);
+  if (!context) return CUDA_ERROR_INVALID_DEVICE;
+  wire = context->sessionDevice();
+  return CUDA_SUCCESS;
+}
+
+uint64_t Call::create(HandleKind kind, void** out, HandleTraits traits) noexcept {
+  const uint16_t owner = kind == HandleKind::kStream ? caller_.context : home_;
+  const uint64_t wire = remote_->handles.create(kind, owner, traits);
+  if (wire == 0) {
+    log(LogLevel::Error, "over %u streams, events, modules and functions at once are not supported",
+        handle::kMaxHandles);
+    entry_ = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *out = reinterpret_cast<void*>(wire);
+  return wire;
+}
+
+CUresult Call::destroy(HandleKind kind, const void* in, uint64_t& wire) noexcept {
+  if (const HandleTable::Slot* slot = origin_ == Origin::kSought ? remote_->handles.find(kind, in) : nullptr)
+    if (const CUresult r = adopt(slot->context); r != CUDA_SUCCESS) return r;
+  claimed_ = remote_->handles.claim(kind, in);
+  if (claimed_.empty()) return CUDA_ERROR_INVALID_HANDLE;
+  wire = reinterpret_cast<uint64_t>(in);
+  if (kind == HandleKind::kStream && CaptureState::anyOpen()) [[unlikely]]
+    CaptureState::ended(wire);
+  // Nobody is to be told of it.
+  if (session_->parks() && session_->isParked()) [[unlikely]]
+    waits_ = true;
+  return CUDA_SUCCESS;
+}
+
+bool Call::endsWhileParked() noexcept {
+  if (claimed_.empty()) return false;
+  std::vector<Subject> subjects;
+  for (const uint64_t wire : claimed_) subjects.push_back({Subject::Kind::kHandle, wire});
+  return endWhileParked(*session_, subjects);
+}
+
+CUresult Call::sent(bool alive) noexcept {
+  if (!claimed_.empty()) {
+    for (const uint64_t wire : claimed_) {
+      remote_->answers.forget(wire);
+      remote_->images.drop(wire);
+    }
+    remote_->handles.recycle(claimed_);
+    claimed_.clear();
+  }
+  return alive ? CUDA_SUCCESS : static_cast<CUresult>(kSessionLost);
+}
+
+CUresult Call::settle(int32_t result) noexcept {
+  if (!trace::isOff()) [[unlikely]]
+    ++trace::notes().waits;
+  DeviceText::instance().write();
+  sent(true);
+  if (result == 0) return pendingFailure();
+  const auto failure = static_cast<CUresult>(result);
+  if (isSticky(failure))
+    if (Context* failed = contextOf(caller_.context)) failed->fail(failure);
+  return failure;
+}
+
+bool Call::isDoneNow(uint64_t stream) noexcept {
+  bool isCaptured = false;
+  return precondition::isCaptured(*this, stream, isCaptured) != CUDA_SUCCESS || !isCaptured;
+}
+
+std::optional<uint64_t> Call::momentOfAll() noexcept {
+  size_t contexts = 0;
+  Client::instance().contexts().each([&](const Context&) { ++contexts; });
+  return contexts == 1 ? Mirror::instance().moment() : std::nullopt;
+}
+
+CUresult Call::awaitWork(uint64_t stream) noexcept {
+  // Nobody may wait for a stream that is captured, and what it is given is not done but recorded.
+  if (CaptureState::anyOpen()) return CUDA_SUCCESS;
+  cmd::StreamSync sync{};
+  sync.stream = stream;
+  cmd::StreamSyncReply reply{};
+  return wait(sync, reply);
+}
+
+CUresult Call::check() noexcept {
+  cmd::MarkerReply reply{};
+  return wait(cmd::Marker{}, reply);
+}
+
+bool Call::awaitTaken() noexcept {
+  Session::Answer answer;
+  session_->wait(static_cast<uint16_t>(cmd::Marker::kOp), caller_, cmd::Marker::kFixedBytes, [](std::byte*) {}, answer);
+  return !session_->lost();
+}
+
+CUresult notRemoted(const char* symbol, const char* why) noexcept {
+  if (const CUresult r = Client::check(); r != CUDA_SUCCESS) return r;
+  // The names are literals, so their addresses tell them apart.
+  static std::mutex& mutex = *new std::mutex();
+  static auto& said = *new std::vector<const char*>();
+  {
+    std::lock_guard lock(mutex);
+    for (const char* each : said)
+      if (each == symbol) return CUDA_ERROR_NOT_SUPPORTED;
+    said.push_back(symbol);
+  }
+  if (why)
+    log(LogLevel::Warn, "%s is not supported: %s", symbol, why);
+  else
+    log(LogLevel::Warn, "%s is not supported yet (see docs/reference/cuda-coverage.md)", symbol);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+}  // namespace millpond::client

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// One driver call in progress: what generated and hand-written calls have in common.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "client/call/mirror_turn.h"
+#include "client/call/queue_bound.h"
+#include "client/gen/api.h"
+#include "client/session/answer_cache.h"
+#include "client/session/callback_thread.h"
+#include "client/session/handle_table.h"
+#include "client/session/remote.h"
+#include "cuda/gen/cuda_api.h"
+#include "protocol/gen/commands.h"
+#include "protocol/session_client.h"
+
+namespace millpond::client {
+
+/// The context that a call acts in.
+enum class Needs : uint8_t {
+  kNothing,  ///< the current one, if there is one
+  kCurrent,  ///< the current one: CUDA_ERROR_INVALID_CONTEXT without
+  kAny,      ///< the current one, or that of the first handle or address in the call that has one, as the driver does
+};
+
+/// Whether that is one of the default streams, by which the context and perhaps the thread say what is meant.
+inline bool isDefaultStream(CUstream stream) noexcept {
+  return reinterpret_cast<uintptr_t>(stream) <= reinterpret_cast<uintptr_t>(CU_STREAM_PER_THREAD);
+}
+
+class Call {
+ public:
+  /// Checks what every call checks: initialised, not a forked child, the session alive, no failure of an earlier
+  /// asynchronous call left to report, and the context.
+  Call(const char* name, Needs needs) noexcept;
+  /// For ending things in a context, whatever has become of it: failures neither hinder it nor are they reported.
+  struct Teardown {
+    uint16_t context;
+  };
+  Call(const char* name, Teardown teardown) noexcept;
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  /// Anything but success is the call's result.
+  CUresult entry() const noexcept { return origin_ == Origin::kSought ? CUDA_SUCCESS : entry_; }
+  /// Number of the context to which belongs what the call makes: the current one, of a green one the primary. 0 without
+  /// one.
+  uint16_t context() const noexcept { return home_; }
+  /// Number of the current context.
+  uint16_t currentContext() const noexcept { return caller_.context; }
+  /// Lets a call that needs any context, in a thread that has none, act in the one of this number. The call's result when
+  /// that is not success.
+  CUresult adopt(uint16_t context) noexcept;
+  /// Lets the call act in another context than the current one.
+  void useContext(uint16_t context) noexcept { caller_.context = home_ = context; }
+  /// Whether the stream that was resolved last is the legacy one.
+  bool namesLegacy() const noexcept { return namesLegacy_; }
+
+  /// Number of the calling thread.
+  uint32_t thread() const noexcept { return caller_.thread; }
+
+  Remote& remote() const noexcept { return *remote_; }
+  Session& session() const noexcept { return *session_; }
+
+  /// Resolves 0 and the special handles 1 and 2 by flavour and thread.
+  CUresult stream(CUstream in, Flavour flavour, uint64_t& wire) noexcept;
+  /// The context that a stream lives in, by the number that `stream` gave.
+  uint16_t streamContext(uint64_t stream) const noexcept;
+  CUresult handle(HandleKind kind, const void* in, uint64_t& wire) noexcept;
+  CUresult functionOrKernel(const void* in, uint64_t& wire) noexcept;
+  CUresult device(CUdevice in, int32_t& wire) noexcept;
+  /// Invents a handle and stores it through `out`.
+  uint64_t create(HandleKind kind, void** out, HandleTraits traits = {}) noexcept;
+  /// Takes a handle out of use; its slot is free again when the command is on its way.
+  CUresult destroy(HandleKind kind, const void* in, uint64_t& wire) noexcept;
+  /// Drops what is cached about a function or kernel.
+  void forget(uint64_t wire) noexcept {
+    remote_->answers.forget(wire);
+    if (const HandleTable::Slot* slot = remote_->handles.find(wire); slot && slot->function)
+      slot->function->forgetAllowed();
+  }
+
+  /// From here on what is posted waits for its result: the driver may refuse it, which the program is told at the call.
+  void waitForResult() noexcept { waits_ = true; }
+  /// The same until the device has done it.
+  void waitForWork() noexcept { blocks_ = true; }
+
+  /// Sends a command that nobody waits for.
+  template <typename C, typename... Tails>
+  CUresult post(const C& fixed, const Tails&... tails) noexcept {
+    static_assert(!C::kHasReply, "the worker takes such a command only where somebody waits for its answer");
+    if (entry_ != CUDA_SUCCESS) return entry_;
+    const size_t bytes = cmd::encodedSize<C>(tails...);
+    std::vector<std::byte> encoded;
+    if (Mirror::exists() && (isMirrored<C>(tails) || ...)) [[unlikely]]
+      encoded = encodedAhead(fixed, tails...);
+    const auto fill = [&](std::byte* place) {
+      if (encoded.empty()) [[likely]]
+        cmd::encode(place, fixed, tails...);
+      else
+        std::memcpy(place, encoded.data(), encoded.size());
+    };
+    if constexpr (isQueued(C::kOp))
+      if (const CUresult r = enqueue(streamOf(fixed), bytes); r != CUDA_SUCCESS) return r;
+    const MirrorTurn turn = this->turn(fixed);
+    const bool blocks = cmd::isWork(C::kOp) && (remote_->blocking || blocks_);
+    if (blocks || remote_->synchronous || waits_) [[unlikely]] {
+      if (endsWhileParked()) return sent(true);
+      Session::Answer answer;
+      const CUresult result = settle(session_->wait(static_cast<uint16_t>(C::kOp), caller_, bytes, fill, answer));
+      return result == CUDA_SUCCESS && blocks ? awaitWork(streamOf(fixed)) : result;
+    }
+    return sent(session_->post(static_cast<uint16_t>(C::kOp), caller_, bytes, fill));
+  }
+  /// Whether what the stream is given is done, and not recorded.
+  bool isDoneNow(uint64_t stream) noexcept;
+  /// Where calls block, behind what was given to a stream: waits until it is done, so that its failure is this call's.
+  CUresult awaitWork(uint64_t stream) noexcept;
+  /// As `post` for a command with one tail, which is large. Never waits for the result.
+  template <typename C>
+  CUresult postData(C fixed, std::span<const std::byte> data,
+                    Session::Data whose = Session::Data::kCallers) noexcept {
+    if (entry_ != CUDA_SUCCESS) return entry_;
+    fixed.setTailBytes({static_cast<uint32_t>(data.size())});
+    if constexpr (isQueued(C::kOp))
+      if (const CUresult r = enqueue(streamOf(fixed), data.size()); r != CUDA_SUCCESS) return r;
+    const MirrorTurn turn = this->turn(fixed);
+    std::vector<std::byte> copied;
+    if (Mirror::exists() && Mirror::instance().overlaps(reinterpret_cast<uint64_t>(data.data()), data.size())) [[unlikely]] {
+      // A fault must not come while the session's locks are held.
+      copied.assign(data.begin(), data.end());
+      data = copied;
+      whose = Session::Data::kCallers;
+    }
+    return sent(session_->postWithData(
+        static_cast<uint16_t>(C::kOp), caller_, C::kFixedBytes,
+        [&](std::byte* place) { std::memcpy(place, &fixed, C::kFixedBytes); }, data, whose));
+  }
+  /// Sends a command and waits for its result.
+  template <typename C, typename R, typename... Tails>
+  CUresult wait(const C& fixed, R& reply, const Tails&... tails) noexcept {
+    Session::Answer answer;
+    if constexpr (R::kFixedBytes > 0) answer.body = std::as_writable_bytes(std::span(&reply, 1));
+    const CUresult result = waitFor(fixed, answer, tails...);
+    if (result == CUDA_SUCCESS && answer.bodyBytes < R::kFixedBytes) return CUDA_ERROR_UNKNOWN;
+    return result;
+  }
+  /// As `wait`, with the answer's destination in the caller's hands.
+  template <typename C, typename... Tails>
+  CUresult waitFor(const C& fixed, Session::Answer& answer, const Tails&... tails) noexcept {
+    if (entry_ != CUDA_SUCCESS) return entry_;
+    if constexpr (isTurn(C::kOp) || endsTurn(C::kOp)) {
+      if (Mirror::exists()) [[unlikely]] {
+        // Who waits only reads, so the turn need not last.
+        (void)turn(fixed);
+        const auto whole = C::kOp == cmd::Op::kContextSync ? momentOfAll() : std::nullopt;
+        const CUresult result = settle(ask(fixed, answer, tails...));
+        if (result == CUDA_SUCCESS && endsTurn(C::kOp)) Mirror::instance().afterWait(whole);
+        return result;
+      }
+    }
+    const CUresult result = settle(ask(fixed, answer, tails...));
+    if constexpr (endsTurn(C::kOp)) remote_->landings.tell(*this);
+    return result;
+  }
+  /// As `wait`, but asked once for these arguments. `scope`: the function or kernel whose Set calls change the answer.
+  template <typename C, typename R>
+  CUresult waitCached(uint64_t scope, const C& fixed, R& reply) noexcept {
+    return waitCached(remote_->answers, scope, fixed, reply);
+  }
+  /// As above, with a cache of the caller's.
+  template <size_t maxCommand, size_t maxReply, typename C, typename R>
+  CUresult waitCached(BasicAnswerCache<maxCommand, maxReply>& cache, uint64_t scope, const C& fixed, R& reply) noexcept {
+    static_assert(sizeof(C) <= maxCommand && sizeof(R) <= maxReply);
+    if (entry_ != CUDA_SUCCESS) return entry_;
+    const auto key =
+        cache.key(static_cast<uint16_t>(C::kOp), caller_.context, std::as_bytes(std::span(&fixed, 1)));
+    const auto answer = std::as_writable_bytes(std::span(&reply, 1));
+    if (cache.find(key, answer)) return CUDA_SUCCESS;
+    const uint64_t asked = cache.generation();
+    const CUresult result = wait(fixed, reply);
+    if (result == CUDA_SUCCESS) cache.remember(key, scope, answer, asked);
+    return result;
+  }
+  /// Forgets what earlier commands in the call's context have come to.
+  void dropFailure() noexcept;
+  /// For a call that sets something of a function or kernel, `scope`: with the same arguments as before, and nothing
+  /// else set meanwhile, it is not sent again.
+  template <typename C>
+  CUresult waitOnce(uint64_t scope, const C& fixed) noexcept {
+    if (entry_ != CUDA_SUCCESS) return entry_;
+    AnswerCache& answers = remote_->answers;
+    const auto key =
+        AnswerCache::key(static_cast<uint16_t>(C::kOp), caller_.context, std::as_bytes(std::span(&fixed, 1)));
+    std::array<std::byte, 1> done{};
+    if (answers.find(key, done)) return CUDA_SUCCESS;
+    typename C::Reply reply{};
+    const CUresult result = wait(fixed, reply);
+    forget(scope);
+    if (result == CUDA_SUCCESS) answers.remember(key, scope, done, answers.generation());
+    return result;
+  }
+  /// Waits until the worker has issued everything before, and tells the first failure.
+  CUresult check() noexcept;
+  /// Waits until the worker has taken everything before, and leaves failures to the calls that tell them. False: the
+  /// session is lost.
+  bool awaitTaken() noexcept;
+
+ private:
+  /// Whether the program's memory that a command is made from may fault: that must not be while the session's locks are
+  /// held, or the device's turn has begun.
+  template <typename C, typename Tail>
+  static bool isMirrored(const Tail& tail) noexcept {
+    // What a launch is made from was copied already.
+    if constexpr (C::kOp == cmd::Op::kLaunch) return false;
+    const auto bytes = std::as_bytes(std::span(tail));
+    return Mirror::instance().overlaps(reinterpret_cast<uint64_t>(bytes.data()), bytes.size());
+  }
+  template <typename C, typename... Tails>
+  static std::vector<std::byte> encodedAhead(const C& fixed, const Tails&... tails) noexcept {
+    std::vector<std::byte> out(cmd::encodedSize<C>(tails...));
+    cmd::encode(out.data(), fixed, tails...);
+    return out;
+  }
+  /// Before a stream is given something behind which its queue could be full.
+  CUresult enqueue(uint64_t stream, size_t bytes) noexcept {
+    if (!CallbackThread::anyBusy()) [[likely]]
+      return CUDA_SUCCESS;
+    return QueueBound::instance().admit(*this, stream, bytes);
+  }
+  /// The device's turn at mirrored memory, for as long as the command is being appended.
+  template <typename C>
+  MirrorTurn turn(const C& fixed) noexcept {
+    if constexpr (isTurn(C::kOp))
+      if (Mirror::exists() && touchesMirror(fixed) && isDoneNow(streamOf(fixed))) [[unlikely]]
+        return MirrorTurn(caller_.context, streamOf(fixed));
+    return {};
+  }
+  /// Sends a command for which `waitFor` waits.
+  template <typename C, typename... Tails>
+  int32_t ask(const C& fixed, Session::Answer& answer, const Tails&... tails) noexcept {
+    if (Mirror::exists() && (isMirrored<C>(tails) || ...)) [[unlikely]] {
+      const std::vector<std::byte> encoded = encodedAhead(fixed, tails...);
+      return session_->wait(
+          static_cast<uint16_t>(C::kOp), caller_, encoded.size(),
+          [&](std::byte* place) { std::memcpy(place, encoded.data(), encoded.size()); }, answer);
+    }
+    return session_->wait(
+        static_cast<uint16_t>(C::kOp), caller_, cmd::encodedSize<C>(tails...),
+        [&](std::byte* place) { cmd::encode(place, fixed, tails...); }, answer);
+  }
+  /// A moment up to which all is done when a wait for the whole context has succeeded.
+  static std::optional<uint64_t> momentOfAll() noexcept;
+  template <typename C>
+  static uint64_t streamOf(const C& fixed) noexcept {
+    if constexpr (requires { fixed.stream; })
+      return fixed.stream;
+    else if constexpr (requires { fixed.hStream; })
+      return fixed.hStream;
+    else
+      return 0;
+  }
+  CUresult sent(bool alive) noexcept;
+  /// Whether what the call ends was of a parked session, and is ended thereby.
+  bool endsWhileParked() noexcept;
+  CUresult settle(int32_t result) noexcept;
+  /// Checks what depends on the context that the call acts in.
+  void enter() noexcept;
+  /// Hands a failure that the worker has told to the context in which it happened.
+  void collectFailure() noexcept;
+  /// The failure of an earlier command in the call's context that nobody waited for.
+  CUresult pendingFailure() noexcept;
+
+  /// Where the context that the call acts in comes from.
+  enum class Origin : uint8_t {
+    kThread,    ///< the thread: its current one, or none
+    kSought,    ///< the thread has none, but one of the arguments may
+    kArgument,  ///< one of them had
+  };
+
+  const char* name_;
+  CUresult entry_ = CUDA_SUCCESS;
+  Origin origin_ = Origin::kThread;
+  uint16_t home_ = 0;
+  bool namesLegacy_ = false;
+  bool waits_ = false;   ///< what is posted waits for its result
+  bool blocks_ = false;  ///< work that is posted is waited for
+  Session::Caller caller_{};
+  Session* session_ = nullptr;
+  Remote* remote_ = nullptr;
+  std::vector<uint64_t> claimed_;
+};
+
+}  // namespace millpond::client

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the client has to know of a command that is on its way. The description says which has such a consequence.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "client/call/call.h"
+#include "client/memory/mirror/mirror.h"
+#include "client/memory/own_address.h"
+#include "protocol/gen/commands.h"
+
+namespace millpond::client::consequence {
+
+/// Whether the mirror is told of the words that a stream is given: where there is one, and they are not recorded.
+inline bool handsWords(Call& call, uint64_t stream) noexcept { return Mirror::exists() && call.isDoneNow(stream); }
+
+/// A stream waits for a word (`isWait`), or writes one: then it is true when it is that value.
+template <typename T>
+void handWord(bool isWait, uint64_t address, T value, unsigned flags) {
+  using By = AwaitedWord::By;
+  Mirror::instance().await({isWait ? By::kStream : By::kProgram, address, sizeof(T), value,
+                            isWait ? flags : unsigned{CU_STREAM_WAIT_VALUE_EQ}});
+}
+
+template <class Command>
+void awaitsWord(Call& call, const Command& wait) {
+  if (handsWords(call, wait.stream)) [[unlikely]]
+    handWord(true, OwnAddress::of(wait.addr), wait.value, wait.flags);
+}
+
+template <class Command>
+void writesWord(Call& call, const Command& write) {
+  if (handsWords(call, write.stream)) [[unlikely]]
+    handWord(false, OwnAddress::of(write.addr), write.value, write.flags);
+}
+
+/// Some of both: CUstreamBatchMemOpParams each.
+void batchesWords(Call& call, const cmd::StreamBatchMemOpV2& batch, std::span<const std::byte> operations);
+
+}  // namespace millpond::client::consequence

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which commands are turns of the device at memory that is mirrored, and which are waits that end one.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "client/memory/mirror/mirror.h"
+#include "client/memory/own_address.h"
+#include "protocol/gen/commands.h"
+
+namespace millpond::client {
+
+/// Whether a command lets the device read or write memory that the program names.
+constexpr bool isTurn(cmd::Op op) noexcept {
+  switch (op) {
+    case cmd::Op::kCopyToDevice:
+    case cmd::Op::kStreamWriteValue32V2:
+    case cmd::Op::kStreamWriteValue64V2:
+    case cmd::Op::kStreamBatchMemOpV2:
+      return true;
+    default:
+      return cmd::isWork(op);
+  }
+}
+
+/// Whether success says that the device has done something.
+constexpr bool endsTurn(cmd::Op op) noexcept {
+  switch (op) {
+    case cmd::Op::kStreamSync:
+    case cmd::Op::kStreamQuery:
+    case cmd::Op::kEventSync:
+    case cmd::Op::kEventQuery:
+    case cmd::Op::kContextSync:
+    case cmd::Op::kCopyFromDevice:
+    case cmd::Op::kCopyHostShared:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Whether a command that is a turn could touch mirrored memory. Those that do not say where they do could.
+template <typename C>
+bool touchesMirror(const C& fixed) {
+  const Mirror& mirror = Mirror::instance();
+  // The longest unit of a fill.
+  constexpr uint64_t kUnit = 4;
+  if constexpr (requires { fixed.total; fixed.address; }) {
+    return mirror.overlaps(OwnAddress::of(fixed.address), fixed.total);
+  } else if constexpr (requires { fixed.stream; fixed.address; fixed.bytes; }) {
+    return mirror.overlaps(OwnAddress::of(fixed.address), fixed.bytes);
+  } else if constexpr (requires { fixed.dstDevice; fixed.srcDevice; fixed.ByteCount; }) {
+    return mirror.overlaps(OwnAddress::of(fixed.dstDevice), fixed.ByteCount) || mirror.overlaps(OwnAddress::of(fixed.srcDevice), fixed.ByteCount);
+  } else if constexpr (requires { fixed.dstDevice; fixed.N; }) {
+    return mirror.overlaps(OwnAddress::of(fixed.dstDevice), std::min(fixed.N, UINT64_MAX / kUnit) * kUnit);
+  } else {
+    return true;
+  }
+}
+
+}  // namespace millpond::client

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the driver refuses at the call and the client can know. A call that is appended to the stream and fails there
+// tells of it too late: the program has taken it for done.
+#pragma once
+
+#include "client/call/call.h"
+#include "cuda/gen/cuda_api.h"
+
+namespace millpond::client::precondition {
+
+/// Asking how far an event is: not while it is of a capture, which the driver knows, nor when that could disturb one.
+CUresult eventAnswer(Call& call, CUevent event);
+/// An event of several processes is recorded, or waited for, when the call returns: the next thing that this process does
+/// may be to tell another so.
+void awaitIfShared(Call& call, CUevent event);
+/// An event is recorded in streams of the context in which it was made.
+CUresult ownEvent(Call& call, CUevent event, CUstream stream);
+template <class... Rest>
+CUresult recordedEvent(Call& call, CUevent event, CUstream stream, Rest...) {
+  awaitIfShared(call, event);
+  return ownEvent(call, event, stream);
+}
+inline CUresult awaitedEvent(Call& call, CUstream, CUevent event, unsigned) {
+  awaitIfShared(call, event);
+  return CUDA_SUCCESS;
+}
+/// Asking how far a stream is, or waiting for it, where that could disturb a capture.
+CUresult streamAnswer(Call& call, CUstream);
+/// Whether what the stream is given becomes part of a graph. Asked once for each stream of a capture.
+CUresult isCaptured(Call& call, uint64_t stream, bool& captured);
+/// What a stream that is not captured is given, where giving it could disturb a capture of another.
+CUresult uncaptured(Call& call, uint64_t stream);
+/// A copy between devices: that memory of this session is not left at its end.
+CUresult copy(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream = nullptr);
+CUresult wordAt(Call& call, CUdeviceptr at, size_t bytes);
+/// A fill without a stream is done when the call returns, if the program can read it without a copy.
+void awaitIfSeen(Call& call, CUdeviceptr to);
+CUresult memsetRange(Call& call, CUdeviceptr to, size_t bytes, size_t unit);
+CUresult memsetRows(Call& call, CUdeviceptr to, size_t pitch, size_t width, size_t height, size_t unit);
+/// A reference that the program made: those of modules end with them.
+CUresult isNotOfModule(Call& call, CUtexref reference);
+
+/// A word that a stream writes or waits for. Where the driver may refuse it, it is asked before the call returns.
+template <class T>
+CUresult word(Call& call, CUstream, CUdeviceptr at, T, unsigned) {
+  return wordAt(call, at, sizeof(T));
+}
+
+/// Alignment to the width of the value, and that memory of this session is not left at its end.
+template <class T, class... Stream>
+CUresult memset(Call& call, CUdeviceptr to, T, size_t count, Stream...) {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(count, sizeof(T), &bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if constexpr (sizeof...(Stream) == 0) awaitIfSeen(call, to);
+  return memsetRange(call, to, bytes, sizeof(T));
+}
+
+template <class T, class... Stream>
+CUresult memset2D(Call& call, CUdeviceptr to, size_t pitch, T, size_t width, size_t height, Stream...) {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(width, sizeof(T), &bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if constexpr (sizeof...(Stream) == 0) awaitIfSeen(call, to);
+  return memsetRows(call, to, pitch, bytes, height, sizeof(T));
+}
+
+}  // namespace millpond::client::precondition

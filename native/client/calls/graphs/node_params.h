@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parameters of a graph's node: made of what the calls for its kind are given, and packed for the worker.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "client/call/call.h"
+#include "cuda/graph_node.h"
+
+namespace millpond::client::api {
+
+/// Versions of a structure that differ in name alone, or in what the newer one has at its end.
+template <typename To, typename From>
+To as(const From& from) {
+  To to{};
+  std::memcpy(&to, &from, std::min(sizeof(to), sizeof(from)));
+  return to;
+}
+
+inline CUgraphNodeParams nodeOf(CUgraphNodeType type) {
+  CUgraphNodeParams out{};
+  out.type = type;
+  return out;
+}
+inline CUgraphNodeParams nodeOf(const CUDA_KERNEL_NODE_PARAMS& params) {
+  CUgraphNodeParams out = nodeOf(CU_GRAPH_NODE_TYPE_KERNEL);
+  out.kernel = as<CUDA_KERNEL_NODE_PARAMS_v3>(params);
+  return out;
+}
+inline CUgraphNodeParams nodeOf(const CUDA_MEMCPY3D& params, CUcontext context = nullptr) {
+  CUgraphNodeParams out = nodeOf(CU_GRAPH_NODE_TYPE_MEMCPY);
+  out.memcpy.copyCtx = context;
+  out.memcpy.copyParams = params;
+  return out;
+}
+inline CUgraphNodeParams nodeOf(const CUDA_MEMSET_NODE_PARAMS& params, CUcontext context = nullptr) {
+  CUgraphNodeParams out = nodeOf(CU_GRAPH_NODE_TYPE_MEMSET);
+  out.memset = as<CUDA_MEMSET_NODE_PARAMS_v2>(params);
+  out.memset.ctx = context;
+  return out;
+}
+inline CUgraphNodeParams nodeOf(const CUDA_HOST_NODE_PARAMS& params) {
+  CUgraphNodeParams out = nodeOf(CU_GRAPH_NODE_TYPE_HOST);
+  out.host = {params.fn, params.userData};
+  return out;
+}
+inline CUgraphNodeParams childNode(CUgraph child) {
+  CUgraphNodeParams out = nodeOf(CU_GRAPH_NODE_TYPE_GRAPH);
+  out.graph.graph = child;
+  out.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
+  return out;
+}
+inline CUgraphNodeParams recordNode(CUevent event) {
+  CUgraphNodeParams out = nodeOf(CU_GRAPH_NODE_TYPE_EVENT_RECORD);
+  out.eventRecord.event = event;
+  return out;
+}
+inline CUgraphNodeParams waitNode(CUevent event) {
+  CUgraphNodeParams out = nodeOf(CU_GRAPH_NODE_TYPE_WAIT_EVENT);
+  out.eventWait.event = event;
+  return out;
+}
+inline CUgraphNodeParams freeNode(CUdeviceptr address) {
+  CUgraphNodeParams out = nodeOf(CU_GRAPH_NODE_TYPE_MEM_FREE);
+  out.free.dptr = address;
+  return out;
+}
+inline CUgraphNodeParams nodeOf(const CUDA_MEM_ALLOC_NODE_PARAMS& params) {
+  CUgraphNodeParams out = nodeOf(CU_GRAPH_NODE_TYPE_MEM_ALLOC);
+  out.alloc = as<CUDA_MEM_ALLOC_NODE_PARAMS_v2>(params);
+  return out;
+}
+inline CUgraphNodeParams nodeOf(const CUDA_BATCH_MEM_OP_NODE_PARAMS& params) {
+  CUgraphNodeParams out = nodeOf(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
+  out.memOp = as<CUDA_BATCH_MEM_OP_NODE_PARAMS_v2>(params);
+  return out;
+}
+
+/// A node on its way: the record and what follows it.
+struct PackedNode {
+  graph::NodeRecord record{};
+  std::vector<std::byte> rest;
+
+  std::vector<std::byte> bytes() const {
+    std::vector<std::byte> all(sizeof(record) + rest.size());
+    std::memcpy(all.data(), &record, sizeof(record));
+    if (!rest.empty()) std::memcpy(all.data() + sizeof(record), rest.data(), rest.size());
+    return all;
+  }
+  template <typename T>
+  void follow(const T* first, size_t count) {
+    const auto run = std::as_bytes(std::span(first, count));
+    rest.assign(run.begin(), run.end());
+    record.count = static_cast<uint32_t>(count);
+  }
+};
+
+/// Checks what the client can, and lets the call act in the context that the node is for.
+CUresult pack(Call& call, const CUgraphNodeParams& params, PackedNode& out);
+
+}  // namespace millpond::client::api

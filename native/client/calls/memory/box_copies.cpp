@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies in two and three dimensions, of arrays, between devices, and many at once. What the worker reaches goes in one
+// command; this process's own memory goes row by row, or, to and from arrays, through device memory for the time being.
+#include <algorithm>
+#include <cstring>
+
+#include "client/calls/memory/copies.h"
+#include "client/session/arrays.h"
+#include "client/session/client.h"
+#include "client/session/context.h"
+
+namespace millpond::client::api {
+namespace {
+
+/// Bytes of device memory that a copy between this process and an array takes at most, unless one row is longer.
+constexpr size_t kTemporaryBytes = size_t{4} << 20;
+
+struct Extent {
+  size_t width = 0;  ///< bytes
+  size_t height = 1;
+  size_t depth = 1;
+};
+
+/// One end: an array from a place in it on, or memory from its first byte on.
+struct End {
+  uint64_t array = 0;
+  size_t x = 0, y = 0, z = 0;
+  uint64_t address = 0;
+  size_t pitch = 0;
+  size_t rows = 0;  ///< in a slice
+  bool isOwn = false;  ///< this process's, out of the worker's reach
+
+  uint64_t row(size_t y0, size_t z0) const { return address + (z0 * rows + y0) * pitch; }
+};
+
+/// The driver's structures have the same members for both ends, and for the plain and the peer call.
+struct Side {
+  CUmemorytype type;
+  const void* host;
+  CUdeviceptr device;
+  CUarray array;
+  size_t x, y, z, pitch, rows, lod;
+};
+template <typename T>
+Side sourceOf(const T& c) {
+  return {c.srcMemoryType, c.srcHost, c.srcDevice, c.srcArray, c.srcXInBytes, c.srcY, c.srcZ, c.srcPitch, c.srcHeight, c.srcLOD};
+}
+template <typename T>
+Side destinationOf(const T& c) {
+  return {c.dstMemoryType, c.dstHost, c.dstDevice, c.dstArray, c.dstXInBytes, c.dstY, c.dstZ, c.dstPitch, c.dstHeight, c.dstLOD};
+}
+
+CUresult resolveEnd(Call& call, const Side& side, const Extent& extent, End& end) {
+  if (side.lod != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (side.type == CU_MEMORYTYPE_ARRAY) {
+    if (const CUresult r = call.handle(HandleKind::kArray, side.array, end.array); r != CUDA_SUCCESS) return r;
+    end.x = side.x;
+    end.y = side.y;
+    end.z = side.z;
+    return CUDA_SUCCESS;
+  }
+  const size_t row = side.x + extent.width;
+  if (row < extent.width || (side.pitch != 0 && side.pitch < row && extent.height * extent.depth > 1))
+    return CUDA_ERROR_INVALID_VALUE;
+  const size_t rows = side.rows ? side.rows : side.y + extent.height;
+  if (extent.depth > 1 && rows < side.y + extent.height) return CUDA_ERROR_INVALID_VALUE;
+  end.pitch = side.pitch ? side.pitch : row;
+  end.rows = rows;
+  uint64_t start = 0;
+  switch (side.type) {
+    case CU_MEMORYTYPE_HOST:
+      start = reinterpret_cast<uint64_t>(side.host);
+      break;
+    case CU_MEMORYTYPE_DEVICE:
+    case CU_MEMORYTYPE_UNIFIED:
+      start = side.device;
+      break;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (start == 0) return CUDA_ERROR_INVALID_VALUE;
+  end.address = start + (side.z * rows + side.y) * end.pitch + side.x;
+  if (side.type == CU_MEMORYTYPE_DEVICE && call.remote().memory.wasFreed(end.address)) return CUDA_ERROR_INVALID_VALUE;
+  const auto run = call.remote().memory.find(end.address);
+  const bool isReachable = run && run->kind != MemoryKind::kPinnedLocal;
+  end.isOwn = side.type == CU_MEMORYTYPE_DEVICE ? run && !isReachable : !isReachable;
+  return CUDA_SUCCESS;
+}
+
+CUresult postBox(Call& call, const End& to, const End& from, const Extent& extent, uint64_t stream) {
+  cmd::CopyBox wire{};
+  wire.srcArray = from.array;
+  wire.srcAddress = from.address;
+  wire.srcPitch = from.pitch;
+  wire.srcRows = from.rows;
+  wire.srcX = from.x;
+  wire.srcY = from.y;
+  wire.srcZ = from.z;
+  wire.dstArray = to.array;
+  wire.dstAddress = to.address;
+  wire.dstPitch = to.pitch;
+  wire.dstRows = to.rows;
+  wire.dstX = to.x;
+  wire.dstY = to.y;
+  wire.dstZ = to.z;
+  wire.width = extent.width;
+  wire.height = extent.height;
+  wire.depth = extent.depth;
+  wire.stream = stream;
+  return call.post(wire);
+}
+
+/// Between this process's own memory and an array, a few rows at a time.
+CUresult throughTemporary(Call& call, const End& to, const End& from, const Extent& extent, uint64_t stream) {
+  const End& own = from.isOwn ? from : to;
+  if (from.isOwn)
+    if (const CUresult r = call.remote().landings.await(
+            call, own.row(0, 0), own.row(extent.height - 1, extent.depth - 1) + extent.width - own.row(0, 0));
+        r != CUDA_SUCCESS)
+      return r;
+  const size_t rowsAtOnce = std::clamp<size_t>(kTemporaryBytes / extent.width, 1, extent.height);
+  CUdeviceptr temporary = 0;
+  if (const CUresult r = takeTemporary(call, rowsAtOnce * extent.width, stream, temporary); r != CUDA_SUCCESS) return r;
+  std::vector<std::byte> packed(rowsAtOnce * extent.width);
+  CUresult result = CUDA_SUCCESS;
+  for (size_t z = 0; z < extent.depth && result == CUDA_SUCCESS; ++z)
+    for (size_t y = 0; y < extent.height && result == CUDA_SUCCESS; y += rowsAtOnce) {
+      const size_t rows = std::min(rowsAtOnce, extent.height - y);
+      End middle;
+      middle.address = temporary;
+      middle.pitch = extent.width;
+      middle.rows = rows;
+      End array = from.isOwn ? to : from;
+      array.y += y;
+      array.z += z;
+      const Extent part{extent.width, rows, 1};
+      const auto eachRow = [&](auto copyRow) {
+        for (size_t i = 0; i < rows; ++i)
+          copyRow(packed.data() + i * extent.width, reinterpret_cast<std::byte*>(own.row(y + i, z)));
+      };
+      if (from.isOwn) {
+        eachRow([&](std::byte* here, const std::byte* there) { std::memcpy(here, there, extent.width); });
+        result = toDevice(call, temporary, packed.data(), rows * extent.width, stream, Wait::kNo);
+        if (result == CUDA_SUCCESS) result = postBox(call, array, middle, part, stream);
+      } else {
+        result = postBox(call, middle, array, part, stream);
+        if (result == CUDA_SUCCESS)
+          result = fromDevice(call, packed.data(), temporary, rows * extent.width, stream, Wait::kYes);
+        if (result == CUDA_SUCCESS)
+          eachRow([&](const std::byte* here, std::byte* there) { std::memcpy(there, here, extent.width); });
+      }
+    }
+  const CUresult given = giveTemporary(call, temporary, stream);
+  return result != CUDA_SUCCESS ? result : given;
+}
+
+CUresult awaitStream(Call& call, uint64_t stream) {
+  cmd::StreamSync sync{};
+  sync.stream = stream;
+  cmd::StreamSyncReply reply{};
+  return call.wait(sync, reply);
+}
+
+CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& extent, uint64_t stream, Wait wait) {
+  if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
+  End to, from;
+  if (const CUresult r = resolveEnd(call, src, extent, from); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = resolveEnd(call, dst, extent, to); r != CUDA_SUCCESS) return r;
+  if (!to.isOwn && !from.isOwn) {
+    if (const CUresult r = postBox(call, to, from, extent, stream); r != CUDA_SUCCESS || wait == Wait::kNo) return r;
+    // Host memory may be used again as soon as the call returns.
+    const bool touchesHost =
+        (!to.array && isSeenByHost(call, to.address)) || (!from.array && isSeenByHost(call, from.address));
+    return touchesHost ? awaitStream(call, stream) : call.check();
+  }
+  if (to.array || from.array) {
+    const CUresult r = throughTemporary(call, to, from, extent, stream);
+    return r == CUDA_SUCCESS && wait == Wait::kYes ? call.check() : r;
+  }
+  // Rows side by side are one.
+  const bool isOneRun = to.pitch == extent.width && from.pitch == extent.width &&
+                        (extent.depth == 1 || (to.rows == extent.height && from.rows == extent.height));
+  if (isOneRun)
+    return unified(call, to.address, from.address, extent.width * extent.height * extent.depth, stream, wait);
+  for (size_t z = 0; z < extent.depth; ++z)
+    for (size_t y = 0; y < extent.height; ++y)
+      if (const CUresult r = unified(call, to.row(y, z), from.row(y, z), extent.width, stream, wait); r != CUDA_SUCCESS)
+        return r;
+  return CUDA_SUCCESS;
+}
+
+CUresult copy2D(const char* name, Flavour flavour, const CUDA_MEMCPY2D* c, CUstream hStream, Wait wait) {
+  Call call(name, Needs::kAny);
+  uint64_t stream = 0;
+  if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
+  if (c == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Side src{c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray, c->srcXInBytes, c->srcY, 0, c->srcPitch, 0, 0};
+  const Side dst{c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray, c->dstXInBytes, c->dstY, 0, c->dstPitch, 0, 0};
+  return copyBox(call, dst, src, {c->WidthInBytes, c->Height, 1}, stream, wait);
+}
+
+template <typename T>
+CUresult copy3D(const char* name, Flavour flavour, const T* c, CUstream hStream, Wait wait) {
+  Call call(name, Needs::kAny);
+  uint64_t stream = 0;
+  if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
+  if (c == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return copyBox(call, destinationOf(*c), sourceOf(*c), {c->WidthInBytes, c->Height, c->Depth}, stream, wait);
+}
+
+/// Of a one-dimensional array, from a byte on.
+Side rowOf(CUarray array, size_t offset) { return {CU_MEMORYTYPE_ARRAY, nullptr, 0, array, offset, 0, 0, 0, 0, 0}; }
+Side rowOf(const void* host) { return {CU_MEMORYTYPE_HOST, host, 0, nullptr, 0, 0, 0, 0, 0, 0}; }
+Side rowOf(CUdeviceptr device) { return {CU_MEMORYTYPE_DEVICE, nullptr, device, nullptr, 0, 0, 0, 0, 0, 0}; }
+
+CUresult copyRow(const char* name, Flavour flavour, const Side& dst, const Side& src, size_t bytes, CUstream hStream,
+                 Wait wait) {
+  Call call(name, Needs::kAny);
+  uint64_t stream = 0;
+  if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
+  return copyBox(call, dst, src, {bytes, 1, 1}, stream, wait);
+}
+
+bool isContext(CUcontext context);
+
+CUresult peer(const char* name, Flavour flavour, CUdeviceptr dst, CUcontext dstContext, CUdeviceptr src,
+              CUcontext srcContext, size_t bytes, CUstream hStream) {
+  Call call(name, Needs::kAny);
+  uint64_t stream = 0;
+  if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
+  if (!isContext(dstContext) || !isContext(srcContext)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (bytes == 0) return CUDA_SUCCESS;
+  cmd::MemcpyDtoDAsyncV2 wire{};
+  wire.dstDevice = dst;
+  wire.srcDevice = src;
+  wire.ByteCount = bytes;
+  wire.hStream = stream;
+  return call.post(wire);
+}
+
+/// The stream of a batch, which must not be a default stream of the legacy kind.
+CUresult batchStream(Call& call, CUstream hStream, Flavour flavour, uint64_t& stream) {
+  if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
+  return stream == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+/// A source of this process that is to be read in the stream's order can be read only when the stream has got there.
+CUresult awaitSource(Call& call, CUmemcpySrcAccessOrder order, CUdeviceptr source, uint64_t stream) {
+  const auto run = call.remote().memory.find(source);
+  if (order != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || (run && run->kind != MemoryKind::kPinnedLocal)) return CUDA_SUCCESS;
+  return awaitStream(call, stream);
+}
+
+bool isOrder(CUmemcpySrcAccessOrder order) {
+  return order >= CU_MEMCPY_SRC_ACCESS_ORDER_STREAM && order <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+}
+
+CUresult batch(const char* name, Flavour flavour, CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+               CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, CUstream hStream) {
+  Call call(name, Needs::kAny);
+  uint64_t stream = 0;
+  if (const CUresult r = batchStream(call, hStream, flavour, stream); r != CUDA_SUCCESS) return r;
+  if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 || attrs == nullptr ||
+      attrsIdxs == nullptr || numAttrs == 0 || numAttrs > count || attrsIdxs[0] != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < numAttrs; ++i)
+    if (!isOrder(attrs[i].srcAccessOrder) || (i > 0 && (attrsIdxs[i] <= attrsIdxs[i - 1] || attrsIdxs[i] >= count)))
+      return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i)
+    if (dsts[i] == 0 || srcs[i] == 0 || sizes[i] == 0) return CUDA_ERROR_INVALID_VALUE;
+  size_t attribute = 0;
+  for (size_t i = 0; i < count; ++i) {
+    while (attribute + 1 < numAttrs && attrsIdxs[attribute + 1] <= i) ++attribute;
+    if (const CUresult r = awaitSource(call, attrs[attribute].srcAccessOrder, srcs[i], stream); r != CUDA_SUCCESS)
+      return r;
+    if (const CUresult r = unified(call, dsts[i], srcs[i], sizes[i], stream, Wait::kNo); r != CUDA_SUCCESS) return r;
+  }
+  return CUDA_SUCCESS;
+}
+
+/// An end of a copy of a batch; lengths there count elements.
+CUresult sideOf(Call& call, const CUmemcpy3DOperand& operand, uint32_t element, Side& side) {
+  if (operand.type == CU_MEMCPY_OPERAND_TYPE_POINTER) {
+    const auto& p = operand.op.ptr;
+    side = {CU_MEMORYTYPE_UNIFIED, nullptr, p.ptr, nullptr, 0, 0, 0, p.rowLength * element, p.layerHeight, 0};
+    return CUDA_SUCCESS;
+  }
+  if (operand.type != CU_MEMCPY_OPERAND_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;
+  const auto& a = operand.op.array;
+  if (!call.remote().arrays.find(a.array)) return CUDA_ERROR_INVALID_HANDLE;
+  side = {CU_MEMORYTYPE_ARRAY, nullptr, 0, a.array, a.offset.x * element, a.offset.y, a.offset.z, 0, 0, 0};
+  return CUDA_SUCCESS;
+}
+
+CUresult batch3D(const char* name, Flavour flavour, size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
+                 unsigned long long flags, CUstream hStream) {
+  Call call(name, Needs::kAny);
+  uint64_t stream = 0;
+  if (const CUresult r = batchStream(call, hStream, flavour, stream); r != CUDA_SUCCESS) return r;
+  if (numOps == 0 || opList == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < numOps; ++i) {
+    const CUDA_MEMCPY3D_BATCH_OP& op = opList[i];
+    if (!isOrder(op.srcAccessOrder)) return CUDA_ERROR_INVALID_VALUE;
+    uint32_t element = 1;
+    for (const CUmemcpy3DOperand* operand : {&op.src, &op.dst})
+      if (operand->type == CU_MEMCPY_OPERAND_TYPE_ARRAY)
+        if (const auto info = call.remote().arrays.find(operand->op.array.array)) element = info->elementBytes;
+    Side src, dst;
+    if (const CUresult r = sideOf(call, op.src, element, src); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = sideOf(call, op.dst, element, dst); r != CUDA_SUCCESS) return r;
+    if (src.type == CU_MEMORYTYPE_UNIFIED)
+      if (const CUresult r = awaitSource(call, op.srcAccessOrder, src.device, stream); r != CUDA_SUCCESS) return r;
+    const Extent extent{op.extent.width * element, op.extent.height, op.extent.depth};
+    if (const CUresult r = copyBox(call, dst, src, extent, stream, Wait::kNo); r != CUDA_SUCCESS) return r;
+  }
+  return CUDA_SUCCESS;
+}
+
+bool isContext(CUcontext context) { return Client::instance().contexts().find(context) != nullptr; }
+
+}  // namespace
+
+CUresult cuMemcpy2D_v2(Flavour flavour, const CUDA_MEMCPY2D* pCopy) noexcept {
+  return copy2D("cuMemcpy2D_v2", flavour, pCopy, nullptr, Wait::kYes);
+}
+CUresult cuMemcpy2DUnaligned_v2(Flavour flavour, const CUDA_MEMCPY2D* pCopy) noexcept {
+  return copy2D("cuMemcpy2DUnaligned_v2", flavour, pCopy, nullptr, Wait::kYes);
+}
+CUresult cuMemcpy2DAsync_v2(Flavour flavour, const CUDA_MEMCPY2D* pCopy, CUstream hStream) noexcept {
+  return copy2D("cuMemcpy2DAsync_v2", flavour, pCopy, hStream, Wait::kNo);
+}
+CUresult cuMemcpy3D_v2(Flavour flavour, const CUDA_MEMCPY3D* pCopy) noexcept {
+  return copy3D("cuMemcpy3D_v2", flavour, pCopy, nullptr, Wait::kYes);
+}
+CUresult cuMemcpy3DAsync_v2(Flavour flavour, const CUDA_MEMCPY3D* pCopy, CUstream hStream) noexcept {
+  return copy3D("cuMemcpy3DAsync_v2", flavour, pCopy, hStream, Wait::kNo);
+}
+CUresult cuMemcpy3DPeer(Flavour flavour, const CUDA_MEMCPY3D_PEER* pCopy) noexcept {
+  return copy3D("cuMemcpy3DPeer", flavour, pCopy, nullptr, Wait::kYes);
+}
+CUresult cuMemcpy3DPeerAsync(Flavour flavour, const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) noexcept {
+  return copy3D("cuMemcpy3DPeerAsync", flavour, pCopy, hStream, Wait::kNo);
+}
+
+CUresult cuMemcpyPeer(Flavour flavour, CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                      CUcontext srcContext, size_t ByteCount) noexcept {
+  return peer("cuMemcpyPeer", flavour, dstDevice, dstContext, srcDevice, srcContext, ByteCount, nullptr);
+}
+CUresult cuMemcpyPeerAsync(Flavour flavour, CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                           CUcontext srcContext, size_t ByteCount, CUstream hStream) noexcept {
+  return peer("cuMemcpyPeerAsync", flavour, dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
+}
+
+CUresult cuMemcpyBatchAsync(Flavour flavour, CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                            CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, size_t* failIdx,
+                            CUstream hStream) noexcept {
+  const CUresult result =
+      batch("cuMemcpyBatchAsync", flavour, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
+  // No single copy is to blame.
+  if (result != CUDA_SUCCESS && failIdx) *failIdx = SIZE_MAX;
+  return result;
+}
+CUresult cuMemcpyBatchAsync_v2(Flavour flavour, CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                               CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
+                               CUstream hStream) noexcept {
+  return batch("cuMemcpyBatchAsync_v2", flavour, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
+}
+CUresult cuMemcpy3DBatchAsync(Flavour flavour, size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx,
+                              unsigned long long flags, CUstream hStream) noexcept {
+  const CUresult result = batch3D("cuMemcpy3DBatchAsync", flavour, numOps, opList, flags, hStream);
+  if (result != CUDA_SUCCESS && failIdx) *failIdx = SIZE_MAX;
+  return result;
+}
+CUresult cuMemcpy3DBatchAsync_v2(Flavour flavour, size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
+                                 unsigned long long flags, CUstream hStream) noexcept {
+  return batch3D("cuMemcpy3DBatchAsync_v2", flavour, numOps, opList, flags, hStream);
+}
+
+CUresult cuMemcpyAtoA_v2(Flavour flavour, CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
+                         size_t ByteCount) noexcept {
+  return copyRow("cuMemcpyAtoA_v2", flavour, rowOf(dstArray, dstOffset), rowOf(srcArray, srcOffset), ByteCount, nullptr,
+                 Wait::kYes);
+}
+CUresult cuMemcpyAtoD_v2(Flavour flavour, CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset,
+                         size_t ByteCount) noexcept {
+  return copyRow("cuMemcpyAtoD_v2", flavour, rowOf(dstDevice), rowOf(srcArray, srcOffset), ByteCount, nullptr,
+                 Wait::kYes);
+}
+CUresult cuMemcpyAtoH_v2(Flavour flavour, void* dstHost, CUarray srcArray, size_t srcOffset,
+                         size_t ByteCount) noexcept {
+  return copyRow("cuMemcpyAtoH_v2", flavour, rowOf(dstHost), rowOf(srcArray, srcOffset), ByteCount, nullptr,
+                 Wait::kYes);
+}
+CUresult cuMemcpyAtoHAsync_v2(Flavour flavour, void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
+                              CUstream hStream) noexcept {
+  return copyRow("cuMemcpyAtoHAsync_v2", flavour, rowOf(dstHost), rowOf(srcArray, srcOffset), ByteCount, hStream,
+                 Wait::kNo);
+}
+CUresult cuMemcpyDtoA_v2(Flavour flavour, CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,
+                         size_t ByteCount) noexcept {
+  return copyRow("cuMemcpyDtoA_v2", flavour, rowOf(dstArray, dstOffset), rowOf(srcDevice), ByteCount, nullptr,
+                 Wait::kYes);
+}
+CUresult cuMemcpyHtoA_v2(Flavour flavour, CUarray dstArray, size_t dstOffset, const void* srcHost,
+                         size_t ByteCount) noexcept {
+  return copyRow("cuMemcpyHtoA_v2", flavour, rowOf(dstArray, dstOffset), rowOf(srcHost), ByteCount, nullptr,
+                 Wait::kYes);
+}
+CUresult cuMemcpyHtoAAsync_v2(Flavour flavour, CUarray dstArray, size_t dstOffset, const void* srcHost,
+                              size_t ByteCount, CUstream hStream) noexcept {
+  return copyRow("cuMemcpyHtoAAsync_v2", flavour, rowOf(dstArray, dstOffset), rowOf(srcHost), ByteCount, hStream,
+                 Wait::kNo);
+}
+
+}  // namespace millpond::client::api

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies between this process's memory and devices.
+#include "client/calls/memory/copies.h"
+
+#include <algorithm>
+
+#include "client/call/preconditions.h"
+#include "client/memory/address_guard.h"
+#include "client/session/callback_thread.h"
+#include "client/session/capture_state.h"
+
+namespace millpond::client {
+namespace {
+
+/// Bytes in one frame beside the data: the rest of wire::kMaxFrameBytes is for them.
+constexpr size_t kPiece = wire::kChunkBytes;
+/// From this size on it is dearer to keep a copy of the bytes, lest they have to be sent again, than to wait until the
+/// worker has them.
+constexpr size_t kLentBytes = size_t{512} << 10;
+
+CUresult awaitStream(Call& call, uint64_t stream) {
+  cmd::StreamSync sync{};
+  sync.stream = stream;
+  cmd::StreamSyncReply reply{};
+  return call.wait(sync, reply);
+}
+
+/// Within the worker's reach. When a call that waits returns, what the program sees without a copy is there, and it may
+/// change what was copied.
+CUresult within(Call& call, uint64_t to, uint64_t from, size_t bytes, uint64_t stream, Wait wait) {
+  cmd::MemcpyDtoDAsyncV2 wire{};
+  wire.hStream = stream;
+  for (size_t at = 0; at < bytes; at += wire.ByteCount) {
+    wire.dstDevice = to + at;
+    wire.srcDevice = from + at;
+    wire.ByteCount = bytes - at;
+    if (Mirror::exists())
+      for (const uint64_t each : {to + at, from + at})
+        wire.ByteCount = call.remote().mapped.inOne(each, wire.ByteCount);
+    if (const CUresult r = call.post(wire); r != CUDA_SUCCESS) return r;
+  }
+  const bool touchesHost = wait == Wait::kYes && (isSeenByHost(call, to) || isSeenByHost(call, from));
+  return touchesHost ? awaitStream(call, stream) : CUDA_SUCCESS;
+}
+
+bool isMirrored(const std::optional<MemoryRun>& run) { return run && run->kind == MemoryKind::kMirrored; }
+
+CUresult shared(Call& call, uint64_t device, uint64_t host, size_t bytes, uint64_t stream, uint32_t direction,
+                Wait wait) {
+  cmd::CopyHostShared wire{};
+  wire.deviceAddress = device;
+  wire.hostAddress = host;
+  wire.bytes = bytes;
+  wire.stream = stream;
+  wire.direction = direction;
+  if (wait == Wait::kNo) return call.post(wire);
+  Session::Answer answer;
+  return call.waitFor(wire, answer);
+}
+
+/// A copy of a graph: this process's memory is read, or written, with each launch.
+CUresult capture(Call& call, uint64_t device, uint64_t host, size_t bytes, uint64_t stream, uint32_t direction) {
+  if (direction == 2) call.remote().graphs.allowLanding(host, bytes);
+  cmd::CaptureCopy wire{};
+  wire.stream = stream;
+  wire.deviceAddress = device;
+  wire.hostAddress = host;
+  wire.bytes = bytes;
+  wire.direction = direction;
+  return call.post(wire);
+}
+
+}  // namespace
+
+namespace {
+
+/// From memory of this process as it is now.
+CUresult fromHere(Call& call, CUdeviceptr to, const void* from, size_t bytes, uint64_t stream, Wait wait) {
+  const auto run = call.remote().memory.find(to);
+  if (run && run->kind == MemoryKind::kPinnedLocal) return CUDA_ERROR_INVALID_VALUE;
+  cmd::CopyToDevice wire{};
+  wire.address = to;
+  wire.stream = stream;
+  wire.total = bytes;
+  const auto* data = static_cast<const std::byte*>(from);
+  const bool lends = bytes >= kLentBytes && call.session().graceSeconds() != 0;
+  const auto whose = lends ? Session::Data::kLent : Session::Data::kCallers;
+  for (size_t at = 0; at < bytes; at += kPiece) {
+    wire.offset = at;
+    const CUresult r = call.postData(wire, {data + at, std::min(kPiece, bytes - at)}, whose);
+    if (r != CUDA_SUCCESS) return r;
+  }
+  if (lends && !call.awaitTaken()) return static_cast<CUresult>(kSessionLost);
+  if (call.remote().blocking) return call.awaitWork(stream);
+  if (run && wait == Wait::kYes && isSeenByHost(call, to)) return awaitStream(call, stream);
+  // The bytes are on their way, so nothing of the caller's is needed any more. Only of an address that this process did
+  // not allocate does it not know whether the driver will take it.
+  return run || wait == Wait::kNo ? CUDA_SUCCESS : call.check();
+}
+
+/// From memory that bytes are on their way to: those from where the worker has them, and the rest from here.
+CUresult fromLandings(Call& call, CUdeviceptr to, uint64_t from, size_t bytes, uint64_t stream, Wait wait) {
+  Landings& landings = call.remote().landings;
+  const Landings::Parts parts(landings, from, bytes);
+  for (const Landings::Part& part : parts) {
+    const CUdeviceptr address = to + (part.address - from);
+    if (part.landing != 0 && part.isWhole) {
+      const cmd::CopyFromLanding wire{.address = address,
+                                      .bytes = part.bytes,
+                                      .stream = stream,
+                                      .hostAddress = part.address,
+                                      .landing = part.landing,
+                                      .landed = landings.over()};
+      if (const CUresult r = call.post(wire); r != CUDA_SUCCESS) return r;
+      continue;
+    }
+    if (part.landing != 0)
+      if (const CUresult r = Landings::await(call, landings, part.landing); r != CUDA_SUCCESS) return r;
+    const CUresult r = fromHere(call, address, reinterpret_cast<const void*>(part.address), part.bytes, stream, wait);
+    if (r != CUDA_SUCCESS) return r;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, uint64_t stream, Wait wait) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  if (from == nullptr || !call.remote().memory.mayUse(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  const auto host = reinterpret_cast<uint64_t>(from);
+  const auto source = call.remote().memory.find(host, bytes);
+  if (source && source->kind == MemoryKind::kPinnedShared) return shared(call, to, host, bytes, stream, 1, wait);
+  if (isMirrored(source)) return within(call, to, host, bytes, stream, wait);
+  bool captured = false;
+  if (const CUresult r = precondition::isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
+  if (captured) return capture(call, to, host, bytes, stream, 1);
+  // Pinned memory is read when the stream comes to it, behind functions of the program that may write it still.
+  if (source && source->kind == MemoryKind::kPinnedLocal && CallbackThread::busy(call.streamContext(stream))) {
+    if (const CUresult r = awaitStream(call, stream); r != CUDA_SUCCESS) return r;
+  }
+  if (call.remote().landings.any()) [[unlikely]]
+    return fromLandings(call, to, host, bytes, stream, wait);
+  return fromHere(call, to, from, bytes, stream, wait);
+}
+
+CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64_t stream, Wait wait) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  if (to == nullptr || !call.remote().memory.mayUse(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  const auto host = reinterpret_cast<uint64_t>(to);
+  const auto pinned = call.remote().memory.find(host, bytes);
+  if (pinned && pinned->kind == MemoryKind::kPinnedShared)
+    return shared(call, from, host, bytes, stream, 2, wait);
+  if (isMirrored(pinned)) return within(call, host, from, bytes, stream, wait);
+  // Partly so: the copy leaves what was allocated.
+  if (Mirror::exists() && Mirror::instance().overlapsPages(host, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  bool captured = false;
+  if (const CUresult r = precondition::isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
+  if (captured) return capture(call, from, host, bytes, stream, 2);
+  const bool canLand = pinned && pinned->kind == MemoryKind::kPinnedLocal && call.session().remote();
+  if (canLand && wait == Wait::kNo && !call.remote().blocking) {
+    Landings& landings = call.remote().landings;
+    const Landings::Range range{host, bytes};
+    const uint64_t number = landings.begin(Landings::Source::kCopy, std::span(&range, 1));
+    const CUresult r = call.post(cmd::LandFromDevice{.address = from,
+                                                     .bytes = bytes,
+                                                     .stream = stream,
+                                                     .hostAddress = host,
+                                                     .landing = number,
+                                                     .landed = landings.over()});
+    if (r == static_cast<CUresult>(kSessionLost)) landings.end(number);
+    return r;
+  }
+  const cmd::CopyFromDevice wire{.address = from, .bytes = bytes, .stream = stream};
+  cmd::CopyFromDeviceReply reply{};
+  Session::Answer answer;
+  answer.body = std::as_writable_bytes(std::span(&reply, 1));
+  answer.data = {static_cast<std::byte*>(to), bytes};
+  if (const CUresult r = call.waitFor(wire, answer); r != CUDA_SUCCESS) return r;
+  return answer.dataBytes == bytes ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+
+bool onDevice(Call& call, CUdeviceptr address) {
+  const auto run = call.remote().memory.find(address);
+  return run && run->isOfWorker();
+}
+
+bool isSeenByHost(Call& call, uint64_t address) {
+  const auto run = call.remote().memory.find(address);
+  return !run || run->kind != MemoryKind::kDevice;
+}
+
+CUresult unified(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, uint64_t stream, Wait wait) {
+  for (const CUdeviceptr each : {to, from})
+    if (call.remote().memory.wasFreed(each) && !isMapped(each)) return CUDA_ERROR_INVALID_VALUE;
+  const bool toIsDevice = onDevice(call, to);
+  const bool fromIsDevice = onDevice(call, from);
+  if (toIsDevice && fromIsDevice) return within(call, to, from, bytes, stream, wait);
+  if (toIsDevice) return toDevice(call, to, reinterpret_cast<const void*>(from), bytes, stream, wait);
+  if (fromIsDevice) return fromDevice(call, reinterpret_cast<void*>(to), from, bytes, stream, wait);
+  // Between two places of this process, in the order of the stream.
+  if (const CUresult r = awaitStream(call, stream); r != CUDA_SUCCESS) return r;
+  std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  return CUDA_SUCCESS;
+}
+
+namespace api {
+
+CUresult cuMemcpyHtoD_v2(Flavour flavour, CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) noexcept {
+  Call call("cuMemcpyHtoD_v2", Needs::kCurrent);
+  uint64_t stream = 0;
+  if (const CUresult r = call.stream(nullptr, flavour, stream); r != CUDA_SUCCESS) return r;
+  return toDevice(call, dstDevice, srcHost, ByteCount, stream, Wait::kYes);
+}
+
+CUresult cuMemcpyHtoDAsync_v2(Flavour flavour, CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
+                              CUstream hStream) noexcept {
+  Call call("cuMemcpyHtoDAsync_v2", Needs::kAny);
+  uint64_t stream = 0;
+  if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
+  return toDevice(call, dstDevice, srcHost, ByteCount, stream, Wait::kNo);
+}
+
+CUresult cuMemcpyDtoH_v2(Flavour flavour, void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) noexcept {
+  Call call("cuMemcpyDtoH_v2", Needs::kCurrent);
+  uint64_t stream = 0;
+  if (const CUresult r = call.stream(nullptr, flavour, stream); r != CUDA_SUCCESS) return r;
+  return fromDevice(call, dstHost, srcDevice, ByteCount, stream, Wait::kYes);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(Flavour flavour, void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                              CUstream hStream) noexcept {
+  Call call("cuMemcpyDtoHAsync_v2", Needs::kAny);
+  uint64_t stream = 0;
+  if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
+  return fromDevice(call, dstHost, srcDevice, ByteCount, stream, Wait::kNo);
+}
+
+CUresult cuMemcpy(Flavour flavour, CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) noexcept {
+  Call call("cuMemcpy", Needs::kCurrent);
+  uint64_t stream = 0;
+  if (const CUresult r = call.stream(nullptr, flavour, stream); r != CUDA_SUCCESS) return r;
+  return unified(call, dst, src, ByteCount, stream, Wait::kYes);
+}
+
+CUresult cuMemcpyAsync(Flavour flavour, CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) noexcept {
+  Call call("cuMemcpyAsync", Needs::kAny);
+  uint64_t stream = 0;
+  if (const CUresult r = call.stream(hStream, flavour, stream); r != CUDA_SUCCESS) return r;
+  return unified(call, dst, src, ByteCount, stream, Wait::kNo);
+}
+
+}  // namespace api
+}  // namespace millpond::client

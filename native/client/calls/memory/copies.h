@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of one row of bytes, from which all others are made.
+#pragma once
+
+#include "client/call/call.h"
+
+namespace millpond::client {
+
+enum class Wait : bool { kNo, kYes };
+
+/// From any memory of this process. Pageable memory may be reused on return, whether the copy waits or not.
+CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, uint64_t stream, Wait wait);
+CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64_t stream, Wait wait);
+/// Between any two addresses.
+CUresult unified(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, uint64_t stream, Wait wait);
+/// Whether this process got device memory there.
+bool onDevice(Call& call, CUdeviceptr address);
+/// Whether the program can read what lies there without a copy.
+bool isSeenByHost(Call& call, uint64_t address);
+
+/// Memory of the current device for the length of a few commands of one stream.
+CUresult takeTemporary(Call& call, size_t bytes, uint64_t stream, CUdeviceptr& address);
+CUresult giveTemporary(Call& call, CUdeviceptr address, uint64_t stream);
+
+}  // namespace millpond::client

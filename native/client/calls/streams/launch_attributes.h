@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attributes of a launch, ready to cross.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "client/call/call.h"
+#include "client/calls/streams/cluster_shape.h"
+#include "cuda/launch_attribute.h"
+
+namespace millpond::client {
+
+class LaunchAttributes {
+ public:
+  /// Takes over the attributes of a configuration; with events replaced by their numbers.
+  CUresult take(Call& call, const CUlaunchConfig& config);
+  std::span<const std::byte> bytes() const { return std::as_bytes(attributes_); }
+  bool isCooperative() const { return isCooperative_; }
+  /// The blocks of a cluster that the launch asks for.
+  const ClusterShape& cluster() const { return cluster_; }
+
+ private:
+  std::span<const CUlaunchAttribute> attributes_;
+  bool isCooperative_ = false;
+  ClusterShape cluster_;
+  std::array<CUlaunchAttribute, kMaxLaunchAttributes> translated_;
+};
+
+}  // namespace millpond::client

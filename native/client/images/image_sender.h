@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gets images to the worker: by their hash where its host has them, in pieces otherwise.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "base/sha256.h"
+#include "client/call/call.h"
+
+namespace millpond::client {
+
+/// What a command that uses an image says of it: where its fatbins begin, when there are several.
+using ImagePlaces = std::vector<uint64_t>;
+
+/// Over a network, asking for an image by its hash costs a round trip. Through shared memory the bytes arrive sooner than
+/// they are hashed.
+inline constexpr size_t kWorthAsking = 4096;
+inline constexpr size_t kImagePiece = size_t{512} << 10;
+
+/// Sends an image over whatever has `wait` and `postData` as a Call has them, for the command that will use it under `handle`.
+template <typename Link>
+CUresult sendImageBytes(Link& link, bool isRemote, uint64_t handle, std::span<const std::byte> bytes) {
+  if (isRemote && bytes.size() >= kWorthAsking) {
+    cmd::ImageOffer offer{};
+    offer.handle = handle;
+    offer.total = bytes.size();
+    const Sha256 hash = sha256(bytes);
+    static_assert(sizeof offer.hash == sizeof hash);
+    std::memcpy(offer.hash, hash.data(), hash.size());
+    cmd::ImageOfferReply reply{};
+    if (const CUresult r = link.wait(offer, reply); r != CUDA_SUCCESS || reply.known) return r;
+  }
+  cmd::ImagePart part{};
+  part.handle = handle;
+  part.total = bytes.size();
+  for (size_t at = 0; at < bytes.size(); at += kImagePiece) {
+    part.offset = at;
+    const CUresult r = link.postData(part, bytes.subspan(at, std::min(kImagePiece, bytes.size() - at)));
+    if (r != CUDA_SUCCESS) return r;
+  }
+  return CUDA_SUCCESS;
+}
+
+/// Sends what `imageBytes` found, for the command that will use it under `handle`.
+CUresult sendImage(Call& call, uint64_t handle, std::span<const std::span<const std::byte>> parts, ImagePlaces& places);
+
+/// A file's bytes with a zero behind them, as PTX needs it. CUDA_ERROR_FILE_NOT_FOUND when there is none.
+CUresult readImageFile(const char* path, std::vector<char>& bytes);
+
+}  // namespace millpond::client

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/memory/landings.h"
+
+#include <algorithm>
+
+#include "client/call/call.h"
+
+namespace millpond::client {
+namespace {
+
+/// What the worker may keep of landings that are over before it is told; each counts as a page at least.
+constexpr uint64_t kMuchBytes = uint64_t{1} << 20;
+constexpr uint64_t kLeastBytes = 4096;
+
+}  // namespace
+
+uint64_t Landings::begin(Source source, std::span<const Range> ranges) {
+  const std::lock_guard lock(mutex_);
+  const uint64_t number = ++last_;
+  for (const Range& each : ranges) ranges_.set(each.address, each.bytes, number);
+  underWay_[number] = {source, {ranges.begin(), ranges.end()}};
+  count_.store(underWay_.size(), std::memory_order_relaxed);
+  return number;
+}
+
+void Landings::end(uint64_t number) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = underWay_.find(number);
+  if (found == underWay_.end()) return;
+  uint64_t bytes = kLeastBytes;
+  for (const Range& each : found->second.ranges) {
+    ranges_.erase(each.address, each.bytes, number);
+    bytes += each.bytes;
+  }
+  underWay_.erase(found);
+  count_.store(underWay_.size(), std::memory_order_relaxed);
+  untold_.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+uint64_t Landings::overLocked() const {
+  uint64_t over = last_ + 1;
+  if (!underWay_.empty()) over = std::min(over, underWay_.begin()->first);
+  if (!named_.empty()) over = std::min(over, *named_.begin());
+  return over;
+}
+
+uint64_t Landings::over() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return overLocked();
+}
+
+Landings::Parts::Parts(Landings& landings, uint64_t address, uint64_t bytes) : landings_(landings) {
+  const std::lock_guard lock(landings_.mutex_);
+  landings_.ranges_.visit(address, bytes, [&](uint64_t begin, uint64_t end, uint64_t number) {
+    parts_.push_back({begin, end - begin, number, Source::kCopy, true});
+    if (number == 0) return;
+    const UnderWay& landing = landings_.underWay_[number];
+    parts_.back().source = landing.source;
+    parts_.back().isWhole = std::any_of(landing.ranges.begin(), landing.ranges.end(), [&](const Range& each) {
+      return each.isWhole && each.address <= begin && end - each.address <= each.bytes;
+    });
+    landings_.named_.insert(number);
+  });
+}
+
+Landings::Parts::~Parts() {
+  const std::lock_guard lock(landings_.mutex_);
+  for (const Part& part : parts_)
+    if (part.landing != 0) landings_.named_.erase(landings_.named_.find(part.landing));
+}
+
+CUresult Landings::await(Call& call, uint64_t address, uint64_t bytes) {
+  if (!any()) return CUDA_SUCCESS;
+  const Parts parts(*this, address, bytes);
+  for (const Part& part : parts)
+    if (part.landing != 0)
+      if (const CUresult r = await(call, *this, part.landing); r != CUDA_SUCCESS) return r;
+  return CUDA_SUCCESS;
+}
+
+CUresult Landings::await(Call& call, Landings& landings, uint64_t number) {
+  cmd::LandingAwaitReply reply{};
+  const CUresult r = call.wait(cmd::LandingAwait{.landing = number}, reply);
+  // Of one that never began nothing else is heard.
+  if (r == CUDA_SUCCESS) landings.end(number);
+  return r;
+}
+
+void Landings::tell(Call& call) {
+  if (untold_.load(std::memory_order_relaxed) < kMuchBytes) [[likely]]
+    return;
+  untold_.store(0, std::memory_order_relaxed);
+  call.post(cmd::LandingsOver{.landed = over()});
+}
+
+}  // namespace millpond::client

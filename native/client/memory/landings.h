@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which memory of this process bytes are on their way to that nobody waits for: of asynchronous copies from a device on
+// another host, and of the launches of graphs. What lies there is not what the program's streams find there, so whoever
+// reads it for a stream asks here.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "base/range_map.h"
+#include "cuda/gen/cuda_api.h"
+
+namespace millpond::client {
+
+class Call;
+
+class Landings {
+ public:
+  struct Range {
+    uint64_t address = 0;
+    uint64_t bytes = 0;
+    bool isWhole = true;  ///< every byte of it is written
+  };
+  enum class Source : uint8_t {
+    kCopy,
+    kGraph,  ///< the worker's graphs find the bytes without being given them
+  };
+
+  /// Whether any is under way. Costs one read.
+  bool any() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
+
+  /// The number of a landing that is about to be begun.
+  uint64_t begin(Source source, std::span<const Range> ranges);
+  /// It is over. On the thread that reads what the worker says, too.
+  void end(uint64_t number) noexcept;
+  /// All landings of lower numbers are over, and no command on its way names them.
+  uint64_t over() const noexcept;
+
+  /// Bytes as a stream finds them there: with the number of the landing that brings them, or 0 where they are here.
+  struct Part {
+    uint64_t address = 0;
+    uint64_t bytes = 0;
+    uint64_t landing = 0;
+    Source source = Source::kCopy;
+    bool isWhole = true;  ///< the worker has the bytes in one piece
+  };
+  /// The parts of a range. For as long as it lives, the worker keeps what the landings bring.
+  class Parts {
+   public:
+    Parts(Landings& landings, uint64_t address, uint64_t bytes);
+    ~Parts();
+    Parts(const Parts&) = delete;
+    Parts& operator=(const Parts&) = delete;
+    std::vector<Part>::const_iterator begin() const { return parts_.begin(); }
+    std::vector<Part>::const_iterator end() const { return parts_.end(); }
+
+   private:
+    Landings& landings_;
+    std::vector<Part> parts_;
+  };
+
+  /// Waits until nothing is on its way to any of that memory.
+  CUresult await(Call& call, uint64_t address, uint64_t bytes);
+  static CUresult await(Call& call, Landings& landings, uint64_t number);
+  /// Tells the worker what is over when it keeps much for nothing. For calls that have waited.
+  void tell(Call& call);
+
+ private:
+  struct UnderWay {
+    Source source = Source::kCopy;
+    std::vector<Range> ranges;
+  };
+  uint64_t overLocked() const;
+
+  mutable std::mutex mutex_;
+  uint64_t last_ = 0;
+  std::map<uint64_t, UnderWay> underWay_;
+  RangeMap ranges_;                  ///< address → the landing that writes there last
+  std::multiset<uint64_t> named_;    ///< landings that commands are about to name
+  std::atomic<uint64_t> count_{0};
+  std::atomic<uint64_t> untold_{0};  ///< bytes of landings that are over
+};
+
+}  // namespace millpond::client

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/memory/mapped_memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "base/address_places.h"
+#include "base/log.h"
+#include "client/call/call.h"
+
+namespace millpond::client {
+namespace {
+
+/// Pinned memory up to this size is compared, so that system calls can use it at any moment; larger is traced.
+constexpr size_t kLargestComparedPinned = size_t{64} << 10;
+constexpr uint64_t kPlaces = 256;
+constexpr int kPlaceAttempts = 8;
+
+/// Whether the program may read all of it, and write it, too, unless it `isReadOnly`.
+bool isUsable(uint64_t address, uint64_t bytes, bool isReadOnly) {
+  std::FILE* maps = std::fopen("/proc/self/maps", "re");
+  if (!maps) return false;
+  char line[512];
+  uint64_t at = address;
+  while (at < address + bytes && std::fgets(line, sizeof(line), maps)) {
+    unsigned long long first = 0, behind = 0;
+    char rights[5] = "";
+    if (std::sscanf(line, "%llx-%llx %4s", &first, &behind, rights) != 3 || behind <= at) continue;
+    if (first > at || rights[0] != 'r' || (!isReadOnly && rights[1] != 'w')) break;
+    at = behind;
+  }
+  std::fclose(maps);
+  return at >= address + bytes;
+}
+
+}  // namespace
+
+void* MappedMemory::allocate(size_t bytes) {
+  if (bytes <= kLargestComparedPinned) {
+    void* place = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return place == MAP_FAILED ? nullptr : place;
+  }
+  const std::lock_guard lock(mutex_);
+  beginPlaces();
+  std::unique_ptr<TracedPages> pages;
+  for (int i = 0; i < kPlaceAttempts && !pages; ++i) {
+    pages = TracedPages::map(nextPlace_, bytes, TracedPages::Content::kProgram);
+    nextPlace_ += pages ? (bytes + TracedPages::kPage) : kPinnedPlaces.step;
+  }
+  if (!pages) pages = TracedPages::map(0, bytes, TracedPages::Content::kProgram);
+  if (!pages) return nullptr;
+  const uint64_t address = pages->address();
+  traceable_.emplace(address, std::move(pages));
+  return reinterpret_cast<void*>(address);
+}
+
+void MappedMemory::beginPlaces() {
+  if (nextPlace_ == 0) nextPlace_ = kPinnedPlaces.first + static_cast<uint64_t>(::getpid()) % kPlaces * kPinnedPlaces.step;
+}
+
+void* MappedMemory::nextPlace(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  beginPlaces();
+  return reinterpret_cast<void*>(std::exchange(nextPlace_, nextPlace_ + bytes + TracedPages::kPage));
+}
+
+void MappedMemory::free(uint64_t address, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (traceable_.erase(address) == 0) ::munmap(reinterpret_cast<void*>(address), bytes);
+}
+
+std::map<uint64_t, MappedMemory::Part>::iterator MappedMemory::partAt(uint64_t address) {
+  const auto next = parts_.upper_bound(address);
+  if (next == parts_.begin()) return parts_.end();
+  const auto part = std::prev(next);
+  return address - part->first < part->second.bytes ? part : parts_.end();
+}
+
+uint64_t MappedMemory::inOne(uint64_t address, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto part = partAt(address);
+  return part == parts_.end() ? bytes : std::min(bytes, part->first + part->second.bytes - address);
+}
+
+CUresult MappedMemory::hold(Call& call, const MemoryRun& run, std::vector<uint64_t>& shares) {
+  constexpr uint64_t kPage = TracedPages::kPage;
+  const uint64_t end = (run.address + run.bytes + kPage - 1) / kPage * kPage;
+  for (uint64_t at = run.address / kPage * kPage; at < end;) {
+    auto part = partAt(at);
+    if (part == parts_.end()) {
+      const auto next = parts_.lower_bound(at);
+      cmd::HostAlloc wire{};
+      wire.bytes = (next == parts_.end() ? end : std::min(end, next->first)) - at;
+      wire.address = at;
+      wire.isPrivate = 1;
+      cmd::HostAllocReply reply{};
+      if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) return r;
+      part = parts_.emplace(at, Part{wire.bytes, 0}).first;
+    }
+    ++part->second.runs;
+    shares.push_back(part->first);
+    at = part->first + part->second.bytes;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult MappedMemory::release(Call& call, const std::vector<uint64_t>& shares) {
+  CUresult result = CUDA_SUCCESS;
+  for (const uint64_t share : shares) {
+    const auto part = parts_.find(share);
+    if (part == parts_.end() || --part->second.runs != 0) continue;
+    parts_.erase(part);
+    cmd::HostFree wire{};
+    wire.address = share;
+    cmd::HostFreeReply reply{};
+    if (const CUresult r = call.wait(wire, reply); result == CUDA_SUCCESS) result = r;
+  }
+  return result;
+}
+
+CUresult MappedMemory::reach(Call& call, const MemoryRun& run) {
+  const std::lock_guard lock(mutex_);
+  // Another thread may have been quicker.
+  const auto now = call.remote().memory.find(run.address);
+  if (!now || now->kind != MemoryKind::kPinnedLocal) return now ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  const bool isReadOnly = (run.flags & MemoryRun::kRegistered) && (run.flags & CU_MEMHOSTREGISTER_READ_ONLY);
+  if (!isUsable(run.address, run.bytes, isReadOnly)) {
+    log(LogLevel::Error, "kernels cannot reach registered memory at 0x%llx: this process cannot write all of it",
+        static_cast<unsigned long long>(run.address));
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (const CUresult r = call.remote().landings.await(call, run.address, run.bytes); r != CUDA_SUCCESS) return r;
+  // What copies may still write to on their own must stay open.
+  const bool isStill = !call.remote().graphs.mayLandIn(run.address, run.bytes);
+  std::vector<uint64_t> shares;
+  if (const CUresult r = hold(call, run, shares); r != CUDA_SUCCESS) {
+    release(call, shares);
+    if (r != CUDA_ERROR_ALREADY_MAPPED) return r;
+    log(LogLevel::Error, "kernels cannot reach memory at 0x%llx: the worker uses these addresses for something else",
+        static_cast<unsigned long long>(run.address));
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  Mirror& mirror = Mirror::instance();
+  if (const auto pages = traceable_.find(run.address); pages != traceable_.end() && isStill) {
+    if (!mirror.addPages(std::move(pages->second), run.context, TracedPages::Content::kProgram))
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    traceable_.erase(pages);
+  } else {
+    for (const uint64_t share : shares) {
+      const uint64_t first = std::max(share, run.address);
+      const uint64_t behind = std::min(share + parts_[share].bytes, run.address + run.bytes);
+      mirror.addBytes(first, behind - first, run.context, isReadOnly ? Mirror::Writes::kNever : Mirror::Writes::kMerged);
+    }
+  }
+  shares_[run.address] = std::move(shares);
+  call.remote().memory.setMirrored(run.address);
+  return CUDA_SUCCESS;
+}
+
+CUresult MappedMemory::reachAt(Call& call, uint64_t address) {
+  const MemoryMap& memory = call.remote().memory;
+  if (!memory.mayBeLocal(address)) return CUDA_SUCCESS;
+  const auto run = memory.find(address);
+  return run && run->kind == MemoryKind::kPinnedLocal ? reach(call, *run) : CUDA_SUCCESS;
+}
+
+CUresult MappedMemory::reachAll(Call& call, std::span<const std::byte> parameters) {
+  for (size_t at = 0; at + sizeof(uint64_t) <= parameters.size(); at += sizeof(uint64_t)) {
+    uint64_t address = 0;
+    std::memcpy(&address, parameters.data() + at, sizeof(address));
+    if (const CUresult r = reachAt(call, address); r != CUDA_SUCCESS) return r;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult MappedMemory::leave(Call& call, const MemoryRun& run) {
+  Mirror::instance().settle();
+  const std::lock_guard lock(mutex_);
+  const auto known = shares_.extract(run.address);
+  if (!known) return CUDA_ERROR_INVALID_VALUE;
+  bool werePages = false;
+  for (const uint64_t share : known.mapped())
+    werePages = Mirror::instance().remove(std::max(share, run.address)) == Mirror::Removed::kPages || werePages;
+  if (!werePages && !(run.flags & MemoryRun::kRegistered) && traceable_.erase(run.address) == 0)
+    ::munmap(reinterpret_cast<void*>(run.address), run.bytes);
+  return release(call, known.mapped());
+}
+
+}  // namespace millpond::client

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of this process alone that kernels can reach: what it pinned or registered is for copies until a kernel is to use
+// it. From then on the worker has memory at the same address, too, and the two are mirrored.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "client/memory/memory_map.h"
+#include "client/memory/mirror/traced_pages.h"
+#include "cuda/gen/cuda_api.h"
+
+namespace millpond::client {
+
+class Call;
+
+class MappedMemory {
+ public:
+  /// Whole pages of zeros at an address that the worker can be expected to have free; null when there is no memory.
+  void* allocate(size_t bytes);
+  /// Where workers can be expected to have room for that much. Nothing is there yet, and may not be free here.
+  void* nextPlace(size_t bytes);
+  /// The end of one that no kernel reaches any more.
+  void free(uint64_t address, size_t bytes);
+
+  /// Lets kernels reach the run.
+  CUresult reach(Call& call, const MemoryRun& run);
+  /// The same for memory at that address, if it is such.
+  CUresult reachAt(Call& call, uint64_t address);
+  /// The same for all memory whose address is among the parameters of a kernel.
+  CUresult reachAll(Call& call, std::span<const std::byte> parameters);
+  /// The end of it for a run that kernels reach, when the device is done with it, and of pinned memory itself. In what is
+  /// the program's own is what the device wrote.
+  CUresult leave(Call& call, const MemoryRun& run);
+
+  /// How many of the bytes from there on the worker has as one. Its driver takes no copies that go further.
+  uint64_t inOne(uint64_t address, uint64_t bytes);
+
+ private:
+  /// Whole pages that the worker has for runs.
+  struct Part {
+    uint64_t bytes;
+    unsigned runs;  ///< that have a share of them: pages at the border of one may be those of others, too
+  };
+
+  void beginPlaces();
+  /// Lets the worker have all pages of a run; the first addresses of the parts that it shares.
+  CUresult hold(Call& call, const MemoryRun& run, std::vector<uint64_t>& shares);
+  CUresult release(Call& call, const std::vector<uint64_t>& shares);
+  std::map<uint64_t, Part>::iterator partAt(uint64_t address);
+
+  std::mutex mutex_;
+  std::map<uint64_t, std::unique_ptr<TracedPages>> traceable_;  ///< pinned memory whose pages are not traced yet
+  std::map<uint64_t, Part> parts_;                              ///< by address
+  std::map<uint64_t, std::vector<uint64_t>> shares_;            ///< by the run's address: its parts'
+  uint64_t nextPlace_ = 0;
+};
+
+}  // namespace millpond::client

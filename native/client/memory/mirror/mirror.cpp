@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/memory/mirror/mirror.h"
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+
+#include "base/log.h"
+#include "client/session/client.h"
+#include "protocol/futex.h"
+
+namespace millpond::client {
+namespace {
+
+/// How often a touch waits for a device that other threads keep giving work before they have to wait for it.
+constexpr unsigned kAttempts = 4;
+constexpr long kLookNs = 5'000;
+/// Compared bytes are read in pieces of this size.
+constexpr size_t kReadPiece = wire::kChunkBytes;
+
+}  // namespace
+
+Mirror& Mirror::instance() noexcept {
+  static Mirror& mirror = *new Mirror();
+  return mirror;
+}
+
+void Mirror::abandon() noexcept {
+  FaultHandler::abandon();
+  exists_.store(false, std::memory_order_relaxed);
+}
+
+bool Mirror::addPages(std::unique_ptr<TracedPages> pages, uint16_t context, TracedPages::Content content) {
+  if (!FaultHandler::start(&Mirror::serve)) {
+    log(LogLevel::Error, "cannot start the threads that mirror memory");
+    return false;
+  }
+  const uint64_t address = pages->address();
+  const uint64_t bytes = pages->bytes();
+  const Lock lock(mutex_);
+  FaultHandler::cover(address, address + bytes);
+  if (content == TracedPages::Content::kZero) link_.clear(context, address, bytes);
+  traced_.emplace(address, Traced{std::move(pages), context, {}});
+  exists_.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+void Mirror::addBytes(uint64_t address, size_t bytes, uint16_t context, Writes writes) {
+  const Lock lock(mutex_);
+  const auto* start = reinterpret_cast<const std::byte*>(address);
+  std::vector<std::byte> now(start, start + bytes);
+  link_.push(context, address, now);
+  compared_.emplace(address, Compared{ComparedBytes(address, std::move(now)), context, writes});
+  exists_.store(true, std::memory_order_relaxed);
+}
+
+int32_t Mirror::adoptBytes(uint64_t address, size_t bytes, uint16_t context) {
+  const Lock lock(mutex_);
+  if (compared_.contains(address)) return 0;
+  std::vector<std::byte> now(bytes);
+  if (const int32_t result = link_.fetch(context, address, now); result != 0) return result;
+  std::memcpy(reinterpret_cast<void*>(address), now.data(), bytes);
+  compared_.emplace(address, Compared{ComparedBytes(address, std::move(now)), context, Writes::kMerged, true});
+  exists_.store(true, std::memory_order_relaxed);
+  return 0;
+}
+
+Mirror::Removed Mirror::remove(uint64_t address) {
+  const Lock lock(mutex_);
+  const Removed removed = traced_.erase(address) != 0     ? Removed::kPages
+                          : compared_.erase(address) != 0 ? Removed::kBytes
+                                                          : Removed::kNothing;
+  std::erase_if(awaited_, [&](const AwaitedWord& each) { return !tracedAt(each.address) && !comparedAt(each.address); });
+  return removed;
+}
+
+void Mirror::forget(uint16_t context) {
+  const Lock lock(mutex_);
+  std::erase_if(compared_, [&](const auto& each) { return each.second.isVariable && each.second.context == context; });
+  link_.forget(context);
+}
+
+bool Mirror::overlaps(uint64_t address, uint64_t bytes) const {
+  const Lock lock(mutex_);
+  return meets(traced_, address, bytes) || meets(compared_, address, bytes);
+}
+
+bool Mirror::overlapsPages(uint64_t address, uint64_t bytes) const {
+  const Lock lock(mutex_);
+  return meets(traced_, address, bytes);
+}
+
+template <typename Regions>
+bool Mirror::meets(const Regions& regions, uint64_t address, uint64_t bytes) {
+  const auto next = regions.upper_bound(address);
+  if (next != regions.end() && next->first - address < bytes) return true;
+  return next != regions.begin() && address - std::prev(next)->first < std::prev(next)->second.size();
+}
+
+// What the program has written
+
+void Mirror::beginWork(uint16_t context, uint64_t stream) {
+  for (;;) {
+    while (gate_.load(std::memory_order_acquire) != 0) futexWait(gate_, 1);
+    const Lock lock(mutex_);
+    // Who holds the gate may have got it just now.
+    if (gate_.load(std::memory_order_acquire) != 0) continue;
+    work_.fetch_add(1, std::memory_order_release);
+    posting_.fetch_add(1, std::memory_order_relaxed);
+    pushAll();
+    link_.order(context, stream);
+    return;
+  }
+}
+
+void Mirror::pushAll() {
+  pushTraced();
+  pushCompared();
+  pushHeld();
+}
+
+void Mirror::pushTraced() {
+  bool some = false;
+  for (auto& [address, region] : traced_) {
+    if (!region.early.empty()) pushEarly(region);
+    if (!region.pages->isAccessible()) continue;
+    some = true;
+    region.pages->withdraw([&, start = address](size_t offset, std::span<const std::byte> bytes) {
+      push(region.context, start + offset, bytes);
+    });
+  }
+  if (some) FaultHandler::keepInstalled();
+}
+
+void Mirror::pushEarly(Traced& region) {
+  for (const auto& [page, asItCame] : region.early) {
+    region.pages->takeBack(page);
+    const std::span<const std::byte> now = region.pages->data({page, 1});
+    const uint64_t start = region.pages->address() + page * TracedPages::kPage;
+    eachDifference(now, asItCame, [&](size_t at, size_t bytes) {
+      push(region.context, start + at, now.subspan(at, bytes));
+    });
+  }
+  region.early.clear();
+}
+
+void Mirror::pushCompared() {
+  for (auto& [address, region] : compared_)
+    region.bytes.takeChanges([&, start = address](size_t offset, std::span<const std::byte> bytes) {
+      push(region.context, start + offset, bytes);
+    });
+}
+
+// What the device has written
+
+void Mirror::afterWait(std::optional<uint64_t> whole) {
+  const Lock lock(mutex_);
+  if (whole) {
+    quiet_ = std::max(quiet_, *whole);
+    std::erase_if(awaited_, [&](const AwaitedWord& each) { return each.work <= *whole; });
+  }
+  // What came here while the device was at work may be old.
+  for (auto& [address, region] : traced_) pushEarly(region);
+  pushHeld();
+  if (compared_.empty() || merged_ == work()) return;
+  const uint64_t merged = quiet_;
+  mergeCompared();
+  merged_ = merged;
+}
+
+void Mirror::mergeCompared(std::span<const AwaitedWord> words) {
+  std::vector<std::byte> now;
+  for (auto& [address, region] : compared_) {
+    if (region.writes == Writes::kNever) continue;
+    now.resize(std::min(kReadPiece, region.bytes.bytes()));
+    for (size_t at = 0; at < region.bytes.bytes(); at += kReadPiece) {
+      const auto piece = std::span(now).first(std::min(kReadPiece, region.bytes.bytes() - at));
+      // A context that has failed has nothing to say any more, which the next call tells.
+      if (link_.fetch(region.context, address + at, piece) != 0) break;
+      for (const AwaitedWord& word : words) {
+        const uint64_t begin = std::max(word.address, address + at);
+        const uint64_t end = std::min(word.end(), address + at + piece.size());
+        for (uint64_t each = begin; each < end; ++each) piece[each - address - at] = region.bytes.last()[each - address];
+      }
+      region.bytes.merge(at, piece);
+    }
+  }
+  for (const AwaitedWord& word : words)
+    if (const std::optional<uint64_t> shown = askForWord(word)) mergeWord(word, *shown);
+}
+
+void Mirror::beginHostFunction() {
+  const Lock lock(mutex_);
+  if (!compared_.empty()) mergeCompared();
+}
+
+void Mirror::endHostFunction() {
+  const Lock lock(mutex_);
+  bool some = false;
+  for (auto& [address, region] : traced_) {
+    some = some || !region.early.empty();
+    pushEarly(region);
+  }
+  pushCompared();
+  pushHeld();
+  // What comes behind the function in its stream was posted long ago.
+  if (some || !compared_.empty()) link_.awaitPushed();
+}
+
+std::optional<uint64_t> Mirror::moment() const {
+  const Lock lock(mutex_);
+  return posting_.load(std::memory_order_acquire) == 0 ? std::optional(work()) : std::nullopt;
+}
+
+void Mirror::settle() {
+  for (unsigned attempt = 0;; ++attempt) {
+    Lock lock(mutex_);
+    if (quiet_ != work() && !awaitQuiet(lock, attempt)) continue;
+    if (merged_ != quiet_) mergeCompared();
+    merged_ = quiet_;
+    return;
+  }
+}
+
+bool Mirror::awaitQuiet(Lock& lock, unsigned attempt) {
+  const bool isGated = attempt >= kAttempts;
+  if (isGated) gate_.store(1, std::memory_order_release);
+  const uint64_t begun = work();
+  const std::vector<uint64_t> streams = link_.streams();
+  lock.unlock();
+  // What was begun must have been appended to be waited for.
+  while (posting_.load(std::memory_order_acquire) != 0 && begun == work()) {
+    const timespec little{0, kLookNs};
+    ::nanosleep(&little, nullptr);
+  }
+  const bool isAppended = begun == work();
+  if (isAppended) MirrorLink::settle(streams);
+  lock.lock();
+  if (isGated) {
+    gate_.store(0, std::memory_order_release);
+    futexWake(gate_, INT32_MAX);
+  }
+  if (!isAppended) return false;
+  quiet_ = std::max(quiet_, begun);
+  return begun == work();
+}
+
+// Touches of the program
+
+bool Mirror::serve(const FaultHandler::Fault& fault) {
+  Mirror& mirror = instance();
+  return fault.inHostFunction ? mirror.serveHostFunction(fault.address, fault.isWrite)
+                              : mirror.serveOrdinary(fault.address, fault.isWrite);
+}
+
+Mirror::Traced* Mirror::tracedAt(uint64_t address) {
+  const auto next = traced_.upper_bound(address);
+  if (next == traced_.begin()) return nullptr;
+  Traced& region = std::prev(next)->second;
+  return address - region.pages->address() < region.pages->bytes() ? &region : nullptr;
+}
+
+Mirror::Compared* Mirror::comparedAt(uint64_t address) {
+  const auto next = compared_.upper_bound(address);
+  if (next == compared_.begin()) return nullptr;
+  Compared& region = std::prev(next)->second;
+  return address - region.bytes.address() < region.size() ? &region : nullptr;
+}
+
+bool Mirror::upgrade(Traced& region, size_t page, bool isWrite) {
+  const TracedPages::State state = region.pages->state(page);
+  if (state == TracedPages::State::kAway) return false;
+  if (!isWrite || state == TracedPages::State::kDirty) return true;
+  const TracedPages::Run run = region.pages->writable(page);
+  if (!region.pages->grant(run, TracedPages::State::kDirty)) bringAll(region);
+  return true;
+}
+
+bool Mirror::serveOrdinary(uint64_t address, bool isWrite) {
+  Lock lock(mutex_);
+  for (unsigned attempt = 0;; ++attempt) {
+    // The device may be waiting for what the program does behind this touch.
+    if (doesStreamWait()) return serveAtOnce(address, isWrite);
+    Traced* region = tracedAt(address);
+    if (!region) return false;
+    const size_t page = region->pages->pageOf(address);
+    if (upgrade(*region, page, isWrite)) return true;
+    if (quiet_ == work() || awaitQuiet(lock, attempt)) {
+      // The lock was given up meanwhile.
+      region = tracedAt(address);
+      if (!region) return false;
+      if (!upgrade(*region, page, isWrite)) bring(*region, region->pages->wanted(page), isWrite);
+      return true;
+    }
+  }
+}
+
+void Mirror::bring(Traced& region, TracedPages::Run run, bool isWrite) {
+  const auto state = isWrite ? TracedPages::State::kDirty : TracedPages::State::kClean;
+  const uint64_t start = region.pages->address() + run.first * TracedPages::kPage;
+  // Where the device cannot be asked any more, what was known last is as good as anything.
+  link_.fetch(region.context, start, region.pages->data(run));
+  if (!region.pages->grant(run, state)) bringAll(region);
+}
+
+void Mirror::bringAll(Traced& region) {
+  TracedPages& pages = *region.pages;
+  for (TracedPages::Run run = pages.away(0); run.count != 0; run = pages.away(run.first + run.count))
+    link_.fetch(region.context, pages.address() + run.first * TracedPages::kPage, pages.data(run));
+  pages.grant({0, pages.pages()}, TracedPages::State::kDirty);
+}
+
+bool Mirror::serveHostFunction(uint64_t address, bool isWrite) {
+  const Lock lock(mutex_);
+  return serveAtOnce(address, isWrite);
+}
+
+bool Mirror::serveAtOnce(uint64_t address, bool isWrite) {
+  Traced* region = tracedAt(address);
+  if (!region) return false;
+  const size_t page = region->pages->pageOf(address);
+  if (upgrade(*region, page, isWrite)) return true;
+  // Streams may be writing to the page: it is given up again soon, and only what the program changed goes back.
+  bring(*region, {page, 1}, true);
+  const std::span<std::byte> now = region->pages->data({page, 1});
+  region->early[page].assign(now.begin(), now.end());
+  return true;
+}
+
+}  // namespace millpond::client

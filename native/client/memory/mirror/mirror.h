@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of which this process and the worker each have a copy at the same address, because they map nothing together.
+// The two are made alike where the program's order says so: what the program has written goes to the worker before work
+// that could read it, and what the device may have changed is taken from the program until it touches it, or, where the
+// bytes are compared, brought here when the program has waited. docs/decisions/0012 says why.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "client/memory/mirror/awaited_words.h"
+#include "client/memory/mirror/compared_bytes.h"
+#include "client/memory/mirror/fault_handler.h"
+#include "client/memory/mirror/mirror_link.h"
+#include "client/memory/mirror/traced_pages.h"
+
+namespace millpond::client {
+
+class Mirror {
+ public:
+  /// One for the process, made at its first use and never taken down.
+  static Mirror& instance() noexcept;
+  /// Whether there is any such memory. Costs one read: every launch asks.
+  static bool exists() noexcept { return exists_.load(std::memory_order_relaxed); }
+
+  /// Mirrors pages that nothing was done with on either side, or that are the program's (`content`). False when the
+  /// system does not let us.
+  bool addPages(std::unique_ptr<TracedPages> pages, uint16_t context, TracedPages::Content content);
+  /// What becomes of changes that the device makes.
+  enum class Writes : bool { kNever, kMerged };
+  /// Mirrors the program's memory as it is now.
+  void addBytes(uint64_t address, size_t bytes, uint16_t context, Writes writes = Writes::kMerged);
+  /// Mirrors the worker's memory as it is now, at addresses of this process that nothing uses yet. The driver's code.
+  int32_t adoptBytes(uint64_t address, size_t bytes, uint16_t context);
+  enum class Removed { kNothing, kBytes, kPages };
+  /// What begins there is mirrored no more. Compared bytes stay as they are, traced pages are unmapped.
+  Removed remove(uint64_t address);
+  /// The context is about to end.
+  void forget(uint16_t context);
+  /// Whether any of it is mirrored.
+  bool overlaps(uint64_t address, uint64_t bytes) const;
+  /// Whether any of it is traced: a system call there may fail.
+  bool overlapsPages(uint64_t address, uint64_t bytes) const;
+  /// Waits until the device has done what it was given so far, and brings compared bytes here.
+  void settle();
+
+  /// Around a command that lets the device read or write anything: begins with what the program has written, and until
+  /// the end nothing counts as the device's last word. `stream` 0: the legacy one of the context.
+  void beginWork(uint16_t context, uint64_t stream);
+  void endWork() noexcept { posting_.fetch_sub(1, std::memory_order_release); }
+  /// How much work was begun so far, if all of it has been appended.
+  std::optional<uint64_t> moment() const;
+  /// The program has waited for work. `whole`: for all of it until that moment.
+  void afterWait(std::optional<uint64_t> whole);
+  /// A stream was given a word to wait for, or to write. Nothing for words of other memory.
+  void await(AwaitedWord word);
+  /// Around a function of the program's in a stream, on the thread that runs it: the device waits for it.
+  void beginHostFunction();
+  void endHostFunction();
+
+  /// In a forked child.
+  static void abandon() noexcept;
+
+ private:
+  struct Traced {
+    std::unique_ptr<TracedPages> pages;
+    uint16_t context;
+    /// Pages that a host function brought here while the device may have been at work, as they came.
+    std::map<size_t, std::vector<std::byte>> early;
+    size_t size() const { return pages->bytes(); }
+  };
+  struct Compared {
+    ComparedBytes bytes;
+    uint16_t context;
+    Writes writes = Writes::kMerged;
+    bool isVariable = false;  ///< ends with its context
+    size_t size() const { return bytes.bytes(); }
+  };
+  /// A part of what was pushed that comes behind the rest.
+  struct Held {
+    uint16_t context;
+    uint64_t address;
+    std::vector<std::byte> bytes;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  uint64_t work() const { return work_.load(std::memory_order_acquire); }
+
+  template <typename Regions>
+  static bool meets(const Regions& regions, uint64_t address, uint64_t bytes);
+  static bool serve(const FaultHandler::Fault& fault);
+  bool serveOrdinary(uint64_t address, bool isWrite);
+  bool serveHostFunction(uint64_t address, bool isWrite);
+  /// Without waiting for the device. With the lock held.
+  bool serveAtOnce(uint64_t address, bool isWrite);
+  Traced* tracedAt(uint64_t address);
+  Compared* comparedAt(uint64_t address);
+  /// True when the page can be used that way now.
+  bool upgrade(Traced& region, size_t page, bool isWrite);
+  void bring(Traced& region, TracedPages::Run run, bool isWrite);
+  void bringAll(Traced& region);
+  bool awaitQuiet(Lock& lock, unsigned attempt);
+  void pushAll();
+  void push(uint16_t context, uint64_t address, std::span<const std::byte> bytes);
+  void pushHeld();
+  void pushTraced();
+  void pushEarly(Traced& region);
+  void pushCompared();
+  /// `words` only after all else: they tell the program of it.
+  void mergeCompared(std::span<const AwaitedWord> words = {});
+
+  void tellAwaited();
+  bool doesStreamWait() const;
+  [[noreturn]] void watchWords();
+  /// Whether anything has come about.
+  bool lookAtWords();
+  bool isMadeTrue(const AwaitedWord& word);
+  void pushDue();
+  void show(const std::vector<AwaitedWord>& words);
+  std::optional<uint64_t> askForWord(const AwaitedWord& word);
+  void mergeWord(const AwaitedWord& word, uint64_t now);
+
+  static inline std::atomic<bool> exists_{false};
+
+  mutable std::mutex mutex_;
+  MirrorLink link_;
+  std::map<uint64_t, Traced> traced_;      ///< by address
+  std::map<uint64_t, Compared> compared_;  ///< by address
+  std::atomic<uint64_t> work_{0};
+  std::atomic<uint32_t> posting_{0};  ///< commands of `work_` that may not have been appended yet
+  std::atomic<uint32_t> gate_{0};     ///< 1: work waits until the device is quiet
+  std::vector<AwaitedWord> awaited_;
+  std::vector<Held> held_;
+  std::atomic<uint32_t> awaiting_{0};  ///< 1: there are awaited words
+  uint64_t quiet_ = 0;                ///< `work_` when the device was known to have done it all
+  uint64_t merged_ = 0;               ///< the same, with compared bytes brought here since
+};
+
+/// A turn of the device, for as long as its command is being appended.
+class MirrorTurn {
+ public:
+  MirrorTurn() = default;
+  MirrorTurn(uint16_t context, uint64_t stream) : isTaken_(true) { Mirror::instance().beginWork(context, stream); }
+  ~MirrorTurn() {
+    if (isTaken_) Mirror::instance().endWork();
+  }
+  MirrorTurn(const MirrorTurn&) = delete;
+  MirrorTurn& operator=(const MirrorTurn&) = delete;
+
+ private:
+  bool isTaken_ = false;
+};
+
+}  // namespace millpond::client

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of the process: whether it is initialised, its session, its devices and contexts.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/session/context.h"
+#include "cuda/gen/cuda_api.h"
+#include "protocol/snapshot.h"
+
+namespace millpond {
+class Session;
+}
+
+namespace millpond::client {
+
+struct AttachConfig;
+
+/// Says what ended with a context, so that the worker drops it too. Defined where the commands are.
+void endContext(const Context& context);
+
+/// One for the whole process, made at its first use and never taken down: other libraries call the driver in
+/// their last moments.
+///
+/// A child that was forked off an initialised process has no CUDA any more: every call in it answers
+/// CUDA_ERROR_NOT_INITIALIZED, as on the real driver. A child of a process that had not called cuInit starts
+/// afresh.
+class Client {
+ public:
+  static Client& instance();
+
+  /// The process is ending: its worker need not wait for it to come back.
+  static void leave();
+
+  /// What every call but the few that work before cuInit begins with: success, or CUDA_ERROR_NOT_INITIALIZED.
+  static CUresult check() {
+    return state_.load(std::memory_order_acquire) == State::Ready ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+  }
+
+  /// cuInit: attaches, unless that is done. A failure is told on standard error and may be tried again.
+  CUresult initialise();
+
+  /// What cuDriverGetVersion answers, which programs ask before cuInit: the worker's driver's, for which the
+  /// process is attached if need be; where that fails, the version of the API that this library was made
+  /// from.
+  int driverVersion();
+
+  /// The following are valid once `check` has succeeded.
+
+  Session& session() { return *session_; }
+  const Snapshot& snapshot() const;
+  ContextTable& contexts() { return *contexts_; }
+  /// Number of devices that the program sees.
+  int deviceCount() const { return static_cast<int>(devices_.size()); }
+  /// nullptr when there is no such device.
+  const DeviceSnapshot* device(CUdevice device) const {
+    const auto index = static_cast<size_t>(device);
+    return device >= 0 && index < devices_.size() ? devices_[index] : nullptr;
+  }
+
+  /// Name of the claim that the process is attached to; empty before that, and where a worker was named. Lives for ever.
+  const char* claim() const { return knowsErrors() ? claim_.c_str() : ""; }
+
+  /// Name and text of a code as the worker's driver has them; nullptr when it does not know the code, or when
+  /// the process is not attached. Lives for ever.
+  const ErrorText* errorText(CUresult code) const;
+  /// Whether `errorText` knows them all.
+  bool knowsErrors() const { return state_.load(std::memory_order_acquire) >= State::Attached; }
+
+ private:
+  friend struct std::default_delete<Client>;
+  enum class State { Fresh, Forked, Attached, Ready };
+
+  Client() = default;
+  ~Client();
+  static std::unique_ptr<Client> make();
+  static void afterForkInChild();
+
+  // All of these are called with mutex_ held.
+  CUresult attachOnce();
+  CUresult fail(CUresult code, const std::string& message);
+  std::unique_ptr<Session> connect(const AttachConfig& config, std::string& problem);
+  void adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>& visible, const AttachConfig& config);
+
+  static inline std::atomic<Client*> current_{nullptr};
+  static inline std::atomic<State> state_{State::Fresh};
+
+  std::mutex mutex_;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<ContextTable> contexts_;
+  std::vector<const DeviceSnapshot*> devices_;
+  std::vector<const ErrorText*> errors_;    // by code
+  std::optional<CUresult> failureForInit_;  // of an attempt for cuDriverGetVersion, which cuInit reports
+  std::string lastMessage_;
+  std::string claim_;
+};
+
+}  // namespace millpond::client

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/session/remote.h"
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "client/call/call.h"
+#include "client/session/client.h"
+#include "client/session/core_dumps.h"
+#include "client/session/restoration.h"
+
+namespace millpond::client {
+namespace {
+
+std::array<std::atomic<uint32_t>, wire::kContextLimit>& generations() {
+  static auto& all = *new std::array<std::atomic<uint32_t>, wire::kContextLimit>();
+  return all;
+}
+
+struct OwnStream {
+  uint64_t wire = 0;
+  uint32_t generation = 0;
+};
+
+thread_local std::vector<OwnStream>* ownStreams = nullptr;  ///< by number of the context
+
+}  // namespace
+
+Remote& Remote::instance() noexcept {
+  static Remote& remote = [] () -> Remote& {
+    auto& made = *new Remote();
+    const auto isSet = [](const char* name) {
+      const char* value = std::getenv(name);
+      return value && std::strcmp(value, "1") == 0;
+    };
+    made.synchronous = isSet("MILLPOND_SYNC");
+    made.blocking = made.synchronous || isSet("CUDA_LAUNCH_BLOCKING");
+    return made;
+  }();
+  return remote;
+}
+
+Context* contextOf(uint16_t wireContext) noexcept {
+  return Client::instance().contexts().byNumber(wireContext);
+}
+
+uint32_t threadNumber() noexcept {
+  static std::atomic<uint32_t> last{0};
+  thread_local uint32_t mine = 0;
+  if (mine == 0) mine = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  return mine;
+}
+
+uint64_t ThreadStreams::get(uint16_t context) noexcept {
+  if (!ownStreams || context >= ownStreams->size()) return 0;
+  const OwnStream& own = (*ownStreams)[context];
+  return own.generation == generations()[context].load(std::memory_order_relaxed) ? own.wire : 0;
+}
+
+void ThreadStreams::set(uint16_t context, uint64_t wire) noexcept {
+  if (context >= wire::kContextLimit) return;
+  // Left to the process's end: a thread's exit may come after this library's last words.
+  if (!ownStreams) ownStreams = new std::vector<OwnStream>();
+  if (context >= ownStreams->size()) ownStreams->resize(context + size_t{1});
+  (*ownStreams)[context] = {wire, generations()[context].load(std::memory_order_relaxed)};
+}
+
+void ThreadStreams::forget(uint16_t context) noexcept {
+  if (context < wire::kContextLimit) generations()[context].fetch_add(1, std::memory_order_relaxed);
+}
+
+void endContext(const Context& context) {
+  const uint16_t wireContext = context.wireContext();
+  Call call("end of a context", Call::Teardown{wireContext});
+  Remote& remote = Remote::instance();
+  ThreadStreams::forget(wireContext);
+  remote.answers.forgetContext(wireContext);
+  remote.handles.forgetAllowed(wireContext);
+  CoreDumps::instance().forget(wireContext);
+  std::vector<uint64_t> allocated = remote.memory.dropDevice(wireContext);
+  {
+    const std::lock_guard lock(remote.opened.mutex);
+    remote.opened.forget(wireContext);
+  }
+  if (Mirror::exists()) {
+    const std::vector<CUdeviceptr> managed = remote.managedHeap.removeOf(wireContext);
+    allocated.insert(allocated.end(), managed.begin(), managed.end());
+    remote.managedVariables.forget(wireContext);
+    Mirror::instance().forget(wireContext);
+  }
+  for (const uint64_t address : allocated) {
+    cmd::MemFree wire{};
+    wire.address = address;
+    wire.isLeft = 1;
+    call.post(wire);
+  }
+  const auto claimed = remote.handles.claimAll(wireContext);
+  // Of a parked session nothing is there that would have to end, and nobody shall wait for a GPU to be told so.
+  std::vector<Subject> ended{{Subject::Kind::kContext, wireContext}};
+  for (const uint64_t each : claimed) ended.push_back({Subject::Kind::kHandle, each});
+  if (endWhileParked(call.session(), ended)) {
+    for (const uint64_t each : claimed) remote.images.drop(each);
+    remote.handles.recycle(claimed);
+    return call.dropFailure();
+  }
+  for (const uint64_t each : claimed) {
+    switch (handle::kind(each)) {
+      case HandleKind::kStream: {
+        cmd::StreamDestroyV2 wire{};
+        wire.hStream = each;
+        call.post(wire);
+        break;
+      }
+      case HandleKind::kEvent: {
+        cmd::EventDestroyV2 wire{};
+        wire.hEvent = each;
+        call.post(wire);
+        break;
+      }
+      case HandleKind::kModule: {
+        cmd::ModuleUnload wire{};
+        wire.handle = each;
+        call.post(wire);
+        break;
+      }
+      case HandleKind::kArray:
+      case HandleKind::kMipmappedArray: {
+        remote.arrays.drop(each);
+        cmd::ArrayDestroy wire{};
+        wire.handle = each;
+        call.post(wire);
+        break;
+      }
+      case HandleKind::kTextureReference: {
+        if (remote.handles.wasChild(each)) break;
+        cmd::TextureReferenceDestroy wire{};
+        wire.handle = each;
+        call.post(wire);
+        break;
+      }
+      default:
+        break;  // functions and references end with their module
+    }
+  }
+  for (const uint64_t each : claimed) remote.images.drop(each);
+  remote.handles.recycle(claimed);
+  if (context.kind() == Context::Kind::kPrimary) {
+    cmd::ContextResetReply reply{};
+    call.wait(cmd::ContextReset{}, reply);
+    call.dropFailure();
+  } else {
+    call.useContext(0);  // no command may be in a context that is being destroyed
+    cmd::ContextDestroy wire{};
+    wire.context = wireContext;
+    call.post(wire);
+  }
+}
+
+}  // namespace millpond::client

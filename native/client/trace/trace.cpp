@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/trace/trace.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <string>
+
+#include "base/log.h"
+#include "base/log_request.h"
+#include "base/thread_owned.h"
+#include "client/session/client.h"
+#include "client/session/remote.h"
+#include "client/trace/trace_line.h"
+
+namespace millpond::client::trace {
+namespace {
+
+/// The open file. Written by the thread that opens it, before `state` says so; each line is then one write() to its end,
+/// so that there is nothing to lock, nothing to flush, and no other process's line to write over.
+struct File {
+  int fd = -1;
+  dev_t device = 0;
+  ino_t inode = 0;
+  pid_t process = 0;
+  int64_t start = 0;
+};
+File file;
+
+int64_t clockNs(clockid_t clock) noexcept {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+/// The name with %p, %h and %% replaced.
+std::string expand(std::string_view pattern) {
+  std::string name;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const char next = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+    if (next == 'p') {
+      name += std::to_string(::getpid());
+    } else if (next == 'h') {
+      char host[HOST_NAME_MAX + 1] = {};
+      ::gethostname(host, sizeof host - 1);
+      name += host;
+    } else {
+      name += pattern[i];
+      if (next != '%') continue;
+    }
+    ++i;
+  }
+  return name;
+}
+
+/// Writes a line where the file still is what was opened: programs that become daemons close what they do not know, and
+/// then its number may stand for something else.
+bool append(std::string_view line) noexcept {
+  struct stat now{};
+  if (::fstat(file.fd, &now) != 0 || now.st_dev != file.device || now.st_ino != file.inode) return false;
+  ssize_t written;
+  do {
+    written = ::write(file.fd, line.data(), line.size());
+  } while (written < 0 && errno == EINTR);
+  return written == static_cast<ssize_t>(line.size());
+}
+
+std::string programLine() {
+  std::array<char, 400> text{};
+  const int fd = ::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return "";
+  const ssize_t got = ::read(fd, text.data(), text.size());
+  ::close(fd);
+  std::string program(text.data(), got > 0 ? static_cast<size_t>(got) : 0);
+  while (!program.empty() && program.back() == '\0') program.pop_back();
+  for (char& c : program)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  return program;
+}
+
+/// The line before a process's calls.
+std::string header() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  tm utc{};
+  ::gmtime_r(&now.tv_sec, &utc);
+  std::array<char, 120> text;
+  std::snprintf(text.data(), text.size(), "# millpond trace 1, process %d, started %04d-%02d-%02dT%02d:%02d:%02d.%06ldZ, program ",
+                ::getpid(), utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+                now.tv_nsec / 1000);
+  return text.data() + programLine() + '\n';
+}
+
+/// The child has a file, or at least lines, of its own; what the parent's thread was in the midst of is not its concern.
+void afterForkInChild() {
+  const State was = state.load(std::memory_order_relaxed);
+  if (was == State::kOff) return;
+  if (was == State::kOn) ::close(file.fd);
+  state.store(State::kUnread, std::memory_order_relaxed);
+}
+
+bool open() noexcept {
+  const char* text = std::getenv("MILLPOND_LOG");
+  const auto request = parseLogRequest(text ? text : "");
+  if (!request || request->traceFile.empty()) return false;
+  const std::string name = expand(request->traceFile);
+  file.fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666);
+  struct stat opened{};
+  if (file.fd < 0 || ::fstat(file.fd, &opened) != 0) {
+    log(LogLevel::Error, "no trace: %s: %s", name.c_str(), std::strerror(errno));
+    return false;
+  }
+  file.device = opened.st_dev;
+  file.inode = opened.st_ino;
+  static const int registered = ::pthread_atfork(nullptr, nullptr, &afterForkInChild);
+  (void)registered;
+  file.process = ::getpid();
+  file.start = clockNs(CLOCK_MONOTONIC);
+  if (append(header())) return true;
+  log(LogLevel::Error, "no trace: cannot write %s: %s", name.c_str(), std::strerror(errno));
+  return false;
+}
+
+const FunctionInfo* function(uint64_t handle) {
+  if (Client::check() != CUDA_SUCCESS) return nullptr;
+  const auto kind = handle::kind(handle);
+  if (kind != HandleKind::kFunction && kind != HandleKind::kKernel) return nullptr;
+  const HandleTable::Slot* slot = Remote::instance().handles.find(handle);
+  return slot ? slot->function.get() : nullptr;
+}
+
+}  // namespace
+
+Notes& notes() noexcept { return threadOwned<Notes>(); }
+
+int64_t begin() noexcept {
+  State now = state.load(std::memory_order_acquire);
+  while (now != State::kOn) {
+    if (now == State::kOff) return -1;
+    if (now == State::kUnread && state.compare_exchange_strong(now, State::kOpening)) {
+      const int saved = errno;
+      now = open() ? State::kOn : State::kOff;
+      errno = saved;
+      state.store(now, std::memory_order_release);
+      continue;
+    }
+    // Another thread opens the file: a matter of microseconds, and only once.
+    ::sched_yield();
+    now = state.load(std::memory_order_acquire);
+  }
+  notes() = {};
+  return clockNs(CLOCK_MONOTONIC);
+}
+
+void write(int64_t start, uint32_t symbol, CUresult result, std::span<const uint64_t> words) noexcept {
+  // A call that forks, in a function of the program, began in the parent.
+  if (start < 0 || state.load(std::memory_order_acquire) != State::kOn || start < file.start) return;
+  const int64_t took = clockNs(CLOCK_MONOTONIC) - start;
+  const int saved = errno;
+  const Notes told = notes();
+  Line line;
+  line.putMicroseconds(start - file.start, 14);
+  line.put(" +");
+  line.putMicroseconds(took);
+  line.put(' ');
+  line.putSigned(file.process);
+  line.put('/');
+  line.putSigned(::syscall(SYS_gettid));
+  line.put(' ');
+  line.putCall({symbol, result, words}, &function);
+  std::array<char, 80> tail;
+  int length = 0;
+  if (told.waits > 0) length = std::snprintf(tail.data(), tail.size(), "; waits %u", told.waits);
+  if (told.isEarlierFailure && result != CUDA_SUCCESS)
+    length += std::snprintf(&tail[static_cast<size_t>(length)], tail.size() - static_cast<size_t>(length),
+                            "; of an earlier call");
+  if (!append(line.end({tail.data(), static_cast<size_t>(length)}))) {
+    State on = State::kOn;
+    if (state.compare_exchange_strong(on, State::kOff)) log(LogLevel::Error, "the trace ends here: its file is full or closed");
+  }
+  errno = saved;
+}
+
+}  // namespace millpond::client::trace

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "cuda/gen/crossing_members.h"
+#include "protocol/address.h"
+
+namespace millpond {
+
+/// A struct of the API as it came from a client. Whoever runs a command asks for its numbers, its addresses and
+/// its handles one by one.
+template <typename T>
+class Crossing {
+ public:
+  using Members = CrossingMembers<T>;
+
+  Crossing() = default;
+  /// The sender's side.
+  Crossing(const T& value) { std::memcpy(bytes_, &value, sizeof(T)); }
+  /// Copies it from memory that may change meanwhile.
+  static Crossing in(const void* place) {
+    Crossing out;
+    std::memcpy(out.bytes_, place, sizeof(T));
+    return out;
+  }
+
+  /// Without what is an address, a handle, or not to be set: there it has zeros.
+  T numbers() const {
+    T out;
+    std::memcpy(&out, bytes_, sizeof(T));
+    const auto clear = [&out](const auto& offsets) {
+      for (const size_t offset : offsets) std::memset(reinterpret_cast<std::byte*>(&out) + offset, 0, sizeof(uint64_t));
+    };
+    clear(Members::kAddresses);
+    clear(Members::kHandles);
+    clear(Members::kUnset);
+    return out;
+  }
+  template <size_t offset>
+  wire::Address address() const {
+    static_assert(std::ranges::find(Members::kAddresses, offset) != Members::kAddresses.end(), "no address is there");
+    return wire::Address(word(offset));
+  }
+  /// A number of the session's.
+  template <size_t offset>
+  uint64_t handle() const {
+    static_assert(std::ranges::find(Members::kHandles, offset) != Members::kHandles.end(), "no handle is there");
+    return word(offset);
+  }
+  /// As it came: for the client, whose it is, or where another member says that it has nothing but numbers.
+  T whole() const {
+    T out;
+    std::memcpy(&out, bytes_, sizeof(T));
+    return out;
+  }
+
+ private:
+  uint64_t word(size_t offset) const {
+    uint64_t out;
+    std::memcpy(&out, bytes_ + offset, sizeof(out));
+    return out;
+  }
+
+  alignas(T) std::byte bytes_[sizeof(T)];
+};
+
+}  // namespace millpond

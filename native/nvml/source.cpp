@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nvml/source.h"
+
+#include <dlfcn.h>
+
+#include <ctime>
+
+namespace millpond::nvml {
+
+namespace {
+
+using client::CallFailure;
+using client::CallResult;
+using client::textOf;
+
+constexpr int kAnswerMs = 5'000;
+// View tickets are good for 60 s; a new one is asked for before.
+constexpr int64_t kPassMs = 45'000;
+
+// The claim that the client library of this process has made for it, or attached to; empty: there is none yet.
+std::string claimOfProcess() {
+  void* const client = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  if (!client) return "";
+  std::string claim;
+  // As native/client/abi/export_tables.cpp has it. NVIDIA's own library knows no such table.
+  constexpr unsigned char kClaimTable[17] = "millpond's claim";
+  const auto find = reinterpret_cast<int (*)(const void**, const void*)>(::dlsym(client, "cuGetExportTable"));
+  const void* table = nullptr;
+  if (find && find(&table, kClaimTable) == 0 && table) {
+    const char* const name = reinterpret_cast<const char* (*)()>(static_cast<void* const*>(table)[1])();
+    claim = name ? name : "";
+  }
+  ::dlclose(client);
+  return claim;
+}
+
+Failure failureOf(const CallFailure& failure) {
+  return {failure.passing ? kTimeout : kUnknown, failure.message};
+}
+
+Found foundOrNot(Result<View> view) {
+  if (!view) return {nullptr, Failure{kUnknown, view.error().message}};
+  return {std::shared_ptr<const View>(std::make_unique<const View>(std::move(*view)).release()), std::nullopt};
+}
+
+}  // namespace
+
+int64_t monotonicMs() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
+Found Source::ask() {
+  const std::string claim = config_.claim.empty() ? claimOfProcess() : config_.claim;
+  if (claim.empty()) {
+    // Each program makes a claim of its own when it first calls its GPUs: this is what it would ask for.
+    return foundOrNot(viewOf({config_.owner.substr(0, config_.owner.find(':')), config_.gpus, config_.memory.bytes, "none yet"}));
+  }
+  if (pass_ && pass_->claim == claim && monotonicMs() < pass_->untilMs) {
+    // A ticket may have become stale, and an agent another one.
+    if (Found found = askAgent(); found.view) return found;
+  }
+  pass_.reset();
+  return askController(claim);
+}
+
+Found Source::askController(const std::string& claim) {
+  const Json request(Json::Object{{"name", claim}});
+  CallResult answer;
+  for (size_t asked = 0; asked < config_.controllers.size(); ++asked) {
+    answer = controllers_.ask("millpond.v1.ClaimService/ViewClaim", request, kAnswerMs);
+    if (!answer.failure || !answer.failure->passing) break;
+  }
+  if (answer.failure) return {nullptr, failureOf(*answer.failure)};
+  const Json* seen = answer.answer.find("claim");
+  const std::string state = textOf(seen, "state");
+  if (!seen || state.empty()) {
+    return {nullptr, Failure{kUnknown, "the controller's answer has no claim. Check that this client library and the controller are of "
+                                       "the same version [MILLPOND_E_VERSION]"}};
+  }
+  if (state == "CLAIM_STATE_RELEASED" || state == "CLAIM_STATE_FAILED") {
+    return {nullptr, Failure{kGpuIsLost, claim + " has ended: " + textOf(seen, "reason") +
+                                             ". Start the program again to ask anew [MILLPOND_E_CLAIM_ENDED]"}};
+  }
+  const std::string ticket = textOf(&answer.answer, "viewTicket");
+  if (ticket.empty() && state == "CLAIM_STATE_BOUND") {
+    return {nullptr, Failure{kTimeout, "the node of " + claim + " is not in contact with its controller. Wait for its agent, or start it "
+                                       "[MILLPOND_E_NODE_NOT_READY]"}};
+  }
+  if (ticket.empty()) return foundOrNot(readRequest(*seen));
+  auto agent = client::Url::parse(textOf(&answer.answer, "agentUrl"));
+  if (!agent) return {nullptr, Failure{kUnknown, agent.error().message + " [MILLPOND_E_VERSION]"}};
+  if (const Status safe = client::mayBeAsked(*agent); !safe) return {nullptr, Failure{kUnknown, safe.error().message}};
+  pass_ = Pass{claim, ticket, std::move(*agent), monotonicMs() + kPassMs};
+  Found found = askAgent();
+  if (!found.view) pass_.reset();
+  return found;
+}
+
+Found Source::askAgent() {
+  const std::string none;
+  const CallResult answer =
+      client::call({pass_->agent, "the node's agent", none, config_.authorities}, "millpond.v1.NodeService/DescribeClaim",
+                   Json(Json::Object{{"viewTicket", pass_->ticket}}), kAnswerMs);
+  if (answer.failure) return {nullptr, failureOf(*answer.failure)};
+  return foundOrNot(readDescription(answer.answer));
+}
+
+}  // namespace millpond::nvml

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where what is known of the claim comes from: its controller says which agent to ask, and the agent describes it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "client/attach/attach_config.h"
+#include "client/attach/connect_call.h"
+#include "nvml/view.h"
+
+namespace millpond::nvml {
+
+/// What a program is told instead of an answer.
+struct Failure {
+  Return code;
+  std::string message;  ///< complete for a human, with its code
+};
+
+struct Found {
+  std::shared_ptr<const View> view;
+  std::optional<Failure> failure;
+};
+
+/// Asks for what is known of one claim. Opens no session, renews nothing and wakes nothing. For one thread at a time.
+class Source {
+ public:
+  explicit Source(client::AttachConfig config) : config_(std::move(config)), controllers_(config_) {}
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+
+  Found ask();
+  /// For a child process, which goes on with the same claim and connections of its own.
+  const client::AttachConfig& config() const { return config_; }
+
+ private:
+  struct Pass {
+    std::string claim;
+    std::string ticket;
+    client::Url agent;
+    int64_t untilMs;
+  };
+
+  Found askController(const std::string& claim);
+  Found askAgent();
+
+  const client::AttachConfig config_;
+  client::Controllers controllers_;
+  std::optional<Pass> pass_;
+};
+
+/// On the monotonic clock.
+int64_t monotonicMs();
+
+}  // namespace millpond::nvml

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of the claim at one moment.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "nvml/types.h"
+
+namespace millpond::nvml {
+
+/// What the card's own management library tells where the claim has the whole of it.
+struct Card {
+  std::optional<unsigned> temperatureCelsius, powerMilliwatts, powerLimitMilliwatts, performanceState;
+  std::optional<unsigned> clocks[3], maxClocks[3];  ///< graphics, SM, memory; MHz
+  std::optional<unsigned> memoryUtilization;        ///< percent
+};
+
+/// A program of the claim, as one vGPU sees it.
+struct Process {
+  unsigned pid = 0;
+  std::string program;
+  uint64_t memory = 0;
+  std::optional<unsigned> utilization;  ///< percent of the claim's share
+};
+
+struct Gpu {
+  unsigned index = 0;  ///< among those of the claim
+  int64_t atUs = 0;    ///< when this was known; Unix time
+  std::string uuid;
+  std::string name;
+  std::string pciBusId;  ///< "0000:01:00.0"; empty: not known
+  std::string driverVersion;
+  int cudaVersion = 0;  ///< 13000 is CUDA 13.0; 0: not known
+  int major = 0, minor = 0;  ///< compute capability; 0: not known
+  std::optional<unsigned> minorNumber;
+  std::string numaNode, pcieSwitch, nvlinkDomain;  ///< the same for those in the same place; empty: not known
+  std::optional<uint64_t> memoryTotal;  ///< what the claim may use
+  uint64_t memoryUsed = 0;
+  std::optional<unsigned> utilization;  ///< percent of the claim's share of the time
+  Card card;
+  std::vector<Process> processes;
+};
+
+struct View {
+  std::vector<Gpu> gpus;
+
+  /// nullptr where the handle is none of ours, or the claim has no such vGPU any more.
+  const Gpu* find(Handle handle) const;
+  /// Stays the same for as long as the process lives.
+  static Handle handleOf(const Gpu& gpu);
+};
+
+/// The most vGPUs of a claim.
+constexpr size_t kMostGpus = 64;
+
+/// Reads NodeService/DescribeClaim's answer.
+Result<View> readDescription(const Json& answer);
+/// What is known of a claim that holds nothing: what it asks for. `claim` is as ClaimService has it.
+Result<View> readRequest(const Json& claim);
+
+/// What a claim asks for.
+struct Wanted {
+  std::string identity;  ///< told apart by it
+  unsigned gpus = 1;
+  uint64_t memoryBytes = 0;  ///< 0: in proportion to the device
+  std::string state;  ///< for people: why it has none
+};
+View viewOf(const Wanted& wanted);
+
+}  // namespace millpond::nvml

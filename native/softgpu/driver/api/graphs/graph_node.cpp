@@ -1,0 +1,592 @@
+// SPDX-License-Identifier: Apache-2.0
+// Entry points: the nodes of graphs and their parameters.
+#include <cstring>
+
+#include "softgpu/driver/api/function.h"
+#include "softgpu/driver/api/graphs/graph.h"
+#include "softgpu/driver/api/memory/copy.h"
+
+using namespace millpond::softgpu;
+using namespace millpond::softgpu::api;
+
+namespace {
+
+CUresult kernelWork(Driver& driver, const CUDA_KERNEL_NODE_PARAMS& params, NodeWork* work) {
+  KernelWork kernel;
+  kernel.handle = params.func ? params.func : reinterpret_cast<CUfunction>(params.kern);
+  if (CUresult result = contextOf(driver, params.ctx, &kernel.context)) return result;
+  kernel.contextHandle = kernel.context->handle();
+  std::shared_ptr<Function> function;
+  if (CUresult result = resolveFunction(driver, kernel.handle, kernel.context, &function)) return result;
+  const LaunchShape shape{{params.gridDimX, params.gridDimY, params.gridDimZ},
+                          {params.blockDimX, params.blockDimY, params.blockDimZ},
+                          params.sharedMemBytes};
+  if (CUresult result =
+          prepareLaunch(kernel.context, function, shape, params.kernelParams, params.extra, &kernel.launch))
+    return result;
+  *work = std::move(kernel);
+  return CUDA_SUCCESS;
+}
+
+/// Versions of a structure that differ in name alone.
+template <typename To, typename From>
+To sameAs(const From& from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+CUDA_KERNEL_NODE_PARAMS upgrade(const CUDA_KERNEL_NODE_PARAMS_v1& params) {
+  CUDA_KERNEL_NODE_PARAMS newer{};
+  std::memcpy(&newer, &params, sizeof(params));
+  return newer;
+}
+
+CUresult copyWork(Driver& driver, const CUDA_MEMCPY3D& params, CUcontext context, NodeWork* work) {
+  CopyWork copy;
+  copy.params = params;
+  if (CUresult result = contextOf(driver, context, &copy.context)) return result;
+  copy.contextHandle = copy.context->handle();
+  if (CUresult result = resolveCopy(params, &copy.copy)) return result;
+  PreparedTransfer checked;
+  if (CUresult result = prepareCopy(copy.context, copy.copy, &checked)) return result;
+  *work = std::move(copy);
+  return CUDA_SUCCESS;
+}
+
+CUresult fillWork(Driver& driver, const CUDA_MEMSET_NODE_PARAMS& params, CUcontext context, NodeWork* work) {
+  FillWork fill;
+  fill.params = params;
+  if (CUresult result = contextOf(driver, context, &fill.context)) return result;
+  PreparedTransfer checked;
+  if (CUresult result = prepareFill(fill.context, fillOf(params), &checked)) return result;
+  *work = std::move(fill);
+  return CUDA_SUCCESS;
+}
+
+CUresult eventWork(Driver& driver, CUevent handle, bool records, NodeWork* work) {
+  EventWork event{handle, driver.events().find(handle), records};
+  if (!event.event) return CUDA_ERROR_INVALID_HANDLE;
+  *work = std::move(event);
+  return CUDA_SUCCESS;
+}
+
+CUresult childWork(Driver& driver, const CUDA_CHILD_GRAPH_NODE_PARAMS& params, NodeWork* work) {
+  const GraphPtr graph = driver.graphs().find(params.graph);
+  const bool known = params.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE ||
+                     params.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+  if (!graph || !known) return CUDA_ERROR_INVALID_VALUE;
+  if (hasConditions(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (params.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) {
+    if (graph->parent) return CUDA_ERROR_INVALID_VALUE;
+    *work = ChildWork{graph};
+    return CUDA_SUCCESS;
+  }
+  if (hasMemory(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  ChildWork child{graph->clone()};
+  driver.graphs().add(child.graph);
+  *work = std::move(child);
+  return CUDA_SUCCESS;
+}
+
+/// Where the new allocation of a graph lies, whose node comes behind `after`: where what was freed before then lay, too.
+void placeAllocation(Graph& graph, const std::vector<GraphNode::Edge>& after, unsigned device, uint64_t bytes,
+                     AllocationWork* allocation) {
+  std::shared_ptr<GraphSpace>& space = graph.spaces[device];
+  if (!space) space = std::make_shared<GraphSpace>(device);
+  std::vector<GraphSpace::Place> taken;
+  std::vector<const AllocationWork*> free;
+  for (const auto& node : graph.nodes()) {
+    const auto* other = std::get_if<AllocationWork>(&node->work);
+    if (!other || other->space != space) continue;
+    if (graph.isFreedBefore(*node, after))
+      free.push_back(other);
+    else
+      taken.push_back(other->place);
+  }
+  allocation->space = space;
+  allocation->place = GraphSpace::find(bytes, std::move(taken));
+  for (const AllocationWork* other : free)
+    if (other->place.begin == allocation->place.begin && other->memory->bytes() >= bytes) allocation->memory = other->memory;
+}
+
+CUresult allocationWork(Driver& driver, Graph& graph, const std::vector<GraphNode::Edge>& after,
+                        CUDA_MEM_ALLOC_NODE_PARAMS& params, NodeWork* work) {
+  const CUmemPoolProps& pool = params.poolProps;
+  if (params.bytesize == 0 || pool.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+      pool.handleTypes != CU_MEM_HANDLE_TYPE_NONE || pool.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    return CUDA_ERROR_INVALID_VALUE;
+  Device* device = driver.device(pool.location.id);
+  if (!device) return CUDA_ERROR_INVALID_DEVICE;
+  if (params.accessDescCount > 0 && !params.accessDescs) return CUDA_ERROR_INVALID_VALUE;
+  const ContextPtr& context = device->primaryContext();
+  if (CUresult result = checkAlive(context)) return result;
+  AllocationWork allocation;
+  allocation.access.assign(params.accessDescs, params.accessDescs + params.accessDescCount);
+  placeAllocation(graph, after, device->ordinal(), params.bytesize, &allocation);
+  if (!allocation.memory) {
+    if (CUresult result = GraphMemory::allocate(context, params.bytesize, &allocation.memory)) return result;
+  }
+  params.dptr = allocation.memory->address();
+  allocation.params = params;
+  *work = std::move(allocation);
+  return CUDA_SUCCESS;
+}
+
+bool isSize(CUgraphConditionalNodeType type, unsigned size) {
+  switch (type) {
+    case CU_GRAPH_COND_TYPE_IF: return size == 1 || size == 2;
+    case CU_GRAPH_COND_TYPE_WHILE: return size == 1;
+    case CU_GRAPH_COND_TYPE_SWITCH: return size > 0;
+  }
+  return false;
+}
+
+/// The graph that all graphs around `graph` are in.
+const Graph& outermost(const Graph& graph) {
+  const Graph* at = &graph;
+  while (at->parent) at = at->parent->graph;
+  return *at;
+}
+
+CUresult conditionalWork(Driver& driver, const Graph& graph, CUDA_CONDITIONAL_NODE_PARAMS& params, NodeWork* work) {
+  if (!isSize(params.type, params.size)) return CUDA_ERROR_INVALID_VALUE;
+  const ConditionsOf known(outermost(graph));
+  const bool isKnown = std::any_of(known.all.begin(), known.all.end(),
+                                   [&](const Condition& each) { return each.handle == params.handle; });
+  if (!isKnown || known.asked.contains(params.handle)) return CUDA_ERROR_INVALID_VALUE;
+  ConditionalWork conditional;
+  conditional.condition = params.handle;
+  conditional.type = params.type;
+  if (CUresult result = contextOf(driver, params.ctx, &conditional.context)) return result;
+  for (unsigned i = 0; i < params.size; ++i) {
+    conditional.bodies.push_back(std::make_shared<Graph>());
+    conditional.handles.push_back(driver.graphs().add(conditional.bodies.back()));
+  }
+  params.phGraph_out = conditional.handles.data();
+  *work = std::move(conditional);
+  return CUDA_SUCCESS;
+}
+
+// Allocation nodes write their address into `params`, conditional ones their bodies.
+CUresult workOf(Driver& driver, Graph& graph, const std::vector<GraphNode::Edge>& after, CUgraphNodeParams& params,
+                NodeWork* work) {
+  switch (params.type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+      return kernelWork(driver, sameAs<CUDA_KERNEL_NODE_PARAMS>(params.kernel), work);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+      if (params.memcpy.flags != 0) return CUDA_ERROR_INVALID_VALUE;
+      return copyWork(driver, params.memcpy.copyParams, params.memcpy.copyCtx, work);
+    case CU_GRAPH_NODE_TYPE_MEMSET: {
+      const auto& m = params.memset;
+      return fillWork(driver, {m.dst, m.pitch, m.value, m.elementSize, m.width, m.height}, m.ctx, work);
+    }
+    case CU_GRAPH_NODE_TYPE_HOST:
+      if (!params.host.fn) return CUDA_ERROR_INVALID_VALUE;
+      *work = HostWork{params.host.fn, params.host.userData};
+      return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+      return childWork(driver, params.graph, work);
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+      *work = EmptyWork{};
+      return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+      return eventWork(driver, params.eventWait.event, false, work);
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+      return eventWork(driver, params.eventRecord.event, true, work);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
+      auto allocation = sameAs<CUDA_MEM_ALLOC_NODE_PARAMS>(params.alloc);
+      const CUresult result = allocationWork(driver, graph, after, allocation, work);
+      params.alloc.dptr = allocation.dptr;
+      return result;
+    }
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      if (params.free.dptr == 0) return CUDA_ERROR_INVALID_VALUE;
+      *work = FreeWork{params.free.dptr};
+      return CUDA_SUCCESS;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return conditionalWork(driver, graph, params.conditional, work);
+    default:
+      // External semaphores and memory operations: there are none on this device.
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
+CUresult addNode(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies, const CUgraphEdgeData* data,
+                 size_t count, CUgraphNodeParams* params) {
+  return withGraph(hGraph, [&](Driver& driver, Graph& graph) -> CUresult {
+    if (!out || !params) return CUDA_ERROR_INVALID_VALUE;
+    std::vector<GraphNode::Edge> after;
+    if (CUresult result = edgesFrom(driver, graph, dependencies, data, count, &after)) return result;
+    NodeWork work;
+    if (CUresult result = workOf(driver, graph, after, *params, &work)) return result;
+    *out = graph.add(std::move(work), std::move(after)).handle();
+    return CUDA_SUCCESS;
+  });
+}
+
+template <typename Fill>
+CUresult addNodeOf(CUgraphNodeType type, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, size_t count,
+                   Fill fill) {
+  CUgraphNodeParams params{};
+  params.type = type;
+  fill(params);
+  return addNode(out, graph, dependencies, nullptr, count, &params);
+}
+
+/// Gives a node, of a graph or of an executable one, other parameters of the same kind.
+CUresult setParams(GraphNode& node, Driver& driver, CUgraphNodeParams* params, CUgraphNodeType wanted) {
+  if (!params || params->type != wanted || typeOf(node.work) != wanted) return CUDA_ERROR_INVALID_VALUE;
+  if (wanted == CU_GRAPH_NODE_TYPE_MEM_ALLOC || wanted == CU_GRAPH_NODE_TYPE_MEM_FREE ||
+      wanted == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+    return CUDA_ERROR_INVALID_VALUE;
+  NodeWork work;
+  if (CUresult result = workOf(driver, *node.graph, node.after, *params, &work)) return result;
+  if (auto* kernel = std::get_if<KernelWork>(&work)) kernel->setAttributes(std::get<KernelWork>(node.work).attributes);
+  node.work = std::move(work);
+  return CUDA_SUCCESS;
+}
+
+CUresult setNode(CUgraphNode hNode, CUgraphNodeParams* params) {
+  return withNode(hNode, [&](Driver& driver, GraphNode& node) -> CUresult {
+    if (!params) return CUDA_ERROR_INVALID_VALUE;
+    return setParams(node, driver, params, params->type);
+  });
+}
+
+CUresult setInExec(CUgraphExec hExec, CUgraphNode hNode, CUgraphNodeParams* params) {
+  return withExec(hExec, [&](Driver& driver, GraphExec& exec) -> CUresult {
+    const auto origin = driver.graphNodes().find(hNode);
+    GraphNode* node = origin ? exec.find(origin.get()) : nullptr;
+    if (!node || !params) return CUDA_ERROR_INVALID_VALUE;
+    return setParams(*node, driver, params, params->type);
+  });
+}
+
+/// Work of the expected kind: `body(const Work&, GraphNode&)`.
+template <typename Work, typename Body>
+CUresult get(CUgraphNode hNode, const void* out, Body body) {
+  return withNode(hNode, [&](Driver&, GraphNode& node) -> CUresult {
+    const auto* work = std::get_if<Work>(&node.work);
+    if (!work || !out) return CUDA_ERROR_INVALID_VALUE;
+    body(*work, node);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUDA_KERNEL_NODE_PARAMS kernelParams(const KernelWork& work, GraphNode& node) {
+  const LaunchShape& shape = work.launch.shape;
+  node.parameterPointers.clear();
+  for (const auto& parameter : work.launch.function->info().parameters)
+    node.parameterPointers.push_back(const_cast<std::byte*>(work.launch.parameters.data()) + parameter.offset);
+  CUDA_KERNEL_NODE_PARAMS params{};
+  params.func = work.handle;
+  params.gridDimX = shape.grid.x;
+  params.gridDimY = shape.grid.y;
+  params.gridDimZ = shape.grid.z;
+  params.blockDimX = shape.block.x;
+  params.blockDimY = shape.block.y;
+  params.blockDimZ = shape.block.z;
+  params.sharedMemBytes = shape.dynamicSharedBytes;
+  params.kernelParams = node.parameterPointers.data();
+  params.ctx = work.contextHandle;
+  return params;
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuGraphAddNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                        size_t numDependencies, CUgraphNodeParams* nodeParams) {
+  return addNode(phGraphNode, hGraph, dependencies, nullptr, numDependencies, nodeParams);
+}
+CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                           const CUgraphEdgeData* dependencyData, size_t numDependencies,
+                           CUgraphNodeParams* nodeParams) {
+  return addNode(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
+}
+CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* nodeParams) { return setNode(hNode, nodeParams); }
+CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
+  return setInExec(hGraphExec, hNode, nodeParams);
+}
+CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType* type) {
+  return withNode(hNode, [&](Driver&, GraphNode& node) -> CUresult {
+    if (!type) return CUDA_ERROR_INVALID_VALUE;
+    *type = typeOf(node.work);
+    return CUDA_SUCCESS;
+  });
+}
+
+// Kernels
+
+CUresult cuGraphAddKernelNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                              size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_KERNEL_NODE_PARAMS newer = upgrade(*nodeParams);
+  return cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, &newer);
+}
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                                 size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  return addNodeOf(CU_GRAPH_NODE_TYPE_KERNEL, phGraphNode, hGraph, dependencies, numDependencies,
+                   [&](CUgraphNodeParams& p) { std::memcpy(&p.kernel, nodeParams, sizeof(*nodeParams)); });
+}
+CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  return get<KernelWork>(hNode, nodeParams, [&](const KernelWork& work, GraphNode& node) {
+    const CUDA_KERNEL_NODE_PARAMS params = kernelParams(work, node);
+    std::memcpy(nodeParams, &params, sizeof(*nodeParams));
+  });
+}
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  return get<KernelWork>(hNode, nodeParams,
+                         [&](const KernelWork& work, GraphNode& node) { *nodeParams = kernelParams(work, node); });
+}
+CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_KERNEL_NODE_PARAMS newer = upgrade(*nodeParams);
+  return cuGraphKernelNodeSetParams_v2(hNode, &newer);
+}
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_KERNEL;
+  std::memcpy(&params.kernel, nodeParams, sizeof(*nodeParams));
+  return setNode(hNode, &params);
+}
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_KERNEL_NODE_PARAMS newer = upgrade(*nodeParams);
+  return cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, &newer);
+}
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                           const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_KERNEL;
+  std::memcpy(&params.kernel, nodeParams, sizeof(*nodeParams));
+  return setInExec(hGraphExec, hNode, &params);
+}
+CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, CUkernelNodeAttrValue* value_out) {
+  return get<KernelWork>(hNode, value_out, [&](const KernelWork& work, GraphNode&) {
+    *value_out = {};
+    for (const CUlaunchAttribute& each : work.attributes)
+      if (each.id == attr) *value_out = each.value;
+  });
+}
+CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                       const CUkernelNodeAttrValue* value) {
+  return withNode(hNode, [&](Driver&, GraphNode& node) -> CUresult {
+    auto* work = std::get_if<KernelWork>(&node.work);
+    if (!work || !value) return CUDA_ERROR_INVALID_VALUE;
+    CUlaunchAttribute attribute{};
+    attribute.id = attr;
+    attribute.value = *value;
+    std::vector<CUlaunchAttribute> all = work->attributes;
+    std::erase_if(all, [&](const CUlaunchAttribute& each) { return each.id == attr; });
+    all.push_back(attribute);
+    work->setAttributes(std::move(all));
+    return CUDA_SUCCESS;
+  });
+}
+CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src) {
+  return withNode(dst, [&](Driver& driver, GraphNode& node) -> CUresult {
+    const auto from = driver.graphNodes().find(src);
+    auto* to = std::get_if<KernelWork>(&node.work);
+    if (!from || !to || !std::holds_alternative<KernelWork>(from->work)) return CUDA_ERROR_INVALID_VALUE;
+    to->setAttributes(std::get<KernelWork>(from->work).attributes);
+    return CUDA_SUCCESS;
+  });
+}
+
+// Copies and fills
+
+CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                              size_t numDependencies, const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
+  if (!copyParams) return CUDA_ERROR_INVALID_VALUE;
+  return addNodeOf(CU_GRAPH_NODE_TYPE_MEMCPY, phGraphNode, hGraph, dependencies, numDependencies,
+                   [&](CUgraphNodeParams& p) {
+                     p.memcpy.copyCtx = ctx;
+                     p.memcpy.copyParams = *copyParams;
+                   });
+}
+CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D* nodeParams) {
+  return get<CopyWork>(hNode, nodeParams, [&](const CopyWork& work, GraphNode&) { *nodeParams = work.params; });
+}
+CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_MEMCPY;
+  params.memcpy.copyParams = *nodeParams;
+  return setNode(hNode, &params);
+}
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D* copyParams,
+                                        CUcontext ctx) {
+  if (!copyParams) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_MEMCPY;
+  params.memcpy.copyCtx = ctx;
+  params.memcpy.copyParams = *copyParams;
+  return setInExec(hGraphExec, hNode, &params);
+}
+CUresult cuGraphAddMemsetNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                              size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS* memsetParams, CUcontext ctx) {
+  if (!memsetParams) return CUDA_ERROR_INVALID_VALUE;
+  return addNodeOf(CU_GRAPH_NODE_TYPE_MEMSET, phGraphNode, hGraph, dependencies, numDependencies,
+                   [&](CUgraphNodeParams& p) {
+                     std::memcpy(&p.memset, memsetParams, sizeof(*memsetParams));
+                     p.memset.ctx = ctx;
+                   });
+}
+CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS* nodeParams) {
+  return get<FillWork>(hNode, nodeParams, [&](const FillWork& work, GraphNode&) { *nodeParams = work.params; });
+}
+CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS* nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_MEMSET;
+  std::memcpy(&params.memset, nodeParams, sizeof(*nodeParams));
+  return setNode(hNode, &params);
+}
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        const CUDA_MEMSET_NODE_PARAMS* memsetParams, CUcontext ctx) {
+  if (!memsetParams) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_MEMSET;
+  std::memcpy(&params.memset, memsetParams, sizeof(*memsetParams));
+  params.memset.ctx = ctx;
+  return setInExec(hGraphExec, hNode, &params);
+}
+
+// Host functions
+
+CUresult cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                            size_t numDependencies, const CUDA_HOST_NODE_PARAMS* nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  return addNodeOf(CU_GRAPH_NODE_TYPE_HOST, phGraphNode, hGraph, dependencies, numDependencies,
+                   [&](CUgraphNodeParams& p) { p.host = {nodeParams->fn, nodeParams->userData}; });
+}
+CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS* nodeParams) {
+  return get<HostWork>(hNode, nodeParams, [&](const HostWork& work, GraphNode&) {
+    nodeParams->fn = work.function;
+    nodeParams->userData = work.data;
+  });
+}
+CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS* nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_HOST;
+  params.host = {nodeParams->fn, nodeParams->userData};
+  return setNode(hNode, &params);
+}
+CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                      const CUDA_HOST_NODE_PARAMS* nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_HOST;
+  params.host = {nodeParams->fn, nodeParams->userData};
+  return setInExec(hGraphExec, hNode, &params);
+}
+
+// Graphs in graphs, and nothing
+
+CUresult cuGraphAddChildGraphNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                                  size_t numDependencies, CUgraph childGraph) {
+  return addNodeOf(CU_GRAPH_NODE_TYPE_GRAPH, phGraphNode, hGraph, dependencies, numDependencies,
+                   [&](CUgraphNodeParams& p) {
+                     p.graph.graph = childGraph;
+                     p.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
+                   });
+}
+CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph* phGraph) {
+  return get<ChildWork>(hNode, phGraph,
+                        [&](const ChildWork& work, GraphNode&) { *phGraph = work.graph->handle(); });
+}
+CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph) {
+  return withExec(hGraphExec, [&](Driver& driver, GraphExec& exec) -> CUresult {
+    const auto origin = driver.graphNodes().find(hNode);
+    const GraphPtr graph = driver.graphs().find(childGraph);
+    GraphNode* node = origin ? exec.find(origin.get()) : nullptr;
+    if (!node || !graph) return CUDA_ERROR_INVALID_VALUE;
+    return exec.updateChild(*node, *graph);
+  });
+}
+CUresult cuGraphAddEmptyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                             size_t numDependencies) {
+  return addNodeOf(CU_GRAPH_NODE_TYPE_EMPTY, phGraphNode, hGraph, dependencies, numDependencies,
+                   [](CUgraphNodeParams&) {});
+}
+
+// Events
+
+CUresult cuGraphAddEventRecordNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                                   size_t numDependencies, CUevent event) {
+  return addNodeOf(CU_GRAPH_NODE_TYPE_EVENT_RECORD, phGraphNode, hGraph, dependencies, numDependencies,
+                   [&](CUgraphNodeParams& p) { p.eventRecord.event = event; });
+}
+CUresult cuGraphAddEventWaitNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                                 size_t numDependencies, CUevent event) {
+  return addNodeOf(CU_GRAPH_NODE_TYPE_WAIT_EVENT, phGraphNode, hGraph, dependencies, numDependencies,
+                   [&](CUgraphNodeParams& p) { p.eventWait.event = event; });
+}
+CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent* event_out) {
+  return get<EventWork>(hNode, event_out, [&](const EventWork& work, GraphNode&) { *event_out = work.handle; });
+}
+CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent* event_out) {
+  return get<EventWork>(hNode, event_out, [&](const EventWork& work, GraphNode&) { *event_out = work.handle; });
+}
+CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event) {
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+  params.eventRecord.event = event;
+  return setNode(hNode, &params);
+}
+CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event) {
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT;
+  params.eventWait.event = event;
+  return setNode(hNode, &params);
+}
+CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event) {
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+  params.eventRecord.event = event;
+  return setInExec(hGraphExec, hNode, &params);
+}
+CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event) {
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT;
+  params.eventWait.event = event;
+  return setInExec(hGraphExec, hNode, &params);
+}
+
+// Memory
+
+CUresult cuGraphAddMemAllocNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                                size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS* nodeParams) {
+  if (!nodeParams) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNodeParams params{};
+  params.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+  std::memcpy(&params.alloc, nodeParams, sizeof(*nodeParams));
+  const CUresult result = addNode(phGraphNode, hGraph, dependencies, nullptr, numDependencies, &params);
+  if (result == CUDA_SUCCESS) nodeParams->dptr = params.alloc.dptr;
+  return result;
+}
+CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS* params_out) {
+  return get<AllocationWork>(hNode, params_out, [&](const AllocationWork& work, GraphNode&) {
+    *params_out = work.params;
+    params_out->accessDescs = work.access.empty() ? nullptr : work.access.data();
+  });
+}
+CUresult cuGraphAddMemFreeNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                               size_t numDependencies, CUdeviceptr dptr) {
+  return addNodeOf(CU_GRAPH_NODE_TYPE_MEM_FREE, phGraphNode, hGraph, dependencies, numDependencies,
+                   [&](CUgraphNodeParams& p) { p.free.dptr = dptr; });
+}
+CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dptr_out) {
+  return get<FreeWork>(hNode, dptr_out, [&](const FreeWork& work, GraphNode&) { *dptr_out = work.address; });
+}
+
+}  // extern "C"

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this driver has beyond CUDA's: for workers that restrict which files they may open before they initialise it.
+#include <string>
+
+#include "softgpu/driver/model/configuration.h"
+
+/// Makes the directory of the devices' state where there is none, and returns its path, which is good until the next call.
+/// Null: it cannot be made.
+extern "C" [[gnu::visibility("default")]] const char* millpond_softgpu_state_directory() {
+  static std::string path;
+  path = millpond::softgpu::stateDirectory();
+  return millpond::softgpu::makeStateDirectory(path) ? path.c_str() : nullptr;
+}

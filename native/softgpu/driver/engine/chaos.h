@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Disorder that CUDA allows and a card has, but software GPUs do not: what may run in any order does, and begins late.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <random>
+
+namespace millpond::softgpu {
+
+/// A source of delays and places by a seed. What comes of a seed also depends on the timing of threads.
+class Chaos {
+ public:
+  explicit Chaos(uint64_t seed) : random_(seed) {}
+
+  /// How long the next operation is to wait before it begins: half of them not at all, one in ten up to 3 ms.
+  std::chrono::microseconds delay();
+  /// A place among `count` ready operations and behind them, for one more.
+  size_t place(size_t count);
+
+ private:
+  std::mutex mutex_;
+  std::mt19937_64 random_;
+};
+
+}  // namespace millpond::softgpu

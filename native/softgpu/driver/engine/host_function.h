@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions of the program that run in the order of a stream.
+#pragma once
+
+#include <functional>
+
+#include "softgpu/driver/model/stream.h"
+
+namespace millpond::softgpu {
+
+/// Queues a function. It may block, but not call the driver: see isInHostFunction().
+void enqueueHostFunction(const StreamTarget& stream, std::function<void()> function);
+
+/// What runs it in a graph.
+std::function<void()> hostFunctionBody(std::function<void()> function);
+
+/// As that, but it runs after a failure of the context too, and is told of it.
+void enqueueCallback(const StreamTarget& stream, std::function<void(CUresult)> function);
+
+/// Whether the calling thread is running such a function now.
+bool isInHostFunction();
+
+}  // namespace millpond::softgpu

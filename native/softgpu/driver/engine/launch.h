@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernel launches: what may be asked of a kernel, its parameters, and how its faults end the context.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cuda/gen/cuda_api.h"
+#include "softgpu/driver/model/stream.h"
+#include "softgpu/driver/program/function.h"
+#include "softgpu/ptx/engine.h"
+
+namespace millpond::softgpu {
+
+struct LaunchShape {
+  ptx::Dim3 grid;
+  ptx::Dim3 block;
+  uint32_t dynamicSharedBytes = 0;
+  /// Its blocks may wait for each other: all of them are on the device at once.
+  bool isCooperative = false;
+};
+
+/// What the attributes of a launch say.
+bool isCooperative(std::span<const CUlaunchAttribute> attributes);
+
+/// A launch that has been checked, with its parameters.
+struct PreparedLaunch {
+  std::shared_ptr<Function> function;
+  LaunchShape shape;
+  std::vector<std::byte> parameters;
+  std::shared_ptr<const ptx::TextureMap> textures;  // null: the objects, since the module has no references
+};
+
+/// Checks the launch as the driver does and copies the parameters, which come as one pointer each (`parameters`) or as
+/// one buffer (`extra`, a list of CU_LAUNCH_PARAM_*), never both.
+CUresult prepareLaunch(const ContextPtr& context, const std::shared_ptr<Function>& function, const LaunchShape& shape,
+                       void** parameters, void** extra, PreparedLaunch* prepared);
+/// What runs the grid, which sets `conditions`, if given.
+std::function<void()> launchBody(const ContextPtr& context, const PreparedLaunch& launch,
+                                 std::shared_ptr<ptx::Conditions> conditions = nullptr);
+
+/// Checks the launch as the driver does, copies the parameters and queues the grid. Parameters come as one
+/// pointer each (`parameters`) or as one buffer (`extra`, a list of CU_LAUNCH_PARAM_*), never both.
+CUresult enqueueLaunch(const StreamTarget& stream, const std::shared_ptr<Function>& function,
+                       const LaunchShape& shape, void** parameters, void** extra,
+                       std::span<const CUlaunchAttribute> attributes);
+
+/// The error that a fault ends the context with.
+CUresult faultCode(ptx::Fault::Kind kind);
+
+}  // namespace millpond::softgpu

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies and fills, of bytes in up to three dimensions.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "cuda/gen/cuda_api.h"
+#include "softgpu/driver/model/stream.h"
+
+namespace millpond::softgpu {
+
+/// What a call says about an address. A unified one may be either.
+enum class Place { device, host, unified };
+
+/// One end of a copy. Strides are in bytes and matter only where there is more than one row or slice.
+struct CopyEnd {
+  Place place = Place::unified;
+  uint64_t address = 0;  // of the first byte
+  uint64_t rowStride = 0;
+  uint64_t sliceStride = 0;
+};
+
+struct Extent {
+  uint64_t width = 0;  // bytes
+  uint64_t height = 1;
+  uint64_t depth = 1;
+  bool isEmpty() const { return width == 0 || height == 0 || depth == 0; }
+};
+
+struct Copy {
+  CopyEnd from;
+  CopyEnd to;
+  Extent extent;
+};
+
+/// A transfer that has been checked: what does it when its turn comes, and how it is to be run.
+struct PreparedTransfer {
+  std::function<void()> body;
+  Operation::Kind kind = Operation::Kind::work;
+};
+/// Of the copies of graphs: memory that is not pinned is read and written when their turn comes.
+CUresult prepareCopy(const ContextPtr& context, const Copy& copy, PreparedTransfer* prepared);
+
+/// When a copy that touches host memory returns. A copy from device to device never waits.
+enum class Return {
+  whenDone,   // the synchronous calls
+  whenQueued  // the asynchronous ones, as far as pinned memory allows: memory that is not pinned is read
+              // before the return, and written before it
+};
+
+/// CUDA_ERROR_INVALID_VALUE when an end is not memory of its place. The same found later, because the memory
+/// was freed meanwhile, fails the context.
+CUresult enqueueCopy(const StreamTarget& stream, const Copy& copy, Return when);
+
+/// A fill with elements of 1, 2 or 4 bytes.
+struct Fill {
+  uint64_t address = 0;
+  uint64_t rowStride = 0;  // bytes
+  uint32_t value = 0;
+  uint32_t elementBytes = 1;
+  uint64_t width = 0;  // elements
+  uint64_t height = 1;
+};
+
+CUresult prepareFill(const ContextPtr& context, const Fill& fill, PreparedTransfer* prepared);
+Fill fillOf(const CUDA_MEMSET_NODE_PARAMS& params);
+
+/// A word of 4 or 8 bytes that a stream writes, or waits for.
+struct Word {
+  uint64_t address = 0;
+  uint64_t value = 0;
+  uint32_t bytes = 4;
+};
+CUresult enqueueWrite(const StreamTarget& stream, const Word& word);
+/// The stream goes on when the word compares with the value as `flags` (CUstreamWaitValue_flags) say, or when its context
+/// has failed.
+CUresult enqueueWaitFor(const StreamTarget& stream, const Word& word, unsigned flags);
+
+/// Waits only for fills of host memory, and only if `when` says so.
+CUresult enqueueFill(const StreamTarget& stream, const Fill& fill, Return when);
+
+}  // namespace millpond::softgpu

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the conditions of a graph come to while it runs.
+#pragma once
+
+#include <atomic>
+#include <unordered_map>
+
+#include "softgpu/driver/graphs/graph.h"
+#include "softgpu/ptx/engine.h"
+
+namespace millpond::softgpu {
+
+/// Of one launch. A handle that is not of the launched graph, or of a graph in it, changes nothing and is 0.
+class ConditionValues : public ptx::Conditions {
+ public:
+  explicit ConditionValues(const Graph& graph);
+
+  void set(uint64_t handle, uint32_t value) override;
+  uint32_t of(CUgraphConditionalHandle handle) const;
+
+ private:
+  std::unordered_map<CUgraphConditionalHandle, std::atomic<uint32_t>> values_;  // none comes or goes
+};
+
+}  // namespace millpond::softgpu

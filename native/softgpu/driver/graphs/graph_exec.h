@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executable graphs: a graph as it was when it was instantiated, launched as a whole.
+#pragma once
+
+#include "softgpu/driver/graphs/graph.h"
+#include "softgpu/driver/model/stream.h"
+
+namespace millpond::softgpu {
+
+class GraphExec {
+ public:
+  GraphExec(const Graph& graph, unsigned long long flags) : graph_(graph.copy(true)), flags_(flags) {}
+
+  unsigned long long flags() const { return flags_; }
+  /// The node made from a node of the graph that this was instantiated from; null when there is none.
+  GraphNode* find(const GraphNode* origin) { return graph_->madeFrom(origin); }
+  /// As a graph of its own: what a launch on a captured stream becomes. Null where conditions keep it from that.
+  GraphPtr asGraph() const;
+  /// Counts memory for its allocations, for the launch to come or another one.
+  void upload() const;
+  /// Queues all of it: behind what the stream holds, and behind the launch before.
+  CUresult launch(const StreamTarget& stream);
+  /// Takes over the parameters of a graph with the same nodes and order.
+  CUgraphExecUpdateResult update(const Graph& graph, const GraphNode** error, const GraphNode** errorFrom);
+  /// As that, of a child graph of this one.
+  CUresult updateChild(GraphNode& node, const Graph& graph);
+
+ private:
+  GraphPtr graph_;
+  const unsigned long long flags_;
+  OperationPtr last_;  // end of the launch before
+};
+
+}  // namespace millpond::softgpu

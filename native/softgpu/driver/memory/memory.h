@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory of the plain kind, pinned and registered host memory.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/gen/cuda_api.h"
+#include "softgpu/driver/memory/address_space.h"
+#include "softgpu/driver/memory/quiescence.h"
+#include "softgpu/driver/model/context.h"
+
+namespace millpond::softgpu {
+
+/// Alignment of cuMemAlloc, and the piece in which kernels may touch memory. In bytes.
+inline constexpr uint64_t kAllocationAlignment = 512;
+
+class Memory {
+ public:
+  AddressSpace& space() { return space_; }
+  Quiescence& quiescence() { return quiescence_; }
+
+  CUresult allocate(Context& context, uint64_t bytes, uint64_t* address);
+  /// A module's variable. 0 when the device has no memory left.
+  uint64_t allocateVariable(Context& context, uint64_t bytes, uint64_t alignment, bool isWritable);
+  void releaseVariable(uint64_t address);
+  /// Memory for malloc() in kernels, which the context keeps until it ends. 0 when the device has none left.
+  uint64_t allocateHeap(Context& context, uint64_t bytes);
+  /// Waits for the context's work, as the real driver does.
+  CUresult free(Context& context, uint64_t address);
+
+  CUresult allocateHost(Context& context, uint64_t bytes, unsigned flags, void** address);
+  CUresult freeHost(Context& context, void* address);
+  CUresult registerHost(Context& context, void* address, uint64_t bytes, unsigned flags);
+  CUresult unregisterHost(Context& context, void* address);
+
+  /// Takes back all that a context which has ended still holds.
+  void releaseOwnedBy(uint64_t context);
+
+ private:
+  /// Bytes behind an allocation that stay unused while programs are checked, so that one who runs over its end does not
+  /// find another.
+  static uint64_t guardBytes();
+  uint64_t allocateRegion(Context& context, Region region);
+  void release(const Region& region);
+
+  AddressSpace space_;
+  Quiescence quiescence_;
+};
+
+}  // namespace millpond::softgpu

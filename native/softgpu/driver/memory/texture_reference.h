@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Texture and surface references: what a program has bound to them, and how a launch sees that.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "cuda/gen/cuda_api.h"
+#include "softgpu/driver/memory/texture_objects.h"
+#include "softgpu/ptx/texture.h"
+
+namespace millpond::softgpu {
+
+class Module;
+
+class TextureReference {
+ public:
+  /// Coordinates outside mean the nearest element, where nothing else is said.
+  static CUDA_TEXTURE_DESC defaultSampling() {
+    CUDA_TEXTURE_DESC sampling{};
+    for (CUaddress_mode& mode : sampling.addressMode) mode = CU_TR_ADDRESS_MODE_CLAMP;
+    return sampling;
+  }
+  struct State {
+    bool isBound = false;
+    CUDA_RESOURCE_DESC resource{};  // where it is bound
+    CUDA_TEXTURE_DESC sampling = defaultSampling();  // of textures only
+    CUarray_format format = CU_AD_FORMAT_FLOAT;
+    unsigned channels = 1;
+  };
+
+  /// `module`: whose variable it is, at `address`; null for one that the program made.
+  TextureReference(uint64_t context, const Module* module, ptx::Reference kind, uint64_t address)
+      : context_(context), module_(module), kind_(kind), address_(address) {}
+
+  uint64_t contextId() const { return context_; }
+  const Module* module() const { return module_; }
+  ptx::Reference kind() const { return kind_; }
+  uint64_t address() const { return address_; }
+
+  State state() const {
+    std::lock_guard lock(mutex_);
+    return state_;
+  }
+  template <typename Body>
+  CUresult change(Body body) {
+    std::lock_guard lock(mutex_);
+    return body(state_);
+  }
+
+ private:
+  const uint64_t context_;  // Context::id of the owner
+  const Module* const module_;
+  const ptx::Reference kind_;
+  const uint64_t address_;
+  mutable std::mutex mutex_;
+  State state_;
+};
+
+/// How kernels see what is bound; CUDA_ERROR_INVALID_VALUE for what cannot be read so.
+CUresult viewOfReference(Driver& driver, const TextureReference::State& state, ptx::Reference kind,
+                         ptx::TextureView* view);
+
+/// The references of a module as they were when a kernel of it was launched, and all objects.
+class BoundTextures final : public ptx::TextureMap {
+ public:
+  explicit BoundTextures(const TextureObjects& objects) : objects_(objects) {}
+  void add(uint64_t address, const ptx::TextureView& view) { bound_.emplace_back(address, view); }
+
+  bool find(uint64_t number, ptx::TextureView& view) const override;
+
+ private:
+  const TextureObjects& objects_;
+  std::vector<std::pair<uint64_t, ptx::TextureView>> bound_;
+};
+
+}  // namespace millpond::softgpu

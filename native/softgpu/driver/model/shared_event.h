@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What processes share of an event that is for all of them: a page of memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "cuda/gen/cuda_api.h"
+
+namespace millpond::softgpu {
+
+class SharedEvent {
+ public:
+  /// Null where the system has no more memory or files.
+  static std::shared_ptr<SharedEvent> make();
+  /// That of another process, whose handle it is. CUDA_ERROR_MAP_FAILED when there is none, CUDA_ERROR_INVALID_CONTEXT
+  /// when the handle is of this process.
+  static CUresult open(const CUipcEventHandle& handle, std::shared_ptr<SharedEvent>* event);
+
+  ~SharedEvent();
+  SharedEvent(const SharedEvent&) = delete;
+  SharedEvent& operator=(const SharedEvent&) = delete;
+
+  /// Whether this process made it: then it can hand on its handle.
+  bool isOwn() const { return number_ != 0; }
+  CUipcEventHandle handle() const;
+
+  /// Number of a point that is recorded now.
+  uint64_t record();
+  /// That point has been reached.
+  void reach(uint64_t point);
+  /// The point recorded last, 0 for none.
+  uint64_t last() const;
+  /// Whether a point has been reached, or never will be because whoever recorded it has ended.
+  bool isReached(uint64_t point) const;
+
+ private:
+  struct Page;
+  SharedEvent(Page* page, uint64_t number) : page_(page), number_(number) {}
+  static Page* map(int file);
+
+  Page* const page_;
+  const uint64_t number_;  ///< of its file among those of this process; 0: another process made it
+};
+
+}  // namespace millpond::softgpu

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a CUstream handle stands for, and the default streams, which have no object of their own.
+#pragma once
+
+#include "cuda/gen/cuda_api.h"
+#include "softgpu/driver/model/context.h"
+
+namespace millpond::softgpu {
+
+/// Priorities reach from 0 (least) to this (greatest), as on a card of compute capability 7.5.
+inline constexpr int kGreatestPriority = -5;
+
+/// A stream that a program has made.
+class Stream {
+ public:
+  Stream(ContextPtr context, QueuePtr queue)
+      : context_(std::move(context)), queue_(std::move(queue)), contextId_(context_->id()) {}
+
+  const ContextPtr& context() const { return context_; }
+  const QueuePtr& queue() const { return queue_; }
+  uint64_t contextId() const { return contextId_; }
+
+ private:
+  const ContextPtr context_;
+  const QueuePtr queue_;
+  const uint64_t contextId_;
+};
+
+/// A stream argument, resolved.
+struct StreamTarget {
+  ContextPtr context;
+  QueuePtr queue;
+};
+
+/// Resolves a stream handle: 0 and CU_STREAM_LEGACY are the legacy stream of `current`, CU_STREAM_PER_THREAD
+/// its stream of the calling thread. CUDA_ERROR_INVALID_HANDLE for a handle that is not known,
+/// CUDA_ERROR_CONTEXT_IS_DESTROYED and the context's fault where the stream is of no more use.
+CUresult resolveStream(CUstream handle, const ContextPtr& current, StreamTarget* target);
+
+}  // namespace millpond::softgpu

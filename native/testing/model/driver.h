@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver library that a program finds by its name: a card's, the software GPU's, or Millpond's client.
+#pragma once
+
+#include "cuda/gen/cuda_api.h"
+
+namespace millpond::model {
+
+/// A function of libcuda.so.1. Ends the process with 2 where there is none.
+void* driverSymbol(const char* name);
+/// The name of an error, for people.
+const char* errorName(CUresult result);
+
+}  // namespace millpond::model
+
+#define CU(name)                                                                                              \
+  ([] {                                                                                                       \
+    static const auto found = reinterpret_cast<decltype(&::name)>(::millpond::model::driverSymbol(#name));    \
+    return found;                                                                                             \
+  }())

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes random programs. It proposes ops, asks Order whether each can come next, and puts what orders them before those that
+// cannot: every program that it returns is determinate and ends.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "testing/model/program.h"
+
+namespace millpond::model {
+
+/// What `--without` takes: parts of CUDA that programs then do not use. Why one would: docs of `npm run model`.
+inline constexpr std::array<std::string_view, 22> kFeatures = {
+    "threads",     // more than one thread
+    "burst",       // a thousand launches and more behind each other
+    "large",       // memory of 8 MiB
+    "sleep",       // host functions that sleep
+    "promise",     // host functions that wait for a thread
+    "value",       // streams that wait for words and write them
+    "pageable", "registered", "managed", "pool", "peer",
+    "mapped",      // kernels that work on host memory
+    "indirect",    // kernels that find pointers to host memory in device memory, or at odd offsets of parameters
+    "rows",        // copies and fills of two dimensions
+    "fill-host",   // fills of host memory
+    "graph", "graph-copies",
+    "update",      // of graphs
+    "legacy", "per-thread",
+    "ask",         // calls that wait for nothing
+    "touch-held",  // a thread touches pinned or managed memory while a host function waits for a thread
+};
+using Features = std::set<std::string, std::less<>>;
+
+/// Program `number` of a seed: always the same for the same features left out.
+Program generate(uint64_t seed, uint64_t number, const Features& without);
+
+}  // namespace millpond::model

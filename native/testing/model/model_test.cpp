@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "testing/check.h"
+#include "testing/model/generator.h"
+#include "testing/model/oracle.h"
+#include "testing/model/order.h"
+#include "testing/model/print.h"
+
+using namespace millpond::model;
+
+namespace {
+
+constexpr uint8_t kA = kFirstStream;      // a blocking stream
+constexpr uint8_t kB = kFirstStream + 1;  // one that is not
+
+// Slots of programOf
+constexpr int16_t kDevice = 0;
+constexpr int16_t kOther = 1;
+constexpr int16_t kPinned = 2;
+constexpr int16_t kPageable = 3;
+
+Program programOf(std::vector<Op> ops, uint8_t threads = 1) {
+  Program program;
+  program.buffers = {{Memory::device, 2, 16}, {Memory::pinned, 1, 16}, {Memory::pageable, 1, 16}};
+  program.streams = {{true}, {false}};
+  program.threads = threads;
+  program.events = program.words = program.promises = program.signals = program.graphs = 4;
+  program.ops = std::move(ops);
+  return program;
+}
+
+Refusal judge(std::vector<Op> ops, uint8_t threads = 1) {
+  size_t at = 0;
+  return check(programOf(std::move(ops), threads), &at);
+}
+
+Op copyOn(uint8_t stream, int16_t to, int16_t from) { return {.kind = OpKind::copy, .stream = stream, .to = to, .from = from}; }
+Op on(OpKind kind, uint8_t stream, uint8_t object = kNone) { return {.kind = kind, .stream = stream, .object = object}; }
+Op checkOf(int16_t slot) { return {.kind = OpKind::hostCheck, .from = slot}; }
+
+}  // namespace
+
+TEST("accesses in streams that know nothing of each other are a race, and an event between them ends it") {
+  const Op first = copyOn(kA, kDevice, kPinned);
+  const Op second = copyOn(kB, kOther, kDevice);
+  CHECK(judge({first, second}) == Refusal::race);
+  CHECK(judge({first, on(OpKind::record, kA, 0), on(OpKind::waitEvent, kB, 0), second}) == Refusal::none);
+  // Recorded too early.
+  CHECK(judge({on(OpKind::record, kA, 0), first, on(OpKind::waitEvent, kB, 0), second}) == Refusal::race);
+  CHECK(judge({first, copyOn(kA, kOther, kDevice)}) == Refusal::none);
+}
+
+TEST("the legacy stream is in step with blocking streams, and with no others") {
+  CHECK(judge({copyOn(kA, kDevice, kPinned), copyOn(kLegacy, kOther, kDevice)}) == Refusal::none);
+  CHECK(judge({copyOn(kLegacy, kDevice, kPinned), copyOn(kA, kOther, kDevice)}) == Refusal::none);
+  CHECK(judge({copyOn(kB, kDevice, kPinned), copyOn(kLegacy, kOther, kDevice)}) == Refusal::race);
+  CHECK(judge({copyOn(kPerThread, kDevice, kPinned), copyOn(kLegacy, kOther, kDevice)}) == Refusal::none);
+}
+
+TEST("a copy to memory that is not pinned has happened when its call returns, one to pinned memory has not") {
+  CHECK(judge({copyOn(kA, kPageable, kDevice), checkOf(kPageable)}) == Refusal::none);
+  CHECK(judge({copyOn(kA, kPinned, kDevice), checkOf(kPinned)}) == Refusal::race);
+  CHECK(judge({copyOn(kA, kPinned, kDevice), on(OpKind::syncStream, kA), checkOf(kPinned)}) == Refusal::none);
+  CHECK(judge({copyOn(kA, kPinned, kDevice), on(OpKind::syncStream, kB), checkOf(kPinned)}) == Refusal::race);
+  CHECK(judge({copyOn(kB, kPinned, kDevice), on(OpKind::syncContext, kA), checkOf(kPinned)}) == Refusal::none);
+}
+
+TEST("a call that could wait for a promise comes behind its fulfilment") {
+  const Op function = on(OpKind::hostFunction, kA, 0);
+  const Op fulfil = on(OpKind::fulfil, kA, 0);
+  CHECK(judge({function, fulfil, on(OpKind::syncStream, kA)}) == Refusal::none);
+  CHECK(judge({function, on(OpKind::syncStream, kA), fulfil}) == Refusal::stuck);
+  CHECK(judge({function, on(OpKind::syncStream, kB), fulfil}) == Refusal::none);
+  CHECK(judge({function, copyOn(kA, kPageable, kDevice), fulfil}) == Refusal::stuck);
+  CHECK(judge({function, copyOn(kA, kPinned, kDevice), fulfil}) == Refusal::none);
+  CHECK(judge({function}) == Refusal::stuck);
+  // Another host function may have to wait for the thread of the first one.
+  CHECK(judge({function, on(OpKind::hostFunction, kB), on(OpKind::syncStream, kB), fulfil}) == Refusal::stuck);
+}
+
+TEST("what waits for a word is ordered behind what sets it") {
+  const Op write = copyOn(kB, kDevice, kPinned);
+  const Op read = copyOn(kA, kOther, kDevice);
+  CHECK(judge({on(OpKind::waitValue, kA, 0), read, write, on(OpKind::writeValue, kB, 0)}) == Refusal::race);
+  CHECK(judge({on(OpKind::waitValue, kA, 0), write, on(OpKind::writeValue, kB, 0), read}) == Refusal::none);
+  CHECK(judge({on(OpKind::waitValue, kA, 0), on(OpKind::writeValue, kA, 0)}) == Refusal::stuck);
+}
+
+TEST("threads know of each other by signals only") {
+  Op first = copyOn(kA, kPageable, kDevice);
+  Op second = checkOf(kPageable);
+  second.thread = 1;
+  CHECK(judge({first, second}, 2) == Refusal::race);
+  Op receive = on(OpKind::receive, kA, 0);
+  receive.thread = 1;
+  CHECK(judge({first, on(OpKind::send, kA, 0), receive, second}, 2) == Refusal::none);
+  // Nothing says which of two threads is first to use a stream.
+  Op third = copyOn(kA, kOther, kPinned);
+  third.thread = 1;
+  CHECK(judge({first, third}, 2) == Refusal::unordered);
+  // A thread that waits for all streams may turn out to wait for the promise of another.
+  Op wait = on(OpKind::syncContext, kA);
+  wait.thread = 1;
+  Op fulfil = on(OpKind::fulfil, kA, 0);
+  fulfil.thread = 1;
+  CHECK(judge({wait, on(OpKind::hostFunction, kA, 0), fulfil}, 2) == Refusal::unordered);
+}
+
+TEST("branches of a graph are a race until they join") {
+  Op graph = on(OpKind::graph, kA, 0);
+  graph.body = {copyOn(0, kDevice, kPinned), copyOn(0, kOther, kDevice)};
+  graph.body[1].branch = 1;
+  CHECK(judge({graph}) == Refusal::race);
+  graph.body[1].joins = true;
+  CHECK(judge({graph, on(OpKind::launchGraph, kA, 0), on(OpKind::launchGraph, kB, 0)}) == Refusal::none);
+}
+
+TEST("every generated program is determinate, ends, and is the same again") {
+  for (uint64_t number = 0; number < 300; ++number) {
+    const Program program = generate(7, number, {});
+    size_t at = 0;
+    CHECK(check(program, &at) == Refusal::none);
+    CHECK(printProgram(program) == printProgram(generate(7, number, {})));
+  }
+}
+
+TEST("what is left out of programs is not in them") {
+  const Features without = {"promise", "managed", "large", "threads", "legacy"};
+  for (uint64_t number = 0; number < 300; ++number) {
+    const Program program = generate(8, number, without);
+    CHECK_EQ(int{program.threads}, 1);
+    for (const Buffer& buffer : program.buffers) CHECK(buffer.memory != Memory::managed && buffer.words <= 65536);
+    for (const Op& op : program.ops) {
+      CHECK(op.kind != OpKind::hostFunction || op.object == kNone);
+      CHECK(!op.isSynchronous && op.stream != kLegacy);
+    }
+  }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ordering rules of CUDA as a happens-before relation over one program, built op by op. It proves that what the program
+// computes does not depend on timing: of two accesses to a slot, one of them a write, one happens before the other. It also
+// proves that the program cannot hang: no call waits for a promise or a word that only later ops set.
+//
+// An op has up to three moments: its call begins, its work on the device is done, its call has returned. Rules: the CUDA
+// programming guide on streams, events and implicit synchronisation; the driver API's "API synchronization behavior".
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "testing/model/program.h"
+
+namespace millpond::model {
+
+/// A set of moments.
+class Moments {
+ public:
+  void insert(size_t moment);
+  void insertAll(const Moments& others);
+  bool contains(size_t moment) const;
+
+ private:
+  std::vector<uint64_t> words_;
+};
+
+/// Why an op cannot come next.
+enum class Refusal : uint8_t {
+  none,
+  race,       // something before it, which it depends on or disturbs, may still be under way
+  unordered,  // an object of it is used by another thread, and nothing says which call is first
+  stuck,      // its call could wait for a promise or a word that is not set yet
+  senseless,  // it has no meaning here
+};
+
+class Order {
+ public:
+  explicit Order(const Program& program);
+
+  /// Adds the next op. When it is refused, this object is of no more use: try on a copy.
+  Refusal append(const Op& op);
+  /// Promises that functions wait for and that nothing has fulfilled yet.
+  std::vector<uint8_t> openPromises() const;
+  std::vector<uint8_t> openWords() const;
+
+ private:
+  struct Moment {
+    Moments before;  ///< have happened
+    Moments maybe;   ///< and those that it could wait for
+  };
+  struct Use {
+    size_t moment = kNever;
+  };
+  struct Access {
+    size_t write = kNever;
+    std::vector<size_t> reads;
+  };
+  struct Lane {
+    size_t last = kNever;  ///< work
+    size_t used = kNever;  ///< return of the last call
+    bool isBlocking = true;
+    bool isLegacy = false;
+  };
+  struct Hold {
+    bool isPromise = true;
+    uint8_t object = 0;
+    size_t work = 0;
+    size_t call = 0;  ///< its beginning
+    std::vector<size_t> observers;
+  };
+  struct GraphState {
+    bool exists = false;
+    std::vector<Op> body;
+    size_t last = kNever;
+    size_t used = kNever;
+  };
+  struct EventState {
+    size_t work = kNever;
+    size_t used = kNever;
+  };
+  static constexpr size_t kNever = SIZE_MAX;
+
+  size_t moment();
+  void after(size_t later, size_t earlier);
+  void maybeAfter(size_t later, size_t earlier);
+  bool isBefore(size_t earlier, size_t later) const;
+  Lane& laneOf(const Op& op);
+  bool use(size_t& used);
+  bool read(int slot, size_t at, size_t done);
+  bool write(int slot, size_t at, size_t done);
+  Refusal settle();
+  Refusal submit(const Op& op);
+  Refusal dispatch(const Op& op);
+  Refusal copy(const Op& op);
+  Refusal fill(const Op& op);
+  Refusal graph(const Op& op);
+  Refusal launchGraph(const Op& op);
+  Refusal sync(const Op& op);
+  Refusal hold(const Op& op, bool isPromise);
+  Refusal release(const Op& op, bool isPromise, size_t by, size_t asks);
+  bool isBusy(const Lane& lane) const;
+  void blocksOn(size_t work, bool isCertain);
+
+  const Program& program_;
+  std::vector<Moment> moments_;
+  std::vector<size_t> threads_;       ///< last moment of each
+  std::vector<size_t> blocked_;       ///< last return of a call that waited, of each thread
+  std::vector<Lane> lanes_;           ///< streams, with a per-thread default stream for each thread at the end
+  std::vector<Access> slots_;
+  std::vector<EventState> events_;
+  std::vector<GraphState> graphs_;
+  std::vector<size_t> signals_;
+  std::vector<Hold> holds_;
+  std::vector<bool> wordsSet_;
+  std::vector<bool> promisesUsed_;
+  std::vector<bool> promisesFulfilled_;
+  std::vector<size_t> hostFunctions_;
+  bool hasBegun_ = false;  ///< anything but graphs was made
+
+  // Of the op that is being added
+  size_t begin_ = 0;
+  size_t work_ = kNever;
+  size_t end_ = 0;
+  bool waits_ = false;
+};
+
+/// Refusal::none if the whole program is determinate and ends.
+Refusal check(const Program& program, size_t* at);
+
+}  // namespace millpond::model

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// A random CUDA program as data: what it allocates, and what each of its threads calls, in the order in which it was made.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace millpond::model {
+
+/// Where the memory of a buffer comes from.
+enum class Memory : uint8_t {
+  device,      // cuMemAlloc
+  pool,        // cuMemAllocAsync on stream 0, cuMemFreeAsync at the end
+  peer,        // cuMemAlloc on the second device
+  managed,     // cuMemAllocManaged
+  pinned,      // cuMemHostAlloc
+  registered,  // malloc and cuMemHostRegister
+  pageable,    // malloc
+};
+constexpr bool isHost(Memory memory) { return memory >= Memory::managed; }
+constexpr bool isDevice(Memory memory) { return memory != Memory::pageable && memory != Memory::peer; }
+
+/// A buffer is cut into slots of the same size. A slot is what calls read and write, as rows of kRowWords words.
+struct Buffer {
+  Memory memory = Memory::device;
+  uint32_t slots = 1;
+  uint32_t words = 16;  ///< in a slot
+};
+inline constexpr uint32_t kRowWords = 16;
+
+/// The first two streams are the legacy default stream and the per-thread default stream of the calling thread.
+inline constexpr uint8_t kLegacy = 0;
+inline constexpr uint8_t kPerThread = 1;
+inline constexpr uint8_t kFirstStream = 2;
+struct Stream {
+  bool isBlocking = true;
+};
+
+enum class OpKind : uint8_t {
+  launch,        // `count` times: to = 3 to + from + value
+  copy,          // to = from
+  fill,          // to = value
+  record,        // event `object`
+  waitEvent,     // the stream waits for event `object`
+  syncEvent,     // the thread waits for event `object`
+  queryEvent,    // event `object` has happened
+  syncStream,    //
+  queryStream,   // is not ready while a promise holds the stream
+  syncContext,   //
+  hostFunction,  // sleeps `count` ms, waits for promise `object` unless it is kNone, then to = 5 to + value
+  waitValue,     // the stream waits for word `object`
+  writeValue,    // the stream sets word `object`
+  storeWord,     // the thread sets word `object`
+  fulfil,        // the thread fulfils promise `object`
+  hostUpdate,    // the thread does to = 5 to + value
+  hostCheck,     // the thread compares `from` with what the oracle says
+  send,          // the thread raises signal `object`
+  receive,       // the thread waits for signal `object`
+  graph,         // captures `body` as graph `object`
+  launchGraph,   // graph `object`
+  updateGraph,   // graph `object` becomes graph `count`
+  ask,           // calls that wait for nothing: memory info, elapsed time, an allocation
+};
+
+inline constexpr uint8_t kNone = 255;
+
+/// How a launch finds its operands, and which call makes a copy or a fill.
+enum class Variant : uint8_t {
+  plain,     // pointers as parameters; a copy of one dimension
+  table,     // launch: through pointers in device memory
+  packed,    // launch: pointers at odd offsets of a parameter passed by value
+  rows,      // copy and fill: two dimensions, all words but the last of each row
+  unified,   // copy: cuMemcpyAsync, which finds out itself where the ends are
+};
+
+struct Op {
+  OpKind kind = OpKind::launch;
+  uint8_t thread = 0;
+  uint8_t stream = kFirstStream;
+  int16_t to = -1;    ///< slot, counted over all buffers
+  int16_t from = -1;  ///< slot
+  uint32_t value = 0;
+  uint32_t count = 1;
+  uint8_t object = kNone;
+  Variant variant = Variant::plain;
+  bool isSynchronous = false;  ///< of copies and fills: the call without a stream
+  uint8_t branch = 0;          ///< in a graph: of the two streams that are captured
+  bool joins = false;          ///< in a graph: both streams wait for each other before it
+  std::vector<Op> body{};      ///< of a graph
+};
+
+struct Program {
+  std::vector<Buffer> buffers;
+  std::vector<Stream> streams;  ///< from kFirstStream on
+  uint8_t threads = 1;
+  uint8_t events = 0;
+  uint8_t words = 0;
+  uint8_t promises = 0;
+  uint8_t signals = 0;
+  uint8_t graphs = 0;
+  std::vector<Op> ops;
+};
+
+struct SlotPlace {
+  size_t buffer = 0;
+  uint32_t index = 0;  ///< in the buffer
+};
+SlotPlace placeOf(const Program& program, int slot);
+size_t slotCount(const Program& program);
+inline const Buffer& bufferOf(const Program& program, int slot) { return program.buffers[placeOf(program, slot).buffer]; }
+
+/// What a slot holds before the program.
+inline uint32_t initialWord(int slot, uint32_t word) { return static_cast<uint32_t>(slot) * 1'000'003U + word * 7U + 1U; }
+
+/// One line for people.
+std::string describe(const Program& program, const Op& op);
+
+}  // namespace millpond::model

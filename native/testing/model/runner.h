@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs programs on the driver and compares what they compute with the oracle.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "testing/model/oracle.h"
+#include "testing/model/program.h"
+
+namespace millpond::model {
+
+inline constexpr size_t kMostThreads = 4;
+
+/// Where the threads of the program under way are: the place of the op in program.ops. Read when a program hangs.
+extern std::array<std::atomic<size_t>, kMostThreads> progress;
+
+/// Starts the driver and loads the kernels, once in a process. Ends the process with 2 when that fails.
+void startDriver(bool needsPeer);
+
+/// Runs the program. The first difference from the outcome, or a call that fails, ends the process with 1 and a line on
+/// standard output: what the other threads wait for might never come.
+void run(const Program& program, const Outcome& outcome);
+
+}  // namespace millpond::model

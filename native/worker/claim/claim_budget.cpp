@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/claim/claim_budget.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "protocol/futex.h"
+#include "protocol/process_watch.h"
+#include "worker/process/shared_file.h"
+
+namespace millpond::worker {
+namespace {
+
+/// "claim", and the layout of what follows.
+constexpr uint64_t kMagic = 0x636c61696d000001;
+
+struct Seat {
+  uint32_t isTaken;
+  int32_t pid;
+  int64_t deadSince;  ///< monotonic clock; 0: it was not seen dead
+  uint64_t used;      ///< bytes that it does not share
+};
+
+struct SharedMemory {
+  uint64_t bytes;  ///< 0: the entry is free
+  uint64_t number;
+  std::array<uint64_t, kClaimSeats / 64> holders;  ///< a bit for each seat
+
+  bool isHeld() const {
+    return std::any_of(holders.begin(), holders.end(), [](uint64_t word) { return word != 0; });
+  }
+  void hold(uint32_t seat) { holders[seat / 64] |= uint64_t{1} << seat % 64; }
+  void letGo(uint32_t seat) {
+    holders[seat / 64] &= ~(uint64_t{1} << seat % 64);
+    if (!isHeld()) bytes = 0;
+  }
+};
+
+}  // namespace
+
+/// All zeros, but for the header and the mutexes, when it is new.
+struct ClaimBudget::Content {
+  SharedFileHeader header;
+  pthread_mutex_t mutex;
+  uint64_t limit;
+  uint64_t revision;
+  uint32_t seatsUsed;   ///< the seats from here on are free
+  uint32_t sharedUsed;  ///< and so are these entries
+  uint64_t lastShared;
+  std::array<Seat, kClaimSeats> seats;
+  std::array<SharedMemory, kClaimShared> shared;
+  std::array<pthread_mutex_t, kClaimSeats> lives;  ///< held by the session that sits there
+
+  SharedMemory* find(uint64_t number) {
+    for (uint32_t i = 0; i < sharedUsed; ++i)
+      if (shared[i].bytes && shared[i].number == number) return &shared[i];
+    return nullptr;
+  }
+  /// A new entry without a holder; null if all are taken.
+  SharedMemory* add(uint64_t bytes) {
+    for (uint32_t i = 0; i < kClaimShared; ++i) {
+      if (shared[i].bytes) continue;
+      shared[i].number = ++lastShared;
+      shared[i].holders = {};
+      shared[i].bytes = bytes;
+      sharedUsed = std::max(sharedUsed, i + 1);
+      return &shared[i];
+    }
+    return nullptr;
+  }
+};
+
+struct ClaimBudget::Lock {
+  explicit Lock(Content& content) : content_(content) { lockRobust(content_.mutex); }
+  ~Lock() { ::pthread_mutex_unlock(&content_.mutex); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  Content& content_;
+};
+
+ClaimBudget::ClaimBudget(uint64_t limitBytes) {
+  void* zeros = ::mmap(nullptr, sizeof(Content), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (zeros == MAP_FAILED || !makeRobustMutex(static_cast<Content*>(zeros)->mutex)) std::abort();
+  content_ = static_cast<Content*>(zeros);
+  content_->limit = limitBytes;
+  content_->seatsUsed = 1;
+  content_->seats[0].isTaken = 1;
+}
+
+ClaimBudget::~ClaimBudget() { unmap(); }
+
+void ClaimBudget::unmap() {
+  if (isShared_) {
+    rest();
+    const Lock lock(*content_);
+    clearSeat(seat_);
+  }
+  ::munmap(content_, sizeof(Content));
+}
+
+Status ClaimBudget::enter(const std::string& path, uint64_t revision) {
+  auto place = mapSharedFile(path, "the budget", {kMagic, sizeof(Content)}, [](void* zeros) {
+    auto* content = static_cast<Content*>(zeros);
+    bool made = makeRobustMutex(content->mutex);
+    for (pthread_mutex_t& life : content->lives) made = made && makeRobustMutex(life);
+    return made;
+  });
+  if (!place) return place.error();
+  auto* content = static_cast<Content*>(*place);
+  const uint64_t limit = content_->limit;
+  unmap();
+  content_ = content;
+  seat_ = kClaimSeats;
+  const Lock lock(*content_);
+  sweep();
+  for (uint32_t i = 0; i < kClaimSeats && seat_ == kClaimSeats; ++i)
+    if (!content_->seats[i].isTaken && tryLockRobust(content_->lives[i])) seat_ = i;
+  if (seat_ == kClaimSeats)
+    return Error{"the budget " + path + " has no seat left: " + std::to_string(kClaimSeats) +
+                 " sessions of the claim use the device, or have not ended yet"};
+  content_->seats[seat_] = {1, ::getpid(), 0, 0};
+  content_->seatsUsed = std::max(content_->seatsUsed, seat_ + 1);
+  isShared_ = true;
+  if (revision >= content_->revision) {
+    content_->revision = revision;
+    content_->limit = limit;
+  }
+  return Done{};
+}
+
+void ClaimBudget::rest() {
+  if (!isShared_ || isAtRest_) return;
+  isAtRest_ = true;
+  ::pthread_mutex_unlock(&content_->lives[seat_]);
+}
+
+uint64_t ClaimBudget::sum() const {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < content_->seatsUsed; ++i)
+    if (content_->seats[i].isTaken) bytes += content_->seats[i].used;
+  for (uint32_t i = 0; i < content_->sharedUsed; ++i) bytes += content_->shared[i].bytes;
+  return bytes;
+}
+
+void ClaimBudget::clearSeat(uint32_t seat) const {
+  for (uint32_t i = 0; i < content_->sharedUsed; ++i)
+    if (content_->shared[i].bytes) content_->shared[i].letGo(seat);
+  content_->seats[seat].isTaken = 0;
+}
+
+void ClaimBudget::sweep() const {
+  if (!isShared_ && seat_ != kClaimSeats) return;
+  for (uint32_t i = 0; i < content_->seatsUsed; ++i) {
+    Seat& seat = content_->seats[i];
+    if (i == seat_ || !seat.isTaken || !tryLockRobust(content_->lives[i])) continue;
+    // The kernel lets go of a process's locks before it closes its files, and the driver's memory goes with these.
+    const ProcessWatch process(seat.pid);
+    const int64_t now = monotonicNs();
+    if (seat.deadSince == 0) seat.deadSince = now;
+    if (process.file() < 0 || process.ended() || now - seat.deadSince > kWorkerEndsNs) clearSeat(i);
+    ::pthread_mutex_unlock(&content_->lives[i]);
+  }
+  while (content_->seatsUsed > 0 && !content_->seats[content_->seatsUsed - 1].isTaken) --content_->seatsUsed;
+  while (content_->sharedUsed > 0 && !content_->shared[content_->sharedUsed - 1].bytes) --content_->sharedUsed;
+}
+
+bool ClaimBudget::fits(uint64_t bytes) {
+  const auto hasRoom = [&] { return bytes <= content_->limit - std::min(content_->limit, sum()); };
+  if (hasRoom()) return true;
+  sweep();
+  return hasRoom();
+}
+
+std::optional<ClaimBudget::Charge> ClaimBudget::take(uint64_t bytes) {
+  const Lock lock(*content_);
+  if (!fits(bytes)) return std::nullopt;
+  content_->seats[seat_].used += bytes;
+  own_.fetch_add(bytes, std::memory_order_relaxed);
+  return Charge{bytes};
+}
+
+void ClaimBudget::give(const Charge& charge) {
+  const Lock lock(*content_);
+  if (!charge.shared) {
+    content_->seats[seat_].used -= charge.bytes;
+    own_.fetch_sub(charge.bytes, std::memory_order_relaxed);
+    return;
+  }
+  const auto opened = opened_.find(charge.shared);
+  if (--opened->second != 0) return;
+  opened_.erase(opened);
+  own_.fetch_sub(charge.bytes, std::memory_order_relaxed);
+  if (SharedMemory* memory = content_->find(charge.shared)) memory->letGo(seat_);
+}
+
+void ClaimBudget::share(Charge& charge) {
+  if (!isShared_ || charge.shared) return;
+  const Lock lock(*content_);
+  SharedMemory* memory = content_->add(charge.bytes);
+  if (!memory) return;
+  memory->hold(seat_);
+  content_->seats[seat_].used -= charge.bytes;
+  charge.shared = memory->number;
+  opened_.emplace(memory->number, 1);
+}
+
+std::optional<ClaimBudget::Charge> ClaimBudget::join(uint64_t shared, uint64_t bytes) {
+  {
+    const Lock lock(*content_);
+    SharedMemory* memory = shared ? content_->find(shared) : nullptr;
+    if (memory && memory->bytes == bytes) {
+      memory->hold(seat_);
+      if (++opened_[shared] == 1) own_.fetch_add(bytes, std::memory_order_relaxed);
+      return Charge{bytes, shared};
+    }
+  }
+  // The one that shared it has given it back meanwhile, or could not say that it does.
+  return take(bytes);
+}
+
+bool ClaimBudget::setLimit(uint64_t bytes, uint64_t revision) {
+  const Lock lock(*content_);
+  sweep();
+  if (sum() > bytes) return false;
+  if (revision < content_->revision) return true;
+  content_->revision = revision;
+  content_->limit = bytes;
+  return true;
+}
+
+uint64_t ClaimBudget::limitBytes() const {
+  const Lock lock(*content_);
+  return content_->limit;
+}
+
+uint64_t ClaimBudget::usedBytes() const {
+  const Lock lock(*content_);
+  sweep();
+  return sum();
+}
+
+uint64_t ClaimBudget::left() const {
+  const Lock lock(*content_);
+  sweep();
+  return content_->limit - std::min(content_->limit, sum());
+}
+
+}  // namespace millpond::worker

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory that a driver makes for a session beside what its programs allocate: what it counts of the claim's budget.
+// Sizes as measured on an H200 with driver 580.159.04; those of other cards are taken to grow as their multiprocessors do.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <tuple>
+
+#include "worker/claim/claim_budget.h"
+
+namespace millpond::worker {
+
+/// What a driver takes on one device. All zeros of the software GPU, whose driver takes nothing.
+struct DriverCosts {
+  uint64_t context = 0;          ///< each, beside the primary one
+  uint64_t stream = 0;           ///< each; kept for the next ones when it ends
+  uint64_t residentThreads = 0;  ///< for each of which a context has a stack
+  uint64_t graphNode = 0;        ///< at most, of an executable graph
+
+  static DriverCosts of(uint64_t multiprocessors, uint64_t threadsOfEach) {
+    return {multiprocessors << 22, uint64_t{576} << 10, multiprocessors * threadsOfEach, uint64_t{128} << 10};
+  }
+  bool any() const { return context != 0; }
+};
+
+/// Limits of a context as a driver sets them; only what is more than that is counted.
+inline constexpr uint64_t kUsualStack = 1024;
+inline constexpr uint64_t kUsualHeap = uint64_t{8} << 20;
+inline constexpr uint64_t kUsualOutput = 8650752;
+
+class DriverMemory {
+ public:
+  enum class Of : uint8_t { kContext, kStreams, kStacks, kHeap, kOutput, kModule, kGraph };
+
+  explicit DriverMemory(std::deque<ClaimBudget>& budgets) : budgets_(budgets) {}
+
+  /// So much is taken from here on, on a device of the session. False, and nothing changed, where it does not fit.
+  bool set(Of what, uint64_t number, size_t device, uint64_t bytes) {
+    uint64_t& has = taken_[{what, number, device}];
+    if (bytes > has && !budgets_[device].take(bytes - has)) return false;
+    if (bytes < has) budgets_[device].give({has - bytes, 0});
+    has = bytes;
+    return true;
+  }
+  /// On all devices.
+  void drop(Of what, uint64_t number) {
+    const auto first = taken_.lower_bound({what, number, 0});
+    auto last = first;
+    for (; last != taken_.end() && std::get<0>(last->first) == what && std::get<1>(last->first) == number; ++last)
+      if (last->second) budgets_[std::get<2>(last->first)].give({last->second, 0});
+    taken_.erase(first, last);
+  }
+  /// All that ends with a context, but for its modules.
+  void dropContext(uint64_t number) {
+    for (const Of what : {Of::kContext, Of::kStreams, Of::kStacks, Of::kHeap, Of::kOutput}) drop(what, number);
+  }
+  uint64_t bytesOn(size_t device) const {
+    uint64_t sum = 0;
+    for (const auto& [key, bytes] : taken_)
+      if (std::get<2>(key) == device) sum += bytes;
+    return sum;
+  }
+
+ private:
+  std::deque<ClaimBudget>& budgets_;
+  std::map<std::tuple<Of, uint64_t, size_t>, uint64_t> taken_;
+};
+
+}  // namespace millpond::worker

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contexts that the program makes beside the devices' primary ones, and how contexts end.
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "worker/session/executor.h"
+
+namespace millpond::worker {
+namespace {
+
+constexpr size_t kMaxAffinities = 16;
+/// How a thread of the program waits is the client's affair; this worker never waits in the driver.
+constexpr unsigned kFlagsPassedOn = CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_SYNC_MEMOPS;
+
+}  // namespace
+
+CUresult Executor::admitContext(uint32_t number) {
+  if (number <= devices_.all().size() || number >= wire::kContextLimit)
+    return violation("a context of the number " + std::to_string(number));
+  if (number > contexts_.size()) contexts_.resize(number);
+  const Context& before = contexts_[number - 1u];
+  if (!before.handle) return CUDA_SUCCESS;
+  // Numbers are used again only after thousands of others: so many contexts wait for their work to end.
+  return before.ending ? CUDA_ERROR_OUT_OF_MEMORY : violation("the number of a context is taken");
+}
+
+CUresult Executor::onContextCreate(const cmd::Decoded<cmd::ContextCreate>& command) {
+  const auto& create = command.fixed;
+  CUdevice device = 0;
+  if (!this->device(create.device, device)) return violation("a context on no device of the session");
+  if (CUresult rc = admitContext(create.context)) return rc;
+  const auto bytes = command.tail[0];
+  if (bytes.size() % sizeof(CUexecAffinityParam) || bytes.size() > kMaxAffinities * sizeof(CUexecAffinityParam))
+    return violation("affinities of " + std::to_string(bytes.size()) + " bytes");
+  std::vector<CUexecAffinityParam> affinities(bytes.size() / sizeof(CUexecAffinityParam));
+  if (!affinities.empty()) std::memcpy(affinities.data(), bytes.data(), bytes.size());
+
+  if (CUresult rc = admitOneContext()) return rc;
+  if (CUresult rc = chargeContext(create.context, static_cast<uint16_t>(create.device))) {
+    countContexts();
+    return rc;
+  }
+  CUcontext handle = nullptr;
+  const unsigned flags = create.flags & kFlagsPassedOn;
+  CUresult rc;
+  if (affinities.empty())
+    rc = driver_.cuCtxCreate_v2(&handle, flags, device);
+  else
+    rc = driver_.cuCtxCreate_v3(&handle, affinities.data(), static_cast<int>(affinities.size()), flags, device);
+  // The driver has made the new context current; whichever is bound stays so.
+  if (boundContext_) driver_.cuCtxSetCurrent(contexts_[boundContext_ - 1u].handle);
+  if (rc) {
+    driverMemory_.dropContext(create.context);
+    countContexts();
+    return rc;
+  }
+  contexts_[create.context - 1u] = {static_cast<uint16_t>(create.device), handle, true, false, {}};
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onContextDestroy(const cmd::Decoded<cmd::ContextDestroy>& command) {
+  const uint32_t number = command.fixed.context;
+  if (number <= devices_.all().size() || number > contexts_.size() || !contexts_[number - 1u].used)
+    return violation("this is no context of the program's");
+  Context& context = contexts_[number - 1u];
+  if (!context.handle || std::exchange(context.ending, true)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  const auto end = [this, number = static_cast<uint16_t>(number)](CUresult) {
+    const CUcontext handle = contexts_[number - 1u].handle;
+    const CUgreenCtx green = contexts_[number - 1u].green;
+    if (green) endStreamsOf(number);
+    forgetContext(number);
+    contexts_[number - 1u] = {0, nullptr, true, false, {}};
+    countContexts();
+    return green ? driver_.cuGreenCtxDestroy(green) : driver_.cuCtxDestroy_v2(handle);
+  };
+  // The driver would wait for the work that is left.
+  std::vector<Mark> marks;
+  if (fence(static_cast<uint16_t>(number), marks) != CUDA_SUCCESS || marks.empty()) return end(CUDA_SUCCESS);
+  pending_.push_back({current_, std::move(marks), nullptr, end});
+  return kDeferred;
+}
+
+void Executor::endStreamsOf(uint16_t number) {
+  handles_.eachOf(number, [&](HandleMap::Entry& entry) {
+    if (handle::kind(entry.wire) != HandleKind::kStream || !entry.object) return;
+    detachDownloads(static_cast<CUstream>(entry.object));
+    driver_.cuStreamDestroy_v2(static_cast<CUstream>(entry.object));
+    handles_.lose(entry);
+  });
+  count(HandleKind::kStream);
+  if (CUstream& quiet = contexts_[number - 1u].quiet) driver_.cuStreamDestroy_v2(std::exchange(quiet, nullptr));
+}
+
+void Executor::forgetContext(uint16_t number) {
+  handles_.eachOf(number, [&](HandleMap::Entry& entry) {
+    const HandleKind kind = handle::kind(entry.wire);
+    if (kind == HandleKind::kStream && entry.object) detachDownloads(static_cast<CUstream>(entry.object));
+    if (kind == HandleKind::kEvent && entry.object) answerWaitersOf(static_cast<CUevent>(entry.object));
+    if (kind == HandleKind::kModule) dropModuleCharge(entry.wire);
+    if (handle::livesInContext(kind)) handles_.lose(entry);
+  });
+  driverMemory_.dropContext(number);
+  updateMemoryCounters();
+  Context& gone = contexts_[number - 1u];
+  gone.streams = gone.mostStreams = 0;
+  gone.stackBytes = kUsualStack;
+  gone.localBytes = 0;
+  count(HandleKind::kStream);
+  count(HandleKind::kEvent);
+  const auto forget = [number](Mark& mark) {
+    if (mark.context == number) mark.event = nullptr;
+  };
+  for (Pending& each : pending_) std::for_each(each.events.begin(), each.events.end(), forget);
+  for (Retired& each : retired_) std::for_each(each.fence.begin(), each.fence.end(), forget);
+  for (Ending& each : endings_) {
+    std::for_each(each.fence.begin(), each.fence.end(), forget);
+    if (each.context == number) each.context = 0;  // its object is gone already
+  }
+  for (PoolFreeing& each : poolFrees_) forget(each.mark);
+  std::erase_if(textures_, [number](const auto& each) { return each.second.context == number; });
+  for (Hold& each : holds_) forget(each.mark);
+  for (Landing& each : landings_) forget(each.mark);
+  for (ReadMemory& each : readMemory_) forget(each.mark);
+  for (Download& each : downloads_) {
+    for (Download::Piece& piece : each.pieces) forget(piece.mark);
+    if (each.stream.context == number && each.left && !each.failure) each.failure = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  for (const auto& gate : gates_) gate->forget(number);
+  contexts_[number - 1u].pool.clear();
+  contexts_[number - 1u].quiet = nullptr;
+  journal_.forgetSettings(number);
+  eventTimes_.forgetContext(number);
+  for (auto& [wire, function] : functions_)
+    if (function.inContext.size() > number) function.inContext[number] = nullptr;
+  if (boundContext_ == number) useContext(primaryOf(number));
+}
+
+CUresult Executor::onContextReset(const cmd::Decoded<cmd::ContextReset>&) {
+  const uint16_t number = current_.context;
+  if (number == 0 || number > devices_.all().size()) return violation("only primary contexts are reset");
+  // The client has ended what lived in it. What libraries have there, their variables above all, only the driver can make
+  // as it was at first. It would wait for the work that is left.
+  const auto reset = [this, number] { return resetPrimary(number); };
+  std::vector<Mark> marks;
+  if (fence(number, marks) != CUDA_SUCCESS || marks.empty()) return withoutCallbacks(reset);
+  pending_.push_back({current_, std::move(marks), nullptr, [this, reset](CUresult) { return withoutCallbacks(reset); }});
+  return kDeferred;
+}
+
+CUresult Executor::resetPrimary(uint16_t number) {
+  const CUdevice device = devices_.all()[deviceOf(number)].device;
+  forgetContext(number);
+  CUcontext again = nullptr;
+  CUresult rc = driver_.cuDevicePrimaryCtxReset_v2(device);
+  if (!rc) rc = driver_.cuDevicePrimaryCtxRetain(&again, device);
+  if (!rc) rc = driver_.cuCtxSetCurrent(again);
+  if (!rc) {
+    contexts_[number - 1u].handle = again;
+    boundContext_ = number;
+    // What was registered there with the driver went with it.
+    for (const auto& [memory, pinned] : pinned_)
+      if (pinned.context == number && !rc) rc = driver_.cuMemHostRegister_v2(memory, pinned.bytes, pinned.flags);
+  }
+  log(LogLevel::Info, "context %u was reset: %d", number, static_cast<int>(rc));
+  if (rc) {
+    ended_ = true;
+    end_ = {"the driver could not reset a context (" + std::to_string(static_cast<int>(rc)) + ")", false};
+  }
+  return rc;
+}
+
+CUresult Executor::onContextSetLimit(const cmd::Decoded<cmd::ContextSetLimit>& command) {
+  // An enum that has no such value must not be made of it.
+  if (static_cast<uint32_t>(command.fixed.limit) >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
+  return setLimit(static_cast<CUlimit>(command.fixed.limit), command.fixed.value);
+}
+
+CUresult Executor::onContextSetCacheConfig(const cmd::Decoded<cmd::ContextSetCacheConfig>& command) {
+  return driver_.cuCtxSetCacheConfig(static_cast<CUfunc_cache>(command.fixed.config));
+}
+
+CUresult Executor::onContextRecordEvent(const cmd::Decoded<cmd::ContextRecordEvent>& command) {
+  CUevent event = nullptr;
+  if (!handle(HandleKind::kEvent, command.fixed.event, event)) return violation("unknown event");
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  const Context& context = contexts_[current_.context - 1u];
+  if (context.green) return driver_.cuGreenCtxRecordEvent(context.green, event);
+  return driver_.cuCtxRecordEvent(context.handle, event);
+}
+
+CUresult Executor::onContextWaitEvent(const cmd::Decoded<cmd::ContextWaitEvent>& command) {
+  CUevent event = nullptr;
+  if (!handle(HandleKind::kEvent, command.fixed.event, event)) return violation("unknown event");
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  const Context& context = contexts_[current_.context - 1u];
+  if (context.green) return driver_.cuGreenCtxWaitEvent(context.green, event);
+  return driver_.cuCtxWaitEvent(context.handle, event);
+}
+
+}  // namespace millpond::worker

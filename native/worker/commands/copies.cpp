@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies between client memory and the device. The device reads commands straight out of the ring and writes into
+// staging chunks, both registered with the driver; nothing here waits for it.
+#include <algorithm>
+#include <cstring>
+
+#include "worker/session/executor.h"
+
+namespace millpond::worker {
+namespace {
+
+/// The driver takes copies of this size from ordinary memory at once; larger ones may wait for the stream.
+constexpr size_t kInlineBytes = size_t{16} << 10;
+/// Staging chunks that only a copy gets whose stream has nothing else to do: those that wait for their streams must not
+/// keep the others from going on.
+constexpr uint32_t kReservedChunks = 4;
+static_assert(wire::kAcknowledgeBytes / kLentBytes < wire::kStagingChunks - kReservedChunks);
+
+}  // namespace
+
+CUresult Executor::pin(void* memory, uint64_t bytes, unsigned flags) {
+  const uint16_t before = boundContext_;
+  const uint16_t home = before ? primaryOf(before) : uint16_t{1};
+  useContext(home);
+  const CUresult rc = driver_.cuMemHostRegister_v2(memory, bytes, flags);
+  if (!rc) pinned_[memory] = {bytes, flags, home};
+  useContext(before);
+  return rc;
+}
+
+void Executor::unpin(void* memory) {
+  pinned_.erase(memory);
+  driver_.cuMemHostUnregister(memory);
+}
+
+bool Executor::registerTransfers() {
+  const auto pinRun = [&](std::span<std::byte> run) {
+    return pin(run.data(), run.size(), CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+  };
+  return pinRun(link_.memory().submitRun()) && pinRun(link_.memory().stagingRun());
+}
+
+CUresult Executor::onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& command) {
+  const auto& copy = command.fixed;
+  const auto data = command.tail[0];
+  Stream s;
+  if (!stream(copy.stream, s)) return violation("unknown stream");
+  if (copy.offset > copy.total || data.size() > copy.total - copy.offset)
+    return violation("a piece of a copy lies outside of it");
+  if (CUresult rc = refuseRecording(s)) return rc;
+  SessionRange range;
+  // The piece, behind what comes before it.
+  if (CUresult rc = addresses_.reach(Box{.address = copy.address, .x = copy.offset, .width = data.size()}, range))
+    return data.empty() ? CUDA_SUCCESS : rc;
+  const CUdeviceptr to = range.device();
+  if (data.size() <= kInlineBytes) {
+    small_.assign(data.begin(), data.end());
+    return driver_.cuMemcpyHtoDAsync_v2(to, small_.data(), small_.size(), s.handle);
+  }
+  Mark place;
+  // Behind a function of the client the ring would fill up, and no command would come through any more, nor the word that
+  // the function has returned; so it would behind whatever else a stream waits for.
+  const bool isLong = !holds_.empty() && link_.position() - holds_.front().start > wire::kSubmitBytes / 2;
+  const bool isHeldUp = callbacksExpected_ > 0 && driver_.cuStreamQuery(s.handle) == CUDA_ERROR_NOT_READY;
+  const auto aside = isLong || isHeldUp ? takeHostBuffer(data.size()) : nullptr;
+  if (aside) std::memcpy(aside->memory, data.data(), data.size());
+  const std::byte* from = aside ? aside->memory : data.data();
+  if (CUresult rc = driver_.cuMemcpyHtoDAsync_v2(to, from, data.size(), s.handle)) return rc;
+  if (CUresult rc = mark(s, place)) return rc;
+  if (aside)
+    readMemory_.push_back({place, aside});
+  else
+    holds_.push_back({frameStart_, place});
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onCopyHostShared(const cmd::Decoded<cmd::CopyHostShared>& command) {
+  const auto& copy = command.fixed;
+  Stream s;
+  if (!stream(copy.stream, s)) return violation("unknown stream");
+  SessionRange host, device;
+  if (addresses_.host(copy.hostAddress, copy.bytes, host))
+    return violation(addresses_.host(copy.hostAddress, 1, host) ? "a copy from memory that is not shared"
+                                                                : "a copy reaches over the end of shared memory");
+  CUresult rc = addresses_.reach(copy.deviceAddress, copy.bytes, device);
+  if (rc) return rc;
+  if (copy.bytes == 0)
+    rc = CUDA_SUCCESS;
+  else if (copy.direction == 1)
+    rc = driver_.cuMemcpyHtoDAsync_v2(device.device(), host.host(), copy.bytes, s.handle);
+  else if (copy.direction == 2)
+    rc = driver_.cuMemcpyDtoHAsync_v2(host.host(), device.device(), copy.bytes, s.handle);
+  else
+    return violation("a copy in no direction");
+  if (rc || current_.request == 0) return rc;
+  Mark place;
+  rc = mark(s, place);
+  if (rc) return rc;
+  pending_.push_back({current_, {place}, nullptr, {}});
+  return kDeferred;
+}
+
+CUresult Executor::onCopyFromDevice(const cmd::Decoded<cmd::CopyFromDevice>& command) {
+  const auto& copy = command.fixed;
+  Stream s;
+  if (!stream(copy.stream, s)) return violation("unknown stream");
+  if (CUresult rc = refuseRecording(s)) return rc;
+  SessionRange range;
+  if (CUresult rc = addresses_.reach(copy.address, copy.bytes, range)) return rc;
+  Download download;
+  download.request = current_;
+  download.stream = s;
+  download.address = range.device();
+  download.left = copy.bytes;
+  downloads_.push_back(std::move(download));
+  progressDownloads();
+  return kDeferred;
+}
+
+CUresult Executor::refuseRecording(const Stream& s) {
+  return captureStatus(s) == CU_STREAM_CAPTURE_STATUS_NONE ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+bool Executor::progressDownloads() {
+  bool some = false;
+  for (auto d = downloads_.begin(); d != downloads_.end() && !ended_;) {
+    some = advance(*d) || some;
+    if (!d->pieces.empty() || (d->left && !d->failure)) {
+      ++d;
+      continue;
+    }
+    some = true;
+    const Download done = std::move(*d);
+    d = downloads_.erase(d);
+    replyBody_.clear();
+    if (!done.failure) reply(cmd::CopyFromDeviceReply{done.sent});
+    answer(done.request, done.failure);
+  }
+  return some;
+}
+
+std::optional<uint32_t> Executor::freeChunk(const Download& download) {
+  const auto& busy = link_.memory().control().chunkBusy;
+  std::optional<uint32_t> found;
+  uint32_t free = 0;
+  for (uint32_t i = 0; i < wire::kStagingChunks && free <= kReservedChunks; ++i) {
+    const uint32_t chunk = (nextChunk_ + i) % wire::kStagingChunks;
+    if (busy[chunk].load(std::memory_order_acquire) != 0) continue;
+    if (!found) found = chunk;
+    ++free;
+  }
+  if (!found || free > kReservedChunks) return found;
+  const bool atOnce = download.pieces.empty() && driver_.cuStreamQuery(download.stream.handle) == CUDA_SUCCESS;
+  return atOnce ? found : std::nullopt;
+}
+
+void Executor::detachDownloads(CUstream stream) {
+  for (Download& download : downloads_) {
+    if (download.stream.handle != stream || !download.left || download.failure) continue;
+    // The rest of the copy goes to the default stream, behind what this one was given.
+    const Stream rest{nullptr, download.stream.context};
+    const uint16_t before = boundContext_;
+    Mark place;
+    CUresult rc = mark(download.stream, place);
+    if (!rc) {
+      useContext(rest.context);
+      rc = driver_.cuStreamWaitEvent(nullptr, place.event, 0);
+      giveBack(place);
+      useContext(before);
+    }
+    download.failure = rc;
+    download.stream = rest;
+  }
+}
+
+/// Issues pieces while chunks are free, sends those that have arrived. Whether anything happened.
+bool Executor::advance(Download& download) {
+  auto& busy = link_.memory().control().chunkBusy;
+  bool some = false;
+  const uint16_t before = boundContext_;
+  useContext(download.stream.context);
+  while (download.left && !download.failure) {
+    const auto chunk = freeChunk(download);
+    if (!chunk) break;
+    const uint64_t bytes = std::min<uint64_t>(download.left, wire::kChunkBytes);
+    Mark place;
+    CUresult rc = driver_.cuMemcpyDtoHAsync_v2(link_.memory().chunk(*chunk), download.address, bytes,
+                                               download.stream.handle);
+    if (!rc) rc = mark(download.stream, place);
+    some = true;
+    if (rc) {
+      download.failure = rc;
+      break;
+    }
+    busy[*chunk].store(1, std::memory_order_relaxed);
+    nextChunk_ = (*chunk + 1) % wire::kStagingChunks;
+    download.pieces.push_back({*chunk, static_cast<uint32_t>(bytes), place});
+    download.address += bytes;
+    download.left -= bytes;
+  }
+  useContext(before);
+  while (!download.pieces.empty()) {
+    const Download::Piece piece = download.pieces.front();
+    const CUresult rc = happened(piece.mark);
+    if (rc == CUDA_ERROR_NOT_READY) break;
+    some = true;
+    download.pieces.pop_front();
+    giveBack(piece.mark);
+    if (rc || download.failure) {
+      download.failure = rc ? rc : download.failure;
+      busy[piece.chunk].store(0, std::memory_order_relaxed);
+      continue;
+    }
+    // What lands there and was copied before must not come over it.
+    if (!landings_.empty()) progressLandings();
+    bool sent;
+    if (link_.remote()) {
+      const auto padding = static_cast<uint16_t>(wire::padded(piece.bytes) - piece.bytes);
+      const std::span<const std::byte> data(link_.memory().chunk(piece.chunk), piece.bytes);
+      const uint32_t request = download.request.request;
+      sent = piece.bytes >= kLentBytes ? link_.replyLending(wire::ReplyKind::kData, padding, request, {}, data)
+                                       : link_.reply(wire::ReplyKind::kData, padding, request, 0, data);
+      if (piece.bytes >= kLentBytes)
+        lentReplies_.push_back({link_.replied(), piece.chunk, {}});
+      else
+        busy[piece.chunk].store(0, std::memory_order_relaxed);
+      progressLent();
+    } else {
+      const wire::ChunkReady ready{piece.chunk, piece.bytes};
+      sent = link_.reply(wire::ReplyKind::kChunk, download.request.op, download.request.request, 0,
+                         std::as_bytes(std::span(&ready, 1)));
+    }
+    if (!sent) {
+      ended_ = true;
+      end_ = {"the client takes no data", true};
+      return true;
+    }
+    download.sent += piece.bytes;
+  }
+  return some;
+}
+
+bool Executor::progressLent() {
+  bool some = false;
+  for (; !lentReplies_.empty() && lentReplies_.front().end <= link_.acknowledged(); lentReplies_.pop_front()) {
+    const LentReply& lent = lentReplies_.front();
+    if (lent.chunk) link_.memory().control().chunkBusy[*lent.chunk].store(0, std::memory_order_relaxed);
+    some = true;
+  }
+  return some;
+}
+
+}  // namespace millpond::worker

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes of graphs that have addresses in them, and batches of memory operations: what of them is the session's.
+#include <cstddef>
+#include <string>
+
+#include "worker/session/executor.h"
+
+namespace millpond::worker {
+namespace {
+
+constexpr uint32_t kMaxOperations = 1024;
+
+bool isHost(CUmemorytype type) { return type == CU_MEMORYTYPE_HOST; }
+
+}  // namespace
+
+CUresult Executor::readCopy(const graph::NodeRecord& record, NodeParams& out) {
+  if (!boundContext_) return CUDA_ERROR_INVALID_CONTEXT;
+  using C = CUDA_MEMCPY3D;
+  CUDA_MEMCPY3D copy = record.copy.numbers();
+  const auto isPlain = [](CUmemorytype type) {
+    return type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
+  };
+  if (!isPlain(copy.srcMemoryType) || !isPlain(copy.dstMemoryType)) return CUDA_ERROR_NOT_SUPPORTED;
+  const bool toDevice = isHost(copy.srcMemoryType);
+  if (toDevice && isHost(copy.dstMemoryType)) return CUDA_ERROR_NOT_SUPPORTED;
+  const Box src{.address = toDevice ? record.copy.address<offsetof(C, srcHost)>() : record.copy.address<offsetof(C, srcDevice)>(),
+                .pitch = copy.srcPitch,
+                .rows = copy.srcHeight,
+                .x = copy.srcXInBytes,
+                .y = copy.srcY,
+                .z = copy.srcZ,
+                .width = copy.WidthInBytes,
+                .height = copy.Height,
+                .depth = copy.Depth};
+  const Box dst{.address = isHost(copy.dstMemoryType) ? record.copy.address<offsetof(C, dstHost)>()
+                                                      : record.copy.address<offsetof(C, dstDevice)>(),
+                .pitch = copy.dstPitch,
+                .rows = copy.dstHeight,
+                .x = copy.dstXInBytes,
+                .y = copy.dstY,
+                .z = copy.dstZ,
+                .width = copy.WidthInBytes,
+                .height = copy.Height,
+                .depth = copy.Depth};
+  if (!src.extent() || !dst.extent()) return CUDA_ERROR_INVALID_VALUE;
+  // What is said to be of the host is memory of the client unless both sides map it: the worker has a stage for it. All
+  // else is the session's, or nothing: the driver is never asked to find out what lies at an address.
+  SessionRange from, to;
+  const CUresult fromRc = addresses_.reach(src, from, true);
+  const CUresult toRc = addresses_.reach(dst, to, true);
+  const bool fromStage = toDevice && (fromRc || !from.isHost());
+  const bool toStage = isHost(copy.dstMemoryType) && (toRc || !to.isHost());
+  if (fromRc && !fromStage) return fromRc;
+  if (toRc && !toStage) return toRc;
+  if (fromStage || toStage)
+    if (CUresult rc = makeStage(fromStage ? src : dst, fromStage, record.copy.whole(), out.stage)) return rc;
+  if (fromStage) {
+    copy.srcHost = out.stage->memory;
+    copy.srcXInBytes = copy.srcY = copy.srcZ = 0;
+  } else {
+    // The driver counts from where the client's offsets count from.
+    const uint64_t begin = from.device() - src.extent()->offset;
+    copy.srcMemoryType = from.isHost() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    if (from.isHost()) copy.srcHost = reinterpret_cast<const void*>(begin);
+    else copy.srcDevice = begin;
+  }
+  if (toStage) {
+    copy.dstHost = out.stage->memory;
+    copy.dstXInBytes = copy.dstY = copy.dstZ = 0;
+  } else {
+    const uint64_t begin = to.device() - dst.extent()->offset;
+    copy.dstMemoryType = to.isHost() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    if (to.isHost()) copy.dstHost = reinterpret_cast<void*>(begin);
+    else copy.dstDevice = begin;
+  }
+  out.params.memcpy.copyCtx = contexts_[boundContext_ - 1u].handle;
+  out.params.memcpy.copyParams = copy;
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::readFill(const graph::NodeRecord& record, NodeParams& out) {
+  if (!boundContext_) return CUDA_ERROR_INVALID_CONTEXT;
+  const CUDA_MEMSET_NODE_PARAMS fill = record.fill.numbers();
+  Box box{.address = record.fill.address<offsetof(CUDA_MEMSET_NODE_PARAMS, dst)>(), .pitch = fill.pitch};
+  box.height = fill.height;
+  if (__builtin_mul_overflow(fill.width, uint64_t{fill.elementSize}, &box.width)) return CUDA_ERROR_INVALID_VALUE;
+  SessionRange range;
+  if (CUresult rc = addresses_.reach(box, range, true)) return rc;
+  out.params.memset = {range.device(), fill.pitch,  fill.value, fill.elementSize,
+                       fill.width,     fill.height, contexts_[boundContext_ - 1u].handle};
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::admit(std::span<const std::byte> bytes, std::vector<CUstreamBatchMemOpParams>& out, bool isRecorded) {
+  using Operation = CUstreamBatchMemOpParams;
+  if (bytes.size() % sizeof(Operation) || bytes.size() > kMaxOperations * sizeof(Operation))
+    return violation("memory operations of " + std::to_string(bytes.size()) + " bytes");
+  out.clear();
+  for (size_t at = 0; at < bytes.size(); at += sizeof(Operation)) {
+    const auto sent = Crossing<Operation>::in(bytes.data() + at);
+    Operation operation = sent.numbers();
+    uint64_t width = 0;
+    switch (operation.operation) {
+      case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+      case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        width = 4;
+        break;
+      case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+      case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        width = 8;
+        break;
+      case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+      case CU_STREAM_MEM_OP_BARRIER:
+        break;
+      default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    // Waits and writes have their address in the same place.
+    static_assert(offsetof(Operation, waitValue.address) == offsetof(Operation, writeValue.address));
+    SessionRange word;
+    if (width)
+      if (CUresult rc = addresses_.reach(sent.address<offsetof(Operation, waitValue.address)>(), width, word, isRecorded))
+        return rc;
+    operation.waitValue.address = word.device();
+    out.push_back(operation);
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace millpond::worker

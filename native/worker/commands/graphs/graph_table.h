@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// The numbers of graphs and their nodes, and what the worker keeps with a node beside the driver.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "cuda/gen/cuda_api.h"
+#include "cuda/graph_node.h"
+#include "worker/session/callbacks.h"
+
+namespace millpond::worker {
+
+/// Pinned memory of this worker that stands for memory of the client in a copy of a graph.
+struct GraphStage {
+  uint64_t number = 0;
+  bool toDevice = false;
+  uint64_t address = 0;  ///< of the client: first byte
+  uint64_t width = 0;    ///< bytes of a row
+  uint64_t height = 1;
+  uint64_t depth = 1;
+  uint64_t rowStride = 0;
+  uint64_t sliceStride = 0;
+  uint64_t bytes = 0;           ///< from the first to the last
+  std::byte* memory = nullptr;  ///< that many
+  CUDA_MEMCPY3D original{};     ///< as the client gave it: only for the client
+
+  /// Whether not all of its bytes are copied.
+  bool hasGaps() const { return rowStride != width || (depth != 1 && sliceStride != width * height); }
+};
+
+/// Memory of an allocation node, and its share of the limit.
+struct GraphAllocation {
+  CUdeviceptr address = 0;
+  uint64_t bytes = 0;
+  bool isFreedByGraph = false;  ///< some graph has a node that frees it
+};
+
+class GraphTable {
+ public:
+  struct Node {
+    CUgraphNode handle = nullptr;
+    uint64_t graph = 0;
+    std::shared_ptr<GraphStage> stage;
+    const HostCall* call = nullptr;
+    std::vector<uint64_t> children;    ///< graphs in it: a child graph, bodies
+    std::shared_ptr<GraphAllocation> allocation;
+    bool isPlain() const { return !stage && !call && children.empty() && !allocation; }
+  };
+  struct Graph {
+    CUgraph handle = nullptr;
+    uint64_t root = 0;  ///< the graph that it ends with, itself mostly
+    std::map<CUgraphNode, uint64_t> numbers;
+    std::set<uint64_t> special;  ///< nodes that are not plain
+  };
+
+  /// The number of a graph; a new one when it has none yet. `root` 0: it ends by itself.
+  uint64_t adopt(CUgraph handle, uint64_t root = 0) {
+    const auto known = graphNumbers_.find(handle);
+    if (known != graphNumbers_.end()) return known->second;
+    const uint64_t number = graph::number(graph::Tag::kGraph, ++last_);
+    graphNumbers_[handle] = number;
+    graphs_[number] = {handle, root ? root : number, {}, {}};
+    return number;
+  }
+  /// The number of a node of that graph, which must be known.
+  uint64_t adopt(uint64_t graph, CUgraphNode handle) {
+    auto& numbers = graphs_.at(graph).numbers;
+    const auto known = numbers.find(handle);
+    if (known != numbers.end()) return known->second;
+    const uint64_t number = graph::number(graph::Tag::kNode, ++last_);
+    numbers[handle] = number;
+    nodes_[number] = {handle, graph, {}, nullptr, {}, {}};
+    return number;
+  }
+  Graph* graph(uint64_t number) {
+    const auto found = graphs_.find(number);
+    return found == graphs_.end() ? nullptr : &found->second;
+  }
+  Node* node(uint64_t number) {
+    const auto found = nodes_.find(number);
+    return found == nodes_.end() ? nullptr : &found->second;
+  }
+  /// 0 when it has none.
+  uint64_t numberOf(CUgraph handle) const {
+    const auto known = graphNumbers_.find(handle);
+    return known == graphNumbers_.end() ? 0 : known->second;
+  }
+  void markSpecial(uint64_t node) {
+    const Node& entry = nodes_.at(node);
+    graphs_.at(entry.graph).special.insert(node);
+  }
+  bool empty() const { return graphs_.empty(); }
+  /// Forgets a graph, its nodes, and the graphs in them.
+  void dropGraph(uint64_t number) {
+    const auto found = graphs_.find(number);
+    if (found == graphs_.end()) return;
+    const Graph gone = std::move(found->second);
+    graphNumbers_.erase(gone.handle);
+    graphs_.erase(found);
+    for (const auto& [handle, node] : gone.numbers) eraseNode(node);
+  }
+  void dropNode(uint64_t number) {
+    const auto found = nodes_.find(number);
+    if (found == nodes_.end()) return;
+    if (Graph* owner = graph(found->second.graph)) {
+      owner->numbers.erase(found->second.handle);
+      owner->special.erase(number);
+    }
+    eraseNode(number);
+  }
+  uint64_t next(graph::Tag tag) { return graph::number(tag, ++last_); }
+
+ private:
+  void eraseNode(uint64_t number) {
+    const auto found = nodes_.find(number);
+    if (found == nodes_.end()) return;
+    const std::vector<uint64_t> children = std::move(found->second.children);
+    nodes_.erase(found);
+    for (const uint64_t child : children) dropGraph(child);
+  }
+
+  uint64_t last_ = 0;
+  std::unordered_map<CUgraph, uint64_t> graphNumbers_;
+  std::unordered_map<uint64_t, Graph> graphs_;
+  std::unordered_map<uint64_t, Node> nodes_;
+};
+
+/// What the launches of an executable graph need beside the driver, by node of the graph that it was made from.
+struct ExecContents {
+  std::map<uint64_t, std::shared_ptr<GraphStage>> stages;
+  std::map<uint64_t, const HostCall*> calls;
+  /// Node of a call, or of a copy from the client → copies to the client that are done before it.
+  std::map<uint64_t, std::vector<uint64_t>> before;
+  std::map<uint64_t, std::vector<uint64_t>> after;  ///< node of a call → copies from the client that come behind it
+  std::vector<std::shared_ptr<GraphAllocation>> allocations;
+
+  /// Allocations that outlive a launch: the program frees them, or another launch does.
+  std::vector<std::shared_ptr<GraphAllocation>> kept() const {
+    std::vector<std::shared_ptr<GraphAllocation>> out;
+    for (const auto& each : allocations)
+      if (!each->isFreedByGraph) out.push_back(each);
+    return out;
+  }
+};
+
+}  // namespace millpond::worker

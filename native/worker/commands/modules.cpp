@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Modules, libraries, and what is in them.
+#include <algorithm>
+#include <cstring>
+
+#include "cuda/image_extent.h"
+#include "worker/images/linked_fatbins.h"
+#include "worker/session/executor.h"
+
+namespace millpond::worker {
+namespace {
+
+constexpr size_t kMaxSymbolBytes = 4096;
+/// Of all functions of a module: what fits into an answer.
+constexpr size_t kMaxNamesBytes = size_t{512} << 10;
+/// The longest parameter list of any architecture.
+constexpr size_t kMaxParameterBytes = 32764;
+
+std::string text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+CUresult Executor::onModuleLoad(const cmd::Decoded<cmd::ModuleLoad>& command) {
+  const auto& load = command.fixed;
+  Image image;
+  if (!takeImage(load.handle, image)) return violation("a module whose image did not come");
+  if (image.noRoom) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (isWrapper(image)) return violation("an image that names addresses");
+  const HandleKind kind = handle::kind(load.handle);
+  if (!(load.kind == 0 && kind == HandleKind::kModule) && !(load.kind == 1 && kind == HandleKind::kLibrary))
+    return violation("a module of no kind");
+  JitOptions options;
+  if (!options.read(command.tail[0])) return violation("options that the compiler does not have");
+  LinkedFatbins fatbins;
+  if (!fatbins.read(command.tail[1], image.data(), image.total)) return violation("fatbins outside of their image");
+  // With the zero behind it, at which text ends.
+  if (!fatbins.wrapper() && imageExtent(image.data(), image.total + 1) == 0) return violation("an image that reaches beyond its bytes");
+
+  if (handles_.find(load.handle)) return violation("the handle of a module is taken");
+  const auto bytes = memoryOf(image, fatbins);
+  if (bytes)
+    if (CUresult rc = chargeModule(load.handle, *bytes)) return rc;
+
+  const void* code = fatbins.wrapper() ? fatbins.wrapper() : image.data();
+  void* object = nullptr;
+  const auto make = [&]() -> CUresult {
+    CUmodule module = nullptr;
+    CUlibrary library = nullptr;
+    const CUresult made =
+        kind == HandleKind::kModule
+            ? driver_.cuModuleLoadDataEx(&module, code, options.count(), options.ids(), options.values())
+            : driver_.cuLibraryLoadData(&library, code, options.ids(), options.values(), options.count(), nullptr, nullptr, 0);
+    object = kind == HandleKind::kModule ? static_cast<void*>(module) : static_cast<void*>(library);
+    return made;
+  };
+  const auto unmake = [&] {
+    kind == HandleKind::kModule ? driver_.cuModuleUnload(static_cast<CUmodule>(object))
+                                : driver_.cuLibraryUnload(static_cast<CUlibrary>(object));
+  };
+  // What declares its variables in a way that is not understood, or is no code at all.
+  const CUresult rc = bytes ? make()
+                            : measured(DriverMemory::Of::kModule, load.handle, primaryOf(boundContext_), UINT64_MAX, make, unmake);
+  if (rc) dropModuleCharge(load.handle);
+  replyJit<cmd::ModuleLoadReply>(options);
+  if (!rc && !adopt(kind, load.handle, object)) return violation("the handle of a module is taken");
+  if (!rc && parking_.afterNs) noteLoaded(load, {image.data(), fatbins.wrapper() ? 0 : image.total});
+  keepImage(std::move(image));
+  return rc;
+}
+
+void Executor::dropChildren(uint64_t owner) {
+  const auto found = children_.find(owner);
+  if (found == children_.end()) return;
+  const std::vector<uint64_t> children = std::move(found->second);
+  children_.erase(found);
+  for (const uint64_t child : children) {
+    dropChildren(child);
+    handles_.drop(handle::kind(child), child);
+    functions_.erase(child);
+    borrowed_.erase(child);
+    asked_.erase(child);
+  }
+}
+
+CUresult Executor::onModuleUnload(const cmd::Decoded<cmd::ModuleUnload>& command) {
+  const uint64_t wire = command.fixed.handle;
+  const HandleKind kind = handle::kind(wire);
+  if (kind != HandleKind::kModule && kind != HandleKind::kLibrary) return violation("this is no module");
+  void* object = nullptr;
+  if (!handle(kind, wire, object)) return violation("unknown module");
+  const bool borrowed = borrowed_.erase(wire) != 0;
+  dropChildren(wire);
+  drop(kind, wire);
+  loaded_.erase(wire);
+  asked_.erase(wire);
+  dropModuleCharge(wire);
+  // What ended with its context, or never was.
+  if (!object || borrowed) return CUDA_ERROR_INVALID_HANDLE;
+  return withoutCallbacks([this, kind, object] {
+    return kind == HandleKind::kModule ? driver_.cuModuleUnload(static_cast<CUmodule>(object))
+                                       : driver_.cuLibraryUnload(static_cast<CUlibrary>(object));
+  });
+}
+
+CUresult Executor::onLibraryGetModule(const cmd::Decoded<cmd::LibraryGetModule>& command) {
+  CUlibrary library = nullptr;
+  if (!handle(HandleKind::kLibrary, command.fixed.library, library)) return violation("unknown library");
+  CUmodule module = nullptr;
+  if (CUresult rc = driver_.cuLibraryGetModule(&module, library)) return rc;
+  if (!adopt(HandleKind::kModule, command.fixed.handle, module)) return violation("the handle of a module is taken");
+  children_[command.fixed.library].push_back(command.fixed.handle);
+  borrowed_.insert(command.fixed.handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onFunctionNames(const cmd::Decoded<cmd::FunctionNames>& command) {
+  const uint64_t owner = command.fixed.owner;
+  std::string names;
+  unsigned count = 0;
+  const auto collect = [&](auto& handles, auto enumerate, auto nameOf) -> CUresult {
+    handles.resize(count);
+    if (count == 0) return CUDA_SUCCESS;
+    if (CUresult rc = enumerate(handles.data())) return rc;
+    for (const auto each : handles) {
+      const char* name = nullptr;
+      if (CUresult rc = nameOf(&name, each)) return rc;
+      names.append(name ? name : "");
+      names.push_back('\0');
+    }
+    return CUDA_SUCCESS;
+  };
+  CUresult rc;
+  if (handle::kind(owner) == HandleKind::kModule) {
+    CUmodule module = nullptr;
+    if (!handle(HandleKind::kModule, owner, module)) return violation("unknown module");
+    if (!module) return CUDA_ERROR_INVALID_HANDLE;
+    std::vector<CUfunction> functions;
+    rc = driver_.cuModuleGetFunctionCount(&count, module);
+    if (!rc)
+      rc = collect(
+          functions, [&](CUfunction* out) { return driver_.cuModuleEnumerateFunctions(out, count, module); },
+          driver_.cuFuncGetName);
+  } else {
+    CUlibrary library = nullptr;
+    if (!handle(HandleKind::kLibrary, owner, library)) return violation("unknown library");
+    if (!library) return CUDA_ERROR_INVALID_HANDLE;
+    std::vector<CUkernel> kernels;
+    rc = driver_.cuLibraryGetKernelCount(&count, library);
+    if (!rc)
+      rc = collect(
+          kernels, [&](CUkernel* out) { return driver_.cuLibraryEnumerateKernels(out, count, library); },
+          driver_.cuKernelGetName);
+  }
+  if (rc) return rc;
+  if (names.size() > kMaxNamesBytes) return CUDA_ERROR_NOT_SUPPORTED;
+  reply(cmd::FunctionNamesReply{.count = count}, std::as_bytes(std::span(names)));
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onGetFunction(const cmd::Decoded<cmd::GetFunction>& command) {
+  const auto& get = command.fixed;
+  if (command.tail[0].size() > kMaxSymbolBytes) return violation("a name of " + std::to_string(command.tail[0].size()) + " bytes");
+  const std::string name = text(command.tail[0]);
+  const HandleKind kind = handle::kind(get.handle);
+  void* object = nullptr;
+  CUresult rc;
+  if (kind == HandleKind::kFunction) {
+    CUmodule module = nullptr;
+    CUfunction function = nullptr;
+    if (!handle(HandleKind::kModule, get.owner, module)) return violation("unknown module");
+    rc = driver_.cuModuleGetFunction(&function, module, name.c_str());
+    object = function;
+  } else if (kind == HandleKind::kKernel) {
+    CUlibrary library = nullptr;
+    CUkernel kernel = nullptr;
+    if (!handle(HandleKind::kLibrary, get.owner, library)) return violation("unknown library");
+    rc = driver_.cuLibraryGetKernel(&kernel, library, name.c_str());
+    object = kernel;
+  } else {
+    return violation("a function of no kind");
+  }
+  if (rc) return rc;
+
+  int local = 0;
+  if (boundContext_ && costs_[deviceOf(boundContext_)].any()) {
+    const CUresult told =
+        kind == HandleKind::kFunction
+            ? driver_.cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, static_cast<CUfunction>(object))
+            : driver_.cuKernelGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, static_cast<CUkernel>(object),
+                                           devices_.all()[deviceOf(boundContext_)].device);
+    if (told == CUDA_SUCCESS && local > 0) rc = chargeLocal(static_cast<uint64_t>(local));
+  }
+  if (rc) return rc;
+
+  std::vector<uint32_t> layout;
+  uint32_t end = 0;
+  for (size_t i = 0; i < kMaxParameterBytes; ++i) {
+    size_t offset = 0, size = 0;
+    const CUresult more =
+        kind == HandleKind::kFunction
+            ? driver_.cuFuncGetParamInfo(static_cast<CUfunction>(object), i, &offset, &size)
+            : driver_.cuKernelGetParamInfo(static_cast<CUkernel>(object), i, &offset, &size);
+    if (more) break;
+    layout.push_back(static_cast<uint32_t>(offset));
+    layout.push_back(static_cast<uint32_t>(size));
+    end = std::max(end, static_cast<uint32_t>(offset + size));
+  }
+  if (!adopt(kind, get.handle, object)) return violation("the handle of a function is taken");
+  children_[get.owner].push_back(get.handle);
+  functions_[get.handle] = {end, {}, layout};
+  reply(cmd::GetFunctionReply{.paramCount = static_cast<uint32_t>(layout.size() / 2)}, std::as_bytes(std::span(layout)),
+        std::span<const std::byte>{});
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onGetGlobal(const cmd::Decoded<cmd::GetGlobal>& command) {
+  if (command.tail[0].size() > kMaxSymbolBytes) return violation("a name of " + std::to_string(command.tail[0].size()) + " bytes");
+  const std::string name = text(command.tail[0]);
+  CUdeviceptr address = 0;
+  size_t bytes = 0;
+  CUresult rc;
+  if (handle::kind(command.fixed.owner) == HandleKind::kModule) {
+    CUmodule module = nullptr;
+    if (!handle(HandleKind::kModule, command.fixed.owner, module)) return violation("unknown module");
+    rc = driver_.cuModuleGetGlobal_v2(&address, &bytes, module, name.c_str());
+  } else {
+    CUlibrary library = nullptr;
+    if (!handle(HandleKind::kLibrary, command.fixed.owner, library)) return violation("unknown library");
+    rc = command.fixed.managed ? driver_.cuLibraryGetManaged(&address, &bytes, library, name.c_str())
+                               : driver_.cuLibraryGetGlobal(&address, &bytes, library, name.c_str());
+  }
+  if (rc) return rc;
+  if (parking_.afterNs) asked_.insert(command.fixed.owner);
+  reply(cmd::GetGlobalReply{address, bytes});
+  return CUDA_SUCCESS;
+}
+
+}  // namespace millpond::worker

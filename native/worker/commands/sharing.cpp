@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory and events that sessions of one claim share. What several have open counts once against the limit of the claim.
+#include <cstring>
+
+#include "base/log.h"
+#include "worker/session/executor.h"
+
+namespace millpond::worker {
+namespace {
+
+Sharing::Handle handleIn(const uint8_t (&bytes)[64]) {
+  Sharing::Handle handle;
+  std::memcpy(handle.data(), bytes, handle.size());
+  return handle;
+}
+
+template <typename R>
+R replyWith(const Sharing::Handle& handle) {
+  R reply{};
+  std::memcpy(reply.handle, handle.data(), handle.size());
+  return reply;
+}
+
+CUresult codeOf(Sharing::Refusal refusal) {
+  return refusal == Sharing::Refusal::kOwn ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
+}
+
+/// Memory of the driver, for as long as this lives.
+class HeldMemory {
+ public:
+  explicit HeldMemory(const Driver& driver) : driver_(driver) {}
+  ~HeldMemory() {
+    if (handle) driver_.cuMemRelease(handle);
+  }
+  HeldMemory(const HeldMemory&) = delete;
+  HeldMemory& operator=(const HeldMemory&) = delete;
+
+  CUmemGenericAllocationHandle handle = 0;
+
+ private:
+  const Driver& driver_;
+};
+
+}  // namespace
+
+bool Executor::canShare(int32_t ordinal) const {
+  if (!sharing_ || !driver_.cuMemExportToShareableHandle || !driver_.cuMemImportFromShareableHandle ||
+      !driver_.cuMemRetainAllocationHandle)
+    return false;
+  int can = 0;
+  return driver_.cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+                                      devices_.all()[static_cast<size_t>(ordinal)].device) == CUDA_SUCCESS &&
+         can;
+}
+
+CUresult Executor::exportFile(CUmemGenericAllocationHandle memory, std::shared_ptr<const UniqueFd>& file) {
+  int out = -1;
+  if (CUresult rc = driver_.cuMemExportToShareableHandle(&out, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0))
+    return rc;
+  file = std::make_shared<const UniqueFd>(out);
+  return CUDA_SUCCESS;
+}
+
+bool Executor::ordinalOf(const std::array<std::byte, 16>& uuid, size_t& ordinal) const {
+  CUuuid wanted{};
+  std::memcpy(&wanted, uuid.data(), uuid.size());
+  for (ordinal = 0; ordinal < devices_.all().size(); ++ordinal)
+    if (devices_.all()[ordinal].share.uuid == uuidText(wanted)) return true;
+  return false;
+}
+
+CUresult Executor::shareItem(Sharing::Kind kind, uint64_t object, size_t ordinal, Sharing::Item item, Sharing::Handle& handle) {
+  if (CUresult rc = uuidOf(ordinal, item.facts.uuid)) return rc;
+  handle = sharing_->add(kind, object, std::move(item));
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::uuidOf(size_t ordinal, std::array<std::byte, 16>& uuid) const {
+  CUuuid own{};
+  if (CUresult rc = driver_.cuDeviceGetUuid_v2(&own, devices_.all()[ordinal].device)) return rc;
+  std::memcpy(uuid.data(), &own, uuid.size());
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::openItem(Sharing::Kind kind, const Sharing::Handle& handle, Sharing::Item& item, size_t& ordinal) {
+  if (const auto refusal = sharing_->open(kind, handle, item)) return codeOf(*refusal);
+  if (ordinalOf(item.facts.uuid, ordinal)) return CUDA_SUCCESS;
+  log(LogLevel::Info, "memory of another session lies on a device that this one does not have");
+  return CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult Executor::importMemory(Sharing::Kind kind, const Sharing::Handle& handle, Sharing::Item& item, size_t& ordinal,
+                                CUmemGenericAllocationHandle& memory) {
+  if (CUresult rc = openItem(kind, handle, item, ordinal)) return rc;
+  return importFile(item, memory);
+}
+
+CUresult Executor::importFile(const Sharing::Item& item, CUmemGenericAllocationHandle& memory) {
+  if (!item.file) return CUDA_ERROR_INVALID_VALUE;
+  void* file = reinterpret_cast<void*>(static_cast<intptr_t>(item.file->get()));
+  return driver_.cuMemImportFromShareableHandle(&memory, file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+}
+
+CUresult Executor::shareAllocation(Sharing::Kind kind, size_t ordinal, CUdeviceptr address, uint64_t bytes, uint64_t pool,
+                                   Sharing::Handle& handle) {
+  if (!canShare(static_cast<int32_t>(ordinal))) return CUDA_ERROR_NOT_SUPPORTED;
+  if (const auto known = sharing_->find(kind, address)) {
+    handle = *known;
+    return CUDA_SUCCESS;
+  }
+  const MemoryArena::Place place = arenas_[ordinal]->placeOf(address);
+  const uint64_t offset = address - place.run;
+  if (bytes > place.runBytes - offset) return violation("more is shared than was allocated");
+  Sharing::Item item;
+  if (CUresult rc = uuidOf(ordinal, item.facts.uuid)) return rc;
+  // Small allocations lie together, and need one file together.
+  item.file = sharing_->fileOf(item.facts.uuid, place.number);
+  if (!item.file) {
+    HeldMemory held(driver_);
+    if (CUresult rc = driver_.cuMemRetainAllocationHandle(&held.handle, reinterpret_cast<void*>(place.run))) return rc;
+    if (CUresult rc = exportFile(held.handle, item.file)) return rc;
+  }
+  item.facts.bytes = bytes;
+  item.facts.offset = offset;
+  item.facts.fileBytes = place.runBytes;
+  item.facts.run = place.number;
+  item.facts.charge = arenas_[ordinal]->share(address);
+  item.facts.pool = pool;
+  return shareItem(kind, address, ordinal, std::move(item), handle);
+}
+
+// Allocations
+
+CUresult Executor::onShareMemory(const cmd::Decoded<cmd::ShareMemory>& command) {
+  if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
+  const CUdeviceptr address = AddressGate::key(command.fixed.address);
+  for (size_t ordinal = 0; ordinal < arenas_.size(); ++ordinal) {
+    if (!arenas_[ordinal]->owns(address)) continue;
+    Sharing::Handle handle{};
+    if (CUresult rc = shareAllocation(Sharing::Kind::kMemory, ordinal, address, command.fixed.bytes, 0, handle)) return rc;
+    reply(replyWith<cmd::ShareMemoryReply>(handle));
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult Executor::onOpenMemory(const cmd::Decoded<cmd::OpenMemory>& command) {
+  if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto attempt = [this, handle = handleIn(command.fixed.handle)]() -> CUresult {
+    Sharing::Item item;
+    size_t ordinal = 0;
+    HeldMemory held(driver_);
+    if (CUresult rc = importMemory(Sharing::Kind::kMemory, handle, item, ordinal, held.handle)) return rc;
+    CUdeviceptr address = 0;
+    if (CUresult rc = arenas_[ordinal]->adopt(held.handle, item.facts.charge, item.facts.fileBytes, item.facts.offset, address)) return rc;
+    sanitizer_.allocated(address, item.facts.bytes, "cuIpcOpenMemHandle");
+    updateMemoryCounter(static_cast<uint16_t>(ordinal + 1));
+    reply(cmd::OpenMemoryReply{address, item.facts.bytes, static_cast<int32_t>(ordinal)});
+    return CUDA_SUCCESS;
+  };
+  const CUresult rc = attempt();
+  // Memory that was freed may still be waiting for its streams.
+  return rc == CUDA_ERROR_OUT_OF_MEMORY ? afterFrees(attempt, Frees::kOfPoolsToo) : rc;
+}
+
+// Memory without an address
+
+CUresult Executor::onVmShare(const cmd::Decoded<cmd::VmShare>& command) {
+  if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
+  const uint64_t number = command.fixed.memory;
+  const auto memory = virtualMemory_.find(number);
+  if (!memory) return CUDA_ERROR_INVALID_VALUE;
+  if (!canShare(static_cast<int32_t>(memory->device))) return CUDA_ERROR_NOT_SUPPORTED;
+  auto handle = sharing_->find(Sharing::Kind::kPages, number);
+  if (!handle) {
+    Sharing::Item item;
+    if (CUresult rc = exportFile(memory->handle, item.file)) return rc;
+    item.facts.bytes = item.facts.fileBytes = memory->bytes;
+    item.facts.charge = virtualMemory_.share(number);
+    if (CUresult rc = shareItem(Sharing::Kind::kPages, number, memory->device, std::move(item), handle.emplace())) return rc;
+  }
+  reply(replyWith<cmd::VmShareReply>(*handle));
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onVmOpen(const cmd::Decoded<cmd::VmOpen>& command) {
+  if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
+  const uint64_t number = command.fixed.memory;
+  if (virtualMemory_.has(number)) return violation("there is memory of this number already");
+  Sharing::Item item;
+  size_t ordinal = 0;
+  HeldMemory held(driver_);
+  if (CUresult rc = importMemory(Sharing::Kind::kPages, handleIn(command.fixed.handle), item, ordinal, held.handle)) return rc;
+  if (CUresult rc = virtualMemory_.adopt(number, ordinal, item.facts.bytes, held.handle, item.facts.charge)) return rc;
+  held.handle = 0;
+  updateMemoryCounter(static_cast<uint16_t>(ordinal + 1));
+  reply(cmd::VmOpenReply{item.facts.bytes, static_cast<int32_t>(ordinal)});
+  return CUDA_SUCCESS;
+}
+
+// Pools
+
+CUresult Executor::onPoolShare(const cmd::Decoded<cmd::PoolShare>& command) {
+  if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
+  const uint64_t pool = command.fixed.pool;
+  const auto ordinal = pools_.device(pool);
+  if (!ordinal) return CUDA_ERROR_INVALID_VALUE;
+  if (!canShare(static_cast<int32_t>(*ordinal))) return CUDA_ERROR_NOT_SUPPORTED;
+  auto handle = sharing_->find(Sharing::Kind::kPool, pool);
+  if (!handle) {
+    Sharing::Item item;
+    item.facts.pool = pool;
+    if (CUresult rc = shareItem(Sharing::Kind::kPool, pool, *ordinal, std::move(item), handle.emplace())) return rc;
+  }
+  reply(replyWith<cmd::PoolShareReply>(*handle));
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onPoolOpen(const cmd::Decoded<cmd::PoolOpen>& command) {
+  if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
+  Sharing::Item item;
+  size_t ordinal = 0;
+  if (CUresult rc = openItem(Sharing::Kind::kPool, handleIn(command.fixed.handle), item, ordinal)) return rc;
+  const OpenedPools::Source source{item.worker, item.facts.pool};
+  const uint64_t pool = openedPools_.numberOf(source).value_or(command.fixed.pool);
+  if (pool == command.fixed.pool && (pools_.device(pool) || !openedPools_.add(pool, source, ordinal)))
+    return violation("there is a pool of this number already");
+  reply(cmd::PoolOpenReply{pool, static_cast<int32_t>(ordinal)});
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onPoolSharePointer(const cmd::Decoded<cmd::PoolSharePointer>& command) {
+  if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
+  const CUdeviceptr address = AddressGate::key(command.fixed.address);
+  const auto pool = pools_.poolOf(address);
+  const auto ordinal = pool ? pools_.device(*pool) : std::nullopt;
+  if (!ordinal || !sharing_->find(Sharing::Kind::kPool, *pool)) return CUDA_ERROR_INVALID_VALUE;
+  Sharing::Handle handle{};
+  if (CUresult rc = shareAllocation(Sharing::Kind::kPoolMemory, *ordinal, address, command.fixed.bytes, *pool, handle))
+    return rc;
+  reply(replyWith<cmd::PoolSharePointerReply>(handle));
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onPoolOpenPointer(const cmd::Decoded<cmd::PoolOpenPointer>& command) {
+  if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto attempt = [this, pool = command.fixed.pool, handle = handleIn(command.fixed.handle)]() -> CUresult {
+    cmd::PoolOpenPointerReply opened{};
+    if (CUresult rc = openPooled(pool, handle, opened)) return rc;
+    reply(opened);
+    return CUDA_SUCCESS;
+  };
+  const CUresult rc = attempt();
+  // Memory that was freed may still be waiting for its streams.
+  return rc == CUDA_ERROR_OUT_OF_MEMORY ? afterFrees(attempt, Frees::kOfPoolsToo) : rc;
+}
+
+CUresult Executor::openPooled(uint64_t pool, const Sharing::Handle& handle, cmd::PoolOpenPointerReply& opened) {
+  const auto view = openedPools_.find(pool);
+  if (!view) return CUDA_ERROR_INVALID_VALUE;
+  Sharing::Item item;
+  size_t ordinal = 0;
+  if (CUresult rc = openItem(Sharing::Kind::kPoolMemory, handle, item, ordinal)) return rc;
+  const Sharing::Item::Facts& facts = item.facts;
+  const OpenedPools::Source source{item.worker, facts.pool};
+  const bool isInside = facts.offset < facts.fileBytes && facts.bytes <= facts.fileBytes - facts.offset;
+  if (view->source != source || view->device != ordinal || !isInside) return CUDA_ERROR_INVALID_VALUE;
+  const auto mapped = openedPools_.mapped(pool, facts.run);
+  CUdeviceptr start = mapped.value_or(0);
+  if (!mapped) {
+    HeldMemory held(driver_);
+    if (CUresult rc = importFile(item, held.handle)) return rc;
+    if (CUresult rc = arenas_[ordinal]->adopt(held.handle, facts.charge, facts.fileBytes, 0, start)) return rc;
+    openedPools_.map(pool, facts.run, start);
+    updateMemoryCounter(static_cast<uint16_t>(ordinal + 1));
+  }
+  const CUdeviceptr address = start + facts.offset;
+  if (!openedPools_.isOpen(address)) sanitizer_.allocated(address, facts.bytes, "cuMemPoolImportPointer");
+  openedPools_.open(start, address);
+  opened = {address, facts.bytes};
+  return CUDA_SUCCESS;
+}
+
+void Executor::closeOpened(CUdeviceptr address, std::vector<Mark> place) {
+  const auto start = openedPools_.close(address);
+  if (!start) return;
+  sanitizer_.freed(address, "cuMemFreeAsync");
+  endings_.push_back({++lastRetired_, *start, 0, Ending::Kind::kOpenedMemory, {}, std::move(place)});
+  progressEndings();
+}
+
+// Events
+
+CUresult Executor::onShareEvent(const cmd::Decoded<cmd::ShareEvent>& command) {
+  if (!sharing_ || !driver_.cuIpcGetEventHandle) return CUDA_ERROR_NOT_SUPPORTED;
+  CUevent event = nullptr;
+  if (!handle(HandleKind::kEvent, command.fixed.event, event)) return violation("unknown event");
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  auto handle = sharing_->find(Sharing::Kind::kEvent, command.fixed.event);
+  if (!handle) {
+    CUipcEventHandle own{};
+    if (CUresult rc = driver_.cuIpcGetEventHandle(&own, event)) return rc;
+    Sharing::Item item;
+    static_assert(sizeof own == sizeof item.facts.event);
+    std::memcpy(item.facts.event.data(), &own, sizeof own);
+    const size_t ordinal = boundContext_ ? deviceOf(boundContext_) : 0;
+    if (CUresult rc = shareItem(Sharing::Kind::kEvent, command.fixed.event, ordinal, std::move(item), handle.emplace())) return rc;
+  }
+  reply(replyWith<cmd::ShareEventReply>(*handle));
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onOpenEvent(const cmd::Decoded<cmd::OpenEvent>& command) {
+  const uint64_t wire = command.fixed.event;
+  CUevent event = nullptr;
+  CUresult rc = admit(HandleKind::kEvent);
+  if (!rc) rc = openEvent(handleIn(command.fixed.handle), event);
+  // Under its number in any case, as with every object that the client invents a handle for.
+  return adopt(HandleKind::kEvent, wire, event) ? rc : violation("event " + std::to_string(wire) + " is in use already");
+}
+
+CUresult Executor::openEvent(const Sharing::Handle& handle, CUevent& event) {
+  if (!sharing_ || !driver_.cuIpcOpenEventHandle) return CUDA_ERROR_NOT_SUPPORTED;
+  Sharing::Item item;
+  if (const auto refusal = sharing_->open(Sharing::Kind::kEvent, handle, item))
+    return *refusal == Sharing::Refusal::kOwn ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_MAP_FAILED;
+  CUipcEventHandle own{};
+  std::memcpy(&own, item.facts.event.data(), sizeof own);
+  return driver_.cuIpcOpenEventHandle(&event, own);
+}
+
+}  // namespace millpond::worker

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver's virtual-memory calls. What takes memory away waits for the device, and nothing else waits for it.
+#include <algorithm>
+#include <cstring>
+
+#include "worker/session/executor.h"
+
+namespace millpond::worker {
+namespace {
+
+constexpr size_t kMaxAccess = 64;
+
+template <typename C>
+CUmemAllocationProp properties(const C& command, CUdevice device, bool isShareable) {
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  prop.location.id = device;
+  prop.allocFlags.compressionType = static_cast<unsigned char>(command.compression);
+  prop.allocFlags.gpuDirectRDMACapable = static_cast<unsigned char>(command.rdma);
+  prop.allocFlags.usage = static_cast<unsigned short>(command.usage);
+  // A driver has no files for tiles.
+  if (isShareable && !(command.usage & CU_MEM_CREATE_USAGE_TILE_POOL)) prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  return prop;
+}
+
+}  // namespace
+
+CUresult Executor::onVmReserve(const cmd::Decoded<cmd::VmReserve>& command) {
+  CUdeviceptr address = 0;
+  if (CUresult rc = virtualMemory_.reserve(command.fixed.bytes, command.fixed.alignment, AddressGate::wish(command.fixed.hint), address))
+    return rc;
+  reply(cmd::VmReserveReply{address});
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onVmUnreserve(const cmd::Decoded<cmd::VmUnreserve>& command) {
+  const CUdeviceptr address = AddressGate::key(command.fixed.address);
+  const uint64_t bytes = command.fixed.bytes;
+  if (CUresult rc = virtualMemory_.unreserve(address, bytes)) return rc;
+  endings_.push_back({++lastRetired_, address, bytes, Ending::Kind::kReservation, {}, {}});
+  progressEndings();
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onVmGranularity(const cmd::Decoded<cmd::VmGranularity>& command) {
+  CUdevice id = 0;
+  if (!device(command.fixed.device, id)) return violation("no device of the session");
+  const CUmemAllocationProp prop = properties(command.fixed, id, canShare(command.fixed.device));
+  size_t bytes = 0;
+  if (CUresult rc = driver_.cuMemGetAllocationGranularity(
+          &bytes, &prop, static_cast<CUmemAllocationGranularity_flags>(command.fixed.option)))
+    return rc;
+  reply(cmd::VmGranularityReply{bytes});
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onVmCreate(const cmd::Decoded<cmd::VmCreate>& command) {
+  CUdevice id = 0;
+  if (!device(command.fixed.device, id)) return violation("no device of the session");
+  const auto attempt = [this, wanted = command.fixed, id]() -> CUresult {
+    bool isNew = true;
+    const auto ordinal = static_cast<size_t>(wanted.device);
+    const CUresult rc = virtualMemory_.create(wanted.memory, ordinal, wanted.bytes, properties(wanted, id, canShare(wanted.device)), isNew);
+    if (!isNew) return violation("there is memory of this number already");
+    updateMemoryCounter(static_cast<uint16_t>(ordinal + 1));
+    return rc;
+  };
+  CUresult rc = attempt();
+  if (rc == CUDA_ERROR_OUT_OF_MEMORY) {
+    std::vector<MemoryPools::Block> kept;
+    pools_.trimDevice(static_cast<size_t>(command.fixed.device), kept);
+    giveBackBlocks(kept);
+    if (!kept.empty()) rc = attempt();
+  }
+  // Memory that was given back may still be waiting for its streams.
+  return rc == CUDA_ERROR_OUT_OF_MEMORY ? afterFrees(attempt, Frees::kOfPoolsToo) : rc;
+}
+
+CUresult Executor::onVmRelease(const cmd::Decoded<cmd::VmRelease>& command) {
+  if (sharing_) sharing_->remove(Sharing::Kind::kPages, command.fixed.memory);
+  const CUresult rc = virtualMemory_.release(command.fixed.memory);
+  updateMemoryCounters();
+  return rc;
+}
+
+CUresult Executor::onVmMap(const cmd::Decoded<cmd::VmMap>& command) {
+  const auto& wanted = command.fixed;
+  const CUdeviceptr address = AddressGate::key(wanted.address);
+  settleEndings(address, wanted.bytes);
+  return virtualMemory_.map(address, wanted.bytes, wanted.offset, wanted.memory);
+}
+
+CUresult Executor::onVmUnmap(const cmd::Decoded<cmd::VmUnmap>& command) {
+  const CUdeviceptr address = AddressGate::key(command.fixed.address);
+  Ending ending{0, address, command.fixed.bytes, Ending::Kind::kMapping, {}, {}};
+  if (CUresult rc = virtualMemory_.unmap(address, command.fixed.bytes, ending.memories)) return rc;
+  // After a sticky failure nothing can be recorded and nothing runs any more.
+  if (fence(0, ending.fence) != CUDA_SUCCESS) ending.fence.clear();
+  ending.number = ++lastRetired_;
+  endings_.push_back(std::move(ending));
+  progressEndings();
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onVmSetAccess(const cmd::Decoded<cmd::VmSetAccess>& command) {
+  struct Access {
+    int32_t device;
+    int32_t flags;
+  };
+  const auto tail = command.tail[0];
+  if (tail.empty() || tail.size() % sizeof(Access) || tail.size() > kMaxAccess * sizeof(Access))
+    return violation("access for no devices, or for more than there can be");
+  std::vector<CUmemAccessDesc> descs;
+  for (size_t at = 0; at < tail.size(); at += sizeof(Access)) {
+    Access access;
+    std::memcpy(&access, tail.data() + at, sizeof access);
+    CUdevice id = 0;
+    if (!device(access.device, id)) return violation("no device of the session");
+    CUmemAccessDesc desc{};
+    desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    desc.location.id = id;
+    desc.flags = static_cast<CUmemAccess_flags>(access.flags);
+    descs.push_back(desc);
+  }
+  return virtualMemory_.setAccess(AddressGate::key(command.fixed.address), command.fixed.size, descs);
+}
+
+void Executor::finish(const Ending& ending) {
+  giveBack(ending.fence);
+  switch (ending.kind) {
+    case Ending::Kind::kMapping:
+      virtualMemory_.unmapPages(ending.address, ending.bytes);
+      virtualMemory_.forget(ending.memories);
+      updateMemoryCounters();
+      break;
+    case Ending::Kind::kTiles:
+      virtualMemory_.forget(ending.memories);
+      updateMemoryCounters();
+      break;
+    case Ending::Kind::kReservation:
+      virtualMemory_.freeAddresses(ending.address, ending.bytes);
+      break;
+    case Ending::Kind::kHostRun:
+      // Unpinning waits for the device, and so for functions of the client.
+      if (callbacksExpected_ == 0) {
+        releaseHostRun(ending.address, ending.bytes);
+      } else {
+        afterCallbacks_.emplace_back(Request{0, boundContext_, 0},
+                                     [this, address = ending.address, bytes = ending.bytes]() -> CUresult {
+                                       releaseHostRun(address, bytes);
+                                       return CUDA_SUCCESS;
+                                     });
+      }
+      break;
+    case Ending::Kind::kArray:
+      finishArray(ending);
+      break;
+    case Ending::Kind::kTexture:
+    case Ending::Kind::kSurface:
+      finishTexture(ending);
+      break;
+    case Ending::Kind::kOpenedMemory:
+      if (openedPools_.leave(ending.address)) giveBackBlocks({{.address = ending.address}});
+      break;
+  }
+}
+
+bool Executor::progressEndings() {
+  bool some = false;
+  while (!endings_.empty() && state(endings_.front().fence) != CUDA_ERROR_NOT_READY) {
+    const Ending ending = std::move(endings_.front());
+    endings_.pop_front();
+    finish(ending);
+    some = true;
+  }
+  return some;
+}
+
+void Executor::settleEndings(uint64_t address, uint64_t bytes) {
+  const auto last = std::find_if(endings_.rbegin(), endings_.rend(), [&](const Ending& ending) {
+    const bool isRange = ending.kind == Ending::Kind::kMapping || ending.kind == Ending::Kind::kReservation;
+    return isRange && ending.address < address + bytes && address < ending.address + ending.bytes;
+  });
+  for (auto left = std::distance(last, endings_.rend()); left > 0; --left) {
+    const Ending ending = std::move(endings_.front());
+    endings_.pop_front();
+    finish(ending);
+  }
+}
+
+}  // namespace millpond::worker

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "worker/gen/driver_table.h"
+
+namespace millpond::worker {
+
+/// A driver library that is loaded and not initialised.
+struct DriverLibrary {
+  Driver driver;
+  /// Where the software GPU keeps what a card keeps in its kernel module; null with other drivers.
+  const char* (*stateDirectory)() = nullptr;
+};
+
+/// Loads the driver library that this worker executes on, a real one or the software GPU. It is never unloaded: drivers
+/// keep threads of their own.
+Result<DriverLibrary> openDriver(const std::string& path);
+
+/// Initialises it; `path` is for the error only.
+Status startDriver(const Driver& driver, const std::string& path);
+
+/// "cuDeviceGet answered CUDA_ERROR_INVALID_DEVICE".
+std::string failure(const Driver& driver, const char* call, CUresult rc);
+
+}  // namespace millpond::worker

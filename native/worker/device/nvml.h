@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What only NVIDIA's management library knows of a host. Where it is absent, as beside a software GPU, nothing is known.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace millpond::worker {
+
+class Nvml {
+ public:
+  explicit Nvml(const char* library = "libnvidia-ml.so.1");
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  /// "580.159.04"; empty: not known.
+  std::string driverVersion() const;
+  /// Whether two devices, by UUID, reach each other over NVLink, directly or through switches.
+  bool areLinked(const std::string& uuid, const std::string& other) const;
+
+  /// What the driver has reported of a device, and condemns it: an Xid.
+  struct Fault {
+    std::string uuid;
+    std::string reason;
+  };
+
+  /// From now on what the driver reports of a device, by UUID, is taken note of.
+  void watch(const std::string& uuid);
+  /// Faults that were reported since this was last asked.
+  std::vector<Fault> takeFaults();
+  /// What its card's library tells of a device that is watched, by the members of CardFigures in api/proto; what it does not tell
+  /// is absent.
+  std::map<std::string, unsigned> figures(const std::string& uuid) const;
+  /// Why a device that is watched must not be used now, as its card and the driver say; empty: nothing is known against it.
+  std::string illness(const std::string& uuid) const;
+
+ private:
+  using Device = struct OpaqueNvmlDevice*;
+  using EventSet = struct OpaqueNvmlEventSet*;
+  void* find(const char* name) const;
+  Device device(const std::string& uuid) const;
+  std::string recoveryOf(Device device) const;
+
+  void* library_ = nullptr;  // stays loaded: it has threads of its own
+  std::map<std::string, Device> watched_;  // by UUID
+  EventSet reports_ = nullptr;
+};
+
+}  // namespace millpond::worker

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The devices of a session as the driver knows them, in the client's order.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "protocol/snapshot.h"
+#include "worker/claim/driver_memory.h"
+#include "worker/device/driver.h"
+#include "worker/gate/turns.h"
+
+namespace millpond::worker {
+
+inline constexpr size_t kMaxSessionDevices = 64;
+
+/// One entry of an assignment.
+struct DeviceShare {
+  std::string uuid;
+  uint64_t memoryBytes = 0;
+  uint32_t computePercent = 100;
+  gate::ServiceClass serviceClass = gate::ServiceClass::kGuaranteed;
+  int32_t priority = 0;  ///< of the claim
+
+  /// Best-effort sessions, which have no share, are alike.
+  gate::Share compute() const { return {serviceClass, computePercent == 0 ? 1 : computePercent, priority}; }
+};
+
+/// "GPU-" and the UUID in its usual form.
+std::string uuidText(const CUuuid& uuid);
+
+class SessionDevices {
+ public:
+  struct Device {
+    CUdevice device = 0;
+    CUcontext context = nullptr;  ///< the primary context, retained
+    DeviceShare share;
+    DriverCosts costs{};
+  };
+
+  /// `trustsPageableAccess`: whether devices whose kernels can address this process's pageable memory will do.
+  explicit SessionDevices(const Driver& driver, bool trustsPageableAccess = false)
+      : driver_(driver), trustsPageableAccess_(trustsPageableAccess) {}
+  SessionDevices(const SessionDevices&) = delete;
+  SessionDevices& operator=(const SessionDevices&) = delete;
+
+  /// What the driver takes of the devices for contexts and the like counts; before `assign`.
+  void countDriverMemory() { countsDriverMemory_ = true; }
+  /// Creates the context of one device ahead of a session.
+  Status warm(const std::string& uuid);
+  /// Takes up the devices of a session, by UUID.
+  Status assign(const std::vector<DeviceShare>& shares);
+  /// Other sizes for the same devices, before the session has a client; nothing has changed where there is an error.
+  Status resize(const std::vector<DeviceShare>& shares);
+  /// What the client is told.
+  Result<Snapshot> snapshot() const;
+
+  const std::vector<Device>& all() const { return devices_; }
+
+ private:
+  Result<CUdevice> find(const std::string& uuid) const;
+  Status retain(CUdevice device, CUcontext& context);
+
+  const Driver& driver_;
+  const bool trustsPageableAccess_;
+  bool countsDriverMemory_ = false;
+  std::vector<Device> devices_;
+  std::vector<std::pair<CUdevice, CUcontext>> retained_;
+};
+
+}  // namespace millpond::worker

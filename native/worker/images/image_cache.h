@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// A host's store of module images, which its workers share: a directory of files named by what is in them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/sha256.h"
+
+namespace millpond::worker {
+
+/// An image out of the store, with a zero behind it.
+class StoredImage {
+ public:
+  StoredImage(void* place, size_t mapped) : place_(place), mapped_(mapped) {}
+  StoredImage(StoredImage&& other) noexcept
+      : place_(std::exchange(other.place_, nullptr)), mapped_(std::exchange(other.mapped_, 0)) {}
+  StoredImage& operator=(StoredImage&& other) noexcept {
+    std::swap(place_, other.place_);
+    std::swap(mapped_, other.mapped_);
+    return *this;
+  }
+  ~StoredImage();
+
+  const std::byte* data() const { return static_cast<const std::byte*>(place_); }
+  size_t bytes() const { return mapped_ - 1; }
+
+ private:
+  void* place_;
+  size_t mapped_;
+};
+
+class ImageCache {
+ public:
+  /// `directory`: exists already and is the agent's alone; empty: nothing is ever found. `limitBytes`: of all its files.
+  ImageCache(std::string directory, uint64_t limitBytes)
+      : directory_(std::move(directory)), limitBytes_(limitBytes) {}
+  ImageCache(const ImageCache&) = delete;
+  ImageCache& operator=(const ImageCache&) = delete;
+  ~ImageCache();
+
+  std::optional<StoredImage> find(const Sha256& hash, uint64_t bytes) const;
+  /// Keeps an image under its own hash, in the background; the longest unused ones make room. One that is larger than
+  /// half of the limit is not kept, nor one whose hash is not `announced`.
+  void keep(const Sha256& announced, std::vector<std::byte> image);
+  /// Waits until what was to be kept is.
+  void settle();
+
+ private:
+  std::string path(const Sha256& hash) const { return directory_ + "/" + hex(hash); }
+  void store(const Sha256& announced, std::span<const std::byte> image) const;
+  void makeRoom(uint64_t bytes) const;
+
+  const std::string directory_;
+  const uint64_t limitBytes_;
+  std::thread storing_;
+};
+
+}  // namespace millpond::worker

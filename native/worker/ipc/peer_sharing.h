@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a session shares with the other sessions of its claim: memory, as files of the driver, pools of it, and events, by
+// the driver's handles of them. Each session has a worker of its own, and the workers of a node ask each other, at sockets that nobody
+// but they can reach; the secret of the claim says who may be answered.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/result.h"
+#include "base/sha256.h"
+#include "base/unique_fd.h"
+
+namespace millpond::worker {
+
+class Sharing {
+ public:
+  /// What programs hand to each other. It says whose it is and which, and proves that a session of the claim made it.
+  using Handle = std::array<std::byte, 64>;
+  /// Known to the sessions of one claim alone.
+  using Secret = std::array<std::byte, 32>;
+
+  enum class Kind : uint32_t { kMemory, kPages, kEvent, kPool, kPoolMemory };
+  /// Something shared, or opened.
+  struct Item {
+    struct Facts {
+      std::array<std::byte, 16> uuid{};  ///< of the device
+      uint64_t bytes = 0;                ///< as the program asked for
+      uint64_t offset = 0;               ///< of these within the file
+      uint64_t fileBytes = 0;
+      uint64_t run = 0;   ///< number of the file's memory
+      uint64_t charge = 0;  ///< under which number the memory counts once in the claim; 0: it counts for each session
+      uint64_t pool = 0;  ///< number of the pool, or of the one that the memory is of, in the session that made it
+      std::array<std::byte, 64> event{};  ///< the driver's handle
+    };
+    Facts facts;
+    std::shared_ptr<const UniqueFd> file;  ///< of memory
+    std::string worker;                    ///< of something opened: who shares it
+  };
+  /// Why nothing was opened.
+  enum class Refusal {
+    kNotOfClaim,  ///< or no handle at all
+    kOwn,         ///< this very session made it, and may not open it
+    kGone,        ///< whoever made it has ended it, or has ended
+  };
+
+  /// `path`: of the own socket, `…/<id>/<name>`; those of the others lie beside it, in folders of their ids.
+  Sharing(std::string path, std::string id, const Secret& secret);
+  ~Sharing();
+  Sharing(const Sharing&) = delete;
+  Sharing& operator=(const Sharing&) = delete;
+
+  Status listen();
+  int listener() const { return listener_.get(); }
+  /// Answers whoever asks now. Called by one thread, the others by any.
+  void serve();
+
+  /// The file of a device's memory of that number, something of which is shared already.
+  std::shared_ptr<const UniqueFd> fileOf(const std::array<std::byte, 16>& uuid, uint64_t run) const;
+  /// The handle of something that is shared already.
+  std::optional<Handle> find(Kind kind, uint64_t object) const;
+  /// Sharing it, under its number in the session.
+  Handle add(Kind kind, uint64_t object, Item item);
+  /// It has ended. What is open elsewhere stays so.
+  void remove(Kind kind, uint64_t object);
+  /// Asks for what another session shares.
+  std::optional<Refusal> open(Kind kind, const Handle& handle, Item& item) const;
+
+ private:
+  struct Shared {
+    uint64_t number;
+    Item item;
+  };
+  using Key = std::pair<Kind, uint64_t>;
+
+  Handle handleOf(Kind kind, uint64_t number) const;
+  /// Of somebody who knows the secret, and means this.
+  Sha256 proof(const char* meaning, std::span<const std::byte> of) const;
+  void answer(int socket);
+
+  const std::string path_;
+  const std::string id_;
+  const Secret secret_;
+  UniqueFd listener_;
+  mutable std::mutex mutex_;
+  std::map<Key, Shared> shared_;
+  uint64_t lastNumber_ = 0;
+};
+
+}  // namespace millpond::worker

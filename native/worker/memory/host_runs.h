@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The books of a session's pinned host memory: which runs of it there are, and which of them a graph may still come to
+// although the program has freed them. Knows nothing of the driver.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace millpond::worker {
+
+class HostRuns {
+ public:
+  struct Run {
+    uint64_t bytes = 0;
+    bool isPrivate = false;   ///< this worker's alone, for what the client mirrors
+    bool isKept = false;      ///< its client has the file
+    bool isRecorded = false;  ///< a graph was given addresses in it
+  };
+  using Runs = std::map<uint64_t, Run>;
+
+  void add(uint64_t address, Run run) { runs_.emplace(address, run); }
+  /// The client has the file of the run that begins there.
+  void keep(uint64_t address) { runs_.at(address).isKept = true; }
+  /// The run that begins there; null where none does.
+  const Run* at(uint64_t address) const {
+    const auto found = runs_.find(address);
+    return found == runs_.end() ? nullptr : &found->second;
+  }
+  const Runs& all() const { return runs_; }
+  /// Whether all of that lies in one run. `isRecorded`: a graph comes to know the address.
+  bool contains(uint64_t address, uint64_t bytes, bool isRecorded) {
+    const auto behind = runs_.upper_bound(address);
+    if (behind == runs_.begin()) return false;
+    auto& [begin, run] = *std::prev(behind);
+    const uint64_t offset = address - begin;
+    if (offset > run.bytes || bytes > run.bytes - offset) return false;
+    run.isRecorded = run.isRecorded || isRecorded;
+    return true;
+  }
+  /// The program has freed it: no address in it is the session's any more. True: it can be unmapped. False: a graph may
+  /// still come to it, so it has to stay where it is until `takeForgotten`.
+  bool remove(uint64_t address) {
+    const auto found = runs_.find(address);
+    const bool isRecorded = found->second.isRecorded;
+    if (isRecorded) forgotten_.emplace_back(address, found->second.bytes);
+    runs_.erase(found);
+    return !isRecorded;
+  }
+  bool hasForgotten() const { return !forgotten_.empty(); }
+  /// Address and bytes of what was freed and stayed: for when there is no graph any more.
+  std::vector<std::pair<uint64_t, uint64_t>> takeForgotten() { return std::exchange(forgotten_, {}); }
+  /// There is no graph any more that could have been given an address.
+  void forgetGraphs() {
+    for (auto& [address, run] : runs_) run.isRecorded = false;
+  }
+
+ private:
+  Runs runs_;
+  std::vector<std::pair<uint64_t, uint64_t>> forgotten_;
+};
+
+}  // namespace millpond::worker

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// When the events of a session happened that went on for a parked one. Times between an event of before and one of now are
+// by the time of day.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+
+#include "worker/device/driver.h"
+#include "worker/session/handle_map.h"
+
+namespace millpond::worker {
+
+class EventTimes {
+ public:
+  /// A time of day, and how long after it.
+  struct Moment {
+    uint64_t unixNs = 0;
+    double ms = 0;
+  };
+
+  explicit EventTimes(const Driver& driver) : driver_(driver) {}
+
+  /// Whether there is an event of before.
+  bool any() const { return !happened_.empty(); }
+  /// An event that is made again had happened then. Its context, of that number, is current.
+  CUresult happened(uint64_t event, uint16_t context, Moment at);
+  void forget(uint64_t event) { happened_.erase(event); }
+  void forgetContext(uint16_t context) { anchors_.erase(context); }
+  /// Notes when all events of the current context, of that number, have happened. False: of one that cannot be told.
+  bool note(HandleMap& handles, uint16_t context);
+  template <typename Visit>
+  void each(Visit&& visit) const {
+    for (const auto& [event, at] : happened_) visit(event, at);
+  }
+  /// The time between two events, of which one at least is of before.
+  CUresult between(const HandleMap::Entry& start, const HandleMap::Entry& end, float& ms) const;
+
+ private:
+  /// Relates the events of a context to the time of day.
+  struct Anchor {
+    CUevent event = nullptr;
+    uint64_t atNs = 0;
+  };
+  CUresult find(const HandleMap::Entry& event, Moment& at) const;
+
+  const Driver& driver_;
+  std::unordered_map<uint64_t, Moment> happened_;  ///< by event
+  std::unordered_map<uint16_t, Anchor> anchors_;   ///< by context
+};
+
+}  // namespace millpond::worker

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a session that is idle can be given up until it is needed again, without its program's noticing: when all that is
+// left of it here can be made again elsewhere.
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "base/size_text.h"
+#include "worker/session/executor.h"
+
+namespace millpond::worker {
+namespace {
+
+/// Of these the journal says all that there is, once it has the commands by which they were made.
+constexpr HandleKind kJournalled[] = {HandleKind::kStream,  HandleKind::kEvent,    HandleKind::kModule,
+                                      HandleKind::kLibrary, HandleKind::kFunction, HandleKind::kKernel};
+
+bool isJournalled(HandleKind kind) {
+  return std::find(std::begin(kJournalled), std::end(kJournalled), kind) != std::end(kJournalled);
+}
+
+}  // namespace
+
+void Executor::note(cmd::Op op, std::span<const std::byte> body) {
+  journal_.note(op, current_.context, body);
+  if (journal_.isLong()) journal_.prune([this](const Subject& subject) { return isThere(subject); });
+}
+
+void Executor::noteLoaded(const cmd::ModuleLoad& load, std::span<const std::byte> image) {
+  std::vector<unsigned> archs;
+  for (const auto& device : devices_.all()) {
+    int major = 0, minor = 0;
+    driver_.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device.device);
+    driver_.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device.device);
+    archs.push_back(static_cast<unsigned>(major * 10 + minor));
+  }
+  Loaded& loaded = loaded_[load.handle] = {load.isKept == 1, {}};
+  if (!image.empty()) loaded.variables = imageVariables(image, archs);
+}
+
+bool Executor::isThere(const Subject& subject) const {
+  if (subject.kind == Subject::Kind::kHandle && handle::kind(subject.number) == HandleKind::kMemoryPool)
+    return pools_.device(subject.number).has_value();
+  if (subject.kind == Subject::Kind::kHandle) {
+    const HandleMap::Entry* entry = handles_.find(subject.number);
+    return entry && entry->object;
+  }
+  if (subject.kind == Subject::Kind::kHostMemory) {
+    const HostRuns::Run* run = hostRuns_.at(subject.number);
+    return run && run->isKept;
+  }
+  return subject.number >= 1 && subject.number <= contexts_.size() && contexts_[subject.number - 1].handle &&
+         !contexts_[subject.number - 1].ending;
+}
+
+// What stands in the way
+
+std::string Executor::whyContextsKept() const {
+  for (size_t number = devices_.all().size() + 1; number <= contexts_.size(); ++number) {
+    const Context& context = contexts_[number - 1];
+    if (context.handle && (context.ending || !journal_.contains({Subject::Kind::kContext, number}))) return "it has a context that ends";
+  }
+  return "";
+}
+
+std::string Executor::whyHandlesKept() const {
+  std::string why;
+  handles_.all([&](const HandleMap::Entry& entry) {
+    if (!entry.object || !why.empty()) return;
+    const HandleKind kind = handle::kind(entry.wire);
+    if (!isJournalled(kind))
+      why = "it has an array, a graph, a link or a texture reference";
+    else if (!journal_.contains({Subject::Kind::kHandle, entry.wire}))
+      why = "it has something of which it is not known how it was made";
+  });
+  return why;
+}
+
+std::string Executor::whyHostRunsKept() const {
+  if (hostRuns_.hasForgotten()) return "a graph may come to pinned memory that was freed";
+  for (const auto& [address, run] : hostRuns_.all()) {
+    if (run.isPrivate) return "kernels reach memory of its program's, of which its worker has a copy";
+    if (!run.isKept) return "its program's side does not keep the files of so much pinned memory";
+  }
+  return "";
+}
+
+bool Executor::holdsTheSame(uint64_t wire, const ImageVariable& variable) {
+  const HandleMap::Entry* entry = handles_.find(wire);
+  CUdeviceptr address = 0;
+  size_t bytes = 0;
+  const CUresult found =
+      handle::kind(wire) == HandleKind::kModule
+          ? driver_.cuModuleGetGlobal_v2(&address, &bytes, static_cast<CUmodule>(entry->object), variable.name.c_str())
+          : driver_.cuLibraryGetGlobal(&address, &bytes, static_cast<CUlibrary>(entry->object), variable.name.c_str());
+  if (found != CUDA_SUCCESS || bytes != variable.initial.size()) return false;
+  std::vector<std::byte> now(bytes);
+  return driver_.cuMemcpyDtoH_v2(now.data(), address, bytes) == CUDA_SUCCESS && now == variable.initial;
+}
+
+Executor::Compared Executor::compareVariables(uint64_t wire, const Loaded& loaded) {
+  if (!loaded.variables) return Compared::kUnknown;
+  const HandleMap::Entry* entry = handles_.find(wire);
+  const bool isModule = handle::kind(wire) == HandleKind::kModule;
+  const uint16_t before = boundContext_;
+  Compared result = Compared::kSame;
+  for (uint16_t context = 1; context <= contexts_.size() && !loaded.variables->empty(); ++context) {
+    if (!contexts_[context - 1u].hasLaunched || (isModule && context != entry->context)) continue;
+    const bool isSame = useContext(context) && std::all_of(loaded.variables->begin(), loaded.variables->end(),
+                                                           [&](const ImageVariable& v) { return holdsTheSame(wire, v); });
+    if (!isSame) result = Compared::kOther;
+  }
+  useContext(before);
+  return result;
+}
+
+std::string Executor::whyModulesKept() {
+  if (!asked_.empty()) return "its program knows the address of a module's variable";
+  for (const auto& [wire, loaded] : loaded_) {
+    const HandleMap::Entry* entry = handles_.find(wire);
+    if (!entry || !entry->object) continue;
+    if (!loaded.isKept) return "it has a module of which its program's side did not keep the image";
+    switch (compareVariables(wire, loaded)) {
+      case Compared::kSame:
+        continue;
+      case Compared::kOther:
+        return "a variable of a module may have been written";
+      case Compared::kUnknown:
+        return "it has a module of which it is not known what its variables held at first";
+    }
+  }
+  return "";
+}
+
+std::string Executor::whyKept() {
+  if (!callbackWaiters_.empty()) return "its streams may call functions of its program";
+  if (trace_ != cmd::Op{}) return std::string("it has used ") + cmd::opName(trace_);
+  for (size_t device = 0; device < budgets_.size(); ++device)
+    // What its pools keep can be given back.
+    if (const uint64_t used = budgets_[device].ownBytes() - driverMemory_.bytesOn(device); used && arenas_[device]->allocations() != pools_.idleBlocks(device))
+      return "it has " + sizeText(used, Rounding::kUp) + " of device memory";
+  if (!virtualMemory_.empty()) return "it has addresses reserved";
+  if (!textures_.empty() || !arrayBytes_.empty()) return "it has an array, a texture or a surface";
+  if (std::string why = whyHostRunsKept(); !why.empty()) return why;
+  if (!images_.empty() || !links_.empty()) return "it has code that is not complete";
+  if (!graphs_.empty() || !execs_.empty() || !captures_.empty()) return "it has a graph, or a capture";
+  if (!held_.empty() || !retired_.empty() || !endings_.empty() || !poolFrees_.empty())
+    return "something is under way";
+  if (std::string why = whyContextsKept(); !why.empty()) return why;
+  if (std::string why = whyHandlesKept(); !why.empty()) return why;
+  // Reading variables takes a moment, and without commands nothing changes.
+  if (modulesKept_.first != position_) modulesKept_ = {position_, whyModulesKept()};
+  return modulesKept_.second;
+}
+
+bool Executor::hasRead() {
+  const SharedControl& control = link_.memory().control();
+  return control.failure.load() == 0 &&
+         (link_.remote() || std::all_of(std::begin(control.chunkBusy), std::end(control.chunkBusy),
+                                        [](const auto& busy) { return busy.load() == 0; }));
+}
+
+bool Executor::isQuiet() {
+  // Work of streams that are gone shows in the default one. A context that has failed stays with its program.
+  bool quiet = true;
+  for (uint16_t context = 1; quiet && context <= contexts_.size(); ++context) {
+    if (!contexts_[context - 1u].handle) continue;
+    std::vector<Mark> marks;
+    quiet = fence(context, marks) == CUDA_SUCCESS && marks.empty();
+    giveBack(marks);
+  }
+  return quiet;
+}
+
+bool Executor::emptyPools() {
+  std::vector<MemoryPools::Block> kept;
+  for (size_t device = 0; device < budgets_.size(); ++device) pools_.trimDevice(device, kept);
+  giveBackBlocks(kept);
+  for (size_t device = 0; device < budgets_.size(); ++device)
+    if (budgets_[device].ownBytes() != driverMemory_.bytesOn(device)) return false;
+  return true;
+}
+
+// The journal
+
+void Executor::write(cmd::Op op, uint16_t context, std::span<const std::byte> body) {
+  const wire::CommandHeader header{static_cast<uint32_t>(sizeof(header) + body.size()), static_cast<uint16_t>(op), context, 0, 0};
+  for (const auto bytes : {std::as_bytes(std::span(&header, 1)), body}) written_.insert(written_.end(), bytes.begin(), bytes.end());
+}
+
+bool Executor::writeJournal() {
+  if (writtenAt_ == position_) return true;
+  for (uint16_t context = 1; context <= contexts_.size(); ++context)
+    if (contexts_[context - 1u].handle) forwardOutput(context);
+  journal_.prune([this](const Subject& subject) { return isThere(subject); });
+  written_ = journal_.frames();
+  const uint16_t before = boundContext_;
+  bool isKnown = true;
+  for (uint16_t context = 1; context <= contexts_.size() && isKnown; ++context)
+    if (contexts_[context - 1u].handle) isKnown = useContext(context) && eventTimes_.note(handles_, context);
+  useContext(before);
+  eventTimes_.each([&](uint64_t wire, const EventTimes::Moment& at) {
+    const HandleMap::Entry* entry = handles_.find(wire);
+    if (!entry || !entry->object) return;
+    cmd::EventHappened body{};
+    body.event = wire;
+    body.unixNs = at.unixNs;
+    std::memcpy(body.afterMs, &at.ms, sizeof(at.ms));
+    write(cmd::Op::kEventHappened, entry->context, std::as_bytes(std::span(&body, 1)));
+  });
+  for (const uint64_t pool : pools_.all()) {
+    const MemoryPools::Usage usage = *pools_.usage(pool);
+    const cmd::PoolHigh body{pool, usage.reservedHigh, usage.usedHigh};
+    write(cmd::Op::kPoolHigh, 0, std::as_bytes(std::span(&body, 1)));
+  }
+  if (!isKnown || written_.size() > wire::kMaxJournalBytes) return false;
+  writtenAt_ = position_;
+  return true;
+}
+
+std::string Executor::whyNotNow() {
+  if (std::string why = whyKept(); !why.empty()) return why;
+  if (!hasRead()) return "its program has not taken all that it was told";
+  if (!isQuiet()) return "it has work that runs, or a context that has failed";
+  if (!emptyPools()) return "it has device memory";
+  return writeJournal() ? "" : "there is too much to make again, or an event that cannot be told";
+}
+
+void Executor::keepsIdle(std::string why) {
+  isKept_ = !why.empty();
+  const std::lock_guard lock(keptMutex_);
+  kept_ = std::move(why);
+}
+
+bool Executor::parks(int64_t idleNs) {
+  // Whoever goes on with this session has something to do.
+  if (parking_.afterNs == 0 || (parking_.isResumed && (!restoredAt_ || position_ == *restoredAt_))) return false;
+  if (!link_.isParked()) {
+    if (idleNs < parking_.afterNs) return false;
+    if (std::string why = whyNotNow(); !why.empty()) {
+      if (why != toldKept_) log(LogLevel::Info, "the session is idle and is not parked: %s", why.c_str());
+      toldKept_ = why;
+      keepsIdle(std::move(why));
+      return false;
+    }
+  }
+  if (!link_.park(written_)) return false;
+  ended_ = true;
+  end_ = {"it was idle: its program gets another one when it needs it", true, true};
+  return true;
+}
+
+// In the session that goes on
+
+CUresult Executor::onEventHappened(const cmd::Decoded<cmd::EventHappened>& command) {
+  CUevent event = nullptr;
+  if (!handle(HandleKind::kEvent, command.fixed.event, event)) return violation("unknown event");
+  EventTimes::Moment at{command.fixed.unixNs, 0};
+  static_assert(sizeof(command.fixed.afterMs) == sizeof(at.ms));
+  std::memcpy(&at.ms, command.fixed.afterMs, sizeof(at.ms));
+  return eventTimes_.happened(command.fixed.event, homeOf(current_.context), at);
+}
+
+CUresult Executor::onSessionRestored(const cmd::Decoded<cmd::SessionRestored>&) {
+  if (!parking_.isResumed) return violation("a session is restored that was never parked");
+  restoredAt_ = position_;
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::elapsed(cmd::Op op, std::span<const std::byte> body) {
+  cmd::Decoded<cmd::EventElapsedTime> asked;
+  static_assert(sizeof(cmd::EventElapsedTime) == sizeof(cmd::EventElapsedTimeV2));
+  if ((op != cmd::Op::kEventElapsedTime && op != cmd::Op::kEventElapsedTimeV2) || !cmd::decode(body, asked))
+    return CUDA_ERROR_INVALID_HANDLE;
+  const HandleMap::Entry* start = handles_.find(HandleKind::kEvent, asked.fixed.hStart);
+  const HandleMap::Entry* end = handles_.find(HandleKind::kEvent, asked.fixed.hEnd);
+  if (!start || !start->object || !end || !end->object) return CUDA_ERROR_INVALID_HANDLE;
+  cmd::EventElapsedTimeReply answer{};
+  if (const CUresult rc = eventTimes_.between(*start, *end, answer.pMilliseconds)) return rc;
+  reply(answer);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace millpond::worker

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/process/doorman.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "protocol/futex.h"
+#include "protocol/socket.h"
+#include "protocol/wire.h"
+
+namespace millpond::worker {
+namespace {
+
+/// Connections that have not finished their greeting. For a new one the oldest goes: a client greets as soon as it is
+/// connected, so whoever has been silent longest is none.
+constexpr size_t kMaxCallers = 32;
+
+}  // namespace
+
+Status Doorman::listenUnix(const std::string& path) {
+  auto socket = millpond::listenUnix(path, 0666);
+  if (!socket) return socket.error();
+  unix_ = std::move(*socket);
+  return Done{};
+}
+
+Status Doorman::listenTcp(const std::string& host, uint16_t port) {
+  tcpPort_ = port;
+  auto socket = millpond::listenTcp(host, tcpPort_);
+  if (!socket) return socket.error();
+  tcp_ = std::move(*socket);
+  needsSecret_ = !isLoopbackHost(host);
+  return Done{};
+}
+
+void Doorman::collect(std::vector<int>& sockets) const {
+  if (unix_) sockets.push_back(unix_.get());
+  if (tcp_) sockets.push_back(tcp_.get());
+  for (const Caller& caller : callers_) sockets.push_back(caller.channel.socket());
+}
+
+void Doorman::acceptFrom(int listener, bool remote) {
+  for (size_t taken = 0; listener >= 0 && taken < kMaxCallers / 2; ++taken) {
+    UniqueFd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) return;
+    if (remote) tuneTcp(socket.get());
+    if (callers_.size() == kMaxCallers) {
+      log(LogLevel::Info, "a connection was dropped for a newer one: it sent no complete greeting yet");
+      callers_.pop_front();
+    }
+    Caller caller{std::move(socket), nullptr, remote, monotonicNs() + patienceNs_, {}};
+    if (!remote || encrypt(caller)) callers_.push_back(std::move(caller));
+  }
+}
+
+bool Doorman::encrypt(Caller& caller) const {
+  if (!secret_ && !needsSecret_) return true;
+  if (!secret_) {
+    log(LogLevel::Info, "a connection was turned away: there is no session yet to encrypt it for");
+    return false;
+  }
+  auto tls = TlsStream::ofLink(kTlsServer, *secret_);
+  if (!tls) {
+    log(LogLevel::Error, "a connection was turned away: %s", tls.error().message.c_str());
+    return false;
+  }
+  caller.shaking = std::move(*tls);
+  return true;
+}
+
+Doorman::Progress Doorman::read(Caller& caller) {
+  if (caller.shaking) {
+    const MillpondTlsShake state = caller.shaking->shake(caller.channel.socket());
+    if (state == kTlsShakeFailed) {
+      log(LogLevel::Info, "a connection was turned away: it is not encrypted as this session's are: %s",
+          caller.shaking->why().c_str());
+      return Progress::kDrop;
+    }
+    if (state == kTlsShakeDone) caller.channel.encrypt(std::move(caller.shaking));
+  }
+  const Progress progress = caller.shaking ? Progress::kMore : readGreeting(caller);
+  if (progress != Progress::kMore || monotonicNs() < caller.deadlineNs) return progress;
+  log(LogLevel::Info, "a connection was dropped: it sent no complete greeting in time");
+  return Progress::kDrop;
+}
+
+Doorman::Progress Doorman::readGreeting(Caller& caller) {
+  for (;;) {
+    size_t wanted = kHelloFixedBytes;
+    if (caller.received.size() >= kHelloFixedBytes) {
+      auto rest = helloRest(std::span(caller.received).first<kHelloFixedBytes>());
+      if (!rest) {
+        log(LogLevel::Info, "a connection was turned away: %s", rest.error().message.c_str());
+        return Progress::kDrop;
+      }
+      wanted += *rest;
+      if (caller.received.size() == wanted) return Progress::kComplete;
+    }
+    std::byte buffer[4096];
+    const size_t room = std::min(sizeof(buffer), wanted - caller.received.size());
+    const ssize_t n = caller.channel.receive({buffer, room});
+    if (n > 0) {
+      caller.received.insert(caller.received.end(), buffer, buffer + n);
+    } else if (n < 0 && errno == EAGAIN) {
+      return Progress::kMore;
+    } else if (n == 0 || errno != EINTR) {
+      return Progress::kDrop;
+    }
+  }
+}
+
+std::optional<Doorman::Guest> Doorman::serve(const Judge& judge) {
+  acceptFrom(unix_.get(), false);
+  acceptFrom(tcp_.get(), true);
+  for (auto caller = callers_.begin(); caller != callers_.end();) {
+    const Progress progress = read(*caller);
+    if (progress == Progress::kMore) {
+      ++caller;
+      continue;
+    }
+    Caller done = std::move(*caller);
+    caller = callers_.erase(caller);
+    if (progress == Progress::kDrop) continue;
+    auto hello = decodeHello(done.received);
+    if (!hello) {
+      log(LogLevel::Info, "a connection was turned away: %s", hello.error().message.c_str());
+      continue;
+    }
+    const Welcome verdict = judge(*hello, done.remote);
+    if (verdict.admission == Admission::kWelcome) {
+      const int32_t pid = done.remote ? static_cast<int32_t>(hello->pid) : peerPid(done.channel.socket());
+      return Guest{std::move(done.channel), std::move(*hello), done.remote, pid};
+    }
+    log(LogLevel::Info, "a client was turned away: %s", verdict.message.c_str());
+    // A refusal is shorter than any socket's buffer; a peer that cannot even take that is not waited for.
+    if (auto sent = sendAll(done.channel, encode(verdict)); !sent)
+      log(LogLevel::Debug, "the refusal was not taken: %s", sent.error().message.c_str());
+  }
+  return std::nullopt;
+}
+
+}  // namespace millpond::worker

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/process/doorman.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "protocol/futex.h"
+#include "protocol/socket.h"
+#include "testing/check.h"
+
+namespace millpond::worker {
+namespace {
+
+const Hello kRight{1, 2, Carrier::kSharedMemory, 3, "the ticket", "program"};
+
+struct Door {
+  std::string folder = "/tmp/millpond-doorman-XXXXXX";
+  Doorman doorman;
+  int judged = 0;
+
+  Door() {
+    CHECK(::mkdtemp(folder.data()) != nullptr);
+    CHECK(bool(doorman.listenUnix(path())));
+    CHECK(bool(doorman.listenTcp("127.0.0.1", 0)));
+    CHECK(doorman.tcpPort() != 0);
+  }
+  ~Door() {
+    ::unlink(path().c_str());
+    ::rmdir(folder.c_str());
+  }
+  std::string path() const { return folder + "/data.sock"; }
+  UniqueFd call(bool remote) const {
+    auto socket = remote ? connectTcp("127.0.0.1", doorman.tcpPort(), 5000) : connectUnix(path());
+    CHECK(bool(socket));
+    return std::move(*socket);
+  }
+  /// One look at everybody. A TCP connection is there a moment after it was made.
+  std::optional<Doorman::Guest> serve() {
+    return doorman.serve([this](const Hello& hello, bool) {
+      ++judged;
+      Welcome verdict;
+      if (hello.ticket != kRight.ticket) {
+        verdict.admission = Admission::kTicketRefused;
+        verdict.message = "not this ticket";
+      }
+      return verdict;
+    });
+  }
+  /// Serves until somebody is admitted.
+  Doorman::Guest guest() {
+    const int64_t deadline = monotonicNs() + 10'000'000'000;
+    while (monotonicNs() < deadline) {
+      if (auto guest = serve()) return std::move(*guest);
+      std::vector<int> sockets;
+      doorman.collect(sockets);
+      std::vector<pollfd> polled;
+      for (const int socket : sockets) polled.push_back({socket, POLLIN, 0});
+      ::poll(polled.data(), polled.size(), 100);
+    }
+    testing::fail(__FILE__, __LINE__, "nobody was admitted");
+  }
+  /// Serves until the caller is answered or dropped; the answer, empty when there was none.
+  std::vector<std::byte> answer(const UniqueFd& caller) {
+    std::vector<std::byte> got(8192);
+    const int64_t deadline = monotonicNs() + 10'000'000'000;
+    while (monotonicNs() < deadline) {
+      CHECK(!serve());
+      const ssize_t n = ::recv(caller.get(), got.data(), got.size(), MSG_DONTWAIT);
+      if (n >= 0 || (errno != EAGAIN && errno != EINTR)) {
+        got.resize(n > 0 ? static_cast<size_t>(n) : 0);
+        return got;
+      }
+    }
+    testing::fail(__FILE__, __LINE__, "the caller was neither answered nor dropped");
+  }
+};
+
+std::vector<std::byte> beginning(size_t bytes) {
+  auto hello = encode(kRight);
+  hello.resize(bytes);
+  return hello;
+}
+
+void say(const UniqueFd& socket, std::span<const std::byte> bytes) { CHECK(bool(sendAll(socket.get(), bytes))); }
+
+TEST("the right greeting is admitted, over either socket, in any pieces") {
+  for (const bool remote : {false, true}) {
+    const auto hello = encode(kRight);
+    for (const size_t piece : {size_t{1}, size_t{7}, size_t{40}, hello.size()}) {
+      Door door;
+      UniqueFd caller = door.call(remote);
+      for (size_t at = 0; at < hello.size(); at += piece) {
+        CHECK(!door.serve());
+        say(caller, std::span(hello).subspan(at, std::min(piece, hello.size() - at)));
+      }
+      Doorman::Guest guest = door.guest();
+      CHECK_EQ(guest.remote, remote);
+      CHECK_EQ(guest.hello.ticket, kRight.ticket);
+      CHECK_EQ(guest.hello.program, "program");
+      // Over a Unix socket the kernel's word counts.
+      CHECK_EQ(guest.pid, remote ? 3 : static_cast<int32_t>(::getpid()));
+      CHECK_EQ(door.judged, 1);
+    }
+  }
+}
+
+TEST("the wrong ticket is told why, and hung up on") {
+  for (const bool remote : {false, true}) {
+    Door door;
+    UniqueFd caller = door.call(remote);
+    Hello wrong = kRight;
+    wrong.ticket = "another";
+    say(caller, encode(wrong));
+    auto welcome = decodeWelcome(door.answer(caller));
+    CHECK(bool(welcome));
+    CHECK(welcome->admission == Admission::kTicketRefused);
+    CHECK_EQ(welcome->message, "not this ticket");
+    CHECK(door.answer(caller).empty());
+  }
+}
+
+TEST("garbage is dropped without an answer") {
+  std::minstd_rand random(12);
+  const auto hello = encode(kRight);
+  for (int round = 0; round < 60; ++round) {
+    Door door;
+    UniqueFd caller = door.call(round % 2 != 0);
+    std::vector<std::byte> garbage(40 + random() % 5000);
+    for (auto& b : garbage) b = static_cast<std::byte>(random());
+    if (round % 3 == 0) {
+      // A greeting of ours that announces more than is allowed.
+      std::copy(hello.begin(), hello.end(), garbage.begin());
+      garbage[31] = std::byte{0x7f};
+    } else if (round % 3 == 1) {
+      const std::string http = "POST /millpond.v1.NodeService/OpenSession HTTP/1.1\r\nHost: a\r\n\r\n";
+      std::copy_n(reinterpret_cast<const std::byte*>(http.data()), std::min(http.size(), garbage.size()),
+                  garbage.begin());
+    }
+    ::send(caller.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
+    CHECK(door.answer(caller).empty());
+    CHECK_EQ(door.judged, 0);
+  }
+}
+
+TEST("a greeting that does not come to its end is dropped after its time") {
+  Door door;
+  door.doorman.setPatience(30'000'000);
+  UniqueFd silent = door.call(false);
+  UniqueFd slow = door.call(true);
+  say(slow, beginning(45));
+  const int64_t start = monotonicNs();
+  CHECK(door.answer(silent).empty());
+  CHECK(door.answer(slow).empty());
+  CHECK(monotonicNs() - start >= 25'000'000);
+  UniqueFd right = door.call(false);
+  say(right, encode(kRight));
+  door.guest();
+}
+
+/// A caller over TCP that encrypts, from a thread of its own; whether it was let in so far.
+bool callEncrypted(Door& door, const LinkSecret& secret, std::optional<Doorman::Guest>& guest) {
+  bool isEncrypted = false;
+  std::atomic<bool> done{false};
+  std::thread caller([&] {
+    Channel channel(door.call(true));
+    auto tls = TlsStream::ofLink(kTlsClient, secret);
+    CHECK(bool(tls));
+    if ((*tls)->shakeWithin(channel.socket(), 10'000)) {
+      isEncrypted = true;
+      channel.encrypt(std::move(*tls));
+      CHECK(bool(sendAll(channel, encode(kRight))));
+    }
+    done.store(true);
+  });
+  while (!done.load() || (isEncrypted && !guest))
+    if (auto came = door.serve()) guest = std::move(came);
+  caller.join();
+  return isEncrypted;
+}
+
+TEST("with a secret, callers over TCP are encrypted, and those on the same machine are not asked for it") {
+  const LinkSecret secret{std::byte{5}, std::byte{6}};
+  Door door;
+  door.doorman.setSecret(secret);
+  std::optional<Doorman::Guest> guest;
+  CHECK(callEncrypted(door, secret, guest));
+  CHECK(guest && guest->remote && guest->channel.isEncrypted());
+  CHECK_EQ(guest->hello.ticket, kRight.ticket);
+
+  UniqueFd near = door.call(false);
+  say(near, encode(kRight));
+  CHECK(!door.guest().channel.isEncrypted());
+  CHECK_EQ(door.judged, 2);
+}
+
+TEST("with a secret, nobody is heard over TCP who does not know it, and nobody may take his time") {
+  Door door;
+  door.doorman.setSecret({std::byte{5}});
+  door.doorman.setPatience(200'000'000);
+  std::optional<Doorman::Guest> guest;
+  CHECK(!callEncrypted(door, {std::byte{6}}, guest));
+  CHECK(!guest);
+  UniqueFd plain = door.call(true);
+  say(plain, encode(kRight));
+  // It may be told by an alert that this is no TLS.
+  CHECK(!decodeWelcome(door.answer(plain)));
+  UniqueFd silent = door.call(true);
+  CHECK(door.answer(silent).empty());
+  CHECK_EQ(door.judged, 0);
+}
+
+TEST("callers that hang up in the middle are forgotten") {
+  Door door;
+  for (int i = 0; i < 200; ++i) {
+    UniqueFd caller = door.call(i % 2 != 0);
+    if (i % 3) say(caller, beginning(static_cast<size_t>(i % 40)));
+    caller.reset();
+    CHECK(!door.serve());
+  }
+  const int64_t deadline = monotonicNs() + 10'000'000'000;
+  std::vector<int> sockets;
+  do {
+    CHECK(!door.serve());
+    sockets.clear();
+    door.doorman.collect(sockets);
+  } while (sockets.size() > 2 && monotonicNs() < deadline);
+  CHECK_EQ(sockets.size(), 2u);  // the two that are listened on
+}
+
+TEST("the right client gets in at once however many others hang") {
+  for (const bool remote : {false, true})
+    for (const size_t others : {size_t{32}, size_t{100}}) {
+      Door door;
+      std::vector<UniqueFd> idle;
+      for (size_t i = 0; i < others; ++i) {
+        idle.push_back(door.call(i % 2 != 0));
+        if (i % 4 == 0) say(idle.back(), beginning(12));
+        if (i % 16 == 15) CHECK(!door.serve());
+      }
+      const int64_t start = monotonicNs();
+      UniqueFd right = door.call(remote);
+      say(right, encode(kRight));
+      door.guest();
+      CHECK(monotonicNs() - start < 3'000'000'000);
+      // No more than a few are kept.
+      std::vector<int> sockets;
+      door.doorman.collect(sockets);
+      CHECK(sockets.size() <= 2 + 32);
+    }
+}
+
+TEST("after one guest the others are still answered") {
+  Door door;
+  UniqueFd first = door.call(false);
+  UniqueFd second = door.call(false);
+  say(first, encode(kRight));
+  say(second, encode(kRight));
+  door.guest();
+  door.guest();
+  CHECK_EQ(door.judged, 2);
+}
+
+}  // namespace
+}  // namespace millpond::worker

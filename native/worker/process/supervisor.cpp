@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/process/supervisor.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <vector>
+
+#include "base/log.h"
+#include "protocol/gen/api_hash.h"
+#include "protocol/socket.h"
+#include "protocol/tls_library.h"
+
+namespace millpond::worker {
+namespace {
+
+constexpr int64_t kStatsNs = 1'000'000'000;
+/// How often expiry and orphanhood are looked at.
+constexpr int kTickMs = 250;
+
+std::string hex(uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(const Driver& driver, Options options, DeviceOutput& output)
+    : driver_(driver), options_(std::move(options)), output_(output), devices_(driver, options_.trustsPageableAccess),
+      imageCache_(options_.imageCache, options_.imageCacheBytes), finished_(::eventfd(0, EFD_CLOEXEC)) {
+  if (options_.countsDriverMemory) devices_.countDriverMemory();
+}
+
+const char* Supervisor::name(State state) {
+  switch (state) {
+    case State::kWarm:
+      return "warm";
+    case State::kAssigned:
+      return "assigned";
+    case State::kConnected:
+      return "connected";
+    case State::kClosing:
+      break;
+  }
+  return "closing";
+}
+
+Status Supervisor::prepare() {
+  if (!options_.warmDevice.empty())
+    if (auto warm = devices_.warm(options_.warmDevice); !warm) return warm;
+  if (auto listening = doorman_.listenUnix(options_.dataPath); !listening) return listening;
+  if (options_.tcpHost)
+    if (auto listening = doorman_.listenTcp(*options_.tcpHost, options_.tcpPort); !listening) return listening;
+  // Better now than with the first session.
+  if (doorman_.needsSecret())
+    if (auto library = tlsLibrary(); !library) return library.error();
+  if (options_.assignment) {
+    assign(*options_.assignment);
+    if (state_ != State::kAssigned) return Error{"the assignment was refused"};
+  }
+  log(LogLevel::Info, "worker %s listens at %s and TCP port %u", options_.id.c_str(), options_.dataPath.c_str(),
+      unsigned{doorman_.tcpPort()});
+  // Last: an agent that sees this socket may use it.
+  return control_.listen(options_.controlPath, options_.controlKey);
+}
+
+int Supervisor::run() {
+  int64_t orphanSince = monotonicNs();
+  int64_t lastStats = monotonicNs();
+  while (!over_) {
+    std::vector<int> sockets;
+    doorman_.collect(sockets);
+    control_.collect(sockets);
+    sockets.push_back(finished_.get());
+    if (sharing_) sockets.push_back(sharing_->listener());
+    std::vector<pollfd> polled;
+    for (const int socket : sockets) polled.push_back({socket, POLLIN, 0});
+    if (executor_ && !clientGone_)
+      polled.push_back(outlivesConnection() ? pollfd{clientProcess_.file(), POLLIN, 0}
+                                            : pollfd{executor_->socket(), POLLRDHUP, 0});
+    ::poll(polled.data(), polled.size(), kTickMs);
+
+    if (control_.accept()) greetAgent();
+    if (control_.connected())
+      for (const Json& message : control_.receive()) handle(message);
+    if (sharing_) sharing_->serve();
+    if (auto guest = doorman_.serve([this](const Hello& h, bool remote) { return judge(h, remote); }))
+      admit(std::move(*guest));
+    watchClient();
+
+    const int64_t now = monotonicNs();
+    if (state_ == State::kConnected && (now - lastStats >= kStatsNs || memoryUsed() != reportedMemory_)) {
+      lastStats = now;
+      sendStats();
+    }
+    if (state_ == State::kAssigned && ::time(nullptr) > assignment_.expires)
+      finish("no client came before the ticket expired", true);
+    if (control_.connected() || state_ == State::kConnected) orphanSince = now;
+    if (now - orphanSince > int64_t{options_.orphanSeconds} * 1'000'000'000) {
+      log(LogLevel::Info, "no agent and no session for %d s: ending", options_.orphanSeconds);
+      over_ = true;
+    }
+  }
+  ::unlink(options_.controlPath.c_str());
+  ::unlink(options_.dataPath.c_str());
+  sharing_.reset();
+  // An image that is being written is there for the next session, and no half of it is left behind.
+  imageCache_.settle();
+  return exitStatus_;
+}
+
+void Supervisor::greetAgent() {
+  control_.send(Json::Object{{"type", "hello"},
+                             {"id", options_.id},
+                             {"pid", static_cast<int>(::getpid())},
+                             {"protocol", kControlProtocol},
+                             {"apiHash", hex(kApiHash)},
+                             {"state", name(state_)},
+                             {"tcpPort", doorman_.tcpPort()},
+                             {"session", assignment_.session}});
+}
+
+void Supervisor::handle(const Json& message) {
+  const Json* type = message.find("type");
+  const std::string* kind = type ? type->string() : nullptr;
+  if (kind && *kind == "assign") {
+    auto assignment = Assignment::parse(message);
+    if (!assignment) {
+      control_.send(Json::Object{{"type", "refused"}, {"session", ""}, {"message", assignment.error().message}});
+      return;
+    }
+    assign(std::move(*assignment));
+  } else if (kind && *kind == "resize") {
+    resize(message);
+  } else if (kind && *kind == "close") {
+    const Json* why = message.find("reason");
+    const std::string reason = why && why->string() ? *why->string() : "closed by the agent";
+    // A client that has gone by itself has its end told so.
+    watchClient();
+    if (executor_) {
+      state_ = State::kClosing;
+      executor_->stop(reason, true);
+    } else {
+      finish(reason, true);
+    }
+  } else if (!kind || *kind != "attach") {  // with a worker that was given no key it is a message like others
+    log(LogLevel::Warn, "the agent sent a message of unknown type");
+  }
+}
+
+void Supervisor::assign(Assignment assignment) {
+  const auto refuse = [&](const std::string& why) {
+    log(LogLevel::Warn, "assignment of session %s refused: %s", assignment.session.c_str(), why.c_str());
+    control_.send(Json::Object{{"type", "refused"}, {"session", assignment.session}, {"message", why}});
+  };
+  if (state_ != State::kWarm) return refuse(std::string("this worker is ") + name(state_));
+  if (doorman_.needsSecret() && !assignment.secret)
+    return refuse("this worker listens beyond loopback, and there is no secret to encrypt its connections with");
+  if (auto taken = devices_.assign(assignment.devices); !taken) return refuse(taken.error().message);
+  auto snapshot = devices_.snapshot();
+  if (!snapshot) return refuse(snapshot.error().message);
+  if (assignment.group && !options_.peersPath.empty()) {
+    sharing_ = std::make_unique<Sharing>(options_.peersPath, options_.id, *assignment.group);
+    if (auto listening = sharing_->listen(); !listening) return refuse(listening.error().message);
+  }
+  snapshot_ = std::move(*snapshot);
+  assignment_ = std::move(assignment);
+  if (assignment_.secret) doorman_.setSecret(*assignment_.secret);
+  state_ = State::kAssigned;
+  control_.send(Json::Object{{"type", "assigned"}, {"session", assignment_.session}});
+}
+
+void Supervisor::resize(const Json& message) {
+  auto wanted = Resizing::parse(message);
+  if (!wanted) {
+    log(LogLevel::Warn, "a resize that cannot be read: %s", wanted.error().message.c_str());
+    return;
+  }
+  const Status done = applySizes(*wanted);
+  const std::string problem = done ? "" : done.error().message;
+  if (!done) log(LogLevel::Info, "session %s keeps its size: %s", wanted->session.c_str(), problem.c_str());
+  control_.send(Json::Object{{"type", "resized"},
+                             {"session", wanted->session},
+                             {"revision", wanted->revision},
+                             {"ok", bool(done)},
+                             {"message", problem}});
+}
+
+Status Supervisor::applySizes(Resizing wanted) {
+  if (state_ == State::kWarm || wanted.session != assignment_.session)
+    return Error{"this worker does not have the session " + wanted.session};
+  const auto isSame = [](const DeviceShare& a, const DeviceShare& b) { return a.uuid == b.uuid; };
+  const auto& own = assignment_.devices;
+  if (!std::equal(own.begin(), own.end(), wanted.devices.begin(), wanted.devices.end(), isSame))
+    return Error{"the session has other devices"};
+  for (size_t i = 0; i < own.size(); ++i) wanted.devices[i].priority = own[i].priority;
+  if (executor_) {
+    std::vector<uint64_t> limits;
+    for (const DeviceShare& device : wanted.devices) limits.push_back(device.memoryBytes);
+    if (auto set = executor_->setMemoryLimits(limits, wanted.revision); !set) return set;
+    std::vector<gate::Share> shares;
+    for (const DeviceShare& device : wanted.devices) shares.push_back(device.compute());
+    executor_->setShares(std::move(shares));
+  } else {
+    if (auto set = devices_.resize(wanted.devices); !set) return set;
+    auto snapshot = devices_.snapshot();
+    if (!snapshot) return snapshot.error();
+    snapshot_ = std::move(*snapshot);
+  }
+  assignment_.devices = wanted.devices;
+  assignment_.sizeRevision = wanted.revision;
+  return Done{};
+}
+
+Welcome Supervisor::judge(const Hello& hello, bool remote) {
+  Welcome out;
+  out.protocol = wire::kProtocolVersion;
+  out.apiHash = kApiHash;
+  const auto refuse = [&](Admission admission, std::string message) {
+    out.admission = admission;
+    out.message = std::move(message);
+    return out;
+  };
+  if (hello.protocol != wire::kProtocolVersion)
+    return refuse(Admission::kProtocolMismatch,
+                  "the client speaks protocol " + std::to_string(hello.protocol) + ", this worker " +
+                      std::to_string(wire::kProtocolVersion) +
+                      ". Use client and worker of the same Millpond release [MILLPOND_E_VERSION]");
+  if (hello.apiHash != kApiHash)
+    return refuse(Admission::kApiMismatch,
+                  "the client was built for API " + hex(hello.apiHash) + ", this worker for " + hex(kApiHash) +
+                      ". Use client and worker of the same Millpond release [MILLPOND_E_VERSION]");
+  if (hello.resumption) return judgeReturn(*hello.resumption, std::move(out));
+  if (state_ == State::kWarm) return refuse(Admission::kNoSession, "this worker has no session yet [MILLPOND_E_TICKET_INVALID]");
+  if (!equalSecrets(hello.ticket, assignment_.ticket))
+    return refuse(Admission::kTicketRefused, "the ticket is not the one of this session [MILLPOND_E_TICKET_INVALID]");
+  if (state_ != State::kAssigned)
+    return refuse(Admission::kBusy, "the session already has its client: a ticket opens one session, once [MILLPOND_E_TICKET_USED]");
+  if (::time(nullptr) > assignment_.expires)
+    return refuse(Admission::kTicketExpired, "the ticket has expired [MILLPOND_E_TICKET_EXPIRED]");
+  if (remote != (hello.carrier == Carrier::kTcp))
+    return refuse(Admission::kFailed, "shared memory needs the Unix socket, TCP the TCP port");
+  return out;
+}
+
+Welcome Supervisor::judgeReturn(const Resumption& resumption, Welcome out) {
+  const auto refuse = [&](Admission admission, const char* message) {
+    out.admission = admission;
+    out.message = message;
+    return out;
+  };
+  if (!outlivesConnection() || state_ != State::kConnected)
+    return refuse(Admission::kNoSession, "there is no session here to come back to [MILLPOND_E_TICKET_INVALID]");
+  if (!equalSecrets(resumption.secret, secret_))
+    return refuse(Admission::kTicketRefused, "the secret is not the one of this session [MILLPOND_E_TICKET_INVALID]");
+  if (resumption.attempt <= lastAttempt_)
+    return refuse(Admission::kBusy, "the client has come back by a later connection [MILLPOND_E_TICKET_USED]");
+  lastAttempt_ = resumption.attempt;
+  return out;
+}
+
+void Supervisor::admit(Doorman::Guest guest) {
+  if (guest.hello.resumption) {
+    executor_->offer(std::move(guest.channel), guest.hello.resumption->received);
+    return;
+  }
+  auto memory = SessionMemory::create();
+  Welcome welcome{wire::kProtocolVersion, kApiHash, Admission::kWelcome, "", {}};
+  int64_t parkAfterNs = 0;
+  if (!memory) {
+    welcome.admission = Admission::kFailed;
+    welcome.message = memory.error().message;
+  } else {
+    welcome.snapshot = snapshot_.encode();
+    grantReturn(guest, welcome);
+    // Over TCP the two ends agree on it by words that only a link has which outlives its connection.
+    if (guest.hello.canPark && (!guest.remote || graceSeconds_ != 0)) parkAfterNs = assignment_.parkAfterNs;
+    welcome.parks = parkAfterNs != 0;
+  }
+  auto sent = sendAll(guest.channel, encode(welcome));
+  if (sent && memory && !guest.remote) sent = sendFile(guest.channel.socket(), memory->file());
+  if (!sent || !memory) {
+    log(LogLevel::Warn, "the session could not begin: %s", (memory ? sent.error() : memory.error()).message.c_str());
+    return;
+  }
+  state_ = State::kConnected;
+  control_.send(Json::Object{{"type", "connected"},
+                             {"session", assignment_.session},
+                             {"transport", guest.remote ? "tcp" : "shm"},
+                             {"clientPid", guest.pid},
+                             {"programPid", guest.hello.pid},
+                             {"program", guest.hello.program}});
+  executor_ = std::make_unique<Executor>(driver_, devices_,
+                                         ServerLink(std::move(guest.channel), std::move(*memory), guest.remote, graceSeconds_),
+                                         &imageCache_, &output_, options_.gates, sharing_.get(),
+                                         Parking{parkAfterNs, guest.hello.isParked},
+                                         ClaimPlace{assignment_.claimDirectory, assignment_.sizeRevision});
+  thread_ = std::thread([this] {
+    end_ = executor_->run();
+    const uint64_t one = 1;
+    if (::write(finished_.get(), &one, sizeof(one)) != sizeof(one)) std::abort();
+  });
+}
+
+void Supervisor::grantReturn(const Doorman::Guest& guest, Welcome& welcome) {
+  if (!guest.remote) return;
+  const bool isNear = !guest.hello.processSpace.empty() && guest.hello.processSpace == ProcessWatch::space();
+  const uint32_t grace = std::min(guest.hello.graceSeconds, options_.reconnectGraceSeconds);
+  // Without a secret that nobody guesses there is no coming back.
+  if (::getrandom(secret_.data(), secret_.size(), 0) != static_cast<ssize_t>(secret_.size())) return;
+  graceSeconds_ = grace;
+  if (isNear) clientProcess_ = ProcessWatch(guest.pid);
+  welcome.graceSeconds = grace;
+  welcome.secret = secret_;
+  welcome.pid = isNear ? static_cast<uint32_t>(::getpid()) : 0;
+}
+
+void Supervisor::watchClient() {
+  if (!executor_ || over_) return;
+  pollfd look[2] = {{outlivesConnection() ? -1 : executor_->socket(), POLLRDHUP, 0}, {finished_.get(), POLLIN, 0}};
+  ::poll(look, 2, 0);
+  const bool hungUp = (look[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+  if (!clientGone_ && (hungUp || (outlivesConnection() && clientProcess_.ended()))) {
+    clientGone_ = true;
+    // Over TCP the executor reads to the end of the stream and finds out itself.
+    executor_->clientGone();
+  }
+  if (look[1].revents & POLLIN) {
+    thread_.join();
+    sendStats();
+    finish(end_.reason, end_.ok, end_.isParked);
+  }
+}
+
+uint64_t Supervisor::memoryUsed() const {
+  uint64_t sum = 0;
+  for (const auto& used : executor_->counters().memoryUsed) sum += used.load(std::memory_order_relaxed);
+  return sum;
+}
+
+void Supervisor::sendStats() {
+  reportedMemory_ = memoryUsed();
+  Json::Array devices;
+  const auto& counters = executor_->counters();
+  for (size_t i = 0; i < assignment_.devices.size(); ++i)
+    devices.push_back(Json::Object{{"uuid", assignment_.devices[i].uuid},
+                                   {"memoryUsedBytes", counters.memoryUsed[i].load(std::memory_order_relaxed)},
+                                   {"computeUsedNs", counters.computeUsedNs[i].load(std::memory_order_relaxed)},
+                                   {"isMeasured", counters.isMeasured[i].load(std::memory_order_relaxed)}});
+  control_.send(Json::Object{{"type", "stats"},
+                             {"session", assignment_.session},
+                             {"devices", std::move(devices)},
+                             {"commands", counters.commands.load(std::memory_order_relaxed)},
+                             {"launches", counters.launches.load(std::memory_order_relaxed)},
+                             {"waits", counters.waits.load(std::memory_order_relaxed)},
+                             {"notParked", executor_->whyNotParked()}});
+}
+
+void Supervisor::finish(const std::string& reason, bool ok, bool isParked) {
+  log(ok ? LogLevel::Info : LogLevel::Error, "session %s %s: %s", assignment_.session.c_str(),
+      isParked ? "is parked" : "ended", reason.c_str());
+  // What it did in its last moments is counted, too.
+  if (executor_ && state_ == State::kConnected) sendStats();
+  control_.send(
+      Json::Object{{"type", "closed"}, {"session", assignment_.session}, {"reason", reason}, {"ok", ok}});
+  exitStatus_ = ok ? 0 : 3;
+  over_ = true;
+}
+
+}  // namespace millpond::worker

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The worker's main thread: the agent's line, the door, and the life of the one session.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/unique_fd.h"
+#include "protocol/process_watch.h"
+#include "worker/device/driver.h"
+#include "worker/device/session_devices.h"
+#include "worker/ipc/peer_sharing.h"
+#include "worker/options.h"
+#include "worker/process/control_channel.h"
+#include "worker/process/doorman.h"
+#include "worker/session/executor.h"
+
+namespace millpond::worker {
+
+class Supervisor {
+ public:
+  /// `output`: what kernels print.
+  Supervisor(const Driver& driver, Options options, DeviceOutput& output);
+
+  /// Makes the sockets and warms the device up.
+  Status prepare();
+  /// Serves until the session is over; the process's exit status.
+  int run();
+
+ private:
+  enum class State { kWarm, kAssigned, kConnected, kClosing };
+  static const char* name(State state);
+
+  void greetAgent();
+  void handle(const Json& message);
+  void assign(Assignment assignment);
+  void resize(const Json& message);
+  /// All of it or nothing.
+  Status applySizes(Resizing wanted);
+  Welcome judge(const Hello& hello, bool remote);
+  /// Of a client that lost its connection: which session it means, and that it is its.
+  Welcome judgeReturn(const Resumption& resumption, Welcome out);
+  void admit(Doorman::Guest guest);
+  /// Says how a client over TCP can come back, and how the two ends see each other's process end.
+  void grantReturn(const Doorman::Guest& guest, Welcome& welcome);
+  uint64_t memoryUsed() const;
+  void sendStats();
+  void watchClient();
+  /// Whether the session outlives its connection: then the link sees to that, and only the end of the client's process,
+  /// where it can be seen, is the end of the client.
+  bool outlivesConnection() const { return graceSeconds_ != 0; }
+  void finish(const std::string& reason, bool ok, bool isParked = false);
+
+  const Driver& driver_;
+  Options options_;
+  DeviceOutput& output_;
+  ControlChannel control_;
+  Doorman doorman_;
+  SessionDevices devices_;
+  ImageCache imageCache_;
+  State state_ = State::kWarm;
+  Assignment assignment_;
+  std::unique_ptr<Sharing> sharing_;
+  Snapshot snapshot_;
+  std::unique_ptr<Executor> executor_;
+  std::thread thread_;
+  UniqueFd finished_;  ///< readable when the executor has ended
+  Executor::End end_{"", true};
+  uint32_t graceSeconds_ = 0;  ///< as granted
+  SessionSecret secret_{};
+  uint32_t lastAttempt_ = 0;  ///< of the client to come back
+  ProcessWatch clientProcess_;
+  uint64_t reportedMemory_ = 0;  ///< a change is worth telling before the next second
+  bool clientGone_ = false;
+  bool over_ = false;
+  int exitStatus_ = 0;
+};
+
+}  // namespace millpond::worker

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions of the client in the order of streams. The driver comes to one on a thread of its own, which waits until the
+// client has run it; the issuing thread carries the word to and fro.
+#include <algorithm>
+
+#include "worker/session/executor.h"
+
+namespace millpond::worker {
+
+CUresult Executor::onHostFunction(const cmd::Decoded<cmd::HostFunction>& command) {
+  const auto& in = command.fixed;
+  Stream s;
+  if (!stream(in.stream, s)) return violation("unknown stream");
+  if (in.kind > static_cast<uint32_t>(CallbackKind::kStreamCallback)) return violation("a callback of no kind");
+  const Callback callback{static_cast<CallbackKind>(in.kind), primaryOf(s.context), in.function, in.data, in.handle};
+  const bool captured = captureStatus(s) != CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult rc = captured && callback.kind == CallbackKind::kHostFunction ? captureHostFunction(s, callback)
+                                                                             : issueHostFunction(s, callback);
+  // The client counts on hearing of it.
+  if (rc || captured) callbacks_->announce({CallbackKind::kNothing, primaryOf(s.context), 0, 0, 0});
+  return rc;
+}
+
+CUresult Executor::issueHostFunction(const Stream& s, const Callback& callback) {
+  auto call = std::make_unique<HostCall>(HostCall{callbacks_, callback});
+  CUresult rc = CUDA_ERROR_NOT_SUPPORTED;
+  if (callback.kind == CallbackKind::kHostFunction && driver_.cuLaunchHostFunc)
+    rc = driver_.cuLaunchHostFunc(s.handle, &HostCall::runOnce, call.get());
+  else if (callback.kind == CallbackKind::kStreamCallback && driver_.cuStreamAddCallback)
+    rc = driver_.cuStreamAddCallback(s.handle, &HostCall::runOnceWithStatus, call.get(), 0);
+  if (rc) return rc;
+  call.release();  // the driver has it now
+  ++callbacksExpected_;
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onCallbackNext(const cmd::Decoded<cmd::CallbackNext>&) {
+  if (current_.request == 0) return violation("nobody waits for the callback");
+  if (!current_.context || primaryOf(current_.context) != current_.context)
+    return violation("callbacks are for the threads of devices");
+  // A client has one for each device.
+  if (callbackThreads_.size() < devices_.all().size()) callbackThreads_.insert(current_.thread);
+  callbackWaiters_.push_back(current_);
+  progressCallbacks();
+  return kDeferred;
+}
+
+CUresult Executor::onCallbackSources(const cmd::Decoded<cmd::CallbackSources>& command) {
+  const auto found = callbackSources_.find(command.fixed.number);
+  if (found == callbackSources_.end()) return CUDA_ERROR_INVALID_VALUE;
+  const std::span<const graph::Source> all(found->second);
+  const auto rest = all.subspan(std::min<size_t>(command.fixed.first, all.size()));
+  reply(cmd::CallbackSourcesReply{}, std::as_bytes(rest.first(std::min<size_t>(rest.size(), graph::kSourcePage))));
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onCallbackDone(const cmd::Decoded<cmd::CallbackDone>& command) {
+  callbackSources_.erase(command.fixed.number);
+  if (!callbacks_->done(command.fixed.number)) return violation("no such function is running");
+  if (callbacksExpected_ > 0) --callbacksExpected_;
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::withoutCallbacks(std::function<CUresult()> command) {
+  if (callbacksExpected_ == 0) return command();
+  afterCallbacks_.emplace_back(current_, std::move(command));
+  return kDeferred;
+}
+
+bool Executor::progressCallbacks() {
+  bool some = false;
+  // A context that has failed comes to no function any more, but waits for those that it has come to.
+  if (callbacksExpected_ > 0 && !afterCallbacks_.empty() && useContext(afterCallbacks_.front().first.context)) {
+    const CUresult state = driver_.cuStreamQuery(nullptr);
+    if (state == CUDA_ERROR_UNKNOWN || (state >= CUDA_ERROR_ILLEGAL_ADDRESS && state <= CUDA_ERROR_LAUNCH_FAILED))
+      callbacksExpected_ = std::min<uint64_t>(callbacksExpected_, callbacks_->running());
+  }
+  while (callbacksExpected_ == 0 && !afterCallbacks_.empty() && !ended_) {
+    const auto [request, command] = std::move(afterCallbacks_.front());
+    afterCallbacks_.pop_front();
+    some = true;
+    replyBody_.clear();
+    if (request.context) useContext(request.context);
+    current_ = request;
+    if (const CUresult result = command(); result != kDeferred) answer(request, result);
+  }
+  for (auto w = callbackWaiters_.begin(); w != callbackWaiters_.end() && !ended_;) {
+    const auto due = callbacks_->take(w->context);
+    if (!due) {
+      ++w;
+      continue;
+    }
+    const Request waiter = *w;
+    w = callbackWaiters_.erase(w);
+    some = true;
+    auto sources = due->node ? landBefore(static_cast<const HostCall*>(due->node)) : std::vector<graph::Source>();
+    const auto count = static_cast<uint32_t>(sources.size());
+    const std::vector<graph::Source> page(sources.begin(), sources.begin() + std::min(count, graph::kSourcePage));
+    if (count > graph::kSourcePage) callbackSources_[due->number] = std::move(sources);
+    replyBody_.clear();
+    const Callback& callback = due->callback;
+    reply(cmd::CallbackNextReply{.number = due->number,
+                                 .function = callback.function,
+                                 .data = callback.data,
+                                 .handle = callback.handle,
+                                 .kind = static_cast<uint32_t>(callback.kind),
+                                 .status = static_cast<int32_t>(due->status),
+                                 .sourceCount = count},
+          std::as_bytes(std::span<const graph::Source>(page)));
+    // What the stream has copied to the client before this lands before it: answers come behind landings.
+    answer(waiter, CUDA_SUCCESS);
+  }
+  return some;
+}
+
+}  // namespace millpond::worker

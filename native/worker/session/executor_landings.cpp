@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes for client memory that nobody waits for: of asynchronous copies over TCP, and of the launches of graphs. They are
+// whole in memory of this worker, and sent when the device has written them, in the order in which it was to.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "worker/session/executor.h"
+
+namespace millpond::worker {
+namespace {
+
+constexpr size_t kMaxLandings = size_t{1} << 16;
+constexpr size_t kMaxNamedLandings = 2 * kMaxLandings;
+constexpr uint64_t kLeastBuffer = 4096;
+/// Buffers of more than this are as long as what they are for, in whole ones of these, and no power of two.
+constexpr uint64_t kLargeBuffer = uint64_t{1} << 20;
+
+std::vector<uint64_t> nodesAt(const std::map<uint64_t, std::vector<uint64_t>>& nodes, uint64_t node) {
+  const auto found = nodes.find(node);
+  return found == nodes.end() ? std::vector<uint64_t>{} : found->second;
+}
+
+}  // namespace
+
+// Pinned memory
+
+std::shared_ptr<const Executor::HostBuffer> Executor::takeHostBuffer(uint64_t wanted) {
+  const uint64_t bytes = std::max(wanted, kLeastBuffer);
+  const auto owned = [this](const HostBuffer& buffer) {
+    return std::shared_ptr<const HostBuffer>(std::make_unique<HostBuffer>(buffer).release(), [this](const HostBuffer* gone) {
+      const std::unique_ptr<const HostBuffer> end(gone);
+      spareHostBuffers_.emplace(gone->bytes, HostBuffer{gone->memory, gone->bytes, ++lastSpare_});
+      spareHostBytes_ += gone->bytes;
+    });
+  };
+  const auto spare = spareHostBuffers_.lower_bound(bytes);
+  if (spare != spareHostBuffers_.end() && spare->first / 2 <= bytes) {
+    const HostBuffer buffer = spare->second;
+    spareHostBytes_ -= buffer.bytes;
+    spareHostBuffers_.erase(spare);
+    return owned(buffer);
+  }
+  // A hostile client may ask for what cannot be rounded.
+  if (bytes > UINT64_MAX - kLargeBuffer) return nullptr;
+  const uint64_t size =
+      bytes <= kLargeBuffer ? std::bit_ceil(bytes) : (bytes + kLargeBuffer - 1) / kLargeBuffer * kLargeBuffer;
+  if (!takeHostOrTrim(size)) return nullptr;
+  // Memory of this process, which a reset of the context does not take away.
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED || pin(memory, size, CU_MEMHOSTREGISTER_PORTABLE)) {
+    if (memory != MAP_FAILED) ::munmap(memory, size);
+    giveHost(size);
+    return nullptr;
+  }
+  return owned({static_cast<std::byte*>(memory), size, 0});
+}
+
+void Executor::trimSpareHostBuffers(uint64_t bytes) {
+  while (spareHostBytes_ > bytes) {
+    const auto oldest = std::min_element(spareHostBuffers_.begin(), spareHostBuffers_.end(),
+                                         [](const auto& a, const auto& b) { return a.second.age < b.second.age; });
+    const HostBuffer buffer = oldest->second;
+    spareHostBuffers_.erase(oldest);
+    unpin(buffer.memory);
+    ::munmap(buffer.memory, buffer.bytes);
+    spareHostBytes_ -= buffer.bytes;
+    giveHost(buffer.bytes);
+  }
+}
+
+void Executor::endClientPages() {
+  for (const ClientPages::View& view : endedPages_) {
+    unpin(view.memory);
+    clientPages_.end(view);
+    giveHost(view.bytes);
+  }
+  endedPages_.clear();
+}
+
+// Landings
+
+CUresult Executor::onLandFromDevice(const cmd::Decoded<cmd::LandFromDevice>& command) {
+  const auto& copy = command.fixed;
+  Stream s;
+  if (!stream(copy.stream, s)) return violation("unknown stream");
+  if (!link_.remote()) return violation("only a remote client's memory is landed in");
+  forgetLandings(copy.landed);
+  const CUresult rc = startLanding(s, copy);
+  if (rc && !ended_) endLanding(copy.landing);
+  return rc;
+}
+
+CUresult Executor::startLanding(const Stream& s, const cmd::LandFromDevice& copy) {
+  if (copy.hostAddress > UINT64_MAX - copy.bytes) return violation("a copy reaches over the end of all addresses");
+  if (CUresult rc = refuseRecording(s)) return rc;
+  SessionRange from;
+  if (CUresult rc = addresses_.reach(copy.address, copy.bytes, from)) return rc;
+  if (landings_.size() >= kMaxLandings || namedLandings_.size() >= kMaxNamedLandings) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (copy.landing && namedLandings_.contains(copy.landing)) return violation("two landings of one number");
+  Landing landing;
+  landing.number = copy.landing;
+  landing.stream = s.handle;
+  landing.hostAddress = copy.hostAddress;
+  landing.bytes = copy.bytes;
+  landing.staging = takeHostBuffer(copy.bytes);
+  if (!landing.staging) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult rc = driver_.cuMemcpyDtoHAsync_v2(landing.staging->memory, from.device(), copy.bytes, s.handle);
+  if (!rc) rc = mark(s, landing.mark);
+  if (rc) return rc;
+  if (landing.number)
+    namedLandings_[landing.number] = {{{copy.hostAddress, copy.bytes, landing.staging->memory}}, landing.staging};
+  addLanding(std::move(landing));
+  return CUDA_SUCCESS;
+}
+
+template <typename Each>
+void Executor::eachTarget(const Landing& landing, Each&& each) {
+  if (landing.bytes) each(landing.hostAddress, landing.bytes);
+  if (!landing.contents) return;
+  for (const auto& [node, stage] : landing.contents->stages)
+    if (!stage->toDevice) each(stage->address, stage->bytes);
+}
+
+bool Executor::isUnderWay(uint64_t order) const {
+  const auto found = std::lower_bound(landings_.begin(), landings_.end(), order,
+                                      [](const Landing& each, uint64_t wanted) { return each.order < wanted; });
+  return found != landings_.end() && found->order == order;
+}
+
+void Executor::addLanding(Landing landing) {
+  landing.order = ++lastLanding_;
+  eachTarget(landing, [&](uint64_t address, uint64_t bytes) {
+    landingRanges_.visit(address, bytes, [&](uint64_t, uint64_t, uint64_t order) {
+      if (order && order != landing.order) landing.behind.push_back(order);
+    });
+    landingRanges_.set(address, bytes, landing.order);
+  });
+  landings_.push_back(std::move(landing));
+}
+
+void Executor::endLanding(uint64_t number) {
+  if (number) sendLanding(0, {}, number, false);
+}
+
+void Executor::forgetLandings(uint64_t below) {
+  namedLandings_.erase(namedLandings_.begin(), namedLandings_.lower_bound(below));
+}
+
+bool Executor::sendLanding(uint64_t hostAddress, std::span<const std::byte> bytes, uint64_t number, bool lends) {
+  constexpr size_t kPiece = wire::kChunkBytes;
+  for (size_t at = 0; !ended_; at += kPiece) {
+    const auto piece = bytes.subspan(at, std::min(kPiece, bytes.size() - at));
+    const bool isLast = at + piece.size() == bytes.size();
+    const wire::Landing header{hostAddress + at, piece.size(), isLast ? number : 0, 0};
+    const auto body = std::as_bytes(std::span(&header, 1));
+    const bool sent = lends ? link_.replyLending(wire::ReplyKind::kLanding, 0, 0, body, piece)
+                            : link_.reply(wire::ReplyKind::kLanding, 0, 0, 0, body, piece);
+    if (!sent) {
+      ended_ = true;
+      end_ = {"the client takes no data", true};
+    }
+    if (isLast) break;
+  }
+  return !ended_;
+}
+
+void Executor::finishLanding(const Landing& landing, CUresult state) {
+  if (state) return endLanding(landing.number);
+  if (!landing.contents) {
+    const bool lends = landing.bytes >= kLentBytes;
+    sendLanding(landing.hostAddress, {landing.staging->memory, landing.bytes}, landing.number, lends);
+    if (lends) lentReplies_.push_back({link_.replied(), std::nullopt, landing.staging});
+    return;
+  }
+  for (const auto& [node, stage] : landing.contents->stages)
+    if (!stage->toDevice && !landing.landed.contains(stage.get())) land(*stage);
+  endLanding(landing.number);
+}
+
+bool Executor::progressLandings() {
+  bool some = false;
+  std::vector<CUstream> busy;  // what comes later in these has not happened either
+  std::vector<uint64_t> over;
+  for (auto l = landings_.begin(); l != landings_.end() && !ended_;) {
+    const bool waits = std::find(busy.begin(), busy.end(), l->stream) != busy.end();
+    const bool isBehind =
+        !waits && std::any_of(l->behind.begin(), l->behind.end(), [&](uint64_t each) { return isUnderWay(each); });
+    const CUresult rc = waits || isBehind ? CUDA_ERROR_NOT_READY : happened(l->mark);
+    if (rc == CUDA_ERROR_NOT_READY) {
+      if (!waits) busy.push_back(l->stream);
+      ++l;
+      continue;
+    }
+    const Landing landing = std::move(*l);
+    l = landings_.erase(l);
+    some = true;
+    giveBack(landing.mark);
+    eachTarget(landing, [&](uint64_t address, uint64_t bytes) { landingRanges_.erase(address, bytes, landing.order); });
+    finishLanding(landing, rc);
+    if (landing.number) over.push_back(landing.number);
+  }
+  for (const uint64_t number : over) {
+    const auto waits = [&](const auto& each) { return each.second == number; };
+    for (auto w = std::find_if(landingWaiters_.begin(), landingWaiters_.end(), waits); w != landingWaiters_.end();
+         w = std::find_if(landingWaiters_.begin(), landingWaiters_.end(), waits)) {
+      const Request request = w->first;
+      landingWaiters_.erase(w);
+      answer(request, CUDA_SUCCESS);
+    }
+  }
+  return some;
+}
+
+CUresult Executor::onLandingAwait(const cmd::Decoded<cmd::LandingAwait>& command) {
+  if (current_.request == 0) return violation("nobody waits for the landing");
+  const uint64_t number = command.fixed.landing;
+  if (std::none_of(landings_.begin(), landings_.end(), [&](const Landing& each) { return each.number == number; }))
+    return CUDA_SUCCESS;
+  landingWaiters_.emplace_back(current_, number);
+  return kDeferred;
+}
+
+CUresult Executor::onLandingsOver(const cmd::Decoded<cmd::LandingsOver>& command) {
+  forgetLandings(command.fixed.landed);
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onCopyFromLanding(const cmd::Decoded<cmd::CopyFromLanding>& command) {
+  const auto& copy = command.fixed;
+  Stream s;
+  if (!stream(copy.stream, s)) return violation("unknown stream");
+  const auto landing = namedLandings_.find(copy.landing);
+  // It failed, which was told.
+  if (landing == namedLandings_.end()) return CUDA_ERROR_INVALID_VALUE;
+  const auto part = std::find_if(landing->second.parts.begin(), landing->second.parts.end(), [&](const auto& each) {
+    return copy.hostAddress >= each.hostAddress && copy.hostAddress - each.hostAddress <= each.bytes &&
+           copy.bytes <= each.bytes - (copy.hostAddress - each.hostAddress);
+  });
+  if (part == landing->second.parts.end()) return violation("a copy of bytes that do not land");
+  if (CUresult rc = refuseRecording(s)) return rc;
+  SessionRange to;
+  if (CUresult rc = addresses_.reach(copy.address, copy.bytes, to)) return rc;
+  ReadMemory reads{{}, landing->second.keeper};
+  CUresult rc = driver_.cuMemcpyHtoDAsync_v2(to.device(), part->memory + (copy.hostAddress - part->hostAddress),
+                                             copy.bytes, s.handle);
+  if (!rc) rc = mark(s, reads.mark);
+  if (rc) return rc;
+  readMemory_.push_back(std::move(reads));
+  forgetLandings(copy.landed);
+  return CUDA_SUCCESS;
+}
+
+bool Executor::progressReadMemory() {
+  const size_t before = readMemory_.size();
+  std::erase_if(readMemory_, [&](const ReadMemory& each) {
+    if (happened(each.mark) == CUDA_ERROR_NOT_READY) return false;
+    giveBack(each.mark);
+    return true;
+  });
+  return readMemory_.size() != before;
+}
+
+std::vector<graph::Source> Executor::landBefore(const HostCall* call) {
+  std::vector<graph::Source> sources;
+  for (Landing& run : landings_) {
+    if (!run.contents) continue;
+    const ExecContents& contents = *run.contents;
+    std::vector<uint64_t> nodes;
+    for (const auto& [node, each] : contents.calls)
+      if (each == call) nodes.push_back(node);
+    if (nodes.empty() || run.calls[call] == nodes.size()) continue;
+    ++run.calls[call];
+    for (const uint64_t node : nodes) {
+      for (const uint64_t copy : nodesAt(contents.before, node)) {
+        const auto stage = contents.stages.find(copy);
+        if (stage == contents.stages.end() || run.landed.contains(stage->second.get())) continue;
+        land(*stage->second);
+        // The function may change it, so it does not come again. Which of several nodes this one is cannot be told.
+        if (nodes.size() == 1) run.landed.insert(stage->second.get());
+      }
+      for (const uint64_t copy : nodesAt(contents.after, node)) addSources(contents, node, copy, sources);
+    }
+    break;
+  }
+  return sources;
+}
+
+/// What the copy `to` the device reads behind a function of the client, but for what the graph itself writes there
+/// meanwhile.
+void Executor::addSources(const ExecContents& contents, uint64_t call, uint64_t to, std::vector<graph::Source>& sources) {
+  const auto stage = contents.stages.find(to);
+  if (stage == contents.stages.end() || !stage->second->toDevice) return;
+  RangeMap parts;
+  parts.set(stage->second->address, stage->second->bytes, 1);
+  const std::vector<uint64_t> known = nodesAt(contents.before, call);
+  for (const uint64_t copy : nodesAt(contents.before, to)) {
+    const auto written = contents.stages.find(copy);
+    if (written == contents.stages.end() || std::find(known.begin(), known.end(), copy) != known.end()) continue;
+    parts.set(written->second->address, written->second->bytes, 2);
+  }
+  parts.visit(stage->second->address, stage->second->bytes, [&](uint64_t begin, uint64_t end, uint64_t part) {
+    if (part == 1) sources.push_back({stage->second->number, begin, end - begin, 0, 0});
+  });
+}
+
+}  // namespace millpond::worker

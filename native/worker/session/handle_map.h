@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client's invented handles → the driver's objects.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "protocol/handle.h"
+
+namespace millpond::worker {
+
+class HandleMap {
+ public:
+  struct Entry {
+    uint64_t wire = 0;  ///< 0: the slot is free
+    bool used = false;  ///< held a handle once: asking for one that is gone is a mistake of the program, not an attack
+    void* object = nullptr;  ///< null: the driver failed to make it
+    uint16_t context = 0;
+  };
+
+  /// False when the slot is taken or out of bounds: the client broke the protocol.
+  bool adopt(uint64_t wire, void* object, uint16_t context) {
+    const uint32_t index = handle::index(wire);
+    if (index >= handle::kMaxHandles || wire == 0) return false;
+    if (index >= entries_.size()) entries_.resize(index + 64);
+    Entry& entry = entries_[index];
+    if (entry.wire != 0) return false;
+    entry = {wire, true, object, context};
+    ++count_;
+    if (object) ++live(handle::kind(wire));
+    return true;
+  }
+  /// Null when the session does not own such a handle.
+  Entry* find(HandleKind kind, uint64_t wire) {
+    return handle::kind(wire) == kind ? const_cast<Entry*>(find(wire)) : nullptr;
+  }
+  const Entry* find(uint64_t wire) const {
+    const uint32_t index = handle::index(wire);
+    return index < entries_.size() && entries_[index].wire == wire && wire != 0 ? &entries_[index] : nullptr;
+  }
+  /// Whether a handle that is not found was one of the session's some time.
+  bool wasKnown(uint64_t wire) const {
+    const uint32_t index = handle::index(wire);
+    return index < entries_.size() && entries_[index].used;
+  }
+  bool drop(HandleKind kind, uint64_t wire) {
+    Entry* entry = find(kind, wire);
+    if (!entry) return false;
+    lose(*entry);
+    *entry = {0, true, nullptr, 0};
+    --count_;
+    return true;
+  }
+  /// Its object has ended; the handle stays.
+  void lose(Entry& entry) {
+    if (std::exchange(entry.object, nullptr)) --live(handle::kind(entry.wire));
+  }
+  /// Handles of that kind that have an object.
+  size_t countOf(HandleKind kind) const { return live_[static_cast<size_t>(kind) % kKinds]; }
+  bool empty() const { return count_ == 0; }
+  template <typename Visit>
+  void each(HandleKind kind, Visit&& visit) {
+    for (Entry& entry : entries_)
+      if (entry.wire != 0 && handle::kind(entry.wire) == kind) visit(entry);
+  }
+  template <typename Visit>
+  void all(Visit&& visit) const {
+    for (const Entry& entry : entries_)
+      if (entry.wire != 0) visit(entry);
+  }
+  /// Those that were made in that context.
+  template <typename Visit>
+  void eachOf(uint16_t context, Visit&& visit) {
+    for (Entry& entry : entries_)
+      if (entry.wire != 0 && entry.context == context) visit(entry);
+  }
+
+ private:
+  static constexpr size_t kKinds = 16;
+  size_t& live(HandleKind kind) { return live_[static_cast<size_t>(kind) % kKinds]; }
+
+  std::vector<Entry> entries_;
+  std::array<size_t, kKinds> live_{};
+  size_t count_ = 0;  ///< of those in use
+};
+
+}  // namespace millpond::worker

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// A driver that was taken over: the software GPU, whose first launch tries what an attacker inside of a worker would, and
+// writes down how each attempt went. It finds its victims in the arguments of its process and in MILLPOND_SOFTGPU_SECRET, the
+// path of a file that is none of its business. What it may write is a file in the worker's own folder.
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+#include <string>
+
+#include "cuda/gen/cuda_api.h"
+
+extern "C" char** environ;
+
+namespace {
+
+std::ofstream report;
+
+void tell(const std::string& what, bool isDone) {
+  report << what << (isDone ? ": DONE" : ": refused") << "\n" << std::flush;
+}
+
+void tellRead(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  char byte;
+  tell("read " + path, file >= 0 && ::read(file, &byte, 1) == 1);
+  if (file >= 0) ::close(file);
+}
+
+/// The value behind an option of the worker program.
+std::string option(const std::string& name) {
+  std::ifstream file("/proc/self/cmdline");
+  const std::string all((std::istreambuf_iterator<char>(file)), {});
+  const std::string key = '\0' + name + '\0';
+  const size_t at = all.find(key);
+  return at == std::string::npos ? "" : all.substr(at + key.size(), all.find('\0', at + key.size()) - at - key.size());
+}
+
+void attack() {
+  const std::string control = option("--control");
+  const std::string own = control.substr(0, control.rfind('/'));
+  const std::string workers = own.substr(0, own.rfind('/'));
+  const std::string run = workers.substr(0, workers.rfind('/'));
+  report.open(own + "/attack.txt");
+  report << "user " << ::geteuid() << "\n";
+  for (char** each = environ; *each; ++each) report << "environment " << std::string(*each).substr(0, std::strcspn(*each, "=")) << "\n";
+  if (const char* secret = std::getenv("MILLPOND_SOFTGPU_SECRET")) tellRead(secret);
+  for (const char* name : {"/group.key", "/agent.db", "/agent.db-wal"}) tellRead(run + name);
+  tellRead("/etc/shadow");
+  const std::string agent = "/proc/" + std::to_string(::getppid());
+  for (const char* name : {"/environ", "/maps", "/mem"}) tellRead(agent + name);
+  DIR* folder = ::opendir(workers.c_str());
+  tell("list the workers", folder != nullptr);
+  const std::string record = run + "/records/" + own.substr(workers.size() + 1) + ".json";
+  tellRead(record);
+  tell("change its record", ::open(record.c_str(), O_WRONLY | O_CLOEXEC) >= 0);
+  tell("replace its record", ::rename((own + "/attack.txt").c_str(), record.c_str()) == 0);
+  tell("signal the agent", ::kill(::getppid(), SIGUSR2) == 0);
+  tell("trace the agent", ::ptrace(PTRACE_ATTACH, ::getppid(), nullptr, nullptr) == 0);
+  char* none[] = {nullptr};
+  char shell[] = "/bin/sh";
+  char* arguments[] = {shell, nullptr};
+  tell("open a connection", ::socket(AF_INET, SOCK_STREAM, 0) >= 0);
+  tell("be root", ::setuid(0) == 0);
+  tell("start a process", ::syscall(SYS_fork) >= 0);
+  tell("start a program", ::execve(shell, arguments, none) == 0);
+  report.close();
+}
+
+}  // namespace
+
+extern "C" [[gnu::visibility("default")]] CUresult cuLaunchKernel(CUfunction function, unsigned gridX, unsigned gridY,
+                                                                  unsigned gridZ, unsigned blockX, unsigned blockY,
+                                                                  unsigned blockZ, unsigned sharedBytes, CUstream stream,
+                                                                  void** parameters, void** extra) {
+  static std::once_flag once;
+  std::call_once(once, attack);
+  static const auto next = reinterpret_cast<decltype(&::cuLaunchKernel)>(::dlsym(RTLD_NEXT, "cuLaunchKernel"));
+  return next(function, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, stream, parameters, extra);
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Where an agent is, and how to know it: an `https:` URL of an agent ends with the SHA-256 of the one certificate that is
+// right, `https://node-7:7171#sha256=<64 digits>`. The agent makes that certificate, and its controller passes it on.
+
+import { createHash, timingSafeEqual, X509Certificate } from "node:crypto";
+import { Agent } from "node:https";
+import type { Duplex } from "node:stream";
+import { connect, type ConnectionOptions } from "node:tls";
+import { millpondError } from "@millpond/api";
+
+/** An agent's URL taken apart. */
+export interface AgentAddress {
+  /** Without the fingerprint. */
+  readonly baseUrl: string;
+  /** 64 hexadecimal digits; undefined where the agent speaks HTTP, on loopback. */
+  readonly fingerprint: string | undefined;
+}
+
+const form = /^(https?:\/\/[^#]*?)\/*(?:#sha256=([0-9a-f]{64}))?$/i;
+
+/**
+ * Takes an agent's URL apart.
+ *
+ * @throws MILLPOND_E_INVALID
+ */
+export function parseAgentUrl(text: string): AgentAddress {
+  const match = form.exec(text);
+  const baseUrl = match?.[1] ?? "";
+  const fingerprint = match?.[2];
+  const url = URL.canParse(baseUrl) ? new URL(baseUrl) : undefined;
+  const isPlain =
+    url !== undefined && url.username === "" && url.password === "" && url.search === "" && url.hash === "";
+  if (!isPlain || (url.protocol === "https:") !== (fingerprint !== undefined) || text.length > 400) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the agent URL "${text.slice(0, 200)}" is neither of the form http://host:port nor https://host:port#sha256=…`,
+    );
+  }
+  return { baseUrl, fingerprint };
+}
+
+/** The address of a server with this certificate. */
+export function agentUrl(baseUrl: string, certificate: string): string {
+  return `${baseUrl}#sha256=${sha256(new X509Certificate(certificate).raw).toString("hex")}`;
+}
+
+/** What a transport of Connect needs to reach an agent, and no other. */
+export function agentTransportOptions(url: string): {
+  readonly baseUrl: string;
+  readonly httpVersion: "1.1";
+  readonly nodeOptions?: { readonly agent: Agent };
+} {
+  const { baseUrl, fingerprint } = parseAgentUrl(url);
+  return fingerprint === undefined
+    ? { baseUrl, httpVersion: "1.1" }
+    : { baseUrl, httpVersion: "1.1", nodeOptions: { agent: new PinnedAgent(baseUrl, fingerprint) } };
+}
+
+/** Connects to the server of one certificate: who signed it, when and for whom, does not matter. */
+class PinnedAgent extends Agent {
+  readonly #server: string;
+  readonly #fingerprint: Buffer;
+
+  constructor(server: string, fingerprint: string) {
+    super({ maxCachedSessions: 0 });
+    this.#server = server;
+    this.#fingerprint = Buffer.from(fingerprint, "hex");
+  }
+
+  /** Hands the connection over when the certificate was looked at, so that nothing is said to somebody else. */
+  override createConnection(
+    options: ConnectionOptions,
+    callback?: (error: Error | null, socket: Duplex) => void,
+  ): undefined {
+    const socket = connect({ ...options, rejectUnauthorized: false });
+    const done = (error: Error | null): void => {
+      socket.removeAllListeners("error");
+      callback?.(error, socket);
+    };
+    socket.once("error", done);
+    socket.once("secureConnect", () => {
+      const { raw } = socket.getPeerCertificate();
+      if (timingSafeEqual(sha256(raw), this.#fingerprint)) {
+        done(null);
+        return;
+      }
+      socket.destroy();
+      done(
+        millpondError(
+          "MILLPOND_E_TLS",
+          `the agent at ${this.#server} is not trusted: its certificate is not the one that the controller knows it by`,
+          { remedy: "Somebody else answers at its address, or it was started anew: look again." },
+        ),
+      );
+    });
+    return undefined;
+  }
+}
+
+function sha256(bytes: Uint8Array): Buffer {
+  return createHash("sha256").update(bytes).digest();
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Several controllers that share a state, as one for whoever calls them.
+
+import type { DescMethod } from "@bufbuild/protobuf";
+import type { Transport } from "@connectrpc/connect";
+import { ConnectError } from "@connectrpc/connect";
+import { errorCodeOf, leaderHeader } from "@millpond/api";
+import { notConnectedCode } from "./prompt-agent.ts";
+
+export interface FailoverOptions {
+  /** Base URLs, at least one. */
+  readonly addresses: readonly string[];
+  readonly makeTransport: (address: string) => Transport;
+  /** While a controller answers that none leads, it is asked again for so long. Default 0: each is asked once. */
+  readonly patienceMs?: number;
+  /** Whether a call may be made again that may have been heard. Default: none. */
+  readonly isRepeatable?: (method: DescMethod) => boolean;
+  /** One that may, and has no limit of its own, is given up at a controller after so long. Default: never. */
+  readonly answerMs?: number;
+}
+
+/** Where nobody was, nobody is looked for again so soon, unless there is nowhere else to go. */
+const desertedMs = 3_000;
+
+/** Between two rounds of asking. */
+const pauseMs = 200;
+
+/** What the system says where a connection was never made. */
+const neverConnected = new Set([
+  "ECONNREFUSED",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  notConnectedCode,
+]);
+
+/** Reads a list of base URLs, separated by commas, without the slashes at their ends. */
+export function splitAddresses(text: string): string[] {
+  return text
+    .split(",")
+    .map((address) => address.trim().replace(/\/+$/, ""))
+    .filter((address) => address !== "");
+}
+
+/**
+ * Sends each call to the controller that answered last. Where that one does not lead, the call goes to the one that does;
+ * where there is nobody, to the next. A call that may have been heard is not made again, but the one after it goes
+ * elsewhere.
+ */
+export function makeFailoverTransport(options: FailoverOptions): Transport {
+  const { addresses, patienceMs = 0, isRepeatable = () => false, answerMs } = options;
+  const transports = new Map<string, Transport>();
+  let current = addresses[0] ?? "";
+
+  const transportOf = (address: string): Transport => {
+    let transport = transports.get(address);
+    if (transport === undefined) {
+      transport = options.makeTransport(address);
+      transports.set(address, transport);
+    }
+    return transport;
+  };
+
+  /** Where to go after that one has failed. */
+  const nextAfter = (address: string, error: unknown, isDeserted: (address: string) => boolean): string => {
+    const leader = error instanceof ConnectError ? (error.metadata.get(leaderHeader) ?? "") : "";
+    // Nobody who listens beyond TLS is told what was to go by it.
+    const isSafe = leader.startsWith("https:") || address.startsWith("http:");
+    if (/^https?:\/\//.test(leader) && isSafe && leader !== address && !isDeserted(leader)) {
+      return leader;
+    }
+    const position = addresses.indexOf(address) + 1;
+    const others = [...addresses.slice(position), ...addresses.slice(0, position)];
+    return others.find((each) => !isDeserted(each)) ?? others[0] ?? address;
+  };
+
+  const askAll = async <T>(
+    isAgain: boolean,
+    signal: AbortSignal | undefined,
+    ask: (transport: Transport) => Promise<T>,
+  ) => {
+    const endMs = performance.now() + patienceMs;
+    const desertedUntilMs = new Map<string, number>();
+    const isDeserted = (address: string): boolean => performance.now() < (desertedUntilMs.get(address) ?? 0);
+    let refusal: unknown;
+    for (let asked = 1; ; asked += 1) {
+      const address = current;
+      try {
+        return await ask(transportOf(address));
+      } catch (error) {
+        if (signal?.aborted === true && !isTimeout(signal.reason)) {
+          // Whoever calls wants no answer any more: that says nothing of who was asked.
+          throw error;
+        }
+        const isElsewhere = errorCodeOf(error) === "MILLPOND_E_NOT_LEADER";
+        if (wasNeverHeard(error)) {
+          desertedUntilMs.set(address, performance.now() + desertedMs);
+        }
+        if (current === address && (isElsewhere || isAway(error))) {
+          current = nextAfter(address, error, isDeserted);
+        }
+        refusal = isElsewhere ? error : (refusal ?? error);
+        const mayRepeat = isElsewhere || wasNeverHeard(error) || (isAgain && isAway(error));
+        if (!mayRepeat || signal?.aborted === true) {
+          throw error;
+        }
+        // The one that leads may not be among the addresses: it is one more.
+        const hasFollower = errorCodeOf(refusal) === "MILLPOND_E_NOT_LEADER";
+        if (asked >= addresses.length + Number(hasFollower)) {
+          if (!hasFollower || performance.now() > endMs) {
+            throw refusal;
+          }
+          await new Promise((resolve) => setTimeout(resolve, pauseMs));
+        }
+      }
+    }
+  };
+
+  return {
+    unary: (method, signal, timeoutMs, header, input, contextValues) => {
+      const isAgain = isRepeatable(method);
+      const limitMs = timeoutMs ?? (isAgain ? answerMs : undefined);
+      return askAll(isAgain, signal, (transport) =>
+        transport.unary(method, signal, limitMs, header, input, contextValues),
+      );
+    },
+    stream: (method, signal, timeoutMs, header, input, contextValues) =>
+      transportOf(current).stream(method, signal, timeoutMs, header, input, contextValues),
+  };
+}
+
+function isTimeout(reason: unknown): boolean {
+  return reason instanceof Error && reason.name === "TimeoutError";
+}
+
+/** Whether nobody answered, or nobody who can. */
+function isAway(error: unknown): boolean {
+  const code = errorCodeOf(error);
+  return (
+    code === undefined ||
+    code === "MILLPOND_E_UNREACHABLE" ||
+    code === "MILLPOND_E_SHUTTING_DOWN" ||
+    code === "MILLPOND_E_STORE_UNREACHABLE"
+  );
+}
+
+function wasNeverHeard(error: unknown): boolean {
+  for (let cause = error; cause instanceof Error; cause = cause.cause) {
+    if ("code" in cause && typeof cause.code === "string" && neverConnected.has(cause.code)) {
+      return true;
+    }
+  }
+  return false;
+}

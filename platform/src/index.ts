@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What every service and client of the control plane needs to run: TLS, connections, logs, metrics.
+
+// Connections
+export { agentTransportOptions, agentUrl, parseAgentUrl } from "./agent-url.ts";
+export {
+  type ConnectionLimits,
+  defaultConnectionLimits,
+  handshakeTimeoutMs,
+  limitConnections,
+  requestTimes,
+} from "./connection-limits.ts";
+export { type FailoverOptions, makeFailoverTransport, splitAddresses } from "./failover.ts";
+export { makePromptAgent } from "./prompt-agent.ts";
+export { reachableHost } from "./reachable-host.ts";
+
+// TLS
+export { authorityPath, makeOwnCertificate } from "./own-certificate.ts";
+export { explainTlsFailure, isTlsFailure, readAuthorities } from "./tls.ts";
+export { makeAuthority, makeServerCertificate } from "./x509.ts";
+export type { CertificatePair, Validity } from "./x509.ts";
+
+// Logs
+export { logDestinationOptions, outlivingItsDisk } from "./log-destination.ts";
+
+// Metrics
+export { Histogram, metricsContentType, processMetrics, renderMetrics } from "./metrics.ts";
+export type { MetricSample } from "./metrics.ts";

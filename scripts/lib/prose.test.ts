@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+import { expect, test } from "vitest";
+import { commentBlocks, markersIn, pageBlocks } from "./prose.ts";
+
+test("comments are read in blocks, without their marks and without code", () => {
+  const source = [
+    "// SPDX-License-Identifier: Apache-2.0",
+    "// One thing.",
+    "// Its second line.",
+    "const who = 1;",
+    "/**",
+    " * A docstring.",
+    " *",
+    " * @returns nothing",
+    " */",
+    "/// C++.",
+  ].join("\n");
+  expect(commentBlocks(source)).toEqual([
+    "One thing. Its second line.",
+    "A docstring.",
+    "@returns nothing",
+    "C++.",
+  ]);
+});
+
+test("pages are read in paragraphs, items and rows, without code", () => {
+  const page =
+    "# Title\n\nOne\nparagraph.\n\n- first `who`\n- second\n\n| a | b |\n|---|---|\n\n```sh\nwho\n```\n";
+  expect(pageBlocks(page)).toEqual(["# Title", "One paragraph.", "- first x", "- second", "| a | b |"]);
+});
+
+test("constructions against the style are found, and their likes are not", () => {
+  expect(markersIn("Whoever asks is told for so long.")).toEqual([
+    "a person for a part",
+    "is told",
+    "bare so long, so many",
+  ]);
+  expect(markersIn("Of the change.")).toEqual(["fragment that begins with Of"]);
+  expect(markersIn("Waits as long as the lease is renewed, so that nothing is lost.")).toEqual([]);
+  expect(markersIn("Of course the controller knows what to do.")).toEqual([]);
+});

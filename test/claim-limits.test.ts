@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attacks of a tenant on the limits of its own claim, by many processes of stock programs: none of them gets more than the
+// claim has, and a neighbour gets what it was promised.
+import { afterEach, expect, it } from "vitest";
+import { examples, Pool, until } from "./support/pool.ts";
+import { type Program, startProgram } from "./support/program.ts";
+
+const mostSessions = 16;
+const MiB = 2 ** 20;
+
+let pool: Pool;
+afterEach(async () => {
+  await pool[Symbol.asyncDispose]();
+});
+
+/** A claim that is held until the result is told to end; programs attach to it by its name. */
+async function hold(name: string, ...options: string[]): Promise<Program> {
+  const holder = pool.start(["run", "--name", name, ...options, "--", "sh", "-c", "echo held; read line"]);
+  await holder.says("stdout", /held/);
+  return holder;
+}
+
+/** Starts a program of the claim; its standard input stays open. */
+function startIn(claim: string, ...args: string[]): Program {
+  return startProgram(examples, args, pool.containerEnvironment({ MILLPOND_CLAIM: claim }), "pipe");
+}
+
+it("processes of a claim have its memory together, and a neighbour has all of its own", {
+  timeout: 300_000,
+}, async () => {
+  pool = await Pool.start("--nodes", "1", "--devices", "1", "--device-memory", "512Mi");
+  const victim = await hold("victim", "-m", "256Mi", "-c", "25");
+  const holder = await hold("attacker", "-m", "256Mi", "-c", "25");
+  const first = startIn("attacker", "memhold", "192");
+  await first.says("stdout", /holds 192 MiB/);
+  const used = async () => {
+    const session = (await pool.sessions()).find(({ claim }) => claim === "attacker");
+    return session?.devices[0]?.memoryUsedBytes ?? 0;
+  };
+  await until("192 MiB in use", used, (bytes) => bytes === 192 * MiB);
+  const attempts = await Promise.all([1, 2, 3].map(() => startIn("attacker", "memhog", "16").finished));
+  for (const { stdout } of attempts) {
+    // One that came last may have got nothing at all, and ended before it said how much.
+    expect(Number(/of which free (\d+) MiB/.exec(stdout)?.[1] ?? 0)).toBeLessThanOrEqual(64);
+    expect(Number(/16 MiB: (\d+) MiB/.exec(stdout)?.[1] ?? 0)).toBeLessThanOrEqual(64);
+  }
+  expect(attempts.some(({ status }) => status === 0)).toBe(true);
+  const whole = await startIn("victim", "memhog", "16").finished;
+  expect(whole.stdout).toMatch(/out of memory after 16 chunks of 16 MiB: 256 MiB/);
+  // What a killed program had comes back to its claim.
+  first.signal("SIGKILL");
+  await first.finished;
+  await until("a claim with nothing in use", used, (bytes) => bytes === 0);
+  const again = await startIn("attacker", "memhog", "16").finished;
+  expect(again.stdout).toMatch(/out of memory after 16 chunks of 16 MiB: 256 MiB/);
+  for (const each of [victim, holder]) {
+    each.endInput();
+    await each.finished;
+  }
+  await pool.isClean();
+});
+
+it(`a claim opens no more than ${mostSessions} sessions, and another gets its own meanwhile`, {
+  timeout: 600_000,
+}, async () => {
+  pool = await Pool.start("--nodes", "1", "--devices", "1", "--device-memory", "4Gi");
+  const holder = await hold("many", "-m", "64Mi", "-c", "1%");
+  const attempts = 24;
+  const programs = Array.from({ length: attempts }, () =>
+    startIn("many", "vectoradd", "1000", "--repeat", "100000000"),
+  );
+  const refusals = programs.map(async (program) => {
+    const { status, stderr } = await program.finished;
+    return status !== 0 && stderr.includes("MILLPOND_E_TOO_MANY_SESSIONS");
+  });
+  const stopped = new Set<number>();
+  await until(
+    `${mostSessions} connected sessions`,
+    () => pool.sessions(),
+    (all) => {
+      // Programs that wait are enough: they keep their sessions, and leave this machine's processors to those that begin.
+      for (const { state, clientPid } of all) {
+        if (state === "connected" && !stopped.has(clientPid)) {
+          process.kill(clientPid, "SIGSTOP");
+          stopped.add(clientPid);
+        }
+      }
+      return all.filter(({ state }) => state === "connected").length === mostSessions;
+    },
+    120_000,
+  );
+  const { status, stdout } = await pool.run(["-m", "64Mi", "-c", "25"], ["vectoradd", "1000"]);
+  expect(stdout).toContain("vectoradd: OK");
+  expect(status).toBe(0);
+  expect((await pool.sessions()).filter(({ claim }) => claim === "many")).toHaveLength(mostSessions);
+  for (const program of programs) {
+    program.signal("SIGTERM");
+    program.signal("SIGCONT");
+  }
+  const refused = (await Promise.all(refusals)).filter(Boolean).length;
+  expect(refused).toBe(attempts - mostSessions);
+  // Their places are free again.
+  expect((await startIn("many", "deviceinfo").finished).status).toBe(0);
+  holder.endInput();
+  await holder.finished;
+  await pool.isClean();
+});

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a worker that was taken over reaches: its driver is the software GPU with hostile code in it.
+import { chmodSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { nativeDir } from "../scripts/lib/paths.ts";
+import { agentArguments } from "./support/agent.ts";
+import { Pool, until } from "./support/pool.ts";
+
+const hostileDriver = join(nativeDir("release"), "worker", "libmillpond_hostile_driver.so");
+
+/** Runs a program on a node whose driver is hostile, and returns what its workers wrote down. */
+async function attack(pool: Pool): Promise<string> {
+  const { stdout: token } = await pool.millpond(["token", "create", "hostile", "--role", "agent"]);
+  const tokenFile = join(pool.directory, "hostile.token");
+  writeFileSync(tokenFile, token, { mode: 0o600 });
+  const controller = pool.containerEnvironment({})["MILLPOND_CONTROLLER"] ?? "";
+  const run = join(pool.directory, "hostile");
+  const agent = pool.start(
+    [...agentArguments({ name: "hostile", controller, tokenFile, run }), "--driver", hostileDriver],
+    {
+      MILLPOND_SOFTGPU_DEVICES: "1",
+      MILLPOND_SOFTGPU_SEED: "hostile",
+      MILLPOND_SOFTGPU_SECRET: tokenFile,
+      SECRET: "x",
+    },
+  );
+  await using stack = new AsyncDisposableStack();
+  stack.defer(async () => {
+    agent.signal("SIGTERM");
+    await agent.finished;
+  });
+  await until(
+    "the hostile node",
+    () => pool.nodes(),
+    (nodes) => nodes.some((node) => node.name === "hostile" && node.state === "ready"),
+  );
+  for (const { name } of await pool.nodes()) if (name !== "hostile") await pool.millpond(["cordon", name]);
+  const program = pool.startEndless(["-m", "256Mi"]);
+  stack.defer(async () => {
+    program.signal("SIGTERM");
+    await program.finished;
+  });
+  const reports = async () =>
+    readdirSync(join(run, "workers"))
+      .map((id) => join(run, "workers", id, "attack.txt"))
+      .filter((path) => existsSync(path))
+      .map((path) => readFileSync(path, "utf8"));
+  const [report = ""] = await until(
+    "the attack",
+    reports,
+    ([text]) => text?.includes("start a program") === true,
+  );
+  // The agent is there still, and serves.
+  expect((await pool.run(["-m", "256Mi"], ["vectoradd", "1000"])).stdout).toContain("vectoradd: OK");
+  return report;
+}
+
+function expectNothingGained(report: string): void {
+  const attempts = report.split("\n").filter((line) => /: (DONE|refused)$/.test(line));
+  expect(attempts.filter((line) => line.endsWith("DONE"))).toEqual([]);
+  expect(attempts.length).toBeGreaterThanOrEqual(16);
+  const environment = [...report.matchAll(/^environment (\w+)$/gm)].map(([, name]) => name);
+  expect(
+    environment.filter(
+      (name) => !/^(CUDA_CACHE_PATH|LD_LIBRARY_PATH|LANG|TZ|MILLPOND_(LOG|SOFTGPU_\w+))$/.test(name ?? ""),
+    ),
+  ).toEqual([]);
+}
+
+test("hostile code in a worker of an agent that anybody may run gains nothing", async () => {
+  await using pool = await Pool.start("--devices", "1");
+  expectNothingGained(await attack(pool));
+});
+
+const isRoot = process.getuid?.() === 0;
+test.skipIf(!isRoot)(
+  "hostile code in a worker of an agent that is root is nobody's user and gains nothing",
+  async () => {
+    await using pool = await Pool.start("--devices", "1");
+    // As /run/millpond: every user may pass.
+    chmodSync(pool.directory, 0o755);
+    const report = await attack(pool);
+    expectNothingGained(report);
+    expect(report).toMatch(/^user 1900000000$/m);
+  },
+);

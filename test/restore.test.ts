@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// An older state is put back under programs that run.
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { ControllerProcess } from "@millpond/controller/testing/controller-process";
+import { root } from "../scripts/lib/paths.ts";
+import { agentArguments } from "./support/agent.ts";
+import { examples, type SessionView, until } from "./support/pool.ts";
+import { Program } from "./support/program.ts";
+import { Random } from "./support/random.ts";
+
+/** How often a state is put back: each time takes the 15 s in which nothing is granted. */
+const rounds = Number(process.env["MILLPOND_RESTORE_ROUNDS"] ?? 2);
+const seed = Number(process.env["MILLPOND_RESTORE_SEED"] ?? 1);
+const mostPrograms = 6;
+
+test("no program ends, nothing is granted twice, and the agent obeys", {
+  timeout: 120_000 + rounds * 90_000,
+}, async () => {
+  const random = new Random(seed);
+  const directory = mkdtempSync(join(tmpdir(), "millpond-restore-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  const state = join(directory, "state");
+  let controller = await ControllerProcess.start(state);
+  const { url, userToken, agentToken } = controller;
+  onTestFinished(async () => {
+    await controller.end("SIGKILL");
+  });
+  const millpond = (...args: readonly string[]) =>
+    new Program(
+      spawn(process.execPath, [join(root, "cli", "bin", "millpond.mjs"), ...args], {
+        cwd: directory,
+        env: {
+          PATH: process.env["PATH"],
+          HOME: directory,
+          MILLPOND_CONTROLLER: url,
+          MILLPOND_TOKEN: userToken,
+        },
+        stdio: ["pipe", "pipe", "pipe"],
+      }),
+    );
+  const ask = async (...args: readonly string[]): Promise<string> => {
+    const { status, stdout, stderr } = await millpond(...args).finished;
+    expect(stderr).toBe("");
+    expect(status).toBe(0);
+    return stdout;
+  };
+  const list = async <T>(kind: string): Promise<readonly T[]> =>
+    (JSON.parse(await ask("get", kind, "-o", "json")) as { readonly items: readonly T[] }).items;
+
+  const tokenFile = join(directory, "agent.token");
+  writeFileSync(tokenFile, agentToken, { mode: 0o600 });
+  const agent = millpond(
+    ...agentArguments({ name: "node-a", controller: url, tokenFile, run: join(directory, "run") }),
+  );
+  onTestFinished(async () => {
+    agent.signal("SIGTERM");
+    await agent.finished;
+  });
+  await until(
+    "the node",
+    () => list<{ readonly state: string }>("nodes"),
+    (nodes) => nodes.some((node) => node.state === "ready"),
+  );
+
+  const programs = new Map<string, Program>();
+  onTestFinished(async () => {
+    for (const program of programs.values()) program.signal("SIGINT");
+    await Promise.all([...programs.values()].map(({ finished }) => finished));
+  });
+  let made = 0;
+  const start = async (): Promise<void> => {
+    made += 1;
+    const name = `program-${made}`;
+    const asked = ["-m", "64Mi", "-c", "10", "--name", name];
+    programs.set(
+      name,
+      millpond("run", ...asked, "--", examples, "vectoradd", "1000", "--repeat", "100000000"),
+    );
+    await sessionsAre();
+  };
+  const stop = async (): Promise<void> => {
+    const name = random.pick([...programs.keys()]);
+    const program = programs.get(name);
+    programs.delete(name);
+    program?.signal("SIGINT");
+    expect(await program?.finished).toMatchObject({ status: 130 });
+  };
+  const sessionsAre = () =>
+    until(
+      "the sessions of all programs",
+      () => list<SessionView>("sessions"),
+      (sessions) =>
+        sessions.every((session) => session.state === "connected") &&
+        sessions
+          .map(({ claim }) => claim)
+          .toSorted()
+          .join() === [...programs.keys()].toSorted().join(),
+    );
+
+  await start();
+  for (let round = 0; round < rounds; round += 1) {
+    const said = await ask("backup");
+    const backup = /written (\S+) on/.exec(said)?.[1] ?? "";
+    // What the backup does not know: programs that begin and end, some of them where others were.
+    for (let change = 0; change < 4; change += 1) {
+      if (programs.size < 2 || (programs.size < mostPrograms && random.chance(0.7))) await start();
+      else await stop();
+    }
+    const before = await sessionsAre();
+    await controller.end(random.pick(["SIGKILL", "SIGTERM"]));
+    expect(await ask("restore", backup, "--state", state)).toContain("restored ");
+    controller = await ControllerProcess.start(state, { listen: new URL(url).host });
+
+    const after = await sessionsAre();
+    expect(after.map(({ id }) => id).toSorted()).toEqual(before.map(({ id }) => id).toSorted());
+    // New ones wait until all is known, and then get what is left.
+    await start();
+    const claims = await list<{ readonly name: string; readonly state: string }>("claims");
+    expect(claims.filter((claim) => claim.state === "bound").map(({ name }) => name)).toEqual(
+      expect.arrayContaining([...programs.keys()]),
+    );
+    const granted = await list<{
+      readonly allocatedComputePercent: number;
+      readonly allocatedMemoryBytes: number;
+      readonly memoryBytes: number;
+    }>("devices");
+    for (const device of granted) {
+      expect(device.allocatedComputePercent).toBeLessThanOrEqual(100);
+      expect(device.allocatedMemoryBytes).toBeLessThanOrEqual(device.memoryBytes);
+    }
+    for (const { stderr } of programs.values()) expect(stderr).not.toMatch(/loses|gone|ended/);
+  }
+  expect(agent.stderr).not.toContain("MILLPOND_E_NOT_LEADER: the answer is of term");
+});

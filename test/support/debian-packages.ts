@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs of Debian that may be run by a test, and not be shipped: fetched once, unpacked below build/, never installed.
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { inRoot } from "../../scripts/lib/paths.ts";
+
+export interface DebianPackage {
+  readonly name: string;
+  readonly suite: "bookworm" | "trixie";
+}
+
+const areas = "contrib non-free";
+const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/** Where a package lies unpacked, or why it cannot be had here. */
+export type Unpacked =
+  | { readonly folder: string; readonly missing?: undefined }
+  | { readonly missing: string };
+
+/** Unpacks a package of Debian's areas for programs that are not free, which this machine need not have configured. */
+export function unpackDebian({ name, suite }: DebianPackage): Unpacked {
+  const folder = inRoot("build", "debian", `${name}-${suite}`);
+  if (existsSync(folder)) return { folder };
+  if (!existsSync(keyring)) return { missing: `no ${keyring}` };
+  const draft = `${folder}.${process.pid}`;
+  try {
+    const apt = join(draft, "apt");
+    mkdirSync(join(apt, "lists", "partial"), { recursive: true });
+    mkdirSync(join(apt, "cache", "archives", "partial"), { recursive: true });
+    const mirror = ownMirror();
+    if (mirror === undefined) return { missing: "no mirror of Debian is configured" };
+    const sources = join(apt, "sources.list");
+    writeFileSync(sources, `deb [signed-by=${keyring}] ${mirror} ${suite} ${areas}\n`);
+    const options = [
+      `Dir::Etc::SourceList=${sources}`,
+      "Dir::Etc::SourceParts=/dev/null",
+      `Dir::State::Lists=${join(apt, "lists")}`,
+      `Dir::Cache=${join(apt, "cache")}`,
+      "APT::Sandbox::User=",
+      "APT::Architecture=amd64",
+      "Acquire::Retries=2",
+      "Acquire::http::Timeout=20",
+    ].flatMap((option) => ["-o", option]);
+    for (const command of [["update"], ["download", name]]) {
+      const failure = failureOf("apt-get", [...options, "-qq", ...command], draft);
+      if (failure !== undefined) return { missing: failure };
+    }
+    const archive = readdirSync(draft).find((file) => file.endsWith(".deb"));
+    if (archive === undefined) return { missing: `apt-get gave no package ${name}` };
+    const failure = failureOf("dpkg-deb", ["-x", archive, "files"], draft);
+    if (failure !== undefined) return { missing: failure };
+    // Another test may have been faster.
+    if (!existsSync(folder)) renameSync(join(draft, "files"), folder);
+    return { folder };
+  } finally {
+    rmSync(draft, { recursive: true, force: true });
+  }
+}
+
+/** The mirror that this machine takes its own packages from. */
+function ownMirror(): string | undefined {
+  const { stdout } = spawnSync("apt-get", ["indextargets", "--format", "$(REPO_URI)"], { encoding: "utf8" });
+  return stdout?.split("\n").find((uri) => /\/debian\/?$/.test(uri));
+}
+
+function failureOf(command: string, args: readonly string[], cwd: string): string | undefined {
+  const { status, stderr, error } = spawnSync(command, args, { cwd, encoding: "utf8", timeout: 120_000 });
+  if (status === 0) return undefined;
+  return `${command} ${args.at(-1)}: ${error?.message ?? stderr.trim().split("\n").at(-1)}`;
+}
