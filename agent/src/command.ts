@@ -75,14 +75,14 @@ export function parseAgentCommand(
 
 export interface CommandOptions {
   readonly onReady?: () => void;
-  /** What the command line is when the service is told to reload: its file may be another. */
+  /** Reads the command line again for a reload: the configuration file may have changed. */
   readonly readAgain?: () => Promise<readonly string[]>;
 }
 
 /**
  * Runs an agent until it is told to stop: by SIGTERM, by SIGINT, or, when another process started it with an IPC
  * channel, by the end of that process. Over such a channel it says `{"type": "ready", "url": …}`.
- * SIGHUP has it read its labels anew. Resolves with the exit status; errors before the agent serves are thrown.
+ * SIGHUP reloads its labels. Resolves with the exit status; errors before the agent serves are thrown.
  */
 export async function runAgentCommand(
   args: readonly string[],

@@ -36,7 +36,7 @@ export class ComputeMeter {
 
   /**
    * The part of its time, 0 to 1, that a device has worked for the session over the last second or two. `alone`: the session
-   * has the device for itself, and nobody measures; undefined: not known.
+   * has the device for itself and is not measured; undefined: not known.
    */
   rateOf(uuid: string, nowMs: number): number | "alone" | undefined {
     const last = this.#last.get(uuid);

@@ -59,8 +59,8 @@ export interface AgentOptions {
   /** Default 60000. */
   readonly restartCeilingMs?: number | undefined;
   /**
-   * User of the workers, an id or a name; `none`: the agent's own. Default: millpond-worker or, where there is none, an id that
-   * nobody has, if the agent is root and that user can enter the run directory.
+   * User of the workers, an id or a name; `none`: the agent's own. Default, for an agent that is root: millpond-worker or an
+   * unused id, if that user can enter the run directory.
    */
   readonly workerUser?: string | undefined;
   /** Have workers give nothing up, for debugging on a host without tenants. Default false. */

@@ -41,8 +41,8 @@ export function reportDevice(
 }
 
 /**
- * The part of its time, 0 to 1, that a device has worked for a session lately; undefined: not known. Nobody measures a session
- * that has the device for itself: what the card's library tells is its then.
+ * The part of its time, 0 to 1, that a device has worked for a session lately; undefined: not known. A session that has the
+ * device for itself is not measured; the utilisation that NVML reports is its own.
  */
 export function deviceRate(
   { compute }: Pick<Worker, "compute">,
@@ -62,7 +62,7 @@ export function reportSession(
     isInFull,
   }: {
     readonly figuresOf: (uuid: string) => CardFigures | undefined;
-    /** Whether what never changes of it is told, too. */
+    /** Whether the report includes the members that never change. */
     readonly isInFull: boolean;
   },
 ): MessageInitShape<typeof SessionReportSchema> {

@@ -63,7 +63,7 @@ const workerRecordSchema = z.object({
     .object({
       transport: z.enum(["shm", "tcp"]),
       clientPid: z.int().nonnegative(),
-      // Of an earlier release.
+      // Missing in the records of an earlier release.
       programPid: z.int().nonnegative().default(0),
       program: z.string(),
     })
@@ -125,7 +125,7 @@ export class RunDirectory implements Disposable {
     return join(this.path, "sockets");
   }
 
-  /** Where the sessions of each allocation count what they have together. Of no use after the machine has started anew. */
+  /** Folder of the budgets that the sessions of an allocation share. Its name has the boot's id: a reboot empties them all. */
   get claimsPath(): string {
     return join(this.path, "claims", bootId());
   }

@@ -50,8 +50,8 @@ export function workerEnvironment(own: NodeJS.ProcessEnv, jitCache: string | und
 }
 
 /**
- * The user for workers. `wanted`: an id or a name, `none` for the agent's own, or undefined: that of millpond-worker where
- * there is one and a number that nobody has otherwise, if the agent is root and such a user can enter the run directory.
+ * The user for workers. `wanted`: an id or a name, `none` for the agent's own, or undefined: for an agent that is root,
+ * millpond-worker or an unused id, if that user can enter the run directory.
  *
  * @returns the user and, where it is the agent's own against better knowledge, why
  * @throws MILLPOND_E_INVALID

@@ -38,7 +38,7 @@ const help = `Usage: millpond controller [--listen HOST:PORT] [--state DIR] [--l
 
 Further tokens, separated by commas: MILLPOND_USER_TOKENS, MILLPOND_AGENT_TOKENS.
 Logs are JSON lines on standard error. SIGINT and SIGTERM end it;
-SIGHUP has it read its certificate and its log level anew.
+SIGHUP reloads its certificate and its log level.
 `;
 
 export interface CommandOptions {

@@ -57,8 +57,16 @@ CUresult Executor::chargeStacks(uint16_t number, uint64_t bytesOfEach, const cha
   return charge(Of::kStacks, number, number, bytes, why) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult Executor::chargeLocal(uint64_t localBytes) {
-  if (boundContext_ == 0) return CUDA_SUCCESS;
+CUresult Executor::chargeLocal(HandleKind kind, void* function) {
+  if (boundContext_ == 0 || !costs_[deviceOf(boundContext_)].any()) return CUDA_SUCCESS;
+  int local = 0;
+  const CUresult asked =
+      kind == HandleKind::kFunction
+          ? driver_.cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, static_cast<CUfunction>(function))
+          : driver_.cuKernelGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, static_cast<CUkernel>(function),
+                                         devices_.all()[deviceOf(boundContext_)].device);
+  if (asked || local <= 0) return CUDA_SUCCESS;
+  const auto localBytes = static_cast<uint64_t>(local);
   Context& context = contexts_[homeOf(boundContext_) - 1u];
   if (localBytes <= context.localBytes) return CUDA_SUCCESS;
   if (CUresult rc = chargeStacks(homeOf(boundContext_), std::max(localBytes, context.stackBytes), "kernels with local memory"))

@@ -183,16 +183,7 @@ CUresult Executor::onGetFunction(const cmd::Decoded<cmd::GetFunction>& command) 
   }
   if (rc) return rc;
 
-  int local = 0;
-  if (boundContext_ && costs_[deviceOf(boundContext_)].any()) {
-    const CUresult told =
-        kind == HandleKind::kFunction
-            ? driver_.cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, static_cast<CUfunction>(object))
-            : driver_.cuKernelGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, static_cast<CUkernel>(object),
-                                           devices_.all()[deviceOf(boundContext_)].device);
-    if (told == CUDA_SUCCESS && local > 0) rc = chargeLocal(static_cast<uint64_t>(local));
-  }
-  if (rc) return rc;
+  if ((rc = chargeLocal(kind, object))) return rc;
 
   std::vector<uint32_t> layout;
   uint32_t end = 0;

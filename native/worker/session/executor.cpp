@@ -415,10 +415,7 @@ bool Executor::functionOrKernel(uint64_t wire, CUfunction& out) {
     CUfunction found = nullptr;
     if (driver_.cuKernelGetFunction(&found, static_cast<CUkernel>(entry->object)) != CUDA_SUCCESS)
       return true;  // the call with the kernel says what is wrong
-    int local = 0;
-    if (costs_[deviceOf(boundContext_)].any() &&
-        driver_.cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, found) == CUDA_SUCCESS && local > 0 &&
-        chargeLocal(static_cast<uint64_t>(local)) != CUDA_SUCCESS) {
+    if (chargeLocal(HandleKind::kFunction, found) != CUDA_SUCCESS) {
       out = nullptr;
       return true;
     }

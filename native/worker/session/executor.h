@@ -675,8 +675,9 @@ class Executor {
   CUresult chargeStream();
   /// Every thread that the device can have has so much.
   CUresult chargeStacks(uint16_t number, uint64_t bytesOfEach, const char* why);
-  /// A kernel of the bound context has so much for each thread.
-  CUresult chargeLocal(uint64_t localBytes);
+  /// Charges the local memory of a function or kernel (`kind`), as the driver reports it, for every thread that the bound
+  /// context's device can run at once. Free where nothing is charged: without a bound context or known costs.
+  CUresult chargeLocal(HandleKind kind, void* function);
   CUresult setLimit(CUlimit limit, uint64_t value);
   /// Charges what the device has less of afterwards, `most` at most; ends what was made where it does not fit.
   CUresult measured(DriverMemory::Of what, uint64_t number, uint16_t context, uint64_t most,
