@@ -5,8 +5,9 @@ import { join } from "node:path";
 import { styleText } from "node:util";
 import { checkClientLibrary } from "./lib/client-library.ts";
 import { must, ScriptError, script } from "./lib/command.ts";
+import { checkHardening } from "./lib/hardening.ts";
 import { buildNative, requireNativeTools } from "./lib/native-build.ts";
-import { inRoot, nativeDir } from "./lib/paths.ts";
+import { inRoot, nativeDir, nativeFiles } from "./lib/paths.ts";
 import { checkSupply } from "./supply/lock-file.ts";
 import { checkProse } from "./lib/prose.ts";
 import { checkImports, checkLicenceLines, checkLinks, checkPrebuilt } from "./lib/tree.ts";
@@ -18,18 +19,41 @@ interface Check {
   run: () => Promise<unknown>;
 }
 
+let build: Promise<void> | undefined;
+
+/** Builds what is shipped, once for all checks of it: two builds in one folder would disturb each other. */
+function buildParts(): Promise<void> {
+  build ??= (async () => {
+    await requireNativeTools();
+    // Clients together with the worker: those built from different descriptions refuse each other in the next run.
+    await buildNative("release", { note() {}, fraction() {} }, [
+      "millpond_client",
+      "millpond_nvml",
+      "millpond-worker",
+      "softgpu",
+      "driver-bench",
+      "share-bench",
+      "transport-bench",
+    ]);
+  })();
+  return build;
+}
+
 async function clientLibraries(): Promise<void> {
-  await requireNativeTools();
-  // Together with the worker: a client and a worker built from different descriptions refuse each other in the next run.
-  await buildNative("release", { note() {}, fraction() {} }, [
-    "millpond_client",
-    "millpond_nvml",
-    "millpond-worker",
-  ]);
+  await buildParts();
   const directory = join(nativeDir("release"), "client");
   await checkClientLibrary(join(directory, "libcuda.so.1"), "cu");
   await checkClientLibrary(join(directory, "libmillpond-tls.so"), "millpond_tls_1");
   await checkClientLibrary(join(directory, "libnvidia-ml.so.1"), "nvml");
+}
+
+async function hardening(): Promise<void> {
+  await buildParts();
+  const parts = [...nativeFiles, "bench/driver-bench", "bench/share-bench", "bench/transport-bench"];
+  await checkHardening([
+    ...parts.map((part) => ({ path: join(nativeDir("release"), part), role: "part" as const })),
+    { path: inRoot("examples", "prebuilt", "millpond-examples"), role: "tenant" },
+  ]);
 }
 
 const checks: Check[] = [
@@ -76,6 +100,7 @@ const checks: Check[] = [
     what: "needs and exports of client libraries",
     run: clientLibraries,
   },
+  { name: "hardening", what: "how native parts are linked", run: hardening },
 ];
 
 interface Outcome {

@@ -26,9 +26,10 @@ import { build } from "./build.ts";
 import { buildConformance } from "./build-conformance.ts";
 import { buildConsole, consoleDirectory } from "./lib/console-build.ts";
 import { find, must, ScriptError, script } from "./lib/command.ts";
+import { checkHardening, type ElfRole } from "./lib/hardening.ts";
 import { collectLicences } from "./lib/licences.ts";
 import { type Millpond, TrialPool } from "./lib/millpond.ts";
-import { inRoot, root } from "./lib/paths.ts";
+import { inRoot, nativeFiles, root } from "./lib/paths.ts";
 import { type Progress, step } from "./lib/steps.ts";
 import { billOfMaterials } from "./supply/bill-of-materials.ts";
 import { writeChecksums } from "./supply/checksums.ts";
@@ -54,15 +55,6 @@ const entries = [
 
 /** Folders of data that a source file reads beside itself, and their place beside the bundle. */
 const dataFolders = [{ source: "controller/src/store/migrations", target: "cli/lib/migrations" }];
-
-/** Native files by folder of build/native/release. The archive is not made without them. */
-const nativeFiles = [
-  "worker/millpond-worker",
-  "client/libcuda.so.1",
-  "client/libmillpond-tls.so",
-  "client/libnvidia-ml.so.1",
-  "softgpu/libcuda.so.1",
-];
 
 /** Shared libraries that Node needs and small images lack. */
 const nodeLibraries = ["libatomic.so.1", "libstdc++.so.6", "libgcc_s.so.1"];
@@ -195,6 +187,17 @@ async function writeBillOfMaterials(sources: string[]): Promise<void> {
 
 async function isElf(path: string): Promise<boolean> {
   return (await readFile(path)).subarray(1, 4).toString() === "ELF";
+}
+
+/** Checks how all that was compiled is linked, but for Node and its libraries, which others have built. */
+async function checkStaged(): Promise<void> {
+  const files: { path: string; role: ElfRole }[] = [];
+  for (const file of await readdir(stage, { recursive: true })) {
+    const path = join(stage, file);
+    if (file.startsWith("node/") || !(await lstat(path)).isFile() || !(await isElf(path))) continue;
+    files.push({ path, role: file.startsWith("build/native/") ? "part" : "tenant" });
+  }
+  await checkHardening(files);
 }
 
 /** The notice of a library that a native part links statically, as its Debian package has it. */
@@ -369,6 +372,7 @@ export async function main(args: string[]): Promise<void> {
     });
     await step("examples", stageExamples);
     await step("conformance programs", stageConformance);
+    await step("linkage of native files", checkStaged);
     await step("documents", stageDocuments);
     await step("bill of materials", () => writeBillOfMaterials(sources));
     await step("archive", async () => {

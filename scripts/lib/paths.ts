@@ -27,3 +27,12 @@ export function toolEnvironment(): NodeJS.ProcessEnv {
     PATH: `${inRoot("node_modules", ".bin")}${delimiter}${process.env["PATH"] ?? ""}`,
   };
 }
+
+/** Native files of the archive by folder of build/native/release; it is not made without them. */
+export const nativeFiles: readonly string[] = [
+  "worker/millpond-worker",
+  "client/libcuda.so.1",
+  "client/libmillpond-tls.so",
+  "client/libnvidia-ml.so.1",
+  "softgpu/libcuda.so.1",
+];
