@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { mkdtempSync, rmSync, statSync, truncateSync } from "node:fs";
+import { chmodSync, mkdtempSync, rmSync, statSync, truncateSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -25,6 +25,18 @@ test("the sessions of an allocation have a secret in common, whichever agent ope
   expect(again).toBe(group);
   expect(new Set([group, later, other]).size).toBe(3);
   expect(groups(["a", 1])).toEqual([group]);
+});
+
+test("nobody else on the node can read what was admitted, or lock the agent out of it by reading", () => {
+  const database = join(path, "agent.db");
+  groups(["a", 1]);
+  expect(statSync(database).mode & 0o777).toBe(0o600);
+  // As agents made it before.
+  chmodSync(database, 0o644);
+  using again = RunDirectory.open(path);
+  expect(again.path).toBe(path);
+  expect(statSync(database).mode & 0o777).toBe(0o600);
+  expect(statSync(`${database}-wal`).mode & 0o777).toBe(0o600);
 });
 
 test("nobody else on the node can read what secrets are made of, and a key that was cut off is made anew", () => {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { DatabaseSync } from "node:sqlite";
+import { makePrivateFile } from "@millpond/platform";
 
 /** Somebody else holds the lock. */
 export class LockHeldError extends Error {
@@ -20,6 +21,7 @@ export class LockHeldError extends Error {
  * `schema` must be idempotent. Throws LockHeldError when another process has the file open.
  */
 export function openLockedDatabase(path: string, schema: string): DatabaseSync {
+  makePrivateFile(path);
   const database = new DatabaseSync(path);
   try {
     // The lock is taken by the first write and, in exclusive mode, kept until the database is closed. Contents survive

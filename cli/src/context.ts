@@ -5,6 +5,7 @@ import { homedir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { isName, millpondError, quote } from "@millpond/api";
+import { makePrivateFile } from "@millpond/platform";
 
 /** Where a pool is and how to be let in. */
 export interface Context {
@@ -83,6 +84,7 @@ export function changeContexts(path: string, change: (file: ContextFile) => Cont
   try {
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
     // The kernel drops the lock with the process, however that ends.
+    makePrivateFile(`${path}.lock`);
     lock = new DatabaseSync(`${path}.lock`, { timeout: lockPatienceMs });
     lock.exec("BEGIN EXCLUSIVE");
     const before = readContexts(path);

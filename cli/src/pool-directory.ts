@@ -104,7 +104,7 @@ export class PoolDirectory implements Disposable {
   async recover(): Promise<void> {
     const left = readRecord(this.path)?.services ?? [];
     await Promise.all(left.map((service) => endProcess(service, graceMs)));
-    mkdirSync(join(this.path, "nodes"), { recursive: true });
+    mkdirSync(join(this.path, "nodes"), { recursive: true, mode: 0o755 });
     for (const name of readdirSync(join(this.path, "nodes"))) {
       const run = join(this.nodePath(name), "run");
       await endLeftWorkers(run, graceMs);
@@ -116,11 +116,11 @@ export class PoolDirectory implements Disposable {
       if (!kept.has(file)) rmSync(join(this.controllerPath, file), { recursive: true });
     }
     rmSync(join(this.path, "logs"), { recursive: true, force: true });
-    mkdirSync(join(this.path, "logs"));
+    mkdirSync(join(this.path, "logs"), { mode: 0o700 });
   }
 
   makeNodeDirectory(name: string): string {
-    mkdirSync(this.nodePath(name), { recursive: true });
+    mkdirSync(this.nodePath(name), { recursive: true, mode: 0o755 });
     return this.nodePath(name);
   }
 

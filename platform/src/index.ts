@@ -15,6 +15,9 @@ export { type FailoverOptions, makeFailoverTransport, splitAddresses } from "./f
 export { makePromptAgent } from "./prompt-agent.ts";
 export { reachableHost } from "./reachable-host.ts";
 
+// Files
+export { makePrivateFile } from "./private-file.ts";
+
 // TLS
 export { authorityPath, makeOwnCertificate } from "./own-certificate.ts";
 export { explainTlsFailure, isTlsFailure, readAuthorities } from "./tls.ts";

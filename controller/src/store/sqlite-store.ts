@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { promisify } from "node:util";
 import { millpondError } from "@millpond/api";
+import { makePrivateFile } from "@millpond/platform";
 import { type ChangeRows, type KnownDevices, noteDevices, type TableName, toRows } from "./change-rows.ts";
 import { writeBackup } from "./backup.ts";
 import { migrateSqlite } from "./migrations.ts";
@@ -32,7 +33,7 @@ import type {
   StoreChanges,
   StoredState,
 } from "../state/store.ts";
-import { databaseFileName, fullError, isFull, makePrivateFile, stateError } from "./state-file.ts";
+import { databaseFileName, fullError, isFull, stateError } from "./state-file.ts";
 import type { AuditRecord, EventRecord, UsageRecord } from "../domain/records.ts";
 import { termIsOver } from "../state/store-errors.ts";
 

@@ -2,7 +2,7 @@
 
 // The file of a state directory that holds the state, and what can be wrong with it.
 
-import { closeSync, existsSync, openSync, statfsSync } from "node:fs";
+import { existsSync, statfsSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { errorCodeOf, formatBytes, millpondError } from "@millpond/api";
@@ -43,16 +43,6 @@ export function openStopped(directory: string): DatabaseSync {
   } catch (cause) {
     database?.close();
     throw stateError(cause, `the state in ${path} cannot be opened`);
-  }
-}
-
-/**
- * Makes the file before SQLite would, which would make it readable for all: it holds the key that signs tickets. A file
- * that exists is not even opened, because closing it again would give up this process's locks on it.
- */
-export function makePrivateFile(path: string): void {
-  if (!existsSync(path)) {
-    closeSync(openSync(path, "a", 0o600));
   }
 }
 

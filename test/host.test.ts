@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The view of another user of the host on a pool that was started with an open umask: files, sockets, environments, command lines
+// and memory maps.
+import { lstatSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { Pool, until } from "./support/pool.ts";
+
+/** Files of a pool that everybody may open: a data socket admits the holder of its session's ticket. */
+const forEverybody = /\/data\.sock$/;
+
+interface Found {
+  readonly path: string;
+  readonly mode: number;
+  readonly kind: "file" | "folder" | "socket";
+}
+
+function* find(folder: string): Generator<Found> {
+  for (const name of readdirSync(folder)) {
+    const path = join(folder, name);
+    let info: ReturnType<typeof lstatSync>;
+    try {
+      info = lstatSync(path);
+    } catch (error) {
+      // A worker's folder may go while it is looked at.
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") continue;
+      throw error;
+    }
+    const mode = info.mode & 0o7777;
+    if (info.isDirectory()) {
+      yield { path, mode, kind: "folder" };
+      yield* find(path);
+    } else if (info.isFile()) yield { path, mode, kind: "file" };
+    else if (info.isSocket()) yield { path, mode, kind: "socket" };
+  }
+}
+
+/** Text of a file in /proc; undefined where the kernel keeps it from this user, too, or where the process has ended. */
+function ofProcess(pid: number, name: string): string | undefined {
+  try {
+    return readFileSync(`/proc/${pid}/${name}`, "utf8");
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "EACCES" || code === "EPERM" || code === "ENOENT" || code === "ESRCH") return undefined;
+    throw error;
+  }
+}
+
+test("a pool that is started with an open umask leaves nothing for other users of the host", async () => {
+  const before = process.umask(0);
+  await using pool = await Pool.start("--nodes", "1", "--devices", "1").finally(() => process.umask(before));
+  const program = pool.startEndless(["-m", "256Mi"]);
+  await using stack = new AsyncDisposableStack();
+  stack.defer(async () => {
+    program.signal("SIGTERM");
+    await program.finished;
+  });
+  await pool.connected(1);
+
+  const found = [...find(pool.directory)];
+  expect(found.filter(({ path }) => path.endsWith(".sock")).length).toBeGreaterThan(1);
+  const writable = found.filter(
+    ({ path, mode, kind }) => (mode & 0o022) !== 0 && !(kind === "socket" && forEverybody.test(path)),
+  );
+  expect(writable.map(({ path, mode }) => `${mode.toString(8)} ${path}`)).toEqual([]);
+  // Nothing that is written down is for others: tokens, keys, databases, records, logs.
+  const readable = found.filter(({ mode, kind }) => kind === "file" && (mode & 0o077) !== 0);
+  expect(readable.map(({ path, mode }) => `${mode.toString(8)} ${path}`)).toEqual([]);
+
+  const secrets = found
+    .filter(({ path, kind }) => kind === "file" && /(token|\.key|config\.json)$/.test(path))
+    .flatMap(({ path }) => readFileSync(path, "utf8").match(/mp-[a-z]+-[A-Za-z0-9_-]{20,}/g) ?? []);
+  expect(secrets.length).toBeGreaterThan(0);
+  const servants = await until(
+    "the pool's processes",
+    async () => await pool.processes(/millpond-worker|millpond\.mjs (up|agent|controller)/),
+    (pids) => pids.length >= 2,
+  );
+  const all = await pool.processes(/./);
+  const told = [
+    ...all.map((pid) => ofProcess(pid, "cmdline")),
+    ...servants.map((pid) => ofProcess(pid, "environ")),
+  ];
+  for (const secret of secrets) expect(told.filter((text) => text?.includes(secret))).toEqual([]);
+
+  const workers = await pool.servingWorkers();
+  expect(workers.length).toBe(1);
+  for (const pid of workers) {
+    const maps = ofProcess(pid, "maps") ?? "";
+    if (process.getuid?.() === 0) expect(maps).toContain("millpond-worker");
+    expect(maps.split("\n").filter((line) => /^\S+ rwx/.test(line))).toEqual([]);
+  }
+});
