@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { parseArgs, styleText } from "node:util";
 import { type Attack, attacks } from "./lib/attacks.ts";
 import { run, ScriptError, script } from "./lib/command.ts";
-import { buildNative, requireNativeTools } from "./lib/native-build.ts";
+import { buildNative, requireNativeTools } from "./lib/build/native-build.ts";
 import { inRoot, type Preset } from "./lib/paths.ts";
 import { step } from "./lib/steps.ts";
 

@@ -6,7 +6,7 @@ import { copyFile, mkdir, readdir, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { must, ScriptError, script } from "./lib/command.ts";
-import { findNvcc, isStale, runAll } from "./lib/nvcc.ts";
+import { findNvcc, isStale, runAll } from "./lib/build/nvcc.ts";
 import { inRoot, nativeDir } from "./lib/paths.ts";
 import { type Progress, step } from "./lib/steps.ts";
 

@@ -7,7 +7,7 @@ import { copyFile, mkdir, readdir, readFile, rm, symlink, writeFile } from "node
 import { basename, join, relative } from "node:path";
 import { parseArgs } from "node:util";
 import { must, ScriptError, script } from "./lib/command.ts";
-import { findNvcc, isStale, runAll } from "./lib/nvcc.ts";
+import { findNvcc, isStale, runAll } from "./lib/build/nvcc.ts";
 import { inRoot } from "./lib/paths.ts";
 import { type Progress, step } from "./lib/steps.ts";
 

@@ -4,9 +4,9 @@
 import { parseArgs } from "node:util";
 import { buildExamples } from "./build-examples.ts";
 import { ScriptError, script } from "./lib/command.ts";
-import { buildConsole } from "./lib/console-build.ts";
-import { buildNative, requireNativeTools } from "./lib/native-build.ts";
-import { findNvcc } from "./lib/nvcc.ts";
+import { buildConsole } from "./lib/build/console-build.ts";
+import { buildNative, requireNativeTools } from "./lib/build/native-build.ts";
+import { findNvcc } from "./lib/build/nvcc.ts";
 import { type Preset, presets } from "./lib/paths.ts";
 import { step } from "./lib/steps.ts";
 

@@ -3,14 +3,14 @@
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { styleText } from "node:util";
-import { checkClientLibrary } from "./lib/client-library.ts";
+import { checkClientLibrary } from "./lib/build/client-library.ts";
 import { must, ScriptError, script } from "./lib/command.ts";
-import { checkHardening } from "./lib/hardening.ts";
-import { buildNative, requireNativeTools } from "./lib/native-build.ts";
+import { checkHardening } from "./lib/build/hardening.ts";
+import { buildNative, requireNativeTools } from "./lib/build/native-build.ts";
 import { inRoot, nativeDir, nativeFiles } from "./lib/paths.ts";
 import { checkSupply } from "./supply/lock-file.ts";
-import { checkProse } from "./lib/prose.ts";
-import { checkImports, checkLicenceLines, checkLinks, checkPrebuilt } from "./lib/tree.ts";
+import { checkProse } from "./lib/checks/prose.ts";
+import { checkImports, checkLicenceLines, checkLinks, checkPrebuilt } from "./lib/checks/tree.ts";
 
 interface Check {
   name: string;

@@ -4,7 +4,7 @@
 // GPU are those of that build.
 import { buildConformance } from "./build-conformance.ts";
 import { find, must, run, ScriptError, script } from "./lib/command.ts";
-import { buildNative, requireNativeTools } from "./lib/native-build.ts";
+import { buildNative, requireNativeTools } from "./lib/build/native-build.ts";
 import { inRoot, nativeDir, toolEnvironment } from "./lib/paths.ts";
 import { step } from "./lib/steps.ts";
 

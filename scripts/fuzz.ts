@@ -6,7 +6,7 @@ import { mkdir, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { run, ScriptError, script } from "./lib/command.ts";
-import { buildNative, requireNativeTools } from "./lib/native-build.ts";
+import { buildNative, requireNativeTools } from "./lib/build/native-build.ts";
 import { inRoot, nativeDir, toolEnvironment } from "./lib/paths.ts";
 import { step } from "./lib/steps.ts";
 

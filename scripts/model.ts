@@ -9,10 +9,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { run, ScriptError, script } from "./lib/command.ts";
-import { ModelPlace, type Way } from "./lib/model-place.ts";
-import { buildNative, requireNativeTools } from "./lib/native-build.ts";
+import { ModelPlace, type Way } from "./lib/model/model-place.ts";
+import { buildNative, requireNativeTools } from "./lib/build/native-build.ts";
 import { nativeDir } from "./lib/paths.ts";
-import { shrink } from "./lib/shrink.ts";
+import { shrink } from "./lib/model/shrink.ts";
 import { step } from "./lib/steps.ts";
 
 const transports = ["direct", "shm", "tcp", "tls", "native"] as const;

@@ -10,7 +10,7 @@ import { join, relative } from "node:path";
 import { createInterface } from "node:readline";
 import manifest from "../package.json" with { type: "json" };
 import { must, ScriptError, script } from "./lib/command.ts";
-import { buildDebianPackage } from "./lib/debian-package.ts";
+import { buildDebianPackage } from "./lib/package/debian-package.ts";
 import { inRoot, root } from "./lib/paths.ts";
 import { step } from "./lib/steps.ts";
 

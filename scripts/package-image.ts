@@ -6,7 +6,7 @@ import { lstat, readdir, readFile, readlink, realpath, writeFile } from "node:fs
 import { join, relative } from "node:path";
 import manifest from "../package.json" with { type: "json" };
 import { must, ScriptError, script } from "./lib/command.ts";
-import { type ImageEntry, makeImage } from "./lib/oci-image.ts";
+import { type ImageEntry, makeImage } from "./lib/package/oci-image.ts";
 import { inRoot, root } from "./lib/paths.ts";
 import { step } from "./lib/steps.ts";
 

@@ -3,7 +3,7 @@
 // one folder; or, with --keep, records the present counts as upper bounds.
 import { parseArgs } from "node:util";
 import { script } from "./lib/command.ts";
-import { keepProse, listProse, reportProse } from "./lib/prose.ts";
+import { keepProse, listProse, reportProse } from "./lib/checks/prose.ts";
 
 export async function main(args: string[]): Promise<void> {
   await script(async () => {

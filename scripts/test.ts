@@ -10,10 +10,10 @@ import { parseArgs, styleText } from "node:util";
 import { build } from "./build.ts";
 import { buildConformance } from "./build-conformance.ts";
 import { run, ScriptError, script } from "./lib/command.ts";
-import { needsOf, summarizeSkips } from "./lib/expected-skips.ts";
+import { needsOf, summarizeSkips } from "./lib/checks/expected-skips.ts";
 import { inRoot, nativeDir, type Preset } from "./lib/paths.ts";
 import { step } from "./lib/steps.ts";
-import { type Counts, countJunit, countVitest } from "./lib/test-counts.ts";
+import { type Counts, countJunit, countVitest } from "./lib/checks/test-counts.ts";
 
 /** The result of a successful part without tests. */
 const nothing: Counts = { passed: 0, failed: 0, failures: [], skipped: [] };

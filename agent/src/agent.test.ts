@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { DeviceHealth, SessionState, type SyncRequest } from "@millpond/api";
 import { describe, expect, test } from "vitest";
 import { attach, firstDevice, NodeFixture, openSession, secondDevice, until } from "../test/fixture.ts";
-import { bootId, findProcessesByArgument, signalProcess } from "./process-identity.ts";
+import { bootId, findProcessesByArgument, signalProcess } from "./process/process-identity.ts";
 
 test("workers meet at gates of this boot of the machine; those of others are gone", async () => {
   await using node = await NodeFixture.create();

@@ -20,22 +20,22 @@ import {
   processMetrics,
   renderMetrics,
 } from "@millpond/platform";
-import { Activity } from "./activity.ts";
-import { Admission } from "./admission.ts";
-import { DeviceHealth } from "./device-health.ts";
-import { type DiscoveredDevice, discoverDevices } from "./devices.ts";
+import { Activity } from "./run-directory/activity.ts";
+import { Admission } from "./sessions/admission.ts";
+import { DeviceHealth } from "./devices/device-health.ts";
+import { type DiscoveredDevice, discoverDevices } from "./devices/devices.ts";
 import { agentMetrics } from "./metrics.ts";
-import { type NodeServer, serveNode } from "./node-service.ts";
+import { type NodeServer, serveNode } from "./sessions/node-service.ts";
 import { type AgentOptions, type ResolvedAgentOptions, resolveAgentOptions } from "./options.ts";
-import { bootId } from "./process-identity.ts";
-import { reportDevice, reportEndedSession, reportSession } from "./report.ts";
-import { type EndedSession, RunDirectory } from "./run-directory.ts";
-import { SelfDescription } from "./self-description.ts";
-import { SessionPlaces } from "./session-places.ts";
-import { SyncLoop } from "./sync-loop.ts";
+import { bootId } from "./process/process-identity.ts";
+import { reportDevice, reportEndedSession, reportSession } from "./reports/report.ts";
+import { type EndedSession, RunDirectory } from "./run-directory/run-directory.ts";
+import { SelfDescription } from "./reports/self-description.ts";
+import { SessionPlaces } from "./sessions/session-places.ts";
+import { SyncLoop } from "./reports/sync-loop.ts";
 import { agentVersion } from "./version.ts";
-import { chooseWorkerUser, type WorkerContainment } from "./worker-containment.ts";
-import { type Drain, WorkerPool } from "./worker-pool.ts";
+import { chooseWorkerUser, type WorkerContainment } from "./workers/worker-containment.ts";
+import { type Drain, WorkerPool } from "./workers/worker-pool.ts";
 
 /** A running agent. Disposing of it stops it and leaves its workers running. */
 export interface Agent extends AsyncDisposable {

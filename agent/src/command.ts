@@ -6,7 +6,7 @@ import { millpondError, parseLabels, quote } from "@millpond/api";
 import { readAuthorities } from "@millpond/platform";
 import { type Agent, startAgent } from "./agent.ts";
 import type { AgentOptions } from "./options.ts";
-import type { Drain } from "./worker-pool.ts";
+import type { Drain } from "./workers/worker-pool.ts";
 
 const usage = `Usage: millpond agent --name NODE --controller URL --token-file FILE --driver LIB[,LIB]
                       --worker PROGRAM --run DIR [--listen 0.0.0.0:7171] [--advertise HOST] [--encrypt] [--warm 1]

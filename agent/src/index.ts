@@ -5,17 +5,17 @@ export { startAgent } from "./agent.ts";
 export type { Agent } from "./agent.ts";
 export { runAgentCommand } from "./command.ts";
 export type { AgentOptions } from "./options.ts";
-export type { Drain } from "./worker-pool.ts";
-export { endLeftWorkers, endProcess } from "./left-workers.ts";
+export type { Drain } from "./workers/worker-pool.ts";
+export { endLeftWorkers, endProcess } from "./workers/left-workers.ts";
 
 // For who runs agents and workers beside them: the CLI, the benchmarks
-export { connectWorker, probeDriver, spawnWorker } from "./worker-process.ts";
-export type { Probe, WorkerControl, WorkerMessage } from "./worker-process.ts";
+export { connectWorker, probeDriver, spawnWorker } from "./workers/worker-process.ts";
+export type { Probe, WorkerControl, WorkerMessage } from "./workers/worker-process.ts";
 export {
   findProcessesByArgument,
   identifyProcess,
   isProcessAlive,
   signalProcess,
-} from "./process-identity.ts";
-export type { ProcessIdentity } from "./process-identity.ts";
-export { LockHeldError, openLockedDatabase } from "./run-lock.ts";
+} from "./process/process-identity.ts";
+export type { ProcessIdentity } from "./process/process-identity.ts";
+export { LockHeldError, openLockedDatabase } from "./run-directory/run-lock.ts";

@@ -3,7 +3,7 @@
 // The agent as a program of its own; `millpond agent` runs the same.
 
 import { runAgentCommand } from "./command.ts";
-import { errorText } from "./error-text.ts";
+import { errorText } from "./process/error-text.ts";
 
 try {
   process.exitCode = await runAgentCommand(process.argv.slice(2));

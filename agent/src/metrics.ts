@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import type { MetricSample } from "@millpond/platform";
-import type { DiscoveredDevice } from "./devices.ts";
-import type { WorkerPool } from "./worker-pool.ts";
+import type { DiscoveredDevice } from "./devices/devices.ts";
+import type { WorkerPool } from "./workers/worker-pool.ts";
 
 /** What an agent knows of its workers and devices. */
 export function agentMetrics(

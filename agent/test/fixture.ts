@@ -12,7 +12,11 @@ import { agentTransportOptions } from "@millpond/platform";
 import { type Logger, pino } from "pino";
 import { type Agent, startAgent } from "../src/agent.ts";
 import type { AgentOptions } from "../src/options.ts";
-import { findProcessesByArgument, type ProcessIdentity, signalProcess } from "../src/process-identity.ts";
+import {
+  findProcessesByArgument,
+  type ProcessIdentity,
+  signalProcess,
+} from "../src/process/process-identity.ts";
 import { FakeController } from "./fake-controller.ts";
 import type { FakeDriver } from "./fake-worker.ts";
 

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ServiceClassWord } from "@millpond/api";
 import { connectWorker, spawnWorker, type WorkerControl, type WorkerMessage } from "@millpond/agent";
-import type { Carrier } from "./metrics.ts";
+import type { Carrier } from "./results/metrics.ts";
 
 /** Upper bound of the time from a worker's start until it is warm: real drivers take seconds to create a context. */
 const warmTimeoutMs = 120_000;

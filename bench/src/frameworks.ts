@@ -8,8 +8,8 @@ import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { isDeepStrictEqual, parseArgs } from "node:util";
 import { probeDriver } from "@millpond/agent";
-import { BenchPool } from "./bench-pool.ts";
-import { describeMachine, type Machine } from "./machine.ts";
+import { BenchPool } from "./pool/bench-pool.ts";
+import { describeMachine, type Machine } from "./results/machine.ts";
 import { findPrograms } from "./programs.ts";
 
 /** How the programs reach the device. */

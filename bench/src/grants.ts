@@ -6,14 +6,14 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { loadavg, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
-import { describeHost } from "./machine.ts";
+import { describeHost } from "./results/machine.ts";
 import { Placement } from "@millpond/api";
 import { runTool, toCount, UsageError } from "@millpond/cli";
-import { Claimant } from "./claimant.ts";
+import { Claimant } from "./load/claimant.ts";
 import { ControllerProcess } from "@millpond/controller/testing/controller-process";
-import { cpuSeconds, residentBytes } from "./process-figures.ts";
-import { quantile } from "./samples.ts";
-import { SimulatedAgent } from "./simulated-agent.ts";
+import { cpuSeconds, residentBytes } from "./load/process-figures.ts";
+import { quantile } from "./results/samples.ts";
+import { SimulatedAgent } from "./load/simulated-agent.ts";
 
 const help = `usage: npm run bench:grants -- [options]
 

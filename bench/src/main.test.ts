@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
-import { metrics } from "./metrics.ts";
-import type { Result } from "./result.ts";
+import { metrics } from "./results/metrics.ts";
+import type { Result } from "./results/result.ts";
 
 const main = join(import.meta.dirname, "main.ts");
 const runFile = promisify(execFile);

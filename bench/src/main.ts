@@ -7,12 +7,12 @@ import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { probeDriver } from "@millpond/agent";
 import { runTool, toCount, UsageError } from "@millpond/cli";
-import { describeMachine } from "./machine.ts";
+import { describeMachine } from "./results/machine.ts";
 import { type Effort, type Group, groups, measure } from "./measure.ts";
-import { type Transport, transports } from "./metrics.ts";
+import { type Transport, transports } from "./results/metrics.ts";
 import { findPrograms } from "./programs.ts";
-import { formatTable, makeResult } from "./result.ts";
-import { Samples } from "./samples.ts";
+import { formatTable, makeResult } from "./results/result.ts";
+import { Samples } from "./results/samples.ts";
 
 const help = `usage: npm run bench -- [options]
 

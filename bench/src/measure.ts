@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { BenchPool } from "./bench-pool.ts";
+import { BenchPool } from "./pool/bench-pool.ts";
 import { BenchWorker } from "./bench-worker.ts";
-import type { Carrier, Transport } from "./metrics.ts";
+import type { Carrier, Transport } from "./results/metrics.ts";
 import { measureWith, type Programs } from "./programs.ts";
-import type { Samples } from "./samples.ts";
+import type { Samples } from "./results/samples.ts";
 
 /** Groups of metrics that are measured together. */
 export const groups = ["calls", "copies", "start", "pool", "memory"] as const;

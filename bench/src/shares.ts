@@ -10,10 +10,10 @@ import { probeDriver } from "@millpond/agent";
 import type { ServiceClassWord } from "@millpond/api";
 import { runTool, toCount, UsageError } from "@millpond/cli";
 import { BenchWorker } from "./bench-worker.ts";
-import { describeMachine } from "./machine.ts";
+import { describeMachine } from "./results/machine.ts";
 import { findPrograms, measureWith, type Programs } from "./programs.ts";
-import { quantile, summarise } from "./samples.ts";
-import { commonTime, shares, type Trace } from "./windows.ts";
+import { quantile, summarise } from "./results/samples.ts";
+import { commonTime, shares, type Trace } from "./results/windows.ts";
 
 const help = `usage: npm run bench:shares -- [options]
 

@@ -9,10 +9,10 @@ import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { runTool, toCount, UsageError } from "@millpond/cli";
 import { runCrashRounds } from "@millpond/controller/testing/crash-rounds";
-import { describeHost } from "./machine.ts";
-import { RealNode } from "./real-node.ts";
-import { quantile } from "./samples.ts";
-import { takeTemporaryFolder } from "./temporary-folder.ts";
+import { describeHost } from "./results/machine.ts";
+import { RealNode } from "./pool/real-node.ts";
+import { quantile } from "./results/samples.ts";
+import { takeTemporaryFolder } from "./pool/temporary-folder.ts";
 
 const help = `usage: npm run bench:takeovers -- [options]
 

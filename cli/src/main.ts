@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { type Invocation, parseCommandLine, UsageError } from "./command-line.ts";
-import { commandSpecs, exitStatus } from "./command-table.ts";
-import type { AnyValue } from "./command-values.ts";
+import { type Invocation, parseCommandLine, UsageError } from "./command-line/command-line.ts";
+import { commandSpecs, exitStatus } from "./command-table/command-table.ts";
+import type { AnyValue } from "./command-line/command-values.ts";
 
 /** Runs one command line, `argv` without the program's name. Resolves with the exit status; never rejects. */
 export async function main(argv: readonly string[]): Promise<number> {
@@ -16,7 +16,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     return await runCommand(asked);
   } catch (error) {
     // Loaded here, not above: help and completion shall not wait for it.
-    const { reportError } = await import("./errors.ts");
+    const { reportError } = await import("./command-line/errors.ts");
     if (!(error instanceof UsageError)) return reportError(error);
     const { millpondError } = await import("@millpond/api");
     return reportError(millpondError("MILLPOND_E_INVALID", error.message, { remedy: error.remedy }));
@@ -34,10 +34,10 @@ function endQuietly(error: NodeJS.ErrnoException): void {
 }
 
 async function runCommand({ command, options, args }: Invocation): Promise<number> {
-  const { readOptions } = await import("./option-values.ts");
+  const { readOptions } = await import("./command-line/option-values.ts");
   const { commandModules } = await import("./command-modules.ts");
-  const { withFile } = await import("./service-options.ts");
-  const { unknownVariables } = await import("./known-variables.ts");
+  const { withFile } = await import("./service/service-options.ts");
+  const { unknownVariables } = await import("./command-line/known-variables.ts");
   // The doctor has it in its report.
   for (const name of command === "doctor" ? [] : unknownVariables(process.env)) {
     process.stderr.write(`millpond: ${name} is set, and nothing reads it: check its spelling\n`);

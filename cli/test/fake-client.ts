@@ -12,7 +12,7 @@ import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import { NodeService } from "@millpond/api";
 import { agentTransportOptions, readAuthorities } from "@millpond/platform";
-import { connect } from "../src/connection.ts";
+import { connect } from "../src/connection/connection.ts";
 
 const { MILLPOND_CONTROLLER, MILLPOND_TOKEN, MILLPOND_CA, MILLPOND_CLAIM, MILLPOND_TRANSPORT } = process.env;
 const { claims } = connect({

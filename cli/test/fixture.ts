@@ -10,8 +10,8 @@ import { NodeState } from "@millpond/api";
 import { makeAuthority, makeServerCertificate } from "@millpond/platform";
 import { type Controller, startController } from "@millpond/controller";
 import { testLog, writeFakeWorker } from "@millpond/agent/testing/fixture";
-import { type Connection, connect } from "../src/connection.ts";
-import { writeContexts } from "../src/context.ts";
+import { type Connection, connect } from "../src/connection/connection.ts";
+import { writeContexts } from "../src/connection/context.ts";
 
 const entry = join(import.meta.dirname, "..", "bin", "millpond.mjs");
 

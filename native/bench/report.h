@@ -9,7 +9,7 @@
 
 namespace millpond::bench {
 
-/// Samples by metric, in the order in which the metrics first appeared. bench/src/metrics.ts knows their units.
+/// Samples by metric, in the order in which the metrics first appeared. bench/src/results/metrics.ts knows their units.
 class Report {
  public:
   void add(const std::string& metric, double sample);

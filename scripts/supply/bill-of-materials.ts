@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bill of materials of an archive, as CycloneDX 1.6 in JSON. The same input makes the same text.
 import { createHash } from "node:crypto";
-import { packageOf } from "../lib/licences.ts";
+import { packageOf } from "../lib/package/licences.ts";
 import { ScriptError } from "../lib/command.ts";
 import type { LockedPackages } from "./lock-file.ts";
 

@@ -10,7 +10,7 @@ import { DeviceHealth } from "@millpond/api";
 import { fakeDevice } from "@millpond/controller/testing/fake-agent";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { consoleDirectory } from "../../scripts/lib/console-build.ts";
+import { consoleDirectory } from "../../scripts/lib/build/console-build.ts";
 import { ConsolePool, launchBrowser, missingBrowser, WatchedPage } from "./browser.ts";
 
 const GiB = 1n << 30n;

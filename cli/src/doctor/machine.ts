@@ -5,12 +5,12 @@ import { accessSync, constants, existsSync, readFileSync, statfsSync } from "nod
 import { dirname, join } from "node:path";
 import { probeDriver } from "@millpond/agent";
 import { formatBytes } from "@millpond/api";
-import { commandSpecs } from "../command-table.ts";
-import { findDriver } from "../driver-search.ts";
-import { errorParts } from "../errors.ts";
-import { unknownVariables } from "../known-variables.ts";
-import { findNativeFiles, type NativeFiles } from "../native-files.ts";
-import { readOptions } from "../option-values.ts";
+import { commandSpecs } from "../command-table/command-table.ts";
+import { findDriver } from "../host/driver-search.ts";
+import { errorParts } from "../command-line/errors.ts";
+import { unknownVariables } from "../command-line/known-variables.ts";
+import { findNativeFiles, type NativeFiles } from "../host/native-files.ts";
+import { readOptions } from "../command-line/option-values.ts";
 import { cudaVersion } from "../output/columns.ts";
 import { failure, type Finding, info, ok, warning } from "./check.ts";
 

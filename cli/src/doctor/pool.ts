@@ -12,10 +12,10 @@ import {
   type GetVersionResponse,
 } from "@millpond/api";
 import { agentTransportOptions, parseAgentUrl, splitAddresses } from "@millpond/platform";
-import { type Connection, connect, type Endpoint, resolveEndpoint } from "../connection.ts";
-import { contextFilePath } from "../context.ts";
-import { errorParts } from "../errors.ts";
-import { programVersion } from "../version.ts";
+import { type Connection, connect, type Endpoint, resolveEndpoint } from "../connection/connection.ts";
+import { contextFilePath } from "../connection/context.ts";
+import { errorParts } from "../command-line/errors.ts";
+import { programVersion } from "../command-line/version.ts";
 import { failure, type Finding, ok, warning } from "./check.ts";
 
 const patienceMs = 5000;

@@ -17,7 +17,7 @@ import {
   type Token,
 } from "@millpond/api";
 import { parseAgentUrl } from "@millpond/platform";
-import { borrowingWord, formatGpuMilli, formatQuota } from "../quota-values.ts";
+import { borrowingWord, formatGpuMilli, formatQuota } from "../command-line/quota-values.ts";
 import { claimStateWord, sessionStateWord } from "./resources.ts";
 import type { Column } from "./table.ts";
 

@@ -2,8 +2,8 @@
 
 import { expect, test } from "vitest";
 import { boundClaim, device, event, node, now, pendingClaim, session } from "../../test/samples.ts";
-import { renderSmi } from "../commands/smi.ts";
-import { claimKind, deviceKind, eventKind, type Kind, nodeKind, sessionKind } from "../kinds.ts";
+import { renderSmi } from "../commands/views/smi.ts";
+import { claimKind, deviceKind, eventKind, type Kind, nodeKind, sessionKind } from "./kinds.ts";
 import { renderObject } from "./resources.ts";
 import { layOut } from "./table.ts";
 

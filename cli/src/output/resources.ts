@@ -24,7 +24,7 @@ import {
   type Tenant,
   type Token,
 } from "@millpond/api";
-import { type Bounds, borrowingWord } from "../quota-values.ts";
+import { type Bounds, borrowingWord } from "../command-line/quota-values.ts";
 
 const apiVersion = "millpond.v1";
 

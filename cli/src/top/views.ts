@@ -13,10 +13,10 @@ import {
   type Queue,
   type Session,
 } from "@millpond/api";
-import type { Connection } from "../connection.ts";
+import type { Connection } from "../connection/connection.ts";
 import { ageOf, askedMemory, sessionDevices } from "../output/columns.ts";
 import { claimStateWord, sessionStateWord } from "../output/resources.ts";
-import { formatGpuMilli, formatQuota } from "../quota-values.ts";
+import { formatGpuMilli, formatQuota } from "../command-line/quota-values.ts";
 import { bar } from "./cells.ts";
 
 export const viewNames = ["devices", "claims", "sessions", "queues"] as const;

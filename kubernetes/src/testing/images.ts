@@ -5,7 +5,7 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type ImageEntry, makeImage } from "../../../scripts/lib/oci-image.ts";
+import { type ImageEntry, makeImage } from "../../../scripts/lib/package/oci-image.ts";
 import { findKubernetes } from "./control-plane.ts";
 
 export const pauseImage = "millpond/pause:test";

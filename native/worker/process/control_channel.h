@@ -13,7 +13,7 @@
 namespace millpond::worker {
 
 /// Version of the messages between agent and worker; the agent's is `controlProtocol` in
-/// agent/src/worker-process.ts. Apart from wire::kProtocolVersion, which client and worker must share.
+/// agent/src/workers/worker-process.ts. Apart from wire::kProtocolVersion, which client and worker must share.
 inline constexpr int kControlProtocol = 1;
 
 class ControlChannel {

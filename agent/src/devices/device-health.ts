@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { ChildProcess } from "node:child_process";
+import type { Logger } from "pino";
+import type { DiscoveredDevice } from "./devices.ts";
+import type { WorkerContainment } from "../workers/worker-containment.ts";
+import { type CardFigures, type DeviceWord, watchDevices } from "../workers/worker-process.ts";
+
+export interface DeviceHealthOptions {
+  readonly worker: string;
+  readonly devices: readonly Pick<DiscoveredDevice, "driver" | "description">[];
+  /** A driver that says nothing of its devices for so long gives no answer any more. */
+  readonly silenceMs: number;
+  /** A watcher that has ended is started again after so long. */
+  readonly restartMs: number;
+  /** Of the processes that watch. */
+  readonly containment: WorkerContainment;
+  readonly log: Logger;
+  /** Called when a device has become ill, or well again. */
+  readonly onChange: () => void;
+}
+
+/** What the driver has reported of a device. */
+interface Fault {
+  /** Of the last one that came, among all of this agent process, from 1. */
+  readonly number: number;
+  /** Of the first one, which the others may follow from. */
+  readonly reason: string;
+}
+
+/** What is known of the devices of one driver. */
+interface Watch {
+  readonly driver: string;
+  /** Reasons, by UUID. */
+  ill: ReadonlyMap<string, string>;
+  /** What its driver's management library tells, by UUID. */
+  cards: ReadonlyMap<string, CardFigures>;
+  /** Why nothing is known of any; undefined: it is. */
+  silence: string | undefined;
+  /** Why the last watcher ended; undefined: it watches. */
+  failure: string | undefined;
+  child: ChildProcess | undefined;
+  silenceTimer: NodeJS.Timeout | undefined;
+  restartTimer: NodeJS.Timeout | undefined;
+}
+
+/**
+ * Which devices must not be used any more. Each driver is asked in a process of its own, all the time: one that hangs,
+ * as drivers do when a card has gone, must not take the agent along, and its silence is an answer.
+ */
+export class DeviceHealth {
+  readonly #options: DeviceHealthOptions;
+  readonly #driverOf: ReadonlyMap<string, string>;
+  readonly #watches: ReadonlyMap<string, Watch>;
+  /** Those that nobody has cleared, by UUID: no driver tells whether its card is well again. */
+  readonly #faults = new Map<string, Fault>();
+  #lastFault = 0;
+  #isStopped = false;
+
+  constructor(options: DeviceHealthOptions) {
+    this.#options = options;
+    this.#driverOf = new Map(options.devices.map(({ driver, description }) => [description.uuid, driver]));
+    const nothing = { silence: undefined, failure: undefined, child: undefined };
+    const timers = { silenceTimer: undefined, restartTimer: undefined };
+    this.#watches = new Map(
+      options.devices.map(({ driver }) => [
+        driver,
+        { driver, ill: new Map(), cards: new Map(), ...nothing, ...timers },
+      ]),
+    );
+  }
+
+  start(): void {
+    for (const watch of this.#watches.values()) {
+      this.#ask(watch);
+    }
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    for (const { child, silenceTimer, restartTimer } of this.#watches.values()) {
+      clearTimeout(silenceTimer);
+      clearTimeout(restartTimer);
+      child?.kill("SIGKILL");
+    }
+  }
+
+  /** Why a device must not be used; undefined: nothing is known against it. */
+  illnessOf(uuid: string): string | undefined {
+    const watch = this.#watches.get(this.#driverOf.get(uuid) ?? "");
+    return watch?.silence ?? watch?.ill.get(uuid) ?? this.#faults.get(uuid)?.reason;
+  }
+
+  /** What the management library told of a card last; undefined: nothing, or its driver is silent. */
+  figuresOf(uuid: string): CardFigures | undefined {
+    const watch = this.#watches.get(this.#driverOf.get(uuid) ?? "");
+    return watch?.silence === undefined && watch?.failure === undefined ? watch?.cards.get(uuid) : undefined;
+  }
+
+  /** Number of the fault that was reported of a device; 0: none was, or it was cleared. */
+  faultOf(uuid: string): number {
+    return this.#faults.get(uuid)?.number ?? 0;
+  }
+
+  /** Somebody says that a device is well again. Of a fault that has come since he does not know. */
+  clear(uuid: string, fault: number): void {
+    if (this.faultOf(uuid) !== fault || fault === 0) return;
+    this.#options.log.info({ device: uuid, reason: this.illnessOf(uuid) }, "a fault is cleared");
+    this.#faults.delete(uuid);
+    this.#options.onChange();
+  }
+
+  #ask(watch: Watch): void {
+    const { worker, restartMs, containment, log } = this.#options;
+    this.#expectWord(watch);
+    watch.child = watchDevices({
+      worker,
+      driver: watch.driver,
+      containment,
+      onWord: (word) => this.#learn(watch, word),
+      onEnd: (why) => {
+        if (this.#isStopped) return;
+        if (watch.failure !== why) log.warn({ driver: watch.driver, reason: why }, "devices are not watched");
+        watch.failure = why;
+        watch.restartTimer = setTimeout(() => this.#ask(watch), restartMs);
+      },
+    });
+  }
+
+  #learn(watch: Watch, { ill, faults, cards }: DeviceWord): void {
+    if (this.#isStopped) return;
+    const hasBeenSilent = watch.silence !== undefined;
+    const named = [...watch.ill.keys(), ...ill.keys(), ...faults.map(({ uuid }) => uuid)];
+    const before = new Map(
+      named.map((uuid) => [uuid, watch.ill.get(uuid) ?? this.#faults.get(uuid)?.reason]),
+    );
+    watch.ill = ill;
+    watch.cards = cards;
+    for (const { uuid, reason } of faults) {
+      this.#lastFault += 1;
+      this.#faults.set(uuid, { number: this.#lastFault, reason: this.#faults.get(uuid)?.reason ?? reason });
+    }
+    watch.silence = undefined;
+    watch.failure = undefined;
+    clearTimeout(watch.silenceTimer);
+    watch.silenceTimer = undefined;
+    this.#expectWord(watch);
+    const changed = [...before].filter(([uuid, reason]) => reason !== this.illnessOf(uuid));
+    for (const [device] of changed) {
+      const reason = this.illnessOf(device);
+      if (reason === undefined) this.#options.log.info({ device }, "a device is well again");
+      else this.#options.log.error({ device, reason }, "a device is ill");
+    }
+    if (hasBeenSilent || changed.length > 0) this.#options.onChange();
+  }
+
+  /** Where none comes in time, all devices of the driver are ill. */
+  #expectWord(watch: Watch): void {
+    // What has come while this process itself was stopped is read first.
+    const giveUp = (): NodeJS.Immediate => setImmediate(() => this.#takeSilence(watch, timer));
+    const timer = watch.silenceTimer ?? setTimeout(giveUp, this.#options.silenceMs);
+    watch.silenceTimer = timer;
+  }
+
+  #takeSilence(watch: Watch, timer: NodeJS.Timeout): void {
+    if (this.#isStopped || watch.silenceTimer !== timer) return;
+    watch.silenceTimer = undefined;
+    const { silenceMs, log, onChange } = this.#options;
+    watch.silence =
+      watch.failure === undefined
+        ? `its driver has said nothing for ${silenceMs / 1000} s`
+        : `its driver cannot be asked: ${watch.failure}`;
+    log.error({ driver: watch.driver, reason: watch.silence }, "nothing is known of devices any more");
+    onChange();
+  }
+}

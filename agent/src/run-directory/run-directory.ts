@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { createHmac, randomBytes } from "node:crypto";
+import {
+  chmodSync,
+  chownSync,
+  closeSync,
+  existsSync,
+  fstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import type { DatabaseSync } from "node:sqlite";
+import { millpondError, serviceClassWords } from "@millpond/api";
+import { z } from "zod";
+import { bootId } from "../process/process-identity.ts";
+import { LockHeldError, openLockedDatabase } from "./run-lock.ts";
+
+/** Unix socket addresses hold 107 bytes and a terminating zero. */
+const maxSocketPathBytes = 107;
+
+const groupKeyBytes = 32;
+
+const workerRecordSchema = z.object({
+  process: z.object({ pid: z.int().positive(), startTime: z.string(), bootId: z.string() }),
+  driver: z.string(),
+  warmDevice: z.string(),
+  // Those before listened on loopback.
+  tcpHost: z.string().default("127.0.0.1"),
+  /** Unix seconds. */
+  startedAt: z.int().nonnegative(),
+  session: z
+    .object({
+      session: z.string(),
+      claim: z.string(),
+      epoch: z.int().nonnegative(),
+      // Those before terms are not after any answer.
+      term: z.int().nonnegative().default(0),
+      order: z.int().nonnegative().default(0),
+      issued: z.int().nonnegative(),
+      startedAt: z.int().nonnegative(),
+      // Those before are not adopted by a state that does not know them.
+      ticket: z.string().default(""),
+      devices: z.array(
+        z.object({
+          uuid: z.string(),
+          memoryBytes: z.int().nonnegative(),
+          computePercent: z.number(),
+          // Those before classes have hard shares.
+          serviceClass: z.enum(serviceClassWords).default("guaranteed"),
+        }),
+      ),
+    })
+    .nullable(),
+  client: z
+    .object({
+      transport: z.enum(["shm", "tcp"]),
+      clientPid: z.int().nonnegative(),
+      // Missing in the records of an earlier release.
+      programPid: z.int().nonnegative().default(0),
+      program: z.string(),
+    })
+    .nullable(),
+});
+
+/** What the agent writes down about a worker, for the agent that comes after it. */
+export type WorkerRecord = z.infer<typeof workerRecordSchema>;
+/** The session that a worker was given: `issued` and `startedAt` in Unix seconds, by the controller's and our clock. */
+export type SessionRecord = NonNullable<WorkerRecord["session"]>;
+
+/** A session that has ended, until the controller knows of it. */
+export interface EndedSession {
+  readonly session: string;
+  readonly claim: string;
+  readonly epoch: number;
+  /** Whether its client ever connected, as far as an agent was there to see it. */
+  readonly hadClient: boolean;
+}
+
+/** How many ended sessions are kept for the controller. */
+const maxEndedSessions = 4096;
+
+/** The files of one worker. */
+export interface WorkerDirectory {
+  readonly id: string;
+  readonly path: string;
+  readonly controlPath: string;
+  /** What an agent shows to the worker; the same for every agent of the run directory. */
+  readonly controlKey: string;
+  readonly dataPath: string;
+  readonly peersPath: string;
+  readonly logPath: string;
+  /** What an agent writes down of the worker for the next one; outside of `path`, in which the worker may write. */
+  readonly recordPath: string;
+  /** Where the worker's driver keeps what it has compiled. */
+  readonly jitCachePath: string;
+}
+
+/**
+ * The directory in which an agent keeps what must outlive it: a directory for each worker, the tickets that were used,
+ * the highest term seen, the highest epoch seen of each claim, for how long each allocation was used, and the ended sessions
+ * of which the controller has not been told. One agent at a time: the open database is the lock.
+ */
+export class RunDirectory implements Disposable {
+  readonly path: string;
+  readonly #database: DatabaseSync;
+  readonly #groupKey: Buffer;
+  #term: number;
+  #workerUser: number | undefined;
+
+  /** Where the node's workers keep the module images that they share. */
+  get imageCachePath(): string {
+    return join(this.path, "images");
+  }
+
+  /** Where clients find their workers, and nothing else is: it may be shown to containers. */
+  get socketsPath(): string {
+    return join(this.path, "sockets");
+  }
+
+  /** Folder of the budgets that the sessions of an allocation share. Its name has the boot's id: a reboot empties them all. */
+  get claimsPath(): string {
+    return join(this.path, "claims", bootId());
+  }
+
+  /** Where the node's workers meet for each device. They are of no use after the machine has started anew. */
+  get gatesPath(): string {
+    return join(this.path, "gates", bootId());
+  }
+
+  private constructor(path: string, database: DatabaseSync) {
+    this.path = path;
+    this.#database = database;
+    this.#groupKey = readGroupKey(join(path, "group.key"));
+    this.#term = Number(database.prepare("SELECT term FROM terms").get()?.["term"] ?? 0);
+  }
+
+  /** Creates the directory where needed and locks it. @throws MILLPOND_E_INVALID, MILLPOND_E_STATE_LOCKED */
+  static open(path: string): RunDirectory {
+    const absolute = resolve(path);
+    const longest = join(absolute, "workers", "w-00000000", "control.sock");
+    if (Buffer.byteLength(longest) > maxSocketPathBytes) {
+      const room = maxSocketPathBytes - (Buffer.byteLength(longest) - Buffer.byteLength(absolute));
+      throw millpondError(
+        "MILLPOND_E_INVALID",
+        `the run directory ${absolute} has too long a path for Unix sockets: at most ${room} bytes fit`,
+      );
+    }
+    mkdirSync(absolute, { recursive: true, mode: 0o755 });
+    mkdirSync(join(absolute, "workers"), { recursive: true, mode: 0o755 });
+    mkdirSync(join(absolute, "sockets"), { recursive: true, mode: 0o711 });
+    mkdirSync(join(absolute, "records"), { recursive: true, mode: 0o700 });
+    mkdirSync(join(absolute, "images"), { recursive: true, mode: 0o700 });
+    try {
+      const run = new RunDirectory(
+        absolute,
+        openLockedDatabase(
+          join(absolute, "agent.db"),
+          `CREATE TABLE IF NOT EXISTS used_tickets (session TEXT PRIMARY KEY, expires INTEGER NOT NULL) STRICT;
+           CREATE TABLE IF NOT EXISTS epochs (
+             claim TEXT PRIMARY KEY, epoch INTEGER NOT NULL, seen INTEGER NOT NULL) STRICT;
+           CREATE TABLE IF NOT EXISTS ended_sessions (
+             number INTEGER PRIMARY KEY, session TEXT NOT NULL UNIQUE, claim TEXT NOT NULL,
+             epoch INTEGER NOT NULL, had_client INTEGER NOT NULL) STRICT;
+           CREATE TABLE IF NOT EXISTS activity (epoch INTEGER PRIMARY KEY, active_ms INTEGER NOT NULL) STRICT;
+           CREATE TABLE IF NOT EXISTS controller (id TEXT NOT NULL) STRICT;
+           CREATE TABLE IF NOT EXISTS terms (term INTEGER NOT NULL) STRICT`,
+        ),
+      );
+      prepareOfThisBoot(join(absolute, "gates"));
+      prepareOfThisBoot(join(absolute, "claims"));
+      return run;
+    } catch (cause) {
+      if (!(cause instanceof LockHeldError)) throw cause;
+      throw millpondError("MILLPOND_E_STATE_LOCKED", `another agent uses the run directory ${absolute}`, {
+        remedy: "Stop it, or give this one another --run directory.",
+        cause,
+      });
+    }
+  }
+
+  /** Gives the workers' user what all workers of the node share. */
+  shareWith(user: number): void {
+    this.#workerUser = user;
+    // They can be passed and not listed: who knows the name of a claim's folder belongs to the claim.
+    for (const folder of [join(this.path, "gates"), join(this.path, "claims"), this.claimsPath])
+      chmodSync(folder, 0o711);
+    for (const folder of [this.imageCachePath, this.gatesPath]) {
+      chownSync(folder, user, user);
+      // Those of workers that an earlier agent started as another user.
+      for (const name of readdirSync(folder)) chownSync(join(folder, name), user, user);
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.#database.close();
+  }
+
+  /** Whether what is remembered is of that controller's state. */
+  isOfPool(controller: string): boolean {
+    return this.#database.prepare("SELECT id FROM controller").get()?.["id"] === controller;
+  }
+
+  /** Ties what is remembered to one controller's state: epochs of another pool mean nothing in this one. */
+  enterPool(controller: string): void {
+    if (this.isOfPool(controller)) return;
+    this.#database.exec(
+      `BEGIN; DELETE FROM controller; DELETE FROM terms; DELETE FROM used_tickets; DELETE FROM epochs;
+       DELETE FROM ended_sessions; DELETE FROM activity`,
+    );
+    this.#database.prepare("INSERT INTO controller (id) VALUES (?)").run(controller);
+    this.#database.exec("COMMIT");
+    this.#term = 0;
+  }
+
+  /** The highest term of a controller that was obeyed; 0: none was. */
+  get term(): number {
+    return this.#term;
+  }
+
+  /** Raises the term. */
+  raiseTerm(term: number): void {
+    if (term > this.#term) {
+      this.#database.exec("BEGIN; DELETE FROM terms");
+      this.#database.prepare("INSERT INTO terms (term) VALUES (?)").run(term);
+      this.#database.exec("COMMIT");
+      this.#term = term;
+    }
+  }
+
+  /** Notes that a ticket was used. False when it had been used before. */
+  useTicket(session: string, expiresSeconds: number): boolean {
+    const inserted = this.#database
+      .prepare("INSERT INTO used_tickets (session, expires) VALUES (?, ?) ON CONFLICT DO NOTHING")
+      .run(session, expiresSeconds);
+    return inserted.changes === 1;
+  }
+
+  /** The highest epoch seen of a claim, -1 when none was. */
+  epochOf(claim: string): number {
+    const row = this.#database.prepare("SELECT epoch FROM epochs WHERE claim = ?").get(claim);
+    return row === undefined ? -1 : Number(row["epoch"]);
+  }
+
+  /** Raises the epoch of a claim; a lower one changes nothing. */
+  raiseEpoch(claim: string, epoch: number, nowSeconds: number): void {
+    this.#database
+      .prepare(
+        `INSERT INTO epochs (claim, epoch, seen) VALUES (?, ?, ?)
+         ON CONFLICT DO UPDATE SET epoch = max(epoch, excluded.epoch), seen = max(seen, excluded.seen)`,
+      )
+      .run(claim, epoch, nowSeconds);
+  }
+
+  /** Forgets tickets that expired before `beforeSeconds`, and epochs noted before it of claims not in `keep`. */
+  forget(beforeSeconds: number, keep: ReadonlySet<string>): void {
+    this.#database.prepare("DELETE FROM used_tickets WHERE expires < ?").run(beforeSeconds);
+    const drop = this.#database.prepare("DELETE FROM epochs WHERE claim = ?");
+    for (const row of this.#database.prepare("SELECT claim FROM epochs WHERE seen < ?").all(beforeSeconds)) {
+      const claim = String(row["claim"]);
+      if (!keep.has(claim)) drop.run(claim);
+    }
+  }
+
+  /** Keeps an ended session for the controller; the oldest are dropped when there are too many. */
+  addEndedSession({ session, claim, epoch, hadClient }: EndedSession): void {
+    const { lastInsertRowid } = this.#database
+      .prepare(
+        `INSERT INTO ended_sessions (session, claim, epoch, had_client) VALUES (?, ?, ?, ?)
+         ON CONFLICT (session) DO UPDATE SET had_client = max(had_client, excluded.had_client)`,
+      )
+      .run(session, claim, epoch, hadClient ? 1 : 0);
+    this.#database
+      .prepare("DELETE FROM ended_sessions WHERE number <= ?")
+      .run(Number(lastInsertRowid) - maxEndedSessions);
+  }
+
+  /** Those that are kept, oldest first. */
+  endedSessions(): EndedSession[] {
+    const rows = this.#database.prepare("SELECT * FROM ended_sessions ORDER BY number").all();
+    return rows.map((row) => ({
+      session: String(row["session"]),
+      claim: String(row["claim"]),
+      epoch: Number(row["epoch"]),
+      hadClient: row["had_client"] === 1,
+    }));
+  }
+
+  /** Drops ended sessions of which the controller has taken note. */
+  forgetEndedSessions(sessions: readonly EndedSession[]): void {
+    const drop = this.#database.prepare("DELETE FROM ended_sessions WHERE session = ?");
+    for (const { session } of sessions) drop.run(session);
+  }
+
+  /** For how long the sessions of each allocation have made calls, by epoch, milliseconds, as last kept. */
+  activity(): (readonly [number, number])[] {
+    const rows = this.#database.prepare("SELECT * FROM activity ORDER BY epoch").all();
+    return rows.map((row) => [Number(row["epoch"]), Number(row["active_ms"])]);
+  }
+
+  /** All of them, or none where that fails. */
+  keepActivity(totals: readonly (readonly [number, number])[]): void {
+    this.#database
+      .prepare("INSERT OR REPLACE INTO activity SELECT value ->> 0, value ->> 1 FROM json_each(?)")
+      .run(JSON.stringify(totals));
+  }
+
+  forgetActivity(epochs: readonly number[]): void {
+    this.#database
+      .prepare("DELETE FROM activity WHERE epoch IN (SELECT value FROM json_each(?))")
+      .run(JSON.stringify(epochs));
+  }
+
+  /** What the sessions of an allocation have in common on this node, and nobody else knows; the same for every agent. */
+  groupOf(claim: string, epoch: number): string {
+    return createHmac("sha256", this.#groupKey).update(`${claim} ${epoch}`).digest("hex");
+  }
+
+  /** The directory of the budgets of an allocation, which is made where it is missing. */
+  claimDirectory(claim: string, epoch: number): string {
+    const path = join(this.claimsPath, this.#claimDirectoryName(claim, epoch));
+    mkdirSync(path, { recursive: true, mode: 0o700 });
+    if (this.#workerUser !== undefined) {
+      chownSync(path, this.#workerUser, this.#workerUser);
+      for (const name of readdirSync(path)) chownSync(join(path, name), this.#workerUser, this.#workerUser);
+    }
+    return path;
+  }
+
+  /** Removes the directories of all other allocations. */
+  keepClaimDirectories(allocations: readonly { readonly claim: string; readonly epoch: number }[]): void {
+    const kept = new Set(allocations.map(({ claim, epoch }) => this.#claimDirectoryName(claim, epoch)));
+    for (const name of readdirSync(this.claimsPath)) {
+      if (!kept.has(name)) rmSync(join(this.claimsPath, name), { recursive: true, force: true });
+    }
+  }
+
+  /** A claim of another pool may have the same name and epoch, but no session of it is left when this one's begin. */
+  #claimDirectoryName(claim: string, epoch: number): string {
+    return this.groupOf(claim, epoch).slice(0, 32);
+  }
+
+  workerDirectory(id: string): WorkerDirectory {
+    const path = join(this.path, "workers", id);
+    // Workers of the release before listen beside their other sockets.
+    const before = join(path, "data.sock");
+    return {
+      id,
+      path,
+      controlPath: join(path, "control.sock"),
+      controlKey: createHmac("sha256", this.#groupKey).update(`control ${id}`).digest("hex"),
+      dataPath: existsSync(before) ? before : join(this.socketsPath, id, "data.sock"),
+      peersPath: join(path, "peers.sock"),
+      logPath: join(path, "worker.log"),
+      recordPath: join(this.path, "records", `${id}.json`),
+      jitCachePath: join(path, "jit"),
+    };
+  }
+
+  /** `user`: of the worker, where it is not the agent's. */
+  createWorkerDirectory(id: string, user: number | undefined): WorkerDirectory {
+    const directory = this.workerDirectory(id);
+    mkdirSync(directory.path, { mode: 0o755 });
+    // Clients of other users must reach data.sock, and of other containers nothing else.
+    const door = dirname(directory.dataPath);
+    mkdirSync(door, { mode: 0o755 });
+    mkdirSync(directory.jitCachePath, { mode: 0o700 });
+    if (user !== undefined) {
+      chownSync(directory.jitCachePath, user, user);
+      // The worker makes its sockets there; what others made, such as its log, it can neither replace nor remove.
+      for (const folder of [directory.path, door]) {
+        chownSync(folder, 0, user);
+        chmodSync(folder, 0o1771);
+      }
+    }
+    return directory;
+  }
+
+  workerDirectories(): WorkerDirectory[] {
+    return readdirSync(join(this.path, "workers"), { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map((entry) => this.workerDirectory(entry.name));
+  }
+}
+
+/** Makes the folder of this boot of the machine, and removes those of others. */
+function prepareOfThisBoot(path: string): void {
+  mkdirSync(join(path, bootId()), { recursive: true, mode: 0o700 });
+  for (const name of readdirSync(path)) {
+    if (name !== bootId()) rmSync(join(path, name), { recursive: true, force: true });
+  }
+}
+
+/** The node's key, made by its first agent. */
+function readGroupKey(path: string): Buffer {
+  if (existsSync(path)) {
+    const known = readFileSync(path);
+    // A file that was cut off is no key: sessions that are open keep the old one, later ones have the new one.
+    if (known.length === groupKeyBytes) return known;
+  }
+  const key = randomBytes(groupKeyBytes);
+  const draft = `${path}.new`;
+  writeFileSync(draft, key, { mode: 0o600 });
+  renameSync(draft, path);
+  return key;
+}
+
+/** Writes the record whole or not at all. */
+export function writeWorkerRecord(directory: WorkerDirectory, record: WorkerRecord): void {
+  const draft = `${directory.recordPath}.new`;
+  writeFileSync(draft, `${JSON.stringify(record)}\n`, { mode: 0o600 });
+  renameSync(draft, directory.recordPath);
+}
+
+/** The record, or `undefined` when there is none or it cannot be understood. */
+export function readWorkerRecord(directory: WorkerDirectory): WorkerRecord | undefined {
+  try {
+    // Agents of the release before kept it beside the worker's sockets, where the worker could change it.
+    const before = join(directory.path, "worker.json");
+    const path = existsSync(directory.recordPath) ? directory.recordPath : before;
+    return workerRecordSchema.parse(JSON.parse(readFileSync(path, "utf8")));
+  } catch {
+    return undefined;
+  }
+}
+
+/** The last lines of a worker's log, for the message that tells of its death; empty when it wrote nothing. */
+export function readWorkerLogTail(directory: WorkerDirectory): string {
+  try {
+    const file = openSync(directory.logPath, "r");
+    try {
+      const { size } = fstatSync(file);
+      const tail = Buffer.alloc(Math.min(size, 4096));
+      readSync(file, tail, 0, tail.length, size - tail.length);
+      return tail.toString("utf8").trimEnd().split("\n").slice(-5).join("\n");
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    return "";
+  }
+}
+
+export function removeWorkerDirectory(directory: WorkerDirectory): void {
+  const door = dirname(directory.dataPath);
+  if (door !== directory.path) rmSync(door, { recursive: true, force: true });
+  rmSync(directory.path, { recursive: true, force: true });
+  rmSync(directory.recordPath, { force: true });
+}

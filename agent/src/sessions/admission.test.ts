@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { generateKeyPairSync, randomUUID } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { create } from "@bufbuild/protobuf";
+import { formatTicketPublicKey, SyncResponseSchema, signTicket } from "@millpond/api";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { Admission } from "./admission.ts";
+import { RunDirectory } from "../run-directory/run-directory.ts";
+
+const { privateKey, publicKey } = generateKeyPairSync("ed25519");
+const start = 1_790_000_000;
+const controller = "11111111-0000-4000-8000-000000000000";
+const claims = ["claim-a", "claim-b"] as const;
+
+/**
+ * What happens to a claim: the controller allocates it anew or takes it away, a ticket comes, the agent starts anew,
+ * another controller begins to lead, and the one before has not noticed.
+ */
+const step = fc.record({
+  what: fc.constantFrom("allocate", "withdraw", "sync", "ticket", "replay", "restart", "lead", "deposed"),
+  claim: fc.constantFrom(...claims),
+});
+
+test("whatever happens, no ticket of an allocation that the agent knows to be gone is accepted, and none twice", () => {
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
+      const directory = mkdtempSync(join(tmpdir(), "millpond-admission-"));
+      let run = RunDirectory.open(directory);
+      try {
+        let admission = new Admission({ node: "node-a", run });
+        const allocated = new Map<string, number>();
+        /** Epochs that a restart must not make the agent forget: told to it, and since replaced or withdrawn. */
+        const gone = new Map<string, number>();
+        let told = new Map<string, number>();
+        const used: string[] = [];
+        let epoch = 0;
+        let now = start;
+        let term = 1;
+        let order = 0;
+        const place = () => ({ term, order: (order += 1) });
+        const sync = (): void => {
+          admission.learn(
+            create(SyncResponseSchema, {
+              controller,
+              ticketPublicKey: formatTicketPublicKey(publicKey),
+              term: BigInt(term),
+              order: BigInt(place().order),
+              allocations: [...allocated].map(([claim, of]) => ({
+                claim,
+                node: "node-a",
+                epoch: BigInt(of),
+              })),
+            }),
+            now,
+          );
+          for (const [claim, before] of told) if (allocated.get(claim) !== before) gone.set(claim, before);
+          told = new Map(allocated);
+        };
+        /** What a controller says that has led before and does not know that it does no longer, however late. */
+        const checkDeposed = (claim: string): void => {
+          const before = { term: term - 1, order: 1_000_000 };
+          const answer = create(SyncResponseSchema, {
+            controller,
+            ticketPublicKey: formatTicketPublicKey(publicKey),
+            term: BigInt(before.term),
+            order: BigInt(before.order),
+          });
+          expect(() => admission.learn(answer, now)).toThrow("[MILLPOND_E_NOT_LEADER]");
+          const devices = [{ uuid: "GPU-1", memoryBytes: 2 ** 20, computePercent: 1 }];
+          const members = { claim, node: "node-a", devices, ...before, issued: now, expires: now + 60 };
+          const ticket = signTicket({ ...members, session: randomUUID(), epoch: epoch + 1 }, privateKey);
+          expect(() => admission.admit(ticket, now)).toThrow("[MILLPOND_E_TICKET_STALE]");
+        };
+        sync();
+        for (const { what, claim } of steps) {
+          now += 1;
+          if (what === "allocate") allocated.set(claim, (epoch += 1));
+          else if (what === "withdraw") allocated.delete(claim);
+          else if (what === "sync") sync();
+          else if (what === "lead") {
+            term += 1;
+            order = 0;
+            sync();
+          } else if (what === "deposed") checkDeposed(claim);
+          else if (what === "restart") {
+            run[Symbol.dispose]();
+            run = RunDirectory.open(directory);
+            admission = new Admission({ node: "node-a", run });
+            told = new Map();
+            sync();
+          } else if (what === "replay") {
+            for (const ticket of used)
+              expect(() => admission.admit(ticket, now)).toThrow(/MILLPOND_E_TICKET_/);
+          } else {
+            const current = allocated.get(claim);
+            const old = gone.get(claim);
+            const devices = [{ uuid: "GPU-1", memoryBytes: 2 ** 20, computePercent: 1 }];
+            const members = { claim, node: "node-a", devices, ...place(), issued: now, expires: now + 60 };
+            if (old !== undefined) {
+              const stale = signTicket({ ...members, session: randomUUID(), epoch: old }, privateKey);
+              expect(() => admission.admit(stale, now)).toThrow("[MILLPOND_E_TICKET_STALE]");
+            }
+            if (current !== undefined) {
+              const good = signTicket({ ...members, session: randomUUID(), epoch: current }, privateKey);
+              expect(admission.admit(good, now)).toMatchObject({ claim, epoch: current });
+              used.push(good);
+            }
+          }
+        }
+      } finally {
+        run[Symbol.dispose]();
+        rmSync(directory, { recursive: true });
+      }
+    }),
+    { numRuns: 60 },
+  );
+});

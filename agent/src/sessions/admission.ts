@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { KeyObject } from "node:crypto";
+import {
+  type Allocation,
+  millpondError,
+  parseTicketPublicKey,
+  serviceClassWord,
+  type SyncResponse,
+  type TicketPayload,
+  verifyTicket,
+  verifyViewTicket,
+  type ViewTicketPayload,
+} from "@millpond/api";
+import type { RunDirectory, SessionRecord } from "../run-directory/run-directory.ts";
+import type { WantedSizes } from "../workers/worker.ts";
+
+/** What of a session decides whether it may live. */
+export type SessionGrant = Pick<SessionRecord, "claim" | "epoch" | "term" | "order">;
+
+/**
+ * Decides which tickets open a session and which sessions may go on, from what the controller said last and from what
+ * the run directory remembers of earlier lives of this agent.
+ */
+export class Admission {
+  readonly #node: string;
+  readonly #run: RunDirectory;
+  #publicKeyText = "";
+  #publicKey: KeyObject | undefined;
+  #allocations: ReadonlyMap<string, Allocation> = new Map();
+  /** When the answer was made that is obeyed. */
+  #known = { term: 0, order: 0 };
+
+  constructor(options: { readonly node: string; readonly run: RunDirectory }) {
+    this.#node = options.node;
+    this.#run = options.run;
+  }
+
+  /**
+   * Takes over what the controller wants; nothing has changed when it throws.
+   *
+   * @throws MILLPOND_E_NOT_LEADER when another controller has begun to lead since; MILLPOND_E_INVALID when its ticket key
+   *   cannot be read
+   */
+  learn(answer: SyncResponse, nowSeconds: number): void {
+    const term = Number(answer.term);
+    if (this.#run.isOfPool(answer.controller) && term < this.#run.term) {
+      throw millpondError(
+        "MILLPOND_E_NOT_LEADER",
+        `the answer is of term ${term}, and a controller of term ${this.#run.term} has answered before`,
+        {
+          remedy:
+            "It leads no longer. Where its state was put back from a copy, do that with `millpond restore`, which begins a new term.",
+        },
+      );
+    }
+    if (this.#publicKeyText !== answer.ticketPublicKey) {
+      this.#publicKey = parseTicketPublicKey(answer.ticketPublicKey);
+      this.#publicKeyText = answer.ticketPublicKey;
+    }
+    this.#run.enterPool(answer.controller);
+    this.#run.raiseTerm(term);
+    const allocations = new Map(answer.allocations.map((allocation) => [allocation.claim, allocation]));
+    // An allocation that was listed and is not any more: whatever comes for its claim later has a higher epoch.
+    for (const [claim, { epoch }] of this.#allocations) {
+      if (!allocations.has(claim)) this.#run.raiseEpoch(claim, Number(epoch) + 1, nowSeconds);
+    }
+    for (const [claim, { epoch }] of allocations) {
+      if (this.#allocations.get(claim)?.epoch !== epoch)
+        this.#run.raiseEpoch(claim, Number(epoch), nowSeconds);
+    }
+    this.#allocations = allocations;
+    this.#known = { term, order: Number(answer.order) };
+  }
+
+  /** Whether a session may go on, or begin, as far as the controller's last answer tells. */
+  isGranted(grant: SessionGrant): boolean {
+    const allocation = this.#allocations.get(grant.claim);
+    if (allocation !== undefined && Number(allocation.epoch) === grant.epoch) return true;
+    if (grant.epoch < this.#run.epochOf(grant.claim)) return false;
+    // Granted after that answer was made: the next one will list it, or not.
+    return this.#isNewer(grant);
+  }
+
+  /** The sizes that a session is to have as of the controller's last answer; undefined: those of its ticket, which is newer. */
+  sizesOf(grant: SessionGrant): WantedSizes | undefined {
+    const allocation = this.#allocations.get(grant.claim);
+    const isKnown = allocation !== undefined && Number(allocation.epoch) === grant.epoch;
+    if (!isKnown || this.#isNewer(grant)) return undefined;
+    return {
+      revision: Number(allocation.sizeRevision),
+      devices: allocation.devices.map(({ uuid, memoryBytes, computePercent }) => ({
+        uuid,
+        memoryBytes: Number(memoryBytes),
+        computePercent,
+        serviceClass: serviceClassWord(allocation.serviceClass),
+      })),
+    };
+  }
+
+  /**
+   * Checks a ticket and uses it up.
+   *
+   * @throws MILLPOND_E_NODE_NOT_READY and the MILLPOND_E_TICKET_… errors
+   */
+  admit(ticket: string, nowSeconds: number): TicketPayload {
+    const payload = verifyTicket(ticket, this.#requireKey(), { nowSeconds });
+    this.#assertHere(payload);
+    if (!this.#run.useTicket(payload.session, payload.expires)) {
+      throw millpondError("MILLPOND_E_TICKET_USED", `the ticket of claim ${payload.claim} was used before`);
+    }
+    this.#run.raiseEpoch(payload.claim, payload.epoch, nowSeconds);
+    return payload;
+  }
+
+  /**
+   * Checks a view ticket, which may be shown again and again.
+   *
+   * @throws MILLPOND_E_NODE_NOT_READY and the MILLPOND_E_TICKET_… errors
+   */
+  admitView(ticket: string, nowSeconds: number): ViewTicketPayload {
+    const payload = verifyViewTicket(ticket, this.#requireKey(), { nowSeconds });
+    this.#assertHere(payload);
+    return payload;
+  }
+
+  /** Whether no other allocation has a part of a device, as far as the controller's last answer tells. */
+  hasAlone(claim: string, uuid: string): boolean {
+    return [...this.#allocations.values()].every(
+      (other) => other.claim === claim || other.devices.every((device) => device.uuid !== uuid),
+    );
+  }
+
+  #requireKey(): KeyObject {
+    if (this.#publicKey !== undefined) return this.#publicKey;
+    throw millpondError(
+      "MILLPOND_E_NODE_NOT_READY",
+      `the agent of ${this.#node} has not been in contact with its controller yet`,
+    );
+  }
+
+  /** @throws MILLPOND_E_TICKET_WRONG_NODE, MILLPOND_E_TICKET_STALE */
+  #assertHere(payload: SessionGrant & { readonly node: string }): void {
+    if (payload.node !== this.#node) {
+      throw millpondError(
+        "MILLPOND_E_TICKET_WRONG_NODE",
+        `the ticket is for node ${payload.node}, this is ${this.#node}`,
+      );
+    }
+    const seen = this.#run.epochOf(payload.claim);
+    if (payload.epoch < seen) {
+      throw millpondError(
+        "MILLPOND_E_TICKET_STALE",
+        `the ticket of claim ${payload.claim} is of epoch ${payload.epoch}, and only ${seen} or later is good by now`,
+      );
+    }
+    this.assertGranted(payload);
+  }
+
+  /** Notes that a ticket that was used up opens no session. */
+  forgo({ session, claim, epoch }: Pick<TicketPayload, "session" | "claim" | "epoch">): void {
+    this.#run.addEndedSession({ session, claim, epoch, hadClient: false });
+  }
+
+  /** Whether its ticket was issued after the controller's last answer was made. */
+  #isNewer(grant: SessionGrant): boolean {
+    const { term, order } = this.#known;
+    return grant.term > term || (grant.term === term && grant.order > order);
+  }
+
+  /** @throws MILLPOND_E_TICKET_STALE when the allocation has been taken away */
+  assertGranted(grant: SessionGrant): void {
+    if (this.isGranted(grant)) return;
+    throw millpondError("MILLPOND_E_TICKET_STALE", `the allocation of claim ${grant.claim} was taken away`);
+  }
+
+  /** Forgets what can no longer matter. */
+  forget(nowSeconds: number): void {
+    this.#run.forget(nowSeconds - memorySeconds, new Set(this.#allocations.keys()));
+  }
+}
+
+/** Far longer than any ticket lives. */
+const memorySeconds = 86_400;

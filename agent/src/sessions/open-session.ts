@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { randomBytes } from "node:crypto";
+import { ConnectError } from "@connectrpc/connect";
+import { millpondError, type OpenSessionRequest, quote, type TicketPayload } from "@millpond/api";
+import type { Logger } from "pino";
+import type { Admission } from "./admission.ts";
+import type { DiscoveredDevice } from "../devices/devices.ts";
+import { errorText } from "../process/error-text.ts";
+import { bootId } from "../process/process-identity.ts";
+import type { SessionPlaces } from "./session-places.ts";
+import type { WorkerPool } from "../workers/worker-pool.ts";
+
+export interface SessionOpener {
+  readonly admission: Admission;
+  readonly pool: WorkerPool;
+  readonly places: SessionPlaces;
+  readonly devices: readonly DiscoveredDevice[];
+  /** Why a device must not be used; undefined: it may. */
+  readonly illnessOf: (uuid: string) => string | undefined;
+  /** Address at which the workers' TCP ports are reached. */
+  readonly tcpHost: string;
+  /** Whether clients and workers encrypt what they say over TCP. */
+  readonly isEncrypted: boolean;
+  readonly log: Logger;
+}
+
+/** Where the client finds its worker. */
+export interface OpenedSession {
+  readonly session: string;
+  readonly unixPath: string;
+  readonly tcpHost: string;
+  readonly tcpPort: number;
+  readonly bootId: string;
+  /** By which the client and its worker encrypt what they say over TCP; empty: they do not. */
+  readonly linkSecret: string;
+}
+
+/** Serves NodeService/OpenSession. Throws errors of the house form. */
+export async function openSession(
+  opener: SessionOpener,
+  request: OpenSessionRequest,
+): Promise<OpenedSession> {
+  const transport = parseTransport(request.transport);
+  const now = Math.floor(Date.now() / 1000);
+  const payload = opener.admission.admit(request.ticket, now);
+  assertServable(opener, payload);
+  using _place = takePlace(opener, payload);
+  const { session, claim, epoch, term, order, issued, serviceClass = "guaranteed" } = payload;
+  const devices = payload.devices.map((device) => ({ ...device, serviceClass }));
+  const { parkAfterSeconds = 0, sizeRevision = 0, priority = 0 } = payload;
+  const linkSecret = opener.isEncrypted ? randomBytes(32).toString("hex") : "";
+  try {
+    const worker = await opener.pool.open(
+      { session, claim, epoch, term, order, issued, startedAt: now, ticket: request.ticket, devices },
+      request.ticket,
+      {
+        expires: payload.expires,
+        linkSecret,
+        parkAfterMs: parkAfterSeconds * 1000,
+        priority,
+        assertAllowed: () => opener.admission.assertGranted(payload),
+        sizes: () => opener.admission.sizesOf(payload) ?? { revision: sizeRevision, devices },
+      },
+    );
+    if (transport === "tcp" && worker.tcpPort === 0) {
+      opener.pool.close(worker, "its client asked for TCP, which this worker does not offer");
+      throw millpondError(
+        "MILLPOND_E_TRANSPORT_UNAVAILABLE",
+        "the workers of this node do not listen on TCP",
+      );
+    }
+    opener.log.info({ session, claim, worker: worker.directory.id }, "opened a session");
+    return {
+      session,
+      unixPath: transport === "tcp" ? "" : worker.directory.dataPath,
+      tcpHost: opener.tcpHost,
+      tcpPort: transport === "shm" ? 0 : worker.tcpPort,
+      bootId: bootId(),
+      linkSecret: transport === "shm" ? "" : linkSecret,
+    };
+  } catch (cause) {
+    if (cause instanceof ConnectError) throw cause;
+    throw millpondError(
+      "MILLPOND_E_NO_WORKER",
+      `the session of claim ${claim} got no worker: ${errorText(cause)}`,
+      {
+        cause,
+      },
+    );
+  }
+}
+
+/** @throws MILLPOND_E_TOO_MANY_SESSIONS */
+function takePlace({ places, admission }: SessionOpener, payload: TicketPayload): Disposable {
+  try {
+    return places.take(payload);
+  } catch (error) {
+    // The controller counts its ticket until it hears of its end.
+    admission.forgo(payload);
+    throw error;
+  }
+}
+
+function parseTransport(text: string): "auto" | "shm" | "tcp" {
+  if (text === "" || text === "auto") return "auto";
+  if (text === "shm" || text === "tcp") return text;
+  throw millpondError("MILLPOND_E_INVALID", `the transport ${quote(text)} is none of auto, shm and tcp`);
+}
+
+/** A worker loads one driver: it can serve devices of that one only. */
+function assertServable(
+  { devices, illnessOf }: Pick<SessionOpener, "devices" | "illnessOf">,
+  payload: TicketPayload,
+): void {
+  const drivers = new Set<string>();
+  for (const { uuid } of payload.devices) {
+    const device = devices.find((candidate) => candidate.description.uuid === uuid);
+    if (device === undefined) {
+      throw millpondError(
+        "MILLPOND_E_DEVICE_UNHEALTHY",
+        `node ${payload.node} has no device ${quote(uuid)} any more`,
+      );
+    }
+    const illness = illnessOf(uuid);
+    if (illness !== undefined) {
+      throw millpondError(
+        "MILLPOND_E_DEVICE_UNHEALTHY",
+        `device ${payload.node}/${device.index} is unhealthy: ${illness}`,
+      );
+    }
+    drivers.add(device.driver);
+  }
+  if (drivers.size > 1) {
+    throw millpondError(
+      "MILLPOND_E_NO_WORKER",
+      `the devices of claim ${payload.claim} belong to ${drivers.size} driver libraries, and a worker loads one`,
+      { remedy: "Ask for devices of one kind." },
+    );
+  }
+}

@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { randomBytes } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Logger } from "pino";
+import { Backoff } from "../process/backoff.ts";
+import {
+  findProcessesByArgument,
+  identifyProcess,
+  isProcessAlive,
+  signalProcess,
+} from "../process/process-identity.ts";
+import {
+  type RunDirectory,
+  readWorkerRecord,
+  removeWorkerDirectory,
+  type SessionRecord,
+  type WorkerDirectory,
+} from "../run-directory/run-directory.ts";
+import { type WantedSizes, Worker, type WorkerEnd, WorkerLostError, type WorkerOptions } from "./worker.ts";
+import type { WorkerContainment } from "./worker-containment.ts";
+import { spawnWorker } from "./worker-process.ts";
+
+const adoptionPatienceMs = 2000;
+
+/** A device for which workers are kept warm. */
+export interface PooledDevice {
+  readonly uuid: string;
+  /** Driver library that its workers load. */
+  readonly driver: string;
+}
+
+export interface WorkerPoolOptions {
+  readonly run: RunDirectory;
+  readonly worker: string;
+  readonly devices: readonly PooledDevice[];
+  /** Whether a device must not be used: no workers are kept for it. */
+  readonly isIll: (uuid: string) => boolean;
+  /** Idle workers to keep for each device. */
+  readonly warm: number;
+  readonly tcpHost: string;
+  readonly orphanSeconds: number;
+  /** How long a worker may take from its start to its first word. */
+  readonly startTimeoutMs: number;
+  /** How long a worker may take to answer an assignment. */
+  readonly assignTimeoutMs: number;
+  /** How long an assigned worker waits for its client, if the ticket does not expire before. */
+  readonly connectWithinSeconds: number;
+  /** Most seconds that a session waits for a client whose TCP connection was lost. */
+  readonly reconnectGraceSeconds: number;
+  /** How long a worker may take to obey `close`, and then SIGTERM, before it is killed. */
+  readonly closeTimeoutMs: number;
+  readonly restartFirstMs: number;
+  readonly restartCeilingMs: number;
+  readonly containment: WorkerContainment;
+  readonly log: Logger;
+  /** Called when a session begins, changes its state or ends, and when the number of warm workers changes. */
+  readonly onChange: () => void;
+  /** As of WorkerOptions. */
+  readonly onCalls: WorkerOptions["onCalls"];
+}
+
+export interface OpenOptions {
+  /** Unix seconds; the worker admits no client after it, and may give up earlier. */
+  readonly expires: number;
+  /** As of SessionPass. */
+  readonly linkSecret: string;
+  /** As of SessionPass. */
+  readonly parkAfterMs: number;
+  /** As of SessionPass. */
+  readonly priority: number;
+  /** Called at the moment of assignment, which may come long after the ticket was checked. */
+  readonly assertAllowed: () => void;
+  /** The sizes that the session has by then. */
+  readonly sizes: () => WantedSizes;
+}
+
+/** Which workers `stop` ends; the others go on without an agent. */
+export type Drain = "none" | "idle" | "all";
+
+interface WarmSlot {
+  readonly device: PooledDevice;
+  readonly backoff: Backoff;
+  timer: NodeJS.Timeout | undefined;
+}
+
+/** All workers of a node: keeps some warm, gives them sessions, takes over those of an earlier agent, buries the dead. */
+export class WorkerPool {
+  readonly #options: WorkerPoolOptions;
+  readonly #log: Logger;
+  readonly #workers = new Map<string, Worker>();
+  readonly #slots: readonly WarmSlot[];
+  /** Workers promised to a session that is being opened. */
+  readonly #reserved = new Set<Worker>();
+  readonly #lastFailures = new Map<string, string>();
+  #isStopping = false;
+
+  constructor(options: WorkerPoolOptions) {
+    this.#options = options;
+    this.#log = options.log;
+    this.#slots = options.devices.map((device) => ({
+      device,
+      backoff: new Backoff({ firstMs: options.restartFirstMs, ceilingMs: options.restartCeilingMs }),
+      timer: undefined,
+    }));
+  }
+
+  get workers(): readonly Worker[] {
+    return [...this.#workers.values()];
+  }
+
+  /** Workers with a session whose process still runs. */
+  get sessions(): readonly (Worker & { readonly session: SessionRecord })[] {
+    return this.workers.filter(
+      (worker): worker is Worker & { readonly session: SessionRecord } => worker.session !== null,
+    );
+  }
+
+  get warmCount(): number {
+    return this.workers.filter((worker) => worker.phase === "warm" && !this.#reserved.has(worker)).length;
+  }
+
+  /** Why workers of a device do not start, while none does. */
+  failureOf(uuid: string): string | undefined {
+    const isWarm = this.workers.some(({ warmDevice, phase }) => warmDevice === uuid && phase === "warm");
+    return isWarm ? undefined : this.#lastFailures.get(uuid);
+  }
+
+  /**
+   * Takes over the workers of an earlier agent and removes what is left of dead ones. Resolves when every worker that
+   * lives is known, so that a report made from then on is complete.
+   */
+  async adopt(): Promise<void> {
+    await Promise.all(
+      this.#options.run.workerDirectories().map((directory) => this.#adoptDirectory(directory)),
+    );
+  }
+
+  /** Starts what is missing to the wanted number of warm workers, and ends those beyond it. */
+  refill(): void {
+    if (this.#isStopping) return;
+    for (const slot of this.#slots) {
+      this.#endSurplus(slot.device);
+      if (slot.timer !== undefined) continue;
+      for (
+        let missing = this.#wanted(slot.device) - this.#idle(slot.device).length;
+        missing > 0;
+        missing -= 1
+      ) {
+        this.#spawn(slot.device);
+      }
+    }
+  }
+
+  /**
+   * Gives a session to a worker that is warm on its first device, to one that is becoming so, or to a new one, in this
+   * order. Rejects when the worker refuses, dies or does not answer, or when `assertAllowed` throws; no worker has the
+   * session then.
+   */
+  async open(session: SessionRecord, ticket: string, options: OpenOptions): Promise<Worker> {
+    const device = this.#slots.find((slot) => slot.device.uuid === session.devices[0]?.uuid)?.device;
+    if (device === undefined) throw new Error("the session's first device is not on this node");
+    try {
+      return await this.#openOn(this.#pick(device), session, ticket, options);
+    } catch (error) {
+      // A worker that was kept warm may have died unnoticed. A new one tells whether that was all.
+      if (!(error instanceof WorkerLostError) || this.#isStopping) throw error;
+      return await this.#openOn(this.#spawn(device), session, ticket, options);
+    }
+  }
+
+  /** Ends a session; its worker is killed when it does not obey. */
+  close(worker: Worker, reason: string): void {
+    if (worker.phase === "closing" || worker.phase === "ended") return;
+    void worker.end(reason, { graceMs: this.#options.closeTimeoutMs });
+  }
+
+  /** Stops keeping workers. Those that are to end have ended, and are cleaned up, when this resolves. */
+  async stop(drain: Drain): Promise<void> {
+    this.#isStopping = true;
+    for (const slot of this.#slots) clearTimeout(slot.timer);
+    const ending = this.workers.filter((worker) => {
+      const isIdle = worker.session === null;
+      return drain === "all" || (drain === "idle" && isIdle);
+    });
+    await Promise.all(
+      ending.map((worker) => worker.end("the agent is stopping", { graceMs: this.#options.closeTimeoutMs })),
+    );
+    for (const worker of this.workers) worker.letGo();
+  }
+
+  #pick(device: PooledDevice): Worker {
+    const idle = this.#idle(device);
+    return idle.find((worker) => worker.phase === "warm") ?? idle[0] ?? this.#spawn(device);
+  }
+
+  async #openOn(
+    worker: Worker,
+    session: SessionRecord,
+    ticket: string,
+    options: OpenOptions,
+  ): Promise<Worker> {
+    this.#reserved.add(worker);
+    this.refill();
+    try {
+      await worker.ready;
+      options.assertAllowed();
+      const connectBy = Math.floor(Date.now() / 1000) + this.#options.connectWithinSeconds;
+      const { devices, revision } = options.sizes();
+      await worker.assign(
+        { ...session, devices },
+        {
+          ticket,
+          expires: Math.min(options.expires, connectBy),
+          linkSecret: options.linkSecret,
+          parkAfterMs: options.parkAfterMs,
+          group: this.#options.run.groupOf(session.claim, session.epoch),
+          claimDirectory: this.#options.run.claimDirectory(session.claim, session.epoch),
+          sizeRevision: revision,
+          priority: options.priority,
+        },
+        this.#options.assignTimeoutMs,
+      );
+      return worker;
+    } catch (error) {
+      // A worker that was not spoken to is as good as before; one that was may hold half of an assignment.
+      if (worker.session !== null) {
+        void worker.end("its session could not be opened", { graceMs: this.#options.closeTimeoutMs });
+      }
+      throw error;
+    } finally {
+      this.#reserved.delete(worker);
+      this.refill();
+    }
+  }
+
+  #idle(device: PooledDevice): Worker[] {
+    return this.workers.filter(
+      (worker) =>
+        worker.warmDevice === device.uuid &&
+        worker.driver === device.driver &&
+        (worker.phase === "warm" || worker.phase === "starting") &&
+        worker.session === null &&
+        !this.#reserved.has(worker),
+    );
+  }
+
+  /**
+   * There may be more than wanted where a session that had one was given up, and where an earlier agent was killed
+   * between replacing one and giving it away.
+   */
+  #endSurplus(device: PooledDevice): void {
+    if (this.#isStopping) return;
+    const warm = this.#idle(device).filter(({ phase }) => phase === "warm");
+    const wanted = this.#wanted(device);
+    const reason = this.#options.isIll(device.uuid) ? "its device is ill" : "enough others are warm";
+    for (const worker of warm.slice(wanted)) {
+      void worker.end(reason, { graceMs: this.#options.closeTimeoutMs });
+    }
+  }
+
+  /** How many workers are to wait for a session: what one has begun on a device that is ill is of no use when it is well. */
+  #wanted({ uuid }: PooledDevice): number {
+    return this.#options.isIll(uuid) ? 0 : this.#options.warm;
+  }
+
+  #spawn(device: PooledDevice): Worker {
+    const directory = this.#options.run.createWorkerDirectory(
+      `w-${randomBytes(4).toString("hex")}`,
+      this.#options.containment.user,
+    );
+    const child = spawnWorker({
+      worker: this.#options.worker,
+      driver: device.driver,
+      id: directory.id,
+      controlPath: directory.controlPath,
+      controlKey: directory.controlKey,
+      dataPath: directory.dataPath,
+      peersPath: directory.peersPath,
+      logPath: directory.logPath,
+      tcpHost: this.#options.tcpHost,
+      warmDevice: device.uuid,
+      orphanSeconds: this.#options.orphanSeconds,
+      reconnectGraceSeconds: this.#options.reconnectGraceSeconds,
+      imageCachePath: this.#options.run.imageCachePath,
+      gatesPath: this.#options.run.gatesPath,
+      claimsPath: this.#options.run.claimsPath,
+      jitCachePath: directory.jitCachePath,
+      containment: this.#options.containment,
+    });
+    child.on("error", (error) =>
+      this.#log.error({ worker: directory.id, err: error }, "a worker process failed"),
+    );
+    const worker = new Worker({
+      directory,
+      process: identifyProcess(child.pid ?? 0) ?? { pid: child.pid ?? 0, startTime: "", bootId: "" },
+      driver: device.driver,
+      warmDevice: device.uuid,
+      tcpHost: this.#options.tcpHost,
+      session: null,
+      client: null,
+      startedAt: Math.floor(Date.now() / 1000),
+      child: child.pid === undefined ? null : child,
+      onChange: (changed) => this.#changed(changed),
+      onCalls: this.#options.onCalls,
+    });
+    worker.record();
+    this.#watch(worker);
+    return worker;
+  }
+
+  async #adoptDirectory(directory: WorkerDirectory): Promise<void> {
+    const record = readWorkerRecord(directory);
+    // Without a record its agent died between starting the worker and writing it down: it is found by its name.
+    const identity = record?.process ?? findProcessesByArgument(directory.controlPath)[0];
+    if (identity === undefined || !isProcessAlive(identity)) {
+      this.#log.info({ worker: directory.id }, "removing the directory of a dead worker");
+      if (record?.session) this.#keepEnded(record.session, record.client !== null);
+      removeWorkerDirectory(directory);
+      return;
+    }
+    const device = this.#options.devices.find((candidate) => candidate.uuid === record?.warmDevice);
+    const worker = new Worker({
+      directory,
+      process: identity,
+      driver: record?.driver ?? "",
+      warmDevice: record?.warmDevice ?? "",
+      tcpHost: record?.tcpHost ?? "",
+      session: record?.session ?? null,
+      client: record?.client ?? null,
+      startedAt: record?.startedAt ?? Math.floor(Date.now() / 1000),
+      child: null,
+      onChange: (changed) => this.#changed(changed),
+      onCalls: this.#options.onCalls,
+    });
+    this.#watch(worker);
+    this.#log.info({ worker: directory.id, session: worker.session?.session }, "took over a worker");
+    if (worker.session === null && device?.driver !== worker.driver) {
+      void worker.end("its device is not offered any more", { graceMs: this.#options.closeTimeoutMs });
+    } else if (worker.session === null && worker.tcpHost !== this.#options.tcpHost) {
+      void worker.end("the node listens elsewhere now", { graceMs: this.#options.closeTimeoutMs });
+    }
+    // A hello tells how far it is. One that says nothing is known by its record, and may take its time.
+    const timer = new AbortController();
+    await Promise.race([
+      worker.ready.catch(() => undefined),
+      delay(adoptionPatienceMs, undefined, { signal: timer.signal }).catch(() => undefined),
+    ]);
+    timer.abort();
+  }
+
+  #watch(worker: Worker): void {
+    this.#workers.set(worker.directory.id, worker);
+    if (worker.session === null) {
+      const timer = setTimeout(() => {
+        this.#log.error(
+          { worker: worker.directory.id },
+          "the worker did not get ready in time and is killed",
+        );
+        signalProcess(worker.process, "SIGKILL");
+      }, this.#options.startTimeoutMs);
+      worker.ready.finally(() => clearTimeout(timer)).catch(() => undefined);
+    }
+    void worker.ended.then((end) => this.#bury(worker, end));
+  }
+
+  #changed(worker: Worker): void {
+    // A worker that was told of a session and never took it serves nobody, whatever the record says.
+    if (worker.phase === "warm" && worker.session !== null && !this.#reserved.has(worker)) {
+      void worker.end("its session was never opened", { graceMs: this.#options.closeTimeoutMs });
+    }
+    if (worker.phase === "assigned") this.#slotOf(worker)?.backoff.succeed();
+    if (worker.phase === "warm") {
+      this.#lastFailures.delete(worker.warmDevice);
+      const slot = this.#slotOf(worker);
+      if (slot !== undefined) this.#endSurplus(slot.device);
+    }
+    this.#options.onChange();
+  }
+
+  #slotOf(worker: Worker): WarmSlot | undefined {
+    return this.#slots.find((slot) => slot.device.uuid === worker.warmDevice);
+  }
+
+  /** Written down before the worker's directory goes, so that an agent that is killed here leaves one or the other. */
+  #keepEnded({ session, claim, epoch }: SessionRecord, hadClient: boolean): void {
+    this.#options.run.addEndedSession({ session, claim, epoch, hadClient });
+  }
+
+  #bury(worker: Worker, end: WorkerEnd): void {
+    if (worker.session !== null) this.#keepEnded(worker.session, worker.hasHadClient);
+    removeWorkerDirectory(worker.directory);
+    this.#workers.delete(worker.directory.id);
+    const fields = { worker: worker.directory.id, session: worker.session?.session, reason: end.reason };
+    if (end.ok) this.#log.info(fields, "a worker ended");
+    else this.#log.warn(fields, "a worker failed");
+    const slot = this.#slotOf(worker);
+    if (slot !== undefined && worker.session === null && !end.ok && !this.#isStopping) {
+      // One that was killed while it waited says nothing about those that start.
+      if (!worker.hasBeenReady) this.#lastFailures.set(worker.warmDevice, end.reason);
+      this.#retryLater(slot);
+    }
+    this.#options.onChange();
+    this.refill();
+  }
+
+  #retryLater(slot: WarmSlot): void {
+    if (slot.timer !== undefined) return;
+    slot.timer = setTimeout(() => {
+      slot.timer = undefined;
+      this.refill();
+    }, slot.backoff.fail());
+  }
+}

@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { ChildProcess } from "node:child_process";
+import { setTimeout as delay } from "node:timers/promises";
+import { Backoff } from "../process/backoff.ts";
+import { ComputeMeter } from "./compute-meter.ts";
+import { isProcessAlive, type ProcessIdentity, signalProcess } from "../process/process-identity.ts";
+import {
+  readWorkerLogTail,
+  type SessionRecord,
+  type WorkerDirectory,
+  type WorkerRecord,
+  writeWorkerRecord,
+} from "../run-directory/run-directory.ts";
+import {
+  connectWorker,
+  controlProtocol,
+  type WorkerControl,
+  type WorkerHello,
+  type WorkerMessage,
+} from "./worker-process.ts";
+
+/**
+ * - `starting`: the process runs, its control socket has not said hello yet.
+ * - `warm`: waits for a session.
+ * - `assigning`: a session was sent to it, its answer is awaited.
+ * - `assigned`: waits for the client of its session.
+ * - `connected`: serves its client.
+ * - `closing`: ends its session, or was told to end.
+ * - `ended`: the process is gone.
+ */
+export type WorkerPhase = "starting" | "warm" | "assigning" | "assigned" | "connected" | "closing" | "ended";
+
+/** How a worker's life ended. */
+export interface WorkerEnd {
+  /** Whether the worker ended its session in order, or had none. */
+  readonly ok: boolean;
+  /** One sentence without a full stop; the worker's own words where it had any. */
+  readonly reason: string;
+}
+
+/** The client of a session, as its worker described it. */
+export interface WorkerClient {
+  readonly transport: "shm" | "tcp";
+  readonly clientPid: number;
+  /** As the program itself sees it, which may be in a process namespace of its own. */
+  readonly programPid: number;
+  readonly program: string;
+}
+
+/** What a worker counted since its session began. */
+export interface WorkerFigures {
+  /** Bytes in use on each device, by UUID. */
+  readonly memoryUsedBytes: ReadonlyMap<string, number>;
+  /** How long each device has worked for it, of what was measured, by UUID. */
+  readonly computeUsedNs: ReadonlyMap<string, number>;
+  /** Calls executed; launches and waits are among them. */
+  readonly commands: number;
+  readonly launches: number;
+  readonly waits: number;
+  /** Why it is not parked though it is idle; empty: it is not idle, or nothing would park it. */
+  readonly notParked: string;
+}
+
+/** What a worker said to a change of its session's sizes. */
+export interface SizeAnswer {
+  /** Of the change. */
+  readonly revision: number;
+  /** Why it keeps the sizes that it had; empty: it has the new ones. */
+  readonly refusal: string;
+}
+
+/** Sizes for the devices of a session. */
+export interface WantedSizes {
+  /** Grows with every change of them. */
+  readonly revision: number;
+  readonly devices: SessionRecord["devices"];
+}
+
+/** The worker would not take a session. */
+export class WorkerRefusedError extends Error {
+  override readonly name = "WorkerRefusedError";
+}
+
+/** The worker ended, or its connection broke, before it took a session. */
+export class WorkerLostError extends Error {
+  override readonly name = "WorkerLostError";
+}
+
+/** By what a worker knows those who come to its session. */
+export interface SessionPass {
+  readonly ticket: string;
+  /** Unix seconds. */
+  readonly expires: number;
+  /** 64 hexadecimal digits, by which what is said over TCP is encrypted; empty: it is not, on loopback. */
+  readonly linkSecret: string;
+  /** What it has in common with the other sessions of its claim on this node. */
+  readonly group: string;
+  /** Where the sessions of its allocation count what they have together. */
+  readonly claimDirectory: string;
+  /** Of the sizes of its devices. */
+  readonly sizeRevision: number;
+  /** Of its claim: which goes first among those of a class that compute. */
+  readonly priority: number;
+  /** The session is parked after so long without a command, if it holds nothing; 0: never. */
+  readonly parkAfterMs: number;
+}
+
+interface PendingAssign {
+  readonly session: string;
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
+}
+
+export interface WorkerOptions {
+  readonly directory: WorkerDirectory;
+  readonly process: ProcessIdentity;
+  readonly driver: string;
+  readonly warmDevice: string;
+  /** Address of its TCP port. */
+  readonly tcpHost: string;
+  /** What an earlier agent wrote down, for a worker that is taken over. */
+  readonly session: SessionRecord | null;
+  readonly client: WorkerClient | null;
+  /** Unix seconds. */
+  readonly startedAt: number;
+  /** The child process, for a worker that this agent started. */
+  readonly child: ChildProcess | null;
+  /** Called after each change of phase. */
+  readonly onChange: (worker: Worker) => void;
+  /** Called when the session has made calls since the worker last told of it: from then until now, monotonic clock. */
+  readonly onCalls: (
+    session: SessionRecord,
+    meanwhile: { readonly fromMs: number; readonly toMs: number },
+  ) => void;
+}
+
+/** One worker process, followed over its control socket from its start, or from its adoption, to its death. */
+export class Worker {
+  readonly directory: WorkerDirectory;
+  readonly driver: string;
+  readonly warmDevice: string;
+  readonly tcpHost: string;
+  readonly process: ProcessIdentity;
+  /** Whether an earlier agent started it. */
+  readonly isAdopted: boolean;
+  /** Resolves at the first hello; rejects when the worker ends before. */
+  readonly ready: Promise<void>;
+  /** Resolves when the process is gone; never rejects, and stays open once the worker was let go. */
+  readonly ended: Promise<WorkerEnd>;
+  /** Unix seconds. */
+  readonly startedAt: number;
+
+  phase: WorkerPhase = "starting";
+  /** With the sizes that the worker has confirmed. */
+  session: SessionRecord | null;
+  /** What the worker said to the last change of its session's sizes; null: nothing yet. */
+  sizeAnswer: SizeAnswer | null = null;
+  client: WorkerClient | null;
+  /** Figures of the session as of the worker's last report. */
+  figures: WorkerFigures = {
+    memoryUsedBytes: new Map(),
+    computeUsedNs: new Map(),
+    commands: 0,
+    launches: 0,
+    waits: 0,
+    notParked: "",
+  };
+  /** How busy it keeps its devices. */
+  readonly compute = new ComputeMeter();
+  /** Whether a client has been connected. */
+  hasHadClient: boolean;
+  /** Whether it ever said hello. */
+  hasBeenReady = false;
+  apiHash = "";
+  tcpPort = 0;
+
+  readonly #onChange: (worker: Worker) => void;
+  readonly #onCalls: WorkerOptions["onCalls"];
+  /** When the worker last told of its session, on the monotonic clock; undefined: not to this agent. */
+  #toldMs: number | undefined;
+  readonly #child: ChildProcess | null;
+  readonly #letGo = new AbortController();
+  readonly #exited = new AbortController();
+  #control: WorkerControl | undefined;
+  #controlFailure: string | undefined;
+  #closed: WorkerEnd | undefined;
+  #closeReason: string | undefined;
+  #pendingAssign: PendingAssign | undefined;
+  /** Sizes that were asked for on this connection. */
+  #wanted: WantedSizes | undefined;
+  #markReady: () => void = () => undefined;
+  #markNotReady: (error: Error) => void = () => undefined;
+
+  constructor(options: WorkerOptions) {
+    this.directory = options.directory;
+    this.driver = options.driver;
+    this.warmDevice = options.warmDevice;
+    this.tcpHost = options.tcpHost;
+    this.process = options.process;
+    this.session = options.session;
+    this.client = options.client;
+    this.hasHadClient = options.client !== null;
+    this.startedAt = options.startedAt;
+    this.isAdopted = options.child === null;
+    this.#onChange = options.onChange;
+    this.#onCalls = options.onCalls;
+    this.#child = options.child;
+    this.#child?.once("exit", () => this.#exited.abort());
+    this.ready = new Promise((resolve, reject) => {
+      this.#markReady = resolve;
+      this.#markNotReady = reject;
+    });
+    this.ready.catch(() => undefined); // Whoever waits for it sees the failure; nobody has to.
+    this.ended = this.#follow();
+  }
+
+  /** Writes down what a later agent has to know. */
+  record(): void {
+    const record: WorkerRecord = {
+      process: this.process,
+      driver: this.driver,
+      warmDevice: this.warmDevice,
+      tcpHost: this.tcpHost,
+      startedAt: this.startedAt,
+      session: this.session,
+      client: this.client,
+    };
+    writeWorkerRecord(this.directory, record);
+  }
+
+  /**
+   * Gives a warm worker its session. Rejects with WorkerRefusedError when the worker says no, with WorkerLostError when
+   * it is not there any more, with another Error when it does not answer in time. It is of no further use then.
+   */
+  async assign(session: SessionRecord, pass: SessionPass, timeoutMs: number): Promise<void> {
+    if (this.phase !== "warm" || this.#control === undefined) {
+      throw new WorkerLostError(`worker ${this.directory.id} is ${this.phase}, not warm`);
+    }
+    // Written before it is sent: an agent that dies in between must leave a successor that knows the claim.
+    this.session = session;
+    this.record();
+    this.#setPhase("assigning");
+    const answer = new Promise<void>((resolve, reject) => {
+      this.#pendingAssign = { session: session.session, resolve, reject };
+    });
+    this.#control.send({
+      type: "assign",
+      session: session.session,
+      ...pass,
+      devices: session.devices,
+    });
+    const timer = setTimeout(() => {
+      this.#failAssign(new Error(`worker ${this.directory.id} did not answer within ${timeoutMs / 1000} s`));
+    }, timeoutMs);
+    try {
+      await answer;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Asks the worker for other sizes, once for each revision and connection. */
+  resize(wanted: WantedSizes): void {
+    const { session, phase } = this;
+    const isServing = phase === "assigned" || phase === "connected";
+    if (session === null || !isServing || hasSizes(session, wanted)) return;
+    if (wanted.revision === this.#wanted?.revision || wanted.revision === this.sizeAnswer?.revision) return;
+    this.#wanted = wanted;
+    this.#control?.send({ type: "resize", session: session.session, ...wanted });
+  }
+
+  /** Asks the worker to end now; its client loses its device. Said again should the connection break meanwhile. */
+  close(reason: string): void {
+    this.#closeReason = reason;
+    this.#control?.send({ type: "close", reason });
+    if (this.phase !== "ended") this.#setPhase("closing");
+  }
+
+  /** Asks the worker to end, and ends it by force when it has not obeyed in time. */
+  async end(reason: string, options: { readonly graceMs: number }): Promise<WorkerEnd> {
+    this.close(reason);
+    // One that does not listen yet has nothing to lose, and cannot be asked.
+    if (this.#control === undefined && this.session === null) signalProcess(this.process, "SIGTERM");
+    for (const signal of ["SIGTERM", "SIGKILL"] as const) {
+      const end = await this.#endedWithin(options.graceMs);
+      if (end !== undefined) return end;
+      if (this.#letGo.signal.aborted) return { ok: false, reason: "the agent let it go" };
+      signalProcess(this.process, signal);
+    }
+    return this.ended;
+  }
+
+  /** Stops following the worker, which goes on by itself. */
+  letGo(): void {
+    this.#letGo.abort();
+    this.#control?.disconnect();
+    this.#failAssign(new Error("the agent is stopping"));
+    this.#markNotReady(new Error("the agent is stopping"));
+  }
+
+  async #endedWithin(timeoutMs: number): Promise<WorkerEnd | undefined> {
+    const timer = new AbortController();
+    try {
+      return await Promise.race([
+        this.ended,
+        delay(timeoutMs, undefined, { signal: timer.signal }).catch(() => undefined),
+      ]);
+    } finally {
+      timer.abort();
+    }
+  }
+
+  #setPhase(phase: WorkerPhase): void {
+    this.phase = phase;
+    if (phase === "connected") this.hasHadClient = true;
+    this.#onChange(this);
+  }
+
+  #failAssign(error: Error): void {
+    this.#pendingAssign?.reject(error);
+    this.#pendingAssign = undefined;
+  }
+
+  /** Keeps a control connection while the process lives, and returns when it is gone. */
+  async #follow(): Promise<WorkerEnd> {
+    await Promise.resolve(); // Nobody has been handed this worker yet, so nobody could be told of its end.
+    const wake = AbortSignal.any([this.#letGo.signal, this.#exited.signal]);
+    const backoff = new Backoff({ firstMs: 5, ceilingMs: 500 });
+    while (!wake.aborted && isProcessAlive(this.process)) {
+      try {
+        await this.#followConnection();
+        backoff.succeed();
+      } catch (error) {
+        // Nobody listens yet, or any more: the process itself tells which.
+        this.#controlFailure = error instanceof Error ? error.message : String(error);
+      }
+      await delay(backoff.fail(), undefined, { signal: wake }).catch(() => undefined);
+    }
+    if (this.#letGo.signal.aborted) return new Promise(() => undefined);
+    if (this.#child !== null && this.#child.exitCode === null && this.#child.signalCode === null) {
+      await new Promise((resolve) => this.#child?.once("exit", resolve));
+    }
+    return this.#end();
+  }
+
+  async #followConnection(): Promise<void> {
+    let markClosed: (error?: Error) => void = () => undefined;
+    const closed = new Promise<void>((resolve, reject) => {
+      markClosed = (error) => (error === undefined ? resolve() : reject(error));
+    });
+    closed.catch(() => undefined);
+    const control = await connectWorker(this.directory.controlPath, this.directory.controlKey, {
+      onMessage: (message) => this.#receive(message),
+      onClose: markClosed,
+    });
+    if (this.#letGo.signal.aborted) {
+      control.disconnect();
+      return;
+    }
+    this.#control = control;
+    this.#controlFailure = undefined;
+    this.#letGo.signal.addEventListener("abort", () => markClosed(), { once: true });
+    try {
+      await closed;
+    } finally {
+      this.#control = undefined;
+    }
+  }
+
+  #end(): WorkerEnd {
+    const code = this.#child?.exitCode ?? null;
+    const signal = this.#child?.signalCode ?? null;
+    const wasAsked = this.phase === "closing";
+    const log = readWorkerLogTail(this.directory);
+    const how =
+      this.process.pid === 0
+        ? "the worker program could not be started"
+        : signal !== null
+          ? `the worker was killed by ${signal}`
+          : code !== null
+            ? `the worker ended with status ${code}`
+            : "the worker ended";
+    const end: WorkerEnd = this.#closed ?? {
+      ok: wasAsked && (code === 0 || code === null),
+      reason: [how, log === "" ? this.#controlFailure : log].filter((part) => part !== undefined).join(": "),
+    };
+    this.#setPhase("ended");
+    this.#failAssign(new WorkerLostError(end.reason));
+    this.#markNotReady(new WorkerLostError(end.reason));
+    return end;
+  }
+
+  #receive(message: WorkerMessage): void {
+    switch (message.type) {
+      case "hello":
+        this.#receiveHello(message);
+        return;
+      case "assigned":
+        if (this.#pendingAssign?.session !== message.session) return;
+        this.#pendingAssign.resolve();
+        this.#pendingAssign = undefined;
+        this.#setPhase("assigned");
+        return;
+      case "resized":
+        this.#receiveSizes(message.revision, message.ok ? "" : message.message);
+        return;
+      case "refused":
+        // Without a session: it could not even read which one it was given.
+        if (message.session === "" || this.#pendingAssign?.session === message.session) {
+          this.#failAssign(new WorkerRefusedError(message.message));
+        }
+        return;
+      case "connected":
+        this.client = {
+          transport: message.transport,
+          clientPid: message.clientPid,
+          programPid: message.programPid ?? message.clientPid,
+          program: message.program,
+        };
+        this.record();
+        this.#toldMs = performance.now();
+        this.#setPhase("connected");
+        return;
+      case "stats":
+        this.#noteCalls(message.commands);
+        this.compute.note(message.devices, performance.now());
+        this.figures = {
+          memoryUsedBytes: new Map(message.devices.map((device) => [device.uuid, device.memoryUsedBytes])),
+          computeUsedNs: new Map(message.devices.map((device) => [device.uuid, device.computeUsedNs])),
+          commands: message.commands,
+          launches: message.launches,
+          waits: message.waits,
+          notParked: message.notParked,
+        };
+        return;
+      case "closed":
+        this.#closed = { ok: message.ok, reason: message.reason };
+        this.#setPhase("closing");
+        return;
+    }
+  }
+
+  /** An agent that has just taken the worker over does not know when what it tells of was. */
+  #noteCalls(commands: number): void {
+    const [fromMs, toMs] = [this.#toldMs, performance.now()];
+    this.#toldMs = toMs;
+    if (fromMs !== undefined && this.session !== null && commands > this.figures.commands) {
+      this.#onCalls(this.session, { fromMs, toMs });
+    }
+  }
+
+  #receiveSizes(revision: number, refusal: string): void {
+    if (this.session === null || this.#wanted?.revision !== revision) return;
+    if (refusal === "") {
+      this.session = { ...this.session, devices: this.#wanted.devices };
+      this.record();
+    }
+    this.sizeAnswer = { revision, refusal };
+    this.#wanted = undefined;
+    this.#onChange(this);
+  }
+
+  #receiveHello(hello: WorkerHello): void {
+    if (hello.protocol !== controlProtocol) {
+      throw new Error(
+        `the worker speaks control protocol ${hello.protocol}, this agent ${controlProtocol}: install both from one version`,
+      );
+    }
+    if (hello.id !== this.directory.id) {
+      throw new Error(`the worker in ${this.directory.path} calls itself ${hello.id}`);
+    }
+    if (hello.session !== (this.session?.session ?? "") && hello.session !== "") {
+      throw new Error(`the worker serves session ${hello.session}, of which nothing is written down`);
+    }
+    // What was asked for on a connection that broke may never have come.
+    this.#wanted = undefined;
+    this.apiHash = hello.apiHash;
+    this.tcpPort = hello.tcpPort;
+    if (hello.state === "warm") {
+      // A connection that broke during an assignment: the worker never got it.
+      this.#failAssign(
+        new WorkerLostError("the control connection broke before the worker took the session"),
+      );
+    } else if (this.#pendingAssign?.session === hello.session) {
+      this.#pendingAssign.resolve();
+      this.#pendingAssign = undefined;
+    }
+    if (this.#closeReason === undefined) this.#setPhase(hello.state);
+    else this.close(this.#closeReason);
+    this.hasBeenReady = true;
+    this.#markReady();
+  }
+}
+
+function hasSizes({ devices }: SessionRecord, wanted: WantedSizes): boolean {
+  return wanted.devices.every(({ uuid, memoryBytes, computePercent }, ordinal) => {
+    const own = devices[ordinal];
+    return own?.uuid === uuid && own.memoryBytes === memoryBytes && own.computePercent === computePercent;
+  });
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { randomBytes } from "node:crypto";
+import { hostname, userInfo } from "node:os";
+import { setTimeout as delay } from "node:timers/promises";
+import {
+  type Claim,
+  ClaimState,
+  type ClaimValues,
+  errorCodeOf,
+  formatDuration,
+  millpondError,
+  toClaimMessage,
+} from "@millpond/api";
+import { bootId } from "../host/boot-id.ts";
+import { describeRequest } from "./claim-request.ts";
+import { type Connection, isSilent, isUnreachable } from "../connection/connection.ts";
+import { errorParts } from "../command-line/errors.ts";
+
+/** Long enough for a controller to be restarted, short enough not to block others after a crash. */
+const leaseSeconds = 30;
+/** Every call renews the lease when it begins and when it ends. */
+const pollSeconds = 5;
+const retryMs = 300;
+/** A controller that is being started again is waited for so long, at first and at the end. */
+const patienceMs = 30_000;
+const releasePatienceMs = 5000;
+const releaseTimeoutMs = 5000;
+/** Then it is asked for again, perhaps elsewhere: it has a name. */
+const createTimeoutMs = 10_000;
+
+export interface CreateOptions {
+  /** Empty: one is made up. */
+  readonly name: string;
+  /** Neither for room nor for a controller that does not answer. */
+  readonly noWait: boolean;
+  readonly program: string;
+  /** Seconds to wait for a controller that does not answer, 30 at most; 0: 30. */
+  readonly timeoutSeconds: number;
+  readonly signal: AbortSignal;
+  /** Told what is waited for. */
+  readonly onWaiting: (why: string) => void;
+}
+
+export interface WaitOptions {
+  /** Seconds to wait for room; 0: for ever. */
+  readonly timeoutSeconds: number;
+  /** Ends the waiting; the claim is released by `release`. */
+  readonly signal: AbortSignal;
+  /** Told why the claim waits, at first and at each change. */
+  readonly onWaiting: (why: string) => void;
+}
+
+/** A claim of this process: created, waited for, kept alive, and given back. */
+export class ClaimHolder {
+  readonly #connection: Connection;
+  /** Undefined: the claim was there already. */
+  readonly #request: ClaimValues | undefined;
+  #claim: Claim;
+
+  private constructor(connection: Connection, request: ClaimValues | undefined, claim: Claim) {
+    this.#connection = connection;
+    this.#request = request;
+    this.#claim = claim;
+  }
+
+  /** @throws whatever the controller says: MILLPOND_E_IMPOSSIBLE, MILLPOND_E_NO_CAPACITY with `noWait`, … */
+  static async create(
+    connection: Connection,
+    request: ClaimValues,
+    options: CreateOptions,
+  ): Promise<ClaimHolder> {
+    const { noWait, signal } = options;
+    // With a name of ours an answer that was lost can be asked for again.
+    const name = options.name === "" ? `claim-${randomBytes(8).toString("hex")}` : options.name;
+    const owner = `${userName()}@${hostname()}:${process.pid} ${options.program}`.slice(0, 256);
+    const seconds = options.timeoutSeconds === 0 ? Number.POSITIVE_INFINITY : options.timeoutSeconds;
+    const deadline = Date.now() + Math.min(patienceMs, seconds * 1000);
+    for (let isFirst = true; ; isFirst = false) {
+      try {
+        const { claim } = await connection.claims.createClaim(
+          { claim: { ...toClaimMessage(request), name, owner, leaseSeconds, clientHost: bootId() }, noWait },
+          { signal, timeoutMs: createTimeoutMs },
+        );
+        return new ClaimHolder(connection, request, requireClaim(claim));
+      } catch (error) {
+        const made = isFirst ? undefined : await findMade(connection, name, owner, { error, signal });
+        if (made !== undefined) return new ClaimHolder(connection, request, made);
+        if (noWait || !isSilent(error) || Date.now() > deadline) throw error;
+      }
+      options.onWaiting(`waiting for the controller at ${connection.controller}, which does not answer`);
+      await delay(retryMs, undefined, { signal });
+    }
+  }
+
+  /**
+   * Takes part in a claim that is there already, as one of perhaps several: it is not given back at the end.
+   *
+   * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_CLAIM_ENDED
+   */
+  static async join(connection: Connection, name: string, signal: AbortSignal): Promise<ClaimHolder> {
+    const { claim } = await connection.claims.getClaim({ name }, { signal });
+    const holder = new ClaimHolder(connection, undefined, requireClaim(claim));
+    holder.#assertAlive();
+    return holder;
+  }
+
+  get claim(): Claim {
+    return this.#claim;
+  }
+
+  /** Whether the controller has said that it ended. */
+  get hasEnded(): boolean {
+    const { state } = this.#claim;
+    return state === ClaimState.RELEASED || state === ClaimState.FAILED;
+  }
+
+  /**
+   * Waits until the claim is bound. Not for a lazy one: its program waits when it needs it.
+   *
+   * @throws MILLPOND_E_WAIT_TIMEOUT, MILLPOND_E_CLAIM_ENDED
+   */
+  async waitUntilBound(options: WaitOptions): Promise<void> {
+    const { name } = this.#claim;
+    const deadline =
+      options.timeoutSeconds === 0 ? Number.POSITIVE_INFINITY : Date.now() + options.timeoutSeconds * 1000;
+    for (;;) {
+      options.signal.throwIfAborted();
+      if (this.#claim.state === ClaimState.BOUND) return;
+      this.#assertAlive();
+      if (this.#claim.lazy) return;
+      const why = this.#claim.reason === "" ? "the pool has no room" : this.#claim.reason;
+      const place =
+        this.#claim.queuePosition > 1 ? ` (${this.#claim.queuePosition - 1} waiting before it)` : "";
+      options.onWaiting(`claim ${name} is waiting for ${this.#wanted}: ${why}${place}`);
+      const leftMs = deadline - Date.now();
+      if (leftMs <= 0) {
+        throw millpondError(
+          "MILLPOND_E_WAIT_TIMEOUT",
+          `no room for ${this.#wanted} within ${formatDuration(options.timeoutSeconds)}: ${why}`,
+        );
+      }
+      await this.#refresh(leftMs, options.signal, options.onWaiting);
+    }
+  }
+
+  /**
+   * Keeps the claim alive until `signal` is aborted. Resolves early, with the reason, when what it was bound to is gone.
+   *
+   * @param onNotice Told once when it will be taken back: in how many seconds, and why.
+   */
+  async keep(
+    signal: AbortSignal,
+    onNotice: (seconds: number, why: string) => void,
+  ): Promise<string | undefined> {
+    const { requeues } = this.#claim;
+    let hasHadNotice = false;
+    while (!signal.aborted) {
+      try {
+        const { preemptAt, reason } = this.#claim;
+        if (preemptAt !== 0n && !hasHadNotice) {
+          hasHadNotice = true;
+          onNotice(Math.max(0, Number(preemptAt) - Math.floor(Date.now() / 1000)), reason);
+        }
+        await this.#refresh(Number.POSITIVE_INFINITY, signal, () => undefined);
+        this.#assertAlive();
+        if (this.#claim.requeues > requeues) return "they were taken back";
+      } catch (error) {
+        if (signal.aborted) return undefined;
+        return errorParts(error).what;
+      }
+    }
+    return undefined;
+  }
+
+  /**
+   * Gives back what will be taken anyway, so that it waits for room again.
+   *
+   * @param requeues How often the claim had been put into the queue again when the program was started.
+   * @returns Whether there is something to wait for: not when its time limit is over, or when it has ended.
+   */
+  async yieldNow(requeues: number, signal: AbortSignal): Promise<boolean> {
+    const { name } = this.#claim;
+    await this.#connection.claims.releaseClaim({ name, requeue: true }, { signal });
+    const { claim } = await this.#connection.claims.getClaim({ name }, { signal });
+    this.#claim = requireClaim(claim);
+    return !this.hasEnded && this.#claim.requeues > requeues;
+  }
+
+  /**
+   * Gives the claim back, to a controller that is being started again too. Never throws: resolves with what went wrong,
+   * for people; undefined when nothing did.
+   */
+  async release(): Promise<string | undefined> {
+    if (!this.isOwn) return undefined;
+    const { name } = this.#claim;
+    const deadline = Date.now() + releasePatienceMs;
+    for (;;) {
+      try {
+        await this.#connection.claims.releaseClaim({ name }, { timeoutMs: releaseTimeoutMs });
+        return undefined;
+      } catch (error) {
+        if (errorCodeOf(error) === "MILLPOND_E_NOT_FOUND") return undefined;
+        if (!isSilent(error) || Date.now() > deadline) {
+          return `claim ${name} could not be given back and ends by itself within ${leaseSeconds} s: ${errorParts(error).what}`;
+        }
+      }
+      await delay(retryMs);
+    }
+  }
+
+  /** Whether it was made here, so that it ends with the program. */
+  get isOwn(): boolean {
+    return this.#request !== undefined;
+  }
+
+  get #wanted(): string {
+    if (this.#request !== undefined) return describeRequest(this.#request);
+    const { gpus } = this.#claim;
+    return `its ${gpus} vGPU${gpus === 1 ? "" : "s"}`;
+  }
+
+  #assertAlive(): void {
+    const { name, reason } = this.#claim;
+    if (this.hasEnded) {
+      throw millpondError("MILLPOND_E_CLAIM_ENDED", `claim ${name} has ended: ${reason}`);
+    }
+  }
+
+  /** One long poll; a controller that is away is asked again after a moment. */
+  async #refresh(leftMs: number, signal: AbortSignal, onWaiting: (why: string) => void): Promise<void> {
+    const enough = Math.min(leftMs, pollSeconds * 1000);
+    const until = AbortSignal.timeout(enough + 5000);
+    try {
+      const { claim } = await this.#connection.claims.waitClaim(
+        {
+          name: this.#claim.name,
+          knownVersion: this.#claim.version,
+          timeoutSeconds: Math.ceil(enough / 1000),
+        },
+        { signal: AbortSignal.any([signal, until]) },
+      );
+      if (claim !== undefined) this.#claim = claim;
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!isUnreachable(error) && !until.aborted) throw error;
+      onWaiting(`waiting for the controller at ${this.#connection.controller}, which does not answer`);
+      await delay(Math.min(retryMs, leftMs), undefined, { signal });
+    }
+  }
+}
+
+/** The claim, when an earlier try whose answer was lost has made it. */
+async function findMade(
+  connection: Connection,
+  name: string,
+  owner: string,
+  { error, signal }: { readonly error: unknown; readonly signal: AbortSignal },
+): Promise<Claim | undefined> {
+  if (errorCodeOf(error) !== "MILLPOND_E_ALREADY_EXISTS") return undefined;
+  const { claim } = await connection.claims.getClaim({ name }, { signal });
+  return claim?.owner === owner ? claim : undefined;
+}
+
+function requireClaim(claim: Claim | undefined): Claim {
+  if (claim === undefined)
+    throw millpondError("MILLPOND_E_VERSION", "the controller answered without a claim");
+  return claim;
+}
+
+function userName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return String(process.getuid?.() ?? ""); // A user id without an entry in the user database, as in containers.
+  }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { accessSync, constants as fileConstants, readFileSync, statSync } from "node:fs";
+import { constants } from "node:os";
+import { delimiter, join } from "node:path";
+import { millpondError, quote } from "@millpond/api";
+import { exitStatus } from "../command-table/command-table.ts";
+import { ExitError } from "../command-line/errors.ts";
+
+/**
+ * Finds a program as a shell does: by path when its name has a slash, else in PATH.
+ *
+ * @throws ExitError with 127 when there is none and 126 when there is one that cannot be run
+ */
+export function findProgram(name: string, environment: NodeJS.ProcessEnv): string {
+  const candidates = name.includes("/")
+    ? [name]
+    : (environment["PATH"] ?? "/usr/bin:/bin")
+        .split(delimiter)
+        .map((directory) => join(directory === "" ? "." : directory, name));
+  let blocked: string | undefined;
+  for (const candidate of candidates) {
+    const kind = statSync(candidate, { throwIfNoEntry: false });
+    if (kind === undefined || (kind.isDirectory() && !name.includes("/"))) continue;
+    if (!kind.isDirectory() && isExecutable(candidate)) return candidate;
+    blocked ??= candidate;
+  }
+  if (blocked !== undefined) {
+    throw new ExitError(
+      exitStatus.cannotRun,
+      millpondError("MILLPOND_E_PROGRAM", `${quote(blocked)} cannot be run: it is not an executable file`),
+    );
+  }
+  const where = name.includes("/") ? "" : " in PATH";
+  throw new ExitError(
+    exitStatus.notFound,
+    millpondError("MILLPOND_E_PROGRAM", `the program ${quote(name)} is not found${where}`),
+  );
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, fileConstants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Signals that are passed on to the program. Those that stop and continue reach it through the terminal's group. */
+const relayed = ["SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"] as const;
+
+/**
+ * Takes the signals that would end this process: before there is a program they abort what is being waited for, after
+ * that they are the program's.
+ */
+export class SignalRelay implements Disposable {
+  readonly #cancel = new AbortController();
+  readonly #handlers = new Map<NodeJS.Signals, () => void>();
+  #received: NodeJS.Signals | undefined;
+  #child: ChildProcess | undefined;
+
+  constructor() {
+    for (const signal of relayed) {
+      const handler = (): void => this.#receive(signal);
+      this.#handlers.set(signal, handler);
+      process.on(signal, handler);
+    }
+  }
+
+  /** Aborted by the first signal that comes before the program. */
+  get cancelled(): AbortSignal {
+    return this.#cancel.signal;
+  }
+
+  /** Exit status after a signal that came before the program. */
+  get cancelStatus(): number {
+    return this.#received === undefined ? exitStatus.failed : statusOfSignal(this.#received);
+  }
+
+  passTo(child: ChildProcess): void {
+    this.#child = child;
+  }
+
+  /** Sends the program a signal, if there is one. */
+  send(signal: NodeJS.Signals): void {
+    this.#child?.kill(signal);
+  }
+
+  /** The program has ended; signals are for this process again. */
+  letGo(): void {
+    this.#child = undefined;
+  }
+
+  [Symbol.dispose](): void {
+    for (const [signal, handler] of this.#handlers) process.off(signal, handler);
+  }
+
+  #receive(signal: NodeJS.Signals): void {
+    if (this.#child === undefined) {
+      // They mean something only to a program that runs.
+      if (signal === "SIGUSR1" || signal === "SIGUSR2") return;
+      this.#received ??= signal;
+      this.#cancel.abort();
+    } else if (!isFromTerminal(signal)) {
+      this.#child.kill(signal);
+    }
+  }
+}
+
+/** Whether a key or a hang-up of the terminal sent it, which then went to the program too: it shares our group. */
+function isFromTerminal(signal: NodeJS.Signals): boolean {
+  if (signal !== "SIGINT" && signal !== "SIGQUIT" && signal !== "SIGHUP") return false;
+  const stat = readFileSync("/proc/self/stat", "utf8");
+  // After the command's name: state, parent, group, session, terminal, the terminal's foreground group.
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  return fields[2] === fields[5];
+}
+
+/** 128 and the signal's number, as shells have it. */
+export function statusOfSignal(signal: NodeJS.Signals): number {
+  return 128 + constants.signals[signal];
+}
+
+/**
+ * Runs a program on this process's own standard streams, in its process group. Resolves with its exit status.
+ *
+ * @throws ExitError with 126 when the system refuses to run it
+ */
+export function runProgram(
+  path: string,
+  args: readonly string[],
+  options: { readonly name: string; readonly environment: NodeJS.ProcessEnv; readonly signals: SignalRelay },
+): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(path, args, {
+      stdio: "inherit",
+      env: options.environment,
+      argv0: options.name,
+    });
+    options.signals.passTo(child);
+    child.on("error", (cause) => {
+      reject(
+        new ExitError(
+          exitStatus.cannotRun,
+          millpondError("MILLPOND_E_PROGRAM", `${quote(path)} cannot be run: ${cause.message}`, { cause }),
+        ),
+      );
+    });
+    child.on("exit", (code, signal) => {
+      resolve(signal === null ? (code ?? exitStatus.failed) : statusOfSignal(signal));
+    });
+  });
+}

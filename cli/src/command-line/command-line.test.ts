@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { expect, test } from "vitest";
+import { Home } from "../../test/fixture.ts";
+import { parseCommandLine, UsageError } from "./command-line.ts";
+import { commandNames, commandSpecs } from "../command-table/command-table.ts";
+
+/** Command lines that are wrong, and what is said about them. Nothing answers at the controller that is given. */
+const mistakes: readonly (readonly [string, RegExp, NodeJS.ProcessEnv?])[] = [
+  ["frobnicate", /unknown command 'frobnicate'/],
+  ["rnu -- true", /Did you mean run\?/],
+  ["cancel train", /unknown command 'cancel'\n {2}A claim is given back with `millpond release`/],
+  ["attach train", /unknown command 'attach'\n.*millpond run --claim/],
+  ["run --requeue --no-wait -- true", /--requeue waits for room again, and --no-wait waits for none/],
+  ["--frobnicate", /unknown option '--frobnicate'/],
+  ["run", /missing required argument 'program'/],
+  ["run --gpu 1 -- true", /unknown option '--gpu'\n {2}Did you mean --gpus\?/],
+  ["run -n 0 -- true", /--gpus: "0" is not a whole number from 1 to 64/],
+  ["run -n 65 -- true", /--gpus: "65" is not/],
+  ["run -n 1.5 -- true", /--gpus: "1\.5" is not/],
+  ["run -n all -- true", /--gpus: "all" is not/],
+  ["run -n -1 -- true", /argument missing|--gpus: "-1" is not/],
+  ["run -m 0 -- true", /--memory: the size "0" is not within 1 MiB and 1 PiB/],
+  ["run -m 10X -- true", /--memory: "10X" is not a size such as/],
+  ["run -m -5Gi -- true", /argument missing|--memory: "-5Gi" is not a size/],
+  ["run -m 0% -- true", /--memory: "0%" is not a share/],
+  ["run -m 101% -- true", /--memory: "101%" is not a share/],
+  ["run -m 1.5 -- true", /--memory: "1\.5" is not a share/],
+  ["run -m 9999Ti -- true", /--memory: the size "9999Ti" is not within/],
+  ["run -m 1Gi --gpu-memory 2Gi -- true", /--memory and --gpu-memory say the same thing twice/],
+  ["run --gpu-memory x -- true", /--gpu-memory: "x" is not a size/],
+  ["run --compute 0 -- true", /--compute: "0" is not a share/],
+  ["run --compute 101 -- true", /--compute: "101" is not a share/],
+  ["run --compute fast -- true", /--compute: "fast" is not a share/],
+  [
+    "run -p 1 -- true",
+    /--partial: "1" is neither a fraction.*\n {2}Write 1\.0 for all of it or 1% for a hundredth/,
+  ],
+  ["run -c 1 -- true", /--compute: "1" is neither .*\n {2}Write 1\.0 for all of it or 1% for a hundredth/],
+  ["run -p 2 -- true", /--partial: "2" is neither a fraction/],
+  ["run -p 2.0 -- true", /--partial: "2\.0" is not a share/],
+  ["run --timeout soon -- true", /--timeout: "soon" is not a duration/],
+  ["run --name Big_Job -- true", /--name: the name "Big_Job" is not/],
+  ["run --transport pigeon -- true", /--transport: "pigeon" is none of auto, shm, tcp/],
+  ["run --controller not-a-url -- true", /"not-a-url" is not a URL/],
+  ["run -- true", /MILLPOND_GPUS: "many" is not a whole number/, { MILLPOND_GPUS: "many" }],
+  ["run -- true", /MILLPOND_MEMORY: "lots" is not a size/, { MILLPOND_MEMORY: "lots" }],
+  ["run -- true", /MILLPOND_COMPUTE: "500" is not a share/, { MILLPOND_COMPUTE: "500" }],
+  ["run -- true", /MILLPOND_TRANSPORT: "rdma" is none of/, { MILLPOND_TRANSPORT: "rdma" }],
+  ["get", /missing required argument 'kind'/],
+  ["get nods", /kind: "nods" is none of .*\n {2}Did you mean nodes\?/],
+  ["get nodes extra", /too many arguments/],
+  ["get nodes -o xml", /--output: "xml" is none of table, wide, name, json/],
+  ["describe node", /missing required argument 'name'/],
+  ["queue list", /action: "list" is none of create, change, delete/],
+  ["completion tcsh", /shell: "tcsh" is none of bash, zsh, fish/],
+  ["up --nodes 0", /--nodes: "0" is not/],
+  ["up --devices 33", /--devices: a node has at most 32, not 33/],
+  ["up --device-memory 1Mi", /--device-memory: 1Mi is not within 64Mi and 1Ti/],
+  ["up --soft --listen example.org:0", /neither an IP address nor localhost/],
+];
+
+test.concurrent.for(mistakes)(
+  "millpond %s: one error, status 125, nothing on standard output",
+  async ([line, message, environment]) => {
+    using home = new Home();
+    const result = await home.millpond(line.split(" "), {
+      environment: { MILLPOND_CONTROLLER: "http://127.0.0.1:1", ...environment },
+    });
+    expect(result.stderr).toMatch(message);
+    expect(result.stderr).toMatch(/^(millpond: .*\n)*error: .*\n {2}.*\n {2}\[MILLPOND_E_INVALID\]\n$/);
+    expect(result).toMatchObject({ code: 125, stdout: "" });
+  },
+);
+
+test("what follows the program's name is the program's", () => {
+  const asked = [
+    ["run", "-n", "2", "--", "prog", "-n", "3", "--", "x"],
+    ["run", "-n", "2", "prog", "-n", "3", "--", "x"],
+  ].map((line) => parseCommandLine(line));
+  expect(asked[0]).toEqual({
+    command: "run",
+    options: { gpus: "2", wait: true },
+    args: ["prog", "-n", "3", "--", "x"],
+  });
+  expect(asked[1]).toEqual(asked[0]);
+});
+
+test("every command has help that leads with examples, and options with a long name that is its key", () => {
+  for (const name of commandNames) {
+    const spec = commandSpecs[name];
+    const help = parseCommandLine([name, "--help"]);
+    const text = "text" in help ? help.text : "";
+    expect(text.indexOf("Examples:"), name).toBeGreaterThan(0);
+    expect(text.indexOf("Examples:"), name).toBeLessThan(text.indexOf("Options:"));
+    for (const [key, option] of Object.entries(spec.options)) {
+      const long = /--(?:no-)?([a-z-]+)/.exec(option.flags)?.[1];
+      expect(long?.replaceAll(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())).toBe(key);
+      expect(option.type === "choice", option.flags).toBe(option.choices !== undefined);
+    }
+  }
+});
+
+test("a command that there is not is refused", () => {
+  expect(() => parseCommandLine(["agen"])).toThrow(UsageError);
+});
+
+test("a variable that nothing reads is said to be set, by every command that runs", async () => {
+  using home = new Home();
+  const environment = { MILLPOND_MEMROY: "1Gi", MILLPOND_TOKEN: "t" };
+  const { stderr } = await home.millpond(["context", "list"], { environment });
+  expect(stderr).toBe("millpond: MILLPOND_MEMROY is set, and nothing reads it: check its spelling\n");
+});
+
+test.skipIf(!existsSync("/dev/full"))("output that cannot be written is an error of one kind", () => {
+  const entry = new URL("../../bin/millpond.mjs", import.meta.url).pathname;
+  const { status, stderr } = spawnSync(
+    "/bin/sh",
+    ["-c", `"$0" "$1" --help > /dev/full`, process.execPath, entry],
+    {
+      encoding: "utf8",
+    },
+  );
+  expect(status).toBe(125);
+  expect(stderr).toMatch(
+    /^error: standard output cannot be written: ENOSPC.*\n.*\n {2}\[MILLPOND_E_INVALID\]\n$/,
+  );
+});

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { Command, CommanderError } from "commander";
+import {
+  type CommandName,
+  type CommandSpec,
+  commandNames,
+  commandSpecs,
+  exitStatus,
+} from "../command-table/command-table.ts";
+import { renderCommandHelp, renderHelp } from "../help/help.ts";
+import { programVersion } from "./version.ts";
+
+/** What a command line asks for, before the values of its options are read. */
+export interface Invocation {
+  readonly command: CommandName;
+  readonly options: Readonly<Record<string, string | boolean | undefined>>;
+  readonly args: readonly string[];
+}
+
+/** A command line that is not understood. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+  readonly remedy: string;
+
+  constructor(what: string, remedy: string) {
+    super(what);
+    this.remedy = remedy;
+  }
+}
+
+/**
+ * Reads a command line, `argv` without the program's name. Help and version texts are returned to be printed.
+ *
+ * @throws UsageError
+ */
+export function parseCommandLine(argv: readonly string[]): Invocation | { readonly text: string } {
+  if (argv.length === 0) return { text: renderHelp() };
+  let invocation: Invocation | undefined;
+  let text = "";
+  let failedCommand: CommandName | undefined;
+  const program = new Command("millpond")
+    .enablePositionalOptions()
+    .exitOverride()
+    .configureOutput({ writeOut: (chunk) => (text += chunk), writeErr: () => undefined })
+    .version(programVersion, "-V, --version");
+  program.helpInformation = renderHelp;
+  for (const name of commandNames) {
+    const spec = commandSpecs[name];
+    const command = declare(program.command(name), name, spec);
+    command.exitOverride((error) => {
+      failedCommand = name;
+      throw error;
+    });
+    command.action(() => {
+      // A variadic argument comes as a list of its own.
+      const args = (command.processedArgs as (string | string[] | undefined)[])
+        .flat()
+        .filter((argument) => argument !== undefined);
+      invocation = { command: name, options: command.opts(), args };
+    });
+  }
+  try {
+    program.parse([...argv], { from: "user" });
+  } catch (error) {
+    if (!(error instanceof CommanderError)) throw error;
+    if (error.exitCode === exitStatus.ok || error.code === "commander.help") return { text };
+    const [, given] = argv;
+    if (error.code === "commander.missingArgument" && failedCommand !== undefined && given !== undefined) {
+      // What is wrong with the first argument says more than that the second one is missing.
+      assertChoices({ command: failedCommand, options: {}, args: given.startsWith("-") ? [] : [given] });
+    }
+    throw usageError(error, failedCommand);
+  }
+  if (invocation === undefined) return { text: renderHelp() };
+  assertChoices(invocation);
+  return invocation;
+}
+
+function declare(command: Command, name: CommandName, spec: CommandSpec): Command {
+  command.helpInformation = () => renderCommandHelp(name);
+  for (const { name: argument, isOptional, isProgram, isFiles } of spec.arguments) {
+    if (isProgram) command.argument(`<${argument}...>`).passThroughOptions();
+    else if (isFiles) command.argument(`<${argument}...>`);
+    else command.argument(isOptional ? `[${argument}]` : `<${argument}>`);
+  }
+  for (const option of Object.values(spec.options)) command.option(option.flags, option.description);
+  return command;
+}
+
+/** Commands of other tools, and what does that here. */
+const elsewhere: Readonly<Record<string, string>> = {
+  cancel: "A claim is given back with `millpond release`; a program of `millpond run` ends with Ctrl-C.",
+  scancel: "A claim is given back with `millpond release`; a program of `millpond run` ends with Ctrl-C.",
+  kill: "A claim is given back with `millpond release`; a program of `millpond run` ends with Ctrl-C.",
+  attach: "A program is run in a claim that is there with `millpond run --claim NAME -- PROGRAM`.",
+  exec: "A program is run in a claim that is there with `millpond run --claim NAME -- PROGRAM`.",
+  submit: "A program is run with `millpond run -- PROGRAM`; it stays in the foreground.",
+  list: "The pool is listed with `millpond get claims`, `get nodes`, `get devices` and others: `millpond get --help`.",
+  ps: "What runs is listed with `millpond get sessions`, or watched with `millpond top`.",
+  status: "The pool is shown by `millpond smi`, and checked by `millpond doctor`.",
+};
+
+function usageError(error: CommanderError, command: CommandName | undefined): UsageError {
+  const [first = "", ...more] = error.message.split("\n");
+  const help = `See \`millpond ${command === undefined ? "" : `${command} `}--help\`.`;
+  const unknown = /unknown command '([^']*)'/.exec(first)?.[1] ?? "";
+  const known = elsewhere[unknown];
+  if (known !== undefined) return new UsageError(first.replace(/^error: /, ""), known);
+  const suggestion = /\(Did you mean (.*)\?\)/.exec(more.join(" "))?.[1];
+  return new UsageError(
+    first.replace(/^error: /, "").replace(/\.$/, ""),
+    suggestion === undefined ? help : `Did you mean ${suggestion}? ${help}`,
+  );
+}
+
+function assertChoices({ command, args }: Invocation): void {
+  for (const [position, { name, choices }] of commandSpecs[command].arguments.entries()) {
+    const given = args[position];
+    if (choices === undefined || given === undefined || choices.includes(given)) continue;
+    const near = choices.find((choice) => choice.startsWith(given.slice(0, 3)));
+    throw new UsageError(
+      `${name}: ${JSON.stringify(given)} is none of ${choices.join(", ")}`,
+      near === undefined ? `See \`millpond ${command} --help\`.` : `Did you mean ${near}?`,
+    );
+  }
+}

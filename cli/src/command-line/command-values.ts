@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { ClaimValueOfType } from "@millpond/api";
+import type { parseQuota } from "./quota-values.ts";
+import type { CommandName, commandTable, OptionSpec, ValueType } from "../command-table/command-table.ts";
+
+interface ValueOfType extends Omit<ClaimValueOfType, "choice"> {
+  readonly text: string;
+  readonly number: number;
+  readonly size: bigint;
+  readonly fraction: number;
+  readonly quota: ReturnType<typeof parseQuota>;
+  readonly weight: number;
+}
+
+type ValueOf<O extends OptionSpec> = O extends { readonly choices: readonly (infer C)[] }
+  ? C | undefined
+  : O["type"] extends "flag"
+    ? boolean
+    : O["type"] extends keyof ValueOfType
+      ? ValueOfType[O["type"]] | undefined
+      : never;
+
+type OptionsOf<N extends CommandName> = (typeof commandTable)[N]["options"];
+
+/** The options of a command as its code gets them: read, checked, absent ones `undefined`, flags never absent. */
+export type Values<N extends CommandName> = {
+  readonly [K in keyof OptionsOf<N>]: OptionsOf<N>[K] extends OptionSpec ? ValueOf<OptionsOf<N>[K]> : never;
+};
+
+/** Any value of any option. */
+export type AnyValue = ValueOfType[Exclude<ValueType, "choice">] | undefined;
+
+/** What a command's module exports. Resolves with the exit status; throws errors of the house form. */
+export interface CommandModule<N extends CommandName> {
+  run(values: Values<N>, args: readonly string[]): Promise<number>;
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { ConnectError } from "@connectrpc/connect";
+import { type ErrorCode, errorCodeOf, errorTable, millpondError } from "@millpond/api";
+import { exitStatus } from "../command-table/command-table.ts";
+
+/** An error of the house form that asks for an exit status of its own. */
+export class ExitError extends Error {
+  override readonly name = "ExitError";
+  readonly status: number;
+  /** What to print; absent: it was said already, or there is nothing to say. */
+  override readonly cause: ConnectError | undefined;
+
+  constructor(status: number, cause?: ConnectError) {
+    super(cause?.rawMessage ?? "");
+    this.status = status;
+    this.cause = cause;
+  }
+}
+
+/** The three parts of an error of the house form. */
+export interface ErrorParts {
+  readonly what: string;
+  readonly remedy: string;
+  readonly code: ErrorCode;
+}
+
+/** Takes an error apart for printing. What is not of the house form is MILLPOND_E_INTERNAL. */
+export function errorParts(error: unknown): ErrorParts {
+  const code = errorCodeOf(error);
+  const message = messageOf(error);
+  if (code === undefined) {
+    return { what: message, remedy: errorTable.MILLPOND_E_INTERNAL.remedy, code: "MILLPOND_E_INTERNAL" };
+  }
+  const text = message.slice(0, message.length - code.length - 3);
+  const usual = errorTable[code].remedy;
+  const split = text.endsWith(`. ${usual}`) ? text.length - usual.length - 2 : text.search(/\. \p{Lu}/u);
+  return split < 0
+    ? { what: text, remedy: usual, code }
+    : { what: text.slice(0, split), remedy: text.slice(split + 2), code };
+}
+
+/** Prints an error to standard error and returns the exit status that goes with it. */
+export function reportError(error: unknown): number {
+  const status = error instanceof ExitError ? error.status : exitStatus.failed;
+  const shown = error instanceof ExitError ? error.cause : error;
+  if (shown === undefined) return status;
+  const { what, remedy, code } = errorParts(shown);
+  process.stderr.write(`error: ${what}\n  ${remedy}\n  [${code}]\n`);
+  if (process.env["MILLPOND_DEBUG"] === "1" && shown instanceof Error) {
+    process.stderr.write(`${shown.stack ?? ""}\n`);
+    for (let cause = shown.cause; cause instanceof Error; cause = cause.cause) {
+      process.stderr.write(`caused by ${cause.stack ?? cause.message}\n`);
+    }
+  }
+  return status;
+}
+
+/** The same error with what it is about said first: `--memory: "9x" is not a size…`. */
+export function prefixError(error: unknown, prefix: string): ConnectError {
+  const { what, remedy, code } = errorParts(error);
+  return millpondError(code, `${prefix}: ${what}`, { remedy, cause: error });
+}
+
+function messageOf(error: unknown): string {
+  if (error instanceof ConnectError) return error.rawMessage;
+  return error instanceof Error ? error.message : String(error);
+}

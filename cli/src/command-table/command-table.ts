@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/**
+ * Every command, argument and option of `millpond`, as data, by what they are about. The parser, the help texts, the shell
+ * completions and docs/reference/cli.md all come from this table; command-modules.ts says which code runs a command.
+ *
+ * Nothing but tables may be imported here: `--help` and completion have to be instant.
+ */
+
+import { claimCommands } from "./claims.ts";
+import { contextCommands } from "./contexts.ts";
+import { nodeCommands } from "./nodes.ts";
+import { planCommands } from "./plans.ts";
+import { poolCommands } from "./pools.ts";
+import { programCommands } from "./programs.ts";
+import { queueCommands } from "./queues.ts";
+import { serviceCommands } from "./services.ts";
+import { tokenCommands } from "./tokens.ts";
+import { viewCommands } from "./views.ts";
+import type { CommandSpec } from "./spec.ts";
+
+export type { ArgumentSpec, CommandSpec, OptionSpec, ValueType } from "./spec.ts";
+
+/** In the order of the help. */
+export const commandTable = {
+  ...programCommands,
+  ...viewCommands,
+  ...claimCommands,
+  ...contextCommands,
+  ...nodeCommands,
+  ...queueCommands,
+  ...tokenCommands,
+  ...poolCommands,
+  ...planCommands,
+  ...serviceCommands,
+} as const satisfies Record<string, CommandSpec>;
+
+export type CommandName = keyof typeof commandTable;
+
+export const commandNames = Object.keys(commandTable) as readonly CommandName[];
+
+/** The table without its literal types, for what treats all commands alike. */
+export const commandSpecs: Readonly<Record<CommandName, CommandSpec>> = commandTable;
+
+/** Exit statuses of millpond itself; those of a program that it ran pass through. */
+export const exitStatus = {
+  ok: 0,
+  /** Something is not as it should be, and finding that out was the task. */
+  finding: 1,
+  /** The program's vGPUs were taken back: EX_TEMPFAIL of sysexits.h, try again. */
+  preempted: 75,
+  /** millpond failed, or did not understand its command line. */
+  failed: 125,
+  /** The program is there and cannot be run. */
+  cannotRun: 126,
+  /** There is no such program. */
+  notFound: 127,
+} as const;

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { readFileSync } from "node:fs";
+import { create } from "@bufbuild/protobuf";
+import {
+  type Claim,
+  ClaimSchema,
+  ClaimState,
+  errorCodeOf,
+  millpondError,
+  quote,
+  ServiceClass,
+} from "@millpond/api";
+import { exitStatus } from "../../command-table/command-table.ts";
+import type { Values } from "../../command-line/command-values.ts";
+import { type Connection, openConnection } from "../../connection/connection.ts";
+import { bootId } from "../../host/boot-id.ts";
+import { type Document, readDocuments } from "../../claim/documents.ts";
+import { prefixError } from "../../command-line/errors.ts";
+import { claimStateWord } from "../../output/resources.ts";
+
+export async function run(values: Values<"apply">): Promise<number> {
+  if (values.file === undefined) {
+    throw millpondError("MILLPOND_E_INVALID", "no file is given", { remedy: "Give one with -f." });
+  }
+  const source = values.file === "-" ? "standard input" : values.file;
+  // All of it is understood before any of it is done.
+  const documents = readDocuments(readText(values.file), source);
+  const connection = openConnection(values);
+  for (const document of documents) {
+    const subject = `${document.kind.toLowerCase()}/${document.message.name}`;
+    try {
+      process.stdout.write(`${subject} ${await applyOne(document, connection)}\n`);
+    } catch (error) {
+      throw prefixError(error, subject);
+    }
+  }
+  return exitStatus.ok;
+}
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path === "-" ? 0 : path, "utf8");
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw millpondError("MILLPOND_E_INVALID", `the file ${quote(path)} cannot be read: ${why}`, { cause });
+  }
+}
+
+async function applyOne(document: Document, { claims, queues }: Connection): Promise<string> {
+  switch (document.kind) {
+    case "Queue": {
+      const { queues: before } = await queues.listQueues({});
+      const { queue } = await queues.putQueue({ queue: document.message });
+      return changeOf(before, queue, ["parent", "weight", "borrowing", "guaranteed", "limit"]);
+    }
+    case "Tenant": {
+      const { tenants: before } = await queues.listTenants({});
+      const { tenant } = await queues.putTenant({ tenant: document.message });
+      return changeOf(before, tenant, ["limit"]);
+    }
+    case "Claim":
+      try {
+        const message = { ...document.message, clientHost: bootId() };
+        const { claim } = await claims.createClaim({ claim: message });
+        return claim?.state === ClaimState.PENDING
+          ? `waits: ${claim.reason}`
+          : claimStateWord(claim?.state ?? 0);
+      } catch (error) {
+        if (errorCodeOf(error) !== "MILLPOND_E_ALREADY_EXISTS") throw error;
+        return await compare(document, claims);
+      }
+  }
+}
+
+/** What has become of one that is told by these members. */
+function changeOf<T extends { readonly name: string }>(
+  before: readonly T[],
+  now: T | undefined,
+  members: readonly (keyof T)[],
+): string {
+  const there = before.find(({ name }) => name === now?.name);
+  if (there === undefined || now === undefined) return "created";
+  return members.every((member) => canonical(there[member]) === canonical(now[member]))
+    ? "unchanged"
+    : "changed";
+}
+
+/** A claim does not change once it is made: one that is there must ask the same. */
+async function compare(
+  { message }: Extract<Document, { readonly kind: "Claim" }>,
+  claims: Connection["claims"],
+): Promise<string> {
+  const { claim } = await claims.getClaim({ name: message.name });
+  const wanted = create(ClaimSchema, message);
+  const differing = claim === undefined ? undefined : firstDifference(wanted, claim);
+  if (claim === undefined || differing !== undefined || claim.endedAt !== 0n) {
+    const release = `elease it first: \`millpond release ${message.name}\`.`;
+    throw millpondError(
+      "MILLPOND_E_ALREADY_EXISTS",
+      differing === undefined ? "it is ending" : `it is there and has another ${differing}`,
+      {
+        remedy: isSize(differing)
+          ? `Change it with \`millpond resize ${message.name}\`, or r${release}`
+          : `R${release}`,
+      },
+    );
+  }
+  return "unchanged";
+}
+
+function isSize(member = ""): boolean {
+  return ["gpus", "memoryBytes", "memoryPercent", "computePercent"].includes(member);
+}
+
+/** The first member of what is asked that differs. The controller fills in what is not given. */
+function firstDifference(wanted: Claim, there: Claim): string | undefined {
+  for (const { localName, number } of ClaimSchema.fields) {
+    // Who applies it on another machine means the same.
+    const isAsked = (number < 20 || (number >= 30 && number < 50)) && localName !== "clientHost";
+    const [asked, has]: unknown[] = [Reflect.get(wanted, localName), Reflect.get(there, localName)];
+    const isFilledIn = (asked === 0 || asked === "") && isDefault(localName, has, wanted);
+    if (isAsked && !isFilledIn && canonical(asked) !== canonical(has)) return localName;
+  }
+  return undefined;
+}
+
+/** The same text for the same value, whatever the order of its members. */
+function canonical(value: unknown): string {
+  return JSON.stringify(value, (_key, each: unknown) => {
+    if (typeof each === "bigint") return String(each);
+    return typeof each === "object" && each !== null && !Array.isArray(each)
+      ? Object.fromEntries(Object.entries(each).sort(([one], [other]) => (one < other ? -1 : 1)))
+      : each;
+  });
+}
+
+/** Whether the controller makes this of a member that is not given. */
+function isDefault(
+  member: string,
+  value: unknown,
+  { computePercent, memoryBytes, memoryPercent }: Claim,
+): boolean {
+  switch (member) {
+    case "tenant":
+    case "queue":
+      return value === "default";
+    case "placement":
+    case "locality":
+    case "nodeLoss":
+      return value === 1;
+    case "serviceClass":
+      return memoryBytes + BigInt(memoryPercent) > 0n && computePercent === 0
+        ? value === ServiceClass.BURSTABLE
+        : value === ServiceClass.GUARANTEED;
+    case "graceSeconds":
+      return value === 30;
+    case "lazyIdleSeconds":
+      return value === 300;
+    default:
+      return false;
+  }
+}

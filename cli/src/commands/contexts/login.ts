@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { splitAddresses } from "@millpond/platform";
+import { findAuthority } from "../../connection/authority.ts";
+import { exitStatus } from "../../command-table/command-table.ts";
+import type { Values } from "../../command-line/command-values.ts";
+import { checkUrls, connect } from "../../connection/connection.ts";
+import { changeContexts, contextFilePath, enterContext } from "../../connection/context.ts";
+import { readTokenInput } from "../../command-line/token-input.ts";
+
+/** `millpond login`: nothing is written before the controller has taken the token. */
+export async function run(values: Values<"login">, [address = ""]: readonly string[]): Promise<number> {
+  const controller = checkUrls(address, "the controller");
+  const ca = await findAuthority(controller, values);
+  const token = await readTokenInput(values);
+  const { queues } = connect({ controller, token, ca, source: "the command line" });
+  await queues.listQueues({});
+  const path = contextFilePath(process.env);
+  const name = values.name ?? nameFor(controller);
+  changeContexts(path, (file) =>
+    enterContext(file, name, { controller, token, ...(ca === undefined ? {} : { ca }) }),
+  );
+  process.stdout.write(`logged in to ${controller}; the current context is ${name} (${path})\n`);
+  return exitStatus.ok;
+}
+
+/** The first label of the host's name; of an address, all of it. */
+function nameFor(controller: string): string {
+  const { hostname } = new URL(splitAddresses(controller)[0] ?? "");
+  const host = /^[\d.]+$|^\[/.test(hostname) ? hostname : hostname.replace(/\..*$/, "");
+  const name = host
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, "-")
+    .slice(0, 63)
+    .replace(/^-+|-+$/g, "");
+  return name === "" ? "pool" : name;
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { millpondError } from "@millpond/api";
+import { type ConsolidationStep, planConsolidation } from "@millpond/scheduler";
+import { exitStatus } from "../../command-table/command-table.ts";
+import type { Values } from "../../command-line/command-values.ts";
+import { openConnection } from "../../connection/connection.ts";
+import { layOut } from "../../output/table.ts";
+import { boundRequests, readPool, toSnapshot } from "../../output/pool-picture.ts";
+
+/** Moves of a plan unless told otherwise. */
+const usualMoves = 16;
+
+export async function run(values: Values<"defrag">): Promise<number> {
+  if (!values.dryRun) {
+    throw millpondError("MILLPOND_E_INVALID", "running sessions cannot be moved yet", {
+      remedy: "Ask for the plan with --dry-run, and let claims end and be made again in its order.",
+    });
+  }
+  const goal = values.goal ?? "device";
+  const picture = await readPool(openConnection(values));
+  const steps = planConsolidation(toSnapshot(picture), boundRequests(picture), {
+    goal,
+    maxMoves: values.maxMoves ?? usualMoves,
+  });
+  process.stdout.write(values.output === "json" ? toJson(goal, steps) : toText(steps));
+  return exitStatus.ok;
+}
+
+function toJson(goal: string, steps: readonly ConsolidationStep[]): string {
+  const plan = {
+    goal,
+    steps: steps.map(({ node, devices, moves }) => ({
+      frees: { node, devices },
+      moves: moves.map(({ from, to }) => ({
+        claim: to.claim,
+        from: { node: from.node, devices: from.devices.map(({ index }) => index) },
+        to: { node: to.node, devices: to.devices.map(({ index }) => index) },
+        memoryBytes: `${from.devices.reduce((sum, { memoryBytes }) => sum + memoryBytes, 0n)}`,
+      })),
+    })),
+  };
+  return `${JSON.stringify(plan, undefined, 2)}\n`;
+}
+
+function toText(steps: readonly ConsolidationStep[]): string {
+  if (steps.length === 0) {
+    return "nothing to gain: no move of claims would free a device or a node\n";
+  }
+  const where = (node: string, devices: readonly { readonly index: number }[]): string =>
+    devices.map(({ index }) => `${node}/${index}`).join(",");
+  const rows = steps.flatMap(({ node, devices, moves }) =>
+    moves.map(({ from, to }, position) => ({
+      frees:
+        position === 0
+          ? where(
+              node,
+              devices.map((index) => ({ index })),
+            )
+          : "",
+      claim: to.claim,
+      from: where(from.node, from.devices),
+      to: where(to.node, to.devices),
+    })),
+  );
+  const { lines } = layOut(
+    [
+      { title: "FREES", cell: ({ frees }) => frees },
+      { title: "CLAIM", cell: ({ claim }) => claim },
+      { title: "FROM", cell: ({ from }) => from },
+      { title: "TO", cell: ({ to }) => to },
+    ],
+    rows,
+    { headers: true },
+  );
+  return `${lines.join("\n")}\n`;
+}

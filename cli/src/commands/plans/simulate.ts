@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { setImmediate as breathe } from "node:timers/promises";
+import { millpondError, quote } from "@millpond/api";
+import {
+  type Curve,
+  curveOf,
+  listTraces,
+  type Policy,
+  plotSvg,
+  policies,
+  type RunResult,
+  readTrace,
+  repeated,
+  run as runTrace,
+  type Summary,
+  summarize,
+  type Trace,
+} from "@millpond/simulator";
+import { exitStatus } from "../../command-table/command-table.ts";
+import type { Values } from "../../command-line/command-values.ts";
+import { checkOutputFile, writeOutputFile } from "../../command-line/output-file.ts";
+import { renderObject } from "../../output/resources.ts";
+import { type Column, layOut } from "../../output/table.ts";
+
+/** The seeds are this one and those after it. */
+const firstSeed = 42;
+
+export async function run(values: Values<"simulate">): Promise<number> {
+  const { data } = values;
+  if (data === undefined) {
+    throw millpondError("MILLPOND_E_INVALID", "--data is missing: the folder with the traces");
+  }
+  const chosen = choosePolicies(values.policy);
+  if (values.plot !== undefined) {
+    checkPlotFile(values.plot);
+  }
+  const names = values.trace?.split(",") ?? (await listTraces(data));
+  if (names.length === 0) {
+    throw millpondError("MILLPOND_E_NOT_FOUND", `no trace in ${quote(data)}`, {
+      remedy: "See `millpond simulate --help` for what a folder with traces holds.",
+    });
+  }
+  // All of them first: a bad file shall not come to light after an hour.
+  const traces: Trace[] = [];
+  for (const name of names) {
+    traces.push(repeated(await readTrace(data, name), values.repeat ?? 1));
+  }
+  const summaries: Summary[] = [];
+  const curves: Curve[] = [];
+  for (const trace of traces) {
+    for (const policy of chosen) {
+      const results = await runSeeds(trace, policy, values);
+      const about = { trace: trace.name, policy, pooled: values.pooled };
+      summaries.push(summarize(about, results));
+      curves.push(curveOf(about, results));
+    }
+  }
+  if (values.plot !== undefined) {
+    const title = `${names.join(", ")}: ${values.pooled ? "CPU and GPUs apart" : "CPU and GPUs on one node"}`;
+    writeOutputFile(values.plot, plotSvg(curves, title), "--plot");
+  }
+  process.stdout.write(
+    values.output === "json"
+      ? renderObject("Simulation", { repeat: values.repeat ?? 1, results: summaries })
+      : `${layOut(columns, summaries, { headers: true }).lines.join("\n")}\n`,
+  );
+  return exitStatus.ok;
+}
+
+/** @throws MILLPOND_E_INVALID */
+function checkPlotFile(path: string): void {
+  const other = /\.(png|pdf|jpe?g|gif|webp)$/i.exec(path)?.[0];
+  if (other !== undefined) {
+    throw millpondError("MILLPOND_E_INVALID", `--plot: the picture is SVG, not ${other}`, {
+      remedy: `Name it ${path.slice(0, -other.length)}.svg.`,
+    });
+  }
+  checkOutputFile(path, "--plot");
+}
+
+/** @throws MILLPOND_E_INVALID listing the policies */
+function choosePolicies(text: string | undefined): Policy[] {
+  return (text ?? "least-fragmentation").split(",").map((name) => {
+    const policy = policies.find((each) => plain(each) === plain(name));
+    if (policy === undefined) {
+      throw millpondError("MILLPOND_E_INVALID", `--policy: ${quote(name)} is none of ${policies.join(", ")}`);
+    }
+    return policy;
+  });
+}
+
+/** `FGD` and `bestFit` are meant too. */
+function plain(name: string): string {
+  return name.toLowerCase().replace(/[^a-z]/g, "");
+}
+
+async function runSeeds(trace: Trace, policy: Policy, values: Values<"simulate">): Promise<RunResult[]> {
+  const seeds = values.seeds ?? 10;
+  const results: RunResult[] = [];
+  for (let position = 0; position < seeds; position++) {
+    showProgress(`${trace.name} ${policy}: seed ${position + 1} of ${seeds}`);
+    results.push(runTrace(trace, { policy, seed: firstSeed + position, isPooled: values.pooled }));
+    // So that Ctrl-C is heard.
+    await breathe();
+  }
+  showProgress("");
+  return results;
+}
+
+/** One line that changes, on a terminal; nothing in a log. */
+function showProgress(text: string): void {
+  if (process.stderr.isTTY) {
+    process.stderr.write(`\r\u001B[K${text}`);
+  } else if (text !== "") {
+    process.stderr.write(`${text}\n`);
+  }
+}
+
+const columns: readonly Column<Summary>[] = [
+  { title: "TRACE", cell: ({ trace }) => trace },
+  { title: "POLICY", cell: ({ policy }) => policy },
+  { title: "CLAIM", cell: ({ pooled }) => (pooled ? "pooled" : "node") },
+  number("ALLOC@130", ({ mean }) => mean, 2),
+  number("SD", ({ sd }) => sd, 2),
+  number("MIN", ({ min }) => min, 2),
+  number("FRAG@80", ({ fragmentation80 }) => fragmentation80, 1),
+  number("FRAG@90", ({ fragmentation90 }) => fragmentation90, 1),
+  number("DECISIONS/S", ({ decisionsPerSecond }) => decisionsPerSecond, 0),
+];
+
+function number(title: string, of: (summary: Summary) => number, digits: number): Column<Summary> {
+  return { title, cell: (summary) => of(summary).toFixed(digits), align: "right" };
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { formatBytes, millpondError } from "@millpond/api";
+import { backUpStopped } from "@millpond/controller";
+import { exitStatus } from "../../command-table/command-table.ts";
+import type { Values } from "../../command-line/command-values.ts";
+import { openConnection } from "../../connection/connection.ts";
+
+/** `millpond backup`. */
+export async function run(values: Values<"backup">): Promise<number> {
+  const { state, to } = values;
+  if (state === undefined) {
+    if (to !== undefined) {
+      throw millpondError("MILLPOND_E_INVALID", "--to is for a controller that does not run, with --state", {
+        remedy:
+          "A running controller writes its backup on its own host, in its state directory, and its path is printed.",
+      });
+    }
+    const { path, bytes, revision } = await openConnection(values).pool.backUp({});
+    say(`the controller has written ${path} on its host`, bytes, revision);
+    return exitStatus.ok;
+  }
+  const backup = await backUpStopped(state, to ?? nextPath(state));
+  say(backup.path, BigInt(backup.bytes), BigInt(backup.revision));
+  return exitStatus.ok;
+}
+
+function nextPath(state: string): string {
+  const folder = join(state, "backups");
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  return join(folder, `${new Date().toISOString().replace(/[-:.]/g, "")}.backup`);
+}
+
+function say(what: string, bytes: bigint, revision: bigint): void {
+  process.stdout.write(`${what}: ${formatBytes(bytes)}, revision ${revision}\n`);
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { styleText } from "node:util";
+import { exitStatus } from "../../command-table/command-table.ts";
+import type { Values } from "../../command-line/command-values.ts";
+import type { Finding } from "../../doctor/check.ts";
+import {
+  checkDriver,
+  checkEnvironment,
+  checkNative,
+  checkNode,
+  checkSharedMemory,
+} from "../../doctor/machine.ts";
+import { checkContextFile, checkPool } from "../../doctor/pool.ts";
+import { renderObject } from "../../output/resources.ts";
+
+export async function run(values: Values<"doctor">): Promise<number> {
+  const { findings: nativeFindings, native } = await checkNative(process.env);
+  const findings: readonly Finding[] = [
+    checkNode(),
+    ...nativeFindings,
+    ...(native === undefined ? [] : [await checkDriver(native)]),
+    checkSharedMemory(),
+    ...checkEnvironment(process.env, native),
+    ...checkContextFile(process.env),
+    ...(await checkPool(values, process.env)),
+  ];
+  const isWell = findings.every(({ status }) => status !== "failure");
+  process.stdout.write(
+    values.output === "json"
+      ? renderObject("Diagnosis", { ok: isWell, checks: findings })
+      : findings.map(renderFinding).join(""),
+  );
+  return isWell ? exitStatus.ok : exitStatus.finding;
+}
+
+const marks = {
+  ok: ["✔", "green"],
+  info: ["·", "gray"],
+  warning: ["!", "yellow"],
+  failure: ["✘", "red"],
+} as const;
+
+function renderFinding({ status, name, detail, fix }: Finding): string {
+  const [mark, colour] = marks[status];
+  const shown = styleText(colour, mark, { stream: process.stdout });
+  const [first = "", ...more] = detail.split("\n");
+  const lines = [`${shown} ${name}: ${first}`, ...more.map((line) => `    ${line}`)];
+  if (fix !== "") lines.push(`    fix: ${fix}`);
+  return `${lines.join("\n")}\n`;
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { millpondError } from "@millpond/api";
+import { restoreBackup, resumeDatabase } from "@millpond/controller";
+import { exitStatus } from "../../command-table/command-table.ts";
+import type { Values } from "../../command-line/command-values.ts";
+
+/** `millpond restore`. */
+export async function run({ state, store }: Values<"restore">, [backup]: readonly string[]): Promise<number> {
+  if (store !== undefined) {
+    if (backup !== undefined || state !== undefined) {
+      throw millpondError(
+        "MILLPOND_E_INVALID",
+        "--store is for a database that its own tools have put back; a backup is of a state in a file",
+        { remedy: "Give --store alone, or a backup and --state." },
+      );
+    }
+    say(await resumeDatabase(store, Date.now()));
+    return exitStatus.ok;
+  }
+  if (backup === undefined) {
+    throw millpondError("MILLPOND_E_INVALID", "the backup to restore is missing", {
+      remedy: "Name the file that `millpond backup` has written, or give --store.",
+    });
+  }
+  const directory = state ?? join(homedir(), ".local", "state", "millpond", "controller");
+  const restored = restoreBackup({ from: backup, to: directory, now: Date.now() });
+  say(restored);
+  if (restored.replaced !== undefined) {
+    process.stdout.write(`the state that was there before lies in ${restored.replaced}\n`);
+  }
+  return exitStatus.ok;
+}
+
+interface Figures {
+  readonly claims: number;
+  readonly nodes: number;
+}
+
+function say({ claims, nodes }: Figures): void {
+  process.stdout.write(
+    `restored ${claims} claims and ${nodes} nodes; start the controller, which grants nothing new for 15 s\n`,
+  );
+}

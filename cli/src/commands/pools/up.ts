@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { once } from "node:events";
+import { formatBytes, millpondError, type Node } from "@millpond/api";
+import { exitStatus } from "../../command-table/command-table.ts";
+import type { Values } from "../../command-line/command-values.ts";
+import {
+  changeContexts,
+  contextFilePath,
+  enterContext,
+  leaveContext,
+  localContextName,
+  readContexts,
+} from "../../connection/context.ts";
+import { makeConsoleLink } from "../../connection/console-link.ts";
+import { findDriver } from "../../host/driver-search.ts";
+import { LocalPool } from "../../node/local-pool.ts";
+import { findNativeFiles, type NativeFiles } from "../../host/native-files.ts";
+import { defaultStateDirectory, PoolDirectory } from "../../node/pool-directory.ts";
+import { checkSoftDevices, type SoftDevices } from "../../node/soft-node.ts";
+import { programVersion } from "../../command-line/version.ts";
+import { WaitingDisplay } from "../../claim/waiting-display.ts";
+
+/** Which devices the pool offers. */
+interface Hardware {
+  readonly driver: string;
+  /** Absent: real devices. */
+  readonly soft: SoftDevices | undefined;
+  /** Why there are no real ones although nobody asked for software GPUs; empty: nothing to say. */
+  readonly remark: string;
+}
+
+export async function run(values: Values<"up">): Promise<number> {
+  outliveReaders();
+  const stop = stopSignal();
+  try {
+    return await runPool(values, stop);
+  } catch (error) {
+    if (!stop.aborted) throw error;
+    return exitStatus.ok;
+  }
+}
+
+/** A pool goes on when nobody reads what it says any more. */
+function outliveReaders(): void {
+  for (const stream of [process.stdout, process.stderr]) {
+    stream.removeAllListeners("error");
+    stream.on("error", () => undefined);
+  }
+}
+
+async function runPool(values: Values<"up">, stop: AbortSignal): Promise<number> {
+  const soft = softDevices(values);
+  const native = findNativeFiles(process.env);
+  const contextPath = contextFilePath(process.env);
+  // A file that cannot be read or written is found out before anything is started.
+  changeContexts(contextPath, (file) => file);
+
+  using directory = PoolDirectory.open(values.state ?? defaultStateDirectory(process.env));
+  using display = new WaitingDisplay();
+  display.show("looking for GPUs");
+  const hardware = await chooseHardware(values, soft, native);
+  display.show("starting the controller and the agents");
+  await directory.recover();
+  await using pool = await LocalPool.start({
+    directory,
+    native,
+    listen: values.listen,
+    store: values.store,
+    nodes: nodeNames(values.nodes ?? 1),
+    driver: hardware.driver,
+    soft: hardware.soft,
+    warm: values.warm ?? 1,
+    onEvent: (text) => process.stderr.write(`millpond: ${text}\n`),
+    signal: stop,
+  });
+  display[Symbol.dispose]();
+  const connection = pool.connect();
+  const { nodes } = await connection.pool.listNodes({});
+  const { link } = await makeConsoleLink(connection);
+  const usualState = defaultStateDirectory(process.env);
+  const before = readContexts(contextPath).currentContext;
+  let name = "";
+  changeContexts(contextPath, (file) => {
+    name = localContextName(file, directory.path, usualState);
+    return enterContext(file, name, {
+      controller: pool.controllerUrl,
+      token: pool.userToken,
+      ca: pool.ca,
+      state: directory.path,
+    });
+  });
+  try {
+    const context = { name, before: before === name ? "" : before };
+    process.stdout.write(
+      summary(hardware, nodes, {
+        controller: pool.controllerUrl,
+        console: link,
+        state: directory.path,
+        context,
+      }),
+    );
+    await Promise.race([stop.aborted ? undefined : once(stop, "abort"), pool.failed]);
+    process.stdout.write("stopping: sessions end with the pool\n");
+  } finally {
+    const { currentContext } = changeContexts(contextPath, (file) =>
+      leaveContext(file, name, pool.controllerUrl),
+    );
+    if (currentContext !== "") process.stdout.write(`the current context is ${currentContext}\n`);
+  }
+  return exitStatus.ok;
+}
+
+/** Aborted by a signal that asks to stop; further ones change nothing. */
+function stopSignal(): AbortSignal {
+  const stop = new AbortController();
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => stop.abort());
+  return stop.signal;
+}
+
+function softDevices(values: Values<"up">): SoftDevices {
+  return checkSoftDevices(
+    { count: values.devices ?? 2, memoryBytes: values.deviceMemory ?? 4n << 30n },
+    "--devices",
+  );
+}
+
+async function chooseHardware(
+  values: Values<"up">,
+  soft: SoftDevices,
+  native: NativeFiles,
+): Promise<Hardware> {
+  if (values.soft) return { driver: native.softgpu, soft, remark: "" };
+  const { driver, rejected } = await findDriver(native);
+  if (driver === undefined) {
+    const [first] = rejected;
+    const why = first === undefined ? "no NVIDIA driver found" : `${first.path}: ${first.reason}`;
+    return {
+      driver: native.softgpu,
+      soft,
+      remark: `no NVIDIA GPU here (${why}), so these are software GPUs`,
+    };
+  }
+  const softOnly = [
+    ["--nodes", (values.nodes ?? 1) > 1],
+    ["--devices", values.devices !== undefined],
+    ["--device-memory", values.deviceMemory !== undefined],
+  ] as const;
+  for (const [option, isGiven] of softOnly) {
+    if (!isGiven) continue;
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `${option} is for software GPUs, and this machine has real ones`,
+      {
+        remedy: "Add --soft, or leave the option out.",
+      },
+    );
+  }
+  return { driver, soft: undefined, remark: "" };
+}
+
+/** node-a to node-z, then node-aa and so on. */
+function nodeNames(count: number): string[] {
+  const letters = "abcdefghijklmnopqrstuvwxyz";
+  return Array.from({ length: count }, (_, index) => {
+    const first = index < letters.length ? "" : letters.charAt(Math.floor(index / letters.length) - 1);
+    return `node-${first}${letters.charAt(index % letters.length)}`;
+  });
+}
+
+function summary(
+  hardware: Hardware,
+  nodes: readonly Node[],
+  at: {
+    readonly controller: string;
+    readonly console: string;
+    readonly state: string;
+    readonly context: { readonly name: string; readonly before: string };
+  },
+): string {
+  const { controller, state, context } = at;
+  const instead = context.before === "" ? "" : ` (it was ${context.before})`;
+  const width = Math.max("controller".length, ...nodes.map(({ name }) => name.length));
+  const line = (name: string, text: string): string => `  ${name.padEnd(width)}   ${text}`;
+  const lines = nodes.map((node) => line(node.name, describeDevices(node)));
+  const memory = nodes[0]?.devices[0]?.memoryBytes ?? 0n;
+  const size = memory >= 2n << 30n ? "1Gi" : "50%";
+  return `${[
+    `millpond ${programVersion}: the pool is ready`,
+    ...(hardware.remark === "" ? [] : [`  ${hardware.remark}`]),
+    line("controller", controller),
+    line("console", `${at.console} (once, within 10 minutes; another: millpond console)`),
+    ...lines,
+    line("state", `${state} (logs in ${state}/logs)`),
+    line("context", `${context.name} is the current one${instead}`),
+    "",
+    "In another terminal:",
+    `  millpond run -n 1 -m ${size} -- ./program`,
+    "  millpond smi",
+    "",
+    "Ctrl-C stops all of it.",
+  ].join("\n")}\n`;
+}
+
+function describeDevices(node: Node): string {
+  const counts = new Map<string, number>();
+  for (const device of node.devices) {
+    const kind = `${device.name}, ${formatBytes(device.memoryBytes)}`;
+    counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  }
+  return [...counts].map(([kind, number]) => `${number} × ${kind}`).join("; ");
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { dirname } from "node:path";
+import { formatClaimVariables } from "@millpond/api";
+import { existingClaim, resolveRequest } from "../../claim/claim-request.ts";
+import { exitStatus } from "../../command-table/command-table.ts";
+import type { Values } from "../../command-line/command-values.ts";
+import { resolveEndpoint } from "../../connection/connection.ts";
+import { findNativeFiles } from "../../host/native-files.ts";
+import { shellQuote } from "../../command-line/shell-quote.ts";
+import { countGpusOfHost, visibleDevices } from "../../host/visible-devices.ts";
+
+export async function run(values: Values<"env">): Promise<number> {
+  const { client } = findNativeFiles(process.env);
+  const endpoint = resolveEndpoint(values, process.env);
+  const request = resolveRequest(values);
+  const variables: [string, string][] = [["MILLPOND_CONTROLLER", endpoint.controller]];
+  if (endpoint.token !== "") variables.push(["MILLPOND_TOKEN", endpoint.token]);
+  if (endpoint.ca !== undefined) variables.push(["MILLPOND_CA", endpoint.ca]);
+  const existing = existingClaim(values, process.env);
+  if (existing === undefined) variables.push(...formatClaimVariables({ gpus: 1, ...request }));
+  else variables.push(["MILLPOND_CLAIM", existing]);
+  if (values.transport !== undefined) variables.push(["MILLPOND_TRANSPORT", values.transport]);
+  if (values.timeout !== undefined) variables.push(["MILLPOND_WAIT_TIMEOUT", String(values.timeout)]);
+  const visible = visibleDevices(process.env["CUDA_VISIBLE_DEVICES"], request.gpus ?? 1, countGpusOfHost());
+  if (visible !== undefined) variables.push(["CUDA_VISIBLE_DEVICES", visible]);
+  const lines = variables.map(([name, value]) => `export ${name}=${shellQuote(value)}`);
+  // Left to the shell, so that what is there at that time is kept, and no empty entry (the current directory) is added.
+  lines.push(`export LD_LIBRARY_PATH=${shellQuote(dirname(client))}"\${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"`);
+  process.stdout.write(`${lines.join("\n")}\n`);
+  return exitStatus.ok;
+}

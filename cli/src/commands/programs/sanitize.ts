@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, dirname, join } from "node:path";
+import { millpondError, quote } from "@millpond/api";
+import { ClaimHolder } from "../../claim/claim-holder.ts";
+import { exitStatus } from "../../command-table/command-table.ts";
+import type { Values } from "../../command-line/command-values.ts";
+import type { Connection } from "../../connection/connection.ts";
+import { ExitError } from "../../command-line/errors.ts";
+import { programLibraryPath } from "../../host/library-path.ts";
+import { LocalPool } from "../../node/local-pool.ts";
+import { findNativeFiles, type NativeFiles } from "../../host/native-files.ts";
+import { renderObject } from "../../output/resources.ts";
+import { PoolDirectory } from "../../node/pool-directory.ts";
+import { findProgram, runProgram, SignalRelay } from "../../claim/program.ts";
+import { type Outcome, readOutcome } from "../../sanitize/finding.ts";
+import { renderReport } from "../../sanitize/report.ts";
+import { checkSoftDevices, type SoftDevices } from "../../node/soft-node.ts";
+
+const tools = ["memcheck", "racecheck"] as const;
+
+export async function run(
+  values: Values<"sanitize">,
+  [name = "", ...args]: readonly string[],
+): Promise<number> {
+  const native = findNativeFiles(process.env);
+  const program = { name, path: findProgram(name, process.env), args };
+  const chosen = chooseTools(values.tool);
+  using place = new TemporaryFolder();
+  const findings = join(place.path, "findings");
+  const soft = checkSoftDevices({
+    count: values.gpus ?? 1,
+    memoryBytes: values.deviceMemory ?? 4n << 30n,
+    checks: { tools: chosen, findings },
+  });
+  if (values.log !== undefined) writeReport("", values.log);
+  const status = await runChecked(program, { native, soft, state: join(place.path, "pool") });
+  const outcome = readOutcome(findings);
+  const shown = outcome.findings.filter(({ kind }) => kind !== "leak" || values.leakCheck);
+  report(
+    values,
+    { ...outcome, findings: shown },
+    { program: [name, ...args], tools: chosen, exitStatus: status },
+  );
+  const whenFound = values.errorExitcode ?? exitStatus.finding;
+  // A program of which nothing was checked has not passed; one that failed has said so itself.
+  const hasPassed = shown.length === 0 && (outcome.launches > 0 || status !== 0);
+  return hasPassed || whenFound === 0 ? status : whenFound;
+}
+
+/** @throws MILLPOND_E_INVALID for one that there is not */
+function chooseTools(asked: readonly string[] | undefined): readonly string[] {
+  for (const tool of asked ?? []) {
+    if (!tools.some((known) => known === tool)) {
+      throw millpondError("MILLPOND_E_INVALID", `--tool: ${quote(tool)} is none of ${tools.join(", ")}`);
+    }
+  }
+  return asked ?? tools;
+}
+
+class TemporaryFolder implements Disposable {
+  readonly path = mkdtempSync(join(tmpdir(), "millpond-sanitize-"));
+  [Symbol.dispose](): void {
+    rmSync(this.path, { recursive: true, force: true });
+  }
+}
+
+interface Program {
+  readonly name: string;
+  readonly path: string;
+  readonly args: readonly string[];
+}
+
+/** Runs the program in a pool of its own; that has ended, and with it all that writes findings, when this resolves. */
+async function runChecked(
+  program: Program,
+  options: { readonly native: NativeFiles; readonly soft: SoftDevices; readonly state: string },
+): Promise<number> {
+  const { native, soft } = options;
+  using signals = new SignalRelay();
+  using directory = PoolDirectory.open(options.state);
+  await directory.recover();
+  try {
+    await using pool = await LocalPool.start({
+      store: undefined,
+      directory,
+      native,
+      listen: "127.0.0.1:0",
+      nodes: ["sanitize"],
+      driver: native.softgpu,
+      soft,
+      warm: 1,
+      onEvent: (text) => process.stderr.write(`millpond: ${text}\n`),
+      signal: signals.cancelled,
+    });
+    return await runInPool(program, pool.connect(), { native, gpus: soft.count, signals });
+  } catch (error) {
+    if (!signals.cancelled.aborted) throw error;
+    throw new ExitError(signals.cancelStatus);
+  }
+}
+
+async function runInPool(
+  program: Program,
+  connection: Connection,
+  options: { readonly native: NativeFiles; readonly gpus: number; readonly signals: SignalRelay },
+): Promise<number> {
+  const { native, gpus, signals } = options;
+  const waiting = { timeoutSeconds: 0, signal: signals.cancelled, onWaiting: () => undefined };
+  const holder = await ClaimHolder.create(
+    connection,
+    { gpus },
+    { ...waiting, name: "sanitize", noWait: true, program: basename(program.name) },
+  );
+  const done = new AbortController();
+  try {
+    await holder.waitUntilBound(waiting);
+    const kept = holder.keep(done.signal, () => undefined);
+    const status = await runProgram(program.path, program.args, {
+      name: program.name,
+      environment: environmentFor(connection, holder.claim.name, native),
+      signals,
+    });
+    done.abort();
+    await kept;
+    return status;
+  } finally {
+    done.abort();
+    await holder.release();
+  }
+}
+
+/** Nothing that leads to another pool. */
+function environmentFor(connection: Connection, claim: string, native: NativeFiles): NodeJS.ProcessEnv {
+  const others = Object.entries(process.env).filter(
+    ([name]) => !name.startsWith("MILLPOND_") || name === "MILLPOND_LOG",
+  );
+  return {
+    ...Object.fromEntries(others),
+    MILLPOND_CONTROLLER: connection.controller,
+    MILLPOND_TOKEN: connection.token,
+    MILLPOND_CLAIM: claim,
+    LD_LIBRARY_PATH: programLibraryPath(process.env, dirname(native.client), process.execPath),
+  };
+}
+
+function report(
+  values: Values<"sanitize">,
+  outcome: Outcome,
+  about: {
+    readonly program: readonly string[];
+    readonly tools: readonly string[];
+    readonly exitStatus: number;
+  },
+): void {
+  const text =
+    values.output === "json"
+      ? renderObject("SanitizeReport", { ...about, ...outcome })
+      : renderReport(outcome);
+  writeReport(text, values.log);
+}
+
+/** @throws MILLPOND_E_INVALID for a file that cannot be written */
+function writeReport(text: string, file: string | undefined): void {
+  if (file === undefined) {
+    process.stderr.write(text);
+    return;
+  }
+  try {
+    writeFileSync(file, text);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw millpondError("MILLPOND_E_INVALID", `--log ${quote(file)} cannot be written: ${why}`);
+  }
+}

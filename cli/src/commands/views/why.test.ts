@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { expect, test } from "vitest";
+import { PoolFixture } from "../../../test/fixture.ts";
+
+test("why and usage say what a platform team is asked", async () => {
+  await using pool = await PoolFixture.start();
+  const { claims } = pool.connection;
+  await claims.createClaim({ claim: { name: "runs", leaseSeconds: 600, timeLimitSeconds: 3600 } });
+  await claims.createClaim({ claim: { name: "waits", leaseSeconds: 600, priority: 3 } });
+
+  const why = await pool.home.millpond(["why", "waits"]);
+  expect(why.stdout).toMatch(/^claim waits has waited [\dms]+: no device has all of its memory free/);
+  expect(why.stdout).toMatch(/position: +1 of 1 in queue default, priority 3/);
+  expect(why.stdout).toMatch(/queue default: +1 GPUs in use/);
+  expect(why.stdout).toMatch(/waits for: +the end of runs/);
+  // Who describes it is told the same.
+  const described = await pool.home.millpond(["describe", "claim", "waits"]);
+  expect(described.stdout).toMatch(
+    /\nWaiting: +for [\dms]+\n {2}position: +1 of 1 in queue default, priority 3\n[^]* {2}waits for: +the end of runs\n {2}expected: +within .*\n {2}next release: +claim runs, within/,
+  );
+  expect((await pool.home.millpond(["describe", "claim", "runs"])).stdout).toMatch(/\nWaiting: +no\n/);
+  for (const name of ["waits", "runs"]) {
+    const [asked, shown] = await Promise.all([
+      pool.home.millpond(["why", name, "-o", "json"]),
+      pool.home.millpond(["describe", "claim", name, "-o", "json"]),
+    ]);
+    const { kind, claim, ...explanation } = JSON.parse(asked.stdout);
+    // The moment may be another one.
+    const whole = { ...claim, ...explanation, leaseExpiresAt: expect.any(String) };
+    expect([kind, JSON.parse(shown.stdout)]).toEqual(["Explanation", { ...whole, kind: "Claim" }]);
+  }
+  const { access, queues: quotas } = pool.connection;
+  await quotas.putTenant({ tenant: { name: "team-a" } });
+  const { secret } = await access.createToken({ name: "ann", role: "user", tenant: "team-a" });
+  await claims.createClaim({ claim: { name: "hers", leaseSeconds: 600, tenant: "team-a" } });
+  const hers = await pool.home.millpond(["why", "hers", "--token", secret]);
+  // Whose claim that is, and its name, she is not told.
+  expect(hers.stdout).toMatch(/waits for: +the end of 2 claims of other tenants\n/);
+  expect(hers.stdout).toMatch(/next release: +a claim of another tenant, within /);
+  await claims.releaseClaim({ name: "hers" });
+  expect(why.stdout).toMatch(/expected: +within (1h|5\dm(\d+s)?)/);
+  expect(why.stdout).toMatch(/next release: +claim runs, within/);
+  const json = JSON.parse((await pool.home.millpond(["why", "runs", "-o", "json"])).stdout);
+  expect(json).toMatchObject({ kind: "Explanation", claim: { state: "bound" }, obstacle: "", waitsFor: [] });
+  expect((await pool.home.millpond(["why", "runs"])).stdout).toMatch(
+    /^claim runs is bound to node-a for [\dms]+\n/,
+  );
+
+  await pool.until(async ({ queues }) => {
+    const { usage } = await queues.getUsage({});
+    return (usage[0]?.grantedGpuSeconds ?? 0) > 0;
+  });
+  expect((await pool.home.millpond(["usage"])).stdout).toMatch(
+    /^TENANT +QUEUE +CLAIMS +GPU-HOURS ASKED.*\ndefault +default +2 /,
+  );
+  const csv = await pool.home.millpond(["usage", "--since", "1h", "-o", "csv"]);
+  expect(csv.stdout).toMatch(/^tenant,queue,claims,askedGpuHours,.*\ndefault,default,2,0\.\d+,0\.\d+,0,/);
+  const items = JSON.parse(
+    (await pool.home.millpond(["usage", "--since", "2026-01-01", "-o", "json"])).stdout,
+  );
+  expect(items).toMatchObject({
+    kind: "UsageList",
+    from: "2026-01-01T00:00:00Z",
+    items: expect.arrayContaining([expect.objectContaining({ tenant: "default", claims: 2 })]),
+  });
+  const sinceOf = async (moment: string) => {
+    const result = await pool.home.millpond(["usage", "--since", moment, "-o", "json"]);
+    return result.code === 0
+      ? (JSON.parse(result.stdout) as { from: string }).from
+      : result.stderr.split("\n")[0];
+  };
+  // Whatever the time zone of this machine is.
+  expect(await sinceOf("2026-01-01T12:00")).toBe("2026-01-01T12:00:00Z");
+  expect(await sinceOf("2026-01-01T12:00:30+01:00")).toBe("2026-01-01T11:00:30Z");
+  expect(await sinceOf("2026-02-30")).toBe(
+    'error: --since: "2026-02-30" is not a date such as 2026-11-20 or 2026-11-20T12:00Z',
+  );
+  expect(await sinceOf("yesterday")).toContain('--since: "yesterday" is not a duration');
+});

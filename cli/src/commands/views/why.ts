@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { ClaimState, type ExplainClaimResponse, formatAge, formatDuration } from "@millpond/api";
+import { exitStatus } from "../../command-table/command-table.ts";
+import type { Values } from "../../command-line/command-values.ts";
+import { openConnection } from "../../connection/connection.ts";
+import { findOne } from "../../output/find.ts";
+import { claimKind } from "../../output/kinds.ts";
+import { claimStateWord, claimToJson, explanationToJson, renderObject } from "../../output/resources.ts";
+import { layOutFields } from "../../output/table.ts";
+
+export async function run(values: Values<"why">, [name = ""]: readonly string[]): Promise<number> {
+  const connection = openConnection(values);
+  const found = await findOne(claimKind, connection, name);
+  const explanation = await connection.claims.explainClaim({ name: found.name });
+  const now = Math.floor(Date.now() / 1000);
+  process.stdout.write(
+    values.output === "json"
+      ? renderObject("Explanation", toJson(explanation))
+      : `${render(explanation, now)}\n`,
+  );
+  return exitStatus.ok;
+}
+
+function toJson(explanation: ExplainClaimResponse) {
+  const { claim } = explanation;
+  return { claim: claim === undefined ? null : claimToJson(claim), ...explanationToJson(explanation) };
+}
+
+/** Why nobody knows when a claim gets room, by what is in its way. */
+const unknowns: Readonly<Record<string, string>> = {
+  room: "what is in its way has no time limit",
+  quota: "it waits for a limit, not for room",
+  gang: "it waits for the rest of its gang",
+};
+
+/** The explanation as text: one sentence, then the numbers behind it. */
+export function render(explanation: ExplainClaimResponse, nowSeconds: number): string {
+  const { claim } = explanation;
+  if (claim === undefined) return "";
+  const since = (seconds: bigint) => formatAge(Math.max(0, nowSeconds - Number(seconds)));
+  if (claim.state !== ClaimState.PENDING) {
+    const where =
+      claim.allocation === undefined ? "" : ` to ${claim.allocation.node} for ${since(claim.boundAt)}`;
+    const reason = claim.reason === "" ? "" : `: ${claim.reason}`;
+    const head = `claim ${claim.name} is ${claimStateWord(claim.state)}${where}${reason}`;
+    const facts = factFields(explanation);
+    return facts.length === 0 ? head : `${head}\n${layOutFields(facts)}`;
+  }
+  const fields = layOutFields(waitingFields(explanation, nowSeconds));
+  return `claim ${claim.name} has waited ${since(claim.waitingSince)}: ${claim.reason}\n${fields}`;
+}
+
+/** What its queue, the queues above it, its tenant and its node have. */
+export function factFields({ facts, factDetails }: ExplainClaimResponse): [string, string][] {
+  return factDetails.length === 0
+    ? // A controller of an earlier release.
+      facts.map((fact) => ["  fact", fact])
+    : factDetails.map(({ subject, reason }) => [`  ${subject}`, reason?.text ?? ""]);
+}
+
+/** What a claim that waits is waiting for, where, and until when. */
+export function waitingFields(explanation: ExplainClaimResponse, nowSeconds: number): [string, string][] {
+  const { claim, obstacle, queueLength, expectedAt, nextReleaseAt, nextReleaseClaim } = explanation;
+  if (claim === undefined) return [];
+  const next = nextReleaseClaim === "" ? "a claim of another tenant" : `claim ${nextReleaseClaim}`;
+  const within = (at: bigint) => `within ${formatDuration(Math.max(0, Number(at) - nowSeconds))}`;
+  const { queuePosition, queue, priority } = claim;
+  return [
+    ["  position", `${queuePosition} of ${queueLength} in queue ${queue}, priority ${priority}`],
+    ...factFields(explanation),
+    ["  waits for", whatItWaitsFor(explanation)],
+    [
+      "  expected",
+      expectedAt === 0n ? `not known: ${unknowns[obstacle] ?? unknowns["room"]}` : within(expectedAt),
+    ],
+    ["  next release", nextReleaseAt === 0n ? "not known" : `${next}, ${within(nextReleaseAt)}`],
+  ];
+}
+
+const mostNames = 8;
+
+function whatItWaitsFor({ waitsFor, waitsForHidden: hidden }: ExplainClaimResponse): string {
+  const more = waitsFor.length - mostNames;
+  const parts = [
+    ...waitsFor.slice(0, mostNames),
+    ...(more > 0 ? [`${more} more`] : []),
+    ...(hidden > 0 ? [hidden === 1 ? "a claim of another tenant" : `${hidden} claims of other tenants`] : []),
+  ];
+  const last = parts.at(-1);
+  if (last === undefined) return "nothing that is known";
+  return `the end of ${parts.length === 1 ? last : `${parts.slice(0, -1).join(", ")} and ${last}`}`;
+}

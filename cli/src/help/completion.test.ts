@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { spawnSync } from "node:child_process";
+import { expect, test } from "vitest";
+import { commandNames, commandSpecs } from "../command-table/command-table.ts";
+import { renderCompletion } from "./completion.ts";
+
+/** What bash offers after these words. */
+function complete(...words: string[]): string[] {
+  const script = `${renderCompletion("bash")}
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _millpond; printf '%s\\n' "\${COMPREPLY[@]}"`;
+  const { stdout, stderr } = spawnSync("bash", ["-c", script, "bash", "millpond", ...words], {
+    encoding: "utf8",
+  });
+  expect(stderr).toBe("");
+  return stdout.split("\n").filter((line) => line !== "");
+}
+
+test("bash completes commands, options, and the values of both", () => {
+  expect(complete("des")).toEqual(["describe"]);
+  expect(complete("run", "--mem")).toEqual(["--memory"]);
+  expect(complete("run", "--transport", "")).toEqual(["auto", "shm", "tcp"]);
+  expect(complete("get", "nodes", "-o", "j")).toEqual(["json"]);
+  expect(complete("get", "s")).toEqual(["sessions"]);
+  expect(complete("run", "-n", "")).toEqual([]);
+  expect(complete("run", "bas")).toContain("bash");
+  // Nothing of its own, so that bash offers files.
+  expect(complete("trace", "")).toEqual([]);
+  expect(complete("trace", "calls", "--out")).toEqual(["--output"]);
+});
+
+test.for(["bash", "zsh", "fish"] as const)("%s gets every command and long option", (shell) => {
+  const script = renderCompletion(shell);
+  for (const name of commandNames) {
+    const spec = commandSpecs[name];
+    if (spec.group === undefined) continue;
+    expect(script).toContain(name);
+    for (const option of Object.values(spec.options)) {
+      const long = /--([a-z-]+)/.exec(option.flags)?.[1] ?? "";
+      expect(script).toContain(shell === "fish" ? `-l ${long}` : `--${long}`);
+    }
+  }
+});

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import {
+  type CommandName,
+  commandNames,
+  commandSpecs,
+  type OptionSpec,
+} from "../command-table/command-table.ts";
+
+const groups = ["Run programs", "See the pool", "Pools of yours", "Operate", "Serve"] as const;
+
+/** The usage line of a command, without `Usage: `. */
+export function usageOf(name: CommandName): string {
+  const spec = commandSpecs[name];
+  const words = spec.arguments.map((argument) => {
+    if (argument.isProgram) return "[--] <program> [args...]";
+    if (argument.isFiles) return `<${argument.name}...>`;
+    const shown = argument.choices === undefined ? argument.name : argument.choices.join("|");
+    return argument.isOptional ? `[${shown}]` : `<${shown}>`;
+  });
+  const options = Object.keys(spec.options).length > 0 ? ["[options]"] : [];
+  return ["millpond", name, ...options, ...words].join(" ");
+}
+
+/** What a description leaves out: the environment variable and the default. */
+export function describeOption(spec: OptionSpec): string {
+  const choices = spec.choices === undefined ? "" : `: ${spec.choices.join(", ")}`;
+  const notes = [
+    ...(spec.env === undefined ? [] : [`env ${spec.env}`]),
+    ...(spec.defaultText === undefined ? [] : [`default: ${spec.defaultText}`]),
+  ];
+  return `${spec.description}${choices}${notes.length === 0 ? "" : ` (${notes.join("; ")})`}`;
+}
+
+/** The help text of a command: examples before options. */
+export function renderCommandHelp(name: CommandName): string {
+  const spec = commandSpecs[name];
+  const parts = [`Usage: ${usageOf(name)}`, `${spec.summary}.`];
+  if (spec.description !== undefined) parts.push(spec.description);
+  if (spec.examples.length > 0) {
+    parts.push(section("Examples", twoColumns(spec.examples.map(({ command, what }) => [command, what]))));
+  }
+  const named = spec.arguments.filter((argument) => !argument.isProgram);
+  if (named.length > 0) {
+    parts.push(
+      section(
+        "Arguments",
+        twoColumns(
+          named.map(({ name: argument, description, choices }) => [
+            `<${argument}>`,
+            choices === undefined ? description : `${description}: ${choices.join(", ")}`,
+          ]),
+        ),
+      ),
+    );
+  }
+  const options = Object.values(spec.options).map((option): [string, string] => [
+    option.flags.startsWith("--") ? `    ${option.flags}` : option.flags,
+    describeOption(option),
+  ]);
+  parts.push(section("Options", twoColumns([...options, ["-h, --help", "Show this help"]])));
+  return `${parts.join("\n\n")}\n`;
+}
+
+/** The help text of `millpond` alone. */
+export function renderHelp(): string {
+  const parts = [
+    "Usage: millpond <command> [options]",
+    "Runs unmodified CUDA programs on vGPUs from a pool of GPUs.",
+    section(
+      "Examples",
+      twoColumns([
+        ["millpond up", "a pool on this machine, with software GPUs where there are no real ones"],
+        ["millpond run -n 1 -m 1Gi -- ./program", "in another terminal: the program on a vGPU with 1 GiB"],
+        ["millpond smi", "who uses what"],
+        ["millpond doctor", "what is wrong, and how to repair it"],
+      ]),
+    ),
+  ];
+  for (const group of groups) {
+    const rows = commandNames
+      .filter((name) => commandSpecs[name].group === group)
+      .map((name): [string, string] => [name, commandSpecs[name].summary]);
+    parts.push(section(group, twoColumns(rows)));
+  }
+  parts.push(
+    section(
+      "Options",
+      twoColumns([
+        ["-h, --help", "Show this help, or that of a command"],
+        ["-V, --version", "Show the version"],
+      ]),
+    ),
+    "Use `millpond <command> --help` for more about a command.",
+  );
+  return `${parts.join("\n\n")}\n`;
+}
+
+function section(title: string, body: string): string {
+  return `${title}:\n${body}`;
+}
+
+/** Aligns descriptions, except beside the few left sides that are far longer than the rest. */
+function twoColumns(rows: readonly (readonly [string, string])[]): string {
+  const widthLimit = 44;
+  const width = Math.max(...rows.map(([left]) => left.length).filter((length) => length <= widthLimit), 0);
+  return rows
+    .map(([left, right]) =>
+      left.length > width
+        ? `  ${left}\n  ${" ".repeat(width)}   ${right}`
+        : `  ${left.padEnd(width)}   ${right}`,
+    )
+    .join("\n");
+}

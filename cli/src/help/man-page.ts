@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The manual: a page of millpond and one of each command, made from the command table.
+
+import {
+  type CommandName,
+  commandNames,
+  commandSpecs,
+  type OptionSpec,
+} from "../command-table/command-table.ts";
+import { describeOption, usageOf } from "./help.ts";
+
+export interface ManPage {
+  /** `millpond-run.1`. */
+  readonly file: string;
+  readonly text: string;
+}
+
+/** @param version Of the package. */
+export function renderManPages(version: string): readonly ManPage[] {
+  return [
+    { file: "millpond.1", text: renderOverview(version) },
+    ...commandNames.map((name) => ({ file: `millpond-${name}.1`, text: renderCommand(name, version) })),
+  ];
+}
+
+function renderOverview(version: string): string {
+  const commands = commandNames.flatMap((name) => [
+    ".TP",
+    `.B millpond\\-${escapeText(name)}(1)`,
+    escapeText(`${commandSpecs[name].summary}.`),
+  ]);
+  return page([
+    header("MILLPOND", version),
+    ".SH NAME",
+    "millpond \\- run CUDA programs on virtual GPUs from a pool",
+    ".SH SYNOPSIS",
+    ".B millpond",
+    ".I command",
+    "[options]",
+    ".SH DESCRIPTION",
+    "Runs unmodified CUDA programs on vGPUs from a pool of all GPUs of a data centre, and keeps that pool.",
+    ".SH COMMANDS",
+    ...commands,
+    ...files,
+    ".SH ENVIRONMENT",
+    "Each option of a command that can be given by a variable says so.",
+    ".SH EXIT STATUS",
+    "0: success. 1:",
+    ".B millpond doctor",
+    "found something. 125: millpond failed, or did not understand its command line.",
+    ".B millpond run",
+    "exits with the status of its program; 75 when its vGPUs were taken back.",
+  ]);
+}
+
+const files = [
+  ".SH FILES",
+  ".TP",
+  ".I ~/.config/millpond/config.json",
+  "The pools that are known, written by millpond\\-login(1) and millpond\\-up(1).",
+  ".TP",
+  ".I /etc/millpond/controller.yaml, /etc/millpond/agent.yaml",
+  "Options of the services.",
+  ".TP",
+  ".I /var/lib/millpond",
+  "The state of a controller, and what an agent keeps.",
+] as const;
+
+function renderCommand(name: CommandName, version: string): string {
+  const { summary, description, examples, arguments: args, options } = commandSpecs[name];
+  const named = args.filter(({ isProgram }) => !isProgram);
+  return page([
+    header(`MILLPOND-${name.toUpperCase()}`, version),
+    ".SH NAME",
+    `millpond\\-${escapeText(name)} \\- ${escapeText(summary.charAt(0).toLowerCase() + summary.slice(1))}`,
+    ".SH SYNOPSIS",
+    `.B ${escapeText(usageOf(name))}`,
+    ".SH DESCRIPTION",
+    ...paragraphs(description ?? `${summary}.`),
+    ...(named.length === 0 ? [] : [".SH ARGUMENTS"]),
+    ...named.flatMap(({ name: argument, description: what, choices }) => [
+      ".TP",
+      `.I ${escapeText(argument)}`,
+      escapeText(choices === undefined ? what : `${what}: ${choices.join(", ")}`),
+    ]),
+    ".SH OPTIONS",
+    ...Object.values<OptionSpec>(options).flatMap((option) => [
+      ".TP",
+      `.B ${escapeText(option.flags)}`,
+      escapeText(describeOption(option)),
+    ]),
+    ".TP",
+    ".B \\-h, \\-\\-help",
+    "Show a short help",
+    ...(examples.length === 0 ? [] : [".SH EXAMPLES"]),
+    ...examples.flatMap(({ command, what }) => [".TP", escapeText(what), `.B ${escapeText(command)}`]),
+    ".SH SEE ALSO",
+    ".BR millpond (1)",
+  ]);
+}
+
+function header(title: string, version: string): string {
+  return `.TH ${escapeText(title)} 1 "" "Millpond ${escapeText(version)}" "Millpond Manual"`;
+}
+
+function paragraphs(text: string): string[] {
+  return text
+    .split("\n\n")
+    .flatMap((paragraph, position) => [
+      ...(position === 0 ? [] : [".PP"]),
+      ...paragraph.split("\n").map((line) => escapeText(line)),
+    ]);
+}
+
+/** What roff would read as a request, an escape, or another kind of hyphen. */
+function escapeText(text: string): string {
+  return text
+    .replaceAll("\\", "\\e")
+    .replaceAll("-", "\\-")
+    .replaceAll("`", "")
+    .replaceAll(/^([.'])/gm, "\\&$1");
+}
+
+function page(lines: readonly string[]): string {
+  return `.\\" Made from the command table.\n${lines.join("\n")}\n`;
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// docs/reference/cli.md, made from the command table. `node cli/src/help/reference-doc.ts` writes it.
+
+import { writeFileSync } from "node:fs";
+import { type CommandName, commandNames, commandSpecs } from "../command-table/command-table.ts";
+import { describeOption, usageOf } from "./help.ts";
+
+/** Where the page is kept. */
+export const referenceDocUrl: URL = new URL("../../../docs/reference/cli.md", import.meta.url);
+
+/** The page's text. */
+export function renderReferenceDoc(): string {
+  return `<!-- Generated from cli/src/command-table/command-table.ts by \`npm run generate -w cli\`. Do not edit. -->
+
+# The command line
+
+An option that is not given is taken from its environment variable, then from the current context in
+\`~/.config/millpond/config.json\` (\`MILLPOND_CONFIG\` names another file), then from the default. \`NO_COLOR\` turns colours
+off. \`MILLPOND_DEBUG=1\` adds where an error came from.
+
+Exit status: 0 success; 1 \`doctor\` found something; 125 millpond failed or did not understand its command line. \`run\`
+exits with the program's status, with 128 and the signal's number when a signal killed it, with 126 when it cannot be run
+and 127 when it is not found.
+
+${commandNames.map(renderCommand).join("\n")}`;
+}
+
+function renderCommand(name: CommandName): string {
+  const spec = commandSpecs[name];
+  const parts = [`## millpond ${name}`, `${spec.summary}.`, `\`\`\`\n${usageOf(name)}\n\`\`\``];
+  if (spec.description !== undefined) parts.push(spec.description);
+  const options = Object.values(spec.options);
+  if (options.length > 0) {
+    const rows = options.map((option) => `| \`${option.flags}\` | ${describeOption(option)} |`);
+    parts.push(`| option | meaning |\n|---|---|\n${rows.join("\n")}`);
+  }
+  const examples = spec.examples.map(({ command, what }) => `# ${what}\n${command}`);
+  if (examples.length > 0) parts.push(`\`\`\`sh\n${examples.join("\n\n")}\n\`\`\``);
+  return `${parts.join("\n\n")}\n`;
+}
+
+if (import.meta.main) writeFileSync(referenceDocUrl, renderReferenceDoc());

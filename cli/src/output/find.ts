@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { millpondError, quote } from "@millpond/api";
+import type { Connection } from "../connection/connection.ts";
+import type { Kind } from "./kinds.ts";
+
+/**
+ * Finds the one object of a name, or of a beginning of it that no other has.
+ *
+ * @param alias Another name that is as good, such as the UUID of a device.
+ * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_INVALID when several begin so
+ */
+export async function findOne<T>(
+  kind: Kind<T>,
+  connection: Connection,
+  name: string,
+  alias: (item: T) => string = kind.nameOf,
+): Promise<T> {
+  const items = await kind.list(connection, { all: true, after: 0n });
+  const exact = items.find((item) => kind.nameOf(item) === name || alias(item) === name);
+  if (exact !== undefined) return exact;
+  const similar = items.filter((item) => kind.nameOf(item).startsWith(name) || alias(item).startsWith(name));
+  const [only, second] = similar;
+  if (only !== undefined && second === undefined) return only;
+  if (only === undefined) {
+    throw millpondError("MILLPOND_E_NOT_FOUND", `there is no ${kind.word} ${quote(name)}`, {
+      remedy: `List them with \`millpond get ${kind.word}s\`.`,
+    });
+  }
+  const names = similar.slice(0, 4).map(kind.nameOf).join(", ");
+  throw millpondError(
+    "MILLPOND_E_INVALID",
+    `${quote(name)} begins the names of ${similar.length}: ${names}`,
+    {
+      remedy: "Give more of the name.",
+    },
+  );
+}

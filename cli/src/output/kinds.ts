@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import type { AuditRecord, Claim, Device, Event, Node, Queue, Session, Tenant, Token } from "@millpond/api";
+import type { Connection } from "../connection/connection.ts";
+import {
+  auditColumns,
+  claimColumns,
+  deviceColumns,
+  eventColumns,
+  nodeColumns,
+  queueColumns,
+  sessionColumns,
+  tenantColumns,
+  tokenColumns,
+} from "./columns.ts";
+import {
+  auditRecordToJson,
+  claimToJson,
+  deviceToJson,
+  eventToJson,
+  nodeToJson,
+  queueToJson,
+  sessionToJson,
+  tenantToJson,
+  tokenToJson,
+} from "./resources.ts";
+import type { Column } from "./table.ts";
+
+/** How one kind of object is listed, named and shown. */
+export interface Kind<T> {
+  /** `Node`; the list is a `NodeList`. */
+  readonly title: string;
+  /** `node`, as in `node/node-a`. */
+  readonly word: string;
+  /** Absent: the word and an s. */
+  readonly plural?: string;
+  readonly list: (connection: Connection, options: ListOptions) => Promise<readonly T[]>;
+  /** Whether the list holds only what is new since `after`. */
+  readonly isLog?: boolean;
+  readonly nameOf: (item: T) => string;
+  readonly toJson: (item: T) => object;
+  readonly columns: (view: View) => readonly Column<T>[];
+}
+
+export interface ListOptions {
+  /** Also claims that have ended. */
+  readonly all: boolean;
+  /** Only events after this id; 0: the newest. */
+  readonly after: bigint;
+}
+
+export interface View {
+  readonly nowSeconds: number;
+  readonly isWide: boolean;
+}
+
+export const nodeKind: Kind<Node> = {
+  title: "Node",
+  word: "node",
+  list: async ({ pool }) => (await pool.listNodes({})).nodes,
+  nameOf: (node) => node.name,
+  toJson: nodeToJson,
+  columns: ({ nowSeconds }) => nodeColumns(nowSeconds),
+};
+
+export const deviceKind: Kind<Device> = {
+  title: "Device",
+  word: "device",
+  list: async ({ pool }) => (await pool.listDevices({})).devices,
+  nameOf: (device) => `${device.node}/${device.index}`,
+  toJson: deviceToJson,
+  columns: () => deviceColumns,
+};
+
+export const claimKind: Kind<Claim> = {
+  title: "Claim",
+  word: "claim",
+  list: async ({ claims }, { all }) => (await claims.listClaims({ includeEnded: all })).claims,
+  nameOf: (claim) => claim.name,
+  toJson: claimToJson,
+  columns: ({ nowSeconds }) => claimColumns(nowSeconds),
+};
+
+export const queueKind: Kind<Queue> = {
+  title: "Queue",
+  word: "queue",
+  list: async ({ queues }) => (await queues.listQueues({})).queues,
+  nameOf: (queue) => queue.name,
+  toJson: queueToJson,
+  columns: () => queueColumns,
+};
+
+export const tenantKind: Kind<Tenant> = {
+  title: "Tenant",
+  word: "tenant",
+  list: async ({ queues }) => (await queues.listTenants({})).tenants,
+  nameOf: (tenant) => tenant.name,
+  toJson: tenantToJson,
+  columns: () => tenantColumns,
+};
+
+export const sessionKind: Kind<Session> = {
+  title: "Session",
+  word: "session",
+  list: async ({ pool }) => (await pool.listSessions({})).sessions,
+  nameOf: (session) => session.id,
+  toJson: sessionToJson,
+  columns: ({ nowSeconds, isWide }) => sessionColumns(nowSeconds, isWide),
+};
+
+export const eventKind: Kind<Event> = {
+  title: "Event",
+  word: "event",
+  isLog: true,
+  list: async ({ pool }, { after }) => (await pool.listEvents({ after })).events,
+  nameOf: (event) => String(event.id),
+  toJson: eventToJson,
+  columns: ({ nowSeconds }) => eventColumns(nowSeconds),
+};
+
+export const tokenKind: Kind<Token> = {
+  title: "Token",
+  word: "token",
+  list: async ({ access }) => (await access.listTokens({})).tokens,
+  nameOf: (token) => token.name,
+  toJson: tokenToJson,
+  columns: ({ nowSeconds }) => tokenColumns(nowSeconds),
+};
+
+export const auditKind: Kind<AuditRecord> = {
+  title: "AuditRecord",
+  word: "audit",
+  plural: "audit records",
+  isLog: true,
+  list: async ({ access }, { after }) => (await access.listAudit({ after })).records,
+  nameOf: (record) => String(record.id),
+  toJson: auditRecordToJson,
+  columns: ({ nowSeconds }) => auditColumns(nowSeconds),
+};
