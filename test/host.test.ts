@@ -15,17 +15,21 @@ interface Found {
   readonly kind: "file" | "folder" | "socket";
 }
 
+/** The answer; undefined where the file has gone meanwhile, as the folder of a worker that ends. */
+function present<T>(ask: () => T): T | undefined {
+  try {
+    return ask();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
 function* find(folder: string): Generator<Found> {
-  for (const name of readdirSync(folder)) {
+  for (const name of present(() => readdirSync(folder)) ?? []) {
     const path = join(folder, name);
-    let info: ReturnType<typeof lstatSync>;
-    try {
-      info = lstatSync(path);
-    } catch (error) {
-      // A worker's folder may go while it is looked at.
-      if ((error as NodeJS.ErrnoException).code === "ENOENT") continue;
-      throw error;
-    }
+    const info = present(() => lstatSync(path));
+    if (info === undefined) continue;
     const mode = info.mode & 0o7777;
     if (info.isDirectory()) {
       yield { path, mode, kind: "folder" };

@@ -3,7 +3,9 @@
 // of its own, because a process attaches once. Usage: library_test LIBRARY [case]
 #include <dlfcn.h>
 #include <pthread.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <functional>
 
 #include "client/abi/integrity.h"
@@ -506,6 +508,29 @@ TEST("no GPU: why, by code, and another try") {
     CHECK_EQ(DRIVER(cuInit)(0), CUDA_ERROR_UNKNOWN);
     ::setenv("MILLPOND_WORKER", good.c_str(), 1);
     CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+  });
+}
+
+TEST("a worker that names another function than the program gave has none run") {
+  scenario([] {
+    CHECK_EQ(DRIVER(cuInit)(0), CUDA_SUCCESS);
+    CUcontext context = nullptr;
+    CHECK_EQ(DRIVER(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_SUCCESS);
+    CHECK_EQ(DRIVER(cuCtxSetCurrent)(context), CUDA_SUCCESS);
+    int ends[2];
+    CHECK(::pipe(ends) == 0);
+    CHECK(::dup2(ends[1], STDERR_FILENO) >= 0);
+    // The canned worker answers with zeros: that it is the turn of a function at address 0.
+    static std::atomic<bool> ran{false};
+    CHECK_EQ(DRIVER(cuLaunchHostFunc)(nullptr, [](void*) { ran = true; }, nullptr), CUDA_SUCCESS);
+    std::string said;
+    char chunk[512];
+    while (said.find("it is not run") == std::string::npos) {
+      const ssize_t n = ::read(ends[0], chunk, sizeof chunk);
+      CHECK(n > 0);
+      said.append(chunk, static_cast<size_t>(n));
+    }
+    CHECK(!ran);
   });
 }
 

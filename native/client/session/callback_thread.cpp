@@ -95,7 +95,10 @@ struct CallbackLoop {
       for (; page.size() >= sizeof(graph::Source); page = page.subspan(sizeof(graph::Source)), ++sent) {
         graph::Source source{};
         std::memcpy(&source, page.data(), sizeof(source));
-        send(source);
+        if (Remote::instance().graphs.mayUse(source))
+          send(source);
+        else
+          log(LogLevel::Error, "the worker asks for memory of this process that no copy of its graphs names");
       }
       if (sent >= function.sourceCount) return;
       const cmd::CallbackSources ask{.number = function.number, .first = sent};
@@ -124,8 +127,13 @@ struct CallbackLoop {
   }
 
   static void call(const cmd::CallbackNextReply& next) noexcept {
-    CallbackThread::running_ = true;
     auto* data = reinterpret_cast<void*>(next.data);
+    const auto shape = next.kind == kStreamCallback ? GivenFunctions::Shape::kOfStream : GivenFunctions::Shape::kOfData;
+    if (next.kind < kNothing && !Remote::instance().functions.use(shape, next.function, next.data)) {
+      log(LogLevel::Error, "the worker asks for a function that this program has not given to a stream or graph: it is not run");
+      return;
+    }
+    CallbackThread::running_ = true;
     switch (next.kind) {
       case kHostFunction:
       case kDestructor:

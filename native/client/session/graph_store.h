@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What this process keeps of graphs: what launches have to bring along, parameters that it has handed out, and where the
-// copies of graphs may write.
+// copies of graphs may read and write.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <iterator>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
 #include <vector>
 
+#include "client/session/zones.h"
 #include "cuda/gen/cuda_api.h"
 #include "cuda/graph_node.h"
 
@@ -68,39 +66,34 @@ class GraphStore {
   /// From here on copies of graphs may write there.
   void allowLanding(uint64_t address, uint64_t bytes) {
     const std::lock_guard lock(mutex_);
-    auto [zone, added] = zones_.try_emplace(address, bytes);
-    if (!added && zone->second < bytes) zone->second = bytes;
-    uint64_t end = zone->first + zone->second;
-    // Zones that touch become one, so that a few remain however many copies there are.
-    if (zone != zones_.begin())
-      if (const auto before = std::prev(zone); before->first + before->second >= zone->first) {
-        end = std::max(end, before->first + before->second);
-        zones_.erase(zone);
-        zone = before;
-      }
-    for (auto next = std::next(zone); next != zones_.end() && next->first <= end; next = zones_.erase(next))
-      end = std::max(end, next->first + next->second);
-    zone->second = end - zone->first;
+    landings_.add(address, bytes);
   }
   /// Whether copies of graphs may write to any of it.
   bool mayLandIn(uint64_t address, uint64_t bytes) const {
     const std::shared_lock lock(mutex_);
-    const auto next = zones_.lower_bound(address + bytes);
-    return next != zones_.begin() && std::prev(next)->first + std::prev(next)->second > address;
+    return landings_.meets(address, bytes);
   }
   bool mayLand(uint64_t address, uint64_t bytes) const {
     const std::shared_lock lock(mutex_);
-    auto next = zones_.upper_bound(address);
-    if (next == zones_.begin()) return false;
-    const auto& [begin, size] = *std::prev(next);
-    return address - begin <= size && bytes <= size - (address - begin);
+    return landings_.has(address, bytes);
+  }
+  /// From here on copies of graphs may read there.
+  void allowReading(uint64_t address, uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    readings_.add(address, bytes);
+  }
+  /// Whether a worker may have that of this process for its graphs, or write there for them.
+  bool mayUse(const graph::Source& source) const {
+    const std::shared_lock lock(mutex_);
+    return (source.number == 0 ? landings_ : readings_).has(source.address, source.bytes);
   }
 
  private:
   mutable std::shared_mutex mutex_;
   std::unordered_map<uint64_t, std::shared_ptr<const ExecInfo>> execs_;
   std::unordered_map<uint64_t, std::unique_ptr<HandedOut>> handedOut_;
-  std::map<uint64_t, uint64_t> zones_;  ///< address → bytes
+  Zones landings_;
+  Zones readings_;
 };
 
 }  // namespace millpond::client

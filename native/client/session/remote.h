@@ -19,6 +19,7 @@
 #include "client/memory/virtual_memory.h"
 #include "client/session/answer_cache.h"
 #include "client/session/arrays.h"
+#include "client/session/given_functions.h"
 #include "client/session/graph_store.h"
 #include "client/session/handle_table.h"
 
@@ -42,6 +43,7 @@ struct Remote {
   Arrays arrays;
   AnswerCache answers;
   GraphStore graphs;
+  GivenFunctions functions;
   Landings landings;
   std::mutex hostAllocation;
   bool synchronous = false;  ///< MILLPOND_SYNC=1: every call waits for its result

@@ -20,6 +20,7 @@
 
 #include "base/unique_fd.h"
 #include "protocol/gen/api_hash.h"
+#include "protocol/gen/commands.h"
 #include "protocol/handshake.h"
 #include "protocol/server_link.h"
 #include "protocol/snapshot.h"
@@ -135,8 +136,10 @@ class CannedWorker {
       }
       CHECK(next == ServerLink::Next::kFrame);
       if (frame.header.request != 0) {
+        // The one answer with a tail that is asked for without a call for it.
+        const bool isCallback = frame.header.op == static_cast<uint16_t>(cmd::Op::kCallbackNext);
         link.reply(wire::ReplyKind::kResult, frame.header.op, frame.header.request, 0,
-                   std::span<const std::byte>(zeros));
+                   std::span(zeros).first(isCallback ? cmd::CallbackNextReply::kFixedBytes : zeros.size()));
       }
       link.release(frame.end);
     }

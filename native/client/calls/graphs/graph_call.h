@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/log.h"
 #include "client/call/call.h"
 #include "client/session/client.h"
 #include "client/session/context.h"
@@ -68,6 +69,11 @@ inline CUresult readSources(Call& call, uint64_t exec, uint32_t count, std::span
     const size_t before = out.size();
     out.resize(before + page.size() / sizeof(graph::Source));
     if (out.size() > before) std::memcpy(out.data() + before, page.data(), (out.size() - before) * sizeof(graph::Source));
+    for (size_t i = before; i < out.size(); ++i)
+      if (!call.remote().graphs.mayUse(out[i])) {
+        log(LogLevel::Error, "the worker asks for memory of this process that no copy of its graphs names");
+        return CUDA_ERROR_UNKNOWN;
+      }
     if (out.size() >= count) return CUDA_SUCCESS;
     if (out.size() == before) return CUDA_ERROR_UNKNOWN;
     cmd::GraphSources wire{};

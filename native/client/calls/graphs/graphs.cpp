@@ -460,6 +460,7 @@ CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destro
   wire.flags = flags;
   cmd::UserObjectCreateReply reply{};
   if (const CUresult r = call.wait(wire, reply); r != CUDA_SUCCESS) return r;
+  call.remote().functions.give(GivenFunctions::Shape::kOfData, wire.destroy, wire.data, GivenFunctions::Uses::kOne);
   if (const CUresult r = CallbackThread::expect(call.session(), call.context(), 1); r != CUDA_SUCCESS) return r;
   *object_out = reinterpret_cast<CUuserObject>(reply.object);
   return CUDA_SUCCESS;

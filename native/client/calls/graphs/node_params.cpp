@@ -56,13 +56,17 @@ CUresult packCopy(Call& call, const CUDA_MEMCPY3D& params, CUcontext context, Pa
   const bool toHost = copy.dstMemoryType == CU_MEMORYTYPE_HOST;
   if ((fromHost && !from) || (toHost && !to)) return CUDA_ERROR_INVALID_VALUE;
   if (fromHost && toHost) return notRemoted("a copy node from host memory to host memory");
+  // From the first row of the first slice to the last of the last; the worker has the rows alone.
+  const auto rows = [&](size_t pitch, size_t height) {
+    return (copy.Depth ? copy.Depth - 1 : 0) * pitch * height + (copy.Height ? copy.Height - 1 : 0) * pitch + copy.WidthInBytes;
+  };
   if (toHost) {
-    // From the first row of the first slice to the last of the last; the worker writes the rows alone.
-    const uint64_t slice = copy.dstPitch * copy.dstHeight;
-    const uint64_t first = copy.dstZ * slice + copy.dstY * copy.dstPitch + copy.dstXInBytes;
-    const uint64_t bytes = (copy.Depth ? copy.Depth - 1 : 0) * slice + (copy.Height ? copy.Height - 1 : 0) * copy.dstPitch +
-                           copy.WidthInBytes;
-    call.remote().graphs.allowLanding(to + first, bytes);
+    const uint64_t first = copy.dstZ * copy.dstPitch * copy.dstHeight + copy.dstY * copy.dstPitch + copy.dstXInBytes;
+    call.remote().graphs.allowLanding(to + first, rows(copy.dstPitch, copy.dstHeight));
+  }
+  if (fromHost) {
+    const uint64_t first = copy.srcZ * copy.srcPitch * copy.srcHeight + copy.srcY * copy.srcPitch + copy.srcXInBytes;
+    call.remote().graphs.allowReading(from + first, rows(copy.srcPitch, copy.srcHeight));
   }
   out.record.copy = copy;
   return CUDA_SUCCESS;
@@ -93,6 +97,8 @@ CUresult pack(Call& call, const CUgraphNodeParams& params, PackedNode& out) {
     case CU_GRAPH_NODE_TYPE_HOST:
       if (!params.host.fn) return CUDA_ERROR_INVALID_VALUE;
       out.record.host = {reinterpret_cast<uint64_t>(params.host.fn), reinterpret_cast<uint64_t>(params.host.userData)};
+      call.remote().functions.give(GivenFunctions::Shape::kOfData, out.record.host.function, out.record.host.data,
+                                   GivenFunctions::Uses::kAny);
       return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_GRAPH:
       out.record.child = {numberOf(params.graph.graph), static_cast<uint32_t>(params.graph.ownership), 0};

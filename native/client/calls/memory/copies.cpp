@@ -60,7 +60,10 @@ CUresult shared(Call& call, uint64_t device, uint64_t host, size_t bytes, uint64
 
 /// A copy of a graph: this process's memory is read, or written, with each launch.
 CUresult capture(Call& call, uint64_t device, uint64_t host, size_t bytes, uint64_t stream, uint32_t direction) {
-  if (direction == 2) call.remote().graphs.allowLanding(host, bytes);
+  if (direction == 2)
+    call.remote().graphs.allowLanding(host, bytes);
+  else
+    call.remote().graphs.allowReading(host, bytes);
   cmd::CaptureCopy wire{};
   wire.stream = stream;
   wire.deviceAddress = device;

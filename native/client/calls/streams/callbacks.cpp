@@ -18,6 +18,10 @@ CUresult enqueue(Call& call, Flavour flavour, CUstream hStream, uint64_t functio
   wire.data = reinterpret_cast<uint64_t>(data);
   wire.handle = reinterpret_cast<uint64_t>(hStream);
   wire.kind = static_cast<uint32_t>(kind);
+  const auto shape = kind == Kind::kStreamCallback ? GivenFunctions::Shape::kOfStream : GivenFunctions::Shape::kOfData;
+  // A capture makes it part of a graph. Which streams belong to one is the worker's to know.
+  const auto uses = CaptureState::anyOpen() ? GivenFunctions::Uses::kAny : GivenFunctions::Uses::kOne;
+  call.remote().functions.give(shape, function, wire.data, uses);
   if (const CUresult r = CallbackThread::expect(call.session(), call.streamContext(wire.stream), 1); r != CUDA_SUCCESS)
     return r;
   return call.post(wire);
