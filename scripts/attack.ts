@@ -78,7 +78,7 @@ async function tryScripts({ scripts }: Attack): Promise<Try[]> {
       const options = ["--reporter=json", `--outputFile=${report}`];
       if (only !== undefined)
         options.push("-t", only.map((words) => words.replaceAll(/[^\w ,]/g, ".")).join("|"));
-      const { output } = await run("vitest", ["run", file, ...options]);
+      const { output } = await run("vitest", ["run", `/${file}`, ...options]);
       const text = await readFile(report, "utf8").catch((cause: unknown) => {
         throw new ScriptError(`vitest has left no report of ${file}:\n${output}`, { cause });
       });

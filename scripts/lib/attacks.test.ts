@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { attacks } from "./attacks.ts";
 import { inRoot } from "./paths.ts";
 
-const nativeSources = readdirSync(inRoot("native"), { recursive: true, encoding: "utf8" });
+const sources = ["agent/src", "api/src", "controller/src", "native", "test"].flatMap((folder) =>
+  readdirSync(inRoot(folder), { recursive: true, encoding: "utf8" }).map((path) => join(folder, path)),
+);
 
-/** The text of a file of native cases. */
-function nativeText(file: string): string {
-  return nativeSources
-    .filter((path) => path.endsWith(`/${file}.cpp`))
-    .map((path) => readFileSync(inRoot("native", path), "utf8"))
-    .join("");
+/** The text of the files of this name: native ones may be several, of which each program has one. */
+function textOf(name: string): string {
+  const found = sources.filter((path) => path.endsWith(`/${name}`));
+  if (name.endsWith(".ts")) expect(found, name).toHaveLength(1);
+  return found.map((path) => readFileSync(inRoot(path), "utf8")).join("");
 }
 
 test("there are 20 attacks, by their numbers, and each has tests", () => {
@@ -23,8 +25,8 @@ test("there are 20 attacks, by their numbers, and each has tests", () => {
 
 test.each(attacks)("the tests of $name are there", ({ native, scripts }) => {
   const named = [
-    ...native.map(({ file, only }) => ({ file, only, text: nativeText(file) })),
-    ...scripts.map(({ file, only }) => ({ file, only, text: readFileSync(inRoot(file), "utf8") })),
+    ...native.map(({ file, only }) => ({ file, only, text: textOf(`${file}.cpp`) })),
+    ...scripts.map(({ file, only }) => ({ file, only, text: textOf(file) })),
   ];
   for (const { file, only, text } of named) {
     expect(text, file).toMatch(/^\s*(TEST\(|(test|it)[.(])/m);

@@ -13,6 +13,7 @@ interface NativeCases {
 
 /** Tests that vitest runs. */
 interface ScriptTests {
+  /** The file's name, which is unique; its folder may change. */
   readonly file: string;
   /** Words of the tests' names; absent: all of the file. */
   readonly only?: readonly string[];
@@ -64,7 +65,7 @@ export const attacks: readonly Attack[] = [
     name: "claim-memory",
     gain: "have more device memory than the claim, by many processes",
     native: [{ program: "worker_tests", file: "claim_budget_test" }],
-    scripts: [{ file: "test/claim-limits.test.ts", only: ["processes of a claim have its memory together"] }],
+    scripts: [{ file: "claim-limits.test.ts", only: ["processes of a claim have its memory together"] }],
   },
   {
     number: 5,
@@ -85,7 +86,7 @@ export const attacks: readonly Attack[] = [
     name: "sessions",
     gain: "open so many sessions that no other tenant gets one",
     native: [],
-    scripts: [{ file: "test/claim-limits.test.ts", only: ["a claim opens no more than"] }],
+    scripts: [{ file: "claim-limits.test.ts", only: ["a claim opens no more than"] }],
   },
   {
     number: 7,
@@ -131,17 +132,14 @@ export const attacks: readonly Attack[] = [
     name: "taken-over-worker",
     gain: "reach the agent's secrets, other workers or the network with code inside a worker",
     native: [{ program: "worker_tests", file: "containment_test" }],
-    scripts: [{ file: "test/containment.test.ts" }],
+    scripts: [{ file: "containment.test.ts" }],
   },
   {
     number: 11,
     name: "roles",
     gain: "call what a role may not, or learn what belongs to another tenant",
     native: [],
-    scripts: [
-      { file: "controller/src/auth/access.test.ts" },
-      { file: "controller/src/auth/redaction.test.ts" },
-    ],
+    scripts: [{ file: "access.test.ts" }, { file: "redaction.test.ts" }],
   },
   {
     number: 12,
@@ -149,8 +147,8 @@ export const attacks: readonly Attack[] = [
     gain: "keep other tenants out by waiting claims, tokens and refused calls",
     native: [],
     scripts: [
-      { file: "controller/src/operations/tenant-limits.test.ts" },
-      { file: "controller/src/auth/access.test.ts", only: ["a flood of calls that change nothing"] },
+      { file: "tenant-limits.test.ts" },
+      { file: "access.test.ts", only: ["a flood of calls that change nothing"] },
     ],
   },
   {
@@ -158,7 +156,7 @@ export const attacks: readonly Attack[] = [
     name: "agent-tokens",
     gain: "report another node, or attract claims to an address, with an agent's token",
     native: [],
-    scripts: [{ file: "controller/src/operations/agent-tokens.test.ts" }],
+    scripts: [{ file: "agent-tokens.test.ts" }],
   },
   {
     number: 14,
@@ -166,9 +164,9 @@ export const attacks: readonly Attack[] = [
     gain: "get a session by a changed, used, late or foreign ticket",
     native: [],
     scripts: [
-      { file: "api/src/ticket.test.ts" },
-      { file: "agent/src/admission.test.ts" },
-      { file: "test/faults.test.ts", only: ["a wrong ticket, and one that was used"] },
+      { file: "ticket.test.ts" },
+      { file: "admission.test.ts" },
+      { file: "faults.test.ts", only: ["a wrong ticket, and one that was used"] },
     ],
   },
   {
@@ -183,9 +181,9 @@ export const attacks: readonly Attack[] = [
       },
     ],
     scripts: [
-      { file: "controller/src/http/floods.test.ts" },
+      { file: "floods.test.ts" },
       {
-        file: "agent/src/node-service.test.ts",
+        file: "node-service.test.ts",
         only: ["one byte at a time", "half a TLS handshake", "connections beyond the limit"],
       },
     ],
@@ -195,7 +193,7 @@ export const attacks: readonly Attack[] = [
     name: "reads",
     gain: "slow everybody's calls down by reads that are expensive",
     native: [],
-    scripts: [{ file: "controller/src/http/fairness.test.ts" }],
+    scripts: [{ file: "fairness.test.ts" }],
   },
   {
     number: 17,
@@ -247,9 +245,6 @@ export const attacks: readonly Attack[] = [
     name: "host",
     gain: "read secrets, or lock services out, as another user of the host",
     native: [],
-    scripts: [
-      { file: "test/host.test.ts" },
-      { file: "agent/src/run-directory.test.ts", only: ["nobody else on the node"] },
-    ],
+    scripts: [{ file: "host.test.ts" }, { file: "run-directory.test.ts", only: ["nobody else on the node"] }],
   },
 ];
