@@ -61,15 +61,16 @@ export type Argument =
     }
   /** A handle that ends with this call. */
   | { readonly kind: "destroys"; readonly of: HandleKind }
-  /** `T *` that is read: a plain struct or number without pointers, or so many `elements` of it, copied. */
+  /** `T *` that is read: a plain struct or number without pointers, or `elements` of it, copied. */
   | { readonly kind: "struct"; readonly nullable?: true; readonly elements?: number }
   /** `const T *` with `count` elements (another parameter's name), no pointers inside. */
   | { readonly kind: "array"; readonly count: string }
   /** `const char *`, NUL-terminated, at most 64 KiB. */
   | { readonly kind: "string" }
   /**
-   * `T *` written by the call, so many `elements` of it: crosses in the reply. `nullable`: the caller may pass NULL and is
-   * then not told; `isAsked`: the driver is given NULL, too, and may refuse what it would have had to tell.
+   * `T *` written by the call, `elements` of it: crosses in the reply. `nullable`: the caller may pass NULL and then
+   * receives nothing; `isAsked`: the driver receives NULL, too, and may refuse a value that it would have had to
+   * return.
    */
   | { readonly kind: "out"; readonly nullable?: true; readonly isAsked?: true; readonly elements?: number }
   /**
@@ -79,8 +80,8 @@ export type Argument =
   | { readonly kind: "finds"; readonly of: HandleKind };
 
 /**
- * How much of the memory at an address a call touches: so many bytes, or so many as parameters say. `elements` of
- * `elementBytes` (1) each; `rows` of them, `pitch` bytes apart, where there are several. Nothing where one of them is 0.
+ * How much memory at an address a call touches: a fixed number of bytes, or a size that parameters give. `elements` of
+ * `elementBytes` (1) each; `rows` of them, `pitch` bytes apart, where there are several. Nothing if one of them is 0.
  */
 export type Extent =
   | { readonly bytes: number }
@@ -92,16 +93,17 @@ export type Extent =
     };
 
 /**
- * What is left of a command in a worker that has done it. By this is known whether an idle session can be parked, and how
- * another one becomes like it. Every command says it.
+ * The state that a command leaves behind in the worker. It decides whether an idle session can be parked, and how a
+ * replacement session is rebuilt. Every command declares it.
  */
 export type Left =
   /** Nothing, or what the worker's books tell. */
   | "books"
   /**
-   * Something that the books do not tell, or that no other worker could have: what is shared with other sessions, functions
-   * of the client, and what the program was told that is not so on every device of the model: how its devices reach each
-   * other, where the multiprocessors lie. A session in which it was done is never parked.
+   * State that the journal does not record or that no other worker could recreate: objects shared with other sessions,
+   * functions of the client, and facts reported to the program that do not hold for every device of the model, such as
+   * how its devices reach each other or where the multiprocessors lie. A session that has run such a command is never
+   * parked.
    */
   | "trace"
   /** What the same command makes again: the field with its handle, with a context's number or with an address. */
@@ -117,9 +119,9 @@ export interface Remoted {
    * - `wait`: waits for the worker's reply.
    */
   readonly style: "async" | "wait";
-  /** Of the derived command. */
+  /** `left` of the derived command. */
   readonly left?: Left;
-  /** Of the derived command, as in `Command`. */
+  /** `work` of the derived command, as in `Command`. */
   readonly work?: true;
   readonly arguments: { readonly [parameter: string]: Argument };
   /**
@@ -193,12 +195,12 @@ export type Remoting = Remoted | HandWritten | Local | SameAs | Refused;
 export type Group = { readonly [symbol: string]: Remoting };
 
 /**
- * What 64 bits from a client mean to the worker:
- * - `address`: something lies there for the worker or its driver. Opaque to whoever runs the command: worker::AddressGate
- *   alone tells whether it is the session's.
- * - `echo`: an address in the client, or whatever else it likes, that only ever goes back to it.
- * - `handle`: the number of something that is looked up.
- * - `number`: how much, how many, which bits.
+ * How the worker interprets 64 bits from a client:
+ * - `address`: memory or an object of the worker or its driver. Commands treat it as opaque: only worker::AddressGate decides
+ *   whether it belongs to the session.
+ * - `echo`: an address in the client, or any other value, that is only ever returned to the client.
+ * - `handle`: the number of an object that is looked up.
+ * - `number`: a size, a count or a set of bits.
  */
 export type Meaning = "address" | "echo" | "handle" | "number";
 
@@ -217,8 +219,8 @@ export type FieldType =
 export type Field = readonly [name: string, type: FieldType];
 
 /**
- * Of a command: 64 bits say what they mean, and a struct of which type it is: one whose members `structs.ts` describes,
- * or `numbers` for what has neither addresses nor handles in it.
+ * A field of a command. 64-bit numbers declare their meaning; a struct declares its type: one whose members
+ * `structs.ts` describes, or `numbers` for a struct with neither addresses nor handles.
  */
 export type RequestField = readonly [
   name: string,
@@ -232,7 +234,7 @@ export interface Command {
   readonly name: string;
   readonly doc: string;
   readonly left?: Left;
-  /** Gives the device something to do that ends by itself, unlike a wait for what the program does next. */
+  /** Submits device work that ends by itself, unlike a wait for a later action of the program. */
   readonly work?: true;
   readonly fields: readonly RequestField[];
   /** Variable-length byte runs behind the fields, in this order; each shorter than 4 GiB. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parts of a busy pool are killed at random moments. A program that was not killed and whose worker was not killed does
-// not notice, one that lost its worker is told, and nothing is left. MILLPOND_CHAOS_SEED and MILLPOND_CHAOS_KILLS replay a run or make a longer one.
+// not notice, one that lost its worker gets an error, and no resources leak. MILLPOND_CHAOS_SEED and
+// MILLPOND_CHAOS_KILLS replay a run or make a longer one.
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { basename, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -29,7 +30,7 @@ const victims = ["program", "worker", "agent", "controller"] as const;
 /** One program that was run, and what happened to it. */
 interface Outcome {
   readonly what: string;
-  /** Of the program, or of the `millpond run` that started it. It is part of the name of the claim's owner. */
+  /** The pid of the program, or of the `millpond run` that started it. It is part of the name of the claim's owner. */
   readonly pid: number;
   readonly startedMs: number;
   isKilled: boolean;
@@ -51,7 +52,7 @@ afterAll(async () => {
   await pool[Symbol.asyncDispose]();
 });
 
-/** Keeps programs running until it is told to stop. */
+/** Keeps programs running until it is stopped. */
 class Load {
   readonly outcomes: Outcome[] = [];
   readonly #running = new Set<Running>();
@@ -106,7 +107,7 @@ class Load {
   }
 }
 
-/** Gives the claims of running programs other sizes, until it is told to stop. */
+/** Resizes the claims of running programs until it is stopped. */
 class Resizer {
   /** How often each answer came. */
   readonly answers = new Map<string, number>();
@@ -139,7 +140,7 @@ class Resizer {
   }
 }
 
-/** What a resize is answered while claims come and go, or why it is not: the controller was killed. */
+/** The error code of a refused resize while claims come and go, or "unreachable" when the controller was killed. */
 function nameOf(error: unknown): string {
   const text = error instanceof Error ? error.message : String(error);
   return /\[(MILLPOND_E_[A-Z_]+)\]/.exec(text)?.[1] ?? (error instanceof TypeError ? "unreachable" : text);
@@ -328,7 +329,7 @@ it(`${kills} kills hurt nobody else and leave nothing, seed ${seed}`, {
     () => pool.processes(/millpond-worker .*--control/),
     (all) => all.length === devices,
   );
-  // Each has its directory, and nobody else has one.
+  // Each worker has its own directory, and there are no others.
   const noted = workerDirectories().map((directory) => readNote(directory)?.process.pid);
   expect(noted).toHaveLength(devices);
   expect(new Set(noted)).toEqual(new Set(workers));

@@ -13,7 +13,7 @@ afterEach(async () => {
   await pool[Symbol.asyncDispose]();
 });
 
-/** A claim that is held until the result is told to end; programs attach to it by its name. */
+/** Holds a claim until the result is ended; programs attach to it by its name. */
 async function hold(name: string, ...options: string[]): Promise<Program> {
   const holder = pool.start(["run", "--name", name, ...options, "--", "sh", "-c", "echo held; read line"]);
   await holder.says("stdout", /held/);
@@ -47,7 +47,7 @@ it("processes of a claim have its memory together, and a neighbour has all of it
   expect(attempts.some(({ status }) => status === 0)).toBe(true);
   const whole = await startIn("victim", "memhog", "16").finished;
   expect(whole.stdout).toMatch(/out of memory after 16 chunks of 16 MiB: 256 MiB/);
-  // What a killed program had comes back to its claim.
+  // The memory of a killed program returns to its claim.
   first.signal("SIGKILL");
   await first.finished;
   await until("a claim with nothing in use", used, (bytes) => bytes === 0);

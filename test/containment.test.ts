@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker that was taken over reaches: its driver is the software GPU with hostile code in it.
+// What a compromised worker can reach: its driver is the software GPU with hostile code in it.
 import { chmodSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";

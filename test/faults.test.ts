@@ -271,7 +271,7 @@ class Link implements AsyncDisposable {
     for (const socket of this.#sockets.splice(0)) socket.resetAndDestroy();
   }
 
-  /** Cuts, and lets nobody through any more. */
+  /** Cuts, and refuses further connections. */
   sever(): void {
     this.#isSevered = true;
     this.cut();

@@ -6,7 +6,7 @@ import { processesWith } from "../scripts/lib/background.ts";
 import { examples, Pool, until } from "./support/pool.ts";
 import { startProgram } from "./support/program.ts";
 
-/** What is promised is 10,000 and 200: MILLPOND_TEST_SESSIONS=10000 MILLPOND_TEST_CONCURRENT_SESSIONS=200. */
+/** The documented figures are 10,000 and 200: MILLPOND_TEST_SESSIONS=10000 MILLPOND_TEST_CONCURRENT_SESSIONS=200. */
 const sessions = Number(process.env["MILLPOND_TEST_SESSIONS"] ?? 150);
 const concurrent = Number(process.env["MILLPOND_TEST_CONCURRENT_SESSIONS"] ?? 16);
 const transports = ["shm", "tcp"];
@@ -117,7 +117,7 @@ it(`${concurrent} sessions at once, of which half is killed`, {
     `${concurrent} connected sessions`,
     () => pool.sessions(),
     (all) => {
-      // Two hundred programs that compute for ever would leave nothing for those that still begin.
+      // Two hundred programs that compute forever would starve those that are still starting.
       for (const { state, clientPid } of all) {
         if (state === "connected" && !stopped.has(clientPid)) {
           process.kill(clientPid, "SIGSTOP");

@@ -112,8 +112,8 @@ test.skipIf(missingMachines !== undefined)(
     const [node] = await list<NodeView>("nodes");
     expect(node?.agentUrl).toMatch(/^https:\/\/10\.77\.0\.2:\d+#sha256=[0-9a-f]{64}$/);
 
-    // All that a program needs: two libraries and three variables. The machines share files and boot id, so it is told
-    // not to look for shared memory.
+    // A program needs only two libraries and three variables. The machines share files and boot id, so shared memory is
+    // switched off.
     const alone = {
       ...user,
       LD_LIBRARY_PATH: join(nativeDir("release"), "client"),
@@ -248,7 +248,7 @@ test.skipIf(missingMachines !== undefined || missingPostgres !== undefined)(
     const run = () => millpond(secret, "run", "-m", "64Mi", "--", examples, "vectoradd", "1000");
     expect(await run()).toMatchObject({ status: 0 });
 
-    // As when it has lost its power: nothing comes back, not even that nobody is there.
+    // As after a power failure: there is no response, not even a refused connection.
     first.signal("SIGSTOP");
     await there.setCable("down");
     expect(await run()).toMatchObject({ status: 0 });

@@ -42,7 +42,7 @@ test("a node that is removed ends what runs there, and joins again with a new to
     /node gpu-9 holds 1 claim, and its agent called \d s ago\n.*millpond drain gpu-9 --wait.*\n.*MILLPOND_E_IN_USE/,
   );
 
-  // Its worker goes on, and nobody in the pool knows.
+  // Its worker keeps running, unknown to the pool.
   first.signal("SIGKILL");
   await first.finished;
   expect((await remove("--lost")).stderr).toMatch(/node gpu-9 is not lost: its agent called \d+ s ago/);

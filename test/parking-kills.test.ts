@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs and agents are killed at random moments while the sessions of programs are parked and go on. Whoever was not killed
-// loses nothing and has nothing done twice, and nothing is left of the others. MILLPOND_CHAOS_SEED and MILLPOND_CHAOS_KILLS
-// replay a run or make a longer one.
+// Programs and agents are killed at random moments while sessions are parked and woken. Programs that were not killed
+// lose nothing and have nothing executed twice, and the others leave nothing behind. MILLPOND_CHAOS_SEED and
+// MILLPOND_CHAOS_KILLS replay a run or make a longer one.
 import { EventEmitter, once } from "node:events";
 import { readdirSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
@@ -29,7 +29,7 @@ afterAll(async () => {
 /** Tells of each lane whose session is about to go on. */
 const awakening = new EventEmitter<{ lane: [Lane] }>();
 
-/** Somebody at a shell, who starts another one when his is killed. */
+/** Stands for a user at a shell: starts another program when one is killed. */
 class Lane {
   readonly #random: Random;
   readonly #number: number;
@@ -146,7 +146,7 @@ it(`${kills} kills of programs and agents lose nothing and leave nothing, seed $
   const running = Promise.all(lanes.map((lane) => lane.run()));
   const count = { agent: 0, program: 0 };
   for (let done = 0; done < kills; done += 1) {
-    // While somebody is being woken, mostly.
+    // Mostly while a session is being woken.
     const [lane] = random.chance(0.7) ? await once(awakening, "lane") : [random.pick(lanes)];
     await sleep(random.between(0, 250));
     const victim = random.chance(0.5) ? "agent" : "program";
@@ -157,7 +157,7 @@ it(`${kills} kills of programs and agents lose nothing and leave nothing, seed $
     );
     count[victim] += 1;
   }
-  // Once more each of them computes, and nobody is killed meanwhile.
+  // Once more each of them computes, without any kills meanwhile.
   const before = lanes.map((lane) => lane.counted);
   await until(
     "everybody to go on",

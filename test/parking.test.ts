@@ -44,7 +44,7 @@ async function sleeps(name: string): Promise<void> {
   );
 }
 
-/** Resolves with the sessions when there are so many. */
+/** Resolves with the sessions once there are `count`. */
 async function sessions(count: number): Promise<readonly string[]> {
   const usage = await until(
     `${count} sessions`,
@@ -71,7 +71,7 @@ it.each(["shm", "tcp"])(
     await other.finished;
     await shell.says("stdout", /(done: \w+\n){6}/);
 
-    // What it holds is not given back, and who asks is told so.
+    // Memory that it holds is not released, and `describe` and `why` report it as the reason.
     await has(shell, "hold");
     const reason = /^ *(Not parked|idle)\b.*\bit has [\d.]+ \w+ of device memory$/ms;
     for (const ask of [
@@ -93,7 +93,7 @@ it.each(["shm", "tcp"])(
     expect((await pool.millpond(["describe", "claim", "thinker"])).stdout).not.toMatch(reason);
     await pool.millpond(["resize", "thinker", "-m", "16Mi"]);
     await has(shell, "compute");
-    // What it ends now is ended without a GPU.
+    // The program now ends without a GPU.
     await sleeps("thinker");
     shell.endInput();
     expect(await shell.finished).toMatchObject({ status: 0, stdout: expect.stringMatching(/shell: OK\n$/) });

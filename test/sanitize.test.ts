@@ -53,7 +53,7 @@ it("every error is found with its thread, its line and the memory next to it, in
   const options = ["--leak-check", "--log", log, "-o", "json"];
   const script = bugs.map((bug) => `"$0" ${bug}`).join(" && ");
   const { status, stdout } = await sanitize(...options, "--", "sh", "-c", script, programs);
-  // What the programs say is what they say without checks, what they get from the driver included.
+  // The programs print the same as without checks, errors of the driver included.
   expect({ status, stdout }).toEqual({ status: 1, stdout: bugs.map((bug) => `${bug}: OK\n`).join("") });
   const report = JSON.parse(readFileSync(log, "utf8")) as Report;
   expect(report).toMatchObject({ kind: "SanitizeReport", exitStatus: 0, tools: ["memcheck", "racecheck"] });
@@ -96,7 +96,7 @@ it("every error is found with its thread, its line and the memory next to it, in
     count: 1,
     nearest: expect.objectContaining({ bytes, by: "cuMemAlloc" }) as unknown,
   });
-  // Of what is there at the end, and of what its context took with it.
+  // Leaks: memory that is left at exit, and memory that its context took with it.
   expect(others.filter(({ kind }) => kind !== "race")).toEqual([leak(256), leak(512)]);
 });
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program has used is known whoever of those that count it is killed.
+// Usage of a program is known whichever of the counting processes is killed.
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

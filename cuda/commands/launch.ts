@@ -2,7 +2,7 @@
 /** Launches of kernels, and what bounds them: those commands whose two ends are written by hand. */
 import type { Command } from "../schema.ts";
 
-/** Of what, where and in which shape: what a launch and questions about one have in common. */
+/** The function, the stream and the shape: fields that launches share with queries about a launch. */
 const launchFields = [
   ["function", "handle"],
   ["stream", "handle"],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Images, modules and libraries, and what is in them: those commands whose two ends are written by hand. */
+/** Images, modules and libraries: the commands on both of whose sides the code is hand-written. */
 import { jitReply } from "./jit.ts";
 import type { Command } from "../schema.ts";
 

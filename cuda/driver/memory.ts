@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Memory: allocation, copies, fills, and what a pointer is. */
+/** Memory: allocation, copies, fills, and attributes of pointers. */
 import type { Group } from "../schema.ts";
 
 const local = { style: "local" } as const;
@@ -13,10 +13,10 @@ const allocation = {
   why: "counts against the limit; the client keeps a map of what is device memory",
 } as const;
 
-/** `N` elements of so many bytes. */
+/** `N` elements of `elementBytes` each. */
 const filled = (elementBytes: number) =>
   ({ kind: "address", extent: { elements: "N", elementBytes }, unlessZero: ["N"] }) as const;
-/** `Height` rows of `Width` elements of so many bytes. */
+/** `Height` rows of `Width` elements of `elementBytes` each. */
 const filled2D = (elementBytes: number) =>
   ({
     kind: "address",

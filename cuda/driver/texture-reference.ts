@@ -7,7 +7,10 @@ import type { Group, Remoted } from "../schema.ts";
 
 const value = { kind: "value" } as const;
 const out = { kind: "out" } as const;
-/** At least so much of an image is read; what lies between its last row's end and its pitch need not be there. */
+/**
+ * The lower bound of the bytes read from an image; the padding between the end of its last row and its pitch need not
+ * exist.
+ */
 const image = {
   kind: "address",
   extent: { elements: "desc.Width", pitch: "Pitch", rows: "desc.Height" },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/** Which vGPUs there are, and what they are. */
+/** The vGPUs of the claim and their properties. */
 import { hand, handWithView, member, type NvmlGroup, out, rule, same } from "./schema.ts";
 
 export const device = {

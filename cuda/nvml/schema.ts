@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/** The words in which NVIDIA's management library (NVML) is described: what each function is given and who answers. */
+/**
+ * The schema in which NVIDIA's management library (NVML) is described: the parameters of each function and the code
+ * that answers it.
+ */
 
-/** A parameter, by what it is in C. Pointers that must not be null are checked before anything else. */
+/** A parameter, by its type in C. Pointers that must not be null are checked first. */
 export type Parameter =
   /** `nvmlDevice_t`: a vGPU of the claim. */
   | "gpu"
@@ -13,7 +16,7 @@ export type Parameter =
   | "string"
   /** `char*` and the room behind it: two parameters of C. */
   | "text"
-  /** A pointer, not null, to what is filled in: a type of `native/nvml/types.h`. */
+  /** A non-null pointer to an output of a type of `native/nvml/types.h`. */
   | { readonly out: string }
   /** `unsigned*`, how many there is room for and how many there are, and a pointer to the first. */
   | { readonly list: string }
@@ -36,7 +39,7 @@ interface HandWritten extends Given {
   readonly early?: true;
 }
 
-/** Who answers a function. */
+/** The code that answers a function. */
 export type NvmlFunction =
   | HandWritten
   /** A member of `Gpu`, for the one result; "not supported" while it is not known. */
@@ -63,7 +66,7 @@ export function hand(parameters: Parameters): HandWritten {
   return { by: "hand", parameters };
 }
 
-/** As `hand`, without a GPU among its parameters, and with what is known of the claim. */
+/** As `hand`, for a function without a GPU among its parameters; it receives the view of the claim. */
 export function handWithView(parameters: Parameters): HandWritten {
   return { by: "hand", parameters, view: true };
 }

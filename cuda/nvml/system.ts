@@ -13,7 +13,7 @@ export const system = {
   nvmlGetExcludedDeviceCount: hand({ count: out("unsigned") }),
   nvmlGetBlacklistDeviceCount: same("nvmlGetExcludedDeviceCount"),
   nvmlSystemGetHicVersion: hand({ count: out("unsigned"), entries: raw("void*") }),
-  // Events come to nobody: a set is made, and a wait for it takes all its time.
+  // No events are delivered: a set can be created, and waiting for it always times out.
   nvmlEventSetCreate: hand({ set: out("EventSet") }),
   nvmlEventSetWait_v2: hand({ set: raw("EventSet"), event: raw("void*"), timeoutMs: "number" }),
   nvmlEventSetWait: same("nvmlEventSetWait_v2"),

@@ -5,7 +5,7 @@
  *     node cuda/tools/capture.ts [include directory] [output file]
  *
  * Names, versions and layouts come from the headers, through the C preprocessor: needs `cc` and a toolkit. The output
- * is committed, so nobody else needs either.
+ * is committed, so that neither is needed elsewhere.
  */
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -139,7 +139,8 @@ function joinVariants(perHeader: ReadonlyMap<string, Declarations>): FunctionVar
 
 function capture(include: string): Abi {
   const output = preprocess(include, []);
-  // One parse of everything, because later headers use the types of the first; who declared what is found by a second look.
+  // All headers are parsed together, because later ones use the types of the first; a second pass finds the header that
+  // declares each symbol.
   const all = new CParser([...linesOf(output, isOurs)].join("\n")).parse();
   const perHeader = new Map<string, Declarations>();
   for (const header of headers) {

@@ -131,7 +131,7 @@ class Tenant {
     watcher.join();
   }
 
-  /// So many kernels, waited for, in every period: microseconds of each such request.
+  /// Runs `kernels` kernels in every period and waits for them: microseconds of each such request.
   void answerRequests(double seconds, int kernels, int64_t periodUs, Report& report) {
     const int64_t start = now();
     const int64_t until = start + static_cast<int64_t>(seconds * 1e9);
@@ -190,6 +190,6 @@ int main(int argc, char** argv) {
   }
   report.print();
   std::fflush(stdout);
-  // What is still queued is of no interest.
+  // Queued work does not matter any more.
   std::_Exit(0);
 }

@@ -11,8 +11,8 @@
 
 namespace millpond {
 
-/// A struct of the API as it came from a client. Whoever runs a command asks for its numbers, its addresses and
-/// its handles one by one.
+/// A struct of the API as received from a client. Commands read its numbers, addresses and handles one by
+/// one.
 template <typename T>
 class Crossing {
  public:

@@ -10,7 +10,7 @@ namespace millpond {
 
 /// More than there are.
 inline constexpr unsigned kMaxJitOptions = 64;
-/// Of each log, in bytes; what a program offers above that stays unused. Both logs come in one reply.
+/// The limit of each log, in bytes; a larger buffer of the program stays unused. Both logs come in one reply.
 inline constexpr uint32_t kMaxJitLogBytes = uint32_t{448} << 10;
 
 struct JitOptionRecord {

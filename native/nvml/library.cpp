@@ -17,7 +17,7 @@ namespace millpond::nvml {
 
 namespace {
 
-// What is known is good for this long.
+// How long a view stays fresh.
 constexpr int64_t kFreshMs = 500;
 // An agent that is started again is no failure.
 constexpr int64_t kStaleMs = 10'000;
@@ -140,7 +140,7 @@ Return Library::current(std::shared_ptr<const View>& view) {
       its.failure = found.failure->code;
       tell(its, found.failure->message);
     }
-    // Who asks for a hundred things does not wait a hundred times for one that does not answer.
+    // A caller with a hundred queries does not wait a hundred times for a source that does not respond.
     its.goodUntilMs = ended + std::max(kFreshMs, found.failure ? 2 * (ended - began) : 0);
     futexWake(its.isAsking, INT_MAX);
   }

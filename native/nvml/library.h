@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of the library in this process: how often it was initialised, and what it knows of the claim.
+// The state of the library in this process: its initialisation count, and the cached view of the claim.
 #pragma once
 
 #include <atomic>

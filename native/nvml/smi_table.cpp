@@ -48,8 +48,8 @@ Return listProcesses(const Gpu& gpu, unsigned& count, SmiProcess* to) {
   return kSuccess;
 }
 
-/// What is not known of is not supported for a device, and nothing is written; the rest is nvidia-smi's own bookkeeping, and is
-/// told that all is well.
+/// An unknown function returns "not supported" for a device and writes nothing; the other slots are
+/// nvidia-smi's own bookkeeping, and return success.
 Return slot(size_t number, Argument first, Argument second, Argument third) {
   if (logs(LogLevel::Trace))
     log(LogLevel::Trace, "slot %zu of nvidia-smi's table: %#lx %#lx %#lx", number, first, second, third);
@@ -76,7 +76,7 @@ Return numberedSlot(Argument first, Argument second, Argument third, Argument) {
   return slot(number, first, second, third);
 }
 
-// Of driver 550 there are 250, later ones have more.
+// Driver 550 has 250 slots, later drivers more.
 constexpr size_t kSlots = 511;
 
 struct Table {

@@ -54,7 +54,8 @@ int64_t monotonicMs() {
 Found Source::ask() {
   const std::string claim = config_.claim.empty() ? claimOfProcess() : config_.claim;
   if (claim.empty()) {
-    // Each program makes a claim of its own when it first calls its GPUs: this is what it would ask for.
+    // Each program creates a claim of its own at its first use of a GPU: this view shows the claim that it
+    // would request.
     return foundOrNot(viewOf({config_.owner.substr(0, config_.owner.find(':')), config_.gpus, config_.memory.bytes, "none yet"}));
   }
   if (pass_ && pass_->claim == claim && monotonicMs() < pass_->untilMs) {

@@ -12,7 +12,7 @@
 
 namespace millpond::nvml {
 
-/// What a program is told instead of an answer.
+/// An error that the program receives instead of an answer.
 struct Failure {
   Return code;
   std::string message;  ///< complete for a human, with its code
@@ -23,7 +23,8 @@ struct Found {
   std::optional<Failure> failure;
 };
 
-/// Asks for what is known of one claim. Opens no session, renews nothing and wakes nothing. For one thread at a time.
+/// Fetches the view of one claim. Opens no session, renews no lease and wakes no parked session. Not
+/// thread-safe.
 class Source {
  public:
   explicit Source(client::AttachConfig config) : config_(std::move(config)), controllers_(config_) {}

@@ -8,7 +8,7 @@ namespace millpond::nvml::api {
 
 namespace {
 
-// Nobody looks behind it: nothing is reported to programs.
+// An opaque placeholder: no events are delivered to programs.
 char eventSet;
 
 const std::string& driverVersion(const View& view) {

@@ -5,7 +5,7 @@ namespace millpond::nvml::api {
 
 namespace {
 
-// NVML's numbers for how far two devices are apart, and for what is known of how they reach each other.
+// NVML's numbers for the distance between two devices, and the links known between them.
 enum Level : unsigned { kSamePlace = 0, kOneSwitch = 10, kOneNode = 40, kOneHost = 50 };
 enum Reach : unsigned { kReached = 0, kNotReached = 5, kNotKnown = 6 };
 enum Way : unsigned { kRead = 0, kWrite = 1, kNvlink = 2, kAtomics = 3, kPci = 4 };

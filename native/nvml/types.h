@@ -27,7 +27,7 @@ using Handle = struct OpaqueDevice*;
 /// nvmlEventSet_t.
 using EventSet = struct OpaqueEventSet*;
 
-/// What a structure with a version has in it: its size, and the number of its layout.
+/// The version field of a versioned structure: its size, and the number of its layout.
 template <typename T>
 constexpr unsigned versionOf(unsigned layout) {
   return static_cast<unsigned>(sizeof(T)) | layout << 24;
@@ -80,7 +80,7 @@ struct ProcessInfoV1 {
   uint64_t memory;
 };
 
-/// Of a process that is in no MIG instance.
+/// A process that is in no MIG instance.
 constexpr unsigned kNoInstance = 0xffff'ffff;
 
 struct ProcessInfo {

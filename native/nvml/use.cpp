@@ -16,7 +16,7 @@ ProcessUtilization utilizationOf(const Gpu& gpu, const Process& process) {
   return use;
 }
 
-/// Of processes whose utilization is known, and was not when it was last asked for.
+/// Processes whose utilisation has been sampled since the caller's last query.
 std::vector<ProcessUtilization> utilizations(const Gpu& gpu, uint64_t sinceUs) {
   std::vector<ProcessUtilization> all;
   if (static_cast<uint64_t>(gpu.atUs) <= sinceUs) return all;

@@ -17,7 +17,7 @@ namespace {
 
 using client::textOf;
 
-// Handles are addresses of these, which nobody reads.
+// Handles are the addresses of these bytes, which are never read.
 char handles[kMostGpus];
 
 int64_t nowUs() {

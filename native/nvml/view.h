@@ -13,7 +13,7 @@
 
 namespace millpond::nvml {
 
-/// What the card's own management library tells where the claim has the whole of it.
+/// Properties that the card's own management library reports to a claim on a whole card.
 struct Card {
   std::optional<unsigned> temperatureCelsius, powerMilliwatts, powerLimitMilliwatts, performanceState;
   std::optional<unsigned> clocks[3], maxClocks[3];  ///< graphics, SM, memory; MHz

@@ -50,8 +50,8 @@ class WorkerProcess {
  public:
   static constexpr unsigned kDevices = 2;
 
-  /// `more`: further arguments of its command line. `linkSecret`: of its TCP connections; empty: plain. `parkAfterMs`: it
-  /// parks a session that is idle for so long; 0: never.
+  /// `more`: further command-line arguments. `linkSecret`: the secret of its TCP connections; empty: plain text.
+  /// `parkAfterMs`: how long a session is idle before it is parked; 0: never.
   explicit WorkerProcess(const std::string& directory, const std::vector<std::string>& more = {},
                          const std::string& linkSecret = "", unsigned parkAfterMs = 0)
       : directory_(directory) {

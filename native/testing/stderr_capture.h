@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of what is said on standard error.
+// Captures standard error, for tests of messages.
 #pragma once
 
 #include <unistd.h>

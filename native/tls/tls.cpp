@@ -21,7 +21,7 @@ namespace {
 
 /// An AES key may seal some 2^24 full records; this is long before.
 constexpr uint64_t kRekeyBytes = uint64_t{64} << 30;
-/// What a secret is called on the wire. A port has one at a time.
+/// The identity of the secret on the wire. A port has one secret at a time.
 constexpr char kIdentity[] = "millpond";
 /// TLS_AES_128_GCM_SHA256
 constexpr unsigned char kSuite[] = {0x13, 0x01};
@@ -84,7 +84,7 @@ int writeBytes(BIO* bio, const char* from, size_t bytes, size_t* written) {
   MillpondTls& tls = *ownerOf(bio);
   std::byte* to = tls.out ? tls.out + tls.outBytes : tls.unsent + tls.unsentBytes;
   const size_t room = tls.out ? tls.outRoom - tls.outBytes : sizeof(tls.unsent) - tls.unsentBytes;
-  // A peer that makes this side say so much without taking it is none of ours.
+  // Bounds the output that a peer causes without reading it.
   if (bytes > room) return 0;
   std::memcpy(to, from, bytes);
   (tls.out ? tls.outBytes : tls.unsentBytes) += bytes;
@@ -153,7 +153,8 @@ void initialize() {
   BIO_meth_set_create(contexts.bytes, create);
   contexts.client = makeLinkContext(TLS_client_method());
   contexts.server = makeLinkContext(TLS_server_method());
-  // Nobody proves by a certificate what he cannot by the secret: a server of ours has none, and a client trusts none.
+  // Both sides authenticate with the secret alone: our servers present no certificate, and clients trust
+  // none.
   if (contexts.client) SSL_CTX_set_verify(contexts.client, SSL_VERIFY_PEER, nullptr);
 }
 
@@ -204,7 +205,7 @@ MillpondTls* openLink(MillpondTlsSide side, const std::byte* secret, uint64_t re
   return tls;
 }
 
-/// The server is the one whose certificate this is: who signed it, and when and for whom, does not matter.
+/// The certificate is pinned by its fingerprint; issuer, validity and names are not checked.
 int verifyFingerprint(X509_STORE_CTX* store, void*) {
   const SSL* ssl =
       static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libmillpond-tls.so offers: TLS on bytes, without sockets. It is a library of its own so that whoever needs no TLS
-// loads none; what is below it shows nowhere else.
+// The interface of libmillpond-tls.so: TLS on bytes, without sockets. It is a separate library so that
+// programs without TLS do not load OpenSSL, which is not exposed by any other library.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@ struct MillpondTls;
 
 enum MillpondTlsSide : int { kTlsClient = 0, kTlsServer = 1 };
 
-/// Of a shared secret, and of a SHA-256.
+/// Length of a shared secret, and of a SHA-256.
 inline constexpr size_t kTlsSecretBytes = 32;
 /// The most that a record holds.
 inline constexpr size_t kTlsRecordBytes = size_t{16} << 10;
-/// The most that a record is longer than what it holds.
+/// Upper bound of the bytes that a record adds to its payload.
 inline constexpr size_t kTlsRecordOverhead = 256;
 /// The most that `take` has, and `seal` says before its own.
 inline constexpr size_t kTlsMostUnsent = size_t{20} << 10;
@@ -34,15 +34,17 @@ enum MillpondTlsShake : int {
 };
 
 struct MillpondTlsFunctions {
-  /// A link between two ends that share a secret: TLS 1.3, keys that are agreed on anew for each connection, no
-  /// certificates. They are changed after `rekeyBytes` in one direction; 0: as often as is good. Null: no memory.
+  /// A link between two ends that share a secret: TLS 1.3, ephemeral keys for each connection, no
+  /// certificates. Keys are updated after `rekeyBytes` in one direction; 0: the default interval. Null: out
+  /// of memory.
   MillpondTls* (*openLink)(MillpondTlsSide side, const std::byte* secret, uint64_t rekeyBytes);
   /// A client of the server `host`, whose certificate has that SHA-256; without one it must be for `host` and signed by
   /// one of `authorities`, a file or its content, PEM; without them, by one of this machine's. Null: `why` says why not.
   MillpondTls* (*openClient)(const char* host, const char* authorities, const std::byte* fingerprint, char* why,
                              size_t whyBytes);
   void (*close)(MillpondTls* tls);
-  /// Goes on with the handshake by what has come. What it has to say then, also when it failed, is what `take` gives.
+  /// Continues the handshake with received bytes. Its output, including an alert after a failure, is returned
+  /// by `take`.
   MillpondTlsShake (*shake)(MillpondTls* tls, const std::byte* in, size_t bytes, size_t* used);
   /// What has to be sent besides `seal`ed bytes.
   size_t (*take)(MillpondTls* tls, std::byte* out, size_t room);

@@ -57,7 +57,9 @@ export function agentTransportOptions(url: string): {
     : { baseUrl, httpVersion: "1.1", nodeOptions: { agent: new PinnedAgent(baseUrl, fingerprint) } };
 }
 
-/** Connects to the server of one certificate: who signed it, when and for whom, does not matter. */
+/**
+ * Connects to the server with one certificate, pinned by its fingerprint; issuer, validity and names are not checked.
+ */
 class PinnedAgent extends Agent {
   readonly #server: string;
   readonly #fingerprint: Buffer;
@@ -68,7 +70,7 @@ class PinnedAgent extends Agent {
     this.#fingerprint = Buffer.from(fingerprint, "hex");
   }
 
-  /** Hands the connection over when the certificate was looked at, so that nothing is said to somebody else. */
+  /** Hands over the connection only after the certificate was checked, so that nothing is sent to another server. */
   override createConnection(
     options: ConnectionOptions,
     callback?: (error: Error | null, socket: Duplex) => void,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a server bears of those who have not said yet who they are: so many connections, for so long.
+// Limits of unauthenticated connections to a server: their number, and their time.
 
 import { readFileSync } from "node:fs";
 import type { Server, Socket } from "node:net";
@@ -22,13 +22,13 @@ const mostConnections = 16_384;
 /** Files that are kept for everything else: the state, workers, connections to others. */
 const reservedFiles = 512;
 
-/** Of a flood, one line in so long. */
+/** Interval between log lines about a flood. */
 const tellAfterMs = 10_000;
 
 export interface ConnectionLimits {
   /** All of a server. */
   readonly most: number;
-  /** Of those from one address, so that it cannot take all. */
+  /** Limit per source address, so that one address cannot take all connections. */
   readonly mostOfAddress: number;
 }
 
@@ -43,7 +43,7 @@ export function defaultConnectionLimits(): ConnectionLimits {
 /**
  * Closes connections beyond the limits as soon as they come.
  *
- * @param tell Is told of it, once in ten seconds at most, with the number of those that were closed since.
+ * @param tell Called at most every ten seconds, with the number of connections closed since the last call.
  */
 export function limitConnections(
   server: Server,

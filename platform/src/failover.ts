@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Several controllers that share a state, as one for whoever calls them.
+// Presents several controllers that share a state as one.
 
 import type { DescMethod } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
@@ -12,21 +12,24 @@ export interface FailoverOptions {
   /** Base URLs, at least one. */
   readonly addresses: readonly string[];
   readonly makeTransport: (address: string) => Transport;
-  /** While a controller answers that none leads, it is asked again for so long. Default 0: each is asked once. */
+  /**
+   * How long to keep asking while a controller answers that there is no leader. Default 0: each controller is asked
+   * once.
+   */
   readonly patienceMs?: number;
   /** Whether a call may be made again that may have been heard. Default: none. */
   readonly isRepeatable?: (method: DescMethod) => boolean;
-  /** One that may, and has no limit of its own, is given up at a controller after so long. Default: never. */
+  /** Timeout per controller for an idempotent call without a limit of its own. Default: none. */
   readonly answerMs?: number;
 }
 
-/** Where nobody was, nobody is looked for again so soon, unless there is nowhere else to go. */
+/** How long an unresponsive controller is skipped, unless no other is left. */
 const desertedMs = 3_000;
 
 /** Between two rounds of asking. */
 const pauseMs = 200;
 
-/** What the system says where a connection was never made. */
+/** Error codes of the system for a connection that was never established. */
 const neverConnected = new Set([
   "ECONNREFUSED",
   "EHOSTUNREACH",
@@ -45,9 +48,9 @@ export function splitAddresses(text: string): string[] {
 }
 
 /**
- * Sends each call to the controller that answered last. Where that one does not lead, the call goes to the one that does;
- * where there is nobody, to the next. A call that may have been heard is not made again, but the one after it goes
- * elsewhere.
+ * Sends each call to the controller that answered last. If that one is not the leader, the call goes to the leader; if
+ * it does not respond, to the next controller. A call that may have been received is not retried, but the following
+ * call goes to another controller.
  */
 export function makeFailoverTransport(options: FailoverOptions): Transport {
   const { addresses, patienceMs = 0, isRepeatable = () => false, answerMs } = options;
@@ -66,7 +69,7 @@ export function makeFailoverTransport(options: FailoverOptions): Transport {
   /** Where to go after that one has failed. */
   const nextAfter = (address: string, error: unknown, isDeserted: (address: string) => boolean): string => {
     const leader = error instanceof ConnectError ? (error.metadata.get(leaderHeader) ?? "") : "";
-    // Nobody who listens beyond TLS is told what was to go by it.
+    // A redirect from TLS to plain HTTP would expose the call to eavesdroppers.
     const isSafe = leader.startsWith("https:") || address.startsWith("http:");
     if (/^https?:\/\//.test(leader) && isSafe && leader !== address && !isDeserted(leader)) {
       return leader;
@@ -91,7 +94,7 @@ export function makeFailoverTransport(options: FailoverOptions): Transport {
         return await ask(transportOf(address));
       } catch (error) {
         if (signal?.aborted === true && !isTimeout(signal.reason)) {
-          // Whoever calls wants no answer any more: that says nothing of who was asked.
+          // The caller has cancelled the call, which says nothing about the controller.
           throw error;
         }
         const isElsewhere = errorCodeOf(error) === "MILLPOND_E_NOT_LEADER";
@@ -135,7 +138,7 @@ function isTimeout(reason: unknown): boolean {
   return reason instanceof Error && reason.name === "TimeoutError";
 }
 
-/** Whether nobody answered, or nobody who can. */
+/** Whether the controller did not respond, or cannot serve calls at present. */
 function isAway(error: unknown): boolean {
   const code = errorCodeOf(error);
   return (

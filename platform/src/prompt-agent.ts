@@ -8,10 +8,10 @@ import { Agent as HttpsAgent } from "node:https";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 
-/** What an error says where a connection was not made in time, and nobody has heard anything. */
+/** Error code of a connection that was not established in time; no byte of the call was received. */
 export const notConnectedCode = "ERR_NOT_CONNECTED";
 
-/** Fails connections to an address that are not made within so long, TLS included. */
+/** Fails connections that are not established in time, TLS handshake included. */
 export function makePromptAgent(
   address: string,
   { connectMs, ca }: { readonly connectMs: number; readonly ca?: string | undefined },

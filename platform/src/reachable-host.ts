@@ -8,6 +8,6 @@ export function reachableHost(host: string): string {
   const all = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
   const others = all.filter(({ internal, address }) => !internal && !address.startsWith("fe80:"));
   const found = others.find(({ family }) => family === "IPv4") ?? (host === "::" ? others[0] : undefined);
-  // Nobody else can reach a machine that has none.
+  // A machine without an external address cannot be reached from elsewhere.
   return found?.address ?? (host === "::" ? "::1" : "127.0.0.1");
 }

@@ -54,7 +54,7 @@ test("a certificate that is not trusted is told with its dates, names or authori
 test("an authority that has expired is told apart from the server's own certificate, and other failures from both", async () => {
   const address = "https://127.0.0.1:1";
   const failure = Object.assign(new Error("certificate has expired"), { code: "CERT_HAS_EXPIRED" });
-  // Nobody is there to show when.
+  // The server is gone, so that the dates of its certificate are unavailable.
   expect((await explainTlsFailure(failure, address))?.rawMessage).toMatch(
     /its certificate, or that of its authority, has expired, and here it is .*\[MILLPOND_E_TLS\]$/,
   );

@@ -23,7 +23,7 @@ const reasons: Readonly<Record<string, Distrust>> = {
   CERT_SIGNATURE_FAILURE: "same name",
 };
 
-/** How long to look for what is wrong with a certificate. */
+/** Timeout for fetching a certificate to explain a failure. */
 const lookMs = 2_000;
 
 /** Whether a call failed because the server's certificate is not trusted. */
@@ -120,7 +120,7 @@ function utc(date: Date): string {
   return `${date.toISOString().slice(0, 16).replace("T", " ")} UTC`;
 }
 
-/** Nothing is said to whoever shows it. undefined: it is not to be had now. */
+/** Sends nothing to the server beyond the handshake. undefined: no certificate could be fetched. */
 async function lookAtCertificate(address: string): Promise<X509Certificate | undefined> {
   const { hostname, port } = new URL(address);
   const host = hostname.replace(/^\[|\]$/g, "");

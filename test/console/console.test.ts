@@ -217,7 +217,7 @@ describe.skipIf(missingBrowser !== "")(`the console${missingBrowser}`, () => {
     await watched.row("ClaimBound").waitFor();
     await pool.stopController();
     await page.getByRole("alert").filter({ hasText: "does not answer since" }).waitFor();
-    // What was known is still there, and looks old.
+    // The last known state is still shown, and marked as old.
     await page.locator(".old .row").filter({ hasText: "ClaimBound" }).waitFor();
     await pool.startController();
     await page.locator(".silence").waitFor({ state: "detached" });

@@ -43,7 +43,7 @@ export interface DeviceView {
   readonly usedMemoryBytes: number;
 }
 
-/** What the controller says is in use; empty when nobody uses the pool. */
+/** Usage as the controller reports it; empty when the pool is unused. */
 export interface Usage {
   readonly claims: readonly string[];
   readonly sessions: readonly string[];
@@ -128,7 +128,7 @@ export class Pool implements AsyncDisposable {
     return this.#list("devices");
   }
 
-  /** Resolves with the sessions when so many are connected. */
+  /** Resolves with the sessions once `count` of them are connected. */
   connected(count: number): Promise<readonly SessionView[]> {
     return until(
       `${count} connected sessions`,
@@ -137,7 +137,7 @@ export class Pool implements AsyncDisposable {
     );
   }
 
-  /** Resolves when the pool is as nobody had used it: no sessions, no claims, no memory in use. */
+  /** Resolves when the pool is unused: no sessions, no claims, no memory in use. */
   async isClean(): Promise<void> {
     await until(
       "no sessions",
@@ -228,7 +228,7 @@ export class Pool implements AsyncDisposable {
       currentContext: string;
       contexts: Record<string, { controller: string; token: string }>;
     };
-    // Between an `up` that has ended and the next one there is none: a container keeps what it was given before.
+    // Between an `up` that has ended and the next one there is no context: a container keeps the last one.
     const context = file.contexts[file.currentContext] ?? this.#context;
     if (context === undefined) throw new Error("up wrote no context");
     this.#context = context;

@@ -130,7 +130,7 @@ int main(int argc, char** argv) {
     }
     size_t at = 0;
     if (const Refusal refusal = check(program, &at); refusal != Refusal::none) {
-      // Of a whole program that would be the generator's own mistake.
+      // An invalid op in a whole program is a bug of the generator.
       std::printf("program %llu is none: op %zu, reason %d\n", static_cast<unsigned long long>(number), at, static_cast<int>(refusal));
       return options.only ? 77 : 2;
     }

@@ -140,8 +140,8 @@ Refusal Order::append(const Op& op) {
   return settle();
 }
 
-/// No call may wait for what is held, nor for host functions that could stand behind a held one: a driver may have one
-/// thread for all of them.
+/// No call may wait for a held op, nor for host functions that could be queued behind one: a driver may run all of them
+/// on one thread.
 Refusal Order::settle() {
   for (const Hold& hold : holds_) {
     if (moments_[end_].maybe.contains(hold.work)) return Refusal::stuck;

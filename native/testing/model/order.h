@@ -119,7 +119,7 @@ class Order {
   std::vector<size_t> hostFunctions_;
   bool hasBegun_ = false;  ///< anything but graphs was made
 
-  // Of the op that is being added
+  // Indices of the op that is being added
   size_t begin_ = 0;
   size_t work_ = kNever;
   size_t end_ = 0;

@@ -225,7 +225,7 @@ class Run {
   uint32_t* host(int slot) const {
     return reinterpret_cast<uint32_t*>(static_cast<std::byte*>(memory_[placeOf(program_, slot).buffer].host) + offset(slot));
   }
-  /// Of any kind: the host's own where there is one.
+  /// The address of a slot of any kind: for host memory, the host's pointer.
   CUdeviceptr address(int slot) const {
     return isHost(bufferOf(program_, slot).memory) ? reinterpret_cast<CUdeviceptr>(host(slot)) : device(slot);
   }

@@ -100,7 +100,7 @@ void bugNone() {
 void bugUnreadable() {
   useDevice();
   CUmodule module;
-  // What this says is of no matter to a program that does not look at it.
+  // The result does not matter to a program that ignores it.
   REQUIRE(cuModuleLoadData(&module, ".version 7.0\n.target sm_75\n.address_size 64\nno PTX at all\n") != CUDA_SUCCESS);
 }
 
@@ -119,7 +119,7 @@ void bugFreed() {
   const CUdeviceptr kept = words(kWords);
   const CUdeviceptr p = words(kWords);
   OK(cuMemFree_v2(p));
-  // What the driver answers is its own affair: its memory may still be there.
+  // The driver may answer either way: the memory may still be mapped.
   run("_Z4fillPj", p);
   cuMemFree_v2(kept);
 }

@@ -130,7 +130,7 @@ void limits() {
   OK(cuMemAllocFromPoolAsync(&q, 8 * kMi, small, nullptr));
   OK(cuMemFreeAsync(q, nullptr));
   OK(cuMemPoolDestroy(small));
-  // What a pool keeps is there for ordinary allocations, too.
+  // Memory that a pool retains is available to ordinary allocations, too.
   CUmemoryPool standard = nullptr;
   OK(cuDeviceGetDefaultMemPool(&standard, 0));
   cuuint64_t keep = ~cuuint64_t{0};

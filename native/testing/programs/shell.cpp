@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Somebody at an interactive shell, who thinks between two lines: it does what each line of its input says, and says so.
+// Stands for an interactive shell with idle times between its lines: executes each line of its input and
+// prints the outcome.
 #include <cstring>
 
 #include "testing/programs/program.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where workers have what they map.
+// The address layout of workers.
 #include <fstream>
 
 #include "testing/remoted.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays of several planes, and what is said where no device has sparse ones.
+// Arrays of several planes, and the errors of devices without sparse arrays.
 #include <array>
 #include <numeric>
 #include <vector>

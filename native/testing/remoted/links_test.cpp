@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole programs over TCP links that break: the context is kept, every command runs once, whoever is really gone is not
-// waited for.
+// Whole programs over TCP links that break: the context survives, every command runs once, and a client that is gone for
+// good is given up.
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
@@ -180,7 +180,7 @@ class Broken {
   Broken(const Broken&) = delete;
   Broken& operator=(const Broken&) = delete;
 
-  /// Starts the program, and then the link, which is cut so often.
+  /// Starts the program, and then the link, which is cut that number of times.
   void start(uint32_t cuts, const char* graceSeconds, const std::function<void()>& program) {
     std::fflush(nullptr);
     const std::string log = logPath();
@@ -234,8 +234,8 @@ size_t timesIn(const std::string& text, const std::string& what) {
   return times;
 }
 
-/// Three threads of a program work until the link was broken `cuts` times, and a little longer; what they compute is what
-/// they would have without. What the worker said.
+/// Three threads of a program work until the link has broken `cuts` times, and a little longer; their results equal those
+/// over an intact link. Returns the worker's log.
 std::string workThrough(Broken& broken, uint32_t seed, uint32_t cuts) {
   Shared& shared = broken.shared;
   broken.start(cuts, "3600", [&] {

@@ -286,7 +286,7 @@ TEST("code of several texts is linked, loaded and run") {
     OK(CU(cuModuleGetFunction)(&call, module, "call"));
     CHECK_EQ(run(call, 21), 42u);
     FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuLinkComplete)(link, &code, &bytes));
-    // The sizes of the logs are what was written to them now, which makes a log without room.
+    // The log size is the number of bytes just written: none, since the log has no room.
     CHECK_EQ(reinterpret_cast<uintptr_t>(logs.values[3]), 0u);
     OK(CU(cuLinkCreate_v2)(6, logs.options, logs.values, &link));
     OK(CU(cuLinkAddData_v2)(link, CU_JIT_INPUT_PTX, const_cast<char*>(kTwo), sizeof kTwo, "two", 0, nullptr, nullptr));
@@ -332,7 +332,7 @@ TEST("an image that the worker's host has already is not sent again, and one tha
     size_t files = 0;
     for (const auto& entry : std::filesystem::directory_iterator(cache)) {
       CHECK_EQ(entry.file_size(), text.size() + 2);  // the text, its zero, and the zero behind every image
-      // Whoever finds an image there marks it as used.
+      // A lookup that finds an image marks it as used.
       using Clock = std::filesystem::file_time_type;
       if (i > 0) CHECK(entry.last_write_time() > Clock::clock::now() - std::chrono::hours(1));
       std::filesystem::last_write_time(entry.path(), Clock::clock::now() - std::chrono::hours(24));

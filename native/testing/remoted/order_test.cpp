@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One program order: whatever threads submit to streams that they share is done in the order in which they submitted it,
-// and who waits keeps nobody else from submitting.
+// One program order: work that threads submit to shared streams runs in submission order, and a thread that waits does
+// not keep others from submitting.
 #include <atomic>
 #include <mutex>
 #include <random>
@@ -16,7 +16,7 @@ constexpr unsigned kOrderedThreads = 64;
 constexpr unsigned kSharedStreams = 8;
 constexpr uint64_t kFactor = 6364136223846793005ULL;
 
-/// Of all threads together. The figure that is promised is a million: MILLPOND_TEST_OPERATIONS=1000000.
+/// The number of operations over all threads. The documented figure is a million: MILLPOND_TEST_OPERATIONS=1000000.
 unsigned operations() {
   const char* given = std::getenv("MILLPOND_TEST_OPERATIONS");
   return given ? static_cast<unsigned>(std::atoi(given)) : 20'000u;
@@ -54,7 +54,7 @@ constexpr char kSteps[] = R"(
 }
 )";
 
-/// A stream that threads share, and what was submitted to it.
+/// A stream that threads share, and the work submitted to it.
 struct SharedStream {
   std::mutex submitting;
   CUstream stream = nullptr;
@@ -139,7 +139,7 @@ class OrderedThread {
     CHECK_EQ(seen[0], shared.value);
     CHECK_EQ(seen[1], shared.steps);
   }
-  /// What this thread did is done when its wait is over, while others go on with the same stream.
+  /// The thread's own work is complete when its wait returns, while others continue with the same stream.
   void waitForOwn(SharedStream& shared) {
     uint64_t own = 0;
     {

@@ -81,7 +81,7 @@ class ParkingPool {
     if (kills_ && workers_.size() > 1 && random_() % 2 == 0)
       killers_.emplace_back([pid = workers_.back()->pid(), us = static_cast<long>(random_() % 5000)] {
         nap(us);
-        // Nobody has waited for it yet, so the number is still its own.
+        // The process has not been reaped, so its pid cannot have been reused.
         ::kill(pid, SIGKILL);
       });
     return HttpTestServer::json(200, R"({"session":"s","unixPath":")" + own + R"(/data","bootId":")" + bootId() +
@@ -173,7 +173,7 @@ inline Outcome runParked(Way way, const std::function<void()>& program, std::opt
   return outcome;
 }
 
-/// The program goes well over both transports, with at least so many sessions.
+/// The program succeeds over both transports, with at least `sessions` sessions.
 inline void runParkedOverBoth(const std::function<void()>& program, size_t sessions) {
   for (const Way way : {Way::kSharedMemory, Way::kTcp}) {
     const Outcome outcome = runParked(way, program);
@@ -185,7 +185,7 @@ inline void runParkedOverBoth(const std::function<void()>& program, size_t sessi
   }
 }
 
-/// As `everywhere`, with the sessions of such a pool. They are at least so many.
+/// As `everywhere`, with sessions of a pool that parks, at least `sessions` of them.
 inline void everywhereParked(const std::function<void()>& program, size_t sessions) {
   CHECK_EQ(runProgram(Way::kDirect, program), 0);
   runParkedOverBoth(program, sessions);

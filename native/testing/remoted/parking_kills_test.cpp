@@ -8,7 +8,7 @@ using namespace millpond::testing;
 
 namespace {
 
-/// What a program that has lost its device exits with.
+/// Exit status of a program that has lost its device.
 constexpr int kLost = 3;
 
 /// Goes on only where the device is there; one that is lost stays so.

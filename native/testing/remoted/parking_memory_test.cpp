@@ -49,7 +49,8 @@ TEST("pinned memory keeps its address and what is in it, for the program and for
         for (unsigned round = 1; round <= 3; ++round) {
           copyThrough(words, others + kWords, kWords);
           CHECK(std::equal(words, words + kWords, others + kWords));
-          // What kernels store there through an address of before is there, and what the program wrote meanwhile.
+          // Stores by kernels through an address from before the parking are present, and so are the
+          // program's writes in between.
           if (isReached) {
             CUdeviceptr to = onDevice + 8 * round;
             unsigned value = 1000 + round;
@@ -133,7 +134,7 @@ TEST("pools from which nothing is allocated are there again, as they were set, a
           OK(CU(cuCtxSetCurrent)(primary));
         };
         useBoth();
-        // What it keeps counts as memory of the device only where something is in use.
+        // Retained memory counts as the device's only where part of it is in use.
         CHECK(poolAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >= 10'000);
         const uint64_t reserved = poolAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH);
         const uint64_t used = poolAttribute(byDefault, CU_MEMPOOL_ATTR_USED_MEM_HIGH);

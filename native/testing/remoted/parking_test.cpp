@@ -187,7 +187,7 @@ TEST("threads that all call a parked session at once are served by one other") {
               while (!go) std::this_thread::yield();
               OK(CU(cuMemAlloc_v2)(&memory, 256));
               OK(CU(cuMemsetD8_v2)(memory, static_cast<unsigned char>(t), 256));
-              // Nobody lets go while another one still comes.
+              // The last thread to arrive here releases the others, so none of them frees its memory early.
               if (--there == 0) go = false;
               while (go) std::this_thread::yield();
               std::array<unsigned char, 256> back{};
@@ -337,7 +337,7 @@ TEST("a program whose variables hold what they held at first is parked, and one 
         stay([&] { CHECK_EQ(result(look), 2u); });
         OK(CU(cuModuleUnload)(module));
         rest();
-        // Whoever knows an address may have handed it to anybody.
+        // A program that has asked for an address may have stored it anywhere: its session is not parked.
         OK(CU(cuModuleLoadData)(&module, kCount));
         CUdeviceptr counter = 0;
         size_t bytes = 0;
@@ -367,7 +367,7 @@ TEST("times between events are the same when they are asked for again, also over
           OK(CU(cuEventElapsedTime)(&ms, events[from], events[to]));
           return ms;
         };
-        // It may have been parked between two of them, and is told what the clocks say then.
+        // The session may have been parked between two of them; the elapsed time must be the same.
         const auto same = [](float now, float before) {
           if (std::abs(now - before) > 1e-5f * (1 + before)) fail(__FILE__, __LINE__, std::to_string(now) + " is not " + std::to_string(before));
         };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two devices of one process: copies between them, and what they may do with each other's memory.
+// Two devices of one process: copies between them, and access to each other's memory.
 #include <cstring>
 
 #include "testing/remoted.h"

@@ -41,7 +41,7 @@ constexpr unsigned kRounds = 30'000;
 constexpr int64_t kLeastLookNs = 300'000'000;
 constexpr int64_t kLongestLookNs = 20'000'000'000;
 
-/// Launches for ever, with some kernels queued at all times.
+/// Launches forever, with some kernels queued at all times.
 void keepBusy() {
   begin();
   CUmodule module = nullptr;
@@ -166,7 +166,7 @@ class SharedGpu {
       if (seat.state != gate::Seat::State::kFree) out.push_back(seat.usedNs);
     return out;
   }
-  /// Waits until so many sessions have been worked for.
+  /// Waits until `sessions` sessions have had work done.
   void awaitWork(size_t sessions) {
     const auto isAtWork = [](const std::vector<int64_t>& all) {
       return std::all_of(all.begin(), all.end(), [](int64_t ns) { return ns > 5'000'000; });
@@ -244,7 +244,7 @@ TEST("the programs of a claim have its share together, beside another's and alon
 
 TEST("a burstable program has what is idle, a best-effort one what all others leave") {
   SharedGpu gpu;
-  // Somebody who is there and wants nothing.
+  // A session that is present and idle.
   gpu.add("guaranteed", 80).begin([] {
     begin();
     ::pause();

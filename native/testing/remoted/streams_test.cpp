@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words that streams write and wait for, what streams are told about themselves, occupancy, launches of CUDA 3.
+// Words that streams write and wait for, attributes of streams, occupancy, launches of CUDA 3.
 #include <sys/mman.h>
 
 #include <atomic>
@@ -73,7 +73,7 @@ TEST("a stream and the program hand each other words in memory of the host, and 
     CUdeviceptr device = 0;
     OK(CU(cuMemHostGetDevicePointer_v2)(&device, memory.get(), 0));
     auto* words = static_cast<uint32_t*>(memory.get());
-    // What is told of lies before the word on one side and behind it on the other.
+    // The data lies before the word on one side and behind it on the other.
     const std::atomic_ref<uint32_t> request(words[512]), answer(words[600]);
     uint32_t& question = words[100];
     const uint32_t& reply = words[1000];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture and surface references: what is bound to them when a kernel is launched is what it reads and writes.
+// Texture and surface references: a kernel reads and writes the memory bound to them at its launch.
 #include <array>
 #include <bit>
 #include <vector>
@@ -89,7 +89,7 @@ CUarray makeArray(unsigned flags, CUarray_format format = CU_AD_FORMAT_UNSIGNED_
   return array;
 }
 
-/// The kernels in a module, and memory for what they find.
+/// The kernels in a module, and memory for their results.
 class Kernels {
  public:
   Kernels() {
@@ -154,7 +154,7 @@ TEST("a launch reads and writes what was bound before it, whatever is bound behi
       for (uint32_t i = 0; i < kCount; ++i) CHECK_EQ(seen[i], 1000 * k + i / kWidth * 100 + i % kWidth);
     }
     for (const CUarray array : arrays) OK(CU(cuArrayDestroy)(array));
-    // What is bound is gone, and the kernel does not use it.
+    // The bound memory is freed, and the kernel does not use it.
     OK(CU(cuTexRefSetFormat)(kernels.texture("line"), CU_AD_FORMAT_UNSIGNED_INT32, 1));
     OK(CU(cuTexRefSetAddress_v2)(nullptr, kernels.texture("line"), kernels.out, kCount * sizeof(uint32_t)));
     uint32_t first = 0;
@@ -332,7 +332,7 @@ TEST("references that a program makes end with it, with their context, or when t
     begin();
     FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuTexRefGetFlags)(&flags, left));
     FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuTexRefGetFlags)(&flags, image));
-    // What took their places is sound.
+    // References created in their places are valid.
     OK(CU(cuTexRefCreate)(&reference));
     OK(CU(cuTexRefGetFlags)(&flags, reference));
     OK(CU(cuCtxSynchronize)());

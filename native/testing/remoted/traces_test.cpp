@@ -194,7 +194,7 @@ TEST("a program that closes the file, and opens another one in its place, finds 
       "calls",
       [] {
         begin();
-        // What became of the trace's number is found by what it refers to.
+        // The descriptor of the trace is found by the file that it refers to.
         const std::string trace = std::string(std::getenv("MILLPOND_LOG")).substr(4);
         const std::string own = trace + ".own";
         FILE* mine = std::fopen(own.c_str(), "w");

@@ -43,13 +43,14 @@ class CuttingProxy {
     wanted_ = cuts;
     thread_ = std::thread([this] { run(); });
   }
-  /// Changes a bit of what it passes on before it cuts, a moment later: a length that became larger would be waited for.
+  /// Flips a bit of the data that it forwards before it cuts, a moment later: a corrupted length could make
+  /// the receiver wait for more.
   void setChanging() { isChanging_ = true; }
   /// Looks for these bytes in all that it passes on.
   void watchFor(std::vector<std::byte> bytes) { watched_ = std::move(bytes); }
   /// How often they were there.
   uint32_t seen() const { return seen_.load(); }
-  /// Cuts now, and as long as it is off lets nobody through.
+  /// Cuts now, and refuses connections while it is off.
   void setOff(bool off) { off_.store(off); }
 
  private:
@@ -127,7 +128,7 @@ class CuttingProxy {
     }
     if (!cuts || line.passed[from] < line.cutAt) return;
     ++cuts_;
-    // Either end may hear of it by a reset, with what was on its way gone, or by an orderly close.
+    // Either end may see a reset, with data in flight lost, or an orderly close.
     for (UniqueFd& each : line.ends) {
       const linger reset{1, 0};
       if (random_() % 2) ::setsockopt(each.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));

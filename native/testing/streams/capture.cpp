@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream capture, and launches of what was captured.
+// Stream capture, and launches of captured graphs.
 #include <functional>
 #include <thread>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nobody is told of failures.
+// Failures are not reported.
 #pragma once
 
 #include "cuda/gen/cuda_api.h"

@@ -15,7 +15,7 @@
 
 namespace millpond::worker {
 
-/// Of what lies at an address nothing is known but who says so.
+/// Records only which session owns the memory at an address.
 class SessionRange {
  public:
   uint64_t device() const { return begin; }
@@ -77,7 +77,7 @@ class Executor {
     answer.resize(cmd::encodedSize<R>());
     cmd::encode(answer.data(), value);
   }
-  /// Each command here is called by whoever has its answer at once.
+  /// Each command here is called by code that needs its reply immediately.
   bool isAwaited() const { return true; }
   CUresult violation(const char* what) {
     violations.emplace_back(what);
