@@ -5,13 +5,13 @@ import type { ActivityFacts, SessionFacts } from "../domain/agent-report.ts";
 import type { AllocationRecord } from "../domain/records.ts";
 
 interface Seen {
-  /** Since when what it does is counted, Unix seconds; another date begins anew. */
+  /** When counting began, in Unix seconds; another date restarts the count. */
   since: number;
   /** On the monotonic clock: the last call, or when the claim was bound, or when the controller started. */
   lastMs: number;
   /** Calls of its sessions as last reported. */
   commands: bigint;
-  /** What its agent has counted, since the allocation is there. */
+  /** Active time counted by the agent since the allocation began. */
   countedMs: number;
   activeMs: number;
 }
@@ -28,7 +28,7 @@ export class Activity {
     this.#clock = clock;
   }
 
-  /** Begins with what is written down, from nothing where the allocation has another date. */
+  /** Continues from the recorded values, or from zero if the allocation has another date. */
   begin({
     epoch,
     grantedAt,
@@ -45,7 +45,7 @@ export class Activity {
     this.#seen.set(epoch, seen);
     if (seen.since !== grantedAt) {
       seen.since = grantedAt;
-      // What has been counted since its size was changed is of the new one.
+      // Time counted since the resize belongs to the new size.
       seen.activeMs = Math.max(0, seen.countedMs - countedMs);
     }
   }
@@ -89,7 +89,7 @@ export class Activity {
     return this.#seen;
   }
 
-  /** What is to be written down: whole seconds, and what the agent had counted when they were full. */
+  /** The values to record: whole seconds, and the agent's count at that moment. */
   record(epoch: number): Pick<AllocationRecord, "activeSeconds" | "countedMs"> {
     const { activeMs, countedMs } = this.#seen.get(epoch) ?? { activeMs: 0, countedMs: 0 };
     return {

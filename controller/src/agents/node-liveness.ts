@@ -6,18 +6,19 @@ import { unixSeconds } from "../timers/clock.ts";
 import { Deadlines } from "../timers/deadlines.ts";
 import type { AgentReport, NodeDescription, SessionFacts } from "../domain/agent-report.ts";
 
-/** A node whose agent has been silent for so long is not ready. */
+/** A node is not ready once its agent has been silent this long. */
 export const nodeLostAfterMs = 10_000;
 
-/** An agent calls again when it is answered, after 2 s at most; one whose last call is so long ago is gone. */
+/** An agent calls again after each answer, within 2 s; after this long without a call it is gone. */
 const agentGoneAfterMs = 3_000;
 
-/** A ticket that has opened no session for so long will open none: it has expired, and its session would be known. */
+/** After this long a ticket that has opened no session has expired, and its session would be known. */
 export const ticketMemoryMs = ticketLifetimeSeconds * 1000 + nodeLostAfterMs;
 
 /**
- * Whoever has a ticket presents it at once, and gets another where the agent does not answer. So one from before the agent
- * was started is hardly presented to it; until then, where it is, it is not missed.
+ * A client presents its ticket immediately, and requests another if the agent does not respond. A ticket from before
+ * the agent's start is therefore rarely presented to it; until this time has passed, such a ticket counts as
+ * outstanding.
  */
 const ticketOfEarlierRunMs = 15_000;
 
@@ -46,7 +47,7 @@ interface NodePresence {
   description: NodeDescription;
   /** Since when its devices are ill, by UUID, on the monotonic clock. */
   illSinceMs: ReadonlyMap<string, number>;
-  /** Faults of devices that somebody has cleared and the agent still reports, by UUID. */
+  /** Faults of devices that an operator has cleared and the agent still reports, by UUID. */
   clearedFaults: ReadonlyMap<string, number>;
   /** Sequence of the call that brought it. */
   describedBy: number;
@@ -69,7 +70,7 @@ interface NodePresence {
 export interface Admission {
   /** The report has been overtaken by a newer one and was not taken over. */
   readonly isStale: boolean;
-  /** Of the node; undefined: nobody has described it, and the report was not taken over. */
+  /** Description of the node; undefined: there is none yet, and the report was not taken over. */
   readonly description: NodeDescription | undefined;
   /** First contact since the controller started, or since the node was lost. */
   readonly hasComeBack: boolean;
@@ -297,7 +298,7 @@ export class NodeLiveness {
     return poll !== undefined || (!hasHungUp && silentMs < agentGoneAfterMs);
   }
 
-  /** To be told of nodes that are not in the pool any more. */
+  /** Forgets a node that is no longer in the pool. */
   forgetNode(name: string): void {
     this.#nodes.get(name)?.poll?.abort();
     this.#nodes.delete(name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Who may do what, over real sockets.
+// Authorization of every method, over real sockets.
 
 import type { DescMethod } from "@bufbuild/protobuf";
 import { type Client, createClient, type Transport } from "@connectrpc/connect";
@@ -75,7 +75,7 @@ test("every method of every service has a rule", () => {
   }
 });
 
-/** Who may call what, written down a second time: a method that is not here has been forgotten. */
+/** The authorization table, written a second time: a method missing here fails the test. */
 const users = ["user", "tenant-admin", "admin"];
 const chiefs = ["tenant-admin", "admin"];
 const programs = ["claim", ...users];
@@ -147,7 +147,7 @@ test("a role may call its methods and no others, and the refusal says which role
   for (const method of methods) {
     const may = mayCallIt[methodName(method)] ?? [];
     for (const [role, secret] of secrets) {
-      // What is not let in is not read: it need not even be JSON.
+      // The body of an unauthorized call is not parsed: it need not even be JSON.
       const { status, text } = await post(pool, method, secret, "{");
       const what = `${methodName(method)} by ${role}: ${text}`;
       if (may.includes(role)) {
@@ -219,7 +219,7 @@ test("the token of a claim sees that claim and nothing else, not even a later on
       expect((await refusal(call)).code).toBe("MILLPOND_E_NOT_FOUND");
     }
   }
-  // What it says of itself is sealed.
+  // The contents of a token are authenticated.
   for (const forged of [secret.replace("own", "other"), secret.replace("team-a", "team-b"), `${secret}A`]) {
     expect((await refusal(as(pool, forged).claims.getClaim({ name: "other" }))).code).toBe(
       "MILLPOND_E_UNAUTHENTICATED",

@@ -14,17 +14,17 @@ import {
 } from "@millpond/api";
 import type { Role } from "../domain/caller.ts";
 
-/** `any` is everybody who has a token. */
+/** `any` is every caller with a token. */
 export type RequiredRole = Role | "any";
 
 interface Rule<I> {
   readonly role: RequiredRole;
   /**
-   * What a controller that follows does: `answers` from what is durable, or `asks` the one that leads for the caller, as
-   * it does for what it does not find. Absent: it sends the caller there.
+   * How a follower serves the method: it `answers` from durable state, or `asks` the leader on behalf of the caller, as
+   * it does for objects that it does not find. Absent: it redirects the caller to the leader.
    */
   readonly follower?: "answers" | "asks";
-  /** What a call is to change, for the audit; absent: it changes nothing that anybody decides. */
+  /** The object that a call changes, for the audit; absent: it changes nothing that a user decides. */
   readonly changes?: (request: I) => string;
 }
 
@@ -77,12 +77,12 @@ const accessRules: Rules<typeof AccessService> = {
   listTokens: { role: "tenant-admin", follower: "answers" },
   revokeToken: { role: "tenant-admin", changes: ({ name }) => `token/${name}` },
   listAudit: { role: "tenant-admin", follower: "answers" },
-  // It changes nothing of the pool, and whoever uses it is who made it.
+  // It changes nothing in the pool, and the code logs in its creator.
   createLoginCode: { role: "user", follower: "answers" },
 };
 
 const agentRules: Rules<typeof AgentService> = {
-  // What an agent reports is what is there, not what somebody decides.
+  // An agent reports facts, not decisions.
   sync: { role: "agent" },
 };
 
@@ -103,7 +103,7 @@ const table: Readonly<Record<string, Readonly<Record<string, Rule<never>>>>> = {
   [AgentService.typeName]: agentRules,
 };
 
-/** @throws MILLPOND_E_INTERNAL for a method that nobody may call */
+/** @throws MILLPOND_E_INTERNAL for a method that no role may call */
 export function ruleOf(method: DescMethod): Rule<never> {
   const rule = table[method.parent.typeName]?.[method.localName];
   if (rule === undefined) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What every call goes through, whichever way it came: who calls, whether he may, what is recorded of it, and the form
-// of its failure.
+// The path of every call, whatever its transport: authentication, authorization, audit, and the form of its errors.
 
 import type { DescMethod } from "@bufbuild/protobuf";
 import { ConnectError, type ContextValues } from "@connectrpc/connect";
@@ -80,7 +79,7 @@ export class CallGuard {
     } catch (error) {
       if (error instanceof ConnectError || call.signal.aborted) {
         log.debug({ method, err: error }, "refused");
-        // Here it is known who reads it.
+        // The reader is known only here.
         const caller = call.values.get(callerKey);
         throw caller === undefined ? error : refusalFor(error, mayKnowOf(caller));
       }
@@ -98,7 +97,7 @@ export class CallGuard {
     const caller = values.get(callerKey);
     if (caller !== undefined && takesTurns(method)) {
       return await this.#turns.take(caller.name, async () => {
-        // Of one that has hung up while it waited, nobody reads the answer.
+        // The caller has hung up while the call was waiting: its answer would not be read.
         signal.throwIfAborted();
         return await run();
       });
@@ -116,7 +115,7 @@ export class CallGuard {
   }
 }
 
-/** @throws MILLPOND_E_FORBIDDEN, which says what is missing and nothing of what is there */
+/** @throws MILLPOND_E_FORBIDDEN, which names the missing role and discloses nothing about the object */
 function requireRole(caller: Caller, required: RequiredRole, what: string): void {
   if (!mayCall(caller.role, required)) {
     throw millpondError(

@@ -2,7 +2,10 @@
 
 import { createContextKey } from "@connectrpc/connect";
 
-/** Header of a call that a controller makes for a caller of its own: who gets it and does not lead passes it on no further. */
+/**
+ * Header of a call that a follower forwards for a caller: a controller that is not the leader does not forward it
+ * again.
+ */
 export const passedOnHeader = "millpond-passed-on";
 
 /** What a caller's token came in. */

@@ -2,7 +2,7 @@
 
 import { millpondError } from "@millpond/api";
 
-/** Why somebody changes something: UTF-8, percent-encoded as in URLs. */
+/** Reason of a change: UTF-8, percent-encoded as in URLs. */
 export const reasonHeader = "millpond-reason";
 
 const maxReasonLength = 256;

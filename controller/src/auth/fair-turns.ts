@@ -51,7 +51,7 @@ export class FairTurns {
   }
 
   #end(token: string, line: Line): void {
-    // What has come meanwhile is first.
+    // I/O events that have arrived meanwhile are handled first.
     void setImmediate().then(() => {
       this.#running -= 1;
       line.running -= 1;

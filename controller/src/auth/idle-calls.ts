@@ -17,12 +17,12 @@ interface Window {
 }
 
 export interface IdleCallsOptions {
-  /** Calls back once, so many milliseconds from now. */
+  /** Calls back once, after `delayMs` milliseconds. */
   readonly after: (delayMs: number, callback: () => void) => unknown;
   /** Unix seconds. */
   readonly now: () => number;
   readonly write: (entry: AuditEntry) => Promise<void>;
-  /** Is told when the number of what was counted could not be written. */
+  /** Called when the count could not be written. */
   readonly onFailure: (error: unknown) => void;
 }
 

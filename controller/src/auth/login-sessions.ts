@@ -9,7 +9,7 @@ import { hashOf, isToken } from "./tokens.ts";
 /** A login ends after a working day, whatever its token. */
 export const loginSeconds = 12 * 3600;
 
-/** A login code that nobody has used ends. */
+/** Lifetime of an unused login code. */
 export const codeSeconds = 600;
 
 /** Beyond it the oldest code goes. */
@@ -59,7 +59,7 @@ export class LoginSessions {
       const opened = decipher.update(bytes.subarray(nonceBytes, -sealBytes));
       said = Buffer.concat([opened, decipher.final()]).toString("utf8");
     } catch {
-      // Somebody else's seal: of another pool, or made up.
+      // The seal of another pool, or a forged one.
       return undefined;
     }
     const { token, expiresAt } = JSON.parse(said) as { readonly token: string; readonly expiresAt: number };

@@ -39,7 +39,7 @@ test("neither answers, nor refusals, nor events name a claim or a gang of anothe
   const [ann, bob] = [await make("ann", "team-a"), await make("bob", "team-b")];
   const low = { preemptible: true, memoryBytes: GiB, gpus: 2, leaseSeconds: 3600 };
   await ann.claims.createClaim({ claim: { ...low, name: "ann-secret" } });
-  // Whoever is refused at once is told whose devices it would get, too.
+  // An immediate refusal does not disclose the victims' names either.
   const urgent = { priority: 9, memoryBytes: GiB, gpus: 2, leaseSeconds: 3600 };
   const refused = await everythingIn(
     bob.claims.createClaim({ claim: { ...urgent, name: "bob-tries" }, noWait: true }),
@@ -76,7 +76,7 @@ test("neither answers, nor refusals, nor events name a claim or a gang of anothe
   expect(await everythingIn(admin.claims.getClaim({ name: "ann-secret" }))).toContain(
     "taken back for claim bob-secret",
   );
-  // What is recorded of one that has ended is not shown either.
+  // Records of ended claims are redacted, too.
   for (const name of ["bob-secret", "bob-one", "bob-two"]) {
     await bob.claims.releaseClaim({ name });
   }

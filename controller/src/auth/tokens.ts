@@ -76,7 +76,7 @@ export interface FixedToken {
   readonly caller: Caller;
 }
 
-/** What a bearer says makes a caller of him, or does not. */
+/** The result of checking a bearer token: its caller, or the cause of the refusal. */
 export type Verification = Caller | "unknown" | "expired";
 
 /** Knows tokens by their hashes: those that it is made with, and those of the store at the moment. */
@@ -103,7 +103,10 @@ export class TokenVerifier {
     this.#now = now;
   }
 
-  /** Whose token it is. A difference in time tells of hashes, which nobody can choose, not of secrets. */
+  /**
+   * Looks up the owner of a token. Timing discloses something about hashes, which callers cannot choose, not about
+   * secrets.
+   */
   verify(secret: string): Verification {
     const ofClaim = this.#claimTokens?.verify(secret);
     if (ofClaim !== undefined) {

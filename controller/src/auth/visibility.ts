@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Who calls, and what a caller may see.
+// The identity of a caller, and its visibility.
 
 import { createContextKey, type HandlerContext } from "@connectrpc/connect";
 import { type MayKnow, mayKnowAll, millpondError } from "@millpond/api";
@@ -18,7 +18,7 @@ export function callerOf({ values }: Pick<HandlerContext, "values">): Caller {
   return caller;
 }
 
-/** Which claims are there for somebody. */
+/** Whether a claim is visible to a caller. */
 export type Sight = (claim: Pick<ClaimRecord, "name" | "tenant" | "createdAt">) => boolean;
 
 export const seesAll: Sight = () => true;

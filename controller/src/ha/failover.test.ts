@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Several controllers on one database: whoever leads is killed or stopped, or the database is, or an agent, and all goes on.
+// Several controllers on one database: leader, database or agent is killed or stopped, and the pool keeps working.
 
 import { expect, test } from "vitest";
 import { runCrashRounds } from "../testing/crash-rounds.ts";

@@ -66,7 +66,7 @@ interface Answered {
   readonly body: unknown;
 }
 
-/** What this very controller answers: who is sent elsewhere does not go there. */
+/** The answer of this very controller: redirects are not followed. */
 async function ask(url: string, method: string, request: object = {}, token = userToken): Promise<Answered> {
   const response = await fetch(`${url}/millpond.v1.${method}`, {
     method: "POST",
@@ -198,7 +198,7 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
     expect(await ask(follower.url, "ClaimService/GetClaim", { name: "nowhere" })).toMatchObject({
       status: 404,
     });
-    // The other controller sees who asks.
+    // The other controller sees the identity of the caller.
     expect(await ask(follower.url, "PoolService/ListSessions", {}, secret)).toMatchObject({
       body: { sessions: [] },
     });
@@ -211,7 +211,8 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
       body: { message: expect.stringMatching(/those in files are each controller's own/) as string },
     });
 
-    // Nobody leads, and the one that led is not there: it is said so, until this one leads itself.
+    // There is no leader, and the last one is gone: calls fail with that error until this controller becomes the
+    // leader.
     await leader[Symbol.asyncDispose]();
     const said = new Set<string>();
     await until(async () => {
@@ -264,7 +265,7 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
     expect((await atFollower.claims.getClaim({ name: "a" })).claim?.allocation).toMatchObject({
       epoch: claim?.allocation?.epoch,
     });
-    // What the one before has issued is good for as long as it was granted, and not longer.
+    // A ticket of the previous leader is valid for its granted lifetime, and no longer.
     const late = await agent.openSession(kept.ticket);
     await atFollower.claims.releaseClaim({ name: "a" });
     await agent.until(({ allocations }) => allocations.length === 0);
@@ -294,11 +295,11 @@ describe.skipIf(missingPostgres !== undefined)(`a controller that follows${why}`
     await server.end("killed");
     const lost = await both.claims.createClaim({ claim: { name: "lost" } }).catch((error: unknown) => error);
     expect(String(lost)).toMatch(/\[MILLPOND_E_(STORE_UNREACHABLE|NOT_LEADER)\]$/);
-    // What is in memory is told meanwhile.
+    // Reads from memory are served meanwhile.
     expect((await atFollower.claims.listClaims({})).claims.map(({ name }) => name)).toEqual(["before"]);
     const health = await fetch(`${follower.url}/healthz`);
     expect(health.status).toBe(503);
-    // Nobody is said to lead who can lead no longer.
+    // An expired leader is not reported as the leader.
     await until(async () => {
       const refusal: unknown = await atFollower.claims.createClaim({ claim: {} }).catch(String);
       return /none does now\. As this one sees it, the database at .* does not answer: [^[]*\[MILLPOND_E_NOT_LEADER\]$/.test(

@@ -9,17 +9,17 @@ import type { Clock } from "../timers/clock.ts";
 import { Pool } from "../pool/pool.ts";
 import type { Candidate, Lead, Store, StoredState } from "../state/store.ts";
 
-/** Who leads says so this often; a third of a lease. */
+/** How often the leader renews its lease; a third of the lease. */
 const renewEveryMs = 1_000;
 
-/** Who follows looks this often at what was changed, and whether anybody leads. */
+/** How often a follower polls for changes and for the leader. */
 const followEveryMs = 250;
 
 export interface LeaderElectorOptions {
   readonly store: Store;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Is told of the pool that takes the place of the one before, which this controller leads no longer. */
+  /** Called with the pool that replaces the previous one, of which this controller is no longer the leader. */
   readonly onPool: (pool: Pool) => void;
 }
 
@@ -30,7 +30,7 @@ interface PoolReplica {
   readonly id: string;
   /** Under which it leads; 0: it follows. */
   term: number;
-  /** Until then nobody else can lead, on the monotonic clock. */
+  /** Until then no other controller can become leader, on the monotonic clock. */
   leadsUntilMs: number;
   /** Its first decision is prepared. */
   isPrepared: boolean;
@@ -53,7 +53,7 @@ export class LeaderElector implements AsyncDisposable {
   readonly #stop = new AbortController();
   #replica: PoolReplica;
   #url = "";
-  /** Who led when the store said so, on the monotonic clock. */
+  /** The leader when the store reported it, on the monotonic clock. */
   #leader = { url: "", askedMs: 0 };
   #failure: string | undefined;
   #work: Promise<void> = Promise.resolve();
@@ -78,7 +78,7 @@ export class LeaderElector implements AsyncDisposable {
   }
 
   /**
-   * Stands for the lead, and goes on doing so; resolves when it is known who leads.
+   * Begins to take part in leader election; resolves once the leader is known.
    *
    * @param url Where this controller can be reached.
    */
@@ -95,19 +95,19 @@ export class LeaderElector implements AsyncDisposable {
     return this.#replica.pool;
   }
 
-  /** Whether this controller leads, and nobody else can yet. */
+  /** Whether this controller is the leader, and no other can be yet. */
   get isLeading(): boolean {
     const { term, isReady, isOver, leadsUntilMs } = this.#replica;
     return term > 0 && isReady && !isOver && performance.now() < leadsUntilMs;
   }
 
-  /** Where the controller that leads can be reached, as far as is known; empty: nobody leads. */
+  /** Last known address of the leader; empty: there is none. */
   get leaderUrl(): string {
     if (this.isLeading) {
       return this.#url;
     }
     const { url, askedMs } = this.#leader;
-    // Who cannot ask knows no more than that it has not led for longer without renewing its lease.
+    // Without the store, a follower knows only that no lease has been renewed for longer than its duration.
     return performance.now() < askedMs + this.#store.leaseMs ? url : "";
   }
 
@@ -151,7 +151,7 @@ export class LeaderElector implements AsyncDisposable {
   async #beat(): Promise<void> {
     try {
       if (this.#replica.isOver) {
-        // Whoever can lead need not wait for the lease to run out.
+        // Releases the lease, so that the next leader need not wait for its expiry.
         await this.#store.resign({ id: this.#replica.id, url: this.#url });
         this.#replace(await this.#store.load());
       }
@@ -199,9 +199,9 @@ export class LeaderElector implements AsyncDisposable {
     const { term, pool } = replica;
     try {
       pool.lead(term);
-      // What is asked meanwhile is done together with what follows from the state.
+      // Calls that arrive meanwhile are batched with the changes that follow from the state.
       replica.isReady = this.#isShared;
-      // Whoever waits learns why, before anybody asks.
+      // Waiting claims have their reasons before the first read.
       await pool.mutate((transaction) => {
         if (this.#isShared) {
           const detail = reason("controller-leads", { url: this.#url, term });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The web console: static files below /console/, and the login of a browser. A login changes who a call is by, and
-// nothing else: the page calls the same methods as all others, by its token.
+// The web console: static files below /console/, and the login of a browser. A login only authenticates calls: the page
+// uses the same methods as every other client, with its token.
 
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import { ConnectError } from "@connectrpc/connect";
@@ -62,7 +62,10 @@ export class Console {
     this.#cookie = `${options.isSecure ? "__Host-" : ""}millpond-${options.identity.slice(0, 8)}`;
   }
 
-  /** Gives a call of our page the token of its login. A call that brings its own token, or is of another page, keeps what it has. */
+  /**
+   * Adds the token of the login to a call of our page. A call with a token of its own, or from another page, is left
+   * unchanged.
+   */
   admit(request: IncomingMessage): void {
     const { headers } = request;
     if (headers.cookie === undefined || headers.authorization !== undefined || !isOfOurPage(request)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Floods of those who have no token: what they cost, and how long they last.
+// Floods of unauthenticated connections: their cost and duration.
 
 import { once } from "node:events";
 import { createServer, type IncomingMessage } from "node:http";

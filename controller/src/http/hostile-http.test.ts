@@ -157,7 +157,7 @@ test("any bytes at the port are refused or do nothing, and the controller serves
     { numRuns: runs },
   );
   expect(answers).toBeGreaterThan(runs / 4);
-  // They came as far as to be told apart.
+  // The requests were parsed far enough to be distinguished.
   expect([...statuses]).toEqual(expect.arrayContaining(["400", "401", "404"]));
   expect(failures).toEqual([]);
   const admin = createClient(PoolService, makeTransport(controller.url, controller.userToken));

@@ -21,7 +21,7 @@ export async function readMetrics(
     { name: "millpond_controller_leads", value: Number(isLeading) },
   ];
   if (!isLeading) {
-    // What is known of the pool here is told by the one that leads, and nothing twice.
+    // Metrics of the pool are exported by the leader only, so that nothing is counted twice.
     return renderMetrics(own);
   }
   const samples: MetricSample[] = [

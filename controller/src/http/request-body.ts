@@ -3,7 +3,7 @@
 import type { IncomingMessage } from "node:http";
 import { Code, ConnectError } from "@connectrpc/connect";
 
-/** Reads a little more than the most, when there is more: whoever counts shall see it. */
+/** Reads slightly beyond the limit where there is more, so that the caller detects the excess. */
 export async function readBody(request: IncomingMessage, most: number): Promise<Uint8Array> {
   const { promise, resolve, reject } = Promise.withResolvers<Uint8Array>();
   const chunks: Buffer[] = [];
@@ -26,8 +26,8 @@ export async function readBody(request: IncomingMessage, most: number): Promise<
 }
 
 /**
- * Waits for the end of a request of which nobody needs more. To be done before it is refused: a client that is answered
- * before it has said all may forget to end what it was saying, and waits with that connection for ever.
+ * Waits for the end of a request whose rest is discarded. Called before a refusal: a client that is answered before it
+ * has sent its whole request may never finish sending it, and would keep its connection forever.
  */
 export async function outwait(request: IncomingMessage, most: number): Promise<void> {
   if (request.complete) {
@@ -35,7 +35,7 @@ export async function outwait(request: IncomingMessage, most: number): Promise<v
   }
   const { promise, resolve } = Promise.withResolvers<undefined>();
   let size = 0;
-  // Nothing of it is kept: whoever says it may be anybody.
+  // The data is discarded: the sender is not authenticated.
   request.on("data", (chunk: Buffer) => {
     size += chunk.byteLength;
     if (size > most) {

@@ -386,7 +386,7 @@ describe("a call that is refused before it was read", () => {
       socket.write(
         `POST /millpond.v1.PoolService/ListNodes HTTP/1.1\r\nhost: x\r\ncontent-type: ${type}\r\n${head}`,
       );
-      // What it is refused for is known by then.
+      // The reason of the refusal is known by then.
       await pool.settle();
       await pool.settle();
       expect(answer).toBe("");

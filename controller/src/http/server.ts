@@ -26,10 +26,10 @@ import type { Handlers } from "./handlers.ts";
 import { type CertificateSource, flawOf } from "./tls.ts";
 import type { TokenVerifier } from "../auth/tokens.ts";
 
-/** A connection that carries no call is kept for so long. */
+/** Keep-alive timeout of an idle connection. */
 const keepAliveMs = 72_000;
 
-/** What the store says of itself is good for so long. */
+/** How long a health status of the store is cached. */
 const healthMs = 1_000;
 
 export interface ServerOptions {
@@ -47,7 +47,7 @@ export interface ServerOptions {
   readonly console?: Console | undefined;
   /** Throws when the controller cannot do its work. */
   readonly checkHealth: () => Promise<void>;
-  /** The text form of Prometheus, with what the caller may know of tenants. */
+  /** The text format of Prometheus, restricted to the tenants that the caller may see. */
   readonly readMetrics: (caller: Pick<Caller, "role" | "tenant">) => Promise<string>;
 }
 
@@ -68,7 +68,7 @@ export function makeServer(options: ServerOptions): HttpServer {
   const calls = new CallsUnderWay(shutdown);
   const readHealth = makeHealthPage(options);
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    // Whoever calls again has to look for another controller.
+    // The client's next call must go to another controller.
     response.shouldKeepAlive &&= !shutdown.aborted;
     const path = pathOf(request);
     options.console?.admit(request);
@@ -78,7 +78,7 @@ export function makeServer(options: ServerOptions): HttpServer {
     } else if ((await options.console?.answer(request, response, path)) !== true) {
       const page =
         path === "/healthz" && isRead(request) ? await readHealth() : await readPage(options, request, path);
-      // Who is known keeps his connection, others come again for each page.
+      // Authenticated callers keep their connections; others reconnect for each page.
       response.shouldKeepAlive &&= page.status === 200;
       send(response, page);
     }

@@ -11,14 +11,14 @@ import { type CertificatePair, makeOwnCertificate } from "@millpond/platform";
 /** How often a running controller looks for a new certificate, and makes one of its own authority. */
 const renewalMs = { given: 60_000, own: 7 * 86_400_000 } as const;
 
-/** A certificate that is used up soon is told of that long before. */
+/** How long before expiry a certificate is reported. */
 const soonMs = 7 * 86_400_000;
 
 /** Where a server has its certificate from. */
 export interface CertificateSource {
   /** @throws MILLPOND_E_TLS, MILLPOND_E_STATE_BROKEN */
   read(): CertificatePair;
-  /** How often to read it anew. */
+  /** Interval at which it is read again. */
   readonly renewalMs: number;
 }
 

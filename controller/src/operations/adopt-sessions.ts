@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What of an agent's report a restored state has to take over before it may answer.
+// The part of an agent's report that a restored state must adopt before it may answer.
 
 import { errorCodeOf, maxTicketSpecLength, type TicketPayload } from "@millpond/api";
 import { type ClaimSpec, defaultClaimSpec } from "../domain/claim-spec.ts";
@@ -15,7 +15,7 @@ import { readMembers, writeMembers } from "../domain/members.ts";
 /** Reads a ticket of this pool, whose time may be over. @throws MILLPOND_E_TICKET_INVALID */
 export type ReadTicket = (ticket: string) => TicketPayload;
 
-/** A claim that is adopted lives at least so long without being renewed. */
+/** Minimal lease of an adopted claim. */
 const leastLeaseSeconds = 30;
 
 /** The sessions of a report that runs on what was granted after the backup was made. */
@@ -96,7 +96,7 @@ function tryRead(text: string, readTicket: ReadTicket): TicketPayload | undefine
   try {
     return readTicket(text);
   } catch (error) {
-    // Of another pool: its agent has come here since. What it runs is none of ours.
+    // A session of another pool: its agent has joined this one since. It is not adopted.
     if (errorCodeOf(error) === "MILLPOND_E_TICKET_INVALID") {
       return undefined;
     }
@@ -104,13 +104,13 @@ function tryRead(text: string, readTicket: ReadTicket): TicketPayload | undefine
   }
 }
 
-/** What comes and goes with the state of a claim. */
+/** Fields that come and go with the state of a claim. */
 const passing = ["name", "toldModels", "toldHost", "isNoticeFinal"] as const;
 
 /** Members that may be long. */
 const lists = ["models", "labels", "nodeLabels", "affinity", "antiAffinity"] as const;
 
-/** So many devices leave the room of a ticket for what the claim asks. */
+/** At most this many devices fit into a ticket together with the claim's request. */
 const mostDevices = 24;
 
 /** What is left where all else would be too long. */

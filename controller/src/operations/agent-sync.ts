@@ -13,7 +13,7 @@ import type { Pool } from "../pool/pool.ts";
 import { type AgentCaller, pinToken, refuseOtherNode, refuseStranger } from "./agent-token.ts";
 import { termIsOver } from "../state/store-errors.ts";
 
-/** An agent that has nothing new to do is answered after so long. */
+/** How long the sync call of an agent without new work is held open. */
 const syncAnswerAfterMs = 2_000;
 
 /** What should be on a node. */
@@ -22,7 +22,7 @@ export interface Desired {
   readonly allocations: readonly AllocationRecord[];
   /** Among the answers and tickets of the term. */
   readonly order: number;
-  /** Faults of devices that somebody has cleared, by UUID. */
+  /** Faults of devices that an operator has cleared, by UUID. */
   readonly clearedFaults: ReadonlyMap<string, number>;
   /** Sequence of the agent's call that described the node; 0: nothing was taken over for want of one. */
   readonly describedBy: number;
@@ -154,7 +154,7 @@ function desiredOf(pool: Pool, name: string, describedBy: number): Desired {
   };
 }
 
-/** What the agent of a node that was removed had to join with is no longer good for it. */
+/** The join credentials of a removed node's agent are no longer valid for it. */
 function refuseRemoved(removed: RemovedNodeRecord | undefined, madeAt: number): void {
   if (removed !== undefined && madeAt <= removed.revision) {
     throw millpondError(
@@ -283,14 +283,14 @@ function toNodeRecord(
   if (before === undefined || !isDeepStrictEqual(node, before)) {
     return node;
   }
-  // One that is kept only because somebody holds it goes when he does.
+  // A device kept only because an allocation holds it is dropped with that allocation.
   if (before.devices.length === description.devices.length) {
     recorded.set(description, before.devices);
   }
   return before;
 }
 
-/** UUIDs of the devices that somebody holds. */
+/** UUIDs of the devices that an allocation holds. */
 function heldDevices(allocations: readonly AllocationRecord[]): ReadonlySet<string> {
   return new Set(allocations.flatMap(({ devices }) => devices.map(({ uuid }) => uuid)));
 }
@@ -307,7 +307,7 @@ function toDeviceRecords(
     isCordoned: known.get(device.uuid)?.isCordoned ?? false,
     cordonReason: known.get(device.uuid)?.cordonReason ?? "",
   }));
-  // A device that is gone is kept for as long as somebody holds it.
+  // A missing device is kept for as long as an allocation holds it.
   const missing = before
     .filter(({ uuid }) => held.has(uuid) && !reported.has(uuid))
     .map(

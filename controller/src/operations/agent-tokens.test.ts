@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What one who has the token of an agent can do to the nodes of others.
+// The limits of an attacker with an agent's token on the nodes of others.
 
 import { createClient } from "@connectrpc/connect";
 import { AccessService, AgentService, errorCodeOf } from "@millpond/api";

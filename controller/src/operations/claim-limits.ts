@@ -9,7 +9,7 @@ import type { Transaction } from "../state/transaction.ts";
 /** Places for waiting claims, which the tenants that have any share equally once they are taken. */
 const waitingPlaces = 1000;
 
-/** What every tenant may have waiting, however many others there are. */
+/** Waiting claims that every tenant may have, however many other tenants there are. */
 const leastWaitingPlaces = 50;
 
 /** Lazy claims of a tenant whose devices no program needs. Each costs memory, and nothing is planned for it. */

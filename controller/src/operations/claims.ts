@@ -37,10 +37,10 @@ import { refuseTooManyDormant, refuseTooManyWaiting } from "./claim-limits.ts";
 import { toRequest } from "../domain/to-scheduler-claim.ts";
 import { type ClaimSpec, defaultQueueName, defaultTenantName } from "../domain/claim-spec.ts";
 
-/** Whoever waits for a change looks again after so long. */
+/** Longest time that a watch call is held open. */
 const longestWatchMs = 60_000;
 
-/** A lazy claim goes on waiting for so long after a program has said that it needs it. */
+/** How long a lazy claim keeps waiting after its program's last request for devices. */
 const wakeSeconds = 15;
 
 export interface CreateClaimOptions {
@@ -116,7 +116,7 @@ export interface WaitClaimOptions {
   readonly timeoutMs: number;
   /** The caller needs the devices. */
   readonly wake: boolean;
-  /** What it was told of those that it had. Default: it had none. */
+  /** The properties that the claim was given of earlier devices. Default: none. */
   readonly told?: ToldDevices;
   readonly signal: AbortSignal;
   /** Default: all claims. */
@@ -200,7 +200,7 @@ export async function createTicket(
   // Between changes, so that none that ends the claim is under way and believes that there is no ticket.
   return await pool.ledger.read(() => {
     const claim = requireClaim(pool, name, sees);
-    // First: who asks again because the node is not ready still wants the claim.
+    // First: a retry because the node is not ready still shows that the claim is in use.
     renew(pool, claim);
     const allocation = requireAllocation(pool, claim);
     const { agentUrl } = requireReadyNode(pool, allocation).description;
@@ -239,7 +239,7 @@ export interface View {
 }
 
 /**
- * Reads a claim and makes a view ticket for it. Who looks at a claim does not need it: nothing is renewed.
+ * Reads a claim and makes a view ticket for it. A viewer does not use the claim: no lease is renewed.
  *
  * @throws MILLPOND_E_NOT_FOUND
  */
@@ -305,7 +305,7 @@ export async function yieldClaim(pool: Pool, name: string, sees: Sight = seesAll
 }
 
 export interface ResizeClaimOptions {
-  /** Wait in the queue where it has to be placed anew and there is no room, instead of refusing. */
+  /** Wait in the queue if the claim must be re-placed and there is no room, instead of refusing. */
   readonly wait: boolean;
   readonly signal: AbortSignal;
   /** Default: all claims. */
@@ -406,7 +406,7 @@ function refuseDouble(transaction: Transaction, name: string, tenant: string): v
     return;
   }
   const [held] = transaction.allocations.heldBy(name);
-  // Of what another tenant has no more is told than that the name is taken.
+  // Another tenant's claim is disclosed only by its name being taken.
   if (isLive(claim) || (held !== undefined && claim.tenant !== tenant)) {
     throw millpondError("MILLPOND_E_ALREADY_EXISTS", `there is a claim ${name} already`);
   }
@@ -438,7 +438,7 @@ function refuseUnknownQueue(transaction: Transaction, { queue, tenant }: ClaimSp
   }
 }
 
-/** The members of a gang are placed together, so they must agree on who they are. */
+/** The members of a gang are placed together, so they must agree on its membership. */
 function refuseOtherGang(transaction: Transaction, spec: ClaimSpec): void {
   if (spec.gang === "") {
     return;

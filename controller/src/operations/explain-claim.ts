@@ -82,7 +82,7 @@ export async function explainClaim(pool: Pool, name: string, sees: Sight = seesA
   });
 }
 
-/** What becomes of a claim whose node is not in contact. */
+/** The outcome for a claim whose node has lost contact. */
 function explainLostNode(pool: Pool, { nodeLoss }: ClaimRecord, node: string | undefined): ExplainedFact[] {
   if (node === undefined || pool.liveness.isReady(node)) {
     return [];

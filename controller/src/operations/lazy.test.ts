@@ -36,7 +36,7 @@ test("a lazy claim holds nothing until it is woken, and gives back what it holds
   expect(claim).toMatchObject({ state: ClaimState.DORMANT, lazy: true, waitingSince: 0n, queuePosition: 0 });
   expect(claim?.reason).toBe("no program of it has called its devices yet");
   expect(await booked(pool)).toBe(0n);
-  // Nobody counts it, neither among those that wait nor those that have something.
+  // It is not counted, neither among waiting claims nor among bound ones.
   const { queues } = await createClient(
     QueueService,
     makeTransport(pool.controller.url, pool.controller.userToken),

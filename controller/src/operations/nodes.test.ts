@@ -48,7 +48,7 @@ describe("nodes", () => {
     const agent = await pool.addAgent("node-a", [4n * GiB]);
     const bound = await pool.claims.getClaim({ name: "b" });
     expect(bound.claim?.state).toBe(ClaimState.BOUND);
-    // The new agent reports no session, but who asked for a ticket just now still wants the claim.
+    // The new agent reports no session, but a ticket was requested just now: the claim is still in use.
     expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.BOUND);
     await pool.passTime(5);
     expect((await pool.claims.getClaim({ name: "a" })).claim?.state).toBe(ClaimState.RELEASED);
@@ -134,7 +134,7 @@ describe("nodes", () => {
     const moved = await stateOf("moves");
     expect(moved).toMatchObject({ state: ClaimState.BOUND, requeues: 1 });
     expect(moved?.allocation?.devices[0]?.uuid).not.toBe(before);
-    // What a session may still have is not given away, nor is what is ill.
+    // Devices that a session may still hold are not reassigned, nor are unhealthy ones.
     await agent.settle();
     expect(agent.sessions.has(session)).toBe(false);
     await make("waits", NodeLoss.FAIL);
@@ -168,7 +168,7 @@ describe("nodes", () => {
       DeviceHealth.HEALTHY,
       DeviceHealth.HEALTHY,
     ]);
-    // The next fault is another one, and what is no fault of the driver's is not cleared.
+    // The next fault is a different one, and faults that the driver did not report are not cleared.
     await report(4n, "the driver has reported Xid 79");
     expect(await healths()).toEqual([DeviceHealth.UNHEALTHY, DeviceHealth.HEALTHY]);
     await report(0n, "it has fallen off its bus");
@@ -255,7 +255,7 @@ describe("a node that is lost", () => {
       state: ClaimState.FAILED,
       reason: "its node node-a was lost: no word from its agent for 30 s",
     });
-    // Nobody knows whether the session on the lost node goes on: what it holds there stays taken.
+    // It is unknown whether the session on the lost node is still running: its allocation stays taken.
     const heldOn = async (node: string) =>
       (await pool.pool.listDevices({ node })).devices.map(({ allocatedMemoryBytes }) => allocatedMemoryBytes);
     expect(await heldOn("node-a")).toEqual([2n * GiB]);
@@ -313,7 +313,7 @@ describe("what operators say", () => {
     const { node } = await pool.pool.labelNode({ name: "node-b", set: { zone: "3" }, remove: ["pool"] });
     expect(node?.labels).toEqual({ zone: "3" });
     await expect(pool.pool.labelNode({ name: "node-b", set: { "a b": "c" } })).rejects.toThrow(/not a label/);
-    // What is its agent's, or nobody's, cannot be taken away.
+    // Labels that the agent set, or that do not exist, cannot be removed.
     await expect(
       pool.pool.labelNode({ name: "node-b", set: { rack: "1" }, remove: ["typo"] }),
     ).rejects.toThrow(/node node-b has no label "typo".*NOT_FOUND/);
@@ -397,7 +397,7 @@ describe("a node that is removed", () => {
     expect(await nodesOf(pool)).toEqual(["node-b"]);
     expect((await pool.pool.listDevices({})).devices.map(({ node }) => node)).toEqual(["node-b"]);
     await expect(pool.pool.getNode({ name: "node-a" })).rejects.toThrow(/there is no node "node-a"/);
-    // Once more, as who has not heard the answer does.
+    // A retry, as after a lost answer.
     await pool.pool.removeNode({ name: "node-a" });
     await expect(pool.pool.removeNode({ name: "node-z" })).rejects.toThrow(/MILLPOND_E_NOT_FOUND/);
     await pool.passTime(20);

@@ -118,7 +118,7 @@ export async function removeNode(
   });
 }
 
-/** What nobody can confirm any more is written off only where the agent has been silent for so long that a node is lost. */
+/** An allocation whose end cannot be confirmed is written off only after the agent's silence has made the node lost. */
 function refuseHeard(pool: Pool, name: string): void {
   if (silentSeconds(pool.observe(), name) < nodeLossAfterSeconds) {
     throw millpondError(

@@ -160,7 +160,7 @@ function settingsOf({ parent, weight, borrowing, guaranteed, limit }: QueueSpec)
   });
 }
 
-/** Where nobody has given it settings there is nothing to delete. */
+/** Default settings cannot be deleted. */
 function isDefault(kind: "queue" | "tenant") {
   return millpondError("MILLPOND_E_INVALID", `the ${kind} default is always there and cannot be deleted`, {
     remedy: `Change it with \`millpond ${kind} change default\`; deleting one that was changed gives it its first settings again.`,

@@ -220,7 +220,7 @@ describe("what is kept for others", () => {
     await expect(ann.resizeClaim({ name: "x", memoryBytes: 3n * GiB })).rejects.toThrow(
       "kept for a claim of another tenant, which has waited 1m.",
     );
-    // What is not kept is for all.
+    // The unreserved rest is available to every claim.
     expect((await resize(pool, { name: "x", computePercent: 20 }))?.computePercent).toBe(20);
     await pool.passTime(40);
     expect((await pool.claims.getClaim({ name: "large" })).claim?.state).toBe(ClaimState.BOUND);

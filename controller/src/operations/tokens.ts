@@ -14,7 +14,7 @@ import { hashOf, makeSecret } from "../auth/tokens.ts";
 const maxTokens = 10_000;
 /** Those of one tenant. */
 const maxTenantTokens = 1000;
-/** Of those of the pool, what only its administrators may take: tenants in concert do not lock them out. */
+/** The part of the pool's tokens that is reserved for administrators: tenants acting together cannot lock them out. */
 const tokensForAdministrators = 1000;
 const maxLifetimeSeconds = 10 * 365 * 86_400;
 
@@ -23,9 +23,9 @@ export interface TokenRequest {
   readonly role: string;
   /** Empty: the caller's, or the default one. */
   readonly tenant: string;
-  /** Of an agent: the node that it is to report. Empty: that of the first agent that joins with it. */
+  /** The node that an agent may report. Empty: the node of the first agent that joins with the token. */
   readonly node: string;
-  /** 0: for ever. */
+  /** 0: forever. */
   readonly lifetimeSeconds: number;
 }
 
@@ -137,7 +137,7 @@ function checkRole(caller: Caller, text: string): StoredRole {
   return text;
 }
 
-/** Else a token would be good for longer than who gave it to its maker has wanted. */
+/** Otherwise a token could outlive the one that its creator was given. */
 function refuseToOutlive(makerExpiresAt: number | null, now: number, lifetimeSeconds: number): void {
   if (makerExpiresAt === null || (lifetimeSeconds > 0 && now + lifetimeSeconds <= makerExpiresAt)) {
     return;

@@ -75,7 +75,7 @@ test("what was used in the parts of a period is what was used in all of it, and 
   );
 });
 
-/** The program of a session makes calls for so long. */
+/** The program of a session makes calls for that many seconds. */
 async function work(pool: TestPool, session: string, seconds: number): Promise<void> {
   for (let second = 0; second < seconds; second += 4) {
     pool.agent("node-a").work(session, 4000);
@@ -102,7 +102,7 @@ test("what a claim that goes on has used is known after its controller was stopp
   expect(await usedSeconds(pool)).toBe(40);
   await pool.restart();
   expect(await usedSeconds(pool)).toBe(40);
-  // Of that nothing is lost and nothing comes twice when it ends.
+  // Its use is neither lost nor counted twice when it ends.
   await pool.addAgent("node-a", [4n * GiB]);
   await pool.claims.releaseClaim({ name: "runs" });
   expect(await usedSeconds(pool)).toBe(40);
@@ -176,7 +176,7 @@ for (const backend of backends) {
 test("every five minutes it is written down, for when the agent is lost with its host", async () => {
   const pool = await TestPool.start({ "node-a": [4n * GiB] });
   const written = async (): Promise<number[]> => {
-    // What one that is killed leaves behind.
+    // Leftovers of a killed controller.
     const directory = makeTestDirectory();
     cpSync(pool.directory, directory, { recursive: true });
     const store = SqliteStore.open({ directory });

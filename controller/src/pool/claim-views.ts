@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Claims in view of what is known of the pool.
+// Claims with the pool's state that their view needs.
 
 import type { ClaimRecord } from "../domain/records.ts";
 import type { Pool } from "./pool.ts";

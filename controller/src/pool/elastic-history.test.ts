@@ -90,7 +90,7 @@ interface Worker {
   readonly order: number;
   readonly term: number;
   limits: readonly VirtualGpuRecord[];
-  /** What it was told and has not done yet. */
+  /** The last instruction, which it has not executed yet. */
   wanted: AllocationRecord | undefined;
   used: bigint;
   answer: { readonly revision: number; readonly refusal: string };
@@ -104,7 +104,7 @@ async function quiet(pool: Pool): Promise<undefined> {
   }
 }
 
-/** A node whose agent hears answers when it is told to, and obeys the last one when it is told to. */
+/** A node whose agent receives answers and executes the last one only when the test says so. */
 class Node {
   readonly workers = new Map<string, Worker>();
   #heard: { readonly desired: Desired; readonly term: number } | undefined;
@@ -166,7 +166,7 @@ class Node {
     }
   }
 
-  /** Workers do what they were told. */
+  /** Workers carry out the last instruction. */
   answer(): void {
     for (const worker of this.workers.values()) {
       const { wanted, used } = worker;
@@ -264,7 +264,7 @@ class History {
       case "resize": {
         const { name, size, gpus, computePercent, wait } = step;
         const asked = { gpus, memoryBytes: BigInt(size) * GiB, memoryPercent: 0, computePercent };
-        // Whoever asks is answered later, or never: its outcome is seen in the books.
+        // The call is answered later, or never: its outcome shows in the books.
         resizeClaim(pool, name, asked, { wait, signal: this.ended.signal }).catch(() => undefined);
         await quiet(pool);
         return;

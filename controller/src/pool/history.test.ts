@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the controller keeps up in memory, change by change, is what it would read from its store.
+// The state that the controller maintains in memory, change by change, equals the state read from its store.
 
 import { create } from "@bufbuild/protobuf";
 import { DeviceReportSchema, SyncRequestSchema } from "@millpond/api";
@@ -79,7 +79,7 @@ const turns = fc.array(
 
 const { privateKey } = generateKeyPairSync("ed25519");
 
-/** What agents say of their nodes; nobody waits for the answers. */
+/** Reports of agents about their nodes; the answers are not awaited. */
 class Reports {
   #sequence = 0;
   readonly #stop = new AbortController();

@@ -29,16 +29,19 @@ import { PendingReasons } from "../scheduling/pending-reasons.ts";
 import type { Store, StoreChanges, StoredState } from "../state/store.ts";
 import { Watchers } from "../timers/watchers.ts";
 
-/** After a restore nothing is granted for so long: agents call every two seconds or more often, and tell what runs. */
+/**
+ * After a restore nothing is granted for this long: agents call at least every two seconds and report the running
+ * sessions.
+ */
 const gatheringMs = 15_000;
 
 /** Controllers that begin to lead so soon after it know no more than the first one. */
 const gatheringTerms = 3;
 
-/** After a restart a claim lives at least so long without being renewed: clients ask every second or more often then. */
+/** After a restart a claim lives at least this long without renewal: clients then call every second or more often. */
 const restartGraceSeconds = 15;
 
-/** After a change that follows from the time has failed to become durable, it is tried again so much later. */
+/** Delay before a failed timed change is tried again. */
 const retryAfterMs = 1000;
 
 /** How often it is written down for how long claims have made calls: what of that is lost with an agent's host. */
@@ -61,7 +64,10 @@ export interface PoolOptions {
   readonly state: StoredState;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Is told when this pool can be changed no more: another leads, or it is not known what was written. */
+  /**
+   * Called when this pool can no longer be changed: another controller is the leader, or the outcome of a write is
+   * unknown.
+   */
   readonly onLost?: () => void;
 }
 
@@ -93,9 +99,9 @@ export class Pool {
   /** Claims of which the time has come, and nodes that were lost, with what follows from it not written yet. */
   #overdue: { readonly claims: string[]; readonly nodes: string[] } = { claims: [], nodes: [] };
   #alarm: { readonly dueMs: number; readonly cancel: CancelTimer } | undefined;
-  /** Up to which epoch it is not known who has a ticket, and until when, on the monotonic clock. */
+  /** Tickets up to this epoch may be outstanding until then, on the monotonic clock. */
   #inherited = { epoch: 0, untilMs: 0 };
-  /** Why the last resize of a claim was refused, until whoever wanted it has read it. */
+  /** Why the last resize of a claim was refused, until its caller has read it. */
   readonly #resizeRefusals = new Map<string, ResizeRefusal>();
   #isLeading = false;
   /** On the monotonic clock. */
@@ -120,7 +126,7 @@ export class Pool {
     this.ledger = new Ledger(store, state, clock, rules, onLost);
   }
 
-  /** What agents and clients have said, as of now. */
+  /** The state reported by agents and clients at this moment. */
   observe(): ObservedState {
     const { leases, wakes, liveness, activity } = this;
     return {
@@ -161,7 +167,7 @@ export class Pool {
   lead(term: number): void {
     this.#isLeading = true;
     this.ledger.lead(term);
-    // Whatever happened before is not known: who has a ticket, who was connected, who still wants a claim.
+    // The past is unknown: outstanding tickets, connected clients, claims still in use.
     this.liveness.restart();
     const { restoration } = this.ledger;
     if (restoration !== undefined && term <= restoration.resumedAt + gatheringTerms) {
@@ -214,7 +220,7 @@ export class Pool {
   /** Remembers that a ticket was issued: from now on only the agent can say that no session of the claim is open. */
   markTicketed({ epoch, claim }: AllocationRecord): void {
     this.#ticketed.add(epoch);
-    // Whoever has it waits no longer; whether it is used will be seen.
+    // A claim with a ticket no longer waits; its use will be observed.
     this.wakes.forget(claim);
     this.#noteDue(claim);
     this.#setAlarm();
@@ -271,7 +277,7 @@ export class Pool {
   #noteActivity(transaction: Transaction): void {
     for (const [epoch, allocation] of this.ledger.allocations.byEpoch) {
       const { activeSeconds, countedMs } = this.activity.record(epoch);
-      // One that has just changed is counted anew.
+      // An allocation that has just changed is counted again.
       const isKnown = transaction.allocations.get(epoch) === allocation;
       if (isKnown && allocation.releasedRevision === null && activeSeconds > allocation.activeSeconds) {
         transaction.putAllocation({ ...allocation, activeSeconds, countedMs });
@@ -445,7 +451,7 @@ export class Pool {
     change.then(
       () => {
         for (const name of claims) {
-          // What is still there is due again later: its activity, its node or the clock may have moved it.
+          // A claim that still exists is due again later: its activity, its node or the clock may have moved it.
           this.#noteDue(name);
         }
         this.#setAlarm();

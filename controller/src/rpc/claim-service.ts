@@ -142,7 +142,7 @@ export function makeClaimService(
   };
 }
 
-/** What the claim says, and what the variables of its program add. */
+/** The options of the claim, with those that the variables of its program add. */
 function withVariables(claim: Claim, variables: Readonly<Record<string, string>>): Claim {
   if (Object.keys(variables).length === 0) {
     return claim;

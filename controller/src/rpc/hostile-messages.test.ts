@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Whatever is sent to any method, by whomever, in either encoding: it is done, or refused with one clear line, and then
-// nothing has changed.
+// Arbitrary messages to every method, by every role, in both encodings: each is executed, or refused with one clear
+// line and no change.
 
 import {
   create,
@@ -168,7 +168,7 @@ async function pictureOf(pool: TestPool): Promise<string> {
     createClient(AccessService, transport).listTokens({}),
   ]);
   return JSON.stringify(answers, (key, value: unknown) => {
-    // Why a claim waits follows from the rest, and is told a moment later.
+    // The reason why a claim waits is derived from the rest, and appears a moment later.
     if (key === "reason" || key === "version") {
       return undefined;
     }

@@ -10,7 +10,7 @@ import type { CallContext, ServiceMethods } from "./service-methods.ts";
 import { authorizationKey, passedOnHeader } from "../auth/call-headers.ts";
 import type { LeaderElector } from "../ha/leader-election.ts";
 
-/** A leader that answers nothing for so long leads no longer. */
+/** A leader that does not respond for this long is considered gone. */
 const patienceMs = 5_000;
 
 export interface LeaderOptions {
@@ -21,7 +21,7 @@ export interface LeaderOptions {
 
 type Answer = (request: Message, context: CallContext) => unknown;
 
-/** The controller that leads, as those that follow ask it: for a caller, with his token. */
+/** The leader as followers call it: on behalf of a caller, forwarding its token. */
 export class LeaderProxy {
   readonly #options: LeaderOptions;
   #connection: { readonly url: string; readonly transport: Transport } | undefined;
@@ -67,7 +67,7 @@ export class LeaderProxy {
     }
   }
 
-  /** @throws what it says; MILLPOND_E_NOT_LEADER when nobody leads, or who leads does not answer */
+  /** @throws the leader's error; MILLPOND_E_NOT_LEADER when there is no leader, or it does not respond */
   async #ask(method: DescMethodUnary, request: Message, { values, signal }: CallContext): Promise<Message> {
     const { elector } = this.#options;
     const url = elector.leaderUrl;

@@ -40,7 +40,7 @@ const borrowingNumbers = {
   none: Borrowing.NONE,
 } as const;
 
-/** Of the year 9999. */
+/** The last second of the year 9999. */
 const lastSecond = 253_402_300_799;
 
 export function makeQueueService(pool: Pool, store: Store): ServiceMethods<typeof QueueService> {
@@ -99,7 +99,7 @@ export function makeQueueService(pool: Pool, store: Store): ServiceMethods<typeo
   };
 }
 
-/** Of seconds that anybody may have sent. */
+/** Formats seconds from an untrusted source. */
 function formatMoment(seconds: number): string {
   return seconds >= 0 && seconds <= lastSecond
     ? `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`

@@ -126,7 +126,7 @@ function whyWaiting(pool: Pool, name: string): Reason {
   return pool.waiting.of(name)?.reason ?? reason("not-planned-since-start");
 }
 
-/** The same message each time: agents are told of all that is on their nodes with every answer. */
+/** Reuses messages: every answer to an agent lists all allocations of its node. */
 const allocationMessages = new WeakMap<AllocationRecord, Allocation>();
 
 export function toAllocation(pool: Pool, record: AllocationRecord): Allocation {

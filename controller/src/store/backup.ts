@@ -121,7 +121,7 @@ export function writeError(cause: unknown, what: string): unknown {
   });
 }
 
-/** Of the database in a state directory. */
+/** The path of the database in a state directory. */
 export function databasePath(directory: string): string {
   return join(directory, databaseFileName);
 }

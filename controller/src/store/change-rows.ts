@@ -48,7 +48,7 @@ interface WrittenRows<R> {
 
 export type TableName = keyof WrittenRows<unknown>;
 
-/** Keys of what is gone, by table. */
+/** Keys of removed rows, by table. */
 export interface RemovedKeys {
   readonly allocations: readonly number[];
   readonly queues: readonly string[];
@@ -110,7 +110,7 @@ export function toRows(changes: StoreChanges, known: KnownDevices): ChangeRows {
   };
 }
 
-/** Takes note of what has become durable. */
+/** Records devices that have become durable. */
 export function noteDevices(
   known: KnownDevices,
   { nodes, removedNodes }: Pick<StoreChanges, "nodes" | "removedNodes">,
@@ -124,7 +124,7 @@ export function noteDevices(
 }
 
 /**
- * What a change did to that which is kept in memory; the audit and what is over is not.
+ * What a change did to state that is kept in memory; the audit log and ended claims are not.
  *
  * @param known The devices before it.
  */

@@ -9,13 +9,13 @@ import type { Row } from "./rows.ts";
 /** The tables are in a schema of their own. */
 const schema = "millpond";
 
-/** A server that does not answer within so long is away. */
+/** Timeout for connecting to a server. */
 const connectTimeoutMs = 2_000;
 const answerTimeoutMs = 5_000;
 
 /**
- * The server itself gives up sooner: it would go on waiting for who is gone, and each that comes again takes one more of
- * its connections.
+ * The server's own limit is shorter: otherwise it would keep waiting for clients that are gone, and each reconnecting
+ * one would take another of its connections.
  */
 const lockTimeoutMs = 4_000;
 const statementTimeoutMs = 4_500;
@@ -64,7 +64,7 @@ export class PostgresConnections {
     this.#pool = new pg.Pool({
       connectionString: url,
       application_name: "millpond-controller",
-      // What was answered is on the disk, whatever the database is set to.
+      // An acknowledged write is on disk, whatever the database's settings.
       options: [
         `-c search_path=${schema} -c synchronous_commit=on`,
         `-c lock_timeout=${lockTimeoutMs} -c statement_timeout=${statementTimeoutMs}`,
@@ -76,7 +76,7 @@ export class PostgresConnections {
       types,
       Client: TidyClient,
     });
-    // Told of idle connections that break; whoever needs one next gets a new one, or learns why there is none.
+    // An idle connection has broken; the next query opens a new one, or fails with the cause.
     this.#pool.on("error", () => undefined);
   }
 
@@ -201,7 +201,7 @@ const troubles: readonly (readonly [string, Trouble])[] = [
         "Start the controller with the user and the password in MILLPOND_STORE that the database wants, or correct its pg_hba.conf.",
     },
   ],
-  // Connections, too few resources, and an operator who stops the server: it is away, or going.
+  // Connection errors, insufficient resources, and an operator's shutdown: the server is unavailable or about to be.
   ...["08", "53", "57"].map(
     (code) => [code, { code: "MILLPOND_E_STORE_UNREACHABLE", what: "does not answer" }] as const,
   ),

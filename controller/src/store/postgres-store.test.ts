@@ -17,7 +17,7 @@ import type { Candidate, Store } from "../state/store.ts";
 
 const why = missingPostgres === undefined ? "" : ` (${missingPostgres})`;
 
-/** A database with a store for each of so many controllers. */
+/** A database with a store for each of `count` controllers. */
 async function openStores(count: number, maxChanges?: number) {
   const server = await postgresServer();
   const url = await server.makeDatabase();
@@ -32,7 +32,7 @@ async function openStores(count: number, maxChanges?: number) {
   return { server, url, stores, query };
 }
 
-/** Makes the lease run out, as it does when whoever leads is gone. */
+/** Makes the lease expire, as when the leader is gone. */
 const expire = "UPDATE leader SET expires_at = '-infinity'";
 
 function ledgerOf(store: Store, state: Awaited<ReturnType<Store["load"]>>) {
@@ -257,7 +257,7 @@ describe.skipIf(missingPostgres !== undefined)(`PostgreSQL${why}`, () => {
     await expect(store.commit(change, term)).rejects.toThrow(
       /is locked by somebody else: .*pg_locks.*\[MILLPOND_E_STORE_UNREACHABLE\]$/,
     );
-    // Whoever comes again and again would take all that the server has.
+    // A controller that reconnects again and again would exhaust the server's connections.
     expect(
       await query(
         "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",

@@ -46,19 +46,20 @@ export interface PostgresStoreOptions {
   readonly maxChanges?: number;
 }
 
-/** How long who leads goes on leading without a word. */
+/** Duration of the leader's lease. */
 const leaseMs = 3_000;
 
-/** A change whose answer was lost is asked for again for so long. */
+/** How long the outcome of a commit is queried after its answer was lost. */
 const commitPatienceMs = 2_000;
 const commitPauseMs = 100;
 
-/** Any number that nobody else uses: one controller at a time brings a database up to date. */
+/** Key of the advisory lock: one controller at a time migrates a database. Any number that is unique to it. */
 const migrationLock = 7_170_001;
 
 /**
- * The state in a PostgreSQL database, for several controllers. Every write carries the term of the controller that makes
- * it and is refused when another has begun: a lease tells who leads, the term decides who may write.
+ * The state in a PostgreSQL database, for several controllers. Every write carries the fencing term of its controller
+ * and is refused once a later term has begun: the lease shows which controller is the leader, the term decides which
+ * may write.
  */
 export class PostgresStore implements Store {
   readonly leaseMs = leaseMs;

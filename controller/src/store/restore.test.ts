@@ -138,7 +138,7 @@ describe("a restored state", () => {
       epochs.push(claim?.allocation?.epoch);
       await runProgram(pool, name);
     }
-    // What the first restored state granted is taken over by the second, and numbered apart from what that grants.
+    // Allocations of the first restored state are adopted by the second, and their epochs do not overlap with its own.
     expect(Object.keys(sizes(pool.agent("node-a")))).toEqual(["a", "after-0", "after-1"]);
     expect(new Set(epochs).size).toBe(2);
   });

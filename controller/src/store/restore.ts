@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Puts a state back as it was. Agents obey nothing older than what they have heard, and know grants that the backup does
-// not: terms, epochs and revisions go on far beyond all that can have been given out since
+// Restores an earlier state. Agents ignore anything older than the newest term that they have seen, and know grants
+// that the backup lacks: terms, epochs and revisions continue far beyond all that can have been issued since
 // (docs/decisions/0027-a-restored-state-adopts-what-runs.md).
 
 import { copyFileSync, existsSync, linkSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
@@ -91,7 +91,7 @@ interface Lock {
   readonly close: () => void;
 }
 
-/** Keeps controllers away from what is there, and learns what it has given out. */
+/** Locks controllers out of the existing state, and reads the highest numbers that it has issued. */
 function lockState(path: string): Lock | undefined {
   if (!existsSync(path)) {
     return undefined;
@@ -108,7 +108,7 @@ function lockState(path: string): Lock | undefined {
     database?.close();
     const error = stateError(cause, `the state in ${path} cannot be replaced`);
     if (errorCodeOf(error) === "MILLPOND_E_STATE_BROKEN") {
-      // What cannot be read is why one restores.
+      // An unreadable state is a reason for a restore.
       return { seen: 0, close: () => undefined };
     }
     throw error;
@@ -218,7 +218,7 @@ export async function resumeDatabase(url: string, now: number): Promise<Omit<Res
         "UPDATE pool SET restored_epoch = epoch, resumed_at = $1, term = $1, epoch = $1, revision = $1",
         [resumedAt],
       );
-      // Those who follow read everything.
+      // Followers reload the full state.
       await session.query("DELETE FROM changes");
       const count = async (table: string) =>
         integer((await session.query(`SELECT count(*) AS count FROM ${table}`))[0] ?? {}, "count");

@@ -9,5 +9,5 @@ export const defaultMaxAuditRecords = 100_000;
 
 export const maxUsageRecords = 1_000_000;
 
-/** Of changes for controllers that follow; one that is further behind reads everything again. In revisions. */
+/** Changes kept for followers, in revisions; a follower that is further behind reloads the full state. */
 export const maxRememberedChanges = 20_000;

@@ -84,7 +84,7 @@ export function toTenant(row: Row): TenantSpec {
   return readTenantSpec(text(row, "name"), text(row, "spec"));
 }
 
-/** Claims of a pool ask much the same: each of what they ask is read once. */
+/** Requests of a pool's claims repeat: each distinct one is parsed once. */
 export function toClaims(rows: Iterable<Row>): ClaimRecord[] {
   const known = new Map<string, ClaimSpec>();
   return Array.from(rows, (row) => {

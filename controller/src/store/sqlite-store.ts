@@ -81,7 +81,7 @@ export class SqliteStore implements Store {
   readonly #directory: string;
   /** The write-ahead log. */
   readonly #log: number;
-  /** What was committed last is on the disk; rejected: nobody knows what is. */
+  /** Resolves when the last commit is on disk; rejected: the state of the disk is unknown. */
   #flushed: Promise<void> = Promise.resolve();
   readonly #maxEvents: number;
   readonly #maxAuditRecords: number;
@@ -134,7 +134,7 @@ export class SqliteStore implements Store {
   }
 
   async resign(): Promise<void> {
-    // Whoever opens the store next leads.
+    // The next controller that opens the store is the leader.
   }
 
   async load(): Promise<StoredState> {
@@ -166,7 +166,7 @@ export class SqliteStore implements Store {
 
   async changesAfter(revision: number): Promise<readonly StoreChanges[] | undefined> {
     const current = await this.#reading(() => integer(this.#get("SELECT revision FROM pool"), "revision"));
-    // Nobody else writes, so nothing is remembered for others.
+    // There are no other writers, so no changes are kept for followers.
     return revision === current ? [] : undefined;
   }
 
@@ -189,7 +189,7 @@ export class SqliteStore implements Store {
     await this.#flushed;
   }
 
-  /** When it fails nobody knows what is on the disk, and asking again would not tell: from then on nothing is done. */
+  /** After a failure the state of the disk is unknown, and a retry would not reveal it: all later operations fail. */
   async #flush(): Promise<void> {
     try {
       await flushFile(this.#log);
@@ -336,7 +336,7 @@ export class SqliteStore implements Store {
     return row;
   }
 
-  /** What is read is on the disk. */
+  /** Data that was read is on disk. */
   async #reading<T>(read: () => T): Promise<T> {
     await this.#flushed;
     try {
@@ -367,7 +367,7 @@ function makeUpsert(table: TableName, columns: readonly string[]): string {
   if (key.isFixed) {
     return `${insert} ON CONFLICT (${key.columns.join(", ")}) DO NOTHING`;
   }
-  // A key that is set, even to what it was, has SQLite look for all rows that point to it.
+  // Assigning a key column, even its current value, has SQLite search for all rows that refer to it.
   const values = columns.filter((column) => !key.columns.includes(column));
   const update = values.map((column) => `${column} = excluded.${column}`).join(", ");
   return `${insert} ON CONFLICT (${key.columns.join(", ")}) DO UPDATE SET ${update}`;

@@ -79,7 +79,7 @@ export function isFull(error: unknown): boolean {
   return resultCode(error) === sqliteFull;
 }
 
-/** What is told beside the primary code does not matter here. */
+/** Only the primary result code matters here. */
 function resultCode(error: unknown): number | undefined {
   return error instanceof Error && "errcode" in error ? Number(error.errcode) % 256 : undefined;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A state in a file goes on in a database: all of it, with its sessions, and nobody obeys the file any more.
+// A state in a file moves to a database: completely, with its sessions; agents then ignore the file's controller.
 
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";

@@ -41,8 +41,8 @@ const numbered = ["usage", "audit"] as const;
 const batch = 1000;
 
 /**
- * Terms that the copy is ahead of its original. Each start of a controller takes the next term; should somebody start
- * one on the original after all, agents that have heard of the copy obey it no more, however often that is.
+ * Terms that the copy is ahead of its original. Each start of a controller takes the next term; if the original is
+ * started after all, agents that have seen the copy's term ignore it, however often that happens.
  */
 const termsAhead = 1_000_000;
 
@@ -67,7 +67,7 @@ export async function copyStore({ from, to }: StoreCopy): Promise<CopiedRows> {
   // Loaded where it is used, as in the controller.
   const { PostgresStore } = await import("./postgres-store.ts");
   const { PostgresConnections } = await import("./postgres-connections.ts");
-  // Makes the tables. What it gives to a new state is replaced by what the file has.
+  // Creates the tables. The rows of a new state are replaced by those of the file.
   await (await PostgresStore.open({ url: to })).close();
   const connections = new PostgresConnections(to);
   try {
@@ -91,7 +91,7 @@ export async function copyStore({ from, to }: StoreCopy): Promise<CopiedRows> {
   }
 }
 
-/** Whoever would lead from now on waits until the copy is whole. */
+/** A controller that would become leader now waits until the copy is complete. */
 async function refuseState(session: Session): Promise<void> {
   await session.query("SELECT FROM leader FOR UPDATE");
   const [pool = {}] = await session.query("SELECT revision, term FROM pool FOR UPDATE");

@@ -30,7 +30,7 @@ export type Fault =
   | "database killed";
 
 const pollMs = 50;
-/** A client is told of a lost connection; this is for one that hears nothing. */
+/** A broken connection is reported to a client; this limits the wait for a silent one. */
 const patienceMs = 60_000;
 
 export class Cluster implements AsyncDisposable {
@@ -72,7 +72,7 @@ export class Cluster implements AsyncDisposable {
     return makeTransport(this.urls, this.userToken, { patienceMs });
   }
 
-  /** Who says that it leads; undefined: nobody of those that are asked. */
+  /** The controller that reports itself as the leader; undefined: none of those asked. */
   async leader(asked: readonly Member[] = this.#members): Promise<Member | undefined> {
     for (const member of asked) {
       const client = createClient(PoolService, makeTransport(`http://${member.listen}`, this.userToken));
@@ -148,7 +148,7 @@ export class Cluster implements AsyncDisposable {
   }
 }
 
-/** A port that nobody listens on: one that is to be started again keeps it. */
+/** A free port, which a restarted controller keeps. */
 async function freePort(): Promise<number> {
   const server = createServer();
   server.listen(0, "127.0.0.1");

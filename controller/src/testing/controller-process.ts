@@ -26,7 +26,7 @@ export interface ControllerProcessOptions {
   readonly diskBytes?: number;
 }
 
-/** Runs a command with a disk of its own at a directory, which nobody else sees. */
+/** Runs a command in a mount namespace with a disk of its own at a directory. */
 const withDisk = ["--map-root-user", "--mount", "sh", "-c"];
 const mountDisk = 'mount -t tmpfs -o "size=$0" tmpfs "$1" && shift && exec "$@"';
 
@@ -67,7 +67,7 @@ export class ControllerProcess {
     this.agentToken = readFileSync(join(directory, "agent.token"), "utf8").trim();
   }
 
-  /** @throws Error with what the process said when it does not start. */
+  /** @throws Error with the output of a process that fails to start */
   static async start(directory: string, options: ControllerProcessOptions = {}): Promise<ControllerProcess> {
     const {
       listen = "127.0.0.1:0",

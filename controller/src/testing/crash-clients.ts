@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Clients of a controller that may be gone at any moment, and what they know of it.
+// Clients of a controller that may be killed at any moment, and their knowledge of its state.
 
 import { setTimeout } from "node:timers/promises";
 import type { Client } from "@connectrpc/connect";
@@ -19,7 +19,7 @@ const GiB = 1n << 30n;
 /** Fewer make more, more give back. */
 const wantedClaims = 24;
 
-/** What a controller may say of a claim as it is: the call has been answered, and nothing was changed. */
+/** Errors about the state of a claim: the call was answered, and nothing was changed. */
 const refusals: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "MILLPOND_E_CLAIM_NOT_BOUND",
   "MILLPOND_E_NO_CAPACITY",
@@ -28,7 +28,7 @@ const refusals: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "MILLPOND_E_TICKET_STALE",
 ]);
 
-/** What says that nobody did it, or nobody knows; what has no code comes from the connection. */
+/** Errors after which the outcome is unknown; an error without a code comes from the connection. */
 const silences: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "MILLPOND_E_NOT_LEADER",
   "MILLPOND_E_SHUTTING_DOWN",
@@ -58,20 +58,20 @@ interface Known {
   claim: Claim;
   /** `asked`: the release was sent, and no answer came. */
   release: "no" | "asked" | "acknowledged";
-  /** What it may have: several where no answer came to a resize. */
+  /** The sizes that it may have: several where a resize was not answered. */
   sizes: readonly Sizes[];
   /** A client does something with it. */
   isBusy: boolean;
 }
 
-/** A session that nobody has ended yet but those who may. */
+/** A session that has not been ended by a party with the right to. */
 interface Held {
   readonly claim: string;
   readonly epoch: bigint;
   readonly node: TestNode;
 }
 
-/** What clients have done, each counted when it was answered. */
+/** Counts of the clients' calls, each taken when it was answered. */
 export interface Deeds {
   made: number;
   released: number;
@@ -105,7 +105,7 @@ export class Clients {
     this.#nodes = new Map(nodes.map((node) => [node.name, node]));
   }
 
-  /** One client that does something with claims, again and again, until nobody answers, or it is to stop. */
+  /** One client that works with claims until the controller stops responding or the signal is aborted. */
   async run(claims: Client<typeof ClaimService>, stop?: AbortSignal): Promise<void> {
     while (stop?.aborted !== true) {
       try {
@@ -132,7 +132,7 @@ export class Clients {
     }
   }
 
-  /** Waits until so many more calls have been acknowledged. */
+  /** Waits until `count` more calls have been acknowledged. */
   async until(count: number): Promise<void> {
     this.#target = this.acknowledged + count;
     this.#reached = Promise.withResolvers();
@@ -273,7 +273,7 @@ export class Clients {
     const opened = node.agent.takeTicket(ticket);
     node.agent.connectClient(opened);
     const session = node.agent.sessions.get(opened);
-    // Nobody else has had a turn since the agent let it in.
+    // Nothing else has run since the agent let it in.
     if (session !== undefined) {
       this.#held.set(opened, { claim: name, epoch: BigInt(session.epoch), node });
       session.memoryUsed = this.#random() < 0.5 ? 1n : (session.devices[0]?.memoryBytes ?? 1n);
@@ -292,7 +292,7 @@ export class Clients {
   }
 
   /**
-   * Compares what is there with what is known, and goes on from there.
+   * Compares the state found with the known one, and continues from it.
    *
    * @returns What was acknowledged and is not so, and what must never be.
    */
@@ -320,8 +320,8 @@ export class Clients {
     const before = new Map(this.known);
     this.known.clear();
     for (const claim of live) {
-      // A release that was asked and is not done will not be done any more. A claim whose creation was not acknowledged
-      // belongs to nobody: it is given back. A resize may still be under way.
+      // An unfinished release will not be carried out any more. A claim whose creation was not acknowledged has no
+      // owner: it is released. A resize may still be in progress.
       const { release, sizes } = before.get(claim.name) ?? {};
       this.#know(claim, release === "acknowledged" ? "acknowledged" : "no", sizes);
     }
@@ -333,7 +333,7 @@ export class Clients {
     return this.#epochs.size;
   }
 
-  /** What was acknowledged and is not so. */
+  /** Acknowledged changes that are missing. */
   #check(found: readonly Claim[]): string[] {
     const byName = new Map(found.map((claim) => [claim.name, claim]));
     return [...this.known.values()].flatMap(({ claim, release, sizes }) => {
@@ -357,7 +357,7 @@ export class Clients {
     });
   }
 
-  /** Sessions that somebody has ended who may not, and claims that were taken from sessions and may not be. */
+  /** Sessions that ended without their owner, and claims that were taken from their sessions, against the rules. */
   #checkSessions(found: readonly Claim[]): string[] {
     const byName = new Map(found.map((claim) => [claim.name, claim]));
     return [...this.#held].flatMap(([id, { claim: name, epoch, node }]) => {

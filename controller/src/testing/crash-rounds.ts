@@ -26,7 +26,7 @@ export interface HostSite {
 
 /** A node with a real agent, real workers and programs that run on them all the time. */
 export interface Host extends AsyncDisposable {
-  /** Of its claims, and no others. Its devices are too small for those of the clients. */
+  /** A pool of its own: only its claims use it. Its devices are too small for those of the clients. */
   readonly pool: string;
   /** Programs that have ended as they should. */
   readonly done: number;
@@ -34,15 +34,15 @@ export interface Host extends AsyncDisposable {
   replaceAgent(): Promise<void>;
   /** The agent is silent until its node is lost. It goes on, and has served a program, when this resolves. */
   pauseAgent(): Promise<void>;
-  /** Kills the worker of a program: that one is told, and the others do not notice. */
+  /** Kills the worker of a program: that program gets an error, and the others do not notice. */
   killWorker(): Promise<void>;
   /** What must never be, and was seen since the last time. */
   takeStock(): readonly string[];
-  /** Ends the programs; resolves with what was seen, and what is left of them that should be gone. */
+  /** Ends the programs; resolves with the observed errors and leftovers. */
   finish(): Promise<readonly string[]>;
 }
 
-/** Of ten rounds, in an order that only the seed knows. */
+/** The faults of ten rounds, in an order given by the seed. */
 const deck: readonly Fault[] = [
   "leader killed",
   "leader killed",
@@ -55,7 +55,7 @@ const deck: readonly Fault[] = [
   "follower killed",
   "agent killed",
 ];
-/** Of fifteen rounds beside a host. */
+/** The faults of fifteen rounds beside a host. */
 const deckWithHost: readonly Fault[] = [
   ...deck,
   "agent of programs killed",
@@ -84,9 +84,9 @@ export interface Round {
 
 export interface CrashRounds {
   readonly rounds: readonly Round[];
-  /** What was acknowledged and is not so, and what must never be. */
+  /** Acknowledged changes that are missing, and states that must never occur. */
   readonly broken: readonly string[];
-  /** Of the database after each round. */
+  /** Terms in the database after each round. */
   readonly terms: readonly bigint[];
   /** Calls that were answered. */
   readonly acknowledged: number;
@@ -115,7 +115,7 @@ export async function runCrashRounds(options: CrashRoundsOptions): Promise<Crash
   if (host !== undefined) {
     cleanup.use(host);
   }
-  // What happens is the seed's alone: what clients do depends on when they are answered.
+  // The seed determines the faults; the clients' calls depend on the timing of the answers.
   const random = makeRandom(seed);
   const clients = new Clients(makeRandom(seed + 1), nodes);
   const rounds: Round[] = [];
@@ -154,7 +154,7 @@ export async function runCrashRounds(options: CrashRoundsOptions): Promise<Crash
     const [fault = "leader killed"] = coming.splice(Math.floor(random() * coming.length), 1);
     const beganMs = performance.now();
     const repair = await strike(fault);
-    // What a user does next, who waits for a controller that leads.
+    // A user's next step: wait until there is a leader.
     await askNext(claims, `after-${number}`);
     const round = { fault, seconds: (performance.now() - beganMs) / 1000 };
     stop.abort();

@@ -260,7 +260,7 @@ export class FakeAgent implements AsyncDisposable {
     return id;
   }
 
-  /** The client of a session connects; nobody is told. */
+  /** The client of a session connects; the agent does not report it yet. */
   connectClient(id: string): void {
     const session = this.sessions.get(id);
     if (session === undefined) {
@@ -269,7 +269,7 @@ export class FakeAgent implements AsyncDisposable {
     session.hasClient = true;
   }
 
-  /** The program of a session makes calls for so long; nobody is told. */
+  /** The program of a session makes calls for this long; the agent does not report it yet. */
   work(id: string, milliseconds: number): void {
     const session = this.sessions.get(id);
     if (session === undefined) {
@@ -279,7 +279,7 @@ export class FakeAgent implements AsyncDisposable {
     this.activity.set(session.epoch, (this.activity.get(session.epoch) ?? 0) + milliseconds);
   }
 
-  /** A session ends; nobody is told. */
+  /** A session ends; the agent does not report it yet. */
   endSession(id: string): void {
     const session = this.sessions.get(id);
     if (session !== undefined) {
@@ -293,7 +293,7 @@ export class FakeAgent implements AsyncDisposable {
     await this.sync();
   }
 
-  /** Waits for an answer that has what is looked for. */
+  /** Waits for an answer that meets a condition. */
   async until(isMet: (desired: SyncResponse) => boolean): Promise<SyncResponse> {
     while (this.desired === undefined || !isMet(this.desired)) {
       const { promise, resolve } = Promise.withResolvers<void>();

@@ -7,7 +7,7 @@ interface Timer {
   readonly callback: () => void;
 }
 
-/** A clock for tests: it stands still until it is told to go on. */
+/** A clock for tests: it stands still until it is advanced. */
 export class ManualClock implements Clock {
   #nowMs = 0;
   #startUnixMs: number;

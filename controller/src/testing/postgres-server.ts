@@ -32,7 +32,7 @@ export const missingPostgres =
     ? "PostgreSQL 15 or later is not installed: apt-get install --no-install-recommends postgresql"
     : undefined;
 
-/** PostgreSQL refuses to run as root: then it is the package's own user, else who runs the tests. */
+/** PostgreSQL refuses to run as root: root uses the package's own user, other users their own. */
 function serverUser(): { readonly uid?: number; readonly gid?: number } {
   if (process.getuid?.() !== 0) {
     return {};

@@ -7,12 +7,12 @@ export const devicesPerNode = 4;
 export const deviceMemory = 16n * (1n << 30n);
 
 export interface TestNodeOptions {
-  /** Of the controllers, separated by commas. */
+  /** URLs of the controllers, separated by commas. */
   readonly url: string;
   readonly token: string;
 }
 
-/** A node whose agent may be killed, and calls whoever leads as long as it lives. */
+/** A node whose agent may be killed; it calls the current leader as long as it lives. */
 export class TestNode implements AsyncDisposable {
   readonly name: string;
   readonly #devices = Array.from({ length: devicesPerNode }, (_, index) => fakeDevice(index, deviceMemory));
