@@ -32,6 +32,12 @@ const targets: readonly Target[] = [
     corpus: inRoot("native", "softgpu", "corpus", "module"),
     maxLength: 16_384,
   },
+  {
+    name: "replies",
+    program: join("protocol", "fuzz_replies"),
+    corpus: inRoot("native", "protocol", "corpus", "replies"),
+    maxLength: 8_192,
+  },
 ];
 
 const defaultSeconds = 60;

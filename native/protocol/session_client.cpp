@@ -58,17 +58,21 @@ Result<std::unique_ptr<Session>> Session::connect(const Endpoint& endpoint, cons
 Result<std::unique_ptr<Session>> Session::establish(const Endpoint& endpoint, bool isParked, const Hello* greet) {
   auto opened = openSession(endpoint, isParked, greet);
   if (!opened) return opened.error();
+  return of(std::move(*opened), endpoint);
+}
+
+Result<std::unique_ptr<Session>> Session::of(OpenedSession opened, const Endpoint& endpoint) {
   std::unique_ptr<Session> session(new Session());
-  session->channel_ = std::move(opened->channel);
-  session->remote_ = opened->remote;
+  session->channel_ = std::move(opened.channel);
+  session->remote_ = opened.remote;
   session->canPark_ = endpoint.canPark;
-  session->parks_ = opened->welcome.parks;
-  session->snapshot_ = std::move(opened->snapshot);
+  session->parks_ = opened.welcome.parks;
+  session->snapshot_ = std::move(opened.snapshot);
   if (session->remote_) {
-    session->graceSeconds_ = std::min(endpoint.graceSeconds, opened->welcome.graceSeconds);
-    session->remember(endpoint, opened->welcome);
+    session->graceSeconds_ = std::min(endpoint.graceSeconds, opened.welcome.graceSeconds);
+    session->remember(endpoint, opened.welcome);
   }
-  auto memory = session->remote_ ? SessionMemory::create() : SessionMemory::map(std::move(opened->memory));
+  auto memory = session->remote_ ? SessionMemory::create() : SessionMemory::map(std::move(opened.memory));
   if (!memory) return memory.error();
   session->memory_ = std::move(*memory);
   session->memory_.excludeFromFork();
@@ -515,7 +519,7 @@ bool Session::accept(const wire::ReplyHeader& header, std::span<const std::byte>
       std::memcpy(&ready, body.data(), sizeof(ready));
       if (ready.chunk >= wire::kStagingChunks || ready.bytes > wire::kChunkBytes) return false;
       const auto to = destination(header, ready.bytes);
-      if (to.size() != ready.bytes) return false;
+      if (to.empty() || to.size() != ready.bytes) return false;
       const std::span<const std::byte> from(memory_.chunk(ready.chunk), ready.bytes);
       if (waiters_.find(header.request)->answer.data.size() >= kLargeCopyBytes)
         copyPastCaches(to.data(), from);

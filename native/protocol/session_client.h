@@ -29,6 +29,8 @@
 
 namespace millpond {
 
+struct OpenedSession;
+
 /// What a lost session answers to everything: CUDA_ERROR_DEVICE_UNAVAILABLE.
 inline constexpr int32_t kSessionLost = 46;
 
@@ -44,6 +46,8 @@ class Session {
 
   /// Connects, presents the ticket and receives the snapshot. `greet` overrides protocol and API hash in tests.
   static Result<std::unique_ptr<Session>> connect(const Endpoint& endpoint, const Hello* greet = nullptr);
+  /// A session on a connection that a worker has welcomed already.
+  static Result<std::unique_ptr<Session>> of(OpenedSession opened, const Endpoint& endpoint);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;

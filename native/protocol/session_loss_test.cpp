@@ -361,6 +361,8 @@ TEST("replies that make no sense end the session") {
        [&](uint32_t r) { return frame({0, ReplyKind::kChunk, 0, r, 0}, wire::ChunkReady{0, 8}); }},
       {"a chunk that does not exist", true, false,
        [&](uint32_t r) { return frame({0, ReplyKind::kChunk, 0, r, 0}, wire::ChunkReady{wire::kStagingChunks, 8}); }},
+      {"a chunk of nothing for nobody", true, false,
+       [&](uint32_t r) { return frame({0, ReplyKind::kChunk, 0, r + 1, 0}, wire::ChunkReady{0, 0}); }},
       {"a chunk that is too long", true, false,
        [&](uint32_t r) {
          return frame({0, ReplyKind::kChunk, 0, r, 0}, wire::ChunkReady{0, static_cast<uint32_t>(wire::kChunkBytes) + 1});
