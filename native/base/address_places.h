@@ -17,7 +17,7 @@ struct AddressPlaces {
 // It takes no others for the program's.
 /// Of the memory of devices, by their ordinal.
 inline constexpr AddressPlaces kDevicePlaces{0x7e80'0000'0000, uint64_t{1} << 37};
-/// Of the pinned memory of processes, each of which begins at another.
+/// Reserved for pinned memory of processes, each of which begins at a different address.
 inline constexpr AddressPlaces kPinnedPlaces{0x7f80'0000'0000, uint64_t{1} << 30};
 #else
 inline constexpr AddressPlaces kDevicePlaces{uint64_t{0x20} << 40, uint64_t{1} << 41};

@@ -14,7 +14,7 @@ struct LogRequest {
   std::string_view traceFile;       ///< where the client library writes every call; empty: nowhere
 };
 
-/// A file is told from a level by the '/' in its name. None when `text` is neither.
+/// A file differs from a level by the '/' in its name. None when `text` is neither.
 std::optional<LogRequest> parseLogRequest(std::string_view text);
 
 }  // namespace millpond

@@ -21,7 +21,7 @@ class RangeMap {
     runs_.erase(runs_.lower_bound(begin), runs_.lower_bound(begin + bytes));
     runs_[begin] = {begin + bytes, number};
   }
-  /// What still has that number there has none any more.
+  /// Entries in the range with that number have none afterwards; others keep theirs.
   void erase(uint64_t begin, uint64_t bytes, uint64_t number) {
     if (bytes == 0) return;
     cut(begin);

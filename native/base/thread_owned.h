@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each thread has of its own, for as long as it may call the driver.
+// State of each thread, for as long as it may call the driver.
 #pragma once
 
 #include <pthread.h>

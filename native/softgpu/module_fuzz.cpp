@@ -29,7 +29,7 @@ void readAll(Bytes image) {
 void compileText(const std::string& text) {
   const ptx::Compiled compiled = ptx::compile(text);
   if (!compiled) {
-    // Whoever is refused is told why.
+    // Every refusal has a message.
     CHECK(!compiled.error.message.empty());
     return;
   }

@@ -124,7 +124,7 @@ export function noteDevices(
 }
 
 /**
- * What a change did to state that is kept in memory; the audit log and ended claims are not.
+ * The effect of a change on state in memory; the audit log and ended claims are not kept there.
  *
  * @param known The devices before it.
  */

@@ -257,7 +257,7 @@ class Compiler {
     }
   }
 
-  /// What findings are told with: lines of the source, names of shared memory.
+  /// Names for findings: lines of the source, names of shared memory.
   void rememberPlaces() {
     for (const FunctionNode* function : symbols_.functions) program_->sources.push_back({function->line, "", 0});
     for (const LocationNode& location : module_.locations)

@@ -105,8 +105,8 @@ uint32_t frameEnd(const Context& context);
 uint32_t aliveLanes(const Context& context);
 
 enum class BarrierKind : uint8_t { kSync, kArrive, kReduceAnd, kReduceOr, kReduceCount };
-/// The active lanes come to barrier `id` with `threads` expected (0: all of the block); `predicate` is what
-/// they bring to a reduction. Returns the next instruction, or null when they must wait.
+/// The active lanes arrive at barrier `id` with `threads` expected (0: all of the block); `predicate` is their input to a
+/// reduction. Returns the next instruction, or null when they must wait.
 const Instruction* reachBarrier(const Instruction* at, Context& context, BarrierKind kind, uint32_t id,
                                 uint32_t threads, uint32_t predicate);
 

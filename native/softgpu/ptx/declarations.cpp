@@ -276,7 +276,7 @@ void parseVariables(TokenStream& tokens, Space space, Linkage linkage, std::vect
     std::vector<uint64_t> strides;
     parseDimensions(tokens, variable, strides);
     if (variable.reference != Reference::kNone) {
-      // What kernels name is the place of the variable: one each.
+      // A kernel names one variable by its address: each has a single texture.
       if (!strides.empty()) unsupported(variable.line, "an array of texture or surface references");
       if (tokens.peek().is("=")) unsupported(variable.line, "a texture or surface reference with an initial value");
     }

@@ -50,7 +50,7 @@ struct ParameterInfo {
   uint32_t alignment = 1;
 };
 
-/// What is known of a kernel before it is launched.
+/// Properties of a kernel that are known before its launch.
 struct KernelInfo {
   std::string name;
   std::vector<ParameterInfo> parameters;

@@ -78,7 +78,7 @@ class AccessCheck {
     const auto isBeyond = [&](uint64_t size) { return offset > size || size - offset < bytes_; };
     if (isBeyond(context_.localBytes)) return report(lane, kLocalName, offset, FaultKind::kLocalOutOfRange, true);
     if (isMisaligned(offset)) return report(lane, kLocalName, offset, FaultKind::kMisalignedAddress, true);
-    // What the calls under way have of it; the device would not notice.
+    // Local memory beyond the frames of the current calls; the device would not notice.
     if (offset < context_.stackEnd[lane] && isBeyond(context_.warp->localTop())) return report(lane, kLocalName, offset, FaultKind::kLocalOutOfRange, false);
     return true;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program that was compiled with checks tells about its accesses while it runs.
+// Accesses that a program compiled with checks reports while it runs.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ struct Finding {
   uint64_t variableOffset = 0;
 };
 
-/// Whom a launch tells what it finds. Called from many threads at once.
+/// Receives the findings of a launch. Called from many threads at once.
 class Inspector {
  public:
   struct Range {

@@ -19,7 +19,7 @@ using Handler = const Instruction* (*)(const Instruction*, Context&);
 /// constants. Either holds one value per lane, side by side; a predicate is one word with a bit per lane.
 inline constexpr uint32_t kConstant = uint32_t{1} << 31;
 inline constexpr uint32_t kNoOperand = UINT32_MAX;
-/// Of a guard: the instruction executes where the predicate is false.
+/// A flag of a guard: the instruction executes where the predicate is false.
 inline constexpr uint32_t kNegatedGuard = uint32_t{1} << 30;
 
 /// Finds the memory that the lanes of `mask` mean; false after a fault.

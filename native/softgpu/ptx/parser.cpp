@@ -8,7 +8,7 @@
 namespace millpond::softgpu::ptx {
 namespace {
 
-/// What there is of PTX as of CUDA 13.
+/// The latest version of PTX as of CUDA 13.
 constexpr uint32_t kLastMajorVersion = 9;
 constexpr uint32_t kLastTarget = 129;
 
@@ -300,7 +300,7 @@ class Parser {
       address(out, depth);
       return out;
     }
-    // Of other instructions than calls, parentheses are of a number that is calculated.
+    // In instructions other than calls, parentheses enclose a constant expression.
     if (tokens_.peek().is("{") || (isCall_ && tokens_.peek().is("("))) {
       bool isVector = tokens_.next().is("{");
       std::string_view closing = isVector ? "}" : ")";
@@ -338,7 +338,7 @@ class Parser {
     return pair;
   }
 
-  /// A name, its dotted suffix (%tid.x), and what is added to it.
+  /// A name, its dotted suffix (%tid.x), and an added offset.
   Operand name() {
     Operand out;
     out.line = tokens_.line();

@@ -9,7 +9,7 @@
 namespace millpond::softgpu::ptx {
 namespace {
 
-/// Addresses of atomics that are told apart; what is beyond counts as one, so that more looks ordered, never less.
+/// Limit of atomics' addresses tracked separately; the others count as one, so that more looks ordered, never less.
 constexpr size_t kMostAtomics = 4096;
 
 }  // namespace
@@ -80,7 +80,7 @@ bool RaceDetector::isUnordered(const Stamp& stamp, uint32_t number, bool isAtomi
 }
 
 const RaceDetector::Stamp* RaceDetector::conflictOf(const Cell& cell, const Access& access, uint32_t byte) {
-  // Of two threads that write the same nobody can tell which was first.
+  // The order of two writes of the same value is not observable.
   const bool isSame = access.isWrite && access.written && access.written[byte] == access.memory[byte];
   if (!isSame && isUnordered(cell.write, access.thread, access.isAtomic)) return &cell.write;
   if (!access.isWrite) return nullptr;

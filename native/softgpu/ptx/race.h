@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which accesses of a block's shared memory are not ordered.
+// Detects unordered accesses to the shared memory of a block.
 //
-// Every byte remembers who wrote it last and two threads that have read it since. An access races with one of those when
-// they are of different threads, at least one writes, not both are atomic, and nothing orders them. What orders them is
-// told in clocks: a thread's clock goes on with each thing that it lets others know (a barrier, a member of a warp's
-// synchronisation, a fence and an atomic after it), and each thread knows how far it has heard of every other one. A
-// barrier of the whole block orders everything, so it only begins a new epoch, and all clocks with it.
+// Every byte records its last writer and two threads that have read it since. An access races with one of
+// those when they are of different threads, at least one writes, not both are atomic, and neither happens
+// before the other. Happens-before is kept in vector clocks, as in FastTrack (Flanagan and Freund, 2009): a
+// thread's own component advances with each release (a barrier, a member of a warp's synchronisation, a fence
+// and an atomic after it), and an acquire joins the releasing clock. A barrier of the whole block orders
+// everything, so it only begins a new epoch for all clocks.
 //
-// What is reported has happened without order; of the readers of a byte, only two are remembered, of two warps where
-// there are two.
+// No false positives: a reported pair is unordered. Races may be missed, because only two readers of a byte are recorded,
+// from two warps where there are two.
 #pragma once
 
 #include <array>
@@ -80,7 +81,7 @@ class RaceDetector {
   void synchronise(uint32_t thread, uint64_t address, const Atomic& atomic);
 
  private:
-  /// How far somebody has heard of all threads.
+  /// A vector clock: one component for each thread.
   using Row = std::vector<uint32_t>;
   using RowPtr = std::shared_ptr<const Row>;
   struct Knowledge {

@@ -30,13 +30,13 @@ struct TextureView : TextureLevel {
   uint8_t channels = 1;      // 1, 2 or 4
   bool isCube = false;       // `depth` counts faces, six to a layer
 
-  // Of textures only.
+  // For textures only.
   std::array<Outside, 3> outside{Outside::kClamp, Outside::kClamp, Outside::kClamp};
   bool isFiltered = false;    // linearly; else the nearest element is read
   bool isNormalized = false;  // coordinates run from 0 to 1
   bool readsAsFloat = false;  // integers are read as fractions of their largest value
   std::array<float, 4> border{};
-  // Of mipmapped ones: the levels, of which the first is this view's own, and how they are chosen.
+  // For mipmapped textures: the levels, of which the first is this view's own, and how one is selected.
   std::shared_ptr<const std::vector<TextureLevel>> levels;
   bool isFilteredBetween = false;  // linearly; else the nearest level is read
   float levelBias = 0;
@@ -46,7 +46,7 @@ struct TextureView : TextureLevel {
   uint32_t elementBytes() const { return uint32_t{channelBits} / 8 * channels; }
 };
 
-/// What a variable of a module is that has no value of its own: kernels give its address where they give objects.
+/// The kind of a module variable without a value of its own: kernels pass its address in place of an object.
 enum class Reference : uint8_t { kNone, kTexture, kSurface };
 
 /// The objects that kernels name by 64-bit handles. Called from many threads at once.

@@ -28,7 +28,7 @@ struct TextureForm {
   bool isCube = false;         // the coordinates are a direction; behind the layer, if there is one
   Detail detail = Detail::kNone;
 
-  /// Of a direction all three are given, whatever lies behind them has two.
+  /// A cube's direction has three coordinates, although its faces have two dimensions.
   constexpr uint32_t coordinates() const { return (isCube ? 3u : dimensions) + (isLayered ? 1u : 0u); }
   /// What is read and written travels in pairs of 64-bit registers; this many bits of them to an element.
   constexpr uint32_t registerBits() const { return bits < 16 ? 16 : bits; }
@@ -45,7 +45,7 @@ struct TextureForm {
   }
 };
 
-/// op[0], op[1]: 128 bits of result, or of what is stored; op[2]: the object; op[3], op[4]: up to four
+/// op[0], op[1]: 128 bits of the result, or of the value to store; op[2]: the object; op[3], op[4]: up to four
 /// coordinates of 32 bits; op[5]: the level, if one is given. Gradients come in op[0], by x, and op[1], by y. All
 /// registers of 64 bits.
 const Instruction* accessTexture(const Instruction* at, Context& context);

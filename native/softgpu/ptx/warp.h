@@ -58,7 +58,7 @@ class Warp {
   uint32_t alive() const { return alive_; }
   uint32_t index() const { return index_; }
   bool canRun() const;
-  /// Whose code the current lanes execute, and how far they use their local memory.
+  /// The function that the current lanes execute, and the extent of their local memory.
   const FunctionCode& function() const { return *splits_[static_cast<size_t>(current_)].frame->function; }
   uint32_t localTop() const { return context.localBase + function().localBytes; }
   /// Wakes the splits that wait at a barrier; `result` is for those that reduce.

@@ -19,7 +19,8 @@ CUresult loadLibrary(CUlibrary* handle, const JitOptions& options, Load load) {
     if (!handle) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<const ptx::Program> program;
     const CUresult result = load(&program);
-    // A card looks at an image when it is used first. Whoever wants a log has one that is filled when this returns.
+    // A real driver examines an image at its first use. An image loaded with a log is examined now, so that
+    // the log is filled on return.
     const bool isToldLater = result == CUDA_ERROR_INVALID_IMAGE ||
                              (options.count == 0 &&
                               (result == CUDA_ERROR_INVALID_PTX || result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION));
@@ -101,7 +102,7 @@ CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* na
   });
 }
 
-// Of an image that is none, too: it has no kernels.
+// Also for an invalid image: it has no kernels.
 CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
   return withLibrary(lib, [&](Driver&, const std::shared_ptr<Library>& found) -> CUresult {
     if (!count) return CUDA_ERROR_INVALID_VALUE;

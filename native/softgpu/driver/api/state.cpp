@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this driver has beyond CUDA's: for workers that restrict which files they may open before they initialise it.
+// Entry points beyond CUDA's, for workers that restrict file access before they initialise the driver.
 #include <string>
 
 #include "softgpu/driver/model/configuration.h"

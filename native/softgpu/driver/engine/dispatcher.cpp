@@ -122,7 +122,7 @@ void Dispatcher::runThread() {
 void Dispatcher::run(const OperationPtr& operation, Next next) {
   if (chaos_) std::this_thread::sleep_for(chaos_->delay());
   if (operation->body_) operation->body_();
-  // What the body holds goes before anyone is told that the operation is done.
+  // The captures of the body are destroyed before the operation is reported as done.
   operation->body_ = nullptr;
   runBrief(finish(*operation, next), next);
 }

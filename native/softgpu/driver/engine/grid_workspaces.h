@@ -14,7 +14,7 @@ class Context;
 /// grids at the same time.
 class GridWorkspaces {
  public:
-  /// A piece that nobody else has, filled with zeros; 0 when the device has no memory left.
+  /// An exclusively owned piece, filled with zeros; 0 when the device is out of memory.
   uint64_t take(Context& context);
   void giveBack(uint64_t address);
   /// To be called when the context has ended.

@@ -14,7 +14,7 @@ void enqueueHostFunction(const StreamTarget& stream, std::function<void()> funct
 /// What runs it in a graph.
 std::function<void()> hostFunctionBody(std::function<void()> function);
 
-/// As that, but it runs after a failure of the context too, and is told of it.
+/// As above, but it also runs after a failure of the context, and receives the error.
 void enqueueCallback(const StreamTarget& stream, std::function<void(CUresult)> function);
 
 /// Whether the calling thread is running such a function now.

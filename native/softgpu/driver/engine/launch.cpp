@@ -30,7 +30,7 @@ CUresult checkShape(const Function& function, const LaunchShape& shape) {
   if (uint64_t{info.staticSharedBytes} + shape.dynamicSharedBytes > kSharedBytesPerBlockOptIn) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // What a function declares is a property of it; what it lacks resources for is another matter, and lacks none here.
+  // A block beyond the function's declared maximum is an invalid value, not a lack of resources.
   if (block.count() > info.maxThreads) return CUDA_ERROR_INVALID_VALUE;
   if (info.requiredBlock && (info.requiredBlock->x != block.x || info.requiredBlock->y != block.y ||
                              info.requiredBlock->z != block.z)) {
@@ -99,7 +99,7 @@ class Workspace {
   const uint64_t address_;
 };
 
-/// What a grid is given beside its launch.
+/// The environment of a grid beside its launch parameters.
 struct Surroundings {
   size_t stackBytes = 0;
   std::shared_ptr<KernelHeap> heap;

@@ -14,7 +14,7 @@ namespace millpond::softgpu {
 
 class LaunchEvents {
  public:
-  /// CUDA_ERROR_INVALID_HANDLE for what is no event of the stream's context, CUDA_ERROR_INVALID_VALUE for one with
+  /// CUDA_ERROR_INVALID_HANDLE for an event that is not of the stream's context, CUDA_ERROR_INVALID_VALUE for one with
   /// timing, CUDA_ERROR_NOT_SUPPORTED while the stream is captured.
   static CUresult of(const StreamTarget& stream, std::span<const CUlaunchAttribute> attributes, LaunchEvents* events);
   /// When the launch's turn has come: its blocks may begin, and nothing that comes behind needs to wait for more.

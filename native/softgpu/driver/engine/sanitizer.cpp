@@ -17,7 +17,7 @@
 namespace millpond::softgpu {
 namespace {
 
-/// How far from an address the allocation may be that it is told with.
+/// Farthest allocation that a finding names as near its address.
 constexpr uint64_t kNearby = uint64_t{64} << 20;
 
 std::string demangled(std::string_view name) {

@@ -39,7 +39,7 @@ struct PreparedTransfer {
   std::function<void()> body;
   Operation::Kind kind = Operation::Kind::work;
 };
-/// Of the copies of graphs: memory that is not pinned is read and written when their turn comes.
+/// For copies in graphs: unpinned memory is read and written when the copy runs.
 CUresult prepareCopy(const ContextPtr& context, const Copy& copy, PreparedTransfer* prepared);
 
 /// When a copy that touches host memory returns. A copy from device to device never waits.

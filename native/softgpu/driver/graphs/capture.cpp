@@ -181,7 +181,7 @@ CUresult endCapture(const StreamTarget& stream, GraphPtr* graph) {
   if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
   if (capture->origin != stream.queue) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   CUresult result = CUDA_SUCCESS;
-  // Whoever may not end it ends it all the same, and nobody gets its graph.
+  // A thread without the right to end a capture ends it nevertheless, and its graph is lost.
   if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thisThread())
     result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   else if (capture->isInvalid)
@@ -205,7 +205,7 @@ CUresult captureWait(const StreamTarget& stream, Event& event, bool external, CU
     if (!mine) return CUDA_SUCCESS;
     return captureWork(stream, EventWork{handle, Driver::instance().events().find(handle), false}, captured);
   }
-  // What was recorded in a capture that is over is no point any more.
+  // An event recorded in a capture that has ended no longer marks a point.
   const std::shared_ptr<Capture> other = event.capture.capture;
   const bool isOpen = other && std::find(captures().begin(), captures().end(), other) != captures().end();
   if (!isOpen) {

@@ -34,7 +34,7 @@ bool isCapturing(const QueuePtr& queue);
 bool isCapturingIntoGraph(const QueuePtr& queue);
 /// Ends all hope of a capture that the queue takes part in.
 void invalidateCapture(const QueuePtr& queue);
-/// What the legacy stream is answered while a stream of the context that it waits for is being captured.
+/// The result for the legacy stream while a stream of the context that it waits for is being captured.
 CUresult checkLegacy(const Context& context, bool invalidate);
 /// A call that could disturb a capture: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED when the thread's mode forbids it, and the
 /// captures that do are lost.

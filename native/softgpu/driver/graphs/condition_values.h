@@ -10,7 +10,7 @@
 
 namespace millpond::softgpu {
 
-/// Of one launch. A handle that is not of the launched graph, or of a graph in it, changes nothing and is 0.
+/// The values of one launch. A handle that is not of the launched graph, or of a graph in it, changes nothing and is 0.
 class ConditionValues : public ptx::Conditions {
  public:
   explicit ConditionValues(const Graph& graph);

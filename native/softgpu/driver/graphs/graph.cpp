@@ -9,7 +9,7 @@
 namespace millpond::softgpu {
 namespace {
 
-/// Of all memory of nodes. Guarded by graphMutex(), and never taken down.
+/// The accounting of all memory nodes. Guarded by graphMutex(), and never destroyed.
 struct MemoryBooks {
   std::set<uint64_t> addresses;
   std::map<uint64_t, AllocationWork> left;  ///< by address

@@ -15,7 +15,7 @@ namespace {
 using Members = std::vector<Context::GroupMember>;
 using Values = std::shared_ptr<ConditionValues>;
 
-/// What a node does when its turn comes.
+/// The work of one node, run in its turn.
 struct Step {
   Operation::Kind kind = Operation::Kind::brief;
   std::function<void()> body;
@@ -40,7 +40,7 @@ std::vector<const GraphNode*> inOrder(const Graph& graph) {
 
 CUresult choiceOf(const ConditionalWork& work, const Values& values, std::function<void()>* body);
 
-/// Of nodes that work by themselves; nothing of the others.
+/// For nodes that run by themselves; nothing for the others.
 CUresult stepOf(const NodeWork& work, const Values& values, Step* step) {
   PreparedTransfer prepared;
   if (const auto* kernel = std::get_if<KernelWork>(&work)) {
@@ -193,7 +193,7 @@ bool isSameChoice(const NodeWork& from, const NodeWork& to) {
   return !mine || (mine->type == other->type && mine->bodies.size() == other->bodies.size());
 }
 
-/// Whether parameters may go from one to the other, and what is wrong when they may not.
+/// Whether the parameters of one graph may be copied to the other; if not, the difference that prevents it.
 CUgraphExecUpdateResult compare(const Graph& mine, const Graph& other, const GraphNode** error,
                                 const GraphNode** errorFrom) {
   *error = *errorFrom = nullptr;
@@ -260,7 +260,7 @@ void GraphExec::upload() const {
 
 CUresult GraphExec::launch(const StreamTarget& stream) {
   const MemoryEffects effects(*graph_);
-  // What the launch before has left must be freed first.
+  // Memory left by the previous launch must be freed first.
   for (const AllocationWork* each : effects.allocated) {
     const uint64_t address = each->memory->address();
     if (!GraphMemory::isLeft(address)) continue;

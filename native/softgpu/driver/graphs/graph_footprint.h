@@ -18,7 +18,7 @@ class GraphFootprint {
   static constexpr uint64_t kGranule = uint64_t{32} << 20;
   static GraphFootprint& of(unsigned device);
 
-  /// Bytes of granules that graphs have had since the last trim, and at most since the mark was set anew.
+  /// Bytes of granules in use by graphs since the last trim, and their maximum since the mark was last reset.
   struct Bytes {
     uint64_t now = 0;
     uint64_t high = 0;
@@ -71,7 +71,7 @@ class GraphSpace {
 
   /// A launch allocates.
   void hold(const Place& place, const void* queue);
-  /// What was allocated is free again, at once, or behind the work of a queue.
+  /// Makes allocated memory available again, immediately, or behind the work of a queue.
   void release(const Place& place);
   void releaseBehind(const Place& place, const void* queue);
   GraphFootprint& footprint() const { return GraphFootprint::of(device_); }

@@ -62,7 +62,7 @@ class AddressSpace {
   bool covers(uint64_t address, uint64_t bytes, Access access) const;
   /// The region nearest to an address, or around it; null when there is none at most `reach` bytes away.
   RegionPtr nearest(uint64_t address, uint64_t reach) const;
-  /// As findForKernel(), of what was asked for only, to the byte.
+  /// As findForKernel(), limited to the requested size, to the byte.
   ptx::MemoryMap::Range findExactly(uint64_t address, int device) const;
   /// What a kernel on `device` may touch around `address`.
   ptx::MemoryMap::Range findForKernel(uint64_t address, int device) const;

@@ -38,7 +38,7 @@ class Allocations {
   std::optional<Allocation> find(uint64_t address, uint64_t time) const;
   /// The allocation, freed or not, that `address` lies in or is nearest to, at most `reach` bytes away.
   std::optional<Allocation> nearest(uint64_t address, uint64_t reach) const;
-  /// What nobody has freed.
+  /// Allocations that were never freed.
   std::vector<Allocation> left() const;
 
  private:

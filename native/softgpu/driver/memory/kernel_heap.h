@@ -11,9 +11,9 @@
 
 namespace millpond::softgpu {
 
-/// Parcels out the memory from `base` to `base + bytes`, which somebody else owns: it stays mapped, freed or
-/// not, until the context ends, as a real card's heap does. What it knows of its parcels lies outside that
-/// memory, where kernels cannot spoil it.
+/// Parcels out the memory from `base` to `base + bytes`, which belongs to another object: it stays mapped, freed or not,
+/// until the context ends, as a real card's heap does. The metadata lies outside that memory, where kernels cannot
+/// corrupt it.
 class KernelHeap final : public ptx::DeviceHeap {
  public:
   /// `base` is a multiple of 16. A heap of 0 bytes is one that has nothing left.

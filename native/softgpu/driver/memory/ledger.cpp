@@ -52,7 +52,7 @@ uint64_t processStartTime(int pid) {
   for (int field = 4; field < 22; ++field) fields >> skipped;
   uint64_t startTime = 0;
   fields >> startTime;
-  // 0 is what a sandbox without the figure may report; such a process lives nevertheless.
+  // A sandbox without the figure may report 0; such a process is alive nevertheless.
   return fields ? startTime + 1 : 0;
 }
 

@@ -37,8 +37,8 @@ class Memory {
   void releaseOwnedBy(uint64_t context);
 
  private:
-  /// Bytes behind an allocation that stay unused while programs are checked, so that one who runs over its end does not
-  /// find another.
+  /// Bytes behind an allocation that stay unused while programs are checked, so that an overrun does not reach another
+  /// allocation.
   static uint64_t guardBytes();
   uint64_t allocateRegion(Context& context, Region region);
   void release(const Region& region);

@@ -24,7 +24,7 @@ constexpr std::string_view kStoreName = "softgpu-store-";
 /// the extent is.
 constexpr uint64_t kUnit = uint64_t{2} << 20;
 
-/// The path by which this process opens a file of its own anew.
+/// The path by which this process opens one of its own files again.
 std::string pathOf(int file) { return "/proc/self/fd/" + std::to_string(file); }
 
 /// Which device's store a file is; -1: none.

@@ -15,7 +15,7 @@
 
 namespace millpond::softgpu {
 
-/// A file in memory, cut into extents. One for each device, since every process has only so many file
+/// A file in memory, cut into extents. One per device, since a process has a limited number of file
 /// descriptors.
 class PhysicalStore {
  public:
@@ -25,7 +25,7 @@ class PhysicalStore {
   /// multiple of the allocation granularity. Nothing when the device has no memory left.
   std::optional<uint64_t> allocate(uint64_t bytes);
   void release(uint64_t offset, uint64_t bytes);
-  /// The same for an extent that other processes may map: nobody else gets it any more.
+  /// The same for an extent that other processes may map: it is never reused.
   void abandon(uint64_t bytes) { device_.release(bytes); }
   int fd() const { return file_.get(); }
 

@@ -9,8 +9,8 @@
 
 namespace millpond::softgpu {
 
-/// Work that touches memory holds a Use while it runs. Whoever takes memory away first removes it from the
-/// address space, so that no later work finds it, and then waits here for the work that may have found it
+/// Work that touches memory holds a Use while it runs. Code that takes memory away first removes it from the
+/// address space, so that no later work finds it, and then waits here for work that may have found it
 /// before.
 class Quiescence {
  public:

@@ -47,7 +47,7 @@ CUresult viewOfMemory(const CUDA_RESOURCE_DESC& resource, ptx::TextureView* view
 CUresult viewOf(Driver& driver, const CUDA_RESOURCE_DESC& resource, ptx::TextureView* view);
 /// How a texture reads what is seen so.
 CUresult applySampling(const CUDA_TEXTURE_DESC& texture, ptx::TextureView* view);
-/// What is said of coordinates outside and of filters is not about memory without rows: outside of it is nothing.
+/// Address and filter modes do not apply to memory without rows: reads outside of it return zero.
 CUDA_TEXTURE_DESC samplingOfLine(const CUDA_TEXTURE_DESC& wanted);
 /// Whether a view of a resource says no more than the resource itself.
 bool isPlainView(const CUDA_RESOURCE_VIEW_DESC& wanted, const ptx::TextureView& view);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's virtual-memory calls: reserved addresses, memory mapped into them, and who may touch it.
+// The driver's virtual-memory calls: reserved addresses, memory mapped into them, and access rights.
 #pragma once
 
 #include <cstdint>

@@ -36,7 +36,7 @@ struct Configuration {
   std::optional<uint64_t> chaos;  ///< seed
 };
 
-/// Reads the environment. Fails with the variable's name and what it may hold.
+/// Reads the environment. Fails with the variable's name and its valid values.
 Result<Configuration> readConfiguration();
 
 /// Where the devices' state is, by the environment and the present user.

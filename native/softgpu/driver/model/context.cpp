@@ -108,7 +108,7 @@ void Context::destroy() {
 
 void Context::fail(CUresult code, const std::string& message) {
   if (isFailing_.exchange(true)) return;
-  // Whoever learns of the fault finds said what it was.
+  // The message is logged before the fault becomes visible.
   log(LogLevel::error, message);
   fault_ = code;
   isCancelled_ = true;

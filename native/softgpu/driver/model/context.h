@@ -113,7 +113,7 @@ class Context : public std::enable_shared_from_this<Context> {
     bool always = false;                                   ///< runs after a failure too
     std::function<void(const OperationPtr&)> submitted;    ///< if given, told of the operation
   };
-  /// Returns what is done when all members, and what was queued before, are. Takes one place in the queue.
+  /// Returns an operation that is done when all members, and all earlier work, are. Takes one place in the queue.
   OperationPtr enqueueGroup(const QueuePtr& queue, std::vector<GroupMember> members, const OperationPtr& alsoAfter);
   /// Lets the queue's later work wait for `operation`; null is nothing to wait for.
   void enqueueWait(const QueuePtr& queue, const OperationPtr& operation);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One software device: who it is, what it can do, how much memory it has.
+// One software device: its identity, capabilities and amount of memory.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ inline constexpr unsigned kMaxBlockZ = 64;
 inline constexpr size_t kMaxPitch = 0x7FFFFFFF;
 inline constexpr size_t kPitchAlignment = 512;
 
-/// Of memory that textures read without an array, and of its rows. In bytes.
+/// Alignment of memory that textures read without an array, and of its rows. In bytes.
 inline constexpr int kTextureAlignment = 512;
 inline constexpr int kTexturePitchAlignment = 32;
 
@@ -62,7 +62,7 @@ class Device {
   void release(uint64_t bytes) { ledger_->release(bytes); }
   uint64_t freeBytes();
 
-  /// Whether it has fallen off its bus: no context is made on it, and what it is given to do fails. Learnt within
+  /// Whether it has fallen off its bus: context creation and submitted work fail. Detected within
   /// milliseconds.
   bool isLost();
 

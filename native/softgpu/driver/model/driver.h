@@ -38,7 +38,7 @@ class Driver {
 
   /// cuInit: reads the environment and opens the devices, once.
   CUresult initialise();
-  /// CUDA_SUCCESS after a successful initialise() in this process; a child of fork() has to begin anew with
+  /// CUDA_SUCCESS after a successful initialise() in this process; a child of fork() has to start over with
   /// exec.
   CUresult ready() const;
 
@@ -79,7 +79,7 @@ class Driver {
   HandleTable<UserObject, CUuserObject>& userObjects() { return userObjects_; }
   HandleTable<Link, CUlinkState>& links() { return links_; }
 
-  /// Lets go of the handles of what is in a module.
+  /// Drops the handles of a module's contents.
   void forgetContents(const Module& module);
   /// Ends a context and everything that belongs to it.
   void destroyContext(const ContextPtr& context);

@@ -50,7 +50,7 @@ bool Event::isReached() const {
   return !last || last->isDone();
 }
 
-// What another process has recorded is waited for by looking.
+// A point recorded by another process is waited for by polling.
 OperationPtr Event::sharedPoint() const {
   const uint64_t last = shared_->last();
   if (shared_->isReached(last)) return nullptr;

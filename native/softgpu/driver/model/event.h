@@ -28,7 +28,7 @@ class Event {
 
   /// Marks this point in the queue's work; forgets the point before.
   void record(const QueuePtr& queue);
-  /// As record, of a point that comes about in a graph: `body` is its work, `submitted` is told of the operation.
+  /// As record, for a point reached within a graph: `body` is its work, `submitted` receives the operation.
   struct Recording {
     std::function<void()> body;
     std::function<void(const OperationPtr&)> submitted;

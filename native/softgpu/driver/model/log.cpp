@@ -28,7 +28,8 @@ void log(LogLevel level, const std::string& message) {
   static const int limit = configuredLevel();
   if (static_cast<int>(level) > limit) return;
   const std::string line = "softgpu: " + message + "\n";
-  // One write, so that lines of several threads do not mix. Nobody can be told when standard error is closed.
+  // One write, so that lines of several threads do not mix. An error is ignored: with standard error closed,
+  // it could not be reported.
   [[maybe_unused]] ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

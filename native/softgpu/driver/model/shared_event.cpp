@@ -22,7 +22,7 @@
 namespace millpond::softgpu {
 namespace {
 
-/// What a handle says: the file that the page is in, and what is written there.
+/// The contents of a handle: the process and the number that name the page's file, and the page's nonce.
 struct HandleBytes {
   uint64_t pid;
   uint64_t startTime;
@@ -58,7 +58,7 @@ struct SharedEvent::Page {
   uint64_t nonce;
   std::atomic<uint64_t> recorded;
   std::atomic<uint64_t> reached;
-  /// Of the process that recorded last.
+  /// Pid of the process that recorded last.
   std::atomic<uint64_t> pid;
   std::atomic<uint64_t> startTime;
 };
@@ -80,7 +80,7 @@ std::shared_ptr<SharedEvent> SharedEvent::make() {
     if (file) ::shm_unlink(name.c_str());
     return nullptr;
   }
-  // Only so that a file of that name which is another one is told from it.
+  // The nonce only distinguishes the file from a later one of the same name.
   if (::getrandom(&page->nonce, sizeof page->nonce, 0) != sizeof page->nonce) page->nonce = 0;
   return std::shared_ptr<SharedEvent>(new SharedEvent(page, number));
 }

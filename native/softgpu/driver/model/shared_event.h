@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What processes share of an event that is for all of them: a page of memory.
+// The state of an interprocess event that its processes share: a page of memory.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ class SharedEvent {
   void reach(uint64_t point);
   /// The point recorded last, 0 for none.
   uint64_t last() const;
-  /// Whether a point has been reached, or never will be because whoever recorded it has ended.
+  /// Whether a point has been reached, or never will be because the process that recorded it has ended.
   bool isReached(uint64_t point) const;
 
  private:

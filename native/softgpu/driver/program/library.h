@@ -46,7 +46,7 @@ class LibraryKernel {
 class Library : public std::enable_shared_from_this<Library> {
  public:
   explicit Library(std::shared_ptr<const ptx::Program> program);
-  /// Of an image that is none, which only those who use it are told.
+  /// For an invalid image, whose error is reported at its first use.
   explicit Library(CUresult flaw) : flaw_(flaw) {}
 
   CUresult flaw() const { return flaw_; }

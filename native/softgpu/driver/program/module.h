@@ -45,8 +45,8 @@ class Module : public std::enable_shared_from_this<Module> {
   std::shared_ptr<Function> function(std::string_view name);
   /// The same one each time; null when there is no such texture or surface reference.
   std::shared_ptr<TextureReference> reference(std::string_view name, ptx::Reference kind) const;
-  /// Which textures and surfaces a kernel finds that is launched now; null where the module has no references. One that is
-  /// bound to what is gone, or cannot be read so, is as one that is not bound: a kernel that uses it fails.
+  /// The textures and surfaces of a kernel launched now; null where the module has no references. A reference bound to
+  /// freed or unreadable memory counts as unbound: a kernel that uses it fails.
   std::shared_ptr<const ptx::TextureMap> boundReferences() const;
   /// CUDA_ERROR_NOT_FOUND for a variable that does not exist. Either pointer may be null.
   CUresult variable(std::string_view name, CUdeviceptr* address, size_t* bytes) const;

@@ -107,7 +107,8 @@ Outcome compile(Bytes image) {
   return compileText(*std::get_if<std::string>(&text));
 }
 
-// Directives of a module may stand anywhere in a text, and what is declared .extern may be defined behind it.
+// Directives of a module may stand anywhere in a text, and a later text may define an .extern declaration of
+// an earlier one.
 std::string joined(const std::vector<std::string>& texts) {
   std::string all;
   for (const std::string& text : texts) all += text.substr(0, text.find('\0')) + '\n';
@@ -179,7 +180,7 @@ CUresult linkPrograms(const std::vector<std::string>& texts, const JitOptions& o
   std::shared_ptr<const ptx::Program> program;
   return load(options, &program, [&] {
     Outcome outcome = compileText(*linked);
-    // Whoever links says that it is PTX.
+    // The caller declared the input as PTX.
     if (outcome.code == CUDA_ERROR_INVALID_IMAGE) outcome.code = CUDA_ERROR_INVALID_PTX;
     return outcome;
   });

@@ -20,10 +20,10 @@ struct JitOptions {
   void** values = nullptr;
 };
 
-/// Loads the image behind a pointer of the driver API. Says on standard error why an image is refused, and in
-/// the error log of the options. CUDA_ERROR_NO_BINARY_FOR_GPU without PTX for this device,
-/// CUDA_ERROR_INVALID_IMAGE for a damaged container, CUDA_ERROR_INVALID_PTX for what is not PTX,
-/// CUDA_ERROR_NOT_SUPPORTED for instructions that the engine does not execute.
+/// Loads the image behind a pointer of the driver API. Writes the reason of a refusal to standard error and to the error
+/// log of the options. CUDA_ERROR_NO_BINARY_FOR_GPU without PTX for this device, CUDA_ERROR_INVALID_IMAGE for a damaged
+/// container, CUDA_ERROR_INVALID_PTX for invalid PTX, CUDA_ERROR_NOT_SUPPORTED for instructions that the engine does not
+/// execute.
 CUresult loadProgram(const void* image, const JitOptions& options,
                      std::shared_ptr<const ptx::Program>* program);
 

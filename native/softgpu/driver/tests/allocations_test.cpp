@@ -17,7 +17,7 @@ TEST("a launch may use what was there when it was made, and nothing later") {
   CHECK(!all.find(0x1064, during));
   CHECK(!all.find(0x1000, after));
   CHECK_EQ(std::string(all.nearest(0x1000, 0)->freedBy), "free");
-  // What is freed twice was freed once.
+  // A double free is recorded as one free.
   all.freed(0x1000, "again");
   CHECK_EQ(all.now(), after);
 }

@@ -94,7 +94,7 @@ class Program {
     int number;
   };
 
-  // The legacy stream takes in what the blocking streams have done, and they what it has.
+  // The legacy stream waits for the blocking streams' work, and they wait for its work.
   void enter(Model& stream) {
     if (stream.order == Order::free) return;
     for (const Model& other : streams_) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture and surface objects, from what they are made of to what kernels read and write through them.
+// Texture and surface objects, from their creation to the values that kernels read and write through them.
 #include <bit>
 #include <cstring>
 #include <vector>

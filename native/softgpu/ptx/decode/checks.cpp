@@ -15,7 +15,7 @@ constexpr uint32_t kMembersOperand = 5;
 void FunctionDecoder::checkMemory(Node node, const Address& address, CheckForm form, uint32_t elementBytes,
                                   uint32_t count, const uint32_t* stored) {
   const Checks& checks = module_.checks;
-  // What lies at a fixed place of the frame or of the parameters was checked when the program was read.
+  // Accesses at fixed places of the frame or of the parameters were checked when the program was read.
   if ((!checks.memory && !checks.races) || address.isKernelParameter || address.operand == kNoOperand) return;
   form.space = address.space;
   form.isWide = address.width == 64;

@@ -143,7 +143,7 @@ void FunctionDecoder::texture(Node node) {
   modifiers.finish();
   if (result != Type::kF32 && result != Type::kU32 && result != Type::kS32) modifiers.refuse();
   if (coordinate != Type::kF32 && coordinate != Type::kS32) modifiers.refuse();
-  // Of three dimensions and of cubes nothing is made of gradients: they are for textures without levels there.
+  // In three dimensions and for cubes no level is computed from gradients: they are for textures without levels there.
   const bool areGradientsKnown = !form.isCube && form.dimensions < 3;
   form.detail = hasLevel ? Detail::kLevel
                 : !hasGradients ? Detail::kNone

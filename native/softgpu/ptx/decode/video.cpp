@@ -68,7 +68,7 @@ bool takeMinus(Operand& operand) {
   return true;
 }
 
-/// The signs of what is multiplied, and of what is added.
+/// The signs of the factors and of the addend.
 void takeMinuses(const InstructionNode& node, std::vector<Operand>& operands, ScalarVideoForm& form) {
   form.negatesProduct = takeMinus(operands[1]);
   form.negatesProduct ^= takeMinus(operands[2]);

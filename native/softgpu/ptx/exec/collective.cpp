@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kMembersOperand = 5;
 
-/// Who takes part, and what they brought.
+/// The participating lanes, and their inputs.
 template <typename T>
 struct Gathered {
   bool isReady;

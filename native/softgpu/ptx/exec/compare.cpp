@@ -33,7 +33,7 @@ bool holds(V a, V b) {
       return a >= b;
     case CompareOp::kNeu:
       return a != b;
-    // Of ordered operands; for integers the same as !=.
+    // For ordered operands; for integers the same as !=.
     case CompareOp::kNe:
       return a < b || a > b;
     case CompareOp::kEqu:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Branches, calls, ends; and what is left: special registers, addresses, packing.
+// Branches, calls, ends; and the rest: special registers, addresses, packing.
 #include "softgpu/ptx/call_site.h"
 #include "softgpu/ptx/exec/locate.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs that were compiled with checks tell about their accesses.
+// Findings of programs compiled with checks.
 #include <set>
 
 #include "softgpu/ptx/tests/fixture.h"

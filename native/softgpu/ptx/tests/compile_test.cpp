@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is refused when a module is compiled, and how it says so; and text that is no PTX at all.
+// Modules that are refused by the compiler, with their messages; and text that is not PTX at all.
 #include <atomic>
 #include <chrono>
 #include <random>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes that disagree on where to go, and what they do together.
+// Divergent lanes, and operations that they execute together.
 #include <bit>
 #include <chrono>
 #include <random>

@@ -103,7 +103,7 @@ TEST("double precision in every rounding") { arithmetic<double>(".f64"); }
 
 TEST("flushing of subnormal numbers") {
   using T = float;
-  // What is below the smallest normal number is flushed even where it rounds up to it: 2^64 times larger, it
+  // A result below the smallest normal number is flushed even where it rounds up to it: computed 2^64 times larger, it
   // shows.
   auto notTiny = [](T result, T larger) {
     bool isTiny = std::fabs(result) == std::numeric_limits<T>::min() && std::fabs(larger) < 0x1p-62f;

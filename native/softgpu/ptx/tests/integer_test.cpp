@@ -417,7 +417,7 @@ TEST("carries: 128-bit sums, differences and products from 32-bit and 64-bit pie
         U borrow = a < b;
         return U{9} - (c < U{1} + borrow);
       });
-  // What an addition finds behind a subtraction is a carry, set where nothing was borrowed; and the other way round.
+  // An addition after a subtraction reads its borrow as an inverted carry; and the other way round.
   checkInstruction<U, U, U>("{ .reg .b64 %t; sub.cc.u64 %t, %a, %b; addc.u64 %d, 5, 0; }",
                             [](U a, U b) { return U{5} + (a >= b); });
   checkInstruction<U, U, U>("{ .reg .b64 %t; add.cc.u64 %t, %a, %b; subc.u64 %d, 5, 0; }",

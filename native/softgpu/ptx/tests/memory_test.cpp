@@ -242,7 +242,7 @@ TEST("compare-and-swap and exchange hand every value on once") {
       "setp.eq.u64 %p1, %rd3, %rd1;\nmov.u64 %rd1, %rd3;\n@!%p1 bra AGAIN;\n",
       0, 0, "", 64);
   CHECK_EQ(got[0], 3u * 64 * 32);
-  // What comes out of the exchanges is what went in, but for the last one.
+  // The values that the exchanges return are the inputs, except for the last one.
   got = runBody(
       "mov.u32 %r1, %ctaid.x;\nmad.lo.u32 %r1, %r1, 32, %tid0;\nadd.u32 %r1, %r1, 1;\natom.global.exch.b32 "
       "%r2, [%out], %r1;\ncvt.u64.u32 %rd1, %r2;\nred.global.add.u64 [%out+64], %rd1;\n",

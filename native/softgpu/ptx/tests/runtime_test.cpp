@@ -265,10 +265,10 @@ TEST("a stack that is spent ends in a fault, whoever asks for more") {
   const std::string spent(faultName(Fault::Kind::kStackOverflow));
   CHECK_EQ(faultOf(uint64_t{1} << 20), spent);
   CHECK_EQ(faultOf(~uint64_t{0} - 3), spent);
-  // What is saved is no number to calculate with.
+  // A saved stack position cannot be forged by arithmetic.
   Device forged(kernelAround("stackrestore.u64 %in;"));
   CHECK(!forged.tryRun("k", {1, 1, 1}, {1, 1, 1}, Parameters(uint64_t{0}, uint64_t{1} << 40, uint64_t{0})));
-  // Frames of calls and what was taken do not meet.
+  // Frames of calls do not overlap allocated stack memory.
   Device calls(kernelAround(R"(
     alloca.u64 %rd1, %in;
     st.local.u8 [%rd1], 7;

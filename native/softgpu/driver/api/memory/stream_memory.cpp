@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entry points: words of memory that streams write and wait for, and what streams are told about themselves.
+// Entry points: words of memory that streams write and wait for, and stream attributes.
 #include <cstring>
 
 #include "softgpu/driver/api/api.h"
@@ -18,7 +18,7 @@ CUresult write(const StreamTarget& target, const Word& word, unsigned flags) {
   return enqueueWrite(target, word);
 }
 
-/// What a program gives need not be any of the values that the type has.
+/// The value comes from the program and need not be an enumerator of its type.
 bool isPolicy(const CUstreamAttrValue& value) {
   int32_t policy = 0;
   std::memcpy(&policy, &value, sizeof policy);

@@ -27,7 +27,7 @@ CUresult change(H handle, Body body) {
   });
 }
 
-/// Writes what `part` takes from what a reference is bound to, or says about it.
+/// Writes the value that `part` reads from a reference's state.
 template <typename T, typename H, typename Part>
 CUresult tell(T* out, H handle, Part part) {
   return change(handle, [&](Driver&, State& state) -> CUresult {
