@@ -39,3 +39,10 @@ test("constructions against the style are found, and their likes are not", () =>
   expect(markersIn("Waits as long as the lease is renewed, so that nothing is lost.")).toEqual([]);
   expect(markersIn("Of course the controller knows what to do.")).toEqual([]);
 });
+
+test("frequent misspellings are found, and the right spellings are not", () => {
+  expect(markersIn("The recieved lenght was transfered untill it occured.")).toEqual(["misspelt"]);
+  expect(
+    markersIn("The received length was transferred until it occurred; a separate, guaranteed address."),
+  ).toEqual([]);
+});

@@ -11,6 +11,10 @@ interface Marker {
   readonly pattern: RegExp;
 }
 
+/** Frequent misspellings. A dictionary would have to know every name of CUDA's API. */
+const misspelt =
+  /\b(accomodat\w*|acknowlegement|adress\w*|allways|apparantly|arbitary|availab(?:el|lity)|beggin\w*|calender|catagor\w*|commited|concurent\w*|consistant\w*|definat\w*|dependan(?:t|cy)|detatch\w*|existan\w*|explicitely|guarrant\w*|garantee\w*|heirarch\w*|immediat(?:ly|elly)|independan\w*|initalis\w*|initaliz\w*|intial\w*|langauge|lenght\w*|maintenence|neccessar\w*|necesar\w*|occured|occurence|occuring|paralell?\w*|paramter\w*|permanant\w*|persistan\w*|posses(?:es|ing)|prefered|priviledge\w*|propogat\w*|recieve\w*|refered|refering|relevent|retreiv\w*|schedul(?:ler|ling)|seperat\w*|sucess\w*|succesful\w*|supercede\w*|synchron(?:isiz|iz+is)\w*|teh|threshhold|transfered|transfering|truely|untill|usefull|wich|writen)\b/i;
+
 export const markers: readonly Marker[] = [
   { name: "a person for a part", pattern: /\b(whoever|whomever|somebody|someone|nobody|who)\b/i },
   { name: "he for a process", pattern: /\b(he|his|him)\b/i },
@@ -27,6 +31,7 @@ export const markers: readonly Marker[] = [
     name: "clause with what as its subject",
     pattern: /^What [a-z' ]+ (is|are|was|were|has|have|goes|comes)\b/,
   },
+  { name: "misspelt", pattern: misspelt },
 ];
 
 /** Blocks of comments of a source file: neighbouring lines of `//` or `*`, joined, without their marks. */
