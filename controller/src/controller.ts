@@ -40,7 +40,8 @@ import { SqliteStore } from "./store/sqlite-store.ts";
 import type { Store } from "./state/store.ts";
 import { certificateSource } from "./http/tls.ts";
 import { LoginSessions } from "./auth/login-sessions.ts";
-import { ClaimTokens, type FixedToken, readOrMakeToken, TokenVerifier } from "./auth/tokens.ts";
+import { type CreatorToken, ProgramTokens } from "./auth/program-tokens.ts";
+import { ClaimTokens, type FixedToken, hashOf, readOrMakeToken, TokenVerifier } from "./auth/tokens.ts";
 
 /** A running controller. Disposing of it stops it: calls in progress are answered, and acknowledged changes are durable. */
 export interface Controller extends AsyncDisposable {
@@ -81,11 +82,17 @@ export async function startController(options: ControllerOptions): Promise<Contr
   const startedAt = unixSeconds(clock);
   const shutdown = new AbortController();
   const claimTokens = new ClaimTokens(ticketKey);
+  const fixed = fixedTokens({ userToken, agentToken }, resolved);
+  const programTokens = new ProgramTokens(
+    ticketKey,
+    (name) => elector.pool.ledger.tokens.get(name) ?? findFixed(fixed, name),
+    () => unixSeconds(clock),
+  );
   const tokens = new TokenVerifier(
-    fixedTokens({ userToken, agentToken }, resolved),
+    fixed,
     (hash) => elector.pool.ledger.tokenByHash(hash),
     () => unixSeconds(clock),
-    claimTokens,
+    [claimTokens, programTokens],
   );
   const sessions = new LoginSessions(ticketKey, () => unixSeconds(clock));
   const leader = new LeaderProxy({ elector, readCa: () => readCa(resolved) });
@@ -104,7 +111,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
       writeAudit: (call, result) => idleCalls.record(call, result),
     });
     return makeHandlers({ guard, leader }, (registry) => {
-      registry.service(ClaimService, makeClaimService(pool, { ticketKey, claimTokens }));
+      registry.service(ClaimService, makeClaimService(pool, { ticketKey, claimTokens, programTokens }));
       registry.service(
         PoolService,
         makePoolService(pool, store, {
@@ -206,6 +213,11 @@ function fixedTokens(
     ...userTokens.map((secret, index) => fixed(secret, `environment:user-${index + 1}`, "admin")),
     ...agentTokens.map((secret, index) => fixed(secret, `environment:agent-${index + 1}`, "agent")),
   ];
+}
+
+function findFixed(fixed: readonly FixedToken[], name: string): CreatorToken | undefined {
+  const token = fixed.find(({ caller }) => caller.name === name);
+  return token && { hash: hashOf(token.secret), expiresAt: null };
 }
 
 async function writeAudit(pool: Pool, entry: AuditEntry): Promise<void> {

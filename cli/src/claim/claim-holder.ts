@@ -209,6 +209,24 @@ export class ClaimHolder {
     }
   }
 
+  /**
+   * The token of the claim's programs, which opens sessions of this claim and nothing else. A controller that is away is
+   * asked again after a moment.
+   */
+  async programToken(signal: AbortSignal): Promise<string> {
+    const deadline = Date.now() + patienceMs;
+    for (;;) {
+      try {
+        const { name } = this.#claim;
+        const { secret } = await this.#connection.claims.createClaimToken({ name }, { signal });
+        return secret;
+      } catch (error) {
+        if (!isSilent(error) || Date.now() > deadline) throw error;
+      }
+      await delay(retryMs, undefined, { signal });
+    }
+  }
+
   /** Whether it was made here, so that it ends with the program. */
   get isOwn(): boolean {
     return this.#request !== undefined;

@@ -71,21 +71,23 @@ test("every method of every service has a rule", () => {
   const methods = services.flatMap((service) => service.methods);
   expect(methods.length).toBeGreaterThan(25);
   for (const method of methods) {
-    expect(ruleOf(method).role).toMatch(/^(any|claim|user|tenant-admin|agent|admin)$/);
+    expect(ruleOf(method).role).toMatch(/^(any|claim|program|user|tenant-admin|agent|admin)$/);
   }
 });
 
 /** The authorization table, written a second time: a method missing here fails the test. */
 const users = ["user", "tenant-admin", "admin"];
 const chiefs = ["tenant-admin", "admin"];
-const programs = ["claim", ...users];
+const programs = ["claim", "program", ...users];
+const creators = ["program", ...users];
 const mayCallIt: Readonly<Record<string, readonly string[]>> = {
-  "ClaimService/CreateClaim": users,
+  "ClaimService/CreateClaim": creators,
   "ClaimService/WaitClaim": programs,
   "ClaimService/CreateTicket": programs,
   "ClaimService/ViewClaim": programs,
-  "ClaimService/CreateClaimToken": users,
-  "ClaimService/ReleaseClaim": users,
+  "ClaimService/CreateClaimToken": programs,
+  "ClaimService/CreateProgramToken": users,
+  "ClaimService/ReleaseClaim": creators,
   "ClaimService/ResizeClaim": users,
   "ClaimService/GetClaim": programs,
   "ClaimService/ExplainClaim": users,
@@ -142,6 +144,7 @@ test("a role may call its methods and no others, and the refusal says which role
   }
   await admin.claims.createClaim({ claim: { name: "own", tenant: "team-a", memoryBytes: 1n << 20n } });
   secrets.set("claim", (await admin.claims.createClaimToken({ name: "own" })).secret);
+  secrets.set("program", (await admin.claims.createProgramToken({ tenant: "team-a" })).secret);
   const methods = services.flatMap((service) => service.methods);
   expect(methods.map(methodName).toSorted()).toEqual(Object.keys(mayCallIt).toSorted());
   for (const method of methods) {
@@ -155,7 +158,7 @@ test("a role may call its methods and no others, and the refusal says which role
       } else {
         expect(status, what).toBe(403);
         expect(text, what).toMatch(
-          /needs a token of the role (?:claim|user|tenant-admin|admin|agent), this is one/,
+          /needs a token of the role (?:claim|program|user|tenant-admin|admin|agent), this is one/,
         );
         expect(text, what).toContain(`of the role ${role}. `);
       }
@@ -237,6 +240,70 @@ test("the token of a claim sees that claim and nothing else, not even a later on
   await bob.claims.createClaim({ claim: { name: "own", memoryBytes: GiB } });
   expect((await refusal(program.claims.getClaim({ name: "own" }))).code).toBe("MILLPOND_E_NOT_FOUND");
   expect((await refusal(program.claims.createTicket({ claim: "own" }))).code).toBe("MILLPOND_E_NOT_FOUND");
+});
+
+test("the token of a program creates claims for it, and sees no others, not even of the same tenant", async () => {
+  const { pool, ann, bob } = await startTenants();
+  await ann.claims.createClaim({ claim: { name: "other", memoryBytes: GiB, sessionBound: true } });
+  const { secret } = await ann.claims.createProgramToken({});
+  const second = (await ann.claims.createProgramToken({})).secret;
+  expect(second).not.toBe(secret);
+  const program = as(pool, secret);
+  const own = { name: "own", memoryBytes: GiB };
+  expect((await refusal(program.claims.createClaim({ claim: own }))).code).toBe("MILLPOND_E_FORBIDDEN");
+  expect(
+    (await refusal(program.claims.createClaim({ claim: { ...own, tenant: "team-b", sessionBound: true } })))
+      .code,
+  ).toBe("MILLPOND_E_FORBIDDEN");
+  const { claim } = await program.claims.createClaim({ claim: { ...own, sessionBound: true } });
+  expect(claim?.tenant).toBe("team-a");
+  expect((await program.claims.waitClaim({ name: "own" })).claim?.name).toBe("own");
+  expect((await program.claims.createTicket({ claim: "own" })).ticket).toMatch(/^mpt1\./);
+  // Those that created it with their own token see it as any other of their tenant.
+  expect((await ann.claims.getClaim({ name: "own" })).claim?.name).toBe("own");
+  for (const [stranger, name] of [
+    [program, "other"],
+    [as(pool, second), "own"],
+  ] as const) {
+    const refusals = await Promise.all(
+      [
+        stranger.claims.getClaim({ name }),
+        stranger.claims.waitClaim({ name }),
+        stranger.claims.createTicket({ claim: name }),
+        stranger.claims.viewClaim({ name }),
+        stranger.claims.createClaimToken({ name }),
+        stranger.claims.releaseClaim({ name }),
+      ].map(refusal),
+    );
+    expect(refusals.map(({ code }) => code)).toEqual(Array.from({ length: 6 }, () => "MILLPOND_E_NOT_FOUND"));
+  }
+  const forged = [secret.replace("team-a", "team-b"), secret.replace(".ann.", ".bob."), `${secret}A`];
+  for (const text of forged) {
+    expect((await refusal(as(pool, text).claims.getClaim({ name: "own" }))).code).toBe(
+      "MILLPOND_E_UNAUTHENTICATED",
+    );
+  }
+  const headers = { authorization: `Bearer ${secret}` };
+  expect((await fetch(`${pool.controller.url}/metrics`, { headers })).status).toBe(403);
+  await program.claims.releaseClaim({ name: "own" });
+  expect((await refusal(bob.claims.createProgramToken({ tenant: "team-a" }))).code).toBe(
+    "MILLPOND_E_FORBIDDEN",
+  );
+});
+
+test("the token of a program ends with the one that it was created with", async () => {
+  const { pool, ann, admin } = await startTenants();
+  const { secret } = await ann.claims.createProgramToken({});
+  await as(pool, secret).claims.createClaim({ claim: { name: "own", memoryBytes: GiB, sessionBound: true } });
+  const name =
+    (await admin.access.listTokens({})).tokens.find(({ tenant }) => tenant === "team-a")?.name ?? "";
+  await admin.access.revokeToken({ name });
+  const isRefused = async () =>
+    (await refusal(as(pool, secret).claims.getClaim({ name: "own" }))).code === "MILLPOND_E_UNAUTHENTICATED";
+  expect(await isRefused()).toBe(true);
+  // Another token of the same name is another.
+  await admin.access.createToken({ name, role: "user", tenant: "team-a" });
+  expect(await isRefused()).toBe(true);
 });
 
 test("a name that another tenant uses, or used, tells nothing of what it was for", async () => {

@@ -33,12 +33,14 @@ type Rules<S extends DescService> = {
 };
 
 const claimRules: Rules<typeof ClaimService> = {
-  createClaim: { role: "user", changes: ({ claim }) => `claim/${claim?.name ?? ""}` },
+  createClaim: { role: "program", changes: ({ claim }) => `claim/${claim?.name ?? ""}` },
   waitClaim: { role: "claim" },
   createTicket: { role: "claim" },
   viewClaim: { role: "claim", follower: "asks" },
-  createClaimToken: { role: "user" },
-  releaseClaim: { role: "user", changes: ({ name }) => `claim/${name}` },
+  // The same token each time: whoever has it may as well ask for it, as a program that starts another does.
+  createClaimToken: { role: "claim" },
+  createProgramToken: { role: "user" },
+  releaseClaim: { role: "program", changes: ({ name }) => `claim/${name}` },
   resizeClaim: { role: "user", changes: ({ name }) => `claim/${name}` },
   getClaim: { role: "claim", follower: "answers" },
   explainClaim: { role: "user", follower: "asks" },
@@ -126,9 +128,10 @@ export function methodName({ parent, name }: DescMethod): string {
 /** What each role includes. Administrators do not report nodes. */
 const included: Readonly<Record<Role, readonly RequiredRole[]>> = {
   claim: ["any", "claim"],
-  user: ["any", "claim", "user"],
-  "tenant-admin": ["any", "claim", "user", "tenant-admin"],
-  admin: ["any", "claim", "user", "tenant-admin", "admin"],
+  program: ["any", "claim", "program"],
+  user: ["any", "claim", "program", "user"],
+  "tenant-admin": ["any", "claim", "program", "user", "tenant-admin"],
+  admin: ["any", "claim", "program", "user", "tenant-admin", "admin"],
   agent: ["any", "agent"],
 };
 

@@ -79,25 +79,31 @@ export interface FixedToken {
 /** The result of checking a bearer token: its caller, or the cause of the refusal. */
 export type Verification = Caller | "unknown" | "expired";
 
+/** A kind of tokens that are derived from a key of the pool. */
+interface DerivedTokens {
+  /** Undefined: it is none of this kind. */
+  verify(secret: string): Verification | undefined;
+}
+
 /** Knows tokens by their hashes: those that it is made with, and those of the store at the moment. */
 export class TokenVerifier {
   readonly #fixed: readonly { readonly hash: Buffer; readonly caller: Caller }[];
   readonly #findStored: (hash: string) => TokenRecord | undefined;
   readonly #now: () => number;
-  readonly #claimTokens: ClaimTokens | undefined;
+  readonly #derived: readonly DerivedTokens[];
 
   /**
    * @param findStored By SHA-256, hexadecimal.
    * @param now Unix seconds.
-   * @param claimTokens Default: tokens of claims are not known.
+   * @param derived Kinds of tokens that are not stored.
    */
   constructor(
     fixed: readonly FixedToken[],
     findStored: (hash: string) => TokenRecord | undefined,
     now: () => number,
-    claimTokens?: ClaimTokens,
+    derived: readonly DerivedTokens[] = [],
   ) {
-    this.#claimTokens = claimTokens;
+    this.#derived = derived;
     this.#fixed = fixed.map(({ secret, caller }) => ({ hash: sha256(secret), caller }));
     this.#findStored = findStored;
     this.#now = now;
@@ -108,9 +114,11 @@ export class TokenVerifier {
    * secrets.
    */
   verify(secret: string): Verification {
-    const ofClaim = this.#claimTokens?.verify(secret);
-    if (ofClaim !== undefined) {
-      return ofClaim;
+    for (const kind of this.#derived) {
+      const derived = kind.verify(secret);
+      if (derived !== undefined) {
+        return derived;
+      }
     }
     const digest = sha256(secret);
     const stored = this.#findStored(digest.toString("hex"));

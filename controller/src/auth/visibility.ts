@@ -19,11 +19,14 @@ export function callerOf({ values }: Pick<HandlerContext, "values">): Caller {
 }
 
 /** Whether a claim is visible to a caller. */
-export type Sight = (claim: Pick<ClaimRecord, "name" | "tenant" | "createdAt">) => boolean;
+export type Sight = (claim: Pick<ClaimRecord, "name" | "tenant" | "createdAt" | "program">) => boolean;
 
 export const seesAll: Sight = () => true;
 
-export function sightOf({ tenant, claim: own }: Caller): Sight {
+export function sightOf({ tenant, claim: own, program }: Caller): Sight {
+  if (program !== undefined) {
+    return (claim) => claim.tenant === tenant && claim.program === program;
+  }
   if (own !== undefined) {
     // A claim that came later under the same name is another.
     return (claim) => claim.tenant === tenant && claim.name === own.name && claim.createdAt === own.createdAt;
@@ -45,8 +48,18 @@ export function scopeTenant(caller: Caller, asked: string): string {
   return asked === "" ? caller.tenant : asked;
 }
 
-/** Which claims and gangs a caller may read of in reasons: those of its tenant; with a token of a claim, that claim. */
-export function mayKnowOf({ tenant, claim: own }: Pick<Caller, "tenant" | "claim">): MayKnow {
+/**
+ * Which claims and gangs a caller may read of in reasons: those of its tenant; with a token of a claim, that claim.
+ * Of the claims that a program creates, others are in reasons: it reads of none.
+ */
+export function mayKnowOf({
+  tenant,
+  claim: own,
+  program,
+}: Pick<Caller, "tenant" | "claim" | "program">): MayKnow {
+  if (program !== undefined) {
+    return () => false;
+  }
   if (own !== undefined) {
     return ({ kind, name, tenant: theirs }) => kind === "claim" && name === own.name && theirs === tenant;
   }

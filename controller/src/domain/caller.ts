@@ -8,8 +8,8 @@ export const roles = ["user", "tenant-admin", "agent", "admin"] as const;
 
 export type StoredRole = (typeof roles)[number];
 
-/** Programs of one claim have a token that is not stored. */
-export type Role = StoredRole | "claim";
+/** Programs of one claim, and those that create claims for themselves, have tokens that are not stored. */
+export type Role = StoredRole | "claim" | "program";
 
 export function isRole(text: string): text is StoredRole {
   return roles.some((role) => role === text);
@@ -28,4 +28,6 @@ export interface Caller {
   readonly node?: string;
   /** The only claim that it may access; absent: all of the tenant. */
   readonly claim?: { readonly name: string; readonly createdAt: number };
+  /** It may access only claims that were created with this token; absent: all of the tenant. */
+  readonly program?: string;
 }

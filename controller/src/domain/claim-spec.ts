@@ -53,6 +53,8 @@ export interface ClaimSpec {
   readonly toldHost: string;
   /** While it has notice: whether it ends after the notice instead of waiting again. */
   readonly isNoticeFinal: boolean;
+  /** Id of the program token that created it, which has access to it; empty: it was created with another token. */
+  readonly program: string;
 }
 
 export const defaultQueueName = "default";
@@ -99,4 +101,5 @@ export const defaultClaimSpec: ClaimSpec = {
   toldModels: [],
   toldHost: "",
   isNoticeFinal: false,
+  program: "",
 };

@@ -89,6 +89,7 @@ export function checkClaim(claim: Claim | undefined): ClaimSpec {
     toldModels: [],
     toldHost: "",
     isNoticeFinal: false,
+    program: "",
   };
 }
 

@@ -19,6 +19,7 @@ import {
 } from "@millpond/platform";
 import type { Logger } from "pino";
 import type { Caller } from "../domain/caller.ts";
+import { mayCall } from "../auth/access.ts";
 import { requireToken } from "../auth/call-guard.ts";
 import { CallsUnderWay } from "./in-flight.ts";
 import type { Console } from "./console.ts";
@@ -240,8 +241,8 @@ async function readMetrics(
   let caller: Caller;
   try {
     caller = requireToken(authorization, tokens);
-    if (caller.role === "claim") {
-      const message = "metrics need a token of the role user, this is one of the role claim";
+    if (!mayCall(caller.role, "user") && caller.role !== "agent") {
+      const message = `metrics need a token of the role user, this is one of the role ${caller.role}`;
       return json(403, { code: "permission_denied", message: `${message}. [MILLPOND_E_FORBIDDEN]` });
     }
   } catch (error) {

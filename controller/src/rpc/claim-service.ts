@@ -25,7 +25,9 @@ import {
   waitClaim,
   yieldClaim,
 } from "../operations/claims.ts";
+import type { ProgramTokens } from "../auth/program-tokens.ts";
 import type { ClaimTokens } from "../auth/tokens.ts";
+import { defaultTenantName } from "../domain/claim-spec.ts";
 import { callerOf, mayKnowOf, scopeTenant, sightOf } from "../auth/visibility.ts";
 import { toClaim } from "./to-proto.ts";
 import { explainClaim } from "../operations/explain-claim.ts";
@@ -38,11 +40,12 @@ export interface ClaimCredentials {
   /** Signs tickets. */
   readonly ticketKey: KeyObject;
   readonly claimTokens: ClaimTokens;
+  readonly programTokens: ProgramTokens;
 }
 
 export function makeClaimService(
   pool: Pool,
-  { ticketKey, claimTokens }: ClaimCredentials,
+  { ticketKey, claimTokens, programTokens }: ClaimCredentials,
 ): ServiceMethods<typeof ClaimService> {
   const show = (claim: ClaimRecord, context: CallContext, positions?: ReadonlyMap<string, number>) =>
     toClaim(pool, claim, mayKnowOf(callerOf(context)), positions);
@@ -52,7 +55,15 @@ export function makeClaimService(
       const asked = claim === undefined ? undefined : withVariables(claim, variables);
       const scoped =
         asked === undefined ? undefined : { ...asked, tenant: scopeTenant(caller, asked.tenant) };
-      const record = await createClaim(pool, checkClaim(scoped), { noWait });
+      const spec = { ...checkClaim(scoped), program: caller.program ?? "" };
+      if (caller.program !== undefined && !spec.isSessionBound) {
+        throw millpondError(
+          "MILLPOND_E_FORBIDDEN",
+          "the token of a program creates claims that end with their session, and this is none",
+          { remedy: "Set sessionBound, or create the claim with a token of the role user." },
+        );
+      }
+      const record = await createClaim(pool, spec, { noWait });
       return { claim: show(record, context) };
     },
 
@@ -82,6 +93,12 @@ export function makeClaimService(
         throw millpondError("MILLPOND_E_CLAIM_ENDED", `claim ${claim.name} has ended`);
       }
       return { secret: claimTokens.make(claim) };
+    },
+
+    async createProgramToken({ tenant }, context) {
+      const caller = callerOf(context);
+      const scope = scopeTenant(caller, tenant === "" ? "" : parseName(tenant, "tenant"));
+      return { secret: programTokens.make(caller, scope === "" ? defaultTenantName : scope) };
     },
 
     viewClaim({ name }, context) {

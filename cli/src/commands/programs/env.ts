@@ -5,19 +5,26 @@ import { formatClaimVariables } from "@millpond/api";
 import { existingClaim, resolveRequest } from "../../claim/claim-request.ts";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
-import { resolveEndpoint } from "../../connection/connection.ts";
+import { openConnection } from "../../connection/connection.ts";
 import { findNativeFiles } from "../../host/native-files.ts";
 import { shellQuote } from "../../command-line/shell-quote.ts";
 import { countGpusOfHost, visibleDevices } from "../../host/visible-devices.ts";
 
 export async function run(values: Values<"env">): Promise<number> {
   const { client } = findNativeFiles(process.env);
-  const endpoint = resolveEndpoint(values, process.env);
+  const connection = openConnection(values);
   const request = resolveRequest(values);
-  const variables: [string, string][] = [["MILLPOND_CONTROLLER", endpoint.controller]];
-  if (endpoint.token !== "") variables.push(["MILLPOND_TOKEN", endpoint.token]);
-  if (endpoint.ca !== undefined) variables.push(["MILLPOND_CA", endpoint.ca]);
   const existing = existingClaim(values, process.env);
+  // The caller's own token may do whatever the caller may: it is not for programs.
+  const { secret } =
+    existing === undefined
+      ? await connection.claims.createProgramToken({ tenant: request.tenant ?? "" })
+      : await connection.claims.createClaimToken({ name: existing });
+  const variables: [string, string][] = [
+    ["MILLPOND_CONTROLLER", connection.controller],
+    ["MILLPOND_TOKEN", secret],
+  ];
+  if (connection.ca !== undefined) variables.push(["MILLPOND_CA", connection.ca]);
   if (existing === undefined) variables.push(...formatClaimVariables({ gpus: 1, ...request }));
   else variables.push(["MILLPOND_CLAIM", existing]);
   if (values.transport !== undefined) variables.push(["MILLPOND_TRANSPORT", values.transport]);

@@ -2,9 +2,10 @@
 
 import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { ClaimState, SessionState } from "@millpond/api";
+import { ClaimState, errorCodeOf, SessionState } from "@millpond/api";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { fakeClient, PoolFixture } from "../../../test/fixture.ts";
+import { connect } from "../../connection/connection.ts";
 import { LossyProxy } from "../../../test/lossy-proxy.ts";
 import { identifyProcess } from "@millpond/agent";
 
@@ -60,6 +61,58 @@ describe("a program under millpond run", () => {
     );
     const library = join(pool.home.native, "client");
     expect(result.stdout).toBe(`${library}:/opt/lib|${pool.connection.controller}|job-1|tcp||sh\n`);
+    await expectNoClaims();
+  });
+
+  test("has a token of its claim alone: it cannot list, open or release another claim", async () => {
+    await pool.connection.claims.createClaim({
+      claim: { name: "other", memoryBytes: 1n << 30n, leaseSeconds: 60 },
+    });
+    const show = 'printf %s "$MILLPOND_TOKEN"';
+    const running = pool.home.start([
+      "run",
+      "-m",
+      "1Gi",
+      "--name",
+      "own",
+      "--",
+      "sh",
+      "-c",
+      `${show}; read end`,
+    ]);
+    await running.says("stdout", /mp-claim-own\.[\w.-]+$/);
+    const token = running.stdout;
+    expect(token).not.toContain(pool.connection.token);
+    const { claims } = connect({ controller: pool.connection.controller, token, source: "the test" });
+    const codes = await Promise.all(
+      [
+        claims.listClaims({}),
+        claims.createClaim({ claim: { memoryBytes: 1n << 20n } }),
+        claims.releaseClaim({ name: "other" }),
+        claims.createTicket({ claim: "other" }),
+        claims.getClaim({ name: "other" }),
+        claims.createClaimToken({ name: "other" }),
+      ].map(async (call) => await call.then(() => "done", errorCodeOf)),
+    );
+    const forbidden = Array.from({ length: 3 }, () => "MILLPOND_E_FORBIDDEN");
+    expect(codes).toEqual([...forbidden, ...Array.from({ length: 3 }, () => "MILLPOND_E_NOT_FOUND")]);
+    expect((await claims.getClaim({ name: "own" })).claim?.name).toBe("own");
+    running.child.stdin?.end();
+    await running.finished;
+    expect((await pool.connection.claims.getClaim({ name: "other" })).claim?.state).toBe(ClaimState.BOUND);
+    await pool.connection.claims.releaseClaim({ name: "other" });
+    await expectNoClaims();
+  });
+
+  test("of an environment has a token for claims of its own, or of the one that is there already", async () => {
+    const tokenOf = ({ stdout }: { readonly stdout: string }) =>
+      /^export MILLPOND_TOKEN=(\S+)$/m.exec(stdout)?.[1] ?? "";
+    const token = tokenOf(await pool.home.millpond(["env", "-m", "1Gi"]));
+    expect(token).toMatch(/^mp-program-/);
+    const { claims } = connect({ controller: pool.connection.controller, token, source: "the test" });
+    await claims.createClaim({ claim: { name: "own", memoryBytes: 1n << 20n, sessionBound: true } });
+    expect(tokenOf(await pool.home.millpond(["env", "--claim", "own"]))).toMatch(/^mp-claim-own\./);
+    await claims.releaseClaim({ name: "own" });
     await expectNoClaims();
   });
 

@@ -62,6 +62,8 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
     for (;;) {
       if (values.verbose) say(describeGrant(holder));
       const environment = environmentFor(connection, holder, client, values);
+      // The caller's own token may do whatever the caller may: it is not for programs.
+      environment["MILLPOND_TOKEN"] = await holder.programToken(signals.cancelled);
       if (log !== undefined) environment["MILLPOND_LOG"] = log;
       const { requeues } = holder.claim;
       const { status, isTaken } = await runWhileKept(holder, signals, values, () =>
@@ -141,7 +143,6 @@ function environmentFor(
     MILLPOND_CONTROLLER: connection.controller,
     MILLPOND_CLAIM: holder.claim.name,
   };
-  if (connection.token !== "") environment["MILLPOND_TOKEN"] = connection.token;
   // The certificate itself: a context has no file, and the program may be in another directory.
   if (connection.ca !== undefined) environment["MILLPOND_CA"] = connection.ca;
   // A lazy claim is waited for by its program.

@@ -120,7 +120,10 @@ async function runInPool(
     const kept = holder.keep(done.signal, () => undefined);
     const status = await runProgram(program.path, program.args, {
       name: program.name,
-      environment: environmentFor(connection, holder.claim.name, native),
+      environment: {
+        ...environmentFor(connection, holder.claim.name, native),
+        MILLPOND_TOKEN: await holder.programToken(signals.cancelled),
+      },
       signals,
     });
     done.abort();
@@ -140,7 +143,6 @@ function environmentFor(connection: Connection, claim: string, native: NativeFil
   return {
     ...Object.fromEntries(others),
     MILLPOND_CONTROLLER: connection.controller,
-    MILLPOND_TOKEN: connection.token,
     MILLPOND_CLAIM: claim,
     LD_LIBRARY_PATH: programLibraryPath(process.env, dirname(native.client), process.execPath),
   };
