@@ -238,3 +238,6 @@ export {
   verifyViewTicket,
 } from "./ticket.ts";
 export type { TicketDevice, TicketPayload, VerifyTicketOptions, ViewTicketPayload } from "./ticket.ts";
+
+// The audit
+export { AuditChain, auditHash, type AuditLink } from "./audit-chain.ts";

@@ -30,6 +30,7 @@ export const commandModules: { readonly [N in CommandName]: () => Promise<Comman
   remove: () => import("./commands/nodes/remove.ts"),
   label: () => import("./commands/nodes/label.ts"),
   token: () => import("./commands/tokens/token.ts"),
+  audit: () => import("./commands/tokens/audit.ts"),
   store: () => import("./commands/pools/store.ts"),
   backup: () => import("./commands/pools/backup.ts"),
   restore: () => import("./commands/pools/restore.ts"),

@@ -7,6 +7,7 @@
  * Nothing but tables may be imported here: `--help` and completion have to be instant.
  */
 
+import { auditCommands } from "./audit.ts";
 import { claimCommands } from "./claims.ts";
 import { contextCommands } from "./contexts.ts";
 import { nodeCommands } from "./nodes.ts";
@@ -30,6 +31,7 @@ export const commandTable = {
   ...nodeCommands,
   ...queueCommands,
   ...tokenCommands,
+  ...auditCommands,
   ...poolCommands,
   ...planCommands,
   ...serviceCommands,

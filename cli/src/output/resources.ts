@@ -292,6 +292,8 @@ export function auditRecordToJson(record: AuditRecord) {
     subject: record.subject,
     why: record.why,
     result: record.result,
+    hash: record.hash,
+    previousHash: record.previousHash,
   };
 }
 

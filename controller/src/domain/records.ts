@@ -192,4 +192,8 @@ export interface AuditEntry {
 export interface AuditRecord extends AuditEntry {
   /** Increases with every record. */
   readonly id: number;
+  /** Hash of the record before it; empty: it is the first, or was written before records were chained. */
+  readonly previousHash: string;
+  /** Covers this record and the hash before it; empty: it was written before records were chained. */
+  readonly hash: string;
 }

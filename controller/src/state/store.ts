@@ -21,6 +21,8 @@ export interface AuditQuery {
   /** Only those of tokens for this tenant; empty: all. */
   readonly tenant: string;
   readonly limit: number;
+  /** With `after` 0: the oldest instead of the newest. Default false. */
+  readonly fromOldest?: boolean;
 }
 
 /** How the state was last restored from an older one. */

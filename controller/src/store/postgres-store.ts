@@ -202,14 +202,15 @@ export class PostgresStore implements Store {
     return end === "oldest" ? events : events.reverse();
   }
 
-  async listAudit({ after, tenant, limit }: AuditQuery): Promise<AuditRecord[]> {
-    const order = after === 0 ? "DESC" : "ASC";
+  async listAudit({ after, tenant, limit, fromOldest = false }: AuditQuery): Promise<AuditRecord[]> {
+    const isNewest = after === 0 && !fromOldest;
+    const order = isNewest ? "DESC" : "ASC";
     const rows = await this.#connections.query(
       `SELECT * FROM audit WHERE id > $1 AND ($2 = '' OR tenant = $2) ORDER BY id ${order} LIMIT $3`,
       [after, tenant, limit],
     );
     const records = rows.map(toAuditRecord);
-    return after === 0 ? records.reverse() : records;
+    return isNewest ? records.reverse() : records;
   }
 
   async listUsage({ from, to }: { readonly from: number; readonly to: number }): Promise<UsageRecord[]> {

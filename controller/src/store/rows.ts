@@ -341,6 +341,8 @@ export function toAuditRecord(row: Row): AuditRecord {
     subject: text(row, "subject"),
     why: text(row, "why"),
     result: text(row, "result"),
+    previousHash: text(row, "previous_hash"),
+    hash: text(row, "hash"),
   };
 }
 

@@ -5,7 +5,7 @@ import { closeSync, fdatasync, openSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { promisify } from "node:util";
-import { millpondError } from "@millpond/api";
+import { auditHash, millpondError } from "@millpond/api";
 import { makePrivateFile } from "@millpond/platform";
 import { type ChangeRows, type KnownDevices, noteDevices, type TableName, toRows } from "./change-rows.ts";
 import { writeBackup } from "./backup.ts";
@@ -13,6 +13,7 @@ import { migrateSqlite } from "./migrations.ts";
 import { defaultMaxAuditRecords, defaultMaxEvents, maxUsageRecords } from "./retention.ts";
 import {
   blob,
+  fromAuditEntry,
   integer,
   type NewRow,
   type Row,
@@ -34,7 +35,7 @@ import type {
   StoredState,
 } from "../state/store.ts";
 import { databaseFileName, fullError, isFull, stateError } from "./state-file.ts";
-import type { AuditRecord, EventRecord, UsageRecord } from "../domain/records.ts";
+import type { AuditEntry, AuditRecord, EventRecord, UsageRecord } from "../domain/records.ts";
 import { termIsOver } from "../state/store-errors.ts";
 
 const flushFile = promisify(fdatasync);
@@ -174,7 +175,7 @@ export class SqliteStore implements Store {
     await this.#flushed;
     try {
       this.#run("BEGIN IMMEDIATE");
-      this.#write(toRows(changes, this.#knownDevices), term);
+      this.#write(changes, term);
       this.#run("COMMIT");
       noteDevices(this.#knownDevices, changes);
     } catch (cause) {
@@ -210,12 +211,13 @@ export class SqliteStore implements Store {
     return end === "oldest" ? events : events.reverse();
   }
 
-  async listAudit({ after, tenant, limit }: AuditQuery): Promise<AuditRecord[]> {
-    const order = after === 0 ? "DESC" : "ASC";
+  async listAudit({ after, tenant, limit, fromOldest = false }: AuditQuery): Promise<AuditRecord[]> {
+    const isNewest = after === 0 && !fromOldest;
+    const order = isNewest ? "DESC" : "ASC";
     const sql = `SELECT * FROM audit WHERE id > ? AND (? = '' OR tenant = ?) ORDER BY id ${order} LIMIT ?`;
     const rows = await this.#reading(() => this.#all(sql, after, tenant, tenant, limit));
     const records = rows.map(toAuditRecord);
-    return after === 0 ? records.reverse() : records;
+    return isNewest ? records.reverse() : records;
   }
 
   async listUsage({ from, to }: { readonly from: number; readonly to: number }): Promise<UsageRecord[]> {
@@ -234,7 +236,8 @@ export class SqliteStore implements Store {
     closeSync(this.#log);
   }
 
-  #write(rows: ChangeRows, term: number): void {
+  #write(changes: StoreChanges, term: number): void {
+    const rows = toRows(changes, this.#knownDevices);
     const { revision, epoch, written, removed } = rows;
     if (term !== this.#term) {
       throw termIsOver(term);
@@ -258,7 +261,10 @@ export class SqliteStore implements Store {
     for (const row of written.virtual_gpus) {
       this.#removeResized(row);
     }
-    for (const [table, news] of Object.entries(written) as [TableName, readonly NewRow[]][]) {
+    for (const [table, news] of Object.entries({ ...written, audit: this.#chain(changes.audit) }) as [
+      TableName,
+      readonly NewRow[],
+    ][]) {
       for (const row of news) {
         this.#put(table, row);
       }
@@ -269,6 +275,21 @@ export class SqliteStore implements Store {
     }
     this.#remove("claims", "name", removed.claims);
     this.#forgetOldest(rows);
+  }
+
+  /** The rows of audit records, each with its hash. */
+  #chain(entries: readonly AuditEntry[]): NewRow[] {
+    if (entries.length === 0) {
+      return [];
+    }
+    const [last] = this.#all("SELECT hash FROM audit ORDER BY id DESC LIMIT 1");
+    let previous = last === undefined ? "" : text(last, "hash");
+    return entries.map((entry) => {
+      const hash = auditHash(previous, entry);
+      const row = { ...fromAuditEntry(entry), previous_hash: previous, hash };
+      previous = hash;
+      return row;
+    });
   }
 
   #forgetOldest({ written: { events, audit, usage } }: ChangeRows): void {

@@ -2,6 +2,7 @@
 
 // What every store does.
 
+import { AuditChain, auditHash } from "@millpond/api";
 import { reason } from "@millpond/api";
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
@@ -64,6 +65,43 @@ function conform(backend: Backend): void {
     expect(await ids({ tenant: "team-a" })).toEqual([3, 5]);
   });
 
+  test("every audit record carries the hash of the one before, however they were written and forgotten", async () => {
+    const { store, commit } = await openNew({ maxAuditRecords: 4 });
+    await commit(changes(1, { audit: [auditEntry, { ...auditEntry, why: "für «B», \u{1f600}" }] }));
+    await commit(changes(2, { audit: [{ ...auditEntry, tenant: "" }] }));
+    await commit(
+      changes(3, { audit: [auditEntry, auditEntry, { ...auditEntry, result: "MILLPOND_E_INVALID" }] }),
+    );
+    const records = await store.listAudit({ after: 0, tenant: "", limit: 100 });
+    expect(records.map(({ id }) => id)).toEqual([3, 4, 5, 6]);
+    const check = (list: typeof records) => {
+      const chain = new AuditChain();
+      return list.map((record) => chain.add(record));
+    };
+    const nothing = undefined;
+    expect(check(records)).toEqual([nothing, nothing, nothing, nothing]);
+    const [first, second, third, last] = records;
+    if (first === undefined || second === undefined || third === undefined || last === undefined) {
+      throw new Error("records are missing");
+    }
+    expect(check([first, { ...second, who: "another" }, third, last])).toEqual([
+      nothing,
+      "record 4 was changed after it was written",
+      nothing,
+      nothing,
+    ]);
+    const broken = (before: number, after: number) =>
+      `between the records ${before} and ${after} others were removed, added or put in another order`;
+    expect(check([first, third, last])).toEqual([nothing, broken(3, 5), nothing]);
+    expect(check([first, third, second, last])).toEqual([nothing, broken(3, 5), broken(5, 4), broken(4, 6)]);
+    expect(check([first, { ...second, hash: "", previousHash: "" }, third, last])).toEqual([
+      nothing,
+      "record 4 was changed after it was written",
+      broken(4, 5),
+      nothing,
+    ]);
+  });
+
   test("what was committed is there after opening again", async () => {
     const place = await backend.makePlace();
     const { store, candidate, commit } = await openAt(place);
@@ -108,7 +146,9 @@ function conform(backend: Backend): void {
       tenants: [tenant],
       tokens: [token],
     });
-    expect(await again.listAudit({ after: 0, tenant: "", limit: 10 })).toEqual([{ id: 1, ...auditEntry }]);
+    expect(await again.listAudit({ after: 0, tenant: "", limit: 10 })).toEqual([
+      { id: 1, ...auditEntry, previousHash: "", hash: auditHash("", auditEntry) },
+    ]);
     expect(await again.listUsage({ from: 0, to: 150 })).toEqual([usage]);
   });
 

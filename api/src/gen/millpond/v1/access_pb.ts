@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file millpond/v1/access.proto.
  */
 export const file_millpond_v1_access: GenFile = /*@__PURE__*/
-  fileDesc("ChhtaWxscG9uZC92MS9hY2Nlc3MucHJvdG8SC21pbGxwb25kLnYxIn0KBVRva2VuEgwKBG5hbWUYASABKAkSDAoEcm9sZRgCIAEoCRIOCgZ0ZW5hbnQYAyABKAkSEgoKY3JlYXRlZF9hdBgEIAEoAxISCgpleHBpcmVzX2F0GAUgASgDEhIKCmNyZWF0ZWRfYnkYBiABKAkSDAoEbm9kZRgHIAEoCSJoChJDcmVhdGVUb2tlblJlcXVlc3QSDAoEbmFtZRgBIAEoCRIMCgRyb2xlGAIgASgJEg4KBnRlbmFudBgDIAEoCRIYChBsaWZldGltZV9zZWNvbmRzGAQgASgDEgwKBG5vZGUYBSABKAkiSAoTQ3JlYXRlVG9rZW5SZXNwb25zZRIhCgV0b2tlbhgBIAEoCzISLm1pbGxwb25kLnYxLlRva2VuEg4KBnNlY3JldBgCIAEoCSITChFMaXN0VG9rZW5zUmVxdWVzdCI4ChJMaXN0VG9rZW5zUmVzcG9uc2USIgoGdG9rZW5zGAEgAygLMhIubWlsbHBvbmQudjEuVG9rZW4iIgoSUmV2b2tlVG9rZW5SZXF1ZXN0EgwKBG5hbWUYASABKAkiFQoTUmV2b2tlVG9rZW5SZXNwb25zZSKMAQoLQXVkaXRSZWNvcmQSCgoCaWQYASABKAQSCgoCYXQYAiABKAMSCwoDd2hvGAMgASgJEgwKBHJvbGUYBCABKAkSDgoGdGVuYW50GAUgASgJEgwKBHdoYXQYBiABKAkSDwoHc3ViamVjdBgHIAEoCRILCgN3aHkYCCABKAkSDgoGcmVzdWx0GAkgASgJIjAKEExpc3RBdWRpdFJlcXVlc3QSDQoFYWZ0ZXIYASABKAQSDQoFbGltaXQYAiABKA0iPgoRTGlzdEF1ZGl0UmVzcG9uc2USKQoHcmVjb3JkcxgBIAMoCzIYLm1pbGxwb25kLnYxLkF1ZGl0UmVjb3JkIhgKFkNyZWF0ZUxvZ2luQ29kZVJlcXVlc3QiOwoXQ3JlYXRlTG9naW5Db2RlUmVzcG9uc2USDAoEY29kZRgBIAEoCRISCgpleHBpcmVzX2F0GAIgASgDMqwDCg1BY2Nlc3NTZXJ2aWNlElAKC0NyZWF0ZVRva2VuEh8ubWlsbHBvbmQudjEuQ3JlYXRlVG9rZW5SZXF1ZXN0GiAubWlsbHBvbmQudjEuQ3JlYXRlVG9rZW5SZXNwb25zZRJNCgpMaXN0VG9rZW5zEh4ubWlsbHBvbmQudjEuTGlzdFRva2Vuc1JlcXVlc3QaHy5taWxscG9uZC52MS5MaXN0VG9rZW5zUmVzcG9uc2USUAoLUmV2b2tlVG9rZW4SHy5taWxscG9uZC52MS5SZXZva2VUb2tlblJlcXVlc3QaIC5taWxscG9uZC52MS5SZXZva2VUb2tlblJlc3BvbnNlEkoKCUxpc3RBdWRpdBIdLm1pbGxwb25kLnYxLkxpc3RBdWRpdFJlcXVlc3QaHi5taWxscG9uZC52MS5MaXN0QXVkaXRSZXNwb25zZRJcCg9DcmVhdGVMb2dpbkNvZGUSIy5taWxscG9uZC52MS5DcmVhdGVMb2dpbkNvZGVSZXF1ZXN0GiQubWlsbHBvbmQudjEuQ3JlYXRlTG9naW5Db2RlUmVzcG9uc2ViBnByb3RvMw");
+  fileDesc("ChhtaWxscG9uZC92MS9hY2Nlc3MucHJvdG8SC21pbGxwb25kLnYxIn0KBVRva2VuEgwKBG5hbWUYASABKAkSDAoEcm9sZRgCIAEoCRIOCgZ0ZW5hbnQYAyABKAkSEgoKY3JlYXRlZF9hdBgEIAEoAxISCgpleHBpcmVzX2F0GAUgASgDEhIKCmNyZWF0ZWRfYnkYBiABKAkSDAoEbm9kZRgHIAEoCSJoChJDcmVhdGVUb2tlblJlcXVlc3QSDAoEbmFtZRgBIAEoCRIMCgRyb2xlGAIgASgJEg4KBnRlbmFudBgDIAEoCRIYChBsaWZldGltZV9zZWNvbmRzGAQgASgDEgwKBG5vZGUYBSABKAkiSAoTQ3JlYXRlVG9rZW5SZXNwb25zZRIhCgV0b2tlbhgBIAEoCzISLm1pbGxwb25kLnYxLlRva2VuEg4KBnNlY3JldBgCIAEoCSITChFMaXN0VG9rZW5zUmVxdWVzdCI4ChJMaXN0VG9rZW5zUmVzcG9uc2USIgoGdG9rZW5zGAEgAygLMhIubWlsbHBvbmQudjEuVG9rZW4iIgoSUmV2b2tlVG9rZW5SZXF1ZXN0EgwKBG5hbWUYASABKAkiFQoTUmV2b2tlVG9rZW5SZXNwb25zZSKxAQoLQXVkaXRSZWNvcmQSCgoCaWQYASABKAQSCgoCYXQYAiABKAMSCwoDd2hvGAMgASgJEgwKBHJvbGUYBCABKAkSDgoGdGVuYW50GAUgASgJEgwKBHdoYXQYBiABKAkSDwoHc3ViamVjdBgHIAEoCRILCgN3aHkYCCABKAkSDgoGcmVzdWx0GAkgASgJEhUKDXByZXZpb3VzX2hhc2gYCiABKAkSDAoEaGFzaBgLIAEoCSJFChBMaXN0QXVkaXRSZXF1ZXN0Eg0KBWFmdGVyGAEgASgEEg0KBWxpbWl0GAIgASgNEhMKC2Zyb21fb2xkZXN0GAMgASgIIj4KEUxpc3RBdWRpdFJlc3BvbnNlEikKB3JlY29yZHMYASADKAsyGC5taWxscG9uZC52MS5BdWRpdFJlY29yZCIYChZDcmVhdGVMb2dpbkNvZGVSZXF1ZXN0IjsKF0NyZWF0ZUxvZ2luQ29kZVJlc3BvbnNlEgwKBGNvZGUYASABKAkSEgoKZXhwaXJlc19hdBgCIAEoAzKsAwoNQWNjZXNzU2VydmljZRJQCgtDcmVhdGVUb2tlbhIfLm1pbGxwb25kLnYxLkNyZWF0ZVRva2VuUmVxdWVzdBogLm1pbGxwb25kLnYxLkNyZWF0ZVRva2VuUmVzcG9uc2USTQoKTGlzdFRva2VucxIeLm1pbGxwb25kLnYxLkxpc3RUb2tlbnNSZXF1ZXN0Gh8ubWlsbHBvbmQudjEuTGlzdFRva2Vuc1Jlc3BvbnNlElAKC1Jldm9rZVRva2VuEh8ubWlsbHBvbmQudjEuUmV2b2tlVG9rZW5SZXF1ZXN0GiAubWlsbHBvbmQudjEuUmV2b2tlVG9rZW5SZXNwb25zZRJKCglMaXN0QXVkaXQSHS5taWxscG9uZC52MS5MaXN0QXVkaXRSZXF1ZXN0Gh4ubWlsbHBvbmQudjEuTGlzdEF1ZGl0UmVzcG9uc2USXAoPQ3JlYXRlTG9naW5Db2RlEiMubWlsbHBvbmQudjEuQ3JlYXRlTG9naW5Db2RlUmVxdWVzdBokLm1pbGxwb25kLnYxLkNyZWF0ZUxvZ2luQ29kZVJlc3BvbnNlYgZwcm90bzM");
 
 /**
  * @generated from message millpond.v1.Token
@@ -266,6 +266,22 @@ export type AuditRecord = Message<"millpond.v1.AuditRecord"> & {
    * @generated from field: string result = 9;
    */
   result: string;
+
+  /**
+   * Hash of the record before it. Empty: it is the first, or was written by a controller that did not chain records; for a
+   * caller of one tenant, who does not see the records between, always.
+   *
+   * @generated from field: string previous_hash = 10;
+   */
+  previousHash: string;
+
+  /**
+   * SHA-256, hexadecimal, over `previous_hash` and at, who, role, tenant, what, subject, why and result, each as
+   * `<bytes>:<text>`. Empty as above.
+   *
+   * @generated from field: string hash = 11;
+   */
+  hash: string;
 };
 
 /**
@@ -292,6 +308,13 @@ export type ListAuditRequest = Message<"millpond.v1.ListAuditRequest"> & {
    * @generated from field: uint32 limit = 2;
    */
   limit: number;
+
+  /**
+   * With `after` 0: the oldest, not the newest.
+   *
+   * @generated from field: bool from_oldest = 3;
+   */
+  fromOldest: boolean;
 };
 
 /**

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The hash chain of the audit: the hash of each record covers the one before it, so a record that was changed, removed or
+// put in between shows. Databases compute the same in their own language.
+
+import { createHash } from "node:crypto";
+
+/** What the hash of a record covers, beside the hash of the record before. */
+export interface ChainedRecord {
+  readonly at: number | bigint;
+  readonly who: string;
+  readonly role: string;
+  readonly tenant: string;
+  readonly what: string;
+  readonly subject: string;
+  readonly why: string;
+  readonly result: string;
+}
+
+/**
+ * SHA-256, hexadecimal, over the previous hash and each member as `<bytes>:<text>`, so that no two records have the same text.
+ *
+ * @param previous Hash of the record before; empty: it is the first.
+ */
+export function auditHash(previous: string, record: ChainedRecord): string {
+  const { at, who, role, tenant, what, subject, why, result } = record;
+  const hash = createHash("sha256");
+  for (const text of [previous, String(at), who, role, tenant, what, subject, why, result]) {
+    hash.update(`${Buffer.byteLength(text)}:${text}`);
+  }
+  return hash.digest("hex");
+}
+
+/** A link of the chain as it was read. */
+export interface AuditLink extends ChainedRecord {
+  readonly id: number | bigint;
+  /** Empty: it was written before records were chained. */
+  readonly hash: string;
+  /** Hash of the record before it. */
+  readonly previousHash: string;
+}
+
+/** Checks records in order of their ids. */
+export class AuditChain {
+  #last: AuditLink | undefined;
+  #records = 0;
+  #unchained = 0;
+
+  /** The last record that was added. */
+  get last(): AuditLink | undefined {
+    return this.#last;
+  }
+
+  /** How many records are in the chain. */
+  get records(): number {
+    return this.#records;
+  }
+
+  /** How many were written before records were chained. */
+  get unchained(): number {
+    return this.#unchained;
+  }
+
+  /** @returns what is wrong with the record, for people; undefined: nothing */
+  add(record: AuditLink): string | undefined {
+    const last = this.#last;
+    this.#last = record;
+    if (record.hash === "" && (last === undefined || last.hash === "")) {
+      this.#unchained += 1;
+      return undefined;
+    }
+    this.#records += 1;
+    if (record.hash !== auditHash(record.previousHash, record)) {
+      return `record ${record.id} was changed after it was written`;
+    }
+    // Older records are forgotten, so the first one that there is follows on one that cannot be looked at.
+    if (last !== undefined && record.previousHash !== last.hash) {
+      return `between the records ${last.id} and ${record.id} others were removed, added or put in another order`;
+    }
+    return undefined;
+  }
+}
