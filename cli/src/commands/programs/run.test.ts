@@ -442,14 +442,14 @@ describe("vGPUs that are taken back", () => {
     const runWith = async (...options: string[]) =>
       await pool.home.millpond(["run", "-m", "1Mi", ...options, "--requeue", "--", ...program("TERM")]);
     const [timed, idle] = await Promise.all([
-      runWith("--time-limit", "5s"),
-      runWith("--idle-limit", "5s", "--grace", "5m"),
+      runWith("--time-limit", "20s"),
+      runWith("--idle-limit", "20s", "--grace", "5m"),
     ]);
     expect(timed).toMatchObject({ code: 75, stdout: "runs\nsaved\n" });
-    expect(timed.stderr).toContain("its time limit of 5s ends");
+    expect(timed.stderr).toContain("its time limit of 20s ends");
     expect(idle).toMatchObject({ code: 75, stdout: "runs\nsaved\n" });
     expect(idle.stderr).toMatch(
-      /the program loses its vGPUs in (5m|4m5\ds) and gets SIGTERM: no call was made to its devices for 5s, its idle limit/,
+      /the program loses its vGPUs in (5m|4m5\ds) and gets SIGTERM: no call was made to its devices for 20s, its idle limit/,
     );
     await expectNoClaims();
   });

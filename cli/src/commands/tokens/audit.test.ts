@@ -13,7 +13,9 @@ test("an audit that was edited or shortened in the database is found by audit ve
   const verify = async (...options: string[]) => await pool.home.millpond(["audit", "verify", ...options]);
   const whole = await verify();
   expect(whole).toMatchObject({ code: 0, stderr: "" });
-  expect(whole.stdout).toMatch(/^the audit is whole: 3 chained records\nnewest: record 3 [0-9a-f]{64}\n$/);
+  expect(whole.stdout).toMatch(
+    /^the audit is whole: \d+ chained records\nnewest: record \d+ [0-9a-f]{64}\n$/,
+  );
   const hash = whole.stdout.trim().split(" ").at(-1) ?? "";
   expect(await verify("--includes", hash)).toMatchObject({ code: 0 });
   expect(await verify("--includes", "0".repeat(64))).toMatchObject({ code: 1 });
