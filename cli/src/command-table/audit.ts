@@ -9,7 +9,7 @@ export const auditCommands = {
     summary: "Check the audit: whether records were changed or removed",
     description: `Each record carries a hash of itself and of the record before it. \`verify\` reads all records and calculates the hashes
 again: a record that was changed, removed or inserted ends the command with status 1. It prints the newest record with its hash.
-Keep that line elsewhere and give it with \`--includes\` later: a chain that was written anew as a whole does not have it. Needs a
+Keep that line elsewhere and give it with \`--includes\` later: a chain that was rewritten as a whole does not have it. Needs a
 token of the role admin. To read records: \`millpond get audit\`.`,
     examples: [
       { command: "millpond audit verify", what: "status 0: the chain is whole" },

@@ -37,7 +37,7 @@ const claimRules: Rules<typeof ClaimService> = {
   waitClaim: { role: "claim" },
   createTicket: { role: "claim" },
   viewClaim: { role: "claim", follower: "asks" },
-  // The same token each time: whoever has it may as well ask for it, as a program that starts another does.
+  // The same token each time: a program that has it may request it again, for a program that it starts.
   createClaimToken: { role: "claim" },
   createProgramToken: { role: "user" },
   releaseClaim: { role: "program", changes: ({ name }) => `claim/${name}` },

@@ -62,7 +62,7 @@ export function makeAccessService(
   };
 }
 
-/** @param tenant Of the caller, who sees no records of others and so no chain; empty: all tenants. */
+/** @param tenant Of the caller; empty: all tenants. The chain covers the records of all tenants, so one tenant gets no hashes. */
 function toAuditRecord(record: AuditRecord, tenant: string) {
   const chained = tenant === "" ? record : { ...record, previousHash: "", hash: "" };
   return { ...chained, id: BigInt(record.id), at: BigInt(record.at) };

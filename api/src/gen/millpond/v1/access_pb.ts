@@ -268,15 +268,15 @@ export type AuditRecord = Message<"millpond.v1.AuditRecord"> & {
   result: string;
 
   /**
-   * Hash of the record before it. Empty: it is the first, or was written by a controller that did not chain records; for a
-   * caller of one tenant, who does not see the records between, always.
+   * Hash of the record before it. Empty: it is the first record, or is older than the chain. Always empty for a caller of one
+   * tenant, because the chain covers the records of all tenants.
    *
    * @generated from field: string previous_hash = 10;
    */
   previousHash: string;
 
   /**
-   * SHA-256, hexadecimal, over `previous_hash` and at, who, role, tenant, what, subject, why and result, each as
+   * SHA-256, hexadecimal, over `previous_hash` and the members `at` to `result` in the order above, each as
    * `<bytes>:<text>`. Empty as above.
    *
    * @generated from field: string hash = 11;
