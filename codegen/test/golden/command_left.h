@@ -18,7 +18,7 @@ enum class Leaves : uint8_t {
   kWord,     ///< nothing: a worker says it for the next one to know
 };
 
-/// By what a command names what it makes, or what it sets something of.
+/// How a command identifies the object that it creates or modifies.
 enum class LeftOf : uint8_t {
   kHandle,
   kContext,     ///< by its number
@@ -51,7 +51,7 @@ inline constexpr Left kLeft[kOpLimit] = {
     {Leaves::kInBooks},  // Write
 };
 
-/// Of a number that is no command it is not known.
+/// Unknown for a number that is not a command.
 constexpr const Left& leftOf(Op op) {
   const auto number = static_cast<uint16_t>(op);
   return kLeft[number < kOpLimit ? number : 0];

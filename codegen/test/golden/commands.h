@@ -65,7 +65,7 @@ constexpr const char* opName(Op op) {
   return "unknown";
 }
 
-/// Whether a command gives the device something to do that ends by itself, unlike a wait for what the program does next.
+/// Whether a command submits device work that ends by itself, unlike a wait for a later action of the program.
 constexpr bool isWork(Op op) {
   switch (op) {
     case Op::kCopy:

@@ -188,11 +188,11 @@ CUresult runBound(Executor& executor, const cmd::Decoded<cmd::Bound>& in) {
 using Bytes = std::span<const std::byte>;
 using Handler = CUresult (*)(Executor&, Bytes, Bytes);
 
-/// What every command is asked before it is run; CUDA_SUCCESS for one that may be.
+/// Checks that precede every command; CUDA_SUCCESS if it may run.
 template <typename Command>
 CUresult admit(Executor& executor, Bytes head, Bytes body, cmd::Decoded<Command>& in) {
   if (!cmd::decode(head, body, in)) return executor.violation("a command has the wrong length");
-  // What is answered may be put off until its answer is due, and would be put off for ever.
+  // A reply may be deferred until it is due; a command that nothing waits for would defer it forever.
   if (Command::kHasReply && !executor.isAwaited()) return executor.violation("nobody waits for its answer");
   return CUDA_SUCCESS;
 }

@@ -7,7 +7,7 @@
 
 namespace millpond::worker {
 
-/// What stands for a function that the driver does not have: CUDA_ERROR_NOT_SUPPORTED.
+/// Stands in for a function that the driver lacks: returns CUDA_ERROR_NOT_SUPPORTED.
 struct Absent {
   template <typename... Arguments>
   using Function = CUresult (*)(Arguments...);
