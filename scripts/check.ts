@@ -10,7 +10,13 @@ import { buildNative, requireNativeTools } from "./lib/build/native-build.ts";
 import { inRoot, nativeDir, nativeFiles } from "./lib/paths.ts";
 import { checkSupply } from "./supply/lock-file.ts";
 import { checkProse } from "./lib/checks/prose.ts";
-import { checkImports, checkLicenceLines, checkLinks, checkPrebuilt } from "./lib/checks/tree.ts";
+import {
+  checkImports,
+  checkIncludes,
+  checkLicenceLines,
+  checkLinks,
+  checkPrebuilt,
+} from "./lib/checks/tree.ts";
 
 interface Check {
   name: string;
@@ -67,9 +73,10 @@ const checks: Check[] = [
   },
   {
     name: "lint",
-    what: "oxlint, type-aware; layers, import cycles",
+    what: "oxlint, type-aware; layers, cycles of imports and includes",
     run: async () => {
       await checkImports();
+      await checkIncludes();
       await must("oxlint", ["--type-aware", "--deny-warnings"]);
     },
   },

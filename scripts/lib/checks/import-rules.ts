@@ -57,7 +57,10 @@ export function findImportFaults(
     }
     graph.set(path, targets);
   }
-  return [...faults, ...findCycles(graph).map((cycle) => `import cycle: ${cycle.join(" → ")}`)];
+  return [
+    ...faults,
+    ...findCycles(graph).map((cycle) => `import cycle: ${closedPath(cycle, graph).join(" → ")}`),
+  ];
 }
 
 function faultOfPath(from: string, to: string, { layers, shared }: ImportRules): string | undefined {
@@ -103,8 +106,8 @@ function rootFolder(path: string): string {
   return path.slice(0, Math.max(0, path.indexOf("/")));
 }
 
-/** The strongly connected components of more than one file, by Tarjan's algorithm; each as a closed path. */
-function findCycles(graph: ReadonlyMap<string, readonly string[]>): string[][] {
+/** The strongly connected components of more than one file, by Tarjan's algorithm. */
+export function findCycles(graph: ReadonlyMap<string, readonly string[]>): string[][] {
   const order = new Map<string, number>();
   const lowest = new Map<string, number>();
   const stack: string[] = [];
@@ -123,7 +126,7 @@ function findCycles(graph: ReadonlyMap<string, readonly string[]>): string[][] {
     if (lowest.get(file) !== number) return;
     const component = stack.splice(stack.indexOf(file));
     if (component.length > 1 || (graph.get(file) ?? []).includes(file)) {
-      cycles.push(closedPath(component, graph));
+      cycles.push(component);
     }
   };
   for (const file of graph.keys()) {
@@ -133,7 +136,10 @@ function findCycles(graph: ReadonlyMap<string, readonly string[]>): string[][] {
 }
 
 /** A shortest path from the first file of a component back to itself. */
-function closedPath(component: readonly string[], graph: ReadonlyMap<string, readonly string[]>): string[] {
+export function closedPath(
+  component: readonly string[],
+  graph: ReadonlyMap<string, readonly string[]>,
+): string[] {
   const [start = ""] = component;
   const cameFrom = new Map<string, string>();
   const queue = [start];

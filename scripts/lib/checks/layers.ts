@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The architecture of the TypeScript folders as a table: `npm run check -- lint` compares the code with it.
+// The architecture of TypeScript and native folders as tables: `npm run check -- lint` compares the code with them.
 import type { ImportRules } from "./import-rules.ts";
+import type { IncludeRules } from "./include-rules.ts";
 
 /** A layer may import those named here and itself; files directly in the folder wire the layers together. */
 export const importRules: ImportRules = {
@@ -81,4 +82,74 @@ export const importRules: ImportRules = {
     "bench → scripts": "the same for measurements",
     "kubernetes → scripts": "the same for its end-to-end tests",
   },
+};
+
+/** The components of `native/`, from the lowest up, and the include cycles that are still to be broken. */
+export const includeRules: IncludeRules = {
+  components: {
+    base: [],
+    tls: [],
+    protocol: ["base", "tls"],
+    cuda: ["protocol"],
+    image: ["base"],
+    client: ["base", "cuda", "protocol"],
+    nvml: ["base", "protocol", "client"],
+    softgpu: ["base", "cuda", "image"],
+    worker: ["base", "cuda", "image", "protocol"],
+  },
+  testing: ["bench", "testing"],
+  knownCycles: [
+    ["base/log", "base/log_request"],
+    ["worker/gen/dispatch", "worker/session/executor"],
+    [
+      "softgpu/driver/engine/grid_workspaces",
+      "softgpu/driver/engine/host_function",
+      "softgpu/driver/engine/launch",
+      "softgpu/driver/engine/launch_events",
+      "softgpu/driver/engine/occupancy",
+      "softgpu/driver/engine/transfer",
+      "softgpu/driver/graphs/capture",
+      "softgpu/driver/graphs/condition_values",
+      "softgpu/driver/graphs/graph",
+      "softgpu/driver/graphs/graph_exec",
+      "softgpu/driver/memory/memory",
+      "softgpu/driver/memory/physical_memory",
+      "softgpu/driver/memory/texture_objects",
+      "softgpu/driver/memory/texture_reference",
+      "softgpu/driver/memory/virtual_memory",
+      "softgpu/driver/model/context",
+      "softgpu/driver/model/current_context",
+      "softgpu/driver/model/device",
+      "softgpu/driver/model/driver",
+      "softgpu/driver/model/event",
+      "softgpu/driver/model/green_context",
+      "softgpu/driver/model/stream",
+      "softgpu/driver/program/function",
+      "softgpu/driver/program/library",
+      "softgpu/driver/program/link",
+      "softgpu/driver/program/module",
+      "softgpu/driver/program/program_loader",
+    ],
+    ["worker/testing/driver_guard", "worker/testing/gen/guarded_calls"],
+    ["softgpu/ptx/block", "softgpu/ptx/warp"],
+    [
+      "client/call/call",
+      "client/call/mirror_turn",
+      "client/call/preconditions",
+      "client/call/queue_bound",
+      "client/images/image_sender",
+      "client/memory/landings",
+      "client/memory/managed/managed_heap",
+      "client/memory/managed/managed_variables",
+      "client/memory/mapped_memory",
+      "client/memory/mirror/fault_handler",
+      "client/memory/mirror/mirror",
+      "client/memory/mirror/mirror_link",
+      "client/session/callback_thread",
+      "client/session/client",
+      "client/session/remote",
+      "client/session/restoration",
+      "client/trace/trace",
+    ],
+  ],
 };

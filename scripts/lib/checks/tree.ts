@@ -6,7 +6,8 @@ import { readFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { must, ScriptError } from "../command.ts";
 import { findImportFaults, type Workspace } from "./import-rules.ts";
-import { importRules } from "./layers.ts";
+import { findIncludeFaults } from "./include-rules.ts";
+import { importRules, includeRules } from "./layers.ts";
 import { inRoot, root } from "../paths.ts";
 
 const licenceLine = "SPDX-License-Identifier: Apache-2.0";
@@ -61,6 +62,18 @@ export async function checkImports(): Promise<void> {
     sources.map(async (path) => ({ path, text: await readFile(inRoot(path), "utf8") })),
   );
   complain("imports against scripts/lib/checks/layers.ts", findImportFaults(files, workspaces, importRules));
+}
+
+/** Includes of native code lead to files, respect the components' layers, and form no cycle that is not known. */
+export async function checkIncludes(): Promise<void> {
+  const sources = (await trackedFiles()).filter((name) => /^native\/.*\.(h|cpp|c)$/.test(name));
+  const files = await Promise.all(
+    sources.map(async (path) => ({
+      path: path.slice("native/".length),
+      text: await readFile(inRoot(path), "utf8"),
+    })),
+  );
+  complain("includes against scripts/lib/checks/layers.ts", findIncludeFaults(files, includeRules));
 }
 
 /** Targets of the relative links of a Markdown text, without their #fragment. */
