@@ -8,7 +8,7 @@
 #include "softgpu/ptx/decode/function_decoder.h"
 #include "softgpu/ptx/decode/registers.h"
 #include "softgpu/ptx/failure.h"
-#include "softgpu/ptx/parser.h"
+#include "softgpu/ptx/parse/parser.h"
 
 namespace millpond::softgpu::ptx {
 namespace {

@@ -131,7 +131,7 @@ export const includeRules: IncludeRules = {
       "softgpu/driver/program/program_loader",
     ],
     ["worker/testing/driver_guard", "worker/testing/gen/guarded_calls"],
-    ["softgpu/ptx/block", "softgpu/ptx/warp"],
+    ["softgpu/ptx/run/block", "softgpu/ptx/run/warp"],
     [
       "client/call/call",
       "client/call/mirror_turn",

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "softgpu/ptx/builtins.h"
+#include "softgpu/ptx/run/builtins.h"
 #include "softgpu/ptx/decode/function_decoder.h"
 
 namespace millpond::softgpu::ptx {

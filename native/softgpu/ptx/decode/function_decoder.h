@@ -8,12 +8,12 @@
 #include <optional>
 #include <string_view>
 
-#include "softgpu/ptx/ast.h"
+#include "softgpu/ptx/parse/ast.h"
 #include "softgpu/ptx/decode/draft.h"
 #include "softgpu/ptx/decode/modifiers.h"
 #include "softgpu/ptx/decode/module_symbols.h"
 #include "softgpu/ptx/exec/selectors.h"
-#include "softgpu/ptx/inspect.h"
+#include "softgpu/ptx/run/inspect.h"
 
 namespace millpond::softgpu::ptx {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "softgpu/ptx/ast.h"
+#include "softgpu/ptx/parse/ast.h"
 #include "softgpu/ptx/failure.h"
 #include "softgpu/ptx/operations.h"
 

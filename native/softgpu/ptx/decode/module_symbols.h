@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "softgpu/ptx/ast.h"
+#include "softgpu/ptx/parse/ast.h"
 #include "softgpu/ptx/decode/constants.h"
 #include "softgpu/ptx/decode/symbols.h"
 #include "softgpu/ptx/inspection.h"

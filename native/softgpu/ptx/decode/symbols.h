@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "softgpu/ptx/ast.h"
+#include "softgpu/ptx/parse/ast.h"
 
 namespace millpond::softgpu::ptx {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Textures and surfaces, by objects. Results, values and coordinates travel in pairs of 64-bit registers.
 #include "softgpu/ptx/decode/function_decoder.h"
-#include "softgpu/ptx/textures.h"
+#include "softgpu/ptx/run/textures.h"
 
 namespace millpond::softgpu::ptx {
 namespace {

@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-#include "softgpu/ptx/context.h"
+#include "softgpu/ptx/run/context.h"
 #include "softgpu/ptx/types.h"
 
 #define MILLPOND_LANES(l) _Pragma("GCC ivdep") for (uint32_t l = 0; l < 32; ++l)

@@ -3,7 +3,7 @@
 // does not have.
 #pragma once
 
-#include "softgpu/ptx/context.h"
+#include "softgpu/ptx/run/context.h"
 #include "softgpu/ptx/operations.h"
 
 namespace millpond::softgpu::ptx {

@@ -6,7 +6,7 @@
 
 #include "softgpu/ptx/instruction.h"
 #include "softgpu/ptx/program_impl.h"
-#include "softgpu/ptx/race.h"
+#include "softgpu/ptx/run/race.h"
 #include "testing/check.h"
 
 namespace millpond::softgpu::ptx::testing {

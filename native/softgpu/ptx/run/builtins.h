@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "softgpu/ptx/context.h"
+#include "softgpu/ptx/run/context.h"
 
 namespace millpond::softgpu::ptx {
 

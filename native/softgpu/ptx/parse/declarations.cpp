@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/ptx/declarations.h"
+#include "softgpu/ptx/parse/declarations.h"
 
 #include <bit>
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "softgpu/ptx/failure.h"
-#include "softgpu/ptx/lexer.h"
+#include "softgpu/ptx/parse/lexer.h"
 
 namespace millpond::softgpu::ptx {
 

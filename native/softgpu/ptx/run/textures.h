@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "softgpu/ptx/context.h"
+#include "softgpu/ptx/run/context.h"
 
 namespace millpond::softgpu::ptx {
 

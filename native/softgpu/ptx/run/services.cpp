@@ -2,7 +2,7 @@
 // What handlers ask of the engine, see context.h.
 #include <chrono>
 
-#include "softgpu/ptx/block.h"
+#include "softgpu/ptx/run/block.h"
 #include "softgpu/ptx/operations.h"
 
 namespace millpond::softgpu::ptx {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/ptx/inspect.h"
+#include "softgpu/ptx/run/inspect.h"
 
 #include <cstring>
 
-#include "softgpu/ptx/block.h"
-#include "softgpu/ptx/lane_set.h"
+#include "softgpu/ptx/run/block.h"
+#include "softgpu/ptx/run/lane_set.h"
 
 namespace millpond::softgpu::ptx {
 namespace {

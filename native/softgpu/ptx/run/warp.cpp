@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/ptx/warp.h"
+#include "softgpu/ptx/run/warp.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
-#include "softgpu/ptx/block.h"
+#include "softgpu/ptx/run/block.h"
 
 namespace millpond::softgpu::ptx {
 namespace {

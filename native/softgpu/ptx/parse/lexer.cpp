@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/ptx/lexer.h"
+#include "softgpu/ptx/parse/lexer.h"
 
 #include <bit>
 #include <charconv>

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "softgpu/ptx/ast.h"
+#include "softgpu/ptx/parse/ast.h"
 
 namespace millpond::softgpu::ptx {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/ptx/race.h"
+#include "softgpu/ptx/run/race.h"
 
 #include <algorithm>
 #include <bit>
 
-#include "softgpu/ptx/lane_set.h"
+#include "softgpu/ptx/run/lane_set.h"
 
 namespace millpond::softgpu::ptx {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/ptx/parser.h"
+#include "softgpu/ptx/parse/parser.h"
 
 #include <charconv>
 
-#include "softgpu/ptx/declarations.h"
+#include "softgpu/ptx/parse/declarations.h"
 
 namespace millpond::softgpu::ptx {
 namespace {

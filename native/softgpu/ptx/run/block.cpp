@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/ptx/block.h"
+#include "softgpu/ptx/run/block.h"
 
 #include <algorithm>
 #include <bit>

@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "softgpu/ptx/ast.h"
-#include "softgpu/ptx/token_stream.h"
+#include "softgpu/ptx/parse/ast.h"
+#include "softgpu/ptx/parse/token_stream.h"
 
 namespace millpond::softgpu::ptx {
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "softgpu/ptx/context.h"
+#include "softgpu/ptx/run/context.h"
 #include "softgpu/ptx/program_impl.h"
 
 namespace millpond::softgpu::ptx {

@@ -9,7 +9,7 @@
 #include <new>
 #include <thread>
 
-#include "softgpu/ptx/block.h"
+#include "softgpu/ptx/run/block.h"
 
 namespace millpond::softgpu::ptx {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/ptx/textures.h"
+#include "softgpu/ptx/run/textures.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 
-#include "softgpu/ptx/block.h"
+#include "softgpu/ptx/run/block.h"
 
 namespace millpond::softgpu::ptx {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "softgpu/ptx/module_impl.h"
-#include "softgpu/ptx/race.h"
-#include "softgpu/ptx/warp.h"
+#include "softgpu/ptx/run/race.h"
+#include "softgpu/ptx/run/warp.h"
 
 namespace millpond::softgpu::ptx {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "softgpu/ptx/builtins.h"
+#include "softgpu/ptx/run/builtins.h"
 
 #include <bit>
 #include <cstdio>
 #include <cstring>
 #include <string>
 
-#include "softgpu/ptx/block.h"
+#include "softgpu/ptx/run/block.h"
 #include "softgpu/ptx/call_site.h"
 
 namespace millpond::softgpu::ptx {
