@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs as a whole: their making, the order in them, and their launches.
+// Graphs as a whole: their making, the order in them, and objects that they keep.
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
-#include <cstring>
 
 #include "base/log.h"
 #include "base/unique_fd.h"
@@ -14,10 +13,6 @@
 
 namespace millpond::worker {
 namespace {
-
-constexpr size_t kMaxGraphCalls = size_t{1} << 20;
-/// What an executable graph may take of a device beside what its nodes take.
-constexpr uint64_t kLeastExec = uint64_t{4} << 20;
 
 /// Not told of a graph: handles and functions, which are addresses of this process, and all that the verbose flag adds.
 constexpr unsigned kHiddenDotFlags = CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE | CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES |
@@ -40,165 +35,6 @@ void maskAddresses(std::string& text) {
 std::span<const std::byte> bytesOf(const std::vector<uint64_t>& numbers) { return std::as_bytes(std::span(numbers)); }
 
 }  // namespace
-
-// Memory of the client
-
-CUresult Executor::makeStage(const Box& box, bool toDevice, const CUDA_MEMCPY3D& original,
-                             std::shared_ptr<GraphStage>& out) {
-  const auto extent = box.extent();
-  auto stage = std::make_unique<GraphStage>();
-  const uint64_t base = AddressGate::echo(box.address);
-  if (!extent || __builtin_add_overflow(base, extent->offset, &stage->address) ||
-      stage->address > UINT64_MAX - extent->bytes)
-    return CUDA_ERROR_INVALID_VALUE;
-  stage->toDevice = toDevice;
-  stage->width = box.width;
-  stage->height = box.height;
-  stage->depth = box.depth;
-  stage->rowStride = extent->rowStride;
-  stage->sliceStride = extent->sliceStride;
-  stage->bytes = extent->bytes;
-  stage->original = original;
-  const uint64_t size = ClientPages::sizeOf(stage->address, stage->bytes);
-  if (!takeHostOrTrim(size)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const auto view = clientPages_.view(stage->address, stage->bytes);
-  if (!view) {
-    giveHost(size);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  if (CUresult rc = pin(view->memory, view->bytes, CU_MEMHOSTREGISTER_PORTABLE)) {
-    clientPages_.end(*view);
-    giveHost(size);
-    return rc;
-  }
-  stage->memory = view->at(stage->address);
-  stage->number = graphs_.next(graph::Tag::kGraph);
-  std::erase_if(stages_, [](const auto& each) { return each.second.expired(); });
-  out = std::shared_ptr<GraphStage>(stage.release(), [this, view = *view](GraphStage* gone) {
-    const std::unique_ptr<GraphStage> end(gone);
-    endedPages_.push_back(view);
-  });
-  stages_[out->number] = out;
-  return CUDA_SUCCESS;
-}
-
-CUresult Executor::onGraphSource(const cmd::Decoded<cmd::GraphSource>& command) {
-  const auto found = stages_.find(command.fixed.source);
-  const auto stage = found == stages_.end() ? nullptr : found->second.lock();
-  const auto data = command.tail[0];
-  if (!stage) return CUDA_ERROR_INVALID_VALUE;
-  const uint64_t offset = command.fixed.address - stage->address;
-  if (!stage->toDevice || offset > stage->bytes || data.size() > stage->bytes - offset)
-    return violation("bytes beyond what a graph reads");
-  if (!data.empty()) std::memcpy(stage->memory + offset, data.data(), data.size());
-  return CUDA_SUCCESS;
-}
-
-void Executor::land(const GraphStage& stage) {
-  const std::span<const std::byte> all(stage.memory, stage.bytes);
-  // Rows one behind the other go as one.
-  if (!stage.hasGaps()) return void(sendLanding(stage.address, all, 0, false));
-  for (uint64_t slice = 0; slice < stage.depth; ++slice)
-    for (uint64_t row = 0; row < stage.height; ++row) {
-      const uint64_t offset = slice * stage.sliceStride + row * stage.rowStride;
-      sendLanding(stage.address + offset, all.subspan(offset, stage.width), 0, false);
-    }
-}
-
-const HostCall* Executor::graphCall(const Callback& callback) {
-  const std::array<uint64_t, 3> key{callback.function, callback.data, callback.context};
-  const auto known = graphCalls_.find(key);
-  if (known != graphCalls_.end()) return known->second.get();
-  if (graphCalls_.size() >= kMaxGraphCalls) return nullptr;
-  return graphCalls_.emplace(key, std::make_unique<HostCall>(HostCall{callbacks_, callback})).first->second.get();
-}
-
-// What launches need beside the driver
-
-void Executor::addUnder(uint64_t number, Before& before) {
-  const GraphTable::Graph* graph = graphs_.graph(number);
-  if (!graph) return;
-  for (const uint64_t each : graph->special) {
-    const GraphTable::Node& node = *graphs_.node(each);
-    if (node.stage && !node.stage->toDevice) before.landings.push_back(each);
-    if (node.call) before.calls.push_back(each);
-    for (const uint64_t child : node.children) addUnder(child, before);
-  }
-}
-
-void Executor::collect(uint64_t number, const Before& outside, ExecContents& contents) {
-  const GraphTable::Graph* graph = graphs_.graph(number);
-  if (!graph || graph->special.empty()) return;
-  const std::vector<uint64_t> special(graph->special.begin(), graph->special.end());
-  std::map<uint64_t, std::vector<uint64_t>> after;  // node → those that it waits for
-  const bool asks = std::any_of(special.begin(), special.end(), [&](uint64_t each) {
-    return graphs_.node(each)->call || !graphs_.node(each)->children.empty();
-  });
-  size_t count = 0;
-  if (asks && driver_.cuGraphGetEdges_v2(graph->handle, nullptr, nullptr, nullptr, &count) == CUDA_SUCCESS && count) {
-    std::vector<CUgraphNode> from(count), to(count);
-    std::vector<CUgraphEdgeData> data(count);
-    if (driver_.cuGraphGetEdges_v2(graph->handle, from.data(), to.data(), data.data(), &count) == CUDA_SUCCESS)
-      for (size_t i = 0; i < count; ++i)
-        after[graphs_.adopt(number, to[i])].push_back(graphs_.adopt(number, from[i]));
-  }
-  const auto beforeOf = [&](uint64_t node) {
-    Before before = outside;
-    std::set<uint64_t> seen;
-    std::vector<uint64_t> open = after[node];
-    while (!open.empty()) {
-      const uint64_t each = open.back();
-      open.pop_back();
-      if (!seen.insert(each).second) continue;
-      const GraphTable::Node& entry = *graphs_.node(each);
-      if (entry.stage && !entry.stage->toDevice) before.landings.push_back(each);
-      if (entry.call) before.calls.push_back(each);
-      for (const uint64_t child : entry.children) addUnder(child, before);
-      const auto& next = after[each];
-      open.insert(open.end(), next.begin(), next.end());
-    }
-    return before;
-  };
-  for (const uint64_t each : special) {
-    const GraphTable::Node& node = *graphs_.node(each);
-    if (node.stage) contents.stages[each] = node.stage;
-    if (node.allocation) contents.allocations.push_back(node.allocation);
-    if (node.call) {
-      contents.calls[each] = node.call;
-      contents.before[each] = beforeOf(each).landings;
-      contents.after[each];
-    }
-    if (node.stage && node.stage->toDevice) {
-      Before before = beforeOf(each);
-      contents.before[each] = std::move(before.landings);
-      for (const uint64_t call : before.calls) contents.after[call].push_back(each);
-    }
-    if (!node.children.empty()) {
-      const Before before = beforeOf(each);
-      const std::vector<uint64_t> children = node.children;
-      for (const uint64_t child : children) collect(child, before, contents);
-    }
-  }
-}
-
-std::shared_ptr<const ExecContents> Executor::contentsOf(uint64_t number) {
-  auto contents = std::make_shared<ExecContents>();
-  collect(number, {}, *contents);
-  return contents;
-}
-
-std::vector<graph::Source> Executor::sourcesOf(const ExecContents& contents, uint32_t first, uint32_t& count) {
-  std::vector<graph::Source> page;
-  count = 0;
-  for (const auto& [node, stage] : contents.stages) {
-    if (count >= first && page.size() < graph::kSourcePage)
-      page.push_back({stage->toDevice ? stage->number : 0, stage->address, stage->bytes, stage->hasGaps() ? 1u : 0u, 0});
-    ++count;
-  }
-  return page;
-}
-
-// Graphs
 
 CUresult Executor::onGraphCreate(const cmd::Decoded<cmd::GraphCreate>& command) {
   if (!driver_.cuGraphCreate || !driver_.cuGraphAddNode_v2) return CUDA_ERROR_NOT_SUPPORTED;
@@ -347,143 +183,7 @@ CUresult Executor::onGraphDepend(const cmd::Decoded<cmd::GraphDepend>& command) 
                    : driver_.cuGraphAddDependencies_v2(graph->handle, from.data(), to.data(), data, from.size());
 }
 
-// Executable graphs
-
-CUresult Executor::onGraphInstantiate(const cmd::Decoded<cmd::GraphInstantiate>& command) {
-  const auto& in = command.fixed;
-  const GraphTable::Graph* graph = graphs_.graph(in.graph);
-  if (!graph) return CUDA_ERROR_INVALID_VALUE;
-  if (!driver_.cuGraphInstantiateWithParams) return CUDA_ERROR_NOT_SUPPORTED;
-  Stream s;
-  if (in.hasUpload && !stream(in.stream, s)) return violation("unknown stream");
-  CUDA_GRAPH_INSTANTIATE_PARAMS params{};
-  params.flags = in.flags;
-  params.hUploadStream = s.handle;
-  cmd::GraphInstantiateReply answer{};
-  if (!takeNodes(nodesOf(in.graph))) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUgraphExec exec = nullptr;
-  const uint64_t number = graphs_.next(graph::Tag::kExec);
-  const auto make = [&] { return driver_.cuGraphInstantiateWithParams(&exec, graph->handle, &params); };
-  const DriverCosts& costs = costs_[boundContext_ ? deviceOf(boundContext_) : 0];
-  const uint64_t most = kLeastExec + nodesOf(in.graph) * costs.graphNode;
-  const CUresult rc = costs.any() && boundContext_
-                          ? measured(DriverMemory::Of::kGraph, number, boundContext_, most, make,
-                                     [&] { driver_.cuGraphExecDestroy(exec); })
-                          : make();
-  answer.status = static_cast<int32_t>(rc);
-  answer.result = static_cast<uint32_t>(params.result_out);
-  if (answer.status) {
-    dropNodes();
-    if (params.hErrNode_out) answer.errorNode = graphs_.adopt(in.graph, params.hErrNode_out);
-    reply(answer, std::span<const std::byte>{});
-    return CUDA_SUCCESS;
-  }
-  Exec made{exec, contentsOf(in.graph)};
-  answer.exec = number;
-  keepNodes(answer.exec);
-  answer.hostFunctions = static_cast<uint32_t>(made.contents->calls.size());
-  answer.kept = static_cast<uint32_t>(made.contents->kept().size());
-  const std::vector<graph::Source> sources = sourcesOf(*made.contents, 0, answer.sourceCount);
-  execs_.emplace(answer.exec, std::move(made));
-  reply(answer, std::as_bytes(std::span(sources)));
-  return CUDA_SUCCESS;
-}
-
-CUresult Executor::onGraphSources(const cmd::Decoded<cmd::GraphSources>& command) {
-  const auto exec = execs_.find(command.fixed.exec);
-  if (exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
-  uint32_t count = 0;
-  const std::vector<graph::Source> sources = sourcesOf(*exec->second.contents, command.fixed.first, count);
-  reply(cmd::GraphSourcesReply{}, std::as_bytes(std::span(sources)));
-  return CUDA_SUCCESS;
-}
-
-CUresult Executor::onGraphExecDestroy(const cmd::Decoded<cmd::GraphExecDestroy>& command) {
-  const auto exec = execs_.find(command.fixed.exec);
-  if (exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
-  const CUgraphExec handle = exec->second.handle;
-  execs_.erase(exec);
-  giveNodes(command.fixed.exec);
-  const CUresult rc = driver_.cuGraphExecDestroy(handle);
-  driverMemory_.drop(DriverMemory::Of::kGraph, command.fixed.exec);
-  updateMemoryCounters();
-  releaseForgottenRuns();
-  return rc;
-}
-
-CUresult Executor::onGraphExecUpdate(const cmd::Decoded<cmd::GraphExecUpdate>& command) {
-  const auto exec = execs_.find(command.fixed.exec);
-  const GraphTable::Graph* graph = graphs_.graph(command.fixed.graph);
-  if (exec == execs_.end() || !graph) return CUDA_ERROR_INVALID_VALUE;
-  CUgraphExecUpdateResultInfo info{};
-  cmd::GraphExecUpdateReply answer{};
-  answer.status = static_cast<int32_t>(driver_.cuGraphExecUpdate_v2(exec->second.handle, graph->handle, &info));
-  answer.result = static_cast<uint32_t>(info.result);
-  if (info.errorNode) answer.errorNode = graphs_.adopt(command.fixed.graph, info.errorNode);
-  if (info.errorFromNode) answer.errorFromNode = graphs_.adopt(command.fixed.graph, info.errorFromNode);
-  if (!answer.status) exec->second.contents = contentsOf(command.fixed.graph);
-  answer.hostFunctions = static_cast<uint32_t>(exec->second.contents->calls.size());
-  const std::vector<graph::Source> sources = sourcesOf(*exec->second.contents, 0, answer.sourceCount);
-  reply(answer, std::as_bytes(std::span(sources)));
-  return CUDA_SUCCESS;
-}
-
-CUresult Executor::onGraphLaunch(const cmd::Decoded<cmd::GraphLaunch>& command) {
-  const uint64_t landing = command.fixed.landing;
-  if (landing && namedLandings_.contains(landing)) return violation("two landings of one number");
-  forgetLandings(command.fixed.landed);
-  const size_t before = landings_.size();
-  const CUresult rc = launchGraph(command.fixed);
-  if (landings_.size() == before && !ended_) endLanding(landing);
-  return rc;
-}
-
-CUresult Executor::launchGraph(const cmd::GraphLaunch& launch) {
-  Stream s;
-  if (!stream(launch.stream, s)) return violation("unknown stream");
-  const auto exec = execs_.find(launch.exec);
-  if (exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
-  const auto contents = exec->second.contents;
-  const bool captured = captureStatus(s) != CU_STREAM_CAPTURE_STATUS_NONE;
-  CUresult rc = CUDA_SUCCESS;
-  // What belongs to the launches of this graph would have to go over to the graph that is being captured.
-  if (captured && (!contents->stages.empty() || !contents->calls.empty())) rc = CUDA_ERROR_NOT_SUPPORTED;
-  if (!rc) rc = driver_.cuGraphLaunch(exec->second.handle, s.handle);
-  // Its kernels may be of any.
-  for (Context& each : contexts_) each.hasLaunched = each.hasLaunched || each.handle;
-  if (rc || captured) {
-    for (size_t i = 0; i < contents->calls.size(); ++i)
-      callbacks_->announce({CallbackKind::kNothing, primaryOf(s.context), 0, 0, 0});
-    return rc;
-  }
-  counters_.launches.fetch_add(1, std::memory_order_relaxed);
-  for (const auto& each : contents->kept()) leftByGraphs_[each->address] = each;
-  callbacksExpected_ += contents->calls.size();
-  if (contents->stages.empty()) return CUDA_SUCCESS;
-  Landing landing;
-  landing.number = launch.landing;
-  landing.stream = s.handle;
-  landing.contents = contents;
-  if (CUresult marked = mark(s, landing.mark)) return marked;
-  if (landing.number) {
-    NamedLanding& named = namedLandings_[landing.number];
-    named.keeper = contents;
-    for (const auto& [node, stage] : contents->stages)
-      if (!stage->toDevice && !stage->hasGaps()) named.parts.push_back({stage->address, stage->bytes, stage->memory});
-  }
-  addLanding(std::move(landing));
-  return CUDA_SUCCESS;
-}
-
-CUresult Executor::onGraphUpload(const cmd::Decoded<cmd::GraphUpload>& command) {
-  Stream s;
-  if (!stream(command.fixed.stream, s)) return violation("unknown stream");
-  const auto exec = execs_.find(command.fixed.exec);
-  if (exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
-  return driver_.cuGraphUpload(exec->second.handle, s.handle);
-}
-
-// The rest
+// What belongs to a graph
 
 CUresult Executor::onGraphConditional(const cmd::Decoded<cmd::GraphConditional>& command) {
   const GraphTable::Graph* graph = graphs_.graph(command.fixed.graph);

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a node of a graph does, as its parameters say.
+#pragma once
+
+#include <vector>
+
+#include "softgpu/driver/api/api.h"
+#include "softgpu/driver/graphs/graph.h"
+
+namespace millpond::softgpu::api {
+
+/// The work of a node of `graph` that comes after others. Allocation nodes write their address into `params`,
+/// conditional ones their bodies.
+CUresult workOf(Driver& driver, Graph& graph, const std::vector<GraphNode::Edge>& after, CUgraphNodeParams& params,
+                NodeWork* work);
+
+}  // namespace millpond::softgpu::api

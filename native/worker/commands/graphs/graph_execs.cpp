@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executable graphs: their making, their updates and their launches.
+#include "worker/session/executor.h"
+
+namespace millpond::worker {
+namespace {
+
+/// What an executable graph may take of a device beside what its nodes take.
+constexpr uint64_t kLeastExec = uint64_t{4} << 20;
+
+}  // namespace
+
+CUresult Executor::onGraphInstantiate(const cmd::Decoded<cmd::GraphInstantiate>& command) {
+  const auto& in = command.fixed;
+  const GraphTable::Graph* graph = graphs_.graph(in.graph);
+  if (!graph) return CUDA_ERROR_INVALID_VALUE;
+  if (!driver_.cuGraphInstantiateWithParams) return CUDA_ERROR_NOT_SUPPORTED;
+  Stream s;
+  if (in.hasUpload && !stream(in.stream, s)) return violation("unknown stream");
+  CUDA_GRAPH_INSTANTIATE_PARAMS params{};
+  params.flags = in.flags;
+  params.hUploadStream = s.handle;
+  cmd::GraphInstantiateReply answer{};
+  if (!takeNodes(nodesOf(in.graph))) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUgraphExec exec = nullptr;
+  const uint64_t number = graphs_.next(graph::Tag::kExec);
+  const auto make = [&] { return driver_.cuGraphInstantiateWithParams(&exec, graph->handle, &params); };
+  const DriverCosts& costs = costs_[boundContext_ ? deviceOf(boundContext_) : 0];
+  const uint64_t most = kLeastExec + nodesOf(in.graph) * costs.graphNode;
+  const CUresult rc = costs.any() && boundContext_
+                          ? measured(DriverMemory::Of::kGraph, number, boundContext_, most, make,
+                                     [&] { driver_.cuGraphExecDestroy(exec); })
+                          : make();
+  answer.status = static_cast<int32_t>(rc);
+  answer.result = static_cast<uint32_t>(params.result_out);
+  if (answer.status) {
+    dropNodes();
+    if (params.hErrNode_out) answer.errorNode = graphs_.adopt(in.graph, params.hErrNode_out);
+    reply(answer, std::span<const std::byte>{});
+    return CUDA_SUCCESS;
+  }
+  Exec made{exec, contentsOf(in.graph)};
+  answer.exec = number;
+  keepNodes(answer.exec);
+  answer.hostFunctions = static_cast<uint32_t>(made.contents->calls.size());
+  answer.kept = static_cast<uint32_t>(made.contents->kept().size());
+  const std::vector<graph::Source> sources = sourcesOf(*made.contents, 0, answer.sourceCount);
+  execs_.emplace(answer.exec, std::move(made));
+  reply(answer, std::as_bytes(std::span(sources)));
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onGraphSources(const cmd::Decoded<cmd::GraphSources>& command) {
+  const auto exec = execs_.find(command.fixed.exec);
+  if (exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
+  uint32_t count = 0;
+  const std::vector<graph::Source> sources = sourcesOf(*exec->second.contents, command.fixed.first, count);
+  reply(cmd::GraphSourcesReply{}, std::as_bytes(std::span(sources)));
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onGraphExecDestroy(const cmd::Decoded<cmd::GraphExecDestroy>& command) {
+  const auto exec = execs_.find(command.fixed.exec);
+  if (exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
+  const CUgraphExec handle = exec->second.handle;
+  execs_.erase(exec);
+  giveNodes(command.fixed.exec);
+  const CUresult rc = driver_.cuGraphExecDestroy(handle);
+  driverMemory_.drop(DriverMemory::Of::kGraph, command.fixed.exec);
+  updateMemoryCounters();
+  releaseForgottenRuns();
+  return rc;
+}
+
+CUresult Executor::onGraphExecUpdate(const cmd::Decoded<cmd::GraphExecUpdate>& command) {
+  const auto exec = execs_.find(command.fixed.exec);
+  const GraphTable::Graph* graph = graphs_.graph(command.fixed.graph);
+  if (exec == execs_.end() || !graph) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphExecUpdateResultInfo info{};
+  cmd::GraphExecUpdateReply answer{};
+  answer.status = static_cast<int32_t>(driver_.cuGraphExecUpdate_v2(exec->second.handle, graph->handle, &info));
+  answer.result = static_cast<uint32_t>(info.result);
+  if (info.errorNode) answer.errorNode = graphs_.adopt(command.fixed.graph, info.errorNode);
+  if (info.errorFromNode) answer.errorFromNode = graphs_.adopt(command.fixed.graph, info.errorFromNode);
+  if (!answer.status) exec->second.contents = contentsOf(command.fixed.graph);
+  answer.hostFunctions = static_cast<uint32_t>(exec->second.contents->calls.size());
+  const std::vector<graph::Source> sources = sourcesOf(*exec->second.contents, 0, answer.sourceCount);
+  reply(answer, std::as_bytes(std::span(sources)));
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onGraphLaunch(const cmd::Decoded<cmd::GraphLaunch>& command) {
+  const uint64_t landing = command.fixed.landing;
+  if (landing && namedLandings_.contains(landing)) return violation("two landings of one number");
+  forgetLandings(command.fixed.landed);
+  const size_t before = landings_.size();
+  const CUresult rc = launchGraph(command.fixed);
+  if (landings_.size() == before && !ended_) endLanding(landing);
+  return rc;
+}
+
+CUresult Executor::launchGraph(const cmd::GraphLaunch& launch) {
+  Stream s;
+  if (!stream(launch.stream, s)) return violation("unknown stream");
+  const auto exec = execs_.find(launch.exec);
+  if (exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
+  const auto contents = exec->second.contents;
+  const bool captured = captureStatus(s) != CU_STREAM_CAPTURE_STATUS_NONE;
+  CUresult rc = CUDA_SUCCESS;
+  // What belongs to the launches of this graph would have to go over to the graph that is being captured.
+  if (captured && (!contents->stages.empty() || !contents->calls.empty())) rc = CUDA_ERROR_NOT_SUPPORTED;
+  if (!rc) rc = driver_.cuGraphLaunch(exec->second.handle, s.handle);
+  // Its kernels may be of any.
+  for (Context& each : contexts_) each.hasLaunched = each.hasLaunched || each.handle;
+  if (rc || captured) {
+    for (size_t i = 0; i < contents->calls.size(); ++i)
+      callbacks_->announce({CallbackKind::kNothing, primaryOf(s.context), 0, 0, 0});
+    return rc;
+  }
+  counters_.launches.fetch_add(1, std::memory_order_relaxed);
+  for (const auto& each : contents->kept()) leftByGraphs_[each->address] = each;
+  callbacksExpected_ += contents->calls.size();
+  if (contents->stages.empty()) return CUDA_SUCCESS;
+  Landing landing;
+  landing.number = launch.landing;
+  landing.stream = s.handle;
+  landing.contents = contents;
+  if (CUresult marked = mark(s, landing.mark)) return marked;
+  if (landing.number) {
+    NamedLanding& named = namedLandings_[landing.number];
+    named.keeper = contents;
+    for (const auto& [node, stage] : contents->stages)
+      if (!stage->toDevice && !stage->hasGaps()) named.parts.push_back({stage->address, stage->bytes, stage->memory});
+  }
+  addLanding(std::move(landing));
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onGraphUpload(const cmd::Decoded<cmd::GraphUpload>& command) {
+  Stream s;
+  if (!stream(command.fixed.stream, s)) return violation("unknown stream");
+  const auto exec = execs_.find(command.fixed.exec);
+  if (exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
+  return driver_.cuGraphUpload(exec->second.handle, s.handle);
+}
+
+}  // namespace millpond::worker
