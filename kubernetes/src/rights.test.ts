@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the parts may do, and what they did: the API server writes down every call of their service accounts.
+// Compares the rights of the parts with their use: the API server's audit log has every call of their service accounts.
 
 import { readFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -31,7 +31,7 @@ const seldom = new Set([
   "/events patch",
   // A pod is looked at before its claim is ended for having none.
   "/pods get",
-  // Where the books differ, or a pod is granted anew, a ResourceClaim is made again.
+  // Where the books differ, or a pod is granted again, a ResourceClaim is recreated.
   "resource.k8s.io/resourceclaims get",
   "resource.k8s.io/resourceclaims delete",
   // Nodes of the pool change, and go.

@@ -104,7 +104,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
         .catch((error: unknown) => error);
       expect(statusOf(refused)).toBe(403);
     }
-    // What it makes is gone with it.
+    // Its objects are deleted with it.
     const api = KubernetesObjectApi.makeApiClient(connectCluster(cluster.plane.cluster.config).config);
     for (const object of [...readManifests("pool"), ...readManifests("base")]) {
       await api.delete(object).catch((error: unknown) => {

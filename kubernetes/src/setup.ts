@@ -10,7 +10,7 @@ import { type Cluster, unlessStatus } from "./cluster/cluster.ts";
 export interface SetupOptions {
   readonly cluster: Cluster;
   readonly namespace: string;
-  /** Of the Secret. */
+  /** Name of the Secret. */
   readonly name: string;
   /** Host name of the controller's Service; its port is 7170. */
   readonly controllerHost: string;
@@ -44,6 +44,6 @@ export async function setUp({ cluster, namespace, name, controllerHost }: SetupO
       "tls.key": server.key,
     },
   };
-  // Of several that do it at a time one wins.
+  // Where several instances do it at a time, one wins.
   return (await unlessStatus(cluster.core.createNamespacedSecret({ namespace, body }), 409)) !== undefined;
 }

@@ -12,12 +12,12 @@ import { asMergePatch, type Cluster, describeFailure, statusOf, unlessStatus } f
 export interface LeaderElectionOptions {
   readonly cluster: Cluster;
   readonly namespace: string;
-  /** Of the Lease. */
+  /** Name of the Lease. */
   readonly name: string;
   /** Names this process among the candidates; random text is added. */
   readonly identity: string;
   readonly log: Logger;
-  /** Others may take over when nothing has been heard for so long. Default 15. */
+  /** Time without a renewal after which another instance may take over. Default 15. */
   readonly leaseSeconds?: number;
   /** Default 2000. */
   readonly retryMs?: number;
@@ -112,7 +112,7 @@ export class LeaderElection {
           namespace,
           name,
           body: {
-            // Refused where somebody else has written since.
+            // Refused where another instance has written since.
             metadata: { resourceVersion: lease.metadata?.resourceVersion },
             spec: this.#spec(lease),
           },

@@ -32,7 +32,7 @@ export function toDevices(node: Pick<Node, "name" | "devices">): V1Device[] {
     }));
 }
 
-/** What is asked is taken as it is, not rounded: the pool's scheduler has decided it to the byte. */
+/** Requests are taken as they are, not rounded: the pool's scheduler has decided them to the byte. */
 function capacityOf({ memoryBytes }: Device) {
   const consumable = (value: bigint) => ({
     value: formatQuantity(value),

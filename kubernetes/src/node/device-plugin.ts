@@ -122,7 +122,7 @@ export class DevicePlugin implements AsyncDisposable {
   }
 }
 
-/** What is another when the kubelet was started again; undefined: there is none. */
+/** Identity of the kubelet's socket, which changes when the kubelet restarts; undefined: there is none. */
 function identify(path: string): string | undefined {
   const found = statSync(path, { throwIfNoEntry: false });
   return found === undefined ? undefined : `${found.ino} ${found.ctimeMs}`;

@@ -51,7 +51,7 @@ interface Prepared {
   readonly error: string;
 }
 
-/** A kubelet that hears nothing for so long takes health for unknown: it is said again before. */
+/** The kubelet takes health for unknown after this time without a message: the plugin repeats it before. */
 const healthPeriodMs = 10_000;
 
 const askAgainMs = 250;
@@ -123,7 +123,7 @@ export class DraPlugin implements AsyncDisposable {
     const endpoint = join(kubeletDirectory, "plugins", domain, "dra.sock");
     this.#cleanup.use(
       await UnixGrpcServer.listen(endpoint, (router) => {
-        // What a pod was given is the same for all: nothing has to be taken back.
+        // Every pod gets the same files: nothing has to be taken back.
         const unprepare = async (claims: readonly ClaimReference[]) => ({
           claims: await this.#forEach(claims, () => Promise.resolve({ error: "" })),
         });
@@ -186,7 +186,7 @@ export class DraPlugin implements AsyncDisposable {
     );
   }
 
-  /** What users write the pool is asked for only now: its answer is worth a moment. */
+  /** The pool is asked for users' own claims only now: its answer is worth a short wait. */
   async #whenGranted(namespace: string, name: string): Promise<ResourceV1ResourceClaim> {
     const { cluster, names, grantMs = 10_000 } = this.#options;
     const { signal } = this.#stop;

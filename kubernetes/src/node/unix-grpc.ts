@@ -9,7 +9,7 @@ import { dirname } from "node:path";
 import type { ConnectRouter, Transport } from "@connectrpc/connect";
 import { connectNodeAdapter, createGrpcTransport } from "@connectrpc/connect-node";
 
-/** Serves gRPC at a path; a socket that somebody has left there is replaced. */
+/** Serves gRPC at a path; a stale socket there is replaced. */
 export class UnixGrpcServer implements AsyncDisposable {
   readonly path: string;
   readonly #server: Http2Server;

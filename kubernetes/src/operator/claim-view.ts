@@ -146,7 +146,7 @@ export class ClaimView {
       if (this.#claims.has(name)) changed.add(name);
     }
     for (const name of changed) await this.#read(name, signal);
-    // What waits may be told another reason by any of them: the next comparison is soon.
+    // Any of them may change the reason of a waiting claim: the next comparison is soon.
   }
 
   async #read(name: string, signal: AbortSignal): Promise<void> {

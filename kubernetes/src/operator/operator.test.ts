@@ -254,7 +254,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     await operator[Symbol.asyncDispose]();
     await cluster.core.deleteNamespacedPod({ name: "orphan", namespace: "default", gracePeriodSeconds: 0 });
     expect((await claimOf(pod))?.state).toBe(ClaimState.BOUND);
-    // While nobody answers, pods that ask for the pool are refused, and no others.
+    // While the webhook does not answer, pods that ask for the pool are refused, and no others.
     const refused: unknown = await cluster.createPod("nobody", quarter).catch((error: unknown) => error);
     expect(String(refused)).toContain("failed calling webhook");
     const plain = await cluster.createPod("unheeded", { cpu: "1" });

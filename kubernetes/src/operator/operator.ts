@@ -56,7 +56,7 @@ export interface OperatorOptions {
     readonly target: RegistrationOptions["target"];
     readonly host: string;
     readonly port: number;
-    /** Of both webhook configurations, the Secret of the certificate and the Lease. */
+    /** Name of both webhook configurations, the Secret of the certificate and the Lease. */
     readonly objects: string;
     readonly serviceNames: readonly string[];
   };
@@ -334,7 +334,7 @@ export class Operator implements AsyncDisposable {
     await Promise.all([viewing, renewing, counting]);
   }
 
-  /** What nobody tells of: leases that are renewed, and pods whose turn was missed. */
+  /** Renews leases and catches up with pods whose turn was missed: no event announces either. */
   async #renewAll(claims: ClaimView, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       for (const name of claims.claims.keys()) {
@@ -388,7 +388,7 @@ export class Operator implements AsyncDisposable {
     this.#books = undefined;
   }
 
-  /** A namespace that has nobody's tenant becomes one of its own, without limits; administrators give it some. */
+  /** A namespace without a tenant becomes a tenant of its own, without limits; administrators set them. */
   async #ensureTenant(tenant: string): Promise<void> {
     try {
       await this.#options.pool.queues.putTenant({ tenant: { name: tenant }, createOnly: true });
@@ -458,7 +458,7 @@ export class Operator implements AsyncDisposable {
   }
 }
 
-/** Of keys of the queue that are ResourceClaims; all others are pods. */
+/** Prefix of the queue's keys that are ResourceClaims; all others are pods. */
 const userClaimKey = "resourceclaim ";
 
 function keyOfClaim(name: string): string {

@@ -31,7 +31,7 @@ export interface PodReconcilerOptions {
   readonly findPod: (uid: string) => V1Pod | undefined;
   /** Whether the API server has no such pod either. */
   readonly isGone: (namespace: string, name: string, uid: string) => Promise<boolean>;
-  /** Who is charged for pods of a namespace, and where they wait when they do not say. */
+  /** The tenant that is charged for pods of a namespace, and the queue of those that name none. */
   readonly tenancyOf: (namespace: string) => { readonly tenant: string; readonly queue: string };
   /** Kubernetes node that is the machine of a node of the pool; undefined: none is. */
   readonly hostOf: (poolNode: string) => string | undefined;
@@ -56,7 +56,7 @@ export class PodReconciler {
   readonly #tenants = new Set<string>(["default"]);
   /** Since when the scheduler has found no devices for a pod, by its UID, in milliseconds. */
   readonly #lackingSince = new Map<string, number>();
-  /** How often Kubernetes' scheduler had no room for what the pool had granted. */
+  /** How often Kubernetes' scheduler had no room for a device that the pool had granted. */
   bookDifferences = 0;
 
   constructor(options: PodReconcilerOptions) {
@@ -97,7 +97,7 @@ export class PodReconciler {
     return await this.#withhold(pod, claims);
   }
 
-  /** Of claims that are not all granted: what becomes of their pod. */
+  /** Decides the next state of a pod whose claims are not all granted. */
   async #withhold(pod: V1Pod, claims: readonly Claim[]): Promise<number | undefined> {
     const { writer, names } = this.#options;
     const ended = claims.find((claim) => hasEnded(claim));
@@ -221,7 +221,7 @@ export class PodReconciler {
       try {
         await writer.openGate(pod, places, host, where);
       } catch (error) {
-        // Somebody changed it meanwhile; the change comes here, too.
+        // It was changed meanwhile; that change arrives here, too.
         if (!isConflict(error)) throw error;
         return 200;
       }
@@ -384,7 +384,7 @@ export class PodReconciler {
   }
 }
 
-/** Whether a claim has what it asks for, or needs nothing yet. */
+/** Whether a claim is granted, or needs nothing yet. */
 function isHeld({ state }: Claim): boolean {
   return state === ClaimState.BOUND || state === ClaimState.DORMANT;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Namespaces and the tenants of the pool: who is charged for a pod, and in which queues it may wait.
+// Namespaces and the tenants of the pool: the tenant that is charged for a pod, and the queues in which it may wait.
 
 import type { V1Namespace } from "@kubernetes/client-node";
 import { isName } from "@millpond/api";

@@ -7,18 +7,18 @@ import { type ClaimSchema, type ClaimValues, millpondError, toClaimMessage } fro
 import { createHash } from "node:crypto";
 import type { PodRequest } from "./pod-request.ts";
 
-/** Whose pod it is, and in whose name it asks. */
+/** Owner of the pod, and the tenant for which it asks. */
 export interface PodIdentity {
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
-  /** Who is charged: the tenant of its namespace. */
+  /** The tenant of its namespace, which is charged. */
   readonly tenant: string;
   /** Where it waits when it does not say so. */
   readonly queue: string;
   /** -1000 to 1000. */
   readonly priority: number;
-  /** What pods that are a gang together have in common: the UID of their job. Absent: it has none. */
+  /** Key that the pods of a gang share: the UID of their job. Absent: it belongs to no job. */
   readonly group?: string | undefined;
 }
 
@@ -26,12 +26,12 @@ export interface PodIdentity {
 const claimNamePattern =
   /^pod-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?:-([1-9]|1[0-5]))?$/;
 
-/** Name of a pod's claim: by its UID, which nobody chooses. The first has no number. */
+/** Name of a pod's claim: made from its UID, which no user chooses. The first has no number. */
 export function claimName(uid: string, index: number): string {
   return index === 0 ? `pod-${uid}` : `pod-${uid}-${index}`;
 }
 
-/** Whose claim it is; undefined where no pod's. */
+/** The pod of a claim; undefined where it belongs to none. */
 export function podOfClaim(name: string): { readonly uid: string; readonly index: number } | undefined {
   const match = claimNamePattern.exec(name);
   return match === null ? undefined : { uid: match[1] ?? "", index: Number(match[2] ?? 0) };

@@ -50,11 +50,11 @@ export interface PodSlice {
 export interface PodRequest {
   /** One for each container that asks, in the order of the pod spec; at least one. */
   readonly slices: readonly PodSlice[];
-  /** Of all its claims, from annotations. */
+  /** Options of all its claims, from annotations. */
   readonly options: ClaimValues;
 }
 
-/** At most so many claims in a pod: they are bound together, as a gang. */
+/** Limit of the claims of a pod: they are bound together, as a gang. */
 const maxSlices = 16;
 
 /** What annotations cannot say: resources, the namespace and the priority class do, or nobody does. */

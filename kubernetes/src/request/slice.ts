@@ -17,7 +17,7 @@ import { kindOfResource, type ResourceKind, type ResourceNames } from "./resourc
 export interface Slice {
   /** 1 to 64. */
   readonly gpus: number;
-  /** Of each vGPU; absent: the whole device. */
+  /** Share of each vGPU; absent: the whole device. */
   readonly memory?: MemoryRequest;
   /** Percent of each device, 1 to 100; absent: in proportion to the memory. */
   readonly compute?: number;

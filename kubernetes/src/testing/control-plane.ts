@@ -257,7 +257,7 @@ export class ControlPlane implements AsyncDisposable {
     }
   }
 
-  /** The end of what a program has logged. */
+  /** The end of a program's log. */
   logOf(name: (typeof programNames)[number]): string {
     const path = join(this.directory, `${name}.log`);
     return existsSync(path) ? readFileSync(path, "utf8").slice(-4000) : "";

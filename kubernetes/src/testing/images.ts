@@ -33,7 +33,7 @@ export function writeProgramImage(directory: string, program: string): string {
   const libraries = execFileSync("ldd", [program], { encoding: "utf8" })
     .split("\n")
     .flatMap((line) => /(\/\S+) \(0x/.exec(line)?.[1] ?? []);
-  // What the client library needs is in every image of glibc and libstdc++ that a CUDA program is in; here it is named.
+  // Names the files that the client library needs, which every image with glibc, libstdc++ and a CUDA program has.
   const more = ["libdl.so.2", "libpthread.so.0", "librt.so.1", "libm.so.6"].map((name) =>
     execFileSync("cc", [`-print-file-name=${name}`], { encoding: "utf8" }).trim(),
   );

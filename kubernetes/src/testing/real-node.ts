@@ -97,7 +97,7 @@ export class RealNode implements AsyncDisposable {
     );
   }
 
-  /** The end of what the node's programs have logged. */
+  /** The end of the logs of the node's programs. */
   get log(): string {
     return ["containerd", "kubelet"]
       .map((program) => join(this.directory, `${program}.log`))

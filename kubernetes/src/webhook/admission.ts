@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// AdmissionReviews: what the API server asks, and what it is answered.
+// AdmissionReviews: the API server's requests and the responses to them.
 
 import { errorCodeOf, millpondError } from "@millpond/api";
 import type { V1Pod } from "@kubernetes/client-node";

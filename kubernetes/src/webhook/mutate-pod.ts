@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What becomes of a pod that asks for the pool when it is created: a pure function from the pod to a JSON patch.
+// Changes a pod that asks for the pool when it is created: a pure function from the pod to a JSON patch.
 
 import { randomBytes } from "node:crypto";
 import { claimFieldNames, claimFieldSpecs, millpondError, quote } from "@millpond/api";
@@ -28,7 +28,7 @@ export interface JsonPatchOperation {
 /** Where our library is in containers; also in the directories that the dynamic linker knows by itself. */
 export const libraryDirectory = "/usr/lib/millpond";
 
-/** What programs find their pool by, and what they ask of it; pods may not set these themselves. */
+/** Variables that lead programs to their pool and hold their request; pods may not set these themselves. */
 const ownVariables = new Set<string>([
   "MILLPOND_POD_UID",
   "MILLPOND_CLAIM",
@@ -128,7 +128,7 @@ function resourcesOf(
   index: number,
 ): unknown {
   const keeps = new Map<string, string>();
-  // Whoever has this resource is given our library by the kubelet; how many devices it is does not matter there.
+  // A container with this resource gets our library from the kubelet; the number of devices does not matter there.
   if (allocation === "device-plugin") keeps.set(names.resources.vgpu[0] ?? "", String(slice.gpus));
   const resources: Record<string, unknown> = {
     ...withoutSlice(names, container.resources as Record<string, unknown> | undefined, keeps),

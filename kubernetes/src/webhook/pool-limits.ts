@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What can be said of a request before it is made a claim: that no device could hold it, that its queue does not exist,
-// or is not for its namespace.
+// Checks a request before it becomes a claim: whether a device could hold it, and whether its queue exists and is
+// open to its namespace.
 
 import { type ClaimValues, formatBytes, formatNeed, millpondError, quote } from "@millpond/api";
 import type { PodRequest } from "../request/pod-request.ts";

@@ -8,7 +8,7 @@ import { asMergePatch, type Cluster } from "../cluster/cluster.ts";
 
 export interface RegistrationOptions {
   readonly names: ResourceNames;
-  /** Of both configurations, which are there from the installation. */
+  /** Name of both configurations, which the installation creates. */
   readonly name: string;
   /** Where API servers find the webhooks: a Service, or a URL for tests. */
   readonly target:

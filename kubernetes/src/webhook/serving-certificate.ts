@@ -75,7 +75,7 @@ function timeLeft(certificate: string, now: Date): number {
 export interface CertificateStoreOptions {
   readonly cluster: Cluster;
   readonly namespace: string;
-  /** Of the Secret. */
+  /** Name of the Secret. */
   readonly name: string;
   /** DNS names of the Service. */
   readonly serviceNames: readonly string[];
