@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies in two and three dimensions, of arrays, between devices, and many at once. What the worker reaches goes in one
-// command; this process's own memory goes row by row, or, to and from arrays, through device memory for the time being.
+// command; this process's own memory goes through device memory that holds its rows packed, or row by row.
 #include <algorithm>
 #include <cstring>
 
+#include "client/call/preconditions.h"
 #include "client/calls/memory/copies.h"
 #include "client/session/arrays.h"
+#include "client/session/callback_thread.h"
 #include "client/session/client.h"
 #include "client/session/context.h"
 
 namespace millpond::client::api {
 namespace {
 
-/// Bytes of device memory that a copy between this process and an array takes at most, unless one row is longer.
+/// Bytes of device memory that a copy of rows takes at most, unless one row is longer.
 constexpr size_t kTemporaryBytes = size_t{4} << 20;
+/// Rows up to this size, and at least so many of them, are packed: their round trips would take longer than the two
+/// further copies.
+constexpr size_t kLongestPackedRow = size_t{64} << 10;
+constexpr size_t kFewestPackedRows = 4;
 
 struct Extent {
   size_t width = 0;  ///< bytes
@@ -31,6 +37,17 @@ struct End {
   bool isOwn = false;  ///< this process's, out of the worker's reach
 
   uint64_t row(size_t y0, size_t z0) const { return address + (z0 * rows + y0) * pitch; }
+  /// The same end from a row of a slice on.
+  End from(size_t y0, size_t z0) const {
+    End part = *this;
+    if (array) {
+      part.y += y0;
+      part.z += z0;
+    } else {
+      part.address = row(y0, z0);
+    }
+    return part;
+  }
 };
 
 /// The driver's structures have the same members for both ends, and for the plain and the peer call.
@@ -110,8 +127,10 @@ CUresult postBox(Call& call, const End& to, const End& from, const Extent& exten
   return call.post(wire);
 }
 
-/// Between this process's own memory and an array, a few rows at a time.
-CUresult throughTemporary(Call& call, const End& to, const End& from, const Extent& extent, uint64_t stream) {
+/// Between this process's own memory and an array or device memory, many rows at a time. `isTaken`: whether there was
+/// memory for that; nothing was done without.
+CUresult throughTemporary(Call& call, const End& to, const End& from, const Extent& extent, uint64_t stream,
+                          bool& isTaken) {
   const End& own = from.isOwn ? from : to;
   if (from.isOwn)
     if (const CUresult r = call.remote().landings.await(
@@ -121,6 +140,7 @@ CUresult throughTemporary(Call& call, const End& to, const End& from, const Exte
   const size_t rowsAtOnce = std::clamp<size_t>(kTemporaryBytes / extent.width, 1, extent.height);
   CUdeviceptr temporary = 0;
   if (const CUresult r = takeTemporary(call, rowsAtOnce * extent.width, stream, temporary); r != CUDA_SUCCESS) return r;
+  isTaken = true;
   std::vector<std::byte> packed(rowsAtOnce * extent.width);
   CUresult result = CUDA_SUCCESS;
   for (size_t z = 0; z < extent.depth && result == CUDA_SUCCESS; ++z)
@@ -130,9 +150,7 @@ CUresult throughTemporary(Call& call, const End& to, const End& from, const Exte
       middle.address = temporary;
       middle.pitch = extent.width;
       middle.rows = rows;
-      End array = from.isOwn ? to : from;
-      array.y += y;
-      array.z += z;
+      const End far = (from.isOwn ? to : from).from(y, z);
       const Extent part{extent.width, rows, 1};
       const auto eachRow = [&](auto copyRow) {
         for (size_t i = 0; i < rows; ++i)
@@ -141,9 +159,9 @@ CUresult throughTemporary(Call& call, const End& to, const End& from, const Exte
       if (from.isOwn) {
         eachRow([&](std::byte* here, const std::byte* there) { std::memcpy(here, there, extent.width); });
         result = toDevice(call, temporary, packed.data(), rows * extent.width, stream, Wait::kNo);
-        if (result == CUDA_SUCCESS) result = postBox(call, array, middle, part, stream);
+        if (result == CUDA_SUCCESS) result = postBox(call, far, middle, part, stream);
       } else {
-        result = postBox(call, middle, array, part, stream);
+        result = postBox(call, middle, far, part, stream);
         if (result == CUDA_SUCCESS)
           result = fromDevice(call, packed.data(), temporary, rows * extent.width, stream, Wait::kYes);
         if (result == CUDA_SUCCESS)
@@ -161,6 +179,29 @@ CUresult awaitStream(Call& call, uint64_t stream) {
   return call.wait(sync, reply);
 }
 
+/// Whether rows between this process's own memory and a device can go packed: then nothing else may be under way to
+/// what is read, and what is written is written when the call returns.
+CUresult canPack(Call& call, const End& to, const End& from, const Extent& extent, uint64_t stream, Wait wait, bool& can) {
+  can = false;
+  const size_t rows = extent.height * extent.depth;
+  if (to.isOwn == from.isOwn || extent.width > kLongestPackedRow || rows < kFewestPackedRows) return CUDA_SUCCESS;
+  const End& own = from.isOwn ? from : to;
+  const End& far = from.isOwn ? to : from;
+  const uint64_t behind = far.row(extent.height - 1, extent.depth - 1) + extent.width;
+  const auto run = behind > far.address ? call.remote().memory.find(far.address, behind - far.address) : std::nullopt;
+  if (!run || run->kind != MemoryKind::kDevice) return CUDA_SUCCESS;
+  if (run->context != call.context() || call.streamContext(stream) != call.context()) return CUDA_SUCCESS;
+  const auto pinned = call.remote().memory.find(own.row(0, 0));
+  if (from.isOwn && call.remote().landings.any()) return CUDA_SUCCESS;
+  if (from.isOwn && pinned && (CallbackThread::busy(call.streamContext(stream)) || Mirror::instance().mayStreamWait()))
+    return CUDA_SUCCESS;
+  if (to.isOwn && pinned && call.session().remote() && wait == Wait::kNo) return CUDA_SUCCESS;
+  bool isCaptured = false;
+  const CUresult r = precondition::isCaptured(call, stream, isCaptured);
+  can = r == CUDA_SUCCESS && !isCaptured;
+  return r;
+}
+
 CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& extent, uint64_t stream, Wait wait) {
   if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
   End to, from;
@@ -174,7 +215,8 @@ CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& ext
     return touchesHost ? awaitStream(call, stream) : call.check();
   }
   if (to.array || from.array) {
-    const CUresult r = throughTemporary(call, to, from, extent, stream);
+    bool isTaken = false;
+    const CUresult r = throughTemporary(call, to, from, extent, stream, isTaken);
     return r == CUDA_SUCCESS && wait == Wait::kYes ? call.check() : r;
   }
   // Rows side by side are one.
@@ -182,6 +224,13 @@ CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& ext
                         (extent.depth == 1 || (to.rows == extent.height && from.rows == extent.height));
   if (isOneRun)
     return unified(call, to.address, from.address, extent.width * extent.height * extent.depth, stream, wait);
+  bool isPacked = false;
+  if (const CUresult r = canPack(call, to, from, extent, stream, wait, isPacked); r != CUDA_SUCCESS) return r;
+  if (isPacked) {
+    bool isTaken = false;
+    const CUresult r = throughTemporary(call, to, from, extent, stream, isTaken);
+    if (isTaken) return r == CUDA_SUCCESS && wait == Wait::kYes ? call.check() : r;
+  }
   for (size_t z = 0; z < extent.depth; ++z)
     for (size_t y = 0; y < extent.height; ++y)
       if (const CUresult r = unified(call, to.row(y, z), from.row(y, z), extent.width, stream, wait); r != CUDA_SUCCESS)
