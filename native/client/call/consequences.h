@@ -12,8 +12,8 @@
 
 namespace millpond::client::consequence {
 
-/// Whether the mirror is told of the words that a stream is given: where there is one, and they are not recorded.
-inline bool handsWords(Call& call, uint64_t stream) noexcept { return Mirror::exists() && call.isDoneNow(stream); }
+/// Whether the mirror learns of the words that a stream is given: not of recorded ones.
+inline bool handsWords(Call& call, uint64_t stream) noexcept { return call.isDoneNow(stream); }
 
 /// A stream waits for a word (`isWait`), or writes one: then it is true when it is that value.
 template <typename T>

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -207,4 +208,78 @@ TEST("the launches of CUDA 3") {
                           FAILS(CUDA_ERROR_INVALID_HANDLE, CU(cuLaunch)(nullptr));
                         }),
              0);
+}
+
+TEST("managed memory is touched while a function of a stream waits for the thread that touches it") {
+  for (const Way way : {Way::kSharedMemory, Way::kTcp}) {
+    const int status = runProgram(way, [] {
+      begin();
+      constexpr size_t kBytes = size_t{1} << 20;
+      CUdeviceptr touched = 0, written = 0;
+      OK(CU(cuMemAllocManaged)(&touched, kBytes, CU_MEM_ATTACH_GLOBAL));
+      OK(CU(cuMemAllocManaged)(&written, kBytes, CU_MEM_ATTACH_GLOBAL));
+      const CUstream stream = makeStream();
+      OK(CU(cuMemsetD8Async)(touched, 3, kBytes, stream));
+      OK(CU(cuStreamSynchronize)(stream));
+      struct Promise {
+        std::atomic<bool> isFulfilled = false, wasFulfilled = false;
+      } promise;
+      const CUhostFn wait = [](void* data) {
+        auto& awaited = *static_cast<Promise*>(data);
+        for (int i = 0; i < 2'000 && !awaited.isFulfilled; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        awaited.wasFulfilled = awaited.isFulfilled.load();
+      };
+      OK(CU(cuLaunchHostFunc)(stream, wait, &promise));
+      OK(CU(cuMemsetD8Async)(written, 4, kBytes, stream));
+      auto* bytes = reinterpret_cast<volatile uint8_t*>(touched);
+      CHECK_EQ(bytes[kBytes / 2], 3);
+      bytes[kBytes / 2] = 5;
+      promise.isFulfilled = true;
+      OK(CU(cuStreamSynchronize)(stream));
+      CHECK(promise.wasFulfilled.load());
+      CHECK_EQ(reinterpret_cast<volatile uint8_t*>(written)[0], 4);
+      CHECK_EQ(read<uint8_t>(touched + kBytes / 2), 5);
+      CHECK_EQ(read<uint8_t>(touched + kBytes / 2 + 1), 3);
+    });
+    CHECK_EQ(status, 0);
+  }
+}
+
+TEST("a copy of pinned memory behind a wait for a word copies what the program writes until then") {
+  everywhere([] {
+    begin();
+    const CUstream stream = makeStream(), other = makeStream();
+    void* memory = nullptr;
+    OK(CU(cuMemHostAlloc)(&memory, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    auto* hostWord = static_cast<volatile uint32_t*>(memory);
+    CUdeviceptr hostWordAt = 0;
+    OK(CU(cuMemHostGetDevicePointer_v2)(&hostWordAt, memory, 0));
+    const CUdeviceptr deviceWord = zeros(4096);
+    *hostWord = 0;
+    uint32_t round = 0;
+    // Small memory is compared, and large traced, where this process and the worker each have their own.
+    for (const size_t bytes : {size_t{4096}, size_t{1} << 20}) {
+      void* pinned = nullptr;
+      OK(CU(cuMemHostAlloc)(&pinned, bytes, 0));
+      auto* source = static_cast<volatile uint32_t*>(pinned);
+      const CUdeviceptr to = zeros(bytes);
+      const size_t last = bytes / sizeof(uint32_t) - 1;
+      for (const bool isOfHost : {true, false, true}) {
+        ++round;
+        source[0] = 1'000 + round;
+        source[last] = 1'000 + round;
+        OK(CU(cuStreamWaitValue32_v2)(stream, isOfHost ? hostWordAt : deviceWord, round, CU_STREAM_WAIT_VALUE_EQ));
+        OK(CU(cuMemcpyHtoDAsync_v2)(to, pinned, bytes, stream));
+        source[0] = 2'000 + round;
+        source[last] = 2'000 + round;
+        if (isOfHost)
+          *hostWord = round;
+        else
+          OK(CU(cuStreamWriteValue32_v2)(other, deviceWord, round, 0));
+        OK(CU(cuStreamSynchronize)(stream));
+        CHECK_EQ(read<uint32_t>(to), 2'000 + round);
+        CHECK_EQ(read<uint32_t>(to + last * sizeof(uint32_t)), 2'000 + round);
+      }
+    }
+  });
 }

@@ -16,8 +16,8 @@ namespace {
 
 /// Bytes of device memory that a copy of rows takes at most, unless one row is longer.
 constexpr size_t kTemporaryBytes = size_t{4} << 20;
-/// Rows up to this size, and at least so many of them, are packed: their round trips would take longer than the two
-/// further copies.
+/// Rows up to this size are packed where there are enough of them: the round trips would take longer than two further
+/// copies.
 constexpr size_t kLongestPackedRow = size_t{64} << 10;
 constexpr size_t kFewestPackedRows = 4;
 
@@ -179,8 +179,8 @@ CUresult awaitStream(Call& call, uint64_t stream) {
   return call.wait(sync, reply);
 }
 
-/// Whether rows between this process's own memory and a device can go packed: then nothing else may be under way to
-/// what is read, and what is written is written when the call returns.
+/// Whether rows between this process's own memory and a device can go packed: the source must be read, and the
+/// destination written, before the call returns.
 CUresult canPack(Call& call, const End& to, const End& from, const Extent& extent, uint64_t stream, Wait wait, bool& can) {
   can = false;
   const size_t rows = extent.height * extent.depth;

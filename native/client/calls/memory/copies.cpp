@@ -125,6 +125,14 @@ CUresult fromLandings(Call& call, CUdeviceptr to, uint64_t from, size_t bytes, u
   return CUDA_SUCCESS;
 }
 
+/// Whether the program may still write to pinned memory before the stream comes to the copy, which then reads the worker's
+/// twin of it. A copy of bytes that are on their way to the source takes these.
+bool isReadLater(Call& call, const MemoryRun& source) {
+  if (!Mirror::instance().mayStreamWait()) return false;
+  const Landings::Parts parts(call.remote().landings, source.address, source.bytes);
+  return std::none_of(parts.begin(), parts.end(), [](const Landings::Part& part) { return part.landing != 0; });
+}
+
 }  // namespace
 
 CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, uint64_t stream, Wait wait) {
@@ -137,6 +145,10 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   bool captured = false;
   if (const CUresult r = precondition::isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
   if (captured) return capture(call, to, host, bytes, stream, 1);
+  if (source && source->kind == MemoryKind::kPinnedLocal && isReadLater(call, *source)) {
+    if (const CUresult r = call.remote().mapped.reach(call, *source); r != CUDA_SUCCESS) return r;
+    return within(call, to, host, bytes, stream, wait);
+  }
   // Pinned memory is read when the stream comes to it, behind functions of the program that may write it still.
   if (source && source->kind == MemoryKind::kPinnedLocal && CallbackThread::busy(call.streamContext(stream))) {
     if (const CUresult r = awaitStream(call, stream); r != CUDA_SUCCESS) return r;

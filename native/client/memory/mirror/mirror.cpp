@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "base/log.h"
+#include "client/session/callback_thread.h"
 #include "client/session/client.h"
 #include "protocol/futex.h"
 
@@ -279,8 +280,8 @@ bool Mirror::upgrade(Traced& region, size_t page, bool isWrite) {
 bool Mirror::serveOrdinary(uint64_t address, bool isWrite) {
   Lock lock(mutex_);
   for (unsigned attempt = 0;; ++attempt) {
-    // The device may be waiting for what the program does behind this touch.
-    if (doesStreamWait()) return serveAtOnce(address, isWrite);
+    // The device, or a function of the program that the device waits for, may be waiting for this thread.
+    if (doesStreamWait() || CallbackThread::anyBusy()) return serveAtOnce(address, isWrite);
     Traced* region = tracedAt(address);
     if (!region) return false;
     const size_t page = region->pages->pageOf(address);

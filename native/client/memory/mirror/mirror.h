@@ -57,8 +57,11 @@ class Mirror {
   std::optional<uint64_t> moment() const;
   /// The program has waited for work. `whole`: for all of it until that moment.
   void afterWait(std::optional<uint64_t> whole);
-  /// A stream was given a word to wait for, or to write. Nothing for words of other memory.
+  /// A stream was given a word to wait for, or to write. Of words of other memory only that a stream may wait is known.
   void await(AwaitedWord word);
+  /// Whether streams may be waiting for words: then the program may still write what they read behind them. Without a lock
+  /// where no stream was given any.
+  bool mayStreamWait() const;
   /// Around a function of the program's in a stream, on the thread that runs it: the device waits for it.
   void beginHostFunction();
   void endHostFunction();
@@ -135,6 +138,7 @@ class Mirror {
   std::atomic<uint32_t> posting_{0};  ///< commands of `work_` that may not have been appended yet
   std::atomic<uint32_t> gate_{0};     ///< 1: work waits until the device is quiet
   std::vector<AwaitedWord> awaited_;
+  std::atomic<uint64_t> awaitedElsewhere_{0};  ///< `work_` when a stream was last given a word of other memory to wait for
   std::vector<Held> held_;
   std::atomic<uint32_t> awaiting_{0};  ///< 1: there are awaited words
   uint64_t quiet_ = 0;                ///< `work_` when the device was known to have done it all

@@ -28,6 +28,13 @@ uint64_t valueOf(std::span<const std::byte> bytes) {
 }  // namespace
 
 void Mirror::await(AwaitedWord word) {
+  {
+    const Lock lock(mutex_);
+    if (!meets(traced_, word.address, word.bytes) && !meets(compared_, word.address, word.bytes)) {
+      if (word.by == AwaitedWord::By::kStream) awaitedElsewhere_.store(work_.fetch_add(1, std::memory_order_release) + 1, std::memory_order_release);
+      return;
+    }
+  }
   static const bool isStarted = startHelperThread(
       [](void*) -> void* {
         ::prctl(PR_SET_NAME, "millpond-words");
@@ -37,7 +44,6 @@ void Mirror::await(AwaitedWord word) {
       nullptr);
   if (!isStarted) log(LogLevel::Error, "cannot start the thread that looks at words that streams wait for");
   const Lock lock(mutex_);
-  if (!meets(traced_, word.address, word.bytes) && !meets(compared_, word.address, word.bytes)) return;
   word.work = work_.fetch_add(1, std::memory_order_release) + 1;
   awaited_.push_back(word);
   tellAwaited();
@@ -49,7 +55,14 @@ void Mirror::tellAwaited() {
   if (!awaited_.empty()) futexWake(awaiting_);
 }
 
+bool Mirror::mayStreamWait() const {
+  if (awaiting_.load(std::memory_order_acquire) == 0 && awaitedElsewhere_.load(std::memory_order_acquire) == 0) return false;
+  const Lock lock(mutex_);
+  return doesStreamWait();
+}
+
 bool Mirror::doesStreamWait() const {
+  if (awaitedElsewhere_.load(std::memory_order_relaxed) > quiet_) return true;
   return std::any_of(awaited_.begin(), awaited_.end(),
                      [](const AwaitedWord& each) { return each.by == AwaitedWord::By::kStream; });
 }
