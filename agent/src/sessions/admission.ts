@@ -13,7 +13,7 @@ import {
   type ViewTicketPayload,
 } from "@millpond/api";
 import type { RunDirectory, SessionRecord } from "../run-directory/run-directory.ts";
-import type { WantedSizes } from "../workers/worker.ts";
+import type { WantedSizes } from "../workers/session-pass.ts";
 
 /** What of a session decides whether it may live. */
 export type SessionGrant = Pick<SessionRecord, "claim" | "epoch" | "term" | "order">;

@@ -17,7 +17,8 @@ import {
   type SessionRecord,
   type WorkerDirectory,
 } from "../run-directory/run-directory.ts";
-import { type WantedSizes, Worker, type WorkerEnd, WorkerLostError, type WorkerOptions } from "./worker.ts";
+import type { WantedSizes } from "./session-pass.ts";
+import { Worker, type WorkerEnd, WorkerLostError, type WorkerOptions } from "./worker.ts";
 import type { WorkerContainment } from "./worker-containment.ts";
 import { spawnWorker } from "./worker-process.ts";
 

@@ -12,6 +12,7 @@ import {
   type WorkerRecord,
   writeWorkerRecord,
 } from "../run-directory/run-directory.ts";
+import { hasSizes, type SessionPass, type SizeAnswer, type WantedSizes } from "./session-pass.ts";
 import {
   connectWorker,
   controlProtocol,
@@ -62,21 +63,6 @@ export interface WorkerFigures {
   readonly notParked: string;
 }
 
-/** What a worker said to a change of its session's sizes. */
-export interface SizeAnswer {
-  /** Of the change. */
-  readonly revision: number;
-  /** Why it keeps the sizes that it had; empty: it has the new ones. */
-  readonly refusal: string;
-}
-
-/** Sizes for the devices of a session. */
-export interface WantedSizes {
-  /** Grows with every change of them. */
-  readonly revision: number;
-  readonly devices: SessionRecord["devices"];
-}
-
 /** The worker would not take a session. */
 export class WorkerRefusedError extends Error {
   override readonly name = "WorkerRefusedError";
@@ -85,25 +71,6 @@ export class WorkerRefusedError extends Error {
 /** The worker ended, or its connection broke, before it took a session. */
 export class WorkerLostError extends Error {
   override readonly name = "WorkerLostError";
-}
-
-/** By what a worker knows those who come to its session. */
-export interface SessionPass {
-  readonly ticket: string;
-  /** Unix seconds. */
-  readonly expires: number;
-  /** 64 hexadecimal digits, by which what is said over TCP is encrypted; empty: it is not, on loopback. */
-  readonly linkSecret: string;
-  /** What it has in common with the other sessions of its claim on this node. */
-  readonly group: string;
-  /** Where the sessions of its allocation count what they have together. */
-  readonly claimDirectory: string;
-  /** Of the sizes of its devices. */
-  readonly sizeRevision: number;
-  /** Of its claim: which goes first among those of a class that compute. */
-  readonly priority: number;
-  /** The session is parked after so long without a command, if it holds nothing; 0: never. */
-  readonly parkAfterMs: number;
 }
 
 interface PendingAssign {
@@ -491,11 +458,4 @@ export class Worker {
     this.hasBeenReady = true;
     this.#markReady();
   }
-}
-
-function hasSizes({ devices }: SessionRecord, wanted: WantedSizes): boolean {
-  return wanted.devices.every(({ uuid, memoryBytes, computePercent }, ordinal) => {
-    const own = devices[ordinal];
-    return own?.uuid === uuid && own.memoryBytes === memoryBytes && own.computePercent === computePercent;
-  });
 }
