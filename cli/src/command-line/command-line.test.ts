@@ -51,7 +51,7 @@ const mistakes: readonly (readonly [string, RegExp, NodeJS.ProcessEnv?])[] = [
   ["run -- true", /MILLPOND_TRANSPORT: "rdma" is none of/, { MILLPOND_TRANSPORT: "rdma" }],
   ["get", /missing required argument 'kind'/],
   ["get nods", /kind: "nods" is none of .*\n {2}Did you mean nodes\?/],
-  ["get nodes extra", /too many arguments/],
+  ["get nodes one extra", /too many arguments/],
   ["get nodes -o xml", /--output: "xml" is none of table, wide, name, json/],
   ["describe node", /missing required argument 'name'/],
   ["queue list", /action: "list" is none of create, change, delete/],

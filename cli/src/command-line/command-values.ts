@@ -13,8 +13,11 @@ interface ValueOfType extends Omit<ClaimValueOfType, "choice"> {
   readonly weight: number;
 }
 
+/** `jsonpath=<path>` stands for any text that begins with `jsonpath=`. */
+type TextOfChoice<C> = C extends `${infer Name}=<${string}>` ? `${Name}=${string}` : C;
+
 type ValueOf<O extends OptionSpec> = O extends { readonly choices: readonly (infer C)[] }
-  ? C | undefined
+  ? TextOfChoice<C> | undefined
   : O["type"] extends "flag"
     ? boolean
     : O["type"] extends keyof ValueOfType

@@ -80,7 +80,9 @@ function readValue(spec: OptionSpec, text: string, source: string): AnyValue {
 
 /** @throws MILLPOND_E_INVALID listing the choices */
 export function parseChoice(text: string, choices: readonly string[], source: string): string {
-  if (choices.includes(text)) return text;
+  const isTaken = (choice: string): boolean =>
+    choice.includes("=<") ? text.startsWith(choice.slice(0, choice.indexOf("<"))) : text === choice;
+  if (choices.some(isTaken)) return text;
   throw millpondError("MILLPOND_E_INVALID", `${source}: ${quote(text)} is none of ${choices.join(", ")}`);
 }
 

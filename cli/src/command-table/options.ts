@@ -90,7 +90,7 @@ export const output = {
   output: {
     flags: "-o, --output <format>",
     type: "choice",
-    choices: ["table", "wide", "name", "json"],
+    choices: ["table", "wide", "name", "json", "yaml", "jsonpath=<path>"],
     description: "Form of the answer; json is for scripts and does not change within v1",
     defaultText: "table",
   },

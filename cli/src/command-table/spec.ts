@@ -45,7 +45,7 @@ export interface OptionSpec {
   readonly flags: string;
   readonly type: ValueType;
   readonly description: string;
-  /** For the type `choice`. */
+  /** For the type `choice`; one that ends with `=<word>` takes any text there. */
   readonly choices?: readonly string[];
   /** What applies when the option is not given, in words or as a value. Shown only. */
   readonly defaultText?: string;

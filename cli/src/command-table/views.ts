@@ -57,7 +57,15 @@ may. Do not hand it on.`,
       { command: "millpond get devices", what: "the GPUs of the pool" },
       { command: "millpond get claims -w", what: "claims, and each change of one as it comes" },
       { command: "millpond get sessions -o json", what: "for scripts" },
-      { command: "millpond get audit -w", what: "who changes what, and why" },
+      {
+        command: "millpond get claims --where state=pending,gpus>=4 --sort-by -priority",
+        what: "some, in an order",
+      },
+      { command: "millpond get claims -o jsonpath='{.items[*].name}'", what: "only the names" },
+      {
+        command: "millpond get audit -w --after 4711",
+        what: "who changes what, and why, from a known record on",
+      },
     ],
     arguments: [
       {
@@ -65,10 +73,38 @@ may. Do not hand it on.`,
         description: "What to list",
         choices: ["nodes", "devices", "claims", "queues", "tenants", "sessions", "events", "tokens", "audit"],
       },
+      { name: "name", description: "Only the object of this name", isOptional: true },
     ],
     options: {
       ...output,
-      watch: { flags: "-w, --watch", type: "flag", description: "Watch for changes" },
+      selector: {
+        flags: "-l, --selector <labels>",
+        type: "text",
+        description: "Only objects with these labels: zone=b, zone!=b, zone, !zone, separated by commas",
+      },
+      where: {
+        flags: "--where <conditions>",
+        type: "text",
+        description:
+          "Only objects whose members, named as in -o json, fulfil all conditions: state=bound,allocation.node=node-a,priority>=10",
+      },
+      sortBy: {
+        flags: "--sort-by <member>",
+        type: "text",
+        description: "Sort by a member, named as in -o json; with a - before it, in descending order",
+      },
+      absolute: { flags: "--absolute", type: "flag", description: "Dates in place of ages, in UTC" },
+      after: {
+        flags: "--after <id>",
+        type: "text",
+        description: "Of events and audit records only those after this id",
+        defaultText: "the newest 100",
+      },
+      watch: {
+        flags: "-w, --watch",
+        type: "flag",
+        description: "Watch for changes, also while controllers are restarted; what ends is shown once more",
+      },
       all: { flags: "-a, --all", type: "flag", description: "Also claims that have ended" },
       headers: { flags: "--no-headers", type: "flag", description: "Leave out the line of column names" },
       ...connection,

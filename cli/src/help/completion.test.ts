@@ -20,7 +20,7 @@ test("bash completes commands, options, and the values of both", () => {
   expect(complete("des")).toEqual(["describe"]);
   expect(complete("run", "--mem")).toEqual(["--memory"]);
   expect(complete("run", "--transport", "")).toEqual(["auto", "shm", "tcp"]);
-  expect(complete("get", "nodes", "-o", "j")).toEqual(["json"]);
+  expect(complete("get", "nodes", "-o", "j")).toEqual(["json", "jsonpath="]);
   expect(complete("get", "s")).toEqual(["sessions"]);
   expect(complete("run", "-n", "")).toEqual([]);
   expect(complete("run", "bas")).toContain("bash");

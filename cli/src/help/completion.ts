@@ -33,7 +33,7 @@ function bashCase(name: CommandName): string {
     .filter((option) => option.choices !== undefined)
     .map(
       (option) =>
-        `        ${spellings(option).join("|")}) COMPREPLY=($(compgen -W "${option.choices?.join(" ")}" -- "$word")); return;;`,
+        `        ${spellings(option).join("|")}) COMPREPLY=($(compgen -W "${offered(option.choices)}" -- "$word")); return;;`,
     );
   const others = valued.filter((option) => option.choices === undefined).flatMap(spellings);
   if (others.length > 0) lines.push(`        ${others.join("|")}) return;;`);
@@ -80,7 +80,7 @@ function zshText(text: string): string {
 function zshOption(spec: OptionSpec): string {
   const names = spellings(spec);
   const value =
-    spec.type === "flag" ? "" : `:value:${spec.choices === undefined ? "" : `(${spec.choices.join(" ")})`}`;
+    spec.type === "flag" ? "" : `:value:${spec.choices === undefined ? "" : `(${offered(spec.choices)})`}`;
   const description = `[${zshText(spec.description)}]${value}`;
   const [only] = names;
   return names.length > 1
@@ -146,7 +146,7 @@ function renderFish(): string {
       const value =
         option.type === "flag"
           ? ""
-          : ` -x${option.choices === undefined ? "" : ` -a '${option.choices.join(" ")}'`}`;
+          : ` -x${option.choices === undefined ? "" : ` -a '${offered(option.choices)}'`}`;
       lines.push(
         `complete -c millpond ${within} ${names.join(" ")}${value} -d ${fishText(option.description)}`,
       );
@@ -160,4 +160,9 @@ function renderFish(): string {
     }
   }
   return `${lines.join("\n")}\n`;
+}
+
+/** Choices as completion offers them: of one that takes any text, only its beginning. */
+function offered(choices: readonly string[] | undefined): string {
+  return (choices ?? []).map((choice) => choice.replace(/<.*/, "")).join(" ");
 }

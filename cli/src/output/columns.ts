@@ -28,6 +28,22 @@ export function ageOf(seconds: bigint, nowSeconds: number): string {
   return seconds === 0n ? none : formatAge(Math.max(0, nowSeconds - Number(seconds)));
 }
 
+/** A column with the time since a moment. */
+function ageColumn<T>(title: string, at: (item: T) => bigint, nowSeconds: number, isWide = false): Column<T> {
+  return { title, at, cell: (item) => ageOf(at(item), nowSeconds), isWide };
+}
+
+/** When the time limit of a bound claim ends it, Unix seconds; 0: it has none, or does not count yet. */
+export function timeLimitEnd(claim: Claim): bigint {
+  const counts = claim.state === ClaimState.BOUND && claim.timeLimitSeconds > 0 && claim.boundAt > 0n;
+  return counts ? claim.boundAt + BigInt(claim.timeLimitSeconds) : 0n;
+}
+
+/** Time until a moment; `-` for none. */
+export function timeUntil(seconds: bigint, nowSeconds: number): string {
+  return seconds === 0n ? none : formatAge(Math.max(0, Number(seconds) - nowSeconds));
+}
+
 /** What a claim asks of each device: `1 GiB`, `50%`, `whole`. */
 export function askedMemory(claim: Claim): string {
   if (claim.memoryBytes > 0n) return formatBytes(claim.memoryBytes);
@@ -72,8 +88,8 @@ export function nodeColumns(nowSeconds: number): readonly Column<Node>[] {
     { title: "DEVICES", cell: (node) => String(node.devices.length), align: "right" },
     { title: "VGPUS", cell: (node) => sum(node, (device) => device.virtualGpus), align: "right" },
     { title: "SESSIONS", cell: (node) => sum(node, (device) => device.openSessions), align: "right" },
-    { title: "AGE", cell: (node) => ageOf(node.joinedAt, nowSeconds) },
-    { title: "CONTACT", cell: (node) => ageOf(node.lastContactAt, nowSeconds), isWide: true },
+    ageColumn("AGE", (node) => node.joinedAt, nowSeconds),
+    ageColumn("CONTACT", (node) => node.lastContactAt, nowSeconds, true),
     { title: "WARM", cell: (node) => String(node.warmWorkers), align: "right", isWide: true },
     { title: "HOST", cell: (node) => node.hostname, isWide: true },
     { title: "AGENT", cell: (node) => parseAgentUrl(node.agentUrl).baseUrl, isWide: true },
@@ -124,7 +140,7 @@ export function claimColumns(nowSeconds: number): readonly Column<Claim>[] {
     { title: "QUEUE", cell: (claim) => claim.queue || none },
     { title: "NODE", cell: (claim) => claim.allocation?.node ?? none },
     { title: "SESSIONS", cell: (claim) => String(claim.openSessions), align: "right" },
-    { title: "AGE", cell: (claim) => ageOf(claim.createdAt, nowSeconds) },
+    ageColumn("AGE", (claim) => claim.createdAt, nowSeconds),
     { title: "OWNER", cell: (claim) => claim.owner || none },
     {
       title: "POSITION",
@@ -133,11 +149,15 @@ export function claimColumns(nowSeconds: number): readonly Column<Claim>[] {
       isWide: true,
     },
     {
+      title: "LEFT",
+      at: timeLimitEnd,
+      cell: (claim) => timeUntil(timeLimitEnd(claim), nowSeconds),
+      isWide: true,
+    },
+    {
       title: "LEASE",
-      cell: (claim) =>
-        claim.leaseExpiresAt === 0n
-          ? none
-          : formatAge(Math.max(0, Number(claim.leaseExpiresAt) - nowSeconds)),
+      at: (claim) => claim.leaseExpiresAt,
+      cell: (claim) => timeUntil(claim.leaseExpiresAt, nowSeconds),
       isWide: true,
     },
     {
@@ -197,7 +217,7 @@ export function sessionColumns(nowSeconds: number, isWide: boolean): readonly Co
       cell: (session) => `${formatBytes(used(session))} / ${formatBytes(granted(session))}`,
       align: "right",
     },
-    { title: "AGE", cell: (session) => ageOf(session.startedAt, nowSeconds) },
+    ageColumn("AGE", (session) => session.startedAt, nowSeconds),
     { title: "TRANSPORT", cell: (session) => session.transport || none, isWide: true },
     { title: "HOST", cell: (session) => session.clientHost || none, isWide: true },
     { title: "LAUNCHES", cell: (session) => String(session.launches), align: "right", isWide: true },
@@ -209,7 +229,7 @@ export function sessionColumns(nowSeconds: number, isWide: boolean): readonly Co
 
 export function eventColumns(nowSeconds: number): readonly Column<Event>[] {
   return [
-    { title: "AGE", cell: (event) => ageOf(event.at, nowSeconds) },
+    ageColumn("AGE", (event) => event.at, nowSeconds),
     { title: "KIND", cell: (event) => event.kind },
     { title: "SUBJECT", cell: (event) => event.subject },
     { title: "MESSAGE", cell: (event) => event.message },
@@ -228,7 +248,7 @@ export function tokenColumns(nowSeconds: number): readonly Column<Token>[] {
     { title: "ROLE", cell: (token) => token.role },
     { title: "TENANT", cell: (token) => token.tenant || none },
     { title: "NODE", cell: (token) => token.node || none },
-    { title: "AGE", cell: (token) => ageOf(token.createdAt, nowSeconds) },
+    ageColumn("AGE", (token) => token.createdAt, nowSeconds),
     { title: "EXPIRES", cell: expiry },
     { title: "MADE-BY", cell: (token) => token.createdBy },
   ];
@@ -236,7 +256,7 @@ export function tokenColumns(nowSeconds: number): readonly Column<Token>[] {
 
 export function auditColumns(nowSeconds: number): readonly Column<AuditRecord>[] {
   return [
-    { title: "AGE", cell: (record) => ageOf(record.at, nowSeconds) },
+    ageColumn("AGE", (record) => record.at, nowSeconds),
     { title: "WHO", cell: (record) => record.who },
     { title: "WHAT", cell: (record) => record.what },
     { title: "SUBJECT", cell: (record) => record.subject || none },

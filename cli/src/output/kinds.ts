@@ -1,6 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { AuditRecord, Claim, Device, Event, Node, Queue, Session, Tenant, Token } from "@millpond/api";
+import {
+  type AuditRecord,
+  type Claim,
+  type Device,
+  errorCodeOf,
+  type Event,
+  type Node,
+  type Queue,
+  type Session,
+  type Tenant,
+  type Token,
+} from "@millpond/api";
 import type { Connection } from "../connection/connection.ts";
 import {
   auditColumns,
@@ -37,6 +48,8 @@ export interface Kind<T> {
   readonly list: (connection: Connection, options: ListOptions) => Promise<readonly T[]>;
   /** Whether the list holds only what is new since `after`. */
   readonly isLog?: boolean;
+  /** The last state of an item that is no longer listed; undefined: it is not kept. */
+  readonly afterEnd?: (connection: Connection, name: string) => Promise<T | undefined>;
   readonly nameOf: (item: T) => string;
   readonly toJson: (item: T) => object;
   readonly columns: (view: View) => readonly Column<T>[];
@@ -76,10 +89,20 @@ export const claimKind: Kind<Claim> = {
   title: "Claim",
   word: "claim",
   list: async ({ claims }, { all }) => (await claims.listClaims({ includeEnded: all })).claims,
+  afterEnd: endedClaim,
   nameOf: (claim) => claim.name,
   toJson: claimToJson,
   columns: ({ nowSeconds }) => claimColumns(nowSeconds),
 };
+
+async function endedClaim({ claims }: Connection, name: string): Promise<Claim | undefined> {
+  try {
+    return (await claims.getClaim({ name })).claim;
+  } catch (error) {
+    if (errorCodeOf(error) === "MILLPOND_E_NOT_FOUND") return undefined;
+    throw error;
+  }
+}
 
 export const queueKind: Kind<Queue> = {
   title: "Queue",

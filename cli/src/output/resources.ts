@@ -308,12 +308,17 @@ export function eventToJson(event: Event) {
   };
 }
 
-/** `{"apiVersion", "kind", …}`, indented, with a line end. */
+/** `{"apiVersion", "kind", …}`. */
+export function asObject(kind: string, members: object): object {
+  return { apiVersion, kind, ...members };
+}
+
+/** The same as indented JSON, with a line end. */
 export function renderObject(kind: string, members: object): string {
-  return `${JSON.stringify({ apiVersion, kind, ...members }, null, 2)}\n`;
+  return `${JSON.stringify(asObject(kind, members), null, 2)}\n`;
 }
 
 /** The same on one line, for streams of objects. */
 export function renderObjectLine(kind: string, members: object): string {
-  return `${JSON.stringify({ apiVersion, kind, ...members })}\n`;
+  return `${JSON.stringify(asObject(kind, members))}\n`;
 }

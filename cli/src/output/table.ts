@@ -8,6 +8,8 @@ export interface Column<T> {
   readonly align?: "left" | "right";
   /** Shown with `-o wide` only. */
   readonly isWide?: boolean;
+  /** The moment that the cell is relative to, Unix seconds, so that it can be shown as a date; 0: none. */
+  readonly at?: (item: T) => bigint;
 }
 
 const gap = "   ";

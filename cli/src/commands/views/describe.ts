@@ -40,6 +40,8 @@ import {
   nodeStatus,
   sessionColumns,
   sessionDevices,
+  timeLimitEnd,
+  timeUntil,
   troubleOf,
 } from "../../output/columns.ts";
 import { borrowingWord, formatQuota } from "../../command-line/quota-values.ts";
@@ -248,6 +250,7 @@ async function describeClaim(
       ["Devices", granted === undefined ? "none" : `\n${granted.join("\n")}`],
       ["Created", `${ageOf(claim.createdAt, now)} ago`],
       ["Bound", claim.boundAt === 0n ? "never" : `${ageOf(claim.boundAt, now)} ago`],
+      ...(timeLimitEnd(claim) === 0n ? [] : [["Time left", timeUntil(timeLimitEnd(claim), now)] as const]),
       [
         "Lease",
         claim.leaseExpiresAt === 0n

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { setTimeout as delay } from "node:timers/promises";
+import { millpondError, quote } from "@millpond/api";
+import { WaitingDisplay } from "../../claim/waiting-display.ts";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
-import { openConnection } from "../../connection/connection.ts";
+import { type Connection, isUnreachable, openConnection } from "../../connection/connection.ts";
+import { findOne } from "../../output/find.ts";
 import {
   auditKind,
   claimKind,
@@ -16,107 +19,139 @@ import {
   tenantKind,
   tokenKind,
 } from "../../output/kinds.ts";
-import { renderObject, renderObjectLine } from "../../output/resources.ts";
-import { layOut, type Widths } from "../../output/table.ts";
+import { ListPrinter } from "../../output/list-printer.ts";
+import { parseConditions, parseOrder, parseSelector, requireMember } from "../../output/selection.ts";
 
 const watchIntervalMs = 1000;
 
-export async function run(values: Values<"get">, [kind]: readonly string[]): Promise<number> {
+export async function run(values: Values<"get">, [kind, name]: readonly string[]): Promise<number> {
   switch (kind) {
     case "nodes":
-      return list(nodeKind, values);
+      return list(nodeKind, name, values);
     case "devices":
-      return list(deviceKind, values);
+      return list(deviceKind, name, values);
     case "claims":
-      return list(claimKind, values);
+      return list(claimKind, name, values);
     case "queues":
-      return list(queueKind, values);
+      return list(queueKind, name, values);
     case "tenants":
-      return list(tenantKind, values);
+      return list(tenantKind, name, values);
     case "sessions":
-      return list(sessionKind, values);
+      return list(sessionKind, name, values);
     case "tokens":
-      return list(tokenKind, values);
+      return list(tokenKind, name, values);
     case "audit":
-      return list(auditKind, values);
+      return list(auditKind, name, values);
     default:
-      return list(eventKind, values);
+      return list(eventKind, name, values);
   }
 }
 
-async function list<T>(kind: Kind<T>, values: Values<"get">): Promise<number> {
+async function list<T>(kind: Kind<T>, name: string | undefined, values: Values<"get">): Promise<number> {
+  const after = firstId(kind, values.after);
+  const select = selectionOf(kind, values);
+  const printer = new ListPrinter(kind, {
+    format: values.output ?? "table",
+    hasHeaders: values.headers,
+    isAbsolute: values.absolute,
+  });
   const connection = openConnection(values);
-  const printer = new Printer(kind, values);
-  let items = await kind.list(connection, { all: values.all, after: 0n });
-  if (!values.watch) {
-    printer.printAll(items);
-    return exitStatus.ok;
+  if (name !== undefined) {
+    const found = await findOne(kind, connection, name);
+    if (!values.watch) {
+      printer.printOne(found);
+      return exitStatus.ok;
+    }
+    const isFound = (item: T): boolean => kind.nameOf(item) === kind.nameOf(found);
+    return watch(kind, connection, printer, { ...values, after, select: (items) => items.filter(isFound) });
   }
-  for (let after = 0n; ; ) {
-    printer.printChanges(items);
-    const last = items.at(-1);
-    if (kind.isLog && last !== undefined) after = BigInt(kind.nameOf(last));
+  if (values.watch) return watch(kind, connection, printer, { ...values, after, select });
+  printer.printAll(select(await kind.list(connection, { all: values.all, after })));
+  return exitStatus.ok;
+}
+
+/** @throws MILLPOND_E_INVALID */
+function firstId<T>({ isLog, word }: Kind<T>, text: string | undefined): bigint {
+  if (text === undefined) return 0n;
+  if (isLog !== true) {
+    throw millpondError("MILLPOND_E_INVALID", `--after is for events and the audit, and a ${word} has no id`);
+  }
+  if (!/^\d{1,18}$/.test(text)) {
+    throw millpondError("MILLPOND_E_INVALID", `--after: ${quote(text)} is not the id of a record`);
+  }
+  return BigInt(text);
+}
+
+/**
+ * Which objects are shown, and in which order.
+ *
+ * @throws MILLPOND_E_INVALID
+ */
+function selectionOf<T>(
+  { toJson }: Kind<T>,
+  { selector, where, sortBy }: Values<"get">,
+): (items: readonly T[]) => readonly T[] {
+  const hasLabels = selector === undefined ? undefined : parseSelector(selector);
+  const conditions = where === undefined ? [] : parseConditions(where);
+  const order = sortBy === undefined ? undefined : parseOrder(sortBy);
+  return (items) => {
+    const objects = items.map((item) => ({ item, json: toJson(item) }));
+    const jsons = objects.map(({ json }) => json);
+    if (hasLabels !== undefined) requireMember(jsons, "labels", "--selector");
+    for (const { path } of conditions) requireMember(jsons, path, "--where");
+    if (order !== undefined) requireMember(jsons, order.path, "--sort-by");
+    const selected = objects.filter(
+      ({ json }) => (hasLabels?.(json) ?? true) && conditions.every(({ test }) => test(json)),
+    );
+    return (order === undefined ? selected : selected.toSorted((a, b) => order.compare(a.json, b.json))).map(
+      ({ item }) => item,
+    );
+  };
+}
+
+interface WatchOptions<T> {
+  readonly all: boolean;
+  readonly after: bigint;
+  readonly select: (items: readonly T[]) => readonly T[];
+}
+
+/** Prints changes until it is interrupted. While no controller answers, it waits for one. */
+async function watch<T>(
+  kind: Kind<T>,
+  connection: Connection,
+  printer: ListPrinter<T>,
+  { all, after, select }: WatchOptions<T>,
+): Promise<never> {
+  let last = after;
+  let items = await kind.list(connection, { all, after: last });
+  for (;;) {
+    const names = new Set(items.map(kind.nameOf));
+    printer.printChanges(items, select(items));
+    if (kind.isLog === true) {
+      const newest = items.at(-1);
+      if (newest !== undefined) last = BigInt(kind.nameOf(newest));
+    } else {
+      for (const name of printer.shownBeside(names)) {
+        printer.printEnd(name, await patiently(connection, async () => kind.afterEnd?.(connection, name)));
+      }
+    }
     await delay(watchIntervalMs);
-    items = await kind.list(connection, { all: values.all, after });
+    items = await patiently(connection, () => kind.list(connection, { all, after: last }));
   }
 }
 
-class Printer<T> {
-  readonly #kind: Kind<T>;
-  readonly #format: NonNullable<Values<"get">["output"]>;
-  readonly #hasHeaders: boolean;
-  readonly #shown = new Map<string, string>();
-  #widths: Widths | undefined;
-
-  constructor(kind: Kind<T>, values: Values<"get">) {
-    this.#kind = kind;
-    this.#format = values.output ?? "table";
-    this.#hasHeaders = values.headers;
-  }
-
-  printAll(items: readonly T[]): void {
-    const { title, toJson } = this.#kind;
-    if (this.#format === "json") {
-      process.stdout.write(renderObject(`${title}List`, { items: items.map(toJson) }));
-    } else if (items.length === 0 && this.#format !== "name") {
-      process.stderr.write(`no ${this.#kind.plural ?? `${this.#kind.word}s`}\n`);
-    } else {
-      this.#printRows(items);
+/** Asks again while the controller is away, and shows so on standard error. */
+async function patiently<R>(connection: Connection, ask: () => Promise<R>): Promise<R> {
+  using display = new WaitingDisplay();
+  for (;;) {
+    try {
+      const answer = await ask();
+      display.end("the controller answers again");
+      return answer;
+    } catch (error) {
+      if (!isUnreachable(error)) throw error;
     }
-  }
-
-  /** Prints the items that are new or differ from when they were printed last. */
-  printChanges(items: readonly T[]): void {
-    const { title, nameOf, toJson } = this.#kind;
-    const changed = items.filter((item) => {
-      const text = JSON.stringify(toJson(item));
-      if (this.#shown.get(nameOf(item)) === text) return false;
-      this.#shown.set(nameOf(item), text);
-      return true;
-    });
-    if (this.#format === "json") {
-      for (const item of changed) process.stdout.write(renderObjectLine(title, toJson(item)));
-    } else if (changed.length > 0) {
-      this.#printRows(changed);
-    }
-  }
-
-  #printRows(items: readonly T[]): void {
-    const { word, nameOf } = this.#kind;
-    if (this.#format === "name") {
-      for (const item of items) process.stdout.write(`${word}/${nameOf(item)}\n`);
-      return;
-    }
-    const isWide = this.#format === "wide";
-    const columns = this.#kind
-      .columns({ nowSeconds: Math.floor(Date.now() / 1000), isWide })
-      .filter((column) => isWide || !column.isWide);
-    const isFirst = this.#widths === undefined;
-    const { lines, widths } = layOut(columns, items, {
-      headers: this.#hasHeaders && isFirst,
-      widths: this.#widths,
-    });
-    this.#widths = widths;
-    process.stdout.write(`${lines.join("\n")}\n`);
+    display.show(`waiting for the controller at ${connection.controller}, which does not answer`);
+    await delay(watchIntervalMs);
   }
 }
