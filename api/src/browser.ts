@@ -7,4 +7,4 @@ export * from "./gen/millpond/v1/claim_pb.ts";
 export * from "./gen/millpond/v1/pool_pb.ts";
 export * from "./gen/millpond/v1/queue_pb.ts";
 export { errorCodeOf } from "./errors.ts";
-export { formatAge, formatBytes, formatDuration, parsePercent, parseSize } from "./units.ts";
+export { formatAge, formatBytes, formatDuration, parseDuration, parsePercent, parseSize } from "./units.ts";

@@ -122,7 +122,7 @@ describe.skipIf(missingBrowser !== "")(`the console${missingBrowser}`, () => {
     for (const [view, shown, command] of expectations) {
       await page.getByRole("navigation").getByRole("link", { name: view, exact: true }).click();
       await expect.poll(() => page.locator("#content").innerText(), { message: view }).toMatch(shown);
-      expect(await page.locator(".command code").innerText()).toMatch(command);
+      expect(await page.locator(".view-head > .command code").innerText()).toMatch(command);
       await watched.expectAccessible();
     }
     await watched.visit("claims/big");
@@ -354,6 +354,57 @@ describe.skipIf(missingBrowser !== "")(`the console${missingBrowser}`, () => {
       ["DrainNode", "maintenance", "ok"],
       ["ReleaseClaim", "done", "ok"],
     ]);
+    watched.expectNoFaults();
+  });
+
+  it("a claim is submitted with its size, queue and lease, and what is wrong with one is said", async () => {
+    await using pool = await startPool();
+    const { access, claims } = pool.clients();
+    await using watched = await WatchedPage.open(browser, pool.url);
+    const { page } = watched;
+    const dialog = page.getByRole("dialog");
+    const field = (label: string) => dialog.getByLabel(label, { exact: true });
+    const submit = dialog.getByRole("button", { name: "Submit", exact: true });
+    await watched.visit("claims");
+    await watched.logIn(pool.adminToken);
+    await page.getByRole("button", { name: "Submit", exact: true }).click();
+    await watched.expectAccessible();
+    // The browser sends nothing without a name that a claim can have.
+    await field("Name").fill("It's");
+    await submit.click();
+    expect(await dialog.locator("input:invalid").count()).toBe(1);
+    expect(await dialog.locator("code").innerText()).toBe(
+      String.raw`printf %s '{"kind":"Claim","name":"It'\''s","lease":"1h"}' | millpond apply -f -`,
+    );
+    await field("Name").fill("infer-1");
+    await field("Memory of each").fill("1Gi");
+    await field("Share of each").fill("25%");
+    await field("GPUs").fill("2");
+    await field("Lease, renewed by each program that runs").fill("soon");
+    await submit.click();
+    await dialog.getByRole("alert").filter({ hasText: "soon" }).waitFor();
+    await field("Lease, renewed by each program that runs").fill("2h");
+    await field("Queue").fill("no-such-queue");
+    await submit.click();
+    await dialog.getByRole("alert").filter({ hasText: "no-such-queue" }).waitFor();
+    await field("Queue").fill("");
+    await field("Reason, for the audit").fill("a demonstration");
+    expect(await dialog.locator("code").innerText()).toBe(
+      `printf %s '{"kind":"Claim","name":"infer-1","lease":"2h","memory":"1Gi","compute":"25%","gpus":2}' | millpond apply -f -`,
+    );
+    await submit.click();
+    await page.getByRole("heading", { name: "Claim infer-1" }).waitFor();
+    expect(page.url()).toBe(`${pool.url}/console/claims/infer-1`);
+    const { claim } = await claims.getClaim({ name: "infer-1" });
+    expect(claim).toMatchObject({
+      gpus: 2,
+      memoryBytes: GiB,
+      computePercent: 25,
+      queue: "default",
+      leaseSeconds: 7200,
+    });
+    const { records } = await access.listAudit({});
+    expect(records.at(-1)).toMatchObject({ subject: "claim/infer-1", why: "a demonstration", result: "ok" });
     watched.expectNoFaults();
   });
 

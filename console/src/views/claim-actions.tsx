@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { useState } from "preact/hooks";
-import { type Claim, ClaimState, parsePercent, parseSize } from "@millpond/api/browser";
+import { type Claim, ClaimState } from "@millpond/api/browser";
 import { Action } from "../parts/action.tsx";
+import { noSize, parseSizeText, SizeFields } from "../parts/size.tsx";
 import { claims } from "../state/calls.ts";
 import { texts } from "../texts/texts.ts";
 
@@ -33,13 +34,11 @@ export function ClaimActions({ claim, onDone }: { readonly claim: Claim; readonl
 
 function Resize({ claim: { name }, onDone }: { readonly claim: Claim; readonly onDone: () => void }) {
   const t = texts();
-  const [gpus, setGpus] = useState("");
-  const [memory, setMemory] = useState("");
-  const [compute, setCompute] = useState("");
+  const [size, setSize] = useState(noSize);
   const options = [
-    ["-n", gpus],
-    ["-m", memory],
-    ["-c", compute],
+    ["-n", size.gpus],
+    ["-m", size.memory],
+    ["-c", size.compute],
   ]
     .filter(([, value]) => value !== "")
     .map(([flag, value]) => ` ${flag} ${value}`);
@@ -49,47 +48,12 @@ function Resize({ claim: { name }, onDone }: { readonly claim: Claim; readonly o
       title={`${t.actions.resize}: ${name}`}
       command={`millpond resize ${name}${options.join("")}`}
       onDo={async ({ headers }) => {
-        const request = {
-          name,
-          gpus: gpus === "" ? 0 : Number(gpus),
-          memoryBytes: memory === "" ? 0n : parseSize(memory),
-          computePercent: compute === "" ? 0 : parsePercent(compute),
-        };
-        await claims.resizeClaim(request, { headers });
+        await claims.resizeClaim({ name, ...parseSizeText(size) }, { headers });
         onDone();
       }}
     >
       <p>{t.resizeMeans}</p>
-      <label class="field">
-        {t.gpus}
-        <input
-          type="number"
-          min={1}
-          max={64}
-          value={gpus}
-          onInput={({ currentTarget }) => setGpus(currentTarget.value)}
-        />
-      </label>
-      <label class="field">
-        {t.memoryEach}
-        <input
-          type="text"
-          placeholder="8Gi"
-          pattern="[0-9.]+[KMGTkmgt]?i?B?"
-          value={memory}
-          onInput={({ currentTarget }) => setMemory(currentTarget.value)}
-        />
-      </label>
-      <label class="field">
-        {t.shareEach}
-        <input
-          type="text"
-          placeholder="50%"
-          pattern="[0-9.]+%?"
-          value={compute}
-          onInput={({ currentTarget }) => setCompute(currentTarget.value)}
-        />
-      </label>
+      <SizeFields of={size} onChange={setSize} />
     </Action>
   );
 }

@@ -9,6 +9,7 @@ import { claims } from "../state/calls.ts";
 import { addressOf, setQuery, usePlace } from "../state/place.ts";
 import { useWatch } from "../state/watch.ts";
 import { texts } from "../texts/texts.ts";
+import { SubmitClaim } from "./claim-submit.tsx";
 
 /** What each vGPU is to have. */
 export function askedOf({ memoryBytes, memoryPercent, computePercent, exclusive }: Claim): string {
@@ -113,7 +114,11 @@ export function ClaimsView() {
     </>
   );
   return (
-    <View title={t.views.claims} command={`millpond get claims${includeEnded ? " --all" : ""}`}>
+    <View
+      title={t.views.claims}
+      command={`millpond get claims${includeEnded ? " --all" : ""}`}
+      more={<SubmitClaim />}
+    >
       <Awaited of={watched}>
         {(all) => (
           <Table
