@@ -45,7 +45,8 @@ export function readSlice(names: ResourceNames, container: ResourceHolder): Slic
   const requests = collect(names, container, "requests");
   for (const [kind, { name, text }] of requests) {
     const limit = limits.get(kind);
-    if (limit === undefined || amount(kind, limit) !== amount(kind, { name, text })) {
+    const asked = within(container, () => amount(kind, { name, text }));
+    if (limit === undefined || within(container, () => amount(kind, limit)) !== asked) {
       throw refuse(
         container,
         `requests ${quote(text)} of ${name} and has a limit of ${limit === undefined ? "none" : quote(limit.text)}`,

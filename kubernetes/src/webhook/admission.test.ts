@@ -124,6 +124,21 @@ test("the program's own library path stays behind ours, and what the pod has sta
 
 test.each<[string, V1Pod, RegExp, object?]>([
   ["a fraction", asking({}, { "millpond.dev/vgpu": "500m" }), /not a whole number.*\[MILLPOND_E_INVALID\]$/],
+  [
+    "a fraction in requests",
+    asking({
+      spec: {
+        containers: [
+          {
+            name: "main",
+            image: "x",
+            resources: { limits: { "millpond.dev/vgpu": "1" }, requests: { "millpond.dev/vgpu": "500m" } },
+          },
+        ],
+      },
+    }),
+    /the container "main" .*not a whole number.*\[MILLPOND_E_INVALID\]$/,
+  ],
   ["zero", asking({}, { "millpond.dev/vgpu": "0" }), /from 1 to 64.*\[MILLPOND_E_INVALID\]$/],
   [
     "too much memory",

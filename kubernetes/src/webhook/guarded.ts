@@ -86,9 +86,12 @@ function isWithin(path: string, directory: string): boolean {
   return path === directory || path.startsWith(`${directory}/`);
 }
 
-/** Without `.`, `..` and double slashes, as the kubelet would open it; links are the host's. */
+/** Without `.`, `..`, double slashes and `/proc/PID/root`, as the kubelet would open it; other links are the host's. */
 function normalizePath(path: string): string {
-  return posix.normalize(`/${path}`).replace(/(.)\/$/, "$1");
+  const normal = posix
+    .normalize(`/${path}`)
+    .replace(/^(?:\/proc\/[^/]+(?:\/task\/[^/]+)?\/root(?=\/|$))+/, "");
+  return normal.replace(/\/$/, "") || "/";
 }
 
 function secretsOf({ spec }: V1Pod): string[] {

@@ -112,8 +112,9 @@ export function validateChange(names: ResourceNames, before: V1Pod, after: V1Pod
     if (before.metadata?.annotations?.[key] !== text) readResize(key, text);
   }
   if (isOperator) return;
-  if (before.metadata?.labels?.[keys.managed] !== after.metadata?.labels?.[keys.managed]) {
-    throw fixed(`the label ${keys.managed}`);
+  // The label queue chooses a queue as the annotation does, which is checked when the pod is created.
+  for (const key of [keys.managed, keys.queue]) {
+    if (before.metadata?.labels?.[key] !== after.metadata?.labels?.[key]) throw fixed(`the label ${key}`);
   }
   const old = before.metadata?.annotations ?? {};
   const now = after.metadata?.annotations ?? {};
