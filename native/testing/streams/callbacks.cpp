@@ -161,8 +161,10 @@ TEST("many threads and streams at once: each stream's functions stay in order") 
   }
 }
 
-TEST("a host function may wait for a thread that allocates, loads, launches for the first time and asks") {
+TEST("a host function may wait for a thread that allocates, launches for the first time and asks") {
   context();
+  // Loading would wait for the function.
+  CUfunction fill = kernel("fill");
   CUevent first = event(CU_EVENT_DEFAULT), second = event(CU_EVENT_DEFAULT);
   OK(CU(cuEventRecord)(first, nullptr));
   OK(CU(cuEventRecord)(second, nullptr));
@@ -183,7 +185,7 @@ TEST("a host function may wait for a thread that allocates, loads, launches for 
     int count = 16, value = 9;
     CUdeviceptr to = memory;
     void* parameters[] = {&to, &count, &value};
-    OK(CU(cuLaunchKernel)(kernel("fill"), 1, 1, 1, 32, 1, 1, 0, mine, parameters, nullptr));
+    OK(CU(cuLaunchKernel)(fill, 1, 1, 1, 32, 1, 1, 0, mine, parameters, nullptr));
     int seen = 0;
     OK(CU(cuMemcpyDtoHAsync_v2)(&seen, memory, sizeof seen, mine));
     OK(CU(cuStreamSynchronize)(mine));
@@ -382,6 +384,66 @@ TEST("a thread whose kernel prints into a full pipe holds up no other thread") {
   CHECK(::dup2(before, STDOUT_FILENO) == STDOUT_FILENO);
   for (const int each : {pipe[0], pipe[1], before}) ::close(each);
   OK(CU(cuModuleUnload)(module));
+  OK(CU(cuMemFree_v2)(memory));
+}
+
+namespace {
+
+/// The kernels of the tests, as the driver is given them.
+const std::string& kernelText() {
+  static const std::string text = [] {
+    std::ifstream file(kernelFile, std::ios::binary);
+    CHECK(file.good());
+    return std::string{std::istreambuf_iterator<char>(file), {}};
+  }();
+  return text;
+}
+
+void sleepAwhile(void*) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }
+
+}  // namespace
+
+// A card's driver waits for the device, and so for the function, inside of each of these (docs/decisions/0030).
+TEST("modules are loaded and unloaded, and kernels of libraries first launched, while host functions are pending") {
+  context();
+  CUstream held = stream();
+  CUstream other = stream();
+  const CUdeviceptr memory = allocate(3 * sizeof(int));
+  const auto store = [&](CUfunction kernel, unsigned index, int value) {
+    CUdeviceptr place = memory + index * sizeof(int);
+    void* parameters[] = {&place, &value};
+    OK(CU(cuLaunchKernel)(kernel, 1, 1, 1, 1, 1, 1, 0, other, parameters, nullptr));
+  };
+  for (int round = 0; round < 3; ++round) {
+    CUlibrary early = nullptr;
+    CUkernel ofEarly = nullptr;
+    OK(CU(cuLibraryLoadData)(&early, kernelText().c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+    OK(CU(cuLibraryGetKernel)(&ofEarly, early, "store"));
+    OK(CU(cuLaunchHostFunc)(held, &sleepAwhile, nullptr));
+    store(reinterpret_cast<CUfunction>(ofEarly), 0, round + 1);
+
+    OK(CU(cuLaunchHostFunc)(held, &sleepAwhile, nullptr));
+    CUmodule module = nullptr;
+    CUfunction ofModule = nullptr;
+    OK(CU(cuModuleLoadData)(&module, kernelText().c_str()));
+    OK(CU(cuModuleGetFunction)(&ofModule, module, "store"));
+    OK(CU(cuLaunchHostFunc)(held, &sleepAwhile, nullptr));
+    store(ofModule, 1, round + 2);
+
+    CUlibrary late = nullptr;
+    CUkernel ofLate = nullptr;
+    OK(CU(cuLibraryLoadData)(&late, kernelText().c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+    OK(CU(cuLibraryGetKernel)(&ofLate, late, "store"));
+    OK(CU(cuLaunchHostFunc)(held, &sleepAwhile, nullptr));
+    store(reinterpret_cast<CUfunction>(ofLate), 2, round + 3);
+    OK(CU(cuStreamSynchronize)(other));
+    OK(CU(cuLaunchHostFunc)(held, &sleepAwhile, nullptr));
+    OK(CU(cuLibraryUnload)(early));
+    OK(CU(cuLibraryUnload)(late));
+    OK(CU(cuModuleUnload)(module));
+    OK(CU(cuStreamSynchronize)(held));
+    CHECK(read(memory, 3) == (std::vector<int>{round + 1, round + 2, round + 3}));
+  }
   OK(CU(cuMemFree_v2)(memory));
 }
 

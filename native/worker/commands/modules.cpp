@@ -201,6 +201,7 @@ CUresult Executor::onGetFunction(const cmd::Decoded<cmd::GetFunction>& command) 
   if (!adopt(kind, get.handle, object)) return violation("the handle of a function is taken");
   children_[get.owner].push_back(get.handle);
   functions_[get.handle] = {end, {}, layout};
+  if (loadsKernels_) loadKernel(get.handle);
   reply(cmd::GetFunctionReply{.paramCount = static_cast<uint32_t>(layout.size() / 2)}, std::as_bytes(std::span(layout)),
         std::span<const std::byte>{});
   return CUDA_SUCCESS;

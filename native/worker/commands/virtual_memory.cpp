@@ -169,6 +169,8 @@ void Executor::finish(const Ending& ending) {
 bool Executor::progressEndings() {
   bool some = false;
   while (!endings_.empty() && state(endings_.front().fence) != CUDA_ERROR_NOT_READY) {
+    // The end of an array waits for the device: docs/decisions/0030.
+    if (callbacksExpected_ > 0 && endings_.front().kind == Ending::Kind::kArray) break;
     const Ending ending = std::move(endings_.front());
     endings_.pop_front();
     finish(ending);

@@ -33,9 +33,20 @@ constexpr uint64_t kSpareHostBytes = uint64_t{64} << 20;
 int64_t pollBudgetNs() { return std::thread::hardware_concurrency() >= 4 ? 20'000'000 : 30'000; }
 
 /// Whether the driver may wait for the device inside of this command, and so for functions of the client, whose end only
-/// the issuing thread hears of. A thread that such a function waits for may make any other call.
-bool mayWaitInside(cmd::Op op) {
+/// the issuing thread hears of. A thread that such a function waits for may make any other call. Measured on an H200:
+/// docs/decisions/0030.
+bool mayWaitInside(cmd::Op op, std::span<const std::byte> head) {
+  const auto handleOf = [head](size_t offset) {
+    uint64_t wire = 0;
+    if (head.size() >= offset + sizeof wire) std::memcpy(&wire, head.data() + offset, sizeof wire);
+    return handle::kind(wire);
+  };
   switch (op) {
+    // A library and its kernels are put on the device at their first use: with GetFunction, see loadKernels.
+    case cmd::Op::kModuleLoad:
+      return handleOf(offsetof(cmd::ModuleLoad, handle)) == HandleKind::kModule;
+    case cmd::Op::kGetFunction:
+      return handleOf(offsetof(cmd::GetFunction, handle)) == HandleKind::kKernel;
     case cmd::Op::kContextCreate:
     case cmd::Op::kContextSetLimit:
     case cmd::Op::kCtxResetPersistingL2Cache:
@@ -281,8 +292,8 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
   const auto op = static_cast<cmd::Op>(frame.header.op);
   if (trace_ == cmd::Op{} && leavesTrace(op)) [[unlikely]]
     trace_ = op;
-  if (callbacksExpected_ > 0 && current_.request != 0 && mayWaitInside(op)) {
-    // Whoever waits for it is one thread; the others, and the client's functions themselves, go on meanwhile.
+  if (callbacksExpected_ > 0 && current_.request != 0 && mayWaitInside(op, frame.head())) {
+    // One thread of the program waits for it; the others, and the functions themselves, go on meanwhile.
     const uint64_t bytes = frame.body().size();
     if (bytes > kMaxWaitingBytes - std::min(kMaxWaitingBytes, afterCallbackBytes_))
       return violation("over " + std::to_string(kMaxWaitingBytes) + " bytes of commands wait for functions of the client");
@@ -291,17 +302,22 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
     std::copy(frame.head().begin(), frame.head().end(), body.begin());
     afterCallbacks_.emplace_back(current_, [this, op, bytes, body = std::move(body)] {
       afterCallbackBytes_ -= bytes;
-      return dispatch(*this, op, body, body);
+      return perform(op, body, body);
     });
     return kDeferred;
   }
-  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (captures_.empty() || admitCaptured(op, frame.head())) [[likely]]
-    result = dispatch(*this, op, frame.head(), frame.body());
-  if (parking_.afterNs && result == CUDA_SUCCESS && canRepeat(op)) note(op, frame.body());
-  if (result == CUDA_ERROR_INVALID_HANDLE && eventTimes_.any()) [[unlikely]]
-    result = elapsed(op, frame.body());
+  const CUresult result = perform(op, frame.head(), frame.body());
   if (result != kDeferred && !ended_) answer(current_, result);
+  return result;
+}
+
+CUresult Executor::perform(cmd::Op op, std::span<const std::byte> head, std::span<const std::byte> body) {
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (captures_.empty() || admitCaptured(op, head)) [[likely]]
+    result = dispatch(*this, op, head, body);
+  if (parking_.afterNs && result == CUDA_SUCCESS && canRepeat(op)) note(op, body);
+  if (result == CUDA_ERROR_INVALID_HANDLE && eventTimes_.any()) [[unlikely]]
+    result = elapsed(op, body);
   return result;
 }
 

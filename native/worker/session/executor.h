@@ -404,6 +404,8 @@ class Executor {
   CUresult elapsed(cmd::Op op, std::span<const std::byte> body);
   /// What the driver said, or what stood in the way of asking it.
   CUresult execute(const ServerLink::Frame& frame);
+  /// A command whose turn it is; `head` is what may be looked at before the rest is copied.
+  CUresult perform(cmd::Op op, std::span<const std::byte> head, std::span<const std::byte> body);
 
   /// A command that a GPU works at.
   struct GatedWork {
@@ -537,6 +539,11 @@ class Executor {
   void releaseHostRun(uint64_t address, uint64_t bytes);
   /// Unmaps what was freed while graphs were given addresses in it, when there is no graph any more.
   void releaseForgottenRuns();
+  /// Puts the kernels that the program has asked for on the device, before a function of it can be pending: their first
+  /// launch would wait for that function, whose end is announced to the thread that launches. Later kernels follow as
+  /// soon as they are asked for.
+  void loadKernels();
+  void loadKernel(uint64_t wire);
   CUresult issueHostFunction(const Stream& stream, const Callback& callback);
   bool progressCallbacks();
 
@@ -765,6 +772,7 @@ class Executor {
   std::unordered_set<uint32_t> callbackThreads_;  ///< by the numbers that the client gives its threads
   std::unordered_map<uint64_t, std::vector<graph::Source>> callbackSources_;  ///< more than a page, by number
   uint64_t callbacksExpected_ = 0;        ///< issued, and not known to be done
+  bool loadsKernels_ = false;             ///< the program has given streams functions
   std::deque<std::pair<Request, std::function<CUresult()>>> afterCallbacks_;
   uint64_t afterCallbackBytes_ = 0;  ///< of the commands in it
   struct Pinned {

@@ -17,6 +17,8 @@ CUresult loadModule(CUmodule* handle, Load load) {
     if (!handle) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<const ptx::Program> program;
     if (CUresult result = load(&program)) return result;
+    // As a card's driver does (docs/decisions/0030): new code is put on an idle device.
+    if (CUresult fault = context->synchronize()) return fault;
     std::shared_ptr<Module> module;
     if (CUresult result = Module::load(context, std::move(program), &module)) return result;
     *handle = driver.modules().add(std::move(module));

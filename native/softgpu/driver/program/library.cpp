@@ -57,7 +57,10 @@ CUresult Library::instance(const ContextPtr& context, std::shared_ptr<Module>* m
   std::lock_guard lock(mutex_);
   std::shared_ptr<Module>& loaded = instances_[context->id()];
   if (!loaded) {
-    if (CUresult result = Module::load(context, program_, &loaded)) {
+    // As a card's driver does: new code is put on an idle device.
+    CUresult result = context->synchronize();
+    if (!result) result = Module::load(context, program_, &loaded);
+    if (result) {
       instances_.erase(context->id());
       return result;
     }

@@ -109,6 +109,7 @@ CUresult Executor::launchGraph(const cmd::GraphLaunch& launch) {
   CUresult rc = CUDA_SUCCESS;
   // What belongs to the launches of this graph would have to go over to the graph that is being captured.
   if (captured && (!contents->stages.empty() || !contents->calls.empty())) rc = CUDA_ERROR_NOT_SUPPORTED;
+  if (!contents->calls.empty()) loadKernels();
   if (!rc) rc = driver_.cuGraphLaunch(exec->second.handle, s.handle);
   // Its kernels may be of any.
   for (Context& each : contexts_) each.hasLaunched = each.hasLaunched || each.handle;
