@@ -56,7 +56,7 @@ it.each(blocks.filter(({ kind }) => kind !== "background"))("$commands", async (
     expect(status).not.toBe(0);
     expect(stderr).toMatch(/MILLPOND_E_/);
   } else {
-    expect({ status, stderr }).toMatchObject({ status: 0 });
+    expect(status, stderr).toBe(0);
     expect(stdout).not.toBe("");
   }
 });

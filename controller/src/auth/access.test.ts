@@ -90,8 +90,8 @@ const mayCallIt: Readonly<Record<string, readonly string[]>> = {
   "ClaimService/ReleaseClaim": creators,
   "ClaimService/ResizeClaim": users,
   "ClaimService/GetClaim": programs,
-  "ClaimService/ExplainClaim": users,
-  "ClaimService/ListClaims": users,
+  "ClaimService/ExplainClaim": programs,
+  "ClaimService/ListClaims": programs,
   "PoolService/ListNodes": users,
   "PoolService/GetNode": users,
   "PoolService/CordonNode": ["admin"],
@@ -99,8 +99,8 @@ const mayCallIt: Readonly<Record<string, readonly string[]>> = {
   "PoolService/RemoveNode": ["admin"],
   "PoolService/LabelNode": ["admin"],
   "PoolService/ListDevices": users,
-  "PoolService/ListSessions": users,
-  "PoolService/ListEvents": users,
+  "PoolService/ListSessions": programs,
+  "PoolService/ListEvents": programs,
   "PoolService/GetVersion": [...programs, "agent"],
   "QueueService/PutQueue": ["admin"],
   "QueueService/ListQueues": users,
@@ -203,6 +203,31 @@ test("a claim of another tenant is as if it were not there", async () => {
   expect((await admin.claims.getClaim({ name: "secret" })).claim?.name).toBe("secret");
 });
 
+async function openSessions(pool: TestPool, clients: Clients, claims: readonly string[]): Promise<void> {
+  for (const claim of claims) {
+    const { ticket } = await clients.claims.createTicket({ claim });
+    await pool.agent("node-a").openSession(ticket);
+  }
+}
+
+/** Asserts that every list is about the one claim only, and that nothing is said of its queue or tenant. */
+async function expectSeesOnly(program: Clients, own: string, others: readonly string[]): Promise<void> {
+  expect((await program.claims.listClaims({ includeEnded: true })).claims.map(({ name }) => name)).toEqual([
+    own,
+  ]);
+  const { sessions } = await program.pool.listSessions({});
+  expect([...new Set(sessions.map(({ claim }) => claim))]).toEqual([own]);
+  const { events } = await program.pool.listEvents({});
+  expect([...new Set(events.map(({ subject }) => subject))]).toEqual([`claim/${own}`]);
+  expect(await program.claims.explainClaim({ name: own })).toMatchObject({ claim: { name: own }, facts: [] });
+  for (const name of others) {
+    expect((await refusal(program.claims.explainClaim({ name }))).code).toBe("MILLPOND_E_NOT_FOUND");
+    expect((await program.pool.listSessions({ claim: name })).sessions).toEqual([]);
+    expect((await program.pool.listEvents({ subject: `claim/${name}` })).events).toEqual([]);
+  }
+  expect((await program.pool.listEvents({ subject: "node/node-a" })).events).toEqual([]);
+}
+
 test("the token of a claim sees that claim and nothing else, not even a later one of the same name", async () => {
   const { pool, ann, bob } = await startTenants();
   await ann.claims.createClaim({ claim: { name: "own", memoryBytes: GiB } });
@@ -222,6 +247,8 @@ test("the token of a claim sees that claim and nothing else, not even a later on
       expect((await refusal(call)).code).toBe("MILLPOND_E_NOT_FOUND");
     }
   }
+  await openSessions(pool, ann, ["own", "other"]);
+  await expectSeesOnly(program, "own", ["other", "nobody"]);
   // The contents of a token are authenticated.
   for (const forged of [secret.replace("own", "other"), secret.replace("team-a", "team-b"), `${secret}A`]) {
     expect((await refusal(as(pool, forged).claims.getClaim({ name: "other" }))).code).toBe(
@@ -259,6 +286,8 @@ test("the token of a program creates claims for it, and sees no others, not even
   expect(claim?.tenant).toBe("team-a");
   expect((await program.claims.waitClaim({ name: "own" })).claim?.name).toBe("own");
   expect((await program.claims.createTicket({ claim: "own" })).ticket).toMatch(/^mpt1\./);
+  await openSessions(pool, ann, ["own", "other"]);
+  await expectSeesOnly(program, "own", ["other", "nobody"]);
   // Those that created it with their own token see it as any other of their tenant.
   expect((await ann.claims.getClaim({ name: "own" })).claim?.name).toBe("own");
   for (const [stranger, name] of [

@@ -24,6 +24,8 @@ interface Rule<I> {
    * it does for objects that it does not find. Absent: it redirects the caller to the leader.
    */
   readonly follower?: "answers" | "asks";
+  /** The call reads what grows with the pool, so that it takes its turn among such calls. */
+  readonly reads?: "lists";
   /** The object that a call changes, for the audit; absent: it changes nothing that a user decides. */
   readonly changes?: (request: I) => string;
 }
@@ -43,13 +45,13 @@ const claimRules: Rules<typeof ClaimService> = {
   releaseClaim: { role: "program", changes: ({ name }) => `claim/${name}` },
   resizeClaim: { role: "user", changes: ({ name }) => `claim/${name}` },
   getClaim: { role: "claim", follower: "answers" },
-  explainClaim: { role: "user", follower: "asks" },
-  listClaims: { role: "user", follower: "answers" },
+  explainClaim: { role: "claim", follower: "asks", reads: "lists" },
+  listClaims: { role: "claim", follower: "answers", reads: "lists" },
 };
 
 const poolRules: Rules<typeof PoolService> = {
-  listNodes: { role: "user", follower: "asks" },
-  getNode: { role: "user", follower: "asks" },
+  listNodes: { role: "user", follower: "asks", reads: "lists" },
+  getNode: { role: "user", follower: "asks", reads: "lists" },
   cordonNode: {
     role: "admin",
     changes: ({ name, deviceUuid }) => `node/${name}${deviceUuid === "" ? "" : `/${deviceUuid}`}`,
@@ -57,28 +59,28 @@ const poolRules: Rules<typeof PoolService> = {
   drainNode: { role: "admin", changes: ({ name }) => `node/${name}` },
   removeNode: { role: "admin", changes: ({ name }) => `node/${name}` },
   labelNode: { role: "admin", changes: ({ name }) => `node/${name}` },
-  listDevices: { role: "user", follower: "asks" },
-  listSessions: { role: "user", follower: "asks" },
-  listEvents: { role: "user", follower: "answers" },
+  listDevices: { role: "user", follower: "asks", reads: "lists" },
+  listSessions: { role: "claim", follower: "asks", reads: "lists" },
+  listEvents: { role: "claim", follower: "answers", reads: "lists" },
   backUp: { role: "admin", changes: () => "state" },
   getVersion: { role: "any", follower: "answers" },
 };
 
 const queueRules: Rules<typeof QueueService> = {
   putQueue: { role: "admin", changes: ({ queue }) => `queue/${queue?.name ?? ""}` },
-  listQueues: { role: "user", follower: "answers" },
+  listQueues: { role: "user", follower: "answers", reads: "lists" },
   deleteQueue: { role: "admin", changes: ({ name }) => `queue/${name}` },
   putTenant: { role: "admin", changes: ({ tenant }) => `tenant/${tenant?.name ?? ""}` },
-  listTenants: { role: "user", follower: "answers" },
+  listTenants: { role: "user", follower: "answers", reads: "lists" },
   deleteTenant: { role: "admin", changes: ({ name }) => `tenant/${name}` },
-  getUsage: { role: "user", follower: "asks" },
+  getUsage: { role: "user", follower: "asks", reads: "lists" },
 };
 
 const accessRules: Rules<typeof AccessService> = {
   createToken: { role: "tenant-admin", changes: ({ name }) => `token/${name}` },
-  listTokens: { role: "tenant-admin", follower: "answers" },
+  listTokens: { role: "tenant-admin", follower: "answers", reads: "lists" },
   revokeToken: { role: "tenant-admin", changes: ({ name }) => `token/${name}` },
-  listAudit: { role: "tenant-admin", follower: "answers" },
+  listAudit: { role: "tenant-admin", follower: "answers", reads: "lists" },
   // It changes nothing in the pool, and the code logs in its creator.
   createLoginCode: { role: "user", follower: "answers" },
 };
@@ -116,8 +118,7 @@ export function ruleOf(method: DescMethod): Rule<never> {
 
 /** Whether a method reads lists: such calls take turns. What programs and agents wait for does not. */
 export function takesTurns(method: DescMethod): boolean {
-  const { role, follower, changes } = ruleOf(method);
-  return follower !== undefined && changes === undefined && role !== "any" && role !== "claim";
+  return ruleOf(method).reads === "lists";
 }
 
 /** `ClaimService/ReleaseClaim`. */

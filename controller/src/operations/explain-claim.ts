@@ -14,6 +14,8 @@ export interface ExplainedFact {
   /** `queue research`, `tenant a`, `node node-1`, `idle`. */
   readonly subject: string;
   readonly reason: Reason;
+  /** It is about claims of others too. */
+  readonly isShared: boolean;
 }
 
 /** Why a claim is as it is, with the numbers of the moment. */
@@ -68,14 +70,16 @@ export async function explainClaim(pool: Pool, name: string, sees: Sight = seesA
         ...tree.chain(claim.queue).map((queue) => ({
           subject: `queue ${queue.name}`,
           reason: tree.use(queue.name),
+          isShared: true,
         })),
-        { subject: `tenant ${claim.tenant}`, reason: tree.useOfTenant(claim.tenant) },
+        { subject: `tenant ${claim.tenant}`, reason: tree.useOfTenant(claim.tenant), isShared: true },
         ...pool.liveness
           .sessions()
           .filter(({ session }) => session.claim === name && session.notParked !== "")
           .map(({ session: { program, notParked } }) => ({
             subject: "idle",
             reason: reason("not-parked", { program, why: notParked }),
+            isShared: false,
           })),
       ],
     };
@@ -94,5 +98,5 @@ function explainLostNode(pool: Pool, { nodeLoss }: ClaimRecord, node: string | u
     requeue: reason("node-silent-claim-requeues", { seconds, afterSeconds }),
     fail: reason("node-silent-claim-fails", { seconds, afterSeconds }),
   } as const;
-  return [{ subject: `node ${node}`, reason: policies[nodeLoss] }];
+  return [{ subject: `node ${node}`, reason: policies[nodeLoss], isShared: false }];
 }

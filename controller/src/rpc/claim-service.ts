@@ -128,17 +128,22 @@ export function makeClaimService(
     },
 
     async explainClaim({ name }, context) {
-      const sees = sightOf(callerOf(context));
+      const caller = callerOf(context);
+      const sees = sightOf(caller);
       const { claim, expectedAt, nextReleaseAt, waitsFor, facts, ...rest } = await explainClaim(
         pool,
         claimName(name),
         sees,
       );
-      const mayKnow = mayKnowOf(callerOf(context));
-      const factDetails = facts.map(({ subject, reason }) => ({
-        subject,
-        reason: toReasonMessage(reason, mayKnow),
-      }));
+      const mayKnow = mayKnowOf(caller);
+      const isProgram = caller.claim !== undefined || caller.program !== undefined;
+      // A program reads about its claim, not about what the others of its queue and tenant use.
+      const factDetails = facts
+        .filter(({ isShared }) => !(isShared && isProgram))
+        .map(({ subject, reason }) => ({
+          subject,
+          reason: toReasonMessage(reason, mayKnow),
+        }));
       return {
         ...rest,
         claim: show(claim, context),

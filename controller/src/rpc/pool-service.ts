@@ -83,20 +83,22 @@ export function makePoolService(
     },
 
     async listEvents({ after, subject, limit }, context) {
-      const sees = sightOf(callerOf(context));
+      const caller = callerOf(context);
+      const sees = sightOf(caller);
       if (after > BigInt(Number.MAX_SAFE_INTEGER)) {
         throw millpondError("MILLPOND_E_INVALID", `after is ${after}, not the id of an event`);
       }
       const query: EventQuery = {
         after: Number(after),
-        subject,
+        // A token of a claim sees events of that claim only, so that the store need not read any others.
+        subject: caller.claim !== undefined && subject === "" ? `claim/${caller.claim.name}` : subject,
         limit: checkRange(limit === 0 ? defaultEvents : limit, "limit", 1, maxEvents),
         end: after === 0n ? "newest" : "oldest",
       };
       const events = await (sees === seesAll
         ? store.listEvents(query)
         : listSeenEvents(pool, store, query, sees));
-      const mayKnow = mayKnowOf(callerOf(context));
+      const mayKnow = mayKnowOf(caller);
       return { events: events.map((event) => toEvent(event, mayKnow)) };
     },
 

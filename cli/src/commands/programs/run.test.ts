@@ -2,6 +2,7 @@
 
 import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { ClaimState, errorCodeOf, SessionState } from "@millpond/api";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { fakeClient, PoolFixture } from "../../../test/fixture.ts";
@@ -10,6 +11,7 @@ import { LossyProxy } from "../../../test/lossy-proxy.ts";
 import { identifyProcess } from "@millpond/agent";
 
 const gibibyte = 2n ** 30n;
+const entry = fileURLToPath(new URL("../../../bin/millpond.mjs", import.meta.url));
 
 let pool: PoolFixture;
 beforeAll(async () => {
@@ -86,7 +88,6 @@ describe("a program under millpond run", () => {
     const { claims } = connect({ controller: pool.connection.controller, token, source: "the test" });
     const codes = await Promise.all(
       [
-        claims.listClaims({}),
         claims.createClaim({ claim: { memoryBytes: 1n << 20n } }),
         claims.releaseClaim({ name: "other" }),
         claims.createTicket({ claim: "other" }),
@@ -94,12 +95,30 @@ describe("a program under millpond run", () => {
         claims.createClaimToken({ name: "other" }),
       ].map(async (call) => await call.then(() => "done", errorCodeOf)),
     );
-    const forbidden = Array.from({ length: 3 }, () => "MILLPOND_E_FORBIDDEN");
+    const forbidden = Array.from({ length: 2 }, () => "MILLPOND_E_FORBIDDEN");
     expect(codes).toEqual([...forbidden, ...Array.from({ length: 3 }, () => "MILLPOND_E_NOT_FOUND")]);
-    expect((await claims.getClaim({ name: "own" })).claim?.name).toBe("own");
+    expect((await claims.listClaims({})).claims.map(({ name }) => name)).toEqual(["own"]);
     running.child.stdin?.end();
     await running.finished;
     expect((await pool.connection.claims.getClaim({ name: "other" })).claim?.state).toBe(ClaimState.BOUND);
+    await pool.connection.claims.releaseClaim({ name: "other" });
+    await expectNoClaims();
+  });
+
+  test("reads of its own claim with the commands of millpond, and of no other", async () => {
+    await pool.connection.claims.createClaim({
+      claim: { name: "other", memoryBytes: 1n << 30n, leaseSeconds: 60 },
+    });
+    const millpond = `"${process.execPath}" "${entry}"`;
+    const commands = ["why own", "describe claim own", "get claims", "get events", "get sessions"];
+    const script = commands.map((command) => `${millpond} ${command} || exit $?`).join("; ");
+    const result = await pool.home.millpond(["run", "-m", "1Gi", "--name", "own", "--", "sh", "-c", script]);
+    expect(result).toMatchObject({ code: 0, stderr: "no sessions\n" });
+    expect(result.stdout).toContain("claim/own");
+    expect(result.stdout).not.toContain("other");
+    const refused = await pool.home.millpond(["run", "-m", "1Gi", "--", "sh", "-c", `${millpond} why other`]);
+    expect(refused.code).not.toBe(0);
+    expect(refused.stderr).toContain("MILLPOND_E_NOT_FOUND");
     await pool.connection.claims.releaseClaim({ name: "other" });
     await expectNoClaims();
   });
