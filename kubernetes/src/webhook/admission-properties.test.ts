@@ -251,6 +251,45 @@ test("an admitted pod has what it asked for and nothing of Millpond's besides, w
   for (const count of Object.values(seen)) expect(count).toBeGreaterThan(30);
 });
 
+test("a container that is added to a pod that runs gets no token but the pod's own, and nothing of the pool", () => {
+  const plain: V1Pod = { metadata: { name: "p" }, spec: { containers: [{ name: "c0", image: "x" }] } };
+  const asking: V1Pod = {
+    metadata: { name: "p" },
+    spec: { containers: [{ name: "c0", image: "x", resources: { limits: { "millpond.dev/vgpu": "1" } } }] },
+  };
+  const policy: AdmissionPolicy = { ...basePolicy, allocation: "dra", isGated: true };
+  const seen = { allowed: 0, refused: 0 };
+  fc.assert(
+    fc.property(
+      fc.constantFrom(plain, asking),
+      containersNamed("e", 1),
+      fc.boolean(),
+      (pod, added, usesOwn) => {
+        const running = admit(policy, pod);
+        const id = running?.metadata?.annotations?.[keys.id];
+        const own = JSON.stringify(added).replaceAll(
+          foreignSecret,
+          usesOwn && id !== undefined ? `millpond-${id}` : foreignSecret,
+        );
+        const after = {
+          ...running,
+          spec: { ...running?.spec, ephemeralContainers: JSON.parse(own) as unknown },
+        } as V1Pod;
+        const more = { operation: "UPDATE", subResource: "ephemeralcontainers", oldObject: running };
+        const answer = reviewValidation(policy, review(after, { ...more, userInfo: { username: "ann" } }));
+        const text = JSON.stringify(after.spec?.ephemeralContainers);
+        const readsForeign = text.includes(foreignSecret);
+        const asks = allResourceNames(names).some((name) => text.includes(JSON.stringify(name)));
+        expect(answer.response.allowed).toBe(!readsForeign && !asks);
+        if (!answer.response.allowed) expectHouseForm(answer);
+        seen[answer.response.allowed ? "allowed" : "refused"] += 1;
+      },
+    ),
+    { numRuns: 500, seed: 20_261_124 },
+  );
+  for (const count of Object.values(seen)) expect(count).toBeGreaterThan(30);
+});
+
 test("a change by others than the operator leaves all that is Millpond's on a pod as it is", () => {
   const prepared = admit(
     { ...basePolicy, allocation: "dra", isGated: true },

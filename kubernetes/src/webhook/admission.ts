@@ -10,7 +10,12 @@ import { keysOf } from "../request/resource-names.ts";
 import type { UserClaim } from "../request/user-claims.ts";
 import { mutateUserClaims } from "./mutate-user-claims.ts";
 import { type InjectionPolicy, mutatePod } from "./mutate-pod.ts";
-import { validateChange, validateClaimMetadata, validateCreation } from "./validate-pod.ts";
+import {
+  validateChange,
+  validateClaimMetadata,
+  validateCreation,
+  validateDebugging,
+} from "./validate-pod.ts";
 
 export interface AdmissionPolicy extends InjectionPolicy {
   /** User name of the operator's service account. */
@@ -28,6 +33,8 @@ interface AdmissionRequest {
   readonly operation: string;
   /** `pods` and others that the webhooks are registered for. */
   readonly resource: string;
+  /** `ephemeralcontainers`, or empty. */
+  readonly subresource: string;
   readonly namespace: string;
   readonly user: string;
   readonly object: V1Pod;
@@ -65,6 +72,7 @@ function parseReview(body: unknown): AdmissionRequest {
     uid: request["uid"],
     operation: String(request["operation"]),
     resource: typeof resource?.resource === "string" ? resource.resource : "pods",
+    subresource: typeof request["subResource"] === "string" ? request["subResource"] : "",
     namespace: typeof request["namespace"] === "string" ? request["namespace"] : "",
     user: typeof user?.username === "string" ? user.username : "",
     object: request["object"] ?? {},
@@ -112,6 +120,8 @@ export function reviewValidation(policy: AdmissionPolicy, body: unknown): Admiss
     if (request.resource !== "pods") {
       if (request.user !== policy.operatorUser)
         validateClaimMetadata(policy.names, request.oldObject, request.object);
+    } else if (request.subresource === "ephemeralcontainers") {
+      validateDebugging(policy.names, request.object);
     } else if (request.operation === "CREATE") {
       validateCreation(policy.names, policy.allocation, request.object);
     } else if (request.operation === "UPDATE") {

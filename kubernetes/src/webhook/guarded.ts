@@ -111,22 +111,27 @@ function secretsOf({ spec }: V1Pod): string[] {
   return [...volumes, ...variables].filter((name) => name !== undefined);
 }
 
+/** CEL of a name of a Secret: whether it could be one of the operator's. */
+const isOurs = (name: string): string => `${name}.startsWith("millpond-")`;
+
 /** CEL: whether a pod that asks for nothing has a volume or a variable that has to be looked at. */
 export function touchesExpression(domain: string): string {
-  const ours = (name: string): string => `${name}.startsWith("millpond-")`;
   const volume = [
     `(has(v.hostPath) && (v.hostPath.path.contains("millpond") || v.hostPath.path.contains(${JSON.stringify(domain)})))`,
-    `(has(v.secret) && has(v.secret.secretName) && ${ours("v.secret.secretName")})`,
-    `(has(v.projected) && has(v.projected.sources) && v.projected.sources.exists(s, has(s.secret) && has(s.secret.name) && ${ours("s.secret.name")}))`,
+    `(has(v.secret) && has(v.secret.secretName) && ${isOurs("v.secret.secretName")})`,
+    `(has(v.projected) && has(v.projected.sources) && v.projected.sources.exists(s, has(s.secret) && has(s.secret.name) && ${isOurs("s.secret.name")}))`,
   ].join(" || ");
-  const variable = (list: string): string =>
-    [
-      `${list}.exists(c, has(c.env) && c.env.exists(e, has(e.valueFrom) && has(e.valueFrom.secretKeyRef) && has(e.valueFrom.secretKeyRef.name) && ${ours("e.valueFrom.secretKeyRef.name")}))`,
-      `${list}.exists(c, has(c.envFrom) && c.envFrom.exists(e, has(e.secretRef) && has(e.secretRef.name) && ${ours("e.secretRef.name")}))`,
-    ].join(" || ");
   return [
     `(has(object.spec.volumes) && object.spec.volumes.exists(v, ${volume}))`,
-    variable("object.spec.containers"),
-    `(has(object.spec.initContainers) && (${variable("object.spec.initContainers")}))`,
+    readsTokenExpression("object.spec.containers"),
+    `(has(object.spec.initContainers) && (${readsTokenExpression("object.spec.initContainers")}))`,
+  ].join(" || ");
+}
+
+/** CEL: whether a variable of one of the containers of a list may be from a Secret of the operator's. */
+export function readsTokenExpression(containers: string): string {
+  return [
+    `${containers}.exists(c, has(c.env) && c.env.exists(e, has(e.valueFrom) && has(e.valueFrom.secretKeyRef) && has(e.valueFrom.secretKeyRef.name) && ${isOurs("e.valueFrom.secretKeyRef.name")}))`,
+    `${containers}.exists(c, has(c.envFrom) && c.envFrom.exists(e, has(e.secretRef) && has(e.secretRef.name) && ${isOurs("e.secretRef.name")}))`,
   ].join(" || ");
 }

@@ -3,7 +3,7 @@
 // Which requests API servers ask the webhooks about: pods that ask for the pool, and no others.
 
 import { allResourceNames, keysOf, type ResourceNames } from "../request/resource-names.ts";
-import { touchesExpression } from "./guarded.ts";
+import { readsTokenExpression, touchesExpression } from "./guarded.ts";
 import { asMergePatch, type Cluster } from "../cluster/cluster.ts";
 
 export interface RegistrationOptions {
@@ -52,10 +52,10 @@ export function toWebhooks(options: RegistrationOptions): {
     matchPolicy: "Equivalent",
   };
   const labelled = { matchExpressions: [{ key: managed, operator: "Exists" }] };
-  const rule = (operations: readonly string[]) => ({
+  const rule = (operations: readonly string[], resource = "pods") => ({
     apiGroups: [""],
     apiVersions: ["v1"],
-    resources: ["pods"],
+    resources: [resource],
     scope: "Namespaced",
     operations,
   });
@@ -116,6 +116,17 @@ export function toWebhooks(options: RegistrationOptions): {
         clientConfig: clientConfig("/validate"),
         rules: [rule(["UPDATE"])],
       },
+      // `kubectl debug` adds containers to pods that exist, by a resource of its own.
+      {
+        ...common,
+        ...matching(
+          "debugs-with-what-is-the-pools",
+          `has(object.spec.ephemeralContainers) && ((${asksIn("object.spec.ephemeralContainers", names)}) || (${readsTokenExpression("object.spec.ephemeralContainers")}))`,
+        ),
+        name: `debugging.${names.domain}`,
+        clientConfig: clientConfig("/validate"),
+        rules: [rule(["UPDATE"], "pods/ephemeralcontainers")],
+      },
       // Without match conditions every ResourceClaim of the cluster would wait for this.
       ...(hasResourceClaims && hasMatchConditions
         ? [
@@ -135,18 +146,22 @@ export function toWebhooks(options: RegistrationOptions): {
 /** CEL: whether a pod asks for the pool, or says anything about it. */
 export function asksExpression(names: ResourceNames): string {
   const { managed } = keysOf(names);
+  return [
+    asksIn("object.spec.containers", names),
+    `(has(object.spec.initContainers) && ${asksIn("object.spec.initContainers", names)})`,
+    `(has(object.metadata.labels) && ${JSON.stringify(managed)} in object.metadata.labels)`,
+    `(has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.startsWith(${JSON.stringify(`${names.domain}/`)})))`,
+  ].join(" || ");
+}
+
+/** CEL: whether one of the containers of a list asks for the pool. */
+function asksIn(containers: string, names: ResourceNames): string {
   const list = `[${allResourceNames(names)
     .map((name) => JSON.stringify(name))
     .join(", ")}]`;
   const among = (member: "limits" | "requests"): string =>
     `(has(c.resources.${member}) && c.resources.${member}.exists(k, k in ${list}))`;
-  const asks = `has(c.resources) && (${among("limits")} || ${among("requests")})`;
-  return [
-    `object.spec.containers.exists(c, ${asks})`,
-    `(has(object.spec.initContainers) && object.spec.initContainers.exists(c, ${asks}))`,
-    `(has(object.metadata.labels) && ${JSON.stringify(managed)} in object.metadata.labels)`,
-    `(has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.startsWith(${JSON.stringify(`${names.domain}/`)})))`,
-  ].join(" || ");
+  return `${containers}.exists(c, has(c.resources) && (${among("limits")} || ${among("requests")}))`;
 }
 
 /** CEL: whether metadata of an object, as it is or as it was, has a key of ours. */

@@ -3,7 +3,7 @@
 // What a pod that uses the pool may be, after all that changed it when it was created, and what of it may change later.
 
 import { millpondError, parseClaimVariables, claimFieldSpecs, quote, type ClaimValues } from "@millpond/api";
-import type { KubernetesObject, V1Pod } from "@kubernetes/client-node";
+import type { KubernetesObject, V1Pod, V1ResourceRequirements } from "@kubernetes/client-node";
 import { parseSlices } from "../request/pod-request.ts";
 import { parseUserClaims, type UserClaim } from "../request/user-claims.ts";
 import type { Allocation } from "../allocation.ts";
@@ -24,11 +24,7 @@ export function validateCreation(names: ResourceNames, allocation: Allocation, p
     return;
   }
   if (labels[keys.managed] === undefined || request === undefined) {
-    const asking = containers.find(({ resources }) =>
-      [...Object.keys(resources?.limits ?? {}), ...Object.keys(resources?.requests ?? {})].some(
-        (name) => kindOfResource(names, name) !== undefined,
-      ),
-    );
+    const asking = containers.find(({ resources }) => askedResource(names, resources) !== undefined);
     const isOurs =
       labels[keys.managed] !== undefined || Object.keys(annotations).some((key) => isOwnKey(names, key));
     if (asking === undefined && !isOurs) {
@@ -125,6 +121,37 @@ export function validateChange(names: ResourceNames, before: V1Pod, after: V1Pod
   const hadGate = before.spec?.schedulingGates?.some(({ name }) => name === keys.gate) ?? false;
   const hasGate = after.spec?.schedulingGates?.some(({ name }) => name === keys.gate) ?? false;
   if (hadGate && !hasGate) throw fixed(`the scheduling gate ${keys.gate}`);
+}
+
+/**
+ * Containers that are added to a pod that runs get no part of the pool, and no token but the pod's own.
+ *
+ * @throws MILLPOND_E_FORBIDDEN, MILLPOND_E_INVALID
+ */
+export function validateDebugging(names: ResourceNames, pod: V1Pod): void {
+  const asking = pod.spec?.ephemeralContainers?.find(
+    ({ resources }) => askedResource(names, resources) !== undefined,
+  );
+  if (asking !== undefined) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the ephemeral container ${quote(asking.name)} asks for the pool`,
+      {
+        remedy: "Start a pod of its own for it.",
+      },
+    );
+  }
+  refuseForeignSecrets(pod, pod.metadata?.annotations?.[keysOf(names).id]);
+}
+
+/** The first resource of the pool among limits and requests. */
+function askedResource(
+  names: ResourceNames,
+  resources: V1ResourceRequirements | undefined,
+): string | undefined {
+  return [...Object.keys(resources?.limits ?? {}), ...Object.keys(resources?.requests ?? {})].find(
+    (name) => kindOfResource(names, name) !== undefined,
+  );
 }
 
 function fixed(what: string): Error {
