@@ -157,8 +157,9 @@ class Call {
     if (entry_ != CUDA_SUCCESS) return entry_;
     if constexpr (isTurn(C::kOp) || endsTurn(C::kOp)) {
       if (Mirror::exists()) [[unlikely]] {
-        // Who waits only reads, so the turn need not last.
+        // A wait only reads, so the turn need not last.
         (void)turn(fixed);
+        if constexpr (endsTurn(C::kOp)) Mirror::instance().beginWait(isAnsweredAtOnce(C::kOp));
         const auto whole = C::kOp == cmd::Op::kContextSync ? momentOfAll() : std::nullopt;
         const CUresult result = settle(ask(fixed, answer, tails...));
         if (result == CUDA_SUCCESS && endsTurn(C::kOp)) Mirror::instance().afterWait(whole);

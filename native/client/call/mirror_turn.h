@@ -40,6 +40,9 @@ constexpr bool endsTurn(cmd::Op op) noexcept {
   }
 }
 
+/// Whether such a wait is answered at once, done or not.
+constexpr bool isAnsweredAtOnce(cmd::Op op) noexcept { return op == cmd::Op::kStreamQuery || op == cmd::Op::kEventQuery; }
+
 /// Whether a command that is a turn could touch mirrored memory. Those that do not say where they do could.
 template <typename C>
 bool touchesMirror(const C& fixed) {

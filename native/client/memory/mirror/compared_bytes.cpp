@@ -54,6 +54,31 @@ MILLPOND_RACY ComparedBytes::Run ComparedBytes::nextChange(size_t from) const {
 
 void ComparedBytes::keep(Run run) { copyRacy(last_.data() + run.offset, here() + run.offset, run.bytes); }
 
+MILLPOND_RACY std::optional<ComparedBytes::Word> ComparedBytes::onlyChange() const {
+  const Run first = nextChange(0);
+  if (first.bytes == 0) return Word{};
+  const size_t before = (address_ + first.offset) % kWord;
+  const size_t begin = first.offset - std::min(first.offset, before);
+  const size_t end = std::min(bytes(), first.offset - before + kWord);
+  if (first.offset + first.bytes > end || nextChange(end).bytes != 0) return std::nullopt;
+  std::byte now[kWord] = {};
+  // Read at once, as the program writes it, but for what shares its word with memory that is not compared.
+  if (end - begin == kWord)
+    __builtin_memcpy(now, here() + begin, kWord);
+  else
+    for (size_t at = begin; at < end; ++at) now[at - begin] = here()[at];
+  Word word;
+  for (size_t at = begin; at < end; ++at) {
+    if (now[at - begin] == last_[at]) continue;
+    if (word.bytes == 0) word.offset = at;
+    word.bytes = at + 1 - word.offset;
+  }
+  std::copy_n(now + (word.offset - begin), word.bytes, word.now.begin());
+  return word;
+}
+
+void ComparedBytes::keep(const Word& word) { std::copy_n(word.now.begin(), word.bytes, last_.begin() + static_cast<ptrdiff_t>(word.offset)); }
+
 MILLPOND_RACY std::optional<uint64_t> ComparedBytes::changed(uint64_t address, size_t bytes) const {
   const size_t offset = address - address_;
   const bool isWord = bytes == sizeof(uint32_t) || bytes == sizeof(uint64_t);

@@ -4,6 +4,7 @@
 // from the other, so that the two may write different ones at the same time. Knows no wire, and is used under a lock.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -30,6 +31,17 @@ class ComparedBytes {
       send(run.offset, std::span<const std::byte>(last_).subspan(run.offset, run.bytes));
     }
   }
+  /// A part of one aligned word of 8 bytes, as the program had it at one moment. No bytes: nothing.
+  struct Word {
+    size_t offset = 0;
+    size_t bytes = 0;
+    std::array<std::byte, 8> now{};
+    std::span<const std::byte> data() const { return std::span(now).first(bytes); }
+  };
+  /// All that the program has changed, if that is no more than one word.
+  std::optional<Word> onlyChange() const;
+  /// Both sides have it from here on.
+  void keep(const Word& word);
   /// What the program has made of a word of 4 or 8 bytes; nothing where that is what both sides had last.
   std::optional<uint64_t> changed(uint64_t address, size_t bytes) const;
   /// What the worker has now, from `offset` on: what the device has changed is the program's from here on.

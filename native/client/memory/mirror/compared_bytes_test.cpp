@@ -62,6 +62,31 @@ TEST("what the device changed is the program's, what it did not stays as the pro
   CHECK(runs[0] == std::pair(size_t{8}, size_t{1}));
 }
 
+TEST("a change of one aligned word is told from changes of more") {
+  alignas(8) std::byte memory[64] = {};
+  for (const size_t from : {size_t{0}, size_t{3}}) {
+    const size_t bytes = sizeof(memory) - from;
+    ComparedBytes compared(reinterpret_cast<uint64_t>(memory + from), Bytes(memory + from, memory + sizeof(memory)));
+    CHECK_EQ(compared.onlyChange()->bytes, 0u);
+    memory[18] = memory[21] = std::byte{7};  // of one word
+    const auto word = compared.onlyChange();
+    CHECK(word.has_value());
+    CHECK_EQ(word->offset, 18 - from);
+    CHECK_EQ(word->bytes, 4u);
+    CHECK(word->data().front() == std::byte{7} && word->data().back() == std::byte{7});
+    memory[sizeof(memory) - 1] = std::byte{1};
+    CHECK(!compared.onlyChange().has_value());
+    compared.keep(*word);
+    const auto last = compared.onlyChange();
+    CHECK(last && last->offset == bytes - 1 && last->bytes == 1);
+    compared.keep(*last);
+    CHECK_EQ(compared.onlyChange()->bytes, 0u);
+    memory[23] = memory[24] = std::byte{2};  // of two words, side by side
+    CHECK(!compared.onlyChange().has_value());
+    std::memset(memory, 0, sizeof(memory));
+  }
+}
+
 TEST("two sides that write different bytes at random end with the same") {
   std::mt19937 random(11);
   Bytes memory = zeros(777), device = zeros(777), expected = zeros(777);

@@ -18,6 +18,8 @@ constexpr unsigned kAttempts = 4;
 constexpr long kLookNs = 5'000;
 /// Compared bytes are read in pieces of this size.
 constexpr size_t kReadPiece = wire::kChunkBytes;
+/// A program that asks in a loop whether work is done spends at most one part in so many on comparing bytes.
+constexpr int kPollShare = 8;
 
 }  // namespace
 
@@ -150,6 +152,47 @@ void Mirror::pushCompared() {
     region.bytes.takeChanges([&, start = address](size_t offset, std::span<const std::byte> bytes) {
       push(region.context, start + offset, bytes);
     });
+}
+
+void Mirror::beginWait(bool isAnswered) {
+  using Clock = std::chrono::steady_clock;
+  const Lock lock(mutex_);
+  if (compared_.empty() || quiet_ == work()) return;
+  const Clock::time_point begin = Clock::now();
+  if (isAnswered && begin < nextPoll_) return;
+  pushOnlyWord();
+  const Clock::time_point end = Clock::now();
+  nextPoll_ = end + kPollShare * (end - begin);
+}
+
+// Of several words it is not known which the program wrote last, and a kernel that saw that one first would compute with what
+// the others were. One word alone can come too early for nothing.
+void Mirror::pushOnlyWord() {
+  Compared* changed = nullptr;
+  ComparedBytes::Word word;
+  for (auto& [address, region] : compared_) {
+    const std::optional<ComparedBytes::Word> found = region.bytes.onlyChange();
+    if (!found || (found->bytes != 0 && changed)) return;
+    if (found->bytes == 0) continue;
+    changed = &region;
+    word = *found;
+  }
+  if (!changed) return;
+  // Looked at again behind the word: another thread may have written elsewhere before it.
+  const auto placeOf = [](const Compared& region, const ComparedBytes::Word& at) {
+    return (region.bytes.address() + at.offset) / at.now.size();
+  };
+  const auto isOther = [&](const Compared& region) {
+    const std::optional<ComparedBytes::Word> found = region.bytes.onlyChange();
+    return !found || (found->bytes != 0 && placeOf(region, *found) != placeOf(*changed, word));
+  };
+  for (const auto& [address, region] : compared_)
+    if (isOther(region)) return;
+  for (const auto& [address, region] : traced_)
+    if (!region.early.empty() || region.pages->hasDirty()) return;
+  changed->bytes.keep(word);
+  push(changed->context, changed->bytes.address() + word.offset, word.data());
+  pushHeld();
 }
 
 // What the device has written

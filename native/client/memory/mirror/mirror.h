@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -55,6 +56,9 @@ class Mirror {
   void endWork() noexcept { posting_.fetch_sub(1, std::memory_order_release); }
   /// How much work was begun so far, if all of it has been appended.
   std::optional<uint64_t> moment() const;
+  /// The program is about to wait for work, or to ask whether it is done: a kernel that runs may be polling a word that the
+  /// program has written since the launch. `isAnswered`: at once, so that the program may ask often.
+  void beginWait(bool isAnswered);
   /// The program has waited for work. `whole`: for all of it until that moment.
   void afterWait(std::optional<uint64_t> whole);
   /// A stream was given a word to wait for, or to write. Of words of other memory only that a stream may wait is known.
@@ -114,6 +118,7 @@ class Mirror {
   void pushTraced();
   void pushEarly(Traced& region);
   void pushCompared();
+  void pushOnlyWord();
   /// `words` only after all else: they tell the program of it.
   void mergeCompared(std::span<const AwaitedWord> words = {});
 
@@ -143,6 +148,7 @@ class Mirror {
   std::atomic<uint32_t> awaiting_{0};  ///< 1: there are awaited words
   uint64_t quiet_ = 0;                ///< `work_` when the device was known to have done it all
   uint64_t merged_ = 0;               ///< the same, with compared bytes brought here since
+  std::chrono::steady_clock::time_point nextPoll_;  ///< from here on questions compare bytes again
 };
 
 /// A turn of the device, for as long as its command is being appended.

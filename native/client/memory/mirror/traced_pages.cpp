@@ -84,6 +84,11 @@ std::vector<TracedPages::Run> TracedPages::touched() const {
   return runs;
 }
 
+bool TracedPages::hasDirty() const {
+  if (!accessible_) return false;
+  return untouched_ ? !touched().empty() : std::find(states_.begin(), states_.end(), State::kDirty) != states_.end();
+}
+
 std::vector<TracedPages::Run> TracedPages::take() {
   if (!accessible_) return {};
   // First of all: what is written from here on faults, so what was written before is all there is.

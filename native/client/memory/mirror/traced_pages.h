@@ -48,6 +48,8 @@ class TracedPages {
   /// What lies in pages, whatever the program may do with them.
   std::span<std::byte> data(Run run) const { return {alias_ + run.first * kPage, run.count * kPage}; }
 
+  /// Whether the program may have written any page since they were withdrawn.
+  bool hasDirty() const;
   /// From here on every touch faults. What the program has written goes to `send(offset, bytes)`.
   template <typename Send>
   void withdraw(Send&& send) {
