@@ -154,7 +154,8 @@ CUresult MappedMemory::reach(Call& call, const MemoryRun& run) {
     for (const uint64_t share : shares) {
       const uint64_t first = std::max(share, run.address);
       const uint64_t behind = std::min(share + parts_[share].bytes, run.address + run.bytes);
-      mirror.addBytes(first, behind - first, run.context, isReadOnly ? Mirror::Writes::kNever : Mirror::Writes::kMerged);
+      mirror.addBytes(first, behind - first, run.context, isReadOnly ? Mirror::Writes::kNever : Mirror::Writes::kMerged,
+                      isStill ? Mirror::Landed::kNo : Mirror::Landed::kYes);
     }
   }
   shares_[run.address] = std::move(shares);

@@ -48,12 +48,12 @@ bool Mirror::addPages(std::unique_ptr<TracedPages> pages, uint16_t context, Trac
   return true;
 }
 
-void Mirror::addBytes(uint64_t address, size_t bytes, uint16_t context, Writes writes) {
+void Mirror::addBytes(uint64_t address, size_t bytes, uint16_t context, Writes writes, Landed landed) {
   const Lock lock(mutex_);
   const auto* start = reinterpret_cast<const std::byte*>(address);
   std::vector<std::byte> now(start, start + bytes);
   link_.push(context, address, now);
-  compared_.emplace(address, Compared{ComparedBytes(address, std::move(now)), context, writes});
+  compared_.emplace(address, Compared{ComparedBytes(address, std::move(now)), context, writes, landed});
   exists_.store(true, std::memory_order_relaxed);
 }
 
@@ -63,7 +63,7 @@ int32_t Mirror::adoptBytes(uint64_t address, size_t bytes, uint16_t context) {
   std::vector<std::byte> now(bytes);
   if (const int32_t result = link_.fetch(context, address, now); result != 0) return result;
   std::memcpy(reinterpret_cast<void*>(address), now.data(), bytes);
-  compared_.emplace(address, Compared{ComparedBytes(address, std::move(now)), context, Writes::kMerged, true});
+  compared_.emplace(address, Compared{ComparedBytes(address, std::move(now)), context, Writes::kMerged, Landed::kNo, true});
   exists_.store(true, std::memory_order_relaxed);
   return 0;
 }
@@ -177,7 +177,7 @@ void Mirror::pushOnlyWord() {
     changed = &region;
     word = *found;
   }
-  if (!changed) return;
+  if (!changed || changed->landed == Landed::kYes) return;
   // Looked at again behind the word: another thread may have written elsewhere before it.
   const auto placeOf = [](const Compared& region, const ComparedBytes::Word& at) {
     return (region.bytes.address() + at.offset) / at.now.size();

@@ -34,8 +34,10 @@ class Mirror {
   bool addPages(std::unique_ptr<TracedPages> pages, uint16_t context, TracedPages::Content content);
   /// What becomes of changes that the device makes.
   enum class Writes : bool { kNever, kMerged };
+  /// Whether copies of graphs write there on this side, whose order with the device's work only a wait tells.
+  enum class Landed : bool { kNo, kYes };
   /// Mirrors the program's memory as it is now.
-  void addBytes(uint64_t address, size_t bytes, uint16_t context, Writes writes = Writes::kMerged);
+  void addBytes(uint64_t address, size_t bytes, uint16_t context, Writes writes = Writes::kMerged, Landed landed = Landed::kNo);
   /// Mirrors the worker's memory as it is now, at addresses of this process that nothing uses yet. The driver's code.
   int32_t adoptBytes(uint64_t address, size_t bytes, uint16_t context);
   enum class Removed { kNothing, kBytes, kPages };
@@ -85,6 +87,7 @@ class Mirror {
     ComparedBytes bytes;
     uint16_t context;
     Writes writes = Writes::kMerged;
+    Landed landed = Landed::kNo;
     bool isVariable = false;  ///< ends with its context
     size_t size() const { return bytes.bytes(); }
   };
