@@ -328,7 +328,7 @@ describe("agents that say what cannot be", () => {
 
 describe("authentication", () => {
   const methods = [
-    ["user", "ClaimService/ListClaims"],
+    ["claim", "ClaimService/ListClaims"],
     ["user", "PoolService/ListNodes"],
     ["agent", "AgentService/Sync"],
   ] as const;
@@ -352,7 +352,7 @@ describe("authentication", () => {
   test.each(methods)("a token of another role than %s does not open %s", async (role, method) => {
     const pool = await TestPool.start();
     const { userToken, agentToken } = pool.controller;
-    const token = role === "user" ? agentToken : userToken;
+    const token = role === "agent" ? userToken : agentToken;
     const answer = await post(pool, method, {}, { Authorization: `Bearer ${token}` });
     expect(answer).toMatchObject({ status: 403, body: { code: "permission_denied" } });
     expect(answer.body["message"]).toMatch(

@@ -150,9 +150,14 @@ describe.skipIf(missingPostgres !== undefined)(`a copy of a state in a file${why
     await Promise.all(nodes.map(({ agent }) => agent.until(() => true)));
     const clients = new Clients(makeRandom(seed), nodes);
     const running = Array.from({ length: 8 }, () => clients.run(clientsOf().claims));
-    await clients.until(100);
+    const sessions = () => nodes.flatMap(({ agent }) => [...agent.sessions]);
+    // Histories in which nothing runs in the end would show nothing of sessions: the calls under way may end some.
+    do {
+      await clients.until(100);
+    } while (sessions().length < 4);
     await controller.end("SIGKILL");
     await Promise.all(running);
+    expect(sessions()).not.toEqual([]);
 
     await copyStore({ from, to });
     const { term: _term, ...old } = await readFile(from);
@@ -165,7 +170,5 @@ describe.skipIf(missingPostgres !== undefined)(`a copy of a state in a file${why
     await Promise.all(nodes.map(({ agent }) => agent.until(({ term }) => term > 1000n)));
     const found = await claims.listClaims({ includeEnded: true });
     expect(clients.takeStock(found.claims, (await pool.listDevices({})).devices)).toEqual([]);
-    expect(clients.deeds.opened).toBeGreaterThan(0);
-    expect(nodes.flatMap(({ agent }) => [...agent.sessions])).not.toEqual([]);
   });
 });
