@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // npm run model [-- --programs N] [--first N] [--seed S] [--seconds N] [--transport direct,shm,tcp,tls,native] [--gate off,on]
-// [--cuts] [--chaos S] [--without FEATURE,…] [--failures N] [--patience SECONDS]: random CUDA programs against a sequential
-// oracle (native/testing/model), on the software GPU itself (direct), through Millpond (shm, tcp, tls; the gate: half of
-// each device), or on the driver of this machine (native). A program that differs, fails or hangs is shrunk and printed as
-// CUDA C. docs/model-test.md.
+// [--cuts] [--chaos S] [--without FEATURE,…] [--failures N] [--patience SECONDS] [--driver LIB]: random CUDA programs against
+// a sequential oracle (native/testing/model), on the software GPU itself (direct), through Millpond (shm, tcp, tls; the gate:
+// half of each device) on the software GPU or a driver library, or on the driver of this machine (native). A program that
+// differs, fails or hangs is shrunk and printed as CUDA C. docs/model-test.md.
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -46,6 +46,8 @@ interface Settings {
   readonly failures: number;
   readonly patience: number;
   readonly chaos: number | undefined;
+  /** The driver library of the workers; undefined: the software GPU's. */
+  readonly driver: string | undefined;
   readonly without: readonly string[];
   /** When to stop, by performance.now(). */
   readonly endMs: number;
@@ -86,7 +88,9 @@ function titleOf(way: Way): string {
 }
 
 function withoutOf(way: Way, settings: Settings): string[] {
-  const missing = way.transport === "direct" ? notInSoftGpu : way.transport === "native" ? ["peer"] : [];
+  // A machine with a driver may have one device.
+  const isOnDriver = way.transport === "native" || settings.driver !== undefined;
+  const missing = way.transport === "direct" ? notInSoftGpu : isOnDriver ? ["peer"] : [];
   return [...new Set([...settings.without, ...missing])];
 }
 
@@ -106,7 +110,7 @@ function argumentsOf(way: Way, settings: Settings, more: readonly string[]): str
 async function runModel(way: Way, settings: Settings, more: readonly string[]): Promise<Result> {
   const directory = await mkdtemp(join(tmpdir(), "millpond-model-"));
   try {
-    await using place = await ModelPlace.open(way, directory, settings.chaos);
+    await using place = await ModelPlace.open(way, directory, settings);
     const { status, output } = await run(modelProgram(), argumentsOf(way, settings, more), {
       env: place.environment,
     });
@@ -179,7 +183,7 @@ async function explain(way: Way, settings: Settings, failure: Failure): Promise<
     text,
     `again: npm run model -- ${again.join(" ").replace("--program", "--programs 1 --first")}${way.isGated ? " --gate on" : ""}${
       settings.without.length > 0 ? ` --without ${settings.without.join(",")}` : ""
-    }`,
+    }${settings.driver === undefined ? "" : ` --driver ${settings.driver}`}`,
   ];
   return parts.join("\n");
 }
@@ -200,6 +204,7 @@ export async function main(args: string[]): Promise<void> {
         without: { type: "string", default: "" },
         failures: { type: "string", default: "3" },
         patience: { type: "string", default: "20" },
+        driver: { type: "string" },
       },
     });
     const ways = toWays(values.transport, values.gate, values.cuts);
@@ -211,6 +216,7 @@ export async function main(args: string[]): Promise<void> {
       failures: toNumber("failures", values.failures, 1),
       patience: toNumber("patience", values.patience, 1),
       chaos: values.chaos === undefined ? undefined : toNumber("chaos", values.chaos, 1),
+      driver: values.driver,
       without: listOf(values.without),
     };
     await requireNativeTools();

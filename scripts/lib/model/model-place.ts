@@ -29,8 +29,18 @@ export class ModelPlace implements AsyncDisposable {
   readonly #relay: CuttingRelay | undefined;
   readonly #lines: readonly string[];
 
-  /** @param chaos seed of the random scheduling on software GPUs; default: none */
-  static async open(way: Way, directory: string, chaos: number | undefined): Promise<ModelPlace> {
+  /**
+   * @param chaos seed of the random scheduling on software GPUs; default: none
+   * @param driver the driver library of the workers; default: the software GPU's
+   */
+  static async open(
+    way: Way,
+    directory: string,
+    {
+      chaos,
+      driver = softGpu(),
+    }: { readonly chaos?: number | undefined; readonly driver?: string | undefined },
+  ): Promise<ModelPlace> {
     const base: NodeJS.ProcessEnv = {
       ...toolEnvironment(),
       MILLPOND_SOFTGPU_STATE: directory,
@@ -50,11 +60,15 @@ export class ModelPlace implements AsyncDisposable {
         lines,
       );
     const secret = way.transport === "tls" ? randomBytes(32).toString("hex") : "";
-    const worker = Background.start(workerProgram(), await workerArguments(way, directory, secret, base), {
-      cwd: root,
-      env: { ...base, MILLPOND_LOG: "info" },
-      onLine: (line) => lines.push(line),
-    });
+    const worker = Background.start(
+      workerProgram(),
+      await workerArguments(way, directory, driver, secret, base),
+      {
+        cwd: root,
+        env: { ...base, MILLPOND_LOG: "info" },
+        onLine: (line) => lines.push(line),
+      },
+    );
     const port = await portOf(worker, directory, lines);
     const relay = way.hasCuts ? await CuttingRelay.open(port, chaos ?? 1) : undefined;
     const address =
@@ -95,10 +109,11 @@ export class ModelPlace implements AsyncDisposable {
 async function workerArguments(
   way: Way,
   directory: string,
+  driver: string,
   linkSecret: string,
   env: NodeJS.ProcessEnv,
 ): Promise<string[]> {
-  const probe = await must(workerProgram(), ["--driver", softGpu(), "--probe"], { env });
+  const probe = await must(workerProgram(), ["--driver", driver, "--probe"], { env });
   const uuids = [...probe.matchAll(/"uuid":"([^"]+)"/g)].map((match) => match[1]);
   const computePercent = way.isGated ? 50 : 100;
   const assignment = {
@@ -110,7 +125,7 @@ async function workerArguments(
   };
   return [
     "--driver",
-    softGpu(),
+    driver,
     "--id",
     "w",
     "--control",
