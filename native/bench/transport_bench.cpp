@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "bench/report.h"
+#include "protocol/client/session_client.h"
 #include "protocol/gen/commands.h"
-#include "protocol/session_client.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include <charconv>
 
-#include "protocol/handshake.h"
+#include "protocol/handshake/handshake.h"
 
 namespace millpond::worker {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
-#include "protocol/tls_stream.h"
+#include "protocol/transport/tls_stream.h"
 #include "worker/device/session_devices.h"
 #include "worker/ipc/peer_sharing.h"
 

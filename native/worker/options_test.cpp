@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/options.h"
 
-#include "protocol/handshake.h"
+#include "protocol/handshake/handshake.h"
 #include "testing/check.h"
 
 namespace millpond::worker {

@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 #include "client/attach/http.h"
-#include "protocol/endpoint.h"
+#include "protocol/handshake/endpoint.h"
 
 namespace millpond::client {
 

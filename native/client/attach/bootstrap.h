@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 #include "client/attach/attach_config.h"
-#include "protocol/endpoint.h"
+#include "protocol/handshake/endpoint.h"
 
 namespace millpond::client {
 

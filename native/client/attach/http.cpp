@@ -12,7 +12,7 @@
 #include <optional>
 #include <span>
 
-#include "protocol/channel.h"
+#include "protocol/transport/channel.h"
 
 namespace millpond::client {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "protocol/tls_stream.h"
+#include "protocol/transport/tls_stream.h"
 
 namespace millpond::client {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "protocol/snapshot.h"
+#include "protocol/handshake/snapshot.h"
 
 namespace millpond::client {
 

@@ -17,8 +17,8 @@
 #include "client/session/handle_table.h"
 #include "client/session/remote.h"
 #include "cuda/gen/cuda_api.h"
+#include "protocol/client/session_client.h"
 #include "protocol/gen/commands.h"
-#include "protocol/session_client.h"
 
 namespace millpond::client {
 

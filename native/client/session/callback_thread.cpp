@@ -17,9 +17,9 @@
 #include "client/session/client.h"
 #include "client/session/remote.h"
 #include "cuda/graph_node.h"
+#include "protocol/client/session_client.h"
 #include "protocol/futex.h"
 #include "protocol/gen/commands.h"
-#include "protocol/session_client.h"
 
 namespace millpond::client {
 namespace {

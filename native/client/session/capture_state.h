@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "cuda/gen/cuda_api.h"
-#include "protocol/session_client.h"
+#include "protocol/client/session_client.h"
 
 namespace millpond::client {
 

@@ -15,8 +15,8 @@
 #include "client/session/device_text.h"
 #include "client/session/remote.h"
 #include "client/session/restoration.h"
+#include "protocol/client/session_client.h"
 #include "protocol/gen/commands.h"
-#include "protocol/session_client.h"
 
 namespace millpond::client {
 

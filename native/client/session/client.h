@@ -11,7 +11,7 @@
 
 #include "client/session/context.h"
 #include "cuda/gen/cuda_api.h"
-#include "protocol/snapshot.h"
+#include "protocol/handshake/snapshot.h"
 
 namespace millpond {
 class Session;

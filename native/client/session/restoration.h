@@ -9,8 +9,8 @@
 #include "base/result.h"
 #include "client/images/kept_images.h"
 #include "client/memory/kept_files.h"
+#include "protocol/client/session_client.h"
 #include "protocol/commands/command_subject.h"
-#include "protocol/session_client.h"
 
 namespace millpond::client {
 

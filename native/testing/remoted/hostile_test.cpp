@@ -5,9 +5,9 @@
 
 #include <cerrno>
 
+#include "protocol/client/session_client.h"
 #include "protocol/gen/command_layouts.h"
-#include "protocol/session_client.h"
-#include "protocol/socket.h"
+#include "protocol/transport/socket.h"
 #include "testing/remoted.h"
 
 using namespace millpond;

@@ -11,10 +11,10 @@
 
 #include "protocol/gen/api_hash.h"
 #include "protocol/gen/commands.h"
-#include "protocol/handshake.h"
+#include "protocol/handshake/handshake.h"
 #include "protocol/wire.h"
-#include "testing/servers/cutting_proxy.h"
 #include "testing/remoted.h"
+#include "testing/servers/cutting_proxy.h"
 
 using namespace millpond;
 using namespace millpond::testing;

@@ -21,10 +21,10 @@
 #include "base/unique_fd.h"
 #include "protocol/gen/api_hash.h"
 #include "protocol/gen/commands.h"
-#include "protocol/handshake.h"
-#include "protocol/server_link.h"
-#include "protocol/snapshot.h"
-#include "protocol/socket.h"
+#include "protocol/handshake/handshake.h"
+#include "protocol/handshake/snapshot.h"
+#include "protocol/server/server_link.h"
+#include "protocol/transport/socket.h"
 #include "testing/check.h"
 
 namespace millpond::testing {

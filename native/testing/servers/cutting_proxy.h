@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "protocol/futex.h"
-#include "protocol/socket.h"
+#include "protocol/transport/socket.h"
 #include "testing/check.h"
 
 namespace millpond::testing {

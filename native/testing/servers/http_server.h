@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "protocol/socket.h"
+#include "protocol/transport/socket.h"
 #include "testing/check.h"
 
 namespace millpond::testing {

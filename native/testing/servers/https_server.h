@@ -20,7 +20,7 @@
 #include <thread>
 
 #include "base/unique_fd.h"
-#include "protocol/socket.h"
+#include "protocol/transport/socket.h"
 #include "testing/check.h"
 
 namespace millpond::testing {

@@ -15,13 +15,13 @@
 #include <utility>
 #include <vector>
 
-#include "protocol/endpoint.h"
+#include "protocol/client/session_client.h"
 #include "protocol/gen/api_hash.h"
-#include "protocol/handshake.h"
-#include "protocol/server_link.h"
-#include "protocol/session_client.h"
-#include "protocol/snapshot.h"
-#include "protocol/socket.h"
+#include "protocol/handshake/endpoint.h"
+#include "protocol/handshake/handshake.h"
+#include "protocol/handshake/snapshot.h"
+#include "protocol/server/server_link.h"
+#include "protocol/transport/socket.h"
 #include "testing/check.h"
 
 namespace millpond {

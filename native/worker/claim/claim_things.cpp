@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "protocol/futex.h"
-#include "protocol/process_watch.h"
+#include "protocol/handshake/process_watch.h"
 #include "worker/process/shared_file.h"
 
 namespace millpond::worker {

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "protocol/socket.h"
+#include "protocol/transport/socket.h"
 #include "worker/session/executor.h"
 
 namespace millpond::worker {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "protocol/snapshot.h"
+#include "protocol/handshake/snapshot.h"
 #include "worker/claim/driver_memory.h"
 #include "worker/device/driver.h"
 #include "worker/gate/turns.h"

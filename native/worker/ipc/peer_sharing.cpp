@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "protocol/socket.h"
+#include "protocol/transport/socket.h"
 
 namespace millpond::worker {
 namespace {

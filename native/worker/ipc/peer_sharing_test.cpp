@@ -8,7 +8,7 @@
 
 #include <cstring>
 
-#include "protocol/socket.h"
+#include "protocol/transport/socket.h"
 #include "testing/check.h"
 #include "worker/testing/sharing_worker.h"
 

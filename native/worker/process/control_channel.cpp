@@ -6,8 +6,8 @@
 #include <cerrno>
 
 #include "base/log.h"
-#include "protocol/handshake.h"
-#include "protocol/socket.h"
+#include "protocol/handshake/handshake.h"
+#include "protocol/transport/socket.h"
 
 namespace millpond::worker {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "protocol/futex.h"
-#include "protocol/socket.h"
+#include "protocol/transport/socket.h"
 #include "testing/check.h"
 
 namespace millpond::worker {

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "protocol/futex.h"
-#include "protocol/socket.h"
+#include "protocol/transport/socket.h"
 #include "protocol/wire.h"
 
 namespace millpond::worker {

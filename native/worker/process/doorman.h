@@ -12,8 +12,8 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "protocol/channel.h"
-#include "protocol/handshake.h"
+#include "protocol/handshake/handshake.h"
+#include "protocol/transport/channel.h"
 
 namespace millpond::worker {
 

@@ -12,8 +12,8 @@
 
 #include "base/log.h"
 #include "protocol/gen/api_hash.h"
-#include "protocol/socket.h"
-#include "protocol/tls_library.h"
+#include "protocol/transport/socket.h"
+#include "protocol/transport/tls_library.h"
 
 namespace millpond::worker {
 namespace {

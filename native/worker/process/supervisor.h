@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/unique_fd.h"
-#include "protocol/process_watch.h"
+#include "protocol/handshake/process_watch.h"
 #include "worker/device/driver.h"
 #include "worker/device/session_devices.h"
 #include "worker/ipc/peer_sharing.h"

@@ -24,7 +24,7 @@
 #include "cuda/crossing.h"
 #include "cuda/launch_attribute.h"
 #include "protocol/gen/commands.h"
-#include "protocol/server_link.h"
+#include "protocol/server/server_link.h"
 #include "worker/claim/claim_things.h"
 #include "worker/claim/driver_memory.h"
 #include "worker/commands/graphs/graph_table.h"

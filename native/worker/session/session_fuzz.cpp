@@ -19,7 +19,7 @@
 
 #include "base/log.h"
 #include "protocol/gen/commands.h"
-#include "protocol/server_link.h"
+#include "protocol/server/server_link.h"
 #include "testing/check.h"
 #include "worker/session/executor.h"
 #include "worker/testing/driver_guard.h"

@@ -42,6 +42,29 @@ test("an include of a higher component is a fault, but for tests", () => {
   expect(faults(tests)).toEqual([]);
 });
 
+test("an include of a folder that is no lower layer is a fault, but for tests", () => {
+  const layers = { low: { "": [], bottom: [""], top: ["", "bottom"] } };
+  const files = {
+    "low/top/a.cpp": '#include "low/bottom/b.h"\n#include "low/c.h"\n',
+    "low/bottom/b.h": "",
+    "low/c.h": "",
+  };
+  expect(faults(files, { layers })).toEqual([]);
+  expect(
+    faults(
+      {
+        "low/bottom/b.h": '#include "low/top/a.h"\n',
+        "low/top/a.h": "",
+        "low/bottom/b_test.cpp": '#include "low/top/a.h"\n',
+      },
+      { layers },
+    ),
+  ).toEqual(["low/bottom/b.h includes low/top/a.h: bottom may include low"]);
+  expect(faults({ "low/new/d.h": '#include "low/c.h"\n', "low/c.h": "" }, { layers })).toEqual([
+    "low/new/d.h: new is no layer of scripts/lib/checks/layers.ts",
+  ]);
+});
+
 test("an include of what is no file is a fault", () => {
   expect(faults({ "low/a.cpp": '#include "low/moved.h"\n' })).toEqual([
     'low/a.cpp includes "low/moved.h", which does not exist',

@@ -7,6 +7,11 @@ import { closedPath, findCycles, type SourceFile } from "./import-rules.ts";
 export interface IncludeRules {
   /** By component: those that its product code may include beside itself. */
   readonly components: Readonly<Record<string, readonly string[]>>;
+  /**
+   * By component, its folders as layers: those that the product code of a folder may include beside itself. "" are the
+   * files directly in the component.
+   */
+  readonly layers?: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>;
   /** Components that only tests and benchmarks consist of: they may include all. */
   readonly testing: readonly string[];
   /** Units of cycles that are left; a new cycle, or a further unit in one of these, is a fault. */
@@ -39,12 +44,25 @@ export function findIncludeFaults(files: readonly SourceFile[], rules: IncludeRu
 
 function faultOfComponents(from: string, to: string, rules: IncludeRules): string | undefined {
   const [own, other] = [componentOf(from), componentOf(to)];
-  if (own === other || testPath.test(from) || rules.testing.includes(own)) return undefined;
+  if (testPath.test(from) || rules.testing.includes(own)) return undefined;
+  if (own === other) return faultOfLayers(from, to, rules);
   const mayInclude = rules.components[own];
   if (mayInclude === undefined) return `${from}: ${own} is no component of scripts/lib/checks/layers.ts`;
   return mayInclude.includes(other)
     ? undefined
     : `${from} includes ${to}: ${own} may include ${mayInclude.join(", ") || "nothing else"}`;
+}
+
+function faultOfLayers(from: string, to: string, rules: IncludeRules): string | undefined {
+  const layers = rules.layers?.[componentOf(from)];
+  const [own, other] = [layerOf(from), layerOf(to)];
+  if (layers === undefined || own === other) return undefined;
+  const mayInclude = layers[own];
+  if (mayInclude === undefined) return `${from}: ${own} is no layer of scripts/lib/checks/layers.ts`;
+  const named = mayInclude.map((layer) => (layer === "" ? componentOf(from) : layer));
+  return mayInclude.includes(other)
+    ? undefined
+    : `${from} includes ${to}: ${own} may include ${named.join(", ") || "nothing else"}`;
 }
 
 function faultsOfCycles(graph: ReadonlyMap<string, readonly string[]>, rules: IncludeRules): string[] {
@@ -67,6 +85,12 @@ function faultsOfCycles(graph: ReadonlyMap<string, readonly string[]>, rules: In
 /** A header and its source, without the suffix. */
 function unitOf(path: string): string {
   return path.replace(/\.(h|cpp|c)$/, "");
+}
+
+/** The folder inside the component; "" for files that lie directly in it. */
+function layerOf(path: string): string {
+  const [, folder = "", file] = path.split("/");
+  return file === undefined ? "" : folder;
 }
 
 function componentOf(path: string): string {

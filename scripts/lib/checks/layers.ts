@@ -97,6 +97,18 @@ export const includeRules: IncludeRules = {
     softgpu: ["base", "cuda", "image"],
     worker: ["base", "cuda", "image", "protocol"],
   },
+  layers: {
+    protocol: {
+      "": ["gen"],
+      gen: [""],
+      commands: ["", "gen"],
+      rings: [""],
+      transport: ["", "rings"],
+      handshake: ["", "gen", "transport"],
+      client: ["", "gen", "rings", "transport", "handshake"],
+      server: ["", "gen", "rings", "transport", "handshake"],
+    },
+  },
   testing: ["bench", "testing"],
   knownCycles: [
     ["base/log", "base/log_request"],

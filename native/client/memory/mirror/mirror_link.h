@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "protocol/session_client.h"
+#include "protocol/client/session_client.h"
 
 namespace millpond::client {
 

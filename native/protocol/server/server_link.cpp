@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "protocol/server/server_link.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include "protocol/gen/api_hash.h"
+#include "protocol/handshake/handshake.h"
+#include "protocol/transport/socket.h"
+
+namespace millpond {
+namespace {
+
+/// A client that takes no reply for this long holds its worker up for nothing.
+constexpr int64_t kReplyPatienceNs = 60'000'000'000;
+/// The end of a session is not held up by a client that does not care.
+constexpr int64_t kEndPatienceNs = 200'000'000;
+/// What is kept for a client beside the ring before its acknowledgements are waited for, and what is kept where they
+/// cannot come through, behind commands that there is no room for.
+constexpr size_t kManyOwnBytes = size_t{32} << 20;
+constexpr size_t kMostOwnBytes = size_t{1} << 30;
+constexpr int64_t kLookNs = 100'000'000;
+constexpr size_t kJournalPiece = size_t{32} << 10;
+
+}  // namespace
+
+ServerLink::ServerLink(Channel channel, SessionMemory memory, bool remote, uint32_t graceSeconds)
+    : channel_(std::move(channel)),
+      wakeup_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      memory_(std::move(memory)),
+      remote_(remote),
+      commands_(memory_.control().submit, memory_.submit(), wire::kSubmitBytes),
+      incoming_(memory_.control().submit, memory_.submit(), wire::kSubmitBytes),
+      replies_(memory_.control().reply, memory_.reply(), wire::kReplyBytes),
+      patienceNs_(kReplyPatienceNs),
+      outgoing_(RingConsumer(memory_.control().reply, memory_.reply(), wire::kReplyBytes)),
+      graceNs_(remote ? int64_t{graceSeconds} * 1'000'000'000 : 0),
+      door_(std::make_unique<Door>()) {}
+
+// Receiving
+
+ServerLink::Next ServerLink::receive() {
+  // Whoever found it out may only have looked whether there is something.
+  if (isBroken_) return Next::kBroken;
+  if (door_->isOffered.load(std::memory_order_acquire))
+    if (auto offer = takeOffer()) return resume(std::move(*offer));
+  if (!isAway_) return receiveBytes();
+  if (monotonicNs() < returnBy_) return Next::kNothing;
+  problem_ = "its connection was lost, and the client did not come back within " +
+             std::to_string(graceNs_ / 1'000'000'000) + " s";
+  return Next::kGone;
+}
+
+ServerLink::Next ServerLink::receiveBytes() {
+  size_t room = incoming_.space();
+  if (room == 0) return Next::kNothing;
+  const ssize_t n = channel_.receive({incoming_.place(), std::min(room, size_t{1} << 20)});
+  if (n == 0) return lose("it was closed");
+  if (n < 0)
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? Next::kNothing : lose(std::strerror(errno));
+  incoming_.advance(static_cast<size_t>(n));
+  incoming_.publish();
+  return Next::kFrame;
+}
+
+ServerLink::Next ServerLink::next(Frame& frame) {
+  for (;;) {
+    const size_t available = commands_.available();
+    if (available > commands_.capacity()) {
+      problem_ = "the command ring's head is " + std::to_string(available) + " bytes ahead, more than it holds";
+      return Next::kBroken;
+    }
+    if (available >= sizeof(wire::CommandHeader)) {
+      std::memcpy(&frame.header, commands_.data(), sizeof(frame.header));
+      const size_t bytes = frame.header.bytes;
+      if (bytes < sizeof(frame.header) || bytes > wire::kMaxFrameBytes || bytes % 8 != 0) {
+        problem_ = "a command of " + std::to_string(bytes) + " bytes";
+        return Next::kBroken;
+      }
+      if (bytes <= available) {
+        frame.take(commands_.data() + sizeof(frame.header), bytes - sizeof(frame.header));
+        commands_.skip(bytes);
+        frame.end = commands_.position();
+        if (graceNs_ == 0) return Next::kFrame;
+        if (frame.header.op != wire::kLinkOp) {
+          if (frame.end - linkBytes_ - toldReceived_ >= wire::kAcknowledgeBytes) tellReceived();
+          return Next::kFrame;
+        }
+        linkBytes_ += bytes;
+        if (!takeLinkFrame(frame.body())) return Next::kBroken;
+        continue;
+      }
+      if (!remote_) {
+        problem_ = "a command of " + std::to_string(bytes) + " bytes of which only " + std::to_string(available) +
+                   " are published";
+        return Next::kBroken;
+      }
+    }
+    if (!remote_) return Next::kNothing;
+    const Next got = receive();
+    if (got != Next::kFrame) return got;
+  }
+}
+
+bool ServerLink::ready() {
+  if (!remote_) return commands_.available() != 0;
+  // With a full ring a command is there already, or `next` finds out that it never will be.
+  return incoming_.space() == 0 || receive() != Next::kNothing;
+}
+
+void ServerLink::sleep(int64_t timeoutNs) {
+  if (!remote_) {
+    commands_.sleep(timeoutNs);
+    return;
+  }
+  if (!isAway_ && channel_.holdsBytes()) return;
+  pollfd look[2] = {{isAway_ ? -1 : channel_.socket(), POLLIN, 0}, {wakeup_.get(), POLLIN, 0}};
+  const timespec timeout{timeoutNs / 1'000'000'000, timeoutNs % 1'000'000'000};
+  ::ppoll(look, 2, timeoutNs < 0 ? nullptr : &timeout, nullptr);
+  if (look[1].revents & POLLIN) forgetWake();
+}
+
+void ServerLink::forgetWake() {
+  uint64_t count;
+  if (::read(wakeup_.get(), &count, sizeof(count)) < 0) return;  // another waker's count was read already
+}
+
+void ServerLink::wake() {
+  if (remote_) {
+    const uint64_t one = 1;
+    if (::write(wakeup_.get(), &one, sizeof(one)) < 0) return;  // the counter is full: it is awake
+    return;
+  }
+  wakeConsumer(memory_.control().submit);
+}
+
+void ServerLink::giveUp() {
+  door_->hasGivenUp.store(true, std::memory_order_release);
+  wake();
+}
+
+// Sending
+
+bool ServerLink::write(wire::ReplyHeader header, std::span<const std::span<const std::byte>> parts,
+                       std::span<const std::byte> lent) {
+  size_t body = 0;
+  for (const auto& part : parts) body += part.size();
+  const size_t bytes = sizeof(header) + wire::padded(body) + wire::padded(lent.size());
+  if (bytes > wire::kMaxReplyBytes) {
+    problem_ = "a reply of " + std::to_string(bytes) + " bytes, and none may have more than " +
+               std::to_string(wire::kMaxReplyBytes);
+    return false;
+  }
+  header.bytes = static_cast<uint32_t>(bytes);
+  if (!remote_) return writeRing(header, parts);
+  if (!waitForRoom()) return false;
+  keep(header, parts, sizeof(header) + wire::padded(body));
+  if (!lent.empty()) outgoing_.lend(replies_.head(), lent);
+  return transmit();
+}
+
+bool ServerLink::writeRing(const wire::ReplyHeader& header, std::span<const std::span<const std::byte>> parts) {
+  const int64_t deadline = monotonicNs() + patienceNs_;
+  while (!replies_.hasSpace(header.bytes)) {
+    replies_.sleepForSpace(header.bytes, 10'000'000);
+    if (replies_.isBroken()) {
+      problem_ = "the reply ring's tail is not between where it was and the ring's head";
+      return false;
+    }
+    pollfd look{channel_.socket(), POLLRDHUP, 0};
+    if (monotonicNs() > deadline || (::poll(&look, 1, 0) == 1 && look.revents != 0)) return false;
+  }
+  std::byte* place = replies_.place();
+  std::memcpy(place, &header, sizeof(header));
+  place += sizeof(header);
+  for (const auto& part : parts) {
+    if (part.empty()) continue;
+    std::memcpy(place, part.data(), part.size());
+    place += part.size();
+  }
+  replies_.advance(header.bytes);
+  replies_.publish();
+  return true;
+}
+
+void ServerLink::keep(const wire::ReplyHeader& header, std::span<const std::span<const std::byte>> parts,
+                      size_t bytes) {
+  std::vector<std::byte> own;
+  const bool fits = replies_.hasSpace(bytes);
+  if (!fits) own.resize(bytes);
+  std::byte* place = fits ? replies_.place() : own.data();
+  std::byte* const end = place + bytes;
+  std::memcpy(place, &header, sizeof(header));
+  place += sizeof(header);
+  for (const auto& part : parts) {
+    if (part.empty()) continue;
+    std::memcpy(place, part.data(), part.size());
+    place += part.size();
+  }
+  std::fill(place, end, std::byte{0});
+  if (!fits) {
+    outgoing_.append(replies_.head(), std::move(own));
+    return;
+  }
+  replies_.advance(bytes);
+  replies_.publish();
+}
+
+bool ServerLink::transmit() {
+  while (!isAway_ && (!word_.empty() || outgoing_.pending())) {
+    SendRuns runs;
+    runs.add(word_);
+    outgoing_.collect(runs);
+    const size_t all = runs.left();
+    if (runs.send(channel_)) {
+      const size_t gone = all - runs.left();
+      const size_t ofWord = std::min(gone, word_.size());
+      word_.erase(word_.begin(), word_.begin() + static_cast<ptrdiff_t>(ofWord));
+      outgoing_.sent(gone - ofWord);
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN && errno != EWOULDBLOCK) {
+      if (lose(std::strerror(errno)) == Next::kGone) return false;
+      continue;
+    }
+    pollfd wait[2] = {{channel_.socket(), POLLOUT, 0}, {graceNs_ ? wakeup_.get() : -1, POLLIN, 0}};
+    if (::poll(wait, 2, static_cast<int>(patienceNs_ / 1'000'000)) <= 0) return false;
+    // Whatever else woke this is looked at before the next sleep.
+    if (wait[1].revents) forgetWake();
+    if (wait[1].revents && door_->isOffered.load(std::memory_order_acquire)) lose("the client has made another one");
+  }
+  if (graceNs_ == 0) outgoing_.acknowledge(outgoing_.position());
+  return true;
+}
+
+bool ServerLink::waitForRoom() {
+  const int64_t deadline = monotonicNs() + patienceNs_;
+  while (outgoing_.ownBytes() >= kManyOwnBytes) {
+    lookAhead();
+    if (outgoing_.ownBytes() < kManyOwnBytes) break;
+    if (door_->hasGivenUp.load(std::memory_order_acquire)) return false;
+    if (!isAway_ && incoming_.space() == 0) return outgoing_.ownBytes() < kMostOwnBytes;
+    const Next got = receive();
+    if (got == Next::kGone || got == Next::kBroken) return false;
+    if (got == Next::kFrame) continue;
+    if (!isAway_ && monotonicNs() > deadline) return false;
+    sleep(kLookNs);
+  }
+  return true;
+}
+
+// The link
+
+ServerLink::Next ServerLink::lose(const std::string& why) {
+  if (graceNs_ == 0 || isLeaving_) return Next::kGone;
+  isAway_ = true;
+  returnBy_ = monotonicNs() + graceNs_;
+  word_.clear();
+  parkAt_.reset();
+  ::shutdown(channel_.socket(), SHUT_RDWR);
+  if (onLink_)
+    onLink_("the connection of the client was lost (" + why + "); waiting for it for up to " +
+            std::to_string(graceNs_ / 1'000'000'000) + " s");
+  return Next::kNothing;
+}
+
+void ServerLink::offer(Channel channel, uint64_t received) {
+  {
+    std::lock_guard lock(door_->mutex);
+    door_->offer = Offer{std::move(channel), received};
+    door_->isOffered.store(true, std::memory_order_release);
+  }
+  wake();
+}
+
+std::optional<ServerLink::Offer> ServerLink::takeOffer() {
+  std::lock_guard lock(door_->mutex);
+  door_->isOffered.store(false, std::memory_order_relaxed);
+  return std::exchange(door_->offer, std::nullopt);
+}
+
+ServerLink::Next ServerLink::resume(Offer offer) {
+  const Received whole = lookAhead();
+  if (!outgoing_.resumeAt(offer.received)) {
+    problem_ = "the client came back for replies behind offset " + std::to_string(offer.received) +
+               ", which are not the next";
+    isBroken_ = true;
+    return Next::kBroken;
+  }
+  // On the same number: whoever waits for the socket from another thread never has one of another file.
+  if (!channel_.takeOver(std::move(offer.channel))) return lose(std::strerror(errno));
+  incoming_.retract(whole.end);
+  toldReceived_ = whole.end - linkBytes_ - whole.linkBytes;
+  word_.clear();
+  isAway_ = false;
+  const Welcome welcome{wire::kProtocolVersion, kApiHash, Admission::kWelcome, "", {}, 0, 0, toldReceived_, {}};
+  if (auto sent = sendAll(channel_, encode(welcome)); !sent) return lose(sent.error().message);
+  if (onLink_) onLink_("the client is back");
+  return transmit() ? Next::kFrame : Next::kGone;
+}
+
+ServerLink::Received ServerLink::lookAhead() {
+  Received whole{commands_.position(), 0};
+  const std::byte* at = commands_.data();
+  size_t left = commands_.available();
+  wire::CommandHeader header;
+  while (left >= sizeof(header)) {
+    std::memcpy(&header, at, sizeof(header));
+    const size_t bytes = header.bytes;
+    // One that cannot be is found by whoever takes it.
+    if (bytes < sizeof(header) || bytes > wire::kMaxFrameBytes || bytes % 8 != 0 || bytes > left) break;
+    if (header.op == wire::kLinkOp) {
+      if (!takeLinkFrame({at + sizeof(header), bytes - sizeof(header)})) break;
+      whole.linkBytes += bytes;
+    }
+    at += bytes;
+    left -= bytes;
+    whole.end += bytes;
+  }
+  return whole;
+}
+
+bool ServerLink::takeLinkFrame(std::span<const std::byte> body) {
+  wire::LinkWord word{};
+  if (body.size() == sizeof(word)) std::memcpy(&word, body.data(), sizeof(word));
+  if (word.message == wire::LinkMessage::kGoodbye) {
+    isLeaving_ = true;
+    return true;
+  }
+  if (word.message == wire::LinkMessage::kParked) {
+    isParked_ = parkAt_ && *parkAt_ == taken() && word.received == outgoing_.end();
+    if (!isParked_) problem_ = "the client parks a session that was not to be parked";
+    return isParked_;
+  }
+  // Looked at ahead of its turn, it comes again.
+  if (word.message == wire::LinkMessage::kReceived &&
+      (word.received <= outgoing_.acknowledged() || outgoing_.acknowledge(word.received)))
+    return true;
+  problem_ = "a frame of the link that makes no sense";
+  return false;
+}
+
+void ServerLink::tellReceived() {
+  if (isAway_) return;
+  if (word_.empty()) toldReceived_ = taken();
+  say(wire::LinkMessage::kReceived, toldReceived_);
+}
+
+void ServerLink::say(wire::LinkMessage message, uint64_t received) {
+  if (word_.empty()) {
+    const wire::ReplyHeader header{sizeof(header) + sizeof(wire::LinkWord), wire::ReplyKind::kLink, 0, 0, 0};
+    const wire::LinkWord word{message, 0, received};
+    word_.resize(header.bytes);
+    std::memcpy(word_.data(), &header, sizeof(header));
+    std::memcpy(word_.data() + sizeof(header), &word, sizeof(word));
+  }
+  // Where the socket takes nothing now it goes with the next reply.
+  SendRuns runs;
+  runs.add(word_);
+  if (runs.send(channel_))
+    word_.erase(word_.begin(), word_.end() - static_cast<ptrdiff_t>(runs.left()));
+}
+
+void ServerLink::leaveJournal(std::span<const std::byte> journal) {
+  const uint64_t bytes = journal.size();
+  std::byte* place = memory_.stagingRun().data();
+  std::memcpy(place, &bytes, sizeof(bytes));
+  if (!journal.empty()) std::memcpy(place + sizeof(bytes), journal.data(), journal.size());
+}
+
+bool ServerLink::sendJournal(std::span<const std::byte> journal) {
+  uint32_t index = 0;
+  do {
+    const auto piece = journal.first(std::min(journal.size(), kJournalPiece));
+    journal = journal.subspan(piece.size());
+    const size_t padding = wire::padded(piece.size()) - piece.size();
+    if (!reply(wire::ReplyKind::kJournal, static_cast<uint16_t>(padding), index++, 0, piece)) return false;
+  } while (!journal.empty());
+  return true;
+}
+
+bool ServerLink::park(std::span<const std::byte> journal) {
+  if (isParked_) return true;
+  if (commands_.available() != 0 || commands_.released() != commands_.position()) return false;
+  if (journal.size() > wire::kMaxJournalBytes) return false;
+  if (!remote_) {
+    if (replies_.space() != replies_.capacity()) return false;
+    leaveJournal(journal);
+    return isParked_ = commands_.close();
+  }
+  const auto isReady = [this] { return !isAway_ && !isLeaving_ && !outgoing_.pending() && word_.empty(); };
+  if (graceNs_ == 0 || parkAt_ == taken() || !isReady() || !sendJournal(journal) || !isReady()) return false;
+  parkAt_ = toldReceived_ = taken();
+  say(wire::LinkMessage::kPark, toldReceived_);
+  return false;
+}
+
+void ServerLink::end(const std::string& reason) {
+  if (isAway_) return;
+  patienceNs_ = kEndPatienceNs;
+  const auto text = std::as_bytes(std::span(reason)).first(std::min(reason.size(), kMaxMessage));
+  const bool sent = reply(wire::ReplyKind::kEnd, 0, 0, 0, text);
+  if (!remote_ || !sent || isAway_) return;
+  // Closing a connection on which something still comes in would take the reason back that is on its way out.
+  ::shutdown(channel_.socket(), SHUT_WR);
+  const int64_t deadline = monotonicNs() + kEndPatienceNs;
+  std::vector<std::byte> dropped(size_t{64} << 10);
+  for (int64_t left = kEndPatienceNs; left > 0; left = deadline - monotonicNs()) {
+    if (channel_.wait(POLLIN, static_cast<int>(left / 1'000'000)) == 0) return;
+    const ssize_t n = channel_.receive(dropped);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return;
+  }
+}
+
+}  // namespace millpond

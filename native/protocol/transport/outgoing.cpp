@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "protocol/transport/outgoing.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace millpond {
+namespace {
+
+constexpr std::byte kZeros[8]{};
+
+}  // namespace
+
+void Outgoing::append(uint64_t head, std::vector<std::byte> bytes) {
+  const std::span<const std::byte> view(bytes);
+  add(head, view, std::move(bytes));
+}
+
+void Outgoing::add(uint64_t head, std::span<const std::byte> bytes, std::vector<std::byte> own) {
+  ownBytes_ += own.size();
+  lent_.push_back({head, bytes, std::move(own)});
+  lentBytes_ += lent_.back().size();
+}
+
+void Outgoing::collect(SendRuns& runs) const {
+  uint64_t at = ring_.position();
+  const uint64_t head = at + ring_.available();
+  size_t within = within_;
+  // A lent run takes two places, for its padding.
+  for (size_t i = lentSent_; runs.room() >= 3; ++i) {
+    const uint64_t limit = i < lent_.size() ? lent_[i].at : head;
+    runs.add({ring_.data() + (at - ring_.position()), static_cast<size_t>(limit - at)});
+    at = limit;
+    if (i == lent_.size()) return;
+    const Lent& lent = lent_[i];
+    const size_t whole = std::min(within, lent.bytes.size());
+    runs.add(lent.bytes.subspan(whole));
+    runs.add(std::span(kZeros).first(lent.size() - std::max(lent.bytes.size(), within)));
+    within = 0;
+  }
+}
+
+void Outgoing::sent(size_t bytes) {
+  while (bytes) {
+    const bool isLast = lentSent_ == lent_.size();
+    const uint64_t inRing = (isLast ? ring_.position() + ring_.available() : lent_[lentSent_].at) - ring_.position();
+    const size_t step = std::min<uint64_t>(bytes, inRing);
+    ring_.skip(step);
+    bytes -= step;
+    if (isLast || step < inRing) return;
+    const size_t left = lent_[lentSent_].size() - within_;
+    if (bytes < left) {
+      within_ += bytes;
+      return;
+    }
+    bytes -= left;
+    within_ = 0;
+    lentSentBytes_ += lent_[lentSent_++].size();
+  }
+}
+
+bool Outgoing::acknowledge(uint64_t offset) {
+  if (offset < acknowledged_ || offset > position()) return false;
+  while (lentSent_ > 0 && lent_.front().at + lentGoneBytes_ + lent_.front().size() <= offset) {
+    lentGoneBytes_ += lent_.front().size();
+    ownBytes_ -= lent_.front().own.size();
+    lent_.pop_front();
+    --lentSent_;
+  }
+  // Inside of a lent run no frame ends.
+  if (!lent_.empty() && offset > lent_.front().at + lentGoneBytes_) return false;
+  acknowledged_ = offset;
+  ring_.release(offset - lentGoneBytes_);
+  return true;
+}
+
+bool Outgoing::resumeAt(uint64_t offset) {
+  if (!acknowledge(offset)) return false;
+  ring_.rewind();
+  lentSent_ = 0;
+  within_ = 0;
+  lentSentBytes_ = lentGoneBytes_;
+  return true;
+}
+
+}  // namespace millpond
