@@ -170,6 +170,8 @@ class Session {
  private:
   using Waiter = Waiters::Waiter;
   static int64_t spinNs();
+  /// How long a sleeper goes without looking whether the worker is still there.
+  static constexpr int64_t kLivenessNs = 50'000'000;
 
   Session() = default;
   static Result<std::unique_ptr<Session>> establish(const Endpoint& endpoint, bool isParked, const Hello* greet);

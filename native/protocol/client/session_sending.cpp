@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a client's session sends: over TCP the frames in its ring, lent memory and words of the link.
+#include <poll.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <string>
+
+#include "protocol/client/session_client.h"
+
+namespace millpond {
+namespace {
+
+constexpr int64_t kFlushDelayNs = 20'000;
+/// A connection that ends while the program does nothing is noticed within this time.
+constexpr int64_t kIdleLookNs = 1'000'000'000;
+/// How long the flusher waits for what lands before it asks again whether anything does.
+constexpr int64_t kLandingNapNs = 1'000'000;
+/// That its worker would park the session, within this time.
+constexpr int64_t kParkingLookNs = 250'000'000;
+
+}  // namespace
+
+void Session::flush() {
+  if (remote_) sendPending();
+}
+
+bool Session::sendPending() {
+  for (;;) {
+    {
+      std::lock_guard lock(sendMutex_);
+      if (!transmit()) return false;
+    }
+    // Whoever reads leaves an acknowledgement to whoever sends: it may have done so meanwhile.
+    if (!acknowledges_.load()) return true;
+  }
+}
+
+bool Session::transmit() {
+  unsent_.store(0);
+  // There is nothing to be sent: what is appended next goes to another worker.
+  if (isParked_.load(std::memory_order_relaxed)) [[unlikely]]
+    return !lost();
+  if (graceSeconds_ != 0 && !outgoing_.acknowledge(peerReceived_.load(std::memory_order_acquire))) {
+    readOutAndLose("the worker acknowledged what was never sent");
+    return false;
+  }
+  if (acknowledges_.exchange(false)) queueLinkWord(wire::LinkMessage::kReceived);
+  while (isDown_.load(std::memory_order_acquire) || !linkOut_.empty() || outgoing_.pending()) {
+    if (lost()) return false;
+    if (isDown_.load(std::memory_order_acquire)) {
+      if (!mend()) return false;
+    } else if (!sendOnce() && errno != EINTR) {
+      if (errno == EAGAIN || errno == EWOULDBLOCK)
+        waitToSend();
+      else
+        cut(std::string("sending to the worker failed: ") + std::strerror(errno));
+    }
+  }
+  sentHead_.store(outgoing_.ringPosition(), std::memory_order_relaxed);
+  if (graceSeconds_ == 0) outgoing_.acknowledge(outgoing_.position());
+  return !lost();
+}
+
+bool Session::sendOnce() {
+  SendRuns runs;
+  runs.add(linkOut_);
+  outgoing_.collect(runs);
+  const size_t all = runs.left();
+  if (!runs.send(channel_)) return false;
+  const size_t gone = all - runs.left();
+  const size_t ofLink = std::min(gone, linkOut_.size());
+  linkOut_.erase(linkOut_.begin(), linkOut_.begin() + static_cast<ptrdiff_t>(ofLink));
+  outgoing_.sent(gone - ofLink);
+  return true;
+}
+
+void Session::waitToSend() {
+  const int ready = channel_.wait(POLLOUT | POLLIN, 100);
+  // The worker may be blocked in sending to us.
+  if ((ready & POLLIN) && readMutex_.try_lock()) {
+    pump(nullptr, Sender::kThis);
+    readMutex_.unlock();
+    waiters_.promoteOne();
+  }
+}
+
+void Session::queueLinkWord(wire::LinkMessage message) {
+  const uint64_t received = received_.load(std::memory_order_relaxed);
+  const wire::CommandHeader header{sizeof(header) + sizeof(wire::LinkWord), wire::kLinkOp, 0, 0, 0};
+  const wire::LinkWord word{message, 0, received};
+  const size_t at = linkOut_.size();
+  linkOut_.resize(at + header.bytes);
+  std::memcpy(linkOut_.data() + at, &header, sizeof(header));
+  std::memcpy(linkOut_.data() + at + sizeof(header), &word, sizeof(word));
+}
+
+void Session::acknowledge(Sender sender) {
+  const uint64_t received = received_.load(std::memory_order_relaxed);
+  if (graceSeconds_ == 0 || received - acknowledged_ < wire::kAcknowledgeBytes) return;
+  acknowledged_ = received;
+  acknowledges_.store(true);
+  // Who holds it looks again when it lets go.
+  if (sender == Sender::kThis || !sendMutex_.try_lock()) return;
+  if (!isDown_.load() && acknowledges_.exchange(false)) {
+    queueLinkWord(wire::LinkMessage::kReceived);
+    SendRuns runs;
+    runs.add(linkOut_);
+    if (runs.send(channel_)) linkOut_.erase(linkOut_.begin(), linkOut_.end() - static_cast<ptrdiff_t>(runs.left()));
+    // A full socket is left to the flusher, and so is one that has ended.
+    if (!linkOut_.empty() && unsent_.exchange(1) == 0) wakeFlusher();
+  }
+  sendMutex_.unlock();
+}
+
+void* Session::flusher(void* self) {
+  ::prctl(PR_SET_TIMERSLACK, 1UL);
+  ::prctl(PR_SET_NAME, "millpond-flush");
+  static_cast<Session*>(self)->flushUntilStopped();
+  return nullptr;
+}
+
+void Session::wakeFlusher() {
+  futexWake(unsent_);
+  if (!flusherPolls_.load()) return;
+  const uint64_t one = 1;
+  if (::write(flusherWakeup_.get(), &one, sizeof(one)) < 0) return;  // the counter is full: it is awake
+}
+
+bool Session::takeLandings() {
+  if (!asksForLandings_.load(std::memory_order_acquire) || isDown_.load() || isParked_.load() || lost() || !awaitsLandings_()) return false;
+  pollfd look[2] = {{channel_.socket(), POLLIN, 0}, {flusherWakeup_.get(), POLLIN, 0}};
+  const timespec nap{0, kLandingNapNs};
+  flusherPolls_.store(true);
+  if (unsent_.load() == 0 && !channel_.holdsBytes()) ::ppoll(look, 2, &nap, nullptr);
+  const bool comes = channel_.holdsBytes() || (look[0].revents & POLLIN) != 0;
+  if (comes && readMutex_.try_lock()) {
+    pump(nullptr, Sender::kOther);
+    readMutex_.unlock();
+    waiters_.promoteOne();
+  } else if (comes && unsent_.load() == 0) {
+    // Who waits reads for everybody.
+    ::ppoll(look + 1, 1, &nap, nullptr);
+  }
+  flusherPolls_.store(false);
+  uint64_t count;
+  if (::read(flusherWakeup_.get(), &count, sizeof(count)) < 0) count = 0;  // nobody woke it
+  if (isDown_.load()) sendPending();
+  return true;
+}
+
+void Session::flushUntilStopped() {
+  while (!stop_.load()) {
+    if (unsent_.load() == 0 && takeLandings()) continue;
+    const int64_t look = canPark_ && !isParked_.load() ? kParkingLookNs : kIdleLookNs;
+    futexWait(unsent_, 0, graceSeconds_ ? look : -1);
+    if (unsent_.load() == 0) {
+      lookAtConnection();
+      considerParking();
+      continue;
+    }
+    const timespec delay{0, kFlushDelayNs};
+    ::nanosleep(&delay, nullptr);
+    if (unsent_.load() != 0) sendPending();
+  }
+}
+
+}  // namespace millpond
