@@ -72,8 +72,15 @@ export const errorTable = {
   },
   MILLPOND_E_TOO_MANY_CALLS: {
     connect: Code.ResourceExhausted,
-    meaning: "As many reads with the same token are waiting as may.",
+    meaning: "A token or a tenant makes as many calls as it may, or has as many waiting.",
     remedy: "Ask less often, or with fewer programs at a time.",
+  },
+  MILLPOND_E_AUDIT_LOG: {
+    connect: Code.Unavailable,
+    meaning:
+      "The audit log of the controller cannot be written, and the controller makes no change without it.",
+    remedy:
+      "Make the file of `--audit-log` writable, or start the controller without `--audit-log-required`.",
   },
   MILLPOND_E_TOO_MANY_TOKENS: {
     connect: Code.ResourceExhausted,

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { millpondError, quote } from "@millpond/api";
 import { readAuthorities } from "@millpond/platform";
+import { defaultChangesPerSecond } from "./auth/call-limits.ts";
 import { startController } from "./controller.ts";
 import { type LogLevel, logLevels, makeLog } from "./log.ts";
 import { type ControllerOptions, defaultListen } from "./options.ts";
@@ -33,6 +34,13 @@ const help = `Usage: millpond controller [--listen HOST:PORT] [--state DIR] [--l
                        loopback: one of the pool's own authority, tls/ca.crt in the state
                        directory, which clients name in MILLPOND_CA
   --tls-key FILE       its key, PEM (MILLPOND_TLS_KEY)
+  --audit-log FILE     where the audit is written besides the state, as JSON lines
+                       (MILLPOND_AUDIT_LOG); SIGHUP opens it again
+  --audit-log-required refuse changes that cannot be written there
+                       (MILLPOND_AUDIT_LOG_REQUIRED=1)
+  --changes-per-second N
+                       changes that a token of a tenant may make per second
+                       (MILLPOND_CHANGES_PER_SECOND, default 100)
   --tls-names NAMES    more names and addresses of this machine for the own certificate
                        (MILLPOND_TLS_NAMES)
 
@@ -100,6 +108,12 @@ function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Controlle
     tlsCertificate: values["tls-cert"] ?? env["MILLPOND_TLS_CERT"],
     tlsKey: values["tls-key"] ?? env["MILLPOND_TLS_KEY"],
     tlsNames: splitList(values["tls-names"] ?? env["MILLPOND_TLS_NAMES"]),
+    auditLog: values["audit-log"] ?? env["MILLPOND_AUDIT_LOG"],
+    isAuditLogRequired: values["audit-log-required"] ?? env["MILLPOND_AUDIT_LOG_REQUIRED"] === "1",
+    changesPerSecond: parseCount(
+      values["changes-per-second"] ?? env["MILLPOND_CHANGES_PER_SECOND"],
+      defaultChangesPerSecond,
+    ),
     userTokens: splitList(env["MILLPOND_USER_TOKENS"]),
     agentTokens: splitList(env["MILLPOND_AGENT_TOKENS"]),
     log: makeLog(level),
@@ -129,12 +143,19 @@ function parse(args: readonly string[]) {
         "tls-cert": { type: "string" },
         "tls-key": { type: "string" },
         "tls-names": { type: "string" },
+        "audit-log": { type: "string" },
+        "audit-log-required": { type: "boolean" },
+        "changes-per-second": { type: "string" },
         help: { type: "boolean", short: "h", default: false },
       },
     });
   } catch (cause) {
     throw invalid(cause instanceof Error ? cause.message : String(cause), cause);
   }
+}
+
+function parseCount(text: string | undefined, otherwise: number): number {
+  return text === undefined || text === "" ? otherwise : Number(text);
 }
 
 function splitList(text = ""): string[] {

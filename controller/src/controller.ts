@@ -14,10 +14,11 @@ import {
   QueueService,
   readTicket,
 } from "@millpond/api";
-import { authorityPath } from "@millpond/platform";
+import { authorityPath, defaultConnectionLimits } from "@millpond/platform";
 import packageJson from "../package.json" with { type: "json" };
 import type { AuditEntry } from "./domain/records.ts";
 import { IdleCalls } from "./auth/idle-calls.ts";
+import { CallLimits, defaultCallsInFlight } from "./auth/call-limits.ts";
 import { CallGuard } from "./auth/call-guard.ts";
 import type { Role } from "./domain/caller.ts";
 import { unixSeconds } from "./timers/clock.ts";
@@ -36,6 +37,7 @@ import { makeAgentService } from "./rpc/agent-service.ts";
 import { makeClaimService } from "./rpc/claim-service.ts";
 import { makePoolService } from "./rpc/pool-service.ts";
 import { makeQueueService } from "./rpc/queue-service.ts";
+import { AuditLog } from "./store/audit-log.ts";
 import { SqliteStore } from "./store/sqlite-store.ts";
 import type { Store } from "./state/store.ts";
 import { certificateSource } from "./http/tls.ts";
@@ -72,7 +74,14 @@ export async function startController(options: ControllerOptions): Promise<Contr
   const store = cleanup.adopt(await openStore(resolved), (each) => each.close());
   const userToken = readOrMakeToken(stateDirectory, "user");
   const agentToken = readOrMakeToken(stateDirectory, "agent");
-  const { elector, state } = await LeaderElector.open({ store, clock, log, onPool: (pool) => begin(pool) });
+  const auditSink = resolved.auditLog && cleanup.use(await AuditLog.open({ ...resolved.auditLog, log }));
+  const { elector, state } = await LeaderElector.open({
+    store,
+    clock,
+    log,
+    onPool: (pool) => begin(pool),
+    auditSink,
+  });
   cleanup.use(elector);
 
   const ticketKey = createPrivateKey({ key: Buffer.from(state.ticketKey), format: "der", type: "pkcs8" });
@@ -96,6 +105,12 @@ export async function startController(options: ControllerOptions): Promise<Contr
   );
   const sessions = new LoginSessions(ticketKey, () => unixSeconds(clock));
   const leader = new LeaderProxy({ elector, readCa: () => readCa(resolved) });
+  const connectionLimits = options.connectionLimits ?? defaultConnectionLimits();
+  const limits = new CallLimits({
+    changesPerSecond: resolved.changesPerSecond,
+    inFlight: Math.max(1, Math.min(defaultCallsInFlight, Math.floor(connectionLimits.mostOfAddress / 4))),
+    tell: (account, why) => log.warn({ account, why }, "calls are refused: there are as many as may be"),
+  });
   const handlersOf = (pool: Pool): Handlers => {
     const idleCalls = new IdleCalls({
       after: (delayMs, callback) => clock.after(delayMs, callback),
@@ -106,6 +121,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     });
     const guard = new CallGuard({
       tokens,
+      limits,
       log,
       requireLead: (what) => elector.requireLead(what),
       writeAudit: (call, result) => idleCalls.record(call, result),
@@ -137,7 +153,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
   const { tls } = resolved;
   const server = makeServer({
     certificates: tls === undefined ? undefined : certificateSource(tls, stateDirectory),
-    connectionLimits: options.connectionLimits,
+    connectionLimits,
     tokens,
     log,
     shutdown: shutdown.signal,
@@ -175,6 +191,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     reload: ({ logLevel }) => {
       log.level = logLevel;
       server.renewCertificate();
+      auditSink?.reload();
       log.info("reloaded");
     },
     [Symbol.asyncDispose]: async () => {

@@ -7,9 +7,12 @@ import type { ConnectionLimits } from "@millpond/platform";
 import type { Logger } from "pino";
 import { type Clock, systemClock } from "./timers/clock.ts";
 import type { TlsSource } from "./http/tls.ts";
+import { defaultChangesPerSecond } from "./auth/call-limits.ts";
 import { isToken } from "./auth/tokens.ts";
 
 export const defaultListen = "127.0.0.1:7170";
+
+const maxChangesPerSecond = 1_000_000;
 
 /** Command-line options of the controller. */
 export interface ControllerOptions {
@@ -40,6 +43,12 @@ export interface ControllerOptions {
   readonly tlsNames?: readonly string[];
   /** Limits of concurrent connections. Default: by the limits of the process. */
   readonly connectionLimits?: ConnectionLimits;
+  /** File that the audit is written to besides the store, as JSON lines. Default: none. */
+  readonly auditLog?: string | undefined;
+  /** Whether changes are refused that cannot be written there. Default false. */
+  readonly isAuditLogRequired?: boolean;
+  /** Changes that a token of a tenant may make per second, on average of ten. Default 100. */
+  readonly changesPerSecond?: number;
   /** Default: JSON lines to standard error at the level `info`. */
   readonly log?: Logger;
   /** Default: the clock of the host. */
@@ -58,6 +67,8 @@ export interface ResolvedOptions {
   readonly agentTokens: readonly string[];
   /** undefined: plain HTTP, on loopback. */
   readonly tls: TlsSource | undefined;
+  readonly auditLog: { readonly path: string; readonly isRequired: boolean } | undefined;
+  readonly changesPerSecond: number;
   readonly clock: Clock;
 }
 
@@ -74,6 +85,9 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
     tlsCertificate,
     tlsKey,
     tlsNames = [],
+    auditLog = "",
+    isAuditLogRequired = false,
+    changesPerSecond = defaultChangesPerSecond,
     clock = systemClock,
   } = options;
   if (stateDirectory === "") {
@@ -81,6 +95,15 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
   }
   if (![...userTokens, ...agentTokens].every(isToken)) {
     throw millpondError("MILLPOND_E_INVALID", "a token is not 16 to 256 printable characters without blanks");
+  }
+  if (isAuditLogRequired && auditLog === "") {
+    throw millpondError("MILLPOND_E_INVALID", "an audit log is required, and there is none");
+  }
+  if (!(changesPerSecond > 0 && changesPerSecond <= maxChangesPerSecond)) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the changes per second are ${changesPerSecond}, not within 1 and ${maxChangesPerSecond}`,
+    );
   }
   const { host, port } = parseListen(listen);
   if ((tlsCertificate === undefined) !== (tlsKey === undefined)) {
@@ -99,6 +122,8 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
     port,
     userTokens,
     agentTokens,
+    auditLog: auditLog === "" ? undefined : { path: resolve(auditLog), isRequired: isAuditLogRequired },
+    changesPerSecond,
     tls: given ?? (isLoopback(host) ? undefined : { kind: "own", names: tlsNames }),
     clock,
   };

@@ -149,6 +149,7 @@ export const attacks: readonly Attack[] = [
     scripts: [
       { file: "tenant-limits.test.ts" },
       { file: "access.test.ts", only: ["a flood of calls that change nothing"] },
+      { file: "call-limits.test.ts" },
     ],
   },
   {

@@ -129,6 +129,27 @@ commas: MILLPOND_USER_TOKENS, MILLPOND_AGENT_TOKENS.`,
         env: "MILLPOND_TLS_NAMES",
         defaultText: "none",
       },
+      auditLog: {
+        flags: "--audit-log <file>",
+        type: "text",
+        description: "Write the audit to this file as well, as JSON lines; SIGHUP reopens it",
+        env: "MILLPOND_AUDIT_LOG",
+        defaultText: "none",
+      },
+      auditLogRequired: {
+        flags: "--audit-log-required",
+        type: "flag",
+        description: "Refuse changes that cannot be written to the audit log",
+        env: "MILLPOND_AUDIT_LOG_REQUIRED",
+      },
+      changesPerSecond: {
+        flags: "--changes-per-second <count>",
+        type: "weight",
+        description:
+          "Changes that a token of a tenant may make per second, over ten seconds; a tenant twice as many",
+        env: "MILLPOND_CHANGES_PER_SECOND",
+        defaultText: "100",
+      },
       logLevel: {
         flags: "--log-level <level>",
         type: "choice",

@@ -3,10 +3,11 @@
 // The path of every call, whatever its transport: authentication, authorization, audit, and the form of its errors.
 
 import type { DescMethod } from "@bufbuild/protobuf";
-import { ConnectError, type ContextValues } from "@connectrpc/connect";
+import { ConnectError, type ContextValues, createContextKey } from "@connectrpc/connect";
 import { millpondError, refusalFor } from "@millpond/api";
 import type { Logger } from "pino";
 import { mayCall, methodName, type RequiredRole, ruleOf, takesTurns } from "./access.ts";
+import type { CallLimits } from "./call-limits.ts";
 import { FairTurns } from "./fair-turns.ts";
 import { audited, AuditedCall } from "../state/audit.ts";
 import { parseReason, reasonHeader } from "./change-reason.ts";
@@ -26,8 +27,12 @@ export interface GuardedCall {
   readonly header: (name: string) => string | null;
 }
 
+/** Place of an admitted call among those in flight; its transport disposes of it when the call ends. */
+export const admissionKey = createContextKey<Disposable | undefined>(undefined, { description: "admission" });
+
 export interface CallGuardOptions {
   readonly tokens: TokenVerifier;
+  readonly limits: CallLimits;
   readonly log: Logger;
   /** Throws where only the controller that leads can answer, and this one does not. */
   readonly requireLead: (what: string) => void;
@@ -63,6 +68,22 @@ export class CallGuard {
     }
     values.set(callerKey, caller);
     values.set(authorizationKey, authorization ?? "");
+    await this.#limit(caller, method, values);
+  }
+
+  /** Before the body is read: calls beyond the limits cost no memory. */
+  async #limit(caller: Caller, method: DescMethod, values: ContextValues): Promise<void> {
+    const { limits, writeAudit } = this.#options;
+    const isChange = ruleOf(method).changes !== undefined;
+    try {
+      values.set(admissionKey, await limits.enter(caller, isChange ? "change" : "call"));
+    } catch (error) {
+      if (isChange) {
+        const call = new AuditedCall(caller, { what: methodName(method), subject: "", why: "" });
+        await writeAudit(call, "MILLPOND_E_TOO_MANY_CALLS");
+      }
+      throw error;
+    }
   }
 
   /** Runs a call that was let in. What it is to change is recorded; what should not happen is logged. */

@@ -7,6 +7,7 @@ import { leaderHeader, millpondError, reason } from "@millpond/api";
 import type { Logger } from "pino";
 import type { Clock } from "../timers/clock.ts";
 import { Pool } from "../pool/pool.ts";
+import type { AuditSink } from "../state/audit.ts";
 import type { Candidate, Lead, Store, StoredState } from "../state/store.ts";
 
 /** How often the leader renews its lease; a third of the lease. */
@@ -21,6 +22,8 @@ export interface LeaderElectorOptions {
   readonly log: Logger;
   /** Called with the pool that replaces the previous one, of which this controller is no longer the leader. */
   readonly onPool: (pool: Pool) => void;
+  /** Where the leader writes audit records besides the store. Default: nowhere. */
+  readonly auditSink?: AuditSink | undefined;
 }
 
 /** A pool for as long as this controller knows it whole: from when it was read until another has led it. */
@@ -61,11 +64,12 @@ export class LeaderElector implements AsyncDisposable {
   #leading: Promise<void> = Promise.resolve();
 
   private constructor(options: LeaderElectorOptions, state: StoredState) {
-    const { store, clock, log } = options;
+    const { store, clock, log, auditSink } = options;
     this.#store = store;
     this.#log = log;
     this.#onPool = options.onPool;
-    this.#makePool = (each) => new Pool({ store, state: each, clock, log, onLost: () => this.#end() });
+    this.#makePool = (each) =>
+      new Pool({ store, state: each, clock, log, onLost: () => this.#end(), auditSink });
     this.#replica = this.#begin(state);
   }
 

@@ -4,12 +4,14 @@
 // one write.
 
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { admissionKey } from "../auth/call-guard.ts";
 import { callerKey } from "../auth/visibility.ts";
 import { Code, ConnectError, createContextValues } from "@connectrpc/connect";
 import type { UniversalHandlerFn, UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { DirectCall, isDirect } from "./unary-fast-path.ts";
 import { type Handler, maxRequestBytes } from "./handlers.ts";
 import { outwait, readBody } from "./request-body.ts";
+import type { KeptConnections } from "./kept-connections.ts";
 
 /** Handlers want URLs that are whole; what comes before the path says nothing. */
 const baseUrl = "http://controller";
@@ -18,10 +20,12 @@ const baseUrl = "http://controller";
 export class CallsUnderWay {
   readonly #calls = new Set<Pick<AbortController, "abort">>();
   readonly #shutdown: AbortSignal;
+  readonly #connections: KeptConnections;
 
   /** @param shutdown Ends all calls with its reason. */
-  constructor(shutdown: AbortSignal) {
+  constructor(shutdown: AbortSignal, connections: KeptConnections) {
     this.#shutdown = shutdown;
+    this.#connections = connections;
     shutdown.addEventListener("abort", () => this.end(shutdown.reason));
   }
 
@@ -35,12 +39,12 @@ export class CallsUnderWay {
   /** Answers one request. A client that hangs up aborts its call. */
   async answer(handler: Handler, request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (isDirect(request)) {
-      const call = new DirectCall(handler, request);
+      const call = new DirectCall(handler, request, (caller) => this.#connections.keep(response, caller));
       await this.#follow(call, response, () => call.answer(response));
     } else {
       const call = new AbortController();
       await this.#follow(call, response, () =>
-        answerUniversal(handler.connect, { request, signal: call.signal }, response),
+        answerUniversal(handler.connect, { request, signal: call.signal }, response, this.#connections),
       );
     }
   }
@@ -71,15 +75,19 @@ async function answerUniversal(
   handler: UniversalHandlerFn,
   { request, signal }: { readonly request: IncomingMessage; readonly signal: AbortSignal },
   response: ServerResponse,
+  connections: KeptConnections,
 ): Promise<void> {
   const contextValues = createContextValues();
-  const { status, header, body } = await handler({ ...toUniversal(request, signal), contextValues });
-  const bytes = await gather(body);
-  await outwait(request, maxRequestBytes);
-  // A stranger keeps no connection.
-  response.shouldKeepAlive &&= contextValues.get(callerKey) !== undefined;
-  response.writeHead(status, Object.fromEntries(header ?? []));
-  response.end(bytes);
+  try {
+    const { status, header, body } = await handler({ ...toUniversal(request, signal), contextValues });
+    const bytes = await gather(body);
+    await outwait(request, maxRequestBytes);
+    connections.keep(response, contextValues.get(callerKey));
+    response.writeHead(status, Object.fromEntries(header ?? []));
+    response.end(bytes);
+  } finally {
+    contextValues.get(admissionKey)?.[Symbol.dispose]();
+  }
 }
 
 function toUniversal(request: IncomingMessage, signal: AbortSignal): UniversalServerRequest {

@@ -22,6 +22,7 @@ import type { Caller } from "../domain/caller.ts";
 import { mayCall } from "../auth/access.ts";
 import { requireToken } from "../auth/call-guard.ts";
 import { CallsUnderWay } from "./in-flight.ts";
+import { KeptConnections } from "./kept-connections.ts";
 import type { Console } from "./console.ts";
 import type { Handlers } from "./handlers.ts";
 import { type CertificateSource, flawOf } from "./tls.ts";
@@ -66,7 +67,8 @@ export interface HttpServer {
 /** Connect and gRPC-web over HTTP/1.1, JSON and binary, two pages for machines and those of the console. */
 export function makeServer(options: ServerOptions): HttpServer {
   const { log, shutdown, handlers, certificates } = options;
-  const calls = new CallsUnderWay(shutdown);
+  const limits = options.connectionLimits ?? defaultConnectionLimits();
+  const calls = new CallsUnderWay(shutdown, new KeptConnections(limits.mostOfAddress));
   const readHealth = makeHealthPage(options);
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     // The client's next call must go to another controller.
@@ -91,7 +93,7 @@ export function makeServer(options: ServerOptions): HttpServer {
       response.destroy();
     });
   });
-  limitConnections(server, options.connectionLimits ?? defaultConnectionLimits(), (refused) =>
+  limitConnections(server, limits, (refused) =>
     log.warn(refused, "connections are refused: there are as many as may be, of one address or of all"),
   );
   const renewal =

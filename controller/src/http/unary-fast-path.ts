@@ -5,7 +5,7 @@
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { create, type DescMessage, fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
-import { Code, ConnectError, createContextValues } from "@connectrpc/connect";
+import { ConnectError, createContextValues } from "@connectrpc/connect";
 import {
   codeToHttpStatus,
   contentTypeUnaryJson,
@@ -13,7 +13,9 @@ import {
   errorToJsonBytes,
 } from "@connectrpc/connect/protocol-connect";
 import { millpondError } from "@millpond/api";
-import type { GuardedCall } from "../auth/call-guard.ts";
+import { admissionKey, type GuardedCall } from "../auth/call-guard.ts";
+import type { Caller } from "../domain/caller.ts";
+import { callerKey } from "../auth/visibility.ts";
 import { type Handler, maxRequestBytes } from "./handlers.ts";
 import { outwait, readBody } from "./request-body.ts";
 
@@ -34,13 +36,16 @@ export class DirectCall implements GuardedCall {
   readonly header: GuardedCall["header"];
   readonly #handler: Handler;
   readonly #request: IncomingMessage;
+  readonly #keep: (caller: Caller | undefined) => void;
   /** Made for those that look at it: most do not. */
   #abort: AbortController | undefined;
   #ended: { readonly reason: unknown } | undefined;
 
-  constructor(handler: Handler, request: IncomingMessage) {
+  /** @param keep Decides whether a caller's connection is kept after the answer; undefined: none was let in. */
+  constructor(handler: Handler, request: IncomingMessage, keep: (caller: Caller | undefined) => void) {
     this.#handler = handler;
     this.#request = request;
+    this.#keep = keep;
     this.header = (name) => {
       const value = request.headers[name];
       return typeof value === "string" ? value : null;
@@ -68,14 +73,24 @@ export class DirectCall implements GuardedCall {
   }
 
   async answer(response: ServerResponse): Promise<void> {
+    try {
+      await this.#answer(response);
+    } finally {
+      this.values.get(admissionKey)?.[Symbol.dispose]();
+    }
+  }
+
+  async #answer(response: ServerResponse): Promise<void> {
     let bytes: Uint8Array;
     try {
       bytes = await this.#run();
     } catch (error) {
       await outwait(this.#request, maxRequestBytes);
+      this.#keep(this.values.get(callerKey));
       refuse(response, error);
       return;
     }
+    this.#keep(this.values.get(callerKey));
     response.writeHead(200, { "content-type": contentTypeUnaryProto, "content-length": bytes.byteLength });
     response.end(bytes);
   }
@@ -107,8 +122,6 @@ function refuse(response: ServerResponse, error: unknown): void {
       ? error
       : millpondError("MILLPOND_E_INTERNAL", "the call failed inside the controller", { cause: error });
   const bytes = errorToJsonBytes(failure, undefined);
-  // A stranger keeps no connection.
-  response.shouldKeepAlive &&= failure.code !== Code.Unauthenticated;
   response.writeHead(codeToHttpStatus(failure.code), {
     ...Object.fromEntries(failure.metadata),
     "content-type": contentTypeUnaryJson,

@@ -26,6 +26,7 @@ import type { ReconcileContext } from "../reconcile/reconcile-context.ts";
 import { SchedulerView } from "../scheduling/scheduler-view.ts";
 import type { Changed, Transaction } from "../state/transaction.ts";
 import { PendingReasons } from "../scheduling/pending-reasons.ts";
+import type { AuditSink } from "../state/audit.ts";
 import type { Store, StoreChanges, StoredState } from "../state/store.ts";
 import { Watchers } from "../timers/watchers.ts";
 
@@ -69,6 +70,8 @@ export interface PoolOptions {
    * unknown.
    */
   readonly onLost?: () => void;
+  /** Where audit records are written besides the store. Default: nowhere. */
+  readonly auditSink?: AuditSink | undefined;
 }
 
 /**
@@ -110,7 +113,7 @@ export class Pool {
   /** When it is next written down for how long claims have made calls, on the monotonic clock. */
   #noteActivityAtMs = 0;
 
-  constructor({ store, state, clock, log, onLost }: PoolOptions) {
+  constructor({ store, state, clock, log, onLost, auditSink }: PoolOptions) {
     this.clock = clock;
     this.#log = log;
     this.leases = new Leases(clock);
@@ -123,7 +126,7 @@ export class Pool {
       conclude: (transaction, scopes) => ({ decision: reconcile(transaction, this.context(), scopes) }),
       onDone: (changed, conclusion) => this.#onDone(changed, conclusion),
     };
-    this.ledger = new Ledger(store, state, clock, rules, onLost);
+    this.ledger = new Ledger(store, state, clock, rules, { ...(onLost && { onLost }), auditSink });
   }
 
   /** The state reported by agents and clients at this moment. */

@@ -9,6 +9,12 @@ import type { Caller } from "../domain/caller.ts";
 import type { AuditEntry } from "../domain/records.ts";
 import { isLoss } from "./store-errors.ts";
 
+/** A place outside of the store to which audit records are written before their changes are. */
+export interface AuditSink {
+  /** Rejects where the changes must not be made, because their records could not be written. */
+  write(entries: readonly AuditEntry[]): Promise<void>;
+}
+
 /** A call in progress that asks for a change. */
 export class AuditedCall {
   readonly #entry: Omit<AuditEntry, "at" | "result">;

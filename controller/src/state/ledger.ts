@@ -2,7 +2,7 @@
 
 import type { QueueSpec, TenantSpec } from "@millpond/scheduler";
 import { AllocationIndex } from "./allocation-index.ts";
-import type { AuditedCall } from "./audit.ts";
+import type { AuditedCall, AuditSink } from "./audit.ts";
 import { type Change, ChangeQueue, type Rules } from "./change-queue.ts";
 import { ClaimIndex } from "./claim-index.ts";
 import type { Clock } from "../timers/clock.ts";
@@ -42,16 +42,18 @@ export class Ledger<C, S> implements Base {
   #term = 0;
   #isLost = false;
   readonly #onLost: () => void;
+  readonly #auditSink: AuditSink | undefined;
 
-  /** @param onLost called when nothing can be changed here any longer */
+  /** @param more.onLost called when nothing can be changed here any longer */
   constructor(
     store: Store,
     state: StoredState,
     clock: Clock,
     rules: Rules<C, S>,
-    onLost: () => void = () => undefined,
+    more: { readonly onLost?: () => void; readonly auditSink?: AuditSink | undefined } = {},
   ) {
-    this.#onLost = onLost;
+    this.#onLost = more.onLost ?? (() => undefined);
+    this.#auditSink = more.auditSink;
     this.#store = store;
     this.#clock = clock;
     this.identity = state.identity;
@@ -193,6 +195,9 @@ export class Ledger<C, S> implements Base {
       usage,
       events,
     };
+    if (changes.audit.length > 0) {
+      await this.#auditSink?.write(changes.audit);
+    }
     await this.#write(changes);
     for (const call of firsts) {
       call.isWritten = true;
