@@ -6,6 +6,9 @@ import type { CommandModule } from "./command-line/command-values.ts";
 /** The code of each command, loaded when it is needed and not before. */
 export const commandModules: { readonly [N in CommandName]: () => Promise<CommandModule<N>> } = {
   run: () => import("./commands/programs/run.ts"),
+  jobs: () => import("./commands/programs/jobs.ts"),
+  logs: () => import("./commands/programs/logs.ts"),
+  attach: () => import("./commands/programs/attach.ts"),
   env: () => import("./commands/programs/env.ts"),
   trace: () => import("./commands/programs/trace.ts"),
   sanitize: () => import("./commands/programs/sanitize.ts"),

@@ -16,18 +16,21 @@ import { bootId } from "../host/boot-id.ts";
 import { describeRequest } from "./claim-request.ts";
 import { type Connection, isSilent, isUnreachable } from "../connection/connection.ts";
 import { errorParts } from "../command-line/errors.ts";
+import type { Standing } from "./waiting-display.ts";
 
 /** Long enough for a controller to be restarted, short enough not to block others after a crash. */
 const leaseSeconds = 30;
 /** Every call renews the lease when it begins and when it ends. */
 const pollSeconds = 5;
 const retryMs = 300;
-/** A controller that is being started again is waited for so long, at first and at the end. */
+/** How long a controller that restarts is waited for, at first and at the end. */
 const patienceMs = 30_000;
 const releasePatienceMs = 5000;
 const releaseTimeoutMs = 5000;
 /** Then it is asked for again, perhaps elsewhere: it has a name. */
 const createTimeoutMs = 10_000;
+/** When room is expected changes slowly, and is much work for a controller to find. */
+const expectationMs = 30_000;
 
 export interface CreateOptions {
   /** Empty: one is made up. */
@@ -35,20 +38,25 @@ export interface CreateOptions {
   /** Neither for room nor for a controller that does not answer. */
   readonly noWait: boolean;
   readonly program: string;
+  /** Where the other members of its gang would reach the program, `host:port`. Empty: nowhere. */
+  readonly rendezvous: string;
   /** Seconds to wait for a controller that does not answer, 30 at most; 0: 30. */
   readonly timeoutSeconds: number;
   readonly signal: AbortSignal;
   /** Told what is waited for. */
-  readonly onWaiting: (why: string) => void;
+  readonly onWaiting: OnWaiting;
 }
 
+/** Takes what is waited for, for people; of a claim also where it stands. */
+export type OnWaiting = (why: string, standing?: Standing) => void;
+
 export interface WaitOptions {
-  /** Seconds to wait for room; 0: for ever. */
+  /** Seconds to wait for room; 0: forever. */
   readonly timeoutSeconds: number;
   /** Ends the waiting; the claim is released by `release`. */
   readonly signal: AbortSignal;
   /** Told why the claim waits, at first and at each change. */
-  readonly onWaiting: (why: string) => void;
+  readonly onWaiting: OnWaiting;
 }
 
 /** A claim of this process: created, waited for, kept alive, and given back. */
@@ -57,6 +65,8 @@ export class ClaimHolder {
   /** Undefined: the claim was there already. */
   readonly #request: ClaimValues | undefined;
   #claim: Claim;
+  #expectedAt = 0;
+  #expectationAskedAt = Number.NEGATIVE_INFINITY;
 
   private constructor(connection: Connection, request: ClaimValues | undefined, claim: Claim) {
     this.#connection = connection;
@@ -79,7 +89,17 @@ export class ClaimHolder {
     for (let isFirst = true; ; isFirst = false) {
       try {
         const { claim } = await connection.claims.createClaim(
-          { claim: { ...toClaimMessage(request), name, owner, leaseSeconds, clientHost: bootId() }, noWait },
+          {
+            claim: {
+              ...toClaimMessage(request),
+              name,
+              owner,
+              leaseSeconds,
+              clientHost: bootId(),
+              rendezvous: options.rendezvous,
+            },
+            noWait,
+          },
           { signal, timeoutMs: createTimeoutMs },
         );
         return new ClaimHolder(connection, request, requireClaim(claim));
@@ -130,9 +150,13 @@ export class ClaimHolder {
       this.#assertAlive();
       if (this.#claim.lazy) return;
       const why = this.#claim.reason === "" ? "the pool has no room" : this.#claim.reason;
-      const place =
-        this.#claim.queuePosition > 1 ? ` (${this.#claim.queuePosition - 1} waiting before it)` : "";
-      options.onWaiting(`claim ${name} is waiting for ${this.#wanted}: ${why}${place}`);
+      const ahead = this.#claim.queuePosition - 1;
+      const place = ahead > 0 ? ` (${ahead} waiting before it)` : "";
+      options.onWaiting(`claim ${name} is waiting for ${this.#wanted}: ${why}${place}`, {
+        head: `claim ${name}${ahead > 0 ? `, ${ahead} before it` : ""}`,
+        rest: `${this.#wanted}: ${why}`,
+        expectedAt: await this.#expectation(options.signal),
+      });
       const leftMs = deadline - Date.now();
       if (leftMs <= 0) {
         throw millpondError(
@@ -238,6 +262,27 @@ export class ClaimHolder {
     return `its ${gpus} vGPU${gpus === 1 ? "" : "s"}`;
   }
 
+  /** When room is expected at the latest, Unix seconds; 0: that is not known. Asked again now and then. */
+  async #expectation(signal: AbortSignal): Promise<number> {
+    const now = Date.now();
+    if (now - this.#expectationAskedAt < expectationMs) return this.#expectedAt;
+    this.#expectationAskedAt = now;
+    try {
+      const { name } = this.#claim;
+      const { expectedAt } = await this.#connection.claims.explainClaim(
+        { name },
+        { signal, timeoutMs: createTimeoutMs },
+      );
+      this.#expectedAt = Number(expectedAt);
+    } catch (error) {
+      signal.throwIfAborted();
+      // The next question for the claim itself finds the same problem if it matters.
+      if (errorCodeOf(error) === undefined) throw error;
+      this.#expectedAt = 0;
+    }
+    return this.#expectedAt;
+  }
+
   #assertAlive(): void {
     const { name, reason } = this.#claim;
     if (this.hasEnded) {
@@ -246,7 +291,7 @@ export class ClaimHolder {
   }
 
   /** One long poll; a controller that is away is asked again after a moment. */
-  async #refresh(leftMs: number, signal: AbortSignal, onWaiting: (why: string) => void): Promise<void> {
+  async #refresh(leftMs: number, signal: AbortSignal, onWaiting: OnWaiting): Promise<void> {
     const enough = Math.min(leftMs, pollSeconds * 1000);
     const until = AbortSignal.timeout(enough + 5000);
     try {

@@ -131,11 +131,17 @@ export function statusOfSignal(signal: NodeJS.Signals): number {
 export function runProgram(
   path: string,
   args: readonly string[],
-  options: { readonly name: string; readonly environment: NodeJS.ProcessEnv; readonly signals: SignalRelay },
+  options: {
+    readonly name: string;
+    readonly environment: NodeJS.ProcessEnv;
+    readonly signals: SignalRelay;
+    /** Whether it has this process's standard input; else it has none. */
+    readonly hasInput: boolean;
+  },
 ): Promise<number> {
   return new Promise((resolve, reject) => {
     const child = spawn(path, args, {
-      stdio: "inherit",
+      stdio: [options.hasInput ? "inherit" : "ignore", "inherit", "inherit"],
       env: options.environment,
       argv0: options.name,
     });

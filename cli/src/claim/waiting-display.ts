@@ -13,7 +13,17 @@ export interface DisplayStream {
   write(text: string): unknown;
 }
 
-/** In a log the same is not said again before so long. */
+/** Where a claim stands that is waited for; the head has room on a narrow terminal. */
+export interface Standing {
+  /** Its name and its place. */
+  readonly head: string;
+  /** What it waits for, and why. */
+  readonly rest: string;
+  /** When room is expected at the latest, Unix seconds; 0: that is not known. */
+  readonly expectedAt: number;
+}
+
+/** A log gets the same line again after this time. */
 const repeatMs = 300_000;
 
 /**
@@ -25,6 +35,7 @@ export class WaitingDisplay implements Disposable {
   readonly #startedAt = Date.now();
   readonly #saidAt = new Map<string, number>();
   #text = "";
+  #standing: Standing | undefined;
   #frame = 0;
   #timer: NodeJS.Timeout | undefined;
 
@@ -37,14 +48,15 @@ export class WaitingDisplay implements Disposable {
     return this.#text !== "";
   }
 
-  show(text: string): void {
+  show(text: string, standing?: Standing): void {
+    this.#standing = standing;
     if (text === this.#text) return;
     this.#text = text;
     if (!this.#stream.isTTY) {
       const now = Date.now();
       if (now - (this.#saidAt.get(text) ?? Number.NEGATIVE_INFINITY) < repeatMs) return;
       this.#saidAt.set(text, now);
-      this.#stream.write(`millpond: ${text}\n`);
+      this.#stream.write(`millpond: ${text}${standing === undefined ? "" : expectation(standing)}\n`);
       return;
     }
     this.#timer ??= setInterval(() => this.#draw(), frameMs);
@@ -74,8 +86,19 @@ export class WaitingDisplay implements Disposable {
     this.#frame += 1;
     // A line longer than the terminal would wrap, and could not be taken back.
     const room = (this.#stream.columns ?? 80) - 2;
-    const line = `${this.#text}  ${this.#elapsed()}`;
+    const standing = this.#standing;
+    const line =
+      standing === undefined
+        ? `${this.#text}  ${this.#elapsed()}`
+        : `${standing.head}, waiting ${this.#elapsed()}${expectation(standing)}: ${standing.rest}`;
     const shown = line.length > room ? `${line.slice(0, room - 1)}…` : line;
     this.#stream.write(`\r${styleText("cyan", frame, { validateStream: false })} ${shown}\x1b[K`);
   }
+}
+
+/** `, room expected within 4m`; nothing where that is not known. */
+function expectation({ expectedAt }: Standing): string {
+  const seconds = expectedAt - Date.now() / 1000;
+  if (expectedAt === 0) return "";
+  return seconds < 1 ? ", room expected now" : `, room expected within ${formatDuration(Math.ceil(seconds))}`;
 }

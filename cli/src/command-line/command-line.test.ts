@@ -12,7 +12,7 @@ const mistakes: readonly (readonly [string, RegExp, NodeJS.ProcessEnv?])[] = [
   ["frobnicate", /unknown command 'frobnicate'/],
   ["rnu -- true", /Did you mean run\?/],
   ["cancel train", /unknown command 'cancel'\n {2}A claim is given back with `millpond release`/],
-  ["attach train", /unknown command 'attach'\n.*millpond run --claim/],
+  ["exec train", /unknown command 'exec'\n.*millpond run --claim/],
   ["run --requeue --no-wait -- true", /--requeue waits for room again, and --no-wait waits for none/],
   ["--frobnicate", /unknown option '--frobnicate'/],
   ["run", /missing required argument 'program'/],

@@ -93,9 +93,13 @@ const elsewhere: Readonly<Record<string, string>> = {
   cancel: "A claim is given back with `millpond release`; a program of `millpond run` ends with Ctrl-C.",
   scancel: "A claim is given back with `millpond release`; a program of `millpond run` ends with Ctrl-C.",
   kill: "A claim is given back with `millpond release`; a program of `millpond run` ends with Ctrl-C.",
-  attach: "A program is run in a claim that is there with `millpond run --claim NAME -- PROGRAM`.",
   exec: "A program is run in a claim that is there with `millpond run --claim NAME -- PROGRAM`.",
-  submit: "A program is run with `millpond run -- PROGRAM`; it stays in the foreground.",
+  submit:
+    "A program is run with `millpond run -- PROGRAM`, and without a terminal with `millpond run --detach`.",
+  sbatch:
+    "A program is run with `millpond run -- PROGRAM`, and without a terminal with `millpond run --detach`.",
+  srun: "A program is run with `millpond run -- PROGRAM`.",
+  squeue: "What waits is listed with `millpond get claims`; `millpond why` explains one claim.",
   list: "The pool is listed with `millpond get claims`, `get nodes`, `get devices` and others: `millpond get --help`.",
   ps: "What runs is listed with `millpond get sessions`, or watched with `millpond top`.",
   status: "The pool is shown by `millpond smi`, and checked by `millpond doctor`.",

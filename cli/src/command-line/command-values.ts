@@ -11,6 +11,7 @@ interface ValueOfType extends Omit<ClaimValueOfType, "choice"> {
   readonly fraction: number;
   readonly quota: ReturnType<typeof parseQuota>;
   readonly weight: number;
+  readonly lines: number;
 }
 
 /** `jsonpath=<path>` stands for any text that begins with `jsonpath=`. */

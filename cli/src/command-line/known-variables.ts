@@ -2,20 +2,26 @@
 
 import { commandSpecs } from "../command-table/command-table.ts";
 
-/** Variables that a part of Millpond reads and the command table does not name. */
+/** Variables that a part of Millpond reads, or gives to programs, and the command table does not name. */
 const otherVariables = [
   "MILLPOND_AGENT_TOKENS",
+  "MILLPOND_ARRAY_COUNT",
+  "MILLPOND_ARRAY_INDEX",
   "MILLPOND_CONFIG",
   "MILLPOND_DEBUG",
+  "MILLPOND_HOSTS",
+  "MILLPOND_JOB",
   "MILLPOND_LINK_SECRET",
   "MILLPOND_LOG",
   "MILLPOND_NATIVE_DIR",
+  "MILLPOND_RANK",
   "MILLPOND_RECONNECT_GRACE",
   "MILLPOND_SYNC",
   "MILLPOND_TICKET",
   "MILLPOND_TOKEN_FILE",
   "MILLPOND_USER_TOKENS",
   "MILLPOND_WORKER",
+  "MILLPOND_WORLD_SIZE",
 ] as const;
 
 /** Those of the software GPU, of pods, and of tests. */

@@ -11,6 +11,7 @@ const parsers: { readonly [T in Exclude<ValueType, "flag" | "choice">]: (text: s
   text: parseText,
   number: (text) => parseNumber(text, 0, 64),
   weight: (text) => parseNumber(text, 1, 10_000),
+  lines: (text) => parseNumber(text, 0, 1_000_000),
   quota: parseQuota,
   size: parseSize,
   fraction: parseFraction,
@@ -87,7 +88,7 @@ export function parseChoice(text: string, choices: readonly string[], source: st
 }
 
 function parseNumber(text: string, least: number, most: number): number {
-  const number = /^\d{1,6}$/.test(text) ? Number(text) : -1;
+  const number = /^\d{1,7}$/.test(text) ? Number(text) : -1;
   if (number < least || number > most) {
     throw millpondError(
       "MILLPOND_E_INVALID",

@@ -14,7 +14,14 @@ is not changed in any way: it finds a CUDA driver library that reaches its vGPUs
 Standard input, signals and the exit status pass through; millpond itself writes nothing to standard output. Exit status:
 the program's; 128 and the number of the signal that killed it; 75 when its vGPUs were taken back, so that it is worth to
 start it again, or its claim was released; 125 when millpond failed, 126 when the program cannot be
-run, 127 when it is not found.`,
+run, 127 when it is not found.
+
+The program of a member of a gang finds the others by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and torchrun needs no
+option: it takes its number of nodes, its rank and the first member's address from the environment. MILLPOND_HOSTS has the
+hosts of all members, by rank. A member's port was free when its claim was made.
+
+With --array the exit status is the greatest of all tasks. Their claims are NAME-INDEX where --name is given, and no task has
+standard input.`,
     examples: [
       { command: "millpond run -- python train.py", what: "one whole GPU" },
       {
@@ -37,6 +44,18 @@ run, 127 when it is not found.`,
       {
         command: "millpond run --trace calls -- ./program",
         what: "with every call written down in the file calls",
+      },
+      {
+        command: "millpond run -d --name train -- python train.py; millpond logs -f train",
+        what: "without a terminal",
+      },
+      {
+        command: "millpond run --array 0-99%8 -p 0.25 -- sh -c './program part-$MILLPOND_ARRAY_INDEX'",
+        what: "100 programs on a quarter of a GPU each, 8 at a time",
+      },
+      {
+        command: "millpond run -n 4 --gang ddp --gang-size 2 -- torchrun train.py",
+        what: "on each of two machines: 8 processes of one training",
       },
     ],
     arguments: [{ name: "program", description: "The program and its arguments", isProgram: true }],
@@ -64,6 +83,19 @@ run, 127 when it is not found.`,
         env: "MILLPOND_NOTICE_SIGNAL",
         defaultText: "SIGTERM",
       },
+      array: {
+        flags: "--array <indexes>",
+        type: "text",
+        description:
+          "Run once for each index, in claims of their own: 0-9, 1,3,7, 0-99%8 for 8 at a time; the program finds its index in MILLPOND_ARRAY_INDEX",
+        defaultText: "one program",
+      },
+      detach: {
+        flags: "-d, --detach",
+        type: "flag",
+        description:
+          "Return when the claim is made, print its name, and go on without a terminal; see `millpond logs` and `attach`",
+      },
       trace: {
         flags: "--trace <file>",
         type: "text",
@@ -77,6 +109,75 @@ run, 127 when it is not found.`,
         description: "Report on standard error what is granted and released",
       },
       ...connection,
+    },
+    group: "Run programs",
+  },
+  jobs: {
+    summary: "List the programs that `run --detach` has started on this machine",
+    description: `Of programs that have ended the newest 100 are kept, with what they have written, in the folder jobs of
+~/.local/state/millpond. A job is lost when its machine was started again, or the millpond that ran it was killed.`,
+    examples: [
+      { command: "millpond jobs", what: "what runs, and how the others have ended" },
+      { command: "millpond jobs -o json", what: "for scripts" },
+    ],
+    arguments: [],
+    options: {
+      output: {
+        flags: "-o, --output <format>",
+        type: "choice",
+        choices: ["table", "name", "json"],
+        description: "Form of the answer",
+        defaultText: "table",
+      },
+    },
+    group: "Run programs",
+  },
+  logs: {
+    summary: "Show what a program that was started with `run --detach` has written",
+    description: `Standard output and standard error, in the order in which they were written, with what millpond has to say. They are on the
+machine where the program was started.`,
+    examples: [
+      { command: "millpond logs train", what: "what there is" },
+      {
+        command: "millpond logs -f --tail 20 train",
+        what: "the last 20 lines, and what comes until it ends",
+      },
+    ],
+    arguments: [{ name: "job", description: "Name of the job", names: "jobs" }],
+    options: {
+      follow: {
+        flags: "-f, --follow",
+        type: "flag",
+        description: "Go on until the program ends; Ctrl-C ends the showing, and not the program",
+      },
+      tail: {
+        flags: "--tail <lines>",
+        type: "lines",
+        description: "Begin with the last so many lines",
+        defaultText: "all",
+      },
+    },
+    group: "Run programs",
+  },
+  attach: {
+    summary: "Follow a program that was started with `run --detach` as if it ran here",
+    description: `Shows what it has written and what comes, passes Ctrl-C and other signals on to it, and ends with it and its exit status. A
+program that has ended is shown the same way.`,
+    examples: [
+      { command: "millpond attach train", what: "its output, and then its status" },
+      {
+        command: "millpond attach --tail 0 train",
+        what: "wait for its end, with what it writes from now on",
+      },
+    ],
+    arguments: [{ name: "job", description: "Name of the job", names: "jobs" }],
+    options: {
+      tail: {
+        flags: "--tail <lines>",
+        type: "lines",
+        description: "Begin with the last so many lines",
+        defaultText: "all",
+      },
     },
     group: "Run programs",
   },

@@ -38,6 +38,8 @@ export type ValueType =
   | "quota"
   /** A whole number, 1 to 10000. */
   | "weight"
+  /** A whole number, 0 to 1000000. */
+  | "lines"
   | "choice";
 
 export interface OptionSpec {
@@ -63,7 +65,7 @@ export interface ArgumentSpec {
   /** Takes all that follow, options of the program included. */
   readonly isProgram?: boolean;
   /** Names of what it is that completion offers. */
-  readonly names?: "contexts";
+  readonly names?: "contexts" | "jobs";
   /** One or more files. */
   readonly isFiles?: boolean;
 }

@@ -167,7 +167,11 @@ export function claimColumns(nowSeconds: number): readonly Column<Claim>[] {
     },
     { title: "TENANT", cell: (claim) => claim.tenant || none, isWide: true },
     { title: "PRIORITY", cell: (claim) => String(claim.priority), align: "right", isWide: true },
-    { title: "GANG", cell: (claim) => claim.gang || none, isWide: true },
+    {
+      title: "GANG",
+      cell: (claim) => (claim.gang === "" ? none : `${claim.gang} ${claim.gangRank + 1}/${claim.gangSize}`),
+      isWide: true,
+    },
     { title: "REASON", cell: (claim) => claim.reason || none, isWide: true },
   ];
 }

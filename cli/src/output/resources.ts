@@ -143,6 +143,7 @@ export function claimToJson(claim: Claim) {
     preemptible: claim.preemptible,
     gang: claim.gang,
     gangSize: claim.gangSize,
+    gangRank: claim.gangRank,
     placement: claimChoiceWord("placement", claim.placement),
     locality: claimChoiceWord("locality", claim.locality),
     sameNode: claim.sameNode,

@@ -30,6 +30,10 @@ export interface ClaimSpec {
   readonly isPreemptible: boolean;
   readonly gang: string;
   readonly gangSize: number;
+  /** Its number among the members, from 0. */
+  readonly gangRank: number;
+  /** Where the programs of other members would reach that of this claim; empty: unknown. */
+  readonly rendezvous: string;
   readonly placement: PlacementPolicy;
   readonly locality: LocalityPolicy;
   readonly isSameNode: boolean;
@@ -83,6 +87,8 @@ export const defaultClaimSpec: ClaimSpec = {
   isPreemptible: false,
   gang: "",
   gangSize: 0,
+  gangRank: 0,
+  rendezvous: "",
   placement: "least-fragmentation",
   locality: "prefer-local",
   isSameNode: false,

@@ -207,7 +207,7 @@ function checkLazy({ lazy, lazyIdleSeconds, sessionBound, gang }: Claim) {
   return { isLazy, lazyIdleSeconds: isLazy ? idle || defaultLazyIdleSeconds : 0 };
 }
 
-function checkGang({ gang, gangSize, sameNode }: Claim) {
+function checkGang({ gang, gangSize, sameNode, rendezvous }: Claim) {
   if (gang === "" && (gangSize !== 0 || sameNode)) {
     throw millpondError(
       "MILLPOND_E_INVALID",
@@ -217,9 +217,18 @@ function checkGang({ gang, gangSize, sameNode }: Claim) {
   if (gang !== "" && gangSize === 0) {
     throw millpondError("MILLPOND_E_INVALID", "gang is given without gangSize, the number of its claims");
   }
+  // It is put into the environment of other programs.
+  if (rendezvous.length > maxTextLength || !/^(?:(?:[\w.-]+|\[[\da-f:.]+\]):\d{1,5})?$/i.test(rendezvous)) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `rendezvous is ${quote(rendezvous)}, not of the form host:port`,
+    );
+  }
   return {
     gang: gang === "" ? "" : parseName(gang, "gang"),
     gangSize: gang === "" ? 0 : checkRange(gangSize, "gangSize", 2, maxGangSize),
+    gangRank: 0,
+    rendezvous: gang === "" ? "" : rendezvous,
     isSameNode: sameNode,
   };
 }

@@ -76,6 +76,7 @@ export async function createClaim(
           return transaction.putClaim({
             ...spec,
             name,
+            gangRank: freeRank(transaction, spec.gang),
             arrival: transaction.revision,
             state: spec.isLazy ? "dormant" : "pending",
             reason: spec.isLazy ? reason("not-called-yet") : undefined,
@@ -471,6 +472,19 @@ function refuseOtherGang(transaction: Transaction, spec: ClaimSpec): void {
       );
     }
   }
+}
+
+/** The lowest rank that no member of the gang has: that of a member that has ended goes to the claim that replaces it. */
+function freeRank(transaction: Transaction, gang: string): number {
+  if (gang === "") {
+    return 0;
+  }
+  const taken = new Set(transaction.gangClaims(gang).map(({ gangRank }) => gangRank));
+  let rank = 0;
+  while (taken.has(rank)) {
+    rank += 1;
+  }
+  return rank;
 }
 
 function requireAllocation(pool: Pool, claim: ClaimRecord): AllocationRecord {

@@ -52,6 +52,35 @@ describe("what claims ask", () => {
     await expect(make(pool, { gangSize: 2 })).rejects.toThrow(/gangSize is given without gang/);
   });
 
+  test("members of a gang have ranks that stay, and a new one gets that of the one which it replaces", async () => {
+    const pool = await TestPool.start({ "node-a": [4n * GiB] });
+    const member = (name: string) => ({
+      name,
+      gang: "train",
+      gangSize: 3,
+      memoryBytes: GiB,
+      computePercent: 10,
+      rendezvous: `${name}.example.org:4000`,
+    });
+    for (const name of ["a", "b", "c"]) await make(pool, member(name));
+    await pool.claims.releaseClaim({ name: "b" });
+    await make(pool, member("d"));
+    await make(pool, { name: "other", memoryBytes: GiB, computePercent: 10, rendezvous: "x:1" });
+    const { claims } = await pool.claims.listClaims({ gang: "train" });
+    expect(claims.map(({ name, gangRank, rendezvous }) => [name, gangRank, rendezvous])).toEqual([
+      ["a", 0, "a.example.org:4000"],
+      ["c", 2, "c.example.org:4000"],
+      ["d", 1, "d.example.org:4000"],
+    ]);
+    expect((await pool.claims.getClaim({ name: "other" })).claim).toMatchObject({
+      rendezvous: "",
+      gangRank: 0,
+    });
+    for (const rendezvous of ["x", "x y:1", "x:1\nPATH=/tmp", ":1", "x:123456", `${"x".repeat(260)}:1`]) {
+      await expect(make(pool, { ...member("e"), rendezvous })).rejects.toThrow(/not of the form host:port/);
+    }
+  });
+
   test("local-only needs the machine of the program; prefer-local goes there when it can", async () => {
     const pool = await TestPool.start({ "node-a": [4n * GiB] });
     const small = { memoryBytes: GiB };

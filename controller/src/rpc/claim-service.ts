@@ -155,10 +155,12 @@ export function makeClaimService(
       };
     },
 
-    async listClaims({ includeEnded }, context) {
+    async listClaims({ includeEnded, gang }, context) {
       const sees = sightOf(callerOf(context));
       const positions = waitingPositions(pool);
-      const claims = claimsByArrival(pool).filter((claim) => sees(claim) && (includeEnded || isLive(claim)));
+      const claims = claimsByArrival(pool).filter(
+        (claim) => sees(claim) && (includeEnded || isLive(claim)) && (gang === "" || claim.gang === gang),
+      );
       return { claims: claims.map((claim) => show(claim, context, positions)) };
     },
   };

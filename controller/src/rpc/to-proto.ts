@@ -88,6 +88,8 @@ export function toClaim(
     preemptible: claim.isPreemptible,
     gang: claim.gang,
     gangSize: claim.gangSize,
+    gangRank: claim.gangRank,
+    rendezvous: claim.rendezvous,
     placement: claimChoices.placement[claim.placement],
     locality: claimChoices.locality[claim.locality],
     sameNode: claim.isSameNode,

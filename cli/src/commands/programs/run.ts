@@ -1,158 +1,124 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { writeFileSync } from "node:fs";
-import { basename, dirname, resolve } from "node:path";
-import { formatBytes, formatDuration, millpondError, quote } from "@millpond/api";
-import { ClaimHolder, type WaitOptions } from "../../claim/claim-holder.ts";
+import { resolve } from "node:path";
+import { millpondError, quote } from "@millpond/api";
 import { existingClaim, resolveRequest } from "../../claim/claim-request.ts";
-import { exitStatus } from "../../command-table/command-table.ts";
+import { findProgram, SignalRelay } from "../../claim/program.ts";
 import type { Values } from "../../command-line/command-values.ts";
-import { type Connection, openConnection } from "../../connection/connection.ts";
-import { ExitError } from "../../command-line/errors.ts";
-import { programLibraryPath } from "../../host/library-path.ts";
+import { ExitError, reportError } from "../../command-line/errors.ts";
+import { exitStatus } from "../../command-table/command-table.ts";
+import { openConnection } from "../../connection/connection.ts";
 import { findNativeFiles } from "../../host/native-files.ts";
-import { claimStateWord } from "../../output/resources.ts";
-import { findProgram, runProgram, SignalRelay } from "../../claim/program.ts";
-import { countGpusOfHost, visibleDevices } from "../../host/visible-devices.ts";
-import { WaitingDisplay } from "../../claim/waiting-display.ts";
+import { describeTasks, parseArray, runTasks, type TaskArray } from "../../job/array.ts";
+import { Task, type TaskPlan } from "../../job/task.ts";
 
-/** Variables that would lead the program to something else than the claim that was made for it. */
-const misleading = ["MILLPOND_WORKER", "MILLPOND_TICKET", "MILLPOND_LINK_SECRET"] as const;
+/** Writes the steps of a job to the record that `millpond jobs` reads. */
+interface Progress {
+  readonly name: string | undefined;
+  readonly announce: () => void;
+  readonly began: () => void;
+}
 
 export async function run(values: Values<"run">, [name = "", ...args]: readonly string[]): Promise<number> {
   // All that can be wrong on this side is found before anything is asked of the pool.
   const { client } = findNativeFiles(process.env);
-  const path = findProgram(name, process.env);
+  const array = values.array === undefined ? undefined : parseArray(values.array);
   const connection = openConnection(values);
   const request = resolveRequest(values);
   const existing = existingClaim(values, process.env);
-  const log = values.trace === undefined ? undefined : traceTo(values.trace, process.env["MILLPOND_LOG"]);
-
   if (values.requeue && !values.wait) {
     throw millpondError(
       "MILLPOND_E_INVALID",
       "--requeue waits for room again, and --no-wait waits for none",
-      {
-        remedy: "Leave one of them out.",
-      },
+      { remedy: "Leave one of them out." },
     );
   }
-  using signals = new SignalRelay();
-  let created: ClaimHolder | undefined;
+  if (array !== undefined && request.gang !== undefined) {
+    throw millpondError("MILLPOND_E_INVALID", "--array and --gang are both given", {
+      remedy: "Start each member of a gang by a `millpond run` of its own.",
+    });
+  }
+  const plan = { connection, request, existing, values, program: name, args, client };
+  const job = values.detach ? await openJob([name, ...args]) : undefined;
+  if (values.detach && job === undefined) {
+    // Before the runner is started: whether there is such a program.
+    findProgram(name, process.env);
+    return await detachJob(values);
+  }
+  const log = values.trace === undefined ? undefined : traceTo(values.trace, process.env["MILLPOND_LOG"]);
+  const progress: Progress = {
+    name: values.name ?? job?.name,
+    announce: () => job?.announce(),
+    began: () => job?.began(),
+  };
+  let status: number = exitStatus.failed;
   try {
-    using display = new WaitingDisplay();
-    const waiting: WaitOptions = {
-      timeoutSeconds: values.timeout ?? 0,
-      signal: signals.cancelled,
-      onWaiting: (why: string) => display.show(why),
-    };
-    const holder =
-      existing === undefined
-        ? await ClaimHolder.create(connection, request, {
-            ...waiting,
-            name: values.name ?? "",
-            noWait: !values.wait,
-            program: basename(name),
-          })
-        : await ClaimHolder.join(connection, existing, signals.cancelled);
-    created = holder;
-    await holder.waitUntilBound(waiting);
-    display.end(`claim ${holder.claim.name} is ${claimStateWord(holder.claim.state)}`);
-    signals.cancelled.throwIfAborted();
-    for (;;) {
-      if (values.verbose) say(describeGrant(holder));
-      const environment = environmentFor(connection, holder, client, values);
-      // The caller's own token may do whatever the caller may: it is not for programs.
-      environment["MILLPOND_TOKEN"] = await holder.programToken(signals.cancelled);
-      if (log !== undefined) environment["MILLPOND_LOG"] = log;
-      const { requeues } = holder.claim;
-      const { status, isTaken } = await runWhileKept(holder, signals, values, () =>
-        runProgram(path, args, { name, environment, signals }),
-      );
-      if (!isTaken) return status;
-      if (!values.requeue) return exitStatus.preempted;
-      signals.letGo();
-      if (!(await holder.yieldNow(requeues, signals.cancelled))) return exitStatus.preempted;
-      await waitAgain(holder, waiting);
-    }
+    status =
+      array === undefined
+        ? await new Task({ ...plan, log }, taskOptions(progress.name ?? "", progress)).run()
+        : await runArray({ ...plan, log }, array, progress);
+    return status;
   } catch (error) {
-    if (!signals.cancelled.aborted) throw error;
-    say(created?.isOwn === true ? `cancelled, claim ${created.claim.name} is given back` : "cancelled");
-    throw new ExitError(signals.cancelStatus);
+    if (error instanceof ExitError) ({ status } = error);
+    throw error;
   } finally {
-    const problem = await created?.release();
-    if (problem !== undefined) say(problem);
-    else if (values.verbose && created?.isOwn === true) say(`claim ${created.claim.name} given back`);
+    job?.ended(status);
   }
 }
 
-interface Outcome {
-  readonly status: number;
-  /** The program's vGPUs were taken back, or were about to be. */
-  readonly isTaken: boolean;
+function taskOptions(claimName: string, progress?: Progress) {
+  return {
+    claimName,
+    environment: {},
+    label: "",
+    hasInput: true,
+    onClaim: () => progress?.announce(),
+    onBegin: () => progress?.began(),
+  };
 }
 
-async function runWhileKept(
-  holder: ClaimHolder,
-  signals: SignalRelay,
-  values: Values<"run">,
-  runIt: () => Promise<number>,
-): Promise<Outcome> {
-  const done = new AbortController();
-  const signal = values.noticeSignal ?? "SIGTERM";
-  let isTaken = false;
-  const onNotice = (seconds: number, why: string): void => {
-    isTaken = true;
-    say(`the program loses its vGPUs in ${formatDuration(seconds)} and gets ${signal}: ${why}`);
-    signals.send(signal);
-  };
-  const { requeues } = holder.claim;
-  const kept = holder.keep(done.signal, onNotice).then((reason) => {
-    if (reason === undefined) return;
-    const isUnannounced = !isTaken && (holder.hasEnded || holder.claim.requeues > requeues);
-    say(`the program loses its vGPUs${isUnannounced ? ` and gets ${signal}` : ""}: ${reason}`);
-    if (isUnannounced) {
-      // There was no time for notice: its claim was released, or its node was lost.
-      isTaken = true;
-      signals.send(signal);
+/** Loaded for jobs only, so that a program in the foreground starts sooner. */
+async function openJob(command: readonly string[]) {
+  const { JobRunner } = await import("../../job/job.ts");
+  return JobRunner.ofProcess(process.env, command);
+}
+
+async function detachJob({ name }: Values<"run">): Promise<number> {
+  const { detach } = await import("../../job/detach.ts");
+  const { jobsDirectory, newJobName } = await import("../../job/job.ts");
+  const { defaultStateDirectory } = await import("../../node/pool-directory.ts");
+  return await detach(jobsDirectory(defaultStateDirectory(process.env)), name ?? newJobName());
+}
+
+/** Each task is a program in a claim of its own; standard input is no one's. */
+async function runArray(plan: TaskPlan, array: TaskArray, progress: Progress): Promise<number> {
+  using signals = new SignalRelay();
+  // Each task takes the signals for its own program.
+  process.setMaxListeners(0);
+  const runTask = async (index: number): Promise<number> => {
+    const task = new Task(plan, {
+      claimName: progress.name === undefined ? "" : `${progress.name}-${index}`,
+      environment: {
+        MILLPOND_ARRAY_INDEX: String(index),
+        MILLPOND_ARRAY_COUNT: String(array.indexes.length),
+      },
+      label: `[${index}] `,
+      hasInput: false,
+      onClaim: progress.announce,
+      onBegin: progress.began,
+    });
+    try {
+      return await task.run();
+    } catch (error) {
+      if (!(error instanceof ExitError && error.cause === undefined)) process.stderr.write(`[${index}] `);
+      return reportError(error);
     }
-  });
-  try {
-    return { status: await runIt(), isTaken };
-  } finally {
-    done.abort();
-    await kept;
-  }
-}
-
-/** Waits for room once more, with a display of its own. */
-async function waitAgain(holder: ClaimHolder, waiting: WaitOptions): Promise<void> {
-  using display = new WaitingDisplay();
-  await holder.waitUntilBound({ ...waiting, onWaiting: (why) => display.show(why) });
-  display.end(`claim ${holder.claim.name} is ${claimStateWord(holder.claim.state)} again`);
-}
-
-function environmentFor(
-  connection: Connection,
-  holder: ClaimHolder,
-  client: string,
-  values: Values<"run">,
-): NodeJS.ProcessEnv {
-  const environment: NodeJS.ProcessEnv = {
-    ...process.env,
-    MILLPOND_CONTROLLER: connection.controller,
-    MILLPOND_CLAIM: holder.claim.name,
   };
-  // The certificate itself: a context has no file, and the program may be in another directory.
-  if (connection.ca !== undefined) environment["MILLPOND_CA"] = connection.ca;
-  // A lazy claim is waited for by its program.
-  if (values.timeout !== undefined) environment["MILLPOND_WAIT_TIMEOUT"] = String(values.timeout);
-  if (values.transport !== undefined) environment["MILLPOND_TRANSPORT"] = values.transport;
-  for (const variable of misleading) delete environment[variable];
-  const visible = visibleDevices(process.env["CUDA_VISIBLE_DEVICES"], holder.claim.gpus, countGpusOfHost());
-  if (visible !== undefined) environment["CUDA_VISIBLE_DEVICES"] = visible;
-  environment["LD_LIBRARY_PATH"] = programLibraryPath(process.env, dirname(client), process.execPath);
-  return environment;
+  const statuses = await runTasks(array, signals.cancelled, runTask);
+  process.stderr.write(`millpond: ${describeTasks(array, statuses)}\n`);
+  if (statuses.size < array.indexes.length) return signals.cancelStatus;
+  return Math.max(...statuses.values());
 }
 
 /**
@@ -171,18 +137,4 @@ function traceTo(file: string, before = ""): string {
   }
   const [level] = /^(?:off|error|warn|info|debug|trace)(?=,|$)/.exec(before) ?? [];
   return level === undefined ? path : `${level},${path}`;
-}
-
-function describeGrant(holder: ClaimHolder): string {
-  const { name, allocation, lazy } = holder.claim;
-  if (lazy && allocation === undefined) return `claim ${name} is dormant until its program calls CUDA`;
-  const devices = allocation?.devices.map(
-    (device) => `${device.uuid} (${formatBytes(device.memoryBytes)}, ${device.computePercent}% compute)`,
-  );
-  return `claim ${name} has ${devices?.join(", ") ?? "nothing"} on ${allocation?.node ?? "no node"}`;
-}
-
-/** To people, beside whatever the program writes. */
-function say(text: string): void {
-  process.stderr.write(`millpond: ${text}\n`);
 }

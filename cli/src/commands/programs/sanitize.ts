@@ -112,7 +112,7 @@ async function runInPool(
   const holder = await ClaimHolder.create(
     connection,
     { gpus },
-    { ...waiting, name: "sanitize", noWait: true, program: basename(program.name) },
+    { ...waiting, name: "sanitize", noWait: true, program: basename(program.name), rendezvous: "" },
   );
   const done = new AbortController();
   try {
@@ -125,6 +125,7 @@ async function runInPool(
         MILLPOND_TOKEN: await holder.programToken(signals.cancelled),
       },
       signals,
+      hasInput: true,
     });
     done.abort();
     await kept;

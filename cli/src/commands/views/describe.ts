@@ -326,7 +326,9 @@ function wishesOf(claim: Claim): (readonly [string, string])[] {
     ["labels", formatLabels(json.labels)],
     [
       "gang",
-      json.gang === "" ? "" : `${json.gang} of ${json.gangSize}${json.sameNode ? ", on one node" : ""}`,
+      json.gang === ""
+        ? ""
+        : `${json.gang}, rank ${json.gangRank} of ${json.gangSize}${json.sameNode ? ", on one node" : ""}`,
     ],
     ["placement", json.placement],
     ["locality", json.locality],
