@@ -3,7 +3,6 @@
 // One pass over the queues: which claims are granted, which are preempted, and why the others wait.
 
 import { type HolderRef, type Reason, reason } from "@millpond/api";
-import { explainWaiting } from "../explain.ts";
 import type { Snapshot } from "../snapshot.ts";
 import { applyStatement, type Statement } from "../statement.ts";
 import {
@@ -12,15 +11,15 @@ import {
   defaultPlanSettings,
   type PlanSettings,
   type Preemption,
-  type Holdings,
   type QueueSnapshot,
   type WaitingClaim,
 } from "./claim.ts";
 import { onAllowedSizes } from "./allowed-sizes.ts";
-import { type EndingsOn, holdingsOf, outlookOf } from "./holdings.ts";
+import { PassHoldings } from "./pass-holdings.ts";
 import { findVictims, type PreemptionPlan } from "./preemption.ts";
 import { keeperOf, reserve, type Reservation, withHolds, withoutGrants } from "./reservation.ts";
 import type { Amount } from "./quota.ts";
+import { type Room, RoomObstacles } from "./room-obstacles.ts";
 import { QueueTree } from "./tree.ts";
 import { mayReserve, takeTurns } from "./turns.ts";
 import {
@@ -100,17 +99,12 @@ class Planner {
   readonly #settings: PlanSettings;
   readonly #tree: QueueTree;
   #pool: Snapshot;
-  /** Read only when a unit does not fit, because there may be many holdings. */
-  #given: ((node: string) => Holdings) | undefined;
-  /** Holdings that have changed in this pass. */
-  readonly #changed = new Map<string, Holdings>();
+  readonly #holdings: PassHoldings;
   readonly #reservations: Reservation[] = [];
   /** Queues whose first claim without room has been considered. */
   readonly #headed = new Set<string>();
   /** Shapes that fit nowhere: within a pass the pool only fills up. */
   readonly #hopeless = new Set<string>();
-  /** Shapes that would not fit even without reservations. */
-  readonly #full = new Set<string>();
   /** Why claims of a shape and payer exceed a quota: within a pass usage only grows. */
   readonly #excessive = new Map<string, Reason>();
   /** Queues and tenants with a claim for which quota is reserved. */
@@ -118,7 +112,7 @@ class Planner {
   #isLeavingNoted = false;
   /** How often claims were searched whose preemption would free quota. */
   #quotaLooks = 0;
-  readonly #explanations = new Map<string, Reason>();
+  readonly #obstacles = new RoomObstacles();
   readonly #grants: Statement[] = [];
   readonly #preemptions: Preemption[] = [];
   readonly #blocked = new Map<string, Blocked>();
@@ -128,18 +122,9 @@ class Planner {
     this.#snapshot = snapshot;
     this.#settings = settings;
     this.#pool = snapshot.pool;
+    this.#holdings = new PassHoldings(snapshot);
     this.#tree = makeQueueTree(snapshot);
   }
-
-  readonly #holdings = (node: string): Holdings => {
-    this.#given ??= holdingsOf(this.#snapshot);
-    return this.#changed.get(node) ?? this.#given(node);
-  };
-
-  readonly #endings: EndingsOn = (node) => outlookOf(this.#holdings(node)).endings;
-
-  /** Expected endings of leftovers and of claims with notice. */
-  readonly #onNotice: EndingsOn = (node) => outlookOf(this.#holdings(node)).noticed;
 
   run(): QueueDecision {
     for (const unit of this.#units(this.#snapshot.waiting)) {
@@ -163,13 +148,12 @@ class Planner {
     this.#tree.refund(claim, amountOfStatements(this.#pool, [held]));
     this.#pool = withoutGrants(this.#pool, [{ statement: held }]);
     // The cached results describe a pool in which the claim still has its allocation.
-    this.#explanations.clear();
-    this.#full.clear();
+    this.#obstacles.forget();
     const placed = this.#place(unit);
     if (placed === undefined) {
       const shape = shapeOfUnit(unit);
-      const obstacle = this.#isKeptFrom(unit, shape) ? "reserved" : "room";
-      return { obstacle, reason: this.#explain(unit, shape) };
+      const obstacle = this.#obstacles.isKeptFrom(this.#room, unit, shape) ? "reserved" : "room";
+      return { obstacle, reason: this.#obstacles.explain(this.#room, unit, shape) };
     }
     const [statement] = placed.found.statements;
     if (placed.refusal !== undefined) {
@@ -199,7 +183,7 @@ class Planner {
     for (const isBestEffort of [false, true]) {
       this.#headed.clear();
       const ofClass = units.filter(({ first }) => first.isBestEffort === isBestEffort);
-      const standings = { tree: this.#tree, nodes: this.#pool.nodes, holdings: this.#holdings, now };
+      const standings = { tree: this.#tree, nodes: this.#pool.nodes, holdings: this.#holdings.of, now };
       for (const unit of takeTurns(ofClass, { ...standings, settings: this.#settings })) {
         this.#order.push(...unit.members.map(({ request }) => request.claim));
         yield unit;
@@ -313,7 +297,9 @@ class Planner {
     // Looking ahead is expensive, so only the first unit of each queue does.
     const looksAhead = isHead && this.#reservations.length < this.#settings.maxReservations;
     const later = looksAhead
-      ? this.#findAllowed(unit, this.#pool, (pool) => reserve(pool, unit, this.#endings, this.#reservations))
+      ? this.#findAllowed(unit, this.#pool, (pool) =>
+          reserve(pool, unit, this.#holdings.endings, this.#reservations),
+        )
       : undefined;
     if (later?.refusal !== undefined) {
       if (!this.#waitForQuota(unit, later.amount, { account, refusal: later.refusal })) {
@@ -340,9 +326,14 @@ class Planner {
     if (isReserved) {
       this.#reservations.push(ahead);
     }
-    const why = refusal ?? this.#explain(unit, shape);
+    const why = refusal ?? this.#obstacles.explain(this.#room, unit, shape);
     this.#block(unit, {
-      obstacle: refusal !== undefined ? "quota" : this.#isKeptFrom(unit, shape) ? "reserved" : "room",
+      obstacle:
+        refusal !== undefined
+          ? "quota"
+          : this.#obstacles.isKeptFrom(this.#room, unit, shape)
+            ? "reserved"
+            : "room",
       reason: isReserved ? reason("reserved-ahead", { reason: why }) : why,
       expectedAt: ahead?.startsAt ?? null,
     });
@@ -403,35 +394,13 @@ class Planner {
 
   /** When the claims with notice have released enough for the quotas; undefined: it is not enough. */
   #allowedAt({ first }: Unit, amount: Amount): number | undefined {
-    const ending = this.#pool.nodes
-      .flatMap((node) =>
-        outlookOf(this.#holdings(node.name)).ending.map((claim) => ({
-          claim,
-          endsAt: claim.endsAt ?? this.#snapshot.now,
-          amount: amountOn(node, claim.statement),
-        })),
-      )
-      .sort((a, b) => a.endsAt - b.endsAt);
-    let count = 0;
-    let isAllowed = false;
-    while (!isAllowed && count < ending.length) {
-      const next = ending[count];
-      if (next !== undefined) {
-        this.#tree.refund(next.claim, next.amount);
-      }
-      count += 1;
-      isAllowed = this.#tree.refusal(first, amount) === undefined;
-    }
-    for (const each of ending.slice(0, count)) {
-      this.#tree.charge(each.claim, each.amount);
-    }
-    return isAllowed ? ending[count - 1]?.endsAt : undefined;
+    return this.#holdings.allowedAt(this.#tree, this.#pool.nodes, { claim: first, amount });
   }
 
   /** A reservation of the room that claims with notice release, if there are any. */
   #reserveOfNoticed(unit: Unit): Reservation | undefined {
-    return this.#pool.nodes.some(({ name }) => this.#onNotice(name).length > 0)
-      ? reserve(this.#pool, unit, this.#onNotice, this.#reservations)
+    return this.#pool.nodes.some(({ name }) => this.#holdings.noticed(name).length > 0)
+      ? reserve(this.#pool, unit, this.#holdings.noticed, this.#reservations)
       : undefined;
   }
 
@@ -472,7 +441,7 @@ class Planner {
     }
     this.#noteLeaving();
     return findVictims(this.#pool, unit, {
-      holdings: this.#holdings,
+      holdings: this.#holdings.of,
       tree: this.#tree,
       reservations: this.#reservations,
       settings: this.#settings,
@@ -487,7 +456,7 @@ class Planner {
     }
     this.#isLeavingNoted = true;
     for (const node of this.#pool.nodes) {
-      for (const claim of outlookOf(this.#holdings(node.name)).ending) {
+      for (const claim of this.#holdings.ending(node.name)) {
         this.#tree.leave(claim, amountOn(node, claim.statement));
       }
     }
@@ -499,63 +468,16 @@ class Planner {
     for (const claim of victims) {
       this.#tree.leave(claim, amountOfStatements(this.#pool, [claim.statement]));
     }
-    for (const [node, own] of Map.groupBy(victims, ({ statement }) => statement.node)) {
-      const { running, leftovers } = this.#holdings(node);
-      const changed = running.map((each) => {
-        if (!own.includes(each)) {
-          return each;
-        }
-        const endsAt = this.#snapshot.now + each.graceSeconds;
-        return { ...each, isEnding: true, endsAt: Math.min(each.endsAt ?? endsAt, endsAt) };
-      });
-      this.#changed.set(node, { running: changed, leftovers });
-    }
+    this.#holdings.giveNotice(victims);
   }
 
   #secondsUntil(startsAt: number | null): number {
     return Math.max(0, (startsAt ?? this.#snapshot.now) - this.#snapshot.now);
   }
 
-  /** Whether there is room that is reserved for others. */
-  #isKeptFrom(unit: Unit, shape: string): boolean {
-    if (this.#reservations.length === 0 || this.#full.has(shape)) {
-      return false;
-    }
-    const fits = placeUnit(this.#pool, unit) !== undefined;
-    if (!fits) {
-      this.#full.add(shape);
-    }
-    return fits;
-  }
-
-  #explain(unit: Unit, shape: string): Reason {
-    const known = this.#explanations.get(shape);
-    if (known !== undefined) {
-      return known;
-    }
-    const keeper = this.#isKeptFrom(unit, shape) ? this.#reservations[0] : undefined;
-    const why =
-      keeper === undefined
-        ? this.#explainRoom(unit)
-        : reason("kept-for", keeperOf(keeper, this.#snapshot.now));
-    this.#explanations.set(shape, why);
-    return why;
-  }
-
-  #explainRoom(unit: Unit): Reason {
-    let current = this.#pool;
-    for (const [position, { request }] of unit.members.entries()) {
-      const statement = placeUnit(current, { ...unit, members: unit.members.slice(position, position + 1) });
-      if (statement?.[0] === undefined) {
-        const why = explainWaiting(current, request);
-        const members = unit.members.length;
-        return members > 1
-          ? reason("gang-in-part", { unit: unit.holder, placed: position, members, reason: why })
-          : why;
-      }
-      current = applyStatement(current, statement[0]);
-    }
-    return reason("gang-needs-one-node", { unit: unit.holder });
+  /** The capacity as it is at this point of the pass. */
+  get #room(): Room {
+    return { pool: this.#pool, reservations: this.#reservations, now: this.#snapshot.now };
   }
 
   #block(unit: Unit, blocked: Blocked): void {
