@@ -183,8 +183,10 @@ void parseInitialList(TokenStream& tokens, VariableNode& variable, const std::ve
   }
 }
 
+enum class Storage : uint8_t { kMemory, kRegister };
+
 /// Alignment, attributes, vector and type, in any order, as they stand before a name.
-void parseTypePart(TokenStream& tokens, VariableNode& variable) {
+void parseTypePart(TokenStream& tokens, VariableNode& variable, Storage storage) {
   bool hasType = false;
   while (tokens.peek().kind == Token::Kind::kDot) {
     const Token& token = tokens.next();
@@ -220,7 +222,7 @@ void parseTypePart(TokenStream& tokens, VariableNode& variable) {
   if (!hasType) tokens.unexpected("expected a type");
   if (variable.reference != Reference::kNone && variable.space != Space::kGlobal)
     unsupported(variable.line, "a texture or surface reference outside the global state space");
-  if (variable.type == Type::kPred && variable.space != Space::kParam) {
+  if (variable.type == Type::kPred && storage == Storage::kMemory) {
     syntaxError(variable.line, "a predicate cannot be a variable in memory");
   }
 }
@@ -268,7 +270,7 @@ void parseVariables(TokenStream& tokens, Space space, Linkage linkage, std::vect
   common.line = tokens.line();
   common.space = space;
   common.linkage = linkage;
-  parseTypePart(tokens, common);
+  parseTypePart(tokens, common, Storage::kMemory);
   do {
     VariableNode variable = common;
     variable.line = tokens.line();
@@ -337,7 +339,7 @@ std::vector<FormalNode> parseFormals(TokenStream& tokens) {
     formal.variable.space = Space::kParam;
     formal.isRegister = tokens.acceptDot(".reg");
     if (!formal.isRegister && !tokens.acceptDot(".param")) tokens.unexpected("expected '.param' or '.reg'");
-    parseTypePart(tokens, formal.variable);
+    parseTypePart(tokens, formal.variable, formal.isRegister ? Storage::kRegister : Storage::kMemory);
     formal.variable.name = tokens.expectWord("the name of a parameter");
     std::vector<uint64_t> strides;
     parseDimensions(tokens, formal.variable, strides);

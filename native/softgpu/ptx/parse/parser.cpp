@@ -136,6 +136,8 @@ class Parser {
     if (!out.isEntry && tokens_.peek().is("(")) out.returns = parseFormals(tokens_);
     out.name = tokens_.expectWord("the name of a function");
     if (tokens_.peek().is("(")) out.parameters = parseFormals(tokens_);
+    for (const FormalNode& formal : out.parameters)
+      if (out.isEntry && formal.isRegister) syntaxError(formal.variable.line, "a kernel's parameters are in .param");
     performanceDirectives(out);
     if (tokens_.accept("{")) {
       out.hasBody = true;

@@ -135,6 +135,10 @@ TEST("text that is malformed") {
   expectError(std::string(kHead) + ".global .u32 x[99999999][99999999][99999999];", Kind::kSyntax,
               "too large");
   expectError(std::string(kHead) + ".global .align 3 .u32 x;", Kind::kSyntax, "power of two");
+  expectError(std::string(kHead) + ".entry k(.param .pred p) { ret; }", Kind::kSyntax, "a predicate cannot be");
+  expectError(std::string(kHead) + ".entry k() { .param .pred p; ret; }", Kind::kSyntax, "a predicate cannot be");
+  expectError(std::string(kHead) + ".entry k(.reg .pred p) { ret; }", Kind::kSyntax, "parameters are in .param");
+  expectCompiles(std::string(kHead) + ".func f(.reg .pred p) { ret; } .entry k() { ret; }");
   expectError(std::string(kHead) + ".entry k() { .reg .b32 %r<99999999999>; ret; }", Kind::kSyntax,
               "too many registers");
   expectError(std::string(kHead) + ".func f(.param .b32 a); .func f(.param .b64 a) { ret; }", Kind::kSyntax,
