@@ -16,6 +16,7 @@ import {
   checkLicenceLines,
   checkLinks,
   checkPrebuilt,
+  checkSizes,
 } from "./lib/checks/tree.ts";
 
 interface Check {
@@ -73,10 +74,11 @@ const checks: Check[] = [
   },
   {
     name: "lint",
-    what: "oxlint, type-aware; layers, cycles of imports and includes",
+    what: "oxlint, type-aware; layers, cycles of imports and includes, sizes of files and folders",
     run: async () => {
       await checkImports();
       await checkIncludes();
+      await checkSizes();
       await must("oxlint", ["--type-aware", "--deny-warnings"]);
     },
   },

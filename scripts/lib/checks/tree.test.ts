@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import { expect, test } from "vitest";
-import { decisionFaults, relativeLinks } from "./tree.ts";
+import { decisionFaults, relativeLinks, walkOf } from "./tree.ts";
 
 test("finds relative links and nothing else", () => {
   const text = [
@@ -29,4 +29,18 @@ test("decision records need a number of their own, a status with a date, and a l
     "0002-gates.md: no status and date",
     "0002-gates.md: not in docs/decisions/README.md",
   ]);
+});
+
+test("the table of decisions names files and what to look for in them", () => {
+  const page = [
+    "| other | [`a`](a.ts): `first` |",
+    "### Where it is decided",
+    "| question | place |",
+    "|---|---|",
+    "| is it there? | [`b.ts`](src/b.ts): `isThere` |",
+    "## Next",
+    "| other | [`c`](c.ts): `third` |",
+  ].join("\n");
+  expect(walkOf(page)).toEqual([{ path: "src/b.ts", name: "isThere" }]);
+  expect(walkOf("# Nothing")).toEqual([]);
 });

@@ -8,6 +8,8 @@ import { must, ScriptError } from "../command.ts";
 import { findImportFaults, type Workspace } from "./import-rules.ts";
 import { findIncludeFaults } from "./include-rules.ts";
 import { importRules, includeRules } from "./layers.ts";
+import { findSizeFaults } from "./size-rules.ts";
+import { sizeRules } from "./sizes.ts";
 import { inRoot, root } from "../paths.ts";
 
 const licenceLine = "SPDX-License-Identifier: Apache-2.0";
@@ -76,6 +78,40 @@ export async function checkIncludes(): Promise<void> {
   complain("includes against scripts/lib/checks/layers.ts", findIncludeFaults(files, includeRules));
 }
 
+/** No hand-written file is too long, and no folder of code too full. */
+export async function checkSizes(): Promise<void> {
+  const files = await Promise.all(
+    (await trackedFiles()).map(async (path) => {
+      const text = await readFile(inRoot(path), "latin1");
+      return { path, lines: text.split("\n").length - 1 };
+    }),
+  );
+  complain("sizes against scripts/lib/checks/sizes.ts", findSizeFaults(files, sizeRules));
+}
+
+/** Rows of the table "Where it is decided" of a page: the file that each links to, and the name to look for in it. */
+export function walkOf(markdown: string): { readonly path: string; readonly name: string }[] {
+  const section = /^### Where it is decided\n([^]*?)(?=^#|(?![^]))/m.exec(markdown)?.[1] ?? "";
+  return [...section.matchAll(/^\|.*\| \[`[^`]+`\]\(([^)]+)\): `([^`]+)` \|$/gm)].map(
+    ([, path = "", name = ""]) => ({
+      path,
+      name,
+    }),
+  );
+}
+
+/** The places that ARCHITECTURE.md names for decisions exist, with the names that it gives them. */
+export async function checkWalk(): Promise<void> {
+  const walk = walkOf(await readFile(inRoot("ARCHITECTURE.md"), "utf8"));
+  if (walk.length === 0) throw new ScriptError('ARCHITECTURE.md has no table "Where it is decided"');
+  const wrong: string[] = [];
+  for (const { path, name } of walk) {
+    const text = existsSync(inRoot(path)) ? await readFile(inRoot(path), "utf8") : "";
+    if (!text.includes(name)) wrong.push(`${path}: ${name}`);
+  }
+  complain("places of ARCHITECTURE.md that there are not", wrong);
+}
+
 /** Targets of the relative links of a Markdown text, without their #fragment. */
 export function relativeLinks(markdown: string): string[] {
   const prose = markdown.replaceAll(/^```[^]*?^```/gm, "").replaceAll(/`[^`\n]*`/g, "");
@@ -94,6 +130,7 @@ export async function checkLinks(): Promise<void> {
     }
   }
   complain("links that lead nowhere", broken);
+  await checkWalk();
   await checkDecisions();
 }
 
