@@ -46,7 +46,7 @@ function invalid(text: string, why: string) {
 }
 
 /**
- * Runs the tasks, in order, so many at a time; after `signal` is aborted none is begun.
+ * Runs the tasks in order, up to `atOnce` at a time; starts none after `signal` is aborted.
  *
  * @returns the status of each that was begun, by index
  */

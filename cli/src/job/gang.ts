@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the programs of a gang have to know to find each other: each is one member, on the machine of its `millpond run`.
+// The environment by which the programs of a gang find each other. Each program is one member, on the machine of its
+// `millpond run`.
 
 import { connect, createServer, isIP, type Server } from "node:net";
 import { hostname } from "node:os";

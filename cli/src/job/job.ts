@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Programs that run without a terminal: `millpond run --detach`. Each has a directory of its own on the machine where it
-// was started, with what it is (`job.json`) and what it and millpond write (`log`).
+// Programs that run without a terminal: `millpond run --detach`. Each has a directory on the machine where it was started,
+// with its description (`job.json`) and its output, with Millpond's messages (`log`).
 
 import { randomBytes } from "node:crypto";
 import {
@@ -43,7 +43,7 @@ export const jobVariable = "MILLPOND_JOB";
 export const readyDescriptor = 3;
 export const readyWord = "ready\n";
 
-/** Of jobs that have ended so many are kept, the newest. */
+/** Number of ended jobs that are kept: the newest. */
 const keptJobs = 100;
 
 /** @param stateDirectory That of the user: `~/.local/state/millpond`. */

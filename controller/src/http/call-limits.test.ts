@@ -47,7 +47,7 @@ test("calls beyond the rate wait for it, and those that would wait too long are 
   const outcomes = await Promise.all(calls);
   const passed = outcomes.filter((outcome) => outcome === "ok").length;
   expect(outcomes.filter((outcome) => outcome === tooMany).length).toBe(1400 - passed);
-  // Ten seconds of the rate without a delay, those that wait, and what the rate gives while the calls are made.
+  // A burst of ten seconds' worth passes without a delay; then the waiting calls, and the rate times the elapsed time.
   expect(passed).toBeGreaterThanOrEqual(1250);
   expect(passed).toBeLessThanOrEqual(1252 + madeMs / 10);
 });

@@ -58,7 +58,7 @@ constexpr TableInfo kTables[] = {
     {"6d696c6c-706f-6e64-2773-20636c61696d", "claim", 2},
 };
 
-// Known to be asked for, and to be missed by nobody: log sink, nvrtc's compile cache, bridge to NVML.
+// Tables that libraries request and work without: log sink, nvrtc's compile cache, bridge to NVML.
 constexpr const char* kNotMissed[] = {
     "f8cff951-2146-8b4e-b9e2-fb469e7c0dd9",
     "da9151d3-3ae6-cc41-a5c0-4f26d533e328",
@@ -73,7 +73,7 @@ Word address(Function* function) {
   return reinterpret_cast<Word>(function);
 }
 
-// What stands in a slot that nothing is known about, or nothing can be done about.
+// Fills the slots whose function is unknown, or cannot be provided.
 CUresult unknownSlot(std::atomic<bool>& said, int table, int slot, const Argument (&a)[6]) {
   logOnce(
       said, LogLevel::Warn,

@@ -7,9 +7,9 @@
 
 namespace millpond::client {
 
-/// The table, which lives for ever at the same address; nullptr when there is none of that id, or when the
-/// environment variable MILLPOND_DENY_TABLES (beginnings of ids, separated by commas, for finding out who
-/// needs what) names it.
+/// Returns the table, which stays at the same address until the process ends; nullptr when there is none of that id, or
+/// when the environment variable MILLPOND_DENY_TABLES (beginnings of ids, separated by commas) names it. The variable
+/// serves to find out which library needs which table.
 const void* exportTable(const CUuuid& id);
 
 }  // namespace millpond::client

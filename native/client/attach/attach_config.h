@@ -57,7 +57,7 @@ struct AttachConfig {
   std::vector<std::pair<std::string, std::string>> claimVariables;  ///< for the controller to read
   int waitTimeoutSeconds = 0;  ///< 0: wait for ever
   uint32_t reconnectGraceSeconds = 60;  ///< 0: a lost connection is the end
-  /// Of a process that had devices of the claim and goes on with others: the models that it was told they are.
+  /// The models that were reported to the process for earlier devices of the claim; empty for a first attachment.
   std::vector<std::string> toldModels;
   bool wasLocal = false;  ///< the same: it shared memory with their worker
   std::string bootId;

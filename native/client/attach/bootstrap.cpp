@@ -26,7 +26,7 @@ constexpr int kPollSeconds = 10;  // of one WaitClaim: well inside the lease
 // A controller or an agent that is being started again is waited for this long. A controller that is back knows
 // the claim and gives it a new lease; asking for a ticket renews it.
 constexpr int64_t kPatienceMs = 30'000;
-// The user is told of the waiting after this long.
+// Time until a message tells the user that the claim waits.
 constexpr int64_t kQuietMs = 1'000;
 constexpr int64_t kPauseMs = 200;
 // How often what was granted may be taken back before it could be used.
@@ -176,7 +176,7 @@ class Attaching {
       }
       if (!state_.empty() && state_ != "CLAIM_STATE_PENDING" && state_ != "CLAIM_STATE_DORMANT")
         return notUnderstood("claim state that is known");
-      // Who wakes a claim expects it soon, and is not told of a moment.
+      // A woken claim usually returns soon, so a short wait causes no message.
       const bool quiet = woken_ && nowMs() - start < kQuietMs;
       int pollSeconds = state_.empty() ? 0 : quiet ? 1 : kPollSeconds;
       if (config_.waitTimeoutSeconds > 0 && pollSeconds > 0) {

@@ -257,7 +257,7 @@ TEST("of several controllers the one that leads is found, and found again when a
   CHECK(bool(attachment));
   CHECK_EQ(follower.calls(), "CreateClaim WaitClaim");
   CHECK_EQ(leader.calls(), "CreateClaim WaitClaim WaitClaim CreateTicket OpenSession");
-  // Whoever is asked first, the claim is released.
+  // The claim is released, whichever controller receives the request first.
   releaseOwnClaim(*AttachConfig::from(e), *attachment);
   CHECK(leader.calls().ends_with("OpenSession ReleaseClaim"));
 }

@@ -54,8 +54,8 @@ struct HttpResult {
 };
 
 /// Posts a JSON body to `base` + `path` over a connection of its own and reads the whole answer, whatever its
-/// status. Fails when there is none: refused, timed out, cut short, not HTTP, or over the limits. `authorities`: who
-/// may have signed a server's certificate, PEM or a file of it; empty: those of this machine. Never raises SIGPIPE.
+/// status. Fails when there is none: refused, timed out, cut short, not HTTP, or over the limits. `authorities`: the
+/// accepted issuers of a server's certificate, PEM or a file of it; empty: those of this machine. Never raises SIGPIPE.
 HttpResult httpPost(const Url& base, std::string_view path, std::string_view bearer, std::string_view body,
                     const HttpLimits& limits = {}, const std::string& authorities = {});
 

@@ -67,11 +67,11 @@ Call::Call(const char* name, Teardown teardown) noexcept : name_(name) {
 }
 
 void Call::collectFailure() noexcept {
-  // What the driver said about it comes first.
+  // The driver's messages about the failure are printed before the call returns it.
   DeviceText::instance().write();
   uint16_t number = 0;
   const int32_t failure = session_->takeFailure(&number);
-  // That of a context which has ended meanwhile is nobody's.
+  // A failure of a context that has ended meanwhile is dropped.
   if (Context* failed = contextOf(number); failed && failure != 0) failed->fail(static_cast<CUresult>(failure));
 }
 
@@ -97,7 +97,7 @@ CUresult Call::stream(CUstream in, Flavour flavour, uint64_t& wire) noexcept {
   if (in == CU_STREAM_LEGACY || (!in && flavour != Flavour::kPerThread)) {
     wire = 0;
     namesLegacy_ = true;
-    // A capture may forbid what is given to the legacy stream: that is told at once.
+    // A capture may forbid work in the legacy stream, and the call itself has to return that error.
     if (CaptureState::anyOpen()) [[unlikely]]
       waits_ = true;
     return CUDA_SUCCESS;
@@ -157,7 +157,7 @@ CUresult Call::destroy(HandleKind kind, const void* in, uint64_t& wire) noexcept
   wire = reinterpret_cast<uint64_t>(in);
   if (kind == HandleKind::kStream && CaptureState::anyOpen()) [[unlikely]]
     CaptureState::ended(wire);
-  // Nobody is to be told of it.
+  // A parked session has no worker that could receive the command later.
   if (session_->parks() && session_->isParked()) [[unlikely]]
     waits_ = true;
   return CUDA_SUCCESS;
@@ -206,7 +206,7 @@ std::optional<uint64_t> Call::momentOfAll() noexcept {
 }
 
 CUresult Call::awaitWork(uint64_t stream) noexcept {
-  // Nobody may wait for a stream that is captured, and what it is given is not done but recorded.
+  // Waiting for a stream under capture is an error, and its work is recorded, not executed.
   if (CaptureState::anyOpen()) return CUDA_SUCCESS;
   cmd::StreamSync sync{};
   sync.stream = stream;

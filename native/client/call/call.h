@@ -86,15 +86,15 @@ class Call {
       slot->function->forgetAllowed();
   }
 
-  /// From here on what is posted waits for its result: the driver may refuse it, which the program is told at the call.
+  /// Makes the commands that follow wait for their result, for calls that have to return the driver's refusal.
   void waitForResult() noexcept { waits_ = true; }
-  /// The same until the device has done it.
+  /// Makes them wait until the device has executed them.
   void waitForWork() noexcept { blocks_ = true; }
 
-  /// Sends a command that nobody waits for.
+  /// Sends a command without waiting for a reply.
   template <typename C, typename... Tails>
   CUresult post(const C& fixed, const Tails&... tails) noexcept {
-    static_assert(!C::kHasReply, "the worker takes such a command only where somebody waits for its answer");
+    static_assert(!C::kHasReply, "a command with a reply has to be sent by wait()");
     if (entry_ != CUDA_SUCCESS) return entry_;
     const size_t bytes = cmd::encodedSize<C>(tails...);
     std::vector<std::byte> encoded;
@@ -218,7 +218,7 @@ class Call {
   /// held, or the device's turn has begun.
   template <typename C, typename Tail>
   static bool isMirrored(const Tail& tail) noexcept {
-    // What a launch is made from was copied already.
+    // The parameters of a launch have been copied already.
     if constexpr (C::kOp == cmd::Op::kLaunch) return false;
     const auto bytes = std::as_bytes(std::span(tail));
     return Mirror::instance().overlaps(reinterpret_cast<uint64_t>(bytes.data()), bytes.size());

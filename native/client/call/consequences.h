@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the client has to know of a command that is on its way. The description says which has such a consequence.
+// Effects of sent commands on the state that the client keeps. The description of the API names the commands that have one.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ inline CUresult awaitedEvent(Call& call, CUstream, CUevent event, unsigned) {
 CUresult streamAnswer(Call& call, CUstream);
 /// Whether what the stream is given becomes part of a graph. Asked once for each stream of a capture.
 CUresult isCaptured(Call& call, uint64_t stream, bool& captured);
-/// What a stream that is not captured is given, where giving it could disturb a capture of another.
+/// Refuses work in a stream outside of a capture if it could disturb the capture of another stream.
 CUresult uncaptured(Call& call, uint64_t stream);
 /// A copy between devices: that memory of this session is not left at its end.
 CUresult copy(Call& call, CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream = nullptr);

@@ -17,9 +17,9 @@ namespace {
 /// waits, and so does a launch behind 3 MB of parameters and a small copy from pageable memory behind 4 MB.
 constexpr size_t kPlaces = 960;
 constexpr size_t kMostBytes = size_t{2} << 20;
-/// Streams share so many channels, evenly, and each of them has the places that are measured above.
+/// Number of channels among which streams are distributed evenly; each has the places that are measured above.
 constexpr size_t kChannels = 8;
-/// What is longer than this is not in the queue itself.
+/// Longer parameters are not stored in the queue itself.
 constexpr size_t kLongestInQueue = size_t{20} << 10;
 
 }  // namespace
@@ -43,7 +43,7 @@ bool QueueBound::hasPlace(const Key& key, const Lane& lane) const {
 
 bool QueueBound::take(const Key& key, size_t bytes) {
   if (const uint64_t now = CallbackThread::epoch(); now != epoch_) {
-    // What the streams were given before is behind nothing any more.
+    // All host functions have returned, so earlier work of the streams is no longer held up.
     epoch_ = now;
     lanes_.clear();
   }
@@ -76,7 +76,7 @@ CUresult QueueBound::lookAtOthers(Call& call, const Key& own) {
       if (key != own && key.first == own.first && lane.count != 0) others.emplace_back(key, lane);
   }
   for (const auto& [key, lane] : others) {
-    // One that has ended is as good as empty: its work is counted by nobody else.
+    // A destroyed stream counts as empty: its handle can receive no more work.
     const bool hasEnded = key.second != 0 && call.remote().handles.find(key.second) == nullptr;
     cmd::StreamQuery query{};
     query.hStream = key.second;
@@ -91,7 +91,7 @@ CUresult QueueBound::lookAtOthers(Call& call, const Key& own) {
 }
 
 CUresult QueueBound::admit(Call& call, uint64_t stream, size_t bytes) noexcept {
-  // What is captured is not queued, and streams must not be asked meanwhile.
+  // Captured work is not queued, and streams must not be queried during a capture.
   if (CaptureState::anyOpen()) return CUDA_SUCCESS;
   const Key key{call.streamContext(stream), stream};
   const size_t inQueue = bytes > kLongestInQueue ? 0 : bytes;

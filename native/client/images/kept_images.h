@@ -13,14 +13,14 @@ namespace millpond::client {
 
 class KeptImages {
  public:
-  /// Of all images that had to be copied.
+  /// Limit for the sum of all copied images.
   static constexpr size_t kMostCopiedBytes = size_t{256} << 20;
 
   /// Keeps an image for a module or library. One that lies in a file which the program has mapped, as what it was compiled
   /// with does, is mapped from there again; others are copied. False where there are too many of these.
   bool keep(uint64_t handle, std::span<const std::byte> image);
   void drop(uint64_t handle);
-  /// Empty when it is not kept. Stays while nobody drops it.
+  /// Empty when it is not kept. Valid until drop().
   std::span<const std::byte> find(uint64_t handle) const;
   size_t copiedBytes() const;
 

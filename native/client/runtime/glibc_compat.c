@@ -3,8 +3,8 @@
 //
 // glibc gave many functions a new version when it merged its libraries (2.32 to 2.34); linked plainly, the
 // library would ask for the new version and be refused elsewhere. The old versions are still there. The
-// linker is told to route these names through here (--wrap, see CMakeLists.txt, where the list is), and here
-// they are bound to the old version.
+// linker routes these names through this file (--wrap; the list is in CMakeLists.txt), which binds them to the
+// old version.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -24,7 +24,7 @@
 #error "the oldest version of glibc's symbols on this architecture is missing here"
 #endif
 
-// One jump for each name of the list; in a section of its own, so that those nobody needs are dropped.
+// One jump for each name of the list; in a section of its own, so that the linker drops unused ones.
 // clang-format off
 #define OLD(name)                                                       \
   __asm__(".symver millpond_old_" #name ", " #name "@" OLD_VERSION "\n" \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The library is compiled without exceptions, but the C++ library underneath would bring all of their
-// machinery along (unwinder, demangler, locales: four fifths of the size) to throw what nobody can catch.
-// Here it says what happened and ends the process instead.
+// machinery along (unwinder, demangler, locales: four fifths of the size) to throw exceptions that no code catches.
+// These replacements log the error and end the process instead.
 #include <bits/functexcept.h>
 #include <sched.h>
 

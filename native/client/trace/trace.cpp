@@ -63,8 +63,8 @@ std::string expand(std::string_view pattern) {
   return name;
 }
 
-/// Writes a line where the file still is what was opened: programs that become daemons close what they do not know, and
-/// then its number may stand for something else.
+/// Writes a line if the descriptor still refers to the trace file: programs that become daemons close all descriptors, after
+/// which the number may refer to another file.
 bool append(std::string_view line) noexcept {
   struct stat now{};
   if (::fstat(file.fd, &now) != 0 || now.st_dev != file.device || now.st_ino != file.inode) return false;

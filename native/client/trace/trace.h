@@ -21,12 +21,12 @@ enum class State : uint8_t { kUnread, kOpening, kOff, kOn };
 /// Whether calls are not traced: all that a call costs then. Not known before the first call.
 inline bool isOff() noexcept { return state.load(std::memory_order_relaxed) == State::kOff; }
 
-/// What is told with a call beside its result.
+/// Facts that are logged with a call beside its result.
 struct Notes {
   uint32_t waits = 0;            ///< how often it waited for the worker
   bool isEarlierFailure = false;  ///< its result is the failure of an earlier call
 };
-/// Of the call that the calling thread is in.
+/// Returns the notes of the calling thread's current call.
 Notes& notes() noexcept;
 
 /// The time at which a call begins, -1 when it is not traced. Opens the file with the first call.
@@ -62,7 +62,7 @@ T fromWord(uint64_t word) noexcept {
 template <size_t>
 using Word = uint64_t;
 
-/// There are hundreds of types of functions, and what is the same for all with as many arguments is compiled once.
+/// Code that depends only on the number of arguments is compiled once for each number, not for hundreds of function types.
 template <typename Indices>
 struct Caller;
 template <size_t... indices>

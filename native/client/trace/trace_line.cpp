@@ -23,7 +23,7 @@ constexpr uint64_t kPage = 4096;
 
 std::string_view word(uint16_t at) { return &kWords[at]; }
 
-/// A value of `bytes` bytes, sign-extended by nobody.
+/// Returns a value of `bytes` bytes without sign extension.
 uint64_t loadWord(const std::byte* from, size_t bytes) {
   uint64_t value = 0;
   std::memcpy(&value, from, bytes);
@@ -195,7 +195,7 @@ class Arguments {
     line_.put('}');
   }
 
-  /// What the kernel was given, once the launch has succeeded: then the parameters have been read.
+  /// Prints the kernel's parameters, only after a successful launch: the client has read them then.
   void putKernelParameters(uint64_t address) {
     const FunctionInfo* info = launched();
     if (address == 0) return line_.put("null");

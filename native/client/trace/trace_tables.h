@@ -6,7 +6,7 @@
 
 namespace millpond::client::trace {
 
-/// What a value is, or what a pointer points to.
+/// The type of a value, or of a pointer's target.
 enum class Kind : uint8_t {
   kI8,
   kI16,

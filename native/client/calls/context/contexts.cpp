@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts: which there are and which is current is known here; the worker is told.
+// Contexts. The client keeps which exist and which is current, and sends the changes to the worker.
 #include <span>
 
 #include "base/log.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Green contexts: each is a context here, and what is made in it but streams belongs to the primary one.
+// Green contexts: each is a context of the client; its objects other than streams belong to the primary context.
 #include <atomic>
 #include <cstring>
 #include <vector>

@@ -10,7 +10,7 @@
 namespace millpond::client::api {
 namespace {
 
-/// Who waits for them, by handle.
+/// Registered callbacks, by handle.
 class Subscribers {
  public:
   static Subscribers& instance() {

@@ -38,7 +38,7 @@ CUresult load(Call& call, HandleKind kind, const void* image, size_t known, cons
   cmd::ModuleLoad wire{};
   wire.handle = call.create(kind, &handle);
   wire.kind = kind == HandleKind::kLibrary ? 1 : 0;
-  // What was linked from several fatbins is not made again: its variables are not known.
+  // A module linked from several fatbins cannot be recreated after parking: its variables are not known.
   wire.isKept = call.session().parks() && parts.size() == 1 && call.remote().images.keep(wire.handle, parts.front()) ? 1 : 0;
   ImagePlaces places;
   CUresult result = sendImage(call, wire.handle, parts, places);
@@ -251,7 +251,7 @@ CUresult cuModuleUnload(CUmodule hmod) noexcept {
   Call call("cuModuleUnload", Needs::kAny);
   const HandleTable::Slot* slot = call.entry() == CUDA_SUCCESS ? call.remote().handles.find(HandleKind::kModule, hmod)
                                                                : nullptr;
-  // What a library is in a context ends with the library.
+  // The module of a library in a context ends with the library.
   if (slot && slot->function) return CUDA_ERROR_INVALID_HANDLE;
   return unload(call, HandleKind::kModule, hmod);
 }
@@ -342,7 +342,7 @@ CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char*
   uint64_t wire = 0;
   if (const CUresult r = call.handle(HandleKind::kLibrary, library, wire); r != CUDA_SUCCESS) return r;
   if (fptr == nullptr || symbol == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // As where no device has them, which is what the attributes say.
+  // The attributes report that no device supports them, and a driver without such a device answers so.
   return CUDA_ERROR_NOT_FOUND;
 }
 
