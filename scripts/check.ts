@@ -50,7 +50,7 @@ async function clientLibraries(): Promise<void> {
   await buildParts();
   const directory = join(nativeDir("release"), "client");
   await checkClientLibrary(join(directory, "libcuda.so.1"), "cu");
-  await checkClientLibrary(join(directory, "libmillpond-tls.so"), "millpond_tls_1");
+  await checkClientLibrary(join(directory, "libmillpond-tls.so"), "millpond_tls_2");
   await checkClientLibrary(join(directory, "libnvidia-ml.so.1"), "nvml");
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// transport-bench unix PATH TICKET ROUNDS | tcp HOST PORT TICKET ROUNDS; MILLPOND_LINK_SECRET encrypts the latter.
-// What the command stream costs by itself: no client library, and commands that the driver has next to nothing to do with.
+// transport-bench unix PATH TICKET ROUNDS | tcp HOST PORT TICKET ROUNDS | link MIB ROUNDS; MILLPOND_LINK_SECRET encrypts the
+// second. The third measures a connection alone, in clear and encrypted: seconds for a GiB.
+// The cost of the command stream by itself: no client library, and commands that the driver has next to nothing to do with.
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
 
+#include "bench/link_speed.h"
 #include "bench/report.h"
 #include "protocol/client/session_client.h"
 #include "protocol/gen/commands.h"
@@ -15,7 +17,7 @@ namespace {
 using namespace millpond;
 using namespace millpond::bench;
 
-constexpr char kUsage[] = "usage: transport-bench unix PATH TICKET ROUNDS | tcp HOST PORT TICKET ROUNDS";
+constexpr char kUsage[] = "usage: transport-bench unix PATH TICKET ROUNDS | tcp HOST PORT TICKET ROUNDS | link MIB ROUNDS";
 constexpr int kBurst = 1000;
 constexpr int kRoundTrips = 100;
 
@@ -61,6 +63,13 @@ void measure(Session& session, int rounds, Report& report) {
 
 int main(int argc, char** argv) {
   const std::string_view carrier = argc > 1 ? argv[1] : "";
+  if (carrier == "link" && argc == 4) {
+    Report report;
+    for (const bool isEncrypted : {false, true})
+      measureLink(isEncrypted, number<size_t>(argv[2]), number<int>(argv[3]), report);
+    report.print();
+    return 0;
+  }
   Endpoint endpoint;
   if (carrier == "unix" && argc == 5) {
     endpoint.unixPath = argv[2];

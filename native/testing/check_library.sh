@@ -21,7 +21,7 @@ case $soname in
     ours='^nvml[A-Z]' least=400 names='nvmlInit_v2 nvmlInitWithFlags nvmlDeviceGetCount_v2 nvmlInternalGetExportTable nvmlErrorString'
     ;;
   libmillpond-tls.so)
-    ours='^millpond_tls_1$' least=1 names=millpond_tls_1
+    ours='^millpond_tls_2$' least=1 names=millpond_tls_2
     ;;
   *)
     problem "its SONAME '$soname' is none of ours"

@@ -8,7 +8,8 @@
 
 extern "C" {
 
-/// One end of one connection. Its functions may be called from any thread, one at a time.
+/// One end of one connection. Its functions may be called from any thread, one at a time; but once the handshake of a link is
+/// done, `openRecord` by one thread and `seal` by another at the same time.
 struct MillpondTls;
 
 enum MillpondTlsSide : int { kTlsClient = 0, kTlsServer = 1 };
@@ -48,8 +49,12 @@ struct MillpondTlsFunctions {
   MillpondTlsShake (*shake)(MillpondTls* tls, const std::byte* in, size_t bytes, size_t* used);
   /// What has to be sent besides `seal`ed bytes.
   size_t (*take)(MillpondTls* tls, std::byte* out, size_t room);
-  /// The bytes behind records that have come, 0 where more has to come. With `room` filled there may be more without.
+  /// Not of links: the bytes behind records that have come, 0 where more has to come. With `room` filled there may be more
+  /// without.
   ptrdiff_t (*unseal)(MillpondTls* tls, const std::byte* in, size_t bytes, size_t* used, std::byte* out, size_t room);
+  /// Links: decrypts the record that `in` begins with, where it lies. `used`: its length, 0 while it is not all there. Returns
+  /// the number of bytes at `plain`, which may be 0; nothing at `in` was sealed by the other side when it is kTlsFailed.
+  ptrdiff_t (*openRecord)(MillpondTls* tls, std::byte* in, size_t bytes, size_t* used, const std::byte** plain);
   /// One record of up to kTlsRecordBytes, behind what `take` would give. `room` for all of that; 0: failed.
   size_t (*seal)(MillpondTls* tls, const std::byte* in, size_t bytes, std::byte* out, size_t room);
   /// Why something failed, for people.
@@ -57,5 +62,5 @@ struct MillpondTlsFunctions {
 };
 
 /// The number is that of the interface.
-const MillpondTlsFunctions* millpond_tls_1();
+const MillpondTlsFunctions* millpond_tls_2();
 }

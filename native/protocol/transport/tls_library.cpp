@@ -46,9 +46,9 @@ Result<const MillpondTlsFunctions*> load() {
       if (why.empty() || ::access(path.c_str(), F_OK) == 0) why = error ? error : path;
       continue;
     }
-    void* const entry = ::dlsym(library, "millpond_tls_1");
+    void* const entry = ::dlsym(library, "millpond_tls_2");
     if (!entry) return Error{path + " is of another version. Use files of one Millpond release"};
-    return reinterpret_cast<decltype(&millpond_tls_1)>(entry)();
+    return reinterpret_cast<decltype(&millpond_tls_2)>(entry)();
   }
   return Error{std::string("cannot load ") + kName + ", which encrypts connections to other hosts: " + why +
                ". It belongs beside " + file};

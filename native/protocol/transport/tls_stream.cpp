@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kInBytes = size_t{128} << 10;
 /// How many records go to the socket at once.
-constexpr size_t kBatchRecords = 4;
+constexpr size_t kBatchRecords = 16;
 constexpr size_t kOutBytes = kBatchRecords * (kTlsRecordBytes + kTlsRecordOverhead) + kTlsMostUnsent;
 
 int hexDigit(char c) {
@@ -160,10 +160,38 @@ ssize_t TlsStream::unseal(std::span<std::byte> to) {
   return n;
 }
 
+ssize_t TlsStream::openRecords(std::span<std::byte> to) {
+  size_t filled = 0;
+  for (;;) {
+    const size_t bytes = std::min(plain_.size(), to.size() - filled);
+    if (bytes) std::memcpy(to.data() + filled, plain_.data(), bytes);
+    plain_ = plain_.subspan(bytes);
+    filled += bytes;
+    if (!plain_.empty()) break;
+    size_t used = 0;
+    const std::byte* plain = nullptr;
+    const ptrdiff_t n = library_->openRecord(tls_, in_.get() + inBegin_, inEnd_ - inBegin_, &used, &plain);
+    if (n < 0) {
+      if (n == kTlsFailed) why_ = library_->why(tls_);
+      // The end is found out again behind these.
+      holds_ = filled > 0;
+      return filled > 0 ? static_cast<ssize_t>(filled) : n;
+    }
+    if (used == 0) {
+      holds_ = false;
+      return static_cast<ssize_t>(filled);
+    }
+    inBegin_ += used;
+    plain_ = {plain, static_cast<size_t>(n)};
+  }
+  holds_ = true;
+  return static_cast<ssize_t>(filled);
+}
+
 ssize_t TlsStream::receive(int socket, std::span<std::byte> to) {
   for (;;) {
     if (holds_) {
-      const ssize_t n = unseal(to);
+      const ssize_t n = isLink_ ? openRecords(to) : unseal(to);
       if (n > 0) return n;
       if (n == kTlsClosed) return 0;
       if (n == kTlsFailed) {
@@ -171,7 +199,11 @@ ssize_t TlsStream::receive(int socket, std::span<std::byte> to) {
         return -1;
       }
     }
-    const ssize_t n = ::recv(socket, in_.get(), kInBytes, MSG_DONTWAIT);
+    // The beginning of a record.
+    if (inBegin_ != inEnd_) std::memmove(in_.get(), in_.get() + inBegin_, inEnd_ - inBegin_);
+    inEnd_ -= inBegin_;
+    inBegin_ = 0;
+    const ssize_t n = ::recv(socket, in_.get() + inEnd_, kInBytes - inEnd_, MSG_DONTWAIT);
     if (n < 0) return n;
     if (n == 0) {
       // A session knows by its own words whether that was all; elsewhere anybody may have cut it off.
@@ -179,8 +211,7 @@ ssize_t TlsStream::receive(int socket, std::span<std::byte> to) {
       errno = ECONNRESET;
       return -1;
     }
-    inBegin_ = 0;
-    inEnd_ = static_cast<size_t>(n);
+    inEnd_ += static_cast<size_t>(n);
     holds_ = true;
   }
 }
@@ -204,7 +235,8 @@ bool TlsStream::sealSome(std::span<const iovec> runs) {
   for (size_t i = 0; i < kBatchRecords; ++i) {
     const auto record = records.next(room);
     if (record.empty()) break;
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_, std::defer_lock);
+    if (!isLink_) lock.lock();
     const size_t n = library_->seal(tls_, record.data(), record.size(), out_.get() + outEnd_, kOutBytes - outEnd_);
     if (n == 0) return false;
     outEnd_ += n;

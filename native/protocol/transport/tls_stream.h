@@ -66,11 +66,13 @@ class TlsStream {
   Flushed flush(int socket);
   bool sealSome(std::span<const iovec> runs);
   ssize_t unseal(std::span<std::byte> to);
+  /// As `unseal`, for links: from the records that have come.
+  ssize_t openRecords(std::span<std::byte> to);
 
   const MillpondTlsFunctions* const library_;
   MillpondTls* const tls_;
   const bool isLink_;
-  std::mutex mutex_;  // held only while bytes are turned into others
+  std::mutex mutex_;  // not of links; held only while bytes are turned into others
   std::string why_;
   bool isUntrusted_ = false;
 
@@ -78,6 +80,7 @@ class TlsStream {
   std::unique_ptr<std::byte[]> in_;
   size_t inBegin_ = 0;
   size_t inEnd_ = 0;
+  std::span<const std::byte> plain_;  // links only: opened there and not taken yet
   bool holds_ = false;
 
   // Of whoever sends

@@ -186,6 +186,76 @@ TEST("a record that came twice, or not at all, ends the connection") {
   }
 }
 
+/// Where the records of `wire` begin, and its end.
+std::vector<size_t> recordsOf(std::span<const std::byte> wire) {
+  std::vector<size_t> at{0};
+  while (at.back() < wire.size()) {
+    const auto length = [&](size_t i) { return std::to_integer<size_t>(wire[at.back() + i]); };
+    at.push_back(at.back() + 5 + (length(3) << 8 | length(4)));
+  }
+  CHECK_EQ(at.back(), wire.size());
+  return at;
+}
+
+/// Tampers with a connection: flips a bit, or drops, repeats, exchanges or cuts records.
+void tamper(std::vector<std::byte>& wire, std::minstd_rand& random) {
+  const auto at = recordsOf(wire);
+  const size_t i = random() % (at.size() - 1), j = random() % (at.size() - 1);
+  const auto begin = [&](size_t k) { return wire.begin() + static_cast<ptrdiff_t>(at[k]); };
+  const auto record = [&](size_t k) { return std::vector<std::byte>(begin(k), begin(k + 1)); };
+  const auto place = begin(i);
+  switch (random() % 6) {
+    case 0:
+      wire[random() % wire.size()] ^= static_cast<std::byte>(1 << random() % 8);
+      break;
+    case 1:
+      wire.erase(place, begin(i + 1));
+      break;
+    case 2: {
+      const auto again = record(j);
+      wire.insert(place, again.begin(), again.end());
+      break;
+    }
+    case 3:
+      if (const auto first = record(i), second = record(j); i != j && first.size() == second.size()) {
+        std::ranges::copy(second, place);
+        std::ranges::copy(first, begin(j));
+      }
+      break;
+    case 4:
+      wire.resize(random() % wire.size());
+      break;
+    default:
+      wire.insert(place, random() % 100, static_cast<std::byte>(random() >> 8));
+  }
+}
+
+TEST("whatever is done to records on their way, what arrives is the beginning of what was sent") {
+  for (uint32_t seed = 1; seed <= 150; ++seed) {
+    std::minstd_rand random(seed);
+    // So few that the socket takes them all.
+    Link link = linkOver({}, seed % 3 == 0 ? 5'000 : 0);
+    std::vector<std::byte> sent;
+    for (size_t i = 0; i < 12; ++i) {
+      const auto some = noise(seed * 100 + static_cast<uint32_t>(i), i % 2 ? 700 : 1 + random() % 3000);
+      CHECK(bool(sendAll(link.client, some)));
+      sent.insert(sent.end(), some.begin(), some.end());
+    }
+    auto wire = taken(link);
+    tamper(wire, random);
+    if (wire.empty()) continue;
+    passedOn(link, wire).close();
+    std::vector<std::byte> got(sent.size() + 1);
+    size_t at = 0;
+    for (ssize_t n = 1; n > 0 || (n < 0 && errno == EAGAIN);) {
+      n = link.server.receive(std::span(got).subspan(at, std::min<size_t>(got.size() - at, 1 + random() % 2000)));
+      if (n > 0) at += static_cast<size_t>(n);
+      CHECK(at < got.size());
+    }
+    CHECK(std::equal(got.begin(), got.begin() + static_cast<ptrdiff_t>(at), sent.begin()));
+  }
+}
+
 TEST("a connection that ends inside of a record has brought none of it") {
   Link link = linkOver({});
   CHECK(bool(sendAll(link.client, noise(1, 1000))));

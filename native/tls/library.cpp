@@ -16,6 +16,9 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <string_view>
+
+#include "tls/link_records.h"
 
 namespace {
 
@@ -52,7 +55,10 @@ struct MillpondTls {
   bool isLink = false;
   bool isPinned = false;
   uint64_t rekeyBytes = kRekeyBytes;
-  uint64_t sealedBytes = 0;
+  /// Links only: the traffic secrets of client and server, and the records that they are for.
+  unsigned char traffic[2][kTrafficSecretBytes] = {};
+  bool hasTraffic[2] = {};
+  LinkRecords records;
   /// How it ended, found out behind bytes that came before.
   ptrdiff_t end = 0;
   char why[256] = "";
@@ -126,6 +132,30 @@ int findSecret(SSL* ssl, const unsigned char* id, size_t idBytes, SSL_SESSION** 
   return !isOurs || *session != nullptr;
 }
 
+int hexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/// OpenSSL tells the secrets of a handshake in lines: label, the client's random bytes, the secret.
+void keepSecret(const SSL* ssl, const char* text) {
+  constexpr std::string_view kLabels[2] = {"CLIENT_TRAFFIC_SECRET_0 ", "SERVER_TRAFFIC_SECRET_0 "};
+  const std::string_view line = text;
+  MillpondTls* tls = ownerOf(ssl);
+  for (const MillpondTlsSide side : {kTlsClient, kTlsServer}) {
+    if (!line.starts_with(kLabels[side])) continue;
+    const std::string_view secret(line.data() + line.rfind(' ') + 1, line.data() + line.size());
+    bool isHex = secret.size() == 2 * kTrafficSecretBytes;
+    for (size_t i = 0; isHex && i < kTrafficSecretBytes; ++i) {
+      const int high = hexDigit(secret[2 * i]), low = hexDigit(secret[2 * i + 1]);
+      isHex = high >= 0 && low >= 0;
+      tls->traffic[side][i] = static_cast<unsigned char>(high << 4 | low);
+    }
+    tls->hasTraffic[side] = isHex;
+  }
+}
+
 SSL_CTX* makeLinkContext(const SSL_METHOD* method) {
   SSL_CTX* context = SSL_CTX_new(method);
   if (!context) return nullptr;
@@ -134,6 +164,7 @@ SSL_CTX* makeLinkContext(const SSL_METHOD* method) {
   SSL_CTX_set_num_tickets(context, 0);
   SSL_CTX_set_psk_use_session_callback(context, offerSecret);
   SSL_CTX_set_psk_find_session_callback(context, findSecret);
+  SSL_CTX_set_keylog_callback(context, keepSecret);
   if (SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
       SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256") == 1 && SSL_CTX_set1_groups_list(context, "X25519") == 1)
     return context;
@@ -169,6 +200,7 @@ const Contexts& ready() {
 void closeTls(MillpondTls* tls) {
   if (!tls) return;
   SSL_free(tls->ssl);
+  tls->~MillpondTls();
   OPENSSL_clear_free(tls, sizeof(*tls));
 }
 
@@ -315,14 +347,17 @@ const char* untrusted(const MillpondTls& tls, long verdict) {
 
 bool isUntrusted(const MillpondTls& tls) { return !tls.isLink && SSL_get_verify_result(tls.ssl) != X509_V_OK; }
 
+void describe(MillpondTls& tls, const char* reason) {
+  std::snprintf(tls.why, sizeof(tls.why), "the connection is not what it should be (%s)", reason);
+}
+
 void explain(MillpondTls& tls) {
   const unsigned long error = ERR_peek_last_error();
   const char* reason = ERR_reason_error_string(error);
   if (isUntrusted(tls))
     std::snprintf(tls.why, sizeof(tls.why), "it is not trusted: %s", untrusted(tls, SSL_get_verify_result(tls.ssl)));
   else
-    std::snprintf(tls.why, sizeof(tls.why), "the connection is not what it should be (%s)",
-                  reason ? reason : "it speaks no TLS");
+    describe(tls, reason ? reason : "it speaks no TLS");
   ERR_clear_error();
 }
 
@@ -341,13 +376,34 @@ size_t fed(MillpondTls& tls, size_t bytes) {
   return used;
 }
 
+/// The handshake of a link is done: from here on its records are made with the keys alone.
+bool takeKeys(MillpondTls& tls) {
+  const MillpondTlsSide own = SSL_is_server(tls.ssl) ? kTlsServer : kTlsClient;
+  const MillpondTlsSide other = own == kTlsServer ? kTlsClient : kTlsServer;
+  const bool done = tls.hasTraffic[own] && tls.hasTraffic[other] &&
+                    tls.records.begin(tls.traffic[own], tls.traffic[other], tls.rekeyBytes);
+  OPENSSL_cleanse(tls.traffic, sizeof(tls.traffic));
+  OPENSSL_cleanse(tls.secret, sizeof(tls.secret));
+  if (!done) {
+    std::snprintf(tls.why, sizeof(tls.why), "the keys of the connection could not be made");
+    return false;
+  }
+  SSL_free(tls.ssl);
+  tls.ssl = nullptr;
+  return true;
+}
+
 MillpondTlsShake shake(MillpondTls* tls, const std::byte* in, size_t bytes, size_t* used) {
+  *used = 0;
+  if (!tls->ssl) return kTlsShakeDone;
   feed(*tls, in, bytes);
   const int done = SSL_do_handshake(tls->ssl);
   const int error = done == 1 ? SSL_ERROR_NONE : SSL_get_error(tls->ssl, done);
   *used = fed(*tls, bytes);
   if (error == SSL_ERROR_WANT_READ) return kTlsShakeMore;
-  if (error == SSL_ERROR_NONE && (!tls->isLink || SSL_session_reused(tls->ssl) == 1)) return kTlsShakeDone;
+  if (error == SSL_ERROR_NONE && !tls->isLink) return kTlsShakeDone;
+  if (error == SSL_ERROR_NONE && SSL_session_reused(tls->ssl) == 1)
+    return takeKeys(*tls) ? kTlsShakeDone : kTlsShakeFailed;
   explain(*tls);
   return isUntrusted(*tls) ? kTlsShakeUntrusted : kTlsShakeFailed;
 }
@@ -380,17 +436,19 @@ ptrdiff_t unseal(MillpondTls* tls, const std::byte* in, size_t bytes, size_t* us
   return all != 0 || tls->end == 0 ? static_cast<ptrdiff_t>(all) : tls->end;
 }
 
+ptrdiff_t openRecord(MillpondTls* tls, std::byte* in, size_t bytes, size_t* used, const std::byte** plain) {
+  const ptrdiff_t n = tls->records.open(in, bytes, used, plain);
+  if (n == kTlsFailed) describe(*tls, tls->records.why());
+  return n;
+}
+
 size_t seal(MillpondTls* tls, const std::byte* in, size_t bytes, std::byte* out, size_t room) {
+  if (!tls->ssl) return tls->records.seal(in, bytes, out, room);
   ERR_clear_error();
   const size_t before = take(tls, out, room);
   tls->out = out + before;
   tls->outRoom = room - before;
   tls->outBytes = 0;
-  tls->sealedBytes += bytes;
-  if (tls->isLink && tls->sealedBytes > tls->rekeyBytes) {
-    tls->sealedBytes = 0;
-    SSL_key_update(tls->ssl, SSL_KEY_UPDATE_NOT_REQUESTED);
-  }
   size_t taken = 0;
   const int done = SSL_write_ex(tls->ssl, in, bytes, &taken);
   tls->out = nullptr;
@@ -403,7 +461,7 @@ const char* why(const MillpondTls* tls) { return tls->why; }
 
 }  // namespace
 
-__attribute__((visibility("default"))) const MillpondTlsFunctions* millpond_tls_1() {
-  static constexpr MillpondTlsFunctions functions = {openLink, openClient, closeTls, shake, take, unseal, seal, why};
+__attribute__((visibility("default"))) const MillpondTlsFunctions* millpond_tls_2() {
+  static constexpr MillpondTlsFunctions functions = {openLink, openClient, closeTls, shake, take, unseal, openRecord, seal, why};
   return &functions;
 }

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "bench/report.h"
+
+namespace millpond::bench {
+
+/// Sends `megabytes` MiB over a connection of this machine's loopback interface, from one thread to another, and reports what a
+/// GiB takes: time, and the processor time of either thread.
+void measureLink(bool isEncrypted, size_t megabytes, int rounds, Report& report);
+
+}  // namespace millpond::bench
