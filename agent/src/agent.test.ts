@@ -103,7 +103,7 @@ describe("an agent that stops", () => {
     expect(report.endedSessions).toMatchObject([{ id: session, claim: "claim-1", hadClient: true }]);
   });
 
-  test("ends what it is told to: idle workers, or everything", async () => {
+  test("ends what its drain option names: idle workers, or everything", async () => {
     await using node = await NodeFixture.create();
     const first = await node.startKnownAgent();
     node.controller.allocate("claim-1", "node-a", [firstDevice]);
@@ -167,7 +167,7 @@ describe("an agent that encrypts", () => {
     expect(opened[0]?.linkSecret).not.toBe(opened[1]?.linkSecret);
   });
 
-  test("gets no ticket from whoever expects another one, or speaks in clear", async () => {
+  test("gets no ticket from a client that expects another certificate, or does not encrypt", async () => {
     await using node = await NodeFixture.create();
     const agent = await node.startKnownAgent({ encrypt: true });
     node.controller.allocate("claim-1", "node-a", [firstDevice]);
@@ -226,7 +226,7 @@ test("an agent that is reloaded has other labels, and its sessions go on", async
   expect(() => agent.reload({ labels: { "": "b" } })).toThrow("MILLPOND_E_INVALID");
   agent.reload({ labels: { zone: "b" } });
   const report = await node.controller.report(({ labels }) => labels["zone"] === "b");
-  // With what a controller needs that does not know the session, as its state was restored.
+  // The ticket lets a controller whose state was restored adopt a session that it does not know.
   expect(report.sessions).toMatchObject([{ id: session, ticket }]);
 });
 

@@ -44,7 +44,7 @@ export interface Agent extends AsyncDisposable {
   readonly url: string;
   readonly devices: readonly DiscoveredDevice[];
   readonly log: Logger;
-  /** Has the node other labels from now on. @throws MILLPOND_E_INVALID */
+  /** Replaces the labels of the node. @throws MILLPOND_E_INVALID */
   reload(change: { readonly labels: Readonly<Record<string, string>> }): void;
   /**
    * Stops the agent. `drain` says which workers end with it: `none` (default) leaves all of them to the next agent on
@@ -174,7 +174,7 @@ class RunningAgent implements Agent {
       AgentService,
       makeFailoverTransport({
         addresses: options.controllers,
-        // A report says how things are: it may be heard twice.
+        // A report states the present: a controller may receive it twice.
         isRepeatable: () => true,
         makeTransport: (address) =>
           createConnectTransport({
@@ -195,8 +195,8 @@ class RunningAgent implements Agent {
         };
         const answer = (await call()) ?? (await call());
         if (answer === undefined)
-          throw new Error("the controller forgets at once what it is told of the node");
-        // An answer to a call that was overtaken will do: the call that overtook it listed them too.
+          throw new Error("the controller does not remember the node's description, not even for one call");
+        // The answer to a call that was overtaken suffices: the call that overtook it listed them too.
         run.forgetEndedSessions(ended);
         return answer;
       },
@@ -204,7 +204,7 @@ class RunningAgent implements Agent {
       onRemoved: (reason) => {
         for (const worker of this.#pool.sessions) this.#pool.close(worker, reason);
       },
-      // Where there are several, another takes over within seconds.
+      // With several controllers, another takes over within seconds.
       ...(options.controllers.length > 1
         ? { callTimeoutMs: 5000, retryCeilingMs: 500 }
         : { callTimeoutMs: 15_000, retryCeilingMs: 2000 }),
@@ -392,7 +392,7 @@ class RunningAgent implements Agent {
   #status(): MessageInitShape<typeof GetNodeStatusResponseSchema> {
     const problems: string[] = [];
     if (this.#sync.failure !== undefined) {
-      problems.push(`The controller cannot be told: ${this.#sync.failure}`);
+      problems.push(`Reports to the controller fail: ${this.#sync.failure}`);
     }
     for (const { description } of this.devices) {
       const illness = this.#illnessOf(description.uuid);

@@ -14,14 +14,15 @@ const usage = `Usage: millpond agent --name NODE --controller URL --token-file F
                       [--worker-user USER|none] [--no-containment] [--trust-pageable-access]
 
 Runs the agent of one node until SIGTERM or SIGINT. --drain says which workers end with it: none (default) leaves
-sessions and idle workers to the next agent on the same --run directory. --reconnect-grace is the most that a session
-waits for a program whose TCP connection was lost, in seconds; 0 ends it with its connection. --labels are labels of the node, for claims to
-choose by (MILLPOND_AGENT_LABELS). --ca is the certificate of the authority of the controller's, PEM (MILLPOND_CA).
-Beyond loopback all that programs exchange with --listen's address and its workers is encrypted, and on loopback with
---encrypt. --advertise is the name or address by which programs reach this node, where it is another than --listen's.
+sessions and idle workers to the next agent on the same --run directory. --reconnect-grace is the longest time, in
+seconds, that a session waits for a program whose TCP connection was lost; 0 ends a session with its connection.
+--labels are labels of the node, by which claims can choose it (MILLPOND_AGENT_LABELS). --ca is the certificate, PEM, of
+the authority that signed the controller's certificate (MILLPOND_CA). Traffic of programs with this agent and its workers
+is encrypted beyond loopback, and with --encrypt on loopback too. --advertise is the name or address by which programs
+reach this node, where it differs from --listen's.
 
-Workers run with as few rights as they can do with. --worker-user is the user that an agent which is root gives them (default:
-millpond-worker, or an id that nobody has). --no-containment leaves them the agent's rights, for debugging on a host
+Workers run with the fewest rights that suffice. --worker-user is the user that they get from an agent that runs as root
+(default: millpond-worker, or an unused id). --no-containment leaves them the agent's rights, for debugging on a host
 without tenants. --trust-pageable-access serves GPUs whose kernels can address the memory of their worker (HMM, ATS).
 `;
 
@@ -80,9 +81,9 @@ export interface CommandOptions {
 }
 
 /**
- * Runs an agent until it is told to stop: by SIGTERM, by SIGINT, or, when another process started it with an IPC
- * channel, by the end of that process. Over such a channel it says `{"type": "ready", "url": …}`.
- * SIGHUP reloads its labels. Resolves with the exit status; errors before the agent serves are thrown.
+ * Runs an agent until SIGTERM or SIGINT or, when another process started it with an IPC channel, until that process ends.
+ * Over such a channel it sends `{"type": "ready", "url": …}`. SIGHUP reloads its labels. Resolves with the exit status;
+ * rejects with errors that occur before the agent serves.
  */
 export async function runAgentCommand(
   args: readonly string[],
@@ -116,7 +117,7 @@ async function reloadAgent(agent: Agent, readAgain: () => Promise<readonly strin
     const command = parseAgentCommand(await readAgain());
     if (command !== "help") agent.reload({ labels: command.options.labels ?? {} });
   } catch (error) {
-    agent.log.error({ err: error }, "the options cannot be read: all stays as it is");
+    agent.log.error({ err: error }, "the options cannot be read: nothing is changed");
   }
 }
 

@@ -60,7 +60,7 @@ test("sessions outlive an agent that is killed, and the next one takes them over
   expect(client.isConnected).toBe(true);
   await expect(openSession(second, ticket)).rejects.toThrow("[MILLPOND_E_TICKET_USED]");
 
-  // What the second agent did not start it can still end, and it leaves nothing behind.
+  // The second agent can end workers that it did not start, and leaves nothing behind.
   node.controller.withdraw("claim-1");
   await client.closed;
   await node.controller.report(({ sessions }) => sessions.length === 0);

@@ -8,7 +8,7 @@ export type { AgentOptions } from "./options.ts";
 export type { Drain } from "./workers/worker-pool.ts";
 export { endLeftWorkers, endProcess } from "./workers/left-workers.ts";
 
-// For who runs agents and workers beside them: the CLI, the benchmarks
+// For callers that run agents or workers themselves: the CLI, the benchmarks
 export { connectWorker, probeDriver, spawnWorker } from "./workers/worker-process.ts";
 export type { Probe, WorkerControl, WorkerMessage } from "./workers/worker-process.ts";
 export {

@@ -4,7 +4,7 @@ import type { MetricSample } from "@millpond/platform";
 import type { DiscoveredDevice } from "./devices/devices.ts";
 import type { WorkerPool } from "./workers/worker-pool.ts";
 
-/** What an agent knows of its workers and devices. */
+/** Metrics of an agent's workers and devices. */
 export function agentMetrics(
   pool: Pick<WorkerPool, "workers" | "sessions">,
   devices: readonly DiscoveredDevice[],

@@ -7,7 +7,7 @@ import { logDestinationOptions, outlivingItsDisk, reachableHost, splitAddresses 
 import { type Logger, pino } from "pino";
 import { z } from "zod";
 
-/** How to run an agent, as its caller says it. */
+/** How to run an agent, as its caller states it. */
 export interface AgentOptions {
   /** Name of the node, a DNS label, unique in the pool. */
   readonly name: string;
@@ -28,31 +28,31 @@ export interface AgentOptions {
    * all of it is encrypted. Default `0.0.0.0:7171`, and `127.0.0.1:0` where the controller is on loopback.
    */
   readonly listen?: string | undefined;
-  /** By which name or address programs reach this node. Default: where it listens. */
+  /** Name or address by which programs reach this node. Default: the address it listens on. */
   readonly advertise?: string | undefined;
   /** Whether to encrypt on loopback, too. Default false. */
   readonly encrypt?: boolean | undefined;
-  /** Labels of the node, for claims to choose by; those that operators give it win. Default none. */
+  /** Labels of the node, by which claims can choose it; labels that operators set take precedence. Default none. */
   readonly labels?: Readonly<Record<string, string>> | undefined;
   /** Idle workers to keep for each device, 0 to 16. Default 1. */
   readonly warm?: number | undefined;
   /** Seconds after which a worker without session and agent ends by itself. Default 30. */
   readonly orphanSeconds?: number | undefined;
   /**
-   * Seconds that a session waits for its client, which connects at once: one that died before it did must not hold its
-   * devices until the ticket expires. Default 15.
+   * Seconds that a session waits for its client. A client connects immediately; the session of a client that died before
+   * must not hold its devices until the ticket expires. Default 15.
    */
   readonly connectWithinSeconds?: number | undefined;
   /**
-   * Most seconds that a session waits for a program whose TCP connection was lost, 0 to 86400; programs ask for 60 unless
-   * told otherwise. 0 ends a session with its connection. Default 300.
+   * Longest time, in seconds, that a session waits for a program whose TCP connection was lost, 0 to 86400; programs ask
+   * for 60 by default. 0 ends a session with its connection. Default 300.
    */
   readonly reconnectGraceSeconds?: number | undefined;
   /** How long a worker may take to obey `close`, and then SIGTERM. Default 5000. */
   readonly closeTimeoutMs?: number | undefined;
   /** How long a worker may take to become warm: drivers of machines with many devices are slow. Default 60000. */
   readonly startTimeoutMs?: number | undefined;
-  /** A driver that says nothing of its devices for so long gives no answer any more: they are unhealthy. Default 60000. */
+  /** Silence of a driver after which its devices count as unhealthy. Default 60000. */
   readonly driverSilenceMs?: number | undefined;
   /** First wait before a worker that died idle is replaced; doubles up to `restartCeilingMs`. Default 500. */
   readonly restartFirstMs?: number | undefined;
@@ -63,7 +63,7 @@ export interface AgentOptions {
    * unused id, if that user can enter the run directory.
    */
   readonly workerUser?: string | undefined;
-  /** Have workers give nothing up, for debugging on a host without tenants. Default false. */
+  /** Let workers keep all rights, for debugging on a host without tenants. Default false. */
   readonly noContainment?: boolean | undefined;
   /** Serve devices whose kernels can address the pageable memory of their worker. Default false. */
   readonly trustPageableAccess?: boolean | undefined;
@@ -71,7 +71,7 @@ export interface AgentOptions {
   readonly log?: Logger | undefined;
 }
 
-/** The same with everything decided and checked. */
+/** The options, checked and with defaults filled in. */
 export interface ResolvedAgentOptions {
   readonly name: string;
   readonly ca: string | undefined;
@@ -82,7 +82,7 @@ export interface ResolvedAgentOptions {
   readonly run: string;
   readonly listenHost: string;
   readonly listenPort: number;
-  /** By which name or address programs reach this node. */
+  /** Name or address by which programs reach this node. */
   readonly advertisedHost: string;
   readonly isEncrypted: boolean;
   readonly labels: Readonly<Record<string, string>>;
@@ -198,7 +198,7 @@ function isLoopback(address: string): boolean {
   return address === "::1" || (isIP(address) === 4 && address.startsWith("127."));
 }
 
-/** Of a URL or as it is written. */
+/** Whether a host name, alone or from a URL, means this machine only. */
 function isLoopbackName(host: string): boolean {
   return /^localhost\.?$/i.test(host) || isLoopback(host.replace(/^\[|\]$/g, ""));
 }

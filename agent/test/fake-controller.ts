@@ -16,7 +16,7 @@ import {
 } from "@millpond/api";
 import { type FastifyInstance, fastify } from "fastify";
 
-/** What an agent sees of a controller: Sync, tickets, and its absence. Tests set what it wants and see what it is told. */
+/** A controller as an agent sees it: Sync, tickets, and its absence. Tests set its wanted state and read the reports. */
 export class FakeController implements AsyncDisposable {
   readonly token = "agent-token";
   readonly reports: SyncRequest[] = [];
@@ -37,7 +37,7 @@ export class FakeController implements AsyncDisposable {
   hasRemovedNodes = false;
   #server: FastifyInstance | undefined;
   #port = 0;
-  /** Of the answers and tickets; a lower one is that of a controller that leads no longer. */
+  /** Term of the answers and tickets; a lower one belongs to a controller that is no longer the leader. */
   term = 1;
   #order = 0;
   #revision = 1n;
@@ -112,7 +112,7 @@ export class FakeController implements AsyncDisposable {
     await this.goAway();
   }
 
-  /** Grants devices to a claim, and says so to agents. */
+  /** Grants devices to a claim, and informs the agents. */
   allocate(
     claim: string,
     node: string,
@@ -125,7 +125,7 @@ export class FakeController implements AsyncDisposable {
     this.#change();
   }
 
-  /** Gives the devices of a claim another memory, and says so to agents. */
+  /** Changes the memory of a claim's devices, and informs the agents. */
   resize(claim: string, memoryBytes: number): void {
     const allocation = this.#allocations.get(claim);
     if (allocation === undefined) throw new Error(`claim ${claim} is not allocated`);
@@ -139,7 +139,7 @@ export class FakeController implements AsyncDisposable {
     this.#change();
   }
 
-  /** A good ticket of an allocated claim, with whatever is to be wrong about it. */
+  /** A valid ticket of an allocated claim, with the members of `wrong` replaced. */
   ticket(claim: string, wrong: Partial<TicketPayload> & { readonly key?: KeyObject } = {}): string {
     const allocation = this.#allocations.get(claim);
     if (allocation === undefined) throw new Error(`claim ${claim} is not allocated`);
@@ -158,7 +158,7 @@ export class FakeController implements AsyncDisposable {
     return this.#order;
   }
 
-  /** Resolves with the first report, made from now on or last, that `isWanted` accepts. */
+  /** Resolves with the first report that `isWanted` accepts, beginning with the last one received. */
   async report(isWanted: (report: SyncRequest) => boolean): Promise<SyncRequest> {
     for (;;) {
       const last = this.reports.at(-1);

@@ -23,13 +23,13 @@ export interface FakeDriver {
   readonly startFailure?: string;
   /** A worker refuses every assignment with this message. */
   readonly refusal?: string;
-  /** Devices that must not be used, as told by whoever watches them; it reads this file again and again. */
+  /** Devices that must not be used, as the watcher reports them; it keeps reading this file. */
   readonly ill?: readonly { readonly uuid: string; readonly reason: string }[];
-  /** What the driver has reported of devices, told once. */
+  /** Faults of devices, which the watcher reports once. */
   readonly faults?: readonly { readonly uuid: string; readonly reason: string }[];
-  /** Whoever watches the devices says nothing. */
+  /** The watcher prints nothing. */
   readonly isSilent?: boolean;
-  /** Whoever watches the devices says this. */
+  /** The watcher prints this line. */
   readonly nonsense?: string;
   /** A worker ignores `close` and SIGTERM. */
   readonly isStubborn?: boolean;
@@ -114,14 +114,14 @@ function watch(path: string): void {
   process.stdin.on("end", () => process.exit(0)).resume();
 }
 
-/** A peer that breaks the connection off has ended it, no more: the reader of lines hands on the error of its socket. */
+/** Reads lines. Ignores errors, which the reader repeats from its socket: a peer that breaks the connection ends it. */
 function linesOf(socket: Socket): Interface {
   const lines = createInterface({ input: socket });
   for (const part of [socket, lines]) part.on("error", () => undefined);
   return lines;
 }
 
-/** What every session has in use of each device. */
+/** Bytes that every session uses of each device. */
 const memoryUsedBytes = 1_048_576;
 
 function serve(): void {

@@ -22,7 +22,7 @@ import type { FakeDriver } from "./fake-worker.ts";
 
 const fakeWorkerScript = join(import.meta.dirname, "fake-worker.ts");
 
-/** Says nothing, or as much as MILLPOND_TEST_LOG names: `debug`, `info`. */
+/** Silent, or at the level that MILLPOND_TEST_LOG names: `debug`, `info`. */
 export const testLog: Logger = pino(
   { level: process.env["MILLPOND_TEST_LOG"] ?? "silent" },
   pino.destination({ fd: 2, sync: true }),
@@ -38,7 +38,7 @@ const twoDevices: FakeDriver = {
   ],
 };
 
-/** A temporary node: a controller, a driver file, a worker program, and whatever agents a test starts on it. */
+/** A temporary node: a controller, a driver file, a worker program, and the agents that a test starts on it. */
 export class NodeFixture implements AsyncDisposable {
   readonly directory = mkdtempSync(join(tmpdir(), "millpond-agent-"));
   readonly run = join(this.directory, "run");
@@ -56,7 +56,7 @@ export class NodeFixture implements AsyncDisposable {
     return new NodeFixture(await FakeController.start());
   }
 
-  /** Changes what workers that start from now on do, and what is told of devices. */
+  /** Changes the behaviour of workers that start from now on, and the health of devices. */
   setDriver(change: FakeDriver): void {
     const written = `${this.driver}.new`;
     writeFileSync(written, JSON.stringify({ ...twoDevices, ...change }));
@@ -92,12 +92,12 @@ export class NodeFixture implements AsyncDisposable {
     return agent;
   }
 
-  /** Directories of workers that are there now. */
+  /** Names of the workers' directories that exist now. */
   workerIds(): string[] {
     return readdirSync(join(this.run, "workers")).sort();
   }
 
-  /** Worker processes of this node, whoever started them. */
+  /** Worker processes of this node, of any agent. */
   workerProcesses(): ProcessIdentity[] {
     const pidsWith = (argument: string) => new Set(findProcessesByArgument(argument).map(({ pid }) => pid));
     const fakes = pidsWith(fakeWorkerScript);
@@ -165,7 +165,7 @@ export async function attach(
   return new TestClient(socket);
 }
 
-/** Resolves when `isSo` holds; looks again every few milliseconds. Rejects shortly before the test would. */
+/** Resolves when `isSo` holds; polls every few milliseconds. Rejects shortly before the test would time out. */
 export async function until(isSo: () => boolean, what: string): Promise<void> {
   const deadline = Date.now() + 120_000;
   while (!isSo()) {

@@ -80,7 +80,7 @@ export async function runControllerCommand(
       const { level } = parseLevel(readAgain?.() ?? args, process.env);
       controller.reload({ logLevel: level });
     } catch (error) {
-      options.log?.error({ err: error }, "the options cannot be read: all stays as it is");
+      options.log?.error({ err: error }, "the options cannot be read: nothing is changed");
     }
   };
   process.on("SIGHUP", reload);

@@ -9,35 +9,35 @@ import { type CardFigures, type DeviceWord, watchDevices } from "../workers/work
 export interface DeviceHealthOptions {
   readonly worker: string;
   readonly devices: readonly Pick<DiscoveredDevice, "driver" | "description">[];
-  /** A driver that says nothing of its devices for so long gives no answer any more. */
+  /** Silence after which a driver counts as hung. */
   readonly silenceMs: number;
-  /** A watcher that has ended is started again after so long. */
+  /** Wait before a watcher that has ended is restarted. */
   readonly restartMs: number;
-  /** Of the processes that watch. */
+  /** Containment of the watchers. */
   readonly containment: WorkerContainment;
   readonly log: Logger;
   /** Called when a device has become ill, or well again. */
   readonly onChange: () => void;
 }
 
-/** What the driver has reported of a device. */
+/** A fault of a device that its driver has reported. */
 interface Fault {
-  /** Of the last one that came, among all of this agent process, from 1. */
+  /** Number of the latest report about the device, counted from 1 over all devices of this agent process. */
   readonly number: number;
-  /** Of the first one, which the others may follow from. */
+  /** Reason of the first report: later ones may follow from the same fault. */
   readonly reason: string;
 }
 
-/** What is known of the devices of one driver. */
+/** Health of the devices of one driver. */
 interface Watch {
   readonly driver: string;
-  /** Reasons, by UUID. */
+  /** Reasons of the devices that are ill, by UUID. */
   ill: ReadonlyMap<string, string>;
-  /** What its driver's management library tells, by UUID. */
+  /** Figures of the driver's management library, by UUID. */
   cards: ReadonlyMap<string, CardFigures>;
-  /** Why nothing is known of any; undefined: it is. */
+  /** Why no device's health is known; undefined: it is known. */
   silence: string | undefined;
-  /** Why the last watcher ended; undefined: it watches. */
+  /** Why the last watcher ended; undefined: it runs. */
   failure: string | undefined;
   child: ChildProcess | undefined;
   silenceTimer: NodeJS.Timeout | undefined;
@@ -45,14 +45,14 @@ interface Watch {
 }
 
 /**
- * Which devices must not be used any more. Each driver is asked in a process of its own, all the time: one that hangs,
- * as drivers do when a card has gone, must not take the agent along, and its silence is an answer.
+ * Tracks which devices must not be used any more. A separate process, the watcher, polls each driver: a driver may hang
+ * when a card has failed. That must not block the agent, and silence counts as an answer.
  */
 export class DeviceHealth {
   readonly #options: DeviceHealthOptions;
   readonly #driverOf: ReadonlyMap<string, string>;
   readonly #watches: ReadonlyMap<string, Watch>;
-  /** Those that nobody has cleared, by UUID: no driver tells whether its card is well again. */
+  /** Faults by UUID, until an operator clears them: no driver reports that its card is well again. */
   readonly #faults = new Map<string, Fault>();
   #lastFault = 0;
   #isStopped = false;
@@ -85,24 +85,24 @@ export class DeviceHealth {
     }
   }
 
-  /** Why a device must not be used; undefined: nothing is known against it. */
+  /** Why a device must not be used; undefined: no reason is known. */
   illnessOf(uuid: string): string | undefined {
     const watch = this.#watches.get(this.#driverOf.get(uuid) ?? "");
     return watch?.silence ?? watch?.ill.get(uuid) ?? this.#faults.get(uuid)?.reason;
   }
 
-  /** What the management library told of a card last; undefined: nothing, or its driver is silent. */
+  /** Latest figures of a card from the management library; undefined: there are none, or its driver is silent. */
   figuresOf(uuid: string): CardFigures | undefined {
     const watch = this.#watches.get(this.#driverOf.get(uuid) ?? "");
     return watch?.silence === undefined && watch?.failure === undefined ? watch?.cards.get(uuid) : undefined;
   }
 
-  /** Number of the fault that was reported of a device; 0: none was, or it was cleared. */
+  /** Number of the fault of a device; 0: none was reported, or it was cleared. */
   faultOf(uuid: string): number {
     return this.#faults.get(uuid)?.number ?? 0;
   }
 
-  /** Somebody says that a device is well again. Of a fault that has come since he does not know. */
+  /** Clears a fault for an operator. A fault with another number came later, unseen by the operator, and stays. */
   clear(uuid: string, fault: number): void {
     if (this.faultOf(uuid) !== fault || fault === 0) return;
     this.#options.log.info({ device: uuid, reason: this.illnessOf(uuid) }, "a fault is cleared");
@@ -154,9 +154,9 @@ export class DeviceHealth {
     if (hasBeenSilent || changed.length > 0) this.#options.onChange();
   }
 
-  /** Where none comes in time, all devices of the driver are ill. */
+  /** Starts the timer after which all devices of the driver count as ill. */
   #expectWord(watch: Watch): void {
-    // What has come while this process itself was stopped is read first.
+    // Input that arrived while this process itself was stopped is read first.
     const giveUp = (): NodeJS.Immediate => setImmediate(() => this.#takeSilence(watch, timer));
     const timer = watch.silenceTimer ?? setTimeout(giveUp, this.#options.silenceMs);
     watch.silenceTimer = timer;

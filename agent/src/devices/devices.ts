@@ -17,13 +17,13 @@ export interface DiscoveredDevice {
   readonly topology: Topology;
 }
 
-/** How it is joined with others of its node. */
+/** How a device is connected with others of its node. */
 export interface Topology extends PciTopology {
-  /** Name of those that reach each other over NVLink; empty: none, or not known. */
+  /** Name of the group of devices that reach each other over NVLink; empty: none, or not known. */
   readonly nvlinkDomain: string;
 }
 
-/** So many fit into a ticket. */
+/** The number of devices that fit into a ticket. */
 const maxDevices = 32;
 const probeTimeoutMs = 60_000;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /**
- * Groups devices that reach each other over NVLink, also through others: each group is named by the first of its UUIDs.
+ * Groups devices that reach each other over NVLink, directly or through others. The first UUID of a group is its name.
  *
  * @param links pairs of UUIDs
- * @returns The name by UUID; who has no link is not in it.
+ * @returns The group's name by UUID, without devices that have no link.
  */
 export function nvlinkDomains(links: readonly (readonly [string, string])[]): ReadonlyMap<string, string> {
   const domains = new Map<string, string>();

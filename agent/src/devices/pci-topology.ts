@@ -6,7 +6,7 @@ import { readFileSync, realpathSync } from "node:fs";
 import { join } from "node:path";
 
 export interface PciTopology {
-  /** Number of its socket's memory; empty: not known, or there is only one. */
+  /** Number of the NUMA node it is attached to; empty: not known, or there is only one. */
   readonly numaNode: string;
   /** PCI address of the switch above it; empty: not known, or there is none. */
   readonly pcieSwitch: string;
@@ -15,7 +15,8 @@ export interface PciTopology {
 const pciAddress = /^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$/;
 
 /**
- * What is not known is left empty: a container may hide it, a software GPU has none.
+ * Reads where a PCI device is attached. A member that is not known is empty: a container may hide it, a software GPU has
+ * none.
  *
  * @param busId as the driver gives it, `0000:01:00.0` or `00000000:01:00.0`, in either case
  * @param root where the kernel shows its devices
@@ -41,7 +42,7 @@ function readOr(read: () => string): string {
   try {
     return read();
   } catch {
-    // Not there, or not to be seen: that is an answer here.
+    // A file that is missing or hidden means "not known" here.
     return "";
   }
 }

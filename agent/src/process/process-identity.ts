@@ -3,8 +3,8 @@
 import { readdirSync, readFileSync } from "node:fs";
 
 /**
- * Names one process for good: the kernel reuses process ids, but never with the same start time in the same boot.
- * Everything that signals or waits for a process it may not have started itself goes through this.
+ * Identifies one process for good: the kernel reuses process ids, but never with the same start time in the same boot.
+ * All code that signals or waits for a process that it may not have started goes through this.
  */
 export interface ProcessIdentity {
   readonly pid: number;
@@ -39,7 +39,7 @@ export function identifyProcess(pid: number): ProcessIdentity | undefined {
   return { pid, startTime, bootId: bootId() };
 }
 
-/** Whether this very process still runs, not merely one with its number. */
+/** Whether this very process still runs, and not another one that has its number. */
 export function isProcessAlive(identity: ProcessIdentity): boolean {
   if (identity.bootId !== bootId()) return false;
   return identifyProcess(identity.pid)?.startTime === identity.startTime;

@@ -14,8 +14,8 @@ import type { Worker, WorkerPhase } from "../workers/worker.ts";
 import type { CardFigures } from "../workers/worker-process.ts";
 
 /**
- * What the agent tells of a device. `illness` says why it must not be used; undefined: it may. `fault` is the number of what
- * its driver has reported; 0: nothing.
+ * Returns the report on a device. `illness` says why the device must not be used; undefined: it may. `fault` is the number
+ * of the fault that its driver has reported; 0: none.
  */
 export function reportDevice(
   device: DiscoveredDevice,
@@ -41,8 +41,8 @@ export function reportDevice(
 }
 
 /**
- * The part of its time, 0 to 1, that a device has worked for a session lately; undefined: not known. A session that has the
- * device for itself is not measured; the utilisation that NVML reports is its own.
+ * Returns the part of its time, 0 to 1, that a device has recently worked for a session; undefined: not known. A session
+ * that has the device for itself is not measured: the utilisation that NVML reports is entirely its own.
  */
 export function deviceRate(
   { compute }: Pick<Worker, "compute">,
@@ -54,7 +54,7 @@ export function deviceRate(
   return card?.utilizationPercent === undefined ? undefined : card.utilizationPercent / 100;
 }
 
-/** What the agent tells of a session. */
+/** Returns the report on a session. */
 export function reportSession(
   worker: Worker & { readonly session: SessionRecord },
   {
@@ -97,7 +97,7 @@ export function reportSession(
   };
 }
 
-/** What the agent tells of a session that has ended. */
+/** Returns the report on a session that has ended. */
 export function reportEndedSession(ended: EndedSession): MessageInitShape<typeof EndedSessionSchema> {
   const { session, claim, epoch, hadClient } = ended;
   return { id: session, claim, epoch: BigInt(epoch), hadClient };
@@ -113,7 +113,7 @@ function sessionState(phase: WorkerPhase, hasClient: boolean): SessionState {
     case "assigning":
     case "assigned":
       return SessionState.ASSIGNED;
-    case "starting": // Taken over, and not heard of yet.
+    case "starting": // Taken over, no hello received yet.
     case "warm":
       return hasClient ? SessionState.CONNECTED : SessionState.ASSIGNED;
   }

@@ -9,7 +9,7 @@ test("a node is described until the controller remembers it", () => {
   const self = new SelfDescription();
   expect(self.say(1n, node)).toEqual(node);
   expect(self.say(2n, node)).toEqual(node);
-  // To the call before: it says nothing of this one.
+  // An answer to the call before says nothing about this one.
   self.learn(node, { describedBy: 1n });
   expect(self.say(3n, node)).toEqual(node);
   self.learn(node, { describedBy: 3n });
@@ -36,7 +36,7 @@ test("a call that a controller could not understand is made again with everythin
   expect(self.say(2n, node)).toEqual(node);
 });
 
-test("a controller that remembers nothing is told every time", () => {
+test("a controller that remembers nothing gets the description every time", () => {
   const self = new SelfDescription();
   for (const sequence of [1n, 2n]) {
     expect(self.learn(self.say(sequence, node), { describedBy: 0n })).toBe(false);

@@ -5,17 +5,17 @@ import { SyncRequestSchema, type SyncResponse } from "@millpond/api";
 
 type Report = MessageInitShape<typeof SyncRequestSchema>;
 
-/** What hardly ever changes of a node. */
+/** The parts of a report that hardly ever change. */
 export type NodeDescription = Pick<
   Report,
   "agentUrl" | "agentVersion" | "hostname" | "bootId" | "labels" | "devices"
 >;
 
-/** What the agent has said of its node, so that it need not say it again to a controller that remembers it. */
+/** Remembers the description of the node that was sent last, so that it is not repeated to a controller that has it. */
 export class SelfDescription {
   #said: { readonly sequence: bigint; readonly bytes: Uint8Array; isRemembered: boolean } | undefined;
 
-  /** What the call of this sequence has to say of the node. */
+  /** Returns the description for the call of this sequence: in full, or a reference to the call that carried it. */
   say(sequence: bigint, description: NodeDescription): NodeDescription & Pick<Report, "describedBy"> {
     const bytes = toBinary(SyncRequestSchema, create(SyncRequestSchema, description));
     const said = this.#said;
@@ -26,7 +26,7 @@ export class SelfDescription {
     return description;
   }
 
-  /** @returns Whether the answer is to a call of which nothing was taken over: it has to be made again, with everything. */
+  /** @returns Whether the controller took nothing over from the call: it must be repeated with the full description. */
   learn(asked: Report, { describedBy }: Pick<SyncResponse, "describedBy">): boolean {
     const wasLeftOut = asked.describedBy !== undefined;
     if (describedBy === 0n) {

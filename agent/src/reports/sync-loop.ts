@@ -7,28 +7,31 @@ import { Backoff } from "../process/backoff.ts";
 import { errorText } from "../process/error-text.ts";
 
 export interface SyncLoopOptions {
-  /** Makes one call with the node's state of this moment. `sequence` grows with every call, from 1. */
+  /** Makes one call with the node's present state. `sequence` grows with every call, from 1. */
   readonly call: (
     sequence: number,
     signal: AbortSignal,
     options: { readonly isLast: boolean },
   ) => Promise<SyncResponse>;
-  /** Takes over an answer; answers come in the order of their calls, overtaken ones are dropped. */
+  /** Takes over an answer. Answers come in the order of their calls; an answer that was overtaken is dropped. */
   readonly apply: (answer: SyncResponse) => void;
-  /** The node is not in the pool any more, the reason says why. Told again with every call. */
+  /** The node is no longer in the pool; the reason says why. Called again with every call. */
   readonly onRemoved: (reason: string) => void;
-  /** The controller holds a call for 2 s at most; one that takes so long is given up. */
+  /** Time after which a call is abandoned. The controller holds a call for 2 s at most. */
   readonly callTimeoutMs: number;
   /** The longest wait after a failure. */
   readonly retryCeilingMs: number;
   readonly log: Logger;
 }
 
-/** News that come together travel together. */
+/** Changes within this time share one call. */
 const gatherMs = 10;
 const maxCallsInFlight = 2;
 
-/** Keeps the controller informed and learns what it wants, for as long as the agent runs, whether it answers or not. */
+/**
+ * Reports to the controller and passes on the wanted state in its answers, for as long as the agent runs, whether the
+ * controller answers or not.
+ */
 export class SyncLoop {
   readonly #options: SyncLoopOptions;
   readonly #stop = new AbortController();
@@ -62,13 +65,13 @@ export class SyncLoop {
     this.#running ??= this.#run();
   }
 
-  /** Tells the controller soon instead of with the next call. */
+  /** Reports soon, instead of when the call in progress returns. */
   news(): void {
     this.#hasNews = true;
     this.#announce();
   }
 
-  /** Ends the loop after a last report, which is given little time. */
+  /** Ends the loop after a last report, which takes at most `lastReportMs`. */
   async stop(options: { readonly lastReportMs: number }): Promise<void> {
     this.#stop.abort();
     await this.#running;
@@ -124,10 +127,10 @@ export class SyncLoop {
     } catch (error) {
       if (this.#stop.signal.aborted) return;
       const why = errorText(error);
-      if (this.#failure !== why) this.#options.log.warn({ reason: why }, "the controller cannot be told");
+      if (this.#failure !== why) this.#options.log.warn({ reason: why }, "a report to the controller failed");
       this.#failure = why;
       if (errorCodeOf(error) === "MILLPOND_E_NODE_REMOVED") this.#options.onRemoved(why);
-      // Many agents lose the same controller at the same moment: they shall not all come back at the same moment.
+      // Jitter: many agents lose the same controller at the same moment, and must not all return at the same moment.
       this.#retryDelayMs = this.#backoff.fail() * (0.75 + Math.random() / 2);
     }
   }

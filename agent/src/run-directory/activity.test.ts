@@ -17,7 +17,7 @@ function makeDirectory(): string {
   return directory;
 }
 
-test("time in which several sessions of an allocation made calls counts once, and what nobody looked at does not", () => {
+test("time in which several sessions of an allocation made calls counts once, and time without reports does not", () => {
   using run = RunDirectory.open(makeDirectory());
   const activity = new Activity(run, log);
   activity.add(1, { fromMs: 0, toMs: 1000 });
@@ -32,7 +32,7 @@ test("time in which several sessions of an allocation made calls counts once, an
   ]);
 });
 
-test("what was told is known to the agent that comes next, for as long as the allocation is there", () => {
+test("reported totals are known to the next agent, for as long as the allocation exists", () => {
   const directory = makeDirectory();
   {
     using run = RunDirectory.open(directory);
@@ -53,7 +53,7 @@ test("what was told is known to the agent that comes next, for as long as the al
   expect(new Activity(run, log).totals()).toEqual([]);
 });
 
-test("while the disk is full it tells what is written down, and all of it when there is room", () => {
+test("while the disk is full the totals on disk are reported, and all of them when there is room", () => {
   using run = RunDirectory.open(makeDirectory());
   using disk = new DatabaseSync(":memory:");
   disk.exec("PRAGMA max_page_count = 2; CREATE TABLE t (x)");

@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import { isDiskFull } from "../process/error-text.ts";
 import type { RunDirectory } from "./run-directory.ts";
 
-/** Between two words of a worker that both told of calls, no more than so much time counts. */
+/** The most time that counts between two consecutive reports of a worker. */
 const longestStretchMs = 5_000;
 
 /** A stretch of time, on the monotonic clock. */
@@ -14,18 +14,18 @@ interface Stretch {
 }
 
 /**
- * For how long the sessions of each allocation have made calls, all that there ever were on this node, by epoch. Time in
- * which several of them did counts once. Controllers come and go, and go on from what they are told here.
+ * Measures for how long the sessions of each allocation, past ones included, have made calls on this node, by epoch. Time
+ * in which several of them made calls counts once. The agent keeps the totals, so a new controller continues from them.
  */
 export class Activity {
   readonly #run: Pick<RunDirectory, "activity" | "keepActivity" | "forgetActivity">;
   readonly #log: Logger;
   readonly #totalsMs: Map<number, number>;
-  /** As they are written down: whole milliseconds. */
+  /** The totals as written to disk, in whole milliseconds. */
   readonly #keptMs: Map<number, number>;
-  /** Until when the time has been counted. */
+  /** The time up to which each allocation has been counted. */
   readonly #countedUntilMs = new Map<number, number>();
-  /** Those that are not written down as they are. */
+  /** Allocations whose total differs from the one on disk. */
   readonly #changed = new Set<number>();
   #hasRoom = true;
 
@@ -36,7 +36,7 @@ export class Activity {
     this.#totalsMs = new Map(this.#keptMs);
   }
 
-  /** A session of the allocation has made calls meanwhile. */
+  /** Adds a stretch in which a session of the allocation made calls. */
   add(epoch: number, { fromMs, toMs }: Stretch): void {
     const startMs = Math.max(fromMs, toMs - longestStretchMs, this.#countedUntilMs.get(epoch) ?? fromMs);
     if (toMs <= startMs) return;
@@ -45,7 +45,7 @@ export class Activity {
     this.#changed.add(epoch);
   }
 
-  /** Whole milliseconds. Written down before it is told, so that what is told never goes back. */
+  /** Returns the totals in whole milliseconds. They are on disk before they are reported, so that reports never decrease. */
   totals(): readonly { readonly epoch: number; readonly activeMs: number }[] {
     const changed = [...this.#changed].map(
       (epoch) => [epoch, Math.floor(this.#totalsMs.get(epoch) ?? 0)] as const,
@@ -61,7 +61,7 @@ export class Activity {
   keepOnly(epochs: ReadonlySet<number>): void {
     const known = new Set([...this.#totalsMs.keys(), ...this.#keptMs.keys()]);
     const gone = [...known].filter((epoch) => !epochs.has(epoch));
-    // An epoch is never given again: what cannot be removed now is without meaning, and goes when the agent starts anew.
+    // An epoch is never reused: a row that cannot be removed now has no meaning, and goes after the agent's next start.
     if (gone.length > 0) this.#write(() => this.#run.forgetActivity(gone));
     for (const epoch of gone) {
       this.#totalsMs.delete(epoch);
@@ -71,7 +71,7 @@ export class Activity {
     }
   }
 
-  /** @returns False where the disk has no room: a node shall not look lost for that, and it is tried again. */
+  /** @returns False where the disk is full: the node must not look lost for that, and the next call tries again. */
   #write(write: () => void): boolean {
     try {
       write();
@@ -79,7 +79,10 @@ export class Activity {
     } catch (error) {
       if (!isDiskFull(error)) throw error;
       if (this.#hasRoom)
-        this.#log.warn({ err: error }, "what claims use is told when there is room to write it down");
+        this.#log.warn(
+          { err: error },
+          "the disk is full: the use of claims is reported when there is room to write it down",
+        );
       this.#hasRoom = false;
     }
     return this.#hasRoom;

@@ -27,11 +27,11 @@ test("the sessions of an allocation have a secret in common, whichever agent ope
   expect(groups(["a", 1])).toEqual([group]);
 });
 
-test("nobody else on the node can read what was admitted, or lock the agent out of it by reading", () => {
+test("no other user of the node can read what was admitted, or lock the agent out of it by reading", () => {
   const database = join(path, "agent.db");
   groups(["a", 1]);
   expect(statSync(database).mode & 0o777).toBe(0o600);
-  // As agents made it before.
+  // Permissions as earlier agents set them.
   chmodSync(database, 0o644);
   using again = RunDirectory.open(path);
   expect(again.path).toBe(path);
@@ -39,7 +39,7 @@ test("nobody else on the node can read what was admitted, or lock the agent out 
   expect(statSync(`${database}-wal`).mode & 0o777).toBe(0o600);
 });
 
-test("nobody else on the node can read what secrets are made of, and a key that was cut off is made anew", () => {
+test("no other user of the node can read the key of secrets, and a truncated key is replaced", () => {
   const [group] = groups(["a", 1]);
   const key = join(path, "group.key");
   expect(statSync(key).mode & 0o777).toBe(0o600);

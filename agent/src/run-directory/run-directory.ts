@@ -32,7 +32,7 @@ const workerRecordSchema = z.object({
   process: z.object({ pid: z.int().positive(), startTime: z.string(), bootId: z.string() }),
   driver: z.string(),
   warmDevice: z.string(),
-  // Those before listened on loopback.
+  // Workers of earlier releases listened on loopback.
   tcpHost: z.string().default("127.0.0.1"),
   /** Unix seconds. */
   startedAt: z.int().nonnegative(),
@@ -41,19 +41,19 @@ const workerRecordSchema = z.object({
       session: z.string(),
       claim: z.string(),
       epoch: z.int().nonnegative(),
-      // Those before terms are not after any answer.
+      // Sessions from before there were terms are older than any answer.
       term: z.int().nonnegative().default(0),
       order: z.int().nonnegative().default(0),
       issued: z.int().nonnegative(),
       startedAt: z.int().nonnegative(),
-      // Those before are not adopted by a state that does not know them.
+      // A controller cannot adopt a session that it does not know and that has no ticket.
       ticket: z.string().default(""),
       devices: z.array(
         z.object({
           uuid: z.string(),
           memoryBytes: z.int().nonnegative(),
           computePercent: z.number(),
-          // Those before classes have hard shares.
+          // Sessions from before there were classes have hard shares.
           serviceClass: z.enum(serviceClassWords).default("guaranteed"),
         }),
       ),
@@ -70,17 +70,17 @@ const workerRecordSchema = z.object({
     .nullable(),
 });
 
-/** What the agent writes down about a worker, for the agent that comes after it. */
+/** The agent's record of a worker, for the agent that follows. */
 export type WorkerRecord = z.infer<typeof workerRecordSchema>;
-/** The session that a worker was given: `issued` and `startedAt` in Unix seconds, by the controller's and our clock. */
+/** The session of a worker. `issued` and `startedAt` are Unix seconds, by the controller's clock and by ours. */
 export type SessionRecord = NonNullable<WorkerRecord["session"]>;
 
-/** A session that has ended, until the controller knows of it. */
+/** A session that has ended, kept until the controller knows that. */
 export interface EndedSession {
   readonly session: string;
   readonly claim: string;
   readonly epoch: number;
-  /** Whether its client ever connected, as far as an agent was there to see it. */
+  /** Whether its client ever connected while an agent ran to see it. */
   readonly hadClient: boolean;
 }
 
@@ -92,21 +92,21 @@ export interface WorkerDirectory {
   readonly id: string;
   readonly path: string;
   readonly controlPath: string;
-  /** What an agent shows to the worker; the same for every agent of the run directory. */
+  /** The key that an agent shows to the worker; the same for every agent of the run directory. */
   readonly controlKey: string;
   readonly dataPath: string;
   readonly peersPath: string;
   readonly logPath: string;
-  /** What an agent writes down of the worker for the next one; outside of `path`, in which the worker may write. */
+  /** The agent's record of the worker for the next agent; outside of `path`, where the worker may write. */
   readonly recordPath: string;
-  /** Where the worker's driver keeps what it has compiled. */
+  /** Directory of the code that the worker's driver has compiled. */
   readonly jitCachePath: string;
 }
 
 /**
- * The directory in which an agent keeps what must outlive it: a directory for each worker, the tickets that were used,
- * the highest term seen, the highest epoch seen of each claim, for how long each allocation was used, and the ended sessions
- * of which the controller has not been told. One agent at a time: the open database is the lock.
+ * The directory of the state that must outlive an agent: a directory for each worker, the used tickets, the highest term
+ * seen, the highest epoch seen of each claim, the active time of each allocation, and the ended sessions that are not yet
+ * reported to the controller. One agent at a time uses it: the open database is the lock.
  */
 export class RunDirectory implements Disposable {
   readonly path: string;
@@ -115,22 +115,22 @@ export class RunDirectory implements Disposable {
   #term: number;
   #workerUser: number | undefined;
 
-  /** Where the node's workers keep the module images that they share. */
+  /** Directory of the module images that the node's workers share. */
   get imageCachePath(): string {
     return join(this.path, "images");
   }
 
-  /** Where clients find their workers, and nothing else is: it may be shown to containers. */
+  /** Directory of the sockets at which clients reach their workers. It holds nothing else, so containers may see it. */
   get socketsPath(): string {
     return join(this.path, "sockets");
   }
 
-  /** Folder of the budgets that the sessions of an allocation share. Its name has the boot's id: a reboot empties them all. */
+  /** Directory of the budgets that the sessions of an allocation share. Its name has the boot's id: a reboot resets them. */
   get claimsPath(): string {
     return join(this.path, "claims", bootId());
   }
 
-  /** Where the node's workers meet for each device. They are of no use after the machine has started anew. */
+  /** Directory of the gates by which the node's workers take turns on each device. A reboot makes them useless. */
   get gatesPath(): string {
     return join(this.path, "gates", bootId());
   }
@@ -186,15 +186,16 @@ export class RunDirectory implements Disposable {
     }
   }
 
-  /** Gives the workers' user what all workers of the node share. */
+  /** Gives the workers' user the files that all workers of the node share. */
   shareWith(user: number): void {
     this.#workerUser = user;
-    // They can be passed and not listed: who knows the name of a claim's folder belongs to the claim.
+    // Without the right to list a folder, a process finds a claim's folder only if it knows the name, as the claim's
+    // workers do.
     for (const folder of [join(this.path, "gates"), join(this.path, "claims"), this.claimsPath])
       chmodSync(folder, 0o711);
     for (const folder of [this.imageCachePath, this.gatesPath]) {
       chownSync(folder, user, user);
-      // Those of workers that an earlier agent started as another user.
+      // Workers that an earlier agent started as another user may have left files here.
       for (const name of readdirSync(folder)) chownSync(join(folder, name), user, user);
     }
   }
@@ -203,12 +204,12 @@ export class RunDirectory implements Disposable {
     this.#database.close();
   }
 
-  /** Whether what is remembered is of that controller's state. */
+  /** Whether the stored state belongs to that controller. */
   isOfPool(controller: string): boolean {
     return this.#database.prepare("SELECT id FROM controller").get()?.["id"] === controller;
   }
 
-  /** Ties what is remembered to one controller's state: epochs of another pool mean nothing in this one. */
+  /** Ties the stored state to one controller, and clears that of another: epochs of another pool mean nothing in this one. */
   enterPool(controller: string): void {
     if (this.isOfPool(controller)) return;
     this.#database.exec(
@@ -220,12 +221,12 @@ export class RunDirectory implements Disposable {
     this.#term = 0;
   }
 
-  /** The highest term of a controller that was obeyed; 0: none was. */
+  /** The highest term of a controller that this agent obeyed; 0: none. */
   get term(): number {
     return this.#term;
   }
 
-  /** Raises the term. */
+  /** Raises the term; a lower one changes nothing. */
   raiseTerm(term: number): void {
     if (term > this.#term) {
       this.#database.exec("BEGIN; DELETE FROM terms");
@@ -235,7 +236,7 @@ export class RunDirectory implements Disposable {
     }
   }
 
-  /** Notes that a ticket was used. False when it had been used before. */
+  /** Marks a ticket as used. Returns false when it was used before. */
   useTicket(session: string, expiresSeconds: number): boolean {
     const inserted = this.#database
       .prepare("INSERT INTO used_tickets (session, expires) VALUES (?, ?) ON CONFLICT DO NOTHING")
@@ -243,7 +244,7 @@ export class RunDirectory implements Disposable {
     return inserted.changes === 1;
   }
 
-  /** The highest epoch seen of a claim, -1 when none was. */
+  /** The highest epoch seen of a claim; -1: none. */
   epochOf(claim: string): number {
     const row = this.#database.prepare("SELECT epoch FROM epochs WHERE claim = ?").get(claim);
     return row === undefined ? -1 : Number(row["epoch"]);
@@ -259,7 +260,7 @@ export class RunDirectory implements Disposable {
       .run(claim, epoch, nowSeconds);
   }
 
-  /** Forgets tickets that expired before `beforeSeconds`, and epochs noted before it of claims not in `keep`. */
+  /** Forgets tickets that expired before `beforeSeconds`, and epochs last seen before it of claims that are not in `keep`. */
   forget(beforeSeconds: number, keep: ReadonlySet<string>): void {
     this.#database.prepare("DELETE FROM used_tickets WHERE expires < ?").run(beforeSeconds);
     const drop = this.#database.prepare("DELETE FROM epochs WHERE claim = ?");
@@ -269,7 +270,7 @@ export class RunDirectory implements Disposable {
     }
   }
 
-  /** Keeps an ended session for the controller; the oldest are dropped when there are too many. */
+  /** Keeps an ended session for the controller; drops the oldest beyond `maxEndedSessions`. */
   addEndedSession({ session, claim, epoch, hadClient }: EndedSession): void {
     const { lastInsertRowid } = this.#database
       .prepare(
@@ -282,7 +283,7 @@ export class RunDirectory implements Disposable {
       .run(Number(lastInsertRowid) - maxEndedSessions);
   }
 
-  /** Those that are kept, oldest first. */
+  /** The ended sessions that are kept, oldest first. */
   endedSessions(): EndedSession[] {
     const rows = this.#database.prepare("SELECT * FROM ended_sessions ORDER BY number").all();
     return rows.map((row) => ({
@@ -293,19 +294,19 @@ export class RunDirectory implements Disposable {
     }));
   }
 
-  /** Drops ended sessions of which the controller has taken note. */
+  /** Drops ended sessions that the controller has acknowledged. */
   forgetEndedSessions(sessions: readonly EndedSession[]): void {
     const drop = this.#database.prepare("DELETE FROM ended_sessions WHERE session = ?");
     for (const { session } of sessions) drop.run(session);
   }
 
-  /** For how long the sessions of each allocation have made calls, by epoch, milliseconds, as last kept. */
+  /** The stored active time of each allocation, as pairs of epoch and milliseconds. */
   activity(): (readonly [number, number])[] {
     const rows = this.#database.prepare("SELECT * FROM activity ORDER BY epoch").all();
     return rows.map((row) => [Number(row["epoch"]), Number(row["active_ms"])]);
   }
 
-  /** All of them, or none where that fails. */
+  /** Stores all of the totals or, where that fails, none. */
   keepActivity(totals: readonly (readonly [number, number])[]): void {
     this.#database
       .prepare("INSERT OR REPLACE INTO activity SELECT value ->> 0, value ->> 1 FROM json_each(?)")
@@ -318,12 +319,12 @@ export class RunDirectory implements Disposable {
       .run(JSON.stringify(epochs));
   }
 
-  /** What the sessions of an allocation have in common on this node, and nobody else knows; the same for every agent. */
+  /** The secret that the sessions of an allocation share on this node; the same for every agent of the run directory. */
   groupOf(claim: string, epoch: number): string {
     return createHmac("sha256", this.#groupKey).update(`${claim} ${epoch}`).digest("hex");
   }
 
-  /** The directory of the budgets of an allocation, which is made where it is missing. */
+  /** The directory of the budgets of an allocation; creates it where it is missing. */
   claimDirectory(claim: string, epoch: number): string {
     const path = join(this.claimsPath, this.#claimDirectoryName(claim, epoch));
     mkdirSync(path, { recursive: true, mode: 0o700 });
@@ -342,14 +343,14 @@ export class RunDirectory implements Disposable {
     }
   }
 
-  /** A claim of another pool may have the same name and epoch, but no session of it is left when this one's begin. */
+  /** A claim of another pool may have the same name and epoch, but its sessions end before those of this pool's claim begin. */
   #claimDirectoryName(claim: string, epoch: number): string {
     return this.groupOf(claim, epoch).slice(0, 32);
   }
 
   workerDirectory(id: string): WorkerDirectory {
     const path = join(this.path, "workers", id);
-    // Workers of the release before listen beside their other sockets.
+    // Workers of the previous release listen beside their other sockets.
     const before = join(path, "data.sock");
     return {
       id,
@@ -364,17 +365,17 @@ export class RunDirectory implements Disposable {
     };
   }
 
-  /** `user`: of the worker, where it is not the agent's. */
+  /** Creates the files of a worker. `user`: the worker's user, where it is not the agent's. */
   createWorkerDirectory(id: string, user: number | undefined): WorkerDirectory {
     const directory = this.workerDirectory(id);
     mkdirSync(directory.path, { mode: 0o755 });
-    // Clients of other users must reach data.sock, and of other containers nothing else.
+    // Clients of other users must reach data.sock; clients in other containers must reach nothing else.
     const door = dirname(directory.dataPath);
     mkdirSync(door, { mode: 0o755 });
     mkdirSync(directory.jitCachePath, { mode: 0o700 });
     if (user !== undefined) {
       chownSync(directory.jitCachePath, user, user);
-      // The worker makes its sockets there; what others made, such as its log, it can neither replace nor remove.
+      // The worker creates its sockets there; files of other processes, such as its log, it can neither replace nor remove.
       for (const folder of [directory.path, door]) {
         chownSync(folder, 0, user);
         chmodSync(folder, 0o1771);
@@ -390,7 +391,7 @@ export class RunDirectory implements Disposable {
   }
 }
 
-/** Makes the folder of this boot of the machine, and removes those of others. */
+/** Creates the folder of this boot of the machine, and removes those of other boots. */
 function prepareOfThisBoot(path: string): void {
   mkdirSync(join(path, bootId()), { recursive: true, mode: 0o700 });
   for (const name of readdirSync(path)) {
@@ -398,11 +399,11 @@ function prepareOfThisBoot(path: string): void {
   }
 }
 
-/** The node's key, made by its first agent. */
+/** Returns the node's key, which its first agent creates. */
 function readGroupKey(path: string): Buffer {
   if (existsSync(path)) {
     const known = readFileSync(path);
-    // A file that was cut off is no key: sessions that are open keep the old one, later ones have the new one.
+    // A truncated file is no key: open sessions keep the old key, later ones get the new one.
     if (known.length === groupKeyBytes) return known;
   }
   const key = randomBytes(groupKeyBytes);
@@ -412,7 +413,7 @@ function readGroupKey(path: string): Buffer {
   return key;
 }
 
-/** Writes the record whole or not at all. */
+/** Writes the record atomically. */
 export function writeWorkerRecord(directory: WorkerDirectory, record: WorkerRecord): void {
   const draft = `${directory.recordPath}.new`;
   writeFileSync(draft, `${JSON.stringify(record)}\n`, { mode: 0o600 });
@@ -422,7 +423,7 @@ export function writeWorkerRecord(directory: WorkerDirectory, record: WorkerReco
 /** The record, or `undefined` when there is none or it cannot be understood. */
 export function readWorkerRecord(directory: WorkerDirectory): WorkerRecord | undefined {
   try {
-    // Agents of the release before kept it beside the worker's sockets, where the worker could change it.
+    // Agents of the previous release kept it beside the worker's sockets, where the worker could change it.
     const before = join(directory.path, "worker.json");
     const path = existsSync(directory.recordPath) ? directory.recordPath : before;
     return workerRecordSchema.parse(JSON.parse(readFileSync(path, "utf8")));
@@ -431,7 +432,7 @@ export function readWorkerRecord(directory: WorkerDirectory): WorkerRecord | und
   }
 }
 
-/** The last lines of a worker's log, for the message that tells of its death; empty when it wrote nothing. */
+/** The last lines of a worker's log, for the message about its end; empty when it wrote nothing. */
 export function readWorkerLogTail(directory: WorkerDirectory): string {
   try {
     const file = openSync(directory.logPath, "r");

@@ -3,7 +3,7 @@
 import { DatabaseSync } from "node:sqlite";
 import { makePrivateFile } from "@millpond/platform";
 
-/** Somebody else holds the lock. */
+/** Another process holds the lock. */
 export class LockHeldError extends Error {
   readonly path: string;
 
@@ -16,7 +16,7 @@ export class LockHeldError extends Error {
 
 /**
  * Opens a small database that only one process can have open at a time. The kernel drops the lock with the process,
- * however it ends, so there is no stale lock to recover from, and nothing of it is inherited by child processes.
+ * however it ends, so there is no stale lock to recover from, and child processes do not inherit it.
  *
  * `schema` must be idempotent. Throws LockHeldError when another process has the file open.
  */
@@ -24,8 +24,8 @@ export function openLockedDatabase(path: string, schema: string): DatabaseSync {
   makePrivateFile(path);
   const database = new DatabaseSync(path);
   try {
-    // The lock is taken by the first write and, in exclusive mode, kept until the database is closed. Contents survive
-    // the death of the process without a flush to disk; after the death of the machine no worker is left to guard.
+    // The first write takes the lock and, in exclusive mode, keeps it until the database is closed. Contents survive the
+    // end of the process without a flush to disk; after a crash of the machine no worker is left that they matter for.
     database.exec(
       `PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
        BEGIN IMMEDIATE; ${schema}; COMMIT;`,

@@ -17,8 +17,8 @@ const controller = "11111111-0000-4000-8000-000000000000";
 const claims = ["claim-a", "claim-b"] as const;
 
 /**
- * What happens to a claim: the controller allocates it anew or takes it away, a ticket comes, the agent starts anew,
- * another controller begins to lead, and the one before has not noticed.
+ * An event of a claim: the controller allocates it again or takes it away, a ticket arrives, the agent restarts, another
+ * controller becomes the leader, or the deposed leader, which has not noticed, answers.
  */
 const step = fc.record({
   what: fc.constantFrom("allocate", "withdraw", "sync", "ticket", "replay", "restart", "lead", "deposed"),
@@ -33,7 +33,7 @@ test("whatever happens, no ticket of an allocation that the agent knows to be go
       try {
         let admission = new Admission({ node: "node-a", run });
         const allocated = new Map<string, number>();
-        /** Epochs that a restart must not make the agent forget: told to it, and since replaced or withdrawn. */
+        /** Epochs that the agent has received and that were replaced or withdrawn since; a restart must not lose them. */
         const gone = new Map<string, number>();
         let told = new Map<string, number>();
         const used: string[] = [];
@@ -60,7 +60,7 @@ test("whatever happens, no ticket of an allocation that the agent knows to be go
           for (const [claim, before] of told) if (allocated.get(claim) !== before) gone.set(claim, before);
           told = new Map(allocated);
         };
-        /** What a controller says that has led before and does not know that it does no longer, however late. */
+        /** Checks that messages of a deposed leader, which does not know its term is over, are refused at any time. */
         const checkDeposed = (claim: string): void => {
           const before = { term: term - 1, order: 1_000_000 };
           const answer = create(SyncResponseSchema, {

@@ -15,12 +15,12 @@ import {
 import type { RunDirectory, SessionRecord } from "../run-directory/run-directory.ts";
 import type { WantedSizes } from "../workers/session-pass.ts";
 
-/** What of a session decides whether it may live. */
+/** The members of a session that decide whether it may go on. */
 export type SessionGrant = Pick<SessionRecord, "claim" | "epoch" | "term" | "order">;
 
 /**
- * Decides which tickets open a session and which sessions may go on, from what the controller said last and from what
- * the run directory remembers of earlier lives of this agent.
+ * Decides which tickets open a session and which sessions may go on, from the controller's last answer and from the
+ * terms, epochs and used tickets that the run directory keeps over restarts of the agent.
  */
 export class Admission {
   readonly #node: string;
@@ -28,7 +28,7 @@ export class Admission {
   #publicKeyText = "";
   #publicKey: KeyObject | undefined;
   #allocations: ReadonlyMap<string, Allocation> = new Map();
-  /** When the answer was made that is obeyed. */
+  /** Position of the last answer in the order of the controllers' decisions. */
   #known = { term: 0, order: 0 };
 
   constructor(options: { readonly node: string; readonly run: RunDirectory }) {
@@ -37,10 +37,10 @@ export class Admission {
   }
 
   /**
-   * Takes over what the controller wants; nothing has changed when it throws.
+   * Takes over the controller's answer; changes nothing when it throws.
    *
-   * @throws MILLPOND_E_NOT_LEADER when another controller has begun to lead since; MILLPOND_E_INVALID when its ticket key
-   *   cannot be read
+   * @throws MILLPOND_E_NOT_LEADER when another controller has become the leader since; MILLPOND_E_INVALID when the ticket
+   *   key cannot be read
    */
   learn(answer: SyncResponse, nowSeconds: number): void {
     const term = Number(answer.term);
@@ -61,7 +61,7 @@ export class Admission {
     this.#run.enterPool(answer.controller);
     this.#run.raiseTerm(term);
     const allocations = new Map(answer.allocations.map((allocation) => [allocation.claim, allocation]));
-    // An allocation that was listed and is not any more: whatever comes for its claim later has a higher epoch.
+    // An allocation is no longer listed: a later one for its claim has a higher epoch.
     for (const [claim, { epoch }] of this.#allocations) {
       if (!allocations.has(claim)) this.#run.raiseEpoch(claim, Number(epoch) + 1, nowSeconds);
     }
@@ -73,16 +73,16 @@ export class Admission {
     this.#known = { term, order: Number(answer.order) };
   }
 
-  /** Whether a session may go on, or begin, as far as the controller's last answer tells. */
+  /** Whether a session may begin or go on, according to the controller's last answer. */
   isGranted(grant: SessionGrant): boolean {
     const allocation = this.#allocations.get(grant.claim);
     if (allocation !== undefined && Number(allocation.epoch) === grant.epoch) return true;
     if (grant.epoch < this.#run.epochOf(grant.claim)) return false;
-    // Granted after that answer was made: the next one will list it, or not.
+    // Granted after that answer was made: the next answer decides.
     return this.#isNewer(grant);
   }
 
-  /** The sizes that a session is to have as of the controller's last answer; undefined: those of its ticket, which is newer. */
+  /** The sizes of a session in the controller's last answer; undefined: its ticket is newer, and its sizes hold. */
   sizesOf(grant: SessionGrant): WantedSizes | undefined {
     const allocation = this.#allocations.get(grant.claim);
     const isKnown = allocation !== undefined && Number(allocation.epoch) === grant.epoch;
@@ -114,7 +114,7 @@ export class Admission {
   }
 
   /**
-   * Checks a view ticket, which may be shown again and again.
+   * Checks a view ticket, which may be used any number of times.
    *
    * @throws MILLPOND_E_NODE_NOT_READY and the MILLPOND_E_TICKET_… errors
    */
@@ -124,7 +124,7 @@ export class Admission {
     return payload;
   }
 
-  /** Whether no other allocation has a part of a device, as far as the controller's last answer tells. */
+  /** Whether no other allocation has a part of a device, according to the controller's last answer. */
   hasAlone(claim: string, uuid: string): boolean {
     return [...this.#allocations.values()].every(
       (other) => other.claim === claim || other.devices.every((device) => device.uuid !== uuid),
@@ -157,7 +157,7 @@ export class Admission {
     this.assertGranted(payload);
   }
 
-  /** Notes that a ticket that was used up opens no session. */
+  /** Records that a used ticket opens no session. */
   forgo({ session, claim, epoch }: Pick<TicketPayload, "session" | "claim" | "epoch">): void {
     this.#run.addEndedSession({ session, claim, epoch, hadClient: false });
   }
@@ -174,11 +174,11 @@ export class Admission {
     throw millpondError("MILLPOND_E_TICKET_STALE", `the allocation of claim ${grant.claim} was taken away`);
   }
 
-  /** Forgets what can no longer matter. */
+  /** Forgets tickets and epochs that can no longer matter. */
   forget(nowSeconds: number): void {
     this.#run.forget(nowSeconds - memorySeconds, new Set(this.#allocations.keys()));
   }
 }
 
-/** Far longer than any ticket lives. */
+/** Far longer than the life of any ticket. */
 const memorySeconds = 86_400;

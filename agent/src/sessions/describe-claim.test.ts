@@ -70,7 +70,7 @@ function payload({ claim, epoch, memoryBytes, computePercent }: Granted): ViewTi
   return { claim, node: "node-a", epoch, devices, term: 1, order: 9, issued: now(), expires: now() + 60 };
 }
 
-/** A session that keeps its device busy for such a part of the time. */
+/** A session that keeps its device busy for the given part of the time. */
 function session(of: Granted, pid: number, rate: number, isMeasured = true) {
   const compute = new ComputeMeter();
   const atMs = performance.now();
@@ -128,7 +128,7 @@ test("a claim is described without anything of others on its device", () => {
     utilizationPercent: 60,
     index: 3,
   });
-  // The card is not its own, so nothing is said of it.
+  // The card is shared, so the claim learns nothing about it.
   expect(described.devices?.[0]).not.toHaveProperty("card");
   const text = JSON.stringify(described, (_, value: unknown) =>
     typeof value === "bigint" ? String(value) : value,
@@ -143,7 +143,7 @@ test("sessions of an allocation that the claim had before are not shown", () => 
   expect(ask(sources(before), signViewTicket(payload(half), privateKey)).sessions).toEqual([]);
 });
 
-test("who has the whole card is told of the card, and of its utilization where nobody measures", () => {
+test("the claim that has the whole card gets its figures, and its utilization where nothing is measured", () => {
   const whole: Granted = { claim: "claim-a", epoch: 5, memoryBytes: 8 * gibibyte, computePercent: 100 };
   allocate(whole);
   const described = ask(sources(session(whole, 1, 0, false)), signViewTicket(payload(whole), privateKey));

@@ -9,23 +9,23 @@ import type { SessionRecord } from "../run-directory/run-directory.ts";
 import type { Worker } from "../workers/worker.ts";
 import type { CardFigures } from "../workers/worker-process.ts";
 
-/** What of a worker with a session goes into a description. */
+/** The members of a worker with a session that enter a description. */
 interface DescribedWorker extends Pick<Worker, "client" | "compute"> {
   readonly session: Pick<SessionRecord, "session" | "claim" | "epoch" | "startedAt">;
   readonly figures: Pick<Worker["figures"], "memoryUsedBytes">;
 }
 
-/** What a description is made from. */
+/** The sources of a description. */
 export interface ClaimSources {
   readonly admission: Admission;
   readonly sessions: () => readonly DescribedWorker[];
   readonly devices: readonly DiscoveredDevice[];
-  /** What the management library tells of a card; undefined: nothing. */
+  /** Figures of a card from the management library; undefined: there are none. */
   readonly figuresOf: (uuid: string) => CardFigures | undefined;
 }
 
 /**
- * Serves NodeService/DescribeClaim: one claim, as the view ticket names it, and nothing of others on the same devices.
+ * Serves NodeService/DescribeClaim: describes the claim of the view ticket, and nothing of other claims on its devices.
  *
  * @throws MILLPOND_E_NODE_NOT_READY and the MILLPOND_E_TICKET_… errors
  */
@@ -38,7 +38,7 @@ export function describeClaim(
   const granted = admission.sizesOf(payload)?.devices ?? payload.devices;
   const own = sessions().filter(({ session }) => session.claim === claim && session.epoch === epoch);
 
-  /** Percent of the claim's share of a device. */
+  /** Returns the utilisation of a device by `of`, in percent of the claim's share. */
   const utilizationOf = (of: typeof own, uuid: string, computePercent: number): number | undefined => {
     const share = computePercent === 0 ? 1 : computePercent / 100;
     let rate = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What strangers can do to the port of an agent.
+// Attacks on the port of an agent by processes without a ticket.
 
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";

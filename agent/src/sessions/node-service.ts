@@ -25,7 +25,7 @@ import { openSession, type SessionOpener } from "./open-session.ts";
 export interface NodeServerOptions {
   readonly host: string;
   readonly port: number;
-  /** By which name or address others reach it. */
+  /** Name or address by which others reach it. */
   readonly advertisedHost: string;
   /** Absent: plain HTTP. */
   readonly certificate: CertificatePair | undefined;
@@ -37,22 +37,22 @@ export interface NodeServerOptions {
   /** The text form of Prometheus. */
   readonly metrics: () => string;
   readonly log: Logger;
-  /** Default: what the process can bear. */
+  /** Default: limits that suit the process. */
   readonly connectionLimits?: ConnectionLimits;
 }
 
 export interface NodeServer {
   /** Base URL for others, with the certificate's fingerprint. */
   readonly url: string;
-  /** From now on every call is refused as the agent is stopping. */
+  /** Refuses every call from now on, because the agent is stopping. */
   refuse(): void;
   close(): Promise<void>;
 }
 
-/** A connection that carries no call is kept for so long: a program opens one session, and hardly ever another. */
+/** How long a connection without calls is kept: a program opens one session, and hardly ever another. */
 const keepAliveMs = 5_000;
 
-/** The largest request is a ticket and its envelope. */
+/** Enough for the largest request: a ticket and its envelope. */
 const maxRequestBytes = 32 * 1024;
 
 /**

@@ -20,23 +20,23 @@ export interface SessionOpener {
   readonly illnessOf: (uuid: string) => string | undefined;
   /** Address at which the workers' TCP ports are reached. */
   readonly tcpHost: string;
-  /** Whether clients and workers encrypt what they say over TCP. */
+  /** Whether clients and workers encrypt their TCP traffic. */
   readonly isEncrypted: boolean;
   readonly log: Logger;
 }
 
-/** Where the client finds its worker. */
+/** Addresses at which the client reaches its worker. */
 export interface OpenedSession {
   readonly session: string;
   readonly unixPath: string;
   readonly tcpHost: string;
   readonly tcpPort: number;
   readonly bootId: string;
-  /** By which the client and its worker encrypt what they say over TCP; empty: they do not. */
+  /** Secret with which the client and its worker encrypt their TCP traffic; empty: they do not encrypt. */
   readonly linkSecret: string;
 }
 
-/** Serves NodeService/OpenSession. Throws errors of the house form. */
+/** Serves NodeService/OpenSession. Throws errors with MILLPOND_E_… codes. */
 export async function openSession(
   opener: SessionOpener,
   request: OpenSessionRequest,
@@ -96,7 +96,7 @@ function takePlace({ places, admission }: SessionOpener, payload: TicketPayload)
   try {
     return places.take(payload);
   } catch (error) {
-    // The controller counts its ticket until it hears of its end.
+    // The controller counts the ticket until its end is reported.
     admission.forgo(payload);
     throw error;
   }
@@ -108,7 +108,7 @@ function parseTransport(text: string): "auto" | "shm" | "tcp" {
   throw millpondError("MILLPOND_E_INVALID", `the transport ${quote(text)} is none of auto, shm and tcp`);
 }
 
-/** A worker loads one driver: it can serve devices of that one only. */
+/** Checks that the devices are here, healthy, and of one driver: a worker loads only one. */
 function assertServable(
   { devices, illnessOf }: Pick<SessionOpener, "devices" | "illnessOf">,
   payload: TicketPayload,

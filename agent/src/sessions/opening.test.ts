@@ -44,7 +44,7 @@ describe("opening a session", () => {
     });
   });
 
-  test("ends with its client, leaves nothing behind, and the controller hears of it", async () => {
+  test("ends with its client, leaves nothing behind, and its end is reported to the controller", async () => {
     await using node = await NodeFixture.create();
     const agent = await node.startKnownAgent();
     node.controller.allocate("claim-1", "node-a", [firstDevice]);
@@ -68,13 +68,13 @@ describe("opening a session", () => {
     await node.controller.report(({ sessions }) => sessions.some(({ id }) => id === session));
     node.controller.hasRemovedNodes = true;
     await node.controller.report(({ sessions }) => sessions.length === 0);
-    // With a ticket that is still good.
+    // The ticket is still valid.
     const late = await openSession(agent, node.controller.ticket("claim-1"));
     await node.controller.report(({ sessions }) => sessions.some(({ id }) => id === late.session));
     await node.controller.report(({ sessions }) => sessions.length === 0);
   });
 
-  test("that came and went while the controller was away is told until it has been answered", async () => {
+  test("that came and went while the controller was away is reported until the controller has answered", async () => {
     await using node = await NodeFixture.create();
     const agent = await node.startKnownAgent();
     node.controller.allocate("claim-1", "node-a", [firstDevice]);
@@ -94,7 +94,7 @@ describe("opening a session", () => {
     await node.controller.report(({ endedSessions }) => endedSessions.length === 0);
   });
 
-  test("ends when its client does not come, and the controller hears that none came", async () => {
+  test("ends when its client does not come, and the controller learns that none came", async () => {
     await using node = await NodeFixture.create();
     const agent = await node.startKnownAgent({ connectWithinSeconds: 1 });
     node.controller.allocate("claim-1", "node-a", [firstDevice]);
@@ -103,7 +103,7 @@ describe("opening a session", () => {
     expect(report.endedSessions).toMatchObject([{ id: session, hadClient: false }]);
   });
 
-  test("keeps as many warm workers as it was told, whoever takes one", async () => {
+  test("keeps the configured number of warm workers while sessions take them", async () => {
     await using node = await NodeFixture.create();
     const agent = await node.startAgent({ warm: 2 });
     await node.controller.report(({ warmWorkers }) => warmWorkers === 4);
@@ -237,7 +237,7 @@ describe("the sizes of sessions", () => {
     );
   const MiB = 2 ** 20;
 
-  test("follow what the controller wants, for older tickets too, and a worker's refusal is told once", async () => {
+  test("follow what the controller wants, for older tickets too, and a worker's refusal is reported once", async () => {
     await using node = await NodeFixture.create();
     const agent = await node.startKnownAgent();
     node.controller.allocate("claim-1", "node-a", [firstDevice]);
@@ -264,7 +264,7 @@ describe("the sizes of sessions", () => {
     expect(grown.sessions.map(({ sizeRefusal }) => sizeRefusal)).toEqual(["", ""]);
   });
 
-  test("are told to the workers that an earlier agent left", async () => {
+  test("are sent to the workers that an earlier agent left", async () => {
     await using node = await NodeFixture.create();
     const agent = await node.startKnownAgent();
     node.controller.allocate("claim-1", "node-a", [firstDevice]);

@@ -8,7 +8,7 @@ import type { WorkerPhase } from "../workers/worker.ts";
 const devices = [{ uuid: "GPU-1", memoryBytes: 2 ** 20, computePercent: 1 }];
 const limit = 16;
 
-/** The life of sessions of two allocations: opened, served, told to end, gone. */
+/** An event in the life of sessions of two allocations: opened, served, asked to end, gone. */
 const step = fc.record({
   what: fc.constantFrom("open", "open", "open", "serve", "fail", "close", "exit"),
   epoch: fc.constantFrom(1, 2),
@@ -38,7 +38,7 @@ test("whatever begins and ends, an allocation has no more sessions than it may, 
           if (hasRoom) opening.set(session, { epoch, place: take() });
           else expect(take).toThrow("[MILLPOND_E_TOO_MANY_SESSIONS]");
         } else if (begun !== undefined && (what === "serve" || what === "fail")) {
-          // A session runs before its place is given up: it is counted once all the time.
+          // A session runs before its place is given up: it is counted exactly once at any time.
           if (what === "serve")
             running.push({ phase: "assigned", session: { session: id, epoch: begun.epoch } });
           begun.place[Symbol.dispose]();

@@ -11,9 +11,9 @@ export interface RunningSession {
 }
 
 /**
- * How many sessions each allocation has: those that run and those that are being opened. A session that is ending has
- * given up its place, so that a program can follow another at once; its worker still counts against twice the limit,
- * since it may take its time to end.
+ * Limits the sessions of each allocation: those that run and those that are being opened. A session that is ending has
+ * given up its place, so that the next program can start immediately; its worker still counts against twice the limit,
+ * because it may take a while to end.
  */
 export class SessionPlaces {
   readonly #running: () => readonly RunningSession[];
@@ -24,7 +24,7 @@ export class SessionPlaces {
   }
 
   /**
-   * Takes a place until the result is disposed of; by then its session runs, or has failed.
+   * Takes a place until the result is disposed of; by then the session runs or has failed.
    *
    * @throws MILLPOND_E_TOO_MANY_SESSIONS
    */

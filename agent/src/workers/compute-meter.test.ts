@@ -5,14 +5,14 @@ import { ComputeMeter } from "./compute-meter.ts";
 
 const reading = (computeUsedNs: number, isMeasured = true) => [{ uuid: "GPU-1", computeUsedNs, isMeasured }];
 
-test("a rate is what was used between the last two words that are far enough apart", () => {
+test("a rate is the use between the last two reports that are far enough apart", () => {
   const meter = new ComputeMeter();
   expect(meter.rateOf("GPU-1", 0)).toBeUndefined();
   meter.note(reading(0), 0);
   expect(meter.rateOf("GPU-1", 0)).toBeUndefined();
   meter.note(reading(300e6), 1000);
   expect(meter.rateOf("GPU-1", 1000)).toBeCloseTo(0.3);
-  // Told because its memory has changed: too soon to say anything by itself.
+  // Sent because the use of memory changed: too soon after the last report for a rate.
   meter.note(reading(400e6), 1100);
   expect(meter.rateOf("GPU-1", 1100)).toBeGreaterThan(0.3);
   expect(meter.rateOf("GPU-1", 1100)).toBeLessThanOrEqual(1);
@@ -28,7 +28,7 @@ test("a session that has its device for itself is not measured, and a silent one
   expect(meter.rateOf("GPU-2", 0)).toBeUndefined();
 });
 
-test("a count that begins anew is no negative rate", () => {
+test("a count that begins again is no negative rate", () => {
   const meter = new ComputeMeter();
   meter.note(reading(5e9), 0);
   meter.note(reading(1e6), 1000);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/** What a worker says of one device, now and then. */
+/** A worker's periodic report on one device. */
 interface Reading {
   readonly uuid: string;
-  /** How long the device has worked for the session, of what was measured. */
+  /** Measured time that the device has worked for the session. */
   readonly computeUsedNs: number;
-  /** Whether that is measured now: it is not while the session has the device for itself. */
+  /** Whether it is being measured: not while the session has the device for itself. */
   readonly isMeasured: boolean;
 }
 
@@ -13,12 +13,12 @@ interface Sample extends Reading {
   readonly atMs: number;
 }
 
-/** Workers tell once in a second, and in between when their memory changes: of less time a rate says little. */
+/** Least interval for a rate. Workers report every second, and in between when their memory use changes. */
 const leastMs = 500;
-/** A worker that has told nothing for so long may do anything. */
+/** Age after which a worker's last report says nothing about the present. */
 const staleMs = 5_000;
 
-/** How busy a session keeps its devices, from what its worker tells. Times are of the monotonic clock. */
+/** Measures how busy a session keeps its devices, from its worker's reports. Times are of the monotonic clock. */
 export class ComputeMeter {
   readonly #before = new Map<string, Sample>();
   readonly #last = new Map<string, Sample>();
@@ -35,8 +35,8 @@ export class ComputeMeter {
   }
 
   /**
-   * The part of its time, 0 to 1, that a device has worked for the session over the last second or two. `alone`: the session
-   * has the device for itself and is not measured; undefined: not known.
+   * Returns the part of its time, 0 to 1, that a device has worked for the session over the last second or two. `alone`:
+   * the session has the device for itself and is not measured; undefined: not known.
    */
   rateOf(uuid: string, nowMs: number): number | "alone" | undefined {
     const last = this.#last.get(uuid);

@@ -12,10 +12,10 @@ import { RunDirectory, readWorkerRecord, removeWorkerDirectory } from "../run-di
 const pollMs = 20;
 
 /**
- * Ends every worker that an earlier agent left on a run directory, sessions included, and removes what is left of them:
- * for who owns the directory and does not want them taken over.
+ * Ends every worker that an earlier agent left on a run directory, sessions included, and removes their files: for a
+ * caller that owns the directory and does not want the next agent to take them over.
  *
- * @param graceMs How long they may take to obey SIGTERM before they are killed.
+ * @param graceMs how long they may take to obey SIGTERM before they are killed
  * @throws MILLPOND_E_STATE_LOCKED while an agent uses the directory
  */
 export async function endLeftWorkers(runPath: string, graceMs: number): Promise<void> {
@@ -26,7 +26,7 @@ export async function endLeftWorkers(runPath: string, graceMs: number): Promise<
       const processes =
         record === undefined ? findProcessesByArgument(directory.controlPath) : [record.process];
       await Promise.all(processes.map((identity) => endProcess(identity, graceMs)));
-      // The next agent on the directory tells the controller.
+      // The next agent on the directory reports them to the controller.
       if (record?.session) run.addEndedSession({ ...record.session, hadClient: record.client !== null });
       removeWorkerDirectory(directory);
     }),

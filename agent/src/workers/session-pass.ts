@@ -2,36 +2,36 @@
 
 import type { SessionRecord } from "../run-directory/run-directory.ts";
 
-/** By what a worker knows those who come to its session. */
+/** The data by which a worker admits processes to its session, and its place among the sessions of the node. */
 export interface SessionPass {
   readonly ticket: string;
   /** Unix seconds. */
   readonly expires: number;
-  /** 64 hexadecimal digits, by which what is said over TCP is encrypted; empty: it is not, on loopback. */
+  /** Secret of the encryption of TCP traffic, 64 hexadecimal digits; empty: it is not encrypted, on loopback. */
   readonly linkSecret: string;
-  /** What it has in common with the other sessions of its claim on this node. */
+  /** Secret that it shares with the other sessions of its claim on this node. */
   readonly group: string;
-  /** Where the sessions of its allocation count what they have together. */
+  /** Directory of the budgets that the sessions of its allocation share. */
   readonly claimDirectory: string;
-  /** Of the sizes of its devices. */
+  /** Revision of the sizes of its devices. */
   readonly sizeRevision: number;
-  /** Of its claim: which goes first among those of a class that compute. */
+  /** Priority of its claim: the order in which sessions of one service class compute. */
   readonly priority: number;
-  /** The session is parked after so long without a command, if it holds nothing; 0: never. */
+  /** Time without a command after which the session is parked, if it holds nothing; 0: never. */
   readonly parkAfterMs: number;
 }
 
-/** What a worker said to a change of its session's sizes. */
+/** A worker's answer to a change of its session's sizes. */
 export interface SizeAnswer {
-  /** Of the change. */
+  /** Revision of the change. */
   readonly revision: number;
-  /** Why it keeps the sizes that it had; empty: it has the new ones. */
+  /** Why it keeps the old sizes; empty: it has the new ones. */
   readonly refusal: string;
 }
 
 /** Sizes for the devices of a session. */
 export interface WantedSizes {
-  /** Grows with every change of them. */
+  /** Grows with every change of the sizes. */
   readonly revision: number;
   readonly devices: SessionRecord["devices"];
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /**
- * What a process that loads a driver gets of this one: workers, probes and device watchers. Tenants' code reaches such a
- * process, so that it is treated as taken over: it gets an environment of its own and, from an agent that is root, a user of
- * its own. The rest it gives up itself (native/worker/process).
+ * Environment and user of processes that load a driver: workers, probes and device watchers. Tenants' code reaches such a
+ * process, so it counts as compromised: it gets an environment of its own and, from an agent that runs as root, a user of
+ * its own. It drops its other rights itself (native/worker/process).
  */
 
 import { readFileSync, statSync } from "node:fs";
@@ -13,18 +13,18 @@ import { millpondError, quote } from "@millpond/api";
 export interface WorkerContainment {
   /** User and group id of workers; undefined: those of the agent. */
   readonly user: number | undefined;
-  /** Nothing is given up, for debugging on a host without tenants. */
+  /** The process keeps all rights, for debugging on a host without tenants. */
   readonly isOff: boolean;
   /** Devices whose kernels can address pageable memory of their worker (HMM, ATS) are served. */
   readonly trustsPageableAccess: boolean;
 }
 
-/** Beyond all ranges that distributions give to people, services, containers and subordinate users. */
+/** Beyond all ranges that distributions use for people, services, containers and subordinate users. */
 export const defaultWorkerUser = 1_900_000_000;
 const workerUserName = "millpond-worker";
 const largestUser = 4_294_967_294;
 
-/** Arguments of the worker program. Without containment: all that needs no other user. */
+/** Arguments of the worker program. Without `containment`, it drops all rights that need no change of user. */
 export function containmentArguments(containment: WorkerContainment | undefined): string[] {
   if (containment === undefined) return [];
   const { user, isOff, trustsPageableAccess } = containment;
@@ -35,25 +35,28 @@ export function containmentArguments(containment: WorkerContainment | undefined)
   ];
 }
 
-/** What drivers and workers are configured by. Tokens and whatever else the agent was started with are not among them. */
+/** Variables that configure drivers and workers. Tokens and other variables of the agent are not among them. */
 const inherited =
   /^(LD_LIBRARY_PATH|XDG_RUNTIME_DIR|TZ|LANG|LC_ALL|MILLPOND_LOG|MILLPOND_SOFTGPU_[A-Z_]+|CUDA_(VISIBLE_DEVICES|DEVICE_ORDER|CACHE_MAXSIZE|DISABLE_PTX_JIT|FORCE_PTX_JIT|MODULE_LOADING)|(A|T|UB|L)SAN_OPTIONS)$/;
 
-/** The environment of a process that loads a driver. `jitCache`: where its driver keeps what it has compiled; undefined: nowhere. */
+/**
+ * Returns the environment of a process that loads a driver. `jitCache`: directory of the code that its driver compiles;
+ * undefined: the driver keeps none.
+ */
 export function workerEnvironment(own: NodeJS.ProcessEnv, jitCache: string | undefined): NodeJS.ProcessEnv {
   const kept = Object.entries(own).filter(([name]) => inherited.test(name));
   return {
     ...Object.fromEntries(kept),
-    // The cache of a user is shared by all of the user's processes: one session could give the others its own code.
+    // All processes of a user share the user's cache: one session could plant code that others run.
     ...(jitCache === undefined ? { CUDA_CACHE_DISABLE: "1" } : { CUDA_CACHE_PATH: jitCache }),
   };
 }
 
 /**
- * The user for workers. `wanted`: an id or a name, `none` for the agent's own, or undefined: for an agent that is root,
- * millpond-worker or an unused id, if that user can enter the run directory.
+ * Chooses the user for workers. `wanted`: an id or a name, `none` for the agent's own, or undefined: for an agent that
+ * runs as root, millpond-worker or an unused id, if that user can enter the run directory.
  *
- * @returns the user and, where it is the agent's own against better knowledge, why
+ * @returns the user and, where workers share the agent's user, the reason as `gap`
  * @throws MILLPOND_E_INVALID
  */
 export function chooseWorkerUser(
@@ -61,7 +64,7 @@ export function chooseWorkerUser(
   { runDirectory, isRoot }: { readonly runDirectory: string; readonly isRoot: boolean },
 ): { readonly user: number | undefined; readonly gap?: string } {
   if (wanted === "none")
-    return { user: undefined, gap: "workers run as the agent's user, as it was told to" };
+    return { user: undefined, gap: "workers run as the agent's user, as --worker-user requires" };
   if (!isRoot) {
     if (wanted === undefined)
       return { user: undefined, gap: "only an agent that is root can give workers another user" };

@@ -53,7 +53,7 @@ describe("workers that die", () => {
 describe("a device that must not be used any more", () => {
   const ill = [{ uuid: firstDevice, reason: "the driver has reported Xid 79" }];
 
-  test("is told, keeps no workers and gets no session, while others go on; and it recovers", async () => {
+  test("is reported, keeps no workers and gets no session, while others go on; and it recovers", async () => {
     await using node = await NodeFixture.create();
     const agent = await node.startKnownAgent();
     node.controller.allocate("claim-1", "node-a", [firstDevice]);
@@ -79,7 +79,7 @@ describe("a device that must not be used any more", () => {
     expect(client.isConnected).toBe(true);
   });
 
-  test("is ill after a report of its driver until somebody says that it is well, in view of the last one", async () => {
+  test("is ill after a report of its driver until the last report is cleared", async () => {
     await using node = await NodeFixture.create();
     await node.startKnownAgent();
     await node.controller.report(({ warmWorkers }) => warmWorkers === 2);
@@ -94,7 +94,7 @@ describe("a device that must not be used any more", () => {
       ["the driver has reported Xid 79", 2n],
       ["", 0n],
     ]);
-    // What was reported stays, though it is not told again.
+    // A fault stays, although the driver does not repeat it.
     node.setDriver({});
     await node.controller.report(({ warmWorkers }) => warmWorkers === 1);
     report(79);
@@ -114,7 +114,11 @@ describe("a device that must not be used any more", () => {
 
   test.each([
     ["says nothing", { isSilent: true }, /^its driver has said nothing for 0\.3 s$/],
-    ["says something else", { nonsense: "{}" }, /^its driver cannot be asked: it said something else than/],
+    [
+      "prints something else",
+      { nonsense: "{}" },
+      /^its driver cannot be asked: it printed something other than/,
+    ],
   ])("is every one of a driver that %s, until it speaks again", async (_what, change, reason) => {
     await using node = await NodeFixture.create();
     await node.startKnownAgent({ driverSilenceMs: 300 });

@@ -41,13 +41,13 @@ export interface WorkerPoolOptions {
   readonly warm: number;
   readonly tcpHost: string;
   readonly orphanSeconds: number;
-  /** How long a worker may take from its start to its first word. */
+  /** How long a worker may take from its start to its first message. */
   readonly startTimeoutMs: number;
   /** How long a worker may take to answer an assignment. */
   readonly assignTimeoutMs: number;
   /** How long an assigned worker waits for its client, if the ticket does not expire before. */
   readonly connectWithinSeconds: number;
-  /** Most seconds that a session waits for a client whose TCP connection was lost. */
+  /** Longest time, in seconds, that a session waits for a client whose TCP connection was lost. */
   readonly reconnectGraceSeconds: number;
   /** How long a worker may take to obey `close`, and then SIGTERM, before it is killed. */
   readonly closeTimeoutMs: number;
@@ -57,22 +57,22 @@ export interface WorkerPoolOptions {
   readonly log: Logger;
   /** Called when a session begins, changes its state or ends, and when the number of warm workers changes. */
   readonly onChange: () => void;
-  /** As of WorkerOptions. */
+  /** See WorkerOptions. */
   readonly onCalls: WorkerOptions["onCalls"];
 }
 
 export interface OpenOptions {
   /** Unix seconds; the worker admits no client after it, and may give up earlier. */
   readonly expires: number;
-  /** As of SessionPass. */
+  /** See SessionPass. */
   readonly linkSecret: string;
-  /** As of SessionPass. */
+  /** See SessionPass. */
   readonly parkAfterMs: number;
-  /** As of SessionPass. */
+  /** See SessionPass. */
   readonly priority: number;
   /** Called at the moment of assignment, which may come long after the ticket was checked. */
   readonly assertAllowed: () => void;
-  /** The sizes that the session has by then. */
+  /** Returns the sizes that the session has at that moment. */
   readonly sizes: () => WantedSizes;
 }
 
@@ -85,7 +85,10 @@ interface WarmSlot {
   timer: NodeJS.Timeout | undefined;
 }
 
-/** All workers of a node: keeps some warm, gives them sessions, takes over those of an earlier agent, buries the dead. */
+/**
+ * The workers of a node: keeps some warm, gives them sessions, takes over those of an earlier agent, and cleans up after
+ * those that have ended.
+ */
 export class WorkerPool {
   readonly #options: WorkerPoolOptions;
   readonly #log: Logger;
@@ -121,15 +124,15 @@ export class WorkerPool {
     return this.workers.filter((worker) => worker.phase === "warm" && !this.#reserved.has(worker)).length;
   }
 
-  /** Why workers of a device do not start, while none does. */
+  /** Why workers of a device do not start; undefined: the last one did, or one is warm. */
   failureOf(uuid: string): string | undefined {
     const isWarm = this.workers.some(({ warmDevice, phase }) => warmDevice === uuid && phase === "warm");
     return isWarm ? undefined : this.#lastFailures.get(uuid);
   }
 
   /**
-   * Takes over the workers of an earlier agent and removes what is left of dead ones. Resolves when every worker that
-   * lives is known, so that a report made from then on is complete.
+   * Takes over the workers of an earlier agent and removes the files of dead ones. Resolves when every live worker is
+   * known, so that later reports are complete.
    */
   async adopt(): Promise<void> {
     await Promise.all(
@@ -137,7 +140,7 @@ export class WorkerPool {
     );
   }
 
-  /** Starts what is missing to the wanted number of warm workers, and ends those beyond it. */
+  /** Starts workers up to the wanted number of warm ones, and ends those beyond it. */
   refill(): void {
     if (this.#isStopping) return;
     for (const slot of this.#slots) {
@@ -154,9 +157,9 @@ export class WorkerPool {
   }
 
   /**
-   * Gives a session to a worker that is warm on its first device, to one that is becoming so, or to a new one, in this
-   * order. Rejects when the worker refuses, dies or does not answer, or when `assertAllowed` throws; no worker has the
-   * session then.
+   * Gives a session to a worker that is warm on its first device, to one that is starting, or to a new one, in this order.
+   * Rejects when the worker refuses, dies or does not answer, or when `assertAllowed` throws; no worker has the session
+   * then.
    */
   async open(session: SessionRecord, ticket: string, options: OpenOptions): Promise<Worker> {
     const device = this.#slots.find((slot) => slot.device.uuid === session.devices[0]?.uuid)?.device;
@@ -164,7 +167,7 @@ export class WorkerPool {
     try {
       return await this.#openOn(this.#pick(device), session, ticket, options);
     } catch (error) {
-      // A worker that was kept warm may have died unnoticed. A new one tells whether that was all.
+      // A worker that was kept warm may have died unnoticed. A second failure, of a new worker, is final.
       if (!(error instanceof WorkerLostError) || this.#isStopping) throw error;
       return await this.#openOn(this.#spawn(device), session, ticket, options);
     }
@@ -176,7 +179,7 @@ export class WorkerPool {
     void worker.end(reason, { graceMs: this.#options.closeTimeoutMs });
   }
 
-  /** Stops keeping workers. Those that are to end have ended, and are cleaned up, when this resolves. */
+  /** Stops keeping workers. Resolves when the workers that `drain` names have ended and are cleaned up. */
   async stop(drain: Drain): Promise<void> {
     this.#isStopping = true;
     for (const slot of this.#slots) clearTimeout(slot.timer);
@@ -224,7 +227,7 @@ export class WorkerPool {
       );
       return worker;
     } catch (error) {
-      // A worker that was not spoken to is as good as before; one that was may hold half of an assignment.
+      // A worker that was sent nothing can still be used; one that was may hold half of an assignment.
       if (worker.session !== null) {
         void worker.end("its session could not be opened", { graceMs: this.#options.closeTimeoutMs });
       }
@@ -247,8 +250,8 @@ export class WorkerPool {
   }
 
   /**
-   * There may be more than wanted where a session that had one was given up, and where an earlier agent was killed
-   * between replacing one and giving it away.
+   * Ends warm workers beyond the wanted number: when the session that had reserved one was given up, or when an earlier
+   * agent was killed between replacing a worker and assigning it.
    */
   #endSurplus(device: PooledDevice): void {
     if (this.#isStopping) return;
@@ -260,7 +263,7 @@ export class WorkerPool {
     }
   }
 
-  /** How many workers are to wait for a session: what one has begun on a device that is ill is of no use when it is well. */
+  /** The number of workers to keep warm. None on a device that is ill: its workers would be useless once it is well. */
   #wanted({ uuid }: PooledDevice): number {
     return this.#options.isIll(uuid) ? 0 : this.#options.warm;
   }
@@ -312,7 +315,7 @@ export class WorkerPool {
 
   async #adoptDirectory(directory: WorkerDirectory): Promise<void> {
     const record = readWorkerRecord(directory);
-    // Without a record its agent died between starting the worker and writing it down: it is found by its name.
+    // Without a record, the agent died between starting the worker and recording it: it is found by its arguments.
     const identity = record?.process ?? findProcessesByArgument(directory.controlPath)[0];
     if (identity === undefined || !isProcessAlive(identity)) {
       this.#log.info({ worker: directory.id }, "removing the directory of a dead worker");
@@ -341,7 +344,7 @@ export class WorkerPool {
     } else if (worker.session === null && worker.tcpHost !== this.#options.tcpHost) {
       void worker.end("the node listens elsewhere now", { graceMs: this.#options.closeTimeoutMs });
     }
-    // A hello tells how far it is. One that says nothing is known by its record, and may take its time.
+    // The worker's hello states its phase. Without one the record suffices, and the worker may say hello later.
     const timer = new AbortController();
     await Promise.race([
       worker.ready.catch(() => undefined),
@@ -366,7 +369,7 @@ export class WorkerPool {
   }
 
   #changed(worker: Worker): void {
-    // A worker that was told of a session and never took it serves nobody, whatever the record says.
+    // The worker was assigned a session and never took it: it serves no client, whatever the record says.
     if (worker.phase === "warm" && worker.session !== null && !this.#reserved.has(worker)) {
       void worker.end("its session was never opened", { graceMs: this.#options.closeTimeoutMs });
     }
@@ -383,7 +386,7 @@ export class WorkerPool {
     return this.#slots.find((slot) => slot.device.uuid === worker.warmDevice);
   }
 
-  /** Written down before the worker's directory goes, so that an agent that is killed here leaves one or the other. */
+  /** Called before the worker's directory is removed, so that an agent that is killed in between leaves one or the other. */
   #keepEnded({ session, claim, epoch }: SessionRecord, hadClient: boolean): void {
     this.#options.run.addEndedSession({ session, claim, epoch, hadClient });
   }
@@ -397,7 +400,7 @@ export class WorkerPool {
     else this.#log.warn(fields, "a worker failed");
     const slot = this.#slotOf(worker);
     if (slot !== undefined && worker.session === null && !end.ok && !this.#isStopping) {
-      // One that was killed while it waited says nothing about those that start.
+      // A worker that was killed while it waited does not mean that workers cannot start.
       if (!worker.hasBeenReady) this.#lastFailures.set(worker.warmDevice, end.reason);
       this.#retryLater(slot);
     }

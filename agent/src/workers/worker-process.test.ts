@@ -86,7 +86,7 @@ describe("a control connection", () => {
     accept = () => undefined;
     server = createServer((socket) => {
       socket.on("error", () => undefined);
-      // What is not read keeps a connection open.
+      // Unread input keeps a connection open.
       socket.resume();
       accept(socket);
     });
@@ -98,7 +98,7 @@ describe("a control connection", () => {
     rmSync(directory, { recursive: true });
   });
 
-  /** Connects, and resolves with what was received and why the connection ended. */
+  /** Connects, and resolves with the messages received and the reason why the connection ended. */
   async function receiveAll(): Promise<{
     readonly messages: WorkerMessage[];
     readonly error: Error | undefined;
@@ -144,7 +144,7 @@ describe("a control connection", () => {
     expect((await receiveAll()).error?.message).toMatch(/a line of more than 65536 bytes/);
   });
 
-  test("to nobody is refused", async () => {
+  test("to a socket without a listener is refused", async () => {
     await expect(receiveAllOf(join(directory, "absent.sock"))).rejects.toThrow(/ENOENT/);
   });
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /**
- * The whole seam between the agent and the worker program: its command line, what it prints, and its control socket.
- * Nothing else in the agent knows how a worker is spoken to, and this file knows nothing of pools or sessions.
+ * The whole interface between the agent and the worker program: its command line, its output and its control socket.
+ * No other file of the agent knows this protocol, and this file knows nothing of pools or sessions.
  *
- * Rules of the seam (docs/reference/interfaces.md fixes the messages):
+ * Rules of the interface (docs/reference/interfaces.md defines the messages):
  * - Every member of a message is present. A member that is missing is an error, never a default.
  * - Absence is spelled out: `session: ""`, `tcpPort: 0`.
- * - What a worker says is checked before it is used; one bad line ends the connection, not the agent.
+ * - Every message of a worker is checked before it is used; one bad line ends the connection, not the agent.
  * - A worker outlives its agent. It runs in a process session of its own, holds none of the agent's pipes, and is
- *   known by its directory alone, so an agent that starts anew can take it over.
- * - Control messages may be lost together with a connection; `hello`, first on each connection, says the state anew.
+ *   known by its directory alone, so an agent that has restarted can take it over.
+ * - Control messages may be lost together with a connection; `hello`, first on each connection, repeats the state.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -46,7 +46,7 @@ const probeSchema = z.object({
   nvlinks: z.array(z.tuple([z.string(), z.string()])),
 });
 
-/** What one driver library offers on this host. */
+/** The devices of one driver library on this host. */
 export type Probe = z.infer<typeof probeSchema>;
 
 const illnessSchema = z.array(z.object({ uuid: z.string(), reason: z.string().min(1) }));
@@ -68,7 +68,7 @@ const cardSchema = z.object({
   performanceState: figure,
 });
 
-/** What the driver's management library tells of a card now; absent: it does not tell. */
+/** Present figures of a card from the driver's management library; absent: it does not report them. */
 export type CardFigures = z.infer<typeof cardSchema>;
 
 const healthSchema = z.object({
@@ -77,13 +77,13 @@ const healthSchema = z.object({
   cards: z.array(z.object({ uuid: z.string(), figures: cardSchema })).default([]),
 });
 
-/** What a watcher of devices says. */
+/** A message of a watcher of devices. */
 export interface DeviceWord {
-  /** Why devices must not be used now, by UUID: all of those that there are. */
+  /** Why devices must not be used now, by UUID; complete. */
   readonly ill: ReadonlyMap<string, string>;
-  /** What the driver has reported since the last word, in its order. */
+  /** Faults that the driver has reported since the last message, in its order. */
   readonly faults: readonly { readonly uuid: string; readonly reason: string }[];
-  /** What there is to tell of cards, by UUID. */
+  /** Figures of cards, by UUID. */
   readonly cards: ReadonlyMap<string, CardFigures>;
 }
 
@@ -114,7 +114,7 @@ const workerMessageSchema = z.discriminatedUnion("type", [
     session: z.string(),
     transport: z.enum(["shm", "tcp"]),
     clientPid: z.int().nonnegative(),
-    /** As the program itself sees it. A worker that an earlier release started does not tell it. */
+    /** As the program itself sees it. A worker of an earlier release does not report it. */
     programPid: z.int().nonnegative().optional(),
     program: z.string(),
   }),
@@ -122,7 +122,7 @@ const workerMessageSchema = z.discriminatedUnion("type", [
     type: z.literal("stats"),
     session: z.string(),
     devices: z.array(
-      // A worker that an earlier release started measures nothing.
+      // A worker of an earlier release measures nothing.
       z.object({
         uuid: z.string(),
         memoryUsedBytes: byteCount,
@@ -138,7 +138,7 @@ const workerMessageSchema = z.discriminatedUnion("type", [
   z.object({ type: z.literal("closed"), session: z.string(), reason: z.string(), ok: z.boolean() }),
 ]);
 
-/** What a worker says. */
+/** A message of a worker. */
 export type WorkerMessage = z.infer<typeof workerMessageSchema>;
 export type WorkerHello = z.infer<typeof helloSchema>;
 
@@ -151,7 +151,7 @@ export interface AssignedDevice {
   readonly serviceClass: ServiceClassWord;
 }
 
-/** What an agent says. */
+/** A message of an agent. */
 export type AgentMessage =
   | {
       readonly type: "assign";
@@ -159,15 +159,15 @@ export type AgentMessage =
       readonly ticket: string;
       /** Unix seconds; the worker admits no client after it. */
       readonly expires: number;
-      /** 64 hexadecimal digits, by which what is said over TCP is encrypted; empty: it is not, on loopback. */
+      /** Secret of the encryption of TCP traffic, 64 hexadecimal digits; empty: it is not encrypted, on loopback. */
       readonly linkSecret: string;
       readonly parkAfterMs: number;
       readonly devices: readonly AssignedDevice[];
-      /** Where the sessions of the allocation count what they have together. */
+      /** Directory of the budgets that the sessions of the allocation share. */
       readonly claimDirectory: string;
-      /** Of the sizes of the devices; the latest holds for all sessions of the allocation. */
+      /** Revision of the sizes of the devices; the latest holds for all sessions of the allocation. */
       readonly sizeRevision: number;
-      /** Of the claim: which goes first among those of a class that compute. */
+      /** Priority of the claim: the order in which sessions of one service class compute. */
       readonly priority: number;
       /** Secret of the sessions of a claim on this node, 64 hexadecimal digits; "": the session shares nothing. */
       readonly group: string;
@@ -175,7 +175,7 @@ export type AgentMessage =
   | {
       readonly type: "resize";
       readonly session: string;
-      /** Of the answer. */
+      /** Revision of the sizes, repeated in the answer. */
       readonly revision: number;
       readonly devices: readonly AssignedDevice[];
     }
@@ -207,7 +207,10 @@ export interface WorkerControl {
   disconnect(): void;
 }
 
-/** Connects to a worker's control socket and shows the key that the worker was started with. Rejects with the system's error when nobody listens there. */
+/**
+ * Connects to a worker's control socket and shows the key that the worker was started with. Rejects with the system's
+ * error when no process listens there.
+ */
 export function connectWorker(
   path: string,
   key: string,
@@ -250,7 +253,7 @@ export function connectWorker(
     });
     socket.on("connect", () => {
       isOpen = true;
-      // A worker of an earlier release knows no keys, and takes note of a message that it does not understand.
+      // A worker of an earlier release knows no keys; it logs a message that it does not understand, and goes on.
       socket.write(`${JSON.stringify({ type: "attach", key })}\n`);
       resolve({
         send: (message) => {
@@ -271,25 +274,25 @@ export interface WorkerSpawn {
   readonly driver: string;
   readonly id: string;
   readonly controlPath: string;
-  /** What an agent shows to the worker when it connects; 64 hexadecimal digits. */
+  /** The key that an agent shows to the worker when it connects; 64 hexadecimal digits. */
   readonly controlKey: string;
   readonly dataPath: string;
-  /** Where the other workers of the node reach it. */
+  /** Socket at which the other workers of the node reach it. */
   readonly peersPath: string;
   readonly logPath: string;
   /** Address of the TCP data plane; the worker takes a free port on it. */
   readonly tcpHost: string;
   readonly warmDevice: string;
   readonly orphanSeconds: number;
-  /** Most seconds that a session waits for a client whose TCP connection was lost. */
+  /** Longest time, in seconds, that a session waits for a client whose TCP connection was lost. */
   readonly reconnectGraceSeconds: number;
   /** Directory of the module images that the node's workers share. */
   readonly imageCachePath: string;
-  /** Directory in which the node's workers meet for each device; empty: they do not. */
+  /** Directory of the gates by which the node's workers take turns on each device; empty: there are none. */
   readonly gatesPath: string;
-  /** Directory of those that assignments name as `claimDirectory`; empty: there are none. */
+  /** Parent of the directories that assignments name as `claimDirectory`; empty: there are none. */
   readonly claimsPath: string;
-  /** Where its driver keeps what it has compiled. */
+  /** Directory of the code that its driver has compiled. */
   readonly jitCachePath: string;
   /** Default: contained, as the caller's user. */
   readonly containment?: WorkerContainment;
@@ -347,8 +350,8 @@ export function spawnWorker(options: WorkerSpawn): ChildProcess {
 }
 
 /**
- * Asks which devices a driver library has, in a process of its own: a broken driver must not take the agent down.
- * Rejects with an Error whose message holds the worker's own line, or says what went wrong in starting it.
+ * Lists the devices of a driver library, in a separate process: a broken driver must not take the agent down. Rejects
+ * with an Error whose message is the worker's own line, or says why it could not be started.
  */
 export function probeDriver(options: {
   readonly worker: string;
@@ -393,7 +396,7 @@ export function probeDriver(options: {
         try {
           resolve(probeSchema.parse(JSON.parse(output)));
         } catch (cause) {
-          reject(new Error(`the worker's probe printed something else than its devices`, { cause }));
+          reject(new Error(`the worker's probe printed something other than its devices`, { cause }));
         }
       }
     });
@@ -401,8 +404,8 @@ export function probeDriver(options: {
 }
 
 /**
- * Has a driver library asked, for as long as the child lives and again and again, which of its devices must not be used
- * any more. Calls `onEnd` once, with why it has ended. The child ends with this process, however that ends.
+ * Starts a child process that polls a driver library for devices that must not be used any more. Calls `onEnd` once, with
+ * the reason of the child's end. The child ends with this process, however that ends.
  */
 export function watchDevices(options: {
   readonly worker: string;
@@ -411,7 +414,7 @@ export function watchDevices(options: {
   readonly onWord: (word: DeviceWord) => void;
   readonly onEnd: (why: string) => void;
 }): ChildProcess {
-  // Its standard input is nothing but a pipe that ends.
+  // The child reads its standard input only to notice the end of this process.
   const contained = containmentArguments(options.containment);
   const child = spawn(options.worker, ["--driver", options.driver, "--health", ...contained], {
     stdio: ["pipe", "pipe", "pipe"],
@@ -444,7 +447,7 @@ function parseHealth(line: string): DeviceWord {
   };
 }
 
-/** Gives each line to `onLine`; what it throws, and a line without end, fails. */
+/** Passes each line to `onLine`. Calls `fail` when that throws, or when a line is too long. */
 function readLines(
   stream: NodeJS.ReadableStream,
   fail: (why: string) => void,
@@ -457,7 +460,7 @@ function readLines(
     try {
       for (const line of lines) onLine(line);
     } catch {
-      fail("it said something else than which devices are ill");
+      fail("it printed something other than which devices are ill");
     }
     if (pending.length > maxLineBytes) fail(`it sent a line of more than ${maxLineBytes} bytes`);
   });

@@ -22,12 +22,12 @@ import {
 } from "./worker-process.ts";
 
 /**
- * - `starting`: the process runs, its control socket has not said hello yet.
+ * - `starting`: the process runs and has not said hello yet.
  * - `warm`: waits for a session.
  * - `assigning`: a session was sent to it, its answer is awaited.
  * - `assigned`: waits for the client of its session.
  * - `connected`: serves its client.
- * - `closing`: ends its session, or was told to end.
+ * - `closing`: ends its session, or was asked to end.
  * - `ended`: the process is gone.
  */
 export type WorkerPhase = "starting" | "warm" | "assigning" | "assigned" | "connected" | "closing" | "ended";
@@ -53,17 +53,17 @@ export interface WorkerClient {
 export interface WorkerFigures {
   /** Bytes in use on each device, by UUID. */
   readonly memoryUsedBytes: ReadonlyMap<string, number>;
-  /** How long each device has worked for it, of what was measured, by UUID. */
+  /** Measured time that each device has worked for it, by UUID. */
   readonly computeUsedNs: ReadonlyMap<string, number>;
-  /** Calls executed; launches and waits are among them. */
+  /** Calls executed, launches and waits included. */
   readonly commands: number;
   readonly launches: number;
   readonly waits: number;
-  /** Why it is not parked though it is idle; empty: it is not idle, or nothing would park it. */
+  /** Why it is not parked although it is idle; empty: it is not idle, or parking is off. */
   readonly notParked: string;
 }
 
-/** The worker would not take a session. */
+/** The worker refused a session. */
 export class WorkerRefusedError extends Error {
   override readonly name = "WorkerRefusedError";
 }
@@ -86,7 +86,7 @@ export interface WorkerOptions {
   readonly warmDevice: string;
   /** Address of its TCP port. */
   readonly tcpHost: string;
-  /** What an earlier agent wrote down, for a worker that is taken over. */
+  /** The session in the record of an earlier agent, for a worker that is taken over. */
   readonly session: SessionRecord | null;
   readonly client: WorkerClient | null;
   /** Unix seconds. */
@@ -95,14 +95,14 @@ export interface WorkerOptions {
   readonly child: ChildProcess | null;
   /** Called after each change of phase. */
   readonly onChange: (worker: Worker) => void;
-  /** Called when the session has made calls since the worker last told of it: from then until now, monotonic clock. */
+  /** Called when the session has made calls since the worker's last report: from then until now, monotonic clock. */
   readonly onCalls: (
     session: SessionRecord,
     meanwhile: { readonly fromMs: number; readonly toMs: number },
   ) => void;
 }
 
-/** One worker process, followed over its control socket from its start, or from its adoption, to its death. */
+/** One worker process, followed over its control socket from its start or adoption to its end. */
 export class Worker {
   readonly directory: WorkerDirectory;
   readonly driver: string;
@@ -111,9 +111,9 @@ export class Worker {
   readonly process: ProcessIdentity;
   /** Whether an earlier agent started it. */
   readonly isAdopted: boolean;
-  /** Resolves at the first hello; rejects when the worker ends before. */
+  /** Resolves at the first hello; rejects when the worker ends before it. */
   readonly ready: Promise<void>;
-  /** Resolves when the process is gone; never rejects, and stays open once the worker was let go. */
+  /** Resolves when the process is gone. Never rejects; never resolves after `letGo`. */
   readonly ended: Promise<WorkerEnd>;
   /** Unix seconds. */
   readonly startedAt: number;
@@ -121,7 +121,7 @@ export class Worker {
   phase: WorkerPhase = "starting";
   /** With the sizes that the worker has confirmed. */
   session: SessionRecord | null;
-  /** What the worker said to the last change of its session's sizes; null: nothing yet. */
+  /** The worker's answer to the last change of its session's sizes; null: none yet. */
   sizeAnswer: SizeAnswer | null = null;
   client: WorkerClient | null;
   /** Figures of the session as of the worker's last report. */
@@ -144,7 +144,7 @@ export class Worker {
 
   readonly #onChange: (worker: Worker) => void;
   readonly #onCalls: WorkerOptions["onCalls"];
-  /** When the worker last told of its session, on the monotonic clock; undefined: not to this agent. */
+  /** Time of the worker's last report on its session, on the monotonic clock; undefined: none to this agent. */
   #toldMs: number | undefined;
   readonly #child: ChildProcess | null;
   readonly #letGo = new AbortController();
@@ -178,11 +178,11 @@ export class Worker {
       this.#markReady = resolve;
       this.#markNotReady = reject;
     });
-    this.ready.catch(() => undefined); // Whoever waits for it sees the failure; nobody has to.
+    this.ready.catch(() => undefined); // Callers that wait for it see the failure; none has to wait.
     this.ended = this.#follow();
   }
 
-  /** Writes down what a later agent has to know. */
+  /** Writes the record that a later agent takes the worker over by. */
   record(): void {
     const record: WorkerRecord = {
       process: this.process,
@@ -197,14 +197,14 @@ export class Worker {
   }
 
   /**
-   * Gives a warm worker its session. Rejects with WorkerRefusedError when the worker says no, with WorkerLostError when
-   * it is not there any more, with another Error when it does not answer in time. It is of no further use then.
+   * Gives a warm worker its session. Rejects with WorkerRefusedError when the worker refuses, with WorkerLostError when it
+   * is gone, with another Error when it does not answer in time. The worker cannot be used after a failure.
    */
   async assign(session: SessionRecord, pass: SessionPass, timeoutMs: number): Promise<void> {
     if (this.phase !== "warm" || this.#control === undefined) {
       throw new WorkerLostError(`worker ${this.directory.id} is ${this.phase}, not warm`);
     }
-    // Written before it is sent: an agent that dies in between must leave a successor that knows the claim.
+    // Recorded before it is sent: if this agent dies in between, its successor must know the claim.
     this.session = session;
     this.record();
     this.#setPhase("assigning");
@@ -227,7 +227,7 @@ export class Worker {
     }
   }
 
-  /** Asks the worker for other sizes, once for each revision and connection. */
+  /** Asks the worker to change the sizes, once for each revision and connection. */
   resize(wanted: WantedSizes): void {
     const { session, phase } = this;
     const isServing = phase === "assigned" || phase === "connected";
@@ -237,17 +237,17 @@ export class Worker {
     this.#control?.send({ type: "resize", session: session.session, ...wanted });
   }
 
-  /** Asks the worker to end now; its client loses its device. Said again should the connection break meanwhile. */
+  /** Asks the worker to end now; its client loses its device. Repeated on a new connection if this one breaks. */
   close(reason: string): void {
     this.#closeReason = reason;
     this.#control?.send({ type: "close", reason });
     if (this.phase !== "ended") this.#setPhase("closing");
   }
 
-  /** Asks the worker to end, and ends it by force when it has not obeyed in time. */
+  /** Asks the worker to end; sends SIGTERM, then SIGKILL, when it has not ended within `graceMs` each. */
   async end(reason: string, options: { readonly graceMs: number }): Promise<WorkerEnd> {
     this.close(reason);
-    // One that does not listen yet has nothing to lose, and cannot be asked.
+    // A worker that does not listen yet has nothing to lose, and cannot be asked.
     if (this.#control === undefined && this.session === null) signalProcess(this.process, "SIGTERM");
     for (const signal of ["SIGTERM", "SIGKILL"] as const) {
       const end = await this.#endedWithin(options.graceMs);
@@ -291,7 +291,7 @@ export class Worker {
 
   /** Keeps a control connection while the process lives, and returns when it is gone. */
   async #follow(): Promise<WorkerEnd> {
-    await Promise.resolve(); // Nobody has been handed this worker yet, so nobody could be told of its end.
+    await Promise.resolve(); // No caller has this worker yet, so none could learn of its end.
     const wake = AbortSignal.any([this.#letGo.signal, this.#exited.signal]);
     const backoff = new Backoff({ firstMs: 5, ceilingMs: 500 });
     while (!wake.aborted && isProcessAlive(this.process)) {
@@ -299,7 +299,7 @@ export class Worker {
         await this.#followConnection();
         backoff.succeed();
       } catch (error) {
-        // Nobody listens yet, or any more: the process itself tells which.
+        // No process listens yet, or any more: the loop's condition tells which.
         this.#controlFailure = error instanceof Error ? error.message : String(error);
       }
       await delay(backoff.fail(), undefined, { signal: wake }).catch(() => undefined);
@@ -373,7 +373,7 @@ export class Worker {
         this.#receiveSizes(message.revision, message.ok ? "" : message.message);
         return;
       case "refused":
-        // Without a session: it could not even read which one it was given.
+        // Without a session: the worker could not read the assignment at all.
         if (message.session === "" || this.#pendingAssign?.session === message.session) {
           this.#failAssign(new WorkerRefusedError(message.message));
         }
@@ -408,7 +408,7 @@ export class Worker {
     }
   }
 
-  /** An agent that has just taken the worker over does not know when what it tells of was. */
+  /** The first report after a takeover is ignored: the agent does not know when its calls were made. */
   #noteCalls(commands: number): void {
     const [fromMs, toMs] = [this.#toldMs, performance.now()];
     this.#toldMs = toMs;
@@ -438,9 +438,9 @@ export class Worker {
       throw new Error(`the worker in ${this.directory.path} calls itself ${hello.id}`);
     }
     if (hello.session !== (this.session?.session ?? "") && hello.session !== "") {
-      throw new Error(`the worker serves session ${hello.session}, of which nothing is written down`);
+      throw new Error(`the worker serves session ${hello.session}, which is not in its record`);
     }
-    // What was asked for on a connection that broke may never have come.
+    // A request on a connection that broke may never have arrived.
     this.#wanted = undefined;
     this.apiHash = hello.apiHash;
     this.tcpPort = hello.tcpPort;
