@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { createPrivateKey, createPublicKey } from "node:crypto";
-import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import {
   AccessService,
@@ -14,7 +14,7 @@ import {
   QueueService,
   readTicket,
 } from "@millpond/api";
-import { authorityPath, defaultConnectionLimits } from "@millpond/platform";
+import { authorityPath, defaultConnectionLimits, makeFolders } from "@millpond/platform";
 import packageJson from "../package.json" with { type: "json" };
 import type { AuditEntry } from "./domain/records.ts";
 import { IdleCalls } from "./auth/idle-calls.ts";
@@ -243,7 +243,7 @@ async function writeAudit(pool: Pool, entry: AuditEntry): Promise<void> {
 
 function makeStateDirectory(path: string): void {
   try {
-    mkdirSync(path, { recursive: true, mode: 0o700 });
+    makeFolders(path, 0o700);
   } catch (cause) {
     const message = cause instanceof Error ? cause.message : String(cause);
     throw millpondError("MILLPOND_E_STATE_BROKEN", `the state directory cannot be made: ${message}`, {
@@ -269,7 +269,7 @@ async function listen(server: HttpServer, { host, port }: ResolvedOptions): Prom
 /** Path of the next requested backup, in a folder of the state directory. */
 function nextBackupPath(directory: string, unixMs: number): string {
   const folder = join(directory, "backups");
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  makeFolders(folder, 0o700);
   const time = new Date(unixMs).toISOString().replace(/[-:.]/g, "");
   for (let count = 1; ; count++) {
     const path = join(folder, `${time}${count === 1 ? "" : `-${count}`}.backup`);

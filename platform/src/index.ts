@@ -16,6 +16,7 @@ export { makePromptAgent } from "./prompt-agent.ts";
 export { reachableHost } from "./reachable-host.ts";
 
 // Files
+export { makeFolders } from "./make-folders.ts";
 export { makePrivateFile } from "./private-file.ts";
 
 // TLS

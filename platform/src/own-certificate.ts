@@ -2,10 +2,11 @@
 
 // Certificates of an authority that a server makes for itself.
 
-import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { hostname, networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { errorCodeOf, millpondError } from "@millpond/api";
+import { makeFolders } from "./make-folders.ts";
 import { type CertificatePair, makeAuthority, makeServerCertificate } from "./x509.ts";
 
 const dayMs = 86_400_000;
@@ -54,7 +55,7 @@ export function authorityPath(directory: string): string {
 function readOrMakeAuthority(directory: string, name: string): CertificatePair {
   const certificatePath = authorityPath(directory);
   const keyPath = join(directory, "tls", "ca.key");
-  mkdirSync(join(directory, "tls"), { recursive: true, mode: 0o700 });
+  makeFolders(join(directory, "tls"), 0o700);
   // The certificate comes last: where it is, the key is.
   if (!existsSync(certificatePath)) {
     const now = Date.now();

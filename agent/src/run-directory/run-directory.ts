@@ -19,6 +19,7 @@ import {
 import { dirname, join, resolve } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { millpondError, serviceClassWords } from "@millpond/api";
+import { makeFolders } from "@millpond/platform";
 import { z } from "zod";
 import { bootId } from "../process/process-identity.ts";
 import { LockHeldError, openLockedDatabase } from "./run-lock.ts";
@@ -153,11 +154,11 @@ export class RunDirectory implements Disposable {
         `the run directory ${absolute} has too long a path for Unix sockets: at most ${room} bytes fit`,
       );
     }
-    mkdirSync(absolute, { recursive: true, mode: 0o755 });
-    mkdirSync(join(absolute, "workers"), { recursive: true, mode: 0o755 });
-    mkdirSync(join(absolute, "sockets"), { recursive: true, mode: 0o711 });
-    mkdirSync(join(absolute, "records"), { recursive: true, mode: 0o700 });
-    mkdirSync(join(absolute, "images"), { recursive: true, mode: 0o700 });
+    makeFolders(absolute, 0o755);
+    makeFolders(join(absolute, "workers"), 0o755);
+    makeFolders(join(absolute, "sockets"), 0o711);
+    makeFolders(join(absolute, "records"), 0o700);
+    makeFolders(join(absolute, "images"), 0o700);
     try {
       const run = new RunDirectory(
         absolute,
@@ -327,7 +328,7 @@ export class RunDirectory implements Disposable {
   /** The directory of the budgets of an allocation; creates it where it is missing. */
   claimDirectory(claim: string, epoch: number): string {
     const path = join(this.claimsPath, this.#claimDirectoryName(claim, epoch));
-    mkdirSync(path, { recursive: true, mode: 0o700 });
+    makeFolders(path, 0o700);
     if (this.#workerUser !== undefined) {
       chownSync(path, this.#workerUser, this.#workerUser);
       for (const name of readdirSync(path)) chownSync(join(path, name), this.#workerUser, this.#workerUser);
@@ -393,7 +394,7 @@ export class RunDirectory implements Disposable {
 
 /** Creates the folder of this boot of the machine, and removes those of other boots. */
 function prepareOfThisBoot(path: string): void {
-  mkdirSync(join(path, bootId()), { recursive: true, mode: 0o700 });
+  makeFolders(join(path, bootId()), 0o700);
   for (const name of readdirSync(path)) {
     if (name !== bootId()) rmSync(join(path, name), { recursive: true, force: true });
   }

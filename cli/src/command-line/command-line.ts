@@ -8,7 +8,7 @@ import {
   commandSpecs,
   exitStatus,
 } from "../command-table/command-table.ts";
-import { renderCommandHelp, renderHelp } from "../help/help.ts";
+import { helpWidth, renderCommandHelp, renderHelp } from "../help/help.ts";
 import { programVersion } from "./version.ts";
 
 /** What a command line asks for, before the values of its options are read. */
@@ -35,7 +35,7 @@ export class UsageError extends Error {
  * @throws UsageError
  */
 export function parseCommandLine(argv: readonly string[]): Invocation | { readonly text: string } {
-  if (argv.length === 0) return { text: renderHelp() };
+  if (argv.length === 0) return { text: renderHelp(ownWidth()) };
   let invocation: Invocation | undefined;
   let text = "";
   let failedCommand: CommandName | undefined;
@@ -44,7 +44,7 @@ export function parseCommandLine(argv: readonly string[]): Invocation | { readon
     .exitOverride()
     .configureOutput({ writeOut: (chunk) => (text += chunk), writeErr: () => undefined })
     .version(programVersion, "-V, --version");
-  program.helpInformation = renderHelp;
+  program.helpInformation = () => renderHelp(ownWidth());
   for (const name of commandNames) {
     const spec = commandSpecs[name];
     const command = declare(program.command(name), name, spec);
@@ -72,13 +72,17 @@ export function parseCommandLine(argv: readonly string[]): Invocation | { readon
     }
     throw usageError(error, failedCommand);
   }
-  if (invocation === undefined) return { text: renderHelp() };
+  if (invocation === undefined) return { text: renderHelp(ownWidth()) };
   assertChoices(invocation);
   return invocation;
 }
 
+function ownWidth(): number {
+  return helpWidth(process.stdout.columns, process.env);
+}
+
 function declare(command: Command, name: CommandName, spec: CommandSpec): Command {
-  command.helpInformation = () => renderCommandHelp(name);
+  command.helpInformation = () => renderCommandHelp(name, ownWidth());
   for (const { name: argument, isOptional, isProgram, isFiles } of spec.arguments) {
     if (isProgram) command.argument(`<${argument}...>`).passThroughOptions();
     else if (isFiles) command.argument(`<${argument}...>`);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { readFileSync } from "node:fs";
 import { millpondError, quote } from "@millpond/api";
+import { readInputFile } from "./input-file.ts";
 
 /** Where a token may come from, in this order. */
 export interface TokenSource {
@@ -17,7 +17,10 @@ export interface TokenSource {
  */
 export async function readTokenInput({ token, tokenFile }: TokenSource): Promise<string> {
   if (tokenFile !== undefined)
-    return checkToken(readTokenFile(tokenFile), `--token-file ${quote(tokenFile)}`);
+    return checkToken(
+      (await readInputFile(tokenFile, "token file")).trim(),
+      `--token-file ${quote(tokenFile)}`,
+    );
   if (token !== undefined) return checkToken(token, "--token or MILLPOND_TOKEN");
   if (!process.stdin.isTTY) {
     throw millpondError("MILLPOND_E_INVALID", "there is no token, and no terminal to ask for one", {
@@ -25,17 +28,6 @@ export async function readTokenInput({ token, tokenFile }: TokenSource): Promise
     });
   }
   return checkToken(await askUnseen("Token: "), "the token");
-}
-
-function readTokenFile(path: string): string {
-  try {
-    return readFileSync(path === "-" ? 0 : path, "utf8").trim();
-  } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw millpondError("MILLPOND_E_INVALID", `the token file ${quote(path)} cannot be read: ${why}`, {
-      cause,
-    });
-  }
 }
 
 function checkToken(text: string, source: string): string {

@@ -43,9 +43,9 @@ reports the one node of its token; an admin does all but that. \`create\` prints
       },
       expires: {
         flags: "--expires <duration>",
-        type: "duration",
+        type: "period",
         description: "Lifetime: 12h, 90d",
-        defaultText: "for ever",
+        defaultText: "forever",
       },
       ...jsonOutput,
       ...changing,

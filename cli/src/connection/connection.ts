@@ -208,6 +208,19 @@ async function explain(error: unknown, endpoint: Endpoint): Promise<ConnectError
       { cause: failure },
     );
   }
+  if (
+    endpoint.controller.startsWith("https:") &&
+    /wrong version number|packet length too long/.test(failure.rawMessage)
+  ) {
+    return millpondError(
+      "MILLPOND_E_UNREACHABLE",
+      `what answers at ${endpoint.controller} does not speak TLS`,
+      {
+        remedy: "Use http:// where that controller serves without TLS, or correct the address.",
+        cause: failure,
+      },
+    );
+  }
   const untrusted = await explainTlsFailure(failure, endpoint.controller);
   if (untrusted !== undefined) return untrusted;
   // An answer without a code of ours did not come from a controller, or did not come at all.
@@ -249,6 +262,16 @@ export function checkUrls(text: string, source: string): string {
       throw millpondError(
         "MILLPOND_E_INVALID",
         `${source}: ${quote(address)} is not a URL such as http://127.0.0.1:7170`,
+      );
+    }
+    if (url.username !== "" || url.password !== "") {
+      // Not shown: it may be a secret.
+      throw millpondError(
+        "MILLPOND_E_INVALID",
+        `${source}: the URL of ${url.host} has a user or a password`,
+        {
+          remedy: "Leave them out; a controller knows users by their tokens: `millpond login`, or --token.",
+        },
       );
     }
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { isName, millpondError, quote } from "@millpond/api";
-import { makePrivateFile } from "@millpond/platform";
+import { makePrivateFile, makeFolders } from "@millpond/platform";
 
 /** Where a pool is and how to be let in. */
 export interface Context {
@@ -66,7 +66,7 @@ export function readContexts(path: string): ContextFile {
 
 /** Writes the file whole or not at all, readable by its owner only: it holds tokens. */
 export function writeContexts(path: string, file: ContextFile): void {
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  makeFolders(dirname(path), 0o700);
   const draft = `${path}.${process.pid}.new`;
   const content = { apiVersion: "millpond.v1", kind: "Config", ...file };
   writeFileSync(draft, `${JSON.stringify(content, null, 2)}\n`, { mode: 0o600 });
@@ -82,7 +82,7 @@ export function writeContexts(path: string, file: ContextFile): void {
 export function changeContexts(path: string, change: (file: ContextFile) => ContextFile): ContextFile {
   let lock: DatabaseSync | undefined;
   try {
-    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+    makeFolders(dirname(path), 0o700);
     // The kernel drops the lock with the process, however that ends.
     makePrivateFile(`${path}.lock`);
     lock = new DatabaseSync(`${path}.lock`, { timeout: lockPatienceMs });

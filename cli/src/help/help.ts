@@ -32,13 +32,31 @@ export function describeOption(spec: OptionSpec): string {
   return `${spec.description}${choices}${notes.length === 0 ? "" : ` (${notes.join("; ")})`}`;
 }
 
+/** Text is not wider than this, however wide the terminal is, and not narrower. */
+const widest = 120;
+const narrowest = 40;
+
+/** Columns of the terminal that the help is for. */
+export function helpWidth(columns: number | undefined, environment: NodeJS.ProcessEnv): number {
+  const given = Number(environment["COLUMNS"] ?? "") || columns || widest;
+  return Math.min(widest, Math.max(narrowest, Math.floor(given)));
+}
+
 /** The help text of a command: examples before options. */
-export function renderCommandHelp(name: CommandName): string {
+export function renderCommandHelp(name: CommandName, width: number): string {
   const spec = commandSpecs[name];
-  const parts = [`Usage: ${usageOf(name)}`, `${spec.summary}.`];
-  if (spec.description !== undefined) parts.push(spec.description);
+  const parts = [`Usage: ${usageOf(name)}`, ...paragraphs(`${spec.summary}.`, width)];
+  if (spec.description !== undefined) parts.push(...paragraphs(spec.description, width));
   if (spec.examples.length > 0) {
-    parts.push(section("Examples", twoColumns(spec.examples.map(({ command, what }) => [command, what]))));
+    parts.push(
+      section(
+        "Examples",
+        twoColumns(
+          spec.examples.map(({ command, what }) => [command, what]),
+          width,
+        ),
+      ),
+    );
   }
   const named = spec.arguments.filter((argument) => !argument.isProgram);
   if (named.length > 0) {
@@ -50,6 +68,7 @@ export function renderCommandHelp(name: CommandName): string {
             `<${argument}>`,
             choices === undefined ? description : `${description}: ${choices.join(", ")}`,
           ]),
+          width,
         ),
       ),
     );
@@ -58,40 +77,46 @@ export function renderCommandHelp(name: CommandName): string {
     option.flags.startsWith("--") ? `    ${option.flags}` : option.flags,
     describeOption(option),
   ]);
-  parts.push(section("Options", twoColumns([...options, ["-h, --help", "Show this help"]])));
+  parts.push(section("Options", twoColumns([...options, ["-h, --help", "Show this help"]], width)));
   return `${parts.join("\n\n")}\n`;
 }
 
 /** The help text of `millpond` alone. */
-export function renderHelp(): string {
+export function renderHelp(width: number): string {
   const parts = [
     "Usage: millpond <command> [options]",
-    "Runs unmodified CUDA programs on vGPUs from a pool of GPUs.",
+    ...paragraphs("Runs unmodified CUDA programs on vGPUs from a pool of GPUs.", width),
     section(
       "Examples",
-      twoColumns([
-        ["millpond up", "a pool on this machine, with software GPUs where there are no real ones"],
-        ["millpond run -n 1 -m 1Gi -- ./program", "in another terminal: the program on a vGPU with 1 GiB"],
-        ["millpond smi", "who uses what"],
-        ["millpond doctor", "what is wrong, and how to repair it"],
-      ]),
+      twoColumns(
+        [
+          ["millpond up", "a pool on this machine, with software GPUs where there are no real ones"],
+          ["millpond run -n 1 -m 1Gi -- ./program", "in another terminal: the program on a vGPU with 1 GiB"],
+          ["millpond smi", "who uses what"],
+          ["millpond doctor", "what is wrong, and how to repair it"],
+        ],
+        width,
+      ),
     ),
   ];
   for (const group of groups) {
     const rows = commandNames
       .filter((name) => commandSpecs[name].group === group)
       .map((name): [string, string] => [name, commandSpecs[name].summary]);
-    parts.push(section(group, twoColumns(rows)));
+    parts.push(section(group, twoColumns(rows, width)));
   }
   parts.push(
     section(
       "Options",
-      twoColumns([
-        ["-h, --help", "Show this help, or that of a command"],
-        ["-V, --version", "Show the version"],
-      ]),
+      twoColumns(
+        [
+          ["-h, --help", "Show this help, or that of a command"],
+          ["-V, --version", "Show the version"],
+        ],
+        width,
+      ),
     ),
-    "Use `millpond <command> --help` for more about a command.",
+    ...paragraphs("Use `millpond <command> --help` for more about a command.", width),
   );
   return `${parts.join("\n\n")}\n`;
 }
@@ -100,15 +125,37 @@ function section(title: string, body: string): string {
   return `${title}:\n${body}`;
 }
 
-/** Aligns descriptions, except beside the few left sides that are far longer than the rest. */
-function twoColumns(rows: readonly (readonly [string, string])[]): string {
-  const widthLimit = 44;
+/** Aligns descriptions, except beside the few left sides that are far longer than the rest, and breaks them at the width. */
+function twoColumns(rows: readonly (readonly [string, string])[], columns: number): string {
+  const widthLimit = Math.min(44, Math.floor(columns / 2));
   const width = Math.max(...rows.map(([left]) => left.length).filter((length) => length <= widthLimit), 0);
+  const margin = " ".repeat(width + 5);
   return rows
-    .map(([left, right]) =>
-      left.length > width
-        ? `  ${left}\n  ${" ".repeat(width)}   ${right}`
-        : `  ${left.padEnd(width)}   ${right}`,
-    )
+    .map(([left, right]) => {
+      const lines = wrap(right, columns - margin.length);
+      if (left.length > width) return [`  ${left}`, ...lines.map((line) => `${margin}${line}`)].join("\n");
+      return lines
+        .map((line, index) => `${index === 0 ? `  ${left.padEnd(width)}   ` : margin}${line}`)
+        .join("\n");
+    })
     .join("\n");
+}
+
+/** The paragraphs of a text, each broken at the width. */
+function paragraphs(text: string, width: number): string[] {
+  return text.split("\n\n").map((paragraph) => wrap(paragraph, width).join("\n"));
+}
+
+/** Breaks a text between words; a longer word has a line of its own. */
+function wrap(text: string, width: number): string[] {
+  const lines: string[] = [];
+  let line = "";
+  for (const word of text.split(/\s+/)) {
+    if (line !== "" && line.length + 1 + word.length > width) {
+      lines.push(line);
+      line = "";
+    }
+    line = line === "" ? word : `${line} ${word}`;
+  }
+  return [...lines, line];
 }

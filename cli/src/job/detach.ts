@@ -12,8 +12,8 @@ import { jobVariable, logOf, makeJob, openLog, readyWord } from "./job.ts";
  * Starts this very command again without a terminal, as the runner of a job. Resolves when its claim was made, or with its
  * exit status when it has failed before that; what it said is passed on then, and nothing is left of it.
  */
-export async function detach(jobs: string, name: string): Promise<number> {
-  makeJob(jobs, name);
+export async function detach(jobs: string, name: string, command: readonly string[]): Promise<number> {
+  makeJob(jobs, name, command);
   const log = openLog(jobs, name);
   const runner = spawn(process.execPath, [...process.execArgv, ...process.argv.slice(1)], {
     detached: true,

@@ -6,18 +6,19 @@
 import { randomBytes } from "node:crypto";
 import {
   closeSync,
-  mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
   writeFileSync,
   writeSync,
 } from "node:fs";
 import { join } from "node:path";
 import { identifyProcess, isProcessAlive, type ProcessIdentity } from "@millpond/agent";
 import { isName, millpondError, quote } from "@millpond/api";
+import { makeFolders } from "@millpond/platform";
 
 /** What is known of a job, as `job.json` has it. Times are Unix seconds. */
 export interface JobRecord {
@@ -46,6 +47,9 @@ export const readyWord = "ready\n";
 /** Number of ended jobs that are kept: the newest. */
 const keptJobs = 100;
 
+/** Bytes of a record beside its command and directory. */
+const recordBytes = 1024;
+
 /** @param stateDirectory That of the user: `~/.local/state/millpond`. */
 export function jobsDirectory(stateDirectory: string): string {
   return join(stateDirectory, "jobs");
@@ -66,7 +70,7 @@ export function logOf(jobs: string, name: string): string {
  * @returns its directory
  * @throws MILLPOND_E_ALREADY_EXISTS for a job of that name that has not ended, MILLPOND_E_INVALID when it cannot be written
  */
-export function makeJob(jobs: string, name: string): string {
+export function makeJob(jobs: string, name: string, command: readonly string[]): string {
   const directory = join(jobs, name);
   const before = readJob(jobs, name);
   if (before !== undefined && jobState(before) !== "ended" && jobState(before) !== "lost") {
@@ -77,7 +81,15 @@ export function makeJob(jobs: string, name: string): string {
   try {
     prune(jobs);
     rmSync(directory, { recursive: true, force: true });
-    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    makeFolders(directory, 0o700);
+    // The record is written in place where the disk is full by then.
+    writeFileSync(
+      join(directory, "job.json"),
+      " ".repeat(recordBytes + Buffer.byteLength(JSON.stringify([command, process.cwd()]))),
+      {
+        mode: 0o600,
+      },
+    );
   } catch (cause) {
     throw unwritable(directory, cause);
   }
@@ -155,6 +167,8 @@ export function readJob(jobs: string, name: string): JobRecord | undefined {
     if (isMissing(error)) return undefined;
     throw error;
   }
+  // Its runner has not written it yet.
+  if (text.trim() === "") return undefined;
   const record = parseRecord(text);
   if (record?.name === name) return record;
   throw millpondError("MILLPOND_E_STATE_BROKEN", `${quote(path)} is not the record of a job`, {
@@ -250,11 +264,17 @@ export class JobRunner {
   /** A job is not ended because its record cannot be written: its log says so. */
   #write(): void {
     const path = join(this.#directory, "job.json");
+    const text = `${JSON.stringify(this.#record)}\n`;
     try {
-      writeFileSync(`${path}.new`, `${JSON.stringify(this.#record)}\n`, { mode: 0o600 });
+      writeFileSync(`${path}.new`, text, { mode: 0o600 });
       renameSync(`${path}.new`, path);
     } catch (error) {
-      process.stderr.write(`millpond: the record of the job: ${errorText(error)}\n`);
+      try {
+        // On a full disk the file has room for one more number: makeJob has left it.
+        writeFileSync(path, text.padEnd(statSync(path).size), { flag: "r+" });
+      } catch {
+        process.stderr.write(`millpond: the record of the job cannot be written: ${errorText(error)}\n`);
+      }
     }
   }
 }

@@ -12,7 +12,7 @@ import {
   type ProcessIdentity,
 } from "@millpond/agent";
 import { millpondError } from "@millpond/api";
-import { authorityPath } from "@millpond/platform";
+import { authorityPath, makeFolders } from "@millpond/platform";
 import { tokenFileName } from "@millpond/controller";
 
 /** How long leftovers may take to end by themselves. */
@@ -51,7 +51,7 @@ export class PoolDirectory implements Disposable {
   static open(path: string): PoolDirectory {
     const absolute = resolve(path);
     try {
-      mkdirSync(absolute, { recursive: true, mode: 0o700 });
+      makeFolders(absolute, 0o700);
       const lock = openLockedDatabase(join(absolute, "up.db"), "CREATE TABLE IF NOT EXISTS up (id INTEGER)");
       return new PoolDirectory(absolute, lock);
     } catch (cause) {
@@ -104,13 +104,13 @@ export class PoolDirectory implements Disposable {
   async recover(): Promise<void> {
     const left = readRecord(this.path)?.services ?? [];
     await Promise.all(left.map((service) => endProcess(service, graceMs)));
-    mkdirSync(join(this.path, "nodes"), { recursive: true, mode: 0o755 });
+    makeFolders(join(this.path, "nodes"), 0o755);
     for (const name of readdirSync(join(this.path, "nodes"))) {
       const run = join(this.nodePath(name), "run");
       await endLeftWorkers(run, graceMs);
       rmSync(this.nodePath(name), { recursive: true });
     }
-    mkdirSync(this.controllerPath, { recursive: true, mode: 0o700 });
+    makeFolders(this.controllerPath, 0o700);
     const kept = new Set([tokenFileName("user"), tokenFileName("agent"), "tls"]);
     for (const file of readdirSync(this.controllerPath)) {
       if (!kept.has(file)) rmSync(join(this.controllerPath, file), { recursive: true });
@@ -120,7 +120,7 @@ export class PoolDirectory implements Disposable {
   }
 
   makeNodeDirectory(name: string): string {
-    mkdirSync(this.nodePath(name), { recursive: true, mode: 0o755 });
+    makeFolders(this.nodePath(name), 0o755);
     return this.nodePath(name);
   }
 

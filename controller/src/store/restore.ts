@@ -8,6 +8,7 @@ import { copyFileSync, existsSync, linkSync, mkdirSync, renameSync, rmSync, writ
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { errorCodeOf, millpondError } from "@millpond/api";
+import { makeFolders } from "@millpond/platform";
 import { databasePath, flush, isFileBeside, makePrivate, writeError } from "./backup.ts";
 import { migrateSqlite, schemaVersion } from "./migrations.ts";
 import { blob, integer, type Row, text } from "./rows.ts";
@@ -55,7 +56,7 @@ export function restoreBackup({ from, to, now }: RestoreOptions): Restored {
   if (!existsSync(from)) {
     throw millpondError("MILLPOND_E_NOT_FOUND", `there is no backup ${from}`);
   }
-  mkdirSync(to, { recursive: true, mode: 0o700 });
+  makeFolders(to, 0o700);
   const target = databasePath(to);
   const lock = lockState(target);
   const seen = lock?.seen ?? 0;
@@ -167,7 +168,7 @@ function prepare(
 }
 
 function writeBeside(path: string, content: Uint8Array): void {
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  makeFolders(dirname(path), 0o700);
   writeFileSync(`${path}.new`, content, { mode: 0o600, flush: true });
   renameSync(`${path}.new`, path);
 }

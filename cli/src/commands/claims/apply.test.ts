@@ -30,6 +30,16 @@ timeLimit: 2h
 lease: 1h
 `;
 
+test("standard input may come late, and in pieces", async () => {
+  await using pool = await PoolFixture.start();
+  const running = pool.home.start(["apply", "-f", "-"]);
+  running.child.stdin?.write("kind: Queue\n");
+  running.child.stdin?.write("name: late\n");
+  await new Promise((resolve) => setImmediate(resolve));
+  running.child.stdin?.end("weight: 2\n");
+  expect(await running.finished).toMatchObject({ code: 0, stdout: "queue/late created\n", stderr: "" });
+});
+
 test("a file makes what it describes, and applying it again changes nothing", async () => {
   await using pool = await PoolFixture.start();
   const path = join(pool.home.directory, "all.yaml");

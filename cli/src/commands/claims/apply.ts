@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { readFileSync } from "node:fs";
 import { create } from "@bufbuild/protobuf";
-import {
-  type Claim,
-  ClaimSchema,
-  ClaimState,
-  errorCodeOf,
-  millpondError,
-  quote,
-  ServiceClass,
-} from "@millpond/api";
+import { type Claim, ClaimSchema, ClaimState, errorCodeOf, millpondError, ServiceClass } from "@millpond/api";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
 import { type Connection, openConnection } from "../../connection/connection.ts";
 import { bootId } from "../../host/boot-id.ts";
 import { type Document, readDocuments } from "../../claim/documents.ts";
+import { readInputFile } from "../../command-line/input-file.ts";
 import { prefixError } from "../../command-line/errors.ts";
 import { claimStateWord } from "../../output/resources.ts";
 
@@ -25,7 +17,7 @@ export async function run(values: Values<"apply">): Promise<number> {
   }
   const source = values.file === "-" ? "standard input" : values.file;
   // All of it is understood before any of it is done.
-  const documents = readDocuments(readText(values.file), source);
+  const documents = readDocuments(await readInputFile(values.file, "file"), source);
   const connection = openConnection(values);
   for (const document of documents) {
     const subject = `${document.kind.toLowerCase()}/${document.message.name}`;
@@ -36,15 +28,6 @@ export async function run(values: Values<"apply">): Promise<number> {
     }
   }
   return exitStatus.ok;
-}
-
-function readText(path: string): string {
-  try {
-    return readFileSync(path === "-" ? 0 : path, "utf8");
-  } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw millpondError("MILLPOND_E_INVALID", `the file ${quote(path)} cannot be read: ${why}`, { cause });
-  }
 }
 
 async function applyOne(document: Document, { claims, queues }: Connection): Promise<string> {

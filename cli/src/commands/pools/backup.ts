@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { formatBytes, millpondError } from "@millpond/api";
+import { makeFolders } from "@millpond/platform";
 import { backUpStopped } from "@millpond/controller";
 import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
@@ -29,7 +29,7 @@ export async function run(values: Values<"backup">): Promise<number> {
 
 function nextPath(state: string): string {
   const folder = join(state, "backups");
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  makeFolders(folder, 0o700);
   return join(folder, `${new Date().toISOString().replace(/[-:.]/g, "")}.backup`);
 }
 

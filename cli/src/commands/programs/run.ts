@@ -44,7 +44,7 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
   if (values.detach && job === undefined) {
     // Before the runner is started: whether there is such a program.
     findProgram(name, process.env);
-    return await detachJob(values);
+    return await detachJob(values, [name, ...args]);
   }
   const log = values.trace === undefined ? undefined : traceTo(values.trace, process.env["MILLPOND_LOG"]);
   const progress: Progress = {
@@ -84,11 +84,11 @@ async function openJob(command: readonly string[]) {
   return JobRunner.ofProcess(process.env, command);
 }
 
-async function detachJob({ name }: Values<"run">): Promise<number> {
+async function detachJob({ name }: Values<"run">, command: readonly string[]): Promise<number> {
   const { detach } = await import("../../job/detach.ts");
   const { jobsDirectory, newJobName } = await import("../../job/job.ts");
   const { defaultStateDirectory } = await import("../../node/pool-directory.ts");
-  return await detach(jobsDirectory(defaultStateDirectory(process.env)), name ?? newJobName());
+  return await detach(jobsDirectory(defaultStateDirectory(process.env)), name ?? newJobName(), command);
 }
 
 /** Each task is a program in a claim of its own; standard input is no one's. */

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { formatLabels } from "@millpond/api";
+import { makeFolders } from "@millpond/platform";
 import { stringify } from "yaml";
 import { findAuthority } from "../../connection/authority.ts";
 import { exitStatus } from "../../command-table/command-table.ts";
@@ -36,7 +37,7 @@ export async function run(values: Values<"join">, [address = ""]: readonly strin
   const directory = values.directory ?? configDirectory;
   const name = values.name ?? defaultNodeName();
   const files = { ca: join(directory, "ca.crt"), token: join(directory, "agent.token") };
-  mkdirSync(directory, { recursive: true, mode: 0o755 });
+  makeFolders(directory, 0o755);
   writeWhole(files.token, `${token}\n`, 0o600);
   if (ca !== undefined) writeWhole(files.ca, ca, 0o644);
   const config = {
