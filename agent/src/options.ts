@@ -2,7 +2,7 @@
 
 import { isIP } from "node:net";
 import { resolve } from "node:path";
-import { checkLabels, isName, millpondError, quote } from "@millpond/api";
+import { checkLabels, isNodeName, millpondError, quote } from "@millpond/api";
 import { logDestinationOptions, outlivingItsDisk, reachableHost, splitAddresses } from "@millpond/platform";
 import { type Logger, pino } from "pino";
 import { z } from "zod";
@@ -105,7 +105,9 @@ export interface ResolvedAgentOptions {
 const milliseconds = z.int().min(1).max(3_600_000);
 
 const schema = z.object({
-  name: z.string().refine(isName, "must be 1 to 63 lower-case letters, digits and hyphens"),
+  name: z
+    .string()
+    .refine(isNodeName, "must be a host name of 1 to 63 lower-case letters, digits, hyphens and dots"),
   controllers: z
     .array(z.url({ protocol: /^https?$/, error: "must be a URL such as http://127.0.0.1:7170" }))
     .min(1, "must be a URL such as http://127.0.0.1:7170"),

@@ -201,7 +201,7 @@ export type { ClaimValueOfType, ClaimValues, ServiceClassWord } from "./claim-va
 export { checkLabels, formatLabels, parseLabels } from "./labels.ts";
 
 // Names, sizes, shares, durations
-export { isName, parseName } from "./names.ts";
+export { isName, isNodeName, parseName, parseNodeName } from "./names.ts";
 export {
   bytesPerMiB,
   formatAge,

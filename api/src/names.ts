@@ -4,7 +4,7 @@ import { millpondError, quote } from "./errors.ts";
 
 const namePattern = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 
-/** Names of nodes and claims are DNS labels (RFC 1123): 1 to 63 of `a-z0-9-`, no hyphen at either end. */
+/** Names of claims, queues and tenants are DNS labels (RFC 1123): 1 to 63 of `a-z0-9-`, no hyphen at either end. */
 export function isName(text: string): boolean {
   return namePattern.test(text);
 }
@@ -20,6 +20,31 @@ export function parseName(text: string, what: string): string {
     throw millpondError(
       "MILLPOND_E_INVALID",
       `the ${what} ${quote(text)} is not 1 to 63 lower-case letters, digits and hyphens that begin and end with a letter or digit`,
+    );
+  }
+  return text;
+}
+
+const longestNodeName = 63;
+
+/**
+ * Names of nodes are what hosts and Kubernetes' nodes are called: DNS labels, or several of them with dots between, of
+ * at most 63 characters together.
+ */
+export function isNodeName(text: string): boolean {
+  return text.length <= longestNodeName && text.split(".").every(isName);
+}
+
+/**
+ * Checks the name of a node.
+ *
+ * @throws MILLPOND_E_INVALID
+ */
+export function parseNodeName(text: string): string {
+  if (!isNodeName(text)) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      `the node name ${quote(text)} is not a host name of 1 to ${longestNodeName} lower-case letters, digits, hyphens and dots`,
     );
   }
   return text;

@@ -4,7 +4,7 @@
 
 import { createPublicKey, type KeyObject } from "node:crypto";
 import { millpondError } from "./errors.ts";
-import { isName } from "./names.ts";
+import { isName, isNodeName } from "./names.ts";
 import { type ServiceClassWord, serviceClassWords } from "./claim-values.ts";
 import { signText, verifyText } from "./signed-text.ts";
 import { maxMemoryBytes, minMemoryBytes } from "./units.ts";
@@ -246,7 +246,7 @@ function isGrantPayload(value: unknown): value is GrantPayload {
     typeof value["claim"] === "string" &&
     isName(value["claim"]) &&
     typeof value["node"] === "string" &&
-    isName(value["node"]) &&
+    isNodeName(value["node"]) &&
     isIntegerWithin(value["epoch"], 1, Number.MAX_SAFE_INTEGER) &&
     Array.isArray(value["devices"]) &&
     value["devices"].length >= 1 &&

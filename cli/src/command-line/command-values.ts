@@ -12,6 +12,7 @@ interface ValueOfType extends Omit<ClaimValueOfType, "choice"> {
   readonly quota: ReturnType<typeof parseQuota>;
   readonly weight: number;
   readonly lines: number;
+  readonly "node-name": string;
 }
 
 /** `jsonpath=<path>` stands for any text that begins with `jsonpath=`. */

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { claimValueParsers, millpondError, parseFraction, parseSize, quote } from "@millpond/api";
+import {
+  claimValueParsers,
+  millpondError,
+  parseFraction,
+  parseNodeName,
+  parseSize,
+  quote,
+} from "@millpond/api";
 import type { OptionSpec, ValueType } from "../command-table/command-table.ts";
 import type { AnyValue } from "./command-values.ts";
 import { prefixError } from "./errors.ts";
@@ -9,6 +16,7 @@ import { parseQuota } from "./quota-values.ts";
 const parsers: { readonly [T in Exclude<ValueType, "flag" | "choice">]: (text: string) => AnyValue } = {
   ...claimValueParsers,
   text: parseText,
+  "node-name": parseNodeName,
   number: (text) => parseNumber(text, 0, 64),
   weight: (text) => parseNumber(text, 1, 10_000),
   lines: (text) => parseNumber(text, 0, 1_000_000),

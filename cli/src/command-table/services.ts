@@ -40,7 +40,7 @@ const driver = {
 
 const nodeName = {
   flags: "--name <name>",
-  type: "name",
+  type: "node-name",
   description: "Name of the node, unique in the pool",
   env: "MILLPOND_AGENT_NAME",
   defaultText: "the first part of the host's name",

@@ -24,6 +24,8 @@ export type ValueType =
   | "period"
   /** A DNS label. */
   | "name"
+  /** A host name. */
+  | "node-name"
   /** A whole number, -1000 to 1000. */
   | "integer"
   /** A whole number, 2 to 256. */

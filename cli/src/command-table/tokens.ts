@@ -37,7 +37,7 @@ reports the one node of its token; an admin does all but that. \`create\` prints
       },
       node: {
         flags: "--node <name>",
-        type: "name",
+        type: "node-name",
         description: "Node that an agent's token may report; no other",
         defaultText: "the first that joins with it",
       },

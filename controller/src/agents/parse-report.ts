@@ -11,6 +11,7 @@ import {
   millpondError,
   minMemoryBytes,
   parseName,
+  parseNodeName,
   quote,
   type SessionReport,
   SessionState,
@@ -30,7 +31,7 @@ const maxSessions = 4096;
  * @throws MILLPOND_E_INVALID
  */
 export function checkReport(request: SyncRequest): AgentReport {
-  const node = parseName(request.node, "node name");
+  const node = parseNodeName(request.node);
   if (request.sessions.length > maxSessions) {
     throw invalid(`node ${node} reports ${request.sessions.length} sessions, more than ${maxSessions}`);
   }

@@ -7,6 +7,7 @@ import {
   millpondError,
   minMemoryBytes,
   parseName,
+  parseNodeName,
   quote,
   serviceClassWords,
 } from "@millpond/api";
@@ -185,7 +186,7 @@ function checkWhere(claim: Claim) {
     labels: checkLabels(claim.labels),
     nodeLabels: checkLabels(claim.nodeLabels),
     onlyDevices: claim.onlyDevices.map(cleanText),
-    onlyNode: claim.onlyNode === "" ? "" : parseName(claim.onlyNode, "onlyNode"),
+    onlyNode: claim.onlyNode === "" ? "" : parseNodeName(claim.onlyNode),
     affinity: checkLabels(claim.affinity),
     antiAffinity: checkLabels(claim.antiAffinity),
   };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { type AccessService, millpondError, parseName } from "@millpond/api";
+import { type AccessService, millpondError, parseName, parseNodeName } from "@millpond/api";
 import { parseBearer } from "../auth/tokens.ts";
 import { authorizationKey } from "../auth/call-headers.ts";
 import type { LoginSessions } from "../auth/login-sessions.ts";
@@ -26,7 +26,7 @@ export function makeAccessService(
         name: parseName(name, "token name"),
         role,
         tenant: tenant === "" ? "" : parseName(tenant, "tenant"),
-        node: node === "" ? "" : parseName(node, "node name"),
+        node: node === "" ? "" : parseNodeName(node),
         lifetimeSeconds: Number(lifetimeSeconds),
       });
       return { token: toToken(token), secret };

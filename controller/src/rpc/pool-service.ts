@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { setImmediate } from "node:timers/promises";
-import { millpondError, parseName, type PoolService } from "@millpond/api";
+import { millpondError, parseNodeName, type PoolService } from "@millpond/api";
 import type { ServiceMethods } from "./service-methods.ts";
 import type { EventRecord, NodeRecord } from "../domain/records.ts";
 import { nodeNotFound } from "../operations/agent-sync.ts";
@@ -41,21 +41,21 @@ export function makePoolService(
 
     async cordonNode({ name, cordoned, deviceUuid, reason }) {
       const cordon = { isCordoned: cordoned, uuid: deviceUuid, reason: cleanText(reason) };
-      await cordonNode(pool, parseName(name, "node name"), cordon);
+      await cordonNode(pool, parseNodeName(name), cordon);
       return { node: toNode(pool, requireNode(pool, name)) };
     },
 
     async drainNode({ name, reason }) {
-      const claims = await drainNode(pool, parseName(name, "node name"), cleanText(reason));
+      const claims = await drainNode(pool, parseNodeName(name), cleanText(reason));
       return { node: toNode(pool, requireNode(pool, name)), claims };
     },
 
     async removeNode({ name, lost }) {
-      return { claims: await removeNode(pool, parseName(name, "node name"), { isLost: lost }) };
+      return { claims: await removeNode(pool, parseNodeName(name), { isLost: lost }) };
     },
 
     async labelNode({ name, set, remove }) {
-      await labelNode(pool, parseName(name, "node name"), { set, remove });
+      await labelNode(pool, parseNodeName(name), { set, remove });
       return { node: toNode(pool, requireNode(pool, name)) };
     },
 
@@ -164,7 +164,7 @@ function nodesByName(pool: Pool): NodeRecord[] {
 }
 
 function requireNode(pool: Pool, name: string): NodeRecord {
-  const node = pool.ledger.nodes.get(parseName(name, "node name"));
+  const node = pool.ledger.nodes.get(parseNodeName(name));
   if (node === undefined) {
     throw nodeNotFound(name);
   }
