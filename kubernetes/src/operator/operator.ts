@@ -29,6 +29,7 @@ import { WebhookServer } from "../webhook/server.ts";
 import { CertificateStore } from "../webhook/serving-certificate.ts";
 import { BookKeeper, compareBooks, differenceKinds } from "./books.ts";
 import { ClaimView } from "./claim-view.ts";
+import { findHost, followCordons, hostLabelOf } from "./cluster-nodes.ts";
 import { DeviceClaims } from "./device-claims.ts";
 import { PodReconciler } from "./pod-reconciler.ts";
 import { PodWriter } from "./pod-writer.ts";
@@ -86,6 +87,8 @@ export class Operator implements AsyncDisposable {
   readonly #tasks: Promise<void>[] = [];
   readonly #election: LeaderElection;
   #namespaces: Reflector<V1Namespace> | undefined;
+  /** Of the cluster, while it leads. */
+  #nodes: Reflector<V1Node> | undefined;
   #webhook: WebhookServer | undefined;
   #pods = 0;
   #queued = 0;
@@ -222,12 +225,14 @@ export class Operator implements AsyncDisposable {
     );
   }
 
-  /** All replicas know the pool; the one that leads publishes it. */
+  /** All replicas know the pool; the one that leads publishes it, and tells it which of its machines take no new work. */
   async #readPool(): Promise<void> {
-    const { cluster, names, log } = this.#options;
+    const { cluster, names, pool, log } = this.#options;
     const publisher = new SlicePublisher({ cluster, names, log });
     await this.#facts.run(this.#stop.signal, async (nodes) => {
-      if (this.#abilities.allocation === "dra" && this.#election.leads) await publisher.publish(nodes);
+      if (!this.#election.leads) return;
+      if (this.#abilities.allocation === "dra") await publisher.publish(nodes);
+      if (this.#nodes?.isSynced) await followCordons(pool, nodes, [...this.#nodes.objects.values()], log);
     });
   }
 
@@ -239,17 +244,12 @@ export class Operator implements AsyncDisposable {
     const system = await cluster.core.readNamespace({ name: "kube-system" });
     const clusterId = system.metadata?.uid ?? "";
     const writer = new PodWriter(cluster, keys, log);
-    const hosts = new Map<string, string>();
     const nodes = this.#reflect<V1Node>("/api/v1/nodes", (page) => cluster.core.listNode(page), {
-      onChange: (node, isGone) => {
-        const bootId = node.status?.nodeInfo?.bootID ?? "";
-        if (bootId === "") return;
-        if (isGone) hosts.delete(bootId);
-        else
-          hosts.set(bootId, node.metadata?.labels?.["kubernetes.io/hostname"] ?? node.metadata?.name ?? "");
-      },
+      onChange: () => undefined,
       cleanup,
     });
+    this.#nodes = nodes;
+    cleanup.defer(() => (this.#nodes = undefined));
     const queue = new WorkQueue({
       work: async (key) =>
         key.startsWith(userClaimKey)
@@ -318,8 +318,9 @@ export class Operator implements AsyncDisposable {
       },
       tenancyOf: (namespace) => this.#tenancy(namespace),
       hostOf: (name) => {
-        const bootId = this.#facts.nodes?.find((node) => node.name === name)?.bootId ?? "";
-        return hosts.get(bootId);
+        const poolNode = this.#facts.nodes?.find((node) => node.name === name);
+        const host = poolNode && findHost(poolNode, nodes.objects.values());
+        return host && hostLabelOf(host);
       },
       makeToken: async (claim) => (await pool.claims.createClaimToken({ name: claim })).secret,
       ensureTenant: (tenant) => this.#ensureTenant(tenant),

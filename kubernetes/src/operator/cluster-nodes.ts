@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Machines that are nodes of the cluster and of the pool: where a pod is beside its GPUs, and which nodes of the pool take
+// no new claims because their nodes of the cluster take no new pods.
+
+import type { V1Node } from "@kubernetes/client-node";
+import { errorCodeOf, type Node } from "@millpond/api";
+import type { Connection } from "@millpond/cli";
+import type { Logger } from "pino";
+
+/** A node of the pool, as far as it matters here. */
+export type PoolNode = Pick<Node, "name" | "bootId" | "cordoned" | "cordonReason">;
+
+/**
+ * The node of the cluster that is a node of the pool: of the same machine, and where several kubelets share one, that of the
+ * same name. Undefined: none is.
+ */
+export function findHost(
+  poolNode: Pick<PoolNode, "name" | "bootId">,
+  nodes: Iterable<V1Node>,
+): V1Node | undefined {
+  const onMachine = [...nodes].filter(
+    ({ status }) => poolNode.bootId !== "" && status?.nodeInfo?.bootID === poolNode.bootId,
+  );
+  return onMachine.find(({ metadata }) => metadata?.name === poolNode.name) ?? onMachine.at(-1);
+}
+
+/** What pods select a node by. */
+export function hostLabelOf({ metadata }: V1Node): string {
+  return metadata?.labels?.["kubernetes.io/hostname"] ?? metadata?.name ?? "";
+}
+
+/** Why the operator has cordoned a node of the pool; by these words it knows its own cordons from those of people. */
+export function cordonReason(node: string): string {
+  return `node ${node} of Kubernetes is cordoned`;
+}
+
+export interface CordonChange {
+  readonly name: string;
+  readonly cordoned: boolean;
+  readonly reason: string;
+}
+
+/** What the pool has to be told for its cordons to be those of the cluster. A pure function. */
+export function cordonsToChange(poolNodes: readonly PoolNode[], nodes: readonly V1Node[]): CordonChange[] {
+  return poolNodes.flatMap((poolNode): CordonChange[] => {
+    const host = findHost(poolNode, nodes);
+    if (host === undefined) return [];
+    const reason = cordonReason(host.metadata?.name ?? "");
+    const isWanted = host.spec?.unschedulable === true;
+    if (isWanted && !poolNode.cordoned) return [{ name: poolNode.name, cordoned: true, reason }];
+    // What a person has cordoned stays so.
+    if (!isWanted && poolNode.cordoned && poolNode.cordonReason === reason)
+      return [{ name: poolNode.name, cordoned: false, reason: "" }];
+    return [];
+  });
+}
+
+/** `kubectl cordon` of a node with GPUs keeps new claims off them, `kubectl uncordon` lets them come again. */
+export async function followCordons(
+  pool: Pick<Connection, "pool">,
+  poolNodes: readonly PoolNode[],
+  nodes: readonly V1Node[],
+  log: Logger,
+): Promise<void> {
+  for (const change of cordonsToChange(poolNodes, nodes)) {
+    try {
+      await pool.pool.cordonNode(change);
+      log.info(change, "a node of the pool follows its node of Kubernetes");
+    } catch (error) {
+      // It has been removed meanwhile.
+      if (errorCodeOf(error) !== "MILLPOND_E_NOT_FOUND") throw error;
+    }
+  }
+}
