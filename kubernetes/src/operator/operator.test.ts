@@ -133,6 +133,27 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
       .catch(() => undefined);
   });
 
+  test("a pod whose claim waits again ends where Kubernetes has its devices down", async () => {
+    const pod = await cluster.createPod("lost", quarter);
+    await cluster.until("it is bound", () => isBound("lost"));
+    await cluster.playKubelet("lost", "Running");
+    await claims().releaseClaim({ name: `pod-${pod.metadata?.uid}`, requeue: true });
+    if (operator.allocation === "dra") {
+      await cluster.until("it ends", async () => {
+        const now = await cluster.pod("lost");
+        return now?.metadata?.uid !== pod.metadata?.uid || now?.metadata?.deletionTimestamp !== undefined;
+      });
+    } else {
+      // Nothing but the claim says where its vGPUs are: they are bound anew under it.
+      await cluster.until("it is bound again", async () => (await claimOf(pod))?.requeues === 1);
+      await cluster.until("it says so", () => isBound("lost"));
+      await remove(pod);
+    }
+    await cluster.core
+      .deleteNamespacedPod({ name: "lost", namespace: "default", gracePeriodSeconds: 0 })
+      .catch(() => undefined);
+  });
+
   test("a preemptible pod is told, and ends when another needs its place", async () => {
     const annotations = { "millpond.dev/preemptible": "true", "millpond.dev/grace": "5s" };
     const low = await cluster.createPod("low", whole, { annotations });
@@ -151,7 +172,13 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     });
     // There is no kubelet that would end it.
     for (const name of ["low", "other"]) {
-      if ((await cluster.pod(name))?.metadata?.deletionTimestamp === undefined) continue;
+      const told = await cluster.pod(name);
+      if (told?.metadata?.deletionTimestamp === undefined) continue;
+      // By this a Job with a pod failure policy knows that the pod did not fail.
+      expect(told.status?.conditions?.find(({ type }) => type === "DisruptionTarget")).toMatchObject({
+        status: "True",
+        reason: "PreemptionByMillpond",
+      });
       await cluster.core.deleteNamespacedPod({ name, namespace: "default", gracePeriodSeconds: 0 });
     }
     await cluster.until("the other has its place", () => isBound("high"));

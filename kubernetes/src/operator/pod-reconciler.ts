@@ -108,6 +108,8 @@ export class PodReconciler {
     const waiting = claims.find((claim) => !isHeld(claim));
     // It has notice, and has not begun: what it holds is taken, and it waits again.
     if (waiting === undefined) return undefined;
+    if (this.#options.deviceClaims !== undefined && waiting.requeues > 0 && isPlaced(pod))
+      return await this.#endRobbed(pod, waiting);
     const before = waiting.queuePosition > 1 ? `, ${waiting.queuePosition - 1} waiting before it` : "";
     const why = waiting.reason === "" ? "the pool has not looked at it yet" : waiting.reason;
     const message = `waits in queue ${waiting.queue === "" ? "default" : waiting.queue}: ${why}${before}`;
@@ -341,7 +343,22 @@ export class PodReconciler {
       reason: "Preempted",
       message,
     });
+    if (!isByLimit(claim)) await writer.markDisruption(pod, "PreemptionByMillpond", message);
     await writer.end(pod, seconds);
+    return undefined;
+  }
+
+  /**
+   * Its node or its device was lost, and the claim waits for others: a pod that has its place keeps what Kubernetes has
+   * allocated for it, so that another pod has to take what comes.
+   */
+  async #endRobbed(pod: V1Pod, claim: Claim): Promise<number | undefined> {
+    const { writer, names } = this.#options;
+    const message = `has lost its vGPUs and ends: ${claim.reason}`;
+    await writer.tell(pod, "Warning", "MillpondLost", message);
+    await writer.setCondition(pod, { type: keysOf(names).bound, status: "False", reason: "Lost", message });
+    await writer.markDisruption(pod, "DeviceLossByMillpond", message);
+    await writer.end(pod, Math.min(30, pod.spec?.terminationGracePeriodSeconds ?? 30));
     return undefined;
   }
 
@@ -356,6 +373,8 @@ export class PodReconciler {
       reason: "ClaimEnded",
       message,
     });
+    // The pool could not keep it.
+    if (claim.state === ClaimState.FAILED) await writer.markDisruption(pod, "DeviceLossByMillpond", message);
     await writer.end(pod, Math.min(30, pod.spec?.terminationGracePeriodSeconds ?? 30));
     return undefined;
   }
@@ -384,6 +403,11 @@ export class PodReconciler {
   }
 }
 
+/** Whether a claim ends because of what its owner has said: no disruption, and tried again it would end so again. */
+function isByLimit({ why }: Claim): boolean {
+  return ["time-limit-over", "time-limit-ends", "idle-limit"].includes(why?.code ?? "");
+}
+
 /** Whether a claim is granted, or needs nothing yet. */
 function isHeld({ state }: Claim): boolean {
   return state === ClaimState.BOUND || state === ClaimState.DORMANT;
@@ -395,6 +419,11 @@ function isGranted(claim: Claim): boolean {
 
 function isGated({ spec }: V1Pod, gate: string): boolean {
   return spec?.schedulingGates?.some(({ name }) => name === gate) ?? false;
+}
+
+/** Whether Kubernetes' scheduler has decided on it. */
+function isPlaced({ spec }: V1Pod): boolean {
+  return spec?.nodeName !== undefined && spec.nodeName !== "";
 }
 
 function hasStarted({ status }: V1Pod): boolean {

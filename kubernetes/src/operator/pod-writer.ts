@@ -157,6 +157,11 @@ export class PodWriter {
     await this.#cluster.core.patchNamespacedPod({ ...nameOf(pod), body: patch }, asJsonPatch);
   }
 
+  /** Says in Kubernetes' own words that the pod's end is no fault of its program: a Job need not count it as a failure. */
+  async markDisruption(pod: V1Pod, reason: string, message: string): Promise<void> {
+    await this.setCondition(pod, { type: "DisruptionTarget", status: "True", reason, message });
+  }
+
   /** Ends a pod; one that has gone, or has another UID by now, is no error. */
   async end(pod: V1Pod, graceSeconds: number): Promise<void> {
     const body = { gracePeriodSeconds: graceSeconds, preconditions: { uid: uidOf(pod) } };
