@@ -9,12 +9,15 @@ import { must, ScriptError, script } from "./lib/command.ts";
 import { type ImageEntry, makeImage } from "./lib/package/oci-image.ts";
 import { inRoot, root } from "./lib/paths.ts";
 import { step } from "./lib/steps.ts";
+import { withLibraries } from "./supply/bill-of-materials.ts";
 
 const stage = inRoot("build", "package", `millpond-${manifest.version}-linux-x64`);
 const output = inRoot("build", "package", `millpond-${manifest.version}.oci.tar`);
 
 /** Size limit of the image's uncompressed files, in bytes. */
 const sizeLimit = 150_000_000;
+
+const bill = "millpond.cdx.json";
 
 /** Staged files that belong into the image. */
 const parts = ["LICENSE", "THIRD-PARTY-LICENSES.txt", "cli", "kubernetes", "node", "build/native/release"];
@@ -48,6 +51,14 @@ async function stagedFiles(): Promise<ImageEntry[]> {
   };
   for (const part of parts) await add(part);
   return entries;
+}
+
+/** What the image has in it: all that the archive has, and the C library. */
+async function writeBill(): Promise<string> {
+  const [, distribution = ""] = /^ID=([a-z]+)$/m.exec(await readFile("/etc/os-release", "utf8")) ?? [];
+  const version = (await must("dpkg-query", ["-W", "-f", "${Version}", "libc6"])).trim();
+  const library = { name: "libc6", version, distribution, use: "a copy, of the host that built the image" };
+  return withLibraries(await readFile(join(stage, bill), "utf8"), [library]);
 }
 
 async function systemFiles(): Promise<ImageEntry[]> {
@@ -84,7 +95,12 @@ export async function main(): Promise<void> {
     }
     let size = 0;
     await step("image", async () => {
-      const entries = [...(await stagedFiles()), ...(await systemFiles())];
+      const text = await writeBill();
+      const entries = [
+        ...(await stagedFiles()),
+        ...(await systemFiles()),
+        { path: `opt/millpond/${bill}`, content: Buffer.from(text) },
+      ];
       size = entries.reduce((sum, { content }) => sum + (content?.length ?? 0), 0);
       if (size > sizeLimit) throw new ScriptError(`the image has ${size} bytes, more than ${sizeLimit}`);
       const node = "/opt/millpond/node/bin/node";
@@ -95,6 +111,7 @@ export async function main(): Promise<void> {
         user: "65532:65532",
       };
       await writeFile(output, makeImage(entries, config));
+      await writeFile(output.replace(/\.tar$/, ".cdx.json"), text);
     });
     const { size: packed } = await lstat(output);
     console.log(

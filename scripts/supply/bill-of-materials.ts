@@ -49,6 +49,26 @@ export function billOfMaterials({ version, packages, sources, copied, libraries,
         hashes: [{ alg: "SHA-256", content: createHash("sha256").update(content).digest("hex") }],
       })),
   ];
+  return format(version, components);
+}
+
+/** The bill of something that has further libraries of the distribution beside all that the archive has. */
+export function withLibraries(text: string, libraries: readonly NativeLibrary[]): string {
+  const { metadata, components } = JSON.parse(text) as {
+    readonly metadata: { readonly component: { readonly version: string } };
+    readonly components: readonly Component[];
+  };
+  return format(metadata.component.version, [
+    ...components,
+    ...libraries.toSorted(byName).map(libraryComponent),
+  ]);
+}
+
+interface Component {
+  readonly "bom-ref": string;
+}
+
+function format(version: string, components: readonly Component[]): string {
   const root = { type: "application", "bom-ref": `millpond@${version}`, name: "millpond", version };
   const bill = {
     bomFormat: "CycloneDX",

@@ -5,7 +5,7 @@ import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { billOfMaterials, type Materials } from "./bill-of-materials.ts";
+import { billOfMaterials, type Materials, withLibraries } from "./bill-of-materials.ts";
 import { signChecksums, writeChecksums } from "./checksums.ts";
 import { checkSupply, flawsOf, readLockFile } from "./lock-file.ts";
 
@@ -63,6 +63,16 @@ test("the bill of materials names what is bundled, copied and linked, with hashe
   expect(bill.components[4]?.hashes?.[0]?.content).toBe(
     "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
   );
+  const libc = { name: "libc6", version: "2.36", distribution: "debian", use: "a copy" };
+  expect(withLibraries(text, [])).toBe(text);
+  const more = JSON.parse(withLibraries(text, [libc])) as typeof bill & {
+    dependencies: { dependsOn: string[] }[];
+  };
+  expect(more.components.map(({ name }) => name)).toEqual([
+    ...bill.components.map(({ name }) => name),
+    "libc6",
+  ]);
+  expect(more.dependencies[0]?.dependsOn).toContain("pkg:deb/debian/libc6@2.36?arch=amd64");
   expect(() => billOfMaterials({ ...materials, copied: ["unknown"] })).toThrow("has no version and hash");
 });
 
