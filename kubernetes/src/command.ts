@@ -12,6 +12,7 @@ import { connectCluster, readVersion } from "./cluster/cluster.ts";
 import { installClientLibrary, withSockets } from "./node/client-library.ts";
 import { DevicePlugin } from "./node/device-plugin.ts";
 import { DraPlugin } from "./node/dra-plugin.ts";
+import { isUninstalled, removeTraces } from "./node/uninstall.ts";
 import { Operator } from "./operator/operator.ts";
 import { makeResourceNames } from "./request/resource-names.ts";
 import { setUp } from "./setup.ts";
@@ -20,7 +21,7 @@ const usage = `Usage: millpond-kubernetes operator [--namespace NAMESPACE] [--se
                       [--resource-names KIND=NAME,...] [--allocation auto|dra|device-plugin] [--listen 0.0.0.0:8443]
                       [--programs-controller URL]
                       [--webhook-url URL] [--lease-seconds 15]
-       millpond-kubernetes node [--domain millpond.dev] [--resource-names KIND=NAME,...]
+       millpond-kubernetes node [--namespace NAMESPACE] [--domain millpond.dev] [--resource-names KIND=NAME,...]
                       [--allocation auto|dra|device-plugin] [--library /usr/lib/millpond] [--kubelet /var/lib/kubelet]
                       [--cdi /var/run/cdi] [--install /var/lib/millpond/client] [--host-install PATH] [--slots 256]
                       [--sockets /run/millpond/sockets]
@@ -31,7 +32,8 @@ where there is none.
 
 node: gives the pods of a node the client library of --library, which it copies to --install; that is --host-install for
 the host, where it is another path there. Programs whose GPU is on the same node reach it by --sockets, which is in the
-run directory of the node's agent; empty: by TCP, as all others. It needs nothing of the pool.
+run directory of the node's agent; empty: by TCP, as all others. It needs nothing of the pool. When it ends because its
+DaemonSet is deleted, it takes its files away from the host.
 
 operator: answers the webhooks of a cluster and keeps its pods and their claims in agreement. Several may run; one leads.
 
@@ -44,6 +46,9 @@ the resources vgpu, compute, memory and memory-percent: vgpu=pool.example.org/gp
 vGPUs: by ResourceClaims (dra, Kubernetes 1.34 or later with consumable capacity) or by a device plugin; auto takes the
 first where the cluster's version has it.
 `;
+
+/** Name of the node plugin's DaemonSet. */
+const nodeObjects = "millpond-node";
 
 /**
  * Runs a part of Millpond in a Kubernetes cluster until SIGTERM or SIGINT. Resolves with the exit status.
@@ -160,13 +165,16 @@ async function runNode(args: readonly string[], environment: NodeJS.ProcessEnv):
   const installed = installClientLibrary(values.library, install, values["host-install"] ?? install);
   const library = values.sockets === "" ? installed : withSockets(installed, values.sockets);
   const allocation = chooseAllocation(parseAllocation(values.allocation), await readVersion(cluster));
-  await using _plugin =
+  const plugin =
     allocation === "dra"
       ? await DraPlugin.start({ cluster, names, library, kubeletDirectory, cdiDirectory: values.cdi, log })
       : DevicePlugin.start({ names, library, kubeletDirectory, slots: Number(slots), log });
   log.info({ allocation, library: library.version }, "gives pods the client library");
   await stopRequested();
-  log.info("stops");
+  await plugin[Symbol.asyncDispose]();
+  const isOver = await isUninstalled(cluster, values.namespace, nodeObjects);
+  if (isOver) removeTraces({ domain: names.domain, installDirectory: install, cdiDirectory: values.cdi });
+  log.info({ isOver }, "stops");
   return 0;
 }
 

@@ -7,6 +7,7 @@ import {
   ApiException,
   CoordinationV1Api,
   CoreV1Api,
+  CustomObjectsApi,
   KubeConfig,
   PatchStrategy,
   type RequestContext,
@@ -22,6 +23,8 @@ export interface Cluster {
   readonly coordination: CoordinationV1Api;
   readonly admission: AdmissionregistrationV1Api;
   readonly resource: ResourceV1Api;
+  /** Objects of any kind, by the names in their paths. */
+  readonly objects: CustomObjectsApi;
   readonly version: VersionApi;
   readonly watch: Watch;
 }
@@ -60,6 +63,7 @@ export function connectCluster(config?: ClusterConfig): Cluster {
     coordination: known.makeApiClient(CoordinationV1Api),
     admission: known.makeApiClient(AdmissionregistrationV1Api),
     resource: known.makeApiClient(ResourceV1Api),
+    objects: known.makeApiClient(CustomObjectsApi),
     version: known.makeApiClient(VersionApi),
     watch: new Watch(known),
   };

@@ -12,6 +12,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createClient } from "@connectrpc/connect";
+import { ApiException, type CustomObjectsApi } from "@kubernetes/client-node";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { DevicePlugin as DevicePluginService, Registration } from "../gen/kubelet/deviceplugin_v1beta1_pb.ts";
 import { DRAResourceHealth, HealthStatus } from "../gen/kubelet/dra_health_v1alpha1_pb.ts";
@@ -26,6 +27,7 @@ import { installClientLibrary, toCdi, withSockets } from "./client-library.ts";
 import { DevicePlugin } from "./device-plugin.ts";
 import { DraPlugin } from "./dra-plugin.ts";
 import { UnixGrpcServer, unixGrpcTransport } from "./unix-grpc.ts";
+import { isUninstalled, removeTraces } from "./uninstall.ts";
 
 function makeDirectory(): string {
   const directory = mkdtempSync(join(tmpdir(), "mp-node-"));
@@ -67,6 +69,36 @@ test("the client library is installed once for each content, and an older one st
   });
   expect(existsSync(sockets)).toBe(true);
   expect(() => installClientLibrary(join(directory, "nowhere"), install)).toThrow(/MILLPOND_E_NOT_INSTALLED/);
+});
+
+test("when Millpond is uninstalled its files leave the host, and those of others stay", async () => {
+  const directory = makeDirectory();
+  const { version } = makeLibrary(directory);
+  const cdi = join(directory, "cdi");
+  mkdirSync(cdi);
+  for (const name of [`millpond.dev-client-${version}.json`, "nvidia.json", "millpond.dev-other.json"])
+    writeFileSync(join(cdi, name), "{}");
+  const install = join(directory, "install");
+  writeFileSync(join(install, "notes"), "");
+  const paths = { domain: "millpond.dev", installDirectory: install, cdiDirectory: cdi };
+  removeTraces(paths);
+  expect(readdirSync(cdi).sort()).toEqual(["millpond.dev-other.json", "nvidia.json"]);
+  expect(readdirSync(install)).toEqual(["notes"]);
+  removeTraces({ ...paths, cdiDirectory: join(directory, "none") });
+  const answering = (answer: Promise<unknown>) =>
+    isUninstalled(
+      { objects: { getNamespacedCustomObject: () => answer } as unknown as CustomObjectsApi },
+      "ns",
+      "node",
+    );
+  const failing = (code: number) => Promise.reject(new ApiException(code, "no", {}, {}));
+  await expect(answering(Promise.resolve({ metadata: {} }))).resolves.toBe(false);
+  await expect(answering(Promise.resolve({ metadata: { deletionTimestamp: new Date() } }))).resolves.toBe(
+    true,
+  );
+  for (const code of [401, 403, 404]) await expect(answering(failing(code))).resolves.toBe(true);
+  for (const code of [429, 500]) await expect(answering(failing(code))).resolves.toBe(false);
+  await expect(answering(Promise.reject(new Error("connection refused")))).resolves.toBe(false);
 });
 
 test("the device plugin registers, lists its slots, gives the library, and registers again with a new kubelet", async () => {
