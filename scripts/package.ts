@@ -128,6 +128,8 @@ async function stageTypeScript(): Promise<string[]> {
     format: "esm",
     metafile: true,
     legalComments: "none",
+    // Names stay, so that a stack can be read. It keeps the image below its limit.
+    minifyWhitespace: true,
     // CommonJS packages inside an ES module still call require for Node's own modules.
     banner: {
       js: `import { createRequire as __createRequire } from "node:module";\nconst require = __createRequire(import.meta.url);`,

@@ -13,6 +13,7 @@ import { installClientLibrary, withSockets } from "./node/client-library.ts";
 import { DevicePlugin } from "./node/device-plugin.ts";
 import { DraPlugin } from "./node/dra-plugin.ts";
 import { isUninstalled, removeTraces } from "./node/uninstall.ts";
+import { keepRunning } from "./keep.ts";
 import { Operator } from "./operator/operator.ts";
 import { makeResourceNames } from "./request/resource-names.ts";
 import { setUp } from "./setup.ts";
@@ -26,6 +27,9 @@ const usage = `Usage: millpond-kubernetes operator [--namespace NAMESPACE] [--se
                       [--cdi /var/run/cdi] [--install /var/lib/millpond/client] [--host-install PATH] [--slots 256]
                       [--sockets /run/millpond/sockets]
        millpond-kubernetes setup [--namespace NAMESPACE]
+       millpond-kubernetes keep -- PROGRAM [ARGUMENT...]
+
+keep: runs a program, and again when it is killed: the workers of an agent, and their sessions, go on meanwhile.
 
 setup: makes the Secret millpond-pool of a pool that runs in the cluster, with its tokens and the controller's certificate,
 where there is none.
@@ -63,12 +67,13 @@ export async function runKubernetesCommand(
   if (part === "operator") return await runOperator(rest, environment);
   if (part === "setup") return await runSetup(rest, environment);
   if (part === "node") return await runNode(rest, environment);
+  if (part === "keep") return await runKept(rest, environment);
   if (part === "--help" || part === "-h") {
     process.stdout.write(usage);
     return 0;
   }
   throw millpondError("MILLPOND_E_INVALID", `${quote(part)} is no part that runs in a cluster`, {
-    remedy: "There are operator, node and setup.",
+    remedy: "There are operator, node, setup and keep.",
   });
 }
 
@@ -147,6 +152,18 @@ async function runSetup(args: readonly string[], environment: NodeJS.ProcessEnv)
   });
   makeLog(environment).info({ isNew }, "the pool has its Secret");
   return 0;
+}
+
+async function runKept(args: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
+  const [dashes, ...command] = args;
+  if (dashes !== "--" || command.length === 0) {
+    throw millpondError("MILLPOND_E_INVALID", "keep was given no program", {
+      remedy: "Write it after two dashes: keep -- PROGRAM [ARGUMENT...].",
+    });
+  }
+  const stop = new AbortController();
+  void stopRequested().then(() => stop.abort());
+  return await keepRunning({ command, signal: stop.signal, log: makeLog(environment) });
 }
 
 async function runNode(args: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {

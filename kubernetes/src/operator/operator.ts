@@ -271,13 +271,19 @@ export class Operator implements AsyncDisposable {
       },
       cleanup,
     });
+    const resourceClaimsByName = new Map<string, ResourceV1ResourceClaim>();
     const resourceClaims =
       this.#abilities.allocation === "dra"
         ? this.#reflect<ResourceV1ResourceClaim>(
             "/apis/resource.k8s.io/v1/resourceclaims",
             (page) => cluster.resource.listResourceClaimForAllNamespaces(page),
             {
-              onChange: ({ metadata }) => {
+              onChange: (object, isGone) => {
+                const { metadata } = object;
+                const name = `${metadata?.namespace}/${metadata?.name}`;
+                const known = resourceClaimsByName.get(name);
+                if (!isGone) resourceClaimsByName.set(name, object);
+                else if (known?.metadata?.uid === metadata?.uid) resourceClaimsByName.delete(name);
                 if (claims.isCompared) queue.add(`${userClaimKey}${metadata?.uid}`);
               },
               cleanup,
@@ -308,6 +314,7 @@ export class Operator implements AsyncDisposable {
       writer,
       deviceClaims: this.#abilities.allocation === "dra" ? new DeviceClaims(cluster, names) : undefined,
       findPod: (uid) => pods.objects.get(uid),
+      findResourceClaim: (namespace, name) => resourceClaimsByName.get(`${namespace}/${name}`),
       isGone: async (namespace, name, uid) => {
         try {
           return (await cluster.core.readNamespacedPod({ namespace, name })).metadata?.uid !== uid;

@@ -4,7 +4,7 @@
 // time and remembers nothing that matters, so whoever takes over goes on where another has stopped.
 
 import { type Claim, ClaimState, errorCodeOf, formatDuration } from "@millpond/api";
-import type { V1Pod } from "@kubernetes/client-node";
+import type { ResourceV1ResourceClaim, V1Pod } from "@kubernetes/client-node";
 import type { Logger } from "pino";
 import { parseSlices, type PodRequest, readPodOptions } from "../request/pod-request.ts";
 import { podOfClaim, type PodIdentity, toClaimPriority, toClaims } from "../request/pod-claims.ts";
@@ -14,7 +14,7 @@ import { objectName, tokenKey } from "../webhook/mutate-pod.ts";
 import { claimNameKey } from "../webhook/mutate-user-claims.ts";
 import { readResize } from "../webhook/validate-pod.ts";
 import { type ClaimView, hasEnded } from "./claim-view.ts";
-import { type DeviceClaims, lacksDevices } from "./device-claims.ts";
+import { type DeviceClaims, epochKey, lacksDevices } from "./device-claims.ts";
 import type { UserClaims } from "./user-claims.ts";
 import { isConflict, isOver, nameOf, type PodWriter, uidOf } from "./pod-writer.ts";
 
@@ -29,6 +29,8 @@ export interface PodReconcilerOptions {
   readonly userClaims: UserClaims | undefined;
   /** By UID; undefined: it is not there. */
   readonly findPod: (uid: string) => V1Pod | undefined;
+  /** A ResourceClaim by its name; undefined: there is none, or not yet. */
+  readonly findResourceClaim: (namespace: string, name: string) => ResourceV1ResourceClaim | undefined;
   /** Whether the API server has no such pod either. */
   readonly isGone: (namespace: string, name: string, uid: string) => Promise<boolean>;
   /** The tenant that is charged for pods of a namespace, and the queue of those that name none. */
@@ -109,7 +111,7 @@ export class PodReconciler {
     // It has notice, and has not begun: what it holds is taken, and it waits again.
     if (waiting === undefined) return undefined;
     if (this.#options.deviceClaims !== undefined && waiting.requeues > 0 && isPlaced(pod))
-      return await this.#endRobbed(pod, waiting);
+      return await this.#endRobbed(pod, waiting.reason);
     const before = waiting.queuePosition > 1 ? `, ${waiting.queuePosition - 1} waiting before it` : "";
     const why = waiting.reason === "" ? "the pool has not looked at it yet" : waiting.reason;
     const message = `waits in queue ${waiting.queue === "" ? "default" : waiting.queue}: ${why}${before}`;
@@ -201,6 +203,8 @@ export class PodReconciler {
   ): Promise<number | undefined> {
     const { names, writer, endpoint, makeToken, deviceClaims, hostOf } = this.#options;
     const keys = keysOf(names);
+    if (this.#isRobbed(pod, objectName(id), claims))
+      return await this.#endRobbed(pod, "its claim waited again, and has others now");
     const isNew = isGated(pod, keys.gate) || pod.spec?.nodeName === undefined || !hasStarted(pod);
     if (isNew) {
       const tokens: Record<string, string> = {};
@@ -348,13 +352,26 @@ export class PodReconciler {
     return undefined;
   }
 
+  /** Whether the pod's ResourceClaims, which cannot be changed any more, are of an earlier allocation than its claims have. */
+  #isRobbed(pod: V1Pod, baseName: string, claims: readonly Claim[]): boolean {
+    const { names, findResourceClaim } = this.#options;
+    if (!isPlaced(pod)) return false;
+    return claims.some(({ lazy, allocation }, index) => {
+      const there = findResourceClaim(nameOf(pod).namespace, `${baseName}-${index}`);
+      const epoch = there?.metadata?.annotations?.[epochKey(names)];
+      const isReserved = there?.status?.reservedFor?.some(({ uid }) => uid === uidOf(pod)) ?? false;
+      // What is lazy is allocated anew under a pod that runs, and its ResourceClaim says nothing of devices.
+      return !lazy && isReserved && epoch !== undefined && (allocation?.epoch ?? 0n) > BigInt(epoch);
+    });
+  }
+
   /**
    * Its node or its device was lost, and the claim waits for others: a pod that has its place keeps what Kubernetes has
    * allocated for it, so that another pod has to take what comes.
    */
-  async #endRobbed(pod: V1Pod, claim: Claim): Promise<number | undefined> {
+  async #endRobbed(pod: V1Pod, why: string): Promise<number | undefined> {
     const { writer, names } = this.#options;
-    const message = `has lost its vGPUs and ends: ${claim.reason}`;
+    const message = `has lost its vGPUs and ends: ${why}`;
     await writer.tell(pod, "Warning", "MillpondLost", message);
     await writer.setCondition(pod, { type: keysOf(names).bound, status: "False", reason: "Lost", message });
     await writer.markDisruption(pod, "DeviceLossByMillpond", message);
