@@ -91,6 +91,31 @@ export function lacksDevices({ spec, status }: V1Pod): boolean {
   return scheduled?.reason === "Unschedulable" && /allocate all claims/.test(scheduled.message ?? "");
 }
 
+/**
+ * Whether a ResourceClaim that the pod has is of devices that its claim has lost: it waited again, and was granted others. A claim
+ * that a resize has moved is none, and what is lazy is allocated anew under a pod that runs. A pure function.
+ */
+export function isOfLostDevices(
+  names: ResourceNames,
+  pod: V1Pod,
+  { metadata, spec, status }: ResourceV1ResourceClaim,
+  claim: Claim,
+): boolean {
+  const isPods = status?.reservedFor?.some(({ uid }) => uid === pod.metadata?.uid) ?? false;
+  const epoch = metadata?.annotations?.[epochKey(names)];
+  // One that is not known to be older may be newer: the pool and the API server are read one after the other.
+  const isOlder = /^\d+$/.test(epoch ?? "") && (claim.allocation?.epoch ?? 0n) > BigInt(epoch ?? "");
+  if (!isPods || !isOlder || claim.lazy || claim.requeues === 0) return false;
+  const now = toResourceClaim(names, pod, metadata?.name ?? "", claim).spec;
+  const devicesOf = (each: typeof spec): string =>
+    (each.devices?.requests ?? [])
+      .flatMap(({ exactly }) => exactly?.selectors ?? [])
+      .map(({ cel }) => cel?.expression ?? "")
+      .sort()
+      .join("\n");
+  return devicesOf(spec) !== devicesOf(now);
+}
+
 /** The picture of a claim's allocation. */
 export function toResourceClaim(
   names: ResourceNames,

@@ -133,27 +133,6 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
       .catch(() => undefined);
   });
 
-  test("a pod whose claim waits again ends where Kubernetes has its devices down", async () => {
-    const pod = await cluster.createPod("lost", quarter);
-    await cluster.until("it is bound", () => isBound("lost"));
-    await cluster.playKubelet("lost", "Running");
-    await claims().releaseClaim({ name: `pod-${pod.metadata?.uid}`, requeue: true });
-    if (operator.allocation === "dra") {
-      await cluster.until("it ends", async () => {
-        const now = await cluster.pod("lost");
-        return now?.metadata?.uid !== pod.metadata?.uid || now?.metadata?.deletionTimestamp !== undefined;
-      });
-    } else {
-      // Nothing but the claim says where its vGPUs are: they are bound anew under it.
-      await cluster.until("it is bound again", async () => (await claimOf(pod))?.requeues === 1);
-      await cluster.until("it says so", () => isBound("lost"));
-      await remove(pod);
-    }
-    await cluster.core
-      .deleteNamespacedPod({ name: "lost", namespace: "default", gracePeriodSeconds: 0 })
-      .catch(() => undefined);
-  });
-
   test("a preemptible pod is told, and ends when another needs its place", async () => {
     const annotations = { "millpond.dev/preemptible": "true", "millpond.dev/grace": "5s" };
     const low = await cluster.createPod("low", whole, { annotations });

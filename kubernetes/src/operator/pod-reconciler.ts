@@ -14,7 +14,7 @@ import { objectName, tokenKey } from "../webhook/mutate-pod.ts";
 import { claimNameKey } from "../webhook/mutate-user-claims.ts";
 import { readResize } from "../webhook/validate-pod.ts";
 import { type ClaimView, hasEnded } from "./claim-view.ts";
-import { type DeviceClaims, epochKey, lacksDevices } from "./device-claims.ts";
+import { type DeviceClaims, isOfLostDevices, lacksDevices } from "./device-claims.ts";
 import type { UserClaims } from "./user-claims.ts";
 import { isConflict, isOver, nameOf, type PodWriter, uidOf } from "./pod-writer.ts";
 
@@ -352,16 +352,13 @@ export class PodReconciler {
     return undefined;
   }
 
-  /** Whether the pod's ResourceClaims, which cannot be changed any more, are of an earlier allocation than its claims have. */
+  /** Whether the pod's ResourceClaims, which cannot be changed any more, are of devices that its claims have lost. */
   #isRobbed(pod: V1Pod, baseName: string, claims: readonly Claim[]): boolean {
     const { names, findResourceClaim } = this.#options;
     if (!isPlaced(pod)) return false;
-    return claims.some(({ lazy, allocation }, index) => {
+    return claims.some((claim, index) => {
       const there = findResourceClaim(nameOf(pod).namespace, `${baseName}-${index}`);
-      const epoch = there?.metadata?.annotations?.[epochKey(names)];
-      const isReserved = there?.status?.reservedFor?.some(({ uid }) => uid === uidOf(pod)) ?? false;
-      // What is lazy is allocated anew under a pod that runs, and its ResourceClaim says nothing of devices.
-      return !lazy && isReserved && epoch !== undefined && (allocation?.epoch ?? 0n) > BigInt(epoch);
+      return there !== undefined && isOfLostDevices(names, pod, there, claim);
     });
   }
 
