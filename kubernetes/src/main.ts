@@ -14,6 +14,6 @@ try {
 /** With what is behind it: `fetch failed` alone says nothing. */
 function describe(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  const message = "rawMessage" in error ? String(error.rawMessage) : error.message;
-  return error.cause === undefined ? message : `${message}: ${describe(error.cause)}`;
+  if ("rawMessage" in error) return String(error.rawMessage);
+  return error.cause === undefined ? error.message : `${error.message}: ${describe(error.cause)}`;
 }
