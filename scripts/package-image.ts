@@ -53,7 +53,7 @@ async function stagedFiles(): Promise<ImageEntry[]> {
   return entries;
 }
 
-/** What the image has in it: all that the archive has, and the C library. */
+/** The image contains all of the archive, and the C library. */
 async function writeBill(): Promise<string> {
   const [, distribution = ""] = /^ID=([a-z]+)$/m.exec(await readFile("/etc/os-release", "utf8")) ?? [];
   const version = (await must("dpkg-query", ["-W", "-f", "${Version}", "libc6"])).trim();

@@ -7,7 +7,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { keepRunning } from "./keep.ts";
 import { testLog } from "./testing/test-pool.ts";
 
-/** A program that notes its starts, its process id first, and then does as it is told. */
+/** A program that writes its process id into a file at each start, and then runs `script`. */
 function makeProgram(script: string) {
   const directory = mkdtempSync(join(tmpdir(), "mp-keep-"));
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));

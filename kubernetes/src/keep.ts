@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Keeps a program of a container running. What an agent leaves when it is killed, workers with their sessions, ends with its
-// container, and not with the agent: the next one, in the same container, takes them over.
+// Keeps a program of a container running. The workers and sessions of an agent that is killed would end with the container:
+// the next agent, in the same container, takes them over.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { constants } from "node:os";
@@ -20,7 +20,7 @@ export interface KeepOptions {
   readonly pauseMs?: number;
 }
 
-/** So often a start may fail in a row: then Kubernetes sees to it, and shows it. */
+/** Limit of failed starts in a row. After them the container ends, and Kubernetes reports it. */
 const maxFailures = 3;
 
 /**
@@ -40,7 +40,7 @@ export async function keepRunning(options: KeepOptions): Promise<number> {
       failures = 0;
     } else {
       failures += 1;
-      // What never ran well is of a wrong configuration: there is nothing to keep.
+      // A first start that fails has left no workers, and its configuration is probably wrong.
       if (!isProven || failures >= maxFailures) return status;
     }
     log.error({ status }, "the program has ended, and is started again; what it left goes on");

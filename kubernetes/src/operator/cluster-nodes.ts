@@ -41,7 +41,7 @@ export interface CordonChange {
   readonly reason: string;
 }
 
-/** What the pool has to be told for its cordons to be those of the cluster. A pure function. */
+/** The cordons of the pool that differ from those of the cluster. A pure function. */
 export function cordonsToChange(poolNodes: readonly PoolNode[], nodes: readonly V1Node[]): CordonChange[] {
   return poolNodes.flatMap((poolNode): CordonChange[] => {
     const host = findHost(poolNode, nodes);
@@ -49,7 +49,7 @@ export function cordonsToChange(poolNodes: readonly PoolNode[], nodes: readonly 
     const reason = cordonReason(host.metadata?.name ?? "");
     const isWanted = host.spec?.unschedulable === true;
     if (isWanted && !poolNode.cordoned) return [{ name: poolNode.name, cordoned: true, reason }];
-    // What a person has cordoned stays so.
+    // Cordons of administrators stay.
     if (!isWanted && poolNode.cordoned && poolNode.cordonReason === reason)
       return [{ name: poolNode.name, cordoned: false, reason: "" }];
     return [];

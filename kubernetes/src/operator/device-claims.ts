@@ -92,8 +92,8 @@ export function lacksDevices({ spec, status }: V1Pod): boolean {
 }
 
 /**
- * Whether a ResourceClaim that the pod has is of devices that its claim has lost: it waited again, and was granted others. A claim
- * that a resize has moved is none, and what is lazy is allocated anew under a pod that runs. A pure function.
+ * Whether a ResourceClaim of the pod names devices that the pod's claim has lost: the claim returned to its queue, and was
+ * granted other devices. A resize can move a claim, too, and a lazy claim is allocated often: neither counts. A pure function.
  */
 export function isOfLostDevices(
   names: ResourceNames,

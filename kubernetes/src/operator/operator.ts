@@ -87,7 +87,7 @@ export class Operator implements AsyncDisposable {
   readonly #tasks: Promise<void>[] = [];
   readonly #election: LeaderElection;
   #namespaces: Reflector<V1Namespace> | undefined;
-  /** Of the cluster, while it leads. */
+  /** Nodes of the cluster, while this replica leads. */
   #nodes: Reflector<V1Node> | undefined;
   #webhook: WebhookServer | undefined;
   #pods = 0;
