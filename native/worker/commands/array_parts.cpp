@@ -55,15 +55,6 @@ CUresult Executor::readTile(const Crossing<CUarrayMapInfo>& sent, CUarrayMapInfo
   return CUDA_SUCCESS;
 }
 
-void Executor::endTiles(std::vector<uint64_t> memories) {
-  if (memories.empty()) return;
-  Ending ending{0, 0, 0, Ending::Kind::kTiles, std::move(memories), {}};
-  if (fence(0, ending.fence) != CUDA_SUCCESS) ending.fence.clear();
-  ending.number = ++lastRetired_;
-  endings_.push_back(std::move(ending));
-  progressEndings();
-}
-
 CUresult Executor::onArrayMap(const cmd::Decoded<cmd::ArrayMap>& command) {
   Stream s;
   if (!stream(command.fixed.stream, s)) return violation("unknown stream");
@@ -92,7 +83,7 @@ CUresult Executor::onArrayMap(const cmd::Decoded<cmd::ArrayMap>& command) {
   }
   if (rc) {
     virtualMemory_.forget(held);
-    updateMemoryCounters();
+    budgets_.publish();
     return rc;
   }
   rc = driver_.cuMemMapArrayAsync(entries.data(), static_cast<unsigned>(entries.size()), s.handle);
@@ -102,7 +93,11 @@ CUresult Executor::onArrayMap(const cmd::Decoded<cmd::ArrayMap>& command) {
     if (change.memory) tiles_.add(change.array, change.part, *change.memory, rc ? nullptr : &gone);
     if (!change.memory && !rc) tiles_.remove(change.array, change.part, gone);
   }
-  endTiles(std::move(gone));
+  if (!gone.empty())
+    frees_.end({.finish = [this, gone](uint16_t) {
+      virtualMemory_.forget(gone);
+      budgets_.publish();
+    }});
   if (!rc) reply(cmd::ArrayMapReply{});
   return rc;
 }

@@ -74,21 +74,19 @@ CUresult Executor::onCopyBox(const cmd::Decoded<cmd::CopyBox>& command) {
 }
 
 CUresult Executor::onArrayCreate(const cmd::Decoded<cmd::ArrayCreate>& command) {
-  if (!boundContext_) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
   const auto attempt = [this, wanted = command.fixed]() -> CUresult {
     void* made = nullptr;
     uint64_t bytes = 0;
     if (CUresult rc = makeArray(wanted, made, bytes)) return rc;
     const HandleKind kind = wanted.levels ? HandleKind::kMipmappedArray : HandleKind::kArray;
     if (!adopt(kind, wanted.handle, made)) return violation("the array's handle is in use already");
-    arrayBytes_[wanted.handle] = {deviceOf(boundContext_), bytes, (wanted.flags & CUDA_ARRAY3D_DEFERRED_MAPPING) != 0};
+    arrayBytes_[wanted.handle] = {contexts_.deviceOf(contexts_.bound()), bytes, (wanted.flags & CUDA_ARRAY3D_DEFERRED_MAPPING) != 0};
     return CUDA_SUCCESS;
   };
   if (CUresult rc = attempt(); rc != CUDA_ERROR_OUT_OF_MEMORY) return rc;
-  std::vector<MemoryPools::Block> kept;
-  pools_.trimDevice(deviceOf(boundContext_), kept);
-  giveBackBlocks(kept);
-  return afterFrees(attempt, Frees::kOfPoolsToo);
+  memory_.trimPools(contexts_.deviceOf(contexts_.bound()));
+  return frees_.after(attempt, Frees::Which::kOfPoolsToo);
 }
 
 CUresult Executor::makeArray(const cmd::ArrayCreate& wanted, void*& made, uint64_t& bytes) {
@@ -97,7 +95,7 @@ CUresult Executor::makeArray(const cmd::ArrayCreate& wanted, void*& made, uint64
   if (wanted.levels && (!d.cuMipmappedArrayCreate || !d.cuMipmappedArrayDestroy ||
                         !d.cuMipmappedArrayGetMemoryRequirements))
     return CUDA_ERROR_NOT_SUPPORTED;
-  ClaimBudget& budget = budgets_[deviceOf(boundContext_)];
+  ClaimBudget& budget = budgets_.at(contexts_.deviceOf(contexts_.bound()));
   bytes = leastBytes(wanted);
   if (!budget.take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUDA_ARRAY3D_DESCRIPTOR desc{};
@@ -114,7 +112,7 @@ CUresult Executor::makeArray(const cmd::ArrayCreate& wanted, void*& made, uint64
   if (!rc) {
     made = wanted.levels ? static_cast<void*>(mipmapped) : static_cast<void*>(array);
     CUDA_ARRAY_MEMORY_REQUIREMENTS real{};
-    const CUdevice device = devices_.all()[deviceOf(boundContext_)].device;
+    const CUdevice device = devices_.all()[contexts_.deviceOf(contexts_.bound())].device;
     const CUresult told = isBare(wanted)  ? CUDA_ERROR_INVALID_VALUE
                           : wanted.levels ? d.cuMipmappedArrayGetMemoryRequirements(&real, mipmapped, device)
                                           : d.cuArrayGetMemoryRequirements(&real, array, device);
@@ -129,7 +127,7 @@ CUresult Executor::makeArray(const cmd::ArrayCreate& wanted, void*& made, uint64
     }
   }
   if (rc) budget.give({bytes});
-  updateMemoryCounter(boundContext_);
+  budgets_.publish(contexts_.deviceOf(contexts_.bound()));
   return rc;
 }
 
@@ -151,35 +149,27 @@ CUresult Executor::onArrayDestroy(const cmd::Decoded<cmd::ArrayDestroy>& command
   drop(kind, wire);
   if (!object) {  // its context has ended, and took it along
     virtualMemory_.forget(tiles);
-    budgets_[memory.device].give({memory.bytes});
-    updateMemoryCounters();
+    budgets_.at(memory.device).give({memory.bytes});
+    budgets_.publish();
     return CUDA_SUCCESS;
   }
-  Ending ending{++lastRetired_, 0, 0, Ending::Kind::kArray, {}, {}};
-  ending.array = object;
-  ending.isMipmapped = isMipmapped;
-  ending.context = boundContext_;
-  ending.arrayMemory = memory;
-  ending.memories = std::move(tiles);
-  if (fence(0, ending.fence) != CUDA_SUCCESS) ending.fence.clear();
-  endings_.push_back(std::move(ending));
-  progressEndings();
+  const auto finish = [this, object, isMipmapped, memory, tiles](uint16_t context) {
+    const uint16_t before = contexts_.bound();
+    // A context that has ended took its arrays along.
+    if (context && contexts_.use(context)) {
+      if (isMipmapped)
+        driver_.cuMipmappedArrayDestroy(static_cast<CUmipmappedArray>(object));
+      else
+        driver_.cuArrayDestroy(static_cast<CUarray>(object));
+    }
+    if (before) contexts_.use(before);
+    virtualMemory_.forget(tiles);
+    budgets_.at(memory.device).give({memory.bytes});
+    budgets_.publish();
+  };
+  // The end of an array waits for the device: docs/decisions/0030.
+  frees_.end({.finish = finish, .context = contexts_.bound(), .mayWait = true});
   return CUDA_SUCCESS;
-}
-
-void Executor::finishArray(const Ending& ending) {
-  const uint16_t before = boundContext_;
-  // A context that has ended took its arrays along.
-  if (ending.context && useContext(ending.context)) {
-    if (ending.isMipmapped)
-      driver_.cuMipmappedArrayDestroy(static_cast<CUmipmappedArray>(ending.array));
-    else
-      driver_.cuArrayDestroy(static_cast<CUarray>(ending.array));
-  }
-  if (before) useContext(before);
-  virtualMemory_.forget(ending.memories);
-  budgets_[ending.arrayMemory.device].give({ending.arrayMemory.bytes});
-  updateMemoryCounters();
 }
 
 CUresult Executor::onArrayLevel(const cmd::Decoded<cmd::ArrayLevel>& command) {
@@ -269,7 +259,7 @@ CUresult Executor::onTextureCreate(const cmd::Decoded<cmd::TextureCreate>& comma
   if (!wanted.isSurface && driver_.cuTexObjectCreate)
     rc = driver_.cuTexObjectCreate(&object, &resource, &texture, wanted.hasView ? &view : nullptr);
   if (rc) return rc;
-  textures_[object] = {boundContext_, wanted.isSurface != 0};
+  textures_[object] = {contexts_.bound(), wanted.isSurface != 0};
   reply(cmd::TextureCreateReply{object});
   return CUDA_SUCCESS;
 }
@@ -279,34 +269,28 @@ CUresult Executor::onTextureDestroy(const cmd::Decoded<cmd::TextureDestroy>& com
   if (found == textures_.end()) return CUDA_ERROR_INVALID_HANDLE;
   const Texture texture = found->second;
   textures_.erase(found);
-  Ending ending{++lastRetired_, command.fixed.object, 0,
-                texture.isSurface ? Ending::Kind::kSurface : Ending::Kind::kTexture, {}, {}};
-  ending.context = texture.context;
-  if (fence(0, ending.fence) != CUDA_SUCCESS) ending.fence.clear();
-  endings_.push_back(std::move(ending));
-  progressEndings();
+  const auto finish = [this, object = command.fixed.object, isSurface = texture.isSurface](uint16_t context) {
+    const uint16_t before = contexts_.bound();
+    if (context && contexts_.use(context)) {
+      if (isSurface)
+        driver_.cuSurfObjectDestroy(object);
+      else
+        driver_.cuTexObjectDestroy(object);
+    }
+    if (before) contexts_.use(before);
+  };
+  frees_.end({.finish = finish, .context = texture.context});
   return CUDA_SUCCESS;
-}
-
-void Executor::finishTexture(const Ending& ending) {
-  const uint16_t before = boundContext_;
-  if (ending.context && useContext(ending.context)) {
-    if (ending.kind == Ending::Kind::kSurface)
-      driver_.cuSurfObjectDestroy(ending.address);
-    else
-      driver_.cuTexObjectDestroy(ending.address);
-  }
-  if (before) useContext(before);
 }
 
 CUresult Executor::onPeerAccess(const cmd::Decoded<cmd::PeerAccess>& command) {
   const uint32_t peer = command.fixed.peer;
-  if (!boundContext_) return CUDA_ERROR_INVALID_CONTEXT;
-  if (peer == 0 || peer > contexts_.size() || !contexts_[peer - 1].handle) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (peer == 0 || peer > contexts_.size() || !contexts_.at(peer).handle) return CUDA_ERROR_INVALID_CONTEXT;
   const auto call = command.fixed.enable ? driver_.cuCtxEnablePeerAccess : nullptr;
   const auto undo = command.fixed.enable ? nullptr : driver_.cuCtxDisablePeerAccess;
-  if (call) return call(contexts_[peer - 1].handle, 0);
-  return undo ? undo(contexts_[peer - 1].handle) : CUDA_ERROR_NOT_SUPPORTED;
+  if (call) return call(contexts_.at(peer).handle, 0);
+  return undo ? undo(contexts_.at(peer).handle) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 }  // namespace millpond::worker

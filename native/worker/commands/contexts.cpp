@@ -18,8 +18,8 @@ constexpr unsigned kFlagsPassedOn = CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_SYNC_MEMO
 CUresult Executor::admitContext(uint32_t number) {
   if (number <= devices_.all().size() || number >= wire::kContextLimit)
     return violation("a context of the number " + std::to_string(number));
-  if (number > contexts_.size()) contexts_.resize(number);
-  const Context& before = contexts_[number - 1u];
+  if (number > contexts_.size()) contexts_.all().resize(number);
+  const Context& before = contexts_.at(number);
   if (!before.handle) return CUDA_SUCCESS;
   // Numbers are used again only after thousands of others: so many contexts wait for their work to end.
   return before.ending ? CUDA_ERROR_OUT_OF_MEMORY : violation("the number of a context is taken");
@@ -36,9 +36,9 @@ CUresult Executor::onContextCreate(const cmd::Decoded<cmd::ContextCreate>& comma
   std::vector<CUexecAffinityParam> affinities(bytes.size() / sizeof(CUexecAffinityParam));
   if (!affinities.empty()) std::memcpy(affinities.data(), bytes.data(), bytes.size());
 
-  if (CUresult rc = admitOneContext()) return rc;
-  if (CUresult rc = chargeContext(create.context, static_cast<uint16_t>(create.device))) {
-    countContexts();
+  if (!counts_.take(Thing::kContext, 1)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (CUresult rc = charges_.context(create.context, static_cast<uint16_t>(create.device))) {
+    counts_.countContexts();
     return rc;
   }
   CUcontext handle = nullptr;
@@ -49,36 +49,35 @@ CUresult Executor::onContextCreate(const cmd::Decoded<cmd::ContextCreate>& comma
   else
     rc = driver_.cuCtxCreate_v3(&handle, affinities.data(), static_cast<int>(affinities.size()), flags, device);
   // The driver has made the new context current; whichever is bound stays so.
-  if (boundContext_) driver_.cuCtxSetCurrent(contexts_[boundContext_ - 1u].handle);
+  if (contexts_.bound()) driver_.cuCtxSetCurrent(contexts_.at(contexts_.bound()).handle);
   if (rc) {
-    driverMemory_.dropContext(create.context);
-    countContexts();
+    charges_.dropContext(create.context);
+    counts_.countContexts();
     return rc;
   }
-  contexts_[create.context - 1u] = {static_cast<uint16_t>(create.device), handle, true, false, {}};
+  contexts_.at(create.context) = {static_cast<uint16_t>(create.device), handle, true, false, {}};
   return CUDA_SUCCESS;
 }
 
 CUresult Executor::onContextDestroy(const cmd::Decoded<cmd::ContextDestroy>& command) {
   const uint32_t number = command.fixed.context;
-  if (number <= devices_.all().size() || number > contexts_.size() || !contexts_[number - 1u].used)
+  if (number <= devices_.all().size() || number > contexts_.size() || !contexts_.at(number).used)
     return violation("this is no context of the program's");
-  Context& context = contexts_[number - 1u];
+  Context& context = contexts_.at(number);
   if (!context.handle || std::exchange(context.ending, true)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   const auto end = [this, number = static_cast<uint16_t>(number)](CUresult) {
-    const CUcontext handle = contexts_[number - 1u].handle;
-    const CUgreenCtx green = contexts_[number - 1u].green;
+    const CUcontext handle = contexts_.at(number).handle;
+    const CUgreenCtx green = contexts_.at(number).green;
     if (green) endStreamsOf(number);
     forgetContext(number);
-    contexts_[number - 1u] = {0, nullptr, true, false, {}};
-    countContexts();
+    contexts_.at(number) = {0, nullptr, true, false, {}};
+    counts_.countContexts();
     return green ? driver_.cuGreenCtxDestroy(green) : driver_.cuCtxDestroy_v2(handle);
   };
   // The driver would wait for the work that is left.
   std::vector<Mark> marks;
-  if (fence(static_cast<uint16_t>(number), marks) != CUDA_SUCCESS || marks.empty()) return end(CUDA_SUCCESS);
-  pending_.push_back({current_, std::move(marks), nullptr, end});
-  return kDeferred;
+  if (marks_.fence(static_cast<uint16_t>(number), marks) != CUDA_SUCCESS || marks.empty()) return end(CUDA_SUCCESS);
+  return waits_.until(std::move(marks), end);
 }
 
 void Executor::endStreamsOf(uint16_t number) {
@@ -88,36 +87,31 @@ void Executor::endStreamsOf(uint16_t number) {
     driver_.cuStreamDestroy_v2(static_cast<CUstream>(entry.object));
     handles_.lose(entry);
   });
-  count(HandleKind::kStream);
-  if (CUstream& quiet = contexts_[number - 1u].quiet) driver_.cuStreamDestroy_v2(std::exchange(quiet, nullptr));
+  counts_.count(HandleKind::kStream);
+  if (CUstream& quiet = contexts_.at(number).quiet) driver_.cuStreamDestroy_v2(std::exchange(quiet, nullptr));
 }
 
 void Executor::forgetContext(uint16_t number) {
   handles_.eachOf(number, [&](HandleMap::Entry& entry) {
     const HandleKind kind = handle::kind(entry.wire);
     if (kind == HandleKind::kStream && entry.object) detachDownloads(static_cast<CUstream>(entry.object));
-    if (kind == HandleKind::kEvent && entry.object) answerWaitersOf(static_cast<CUevent>(entry.object));
-    if (kind == HandleKind::kModule) dropModuleCharge(entry.wire);
+    if (kind == HandleKind::kEvent && entry.object) waits_.endEvent(static_cast<CUevent>(entry.object));
+    if (kind == HandleKind::kModule) charges_.dropModule(entry.wire);
     if (handle::livesInContext(kind)) handles_.lose(entry);
   });
-  driverMemory_.dropContext(number);
-  updateMemoryCounters();
-  Context& gone = contexts_[number - 1u];
+  charges_.dropContext(number);
+  budgets_.publish();
+  Context& gone = contexts_.at(number);
   gone.streams = gone.mostStreams = 0;
   gone.stackBytes = kUsualStack;
   gone.localBytes = 0;
-  count(HandleKind::kStream);
-  count(HandleKind::kEvent);
+  counts_.count(HandleKind::kStream);
+  counts_.count(HandleKind::kEvent);
   const auto forget = [number](Mark& mark) {
     if (mark.context == number) mark.event = nullptr;
   };
-  for (Pending& each : pending_) std::for_each(each.events.begin(), each.events.end(), forget);
-  for (Retired& each : retired_) std::for_each(each.fence.begin(), each.fence.end(), forget);
-  for (Ending& each : endings_) {
-    std::for_each(each.fence.begin(), each.fence.end(), forget);
-    if (each.context == number) each.context = 0;  // its object is gone already
-  }
-  for (PoolFreeing& each : poolFrees_) forget(each.mark);
+  waits_.forgetContext(number);
+  frees_.forgetContext(number);
   std::erase_if(textures_, [number](const auto& each) { return each.second.context == number; });
   for (Hold& each : holds_) forget(each.mark);
   for (Landing& each : landings_) forget(each.mark);
@@ -127,45 +121,41 @@ void Executor::forgetContext(uint16_t number) {
     if (each.stream.context == number && each.left && !each.failure) each.failure = CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
   for (const auto& gate : gates_) gate->forget(number);
-  contexts_[number - 1u].pool.clear();
-  contexts_[number - 1u].quiet = nullptr;
+  contexts_.at(number).pool.clear();
+  contexts_.at(number).quiet = nullptr;
   journal_.forgetSettings(number);
   eventTimes_.forgetContext(number);
   for (auto& [wire, function] : functions_)
     if (function.inContext.size() > number) function.inContext[number] = nullptr;
-  if (boundContext_ == number) useContext(primaryOf(number));
+  if (contexts_.bound() == number) contexts_.use(contexts_.primaryOf(number));
 }
 
 CUresult Executor::onContextReset(const cmd::Decoded<cmd::ContextReset>&) {
-  const uint16_t number = current_.context;
+  const uint16_t number = session_.current().context;
   if (number == 0 || number > devices_.all().size()) return violation("only primary contexts are reset");
   // The client has ended what lived in it. What libraries have there, their variables above all, only the driver can make
   // as it was at first. It would wait for the work that is left.
   const auto reset = [this, number] { return resetPrimary(number); };
   std::vector<Mark> marks;
-  if (fence(number, marks) != CUDA_SUCCESS || marks.empty()) return withoutCallbacks(reset);
-  pending_.push_back({current_, std::move(marks), nullptr, [this, reset](CUresult) { return withoutCallbacks(reset); }});
-  return kDeferred;
+  if (marks_.fence(number, marks) != CUDA_SUCCESS || marks.empty()) return order_.run(reset);
+  return waits_.until(std::move(marks), [this, reset](CUresult) { return order_.run(reset); });
 }
 
 CUresult Executor::resetPrimary(uint16_t number) {
-  const CUdevice device = devices_.all()[deviceOf(number)].device;
+  const CUdevice device = devices_.all()[contexts_.deviceOf(number)].device;
   forgetContext(number);
   CUcontext again = nullptr;
   CUresult rc = driver_.cuDevicePrimaryCtxReset_v2(device);
   if (!rc) rc = driver_.cuDevicePrimaryCtxRetain(&again, device);
   if (!rc) rc = driver_.cuCtxSetCurrent(again);
   if (!rc) {
-    contexts_[number - 1u].handle = again;
-    boundContext_ = number;
+    contexts_.replaceBound(number, again);
     // What was registered there with the driver went with it.
-    for (const auto& [memory, pinned] : pinned_)
-      if (pinned.context == number && !rc) rc = driver_.cuMemHostRegister_v2(memory, pinned.bytes, pinned.flags);
+    rc = pinned_.pinAgain(number);
   }
   log(LogLevel::Info, "context %u was reset: %d", number, static_cast<int>(rc));
   if (rc) {
-    ended_ = true;
-    end_ = {"the driver could not reset a context (" + std::to_string(static_cast<int>(rc)) + ")", false};
+    session_.end({"the driver could not reset a context (" + std::to_string(static_cast<int>(rc)) + ")", false});
   }
   return rc;
 }
@@ -173,7 +163,7 @@ CUresult Executor::resetPrimary(uint16_t number) {
 CUresult Executor::onContextSetLimit(const cmd::Decoded<cmd::ContextSetLimit>& command) {
   // An enum that has no such value must not be made of it.
   if (static_cast<uint32_t>(command.fixed.limit) >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
-  return setLimit(static_cast<CUlimit>(command.fixed.limit), command.fixed.value);
+  return charges_.setLimit(static_cast<CUlimit>(command.fixed.limit), command.fixed.value);
 }
 
 CUresult Executor::onContextSetCacheConfig(const cmd::Decoded<cmd::ContextSetCacheConfig>& command) {
@@ -184,7 +174,7 @@ CUresult Executor::onContextRecordEvent(const cmd::Decoded<cmd::ContextRecordEve
   CUevent event = nullptr;
   if (!handle(HandleKind::kEvent, command.fixed.event, event)) return violation("unknown event");
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
-  const Context& context = contexts_[current_.context - 1u];
+  const Context& context = contexts_.at(session_.current().context);
   if (context.green) return driver_.cuGreenCtxRecordEvent(context.green, event);
   return driver_.cuCtxRecordEvent(context.handle, event);
 }
@@ -193,7 +183,7 @@ CUresult Executor::onContextWaitEvent(const cmd::Decoded<cmd::ContextWaitEvent>&
   CUevent event = nullptr;
   if (!handle(HandleKind::kEvent, command.fixed.event, event)) return violation("unknown event");
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
-  const Context& context = contexts_[current_.context - 1u];
+  const Context& context = contexts_.at(session_.current().context);
   if (context.green) return driver_.cuGreenCtxWaitEvent(context.green, event);
   return driver_.cuCtxWaitEvent(context.handle, event);
 }

@@ -18,24 +18,9 @@ static_assert(wire::kAcknowledgeBytes / kLentBytes < wire::kStagingChunks - kRes
 
 }  // namespace
 
-CUresult Executor::pin(void* memory, uint64_t bytes, unsigned flags) {
-  const uint16_t before = boundContext_;
-  const uint16_t home = before ? primaryOf(before) : uint16_t{1};
-  useContext(home);
-  const CUresult rc = driver_.cuMemHostRegister_v2(memory, bytes, flags);
-  if (!rc) pinned_[memory] = {bytes, flags, home};
-  useContext(before);
-  return rc;
-}
-
-void Executor::unpin(void* memory) {
-  pinned_.erase(memory);
-  driver_.cuMemHostUnregister(memory);
-}
-
 bool Executor::registerTransfers() {
   const auto pinRun = [&](std::span<std::byte> run) {
-    return pin(run.data(), run.size(), CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+    return pinned_.pin(run.data(), run.size(), CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
   };
   return pinRun(link_.memory().submitRun()) && pinRun(link_.memory().stagingRun());
 }
@@ -61,16 +46,16 @@ CUresult Executor::onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& command
   // Behind a function of the client the ring would fill up, and no command would come through any more, nor the word that
   // the function has returned; so it would behind whatever else a stream waits for.
   const bool isLong = !holds_.empty() && link_.position() - holds_.front().start > wire::kSubmitBytes / 2;
-  const bool isHeldUp = callbacksExpected_ > 0 && driver_.cuStreamQuery(s.handle) == CUDA_ERROR_NOT_READY;
-  const auto aside = isLong || isHeldUp ? takeHostBuffer(data.size()) : nullptr;
+  const bool isHeldUp = order_.expected() > 0 && driver_.cuStreamQuery(s.handle) == CUDA_ERROR_NOT_READY;
+  const auto aside = isLong || isHeldUp ? buffers_.take(data.size()) : nullptr;
   if (aside) std::memcpy(aside->memory, data.data(), data.size());
   const std::byte* from = aside ? aside->memory : data.data();
   if (CUresult rc = driver_.cuMemcpyHtoDAsync_v2(to, from, data.size(), s.handle)) return rc;
-  if (CUresult rc = mark(s, place)) return rc;
+  if (CUresult rc = marks_.mark(s, place)) return rc;
   if (aside)
     readMemory_.push_back({place, aside});
   else
-    holds_.push_back({frameStart_, place});
+    holds_.push_back({session_.frameStart(), place});
   return CUDA_SUCCESS;
 }
 
@@ -92,12 +77,11 @@ CUresult Executor::onCopyHostShared(const cmd::Decoded<cmd::CopyHostShared>& com
     rc = driver_.cuMemcpyDtoHAsync_v2(host.host(), device.device(), copy.bytes, s.handle);
   else
     return violation("a copy in no direction");
-  if (rc || current_.request == 0) return rc;
+  if (rc || session_.current().request == 0) return rc;
   Mark place;
-  rc = mark(s, place);
+  rc = marks_.mark(s, place);
   if (rc) return rc;
-  pending_.push_back({current_, {place}, nullptr, {}});
-  return kDeferred;
+  return waits_.until({place});
 }
 
 CUresult Executor::onCopyFromDevice(const cmd::Decoded<cmd::CopyFromDevice>& command) {
@@ -108,7 +92,7 @@ CUresult Executor::onCopyFromDevice(const cmd::Decoded<cmd::CopyFromDevice>& com
   SessionRange range;
   if (CUresult rc = addresses_.reach(copy.address, copy.bytes, range)) return rc;
   Download download;
-  download.request = current_;
+  download.request = session_.current();
   download.stream = s;
   download.address = range.device();
   download.left = copy.bytes;
@@ -118,12 +102,12 @@ CUresult Executor::onCopyFromDevice(const cmd::Decoded<cmd::CopyFromDevice>& com
 }
 
 CUresult Executor::refuseRecording(const Stream& s) {
-  return captureStatus(s) == CU_STREAM_CAPTURE_STATUS_NONE ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return captures_.status(s) == CU_STREAM_CAPTURE_STATUS_NONE ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 bool Executor::progressDownloads() {
   bool some = false;
-  for (auto d = downloads_.begin(); d != downloads_.end() && !ended_;) {
+  for (auto d = downloads_.begin(); d != downloads_.end() && !session_.hasEnded();) {
     some = advance(*d) || some;
     if (!d->pieces.empty() || (d->left && !d->failure)) {
       ++d;
@@ -132,9 +116,9 @@ bool Executor::progressDownloads() {
     some = true;
     const Download done = std::move(*d);
     d = downloads_.erase(d);
-    replyBody_.clear();
+    session_.clearReply();
     if (!done.failure) reply(cmd::CopyFromDeviceReply{done.sent});
-    answer(done.request, done.failure);
+    session_.answer(done.request, done.failure);
   }
   return some;
 }
@@ -159,14 +143,14 @@ void Executor::detachDownloads(CUstream stream) {
     if (download.stream.handle != stream || !download.left || download.failure) continue;
     // The rest of the copy goes to the default stream, behind what this one was given.
     const Stream rest{nullptr, download.stream.context};
-    const uint16_t before = boundContext_;
+    const uint16_t before = contexts_.bound();
     Mark place;
-    CUresult rc = mark(download.stream, place);
+    CUresult rc = marks_.mark(download.stream, place);
     if (!rc) {
-      useContext(rest.context);
+      contexts_.use(rest.context);
       rc = driver_.cuStreamWaitEvent(nullptr, place.event, 0);
-      giveBack(place);
-      useContext(before);
+      marks_.giveBack(place);
+      contexts_.use(before);
     }
     download.failure = rc;
     download.stream = rest;
@@ -177,8 +161,8 @@ void Executor::detachDownloads(CUstream stream) {
 bool Executor::advance(Download& download) {
   auto& busy = link_.memory().control().chunkBusy;
   bool some = false;
-  const uint16_t before = boundContext_;
-  useContext(download.stream.context);
+  const uint16_t before = contexts_.bound();
+  contexts_.use(download.stream.context);
   while (download.left && !download.failure) {
     const auto chunk = freeChunk(download);
     if (!chunk) break;
@@ -186,7 +170,7 @@ bool Executor::advance(Download& download) {
     Mark place;
     CUresult rc = driver_.cuMemcpyDtoHAsync_v2(link_.memory().chunk(*chunk), download.address, bytes,
                                                download.stream.handle);
-    if (!rc) rc = mark(download.stream, place);
+    if (!rc) rc = marks_.mark(download.stream, place);
     some = true;
     if (rc) {
       download.failure = rc;
@@ -198,14 +182,14 @@ bool Executor::advance(Download& download) {
     download.address += bytes;
     download.left -= bytes;
   }
-  useContext(before);
+  contexts_.use(before);
   while (!download.pieces.empty()) {
     const Download::Piece piece = download.pieces.front();
-    const CUresult rc = happened(piece.mark);
+    const CUresult rc = marks_.happened(piece.mark);
     if (rc == CUDA_ERROR_NOT_READY) break;
     some = true;
     download.pieces.pop_front();
-    giveBack(piece.mark);
+    marks_.giveBack(piece.mark);
     if (rc || download.failure) {
       download.failure = rc ? rc : download.failure;
       busy[piece.chunk].store(0, std::memory_order_relaxed);
@@ -231,8 +215,7 @@ bool Executor::advance(Download& download) {
                          std::as_bytes(std::span(&ready, 1)));
     }
     if (!sent) {
-      ended_ = true;
-      end_ = {"the client takes no data", true};
+      session_.end({"the client takes no data", true});
       return true;
     }
     download.sent += piece.bytes;

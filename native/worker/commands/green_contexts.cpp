@@ -46,10 +46,10 @@ CUresult Executor::onDeviceResource(const cmd::Decoded<cmd::DeviceResource>& com
   CUresult rc = CUDA_ERROR_NOT_SUPPORTED;
   if (!isOfContext) {
     if (driver_.cuDeviceGetDevResource) rc = driver_.cuDeviceGetDevResource(device, &resource, CU_DEV_RESOURCE_TYPE_SM);
-  } else if (boundContext_ && contexts_[boundContext_ - 1u].green) {
-    rc = driver_.cuGreenCtxGetDevResource(contexts_[boundContext_ - 1u].green, &resource, CU_DEV_RESOURCE_TYPE_SM);
-  } else if (boundContext_ && driver_.cuCtxGetDevResource) {
-    rc = driver_.cuCtxGetDevResource(contexts_[boundContext_ - 1u].handle, &resource, CU_DEV_RESOURCE_TYPE_SM);
+  } else if (contexts_.bound() && contexts_.at(contexts_.bound()).green) {
+    rc = driver_.cuGreenCtxGetDevResource(contexts_.at(contexts_.bound()).green, &resource, CU_DEV_RESOURCE_TYPE_SM);
+  } else if (contexts_.bound() && driver_.cuCtxGetDevResource) {
+    rc = driver_.cuCtxGetDevResource(contexts_.at(contexts_.bound()).handle, &resource, CU_DEV_RESOURCE_TYPE_SM);
   }
   if (rc || (rc = know(resource))) return rc;
   cmd::DeviceResourceReply answer{};
@@ -111,16 +111,16 @@ CUresult Executor::onGreenCreate(const cmd::Decoded<cmd::GreenCreate>& command) 
   const auto descriptor = descriptors_.find(create.descriptor);
   if (descriptor == descriptors_.end()) return CUDA_ERROR_INVALID_VALUE;
   if (!driver_.cuGreenCtxCreate || !driver_.cuCtxFromGreenCtx) return CUDA_ERROR_NOT_SUPPORTED;
-  if (CUresult full = admitOneContext()) return full;
+  if (!counts_.take(Thing::kContext, 1)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUgreenCtx green = nullptr;
   const auto make = [&] { return driver_.cuGreenCtxCreate(&green, descriptor->second, device, create.flags); };
   const auto primary = static_cast<uint16_t>(create.device + 1);
-  const DriverCosts& costs = costs_[static_cast<size_t>(create.device)];
-  const CUresult rc = costs.any() ? measured(DriverMemory::Of::kContext, create.context, primary, costs.context, make,
+  const DriverCosts& costs = charges_.costs(static_cast<size_t>(create.device));
+  const CUresult rc = costs.any() ? charges_.measured(DriverMemory::Of::kContext, create.context, primary, costs.context, make,
                                              [&] { driver_.cuGreenCtxDestroy(green); })
                                   : make();
   if (rc) {
-    countContexts();
+    counts_.countContexts();
     return rc;
   }
   Context made;
@@ -128,17 +128,17 @@ CUresult Executor::onGreenCreate(const cmd::Decoded<cmd::GreenCreate>& command) 
   made.used = true;
   if (CUresult failed = driver_.cuCtxFromGreenCtx(&made.handle, green)) {
     driver_.cuGreenCtxDestroy(green);
-    driverMemory_.dropContext(create.context);
-    countContexts();
+    charges_.dropContext(create.context);
+    counts_.countContexts();
     return failed;
   }
   made.green = green;
-  contexts_[create.context - 1u] = std::move(made);
+  contexts_.at(create.context) = std::move(made);
   return CUDA_SUCCESS;
 }
 
 CUresult Executor::onGreenStream(const cmd::Decoded<cmd::GreenStream>& command) {
-  const CUgreenCtx green = boundContext_ ? contexts_[boundContext_ - 1u].green : nullptr;
+  const CUgreenCtx green = contexts_.bound() ? contexts_.at(contexts_.bound()).green : nullptr;
   if (!green) return violation("the context is no green one");
   CUstream stream = nullptr;
   CUresult rc = admit(HandleKind::kStream);

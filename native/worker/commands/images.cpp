@@ -41,7 +41,7 @@ CUresult Executor::onImagePart(const cmd::Decoded<cmd::ImagePart>& command) {
   Image& image = images_[part.handle];
   if (image.total == 0) {
     image.total = part.total;
-    image.noRoom = !hold(Thing::kImageByte, things_.held(Thing::kImageByte) + part.total);
+    image.noRoom = !counts_.take(Thing::kImageByte, part.total);
     // Room for a final zero. Memory that is only reserved costs nothing until the bytes come.
     try {
       if (!image.noRoom) image.bytes.reserve(part.total + 1);
@@ -80,7 +80,7 @@ bool Executor::takeImage(uint64_t handle, Image& image) {
 }
 
 void Executor::giveImage(const Image& image) {
-  if (!image.noRoom && !image.stored) hold(Thing::kImageByte, things_.held(Thing::kImageByte) - image.total);
+  if (!image.noRoom && !image.stored) counts_.give(Thing::kImageByte, image.total);
 }
 
 void Executor::keepImage(Image image) {

@@ -71,8 +71,8 @@ CUresult Executor::onLaunch(const cmd::Decoded<cmd::Launch>& command) {
   if (const uint32_t expected = functions_[launch.function].parameterBytes; params.size() != expected)
     return violation("a launch with " + std::to_string(params.size()) + " bytes of parameters instead of " +
                      std::to_string(expected));
-  counters_.launches.fetch_add(1, std::memory_order_relaxed);
-  contexts_[current_.context - 1u].hasLaunched = true;
+  session_.counters().launches.fetch_add(1, std::memory_order_relaxed);
+  contexts_.at(session_.current().context).hasLaunched = true;
 
   size_t parameterBytes = params.size();
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(params.data()), CU_LAUNCH_PARAM_BUFFER_SIZE,

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cuda/image_extent.h"
+#include "worker/images/image_memory.h"
 #include "worker/images/linked_fatbins.h"
 #include "worker/session/executor.h"
 
@@ -21,6 +22,24 @@ std::string text(std::span<const std::byte> bytes) {
 }
 
 }  // namespace
+
+std::optional<uint64_t> Executor::memoryOf(const Image& image, const LinkedFatbins& fatbins) {
+  std::vector<unsigned> archs;
+  for (const auto& device : devices_.all()) {
+    int major = 0, minor = 0;
+    driver_.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device.device);
+    driver_.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device.device);
+    archs.push_back(static_cast<unsigned>(major * 10 + minor));
+  }
+  if (fatbins.parts().empty()) return imageMemory(std::span(image.data(), image.total), archs);
+  uint64_t all = 0;
+  for (const std::span<const std::byte> part : fatbins.parts()) {
+    const auto bytes = imageMemory(part, archs);
+    if (!bytes) return std::nullopt;
+    if (__builtin_add_overflow(all, *bytes, &all)) all = UINT64_MAX;
+  }
+  return all;
+}
 
 CUresult Executor::onModuleLoad(const cmd::Decoded<cmd::ModuleLoad>& command) {
   const auto& load = command.fixed;
@@ -41,7 +60,7 @@ CUresult Executor::onModuleLoad(const cmd::Decoded<cmd::ModuleLoad>& command) {
   if (handles_.find(load.handle)) return violation("the handle of a module is taken");
   const auto bytes = memoryOf(image, fatbins);
   if (bytes)
-    if (CUresult rc = chargeModule(load.handle, *bytes)) return rc;
+    if (CUresult rc = charges_.module(load.handle, *bytes)) return rc;
 
   const void* code = fatbins.wrapper() ? fatbins.wrapper() : image.data();
   void* object = nullptr;
@@ -61,8 +80,8 @@ CUresult Executor::onModuleLoad(const cmd::Decoded<cmd::ModuleLoad>& command) {
   };
   // What declares its variables in a way that is not understood, or is no code at all.
   const CUresult rc = bytes ? make()
-                            : measured(DriverMemory::Of::kModule, load.handle, primaryOf(boundContext_), UINT64_MAX, make, unmake);
-  if (rc) dropModuleCharge(load.handle);
+                            : charges_.measured(DriverMemory::Of::kModule, load.handle, contexts_.primaryOf(contexts_.bound()), UINT64_MAX, make, unmake);
+  if (rc) charges_.dropModule(load.handle);
   replyJit<cmd::ModuleLoadReply>(options);
   if (!rc && !adopt(kind, load.handle, object)) return violation("the handle of a module is taken");
   if (!rc && parking_.afterNs) noteLoaded(load, {image.data(), fatbins.wrapper() ? 0 : image.total});
@@ -95,10 +114,10 @@ CUresult Executor::onModuleUnload(const cmd::Decoded<cmd::ModuleUnload>& command
   drop(kind, wire);
   loaded_.erase(wire);
   asked_.erase(wire);
-  dropModuleCharge(wire);
+  charges_.dropModule(wire);
   // What ended with its context, or never was.
   if (!object || borrowed) return CUDA_ERROR_INVALID_HANDLE;
-  return withoutCallbacks([this, kind, object] {
+  return order_.run([this, kind, object] {
     return kind == HandleKind::kModule ? driver_.cuModuleUnload(static_cast<CUmodule>(object))
                                        : driver_.cuLibraryUnload(static_cast<CUlibrary>(object));
   });
@@ -183,7 +202,7 @@ CUresult Executor::onGetFunction(const cmd::Decoded<cmd::GetFunction>& command) 
   }
   if (rc) return rc;
 
-  if ((rc = chargeLocal(kind, object))) return rc;
+  if ((rc = charges_.localMemory(kind, object))) return rc;
 
   std::vector<uint32_t> layout;
   uint32_t end = 0;

@@ -43,16 +43,6 @@ class HeldMemory {
 
 }  // namespace
 
-bool Executor::canShare(int32_t ordinal) const {
-  if (!sharing_ || !driver_.cuMemExportToShareableHandle || !driver_.cuMemImportFromShareableHandle ||
-      !driver_.cuMemRetainAllocationHandle)
-    return false;
-  int can = 0;
-  return driver_.cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
-                                      devices_.all()[static_cast<size_t>(ordinal)].device) == CUDA_SUCCESS &&
-         can;
-}
-
 CUresult Executor::exportFile(CUmemGenericAllocationHandle memory, std::shared_ptr<const UniqueFd>& file) {
   int out = -1;
   if (CUresult rc = driver_.cuMemExportToShareableHandle(&out, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0))
@@ -103,12 +93,12 @@ CUresult Executor::importFile(const Sharing::Item& item, CUmemGenericAllocationH
 
 CUresult Executor::shareAllocation(Sharing::Kind kind, size_t ordinal, CUdeviceptr address, uint64_t bytes, uint64_t pool,
                                    Sharing::Handle& handle) {
-  if (!canShare(static_cast<int32_t>(ordinal))) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!memory_.canShare(ordinal)) return CUDA_ERROR_NOT_SUPPORTED;
   if (const auto known = sharing_->find(kind, address)) {
     handle = *known;
     return CUDA_SUCCESS;
   }
-  const MemoryArena::Place place = arenas_[ordinal]->placeOf(address);
+  const MemoryArena::Place place = memory_.arena(ordinal).placeOf(address);
   const uint64_t offset = address - place.run;
   if (bytes > place.runBytes - offset) return violation("more is shared than was allocated");
   Sharing::Item item;
@@ -124,7 +114,7 @@ CUresult Executor::shareAllocation(Sharing::Kind kind, size_t ordinal, CUdevicep
   item.facts.offset = offset;
   item.facts.fileBytes = place.runBytes;
   item.facts.run = place.number;
-  item.facts.charge = arenas_[ordinal]->share(address);
+  item.facts.charge = memory_.arena(ordinal).share(address);
   item.facts.pool = pool;
   return shareItem(kind, address, ordinal, std::move(item), handle);
 }
@@ -134,14 +124,12 @@ CUresult Executor::shareAllocation(Sharing::Kind kind, size_t ordinal, CUdevicep
 CUresult Executor::onShareMemory(const cmd::Decoded<cmd::ShareMemory>& command) {
   if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
   const CUdeviceptr address = AddressGate::key(command.fixed.address);
-  for (size_t ordinal = 0; ordinal < arenas_.size(); ++ordinal) {
-    if (!arenas_[ordinal]->owns(address)) continue;
-    Sharing::Handle handle{};
-    if (CUresult rc = shareAllocation(Sharing::Kind::kMemory, ordinal, address, command.fixed.bytes, 0, handle)) return rc;
-    reply(replyWith<cmd::ShareMemoryReply>(handle));
-    return CUDA_SUCCESS;
-  }
-  return CUDA_ERROR_INVALID_VALUE;
+  const auto ordinal = memory_.deviceOf(address);
+  if (!ordinal) return CUDA_ERROR_INVALID_VALUE;
+  Sharing::Handle handle{};
+  if (CUresult rc = shareAllocation(Sharing::Kind::kMemory, *ordinal, address, command.fixed.bytes, 0, handle)) return rc;
+  reply(replyWith<cmd::ShareMemoryReply>(handle));
+  return CUDA_SUCCESS;
 }
 
 CUresult Executor::onOpenMemory(const cmd::Decoded<cmd::OpenMemory>& command) {
@@ -152,15 +140,15 @@ CUresult Executor::onOpenMemory(const cmd::Decoded<cmd::OpenMemory>& command) {
     HeldMemory held(driver_);
     if (CUresult rc = importMemory(Sharing::Kind::kMemory, handle, item, ordinal, held.handle)) return rc;
     CUdeviceptr address = 0;
-    if (CUresult rc = arenas_[ordinal]->adopt(held.handle, item.facts.charge, item.facts.fileBytes, item.facts.offset, address)) return rc;
-    sanitizer_.allocated(address, item.facts.bytes, "cuIpcOpenMemHandle");
-    updateMemoryCounter(static_cast<uint16_t>(ordinal + 1));
+    if (CUresult rc = memory_.arena(ordinal).adopt(held.handle, item.facts.charge, item.facts.fileBytes, item.facts.offset, address)) return rc;
+    session_.sanitizer().allocated(address, item.facts.bytes, "cuIpcOpenMemHandle");
+    budgets_.publish(ordinal);
     reply(cmd::OpenMemoryReply{address, item.facts.bytes, static_cast<int32_t>(ordinal)});
     return CUDA_SUCCESS;
   };
   const CUresult rc = attempt();
   // Memory that was freed may still be waiting for its streams.
-  return rc == CUDA_ERROR_OUT_OF_MEMORY ? afterFrees(attempt, Frees::kOfPoolsToo) : rc;
+  return rc == CUDA_ERROR_OUT_OF_MEMORY ? frees_.after(attempt, Frees::Which::kOfPoolsToo) : rc;
 }
 
 // Memory without an address
@@ -170,7 +158,7 @@ CUresult Executor::onVmShare(const cmd::Decoded<cmd::VmShare>& command) {
   const uint64_t number = command.fixed.memory;
   const auto memory = virtualMemory_.find(number);
   if (!memory) return CUDA_ERROR_INVALID_VALUE;
-  if (!canShare(static_cast<int32_t>(memory->device))) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!memory_.canShare(memory->device)) return CUDA_ERROR_NOT_SUPPORTED;
   auto handle = sharing_->find(Sharing::Kind::kPages, number);
   if (!handle) {
     Sharing::Item item;
@@ -193,7 +181,7 @@ CUresult Executor::onVmOpen(const cmd::Decoded<cmd::VmOpen>& command) {
   if (CUresult rc = importMemory(Sharing::Kind::kPages, handleIn(command.fixed.handle), item, ordinal, held.handle)) return rc;
   if (CUresult rc = virtualMemory_.adopt(number, ordinal, item.facts.bytes, held.handle, item.facts.charge)) return rc;
   held.handle = 0;
-  updateMemoryCounter(static_cast<uint16_t>(ordinal + 1));
+  budgets_.publish(ordinal);
   reply(cmd::VmOpenReply{item.facts.bytes, static_cast<int32_t>(ordinal)});
   return CUDA_SUCCESS;
 }
@@ -203,9 +191,9 @@ CUresult Executor::onVmOpen(const cmd::Decoded<cmd::VmOpen>& command) {
 CUresult Executor::onPoolShare(const cmd::Decoded<cmd::PoolShare>& command) {
   if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
   const uint64_t pool = command.fixed.pool;
-  const auto ordinal = pools_.device(pool);
+  const auto ordinal = memory_.pools().device(pool);
   if (!ordinal) return CUDA_ERROR_INVALID_VALUE;
-  if (!canShare(static_cast<int32_t>(*ordinal))) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!memory_.canShare(*ordinal)) return CUDA_ERROR_NOT_SUPPORTED;
   auto handle = sharing_->find(Sharing::Kind::kPool, pool);
   if (!handle) {
     Sharing::Item item;
@@ -222,8 +210,8 @@ CUresult Executor::onPoolOpen(const cmd::Decoded<cmd::PoolOpen>& command) {
   size_t ordinal = 0;
   if (CUresult rc = openItem(Sharing::Kind::kPool, handleIn(command.fixed.handle), item, ordinal)) return rc;
   const OpenedPools::Source source{item.worker, item.facts.pool};
-  const uint64_t pool = openedPools_.numberOf(source).value_or(command.fixed.pool);
-  if (pool == command.fixed.pool && (pools_.device(pool) || !openedPools_.add(pool, source, ordinal)))
+  const uint64_t pool = memory_.opened().numberOf(source).value_or(command.fixed.pool);
+  if (pool == command.fixed.pool && (memory_.pools().device(pool) || !memory_.opened().add(pool, source, ordinal)))
     return violation("there is a pool of this number already");
   reply(cmd::PoolOpenReply{pool, static_cast<int32_t>(ordinal)});
   return CUDA_SUCCESS;
@@ -232,8 +220,8 @@ CUresult Executor::onPoolOpen(const cmd::Decoded<cmd::PoolOpen>& command) {
 CUresult Executor::onPoolSharePointer(const cmd::Decoded<cmd::PoolSharePointer>& command) {
   if (!sharing_) return CUDA_ERROR_NOT_SUPPORTED;
   const CUdeviceptr address = AddressGate::key(command.fixed.address);
-  const auto pool = pools_.poolOf(address);
-  const auto ordinal = pool ? pools_.device(*pool) : std::nullopt;
+  const auto pool = memory_.pools().poolOf(address);
+  const auto ordinal = pool ? memory_.pools().device(*pool) : std::nullopt;
   if (!ordinal || !sharing_->find(Sharing::Kind::kPool, *pool)) return CUDA_ERROR_INVALID_VALUE;
   Sharing::Handle handle{};
   if (CUresult rc = shareAllocation(Sharing::Kind::kPoolMemory, *ordinal, address, command.fixed.bytes, *pool, handle))
@@ -252,11 +240,11 @@ CUresult Executor::onPoolOpenPointer(const cmd::Decoded<cmd::PoolOpenPointer>& c
   };
   const CUresult rc = attempt();
   // Memory that was freed may still be waiting for its streams.
-  return rc == CUDA_ERROR_OUT_OF_MEMORY ? afterFrees(attempt, Frees::kOfPoolsToo) : rc;
+  return rc == CUDA_ERROR_OUT_OF_MEMORY ? frees_.after(attempt, Frees::Which::kOfPoolsToo) : rc;
 }
 
 CUresult Executor::openPooled(uint64_t pool, const Sharing::Handle& handle, cmd::PoolOpenPointerReply& opened) {
-  const auto view = openedPools_.find(pool);
+  const auto view = memory_.opened().find(pool);
   if (!view) return CUDA_ERROR_INVALID_VALUE;
   Sharing::Item item;
   size_t ordinal = 0;
@@ -265,28 +253,30 @@ CUresult Executor::openPooled(uint64_t pool, const Sharing::Handle& handle, cmd:
   const OpenedPools::Source source{item.worker, facts.pool};
   const bool isInside = facts.offset < facts.fileBytes && facts.bytes <= facts.fileBytes - facts.offset;
   if (view->source != source || view->device != ordinal || !isInside) return CUDA_ERROR_INVALID_VALUE;
-  const auto mapped = openedPools_.mapped(pool, facts.run);
+  const auto mapped = memory_.opened().mapped(pool, facts.run);
   CUdeviceptr start = mapped.value_or(0);
   if (!mapped) {
     HeldMemory held(driver_);
     if (CUresult rc = importFile(item, held.handle)) return rc;
-    if (CUresult rc = arenas_[ordinal]->adopt(held.handle, facts.charge, facts.fileBytes, 0, start)) return rc;
-    openedPools_.map(pool, facts.run, start);
-    updateMemoryCounter(static_cast<uint16_t>(ordinal + 1));
+    if (CUresult rc = memory_.arena(ordinal).adopt(held.handle, facts.charge, facts.fileBytes, 0, start)) return rc;
+    memory_.opened().map(pool, facts.run, start);
+    budgets_.publish(ordinal);
   }
   const CUdeviceptr address = start + facts.offset;
-  if (!openedPools_.isOpen(address)) sanitizer_.allocated(address, facts.bytes, "cuMemPoolImportPointer");
-  openedPools_.open(start, address);
+  if (!memory_.opened().isOpen(address)) session_.sanitizer().allocated(address, facts.bytes, "cuMemPoolImportPointer");
+  memory_.opened().open(start, address);
   opened = {address, facts.bytes};
   return CUDA_SUCCESS;
 }
 
 void Executor::closeOpened(CUdeviceptr address, std::vector<Mark> place) {
-  const auto start = openedPools_.close(address);
+  const auto start = memory_.opened().close(address);
   if (!start) return;
-  sanitizer_.freed(address, "cuMemFreeAsync");
-  endings_.push_back({++lastRetired_, *start, 0, Ending::Kind::kOpenedMemory, {}, std::move(place)});
-  progressEndings();
+  session_.sanitizer().freed(address, "cuMemFreeAsync");
+  const auto finish = [this, start = *start](uint16_t) {
+    if (memory_.opened().leave(start)) memory_.giveBack({{.address = start}});
+  };
+  frees_.end({.finish = finish}, std::move(place));
 }
 
 // Events
@@ -303,7 +293,7 @@ CUresult Executor::onShareEvent(const cmd::Decoded<cmd::ShareEvent>& command) {
     Sharing::Item item;
     static_assert(sizeof own == sizeof item.facts.event);
     std::memcpy(item.facts.event.data(), &own, sizeof own);
-    const size_t ordinal = boundContext_ ? deviceOf(boundContext_) : 0;
+    const size_t ordinal = contexts_.bound() ? contexts_.deviceOf(contexts_.bound()) : 0;
     if (CUresult rc = shareItem(Sharing::Kind::kEvent, command.fixed.event, ordinal, std::move(item), handle.emplace())) return rc;
   }
   reply(replyWith<cmd::ShareEventReply>(*handle));

@@ -38,15 +38,15 @@ CUresult Executor::onVmUnreserve(const cmd::Decoded<cmd::VmUnreserve>& command) 
   const CUdeviceptr address = AddressGate::key(command.fixed.address);
   const uint64_t bytes = command.fixed.bytes;
   if (CUresult rc = virtualMemory_.unreserve(address, bytes)) return rc;
-  endings_.push_back({++lastRetired_, address, bytes, Ending::Kind::kReservation, {}, {}});
-  progressEndings();
+  const auto finish = [this, address, bytes](uint16_t) { virtualMemory_.freeAddresses(address, bytes); };
+  frees_.endAtOnce({.finish = finish, .address = address, .bytes = bytes});
   return CUDA_SUCCESS;
 }
 
 CUresult Executor::onVmGranularity(const cmd::Decoded<cmd::VmGranularity>& command) {
   CUdevice id = 0;
   if (!device(command.fixed.device, id)) return violation("no device of the session");
-  const CUmemAllocationProp prop = properties(command.fixed, id, canShare(command.fixed.device));
+  const CUmemAllocationProp prop = properties(command.fixed, id, memory_.canShare(static_cast<size_t>(command.fixed.device)));
   size_t bytes = 0;
   if (CUresult rc = driver_.cuMemGetAllocationGranularity(
           &bytes, &prop, static_cast<CUmemAllocationGranularity_flags>(command.fixed.option)))
@@ -61,45 +61,44 @@ CUresult Executor::onVmCreate(const cmd::Decoded<cmd::VmCreate>& command) {
   const auto attempt = [this, wanted = command.fixed, id]() -> CUresult {
     bool isNew = true;
     const auto ordinal = static_cast<size_t>(wanted.device);
-    const CUresult rc = virtualMemory_.create(wanted.memory, ordinal, wanted.bytes, properties(wanted, id, canShare(wanted.device)), isNew);
+    const CUresult rc = virtualMemory_.create(wanted.memory, ordinal, wanted.bytes, properties(wanted, id, memory_.canShare(ordinal)), isNew);
     if (!isNew) return violation("there is memory of this number already");
-    updateMemoryCounter(static_cast<uint16_t>(ordinal + 1));
+    budgets_.publish(ordinal);
     return rc;
   };
   CUresult rc = attempt();
   if (rc == CUDA_ERROR_OUT_OF_MEMORY) {
-    std::vector<MemoryPools::Block> kept;
-    pools_.trimDevice(static_cast<size_t>(command.fixed.device), kept);
-    giveBackBlocks(kept);
-    if (!kept.empty()) rc = attempt();
+    if (memory_.trimPools(static_cast<size_t>(command.fixed.device))) rc = attempt();
   }
   // Memory that was given back may still be waiting for its streams.
-  return rc == CUDA_ERROR_OUT_OF_MEMORY ? afterFrees(attempt, Frees::kOfPoolsToo) : rc;
+  return rc == CUDA_ERROR_OUT_OF_MEMORY ? frees_.after(attempt, Frees::Which::kOfPoolsToo) : rc;
 }
 
 CUresult Executor::onVmRelease(const cmd::Decoded<cmd::VmRelease>& command) {
   if (sharing_) sharing_->remove(Sharing::Kind::kPages, command.fixed.memory);
   const CUresult rc = virtualMemory_.release(command.fixed.memory);
-  updateMemoryCounters();
+  budgets_.publish();
   return rc;
 }
 
 CUresult Executor::onVmMap(const cmd::Decoded<cmd::VmMap>& command) {
   const auto& wanted = command.fixed;
   const CUdeviceptr address = AddressGate::key(wanted.address);
-  settleEndings(address, wanted.bytes);
+  frees_.settle(address, wanted.bytes);
   return virtualMemory_.map(address, wanted.bytes, wanted.offset, wanted.memory);
 }
 
 CUresult Executor::onVmUnmap(const cmd::Decoded<cmd::VmUnmap>& command) {
   const CUdeviceptr address = AddressGate::key(command.fixed.address);
-  Ending ending{0, address, command.fixed.bytes, Ending::Kind::kMapping, {}, {}};
-  if (CUresult rc = virtualMemory_.unmap(address, command.fixed.bytes, ending.memories)) return rc;
-  // After a sticky failure nothing can be recorded and nothing runs any more.
-  if (fence(0, ending.fence) != CUDA_SUCCESS) ending.fence.clear();
-  ending.number = ++lastRetired_;
-  endings_.push_back(std::move(ending));
-  progressEndings();
+  const uint64_t bytes = command.fixed.bytes;
+  std::vector<uint64_t> memories;
+  if (CUresult rc = virtualMemory_.unmap(address, bytes, memories)) return rc;
+  const auto finish = [this, address, bytes, memories](uint16_t) {
+    virtualMemory_.unmapPages(address, bytes);
+    virtualMemory_.forget(memories);
+    budgets_.publish();
+  };
+  frees_.end({.finish = finish, .address = address, .bytes = bytes});
   return CUDA_SUCCESS;
 }
 
@@ -124,71 +123,6 @@ CUresult Executor::onVmSetAccess(const cmd::Decoded<cmd::VmSetAccess>& command) 
     descs.push_back(desc);
   }
   return virtualMemory_.setAccess(AddressGate::key(command.fixed.address), command.fixed.size, descs);
-}
-
-void Executor::finish(const Ending& ending) {
-  giveBack(ending.fence);
-  switch (ending.kind) {
-    case Ending::Kind::kMapping:
-      virtualMemory_.unmapPages(ending.address, ending.bytes);
-      virtualMemory_.forget(ending.memories);
-      updateMemoryCounters();
-      break;
-    case Ending::Kind::kTiles:
-      virtualMemory_.forget(ending.memories);
-      updateMemoryCounters();
-      break;
-    case Ending::Kind::kReservation:
-      virtualMemory_.freeAddresses(ending.address, ending.bytes);
-      break;
-    case Ending::Kind::kHostRun:
-      // Unpinning waits for the device, and so for functions of the client.
-      if (callbacksExpected_ == 0) {
-        releaseHostRun(ending.address, ending.bytes);
-      } else {
-        afterCallbacks_.emplace_back(Request{0, boundContext_, 0},
-                                     [this, address = ending.address, bytes = ending.bytes]() -> CUresult {
-                                       releaseHostRun(address, bytes);
-                                       return CUDA_SUCCESS;
-                                     });
-      }
-      break;
-    case Ending::Kind::kArray:
-      finishArray(ending);
-      break;
-    case Ending::Kind::kTexture:
-    case Ending::Kind::kSurface:
-      finishTexture(ending);
-      break;
-    case Ending::Kind::kOpenedMemory:
-      if (openedPools_.leave(ending.address)) giveBackBlocks({{.address = ending.address}});
-      break;
-  }
-}
-
-bool Executor::progressEndings() {
-  bool some = false;
-  while (!endings_.empty() && state(endings_.front().fence) != CUDA_ERROR_NOT_READY) {
-    // The end of an array waits for the device: docs/decisions/0030.
-    if (callbacksExpected_ > 0 && endings_.front().kind == Ending::Kind::kArray) break;
-    const Ending ending = std::move(endings_.front());
-    endings_.pop_front();
-    finish(ending);
-    some = true;
-  }
-  return some;
-}
-
-void Executor::settleEndings(uint64_t address, uint64_t bytes) {
-  const auto last = std::find_if(endings_.rbegin(), endings_.rend(), [&](const Ending& ending) {
-    const bool isRange = ending.kind == Ending::Kind::kMapping || ending.kind == Ending::Kind::kReservation;
-    return isRange && ending.address < address + bytes && address < ending.address + ending.bytes;
-  });
-  for (auto left = std::distance(last, endings_.rend()); left > 0; --left) {
-    const Ending ending = std::move(endings_.front());
-    endings_.pop_front();
-    finish(ending);
-  }
 }
 
 }  // namespace millpond::worker

@@ -22,7 +22,7 @@ bool isJournalled(HandleKind kind) {
 }  // namespace
 
 void Executor::note(cmd::Op op, std::span<const std::byte> body) {
-  journal_.note(op, current_.context, body);
+  journal_.note(op, session_.current().context, body);
   if (journal_.isLong()) journal_.prune([this](const Subject& subject) { return isThere(subject); });
 }
 
@@ -40,7 +40,7 @@ void Executor::noteLoaded(const cmd::ModuleLoad& load, std::span<const std::byte
 
 bool Executor::isThere(const Subject& subject) const {
   if (subject.kind == Subject::Kind::kHandle && handle::kind(subject.number) == HandleKind::kMemoryPool)
-    return pools_.device(subject.number).has_value();
+    return memory_.pools().device(subject.number).has_value();
   if (subject.kind == Subject::Kind::kHandle) {
     const HandleMap::Entry* entry = handles_.find(subject.number);
     return entry && entry->object;
@@ -49,15 +49,15 @@ bool Executor::isThere(const Subject& subject) const {
     const HostRuns::Run* run = hostRuns_.at(subject.number);
     return run && run->isKept;
   }
-  return subject.number >= 1 && subject.number <= contexts_.size() && contexts_[subject.number - 1].handle &&
-         !contexts_[subject.number - 1].ending;
+  return subject.number >= 1 && subject.number <= contexts_.size() && contexts_.at(subject.number).handle &&
+         !contexts_.at(subject.number).ending;
 }
 
 // What stands in the way
 
 std::string Executor::whyContextsKept() const {
   for (size_t number = devices_.all().size() + 1; number <= contexts_.size(); ++number) {
-    const Context& context = contexts_[number - 1];
+    const Context& context = contexts_.at(number);
     if (context.handle && (context.ending || !journal_.contains({Subject::Kind::kContext, number}))) return "it has a context that ends";
   }
   return "";
@@ -102,15 +102,15 @@ Executor::Compared Executor::compareVariables(uint64_t wire, const Loaded& loade
   if (!loaded.variables) return Compared::kUnknown;
   const HandleMap::Entry* entry = handles_.find(wire);
   const bool isModule = handle::kind(wire) == HandleKind::kModule;
-  const uint16_t before = boundContext_;
+  const uint16_t before = contexts_.bound();
   Compared result = Compared::kSame;
   for (uint16_t context = 1; context <= contexts_.size() && !loaded.variables->empty(); ++context) {
-    if (!contexts_[context - 1u].hasLaunched || (isModule && context != entry->context)) continue;
-    const bool isSame = useContext(context) && std::all_of(loaded.variables->begin(), loaded.variables->end(),
+    if (!contexts_.at(context).hasLaunched || (isModule && context != entry->context)) continue;
+    const bool isSame = contexts_.use(context) && std::all_of(loaded.variables->begin(), loaded.variables->end(),
                                                            [&](const ImageVariable& v) { return holdsTheSame(wire, v); });
     if (!isSame) result = Compared::kOther;
   }
-  useContext(before);
+  contexts_.use(before);
   return result;
 }
 
@@ -135,21 +135,21 @@ std::string Executor::whyModulesKept() {
 std::string Executor::whyKept() {
   if (!callbackWaiters_.empty()) return "its streams may call functions of its program";
   if (trace_ != cmd::Op{}) return std::string("it has used ") + cmd::opName(trace_);
-  for (size_t device = 0; device < budgets_.size(); ++device)
+  for (size_t device = 0; device < memory_.devices(); ++device)
     // What its pools keep can be given back.
-    if (const uint64_t used = budgets_[device].ownBytes() - driverMemory_.bytesOn(device); used && arenas_[device]->allocations() != pools_.idleBlocks(device))
+    if (const uint64_t used = budgets_.at(device).ownBytes() - charges_.bytesOn(device); used && memory_.arena(device).allocations() != memory_.pools().idleBlocks(device))
       return "it has " + sizeText(used, Rounding::kUp) + " of device memory";
   if (!virtualMemory_.empty()) return "it has addresses reserved";
   if (!textures_.empty() || !arrayBytes_.empty()) return "it has an array, a texture or a surface";
   if (std::string why = whyHostRunsKept(); !why.empty()) return why;
   if (!images_.empty() || !links_.empty()) return "it has code that is not complete";
   if (!graphs_.empty() || !execs_.empty() || !captures_.empty()) return "it has a graph, or a capture";
-  if (!held_.empty() || !retired_.empty() || !endings_.empty() || !poolFrees_.empty())
+  if (!held_.empty() || !frees_.isQuiet())
     return "something is under way";
   if (std::string why = whyContextsKept(); !why.empty()) return why;
   if (std::string why = whyHandlesKept(); !why.empty()) return why;
   // Reading variables takes a moment, and without commands nothing changes.
-  if (modulesKept_.first != position_) modulesKept_ = {position_, whyModulesKept()};
+  if (modulesKept_.first != session_.position()) modulesKept_ = {session_.position(), whyModulesKept()};
   return modulesKept_.second;
 }
 
@@ -164,20 +164,18 @@ bool Executor::isQuiet() {
   // Work of streams that are gone shows in the default one. A context that has failed stays with its program.
   bool quiet = true;
   for (uint16_t context = 1; quiet && context <= contexts_.size(); ++context) {
-    if (!contexts_[context - 1u].handle) continue;
+    if (!contexts_.at(context).handle) continue;
     std::vector<Mark> marks;
-    quiet = fence(context, marks) == CUDA_SUCCESS && marks.empty();
-    giveBack(marks);
+    quiet = marks_.fence(context, marks) == CUDA_SUCCESS && marks.empty();
+    marks_.giveBack(marks);
   }
   return quiet;
 }
 
 bool Executor::emptyPools() {
-  std::vector<MemoryPools::Block> kept;
-  for (size_t device = 0; device < budgets_.size(); ++device) pools_.trimDevice(device, kept);
-  giveBackBlocks(kept);
-  for (size_t device = 0; device < budgets_.size(); ++device)
-    if (budgets_[device].ownBytes() != driverMemory_.bytesOn(device)) return false;
+  for (size_t device = 0; device < memory_.devices(); ++device) memory_.trimPools(device);
+  for (size_t device = 0; device < memory_.devices(); ++device)
+    if (budgets_.at(device).ownBytes() != charges_.bytesOn(device)) return false;
   return true;
 }
 
@@ -189,16 +187,16 @@ void Executor::write(cmd::Op op, uint16_t context, std::span<const std::byte> bo
 }
 
 bool Executor::writeJournal() {
-  if (writtenAt_ == position_) return true;
+  if (writtenAt_ == session_.position()) return true;
   for (uint16_t context = 1; context <= contexts_.size(); ++context)
-    if (contexts_[context - 1u].handle) forwardOutput(context);
+    if (contexts_.at(context).handle) session_.forwardOutput(context);
   journal_.prune([this](const Subject& subject) { return isThere(subject); });
   written_ = journal_.frames();
-  const uint16_t before = boundContext_;
+  const uint16_t before = contexts_.bound();
   bool isKnown = true;
   for (uint16_t context = 1; context <= contexts_.size() && isKnown; ++context)
-    if (contexts_[context - 1u].handle) isKnown = useContext(context) && eventTimes_.note(handles_, context);
-  useContext(before);
+    if (contexts_.at(context).handle) isKnown = contexts_.use(context) && eventTimes_.note(handles_, context);
+  contexts_.use(before);
   eventTimes_.each([&](uint64_t wire, const EventTimes::Moment& at) {
     const HandleMap::Entry* entry = handles_.find(wire);
     if (!entry || !entry->object) return;
@@ -208,13 +206,13 @@ bool Executor::writeJournal() {
     std::memcpy(body.afterMs, &at.ms, sizeof(at.ms));
     write(cmd::Op::kEventHappened, entry->context, std::as_bytes(std::span(&body, 1)));
   });
-  for (const uint64_t pool : pools_.all()) {
-    const MemoryPools::Usage usage = *pools_.usage(pool);
+  for (const uint64_t pool : memory_.pools().all()) {
+    const MemoryPools::Usage usage = *memory_.pools().usage(pool);
     const cmd::PoolHigh body{pool, usage.reservedHigh, usage.usedHigh};
     write(cmd::Op::kPoolHigh, 0, std::as_bytes(std::span(&body, 1)));
   }
   if (!isKnown || written_.size() > wire::kMaxJournalBytes) return false;
-  writtenAt_ = position_;
+  writtenAt_ = session_.position();
   return true;
 }
 
@@ -234,7 +232,7 @@ void Executor::keepsIdle(std::string why) {
 
 bool Executor::parks(int64_t idleNs) {
   // Whoever goes on with this session has something to do.
-  if (parking_.afterNs == 0 || (parking_.isResumed && (!restoredAt_ || position_ == *restoredAt_))) return false;
+  if (parking_.afterNs == 0 || (session_.isResumed() && (!restoredAt_ || session_.position() == *restoredAt_))) return false;
   if (!link_.isParked()) {
     if (idleNs < parking_.afterNs) return false;
     if (std::string why = whyNotNow(); !why.empty()) {
@@ -245,8 +243,7 @@ bool Executor::parks(int64_t idleNs) {
     }
   }
   if (!link_.park(written_)) return false;
-  ended_ = true;
-  end_ = {"it was idle: its program gets another one when it needs it", true, true};
+  session_.end({"it was idle: its program gets another one when it needs it", true, true});
   return true;
 }
 
@@ -258,12 +255,12 @@ CUresult Executor::onEventHappened(const cmd::Decoded<cmd::EventHappened>& comma
   EventTimes::Moment at{command.fixed.unixNs, 0};
   static_assert(sizeof(command.fixed.afterMs) == sizeof(at.ms));
   std::memcpy(&at.ms, command.fixed.afterMs, sizeof(at.ms));
-  return eventTimes_.happened(command.fixed.event, homeOf(current_.context), at);
+  return eventTimes_.happened(command.fixed.event, contexts_.homeOf(session_.current().context), at);
 }
 
 CUresult Executor::onSessionRestored(const cmd::Decoded<cmd::SessionRestored>&) {
-  if (!parking_.isResumed) return violation("a session is restored that was never parked");
-  restoredAt_ = position_;
+  if (!session_.isResumed()) return violation("a session is restored that was never parked");
+  restoredAt_ = session_.position();
   return CUDA_SUCCESS;
 }
 

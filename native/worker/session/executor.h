@@ -27,7 +27,12 @@
 #include "protocol/server/server_link.h"
 #include "worker/claim/claim_things.h"
 #include "worker/claim/driver_memory.h"
+#include "worker/commands/graphs/graph_memory.h"
+#include "worker/commands/graphs/graph_node_count.h"
 #include "worker/commands/graphs/graph_table.h"
+#include "worker/commands/memory/charges.h"
+#include "worker/commands/memory/frees.h"
+#include "worker/commands/memory/host_buffers.h"
 #include "worker/device/driver.h"
 #include "worker/device/sanitizer.h"
 #include "worker/device/session_devices.h"
@@ -49,12 +54,10 @@
 #include "worker/parking/journal.h"
 #include "worker/session/callbacks.h"
 #include "worker/session/device_output.h"
-#include "worker/session/handle_map.h"
+#include "worker/session/session_part.h"
+#include "worker/session/waits.h"
 
 namespace millpond::worker {
-
-/// What a handler returns when the answer comes later; no code of the driver.
-inline constexpr CUresult kDeferred = static_cast<CUresult>(1023);
 
 /// Replies over TCP with at least this much data are sent from where it is, which stays until the client has it; smaller
 /// ones are copied, so that what the client has not acknowledged yet never holds many chunks.
@@ -76,17 +79,20 @@ struct ClaimPlace {
   uint64_t key() const;
 };
 
-class Executor {
+/// Makes the session before the parts that work with it.
+class SessionOwner {
+ protected:
+  template <typename... Arguments>
+  explicit SessionOwner(Arguments&&... arguments) : owned_(std::forward<Arguments>(arguments)...) {}
+  ~SessionOwner() = default;
+
+  SessionCore owned_;
+};
+
+class Executor : private SessionOwner, private SessionPart {
  public:
-  struct Counters {
-    std::atomic<uint64_t> commands{0};
-    std::atomic<uint64_t> launches{0};
-    std::atomic<uint64_t> waits{0};
-    std::array<std::atomic<uint64_t>, 64> memoryUsed{};  ///< per device of the session
-    /// Nanoseconds that each device has worked for the session while its gate was on.
-    std::array<std::atomic<uint64_t>, 64> computeUsedNs{};
-    std::array<std::atomic<bool>, 64> isMeasured{};  ///< its gate is on
-  };
+  using Counters = SessionCore::Counters;
+  using End = SessionCore::End;
 
   /// `imageCache`: what the host keeps of images, null for nothing. `output`: what kernels print, null for nowhere.
   /// `gateDirectory`: where the gates of the node's devices are; empty: shares of compute do not count. `sharing`: what
@@ -96,18 +102,13 @@ class Executor {
            Parking parking = {}, ClaimPlace claim = {});
 
   /// Runs the session to its end. Returns why it ended and whether that was orderly.
-  struct End {
-    std::string reason;
-    bool ok;
-    bool isParked = false;  ///< its client goes on with another one
-  };
   End run();
   /// Ends `run` soon, from any thread; the client is told `reason`.
   void stop(const std::string& reason, bool ok);
   /// Ends `run` soon, from any thread: nobody is there any more. Where programs are checked, what the client had sent is
   /// executed first: memory that it freed last is not leaked.
   void clientGone();
-  const Counters& counters() const { return counters_; }
+  const Counters& counters() const { return owned_.counters(); }
   /// Why the session, which is idle, is not parked; empty while there is nothing to say. From any thread.
   std::string whyNotParked() {
     const std::lock_guard lock(keptMutex_);
@@ -115,7 +116,9 @@ class Executor {
   }
   /// Changes how much memory may be taken of each device, in the session's order: of all, or of none where one has more
   /// in use by all sessions of the claim. `revision` grows with every change. From any thread.
-  Status setMemoryLimits(std::span<const uint64_t> bytes, uint64_t revision);
+  Status setMemoryLimits(std::span<const uint64_t> bytes, uint64_t revision) {
+    return budgets_.setLimits(bytes, revision);
+  }
   /// Other shares of the devices' compute, in the session's order. From any thread.
   void setShares(std::vector<gate::Share> shares);
   int socket() const { return link_.socket(); }
@@ -125,99 +128,34 @@ class Executor {
   // For the handlers
 
   const Driver& driver() const { return driver_; }
+  using SessionPart::device;
+  using SessionPart::handle;
+  using SessionPart::reply;
+  using SessionPart::stream;
+  using SessionPart::violation;
+  bool isAwaited() const { return session_.isAwaited(); }
+  uint64_t wireOf(HandleKind kind, const void* object) { return session_.wireOf(kind, object); }
   /// The only way from an address of the client to one for the driver.
   AddressGate& addresses() { return addresses_; }
   /// Memory operations as the driver takes them. `isRecorded`: for a graph.
   CUresult admit(std::span<const std::byte> bytes, std::vector<CUstreamBatchMemOpParams>& out, bool isRecorded = false);
-  bool stream(uint64_t wire, CUstream& out);
-  /// A stream, and the context that it lives in, which need not be the current one.
-  struct Stream {
-    CUstream handle = nullptr;
-    uint16_t context = 0;
-  };
-  bool stream(uint64_t wire, Stream& out);
-  template <typename H>
-  bool handle(HandleKind kind, uint64_t wire, H& out) {
-    const HandleMap::Entry* entry = handles_.find(kind, wire);
-    if (!entry) return missing(wire);
-    out = static_cast<H>(entry->object);
-    return true;
-  }
-  /// The session's handle of a driver's object; 0 when it has none.
-  uint64_t wireOf(HandleKind kind, const void* object) {
-    uint64_t wire = 0;
-    if (object)
-      handles_.each(kind, [&](const HandleMap::Entry& entry) {
-        if (entry.object == object) wire = entry.wire;
-      });
-    return wire;
-  }
   /// The function behind the number of a function, or of a kernel in the current context.
   bool functionOrKernel(uint64_t wire, CUfunction& out);
-  bool device(int32_t ordinal, CUdevice& out);
   bool adopt(HandleKind kind, uint64_t wire, void* object);
   /// Before the driver makes one: CUDA_ERROR_OUT_OF_MEMORY where the claim has as many as it may have.
   CUresult admit(HandleKind kind);
-  /// Whether somebody waits for the present command's answer.
-  bool isAwaited() const { return current_.request != 0; }
   bool drop(HandleKind kind, uint64_t wire);
-  /// The client broke the protocol: ends the session. Only a handle that the session once had, and that another thread
-  /// of the program ended meanwhile, is the program's mistake and answered CUDA_ERROR_INVALID_HANDLE.
-  CUresult violation(const std::string& what);
-  template <typename R, typename... Tails>
-  void reply(const R& fixed, const Tails&... tails) {
-    replyBody_.resize(cmd::encodedSize<R>(tails...));
-    cmd::encode(replyBody_.data(), fixed, tails...);
-  }
 
   // The commands that are run by hand
 #include "worker/gen/handlers.h"
 
  private:
-  /// Who waits for an answer.
-  struct Request {
-    uint16_t op = 0;
-    uint16_t context = 0;
-    uint32_t request = 0;
-    uint32_t thread = 0;  ///< of the client
-  };
   /// Attributes of a launch, with the driver's own events; with room for one more.
   struct LaunchAttributes {
     std::array<CUlaunchAttribute, kMaxLaunchAttributes + 1> all;
     size_t count = 0;
   };
-  /// Hands the client what kernels of that context have printed.
-  void forwardOutput(uint16_t context);
-  /// Hands the client what has been written there.
-  void forward(wire::OutputStream stream);
   CUresult launchAttributes(std::span<const std::byte> bytes, LaunchAttributes& out);
-  /// A context of the session. The primary ones come first: their numbers are 1 + ordinal of their device.
-  struct Context {
-    uint16_t device = 0;         ///< ordinal in the session
-    CUcontext handle = nullptr;  ///< null: there is none of this number
-    bool used = false;           ///< there was one some time
-    bool ending = false;         ///< it is destroyed as soon as its work is done
-    std::vector<CUevent> pool;   ///< events at rest
-    CUstream quiet = nullptr;    ///< on which nothing ever runs; made when it is needed
-    CUgreenCtx green = nullptr;  ///< it is the primary one with a part of the device's resources
-    bool hasLaunched = false;    ///< kernels, which may have written variables
-    uint32_t streams = 0;        ///< of the program
-    uint32_t mostStreams = 0;    ///< that it had at a time
-    uint64_t stackBytes = kUsualStack;  ///< of each thread, as the program has set it
-    uint64_t localBytes = 0;            ///< the most that a thread of its kernels has
-  };
-  /// An event of the pool of its context; none when that context has ended, which is as good as happened.
-  struct Mark {
-    CUevent event = nullptr;
-    uint16_t context = 0;
-  };
-  /// An answer or an action that is due when events have happened.
-  struct Pending {
-    Request request;
-    std::vector<Mark> events;
-    CUevent userEvent = nullptr;  ///< of the client
-    std::function<CUresult(CUresult)> done;
-  };
   /// A copy to client memory under way, a staging chunk at a time.
   struct Download {
     Request request;
@@ -232,12 +170,6 @@ class Executor {
     };
     std::deque<Piece> pieces;
     CUresult failure = CUDA_SUCCESS;
-  };
-  /// Pinned memory that is used again and again: giving it back to the driver could wait for the device.
-  struct HostBuffer {
-    std::byte* memory = nullptr;
-    uint64_t bytes = 0;
-    uint64_t age = 0;  ///< of a spare one: higher, the later it was given back
   };
   /// Bytes for client memory that arrive without anybody waiting for them: of a copy, or of a graph's launch.
   struct Landing {
@@ -279,13 +211,6 @@ class Executor {
     uint64_t start;
     Mark mark;
   };
-  /// Freed memory that streams may still use.
-  struct Retired {
-    uint64_t number;
-    uint16_t context;
-    std::vector<CUdeviceptr> addresses;
-    std::vector<Mark> fence;
-  };
   struct ArrayMemory {
     uint16_t device = 0;  ///< ordinal in the session
     uint64_t bytes = 0;
@@ -300,34 +225,6 @@ class Executor {
   struct Texture {
     uint16_t context = 0;
     bool isSurface = false;
-  };
-  /// Something of the device that ends when the device is done with it.
-  struct Ending {
-    enum class Kind : uint8_t { kMapping, kReservation, kArray, kTexture, kSurface, kOpenedMemory, kTiles, kHostRun };
-    uint64_t number;
-    CUdeviceptr address;  ///< of mappings, reservations and runs of opened pools; the object of a texture or surface
-    uint64_t bytes;
-    Kind kind;
-    std::vector<uint64_t> memories;
-    std::vector<Mark> fence;
-    void* array = nullptr;
-    bool isMipmapped = false;
-    uint16_t context = 0;  ///< of arrays, textures and surfaces
-    ArrayMemory arrayMemory{};
-  };
-  /// A block of a pool that its stream is done with when the mark has happened.
-  struct PoolFreeing {
-    uint64_t number;
-    Mark mark;
-  };
-  /// Which frees a command waits for.
-  enum class Frees { kOrdinary, kOfPoolsToo };
-  /// What can be answered when the memory that was freed before has come back.
-  struct AfterFrees {
-    Request request;
-    uint64_t number;  ///< of the last batch before
-    Frees frees;
-    std::function<CUresult()> run;
   };
   struct Image {
     std::vector<std::byte> bytes;
@@ -349,20 +246,10 @@ class Executor {
     std::vector<CUfunction> inContext;
     std::vector<uint32_t> layout;  ///< offset and size of each parameter
   };
-  /// A capture that is open.
-  struct Capture {
-    uint64_t graph = 0;
-    bool intoGraph = false;  ///< of the program, which stays whatever becomes of the capture
-  };
   struct Exec {
     CUgraphExec handle = nullptr;
     std::shared_ptr<const ExecContents> contents;
   };
-
-  bool missing(uint64_t wire) {
-    stale_ = parking_.isResumed || handles_.wasKnown(wire);
-    return false;
-  }
 
   // Parking (executor_parking.cpp)
 
@@ -413,7 +300,6 @@ class Executor {
     Stream stream;
     gate::ComputeGate* gate;
   };
-  Status enterBudgets();
   Status openGates();
   void closeGates();
   /// Whether one of its ends lies in memory of the host: it goes over the bus, and needs no share of what computes.
@@ -447,48 +333,15 @@ class Executor {
             .errorLogBytes = options.errorBytes()},
           options.info(), options.error());
   }
-  void answer(const Request& request, CUresult result);
-  void latch(const Request& request, CUresult result);
-  bool useContext(uint16_t context);
-
-  bool isContext(uint16_t number) const { return number <= contexts_.size() && contexts_[number - 1u].handle; }
-  /// Ordinal of the device that a context is on, and the number of that device's primary context.
-  uint16_t deviceOf(uint16_t context) const { return contexts_[context - 1u].device; }
-  uint16_t primaryOf(uint16_t context) const { return static_cast<uint16_t>(deviceOf(context) + 1); }
-  /// The number of the context in which objects live that are made in that one: streams alone live in green contexts.
-  uint16_t homeOf(uint16_t context) const {
-    return context && contexts_[context - 1u].green ? primaryOf(context) : context;
-  }
-  MemoryArena& arenaOf(uint16_t context) { return *arenas_[deviceOf(context)]; }
   /// Lets go of all that lives in a context, whose work is done or given up.
   void forgetContext(uint16_t number);
   /// Of a green context: its driver leaves them.
   void endStreamsOf(uint16_t number);
   /// Success when that number is free for a context that the program makes.
   CUresult admitContext(uint32_t number);
-  /// Who waits for an event that ends must not have the driver asked about it again.
-  void answerWaitersOf(CUevent event);
   CUresult resetPrimary(uint16_t number);
 
-  /// Asked in the event's own context, which the answer of another one that has failed does not hide.
-  CUresult happened(const Mark& mark) {
-    if (!mark.event) return CUDA_SUCCESS;
-    if (mark.context != boundContext_) useContext(mark.context);
-    return driver_.cuEventQuery(mark.event);
-  }
-  CUresult takeEvent(uint16_t context, Mark& mark);
-  void giveBack(const Mark& mark);
-  void giveBack(const std::vector<Mark>& marks);
-  /// Records an event of the pool behind what the stream was given so far.
-  CUresult mark(const Stream& stream, Mark& mark);
-  /// Marks behind everything that the streams of one context, or of all (0), were given so far. With 0, contexts that have
-  /// failed are left out: nothing runs there any more.
-  CUresult fence(uint16_t context, std::vector<Mark>& marks);
-  /// Whether all have happened; CUDA_ERROR_NOT_READY, success or the context's failure.
-  CUresult state(const std::vector<Mark>& marks);
-
   bool progress();
-  bool progressPending();
   bool progressDownloads();
   bool advance(Download& download);
   /// A staging chunk that this download may use now.
@@ -522,18 +375,7 @@ class Executor {
   static void addSources(const ExecContents& contents, uint64_t call, uint64_t to, std::vector<graph::Source>& sources);
   /// Takes back the memory of replies that the client has.
   bool progressLent();
-  std::shared_ptr<const HostBuffer> takeHostBuffer(uint64_t bytes);
-  /// Gives spare ones back to the system, those that were used longest ago first, until there are no more than that.
-  void trimSpareHostBuffers(uint64_t bytes);
-  /// The same for pages of the client that nothing looks at any more.
-  void endClientPages();
-  /// Runs at once, or when no function of the client is awaited any more, what may wait for the device: the word that
-  /// such a function has returned comes through this very thread.
-  CUresult withoutCallbacks(std::function<CUresult()> command);
   bool registerTransfers();
-  /// Registers host memory with the driver, in a context that lives as long as the session: when that one is reset, anew.
-  CUresult pin(void* memory, uint64_t bytes, unsigned flags);
-  void unpin(void* memory);
   /// Maps and pins whole pages at exactly that address: of a file, or, where it is none, of this worker alone.
   CUresult mapHostRun(uint64_t address, uint64_t bytes, int file);
   void releaseHostRun(uint64_t address, uint64_t bytes);
@@ -547,8 +389,6 @@ class Executor {
   CUresult issueHostFunction(const Stream& stream, const Callback& callback);
   bool progressCallbacks();
 
-  /// CU_STREAM_CAPTURE_STATUS_NONE where nothing is captured at all: then it costs nothing.
-  CUstreamCaptureStatus captureStatus(const Stream& stream);
   /// The node that a captured stream was given last; 0 when that cannot be told.
   uint64_t lastCaptured(const Stream& stream);
   bool dependencies(uint64_t graph, std::span<const std::byte> nodes, std::span<const std::byte> edges, bool hasEdges,
@@ -558,12 +398,6 @@ class Executor {
   CUresult captureNode(const Stream& stream, CUgraphNodeParams& params, uint64_t& node);
   CUresult captureAlloc(const Stream& stream, size_t ordinal, uint64_t bytes);
   CUresult captureFree(const Stream& stream, CUdeviceptr address);
-  /// Whether nodes of graphs make memory at that address.
-  bool isGraphMemory(CUdeviceptr address) const;
-  /// A node frees that memory.
-  void willFree(CUdeviceptr address);
-  /// Frees what a launch left, if it did.
-  CUresult freeGraphMemory(CUdeviceptr address, const Stream* stream);
   const HostCall* graphCall(const Callback& callback);
   /// For an end of a copy that is memory of the client alone. `original`: the copy as the client gave it.
   CUresult makeStage(const Box& box, bool toDevice, const CUDA_MEMCPY3D& original, std::shared_ptr<GraphStage>& stage);
@@ -608,30 +442,12 @@ class Executor {
   std::vector<graph::Source> sourcesOf(const ExecContents& contents, uint32_t first, uint32_t& count);
   CUresult launchGraph(const cmd::GraphLaunch& launch);
   void land(const GraphStage& stage);
-  bool progressRetired();
-  void retire(uint16_t context);
-  /// Whether an allocation is about to be given back.
-  bool isFreed(uint16_t context, CUdeviceptr address) const;
-  /// Gives back an allocation of an arena, or a use of a run, when no stream can still use it.
-  void freeLater(uint16_t context, CUdeviceptr address);
-  /// Runs `command` when everything freed of the current context so far is given back: at once where nothing is.
-  CUresult afterFrees(std::function<CUresult()> command, Frees frees = Frees::kOrdinary);
-  bool freesPending(uint16_t context, uint64_t number, Frees frees) const;
-  /// Takes memory from a device's arena, if need be after giving back what its pools keep.
-  CUresult allocate(uint16_t context, uint64_t bytes, CUdeviceptr& address);
-  bool progressAfterFrees();
   CUresult memoryInfo(uint16_t context);
   void releaseRing();
-  void updateMemoryCounter(uint16_t context);
-  void updateMemoryCounters();
   /// Memory that becomes a node of a graph is not made here.
   CUresult refuseCapture(const Stream& s) const;
   /// The program waits for the device: pools give back what is over their thresholds.
   void synchronisePools();
-  bool progressPoolFrees();
-  void giveBackBlocks(const std::vector<MemoryPools::Block>& blocks);
-  /// Whether memory of a device can be shared with other sessions.
-  bool canShare(int32_t ordinal) const;
   CUresult exportFile(CUmemGenericAllocationHandle memory, std::shared_ptr<const UniqueFd>& file);
   CUresult uuidOf(size_t ordinal, std::array<std::byte, 16>& uuid) const;
   /// Which device of the session that is.
@@ -657,98 +473,24 @@ class Executor {
   CUresult know(const CUdevResource& resource);
   /// Puts the driver's objects into an entry.
   CUresult readTile(const Crossing<CUarrayMapInfo>& sent, CUarrayMapInfo& entry, TileChange& change);
-  /// What has no tile any more counts until the device is done with it.
-  void endTiles(std::vector<uint64_t> memories);
   CUresult makeArray(const cmd::ArrayCreate& wanted, void*& made, uint64_t& bytes);
-  void finish(const Ending& ending);
-  void finishArray(const Ending& ending);
-  void finishTexture(const Ending& ending);
-  bool progressEndings();
-  /// Ends at once what stands in the way of a mapping there, and all before it.
-  void settleEndings(uint64_t address, uint64_t bytes);
-  /// Takes so much more host memory to be pinned. False where the claim may not have it.
-  bool takeHost(uint64_t bytes);
-  /// The same, after giving back what is only kept for later where it does not fit.
-  bool takeHostOrTrim(uint64_t bytes);
-  void giveHost(uint64_t bytes);
-  /// This session has so many of them. False, with a line in the log, where the claim would have too many.
-  bool hold(Thing thing, uint64_t amount);
-  /// The counts are what the handles of that kind say.
-  void count(HandleKind kind);
-  /// Device memory that the driver makes is so much from here on. False, with a line in the log, where it does not fit.
-  bool charge(DriverMemory::Of what, uint64_t number, uint16_t context, uint64_t bytes, const char* why);
-  CUresult chargeContext(uint32_t number, uint16_t device);
-  /// One more of the current context.
-  CUresult chargeStream();
-  /// Every thread that the device can have has so much.
-  CUresult chargeStacks(uint16_t number, uint64_t bytesOfEach, const char* why);
-  /// Charges the local memory of a function or kernel (`kind`), as the driver reports it, for every thread that the bound
-  /// context's device can run at once. Free where nothing is charged: without a bound context or known costs.
-  CUresult chargeLocal(HandleKind kind, void* function);
-  CUresult setLimit(CUlimit limit, uint64_t value);
-  /// Charges what the device has less of afterwards, `most` at most; ends what was made where it does not fit.
-  CUresult measured(DriverMemory::Of what, uint64_t number, uint16_t context, uint64_t most,
-                    const std::function<CUresult()>& make, const std::function<void()>& unmake);
   /// Of the variables in it; nothing where that cannot be told.
   std::optional<uint64_t> memoryOf(const Image& image, const LinkedFatbins& fatbins);
-  CUresult chargeModule(uint64_t wire, uint64_t bytes);
-  void dropModuleCharge(uint64_t wire);
-  CUresult admitOneContext();
-  void countContexts();
-  /// Nodes on the books of an executable graph, or of the graph that this one ends with, with all graphs in it.
-  uint64_t nodesOf(uint64_t graph);
-  /// Before the driver makes so many; false where the claim would have too many. When they are made `keepNodes` says of
-  /// what, and `dropNodes` where they are not.
-  bool takeNodes(uint64_t nodes);
-  void keepNodes(uint64_t owner);
-  void dropNodes();
-  /// That graph is gone.
-  void giveNodes(uint64_t owner);
-  /// What a command adds to the captures that are open, as far as it can be told; `body`: of the command.
-  bool admitCaptured(cmd::Op op, std::span<const std::byte> body);
-  void beginCaptured();
-  /// What was captured is in that graph.
-  void keepCaptured(uint64_t graph);
 
-  const Driver& driver_;
-  SessionDevices& devices_;
-  ServerLink link_;
-  DeviceOutput* output_;
   Sharing* sharing_;
-  Counters counters_;
+  Waits waits_{session_};
+  FunctionOrder order_{session_};
 
-  uint64_t position_ = 0;
-  Request current_;
-  uint64_t frameStart_ = 0;
-  uint64_t frameEnd_ = 0;
-  std::vector<std::byte> replyBody_;
-  uint16_t boundContext_ = 0;
-  bool stale_ = false;
-
-  HandleMap handles_;
-  std::deque<ClaimBudget> budgets_;
-  DriverMemory driverMemory_{budgets_};
-  std::vector<DriverCosts> costs_;                     ///< by device
-  std::unordered_map<uint64_t, uint64_t> libraries_;  ///< and the memory of their variables
-  uint64_t libraryBytes_ = 0;                         ///< of all of them, in one context
   ClaimPlace claim_;
-  ClaimThings things_{claim_.limits};
-  uint8_t told_ = 0;  ///< things of which the log says that the claim has all that it may have, a bit for each
-  std::unordered_map<uint64_t, uint64_t> graphNodes_;  ///< on the books, by graph or executable graph
-  std::mutex budgetsMutex_;  ///< while limits change
-  std::vector<std::unique_ptr<MemoryArena>> arenas_;
+  ClaimCounts counts_;
+  Budgets budgets_{session_};
+  Charges charges_{session_, budgets_};
+  DeviceMemory memory_;
+  Frees frees_{session_, budgets_, memory_, order_};
+  PinnedMemory pinned_{session_};
+  HostBuffers buffers_{counts_, pinned_, order_};
   VirtualMemory virtualMemory_;
-  const Sanitizer sanitizer_;
-  std::vector<Context> contexts_;
-  MemoryPools pools_;
-  OpenedPools openedPools_;
-  std::deque<Pending> pending_;
   std::deque<Download> downloads_;
-  std::multimap<uint64_t, HostBuffer> spareHostBuffers_;  ///< by size
-  uint64_t spareHostBytes_ = 0;
-  uint64_t lastSpare_ = 0;
-  ClientPages clientPages_;
-  std::vector<ClientPages::View> endedPages_;
   std::deque<Landing> landings_;
   uint64_t lastLanding_ = 0;
   RangeMap landingRanges_;  ///< memory of the client → landing that writes it last, by its order
@@ -758,29 +500,15 @@ class Executor {
   std::deque<LentReply> lentReplies_;
   std::deque<Hold> holds_;
   uint32_t nextChunk_ = 0;
-  std::vector<std::vector<CUdeviceptr>> freed_;  ///< by device
-  std::deque<Retired> retired_;
-  uint64_t lastRetired_ = 0;  ///< also of endings and of frees in pools
-  std::deque<Ending> endings_;
-  std::deque<PoolFreeing> poolFrees_;
   std::unordered_map<uint64_t, ArrayMemory> arrayBytes_;  ///< by handle; levels and planes have none of their own
   ArrayTiles tiles_;
   std::unordered_map<uint64_t, Texture> textures_;        ///< texture and surface objects
-  std::deque<AfterFrees> afterFrees_;
   std::shared_ptr<Callbacks> callbacks_;  ///< the driver's threads may outlive this
   std::deque<Request> callbackWaiters_;   ///< threads of the client that run callbacks
   std::unordered_set<uint32_t> callbackThreads_;  ///< by the numbers that the client gives its threads
   std::unordered_map<uint64_t, std::vector<graph::Source>> callbackSources_;  ///< more than a page, by number
-  uint64_t callbacksExpected_ = 0;        ///< issued, and not known to be done
   bool loadsKernels_ = false;             ///< the program has given streams functions
-  std::deque<std::pair<Request, std::function<CUresult()>>> afterCallbacks_;
   uint64_t afterCallbackBytes_ = 0;  ///< of the commands in it
-  struct Pinned {
-    uint64_t bytes;
-    unsigned flags;
-    uint16_t context;
-  };
-  std::map<void*, Pinned> pinned_;         ///< host memory that is registered with the driver
   HostRuns hostRuns_;  ///< pinned memory of the program
   std::unordered_map<uint64_t, Image> images_;
   ImageCache* imageCache_;
@@ -791,13 +519,12 @@ class Executor {
   std::vector<std::byte> small_;
 
   GraphTable graphs_;
-  std::map<uint64_t, Capture> captures_;  ///< by the stream that they began on
+  GraphNodeCount nodeCount_{counts_, graphs_};
   std::unordered_map<uint64_t, Exec> execs_;
   std::unordered_map<uint64_t, CUuserObject> userObjects_;
-  std::map<CUdeviceptr, std::weak_ptr<GraphAllocation>> graphMemory_;
+  GraphMemory graphMemory_{session_};
   std::unordered_map<CUgraphConditionalHandle, uint64_t> conditions_;  ///< handle → graph that it was made for
-  AddressGate addresses_{driver_, arenas_, virtualMemory_, graphMemory_, hostRuns_, [this] { return !captures_.empty(); }};
-  std::map<CUdeviceptr, std::shared_ptr<GraphAllocation>> leftByGraphs_;  ///< counts although its node may be gone
+  AddressGate addresses_{driver_, memory_.arenas(), virtualMemory_, graphMemory_.all(), hostRuns_, [this] { return !captures_.empty(); }};
   std::unordered_map<uint64_t, std::weak_ptr<GraphStage>> stages_;
   std::map<std::array<uint64_t, 3>, std::unique_ptr<HostCall>> graphCalls_;  ///< graphs may come to them until the end
   std::string dot_;
@@ -830,8 +557,6 @@ class Executor {
   std::mutex keptMutex_;
   std::string kept_;
 
-  bool ended_ = false;
-  End end_{"", true};
   std::atomic<bool> stopRequested_{false};
   std::atomic<bool> readsOut_{false};  ///< what was sent is executed before the end
   std::mutex stopMutex_;

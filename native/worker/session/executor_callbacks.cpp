@@ -12,12 +12,12 @@ CUresult Executor::onHostFunction(const cmd::Decoded<cmd::HostFunction>& command
   Stream s;
   if (!stream(in.stream, s)) return violation("unknown stream");
   if (in.kind > static_cast<uint32_t>(CallbackKind::kStreamCallback)) return violation("a callback of no kind");
-  const Callback callback{static_cast<CallbackKind>(in.kind), primaryOf(s.context), in.function, in.data, in.handle};
-  const bool captured = captureStatus(s) != CU_STREAM_CAPTURE_STATUS_NONE;
+  const Callback callback{static_cast<CallbackKind>(in.kind), contexts_.primaryOf(s.context), in.function, in.data, in.handle};
+  const bool captured = captures_.status(s) != CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult rc = captured && callback.kind == CallbackKind::kHostFunction ? captureHostFunction(s, callback)
                                                                              : issueHostFunction(s, callback);
   // The client counts on hearing of it.
-  if (rc || captured) callbacks_->announce({CallbackKind::kNothing, primaryOf(s.context), 0, 0, 0});
+  if (rc || captured) callbacks_->announce({CallbackKind::kNothing, contexts_.primaryOf(s.context), 0, 0, 0});
   return rc;
 }
 
@@ -31,7 +31,7 @@ CUresult Executor::issueHostFunction(const Stream& s, const Callback& callback) 
     rc = driver_.cuStreamAddCallback(s.handle, &HostCall::runOnceWithStatus, call.get(), 0);
   if (rc) return rc;
   call.release();  // the driver has it now
-  ++callbacksExpected_;
+  order_.expect(1);
   return CUDA_SUCCESS;
 }
 
@@ -44,16 +44,16 @@ void Executor::loadKernels() {
 void Executor::loadKernel(uint64_t wire) {
   CUfunction loaded = nullptr;
   // What cannot be loaded fails its launch, which says why.
-  if (handle::kind(wire) == HandleKind::kKernel && boundContext_) (void)functionOrKernel(wire, loaded);
+  if (handle::kind(wire) == HandleKind::kKernel && contexts_.bound()) (void)functionOrKernel(wire, loaded);
 }
 
 CUresult Executor::onCallbackNext(const cmd::Decoded<cmd::CallbackNext>&) {
-  if (current_.request == 0) return violation("nobody waits for the callback");
-  if (!current_.context || primaryOf(current_.context) != current_.context)
+  if (session_.current().request == 0) return violation("nobody waits for the callback");
+  if (!session_.current().context || contexts_.primaryOf(session_.current().context) != session_.current().context)
     return violation("callbacks are for the threads of devices");
   // A client has one for each device.
-  if (callbackThreads_.size() < devices_.all().size()) callbackThreads_.insert(current_.thread);
-  callbackWaiters_.push_back(current_);
+  if (callbackThreads_.size() < devices_.all().size()) callbackThreads_.insert(session_.current().thread);
+  callbackWaiters_.push_back(session_.current());
   progressCallbacks();
   return kDeferred;
 }
@@ -70,34 +70,20 @@ CUresult Executor::onCallbackSources(const cmd::Decoded<cmd::CallbackSources>& c
 CUresult Executor::onCallbackDone(const cmd::Decoded<cmd::CallbackDone>& command) {
   callbackSources_.erase(command.fixed.number);
   if (!callbacks_->done(command.fixed.number)) return violation("no such function is running");
-  if (callbacksExpected_ > 0) --callbacksExpected_;
+  order_.done();
   return CUDA_SUCCESS;
-}
-
-CUresult Executor::withoutCallbacks(std::function<CUresult()> command) {
-  if (callbacksExpected_ == 0) return command();
-  afterCallbacks_.emplace_back(current_, std::move(command));
-  return kDeferred;
 }
 
 bool Executor::progressCallbacks() {
   bool some = false;
   // A context that has failed comes to no function any more, but waits for those that it has come to.
-  if (callbacksExpected_ > 0 && !afterCallbacks_.empty() && useContext(afterCallbacks_.front().first.context)) {
+  if (order_.expected() > 0 && order_.waiting() != 0 && contexts_.use(order_.nextContext())) {
     const CUresult state = driver_.cuStreamQuery(nullptr);
     if (state == CUDA_ERROR_UNKNOWN || (state >= CUDA_ERROR_ILLEGAL_ADDRESS && state <= CUDA_ERROR_LAUNCH_FAILED))
-      callbacksExpected_ = std::min<uint64_t>(callbacksExpected_, callbacks_->running());
+      order_.expectAtMost(callbacks_->running());
   }
-  while (callbacksExpected_ == 0 && !afterCallbacks_.empty() && !ended_) {
-    const auto [request, command] = std::move(afterCallbacks_.front());
-    afterCallbacks_.pop_front();
-    some = true;
-    replyBody_.clear();
-    if (request.context) useContext(request.context);
-    current_ = request;
-    if (const CUresult result = command(); result != kDeferred) answer(request, result);
-  }
-  for (auto w = callbackWaiters_.begin(); w != callbackWaiters_.end() && !ended_;) {
+  some = order_.progress() || some;
+  for (auto w = callbackWaiters_.begin(); w != callbackWaiters_.end() && !session_.hasEnded();) {
     const auto due = callbacks_->take(w->context);
     if (!due) {
       ++w;
@@ -110,7 +96,7 @@ bool Executor::progressCallbacks() {
     const auto count = static_cast<uint32_t>(sources.size());
     const std::vector<graph::Source> page(sources.begin(), sources.begin() + std::min(count, graph::kSourcePage));
     if (count > graph::kSourcePage) callbackSources_[due->number] = std::move(sources);
-    replyBody_.clear();
+    session_.clearReply();
     const Callback& callback = due->callback;
     reply(cmd::CallbackNextReply{.number = due->number,
                                  .function = callback.function,
@@ -121,7 +107,7 @@ bool Executor::progressCallbacks() {
                                  .sourceCount = count},
           std::as_bytes(std::span<const graph::Source>(page)));
     // What the stream has copied to the client before this lands before it: answers come behind landings.
-    answer(waiter, CUDA_SUCCESS);
+    session_.answer(waiter, CUDA_SUCCESS);
   }
   return some;
 }

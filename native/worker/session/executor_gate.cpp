@@ -172,7 +172,7 @@ Status Executor::openGates() {
       return session.error();
     }
     gates_.push_back(std::make_unique<gate::ComputeGate>(driver_, std::move(*session),
-                                                         [this](uint16_t context) { return useContext(context); }));
+                                                         [this](uint16_t context) { return contexts_.use(context); }));
   }
   const std::lock_guard lock(sharesMutex_);
   for (size_t i = 0; i < shares_.size(); ++i) gates_[i]->session().setShare(shares_[i]);
@@ -209,17 +209,17 @@ bool Executor::isHostCopy(const cmd::CopyBox& box) {
 std::optional<Executor::GatedWork> Executor::gatedWork(const ServerLink::Frame& frame) {
   const auto op = static_cast<cmd::Op>(frame.header.op);
   const auto found = workOf(op, frame.head());
-  const uint16_t context = frame.header.context ? frame.header.context : boundContext_;
-  if (!found || !context || !isContext(context)) return std::nullopt;
+  const uint16_t context = frame.header.context ? frame.header.context : contexts_.bound();
+  if (!found || !context || !contexts_.isThere(context)) return std::nullopt;
   Stream place{nullptr, context};
   if (found->stream) {
     const HandleMap::Entry* entry = handles_.find(HandleKind::kStream, found->stream);
-    if (!entry || !entry->object || !isContext(entry->context)) return std::nullopt;
+    if (!entry || !entry->object || !contexts_.isThere(entry->context)) return std::nullopt;
     place = {static_cast<CUstream>(entry->object), entry->context};
   }
   // What a graph is being made of is no work yet, and nothing may be recorded there.
-  if (captureStatus(place) != CU_STREAM_CAPTURE_STATUS_NONE) return std::nullopt;
-  return GatedWork{found->work, place, gates_[deviceOf(place.context)].get()};
+  if (captures_.status(place) != CU_STREAM_CAPTURE_STATUS_NONE) return std::nullopt;
+  return GatedWork{found->work, place, gates_[contexts_.deviceOf(place.context)].get()};
 }
 
 bool Executor::take(const ServerLink::Frame& frame) {
@@ -229,9 +229,9 @@ bool Executor::take(const ServerLink::Frame& frame) {
 }
 
 bool Executor::takeGated(const ServerLink::Frame& frame) {
-  const uint16_t before = boundContext_;
+  const uint16_t before = contexts_.bound();
   const auto restore = [&] {
-    if (before) useContext(before);
+    if (before) contexts_.use(before);
   };
   const int64_t now = monotonicNs();
   const auto op = static_cast<cmd::Op>(frame.header.op);
@@ -256,11 +256,11 @@ bool Executor::takeGated(const ServerLink::Frame& frame) {
   work->gate->before({work->stream.handle, work->stream.context});
   restore();
   const CUresult result = execute(frame);
-  if (ended_) return true;
-  const uint16_t bound = boundContext_;
+  if (session_.hasEnded()) return true;
+  const uint16_t bound = contexts_.bound();
   work->gate->after(work->work, result == CUDA_SUCCESS, !captures_.empty(), now);
   lastWorkAt_ = now;
-  if (bound) useContext(bound);
+  if (bound) contexts_.use(bound);
   return true;
 }
 
@@ -279,15 +279,15 @@ bool Executor::overtakes(const ServerLink::Frame& frame) {
   // Behind what the thread itself has sent, such as what the function wrote to mirrored memory.
   const auto isOwn = [&](const ServerLink::Frame& each) { return each.header.thread == frame.header.thread; };
   if (std::any_of(held_.begin(), held_.end(), isOwn)) return false;
-  const uint16_t before = boundContext_;
+  const uint16_t before = contexts_.bound();
   execute(frame);
-  if (before && !ended_) useContext(before);
+  if (before && !session_.hasEnded()) contexts_.use(before);
   return true;
 }
 
 bool Executor::progressHeld() {
   bool some = false;
-  while (!held_.empty() && !ended_ && take(held_.front())) {
+  while (!held_.empty() && !session_.hasEnded() && take(held_.front())) {
     held_.pop_front();
     some = true;
   }
@@ -300,7 +300,7 @@ bool Executor::progressGates() {
     isGated_ = false;
     return false;
   }
-  const uint16_t before = boundContext_;
+  const uint16_t before = contexts_.bound();
   const int64_t now = monotonicNs();
   bool some = false;
   isGated_ = false;
@@ -310,10 +310,10 @@ bool Executor::progressGates() {
     some = gate.progress(now, !held_.empty() && heldAt_ == &gate) || some;
     const bool isOn = gate.session().isOn();
     isGated_ = isGated_ || isOn;
-    counters_.isMeasured[i].store(isOn, std::memory_order_relaxed);
-    counters_.computeUsedNs[i].store(static_cast<uint64_t>(gate.session().usedNs()), std::memory_order_relaxed);
+    session_.counters().isMeasured[i].store(isOn, std::memory_order_relaxed);
+    session_.counters().computeUsedNs[i].store(static_cast<uint64_t>(gate.session().usedNs()), std::memory_order_relaxed);
   }
-  if (before) useContext(before);
+  if (before) contexts_.use(before);
   return some;
 }
 

@@ -26,59 +26,6 @@ std::vector<uint64_t> nodesAt(const std::map<uint64_t, std::vector<uint64_t>>& n
 
 // Pinned memory
 
-std::shared_ptr<const Executor::HostBuffer> Executor::takeHostBuffer(uint64_t wanted) {
-  const uint64_t bytes = std::max(wanted, kLeastBuffer);
-  const auto owned = [this](const HostBuffer& buffer) {
-    return std::shared_ptr<const HostBuffer>(std::make_unique<HostBuffer>(buffer).release(), [this](const HostBuffer* gone) {
-      const std::unique_ptr<const HostBuffer> end(gone);
-      spareHostBuffers_.emplace(gone->bytes, HostBuffer{gone->memory, gone->bytes, ++lastSpare_});
-      spareHostBytes_ += gone->bytes;
-    });
-  };
-  const auto spare = spareHostBuffers_.lower_bound(bytes);
-  if (spare != spareHostBuffers_.end() && spare->first / 2 <= bytes) {
-    const HostBuffer buffer = spare->second;
-    spareHostBytes_ -= buffer.bytes;
-    spareHostBuffers_.erase(spare);
-    return owned(buffer);
-  }
-  // A hostile client may ask for what cannot be rounded.
-  if (bytes > UINT64_MAX - kLargeBuffer) return nullptr;
-  const uint64_t size =
-      bytes <= kLargeBuffer ? std::bit_ceil(bytes) : (bytes + kLargeBuffer - 1) / kLargeBuffer * kLargeBuffer;
-  if (!takeHostOrTrim(size)) return nullptr;
-  // Memory of this process, which a reset of the context does not take away.
-  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED || pin(memory, size, CU_MEMHOSTREGISTER_PORTABLE)) {
-    if (memory != MAP_FAILED) ::munmap(memory, size);
-    giveHost(size);
-    return nullptr;
-  }
-  return owned({static_cast<std::byte*>(memory), size, 0});
-}
-
-void Executor::trimSpareHostBuffers(uint64_t bytes) {
-  while (spareHostBytes_ > bytes) {
-    const auto oldest = std::min_element(spareHostBuffers_.begin(), spareHostBuffers_.end(),
-                                         [](const auto& a, const auto& b) { return a.second.age < b.second.age; });
-    const HostBuffer buffer = oldest->second;
-    spareHostBuffers_.erase(oldest);
-    unpin(buffer.memory);
-    ::munmap(buffer.memory, buffer.bytes);
-    spareHostBytes_ -= buffer.bytes;
-    giveHost(buffer.bytes);
-  }
-}
-
-void Executor::endClientPages() {
-  for (const ClientPages::View& view : endedPages_) {
-    unpin(view.memory);
-    clientPages_.end(view);
-    giveHost(view.bytes);
-  }
-  endedPages_.clear();
-}
-
 // Landings
 
 CUresult Executor::onLandFromDevice(const cmd::Decoded<cmd::LandFromDevice>& command) {
@@ -88,7 +35,7 @@ CUresult Executor::onLandFromDevice(const cmd::Decoded<cmd::LandFromDevice>& com
   if (!link_.remote()) return violation("only a remote client's memory is landed in");
   forgetLandings(copy.landed);
   const CUresult rc = startLanding(s, copy);
-  if (rc && !ended_) endLanding(copy.landing);
+  if (rc && !session_.hasEnded()) endLanding(copy.landing);
   return rc;
 }
 
@@ -104,10 +51,10 @@ CUresult Executor::startLanding(const Stream& s, const cmd::LandFromDevice& copy
   landing.stream = s.handle;
   landing.hostAddress = copy.hostAddress;
   landing.bytes = copy.bytes;
-  landing.staging = takeHostBuffer(copy.bytes);
+  landing.staging = buffers_.take(copy.bytes);
   if (!landing.staging) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult rc = driver_.cuMemcpyDtoHAsync_v2(landing.staging->memory, from.device(), copy.bytes, s.handle);
-  if (!rc) rc = mark(s, landing.mark);
+  if (!rc) rc = marks_.mark(s, landing.mark);
   if (rc) return rc;
   if (landing.number)
     namedLandings_[landing.number] = {{{copy.hostAddress, copy.bytes, landing.staging->memory}}, landing.staging};
@@ -150,7 +97,7 @@ void Executor::forgetLandings(uint64_t below) {
 
 bool Executor::sendLanding(uint64_t hostAddress, std::span<const std::byte> bytes, uint64_t number, bool lends) {
   constexpr size_t kPiece = wire::kChunkBytes;
-  for (size_t at = 0; !ended_; at += kPiece) {
+  for (size_t at = 0; !session_.hasEnded(); at += kPiece) {
     const auto piece = bytes.subspan(at, std::min(kPiece, bytes.size() - at));
     const bool isLast = at + piece.size() == bytes.size();
     const wire::Landing header{hostAddress + at, piece.size(), isLast ? number : 0, 0};
@@ -158,12 +105,11 @@ bool Executor::sendLanding(uint64_t hostAddress, std::span<const std::byte> byte
     const bool sent = lends ? link_.replyLending(wire::ReplyKind::kLanding, 0, 0, body, piece)
                             : link_.reply(wire::ReplyKind::kLanding, 0, 0, 0, body, piece);
     if (!sent) {
-      ended_ = true;
-      end_ = {"the client takes no data", true};
+      session_.end({"the client takes no data", true});
     }
     if (isLast) break;
   }
-  return !ended_;
+  return !session_.hasEnded();
 }
 
 void Executor::finishLanding(const Landing& landing, CUresult state) {
@@ -183,11 +129,11 @@ bool Executor::progressLandings() {
   bool some = false;
   std::vector<CUstream> busy;  // what comes later in these has not happened either
   std::vector<uint64_t> over;
-  for (auto l = landings_.begin(); l != landings_.end() && !ended_;) {
+  for (auto l = landings_.begin(); l != landings_.end() && !session_.hasEnded();) {
     const bool waits = std::find(busy.begin(), busy.end(), l->stream) != busy.end();
     const bool isBehind =
         !waits && std::any_of(l->behind.begin(), l->behind.end(), [&](uint64_t each) { return isUnderWay(each); });
-    const CUresult rc = waits || isBehind ? CUDA_ERROR_NOT_READY : happened(l->mark);
+    const CUresult rc = waits || isBehind ? CUDA_ERROR_NOT_READY : marks_.happened(l->mark);
     if (rc == CUDA_ERROR_NOT_READY) {
       if (!waits) busy.push_back(l->stream);
       ++l;
@@ -196,7 +142,7 @@ bool Executor::progressLandings() {
     const Landing landing = std::move(*l);
     l = landings_.erase(l);
     some = true;
-    giveBack(landing.mark);
+    marks_.giveBack(landing.mark);
     eachTarget(landing, [&](uint64_t address, uint64_t bytes) { landingRanges_.erase(address, bytes, landing.order); });
     finishLanding(landing, rc);
     if (landing.number) over.push_back(landing.number);
@@ -207,18 +153,18 @@ bool Executor::progressLandings() {
          w = std::find_if(landingWaiters_.begin(), landingWaiters_.end(), waits)) {
       const Request request = w->first;
       landingWaiters_.erase(w);
-      answer(request, CUDA_SUCCESS);
+      session_.answer(request, CUDA_SUCCESS);
     }
   }
   return some;
 }
 
 CUresult Executor::onLandingAwait(const cmd::Decoded<cmd::LandingAwait>& command) {
-  if (current_.request == 0) return violation("nobody waits for the landing");
+  if (session_.current().request == 0) return violation("nobody waits for the landing");
   const uint64_t number = command.fixed.landing;
   if (std::none_of(landings_.begin(), landings_.end(), [&](const Landing& each) { return each.number == number; }))
     return CUDA_SUCCESS;
-  landingWaiters_.emplace_back(current_, number);
+  landingWaiters_.emplace_back(session_.current(), number);
   return kDeferred;
 }
 
@@ -245,7 +191,7 @@ CUresult Executor::onCopyFromLanding(const cmd::Decoded<cmd::CopyFromLanding>& c
   ReadMemory reads{{}, landing->second.keeper};
   CUresult rc = driver_.cuMemcpyHtoDAsync_v2(to.device(), part->memory + (copy.hostAddress - part->hostAddress),
                                              copy.bytes, s.handle);
-  if (!rc) rc = mark(s, reads.mark);
+  if (!rc) rc = marks_.mark(s, reads.mark);
   if (rc) return rc;
   readMemory_.push_back(std::move(reads));
   forgetLandings(copy.landed);
@@ -255,8 +201,8 @@ CUresult Executor::onCopyFromLanding(const cmd::Decoded<cmd::CopyFromLanding>& c
 bool Executor::progressReadMemory() {
   const size_t before = readMemory_.size();
   std::erase_if(readMemory_, [&](const ReadMemory& each) {
-    if (happened(each.mark) == CUDA_ERROR_NOT_READY) return false;
-    giveBack(each.mark);
+    if (marks_.happened(each.mark) == CUDA_ERROR_NOT_READY) return false;
+    marks_.giveBack(each.mark);
     return true;
   });
   return readMemory_.size() != before;

@@ -7,13 +7,6 @@
 
 namespace millpond::worker {
 
-CUstreamCaptureStatus Executor::captureStatus(const Stream& s) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (captures_.empty() || !s.handle) return status;
-  if (driver_.cuStreamIsCapturing(s.handle, &status)) return CU_STREAM_CAPTURE_STATUS_NONE;
-  return status;
-}
-
 uint64_t Executor::lastCaptured(const Stream& s) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
@@ -50,7 +43,7 @@ CUresult Executor::onCaptureBegin(const cmd::Decoded<cmd::CaptureBegin>& command
   Stream s;
   if (!stream(begin.stream, s)) return violation("unknown stream");
   if (!driver_.cuStreamBeginCapture_v2 || !driver_.cuStreamGetCaptureInfo_v3) return CUDA_ERROR_NOT_SUPPORTED;
-  beginCaptured();
+  if (captures_.empty()) nodeCount_.dropCaptured();
   CUresult rc;
   if (begin.graph) {
     const GraphTable::Graph* graph = graphs_.graph(begin.graph);
@@ -70,7 +63,7 @@ CUresult Executor::onCaptureBegin(const cmd::Decoded<cmd::CaptureBegin>& command
   CUgraph graph = nullptr;
   rc = driver_.cuStreamGetCaptureInfo_v3(s.handle, &status, &id, &graph, nullptr, nullptr, nullptr);
   if (rc) return rc;
-  captures_[begin.stream] = {graphs_.adopt(graph), begin.graph != 0};
+  captures_.begin(begin.stream, {graphs_.adopt(graph), begin.graph != 0});
   return CUDA_SUCCESS;
 }
 
@@ -80,17 +73,17 @@ CUresult Executor::onCaptureEnd(const cmd::Decoded<cmd::CaptureEnd>& command) {
   if (!driver_.cuStreamEndCapture) return CUDA_ERROR_NOT_SUPPORTED;
   CUgraph graph = nullptr;
   const CUresult rc = driver_.cuStreamEndCapture(s.handle, &graph);
-  const auto capture = captures_.find(command.fixed.stream);
+  const auto* capture = captures_.find(command.fixed.stream);
   // These leave the capture as it is.
   const bool goesOn = rc == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED || rc == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD ||
                       rc == CUDA_ERROR_ILLEGAL_STATE;
-  if (capture != captures_.end() && !goesOn) {
-    if (rc && !capture->second.intoGraph) graphs_.dropGraph(capture->second.graph);
-    captures_.erase(capture);
-    }
+  if (capture && !goesOn) {
+    if (rc && !capture->intoGraph) graphs_.dropGraph(capture->graph);
+    captures_.end(command.fixed.stream);
+  }
   if (rc) return rc;
   const uint64_t number = graph ? graphs_.adopt(graph) : 0;
-  if (number) keepCaptured(number);
+  if (number) nodeCount_.keepCaptured(number);
   reply(cmd::CaptureEndReply{number});
   return CUDA_SUCCESS;
 }
@@ -138,7 +131,7 @@ CUresult Executor::onCaptureInvalidate(const cmd::Decoded<cmd::CaptureInvalidate
   Stream s;
   if (!stream(command.fixed.stream, s)) return violation("unknown stream");
   // Asking about a stream that is being captured ends its capture.
-  if (captureStatus(s) == CU_STREAM_CAPTURE_STATUS_ACTIVE) driver_.cuStreamQuery(s.handle);
+  if (captures_.status(s) == CU_STREAM_CAPTURE_STATUS_ACTIVE) driver_.cuStreamQuery(s.handle);
   return CUDA_SUCCESS;
 }
 
@@ -147,7 +140,7 @@ CUresult Executor::onCaptureCopy(const cmd::Decoded<cmd::CaptureCopy>& command) 
   Stream s;
   if (!stream(in.stream, s)) return violation("unknown stream");
   if (in.direction != 1 && in.direction != 2) return violation("a copy in no direction");
-  switch (captureStatus(s)) {
+  switch (captures_.status(s)) {
     case CU_STREAM_CAPTURE_STATUS_ACTIVE:
       break;
     case CU_STREAM_CAPTURE_STATUS_INVALIDATED:
@@ -230,13 +223,13 @@ CUresult Executor::captureAlloc(const Stream& s, size_t ordinal, uint64_t bytes)
 }
 
 CUresult Executor::captureFree(const Stream& s, CUdeviceptr address) {
-  if (!isGraphMemory(address)) return CUDA_ERROR_INVALID_VALUE;
+  if (!graphMemory_.contains(address)) return CUDA_ERROR_INVALID_VALUE;
   CUgraphNodeParams params{};
   params.type = CU_GRAPH_NODE_TYPE_MEM_FREE;
   params.free.dptr = address;
   uint64_t node = 0;
   const CUresult rc = captureNode(s, params, node);
-  if (!rc) willFree(address);
+  if (!rc) graphMemory_.willFree(address);
   return rc;
 }
 

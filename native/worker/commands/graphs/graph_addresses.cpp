@@ -15,7 +15,7 @@ bool isHost(CUmemorytype type) { return type == CU_MEMORYTYPE_HOST; }
 }  // namespace
 
 CUresult Executor::readCopy(const graph::NodeRecord& record, NodeParams& out) {
-  if (!boundContext_) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
   using C = CUDA_MEMCPY3D;
   CUDA_MEMCPY3D copy = record.copy.numbers();
   const auto isPlain = [](CUmemorytype type) {
@@ -74,13 +74,13 @@ CUresult Executor::readCopy(const graph::NodeRecord& record, NodeParams& out) {
     if (to.isHost()) copy.dstHost = reinterpret_cast<void*>(begin);
     else copy.dstDevice = begin;
   }
-  out.params.memcpy.copyCtx = contexts_[boundContext_ - 1u].handle;
+  out.params.memcpy.copyCtx = contexts_.at(contexts_.bound()).handle;
   out.params.memcpy.copyParams = copy;
   return CUDA_SUCCESS;
 }
 
 CUresult Executor::readFill(const graph::NodeRecord& record, NodeParams& out) {
-  if (!boundContext_) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
   const CUDA_MEMSET_NODE_PARAMS fill = record.fill.numbers();
   Box box{.address = record.fill.address<offsetof(CUDA_MEMSET_NODE_PARAMS, dst)>(), .pitch = fill.pitch};
   box.height = fill.height;
@@ -88,7 +88,7 @@ CUresult Executor::readFill(const graph::NodeRecord& record, NodeParams& out) {
   SessionRange range;
   if (CUresult rc = addresses_.reach(box, range, true)) return rc;
   out.params.memset = {range.device(), fill.pitch,  fill.value, fill.elementSize,
-                       fill.width,     fill.height, contexts_[boundContext_ - 1u].handle};
+                       fill.width,     fill.height, contexts_.at(contexts_.bound()).handle};
   return CUDA_SUCCESS;
 }
 

@@ -28,24 +28,14 @@ CUresult Executor::makeStage(const Box& box, bool toDevice, const CUDA_MEMCPY3D&
   stage->sliceStride = extent->sliceStride;
   stage->bytes = extent->bytes;
   stage->original = original;
-  const uint64_t size = ClientPages::sizeOf(stage->address, stage->bytes);
-  if (!takeHostOrTrim(size)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const auto view = clientPages_.view(stage->address, stage->bytes);
-  if (!view) {
-    giveHost(size);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  if (CUresult rc = pin(view->memory, view->bytes, CU_MEMHOSTREGISTER_PORTABLE)) {
-    clientPages_.end(*view);
-    giveHost(size);
-    return rc;
-  }
-  stage->memory = view->at(stage->address);
+  ClientPages::View view;
+  if (CUresult rc = buffers_.view(stage->address, stage->bytes, view)) return rc;
+  stage->memory = view.at(stage->address);
   stage->number = graphs_.next(graph::Tag::kGraph);
   std::erase_if(stages_, [](const auto& each) { return each.second.expired(); });
-  out = std::shared_ptr<GraphStage>(stage.release(), [this, view = *view](GraphStage* gone) {
+  out = std::shared_ptr<GraphStage>(stage.release(), [this, view](GraphStage* gone) {
     const std::unique_ptr<GraphStage> end(gone);
-    endedPages_.push_back(view);
+    buffers_.leave(view);
   });
   stages_[out->number] = out;
   return CUDA_SUCCESS;

@@ -21,27 +21,27 @@ CUresult Executor::onGraphInstantiate(const cmd::Decoded<cmd::GraphInstantiate>&
   params.flags = in.flags;
   params.hUploadStream = s.handle;
   cmd::GraphInstantiateReply answer{};
-  if (!takeNodes(nodesOf(in.graph))) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!nodeCount_.take(nodeCount_.of(in.graph))) return CUDA_ERROR_OUT_OF_MEMORY;
   CUgraphExec exec = nullptr;
   const uint64_t number = graphs_.next(graph::Tag::kExec);
   const auto make = [&] { return driver_.cuGraphInstantiateWithParams(&exec, graph->handle, &params); };
-  const DriverCosts& costs = costs_[boundContext_ ? deviceOf(boundContext_) : 0];
-  const uint64_t most = kLeastExec + nodesOf(in.graph) * costs.graphNode;
-  const CUresult rc = costs.any() && boundContext_
-                          ? measured(DriverMemory::Of::kGraph, number, boundContext_, most, make,
+  const DriverCosts& costs = charges_.costs(contexts_.bound() ? contexts_.deviceOf(contexts_.bound()) : 0);
+  const uint64_t most = kLeastExec + nodeCount_.of(in.graph) * costs.graphNode;
+  const CUresult rc = costs.any() && contexts_.bound()
+                          ? charges_.measured(DriverMemory::Of::kGraph, number, contexts_.bound(), most, make,
                                      [&] { driver_.cuGraphExecDestroy(exec); })
                           : make();
   answer.status = static_cast<int32_t>(rc);
   answer.result = static_cast<uint32_t>(params.result_out);
   if (answer.status) {
-    dropNodes();
+    nodeCount_.drop();
     if (params.hErrNode_out) answer.errorNode = graphs_.adopt(in.graph, params.hErrNode_out);
     reply(answer, std::span<const std::byte>{});
     return CUDA_SUCCESS;
   }
   Exec made{exec, contentsOf(in.graph)};
   answer.exec = number;
-  keepNodes(answer.exec);
+  nodeCount_.keep(answer.exec);
   answer.hostFunctions = static_cast<uint32_t>(made.contents->calls.size());
   answer.kept = static_cast<uint32_t>(made.contents->kept().size());
   const std::vector<graph::Source> sources = sourcesOf(*made.contents, 0, answer.sourceCount);
@@ -64,10 +64,10 @@ CUresult Executor::onGraphExecDestroy(const cmd::Decoded<cmd::GraphExecDestroy>&
   if (exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
   const CUgraphExec handle = exec->second.handle;
   execs_.erase(exec);
-  giveNodes(command.fixed.exec);
+  nodeCount_.give(command.fixed.exec);
   const CUresult rc = driver_.cuGraphExecDestroy(handle);
-  driverMemory_.drop(DriverMemory::Of::kGraph, command.fixed.exec);
-  updateMemoryCounters();
+  charges_.drop(DriverMemory::Of::kGraph, command.fixed.exec);
+  budgets_.publish();
   releaseForgottenRuns();
   return rc;
 }
@@ -95,7 +95,7 @@ CUresult Executor::onGraphLaunch(const cmd::Decoded<cmd::GraphLaunch>& command) 
   forgetLandings(command.fixed.landed);
   const size_t before = landings_.size();
   const CUresult rc = launchGraph(command.fixed);
-  if (landings_.size() == before && !ended_) endLanding(landing);
+  if (landings_.size() == before && !session_.hasEnded()) endLanding(landing);
   return rc;
 }
 
@@ -105,28 +105,28 @@ CUresult Executor::launchGraph(const cmd::GraphLaunch& launch) {
   const auto exec = execs_.find(launch.exec);
   if (exec == execs_.end()) return CUDA_ERROR_INVALID_VALUE;
   const auto contents = exec->second.contents;
-  const bool captured = captureStatus(s) != CU_STREAM_CAPTURE_STATUS_NONE;
+  const bool captured = captures_.status(s) != CU_STREAM_CAPTURE_STATUS_NONE;
   CUresult rc = CUDA_SUCCESS;
   // What belongs to the launches of this graph would have to go over to the graph that is being captured.
   if (captured && (!contents->stages.empty() || !contents->calls.empty())) rc = CUDA_ERROR_NOT_SUPPORTED;
   if (!contents->calls.empty()) loadKernels();
   if (!rc) rc = driver_.cuGraphLaunch(exec->second.handle, s.handle);
   // Its kernels may be of any.
-  for (Context& each : contexts_) each.hasLaunched = each.hasLaunched || each.handle;
+  for (Context& each : contexts_.all()) each.hasLaunched = each.hasLaunched || each.handle;
   if (rc || captured) {
     for (size_t i = 0; i < contents->calls.size(); ++i)
-      callbacks_->announce({CallbackKind::kNothing, primaryOf(s.context), 0, 0, 0});
+      callbacks_->announce({CallbackKind::kNothing, contexts_.primaryOf(s.context), 0, 0, 0});
     return rc;
   }
-  counters_.launches.fetch_add(1, std::memory_order_relaxed);
-  for (const auto& each : contents->kept()) leftByGraphs_[each->address] = each;
-  callbacksExpected_ += contents->calls.size();
+  session_.counters().launches.fetch_add(1, std::memory_order_relaxed);
+  for (const auto& each : contents->kept()) graphMemory_.leave(each);
+  order_.expect(contents->calls.size());
   if (contents->stages.empty()) return CUDA_SUCCESS;
   Landing landing;
   landing.number = launch.landing;
   landing.stream = s.handle;
   landing.contents = contents;
-  if (CUresult marked = mark(s, landing.mark)) return marked;
+  if (CUresult marked = marks_.mark(s, landing.mark)) return marked;
   if (landing.number) {
     NamedLanding& named = namedLandings_[landing.number];
     named.keeper = contents;

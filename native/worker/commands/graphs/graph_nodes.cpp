@@ -15,7 +15,7 @@ constexpr uint32_t kMaxAccess = 64;
 CUresult Executor::readKernel(const graph::NodeRecord& record, std::span<const std::byte> rest, NodeParams& out) {
   const uint64_t wire = record.kernel.function;
   CUfunction function = nullptr;
-  if (!boundContext_) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
   if (!functionOrKernel(wire, function)) return violation("unknown function");
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   const FunctionInfo& info = functions_[wire];
@@ -34,7 +34,7 @@ CUresult Executor::readKernel(const graph::NodeRecord& record, std::span<const s
   kernel.blockDimZ = record.kernel.block[2];
   kernel.sharedMemBytes = record.kernel.sharedBytes;
   kernel.kernelParams = out.pointers.empty() ? nullptr : out.pointers.data();
-  kernel.ctx = contexts_[boundContext_ - 1u].handle;
+  kernel.ctx = contexts_.at(contexts_.bound()).handle;
   return CUDA_SUCCESS;
 }
 
@@ -49,7 +49,7 @@ CUresult Executor::readAllocation(const graph::NodeRecord& record, std::span<con
   CUmemLocation& location = allocation.poolProps.location;
   CUdevice real = 0;
   if (location.type != CU_MEM_LOCATION_TYPE_DEVICE || !device(location.id, real)) return CUDA_ERROR_INVALID_VALUE;
-  ClaimBudget& budget = budgets_[static_cast<size_t>(location.id)];
+  ClaimBudget& budget = budgets_.at(static_cast<size_t>(location.id));
   // Of such memory the driver keeps counts that nobody can set.
   if (trace_ == cmd::Op{}) trace_ = cmd::Op::kGraphMemory;
   location.id = real;
@@ -64,12 +64,12 @@ CUresult Executor::readAllocation(const graph::NodeRecord& record, std::span<con
   allocation.bytesize = bytes;
   // The driver takes it from a pool of its own: it counts as long as a graph has the node, or a launch has left it.
   if (!budget.take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  updateMemoryCounters();
+  budgets_.publish();
   out.allocation = std::shared_ptr<GraphAllocation>(
       std::make_unique<GraphAllocation>().release(), [this, &budget, bytes](GraphAllocation* gone) {
         const std::unique_ptr<GraphAllocation> end(gone);
         budget.give({bytes});
-        updateMemoryCounters();
+        budgets_.publish();
       });
   out.allocation->bytes = bytes;
   return CUDA_SUCCESS;
@@ -89,8 +89,8 @@ CUresult Executor::readNode(std::span<const std::byte> bytes, NodeParams& out) {
     case CU_GRAPH_NODE_TYPE_MEMSET:
       return readFill(record, out);
     case CU_GRAPH_NODE_TYPE_HOST:
-      if (!boundContext_) return CUDA_ERROR_INVALID_CONTEXT;
-      out.call = graphCall({CallbackKind::kHostFunction, primaryOf(boundContext_), record.host.function,
+      if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
+      out.call = graphCall({CallbackKind::kHostFunction, contexts_.primaryOf(contexts_.bound()), record.host.function,
                             record.host.data, 0});
       if (!out.call) return CUDA_ERROR_OUT_OF_MEMORY;
       out.params.host = {&HostCall::runNode, const_cast<HostCall*>(out.call)};
@@ -119,18 +119,18 @@ CUresult Executor::readNode(std::span<const std::byte> bytes, NodeParams& out) {
       return readAllocation(record, rest, out);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       // Found in books that have nothing but memory of this session's graphs.
-      if (!isGraphMemory(AddressGate::key(record.address))) return CUDA_ERROR_INVALID_VALUE;
+      if (!graphMemory_.contains(AddressGate::key(record.address))) return CUDA_ERROR_INVALID_VALUE;
       out.params.free.dptr = AddressGate::key(record.address);
       return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-      if (!boundContext_) return CUDA_ERROR_INVALID_CONTEXT;
+      if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
       if (CUresult rc = admit(rest, out.operations, true)) return rc;
       if (record.count != out.operations.size()) return violation("another number of memory operations than was said");
-      out.params.memOp = {contexts_[boundContext_ - 1u].handle, record.count, out.operations.data(),
+      out.params.memOp = {contexts_.at(contexts_.bound()).handle, record.count, out.operations.data(),
                           record.operationFlags};
       return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-      if (!boundContext_) return CUDA_ERROR_INVALID_CONTEXT;
+      if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
       if (record.conditional.bodies > graph::kMaxBodies) return CUDA_ERROR_NOT_SUPPORTED;
       // One that the driver has made for this session, and whose graph there still is.
       if (const auto known = conditions_.find(record.conditional.handle);
@@ -139,7 +139,7 @@ CUresult Executor::readNode(std::span<const std::byte> bytes, NodeParams& out) {
       out.params.conditional.handle = record.conditional.handle;
       out.params.conditional.type = static_cast<CUgraphConditionalNodeType>(record.conditional.kind);
       out.params.conditional.size = record.conditional.bodies;
-      out.params.conditional.ctx = contexts_[boundContext_ - 1u].handle;
+      out.params.conditional.ctx = contexts_.at(contexts_.bound()).handle;
       return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_NOT_SUPPORTED;
@@ -147,33 +147,12 @@ CUresult Executor::readNode(std::span<const std::byte> bytes, NodeParams& out) {
 }
 
 void Executor::adoptAllocation(uint64_t node, const NodeParams& params) {
-  if (params.params.type == CU_GRAPH_NODE_TYPE_MEM_FREE) willFree(params.params.free.dptr);
+  if (params.params.type == CU_GRAPH_NODE_TYPE_MEM_FREE) graphMemory_.willFree(params.params.free.dptr);
   if (!params.allocation) return;
   params.allocation->address = params.params.alloc.dptr;
-  std::erase_if(graphMemory_, [](const auto& each) { return each.second.expired(); });
-  graphMemory_[params.allocation->address] = params.allocation;
+  graphMemory_.add(params.allocation);
   graphs_.node(node)->allocation = params.allocation;
   graphs_.markSpecial(node);
-}
-
-bool Executor::isGraphMemory(CUdeviceptr address) const {
-  const auto found = graphMemory_.find(address);
-  return found != graphMemory_.end() && !found->second.expired();
-}
-
-void Executor::willFree(CUdeviceptr address) {
-  const auto found = graphMemory_.find(address);
-  if (found == graphMemory_.end()) return;
-  if (const auto allocation = found->second.lock()) allocation->isFreedByGraph = true;
-}
-
-CUresult Executor::freeGraphMemory(CUdeviceptr address, const Stream* stream) {
-  CUresult rc = CUDA_ERROR_NOT_SUPPORTED;
-  if (stream) rc = driver_.cuMemFreeAsync(address, stream->handle);
-  // A driver without pools frees in no stream's order.
-  if (rc == CUDA_ERROR_NOT_SUPPORTED) rc = driver_.cuMemFree_v2(address);
-  if (!rc) leftByGraphs_.erase(address);
-  return rc;
 }
 
 CUresult Executor::onGraphAddNode(const cmd::Decoded<cmd::GraphAddNode>& command) {
@@ -190,14 +169,14 @@ CUresult Executor::onGraphAddNode(const cmd::Decoded<cmd::GraphAddNode>& command
   uint64_t childNumber = 0;
   if (node.params.type == CU_GRAPH_NODE_TYPE_GRAPH) childNumber = graphs_.numberOf(node.params.graph.graph);
   // A child is cloned, with all that is in it.
-  if (!takeNodes(1 + (childNumber ? nodesOf(childNumber) : 0))) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!nodeCount_.take(1 + (childNumber ? nodeCount_.of(childNumber) : 0))) return CUDA_ERROR_OUT_OF_MEMORY;
   CUgraphNode made = nullptr;
   if (CUresult rc = driver_.cuGraphAddNode_v2(&made, graph->handle, after.data(), edges.empty() ? nullptr : edges.data(),
                                               after.size(), &node.params)) {
-    dropNodes();
+    nodeCount_.drop();
     return rc;
   }
-  keepNodes(graph->root);
+  nodeCount_.keep(graph->root);
   cmd::GraphAddNodeReply answer{};
   answer.node = graphs_.adopt(in.graph, made);
   GraphTable::Node& entry = *graphs_.node(answer.node);
@@ -272,7 +251,7 @@ CUresult Executor::onGraphUpdateNode(const cmd::Decoded<cmd::GraphUpdateNode>& c
   wanted.fixed.node = command.fixed.node;
   wanted.tail = command.tail;
   const CUresult rc = onGraphSetNode(wanted);
-  replyBody_.clear();
+  session_.clearReply();
   return rc;
 }
 

@@ -81,6 +81,10 @@ class GraphTable {
     const auto found = graphs_.find(number);
     return found == graphs_.end() ? nullptr : &found->second;
   }
+  const Graph* graph(uint64_t number) const {
+    const auto found = graphs_.find(number);
+    return found == graphs_.end() ? nullptr : &found->second;
+  }
   Node* node(uint64_t number) {
     const auto found = nodes_.find(number);
     return found == nodes_.end() ? nullptr : &found->second;

@@ -49,7 +49,7 @@ CUresult Executor::onGraphDestroy(const cmd::Decoded<cmd::GraphDestroy>& command
   if (!graph || graph->root != command.fixed.graph) return CUDA_ERROR_INVALID_VALUE;
   const CUgraph handle = graph->handle;
   graphs_.dropGraph(command.fixed.graph);
-  giveNodes(command.fixed.graph);
+  nodeCount_.give(command.fixed.graph);
   std::erase_if(conditions_, [this](const auto& each) { return !graphs_.graph(each.second); });
   const CUresult rc = driver_.cuGraphDestroy(handle);
   releaseForgottenRuns();
@@ -92,14 +92,14 @@ void Executor::adoptChild(uint64_t node, CUgraph child) {
 CUresult Executor::onGraphClone(const cmd::Decoded<cmd::GraphClone>& command) {
   const GraphTable::Graph* graph = graphs_.graph(command.fixed.graph);
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
-  if (!takeNodes(nodesOf(command.fixed.graph))) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!nodeCount_.take(nodeCount_.of(command.fixed.graph))) return CUDA_ERROR_OUT_OF_MEMORY;
   CUgraph clone = nullptr;
   if (CUresult rc = driver_.cuGraphClone(&clone, graph->handle)) {
-    dropNodes();
+    nodeCount_.drop();
     return rc;
   }
   const uint64_t number = graphs_.adopt(clone);
-  keepNodes(number);
+  nodeCount_.keep(number);
   copySpecials(command.fixed.graph, number);
   reply(cmd::GraphCloneReply{number});
   return CUDA_SUCCESS;
@@ -187,10 +187,10 @@ CUresult Executor::onGraphDepend(const cmd::Decoded<cmd::GraphDepend>& command) 
 
 CUresult Executor::onGraphConditional(const cmd::Decoded<cmd::GraphConditional>& command) {
   const GraphTable::Graph* graph = graphs_.graph(command.fixed.graph);
-  if (!graph || !boundContext_) return CUDA_ERROR_INVALID_VALUE;
+  if (!graph || !contexts_.bound()) return CUDA_ERROR_INVALID_VALUE;
   if (!driver_.cuGraphConditionalHandleCreate) return CUDA_ERROR_NOT_SUPPORTED;
   CUgraphConditionalHandle handle = 0;
-  if (CUresult rc = driver_.cuGraphConditionalHandleCreate(&handle, graph->handle, contexts_[boundContext_ - 1u].handle,
+  if (CUresult rc = driver_.cuGraphConditionalHandleCreate(&handle, graph->handle, contexts_.at(contexts_.bound()).handle,
                                                            command.fixed.initial, command.fixed.flags))
     return rc;
   conditions_[handle] = command.fixed.graph;
@@ -245,9 +245,9 @@ CUresult Executor::onGraphMemory(const cmd::Decoded<cmd::GraphMemory>& command) 
 
 CUresult Executor::onUserObjectCreate(const cmd::Decoded<cmd::UserObjectCreate>& command) {
   const auto& in = command.fixed;
-  if (!boundContext_ || !driver_.cuUserObjectCreate) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!contexts_.bound() || !driver_.cuUserObjectCreate) return CUDA_ERROR_NOT_SUPPORTED;
   auto call = std::make_unique<HostCall>(HostCall{
-      callbacks_, {CallbackKind::kDestructor, primaryOf(boundContext_), in.destroy, in.data, 0}});
+      callbacks_, {CallbackKind::kDestructor, contexts_.primaryOf(contexts_.bound()), in.destroy, in.data, 0}});
   CUuserObject object = nullptr;
   if (CUresult rc = driver_.cuUserObjectCreate(&object, call.get(), &HostCall::announceOnce, in.references, in.flags))
     return rc;

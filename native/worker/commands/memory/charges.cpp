@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory that the driver allocates for a session is charged to its claim: before the call where the size is known;
-// otherwise afterwards, by the difference in free memory, and the object is destroyed again if that exceeds the limit.
+#include "worker/commands/memory/charges.h"
+
 #include <algorithm>
 
 #include "base/log.h"
 #include "base/size_text.h"
-#include "worker/images/image_memory.h"
-#include "worker/session/executor.h"
 
 namespace millpond::worker {
 namespace {
-
-using Of = DriverMemory::Of;
 
 /// A driver rounds its heaps up.
 constexpr uint64_t kHeapMargin = uint64_t{2} << 20;
@@ -23,67 +19,77 @@ uint64_t beyond(uint64_t value, uint64_t usual) {
 
 }  // namespace
 
-bool Executor::charge(Of what, uint64_t number, uint16_t context, uint64_t bytes, const char* why) {
-  const size_t device = deviceOf(context);
-  const bool fits = driverMemory_.set(what, number, device, bytes);
+Charges::Charges(SessionCore& session, Budgets& budgets)
+    : SessionPart(session), budgets_(budgets), charged_(budgets.all()) {
+  for (const auto& device : devices_.all()) costs_.push_back(device.costs);
+}
+
+void Charges::drop(Of what, uint64_t number) {
+  charged_.drop(what, number);
+  budgets_.publish();
+}
+
+bool Charges::charge(Of what, uint64_t number, uint16_t context, uint64_t bytes, const char* why) {
+  const size_t device = contexts_.deviceOf(context);
+  const bool fits = charged_.set(what, number, device, bytes);
   if (!fits)
     log(LogLevel::Info, "%s need %s of device %zu, and the claim has %s left: out of memory", why,
-        sizeText(bytes, Rounding::kUp).c_str(), device, sizeText(budgets_[device].left()).c_str());
-  updateMemoryCounter(context);
+        sizeText(bytes, Rounding::kUp).c_str(), device, sizeText(budgets_.at(device).left()).c_str());
+  budgets_.publish(device);
   return fits;
 }
 
-CUresult Executor::chargeContext(uint32_t number, uint16_t device) {
+CUresult Charges::context(uint32_t number, uint16_t device) {
   const uint64_t bytes = costs_[device].context + libraryBytes_;
   return charge(Of::kContext, number, static_cast<uint16_t>(device + 1), bytes, "contexts") ? CUDA_SUCCESS
                                                                                           : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult Executor::chargeStream() {
-  const uint16_t number = current_.context;
-  if (number == 0 || !costs_[deviceOf(number)].any()) return CUDA_SUCCESS;
-  Context& context = contexts_[number - 1u];
+CUresult Charges::stream() {
+  const uint16_t number = session_.current().context;
+  if (number == 0 || !costs_[contexts_.deviceOf(number)].any()) return CUDA_SUCCESS;
+  Context& context = contexts_.at(number);
   if (context.streams < context.mostStreams) return CUDA_SUCCESS;
   const uint32_t most = context.streams + 1;
-  if (!charge(Of::kStreams, number, number, most * costs_[deviceOf(number)].stream, "streams")) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!charge(Of::kStreams, number, number, most * costs_[contexts_.deviceOf(number)].stream, "streams")) return CUDA_ERROR_OUT_OF_MEMORY;
   context.mostStreams = most;
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::chargeStacks(uint16_t number, uint64_t bytesOfEach, const char* why) {
-  const uint64_t threads = costs_[deviceOf(number)].residentThreads;
+CUresult Charges::stacks(uint16_t number, uint64_t bytesOfEach, const char* why) {
+  const uint64_t threads = costs_[contexts_.deviceOf(number)].residentThreads;
   uint64_t bytes = 0;
   if (bytesOfEach > kUsualStack && __builtin_mul_overflow(bytesOfEach - kUsualStack, threads, &bytes)) bytes = UINT64_MAX;
   return charge(Of::kStacks, number, number, bytes, why) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult Executor::chargeLocal(HandleKind kind, void* function) {
-  if (boundContext_ == 0 || !costs_[deviceOf(boundContext_)].any()) return CUDA_SUCCESS;
+CUresult Charges::localMemory(HandleKind kind, void* function) {
+  if (contexts_.bound() == 0 || !costs_[contexts_.deviceOf(contexts_.bound())].any()) return CUDA_SUCCESS;
   int local = 0;
   const CUresult asked =
       kind == HandleKind::kFunction
           ? driver_.cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, static_cast<CUfunction>(function))
           : driver_.cuKernelGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, static_cast<CUkernel>(function),
-                                         devices_.all()[deviceOf(boundContext_)].device);
+                                         devices_.all()[contexts_.deviceOf(contexts_.bound())].device);
   if (asked || local <= 0) return CUDA_SUCCESS;
   const auto localBytes = static_cast<uint64_t>(local);
-  Context& context = contexts_[homeOf(boundContext_) - 1u];
+  Context& context = contexts_.at(contexts_.homeOf(contexts_.bound()));
   if (localBytes <= context.localBytes) return CUDA_SUCCESS;
-  if (CUresult rc = chargeStacks(homeOf(boundContext_), std::max(localBytes, context.stackBytes), "kernels with local memory"))
+  if (CUresult rc = stacks(contexts_.homeOf(contexts_.bound()), std::max(localBytes, context.stackBytes), "kernels with local memory"))
     return rc;
   context.localBytes = localBytes;
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::setLimit(CUlimit limit, uint64_t value) {
-  const uint16_t number = homeOf(current_.context);
-  if (number == 0 || !costs_[deviceOf(number)].any()) return driver_.cuCtxSetLimit(limit, value);
-  Context& context = contexts_[number - 1u];
+CUresult Charges::setLimit(CUlimit limit, uint64_t value) {
+  const uint16_t number = contexts_.homeOf(session_.current().context);
+  if (number == 0 || !costs_[contexts_.deviceOf(number)].any()) return driver_.cuCtxSetLimit(limit, value);
+  Context& context = contexts_.at(number);
   if (limit == CU_LIMIT_STACK_SIZE) {
-    if (CUresult rc = chargeStacks(number, std::max(value, context.localBytes), "stacks")) return rc;
+    if (CUresult rc = stacks(number, std::max(value, context.localBytes), "stacks")) return rc;
     const CUresult rc = driver_.cuCtxSetLimit(limit, value);
     if (rc)
-      chargeStacks(number, std::max(context.stackBytes, context.localBytes), "stacks");
+      stacks(number, std::max(context.stackBytes, context.localBytes), "stacks");
     else
       context.stackBytes = value;
     return rc;
@@ -101,7 +107,7 @@ CUresult Executor::setLimit(CUlimit limit, uint64_t value) {
   return rc;
 }
 
-CUresult Executor::measured(Of what, uint64_t number, uint16_t context, uint64_t most,
+CUresult Charges::measured(Of what, uint64_t number, uint16_t context, uint64_t most,
                             const std::function<CUresult()>& make, const std::function<void()>& unmake) {
   size_t before = 0, after = 0, total = 0;
   if (CUresult rc = driver_.cuMemGetInfo_v2(&before, &total)) return rc;
@@ -116,32 +122,14 @@ CUresult Executor::measured(Of what, uint64_t number, uint16_t context, uint64_t
 
 // Modules
 
-std::optional<uint64_t> Executor::memoryOf(const Image& image, const LinkedFatbins& fatbins) {
-  std::vector<unsigned> archs;
-  for (const auto& device : devices_.all()) {
-    int major = 0, minor = 0;
-    driver_.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device.device);
-    driver_.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device.device);
-    archs.push_back(static_cast<unsigned>(major * 10 + minor));
-  }
-  if (fatbins.parts().empty()) return imageMemory(std::span(image.data(), image.total), archs);
-  uint64_t all = 0;
-  for (const std::span<const std::byte> part : fatbins.parts()) {
-    const auto bytes = imageMemory(part, archs);
-    if (!bytes) return std::nullopt;
-    if (__builtin_add_overflow(all, *bytes, &all)) all = UINT64_MAX;
-  }
-  return all;
-}
-
-CUresult Executor::chargeModule(uint64_t wire, uint64_t bytes) {
+CUresult Charges::module(uint64_t wire, uint64_t bytes) {
   if (bytes == 0) return CUDA_SUCCESS;
   const bool isLibrary = handle::kind(wire) == HandleKind::kLibrary;
   bool fits = true;
   for (uint16_t primary = 1; fits && primary <= devices_.all().size(); ++primary) {
-    if (!isLibrary && primary != primaryOf(boundContext_)) continue;
+    if (!isLibrary && primary != contexts_.primaryOf(contexts_.bound())) continue;
     // A library is loaded into every context that comes to use it.
-    const auto contexts = static_cast<uint64_t>(std::count_if(contexts_.begin(), contexts_.end(), [&](const Context& each) {
+    const auto contexts = static_cast<uint64_t>(std::count_if(contexts_.all().begin(), contexts_.all().end(), [&](const Context& each) {
       return each.handle && !each.green && each.device + 1 == primary;
     }));
     uint64_t all = bytes;
@@ -152,15 +140,15 @@ CUresult Executor::chargeModule(uint64_t wire, uint64_t bytes) {
     libraryBytes_ += bytes;
     libraries_[wire] = bytes;
   }
-  if (!fits) driverMemory_.drop(Of::kModule, wire);
-  updateMemoryCounters();
+  if (!fits) charged_.drop(Of::kModule, wire);
+  budgets_.publish();
   return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-void Executor::dropModuleCharge(uint64_t wire) {
-  driverMemory_.drop(Of::kModule, wire);
+void Charges::dropModule(uint64_t wire) {
+  charged_.drop(Of::kModule, wire);
   if (const auto library = libraries_.extract(wire)) libraryBytes_ -= library.mapped();
-  updateMemoryCounters();
+  budgets_.publish();
 }
 
 }  // namespace millpond::worker

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many nodes the graphs of a session have, which count for its claim.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+
+#include "worker/commands/graphs/graph_table.h"
+#include "worker/session/claim_counts.h"
+
+namespace millpond::worker {
+
+class GraphNodeCount {
+ public:
+  GraphNodeCount(ClaimCounts& counts, const GraphTable& graphs) : counts_(counts), graphs_(graphs) {}
+
+  /// Nodes that were counted for an executable graph, or for the graph that this one ends with, with all graphs in it.
+  uint64_t of(uint64_t graph) const;
+  /// Before the driver makes that many. False where the claim would have too many. Afterwards `keep` says of what they
+  /// are, or `drop` that they were not made.
+  bool take(uint64_t nodes);
+  void keep(uint64_t owner);
+  void drop();
+  /// That graph is gone.
+  void give(uint64_t owner);
+
+  /// What a command adds to the captures that are open, as far as it can be told; `body`: of the command. False where the
+  /// claim would have too many.
+  bool admitCaptured(cmd::Op op, std::span<const std::byte> body);
+  /// No capture is open: what is left was of captures that ended with their streams.
+  void dropCaptured();
+  /// What was captured is in that graph.
+  void keepCaptured(uint64_t graph);
+
+ private:
+  uint64_t ownerOf(uint64_t graph) const {
+    const GraphTable::Graph* known = graphs_.graph(graph);
+    return known ? known->root : graph;
+  }
+
+  ClaimCounts& counts_;
+  const GraphTable& graphs_;
+  std::unordered_map<uint64_t, uint64_t> nodes_;  ///< by graph or executable graph
+};
+
+}  // namespace millpond::worker

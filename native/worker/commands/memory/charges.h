@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory that the driver allocates for a session is charged to its claim: before the call where the size is known;
+// otherwise afterwards, by the difference in free memory, and the object is destroyed again if that exceeds the limit.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <unordered_map>
+#include <vector>
+
+#include "worker/claim/driver_memory.h"
+#include "worker/session/budgets.h"
+#include "worker/session/session_part.h"
+
+namespace millpond::worker {
+
+class Charges : private SessionPart {
+ public:
+  using Of = DriverMemory::Of;
+
+  Charges(SessionCore& session, Budgets& budgets);
+
+  const DriverCosts& costs(size_t device) const { return costs_[device]; }
+  /// Bytes of a device that are charged.
+  uint64_t bytesOn(size_t device) const { return charged_.bytesOn(device); }
+
+  CUresult context(uint32_t number, uint16_t device);
+  /// One more of the current context.
+  CUresult stream();
+  /// The local memory of a function or kernel (`kind`), as the driver reports it, for every thread that the bound
+  /// context's device can run at once. Free where nothing is charged: without a bound context or known costs.
+  CUresult localMemory(HandleKind kind, void* function);
+  /// Sets a limit of the current context, with what the device needs for it.
+  CUresult setLimit(CUlimit limit, uint64_t value);
+  /// The variables of a module, or of a library in each context.
+  CUresult module(uint64_t wire, uint64_t bytes);
+  void dropModule(uint64_t wire);
+  /// Charges what the device has less of afterwards, `most` at most; ends what was made where it does not fit.
+  CUresult measured(Of what, uint64_t number, uint16_t context, uint64_t most, const std::function<CUresult()>& make,
+                    const std::function<void()>& unmake);
+  void drop(Of what, uint64_t number);
+  /// All that ends with a context, but for its modules.
+  void dropContext(uint64_t number) { charged_.dropContext(number); }
+
+ private:
+  /// Device memory that the driver makes is that much from here on. False, with a line in the log, where it does not fit.
+  bool charge(Of what, uint64_t number, uint16_t context, uint64_t bytes, const char* why);
+  /// Every thread that the device can have has that much.
+  CUresult stacks(uint16_t number, uint64_t bytesOfEach, const char* why);
+
+  Budgets& budgets_;
+  DriverMemory charged_;
+  std::vector<DriverCosts> costs_;                     ///< by device
+  std::unordered_map<uint64_t, uint64_t> libraries_;  ///< and the memory of their variables
+  uint64_t libraryBytes_ = 0;                         ///< of all of them, in one context
+};
+
+}  // namespace millpond::worker

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of a session's devices: an arena for each, the pools of the program, and the pools of other sessions that it
+// has opened.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "worker/ipc/opened_pools.h"
+#include "worker/ipc/peer_sharing.h"
+#include "worker/memory/memory_arena.h"
+#include "worker/memory/memory_pools.h"
+#include "worker/session/budgets.h"
+#include "worker/session/session_part.h"
+
+namespace millpond::worker {
+
+class DeviceMemory : private SessionPart {
+ public:
+  /// `sharing`: what sessions of the claim share, null where there are no others.
+  DeviceMemory(SessionCore& session, Budgets& budgets, const Sharing* sharing);
+
+  size_t devices() const { return arenas_.size(); }
+  /// By device.
+  std::vector<std::unique_ptr<MemoryArena>>& arenas() { return arenas_; }
+  MemoryArena& arena(size_t device) { return *arenas_[device]; }
+  MemoryPools& pools() { return pools_; }
+  const MemoryPools& pools() const { return pools_; }
+  OpenedPools& opened() { return opened_; }
+  /// The device whose arena has an allocation there.
+  std::optional<size_t> deviceOf(CUdeviceptr address) const;
+  /// Whether memory of a device can be shared with other sessions.
+  bool canShare(size_t device) const;
+
+  /// Takes memory from a device's arena, if need be after giving back what its pools keep.
+  CUresult allocate(size_t device, uint64_t bytes, CUdeviceptr& address);
+  /// Gives back what the pools of a device keep. Whether there was anything.
+  bool trimPools(size_t device);
+  /// Gives back an allocation of an arena, or one use of memory of an opened pool. The primary context of its device is
+  /// the current one.
+  void free(size_t device, CUdeviceptr address);
+  void giveBack(const std::vector<MemoryPools::Block>& blocks);
+
+ private:
+  Budgets& budgets_;
+  const Sharing* sharing_;
+  std::vector<std::unique_ptr<MemoryArena>> arenas_;
+  MemoryPools pools_;
+  OpenedPools opened_;
+};
+
+}  // namespace millpond::worker

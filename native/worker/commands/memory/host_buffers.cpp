@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/commands/memory/host_buffers.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace millpond::worker {
+namespace {
+
+constexpr uint64_t kLeastBuffer = 4096;
+/// Buffers of more than this are as long as what they are for, in whole ones of these, and no power of two.
+constexpr uint64_t kLargeBuffer = uint64_t{1} << 20;
+
+}  // namespace
+
+bool HostBuffers::takeHost(uint64_t bytes) {
+  if (counts_.take(Thing::kHostByte, bytes)) return true;
+  if (functions_.expected() != 0) return false;
+  trim(0);
+  endViews();
+  return counts_.take(Thing::kHostByte, bytes);
+}
+
+std::shared_ptr<const HostBuffer> HostBuffers::take(uint64_t wanted) {
+  const uint64_t bytes = std::max(wanted, kLeastBuffer);
+  const auto owned = [this](const HostBuffer& buffer) {
+    return std::shared_ptr<const HostBuffer>(std::make_unique<HostBuffer>(buffer).release(), [this](const HostBuffer* gone) {
+      const std::unique_ptr<const HostBuffer> end(gone);
+      spare_.emplace(gone->bytes, HostBuffer{gone->memory, gone->bytes, ++lastSpare_});
+      spareBytes_ += gone->bytes;
+    });
+  };
+  const auto spare = spare_.lower_bound(bytes);
+  if (spare != spare_.end() && spare->first / 2 <= bytes) {
+    const HostBuffer buffer = spare->second;
+    spareBytes_ -= buffer.bytes;
+    spare_.erase(spare);
+    return owned(buffer);
+  }
+  // A hostile client may ask for what cannot be rounded.
+  if (bytes > UINT64_MAX - kLargeBuffer) return nullptr;
+  const uint64_t size =
+      bytes <= kLargeBuffer ? std::bit_ceil(bytes) : (bytes + kLargeBuffer - 1) / kLargeBuffer * kLargeBuffer;
+  if (!takeHost(size)) return nullptr;
+  // Memory of this process, which a reset of the context does not take away.
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED || pinned_.pin(memory, size, CU_MEMHOSTREGISTER_PORTABLE)) {
+    if (memory != MAP_FAILED) ::munmap(memory, size);
+    counts_.give(Thing::kHostByte, size);
+    return nullptr;
+  }
+  return owned({static_cast<std::byte*>(memory), size, 0});
+}
+
+void HostBuffers::trim(uint64_t bytes) {
+  while (spareBytes_ > bytes) {
+    const auto oldest = std::min_element(spare_.begin(), spare_.end(),
+                                         [](const auto& a, const auto& b) { return a.second.age < b.second.age; });
+    const HostBuffer buffer = oldest->second;
+    spare_.erase(oldest);
+    pinned_.unpin(buffer.memory);
+    ::munmap(buffer.memory, buffer.bytes);
+    spareBytes_ -= buffer.bytes;
+    counts_.give(Thing::kHostByte, buffer.bytes);
+  }
+}
+
+CUresult HostBuffers::view(uint64_t address, uint64_t bytes, ClientPages::View& out) {
+  const uint64_t size = ClientPages::sizeOf(address, bytes);
+  if (!takeHost(size)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto view = clientPages_.view(address, bytes);
+  if (!view) {
+    counts_.give(Thing::kHostByte, size);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (CUresult rc = pinned_.pin(view->memory, view->bytes, CU_MEMHOSTREGISTER_PORTABLE)) {
+    clientPages_.end(*view);
+    counts_.give(Thing::kHostByte, size);
+    return rc;
+  }
+  out = *view;
+  return CUDA_SUCCESS;
+}
+
+void HostBuffers::endViews() {
+  for (const ClientPages::View& view : ended_) {
+    pinned_.unpin(view.memory);
+    clientPages_.end(view);
+    counts_.give(Thing::kHostByte, view.bytes);
+  }
+  ended_.clear();
+}
+
+}  // namespace millpond::worker
