@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { execFile } from "node:child_process";
+import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { ClaimState } from "@millpond/api";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { PoolFixture } from "../../../test/fixture.ts";
+
+const scripts = fileURLToPath(new URL("../../../../packaging/slurm", import.meta.url));
+const entry = fileURLToPath(new URL("../../../bin/millpond.mjs", import.meta.url));
+
+let pool: PoolFixture;
+beforeAll(async () => {
+  // With TLS, so that there is an authority.
+  pool = await PoolFixture.start({ tls: true });
+});
+afterAll(async () => {
+  await pool[Symbol.asyncDispose]();
+});
+
+/** Runs a script as slurmd does, for a job whose description by scontrol has `asked`. */
+async function slurm(script: string, asked: string, comment = ""): Promise<string> {
+  const bin = join(pool.home.directory, "bin");
+  mkdirSync(bin, { recursive: true });
+  const program = (name: string, line: string): void => {
+    writeFileSync(join(bin, name), `#!/bin/sh\n${line}\n`);
+    chmodSync(join(bin, name), 0o755);
+  };
+  program("scontrol", `echo "JobId=7 JobName=a ${asked} Comment=x"`);
+  program("millpond", `exec ${process.execPath} ${entry} "$@"`);
+  const { controller, token } = pool.connection;
+  const configuration = join(pool.home.directory, "slurm.env");
+  const authority = join(pool.home.directory, "ca.crt");
+  writeFileSync(
+    configuration,
+    `MILLPOND_CONTROLLER=${controller}\nMILLPOND_TOKEN=${token}\nMILLPOND_CA=${authority}\n`,
+  );
+  const { stdout } = await promisify(execFile)(join(scripts, script), {
+    env: {
+      ...pool.home.environment,
+      PATH: `${bin}:${process.env["PATH"]}`,
+      MILLPOND_CONFIG: join(pool.home.directory, "none.json"),
+      SLURM_MILLPOND_ENV: configuration,
+      SLURM_JOB_ID: "7",
+      SLURM_JOB_COMMENT: comment,
+      SLURM_JOB_USER: "ann",
+    },
+  });
+  return stdout;
+}
+
+test("a job's claim is made before it, found by its tasks, and given back after it", async () => {
+  const asked = "TresPerNode=gres/vgpu:1";
+  await slurm("prolog.sh", asked, 'memory=1Gi compute=25% queue=x memory=$(touch /tmp/x) model="');
+  const { claim } = await pool.connection.claims.getClaim({ name: "slurm-7" });
+  expect(claim).toMatchObject({
+    state: ClaimState.BOUND,
+    gpus: 1,
+    memoryBytes: 1n << 30n,
+    computePercent: 25,
+  });
+  // On the second node of the job it is there.
+  await slurm("prolog.sh", asked, "memory=1Gi compute=25%");
+  const lines = (await slurm("task-prolog.sh", asked)).trim().split("\n");
+  expect(lines.filter((line) => !/^export [A-Z_]+=[^'"]+$/.test(line))).toEqual([]);
+  expect(lines).toContain("export MILLPOND_CLAIM=slurm-7");
+  expect(lines).toContain(`export MILLPOND_CA=${join(pool.home.directory, "ca.crt")}`);
+  expect(lines.join("\n")).not.toContain(pool.connection.token);
+  await slurm("epilog.sh", asked);
+  expect((await pool.connection.claims.listClaims({})).claims).toEqual([]);
+  await slurm("epilog.sh", asked);
+});
+
+test("a job that asks for no vGPU has no claim, and one that the pool cannot hold does not start", async () => {
+  expect(await slurm("prolog.sh", "TresPerNode=gres/gpu:2")).toBe("");
+  expect(await slurm("task-prolog.sh", "TresPerNode=(null)")).toBe("");
+  expect((await pool.connection.claims.listClaims({})).claims).toEqual([]);
+  await expect(slurm("prolog.sh", "TresPerNode=gres:vgpu:40")).rejects.toThrow(/MILLPOND_E_IMPOSSIBLE/);
+  expect((await pool.connection.claims.listClaims({})).claims).toEqual([]);
+});
