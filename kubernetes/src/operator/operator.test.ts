@@ -149,6 +149,10 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
         (condition) => condition?.reason === "Preempted" && /in \ds/.test(condition.message ?? ""),
       );
     });
+    await cluster.until("it ends", async () => {
+      const both = [await cluster.pod("low"), await cluster.pod("other")];
+      return both.some((pod) => pod?.metadata?.deletionTimestamp !== undefined);
+    });
     // There is no kubelet that would end it.
     for (const name of ["low", "other"]) {
       const told = await cluster.pod(name);
