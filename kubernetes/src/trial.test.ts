@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// All manifests of a pool in a cluster, `deploy/trial`, with the image of `npm run package:image`, on a real node: from the
+// installation to its end. The test's node has neither Services nor names: pods get addresses instead.
+
+import { execFileSync, spawnSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import {
+  KubernetesObjectApi,
+  type KubernetesObject,
+  type V1Pod,
+  type V1PodSpec,
+} from "@kubernetes/client-node";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { parseAllDocuments } from "yaml";
+import manifest from "../../package.json" with { type: "json" };
+import { inRoot } from "../../scripts/lib/paths.ts";
+import { statusOf } from "./cluster/cluster.ts";
+import { programImage, writePauseImage, writeProgramImage } from "./testing/images.ts";
+import { findKubernetes } from "./testing/control-plane.ts";
+import { missingNode, RealNode } from "./testing/real-node.ts";
+import { systemNamespace, TestCluster } from "./testing/test-cluster.ts";
+
+const image = inRoot("build", "package", `millpond-${manifest.version}.oci.tar`);
+const version = spawnSync(join(findKubernetes() ?? "", "kube-apiserver"), ["--version"], {
+  encoding: "utf8",
+});
+const missing =
+  missingNode() ??
+  (Number(/v1\.(\d+)/.exec(version.stdout ?? "")?.[1] ?? 0) >= 34
+    ? undefined
+    : "Kubernetes is before 1.34") ??
+  (existsSync(image) ? undefined : "npm run package:image has not been run") ??
+  (spawnSync("kubectl", ["version", "--client"]).status === 0 ? undefined : "there is no kubectl");
+
+interface Workload extends KubernetesObject {
+  spec?: {
+    replicas?: number;
+    template?: { spec: V1PodSpec };
+    volumeClaimTemplates?: unknown;
+  };
+}
+
+const limits = { "millpond.dev/vgpu": "1", "millpond.dev/compute": "25", "millpond.dev/memory": "1Gi" };
+const nodeName = "worker-a.example.org";
+const nodeAddress = "10.77.3.2";
+const hostAliases = [{ ip: nodeAddress, hostnames: ["millpond-controller.millpond-system.svc"] }];
+
+describe.skipIf(missing !== undefined)(
+  `a trial${missing === undefined ? "" : ` (skipped: ${missing})`}`,
+  () => {
+    const cleanup = new AsyncDisposableStack();
+    let cluster: TestCluster;
+    let node: RealNode;
+    let objects: Workload[];
+    const kubectl = (...args: readonly string[]): string =>
+      execFileSync("kubectl", ["--kubeconfig", cluster.plane.kubeconfig, ...args], { encoding: "utf8" });
+    const api = () => KubernetesObjectApi.makeApiClient(cluster.plane.cluster.config);
+    const pods = async () => (await cluster.core.listNamespacedPod({ namespace: systemNamespace })).items;
+
+    beforeAll(async () => {
+      cluster = cleanup.use(await TestCluster.start({}));
+      // It has made the objects as they are, which cannot run here.
+      kubectl("-n", systemNamespace, "delete", "deployments,daemonsets", "--all");
+      node = cleanup.use(await RealNode.start(cluster, nodeName, 3));
+      const make = "for d in /run/millpond /var/lib/millpond; do mkdir -p $d; mount -t tmpfs none $d; done";
+      node.run("sh", "-c", make);
+      node.importImage(writePauseImage(cluster.plane.directory));
+      node.importImage(
+        writeProgramImage(cluster.plane.directory, inRoot("examples", "prebuilt", "millpond-examples")),
+      );
+      node.importImage(image);
+      objects = parseAllDocuments(kubectl("kustomize", inRoot("kubernetes", "deploy", "trial")))
+        .map((document) => document.toJS() as Workload)
+        .filter(({ kind }) => kind !== "NetworkPolicy");
+    });
+    afterAll(async () => {
+      await cleanup.disposeAsync();
+    });
+
+    /** A file by which a service account reaches the API server; none of its pods can use the Service `kubernetes`. */
+    const giveAccess = async (account: string) => {
+      const config = JSON.parse(readFileSync(join(node.directory, "kubeconfig"), "utf8")) as {
+        users: { user: { token: string } }[];
+      };
+      const token = kubectl("-n", systemNamespace, "create", "token", account).trim();
+      for (const each of config.users) each.user = { token };
+      const body = {
+        metadata: { name: `access-${account}` },
+        stringData: { config: JSON.stringify(config) },
+      };
+      await cluster.core.createNamespacedSecret({ namespace: systemNamespace, body });
+    };
+
+    /** Changes of a workload for a node without Services, names and storage. */
+    const fit = ({ metadata, spec }: Workload): void => {
+      const own = spec?.template?.spec;
+      const [container] = own?.containers ?? [];
+      if (spec === undefined || own === undefined || container === undefined) return;
+      own.hostAliases = hostAliases;
+      container.imagePullPolicy = "Never";
+      for (const { name, hostPath } of own.volumes ?? [])
+        if (name === "cdi" && hostPath !== undefined) hostPath.path = node.cdiDirectory;
+      const account = own.serviceAccountName;
+      if (account !== undefined) {
+        container.env = [...(container.env ?? []), { name: "KUBECONFIG", value: "/access/config" }];
+        container.volumeMounts = [
+          ...(container.volumeMounts ?? []),
+          { name: "access", mountPath: "/access", readOnly: true },
+        ];
+        own.volumes = [
+          ...(own.volumes ?? []),
+          { name: "access", secret: { secretName: `access-${account}` } },
+        ];
+      }
+      if (metadata?.name === "millpond-operator") {
+        spec.replicas = 1;
+        own.hostNetwork = true;
+        container.args?.push(`--webhook-url=https://${nodeAddress}:8443`);
+      }
+      if (spec.volumeClaimTemplates !== undefined) {
+        delete spec.volumeClaimTemplates;
+        own.hostNetwork = true;
+        own.volumes = [...(own.volumes ?? []), { name: "state", emptyDir: {} }];
+      }
+    };
+
+    const start = (name: string, ...command: readonly string[]) =>
+      cluster.createPod(name, limits, {
+        spec: {
+          restartPolicy: "Never",
+          hostAliases,
+          containers: [
+            {
+              name: "main",
+              image: `docker.io/${programImage}`,
+              imagePullPolicy: "Never",
+              command: [...command],
+              resources: { limits },
+            },
+          ],
+        },
+      });
+    const finish = async (name: string): Promise<[V1Pod["status"], string]> => {
+      let status: V1Pod["status"];
+      await cluster.until(`${name} has ended`, async () => {
+        ({ status } = (await cluster.pod(name)) ?? {});
+        return ["Succeeded", "Failed"].includes(status?.phase ?? "");
+      });
+      return [status, await cluster.core.readNamespacedPodLog({ namespace: "default", name })];
+    };
+    const isOk = [expect.objectContaining({ phase: "Succeeded" }), expect.stringContaining("vectoradd: OK")];
+
+    test("every part starts, and the pool is published", async () => {
+      for (const object of objects) {
+        fit(object);
+        await api()
+          .create(structuredClone(object))
+          .catch((error: unknown) => {
+            if (statusOf(error) !== 409) throw error;
+          });
+      }
+      for (const account of ["millpond-operator", "millpond-node", "millpond-setup"])
+        await giveAccess(account);
+      const statuses = async () =>
+        (await pods()).map(({ metadata, status }) => [
+          metadata?.labels?.["app.kubernetes.io/name"],
+          status?.phase === "Succeeded" || status?.containerStatuses?.every(({ ready }) => ready) === true,
+        ]);
+      await cluster.until(
+        "all parts are ready",
+        async () => {
+          const now = await statuses();
+          if (now.length !== 5 || !now.every(([, isReady]) => isReady)) throw new Error(JSON.stringify(now));
+          return true;
+        },
+        120_000,
+      );
+      await cluster.until("its GPUs are there", async () => {
+        const { items } = await cluster.plane.cluster.resource.listResourceSlice();
+        return items.flatMap(({ spec }) => spec.devices ?? []).length === 2;
+      });
+    });
+
+    test("pods compute, by shared memory too, and a session outlives its agent", async () => {
+      await start("first", "/usr/bin/vectoradd");
+      expect(await finish("first")).toEqual(isOk);
+      await start("near", "/bin/sh", "-c", "exec 2>&1; MILLPOND_TRANSPORT=shm /usr/bin/vectoradd");
+      expect(await finish("near")).toEqual(isOk);
+      await start("long", "/usr/bin/vectoradd", "1000", "--repeat", "3000");
+      await cluster.until("it computes", async () => {
+        const log = await cluster.core.readNamespacedPodLog({ namespace: "default", name: "long" });
+        return log.includes("vectoradd: OK");
+      });
+      const findAgent = "pgrep -f '^/opt/millpond/node/bin/node /opt/millpond/cli/bin/millpond.mjs agent '";
+      const agent = node.run("sh", "-c", findAgent).trim();
+      node.run("kill", "-KILL", agent);
+      expect(await finish("long")).toEqual(isOk);
+      await cluster.until("there is another agent", async () =>
+        Promise.resolve(![agent, ""].includes(node.run("sh", "-c", `${findAgent} || true`).trim())),
+      );
+      const first = (await pods()).find(({ metadata }) => metadata?.name?.startsWith("millpond-agent"));
+      expect(first?.status?.containerStatuses?.[0]?.restartCount).toBe(0);
+    });
+
+    test("a cordon of the node keeps claims off its GPUs, and no longer than it lasts", async () => {
+      kubectl("cordon", nodeName);
+      const condition = async (name: string) =>
+        (await cluster.pod(name))?.status?.conditions?.find(({ type }) => type === "millpond.dev/Bound");
+      let count = 0;
+      // The pool follows within seconds: pods of before are granted their vGPUs still.
+      await cluster.until("a pod says so", async () => {
+        const name = `cordoned-${count}`;
+        count += 1;
+        await start(name, "/usr/bin/vectoradd");
+        await cluster.until("it is looked at", async () => (await condition(name)) !== undefined);
+        return /cordoned/.test((await condition(name))?.message ?? "");
+      });
+      kubectl("uncordon", nodeName);
+      expect(await finish(`cordoned-${count - 1}`)).toEqual(isOk);
+    });
+
+    test("nothing of it is left when it is uninstalled", async () => {
+      await cluster.core.deleteCollectionNamespacedPod({ namespace: "default", gracePeriodSeconds: 0 });
+      const onHost = () =>
+        node
+          .run("sh", "-c", `ls ${node.cdiDirectory}; ls /var/lib/millpond/client`)
+          .trim()
+          .split("\n")
+          .filter(Boolean);
+      expect(onHost()).not.toEqual([]);
+      kubectl("delete", "--wait=false", "-k", inRoot("kubernetes", "deploy", "trial"), "--ignore-not-found");
+      await cluster.until("its pods have ended", async () => (await pods()).length === 0, 120_000);
+      expect(onHost()).toEqual([]);
+      const { items } = await cluster.plane.cluster.resource.listResourceSlice();
+      expect(items).toEqual([]);
+      await cluster.until("no Secret of a pod is left", async () => {
+        const secrets = await cluster.core.listNamespacedSecret({ namespace: "default" });
+        return !secrets.items.some(({ metadata }) => metadata?.name?.startsWith("millpond-"));
+      });
+    });
+  },
+);
