@@ -3,7 +3,7 @@
 import type { CommandName } from "./command-table/command-table.ts";
 import type { CommandModule } from "./command-line/command-values.ts";
 
-/** The code of each command, loaded when it is needed and not before. */
+/** The code of each command, loaded only when it is needed. */
 export const commandModules: { readonly [N in CommandName]: () => Promise<CommandModule<N>> } = {
   run: () => import("./commands/programs/run.ts"),
   jobs: () => import("./commands/programs/jobs.ts"),

@@ -17,7 +17,7 @@ export async function main(argv: readonly string[]): Promise<number> {
     }
     return await runCommand(asked);
   } catch (error) {
-    // Loaded here, not above: help and completion shall not wait for it.
+    // Loaded here, so that help and completion do not wait for it.
     const { reportError } = await import("./command-line/errors.ts");
     if (!(error instanceof UsageError)) return reportError(error);
     const { millpondError } = await import("@millpond/api");
@@ -25,10 +25,10 @@ export async function main(argv: readonly string[]): Promise<number> {
   }
 }
 
-/** Who reads our output has gone, as `head` does: nobody is left to tell. As if SIGPIPE had ended us. */
+/** Ends the process as SIGPIPE would when the reader of its output, such as `head`, has ended. */
 function endQuietly(error: NodeJS.ErrnoException): void {
   if (error.code === "EPIPE") process.exit(141);
-  // Not through errors.ts: there is nothing to wait for any more, and this is no promise.
+  // Not through errors.ts: this handler is synchronous and ends the process.
   process.stderr.write(
     `error: standard output cannot be written: ${error.message}\n  Make room where it goes, or send it elsewhere.\n  [MILLPOND_E_INVALID]\n`,
   );
@@ -40,14 +40,14 @@ async function runCommand({ command, options, args }: Invocation): Promise<numbe
   const { commandModules } = await import("./command-modules.ts");
   const { withFile } = await import("./service/service-options.ts");
   const { unknownVariables } = await import("./command-line/known-variables.ts");
-  // The doctor has it in its report.
+  // The doctor includes this in its report.
   for (const name of command === "doctor" ? [] : unknownVariables(process.env)) {
     process.stderr.write(`millpond: ${name} is set, and nothing reads it: check its spelling\n`);
   }
   const isService = command === "controller" || command === "agent";
   const given = isService ? withFile(command, options, process.env) : options;
   const values = readOptions(commandSpecs[command].options, given, process.env);
-  // Table and module have the same name, and so the same options: command-modules.ts is checked for that.
+  // Table entry and module have the same name, and so the same options: the type of command-modules.ts checks that.
   const module: UntypedModule = await commandModules[command]();
   return module.run(values, args);
 }

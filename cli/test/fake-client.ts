@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /**
- * Does what the client library does inside a CUDA program: takes a ticket for the claim in its environment, opens a
- * session and attaches to its worker. Says `attached` and the device's UUID, and stays until its standard input ends.
+ * Acts like the client library in a CUDA program: takes a ticket for the claim in its environment, opens a session and
+ * attaches to its worker. Prints `attached` and the device's UUID, and stays until its standard input ends.
  */
 
 import { once } from "node:events";

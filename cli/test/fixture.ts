@@ -15,7 +15,7 @@ import { writeContexts } from "../src/connection/context.ts";
 
 const entry = join(import.meta.dirname, "..", "bin", "millpond.mjs");
 
-/** A program that attaches to a vGPU as a CUDA program would, and says so. */
+/** A program that attaches to a vGPU as a CUDA program would, and prints that. */
 export const fakeClient: readonly string[] = [process.execPath, join(import.meta.dirname, "fake-client.ts")];
 
 export interface Result {
@@ -26,7 +26,7 @@ export interface Result {
   readonly stderr: string;
 }
 
-/** A running `millpond`, its output gathered. */
+/** A running `millpond`, with its output so far. */
 export class Running {
   readonly child: ChildProcess;
   readonly finished: Promise<Result>;
@@ -49,7 +49,7 @@ export class Running {
     });
   }
 
-  /** Resolves when the stream has said something that matches; rejects when the process ends before. */
+  /** Resolves when the output matches; rejects when the process ends before. */
   async says(stream: "stdout" | "stderr", pattern: RegExp): Promise<void> {
     while (!pattern.test(this[stream])) {
       if (this.child.exitCode !== null || this.child.signalCode !== null) {
@@ -68,7 +68,7 @@ export class Running {
   }
 }
 
-/** A home for the command line: temporary directories, native parts that are fakes, nothing of the real environment. */
+/** A home for the command line: temporary directories, fake native parts, nothing of the real environment. */
 export class Home implements Disposable {
   readonly directory = mkdtempSync(join(tmpdir(), "millpond-cli-"));
   readonly native = join(this.directory, "native");
@@ -175,12 +175,12 @@ export class PoolFixture implements AsyncDisposable {
     return fixture;
   }
 
-  /** Ends the controller only: what a cut network looks like. */
+  /** Stops only the controller, as if the network were cut. */
   async stopController(): Promise<void> {
     await this.#controller[Symbol.asyncDispose]();
   }
 
-  /** Starts it again with its state, at its address. */
+  /** Restarts the controller with its state, at its address. */
   async startController(): Promise<void> {
     this.#controller = await startController({
       stateDirectory: join(this.home.directory, "controller"),
@@ -189,7 +189,7 @@ export class PoolFixture implements AsyncDisposable {
     });
   }
 
-  /** Resolves when `isSo` does to true; asks again every few milliseconds. */
+  /** Resolves when `isSo` resolves to true; polls every few milliseconds. */
   async until(isSo: (connection: Connection) => Promise<boolean>): Promise<void> {
     const deadline = Date.now() + 120_000;
     while (!(await isSo(this.connection))) {

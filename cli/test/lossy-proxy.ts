@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { createConnection, createServer, type Server } from "node:net";
 import type { AddressInfo } from "node:net";
 
-/** A stretch of network that loses the first answer, connection and all, and then works. */
+/** A proxy that drops the first answer together with its connection, and then works. */
 export class LossyProxy implements AsyncDisposable {
   /** Number of answers that were lost. */
   lost = 0;

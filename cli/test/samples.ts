@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One of each kind of object, with every member set, for golden tests of what is printed of them.
+// One object of each kind, with every member set, for golden tests of their output.
 
 import { create } from "@bufbuild/protobuf";
 import {
@@ -17,7 +17,7 @@ import {
 
 const gibibyte = 2n ** 30n;
 
-/** The moment at which all of it is looked at, Unix seconds. */
+/** The present moment in these tests, Unix seconds. */
 export const now = 1_790_010_000;
 
 export const device = create(DeviceSchema, {

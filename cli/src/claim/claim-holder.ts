@@ -18,22 +18,22 @@ import { type Connection, isSilent, isUnreachable } from "../connection/connecti
 import { errorParts } from "../command-line/errors.ts";
 import type { Standing } from "./waiting-display.ts";
 
-/** Long enough for a controller to be restarted, short enough not to block others after a crash. */
+/** Long enough for a restart of the controller, short enough not to block others after a crash of this process. */
 const leaseSeconds = 30;
 /** Every call renews the lease when it begins and when it ends. */
 const pollSeconds = 5;
 const retryMs = 300;
-/** How long a controller that restarts is waited for, at first and at the end. */
+/** How long to wait for a controller that restarts, when the claim is made and when it is released. */
 const patienceMs = 30_000;
 const releasePatienceMs = 5000;
 const releaseTimeoutMs = 5000;
-/** Then it is asked for again, perhaps elsewhere: it has a name. */
+/** Time after which the call is repeated, perhaps at another controller: the claim has a name. */
 const createTimeoutMs = 10_000;
-/** When room is expected changes slowly, and is much work for a controller to find. */
+/** The expected time changes slowly, and is costly for a controller to compute. */
 const expectationMs = 30_000;
 
 export interface CreateOptions {
-  /** Empty: one is made up. */
+  /** Empty: one is generated. */
   readonly name: string;
   /** Neither for room nor for a controller that does not answer. */
   readonly noWait: boolean;
@@ -43,7 +43,7 @@ export interface CreateOptions {
   /** Seconds to wait for a controller that does not answer, 30 at most; 0: 30. */
   readonly timeoutSeconds: number;
   readonly signal: AbortSignal;
-  /** Told what is waited for. */
+  /** Receives the reason of the wait. */
   readonly onWaiting: OnWaiting;
 }
 
@@ -55,7 +55,7 @@ export interface WaitOptions {
   readonly timeoutSeconds: number;
   /** Ends the waiting; the claim is released by `release`. */
   readonly signal: AbortSignal;
-  /** Told why the claim waits, at first and at each change. */
+  /** Receives the reason why the claim waits, first and at each change. */
   readonly onWaiting: OnWaiting;
 }
 
@@ -74,14 +74,14 @@ export class ClaimHolder {
     this.#claim = claim;
   }
 
-  /** @throws whatever the controller says: MILLPOND_E_IMPOSSIBLE, MILLPOND_E_NO_CAPACITY with `noWait`, … */
+  /** @throws the errors of the controller: MILLPOND_E_IMPOSSIBLE, MILLPOND_E_NO_CAPACITY with `noWait`, … */
   static async create(
     connection: Connection,
     request: ClaimValues,
     options: CreateOptions,
   ): Promise<ClaimHolder> {
     const { noWait, signal } = options;
-    // With a name of ours an answer that was lost can be asked for again.
+    // With a name that this process chose, a request whose answer was lost can be repeated.
     const name = options.name === "" ? `claim-${randomBytes(8).toString("hex")}` : options.name;
     const owner = `${userName()}@${hostname()}:${process.pid} ${options.program}`.slice(0, 256);
     const seconds = options.timeoutSeconds === 0 ? Number.POSITIVE_INFINITY : options.timeoutSeconds;
@@ -114,7 +114,7 @@ export class ClaimHolder {
   }
 
   /**
-   * Takes part in a claim that is there already, as one of perhaps several: it is not given back at the end.
+   * Joins an existing claim, which others may use too: it is not released at the end.
    *
    * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_CLAIM_ENDED
    */
@@ -136,7 +136,7 @@ export class ClaimHolder {
   }
 
   /**
-   * Waits until the claim is bound. Not for a lazy one: its program waits when it needs it.
+   * Waits until the claim is bound. Not for a lazy claim: its program waits when it needs vGPUs.
    *
    * @throws MILLPOND_E_WAIT_TIMEOUT, MILLPOND_E_CLAIM_ENDED
    */
@@ -169,9 +169,9 @@ export class ClaimHolder {
   }
 
   /**
-   * Keeps the claim alive until `signal` is aborted. Resolves early, with the reason, when what it was bound to is gone.
+   * Renews the claim's lease until `signal` is aborted. Resolves early, with the reason, when its allocation is lost.
    *
-   * @param onNotice Told once when it will be taken back: in how many seconds, and why.
+   * @param onNotice called once when the allocation is about to be taken back, with the seconds that are left and the reason
    */
   async keep(
     signal: AbortSignal,
@@ -198,10 +198,10 @@ export class ClaimHolder {
   }
 
   /**
-   * Gives back what will be taken anyway, so that it waits for room again.
+   * Gives up an allocation that is about to be taken back, so that the claim waits for room again.
    *
-   * @param requeues How often the claim had been put into the queue again when the program was started.
-   * @returns Whether there is something to wait for: not when its time limit is over, or when it has ended.
+   * @param requeues how often the claim had returned to the queue when the program was started
+   * @returns whether the claim waits again: not when its time limit is over, or when it has ended
    */
   async yieldNow(requeues: number, signal: AbortSignal): Promise<boolean> {
     const { name } = this.#claim;
@@ -212,8 +212,8 @@ export class ClaimHolder {
   }
 
   /**
-   * Gives the claim back, to a controller that is being started again too. Never throws: resolves with what went wrong,
-   * for people; undefined when nothing did.
+   * Releases the claim, and waits for a controller that restarts. Never throws: resolves with the problem, for people, or
+   * undefined.
    */
   async release(): Promise<string | undefined> {
     if (!this.isOwn) return undefined;
@@ -234,8 +234,8 @@ export class ClaimHolder {
   }
 
   /**
-   * The token of the claim's programs, which opens sessions of this claim and nothing else. A controller that is away is
-   * asked again after a moment.
+   * Returns the token of the claim's programs, which opens sessions of this claim and nothing else. Repeats the call while
+   * the controller does not answer.
    */
   async programToken(signal: AbortSignal): Promise<string> {
     const deadline = Date.now() + patienceMs;
@@ -262,7 +262,7 @@ export class ClaimHolder {
     return `its ${gpus} vGPU${gpus === 1 ? "" : "s"}`;
   }
 
-  /** When room is expected at the latest, Unix seconds; 0: that is not known. Asked again now and then. */
+  /** Latest time at which room is expected, Unix seconds; 0: not known. Refreshed from time to time. */
   async #expectation(signal: AbortSignal): Promise<number> {
     const now = Date.now();
     if (now - this.#expectationAskedAt < expectationMs) return this.#expectedAt;
@@ -276,7 +276,7 @@ export class ClaimHolder {
       this.#expectedAt = Number(expectedAt);
     } catch (error) {
       signal.throwIfAborted();
-      // The next question for the claim itself finds the same problem if it matters.
+      // The next call for the claim itself meets the same problem if it matters.
       if (errorCodeOf(error) === undefined) throw error;
       this.#expectedAt = 0;
     }
@@ -290,7 +290,7 @@ export class ClaimHolder {
     }
   }
 
-  /** One long poll; a controller that is away is asked again after a moment. */
+  /** Makes one long poll; repeats it while the controller does not answer. */
   async #refresh(leftMs: number, signal: AbortSignal, onWaiting: OnWaiting): Promise<void> {
     const enough = Math.min(leftMs, pollSeconds * 1000);
     const until = AbortSignal.timeout(enough + 5000);
@@ -313,7 +313,7 @@ export class ClaimHolder {
   }
 }
 
-/** The claim, when an earlier try whose answer was lost has made it. */
+/** Returns the claim if an earlier call, whose answer was lost, has created it. */
 async function findMade(
   connection: Connection,
   name: string,

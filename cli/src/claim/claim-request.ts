@@ -11,12 +11,12 @@ import {
   millpondError,
 } from "@millpond/api";
 
-/** The options that say what is wanted. */
+/** The options that describe a claim. */
 export interface RequestOptions extends ClaimValues {
   readonly partial?: number | undefined;
 }
 
-/** What the options ask for: `--memory` and `--compute` win over `--partial`. */
+/** Returns the claim that the options describe: `--memory` and `--compute` take precedence over `--partial`. */
 export function resolveRequest(options: RequestOptions): ClaimValues {
   const { partial } = options;
   const given: ClaimValues = Object.fromEntries(
@@ -28,8 +28,8 @@ export function resolveRequest(options: RequestOptions): ClaimValues {
 }
 
 /**
- * The claim that is there already and to be used; undefined: one is made. Options that say what is wanted win over a claim
- * that the environment names.
+ * Returns the name of the existing claim to use; undefined: a new claim is made. Options that describe a claim take
+ * precedence over a claim that the environment names.
  *
  * @throws MILLPOND_E_INVALID when the command line says both
  */

@@ -5,7 +5,7 @@ import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { readDocuments } from "./documents.ts";
 
-/** What is wrong with a text: the code of the error; empty when nothing is. */
+/** Returns the error of a text; empty when there is none. */
 function codeOf(text: string): string {
   try {
     readDocuments(text, "test");

@@ -23,7 +23,7 @@ import { parseBorrowing, parseQuotaMembers } from "../command-line/quota-values.
 
 const apiVersion = "millpond.v1";
 
-/** An applied claim lives so long without being renewed, unless the file says otherwise: the longest that there is. */
+/** Default lease of an applied claim, and the longest lease that is possible. */
 const defaultLeaseSeconds = 7 * 86_400;
 
 export type Document =
@@ -44,9 +44,9 @@ export type Document =
 type Members = Readonly<Record<string, unknown>>;
 
 /**
- * Reads YAML, of which JSON is a part. Nothing is taken over that is not understood.
+ * Reads YAML, of which JSON is a part. Refuses members that it does not know.
  *
- * @param source Where the text is from, for messages.
+ * @param source where the text is from, for messages
  * @throws MILLPOND_E_INVALID
  */
 export function readDocuments(text: string, source: string): readonly Document[] {

@@ -9,9 +9,9 @@ import { exitStatus } from "../command-table/command-table.ts";
 import { ExitError } from "../command-line/errors.ts";
 
 /**
- * Finds a program as a shell does: by path when its name has a slash, else in PATH.
+ * Finds a program as a shell does: by its path when its name has a slash, else in PATH.
  *
- * @throws ExitError with 127 when there is none and 126 when there is one that cannot be run
+ * @throws ExitError with 127 when there is none, with 126 when it cannot be run
  */
 export function findProgram(name: string, environment: NodeJS.ProcessEnv): string {
   const candidates = name.includes("/")
@@ -48,12 +48,12 @@ function isExecutable(path: string): boolean {
   }
 }
 
-/** Signals that are passed on to the program. Those that stop and continue reach it through the terminal's group. */
+/** Signals that are forwarded to the program. Stop and continue signals reach it through the terminal's process group. */
 const relayed = ["SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"] as const;
 
 /**
- * Takes the signals that would end this process: before there is a program they abort what is being waited for, after
- * that they are the program's.
+ * Handles the signals that would end this process: before the program runs they abort the wait, afterwards they are
+ * forwarded to the program.
  */
 export class SignalRelay implements Disposable {
   readonly #cancel = new AbortController();
@@ -88,7 +88,7 @@ export class SignalRelay implements Disposable {
     this.#child?.kill(signal);
   }
 
-  /** The program has ended; signals are for this process again. */
+  /** The program has ended: signals act on this process again. */
   letGo(): void {
     this.#child = undefined;
   }
@@ -99,7 +99,7 @@ export class SignalRelay implements Disposable {
 
   #receive(signal: NodeJS.Signals): void {
     if (this.#child === undefined) {
-      // They mean something only to a program that runs.
+      // These signals have a meaning only for a program that runs.
       if (signal === "SIGUSR1" || signal === "SIGUSR2") return;
       this.#received ??= signal;
       this.#cancel.abort();
@@ -109,7 +109,7 @@ export class SignalRelay implements Disposable {
   }
 }
 
-/** Whether a key or a hang-up of the terminal sent it, which then went to the program too: it shares our group. */
+/** Whether the terminal sent the signal, by a key or a hang-up: then the program, in the same group, received it too. */
 function isFromTerminal(signal: NodeJS.Signals): boolean {
   if (signal !== "SIGINT" && signal !== "SIGQUIT" && signal !== "SIGHUP") return false;
   const stat = readFileSync("/proc/self/stat", "utf8");

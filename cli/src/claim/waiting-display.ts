@@ -6,29 +6,29 @@ import { formatDuration } from "@millpond/api";
 const frames = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"] as const;
 const frameMs = 100;
 
-/** A stream like standard error: written to, and perhaps a terminal. */
+/** A stream like standard error, which may be a terminal. */
 export interface DisplayStream {
   readonly isTTY?: boolean;
   readonly columns?: number;
   write(text: string): unknown;
 }
 
-/** Where a claim stands that is waited for; the head has room on a narrow terminal. */
+/** State of a claim that waits; the head fits a narrow terminal. */
 export interface Standing {
   /** Its name and its place. */
   readonly head: string;
-  /** What it waits for, and why. */
+  /** The reason of the wait. */
   readonly rest: string;
-  /** When room is expected at the latest, Unix seconds; 0: that is not known. */
+  /** Latest time at which room is expected, Unix seconds; 0: not known. */
   readonly expectedAt: number;
 }
 
-/** A log gets the same line again after this time. */
+/** Time after which a log gets the same line again. */
 const repeatMs = 300_000;
 
 /**
- * Says why something is waited for: one line that turns on a terminal, else one line for each change. Of a wait that goes to
- * and fro, as while a controller is away, a log gets each line once in five minutes.
+ * Shows why the command waits: on a terminal, one line with a spinner, else one line for each change. When a wait alternates
+ * between reasons, as while a controller is away, a log gets each line once in five minutes.
  */
 export class WaitingDisplay implements Disposable {
   readonly #stream: DisplayStream;
@@ -63,7 +63,7 @@ export class WaitingDisplay implements Disposable {
     this.#draw();
   }
 
-  /** Takes the turning line away and, when something was shown, leaves one that says how it ended. */
+  /** Removes the line with the spinner. If a line was shown, leaves one that says how the wait ended. */
   end(text: string): void {
     const wasShown = this.isShown;
     this[Symbol.dispose]();
@@ -84,7 +84,7 @@ export class WaitingDisplay implements Disposable {
   #draw(): void {
     const frame = frames[this.#frame % frames.length] ?? "";
     this.#frame += 1;
-    // A line longer than the terminal would wrap, and could not be taken back.
+    // A line longer than the terminal's width would wrap, and could not be erased.
     const room = (this.#stream.columns ?? 80) - 2;
     const standing = this.#standing;
     const line =
@@ -96,7 +96,7 @@ export class WaitingDisplay implements Disposable {
   }
 }
 
-/** `, room expected within 4m`; nothing where that is not known. */
+/** `, room expected within 4m`; empty where that is not known. */
 function expectation({ expectedAt }: Standing): string {
   const seconds = expectedAt - Date.now() / 1000;
   if (expectedAt === 0) return "";

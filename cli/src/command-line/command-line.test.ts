@@ -7,7 +7,7 @@ import { Home } from "../../test/fixture.ts";
 import { parseCommandLine, UsageError } from "./command-line.ts";
 import { commandNames, commandSpecs } from "../command-table/command-table.ts";
 
-/** Command lines that are wrong, and what is said about them. Nothing answers at the controller that is given. */
+/** Wrong command lines, and their messages. No controller answers at the address that is given. */
 const mistakes: readonly (readonly [string, RegExp, NodeJS.ProcessEnv?])[] = [
   ["frobnicate", /unknown command 'frobnicate'/],
   ["rnu -- true", /Did you mean run\?/],

@@ -11,14 +11,14 @@ import {
 import { helpWidth, renderCommandHelp, renderHelp } from "../help/help.ts";
 import { programVersion } from "./version.ts";
 
-/** What a command line asks for, before the values of its options are read. */
+/** A parsed command line whose option values have not been read yet. */
 export interface Invocation {
   readonly command: CommandName;
   readonly options: Readonly<Record<string, string | boolean | undefined>>;
   readonly args: readonly string[];
 }
 
-/** A command line that is not understood. */
+/** A command line that cannot be parsed. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
   readonly remedy: string;
@@ -30,7 +30,7 @@ export class UsageError extends Error {
 }
 
 /**
- * Reads a command line, `argv` without the program's name. Help and version texts are returned to be printed.
+ * Reads a command line, `argv` without the program's name. Returns help and version texts for the caller to print.
  *
  * @throws UsageError
  */
@@ -53,7 +53,7 @@ export function parseCommandLine(argv: readonly string[]): Invocation | { readon
       throw error;
     });
     command.action(() => {
-      // A variadic argument comes as a list of its own.
+      // A variadic argument is a nested list.
       const args = (command.processedArgs as (string | string[] | undefined)[])
         .flat()
         .filter((argument) => argument !== undefined);
@@ -67,7 +67,7 @@ export function parseCommandLine(argv: readonly string[]): Invocation | { readon
     if (error.exitCode === exitStatus.ok || error.code === "commander.help") return { text };
     const [, given] = argv;
     if (error.code === "commander.missingArgument" && failedCommand !== undefined && given !== undefined) {
-      // What is wrong with the first argument says more than that the second one is missing.
+      // An error in the first argument is more helpful than the message that the second one is missing.
       assertChoices({ command: failedCommand, options: {}, args: given.startsWith("-") ? [] : [given] });
     }
     throw usageError(error, failedCommand);
@@ -92,7 +92,7 @@ function declare(command: Command, name: CommandName, spec: CommandSpec): Comman
   return command;
 }
 
-/** Commands of other tools, and what does that here. */
+/** Commands of other tools, and their counterparts here. */
 const elsewhere: Readonly<Record<string, string>> = {
   cancel: "A claim is given back with `millpond release`; a program of `millpond run` ends with Ctrl-C.",
   scancel: "A claim is given back with `millpond release`; a program of `millpond run` ends with Ctrl-C.",

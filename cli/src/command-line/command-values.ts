@@ -36,7 +36,7 @@ export type Values<N extends CommandName> = {
 /** Any value of any option. */
 export type AnyValue = ValueOfType[Exclude<ValueType, "choice">] | undefined;
 
-/** What a command's module exports. Resolves with the exit status; throws errors of the house form. */
+/** The export of a command's module. Resolves with the exit status; throws errors with MILLPOND_E_… codes. */
 export interface CommandModule<N extends CommandName> {
   run(values: Values<N>, args: readonly string[]): Promise<number>;
 }

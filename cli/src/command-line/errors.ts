@@ -4,11 +4,11 @@ import { ConnectError } from "@connectrpc/connect";
 import { type ErrorCode, errorCodeOf, errorTable, millpondError } from "@millpond/api";
 import { exitStatus } from "../command-table/command-table.ts";
 
-/** An error of the house form that asks for an exit status of its own. */
+/** An error with an exit status of its own. */
 export class ExitError extends Error {
   override readonly name = "ExitError";
   readonly status: number;
-  /** What to print; absent: it was said already, or there is nothing to say. */
+  /** The error to print; absent: it was printed already, or there is none. */
   override readonly cause: ConnectError | undefined;
 
   constructor(status: number, cause?: ConnectError) {
@@ -18,14 +18,14 @@ export class ExitError extends Error {
   }
 }
 
-/** The three parts of an error of the house form. */
+/** The three parts of an error message. */
 export interface ErrorParts {
   readonly what: string;
   readonly remedy: string;
   readonly code: ErrorCode;
 }
 
-/** Takes an error apart for printing. What is not of the house form is MILLPOND_E_INTERNAL. */
+/** Splits an error into its parts for printing. An error without a code is MILLPOND_E_INTERNAL. */
 export function errorParts(error: unknown): ErrorParts {
   const code = errorCodeOf(error);
   const message = messageOf(error);
@@ -40,7 +40,7 @@ export function errorParts(error: unknown): ErrorParts {
     : { what: text.slice(0, split), remedy: text.slice(split + 2), code };
 }
 
-/** Prints an error to standard error and returns the exit status that goes with it. */
+/** Prints an error to standard error and returns its exit status. */
 export function reportError(error: unknown): number {
   const status = error instanceof ExitError ? error.status : exitStatus.failed;
   const shown = error instanceof ExitError ? error.cause : error;
@@ -56,7 +56,7 @@ export function reportError(error: unknown): number {
   return status;
 }
 
-/** The same error with what it is about said first: `--memory: "9x" is not a size…`. */
+/** Returns the same error with its subject in front: `--memory: "9x" is not a size…`. */
 export function prefixError(error: unknown, prefix: string): ConnectError {
   const { what, remedy, code } = errorParts(error);
   return millpondError(code, `${prefix}: ${what}`, { remedy, cause: error });

@@ -2,7 +2,7 @@
 
 import { commandSpecs } from "../command-table/command-table.ts";
 
-/** Variables that a part of Millpond reads, or gives to programs, and the command table does not name. */
+/** Variables outside the command table that a part of Millpond reads, or sets for programs. */
 const otherVariables = [
   "MILLPOND_AGENT_TOKENS",
   "MILLPOND_ARRAY_COUNT",
@@ -24,10 +24,10 @@ const otherVariables = [
   "MILLPOND_WORLD_SIZE",
 ] as const;
 
-/** Those of the software GPU, of pods, and of tests. */
+/** Prefixes of the variables of the software GPU, of pods, and of tests. */
 const otherPrefixes = ["MILLPOND_SOFTGPU_", "MILLPOND_TEST_", "MILLPOND_POD_"] as const;
 
-/** Variables that look like Millpond's and that no part of it reads, as a misspelt one is not. */
+/** Returns variables that look like Millpond's but that no part of it reads: they may be misspelt. */
 export function unknownVariables(environment: NodeJS.ProcessEnv): readonly string[] {
   const known = new Set<string>([
     ...otherVariables,

@@ -31,8 +31,8 @@ export function longName(spec: OptionSpec): string {
 }
 
 /**
- * Turns what the parser found into the values that a command gets: options not given are taken from the environment,
- * other spellings are folded into the one they stand for.
+ * Turns the parser's result into the values that a command gets: options that are not given are taken from the environment,
+ * aliases are replaced by the options they stand for.
  *
  * @throws MILLPOND_E_INVALID naming the option or the variable
  */

@@ -7,9 +7,9 @@ import { dirname, resolve } from "node:path";
 import { millpondError, quote } from "@millpond/api";
 
 /**
- * Looks, before the work is done, whether its result can be written.
+ * Checks, before the work is done, that its result can be written.
  *
- * @param option That names the file, such as `--plot`.
+ * @param option the option that names the file, such as `--plot`
  * @throws MILLPOND_E_INVALID
  */
 export function checkOutputFile(path: string, option: string): void {

@@ -11,7 +11,7 @@ import {
   quote,
 } from "@millpond/api";
 
-/** A quota, or an amount, of which every bound is set. */
+/** A quota, or an amount, with all bounds set. */
 export type Bounds = Pick<Partial<Quota>, "gpuMilli" | "computePercent" | "memoryBytes">;
 
 type QuotaInit = NonNullable<MessageInitShape<typeof QueueSchema>["limit"]>;
@@ -80,7 +80,7 @@ export function parseQuotaMembers(members: Readonly<Record<string, string>>): Qu
   return quota;
 }
 
-/** Writes what `parseQuota` reads back. */
+/** Formats a quota as `parseQuota` reads it. */
 export function formatQuota(quota: Bounds | undefined): string {
   const { gpuMilli, computePercent, memoryBytes } = quota ?? {};
   const parts = [

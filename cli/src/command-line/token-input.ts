@@ -3,7 +3,7 @@
 import { millpondError, quote } from "@millpond/api";
 import { readInputFile } from "./input-file.ts";
 
-/** Where a token may come from, in this order. */
+/** The sources of a token, in this order. */
 export interface TokenSource {
   readonly token: string | undefined;
   /** `-`: standard input. */
@@ -11,7 +11,7 @@ export interface TokenSource {
 }
 
 /**
- * Reads a token: given, from a file, or typed at a terminal without being shown.
+ * Reads a token: from the command line, from a file, or from a terminal without echo.
  *
  * @throws MILLPOND_E_INVALID when there is none
  */
@@ -38,7 +38,7 @@ function checkToken(text: string, source: string): string {
   );
 }
 
-/** A line from the terminal, its characters not shown. */
+/** Reads a line from the terminal without echo. */
 function askUnseen(question: string): Promise<string> {
   const { stdin, stderr } = process;
   stderr.write(question);

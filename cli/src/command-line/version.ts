@@ -2,5 +2,5 @@
 
 import manifest from "../../package.json" with { type: "json" };
 
-/** Version of this program; all parts of Millpond carry the same. */
+/** Version of this program; all parts of Millpond have the same. */
 export const programVersion: string = manifest.version;

@@ -6,10 +6,10 @@ import type { CommandSpec } from "./spec.ts";
 /** Commands that change claims. */
 export const claimCommands = {
   resize: {
-    summary: "Change what a claim asks and has",
-    description: `Memory and compute change at once, also while programs of the claim run; memory not below what they have in use. The
-number of vGPUs can change while no program of the claim uses them: then it is placed anew, and keeps what it has when
-there is no room. What is not given stays as it is.`,
+    summary: "Change the size of a claim",
+    description: `Memory and compute change immediately, also while programs of the claim run; memory cannot fall below their use. The
+number of vGPUs can change while no program of the claim uses them: then the claim is placed again, and keeps its vGPUs
+when there is no room. Options that are not given stay as they are.`,
     examples: [
       { command: "millpond resize claim-7f3a -m 16Gi", what: "more memory for a program that runs" },
       { command: "millpond resize notebook -n 16", what: "16 vGPUs for the next program of the claim" },

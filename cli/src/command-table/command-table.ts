@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /**
- * Every command, argument and option of `millpond`, as data, by what they are about. The parser, the help texts, the shell
- * completions and docs/reference/cli.md all come from this table; command-modules.ts says which code runs a command.
+ * Every command, argument and option of `millpond`, as data, by subject. The parser, the help texts, the shell completions
+ * and docs/reference/cli.md all come from this table; command-modules.ts maps commands to their code.
  *
- * Nothing but tables may be imported here: `--help` and completion have to be instant.
+ * Import only tables here: `--help` and completion have to be instant.
  */
 
 import { auditCommands } from "./audit.ts";

@@ -2,7 +2,7 @@
 
 import type { CommandSpec, OptionSpec } from "./spec.ts";
 
-/** How a controller that was never talked to before is known to be the right one. */
+/** Options by which the user establishes trust in a controller at first contact. */
 export const trust = {
   ca: {
     flags: "--ca <file>",
@@ -16,12 +16,12 @@ export const trust = {
     flags: "--fingerprint <sha256>",
     type: "text",
     description:
-      "SHA-256 of the authority's certificate, as `millpond token create` and the controller's log say it",
+      "SHA-256 of the authority's certificate, as `millpond token create` and the controller's log show it",
     defaultText: "asked for on a terminal",
   },
 } as const satisfies Record<string, OptionSpec>;
 
-/** A token that must not be seen by other users of the machine, who can read command lines. */
+/** A token from a file: other users of the machine can read command lines. */
 export const tokenFile = {
   tokenFile: {
     flags: "--token-file <file>",
@@ -31,13 +31,13 @@ export const tokenFile = {
   },
 } as const satisfies Record<string, OptionSpec>;
 
-/** Commands for the pools that this user works with. */
+/** Commands for the pools that the user works with. */
 export const contextCommands = {
   login: {
     summary: "Remember a pool and a token for it, and make it the current one",
-    description: `Asks the controller whether the token is good, and writes both into a context: all commands use the current one. Of a
-controller whose certificate no authority of this machine has signed, the fingerprint of its authority is shown and has to
-be confirmed, or given with --fingerprint; from then on that authority is trusted, and no other.`,
+    description: `Asks the controller whether the token is valid, and writes both into a context: all commands use the current one. If no
+authority of this machine has signed the controller's certificate, the fingerprint of its authority is shown and must be
+confirmed, or given with --fingerprint; from then on that authority is trusted, and no other.`,
     examples: [
       { command: "millpond login https://controller:7170", what: "asks for the token" },
       {
@@ -69,7 +69,7 @@ be confirmed, or given with --fingerprint; from then on that authority is truste
   },
   logout: {
     summary: "Forget a pool and the token for it",
-    description: "The token stays good: `millpond token revoke` ends it.",
+    description: "The token stays valid: `millpond token revoke` ends it.",
     examples: [{ command: "millpond logout", what: "the current one" }],
     arguments: [{ name: "name", description: "Name of the context", isOptional: true, names: "contexts" }],
     options: {},

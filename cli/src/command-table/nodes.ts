@@ -18,8 +18,8 @@ export const nodeCommands = {
     group: "Operate",
   },
   uncordon: {
-    summary: "Let new claims come to a node or a device again",
-    description: `Of a device it says, too, that the card is well: what its driver has reported until now does not count any more.`,
+    summary: "Allow new claims on a node or a device again",
+    description: `For a device, it also declares the card healthy: faults that its driver has reported until now no longer count.`,
     examples: [
       { command: "millpond uncordon node-a", what: "undoes cordon and drain" },
       { command: 'millpond uncordon node-a/3 --reason "was reset"', what: "one device, after an Xid" },
@@ -29,9 +29,9 @@ export const nodeCommands = {
     group: "Operate",
   },
   drain: {
-    summary: "Empty a node: cordon it, and take back what claims hold there, after notice",
+    summary: "Empty a node: cordon it, and take back the allocations on it, after notice",
     description: `Claims get the notice that they asked for (--grace), then wait for room elsewhere at their old place in the queue; claims
-that programs made for themselves end. With --wait it returns when the node holds nothing any more.`,
+that programs made for themselves end. With --wait it returns when the node is empty.`,
     examples: [{ command: "millpond drain node-a --reason maintenance --wait", what: "then switch it off" }],
     arguments: [{ name: "node", description: "Name of the node" }],
     options: {
@@ -42,8 +42,8 @@ that programs made for themselves end. With --wait it returns when the node hold
   },
   remove: {
     summary: "Take a node out of the pool for good",
-    description: `Drain it first and stop its agent: a node that holds something, or whose agent is there, is refused. The agent cannot join
-again with the token that it has: make a new one for that. Events, usage and the audit go on to tell of the node.`,
+    description: `Drain it first and stop its agent: a node that holds allocations, or whose agent runs, is refused. The agent cannot join
+again with its token: make a new one for that. Events, usage and the audit keep the node's history.`,
     examples: [
       {
         command:
@@ -58,7 +58,7 @@ again with the token that it has: make a new one for that. Events, usage and the
         flags: "--lost",
         type: "flag",
         description:
-          "Its host is gone with all that ran there: write off what it holds; 30 s after its agent's last word",
+          "Its host is gone with all that ran there: write off its allocations; from 30 s after its agent's last report",
       },
       ...changing,
     },

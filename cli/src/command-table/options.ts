@@ -52,7 +52,7 @@ export const request = {
     flags: "-p, --partial <fraction>",
     type: "fraction",
     description:
-      "Memory and compute of each vGPU as a fraction of its device: 0.5 or 50%, 1.0 is all; --memory and --compute win",
+      "Memory and compute of each vGPU as a fraction of its device: 0.5 or 50%, 1.0 is all; --memory, --compute override it",
   },
   timeout: {
     flags: "--timeout <duration>",
@@ -64,23 +64,22 @@ export const request = {
   wait: {
     flags: "--no-wait",
     type: "flag",
-    description: "Fail at once when the pool has no room",
+    description: "Fail immediately when the pool has no room",
   },
   name: {
     flags: "--name <name>",
     type: "name",
     description: "Name of the claim",
-    defaultText: "made up",
+    defaultText: "generated",
   },
 } as const satisfies Record<string, OptionSpec>;
 
-/** A claim that is there already, in place of one that is made for the program. */
+/** An existing claim, in place of one that is made for the program. */
 export const existing = {
   claim: {
     flags: "--claim <name>",
     type: "name",
-    description:
-      "Run in this claim, which is there already and stays; not with options of a claim of its own",
+    description: "Run in this existing claim, which stays; not with options that describe a new claim",
     env: "MILLPOND_CLAIM",
     defaultText: "a claim of its own",
   },

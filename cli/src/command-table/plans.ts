@@ -3,10 +3,10 @@
 import { connection, jsonOutput } from "./options.ts";
 import type { CommandSpec } from "./spec.ts";
 
-/** Commands that ask what would be. */
+/** Commands that plan or simulate, and change nothing. */
 export const planCommands = {
   defrag: {
-    summary: "Say which claims would have to move so that whole devices or nodes become free",
+    summary: "Show which claims would have to move so that whole devices or nodes become free",
     description: `Moves go to devices in use only (for whole nodes: to nodes in use), fewest claims and least memory first. Nothing is
 moved: this is advice.`,
     examples: [
@@ -55,13 +55,14 @@ moved: this is advice.`,
     group: "Operate",
   },
   simulate: {
-    summary: "Compare placement policies on a trace of what was asked of a pool",
+    summary: "Compare placement policies on a trace of a pool's requests",
     description: `Reads traces in the form of Alibaba's cluster-trace-gpu-v2023 (openb_pod_list_NAME.csv or another CSV file with its
-columns, and the list of nodes beside it) or exports of a pool (NAME.pool.json) and places what was asked for, in random
-order, until 130 % of the GPUs have been asked for. Nothing leaves, what fits nowhere is dropped. The code that decides is that of the controller.
+columns, and the list of nodes beside it) or exports of a pool (NAME.pool.json) and places their requests, in random order,
+until 130 % of the GPUs have been requested. No request ends; requests that fit nowhere are dropped. The controller's own
+code decides.
 
-ALLOC@130 is the share of the GPUs that is allocated at the end, in percent: mean, standard deviation and least over the
-seeds. FRAG is the share of idle GPU that is of no use to the trace when 80 % or 90 % have been asked for. Policies:
+ALLOC@130 is the share of the GPUs that is allocated at the end, in percent: mean, standard deviation and minimum over the
+seeds. FRAG is the share of idle GPU that the trace cannot use when 80 % or 90 % have been requested. Policies:
 least-fragmentation, binpack, spread, best-fit, packing, fgd, random.`,
     examples: [
       {

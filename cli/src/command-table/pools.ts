@@ -6,10 +6,10 @@ import type { CommandSpec } from "./spec.ts";
 /** Commands that start a pool, keep its state and look after it. */
 export const poolCommands = {
   store: {
-    summary: "Take the state of a controller along into a database",
+    summary: "Copy the state of a controller into a database",
     description: `Copies all of it, or nothing: claims, nodes, queues, tenants, tokens, events, usage and the audit. The controller must not
 run meanwhile; sessions go on. The database must hold no state. Then start the controllers on the database, with the same
---state directory: its tokens and certificates are not in the database. The file stays as it is, and is not used any more.`,
+--state directory: its tokens and certificates are not in the database. The file stays as it is, and is no longer used.`,
     examples: [
       {
         command:
@@ -68,11 +68,12 @@ secret as these. A state in PostgreSQL is backed up with its tools; see docs/bac
   },
   restore: {
     summary: "Put the state of a controller back from a backup",
-    description: `The controller must not run. What lies in its state directory is kept beside the restored state. Programs that run go on:
-what was granted to them after the backup was made is taken over from their agents in the first 15 s after the start, in
-which nothing is granted to others. Tokens, queues and tenants are those of the backup.
+    description: `The controller must not run. The contents of its state directory are kept beside the restored state. Programs that run go
+on: in the first 15 s after the start, the controller takes over the allocations that were made after the backup from the
+agents, and grants nothing else. Tokens, queues and tenants are those of the backup.
 
-With --store instead of a file: PostgreSQL's own tools have put the database back; this has controllers and agents know it.`,
+With --store instead of a file: after PostgreSQL's own tools have restored the database, this command lets controllers and
+agents recognize it.`,
     examples: [
       {
         command: "millpond restore 20261123T031500Z.backup --state /var/lib/millpond/controller",
@@ -105,8 +106,8 @@ With --store instead of a file: PostgreSQL's own tools have put the database bac
     description: `Offers this machine's NVIDIA GPUs; where there are none, or with --soft, software GPUs that run CUDA programs on the CPU.
 Writes the context that the other commands use from then on. Everything ends with this command: press Ctrl-C.
 
-Each time it is a new pool: of the one before, the tokens of the files and the certificates are left. Queues, tenants, tokens
-and usage stay with \`millpond controller\` and \`millpond agent\`, or here with --store.`,
+Each start makes a new pool, which keeps only the token files and the certificates of the one before. Queues, tenants, tokens
+and usage are kept by \`millpond controller\` and \`millpond agent\`, or here with --store.`,
     examples: [
       { command: "millpond up", what: "then, in another terminal: millpond run -n 1 -m 1Gi -- ./program" },
       {
@@ -164,7 +165,7 @@ and usage stay with \`millpond controller\` and \`millpond agent\`, or here with
     group: "Operate",
   },
   doctor: {
-    summary: "Check this machine and the pool, and say how to repair what is wrong",
+    summary: "Check this machine and the pool, and show how to repair problems",
     examples: [{ command: "millpond doctor", what: "exit status 1 when something is wrong" }],
     arguments: [],
     options: { ...jsonOutput, ...connection },

@@ -12,9 +12,9 @@ export const programCommands = {
 is not changed in any way: it finds a CUDA driver library that reaches its vGPUs, wherever they are.
 
 Standard input, signals and the exit status pass through; millpond itself writes nothing to standard output. Exit status:
-the program's; 128 and the number of the signal that killed it; 75 when its vGPUs were taken back, so that it is worth to
-start it again, or its claim was released; 125 when millpond failed, 126 when the program cannot be
-run, 127 when it is not found.
+the program's; 128 and the number of the signal that killed it; 75 when its vGPUs were taken back, so that a restart is
+worthwhile, or when its claim was released; 125 when millpond failed, 126 when the program cannot be run, 127 when it is not
+found.
 
 The program of a member of a gang finds the others by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and torchrun needs no
 option: it takes its number of nodes, its rank and the first member's address from the environment. MILLPOND_HOSTS has the
@@ -34,7 +34,7 @@ standard input.`,
       },
       {
         command: "millpond run -q research --priority 10 --preemptible -- python train.py",
-        what: "in a queue, before others, and given back when somebody with more right needs it",
+        what: "in a queue, before others, and given back when a claim with a better right needs it",
       },
       { command: "millpond run --no-wait -p 0.5 -- ./program", what: "half a GPU, now or not at all" },
       {
@@ -43,7 +43,7 @@ standard input.`,
       },
       {
         command: "millpond run --trace calls -- ./program",
-        what: "with every call written down in the file calls",
+        what: "with every call recorded in the file calls",
       },
       {
         command: "millpond run -d --name train -- python train.py; millpond logs -f train",
@@ -106,7 +106,7 @@ standard input.`,
       verbose: {
         flags: "-v, --verbose",
         type: "flag",
-        description: "Report on standard error what is granted and released",
+        description: "Report grants and releases on standard error",
       },
       ...connection,
     },
@@ -114,8 +114,8 @@ standard input.`,
   },
   jobs: {
     summary: "List the programs that `run --detach` has started on this machine",
-    description: `Of programs that have ended the newest 100 are kept, with what they have written, in the folder jobs of
-~/.local/state/millpond. A job is lost when its machine was started again, or the millpond that ran it was killed.`,
+    description: `The newest 100 programs that have ended are kept, with their output, in the folder jobs of ~/.local/state/millpond. A job
+is lost when its machine was restarted, or the millpond that ran it was killed.`,
     examples: [
       { command: "millpond jobs", what: "what runs, and how the others have ended" },
       { command: "millpond jobs -o json", what: "for scripts" },
@@ -133,14 +133,14 @@ standard input.`,
     group: "Run programs",
   },
   logs: {
-    summary: "Show what a program that was started with `run --detach` has written",
-    description: `Standard output and standard error, in the order in which they were written, with what millpond has to say. They are on the
-machine where the program was started.`,
+    summary: "Show the output of a program that was started with `run --detach`",
+    description: `Standard output and standard error, in the order in which they were written, with the messages of millpond. They are on
+the machine where the program was started.`,
     examples: [
-      { command: "millpond logs train", what: "what there is" },
+      { command: "millpond logs train", what: "the output until now" },
       {
         command: "millpond logs -f --tail 20 train",
-        what: "the last 20 lines, and what comes until it ends",
+        what: "the last 20 lines, and further output until it ends",
       },
     ],
     arguments: [{ name: "job", description: "Name of the job", names: "jobs" }],
@@ -148,12 +148,12 @@ machine where the program was started.`,
       follow: {
         flags: "-f, --follow",
         type: "flag",
-        description: "Go on until the program ends; Ctrl-C ends the showing, and not the program",
+        description: "Go on until the program ends; Ctrl-C stops following, and does not end the program",
       },
       tail: {
         flags: "--tail <lines>",
         type: "lines",
-        description: "Begin with the last so many lines",
+        description: "Begin with this many of the last lines",
         defaultText: "all",
       },
     },
@@ -161,13 +161,13 @@ machine where the program was started.`,
   },
   attach: {
     summary: "Follow a program that was started with `run --detach` as if it ran here",
-    description: `Shows what it has written and what comes, passes Ctrl-C and other signals on to it, and ends with it and its exit status. A
-program that has ended is shown the same way.`,
+    description: `Shows its past and further output, forwards Ctrl-C and other signals to it, and ends with it and its exit status. A program
+that has ended is shown the same way.`,
     examples: [
       { command: "millpond attach train", what: "its output, and then its status" },
       {
         command: "millpond attach --tail 0 train",
-        what: "wait for its end, with what it writes from now on",
+        what: "wait for its end, with its further output",
       },
     ],
     arguments: [{ name: "job", description: "Name of the job", names: "jobs" }],
@@ -175,7 +175,7 @@ program that has ended is shown the same way.`,
       tail: {
         flags: "--tail <lines>",
         type: "lines",
-        description: "Begin with the last so many lines",
+        description: "Begin with this many of the last lines",
         defaultText: "all",
       },
     },
@@ -212,7 +212,7 @@ and gives it back when it ends.`,
   },
   trace: {
     summary: "Sum up traces of programs: calls, waits, copies, launches, failures",
-    description: `Reads what \`millpond run --trace\` or MILLPOND_LOG with a file has written: one line for each call of the driver API.
+    description: `Reads the files of \`millpond run --trace\` or of MILLPOND_LOG with a file: one line for each call of the driver API.
 Shows for each call how often it was made, how long it took and how often it waited for the worker; the bytes that were
 copied, by direction; the launches, by kernel; the calls that failed; and the time between calls, in the program itself.`,
     examples: [
@@ -238,11 +238,11 @@ copied, by direction; the launches, by kernel; the calls that failed; and the ti
     summary: "Run a program on a software GPU that checks every access of its kernels",
     description: `Finds accesses outside the memory that a kernel was given, of memory that was freed, and misaligned ones (memcheck),
 and accesses of shared memory that no barrier orders (racecheck). Needs neither a GPU nor a pool: it starts a software GPU
-of its own and ends it with the program, which is started unchanged. Compile kernels with PTX inside, as nvcc does unless told
-otherwise (\`-gencode arch=compute_75,code=compute_75\` is sure to work), and with -lineinfo to see lines of the source.
+of its own and ends it with the program, which is started unchanged. Compile kernels with PTX inside, as nvcc does by default
+(\`-gencode arch=compute_75,code=compute_75\` is sure to work), and with -lineinfo to see lines of the source.
 
-The report comes when the program has ended: on standard error, or in a file. It says what was checked, also when nothing
-was found. The exit status is the program's, or that of --error-exitcode when there are findings, an image could not be
+The report follows when the program has ended: on standard error, or in a file. It lists the checks, also when there are no
+findings. The exit status is the program's, or that of --error-exitcode when there are findings, an image could not be
 loaded, or no kernel was launched at all; 125 when millpond failed, 126 when the program cannot be run, 127 when it
 is not found.`,
     examples: [

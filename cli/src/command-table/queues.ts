@@ -7,8 +7,8 @@ import type { CommandSpec } from "./spec.ts";
 export const queueCommands = {
   queue: {
     summary: "Create, change or delete a queue",
-    description: `Queues take turns by weighted fair share. What a queue is guaranteed it gets before others get more than theirs; it may
-borrow what others leave idle, up to its limit. Options that are not given stay as they are.`,
+    description: `Queues take turns by weighted fair share. A queue gets its guarantee before others get more than theirs; it may borrow
+capacity that others leave idle, up to its limit. Options that are not given stay as they are.`,
     examples: [
       {
         command: "millpond queue create research --weight 3 --guaranteed gpus=8",
@@ -38,7 +38,7 @@ borrow what others leave idle, up to its limit. Options that are not given stay 
         flags: "--guaranteed <quota>",
         type: "quota",
         description:
-          "What it gets before others get more than theirs: gpus=8,compute=800,memory=1Ti, or none",
+          "Capacity that it gets before others get more than theirs: gpus=8,compute=800,memory=1Ti, or none",
         defaultText: "none",
       },
       limit: {

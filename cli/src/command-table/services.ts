@@ -3,7 +3,7 @@
 import { tokenFile, trust } from "./contexts.ts";
 import type { CommandSpec, OptionSpec } from "./spec.ts";
 
-/** Options of a service can stand in a file, under the key that they have here. */
+/** The option that names the configuration file of a service, whose keys are those of the options here. */
 const config = (file: string) =>
   ({
     config: {
@@ -24,7 +24,7 @@ const authorities = {
 const labels = {
   flags: "--labels <labels>",
   type: "labels",
-  description: "Labels of the node, for claims to choose by: zone=b,gpu=h200",
+  description: "Labels of the node, by which claims can choose it: zone=b,gpu=h200",
   env: "MILLPOND_AGENT_LABELS",
   defaultText: "none",
 } as const satisfies OptionSpec;
@@ -59,12 +59,12 @@ const agentListen = {
 export const serviceCommands = {
   controller: {
     summary: "Run a controller",
-    description: `Decides what is granted to whom, and keeps that in a file or a database. Runs until SIGTERM or SIGINT; logs are lines of
-JSON on standard error. Tells systemd when it serves, and that it is alive.
+    description: `Decides which claims get which devices, and keeps that state in a file or a database. Runs until SIGTERM or SIGINT; logs
+are lines of JSON on standard error. Notifies systemd when it serves, and serves systemd's watchdog.
 
 An option that is not given is taken from its environment variable, then from the file, in which its name is in camel case:
-\`tlsNames: pool.example.org\`. \`millpond config check controller\` says what is wrong with one. Further tokens, separated by
-commas: MILLPOND_USER_TOKENS, MILLPOND_AGENT_TOKENS.`,
+\`tlsNames: pool.example.org\`. \`millpond config check controller\` checks such a file. Further tokens, separated by commas:
+MILLPOND_USER_TOKENS, MILLPOND_AGENT_TOKENS.`,
     examples: [
       { command: "millpond controller --listen 0.0.0.0:7170", what: "with TLS, by an authority of its own" },
       {
@@ -146,7 +146,7 @@ commas: MILLPOND_USER_TOKENS, MILLPOND_AGENT_TOKENS.`,
         flags: "--changes-per-second <count>",
         type: "weight",
         description:
-          "Changes that a token of a tenant may make per second, over ten seconds; a tenant twice as many",
+          "Changes that a token of a tenant may make per second, over ten seconds; a tenant may make twice that number",
         env: "MILLPOND_CHANGES_PER_SECOND",
         defaultText: "100",
       },
@@ -164,16 +164,17 @@ commas: MILLPOND_USER_TOKENS, MILLPOND_AGENT_TOKENS.`,
   },
   agent: {
     summary: "Run the agent of a node",
-    description: `Offers the GPUs of this host to the pool. Runs until SIGTERM or SIGINT; logs are lines of JSON on standard error. Tells
-systemd when it serves, and that it is alive. On a host that has joined a pool with \`millpond join\` no option is needed.
+    description: `Offers the GPUs of this host to the pool. Runs until SIGTERM or SIGINT; logs are lines of JSON on standard error. Notifies
+systemd when it serves, and serves systemd's watchdog. On a host that has joined a pool with \`millpond join\` no option is
+needed.
 
 An option that is not given is taken from its environment variable, then from the file, in which its name is in camel case:
-\`tokenFile: /etc/millpond/agent.token\`. \`millpond config check agent\` says what is wrong with one.`,
+\`tokenFile: /etc/millpond/agent.token\`. \`millpond config check agent\` checks such a file.`,
     examples: [
       { command: "millpond agent", what: "on a host that has joined" },
       {
         command: "millpond agent --controller https://controller:7170 --ca ca.crt --token-file agent.token",
-        what: "all of it said",
+        what: "with every option given",
       },
     ],
     arguments: [],
@@ -234,7 +235,7 @@ An option that is not given is taken from its environment variable, then from th
         flags: "--reconnect-grace <seconds>",
         type: "duration",
         description:
-          "The most that a session waits for a program whose TCP connection was lost; 0 ends it with the connection",
+          "Longest time that a session waits for a program whose TCP connection was lost; 0 ends it with the connection",
         env: "MILLPOND_AGENT_RECONNECT_GRACE",
         defaultText: "5m",
       },
@@ -243,7 +244,7 @@ An option that is not given is taken from its environment variable, then from th
         type: "text",
         description: "Directory for the files of the workers; used by one agent at a time",
         env: "MILLPOND_AGENT_RUN",
-        defaultText: "/var/lib/millpond/agent, and ~/.local/state/millpond/agent for others than root",
+        defaultText: "/var/lib/millpond/agent; ~/.local/state/millpond/agent for users other than root",
       },
       worker: {
         flags: "--worker <program>",
@@ -260,7 +261,7 @@ An option that is not given is taken from its environment variable, then from th
     summary: "Make this host a node of a pool",
     description: `Checks what an agent needs here: its parts, a driver with GPUs, the clock, the port, the controller's certificate and the
 token; then writes its configuration into /etc/millpond and starts its service, where systemd and the package are
-installed. Nothing is written before all is well. Done again, it takes another token or another address.`,
+installed. Nothing is written until all checks pass. Repeat it to change the token or the address.`,
     examples: [
       {
         command: "millpond token create node-7 --role agent",
@@ -300,15 +301,15 @@ installed. Nothing is written before all is well. Done again, it takes another t
   config: {
     summary: "Check the configuration file of a service",
     examples: [
-      { command: "millpond config check agent", what: "/etc/millpond/agent.yaml, and what applies of it" },
+      { command: "millpond config check agent", what: "/etc/millpond/agent.yaml, and its effective options" },
       {
         command: "millpond config check controller new.yaml",
-        what: "another file, before it takes the place of the old",
+        what: "another file, before it replaces the old one",
       },
     ],
     arguments: [
       { name: "action", description: "What to do", choices: ["check"] },
-      { name: "service", description: "Whose options the file has", choices: ["controller", "agent"] },
+      { name: "service", description: "Service that the file configures", choices: ["controller", "agent"] },
       { name: "file", description: "The file", isOptional: true },
     ],
     options: {},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the table of commands is made of.
+// The types of the table of commands.
 
-/** What an option's value is, and so how it is read: see option-values.ts. */
+/** The type of an option's value, which decides how it is read: see option-values.ts. */
 export type ValueType =
   | "flag"
   | "text"
@@ -49,13 +49,13 @@ export interface OptionSpec {
   readonly flags: string;
   readonly type: ValueType;
   readonly description: string;
-  /** For the type `choice`; one that ends with `=<word>` takes any text there. */
+  /** For the type `choice`; one that ends with `=<word>` takes any text in place of the word. */
   readonly choices?: readonly string[];
-  /** What applies when the option is not given, in words or as a value. Shown only. */
+  /** The default, in words or as a value. Only shown. */
   readonly defaultText?: string;
-  /** Environment variable that stands in for an option that is not given. */
+  /** Environment variable that is read when the option is not given. */
   readonly env?: string;
-  /** Another spelling of the option `aliasOf`, for people who come from elsewhere. */
+  /** The option that this one is another spelling of, for users of other tools. */
   readonly aliasOf?: string;
 }
 
@@ -64,9 +64,9 @@ export interface ArgumentSpec {
   readonly description: string;
   readonly choices?: readonly string[];
   readonly isOptional?: boolean;
-  /** Takes all that follow, options of the program included. */
+  /** Takes all arguments that follow, options of the program included. */
   readonly isProgram?: boolean;
-  /** Names of what it is that completion offers. */
+  /** The kind of names that completion offers. */
   readonly names?: "contexts" | "jobs";
   /** One or more files. */
   readonly isFiles?: boolean;
@@ -74,7 +74,7 @@ export interface ArgumentSpec {
 
 export interface CommandSpec {
   readonly summary: string;
-  /** More about it, paragraphs. */
+  /** Further paragraphs. */
   readonly description?: string;
   readonly examples: readonly { readonly command: string; readonly what: string }[];
   readonly arguments: readonly ArgumentSpec[];

@@ -8,14 +8,15 @@ export const tokenCommands = {
   token: {
     summary: "Make, list or revoke tokens",
     description: `A user makes claims of one tenant and sees nothing of others; a tenant-admin makes tokens of that tenant too; an agent
-reports the one node of its token; an admin does all but that. \`create\` prints the secret, which is kept nowhere; \`list\` shows who has one.`,
+reports the one node of its token; an admin does all but that. \`create\` prints the secret, which is not stored; \`list\` shows
+the tokens that exist.`,
     examples: [
       {
         command: "millpond token create ann --tenant team-a --expires 90d",
-        what: "then, for Ann: MILLPOND_TOKEN=<what it printed>",
+        what: "then, for Ann: MILLPOND_TOKEN=<its output>",
       },
       { command: "millpond token create node-7 --role agent --node node-7", what: "for a new node" },
-      { command: 'millpond token revoke ann --reason "left the team"', what: "at once" },
+      { command: 'millpond token revoke ann --reason "left the team"', what: "effective immediately" },
     ],
     arguments: [
       { name: "action", description: "What to do", choices: ["create", "list", "revoke"] },

@@ -3,10 +3,10 @@
 import { changing, connection, jsonOutput, output } from "./options.ts";
 import type { CommandSpec } from "./spec.ts";
 
-/** Commands that show what is there, and one that makes what a file describes. */
+/** Commands that show the pool, and one that applies files to it. */
 export const viewCommands = {
   smi: {
-    summary: "Show devices, what is granted of them, and their sessions",
+    summary: "Show devices, their grants and their sessions",
     examples: [{ command: "millpond smi", what: "a picture like that of nvidia-smi, of the whole pool" }],
     arguments: [],
     options: { ...connection },
@@ -14,17 +14,17 @@ export const viewCommands = {
   },
   top: {
     summary: "Watch devices, claims, sessions and queues as they change",
-    description: `Shows what is granted of each device beside what is measured, sorted and filtered by keys, which the last line
-names. Where standard output is no terminal, and with --once, it prints one picture and ends.`,
+    description: `Shows the granted and the measured use of each device, sorted and filtered by keys, which the last line names. Where
+standard output is no terminal, and with --once, it prints one picture and ends.`,
     examples: [
       { command: "millpond top", what: "press ? for the keys, q to end" },
-      { command: "millpond top claims --filter train", what: "claims in whose line there is such a word" },
+      { command: "millpond top claims --filter train", what: "claims whose line contains a text" },
       { command: "millpond top --once | head", what: "the busiest devices" },
     ],
     arguments: [
       {
         name: "view",
-        description: "What to begin with",
+        description: "The first view",
         choices: ["devices", "claims", "sessions", "queues"],
         isOptional: true,
       },
@@ -44,8 +44,8 @@ names. Where standard output is no terminal, and with --once, it prints one pict
   },
   console: {
     summary: "Print the address of the web console, with a link that logs in once",
-    description: `The link is good for ten minutes and for one browser, which may then do for twelve hours what the token of this command
-may. Do not hand it on.`,
+    description: `The link is valid for ten minutes and for one browser, which then has the rights of this command's token for twelve hours.
+Do not pass it on.`,
     examples: [{ command: "millpond console", what: "open the second line in a browser" }],
     arguments: [],
     options: { ...jsonOutput, ...connection },
@@ -55,16 +55,16 @@ may. Do not hand it on.`,
     summary: "List nodes, devices, claims, queues, tenants, sessions, events, tokens or the audit",
     examples: [
       { command: "millpond get devices", what: "the GPUs of the pool" },
-      { command: "millpond get claims -w", what: "claims, and each change of one as it comes" },
+      { command: "millpond get claims -w", what: "claims, and each change as it happens" },
       { command: "millpond get sessions -o json", what: "for scripts" },
       {
         command: "millpond get claims --where state=pending,gpus>=4 --sort-by -priority",
-        what: "some, in an order",
+        what: "selected and sorted",
       },
       { command: "millpond get claims -o jsonpath='{.items[*].name}'", what: "only the names" },
       {
         command: "millpond get audit -w --after 4711",
-        what: "who changes what, and why, from a known record on",
+        what: "changes with author and reason, from a known record on",
       },
     ],
     arguments: [
@@ -103,7 +103,8 @@ may. Do not hand it on.`,
       watch: {
         flags: "-w, --watch",
         type: "flag",
-        description: "Watch for changes, also while controllers are restarted; what ends is shown once more",
+        description:
+          "Watch for changes, also while controllers restart; an object that ends is shown once more",
       },
       all: { flags: "-a, --all", type: "flag", description: "Also claims that have ended" },
       headers: { flags: "--no-headers", type: "flag", description: "Leave out the line of column names" },
@@ -112,11 +113,11 @@ may. Do not hand it on.`,
     group: "See the pool",
   },
   describe: {
-    summary: "Show all there is to know of one node, device, claim, queue, tenant or session",
+    summary: "Show all details of one node, device, claim, queue, tenant or session",
     examples: [
       { command: "millpond describe node node-a", what: "by name" },
       { command: "millpond describe device node-a/0", what: "by node and ordinal, or by UUID" },
-      { command: "millpond describe claim claim-7f", what: "any beginning of a name that is unique will do" },
+      { command: "millpond describe claim claim-7f", what: "by a unique beginning of its name" },
     ],
     arguments: [
       {
@@ -130,10 +131,10 @@ may. Do not hand it on.`,
     group: "See the pool",
   },
   apply: {
-    summary: "Make the claims, queues and tenants that a file describes",
+    summary: "Create the claims, queues and tenants that a file describes",
     description: `Reads YAML or JSON: one or more documents with \`kind: Claim\`, \`Queue\` or \`Tenant\`. A claim has the members of
-docs/reference/claims.md, a name and a lease: it lives until it is released, or until nobody has renewed it for so long. A
-claim that is there and asks the same is left alone; queues and tenants are changed to what the file says.`,
+docs/reference/claims.md, a name and a lease: it exists until it is released, or until the lease expires without renewal. An
+existing claim with the same request is unchanged; queues and tenants are changed to match the file.`,
     examples: [
       {
         command: "millpond apply -f claim.yaml",
@@ -150,7 +151,7 @@ claim that is there and asks the same is left alone; queues and tenants are chan
   },
   why: {
     summary: "Explain why a claim waits: for what, behind which claims, and until when",
-    examples: [{ command: "millpond why train", what: "with the numbers of the moment" }],
+    examples: [{ command: "millpond why train", what: "with the present numbers" }],
     arguments: [{ name: "claim", description: "Name of the claim, or a unique beginning of it" }],
     options: { ...jsonOutput, ...connection },
     group: "See the pool",
@@ -172,8 +173,8 @@ it was bound; used: while its programs made calls; wasted: granted and not used.
         flags: "--since <moment>",
         type: "text",
         description:
-          "Begin of the period: a duration before now, 7d, or a date, 2026-11-20 or 2026-11-20T12:00+01:00 (without a zone: UTC)",
-        defaultText: "the first that is known",
+          "Start of the period: a duration before now, 7d, or a date, 2026-11-20 or 2026-11-20T12:00+01:00 (without a zone: UTC)",
+        defaultText: "the earliest on record",
       },
       until: {
         flags: "--until <moment>",

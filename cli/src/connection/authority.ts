@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How a controller that this machine has never talked to becomes one that it trusts.
+// How this machine comes to trust a controller at first contact.
 
 import { createHash, X509Certificate } from "node:crypto";
 import { isIP } from "node:net";
@@ -20,10 +20,10 @@ export interface TrustOptions {
 }
 
 /**
- * The authority to trust of a controller, PEM; undefined: the machine's authorities will do, or it speaks HTTP. Nothing
- * secret is sent to find out.
+ * Returns the authority to trust for a controller, PEM; undefined: the machine's authorities suffice, or it speaks HTTP. No
+ * secret is sent to find that out.
  *
- * @param controller Base URL; of several, separated by commas, the first that answers is looked at.
+ * @param controller base URL; of several, separated by commas, the first that answers counts
  * @throws MILLPOND_E_TLS when it cannot be trusted, MILLPOND_E_UNREACHABLE
  */
 export async function findAuthority(controller: string, options: TrustOptions): Promise<string | undefined> {
@@ -79,7 +79,7 @@ interface Look {
   readonly address: string;
   /** Whether an authority of this machine has signed the certificate, for this name. */
   readonly isTrusted: boolean;
-  /** The last certificate of the chain, when it has signed itself. */
+  /** The last certificate of the chain, when it is self-signed. */
   readonly authority: X509Certificate | undefined;
 }
 

@@ -28,7 +28,7 @@ import {
 } from "@millpond/platform";
 import { type ContextFile, contextFilePath, readContexts } from "./context.ts";
 
-/** Where the controller is, and how that was found. */
+/** The address of the controller, and the source of that address. */
 export interface Endpoint {
   /** Base URL; several that share a state, separated by commas. */
   readonly controller: string;
@@ -38,9 +38,9 @@ export interface Endpoint {
   readonly source: string;
   /** The authority to trust, PEM; absent: the machine's authorities. */
   readonly ca?: string | undefined;
-  /** The context's name, when it was not named and there are others: what is changed may have been meant for one of those. */
+  /** Name of the current context when there are others: the user may have meant a change for one of those. */
   readonly oneOfSeveral?: string | undefined;
-  /** Why what is changed is changed, for the audit; absent: not said. */
+  /** The reason of changes, for the audit; absent: none given. */
   readonly reason?: string | undefined;
 }
 
@@ -51,13 +51,13 @@ export interface Connection extends Endpoint {
   readonly queues: Client<typeof QueueService>;
 }
 
-/** Another controller leads by then, where there is one. */
+/** Time within which another controller, where there is one, becomes the leader. */
 const takeoverMs = 10_000;
 
-/** Where there is another to ask, a machine that answers nothing is not waited for. */
+/** Limits for a connection: shorter where there is another controller to try. */
 const connectMs = { one: 10_000, several: 3_000 };
 
-/** Of calls that change nothing: a controller that takes longer is not at work. */
+/** Limit of calls that change nothing: a controller that takes longer is stuck. */
 const answerMs = 20_000;
 
 interface EndpointOptions {
@@ -69,8 +69,8 @@ interface EndpointOptions {
 }
 
 /**
- * Finds the controller: option, then environment (both are in `options`), then the context that is asked for, or the
- * current one. The token of a context goes to the context's controller only.
+ * Finds the controller: by option, then environment (both are in `options`), then the named context, then the current one.
+ * The token of a context goes to the context's controller only.
  *
  * @throws MILLPOND_E_NOT_CONFIGURED, MILLPOND_E_INVALID
  */
@@ -109,7 +109,7 @@ function notConfigured(file: ContextFile | undefined, name: string) {
   );
 }
 
-/** Makes clients for the controller; nothing is sent yet. Their errors are of the house form. */
+/** Makes clients for the controller; sends nothing yet. Their errors have MILLPOND_E_… codes. */
 export function connect(endpoint: Endpoint): Connection {
   const identify: Interceptor = (next) => async (request) => {
     if (endpoint.token !== "") request.header.set("authorization", `Bearer ${endpoint.token}`);
@@ -146,7 +146,7 @@ export function connect(endpoint: Endpoint): Connection {
   };
 }
 
-/** Explains what goes wrong. Beyond the transport: there alone a call is known to have had no answer in time. */
+/** Wraps a transport so that its errors have codes and explanations; only here is it known that a call timed out. */
 function inHouseForm(transport: Transport, endpoint: Endpoint): Transport {
   return {
     unary: async (method, signal, timeoutMs, header, input, contextValues) => {
@@ -156,12 +156,12 @@ function inHouseForm(transport: Transport, endpoint: Endpoint): Transport {
         throw await explain(error, endpoint);
       }
     },
-    // No method of ours is one.
+    // The API has no streaming method.
     stream: transport.stream.bind(transport),
   };
 }
 
-/** Finds the controller and makes clients for it. A command that changes something says which pool, when it could be another. */
+/** Finds the controller and makes clients for it. A command that makes changes prints the pool when there are several. */
 export function openConnection(options: EndpointOptions): Connection {
   const endpoint = resolveEndpoint(options, process.env);
   const { oneOfSeveral, controller } = endpoint;
@@ -179,13 +179,13 @@ const passing: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "MILLPOND_E_STORE_UNREACHABLE",
 ]);
 
-/** Whether an error means that the controller could not be asked, so that it may be worth asking again. */
+/** Whether an error means that the controller could not handle the call, so that a retry may succeed. */
 export function isUnreachable(error: unknown): boolean {
   const code = errorCodeOf(error);
   return code !== undefined && passing.has(code);
 }
 
-/** Whether nobody answered, or somebody broke off: what a controller that is being started again looks like. */
+/** Whether there was no answer, or the connection broke, as while a controller restarts. */
 export function isSilent(error: unknown): boolean {
   if (errorCodeOf(error) !== "MILLPOND_E_UNREACHABLE") return isUnreachable(error);
   return error instanceof ConnectError && error.cause instanceof ConnectError && isBroken(error.cause);
@@ -194,7 +194,7 @@ export function isSilent(error: unknown): boolean {
 /** Refused or lost connections, names that are not found, and answers that do not come in time. */
 function isBroken({ code, cause }: ConnectError): boolean {
   const isKnown = code === Code.Unavailable || code === Code.Aborted || code === Code.DeadlineExceeded;
-  // Of the errors of the system the transport knows some; it passes on the others, such as EPIPE, as their cause.
+  // The transport has codes for some errors of the system; the others, such as EPIPE, it passes on as the cause.
   return isKnown || (cause instanceof Error && "syscall" in cause);
 }
 
@@ -232,13 +232,13 @@ async function explain(error: unknown, endpoint: Endpoint): Promise<ConnectError
   );
 }
 
-/** From MILLPOND_CA, which is a file or its content. */
+/** Reads MILLPOND_CA, which is a file or its content. */
 function readCa(environment: NodeJS.ProcessEnv): string | undefined {
   const path = environment["MILLPOND_CA"];
   return path === undefined || path === "" ? undefined : readAuthorities(path);
 }
 
-/** What is no token is not sent, and not shown: it may be one with something else beside it. */
+/** Refuses a text that is no token. It is neither sent nor shown: it may contain one. */
 function checkToken(text: string, source: string): string {
   if (!/^[\x21-\x7e]{0,4096}$/.test(text)) {
     throw millpondError(

@@ -10,10 +10,10 @@ export interface ConsoleLink {
   readonly expiresAt: number;
 }
 
-/** Makes a link to the web console of a controller: of one, since only that one knows the code. */
+/** Makes a link to the web console of one controller: no other knows the code. */
 export async function makeConsoleLink({ access, controller }: Connection): Promise<ConsoleLink> {
   const { code, expiresAt } = await access.createLoginCode({});
   const address = `${controller.replace(/\/+$/, "")}/console/`;
-  // After the #: browsers do not send that part, so it is in no log.
+  // After the #: browsers do not send that part, so no log contains it.
   return { address, link: `${address}login#${code}`, expiresAt: Number(expiresAt) };
 }

@@ -7,16 +7,16 @@ import { DatabaseSync } from "node:sqlite";
 import { isName, millpondError, quote } from "@millpond/api";
 import { makePrivateFile, makeFolders } from "@millpond/platform";
 
-/** Where a pool is and how to be let in. */
+/** Address and credentials of a pool. */
 export interface Context {
   readonly controller: string;
   /** Empty: none. */
   readonly token: string;
-  /** Certificate of the authority that the controller's is signed by, PEM; absent: the machine's authorities. */
+  /** Certificate of the authority that signed the controller's, PEM; absent: the machine's authorities. */
   readonly ca?: string | undefined;
   /** State directory of the `millpond up` that this context belongs to; absent: it was made by `millpond login`. */
   readonly state?: string | undefined;
-  /** Name of the context that was current before this one took its place; absent: none. */
+  /** Name of the context that was current before this one; absent: none. */
   readonly previous?: string | undefined;
 }
 
@@ -45,9 +45,9 @@ export function contextFilePath(environment: NodeJS.ProcessEnv): string {
 }
 
 /**
- * Reads the file; one that is not there is an empty one.
+ * Reads the file; a missing one counts as empty.
  *
- * @throws MILLPOND_E_INVALID when it is there and cannot be understood
+ * @throws MILLPOND_E_INVALID when it exists and is not valid
  */
 export function readContexts(path: string): ContextFile {
   let text: string;
@@ -64,7 +64,7 @@ export function readContexts(path: string): ContextFile {
   }
 }
 
-/** Writes the file whole or not at all, readable by its owner only: it holds tokens. */
+/** Writes the file atomically, readable by its owner only: it holds tokens. */
 export function writeContexts(path: string, file: ContextFile): void {
   makeFolders(dirname(path), 0o700);
   const draft = `${path}.${process.pid}.new`;
@@ -76,14 +76,14 @@ export function writeContexts(path: string, file: ContextFile): void {
 /**
  * Changes the file, which other programs may be changing at the same moment.
  *
- * @returns What it holds now.
+ * @returns its new contents
  * @throws MILLPOND_E_INVALID when it cannot be read or written
  */
 export function changeContexts(path: string, change: (file: ContextFile) => ContextFile): ContextFile {
   let lock: DatabaseSync | undefined;
   try {
     makeFolders(dirname(path), 0o700);
-    // The kernel drops the lock with the process, however that ends.
+    // The kernel drops the lock with the process, however the process ends.
     makePrivateFile(`${path}.lock`);
     lock = new DatabaseSync(`${path}.lock`, { timeout: lockPatienceMs });
     lock.exec("BEGIN EXCLUSIVE");
@@ -118,7 +118,7 @@ export function leaveContext(file: ContextFile, name: string, controller: string
   return removeContext(file, name);
 }
 
-/** Removes a context. Whatever would have gone back to it goes back to the one before it. */
+/** Removes a context. Contexts whose predecessor it was get its own predecessor. */
 export function removeContext(file: ContextFile, name: string): ContextFile {
   const { [name]: leaving, ...others } = file.contexts;
   const before = leaving?.previous ?? "";
@@ -133,7 +133,7 @@ export function removeContext(file: ContextFile, name: string): ContextFile {
   return { currentContext: file.currentContext === name ? back : file.currentContext, contexts };
 }
 
-/** @throws MILLPOND_E_NOT_FOUND listing the names that there are */
+/** @throws MILLPOND_E_NOT_FOUND listing the known names */
 export function requireContext(file: ContextFile, name: string): void {
   if (Object.hasOwn(file.contexts, name)) return;
   const known = Object.keys(file.contexts).join(", ");
@@ -216,7 +216,7 @@ function optionalText<K extends "ca" | "state" | "previous">(
   member: K,
 ): { readonly [M in K]?: string } {
   const value = context[member];
-  // Older versions wrote an empty text for none.
+  // Older versions wrote an empty string for none.
   if (value === undefined || value === "") return {};
   if (typeof value !== "string") throw new Error(`the ${member} of the context ${name} is not a text`);
   return { [member]: value } as { readonly [M in K]?: string };

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/** What one look found. */
+/** The result of one check. */
 export interface Finding {
   /** `info` is worth knowing and no fault. */
   readonly status: "ok" | "info" | "warning" | "failure";
-  /** What was looked at, two or three words. */
+  /** Subject of the check, two or three words. */
   readonly name: string;
-  /** What was found. */
+  /** The result. */
   readonly detail: string;
-  /** How to repair it; empty when there is nothing to repair. */
+  /** How to repair it; empty when that is not necessary. */
   readonly fix: string;
 }
 

@@ -16,7 +16,7 @@ import { failure, type Finding, info, ok, warning } from "./check.ts";
 
 const probeTimeoutMs = 60_000;
 const neededNodeMajor = 24;
-/** Rings of a few clients; container runtimes give 64 MiB by default. */
+/** Enough for the rings of a few clients; container runtimes give 64 MiB by default. */
 const wantedSharedMemoryBytes = 64n << 20n;
 
 export function checkNode(): Finding {
@@ -26,7 +26,7 @@ export function checkNode(): Finding {
     : failure("Node", `${node} is too old`, `Install Node ${neededNodeMajor} or later, or run \`npm ci\`.`);
 }
 
-/** Looks at the native parts; returns them too when they are all there. */
+/** Checks the native parts; returns them too when they are complete. */
 export async function checkNative(
   environment: NodeJS.ProcessEnv,
 ): Promise<{ readonly findings: readonly Finding[]; readonly native: NativeFiles | undefined }> {
@@ -59,7 +59,7 @@ async function checkWorker(native: NativeFiles): Promise<Finding> {
   }
 }
 
-/** Loads the client library into a program that does nothing, all its symbols resolved. */
+/** Loads the client library into a program that does nothing, and resolves all its symbols. */
 function checkClientLibrary(native: NativeFiles): Finding {
   const { status, stderr, error } = spawnSync("true", [], {
     encoding: "utf8",
@@ -74,7 +74,7 @@ function checkClientLibrary(native: NativeFiles): Finding {
   );
 }
 
-/** Looks for NVIDIA GPUs on this machine; that there are none is no fault. */
+/** Looks for NVIDIA GPUs on this machine; having none is no fault. */
 export async function checkDriver(native: NativeFiles): Promise<Finding> {
   const { driver, probe, rejected } = await findDriver(native);
   if (driver !== undefined && probe !== undefined) {
@@ -122,7 +122,7 @@ export function checkSharedMemory(): Finding {
     : warning("shared memory", `only ${formatBytes(free)} free in ${path}`, fix);
 }
 
-/** Looks for variables that mean something else than one may think. */
+/** Looks for variables that may not mean what the user expects. */
 export function checkEnvironment(
   environment: NodeJS.ProcessEnv,
   native: NativeFiles | undefined,

@@ -29,7 +29,7 @@ export function checkContextFile(environment: NodeJS.ProcessEnv): readonly Findi
   return [warning("configuration", `${path} holds tokens, and others can read it`, `chmod 600 ${path}`)];
 }
 
-/** Looks at the pool as a user of it sees it. */
+/** Checks the pool as a user sees it. */
 export async function checkPool(
   options: Parameters<typeof resolveEndpoint>[0],
   environment: NodeJS.ProcessEnv,
@@ -50,7 +50,7 @@ export async function checkPool(
   return [reached, ...silent, finding, ...(await checkNodes(nodes))];
 }
 
-/** Of several controllers one answers for all: those that do not answer for themselves. */
+/** Returns warnings about controllers that do not answer: calls hide that, because another controller answers them. */
 async function checkOthers(endpoint: Endpoint): Promise<readonly Finding[]> {
   const addresses = splitAddresses(endpoint.controller);
   if (addresses.length < 2) return [];
@@ -81,7 +81,7 @@ async function checkController({ pool, controller, source }: Connection): Promis
     }
   } catch (error) {
     const { what, remedy, code } = errorParts(error);
-    // It says no to everything without a good token, and so it is there.
+    // A refusal for lack of a valid token is an answer: the controller runs.
     if (code === "MILLPOND_E_UNAUTHENTICATED") return ok("controller", `${controller} (${source}) answers`);
     return failure("controller", what, remedy);
   }
@@ -153,7 +153,7 @@ async function checkOneNode(node: Node): Promise<readonly Finding[]> {
   return findings.length > 0 ? findings : [ok(name, node.cordoned ? `${summary}, cordoned` : summary)];
 }
 
-/** Why an agent does not answer; that it wants its own token is an answer. */
+/** Returns why an agent cannot be reached. A refusal for lack of its token is an answer. */
 async function agentFailure(url: string): Promise<string | undefined> {
   const client = createClient(NodeService, createConnectTransport(agentTransportOptions(url)));
   try {

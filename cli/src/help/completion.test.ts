@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { commandNames, commandSpecs } from "../command-table/command-table.ts";
 import { renderCompletion } from "./completion.ts";
 
-/** What bash offers after these words. */
+/** Returns the completions of bash after these words. */
 function complete(...words: string[]): string[] {
   const script = `${renderCompletion("bash")}
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _millpond; printf '%s\\n' "\${COMPREPLY[@]}"`;
@@ -24,7 +24,7 @@ test("bash completes commands, options, and the values of both", () => {
   expect(complete("get", "s")).toEqual(["sessions"]);
   expect(complete("run", "-n", "")).toEqual([]);
   expect(complete("run", "bas")).toContain("bash");
-  // Nothing of its own, so that bash offers files.
+  // No completions of our own, so that bash offers files.
   expect(complete("trace", "")).toEqual([]);
   expect(complete("trace", "calls", "--out")).toEqual(["--output"]);
 });

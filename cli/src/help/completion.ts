@@ -50,7 +50,7 @@ function bashArgument(argument: ArgumentSpec | undefined): string {
   if (argument?.isProgram) {
     return `[[ $word == -* ]] || { COMPREPLY=($(compgen -c -- "$word")); return; }`;
   }
-  // What `complete -o default` offers where nothing fits: files.
+  // `complete -o default` offers files where nothing fits.
   if (argument?.isFiles) return "[[ $word == -* ]] || return";
   return argument?.choices === undefined ? ":" : `words+=" ${argument.choices.join(" ")}"`;
 }
@@ -162,7 +162,7 @@ function renderFish(): string {
   return `${lines.join("\n")}\n`;
 }
 
-/** Choices as completion offers them: of one that takes any text, only its beginning. */
+/** Choices for completion: of a choice that takes any text, only its beginning. */
 function offered(choices: readonly string[] | undefined): string {
   return (choices ?? []).map((choice) => choice.replace(/<.*/, "")).join(" ");
 }

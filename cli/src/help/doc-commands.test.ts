@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every command in the pages is one that this version understands: names, arguments, options and their choices. Those of the
-// quickstart are also run, by test/quickstart.test.ts.
+// Checks that this version understands every command in the pages: names, arguments, options and their choices.
+// test/quickstart.test.ts also runs those of the quickstart.
 import { globSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";

@@ -13,7 +13,7 @@ test("remedies of the error table name options that there are", async () => {
     ["agent", "controller"].map((command) => home.millpond([command, "--help"])),
   );
   const known = new Set(helps.flatMap(({ stdout }) => stdout.match(flag) ?? []));
-  // Who is refused a node name has just started an agent.
+  // A user whose node name is refused has just started an agent.
   expect(errorTable.MILLPOND_E_NODE_NAME_TAKEN.remedy.match(flag)).toEqual(["--name"]);
   expect(helps[0]?.stdout).toContain("--name ");
   for (const { options } of Object.values(commandSpecs)) {

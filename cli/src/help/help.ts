@@ -22,7 +22,7 @@ export function usageOf(name: CommandName): string {
   return ["millpond", name, ...options, ...words].join(" ");
 }
 
-/** What a description leaves out: the environment variable and the default. */
+/** Returns an option's description with its choices, environment variable and default. */
 export function describeOption(spec: OptionSpec): string {
   const choices = spec.choices === undefined ? "" : `: ${spec.choices.join(", ")}`;
   const notes = [

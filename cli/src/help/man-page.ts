@@ -16,7 +16,7 @@ export interface ManPage {
   readonly text: string;
 }
 
-/** @param version Of the package. */
+/** @param version version of the package */
 export function renderManPages(version: string): readonly ManPage[] {
   return [
     { file: "millpond.1", text: renderOverview(version) },
@@ -113,7 +113,7 @@ function paragraphs(text: string): string[] {
     ]);
 }
 
-/** What roff would read as a request, an escape, or another kind of hyphen. */
+/** Escapes text that roff would read as a request, an escape, or another kind of hyphen. */
 function escapeText(text: string): string {
   return text
     .replaceAll("\\", "\\e")

@@ -6,7 +6,7 @@ import { writeFileSync } from "node:fs";
 import { type CommandName, commandNames, commandSpecs } from "../command-table/command-table.ts";
 import { describeOption, usageOf } from "./help.ts";
 
-/** Where the page is kept. */
+/** Path of the page. */
 export const referenceDocUrl: URL = new URL("../../../docs/reference/cli.md", import.meta.url);
 
 /** The page's text. */

@@ -2,11 +2,11 @@
 
 import { readFileSync } from "node:fs";
 
-/** Identity of this machine since it was started; empty where the kernel does not say. */
+/** Identity of this boot of the machine; empty where the kernel does not provide it. */
 export function bootId(): string {
   try {
     return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
   } catch {
-    return ""; // Then every node is another machine.
+    return ""; // Then every node counts as another machine.
   }
 }

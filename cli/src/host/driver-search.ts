@@ -19,16 +19,16 @@ const usualDirectories = [
 const ownLibraryLimitBytes = 32 * 1024 * 1024;
 const probeTimeoutMs = 60_000;
 
-/** What became of the search for an NVIDIA driver. */
+/** The result of the search for an NVIDIA driver. */
 export interface DriverSearch {
-  /** The driver library, when one was found that has devices. */
+  /** The driver library that has devices, when one was found. */
   readonly driver: string | undefined;
   readonly probe: Probe | undefined;
   /** Libraries that were found and cannot be used, with the reason. */
   readonly rejected: readonly { readonly path: string; readonly reason: string }[];
 }
 
-/** Looks for a driver library that has devices, where the dynamic linker and drivers' installers put it. */
+/** Looks for a driver library that has devices, in the places of the dynamic linker and of drivers' installers. */
 export async function findDriver(native: NativeFiles): Promise<DriverSearch> {
   const rejected: { path: string; reason: string }[] = [];
   for (const path of driverCandidates()) {
@@ -44,11 +44,11 @@ export async function findDriver(native: NativeFiles): Promise<DriverSearch> {
   return { driver: undefined, probe: undefined, rejected };
 }
 
-/** Whether a library is one of Millpond's, which must never take the driver's place behind a worker. */
+/** Whether a library is one of Millpond's, which must never serve as the driver of a worker. */
 export function isOwnLibrary(path: string, native: NativeFiles): boolean {
   const real = realpathSync(path);
   if (real === realpathSync(native.client) || real === realpathSync(native.softgpu)) return true;
-  // A copy: it names the variable that it reads.
+  // A copy contains the name of the variable that it reads.
   return statSync(real).size < ownLibraryLimitBytes && readFileSync(real).includes("MILLPOND_");
 }
 
@@ -61,7 +61,7 @@ function driverCandidates(): string[] {
   return [...byFile.values()].toReversed();
 }
 
-/** The paths that the dynamic linker's cache has for the library; empty where there is no ldconfig. */
+/** Returns the library's paths in the dynamic linker's cache; none where there is no ldconfig. */
 function linkerCache(): string[] {
   for (const program of ["/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"]) {
     const { status, stdout } = spawnSync(program, ["-p"], { encoding: "utf8" });

@@ -3,10 +3,10 @@
 import { basename, dirname, join } from "node:path";
 
 /**
- * LD_LIBRARY_PATH for a program: the client library's directory, then what the user had. What the packaged launcher put
- * first for the Node that came with it (`node/lib` beside `node/bin`) is not the program's.
+ * Returns LD_LIBRARY_PATH for a program: the client library's directory, then the user's value, without the entry that the
+ * packaged launcher put first for its own Node (`node/lib` beside `node/bin`).
  *
- * @param node This Node's own path.
+ * @param node path of the Node that runs this process
  */
 export function programLibraryPath(
   environment: NodeJS.ProcessEnv,

@@ -16,21 +16,21 @@ export interface NativeFiles {
 
 type Layout = Readonly<Record<keyof NativeFiles, string>>;
 
-/** As CMake builds them. */
+/** Paths in a build tree. */
 const buildLayout: Layout = {
   worker: "worker/millpond-worker",
   client: "client/libcuda.so.1",
   softgpu: "softgpu/libcuda.so.1",
 };
 
-/** As packages install them. */
+/** Paths in a package. */
 const packageLayout: Layout = { ...buildLayout, worker: "millpond-worker" };
 
 /**
  * Finds the native parts: in MILLPOND_NATIVE_DIR, else in build/native/release or native/ beside this program or up to
  * three levels above it, so that sources and bundles find theirs.
  *
- * @throws MILLPOND_E_NOT_INSTALLED naming what was looked for, and where
+ * @throws MILLPOND_E_NOT_INSTALLED naming the missing files, and where they were expected
  */
 export function findNativeFiles(environment: NodeJS.ProcessEnv): NativeFiles {
   const chosen = environment["MILLPOND_NATIVE_DIR"];
@@ -56,7 +56,7 @@ export function findNativeFiles(environment: NodeJS.ProcessEnv): NativeFiles {
     };
     const absent = Object.values(files).filter((path) => !existsSync(path));
     if (absent.length === 0) return files;
-    // A place that has some of them is where they should be; the others are only where they could have been.
+    // A place that has some of the files is the one to report; the other places are only candidates.
     if (absent.length < 3 || chosen !== undefined) missing.push(...absent);
   }
   const places = [...new Set(candidates.map(([directory]) => directory))].filter(

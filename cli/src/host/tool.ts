@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the project's other programs have in common: each reads a command line of its own and does one thing.
+// The frame of the project's other programs: each reads a command line of its own and does one thing.
 
-/** A command line that cannot be. */
+/** An invalid command line. */
 export class UsageError extends Error {}
 
 export interface Tool<O> {
   readonly help: string;
-  /** Undefined when only help is wanted. Throws UsageError, or what `parseArgs` throws. */
+  /** Returns undefined when the user wants help only. Throws UsageError, or the error of `parseArgs`. */
   readonly readOptions: (args: string[]) => O | undefined | Promise<O | undefined>;
   readonly run: (options: O) => Promise<void>;
 }
 
-/** Runs this process's program. Its status is 2 for a command line that cannot be, and 1 for another failure. */
+/** Runs this process's program. The exit status is 2 for an invalid command line, and 1 for another failure. */
 export async function runTool<O>({ help, readOptions, run }: Tool<O>): Promise<void> {
   try {
     const options = await readOptions(process.argv.slice(2));

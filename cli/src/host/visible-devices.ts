@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which of its vGPUs a program is told to see, on a host that has GPUs of its own.
+// The value of CUDA_VISIBLE_DEVICES for a program, on a host that has GPUs of its own.
 
 import { readdirSync } from "node:fs";
 
-/** How many NVIDIA GPUs this host has itself. */
+/** Returns the number of NVIDIA GPUs of this host. */
 export function countGpusOfHost(directory = "/proc/driver/nvidia/gpus"): number {
   try {
     return readdirSync(directory).length;
@@ -15,8 +15,8 @@ export function countGpusOfHost(directory = "/proc/driver/nvidia/gpus"): number 
 }
 
 /**
- * CUDA_VISIBLE_DEVICES for a program: as it is, or all that was granted. PyTorch asks NVML how many GPUs there are, which
- * tells of those of the host, and fails where the driver has fewer; what the variable names it counts instead.
+ * Returns CUDA_VISIBLE_DEVICES for a program: the present value, or all granted vGPUs. PyTorch counts GPUs by NVML, which may
+ * report those of the host, and fails where the driver has fewer; with the variable set, it counts the entries instead.
  */
 export function visibleDevices(
   current: string | undefined,

@@ -2,7 +2,7 @@
 
 import { millpondError, quote } from "@millpond/api";
 
-/** Which tasks an array has, and how many of them may be there at a time. */
+/** The tasks of an array, and how many of them may run at a time. */
 export interface TaskArray {
   readonly indexes: readonly number[];
   readonly atOnce: number;
@@ -13,7 +13,7 @@ const mostAtOnce = 256;
 const greatestIndex = 999_999;
 
 /**
- * Reads `0-9`, `1,3,7-9`, `0-99%8`: indexes, and behind `%` how many tasks there are at a time.
+ * Reads `0-9`, `1,3,7-9`, `0-99%8`: indexes, and after `%` the number of tasks at a time.
  *
  * @throws MILLPOND_E_INVALID
  */

@@ -9,8 +9,8 @@ import { exitStatus } from "../command-table/command-table.ts";
 import { jobVariable, logOf, makeJob, openLog, readyWord } from "./job.ts";
 
 /**
- * Starts this very command again without a terminal, as the runner of a job. Resolves when its claim was made, or with its
- * exit status when it has failed before that; what it said is passed on then, and nothing is left of it.
+ * Starts this command again without a terminal, as the runner of a job. Resolves when its claim exists, or with its exit
+ * status when it failed before that; then its messages are passed on, and its files are removed.
  */
 export async function detach(jobs: string, name: string, command: readonly string[]): Promise<number> {
   makeJob(jobs, name, command);
@@ -28,7 +28,7 @@ export async function detach(jobs: string, name: string, command: readonly strin
   const stop = (): void => void runner.kill("SIGTERM");
   process.on("SIGINT", stop).on("SIGTERM", stop).on("SIGHUP", stop);
   try {
-    // With three standard streams the fourth is ours.
+    // The fourth stream, after the three standard ones, is for the runner's report.
     const word = await readAll(runner.stdio[3] as Readable);
     if (word === readyWord) {
       runner.unref();

@@ -6,7 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 const chunkBytes = 65_536;
 const pollMs = 100;
 
-/** Where the last `lines` lines of a file begin. */
+/** Returns the position at which the last `lines` lines of a file begin. */
 export async function startOfLastLines(path: string, lines: number): Promise<number> {
   await using file = await open(path, "r");
   const { size } = await file.stat();
@@ -30,9 +30,9 @@ export async function startOfLastLines(path: string, lines: number): Promise<num
 export interface FollowOptions {
   readonly from: number;
   readonly signal: AbortSignal;
-  /** Whether nothing more is written; asked before the last look. */
+  /** Whether writing has ended; called before the last read. */
   readonly isOver: () => boolean;
-  /** Takes what was written; resolves when there is room for more. */
+  /** Takes output; resolves when there is room for more. */
   readonly write: (chunk: Buffer) => Promise<void>;
 }
 
@@ -51,7 +51,7 @@ export async function follow(path: string, { from, signal, isOver, write }: Foll
       if (signal.aborted) return;
     }
     if (isLast) return;
-    // A log that was emptied is read from its beginning.
+    // A log that was truncated is read from its beginning.
     if ((await file.stat()).size < position) position = 0;
     await delay(pollMs, undefined, { signal }).catch((error: unknown) => {
       if (!signal.aborted) throw error;
@@ -59,7 +59,7 @@ export async function follow(path: string, { from, signal, isOver, write }: Foll
   }
 }
 
-/** Writes to standard output and waits where its reader is slow. */
+/** Writes to standard output, and waits for a slow reader (backpressure). */
 export function toStandardOutput(chunk: Buffer): Promise<void> {
   return new Promise((resolve) => {
     process.stdout.write(chunk, () => resolve());

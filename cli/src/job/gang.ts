@@ -9,11 +9,11 @@ import type { Claim } from "@millpond/api";
 import { splitAddresses } from "@millpond/platform";
 import type { Connection } from "../connection/connection.ts";
 
-/** A controller that takes longer is asked for this machine's address no more. */
+/** How long to try to find this machine's address by a connection to a controller. */
 const connectMs = 3000;
 
 /**
- * Where the other members of a gang would reach this one, `host:port`: the address by which this machine reaches the
+ * Returns the address for the other members of a gang, `host:port`: the address by which this machine reaches the
  * controller, and a port that is free now.
  */
 export async function rendezvousOf({ controller }: Connection): Promise<string> {

@@ -20,9 +20,9 @@ import { identifyProcess, isProcessAlive, type ProcessIdentity } from "@millpond
 import { isName, millpondError, quote } from "@millpond/api";
 import { makeFolders } from "@millpond/platform";
 
-/** What is known of a job, as `job.json` has it. Times are Unix seconds. */
+/** The record of a job, as in `job.json`. Times are Unix seconds. */
 export interface JobRecord {
-  /** That of its claim, too, or the beginning of it for an array. */
+  /** Also the name of its claim or, for an array, the beginning of its claims' names. */
   readonly name: string;
   readonly command: readonly string[];
   readonly directory: string;
@@ -38,9 +38,9 @@ export interface JobRecord {
 
 export type JobState = "waiting" | "running" | "ended" | "lost";
 
-/** Where the runner of a job finds its directory. Not for programs. */
+/** Variable in which the runner of a job finds its directory. Programs do not get it. */
 export const jobVariable = "MILLPOND_JOB";
-/** The runner says here that its claim was made, for the command that has started it. */
+/** File descriptor on which the runner reports that its claim exists, to the command that started it. */
 export const readyDescriptor = 3;
 export const readyWord = "ready\n";
 
@@ -50,12 +50,12 @@ const keptJobs = 100;
 /** Bytes of a record beside its command and directory. */
 const recordBytes = 1024;
 
-/** @param stateDirectory That of the user: `~/.local/state/millpond`. */
+/** @param stateDirectory the user's: `~/.local/state/millpond` */
 export function jobsDirectory(stateDirectory: string): string {
   return join(stateDirectory, "jobs");
 }
 
-/** A name that no job has, for one that was given none. */
+/** Returns a name that no job has, for a job without a given name. */
 export function newJobName(): string {
   return `job-${randomBytes(6).toString("hex")}`;
 }
@@ -65,7 +65,7 @@ export function logOf(jobs: string, name: string): string {
 }
 
 /**
- * Makes the directory of a job, and removes those of the oldest that have ended.
+ * Makes the directory of a job, and removes those of the oldest ended jobs.
  *
  * @returns its directory
  * @throws MILLPOND_E_ALREADY_EXISTS for a job of that name that has not ended, MILLPOND_E_INVALID when it cannot be written
@@ -200,7 +200,7 @@ function isMissing(error: unknown): boolean {
   return error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR");
 }
 
-/** The runner's side of a job: what it says of itself. */
+/** The runner's side of a job: the writer of its record. */
 export class JobRunner {
   readonly #directory: string;
   #record: JobRecord;
@@ -211,7 +211,7 @@ export class JobRunner {
     this.#record = record;
   }
 
-  /** That of this process, when `millpond run --detach` has started it; removes the variable that says so. */
+  /** Returns the job of this process when `millpond run --detach` has started it; removes the variable that names it. */
   static ofProcess(environment: NodeJS.ProcessEnv, command: readonly string[]): JobRunner | undefined {
     const directory = environment[jobVariable];
     delete environment[jobVariable];
@@ -236,7 +236,7 @@ export class JobRunner {
     return this.#record.name;
   }
 
-  /** Its claim was made: the command that has started it may end. */
+  /** Its claim exists: the command that started it may end. */
   announce(): void {
     if (this.#isAnnounced) return;
     this.#isAnnounced = true;
@@ -244,7 +244,7 @@ export class JobRunner {
       writeSync(readyDescriptor, readyWord);
       closeSync(readyDescriptor);
     } catch (error) {
-      // That command was ended meanwhile; the job goes on.
+      // That command has ended meanwhile; the job goes on.
       if (!(error instanceof Error && "code" in error && (error.code === "EPIPE" || error.code === "EBADF")))
         throw error;
     }
@@ -261,7 +261,7 @@ export class JobRunner {
     this.#write();
   }
 
-  /** A job is not ended because its record cannot be written: its log says so. */
+  /** Writes the record. A failure does not end the job; its log reports it. */
   #write(): void {
     const path = join(this.#directory, "job.json");
     const text = `${JSON.stringify(this.#record)}\n`;
@@ -270,7 +270,7 @@ export class JobRunner {
       renameSync(`${path}.new`, path);
     } catch (error) {
       try {
-        // On a full disk the file has room for one more number: makeJob has left it.
+        // On a full disk the file has spare room for the final numbers, which makeJob reserved.
         writeFileSync(path, text.padEnd(statSync(path).size), { flag: "r+" });
       } catch {
         process.stderr.write(`millpond: the record of the job cannot be written: ${errorText(error)}\n`);

@@ -14,30 +14,30 @@ import { countGpusOfHost, visibleDevices } from "../host/visible-devices.ts";
 import { claimStateWord } from "../output/resources.ts";
 import { gangEnvironment, rendezvousOf } from "./gang.ts";
 
-/** Variables that would lead the program to something else than the claim that was made for it. */
+/** Variables that would lead the program to another claim than the one made for it. */
 const misleading = ["MILLPOND_WORKER", "MILLPOND_TICKET", "MILLPOND_LINK_SECRET"] as const;
 
-/** What all tasks of one `millpond run` have in common, checked before anything is asked of the pool. */
+/** The common data of all tasks of one `millpond run`, checked before the first call to the pool. */
 export interface TaskPlan {
   readonly connection: Connection;
   readonly request: ClaimValues;
-  /** Name of the claim that is there already; undefined: one is made. */
+  /** Name of the existing claim to use; undefined: a new claim is made. */
   readonly existing: string | undefined;
   readonly values: Values<"run">;
   readonly program: string;
   readonly args: readonly string[];
   /** Path of the client library. */
   readonly client: string;
-  /** `MILLPOND_LOG` of the program; undefined: as it is. */
+  /** `MILLPOND_LOG` of the program; undefined: unchanged. */
   readonly log: string | undefined;
 }
 
 export interface TaskOptions {
-  /** Name of the claim; empty: one is made up. */
+  /** Name of the claim; empty: one is generated. */
   readonly claimName: string;
   /** Further variables of the program. */
   readonly environment: NodeJS.ProcessEnv;
-  /** Before each line for people; empty: nothing. */
+  /** Prefix of each line for people; may be empty. */
   readonly label: string;
   /** Whether standard input is the program's. */
   readonly hasInput: boolean;
@@ -45,7 +45,7 @@ export interface TaskOptions {
   readonly onBegin: () => void;
 }
 
-/** One program in one claim, from the request to giving back. Resolves with the exit status. */
+/** Runs one program in one claim, from the request to the release. Resolves with the exit status. */
 export class Task {
   readonly #plan: TaskPlan;
   readonly #options: TaskOptions;
@@ -79,7 +79,7 @@ export class Task {
         if (values.verbose) this.#say(describeGrant(holder));
         const environment = this.#environmentFor(holder);
         Object.assign(environment, await gangEnvironment(connection, holder.claim, signals.cancelled));
-        // The caller's own token may do whatever the caller may: it is not for programs.
+        // The caller's own token has all rights of the caller: programs do not get it.
         environment["MILLPOND_TOKEN"] = await holder.programToken(signals.cancelled);
         this.#options.onBegin();
         const { requeues } = holder.claim;
@@ -140,7 +140,7 @@ export class Task {
       const isUnannounced = !isTaken && (holder.hasEnded || holder.claim.requeues > requeues);
       this.#say(`the program loses its vGPUs${isUnannounced ? ` and gets ${signal}` : ""}: ${reason}`);
       if (isUnannounced) {
-        // There was no time for notice: its claim was released, or its node was lost.
+        // There was no notice: its claim was released, or its node was lost.
         isTaken = true;
         signals.send(signal);
       }
@@ -175,7 +175,7 @@ export class Task {
     };
     // The certificate itself: a context has no file, and the program may be in another directory.
     if (connection.ca !== undefined) environment["MILLPOND_CA"] = connection.ca;
-    // A lazy claim is waited for by its program.
+    // The program itself waits for a lazy claim.
     if (values.timeout !== undefined) environment["MILLPOND_WAIT_TIMEOUT"] = String(values.timeout);
     if (values.transport !== undefined) environment["MILLPOND_TRANSPORT"] = values.transport;
     for (const variable of misleading) delete environment[variable];
@@ -194,7 +194,7 @@ export class Task {
       : { write: (text: string) => process.stderr.write(`${label}${text}`) };
   }
 
-  /** To people, beside whatever the program writes. */
+  /** Prints a line for people, beside the program's own output. */
   #say(text: string): void {
     process.stderr.write(`${this.#options.label}millpond: ${text}\n`);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What must be so before a host becomes a node. Each check resolves with what is well, and throws what is not.
+// Conditions for a host to become a node. Each check resolves with a text about its result, and throws when it fails.
 
 import { once } from "node:events";
 import { request as httpRequest } from "node:http";
@@ -15,7 +15,7 @@ import { resolveDriver } from "./node-defaults.ts";
 
 const probeTimeoutMs = 60_000;
 const dateTimeoutMs = 10_000;
-/** Tickets are good for a minute. */
+/** Tickets are valid for a minute. */
 const clockLimitSeconds = 20;
 
 /** @throws MILLPOND_E_DRIVER, MILLPOND_E_NOT_INSTALLED */
@@ -36,7 +36,7 @@ export async function checkDrivers(drivers: string, environment: NodeJS.ProcessE
 }
 
 /**
- * @param isOurs Whether the agent runs already, and may have the port.
+ * @param isOurs whether the agent runs already, and may have the port
  * @throws MILLPOND_E_ADDRESS_IN_USE
  */
 export async function checkPort(
@@ -73,7 +73,7 @@ export async function checkClock(controller: string, ca: string | undefined): Pr
   const [address = ""] = splitAddresses(controller);
   const before = Date.now();
   const date = await readDate(new URL("/healthz", address), ca);
-  // The date is cut to its second.
+  // The date is truncated to its second.
   const difference = Math.round((date - (before + Date.now()) / 2) / 1000);
   if (Number.isNaN(difference)) return "the clock of the controller is not known";
   if (Math.abs(difference) > clockLimitSeconds) {
@@ -106,9 +106,9 @@ function readDate(url: URL, ca: string | undefined): Promise<number> {
 }
 
 /**
- * Whether the controller takes the token, and it is an agent's: the queues are not for agents to see.
+ * Checks that the controller accepts the token, and that it is an agent's: agents must not list queues.
  *
- * @throws MILLPOND_E_INVALID for a token of another role, and what the controller says of one that it does not know
+ * @throws MILLPOND_E_INVALID for a token of another role, and the controller's error for one that it does not know
  */
 export async function checkAgentToken(
   controller: string,

@@ -16,39 +16,39 @@ import { serviceEnvironment, type SoftDevices, softNodeEnvironment } from "./sof
 export interface LocalPoolOptions {
   readonly directory: PoolDirectory;
   readonly native: NativeFiles;
-  /** Address of the controller; absent: the usual one, or a free port when that is taken. */
+  /** Address of the controller; absent: the default, or a free port when that is taken. */
   readonly listen: string | undefined;
   /** URL of the database that holds the controller's state; absent: a file of the directory. */
   readonly store: string | undefined;
   readonly nodes: readonly string[];
   readonly driver: string;
-  /** What the software GPUs are like; absent: real devices. */
+  /** Description of the software GPUs; absent: real devices. */
   readonly soft: SoftDevices | undefined;
   /** Idle workers for each device. */
   readonly warm: number;
-  /** Told what happens while the pool runs. */
+  /** Receives messages about events while the pool runs. */
   readonly onEvent: (text: string) => void;
-  /** Gives up starting. */
+  /** Aborts the start. */
   readonly signal: AbortSignal;
 }
 
 const readyTimeoutMs = 90_000;
 const pollMs = 50;
 const stopGraceMs = 15_000;
-/** The pool has failed when a part could not be started so often in a row. */
+/** Failed starts of a part in a row after which the pool has failed. */
 const startLimit = 8;
-/** Doubles with each time that a part ends soon after its start. */
+/** Doubles each time that a part ends soon after its start. */
 const restartFirstMs = 100;
 const restartCeilingMs = 2000;
-/** After so long a part has not ended soon. */
+/** Running time after which the end of a part does not count as soon after its start. */
 const settledMs = 10_000;
 
-/** Controller and agents as child processes of this one: started, watched, started again when they die, and stopped. */
+/** Controller and agents as child processes of this one: starts, watches, restarts and stops them. */
 export class LocalPool implements AsyncDisposable {
   readonly #options: LocalPoolOptions;
   readonly #services = new Map<string, ServiceProcess>();
   readonly #failure = Promise.withResolvers<never>();
-  /** How often each part was started again without settling. */
+  /** Restarts of each part since it last ran for `settledMs`. */
   readonly #restarts = new Map<string, number>();
   #controllerUrl = "";
   /** Where the agents listen; undefined: on loopback. */
@@ -61,8 +61,8 @@ export class LocalPool implements AsyncDisposable {
   }
 
   /**
-   * Starts everything; resolves when all nodes are ready. Rejects with the first error, or when `signal` is aborted,
-   * everything stopped again.
+   * Starts everything; resolves when all nodes are ready. Rejects with the first error, or when `signal` is aborted, after
+   * everything has been stopped.
    */
   static async start(options: LocalPoolOptions): Promise<LocalPool> {
     const pool = new LocalPool(options);
@@ -130,15 +130,15 @@ export class LocalPool implements AsyncDisposable {
     const service = await startService({
       name: "controller",
       args: ["controller", "--config=none", "--state", directory.controllerPath, `--listen=${listen}`],
-      // Not an argument: all of this machine see those, and it may hold a password.
+      // Not an argument: all users of the machine can read arguments, and the URL may hold a password.
       environment: store === undefined ? base : { ...base, MILLPOND_STORE: store },
       logPath: directory.logPath("controller"),
       signal: this.#options.signal,
     });
     this.#controllerUrl = reachableUrl(service.url);
-    // The same address the next time, or nobody would find it again.
+    // A restarted controller takes the same address, at which agents and programs look for it.
     const again = listen.replace(/:\d+$/, `:${new URL(service.url).port}`);
-    // Whoever reaches the controller from elsewhere can use its nodes from there.
+    // Programs that reach the controller from other machines reach the nodes too.
     this.#agentListen = listen.replace(/:\d+$/, ":0");
     this.#adopt(service, () => this.#startController(again));
   }
@@ -171,7 +171,7 @@ export class LocalPool implements AsyncDisposable {
     this.#adopt(service, () => this.#startAgent(name));
   }
 
-  /** Watches a part and starts it again when it ends by itself. */
+  /** Watches a part and restarts it when it ends by itself. */
   #adopt(service: ServiceProcess, restart: () => Promise<void>): void {
     if (this.#isStopping) {
       void service.stop(stopGraceMs);
@@ -233,7 +233,7 @@ export class LocalPool implements AsyncDisposable {
   }
 }
 
-/** The same for others, where it listens at all addresses. */
+/** Returns the URL at which other machines reach a server that listens at all addresses. */
 function reachableUrl(text: string): string {
   const { protocol, hostname, port } = new URL(text);
   const host = reachableHost(hostname.replace(/^\[|\]$/g, ""));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What an agent is when nobody says otherwise, on a host where Millpond is installed.
+// Defaults of an agent on a host where Millpond is installed.
 
 import { existsSync } from "node:fs";
 import { homedir, hostname } from "node:os";
@@ -20,7 +20,7 @@ export interface NodeOptions {
     readonly worker: string;
     readonly run: string;
   };
-  /** Variables for its workers, beside those that there are. */
+  /** Additional variables for its workers. */
   readonly environment: Readonly<Record<string, string>>;
 }
 
@@ -42,7 +42,7 @@ export async function resolveNode(given: Given, environment: NodeJS.ProcessEnv):
     });
   }
   const run = given.run ?? defaultRunDirectory();
-  // Both are needed only where they are not given: tests and `millpond up` give them.
+  // Needed only where worker and driver are not given: tests and `millpond up` give them.
   const native =
     given.worker === undefined || isNamed(given.driver) ? findNativeFiles(environment) : undefined;
   const drivers = await Promise.all(
@@ -84,10 +84,10 @@ function isNamed(driver: string | undefined): boolean {
 }
 
 /**
- * The path of a driver library: that of NVIDIA's for `auto` and `libcuda.so.1`, wherever it is installed, and the software
- * GPU for `soft`.
+ * Returns the path of a driver library: NVIDIA's for `auto` and `libcuda.so.1`, wherever it is installed, and the software
+ * GPU's for `soft`.
  *
- * @throws MILLPOND_E_DRIVER when there is none that has devices
+ * @throws MILLPOND_E_DRIVER when no driver has devices
  */
 export async function resolveDriver(driver: string, native: NativeFiles | undefined): Promise<string> {
   if (native === undefined || driver.includes("/")) return driver;

@@ -15,15 +15,15 @@ import { millpondError } from "@millpond/api";
 import { authorityPath, makeFolders } from "@millpond/platform";
 import { tokenFileName } from "@millpond/controller";
 
-/** How long leftovers may take to end by themselves. */
+/** How long processes of an earlier pool may take to end by themselves. */
 const graceMs = 3000;
 
-/** What `up` writes down about itself, for the next one and for people. */
+/** The record of `up` about itself, for the next one and for people. */
 interface UpRecord {
   readonly pid: number;
   /** Empty until the controller serves. */
   readonly controller: string;
-  /** Parts that it started. */
+  /** Processes that it started. */
   readonly services: readonly ProcessIdentity[];
 }
 
@@ -98,8 +98,8 @@ export class PoolDirectory implements Disposable {
   }
 
   /**
-   * Ends whatever an `up` that was killed left running, and forgets its pool: sessions ended with it, so nothing of it
-   * is worth keeping except the tokens and the authority, which users may have written down.
+   * Ends the processes that an `up` that was killed left running, and forgets its pool. Sessions ended with it, so nothing is
+   * worth keeping except the tokens and the authority, which users may have stored.
    */
   async recover(): Promise<void> {
     const left = readRecord(this.path)?.services ?? [];
@@ -139,6 +139,6 @@ function readRecord(path: string): UpRecord | undefined {
   try {
     return JSON.parse(readFileSync(join(path, "up.json"), "utf8")) as UpRecord;
   } catch {
-    return undefined; // None was written, or only half of it: what it would name is found by other means.
+    return undefined; // None was written, or only a part of it: its processes are found by other means.
   }
 }

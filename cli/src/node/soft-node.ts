@@ -4,11 +4,11 @@ import { dirname, join } from "node:path";
 import { formatSize, millpondError } from "@millpond/api";
 import type { NativeFiles } from "../host/native-files.ts";
 
-/** What the software GPUs of a node are like. */
+/** The software GPUs of a node. */
 export interface SoftDevices {
   readonly count: number;
   readonly memoryBytes: bigint;
-  /** What programs are checked for, and the file that gets the findings; absent: nothing. */
+  /** The checks of programs, and the file for the findings; absent: no checks. */
   readonly checks?: { readonly tools: readonly string[]; readonly findings: string };
 }
 
@@ -16,7 +16,7 @@ const maxCount = 32;
 const minMemoryBytes = 64n << 20n;
 const maxMemoryBytes = 1n << 40n;
 
-/** @throws MILLPOND_E_INVALID naming the option, for what a node cannot have */
+/** @throws MILLPOND_E_INVALID naming the option, for devices that a node cannot have */
 export function checkSoftDevices(devices: SoftDevices, countOption = "--gpus"): SoftDevices {
   const { count, memoryBytes } = devices;
   if (count > maxCount) {
@@ -32,8 +32,8 @@ export function checkSoftDevices(devices: SoftDevices, countOption = "--gpus"): 
 }
 
 /**
- * Environment of a part of the pool. What a user set for programs that run on vGPUs must not reach the workers, which
- * load real drivers.
+ * Returns the environment of a part of the pool. Variables that a user set for programs on vGPUs must not reach the workers,
+ * which load real drivers.
  */
 export function serviceEnvironment(environment: NodeJS.ProcessEnv, native: NativeFiles): NodeJS.ProcessEnv {
   const kept = Object.entries(environment).filter(
@@ -51,7 +51,7 @@ export function serviceEnvironment(environment: NodeJS.ProcessEnv, native: Nativ
   return cleaned;
 }
 
-/** The same for the agent of a software node: its devices, and UUIDs that no other node has. */
+/** Returns the environment for the agent of a software node: its devices, and a seed for UUIDs that no other node has. */
 export function softNodeEnvironment(
   base: NodeJS.ProcessEnv,
   devices: SoftDevices,

@@ -4,13 +4,13 @@
 export interface BoxSection {
   readonly titles: readonly string[];
   readonly rows: readonly (readonly string[])[];
-  /** Cells to be lined up on the right, by column. */
+  /** Whether the cells of a column are aligned to the right. */
   readonly isRight?: readonly boolean[];
   /** Shown across the whole width when there is no row. */
   readonly emptyText: string;
 }
 
-/** Draws a heading and sections as nvidia-smi does, as wide as the widest needs. */
+/** Draws a heading and sections as nvidia-smi does, with the width of the widest. */
 export function drawBox(heading: readonly [string, string], sections: readonly BoxSection[]): string {
   const inner = Math.max(
     heading[0].length + heading[1].length + 4,

@@ -23,7 +23,7 @@ import type { Column } from "./table.ts";
 
 const none = "-";
 
-/** Time since a moment, Unix seconds; `-` for one that has not been. */
+/** Time since a moment, Unix seconds; `-` for 0. */
 export function ageOf(seconds: bigint, nowSeconds: number): string {
   return seconds === 0n ? none : formatAge(Math.max(0, nowSeconds - Number(seconds)));
 }
@@ -33,7 +33,7 @@ function ageColumn<T>(title: string, at: (item: T) => bigint, nowSeconds: number
   return { title, at, cell: (item) => ageOf(at(item), nowSeconds), isWide };
 }
 
-/** When the time limit of a bound claim ends it, Unix seconds; 0: it has none, or does not count yet. */
+/** Time at which its limit ends a bound claim, Unix seconds; 0: it has none, or the limit does not run yet. */
 export function timeLimitEnd(claim: Claim): bigint {
   const counts = claim.state === ClaimState.BOUND && claim.timeLimitSeconds > 0 && claim.boundAt > 0n;
   return counts ? claim.boundAt + BigInt(claim.timeLimitSeconds) : 0n;
@@ -44,7 +44,7 @@ export function timeUntil(seconds: bigint, nowSeconds: number): string {
   return seconds === 0n ? none : formatAge(Math.max(0, Number(seconds) - nowSeconds));
 }
 
-/** What a claim asks of each device: `1 GiB`, `50%`, `whole`. */
+/** The memory that a claim requests of each device: `1 GiB`, `50%`, `whole`. */
 export function askedMemory(claim: Claim): string {
   if (claim.memoryBytes > 0n) return formatBytes(claim.memoryBytes);
   return claim.memoryPercent > 0 ? `${claim.memoryPercent}%` : "whole";
@@ -65,7 +65,7 @@ export function deviceStatus(device: Device): string {
   return device.cordoned ? `${health},Cordoned` : health;
 }
 
-/** Why a node or a device is not used, as it was reported, and why people keep claims off it. */
+/** Why a node or a device is not used, as reported, and the reason of its cordon. */
 export function troubleOf(
   trouble: string,
   { cordoned, cordonReason }: Pick<Node, "cordoned" | "cordonReason">,

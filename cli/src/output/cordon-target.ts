@@ -4,7 +4,7 @@ import type { Connection } from "../connection/connection.ts";
 import { findOne } from "./find.ts";
 import { deviceKind } from "./kinds.ts";
 
-/** What a name means to `cordon`: `node-a` is a node, `node-a/3` one of its devices. */
+/** Reads the target of `cordon`: `node-a` is a node, `node-a/3` one of its devices. */
 export async function cordonTarget(
   connection: Connection,
   target: string,

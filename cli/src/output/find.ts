@@ -5,10 +5,10 @@ import type { Connection } from "../connection/connection.ts";
 import type { Kind } from "./kinds.ts";
 
 /**
- * Finds the one object of a name, or of a beginning of it that no other has.
+ * Finds an object by its name or by a unique beginning of it.
  *
- * @param alias Another name that is as good, such as the UUID of a device.
- * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_INVALID when several begin so
+ * @param alias an equivalent name, such as the UUID of a device
+ * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_INVALID when several names have that beginning
  */
 export async function findOne<T>(
   kind: Kind<T>,

@@ -43,10 +43,10 @@ export interface Kind<T> {
   readonly title: string;
   /** `node`, as in `node/node-a`. */
   readonly word: string;
-  /** Absent: the word and an s. */
+  /** Plural; absent: the word and an s. */
   readonly plural?: string;
   readonly list: (connection: Connection, options: ListOptions) => Promise<readonly T[]>;
-  /** Whether the list holds only what is new since `after`. */
+  /** Whether the list holds only objects that are new since `after`. */
   readonly isLog?: boolean;
   /** The last state of an item that is no longer listed; undefined: it is not kept. */
   readonly afterEnd?: (connection: Connection, name: string) => Promise<T | undefined>;

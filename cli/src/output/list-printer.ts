@@ -16,11 +16,11 @@ export interface PrinterOptions {
   readonly isAbsolute: boolean;
 }
 
-/** Writes objects of one kind to standard output: all at once, or each change of a watch. */
+/** Writes objects of one kind to standard output: as one list, or each change of a watch. */
 export class ListPrinter<T> {
   readonly #kind: Kind<T>;
   readonly #options: PrinterOptions;
-  /** By name: what was printed last. */
+  /** The last printed state, by name. */
   readonly #shown = new Map<string, { readonly item: T; readonly text: string }>();
   #widths: Widths | undefined;
 
@@ -57,7 +57,7 @@ export class ListPrinter<T> {
     else this.#printRows([item]);
   }
 
-  /** Prints what differs from before: the selected items, and those that were selected earlier. */
+  /** Prints changes: of the selected items, and of those that were selected earlier. */
   printChanges(items: readonly T[], selected: readonly T[]): void {
     const { nameOf, toJson } = this.#kind;
     const names = new Set(selected.map(nameOf));
@@ -135,7 +135,7 @@ function isTable(format: ListFormat): boolean {
   return format === "table" || format === "wide";
 }
 
-/** The column with dates in place of times since, or until, a moment. */
+/** Returns the column with dates in place of times since, or until, a moment. */
 function withDates<T>(column: Column<T>): Column<T> {
   const { at, title } = column;
   if (at === undefined) return column;
@@ -146,5 +146,5 @@ function withDates<T>(column: Column<T>): Column<T> {
   };
 }
 
-/** Titles of columns that show a date in place of a time since, or until, then. */
+/** Titles of columns when they show dates in place of times since, or until, a moment. */
 const absoluteTitles: Readonly<Record<string, string>> = { AGE: "SINCE", LEFT: "ENDS", LEASE: "LEASE-ENDS" };

@@ -11,7 +11,7 @@ import { boundRequests, type PoolPicture, toExport, toSnapshot } from "./pool-pi
 
 const GiB = 1n << 30n;
 
-/** Two devices; a claim of half of one on each, and what the first still has of a third that was given back. */
+/** Two devices; a claim of half a device on each; on the first also the remainder of a third claim that was released. */
 function picture(leftover = 0n): PoolPicture {
   const device = (index: number, allocated: bigint) => ({
     uuid: `GPU-${index}`,

@@ -31,7 +31,7 @@ const poolLabel = "pool";
 
 export interface PoolPicture {
   readonly nodes: readonly Node[];
-  /** Those that have not ended, in order of creation. */
+  /** Claims that have not ended, in order of creation. */
   readonly claims: readonly Claim[];
 }
 
@@ -54,7 +54,7 @@ export function toSnapshot({ nodes, claims }: PoolPicture): Snapshot {
         const grants = claims.flatMap((claim) => grantsOf(claim, node.name, uuid));
         const known = grants.reduce((sum, grant) => sum + grant.memoryBytes, 0n);
         const knownCompute = grants.reduce((sum, grant) => sum + grant.computePercent, 0);
-        // What was given back and may still be in use belongs to no claim any more.
+        // Memory of a released claim that may still be in use belongs to no claim.
         const leftover: Grant[] =
           device.allocatedMemoryBytes > known
             ? [
@@ -81,7 +81,7 @@ export function toSnapshot({ nodes, claims }: PoolPicture): Snapshot {
   };
 }
 
-/** What the bound claims ask, by name. A gang on one node stays on it. */
+/** The requests of the bound claims, by name. A gang on one node stays on it. */
 export function boundRequests({ claims }: PoolPicture): Map<string, ClaimRequest> {
   return new Map(
     claims

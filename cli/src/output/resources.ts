@@ -252,7 +252,7 @@ function reasonToJson(reason: ReasonMessage | undefined) {
   return reason === undefined ? null : { code: reason.code, args: reason.args ?? {} };
 }
 
-/** What `why` says of a claim beside the claim itself; `describe` says the same. */
+/** The members that `why` and `describe` show in addition to the claim itself. */
 export function explanationToJson(explanation: ExplainClaimResponse) {
   return {
     obstacle: explanation.obstacle,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which objects of a list are shown, and in which order. All of it works on the JSON of `-o json`, whose members are stable.
+// Selects and sorts the objects of a list. All of it works on the JSON of `-o json`, whose members are stable.
 
 import { millpondError, parseSize, quote } from "@millpond/api";
 
@@ -88,13 +88,13 @@ function holds(member: unknown, operator: string, value: string): boolean {
   }
 }
 
-/** Whether a member is the value; of a list, whether one element is. */
+/** Whether a member equals the value; for a list, whether one element does. */
 function equals(member: unknown, value: string): boolean {
   if (Array.isArray(member)) return member.some((each) => equals(each, value));
   return typeof member === "number" ? member === numberOf(value) : textOf(member) === value;
 }
 
-/** @throws MILLPOND_E_INVALID unless it is a number or a size */
+/** @throws MILLPOND_E_INVALID for text that is neither a number nor a size */
 function numberOf(text: string): number {
   return /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : Number(parseSize(text));
 }
@@ -106,7 +106,7 @@ function compare(a: unknown, b: unknown): number {
 }
 
 /**
- * Compares objects by the member of a path, `-path` in descending order. Equal ones keep their order.
+ * Compares objects by the member at a path, `-path` in descending order. Equal objects keep their order.
  *
  * @throws MILLPOND_E_INVALID
  */

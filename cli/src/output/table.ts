@@ -4,11 +4,11 @@
 export interface Column<T> {
   readonly title: string;
   readonly cell: (item: T) => string;
-  /** Numbers line up on the right. Default: left. */
+  /** Numbers are aligned to the right. Default: left. */
   readonly align?: "left" | "right";
   /** Shown with `-o wide` only. */
   readonly isWide?: boolean;
-  /** The moment that the cell is relative to, Unix seconds, so that it can be shown as a date; 0: none. */
+  /** The moment that the cell is relative to, Unix seconds, to show it as a date; 0: none. */
   readonly at?: (item: T) => bigint;
 }
 

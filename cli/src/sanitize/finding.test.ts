@@ -55,7 +55,7 @@ test("what lies at an address says what is wrong with it", () => {
   expect(whatOf("0x100e", allocation)).toBe("out of bounds");
   expect(whatOf("0xff0", allocation)).toBe("out of bounds");
   expect(whatOf("0x1004", { ...allocation, freedBy: "cuMemFree" })).toBe("use after free");
-  // Memory of another device, or that may only be read.
+  // Memory of another device, or read-only memory.
   expect(whatOf("0x1004", allocation)).toBe("illegal address");
 });
 

@@ -4,24 +4,24 @@ import { existsSync, readFileSync } from "node:fs";
 
 type Place = readonly [x: number, y: number, z: number];
 
-/** Who did it, and where in the code. */
+/** The access of a thread, and its place in the code. */
 export interface Access {
   /** Absent where the finding is no access. */
   readonly access?: "read" | "write" | "atomic";
   readonly thread: Place;
   readonly function: string;
-  /** Of the PTX text. */
+  /** Line of the PTX text. */
   readonly line: number;
-  /** Of the source, where the PTX names it: nvcc's -lineinfo. */
+  /** Source file, where the PTX names it: nvcc's -lineinfo. */
   readonly file?: string;
   readonly fileLine?: number;
 }
 
-/** Device memory that was given to the program, or is the driver's. */
+/** Device memory that the program allocated, or that belongs to the driver. */
 export interface Allocation {
   readonly address: string;
   readonly bytes: number;
-  /** The how many-th of the program's it was; 0 for what is none. */
+  /** Position among the program's allocations, from 1; 0: it is not one of them. */
   readonly number: number;
   readonly by?: string;
   readonly freedBy?: string;
@@ -31,12 +31,12 @@ export interface Allocation {
 export interface Finding {
   readonly kind: "access" | "race" | "fault" | "leak" | "unchecked";
   readonly what: string;
-  /** How often it was found. */
+  /** Number of times it was found. */
   readonly count: number;
   readonly kernel?: string;
   readonly block?: Place;
   readonly space?: string;
-  /** Of the first time; in shared and local memory: from its beginning. */
+  /** Address at the first time; in shared and local memory an offset from its beginning. */
   readonly address?: string;
   readonly bytes?: number;
   readonly by?: Access;
@@ -44,26 +44,26 @@ export interface Finding {
   readonly against?: Access;
   /** Whether the GPU notices it too, and ends the kernel. */
   readonly isFatal?: boolean;
-  /** Variable of shared memory, and how far in it. */
+  /** Variable of shared memory, and the offset in it. */
   readonly variable?: string;
   readonly offset?: number;
   readonly nearest?: Allocation;
   readonly detail?: string;
 }
 
-/** What a kernel was checked for: a count like that of a finding. */
+/** Checked launches of a kernel, with a count like that of a finding. */
 type Launch = Pick<Finding, "what" | "count" | "kernel"> & { readonly kind: "launch" };
 
-/** A line of the driver: a finding, launches of a kernel, or how often one was found or launched by now. */
+/** A line of the driver: a finding, launches of a kernel, or the present count of either. */
 type Line = { readonly id: string } & Partial<Finding | Launch>;
 
-/** What came of the checks. */
+/** The result of the checks. */
 export interface Outcome {
   /** In the order in which they were found. */
   readonly findings: readonly Finding[];
   /** Launches whose accesses were checked. */
   readonly launches: number;
-  /** Kernels that these were of. */
+  /** Number of different kernels in these launches. */
   readonly kernels: number;
 }
 
@@ -78,7 +78,7 @@ function isComplete(line: Partial<Finding | Launch>): line is Finding | Launch {
   return line.kind !== undefined && line.what !== undefined;
 }
 
-/** What was found and what was checked; nothing where no file was written. A line without end is none. */
+/** Reads findings and counts of checks; empty where no file was written. A last line without its end is ignored. */
 export function readOutcome(path: string): Outcome {
   if (!existsSync(path)) return { findings: [], launches: 0, kernels: 0 };
   const entries = new Map<string, Finding | Launch>();
@@ -103,7 +103,7 @@ export function readOutcome(path: string): Outcome {
   };
 }
 
-/** What an illegal address is can be told by what lies there. */
+/** Names the kind of an illegal address by the allocation at or near it. */
 function nameOf(finding: Finding): string {
   const { what, nearest, address } = finding;
   if (what !== "illegal address" || nearest === undefined || address === undefined) return what;
@@ -113,7 +113,7 @@ function nameOf(finding: Finding): string {
   return isInside && at + BigInt(finding.bytes ?? 0) <= BigInt(nearest.bytes) ? what : "out of bounds";
 }
 
-/** Each process of a program tells for itself. */
+/** Merges findings at the same place: each process of a program reports its own. */
 function merged(findings: readonly Finding[]): Finding[] {
   const byPlace = new Map<string, Finding>();
   for (const finding of findings) {

@@ -2,7 +2,7 @@
 
 import type { Access, Allocation, Finding, Outcome } from "./finding.ts";
 
-/** For people: every finding in a few lines, under one that sums them up. */
+/** Renders the report for people: a summary line, then every finding in a few lines. */
 export function renderReport({ findings, launches, kernels }: Outcome): string {
   const checked =
     launches === 0
@@ -69,7 +69,7 @@ function describeAllocation(allocation: Allocation | undefined): string {
   return `${which}${counted(bytes, "byte")} at ${address} (${calls.join(", ")})`;
 }
 
-/** Where the address is, seen from the memory next to it. */
+/** Describes an address relative to the nearest memory. */
 function distanceOf({ address, nearest, space }: Finding): string {
   if (nearest === undefined || address === undefined || space === "shared" || space === "local") return "";
   const at = BigInt(address) - BigInt(nearest.address);

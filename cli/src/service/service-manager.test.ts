@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A service as a service manager has it: it says when it serves and that it is alive, and reloads.
+// Services under a service manager: they notify it when they serve, serve its watchdog, and reload.
 
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, writeFileSync } from "node:fs";
@@ -11,7 +11,7 @@ import { Home } from "../../test/fixture.ts";
 
 const entry = new URL("../../bin/millpond.mjs", import.meta.url).pathname;
 
-/** Prints what comes to a datagram socket, which Node has none of. */
+/** Prints the messages at a Unix datagram socket, which Node does not support. */
 const listener = `
 import socket, sys
 receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -23,7 +23,7 @@ while True:
 
 const missing = ["python3", "systemd-notify"].filter((tool) => spawnSync(tool, ["--version"]).status !== 0);
 
-/** The lines of a program, and what waits for one of them. */
+/** The lines of a program, with waits for one of them. */
 function follow(
   command: string,
   args: readonly string[],

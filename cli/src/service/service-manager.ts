@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What systemd wants to know of a service of Type=notify.
+// Notifications to systemd from a service of Type=notify.
 
 import { spawn } from "node:child_process";
 
-/** Of systemd: Node has no datagram sockets of the family, so the manager's own program speaks. */
+/** A program of systemd that sends notifications: Node has no Unix datagram sockets. */
 const notifier = "systemd-notify";
 
 /**
- * Speaks with the service manager, when one started this process: says that it serves, and from then on that its event
- * loop turns, for the watchdog. Does nothing elsewhere.
+ * Notifies the service manager, if one started this process: that the service is ready, and from then on, for the watchdog,
+ * that its event loop turns. Does nothing elsewhere.
  */
 export class ServiceManager implements Disposable {
   readonly #socket: string | undefined;
   readonly #watchdogMs: number;
   #timer: NodeJS.Timeout | undefined;
 
-  /** Takes the socket out of the environment: what this process starts has nothing to say to the manager. */
+  /** Removes the socket from the environment: child processes must not notify the manager. */
   constructor(environment: NodeJS.ProcessEnv) {
     this.#socket = environment["NOTIFY_SOCKET"];
     const { WATCHDOG_USEC: microseconds, WATCHDOG_PID: pid } = environment;

@@ -12,13 +12,13 @@ import { longName, readOptions } from "../command-line/option-values.ts";
 
 export type ServiceName = "controller" | "agent";
 
-/** Where a package puts the configuration of services. */
+/** Directory of the services' configuration in packages. */
 export const configDirectory = "/etc/millpond";
 
 /** Options of a service as they are written, by key. */
 export type ServiceTexts = Readonly<Record<string, string>>;
 
-/** Another option that decides where the options are cannot stand among them. */
+/** Options that name the file cannot be in the file. */
 const ownOptions: ReadonlySet<string> = new Set(["config"]);
 
 export function configPath(service: ServiceName): string {
@@ -26,10 +26,10 @@ export function configPath(service: ServiceName): string {
 }
 
 /**
- * Fills in from the file what is neither on the command line nor in the environment.
+ * Adds options from the file that are neither on the command line nor in the environment.
  *
- * @param found What the parser of the command line found.
- * @returns Texts and flags as if all of it had been on the command line.
+ * @param found the options that the parser of the command line found
+ * @returns texts and flags as if all options had been on the command line
  * @throws MILLPOND_E_INVALID naming the file and the member
  */
 export function withFile(
@@ -93,13 +93,13 @@ function readMember(service: ServiceName, key: string, value: unknown, path: str
     });
   }
   const text = about(`${path}: ${key}`, () => memberText(spec, value));
-  // Read for what it is, so that a mistake is found here and said to be in the file.
+  // The value is parsed here, so that the error message names the file.
   const found = { [key]: spec.type === "flag" ? text === "true" : text };
   about(path, () => readOptions({ [key]: spec }, found, {}));
   return text;
 }
 
-/** Says what an error is about. */
+/** Adds the subject to the message of an error. */
 function about<T>(what: string, read: () => T): T {
   try {
     return read();
@@ -127,9 +127,9 @@ function optionsOf(service: ServiceName): Readonly<Record<string, OptionSpec>> {
 }
 
 /**
- * The command line of a service's own program, on which options are called as they are here.
+ * Returns the command line of a service's own program, whose options have the same names.
  *
- * @param values Options as they were read.
+ * @param values the options' values
  */
 export function toArguments(service: ServiceName, values: Readonly<Record<string, AnyValue>>): string[] {
   return Object.entries(optionsOf(service)).flatMap(([key, spec]) => {

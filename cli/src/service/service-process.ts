@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /**
- * Long-running parts of Millpond as processes of their own, and how their starter speaks with them: over Node's IPC
- * channel they say `{"type": "ready", "url"}` or `{"type": "failed", "message"}`, and they end when the channel does, so
- * that nothing outlives a starter that was killed.
+ * Long-running parts of Millpond as child processes, and their protocol: over Node's IPC channel they send
+ * `{"type": "ready", "url"}` or `{"type": "failed", "message"}`, and they end when the channel does, so that nothing outlives
+ * a parent that was killed.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -19,9 +19,9 @@ export interface ServiceProcess {
   readonly identity: ProcessIdentity;
   /** Base URL that it serves. */
   readonly url: string;
-  /** Resolves when it has ended, with what to say about it. */
+  /** Resolves when it has ended, with a text that says how. */
   readonly ended: Promise<string>;
-  /** Ends it: SIGTERM, and SIGKILL when it has not obeyed in time. Resolves when it is gone. */
+  /** Ends it with SIGTERM, and with SIGKILL when it has not ended in time. Resolves when it is gone. */
   stop(graceMs: number): Promise<void>;
 }
 
@@ -32,14 +32,14 @@ export interface ServiceOptions {
   readonly args: readonly string[];
   readonly environment: NodeJS.ProcessEnv;
   readonly logPath: string;
-  /** Ends the part while it has not served yet. */
+  /** Ends the part as long as it does not serve yet. */
   readonly signal: AbortSignal;
 }
 
 /**
- * In the child: runs a part, and tells the starter when it fails before it serves.
+ * In the child: runs a part, and reports to the parent when it fails before it serves.
  *
- * @param body Calls what it is given when it serves.
+ * @param body calls its argument when it serves
  */
 export async function runService(body: (onReady: () => void) => Promise<number>): Promise<number> {
   using manager = new ServiceManager(process.env);
@@ -59,8 +59,8 @@ export async function runService(body: (onReady: () => void) => Promise<number>)
 }
 
 /**
- * In the starter: starts a part as this very program with other arguments, in a process group of its own so that a key on
- * the terminal reaches the starter only. Resolves when the part serves; rejects with its own error when it fails before.
+ * In the parent: starts a part as this same program with other arguments, in a process group of its own so that a key on the
+ * terminal reaches the parent only. Resolves when the part serves; rejects with the part's error when it fails before.
  */
 export async function startService(options: ServiceOptions): Promise<ServiceProcess> {
   const child = spawnSelf(options);
@@ -120,7 +120,7 @@ function readyUrl(child: ChildProcess): Promise<string> {
       if (message.type === "ready" && "url" in message && typeof message.url === "string") {
         resolve(message.url);
       } else if (message.type === "failed" && "message" in message) {
-        // The message has the house form already, code included.
+        // The message is complete already, code included.
         reject(new ConnectError(String(message.message), Code.FailedPrecondition));
       }
     });

@@ -2,14 +2,14 @@
 
 // Text in the cells of a terminal.
 
-/** Control characters, and those that turn the direction of what follows: what others have named may hold them. */
+/** Control characters, and characters that change the direction of text: names that other users chose may contain them. */
 const unprintable = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
 /** East Asian wide and full-width characters, and pictographs: two cells each. */
 const wide =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6\u{1f300}-\u{1f64f}\u{1f900}-\u{1f9ff}\u{20000}-\u{3fffd}]/u;
 const combining = /\p{M}/u;
 
-/** What may be shown of a text. */
+/** Returns the text with unprintable characters replaced. */
 export function clean(text: string): string {
   return text.replace(unprintable, "�");
 }
@@ -19,7 +19,7 @@ function cellsOf(character: string): number {
   return wide.test(character) ? 2 : 1;
 }
 
-/** The text in exactly so many cells: filled up with blanks, or cut, which a `~` at the end shows. */
+/** Returns the text in exactly `width` cells: padded with blanks, or cut, which a `~` at the end shows. */
 export function fit(text: string, width: number, align: "left" | "right" = "left"): string {
   if (/^[\x20-\x7e]*$/.test(text) && text.length <= width) {
     return align === "right" ? text.padStart(width) : text.padEnd(width);
@@ -40,7 +40,7 @@ export function fit(text: string, width: number, align: "left" | "right" = "left
   return width === 0 ? "" : `${shown}~${" ".repeat(width - 1 - used)}`;
 }
 
-/** A bar of so many cells: `granted` and `used` are parts of 1. What is used is dark, what is only granted light. */
+/** Returns a bar of `width` cells. `granted` and `used` are parts of 1; the used part is dark, the rest of the grant light. */
 export function bar(used: number | undefined, granted: number, width: number): string {
   const cells = (part: number): number => Math.round(Math.min(Math.max(part, 0), 1) * width);
   const dark = used === undefined ? 0 : cells(used);

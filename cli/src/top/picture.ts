@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What `millpond top` has on the screen: lines of exactly its width, as many as it has. Only rows that are seen are made.
+// The screen of `millpond top`: lines of exactly its width, as many as it has. Only visible rows are rendered.
 
 import { clean, fit } from "./cells.ts";
 import { orderOf, placeOf, scrolledTo, type Size, type TopState } from "./state.ts";
@@ -14,15 +14,15 @@ export interface Line {
   readonly style: Style;
 }
 
-/** What the picture is of. */
+/** The contents of the picture. */
 export interface Shown {
   readonly rows: Rows;
   readonly state: TopState;
-  /** Of the chosen object; undefined: not asked for, or not there yet. */
+  /** Details of the chosen object; undefined: not requested, or not received yet. */
   readonly details: string | undefined;
-  /** Why what is shown is old; undefined: it is not. */
+  /** Why the rows are old; undefined: they are not. */
   readonly trouble: string | undefined;
-  /** For the head: where the pool is. */
+  /** Address of the pool, for the head. */
   readonly where: string;
 }
 
@@ -31,7 +31,7 @@ const frameLines = 5;
 const gap = " ";
 const marker = 2;
 
-/** How many rows a screen has. */
+/** Returns the number of rows that a screen has. */
 export function roomFor({ lines }: Size): number {
   return Math.max(lines - frameLines, 1);
 }
@@ -65,14 +65,14 @@ function status({ state, trouble }: Shown): Line {
   if (state.typed !== undefined) return { text: `filter: ${state.typed}_`, style: "alarm" };
   if (trouble !== undefined) return { text: trouble, style: "alarm" };
   const parts = [
-    state.isPaused ? "paused: what is shown is not renewed" : "",
+    state.isPaused ? "paused: the lines are not refreshed" : "",
     state.filter === "" ? "" : `only lines with "${state.filter}" (Esc: all)`,
   ].filter((part) => part !== "");
   return { text: parts.join("; "), style: parts.length === 0 ? "plain" : "alarm" };
 }
 
 function keysOf({ typed, page: shown }: TopState): string {
-  if (typed !== undefined) return "type what lines shall contain   Enter use it   Esc leave it as it was";
+  if (typed !== undefined) return "type a text that lines contain   Enter use it   Esc keep the old one";
   if (shown === "help") return "any key goes back";
   if (shown === "details") return "Up Down PgUp PgDn scroll   Esc back   Space pause   q quit";
   return "1-4 view  Up Down choose  Enter details  s sort  r reverse  / filter  ? help";
@@ -83,7 +83,7 @@ const helpText = [
   "Up Down, k j      choose a line          PgUp PgDn Home End   by pages",
   "Enter             details of the chosen line, Esc goes back",
   "s S               sort by the next column, by the one before (> marks it)",
-  "r                 turn the order round",
+  "r                 reverse the order",
   "/                 show only lines that contain a text, Esc shows all",
   "Space, p          pause                  q, Ctrl-C            quit",
   "",
@@ -93,7 +93,7 @@ const helpText = [
 ];
 
 function page(all: readonly string[], top: number, size: Size): Line[] {
-  // One more than a table has: there are no titles.
+  // One more line than in a table: there are no titles.
   const room = roomFor(size) + 1;
   const from = Math.min(top, Math.max(all.length - room, 0));
   const lines = all.slice(from, from + room).map((text): Line => ({ text: clean(text), style: "plain" }));
@@ -129,7 +129,7 @@ function table({ rows, state }: Shown, size: Size): Line[] {
   return filled(lines, room + 1);
 }
 
-/** What is left over of the width goes to the columns that grow. */
+/** Distributes the remaining width among the columns that grow. */
 function widthsFor(columns: readonly TopColumn<number>[], width: number): readonly number[] {
   const least =
     columns.reduce((sum, column) => sum + column.width, 0) + (columns.length - 1) * gap.length + marker;

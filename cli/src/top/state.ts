@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the person at the keyboard has chosen, and what each key makes of it. Pure.
+// The user's choices in `millpond top`, and how each key changes them. Pure functions.
 
 import { type Rows, type ViewName, viewNames } from "./views.ts";
 
@@ -14,13 +14,13 @@ export interface TopState {
   /** Column by which the view is sorted, and whether upside down. */
   readonly sort: Readonly<Record<ViewName, { readonly column: number; readonly isReversed: boolean }>>;
   readonly filter: string;
-  /** What is being typed as the filter; undefined: nothing is. */
+  /** The filter while the user types it; undefined: the user does not type. */
   readonly typed: string | undefined;
-  /** Name of the row that is chosen, which stays chosen wherever it is sorted to; empty: the first. */
+  /** Name of the chosen row, which stays chosen when the order changes; empty: the first row. */
   readonly chosen: string;
   /** First row on the screen. */
   readonly top: number;
-  /** What is shown in place of the table. */
+  /** The table, or the page in its place. */
   readonly page: "table" | "details" | "help";
   readonly detailsTop: number;
   readonly isPaused: boolean;
@@ -58,7 +58,7 @@ export interface Key {
   readonly shift?: boolean | undefined;
 }
 
-/** Rows in the order in which they are shown, filtered. */
+/** Returns the filtered rows in the order in which they are shown. */
 export function orderOf(rows: Rows, state: TopState): readonly number[] {
   const wanted = state.filter.toLowerCase();
   const { column, isReversed } = state.sort[state.view];
@@ -78,13 +78,13 @@ function compare(a: number | string, b: number | string): number {
   return left < right ? -1 : left > right ? 1 : 0;
 }
 
-/** Place of the chosen row in an order; the first where it is gone. */
+/** Returns the place of the chosen row in an order; the first place when the row is gone. */
 export function placeOf(rows: Rows, order: readonly number[], state: TopState): number {
   const place = order.findIndex((row) => rows.nameOf(row) === state.chosen);
   return Math.max(place, 0);
 }
 
-/** What a key changes. `room`: how many rows the screen has. */
+/** Returns the state after a key. `room`: number of rows that the screen has. */
 export function press(state: TopState, key: Key, rows: Rows, room: number): TopState {
   const { name = "", sequence = "" } = key;
   if (key.ctrl === true && (name === "c" || name === "d")) return { ...state, isDone: true };
@@ -144,7 +144,7 @@ function sortBy(state: TopState, rows: Rows, step: number): TopState {
   return { ...state, sort: { ...state.sort, [state.view]: { column, isReversed: false } } };
 }
 
-/** How far a key goes down. */
+/** Returns the number of rows that a key moves down. */
 function stepOf({ name = "", sequence = "", shift }: Key, room: number): number | undefined {
   if (name === "home" || (name === "g" && shift !== true)) return -Infinity;
   if (name === "end" || sequence === "G") return Infinity;
@@ -171,7 +171,7 @@ function choose(state: TopState, rows: Rows, step: number, room: number): Pick<T
   return { chosen: row === undefined ? "" : rows.nameOf(row), top: scrolledTo(place, state.top, room) };
 }
 
-/** The first row on the screen, so that a place is on it. */
+/** Returns the first row of the screen that makes a place visible. */
 export function scrolledTo(place: number, top: number, room: number): number {
   if (place < top) return place;
   return place >= top + room ? place - room + 1 : top;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The terminal of `millpond top`: its other screen, keys as they are pressed, and lines that are written only where they differ.
+// The terminal of `millpond top`: the alternate screen, keys as they are pressed, and lines written only where they changed.
 
 import { emitKeypressEvents } from "node:readline";
 import type { ReadStream, WriteStream } from "node:tty";
@@ -10,7 +10,7 @@ import type { Key, Size } from "./state.ts";
 const enter = "\x1b[?1049h\x1b[?25l\x1b[2J";
 const leave = "\x1b[?25h\x1b[?1049l";
 
-/** Chosen lines and titles stand out on any terminal; colours only where there are some. */
+/** Chosen lines and titles stand out on any terminal; colours are used only where there are some. */
 const styles: Readonly<Record<Style, { readonly colour: string; readonly plain: string }>> = {
   title: { colour: "\x1b[1m", plain: "\x1b[1m" },
   chosen: { colour: "\x1b[7m", plain: "\x1b[7m" },
@@ -21,7 +21,7 @@ const styles: Readonly<Record<Style, { readonly colour: string; readonly plain: 
   plain: { colour: "", plain: "" },
 };
 
-/** Disposing of it gives the terminal back as it was. */
+/** Disposing of it restores the terminal. */
 export class Terminal implements Disposable {
   readonly #input: ReadStream;
   readonly #output: WriteStream;
@@ -44,7 +44,7 @@ export class Terminal implements Disposable {
     this.#input.on("keypress", this.#press);
     this.#input.resume();
     this.#output.on("resize", this.#resize);
-    // However this process ends by itself, the shell must get a terminal that works.
+    // Restores the terminal for the shell, however this process ends.
     process.on("exit", this.#restore);
     this.#output.write(enter);
   }
@@ -62,7 +62,7 @@ export class Terminal implements Disposable {
     const changes = texts.flatMap((text, line) =>
       text === this.#drawn[line] ? [] : [`\x1b[${line + 1};1H${text}`],
     );
-    // One write, so that a slow line shows no halves.
+    // One write, so that a slow connection shows no half pictures.
     if (changes.length > 0) this.#output.write(changes.join(""));
     this.#drawn = texts;
   }

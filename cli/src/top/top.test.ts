@@ -11,7 +11,7 @@ import { deviceRows, type Rows } from "./views.ts";
 const size = { columns: 80, lines: 24 };
 const room = roomFor(size);
 
-/** A pool of so many nodes with eight devices each, of which the last of each node is the busiest. */
+/** A pool of `nodes` nodes with eight devices each; the last device of each node is the busiest. */
 function poolOf(nodes: number, change: { name?: string; state?: NodeState } = {}): Rows {
   return deviceRows(
     Array.from({ length: nodes }, (_, node) =>

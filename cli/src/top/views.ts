@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What `millpond top` shows: four tables, and how each is made from what the controller answers.
+// The four tables of `millpond top`, made from the controller's answers.
 
 import {
   type Claim,
@@ -22,21 +22,21 @@ import { bar } from "./cells.ts";
 export const viewNames = ["devices", "claims", "sessions", "queues"] as const;
 export type ViewName = (typeof viewNames)[number];
 
-/** How a line is marked where there is colour; its text says the same. */
+/** Colour of a line; its text has the same information. */
 export type Tone = "good" | "bad" | "dim" | "plain";
 
-/** One column of a view. Its least width holds in 80 columns; what is left over goes to the columns that grow. */
+/** One column of a view. The least widths fit 80 columns; the remaining width goes to the columns that grow. */
 export interface TopColumn<T> {
   readonly title: string;
   readonly width: number;
   readonly grows?: boolean;
   readonly align?: "left" | "right";
   readonly cell: (item: T) => string;
-  /** What it is sorted by: numbers downwards, texts upwards. */
+  /** The key that it is sorted by: numbers in descending, texts in ascending order. */
   readonly key: (item: T) => number | string;
 }
 
-/** Rows of a view, whatever they are made of. */
+/** Rows of a view, of any kind of object. */
 export interface Rows {
   readonly columns: readonly TopColumn<number>[];
   readonly count: number;
@@ -44,7 +44,7 @@ export interface Rows {
   readonly textOf: (row: number) => string;
   readonly nameOf: (row: number) => string;
   readonly toneOf: (row: number) => Tone;
-  /** What there is in all, for the head. */
+  /** Totals, for the head. */
   readonly summary: string;
 }
 
@@ -56,7 +56,7 @@ export const describedAs: Readonly<Record<ViewName, string>> = {
   queues: "queue",
 };
 
-/** Asks for what a view shows, and for no more. */
+/** Fetches only the objects that a view shows. */
 export async function fetchRows(connection: Connection, view: ViewName): Promise<Rows> {
   const nowSeconds = Math.floor(Date.now() / 1000);
   switch (view) {
@@ -105,7 +105,7 @@ interface Placed {
 }
 
 function deviceState({ node, device }: Placed): string {
-  // What is not known is not shown as good.
+  // An unknown state must not look good.
   if (node.state !== NodeState.READY) return "Unknown";
   if (device.health !== DeviceHealth.HEALTHY) return "Unhealthy";
   return node.cordoned || device.cordoned ? "Cordoned" : "OK";
@@ -119,7 +119,7 @@ function percent(value: number | undefined): string {
   return value === undefined ? "?" : `${value}%`;
 }
 
-/** Of a node that is not in contact nothing is known. */
+/** Returns the measured use of a device; undefined: not known, as on a node that is not in contact. */
 function measured({ node, device }: Placed): number | undefined {
   return node.state === NodeState.READY ? device.usedComputePercent : undefined;
 }
@@ -279,7 +279,7 @@ export function claimRows(claims: readonly Claim[], nowSeconds: number): Rows {
   );
 }
 
-/** Of all its devices; undefined where it is not known of one. */
+/** Returns the sum of the use of all its devices; undefined: it is not known for one of them. */
 function sessionUse({ devices }: Session): number | undefined {
   return devices.some(({ computeUsedPercent }) => computeUsedPercent === undefined)
     ? undefined

@@ -2,7 +2,7 @@
 
 import type { Argument, Call, Value } from "./line.ts";
 
-/** `unified`: an address on either side, as `cuMemcpy` takes them. */
+/** `unified`: an address of host or device, as `cuMemcpy` takes them. */
 export type Place = "host" | "device" | "unified";
 
 export interface Copy {
@@ -20,7 +20,7 @@ const memoryTypes: Readonly<Record<string, Place>> = {
   CU_MEMORYTYPE_UNIFIED: "unified",
 };
 
-/** What a call copies; undefined when it copies nothing, or does not say how much. */
+/** Returns the copy that a call makes; undefined when it makes none, or does not state its size. */
 export function copyOf(call: Call): Copy | undefined {
   const [, what] = /^cuMemcpy(\w*)$/.exec(call.name) ?? [];
   if (what === undefined) return undefined;
@@ -56,7 +56,7 @@ function boxOf(call: Call): Copy | undefined {
   };
 }
 
-/** The kernel that a call launches, by its name, or by its handle where that is all there is; undefined for no launch. */
+/** Returns the kernel that a call launches, by name, or by handle where the name is not known; undefined: no launch. */
 export function launchedBy(call: Call): string | undefined {
   if (call.name.startsWith("cuGraphLaunch")) return "(graph)";
   if (!/^cuLaunch(?!HostFunc)/.test(call.name)) return undefined;

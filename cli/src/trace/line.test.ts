@@ -135,7 +135,7 @@ test("a call, in its parts", () => {
 test("no beginning of a line is a line, but that which lacks a note only", () => {
   for (let length = 0; length < good.length; ++length) {
     const isWhole = length === good.indexOf("; waits") || good.slice(0, length).endsWith("= CUDA_SUCCESS");
-    // A result's name has shorter ones in it: that it is cut can be told from the missing newline only.
+    // The name of a result has shorter names in it: only the missing newline shows that it was cut.
     const isResult = length > good.indexOf(") = ") + 4 && length < good.indexOf("; waits");
     if (isWhole || isResult) continue;
     expect(parseCall(good.slice(0, length)), good.slice(0, length)).toBeUndefined();

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The lines of a trace, whose form docs/reference/trace.md fixes.
+// The lines of a trace, in the form of docs/reference/trace.md.
 
 /** A value as a trace shows it. */
 export type Value =
-  /** A number, an address, a name; `text` behind a function is its own name. */
+  /** A number, an address, a name; `text` after a function is its own name. */
   | { readonly kind: "word"; readonly word: string; readonly text?: Text }
   | Text
-  /** What a pointer points to. */
+  /** The target of a pointer. */
   | { readonly kind: "target"; readonly value: Value }
   | { readonly kind: "struct"; readonly fields: readonly Argument[] }
   /** `isCut`: there were more. */
   | { readonly kind: "list"; readonly values: readonly Value[]; readonly isCut: boolean }
-  /** What is too wide to be shown. */
+  /** A value that is too long to be shown. */
   | { readonly kind: "bytes"; readonly bytes: number };
 
 export interface Text {
@@ -87,10 +87,10 @@ export function parseCall(line: string): Call | undefined {
   };
 }
 
-/** How deep values may lie in each other: no trace comes near it, and no line can exhaust the stack. */
+/** Limit of the nesting of values: no trace comes near it, and no line can exhaust the stack. */
 const mostDepth = 8;
 
-/** Reads values from a line; what is none of them is undefined, and then the line is none. */
+/** Reads values from a line. Returns undefined for anything else; then the line is no line of a trace. */
 class Reader {
   position: number;
   readonly #line: string;
@@ -100,7 +100,7 @@ class Reader {
     this.position = position;
   }
 
-  /** `name=value, …` up to `end`, which is left. */
+  /** Reads `name=value, …` up to `end`, which it does not consume. */
   fields(end: ")" | "}", depth = 0): { fields: Argument[]; isCut: boolean } | undefined {
     const fields: Argument[] = [];
     if (this.#sees(end)) return { fields, isCut: false };

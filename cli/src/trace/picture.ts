@@ -4,10 +4,10 @@ import { formatBytes } from "@millpond/api";
 import { type Column, layOut } from "../output/table.ts";
 import type { CallSummary, CopySummary, Gap, LaunchSummary, Summary, ThreadSummary } from "./summary.ts";
 
-/** How many of what there may be thousands of. */
+/** Limit of lists that may have thousands of entries. */
 const mostRows = 20;
 
-/** Microseconds for eyes: `212 ns`, `3.1 µs`, `52.7 ms`, `1.2 s`. */
+/** Formats microseconds for people: `212 ns`, `3.1 µs`, `52.7 ms`, `1.2 s`. */
 function formatMicroseconds(time: number): string {
   if (time < 1) return `${Math.round(time * 1000)} ns`;
   if (time < 1000) return `${time.toFixed(1)} µs`;
@@ -71,7 +71,7 @@ function exactOrBytes(bytes: number): string {
   return bytes < 1 << 20 ? `${bytes} B` : formatBytes(BigInt(bytes));
 }
 
-/** The summary for eyes: a table for each question, those without an answer left out. */
+/** Renders the summary for people: a table for each question, without empty tables. */
 export function renderPicture(summary: Summary): string {
   const calls = summary.files.reduce((sum, file) => sum + file.calls, 0);
   const about = summary.processes.map(

@@ -4,10 +4,10 @@ import { createReadStream } from "node:fs";
 import { millpondError, quote } from "@millpond/api";
 import { type Call, formVersion, type Header, parseCall, parseHeader } from "./line.ts";
 
-/** The longest line that is read: the client library's are below 2 KiB. */
+/** The longest line that is read: those of the client library are below 2 KiB. */
 const mostLength = 65_536;
 
-/** What a file of a trace has in it, with the number of each line, from 1. */
+/** An entry of a trace file, with its line number, from 1. */
 export type Entry =
   | { readonly kind: "header"; readonly line: number; readonly header: Header }
   | { readonly kind: "call"; readonly line: number; readonly call: Call; readonly text: string }
@@ -17,7 +17,7 @@ export type Entry =
 /**
  * Reads a trace, however long it is.
  *
- * @throws MILLPOND_E_INVALID for a file that cannot be read, and for a line that is none of a trace, with its number.
+ * @throws MILLPOND_E_INVALID for a file that cannot be read, and for a line that is no line of a trace, with its number
  */
 export async function* readTraceFile(path: string): AsyncGenerator<Entry> {
   const processes = new Set<number>();
@@ -63,7 +63,7 @@ async function* linesOf(path: string): AsyncGenerator<{ text: string; isWhole: b
       const lines = (rest + String(chunk)).split("\n");
       rest = lines.pop() ?? "";
       for (const text of lines) yield { text, isWhole: true };
-      // No newline in sight: whatever this is, it is no trace.
+      // No newline within the limit: the file is no trace.
       if (rest.length > mostLength) break;
     }
   } catch (error) {

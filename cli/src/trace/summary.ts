@@ -38,7 +38,7 @@ export interface ThreadSummary {
   /** From the beginning of its first call to the end of its last. */
   readonly span: number;
   readonly inCalls: number;
-  /** Of that, in calls that waited for the worker. */
+  /** The part of `inCalls` in calls that waited for the worker. */
   readonly inWaits: number;
 }
 
@@ -60,7 +60,7 @@ export interface CopySummary {
   readonly to: Place;
   readonly count: number;
   readonly bytes: number;
-  /** In the calls; an asynchronous copy goes on after its call. */
+  /** Time in the calls; an asynchronous copy goes on after its call. */
   readonly total: number;
 }
 
@@ -75,14 +75,14 @@ export interface Failure {
   readonly line: number;
   readonly name: string;
   readonly result: string;
-  /** It is the failure of an asynchronous call before this one. */
+  /** Whether it is the failure of an earlier, asynchronous call. */
   readonly isEarlierFailure: boolean;
   readonly text: string;
 }
 
 export interface Gap {
   readonly file: string;
-  /** Of the call behind it. */
+  /** Line of the call after the gap. */
   readonly line: number;
   readonly process: number;
   readonly thread: number;
@@ -134,7 +134,7 @@ export class Summarizer {
   #gaps: Gap[] = [];
 
   async addFile(file: string, entries: AsyncIterable<Entry>): Promise<void> {
-    // A number may come again, of another process, after a header of its own.
+    // A process number may be reused by another process, which writes its own header first.
     const processes = new Map<number, ProcessTotal>();
     const threads = new Map<number, ThreadTotal>();
     let calls = 0;
@@ -260,7 +260,7 @@ export class Summarizer {
 
 const headerOf = ({ process, started, program }: Header): Header => ({ process, started, program });
 
-/** That something is not done yet is an answer. */
+/** CUDA_ERROR_NOT_READY is an answer, not a failure. */
 const isFailure = ({ result }: Call): boolean =>
   result !== "CUDA_SUCCESS" && result !== "CUDA_ERROR_NOT_READY";
 

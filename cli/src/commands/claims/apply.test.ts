@@ -52,12 +52,12 @@ test("a file makes what it describes, and applying it again changes nothing", as
   });
   const again = await pool.home.millpond(["apply", "-f", "-"], { input: file });
   expect(again.stdout).toBe("tenant/team-a unchanged\nqueue/research unchanged\nclaim/train unchanged\n");
-  // Lists and maps without members ask for nothing.
+  // Empty lists and maps request nothing.
   const empty = await pool.home.millpond(["apply", "-f", "-"], {
     input: "kind: Claim\nname: plain\nmemory: 64Mi\nmodel: []\naffinity: {}\n",
   });
   expect(empty.stdout).toBe("claim/plain bound\n");
-  // What the controller fills in is not another claim, whatever it follows from.
+  // A value that the controller fills in makes no difference, however it derives it.
   const defaults = `kind: Claim
 name: plain
 memory: 64Mi
@@ -77,7 +77,7 @@ lazy: true
   expect((await pool.home.millpond(["apply", "-f", "-"], { input: defaults })).stdout).toBe(
     "claim/plain unchanged\nclaim/local unchanged\nclaim/asleep unchanged\n",
   );
-  // Another one with a name of its own is not meant by a part of it.
+  // A part of a given name does not match another claim.
   const part = await pool.home.millpond(["release", "plai"]);
   expect(part).toMatchObject({ code: 125, stderr: expect.stringContaining('there is no claim "plai"') });
   expect(await pool.home.millpond(["release", "plain"])).toMatchObject({ code: 0 });
@@ -89,7 +89,7 @@ lazy: true
     stdout: "tenant/team-a unchanged\nqueue/research changed\n",
     stderr: expect.stringContaining("claim/train: it is there and has another priority"),
   });
-  // What is as it was is no event.
+  // An apply without a change makes no event.
   const { events } = await pool.connection.pool.listEvents({ subject: "queue/research" });
   expect(events.map(({ kind }) => kind)).toEqual(["QueueCreated", "QueueChanged"]);
 

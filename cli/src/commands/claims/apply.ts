@@ -16,7 +16,7 @@ export async function run(values: Values<"apply">): Promise<number> {
     throw millpondError("MILLPOND_E_INVALID", "no file is given", { remedy: "Give one with -f." });
   }
   const source = values.file === "-" ? "standard input" : values.file;
-  // All of it is understood before any of it is done.
+  // The whole file is read and checked before anything is changed.
   const documents = readDocuments(await readInputFile(values.file, "file"), source);
   const connection = openConnection(values);
   for (const document of documents) {
@@ -56,7 +56,7 @@ async function applyOne(document: Document, { claims, queues }: Connection): Pro
   }
 }
 
-/** What has become of one that is told by these members. */
+/** Returns how an object changed, by comparing these members. */
 function changeOf<T extends { readonly name: string }>(
   before: readonly T[],
   now: T | undefined,
@@ -69,7 +69,7 @@ function changeOf<T extends { readonly name: string }>(
     : "changed";
 }
 
-/** A claim does not change once it is made: one that is there must ask the same. */
+/** Checks that an existing claim makes the same request: applying does not change claims. */
 async function compare(
   { message }: Extract<Document, { readonly kind: "Claim" }>,
   claims: Connection["claims"],
@@ -96,10 +96,10 @@ function isSize(member = ""): boolean {
   return ["gpus", "memoryBytes", "memoryPercent", "computePercent"].includes(member);
 }
 
-/** The first member of what is asked that differs. The controller fills in what is not given. */
+/** Returns the first member of the request that differs. Members that are not given are the controller's to fill in. */
 function firstDifference(wanted: Claim, there: Claim): string | undefined {
   for (const { localName, number } of ClaimSchema.fields) {
-    // Who applies it on another machine means the same.
+    // The same request from another machine is equal.
     const isAsked = (number < 20 || (number >= 30 && number < 50)) && localName !== "clientHost";
     const [asked, has]: unknown[] = [Reflect.get(wanted, localName), Reflect.get(there, localName)];
     const isFilledIn = (asked === 0 || asked === "") && isDefault(localName, has, wanted);
@@ -118,7 +118,7 @@ function canonical(value: unknown): string {
   });
 }
 
-/** Whether the controller makes this of a member that is not given. */
+/** Whether a value is the one that the controller fills in for a member that is not given. */
 function isDefault(
   member: string,
   value: unknown,

@@ -7,14 +7,14 @@ import { openConnection } from "../../connection/connection.ts";
 import { findOne } from "../../output/find.ts";
 import { claimKind } from "../../output/kinds.ts";
 
-/** Names that nobody has chosen, so that a beginning of one is meant for it. */
+/** Generated names: users refer to them by a unique beginning. */
 const madeUp = /^claim-[0-9a-f]{16}$/;
 
 export async function run(values: Values<"release">, [name = ""]: readonly string[]): Promise<number> {
   const connection = openConnection(values);
   const claim = await findOne(claimKind, connection, name);
   if (claim.name !== name && !madeUp.test(claim.name)) {
-    // `train` may have ended a moment ago, and `train-2` is somebody else's work.
+    // `train` may have ended a moment ago, and `train-2` may belong to other work.
     throw millpondError("MILLPOND_E_NOT_FOUND", `there is no claim ${quote(name)}`, {
       remedy: `Give the whole name to release ${claim.name}.`,
     });

@@ -8,7 +8,7 @@ import { checkUrls, connect } from "../../connection/connection.ts";
 import { changeContexts, contextFilePath, enterContext } from "../../connection/context.ts";
 import { readTokenInput } from "../../command-line/token-input.ts";
 
-/** `millpond login`: nothing is written before the controller has taken the token. */
+/** `millpond login`: writes nothing before the controller has accepted the token. */
 export async function run(values: Values<"login">, [address = ""]: readonly string[]): Promise<number> {
   const controller = checkUrls(address, "the controller");
   const ca = await findAuthority(controller, values);

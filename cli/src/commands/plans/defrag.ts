@@ -8,7 +8,7 @@ import { openConnection } from "../../connection/connection.ts";
 import { layOut } from "../../output/table.ts";
 import { boundRequests, readPool, toSnapshot } from "../../output/pool-picture.ts";
 
-/** Moves of a plan unless told otherwise. */
+/** Default limit of a plan's moves. */
 const usualMoves = 16;
 
 export async function run(values: Values<"defrag">): Promise<number> {

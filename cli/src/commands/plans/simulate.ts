@@ -23,7 +23,7 @@ import { checkOutputFile, writeOutputFile } from "../../command-line/output-file
 import { renderObject } from "../../output/resources.ts";
 import { type Column, layOut } from "../../output/table.ts";
 
-/** The seeds are this one and those after it. */
+/** The seeds are this number and those that follow. */
 const firstSeed = 42;
 
 export async function run(values: Values<"simulate">): Promise<number> {
@@ -41,7 +41,7 @@ export async function run(values: Values<"simulate">): Promise<number> {
       remedy: "See `millpond simulate --help` for what a folder with traces holds.",
     });
   }
-  // All of them first: a bad file shall not come to light after an hour.
+  // All traces are read first: an invalid file must not fail the command after an hour.
   const traces: Trace[] = [];
   for (const name of names) {
     traces.push(repeated(await readTrace(data, name), values.repeat ?? 1));
@@ -90,7 +90,7 @@ function choosePolicies(text: string | undefined): Policy[] {
   });
 }
 
-/** `FGD` and `bestFit` are meant too. */
+/** Normalizes a policy's name: `FGD` and `bestFit` are accepted too. */
 function plain(name: string): string {
   return name.toLowerCase().replace(/[^a-z]/g, "");
 }
@@ -101,14 +101,14 @@ async function runSeeds(trace: Trace, policy: Policy, values: Values<"simulate">
   for (let position = 0; position < seeds; position++) {
     showProgress(`${trace.name} ${policy}: seed ${position + 1} of ${seeds}`);
     results.push(runTrace(trace, { policy, seed: firstSeed + position, isPooled: values.pooled }));
-    // So that Ctrl-C is heard.
+    // Lets the event loop handle Ctrl-C.
     await breathe();
   }
   showProgress("");
   return results;
 }
 
-/** One line that changes, on a terminal; nothing in a log. */
+/** Shows progress: on a terminal, in one line that is overwritten, else as lines. */
 function showProgress(text: string): void {
   if (process.stderr.isTTY) {
     process.stderr.write(`\r\u001B[K${text}`);

@@ -20,7 +20,7 @@ test("a good pool is found good; what is wrong with this machine is named with i
   const statusOf = (name: string): string | undefined => checks.find((check) => check.name === name)?.status;
   expect(["Node", "worker", "controller", "token", "node node-a"].map(statusOf)).toEqual(Array(5).fill("ok"));
   expect(statusOf("configuration")).toBe("warning");
-  // The fixture's client library is a text.
+  // The fixture's client library is a text file.
   expect(statusOf("client library")).toBe("failure");
   expect(ok).toBe(false);
   expect(result.code).toBe(1);

@@ -7,7 +7,7 @@ import { expect, test } from "vitest";
 import { readContexts, writeContexts } from "../../connection/context.ts";
 import { fakeClient, Home, type Running } from "../../../test/fixture.ts";
 
-/** A home with at most one pool, whose processes must all be gone when the test has ended. */
+/** A home with at most one pool, whose processes must all be gone when the test ends. */
 class UpFixture extends Home {
   #running: Running | undefined;
 
@@ -18,7 +18,7 @@ class UpFixture extends Home {
     return running;
   }
 
-  /** Processes of the pool except `up` itself, found by what only they are told. */
+  /** Processes of the pool except `up` itself, found by arguments that only they have. */
   processes() {
     const state = join(this.state, "millpond");
     const services = [`--state=${state}`, join(state, "controller")];
@@ -129,7 +129,7 @@ test("workers that outlive all the rest of a pool are ended by the next up", asy
   await expect.poll(() => home.workers()).toHaveLength(2);
   const workers = home.workers();
   const parts = home.processes().filter(({ pid }) => workers.every((worker) => worker.pid !== pid));
-  // As at one moment: none of them has the time to end the others in order, for none goes on until all are dead.
+  // As if at one moment: none of them can stop the others in order, because none resumes before all are dead.
   for (const signal of ["SIGSTOP", "SIGKILL"] as const) {
     first.child.kill(signal);
     for (const part of parts) signalProcess(part, signal);
@@ -154,7 +154,7 @@ test("a controller or an agent that dies is started again, and sessions go on wi
     signalProcess(service, "SIGKILL");
   }
   await up.says("stderr", /node-a was killed by SIGKILL; starting it again\n(.*\n)*.*node-a is back/);
-  // The agent tells the controller when both are back.
+  // The agent reports to the controller when both are back.
   await expect
     .poll(async () => (await home.millpond(["get", "sessions"])).stdout, { interval: 500 })
     .toMatch(/fake-client/);

@@ -21,12 +21,12 @@ import { checkSoftDevices, type SoftDevices } from "../../node/soft-node.ts";
 import { programVersion } from "../../command-line/version.ts";
 import { WaitingDisplay } from "../../claim/waiting-display.ts";
 
-/** Which devices the pool offers. */
+/** The devices that the pool offers. */
 interface Hardware {
   readonly driver: string;
   /** Absent: real devices. */
   readonly soft: SoftDevices | undefined;
-  /** Why there are no real ones although nobody asked for software GPUs; empty: nothing to say. */
+  /** Why the devices are software GPUs although the user did not ask for them; empty: not the case. */
   readonly remark: string;
 }
 
@@ -41,7 +41,7 @@ export async function run(values: Values<"up">): Promise<number> {
   }
 }
 
-/** A pool goes on when nobody reads what it says any more. */
+/** Lets the pool go on when the reader of its output has ended. */
 function outliveReaders(): void {
   for (const stream of [process.stdout, process.stderr]) {
     stream.removeAllListeners("error");
@@ -53,7 +53,7 @@ async function runPool(values: Values<"up">, stop: AbortSignal): Promise<number>
   const soft = softDevices(values);
   const native = findNativeFiles(process.env);
   const contextPath = contextFilePath(process.env);
-  // A file that cannot be read or written is found out before anything is started.
+  // Fails for a file that cannot be read or written before anything is started.
   changeContexts(contextPath, (file) => file);
 
   using directory = PoolDirectory.open(values.state ?? defaultStateDirectory(process.env));
@@ -111,7 +111,7 @@ async function runPool(values: Values<"up">, stop: AbortSignal): Promise<number>
   return exitStatus.ok;
 }
 
-/** Aborted by a signal that asks to stop; further ones change nothing. */
+/** Returns a signal that is aborted by SIGINT, SIGTERM or SIGHUP; further ones change nothing. */
 function stopSignal(): AbortSignal {
   const stop = new AbortController();
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => stop.abort());

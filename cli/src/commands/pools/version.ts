@@ -41,7 +41,7 @@ export async function run(values: Values<"version">): Promise<number> {
   return exitStatus.ok;
 }
 
-/** Nothing of a controller that is the only one, or the one that leads. */
+/** Empty for the only controller, or the leader. */
 function leadOf({ leads, leaderUrl }: GetVersionResponse): string {
   if (leads) return "";
   return leaderUrl === "" ? "; none leads now" : `; the one at ${leaderUrl} leads`;
@@ -57,7 +57,7 @@ async function askController(values: Values<"version">): Promise<{
     const version = await connect(endpoint).pool.getVersion({}, { timeoutMs: patienceMs });
     return { endpoint, version, problem: "" };
   } catch (error) {
-    // Whatever keeps the controller from answering, this program has its version.
+    // The version of this program is shown even when the controller does not answer.
     return { problem: errorParts(error).what };
   }
 }

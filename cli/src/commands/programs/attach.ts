@@ -7,7 +7,7 @@ import { follow, startOfLastLines, toStandardOutput } from "../../job/follow.ts"
 import { jobsDirectory, jobState, logOf, requireJob } from "../../job/job.ts";
 import { defaultStateDirectory } from "../../node/pool-directory.ts";
 
-/** Those that the runner passes on to its program. */
+/** Signals that the runner forwards to its program. */
 const passed = ["SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"] as const;
 
 export async function run(values: Values<"attach">, [name = ""]: readonly string[]): Promise<number> {

@@ -31,7 +31,7 @@ function childrenOf(pid: number | undefined): string {
   return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
 }
 
-/** Takes memory of the only device until it is given back. */
+/** Takes memory of the only device until it is released. */
 async function occupy(memoryBytes: bigint): Promise<AsyncDisposable> {
   const { claim } = await pool.connection.claims.createClaim({
     claim: { memoryBytes, computePercent: 1, leaseSeconds: 60 },
@@ -250,7 +250,7 @@ describe("a program under millpond run", () => {
     expect((await pool.home.millpond(["env"], { environment })).stdout).toContain(
       "export MILLPOND_CLAIM=shared\n",
     );
-    // What is asked for on the command line wins over the environment.
+    // Options on the command line take precedence over the environment.
     expect((await pool.home.millpond(["run", "-m", "1Gi", "--", ...show], { environment })).stdout).toMatch(
       /^claim-/,
     );
@@ -364,13 +364,13 @@ describe("without a controller", () => {
     await running.says("stderr", /waiting for the controller at /);
     await other.startController();
     await running.says("stdout", /attached/);
-    // Between the two it may say that it waits for the node, which comes back after the controller.
+    // Between the two it may print that it waits for the node, which comes back after the controller.
     expect(running.stderr).toMatch(
       /does not answer\n(.*\n)*millpond: claim claim-\w+ is bound after \d+s\n$/,
     );
     await other.stopController();
     running.child.stdin?.end();
-    // The program has ended, and nobody is there to take the claim back.
+    // The program has ended, and there is no controller to release the claim to.
     await vi.waitUntil(() => childrenOf(running.child.pid) === "", { timeout: 120_000 });
     await other.startController();
     expect(await running.finished).toMatchObject({ code: 0 });
@@ -413,7 +413,7 @@ describe("without a controller", () => {
 });
 
 describe("vGPUs that are taken back", () => {
-  /** Says that it runs, and when it gets the signal, that it saves. */
+  /** Prints that it runs and, when it gets the signal, that it saves. */
   const program = (signal: string) => [
     "sh",
     "-c",

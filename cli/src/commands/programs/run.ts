@@ -21,7 +21,7 @@ interface Progress {
 }
 
 export async function run(values: Values<"run">, [name = "", ...args]: readonly string[]): Promise<number> {
-  // All that can be wrong on this side is found before anything is asked of the pool.
+  // All errors that can be found locally are found before the first call to the pool.
   const { client } = findNativeFiles(process.env);
   const array = values.array === undefined ? undefined : parseArray(values.array);
   const connection = openConnection(values);
@@ -42,7 +42,7 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
   const plan = { connection, request, existing, values, program: name, args, client };
   const job = values.detach ? await openJob([name, ...args]) : undefined;
   if (values.detach && job === undefined) {
-    // Before the runner is started: whether there is such a program.
+    // Fails before the runner is started if there is no such program.
     findProgram(name, process.env);
     return await detachJob(values, [name, ...args]);
   }
@@ -91,10 +91,10 @@ async function detachJob({ name }: Values<"run">, command: readonly string[]): P
   return await detach(jobsDirectory(defaultStateDirectory(process.env)), name ?? newJobName(), command);
 }
 
-/** Each task is a program in a claim of its own; standard input is no one's. */
+/** Runs each task as a program in a claim of its own, without standard input. */
 async function runArray(plan: TaskPlan, array: TaskArray, progress: Progress): Promise<number> {
   using signals = new SignalRelay();
-  // Each task takes the signals for its own program.
+  // Each task forwards signals to its own program.
   process.setMaxListeners(0);
   const runTask = async (index: number): Promise<number> => {
     const task = new Task(plan, {
@@ -122,8 +122,8 @@ async function runArray(plan: TaskPlan, array: TaskArray, progress: Progress): P
 }
 
 /**
- * `MILLPOND_LOG` for a trace into a file, the level kept that `before` has. Where one file takes all processes, it is
- * emptied, so that it has this run in it and no other.
+ * Returns `MILLPOND_LOG` for a trace into a file, with the level of `before`. A file that takes all processes is emptied, so
+ * that it holds this run only.
  *
  * @throws MILLPOND_E_INVALID for a file that cannot be written
  */

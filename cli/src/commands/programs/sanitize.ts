@@ -45,12 +45,12 @@ export async function run(
     { program: [name, ...args], tools: chosen, exitStatus: status },
   );
   const whenFound = values.errorExitcode ?? exitStatus.finding;
-  // A program of which nothing was checked has not passed; one that failed has said so itself.
+  // A program in which nothing was checked has not passed; a program that failed has an exit status of its own.
   const hasPassed = shown.length === 0 && (outcome.launches > 0 || status !== 0);
   return hasPassed || whenFound === 0 ? status : whenFound;
 }
 
-/** @throws MILLPOND_E_INVALID for one that there is not */
+/** @throws MILLPOND_E_INVALID for a tool that does not exist */
 function chooseTools(asked: readonly string[] | undefined): readonly string[] {
   for (const tool of asked ?? []) {
     if (!tools.some((known) => known === tool)) {
@@ -73,7 +73,7 @@ interface Program {
   readonly args: readonly string[];
 }
 
-/** Runs the program in a pool of its own; that has ended, and with it all that writes findings, when this resolves. */
+/** Runs the program in a pool of its own. When this resolves, the pool has ended, and with it all writers of findings. */
 async function runChecked(
   program: Program,
   options: { readonly native: NativeFiles; readonly soft: SoftDevices; readonly state: string },
@@ -136,7 +136,7 @@ async function runInPool(
   }
 }
 
-/** Nothing that leads to another pool. */
+/** The environment without variables that lead to another pool. */
 function environmentFor(connection: Connection, claim: string, native: NativeFiles): NodeJS.ProcessEnv {
   const others = Object.entries(process.env).filter(
     ([name]) => !name.startsWith("MILLPOND_") || name === "MILLPOND_LOG",

@@ -7,7 +7,7 @@ import { configPath, readServiceFile, type ServiceName } from "../../service/ser
 
 /** `millpond config check`. */
 export async function run(_values: object, [, service = "agent", file]: readonly string[]): Promise<number> {
-  // The parser lets no other word through.
+  // The parser accepts no other word.
   const name: ServiceName = service === "controller" ? "controller" : "agent";
   const path = file ?? configPath(name);
   if (file === undefined && !existsSync(path)) {

@@ -8,7 +8,7 @@ test("controller takes the options and the environment of several controllers on
   using home = new Home();
   const state = join(home.directory, "controller");
   const args = ["controller", "--state", state, "--listen", "127.0.0.1:0", "--advertise", "https://c1:7170"];
-  // Nobody listens at port 1.
+  // No process listens at port 1.
   const environment = { MILLPOND_STORE: "postgres://127.0.0.1:1/millpond" };
   const result = await home.millpond(args, { environment });
   expect(result).toMatchObject({ code: 125, stdout: "" });

@@ -15,7 +15,7 @@ let fingerprint: string;
 
 beforeAll(async () => {
   home = new Home();
-  // Not loopback as far as it knows, so that it makes an authority of its own.
+  // The controller does not take this address for loopback, so it makes an authority of its own.
   controller = await startController({
     stateDirectory: join(home.directory, "controller"),
     listen: "0.0.0.0:0",

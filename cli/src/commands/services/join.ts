@@ -17,7 +17,7 @@ import { configDirectory } from "../../service/service-options.ts";
 
 const service = "millpond-agent.service";
 
-/** `millpond join`: nothing is written before all that can be checked here is well. */
+/** `millpond join`: writes nothing until all local checks pass. */
 export async function run(values: Values<"join">, [address = ""]: readonly string[]): Promise<number> {
   const controller = checkUrls(address, "the controller");
   const say = (text: string): boolean => process.stdout.write(`✔ ${text}\n`);
@@ -60,7 +60,7 @@ export async function run(values: Values<"join">, [address = ""]: readonly strin
   return exitStatus.ok;
 }
 
-/** Whether the service runs already, so that its port is taken by itself. */
+/** Whether the service runs already, and so has its port. */
 function isAgentHere(): boolean {
   return hasService() && spawnSync("systemctl", ["is-active", "--quiet", service]).status === 0;
 }
@@ -69,7 +69,7 @@ function hasService(): boolean {
   return existsSync("/run/systemd/system") && spawnSync("systemctl", ["cat", service]).status === 0;
 }
 
-/** Starts the service where it can; says what there is to do where it cannot. */
+/** Starts the service where that is possible; elsewhere prints the steps to do so. */
 function start(isAsked: boolean, config: string): string {
   const command =
     config === join(configDirectory, "agent.yaml") ? "millpond agent" : `millpond agent --config ${config}`;

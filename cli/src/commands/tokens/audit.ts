@@ -6,7 +6,7 @@ import type { Values } from "../../command-line/command-values.ts";
 import { type Connection, openConnection } from "../../connection/connection.ts";
 import { renderObject } from "../../output/resources.ts";
 
-/** The most that a call answers. */
+/** The most records in an answer. */
 const pageSize = 1000;
 
 /** `millpond audit verify`. */

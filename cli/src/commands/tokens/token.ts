@@ -43,7 +43,7 @@ export async function run(
   if (token === undefined) {
     throw millpondError("MILLPOND_E_VERSION", "the controller answered without the token that it made");
   }
-  // Only the secret goes to standard output, so that a script can keep it without reading more.
+  // Only the secret goes to standard output, so that a script can store the output as it is.
   if (isJson) {
     process.stdout.write(renderObject("Token", { ...tokenToJson(token), secret }));
   } else {
@@ -55,7 +55,7 @@ export async function run(
   return exitStatus.ok;
 }
 
-/** What the new token is for, as a command. The token itself stays out of it: command lines can be seen. */
+/** Returns the command that uses the new token. It does not contain the token: other users can read command lines. */
 function nextStep(role: string, { controller, ca }: Connection): string {
   const trust = ca === undefined ? "" : ` --fingerprint ${fingerprintOf(new X509Certificate(ca))}`;
   const command = role === "agent" ? "join" : "login";

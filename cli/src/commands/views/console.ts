@@ -18,7 +18,7 @@ export async function run(values: Values<"console">): Promise<number> {
   return exitStatus.ok;
 }
 
-/** Asks the controllers in turn until one answers. */
+/** Calls the controllers in turn until one answers. */
 async function firstLink(values: Values<"console">): Promise<ConsoleLink> {
   const endpoint = resolveEndpoint(values, process.env);
   let failure: unknown = millpondError("MILLPOND_E_NOT_CONFIGURED", "no controller is known");

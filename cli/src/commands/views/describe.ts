@@ -73,7 +73,7 @@ export async function run(
   return exitStatus.ok;
 }
 
-/** All there is to know of one object, as text or JSON. */
+/** Returns all details of one object, as text or JSON. */
 export async function renderDescription(
   connection: Connection,
   values: Pick<Values<"describe">, "output">,
@@ -120,7 +120,7 @@ interface Explained {
   readonly explanation: ExplainClaimResponse;
 }
 
-/** A claim with what `why` says of it, at the same moment and in the same words. */
+/** Returns a claim with the explanation of `why`, of the same moment and in the same words. */
 const explainedKind: Pick<Kind<Explained>, "title" | "toJson"> = {
   title: claimKind.title,
   toJson: ({ claim, explanation }) => ({ ...claimToJson(claim), ...explanationToJson(explanation) }),
@@ -263,7 +263,7 @@ async function describeClaim(
   };
 }
 
-/** What it waits for, if it does. */
+/** Why it waits, if it does. */
 function waitOf(claim: Claim, explanation: ExplainClaimResponse, now: number): Fields {
   return claim.state === ClaimState.PENDING
     ? [["Waiting", `for ${ageOf(claim.waitingSince, now)}`], ...waitingFields(explanation, now)]
@@ -308,7 +308,7 @@ async function describeTenant(tenant: Tenant, { claims }: Connection, now: numbe
   };
 }
 
-/** What a claim asks beside its size, by the names of the command line. */
+/** The members of a claim's request beside its size, by the names of the command line. */
 function wishesOf(claim: Claim): (readonly [string, string])[] {
   const json = claimToJson(claim);
   const wishes: readonly (readonly [string, string | number | boolean])[] = [

@@ -83,7 +83,7 @@ function firstId<T>({ isLog, word }: Kind<T>, text: string | undefined): bigint 
 }
 
 /**
- * Which objects are shown, and in which order.
+ * Returns the selection of the objects to show, and their order.
  *
  * @throws MILLPOND_E_INVALID
  */
@@ -115,7 +115,7 @@ interface WatchOptions<T> {
   readonly select: (items: readonly T[]) => readonly T[];
 }
 
-/** Prints changes until it is interrupted. While no controller answers, it waits for one. */
+/** Prints changes until it is interrupted. Waits while no controller answers. */
 async function watch<T>(
   kind: Kind<T>,
   connection: Connection,
@@ -140,7 +140,7 @@ async function watch<T>(
   }
 }
 
-/** Asks again while the controller is away, and shows so on standard error. */
+/** Repeats the call while the controller does not answer, and shows that on standard error. */
 async function patiently<R>(connection: Connection, ask: () => Promise<R>): Promise<R> {
   using display = new WaitingDisplay();
   for (;;) {

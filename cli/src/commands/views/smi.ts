@@ -29,12 +29,12 @@ export async function run(values: Values<"smi">): Promise<number> {
 export interface SmiPicture {
   readonly nodes: readonly Node[];
   readonly sessions: readonly Session[];
-  /** The controller's. */
+  /** Version of the controller. */
   readonly version: string;
   readonly controller: string;
 }
 
-/** The picture: devices, and under them who uses them. */
+/** Renders the picture: devices, and the sessions that use them. */
 export function renderSmi({ nodes, sessions, version, controller }: SmiPicture): string {
   const devices = nodes.flatMap((node) => node.devices.map((device) => ({ node, device })));
   const counts = [

@@ -14,9 +14,9 @@ import { renderDescription } from "./describe.ts";
 
 const defaultIntervalSeconds = 2;
 const maxIntervalSeconds = 600;
-/** Of the time, so much at most goes into asking: a pool that answers slowly is not asked all the time. */
+/** Largest part of the time that goes into calls: limits the load on a pool that answers slowly. */
 const askingPart = 0.25;
-/** A picture that is printed once has no end. */
+/** Width of a picture that is printed where the terminal's width is not known. */
 const widthWithoutTerminal = 120;
 
 export async function run(values: Values<"top">, [view = "devices"]: readonly string[]): Promise<number> {
@@ -44,7 +44,7 @@ function readInterval(seconds: number | undefined): number {
   throw millpondError("MILLPOND_E_INVALID", `--delay is ${seconds} s, and 1 s to 10m can be had`);
 }
 
-/** The pool on the screen, until its reader has had enough. */
+/** The view of the pool on a terminal, until the user ends it. */
 class Watching {
   readonly #connection: Connection;
   readonly #intervalMs: number;
@@ -53,7 +53,7 @@ class Watching {
   #details: string | undefined;
   #trouble: string | undefined;
   #knownAt = performance.now();
-  /** Ends the pause between two questions. */
+  /** Ends the pause between two calls. */
   #hurry = new AbortController();
   readonly #done = new AbortController();
   #terminal: Terminal | undefined;
@@ -107,12 +107,12 @@ class Watching {
     return this.#terminal?.size ?? { columns: 80, lines: 24 };
   }
 
-  /** What cannot be had is not shown as if it were now: the last picture stays, and says how old it is. */
+  /** Refreshes the rows. When that fails, the last picture stays, with its age: old data must not look like new. */
   async #ask(): Promise<void> {
     const { view, page, chosen } = this.#state;
     try {
       const rows = await fetchRows(this.#connection, view);
-      // A key may have come meanwhile.
+      // A key may have been pressed meanwhile.
       if (view !== this.#state.view) return;
       this.#rows = rows;
       if (page === "details" && chosen !== "") {

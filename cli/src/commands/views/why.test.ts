@@ -14,7 +14,7 @@ test("why and usage say what a platform team is asked", async () => {
   expect(why.stdout).toMatch(/position: +1 of 1 in queue default, priority 3/);
   expect(why.stdout).toMatch(/queue default: +1 GPUs in use/);
   expect(why.stdout).toMatch(/waits for: +the end of runs/);
-  // Who describes it is told the same.
+  // `describe` shows the same.
   const described = await pool.home.millpond(["describe", "claim", "waits"]);
   expect(described.stdout).toMatch(
     /\nWaiting: +for [\dms]+\n {2}position: +1 of 1 in queue default, priority 3\n[^]* {2}waits for: +the end of runs\n {2}expected: +within .*\n {2}next release: +claim runs, within/,
@@ -26,7 +26,7 @@ test("why and usage say what a platform team is asked", async () => {
       pool.home.millpond(["describe", "claim", name, "-o", "json"]),
     ]);
     const { kind, claim, ...explanation } = JSON.parse(asked.stdout);
-    // The moment may be another one.
+    // The lease may have been renewed between the two calls.
     const whole = { ...claim, ...explanation, leaseExpiresAt: expect.any(String) };
     expect([kind, JSON.parse(shown.stdout)]).toEqual(["Explanation", { ...whole, kind: "Claim" }]);
   }
@@ -35,7 +35,7 @@ test("why and usage say what a platform team is asked", async () => {
   const { secret } = await access.createToken({ name: "ann", role: "user", tenant: "team-a" });
   await claims.createClaim({ claim: { name: "hers", leaseSeconds: 600, tenant: "team-a" } });
   const hers = await pool.home.millpond(["why", "hers", "--token", secret]);
-  // Whose claim that is, and its name, she is not told.
+  // Owner and name of claims of other tenants stay hidden from her.
   expect(hers.stdout).toMatch(/waits for: +the end of 2 claims of other tenants\n/);
   expect(hers.stdout).toMatch(/next release: +a claim of another tenant, within /);
   await claims.releaseClaim({ name: "hers" });
@@ -70,7 +70,7 @@ test("why and usage say what a platform team is asked", async () => {
       ? (JSON.parse(result.stdout) as { from: string }).from
       : result.stderr.split("\n")[0];
   };
-  // Whatever the time zone of this machine is.
+  // Independent of the time zone of this machine.
   expect(await sinceOf("2026-01-01T12:00")).toBe("2026-01-01T12:00:00Z");
   expect(await sinceOf("2026-01-01T12:00:30+01:00")).toBe("2026-01-01T11:00:30Z");
   expect(await sinceOf("2026-02-30")).toBe(

@@ -27,14 +27,14 @@ function toJson(explanation: ExplainClaimResponse) {
   return { claim: claim === undefined ? null : claimToJson(claim), ...explanationToJson(explanation) };
 }
 
-/** Why nobody knows when a claim gets room, by what is in its way. */
+/** Why the time at which a claim gets room is not known, by its obstacle. */
 const unknowns: Readonly<Record<string, string>> = {
   room: "what is in its way has no time limit",
   quota: "it waits for a limit, not for room",
   gang: "it waits for the rest of its gang",
 };
 
-/** The explanation as text: one sentence, then the numbers behind it. */
+/** Renders the explanation as text: one sentence, then the numbers behind it. */
 export function render(explanation: ExplainClaimResponse, nowSeconds: number): string {
   const { claim } = explanation;
   if (claim === undefined) return "";
@@ -51,7 +51,7 @@ export function render(explanation: ExplainClaimResponse, nowSeconds: number): s
   return `claim ${claim.name} has waited ${since(claim.waitingSince)}: ${claim.reason}\n${fields}`;
 }
 
-/** What its queue, the queues above it, its tenant and its node have. */
+/** The present amounts and limits of its queue, the queues above it, its tenant and its node. */
 export function factFields({ facts, factDetails }: ExplainClaimResponse): [string, string][] {
   return factDetails.length === 0
     ? // A controller of an earlier release.
@@ -59,7 +59,7 @@ export function factFields({ facts, factDetails }: ExplainClaimResponse): [strin
     : factDetails.map(({ subject, reason }) => [`  ${subject}`, reason?.text ?? ""]);
 }
 
-/** What a claim that waits is waiting for, where, and until when. */
+/** The fields of a claim that waits: its place, the claims it waits for, and the expected time. */
 export function waitingFields(explanation: ExplainClaimResponse, nowSeconds: number): [string, string][] {
   const { claim, obstacle, queueLength, expectedAt, nextReleaseAt, nextReleaseClaim } = explanation;
   if (claim === undefined) return [];
