@@ -17,7 +17,7 @@ test("a wait that goes to and fro says each thing once in a log", () => {
 
 test("a narrow terminal has name, place, elapsed and expected time first, in one line", () => {
   const lines: string[] = [];
-  using display = new WaitingDisplay({ isTTY: true, columns: 60, write: (text) => lines.push(text) });
+  using display = new WaitingDisplay({ isTTY: true, columns: 64, write: (text) => lines.push(text) });
   const standing = { head: "claim train, 2 before it", rest: "1 vGPU: all 2 devices are granted whole" };
   display.show("claim train is waiting", {
     ...standing,
