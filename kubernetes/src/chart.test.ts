@@ -62,7 +62,7 @@ test("every value is used, every one that is used is there, and the versions are
   const leaves = (tree: object, path: string): string[] =>
     Object.entries(tree).flatMap(([key, value]) => {
       const name = path === "" ? key : `${path}.${key}`;
-      // What a node selector has is the cluster's.
+      // The keys of a node selector belong to the cluster.
       return typeof value === "object" && key !== "nodeSelector" ? leaves(value as object, name) : [name];
     });
   const values = parse(readFileSync(join(chartDirectory, "values.yaml"), "utf8")) as object;

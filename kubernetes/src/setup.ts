@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the parts of a pool in a cluster have in common before the first of them starts: tokens, and a certificate for the
-// controller. Made once, in a Secret; a Secret that is there stays as it is, so an upgrade changes nothing.
+// The common data of the parts of a pool in a cluster, made before the first of them starts: tokens, and a certificate for
+// the controller. They are made once, in a Secret; an existing Secret is not changed, so an upgrade changes nothing.
 
 import { randomBytes } from "node:crypto";
 import { makeAuthority, makeServerCertificate } from "@millpond/platform";
@@ -16,10 +16,10 @@ export interface SetupOptions {
   readonly controllerHost: string;
 }
 
-/** Ten years, as the authority of a controller of its own. */
+/** Ten years, as for the authority that a controller makes. */
 const lifetimeMs = 3650 * 86_400_000;
 
-/** @returns Whether it was made now. */
+/** Creates the Secret where it is missing. @returns whether it was created now */
 export async function setUp({ cluster, namespace, name, controllerHost }: SetupOptions): Promise<boolean> {
   if ((await unlessStatus(cluster.core.readNamespacedSecret({ namespace, name }), 404)) !== undefined)
     return false;
@@ -44,6 +44,6 @@ export async function setUp({ cluster, namespace, name, controllerHost }: SetupO
       "tls.key": server.key,
     },
   };
-  // Where several instances do it at a time, one wins.
+  // When several instances do this at a time, one succeeds.
   return (await unlessStatus(cluster.core.createNamespacedSecret({ namespace, body }), 409)) !== undefined;
 }

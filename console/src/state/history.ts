@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the page has seen of devices while it was open: the controller keeps no series, Prometheus does.
+// Samples of devices since the page was opened: the controller keeps no time series, Prometheus does.
 
 import { type Node, NodeState } from "@millpond/api/browser";
 
-/** One look. Percent of a device; undefined: not known. */
+/** One sample, in percent of a device; undefined: not known. */
 export interface Sample {
   readonly at: number;
   readonly granted: number;
@@ -12,7 +12,7 @@ export interface Sample {
 }
 
 const mostSamples = 240;
-/** Several views that look at once count once. */
+/** Least time between samples: several views that refresh together make one. */
 const leastGapMs = 1000;
 
 const series = new Map<string, Sample[]>();
@@ -20,7 +20,7 @@ let lastAt = 0;
 
 const whole = "";
 
-/** @returns Of one device, `node/index`; of the pool, in GPUs × 100. Oldest first. */
+/** @returns the samples of one device, `node/index`, or of the pool, in GPUs × 100; oldest first */
 export function samplesOf(device: string = whole): readonly Sample[] {
   return series.get(device) ?? [];
 }

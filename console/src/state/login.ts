@@ -5,7 +5,7 @@ import { Store } from "./store.ts";
 
 const path = "/console/session";
 
-/** As whom the page calls. */
+/** The user whose rights the page has. */
 export interface Me {
   readonly name: string;
   readonly role: string;
@@ -13,10 +13,10 @@ export interface Me {
   readonly tenant: string;
 }
 
-/** `unknown`: not asked yet; `none`: nobody is logged in. */
+/** `unknown`: not requested yet; `none`: no user is logged in. */
 export const login = new Store<Me | "unknown" | "none">("unknown");
 
-/** Why the last login ended or failed, for the login page; empty: not. */
+/** Why the last login ended or failed, for the login page; empty: it did not. */
 export const loginTrouble = new Store<string>("");
 
 async function send(method: string, body?: unknown): Promise<Me> {
@@ -40,7 +40,7 @@ export async function resume(): Promise<void> {
   login.set(await send("GET").catch(() => "none" as const));
 }
 
-/** @throws with the controller's own words */
+/** @throws an error with the controller's message */
 export async function logIn(by: { readonly token: string } | { readonly code: string }): Promise<void> {
   login.set(await send("POST", by));
   loginTrouble.set("");
@@ -51,7 +51,7 @@ export async function logOut(): Promise<void> {
   login.set("none");
 }
 
-/** The controller knows the login no longer. */
+/** Handles that the controller no longer knows the login. */
 export function loseLogin(why: string): void {
   if (login.get() !== "none") {
     loginTrouble.set(why);

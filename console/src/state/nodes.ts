@@ -5,7 +5,7 @@ import { pool } from "./calls.ts";
 import { remember } from "./history.ts";
 import { useWatch } from "./watch.ts";
 
-/** All nodes with their devices, as several views need them. */
+/** All nodes with their devices, for several views. */
 export function useNodes() {
   return useWatch("nodes", async (signal) => {
     const { nodes } = await pool.listNodes({}, { signal });
@@ -26,7 +26,7 @@ export function gpusOf(nodes: readonly Node[]): Gpu[] {
 
 export type GpuState = "ok" | "cordoned" | "unhealthy" | "unknown";
 
-/** What is not known is not shown as good. */
+/** Returns the state of a device; an unknown state must not look good. */
 export function gpuState({ node, device }: Gpu): GpuState {
   if (node.state !== NodeState.READY) {
     return "unknown";

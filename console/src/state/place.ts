@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where the page is. The address is the state: views, filters and orders are in it and nowhere else.
+// The place of the page. The address is the state: views, filters and orders are in it and nowhere else.
 
 import { Store, useStore } from "./store.ts";
 
@@ -23,7 +23,7 @@ function read(): Place {
   };
 }
 
-/** What somebody types need not be well encoded. */
+/** Decodes a part of the address; an address that a user typed may be encoded badly. */
 function decode(part: string): string {
   try {
     return decodeURIComponent(part);
@@ -39,7 +39,7 @@ export function usePlace(): Place {
   return useStore(place);
 }
 
-/** The address of a view. */
+/** Returns the address of a view. */
 export function addressOf(...path: readonly string[]): string {
   return base + path.map(encodeURIComponent).join("/");
 }
@@ -49,7 +49,7 @@ export function go(address: string, { isNewEntry = true }: { readonly isNewEntry
   place.set(read());
 }
 
-/** Changes the query; an empty value takes a key away. */
+/** Changes the query; an empty value removes a key. */
 export function setQuery(changes: Readonly<Record<string, string>>): void {
   const query = new URLSearchParams(location.search);
   for (const [key, value] of Object.entries(changes)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the page shows is asked for again and again while it is looked at. An answer that does not come leaves the last one
-// there, marked as old, until the controller, or the one that leads after it, answers again.
+// Refreshes the data of the page while the page is visible. When an answer does not come, the last one stays, marked as old,
+// until the controller, or the next leader, answers again.
 
 import { useEffect, useState } from "preact/hooks";
 import { isAnswer, isLoggedOut, textOf } from "./calls.ts";
@@ -11,9 +11,9 @@ import { Store } from "./store.ts";
 export interface Watched<T> {
   /** The last answer. */
   readonly data: T | undefined;
-  /** When it came, Unix milliseconds. */
+  /** Time of the last answer, Unix milliseconds. */
   readonly at: number;
-  /** Why there is none newer; undefined: there is nothing wrong. */
+  /** Why there is no newer answer; undefined: there is no problem. */
   readonly trouble: string | undefined;
 }
 
@@ -24,12 +24,12 @@ const shortestMs = 2000;
 const longestRetryMs = 8000;
 const patienceMs = 20_000;
 
-/** What took long to answer is asked for less often: a page costs a controller at most a twentieth of its time. */
+/** Pause per time of an answer: slow calls are made less often, so a page takes at most a twentieth of a controller's time. */
 const pausePerAnswer = 20;
 
 /**
- * @param key What is asked for: another key asks anew. Empty: nothing is.
- * @returns The answer as it is now, and `again`, which asks at once.
+ * @param key identifies the data: another key starts another call; empty: no call is made
+ * @returns the present answer, and `again`, which repeats the call immediately
  */
 export function useWatch<T>(
   key: string,
@@ -89,7 +89,7 @@ async function watch<T>(
   }
 }
 
-/** Goes on when the time is over and the page is looked at, or when it is over for good. */
+/** Resolves when the time is over and the page is visible, or when `stop` is aborted. */
 async function pause(ms: number, stop: AbortSignal): Promise<void> {
   await new Promise<void>((resolve) => {
     const goOn = (): void => {

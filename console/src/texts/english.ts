@@ -19,7 +19,7 @@ export const english = {
   claim: "Claim",
   skip: "Skip to the content",
   menu: "Views",
-  /** Of the command line. */
+  /** Text for the equivalent on the command line. */
   command: "The same on the command line",
   copy: "Copy",
   copied: "Copied",
@@ -180,5 +180,5 @@ export const english = {
   borrowings: { any: "any", preemptible: "preemptible ones", none: "nothing" },
 };
 
-/** Another language has all of it. */
+/** Every language has all of these texts. */
 export type Texts = typeof english;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Texts of the page. What the controller says, reasons above all, is shown in its own words.
+// Texts of the page. Messages of the controller, reasons above all, are shown as they are.
 
 import { Store } from "../state/store.ts";
 import { chinese } from "./chinese.ts";
@@ -25,7 +25,7 @@ export function setLanguage(next: Language): void {
   language.set(next);
 }
 
-/** In the language of the moment; the whole page is drawn anew when that changes. */
+/** Returns the texts in the present language; the whole page is rendered again when the language changes. */
 export function texts(): Texts {
   return languages[language.get()];
 }

@@ -60,7 +60,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     const make = (name: string) =>
       core.createNamespacedConfigMap({ namespace: "default", body: { metadata: { name, labels } } });
     for (let index = 0; index < 12; index += 1) await make(`m-${index}`);
-    // It remembers what has happened since it began.
+    // The server remembers the events since its start.
     await plane.restartApiServer();
     let lists = 0;
     let pages = 0;
@@ -91,7 +91,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     await expect.poll(names).toContain("later");
     await core.deleteNamespacedConfigMap({ name: "m-3", namespace: "default" });
     await expect.poll(() => gone).toEqual(["m-3"]);
-    // What happens while the server is away is not missed.
+    // Changes while the server is away are not missed.
     await plane.restartApiServer();
     await core.deleteNamespacedConfigMap({ name: "m-4", namespace: "default" });
     await core.patchNamespacedConfigMap(
@@ -135,7 +135,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     }
     expect(new Set(terms).size).toBe(3);
     expect(most).toBe(1);
-    // One that was killed has left its Lease as it was: it is waited for.
+    // An instance that was killed leaves its Lease unchanged: the next one waits until it expires.
     const lease = {
       holderIdentity: "killed",
       leaseDurationSeconds: 2,

@@ -29,7 +29,7 @@ export interface Cluster {
   readonly watch: Watch;
 }
 
-/** Connections are made anew after so long: certificates and authorities in files are renewed. */
+/** Age after which connections are replaced: certificates and authorities in files are renewed. */
 const connectionsMs = 600_000;
 
 /**
@@ -43,7 +43,7 @@ export class ClusterConfig extends KubeConfig {
   override async applySecurityAuthentication(context: RequestContext): Promise<void> {
     await super.applySecurityAuthentication(context);
     if (this.#dispatcher === undefined || performance.now() - this.#madeAtMs > connectionsMs) {
-      // One that is replaced ends when its calls are over.
+      // A dispatcher that is replaced closes when its calls have ended.
       void this.#dispatcher?.close();
       this.#dispatcher = context.getDispatcher();
       this.#madeAtMs = performance.now();
@@ -81,7 +81,7 @@ export function statusOf(error: unknown): number | undefined {
   return error instanceof ApiException ? error.code : undefined;
 }
 
-/** One line for people of any error of the API server. */
+/** Renders any error of the API server as one line for people. */
 export function describeFailure(error: unknown): string {
   if (error instanceof ApiException) {
     const body: unknown = error.body;

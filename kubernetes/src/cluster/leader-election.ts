@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Of several operators one is at work: the holder of a Lease of coordination.k8s.io. Whether it has run out is judged by
-// the time since a change of it was seen, by the own monotonic clock, so clocks of other machines do not matter.
+// Leader election among operators: the leader holds a Lease of coordination.k8s.io. An instance judges its expiry by the
+// time since it last saw the Lease change, on its own monotonic clock, so the clocks of other machines do not matter.
 
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
@@ -40,8 +40,8 @@ export class LeaderElection {
   }
 
   /**
-   * Waits to lead, runs `work`, and again, until `signal` is aborted. The signal of `work` is aborted when the Lease could
-   * not be renewed in two thirds of its time: before another may take over.
+   * Waits until this instance is the leader, runs `work`, and repeats, until `signal` is aborted. The signal of `work` is
+   * aborted when the Lease was not renewed for two thirds of its duration: before another instance may take over.
    */
   async run(signal: AbortSignal, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
     const { log, retryMs } = this.#options;
@@ -84,7 +84,7 @@ export class LeaderElection {
     }
   }
 
-  /** Takes the Lease, or renews it. False where another has it, or the server does not answer. */
+  /** Takes the Lease, or renews it. Returns false where another instance holds it, or the server does not answer. */
   async #tryAcquire(): Promise<boolean> {
     const { cluster, namespace, name, leaseSeconds, log } = this.#options;
     try {
@@ -112,7 +112,7 @@ export class LeaderElection {
           namespace,
           name,
           body: {
-            // Refused where another instance has written since.
+            // The server refuses this where another instance has written since.
             metadata: { resourceVersion: lease.metadata?.resourceVersion },
             spec: this.#spec(lease),
           },
@@ -138,7 +138,7 @@ export class LeaderElection {
     };
   }
 
-  /** So that the next need not wait for it to run out. */
+  /** Gives up the Lease, so that the next instance need not wait for its expiry. */
   async #release(): Promise<void> {
     const { cluster, namespace, name, log } = this.#options;
     try {

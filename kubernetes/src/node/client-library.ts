@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The client library as containers get it. It is copied to the host under a name made from its content, so that an upgrade
-// changes nothing for containers that run, nor for those that are started again in place with what they were given.
+// The client library for containers. It is copied to the host under a name made from its content, so that an upgrade changes
+// nothing for containers that run, nor for those that are restarted in place with their old mounts.
 
 import { createHash } from "node:crypto";
 import {
@@ -23,7 +23,7 @@ export interface Mount {
   readonly containerPath: string;
 }
 
-/** What a container is given, all of it read-only. */
+/** The files that a container gets, all of them read-only. */
 export interface ClientLibrary {
   /** 16 hexadecimal digits of its content. */
   readonly version: string;
@@ -31,17 +31,17 @@ export interface ClientLibrary {
 }
 
 /**
- * Where dynamic linkers look without being told: of Debian and its kin, and of all others. So programs find the library
+ * Default directories of dynamic linkers: of Debian and its relatives, and of all others. There programs find the library
  * whatever `LD_LIBRARY_PATH` their image sets.
  */
 const linkerDirectories = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"] as const;
 
 /**
- * Copies the libraries of a directory to the host, whole or not at all.
+ * Copies the libraries of a directory to the host, atomically.
  *
- * @param source Directory with `libcuda.so.1` and what belongs to it.
- * @param target Directory as this process sees it.
- * @param hostTarget The same directory as the host sees it.
+ * @param source directory with `libcuda.so.1` and its companions
+ * @param target directory as this process sees it
+ * @param hostTarget the same directory as the host sees it
  * @throws MILLPOND_E_NOT_INSTALLED
  */
 export function installClientLibrary(source: string, target: string, hostTarget = target): ClientLibrary {
@@ -61,7 +61,7 @@ export function installClientLibrary(source: string, target: string, hostTarget 
     try {
       renameSync(draft, there);
     } catch (error) {
-      // Another was faster: what is there is the same.
+      // Another process was faster: its copy is the same.
       rmSync(draft, { recursive: true, force: true });
       if (!readdirSync(target).includes(version)) throw error;
     }
@@ -79,11 +79,11 @@ export function installClientLibrary(source: string, target: string, hostTarget 
 }
 
 /**
- * What a container is given, and the sockets of the workers of its node's agent, by which it shares memory with a GPU of its own
- * node. Nothing else is in that directory, and who connects needs a ticket of the controller.
+ * Adds the directory of the sockets of the node's workers, by which a container shares memory with a GPU of its own node. The
+ * directory contains nothing else, and a process that connects needs a ticket of the controller.
  *
- * @param path The same for host and containers: programs are told it by the agent. Made where it is not there, because a
- * container with a mount of nothing does not start.
+ * @param path the same for host and containers: programs get it from the agent. It is created where it is missing, because a
+ *   container does not start with a mount of a missing path
  */
 export function withSockets(library: ClientLibrary, path: string): ClientLibrary {
   mkdirSync(path, { recursive: true, mode: 0o711 });
@@ -97,7 +97,7 @@ function readLibraries(source: string): string[] {
       .filter((name) => /\.so(\.\d+)*$/.test(name))
       .sort();
   } catch {
-    // Then it has none.
+    // A directory that cannot be read has no libraries.
   }
   if (!names.includes("libcuda.so.1")) {
     throw millpondError("MILLPOND_E_NOT_INSTALLED", `there is no libcuda.so.1 in ${quote(source)}`, {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The operator: every replica answers the webhooks; the one that leads keeps pods and claims in agreement.
+// The operator: every replica answers the webhooks; the leader reconciles pods and claims.
 
 import { setTimeout as delay } from "node:timers/promises";
 import type {
@@ -39,10 +39,10 @@ import { UserClaims } from "./user-claims.ts";
 
 export interface OperatorOptions {
   readonly cluster: Cluster;
-  /** With the rights of an administrator of the pool. */
+  /** A connection with the rights of an administrator of the pool. */
   readonly pool: Connection;
   readonly names: ResourceNames;
-  /** Where its own objects are. */
+  /** Namespace of its own objects. */
   readonly namespace: string;
   /** Name of its pod. */
   readonly identity: string;
@@ -50,9 +50,9 @@ export interface OperatorOptions {
   readonly user: string;
   /** How pods get their vGPUs; `auto`: by ResourceClaims where the API server has them. */
   readonly allocation: Allocation | "auto";
-  /** What programs reach the controller by; default: what this process does. */
+  /** Address and authority by which programs reach the controller. */
   readonly programs: { readonly controller: string; readonly ca: string };
-  /** Where API servers reach the webhooks. */
+  /** Address at which API servers reach the webhooks. */
   readonly webhook: {
     readonly target: RegistrationOptions["target"];
     readonly host: string;
@@ -66,7 +66,7 @@ export interface OperatorOptions {
   readonly leaseSeconds?: number;
 }
 
-/** What the version of a cluster makes possible. */
+/** The features of a cluster's version. */
 interface Abilities {
   readonly allocation: Allocation;
   readonly isGated: boolean;
@@ -137,7 +137,7 @@ export class Operator implements AsyncDisposable {
     return this.#webhook?.port ?? 0;
   }
 
-  /** Reviews that API servers have asked of this replica. */
+  /** Number of reviews that this replica has answered. */
   get reviews(): number {
     return this.#webhook?.reviews ?? 0;
   }
@@ -225,7 +225,7 @@ export class Operator implements AsyncDisposable {
     );
   }
 
-  /** All replicas know the pool; the one that leads publishes it, and tells it which of its machines take no new work. */
+  /** Reads the pool, on all replicas; the leader also publishes it, and reports to it the machines that take no new work. */
   async #readPool(): Promise<void> {
     const { cluster, names, pool, log } = this.#options;
     const publisher = new SlicePublisher({ cluster, names, log });
@@ -236,7 +236,7 @@ export class Operator implements AsyncDisposable {
     });
   }
 
-  /** Keeps pods and claims in agreement, until it leads no longer. */
+  /** Reconciles pods and claims for as long as this instance is the leader. */
   async #lead(signal: AbortSignal): Promise<void> {
     const { cluster, names, log, pool, programs } = this.#options;
     const keys = keysOf(names);
@@ -357,7 +357,7 @@ export class Operator implements AsyncDisposable {
     }
   }
 
-  /** Looks at every pod and every claim when all is known for the first time, and again and again, for what was missed. */
+  /** Queues every pod and every claim once all are known, and then periodically, to repair missed events. */
   async #count(
     signal: AbortSignal,
     pods: Reflector<V1Pod>,

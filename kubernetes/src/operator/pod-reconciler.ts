@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Makes what there is of one pod, its claims, its objects and its conditions, what it should be. Looks at all of it each
-// time and remembers nothing that matters, so whoever takes over goes on where another has stopped.
+// Reconciles one pod: its claims, its objects and its conditions. It reads all of them each time and keeps no state that
+// matters, so a new leader continues where the last one stopped.
 
 import { type Claim, ClaimState, errorCodeOf, formatDuration } from "@millpond/api";
 import type { ResourceV1ResourceClaim, V1Pod } from "@kubernetes/client-node";
@@ -27,7 +27,7 @@ export interface PodReconcilerOptions {
   readonly deviceClaims: DeviceClaims | undefined;
   /** Claims of ResourceClaims that users write; undefined: there are none in this cluster. */
   readonly userClaims: UserClaims | undefined;
-  /** By UID; undefined: it is not there. */
+  /** Finds a pod by UID; undefined: there is none. */
   readonly findPod: (uid: string) => V1Pod | undefined;
   /** A ResourceClaim by its name; undefined: there is none, or not yet. */
   readonly findResourceClaim: (namespace: string, name: string) => ResourceV1ResourceClaim | undefined;
@@ -41,20 +41,20 @@ export interface PodReconcilerOptions {
   readonly makeToken: (claim: string, tenant: string) => Promise<string>;
   /** Makes a tenant where there is none of the name. */
   readonly ensureTenant: (tenant: string) => Promise<void>;
-  /** What programs find their controller by. */
+  /** Address and authority by which programs reach their controller. */
   readonly endpoint: { readonly controller: string; readonly ca: string };
   readonly log: Logger;
 }
 
-/** Claims that have ended are asked for again only by pods that have not begun. */
+/** Time after which a refused request of a pod is repeated. Only pods that have not begun ask again for claims that ended. */
 const refusedAgainMs = 15_000;
 const resizeAgainMs = 30_000;
-/** A device that is given on is free in the pool's books a moment before it is in the scheduler's. */
+/** Tolerance for books that differ: a released device is free in the pool's a moment before it is in the scheduler's. */
 const lackingMs = 5000;
 
 export class PodReconciler {
   readonly #options: PodReconcilerOptions;
-  /** That are there. One that is deleted meanwhile is missed by its next claim. */
+  /** Tenants known to exist. If one is deleted meanwhile, its next claim fails. */
   readonly #tenants = new Set<string>(["default"]);
   /** Since when the scheduler has found no devices for a pod, by its UID, in milliseconds. */
   readonly #lackingSince = new Map<string, number>();
@@ -78,9 +78,9 @@ export class PodReconciler {
     const text = annotations[keys.request];
     const written = annotations[keys.claims];
     const id = annotations[keys.id];
-    // Not prepared by the webhook: nothing of it is ours.
+    // The webhook did not prepare the pod: it has nothing of ours.
     if ((text === undefined && written === undefined) || id === undefined) return undefined;
-    // It ends: what it has stays until its programs have ended.
+    // The pod ends: it keeps its claims until its programs have ended.
     if (pod.metadata?.deletionTimestamp !== undefined) return undefined;
     if (text === undefined) return await this.#useUserClaims(pod, written ?? "", id);
     let request: PodRequest;
@@ -108,7 +108,7 @@ export class PodReconciler {
     if (noticed !== undefined && !isGated(pod, keysOf(names).gate))
       return await this.#giveNotice(pod, noticed);
     const waiting = claims.find((claim) => !isHeld(claim));
-    // It has notice, and has not begun: what it holds is taken, and it waits again.
+    // It has notice, and has not begun: its allocation is taken, and it waits again.
     if (waiting === undefined) return undefined;
     if (this.#options.deviceClaims !== undefined && waiting.requeues > 0 && isPlaced(pod))
       return await this.#endRobbed(pod, waiting.reason);
@@ -119,7 +119,7 @@ export class PodReconciler {
     return await this.#waits(pod, "Waiting", message);
   }
 
-  /** A pod whose ResourceClaims its user has written: Kubernetes' scheduler has chosen the devices, and the pool follows. */
+  /** Handles a pod with ResourceClaims of its user: Kubernetes' scheduler has chosen the devices, and the pool follows. */
   async #useUserClaims(pod: V1Pod, written: string, id: string): Promise<number | undefined> {
     const { writer, names, endpoint, makeToken, userClaims } = this.#options;
     const { namespace } = nameOf(pod);
@@ -155,7 +155,7 @@ export class PodReconciler {
     });
   }
 
-  /** The pod's claims, made where they are not there; or why the pool refuses them. */
+  /** Returns the pod's claims, created where they are missing; or why the pool refuses them. */
   async #haveClaims(pod: V1Pod, request: PodRequest): Promise<Claim[] | string> {
     const { claims, cluster } = this.#options;
     const found: Claim[] = [];
@@ -227,7 +227,7 @@ export class PodReconciler {
       try {
         await writer.openGate(pod, places, host, where);
       } catch (error) {
-        // It was changed meanwhile; that change arrives here, too.
+        // It was changed meanwhile; that change arrives here as an event, too.
         if (!isConflict(error)) throw error;
         return 200;
       }
@@ -250,7 +250,7 @@ export class PodReconciler {
     return again ?? (await this.#resize(pod, claims));
   }
 
-  /** What the pool has granted is free in the scheduler's books, too, sooner or later; where it stays otherwise, it is said. */
+  /** Replaces a ResourceClaim, and reports that, when the scheduler finds no room for `lackingMs` where the pool granted it. */
   async #compareBooks(
     pod: V1Pod,
     claims: readonly Claim[],
@@ -282,7 +282,7 @@ export class PodReconciler {
     return lackingMs;
   }
 
-  /** What is asked by annotation is compared with what the claim asks, so it does not matter who has seen it before. */
+  /** Compares the request in the annotation with that of the claim, so that no record of earlier changes is needed. */
   async #resize(pod: V1Pod, claims: readonly Claim[]): Promise<number | undefined> {
     const { names, writer } = this.#options;
     const keys = keysOf(names);
@@ -352,7 +352,7 @@ export class PodReconciler {
     return undefined;
   }
 
-  /** Whether the pod's ResourceClaims, which cannot be changed any more, are of devices that its claims have lost. */
+  /** Whether the pod's ResourceClaims, which can no longer change, name devices that its claims have lost. */
   #isRobbed(pod: V1Pod, baseName: string, claims: readonly Claim[]): boolean {
     const { names, findResourceClaim } = this.#options;
     if (!isPlaced(pod)) return false;
@@ -363,8 +363,8 @@ export class PodReconciler {
   }
 
   /**
-   * Its node or its device was lost, and the claim waits for others: a pod that has its place keeps what Kubernetes has
-   * allocated for it, so that another pod has to take what comes.
+   * Ends a pod whose node or device was lost while the claim waits for others: a pod that is placed keeps the allocation of
+   * Kubernetes, so that only another pod can use the claim's next one.
    */
   async #endRobbed(pod: V1Pod, why: string): Promise<number | undefined> {
     const { writer, names } = this.#options;
@@ -376,7 +376,7 @@ export class PodReconciler {
     return undefined;
   }
 
-  /** A claim does not come back: its pod can do nothing any more, and whoever made it makes another. */
+  /** Ends a pod whose claim has ended: the pod cannot go on, and its controller, if it has one, makes another. */
   async #endPod(pod: V1Pod, claim: Claim): Promise<number | undefined> {
     const { writer, names } = this.#options;
     const message = `its claim ${claim.name} has ended: ${claim.reason === "" ? "released" : claim.reason}`;
@@ -387,7 +387,7 @@ export class PodReconciler {
       reason: "ClaimEnded",
       message,
     });
-    // The pool could not keep it.
+    // The pool lost the claim's devices.
     if (claim.state === ClaimState.FAILED) await writer.markDisruption(pod, "DeviceLossByMillpond", message);
     await writer.end(pod, Math.min(30, pod.spec?.terminationGracePeriodSeconds ?? 30));
     return undefined;
@@ -401,7 +401,7 @@ export class PodReconciler {
       if (claim === undefined) continue;
       if (pod === undefined) {
         const [, namespace, podName] = /^pod ([^/]+)\/(\S+)/.exec(claim.owner) ?? [];
-        // A copy of the cluster's pods may be older than a claim that another operator has made.
+        // This instance's copy of the pods may be older than a claim that another instance has made.
         if (namespace !== undefined && podName !== undefined && !(await isGone(namespace, podName, uid)))
           continue;
       }
@@ -417,12 +417,12 @@ export class PodReconciler {
   }
 }
 
-/** Whether a claim ends because of what its owner has said: no disruption, and tried again it would end so again. */
+/** Whether a claim ends by a limit that its owner has set: that is no disruption, and a retry would end the same way. */
 function isByLimit({ why }: Claim): boolean {
   return ["time-limit-over", "time-limit-ends", "idle-limit"].includes(why?.code ?? "");
 }
 
-/** Whether a claim is granted, or needs nothing yet. */
+/** Whether a claim is granted, or does not need its devices yet. */
 function isHeld({ state }: Claim): boolean {
   return state === ClaimState.BOUND || state === ClaimState.DORMANT;
 }
@@ -446,7 +446,7 @@ function hasStarted({ status }: V1Pod): boolean {
   );
 }
 
-/** Whether the pool may answer otherwise in a moment, without anything being changed in the request. */
+/** Whether the same request may succeed a moment later. */
 function isPassing(code: string): boolean {
   return [
     "MILLPOND_E_UNREACHABLE",

@@ -8,15 +8,15 @@ import { keysOf, type ResourceNames } from "../request/resource-names.ts";
 
 export interface Tenancy {
   readonly tenant: string;
-  /** Where pods wait that do not say it. */
+  /** The queue of pods that name none. */
   readonly queue: string;
-  /** Where they may wait; undefined: everywhere. */
+  /** The queues that pods may name; undefined: all. */
   readonly queues: readonly string[] | undefined;
 }
 
 /**
- * What the annotations of a namespace say. Those who may change namespaces decide it, not those who make pods. What is no
- * name is as if it were not there: the namespace is its own tenant.
+ * Reads the annotations of a namespace: users with the right to change namespaces decide them, not the authors of pods. An
+ * invalid name counts as absent. Without an annotation, the namespace is its own tenant.
  */
 export function tenancyOf(names: ResourceNames, namespace: string, object: V1Namespace | undefined): Tenancy {
   const keys = keysOf(names);

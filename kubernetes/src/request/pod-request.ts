@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a pod asks of the pool: the slices of its containers, and in what way it wants them.
+// The request of a pod: the slices of its containers, and the options of their claims.
 
 import {
   claimFieldNames,
@@ -48,7 +48,7 @@ export interface PodSlice {
 }
 
 export interface PodRequest {
-  /** One for each container that asks, in the order of the pod spec; at least one. */
+  /** One for each container with a request, in the order of the pod spec; at least one. */
   readonly slices: readonly PodSlice[];
   /** Options of all its claims, from annotations. */
   readonly options: ClaimValues;
@@ -57,7 +57,7 @@ export interface PodRequest {
 /** Limit of the claims of a pod: they are bound together, as a gang. */
 const maxSlices = 16;
 
-/** What annotations cannot say: resources, the namespace and the priority class do, or nobody does. */
+/** Members that annotations cannot set: they come from resources, the namespace and the priority class, or have defaults. */
 const notForAnnotations = new Set<ClaimFieldName>([
   "gpus",
   "memory",
@@ -74,7 +74,7 @@ const annotationFields = new Map(
 );
 
 /**
- * Reads what a pod asks for as its author wrote it; undefined: nothing of the pool.
+ * Reads the request of a pod as its author wrote it; undefined: the pod requests nothing of the pool.
  *
  * @throws MILLPOND_E_INVALID
  */
@@ -95,7 +95,7 @@ export function readPodRequest(names: ResourceNames, pod: PodLike): PodRequest |
 }
 
 /**
- * How a pod that the webhook has prepared wants its slices: the webhook's own annotations are there by then.
+ * Reads the options of a pod that the webhook has prepared, and so has the webhook's own annotations.
  *
  * @throws MILLPOND_E_INVALID
  */
@@ -116,7 +116,7 @@ function readSlices(names: ResourceNames, { spec }: PodLike): PodSlice[] {
   for (const container of inits.filter((each) => each.restartPolicy !== "Always")) {
     const slice = readSlice(names, container);
     if (slice === undefined) continue;
-    // It has ended when the others begin: it uses what one of them has.
+    // An init container ends before the others begin: it uses the claim of one of them.
     const same = slices.find((each) => sameSlice(each.slice, slice));
     if (same !== undefined) {
       same.containers.push(container.name);
@@ -190,7 +190,7 @@ function readOptions(
   }
 }
 
-/** Whether an annotation is one by which a pod's author says how it wants its slices. */
+/** Whether an annotation is an option that a pod's author may set. */
 function isOption(names: ResourceNames, key: string): boolean {
   const { resize } = keysOf(names);
   return key.startsWith(`${names.domain}/`) && key !== resize && !key.startsWith(`${resize}.`);
@@ -200,7 +200,7 @@ export function sameSlice(a: Slice, b: Slice): boolean {
   return formatSlice(a) === formatSlice(b);
 }
 
-/** A slice as JSON has it, which knows no bigint. */
+/** A slice in JSON, which has no bigint. */
 interface SliceText {
   readonly gpus: number;
   readonly memoryBytes?: string;
@@ -221,7 +221,7 @@ function formatSlice(slice: Slice): string {
   return JSON.stringify(toText(slice));
 }
 
-/** The slices as the annotation `request` has them. */
+/** Formats slices for the annotation `request`. */
 export function formatSlices(slices: readonly PodSlice[]): string {
   return JSON.stringify(slices.map(({ slice, containers }) => ({ ...toText(slice), containers })));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a container asks of the pool, read from its resources.
+// The request of a container, read from its resources.
 
 import {
   bytesPerMiB,
@@ -13,7 +13,7 @@ import {
 import { parseWholeQuantity } from "./quantity.ts";
 import { kindOfResource, type ResourceKind, type ResourceNames } from "./resource-names.ts";
 
-/** Part of the pool that one container asks for. */
+/** The part of the pool that one container requests. */
 export interface Slice {
   /** 1 to 64. */
   readonly gpus: number;
@@ -35,10 +35,10 @@ export interface ResourceHolder {
 }
 
 /**
- * What the container asks for; undefined: nothing. Limits and requests of one resource have to be the same, as Kubernetes
- * wants it of every extended resource; one that gives only requests is refused as Kubernetes would.
+ * Reads the request of a container; undefined: there is none. Limits and requests of a resource must be equal, as Kubernetes
+ * requires for every extended resource; a resource with a request and no limit is refused, as by Kubernetes.
  *
- * @throws MILLPOND_E_INVALID naming the container, the resource and what it may be
+ * @throws MILLPOND_E_INVALID naming the container, the resource and its valid values
  */
 export function readSlice(names: ResourceNames, container: ResourceHolder): Slice | undefined {
   const limits = collect(names, container, "limits");
@@ -89,7 +89,7 @@ export function readSlice(names: ResourceNames, container: ResourceHolder): Slic
   };
 }
 
-/** The container's resources without those that ask for the pool. */
+/** Returns the container's resources without those of the pool. */
 export function withoutSlice<T extends Readonly<Record<string, unknown>>>(
   names: ResourceNames,
   resources: Readonly<T> | undefined,

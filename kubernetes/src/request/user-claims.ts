@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// ResourceClaims that users write themselves, or have made from a template: what Kubernetes' scheduler has allocated for
-// them, as a claim of the pool for those very devices. Pure functions.
+// ResourceClaims of users, written by themselves or made from a template: turns the allocation of Kubernetes' scheduler into a
+// claim of the pool for the same devices. Pure functions.
 
 import { createHash } from "node:crypto";
 import type { MessageInitShape } from "@bufbuild/protobuf";
@@ -17,12 +17,12 @@ export interface UserClaim {
   readonly containers: readonly string[];
 }
 
-/** As the annotation `claims` has them. */
+/** Formats them for the annotation `claims`. */
 export function formatUserClaims(claims: readonly UserClaim[]): string {
   return JSON.stringify(claims);
 }
 
-/** @throws MILLPOND_E_INVALID for what `formatUserClaims` did not write */
+/** @throws MILLPOND_E_INVALID for text that `formatUserClaims` did not write */
 export function parseUserClaims(text: string): UserClaim[] {
   const isNames = (value: unknown): value is string[] =>
     Array.isArray(value) && value.length > 0 && value.every((name) => typeof name === "string");
@@ -50,7 +50,7 @@ function notWritten(): Error {
   );
 }
 
-/** Name of the ResourceClaim behind one of a pod's; undefined: it has not been made yet. */
+/** Returns the name of the ResourceClaim behind one of a pod's; undefined: it has not been made yet. */
 export function resourceClaimOf({ spec, status }: V1Pod, claim: string): string | undefined {
   return (
     spec?.resourceClaims?.find(({ name }) => name === claim)?.resourceClaimName ??
@@ -58,7 +58,7 @@ export function resourceClaimOf({ spec, status }: V1Pod, claim: string): string 
   );
 }
 
-/** Whether devices of the class are the pool's: it is our own, or says that it wants our driver. */
+/** Whether devices of the class are the pool's: the class is our own, or selects our driver. */
 export function isClassOf(domain: string, { metadata, spec }: V1DeviceClass): boolean {
   const isDriver = new RegExp(`device\\.driver\\s*==\\s*["']${domain.replaceAll(".", "\\.")}["']`);
   return (
@@ -82,14 +82,14 @@ type Result = NonNullable<
   NonNullable<NonNullable<NonNullable<ResourceV1ResourceClaim["status"]>["allocation"]>["devices"]>["results"]
 >[number];
 
-/** What is allocated of the pool for a ResourceClaim. */
+/** Returns the devices of the pool that are allocated to a ResourceClaim. */
 export function allocatedOf(domain: string, { status }: ResourceV1ResourceClaim): Result[] {
   return (status?.allocation?.devices?.results ?? []).filter(({ driver }) => driver === domain);
 }
 
 /**
- * Name of the claim for what a ResourceClaim has been allocated: another one when that is another allocation. Undefined:
- * nothing of the pool is.
+ * Returns the name of the claim for the allocation of a ResourceClaim; another allocation gives another name. Undefined: it
+ * has no devices of the pool.
  */
 export function userClaimName(domain: string, claim: ResourceV1ResourceClaim): string | undefined {
   const results = allocatedOf(domain, claim);
@@ -104,7 +104,7 @@ export function userClaimName(domain: string, claim: ResourceV1ResourceClaim): s
   return `rc-${claim.metadata?.uid ?? ""}-${hash}`;
 }
 
-/** UID of the ResourceClaim; undefined: it is no such claim. */
+/** Returns the UID of the ResourceClaim behind a claim; undefined: the claim has none. */
 export function resourceClaimOfClaim(name: string): string | undefined {
   return /^rc-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9a-f]{8}$/.exec(name)?.[1];
 }
@@ -117,9 +117,9 @@ export interface UserClaimOwner {
 }
 
 /**
- * The claim of the pool for what Kubernetes' scheduler has allocated.
+ * Returns the claim of the pool for an allocation of Kubernetes' scheduler.
  *
- * @param nodes Of the pool.
+ * @param nodes nodes of the pool
  * @throws MILLPOND_E_INVALID where the pool has no such claims, MILLPOND_E_NOT_FOUND where it has no such device
  */
 export function toUserClaim(

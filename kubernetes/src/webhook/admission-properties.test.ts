@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What holds of every pod that is admitted, whatever its author has written.
+// Properties of every pod that is admitted, whatever its author has written.
 
 import type { V1Pod } from "@kubernetes/client-node";
 import { claimFieldNames, claimFieldSpecs } from "@millpond/api";
@@ -48,7 +48,7 @@ const variable = fc.oneof(
   fc.record({ name: fc.constantFrom("MODE", ...ownVariables), value: fc.string() }),
   secretName.map((name) => ({ name: "X", valueFrom: { secretKeyRef: { name, key: "token-0" } } })),
 );
-/** A pod of which every member is odd is never admitted. */
+/** Keeps odd members rare: a pod in which every member is odd is never admitted. */
 const seldom = <T>(arbitrary: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> =>
   fc.oneof({ weight: 3, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
 const containerMembers = {
@@ -157,7 +157,7 @@ function apply(pod: V1Pod, { response }: AdmissionReview): V1Pod {
 
 function expectHouseForm({ response }: AdmissionReview): void {
   expect([403, 422]).toContain(response.status?.code);
-  // What, why, what to do, and the code.
+  // The problem, its reason, the remedy, and the code.
   expect(response.status?.message).toMatch(/^[^\n]+\. [^\n]+ \[MILLPOND_E_[A-Z_]+\]$/);
 }
 
@@ -198,7 +198,7 @@ test("an admitted pod has what it asked for and nothing of Millpond's besides, w
       const shown = (admitted.spec?.volumes ?? []).flatMap((each) => each.hostPath?.path ?? []).map(walk);
       for (const own of ["/run/millpond/", "/var/run/millpond/", "/var/lib/millpond/"])
         expect(shown.filter((path) => path.startsWith(own))).toEqual([]);
-      // What the pod's author has written reaches no token of another pod.
+      // No text of the pod's author reaches the token of another pod.
       const id = admitted.metadata?.annotations?.[keys.id];
       const secrets: string[] = JSON.stringify(admitted.spec).match(/millpond-[0-9a-f]{16}(?=")/g) ?? [];
       expect(secrets.filter((name) => ownSecret.test(name) && name !== `millpond-${id}`)).toEqual([]);
@@ -247,7 +247,7 @@ test("an admitted pod has what it asked for and nothing of Millpond's besides, w
     }),
     { numRuns: 1500, seed: 20_261_124 },
   );
-  // None of the three ways is missed by what is made up here.
+  // The generated pods cover each of the three outcomes.
   for (const count of Object.values(seen)) expect(count).toBeGreaterThan(30);
 });
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which requests API servers ask the webhooks about: pods that ask for the pool, and no others.
+// Registers the webhooks for pods that request the pool, and for no others.
 
 import { allResourceNames, keysOf, type ResourceNames } from "../request/resource-names.ts";
 import { readsTokenExpression, touchesExpression } from "./guarded.ts";
@@ -10,7 +10,7 @@ export interface RegistrationOptions {
   readonly names: ResourceNames;
   /** Name of both configurations, which the installation creates. */
   readonly name: string;
-  /** Where API servers find the webhooks: a Service, or a URL for tests. */
+  /** Address of the webhooks for API servers: a Service, or a URL in tests. */
   readonly target:
     | { readonly service: { readonly namespace: string; readonly name: string; readonly port: number } }
     | { readonly url: string };
@@ -18,11 +18,11 @@ export interface RegistrationOptions {
   readonly bundle: string;
   /** User name of the operator's service account. */
   readonly operatorUser: string;
-  /** Where Millpond's own pods are, which may be shown what is Millpond's. */
+  /** Namespace of Millpond's own pods, which may mount Millpond's own files. */
   readonly namespace: string;
   /** Whether API servers have ResourceClaims. */
   readonly hasResourceClaims: boolean;
-  /** Whether API servers understand match conditions (Kubernetes ≥ 1.28). Without, pods need the label `managed`. */
+  /** Whether API servers support match conditions (Kubernetes ≥ 1.28). Without them, pods need the label `managed`. */
   readonly hasMatchConditions: boolean;
 }
 
@@ -32,7 +32,7 @@ interface Webhook {
   readonly [member: string]: unknown;
 }
 
-/** The webhooks of both configurations. A pure function. */
+/** Returns the webhooks of both configurations. A pure function. */
 export function toWebhooks(options: RegistrationOptions): {
   readonly mutating: readonly Webhook[];
   readonly validating: readonly Webhook[];
@@ -46,7 +46,7 @@ export function toWebhooks(options: RegistrationOptions): {
   const common = {
     admissionReviewVersions: ["v1"],
     sideEffects: "None",
-    // A pod that asks for the pool and is not prepared would run without it, or not at all.
+    // A pod that requests the pool and is not prepared would run without vGPUs, or not at all.
     failurePolicy: "Fail",
     timeoutSeconds: 5,
     matchPolicy: "Equivalent",
@@ -62,7 +62,7 @@ export function toWebhooks(options: RegistrationOptions): {
   const matching = (name: string, expression: string) =>
     hasMatchConditions ? { matchConditions: [{ name, expression }] } : { objectSelector: labelled };
   const asks = asksExpression(names);
-  // The cluster's own components are not held up while no operator answers.
+  // The cluster's own components must not wait while no operator answers.
   const byOthers = [
     `!(request.userInfo.username in ${JSON.stringify([operatorUser, "system:kube-scheduler", "system:kube-controller-manager"])})`,
     `!request.userInfo.username.startsWith("system:serviceaccount:kube-system:")`,
@@ -85,7 +85,7 @@ export function toWebhooks(options: RegistrationOptions): {
         rules: [rule(["CREATE"])],
         reinvocationPolicy: "Never",
       },
-      // ResourceClaims may be for other drivers. Without what is patched in here the program finds no pool, and so no GPU.
+      // ResourceClaims may be for other drivers. Without this webhook's patch a program finds no pool, and so no GPU.
       ...(hasResourceClaims && hasMatchConditions
         ? [
             {
@@ -127,7 +127,7 @@ export function toWebhooks(options: RegistrationOptions): {
         clientConfig: clientConfig("/validate"),
         rules: [rule(["UPDATE"], "pods/ephemeralcontainers")],
       },
-      // Without match conditions every ResourceClaim of the cluster would wait for this.
+      // Without match conditions every ResourceClaim of the cluster would wait for this webhook.
       ...(hasResourceClaims && hasMatchConditions
         ? [
             {
@@ -143,7 +143,7 @@ export function toWebhooks(options: RegistrationOptions): {
   };
 }
 
-/** CEL: whether a pod asks for the pool, or says anything about it. */
+/** CEL: whether a pod requests the pool, or has a key of ours. */
 export function asksExpression(names: ResourceNames): string {
   const { managed } = keysOf(names);
   return [
@@ -154,7 +154,7 @@ export function asksExpression(names: ResourceNames): string {
   ].join(" || ");
 }
 
-/** CEL: whether one of the containers of a list asks for the pool. */
+/** CEL: whether one of the containers of a list requests the pool. */
 function asksIn(containers: string, names: ResourceNames): string {
   const list = `[${allResourceNames(names)
     .map((name) => JSON.stringify(name))
@@ -172,12 +172,12 @@ function claimsExpression({ domain }: ResourceNames): string {
   return `${any("object")} || (oldObject != null && (${any("oldObject")}))`;
 }
 
-/** Writes both configurations where they are otherwise. */
+/** Writes both configurations where they differ. */
 export async function register(cluster: Cluster, options: RegistrationOptions): Promise<void> {
   const { mutating, validating } = toWebhooks(options);
   const { name } = options;
   const before = await cluster.admission.readMutatingWebhookConfiguration({ name });
-  // Written once more, and watched by whoever deletes it, only when something of it changes.
+  // Written only when it changes: every write is an event for all watchers.
   const isSame = (
     there: readonly { readonly clientConfig?: { readonly caBundle?: string } }[] | undefined,
     count: number,
@@ -201,7 +201,7 @@ export async function register(cluster: Cluster, options: RegistrationOptions): 
   }
 }
 
-/** Whether what is there is what is wanted, in the members that depend on options. */
+/** Whether the existing configuration equals the wanted one, in the members that depend on options. */
 function describes(
   there: readonly { readonly matchConditions?: unknown; readonly clientConfig?: unknown }[] | undefined,
   wanted: readonly Webhook[],

@@ -42,7 +42,7 @@ export type PluginInfo = Message<"pluginregistration.PluginInfo"> & {
   type: string;
 
   /**
-   * Of a DRA plugin: the driver.
+   * For a DRA plugin, the name of the driver.
    *
    * @generated from field: string name = 2;
    */
