@@ -108,9 +108,8 @@ Result<UniqueFd> connectUnix(const std::string& path) {
 void tuneTcp(int socket) {
   const int on = 1;
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  const int bytes = 4 << 20;
-  ::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
-  ::setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+  // Buffers are left to the system: a size that is set switches off that they grow with the distance, and is cut to what hosts
+  // allow everybody, 208 KiB.
   // A peer whose machine vanished is noticed although nothing is sent.
   const int idle = 10, interval = 5, count = 3;
   ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
