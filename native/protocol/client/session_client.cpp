@@ -2,13 +2,13 @@
 #include "protocol/client/session_client.h"
 
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
 
 #include "protocol/client/opened_session.h"
+#include "protocol/usable_cpus.h"
 #include "protocol/transport/socket.h"
 
 namespace millpond {
@@ -173,8 +173,7 @@ bool Session::waitForSpace(size_t bytes) {
 /// As long as most copies and kernels take where cores are to spare, as the driver itself does: waking a core that sleeps
 /// can take as long as a short kernel. Elsewhere only for what comes at once.
 int64_t Session::spinNs() {
-  cpu_set_t mine;
-  return ::sched_getaffinity(0, sizeof(mine), &mine) == 0 && CPU_COUNT(&mine) >= 8 ? 5'000'000 : 50'000;
+  return usableCpus() >= 8 ? 5'000'000 : 50'000;
 }
 
 int32_t Session::await(Waiter& waiter, uint32_t request) {

@@ -116,6 +116,7 @@ class Serving {
  public:
   void operator()(ServerLink& link) {
     link_ = &link;
+    link.collectReplies();  // as workers do
     SessionTestServer::loop(
         link,
         [&](const ServerLink::Frame& frame) {

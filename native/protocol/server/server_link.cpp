@@ -25,6 +25,8 @@ constexpr int64_t kEndPatienceNs = 200'000'000;
 constexpr size_t kManyOwnBytes = size_t{32} << 20;
 constexpr size_t kMostOwnBytes = size_t{1} << 30;
 constexpr int64_t kLookNs = 100'000'000;
+/// Replies are collected up to this; more keeps a client waiting that could copy meanwhile.
+constexpr size_t kMostCollectedBytes = size_t{32} << 10;
 constexpr size_t kJournalPiece = size_t{32} << 10;
 
 }  // namespace
@@ -69,6 +71,10 @@ ServerLink::Next ServerLink::receiveBytes() {
 }
 
 ServerLink::Next ServerLink::next(Frame& frame) {
+  if (!sendCollected()) {
+    problem_ = "the client takes no answers";
+    return Next::kGone;
+  }
   for (;;) {
     const size_t available = commands_.available();
     if (available > commands_.capacity()) {
@@ -109,6 +115,7 @@ ServerLink::Next ServerLink::next(Frame& frame) {
 
 bool ServerLink::ready() {
   if (!remote_) return commands_.available() != 0;
+  if (!sendCollected()) return true;  // `next` says so
   // With a full ring a command is there already, or `next` finds out that it never will be.
   return incoming_.space() == 0 || receive() != Next::kNothing;
 }
@@ -118,6 +125,7 @@ void ServerLink::sleep(int64_t timeoutNs) {
     commands_.sleep(timeoutNs);
     return;
   }
+  if (!sendCollected()) return;
   if (!isAway_ && channel_.holdsBytes()) return;
   pollfd look[2] = {{isAway_ ? -1 : channel_.socket(), POLLIN, 0}, {wakeup_.get(), POLLIN, 0}};
   const timespec timeout{timeoutNs / 1'000'000'000, timeoutNs % 1'000'000'000};
@@ -161,7 +169,8 @@ bool ServerLink::write(wire::ReplyHeader header, std::span<const std::span<const
   if (!waitForRoom()) return false;
   keep(header, parts, sizeof(header) + wire::padded(body));
   if (!lent.empty()) outgoing_.lend(replies_.head(), lent);
-  return transmit();
+  collectedBytes_ += bytes;
+  return (collects_ && collectedBytes_ < kMostCollectedBytes) || transmit();
 }
 
 bool ServerLink::writeRing(const wire::ReplyHeader& header, std::span<const std::span<const std::byte>> parts) {
@@ -211,7 +220,13 @@ void ServerLink::keep(const wire::ReplyHeader& header, std::span<const std::span
   replies_.publish();
 }
 
+bool ServerLink::sendCollected() {
+  if (collectedBytes_ != 0 && !isStuck_) isStuck_ = !transmit();
+  return !isStuck_;
+}
+
 bool ServerLink::transmit() {
+  collectedBytes_ = 0;
   while (!isAway_ && (!word_.empty() || outgoing_.pending())) {
     SendRuns runs;
     runs.add(word_);
@@ -242,6 +257,7 @@ bool ServerLink::transmit() {
 bool ServerLink::waitForRoom() {
   const int64_t deadline = monotonicNs() + patienceNs_;
   while (outgoing_.ownBytes() >= kManyOwnBytes) {
+    if (!sendCollected()) return false;
     lookAhead();
     if (outgoing_.ownBytes() < kManyOwnBytes) break;
     if (door_->hasGivenUp.load(std::memory_order_acquire)) return false;
@@ -382,7 +398,7 @@ bool ServerLink::sendJournal(std::span<const std::byte> journal) {
     const size_t padding = wire::padded(piece.size()) - piece.size();
     if (!reply(wire::ReplyKind::kJournal, static_cast<uint16_t>(padding), index++, 0, piece)) return false;
   } while (!journal.empty());
-  return true;
+  return sendCollected();
 }
 
 bool ServerLink::park(std::span<const std::byte> journal) {
@@ -394,6 +410,7 @@ bool ServerLink::park(std::span<const std::byte> journal) {
     leaveJournal(journal);
     return isParked_ = commands_.close();
   }
+  if (!sendCollected()) return false;
   const auto isReady = [this] { return !isAway_ && !isLeaving_ && !outgoing_.pending() && word_.empty(); };
   if (graceNs_ == 0 || parkAt_ == taken() || !isReady() || !sendJournal(journal) || !isReady()) return false;
   parkAt_ = toldReceived_ = taken();
@@ -405,7 +422,7 @@ void ServerLink::end(const std::string& reason) {
   if (isAway_) return;
   patienceNs_ = kEndPatienceNs;
   const auto text = std::as_bytes(std::span(reason)).first(std::min(reason.size(), kMaxMessage));
-  const bool sent = reply(wire::ReplyKind::kEnd, 0, 0, 0, text);
+  const bool sent = reply(wire::ReplyKind::kEnd, 0, 0, 0, text) && sendCollected();
   if (!remote_ || !sent || isAway_) return;
   // Closing a connection on which something still comes in would take the reason back that is on its way out.
   ::shutdown(channel_.socket(), SHUT_WR);

@@ -66,6 +66,10 @@ class ServerLink {
   /// What the client wrote into the control words of its replies cannot be: nothing more can be sent.
   bool isBroken() const { return replies_.isBroken(); }
 
+  /// From here on small replies of one look at the commands go to the socket together: with the next `next`, `ready` or
+  /// `sleep`. Over shared memory each is there at once.
+  void collectReplies() { collects_ = remote_; }
+
   /// Gives the client the room of every command before `offset` back.
   void release(uint64_t offset) { commands_.release(offset); }
   uint64_t position() const { return commands_.position(); }
@@ -137,6 +141,8 @@ class ServerLink {
   void keep(const wire::ReplyHeader& header, std::span<const std::span<const std::byte>> parts, size_t bytes);
   /// Sends what is there. False: the client is gone.
   bool transmit();
+  /// As that, for replies that were collected.
+  bool sendCollected();
   /// Waits until the client has taken so much that there is room for more of what it may have to be sent again.
   bool waitForRoom();
   void forgetWake();
@@ -158,7 +164,7 @@ class ServerLink {
   bool sendJournal(std::span<const std::byte> journal);
   /// Puts a frame of the link on its way. The one before must have gone.
   void say(wire::LinkMessage message, uint64_t received);
-  /// Of the client's stream, what was taken.
+  /// The offset in the stream of the client behind the last command taken.
   uint64_t taken() const { return commands_.position() - linkBytes_; }
 
   Channel channel_;
@@ -172,6 +178,9 @@ class ServerLink {
   std::string problem_ = "the client closed the connection";
 
   Outgoing outgoing_;  // TCP
+  bool collects_ = false;
+  size_t collectedBytes_ = 0;
+  bool isStuck_ = false;  // they could not be sent
   int64_t graceNs_;
   bool isAway_ = false;
   bool isLeaving_ = false;  // the client said goodbye

@@ -285,6 +285,39 @@ TEST("a ring whose client takes no replies and goes is given up") {
   leaver.join();
 }
 
+TEST("small replies that are collected go out together, in order, and with the next look at the commands at the latest") {
+  const auto bytesThere = [](const Ends& ends) {
+    std::vector<std::byte> seen(size_t{1} << 20);
+    const ssize_t n = ::recv(ends.client.get(), seen.data(), seen.size(), MSG_PEEK | MSG_DONTWAIT);
+    return n < 0 ? size_t{0} : static_cast<size_t>(n);
+  };
+  const std::vector<std::byte> small(40), large(size_t{64} << 10);
+  ServerLink::Frame frame;
+  for (int by = 0; by < 5; ++by) {
+    Ends ends(true);
+    ends.link->collectReplies();
+    CHECK(ends.link->reply(wire::ReplyKind::kResult, 1, 1, 0, std::span(small)));
+    CHECK(ends.link->reply(wire::ReplyKind::kResult, 2, 2, 0));
+    CHECK_EQ(bytesThere(ends), 0u);
+    size_t expected = 3 * sizeof(wire::ReplyHeader) + small.size();
+    if (by == 0) CHECK(ends.link->next(frame) == Next::kNothing);
+    if (by == 1) CHECK(!ends.link->ready());
+    if (by == 2) ends.link->sleep(0);
+    if (by == 3) CHECK(ends.link->replyLending(wire::ReplyKind::kData, 0, 3, {}, large));
+    if (by == 4) CHECK(ends.link->reply(wire::ReplyKind::kResult, 3, 3, 0, std::span(large)));
+    expected += by >= 3 ? large.size() : 0;
+    if (by < 3) expected -= sizeof(wire::ReplyHeader);
+    CHECK_EQ(bytesThere(ends), expected);
+    for (uint32_t request = 1; request <= (by < 3 ? 2u : 3u); ++request) {
+      wire::ReplyHeader header;
+      CHECK(bool(receiveExactly(ends.client.get(), std::as_writable_bytes(std::span(&header, 1)), 1000)));
+      CHECK_EQ(header.request, request);
+      std::vector<std::byte> body(header.bytes - sizeof(header));
+      CHECK(bool(receiveExactly(ends.client.get(), body, 1000)));
+    }
+  }
+}
+
 TEST("the end is not held up by a client that takes nothing") {
   for (const bool remote : {false, true}) {
     Ends ends(remote);

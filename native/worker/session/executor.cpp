@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "base/log.h"
 #include "base/sha256.h"
 #include "base/size_text.h"
+#include "protocol/usable_cpus.h"
 #include "worker/gen/dispatch.h"
 
 namespace millpond::worker {
@@ -30,7 +30,7 @@ constexpr uint64_t kMaxWaitingBytes = uint64_t{8} << 20;
 constexpr uint64_t kSpareHostBytes = uint64_t{64} << 20;
 
 /// While device work is awaited, polling it as the driver itself does is quickest, but only where cores are spare.
-int64_t pollBudgetNs() { return std::thread::hardware_concurrency() >= 4 ? 20'000'000 : 30'000; }
+int64_t pollBudgetNs() { return usableCpus() >= 4 ? 20'000'000 : 30'000; }
 
 /// Whether the driver may wait for the device inside of this command, and so for functions of the client, whose end only
 /// the issuing thread hears of. A thread that such a function waits for may make any other call. Measured on an H200:
@@ -118,6 +118,7 @@ Executor::End Executor::run() {
   }
   if (auto open = openGates(); !open) return {open.error().message, false};
 
+  link_.collectReplies();
   const int64_t pollBudget = pollBudgetNs();
   AdaptiveSpin spin(pollBudget > 1'000'000 ? 200'000 : 50'000);
   int64_t lastProgress = monotonicNs();
