@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ServiceClassWord } from "@millpond/api";
 import { connectWorker, spawnWorker, type WorkerControl, type WorkerMessage } from "@millpond/agent";
+import { pinProcess } from "./cpu-sets.ts";
 import type { Carrier } from "./results/metrics.ts";
 
 /** Upper bound of the time from a worker's start until it is warm: real drivers take seconds to create a context. */
@@ -67,6 +68,8 @@ export class BenchWorker implements AsyncDisposable {
     readonly gatesPath?: string | undefined;
     /** Default: shared memory and plain TCP. */
     readonly carrier?: Carrier;
+    /** Processors in the form of taskset(1). Default: all. */
+    readonly cpus?: string;
   }): Promise<BenchWorker> {
     const linkSecret = options.carrier === "tls" ? randomBytes(32).toString("hex") : "";
     const directory = await mkdtemp(join(tmpdir(), "millpond-bench-"));
@@ -97,6 +100,7 @@ export class BenchWorker implements AsyncDisposable {
     died.catch(() => undefined); // told by whoever waits for it; one that ends later is no failure
     try {
       const { control, tcpPort } = await Promise.race([meet(directory, { ...options, linkSecret }), died]);
+      await pinProcess(child.pid ?? 0, options.cpus ?? "");
       return new BenchWorker(child, directory, control, tcpPort, linkSecret, hasExited);
     } catch (error) {
       child.kill("SIGKILL");
@@ -106,13 +110,15 @@ export class BenchWorker implements AsyncDisposable {
     }
   }
 
-  /** The environment of a client that attaches to this worker. */
-  environment(carrier: Carrier): Record<string, string> {
+  get tcpPort(): number {
+    return this.#tcpPort;
+  }
+
+  /** The environment of a client that attaches to this worker, through a relay's port where there is one. */
+  environment(carrier: Carrier, port = this.#tcpPort): Record<string, string> {
     const isNear = carrier === "shm";
     return {
-      MILLPOND_WORKER: isNear
-        ? `unix:${join(this.#directory, "data.sock")}`
-        : `tcp:127.0.0.1:${this.#tcpPort}`,
+      MILLPOND_WORKER: isNear ? `unix:${join(this.#directory, "data.sock")}` : `tcp:127.0.0.1:${port}`,
       MILLPOND_TICKET: ticket,
       MILLPOND_TRANSPORT: isNear ? "shm" : "tcp",
       MILLPOND_LINK_SECRET: this.#linkSecret,
@@ -120,10 +126,10 @@ export class BenchWorker implements AsyncDisposable {
   }
 
   /** The arguments by which transport-bench attaches to this worker. */
-  transportArguments(carrier: Carrier): string[] {
+  transportArguments(carrier: Carrier, port = this.#tcpPort): string[] {
     return carrier === "shm"
       ? ["unix", join(this.#directory, "data.sock"), ticket]
-      : ["tcp", "127.0.0.1", String(this.#tcpPort), ticket];
+      : ["tcp", "127.0.0.1", String(port), ticket];
   }
 
   /** Memory of the worker's process in MiB: its proportional share (PSS), and resident (RSS). */

@@ -8,12 +8,16 @@ import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { isDeepStrictEqual, parseArgs } from "node:util";
 import { probeDriver } from "@millpond/agent";
+import { toCount } from "@millpond/cli";
 import { BenchPool } from "./pool/bench-pool.ts";
+import { BenchWorker } from "./bench-worker.ts";
+import { divideCpus, ownCpus, pinned } from "./cpu-sets.ts";
+import { DelayRelay } from "./delay-relay.ts";
 import { describeMachine, type Machine } from "./results/machine.ts";
 import { findPrograms } from "./programs.ts";
 
 /** How the programs reach the device. */
-const compared = ["native", "shm", "tcp"] as const;
+const compared = ["native", "shm", "tcp", "tls"] as const;
 type Transport = (typeof compared)[number];
 
 const help = `usage: npm run bench:frameworks -- --driver LIB [options]
@@ -21,8 +25,9 @@ const help = `usage: npm run bench:frameworks -- --driver LIB [options]
   --driver LIB       driver library of the card; it is put before all others for the native runs
   --python PROGRAM   a Python with PyTorch; default: python3
   --workloads LIST   of micro,rn152,rn50t,gpt,rn18; default: all
-  --rounds N         how often each is started anew, on every transport in turns; default: 3
-  --transports LIST  of native,shm,tcp; default: all
+  --rounds N         how often each is started anew, on every transport in turns; default: 5
+  --transports LIST  of native,shm,tcp,tls; default: all
+  --delay US         TCP and TLS go through a relay that delays them by that, each way, as a network does; default: 0
   --timeout SECONDS  of one run of one workload; default: 300
   --json FILE        where the result goes; default: build/frameworks-result.json
 `;
@@ -43,6 +48,7 @@ interface Figures {
   native_ms: number | null;
   shm_ms: number | null;
   tcp_ms: number | null;
+  tls_ms: number | null;
   rounds: number;
   /** Whether the results were the same on every transport and in every round; null where nothing was compared. */
   same: boolean | null;
@@ -117,6 +123,7 @@ class Gathered {
           native_ms: of("native"),
           shm_ms: of("shm"),
           tcp_ms: of("tcp"),
+          tls_ms: of("tls"),
           rounds: Math.max(...[...times.values()].map(({ length }) => length)),
           same: checks === undefined ? null : checks.every((check) => isDeepStrictEqual(check, checks[0])),
         };
@@ -130,10 +137,10 @@ function formatTable(workloads: Record<string, Figures>): string {
   const ms = (value: number | null) => (value === null ? "-" : value.toFixed(3)).padStart(10);
   const ratio = (value: number | null, native: number | null) =>
     (value === null || native === null ? "-" : `${(value / native).toFixed(2)}×`).padStart(8);
-  const head = `${"ms per iteration".padEnd(34)}${"native".padStart(10)}${"shm".padStart(10)}${"".padStart(8)}${"tcp".padStart(10)}${"".padStart(8)}  same result`;
+  const head = `${"ms per iteration".padEnd(34)}${"native".padStart(10)}${"shm".padStart(10)}${"".padStart(8)}${"tcp".padStart(10)}${"".padStart(8)}${"tls".padStart(10)}${"".padStart(8)}  same result`;
   const rows = Object.entries(workloads).map(
-    ([name, { native_ms, shm_ms, tcp_ms, same }]) =>
-      `${name.padEnd(34)}${ms(native_ms)}${ms(shm_ms)}${ratio(shm_ms, native_ms)}${ms(tcp_ms)}${ratio(tcp_ms, native_ms)}  ${same === null ? "" : same ? "yes" : "NO"}`,
+    ([name, { native_ms, shm_ms, tcp_ms, tls_ms, same }]) =>
+      `${name.padEnd(34)}${ms(native_ms)}${ms(shm_ms)}${ratio(shm_ms, native_ms)}${ms(tcp_ms)}${ratio(tcp_ms, native_ms)}${ms(tls_ms)}${ratio(tls_ms, native_ms)}  ${same === null ? "" : same ? "yes" : "NO"}`,
   );
   return [head, ...rows].join("\n");
 }
@@ -144,7 +151,8 @@ async function main(): Promise<void> {
       driver: { type: "string" },
       python: { type: "string", default: "python3" },
       workloads: { type: "string", default: allWorkloads.join(",") },
-      rounds: { type: "string", default: "3" },
+      rounds: { type: "string", default: "5" },
+      delay: { type: "string", default: "0" },
       transports: { type: "string", default: compared.join(",") },
       timeout: { type: "string", default: "300" },
       json: { type: "string", default: join(root, "build", "frameworks-result.json") },
@@ -161,7 +169,14 @@ async function main(): Promise<void> {
   const probe = await probeDriver({ worker: programs.worker, driver, timeoutMs: 120_000 });
   const [device] = probe.devices;
   if (device === undefined) throw new Error(`${driver} has no device`);
-  const machine = describeMachine(probe, device);
+  const delayMicroseconds = toCount("delay", values.delay, 0, 1_000_000);
+  const cpus = divideCpus(await ownCpus(), { hasRelay: delayMicroseconds > 0 });
+  const machine = {
+    ...describeMachine(probe, device),
+    clientCpus: cpus.client,
+    workerCpus: cpus.worker,
+    delayMicroseconds,
+  };
   const script = join(root, "bench", "frameworks", "workloads.py");
   const inherited = Object.fromEntries(
     Object.entries(process.env).filter(([name]) => !name.startsWith("MILLPOND_")),
@@ -171,11 +186,34 @@ async function main(): Promise<void> {
   const base = { ...inherited, CUBLAS_WORKSPACE_CONFIG: ":4096:8", CUDA_VISIBLE_DEVICES: "0" };
   const gathered = new Gathered();
   const failures: Result["failures"] = [];
-  await using pool = await BenchPool.start({ root, isSoft: false });
-  const environments: Record<Transport, NodeJS.ProcessEnv> = {
-    native: { ...base, LD_LIBRARY_PATH: dirname(driver) },
-    shm: { ...base, LD_LIBRARY_PATH: dirname(programs.client), ...pool.environment("shm") },
-    tcp: { ...base, LD_LIBRARY_PATH: dirname(programs.client), ...pool.environment("tcp") },
+  const [wrapper, wrapperArgs] = pinned(cpus.worker, "env", []);
+  await using pool = await BenchPool.start({ root, isSoft: false, wrapper: [wrapper, ...wrapperArgs] });
+  const remoted = { ...base, LD_LIBRARY_PATH: dirname(programs.client) };
+  /** Runs `use` in the environment of a transport. A pool on one host neither encrypts nor delays: then a worker stands alone. */
+  const through = async <T>(
+    transport: Transport,
+    use: (env: NodeJS.ProcessEnv) => Promise<T>,
+  ): Promise<T> => {
+    if (transport === "native") return await use({ ...base, LD_LIBRARY_PATH: dirname(driver) });
+    if (transport === "shm" || (transport === "tcp" && delayMicroseconds === 0)) {
+      await pool.warm();
+      return await use({ ...remoted, ...pool.environment(transport) });
+    }
+    const { uuid, memoryBytes } = device;
+    const options = {
+      worker: programs.worker,
+      driver,
+      uuid,
+      memoryBytes,
+      carrier: transport,
+      cpus: cpus.worker,
+    };
+    await using worker = await BenchWorker.start(options);
+    await using network =
+      delayMicroseconds === 0
+        ? undefined
+        : await DelayRelay.start(programs.transportBench, worker.tcpPort, delayMicroseconds, cpus.relay);
+    return await use({ ...remoted, ...worker.environment(transport, network?.port) });
   };
   const chosen = compared.filter((transport) => values.transports.split(",").includes(transport));
   for (const workload of values.workloads.split(",")) {
@@ -183,9 +221,10 @@ async function main(): Promise<void> {
       for (const transport of chosen) {
         if (failures.some((each) => each.workload === workload && each.transport === transport)) continue;
         process.stderr.write(`${workload}, ${transport}, round ${round + 1}\n`);
-        await pool.warm();
-        const command = [values.python, script, workload];
-        const run = await runOnce(command, environments[transport], Number(values.timeout) * 1000);
+        const [program, args] = pinned(cpus.client, values.python, [script, workload]);
+        const run = await through(transport, (env) =>
+          runOnce([program, ...args], env, Number(values.timeout) * 1000),
+        );
         for (const step of run.steps) gathered.add(transport, step);
         if (run.failure !== undefined) failures.push({ workload, transport, said: run.failure });
       }

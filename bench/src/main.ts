@@ -7,6 +7,7 @@ import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { probeDriver } from "@millpond/agent";
 import { runTool, toCount, UsageError } from "@millpond/cli";
+import { divideCpus, ownCpus } from "./cpu-sets.ts";
 import { describeMachine } from "./results/machine.ts";
 import { type Effort, type Group, groups, measure } from "./measure.ts";
 import { type Transport, transports } from "./results/metrics.ts";
@@ -21,6 +22,8 @@ const help = `usage: npm run bench -- [options]
   --only LIST         of ${groups.join(",")}; default: all
   --passes N          how often every program is started anew; default: 5
   --rounds N          samples of a program in a pass; default: 40
+  --delay US          TCP and TLS go through a relay that delays them by that, each way, as a network does; default: 0
+  --share-cpus        client and worker use all processors; default: half of them each
   --quick             a glance: one pass, few rounds, small copies
   --json FILE         where the result goes; default: build/bench-result.json
   --save NAME         also writes bench/results/NAME.json, which is committed
@@ -55,6 +58,8 @@ interface Options extends Effort {
   readonly driver: string | undefined;
   readonly transports: readonly Transport[];
   readonly groups: readonly Group[];
+  readonly delayMicroseconds: number;
+  readonly sharesCpus: boolean;
   readonly json: string;
   readonly save: string | undefined;
 }
@@ -69,6 +74,8 @@ function readOptions(args: string[]): Options | undefined {
       only: { type: "string" },
       passes: { type: "string" },
       rounds: { type: "string" },
+      delay: { type: "string" },
+      "share-cpus": { type: "boolean", default: false },
       quick: { type: "boolean", default: false },
       json: { type: "string" },
       save: { type: "string" },
@@ -84,6 +91,8 @@ function readOptions(args: string[]): Options | undefined {
     groups: toList("only", values.only, groups),
     passes: toCount("passes", values.passes ?? `${effort.passes}`, 1, 100_000),
     rounds: toCount("rounds", values.rounds ?? `${effort.rounds}`, 1, 100_000),
+    delayMicroseconds: toCount("delay", values.delay ?? "0", 0, 1_000_000),
+    sharesCpus: values["share-cpus"],
     json: values.json ?? join(root, "build", "bench-result.json"),
     save: toName(values.save),
   };
@@ -95,7 +104,15 @@ async function run(options: Options): Promise<void> {
   const probe = await probeDriver({ worker: programs.worker, driver, timeoutMs: 120_000 });
   const [device] = probe.devices;
   if (device === undefined) throw new Error(`${driver} has no device`);
-  const machine = describeMachine(probe, device);
+  const cpus = options.sharesCpus
+    ? { client: "", worker: "", relay: "" }
+    : divideCpus(await ownCpus(), { hasRelay: options.delayMicroseconds > 0 });
+  const machine = {
+    ...describeMachine(probe, device),
+    clientCpus: cpus.client,
+    workerCpus: cpus.worker,
+    delayMicroseconds: options.delayMicroseconds,
+  };
   const samples = new Samples();
   const isTerminal = process.stderr.isTTY;
   await measure(
@@ -103,6 +120,7 @@ async function run(options: Options): Promise<void> {
       ...options,
       programs,
       driver,
+      cpus,
       root,
       isSoft: device.kind === "softgpu",
       uuid: device.uuid,

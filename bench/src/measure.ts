@@ -2,6 +2,8 @@
 
 import { BenchPool } from "./pool/bench-pool.ts";
 import { BenchWorker } from "./bench-worker.ts";
+import type { CpuSets } from "./cpu-sets.ts";
+import { DelayRelay } from "./delay-relay.ts";
 import type { Carrier, Transport } from "./results/metrics.ts";
 import { measureWith, type Programs } from "./programs.ts";
 import type { Samples } from "./results/samples.ts";
@@ -30,6 +32,10 @@ export interface Plan extends Effort {
   readonly isSoft: boolean;
   readonly uuid: string;
   readonly memoryBytes: number;
+  /** Where clients, native runs and workers run. */
+  readonly cpus: CpuSets;
+  /** Of TCP and TLS, each way. 0: none. */
+  readonly delayMicroseconds: number;
   readonly transports: readonly Transport[];
   readonly groups: readonly Group[];
   readonly onStep: (text: string) => void;
@@ -81,24 +87,53 @@ function someRounds(plan: Plan): number {
 
 function startWorker(plan: Plan, carrier: Carrier): Promise<BenchWorker> {
   const { driver, uuid, memoryBytes } = plan;
-  return BenchWorker.start({ worker: plan.programs.worker, driver, uuid, memoryBytes, carrier });
+  return BenchWorker.start({
+    worker: plan.programs.worker,
+    driver,
+    uuid,
+    memoryBytes,
+    carrier,
+    cpus: plan.cpus.worker,
+  });
+}
+
+/** The network between client and worker, where one is to be measured. */
+async function startNetwork(
+  plan: Plan,
+  carrier: Carrier,
+  worker: BenchWorker,
+): Promise<DelayRelay | undefined> {
+  if (plan.delayMicroseconds === 0 || carrier === "shm") return undefined;
+  return await DelayRelay.start(
+    plan.programs.transportBench,
+    worker.tcpPort,
+    plan.delayMicroseconds,
+    plan.cpus.relay,
+  );
 }
 
 async function runOnce(plan: Plan, transport: Transport, args: string[], samples: Samples): Promise<void> {
   const { driverBench, client } = plan.programs;
   if (transport === "native") {
-    samples.addPrinted(transport, await measureWith(driverBench, [plan.driver, ...args], {}));
+    samples.addPrinted(
+      transport,
+      await measureWith(driverBench, [plan.driver, ...args], {}, plan.cpus.client),
+    );
     return;
   }
   await using worker = await startWorker(plan, transport);
-  const printed = await measureWith(driverBench, [client, ...args], worker.environment(transport));
+  await using network = await startNetwork(plan, transport, worker);
+  const environment = worker.environment(transport, network?.port);
+  const printed = await measureWith(driverBench, [client, ...args], environment, plan.cpus.client);
   samples.addPrinted(transport, printed);
 }
 
 async function runTransport(plan: Plan, carrier: Carrier, samples: Samples): Promise<void> {
   await using worker = await startWorker(plan, carrier);
-  const args = [...worker.transportArguments(carrier), String(plan.rounds)];
-  const printed = await measureWith(plan.programs.transportBench, args, worker.environment(carrier));
+  await using network = await startNetwork(plan, carrier, worker);
+  const args = [...worker.transportArguments(carrier, network?.port), String(plan.rounds)];
+  const environment = worker.environment(carrier, network?.port);
+  const printed = await measureWith(plan.programs.transportBench, args, environment, plan.cpus.client);
   samples.addPrinted(carrier, printed);
 }
 

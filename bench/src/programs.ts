@@ -4,6 +4,7 @@ import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { findNativeFiles } from "@millpond/cli";
+import { pinned } from "./cpu-sets.ts";
 
 /** The measuring programs. Absolute paths. */
 export interface Programs {
@@ -42,16 +43,19 @@ const timeoutMs = 300_000;
  * Runs a measuring program and returns its output.
  *
  * @param variables added to the inherited environment, from which Millpond's variables are removed
+ * @param cpus processors in the form of taskset(1); empty: all
  */
 export function measureWith(
   program: string,
   args: readonly string[],
   variables: Readonly<Record<string, string>>,
+  cpus = "",
 ): Promise<string> {
   const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith("MILLPOND_"));
   const env = { ...Object.fromEntries(inherited), ...variables };
   return new Promise((resolve, reject) => {
-    execFile(program, args, { env, timeout: timeoutMs }, (error, stdout, stderr) => {
+    const [command, itsArgs] = pinned(cpus, program, args);
+    execFile(command, itsArgs, { env, timeout: timeoutMs }, (error, stdout, stderr) => {
       if (error === null) resolve(stdout);
       else reject(new Error(`${program} ${args.join(" ")} failed: ${stderr.trim() || error.message}`));
     });

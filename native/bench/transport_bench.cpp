@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // transport-bench unix PATH TICKET ROUNDS | tcp HOST PORT TICKET ROUNDS | link MIB ROUNDS; MILLPOND_LINK_SECRET encrypts the
-// second. The third measures a connection alone, in clear and encrypted: seconds for a GiB.
+// second. The third measures a connection alone, in clear and encrypted: seconds for a GiB. `relay PORT MICROSECONDS` delays a
+// worker's connections like a network, each way, until standard input ends.
 // The cost of the command stream by itself: no client library, and commands that the driver has next to nothing to do with.
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
 
+#include "bench/delay_relay.h"
 #include "bench/link_speed.h"
 #include "bench/report.h"
 #include "protocol/client/session_client.h"
@@ -17,7 +19,8 @@ namespace {
 using namespace millpond;
 using namespace millpond::bench;
 
-constexpr char kUsage[] = "usage: transport-bench unix PATH TICKET ROUNDS | tcp HOST PORT TICKET ROUNDS | link MIB ROUNDS";
+constexpr char kUsage[] = "usage: transport-bench unix PATH TICKET ROUNDS | tcp HOST PORT TICKET ROUNDS | link MIB ROUNDS | "
+                          "relay PORT MICROSECONDS";
 constexpr int kBurst = 1000;
 constexpr int kRoundTrips = 100;
 
@@ -63,6 +66,10 @@ void measure(Session& session, int rounds, Report& report) {
 
 int main(int argc, char** argv) {
   const std::string_view carrier = argc > 1 ? argv[1] : "";
+  if (carrier == "relay" && argc == 4) {
+    relayWithDelay(number<uint16_t>(argv[2]), number<int64_t>(argv[3]) * 1000);
+    return 0;
+  }
   if (carrier == "link" && argc == 4) {
     Report report;
     for (const bool isEncrypted : {false, true})

@@ -19,6 +19,11 @@ export interface Machine {
     readonly linux: string;
     readonly node: string;
   };
+  /** Processors of the client and of the worker; empty: all. */
+  readonly clientCpus?: string;
+  readonly workerCpus?: string;
+  /** By how much TCP and TLS were delayed, each way. */
+  readonly delayMicroseconds?: number;
   /** Load average of the minute before the measurement: runnable processes. */
   readonly load: number;
 }
