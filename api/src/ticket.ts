@@ -55,6 +55,8 @@ interface GrantPayload {
 export interface TicketPayload extends GrantPayload {
   /** UUID of the session that it opens. */
   readonly session: string;
+  /** Tenant of the claim. Absent in tickets of earlier controllers. */
+  readonly tenant?: string;
   /** Increases with every resize. Absent: 0. */
   readonly sizeRevision?: number;
   /** Priority of the claim. Absent: 0. */
@@ -228,6 +230,7 @@ function isTicketPayload(value: unknown): value is TicketPayload {
     isObject(value) &&
     isGrantPayload(value) &&
     isUuid(value["session"]) &&
+    (value["tenant"] === undefined || (typeof value["tenant"] === "string" && isName(value["tenant"]))) &&
     (value["sizeRevision"] === undefined ||
       isIntegerWithin(value["sizeRevision"], 1, Number.MAX_SAFE_INTEGER)) &&
     (value["priority"] === undefined || isIntegerWithin(value["priority"], -(2 ** 31), 2 ** 31 - 1)) &&

@@ -191,6 +191,7 @@ async function meet(
         linkSecret: options.linkSecret,
         parkAfterMs: 0,
         claimDirectory: "",
+        tenant: "",
         sizeRevision: 0,
         priority: 0,
         devices: [

@@ -117,7 +117,7 @@ class WorkerProcess {
       devices += (devices.empty() ? "" : ",") + ("{\"uuid\":\"" + uuid) +
                  "\",\"memoryBytes\":67108864,\"computePercent\":50}";
     return "{\"session\":\"s\",\"ticket\":\"t\",\"expires\":4000000000,\"linkSecret\":\"" + linkSecret +
-           "\",\"parkAfterMs\":" +
+           "\",\"tenant\":\"" + std::string(64, 'a') + "\",\"parkAfterMs\":" +
            std::to_string(parkAfterMs) + ",\"devices\":[" + devices + "]}";
   }
 

@@ -104,6 +104,12 @@ Result<Assignment> Assignment::parse(const Json& message) {
       return Error{"the claimDirectory of an assignment is no absolute path"};
     out.claimDirectory = *path;
   }
+  if (const Json* tenant = message.find("tenant")) {
+    const std::string* digits = tenant->string();
+    if (!digits || (!digits->empty() && !parseHex32(*digits)))
+      return Error{"the tenant of an assignment is 64 hexadecimal digits"};
+    out.tenant = *digits;
+  }
   if (const Json* revision = message.find("sizeRevision")) {
     const auto number = revision->uint64();
     if (!number) return Error{"the sizeRevision of an assignment is no number"};

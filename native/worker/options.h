@@ -28,6 +28,8 @@ struct Assignment {
   int64_t parkAfterNs = 0;
   /// Where the sessions of the allocation count what they have together; empty: there are no others.
   std::string claimDirectory;
+  /// Secret of the claim's tenant on this node, 64 hexadecimal digits: the name of the folder of its images. Empty: not known.
+  std::string tenant;
   uint64_t sizeRevision = 0;  ///< of the sizes of the devices
 
   static Result<Assignment> parse(const Json& message);

@@ -56,6 +56,18 @@ TEST("a full command line is understood") {
   CHECK(a.devices[1].serviceClass == gate::ServiceClass::kBestEffort);
   CHECK_EQ(a.devices[1].memoryBytes, 68719476736u);
   CHECK(!a.group);
+  CHECK_EQ(a.tenant, "");
+}
+
+TEST("the tenant of an assignment is the name of a folder, and no path") {
+  const auto read = [](const std::string& tenant) {
+    std::string text = kAssignment;
+    text.insert(text.rfind('}'), ", \"tenant\": \"" + tenant + "\"");
+    return parse(with({"--assign", text}));
+  };
+  const std::string digits(64, 'a');
+  CHECK_EQ(read(digits)->assignment->tenant, digits);
+  for (const std::string& bad : {std::string("team-a"), std::string(63, 'a'), "../" + std::string(61, 'a')}) CHECK(!read(bad));
 }
 
 TEST("the group of an assignment is 64 hexadecimal digits, or none") {

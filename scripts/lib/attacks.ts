@@ -103,6 +103,11 @@ export const attacks: readonly Attack[] = [
           "a debt of minutes",
         ],
       },
+      {
+        program: "worker_tests",
+        file: "gate_file_test",
+        only: ["ends its claim and begins another", "repays it slowly", "owe together"],
+      },
     ],
     scripts: [],
   },
@@ -199,9 +204,12 @@ export const attacks: readonly Attack[] = [
   {
     number: 17,
     name: "shared-memory-handles",
-    gain: "open memory of another claim by forged, old or changed IPC handles",
-    native: [{ program: "worker_tests", file: "peer_sharing_test" }],
-    scripts: [],
+    gain: "open memory of another claim by forged, old or changed IPC handles, or images of another tenant by their hash",
+    native: [
+      { program: "worker_tests", file: "peer_sharing_test" },
+      { program: "worker_tests", file: "image_cache_test", only: ["not there for another one"] },
+    ],
+    scripts: [{ file: "run-directory.test.ts", only: ["images of a tenant"] }],
   },
   {
     number: 18,

@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { chmodSync, mkdtempSync, rmSync, statSync, truncateSync } from "node:fs";
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -48,3 +57,33 @@ test("no other user of the node can read the key of secrets, and a truncated key
   expect(fresh).toMatch(/^[0-9a-f]{64}$/);
   expect(fresh).not.toBe(group);
 });
+
+test("images of a tenant are in a folder that no other tenant can name, and that is the same for the next agent", () => {
+  mkdirSync(join(path, "images"));
+  writeFileSync(join(path, "images", "f".repeat(64)), "of all tenants, as agents kept it before");
+  const open = (...tenants: readonly string[]) => {
+    using run = RunDirectory.open(path);
+    return tenants.map((tenant) => run.tenantOf(tenant));
+  };
+  const [first = "", again, second = ""] = open("team-a", "team-a", "team-b");
+  expect(first).toMatch(/^[0-9a-f]{64}$/);
+  expect(again).toBe(first);
+  expect(second).not.toBe(first);
+  expect(open("team-a")).toEqual([first]);
+  expect(readdirSync(join(path, "images")).toSorted()).toEqual([first, second].toSorted());
+  expect(statSync(join(path, "images", first)).mode & 0o777).toBe(0o700);
+  // Another node has another key, and so other names.
+  rmSync(join(path, "group.key"));
+  expect(open("team-a")).not.toEqual([first]);
+});
+
+test.runIf(process.getuid?.() === 0)(
+  "workers with a user of their own can open the folder of their tenant, and list none",
+  () => {
+    using run = RunDirectory.open(path);
+    run.shareWith(1_900_000_000);
+    const name = run.tenantOf("team-a");
+    expect(statSync(join(path, "images"))).toMatchObject({ uid: 0, mode: 0o40711 });
+    expect(statSync(join(path, "images", name))).toMatchObject({ uid: 1_900_000_000, mode: 0o40700 });
+  },
+);

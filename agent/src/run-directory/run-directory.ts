@@ -23,6 +23,7 @@ import { makeFolders } from "@millpond/platform";
 import { z } from "zod";
 import { bootId } from "../process/process-identity.ts";
 import { LockHeldError, openLockedDatabase } from "./run-lock.ts";
+import { TenantImages } from "./tenant-images.ts";
 
 /** Unix socket addresses hold 107 bytes and a terminating zero. */
 const maxSocketPathBytes = 107;
@@ -113,12 +114,13 @@ export class RunDirectory implements Disposable {
   readonly path: string;
   readonly #database: DatabaseSync;
   readonly #groupKey: Buffer;
+  readonly #images: TenantImages;
   #term: number;
   #workerUser: number | undefined;
 
-  /** Directory of the module images that the node's workers share. */
+  /** Directory of module images, with a folder for each tenant. */
   get imageCachePath(): string {
-    return join(this.path, "images");
+    return this.#images.path;
   }
 
   /** Directory of the sockets at which clients reach their workers. It holds nothing else, so containers may see it. */
@@ -140,6 +142,7 @@ export class RunDirectory implements Disposable {
     this.path = path;
     this.#database = database;
     this.#groupKey = readGroupKey(join(path, "group.key"));
+    this.#images = new TenantImages(join(path, "images"));
     this.#term = Number(database.prepare("SELECT term FROM terms").get()?.["term"] ?? 0);
   }
 
@@ -158,7 +161,6 @@ export class RunDirectory implements Disposable {
     makeFolders(join(absolute, "workers"), 0o755);
     makeFolders(join(absolute, "sockets"), 0o711);
     makeFolders(join(absolute, "records"), 0o700);
-    makeFolders(join(absolute, "images"), 0o700);
     try {
       const run = new RunDirectory(
         absolute,
@@ -194,11 +196,10 @@ export class RunDirectory implements Disposable {
     // workers do.
     for (const folder of [join(this.path, "gates"), join(this.path, "claims"), this.claimsPath])
       chmodSync(folder, 0o711);
-    for (const folder of [this.imageCachePath, this.gatesPath]) {
-      chownSync(folder, user, user);
-      // Workers that an earlier agent started as another user may have left files here.
-      for (const name of readdirSync(folder)) chownSync(join(folder, name), user, user);
-    }
+    chownSync(this.gatesPath, user, user);
+    // Workers that an earlier agent started as another user may have left files here.
+    for (const name of readdirSync(this.gatesPath)) chownSync(join(this.gatesPath, name), user, user);
+    this.#images.shareWith(user);
   }
 
   [Symbol.dispose](): void {
@@ -323,6 +324,16 @@ export class RunDirectory implements Disposable {
   /** The secret that the sessions of an allocation share on this node; the same for every agent of the run directory. */
   groupOf(claim: string, epoch: number): string {
     return createHmac("sha256", this.#groupKey).update(`${claim} ${epoch}`).digest("hex");
+  }
+
+  /**
+   * Secret of a tenant on this node, which its workers know and the workers of others do not; it is the same for every agent.
+   * The folder of the tenant's images has this name, and is made where it is missing.
+   */
+  tenantOf(tenant: string): string {
+    const name = createHmac("sha256", this.#groupKey).update(`tenant ${tenant}`).digest("hex");
+    this.#images.open(name);
+    return name;
   }
 
   /** The directory of the budgets of an allocation; creates it where it is missing. */

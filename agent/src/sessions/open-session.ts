@@ -59,6 +59,8 @@ export async function openSession(
         linkSecret,
         parkAfterMs: parkAfterSeconds * 1000,
         priority,
+        // A ticket of an earlier controller names no tenant: its claim is as if of its own.
+        tenant: payload.tenant ?? `claim ${claim} ${epoch}`,
         assertAllowed: () => opener.admission.assertGranted(payload),
         sizes: () => opener.admission.sizesOf(payload) ?? { revision: sizeRevision, devices },
       },

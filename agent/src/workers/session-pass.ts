@@ -13,6 +13,8 @@ export interface SessionPass {
   readonly group: string;
   /** Directory of the budgets that the sessions of its allocation share. */
   readonly claimDirectory: string;
+  /** Secret of the claim's tenant on this node, 64 hexadecimal digits. */
+  readonly tenant: string;
   /** Revision of the sizes of its devices. */
   readonly sizeRevision: number;
   /** Priority of its claim: the order in which sessions of one service class compute. */

@@ -70,6 +70,8 @@ export interface OpenOptions {
   readonly parkAfterMs: number;
   /** See SessionPass. */
   readonly priority: number;
+  /** Name of the claim's tenant. */
+  readonly tenant: string;
   /** Called at the moment of assignment, which may come long after the ticket was checked. */
   readonly assertAllowed: () => void;
   /** Returns the sizes that the session has at that moment. */
@@ -220,6 +222,7 @@ export class WorkerPool {
           parkAfterMs: options.parkAfterMs,
           group: this.#options.run.groupOf(session.claim, session.epoch),
           claimDirectory: this.#options.run.claimDirectory(session.claim, session.epoch),
+          tenant: this.#options.run.tenantOf(options.tenant),
           sizeRevision: revision,
           priority: options.priority,
         },

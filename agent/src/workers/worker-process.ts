@@ -165,6 +165,8 @@ export type AgentMessage =
       readonly devices: readonly AssignedDevice[];
       /** Directory of the budgets that the sessions of the allocation share. */
       readonly claimDirectory: string;
+      /** Secret of the tenant on this node, 64 hexadecimal digits: its images lie in a folder of that name. */
+      readonly tenant: string;
       /** Revision of the sizes of the devices; the latest holds for all sessions of the allocation. */
       readonly sizeRevision: number;
       /** Priority of the claim: the order in which sessions of one service class compute. */

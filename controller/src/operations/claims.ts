@@ -208,11 +208,11 @@ export async function createTicket(
     refuseTooManySessions(pool, allocation);
     const session = randomUUID();
     const issued = unixSeconds(pool.clock);
-    const order = pool.nextOrder();
     const ticket = signTicket(
       {
         session,
         claim: name,
+        tenant: claim.tenant,
         ...ticketGrant(allocation),
         ...(allocation.sizeRevision === 0 ? {} : { sizeRevision: allocation.sizeRevision }),
         serviceClass: claim.serviceClass,
@@ -220,7 +220,7 @@ export async function createTicket(
         ...(claim.lazyIdleSeconds === 0 ? {} : { parkAfterSeconds: claim.lazyIdleSeconds }),
         ...ticketSpec(claim, allocation.devices.length),
         term: pool.ledger.term,
-        order,
+        order: pool.nextOrder(),
         issued,
         expires: issued + ticketLifetimeSeconds,
       },

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <functional>
 #include <thread>
+#include <vector>
 
 #include "testing/check.h"
 
@@ -136,6 +137,87 @@ TEST("what a claim owes is kept when its sessions have ended, in whatever way, a
   const auto later = here->sit(1, kTenth, 2'000 * kMs);
   CHECK(GateFile::Locked(*here).turns.credit(*later, 2'000 * kMs) < -owed + 300 * kMs);
   here->leave(*later, 2'000 * kMs);
+}
+
+namespace {
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+
+uint64_t claimOf(uint32_t tenant, uint32_t claim) { return uint64_t{tenant} << 32 | claim; }
+
+/// What the claims of a tenant owe together, with their sessions and without.
+int64_t owed(GateFile& file, uint32_t tenant) {
+  const GateFile::Locked locked(file);
+  int64_t sum = 0;
+  for (const Account& each : locked.turns.table().accounts)
+    if (each.claim != 0 && tenantOf(each.claim) == tenant) sum -= std::min<int64_t>(each.credit, 0);
+  return sum;
+}
+
+}  // namespace
+
+TEST("a tenant that ends its claim and begins another one still has the debt, and other tenants have not") {
+  const Folder folder;
+  const auto file = open(folder);
+  constexpr Share kTenth{ServiceClass::kGuaranteed, 10};
+  for (uint32_t claim = 1; claim <= 5; ++claim) {
+    const auto seat = file->sit(claimOf(7, claim), kTenth, 0);
+    if (claim == 1) GateFile::Locked(*file).turns.charge(*seat, 30 * kSecondNs, 0);
+    CHECK(GateFile::Locked(*file).turns.credit(*seat, 0) < -29 * kSecondNs);
+    file->leave(*seat, 0);
+  }
+  const auto other = file->sit(claimOf(8, 1), kTenth, 0);
+  CHECK(GateFile::Locked(*file).turns.credit(*other, 0) > 0);
+  // It is repaid by waiting, and no longer there then.
+  const auto later = file->sit(claimOf(7, 6), kTenth, 400 * kSecondNs);
+  CHECK(GateFile::Locked(*file).turns.credit(*later, 400 * kSecondNs) >= 0);
+}
+
+TEST("a debt is not left with a claim that repays it slowly, nor with one of another class") {
+  const Folder folder;
+  const auto file = open(folder);
+  const auto first = file->sit(claimOf(7, 1), {ServiceClass::kGuaranteed, 50}, 0);
+  GateFile::Locked(*file).turns.charge(*first, 30 * kSecondNs, 0);
+  file->leave(*first, 0);
+  file->sit(claimOf(7, 2), {ServiceClass::kBestEffort, 1}, 0);
+  file->sit(claimOf(7, 3), {ServiceClass::kBurstable, 50}, 0);
+  file->sit(claimOf(7, 4), {ServiceClass::kGuaranteed, 1}, 0);
+  const auto next = file->sit(claimOf(7, 5), {ServiceClass::kGuaranteed, 50}, 0);
+  CHECK(GateFile::Locked(*file).turns.credit(*next, 0) < -29 * kSecondNs);
+}
+
+TEST("claims of a tenant that come and go in any order owe together what they have used above their shares") {
+  uint32_t state = 20'261'124;
+  const auto random = [&](uint32_t below) {
+    state = state * 1'664'525 + 1'013'904'223;
+    return (state >> 8) % below;
+  };
+  for (int round = 0; round < 50; ++round) {
+    const Folder folder;
+    const auto file = open(folder);
+    std::vector<uint32_t> seats;
+    int64_t used = 0;
+    int64_t given = 0;  // credit that claims begin with, or have saved
+    for (int step = 0; step < 60; ++step) {
+      if (seats.size() < 8 && random(2) == 0) {
+        seats.push_back(*file->sit(claimOf(7, 1 + random(20)), {ServiceClass::kGuaranteed, 1 + random(99)}, 0));
+        given += kMostCreditNs;
+      } else if (!seats.empty()) {
+        const size_t which = random(static_cast<uint32_t>(seats.size()));
+        if (random(2) == 0) {
+          const int64_t ns = int64_t{1 + random(5)} * kSecondNs;
+          GateFile::Locked(*file).turns.charge(seats[which], ns, 0);
+          used += ns;
+        } else {
+          file->leave(seats[which], 0);
+          seats.erase(seats.begin() + static_cast<ptrdiff_t>(which));
+        }
+      }
+      CHECK(owed(*file, 7) <= used + 1000);
+      CHECK(owed(*file, 7) >= used - given - 1000);
+    }
+    for (const uint32_t seat : seats) file->leave(seat, 0);
+  }
 }
 
 TEST("a file that is no gate is refused, and says so") {

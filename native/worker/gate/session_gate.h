@@ -26,7 +26,8 @@ inline constexpr int64_t kOverdueNs = 2'000'000;
 
 class SessionGate {
  public:
-  /// `path`: of the GPU's gate. `claim`: the same for all sessions that have the share together; not 0. To be destroyed by
+  /// `path`: of the GPU's gate. `claim`: the same for all sessions that have the share together; not 0, and its upper half is
+  /// the tenant's (`tenantOf`). To be destroyed by
   /// the thread that calls this.
   static Result<std::unique_ptr<SessionGate>> open(const std::string& path, uint64_t claim, Share share, int64_t now);
   ~SessionGate();

@@ -35,6 +35,34 @@ int64_t Turns::debtLimit(const Share& share) const {
   return 0;
 }
 
+void Turns::shareDebts(uint32_t opened, int64_t now) {
+  const Account& account = table_.accounts[opened];
+  const uint32_t tenant = tenantOf(account.claim);
+  if (tenant == 0 || account.share.serviceClass != ServiceClass::kGuaranteed) return;
+  double debt = 0;
+  double percent = 0;
+  const auto owes = [&](uint32_t i) {
+    const Account& each = table_.accounts[i];
+    return each.claim != 0 && tenantOf(each.claim) == tenant &&
+           each.share.serviceClass == ServiceClass::kGuaranteed && (i == opened || each.credit < 0);
+  };
+  const auto pays = [&](uint32_t i) { return owes(i) && (i == opened || table_.accounts[i].seats != 0); };
+  for (uint32_t i = 0; i < kAccounts; ++i) {
+    if (table_.accounts[i].claim == 0 || tenantOf(table_.accounts[i].claim) != tenant) continue;
+    refresh(table_.accounts[i], now);
+    if (!owes(i)) continue;
+    debt -= static_cast<double>(std::min<int64_t>(table_.accounts[i].credit, 0));
+    if (pays(i)) percent += table_.accounts[i].share.percent;
+  }
+  if (debt <= 0) return;
+  for (uint32_t i = 0; i < kAccounts; ++i) {
+    if (!owes(i)) continue;
+    Account& each = table_.accounts[i];
+    const double part = pays(i) ? debt * each.share.percent / percent : 0;
+    each.credit = -std::min(static_cast<int64_t>(std::min(part, 1e18)), debtLimit(each.share));
+  }
+}
+
 std::optional<uint32_t> Turns::openAccount(uint64_t claim, Share share, int64_t now) {
   uint32_t free = kNobody;
   for (uint32_t i = 0; i < kAccounts; ++i) {
@@ -44,6 +72,7 @@ std::optional<uint32_t> Turns::openAccount(uint64_t claim, Share share, int64_t 
         refresh(account, now);
         account.share = share;
         account.credit = std::max(account.credit, -debtLimit(share));
+        shareDebts(i, now);
       }
       return i;
     }
@@ -60,6 +89,7 @@ std::optional<uint32_t> Turns::openAccount(uint64_t claim, Share share, int64_t 
   account.creditAt = now;
   account.credit = least(share);
   account.served = table_.served;
+  shareDebts(free, now);
   return free;
 }
 

@@ -7,7 +7,7 @@
 // wait within their share go first, then burstable ones, then best effort; among equals the one of the higher priority,
 // then the one that has had least for its share; among the sessions of a claim the one that has had least. A turn is
 // short, and one whose work does not end in time is no longer exclusive: others go beside it, and what it takes is the
-// claim's debt, which outlives its sessions.
+// claim's debt, which outlives its sessions, and the claim: it is its tenant's then.
 #pragma once
 
 #include <array>
@@ -80,6 +80,9 @@ struct Seat {
   int64_t served = 0;  ///< time used, as its account's `inner` has it
 };
 
+/// The tenant in the key of a claim; 0: none is known.
+inline uint32_t tenantOf(uint64_t claim) { return claim >> 63 != 0 ? 0 : static_cast<uint32_t>(claim >> 32); }
+
 /// What the sessions of a claim have at this GPU together.
 struct Account {
   uint64_t claim = 0;  ///< 0: the entry is free
@@ -145,6 +148,10 @@ class Turns {
   const Account& accountOf(const Seat& seat) const { return table_.accounts[seat.account]; }
   /// That of the claim, or one that is free, or of a claim without sessions with the least debt; none.
   std::optional<uint32_t> openAccount(uint64_t claim, Share share, int64_t now);
+  /// A tenant's debts at this GPU outlive its claims: when an account gets its first session, the debts of those without
+  /// sessions, of those in debt and its own are shared out by percent among those that have sessions, so that all of them
+  /// are repaid at the same time and none is lost. Burstable and best-effort claims have no debts to speak of.
+  void shareDebts(uint32_t opened, int64_t now);
   void countSeats();
   void refresh(Account& account, int64_t now);
   Rank rankOf(const Seat& seat) const;

@@ -47,6 +47,13 @@ StoredImage::~StoredImage() {
 
 ImageCache::~ImageCache() { settle(); }
 
+void ImageCache::enter(const std::string& tenant) {
+  if (directory_.empty()) return;
+  directory_ = tenant.empty() ? "" : directory_ + "/" + tenant;
+  // As a rule the agent has made it: under a user of its own a worker may not.
+  if (!directory_.empty()) ::mkdir(directory_.c_str(), 0700);
+}
+
 std::optional<StoredImage> ImageCache::find(const Sha256& hash, uint64_t bytes) const {
   if (directory_.empty()) return std::nullopt;
   const UniqueFd file(::open(path(hash).c_str(), O_RDONLY | O_CLOEXEC));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host's store of module images, which its workers share: a directory of files named by what is in them.
+// A host's store of module images, which the workers of a tenant share: a directory of files named by what is in them. Other
+// tenants have other directories, whose names are secrets: an image of one tenant is not there for another one.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +45,9 @@ class ImageCache {
   ImageCache& operator=(const ImageCache&) = delete;
   ~ImageCache();
 
+  /// Uses the folder of a tenant from now on, made where it is missing; empty: images are neither found nor kept.
+  void enter(const std::string& tenant);
+
   std::optional<StoredImage> find(const Sha256& hash, uint64_t bytes) const;
   /// Keeps an image under its own hash, in the background; the longest unused ones make room. One that is larger than
   /// half of the limit is not kept, nor one whose hash is not `announced`.
@@ -56,7 +60,7 @@ class ImageCache {
   void store(const Sha256& announced, std::span<const std::byte> image) const;
   void makeRoom(uint64_t bytes) const;
 
-  const std::string directory_;
+  std::string directory_;
   const uint64_t limitBytes_;
   std::thread storing_;
 };

@@ -50,6 +50,25 @@ TEST("an image is found by its hash, by this worker and the next one, with a zer
   CHECK(found->data()[bytes.size()] == std::byte{0});
 }
 
+TEST("an image of one tenant is not there for another one, nor for a session without a tenant") {
+  Directory directory;
+  const auto bytes = image('x', 10'000);
+  const Sha256 hash = sha256(bytes);
+  const auto has = [&](const std::string& tenant) {
+    ImageCache cache(directory.path, 1 << 20);
+    cache.enter(tenant);
+    const bool found = cache.find(hash, bytes.size()).has_value();
+    cache.keep(hash, bytes);
+    return found;
+  };
+  CHECK(!has("a"));
+  CHECK(!has("b"));
+  CHECK(!has(""));
+  CHECK(!has(""));
+  CHECK(has("a"));
+  CHECK(has("b"));
+}
+
 TEST("an image that another worker has replaced is not found, and one that it changes later stays as it was") {
   Directory directory;
   ImageCache cache(directory.path, 1 << 20);

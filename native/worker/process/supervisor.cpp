@@ -170,6 +170,7 @@ void Supervisor::assign(Assignment assignment) {
   }
   snapshot_ = std::move(*snapshot);
   assignment_ = std::move(assignment);
+  imageCache_.enter(assignment_.tenant);
   if (assignment_.secret) doorman_.setSecret(*assignment_.secret);
   state_ = State::kAssigned;
   control_.send(Json::Object{{"type", "assigned"}, {"session", assignment_.session}});
@@ -299,7 +300,7 @@ void Supervisor::admit(Doorman::Guest guest) {
                                          ServerLink(std::move(guest.channel), std::move(*memory), guest.remote, graceSeconds_),
                                          &imageCache_, &output_, options_.gates, sharing_.get(),
                                          Parking{parkAfterNs, guest.hello.isParked},
-                                         ClaimPlace{assignment_.claimDirectory, assignment_.sizeRevision});
+                                         ClaimPlace{assignment_.claimDirectory, assignment_.tenant, assignment_.sizeRevision});
   thread_ = std::thread([this] {
     end_ = executor_->run();
     const uint64_t one = 1;

@@ -8,7 +8,6 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "base/sha256.h"
 #include "base/size_text.h"
 #include "protocol/usable_cpus.h"
 #include "worker/gen/dispatch.h"
@@ -74,17 +73,6 @@ bool holdsStreams(cmd::Op op) {
 }
 
 }  // namespace
-
-uint64_t ClaimPlace::key() const {
-  if (directory.empty()) {
-    static std::atomic<uint32_t> last{0};
-    return uint64_t{1} << 63 | uint64_t{static_cast<uint32_t>(::getpid())} << 32 | ++last;
-  }
-  const Sha256 hash = sha256(std::as_bytes(std::span(directory)));
-  uint64_t out = 0;
-  std::memcpy(&out, hash.data(), sizeof out);
-  return (out & ~(uint64_t{1} << 63)) | 1;
-}
 
 Executor::Executor(const Driver& driver, SessionDevices& devices, ServerLink link, ImageCache* imageCache,
                    DeviceOutput* output, std::string gateDirectory, Sharing* sharing, Parking parking,

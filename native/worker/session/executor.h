@@ -25,6 +25,7 @@
 #include "cuda/launch_attribute.h"
 #include "protocol/gen/commands.h"
 #include "protocol/server/server_link.h"
+#include "worker/claim/claim_place.h"
 #include "worker/claim/claim_things.h"
 #include "worker/claim/driver_memory.h"
 #include "worker/commands/graphs/graph_memory.h"
@@ -67,16 +68,6 @@ inline constexpr size_t kLentBytes = size_t{128} << 10;
 struct Parking {
   int64_t afterNs = 0;     ///< idle for so long; 0: never
   bool isResumed = false;  ///< its client had another one before
-};
-
-/// What the sessions of an allocation have in common on this node.
-struct ClaimPlace {
-  std::string directory;      ///< of their budgets; empty: there are no other sessions
-  uint64_t sizeRevision = 0;  ///< of the session's sizes
-  ThingLimits limits = ThingLimits::ofHost();
-
-  /// By which gates know the claim; a session without others has one of its own.
-  uint64_t key() const;
 };
 
 /// Makes the session before the parts that work with it.

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Folders of module images, one for each tenant. Their names are secrets of the tenants: no tenant can find out by a hash
+// whether another one has an image, nor load it.
+
+import { chmodSync, chownSync, lstatSync, readdirSync, rmSync, utimesSync } from "node:fs";
+import { join } from "node:path";
+import { makeFolders } from "@millpond/platform";
+
+/** What the images of all tenants may take, in bytes. Workers bound the folder of their tenant to the same. */
+const mostBytes = 8 * 2 ** 30;
+
+/** Interval between looks at the sizes of the folders. */
+const trimEveryMs = 60_000;
+
+export class TenantImages {
+  readonly path: string;
+  #user: number | undefined;
+  #trimmedMs = Number.NEGATIVE_INFINITY;
+
+  /** Makes the directory where it is missing, and removes the images that earlier agents kept for all tenants together. */
+  constructor(path: string) {
+    this.path = path;
+    makeFolders(path, 0o700);
+    for (const entry of readdirSync(path, { withFileTypes: true })) {
+      if (!entry.isDirectory()) rmSync(join(path, entry.name), { force: true });
+    }
+  }
+
+  /** Workers have a user of their own: they can pass the directory, and not list it. */
+  shareWith(user: number): void {
+    this.#user = user;
+    chownSync(this.path, 0, 0);
+    chmodSync(this.path, 0o711);
+  }
+
+  /** Makes the folder of that name where it is missing, and marks it as used. */
+  open(name: string): void {
+    const folder = join(this.path, name);
+    makeFolders(folder, 0o700);
+    if (this.#user !== undefined) chownSync(folder, this.#user, this.#user);
+    const now = new Date();
+    utimesSync(folder, now, now);
+    this.#trim(name);
+  }
+
+  /** Removes the longest unused folders where all together are too large, but not the one of that name. */
+  #trim(kept: string): void {
+    const nowMs = performance.now();
+    if (nowMs - this.#trimmedMs < trimEveryMs) return;
+    this.#trimmedMs = nowMs;
+    const folders = readdirSync(this.path)
+      .map((name) => ({ name, bytes: sizeOf(join(this.path, name)), usedMs: usedMs(join(this.path, name)) }))
+      .sort((a, b) => a.usedMs - b.usedMs);
+    let bytes = folders.reduce((sum, each) => sum + each.bytes, 0);
+    for (const folder of folders) {
+      if (bytes <= mostBytes) return;
+      if (folder.name === kept) continue;
+      rmSync(join(this.path, folder.name), { recursive: true, force: true });
+      bytes -= folder.bytes;
+    }
+  }
+}
+
+/** Workers remove and replace files meanwhile. */
+function sizeOf(folder: string): number {
+  return readdirSync(folder)
+    .map((name) => lstatSync(join(folder, name), { throwIfNoEntry: false })?.size ?? 0)
+    .reduce((sum, bytes) => sum + bytes, 0);
+}
+
+function usedMs(folder: string): number {
+  return lstatSync(folder, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The claim of a session, as its worker knows it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "worker/claim/claim_things.h"
+
+namespace millpond::worker {
+
+/// What the sessions of an allocation have in common on this node.
+struct ClaimPlace {
+  std::string directory;      ///< of their budgets; empty: there are no other sessions
+  std::string tenant;         ///< secret of its tenant on this node; empty: not known
+  uint64_t sizeRevision = 0;  ///< of the session's sizes
+  ThingLimits limits = ThingLimits::ofHost();
+
+  /// By which gates know the claim; a session without others has one of its own.
+  uint64_t key() const;
+};
+
+}  // namespace millpond::worker
