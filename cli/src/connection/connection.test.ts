@@ -66,3 +66,21 @@ test("a controller that takes a call and says nothing is said not to answer, and
   expect(String(error)).toMatch(/127\.0\.0\.1:\d+ does not answer in time\. .*\[MILLPOND_E_UNREACHABLE\]$/);
   expect(isSilent(error)).toBe(true);
 });
+
+test("a controller that does not know a call is of an older release, and the error says which call", async () => {
+  const message =
+    "there is no method POST /millpond.v1.PoolService/GetVersion. Call POST /millpond.v1.<Service>/<Method>. [MILLPOND_E_NOT_FOUND]";
+  const server = createServer((_request, response) => {
+    response
+      .writeHead(404, { "content-type": "application/json" })
+      .end(JSON.stringify({ code: "not_found", message }));
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  const controller = `http://127.0.0.1:${port}`;
+  const { pool } = connect({ controller, token: "", source: "--controller", ca: undefined });
+  await expect(pool.getVersion({})).rejects.toThrow(
+    /is of an older release than this command: it has no PoolService\/GetVersion\. Upgrade .*\[MILLPOND_E_VERSION\]$/,
+  );
+});

@@ -200,6 +200,14 @@ function isBroken({ code, cause }: ConnectError): boolean {
 
 async function explain(error: unknown, endpoint: Endpoint): Promise<ConnectError> {
   const failure = ConnectError.from(error);
+  const unknown = /^there is no method POST \/millpond\.v1\.(\w+\/\w+)/.exec(failure.rawMessage)?.[1];
+  if (unknown !== undefined) {
+    return millpondError(
+      "MILLPOND_E_VERSION",
+      `the controller at ${endpoint.controller} is of an older release than this command: it has no ${unknown}`,
+      { remedy: "Upgrade the controller first, or use the command of its release.", cause: failure },
+    );
+  }
   if (errorCodeOf(failure) !== undefined || failure.code === Code.Canceled) return failure;
   if (failure.code === Code.DeadlineExceeded) {
     return millpondError(
