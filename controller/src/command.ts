@@ -41,6 +41,10 @@ const help = `Usage: millpond controller [--listen HOST:PORT] [--state DIR] [--l
   --changes-per-second N
                        changes that a token of a tenant may make per second
                        (MILLPOND_CHANGES_PER_SECOND, default 100)
+  --own-agent-tokens-only
+                       take agents only with tokens that were made for their nodes, not
+                       with the one of the state directory
+                       (MILLPOND_OWN_AGENT_TOKENS_ONLY=1)
   --tls-names NAMES    more names and addresses of this machine for the own certificate
                        (MILLPOND_TLS_NAMES)
 
@@ -109,6 +113,9 @@ function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Controlle
     tlsKey: values["tls-key"] ?? env["MILLPOND_TLS_KEY"],
     tlsNames: splitList(values["tls-names"] ?? env["MILLPOND_TLS_NAMES"]),
     auditLog: values["audit-log"] ?? env["MILLPOND_AUDIT_LOG"],
+    takesSharedAgentTokens: !(
+      values["own-agent-tokens-only"] ?? env["MILLPOND_OWN_AGENT_TOKENS_ONLY"] === "1"
+    ),
     isAuditLogRequired: values["audit-log-required"] ?? env["MILLPOND_AUDIT_LOG_REQUIRED"] === "1",
     changesPerSecond: parseCount(
       values["changes-per-second"] ?? env["MILLPOND_CHANGES_PER_SECOND"],
@@ -145,6 +152,7 @@ function parse(args: readonly string[]) {
         "tls-names": { type: "string" },
         "audit-log": { type: "string" },
         "audit-log-required": { type: "boolean" },
+        "own-agent-tokens-only": { type: "boolean" },
         "changes-per-second": { type: "string" },
         help: { type: "boolean", short: "h", default: false },
       },

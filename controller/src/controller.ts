@@ -218,7 +218,7 @@ function readCa({ ca, tls, stateDirectory }: ResolvedOptions): string | undefine
 /** Tokens of the state directory and of the environment; their names cannot be those of created tokens. */
 function fixedTokens(
   { userToken, agentToken }: Pick<Controller, "userToken" | "agentToken">,
-  { userTokens, agentTokens }: ResolvedOptions,
+  { userTokens, agentTokens, takesSharedAgentTokens }: ResolvedOptions,
 ): FixedToken[] {
   const fixed = (secret: string, name: string, role: Role): FixedToken => ({
     secret,
@@ -226,7 +226,7 @@ function fixedTokens(
   });
   return [
     fixed(userToken, "file:user", "admin"),
-    fixed(agentToken, "file:agent", "agent"),
+    ...(takesSharedAgentTokens ? [fixed(agentToken, "file:agent", "agent")] : []),
     ...userTokens.map((secret, index) => fixed(secret, `environment:user-${index + 1}`, "admin")),
     ...agentTokens.map((secret, index) => fixed(secret, `environment:agent-${index + 1}`, "agent")),
   ];

@@ -43,6 +43,11 @@ export interface ControllerOptions {
   readonly tlsNames?: readonly string[];
   /** Limits of concurrent connections. Default: by the limits of the process. */
   readonly connectionLimits?: ConnectionLimits;
+  /**
+   * Whether agents may come with the token of the state directory, which reports any node without a token of its own.
+   * Default true.
+   */
+  readonly takesSharedAgentTokens?: boolean;
   /** File that the audit is written to besides the store, as JSON lines. Default: none. */
   readonly auditLog?: string | undefined;
   /** Whether changes are refused that cannot be written there. Default false. */
@@ -69,6 +74,7 @@ export interface ResolvedOptions {
   readonly tls: TlsSource | undefined;
   readonly auditLog: { readonly path: string; readonly isRequired: boolean } | undefined;
   readonly changesPerSecond: number;
+  readonly takesSharedAgentTokens: boolean;
   readonly clock: Clock;
 }
 
@@ -87,6 +93,7 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
     tlsNames = [],
     auditLog = "",
     isAuditLogRequired = false,
+    takesSharedAgentTokens = true,
     changesPerSecond = defaultChangesPerSecond,
     clock = systemClock,
   } = options;
@@ -95,6 +102,12 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
   }
   if (![...userTokens, ...agentTokens].every(isToken)) {
     throw millpondError("MILLPOND_E_INVALID", "a token is not 16 to 256 printable characters without blanks");
+  }
+  if (!takesSharedAgentTokens && agentTokens.length > 0) {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      "shared agent tokens are refused, and MILLPOND_AGENT_TOKENS has some",
+    );
   }
   if (isAuditLogRequired && auditLog === "") {
     throw millpondError("MILLPOND_E_INVALID", "an audit log is required, and there is none");
@@ -124,6 +137,7 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
     agentTokens,
     auditLog: auditLog === "" ? undefined : { path: resolve(auditLog), isRequired: isAuditLogRequired },
     changesPerSecond,
+    takesSharedAgentTokens,
     tls: given ?? (isLoopback(host) ? undefined : { kind: "own", names: tlsNames }),
     clock,
   };

@@ -142,6 +142,13 @@ MILLPOND_USER_TOKENS, MILLPOND_AGENT_TOKENS.`,
         description: "Refuse changes that cannot be written to the audit log",
         env: "MILLPOND_AUDIT_LOG_REQUIRED",
       },
+      ownAgentTokensOnly: {
+        flags: "--own-agent-tokens-only",
+        type: "flag",
+        description:
+          "Take agents only with tokens that were made for their nodes, not with the one of the state directory",
+        env: "MILLPOND_OWN_AGENT_TOKENS_ONLY",
+      },
       changesPerSecond: {
         flags: "--changes-per-second <count>",
         type: "weight",

@@ -4,9 +4,11 @@
 
 import { createClient } from "@connectrpc/connect";
 import { AccessService, AgentService, errorCodeOf } from "@millpond/api";
-import { expect, test } from "vitest";
+import { pino } from "pino";
+import { expect, onTestFinished, test } from "vitest";
+import { startController } from "../controller.ts";
 import { fakeDevice } from "../testing/fake-agent.ts";
-import { GiB, TestPool } from "../testing/test-pool.ts";
+import { GiB, makeTestDirectory, TestPool } from "../testing/test-pool.ts";
 import { makeTransport } from "../testing/transport.ts";
 
 const fingerprint = "ab".repeat(32);
@@ -146,4 +148,28 @@ test("the audit says which token a node joined with, and when its address or its
     { who: "own", subject: "node/node-a", why: `is at ${moved} with GPU-0` },
     { who: "own", subject: "node/node-a", why: `is at ${moved} with GPU-0, GPU-1` },
   ]);
+});
+
+test("a controller that takes no shared agent token takes agents with tokens of their nodes only", async () => {
+  const controller = await startController({
+    stateDirectory: makeTestDirectory(),
+    listen: "127.0.0.1:0",
+    log: pino({ level: "silent" }),
+    takesSharedAgentTokens: false,
+  });
+  onTestFinished(() => controller[Symbol.asyncDispose]());
+  const access = createClient(AccessService, makeTransport(controller.url, controller.userToken));
+  const { secret } = await access.createToken({ name: "own", role: "agent", node: "node-a" });
+  const join = async (token: string) =>
+    await createClient(AgentService, makeTransport(controller.url, token))
+      .sync({
+        node: "node-a",
+        run: "r",
+        sequence: 1n,
+        agentUrl: "http://127.0.0.1:7171",
+        devices: [fakeDevice(0, GiB)],
+      })
+      .then(() => "joined", errorCodeOf);
+  expect(await join(controller.agentToken)).toBe("MILLPOND_E_UNAUTHENTICATED");
+  expect(await join(secret)).toBe("joined");
 });
