@@ -142,7 +142,7 @@ void Executor::detachDownloads(CUstream stream) {
   for (Download& download : downloads_) {
     if (download.stream.handle != stream || !download.left || download.failure) continue;
     // The rest of the copy goes to the default stream, behind what this one was given.
-    const Stream rest{nullptr, download.stream.context};
+    const Stream rest{nullptr, download.stream.context, 0};
     const uint16_t before = contexts_.bound();
     Mark place;
     CUresult rc = marks_.mark(download.stream, place);

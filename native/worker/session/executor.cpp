@@ -27,6 +27,8 @@ constexpr size_t kMaxWaiting = 8192;
 constexpr uint64_t kMaxWaitingBytes = uint64_t{8} << 20;
 /// Pinned memory that a session with nothing to do keeps for its next copies.
 constexpr uint64_t kSpareHostBytes = uint64_t{64} << 20;
+/// Until then it keeps all of it: pinning a page takes the driver tens of microseconds, and programs pause between copies.
+constexpr int64_t kSpareNs = 2'000'000'000;
 
 /// While device work is awaited, polling it as the driver itself does is quickest, but only where cores are spare.
 int64_t pollBudgetNs() { return usableCpus() >= 4 ? 20'000'000 : 30'000; }
@@ -150,7 +152,7 @@ Executor::End Executor::run() {
       frees_.retire();
       if (parks(monotonicNs() - lastProgress)) continue;
       if (!spin.until([&] { return link_.ready() || stopRequested_.load(std::memory_order_relaxed); })) {
-        buffers_.trim(kSpareHostBytes);
+        if (monotonicNs() - lastProgress > kSpareNs) buffers_.trim(kSpareHostBytes);
         buffers_.endViews();
         const int64_t nap = parking_.afterNs ? std::min(kIdleSleepNs, parking_.afterNs) : kIdleSleepNs;
         link_.sleep(frees_.isQuiet() ? nap : 1'000'000);

@@ -211,7 +211,7 @@ std::optional<Executor::GatedWork> Executor::gatedWork(const ServerLink::Frame& 
   const auto found = workOf(op, frame.head());
   const uint16_t context = frame.header.context ? frame.header.context : contexts_.bound();
   if (!found || !context || !contexts_.isThere(context)) return std::nullopt;
-  Stream place{nullptr, context};
+  Stream place{nullptr, context, 0};
   if (found->stream) {
     const HandleMap::Entry* entry = handles_.find(HandleKind::kStream, found->stream);
     if (!entry || !entry->object || !contexts_.isThere(entry->context)) return std::nullopt;

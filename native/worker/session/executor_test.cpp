@@ -64,6 +64,29 @@ TEST("a download that waits for its stream does not hold up one of another strea
   }
 }
 
+TEST("a context waits for work of a stream that was idle when it was last asked") {
+  ExecutorFixture f(Carrier::kSharedMemory);
+  const CUdeviceptr memory = f.allocate(kMi);
+  for (uint32_t n = 1; n <= 3; ++n) f.makeStream(n);
+  for (uint32_t round = 0; round < 6; ++round) {
+    CHECK_EQ(f.wait(cmd::ContextSync{}), 0);
+    const uint32_t busy = 1 + round % 3;
+    f.fake().hold(busy);
+    CHECK(f.fill(memory, 1, 100, ExecutorFixture::stream(busy)));
+    std::atomic<bool> done{false};
+    std::thread waiter([&] {
+      CHECK_EQ(f.wait(cmd::ContextSync{}), 0);
+      done = true;
+    });
+    const uint32_t other = 1 + (round + 1) % 3;
+    CHECK(f.fill(memory, 2, 100, ExecutorFixture::stream(other)));
+    CHECK_EQ(f.syncStream(ExecutorFixture::stream(other)), 0);
+    CHECK(!done);
+    f.fake().release(busy);
+    waiter.join();
+  }
+}
+
 TEST("those who wait for a stream, an event or a context do not hold up others") {
   ExecutorFixture f(Carrier::kSharedMemory);
   const CUdeviceptr memory = f.allocate(kMi);

@@ -19,6 +19,7 @@ class HandleMap {
     bool used = false;  ///< held a handle once: asking for one that is gone is a mistake of the program, not an attack
     void* object = nullptr;  ///< null: the driver failed to make it
     uint16_t context = 0;
+    bool isTouched = false;  ///< of a stream: it may have work
   };
 
   /// False when the slot is taken or out of bounds: the client broke the protocol.
@@ -28,7 +29,7 @@ class HandleMap {
     if (index >= entries_.size()) entries_.resize(index + 64);
     Entry& entry = entries_[index];
     if (entry.wire != 0) return false;
-    entry = {wire, true, object, context};
+    entry = {wire, true, object, context, entry.isTouched};
     ++count_;
     if (object) ++live(handle::kind(wire));
     return true;
@@ -50,7 +51,7 @@ class HandleMap {
     Entry* entry = find(kind, wire);
     if (!entry) return false;
     lose(*entry);
-    *entry = {0, true, nullptr, 0};
+    *entry = {0, true, nullptr, 0, entry->isTouched};
     --count_;
     return true;
   }
@@ -71,6 +72,20 @@ class HandleMap {
     for (const Entry& entry : entries_)
       if (entry.wire != 0) visit(entry);
   }
+  /// Notes that the stream may have work, until a visit of eachTouched() says otherwise.
+  void touch(Entry& stream) {
+    if (std::exchange(stream.isTouched, true)) return;
+    touched_.push_back(handle::index(stream.wire));
+  }
+  /// Visits the streams that were touched; `visit` returns whether it may still have work.
+  template <typename Visit>
+  void eachTouched(Visit&& visit) {
+    std::erase_if(touched_, [&](uint32_t index) {
+      Entry& entry = entries_[index];
+      entry.isTouched = entry.object && handle::kind(entry.wire) == HandleKind::kStream && visit(std::as_const(entry));
+      return !entry.isTouched;
+    });
+  }
   /// Those that were made in that context.
   template <typename Visit>
   void eachOf(uint16_t context, Visit&& visit) {
@@ -83,6 +98,7 @@ class HandleMap {
   size_t& live(HandleKind kind) { return live_[static_cast<size_t>(kind) % kKinds]; }
 
   std::vector<Entry> entries_;
+  std::vector<uint32_t> touched_;  ///< slots whose entry is touched, each once
   std::array<size_t, kKinds> live_{};
   size_t count_ = 0;  ///< of those in use
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "testing/check.h"
@@ -76,6 +77,7 @@ TEST("random handles behave as in a plain map") {
   std::map<uint64_t, void*> model;
   std::map<uint32_t, uint64_t> places;
   std::minstd_rand random(8);
+  std::set<uint64_t> touched;
   for (uintptr_t i = 1; i < 200'000; ++i) {
     const auto kind = static_cast<HandleKind>(random() % kHandleKinds);
     const uint64_t wire = handle::make(kind, static_cast<uint32_t>(random() % 500), static_cast<uint16_t>(random() % 3));
@@ -96,16 +98,33 @@ TEST("random handles behave as in a plain map") {
         if (there) {
           model.erase(wire);
           places.erase(place);
+          touched.erase(wire);
         }
         break;
       }
       default: {
-        const auto* entry = map.find(kind, wire);
+        auto* entry = map.find(kind, wire);
         CHECK_EQ(entry != nullptr, model.contains(wire));
         if (entry) CHECK(entry->object == model[wire]);
+        if (entry && kind == HandleKind::kStream) {
+          map.touch(*entry);
+          touched.insert(wire);
+        }
       }
     }
     CHECK_EQ(map.empty(), model.empty());
+    if (i % 50 != 0) continue;
+    // A slot that was touched stays so when it gets another stream: streams are visited too often rather than too rarely.
+    const std::set<uint64_t> expected = touched;
+    std::set<uint64_t> visited;
+    map.eachTouched([&](const HandleMap::Entry& stream) {
+      CHECK(visited.insert(stream.wire).second);
+      CHECK(model.contains(stream.wire));
+      const bool stays = random() % 2;
+      if (!stays) touched.erase(stream.wire);
+      return stays;
+    });
+    CHECK(std::includes(visited.begin(), visited.end(), expected.begin(), expected.end()));
   }
 }
 

@@ -13,6 +13,7 @@ namespace millpond::worker {
 struct Stream {
   CUstream handle = nullptr;
   uint16_t context = 0;
+  uint64_t wire = 0;  ///< the client's handle; 0: the default stream of the context
 };
 
 class OpenCaptures {

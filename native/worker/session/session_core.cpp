@@ -48,7 +48,10 @@ bool SessionCore::stream(uint64_t wire, CUstream& out) {
     out = nullptr;
     return true;
   }
-  if (!handle(HandleKind::kStream, wire, out)) return false;
+  HandleMap::Entry* entry = handles_.find(HandleKind::kStream, wire);
+  if (!entry) return missing(wire);
+  handles_.touch(*entry);
+  out = static_cast<CUstream>(entry->object);
   // A stream that the driver failed to make must not become the default stream.
   return out != nullptr || missing(wire);
 }
@@ -56,6 +59,7 @@ bool SessionCore::stream(uint64_t wire, CUstream& out) {
 bool SessionCore::stream(uint64_t wire, Stream& out) {
   if (!stream(wire, out.handle)) return false;
   out.context = wire ? handles_.find(HandleKind::kStream, wire)->context : contexts_.bound();
+  out.wire = wire;
   return true;
 }
 
