@@ -14,7 +14,9 @@ when there is no room. Options that are not given stay as they are.`,
       { command: "millpond resize claim-7f3a -m 16Gi", what: "more memory for a program that runs" },
       { command: "millpond resize notebook -n 16", what: "16 vGPUs for the next program of the claim" },
     ],
-    arguments: [{ name: "claim", description: "Name of the claim, or a unique beginning of it" }],
+    arguments: [
+      { name: "claim", description: "Name of the claim, or a unique beginning of it", names: "claims" },
+    ],
     options: {
       gpus: { flags: "-n, --gpus <count>", type: "count", description: "Number of vGPUs, 1 to 64" },
       memory: {
@@ -43,6 +45,7 @@ when there is no room. Options that are not given stay as they are.`,
       {
         name: "claim",
         description: "Name of the claim, or of one without a given name a unique beginning of it",
+        names: "claims",
       },
     ],
     options: { ...changing },

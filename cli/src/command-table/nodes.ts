@@ -11,7 +11,9 @@ export const nodeCommands = {
       { command: "millpond cordon node-a", what: "what runs there goes on" },
       { command: 'millpond cordon node-a/3 --reason "fan replaced on Monday"', what: "one device" },
     ],
-    arguments: [{ name: "node", description: "Name of the node, or node/ordinal of a device" }],
+    arguments: [
+      { name: "node", description: "Name of the node, or node/ordinal of a device", names: "nodes" },
+    ],
     options: {
       ...changing,
     },
@@ -24,7 +26,9 @@ export const nodeCommands = {
       { command: "millpond uncordon node-a", what: "undoes cordon and drain" },
       { command: 'millpond uncordon node-a/3 --reason "was reset"', what: "one device, after an Xid" },
     ],
-    arguments: [{ name: "node", description: "Name of the node, or node/ordinal of a device" }],
+    arguments: [
+      { name: "node", description: "Name of the node, or node/ordinal of a device", names: "nodes" },
+    ],
     options: { ...changing },
     group: "Operate",
   },
@@ -33,7 +37,7 @@ export const nodeCommands = {
     description: `Claims get the notice that they asked for (--grace), then wait for room elsewhere at their old place in the queue; claims
 that programs made for themselves end. With --wait it returns when the node is empty.`,
     examples: [{ command: "millpond drain node-a --reason maintenance --wait", what: "then switch it off" }],
-    arguments: [{ name: "node", description: "Name of the node" }],
+    arguments: [{ name: "node", description: "Name of the node", names: "nodes" }],
     options: {
       wait: { flags: "--wait", type: "flag", description: "Return when the node is empty" },
       ...changing,
@@ -52,7 +56,7 @@ again with its token: make a new one for that. Events, usage and the audit keep 
       },
       { command: "millpond remove node-a --lost", what: "a host that burnt down" },
     ],
-    arguments: [{ name: "node", description: "Name of the node" }],
+    arguments: [{ name: "node", description: "Name of the node", names: "nodes" }],
     options: {
       lost: {
         flags: "--lost",
@@ -70,7 +74,7 @@ again with its token: make a new one for that. Events, usage and the audit keep 
       { command: "millpond label node-a --set zone=b,pool=training", what: "claims choose by them" },
       { command: "millpond label node-a --remove zone", what: "by key" },
     ],
-    arguments: [{ name: "node", description: "Name of the node" }],
+    arguments: [{ name: "node", description: "Name of the node", names: "nodes" }],
     options: {
       set: {
         flags: "--set <labels>",

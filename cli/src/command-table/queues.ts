@@ -19,7 +19,7 @@ capacity that others leave idle, up to its limit. Options that are not given sta
     ],
     arguments: [
       { name: "action", description: "What to do", choices: ["create", "change", "delete"] },
-      { name: "name", description: "Name of the queue" },
+      { name: "name", description: "Name of the queue", names: "queues" },
     ],
     options: {
       parent: {
@@ -68,7 +68,7 @@ capacity that others leave idle, up to its limit. Options that are not given sta
     ],
     arguments: [
       { name: "action", description: "What to do", choices: ["create", "change", "delete"] },
-      { name: "name", description: "Name of the tenant" },
+      { name: "name", description: "Name of the tenant", names: "tenants" },
     ],
     options: {
       limit: {

@@ -67,7 +67,7 @@ export interface ArgumentSpec {
   /** Takes all arguments that follow, options of the program included. */
   readonly isProgram?: boolean;
   /** The kind of names that completion offers. */
-  readonly names?: "contexts" | "jobs";
+  readonly names?: "contexts" | "jobs" | "claims" | "nodes" | "queues" | "tenants" | "tokens" | "of-kind";
   /** One or more files. */
   readonly isFiles?: boolean;
 }

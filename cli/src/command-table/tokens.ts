@@ -20,7 +20,7 @@ the tokens that exist.`,
     ],
     arguments: [
       { name: "action", description: "What to do", choices: ["create", "list", "revoke"] },
-      { name: "name", description: "Name of the token; not for list", isOptional: true },
+      { name: "name", description: "Name of the token; not for list", names: "tokens", isOptional: true },
     ],
     options: {
       role: {

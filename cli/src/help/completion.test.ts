@@ -6,8 +6,11 @@ import { commandNames, commandSpecs } from "../command-table/command-table.ts";
 import { renderCompletion } from "./completion.ts";
 
 /** Returns the completions of bash after these words. */
-function complete(...words: string[]): string[] {
+function complete(...given: (string | { readonly before: string })[]): string[] {
+  const words = given.filter((each) => typeof each === "string");
+  const extra = given.find((each) => typeof each === "object");
   const script = `${renderCompletion("bash")}
+${extra?.before ?? ""}
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _millpond; printf '%s\\n' "\${COMPREPLY[@]}"`;
   const { stdout, stderr } = spawnSync("bash", ["-c", script, "bash", "millpond", ...words], {
     encoding: "utf8",
@@ -27,6 +30,20 @@ test("bash completes commands, options, and the values of both", () => {
   // No completions of our own, so that bash offers files.
   expect(complete("trace", "")).toEqual([]);
   expect(complete("trace", "calls", "--out")).toEqual(["--output"]);
+});
+
+test("bash completes names by asking for them, and leaves words behind -- to the program", () => {
+  // In place of a pool: each list has one name.
+  const lists = `millpond() { [[ $* == *" -o name" ]] && echo "\${2%s}/my-\${2:-$1}"; }`;
+  expect(complete("why", "m", { before: lists })).toEqual(["my-claims"]);
+  expect(complete("describe", "node", "m", { before: lists })).toEqual(["my-nodes"]);
+  expect(complete("get", "claims", "my", { before: lists })).toEqual(["my-claims"]);
+  expect(complete("token", "revoke", "m", { before: lists })).toEqual(["my-tokens"]);
+  expect(complete("token", "r", { before: lists })).toEqual(["revoke"]);
+  expect(complete("drain", "m", { before: lists })).toEqual(["my-nodes"]);
+  expect(complete("run", "--", "ls", "--g")).toEqual([]);
+  expect(complete("run", "--", "bas")).toContain("bash");
+  expect(complete("run", "-n", "2", "--mem")).toEqual(["--memory"]);
 });
 
 test.for(["bash", "zsh", "fish"] as const)("%s gets every command and long option", (shell) => {
