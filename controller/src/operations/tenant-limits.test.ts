@@ -5,6 +5,7 @@
 import { createClient } from "@connectrpc/connect";
 import { AccessService, ClaimService, ClaimState, errorCodeOf, QueueService } from "@millpond/api";
 import { expect, test } from "vitest";
+import { refuseTooManyTokens } from "./tokens.ts";
 import { GiB, TestPool } from "../testing/test-pool.ts";
 import { makeTransport } from "../testing/transport.ts";
 
@@ -90,3 +91,21 @@ test("a tenant's administrator who makes all the tokens that it may have leaves 
   await annsChief.access.createToken({ name: "anns-own", role: "user" });
   await admin.access.createToken({ name: "node-7", role: "agent" });
 }, 60_000);
+
+test("tenants that have all the tokens of the pool keep no other tenant from its first ones", () => {
+  const tokens = Array.from({ length: 9000 }, (_, index) => ({ tenant: `team-${index % 9}` }));
+  const make = (tenant: string) => {
+    try {
+      refuseTooManyTokens(tokens, { role: "tenant-admin" }, tenant);
+      tokens.push({ tenant });
+      return "made";
+    } catch (error) {
+      return errorCodeOf(error);
+    }
+  };
+  expect(make("team-1")).toBe("MILLPOND_E_TOO_MANY_TOKENS");
+  expect(Array.from({ length: 101 }, () => make("team-new")).toSpliced(1, 99)).toEqual([
+    "made",
+    "MILLPOND_E_TOO_MANY_TOKENS",
+  ]);
+});

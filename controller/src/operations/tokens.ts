@@ -14,6 +14,8 @@ import { hashOf, makeSecret } from "../auth/tokens.ts";
 const maxTokens = 10_000;
 /** Those of one tenant. */
 const maxTenantTokens = 1000;
+/** Tokens that every tenant may have, whatever the others have: administrators decide how many tenants there are. */
+const leastTenantTokens = 100;
 /** The part of the pool's tokens that is reserved for administrators: tenants acting together cannot lock them out. */
 const tokensForAdministrators = 1000;
 const maxLifetimeSeconds = 10 * 365 * 86_400;
@@ -87,15 +89,22 @@ export async function createToken(
   return { token, secret };
 }
 
-/** @param tenant Of the token that is to be made; empty: none. */
-function refuseTooManyTokens(tokens: readonly TokenRecord[], caller: Caller, tenant: string): void {
-  const most = caller.role === "admin" ? maxTokens : maxTokens - tokensForAdministrators;
-  if (tokens.length >= most) {
-    throw millpondError("MILLPOND_E_TOO_MANY_TOKENS", `there are ${tokens.length} tokens in the pool`);
-  }
+/**
+ * @param tenant Of the token that is to be made; empty: none.
+ * @throws MILLPOND_E_TOO_MANY_TOKENS
+ */
+export function refuseTooManyTokens(
+  tokens: readonly Pick<TokenRecord, "tenant">[],
+  caller: Pick<Caller, "role">,
+  tenant: string,
+): void {
   const own = tenant === "" ? 0 : tokens.filter((token) => token.tenant === tenant).length;
   if (own >= maxTenantTokens) {
     throw millpondError("MILLPOND_E_TOO_MANY_TOKENS", `the tenant ${tenant} has ${own} tokens`);
+  }
+  const most = caller.role === "admin" ? maxTokens : maxTokens - tokensForAdministrators;
+  if (tokens.length >= most && (tenant === "" || own >= leastTenantTokens)) {
+    throw millpondError("MILLPOND_E_TOO_MANY_TOKENS", `there are ${tokens.length} tokens in the pool`);
   }
 }
 
