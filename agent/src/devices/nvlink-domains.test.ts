@@ -15,7 +15,7 @@ test("devices that are joined, also through others, have one name", () => {
   expect(Object.fromEntries(domains)).toEqual({ a: "a", b: "a", c: "a", d: "a", e: "e", f: "e" });
 });
 
-test("the order in which links are told does not matter", () => {
+test("the order of the links does not matter", () => {
   const device = fc.constantFrom("a", "b", "c", "d", "e", "f");
   const links = fc.array(fc.tuple(device, device), { maxLength: 10 });
   const withOrder = links.chain((list) =>

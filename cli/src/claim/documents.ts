@@ -82,7 +82,7 @@ export function readDocuments(text: string, source: string): readonly Document[]
 
 function refuseDouble({ kind, message: { name } }: Document, seen: Set<string>): void {
   const key = `${kind} ${name}`;
-  if (seen.has(key)) throw millpondError("MILLPOND_E_INVALID", `it describes the ${kind} ${name} once more`);
+  if (seen.has(key)) throw millpondError("MILLPOND_E_INVALID", `it describes the ${kind} ${name} twice`);
   seen.add(key);
 }
 

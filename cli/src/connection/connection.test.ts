@@ -27,7 +27,7 @@ test.each([
     ),
     true,
   ],
-  ["an answer of somebody else", new ConnectError("HTTP 404", Code.Unimplemented), false],
+  ["an answer of another program", new ConnectError("HTTP 404", Code.Unimplemented), false],
 ] as const)("%s", (_what, cause, isExpected) => {
   expect(isSilent(unreachable(cause))).toBe(isExpected);
 });

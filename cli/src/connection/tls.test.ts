@@ -23,7 +23,7 @@ test("a program runs on a pool whose controller has TLS", async () => {
   expect(ran).toMatchObject({ code: 0, stdout: "attached over shm\n" });
 });
 
-test("whoever trusts another authority, or none, says so", async () => {
+test("a client that trusts another authority, or none, reports that", async () => {
   const { directory } = pool.home;
   const validity = { from: new Date(0), to: new Date(Date.now() + 3_600_000) };
   writeFileSync(join(directory, "other.crt"), makeAuthority("Other", validity).certificate);

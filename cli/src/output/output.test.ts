@@ -67,7 +67,7 @@ test("tables line up", () => {
   `);
 });
 
-test("smi shows devices and who uses them", () => {
+test("smi shows devices and the sessions that use them", () => {
   const picture = { version: "0.1.0", controller: "http://127.0.0.1:7170" };
   expect(`\n${renderSmi({ ...picture, nodes: [node], sessions: [session] })}`).toMatchInlineSnapshot(`
     "

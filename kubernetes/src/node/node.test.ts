@@ -44,7 +44,7 @@ function makeLibrary(directory: string, content = "one") {
   return installClientLibrary(source, join(directory, "install"), "/var/lib/millpond/client");
 }
 
-test("the client library is installed once for each content, and an older one stays for who has it", () => {
+test("the client library is installed once for each content, and an older one stays for its containers", () => {
   const directory = makeDirectory();
   const first = makeLibrary(directory);
   expect(makeLibrary(directory)).toEqual(first);
@@ -247,7 +247,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
   });
 });
 
-test("what a kubelet's API has is generated anew from the description", async () => {
+test("the messages of a kubelet's API are generated from the description", async () => {
   const { execFileSync } = await import("node:child_process");
   const root = join(import.meta.dirname, "..", "..");
   const directory = makeDirectory();

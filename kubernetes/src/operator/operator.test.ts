@@ -133,7 +133,7 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
       .catch(() => undefined);
   });
 
-  test("a preemptible pod is told, and ends when another needs its place", async () => {
+  test("a preemptible pod gets notice, and ends when another needs its place", async () => {
     const annotations = { "millpond.dev/preemptible": "true", "millpond.dev/grace": "5s" };
     const low = await cluster.createPod("low", whole, { annotations });
     const other = await cluster.createPod("other", whole, { annotations });

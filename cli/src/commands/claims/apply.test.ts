@@ -170,7 +170,7 @@ test.each([
   ["kind: Claim\nname: a\nlabels: [a]", /labels: the value is neither a text nor a map such as/],
   ["kind: Claim\nname: a\ngrace: 0", /grace: "0" is less than 1s/],
   ["kind: Claim\nname: a\nminCapability: 9.0", /claim\/a: no device has compute capability 9\.0\n/],
-  ["kind: Claim\nname: a\n---\nkind: Claim\nname: a", /document 2: it describes the Claim a once more/],
+  ["kind: Claim\nname: a\n---\nkind: Claim\nname: a", /document 2: it describes the Claim a twice/],
   ["kind: [", /standard input: .* at line 1, column \d+\n/],
   ["", /describes nothing/],
   ["kind: Claim\nname: a\n---\nkind: Claim\nname: b\nserviceClass: gold", /document 2: serviceClass: "gold"/],

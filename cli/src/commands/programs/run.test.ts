@@ -211,7 +211,7 @@ describe("a program under millpond run", () => {
     await expectNoClaims();
   });
 
-  test("has its lease renewed, and is told when its claim is taken away", async () => {
+  test("has its lease renewed, and gets notice when its claim is taken away", async () => {
     const running = pool.home.start(["run", "-m", "1Gi", "--name", "kept", "--", ...fakeClient]);
     await running.says("stdout", /attached/);
     const renewed = async (): Promise<bigint> =>
@@ -229,7 +229,7 @@ describe("a program under millpond run", () => {
     );
   });
 
-  test("whose claim an administrator releases for a reason is told both", async () => {
+  test("whose claim an administrator releases gets a message with the reason", async () => {
     const program = ["sh", "-c", "trap 'echo saved; exit 3' TERM; echo runs; while :; do sleep 0.05; done"];
     const running = pool.home.start(["run", "-m", "1Gi", "--name", "kick", "--", ...program]);
     await running.says("stdout", /runs/);

@@ -79,7 +79,7 @@ test("get -w goes on and prints what changes", async () => {
   expect(new Set(kinds)).toEqual(new Set(["Claim"]));
 });
 
-test("get -w ends in silence when nobody reads it any more", async () => {
+test("get -w ends in silence when the reader of its output has ended", async () => {
   const watching = pool.home.start(["get", "claims", "-w", "-o", "json"]);
   await watching.says("stdout", /"name":"job"/);
   watching.child.stdout?.destroy();

@@ -41,7 +41,7 @@ export async function run(values: Values<"top">, [view = "devices"]: readonly st
 function readInterval(seconds: number | undefined): number {
   if (seconds === undefined) return defaultIntervalSeconds;
   if (seconds >= 1 && seconds <= maxIntervalSeconds) return seconds;
-  throw millpondError("MILLPOND_E_INVALID", `--delay is ${seconds} s, and 1 s to 10m can be had`);
+  throw millpondError("MILLPOND_E_INVALID", `--delay is ${seconds} s, and 1s to 10m are possible`);
 }
 
 /** The view of the pool on a terminal, until the user ends it. */
