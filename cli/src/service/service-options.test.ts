@@ -43,7 +43,7 @@ test.for([
   ["token-file: x", /"token-file" is no option of millpond agent\. Did you mean tokenFile\?/],
   ["warm: lots", /agent\.yaml: --warm: "lots" is not a whole number/],
   ["encrypt: 1", /encrypt: the value is neither true nor false/],
-  ["name: Big_Node", /agent\.yaml: --name: the name "Big_Node" is not/],
+  ["name: Big_Node", /agent\.yaml: --name: the node name "Big_Node" is not/],
   ["config: other.yaml", /"config" is no option/],
   ["- a\n- b", /it is not a map of options/],
   ["a: [", /agent\.yaml: /],
