@@ -80,6 +80,7 @@ export const importRules: ImportRules = {
     },
   },
   shared: {
+    "test → sdk": "a package that is published, and no workspace",
     "test → scripts": "end-to-end tests start what was built: its paths",
     "bench → scripts": "the same for measurements",
     "kubernetes → scripts": "the same for its end-to-end tests",

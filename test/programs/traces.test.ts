@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { examples, Pool } from "./support/pool.ts";
+import { examples, Pool } from "../support/pool.ts";
 
 let pool: Pool;
 beforeAll(async () => {
