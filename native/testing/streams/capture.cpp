@@ -365,6 +365,34 @@ TEST("what a capture is like can be asked, and what its next node waits for can 
   OK(CU(cuMemFree_v2)(memory));
 }
 
+TEST("a stream that has joined a capture may be destroyed in it, and what it came to is waited for, or missed") {
+  context();
+  CUstream a = stream();
+  CUevent fork = event(), join = event();
+  const CUdeviceptr x = allocate(kBytes);
+  for (const bool isJoined : {true, false}) {
+    CUstream b = stream();
+    OK(CU(cuStreamBeginCapture_v2)(a, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(CU(cuEventRecord)(fork, a));
+    OK(CU(cuStreamWaitEvent)(b, fork, 0));
+    fill(b, x, 5);
+    OK(CU(cuEventRecord)(join, b));
+    OK(CU(cuStreamDestroy_v2)(b));
+    if (isJoined) OK(CU(cuStreamWaitEvent)(a, join, 0));
+    CUgraph graph = nullptr;
+    const CUresult ended = CU(cuStreamEndCapture)(a, &graph);
+    CHECK_EQ(int{ended}, int{isJoined ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED});
+    if (!isJoined) continue;
+    CUgraphExec exec = instantiate(graph);
+    OK(CU(cuGraphLaunch)(exec, a));
+    OK(CU(cuStreamSynchronize)(a));
+    CHECK_EQ(read(x, 1)[0], 5);
+    OK(CU(cuGraphExecDestroy)(exec));
+    OK(CU(cuGraphDestroy)(graph));
+  }
+  OK(CU(cuMemFree_v2)(x));
+}
+
 TEST("memory that a captured stream allocates and frees becomes the graph's") {
   context();
   if (!::dlsym(driverLibrary(), "cuMemAllocAsync")) return;  // the software GPU's own driver leaves pools to the worker

@@ -187,7 +187,8 @@ CUresult makeObject(const char* name, unsigned long long* out, const TextureInfo
 CUresult endObject(const char* name, unsigned long long object, bool isSurface) {
   Call call(name, Needs::kCurrent);
   if (const CUresult r = call.entry(); r != CUDA_SUCCESS) return r;
-  if (!call.remote().arrays.dropTexture(object, isSurface)) return CUDA_ERROR_INVALID_VALUE;
+  // A card takes the number of no object for one that has ended.
+  if (!call.remote().arrays.dropTexture(object, isSurface)) return CUDA_SUCCESS;
   cmd::TextureDestroy wire{};
   wire.object = object;
   return call.post(wire);

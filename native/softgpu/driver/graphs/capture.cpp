@@ -251,13 +251,10 @@ void forgetQueue(const QueuePtr& queue) {
   const Lock lock(graphMutex());
   const std::shared_ptr<Capture> capture = queue->capture.capture;
   if (!capture) return;
-  // A capture without its origin can never be ended.
-  if (capture->origin == queue) {
-    close(capture);
-    if (!capture->isIntoGraph) Driver::instance().graphs().remove(capture->graph->handle());
-  } else {
-    capture->isInvalid = true;
-  }
+  // A capture without its origin can never be ended. Another queue stays in it: what it came to may have been waited for.
+  if (capture->origin != queue) return;
+  close(capture);
+  if (!capture->isIntoGraph) Driver::instance().graphs().remove(capture->graph->handle());
 }
 
 }  // namespace millpond::softgpu

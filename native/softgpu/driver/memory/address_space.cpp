@@ -74,6 +74,15 @@ void AddressSpace::setAccess(uint64_t base, bool isReadable, bool isWritable) {
   position->second = std::make_shared<const Region>(changed);
 }
 
+void AddressSpace::setManaged(uint64_t base) {
+  std::unique_lock lock(mutex_);
+  const auto position = regions_.find(base);
+  if (position == regions_.end()) return;
+  Region changed = *position->second;
+  changed.isManaged = true;
+  position->second = std::make_shared<const Region>(changed);
+}
+
 bool AddressSpace::overlaps(uint64_t address, uint64_t bytes) const {
   std::shared_lock lock(mutex_);
   const auto before = locate(address);

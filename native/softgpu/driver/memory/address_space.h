@@ -33,6 +33,7 @@ struct Region {
   CUcontext contextHandle = nullptr;
   bool isReadable = true;     // by the device
   bool isWritable = true;     // by the device
+  bool isManaged = false;     // a variable that is the host's, too
   unsigned hostFlags = 0;     // as given to the call that made it
   unsigned long long id = 0;  // CU_POINTER_ATTRIBUTE_BUFFER_ID
 
@@ -55,6 +56,8 @@ class AddressSpace {
   std::vector<RegionPtr> removeOwnedBy(uint64_t context);
   /// Changes what the device may do with the region that begins at `base`.
   void setAccess(uint64_t base, bool isReadable, bool isWritable);
+  /// The region that begins at `base` is a managed variable.
+  void setManaged(uint64_t base);
   bool overlaps(uint64_t address, uint64_t bytes) const;
 
   /// Whether all bytes are known memory, perhaps of several regions side by side, that allows the access.

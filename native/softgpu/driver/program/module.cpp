@@ -38,6 +38,11 @@ Module::Module(ContextPtr context, std::unique_ptr<ModuleMemory> memory, std::un
     references_.emplace_back(symbol.name,
                              std::make_shared<TextureReference>(contextId_, this, symbol.kind, symbol.address));
   }
+  for (const ptx::VariableInfo& variable : program().variables()) {
+    if (!variable.isManaged) continue;
+    if (const std::optional<ptx::Symbol> symbol = module_->variable(variable.name))
+      Driver::instance().memory().space().setManaged(symbol->address);
+  }
 }
 
 std::shared_ptr<Function> Module::function(size_t index) {

@@ -120,18 +120,26 @@ std::optional<uint32_t> FunctionDecoder::specialSource(std::string_view name, ui
   if (name[0] != '%') return std::nullopt;
   std::optional<SpecialName> special = findSpecial(name);
   if (!special) return std::nullopt;
-  // A 64-bit register may be read by its lower half.
-  if (special->width != width && !(special->width == 64 && width == 32)) {
+  // A 64-bit register may be read by its lower half, and so may indices and sizes of threads and blocks, which had 16 bits in
+  // PTX 1.
+  const bool isHalfOfIndex = width == 16 && special->width == 32 && name.find("id.") != std::string_view::npos;
+  if (special->width != width && !(special->width == 64 && width == 32) && !isHalfOfIndex) {
     syntaxError(line, quoted(name) + " has " + widthName(special->width) + ", not " + widthName(width));
   }
   InstructionNode node;
   node.line = line;
   Draft& draft =
       emitUnguarded(node, select_.control(width == 64 ? ControlOp::kSpecial64 : ControlOp::kSpecial32));
-  uint32_t out = temporary(width);
+  uint32_t out = temporary(isHalfOfIndex ? 32 : width);
   draft.instruction.op[0] = out;
   draft.instruction.immediate = static_cast<int64_t>(special->which);
   draft.writes = 1;
+  if (!isHalfOfIndex) return out;
+  Draft& low = emitUnguarded(node, select_.convert(Type::kU16, Type::kU32, {}));
+  low.instruction.op[1] = out;
+  out = temporary(16);
+  low.instruction.op[0] = out;
+  low.writes = 1;
   return out;
 }
 

@@ -87,7 +87,8 @@ const Instruction* shuffleHandler(const Instruction* i, Context& context) {
       isInside = from <= last;
     }
     if (isInside) inRange |= kLaneBit[l];
-    result[l] = all.value[isInside ? from & 31 : l];
+    // A card answers 0 for a lane that takes no part.
+    result[l] = !isInside ? all.value[l] : all.present & kLaneBit[from & 31] ? all.value[from & 31] : 0;
   }
   assign(context.mask, d, [&](uint32_t l) { return result[l]; });
   if (i->op[1] != kNoOperand) assignPredicate(context.mask, predicate(context, i->op[1]), inRange);

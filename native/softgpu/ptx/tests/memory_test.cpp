@@ -440,6 +440,26 @@ TEST("special registers") {
   }
 }
 
+TEST("a shuffle from a lane that takes no part is 0, as on a card") {
+  // Each of 20 lanes adds up the numbers from its own on.
+  std::string body = "add.u32 %r1, %tid0, 1;\nmov.u64 %rd1, 0;\nst.global.u64 [%slot], %rd1;\nsetp.ge.u32 %p1, %tid0, 20;\n@%p1 bra END;\n";
+  for (const char* step : {"16", "8", "4", "2", "1"})
+    body += std::string("shfl.sync.down.b32 %r2, %r1, ") + step + ", 31, 0xfffff;\nadd.u32 %r1, %r1, %r2;\n";
+  const std::vector<uint64_t> got = runBody(body + "cvt.u64.u32 %rd1, %r1;\nst.global.u64 [%slot], %rd1;\nEND:\n");
+  CHECK_EQ(got[0], uint64_t{210});
+  // Behind the end of the warp a lane finds its own.
+  CHECK_EQ(got[19], uint64_t{40});
+}
+
+TEST("indices and sizes of threads and blocks may be read as 16 bits, as in PTX 1") {
+  const std::vector<uint64_t> got = runBody(
+      ".reg .u16 %w<5>;\nmov.u16 %w1, %ctaid.x;\ncvt.u32.u16 %r1, %tid.x;\nmov.u16 %w3, %ntid.x;\nmov.b16 %w4, %nctaid.x;\n"
+      "cvt.u32.u16 %r2, %w1;\ncvt.u32.u16 %r3, %w3;\ncvt.u32.u16 %r4, %w4;\nmad.lo.u32 %r1, %r1, 100, %r2;\n"
+      "mad.lo.u32 %r1, %r3, 10000, %r1;\nmad.lo.u32 %r1, %r4, 1000000, %r1;\ncvt.u64.u32 %rd1, %r1;\n"
+      "st.global.u64 [%slot], %rd1;\n");
+  for (uint64_t i = 0; i < 32; ++i) CHECK_EQ(got[i], 1'000'000 + 320'000 + 100 * i);
+}
+
 TEST("an indirect call may say what it calls instead of how, before or behind it") {
   const std::string functions = ".func (.param .b32 out) one (.param .b32 in) { .reg .b32 %v; ld.param.u32 %v, [in]; add.u32 %v, %v, 1;\n"
                                 "st.param.b32 [out], %v; ret; }\n"

@@ -67,7 +67,7 @@ CUresult putAttribute(const PointerInfo& info, CUdeviceptr address, CUpointer_at
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       return put(data, region.id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      return put(data, 0u);
+      return put(data, region.isManaged ? 1u : 0u);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return put(data, info.ordinal);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:

@@ -12,7 +12,9 @@ namespace {
 
 CUresult destroy(unsigned long long object, bool isSurface) {
   return withContext([&](Driver& driver, const ContextPtr&) {
-    return driver.textures().remove(object, isSurface) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    // A card takes the number of no object for one that has ended.
+    driver.textures().remove(object, isSurface);
+    return CUDA_SUCCESS;
   });
 }
 
@@ -61,7 +63,6 @@ CUresult cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOURCE_DESC*
     if (!pSurfObject || !pResDesc || pResDesc->resType != CU_RESOURCE_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;
     const auto array = driver.arrays().find(pResDesc->res.array.hArray);
     if (!array) return CUDA_ERROR_INVALID_HANDLE;
-    if (!(array->descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST)) return CUDA_ERROR_INVALID_VALUE;
     TextureObject object{.resource = *pResDesc, .isSurface = true, .context = context->id(), .view = {}};
     if (CUresult result = viewOf(driver, *pResDesc, &object.view)) return result;
     *pSurfObject = driver.textures().add(object);
