@@ -189,10 +189,12 @@ class RingConsumer {
     }
   }
   uint64_t released() const { return released_; }
-  /// Sleeps until the producer publishes something, at most `timeoutNs`.
-  void sleep(int64_t timeoutNs) {
+  /// Sleeps until the producer publishes something, at most `timeoutNs`. `isWoken`: set by other threads of this process before
+  /// they wake the consumer, which may be about to sleep.
+  void sleep(int64_t timeoutNs, const std::atomic<bool>* isWoken = nullptr) {
     control_->consumerState.store(kAsleep, std::memory_order_seq_cst);
-    if (control_->head.load(std::memory_order_seq_cst) == read_) futexWait(control_->consumerState, kAsleep, timeoutNs);
+    if (control_->head.load(std::memory_order_seq_cst) == read_ && !(isWoken && isWoken->load(std::memory_order_seq_cst)))
+      futexWait(control_->consumerState, kAsleep, timeoutNs);
     control_->consumerState.store(kAwake, std::memory_order_relaxed);
   }
   /// Takes nothing any more: then whoever publishes learns it. False, and nothing changed, where something has come that was

@@ -122,7 +122,8 @@ bool ServerLink::ready() {
 
 void ServerLink::sleep(int64_t timeoutNs) {
   if (!remote_) {
-    commands_.sleep(timeoutNs);
+    commands_.sleep(timeoutNs, &door_->isWoken);
+    door_->isWoken.store(false, std::memory_order_seq_cst);
     return;
   }
   if (!sendCollected()) return;
@@ -144,6 +145,7 @@ void ServerLink::wake() {
     if (::write(wakeup_.get(), &one, sizeof(one)) < 0) return;  // the counter is full: it is awake
     return;
   }
+  door_->isWoken.store(true, std::memory_order_seq_cst);
   wakeConsumer(memory_.control().submit);
 }
 

@@ -128,6 +128,7 @@ class ServerLink {
     std::optional<Offer> offer;
     std::atomic<bool> isOffered{false};
     std::atomic<bool> hasGivenUp{false};
+    std::atomic<bool> isWoken{false};  ///< shared memory: the next sleep is none
   };
   /// How far the commands go that came whole, and how much of that belongs to the link.
   struct Received {
