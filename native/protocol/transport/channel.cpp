@@ -6,15 +6,51 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cerrno>
+#include <cstdint>
 
 namespace millpond {
+
+namespace {
+
+constexpr size_t kPage = 4096;
+/// Other threads may change the memory's protection again and again.
+constexpr int kMostFaults = 1000;
+
+template <typename Touch>
+void touchPages(const void* data, size_t bytes, Touch&& touch) {
+  const auto first = reinterpret_cast<uintptr_t>(data);
+  for (uintptr_t at = first; at < first + bytes; at = (at / kPage + 1) * kPage) touch(at);
+}
+
+}  // namespace
+
+// A system call fails where an access of the program would fault. That is no matter of the connection, and natively such a
+// copy ends the program, or its handler of faults makes the memory usable: so it is accessed here.
 
 ssize_t Channel::send(std::span<const iovec> runs) {
   if (tls_) return tls_->send(socket_.get(), runs);
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(runs.data());
   message.msg_iovlen = runs.size();
-  return ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  for (int faults = 0;; ++faults) {
+    const ssize_t n = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n >= 0 || errno != EFAULT || faults == kMostFaults) return n;
+    for (const iovec& run : runs)
+      touchPages(run.iov_base, run.iov_len,
+                 [](uintptr_t at) { (void)*reinterpret_cast<const volatile char*>(at); });
+  }
+}
+
+ssize_t Channel::receivePlain(std::span<std::byte> to) {
+  for (int faults = 0;; ++faults) {
+    const ssize_t n = ::recv(socket_.get(), to.data(), to.size(), MSG_DONTWAIT);
+    if (n >= 0 || errno != EFAULT || faults == kMostFaults) return n;
+    // Written as it is: other threads may write there, too.
+    touchPages(to.data(), to.size(), [](uintptr_t at) {
+      std::atomic_ref(*reinterpret_cast<char*>(at)).fetch_or(0, std::memory_order_relaxed);
+    });
+  }
 }
 
 int Channel::wait(short events, int timeoutMs) const {

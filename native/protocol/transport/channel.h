@@ -42,14 +42,15 @@ class Channel {
   bool holdsBytes() const { return holds_.load(std::memory_order_relaxed); }
   bool isEncrypted() const { return tls_ != nullptr; }
 
-  /// As recv(2) that does not wait.
+  /// As recv(2) that does not wait; memory that cannot be written faults as any access of this process to it.
   ssize_t receive(std::span<std::byte> to) {
-    if (!tls_) return ::recv(socket_.get(), to.data(), to.size(), MSG_DONTWAIT);
+    if (!tls_) return receivePlain(to);
     const ssize_t n = tls_->receive(socket_.get(), to);
     holds_.store(tls_->holdsBytes(), std::memory_order_relaxed);
     return n;
   }
-  /// As sendmsg(2) that neither waits nor raises a signal. What it did not take has to come first again.
+  /// As sendmsg(2) that neither waits nor raises a signal of the socket; memory that cannot be read faults as any access of
+  /// this process to it. What it did not take has to come first again.
   ssize_t send(std::span<const iovec> runs);
   /// Which of these events there are; 0 when the time is over. Bytes that came already count as POLLIN.
   int wait(short events, int timeoutMs) const;
@@ -64,6 +65,8 @@ class Channel {
   void abandon();
 
  private:
+  ssize_t receivePlain(std::span<std::byte> to);
+
   UniqueFd socket_;
   std::unique_ptr<TlsStream> tls_;
   std::atomic<bool> holds_{false};
