@@ -58,6 +58,7 @@ class Generator {
       Buffer buffer;
       // Something for kernels to work on.
       buffer.memory = i == 0 ? Memory::device : pick(kinds);
+      buffer.isAsked = !has("unasked") || chance(50);
       buffer.slots = 1 + below(3);
       buffer.words = pick(std::vector<uint32_t>{16, 16, 64, 1024, 4096, 65536});
       program_.buffers.push_back(buffer);

@@ -14,7 +14,7 @@
 namespace millpond::model {
 
 /// What `--without` takes: parts of CUDA that programs then do not use. Why one would: docs of `npm run model`.
-inline constexpr std::array<std::string_view, 22> kFeatures = {
+inline constexpr std::array<std::string_view, 23> kFeatures = {
     "threads",     // more than one thread
     "burst",       // a thousand launches and more behind each other
     "large",       // memory of 8 MiB
@@ -23,6 +23,7 @@ inline constexpr std::array<std::string_view, 22> kFeatures = {
     "value",       // streams that wait for words and write them
     "pageable", "registered", "managed", "pool", "peer",
     "mapped",      // kernels that work on host memory
+    "unasked",     // pinned and registered memory whose address for kernels is not asked for: kernels are given the host's
     "indirect",    // kernels that find pointers to host memory in device memory, or at odd offsets of parameters
     "rows",        // copies and fills of two dimensions
     "fill-host",   // fills of host memory

@@ -77,6 +77,17 @@ TEST("a call that could wait for a promise comes behind its fulfilment") {
   CHECK(judge({function, on(OpKind::hostFunction, kB), on(OpKind::syncStream, kB), fulfil}) == Refusal::stuck);
 }
 
+TEST("a thousand launches wait for whatever holds their stream up") {
+  Op burst{.kind = OpKind::launch, .stream = kA, .to = kDevice, .from = kOther, .count = 2000};
+  const Op fulfil = on(OpKind::fulfil, kA, 0);
+  for (const uint8_t stream : {kA, kLegacy}) {
+    CHECK(judge({on(OpKind::hostFunction, stream, 0), burst, fulfil}) == Refusal::stuck);
+    CHECK(judge({on(OpKind::hostFunction, stream, 0), fulfil, burst}) == Refusal::none);
+  }
+  burst.stream = kB;
+  CHECK(judge({on(OpKind::hostFunction, kA, 0), burst, fulfil}) == Refusal::none);
+}
+
 TEST("what waits for a word is ordered behind what sets it") {
   const Op write = copyOn(kB, kDevice, kPinned);
   const Op read = copyOn(kA, kOther, kDevice);

@@ -155,10 +155,9 @@ Refusal Order::settle() {
 Refusal Order::dispatch(const Op& op) {
   switch (op.kind) {
     case OpKind::launch: {
-      const size_t before = laneOf(op).last;
       if (Refusal refusal = submit(op); refusal != Refusal::none) return refusal;
-      // A card takes about a thousand launches.
-      if (op.count > 200) blocksOn(before, false);
+      // A card takes about a thousand launches, which may all be held up by what another stream waits for.
+      if (op.count > 200) blocksOn(work_, false);
       return read(op.from, work_, work_) && write(op.to, work_, work_) ? Refusal::none : Refusal::race;
     }
     case OpKind::copy: return copy(op);

@@ -32,16 +32,18 @@ class Printer {
     const std::string name = "b" + number(i);
     const std::string bytes = number(buffer.slots * size_t{buffer.words} * 4);
     const std::string sizes = "  // " + number(buffer.slots) + " slots of " + number(buffer.words) + " words";
+    const std::string asks = buffer.isAsked ? " cuMemHostGetDevicePointer(…, " + name + ", 0);" : "";
     switch (buffer.memory) {
       case Memory::device: return line("CUdeviceptr " + name + "; cuMemAlloc(&" + name + ", " + bytes + ");" + sizes);
       case Memory::pool: return line("CUdeviceptr " + name + "; cuMemAllocAsync(&" + name + ", " + bytes + ", 0);" + sizes);
       case Memory::peer: return line("CUdeviceptr " + name + "; /* device 1 */ cuMemAlloc(&" + name + ", " + bytes + ");" + sizes);
       case Memory::managed:
         return line("char* " + name + "; cuMemAllocManaged((CUdeviceptr*)&" + name + ", " + bytes + ", CU_MEM_ATTACH_GLOBAL);" + sizes);
-      case Memory::pinned: return line("char* " + name + "; cuMemHostAlloc((void**)&" + name + ", " + bytes + ", CU_MEMHOSTALLOC_DEVICEMAP);" + sizes);
+      case Memory::pinned:
+        return line("char* " + name + "; cuMemHostAlloc((void**)&" + name + ", " + bytes + ", CU_MEMHOSTALLOC_DEVICEMAP);" + asks + sizes);
       case Memory::registered:
         return line("char* " + name + " = aligned_alloc(4096, roundUp(" + bytes + ")); cuMemHostRegister(" + name + ", roundUp(" + bytes +
-                    "), CU_MEMHOSTREGISTER_DEVICEMAP);" + sizes);
+                    "), CU_MEMHOSTREGISTER_DEVICEMAP);" + asks + sizes);
       case Memory::pageable: return line("char* " + name + " = malloc(" + bytes + ");" + sizes);
     }
   }

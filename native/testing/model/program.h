@@ -26,6 +26,8 @@ struct Buffer {
   Memory memory = Memory::device;
   uint32_t slots = 1;
   uint32_t words = 16;  ///< in a slot
+  /// Whether the program asks for the address for kernels before anything else; for pinned and registered memory.
+  bool isAsked = true;
 };
 inline constexpr uint32_t kRowWords = 16;
 

@@ -169,14 +169,14 @@ class Run {
           break;
         case Memory::pinned:
           must("cuMemHostAlloc", CU(cuMemHostAlloc)(&memory.host, bytes, CU_MEMHOSTALLOC_DEVICEMAP));
-          must("cuMemHostGetDevicePointer", CU(cuMemHostGetDevicePointer_v2)(&memory.device, memory.host, 0));
+          memory.device = forKernels(buffer, memory.host);
           break;
         case Memory::registered: {
           const size_t pages = (bytes + kPage - 1) / kPage * kPage;
           memory.host = std::aligned_alloc(kPage, pages);
           std::memset(memory.host, 0, pages);
           must("cuMemHostRegister", CU(cuMemHostRegister_v2)(memory.host, pages, CU_MEMHOSTREGISTER_DEVICEMAP));
-          must("cuMemHostGetDevicePointer", CU(cuMemHostGetDevicePointer_v2)(&memory.device, memory.host, 0));
+          memory.device = forKernels(buffer, memory.host);
           break;
         }
         case Memory::pageable: memory.host = std::malloc(bytes); break;
@@ -202,6 +202,12 @@ class Run {
     std::memset(words, 0, kPage);
     words_ = static_cast<uint32_t*>(words);
     must("cuMemHostGetDevicePointer", CU(cuMemHostGetDevicePointer_v2)(&deviceWords_, words, 0));
+  }
+
+  CUdeviceptr forKernels(const Buffer& buffer, void* host) {
+    auto address = reinterpret_cast<CUdeviceptr>(host);
+    if (buffer.isAsked) must("cuMemHostGetDevicePointer", CU(cuMemHostGetDevicePointer_v2)(&address, host, 0));
+    return address;
   }
 
   void freeMemory(Memory kind, const Memories& memory) {
