@@ -68,7 +68,7 @@ export const copyCommands: readonly Command[] = [
   },
   {
     name: "LandFromDevice",
-    doc: "A copy to memory of a client on another host, where the bytes land by themselves. `landing`: its number, higher than those before; `landed`: all lower than that are over, and will not be named again.",
+    doc: "A copy to memory of the client that is not shared, where the bytes land by themselves. `landing`: its number, higher than those before; `landed`: all lower than that are over, and will not be named again.",
     left: "books",
     work: true,
     fields: [

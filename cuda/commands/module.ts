@@ -74,7 +74,7 @@ export const moduleCommands: readonly Command[] = [
   },
   {
     name: "GetGlobal",
-    doc: "Address and size of a variable of a module or library. `managed` 1: only of one that is managed, which fails, because host code could not reach it.",
+    doc: "Address and size of a variable of a module or library. `managed` 1: only of one that is managed. The reply says whether it is.",
     left: "books",
     fields: [
       ["owner", "handle"],
@@ -85,6 +85,7 @@ export const moduleCommands: readonly Command[] = [
       fields: [
         ["address", "u64"],
         ["bytes", "u64"],
+        ["managed", "u32"],
       ],
     },
   },

@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0x04f8e2b75f406e35;
+inline constexpr uint64_t kApiHash = 0xb7852ecc5f3ca98a;
 
 }  // namespace millpond

@@ -1901,16 +1901,18 @@ static_assert(sizeof(GetFunction) == GetFunction::kFixedBytes);
 
 /// Answer to GetGlobal.
 struct GetGlobalReply {
-  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kFixedBytes = 24;
   static constexpr size_t kTails = 0;
 
   uint64_t address{};
   uint64_t bytes{};
+  uint32_t managed{};
+  uint8_t pad0[4]{};
 };
 static_assert(sizeof(GetGlobalReply) == GetGlobalReply::kFixedBytes);
 
-/// Address and size of a variable of a module or library. `managed` 1: only of one that is managed, which
-/// fails, because host code could not reach it.
+/// Address and size of a variable of a module or library. `managed` 1: only of one that is managed. The reply
+/// says whether it is.
 struct GetGlobal {
   static constexpr Op kOp = Op::kGetGlobal;
   static constexpr bool kHasReply = true;
@@ -2769,8 +2771,8 @@ struct KernelSetCacheConfig {
 };
 static_assert(sizeof(KernelSetCacheConfig) == KernelSetCacheConfig::kFixedBytes);
 
-/// A copy to memory of a client on another host, where the bytes land by themselves. `landing`: its number,
-/// higher than those before; `landed`: all lower than that are over, and will not be named again.
+/// A copy to memory of the client that is not shared, where the bytes land by themselves. `landing`: its
+/// number, higher than those before; `landed`: all lower than that are over, and will not be named again.
 struct LandFromDevice {
   static constexpr Op kOp = Op::kLandFromDevice;
   static constexpr bool kHasReply = false;

@@ -244,7 +244,12 @@ CUresult Executor::onGetGlobal(const cmd::Decoded<cmd::GetGlobal>& command) {
   }
   if (rc) return rc;
   if (parking_.afterNs) asked_.insert(command.fixed.owner);
-  reply(cmd::GetGlobalReply{address, bytes});
+  unsigned isManaged = command.fixed.managed;
+  CUpointer_attribute wanted = CU_POINTER_ATTRIBUTE_IS_MANAGED;
+  void* told = &isManaged;
+  // A driver that does not know the address knows of no managed variable there.
+  if (isManaged == 0 && driver_.cuPointerGetAttributes(1, &wanted, &told, address)) isManaged = 0;
+  reply(cmd::GetGlobalReply{.address = address, .bytes = bytes, .managed = isManaged != 0 ? 1u : 0u});
   return CUDA_SUCCESS;
 }
 

@@ -118,8 +118,13 @@ CUresult getGlobal(Call& call, HandleKind kind, const void* owner, const char* n
   cmd::GetGlobalReply reply{};
   if (const CUresult r = call.wait(wire, reply, std::as_bytes(std::span(name, std::strlen(name)))); r != CUDA_SUCCESS)
     return r;
-  call.remote().memory.add(
-      {reply.address, reply.bytes, MemoryKind::kDevice, call.context(), MemoryRun::kBorrowed, 0});
+  if (reply.managed != 0) {
+    const ManagedVariables::Variable variable{wire.owner, reply.address, reply.bytes};
+    if (const CUresult r = call.remote().managedVariables.add(call, variable, name); r != CUDA_SUCCESS) return r;
+  } else {
+    call.remote().memory.add(
+        {reply.address, reply.bytes, MemoryKind::kDevice, call.context(), MemoryRun::kBorrowed, 0});
+  }
   if (dptr) *dptr = reply.address;
   if (bytes) *bytes = reply.bytes;
   return CUDA_SUCCESS;
@@ -253,6 +258,7 @@ CUresult cuModuleUnload(CUmodule hmod) noexcept {
                                                                : nullptr;
   // The module of a library in a context ends with the library.
   if (slot && slot->function) return CUDA_ERROR_INVALID_HANDLE;
+  if (Mirror::exists()) call.remote().managedVariables.removeOf(call, reinterpret_cast<uint64_t>(hmod));
   return unload(call, HandleKind::kModule, hmod);
 }
 
