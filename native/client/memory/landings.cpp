@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "client/call/call.h"
+#include "client/session/callback_thread.h"
 
 namespace millpond::client {
 namespace {
@@ -18,7 +19,7 @@ uint64_t Landings::begin(Source source, std::span<const Range> ranges) {
   const std::lock_guard lock(mutex_);
   const uint64_t number = ++last_;
   for (const Range& each : ranges) ranges_.set(each.address, each.bytes, number);
-  underWay_[number] = {source, {ranges.begin(), ranges.end()}};
+  underWay_[number] = {source, CallbackThread::given(), {ranges.begin(), ranges.end()}};
   count_.store(underWay_.size(), std::memory_order_relaxed);
   return number;
 }
@@ -52,10 +53,11 @@ uint64_t Landings::over() const noexcept {
 Landings::Parts::Parts(Landings& landings, uint64_t address, uint64_t bytes) : landings_(landings) {
   const std::lock_guard lock(landings_.mutex_);
   landings_.ranges_.visit(address, bytes, [&](uint64_t begin, uint64_t end, uint64_t number) {
-    parts_.push_back({begin, end - begin, number, Source::kCopy, true});
+    parts_.push_back({begin, end - begin, number, Source::kCopy, true, 0});
     if (number == 0) return;
     const UnderWay& landing = landings_.underWay_[number];
     parts_.back().source = landing.source;
+    parts_.back().begun = landing.begun;
     parts_.back().isWhole = std::any_of(landing.ranges.begin(), landing.ranges.end(), [&](const Range& each) {
       return each.isWhole && each.address <= begin && end - each.address <= each.bytes;
     });

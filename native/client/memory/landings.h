@@ -48,6 +48,7 @@ class Landings {
     uint64_t landing = 0;
     Source source = Source::kCopy;
     bool isWhole = true;  ///< the worker has the bytes in one piece
+    uint64_t begun = 0;   ///< CallbackThread::given() when the landing began
   };
   /// The parts of a range. For as long as it lives, the worker keeps what the landings bring.
   class Parts {
@@ -73,6 +74,7 @@ class Landings {
  private:
   struct UnderWay {
     Source source = Source::kCopy;
+    uint64_t begun = 0;
     std::vector<Range> ranges;
   };
   uint64_t overLocked() const;

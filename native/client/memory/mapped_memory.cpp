@@ -123,7 +123,7 @@ CUresult MappedMemory::release(Call& call, const std::vector<uint64_t>& shares) 
   return result;
 }
 
-CUresult MappedMemory::reach(Call& call, const MemoryRun& run) {
+CUresult MappedMemory::reach(Call& call, const MemoryRun& run, Landing landing) {
   const std::lock_guard lock(mutex_);
   // Another thread may have been quicker.
   const auto now = call.remote().memory.find(run.address);
@@ -134,7 +134,11 @@ CUresult MappedMemory::reach(Call& call, const MemoryRun& run) {
         static_cast<unsigned long long>(run.address));
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  if (const CUresult r = call.remote().landings.await(call, run.address, run.bytes); r != CUDA_SUCCESS) return r;
+  if (landing == Landing::kAwaited) {
+    if (const CUresult r = call.remote().landings.await(call, run.address, run.bytes); r != CUDA_SUCCESS) return r;
+  } else if (call.remote().landings.any()) {
+    call.remote().graphs.allowLanding(run.address, run.bytes);
+  }
   // What copies may still write to on their own must stay open.
   const bool isStill = !call.remote().graphs.mayLandIn(run.address, run.bytes);
   std::vector<uint64_t> shares;
@@ -171,12 +175,52 @@ CUresult MappedMemory::reachAt(Call& call, uint64_t address) {
 }
 
 CUresult MappedMemory::reachAll(Call& call, std::span<const std::byte> parameters) {
-  for (size_t at = 0; at + sizeof(uint64_t) <= parameters.size(); at += sizeof(uint64_t)) {
+  if (!call.remote().memory.hasLocal()) [[likely]]
+    return CUDA_SUCCESS;
+  std::vector<uint64_t> found;
+  for (size_t at = 0; at + sizeof(uint64_t) <= parameters.size(); ++at) {
     uint64_t address = 0;
     std::memcpy(&address, parameters.data() + at, sizeof(address));
-    if (const CUresult r = reachAt(call, address); r != CUDA_SUCCESS) return r;
+    if (call.remote().memory.mayBeLocal(address) || call.remote().memory.mayBeLocal(address - 1)) found.push_back(address);
+  }
+  return found.empty() ? CUDA_SUCCESS : reachEach(call, std::move(found));
+}
+
+CUresult MappedMemory::reachEach(Call& call, std::vector<uint64_t> addresses) {
+  const MemoryMap& memory = call.remote().memory;
+  while (!addresses.empty() && memory.hasLocal()) {
+    const uint64_t address = addresses.back();
+    addresses.pop_back();
+    // The address behind the end is one of the memory as well, whatever else begins there.
+    for (const uint64_t place : {address, address - 1}) {
+      const auto run = memory.find(place);
+      if (!run || run->kind != MemoryKind::kPinnedLocal) continue;
+      if (const CUresult r = reach(call, *run); r != CUDA_SUCCESS) return r;
+      // Addresses that lie there lead further.
+      memory.eachLocalAddress(run->address, {reinterpret_cast<const std::byte*>(run->address), run->bytes},
+                              [&](uint64_t each) { addresses.push_back(each); });
+    }
   }
   return CUDA_SUCCESS;
+}
+
+CUresult MappedMemory::reachNamed(Call& call, uint64_t address, std::span<const std::byte> bytes) {
+  if (!call.remote().memory.hasLocal()) [[likely]]
+    return CUDA_SUCCESS;
+  std::vector<uint64_t> found;
+  call.remote().memory.eachLocalAddress(address, bytes, [&](uint64_t each) { found.push_back(each); });
+  return found.empty() ? CUDA_SUCCESS : reachEach(call, std::move(found));
+}
+
+CUresult MappedMemory::reachWritten(Call& call, uint64_t stream) {
+  if (!Mirror::exists() || !call.remote().memory.hasLocal()) [[likely]]
+    return CUDA_SUCCESS;
+  for (;;) {
+    { const MirrorTurn turn(call.context(), stream); }
+    std::vector<uint64_t> found = Mirror::instance().takeNamed();
+    if (found.empty()) return CUDA_SUCCESS;
+    if (const CUresult r = reachEach(call, std::move(found)); r != CUDA_SUCCESS) return r;
+  }
 }
 
 CUresult MappedMemory::leave(Call& call, const MemoryRun& run) {

@@ -28,12 +28,20 @@ class MappedMemory {
   /// The end of one that no kernel reaches any more.
   void free(uint64_t address, size_t bytes);
 
+  /// Treatment of bytes that are on their way to the run: the call waits for them, or they land when they come, and go to the
+  /// device like bytes that the program writes.
+  enum class Landing : uint8_t { kAwaited, kUnderWay };
   /// Lets kernels reach the run.
-  CUresult reach(Call& call, const MemoryRun& run);
+  CUresult reach(Call& call, const MemoryRun& run, Landing landing = Landing::kAwaited);
   /// The same for memory at that address, if it is such.
   CUresult reachAt(Call& call, uint64_t address);
-  /// The same for all memory whose address is among the parameters of a kernel.
+  /// The same for all memory whose address is among the parameters of a kernel, at whatever offset.
   CUresult reachAll(Call& call, std::span<const std::byte> parameters);
+  /// The same for memory whose address is among bytes that are about to be given to a device, where they are to lie at
+  /// `address`: kernels may find it there.
+  CUresult reachNamed(Call& call, uint64_t address, std::span<const std::byte> bytes);
+  /// The same for memory whose address the program has written to mirrored memory, before a kernel that may find it there.
+  CUresult reachWritten(Call& call, uint64_t stream);
   /// The end of it for a run that kernels reach, when the device is done with it, and of pinned memory itself. In what is
   /// the program's own is what the device wrote.
   CUresult leave(Call& call, const MemoryRun& run);
@@ -48,6 +56,7 @@ class MappedMemory {
     unsigned runs;  ///< that have a share of them: pages at the border of one may be those of others, too
   };
 
+  CUresult reachEach(Call& call, std::vector<uint64_t> addresses);
   void beginPlaces();
   /// Lets the worker have all pages of a run; the first addresses of the parts that it shares.
   CUresult hold(Call& call, const MemoryRun& run, std::vector<uint64_t>& shares);

@@ -32,13 +32,17 @@ void MemoryMap::insert(MemoryRun run) {
   runs_[run.address] = run;
   reuseLocked(run.address, run.bytes);
   if (run.kind != MemoryKind::kPinnedLocal) return;
+  locals_.fetch_add(1, std::memory_order_relaxed);
   lowestLocal_.store(std::min(lowestLocal_.load(std::memory_order_relaxed), run.address), std::memory_order_relaxed);
   highestLocal_.store(std::max(highestLocal_.load(std::memory_order_relaxed), run.address + run.bytes), std::memory_order_relaxed);
 }
 
 void MemoryMap::setMirrored(uint64_t address) {
   std::lock_guard lock(mutex_);
-  if (const auto found = runs_.find(address); found != runs_.end()) found->second.kind = MemoryKind::kMirrored;
+  if (const auto found = runs_.find(address); found != runs_.end()) {
+    if (found->second.kind == MemoryKind::kPinnedLocal) locals_.fetch_sub(1, std::memory_order_relaxed);
+    found->second.kind = MemoryKind::kMirrored;
+  }
 }
 
 std::optional<MemoryRun> MemoryMap::take(uint64_t address) {
@@ -46,6 +50,7 @@ std::optional<MemoryRun> MemoryMap::take(uint64_t address) {
   const auto found = runs_.find(address);
   if (found == runs_.end()) return std::nullopt;
   const MemoryRun run = found->second;
+  if (run.kind == MemoryKind::kPinnedLocal) locals_.fetch_sub(1, std::memory_order_relaxed);
   runs_.erase(found);
   end(run);
   return run;

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
+#include <span>
 #include <vector>
 
 namespace millpond::client {
@@ -87,6 +90,31 @@ class MemoryMap {
   bool mayBeLocal(uint64_t address) const {
     return address >= lowestLocal_.load(std::memory_order_relaxed) && address < highestLocal_.load(std::memory_order_relaxed);
   }
+  /// Whether there is any. Costs one read.
+  bool hasLocal() const { return locals_.load(std::memory_order_relaxed) != 0; }
+  /// Calls `use` with each value at a multiple of 8 of `address`, where `bytes` lie or are to lie, that may be an address of
+  /// such memory, or the one behind it.
+  template <typename Use>
+  void eachLocalAddress(uint64_t address, std::span<const std::byte> bytes, Use&& use) const {
+    const uint64_t lowest = lowestLocal_.load(std::memory_order_relaxed);
+    const uint64_t range = highestLocal_.load(std::memory_order_relaxed) - lowest + 1;
+    constexpr size_t kAtOnce = 8;
+    size_t at = (sizeof(uint64_t) - address % sizeof(uint64_t)) % sizeof(uint64_t);
+    uint64_t words[kAtOnce];
+    for (; at + sizeof(words) <= bytes.size(); at += sizeof(words)) {
+      std::memcpy(words, bytes.data() + at, sizeof(words));
+      bool isAny = false;
+      for (const uint64_t word : words) isAny |= word - lowest < range;
+      if (!isAny) [[likely]]
+        continue;
+      for (const uint64_t word : words)
+        if (word - lowest < range) use(word);
+    }
+    for (; at + sizeof(uint64_t) <= bytes.size(); at += sizeof(uint64_t)) {
+      std::memcpy(words, bytes.data() + at, sizeof(uint64_t));
+      if (words[0] - lowest < range) use(words[0]);
+    }
+  }
   /// Forgets the device memory of a context, and managed memory that is mirrored, but not what is mapped; the addresses
   /// of what had been allocated on the device.
   std::vector<uint64_t> dropDevice(uint16_t context);
@@ -107,6 +135,7 @@ class MemoryMap {
   uint64_t nextId_ = 1;
   /// Around all runs of this process alone that there ever were.
   std::atomic<uint64_t> lowestLocal_{UINT64_MAX}, highestLocal_{0};
+  std::atomic<uint64_t> locals_{0};  ///< runs of this process alone
 };
 
 }  // namespace millpond::client

@@ -183,6 +183,7 @@ CUresult CallbackThread::expect(Session& session, uint16_t context, uint32_t cou
     log(LogLevel::Error, "cannot start the thread that runs callbacks");
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  given_.fetch_add(count, std::memory_order_acq_rel);
   if (pending_.fetch_add(count, std::memory_order_acq_rel) == 0) epoch_.fetch_add(1, std::memory_order_acq_rel);
   if (loop.expected.fetch_add(count, std::memory_order_acq_rel) == 0) futexWake(loop.expected);
   return CUDA_SUCCESS;

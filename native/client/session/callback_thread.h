@@ -23,6 +23,8 @@ class CallbackThread {
   static bool anyBusy() noexcept { return pending_.load(std::memory_order_relaxed) != 0; }
   /// Another one whenever there are callbacks to be run after there were none.
   static uint64_t epoch() noexcept { return epoch_.load(std::memory_order_acquire); }
+  /// How many callbacks the program has given so far, of all devices.
+  static uint64_t given() noexcept { return given_.load(std::memory_order_acquire); }
   /// Whether callbacks of that context's device are to be run still.
   static bool busy(uint16_t context) noexcept;
   /// Whether the calling thread is running one now: it may not call the driver.
@@ -32,6 +34,7 @@ class CallbackThread {
   friend struct CallbackLoop;
   static inline std::atomic<uint32_t> pending_{0};
   static inline std::atomic<uint64_t> epoch_{0};
+  static inline std::atomic<uint64_t> given_{0};
   // As Context::top_: read by every call.
   [[gnu::tls_model("initial-exec")]] static inline thread_local constinit bool running_ = false;
 };

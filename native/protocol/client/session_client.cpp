@@ -60,22 +60,33 @@ Result<std::unique_ptr<Session>> Session::of(OpenedSession opened, const Endpoin
   session->memory_.excludeFromFork();
   session->useRings();
   if (session->remote_) {
-    // The program's signals are for the program's threads.
-    sigset_t all, before;
-    ::sigfillset(&all);
-    // But faults are of the thread that makes them: what it reads and writes is the program's memory.
-    ::sigdelset(&all, SIGSEGV);
-    ::sigdelset(&all, SIGBUS);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
     session->flusherWakeup_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    session->hasFlusher_ = ::pthread_create(&session->flusherThread_, nullptr, &Session::flusher, session.get()) == 0;
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    session->hasFlusher_ = session->startThread(session->flusherThread_, &Session::flusher);
     if (!session->hasFlusher_) return Error{"cannot start the thread that sends buffered commands"};
   }
   return session;
 }
 
+bool Session::startThread(pthread_t& thread, void* (*main)(void*)) {
+  // The program's signals are for the program's threads.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  // But faults are of the thread that makes them: what it reads and writes is the program's memory.
+  ::sigdelset(&all, SIGSEGV);
+  ::sigdelset(&all, SIGBUS);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const bool isStarted = ::pthread_create(&thread, nullptr, main, this) == 0;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return isStarted;
+}
+
 Session::~Session() {
+  if (hasLander_.load()) {
+    stop_.store(true);
+    landing_.store(1);
+    futexWake(landing_);
+    ::pthread_join(landerThread_, nullptr);
+  }
   if (hasFlusher_) {
     stop_.store(true);
     sayGoodbye();
@@ -88,6 +99,7 @@ Session::~Session() {
 
 void Session::abandon() {
   hasFlusher_ = false;
+  hasLander_.store(false);
   lost_.store(true);
   channel_.abandon();
 }

@@ -158,12 +158,14 @@ class Session {
   /// Whether bytes from the worker may be written to [address, address + bytes) without anybody waiting for them. What
   /// may not is dropped, as is everything while no one is set to be asked. Called on the thread that reads.
   void onLanding(std::function<bool(uint64_t, uint64_t)> mayLand) { mayLand_ = std::move(mayLand); }
-  /// Says whether bytes are on their way that nobody need wait for: then a thread of the session's takes them as they come,
-  /// over TCP, while the program does something else.
+  /// Says whether bytes are on their way that nobody need wait for: then a thread of the session's takes them as they come
+  /// while the program does something else. Over shared memory it is started by `expectLanding`.
   void onLandingsAwaited(std::function<bool()> areAwaited) {
     awaitsLandings_ = std::move(areAwaited);
     asksForLandings_.store(true, std::memory_order_release);
   }
+  /// Before a command that makes bytes land. False: there can be no thread that takes them.
+  bool expectLanding();
   /// Called when all bytes of a landing are there, or none will come any more, with its number. On the thread that reads.
   void onLanded(std::function<void(uint64_t)> callback) { onLanded_ = std::move(callback); }
 
@@ -254,6 +256,11 @@ class Session {
   void flushUntilStopped();
   /// There is something for the flusher.
   void wakeFlusher();
+  /// Starts a thread of the session's, with the program's signals blocked.
+  bool startThread(pthread_t& thread, void* (*main)(void*));
+  static void* lander(void* self);
+  /// Shared memory: takes landings while no thread of the program waits.
+  void landUntilStopped();
   /// Of the flusher: takes what lands, until there is something to send, or nothing comes for a moment. False: nothing
   /// lands.
   bool takeLandings();
@@ -296,6 +303,10 @@ class Session {
   bool hasFlusher_ = false;
   UniqueFd flusherWakeup_;                  // makes its poll return
   std::atomic<bool> flusherPolls_{false};
+  std::mutex landerMutex_;
+  pthread_t landerThread_{};               // shared memory; guarded by landerMutex_
+  std::atomic<bool> hasLander_{false};
+  std::atomic<uint32_t> landing_{0};       // 1: the lander looks for what lands
 
   std::mutex readMutex_;  // whoever holds it reads replies for everybody
   RingConsumer replies_;

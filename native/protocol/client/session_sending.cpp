@@ -18,8 +18,9 @@ namespace {
 constexpr int64_t kFlushDelayNs = 20'000;
 /// A connection that ends while the program does nothing is noticed within this time.
 constexpr int64_t kIdleLookNs = 1'000'000'000;
-/// How long the flusher waits for what lands before it asks again whether anything does.
+/// How long a thread of the session's waits for what lands before it asks again whether anything does.
 constexpr int64_t kLandingNapNs = 1'000'000;
+constexpr int64_t kShortestLandingNapNs = 10'000;
 /// That its worker would park the session, within this time.
 constexpr int64_t kParkingLookNs = 250'000'000;
 
@@ -151,6 +152,52 @@ bool Session::takeLandings() {
   if (::read(flusherWakeup_.get(), &count, sizeof(count)) < 0) count = 0;  // nobody woke it
   if (isDown_.load()) sendPending();
   return true;
+}
+
+bool Session::expectLanding() {
+  if (remote_) return true;
+  if (!hasLander_.load(std::memory_order_acquire)) {
+    std::lock_guard lock(landerMutex_);
+    if (!hasLander_.load(std::memory_order_relaxed)) {
+      if (!startThread(landerThread_, &Session::lander)) return false;
+      hasLander_.store(true, std::memory_order_release);
+    }
+  }
+  if (landing_.exchange(1) == 0) futexWake(landing_);
+  return true;
+}
+
+void* Session::lander(void* self) {
+  ::prctl(PR_SET_TIMERSLACK, 1UL);
+  ::prctl(PR_SET_NAME, "millpond-lands");
+  static_cast<Session*>(self)->landUntilStopped();
+  return nullptr;
+}
+
+void Session::landUntilStopped() {
+  int64_t napNs = kShortestLandingNapNs;
+  while (!stop_.load() && !lost()) {
+    if (!awaitsLandings_ || !awaitsLandings_()) {
+      // Looked at again: one may have begun meanwhile.
+      landing_.exchange(0);
+      if (stop_.load() || (awaitsLandings_ && awaitsLandings_())) continue;
+      futexWait(landing_, 0);
+      napNs = kShortestLandingNapNs;
+      continue;
+    }
+    bool some = false;
+    // A thread that waits reads for all.
+    if (readMutex_.try_lock()) {
+      some = replies_.available() != 0;
+      if (some) pump(nullptr, Sender::kOther);
+      if (!some && peerGone() && replies_.available() == 0) lose("the worker is gone");
+      readMutex_.unlock();
+      waiters_.promoteOne();
+    }
+    napNs = some ? kShortestLandingNapNs : std::min(2 * napNs, kLandingNapNs);
+    const timespec nap{0, napNs};
+    ::nanosleep(&nap, nullptr);
+  }
 }
 
 void Session::flushUntilStopped() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes for client memory that nobody waits for: of asynchronous copies over TCP, and of the launches of graphs. They are
+// Bytes for client memory that nobody waits for: of asynchronous copies to memory that is not shared, and of the launches of graphs. They are
 // whole in memory of this worker, and sent when the device has written them, in the order in which it was to.
 #include <sys/mman.h>
 
@@ -32,7 +32,6 @@ CUresult Executor::onLandFromDevice(const cmd::Decoded<cmd::LandFromDevice>& com
   const auto& copy = command.fixed;
   Stream s;
   if (!stream(copy.stream, s)) return violation("unknown stream");
-  if (!link_.remote()) return violation("only a remote client's memory is landed in");
   forgetLandings(copy.landed);
   const CUresult rc = startLanding(s, copy);
   if (rc && !session_.hasEnded()) endLanding(copy.landing);
@@ -115,7 +114,7 @@ bool Executor::sendLanding(uint64_t hostAddress, std::span<const std::byte> byte
 void Executor::finishLanding(const Landing& landing, CUresult state) {
   if (state) return endLanding(landing.number);
   if (!landing.contents) {
-    const bool lends = landing.bytes >= kLentBytes;
+    const bool lends = landing.bytes >= kLentBytes && link_.remote();
     sendLanding(landing.hostAddress, {landing.staging->memory, landing.bytes}, landing.number, lends);
     if (lends) lentReplies_.push_back({link_.replied(), std::nullopt, landing.staging});
     return;

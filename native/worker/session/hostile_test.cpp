@@ -186,12 +186,6 @@ TEST("rules of copies and pinned memory that are broken are named") {
     command.address = 1 << 20;
     f.wait(command);
   });
-  violation(Carrier::kSharedMemory, "only a remote client's memory is landed in", [](ExecutorFixture& f) {
-    cmd::LandFromDevice copy{};
-    copy.address = f.allocate(100);
-    copy.bytes = 8;
-    f.post(copy, 1);
-  });
   const auto land = [](ExecutorFixture& f, uint64_t number, uint64_t hostAddress) {
     cmd::LandFromDevice copy{};
     copy.address = f.allocate(100);

@@ -204,8 +204,9 @@ CUresult sendSources(Call& call, const ExecInfo& info, uint64_t stream) {
       for (uint64_t at = part.address; at < part.address + part.bytes; at += wire::kChunkBytes) {
         const cmd::GraphSource wire{.source = source.number, .address = at};
         const uint64_t bytes = std::min<uint64_t>(wire::kChunkBytes, part.address + part.bytes - at);
-        if (const CUresult r = call.postData(wire, {reinterpret_cast<const std::byte*>(at), bytes}); r != CUDA_SUCCESS)
-          return r;
+        const std::span<const std::byte> piece(reinterpret_cast<const std::byte*>(at), bytes);
+        if (const CUresult r = call.remote().mapped.reachNamed(call, at, piece); r != CUDA_SUCCESS) return r;
+        if (const CUresult r = call.postData(wire, piece); r != CUDA_SUCCESS) return r;
       }
     }
   }
@@ -423,11 +424,10 @@ CUresult cuGraphLaunch(Flavour flavour, CUgraphExec hGraphExec, CUstream hStream
   const auto info = call.remote().graphs.exec(wire.exec);
   if (!info) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = sendSources(call, *info, wire.stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = call.remote().mapped.reachWritten(call, wire.stream); r != CUDA_SUCCESS) return r;
+  const uint16_t home = call.streamContext(wire.stream);
   if (info->hostFunctions)
-    if (const CUresult r =
-            CallbackThread::expect(call.session(), call.streamContext(wire.stream), info->hostFunctions);
-        r != CUDA_SUCCESS)
-      return r;
+    if (const CUresult r = CallbackThread::expect(call.session(), home, info->hostFunctions); r != CUDA_SUCCESS) return r;
   if (info->keepsMemory) call.waitForResult();
   wire.landing = beginLanding(call, *info);
   wire.landed = wire.landing ? call.remote().landings.over() : 0;

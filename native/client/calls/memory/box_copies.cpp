@@ -20,6 +20,8 @@ constexpr size_t kTemporaryBytes = size_t{4} << 20;
 /// copies.
 constexpr size_t kLongestPackedRow = size_t{64} << 10;
 constexpr size_t kFewestPackedRows = 4;
+/// The worker has room for this many rows that land by themselves.
+constexpr size_t kMostLandingRows = 8192;
 
 struct Extent {
   size_t width = 0;  ///< bytes
@@ -189,17 +191,27 @@ CUresult canPack(Call& call, const End& to, const End& from, const Extent& exten
   const End& far = from.isOwn ? to : from;
   const uint64_t behind = far.row(extent.height - 1, extent.depth - 1) + extent.width;
   const auto run = behind > far.address ? call.remote().memory.find(far.address, behind - far.address) : std::nullopt;
-  if (!run || run->kind != MemoryKind::kDevice) return CUDA_SUCCESS;
+  if (!run || !run->isOfWorker()) return CUDA_SUCCESS;
   if (run->context != call.context() || call.streamContext(stream) != call.context()) return CUDA_SUCCESS;
   const auto pinned = call.remote().memory.find(own.row(0, 0));
   if (from.isOwn && call.remote().landings.any()) return CUDA_SUCCESS;
   if (from.isOwn && pinned && (CallbackThread::busy(call.streamContext(stream)) || Mirror::instance().mayStreamWait()))
     return CUDA_SUCCESS;
-  if (to.isOwn && pinned && call.session().remote() && wait == Wait::kNo) return CUDA_SUCCESS;
+  if (to.isOwn && pinned && wait == Wait::kNo) return CUDA_SUCCESS;
   bool isCaptured = false;
   const CUresult r = precondition::isCaptured(call, stream, isCaptured);
   can = r == CUDA_SUCCESS && !isCaptured;
   return r;
+}
+
+/// Mirrors pinned memory that more rows would land in than the worker has room for: then they go in one command.
+CUresult reachManyRows(Call& call, End& to, const End& from, const Extent& extent, Wait wait) {
+  if (!to.isOwn || from.isOwn || wait == Wait::kYes || extent.height * extent.depth <= kMostLandingRows) return CUDA_SUCCESS;
+  const uint64_t first = to.row(0, 0);
+  const auto pinned = call.remote().memory.find(first, to.row(extent.height - 1, extent.depth - 1) + extent.width - first);
+  if (!pinned) return CUDA_SUCCESS;
+  to.isOwn = false;
+  return call.remote().mapped.reach(call, *pinned);
 }
 
 CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& extent, uint64_t stream, Wait wait) {
@@ -229,13 +241,29 @@ CUresult copyBox(Call& call, const Side& dst, const Side& src, const Extent& ext
   if (isPacked) {
     bool isTaken = false;
     const CUresult r = throughTemporary(call, to, from, extent, stream, isTaken);
-    if (isTaken) return r == CUDA_SUCCESS && wait == Wait::kYes ? call.check() : r;
+    if (isTaken && (r != CUDA_SUCCESS || wait == Wait::kNo)) return r;
+    if (isTaken) return isSeenByHost(call, to.address) && !to.isOwn ? awaitStream(call, stream) : call.check();
   }
-  for (size_t z = 0; z < extent.depth; ++z)
-    for (size_t y = 0; y < extent.height; ++y)
-      if (const CUresult r = unified(call, to.row(y, z), from.row(y, z), extent.width, stream, wait); r != CUDA_SUCCESS)
-        return r;
-  return CUDA_SUCCESS;
+  if (const CUresult r = reachManyRows(call, to, from, extent, wait); r != CUDA_SUCCESS) return r;
+  if (!to.isOwn && !from.isOwn) return postBox(call, to, from, extent, stream);
+  const auto eachRow = [&](auto&& row) {
+    for (size_t z = 0; z < extent.depth; ++z)
+      for (size_t y = 0; y < extent.height; ++y)
+        if (const CUresult r = row(y, z); r != CUDA_SUCCESS) return r;
+    return CUDA_SUCCESS;
+  };
+  if (!onDevice(call, to.address) && !onDevice(call, from.address)) {
+    // The copy of the first row waits for the stream, and fails where memory was freed.
+    if (const CUresult r = unified(call, to.address, from.address, extent.width, stream, wait); r != CUDA_SUCCESS) return r;
+    return eachRow([&](size_t y, size_t z) {
+      if (y != 0 || z != 0)
+        std::memmove(reinterpret_cast<void*>(to.row(y, z)), reinterpret_cast<const void*>(from.row(y, z)), extent.width);
+      return CUDA_SUCCESS;
+    });
+  }
+  return eachRow([&](size_t y, size_t z) {
+    return unified(call, to.row(y, z), from.row(y, z), extent.width, stream, wait);
+  });
 }
 
 CUresult copy2D(const char* name, Flavour flavour, const CUDA_MEMCPY2D* c, CUstream hStream, Wait wait) {

@@ -3,6 +3,7 @@
 #include "client/calls/memory/copies.h"
 
 #include <algorithm>
+#include <ctime>
 
 #include "client/call/preconditions.h"
 #include "client/memory/address_guard.h"
@@ -17,6 +18,11 @@ constexpr size_t kPiece = wire::kChunkBytes;
 /// From this size on it is dearer to keep a copy of the bytes, lest they have to be sent again, than to wait until the
 /// worker has them.
 constexpr size_t kLentBytes = size_t{512} << 10;
+/// How long a copy from pinned memory waits for functions of the program that are pending, before the memory is mirrored:
+/// most end soon, and touches of mirrored memory are dear.
+constexpr int64_t kPatienceNs = 50'000'000;
+constexpr int64_t kShortestNapNs = 20'000;
+constexpr int64_t kLongestNapNs = 500'000;
 
 CUresult awaitStream(Call& call, uint64_t stream) {
   cmd::StreamSync sync{};
@@ -90,7 +96,9 @@ CUresult fromHere(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
   const auto whose = lends ? Session::Data::kLent : Session::Data::kCallers;
   for (size_t at = 0; at < bytes; at += kPiece) {
     wire.offset = at;
-    const CUresult r = call.postData(wire, {data + at, std::min(kPiece, bytes - at)}, whose);
+    const std::span<const std::byte> piece(data + at, std::min(kPiece, bytes - at));
+    if (const CUresult named = call.remote().mapped.reachNamed(call, to + at, piece); named != CUDA_SUCCESS) return named;
+    const CUresult r = call.postData(wire, piece, whose);
     if (r != CUDA_SUCCESS) return r;
   }
   if (lends && !call.awaitTaken()) return static_cast<CUresult>(kSessionLost);
@@ -125,12 +133,38 @@ CUresult fromLandings(Call& call, CUdeviceptr to, uint64_t from, size_t bytes, u
   return CUDA_SUCCESS;
 }
 
-/// Whether the program may still write to pinned memory before the stream comes to the copy, which then reads the worker's
-/// twin of it. A copy of bytes that are on their way to the source takes these.
+/// Whether the program may still write to pinned memory before the stream comes to the copy, because streams wait for words.
+/// A copy of bytes that are on their way to the source takes these.
 bool isReadLater(Call& call, const MemoryRun& source) {
   if (!Mirror::instance().mayStreamWait()) return false;
   const Landings::Parts parts(call.remote().landings, source.address, source.bytes);
   return std::none_of(parts.begin(), parts.end(), [](const Landings::Part& part) { return part.landing != 0; });
+}
+
+/// Whether functions of the program that are pending may write there before the stream comes to the copy. One that was given
+/// before the copy whose bytes are on their way to the source is done when these are there.
+bool mayBeWritten(Call& call, uint64_t from, size_t bytes, uint64_t stream) {
+  if (!CallbackThread::busy(call.streamContext(stream))) return false;
+  const uint64_t given = CallbackThread::given();
+  const Landings::Parts parts(call.remote().landings, from, bytes);
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](const Landings::Part& part) { return part.landing == 0 || part.begun != given; });
+}
+
+/// Waits for a moment until what the stream was given is done.
+CUresult awaitBriefly(Call& call, uint64_t stream, bool& isDone) {
+  const int64_t end = monotonicNs() + kPatienceNs;
+  for (int64_t nap = kShortestNapNs;; nap = std::min(2 * nap, kLongestNapNs)) {
+    cmd::StreamQuery ask{};
+    ask.hStream = stream;
+    cmd::StreamQueryReply reply{};
+    const CUresult r = call.wait(ask, reply);
+    isDone = r == CUDA_SUCCESS;
+    if (r != CUDA_ERROR_NOT_READY) return r;
+    if (monotonicNs() > end) return CUDA_SUCCESS;
+    const timespec pause{0, nap};
+    ::nanosleep(&pause, nullptr);
+  }
 }
 
 }  // namespace
@@ -149,9 +183,16 @@ CUresult toDevice(Call& call, CUdeviceptr to, const void* from, size_t bytes, ui
     if (const CUresult r = call.remote().mapped.reach(call, *source); r != CUDA_SUCCESS) return r;
     return within(call, to, host, bytes, stream, wait);
   }
-  // Pinned memory is read when the stream comes to it, behind functions of the program that may write it still.
-  if (source && source->kind == MemoryKind::kPinnedLocal && CallbackThread::busy(call.streamContext(stream))) {
-    if (const CUresult r = awaitStream(call, stream); r != CUDA_SUCCESS) return r;
+  // Pinned memory is read when the stream comes to it, behind functions of the program that may write it still. The call must
+  // not wait for them: they may wait for the calling thread.
+  if (source && source->kind == MemoryKind::kPinnedLocal && mayBeWritten(call, host, bytes, stream)) {
+    bool isDone = false;
+    if (const CUresult r = awaitBriefly(call, stream, isDone); r != CUDA_SUCCESS) return r;
+    if (!isDone) {
+      if (const CUresult r = call.remote().mapped.reach(call, *source, MappedMemory::Landing::kUnderWay); r != CUDA_SUCCESS)
+        return r;
+      return within(call, to, host, bytes, stream, wait);
+    }
   }
   if (call.remote().landings.any()) [[unlikely]]
     return fromLandings(call, to, host, bytes, stream, wait);
@@ -171,11 +212,15 @@ CUresult fromDevice(Call& call, void* to, CUdeviceptr from, size_t bytes, uint64
   bool captured = false;
   if (const CUresult r = precondition::isCaptured(call, stream, captured); r != CUDA_SUCCESS) return r;
   if (captured) return capture(call, from, host, bytes, stream, 2);
-  const bool canLand = pinned && pinned->kind == MemoryKind::kPinnedLocal && call.session().remote();
+  const bool canLand = pinned && pinned->kind == MemoryKind::kPinnedLocal;
   if (canLand && wait == Wait::kNo && !call.remote().blocking) {
     Landings& landings = call.remote().landings;
     const Landings::Range range{host, bytes};
     const uint64_t number = landings.begin(Landings::Source::kCopy, std::span(&range, 1));
+    if (!call.session().expectLanding()) {
+      landings.end(number);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     const CUresult r = call.post(cmd::LandFromDevice{.address = from,
                                                      .bytes = bytes,
                                                      .stream = stream,

@@ -211,7 +211,7 @@ CUresult cuMemHostUnregister(void* p) noexcept {
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   // Until they have landed, the memory must be known as one that may be landed in.
   const bool isMirrored = run->kind == MemoryKind::kMirrored;
-  const CUresult result = call.session().remote() && !isMirrored ? awaitLandings(call) : CUDA_SUCCESS;
+  const CUresult result = isMirrored || !call.remote().landings.any() ? CUDA_SUCCESS : awaitLandings(call);
   if (!call.remote().memory.take(address)) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   return isMirrored ? call.remote().mapped.leave(call, *run) : result;
 }

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "client/session/callback_thread.h"
 #include "client/session/client.h"
+#include "client/session/remote.h"
 #include "protocol/futex.h"
 
 namespace millpond::client {
@@ -122,6 +123,26 @@ void Mirror::pushAll() {
   pushHeld();
 }
 
+std::vector<uint64_t> Mirror::takeNamed() {
+  const Lock lock(mutex_);
+  return std::exchange(named_, {});
+}
+
+void Mirror::noteNamed(uint64_t address, std::span<const std::byte> bytes) {
+  if (const MemoryMap& memory = Remote::instance().memory; memory.hasLocal())
+    memory.eachLocalAddress(address, bytes, [&](uint64_t each) { named_.push_back(each); });
+}
+
+void Mirror::noteNamed(const ComparedBytes& region, size_t offset, size_t bytes) {
+  if (!Remote::instance().memory.hasLocal()) return;
+  // Perhaps only some bytes of a pointer have changed.
+  constexpr uint64_t kWord = sizeof(uint64_t);
+  const uint64_t first = std::max(region.address(), (region.address() + offset) / kWord * kWord);
+  const uint64_t behind =
+      std::min(region.address() + region.bytes(), (region.address() + offset + bytes + kWord - 1) / kWord * kWord);
+  noteNamed(first, std::span(region.last()).subspan(first - region.address(), behind - first));
+}
+
 void Mirror::pushTraced() {
   bool some = false;
   for (auto& [address, region] : traced_) {
@@ -129,6 +150,7 @@ void Mirror::pushTraced() {
     if (!region.pages->isAccessible()) continue;
     some = true;
     region.pages->withdraw([&, start = address](size_t offset, std::span<const std::byte> bytes) {
+      noteNamed(start + offset, bytes);
       push(region.context, start + offset, bytes);
     });
   }
@@ -140,6 +162,7 @@ void Mirror::pushEarly(Traced& region) {
     region.pages->takeBack(page);
     const std::span<const std::byte> now = region.pages->data({page, 1});
     const uint64_t start = region.pages->address() + page * TracedPages::kPage;
+    noteNamed(start, now);
     eachDifference(now, asItCame, [&](size_t at, size_t bytes) {
       push(region.context, start + at, now.subspan(at, bytes));
     });
@@ -149,7 +172,8 @@ void Mirror::pushEarly(Traced& region) {
 
 void Mirror::pushCompared() {
   for (auto& [address, region] : compared_)
-    region.bytes.takeChanges([&, start = address](size_t offset, std::span<const std::byte> bytes) {
+    region.bytes.takeChanges([&, start = address, all = &region.bytes](size_t offset, std::span<const std::byte> bytes) {
+      noteNamed(*all, offset, bytes.size());
       push(region.context, start + offset, bytes);
     });
 }
@@ -191,6 +215,7 @@ void Mirror::pushOnlyWord() {
   for (const auto& [address, region] : traced_)
     if (!region.early.empty() || region.pages->hasDirty()) return;
   changed->bytes.keep(word);
+  noteNamed(changed->bytes, word.offset, word.bytes);
   push(changed->context, changed->bytes.address() + word.offset, word.data());
   pushHeld();
 }

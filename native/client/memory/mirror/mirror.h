@@ -72,6 +72,9 @@ class Mirror {
   void beginHostFunction();
   void endHostFunction();
 
+  /// Addresses of this process's own memory among what was given to devices since the last time.
+  std::vector<uint64_t> takeNamed();
+
   /// In a forked child.
   static void abandon() noexcept;
 
@@ -118,6 +121,9 @@ class Mirror {
   void pushAll();
   void push(uint16_t context, uint64_t address, std::span<const std::byte> bytes);
   void pushHeld();
+  /// Remembers addresses of this process's own memory among what is given to devices.
+  void noteNamed(uint64_t address, std::span<const std::byte> bytes);
+  void noteNamed(const ComparedBytes& region, size_t offset, size_t bytes);
   void pushTraced();
   void pushEarly(Traced& region);
   void pushCompared();
@@ -148,6 +154,7 @@ class Mirror {
   std::vector<AwaitedWord> awaited_;
   std::atomic<uint64_t> awaitedElsewhere_{0};  ///< `work_` when a stream was last given a word of other memory to wait for
   std::vector<Held> held_;
+  std::vector<uint64_t> named_;
   std::atomic<uint32_t> awaiting_{0};  ///< 1: there are awaited words
   uint64_t quiet_ = 0;                ///< `work_` when the device was known to have done it all
   uint64_t merged_ = 0;               ///< the same, with compared bytes brought here since

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of pinned and registered memory behind a function of the program that waits for the thread which makes them: no
+// call waits, and each copy finds the bytes that are there when its stream comes to it.
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "testing/streams/program.h"
+
+using namespace millpond::streams;
+
+namespace {
+
+constexpr size_t kPage = 4096;
+
+/// Memory of the program that no kernel uses.
+class HostMemory {
+ public:
+  HostMemory(size_t bytes, bool isRegistered) : isRegistered_(isRegistered) {
+    context();
+    void* memory = nullptr;
+    if (isRegistered) {
+      memory = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
+      CHECK(memory != nullptr);
+    } else {
+      OK(CU(cuMemHostAlloc)(&memory, bytes, 0));
+    }
+    words = static_cast<int*>(memory);
+    std::memset(words, 0, bytes);
+    if (isRegistered) OK(CU(cuMemHostRegister_v2)(words, bytes, 0));
+  }
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+  ~HostMemory() {
+    if (!isRegistered_) {
+      OK(CU(cuMemFreeHost)(words));
+      return;
+    }
+    OK(CU(cuMemHostUnregister)(words));
+    std::free(words);
+  }
+  int* words = nullptr;
+
+ private:
+  bool isRegistered_;
+};
+
+struct Case {
+  explicit Case(size_t words, bool isRegistered)
+      : count(words), host(words * sizeof(int), isRegistered), from(allocate(bytes())), to(allocate(bytes())), stream(millpond::streams::stream()) {}
+  Case(const Case&) = delete;
+  Case& operator=(const Case&) = delete;
+  ~Case() {
+    OK(CU(cuStreamDestroy_v2)(stream));
+    OK(CU(cuMemFree_v2)(from));
+    OK(CU(cuMemFree_v2)(to));
+  }
+  size_t bytes() const { return count * sizeof(int); }
+  void fill(CUdeviceptr memory, int value) const { OK(CU(cuMemsetD32Async)(memory, static_cast<unsigned>(value), count, stream)); }
+  void fromDevice() const { OK(CU(cuMemcpyDtoHAsync_v2)(host.words, from, bytes(), stream)); }
+  void toDevice() const { OK(CU(cuMemcpyHtoDAsync_v2)(to, host.words, bytes(), stream)); }
+  void wait() const { OK(CU(cuStreamSynchronize)(stream)); }
+  void has(int value) const {
+    for (const int word : read(to, count)) CHECK_EQ(word, value);
+  }
+  void hostHas(int value) const {
+    for (size_t i = 0; i < count; ++i) CHECK_EQ(host.words[i], value);
+  }
+  void write(int value) const {
+    for (size_t i = 0; i < count; ++i) host.words[i] = value;
+  }
+
+  size_t count;
+  HostMemory host;
+  CUdeviceptr from, to;
+  CUstream stream;
+};
+
+/// Once it is mirrored, small memory is compared and large memory is traced.
+void everywhere(const std::function<void(const Case&)>& test) {
+  for (const size_t count : {size_t{1000}, size_t{100'000}})
+    for (const bool isRegistered : {false, true}) test(Case(count, isRegistered));
+}
+
+}  // namespace
+
+TEST("a copy from a device does not wait for a function that waits for its caller") {
+  everywhere([](const Case& all) {
+    Gate gate;
+    all.fill(all.from, 7);
+    gate.close(all.stream);
+    all.fromDevice();
+    all.hostHas(0);
+    gate.open();
+    all.wait();
+    all.hostHas(7);
+  });
+}
+
+TEST("a copy to a device reads what the program writes before its stream comes to it") {
+  everywhere([](const Case& all) {
+    Gate gate;
+    all.write(1);
+    gate.close(all.stream);
+    all.toDevice();
+    all.write(2);
+    gate.open();
+    all.wait();
+    all.has(2);
+  });
+}
+
+TEST("what lands behind such a function is copied on, and so is what another function makes of it") {
+  everywhere([](const Case& all) {
+    for (const bool isChanged : {false, true}) {
+      Gate gate;
+      gate.close(all.stream);
+      all.fill(all.from, 20);
+      all.fromDevice();
+      if (isChanged)
+        OK(CU(cuLaunchHostFunc)(all.stream, [](void* data) {
+          const auto& each = *static_cast<const Case*>(data);
+          for (size_t i = 0; i < each.count; ++i) ++each.host.words[i];
+        }, const_cast<Case*>(&all)));
+      all.toDevice();
+      gate.open();
+      all.wait();
+      all.has(isChanged ? 21 : 20);
+      all.hostHas(isChanged ? 21 : 20);
+    }
+  });
+}
+
+TEST("rows that lie apart go behind such a function as well") {
+  constexpr size_t kRow = 64;
+  everywhere([](const Case& all) {
+    CUDA_MEMCPY2D rows{};
+    rows.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    rows.srcDevice = all.from;
+    rows.dstMemoryType = CU_MEMORYTYPE_HOST;
+    rows.dstHost = all.host.words;
+    rows.srcPitch = rows.dstPitch = kRow;
+    rows.WidthInBytes = kRow / 2;
+    rows.Height = 12;
+    Gate gate;
+    all.fill(all.from, 5);
+    all.fill(all.to, 0);
+    gate.close(all.stream);
+    OK(CU(cuMemcpy2DAsync_v2)(&rows, all.stream));
+    std::swap(rows.srcMemoryType, rows.dstMemoryType);
+    rows.srcHost = all.host.words;
+    rows.dstDevice = all.to;
+    OK(CU(cuMemcpy2DAsync_v2)(&rows, all.stream));
+    gate.open();
+    all.wait();
+    const std::vector<int> words = read(all.to, rows.Height * kRow / sizeof(int));
+    for (size_t i = 0; i < words.size(); ++i) CHECK_EQ(words[i], i * sizeof(int) % kRow < kRow / 2 ? 5 : 0);
+  });
+}
+
+TEST("what lands is there when the program has waited for it in any way, and while it only looks at the memory") {
+  everywhere([](const Case& all) {
+    const CUevent done = event();
+    for (int n = 1; n <= 20; ++n) {
+      all.fill(all.from, n);
+      all.fromDevice();
+      OK(CU(cuEventRecord)(done, all.stream));
+      if (n % 2 == 0) {
+        OK(CU(cuEventSynchronize)(done));
+      } else {
+        while (std::atomic_ref(all.host.words[all.count - 1]).load() != n) continue;
+        OK(CU(cuEventSynchronize)(done));
+      }
+      all.hostHas(n);
+    }
+    OK(CU(cuEventDestroy_v2)(done));
+  });
+}
+
+int main(int argc, char** argv) { return run(argc, argv); }
