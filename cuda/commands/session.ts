@@ -17,4 +17,24 @@ export const sessionCommands: readonly Command[] = [
     fields: [],
     reply: { fields: [] },
   },
+  {
+    name: "ProfileBegin",
+    doc: "From here on the worker notes what its devices do for the session. `now`: the worker's clock, in ns since 1970, at the answer.",
+    left: "trace",
+    fields: [],
+    reply: { fields: [["now", "u64"]] },
+  },
+  {
+    name: "ProfileRead",
+    doc: "The next lines of the profile (docs/reference/profile.md), as text. `flush`: first takes in all that is complete. `lost`: records that were dropped since the beginning; `more`: there are further lines.",
+    left: "books",
+    fields: [["flush", "u32"]],
+    reply: {
+      fields: [
+        ["lost", "u64"],
+        ["more", "u32"],
+      ],
+      tails: ["lines"],
+    },
+  },
 ];

@@ -34,6 +34,7 @@ millpond::Status giveUp(const millpond::worker::Options& options, const millpond
     if (!path.empty()) files.write.push_back(folderOf(path));
   for (const std::string& path : {options.gates, options.imageCache})
     if (!path.empty()) files.write.push_back(path);
+  if (!options.cupti.empty()) files.read.push_back(folderOf(options.cupti));
   if (!options.claims.empty()) files.unlisted.push_back(options.claims);
   if (options.assignment && !options.assignment->claimDirectory.empty())
     files.write.push_back(options.assignment->claimDirectory);
@@ -57,6 +58,7 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   if (const char* key = std::getenv("MILLPOND_CONTROL_KEY")) options->controlKey = key;
   ::unsetenv("MILLPOND_CONTROL_KEY");
+  if (const char* cupti = std::getenv("MILLPOND_CUPTI")) options->cupti = cupti;
   auto library = worker::openDriver(options->driver);
   if (!library) return fail(library.error(), 1);
   if (options->isContained)

@@ -59,6 +59,7 @@ struct Options {
   int orphanSeconds = 30;
   uint32_t reconnectGraceSeconds = 300;  ///< the most that a client gets
   std::string imageCache;
+  std::string cupti;  ///< library; empty: where CUDA toolkits put it. From MILLPOND_CUPTI
   std::string gates;   ///< directory
   std::string claims;  ///< directory of those that assignments name
   uint64_t imageCacheBytes = uint64_t{8} << 30;

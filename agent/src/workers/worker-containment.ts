@@ -37,7 +37,7 @@ export function containmentArguments(containment: WorkerContainment | undefined)
 
 /** Variables that configure drivers and workers. Tokens and other variables of the agent are not among them. */
 const inherited =
-  /^(LD_LIBRARY_PATH|XDG_RUNTIME_DIR|TZ|LANG|LC_ALL|MILLPOND_LOG|MILLPOND_SOFTGPU_[A-Z_]+|CUDA_(VISIBLE_DEVICES|DEVICE_ORDER|CACHE_MAXSIZE|DISABLE_PTX_JIT|FORCE_PTX_JIT|MODULE_LOADING)|(A|T|UB|L)SAN_OPTIONS)$/;
+  /^(LD_LIBRARY_PATH|XDG_RUNTIME_DIR|TZ|LANG|LC_ALL|MILLPOND_LOG|MILLPOND_CUPTI|MILLPOND_SOFTGPU_[A-Z_]+|CUDA_(VISIBLE_DEVICES|DEVICE_ORDER|CACHE_MAXSIZE|DISABLE_PTX_JIT|FORCE_PTX_JIT|MODULE_LOADING)|(A|T|UB|L)SAN_OPTIONS)$/;
 
 /**
  * Returns the environment of a process that loads a driver. `jitCache`: directory of the code that its driver compiles;

@@ -57,6 +57,10 @@ standard input.`,
         command: "millpond run -n 4 --gang ddp --gang-size 2 -- torchrun train.py",
         what: "on each of two machines: 8 processes of one training",
       },
+      {
+        command: "millpond run --profile profile.json -- python train.py",
+        what: "with kernels, copies and fills on a time line, for ui.perfetto.dev",
+      },
     ],
     arguments: [{ name: "program", description: "The program and its arguments", isProgram: true }],
     options: {
@@ -101,6 +105,13 @@ standard input.`,
         type: "text",
         description:
           "Write every call of the driver API into a file, for `millpond trace`; %p in its name is the process",
+        defaultText: "none",
+      },
+      profile: {
+        flags: "--profile <file>",
+        type: "text",
+        description:
+          "Write what the program called and what its vGPUs did, with times, as a trace for Perfetto and TensorBoard",
         defaultText: "none",
       },
       verbose: {

@@ -30,6 +30,8 @@ export interface TaskPlan {
   readonly client: string;
   /** `MILLPOND_LOG` of the program; undefined: unchanged. */
   readonly log: string | undefined;
+  /** `MILLPOND_PROFILE` of the program; undefined: none. */
+  readonly profile: string | undefined;
 }
 
 export interface TaskOptions {
@@ -166,7 +168,7 @@ export class Task {
   }
 
   #environmentFor(holder: ClaimHolder): NodeJS.ProcessEnv {
-    const { connection, values, client, log } = this.#plan;
+    const { connection, values, client, log, profile } = this.#plan;
     const environment: NodeJS.ProcessEnv = {
       ...process.env,
       MILLPOND_CONTROLLER: connection.controller,
@@ -183,6 +185,7 @@ export class Task {
     if (visible !== undefined) environment["CUDA_VISIBLE_DEVICES"] = visible;
     environment["LD_LIBRARY_PATH"] = programLibraryPath(process.env, dirname(client), process.execPath);
     if (log !== undefined) environment["MILLPOND_LOG"] = log;
+    if (profile !== undefined) environment["MILLPOND_PROFILE"] = profile;
     return environment;
   }
 

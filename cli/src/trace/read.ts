@@ -56,7 +56,11 @@ function badLine(path: string, line: number, text: string): Error {
   return millpondError("MILLPOND_E_INVALID", `${path}:${line}: ${quote(shown)} is no line of a trace`);
 }
 
-async function* linesOf(path: string): AsyncGenerator<{ text: string; isWhole: boolean }> {
+/**
+ * The lines of a file. The last one is not whole where its newline is missing: it is being written, or the program that wrote
+ * it was killed.
+ */
+export async function* linesOf(path: string): AsyncGenerator<{ text: string; isWhole: boolean }> {
   let rest = "";
   try {
     for await (const chunk of createReadStream(path, { encoding: "utf8", highWaterMark: 1 << 18 })) {

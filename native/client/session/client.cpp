@@ -11,6 +11,7 @@
 #include "client/attach/bootstrap.h"
 #include "client/attach/visible_devices.h"
 #include "client/memory/mirror/mirror.h"
+#include "client/profile/profile_file.h"
 #include "client/session/call_log.h"
 #include "client/session/device_text.h"
 #include "client/session/remote.h"
@@ -42,6 +43,7 @@ void Client::afterForkInChild() {
   if (inherited->session_) inherited->session_->abandon();
   CurrentContext::forget();
   CallLog::abandon();
+  ProfileFile::abandon();
   Mirror::abandon();
   // Another thread of the parent may have held its locks and been in the midst of a change, so nothing of it
   // is used again, and nothing is torn down.
@@ -53,7 +55,9 @@ void Client::afterForkInChild() {
 void Client::leave() {
   DeviceText::instance().write();
   const Client* known = current_.load(std::memory_order_acquire);
-  if (known && state_.load(std::memory_order_acquire) >= State::Attached) known->session_->sayGoodbye();
+  if (!known || state_.load(std::memory_order_acquire) < State::Attached) return;
+  ProfileFile::finish();
+  known->session_->sayGoodbye();
 }
 
 CUresult Client::initialise() {
@@ -178,6 +182,7 @@ void Client::adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>
   for (const ErrorText& error : snapshot().errors) errors_.push_back(&error);
   std::sort(errors_.begin(), errors_.end(),
             [](const ErrorText* a, const ErrorText* b) { return a->code < b->code; });
+  ProfileFile::begin(*session_);
   log(LogLevel::Info, "attached: %zu of %zu devices visible, driver %d, %s", devices_.size(),
       snapshot().devices.size(), snapshot().driverVersion, session_->remote() ? "TCP" : "shared memory");
 }

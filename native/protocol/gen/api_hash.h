@@ -7,6 +7,6 @@
 
 namespace millpond {
 
-inline constexpr uint64_t kApiHash = 0xb7852ecc5f3ca98a;
+inline constexpr uint64_t kApiHash = 0x5a44f093418aced6;
 
 }  // namespace millpond

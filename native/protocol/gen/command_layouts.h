@@ -736,6 +736,9 @@ inline constexpr FieldLayout kPoolTrim[] = {
 inline constexpr FieldLayout kPoolUsage[] = {
     {"pool", 0, 8},
 };
+inline constexpr FieldLayout kProfileRead[] = {
+    {"flush", 0, 4},
+};
 inline constexpr FieldLayout kResourceDescribe[] = {
     {"descriptor", 0, 8},
     {"resourcesBytes", 8, 4, FieldUse::kTailBytes},
@@ -1184,6 +1187,8 @@ inline constexpr CommandLayout kCommandLayouts[] = {
     {Op::kPoolSharePointer, 16, 0, true, layouts::kPoolSharePointer},
     {Op::kPoolTrim, 16, 0, false, layouts::kPoolTrim},
     {Op::kPoolUsage, 8, 0, true, layouts::kPoolUsage},
+    {Op::kProfileBegin, 0, 0, true, {}},
+    {Op::kProfileRead, 8, 0, true, layouts::kProfileRead},
     {Op::kResourceDescribe, 16, 1, true, layouts::kResourceDescribe},
     {Op::kResourceSplit, 160, 0, true, layouts::kResourceSplit},
     {Op::kSessionRestored, 0, 0, true, {}},

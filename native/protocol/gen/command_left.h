@@ -185,6 +185,8 @@ inline constexpr Left kLeft[kOpLimit] = {
     {Leaves::kTrace},  // PoolSharePointer
     {Leaves::kInBooks},  // PoolTrim
     {Leaves::kInBooks},  // PoolUsage
+    {Leaves::kTrace},  // ProfileBegin
+    {Leaves::kInBooks},  // ProfileRead
     {Leaves::kTrace},  // ResourceDescribe
     {Leaves::kTrace},  // ResourceSplit
     {Leaves::kInBooks},  // SessionRestored

@@ -165,76 +165,78 @@ enum class Op : uint16_t {
   kPoolSharePointer = 146,
   kPoolTrim = 147,
   kPoolUsage = 148,
-  kResourceDescribe = 149,
-  kResourceSplit = 150,
-  kSessionRestored = 151,
-  kShareEvent = 152,
-  kShareMemory = 153,
-  kSmTopology = 154,
-  kStreamBatchMemOpV2 = 155,
-  kStreamCopyAttributes = 156,
-  kStreamCreate = 157,
-  kStreamCreateWithPriority = 158,
-  kStreamDestroyV2 = 159,
-  kStreamGetAttribute = 160,
-  kStreamQuery = 161,
-  kStreamSetAttribute = 162,
-  kStreamSync = 163,
-  kStreamWaitEvent = 164,
-  kStreamWaitValue32V2 = 165,
-  kStreamWaitValue64V2 = 166,
-  kStreamWriteValue32V2 = 167,
-  kStreamWriteValue64V2 = 168,
-  kSurfRefGetArray = 169,
-  kSurfRefSetArray = 170,
-  kTensorMapEncode = 171,
-  kTensorMapReplaceAddress = 172,
-  kTexRefCreate = 173,
-  kTexRefGetAddressMode = 174,
-  kTexRefGetAddressV2 = 175,
-  kTexRefGetArray = 176,
-  kTexRefGetBorderColor = 177,
-  kTexRefGetFilterMode = 178,
-  kTexRefGetFlags = 179,
-  kTexRefGetFormat = 180,
-  kTexRefGetMaxAnisotropy = 181,
-  kTexRefGetMipmapFilterMode = 182,
-  kTexRefGetMipmapLevelBias = 183,
-  kTexRefGetMipmapLevelClamp = 184,
-  kTexRefGetMipmappedArray = 185,
-  kTexRefSetAddress2DV2 = 186,
-  kTexRefSetAddress2DV3 = 187,
-  kTexRefSetAddressMode = 188,
-  kTexRefSetAddressV2 = 189,
-  kTexRefSetArray = 190,
-  kTexRefSetBorderColor = 191,
-  kTexRefSetFilterMode = 192,
-  kTexRefSetFlags = 193,
-  kTexRefSetFormat = 194,
-  kTexRefSetMaxAnisotropy = 195,
-  kTexRefSetMipmapFilterMode = 196,
-  kTexRefSetMipmapLevelBias = 197,
-  kTexRefSetMipmapLevelClamp = 198,
-  kTexRefSetMipmappedArray = 199,
-  kTextureCreate = 200,
-  kTextureDestroy = 201,
-  kTextureReferenceDestroy = 202,
-  kUserObjectCount = 203,
-  kUserObjectCreate = 204,
-  kVmCreate = 205,
-  kVmGranularity = 206,
-  kVmMap = 207,
-  kVmOpen = 208,
-  kVmRelease = 209,
-  kVmReserve = 210,
-  kVmSetAccess = 211,
-  kVmShare = 212,
-  kVmUnmap = 213,
-  kVmUnreserve = 214,
+  kProfileBegin = 149,
+  kProfileRead = 150,
+  kResourceDescribe = 151,
+  kResourceSplit = 152,
+  kSessionRestored = 153,
+  kShareEvent = 154,
+  kShareMemory = 155,
+  kSmTopology = 156,
+  kStreamBatchMemOpV2 = 157,
+  kStreamCopyAttributes = 158,
+  kStreamCreate = 159,
+  kStreamCreateWithPriority = 160,
+  kStreamDestroyV2 = 161,
+  kStreamGetAttribute = 162,
+  kStreamQuery = 163,
+  kStreamSetAttribute = 164,
+  kStreamSync = 165,
+  kStreamWaitEvent = 166,
+  kStreamWaitValue32V2 = 167,
+  kStreamWaitValue64V2 = 168,
+  kStreamWriteValue32V2 = 169,
+  kStreamWriteValue64V2 = 170,
+  kSurfRefGetArray = 171,
+  kSurfRefSetArray = 172,
+  kTensorMapEncode = 173,
+  kTensorMapReplaceAddress = 174,
+  kTexRefCreate = 175,
+  kTexRefGetAddressMode = 176,
+  kTexRefGetAddressV2 = 177,
+  kTexRefGetArray = 178,
+  kTexRefGetBorderColor = 179,
+  kTexRefGetFilterMode = 180,
+  kTexRefGetFlags = 181,
+  kTexRefGetFormat = 182,
+  kTexRefGetMaxAnisotropy = 183,
+  kTexRefGetMipmapFilterMode = 184,
+  kTexRefGetMipmapLevelBias = 185,
+  kTexRefGetMipmapLevelClamp = 186,
+  kTexRefGetMipmappedArray = 187,
+  kTexRefSetAddress2DV2 = 188,
+  kTexRefSetAddress2DV3 = 189,
+  kTexRefSetAddressMode = 190,
+  kTexRefSetAddressV2 = 191,
+  kTexRefSetArray = 192,
+  kTexRefSetBorderColor = 193,
+  kTexRefSetFilterMode = 194,
+  kTexRefSetFlags = 195,
+  kTexRefSetFormat = 196,
+  kTexRefSetMaxAnisotropy = 197,
+  kTexRefSetMipmapFilterMode = 198,
+  kTexRefSetMipmapLevelBias = 199,
+  kTexRefSetMipmapLevelClamp = 200,
+  kTexRefSetMipmappedArray = 201,
+  kTextureCreate = 202,
+  kTextureDestroy = 203,
+  kTextureReferenceDestroy = 204,
+  kUserObjectCount = 205,
+  kUserObjectCreate = 206,
+  kVmCreate = 207,
+  kVmGranularity = 208,
+  kVmMap = 209,
+  kVmOpen = 210,
+  kVmRelease = 211,
+  kVmReserve = 212,
+  kVmSetAccess = 213,
+  kVmShare = 214,
+  kVmUnmap = 215,
+  kVmUnreserve = 216,
 };
 
 /// One more than the highest Op.
-inline constexpr uint16_t kOpLimit = 215;
+inline constexpr uint16_t kOpLimit = 217;
 
 /// Name of a command, "unknown" for a number that is none.
 constexpr const char* opName(Op op) {
@@ -535,6 +537,10 @@ constexpr const char* opName(Op op) {
       return "PoolTrim";
     case Op::kPoolUsage:
       return "PoolUsage";
+    case Op::kProfileBegin:
+      return "ProfileBegin";
+    case Op::kProfileRead:
+      return "ProfileRead";
     case Op::kResourceDescribe:
       return "ResourceDescribe";
     case Op::kResourceSplit:
@@ -3838,6 +3844,55 @@ struct PoolUsage {
   uint64_t pool{};
 };
 static_assert(sizeof(PoolUsage) == PoolUsage::kFixedBytes);
+
+/// Answer to ProfileBegin.
+struct ProfileBeginReply {
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint64_t now{};
+};
+static_assert(sizeof(ProfileBeginReply) == ProfileBeginReply::kFixedBytes);
+
+/// From here on the worker notes what its devices do for the session. `now`: the worker's clock, in ns since
+/// 1970, at the answer.
+struct ProfileBegin {
+  static constexpr Op kOp = Op::kProfileBegin;
+  static constexpr bool kHasReply = true;
+  using Reply = ProfileBeginReply;
+  static constexpr size_t kFixedBytes = 0;
+  static constexpr size_t kTails = 0;
+};
+
+/// Answer to ProfileRead.
+struct ProfileReadReply {
+  static constexpr size_t kFixedBytes = 16;
+  static constexpr size_t kTails = 1;
+
+  uint64_t lost{};
+  uint32_t more{};
+  uint32_t linesBytes{};
+
+  std::array<uint32_t, kTails> tailBytes() const { return {linesBytes}; }
+  void setTailBytes(const std::array<uint32_t, kTails>& bytes) {
+    linesBytes = bytes[0];
+  }
+};
+static_assert(sizeof(ProfileReadReply) == ProfileReadReply::kFixedBytes);
+
+/// The next lines of the profile (docs/reference/profile.md), as text. `flush`: first takes in all that is
+/// complete. `lost`: records that were dropped since the beginning; `more`: there are further lines.
+struct ProfileRead {
+  static constexpr Op kOp = Op::kProfileRead;
+  static constexpr bool kHasReply = true;
+  using Reply = ProfileReadReply;
+  static constexpr size_t kFixedBytes = 8;
+  static constexpr size_t kTails = 0;
+
+  uint32_t flush{};
+  uint8_t pad0[4]{};
+};
+static_assert(sizeof(ProfileRead) == ProfileRead::kFixedBytes);
 
 /// Answer to ResourceDescribe.
 struct ResourceDescribeReply {

@@ -1561,6 +1561,8 @@ constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     &byHand<cmd::PoolSharePointer, &Executor::onPoolSharePointer>,
     &byHand<cmd::PoolTrim, &Executor::onPoolTrim>,
     &byHand<cmd::PoolUsage, &Executor::onPoolUsage>,
+    &byHand<cmd::ProfileBegin, &Executor::onProfileBegin>,
+    &byHand<cmd::ProfileRead, &Executor::onProfileRead>,
     &byHand<cmd::ResourceDescribe, &Executor::onResourceDescribe>,
     &byHand<cmd::ResourceSplit, &Executor::onResourceSplit>,
     &byHand<cmd::SessionRestored, &Executor::onSessionRestored>,

@@ -105,6 +105,8 @@ CUresult onPoolShare(const cmd::Decoded<cmd::PoolShare>& in);
 CUresult onPoolSharePointer(const cmd::Decoded<cmd::PoolSharePointer>& in);
 CUresult onPoolTrim(const cmd::Decoded<cmd::PoolTrim>& in);
 CUresult onPoolUsage(const cmd::Decoded<cmd::PoolUsage>& in);
+CUresult onProfileBegin(const cmd::Decoded<cmd::ProfileBegin>& in);
+CUresult onProfileRead(const cmd::Decoded<cmd::ProfileRead>& in);
 CUresult onResourceDescribe(const cmd::Decoded<cmd::ResourceDescribe>& in);
 CUresult onResourceSplit(const cmd::Decoded<cmd::ResourceSplit>& in);
 CUresult onSessionRestored(const cmd::Decoded<cmd::SessionRestored>& in);

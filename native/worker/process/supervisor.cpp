@@ -301,6 +301,7 @@ void Supervisor::admit(Doorman::Guest guest) {
                                          &imageCache_, &output_, options_.gates, sharing_.get(),
                                          Parking{parkAfterNs, guest.hello.isParked},
                                          ClaimPlace{assignment_.claimDirectory, assignment_.tenant, assignment_.sizeRevision});
+  executor_->setProfilerLibraries(options_.driver, options_.cupti);
   thread_ = std::thread([this] {
     end_ = executor_->run();
     const uint64_t one = 1;

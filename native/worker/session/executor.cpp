@@ -3,7 +3,6 @@
 #include "worker/session/executor.h"
 
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 

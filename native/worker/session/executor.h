@@ -53,6 +53,7 @@
 #include "worker/memory/virtual_memory.h"
 #include "worker/parking/event_times.h"
 #include "worker/parking/journal.h"
+#include "worker/profile/profiler.h"
 #include "worker/session/callbacks.h"
 #include "worker/session/device_output.h"
 #include "worker/session/session_part.h"
@@ -112,6 +113,11 @@ class Executor : private SessionOwner, private SessionPart {
   }
   /// Other shares of the devices' compute, in the session's order. From any thread.
   void setShares(std::vector<gate::Share> shares);
+  /// Where CUPTI is looked for when the client asks for a profile, as for Profiler::start. Before `run`.
+  void setProfilerLibraries(std::string driver, std::string cupti) {
+    driverLibrary_ = std::move(driver);
+    cuptiLibrary_ = std::move(cupti);
+  }
   int socket() const { return link_.socket(); }
   /// Another connection of the client, as for ServerLink::offer; from any thread.
   void offer(Channel channel, uint64_t received) { link_.offer(std::move(channel), received); }
@@ -547,6 +553,9 @@ class Executor : private SessionOwner, private SessionPart {
   bool isKept_ = false;  ///< there is a reason
   std::mutex keptMutex_;
   std::string kept_;
+
+  std::string driverLibrary_, cuptiLibrary_;
+  Profiler* profiler_ = nullptr;  ///< null: nothing is noted
 
   std::atomic<bool> stopRequested_{false};
   std::atomic<bool> readsOut_{false};  ///< what was sent is executed before the end

@@ -42,6 +42,7 @@ Passage passageOf(cmd::Op op) {
     case cmd::Op::kCallbackDone:
     case cmd::Op::kLandingAwait:
     case cmd::Op::kLandingsOver:
+    case cmd::Op::kProfileRead:
       return Passage::kNothing;
     case cmd::Op::kStreamSync:
     case cmd::Op::kEventSync:

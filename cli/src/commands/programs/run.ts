@@ -12,6 +12,7 @@ import { openConnection } from "../../connection/connection.ts";
 import { findNativeFiles } from "../../host/native-files.ts";
 import { describeTasks, parseArray, runTasks, type TaskArray } from "../../job/array.ts";
 import { Task, type TaskPlan } from "../../job/task.ts";
+import type { Profile } from "../../profile/profile.ts";
 
 /** Writes the steps of a job to the record that `millpond jobs` reads. */
 interface Progress {
@@ -34,6 +35,11 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
       { remedy: "Leave one of them out." },
     );
   }
+  if (values.trace !== undefined && values.profile !== undefined) {
+    throw millpondError("MILLPOND_E_INVALID", "--trace and --profile are both given", {
+      remedy: "Leave --trace out: the calls are in the profile.",
+    });
+  }
   if (array !== undefined && request.gang !== undefined) {
     throw millpondError("MILLPOND_E_INVALID", "--array and --gang are both given", {
       remedy: "Start each member of a gang by a `millpond run` of its own.",
@@ -46,7 +52,10 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
     findProgram(name, process.env);
     return await detachJob(values, [name, ...args]);
   }
-  const log = values.trace === undefined ? undefined : traceTo(values.trace, process.env["MILLPOND_LOG"]);
+  using profile = values.profile === undefined ? undefined : await openProfile(values.profile);
+  const calls = profile?.callsFile ?? values.trace;
+  const log = calls === undefined ? undefined : traceTo(calls, process.env["MILLPOND_LOG"]);
+  const whole = { ...plan, log, profile: profile?.deviceFiles };
   const progress: Progress = {
     name: values.name ?? job?.name,
     announce: () => job?.announce(),
@@ -56,14 +65,30 @@ export async function run(values: Values<"run">, [name = "", ...args]: readonly 
   try {
     status =
       array === undefined
-        ? await new Task({ ...plan, log }, taskOptions(progress.name ?? "", progress)).run()
-        : await runArray({ ...plan, log }, array, progress);
+        ? await new Task(whole, taskOptions(progress.name ?? "", progress)).run()
+        : await runArray(whole, array, progress);
     return status;
   } catch (error) {
     if (error instanceof ExitError) ({ status } = error);
     throw error;
   } finally {
     job?.ended(status);
+    if (profile !== undefined) process.stderr.write(`millpond: ${await written(profile)}\n`);
+  }
+}
+
+/** Loaded for profiles only. */
+async function openProfile(file: string): Promise<Profile> {
+  const { Profile: Kind } = await import("../../profile/profile.ts");
+  return new Kind(file);
+}
+
+/** The program's exit status stands, whatever has become of its profile. */
+async function written(profile: Profile): Promise<string> {
+  try {
+    return await profile.write();
+  } catch (error) {
+    return `the profile is not complete: ${error instanceof Error ? error.message : String(error)}`;
   }
 }
 

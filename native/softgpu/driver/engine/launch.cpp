@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "softgpu/driver/engine/activities.h"
 #include "softgpu/driver/engine/launch_events.h"
 #include "softgpu/driver/engine/occupancy.h"
 #include "softgpu/driver/graphs/capture.h"
@@ -137,7 +138,16 @@ void runGrid(Context& context, const PreparedLaunch& prepared, const Surrounding
   if (sanitizer) sanitizer->launched(function.info().name);
   if (sanitizer)
     launch.inspector = &inspector.emplace(*sanitizer, driver.memory().space(), static_cast<int>(context.device().ordinal()), with.madeAt);
+  const bool isNoted = Activities::instance().notes(cupti::Kind::kConcurrentKernel);
+  const uint64_t start = isNoted ? Activities::now() : 0;
   const ptx::LaunchResult result = driver.executor().run(function.kernel(), launch);
+  if (isNoted)
+    Activities::instance().kernel(start, function.info().name,
+                                  {.grid = {shape.grid.x, shape.grid.y, shape.grid.z},
+                                   .block = {shape.block.x, shape.block.y, shape.block.z},
+                                   .registers = function.info().registers,
+                                   .staticSharedBytes = function.info().staticSharedBytes,
+                                   .dynamicSharedBytes = static_cast<uint32_t>(shape.dynamicSharedBytes)});
   switch (result.status) {
     case ptx::LaunchResult::Status::kDone:
     case ptx::LaunchResult::Status::kCancelled:

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "softgpu/driver/engine/activities.h"
 #include "softgpu/driver/graphs/capture.h"
 #include "softgpu/driver/model/driver.h"
 
@@ -64,7 +65,22 @@ bool isHostMemory(uint64_t address) {
   return !region || region->isHost();
 }
 
-void copyRows(const CopyEnd& from, const CopyEnd& to, const Extent& extent) {
+/// As CUPTI calls it. What the driver does not know is ordinary memory of the host.
+cupti::MemoryKind memoryKindOf(uint64_t address) {
+  const RegionPtr region = Driver::instance().memory().space().find(address);
+  if (!region) return cupti::MemoryKind::kPageable;
+  return region->isHost() ? cupti::MemoryKind::kPinned : cupti::MemoryKind::kDevice;
+}
+
+void noteCopy(uint64_t start, const Copy& copy) {
+  const cupti::MemoryKind from = memoryKindOf(copy.from.address), to = memoryKindOf(copy.to.address);
+  const bool isFromDevice = from == cupti::MemoryKind::kDevice, isToDevice = to == cupti::MemoryKind::kDevice;
+  const auto kind = isFromDevice ? (isToDevice ? cupti::CopyKind::kDeviceToDevice : cupti::CopyKind::kDeviceToHost)
+                                 : (isToDevice ? cupti::CopyKind::kHostToDevice : cupti::CopyKind::kHostToHost);
+  Activities::instance().copy(start, kind, from, to, copy.extent.width * copy.extent.height * copy.extent.depth);
+}
+
+void moveRows(const CopyEnd& from, const CopyEnd& to, const Extent& extent) {
   for (uint64_t slice = 0; slice < extent.depth; ++slice) {
     for (uint64_t row = 0; row < extent.height; ++row) {
       std::memmove(
@@ -73,6 +89,14 @@ void copyRows(const CopyEnd& from, const CopyEnd& to, const Extent& extent) {
           extent.width);
     }
   }
+}
+
+/// `read`: where the bytes lie by now; `copy`: as the program asked for it.
+void copyRows(const CopyEnd& read, const Copy& copy) {
+  const bool isNoted = Activities::instance().notes(cupti::Kind::kCopy);
+  const uint64_t start = isNoted ? Activities::now() : 0;
+  moveRows(read, copy.to, copy.extent);
+  if (isNoted) noteCopy(start, copy);
 }
 
 /// A body for a queue that touches memory only if that is still what it was.
@@ -135,7 +159,7 @@ void fillRow(uint64_t address, T value, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) row[i] = value;
 }
 
-void fillRows(const Fill& fill) {
+void setRows(const Fill& fill) {
   for (uint64_t row = 0; row < fill.height; ++row) {
     const uint64_t address = fill.address + row * fill.rowStride;
     switch (fill.elementBytes) {
@@ -150,6 +174,13 @@ void fillRows(const Fill& fill) {
         break;
     }
   }
+}
+
+void fillRows(const Fill& fill) {
+  const bool isNoted = Activities::instance().notes(cupti::Kind::kFill);
+  const uint64_t start = isNoted ? Activities::now() : 0;
+  setRows(fill);
+  if (isNoted) Activities::instance().fill(start, fill.value, fill.width * fill.elementBytes * fill.height);
 }
 
 }  // namespace
@@ -204,7 +235,7 @@ CUresult prepareCopy(const ContextPtr& context, const Copy& copy, PreparedTransf
   CheckedCopy ends;
   if (CUresult result = check(copy, &ends)) return result;
   prepared->kind = kindOf(ends.bytes);
-  prepared->body = checked(context, "copy", ends.ranges(), [copy] { copyRows(copy.from, copy.to, copy.extent); });
+  prepared->body = checked(context, "copy", ends.ranges(), [copy] { copyRows(copy.from, copy); });
   return CUDA_SUCCESS;
 }
 
@@ -240,7 +271,7 @@ CUresult enqueueCopy(const StreamTarget& stream, const Copy& copy, Return when) 
     auto body = [staged, copy] {
       CopyEnd end = copy.from;
       end.address = reinterpret_cast<uint64_t>(staged->data());
-      copyRows(end, copy.to, copy.extent);
+      copyRows(end, copy);
     };
     return enqueue(stream, fromBytes, checked(stream.context, "copy", std::move(ranges), std::move(body)), false);
   }
@@ -248,7 +279,7 @@ CUresult enqueueCopy(const StreamTarget& stream, const Copy& copy, Return when) 
   const bool touchesHost =
       touchesUnpinned || isHostMemory(copy.from.address) || isHostMemory(copy.to.address);
   const bool waits = when == Return::whenDone ? touchesHost : touchesUnpinned;
-  auto body = [copy] { copyRows(copy.from, copy.to, copy.extent); };
+  auto body = [copy] { copyRows(copy.from, copy); };
   return enqueue(stream, fromBytes, checked(stream.context, "copy", std::move(ranges), std::move(body)), waits);
 }
 

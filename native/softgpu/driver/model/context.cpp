@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 
+#include "softgpu/driver/engine/activities.h"
 #include "softgpu/driver/model/driver.h"
 #include "softgpu/driver/model/log.h"
 
@@ -222,8 +223,13 @@ void Context::enqueueWaitEverywhere(const OperationPtr& operation) {
   Driver::instance().dispatcher().submit(both, after, Dispatcher::Next::left);
 }
 
+WorkPlace Context::placeOf(const Queue& queue) const {
+  return {device_.ordinal(), static_cast<uint32_t>(id()), static_cast<uint32_t>(queue.id)};
+}
+
 OperationPtr Context::append(const QueuePtr& queue, Operation::Kind kind, std::function<void()> body,
                              const OperationPtr& alsoAfter, Dispatcher::Next next) {
+  if (Activities::instance().isOn() && body) body = Activities::instance().placed(placeOf(*queue), std::move(body));
   auto operation = std::make_shared<Operation>(kind, std::move(body));
   std::lock_guard lock(mutex_);
   std::vector<OperationPtr> after = precedingOf(*queue);
@@ -266,6 +272,7 @@ OperationPtr Context::enqueueGroup(const QueuePtr& queue, std::vector<GroupMembe
     if (member.alsoAfter) after.push_back(member.alsoAfter());
     std::function<void()> body = std::move(member.body);
     if (body && !member.always) body = guarded(std::move(body));
+    if (body && Activities::instance().isOn()) body = Activities::instance().placed(placeOf(*queue), std::move(body));
     const OperationPtr operation = make(member.kind, std::move(body));
     if (member.submitted) member.submitted(operation);
     dispatcher.submit(operation, after, Dispatcher::Next::left);

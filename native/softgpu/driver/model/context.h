@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cuda/gen/cuda_api.h"
+#include "softgpu/driver/engine/activities.h"
 #include "softgpu/driver/engine/dispatcher.h"
 #include "softgpu/driver/engine/grid_workspaces.h"
 #include "softgpu/driver/engine/queue_places.h"
@@ -139,6 +140,7 @@ class Context : public std::enable_shared_from_this<Context> {
   GridWorkspaces& gridWorkspaces() { return gridWorkspaces_; }
 
  private:
+  WorkPlace placeOf(const Queue& queue) const;
   std::vector<OperationPtr> precedingOf(const Queue& queue);
   std::function<void()> guarded(std::function<void()> body);
   OperationPtr append(const QueuePtr& queue, Operation::Kind kind, std::function<void()> body,

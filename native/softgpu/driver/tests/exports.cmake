@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Fails unless LIBRARY exports nothing but functions of the driver, under the driver's name, and the one that workers look for.
+# Fails unless LIBRARY exports nothing but functions of the driver and of CUPTI, under the driver's name, and the one that workers look for.
 execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX REPLACE "\n$" "" symbols "${symbols}")
 string(REPLACE "\n" ";" symbols "${symbols}")
 list(LENGTH symbols count)
-list(FILTER symbols EXCLUDE REGEX " T (cu[A-Z][A-Za-z0-9_]*|millpond_softgpu_state_directory)$")
+list(FILTER symbols EXCLUDE REGEX " T (cu[A-Z][A-Za-z0-9_]*|cupti[A-Z][A-Za-z]*|millpond_softgpu_state_directory)$")
 if(symbols)
   message(FATAL_ERROR "exported, but no functions of the driver: ${symbols}")
 endif()

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the devices did for the session, for a program that is profiled.
+#include <ctime>
+
+#include "base/log.h"
+#include "worker/session/executor.h"
+
+namespace millpond::worker {
+namespace {
+
+constexpr size_t kPageBytes = size_t{256} << 10;
+static_assert(kPageBytes < wire::kMaxReplyBytes / 2);
+
+}  // namespace
+
+CUresult Executor::onProfileBegin(const cmd::Decoded<cmd::ProfileBegin>&) {
+  auto started = Profiler::start(driverLibrary_, cuptiLibrary_);
+  if (!started) {
+    log(LogLevel::Warn, "no profile of this session: %s", started.error().message.c_str());
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  profiler_ = *started;
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  reply(cmd::ProfileBeginReply{.now = uint64_t{1'000'000'000} * static_cast<uint64_t>(now.tv_sec) + static_cast<uint64_t>(now.tv_nsec)});
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::onProfileRead(const cmd::Decoded<cmd::ProfileRead>& in) {
+  if (!profiler_) return violation("a profile that was not begun is read");
+  if (in.fixed.flush) profiler_->flush();
+  const ProfileLines::Page page = profiler_->take(kPageBytes);
+  reply(cmd::ProfileReadReply{.lost = page.lost, .more = page.hasMore}, std::as_bytes(std::span(page.lines)));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace millpond::worker

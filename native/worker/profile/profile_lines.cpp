@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/profile/profile_lines.h"
+
+#include <cxxabi.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "base/json.h"
+
+namespace millpond::worker {
+namespace {
+
+/// Longer names are cut: those of templates can have megabytes.
+constexpr size_t kMostName = 4096;
+/// The demangler is called on names of this length at most, for it goes as deep as they do.
+constexpr size_t kMostMangled = 16384;
+
+/// Fields behind tabs, in a buffer on the stack.
+class Line {
+ public:
+  explicit Line(char kind) { buffer_[length_++] = kind; }
+  template <typename T>
+  Line& field(T value) {
+    buffer_[length_++] = '\t';
+    const auto done = std::to_chars(buffer_.data() + length_, buffer_.data() + buffer_.size() - 1, value);
+    length_ = static_cast<size_t>(done.ptr - buffer_.data());
+    return *this;
+  }
+  std::string_view end() {
+    buffer_[length_++] = '\n';
+    return {buffer_.data(), length_};
+  }
+
+ private:
+  std::array<char, 512> buffer_;
+  size_t length_ = 0;
+};
+
+std::string readable(const std::string& name) {
+  if (name.size() <= kMostMangled) {
+    int status = 0;
+    const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
+                                                           &std::free);
+    if (status == 0 && text) return text.get();
+  }
+  return name;
+}
+
+}  // namespace
+
+uint32_t ProfileLines::numberOf(const char* name) {
+  const std::string mangled = name ? std::string(name, ::strnlen(name, kMostMangled + 1)) : "?";
+  if (const auto known = names_.find(mangled); known != names_.end()) return known->second;
+  const auto number = static_cast<uint32_t>(names_.size() + 1);
+  names_.emplace(mangled, number);
+  append("name\t" + std::to_string(number) + "\t" + Json(readable(mangled).substr(0, kMostName)).dump() + "\t" +
+         Json(mangled.substr(0, kMostName)).dump() + "\n");
+  return number;
+}
+
+void ProfileLines::append(std::string_view line) { lines_ += line; }
+
+void ProfileLines::add(const cupti::KernelRecord& kernel) {
+  const std::lock_guard lock(mutex_);
+  if (lines_.size() - taken_ > kMostBytes) {
+    ++lost_;
+    return;
+  }
+  const uint32_t name = numberOf(kernel.name);
+  Line line('k');
+  line.field(kernel.start).field(kernel.end).field(kernel.device).field(kernel.context).field(kernel.stream);
+  line.field(kernel.correlation).field(name);
+  for (const int32_t each : {kernel.grid[0], kernel.grid[1], kernel.grid[2], kernel.block[0], kernel.block[1], kernel.block[2]})
+    line.field(each);
+  line.field(uint32_t{kernel.registersPerThread}).field(kernel.staticSharedBytes).field(kernel.dynamicSharedBytes);
+  append(line.end());
+}
+
+void ProfileLines::add(const cupti::CopyRecord& copy) {
+  const std::lock_guard lock(mutex_);
+  if (lines_.size() - taken_ > kMostBytes) {
+    ++lost_;
+    return;
+  }
+  Line line('c');
+  line.field(copy.start).field(copy.end).field(copy.device).field(copy.context).field(copy.stream).field(copy.correlation);
+  line.field(static_cast<unsigned>(copy.copy)).field(static_cast<unsigned>(copy.from)).field(static_cast<unsigned>(copy.to));
+  append(line.field(copy.bytes).end());
+}
+
+void ProfileLines::add(const cupti::PeerCopyRecord& copy) {
+  add(cupti::CopyRecord{cupti::Kind::kCopy, cupti::CopyKind::kPeerToPeer, copy.from, copy.to, copy.flags, copy.bytes, copy.start,
+                        copy.end, copy.device, copy.context, copy.stream, copy.correlation});
+}
+
+void ProfileLines::add(const cupti::FillRecord& fill) {
+  const std::lock_guard lock(mutex_);
+  if (lines_.size() - taken_ > kMostBytes) {
+    ++lost_;
+    return;
+  }
+  Line line('f');
+  line.field(fill.start).field(fill.end).field(fill.device).field(fill.context).field(fill.stream).field(fill.correlation);
+  append(line.field(fill.value).field(fill.bytes).end());
+}
+
+void ProfileLines::lose(uint64_t records) {
+  const std::lock_guard lock(mutex_);
+  lost_ += records;
+}
+
+ProfileLines::Page ProfileLines::take(size_t mostBytes) {
+  const std::lock_guard lock(mutex_);
+  Page page;
+  page.lost = lost_;
+  const size_t left = lines_.size() - taken_;
+  size_t bytes = left;
+  if (left > mostBytes) {
+    const size_t newline = lines_.rfind('\n', taken_ + mostBytes - 1);
+    bytes = newline == std::string::npos || newline < taken_ ? 0 : newline + 1 - taken_;
+  }
+  page.lines.assign(lines_, taken_, bytes);
+  taken_ += bytes;
+  page.hasMore = taken_ < lines_.size();
+  if (!page.hasMore) {
+    lines_.clear();
+    taken_ = 0;
+  }
+  return page;
+}
+
+}  // namespace millpond::worker

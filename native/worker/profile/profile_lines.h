@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the device did for a session, as lines of text (docs/reference/profile.md).
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "cuda/cupti.h"
+
+namespace millpond::worker {
+
+/// Filled by a thread of CUPTI, and emptied by the one that issues the session's commands.
+class ProfileLines {
+ public:
+  /// What is kept for a client that does not come for it.
+  static constexpr size_t kMostBytes = size_t{64} << 20;
+
+  void add(const cupti::KernelRecord& kernel);
+  void add(const cupti::CopyRecord& copy);
+  void add(const cupti::PeerCopyRecord& copy);
+  void add(const cupti::FillRecord& fill);
+  /// Records that were made and are not here.
+  void lose(uint64_t records);
+
+  struct Page {
+    std::string lines;  ///< whole ones
+    uint64_t lost = 0;  ///< records, since the beginning
+    bool hasMore = false;
+  };
+  /// The first lines, together at most `mostBytes`, which are dropped here.
+  Page take(size_t mostBytes);
+
+ private:
+  /// The number of a name, whose line comes before those that use it.
+  uint32_t numberOf(const char* name);
+  void append(std::string_view line);
+
+  std::mutex mutex_;
+  std::string lines_;
+  size_t taken_ = 0;
+  uint64_t lost_ = 0;
+  std::unordered_map<std::string, uint32_t> names_;
+};
+
+}  // namespace millpond::worker

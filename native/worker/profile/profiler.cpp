@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/profile/profiler.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+namespace millpond::worker {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 20;
+/// More than CUPTI has under way at a time; beyond it drops records, and says how many.
+constexpr int kMostBuffers = 64;
+constexpr auto kFlushInterval = std::chrono::milliseconds(100);
+
+constexpr const char* kLibraries[] = {
+    "libcupti.so.13",
+    "libcupti.so.12",
+    "libcupti.so",
+    "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so",
+    "/usr/local/cuda/lib64/libcupti.so",
+};
+
+std::atomic<int> buffers{0};
+
+template <typename F>
+bool find(void* library, const char* name, F& into) {
+  into = reinterpret_cast<F>(::dlsym(library, name));
+  return into != nullptr;
+}
+
+bool isCupti(void* library) { return ::dlsym(library, "cuptiActivityRegisterCallbacks") != nullptr; }
+
+Result<void*> open(const std::string& driver, const std::string& path) {
+  if (void* own = ::dlopen(driver.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD); own && isCupti(own)) return own;
+  if (!path.empty()) {
+    void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) return Error{std::string("CUPTI cannot be loaded: ") + ::dlerror()};
+    if (!isCupti(library)) return Error{path + " is not CUPTI"};
+    return library;
+  }
+  for (const char* each : kLibraries)
+    if (void* library = ::dlopen(each, RTLD_NOW | RTLD_LOCAL); library && isCupti(library)) return library;
+  return Error{"the node has no CUPTI (libcupti.so). Install NVIDIA's cuda-cupti there, or name the library in MILLPOND_CUPTI of its "
+               "agent"};
+}
+
+}  // namespace
+
+Profiler* Profiler::instance_ = nullptr;
+
+Result<Profiler*> Profiler::start(const std::string& driver, const std::string& library) {
+  if (instance_) return instance_;
+  if (driver.empty()) return Error{"the driver library of this session is not known"};
+  auto opened = open(driver, library);
+  if (!opened) return opened.error();
+  // Never deleted: CUPTI's threads use it until the process ends.
+  std::unique_ptr<Profiler> made(new Profiler());
+  instance_ = made.get();
+  if (auto loaded = made->load(*opened); !loaded) {
+    // It may have been given the functions already: they find nothing to write to.
+    instance_ = nullptr;
+    return loaded.error();
+  }
+  std::thread([profiler = instance_] { profiler->flushNowAndThen(); }).detach();
+  return made.release();
+}
+
+Status Profiler::load(void* library) {
+  cupti::RegisterCallbacks registerCallbacks = nullptr;
+  cupti::Enable enable = nullptr;
+  if (!find(library, "cuptiActivityRegisterCallbacks", registerCallbacks) || !find(library, "cuptiActivityEnable", enable) ||
+      !find(library, "cuptiActivityGetNextRecord", nextRecord_) || !find(library, "cuptiActivityFlushAll", flushAll_))
+    return Error{"this CUPTI is too old"};
+  find(library, "cuptiActivityGetNumDroppedRecords", droppedRecords_);
+  if (const auto rc = registerCallbacks(&Profiler::requested, &Profiler::completed); rc != cupti::kSuccess)
+    return Error{"CUPTI refused to note activities: " + std::to_string(rc)};
+  for (const auto kind : {cupti::Kind::kConcurrentKernel, cupti::Kind::kCopy, cupti::Kind::kFill, cupti::Kind::kPeerCopy})
+    if (const auto rc = enable(kind); rc != cupti::kSuccess)
+      return Error{"CUPTI refused to note activities of the kind " + std::to_string(static_cast<uint32_t>(kind)) + ": " +
+                   std::to_string(rc)};
+  return Done{};
+}
+
+void Profiler::flush() { flushAll_(0); }
+
+void Profiler::flushNowAndThen() {
+  for (;;) {
+    std::this_thread::sleep_for(kFlushInterval);
+    flush();
+  }
+}
+
+void Profiler::requested(uint8_t** buffer, size_t* bytes, size_t* mostRecords) {
+  *buffer = nullptr;
+  *bytes = 0;
+  *mostRecords = 0;
+  if (buffers.fetch_add(1) >= kMostBuffers) {
+    buffers.fetch_sub(1);
+    return;
+  }
+  *buffer = static_cast<uint8_t*>(std::aligned_alloc(alignof(std::max_align_t), kBufferBytes));
+  if (*buffer)
+    *bytes = kBufferBytes;
+  else
+    buffers.fetch_sub(1);
+}
+
+void Profiler::completed(void* context, uint32_t stream, uint8_t* buffer, size_t, size_t validBytes) {
+  if (Profiler* profiler = instance_) {
+    profiler->read(buffer, validBytes);
+    size_t dropped = 0;
+    if (profiler->droppedRecords_ && profiler->droppedRecords_(context, stream, &dropped) == cupti::kSuccess && dropped > 0)
+      profiler->lines_.lose(dropped);
+  }
+  if (buffer) {
+    std::free(buffer);
+    buffers.fetch_sub(1);
+  }
+}
+
+void Profiler::read(uint8_t* buffer, size_t validBytes) {
+  uint8_t* record = nullptr;
+  while (nextRecord_(buffer, validBytes, &record) == cupti::kSuccess && record) {
+    cupti::Kind kind{};
+    std::memcpy(&kind, record, sizeof kind);
+    const auto add = [&]<typename R>(R each) {
+      std::memcpy(static_cast<void*>(&each), record, sizeof each);
+      // A record of work that has not ended has no times.
+      if (each.start != 0 && each.end >= each.start) lines_.add(each);
+    };
+    switch (kind) {
+      case cupti::Kind::kConcurrentKernel: add(cupti::KernelRecord{}); break;
+      case cupti::Kind::kCopy: add(cupti::CopyRecord{}); break;
+      case cupti::Kind::kPeerCopy: add(cupti::PeerCopyRecord{}); break;
+      case cupti::Kind::kFill: add(cupti::FillRecord{}); break;
+    }
+  }
+}
+
+}  // namespace millpond::worker
