@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /** `native/worker/gen/`: the driver's functions that the worker uses, and the handler of each command. */
-import type { Command, Extent } from "@millpond/cuda";
+import type { Command, Extent, WorkerPart } from "@millpond/cuda";
 import { pointee } from "./layout.ts";
 import { handleKindName, handleTypes, presenceField } from "./names.ts";
 import { DescriptionError, type Plan, type PlannedArgument, type PlannedCall } from "./plan.ts";
@@ -76,13 +76,46 @@ ${lines.join("\n")}
 `;
 }
 
-export function emitHandlers(plan: Plan): string {
-  const lines = plan.commands
-    .filter((c) => plan.handCommands.has(c))
-    .map((c) => `CUresult on${c.name}(const cmd::Decoded<cmd::${c.name}>& in);`);
-  return `${banner("Methods of Executor for the commands that are run by hand: included inside the class.")}
-// The tails of \`in\` lie in memory that the client may change meanwhile: copy what must stay the same.
-${lines.join("\n")}
+/** Members of CommandParts that generated commands use themselves. */
+const usedParts = ["session", "addresses", "objects", "functions", "operations"];
+
+/** The part that executes each command that is written by hand. Throws unless every one has exactly one part. */
+function ownersOf(plan: Plan, parts: readonly WorkerPart[]): ReadonlyMap<string, WorkerPart> {
+  const names = new Set(plan.commands.filter((c) => plan.handCommands.has(c)).map(({ name }) => name));
+  const owners = new Map<string, WorkerPart>();
+  const problems: string[] = [];
+  for (const part of parts) {
+    for (const name of part.commands) {
+      const other = owners.get(name);
+      if (!names.has(name))
+        problems.push(`worker part ${part.member}: ${name} is no command written by hand`);
+      if (other !== undefined)
+        problems.push(`worker parts ${other.member} and ${part.member} both have ${name}`);
+      owners.set(name, part);
+    }
+  }
+  for (const name of names) if (!owners.has(name)) problems.push(`no worker part executes ${name}`);
+  for (const member of usedParts) {
+    if (!parts.some((part) => part.member === member)) problems.push(`there is no worker part ${member}`);
+  }
+  if (problems.length > 0) throw new DescriptionError(problems);
+  return owners;
+}
+
+export function emitCommandParts(parts: readonly WorkerPart[]): string {
+  const types = [...new Set(parts.map(({ type }) => type))].sort();
+  return `${banner("The parts of a session that execute commands.")}#pragma once
+
+namespace millpond::worker {
+
+${types.map((type) => `class ${type};`).join("\n")}
+
+/// By reference: a session owns them.
+struct CommandParts {
+${parts.map(({ member, type }) => `  ${type}& ${member};`).join("\n")}
+};
+
+}  // namespace millpond::worker
 `;
 }
 
@@ -94,15 +127,15 @@ export function emitDispatchHeader(): string {
 
 #include "cuda/gen/cuda_api.h"
 #include "protocol/gen/commands.h"
+#include "worker/gen/command_parts.h"
 
 namespace millpond::worker {
 
-class Executor;
-
 /// Runs one command of a client that need not be trusted and returns the driver's result. \`head\`: a copy of the beginning
-/// of its body. A number that is no command,
-/// a body of the wrong length or a handle that the session does not own is a violation (Executor::violation).
-CUresult dispatch(Executor& executor, cmd::Op op, std::span<const std::byte> head, std::span<const std::byte> body);
+/// of its body. A number that is no command, a body of the wrong length or a handle that the session does not own is a
+/// violation (SessionCore::violation). The tails of a command lie in memory that the client may change meanwhile: parts
+/// copy what must stay the same.
+CUresult dispatch(const CommandParts& parts, cmd::Op op, std::span<const std::byte> head, std::span<const std::byte> body);
 
 }  // namespace millpond::worker
 `;
@@ -134,7 +167,7 @@ interface Step {
 function step({ parameter, argument }: PlannedArgument, plan: Plan, command: Command): Step {
   const { name, type } = parameter;
   const fixed = `in.fixed.${name}`;
-  const violation = (what: string): string => `return executor.violation("${command.name}: ${what}");`;
+  const violation = (what: string): string => `return parts.session.violation("${command.name}: ${what}");`;
   const target = (pointee(type) ?? "").replace(/^const /, "");
   const tail = `in.tail[${command.tails?.indexOf(name) ?? 0}]`;
   switch (argument.kind) {
@@ -148,7 +181,7 @@ function step({ parameter, argument }: PlannedArgument, plan: Plan, command: Com
           `  SessionRange ${name};`,
           guard(
             "  ",
-            `const CUresult refused = executor.addresses().reach(${fixed}, ${extentText(argument.extent)}, ${name})`,
+            `const CUresult refused = parts.addresses.reach(${fixed}, ${extentText(argument.extent)}, ${name})`,
             "return refused;",
           ),
         ],
@@ -161,7 +194,7 @@ function step({ parameter, argument }: PlannedArgument, plan: Plan, command: Com
           `  CUdevice ${name} = 0;`,
           guard(
             "  ",
-            `!executor.device(${fixed}, ${name})`,
+            `!parts.session.device(${fixed}, ${name})`,
             violation(`${name} is no device of the session`),
           ),
         ],
@@ -177,7 +210,7 @@ function step({ parameter, argument }: PlannedArgument, plan: Plan, command: Com
           `  ${c} ${name} = nullptr;`,
           guard(
             "  ",
-            `!executor.${argument.kind}(${fixed}, ${name})`,
+            `!parts.${argument.kind === "stream" ? "session.stream" : "functions.functionOrKernel"}(${fixed}, ${name})`,
             violation(`${name} is no ${noun} of the session`),
           ),
           // A stream whose creation failed must not be taken for the default stream, which is number 0.
@@ -194,7 +227,7 @@ function step({ parameter, argument }: PlannedArgument, plan: Plan, command: Com
       const kind = handleKindName(argument.of);
       const stranger = violation(`${name} is no ${argument.of} of the session`);
       const look = (indent: string): string =>
-        guard(indent, `!executor.handle(${kind}, ${fixed}, ${name})`, stranger);
+        guard(indent, `!parts.session.handle(${kind}, ${fixed}, ${name})`, stranger);
       const declare = `  ${handleTypes[argument.of]} ${name} = nullptr;`;
       // A handle whose creation failed is registered, but refers to nothing.
       const failed = `if (${name} == nullptr) return CUDA_ERROR_INVALID_HANDLE;`;
@@ -205,7 +238,7 @@ function step({ parameter, argument }: PlannedArgument, plan: Plan, command: Com
           after: [],
         };
       }
-      const drop = guard("  ", `!executor.drop(${kind}, ${fixed})`, stranger);
+      const drop = guard("  ", `!parts.objects.drop(${kind}, ${fixed})`, stranger);
       return {
         before: [declare, look("  "), ...(argument.kind === "destroys" ? [drop] : []), `  ${failed}`],
         pass: name,
@@ -217,7 +250,7 @@ function step({ parameter, argument }: PlannedArgument, plan: Plan, command: Com
         before: [`  ${handleTypes[argument.of]} ${name} = nullptr;`],
         pass: `&${name}`,
         after: [
-          `  if (!executor.adopt(${handleKindName(argument.of)}, ${fixed}, result == CUDA_SUCCESS ? ${name} : nullptr)) {`,
+          `  if (!parts.objects.adopt(${handleKindName(argument.of)}, ${fixed}, result == CUDA_SUCCESS ? ${name} : nullptr)) {`,
           `    ${violation(`${name} is in use already`)}`,
           "  }",
         ],
@@ -237,7 +270,11 @@ function step({ parameter, argument }: PlannedArgument, plan: Plan, command: Com
         return {
           before: [
             `  std::vector<${target}> ${name};`,
-            guard("  ", `const CUresult refused = executor.admit(${tail}, ${name})`, "return refused;"),
+            guard(
+              "  ",
+              `const CUresult refused = parts.operations.admit(${tail}, ${name})`,
+              "return refused;",
+            ),
             guard(
               "  ",
               `${name}.size() != in.fixed.${argument.count}`,
@@ -278,7 +315,7 @@ function step({ parameter, argument }: PlannedArgument, plan: Plan, command: Com
         before: [`  ${target} ${name} = nullptr;`],
         pass: `&${name}`,
         after: [
-          `  const uint64_t ${name}Wire = executor.wireOf(${handleKindName(argument.of)}, ${name});`,
+          `  const uint64_t ${name}Wire = parts.session.wireOf(${handleKindName(argument.of)}, ${name});`,
           `  if (result == CUDA_SUCCESS && ${name}Wire == 0) result = CUDA_ERROR_INVALID_VALUE;`,
         ],
       };
@@ -314,8 +351,8 @@ export function executorText(call: PlannedCall, plan: Plan): string {
         "  CUstream stream = nullptr;",
         guard(
           "  ",
-          "!executor.stream(in.fixed.stream, stream)",
-          `return executor.violation("${command.name}: stream is no stream of the session");`,
+          "!parts.session.stream(in.fixed.stream, stream)",
+          `return parts.session.violation("${command.name}: stream is no stream of the session");`,
         ),
         "  if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;",
       ],
@@ -333,11 +370,11 @@ export function executorText(call: PlannedCall, plan: Plan): string {
   const lines = [
     wrapList(
       `CUresult run${command.name}(`,
-      ["Executor& executor", `const cmd::Decoded<cmd::${command.name}>&${isUsed ? " in" : ""}`],
+      ["const CommandParts& parts", `const cmd::Decoded<cmd::${command.name}>&${isUsed ? " in" : ""}`],
       ") {",
     ),
     ...steps.flatMap((s) => s.before),
-    `  const auto call = executor.driver().${driverSymbol};`,
+    `  const auto call = parts.session.driver().${driverSymbol};`,
   ];
   if (after.length === 0 && reports.length === 0) {
     lines.push(
@@ -352,7 +389,7 @@ export function executorText(call: PlannedCall, plan: Plan): string {
             wrapList("  if (call != nullptr) result = call(", passed, ");"),
           ]
         : [
-            `  CUresult result = executor.admit(${handleKindName(made)});`,
+            `  CUresult result = parts.objects.admit(${handleKindName(made)});`,
             wrapList(
               "  if (result == CUDA_SUCCESS) result = call == nullptr ? CUDA_ERROR_NOT_SUPPORTED : call(",
               passed,
@@ -366,7 +403,7 @@ export function executorText(call: PlannedCall, plan: Plan): string {
         "  if (result == CUDA_SUCCESS) {",
         `    cmd::${command.name}Reply reply{};`,
         ...reports,
-        "    executor.reply(reply);",
+        "    parts.session.reply(reply);",
         "  }",
       );
     }
@@ -376,14 +413,28 @@ export function executorText(call: PlannedCall, plan: Plan): string {
   return lines.join("\n");
 }
 
-export function emitDispatch(plan: Plan): string {
+/** A command that is written by hand: handed to its part. */
+function handedText(name: string, { member }: WorkerPart): string {
+  return [
+    wrapList(
+      `CUresult run${name}(`,
+      ["const CommandParts& parts", `const cmd::Decoded<cmd::${name}>& in`],
+      ") {",
+    ),
+    `  return parts.${member}.on${name}(in);`,
+    "}",
+  ].join("\n");
+}
+
+export function emitDispatch(plan: Plan, parts: readonly WorkerPart[]): string {
+  const owners = ownersOf(plan, parts);
   const generated = plan.calls.filter((call) => !call.isWorkerByHand);
-  const bodies = generated.map((call) => executorText(call, plan)).join("\n\n");
-  const entries = plan.commands.map((command) =>
-    plan.handCommands.has(command)
-      ? `    &byHand<cmd::${command.name}, &Executor::on${command.name}>,`
-      : `    &generated<cmd::${command.name}, &run${command.name}>,`,
-  );
+  const bodies = [
+    ...generated.map((call) => executorText(call, plan)),
+    ...[...owners].map(([name, part]) => handedText(name, part)),
+  ].join("\n\n");
+  const entries = plan.commands.map(({ name }) => `    &execute<cmd::${name}, &run${name}>,`);
+  const headers = [...new Set(["protocol/gen/handle_kind.h", ...parts.map(({ header }) => header)])].sort();
   const standard = [
     ...(bodies.includes("std::string ") ? ["#include <string>"] : []),
     ...(bodies.includes("std::vector<") ? ["#include <vector>"] : []),
@@ -394,8 +445,7 @@ export function emitDispatch(plan: Plan): string {
 #include <array>
 #include <cstring>
 ${standard.map((line) => `${line}\n`).join("")}
-#include "protocol/gen/handle_kind.h"
-#include "worker/session/executor.h"
+${headers.map((header) => `#include "${header}"`).join("\n")}
 
 namespace millpond::worker {
 namespace {
@@ -413,29 +463,16 @@ namespace {
 ${bodies}
 
 using Bytes = std::span<const std::byte>;
-using Handler = CUresult (*)(Executor&, Bytes, Bytes);
+using Handler = CUresult (*)(const CommandParts&, Bytes, Bytes);
 
-/// Checks that precede every command; CUDA_SUCCESS if it may run.
-template <typename Command>
-CUresult admit(Executor& executor, Bytes head, Bytes body, cmd::Decoded<Command>& in) {
-  if (!cmd::decode(head, body, in)) return executor.violation("a command has the wrong length");
+/// Runs a command after the checks that precede every command.
+template <typename Command, CUresult (*run)(const CommandParts&, const cmd::Decoded<Command>&)>
+CUresult execute(const CommandParts& parts, Bytes head, Bytes body) {
+  cmd::Decoded<Command> in;
+  if (!cmd::decode(head, body, in)) return parts.session.violation("a command has the wrong length");
   // A reply may be deferred until it is due; a command that nothing waits for would defer it forever.
-  if (Command::kHasReply && !executor.isAwaited()) return executor.violation("nobody waits for its answer");
-  return CUDA_SUCCESS;
-}
-
-template <typename Command, CUresult (*run)(Executor&, const cmd::Decoded<Command>&)>
-CUresult generated(Executor& executor, Bytes head, Bytes body) {
-  cmd::Decoded<Command> in;
-  const CUresult refused = admit(executor, head, body, in);
-  return refused ? refused : run(executor, in);
-}
-
-template <typename Command, CUresult (Executor::*run)(const cmd::Decoded<Command>&)>
-CUresult byHand(Executor& executor, Bytes head, Bytes body) {
-  cmd::Decoded<Command> in;
-  const CUresult refused = admit(executor, head, body, in);
-  return refused ? refused : (executor.*run)(in);
+  if (Command::kHasReply && !parts.session.isAwaited()) return parts.session.violation("nobody waits for its answer");
+  return run(parts, in);
 }
 
 // By Op.
@@ -446,10 +483,10 @@ ${entries.join("\n")}
 
 }  // namespace
 
-CUresult dispatch(Executor& executor, cmd::Op op, Bytes head, Bytes body) {
+CUresult dispatch(const CommandParts& parts, cmd::Op op, Bytes head, Bytes body) {
   const auto number = static_cast<uint16_t>(op);
-  if (number == 0 || number >= cmd::kOpLimit) return executor.violation("no command has this number");
-  return kHandlers[number](executor, head, body);
+  if (number == 0 || number >= cmd::kOpLimit) return parts.session.violation("no command has this number");
+  return kHandlers[number](parts, head, body);
 }
 
 }  // namespace millpond::worker

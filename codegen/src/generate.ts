@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /** All generated files: path from the repository root → content. Pure: same description, same bytes. */
-import { commands, driver, loadAbi, structs, workerSymbols } from "@millpond/cuda";
+import { commands, driver, loadAbi, structs, workerParts, workerSymbols } from "@millpond/cuda";
 import { emitCrossingMembers } from "./crossing.ts";
 import { emitExports, emitApiHeader, emitStubs } from "./emit-client.ts";
 import { emitApiHash, emitCommands, emitHandleKinds } from "./emit-commands.ts";
@@ -12,11 +12,11 @@ import { emitResolver, emitResolverHeader } from "./emit-resolver.ts";
 import { emitTraceTables } from "./emit-trace.ts";
 import { emitTypes } from "./emit-types.ts";
 import {
+  emitCommandParts,
   emitDispatch,
   emitDispatchHeader,
   emitDriverTable,
   emitDriverTableHeader,
-  emitHandlers,
 } from "./emit-worker.ts";
 import { emitNvmlApi, emitNvmlExports } from "./nvml/emit-nvml.ts";
 import { emitNvmlCoverage } from "./nvml/emit-nvml-docs.ts";
@@ -40,10 +40,10 @@ export function generate(): ReadonlyMap<string, string> {
     ["native/client/gen/resolver.cpp", emitResolver(plan.abi)],
     ["native/worker/gen/driver_table.h", emitDriverTableHeader(plan, workerSymbols)],
     ["native/worker/gen/driver_table.cpp", emitDriverTable(plan, workerSymbols)],
-    ["native/worker/gen/handlers.h", emitHandlers(plan)],
+    ["native/worker/gen/command_parts.h", emitCommandParts(workerParts)],
     ["native/worker/testing/gen/guarded_calls.h", emitGuard(plan, workerSymbols)],
     ["native/worker/gen/dispatch.h", emitDispatchHeader()],
-    ["native/worker/gen/dispatch.cpp", emitDispatch(plan)],
+    ["native/worker/gen/dispatch.cpp", emitDispatch(plan, workerParts)],
     ["native/nvml/gen/api.h", emitNvmlApi()],
     ["native/nvml/gen/exports.cpp", emitNvmlExports()],
     ["docs/reference/nvml-functions.md", emitNvmlCoverage()],

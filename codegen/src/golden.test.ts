@@ -4,7 +4,7 @@
  * diff.
  */
 import { expect, test } from "vitest";
-import { sampleAbi, sampleCommands, sampleGroups } from "../test/sample.ts";
+import { sampleAbi, sampleCommands, sampleGroups, sampleParts } from "../test/sample.ts";
 import { emitApiHeader, emitExports, emitStubs } from "./emit-client.ts";
 import { emitApiHash, emitCommands, emitHandleKinds } from "./emit-commands.ts";
 import { emitCoverage, emitJson } from "./emit-docs.ts";
@@ -12,7 +12,7 @@ import { emitLeft } from "./emit-left.ts";
 import { emitResolver } from "./emit-resolver.ts";
 import { emitTraceTables } from "./emit-trace.ts";
 import { emitTypes } from "./emit-types.ts";
-import { emitDispatch, emitDriverTable, emitDriverTableHeader, emitHandlers } from "./emit-worker.ts";
+import { emitCommandParts, emitDispatch, emitDriverTable, emitDriverTableHeader } from "./emit-worker.ts";
 import { makePlan } from "./plan.ts";
 
 const plan = makePlan({ abi: sampleAbi, driver: sampleGroups, commands: sampleCommands });
@@ -31,8 +31,8 @@ test.each([
   ["resolver.cpp", emitResolver(sampleAbi)],
   ["driver_table.h", emitDriverTableHeader(plan, ["cuWatch"])],
   ["driver_table.cpp", emitDriverTable(plan, ["cuWatch"])],
-  ["handlers.h", emitHandlers(plan)],
-  ["dispatch.cpp", emitDispatch(plan)],
+  ["command_parts.h", emitCommandParts(sampleParts)],
+  ["dispatch.cpp", emitDispatch(plan, sampleParts)],
   ["coverage.md", emitCoverage(plan)],
   ["cuda.json", emitJson(plan)],
 ])("golden %s", async (name, content) => {
@@ -53,4 +53,18 @@ test("the hash changes with every field, and not with the docs", () => {
 test("the worker's list of symbols must name real ones, once", () => {
   expect(() => emitDriverTable(plan, ["cuNothing"])).toThrow("worker symbol cuNothing: there is none");
   expect(() => emitDriverTable(plan, ["cuWatch", "cuWatch"])).toThrow("worker symbol cuWatch: listed twice");
+});
+
+test("every command that is written by hand has one part of the worker", () => {
+  const [session, ...others] = sampleParts;
+  if (!session) throw new Error("the sample has parts");
+  const withCommands = (...names: string[]): string =>
+    emitDispatch(plan, [
+      { ...session, commands: names },
+      ...others.map((part) => ({ ...part, commands: [] })),
+    ]);
+  expect(() => withCommands("Load")).toThrow("no worker part executes SyncStream");
+  expect(() => withCommands("Load", "SyncStream", "Load")).toThrow("both have Load");
+  expect(() => withCommands("Load", "SyncStream", "Copy")).toThrow("Copy is no command written by hand");
+  expect(() => emitDispatch(plan, others)).toThrow("there is no worker part session");
 });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /** A small fictitious API with one of everything, for tests of the generator. */
-import type { Abi, Command, FunctionVariant, Group, Parameter } from "@millpond/cuda";
+import type { Abi, Command, FunctionVariant, Group, Parameter, WorkerPart } from "@millpond/cuda";
 
 type ParameterText = readonly [type: string, name: string];
 
@@ -198,6 +198,21 @@ export const sampleCommands: readonly Command[] = [
 ];
 
 const copied = { kind: "address", extent: { elements: "bytes" } } as const;
+
+/** The loopback worker is one class. */
+export const sampleParts: readonly WorkerPart[] = [
+  { member: "session", type: "LoopbackWorker", header: "worker/loopback_worker.h", commands: [] },
+  { member: "addresses", type: "AddressGate", header: "worker/loopback_worker.h", commands: [] },
+  { member: "objects", type: "LoopbackWorker", header: "worker/loopback_worker.h", commands: [] },
+  { member: "functions", type: "LoopbackWorker", header: "worker/loopback_worker.h", commands: [] },
+  { member: "operations", type: "LoopbackWorker", header: "worker/loopback_worker.h", commands: [] },
+  {
+    member: "things",
+    type: "LoopbackWorker",
+    header: "worker/loopback_worker.h",
+    commands: ["Load", "SyncStream"],
+  },
+];
 
 export const sampleGroups: { readonly [group: string]: Group } = {
   things: {

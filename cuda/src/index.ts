@@ -33,3 +33,4 @@ export { driver } from "../driver/index.ts";
 export { workerSymbols } from "../worker-symbols.ts";
 export { nvml, unsupported as unsupportedNvml } from "../nvml/index.ts";
 export type { NvmlFunction, NvmlGroup, Parameter as NvmlParameter } from "../nvml/schema.ts";
+export { type WorkerPart, workerParts } from "../worker-parts.ts";

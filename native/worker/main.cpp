@@ -13,7 +13,7 @@
 #include "worker/process/containment.h"
 #include "worker/process/health.h"
 #include "worker/process/supervisor.h"
-#include "worker/session/device_output.h"
+#include "worker/core/device_output.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "protocol/gen/handle_kind.h"
-#include "worker/session/executor.h"
+#include "worker/loopback_worker.h"
 
 namespace millpond::worker {
 namespace {
@@ -25,101 +25,103 @@ namespace {
   return isTooMuch ? UINT64_MAX : bytes;
 }
 
-CUresult runCopy(Executor& executor, const cmd::Decoded<cmd::Copy>& in) {
+CUresult runCopy(const CommandParts& parts, const cmd::Decoded<cmd::Copy>& in) {
   SessionRange to;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.to, bytesOf(in.fixed.bytes, 1), to)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.to, bytesOf(in.fixed.bytes, 1), to)) {
     return refused;
   }
   SessionRange from;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.from, bytesOf(in.fixed.bytes, 1), from)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.from, bytesOf(in.fixed.bytes, 1), from)) {
     return refused;
   }
   CUstream stream = nullptr;
-  if (!executor.stream(in.fixed.stream, stream)) {
-    return executor.violation("Copy: stream is no stream of the session");
+  if (!parts.session.stream(in.fixed.stream, stream)) {
+    return parts.session.violation("Copy: stream is no stream of the session");
   }
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuCopyAsync;
+  const auto call = parts.session.driver().cuCopyAsync;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(to.device(), from.device(), in.fixed.bytes, stream);
 }
 
-CUresult runStreamMake(Executor& executor, const cmd::Decoded<cmd::StreamMake>& in) {
+CUresult runStreamMake(const CommandParts& parts, const cmd::Decoded<cmd::StreamMake>& in) {
   CUstream phStream = nullptr;
-  const auto call = executor.driver().cuStreamMake;
-  CUresult result = executor.admit(HandleKind::kStream);
+  const auto call = parts.session.driver().cuStreamMake;
+  CUresult result = parts.objects.admit(HandleKind::kStream);
   if (result == CUDA_SUCCESS) result = call == nullptr ? CUDA_ERROR_NOT_SUPPORTED : call(
     &phStream, in.fixed.flags, in.fixed.priority);
-  if (!executor.adopt(HandleKind::kStream, in.fixed.phStream, result == CUDA_SUCCESS ? phStream : nullptr)) {
-    return executor.violation("StreamMake: phStream is in use already");
+  if (!parts.objects.adopt(HandleKind::kStream, in.fixed.phStream, result == CUDA_SUCCESS ? phStream : nullptr)) {
+    return parts.session.violation("StreamMake: phStream is in use already");
   }
   return result;
 }
 
-CUresult runStreamEndV2(Executor& executor, const cmd::Decoded<cmd::StreamEndV2>& in) {
+CUresult runStreamEndV2(const CommandParts& parts, const cmd::Decoded<cmd::StreamEndV2>& in) {
   CUstream hStream = nullptr;
-  if (!executor.handle(HandleKind::kStream, in.fixed.hStream, hStream)) {
-    return executor.violation("StreamEndV2: hStream is no stream of the session");
+  if (!parts.session.handle(HandleKind::kStream, in.fixed.hStream, hStream)) {
+    return parts.session.violation("StreamEndV2: hStream is no stream of the session");
   }
-  if (!executor.drop(HandleKind::kStream, in.fixed.hStream)) {
-    return executor.violation("StreamEndV2: hStream is no stream of the session");
+  if (!parts.objects.drop(HandleKind::kStream, in.fixed.hStream)) {
+    return parts.session.violation("StreamEndV2: hStream is no stream of the session");
   }
   if (hStream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuStreamEnd_v2;
+  const auto call = parts.session.driver().cuStreamEnd_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hStream);
 }
 
-CUresult runStreamWait(Executor& executor, const cmd::Decoded<cmd::StreamWait>& in) {
+CUresult runStreamWait(const CommandParts& parts, const cmd::Decoded<cmd::StreamWait>& in) {
   CUstream hStream = nullptr;
-  if (!executor.stream(in.fixed.hStream, hStream)) {
-    return executor.violation("StreamWait: hStream is no stream of the session");
+  if (!parts.session.stream(in.fixed.hStream, hStream)) {
+    return parts.session.violation("StreamWait: hStream is no stream of the session");
   }
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
   CUevent hEvent = nullptr;
   if (in.fixed.hEvent != 0) {
-    if (!executor.handle(HandleKind::kEvent, in.fixed.hEvent, hEvent)) {
-      return executor.violation("StreamWait: hEvent is no event of the session");
+    if (!parts.session.handle(HandleKind::kEvent, in.fixed.hEvent, hEvent)) {
+      return parts.session.violation("StreamWait: hEvent is no event of the session");
     }
     if (hEvent == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   }
-  const auto call = executor.driver().cuStreamWait;
+  const auto call = parts.session.driver().cuStreamWait;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hStream, hEvent);
 }
 
-CUresult runPaint(Executor& executor, const cmd::Decoded<cmd::Paint>& in) {
+CUresult runPaint(const CommandParts& parts, const cmd::Decoded<cmd::Paint>& in) {
   CUextent extent;
   static_assert(sizeof extent == sizeof in.fixed.extent);
   std::memcpy(&extent, in.fixed.extent, sizeof extent);
   CUextent limit;
   static_assert(sizeof limit == sizeof in.fixed.limit);
   std::memcpy(&limit, in.fixed.limit, sizeof limit);
-  const auto call = executor.driver().cuPaint;
+  const auto call = parts.session.driver().cuPaint;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(static_cast<CUcolour>(in.fixed.colour), &extent, in.fixed.hasLimit != 0 ? &limit : nullptr);
 }
 
-CUresult runWrite(Executor& executor, const cmd::Decoded<cmd::Write>& in) {
-  if (in.tail[0].size() > cmd::kMaxStringBytes) return executor.violation("Write: text is too long");
+CUresult runWrite(const CommandParts& parts, const cmd::Decoded<cmd::Write>& in) {
+  if (in.tail[0].size() > cmd::kMaxStringBytes) return parts.session.violation("Write: text is too long");
   const std::string text(reinterpret_cast<const char*>(in.tail[0].data()), in.tail[0].size());
   if (in.tail[1].size() / sizeof(unsigned int) != in.fixed.count || in.tail[1].size() % sizeof(unsigned int) != 0) {
-    return executor.violation("Write: values has not the length that count says");
+    return parts.session.violation("Write: values has not the length that count says");
   }
   std::vector<unsigned int> values(in.fixed.count);
   if (!in.tail[1].empty()) std::memcpy(values.data(), in.tail[1].data(), in.tail[1].size());
-  const auto call = executor.driver().cuWrite;
+  const auto call = parts.session.driver().cuWrite;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(text.c_str(), values.data(), in.fixed.count);
 }
 
-CUresult runAsk(Executor& executor, const cmd::Decoded<cmd::Ask>& in) {
+CUresult runAsk(const CommandParts& parts, const cmd::Decoded<cmd::Ask>& in) {
   int answer{};
   CUcolour colour{};
   CUextent extent{};
   CUdevice dev = 0;
-  if (!executor.device(in.fixed.dev, dev)) return executor.violation("Ask: dev is no device of the session");
-  const auto call = executor.driver().cuAsk;
+  if (!parts.session.device(in.fixed.dev, dev)) {
+    return parts.session.violation("Ask: dev is no device of the session");
+  }
+  const auto call = parts.session.driver().cuAsk;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&answer, &colour, &extent, dev);
   if (result == CUDA_SUCCESS) {
@@ -128,51 +130,51 @@ CUresult runAsk(Executor& executor, const cmd::Decoded<cmd::Ask>& in) {
     reply.colour = static_cast<int32_t>(colour);
     static_assert(sizeof reply.extent == sizeof extent);
     std::memcpy(reply.extent, &extent, sizeof extent);
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runFuncAsk(Executor& executor, const cmd::Decoded<cmd::FuncAsk>& in) {
+CUresult runFuncAsk(const CommandParts& parts, const cmd::Decoded<cmd::FuncAsk>& in) {
   int answer{};
   CUfunction func = nullptr;
-  if (!executor.functionOrKernel(in.fixed.func, func)) {
-    return executor.violation("FuncAsk: func is no function or kernel of the session");
+  if (!parts.functions.functionOrKernel(in.fixed.func, func)) {
+    return parts.session.violation("FuncAsk: func is no function or kernel of the session");
   }
   if (func == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuFuncAsk;
+  const auto call = parts.session.driver().cuFuncAsk;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&answer, func, in.fixed.what);
   if (result == CUDA_SUCCESS) {
     cmd::FuncAskReply reply{};
     reply.answer = answer;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runFuncTell(Executor& executor, const cmd::Decoded<cmd::FuncTell>& in) {
+CUresult runFuncTell(const CommandParts& parts, const cmd::Decoded<cmd::FuncTell>& in) {
   CUfunction func = nullptr;
-  if (!executor.functionOrKernel(in.fixed.func, func)) {
-    return executor.violation("FuncTell: func is no function or kernel of the session");
+  if (!parts.functions.functionOrKernel(in.fixed.func, func)) {
+    return parts.session.violation("FuncTell: func is no function or kernel of the session");
   }
   if (func == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuFuncTell;
+  const auto call = parts.session.driver().cuFuncTell;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(func, in.fixed.what, in.fixed.value);
 }
 
-CUresult runBound(Executor& executor, const cmd::Decoded<cmd::Bound>& in) {
+CUresult runBound(const CommandParts& parts, const cmd::Decoded<cmd::Bound>& in) {
   CUevent event = nullptr;
   size_t offset{};
   int now[4]{};
   int wanted[4];
   static_assert(sizeof wanted == sizeof in.fixed.wanted);
   std::memcpy(wanted, in.fixed.wanted, sizeof wanted);
-  const auto call = executor.driver().cuBound;
+  const auto call = parts.session.driver().cuBound;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&event, in.fixed.hasOffset != 0 ? &offset : nullptr, now, wanted);
-  const uint64_t eventWire = executor.wireOf(HandleKind::kEvent, event);
+  const uint64_t eventWire = parts.session.wireOf(HandleKind::kEvent, event);
   if (result == CUDA_SUCCESS && eventWire == 0) result = CUDA_ERROR_INVALID_VALUE;
   if (result == CUDA_SUCCESS) {
     cmd::BoundReply reply{};
@@ -180,60 +182,55 @@ CUresult runBound(Executor& executor, const cmd::Decoded<cmd::Bound>& in) {
     reply.offset = offset;
     static_assert(sizeof reply.now == sizeof now);
     std::memcpy(reply.now, now, sizeof now);
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
+CUresult runLoad(const CommandParts& parts, const cmd::Decoded<cmd::Load>& in) {
+  return parts.things.onLoad(in);
+}
+
+CUresult runSyncStream(const CommandParts& parts, const cmd::Decoded<cmd::SyncStream>& in) {
+  return parts.things.onSyncStream(in);
+}
+
 using Bytes = std::span<const std::byte>;
-using Handler = CUresult (*)(Executor&, Bytes, Bytes);
+using Handler = CUresult (*)(const CommandParts&, Bytes, Bytes);
 
-/// Checks that precede every command; CUDA_SUCCESS if it may run.
-template <typename Command>
-CUresult admit(Executor& executor, Bytes head, Bytes body, cmd::Decoded<Command>& in) {
-  if (!cmd::decode(head, body, in)) return executor.violation("a command has the wrong length");
+/// Runs a command after the checks that precede every command.
+template <typename Command, CUresult (*run)(const CommandParts&, const cmd::Decoded<Command>&)>
+CUresult execute(const CommandParts& parts, Bytes head, Bytes body) {
+  cmd::Decoded<Command> in;
+  if (!cmd::decode(head, body, in)) return parts.session.violation("a command has the wrong length");
   // A reply may be deferred until it is due; a command that nothing waits for would defer it forever.
-  if (Command::kHasReply && !executor.isAwaited()) return executor.violation("nobody waits for its answer");
-  return CUDA_SUCCESS;
-}
-
-template <typename Command, CUresult (*run)(Executor&, const cmd::Decoded<Command>&)>
-CUresult generated(Executor& executor, Bytes head, Bytes body) {
-  cmd::Decoded<Command> in;
-  const CUresult refused = admit(executor, head, body, in);
-  return refused ? refused : run(executor, in);
-}
-
-template <typename Command, CUresult (Executor::*run)(const cmd::Decoded<Command>&)>
-CUresult byHand(Executor& executor, Bytes head, Bytes body) {
-  cmd::Decoded<Command> in;
-  const CUresult refused = admit(executor, head, body, in);
-  return refused ? refused : (executor.*run)(in);
+  if (Command::kHasReply && !parts.session.isAwaited()) return parts.session.violation("nobody waits for its answer");
+  return run(parts, in);
 }
 
 // By Op.
 constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     nullptr,
-    &generated<cmd::Ask, &runAsk>,
-    &generated<cmd::Bound, &runBound>,
-    &generated<cmd::Copy, &runCopy>,
-    &generated<cmd::FuncAsk, &runFuncAsk>,
-    &generated<cmd::FuncTell, &runFuncTell>,
-    &byHand<cmd::Load, &Executor::onLoad>,
-    &generated<cmd::Paint, &runPaint>,
-    &generated<cmd::StreamEndV2, &runStreamEndV2>,
-    &generated<cmd::StreamMake, &runStreamMake>,
-    &generated<cmd::StreamWait, &runStreamWait>,
-    &byHand<cmd::SyncStream, &Executor::onSyncStream>,
-    &generated<cmd::Write, &runWrite>,
+    &execute<cmd::Ask, &runAsk>,
+    &execute<cmd::Bound, &runBound>,
+    &execute<cmd::Copy, &runCopy>,
+    &execute<cmd::FuncAsk, &runFuncAsk>,
+    &execute<cmd::FuncTell, &runFuncTell>,
+    &execute<cmd::Load, &runLoad>,
+    &execute<cmd::Paint, &runPaint>,
+    &execute<cmd::StreamEndV2, &runStreamEndV2>,
+    &execute<cmd::StreamMake, &runStreamMake>,
+    &execute<cmd::StreamWait, &runStreamWait>,
+    &execute<cmd::SyncStream, &runSyncStream>,
+    &execute<cmd::Write, &runWrite>,
 };
 
 }  // namespace
 
-CUresult dispatch(Executor& executor, cmd::Op op, Bytes head, Bytes body) {
+CUresult dispatch(const CommandParts& parts, cmd::Op op, Bytes head, Bytes body) {
   const auto number = static_cast<uint16_t>(op);
-  if (number == 0 || number >= cmd::kOpLimit) return executor.violation("no command has this number");
-  return kHandlers[number](executor, head, body);
+  if (number == 0 || number >= cmd::kOpLimit) return parts.session.violation("no command has this number");
+  return kHandlers[number](parts, head, body);
 }
 
 }  // namespace millpond::worker

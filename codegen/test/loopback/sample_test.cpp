@@ -35,7 +35,7 @@ int madeStream;  // its address is the driver's handle
 void reset() {
   seen = {};
   loopback() = {};
-  auto& table = loopback().executor.table;
+  auto& table = loopback().worker.table;
   table.cuCopyAsync = [](CUdeviceptr, CUdeviceptr, size_t bytes, CUstream stream) {
     seen.bytes = bytes;
     seen.stream = stream;
@@ -92,8 +92,8 @@ void reset() {
 }  // namespace
 
 namespace millpond::worker {
-CUresult Executor::onLoad(const cmd::Decoded<cmd::Load>&) { return CUDA_ERROR_UNKNOWN; }
-CUresult Executor::onSyncStream(const cmd::Decoded<cmd::SyncStream>& in) {
+CUresult LoopbackWorker::onLoad(const cmd::Decoded<cmd::Load>&) { return CUDA_ERROR_UNKNOWN; }
+CUresult LoopbackWorker::onSyncStream(const cmd::Decoded<cmd::SyncStream>& in) {
   seen.stream = reinterpret_cast<CUstream>(in.fixed.stream);
   reply(cmd::SyncStreamReply{});
   return CUDA_SUCCESS;
@@ -130,8 +130,8 @@ TEST("an address reaches the driver only where all of its extent is the session'
   CHECK_EQ(seen.bytes, 0u);
   cuCopy(1, 2, 300);
   CHECK_EQ(seen.bytes, 300u);
-  for (const uint64_t bytes : loopback().executor.gate.asked) CHECK_EQ(bytes, 300u);
-  CHECK_EQ(loopback().executor.gate.asked.size(), 5u);
+  for (const uint64_t bytes : loopback().worker.gate.asked) CHECK_EQ(bytes, 300u);
+  CHECK_EQ(loopback().worker.gate.asked.size(), 5u);
 }
 
 TEST("handles are invented by the client and mapped by the worker") {
@@ -146,7 +146,7 @@ TEST("handles are invented by the client and mapped by the worker") {
   CHECK_EQ(cuStreamEnd(stream), CUDA_SUCCESS);
   CHECK_EQ(cuStreamWait(stream, nullptr), CUDA_ERROR_INVALID_HANDLE);
   CHECK_EQ(cuStreamEnd_v2(stream), CUDA_ERROR_INVALID_HANDLE);
-  CHECK(loopback().executor.handles.empty());
+  CHECK(loopback().worker.handles.empty());
 }
 
 TEST("wrong arguments fail at the call and send nothing") {
@@ -211,7 +211,7 @@ TEST("a handle is found again by the driver's object, and several elements cross
   size_t offset = 0;
   int now[4] = {}, wanted[4] = {1, 2, 3, 4};
   CHECK_EQ(cuBound(&event, &offset, now, wanted), CUDA_ERROR_INVALID_VALUE);
-  loopback().executor.handles[{HandleKind::kEvent, 0x77}] = &object;
+  loopback().worker.handles[{HandleKind::kEvent, 0x77}] = &object;
   CHECK_EQ(cuBound(&event, &offset, now, wanted), CUDA_SUCCESS);
   CHECK_EQ(reinterpret_cast<uint64_t>(event), 0x77u);
   CHECK_EQ(offset, 16u);
@@ -228,8 +228,8 @@ TEST("kept answers are asked once for each function, and again when they may hav
   reset();
   loopback().handles[0x50] = {HandleKind::kFunction, {}};
   loopback().handles[0x51] = {HandleKind::kFunction, {}};
-  loopback().executor.handles[{HandleKind::kFunction, 0x50}] = &madeStream;
-  loopback().executor.handles[{HandleKind::kFunction, 0x51}] = &madeStream;
+  loopback().worker.handles[{HandleKind::kFunction, 0x50}] = &madeStream;
+  loopback().worker.handles[{HandleKind::kFunction, 0x51}] = &madeStream;
   const auto one = reinterpret_cast<CUfunction>(uint64_t{0x50});
   const auto other = reinterpret_cast<CUfunction>(uint64_t{0x51});
   int answer = 0;
@@ -274,12 +274,12 @@ TEST("a handle whose creation failed is known, but of no use") {
   CHECK_EQ(cuStreamEnd_v2(stream), CUDA_SUCCESS);
   CHECK_EQ(loopback().lastAsync, CUDA_ERROR_INVALID_HANDLE);
   CHECK(seen.stream != nullptr);  // the driver was asked nothing
-  CHECK(loopback().executor.violations.empty());
+  CHECK(loopback().worker.violations.empty());
 }
 
 TEST("a driver without a function answers not supported") {
   reset();
-  loopback().executor.table.cuAsk = worker::Driver{}.cuAsk;
+  loopback().worker.table.cuAsk = worker::Driver{}.cuAsk;
   CUextent extent{};
   CUcolour colour{};
   CHECK_EQ(cuAsk(nullptr, &colour, &extent, 0), CUDA_ERROR_NOT_SUPPORTED);
@@ -287,12 +287,12 @@ TEST("a driver without a function answers not supported") {
 
 TEST("bad commands are violations and reach no driver") {
   reset();
-  auto& executor = loopback().executor;
+  auto& far = loopback().worker;
   const auto run = [&](cmd::Op op, std::span<const std::byte> body) {
-    executor.violations.clear();
-    CHECK_EQ(worker::dispatch(executor, op, body, body), CUDA_ERROR_DEVICE_UNAVAILABLE);
-    CHECK_EQ(executor.violations.size(), 1u);
-    return executor.violations[0];
+    far.violations.clear();
+    CHECK_EQ(worker::dispatch(far.parts(), op, body, body), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    CHECK_EQ(far.violations.size(), 1u);
+    return far.violations[0];
   };
   const auto encoded = [](const auto& fixed, const auto&... tails) {
     using T = std::remove_cvref_t<decltype(fixed)>;
@@ -321,7 +321,7 @@ TEST("bad commands are violations and reach no driver") {
     std::memcpy(body.data(), &fixed, sizeof fixed);
     CHECK_EQ(run(cmd::Op::kWrite, body), std::string("a command has the wrong length"));
   }
-  executor.handles[{HandleKind::kStream, 5}] = &madeStream;
+  far.handles[{HandleKind::kStream, 5}] = &madeStream;
   CHECK_EQ(run(cmd::Op::kStreamMake, encoded(cmd::StreamMake{.phStream = 5})),
            std::string("StreamMake: phStream is in use already"));
 }

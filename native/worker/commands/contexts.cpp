@@ -112,7 +112,7 @@ void Executor::forgetContext(uint16_t number) {
   };
   waits_.forgetContext(number);
   frees_.forgetContext(number);
-  std::erase_if(textures_, [number](const auto& each) { return each.second.context == number; });
+  textures_.forgetContext(number);
   for (Hold& each : holds_) forget(each.mark);
   for (Landing& each : landings_) forget(each.mark);
   for (ReadMemory& each : readMemory_) forget(each.mark);
@@ -125,8 +125,7 @@ void Executor::forgetContext(uint16_t number) {
   contexts_.at(number).quiet = nullptr;
   journal_.forgetSettings(number);
   eventTimes_.forgetContext(number);
-  for (auto& [wire, function] : functions_)
-    if (function.inContext.size() > number) function.inContext[number] = nullptr;
+  functions_.forgetContext(number);
   if (contexts_.bound() == number) contexts_.use(contexts_.primaryOf(number));
 }
 
@@ -186,6 +185,16 @@ CUresult Executor::onContextWaitEvent(const cmd::Decoded<cmd::ContextWaitEvent>&
   const Context& context = contexts_.at(session_.current().context);
   if (context.green) return driver_.cuGreenCtxWaitEvent(context.green, event);
   return driver_.cuCtxWaitEvent(context.handle, event);
+}
+
+CUresult Executor::onPeerAccess(const cmd::Decoded<cmd::PeerAccess>& command) {
+  const uint32_t peer = command.fixed.peer;
+  if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (peer == 0 || peer > contexts_.size() || !contexts_.at(peer).handle) return CUDA_ERROR_INVALID_CONTEXT;
+  const auto call = command.fixed.enable ? driver_.cuCtxEnablePeerAccess : nullptr;
+  const auto undo = command.fixed.enable ? nullptr : driver_.cuCtxDisablePeerAccess;
+  if (call) return call(contexts_.at(peer).handle, 0);
+  return undo ? undo(contexts_.at(peer).handle) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 }  // namespace millpond::worker

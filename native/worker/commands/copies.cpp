@@ -233,4 +233,52 @@ bool Executor::progressLent() {
   return some;
 }
 
+CUresult Executor::onCopyBox(const cmd::Decoded<cmd::CopyBox>& command) {
+  const auto& box = command.fixed;
+  Stream s;
+  if (!stream(box.stream, s)) return violation("unknown stream");
+  if (box.width == 0 || box.height == 0 || box.depth == 0) return violation("a box of nothing");
+  CUDA_MEMCPY3D copy{};
+  const auto end = [&](uint64_t array, wire::Address address, uint64_t pitch, uint64_t rows, CUmemorytype& type,
+                       CUarray& handleOut, CUdeviceptr& device, auto& host, size_t& pitchOut, size_t& rowsOut) -> CUresult {
+    if (array) {
+      type = CU_MEMORYTYPE_ARRAY;
+      if (!handle(HandleKind::kArray, array, handleOut)) return violation("unknown array");
+      return handleOut ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    }
+    SessionRange range;
+    if (CUresult rc = addresses_.reach(
+            Box{.address = address, .pitch = pitch, .rows = rows, .width = box.width, .height = box.height, .depth = box.depth},
+            range))
+      return rc;
+    type = range.isHost() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    if (range.isHost()) host = range.host();
+    else device = range.device();
+    pitchOut = pitch;
+    rowsOut = rows;
+    return CUDA_SUCCESS;
+  };
+  if (CUresult rc = end(box.srcArray, box.srcAddress, box.srcPitch, box.srcRows, copy.srcMemoryType, copy.srcArray,
+                        copy.srcDevice, copy.srcHost, copy.srcPitch, copy.srcHeight))
+    return rc;
+  if (CUresult rc = end(box.dstArray, box.dstAddress, box.dstPitch, box.dstRows, copy.dstMemoryType, copy.dstArray,
+                        copy.dstDevice, copy.dstHost, copy.dstPitch, copy.dstHeight))
+    return rc;
+  if (box.srcArray) {
+    copy.srcXInBytes = box.srcX;
+    copy.srcY = box.srcY;
+    copy.srcZ = box.srcZ;
+  }
+  if (box.dstArray) {
+    copy.dstXInBytes = box.dstX;
+    copy.dstY = box.dstY;
+    copy.dstZ = box.dstZ;
+  }
+  copy.WidthInBytes = box.width;
+  copy.Height = box.height;
+  copy.Depth = box.depth;
+  if (!driver_.cuMemcpy3DAsync_v2) return CUDA_ERROR_NOT_SUPPORTED;
+  return driver_.cuMemcpy3DAsync_v2(&copy, s.handle);
+}
+
 }  // namespace millpond::worker

@@ -141,9 +141,9 @@ CUresult Executor::onGreenStream(const cmd::Decoded<cmd::GreenStream>& command) 
   const CUgreenCtx green = contexts_.bound() ? contexts_.at(contexts_.bound()).green : nullptr;
   if (!green) return violation("the context is no green one");
   CUstream stream = nullptr;
-  CUresult rc = admit(HandleKind::kStream);
+  CUresult rc = objects_.admit(HandleKind::kStream);
   if (!rc) rc = driver_.cuGreenCtxStreamCreate(&stream, green, command.fixed.flags, command.fixed.priority);
-  if (!adopt(HandleKind::kStream, command.fixed.stream, rc ? nullptr : stream))
+  if (!objects_.adopt(HandleKind::kStream, command.fixed.stream, rc ? nullptr : stream))
     return violation("a stream of this number is in use already");
   return rc;
 }

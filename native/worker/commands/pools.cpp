@@ -133,10 +133,4 @@ CUresult Executor::refuseCapture(const Stream& s) const {
   return status == CU_STREAM_CAPTURE_STATUS_NONE ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-void Executor::synchronisePools() {
-  std::vector<MemoryPools::Block> released;
-  memory_.pools().synchronise(frees_.lastNumber(), released);
-  memory_.giveBack(released);
-}
-
 }  // namespace millpond::worker

@@ -303,10 +303,10 @@ CUresult Executor::onShareEvent(const cmd::Decoded<cmd::ShareEvent>& command) {
 CUresult Executor::onOpenEvent(const cmd::Decoded<cmd::OpenEvent>& command) {
   const uint64_t wire = command.fixed.event;
   CUevent event = nullptr;
-  CUresult rc = admit(HandleKind::kEvent);
+  CUresult rc = objects_.admit(HandleKind::kEvent);
   if (!rc) rc = openEvent(handleIn(command.fixed.handle), event);
   // Under its number in any case, as with every object that the client invents a handle for.
-  return adopt(HandleKind::kEvent, wire, event) ? rc : violation("event " + std::to_string(wire) + " is in use already");
+  return objects_.adopt(HandleKind::kEvent, wire, event) ? rc : violation("event " + std::to_string(wire) + " is in use already");
 }
 
 CUresult Executor::openEvent(const Sharing::Handle& handle, CUevent& event) {

@@ -9,6 +9,22 @@
 #include <vector>
 
 #include "protocol/gen/handle_kind.h"
+#include "worker/commands/arrays/arrays.h"
+#include "worker/commands/arrays/tensor_maps.h"
+#include "worker/commands/arrays/textures.h"
+#include "worker/commands/memory/host_memory.h"
+#include "worker/commands/memory/memory_operations.h"
+#include "worker/commands/memory/virtual_memory.h"
+#include "worker/commands/modules/functions.h"
+#include "worker/commands/modules/images.h"
+#include "worker/commands/modules/launches.h"
+#include "worker/commands/modules/links.h"
+#include "worker/commands/modules/modules.h"
+#include "worker/commands/streams/streams.h"
+#include "worker/commands/streams/topology.h"
+#include "worker/core/session_core.h"
+#include "worker/core/session_objects.h"
+#include "worker/memory/address_gate.h"
 #include "worker/session/executor.h"
 
 namespace millpond::worker {
@@ -24,1619 +40,2147 @@ namespace {
   return isTooMuch ? UINT64_MAX : bytes;
 }
 
-CUresult runDeviceCanAccessPeer(Executor& executor, const cmd::Decoded<cmd::DeviceCanAccessPeer>& in) {
+CUresult runDeviceCanAccessPeer(const CommandParts& parts, const cmd::Decoded<cmd::DeviceCanAccessPeer>& in) {
   int canAccessPeer{};
   CUdevice dev = 0;
-  if (!executor.device(in.fixed.dev, dev)) {
-    return executor.violation("DeviceCanAccessPeer: dev is no device of the session");
+  if (!parts.session.device(in.fixed.dev, dev)) {
+    return parts.session.violation("DeviceCanAccessPeer: dev is no device of the session");
   }
   CUdevice peerDev = 0;
-  if (!executor.device(in.fixed.peerDev, peerDev)) {
-    return executor.violation("DeviceCanAccessPeer: peerDev is no device of the session");
+  if (!parts.session.device(in.fixed.peerDev, peerDev)) {
+    return parts.session.violation("DeviceCanAccessPeer: peerDev is no device of the session");
   }
-  const auto call = executor.driver().cuDeviceCanAccessPeer;
+  const auto call = parts.session.driver().cuDeviceCanAccessPeer;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&canAccessPeer, dev, peerDev);
   if (result == CUDA_SUCCESS) {
     cmd::DeviceCanAccessPeerReply reply{};
     reply.canAccessPeer = canAccessPeer;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runDeviceGetP2PAttribute(Executor& executor, const cmd::Decoded<cmd::DeviceGetP2PAttribute>& in) {
+CUresult runDeviceGetP2PAttribute(const CommandParts& parts,
+                                  const cmd::Decoded<cmd::DeviceGetP2PAttribute>& in) {
   int value{};
   CUdevice srcDevice = 0;
-  if (!executor.device(in.fixed.srcDevice, srcDevice)) {
-    return executor.violation("DeviceGetP2PAttribute: srcDevice is no device of the session");
+  if (!parts.session.device(in.fixed.srcDevice, srcDevice)) {
+    return parts.session.violation("DeviceGetP2PAttribute: srcDevice is no device of the session");
   }
   CUdevice dstDevice = 0;
-  if (!executor.device(in.fixed.dstDevice, dstDevice)) {
-    return executor.violation("DeviceGetP2PAttribute: dstDevice is no device of the session");
+  if (!parts.session.device(in.fixed.dstDevice, dstDevice)) {
+    return parts.session.violation("DeviceGetP2PAttribute: dstDevice is no device of the session");
   }
-  const auto call = executor.driver().cuDeviceGetP2PAttribute;
+  const auto call = parts.session.driver().cuDeviceGetP2PAttribute;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&value, static_cast<CUdevice_P2PAttribute>(in.fixed.attrib), srcDevice,
                                      dstDevice);
   if (result == CUDA_SUCCESS) {
     cmd::DeviceGetP2PAttributeReply reply{};
     reply.value = value;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runFlushGPUDirectRDMAWrites(Executor& executor,
+CUresult runFlushGPUDirectRDMAWrites(const CommandParts& parts,
                                      const cmd::Decoded<cmd::FlushGPUDirectRDMAWrites>& in) {
-  const auto call = executor.driver().cuFlushGPUDirectRDMAWrites;
+  const auto call = parts.session.driver().cuFlushGPUDirectRDMAWrites;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(static_cast<CUflushGPUDirectRDMAWritesTarget>(in.fixed.target),
               static_cast<CUflushGPUDirectRDMAWritesScope>(in.fixed.scope));
 }
 
-CUresult runDeviceGetExecAffinitySupport(Executor& executor,
+CUresult runDeviceGetExecAffinitySupport(const CommandParts& parts,
                                          const cmd::Decoded<cmd::DeviceGetExecAffinitySupport>& in) {
   int pi{};
   CUdevice dev = 0;
-  if (!executor.device(in.fixed.dev, dev)) {
-    return executor.violation("DeviceGetExecAffinitySupport: dev is no device of the session");
+  if (!parts.session.device(in.fixed.dev, dev)) {
+    return parts.session.violation("DeviceGetExecAffinitySupport: dev is no device of the session");
   }
-  const auto call = executor.driver().cuDeviceGetExecAffinitySupport;
+  const auto call = parts.session.driver().cuDeviceGetExecAffinitySupport;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&pi, static_cast<CUexecAffinityType>(in.fixed.type), dev);
   if (result == CUDA_SUCCESS) {
     cmd::DeviceGetExecAffinitySupportReply reply{};
     reply.pi = pi;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runDeviceGetTexture1DLinearMaxWidth(Executor& executor,
+CUresult runDeviceGetTexture1DLinearMaxWidth(const CommandParts& parts,
                                              const cmd::Decoded<cmd::DeviceGetTexture1DLinearMaxWidth>& in) {
   size_t maxWidthInElements{};
   CUdevice dev = 0;
-  if (!executor.device(in.fixed.dev, dev)) {
-    return executor.violation("DeviceGetTexture1DLinearMaxWidth: dev is no device of the session");
+  if (!parts.session.device(in.fixed.dev, dev)) {
+    return parts.session.violation("DeviceGetTexture1DLinearMaxWidth: dev is no device of the session");
   }
-  const auto call = executor.driver().cuDeviceGetTexture1DLinearMaxWidth;
+  const auto call = parts.session.driver().cuDeviceGetTexture1DLinearMaxWidth;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&maxWidthInElements, static_cast<CUarray_format>(in.fixed.format),
                                      in.fixed.numChannels, dev);
   if (result == CUDA_SUCCESS) {
     cmd::DeviceGetTexture1DLinearMaxWidthReply reply{};
     reply.maxWidthInElements = maxWidthInElements;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runCtxGetLimit(Executor& executor, const cmd::Decoded<cmd::CtxGetLimit>& in) {
+CUresult runCtxGetLimit(const CommandParts& parts, const cmd::Decoded<cmd::CtxGetLimit>& in) {
   size_t pvalue{};
-  const auto call = executor.driver().cuCtxGetLimit;
+  const auto call = parts.session.driver().cuCtxGetLimit;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&pvalue, static_cast<CUlimit>(in.fixed.limit));
   if (result == CUDA_SUCCESS) {
     cmd::CtxGetLimitReply reply{};
     reply.pvalue = pvalue;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runCtxResetPersistingL2Cache(Executor& executor,
+CUresult runCtxResetPersistingL2Cache(const CommandParts& parts,
                                       const cmd::Decoded<cmd::CtxResetPersistingL2Cache>&) {
-  const auto call = executor.driver().cuCtxResetPersistingL2Cache;
+  const auto call = parts.session.driver().cuCtxResetPersistingL2Cache;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call();
 }
 
-CUresult runCtxGetExecAffinity(Executor& executor, const cmd::Decoded<cmd::CtxGetExecAffinity>& in) {
+CUresult runCtxGetExecAffinity(const CommandParts& parts, const cmd::Decoded<cmd::CtxGetExecAffinity>& in) {
   CUexecAffinityParam pExecAffinity{};
-  const auto call = executor.driver().cuCtxGetExecAffinity;
+  const auto call = parts.session.driver().cuCtxGetExecAffinity;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&pExecAffinity, static_cast<CUexecAffinityType>(in.fixed.type));
   if (result == CUDA_SUCCESS) {
     cmd::CtxGetExecAffinityReply reply{};
     static_assert(sizeof reply.pExecAffinity == sizeof pExecAffinity);
     std::memcpy(reply.pExecAffinity, &pExecAffinity, sizeof pExecAffinity);
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runMemcpyDtoDV2(Executor& executor, const cmd::Decoded<cmd::MemcpyDtoDV2>& in) {
+CUresult runMemcpyDtoDV2(const CommandParts& parts, const cmd::Decoded<cmd::MemcpyDtoDV2>& in) {
   SessionRange dstDevice;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.ByteCount, 1), dstDevice)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.dstDevice, bytesOf(in.fixed.ByteCount, 1), dstDevice)) {
     return refused;
   }
   SessionRange srcDevice;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.srcDevice, bytesOf(in.fixed.ByteCount, 1), srcDevice)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.srcDevice, bytesOf(in.fixed.ByteCount, 1), srcDevice)) {
     return refused;
   }
   CUstream stream = nullptr;
-  if (!executor.stream(in.fixed.stream, stream)) {
-    return executor.violation("MemcpyDtoDV2: stream is no stream of the session");
+  if (!parts.session.stream(in.fixed.stream, stream)) {
+    return parts.session.violation("MemcpyDtoDV2: stream is no stream of the session");
   }
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuMemcpyDtoDAsync_v2;
+  const auto call = parts.session.driver().cuMemcpyDtoDAsync_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(dstDevice.device(), srcDevice.device(), in.fixed.ByteCount, stream);
 }
 
-CUresult runMemcpyDtoDAsyncV2(Executor& executor, const cmd::Decoded<cmd::MemcpyDtoDAsyncV2>& in) {
+CUresult runMemcpyDtoDAsyncV2(const CommandParts& parts, const cmd::Decoded<cmd::MemcpyDtoDAsyncV2>& in) {
   SessionRange dstDevice;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.ByteCount, 1), dstDevice)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.dstDevice, bytesOf(in.fixed.ByteCount, 1), dstDevice)) {
     return refused;
   }
   SessionRange srcDevice;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.srcDevice, bytesOf(in.fixed.ByteCount, 1), srcDevice)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.srcDevice, bytesOf(in.fixed.ByteCount, 1), srcDevice)) {
     return refused;
   }
   CUstream hStream = nullptr;
-  if (!executor.stream(in.fixed.hStream, hStream)) {
-    return executor.violation("MemcpyDtoDAsyncV2: hStream is no stream of the session");
+  if (!parts.session.stream(in.fixed.hStream, hStream)) {
+    return parts.session.violation("MemcpyDtoDAsyncV2: hStream is no stream of the session");
   }
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuMemcpyDtoDAsync_v2;
+  const auto call = parts.session.driver().cuMemcpyDtoDAsync_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(dstDevice.device(), srcDevice.device(), in.fixed.ByteCount, hStream);
 }
 
-CUresult runMemsetD8V2(Executor& executor, const cmd::Decoded<cmd::MemsetD8V2>& in) {
+CUresult runMemsetD8V2(const CommandParts& parts, const cmd::Decoded<cmd::MemsetD8V2>& in) {
   SessionRange dstDevice;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.N, 1), dstDevice)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.dstDevice, bytesOf(in.fixed.N, 1), dstDevice)) {
     return refused;
   }
   CUstream stream = nullptr;
-  if (!executor.stream(in.fixed.stream, stream)) {
-    return executor.violation("MemsetD8V2: stream is no stream of the session");
+  if (!parts.session.stream(in.fixed.stream, stream)) {
+    return parts.session.violation("MemsetD8V2: stream is no stream of the session");
   }
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuMemsetD8Async;
+  const auto call = parts.session.driver().cuMemsetD8Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(dstDevice.device(), in.fixed.uc, in.fixed.N, stream);
 }
 
-CUresult runMemsetD16V2(Executor& executor, const cmd::Decoded<cmd::MemsetD16V2>& in) {
+CUresult runMemsetD16V2(const CommandParts& parts, const cmd::Decoded<cmd::MemsetD16V2>& in) {
   SessionRange dstDevice;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.N, 2), dstDevice)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.dstDevice, bytesOf(in.fixed.N, 2), dstDevice)) {
     return refused;
   }
   CUstream stream = nullptr;
-  if (!executor.stream(in.fixed.stream, stream)) {
-    return executor.violation("MemsetD16V2: stream is no stream of the session");
+  if (!parts.session.stream(in.fixed.stream, stream)) {
+    return parts.session.violation("MemsetD16V2: stream is no stream of the session");
   }
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuMemsetD16Async;
+  const auto call = parts.session.driver().cuMemsetD16Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(dstDevice.device(), in.fixed.us, in.fixed.N, stream);
 }
 
-CUresult runMemsetD32V2(Executor& executor, const cmd::Decoded<cmd::MemsetD32V2>& in) {
+CUresult runMemsetD32V2(const CommandParts& parts, const cmd::Decoded<cmd::MemsetD32V2>& in) {
   SessionRange dstDevice;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.N, 4), dstDevice)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.dstDevice, bytesOf(in.fixed.N, 4), dstDevice)) {
     return refused;
   }
   CUstream stream = nullptr;
-  if (!executor.stream(in.fixed.stream, stream)) {
-    return executor.violation("MemsetD32V2: stream is no stream of the session");
+  if (!parts.session.stream(in.fixed.stream, stream)) {
+    return parts.session.violation("MemsetD32V2: stream is no stream of the session");
   }
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuMemsetD32Async;
+  const auto call = parts.session.driver().cuMemsetD32Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(dstDevice.device(), in.fixed.ui, in.fixed.N, stream);
 }
 
-CUresult runMemsetD2D8V2(Executor& executor, const cmd::Decoded<cmd::MemsetD2D8V2>& in) {
+CUresult runMemsetD2D8V2(const CommandParts& parts, const cmd::Decoded<cmd::MemsetD2D8V2>& in) {
   SessionRange dstDevice;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.Width, 1, in.fixed.dstPitch, in.fixed.Height), dstDevice)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.dstDevice, bytesOf(in.fixed.Width, 1, in.fixed.dstPitch, in.fixed.Height), dstDevice)) {
     return refused;
   }
   CUstream stream = nullptr;
-  if (!executor.stream(in.fixed.stream, stream)) {
-    return executor.violation("MemsetD2D8V2: stream is no stream of the session");
+  if (!parts.session.stream(in.fixed.stream, stream)) {
+    return parts.session.violation("MemsetD2D8V2: stream is no stream of the session");
   }
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuMemsetD2D8Async;
+  const auto call = parts.session.driver().cuMemsetD2D8Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(dstDevice.device(), in.fixed.dstPitch, in.fixed.uc, in.fixed.Width, in.fixed.Height, stream);
 }
 
-CUresult runMemsetD2D16V2(Executor& executor, const cmd::Decoded<cmd::MemsetD2D16V2>& in) {
+CUresult runMemsetD2D16V2(const CommandParts& parts, const cmd::Decoded<cmd::MemsetD2D16V2>& in) {
   SessionRange dstDevice;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.Width, 2, in.fixed.dstPitch, in.fixed.Height), dstDevice)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.dstDevice, bytesOf(in.fixed.Width, 2, in.fixed.dstPitch, in.fixed.Height), dstDevice)) {
     return refused;
   }
   CUstream stream = nullptr;
-  if (!executor.stream(in.fixed.stream, stream)) {
-    return executor.violation("MemsetD2D16V2: stream is no stream of the session");
+  if (!parts.session.stream(in.fixed.stream, stream)) {
+    return parts.session.violation("MemsetD2D16V2: stream is no stream of the session");
   }
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuMemsetD2D16Async;
+  const auto call = parts.session.driver().cuMemsetD2D16Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(dstDevice.device(), in.fixed.dstPitch, in.fixed.us, in.fixed.Width, in.fixed.Height, stream);
 }
 
-CUresult runMemsetD2D32V2(Executor& executor, const cmd::Decoded<cmd::MemsetD2D32V2>& in) {
+CUresult runMemsetD2D32V2(const CommandParts& parts, const cmd::Decoded<cmd::MemsetD2D32V2>& in) {
   SessionRange dstDevice;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.Width, 4, in.fixed.dstPitch, in.fixed.Height), dstDevice)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.dstDevice, bytesOf(in.fixed.Width, 4, in.fixed.dstPitch, in.fixed.Height), dstDevice)) {
     return refused;
   }
   CUstream stream = nullptr;
-  if (!executor.stream(in.fixed.stream, stream)) {
-    return executor.violation("MemsetD2D32V2: stream is no stream of the session");
+  if (!parts.session.stream(in.fixed.stream, stream)) {
+    return parts.session.violation("MemsetD2D32V2: stream is no stream of the session");
   }
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuMemsetD2D32Async;
+  const auto call = parts.session.driver().cuMemsetD2D32Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(dstDevice.device(), in.fixed.dstPitch, in.fixed.ui, in.fixed.Width, in.fixed.Height, stream);
 }
 
-CUresult runMemsetD8Async(Executor& executor, const cmd::Decoded<cmd::MemsetD8Async>& in) {
+CUresult runMemsetD8Async(const CommandParts& parts, const cmd::Decoded<cmd::MemsetD8Async>& in) {
   SessionRange dstDevice;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.N, 1), dstDevice)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.dstDevice, bytesOf(in.fixed.N, 1), dstDevice)) {
     return refused;
   }
   CUstream hStream = nullptr;
-  if (!executor.stream(in.fixed.hStream, hStream)) {
-    return executor.violation("MemsetD8Async: hStream is no stream of the session");
+  if (!parts.session.stream(in.fixed.hStream, hStream)) {
+    return parts.session.violation("MemsetD8Async: hStream is no stream of the session");
   }
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuMemsetD8Async;
+  const auto call = parts.session.driver().cuMemsetD8Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(dstDevice.device(), in.fixed.uc, in.fixed.N, hStream);
 }
 
-CUresult runMemsetD16Async(Executor& executor, const cmd::Decoded<cmd::MemsetD16Async>& in) {
+CUresult runMemsetD16Async(const CommandParts& parts, const cmd::Decoded<cmd::MemsetD16Async>& in) {
   SessionRange dstDevice;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.N, 2), dstDevice)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.dstDevice, bytesOf(in.fixed.N, 2), dstDevice)) {
     return refused;
   }
   CUstream hStream = nullptr;
-  if (!executor.stream(in.fixed.hStream, hStream)) {
-    return executor.violation("MemsetD16Async: hStream is no stream of the session");
+  if (!parts.session.stream(in.fixed.hStream, hStream)) {
+    return parts.session.violation("MemsetD16Async: hStream is no stream of the session");
   }
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuMemsetD16Async;
+  const auto call = parts.session.driver().cuMemsetD16Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(dstDevice.device(), in.fixed.us, in.fixed.N, hStream);
 }
 
-CUresult runMemsetD32Async(Executor& executor, const cmd::Decoded<cmd::MemsetD32Async>& in) {
+CUresult runMemsetD32Async(const CommandParts& parts, const cmd::Decoded<cmd::MemsetD32Async>& in) {
   SessionRange dstDevice;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.N, 4), dstDevice)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.dstDevice, bytesOf(in.fixed.N, 4), dstDevice)) {
     return refused;
   }
   CUstream hStream = nullptr;
-  if (!executor.stream(in.fixed.hStream, hStream)) {
-    return executor.violation("MemsetD32Async: hStream is no stream of the session");
+  if (!parts.session.stream(in.fixed.hStream, hStream)) {
+    return parts.session.violation("MemsetD32Async: hStream is no stream of the session");
   }
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuMemsetD32Async;
+  const auto call = parts.session.driver().cuMemsetD32Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(dstDevice.device(), in.fixed.ui, in.fixed.N, hStream);
 }
 
-CUresult runMemsetD2D8Async(Executor& executor, const cmd::Decoded<cmd::MemsetD2D8Async>& in) {
+CUresult runMemsetD2D8Async(const CommandParts& parts, const cmd::Decoded<cmd::MemsetD2D8Async>& in) {
   SessionRange dstDevice;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.Width, 1, in.fixed.dstPitch, in.fixed.Height), dstDevice)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.dstDevice, bytesOf(in.fixed.Width, 1, in.fixed.dstPitch, in.fixed.Height), dstDevice)) {
     return refused;
   }
   CUstream hStream = nullptr;
-  if (!executor.stream(in.fixed.hStream, hStream)) {
-    return executor.violation("MemsetD2D8Async: hStream is no stream of the session");
+  if (!parts.session.stream(in.fixed.hStream, hStream)) {
+    return parts.session.violation("MemsetD2D8Async: hStream is no stream of the session");
   }
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuMemsetD2D8Async;
+  const auto call = parts.session.driver().cuMemsetD2D8Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(dstDevice.device(), in.fixed.dstPitch, in.fixed.uc, in.fixed.Width, in.fixed.Height, hStream);
 }
 
-CUresult runMemsetD2D16Async(Executor& executor, const cmd::Decoded<cmd::MemsetD2D16Async>& in) {
+CUresult runMemsetD2D16Async(const CommandParts& parts, const cmd::Decoded<cmd::MemsetD2D16Async>& in) {
   SessionRange dstDevice;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.Width, 2, in.fixed.dstPitch, in.fixed.Height), dstDevice)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.dstDevice, bytesOf(in.fixed.Width, 2, in.fixed.dstPitch, in.fixed.Height), dstDevice)) {
     return refused;
   }
   CUstream hStream = nullptr;
-  if (!executor.stream(in.fixed.hStream, hStream)) {
-    return executor.violation("MemsetD2D16Async: hStream is no stream of the session");
+  if (!parts.session.stream(in.fixed.hStream, hStream)) {
+    return parts.session.violation("MemsetD2D16Async: hStream is no stream of the session");
   }
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuMemsetD2D16Async;
+  const auto call = parts.session.driver().cuMemsetD2D16Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(dstDevice.device(), in.fixed.dstPitch, in.fixed.us, in.fixed.Width, in.fixed.Height, hStream);
 }
 
-CUresult runMemsetD2D32Async(Executor& executor, const cmd::Decoded<cmd::MemsetD2D32Async>& in) {
+CUresult runMemsetD2D32Async(const CommandParts& parts, const cmd::Decoded<cmd::MemsetD2D32Async>& in) {
   SessionRange dstDevice;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.dstDevice, bytesOf(in.fixed.Width, 4, in.fixed.dstPitch, in.fixed.Height), dstDevice)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.dstDevice, bytesOf(in.fixed.Width, 4, in.fixed.dstPitch, in.fixed.Height), dstDevice)) {
     return refused;
   }
   CUstream hStream = nullptr;
-  if (!executor.stream(in.fixed.hStream, hStream)) {
-    return executor.violation("MemsetD2D32Async: hStream is no stream of the session");
+  if (!parts.session.stream(in.fixed.hStream, hStream)) {
+    return parts.session.violation("MemsetD2D32Async: hStream is no stream of the session");
   }
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuMemsetD2D32Async;
+  const auto call = parts.session.driver().cuMemsetD2D32Async;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(dstDevice.device(), in.fixed.dstPitch, in.fixed.ui, in.fixed.Width, in.fixed.Height, hStream);
 }
 
-CUresult runArrayGetSparseProperties(Executor& executor,
+CUresult runArrayGetSparseProperties(const CommandParts& parts,
                                      const cmd::Decoded<cmd::ArrayGetSparseProperties>& in) {
   CUDA_ARRAY_SPARSE_PROPERTIES sparseProperties{};
   CUarray array = nullptr;
-  if (!executor.handle(HandleKind::kArray, in.fixed.array, array)) {
-    return executor.violation("ArrayGetSparseProperties: array is no array of the session");
+  if (!parts.session.handle(HandleKind::kArray, in.fixed.array, array)) {
+    return parts.session.violation("ArrayGetSparseProperties: array is no array of the session");
   }
   if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuArrayGetSparseProperties;
+  const auto call = parts.session.driver().cuArrayGetSparseProperties;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&sparseProperties, array);
   if (result == CUDA_SUCCESS) {
     cmd::ArrayGetSparsePropertiesReply reply{};
     static_assert(sizeof reply.sparseProperties == sizeof sparseProperties);
     std::memcpy(reply.sparseProperties, &sparseProperties, sizeof sparseProperties);
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runMipmappedArrayGetSparseProperties(Executor& executor,
+CUresult runMipmappedArrayGetSparseProperties(const CommandParts& parts,
                                               const cmd::Decoded<cmd::MipmappedArrayGetSparseProperties>& in) {
   CUDA_ARRAY_SPARSE_PROPERTIES sparseProperties{};
   CUmipmappedArray mipmap = nullptr;
-  if (!executor.handle(HandleKind::kMipmappedArray, in.fixed.mipmap, mipmap)) {
-    return executor.violation("MipmappedArrayGetSparseProperties: mipmap is no mipmappedArray of the session");
+  if (!parts.session.handle(HandleKind::kMipmappedArray, in.fixed.mipmap, mipmap)) {
+    return parts.session.violation("MipmappedArrayGetSparseProperties: mipmap is no mipmappedArray of the session");
   }
   if (mipmap == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuMipmappedArrayGetSparseProperties;
+  const auto call = parts.session.driver().cuMipmappedArrayGetSparseProperties;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&sparseProperties, mipmap);
   if (result == CUDA_SUCCESS) {
     cmd::MipmappedArrayGetSparsePropertiesReply reply{};
     static_assert(sizeof reply.sparseProperties == sizeof sparseProperties);
     std::memcpy(reply.sparseProperties, &sparseProperties, sizeof sparseProperties);
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runTexRefCreate(Executor& executor, const cmd::Decoded<cmd::TexRefCreate>& in) {
+CUresult runTexRefCreate(const CommandParts& parts, const cmd::Decoded<cmd::TexRefCreate>& in) {
   CUtexref pTexRef = nullptr;
-  const auto call = executor.driver().cuTexRefCreate;
-  CUresult result = executor.admit(HandleKind::kTextureReference);
+  const auto call = parts.session.driver().cuTexRefCreate;
+  CUresult result = parts.objects.admit(HandleKind::kTextureReference);
   if (result == CUDA_SUCCESS) result = call == nullptr ? CUDA_ERROR_NOT_SUPPORTED : call(&pTexRef);
-  if (!executor.adopt(HandleKind::kTextureReference, in.fixed.pTexRef, result == CUDA_SUCCESS ? pTexRef : nullptr)) {
-    return executor.violation("TexRefCreate: pTexRef is in use already");
+  if (!parts.objects.adopt(HandleKind::kTextureReference, in.fixed.pTexRef, result == CUDA_SUCCESS ? pTexRef : nullptr)) {
+    return parts.session.violation("TexRefCreate: pTexRef is in use already");
   }
   return result;
 }
 
-CUresult runParamSetTexRef(Executor& executor, const cmd::Decoded<cmd::ParamSetTexRef>& in) {
+CUresult runParamSetTexRef(const CommandParts& parts, const cmd::Decoded<cmd::ParamSetTexRef>& in) {
   CUfunction hfunc = nullptr;
-  if (!executor.functionOrKernel(in.fixed.hfunc, hfunc)) {
-    return executor.violation("ParamSetTexRef: hfunc is no function or kernel of the session");
+  if (!parts.functions.functionOrKernel(in.fixed.hfunc, hfunc)) {
+    return parts.session.violation("ParamSetTexRef: hfunc is no function or kernel of the session");
   }
   if (hfunc == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("ParamSetTexRef: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("ParamSetTexRef: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuParamSetTexRef;
+  const auto call = parts.session.driver().cuParamSetTexRef;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hfunc, in.fixed.texunit, hTexRef);
 }
 
-CUresult runTexRefSetArray(Executor& executor, const cmd::Decoded<cmd::TexRefSetArray>& in) {
+CUresult runTexRefSetArray(const CommandParts& parts, const cmd::Decoded<cmd::TexRefSetArray>& in) {
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefSetArray: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefSetArray: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUarray hArray = nullptr;
-  if (!executor.handle(HandleKind::kArray, in.fixed.hArray, hArray)) {
-    return executor.violation("TexRefSetArray: hArray is no array of the session");
+  if (!parts.session.handle(HandleKind::kArray, in.fixed.hArray, hArray)) {
+    return parts.session.violation("TexRefSetArray: hArray is no array of the session");
   }
   if (hArray == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefSetArray;
+  const auto call = parts.session.driver().cuTexRefSetArray;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hTexRef, hArray, in.fixed.Flags);
 }
 
-CUresult runTexRefSetMipmappedArray(Executor& executor,
+CUresult runTexRefSetMipmappedArray(const CommandParts& parts,
                                     const cmd::Decoded<cmd::TexRefSetMipmappedArray>& in) {
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefSetMipmappedArray: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefSetMipmappedArray: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUmipmappedArray hMipmappedArray = nullptr;
-  if (!executor.handle(HandleKind::kMipmappedArray, in.fixed.hMipmappedArray, hMipmappedArray)) {
-    return executor.violation("TexRefSetMipmappedArray: hMipmappedArray is no mipmappedArray of the session");
+  if (!parts.session.handle(HandleKind::kMipmappedArray, in.fixed.hMipmappedArray, hMipmappedArray)) {
+    return parts.session.violation("TexRefSetMipmappedArray: hMipmappedArray is no mipmappedArray of the session");
   }
   if (hMipmappedArray == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefSetMipmappedArray;
+  const auto call = parts.session.driver().cuTexRefSetMipmappedArray;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hTexRef, hMipmappedArray, in.fixed.Flags);
 }
 
-CUresult runTexRefSetAddressV2(Executor& executor, const cmd::Decoded<cmd::TexRefSetAddressV2>& in) {
+CUresult runTexRefSetAddressV2(const CommandParts& parts, const cmd::Decoded<cmd::TexRefSetAddressV2>& in) {
   size_t ByteOffset{};
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefSetAddressV2: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefSetAddressV2: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   SessionRange dptr;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.dptr, bytesOf(in.fixed.bytes, 1), dptr)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.dptr, bytesOf(in.fixed.bytes, 1), dptr)) {
     return refused;
   }
-  const auto call = executor.driver().cuTexRefSetAddress_v2;
+  const auto call = parts.session.driver().cuTexRefSetAddress_v2;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(in.fixed.hasByteOffset != 0 ? &ByteOffset : nullptr, hTexRef,
                                      dptr.device(), in.fixed.bytes);
   if (result == CUDA_SUCCESS) {
     cmd::TexRefSetAddressV2Reply reply{};
     reply.ByteOffset = ByteOffset;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runTexRefSetAddress2DV2(Executor& executor, const cmd::Decoded<cmd::TexRefSetAddress2DV2>& in) {
+CUresult runTexRefSetAddress2DV2(const CommandParts& parts,
+                                 const cmd::Decoded<cmd::TexRefSetAddress2DV2>& in) {
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefSetAddress2DV2: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefSetAddress2DV2: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUDA_ARRAY_DESCRIPTOR desc;
   static_assert(sizeof desc == sizeof in.fixed.desc);
   std::memcpy(&desc, in.fixed.desc, sizeof desc);
   SessionRange dptr;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.dptr, bytesOf(desc.Width, 1, in.fixed.Pitch, desc.Height), dptr)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.dptr, bytesOf(desc.Width, 1, in.fixed.Pitch, desc.Height), dptr)) {
     return refused;
   }
-  const auto call = executor.driver().cuTexRefSetAddress2D_v2;
+  const auto call = parts.session.driver().cuTexRefSetAddress2D_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hTexRef, &desc, dptr.device(), in.fixed.Pitch);
 }
 
-CUresult runTexRefSetAddress2DV3(Executor& executor, const cmd::Decoded<cmd::TexRefSetAddress2DV3>& in) {
+CUresult runTexRefSetAddress2DV3(const CommandParts& parts,
+                                 const cmd::Decoded<cmd::TexRefSetAddress2DV3>& in) {
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefSetAddress2DV3: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefSetAddress2DV3: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUDA_ARRAY_DESCRIPTOR desc;
   static_assert(sizeof desc == sizeof in.fixed.desc);
   std::memcpy(&desc, in.fixed.desc, sizeof desc);
   SessionRange dptr;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.dptr, bytesOf(desc.Width, 1, in.fixed.Pitch, desc.Height), dptr)) {
+  if (const CUresult refused = parts.addresses.reach(in.fixed.dptr, bytesOf(desc.Width, 1, in.fixed.Pitch, desc.Height), dptr)) {
     return refused;
   }
-  const auto call = executor.driver().cuTexRefSetAddress2D_v3;
+  const auto call = parts.session.driver().cuTexRefSetAddress2D_v3;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hTexRef, &desc, dptr.device(), in.fixed.Pitch);
 }
 
-CUresult runTexRefSetFormat(Executor& executor, const cmd::Decoded<cmd::TexRefSetFormat>& in) {
+CUresult runTexRefSetFormat(const CommandParts& parts, const cmd::Decoded<cmd::TexRefSetFormat>& in) {
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefSetFormat: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefSetFormat: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefSetFormat;
+  const auto call = parts.session.driver().cuTexRefSetFormat;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hTexRef, static_cast<CUarray_format>(in.fixed.fmt), in.fixed.NumPackedComponents);
 }
 
-CUresult runTexRefSetAddressMode(Executor& executor, const cmd::Decoded<cmd::TexRefSetAddressMode>& in) {
+CUresult runTexRefSetAddressMode(const CommandParts& parts,
+                                 const cmd::Decoded<cmd::TexRefSetAddressMode>& in) {
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefSetAddressMode: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefSetAddressMode: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefSetAddressMode;
+  const auto call = parts.session.driver().cuTexRefSetAddressMode;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hTexRef, in.fixed.dim, static_cast<CUaddress_mode>(in.fixed.am));
 }
 
-CUresult runTexRefSetFilterMode(Executor& executor, const cmd::Decoded<cmd::TexRefSetFilterMode>& in) {
+CUresult runTexRefSetFilterMode(const CommandParts& parts, const cmd::Decoded<cmd::TexRefSetFilterMode>& in) {
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefSetFilterMode: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefSetFilterMode: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefSetFilterMode;
+  const auto call = parts.session.driver().cuTexRefSetFilterMode;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hTexRef, static_cast<CUfilter_mode>(in.fixed.fm));
 }
 
-CUresult runTexRefSetMipmapFilterMode(Executor& executor,
+CUresult runTexRefSetMipmapFilterMode(const CommandParts& parts,
                                       const cmd::Decoded<cmd::TexRefSetMipmapFilterMode>& in) {
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefSetMipmapFilterMode: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefSetMipmapFilterMode: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefSetMipmapFilterMode;
+  const auto call = parts.session.driver().cuTexRefSetMipmapFilterMode;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hTexRef, static_cast<CUfilter_mode>(in.fixed.fm));
 }
 
-CUresult runTexRefSetMipmapLevelBias(Executor& executor,
+CUresult runTexRefSetMipmapLevelBias(const CommandParts& parts,
                                      const cmd::Decoded<cmd::TexRefSetMipmapLevelBias>& in) {
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefSetMipmapLevelBias: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefSetMipmapLevelBias: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefSetMipmapLevelBias;
+  const auto call = parts.session.driver().cuTexRefSetMipmapLevelBias;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hTexRef, in.fixed.bias);
 }
 
-CUresult runTexRefSetMipmapLevelClamp(Executor& executor,
+CUresult runTexRefSetMipmapLevelClamp(const CommandParts& parts,
                                       const cmd::Decoded<cmd::TexRefSetMipmapLevelClamp>& in) {
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefSetMipmapLevelClamp: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefSetMipmapLevelClamp: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefSetMipmapLevelClamp;
+  const auto call = parts.session.driver().cuTexRefSetMipmapLevelClamp;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hTexRef, in.fixed.minMipmapLevelClamp, in.fixed.maxMipmapLevelClamp);
 }
 
-CUresult runTexRefSetMaxAnisotropy(Executor& executor, const cmd::Decoded<cmd::TexRefSetMaxAnisotropy>& in) {
+CUresult runTexRefSetMaxAnisotropy(const CommandParts& parts,
+                                   const cmd::Decoded<cmd::TexRefSetMaxAnisotropy>& in) {
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefSetMaxAnisotropy: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefSetMaxAnisotropy: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefSetMaxAnisotropy;
+  const auto call = parts.session.driver().cuTexRefSetMaxAnisotropy;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hTexRef, in.fixed.maxAniso);
 }
 
-CUresult runTexRefSetBorderColor(Executor& executor, const cmd::Decoded<cmd::TexRefSetBorderColor>& in) {
+CUresult runTexRefSetBorderColor(const CommandParts& parts,
+                                 const cmd::Decoded<cmd::TexRefSetBorderColor>& in) {
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefSetBorderColor: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefSetBorderColor: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   float pBorderColor[4];
   static_assert(sizeof pBorderColor == sizeof in.fixed.pBorderColor);
   std::memcpy(pBorderColor, in.fixed.pBorderColor, sizeof pBorderColor);
-  const auto call = executor.driver().cuTexRefSetBorderColor;
+  const auto call = parts.session.driver().cuTexRefSetBorderColor;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hTexRef, pBorderColor);
 }
 
-CUresult runTexRefSetFlags(Executor& executor, const cmd::Decoded<cmd::TexRefSetFlags>& in) {
+CUresult runTexRefSetFlags(const CommandParts& parts, const cmd::Decoded<cmd::TexRefSetFlags>& in) {
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefSetFlags: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefSetFlags: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefSetFlags;
+  const auto call = parts.session.driver().cuTexRefSetFlags;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hTexRef, in.fixed.Flags);
 }
 
-CUresult runTexRefGetAddressV2(Executor& executor, const cmd::Decoded<cmd::TexRefGetAddressV2>& in) {
+CUresult runTexRefGetAddressV2(const CommandParts& parts, const cmd::Decoded<cmd::TexRefGetAddressV2>& in) {
   CUdeviceptr pdptr{};
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefGetAddressV2: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefGetAddressV2: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefGetAddress_v2;
+  const auto call = parts.session.driver().cuTexRefGetAddress_v2;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&pdptr, hTexRef);
   if (result == CUDA_SUCCESS) {
     cmd::TexRefGetAddressV2Reply reply{};
     reply.pdptr = pdptr;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runTexRefGetArray(Executor& executor, const cmd::Decoded<cmd::TexRefGetArray>& in) {
+CUresult runTexRefGetArray(const CommandParts& parts, const cmd::Decoded<cmd::TexRefGetArray>& in) {
   CUarray phArray = nullptr;
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefGetArray: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefGetArray: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefGetArray;
+  const auto call = parts.session.driver().cuTexRefGetArray;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&phArray, hTexRef);
-  const uint64_t phArrayWire = executor.wireOf(HandleKind::kArray, phArray);
+  const uint64_t phArrayWire = parts.session.wireOf(HandleKind::kArray, phArray);
   if (result == CUDA_SUCCESS && phArrayWire == 0) result = CUDA_ERROR_INVALID_VALUE;
   if (result == CUDA_SUCCESS) {
     cmd::TexRefGetArrayReply reply{};
     reply.phArray = phArrayWire;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runTexRefGetMipmappedArray(Executor& executor,
+CUresult runTexRefGetMipmappedArray(const CommandParts& parts,
                                     const cmd::Decoded<cmd::TexRefGetMipmappedArray>& in) {
   CUmipmappedArray phMipmappedArray = nullptr;
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefGetMipmappedArray: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefGetMipmappedArray: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefGetMipmappedArray;
+  const auto call = parts.session.driver().cuTexRefGetMipmappedArray;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&phMipmappedArray, hTexRef);
-  const uint64_t phMipmappedArrayWire = executor.wireOf(HandleKind::kMipmappedArray, phMipmappedArray);
+  const uint64_t phMipmappedArrayWire = parts.session.wireOf(HandleKind::kMipmappedArray, phMipmappedArray);
   if (result == CUDA_SUCCESS && phMipmappedArrayWire == 0) result = CUDA_ERROR_INVALID_VALUE;
   if (result == CUDA_SUCCESS) {
     cmd::TexRefGetMipmappedArrayReply reply{};
     reply.phMipmappedArray = phMipmappedArrayWire;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runTexRefGetAddressMode(Executor& executor, const cmd::Decoded<cmd::TexRefGetAddressMode>& in) {
+CUresult runTexRefGetAddressMode(const CommandParts& parts,
+                                 const cmd::Decoded<cmd::TexRefGetAddressMode>& in) {
   CUaddress_mode pam{};
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefGetAddressMode: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefGetAddressMode: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefGetAddressMode;
+  const auto call = parts.session.driver().cuTexRefGetAddressMode;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&pam, hTexRef, in.fixed.dim);
   if (result == CUDA_SUCCESS) {
     cmd::TexRefGetAddressModeReply reply{};
     reply.pam = static_cast<int32_t>(pam);
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runTexRefGetFilterMode(Executor& executor, const cmd::Decoded<cmd::TexRefGetFilterMode>& in) {
+CUresult runTexRefGetFilterMode(const CommandParts& parts, const cmd::Decoded<cmd::TexRefGetFilterMode>& in) {
   CUfilter_mode pfm{};
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefGetFilterMode: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefGetFilterMode: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefGetFilterMode;
+  const auto call = parts.session.driver().cuTexRefGetFilterMode;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&pfm, hTexRef);
   if (result == CUDA_SUCCESS) {
     cmd::TexRefGetFilterModeReply reply{};
     reply.pfm = static_cast<int32_t>(pfm);
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runTexRefGetFormat(Executor& executor, const cmd::Decoded<cmd::TexRefGetFormat>& in) {
+CUresult runTexRefGetFormat(const CommandParts& parts, const cmd::Decoded<cmd::TexRefGetFormat>& in) {
   CUarray_format pFormat{};
   int pNumChannels{};
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefGetFormat: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefGetFormat: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefGetFormat;
+  const auto call = parts.session.driver().cuTexRefGetFormat;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&pFormat, &pNumChannels, hTexRef);
   if (result == CUDA_SUCCESS) {
     cmd::TexRefGetFormatReply reply{};
     reply.pFormat = static_cast<int32_t>(pFormat);
     reply.pNumChannels = pNumChannels;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runTexRefGetMipmapFilterMode(Executor& executor,
+CUresult runTexRefGetMipmapFilterMode(const CommandParts& parts,
                                       const cmd::Decoded<cmd::TexRefGetMipmapFilterMode>& in) {
   CUfilter_mode pfm{};
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefGetMipmapFilterMode: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefGetMipmapFilterMode: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefGetMipmapFilterMode;
+  const auto call = parts.session.driver().cuTexRefGetMipmapFilterMode;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&pfm, hTexRef);
   if (result == CUDA_SUCCESS) {
     cmd::TexRefGetMipmapFilterModeReply reply{};
     reply.pfm = static_cast<int32_t>(pfm);
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runTexRefGetMipmapLevelBias(Executor& executor,
+CUresult runTexRefGetMipmapLevelBias(const CommandParts& parts,
                                      const cmd::Decoded<cmd::TexRefGetMipmapLevelBias>& in) {
   float pbias{};
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefGetMipmapLevelBias: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefGetMipmapLevelBias: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefGetMipmapLevelBias;
+  const auto call = parts.session.driver().cuTexRefGetMipmapLevelBias;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&pbias, hTexRef);
   if (result == CUDA_SUCCESS) {
     cmd::TexRefGetMipmapLevelBiasReply reply{};
     reply.pbias = pbias;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runTexRefGetMipmapLevelClamp(Executor& executor,
+CUresult runTexRefGetMipmapLevelClamp(const CommandParts& parts,
                                       const cmd::Decoded<cmd::TexRefGetMipmapLevelClamp>& in) {
   float pminMipmapLevelClamp{};
   float pmaxMipmapLevelClamp{};
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefGetMipmapLevelClamp: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefGetMipmapLevelClamp: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefGetMipmapLevelClamp;
+  const auto call = parts.session.driver().cuTexRefGetMipmapLevelClamp;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&pminMipmapLevelClamp, &pmaxMipmapLevelClamp, hTexRef);
   if (result == CUDA_SUCCESS) {
     cmd::TexRefGetMipmapLevelClampReply reply{};
     reply.pminMipmapLevelClamp = pminMipmapLevelClamp;
     reply.pmaxMipmapLevelClamp = pmaxMipmapLevelClamp;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runTexRefGetMaxAnisotropy(Executor& executor, const cmd::Decoded<cmd::TexRefGetMaxAnisotropy>& in) {
+CUresult runTexRefGetMaxAnisotropy(const CommandParts& parts,
+                                   const cmd::Decoded<cmd::TexRefGetMaxAnisotropy>& in) {
   int pmaxAniso{};
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefGetMaxAnisotropy: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefGetMaxAnisotropy: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefGetMaxAnisotropy;
+  const auto call = parts.session.driver().cuTexRefGetMaxAnisotropy;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&pmaxAniso, hTexRef);
   if (result == CUDA_SUCCESS) {
     cmd::TexRefGetMaxAnisotropyReply reply{};
     reply.pmaxAniso = pmaxAniso;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runTexRefGetBorderColor(Executor& executor, const cmd::Decoded<cmd::TexRefGetBorderColor>& in) {
+CUresult runTexRefGetBorderColor(const CommandParts& parts,
+                                 const cmd::Decoded<cmd::TexRefGetBorderColor>& in) {
   float pBorderColor[4]{};
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefGetBorderColor: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefGetBorderColor: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefGetBorderColor;
+  const auto call = parts.session.driver().cuTexRefGetBorderColor;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(pBorderColor, hTexRef);
   if (result == CUDA_SUCCESS) {
     cmd::TexRefGetBorderColorReply reply{};
     static_assert(sizeof reply.pBorderColor == sizeof pBorderColor);
     std::memcpy(reply.pBorderColor, pBorderColor, sizeof pBorderColor);
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runTexRefGetFlags(Executor& executor, const cmd::Decoded<cmd::TexRefGetFlags>& in) {
+CUresult runTexRefGetFlags(const CommandParts& parts, const cmd::Decoded<cmd::TexRefGetFlags>& in) {
   unsigned int pFlags{};
   CUtexref hTexRef = nullptr;
-  if (!executor.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
-    return executor.violation("TexRefGetFlags: hTexRef is no textureReference of the session");
+  if (!parts.session.handle(HandleKind::kTextureReference, in.fixed.hTexRef, hTexRef)) {
+    return parts.session.violation("TexRefGetFlags: hTexRef is no textureReference of the session");
   }
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuTexRefGetFlags;
+  const auto call = parts.session.driver().cuTexRefGetFlags;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&pFlags, hTexRef);
   if (result == CUDA_SUCCESS) {
     cmd::TexRefGetFlagsReply reply{};
     reply.pFlags = pFlags;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runSurfRefSetArray(Executor& executor, const cmd::Decoded<cmd::SurfRefSetArray>& in) {
+CUresult runSurfRefSetArray(const CommandParts& parts, const cmd::Decoded<cmd::SurfRefSetArray>& in) {
   CUsurfref hSurfRef = nullptr;
-  if (!executor.handle(HandleKind::kSurfaceReference, in.fixed.hSurfRef, hSurfRef)) {
-    return executor.violation("SurfRefSetArray: hSurfRef is no surfaceReference of the session");
+  if (!parts.session.handle(HandleKind::kSurfaceReference, in.fixed.hSurfRef, hSurfRef)) {
+    return parts.session.violation("SurfRefSetArray: hSurfRef is no surfaceReference of the session");
   }
   if (hSurfRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUarray hArray = nullptr;
-  if (!executor.handle(HandleKind::kArray, in.fixed.hArray, hArray)) {
-    return executor.violation("SurfRefSetArray: hArray is no array of the session");
+  if (!parts.session.handle(HandleKind::kArray, in.fixed.hArray, hArray)) {
+    return parts.session.violation("SurfRefSetArray: hArray is no array of the session");
   }
   if (hArray == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuSurfRefSetArray;
+  const auto call = parts.session.driver().cuSurfRefSetArray;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hSurfRef, hArray, in.fixed.Flags);
 }
 
-CUresult runSurfRefGetArray(Executor& executor, const cmd::Decoded<cmd::SurfRefGetArray>& in) {
+CUresult runSurfRefGetArray(const CommandParts& parts, const cmd::Decoded<cmd::SurfRefGetArray>& in) {
   CUarray phArray = nullptr;
   CUsurfref hSurfRef = nullptr;
-  if (!executor.handle(HandleKind::kSurfaceReference, in.fixed.hSurfRef, hSurfRef)) {
-    return executor.violation("SurfRefGetArray: hSurfRef is no surfaceReference of the session");
+  if (!parts.session.handle(HandleKind::kSurfaceReference, in.fixed.hSurfRef, hSurfRef)) {
+    return parts.session.violation("SurfRefGetArray: hSurfRef is no surfaceReference of the session");
   }
   if (hSurfRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuSurfRefGetArray;
+  const auto call = parts.session.driver().cuSurfRefGetArray;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&phArray, hSurfRef);
-  const uint64_t phArrayWire = executor.wireOf(HandleKind::kArray, phArray);
+  const uint64_t phArrayWire = parts.session.wireOf(HandleKind::kArray, phArray);
   if (result == CUDA_SUCCESS && phArrayWire == 0) result = CUDA_ERROR_INVALID_VALUE;
   if (result == CUDA_SUCCESS) {
     cmd::SurfRefGetArrayReply reply{};
     reply.phArray = phArrayWire;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runModuleGetFunctionCount(Executor& executor, const cmd::Decoded<cmd::ModuleGetFunctionCount>& in) {
+CUresult runModuleGetFunctionCount(const CommandParts& parts,
+                                   const cmd::Decoded<cmd::ModuleGetFunctionCount>& in) {
   unsigned int count{};
   CUmodule mod = nullptr;
-  if (!executor.handle(HandleKind::kModule, in.fixed.mod, mod)) {
-    return executor.violation("ModuleGetFunctionCount: mod is no module of the session");
+  if (!parts.session.handle(HandleKind::kModule, in.fixed.mod, mod)) {
+    return parts.session.violation("ModuleGetFunctionCount: mod is no module of the session");
   }
   if (mod == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuModuleGetFunctionCount;
+  const auto call = parts.session.driver().cuModuleGetFunctionCount;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&count, mod);
   if (result == CUDA_SUCCESS) {
     cmd::ModuleGetFunctionCountReply reply{};
     reply.count = count;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runLibraryGetKernelCount(Executor& executor, const cmd::Decoded<cmd::LibraryGetKernelCount>& in) {
+CUresult runLibraryGetKernelCount(const CommandParts& parts,
+                                  const cmd::Decoded<cmd::LibraryGetKernelCount>& in) {
   unsigned int count{};
   CUlibrary lib = nullptr;
-  if (!executor.handle(HandleKind::kLibrary, in.fixed.lib, lib)) {
-    return executor.violation("LibraryGetKernelCount: lib is no library of the session");
+  if (!parts.session.handle(HandleKind::kLibrary, in.fixed.lib, lib)) {
+    return parts.session.violation("LibraryGetKernelCount: lib is no library of the session");
   }
   if (lib == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuLibraryGetKernelCount;
+  const auto call = parts.session.driver().cuLibraryGetKernelCount;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&count, lib);
   if (result == CUDA_SUCCESS) {
     cmd::LibraryGetKernelCountReply reply{};
     reply.count = count;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runFuncGetAttribute(Executor& executor, const cmd::Decoded<cmd::FuncGetAttribute>& in) {
+CUresult runFuncGetAttribute(const CommandParts& parts, const cmd::Decoded<cmd::FuncGetAttribute>& in) {
   int pi{};
   CUfunction hfunc = nullptr;
-  if (!executor.functionOrKernel(in.fixed.hfunc, hfunc)) {
-    return executor.violation("FuncGetAttribute: hfunc is no function or kernel of the session");
+  if (!parts.functions.functionOrKernel(in.fixed.hfunc, hfunc)) {
+    return parts.session.violation("FuncGetAttribute: hfunc is no function or kernel of the session");
   }
   if (hfunc == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuFuncGetAttribute;
+  const auto call = parts.session.driver().cuFuncGetAttribute;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&pi, static_cast<CUfunction_attribute>(in.fixed.attrib), hfunc);
   if (result == CUDA_SUCCESS) {
     cmd::FuncGetAttributeReply reply{};
     reply.pi = pi;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runFuncSetAttribute(Executor& executor, const cmd::Decoded<cmd::FuncSetAttribute>& in) {
+CUresult runFuncSetAttribute(const CommandParts& parts, const cmd::Decoded<cmd::FuncSetAttribute>& in) {
   CUfunction hfunc = nullptr;
-  if (!executor.functionOrKernel(in.fixed.hfunc, hfunc)) {
-    return executor.violation("FuncSetAttribute: hfunc is no function or kernel of the session");
+  if (!parts.functions.functionOrKernel(in.fixed.hfunc, hfunc)) {
+    return parts.session.violation("FuncSetAttribute: hfunc is no function or kernel of the session");
   }
   if (hfunc == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuFuncSetAttribute;
+  const auto call = parts.session.driver().cuFuncSetAttribute;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hfunc, static_cast<CUfunction_attribute>(in.fixed.attrib), in.fixed.value);
 }
 
-CUresult runFuncSetCacheConfig(Executor& executor, const cmd::Decoded<cmd::FuncSetCacheConfig>& in) {
+CUresult runFuncSetCacheConfig(const CommandParts& parts, const cmd::Decoded<cmd::FuncSetCacheConfig>& in) {
   CUfunction hfunc = nullptr;
-  if (!executor.functionOrKernel(in.fixed.hfunc, hfunc)) {
-    return executor.violation("FuncSetCacheConfig: hfunc is no function or kernel of the session");
+  if (!parts.functions.functionOrKernel(in.fixed.hfunc, hfunc)) {
+    return parts.session.violation("FuncSetCacheConfig: hfunc is no function or kernel of the session");
   }
   if (hfunc == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuFuncSetCacheConfig;
+  const auto call = parts.session.driver().cuFuncSetCacheConfig;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hfunc, static_cast<CUfunc_cache>(in.fixed.config));
 }
 
-CUresult runFuncSetSharedMemConfig(Executor& executor, const cmd::Decoded<cmd::FuncSetSharedMemConfig>& in) {
+CUresult runFuncSetSharedMemConfig(const CommandParts& parts,
+                                   const cmd::Decoded<cmd::FuncSetSharedMemConfig>& in) {
   CUfunction hfunc = nullptr;
-  if (!executor.functionOrKernel(in.fixed.hfunc, hfunc)) {
-    return executor.violation("FuncSetSharedMemConfig: hfunc is no function or kernel of the session");
+  if (!parts.functions.functionOrKernel(in.fixed.hfunc, hfunc)) {
+    return parts.session.violation("FuncSetSharedMemConfig: hfunc is no function or kernel of the session");
   }
   if (hfunc == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuFuncSetSharedMemConfig;
+  const auto call = parts.session.driver().cuFuncSetSharedMemConfig;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hfunc, static_cast<CUsharedconfig>(in.fixed.config));
 }
 
-CUresult runFuncLoad(Executor& executor, const cmd::Decoded<cmd::FuncLoad>& in) {
+CUresult runFuncLoad(const CommandParts& parts, const cmd::Decoded<cmd::FuncLoad>& in) {
   CUfunction function = nullptr;
-  if (!executor.functionOrKernel(in.fixed.function, function)) {
-    return executor.violation("FuncLoad: function is no function or kernel of the session");
+  if (!parts.functions.functionOrKernel(in.fixed.function, function)) {
+    return parts.session.violation("FuncLoad: function is no function or kernel of the session");
   }
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuFuncLoad;
+  const auto call = parts.session.driver().cuFuncLoad;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(function);
 }
 
-CUresult runFuncIsLoaded(Executor& executor, const cmd::Decoded<cmd::FuncIsLoaded>& in) {
+CUresult runFuncIsLoaded(const CommandParts& parts, const cmd::Decoded<cmd::FuncIsLoaded>& in) {
   CUfunctionLoadingState state{};
   CUfunction function = nullptr;
-  if (!executor.functionOrKernel(in.fixed.function, function)) {
-    return executor.violation("FuncIsLoaded: function is no function or kernel of the session");
+  if (!parts.functions.functionOrKernel(in.fixed.function, function)) {
+    return parts.session.violation("FuncIsLoaded: function is no function or kernel of the session");
   }
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuFuncIsLoaded;
+  const auto call = parts.session.driver().cuFuncIsLoaded;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&state, function);
   if (result == CUDA_SUCCESS) {
     cmd::FuncIsLoadedReply reply{};
     reply.state = static_cast<int32_t>(state);
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runKernelGetAttribute(Executor& executor, const cmd::Decoded<cmd::KernelGetAttribute>& in) {
+CUresult runKernelGetAttribute(const CommandParts& parts, const cmd::Decoded<cmd::KernelGetAttribute>& in) {
   int pi{};
   CUkernel kernel = nullptr;
-  if (!executor.handle(HandleKind::kKernel, in.fixed.kernel, kernel)) {
-    return executor.violation("KernelGetAttribute: kernel is no kernel of the session");
+  if (!parts.session.handle(HandleKind::kKernel, in.fixed.kernel, kernel)) {
+    return parts.session.violation("KernelGetAttribute: kernel is no kernel of the session");
   }
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUdevice dev = 0;
-  if (!executor.device(in.fixed.dev, dev)) {
-    return executor.violation("KernelGetAttribute: dev is no device of the session");
+  if (!parts.session.device(in.fixed.dev, dev)) {
+    return parts.session.violation("KernelGetAttribute: dev is no device of the session");
   }
-  const auto call = executor.driver().cuKernelGetAttribute;
+  const auto call = parts.session.driver().cuKernelGetAttribute;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&pi, static_cast<CUfunction_attribute>(in.fixed.attrib), kernel, dev);
   if (result == CUDA_SUCCESS) {
     cmd::KernelGetAttributeReply reply{};
     reply.pi = pi;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runKernelSetAttribute(Executor& executor, const cmd::Decoded<cmd::KernelSetAttribute>& in) {
+CUresult runKernelSetAttribute(const CommandParts& parts, const cmd::Decoded<cmd::KernelSetAttribute>& in) {
   CUkernel kernel = nullptr;
-  if (!executor.handle(HandleKind::kKernel, in.fixed.kernel, kernel)) {
-    return executor.violation("KernelSetAttribute: kernel is no kernel of the session");
+  if (!parts.session.handle(HandleKind::kKernel, in.fixed.kernel, kernel)) {
+    return parts.session.violation("KernelSetAttribute: kernel is no kernel of the session");
   }
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUdevice dev = 0;
-  if (!executor.device(in.fixed.dev, dev)) {
-    return executor.violation("KernelSetAttribute: dev is no device of the session");
+  if (!parts.session.device(in.fixed.dev, dev)) {
+    return parts.session.violation("KernelSetAttribute: dev is no device of the session");
   }
-  const auto call = executor.driver().cuKernelSetAttribute;
+  const auto call = parts.session.driver().cuKernelSetAttribute;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(static_cast<CUfunction_attribute>(in.fixed.attrib), in.fixed.val, kernel, dev);
 }
 
-CUresult runKernelSetCacheConfig(Executor& executor, const cmd::Decoded<cmd::KernelSetCacheConfig>& in) {
+CUresult runKernelSetCacheConfig(const CommandParts& parts,
+                                 const cmd::Decoded<cmd::KernelSetCacheConfig>& in) {
   CUkernel kernel = nullptr;
-  if (!executor.handle(HandleKind::kKernel, in.fixed.kernel, kernel)) {
-    return executor.violation("KernelSetCacheConfig: kernel is no kernel of the session");
+  if (!parts.session.handle(HandleKind::kKernel, in.fixed.kernel, kernel)) {
+    return parts.session.violation("KernelSetCacheConfig: kernel is no kernel of the session");
   }
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUdevice dev = 0;
-  if (!executor.device(in.fixed.dev, dev)) {
-    return executor.violation("KernelSetCacheConfig: dev is no device of the session");
+  if (!parts.session.device(in.fixed.dev, dev)) {
+    return parts.session.violation("KernelSetCacheConfig: dev is no device of the session");
   }
-  const auto call = executor.driver().cuKernelSetCacheConfig;
+  const auto call = parts.session.driver().cuKernelSetCacheConfig;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(kernel, static_cast<CUfunc_cache>(in.fixed.config), dev);
 }
 
-CUresult runStreamCreate(Executor& executor, const cmd::Decoded<cmd::StreamCreate>& in) {
+CUresult runStreamCreate(const CommandParts& parts, const cmd::Decoded<cmd::StreamCreate>& in) {
   CUstream phStream = nullptr;
-  const auto call = executor.driver().cuStreamCreate;
-  CUresult result = executor.admit(HandleKind::kStream);
+  const auto call = parts.session.driver().cuStreamCreate;
+  CUresult result = parts.objects.admit(HandleKind::kStream);
   if (result == CUDA_SUCCESS) result = call == nullptr ? CUDA_ERROR_NOT_SUPPORTED : call(
     &phStream, in.fixed.Flags);
-  if (!executor.adopt(HandleKind::kStream, in.fixed.phStream, result == CUDA_SUCCESS ? phStream : nullptr)) {
-    return executor.violation("StreamCreate: phStream is in use already");
+  if (!parts.objects.adopt(HandleKind::kStream, in.fixed.phStream, result == CUDA_SUCCESS ? phStream : nullptr)) {
+    return parts.session.violation("StreamCreate: phStream is in use already");
   }
   return result;
 }
 
-CUresult runStreamCreateWithPriority(Executor& executor,
+CUresult runStreamCreateWithPriority(const CommandParts& parts,
                                      const cmd::Decoded<cmd::StreamCreateWithPriority>& in) {
   CUstream phStream = nullptr;
-  const auto call = executor.driver().cuStreamCreateWithPriority;
-  CUresult result = executor.admit(HandleKind::kStream);
+  const auto call = parts.session.driver().cuStreamCreateWithPriority;
+  CUresult result = parts.objects.admit(HandleKind::kStream);
   if (result == CUDA_SUCCESS) result = call == nullptr ? CUDA_ERROR_NOT_SUPPORTED : call(
     &phStream, in.fixed.flags, in.fixed.priority);
-  if (!executor.adopt(HandleKind::kStream, in.fixed.phStream, result == CUDA_SUCCESS ? phStream : nullptr)) {
-    return executor.violation("StreamCreateWithPriority: phStream is in use already");
+  if (!parts.objects.adopt(HandleKind::kStream, in.fixed.phStream, result == CUDA_SUCCESS ? phStream : nullptr)) {
+    return parts.session.violation("StreamCreateWithPriority: phStream is in use already");
   }
   return result;
 }
 
-CUresult runStreamDestroyV2(Executor& executor, const cmd::Decoded<cmd::StreamDestroyV2>& in) {
+CUresult runStreamDestroyV2(const CommandParts& parts, const cmd::Decoded<cmd::StreamDestroyV2>& in) {
   CUstream hStream = nullptr;
-  if (!executor.handle(HandleKind::kStream, in.fixed.hStream, hStream)) {
-    return executor.violation("StreamDestroyV2: hStream is no stream of the session");
+  if (!parts.session.handle(HandleKind::kStream, in.fixed.hStream, hStream)) {
+    return parts.session.violation("StreamDestroyV2: hStream is no stream of the session");
   }
-  if (!executor.drop(HandleKind::kStream, in.fixed.hStream)) {
-    return executor.violation("StreamDestroyV2: hStream is no stream of the session");
+  if (!parts.objects.drop(HandleKind::kStream, in.fixed.hStream)) {
+    return parts.session.violation("StreamDestroyV2: hStream is no stream of the session");
   }
   if (hStream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuStreamDestroy_v2;
+  const auto call = parts.session.driver().cuStreamDestroy_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hStream);
 }
 
-CUresult runStreamWaitEvent(Executor& executor, const cmd::Decoded<cmd::StreamWaitEvent>& in) {
+CUresult runStreamWaitEvent(const CommandParts& parts, const cmd::Decoded<cmd::StreamWaitEvent>& in) {
   CUstream hStream = nullptr;
-  if (!executor.stream(in.fixed.hStream, hStream)) {
-    return executor.violation("StreamWaitEvent: hStream is no stream of the session");
+  if (!parts.session.stream(in.fixed.hStream, hStream)) {
+    return parts.session.violation("StreamWaitEvent: hStream is no stream of the session");
   }
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
   CUevent hEvent = nullptr;
-  if (!executor.handle(HandleKind::kEvent, in.fixed.hEvent, hEvent)) {
-    return executor.violation("StreamWaitEvent: hEvent is no event of the session");
+  if (!parts.session.handle(HandleKind::kEvent, in.fixed.hEvent, hEvent)) {
+    return parts.session.violation("StreamWaitEvent: hEvent is no event of the session");
   }
   if (hEvent == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuStreamWaitEvent;
+  const auto call = parts.session.driver().cuStreamWaitEvent;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hStream, hEvent, in.fixed.Flags);
 }
 
-CUresult runStreamQuery(Executor& executor, const cmd::Decoded<cmd::StreamQuery>& in) {
+CUresult runStreamQuery(const CommandParts& parts, const cmd::Decoded<cmd::StreamQuery>& in) {
   CUstream hStream = nullptr;
-  if (!executor.stream(in.fixed.hStream, hStream)) {
-    return executor.violation("StreamQuery: hStream is no stream of the session");
+  if (!parts.session.stream(in.fixed.hStream, hStream)) {
+    return parts.session.violation("StreamQuery: hStream is no stream of the session");
   }
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuStreamQuery;
+  const auto call = parts.session.driver().cuStreamQuery;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hStream);
 }
 
-CUresult runStreamWaitValue32V2(Executor& executor, const cmd::Decoded<cmd::StreamWaitValue32V2>& in) {
+CUresult runStreamWaitValue32V2(const CommandParts& parts, const cmd::Decoded<cmd::StreamWaitValue32V2>& in) {
   CUstream stream = nullptr;
-  if (!executor.stream(in.fixed.stream, stream)) {
-    return executor.violation("StreamWaitValue32V2: stream is no stream of the session");
+  if (!parts.session.stream(in.fixed.stream, stream)) {
+    return parts.session.violation("StreamWaitValue32V2: stream is no stream of the session");
   }
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
   SessionRange addr;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.addr, 4, addr)) return refused;
-  const auto call = executor.driver().cuStreamWaitValue32_v2;
+  if (const CUresult refused = parts.addresses.reach(in.fixed.addr, 4, addr)) return refused;
+  const auto call = parts.session.driver().cuStreamWaitValue32_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(stream, addr.device(), in.fixed.value, in.fixed.flags);
 }
 
-CUresult runStreamWaitValue64V2(Executor& executor, const cmd::Decoded<cmd::StreamWaitValue64V2>& in) {
+CUresult runStreamWaitValue64V2(const CommandParts& parts, const cmd::Decoded<cmd::StreamWaitValue64V2>& in) {
   CUstream stream = nullptr;
-  if (!executor.stream(in.fixed.stream, stream)) {
-    return executor.violation("StreamWaitValue64V2: stream is no stream of the session");
+  if (!parts.session.stream(in.fixed.stream, stream)) {
+    return parts.session.violation("StreamWaitValue64V2: stream is no stream of the session");
   }
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
   SessionRange addr;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.addr, 8, addr)) return refused;
-  const auto call = executor.driver().cuStreamWaitValue64_v2;
+  if (const CUresult refused = parts.addresses.reach(in.fixed.addr, 8, addr)) return refused;
+  const auto call = parts.session.driver().cuStreamWaitValue64_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(stream, addr.device(), in.fixed.value, in.fixed.flags);
 }
 
-CUresult runStreamWriteValue32V2(Executor& executor, const cmd::Decoded<cmd::StreamWriteValue32V2>& in) {
+CUresult runStreamWriteValue32V2(const CommandParts& parts,
+                                 const cmd::Decoded<cmd::StreamWriteValue32V2>& in) {
   CUstream stream = nullptr;
-  if (!executor.stream(in.fixed.stream, stream)) {
-    return executor.violation("StreamWriteValue32V2: stream is no stream of the session");
+  if (!parts.session.stream(in.fixed.stream, stream)) {
+    return parts.session.violation("StreamWriteValue32V2: stream is no stream of the session");
   }
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
   SessionRange addr;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.addr, 4, addr)) return refused;
-  const auto call = executor.driver().cuStreamWriteValue32_v2;
+  if (const CUresult refused = parts.addresses.reach(in.fixed.addr, 4, addr)) return refused;
+  const auto call = parts.session.driver().cuStreamWriteValue32_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(stream, addr.device(), in.fixed.value, in.fixed.flags);
 }
 
-CUresult runStreamWriteValue64V2(Executor& executor, const cmd::Decoded<cmd::StreamWriteValue64V2>& in) {
+CUresult runStreamWriteValue64V2(const CommandParts& parts,
+                                 const cmd::Decoded<cmd::StreamWriteValue64V2>& in) {
   CUstream stream = nullptr;
-  if (!executor.stream(in.fixed.stream, stream)) {
-    return executor.violation("StreamWriteValue64V2: stream is no stream of the session");
+  if (!parts.session.stream(in.fixed.stream, stream)) {
+    return parts.session.violation("StreamWriteValue64V2: stream is no stream of the session");
   }
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
   SessionRange addr;
-  if (const CUresult refused = executor.addresses().reach(in.fixed.addr, 8, addr)) return refused;
-  const auto call = executor.driver().cuStreamWriteValue64_v2;
+  if (const CUresult refused = parts.addresses.reach(in.fixed.addr, 8, addr)) return refused;
+  const auto call = parts.session.driver().cuStreamWriteValue64_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(stream, addr.device(), in.fixed.value, in.fixed.flags);
 }
 
-CUresult runStreamBatchMemOpV2(Executor& executor, const cmd::Decoded<cmd::StreamBatchMemOpV2>& in) {
+CUresult runStreamBatchMemOpV2(const CommandParts& parts, const cmd::Decoded<cmd::StreamBatchMemOpV2>& in) {
   CUstream stream = nullptr;
-  if (!executor.stream(in.fixed.stream, stream)) {
-    return executor.violation("StreamBatchMemOpV2: stream is no stream of the session");
+  if (!parts.session.stream(in.fixed.stream, stream)) {
+    return parts.session.violation("StreamBatchMemOpV2: stream is no stream of the session");
   }
   if (stream == nullptr && in.fixed.stream != 0) return CUDA_ERROR_INVALID_HANDLE;
   std::vector<CUstreamBatchMemOpParams> paramArray;
-  if (const CUresult refused = executor.admit(in.tail[0], paramArray)) return refused;
+  if (const CUresult refused = parts.operations.admit(in.tail[0], paramArray)) return refused;
   if (paramArray.size() != in.fixed.count) {
-    return executor.violation("StreamBatchMemOpV2: paramArray has not the length that count says");
+    return parts.session.violation("StreamBatchMemOpV2: paramArray has not the length that count says");
   }
-  const auto call = executor.driver().cuStreamBatchMemOp_v2;
+  const auto call = parts.session.driver().cuStreamBatchMemOp_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(stream, in.fixed.count, paramArray.data(), in.fixed.flags);
 }
 
-CUresult runStreamCopyAttributes(Executor& executor, const cmd::Decoded<cmd::StreamCopyAttributes>& in) {
+CUresult runStreamCopyAttributes(const CommandParts& parts,
+                                 const cmd::Decoded<cmd::StreamCopyAttributes>& in) {
   CUstream dstStream = nullptr;
-  if (!executor.stream(in.fixed.dstStream, dstStream)) {
-    return executor.violation("StreamCopyAttributes: dstStream is no stream of the session");
+  if (!parts.session.stream(in.fixed.dstStream, dstStream)) {
+    return parts.session.violation("StreamCopyAttributes: dstStream is no stream of the session");
   }
   if (dstStream == nullptr && in.fixed.dstStream != 0) return CUDA_ERROR_INVALID_HANDLE;
   CUstream srcStream = nullptr;
-  if (!executor.stream(in.fixed.srcStream, srcStream)) {
-    return executor.violation("StreamCopyAttributes: srcStream is no stream of the session");
+  if (!parts.session.stream(in.fixed.srcStream, srcStream)) {
+    return parts.session.violation("StreamCopyAttributes: srcStream is no stream of the session");
   }
   if (srcStream == nullptr && in.fixed.srcStream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuStreamCopyAttributes;
+  const auto call = parts.session.driver().cuStreamCopyAttributes;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(dstStream, srcStream);
 }
 
-CUresult runEventCreate(Executor& executor, const cmd::Decoded<cmd::EventCreate>& in) {
+CUresult runEventCreate(const CommandParts& parts, const cmd::Decoded<cmd::EventCreate>& in) {
   CUevent phEvent = nullptr;
-  const auto call = executor.driver().cuEventCreate;
-  CUresult result = executor.admit(HandleKind::kEvent);
+  const auto call = parts.session.driver().cuEventCreate;
+  CUresult result = parts.objects.admit(HandleKind::kEvent);
   if (result == CUDA_SUCCESS) result = call == nullptr ? CUDA_ERROR_NOT_SUPPORTED : call(
     &phEvent, in.fixed.Flags);
-  if (!executor.adopt(HandleKind::kEvent, in.fixed.phEvent, result == CUDA_SUCCESS ? phEvent : nullptr)) {
-    return executor.violation("EventCreate: phEvent is in use already");
+  if (!parts.objects.adopt(HandleKind::kEvent, in.fixed.phEvent, result == CUDA_SUCCESS ? phEvent : nullptr)) {
+    return parts.session.violation("EventCreate: phEvent is in use already");
   }
   return result;
 }
 
-CUresult runEventDestroyV2(Executor& executor, const cmd::Decoded<cmd::EventDestroyV2>& in) {
+CUresult runEventDestroyV2(const CommandParts& parts, const cmd::Decoded<cmd::EventDestroyV2>& in) {
   CUevent hEvent = nullptr;
-  if (!executor.handle(HandleKind::kEvent, in.fixed.hEvent, hEvent)) {
-    return executor.violation("EventDestroyV2: hEvent is no event of the session");
+  if (!parts.session.handle(HandleKind::kEvent, in.fixed.hEvent, hEvent)) {
+    return parts.session.violation("EventDestroyV2: hEvent is no event of the session");
   }
-  if (!executor.drop(HandleKind::kEvent, in.fixed.hEvent)) {
-    return executor.violation("EventDestroyV2: hEvent is no event of the session");
+  if (!parts.objects.drop(HandleKind::kEvent, in.fixed.hEvent)) {
+    return parts.session.violation("EventDestroyV2: hEvent is no event of the session");
   }
   if (hEvent == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuEventDestroy_v2;
+  const auto call = parts.session.driver().cuEventDestroy_v2;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hEvent);
 }
 
-CUresult runEventRecord(Executor& executor, const cmd::Decoded<cmd::EventRecord>& in) {
+CUresult runEventRecord(const CommandParts& parts, const cmd::Decoded<cmd::EventRecord>& in) {
   CUevent hEvent = nullptr;
-  if (!executor.handle(HandleKind::kEvent, in.fixed.hEvent, hEvent)) {
-    return executor.violation("EventRecord: hEvent is no event of the session");
+  if (!parts.session.handle(HandleKind::kEvent, in.fixed.hEvent, hEvent)) {
+    return parts.session.violation("EventRecord: hEvent is no event of the session");
   }
   if (hEvent == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUstream hStream = nullptr;
-  if (!executor.stream(in.fixed.hStream, hStream)) {
-    return executor.violation("EventRecord: hStream is no stream of the session");
+  if (!parts.session.stream(in.fixed.hStream, hStream)) {
+    return parts.session.violation("EventRecord: hStream is no stream of the session");
   }
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuEventRecord;
+  const auto call = parts.session.driver().cuEventRecord;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hEvent, hStream);
 }
 
-CUresult runEventRecordWithFlags(Executor& executor, const cmd::Decoded<cmd::EventRecordWithFlags>& in) {
+CUresult runEventRecordWithFlags(const CommandParts& parts,
+                                 const cmd::Decoded<cmd::EventRecordWithFlags>& in) {
   CUevent hEvent = nullptr;
-  if (!executor.handle(HandleKind::kEvent, in.fixed.hEvent, hEvent)) {
-    return executor.violation("EventRecordWithFlags: hEvent is no event of the session");
+  if (!parts.session.handle(HandleKind::kEvent, in.fixed.hEvent, hEvent)) {
+    return parts.session.violation("EventRecordWithFlags: hEvent is no event of the session");
   }
   if (hEvent == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUstream hStream = nullptr;
-  if (!executor.stream(in.fixed.hStream, hStream)) {
-    return executor.violation("EventRecordWithFlags: hStream is no stream of the session");
+  if (!parts.session.stream(in.fixed.hStream, hStream)) {
+    return parts.session.violation("EventRecordWithFlags: hStream is no stream of the session");
   }
   if (hStream == nullptr && in.fixed.hStream != 0) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuEventRecordWithFlags;
+  const auto call = parts.session.driver().cuEventRecordWithFlags;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hEvent, hStream, in.fixed.flags);
 }
 
-CUresult runEventQuery(Executor& executor, const cmd::Decoded<cmd::EventQuery>& in) {
+CUresult runEventQuery(const CommandParts& parts, const cmd::Decoded<cmd::EventQuery>& in) {
   CUevent hEvent = nullptr;
-  if (!executor.handle(HandleKind::kEvent, in.fixed.hEvent, hEvent)) {
-    return executor.violation("EventQuery: hEvent is no event of the session");
+  if (!parts.session.handle(HandleKind::kEvent, in.fixed.hEvent, hEvent)) {
+    return parts.session.violation("EventQuery: hEvent is no event of the session");
   }
   if (hEvent == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuEventQuery;
+  const auto call = parts.session.driver().cuEventQuery;
   if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return call(hEvent);
 }
 
-CUresult runEventElapsedTime(Executor& executor, const cmd::Decoded<cmd::EventElapsedTime>& in) {
+CUresult runEventElapsedTime(const CommandParts& parts, const cmd::Decoded<cmd::EventElapsedTime>& in) {
   float pMilliseconds{};
   CUevent hStart = nullptr;
-  if (!executor.handle(HandleKind::kEvent, in.fixed.hStart, hStart)) {
-    return executor.violation("EventElapsedTime: hStart is no event of the session");
+  if (!parts.session.handle(HandleKind::kEvent, in.fixed.hStart, hStart)) {
+    return parts.session.violation("EventElapsedTime: hStart is no event of the session");
   }
   if (hStart == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUevent hEnd = nullptr;
-  if (!executor.handle(HandleKind::kEvent, in.fixed.hEnd, hEnd)) {
-    return executor.violation("EventElapsedTime: hEnd is no event of the session");
+  if (!parts.session.handle(HandleKind::kEvent, in.fixed.hEnd, hEnd)) {
+    return parts.session.violation("EventElapsedTime: hEnd is no event of the session");
   }
   if (hEnd == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuEventElapsedTime;
+  const auto call = parts.session.driver().cuEventElapsedTime;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&pMilliseconds, hStart, hEnd);
   if (result == CUDA_SUCCESS) {
     cmd::EventElapsedTimeReply reply{};
     reply.pMilliseconds = pMilliseconds;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runEventElapsedTimeV2(Executor& executor, const cmd::Decoded<cmd::EventElapsedTimeV2>& in) {
+CUresult runEventElapsedTimeV2(const CommandParts& parts, const cmd::Decoded<cmd::EventElapsedTimeV2>& in) {
   float pMilliseconds{};
   CUevent hStart = nullptr;
-  if (!executor.handle(HandleKind::kEvent, in.fixed.hStart, hStart)) {
-    return executor.violation("EventElapsedTimeV2: hStart is no event of the session");
+  if (!parts.session.handle(HandleKind::kEvent, in.fixed.hStart, hStart)) {
+    return parts.session.violation("EventElapsedTimeV2: hStart is no event of the session");
   }
   if (hStart == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUevent hEnd = nullptr;
-  if (!executor.handle(HandleKind::kEvent, in.fixed.hEnd, hEnd)) {
-    return executor.violation("EventElapsedTimeV2: hEnd is no event of the session");
+  if (!parts.session.handle(HandleKind::kEvent, in.fixed.hEnd, hEnd)) {
+    return parts.session.violation("EventElapsedTimeV2: hEnd is no event of the session");
   }
   if (hEnd == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuEventElapsedTime_v2;
+  const auto call = parts.session.driver().cuEventElapsedTime_v2;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&pMilliseconds, hStart, hEnd);
   if (result == CUDA_SUCCESS) {
     cmd::EventElapsedTimeV2Reply reply{};
     reply.pMilliseconds = pMilliseconds;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runOccupancyMaxActiveBlocksPerMultiprocessor(Executor& executor,
+CUresult runOccupancyMaxActiveBlocksPerMultiprocessor(const CommandParts& parts,
                                                       const cmd::Decoded<cmd::OccupancyMaxActiveBlocksPerMultiprocessor>& in) {
   int numBlocks{};
   CUfunction func = nullptr;
-  if (!executor.functionOrKernel(in.fixed.func, func)) {
-    return executor.violation("OccupancyMaxActiveBlocksPerMultiprocessor: func is no function or kernel of the session");
+  if (!parts.functions.functionOrKernel(in.fixed.func, func)) {
+    return parts.session.violation("OccupancyMaxActiveBlocksPerMultiprocessor: func is no function or kernel of the session");
   }
   if (func == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor;
+  const auto call = parts.session.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&numBlocks, func, in.fixed.blockSize, in.fixed.dynamicSMemSize);
   if (result == CUDA_SUCCESS) {
     cmd::OccupancyMaxActiveBlocksPerMultiprocessorReply reply{};
     reply.numBlocks = numBlocks;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
 CUresult runOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-    Executor& executor, const cmd::Decoded<cmd::OccupancyMaxActiveBlocksPerMultiprocessorWithFlags>& in) {
+    const CommandParts& parts,
+    const cmd::Decoded<cmd::OccupancyMaxActiveBlocksPerMultiprocessorWithFlags>& in) {
   int numBlocks{};
   CUfunction func = nullptr;
-  if (!executor.functionOrKernel(in.fixed.func, func)) {
-    return executor.violation("OccupancyMaxActiveBlocksPerMultiprocessorWithFlags: func is no function or kernel of the session");
+  if (!parts.functions.functionOrKernel(in.fixed.func, func)) {
+    return parts.session.violation("OccupancyMaxActiveBlocksPerMultiprocessorWithFlags: func is no function or kernel of the session");
   }
   if (func == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;
+  const auto call = parts.session.driver().cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&numBlocks, func, in.fixed.blockSize, in.fixed.dynamicSMemSize,
                                      in.fixed.flags);
   if (result == CUDA_SUCCESS) {
     cmd::OccupancyMaxActiveBlocksPerMultiprocessorWithFlagsReply reply{};
     reply.numBlocks = numBlocks;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
-CUresult runOccupancyAvailableDynamicSMemPerBlock(Executor& executor,
+CUresult runOccupancyAvailableDynamicSMemPerBlock(const CommandParts& parts,
                                                   const cmd::Decoded<cmd::OccupancyAvailableDynamicSMemPerBlock>& in) {
   size_t dynamicSmemSize{};
   CUfunction func = nullptr;
-  if (!executor.functionOrKernel(in.fixed.func, func)) {
-    return executor.violation("OccupancyAvailableDynamicSMemPerBlock: func is no function or kernel of the session");
+  if (!parts.functions.functionOrKernel(in.fixed.func, func)) {
+    return parts.session.violation("OccupancyAvailableDynamicSMemPerBlock: func is no function or kernel of the session");
   }
   if (func == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto call = executor.driver().cuOccupancyAvailableDynamicSMemPerBlock;
+  const auto call = parts.session.driver().cuOccupancyAvailableDynamicSMemPerBlock;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (call != nullptr) result = call(&dynamicSmemSize, func, in.fixed.numBlocks, in.fixed.blockSize);
   if (result == CUDA_SUCCESS) {
     cmd::OccupancyAvailableDynamicSMemPerBlockReply reply{};
     reply.dynamicSmemSize = dynamicSmemSize;
-    executor.reply(reply);
+    parts.session.reply(reply);
   }
   return result;
 }
 
+CUresult runImageOffer(const CommandParts& parts, const cmd::Decoded<cmd::ImageOffer>& in) {
+  return parts.images.onImageOffer(in);
+}
+
+CUresult runImagePart(const CommandParts& parts, const cmd::Decoded<cmd::ImagePart>& in) {
+  return parts.images.onImagePart(in);
+}
+
+CUresult runLinkCreate(const CommandParts& parts, const cmd::Decoded<cmd::LinkCreate>& in) {
+  return parts.links.onLinkCreate(in);
+}
+
+CUresult runLinkAdd(const CommandParts& parts, const cmd::Decoded<cmd::LinkAdd>& in) {
+  return parts.links.onLinkAdd(in);
+}
+
+CUresult runLinkComplete(const CommandParts& parts, const cmd::Decoded<cmd::LinkComplete>& in) {
+  return parts.links.onLinkComplete(in);
+}
+
+CUresult runLinkRead(const CommandParts& parts, const cmd::Decoded<cmd::LinkRead>& in) {
+  return parts.links.onLinkRead(in);
+}
+
+CUresult runLinkDestroy(const CommandParts& parts, const cmd::Decoded<cmd::LinkDestroy>& in) {
+  return parts.links.onLinkDestroy(in);
+}
+
+CUresult runModuleLoad(const CommandParts& parts, const cmd::Decoded<cmd::ModuleLoad>& in) {
+  return parts.modules.onModuleLoad(in);
+}
+
+CUresult runModuleUnload(const CommandParts& parts, const cmd::Decoded<cmd::ModuleUnload>& in) {
+  return parts.modules.onModuleUnload(in);
+}
+
+CUresult runLibraryGetModule(const CommandParts& parts, const cmd::Decoded<cmd::LibraryGetModule>& in) {
+  return parts.modules.onLibraryGetModule(in);
+}
+
+CUresult runFunctionNames(const CommandParts& parts, const cmd::Decoded<cmd::FunctionNames>& in) {
+  return parts.modules.onFunctionNames(in);
+}
+
+CUresult runGetFunction(const CommandParts& parts, const cmd::Decoded<cmd::GetFunction>& in) {
+  return parts.modules.onGetFunction(in);
+}
+
+CUresult runGetGlobal(const CommandParts& parts, const cmd::Decoded<cmd::GetGlobal>& in) {
+  return parts.modules.onGetGlobal(in);
+}
+
+CUresult runGetReference(const CommandParts& parts, const cmd::Decoded<cmd::GetReference>& in) {
+  return parts.modules.onGetReference(in);
+}
+
+CUresult runTextureReferenceDestroy(const CommandParts& parts,
+                                    const cmd::Decoded<cmd::TextureReferenceDestroy>& in) {
+  return parts.modules.onTextureReferenceDestroy(in);
+}
+
+CUresult runLaunch(const CommandParts& parts, const cmd::Decoded<cmd::Launch>& in) {
+  return parts.launches.onLaunch(in);
+}
+
+CUresult runLaunchLimits(const CommandParts& parts, const cmd::Decoded<cmd::LaunchLimits>& in) {
+  return parts.launches.onLaunchLimits(in);
+}
+
+CUresult runClusterOccupancy(const CommandParts& parts, const cmd::Decoded<cmd::ClusterOccupancy>& in) {
+  return parts.launches.onClusterOccupancy(in);
+}
+
+CUresult runTensorMapEncode(const CommandParts& parts, const cmd::Decoded<cmd::TensorMapEncode>& in) {
+  return parts.tensorMaps.onTensorMapEncode(in);
+}
+
+CUresult runTensorMapReplaceAddress(const CommandParts& parts,
+                                    const cmd::Decoded<cmd::TensorMapReplaceAddress>& in) {
+  return parts.tensorMaps.onTensorMapReplaceAddress(in);
+}
+
+CUresult runSmTopology(const CommandParts& parts, const cmd::Decoded<cmd::SmTopology>& in) {
+  return parts.topology.onSmTopology(in);
+}
+
+CUresult runAtomicCapabilities(const CommandParts& parts, const cmd::Decoded<cmd::AtomicCapabilities>& in) {
+  return parts.topology.onAtomicCapabilities(in);
+}
+
+CUresult runTextureCreate(const CommandParts& parts, const cmd::Decoded<cmd::TextureCreate>& in) {
+  return parts.textures.onTextureCreate(in);
+}
+
+CUresult runTextureDestroy(const CommandParts& parts, const cmd::Decoded<cmd::TextureDestroy>& in) {
+  return parts.textures.onTextureDestroy(in);
+}
+
+CUresult runArrayCreate(const CommandParts& parts, const cmd::Decoded<cmd::ArrayCreate>& in) {
+  return parts.arrays.onArrayCreate(in);
+}
+
+CUresult runArrayDestroy(const CommandParts& parts, const cmd::Decoded<cmd::ArrayDestroy>& in) {
+  return parts.arrays.onArrayDestroy(in);
+}
+
+CUresult runArrayLevel(const CommandParts& parts, const cmd::Decoded<cmd::ArrayLevel>& in) {
+  return parts.arrays.onArrayLevel(in);
+}
+
+CUresult runArrayRequirements(const CommandParts& parts, const cmd::Decoded<cmd::ArrayRequirements>& in) {
+  return parts.arrays.onArrayRequirements(in);
+}
+
+CUresult runArrayPlane(const CommandParts& parts, const cmd::Decoded<cmd::ArrayPlane>& in) {
+  return parts.arrays.onArrayPlane(in);
+}
+
+CUresult runArrayMap(const CommandParts& parts, const cmd::Decoded<cmd::ArrayMap>& in) {
+  return parts.arrays.onArrayMap(in);
+}
+
+CUresult runVmReserve(const CommandParts& parts, const cmd::Decoded<cmd::VmReserve>& in) {
+  return parts.virtualMemory.onVmReserve(in);
+}
+
+CUresult runVmUnreserve(const CommandParts& parts, const cmd::Decoded<cmd::VmUnreserve>& in) {
+  return parts.virtualMemory.onVmUnreserve(in);
+}
+
+CUresult runVmGranularity(const CommandParts& parts, const cmd::Decoded<cmd::VmGranularity>& in) {
+  return parts.virtualMemory.onVmGranularity(in);
+}
+
+CUresult runVmCreate(const CommandParts& parts, const cmd::Decoded<cmd::VmCreate>& in) {
+  return parts.virtualMemory.onVmCreate(in);
+}
+
+CUresult runVmRelease(const CommandParts& parts, const cmd::Decoded<cmd::VmRelease>& in) {
+  return parts.virtualMemory.onVmRelease(in);
+}
+
+CUresult runVmMap(const CommandParts& parts, const cmd::Decoded<cmd::VmMap>& in) {
+  return parts.virtualMemory.onVmMap(in);
+}
+
+CUresult runVmUnmap(const CommandParts& parts, const cmd::Decoded<cmd::VmUnmap>& in) {
+  return parts.virtualMemory.onVmUnmap(in);
+}
+
+CUresult runVmSetAccess(const CommandParts& parts, const cmd::Decoded<cmd::VmSetAccess>& in) {
+  return parts.virtualMemory.onVmSetAccess(in);
+}
+
+CUresult runMarker(const CommandParts& parts, const cmd::Decoded<cmd::Marker>& in) {
+  return parts.streams.onMarker(in);
+}
+
+CUresult runStreamSync(const CommandParts& parts, const cmd::Decoded<cmd::StreamSync>& in) {
+  return parts.streams.onStreamSync(in);
+}
+
+CUresult runEventSync(const CommandParts& parts, const cmd::Decoded<cmd::EventSync>& in) {
+  return parts.streams.onEventSync(in);
+}
+
+CUresult runContextSync(const CommandParts& parts, const cmd::Decoded<cmd::ContextSync>& in) {
+  return parts.streams.onContextSync(in);
+}
+
+CUresult runStreamSetAttribute(const CommandParts& parts, const cmd::Decoded<cmd::StreamSetAttribute>& in) {
+  return parts.streams.onStreamSetAttribute(in);
+}
+
+CUresult runStreamGetAttribute(const CommandParts& parts, const cmd::Decoded<cmd::StreamGetAttribute>& in) {
+  return parts.streams.onStreamGetAttribute(in);
+}
+
+CUresult runHostAlloc(const CommandParts& parts, const cmd::Decoded<cmd::HostAlloc>& in) {
+  return parts.hostMemory.onHostAlloc(in);
+}
+
+CUresult runHostKeep(const CommandParts& parts, const cmd::Decoded<cmd::HostKeep>& in) {
+  return parts.hostMemory.onHostKeep(in);
+}
+
+CUresult runHostFree(const CommandParts& parts, const cmd::Decoded<cmd::HostFree>& in) {
+  return parts.hostMemory.onHostFree(in);
+}
+
+CUresult runCallbackDone(const CommandParts& parts, const cmd::Decoded<cmd::CallbackDone>& in) {
+  return parts.executor.onCallbackDone(in);
+}
+
+CUresult runCallbackNext(const CommandParts& parts, const cmd::Decoded<cmd::CallbackNext>& in) {
+  return parts.executor.onCallbackNext(in);
+}
+
+CUresult runCallbackSources(const CommandParts& parts, const cmd::Decoded<cmd::CallbackSources>& in) {
+  return parts.executor.onCallbackSources(in);
+}
+
+CUresult runCaptureBegin(const CommandParts& parts, const cmd::Decoded<cmd::CaptureBegin>& in) {
+  return parts.executor.onCaptureBegin(in);
+}
+
+CUresult runCaptureCopy(const CommandParts& parts, const cmd::Decoded<cmd::CaptureCopy>& in) {
+  return parts.executor.onCaptureCopy(in);
+}
+
+CUresult runCaptureDepend(const CommandParts& parts, const cmd::Decoded<cmd::CaptureDepend>& in) {
+  return parts.executor.onCaptureDepend(in);
+}
+
+CUresult runCaptureEnd(const CommandParts& parts, const cmd::Decoded<cmd::CaptureEnd>& in) {
+  return parts.executor.onCaptureEnd(in);
+}
+
+CUresult runCaptureInfo(const CommandParts& parts, const cmd::Decoded<cmd::CaptureInfo>& in) {
+  return parts.executor.onCaptureInfo(in);
+}
+
+CUresult runCaptureInvalidate(const CommandParts& parts, const cmd::Decoded<cmd::CaptureInvalidate>& in) {
+  return parts.executor.onCaptureInvalidate(in);
+}
+
+CUresult runContextCreate(const CommandParts& parts, const cmd::Decoded<cmd::ContextCreate>& in) {
+  return parts.executor.onContextCreate(in);
+}
+
+CUresult runContextDestroy(const CommandParts& parts, const cmd::Decoded<cmd::ContextDestroy>& in) {
+  return parts.executor.onContextDestroy(in);
+}
+
+CUresult runContextRecordEvent(const CommandParts& parts, const cmd::Decoded<cmd::ContextRecordEvent>& in) {
+  return parts.executor.onContextRecordEvent(in);
+}
+
+CUresult runContextReset(const CommandParts& parts, const cmd::Decoded<cmd::ContextReset>& in) {
+  return parts.executor.onContextReset(in);
+}
+
+CUresult runContextSetCacheConfig(const CommandParts& parts,
+                                  const cmd::Decoded<cmd::ContextSetCacheConfig>& in) {
+  return parts.executor.onContextSetCacheConfig(in);
+}
+
+CUresult runContextSetLimit(const CommandParts& parts, const cmd::Decoded<cmd::ContextSetLimit>& in) {
+  return parts.executor.onContextSetLimit(in);
+}
+
+CUresult runContextWaitEvent(const CommandParts& parts, const cmd::Decoded<cmd::ContextWaitEvent>& in) {
+  return parts.executor.onContextWaitEvent(in);
+}
+
+CUresult runCopyBox(const CommandParts& parts, const cmd::Decoded<cmd::CopyBox>& in) {
+  return parts.executor.onCopyBox(in);
+}
+
+CUresult runCopyFromDevice(const CommandParts& parts, const cmd::Decoded<cmd::CopyFromDevice>& in) {
+  return parts.executor.onCopyFromDevice(in);
+}
+
+CUresult runCopyFromLanding(const CommandParts& parts, const cmd::Decoded<cmd::CopyFromLanding>& in) {
+  return parts.executor.onCopyFromLanding(in);
+}
+
+CUresult runCopyHostShared(const CommandParts& parts, const cmd::Decoded<cmd::CopyHostShared>& in) {
+  return parts.executor.onCopyHostShared(in);
+}
+
+CUresult runCopyToDevice(const CommandParts& parts, const cmd::Decoded<cmd::CopyToDevice>& in) {
+  return parts.executor.onCopyToDevice(in);
+}
+
+CUresult runDeviceResource(const CommandParts& parts, const cmd::Decoded<cmd::DeviceResource>& in) {
+  return parts.executor.onDeviceResource(in);
+}
+
+CUresult runEventHappened(const CommandParts& parts, const cmd::Decoded<cmd::EventHappened>& in) {
+  return parts.executor.onEventHappened(in);
+}
+
+CUresult runGraphAddNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphAddNode>& in) {
+  return parts.executor.onGraphAddNode(in);
+}
+
+CUresult runGraphClone(const CommandParts& parts, const cmd::Decoded<cmd::GraphClone>& in) {
+  return parts.executor.onGraphClone(in);
+}
+
+CUresult runGraphConditional(const CommandParts& parts, const cmd::Decoded<cmd::GraphConditional>& in) {
+  return parts.executor.onGraphConditional(in);
+}
+
+CUresult runGraphCreate(const CommandParts& parts, const cmd::Decoded<cmd::GraphCreate>& in) {
+  return parts.executor.onGraphCreate(in);
+}
+
+CUresult runGraphDepend(const CommandParts& parts, const cmd::Decoded<cmd::GraphDepend>& in) {
+  return parts.executor.onGraphDepend(in);
+}
+
+CUresult runGraphDestroy(const CommandParts& parts, const cmd::Decoded<cmd::GraphDestroy>& in) {
+  return parts.executor.onGraphDestroy(in);
+}
+
+CUresult runGraphDestroyNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphDestroyNode>& in) {
+  return parts.executor.onGraphDestroyNode(in);
+}
+
+CUresult runGraphDot(const CommandParts& parts, const cmd::Decoded<cmd::GraphDot>& in) {
+  return parts.executor.onGraphDot(in);
+}
+
+CUresult runGraphEnableNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphEnableNode>& in) {
+  return parts.executor.onGraphEnableNode(in);
+}
+
+CUresult runGraphExecDestroy(const CommandParts& parts, const cmd::Decoded<cmd::GraphExecDestroy>& in) {
+  return parts.executor.onGraphExecDestroy(in);
+}
+
+CUresult runGraphExecUpdate(const CommandParts& parts, const cmd::Decoded<cmd::GraphExecUpdate>& in) {
+  return parts.executor.onGraphExecUpdate(in);
+}
+
+CUresult runGraphFindInClone(const CommandParts& parts, const cmd::Decoded<cmd::GraphFindInClone>& in) {
+  return parts.executor.onGraphFindInClone(in);
+}
+
+CUresult runGraphGetNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphGetNode>& in) {
+  return parts.executor.onGraphGetNode(in);
+}
+
+CUresult runGraphInstantiate(const CommandParts& parts, const cmd::Decoded<cmd::GraphInstantiate>& in) {
+  return parts.executor.onGraphInstantiate(in);
+}
+
+CUresult runGraphLaunch(const CommandParts& parts, const cmd::Decoded<cmd::GraphLaunch>& in) {
+  return parts.executor.onGraphLaunch(in);
+}
+
+CUresult runGraphList(const CommandParts& parts, const cmd::Decoded<cmd::GraphList>& in) {
+  return parts.executor.onGraphList(in);
+}
+
+CUresult runGraphMemory(const CommandParts& parts, const cmd::Decoded<cmd::GraphMemory>& in) {
+  return parts.executor.onGraphMemory(in);
+}
+
+CUresult runGraphNodeAttribute(const CommandParts& parts, const cmd::Decoded<cmd::GraphNodeAttribute>& in) {
+  return parts.executor.onGraphNodeAttribute(in);
+}
+
+CUresult runGraphNodeType(const CommandParts& parts, const cmd::Decoded<cmd::GraphNodeType>& in) {
+  return parts.executor.onGraphNodeType(in);
+}
+
+CUresult runGraphSetNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphSetNode>& in) {
+  return parts.executor.onGraphSetNode(in);
+}
+
+CUresult runGraphSource(const CommandParts& parts, const cmd::Decoded<cmd::GraphSource>& in) {
+  return parts.executor.onGraphSource(in);
+}
+
+CUresult runGraphSources(const CommandParts& parts, const cmd::Decoded<cmd::GraphSources>& in) {
+  return parts.executor.onGraphSources(in);
+}
+
+CUresult runGraphUpdateNode(const CommandParts& parts, const cmd::Decoded<cmd::GraphUpdateNode>& in) {
+  return parts.executor.onGraphUpdateNode(in);
+}
+
+CUresult runGraphUpload(const CommandParts& parts, const cmd::Decoded<cmd::GraphUpload>& in) {
+  return parts.executor.onGraphUpload(in);
+}
+
+CUresult runGreenCreate(const CommandParts& parts, const cmd::Decoded<cmd::GreenCreate>& in) {
+  return parts.executor.onGreenCreate(in);
+}
+
+CUresult runGreenStream(const CommandParts& parts, const cmd::Decoded<cmd::GreenStream>& in) {
+  return parts.executor.onGreenStream(in);
+}
+
+CUresult runHostFunction(const CommandParts& parts, const cmd::Decoded<cmd::HostFunction>& in) {
+  return parts.executor.onHostFunction(in);
+}
+
+CUresult runLandFromDevice(const CommandParts& parts, const cmd::Decoded<cmd::LandFromDevice>& in) {
+  return parts.executor.onLandFromDevice(in);
+}
+
+CUresult runLandingAwait(const CommandParts& parts, const cmd::Decoded<cmd::LandingAwait>& in) {
+  return parts.executor.onLandingAwait(in);
+}
+
+CUresult runLandingsOver(const CommandParts& parts, const cmd::Decoded<cmd::LandingsOver>& in) {
+  return parts.executor.onLandingsOver(in);
+}
+
+CUresult runMemAlloc(const CommandParts& parts, const cmd::Decoded<cmd::MemAlloc>& in) {
+  return parts.executor.onMemAlloc(in);
+}
+
+CUresult runMemFree(const CommandParts& parts, const cmd::Decoded<cmd::MemFree>& in) {
+  return parts.executor.onMemFree(in);
+}
+
+CUresult runMemGetInfo(const CommandParts& parts, const cmd::Decoded<cmd::MemGetInfo>& in) {
+  return parts.executor.onMemGetInfo(in);
+}
+
+CUresult runOpenEvent(const CommandParts& parts, const cmd::Decoded<cmd::OpenEvent>& in) {
+  return parts.executor.onOpenEvent(in);
+}
+
+CUresult runOpenMemory(const CommandParts& parts, const cmd::Decoded<cmd::OpenMemory>& in) {
+  return parts.executor.onOpenMemory(in);
+}
+
+CUresult runPeerAccess(const CommandParts& parts, const cmd::Decoded<cmd::PeerAccess>& in) {
+  return parts.executor.onPeerAccess(in);
+}
+
+CUresult runPoolAlloc(const CommandParts& parts, const cmd::Decoded<cmd::PoolAlloc>& in) {
+  return parts.executor.onPoolAlloc(in);
+}
+
+CUresult runPoolCreate(const CommandParts& parts, const cmd::Decoded<cmd::PoolCreate>& in) {
+  return parts.executor.onPoolCreate(in);
+}
+
+CUresult runPoolDestroy(const CommandParts& parts, const cmd::Decoded<cmd::PoolDestroy>& in) {
+  return parts.executor.onPoolDestroy(in);
+}
+
+CUresult runPoolFree(const CommandParts& parts, const cmd::Decoded<cmd::PoolFree>& in) {
+  return parts.executor.onPoolFree(in);
+}
+
+CUresult runPoolHigh(const CommandParts& parts, const cmd::Decoded<cmd::PoolHigh>& in) {
+  return parts.executor.onPoolHigh(in);
+}
+
+CUresult runPoolOpen(const CommandParts& parts, const cmd::Decoded<cmd::PoolOpen>& in) {
+  return parts.executor.onPoolOpen(in);
+}
+
+CUresult runPoolOpenPointer(const CommandParts& parts, const cmd::Decoded<cmd::PoolOpenPointer>& in) {
+  return parts.executor.onPoolOpenPointer(in);
+}
+
+CUresult runPoolResetHigh(const CommandParts& parts, const cmd::Decoded<cmd::PoolResetHigh>& in) {
+  return parts.executor.onPoolResetHigh(in);
+}
+
+CUresult runPoolSetThreshold(const CommandParts& parts, const cmd::Decoded<cmd::PoolSetThreshold>& in) {
+  return parts.executor.onPoolSetThreshold(in);
+}
+
+CUresult runPoolShare(const CommandParts& parts, const cmd::Decoded<cmd::PoolShare>& in) {
+  return parts.executor.onPoolShare(in);
+}
+
+CUresult runPoolSharePointer(const CommandParts& parts, const cmd::Decoded<cmd::PoolSharePointer>& in) {
+  return parts.executor.onPoolSharePointer(in);
+}
+
+CUresult runPoolTrim(const CommandParts& parts, const cmd::Decoded<cmd::PoolTrim>& in) {
+  return parts.executor.onPoolTrim(in);
+}
+
+CUresult runPoolUsage(const CommandParts& parts, const cmd::Decoded<cmd::PoolUsage>& in) {
+  return parts.executor.onPoolUsage(in);
+}
+
+CUresult runResourceDescribe(const CommandParts& parts, const cmd::Decoded<cmd::ResourceDescribe>& in) {
+  return parts.executor.onResourceDescribe(in);
+}
+
+CUresult runResourceSplit(const CommandParts& parts, const cmd::Decoded<cmd::ResourceSplit>& in) {
+  return parts.executor.onResourceSplit(in);
+}
+
+CUresult runProfileBegin(const CommandParts& parts, const cmd::Decoded<cmd::ProfileBegin>& in) {
+  return parts.executor.onProfileBegin(in);
+}
+
+CUresult runProfileRead(const CommandParts& parts, const cmd::Decoded<cmd::ProfileRead>& in) {
+  return parts.executor.onProfileRead(in);
+}
+
+CUresult runSessionRestored(const CommandParts& parts, const cmd::Decoded<cmd::SessionRestored>& in) {
+  return parts.executor.onSessionRestored(in);
+}
+
+CUresult runShareEvent(const CommandParts& parts, const cmd::Decoded<cmd::ShareEvent>& in) {
+  return parts.executor.onShareEvent(in);
+}
+
+CUresult runShareMemory(const CommandParts& parts, const cmd::Decoded<cmd::ShareMemory>& in) {
+  return parts.executor.onShareMemory(in);
+}
+
+CUresult runUserObjectCount(const CommandParts& parts, const cmd::Decoded<cmd::UserObjectCount>& in) {
+  return parts.executor.onUserObjectCount(in);
+}
+
+CUresult runUserObjectCreate(const CommandParts& parts, const cmd::Decoded<cmd::UserObjectCreate>& in) {
+  return parts.executor.onUserObjectCreate(in);
+}
+
+CUresult runVmOpen(const CommandParts& parts, const cmd::Decoded<cmd::VmOpen>& in) {
+  return parts.executor.onVmOpen(in);
+}
+
+CUresult runVmShare(const CommandParts& parts, const cmd::Decoded<cmd::VmShare>& in) {
+  return parts.executor.onVmShare(in);
+}
+
 using Bytes = std::span<const std::byte>;
-using Handler = CUresult (*)(Executor&, Bytes, Bytes);
+using Handler = CUresult (*)(const CommandParts&, Bytes, Bytes);
 
-/// Checks that precede every command; CUDA_SUCCESS if it may run.
-template <typename Command>
-CUresult admit(Executor& executor, Bytes head, Bytes body, cmd::Decoded<Command>& in) {
-  if (!cmd::decode(head, body, in)) return executor.violation("a command has the wrong length");
+/// Runs a command after the checks that precede every command.
+template <typename Command, CUresult (*run)(const CommandParts&, const cmd::Decoded<Command>&)>
+CUresult execute(const CommandParts& parts, Bytes head, Bytes body) {
+  cmd::Decoded<Command> in;
+  if (!cmd::decode(head, body, in)) return parts.session.violation("a command has the wrong length");
   // A reply may be deferred until it is due; a command that nothing waits for would defer it forever.
-  if (Command::kHasReply && !executor.isAwaited()) return executor.violation("nobody waits for its answer");
-  return CUDA_SUCCESS;
-}
-
-template <typename Command, CUresult (*run)(Executor&, const cmd::Decoded<Command>&)>
-CUresult generated(Executor& executor, Bytes head, Bytes body) {
-  cmd::Decoded<Command> in;
-  const CUresult refused = admit(executor, head, body, in);
-  return refused ? refused : run(executor, in);
-}
-
-template <typename Command, CUresult (Executor::*run)(const cmd::Decoded<Command>&)>
-CUresult byHand(Executor& executor, Bytes head, Bytes body) {
-  cmd::Decoded<Command> in;
-  const CUresult refused = admit(executor, head, body, in);
-  return refused ? refused : (executor.*run)(in);
+  if (Command::kHasReply && !parts.session.isAwaited()) return parts.session.violation("nobody waits for its answer");
+  return run(parts, in);
 }
 
 // By Op.
 constexpr std::array<Handler, cmd::kOpLimit> kHandlers = {
     nullptr,
-    &byHand<cmd::ArrayCreate, &Executor::onArrayCreate>,
-    &byHand<cmd::ArrayDestroy, &Executor::onArrayDestroy>,
-    &generated<cmd::ArrayGetSparseProperties, &runArrayGetSparseProperties>,
-    &byHand<cmd::ArrayLevel, &Executor::onArrayLevel>,
-    &byHand<cmd::ArrayMap, &Executor::onArrayMap>,
-    &byHand<cmd::ArrayPlane, &Executor::onArrayPlane>,
-    &byHand<cmd::ArrayRequirements, &Executor::onArrayRequirements>,
-    &byHand<cmd::AtomicCapabilities, &Executor::onAtomicCapabilities>,
-    &byHand<cmd::CallbackDone, &Executor::onCallbackDone>,
-    &byHand<cmd::CallbackNext, &Executor::onCallbackNext>,
-    &byHand<cmd::CallbackSources, &Executor::onCallbackSources>,
-    &byHand<cmd::CaptureBegin, &Executor::onCaptureBegin>,
-    &byHand<cmd::CaptureCopy, &Executor::onCaptureCopy>,
-    &byHand<cmd::CaptureDepend, &Executor::onCaptureDepend>,
-    &byHand<cmd::CaptureEnd, &Executor::onCaptureEnd>,
-    &byHand<cmd::CaptureInfo, &Executor::onCaptureInfo>,
-    &byHand<cmd::CaptureInvalidate, &Executor::onCaptureInvalidate>,
-    &byHand<cmd::ClusterOccupancy, &Executor::onClusterOccupancy>,
-    &byHand<cmd::ContextCreate, &Executor::onContextCreate>,
-    &byHand<cmd::ContextDestroy, &Executor::onContextDestroy>,
-    &byHand<cmd::ContextRecordEvent, &Executor::onContextRecordEvent>,
-    &byHand<cmd::ContextReset, &Executor::onContextReset>,
-    &byHand<cmd::ContextSetCacheConfig, &Executor::onContextSetCacheConfig>,
-    &byHand<cmd::ContextSetLimit, &Executor::onContextSetLimit>,
-    &byHand<cmd::ContextSync, &Executor::onContextSync>,
-    &byHand<cmd::ContextWaitEvent, &Executor::onContextWaitEvent>,
-    &byHand<cmd::CopyBox, &Executor::onCopyBox>,
-    &byHand<cmd::CopyFromDevice, &Executor::onCopyFromDevice>,
-    &byHand<cmd::CopyFromLanding, &Executor::onCopyFromLanding>,
-    &byHand<cmd::CopyHostShared, &Executor::onCopyHostShared>,
-    &byHand<cmd::CopyToDevice, &Executor::onCopyToDevice>,
-    &generated<cmd::CtxGetExecAffinity, &runCtxGetExecAffinity>,
-    &generated<cmd::CtxGetLimit, &runCtxGetLimit>,
-    &generated<cmd::CtxResetPersistingL2Cache, &runCtxResetPersistingL2Cache>,
-    &generated<cmd::DeviceCanAccessPeer, &runDeviceCanAccessPeer>,
-    &generated<cmd::DeviceGetExecAffinitySupport, &runDeviceGetExecAffinitySupport>,
-    &generated<cmd::DeviceGetP2PAttribute, &runDeviceGetP2PAttribute>,
-    &generated<cmd::DeviceGetTexture1DLinearMaxWidth, &runDeviceGetTexture1DLinearMaxWidth>,
-    &byHand<cmd::DeviceResource, &Executor::onDeviceResource>,
-    &generated<cmd::EventCreate, &runEventCreate>,
-    &generated<cmd::EventDestroyV2, &runEventDestroyV2>,
-    &generated<cmd::EventElapsedTime, &runEventElapsedTime>,
-    &generated<cmd::EventElapsedTimeV2, &runEventElapsedTimeV2>,
-    &byHand<cmd::EventHappened, &Executor::onEventHappened>,
-    &generated<cmd::EventQuery, &runEventQuery>,
-    &generated<cmd::EventRecord, &runEventRecord>,
-    &generated<cmd::EventRecordWithFlags, &runEventRecordWithFlags>,
-    &byHand<cmd::EventSync, &Executor::onEventSync>,
-    &generated<cmd::FlushGPUDirectRDMAWrites, &runFlushGPUDirectRDMAWrites>,
-    &generated<cmd::FuncGetAttribute, &runFuncGetAttribute>,
-    &generated<cmd::FuncIsLoaded, &runFuncIsLoaded>,
-    &generated<cmd::FuncLoad, &runFuncLoad>,
-    &generated<cmd::FuncSetAttribute, &runFuncSetAttribute>,
-    &generated<cmd::FuncSetCacheConfig, &runFuncSetCacheConfig>,
-    &generated<cmd::FuncSetSharedMemConfig, &runFuncSetSharedMemConfig>,
-    &byHand<cmd::FunctionNames, &Executor::onFunctionNames>,
-    &byHand<cmd::GetFunction, &Executor::onGetFunction>,
-    &byHand<cmd::GetGlobal, &Executor::onGetGlobal>,
-    &byHand<cmd::GetReference, &Executor::onGetReference>,
-    &byHand<cmd::GraphAddNode, &Executor::onGraphAddNode>,
-    &byHand<cmd::GraphClone, &Executor::onGraphClone>,
-    &byHand<cmd::GraphConditional, &Executor::onGraphConditional>,
-    &byHand<cmd::GraphCreate, &Executor::onGraphCreate>,
-    &byHand<cmd::GraphDepend, &Executor::onGraphDepend>,
-    &byHand<cmd::GraphDestroy, &Executor::onGraphDestroy>,
-    &byHand<cmd::GraphDestroyNode, &Executor::onGraphDestroyNode>,
-    &byHand<cmd::GraphDot, &Executor::onGraphDot>,
-    &byHand<cmd::GraphEnableNode, &Executor::onGraphEnableNode>,
-    &byHand<cmd::GraphExecDestroy, &Executor::onGraphExecDestroy>,
-    &byHand<cmd::GraphExecUpdate, &Executor::onGraphExecUpdate>,
-    &byHand<cmd::GraphFindInClone, &Executor::onGraphFindInClone>,
-    &byHand<cmd::GraphGetNode, &Executor::onGraphGetNode>,
-    &byHand<cmd::GraphInstantiate, &Executor::onGraphInstantiate>,
-    &byHand<cmd::GraphLaunch, &Executor::onGraphLaunch>,
-    &byHand<cmd::GraphList, &Executor::onGraphList>,
-    &byHand<cmd::GraphMemory, &Executor::onGraphMemory>,
-    &byHand<cmd::GraphNodeAttribute, &Executor::onGraphNodeAttribute>,
-    &byHand<cmd::GraphNodeType, &Executor::onGraphNodeType>,
-    &byHand<cmd::GraphSetNode, &Executor::onGraphSetNode>,
-    &byHand<cmd::GraphSource, &Executor::onGraphSource>,
-    &byHand<cmd::GraphSources, &Executor::onGraphSources>,
-    &byHand<cmd::GraphUpdateNode, &Executor::onGraphUpdateNode>,
-    &byHand<cmd::GraphUpload, &Executor::onGraphUpload>,
-    &byHand<cmd::GreenCreate, &Executor::onGreenCreate>,
-    &byHand<cmd::GreenStream, &Executor::onGreenStream>,
-    &byHand<cmd::HostAlloc, &Executor::onHostAlloc>,
-    &byHand<cmd::HostFree, &Executor::onHostFree>,
-    &byHand<cmd::HostFunction, &Executor::onHostFunction>,
-    &byHand<cmd::HostKeep, &Executor::onHostKeep>,
-    &byHand<cmd::ImageOffer, &Executor::onImageOffer>,
-    &byHand<cmd::ImagePart, &Executor::onImagePart>,
-    &generated<cmd::KernelGetAttribute, &runKernelGetAttribute>,
-    &generated<cmd::KernelSetAttribute, &runKernelSetAttribute>,
-    &generated<cmd::KernelSetCacheConfig, &runKernelSetCacheConfig>,
-    &byHand<cmd::LandFromDevice, &Executor::onLandFromDevice>,
-    &byHand<cmd::LandingAwait, &Executor::onLandingAwait>,
-    &byHand<cmd::LandingsOver, &Executor::onLandingsOver>,
-    &byHand<cmd::Launch, &Executor::onLaunch>,
-    &byHand<cmd::LaunchLimits, &Executor::onLaunchLimits>,
-    &generated<cmd::LibraryGetKernelCount, &runLibraryGetKernelCount>,
-    &byHand<cmd::LibraryGetModule, &Executor::onLibraryGetModule>,
-    &byHand<cmd::LinkAdd, &Executor::onLinkAdd>,
-    &byHand<cmd::LinkComplete, &Executor::onLinkComplete>,
-    &byHand<cmd::LinkCreate, &Executor::onLinkCreate>,
-    &byHand<cmd::LinkDestroy, &Executor::onLinkDestroy>,
-    &byHand<cmd::LinkRead, &Executor::onLinkRead>,
-    &byHand<cmd::Marker, &Executor::onMarker>,
-    &byHand<cmd::MemAlloc, &Executor::onMemAlloc>,
-    &byHand<cmd::MemFree, &Executor::onMemFree>,
-    &byHand<cmd::MemGetInfo, &Executor::onMemGetInfo>,
-    &generated<cmd::MemcpyDtoDAsyncV2, &runMemcpyDtoDAsyncV2>,
-    &generated<cmd::MemcpyDtoDV2, &runMemcpyDtoDV2>,
-    &generated<cmd::MemsetD16Async, &runMemsetD16Async>,
-    &generated<cmd::MemsetD16V2, &runMemsetD16V2>,
-    &generated<cmd::MemsetD2D16Async, &runMemsetD2D16Async>,
-    &generated<cmd::MemsetD2D16V2, &runMemsetD2D16V2>,
-    &generated<cmd::MemsetD2D32Async, &runMemsetD2D32Async>,
-    &generated<cmd::MemsetD2D32V2, &runMemsetD2D32V2>,
-    &generated<cmd::MemsetD2D8Async, &runMemsetD2D8Async>,
-    &generated<cmd::MemsetD2D8V2, &runMemsetD2D8V2>,
-    &generated<cmd::MemsetD32Async, &runMemsetD32Async>,
-    &generated<cmd::MemsetD32V2, &runMemsetD32V2>,
-    &generated<cmd::MemsetD8Async, &runMemsetD8Async>,
-    &generated<cmd::MemsetD8V2, &runMemsetD8V2>,
-    &generated<cmd::MipmappedArrayGetSparseProperties, &runMipmappedArrayGetSparseProperties>,
-    &generated<cmd::ModuleGetFunctionCount, &runModuleGetFunctionCount>,
-    &byHand<cmd::ModuleLoad, &Executor::onModuleLoad>,
-    &byHand<cmd::ModuleUnload, &Executor::onModuleUnload>,
-    &generated<cmd::OccupancyAvailableDynamicSMemPerBlock, &runOccupancyAvailableDynamicSMemPerBlock>,
-    &generated<cmd::OccupancyMaxActiveBlocksPerMultiprocessor, &runOccupancyMaxActiveBlocksPerMultiprocessor>,
-    &generated<cmd::OccupancyMaxActiveBlocksPerMultiprocessorWithFlags, &runOccupancyMaxActiveBlocksPerMultiprocessorWithFlags>,
-    &byHand<cmd::OpenEvent, &Executor::onOpenEvent>,
-    &byHand<cmd::OpenMemory, &Executor::onOpenMemory>,
-    &generated<cmd::ParamSetTexRef, &runParamSetTexRef>,
-    &byHand<cmd::PeerAccess, &Executor::onPeerAccess>,
-    &byHand<cmd::PoolAlloc, &Executor::onPoolAlloc>,
-    &byHand<cmd::PoolCreate, &Executor::onPoolCreate>,
-    &byHand<cmd::PoolDestroy, &Executor::onPoolDestroy>,
-    &byHand<cmd::PoolFree, &Executor::onPoolFree>,
-    &byHand<cmd::PoolHigh, &Executor::onPoolHigh>,
-    &byHand<cmd::PoolOpen, &Executor::onPoolOpen>,
-    &byHand<cmd::PoolOpenPointer, &Executor::onPoolOpenPointer>,
-    &byHand<cmd::PoolResetHigh, &Executor::onPoolResetHigh>,
-    &byHand<cmd::PoolSetThreshold, &Executor::onPoolSetThreshold>,
-    &byHand<cmd::PoolShare, &Executor::onPoolShare>,
-    &byHand<cmd::PoolSharePointer, &Executor::onPoolSharePointer>,
-    &byHand<cmd::PoolTrim, &Executor::onPoolTrim>,
-    &byHand<cmd::PoolUsage, &Executor::onPoolUsage>,
-    &byHand<cmd::ProfileBegin, &Executor::onProfileBegin>,
-    &byHand<cmd::ProfileRead, &Executor::onProfileRead>,
-    &byHand<cmd::ResourceDescribe, &Executor::onResourceDescribe>,
-    &byHand<cmd::ResourceSplit, &Executor::onResourceSplit>,
-    &byHand<cmd::SessionRestored, &Executor::onSessionRestored>,
-    &byHand<cmd::ShareEvent, &Executor::onShareEvent>,
-    &byHand<cmd::ShareMemory, &Executor::onShareMemory>,
-    &byHand<cmd::SmTopology, &Executor::onSmTopology>,
-    &generated<cmd::StreamBatchMemOpV2, &runStreamBatchMemOpV2>,
-    &generated<cmd::StreamCopyAttributes, &runStreamCopyAttributes>,
-    &generated<cmd::StreamCreate, &runStreamCreate>,
-    &generated<cmd::StreamCreateWithPriority, &runStreamCreateWithPriority>,
-    &generated<cmd::StreamDestroyV2, &runStreamDestroyV2>,
-    &byHand<cmd::StreamGetAttribute, &Executor::onStreamGetAttribute>,
-    &generated<cmd::StreamQuery, &runStreamQuery>,
-    &byHand<cmd::StreamSetAttribute, &Executor::onStreamSetAttribute>,
-    &byHand<cmd::StreamSync, &Executor::onStreamSync>,
-    &generated<cmd::StreamWaitEvent, &runStreamWaitEvent>,
-    &generated<cmd::StreamWaitValue32V2, &runStreamWaitValue32V2>,
-    &generated<cmd::StreamWaitValue64V2, &runStreamWaitValue64V2>,
-    &generated<cmd::StreamWriteValue32V2, &runStreamWriteValue32V2>,
-    &generated<cmd::StreamWriteValue64V2, &runStreamWriteValue64V2>,
-    &generated<cmd::SurfRefGetArray, &runSurfRefGetArray>,
-    &generated<cmd::SurfRefSetArray, &runSurfRefSetArray>,
-    &byHand<cmd::TensorMapEncode, &Executor::onTensorMapEncode>,
-    &byHand<cmd::TensorMapReplaceAddress, &Executor::onTensorMapReplaceAddress>,
-    &generated<cmd::TexRefCreate, &runTexRefCreate>,
-    &generated<cmd::TexRefGetAddressMode, &runTexRefGetAddressMode>,
-    &generated<cmd::TexRefGetAddressV2, &runTexRefGetAddressV2>,
-    &generated<cmd::TexRefGetArray, &runTexRefGetArray>,
-    &generated<cmd::TexRefGetBorderColor, &runTexRefGetBorderColor>,
-    &generated<cmd::TexRefGetFilterMode, &runTexRefGetFilterMode>,
-    &generated<cmd::TexRefGetFlags, &runTexRefGetFlags>,
-    &generated<cmd::TexRefGetFormat, &runTexRefGetFormat>,
-    &generated<cmd::TexRefGetMaxAnisotropy, &runTexRefGetMaxAnisotropy>,
-    &generated<cmd::TexRefGetMipmapFilterMode, &runTexRefGetMipmapFilterMode>,
-    &generated<cmd::TexRefGetMipmapLevelBias, &runTexRefGetMipmapLevelBias>,
-    &generated<cmd::TexRefGetMipmapLevelClamp, &runTexRefGetMipmapLevelClamp>,
-    &generated<cmd::TexRefGetMipmappedArray, &runTexRefGetMipmappedArray>,
-    &generated<cmd::TexRefSetAddress2DV2, &runTexRefSetAddress2DV2>,
-    &generated<cmd::TexRefSetAddress2DV3, &runTexRefSetAddress2DV3>,
-    &generated<cmd::TexRefSetAddressMode, &runTexRefSetAddressMode>,
-    &generated<cmd::TexRefSetAddressV2, &runTexRefSetAddressV2>,
-    &generated<cmd::TexRefSetArray, &runTexRefSetArray>,
-    &generated<cmd::TexRefSetBorderColor, &runTexRefSetBorderColor>,
-    &generated<cmd::TexRefSetFilterMode, &runTexRefSetFilterMode>,
-    &generated<cmd::TexRefSetFlags, &runTexRefSetFlags>,
-    &generated<cmd::TexRefSetFormat, &runTexRefSetFormat>,
-    &generated<cmd::TexRefSetMaxAnisotropy, &runTexRefSetMaxAnisotropy>,
-    &generated<cmd::TexRefSetMipmapFilterMode, &runTexRefSetMipmapFilterMode>,
-    &generated<cmd::TexRefSetMipmapLevelBias, &runTexRefSetMipmapLevelBias>,
-    &generated<cmd::TexRefSetMipmapLevelClamp, &runTexRefSetMipmapLevelClamp>,
-    &generated<cmd::TexRefSetMipmappedArray, &runTexRefSetMipmappedArray>,
-    &byHand<cmd::TextureCreate, &Executor::onTextureCreate>,
-    &byHand<cmd::TextureDestroy, &Executor::onTextureDestroy>,
-    &byHand<cmd::TextureReferenceDestroy, &Executor::onTextureReferenceDestroy>,
-    &byHand<cmd::UserObjectCount, &Executor::onUserObjectCount>,
-    &byHand<cmd::UserObjectCreate, &Executor::onUserObjectCreate>,
-    &byHand<cmd::VmCreate, &Executor::onVmCreate>,
-    &byHand<cmd::VmGranularity, &Executor::onVmGranularity>,
-    &byHand<cmd::VmMap, &Executor::onVmMap>,
-    &byHand<cmd::VmOpen, &Executor::onVmOpen>,
-    &byHand<cmd::VmRelease, &Executor::onVmRelease>,
-    &byHand<cmd::VmReserve, &Executor::onVmReserve>,
-    &byHand<cmd::VmSetAccess, &Executor::onVmSetAccess>,
-    &byHand<cmd::VmShare, &Executor::onVmShare>,
-    &byHand<cmd::VmUnmap, &Executor::onVmUnmap>,
-    &byHand<cmd::VmUnreserve, &Executor::onVmUnreserve>,
+    &execute<cmd::ArrayCreate, &runArrayCreate>,
+    &execute<cmd::ArrayDestroy, &runArrayDestroy>,
+    &execute<cmd::ArrayGetSparseProperties, &runArrayGetSparseProperties>,
+    &execute<cmd::ArrayLevel, &runArrayLevel>,
+    &execute<cmd::ArrayMap, &runArrayMap>,
+    &execute<cmd::ArrayPlane, &runArrayPlane>,
+    &execute<cmd::ArrayRequirements, &runArrayRequirements>,
+    &execute<cmd::AtomicCapabilities, &runAtomicCapabilities>,
+    &execute<cmd::CallbackDone, &runCallbackDone>,
+    &execute<cmd::CallbackNext, &runCallbackNext>,
+    &execute<cmd::CallbackSources, &runCallbackSources>,
+    &execute<cmd::CaptureBegin, &runCaptureBegin>,
+    &execute<cmd::CaptureCopy, &runCaptureCopy>,
+    &execute<cmd::CaptureDepend, &runCaptureDepend>,
+    &execute<cmd::CaptureEnd, &runCaptureEnd>,
+    &execute<cmd::CaptureInfo, &runCaptureInfo>,
+    &execute<cmd::CaptureInvalidate, &runCaptureInvalidate>,
+    &execute<cmd::ClusterOccupancy, &runClusterOccupancy>,
+    &execute<cmd::ContextCreate, &runContextCreate>,
+    &execute<cmd::ContextDestroy, &runContextDestroy>,
+    &execute<cmd::ContextRecordEvent, &runContextRecordEvent>,
+    &execute<cmd::ContextReset, &runContextReset>,
+    &execute<cmd::ContextSetCacheConfig, &runContextSetCacheConfig>,
+    &execute<cmd::ContextSetLimit, &runContextSetLimit>,
+    &execute<cmd::ContextSync, &runContextSync>,
+    &execute<cmd::ContextWaitEvent, &runContextWaitEvent>,
+    &execute<cmd::CopyBox, &runCopyBox>,
+    &execute<cmd::CopyFromDevice, &runCopyFromDevice>,
+    &execute<cmd::CopyFromLanding, &runCopyFromLanding>,
+    &execute<cmd::CopyHostShared, &runCopyHostShared>,
+    &execute<cmd::CopyToDevice, &runCopyToDevice>,
+    &execute<cmd::CtxGetExecAffinity, &runCtxGetExecAffinity>,
+    &execute<cmd::CtxGetLimit, &runCtxGetLimit>,
+    &execute<cmd::CtxResetPersistingL2Cache, &runCtxResetPersistingL2Cache>,
+    &execute<cmd::DeviceCanAccessPeer, &runDeviceCanAccessPeer>,
+    &execute<cmd::DeviceGetExecAffinitySupport, &runDeviceGetExecAffinitySupport>,
+    &execute<cmd::DeviceGetP2PAttribute, &runDeviceGetP2PAttribute>,
+    &execute<cmd::DeviceGetTexture1DLinearMaxWidth, &runDeviceGetTexture1DLinearMaxWidth>,
+    &execute<cmd::DeviceResource, &runDeviceResource>,
+    &execute<cmd::EventCreate, &runEventCreate>,
+    &execute<cmd::EventDestroyV2, &runEventDestroyV2>,
+    &execute<cmd::EventElapsedTime, &runEventElapsedTime>,
+    &execute<cmd::EventElapsedTimeV2, &runEventElapsedTimeV2>,
+    &execute<cmd::EventHappened, &runEventHappened>,
+    &execute<cmd::EventQuery, &runEventQuery>,
+    &execute<cmd::EventRecord, &runEventRecord>,
+    &execute<cmd::EventRecordWithFlags, &runEventRecordWithFlags>,
+    &execute<cmd::EventSync, &runEventSync>,
+    &execute<cmd::FlushGPUDirectRDMAWrites, &runFlushGPUDirectRDMAWrites>,
+    &execute<cmd::FuncGetAttribute, &runFuncGetAttribute>,
+    &execute<cmd::FuncIsLoaded, &runFuncIsLoaded>,
+    &execute<cmd::FuncLoad, &runFuncLoad>,
+    &execute<cmd::FuncSetAttribute, &runFuncSetAttribute>,
+    &execute<cmd::FuncSetCacheConfig, &runFuncSetCacheConfig>,
+    &execute<cmd::FuncSetSharedMemConfig, &runFuncSetSharedMemConfig>,
+    &execute<cmd::FunctionNames, &runFunctionNames>,
+    &execute<cmd::GetFunction, &runGetFunction>,
+    &execute<cmd::GetGlobal, &runGetGlobal>,
+    &execute<cmd::GetReference, &runGetReference>,
+    &execute<cmd::GraphAddNode, &runGraphAddNode>,
+    &execute<cmd::GraphClone, &runGraphClone>,
+    &execute<cmd::GraphConditional, &runGraphConditional>,
+    &execute<cmd::GraphCreate, &runGraphCreate>,
+    &execute<cmd::GraphDepend, &runGraphDepend>,
+    &execute<cmd::GraphDestroy, &runGraphDestroy>,
+    &execute<cmd::GraphDestroyNode, &runGraphDestroyNode>,
+    &execute<cmd::GraphDot, &runGraphDot>,
+    &execute<cmd::GraphEnableNode, &runGraphEnableNode>,
+    &execute<cmd::GraphExecDestroy, &runGraphExecDestroy>,
+    &execute<cmd::GraphExecUpdate, &runGraphExecUpdate>,
+    &execute<cmd::GraphFindInClone, &runGraphFindInClone>,
+    &execute<cmd::GraphGetNode, &runGraphGetNode>,
+    &execute<cmd::GraphInstantiate, &runGraphInstantiate>,
+    &execute<cmd::GraphLaunch, &runGraphLaunch>,
+    &execute<cmd::GraphList, &runGraphList>,
+    &execute<cmd::GraphMemory, &runGraphMemory>,
+    &execute<cmd::GraphNodeAttribute, &runGraphNodeAttribute>,
+    &execute<cmd::GraphNodeType, &runGraphNodeType>,
+    &execute<cmd::GraphSetNode, &runGraphSetNode>,
+    &execute<cmd::GraphSource, &runGraphSource>,
+    &execute<cmd::GraphSources, &runGraphSources>,
+    &execute<cmd::GraphUpdateNode, &runGraphUpdateNode>,
+    &execute<cmd::GraphUpload, &runGraphUpload>,
+    &execute<cmd::GreenCreate, &runGreenCreate>,
+    &execute<cmd::GreenStream, &runGreenStream>,
+    &execute<cmd::HostAlloc, &runHostAlloc>,
+    &execute<cmd::HostFree, &runHostFree>,
+    &execute<cmd::HostFunction, &runHostFunction>,
+    &execute<cmd::HostKeep, &runHostKeep>,
+    &execute<cmd::ImageOffer, &runImageOffer>,
+    &execute<cmd::ImagePart, &runImagePart>,
+    &execute<cmd::KernelGetAttribute, &runKernelGetAttribute>,
+    &execute<cmd::KernelSetAttribute, &runKernelSetAttribute>,
+    &execute<cmd::KernelSetCacheConfig, &runKernelSetCacheConfig>,
+    &execute<cmd::LandFromDevice, &runLandFromDevice>,
+    &execute<cmd::LandingAwait, &runLandingAwait>,
+    &execute<cmd::LandingsOver, &runLandingsOver>,
+    &execute<cmd::Launch, &runLaunch>,
+    &execute<cmd::LaunchLimits, &runLaunchLimits>,
+    &execute<cmd::LibraryGetKernelCount, &runLibraryGetKernelCount>,
+    &execute<cmd::LibraryGetModule, &runLibraryGetModule>,
+    &execute<cmd::LinkAdd, &runLinkAdd>,
+    &execute<cmd::LinkComplete, &runLinkComplete>,
+    &execute<cmd::LinkCreate, &runLinkCreate>,
+    &execute<cmd::LinkDestroy, &runLinkDestroy>,
+    &execute<cmd::LinkRead, &runLinkRead>,
+    &execute<cmd::Marker, &runMarker>,
+    &execute<cmd::MemAlloc, &runMemAlloc>,
+    &execute<cmd::MemFree, &runMemFree>,
+    &execute<cmd::MemGetInfo, &runMemGetInfo>,
+    &execute<cmd::MemcpyDtoDAsyncV2, &runMemcpyDtoDAsyncV2>,
+    &execute<cmd::MemcpyDtoDV2, &runMemcpyDtoDV2>,
+    &execute<cmd::MemsetD16Async, &runMemsetD16Async>,
+    &execute<cmd::MemsetD16V2, &runMemsetD16V2>,
+    &execute<cmd::MemsetD2D16Async, &runMemsetD2D16Async>,
+    &execute<cmd::MemsetD2D16V2, &runMemsetD2D16V2>,
+    &execute<cmd::MemsetD2D32Async, &runMemsetD2D32Async>,
+    &execute<cmd::MemsetD2D32V2, &runMemsetD2D32V2>,
+    &execute<cmd::MemsetD2D8Async, &runMemsetD2D8Async>,
+    &execute<cmd::MemsetD2D8V2, &runMemsetD2D8V2>,
+    &execute<cmd::MemsetD32Async, &runMemsetD32Async>,
+    &execute<cmd::MemsetD32V2, &runMemsetD32V2>,
+    &execute<cmd::MemsetD8Async, &runMemsetD8Async>,
+    &execute<cmd::MemsetD8V2, &runMemsetD8V2>,
+    &execute<cmd::MipmappedArrayGetSparseProperties, &runMipmappedArrayGetSparseProperties>,
+    &execute<cmd::ModuleGetFunctionCount, &runModuleGetFunctionCount>,
+    &execute<cmd::ModuleLoad, &runModuleLoad>,
+    &execute<cmd::ModuleUnload, &runModuleUnload>,
+    &execute<cmd::OccupancyAvailableDynamicSMemPerBlock, &runOccupancyAvailableDynamicSMemPerBlock>,
+    &execute<cmd::OccupancyMaxActiveBlocksPerMultiprocessor, &runOccupancyMaxActiveBlocksPerMultiprocessor>,
+    &execute<cmd::OccupancyMaxActiveBlocksPerMultiprocessorWithFlags, &runOccupancyMaxActiveBlocksPerMultiprocessorWithFlags>,
+    &execute<cmd::OpenEvent, &runOpenEvent>,
+    &execute<cmd::OpenMemory, &runOpenMemory>,
+    &execute<cmd::ParamSetTexRef, &runParamSetTexRef>,
+    &execute<cmd::PeerAccess, &runPeerAccess>,
+    &execute<cmd::PoolAlloc, &runPoolAlloc>,
+    &execute<cmd::PoolCreate, &runPoolCreate>,
+    &execute<cmd::PoolDestroy, &runPoolDestroy>,
+    &execute<cmd::PoolFree, &runPoolFree>,
+    &execute<cmd::PoolHigh, &runPoolHigh>,
+    &execute<cmd::PoolOpen, &runPoolOpen>,
+    &execute<cmd::PoolOpenPointer, &runPoolOpenPointer>,
+    &execute<cmd::PoolResetHigh, &runPoolResetHigh>,
+    &execute<cmd::PoolSetThreshold, &runPoolSetThreshold>,
+    &execute<cmd::PoolShare, &runPoolShare>,
+    &execute<cmd::PoolSharePointer, &runPoolSharePointer>,
+    &execute<cmd::PoolTrim, &runPoolTrim>,
+    &execute<cmd::PoolUsage, &runPoolUsage>,
+    &execute<cmd::ProfileBegin, &runProfileBegin>,
+    &execute<cmd::ProfileRead, &runProfileRead>,
+    &execute<cmd::ResourceDescribe, &runResourceDescribe>,
+    &execute<cmd::ResourceSplit, &runResourceSplit>,
+    &execute<cmd::SessionRestored, &runSessionRestored>,
+    &execute<cmd::ShareEvent, &runShareEvent>,
+    &execute<cmd::ShareMemory, &runShareMemory>,
+    &execute<cmd::SmTopology, &runSmTopology>,
+    &execute<cmd::StreamBatchMemOpV2, &runStreamBatchMemOpV2>,
+    &execute<cmd::StreamCopyAttributes, &runStreamCopyAttributes>,
+    &execute<cmd::StreamCreate, &runStreamCreate>,
+    &execute<cmd::StreamCreateWithPriority, &runStreamCreateWithPriority>,
+    &execute<cmd::StreamDestroyV2, &runStreamDestroyV2>,
+    &execute<cmd::StreamGetAttribute, &runStreamGetAttribute>,
+    &execute<cmd::StreamQuery, &runStreamQuery>,
+    &execute<cmd::StreamSetAttribute, &runStreamSetAttribute>,
+    &execute<cmd::StreamSync, &runStreamSync>,
+    &execute<cmd::StreamWaitEvent, &runStreamWaitEvent>,
+    &execute<cmd::StreamWaitValue32V2, &runStreamWaitValue32V2>,
+    &execute<cmd::StreamWaitValue64V2, &runStreamWaitValue64V2>,
+    &execute<cmd::StreamWriteValue32V2, &runStreamWriteValue32V2>,
+    &execute<cmd::StreamWriteValue64V2, &runStreamWriteValue64V2>,
+    &execute<cmd::SurfRefGetArray, &runSurfRefGetArray>,
+    &execute<cmd::SurfRefSetArray, &runSurfRefSetArray>,
+    &execute<cmd::TensorMapEncode, &runTensorMapEncode>,
+    &execute<cmd::TensorMapReplaceAddress, &runTensorMapReplaceAddress>,
+    &execute<cmd::TexRefCreate, &runTexRefCreate>,
+    &execute<cmd::TexRefGetAddressMode, &runTexRefGetAddressMode>,
+    &execute<cmd::TexRefGetAddressV2, &runTexRefGetAddressV2>,
+    &execute<cmd::TexRefGetArray, &runTexRefGetArray>,
+    &execute<cmd::TexRefGetBorderColor, &runTexRefGetBorderColor>,
+    &execute<cmd::TexRefGetFilterMode, &runTexRefGetFilterMode>,
+    &execute<cmd::TexRefGetFlags, &runTexRefGetFlags>,
+    &execute<cmd::TexRefGetFormat, &runTexRefGetFormat>,
+    &execute<cmd::TexRefGetMaxAnisotropy, &runTexRefGetMaxAnisotropy>,
+    &execute<cmd::TexRefGetMipmapFilterMode, &runTexRefGetMipmapFilterMode>,
+    &execute<cmd::TexRefGetMipmapLevelBias, &runTexRefGetMipmapLevelBias>,
+    &execute<cmd::TexRefGetMipmapLevelClamp, &runTexRefGetMipmapLevelClamp>,
+    &execute<cmd::TexRefGetMipmappedArray, &runTexRefGetMipmappedArray>,
+    &execute<cmd::TexRefSetAddress2DV2, &runTexRefSetAddress2DV2>,
+    &execute<cmd::TexRefSetAddress2DV3, &runTexRefSetAddress2DV3>,
+    &execute<cmd::TexRefSetAddressMode, &runTexRefSetAddressMode>,
+    &execute<cmd::TexRefSetAddressV2, &runTexRefSetAddressV2>,
+    &execute<cmd::TexRefSetArray, &runTexRefSetArray>,
+    &execute<cmd::TexRefSetBorderColor, &runTexRefSetBorderColor>,
+    &execute<cmd::TexRefSetFilterMode, &runTexRefSetFilterMode>,
+    &execute<cmd::TexRefSetFlags, &runTexRefSetFlags>,
+    &execute<cmd::TexRefSetFormat, &runTexRefSetFormat>,
+    &execute<cmd::TexRefSetMaxAnisotropy, &runTexRefSetMaxAnisotropy>,
+    &execute<cmd::TexRefSetMipmapFilterMode, &runTexRefSetMipmapFilterMode>,
+    &execute<cmd::TexRefSetMipmapLevelBias, &runTexRefSetMipmapLevelBias>,
+    &execute<cmd::TexRefSetMipmapLevelClamp, &runTexRefSetMipmapLevelClamp>,
+    &execute<cmd::TexRefSetMipmappedArray, &runTexRefSetMipmappedArray>,
+    &execute<cmd::TextureCreate, &runTextureCreate>,
+    &execute<cmd::TextureDestroy, &runTextureDestroy>,
+    &execute<cmd::TextureReferenceDestroy, &runTextureReferenceDestroy>,
+    &execute<cmd::UserObjectCount, &runUserObjectCount>,
+    &execute<cmd::UserObjectCreate, &runUserObjectCreate>,
+    &execute<cmd::VmCreate, &runVmCreate>,
+    &execute<cmd::VmGranularity, &runVmGranularity>,
+    &execute<cmd::VmMap, &runVmMap>,
+    &execute<cmd::VmOpen, &runVmOpen>,
+    &execute<cmd::VmRelease, &runVmRelease>,
+    &execute<cmd::VmReserve, &runVmReserve>,
+    &execute<cmd::VmSetAccess, &runVmSetAccess>,
+    &execute<cmd::VmShare, &runVmShare>,
+    &execute<cmd::VmUnmap, &runVmUnmap>,
+    &execute<cmd::VmUnreserve, &runVmUnreserve>,
 };
 
 }  // namespace
 
-CUresult dispatch(Executor& executor, cmd::Op op, Bytes head, Bytes body) {
+CUresult dispatch(const CommandParts& parts, cmd::Op op, Bytes head, Bytes body) {
   const auto number = static_cast<uint16_t>(op);
-  if (number == 0 || number >= cmd::kOpLimit) return executor.violation("no command has this number");
-  return kHandlers[number](executor, head, body);
+  if (number == 0 || number >= cmd::kOpLimit) return parts.session.violation("no command has this number");
+  return kHandlers[number](parts, head, body);
 }
 
 }  // namespace millpond::worker

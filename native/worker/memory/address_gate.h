@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "protocol/address.h"
-#include "worker/commands/graphs/graph_table.h"
 #include "worker/device/driver.h"
+#include "worker/memory/graph_allocation.h"
 #include "worker/memory/host_runs.h"
 #include "worker/memory/memory_arena.h"
 #include "worker/memory/virtual_memory.h"

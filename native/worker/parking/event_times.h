@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "worker/device/driver.h"
-#include "worker/session/handle_map.h"
+#include "worker/core/handle_map.h"
 
 namespace millpond::worker {
 

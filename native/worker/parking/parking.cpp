@@ -26,18 +26,6 @@ void Executor::note(cmd::Op op, std::span<const std::byte> body) {
   if (journal_.isLong()) journal_.prune([this](const Subject& subject) { return isThere(subject); });
 }
 
-void Executor::noteLoaded(const cmd::ModuleLoad& load, std::span<const std::byte> image) {
-  std::vector<unsigned> archs;
-  for (const auto& device : devices_.all()) {
-    int major = 0, minor = 0;
-    driver_.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device.device);
-    driver_.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device.device);
-    archs.push_back(static_cast<unsigned>(major * 10 + minor));
-  }
-  Loaded& loaded = loaded_[load.handle] = {load.isKept == 1, {}};
-  if (!image.empty()) loaded.variables = imageVariables(image, archs);
-}
-
 bool Executor::isThere(const Subject& subject) const {
   if (subject.kind == Subject::Kind::kHandle && handle::kind(subject.number) == HandleKind::kMemoryPool)
     return memory_.pools().device(subject.number).has_value();
@@ -85,53 +73,6 @@ std::string Executor::whyHostRunsKept() const {
   return "";
 }
 
-bool Executor::holdsTheSame(uint64_t wire, const ImageVariable& variable) {
-  const HandleMap::Entry* entry = handles_.find(wire);
-  CUdeviceptr address = 0;
-  size_t bytes = 0;
-  const CUresult found =
-      handle::kind(wire) == HandleKind::kModule
-          ? driver_.cuModuleGetGlobal_v2(&address, &bytes, static_cast<CUmodule>(entry->object), variable.name.c_str())
-          : driver_.cuLibraryGetGlobal(&address, &bytes, static_cast<CUlibrary>(entry->object), variable.name.c_str());
-  if (found != CUDA_SUCCESS || bytes != variable.initial.size()) return false;
-  std::vector<std::byte> now(bytes);
-  return driver_.cuMemcpyDtoH_v2(now.data(), address, bytes) == CUDA_SUCCESS && now == variable.initial;
-}
-
-Executor::Compared Executor::compareVariables(uint64_t wire, const Loaded& loaded) {
-  if (!loaded.variables) return Compared::kUnknown;
-  const HandleMap::Entry* entry = handles_.find(wire);
-  const bool isModule = handle::kind(wire) == HandleKind::kModule;
-  const uint16_t before = contexts_.bound();
-  Compared result = Compared::kSame;
-  for (uint16_t context = 1; context <= contexts_.size() && !loaded.variables->empty(); ++context) {
-    if (!contexts_.at(context).hasLaunched || (isModule && context != entry->context)) continue;
-    const bool isSame = contexts_.use(context) && std::all_of(loaded.variables->begin(), loaded.variables->end(),
-                                                           [&](const ImageVariable& v) { return holdsTheSame(wire, v); });
-    if (!isSame) result = Compared::kOther;
-  }
-  contexts_.use(before);
-  return result;
-}
-
-std::string Executor::whyModulesKept() {
-  if (!asked_.empty()) return "its program knows the address of a module's variable";
-  for (const auto& [wire, loaded] : loaded_) {
-    const HandleMap::Entry* entry = handles_.find(wire);
-    if (!entry || !entry->object) continue;
-    if (!loaded.isKept) return "it has a module of which its program's side did not keep the image";
-    switch (compareVariables(wire, loaded)) {
-      case Compared::kSame:
-        continue;
-      case Compared::kOther:
-        return "a variable of a module may have been written";
-      case Compared::kUnknown:
-        return "it has a module of which it is not known what its variables held at first";
-    }
-  }
-  return "";
-}
-
 std::string Executor::whyKept() {
   if (!callbackWaiters_.empty()) return "its streams may call functions of its program";
   if (trace_ != cmd::Op{}) return std::string("it has used ") + cmd::opName(trace_);
@@ -140,7 +81,7 @@ std::string Executor::whyKept() {
     if (const uint64_t used = budgets_.at(device).ownBytes() - charges_.bytesOn(device); used && memory_.arena(device).allocations() != memory_.pools().idleBlocks(device))
       return "it has " + sizeText(used, Rounding::kUp) + " of device memory";
   if (!virtualMemory_.empty()) return "it has addresses reserved";
-  if (!textures_.empty() || !arrayBytes_.empty()) return "it has an array, a texture or a surface";
+  if (!textures_.empty() || !arrays_.empty()) return "it has an array, a texture or a surface";
   if (std::string why = whyHostRunsKept(); !why.empty()) return why;
   if (!images_.empty() || !links_.empty()) return "it has code that is not complete";
   if (!graphs_.empty() || !execs_.empty() || !captures_.empty()) return "it has a graph, or a capture";
@@ -149,7 +90,7 @@ std::string Executor::whyKept() {
   if (std::string why = whyContextsKept(); !why.empty()) return why;
   if (std::string why = whyHandlesKept(); !why.empty()) return why;
   // Reading variables takes a moment, and without commands nothing changes.
-  if (modulesKept_.first != session_.position()) modulesKept_ = {session_.position(), whyModulesKept()};
+  if (modulesKept_.first != session_.position()) modulesKept_ = {session_.position(), loaded_.whyKept()};
   return modulesKept_.second;
 }
 
@@ -261,6 +202,7 @@ CUresult Executor::onEventHappened(const cmd::Decoded<cmd::EventHappened>& comma
 CUresult Executor::onSessionRestored(const cmd::Decoded<cmd::SessionRestored>&) {
   if (!session_.isResumed()) return violation("a session is restored that was never parked");
   restoredAt_ = session_.position();
+  session_.restored();
   return CUDA_SUCCESS;
 }
 

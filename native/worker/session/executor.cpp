@@ -85,12 +85,25 @@ Executor::Executor(const Driver& driver, SessionDevices& devices, ServerLink lin
       counts_(session_, claim_.limits),
       memory_(session_, budgets_, sharing),
       virtualMemory_(driver, budgets_.all()),
-      callbacks_(std::make_shared<Callbacks>([this] { link_.wake(); })),
-      imageCache_(imageCache),
-      gateDirectory_(std::move(gateDirectory)),
       parking_(parking),
+      images_(session_, counts_, imageCache),
+      virtualMemoryCommands_(session_, budgets_, memory_, frees_, virtualMemory_, sharing),
+      callbacks_(std::make_shared<Callbacks>([this] { link_.wake(); })),
+      gateDirectory_(std::move(gateDirectory)),
       eventTimes_(driver) {
   session_.beforeAnswers([this] { progressLandings(); });
+  objects_.onEventEnd([this](uint64_t wire) {
+    if (sharing_) sharing_->remove(Sharing::Kind::kEvent, wire);
+    eventTimes_.forget(wire);
+  });
+  objects_.onStreamEnd([this](uint64_t wire, CUstream stream) {
+    if (const auto* capture = captures_.find(wire)) {
+      // The driver gives the graph up with the stream.
+      if (!capture->intoGraph) graphs_.dropGraph(capture->graph);
+      captures_.end(wire);
+    }
+    if (stream) detachDownloads(stream);
+  });
 }
 
 Executor::End Executor::run() {
@@ -244,7 +257,7 @@ CUresult Executor::execute(const ServerLink::Frame& frame) {
 CUresult Executor::perform(cmd::Op op, std::span<const std::byte> head, std::span<const std::byte> body) {
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   if (captures_.empty() || nodeCount_.admitCaptured(op, head)) [[likely]]
-    result = dispatch(*this, op, head, body);
+    result = dispatch(parts_, op, head, body);
   if (parking_.afterNs && result == CUDA_SUCCESS && canRepeat(op)) note(op, body);
   if (result == CUDA_ERROR_INVALID_HANDLE && eventTimes_.any()) [[unlikely]]
     result = elapsed(op, body);
@@ -252,66 +265,6 @@ CUresult Executor::perform(cmd::Op op, std::span<const std::byte> head, std::spa
 }
 
 // Handles
-
-bool Executor::functionOrKernel(uint64_t wire, CUfunction& out) {
-  const HandleKind kind = handle::kind(wire) == HandleKind::kKernel ? HandleKind::kKernel : HandleKind::kFunction;
-  const HandleMap::Entry* entry = handles_.find(kind, wire);
-  if (!entry) return session_.missing(wire);
-  out = static_cast<CUfunction>(entry->object);
-  if (kind == HandleKind::kFunction || !out) return true;
-  // Launches take a kernel in place of a function, but the driver's questions about functions do not.
-  auto& inContext = functions_[wire].inContext;
-  if (inContext.size() <= contexts_.bound()) inContext.resize(contexts_.bound() + size_t{1});
-  CUfunction& function = inContext[contexts_.bound()];
-  if (!function) {
-    CUfunction found = nullptr;
-    if (driver_.cuKernelGetFunction(&found, static_cast<CUkernel>(entry->object)) != CUDA_SUCCESS)
-      return true;  // the call with the kernel says what is wrong
-    if (charges_.localMemory(HandleKind::kFunction, found) != CUDA_SUCCESS) {
-      out = nullptr;
-      return true;
-    }
-    function = found;
-  }
-  out = function;
-  return true;
-}
-
-CUresult Executor::admit(HandleKind kind) {
-  if (!counts_.hasRoomFor(kind)) return CUDA_ERROR_OUT_OF_MEMORY;
-  return kind == HandleKind::kStream ? charges_.stream() : CUDA_SUCCESS;
-}
-
-bool Executor::adopt(HandleKind kind, uint64_t wire, void* object) {
-  const uint16_t context = kind == HandleKind::kStream ? session_.current().context : contexts_.homeOf(session_.current().context);
-  const bool isNew = handle::kind(wire) == kind && handles_.adopt(wire, object, context);
-  if (!object || !isNew) counts_.count(kind);
-  if (kind == HandleKind::kStream && object && isNew && context) ++contexts_.at(context).streams;
-  return isNew;
-}
-
-bool Executor::drop(HandleKind kind, uint64_t wire) {
-  if (kind == HandleKind::kEvent) {
-    if (const HandleMap::Entry* entry = handles_.find(kind, wire); entry && entry->object)
-      waits_.endEvent(static_cast<CUevent>(entry->object));
-    if (sharing_) sharing_->remove(Sharing::Kind::kEvent, wire);
-    eventTimes_.forget(wire);
-  }
-  if (const auto* capture = captures_.find(wire)) {
-    // The driver gives the graph up with the stream.
-    if (!capture->intoGraph) graphs_.dropGraph(capture->graph);
-    captures_.end(wire);
-  }
-  if (kind == HandleKind::kStream)
-    if (const HandleMap::Entry* entry = handles_.find(kind, wire); entry && entry->object)
-    {
-      detachDownloads(static_cast<CUstream>(entry->object));
-      if (entry->context) --contexts_.at(entry->context).streams;
-    }
-  const bool isThere = handles_.drop(kind, wire);
-  counts_.count(kind);
-  return isThere;
-}
 
 // What has finished meanwhile
 
@@ -336,40 +289,5 @@ void Executor::releaseRing() {
 }
 
 // Events of the pool
-
-// Waiting commands
-
-CUresult Executor::onMarker(const cmd::Decoded<cmd::Marker>&) { return CUDA_SUCCESS; }
-
-CUresult Executor::onStreamSync(const cmd::Decoded<cmd::StreamSync>& command) {
-  synchronisePools();
-  Stream s;
-  if (!stream(command.fixed.stream, s)) return violation("unknown stream");
-  if (CUresult now = driver_.cuStreamQuery(s.handle); now != CUDA_ERROR_NOT_READY) return now;
-  Mark place;
-  if (CUresult rc = marks_.mark(s, place)) return rc;
-  return waits_.until({place});
-}
-
-CUresult Executor::onEventSync(const cmd::Decoded<cmd::EventSync>& command) {
-  synchronisePools();
-  CUevent event = nullptr;
-  if (!handle(HandleKind::kEvent, command.fixed.event, event)) return violation("unknown event");
-  if (!event) return CUDA_ERROR_INVALID_HANDLE;
-  if (CUresult now = driver_.cuEventQuery(event); now != CUDA_ERROR_NOT_READY) return now;
-  return waits_.until(event);
-}
-
-CUresult Executor::onContextSync(const cmd::Decoded<cmd::ContextSync>&) {
-  for (const auto& [origin, capture] : captures_.all()) {
-    Stream s;
-    if (stream(origin, s) && s.context == session_.current().context) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  }
-  synchronisePools();
-  std::vector<Mark> marks;
-  if (CUresult rc = marks_.fence(session_.current().context, marks)) return rc;
-  if (marks.empty()) return CUDA_SUCCESS;
-  return waits_.until(std::move(marks));
-}
 
 }  // namespace millpond::worker

@@ -28,16 +28,36 @@
 #include "worker/claim/claim_place.h"
 #include "worker/claim/claim_things.h"
 #include "worker/claim/driver_memory.h"
+#include "worker/commands/arrays/arrays.h"
+#include "worker/commands/arrays/tensor_maps.h"
+#include "worker/commands/arrays/textures.h"
 #include "worker/commands/graphs/graph_memory.h"
 #include "worker/commands/graphs/graph_node_count.h"
 #include "worker/commands/graphs/graph_table.h"
 #include "worker/commands/memory/charges.h"
 #include "worker/commands/memory/frees.h"
 #include "worker/commands/memory/host_buffers.h"
+#include "worker/commands/memory/host_memory.h"
+#include "worker/commands/memory/memory_operations.h"
+#include "worker/commands/memory/virtual_memory.h"
+#include "worker/commands/modules/functions.h"
+#include "worker/commands/modules/images.h"
+#include "worker/commands/modules/launches.h"
+#include "worker/commands/modules/links.h"
+#include "worker/commands/modules/loaded_modules.h"
+#include "worker/commands/modules/modules.h"
+#include "worker/commands/streams/streams.h"
+#include "worker/commands/streams/topology.h"
+#include "worker/core/callbacks.h"
+#include "worker/core/device_output.h"
+#include "worker/core/session_objects.h"
+#include "worker/core/session_part.h"
+#include "worker/core/waits.h"
 #include "worker/device/driver.h"
 #include "worker/device/sanitizer.h"
 #include "worker/device/session_devices.h"
 #include "worker/gate/compute_gate.h"
+#include "worker/gen/command_parts.h"
 #include "worker/images/image_cache.h"
 #include "worker/images/image_variables.h"
 #include "worker/images/jit_options.h"
@@ -54,10 +74,6 @@
 #include "worker/parking/event_times.h"
 #include "worker/parking/journal.h"
 #include "worker/profile/profiler.h"
-#include "worker/session/callbacks.h"
-#include "worker/session/device_output.h"
-#include "worker/session/session_part.h"
-#include "worker/session/waits.h"
 
 namespace millpond::worker {
 
@@ -122,37 +138,93 @@ class Executor : private SessionOwner, private SessionPart {
   /// Another connection of the client, as for ServerLink::offer; from any thread.
   void offer(Channel channel, uint64_t received) { link_.offer(std::move(channel), received); }
 
-  // For the handlers
+  // Commands, as dispatch calls them
 
-  const Driver& driver() const { return driver_; }
-  using SessionPart::device;
-  using SessionPart::handle;
-  using SessionPart::reply;
-  using SessionPart::stream;
-  using SessionPart::violation;
-  bool isAwaited() const { return session_.isAwaited(); }
-  uint64_t wireOf(HandleKind kind, const void* object) { return session_.wireOf(kind, object); }
-  /// The only way from an address of the client to one for the driver.
-  AddressGate& addresses() { return addresses_; }
-  /// Memory operations as the driver takes them. `isRecorded`: for a graph.
-  CUresult admit(std::span<const std::byte> bytes, std::vector<CUstreamBatchMemOpParams>& out, bool isRecorded = false);
-  /// The function behind the number of a function, or of a kernel in the current context.
-  bool functionOrKernel(uint64_t wire, CUfunction& out);
-  bool adopt(HandleKind kind, uint64_t wire, void* object);
-  /// Before the driver makes one: CUDA_ERROR_OUT_OF_MEMORY where the claim has as many as it may have.
-  CUresult admit(HandleKind kind);
-  bool drop(HandleKind kind, uint64_t wire);
-
-  // The commands that are run by hand
-#include "worker/gen/handlers.h"
+  CUresult onCallbackDone(const cmd::Decoded<cmd::CallbackDone>& in);
+  CUresult onCallbackNext(const cmd::Decoded<cmd::CallbackNext>& in);
+  CUresult onCallbackSources(const cmd::Decoded<cmd::CallbackSources>& in);
+  CUresult onCaptureBegin(const cmd::Decoded<cmd::CaptureBegin>& in);
+  CUresult onCaptureCopy(const cmd::Decoded<cmd::CaptureCopy>& in);
+  CUresult onCaptureDepend(const cmd::Decoded<cmd::CaptureDepend>& in);
+  CUresult onCaptureEnd(const cmd::Decoded<cmd::CaptureEnd>& in);
+  CUresult onCaptureInfo(const cmd::Decoded<cmd::CaptureInfo>& in);
+  CUresult onCaptureInvalidate(const cmd::Decoded<cmd::CaptureInvalidate>& in);
+  CUresult onContextCreate(const cmd::Decoded<cmd::ContextCreate>& in);
+  CUresult onContextDestroy(const cmd::Decoded<cmd::ContextDestroy>& in);
+  CUresult onContextRecordEvent(const cmd::Decoded<cmd::ContextRecordEvent>& in);
+  CUresult onContextReset(const cmd::Decoded<cmd::ContextReset>& in);
+  CUresult onContextSetCacheConfig(const cmd::Decoded<cmd::ContextSetCacheConfig>& in);
+  CUresult onContextSetLimit(const cmd::Decoded<cmd::ContextSetLimit>& in);
+  CUresult onContextWaitEvent(const cmd::Decoded<cmd::ContextWaitEvent>& in);
+  CUresult onCopyBox(const cmd::Decoded<cmd::CopyBox>& in);
+  CUresult onCopyFromDevice(const cmd::Decoded<cmd::CopyFromDevice>& in);
+  CUresult onCopyFromLanding(const cmd::Decoded<cmd::CopyFromLanding>& in);
+  CUresult onCopyHostShared(const cmd::Decoded<cmd::CopyHostShared>& in);
+  CUresult onCopyToDevice(const cmd::Decoded<cmd::CopyToDevice>& in);
+  CUresult onDeviceResource(const cmd::Decoded<cmd::DeviceResource>& in);
+  CUresult onEventHappened(const cmd::Decoded<cmd::EventHappened>& in);
+  CUresult onGraphAddNode(const cmd::Decoded<cmd::GraphAddNode>& in);
+  CUresult onGraphClone(const cmd::Decoded<cmd::GraphClone>& in);
+  CUresult onGraphConditional(const cmd::Decoded<cmd::GraphConditional>& in);
+  CUresult onGraphCreate(const cmd::Decoded<cmd::GraphCreate>& in);
+  CUresult onGraphDepend(const cmd::Decoded<cmd::GraphDepend>& in);
+  CUresult onGraphDestroy(const cmd::Decoded<cmd::GraphDestroy>& in);
+  CUresult onGraphDestroyNode(const cmd::Decoded<cmd::GraphDestroyNode>& in);
+  CUresult onGraphDot(const cmd::Decoded<cmd::GraphDot>& in);
+  CUresult onGraphEnableNode(const cmd::Decoded<cmd::GraphEnableNode>& in);
+  CUresult onGraphExecDestroy(const cmd::Decoded<cmd::GraphExecDestroy>& in);
+  CUresult onGraphExecUpdate(const cmd::Decoded<cmd::GraphExecUpdate>& in);
+  CUresult onGraphFindInClone(const cmd::Decoded<cmd::GraphFindInClone>& in);
+  CUresult onGraphGetNode(const cmd::Decoded<cmd::GraphGetNode>& in);
+  CUresult onGraphInstantiate(const cmd::Decoded<cmd::GraphInstantiate>& in);
+  CUresult onGraphLaunch(const cmd::Decoded<cmd::GraphLaunch>& in);
+  CUresult onGraphList(const cmd::Decoded<cmd::GraphList>& in);
+  CUresult onGraphMemory(const cmd::Decoded<cmd::GraphMemory>& in);
+  CUresult onGraphNodeAttribute(const cmd::Decoded<cmd::GraphNodeAttribute>& in);
+  CUresult onGraphNodeType(const cmd::Decoded<cmd::GraphNodeType>& in);
+  CUresult onGraphSetNode(const cmd::Decoded<cmd::GraphSetNode>& in);
+  CUresult onGraphSource(const cmd::Decoded<cmd::GraphSource>& in);
+  CUresult onGraphSources(const cmd::Decoded<cmd::GraphSources>& in);
+  CUresult onGraphUpdateNode(const cmd::Decoded<cmd::GraphUpdateNode>& in);
+  CUresult onGraphUpload(const cmd::Decoded<cmd::GraphUpload>& in);
+  CUresult onGreenCreate(const cmd::Decoded<cmd::GreenCreate>& in);
+  CUresult onGreenStream(const cmd::Decoded<cmd::GreenStream>& in);
+  CUresult onHostFunction(const cmd::Decoded<cmd::HostFunction>& in);
+  CUresult onLandFromDevice(const cmd::Decoded<cmd::LandFromDevice>& in);
+  CUresult onLandingAwait(const cmd::Decoded<cmd::LandingAwait>& in);
+  CUresult onLandingsOver(const cmd::Decoded<cmd::LandingsOver>& in);
+  CUresult onMemAlloc(const cmd::Decoded<cmd::MemAlloc>& in);
+  CUresult onMemFree(const cmd::Decoded<cmd::MemFree>& in);
+  CUresult onMemGetInfo(const cmd::Decoded<cmd::MemGetInfo>& in);
+  CUresult onOpenEvent(const cmd::Decoded<cmd::OpenEvent>& in);
+  CUresult onOpenMemory(const cmd::Decoded<cmd::OpenMemory>& in);
+  CUresult onPeerAccess(const cmd::Decoded<cmd::PeerAccess>& in);
+  CUresult onPoolAlloc(const cmd::Decoded<cmd::PoolAlloc>& in);
+  CUresult onPoolCreate(const cmd::Decoded<cmd::PoolCreate>& in);
+  CUresult onPoolDestroy(const cmd::Decoded<cmd::PoolDestroy>& in);
+  CUresult onPoolFree(const cmd::Decoded<cmd::PoolFree>& in);
+  CUresult onPoolHigh(const cmd::Decoded<cmd::PoolHigh>& in);
+  CUresult onPoolOpen(const cmd::Decoded<cmd::PoolOpen>& in);
+  CUresult onPoolOpenPointer(const cmd::Decoded<cmd::PoolOpenPointer>& in);
+  CUresult onPoolResetHigh(const cmd::Decoded<cmd::PoolResetHigh>& in);
+  CUresult onPoolSetThreshold(const cmd::Decoded<cmd::PoolSetThreshold>& in);
+  CUresult onPoolShare(const cmd::Decoded<cmd::PoolShare>& in);
+  CUresult onPoolSharePointer(const cmd::Decoded<cmd::PoolSharePointer>& in);
+  CUresult onPoolTrim(const cmd::Decoded<cmd::PoolTrim>& in);
+  CUresult onPoolUsage(const cmd::Decoded<cmd::PoolUsage>& in);
+  CUresult onResourceDescribe(const cmd::Decoded<cmd::ResourceDescribe>& in);
+  CUresult onResourceSplit(const cmd::Decoded<cmd::ResourceSplit>& in);
+  CUresult onProfileBegin(const cmd::Decoded<cmd::ProfileBegin>& in);
+  CUresult onProfileRead(const cmd::Decoded<cmd::ProfileRead>& in);
+  CUresult onSessionRestored(const cmd::Decoded<cmd::SessionRestored>& in);
+  CUresult onShareEvent(const cmd::Decoded<cmd::ShareEvent>& in);
+  CUresult onShareMemory(const cmd::Decoded<cmd::ShareMemory>& in);
+  CUresult onUserObjectCount(const cmd::Decoded<cmd::UserObjectCount>& in);
+  CUresult onUserObjectCreate(const cmd::Decoded<cmd::UserObjectCreate>& in);
+  CUresult onVmOpen(const cmd::Decoded<cmd::VmOpen>& in);
+  CUresult onVmShare(const cmd::Decoded<cmd::VmShare>& in);
 
  private:
-  /// Attributes of a launch, with the driver's own events; with room for one more.
-  struct LaunchAttributes {
-    std::array<CUlaunchAttribute, kMaxLaunchAttributes + 1> all;
-    size_t count = 0;
-  };
-  CUresult launchAttributes(std::span<const std::byte> bytes, LaunchAttributes& out);
   /// A copy to client memory under way, a staging chunk at a time.
   struct Download {
     Request request;
@@ -208,41 +280,6 @@ class Executor : private SessionOwner, private SessionPart {
     uint64_t start;
     Mark mark;
   };
-  struct ArrayMemory {
-    uint16_t device = 0;  ///< ordinal in the session
-    uint64_t bytes = 0;
-    bool isDeferred = false;  ///< mapped as a whole
-  };
-  /// What an entry of ArrayMap does.
-  struct TileChange {
-    uint64_t array = 0;
-    ArrayTiles::Part part;
-    std::optional<uint64_t> memory;  ///< none: it unmaps
-  };
-  struct Texture {
-    uint16_t context = 0;
-    bool isSurface = false;
-  };
-  struct Image {
-    std::vector<std::byte> bytes;
-    uint64_t total = 0;
-    bool noRoom = false;  ///< this host has not that much memory
-    bool announced = false;
-    Sha256 hash{};                      ///< as announced
-    std::optional<StoredImage> stored;  ///< in place of the bytes
-
-    const std::byte* data() const { return stored ? stored->data() : bytes.data(); }
-  };
-  struct Link {
-    JitOptions options;  ///< the driver keeps its addresses
-    std::span<const std::byte> code;
-  };
-  struct FunctionInfo {
-    uint32_t parameterBytes = 0;
-    /// Of a kernel: the driver's function in each context in which it was used, by the context's number.
-    std::vector<CUfunction> inContext;
-    std::vector<uint32_t> layout;  ///< offset and size of each parameter
-  };
   struct Exec {
     CUgraphExec handle = nullptr;
     std::shared_ptr<const ExecContents> contents;
@@ -250,18 +287,10 @@ class Executor : private SessionOwner, private SessionPart {
 
   // Parking (executor_parking.cpp)
 
-  /// A module or library, as far as it matters whether another one is the same.
-  struct Loaded {
-    bool isKept = false;  ///< its client has the image
-    std::optional<std::vector<ImageVariable>> variables;
-  };
-  /// What there was to be compared.
-  enum class Compared { kSame, kOther, kUnknown };
   /// Gives an idle session up, if all that is left of it can be made again and the client need not notice. True: it is over.
   bool parks(int64_t idleNs);
   /// Keeps what a command that was done has made or set.
   void note(cmd::Op op, std::span<const std::byte> body);
-  void noteLoaded(const cmd::ModuleLoad& load, std::span<const std::byte> image);
   /// Why what there is cannot be made again; empty when it can.
   std::string whyKept();
   /// The same, or why it cannot be done now. Afterwards, when it is empty, the journal is written.
@@ -270,10 +299,7 @@ class Executor : private SessionOwner, private SessionPart {
   std::string whyHostRunsKept() const;
   /// What `whyNotParked` says from now on.
   void keepsIdle(std::string why);
-  std::string whyModulesKept();
   std::string whyContextsKept() const;
-  Compared compareVariables(uint64_t wire, const Loaded& loaded);
-  bool holdsTheSame(uint64_t wire, const ImageVariable& variable);
   bool isThere(const Subject& subject) const;
   /// Whether the client has taken what lies in shared memory for it.
   bool hasRead();
@@ -313,23 +339,6 @@ class Executor : private SessionOwner, private SessionPart {
   bool awaitsGates() const;
   /// For how long nothing that is held can go on. 0: for as long as it takes what is in flight.
   int64_t gateNapNs() const;
-  /// The whole image that came for a handle.
-  bool takeImage(uint64_t handle, Image& image);
-  /// Its bytes are under way no more.
-  void giveImage(const Image& image);
-  static bool isWrapper(const Image& image);
-  /// Puts an image that was announced by its hash where the next session finds it.
-  void keepImage(Image image);
-  /// Lets go of what came from a module or library.
-  void dropChildren(uint64_t owner);
-  template <typename R>
-  void replyJit(const JitOptions& options) {
-    reply(R{.threadsPerBlock = options.threadsPerBlock(),
-            .wallTimeMs = options.wallTimeMs(),
-            .infoLogBytes = options.infoBytes(),
-            .errorLogBytes = options.errorBytes()},
-          options.info(), options.error());
-  }
   /// Lets go of all that lives in a context, whose work is done or given up.
   void forgetContext(uint16_t number);
   /// Of a green context: its driver leaves them.
@@ -373,11 +382,6 @@ class Executor : private SessionOwner, private SessionPart {
   /// Takes back the memory of replies that the client has.
   bool progressLent();
   bool registerTransfers();
-  /// Maps and pins whole pages at exactly that address: of a file, or, where it is none, of this worker alone.
-  CUresult mapHostRun(uint64_t address, uint64_t bytes, int file);
-  void releaseHostRun(uint64_t address, uint64_t bytes);
-  /// Unmaps what was freed while graphs were given addresses in it, when there is no graph any more.
-  void releaseForgottenRuns();
   /// Puts the kernels that the program has asked for on the device, before a function of it can be pending: their first
   /// launch would wait for that function, whose end is announced to the thread that launches. Later kernels follow as
   /// soon as they are asked for.
@@ -417,9 +421,6 @@ class Executor : private SessionOwner, private SessionPart {
   CUresult readKernel(const graph::NodeRecord& record, std::span<const std::byte> rest, NodeParams& out);
   CUresult readCopy(const graph::NodeRecord& record, NodeParams& out);
   CUresult readFill(const graph::NodeRecord& record, NodeParams& out);
-  /// An attribute's value as the driver takes it.
-  CUresult readAttribute(CUlaunchAttributeID id, const Crossing<CUlaunchAttributeValue>& value,
-                         CUlaunchAttributeValue& out, bool isRecorded = false);
   CUresult readAllocation(const graph::NodeRecord& record, std::span<const std::byte> rest, NodeParams& out);
   CUresult writeKernel(const GraphTable::Node& node, graph::NodeRecord& record, std::vector<std::byte>& rest);
   uint64_t wireFunction(CUfunction function, CUkernel kernel);
@@ -443,8 +444,6 @@ class Executor : private SessionOwner, private SessionPart {
   void releaseRing();
   /// Memory that becomes a node of a graph is not made here.
   CUresult refuseCapture(const Stream& s) const;
-  /// The program waits for the device: pools give back what is over their thresholds.
-  void synchronisePools();
   CUresult exportFile(CUmemGenericAllocationHandle memory, std::shared_ptr<const UniqueFd>& file);
   CUresult uuidOf(size_t ordinal, std::array<std::byte, 16>& uuid) const;
   /// Which device of the session that is.
@@ -468,11 +467,6 @@ class Executor : private SessionOwner, private SessionPart {
   /// Whether the driver has made that resource for this session.
   bool isKnown(const CUdevResource& resource) const;
   CUresult know(const CUdevResource& resource);
-  /// Puts the driver's objects into an entry.
-  CUresult readTile(const Crossing<CUarrayMapInfo>& sent, CUarrayMapInfo& entry, TileChange& change);
-  CUresult makeArray(const cmd::ArrayCreate& wanted, void*& made, uint64_t& bytes);
-  /// Of the variables in it; nothing where that cannot be told.
-  std::optional<uint64_t> memoryOf(const Image& image, const LinkedFatbins& fatbins);
 
   Sharing* sharing_;
   Waits waits_{session_};
@@ -486,7 +480,29 @@ class Executor : private SessionOwner, private SessionPart {
   Frees frees_{session_, budgets_, memory_, order_};
   PinnedMemory pinned_{session_};
   HostBuffers buffers_{counts_, pinned_, order_};
+  SessionObjects objects_{session_, counts_, waits_, [this] { return charges_.stream(); }};
+  HostRuns hostRuns_;  ///< pinned memory of the program
   VirtualMemory virtualMemory_;
+  GraphMemory graphMemory_{session_};
+  AddressGate addresses_{driver_, memory_.arenas(), virtualMemory_, graphMemory_.all(), hostRuns_, [this] { return !captures_.empty(); }};
+  const Parking parking_;
+  MemoryOperations operations_{session_, addresses_};
+  Functions functions_{session_, charges_};
+  Images images_;
+  Links links_{session_, images_, objects_};
+  LoadedModules loaded_{session_, parking_.afterNs != 0};
+  Modules modules_{session_, images_, functions_, charges_, order_, objects_, loaded_};
+  Launches launches_{session_, functions_, operations_};
+  TensorMaps tensorMaps_{session_, addresses_};
+  Topology topology_{session_};
+  Textures textures_{session_, addresses_, frees_};
+  Arrays arrays_{session_, budgets_, memory_, frees_, virtualMemory_, objects_};
+  VirtualMemoryCommands virtualMemoryCommands_;
+  Streams streams_{session_, waits_, frees_, operations_};
+  HostMemory hostMemory_{session_, counts_, pinned_, hostRuns_, frees_, order_, waits_,
+                         [this] { return !graphs_.empty() || !execs_.empty(); }};
+  const CommandParts parts_{session_, addresses_, objects_, functions_, operations_, images_, links_, modules_, launches_,
+                            tensorMaps_, topology_, textures_, arrays_, virtualMemoryCommands_, streams_, hostMemory_, *this};
   std::deque<Download> downloads_;
   std::deque<Landing> landings_;
   uint64_t lastLanding_ = 0;
@@ -497,31 +513,18 @@ class Executor : private SessionOwner, private SessionPart {
   std::deque<LentReply> lentReplies_;
   std::deque<Hold> holds_;
   uint32_t nextChunk_ = 0;
-  std::unordered_map<uint64_t, ArrayMemory> arrayBytes_;  ///< by handle; levels and planes have none of their own
-  ArrayTiles tiles_;
-  std::unordered_map<uint64_t, Texture> textures_;        ///< texture and surface objects
   std::shared_ptr<Callbacks> callbacks_;  ///< the driver's threads may outlive this
   std::deque<Request> callbackWaiters_;   ///< threads of the client that run callbacks
   std::unordered_set<uint32_t> callbackThreads_;  ///< by the numbers that the client gives its threads
   std::unordered_map<uint64_t, std::vector<graph::Source>> callbackSources_;  ///< more than a page, by number
-  bool loadsKernels_ = false;             ///< the program has given streams functions
   uint64_t afterCallbackBytes_ = 0;  ///< of the commands in it
-  HostRuns hostRuns_;  ///< pinned memory of the program
-  std::unordered_map<uint64_t, Image> images_;
-  ImageCache* imageCache_;
-  std::unordered_map<uint64_t, std::unique_ptr<Link>> links_;
-  std::unordered_map<uint64_t, FunctionInfo> functions_;
-  std::unordered_map<uint64_t, std::vector<uint64_t>> children_;  ///< module or library → its functions and kernels
-  std::unordered_set<uint64_t> borrowed_;  ///< what is not ended by itself: modules that libraries are, references of modules
   std::vector<std::byte> small_;
 
   GraphTable graphs_;
   GraphNodeCount nodeCount_{counts_, graphs_};
   std::unordered_map<uint64_t, Exec> execs_;
   std::unordered_map<uint64_t, CUuserObject> userObjects_;
-  GraphMemory graphMemory_{session_};
   std::unordered_map<CUgraphConditionalHandle, uint64_t> conditions_;  ///< handle → graph that it was made for
-  AddressGate addresses_{driver_, memory_.arenas(), virtualMemory_, graphMemory_.all(), hostRuns_, [this] { return !captures_.empty(); }};
   std::unordered_map<uint64_t, std::weak_ptr<GraphStage>> stages_;
   std::map<std::array<uint64_t, 3>, std::unique_ptr<HostCall>> graphCalls_;  ///< graphs may come to them until the end
   std::string dot_;
@@ -539,11 +542,8 @@ class Executor : private SessionOwner, private SessionPart {
   std::vector<gate::Share> shares_;  ///< as they were set last; empty: as the session began
   bool areGatesOpen_ = false;
 
-  const Parking parking_;
   cmd::Op trace_ = cmd::Op{};  ///< the first command of which something may be left that is not in the books; 0: none
   Journal journal_;
-  std::unordered_map<uint64_t, Loaded> loaded_;  ///< by the handle of the module or library
-  std::unordered_set<uint64_t> asked_;           ///< modules and libraries of which the client knows the address of a variable
   EventTimes eventTimes_;
   std::optional<uint64_t> restoredAt_;               ///< position at which all was made again
   std::vector<std::byte> written_;                   ///< the journal, as it was at that position

@@ -22,7 +22,7 @@ CUresult Executor::onHostFunction(const cmd::Decoded<cmd::HostFunction>& command
 }
 
 CUresult Executor::issueHostFunction(const Stream& s, const Callback& callback) {
-  loadKernels();
+  functions_.load();
   auto call = std::make_unique<HostCall>(HostCall{callbacks_, callback});
   CUresult rc = CUDA_ERROR_NOT_SUPPORTED;
   if (callback.kind == CallbackKind::kHostFunction && driver_.cuLaunchHostFunc)
@@ -33,18 +33,6 @@ CUresult Executor::issueHostFunction(const Stream& s, const Callback& callback) 
   call.release();  // the driver has it now
   order_.expect(1);
   return CUDA_SUCCESS;
-}
-
-void Executor::loadKernels() {
-  if (loadsKernels_) return;
-  loadsKernels_ = true;
-  for (const auto& entry : functions_) loadKernel(entry.first);
-}
-
-void Executor::loadKernel(uint64_t wire) {
-  CUfunction loaded = nullptr;
-  // What cannot be loaded fails its launch, which says why.
-  if (handle::kind(wire) == HandleKind::kKernel && contexts_.bound()) (void)functionOrKernel(wire, loaded);
 }
 
 CUresult Executor::onCallbackNext(const cmd::Decoded<cmd::CallbackNext>&) {

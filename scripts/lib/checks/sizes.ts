@@ -24,7 +24,6 @@ export const sizeRules: SizeRules = {
     "conformance/programs/driver": 49,
     "conformance/programs/runtime": 76,
     "native/client/session": 28,
-    "native/worker/session": 31,
     test: 26,
   },
   data: ["conformance/expected", "native/protocol/corpus", "native/softgpu/corpus", "native/worker/corpus"],

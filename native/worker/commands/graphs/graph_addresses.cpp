@@ -8,8 +8,6 @@
 namespace millpond::worker {
 namespace {
 
-constexpr uint32_t kMaxOperations = 1024;
-
 bool isHost(CUmemorytype type) { return type == CU_MEMORYTYPE_HOST; }
 
 }  // namespace
@@ -89,42 +87,6 @@ CUresult Executor::readFill(const graph::NodeRecord& record, NodeParams& out) {
   if (CUresult rc = addresses_.reach(box, range, true)) return rc;
   out.params.memset = {range.device(), fill.pitch,  fill.value, fill.elementSize,
                        fill.width,     fill.height, contexts_.at(contexts_.bound()).handle};
-  return CUDA_SUCCESS;
-}
-
-CUresult Executor::admit(std::span<const std::byte> bytes, std::vector<CUstreamBatchMemOpParams>& out, bool isRecorded) {
-  using Operation = CUstreamBatchMemOpParams;
-  if (bytes.size() % sizeof(Operation) || bytes.size() > kMaxOperations * sizeof(Operation))
-    return violation("memory operations of " + std::to_string(bytes.size()) + " bytes");
-  out.clear();
-  for (size_t at = 0; at < bytes.size(); at += sizeof(Operation)) {
-    const auto sent = Crossing<Operation>::in(bytes.data() + at);
-    Operation operation = sent.numbers();
-    uint64_t width = 0;
-    switch (operation.operation) {
-      case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-      case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-        width = 4;
-        break;
-      case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-      case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        width = 8;
-        break;
-      case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-      case CU_STREAM_MEM_OP_BARRIER:
-        break;
-      default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    // Waits and writes have their address in the same place.
-    static_assert(offsetof(Operation, waitValue.address) == offsetof(Operation, writeValue.address));
-    SessionRange word;
-    if (width)
-      if (CUresult rc = addresses_.reach(sent.address<offsetof(Operation, waitValue.address)>(), width, word, isRecorded))
-        return rc;
-    operation.waitValue.address = word.device();
-    out.push_back(operation);
-  }
   return CUDA_SUCCESS;
 }
 

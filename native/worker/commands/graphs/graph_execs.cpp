@@ -68,7 +68,7 @@ CUresult Executor::onGraphExecDestroy(const cmd::Decoded<cmd::GraphExecDestroy>&
   const CUresult rc = driver_.cuGraphExecDestroy(handle);
   charges_.drop(DriverMemory::Of::kGraph, command.fixed.exec);
   budgets_.publish();
-  releaseForgottenRuns();
+  hostMemory_.releaseForgotten();
   return rc;
 }
 
@@ -109,7 +109,7 @@ CUresult Executor::launchGraph(const cmd::GraphLaunch& launch) {
   CUresult rc = CUDA_SUCCESS;
   // What belongs to the launches of this graph would have to go over to the graph that is being captured.
   if (captured && (!contents->stages.empty() || !contents->calls.empty())) rc = CUDA_ERROR_NOT_SUPPORTED;
-  if (!contents->calls.empty()) loadKernels();
+  if (!contents->calls.empty()) functions_.load();
   if (!rc) rc = driver_.cuGraphLaunch(exec->second.handle, s.handle);
   // Its kernels may be of any.
   for (Context& each : contexts_.all()) each.hasLaunched = each.hasLaunched || each.handle;

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "worker/commands/graphs/graph_table.h"
-#include "worker/session/session_part.h"
+#include "worker/core/session_part.h"
 
 namespace millpond::worker {
 

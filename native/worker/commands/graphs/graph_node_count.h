@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "worker/commands/graphs/graph_table.h"
-#include "worker/session/claim_counts.h"
+#include "worker/core/claim_counts.h"
 
 namespace millpond::worker {
 

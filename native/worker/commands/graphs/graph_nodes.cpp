@@ -16,9 +16,9 @@ CUresult Executor::readKernel(const graph::NodeRecord& record, std::span<const s
   const uint64_t wire = record.kernel.function;
   CUfunction function = nullptr;
   if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
-  if (!functionOrKernel(wire, function)) return violation("unknown function");
+  if (!functions_.functionOrKernel(wire, function)) return violation("unknown function");
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
-  const FunctionInfo& info = functions_[wire];
+  const FunctionInfo& info = functions_.info(wire);
   if (rest.size() != info.parameterBytes || record.count != rest.size())
     return violation("a kernel node with " + std::to_string(rest.size()) + " bytes of parameters instead of " +
                      std::to_string(info.parameterBytes));
@@ -124,7 +124,7 @@ CUresult Executor::readNode(std::span<const std::byte> bytes, NodeParams& out) {
       return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
       if (!contexts_.bound()) return CUDA_ERROR_INVALID_CONTEXT;
-      if (CUresult rc = admit(rest, out.operations, true)) return rc;
+      if (CUresult rc = operations_.admit(rest, out.operations, true)) return rc;
       if (record.count != out.operations.size()) return violation("another number of memory operations than was said");
       out.params.memOp = {contexts_.at(contexts_.bound()).handle, record.count, out.operations.data(),
                           record.operationFlags};
@@ -272,19 +272,6 @@ CUresult Executor::onGraphNodeType(const cmd::Decoded<cmd::GraphNodeType>& comma
   return CUDA_SUCCESS;
 }
 
-uint64_t Executor::wireFunction(CUfunction function, CUkernel kernel) {
-  uint64_t found = 0;
-  for (const auto& [wire, info] : functions_) {
-    const HandleMap::Entry* entry = handles_.find(handle::kind(wire), wire);
-    if (!entry) continue;
-    const bool isIt = entry->object == function || (kernel && entry->object == kernel) ||
-                      (function && std::find(info.inContext.begin(), info.inContext.end(), function) !=
-                                       info.inContext.end());
-    if (isIt) found = wire;
-  }
-  return found;
-}
-
 uint64_t Executor::wireEvent(CUevent event) {
   uint64_t found = 0;
   handles_.each(HandleKind::kEvent, [&](const HandleMap::Entry& entry) {
@@ -296,13 +283,13 @@ uint64_t Executor::wireEvent(CUevent event) {
 CUresult Executor::writeKernel(const GraphTable::Node& node, graph::NodeRecord& record, std::vector<std::byte>& rest) {
   CUDA_KERNEL_NODE_PARAMS params{};
   if (CUresult rc = driver_.cuGraphKernelNodeGetParams_v2(node.handle, &params)) return rc;
-  record.kernel = {wireFunction(params.func, params.kern),
+  record.kernel = {functions_.wireOf(params.func, params.kern),
                    {params.gridDimX, params.gridDimY, params.gridDimZ},
                    {params.blockDimX, params.blockDimY, params.blockDimZ},
                    params.sharedMemBytes,
                    0};
   if (!record.kernel.function) return CUDA_ERROR_NOT_FOUND;
-  const FunctionInfo& info = functions_[record.kernel.function];
+  const FunctionInfo& info = functions_.info(record.kernel.function);
   rest.resize(info.parameterBytes);
   record.count = info.parameterBytes;
   if (params.kernelParams) {
@@ -450,7 +437,7 @@ CUresult Executor::onGraphNodeAttribute(const cmd::Decoded<cmd::GraphNodeAttribu
   if (in.what == 0) {
     rc = driver_.cuGraphKernelNodeGetAttribute(node->handle, attribute, &value);
   } else if (in.what == 1) {
-    rc = readAttribute(attribute, Crossing<CUlaunchAttributeValue>::in(in.value), value, true);
+    rc = operations_.attribute(attribute, Crossing<CUlaunchAttributeValue>::in(in.value), value, true);
     if (rc) return rc;
     rc = driver_.cuGraphKernelNodeSetAttribute(node->handle, attribute, &value);
   } else {

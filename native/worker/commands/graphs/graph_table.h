@@ -11,7 +11,8 @@
 
 #include "cuda/gen/cuda_api.h"
 #include "cuda/graph_node.h"
-#include "worker/session/callbacks.h"
+#include "worker/core/callbacks.h"
+#include "worker/memory/graph_allocation.h"
 
 namespace millpond::worker {
 
@@ -31,13 +32,6 @@ struct GraphStage {
 
   /// Whether not all of its bytes are copied.
   bool hasGaps() const { return rowStride != width || (depth != 1 && sliceStride != width * height); }
-};
-
-/// Memory of an allocation node, and its share of the limit.
-struct GraphAllocation {
-  CUdeviceptr address = 0;
-  uint64_t bytes = 0;
-  bool isFreedByGraph = false;  ///< some graph has a node that frees it
 };
 
 class GraphTable {

@@ -52,7 +52,7 @@ CUresult Executor::onGraphDestroy(const cmd::Decoded<cmd::GraphDestroy>& command
   nodeCount_.give(command.fixed.graph);
   std::erase_if(conditions_, [this](const auto& each) { return !graphs_.graph(each.second); });
   const CUresult rc = driver_.cuGraphDestroy(handle);
-  releaseForgottenRuns();
+  hostMemory_.releaseForgotten();
   return rc;
 }
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "worker/claim/driver_memory.h"
-#include "worker/session/budgets.h"
-#include "worker/session/session_part.h"
+#include "worker/core/budgets.h"
+#include "worker/core/session_part.h"
 
 namespace millpond::worker {
 

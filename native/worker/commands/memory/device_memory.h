@@ -12,8 +12,8 @@
 #include "worker/ipc/peer_sharing.h"
 #include "worker/memory/memory_arena.h"
 #include "worker/memory/memory_pools.h"
-#include "worker/session/budgets.h"
-#include "worker/session/session_part.h"
+#include "worker/core/budgets.h"
+#include "worker/core/session_part.h"
 
 namespace millpond::worker {
 

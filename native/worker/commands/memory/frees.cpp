@@ -123,6 +123,12 @@ bool Frees::progressBlocks() {
   return some;
 }
 
+void Frees::synchronisePools() {
+  std::vector<MemoryPools::Block> released;
+  memory_.pools().synchronise(last_, released);
+  memory_.giveBack(released);
+}
+
 // Commands that wait
 
 bool Frees::isPending(size_t device, uint64_t number, Which which) const {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "worker/commands/memory/device_memory.h"
-#include "worker/session/function_order.h"
-#include "worker/session/session_part.h"
+#include "worker/core/function_order.h"
+#include "worker/core/session_part.h"
 
 namespace millpond::worker {
 
@@ -21,7 +21,8 @@ struct Ending {
   uint16_t context = 0;  ///< of the object; 0: of none
   CUdeviceptr address = 0;  ///< of mappings and reservations: nothing new is mapped there before
   uint64_t bytes = 0;
-  bool mayWait = false;  ///< the driver waits for the device meanwhile: it ends when no function of the client is expected
+  /// the driver waits for the device meanwhile: it ends when no function of the client is expected
+  bool mayWait = false;
 };
 
 class Frees : private SessionPart {
@@ -52,6 +53,9 @@ class Frees : private SessionPart {
   uint64_t nextNumber() { return ++last_; }
   uint64_t lastNumber() const { return last_; }
   void freeBlock(uint64_t number, const Mark& mark) { blocks_.push_back({number, mark}); }
+
+  /// The program waits for the device: pools give back what is over their thresholds.
+  void synchronisePools();
 
   /// Runs `command` when everything freed of the current context so far is given back: at once where nothing is.
   CUresult after(std::function<CUresult()> command, Which which = Which::kOrdinary);

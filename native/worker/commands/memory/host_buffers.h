@@ -10,8 +10,8 @@
 
 #include "worker/commands/memory/pinned_memory.h"
 #include "worker/memory/client_pages.h"
-#include "worker/session/claim_counts.h"
-#include "worker/session/function_order.h"
+#include "worker/core/claim_counts.h"
+#include "worker/core/function_order.h"
 
 namespace millpond::worker {
 

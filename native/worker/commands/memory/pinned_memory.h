@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <map>
 
-#include "worker/session/session_part.h"
+#include "worker/core/session_part.h"
 
 namespace millpond::worker {
 

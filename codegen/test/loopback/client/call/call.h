@@ -14,7 +14,7 @@
 #include "protocol/gen/commands.h"
 #include "protocol/gen/handle_kind.h"
 #include "worker/gen/dispatch.h"
-#include "worker/session/executor.h"
+#include "worker/loopback_worker.h"
 
 namespace millpond::client {
 
@@ -25,7 +25,7 @@ struct HandleTraits {
 };
 
 struct Loopback {
-  worker::Executor executor;
+  worker::LoopbackWorker worker;
   bool initialised = true;
   bool hasContext = true;
   uint64_t nextHandle = 0x100;
@@ -95,11 +95,11 @@ class Call {
   CUresult wait(const C& fixed, R& reply, const Tails&... tails) {
     static_assert(std::is_same_v<typename C::Reply, R>);
     ++loopback().waits;
-    loopback().executor.answer.clear();
+    loopback().worker.answer.clear();
     const CUresult result = run(fixed, tails...);
     if (result != CUDA_SUCCESS) return result;
     cmd::Decoded<R> decoded;
-    if (!cmd::decode(std::span<const std::byte>(loopback().executor.answer), decoded)) return CUDA_ERROR_UNKNOWN;
+    if (!cmd::decode(std::span<const std::byte>(loopback().worker.answer), decoded)) return CUDA_ERROR_UNKNOWN;
     reply = decoded.fixed;
     return CUDA_SUCCESS;
   }
@@ -126,7 +126,7 @@ class Call {
   CUresult run(const C& fixed, const Tails&... tails) {
     std::vector<std::byte> body(cmd::encodedSize<C>(tails...));
     cmd::encode(body.data(), fixed, tails...);
-    return worker::dispatch(loopback().executor, C::kOp, body, body);
+    return worker::dispatch(loopback().worker.parts(), C::kOp, body, body);
   }
   Needs needs_;
 };

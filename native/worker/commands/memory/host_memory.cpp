@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/commands/memory/host_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+#include "protocol/transport/socket.h"
+
+namespace millpond::worker {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+/// Whether the file has so many bytes, and none that can be taken away under whoever touches them.
+bool holds(int file, uint64_t bytes) {
+  struct stat is{};
+  const int seals = ::fcntl(file, F_GET_SEALS);
+  return seals >= 0 && (seals & F_SEAL_SHRINK) && ::fstat(file, &is) == 0 && static_cast<uint64_t>(is.st_size) >= bytes;
+}
+
+/// Whether pinned memory can lie there: whole pages, and some.
+bool isHostRun(uint64_t address, uint64_t bytes) {
+  return bytes != 0 && bytes % kPage == 0 && address != 0 && address % kPage == 0 && address + bytes >= address;
+}
+
+}  // namespace
+
+CUresult HostMemory::onHostAlloc(const cmd::Decoded<cmd::HostAlloc>& command) {
+  const uint64_t bytes = command.fixed.bytes;
+  const uint64_t address = AddressGate::wish(command.fixed.address);
+  const bool isPrivate = command.fixed.isPrivate != 0;
+  if (link_.remote() && !isPrivate) return violation("pinned memory cannot be shared over TCP");
+  if (!isHostRun(address, bytes)) return violation("pinned memory of " + std::to_string(bytes) + " bytes at an odd place");
+  UniqueFd file;
+  if (!isPrivate) {
+    file = UniqueFd(::memfd_create("millpond-pinned", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!file || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
+        ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+      return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  // Where something lies there, the client tries another address.
+  if (CUresult rc = mapHostRun(address, bytes, file.get())) return rc;
+  if (isPrivate) return CUDA_SUCCESS;
+  if (auto sent = sendFile(link_.socket(), file.get()); !sent) {
+    session_.end({sent.error().message, true});
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult HostMemory::mapHostRun(uint64_t address, uint64_t bytes, int file) {
+  if (!counts_.take(Thing::kHostByte, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* wanted = reinterpret_cast<void*>(address);
+  const int kind = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  void* here = ::mmap(wanted, bytes, PROT_READ | PROT_WRITE, kind | MAP_FIXED_NOREPLACE, file, 0);
+  if (here != wanted) {
+    if (here != MAP_FAILED) ::munmap(here, bytes);
+    counts_.give(Thing::kHostByte, bytes);
+    return CUDA_ERROR_ALREADY_MAPPED;
+  }
+  if (CUresult rc = pinned_.pin(here, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)) {
+    ::munmap(here, bytes);
+    counts_.give(Thing::kHostByte, bytes);
+    return rc;
+  }
+  hostRuns_.add(address, {.bytes = bytes, .isPrivate = file < 0});
+  return CUDA_SUCCESS;
+}
+
+CUresult HostMemory::onHostKeep(const cmd::Decoded<cmd::HostKeep>& command) {
+  const uint64_t bytes = command.fixed.bytes;
+  const uint64_t address = AddressGate::wish(command.fixed.address);
+  if (const HostRuns::Run* run = hostRuns_.at(address)) {
+    if (run->isPrivate || run->bytes != bytes) return violation("no such memory is shared");
+    hostRuns_.keep(address);
+    return CUDA_SUCCESS;
+  }
+  if (link_.remote() || !session_.isResumed() || session_.isRestored()) return violation("no such memory is shared");
+  if (!isHostRun(address, bytes)) return violation("pinned memory of " + std::to_string(bytes) + " bytes at an odd place");
+  // It was sent before the command was.
+  const auto file = receiveFile(link_.socket(), 0);
+  if (!file || !holds(file->get(), bytes)) return violation("pinned memory without its file");
+  if (CUresult rc = mapHostRun(address, bytes, file->get())) return rc;
+  hostRuns_.keep(address);
+  return CUDA_SUCCESS;
+}
+
+void HostMemory::releaseHostRun(uint64_t address, uint64_t bytes) {
+  pinned_.unpin(reinterpret_cast<void*>(address));
+  ::munmap(reinterpret_cast<void*>(address), bytes);
+  counts_.give(Thing::kHostByte, bytes);
+}
+
+void HostMemory::releaseForgotten() {
+  if (areThereGraphs_() || !captures_.empty()) return;
+  hostRuns_.forgetGraphs();
+  for (const auto& [address, bytes] : hostRuns_.takeForgotten()) {
+    // Launches of graphs that are gone may still run.
+    frees_.end({.finish = [this, address, bytes](uint16_t) {
+      const auto release = [this, address, bytes]() -> CUresult {
+        releaseHostRun(address, bytes);
+        return CUDA_SUCCESS;
+      };
+      // Unpinning waits for the device, and so for functions of the client.
+      if (order_.expected() == 0) release();
+      else order_.runLater({0, contexts_.bound(), 0, 0}, release);
+    }});
+  }
+  frees_.progressEndings();
+}
+
+CUresult HostMemory::onHostFree(const cmd::Decoded<cmd::HostFree>& command) {
+  const uint64_t address = AddressGate::key(command.fixed.address);
+  const HostRuns::Run* run = hostRuns_.at(address);
+  if (!run) return violation("no pinned memory begins there");
+  const uint64_t bytes = run->bytes;
+  if (!hostRuns_.remove(address)) {
+    // What was there would be something else's when the graph comes to it.
+    releaseForgotten();
+    return CUDA_SUCCESS;
+  }
+  std::vector<Mark> marks;
+  const auto release = [this, address, bytes]() -> CUresult {
+    releaseHostRun(address, bytes);
+    return CUDA_SUCCESS;
+  };
+  if (marks_.fence(0, marks) != CUDA_SUCCESS || marks.empty()) return order_.run(release);
+  return waits_.until(std::move(marks), [this, release](CUresult) { return order_.run(release); });
+}
+
+}  // namespace millpond::worker

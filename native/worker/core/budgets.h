@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much memory of each device the session may take, together with the other sessions of its claim.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "worker/claim/claim_budget.h"
+#include "worker/core/session_core.h"
+
+namespace millpond::worker {
+
+class Budgets {
+ public:
+  explicit Budgets(SessionCore& session);
+
+  std::deque<ClaimBudget>& all() { return all_; }
+  ClaimBudget& at(size_t device) { return all_[device]; }
+  /// Counts in files of that directory from here on, with the other sessions of the claim. `revision`: of the sizes.
+  Status enter(const std::string& directory, uint64_t revision);
+  /// Changes how much may be taken of each device: of all, or of none where one has more in use by all sessions of the
+  /// claim. `revision` grows with every change. From any thread.
+  Status setLimits(std::span<const uint64_t> bytes, uint64_t revision);
+  /// The session is over.
+  void rest();
+  /// Sets the counters of the session to what it has taken, of one device or of all.
+  void publish(size_t device);
+  void publish();
+
+ private:
+  SessionCore& session_;
+  std::deque<ClaimBudget> all_;
+  std::mutex mutex_;  ///< while limits change
+  uint64_t revision_ = 0;
+};
+
+}  // namespace millpond::worker

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/core/marks.h"
+
+namespace millpond::worker {
+
+CUresult Marks::state(const std::vector<Mark>& marks) {
+  for (const Mark& each : marks)
+    if (CUresult rc = happened(each)) return rc;
+  return CUDA_SUCCESS;
+}
+
+CUresult Marks::takeEvent(uint16_t context, Mark& mark) {
+  context = contexts_.homeOf(context);
+  auto& pool = contexts_.at(context).pool;
+  mark.context = context;
+  if (!pool.empty()) {
+    mark.event = pool.back();
+    pool.pop_back();
+    return CUDA_SUCCESS;
+  }
+  const uint16_t before = contexts_.bound();
+  if (!contexts_.use(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  const CUresult rc = driver_.cuEventCreate(&mark.event, CU_EVENT_DISABLE_TIMING);
+  contexts_.use(before);
+  return rc;
+}
+
+void Marks::giveBack(const Mark& mark) {
+  if (mark.event) contexts_.at(mark.context).pool.push_back(mark.event);
+}
+
+void Marks::giveBack(const std::vector<Mark>& marks) {
+  for (const Mark& each : marks) giveBack(each);
+}
+
+CUresult Marks::mark(const Stream& stream, Mark& mark) {
+  // Pieces of copies are issued after the command that named the stream.
+  if (stream.wire)
+    if (HandleMap::Entry* entry = handles_.find(HandleKind::kStream, stream.wire)) handles_.touch(*entry);
+  if (CUresult rc = takeEvent(stream.context, mark)) return rc;
+  // The default stream is the current context's.
+  const uint16_t before = contexts_.bound();
+  if (!stream.handle) contexts_.use(stream.context);
+  const CUresult rc = driver_.cuEventRecord(mark.event, stream.handle);
+  contexts_.use(before);
+  if (rc) giveBack(mark);
+  return rc;
+}
+
+CUresult Marks::fence(uint16_t context, std::vector<Mark>& marks) {
+  CUresult result = CUDA_SUCCESS;
+  // Returns whether the stream may still have work.
+  const auto add = [&](const Stream& stream) {
+    // A stream that is being captured must not be asked; while one is, nor the default streams.
+    if (result || (!captures_.empty() &&
+                   (!stream.handle || captures_.status(stream) != CU_STREAM_CAPTURE_STATUS_NONE)))
+      return true;
+    const CUresult now = driver_.cuStreamQuery(stream.handle);
+    if (now == CUDA_SUCCESS) return false;
+    if (now != CUDA_ERROR_NOT_READY) {
+      if (context != 0) result = now;
+      return true;
+    }
+    Mark place;
+    const CUresult marked = mark(stream, place);
+    if (marked && context == 0) return true;
+    result = marked;
+    if (!result) marks.push_back(place);
+    return true;
+  };
+  const uint16_t before = contexts_.bound();
+  for (uint16_t c = 1; c <= contexts_.size(); ++c)
+    if ((context == 0 || context == c || context == contexts_.homeOf(c)) && contexts_.use(c)) add({nullptr, c, 0});
+  contexts_.use(before);
+  // A stream that was found idle has no work until a command names it again: programs keep many streams that they do not use.
+  handles_.eachTouched([&](const HandleMap::Entry& entry) {
+    const bool isMeant = context == 0 || context == entry.context || context == contexts_.homeOf(entry.context);
+    return !isMeant || add({static_cast<CUstream>(entry.object), entry.context, entry.wire});
+  });
+  if (result) {
+    giveBack(marks);
+    marks.clear();
+  }
+  return result;
+}
+
+}  // namespace millpond::worker

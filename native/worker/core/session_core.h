@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all parts of a session share: the driver and the link, the handles of the client, the command that is executed,
+// answers and failures.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "protocol/gen/commands.h"
+#include "protocol/server/server_link.h"
+#include "worker/device/driver.h"
+#include "worker/device/sanitizer.h"
+#include "worker/device/session_devices.h"
+#include "worker/core/contexts.h"
+#include "worker/core/device_output.h"
+#include "worker/core/handle_map.h"
+#include "worker/core/marks.h"
+#include "worker/core/open_captures.h"
+
+namespace millpond::worker {
+
+/// What a handler returns when the answer comes later; no code of the driver.
+inline constexpr CUresult kDeferred = static_cast<CUresult>(1023);
+
+/// A command, as far as its answer needs it.
+struct Request {
+  uint16_t op = 0;
+  uint16_t context = 0;
+  uint32_t request = 0;  ///< 0: no thread of the client waits for an answer
+  uint32_t thread = 0;   ///< of the client
+};
+
+class SessionCore {
+ public:
+  struct Counters {
+    std::atomic<uint64_t> commands{0};
+    std::atomic<uint64_t> launches{0};
+    std::atomic<uint64_t> waits{0};
+    std::array<std::atomic<uint64_t>, 64> memoryUsed{};  ///< per device of the session
+    /// Nanoseconds that each device has worked for the session while its gate was on.
+    std::array<std::atomic<uint64_t>, 64> computeUsedNs{};
+    std::array<std::atomic<bool>, 64> isMeasured{};  ///< its gate is on
+  };
+  /// Why a session ended and whether that was orderly.
+  struct End {
+    std::string reason;
+    bool ok;
+    bool isParked = false;  ///< its client goes on with another one
+  };
+
+  /// `output`: what kernels print, null for nowhere. `isResumed`: the client had another session before this one.
+  SessionCore(const Driver& driver, SessionDevices& devices, ServerLink link, DeviceOutput* output, bool isResumed);
+
+  const Driver& driver() const { return driver_; }
+  SessionDevices& devices() { return devices_; }
+  ServerLink& link() { return link_; }
+  HandleMap& handles() { return handles_; }
+  Contexts& contexts() { return contexts_; }
+  OpenCaptures& captures() { return captures_; }
+  Marks& marks() { return marks_; }
+  const Sanitizer& sanitizer() const { return sanitizer_; }
+  Counters& counters() { return counters_; }
+  const Counters& counters() const { return counters_; }
+  bool isResumed() const { return isResumed_; }
+  /// Of one that is resumed: all that the session before it had was made again.
+  bool isRestored() const { return isRestored_; }
+  void restored() { isRestored_ = true; }
+
+  // The command that is executed
+
+  /// The next command of the stream. `start`: its offset in the stream.
+  void begin(const Request& request, uint64_t start);
+  /// A command that was begun before, whose answer is due now.
+  void resume(const Request& request);
+  Request& current() { return current_; }
+  /// How many commands were begun.
+  uint64_t position() const { return position_; }
+  /// Offset in the stream at which the current command begins.
+  uint64_t frameStart() const { return frameStart_; }
+  /// Whether a thread of the client waits for its answer.
+  bool isAwaited() const { return current_.request != 0; }
+
+  // Handles and numbers of the client. False is a violation, or refers to what another thread of the program has ended.
+
+  bool stream(uint64_t wire, CUstream& out);
+  bool stream(uint64_t wire, Stream& out);
+  template <typename H>
+  bool handle(HandleKind kind, uint64_t wire, H& out) {
+    const HandleMap::Entry* entry = handles_.find(kind, wire);
+    if (!entry) return missing(wire);
+    out = static_cast<H>(entry->object);
+    return true;
+  }
+  bool device(int32_t ordinal, CUdevice& out);
+  /// Notes that there is no such handle, which a violation asks for. False.
+  bool missing(uint64_t wire) {
+    isStale_ = isResumed_ || handles_.wasKnown(wire);
+    return false;
+  }
+  /// The session's handle of a driver's object; 0 when it has none.
+  uint64_t wireOf(HandleKind kind, const void* object);
+
+  // Answers
+
+  template <typename R, typename... Tails>
+  void reply(const R& fixed, const Tails&... tails) {
+    replyBody_.resize(cmd::encodedSize<R>(tails...));
+    cmd::encode(replyBody_.data(), fixed, tails...);
+  }
+  void clearReply() { replyBody_.clear(); }
+  /// Answers with the reply, or keeps the failure of a command for which no thread waits.
+  void answer(const Request& request, CUresult result);
+  /// Called before answers and data that say that the device is done: sends what has arrived for the client's memory.
+  void beforeAnswers(std::function<void()> land) { land_ = std::move(land); }
+  void land() { land_(); }
+  /// Hands the client what kernels of that context have printed.
+  void forwardOutput(uint16_t context);
+
+  // The end
+
+  /// The client broke the protocol: ends the session. Only a handle that the session once had, and that another thread
+  /// of the program ended meanwhile, is the program's mistake and answered CUDA_ERROR_INVALID_HANDLE.
+  CUresult violation(const std::string& what);
+  void end(End how) {
+    hasEnded_ = true;
+    end_ = std::move(how);
+  }
+  bool hasEnded() const { return hasEnded_; }
+  const End& howItEnded() const { return end_; }
+
+ private:
+  /// Hands the client what has been written there.
+  void forward(wire::OutputStream stream);
+  void latch(const Request& request, CUresult result);
+
+  const Driver& driver_;
+  SessionDevices& devices_;
+  ServerLink link_;
+  DeviceOutput* output_;
+  const bool isResumed_;
+  bool isRestored_ = false;
+  Counters counters_;
+  HandleMap handles_;
+  Contexts contexts_;
+  OpenCaptures captures_;
+  Marks marks_;
+  const Sanitizer sanitizer_;
+
+  uint64_t position_ = 0;
+  uint64_t frameStart_ = 0;
+  Request current_;
+  bool isStale_ = false;
+  std::vector<std::byte> replyBody_;
+  std::function<void()> land_ = [] {};
+  bool hasEnded_ = false;
+  End end_{"", true};
+};
+
+}  // namespace millpond::worker

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/core/waits.h"
+
+#include <utility>
+
+namespace millpond::worker {
+
+CUresult Waits::until(std::vector<Mark> marks, Action action) {
+  all_.push_back({session_.current(), std::move(marks), nullptr, std::move(action)});
+  return kDeferred;
+}
+
+CUresult Waits::until(CUevent event) {
+  all_.push_back({session_.current(), {}, event, {}});
+  return kDeferred;
+}
+
+void Waits::endEvent(CUevent event) {
+  for (auto w = all_.begin(); w != all_.end();) {
+    if (w->event == event) {
+      session_.answer(w->request, CUDA_SUCCESS);
+      w = all_.erase(w);
+    } else {
+      ++w;
+    }
+  }
+}
+
+void Waits::forgetContext(uint16_t number) {
+  for (Wait& each : all_)
+    for (Mark& mark : each.marks) mark.forgetContext(number);
+}
+
+bool Waits::progress() {
+  bool some = false;
+  for (auto w = all_.begin(); w != all_.end();) {
+    if (w->event && w->request.context != session_.contexts().bound()) session_.contexts().use(w->request.context);
+    CUresult rc = w->event ? session_.driver().cuEventQuery(w->event) : session_.marks().state(w->marks);
+    if (rc == CUDA_ERROR_NOT_READY) {
+      ++w;
+      continue;
+    }
+    session_.marks().giveBack(w->marks);
+    const Wait due = std::move(*w);
+    w = all_.erase(w);
+    session_.resume(due.request);
+    if (due.action) {
+      rc = due.action(rc);
+      w = all_.begin();  // it may have answered others
+    }
+    if (rc != kDeferred) session_.answer(due.request, rc);
+    some = true;
+  }
+  return some;
+}
+
+}  // namespace millpond::worker
