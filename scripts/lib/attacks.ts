@@ -254,6 +254,9 @@ export const attacks: readonly Attack[] = [
     name: "host",
     gain: "read secrets, or lock services out, as another user of the host",
     native: [],
-    scripts: [{ file: "host.test.ts" }, { file: "run-directory.test.ts", only: ["nobody else on the node"] }],
+    scripts: [
+      { file: "host.test.ts" },
+      { file: "run-directory.test.ts", only: ["no other user of the node"] },
+    ],
   },
 ];
