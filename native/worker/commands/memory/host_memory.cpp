@@ -96,7 +96,10 @@ void HostMemory::releaseHostRun(uint64_t address, uint64_t bytes) {
 void HostMemory::releaseForgotten() {
   if (areThereGraphs_() || !captures_.empty()) return;
   hostRuns_.forgetGraphs();
-  for (const auto& [address, bytes] : hostRuns_.takeForgotten()) {
+  for (const auto& run : hostRuns_.takeForgotten()) {
+    // Not a structured binding, which clang 14 cannot capture.
+    const auto address = run.first;
+    const auto bytes = run.second;
     // Launches of graphs that are gone may still run.
     frees_.end({.finish = [this, address, bytes](uint16_t) {
       const auto release = [this, address, bytes]() -> CUresult {
