@@ -34,7 +34,7 @@ test("values choose image, names, replicas and where the pool is", () => {
     values: { image: { repository: "registry.example.org/millpond", tag: "9", pullPolicy: "Always" } },
   });
   expect(image).not.toContain("millpond/millpond:");
-  expect(image.match(/"registry\.example\.org\/millpond:9","imagePullPolicy":"Always"/g)?.length).toBe(5);
+  expect(image.match(/"registry\.example\.org\/millpond:9","imagePullPolicy":"Always"/g)?.length).toBe(6);
   const named = text({ values: { domain: "gpu.example.org", resourceNames: "vgpu=pool.kubernetes.io/gpu" } });
   expect(named).toContain("--domain=gpu.example.org");
   expect(named).toContain("--resource-names=vgpu=pool.kubernetes.io/gpu");
@@ -48,12 +48,17 @@ test("values choose image, names, replicas and where the pool is", () => {
 });
 
 test("software GPUs need no label and no runtime class", () => {
-  const agent = byName(renderChart({ values: { pool: { softGpus: 2 } } }))["DaemonSet millpond-agent"];
-  const { spec } =
-    (agent as { spec?: { template?: { spec?: Record<string, unknown> } } }).spec?.template ?? {};
-  expect(spec).not.toHaveProperty("nodeSelector");
-  expect(spec).not.toHaveProperty("runtimeClassName");
-  const [{ env = [] } = {}] = (spec?.["containers"] ?? []) as { env?: { name: string; value?: string }[] }[];
+  const objects = byName(renderChart({ values: { pool: { softGpus: 2 } } }));
+  const specOf = (name: string): Record<string, unknown> =>
+    (objects[`DaemonSet ${name}`] as { spec?: { template?: { spec?: Record<string, unknown> } } }).spec
+      ?.template?.spec ?? {};
+  for (const name of ["millpond-agent", "millpond-workers"]) {
+    expect(specOf(name)).toHaveProperty("containers");
+    expect(specOf(name)).not.toHaveProperty("nodeSelector");
+    expect(specOf(name)).not.toHaveProperty("runtimeClassName");
+  }
+  const spec = specOf("millpond-agent");
+  const [{ env = [] } = {}] = (spec["containers"] ?? []) as { env?: { name: string; value?: string }[] }[];
   expect(env.find(({ name }) => name === "MILLPOND_SOFTGPU_DEVICES")?.value).toBe("2");
   expect(env.find(({ name }) => name === "DRIVER")?.value).toMatch(/softgpu/);
 });

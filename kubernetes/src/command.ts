@@ -13,7 +13,9 @@ import { installClientLibrary, withSockets } from "./node/client-library.ts";
 import { DevicePlugin } from "./node/device-plugin.ts";
 import { DraPlugin } from "./node/dra-plugin.ts";
 import { isUninstalled, removeTraces } from "./node/uninstall.ts";
-import { keepRunning } from "./keep.ts";
+import { keepRunning } from "./agent/keep.ts";
+import { agentVariables, publishRelease } from "./agent/publish.ts";
+import { ReleaseDirectory } from "./agent/release-directory.ts";
 import { Operator } from "./operator/operator.ts";
 import { makeResourceNames } from "./request/resource-names.ts";
 import { setUp } from "./setup.ts";
@@ -27,9 +29,15 @@ const usage = `Usage: millpond-kubernetes operator [--namespace NAMESPACE] [--se
                       [--cdi /var/run/cdi] [--install /var/lib/millpond/client] [--host-install PATH] [--slots 256]
                       [--sockets /run/millpond/sockets]
        millpond-kubernetes setup [--namespace NAMESPACE]
-       millpond-kubernetes keep -- PROGRAM [ARGUMENT...]
+       millpond-kubernetes keep [--releases /var/lib/millpond/agent]
+       millpond-kubernetes release [--namespace NAMESPACE] [--releases /var/lib/millpond/agent] [--image /opt/millpond]
+                      [--listen 0.0.0.0:8080] -- PROGRAM [ARGUMENT...]
 
-keep: runs a program, and again when it is killed: the workers of an agent, and their sessions, go on meanwhile.
+keep: runs the agent of the release that is published in --releases, again when it is killed, and that of the next release
+when one is published: the agent's workers, which are in the same container, go on meanwhile, and so do their sessions.
+
+release: publishes the files of --image, and how their agent is started, in --releases. /readyz of --listen is 200 while that
+agent runs. When it ends because its DaemonSet is deleted, it removes all releases.
 
 setup: makes the Secret millpond-pool of a pool that runs in the cluster, with its tokens and the controller's certificate,
 where there is none.
@@ -53,6 +61,8 @@ first where the cluster's version has it.
 
 /** Name of the node plugin's DaemonSet. */
 const nodeObjects = "millpond-node";
+/** Name of the DaemonSet of agents. */
+const agentObjects = "millpond-agent";
 
 /**
  * Runs a part of Millpond in a Kubernetes cluster until SIGTERM or SIGINT. Resolves with the exit status.
@@ -68,12 +78,13 @@ export async function runKubernetesCommand(
   if (part === "setup") return await runSetup(rest, environment);
   if (part === "node") return await runNode(rest, environment);
   if (part === "keep") return await runKept(rest, environment);
+  if (part === "release") return await runRelease(rest, environment);
   if (part === "--help" || part === "-h") {
     process.stdout.write(usage);
     return 0;
   }
   throw millpondError("MILLPOND_E_INVALID", `${quote(part)} is no part that runs in a cluster`, {
-    remedy: "There are operator, node, setup and keep.",
+    remedy: "There are operator, node, setup, keep and release.",
   });
 }
 
@@ -88,7 +99,7 @@ async function runOperator(args: readonly string[], environment: NodeJS.ProcessE
   const account = values["service-account"];
   const log = makeLog(environment);
   const endpoint = endpointOf(environment);
-  const { host, port } = parseListen(values.listen);
+  const { host, port } = parseListen(values.listen ?? "0.0.0.0:8443");
   const objects = "millpond";
   const url = values["webhook-url"];
   const lease = values["lease-seconds"];
@@ -155,15 +166,46 @@ async function runSetup(args: readonly string[], environment: NodeJS.ProcessEnv)
 }
 
 async function runKept(args: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
-  const [dashes, ...command] = args;
-  if (dashes !== "--" || command.length === 0) {
-    throw millpondError("MILLPOND_E_INVALID", "keep was given no program", {
-      remedy: "Write it after two dashes: keep -- PROGRAM [ARGUMENT...].",
-    });
+  const { values } = parse(args);
+  if (values.help) {
+    process.stdout.write(usage);
+    return 0;
   }
   const stop = new AbortController();
   void stopRequested().then(() => stop.abort());
-  return await keepRunning({ command, signal: stop.signal, log: makeLog(environment) });
+  const releases = new ReleaseDirectory(values.releases);
+  return await keepRunning({ releases, signal: stop.signal, log: makeLog(environment) });
+}
+
+async function runRelease(args: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
+  const end = args.includes("--") ? args.indexOf("--") : args.length;
+  const { values } = parse(args.slice(0, end));
+  if (values.help) {
+    process.stdout.write(usage);
+    return 0;
+  }
+  const command = args.slice(end + 1);
+  if (command.length === 0) {
+    throw millpondError("MILLPOND_E_INVALID", "release was given no program", {
+      remedy: "Write it after two dashes: release -- PROGRAM [ARGUMENT...].",
+    });
+  }
+  const log = makeLog(environment);
+  const cluster = connectCluster();
+  const releases = new ReleaseDirectory(values.releases);
+  const publisher = await publishRelease({
+    releases,
+    source: values.image,
+    start: { command, environment: agentVariables(environment) },
+    listen: parseListen(values.listen ?? "0.0.0.0:8080"),
+    log,
+  });
+  await stopRequested();
+  await publisher[Symbol.asyncDispose]();
+  const isOver = await isUninstalled(cluster, values.namespace, agentObjects);
+  if (isOver) releases.remove();
+  log.info({ isOver }, "stops");
+  return 0;
 }
 
 async function runNode(args: readonly string[], environment: NodeJS.ProcessEnv): Promise<number> {
@@ -214,7 +256,9 @@ function parse(args: readonly string[]) {
         domain: { type: "string", default: "millpond.dev" },
         "resource-names": { type: "string", default: "" },
         allocation: { type: "string", default: "auto" },
-        listen: { type: "string", default: "0.0.0.0:8443" },
+        listen: { type: "string" },
+        releases: { type: "string", default: "/var/lib/millpond/agent" },
+        image: { type: "string", default: "/opt/millpond" },
         "programs-controller": { type: "string" },
         "webhook-url": { type: "string" },
         "lease-seconds": { type: "string", default: "15" },

@@ -79,6 +79,14 @@ describe.skipIf(missing !== undefined)(
       await cleanup.disposeAsync();
     });
 
+    /** Process id of the agent, in the node; empty: there is none. */
+    const agent = (): string => {
+      const command = "/var/lib/millpond/agent/[0-9a-f]*/cli/bin/millpond.mjs agent ";
+      return node.run("sh", "-c", `pgrep -f '${command}' || true`).trim();
+    };
+    const podOf = async (name: string): Promise<V1Pod | undefined> =>
+      (await pods()).find(({ metadata }) => metadata?.labels?.["app.kubernetes.io/name"] === name);
+
     /** A file by which a service account reaches the API server; none of its pods can use the Service `kubernetes`. */
     const giveAccess = async (account: string) => {
       const config = JSON.parse(readFileSync(join(node.directory, "kubeconfig"), "utf8")) as {
@@ -161,7 +169,7 @@ describe.skipIf(missing !== undefined)(
             if (statusOf(error) !== 409) throw error;
           });
       }
-      for (const account of ["millpond-operator", "millpond-node", "millpond-setup"])
+      for (const account of ["millpond-operator", "millpond-node", "millpond-setup", "millpond-agent"])
         await giveAccess(account);
       const statuses = async () =>
         (await pods()).map(({ metadata, status }) => [
@@ -172,7 +180,7 @@ describe.skipIf(missing !== undefined)(
         "all parts are ready",
         async () => {
           const now = await statuses();
-          if (now.length !== 5 || !now.every(([, isReady]) => isReady)) throw new Error(JSON.stringify(now));
+          if (now.length !== 6 || !now.every(([, isReady]) => isReady)) throw new Error(JSON.stringify(now));
           return true;
         },
         120_000,
@@ -193,15 +201,36 @@ describe.skipIf(missing !== undefined)(
         const log = await cluster.core.readNamespacedPodLog({ namespace: "default", name: "long" });
         return log.includes("vectoradd: OK");
       });
-      const findAgent = "pgrep -f '^/opt/millpond/node/bin/node /opt/millpond/cli/bin/millpond.mjs agent '";
-      const agent = node.run("sh", "-c", findAgent).trim();
-      node.run("kill", "-KILL", agent);
+      const killed = agent();
+      node.run("kill", "-KILL", killed);
       expect(await finish("long")).toEqual(isOk);
       await cluster.until("there is another agent", async () =>
-        Promise.resolve(![agent, ""].includes(node.run("sh", "-c", `${findAgent} || true`).trim())),
+        Promise.resolve(![killed, ""].includes(agent())),
       );
-      const first = (await pods()).find(({ metadata }) => metadata?.name?.startsWith("millpond-agent"));
-      expect(first?.status?.containerStatuses?.[0]?.restartCount).toBe(0);
+      expect((await podOf("millpond-workers"))?.status?.containerStatuses?.[0]?.restartCount).toBe(0);
+    });
+
+    test("a session outlives the upgrade of its agent, and the end of its agent's pod", async () => {
+      await start("upgraded", "/usr/bin/vectoradd", "1000", "--repeat", "6000");
+      await cluster.until("it computes", async () => {
+        const log = await cluster.core.readNamespacedPodLog({ namespace: "default", name: "upgraded" });
+        return log.includes("vectoradd: OK");
+      });
+      const before = agent();
+      const kept = (await podOf("millpond-workers"))?.metadata?.uid;
+      const path = "/spec/template/spec/containers/0/args/-";
+      const patch = JSON.stringify([{ op: "add", path, value: "--warm=2" }]);
+      kubectl("-n", systemNamespace, "patch", "daemonset", "millpond-agent", "--type=json", "-p", patch);
+      kubectl("-n", systemNamespace, "rollout", "status", "daemonset/millpond-agent", "--timeout=60s");
+      expect([before, ""]).not.toContain(agent());
+      kubectl("-n", systemNamespace, "delete", "pod", "-l", "app.kubernetes.io/name=millpond-agent");
+      kubectl("-n", systemNamespace, "rollout", "status", "daemonset/millpond-agent", "--timeout=60s");
+      const now = await cluster.pod("upgraded");
+      expect(now?.status?.phase).toBe("Running");
+      expect(await finish("upgraded")).toEqual(isOk);
+      expect((await podOf("millpond-workers"))?.metadata?.uid).toBe(kept);
+      await start("after", "/usr/bin/vectoradd");
+      expect(await finish("after")).toEqual(isOk);
     });
 
     test("a cordon of the node keeps claims off its GPUs, and no longer than it lasts", async () => {
@@ -225,7 +254,11 @@ describe.skipIf(missing !== undefined)(
       await cluster.core.deleteCollectionNamespacedPod({ namespace: "default", gracePeriodSeconds: 0 });
       const onHost = () =>
         node
-          .run("sh", "-c", `ls ${node.cdiDirectory}; ls /var/lib/millpond/client`)
+          .run(
+            "sh",
+            "-c",
+            `ls ${node.cdiDirectory}; ls /var/lib/millpond/client /var/lib/millpond/agent | grep -v :`,
+          )
           .trim()
           .split("\n")
           .filter(Boolean);

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Keeps the agent of a node running, in the container that has its workers. An agent that ends is started again, and one whose
+// release is replaced is followed by that of the next: workers and their sessions go on, and the next agent takes them over.
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+import { constants } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Logger } from "pino";
+import type { Release, ReleaseDirectory } from "./release-directory.ts";
+
+export interface KeepOptions {
+  readonly releases: ReleaseDirectory;
+  /** Asks for the end. */
+  readonly signal: AbortSignal;
+  readonly log: Logger;
+  /** An agent that ended sooner after its start was no good start. Default 10,000. */
+  readonly goodStartMs?: number;
+  /** Before the next start. Default 500. */
+  readonly pauseMs?: number;
+  /** Between looks at which release is to run. Default 250. */
+  readonly checkMs?: number;
+  /** Time for an agent to end before it is killed. Default 20,000. */
+  readonly stopMs?: number;
+}
+
+/** Status of a program that cannot be started, as shells have it. */
+const notStarted = 127;
+/** Limit of failed starts of a release in a row. */
+const maxFailures = 3;
+
+/** What to run when the current release does not start. */
+interface Standing {
+  /** The last release that had a good start; undefined: none had, and so there are no workers. */
+  proven: Release | undefined;
+  /** When the release was published that does not start, in Unix milliseconds: it is tried again when it is published again. */
+  givenUpMs: number | undefined;
+  failures: number;
+}
+
+/**
+ * Runs the agent of the current release until it is asked to end. A release that does not start is given up, and the one of
+ * before runs on. Resolves with the agent's exit status (128 and the signal's number where one ended it) when it is asked to
+ * end, and when there is no release that starts: then Kubernetes reports it.
+ */
+export async function keepRunning(options: KeepOptions): Promise<number> {
+  const { signal, releases, log, goodStartMs = 10_000, pauseMs = 500, checkMs = 250 } = options;
+  const standing: Standing = { proven: undefined, givenUpMs: undefined, failures: 0 };
+  releases.running = undefined;
+  try {
+    for (;;) {
+      const release = choose(options, standing);
+      if (release === undefined) {
+        await pause(checkMs, signal);
+        if (signal.aborted) return 0;
+        continue;
+      }
+      releases.prune([release.id, releases.current?.id ?? "", standing.proven?.id ?? ""], isUsedByProcess);
+      const startedMs = performance.now();
+      const status = await runOnce(release, standing, options);
+      releases.running = undefined;
+      if (signal.aborted) return status;
+      const ranMs = performance.now() - startedMs;
+      if (choose(options, standing)?.id !== release.id) {
+        log.info({ from: release.id, to: releases.current?.id }, "another release is to run");
+        standing.failures = 0;
+        continue;
+      }
+      if (ranMs >= goodStartMs && status !== notStarted) standing.failures = 0;
+      else standing.failures += 1;
+      if (standing.proven === undefined) return status;
+      if (standing.failures >= maxFailures) {
+        if (standing.proven.id === release.id) return status;
+        log.error({ release: release.id, status }, "the release does not start: the one of before runs on");
+        standing.givenUpMs = releases.current?.atMs;
+        standing.failures = 0;
+      }
+      log.error({ status }, "the agent has ended, and is started again; its workers go on");
+      await pause(pauseMs, signal);
+      if (signal.aborted) return status;
+    }
+  } finally {
+    releases.running = undefined;
+  }
+}
+
+/** The release that is to run now; undefined: none. */
+function choose({ releases, log }: KeepOptions, standing: Standing): Release | undefined {
+  const { current } = releases;
+  if (current === undefined) return undefined;
+  if (current.atMs === standing.givenUpMs) return standing.proven;
+  try {
+    return releases.read(current.id);
+  } catch (error) {
+    // Sessions end with this process, so it does not end here: the last good release runs on.
+    log.error({ err: error, release: current.id }, "the release cannot be read");
+    standing.givenUpMs = current.atMs;
+    return standing.proven;
+  }
+}
+
+/** Runs an agent until it ends, until it is asked to, or until another release is to run. Resolves with its status. */
+async function runOnce(release: Release, standing: Standing, options: KeepOptions): Promise<number> {
+  const { releases, signal, log, goodStartMs = 10_000, checkMs = 250, stopMs = 20_000 } = options;
+  const [program = "", ...args] = release.command;
+  const ended = new AbortController();
+  const startedMs = performance.now();
+  const child: ChildProcess = spawn(program, args, {
+    stdio: "inherit",
+    env: { ...process.env, ...release.environment },
+  });
+  const status = new Promise<number>((resolve) => {
+    child.on("error", (error) => {
+      log.error({ err: error, release: release.id }, "the agent cannot be started");
+      if (child.pid === undefined) resolve(notStarted);
+    });
+    child.on("exit", (code, ending) =>
+      resolve(code ?? 128 + (ending === null ? 0 : constants.signals[ending])),
+    );
+  }).finally(() => ended.abort());
+  const isStarted = child.pid !== undefined;
+  if (isStarted) releases.running = release.id;
+  const either = AbortSignal.any([signal, ended.signal]);
+  while (!either.aborted) {
+    if (isStarted && performance.now() - startedMs >= goodStartMs) standing.proven = release;
+    if (choose(options, standing)?.id !== release.id) break;
+    await pause(checkMs, either);
+  }
+  if (!ended.signal.aborted) {
+    child.kill("SIGTERM");
+    await pause(stopMs, ended.signal);
+    if (!ended.signal.aborted) child.kill("SIGKILL");
+  }
+  return await status;
+}
+
+/** Whether a process has a file of a release as an argument: its program, or a driver that it loads. */
+function isUsedByProcess(path: string): boolean {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .some((pid) => {
+      try {
+        return readFileSync(join("/proc", pid, "cmdline"), "utf8").includes(`${path}/`);
+      } catch {
+        return false; // It has ended meanwhile.
+      }
+    });
+}
+
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  await delay(ms, undefined, { signal }).catch(() => undefined);
+}
