@@ -29,7 +29,7 @@ import { WebhookServer } from "../webhook/server.ts";
 import { CertificateStore } from "../webhook/serving-certificate.ts";
 import { BookKeeper, compareBooks, differenceKinds } from "./books.ts";
 import { ClaimView } from "./claim-view.ts";
-import { findHost, followCordons, hostLabelOf } from "./cluster-nodes.ts";
+import { findHost, followCordons } from "./cluster-nodes.ts";
 import { DeviceClaims } from "./device-claims.ts";
 import { PodReconciler } from "./pod-reconciler.ts";
 import { PodWriter } from "./pod-writer.ts";
@@ -181,6 +181,7 @@ export class Operator implements AsyncDisposable {
     const policy: AdmissionPolicy = {
       names,
       ...this.#abilities,
+      systemNamespace: namespace,
       operatorUser: user,
       limits: () => this.#facts.limits,
       queuesOf: (name) => this.#tenancy(name).queues,
@@ -326,9 +327,9 @@ export class Operator implements AsyncDisposable {
       tenancyOf: (namespace) => this.#tenancy(namespace),
       hostOf: (name) => {
         const poolNode = this.#facts.nodes?.find((node) => node.name === name);
-        const host = poolNode && findHost(poolNode, nodes.objects.values());
-        return host && hostLabelOf(host);
+        return poolNode && findHost(poolNode, nodes.objects.values());
       },
+      isGated: this.#abilities.isGated,
       makeToken: async (claim) => (await pool.claims.createClaimToken({ name: claim })).secret,
       ensureTenant: (tenant) => this.#ensureTenant(tenant),
       endpoint: programs,

@@ -4,58 +4,52 @@
 // matters, so a new leader continues where the last one stopped.
 
 import { type Claim, ClaimState, errorCodeOf, formatDuration } from "@millpond/api";
-import type { ResourceV1ResourceClaim, V1Pod } from "@kubernetes/client-node";
+import type { ResourceV1ResourceClaim, V1Node, V1Pod } from "@kubernetes/client-node";
 import type { Logger } from "pino";
 import { parseSlices, type PodRequest, readPodOptions } from "../request/pod-request.ts";
-import { podOfClaim, type PodIdentity, toClaimPriority, toClaims } from "../request/pod-claims.ts";
+import { podOfClaim } from "../request/pod-claims.ts";
 import { keysOf, type ResourceNames } from "../request/resource-names.ts";
 import { parseUserClaims, resourceClaimOf } from "../request/user-claims.ts";
 import { objectName, tokenKey } from "../webhook/mutate-pod.ts";
 import { claimNameKey } from "../webhook/mutate-user-claims.ts";
 import { readResize } from "../webhook/validate-pod.ts";
-import { type ClaimView, hasEnded } from "./claim-view.ts";
+import { ClaimMaker, type ClaimMakerOptions } from "./claim-maker.ts";
+import { hasEnded } from "./claim-view.ts";
+import { hostLabelOf } from "./cluster-nodes.ts";
 import { type DeviceClaims, isOfLostDevices, lacksDevices } from "./device-claims.ts";
 import type { UserClaims } from "./user-claims.ts";
+import { isPassing, messageOf } from "./pool-errors.ts";
 import { isConflict, isOver, nameOf, type PodWriter, uidOf } from "./pod-writer.ts";
 
-export interface PodReconcilerOptions {
+export interface PodReconcilerOptions extends ClaimMakerOptions {
   readonly names: ResourceNames;
-  readonly cluster: string;
-  readonly claims: ClaimView;
   readonly writer: PodWriter;
   /** Makes the ResourceClaims of pods; undefined: they get their vGPUs by the device plugin. */
   readonly deviceClaims: DeviceClaims | undefined;
   /** Claims of ResourceClaims that users write; undefined: there are none in this cluster. */
   readonly userClaims: UserClaims | undefined;
-  /** Finds a pod by UID; undefined: there is none. */
-  readonly findPod: (uid: string) => V1Pod | undefined;
   /** A ResourceClaim by its name; undefined: there is none, or not yet. */
   readonly findResourceClaim: (namespace: string, name: string) => ResourceV1ResourceClaim | undefined;
   /** Whether the API server has no such pod either. */
   readonly isGone: (namespace: string, name: string, uid: string) => Promise<boolean>;
-  /** The tenant that is charged for pods of a namespace, and the queue of those that name none. */
-  readonly tenancyOf: (namespace: string) => { readonly tenant: string; readonly queue: string };
   /** Kubernetes node that is the machine of a node of the pool; undefined: none is. */
-  readonly hostOf: (poolNode: string) => string | undefined;
+  readonly hostOf: (poolNode: string) => V1Node | undefined;
+  /** Whether pods wait behind a scheduling gate; otherwise the scheduler extender keeps them back. */
+  readonly isGated: boolean;
   /** Secret that lets programs use one claim and nothing else. */
   readonly makeToken: (claim: string, tenant: string) => Promise<string>;
-  /** Makes a tenant where there is none of the name. */
-  readonly ensureTenant: (tenant: string) => Promise<void>;
   /** Address and authority by which programs reach their controller. */
   readonly endpoint: { readonly controller: string; readonly ca: string };
   readonly log: Logger;
 }
 
-/** Time after which a refused request of a pod is repeated. Only pods that have not begun ask again for claims that ended. */
-const refusedAgainMs = 15_000;
 const resizeAgainMs = 30_000;
 /** Tolerance for books that differ: a released device is free in the pool's a moment before it is in the scheduler's. */
 const lackingMs = 5000;
 
 export class PodReconciler {
   readonly #options: PodReconcilerOptions;
-  /** Tenants known to exist. If one is deleted meanwhile, its next claim fails. */
-  readonly #tenants = new Set<string>(["default"]);
+  readonly #maker: ClaimMaker;
   /** Since when the scheduler has found no devices for a pod, by its UID, in milliseconds. */
   readonly #lackingSince = new Map<string, number>();
   /** How often Kubernetes' scheduler had no room for a device that the pool had granted. */
@@ -63,6 +57,7 @@ export class PodReconciler {
 
   constructor(options: PodReconcilerOptions) {
     this.#options = options;
+    this.#maker = new ClaimMaker(options);
   }
 
   /** @returns Milliseconds after which to look again; undefined: when something changes. */
@@ -89,12 +84,13 @@ export class PodReconciler {
     } catch (error) {
       return await this.#waits(pod, "Refused", messageOf(error));
     }
-    const claims = await this.#haveClaims(pod, request);
-    if (typeof claims === "string") {
-      await writer.tell(pod, "Warning", "MillpondRefused", claims);
-      await this.#waits(pod, "Refused", claims);
-      return refusedAgainMs;
+    const made = await this.#maker.make(pod, request);
+    if (made.kind !== "claims") {
+      if (made.kind === "refused") await writer.tell(pod, "Warning", "MillpondRefused", made.why);
+      await this.#waits(pod, made.kind === "refused" ? "Refused" : "Waiting", made.why);
+      return made.againMs;
     }
+    const { claims } = made;
     if (claims.every(isGranted)) return await this.#grant(pod, request, claims, id);
     return await this.#withhold(pod, claims);
   }
@@ -155,46 +151,6 @@ export class PodReconciler {
     });
   }
 
-  /** Returns the pod's claims, created where they are missing; or why the pool refuses them. */
-  async #haveClaims(pod: V1Pod, request: PodRequest): Promise<Claim[] | string> {
-    const { claims, cluster } = this.#options;
-    const found: Claim[] = [];
-    try {
-      for (const wanted of toClaims(request, this.#identify(pod), cluster)) {
-        const known = claims.claims.get(wanted.name ?? "");
-        if (known === undefined) await this.#haveTenant(wanted.tenant ?? "");
-        found.push(known ?? (await claims.create(wanted)));
-      }
-    } catch (error) {
-      const code = errorCodeOf(error);
-      if (code === undefined || isPassing(code)) throw error;
-      if (code === "MILLPOND_E_NOT_FOUND") this.#tenants.clear();
-      return messageOf(error);
-    }
-    return found;
-  }
-
-  async #haveTenant(tenant: string): Promise<void> {
-    if (this.#tenants.has(tenant)) return;
-    await this.#options.ensureTenant(tenant);
-    this.#tenants.add(tenant);
-  }
-
-  #identify(pod: V1Pod): PodIdentity {
-    const { namespace, name } = nameOf(pod);
-    const owner = pod.metadata?.ownerReferences?.find(({ controller }) => controller === true);
-    const { tenant, queue } = this.#options.tenancyOf(namespace);
-    return {
-      namespace,
-      name,
-      uid: uidOf(pod),
-      tenant,
-      queue,
-      priority: toClaimPriority(pod.spec?.priority),
-      group: pod.metadata?.labels?.["jobset.sigs.k8s.io/jobset-uid"] ?? owner?.uid,
-    };
-  }
-
   async #grant(
     pod: V1Pod,
     { options, slices }: PodRequest,
@@ -214,7 +170,8 @@ export class PodReconciler {
       await deviceClaims?.make(pod, objectName(id), claims);
     }
     const places = [...new Set(claims.flatMap(({ allocation }) => allocation?.node ?? []))].join(",");
-    if (isGated(pod, keys.gate)) {
+    const isUnmarked = !this.#options.isGated && pod.metadata?.annotations?.[keys.node] === undefined;
+    if (isGated(pod, keys.gate) || isUnmarked) {
       const where = options.locality === "local-only" ? "required" : "preferred";
       const host = options.locality === "any" ? undefined : hostOf(claims[0]?.allocation?.node ?? "");
       if (where === "required" && host === undefined) {
@@ -225,7 +182,8 @@ export class PodReconciler {
         );
       }
       try {
-        await writer.openGate(pod, places, host, where);
+        if (isUnmarked) await writer.markGranted(pod, places, host?.metadata?.name);
+        else await writer.openGate(pod, places, host && hostLabelOf(host), where);
       } catch (error) {
         // It was changed meanwhile; that change arrives here as an event, too.
         if (!isConflict(error)) throw error;
@@ -444,23 +402,4 @@ function hasStarted({ status }: V1Pod): boolean {
   return [...(status?.containerStatuses ?? []), ...(status?.initContainerStatuses ?? [])].some(
     ({ state }) => state?.running !== undefined || state?.terminated !== undefined,
   );
-}
-
-/** Whether the same request may succeed a moment later. */
-function isPassing(code: string): boolean {
-  return [
-    "MILLPOND_E_UNREACHABLE",
-    "MILLPOND_E_SHUTTING_DOWN",
-    "MILLPOND_E_NOT_LEADER",
-    "MILLPOND_E_STORE_UNREACHABLE",
-    "MILLPOND_E_STATE_FULL",
-    "MILLPOND_E_INTERNAL",
-    "MILLPOND_E_UNAUTHENTICATED",
-    "MILLPOND_E_TLS",
-  ].includes(code);
-}
-
-function messageOf(error: unknown): string {
-  if (error instanceof Error && "rawMessage" in error) return String(error.rawMessage);
-  return error instanceof Error ? error.message : String(error);
 }

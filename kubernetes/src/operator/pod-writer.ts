@@ -157,6 +157,24 @@ export class PodWriter {
     await this.#cluster.core.patchNamespacedPod({ ...nameOf(pod), body: patch }, asJsonPatch);
   }
 
+  /**
+   * Marks a pod without a gate as granted: the scheduler extender reads that from its annotations.
+   *
+   * @param host As of `openGate`, the node's name.
+   */
+  async markGranted(pod: V1Pod, gpuNode: string, host: string | undefined): Promise<void> {
+    const annotations = {
+      [this.#keys.node]: gpuNode,
+      ...(host === undefined ? {} : { [this.#keys.host]: host }),
+    };
+    const body = { metadata: { uid: uidOf(pod), annotations } };
+    await unlessStatus(
+      this.#cluster.core.patchNamespacedPod({ ...nameOf(pod), body }, asMergePatch),
+      404,
+      409,
+    );
+  }
+
   /** Says in Kubernetes' own words that the pod's end is no fault of its program: a Job need not count it as a failure. */
   async markDisruption(pod: V1Pod, reason: string, message: string): Promise<void> {
     await this.setCondition(pod, { type: "DisruptionTarget", status: "True", reason, message });

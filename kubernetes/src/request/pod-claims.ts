@@ -4,6 +4,7 @@
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type ClaimSchema, type ClaimValues, millpondError, toClaimMessage } from "@millpond/api";
+import type { V1Pod } from "@kubernetes/client-node";
 import { createHash } from "node:crypto";
 import type { PodRequest } from "./pod-request.ts";
 
@@ -18,13 +19,22 @@ export interface PodIdentity {
   readonly queue: string;
   /** -1000 to 1000. */
   readonly priority: number;
-  /** Key that the pods of a gang share: the UID of their job. Absent: it belongs to no job. */
+  /** Key that the pods of a gang share: the UID of their job, and its attempt. Absent: it belongs to no job. */
   readonly group?: string | undefined;
 }
 
 /** Such a claim is a pod's. */
 const claimNamePattern =
   /^pod-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(?:-([1-9]|1[0-5]))?$/;
+
+/** The key that the pods of one Job, or of one attempt of a JobSet, share; undefined: the pod is of neither. */
+export function groupOf({ metadata }: Pick<V1Pod, "metadata">): string | undefined {
+  const { labels = {}, ownerReferences = [] } = metadata ?? {};
+  const jobSet = labels["jobset.sigs.k8s.io/jobset-uid"];
+  // A JobSet that failed makes all its Jobs again, and pods of both attempts may be there.
+  if (jobSet !== undefined) return `${jobSet}/${labels["jobset.sigs.k8s.io/restart-attempt"] ?? "0"}`;
+  return ownerReferences.find(({ controller }) => controller === true)?.uid;
+}
 
 /** Name of a pod's claim: made from its UID, which no user chooses. The first has no number. */
 export function claimName(uid: string, index: number): string {

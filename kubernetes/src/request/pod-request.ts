@@ -101,7 +101,7 @@ export function readPodRequest(names: ResourceNames, pod: PodLike): PodRequest |
  */
 export function readPodOptions(names: ResourceNames, pod: PodLike): ClaimValues {
   const keys = keysOf(names);
-  const own = new Set<string>([keys.request, keys.id, keys.node, keys.claims]);
+  const own = new Set<string>([keys.request, keys.id, keys.node, keys.host, keys.claims]);
   return readOptions(names, pod, (key) => !own.has(key));
 }
 

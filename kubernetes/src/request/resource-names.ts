@@ -82,6 +82,7 @@ export function keysOf({ domain }: Pick<ResourceNames, "domain">) {
     /** Annotations that only the webhook and the operator write. */
     claims: `${domain}/claims`,
     node: `${domain}/gpu-node`,
+    host: `${domain}/host`,
     /** Scheduling gate. */
     gate: `${domain}/queue`,
     /** Type of the pod condition. */

@@ -74,7 +74,7 @@ export class ControlPlane implements AsyncDisposable {
         ...plane.#loopback(),
       ]);
       plane.#start("kube-scheduler", [
-        `--kubeconfig=${join(plane.directory, "kubeconfig")}`,
+        `--kubeconfig=${plane.kubeconfig}`,
         "--leader-elect=false",
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
@@ -141,6 +141,38 @@ export class ControlPlane implements AsyncDisposable {
     ]);
   }
 
+  /** Starts the scheduler again, with an extender of pods that ask for a resource, as docs/kubernetes.md has it. */
+  async useExtender(urlPrefix: string, caData: string, resource: string): Promise<void> {
+    await this.kill("kube-scheduler");
+    const [port = 0] = await freePorts(1);
+    // Servers without TLS, which there are before 1.24.
+    const addresses = { healthzBindAddress: `127.0.0.1:${port}`, metricsBindAddress: `127.0.0.1:${port}` };
+    const isOld = this.#minor < 25;
+    const config = {
+      apiVersion: `kubescheduler.config.k8s.io/${isOld ? "v1beta1" : "v1"}`,
+      kind: "KubeSchedulerConfiguration",
+      clientConnection: { kubeconfig: this.kubeconfig, qps: 500, burst: 1000 },
+      leaderElection: { leaderElect: false },
+      ...(isOld ? addresses : {}),
+      extenders: [
+        {
+          urlPrefix,
+          filterVerb: "filter",
+          prioritizeVerb: "prioritize",
+          preemptVerb: "preempt",
+          weight: 10,
+          nodeCacheCapable: true,
+          enableHTTPS: true,
+          tlsConfig: { caData },
+          managedResources: [{ name: resource }],
+        },
+      ],
+    };
+    const path = join(this.directory, "scheduler.json");
+    writeFileSync(path, JSON.stringify(config));
+    this.#start("kube-scheduler", [`--config=${path}`, ...this.#loopback()]);
+  }
+
   /** Kills a program at once, and resolves when it has ended. */
   async kill(name: (typeof programNames)[number]): Promise<void> {
     const child = this.#children.get(name);
@@ -177,9 +209,12 @@ export class ControlPlane implements AsyncDisposable {
 
   /** Nothing listens beyond loopback: before 1.24 there was another port, without TLS, on all addresses. */
   #loopback(): string[] {
+    return ["--bind-address=127.0.0.1", "--secure-port=0", ...(this.#minor < 24 ? ["--port=0"] : [])];
+  }
+
+  get #minor(): number {
     const { stdout } = spawnSync(join(this.#programs, "kube-apiserver"), ["--version"], { encoding: "utf8" });
-    const minor = Number(/v1\.(\d+)/.exec(stdout)?.[1] ?? 0);
-    return ["--bind-address=127.0.0.1", "--secure-port=0", ...(minor < 24 ? ["--port=0"] : [])];
+    return Number(/v1\.(\d+)/.exec(stdout)?.[1] ?? 0);
   }
 
   #kubeConfig(token: string) {

@@ -12,7 +12,7 @@ import {
   unlessStatus,
 } from "../cluster/cluster.ts";
 import { Operator, type OperatorOptions } from "../operator/operator.ts";
-import { kindOfResource, makeResourceNames, type ResourceNames } from "../request/resource-names.ts";
+import { makeResourceNames, type ResourceNames } from "../request/resource-names.ts";
 import { ControlPlane } from "./control-plane.ts";
 import { install } from "./manifests.ts";
 import { TestPool, testLog } from "./test-pool.ts";
@@ -53,6 +53,16 @@ export class TestCluster implements AsyncDisposable {
 
   get isGated(): boolean {
     return this.minor >= 27;
+  }
+
+  /** Lets the scheduler ask an operator which pods may be scheduled. */
+  async useExtender(operator: Operator): Promise<void> {
+    const { webhooks } = await this.plane.cluster.admission.readMutatingWebhookConfiguration({
+      name: "millpond",
+    });
+    const authority = webhooks?.[0]?.clientConfig.caBundle ?? "";
+    const url = `https://127.0.0.1:${operator.webhookPort}/scheduler`;
+    await this.plane.useExtender(url, authority, this.names.resources.vgpu[0] ?? "");
   }
 
   async startOperator(options: Partial<OperatorOptions> = {}): Promise<Operator> {
@@ -112,10 +122,7 @@ export class TestCluster implements AsyncDisposable {
     } = {},
   ): Promise<V1Pod> {
     const { namespace = "default", annotations = {}, spec = {} } = more;
-    const asks = Object.keys(limits).some((limit) => kindOfResource(this.names, limit) !== undefined);
-    // Webhooks without match conditions see only pods with the label.
-    const labels =
-      asks && this.minor < 28 ? { ...more.labels, "millpond.dev/managed": "true" } : (more.labels ?? {});
+    const { labels = {} } = more;
     return await this.core.createNamespacedPod({
       namespace,
       body: {

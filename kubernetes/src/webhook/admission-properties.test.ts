@@ -14,6 +14,7 @@ const names = makeResourceNames();
 const keys = keysOf(names);
 const basePolicy: Omit<AdmissionPolicy, "allocation" | "isGated"> = {
   names,
+  systemNamespace: "millpond-system",
   operatorUser: "system:serviceaccount:millpond-system:millpond-operator",
   limits: () => ({ largestDeviceBytes: 80n << 30n, mostDevices: 8, queues: ["default", "vision"] }),
   userClaimsOf: () => Promise.resolve([]),

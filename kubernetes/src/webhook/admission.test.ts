@@ -15,6 +15,7 @@ const policy: AdmissionPolicy = {
   names,
   allocation: "dra",
   isGated: true,
+  systemNamespace: "millpond-system",
   operatorUser: "system:serviceaccount:millpond-system:millpond-operator",
   limits: () => ({ largestDeviceBytes: 141n << 30n, mostDevices: 8, queues: ["default", "vision"] }),
   userClaimsOf: () => Promise.resolve([]),

@@ -18,6 +18,8 @@ import {
 } from "./validate-pod.ts";
 
 export interface AdmissionPolicy extends InjectionPolicy {
+  /** Namespace of Millpond's own pods, which may be shown Millpond's own files. */
+  readonly systemNamespace: string;
   /** User name of the operator's service account. */
   readonly operatorUser: string;
   /** What the pool could hold, and which queues there are; undefined: not known now, and not checked here. */
@@ -123,7 +125,8 @@ export function reviewValidation(policy: AdmissionPolicy, body: unknown): Admiss
     } else if (request.subresource === "ephemeralcontainers") {
       validateDebugging(policy.names, request.object);
     } else if (request.operation === "CREATE") {
-      validateCreation(policy.names, policy.allocation, request.object);
+      const isOwn = request.namespace === policy.systemNamespace;
+      validateCreation(policy.names, policy.allocation, request.object, { isOwn });
     } else if (request.operation === "UPDATE") {
       validateChange(policy.names, request.oldObject, request.object, request.user === policy.operatorUser);
     }

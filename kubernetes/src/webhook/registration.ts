@@ -22,7 +22,7 @@ export interface RegistrationOptions {
   readonly namespace: string;
   /** Whether API servers have ResourceClaims. */
   readonly hasResourceClaims: boolean;
-  /** Whether API servers support match conditions (Kubernetes ≥ 1.28). Without them, pods need the label `managed`. */
+  /** Whether API servers support match conditions (Kubernetes ≥ 1.28). */
   readonly hasMatchConditions: boolean;
 }
 
@@ -59,6 +59,21 @@ export function toWebhooks(options: RegistrationOptions): {
     scope: "Namespaced",
     operations,
   });
+  // Before match conditions only a webhook that sees all pods finds those that ask. It fails open: a pod that it has missed finds
+  // no pool, and the scheduler extender sends it nowhere.
+  const anyPod = {
+    ...common,
+    failurePolicy: "Ignore",
+    timeoutSeconds: 2,
+    name: `any-pods.${names.domain}`,
+    rules: [rule(["CREATE"])],
+    objectSelector: { matchExpressions: [{ key: managed, operator: "DoesNotExist" }] },
+    namespaceSelector: {
+      matchExpressions: [
+        { key: "kubernetes.io/metadata.name", operator: "NotIn", values: ["kube-system", namespace] },
+      ],
+    },
+  };
   const matching = (name: string, expression: string) =>
     hasMatchConditions ? { matchConditions: [{ name, expression }] } : { objectSelector: labelled };
   const asks = asksExpression(names);
@@ -85,6 +100,9 @@ export function toWebhooks(options: RegistrationOptions): {
         rules: [rule(["CREATE"])],
         reinvocationPolicy: "Never",
       },
+      ...(hasMatchConditions
+        ? []
+        : [{ ...anyPod, clientConfig: clientConfig("/mutate"), reinvocationPolicy: "Never" }]),
       // ResourceClaims may be for other drivers. Without this webhook's patch a program finds no pool, and so no GPU.
       ...(hasResourceClaims && hasMatchConditions
         ? [
@@ -108,6 +126,7 @@ export function toWebhooks(options: RegistrationOptions): {
         clientConfig: clientConfig("/validate"),
         rules: [rule(["CREATE"])],
       },
+      ...(hasMatchConditions ? [] : [{ ...anyPod, clientConfig: clientConfig("/validate") }]),
       {
         ...common,
         ...(hasMatchConditions ? { matchConditions: [{ name: "by-others", expression: byOthers }] } : {}),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The HTTPS server of the webhooks, and of what tells whether this process is well.
+// The HTTPS server of the webhooks and the scheduler extender, and of what tells whether this process is well.
 
 import { createServer, type Server } from "node:https";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -9,6 +9,7 @@ import { ConnectError } from "@connectrpc/connect";
 import { errorCodeOf } from "@millpond/api";
 import type { CertificatePair } from "@millpond/platform";
 import type { Logger } from "pino";
+import { filterNodes, preemptOnNodes, prioritizeNodes } from "./scheduler-extender.ts";
 import { type AdmissionPolicy, reviewMutation, reviewUserClaims, reviewValidation } from "./admission.ts";
 
 /** A pod has at most 1.5 MiB in etcd, and a review of a change has it twice. */
@@ -18,6 +19,12 @@ const reviewers = {
   "/mutate": reviewMutation,
   "/mutate-claims": reviewUserClaims,
   "/validate": reviewValidation,
+} as const;
+
+const extenders = {
+  "/scheduler/filter": filterNodes,
+  "/scheduler/prioritize": prioritizeNodes,
+  "/scheduler/preempt": preemptOnNodes,
 } as const;
 
 export interface WebhookServerOptions {
@@ -93,6 +100,9 @@ export class WebhookServer {
         send(isReady() ? 200 : 503, { status: isReady() ? "ok" : "not ready" });
       } else if (request.method === "GET" && path === "/metrics") {
         response.writeHead(200, { "content-type": "text/plain; version=0.0.4" }).end(metrics());
+      } else if (request.method === "POST" && Object.hasOwn(extenders, path ?? "")) {
+        const body = await readJson(request);
+        send(200, extenders[path as keyof typeof extenders](policy.names, body));
       } else if (request.method !== "POST" || !Object.hasOwn(reviewers, path ?? "")) {
         send(404, { message: "there is nothing here" });
       } else {

@@ -10,8 +10,16 @@ import type { Allocation } from "../allocation.ts";
 import { keysOf, kindOfResource, type ResourceNames } from "../request/resource-names.ts";
 import { refuseForeignSecrets, refuseGuardedPaths, refuseOwnPaths } from "./guarded.ts";
 
-/** @throws MILLPOND_E_INVALID where the pod must not be created so */
-export function validateCreation(names: ResourceNames, allocation: Allocation, pod: V1Pod): void {
+/**
+ * @param where.isOwn Whether the pod is in Millpond's own namespace.
+ * @throws MILLPOND_E_INVALID where the pod must not be created so
+ */
+export function validateCreation(
+  names: ResourceNames,
+  allocation: Allocation,
+  pod: V1Pod,
+  where: { readonly isOwn: boolean },
+): void {
   const keys = keysOf(names);
   const { annotations = {}, labels = {} } = pod.metadata ?? {};
   const containers = [...(pod.spec?.containers ?? []), ...(pod.spec?.initContainers ?? [])];
@@ -28,6 +36,7 @@ export function validateCreation(names: ResourceNames, allocation: Allocation, p
     const isOurs =
       labels[keys.managed] !== undefined || Object.keys(annotations).some((key) => isOwnKey(names, key));
     if (asking === undefined && !isOurs) {
+      if (where.isOwn) return;
       refuseOwnPaths(pod, names.domain);
       refuseForeignSecrets(pod, undefined);
       return;

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Makes the claims of pods in the pool.
+
+import type { V1Pod } from "@kubernetes/client-node";
+import { type Claim, errorCodeOf } from "@millpond/api";
+import { groupOf, podOfClaim, type PodIdentity, toClaimPriority, toClaims } from "../request/pod-claims.ts";
+import type { PodRequest } from "../request/pod-request.ts";
+import { type ClaimView, hasEnded } from "./claim-view.ts";
+import { isPassing, messageOf } from "./pool-errors.ts";
+import { nameOf, uidOf } from "./pod-writer.ts";
+
+export interface ClaimMakerOptions {
+  readonly cluster: string;
+  readonly claims: ClaimView;
+  /** Finds a pod by UID; undefined: there is none. */
+  readonly findPod: (uid: string) => V1Pod | undefined;
+  /** The tenant that is charged for pods of a namespace, and the queue of those that name none. */
+  readonly tenancyOf: (namespace: string) => { readonly tenant: string; readonly queue: string };
+  /** Makes a tenant where there is none of the name. */
+  readonly ensureTenant: (tenant: string) => Promise<void>;
+}
+
+/** The claims of a pod, or why it has none: for now, or because the pool refuses them. */
+export type Made =
+  | { readonly kind: "claims"; readonly claims: readonly Claim[] }
+  | { readonly kind: "later"; readonly why: string; readonly againMs: number }
+  | { readonly kind: "refused"; readonly why: string; readonly againMs: number };
+
+/** Time after which a refused request of a pod is repeated. Only pods that have not begun ask again for claims that ended. */
+const refusedAgainMs = 15_000;
+/** Time after which a pod whose gang is ending looks at it again. */
+const gangAgainMs = 500;
+
+export class ClaimMaker {
+  readonly #options: ClaimMakerOptions;
+  /** Tenants known to exist. If one is deleted meanwhile, its next claim fails. */
+  readonly #tenants = new Set<string>(["default"]);
+
+  constructor(options: ClaimMakerOptions) {
+    this.#options = options;
+  }
+
+  /** Returns the pod's claims, created where they are missing. */
+  async make(pod: V1Pod, request: PodRequest): Promise<Made> {
+    const { claims, cluster } = this.#options;
+    try {
+      const found: Claim[] = [];
+      for (const wanted of toClaims(request, this.#identify(pod), cluster)) {
+        const known = claims.claims.get(wanted.name ?? "");
+        if (known === undefined) {
+          const ending = this.#countEnding(pod, wanted.gang ?? "");
+          if (ending > 0) {
+            const why = `waits until its gang of before has ended: ${ending} of its claims are left`;
+            return { kind: "later", why, againMs: gangAgainMs };
+          }
+          await this.#haveTenant(wanted.tenant ?? "");
+        }
+        found.push(known ?? (await claims.create(wanted)));
+      }
+      return { kind: "claims", claims: found };
+    } catch (error) {
+      const code = errorCodeOf(error);
+      if (code === undefined || isPassing(code)) throw error;
+      if (code === "MILLPOND_E_NOT_FOUND") this.#tenants.clear();
+      return { kind: "refused", why: messageOf(error), againMs: refusedAgainMs };
+    }
+  }
+
+  /**
+   * Number of claims of a gang that end. When a gang was preempted or deleted as a whole, the pods that follow are bound
+   * together: none of them may be bound alone in the place of one that has ended before the others.
+   */
+  #countEnding(pod: V1Pod, gang: string): number {
+    const { claims, findPod } = this.#options;
+    if (gang === "") return 0;
+    const uid = uidOf(pod);
+    const isEnding = (claim: Claim): boolean => {
+      const of = podOfClaim(claim.name)?.uid ?? "";
+      if (claim.gang !== gang || of === uid || hasEnded(claim)) return false;
+      return claim.preemptAt !== 0n || findPod(of)?.metadata?.deletionTimestamp !== undefined;
+    };
+    return [...claims.claims.values()].filter(isEnding).length;
+  }
+
+  async #haveTenant(tenant: string): Promise<void> {
+    if (this.#tenants.has(tenant)) return;
+    await this.#options.ensureTenant(tenant);
+    this.#tenants.add(tenant);
+  }
+
+  #identify(pod: V1Pod): PodIdentity {
+    const { namespace, name } = nameOf(pod);
+    const { tenant, queue } = this.#options.tenancyOf(namespace);
+    return {
+      namespace,
+      name,
+      uid: uidOf(pod),
+      tenant,
+      queue,
+      priority: toClaimPriority(pod.spec?.priority),
+      group: groupOf(pod),
+    };
+  }
+}
