@@ -29,6 +29,9 @@ const seldom = new Set([
   "apps/daemonsets get",
   // The webhooks' certificate is renewed.
   "/secrets patch",
+  // Pods whose gang is all of their Job or JobSet have its size.
+  "batch/jobs get",
+  "jobset.x-k8s.io/jobsets get",
   // An event that happens again after 30 s is counted.
   "/events patch",
   // A pod is looked at before its claim is ended for having none.

@@ -24,7 +24,7 @@ export interface Publisher extends AsyncDisposable {
   readonly port: number;
 }
 
-/** Publishes a release. The caller disposes of what is returned; the release stays. */
+/** Publishes a release. The caller disposes of the publisher; the release stays. */
 export async function publishRelease(options: PublishOptions): Promise<Publisher> {
   const { releases, source, start, listen, log } = options;
   const id = releases.publish(source, start);

@@ -4,7 +4,15 @@
 
 import type { V1Pod } from "@kubernetes/client-node";
 import { type Claim, errorCodeOf } from "@millpond/api";
-import { groupOf, podOfClaim, type PodIdentity, toClaimPriority, toClaims } from "../request/pod-claims.ts";
+import {
+  claimName,
+  gangName,
+  groupOf,
+  podOfClaim,
+  type PodIdentity,
+  toClaimPriority,
+  toClaims,
+} from "../request/pod-claims.ts";
 import type { PodRequest } from "../request/pod-request.ts";
 import { type ClaimView, hasEnded } from "./claim-view.ts";
 import { isPassing, messageOf } from "./pool-errors.ts";
@@ -17,6 +25,8 @@ export interface ClaimMakerOptions {
   readonly findPod: (uid: string) => V1Pod | undefined;
   /** The tenant that is charged for pods of a namespace, and the queue of those that name none. */
   readonly tenancyOf: (namespace: string) => { readonly tenant: string; readonly queue: string };
+  /** Claims of all pods of the pod's Job or JobSet together. */
+  readonly gangSizeOf: (pod: V1Pod) => Promise<number>;
   /** Makes a tenant where there is none of the name. */
   readonly ensureTenant: (tenant: string) => Promise<void>;
 }
@@ -46,7 +56,7 @@ export class ClaimMaker {
     const { claims, cluster } = this.#options;
     try {
       const found: Claim[] = [];
-      for (const wanted of toClaims(request, this.#identify(pod), cluster)) {
+      for (const wanted of toClaims(request, await this.#identify(pod, request), cluster)) {
         const known = claims.claims.get(wanted.name ?? "");
         if (known === undefined) {
           const ending = this.#countEnding(pod, wanted.gang ?? "");
@@ -72,15 +82,12 @@ export class ClaimMaker {
    * together: none of them may be bound alone in the place of one that has ended before the others.
    */
   #countEnding(pod: V1Pod, gang: string): number {
-    const { claims, findPod } = this.#options;
+    const { findPod } = this.#options;
     if (gang === "") return 0;
-    const uid = uidOf(pod);
-    const isEnding = (claim: Claim): boolean => {
-      const of = podOfClaim(claim.name)?.uid ?? "";
-      if (claim.gang !== gang || of === uid || hasEnded(claim)) return false;
-      return claim.preemptAt !== 0n || findPod(of)?.metadata?.deletionTimestamp !== undefined;
-    };
-    return [...claims.claims.values()].filter(isEnding).length;
+    return this.#membersOf(gang, uidOf(pod)).filter(
+      ({ name, preemptAt }) =>
+        preemptAt !== 0n || findPod(podOfClaim(name)?.uid ?? "")?.metadata?.deletionTimestamp !== undefined,
+    ).length;
   }
 
   async #haveTenant(tenant: string): Promise<void> {
@@ -89,7 +96,7 @@ export class ClaimMaker {
     this.#tenants.add(tenant);
   }
 
-  #identify(pod: V1Pod): PodIdentity {
+  async #identify(pod: V1Pod, { isWholeJob, slices }: PodRequest): Promise<PodIdentity> {
     const { namespace, name } = nameOf(pod);
     const { tenant, queue } = this.#options.tenancyOf(namespace);
     return {
@@ -100,6 +107,33 @@ export class ClaimMaker {
       queue,
       priority: toClaimPriority(pod.spec?.priority),
       group: groupOf(pod),
+      ...(isWholeJob === true ? { groupClaims: await this.#gangSize(pod, slices.length) } : {}),
     };
+  }
+
+  /**
+   * Size of the gang in which the claims of a pod are bound; 1: the pod is bound alone. That is so beside a gang that runs and
+   * will not have its size again, because some of its pods have succeeded, and beyond one that has it.
+   */
+  async #gangSize(pod: V1Pod, slices: number): Promise<number> {
+    const { claims, gangSizeOf } = this.#options;
+    const uid = uidOf(pod);
+    // The size does not matter any more for a pod that has its claims.
+    const known = claims.claims.get(claimName(uid, 0));
+    if (known !== undefined) return known.gangSize;
+    const size = await gangSizeOf(pod);
+    const gang = gangName(nameOf(pod).namespace, groupOf(pod) ?? uid);
+    const others = this.#membersOf(gang, uid);
+    const [member] = others;
+    if (member === undefined) return size;
+    const canJoin = member.gangSize <= size && others.length + slices <= member.gangSize;
+    return canJoin ? member.gangSize : 1;
+  }
+
+  /** The claims of a gang, but those of one pod, that have not ended. */
+  #membersOf(gang: string, besides: string): Claim[] {
+    return [...this.#options.claims.claims.values()].filter(
+      (claim) => claim.gang === gang && podOfClaim(claim.name)?.uid !== besides && !hasEnded(claim),
+    );
   }
 }

@@ -181,6 +181,90 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     await remove(two);
   });
 
+  test("all pods of a Job are bound together, and together again after a preemption", async () => {
+    const annotations = {
+      "millpond.dev/gang-size": "all",
+      "millpond.dev/preemptible": "true",
+      "millpond.dev/grace": "5s",
+    };
+    const kind = { group: "batch", version: "v1", plural: "jobs", namespace: "default" };
+    const container = { name: "main", image: "example.org/none", resources: { limits: whole } };
+    const makeJob = (name: string, pods: number) =>
+      cluster.plane.cluster.objects.createNamespacedCustomObject({
+        ...kind,
+        body: {
+          apiVersion: "batch/v1",
+          kind: "Job",
+          metadata: { name },
+          spec: {
+            parallelism: pods,
+            completions: pods,
+            completionMode: "Indexed",
+            backoffLimit: 20,
+            template: {
+              metadata: { annotations },
+              spec: { restartPolicy: "Never", terminationGracePeriodSeconds: 0, containers: [container] },
+            },
+          },
+        },
+      });
+    const podsOf = async (job: string) => {
+      const pods = await cluster.core.listNamespacedPod({
+        namespace: "default",
+        labelSelector: `job-name=${job}`,
+      });
+      return pods.items.filter(({ metadata }) => metadata?.deletionTimestamp === undefined);
+    };
+    const namesOf = async (job: string) => (await podsOf(job)).map(({ metadata }) => metadata?.name ?? "");
+    const areBound = async (job: string, pods: number) => {
+      const names = await namesOf(job);
+      const bound = await Promise.all(names.map((name) => isBound(name)));
+      return bound.length === pods && bound.every(Boolean);
+    };
+    const endJob = async (name: string) => {
+      const body = { propagationPolicy: "Background" };
+      await cluster.plane.cluster.objects.deleteNamespacedCustomObject({ ...kind, name, body });
+      await cluster.until("its pods have gone", async () => (await namesOf(name)).length === 0);
+    };
+    const allWait = async (job: string, pods: number, why: RegExp) => {
+      const conditions = await Promise.all((await namesOf(job)).map((name) => boundCondition(name)));
+      return conditions.length === pods && conditions.every((each) => why.test(each?.message ?? ""));
+    };
+
+    await makeJob("three", 3);
+    await cluster.until("all wait", () => allWait("three", 3, /^waits in queue/));
+    await cluster.until("the gang is whole", async () => {
+      const { claims: all } = await claims().listClaims({});
+      return all.filter(({ gangSize }) => gangSize === 3).length === 3;
+    });
+    expect((await podsOf("three")).filter(({ spec }) => (spec?.nodeName ?? "") !== "")).toEqual([]);
+    await endJob("three");
+
+    await makeJob("crew", 2);
+    await cluster.until("both are bound", () => areBound("crew", 2));
+    for (const name of await namesOf("crew")) await cluster.playKubelet(name, "Running");
+    const high = await cluster.createPod("high", whole, {
+      spec: { priorityClassName: "system-cluster-critical" },
+    });
+    await cluster.until("others follow, and wait for the gang's end", () =>
+      allWait("crew", 2, /until its gang of before has ended/),
+    );
+    // There is no kubelet that would end those of before.
+    const { items } = await cluster.core.listNamespacedPod({ namespace: "default" });
+    for (const { metadata } of items.filter((pod) => pod.metadata?.deletionTimestamp !== undefined)) {
+      const name = metadata?.name ?? "";
+      await cluster.core.deleteNamespacedPod({ name, namespace: "default", gracePeriodSeconds: 0 });
+    }
+    await cluster.until("the other has its place", () => isBound("high"));
+    await cluster.until("both wait again, though there is room for one", () =>
+      allWait("crew", 2, /^waits in queue/),
+    );
+    expect((await podsOf("crew")).filter(({ spec }) => (spec?.nodeName ?? "") !== "")).toEqual([]);
+    await remove(high);
+    await cluster.until("both are bound again", () => areBound("crew", 2));
+    await endJob("crew");
+  });
+
   test("a running pod is resized by an annotation, and refused with numbers where there is no room", async () => {
     const pod = await cluster.createPod("grows", quarter);
     await cluster.until("it is bound", () => isBound("grows"));

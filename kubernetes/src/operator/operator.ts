@@ -31,6 +31,7 @@ import { BookKeeper, compareBooks, differenceKinds } from "./books.ts";
 import { ClaimView } from "./claim-view.ts";
 import { findHost, followCordons } from "./cluster-nodes.ts";
 import { DeviceClaims } from "./device-claims.ts";
+import { readGangSize } from "./job-size.ts";
 import { PodReconciler } from "./pod-reconciler.ts";
 import { PodWriter } from "./pod-writer.ts";
 import { PoolFacts } from "./pool-facts.ts";
@@ -331,6 +332,7 @@ export class Operator implements AsyncDisposable {
       },
       isGated: this.#abilities.isGated,
       makeToken: async (claim) => (await pool.claims.createClaimToken({ name: claim })).secret,
+      gangSizeOf: (pod) => readGangSize(cluster, names, pod),
       ensureTenant: (tenant) => this.#ensureTenant(tenant),
       endpoint: programs,
       log,

@@ -80,7 +80,7 @@ export class PodReconciler {
     if (text === undefined) return await this.#useUserClaims(pod, written ?? "", id);
     let request: PodRequest;
     try {
-      request = { slices: parseSlices(text), options: readPodOptions(names, pod) };
+      request = { slices: parseSlices(text), ...readPodOptions(names, pod) };
     } catch (error) {
       return await this.#waits(pod, "Refused", messageOf(error));
     }

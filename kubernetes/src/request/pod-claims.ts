@@ -21,6 +21,8 @@ export interface PodIdentity {
   readonly priority: number;
   /** Key that the pods of a gang share: the UID of their job, and its attempt. Absent: it belongs to no job. */
   readonly group?: string | undefined;
+  /** Claims of all pods of its Job or JobSet; absent: the pod does not ask for them to be one gang. */
+  readonly groupClaims?: number | undefined;
 }
 
 /** Such a claim is a pod's. */
@@ -30,7 +32,7 @@ const claimNamePattern =
 /** The key that the pods of one Job, or of one attempt of a JobSet, share; undefined: the pod is of neither. */
 export function groupOf({ metadata }: Pick<V1Pod, "metadata">): string | undefined {
   const { labels = {}, ownerReferences = [] } = metadata ?? {};
-  const jobSet = labels["jobset.sigs.k8s.io/jobset-uid"];
+  const jobSet = labels["jobset.sigs.k8s.io/jobset-uid"] ?? labels["jobset.sigs.k8s.io/jobset-name"];
   // A JobSet that failed makes all its Jobs again, and pods of both attempts may be there.
   if (jobSet !== undefined) return `${jobSet}/${labels["jobset.sigs.k8s.io/restart-attempt"] ?? "0"}`;
   return ownerReferences.find(({ controller }) => controller === true)?.uid;
@@ -82,6 +84,11 @@ export function toClaims(
 /** Names of gangs are unique in the pool, and pods of one namespace must not join those of another. */
 function withGang({ slices, options }: PodRequest, pod: PodIdentity): ClaimValues {
   const { gang, gangSize, ...values } = options;
+  if (pod.groupClaims !== undefined) {
+    return pod.groupClaims < 2
+      ? values
+      : { ...values, ...gangOf(pod, pod.group ?? pod.uid, pod.groupClaims) };
+  }
   if (gang === undefined && gangSize === undefined) {
     if (slices.length === 1) return values;
     return { ...values, gang: `pod-${pod.uid}`, gangSize: slices.length };
@@ -101,16 +108,24 @@ function withGang({ slices, options }: PodRequest, pod: PodIdentity): ClaimValue
       remedy: "Name the gang by the annotation gang, or make the pod by a Job or JobSet.",
     });
   }
-  const members = gangSize * slices.length;
-  if (members > 256) {
+  return { ...values, ...gangOf(pod, group, gangSize * slices.length) };
+}
+
+/** @throws MILLPOND_E_INVALID for more claims than a gang can have */
+function gangOf({ namespace }: PodIdentity, group: string, claims: number) {
+  if (claims > 256) {
     throw millpondError(
       "MILLPOND_E_INVALID",
-      `a gang of ${gangSize} pods with ${slices.length} claims each has ${members} claims, which is more than 256`,
+      `the pods of the gang have ${claims} claims together, which is more than 256`,
       { remedy: "Use fewer pods, or fewer containers that ask for the pool." },
     );
   }
-  const scope = createHash("sha256").update(`${pod.namespace}/${group}`).digest("hex").slice(0, 20);
-  return { ...values, gang: `pods-${scope}`, gangSize: members };
+  return { gang: gangName(namespace, group), gangSize: claims };
+}
+
+/** Name of the gang of a group of pods. */
+export function gangName(namespace: string, group: string): string {
+  return `pods-${createHash("sha256").update(`${namespace}/${group}`).digest("hex").slice(0, 20)}`;
 }
 
 /** As much of a name as a label can hold. */

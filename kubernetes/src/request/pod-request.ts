@@ -52,6 +52,8 @@ export interface PodRequest {
   readonly slices: readonly PodSlice[];
   /** Options of all its claims, from annotations. */
   readonly options: ClaimValues;
+  /** Whether all pods of its Job or JobSet are one gang. */
+  readonly isWholeJob?: boolean;
 }
 
 /** Limit of the claims of a pod: they are bound together, as a gang. */
@@ -91,7 +93,7 @@ export function readPodRequest(names: ResourceNames, pod: PodLike): PodRequest |
       },
     );
   }
-  return { slices, options: readOptions(names, pod, () => true) };
+  return { slices, ...readOptions(names, pod, () => true) };
 }
 
 /**
@@ -99,7 +101,7 @@ export function readPodRequest(names: ResourceNames, pod: PodLike): PodRequest |
  *
  * @throws MILLPOND_E_INVALID
  */
-export function readPodOptions(names: ResourceNames, pod: PodLike): ClaimValues {
+export function readPodOptions(names: ResourceNames, pod: PodLike): Omit<PodRequest, "slices"> {
   const keys = keysOf(names);
   const own = new Set<string>([keys.request, keys.id, keys.node, keys.host, keys.claims]);
   return readOptions(names, pod, (key) => !own.has(key));
@@ -157,11 +159,12 @@ function readOptions(
   names: ResourceNames,
   { metadata }: PodLike,
   counts: (key: string) => boolean,
-): ClaimValues {
+): Omit<PodRequest, "slices"> {
   const { domain } = names;
   const { annotations = {}, labels = {} } = metadata ?? {};
   const keys = keysOf(names);
   const variables: Record<string, string> = {};
+  const isWholeJob = annotations[`${domain}/gang-size`] === "all";
   const given: [string, string][] = Object.entries(annotations).filter(
     ([key]) => isOption(names, key) && counts(key),
   );
@@ -174,10 +177,17 @@ function readOptions(
         remedy: `Annotations of ${domain} are ${[...annotationFields.keys()].join(", ")}, resize.`,
       });
     }
+    if (field === "gangSize" && isWholeJob) continue;
+    if (field === "gang" && isWholeJob) {
+      throw millpondError("MILLPOND_E_INVALID", `the pod has both ${key} and a gang-size of all`, {
+        remedy:
+          "The pods of a Job or JobSet are the gang; leave the name out, or say of how many pods it is.",
+      });
+    }
     variables[claimFieldSpecs[field].env] = text;
   }
   try {
-    return parseClaimVariables(variables);
+    return { options: parseClaimVariables(variables), ...(isWholeJob ? { isWholeJob } : {}) };
   } catch (error) {
     const variable = Object.keys(variables).find((each) => String(error).includes(`${each}:`));
     const field = claimFieldNames.find((name) => claimFieldSpecs[name].env === variable);

@@ -134,6 +134,13 @@ export function toUserClaim(
     millpondError("MILLPOND_E_INVALID", `the ResourceClaim ${namespace}/${name} ${what}`, { remedy });
   const [first] = results;
   if (first === undefined) throw refuse("has nothing of the pool", "Wait until it is allocated.");
+  const { config = [] } = claim.status?.allocation?.devices ?? {};
+  if (config.some(({ opaque }) => opaque?.driver === domain)) {
+    throw refuse(
+      `has parameters for the driver ${domain}, which takes none`,
+      "Leave its config out: capacity and selectors say what it gets.",
+    );
+  }
   if (results.some(({ pool }) => pool !== first.pool)) {
     throw refuse(
       `has devices of several nodes of the pool, ${[...new Set(results.map(({ pool }) => pool))].join(", ")}`,

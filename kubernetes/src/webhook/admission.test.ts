@@ -6,7 +6,7 @@ import { X509Certificate } from "node:crypto";
 import { expect, onTestFinished, test } from "vitest";
 import { makeResourceNames } from "../request/resource-names.ts";
 import { testLog } from "../testing/test-pool.ts";
-import { type AdmissionPolicy, reviewMutation, reviewValidation } from "./admission.ts";
+import { type AdmissionPolicy, reviewMutation, reviewUserClaims, reviewValidation } from "./admission.ts";
 import { WebhookServer } from "./server.ts";
 import { renewFiles } from "./serving-certificate.ts";
 
@@ -335,6 +335,26 @@ test.each<[string, Partial<NonNullable<V1Pod["spec"]>>]>([
   const reading = JSON.parse(JSON.stringify(plain).replaceAll(otherSecret, "millpond-of-the-team")) as V1Pod;
   expect(refused(reading)).toBeUndefined();
   expect(main?.env?.some(({ valueFrom }) => valueFrom?.secretKeyRef?.name === own)).toBe(true);
+});
+
+test("a pod does not share the ResourceClaim that the operator makes for another one", async () => {
+  const foreign = { name: "gpu", resourceClaimName: `${otherSecret}-0` };
+  const plain: V1Pod = {
+    metadata: { name: "p" },
+    spec: { containers: [{ name: "main", image: "x" }], resourceClaims: [foreign] },
+  };
+  const answer = await reviewUserClaims(policy, review(plain));
+  expect(answer.response.status).toMatchObject({ code: 403, message: expect.stringContaining(otherSecret) });
+  const prepared = mutated(asking());
+  expect(reviewValidation(policy, review(prepared)).response.allowed).toBe(true);
+  prepared.spec?.resourceClaims?.push(foreign);
+  expect(reviewValidation(policy, review(prepared)).response.status?.code).toBe(403);
+  const own = { name: "gpu", resourceClaimName: "millpond-of-the-team" };
+  const { response } = await reviewUserClaims(
+    policy,
+    review({ ...plain, spec: { containers: [], resourceClaims: [own] } }),
+  );
+  expect(response.allowed).toBe(true);
 });
 
 test("pods that ask for nothing are not shown what is Millpond's, and may be shown the rest of their host", () => {

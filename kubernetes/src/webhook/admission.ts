@@ -8,6 +8,7 @@ import { readPodRequest } from "../request/pod-request.ts";
 import { checkAgainstPool, type PoolLimits } from "./pool-limits.ts";
 import { keysOf } from "../request/resource-names.ts";
 import type { UserClaim } from "../request/user-claims.ts";
+import { refuseForeignClaims } from "./guarded.ts";
 import { mutateUserClaims } from "./mutate-user-claims.ts";
 import { type InjectionPolicy, mutatePod } from "./mutate-pod.ts";
 import {
@@ -106,6 +107,7 @@ export async function reviewUserClaims(policy: AdmissionPolicy, body: unknown): 
     operation === "CREATE" && object.metadata?.annotations?.[keysOf(policy.names).request] === undefined;
   const claims = isNew ? await policy.userClaimsOf(namespace, object) : [];
   return answer(uid, () => {
+    if (isNew) refuseForeignClaims(object, undefined);
     if (claims.length > 0 && readPodRequest(policy.names, object) !== undefined) {
       throw millpondError("MILLPOND_E_INVALID", "the pod asks for the pool by limits and by ResourceClaims", {
         remedy: "Use one of them.",

@@ -16,6 +16,9 @@ const guardedPaths = [...ownPaths, "/var/lib/kubelet"] as const;
 /** Secrets that the operator creates. */
 const secretPattern = /^millpond-[0-9a-f]{16}$/;
 
+/** ResourceClaims that the operator creates. */
+const claimPattern = /^millpond-[0-9a-f]{16}-\d+$/;
+
 /** @throws MILLPOND_E_INVALID where a volume shows one of the directories, what is in it, or where it is */
 export function refuseGuardedPaths(pod: V1Pod): void {
   for (const { volume, path, normal } of hostPaths(pod)) {
@@ -63,6 +66,21 @@ export function refuseForeignSecrets(pod: V1Pod, id: string | undefined): void {
     "MILLPOND_E_FORBIDDEN",
     `the pod reads the Secret ${quote(foreign)}, which has the token of another pod`,
     { remedy: "Give the container a limit of its own, and leave the Secret out." },
+  );
+}
+
+/**
+ * @param id Of the pod; undefined: it has no ResourceClaims of ours.
+ * @throws MILLPOND_E_FORBIDDEN where the pod names a ResourceClaim that the operator makes for another one
+ */
+export function refuseForeignClaims({ spec }: V1Pod, id: string | undefined): void {
+  const named = (spec?.resourceClaims ?? []).map(({ resourceClaimName = "" }) => resourceClaimName);
+  const foreign = named.find((name) => claimPattern.test(name) && !name.startsWith(`millpond-${id}-`));
+  if (foreign === undefined) return;
+  throw millpondError(
+    "MILLPOND_E_FORBIDDEN",
+    `the pod names the ResourceClaim ${quote(foreign)}, which has the vGPUs of another pod`,
+    { remedy: "Give the container a limit of its own, or share a ResourceClaim that you have written." },
   );
 }
 

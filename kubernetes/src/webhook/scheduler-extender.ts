@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Answers of the scheduler extender, for clusters without scheduling gates (Kubernetes before 1.27): pods that wait for the pool
-// fit no node, and those that have what they asked for are sent to their GPUs. It reads only the pod, so every replica answers.
+// fit no node, and those whose claims are granted are sent to their GPUs. It reads only the pod, so every replica answers.
 
 import type { V1Pod } from "@kubernetes/client-node";
 import { millpondError } from "@millpond/api";
@@ -70,7 +70,7 @@ export function preemptOnNodes(names: ResourceNames, body: unknown): unknown {
   };
 }
 
-/** Why a pod fits nowhere; undefined: it has what it asked for. */
+/** Why a pod fits nowhere; undefined: its claims are granted. */
 function whyNot(names: ResourceNames, { metadata, status }: V1Pod): string | undefined {
   const keys = keysOf(names);
   const annotations = metadata?.annotations ?? {};
@@ -84,12 +84,13 @@ function whyNot(names: ResourceNames, { metadata, status }: V1Pod): string | und
 }
 
 function whyNotOn(names: ResourceNames, pod: V1Pod, node: string): string | undefined {
-  if (readPodOptions(names, pod).locality !== "local-only" || node === hostOf(names, pod)) return undefined;
+  if (readPodOptions(names, pod).options.locality !== "local-only" || node === hostOf(names, pod))
+    return undefined;
   return "its vGPUs are on another node, and its locality is local-only";
 }
 
 function isAnywhere(names: ResourceNames, pod: V1Pod): boolean {
-  return readPodOptions(names, pod).locality === "any";
+  return readPodOptions(names, pod).options.locality === "any";
 }
 
 /** The node of the cluster that has the pod's GPUs; undefined: none has. */

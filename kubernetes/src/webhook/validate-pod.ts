@@ -8,7 +8,7 @@ import { parseSlices } from "../request/pod-request.ts";
 import { parseUserClaims, type UserClaim } from "../request/user-claims.ts";
 import type { Allocation } from "../allocation.ts";
 import { keysOf, kindOfResource, type ResourceNames } from "../request/resource-names.ts";
-import { refuseForeignSecrets, refuseGuardedPaths, refuseOwnPaths } from "./guarded.ts";
+import { refuseForeignClaims, refuseForeignSecrets, refuseGuardedPaths, refuseOwnPaths } from "./guarded.ts";
 
 /**
  * @param where.isOwn Whether the pod is in Millpond's own namespace.
@@ -27,6 +27,7 @@ export function validateCreation(
   const written = annotations[keys.claims];
   if (labels[keys.managed] !== undefined && request === undefined && written !== undefined) {
     checkUserClaims(pod, parseUserClaims(written), annotations[keys.id]);
+    refuseForeignClaims(pod, undefined);
     refuseGuardedPaths(pod);
     refuseForeignSecrets(pod, annotations[keys.id]);
     return;
@@ -69,6 +70,7 @@ export function validateCreation(
       }
     }
   }
+  refuseForeignClaims(pod, annotations[keys.id]);
   refuseGuardedPaths(pod);
   refuseForeignSecrets(pod, annotations[keys.id]);
 }

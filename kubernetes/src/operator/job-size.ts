@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// How many claims the pods of a Job or of a JobSet have together: the size of their gang, where its pods say `all`.
+
+import type { V1JobSpec, V1Pod } from "@kubernetes/client-node";
+import { millpondError, quote } from "@millpond/api";
+import { type Cluster, unlessStatus } from "../cluster/cluster.ts";
+import { readPodRequest } from "../request/pod-request.ts";
+import type { ResourceNames } from "../request/resource-names.ts";
+
+export interface JobLike {
+  readonly spec?: Partial<V1JobSpec> | undefined;
+  readonly status?: { readonly succeeded?: number | undefined } | undefined;
+}
+
+export interface JobSetLike {
+  readonly spec?: {
+    readonly replicatedJobs?: readonly { readonly replicas?: number; readonly template?: JobLike }[];
+  };
+}
+
+const jobSetName = "jobset.sigs.k8s.io/jobset-name";
+
+/**
+ * Reads the size of the gang of a pod.
+ *
+ * @throws MILLPOND_E_INVALID where the pod is of neither, MILLPOND_E_NOT_FOUND where its owner has gone
+ */
+export async function readGangSize(cluster: Cluster, names: ResourceNames, pod: V1Pod): Promise<number> {
+  const { namespace = "", labels = {} } = pod.metadata ?? {};
+  const kind = { namespace, group: "batch", version: "v1", plural: "jobs" };
+  const jobSet = labels[jobSetName];
+  if (jobSet !== undefined) {
+    const at = { ...kind, group: "jobset.x-k8s.io", version: "v1alpha2", plural: "jobsets", name: jobSet };
+    return claimsOfJobSet(names, found(`JobSet ${jobSet}`, await readObject<JobSetLike>(cluster, at)));
+  }
+  const owner = pod.metadata?.ownerReferences?.find(({ controller }) => controller === true);
+  if (owner?.kind !== "Job") {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      owner === undefined
+        ? "the pod's gang-size is all, and no Job has made the pod"
+        : `the pod's gang-size is all, and the size of a ${owner.kind} is not known`,
+      { remedy: "Give it the annotation gang-size with the number of its pods." },
+    );
+  }
+  const job = found(`Job ${owner.name}`, await readObject<JobLike>(cluster, { ...kind, name: owner.name }));
+  return claimsOfJob(names, job);
+}
+
+/** Claims of the pods that a Job runs at a time, from now on. A pure function. */
+export function claimsOfJob(names: ResourceNames, { spec = {}, status }: JobLike): number {
+  const { parallelism = 1, completions, template } = spec;
+  const left = completions === undefined ? parallelism : completions - (status?.succeeded ?? 0);
+  const request = template === undefined ? undefined : readPodRequest(names, template);
+  return request?.isWholeJob === true ? Math.max(0, Math.min(parallelism, left)) * request.slices.length : 0;
+}
+
+/** Claims of all pods of a JobSet whose template says `all`. A pure function. */
+export function claimsOfJobSet(names: ResourceNames, { spec }: JobSetLike): number {
+  const sizes = (spec?.replicatedJobs ?? []).map(
+    ({ replicas = 1, template = {} }) => replicas * claimsOfJob(names, template),
+  );
+  return sizes.reduce((sum, size) => sum + size, 0);
+}
+
+type At = Parameters<Cluster["objects"]["getNamespacedCustomObject"]>[0];
+
+async function readObject<T>(cluster: Cluster, at: At): Promise<T | undefined> {
+  return (await unlessStatus(cluster.objects.getNamespacedCustomObject(at), 404)) as T | undefined;
+}
+
+function found<T>(what: string, object: T | undefined): T {
+  if (object !== undefined) return object;
+  throw millpondError("MILLPOND_E_NOT_FOUND", `there is no ${quote(what)}, which has made the pod`, {
+    remedy: "Its pods end with it.",
+  });
+}
