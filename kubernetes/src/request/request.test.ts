@@ -52,6 +52,22 @@ describe("names of resources", () => {
     expect(readSlice(own, container({ "millpond.dev/vgpu": "1" }))).toBeUndefined();
   });
 
+  test("pods written for HAMi mean the same", () => {
+    const kinds = {
+      vgpu: "gpu",
+      memory: "gpumem",
+      "memory-percent": "gpumem-percentage",
+      compute: "gpucores",
+    };
+    const aliases = Object.entries(kinds).map(([kind, name]) => `${kind}=nvidia.com/${name}`);
+    const own = makeResourceNames("millpond.dev", aliases.join(","));
+    const limits = { "nvidia.com/gpu": "2", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30" };
+    const memory = { kind: "bytes", bytes: 3000n << 20n };
+    expect(readSlice(own, container(limits))).toEqual({ gpus: 2, memory, compute: 30 });
+    const percent = { "nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "50" };
+    expect(readSlice(own, container(percent))).toEqual({ gpus: 1, memory: { kind: "percent", percent: 50 } });
+  });
+
   test.each([
     ["nodomain", ""],
     ["Millpond.dev", ""],
