@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { randomUUID } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { createClient, type Interceptor } from "@connectrpc/connect";
@@ -34,6 +34,7 @@ import { SelfDescription } from "./reports/self-description.ts";
 import { SessionPlaces } from "./sessions/session-places.ts";
 import { SyncLoop } from "./reports/sync-loop.ts";
 import { agentVersion } from "./version.ts";
+import { ClaimCgroups } from "./workers/claim-cgroups.ts";
 import { chooseWorkerUser, type WorkerContainment } from "./workers/worker-containment.ts";
 import { type Drain, WorkerPool } from "./workers/worker-pool.ts";
 
@@ -70,9 +71,10 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   const run = RunDirectory.open(resolved.run);
   try {
     const containment = containWorkers(resolved);
+    const cgroups = groupClaims(resolved);
     if (containment.user !== undefined) run.shareWith(containment.user);
     const devices = await discoverDevices({ ...resolved, containment });
-    return await RunningAgent.start(resolved, run, devices, containment);
+    return await RunningAgent.start(resolved, run, devices, containment, cgroups);
   } catch (error) {
     run[Symbol.dispose]();
     throw error;
@@ -91,6 +93,15 @@ function containWorkers(options: ResolvedAgentOptions): WorkerContainment {
   return { user, isOff: options.noContainment, trustsPageableAccess: options.trustPageableAccess };
 }
 
+/** Control groups for claims, of an agent that contains its workers. */
+function groupClaims({ name, run, noContainment, log }: ResolvedAgentOptions): ClaimCgroups {
+  if (noContainment) return ClaimCgroups.none();
+  const agent = createHash("sha256").update(run).digest("hex").slice(0, 8);
+  const cgroups = ClaimCgroups.open({ name: `${name}-${agent}` });
+  for (const gap of cgroups.gaps) log.warn(`workers are not contained in full: ${gap}`);
+  return cgroups;
+}
+
 class RunningAgent implements Agent {
   readonly name: string;
   readonly devices: readonly DiscoveredDevice[];
@@ -99,6 +110,7 @@ class RunningAgent implements Agent {
   readonly #admission: Admission;
   readonly #activity: Activity;
   readonly #health: DeviceHealth;
+  readonly #cgroups: ClaimCgroups;
   readonly #pool: WorkerPool;
   readonly #sync: SyncLoop;
   readonly #run = randomUUID();
@@ -116,7 +128,9 @@ class RunningAgent implements Agent {
     run: RunDirectory,
     devices: readonly DiscoveredDevice[],
     containment: WorkerContainment,
+    cgroups: ClaimCgroups,
   ) {
+    this.#cgroups = cgroups;
     this.#options = options;
     this.#runDirectory = run;
     this.name = options.name;
@@ -152,6 +166,8 @@ class RunningAgent implements Agent {
       restartFirstMs: options.restartFirstMs,
       restartCeilingMs: options.restartCeilingMs,
       containment,
+      cgroups,
+      claimHostBytes: options.claimHostBytes,
       log: options.log,
       onChange: () => {
         this.#enforceSizes();
@@ -217,8 +233,9 @@ class RunningAgent implements Agent {
     run: RunDirectory,
     devices: readonly DiscoveredDevice[],
     containment: WorkerContainment,
+    cgroups: ClaimCgroups,
   ): Promise<RunningAgent> {
-    const agent = new RunningAgent(options, run, devices, containment);
+    const agent = new RunningAgent(options, run, devices, containment, cgroups);
     await agent.#start();
     return agent;
   }
@@ -299,6 +316,7 @@ class RunningAgent implements Agent {
     this.#health.stop();
     this.#server?.refuse();
     await this.#pool.stop(drain);
+    this.#cgroups.close();
     await this.#sync.stop({ lastReportMs });
     await this.#server?.close();
     this.#runDirectory[Symbol.dispose]();
@@ -322,6 +340,8 @@ class RunningAgent implements Agent {
     ];
     this.#activity.keepOnly(new Set(held.map(({ epoch }) => epoch)));
     this.#runDirectory.keepClaimDirectories(held);
+    const names = held.map(({ claim, epoch }) => this.#runDirectory.allocationName(claim, epoch));
+    this.#cgroups.keepOnly(new Set(names));
     this.#controller = answer.controller;
     this.#knownRevision = answer.revision;
   }
@@ -390,7 +410,7 @@ class RunningAgent implements Agent {
   }
 
   #status(): MessageInitShape<typeof GetNodeStatusResponseSchema> {
-    const problems: string[] = [];
+    const problems: string[] = [...this.#cgroups.gaps];
     if (this.#sync.failure !== undefined) {
       problems.push(`Reports to the controller fail: ${this.#sync.failure}`);
     }

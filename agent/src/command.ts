@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { millpondError, parseLabels, quote } from "@millpond/api";
+import { millpondError, parseLabels, parseSize, quote } from "@millpond/api";
 import { readAuthorities } from "@millpond/platform";
 import { type Agent, startAgent } from "./agent.ts";
 import type { AgentOptions } from "./options.ts";
@@ -11,7 +11,8 @@ import type { Drain } from "./workers/worker-pool.ts";
 const usage = `Usage: millpond agent --name NODE --controller URL --token-file FILE --driver LIB[,LIB]
                       --worker PROGRAM --run DIR [--listen 0.0.0.0:7171] [--advertise HOST] [--encrypt] [--warm 1]
                       [--drain none|idle|all] [--reconnect-grace 300] [--labels KEY=VALUE,...] [--ca FILE]
-                      [--worker-user USER|none] [--no-containment] [--trust-pageable-access]
+                      [--worker-user USER|none] [--claim-host-memory SIZE] [--no-containment]
+                      [--trust-pageable-access]
 
 Runs the agent of one node until SIGTERM or SIGINT. --drain says which workers end with it: none (default) leaves
 sessions and idle workers to the next agent on the same --run directory. --reconnect-grace is the longest time, in
@@ -22,7 +23,8 @@ is encrypted beyond loopback, and with --encrypt on loopback too. --advertise is
 reach this node, where it differs from --listen's.
 
 Workers run with the fewest rights that suffice. --worker-user is the user that they get from an agent that runs as root
-(default: millpond-worker, or an unused id). --no-containment leaves them the agent's rights, for debugging on a host
+(default: millpond-worker, or an unused id). --claim-host-memory is the most host memory that the workers of one claim may
+have together (default: three quarters of the host's), where the agent can make control groups. --no-containment leaves them the agent's rights, for debugging on a host
 without tenants. --trust-pageable-access serves GPUs whose kernels can address the memory of their worker (HMM, ATS).
 `;
 
@@ -44,6 +46,7 @@ export function parseAgentCommand(
   if (grace !== undefined && !/^\d{1,5}$/.test(grace)) {
     throw invalid(`--reconnect-grace ${quote(grace)} is not a number of seconds`);
   }
+  const hostMemory = values["claim-host-memory"];
   if (drain !== "none" && drain !== "idle" && drain !== "all") {
     throw invalid(`--drain ${quote(drain)} is none of none, idle and all`);
   }
@@ -67,6 +70,7 @@ export function parseAgentCommand(
       warm: warm === undefined ? undefined : Number(warm),
       reconnectGraceSeconds: grace === undefined ? undefined : Number(grace),
       workerUser: values["worker-user"],
+      claimHostBytes: hostMemory === undefined ? undefined : Number(parseSize(hostMemory)),
       noContainment: values["no-containment"],
       trustPageableAccess: values["trust-pageable-access"],
     },
@@ -139,6 +143,7 @@ function parse(args: readonly string[]) {
         warm: { type: "string" },
         "reconnect-grace": { type: "string" },
         "worker-user": { type: "string" },
+        "claim-host-memory": { type: "string" },
         "no-containment": { type: "boolean" },
         "trust-pageable-access": { type: "boolean" },
         drain: { type: "string", default: "none" },

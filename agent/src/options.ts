@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { isIP } from "node:net";
+import { totalmem } from "node:os";
 import { resolve } from "node:path";
 import { checkLabels, isNodeName, millpondError, quote } from "@millpond/api";
 import { logDestinationOptions, outlivingItsDisk, reachableHost, splitAddresses } from "@millpond/platform";
@@ -63,6 +64,8 @@ export interface AgentOptions {
    * unused id, if that user can enter the run directory.
    */
   readonly workerUser?: string | undefined;
+  /** Most host memory, in bytes, that the workers of a claim may have together. Default: three quarters of the host's. */
+  readonly claimHostBytes?: number | undefined;
   /** Let workers keep all rights, for debugging on a host without tenants. Default false. */
   readonly noContainment?: boolean | undefined;
   /** Serve devices whose kernels can address the pageable memory of their worker. Default false. */
@@ -97,11 +100,13 @@ export interface ResolvedAgentOptions {
   readonly restartFirstMs: number;
   readonly restartCeilingMs: number;
   readonly workerUser?: string | undefined;
+  readonly claimHostBytes: number;
   readonly noContainment: boolean;
   readonly trustPageableAccess: boolean;
   readonly log: Logger;
 }
 
+const leastClaimHostBytes = 2 ** 30;
 const milliseconds = z.int().min(1).max(3_600_000);
 
 const schema = z.object({
@@ -129,6 +134,10 @@ const schema = z.object({
   restartFirstMs: milliseconds.default(500),
   restartCeilingMs: milliseconds.default(60_000),
   workerUser: z.string().min(1).optional(),
+  claimHostBytes: z
+    .int()
+    .min(leastClaimHostBytes, "must be 1 GiB or more: a worker itself needs some hundred MiB")
+    .default(() => Math.max(Math.floor((totalmem() * 3) / 4), leastClaimHostBytes)),
   noContainment: z.boolean().default(false),
   trustPageableAccess: z.boolean().default(false),
 });

@@ -338,7 +338,7 @@ export class RunDirectory implements Disposable {
 
   /** The directory of the budgets of an allocation; creates it where it is missing. */
   claimDirectory(claim: string, epoch: number): string {
-    const path = join(this.claimsPath, this.#claimDirectoryName(claim, epoch));
+    const path = join(this.claimsPath, this.allocationName(claim, epoch));
     makeFolders(path, 0o700);
     if (this.#workerUser !== undefined) {
       chownSync(path, this.#workerUser, this.#workerUser);
@@ -349,14 +349,17 @@ export class RunDirectory implements Disposable {
 
   /** Removes the directories of all other allocations. */
   keepClaimDirectories(allocations: readonly { readonly claim: string; readonly epoch: number }[]): void {
-    const kept = new Set(allocations.map(({ claim, epoch }) => this.#claimDirectoryName(claim, epoch)));
+    const kept = new Set(allocations.map(({ claim, epoch }) => this.allocationName(claim, epoch)));
     for (const name of readdirSync(this.claimsPath)) {
       if (!kept.has(name)) rmSync(join(this.claimsPath, name), { recursive: true, force: true });
     }
   }
 
-  /** A claim of another pool may have the same name and epoch, but its sessions end before those of this pool's claim begin. */
-  #claimDirectoryName(claim: string, epoch: number): string {
+  /**
+   * Name of an allocation in the files and control groups of this node. A claim of another pool may have the same name and epoch,
+   * but its sessions end before those of this pool's claim begin.
+   */
+  allocationName(claim: string, epoch: number): string {
     return this.groupOf(claim, epoch).slice(0, 32);
   }
 

@@ -17,6 +17,7 @@ import {
   type SessionRecord,
   type WorkerDirectory,
 } from "../run-directory/run-directory.ts";
+import { type ClaimCgroups, limitsOf } from "./claim-cgroups.ts";
 import type { WantedSizes } from "./session-pass.ts";
 import { Worker, type WorkerEnd, WorkerLostError, type WorkerOptions } from "./worker.ts";
 import type { WorkerContainment } from "./worker-containment.ts";
@@ -54,6 +55,9 @@ export interface WorkerPoolOptions {
   readonly restartFirstMs: number;
   readonly restartCeilingMs: number;
   readonly containment: WorkerContainment;
+  readonly cgroups: ClaimCgroups;
+  /** Most host memory, in bytes, that the workers of an allocation may have together. */
+  readonly claimHostBytes: number;
   readonly log: Logger;
   /** Called when a session begins, changes its state or ends, and when the number of warm workers changes. */
   readonly onChange: () => void;
@@ -213,6 +217,7 @@ export class WorkerPool {
       options.assertAllowed();
       const connectBy = Math.floor(Date.now() / 1000) + this.#options.connectWithinSeconds;
       const { devices, revision } = options.sizes();
+      this.#placeInGroup(worker, session);
       await worker.assign(
         { ...session, devices },
         {
@@ -239,6 +244,12 @@ export class WorkerPool {
       this.#reserved.delete(worker);
       this.refill();
     }
+  }
+
+  /** @throws Error when the kernel refuses */
+  #placeInGroup(worker: Worker, { claim, epoch, devices }: SessionRecord): void {
+    const limits = limitsOf(this.#options.claimHostBytes, devices.length);
+    this.#options.cgroups.place(worker.process.pid, this.#options.run.allocationName(claim, epoch), limits);
   }
 
   #idle(device: PooledDevice): Worker[] {
