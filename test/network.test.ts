@@ -217,6 +217,7 @@ test.skipIf(missingMachines !== undefined || missingPostgres !== undefined)(
     for (const file of ["ca.crt", "ca.key"]) {
       copyFileSync(join(directory, "first", "tls", file), join(directory, "second", "tls", file));
     }
+    copyFileSync(join(directory, "first", "pool.key"), join(directory, "second", "pool.key"));
     await startController(here, "second", "10.77.0.2");
 
     const url = "https://10.77.0.1:7170,https://10.77.0.2:7170";

@@ -395,6 +395,7 @@ class RunningAgent implements Agent {
       warmWorkers: this.#pool.warmCount,
       knownRevision: this.#knownRevision,
       knownTerm: BigInt(this.#runDirectory.term),
+      ticketKeyIds: [...this.#admission.ticketKeyIds],
     };
   }
 

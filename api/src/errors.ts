@@ -224,6 +224,11 @@ export const errorTable = {
     meaning: "The state directory cannot be read or written, or its content is damaged.",
     remedy: "Check the disk and the directory's owner and mode; restore it from a copy if it is damaged.",
   },
+  MILLPOND_E_POOL_KEY: {
+    connect: Code.FailedPrecondition,
+    meaning: "The secrets of a state or a backup are sealed with a pool key that is not the one at hand.",
+    remedy: "Copy `pool.key` from the state directory of a controller of that pool, with mode 0600.",
+  },
   MILLPOND_E_STATE_FULL: {
     connect: Code.ResourceExhausted,
     meaning: "The disk that holds the state is full. Bound claims and their programs continue.",

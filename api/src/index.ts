@@ -126,7 +126,7 @@ export {
   RevokeTokenRequestSchema,
   TokenSchema,
 } from "./gen/millpond/v1/access_pb.ts";
-export type { AuditRecord, Token } from "./gen/millpond/v1/access_pb.ts";
+export type { AuditRecord, SigningKey, Token } from "./gen/millpond/v1/access_pb.ts";
 
 // Agents as clients of the controller
 export {
@@ -223,6 +223,7 @@ export {
 export type { MemoryRequest } from "./units.ts";
 
 // Tickets
+export { type FindKeys, isKeyId } from "./signed-text.ts";
 export {
   formatTicketPublicKey,
   maxDevicesPerNode,
@@ -232,12 +233,19 @@ export {
   parseTicketPublicKey,
   signTicket,
   signViewTicket,
+  ticketKeyId,
   ticketLifetimeSeconds,
   readTicket,
   verifyTicket,
   verifyViewTicket,
 } from "./ticket.ts";
-export type { TicketDevice, TicketPayload, VerifyTicketOptions, ViewTicketPayload } from "./ticket.ts";
+export type {
+  TicketDevice,
+  TicketKeys,
+  TicketPayload,
+  VerifyTicketOptions,
+  ViewTicketPayload,
+} from "./ticket.ts";
 
 // The audit
 export { AuditChain, auditHash, type AuditLink } from "./audit-chain.ts";

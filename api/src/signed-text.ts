@@ -12,14 +12,22 @@ export function signText(version: string, payload: object, privateKey: KeyObject
 }
 
 /**
- * Checks form and signature, and parses the payload; undefined where that is not JSON.
+ * Returns the public keys that may have signed a text.
+ *
+ * @param id key that the text names, which is not verified yet; undefined: it names none
+ */
+export type FindKeys = (id: string | undefined) => readonly KeyObject[];
+
+/**
+ * Checks form and signature, and parses the payload; undefined where that is not JSON. Of a payload that is not verified yet,
+ * only the member `kid` is used, to find the key.
  *
  * @param refuse creates the error from a description of the fault
  */
 export function verifyText(
   text: string,
   version: string,
-  publicKey: KeyObject,
+  findKeys: FindKeys,
   refuse: (why: string) => Error,
 ): unknown {
   const parts = text.split(".");
@@ -32,10 +40,27 @@ export function verifyText(
   if (payloadBytes === undefined || signature?.length !== 64) {
     throw refuse("it is not base64url without padding");
   }
-  if (!verify(null, Buffer.from(`${version}.${payloadText}`, "ascii"), publicKey, signature)) {
+  const payload = parseJson(payloadBytes);
+  const id = keyIdOf(payload);
+  const keys = findKeys(id);
+  if (id !== undefined && keys.length === 0) {
+    throw refuse(`it is signed with the key ${id}, which this pool does not have, or accepts no longer`);
+  }
+  const signed = Buffer.from(`${version}.${payloadText}`, "ascii");
+  if (!keys.some((key) => verify(null, signed, key, signature))) {
     throw refuse("its signature is not that of this pool's controller");
   }
-  return parseJson(payloadBytes);
+  return payload;
+}
+
+/** Form of a key's id: the beginning of a SHA-256, hexadecimal. */
+export function isKeyId(value: unknown): value is string {
+  return typeof value === "string" && /^[0-9a-f]{16}$/.test(value);
+}
+
+function keyIdOf(payload: unknown): string | undefined {
+  const isObject = typeof payload === "object" && payload !== null;
+  return isObject && "kid" in payload && isKeyId(payload.kid) ? payload.kid : undefined;
 }
 
 function decodeBase64Url(text: string): Buffer | undefined {

@@ -10,6 +10,7 @@ import {
   maxTicketLength,
   parseTicketPublicKey,
   signTicket,
+  ticketKeyId,
   type TicketPayload,
   verifyTicket,
 } from "./ticket.ts";
@@ -61,7 +62,10 @@ test("a ticket may say how its shares are meant, in one of three words, and be f
 });
 
 test("a ticket says what was signed", () => {
-  expect(verifyTicket(ticket, publicKey, { nowSeconds: issued })).toEqual(payload);
+  expect(verifyTicket(ticket, publicKey, { nowSeconds: issued })).toEqual({
+    ...payload,
+    kid: ticketKeyId(publicKey),
+  });
 });
 
 test("the public key survives its text form", () => {

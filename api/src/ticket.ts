@@ -2,11 +2,11 @@
 
 // Tickets: the credential for one session, created by the controller, checked by the agent (docs/reference/interfaces.md).
 
-import { createPublicKey, type KeyObject } from "node:crypto";
+import { createPublicKey, hash, type KeyObject } from "node:crypto";
 import { millpondError } from "./errors.ts";
 import { isName, isNodeName } from "./names.ts";
 import { type ServiceClassWord, serviceClassWords } from "./claim-values.ts";
-import { signText, verifyText } from "./signed-text.ts";
+import { type FindKeys, isKeyId, signText, verifyText } from "./signed-text.ts";
 import { maxMemoryBytes, minMemoryBytes } from "./units.ts";
 
 const version = "mpt1";
@@ -49,6 +49,8 @@ interface GrantPayload {
   readonly issued: number;
   /** Unix seconds; the ticket is valid before this time, exclusively. */
   readonly expires: number;
+  /** Id of the key that signed it. Signing adds it; absent in tickets of earlier controllers. */
+  readonly kid?: string;
 }
 
 /** The contents of a ticket. */
@@ -92,7 +94,7 @@ export function signTicket(payload: TicketPayload, privateKey: KeyObject): strin
   if (!isTicketPayload(payload)) {
     throw millpondError("MILLPOND_E_INTERNAL", "the ticket to be signed has a member out of range");
   }
-  const ticket = signText(version, payload, privateKey);
+  const ticket = signText(version, { ...payload, kid: ticketKeyId(privateKey) }, privateKey);
   if (ticket.length > maxTicketLength) {
     throw millpondError(
       "MILLPOND_E_INTERNAL",
@@ -112,8 +114,11 @@ export function signViewTicket(payload: ViewTicketPayload, privateKey: KeyObject
   if (!isGrantPayload(payload)) {
     throw millpondError("MILLPOND_E_INTERNAL", "the view ticket to be signed has a member out of range");
   }
-  return signText(viewVersion, payload, privateKey);
+  return signText(viewVersion, { ...payload, kid: ticketKeyId(privateKey) }, privateKey);
 }
+
+/** The controller's public key, or a function that finds it by the key id of a ticket. */
+export type TicketKeys = KeyObject | FindKeys;
 
 export interface VerifyTicketOptions {
   /** The verifier's clock, Unix seconds. */
@@ -125,15 +130,10 @@ export interface VerifyTicketOptions {
 /**
  * Checks form, signature and time of a ticket. Node, epoch and single use are the caller's to check.
  *
- * @param publicKey The controller's Ed25519 key.
  * @throws MILLPOND_E_TICKET_INVALID, MILLPOND_E_TICKET_EXPIRED, MILLPOND_E_TICKET_NOT_YET_VALID
  */
-export function verifyTicket(
-  ticket: string,
-  publicKey: KeyObject,
-  options: VerifyTicketOptions,
-): TicketPayload {
-  const payload = readTicket(ticket, publicKey);
+export function verifyTicket(ticket: string, keys: TicketKeys, options: VerifyTicketOptions): TicketPayload {
+  const payload = readTicket(ticket, keys);
   checkTime(payload, options);
   return payload;
 }
@@ -141,14 +141,13 @@ export function verifyTicket(
 /**
  * Checks form and signature of a ticket, which may have expired: it proves an earlier grant.
  *
- * @param publicKey the controller's Ed25519 key
  * @throws MILLPOND_E_TICKET_INVALID
  */
-export function readTicket(ticket: string, publicKey: KeyObject): TicketPayload {
+export function readTicket(ticket: string, keys: TicketKeys): TicketPayload {
   if (ticket.length > maxTicketLength) {
     throw invalid(`it has ${ticket.length} characters, more than ${maxTicketLength}`);
   }
-  const payload = verifyText(ticket, version, publicKey, invalid);
+  const payload = verifyText(ticket, version, finderOf(keys), invalid);
   if (!isTicketPayload(payload)) {
     throw invalid("a member of its payload is missing or out of range");
   }
@@ -158,18 +157,17 @@ export function readTicket(ticket: string, publicKey: KeyObject): TicketPayload 
 /**
  * Checks form, signature and time of a view ticket. Node and epoch are the caller's to check.
  *
- * @param publicKey The controller's Ed25519 key.
  * @throws MILLPOND_E_TICKET_INVALID, MILLPOND_E_TICKET_EXPIRED, MILLPOND_E_TICKET_NOT_YET_VALID
  */
 export function verifyViewTicket(
   ticket: string,
-  publicKey: KeyObject,
+  keys: TicketKeys,
   options: VerifyTicketOptions,
 ): ViewTicketPayload {
   if (ticket.length > maxTicketLength) {
     throw invalid(`it has ${ticket.length} characters, more than ${maxTicketLength}`);
   }
-  const payload = verifyText(ticket, viewVersion, publicKey, invalid);
+  const payload = verifyText(ticket, viewVersion, finderOf(keys), invalid);
   if (!isGrantPayload(payload)) throw invalid("a member of its payload is missing or out of range");
   checkTime(payload, options);
   return payload;
@@ -221,6 +219,25 @@ export function formatTicketPublicKey(key: KeyObject): string {
   return key.export({ format: "der", type: "spki" }).toString("base64");
 }
 
+const keyIds = new WeakMap<KeyObject, string>();
+
+/** Returns the id of a key: the beginning of the SHA-256 of its public half in SPKI form, so that no two keys share one. */
+export function ticketKeyId(key: KeyObject): string {
+  let id = keyIds.get(key);
+  if (id === undefined) {
+    const publicKey = key.type === "public" ? key : createPublicKey(key);
+    id = hash("sha256", publicKey.export({ format: "der", type: "spki" }), "hex").slice(0, 16);
+    keyIds.set(key, id);
+  }
+  return id;
+}
+
+function finderOf(keys: TicketKeys): FindKeys {
+  return typeof keys === "function"
+    ? keys
+    : (id) => (id === undefined || id === ticketKeyId(keys) ? [keys] : []);
+}
+
 function invalid(why: string) {
   return millpondError("MILLPOND_E_TICKET_INVALID", `the ticket is not valid: ${why}`);
 }
@@ -258,7 +275,8 @@ function isGrantPayload(value: unknown): value is GrantPayload {
     isIntegerWithin(value["term"], 0, Number.MAX_SAFE_INTEGER) &&
     isIntegerWithin(value["order"], 0, Number.MAX_SAFE_INTEGER) &&
     isIntegerWithin(value["issued"], 0, Number.MAX_SAFE_INTEGER) &&
-    isIntegerWithin(value["expires"], value["issued"] + 1, value["issued"] + maxLifetimeSeconds)
+    isIntegerWithin(value["expires"], value["issued"] + 1, value["issued"] + maxLifetimeSeconds) &&
+    (value["kid"] === undefined || isKeyId(value["kid"]))
   );
 }
 

@@ -33,6 +33,7 @@ export const commandModules: { readonly [N in CommandName]: () => Promise<Comman
   remove: () => import("./commands/nodes/remove.ts"),
   label: () => import("./commands/nodes/label.ts"),
   token: () => import("./commands/tokens/token.ts"),
+  key: () => import("./commands/tokens/key.ts"),
   audit: () => import("./commands/tokens/audit.ts"),
   store: () => import("./commands/pools/store.ts"),
   backup: () => import("./commands/pools/backup.ts"),

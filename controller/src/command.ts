@@ -23,6 +23,9 @@ const help = `Usage: millpond controller [--listen HOST:PORT] [--state DIR] [--l
   --store URL          where the state is kept instead: postgres://user@host:5432/database,
                        which several controllers may share (MILLPOND_STORE, where a
                        password is out of sight)
+  --key-file FILE      the key that seals the pool's secrets in the state and in backups, the
+                       same file for all controllers of a pool
+                       (MILLPOND_KEY_FILE, default pool.key in the state directory)
   --advertise URL      where other controllers send who wants this one, and ask it
                        (MILLPOND_ADVERTISE, default where it listens)
   --ca FILE            the authority to trust of the other controllers, PEM (MILLPOND_CA);
@@ -106,6 +109,7 @@ function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Controlle
     stateDirectory:
       values.state ?? env["MILLPOND_STATE"] ?? join(homedir(), ".local", "state", "millpond", "controller"),
     storeUrl: values.store ?? env["MILLPOND_STORE"],
+    keyFile: values["key-file"] ?? env["MILLPOND_KEY_FILE"],
     advertise: values.advertise ?? env["MILLPOND_ADVERTISE"],
     ca: ca === "" ? undefined : readAuthorities(ca),
     listen: values.listen ?? env["MILLPOND_LISTEN"] ?? defaultListen,
@@ -145,6 +149,7 @@ function parse(args: readonly string[]) {
         state: { type: "string" },
         store: { type: "string" },
         advertise: { type: "string" },
+        "key-file": { type: "string" },
         ca: { type: "string" },
         "log-level": { type: "string" },
         "tls-cert": { type: "string" },

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { createPrivateKey, createPublicKey } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import {
@@ -8,7 +7,6 @@ import {
   AgentService,
   ClaimService,
   errorCodeOf,
-  formatTicketPublicKey,
   millpondError,
   PoolService,
   QueueService,
@@ -39,8 +37,10 @@ import { makePoolService } from "./rpc/pool-service.ts";
 import { makeQueueService } from "./rpc/queue-service.ts";
 import { AuditLog } from "./store/audit-log.ts";
 import { SqliteStore } from "./store/sqlite-store.ts";
+import { PoolKey } from "./state/pool-key.ts";
 import type { Store } from "./state/store.ts";
 import { certificateSource } from "./http/tls.ts";
+import { KeyRing } from "./auth/key-ring.ts";
 import { LoginSessions } from "./auth/login-sessions.ts";
 import { type CreatorToken, ProgramTokens } from "./auth/program-tokens.ts";
 import { ClaimTokens, type FixedToken, hashOf, readOrMakeToken, TokenVerifier } from "./auth/tokens.ts";
@@ -63,7 +63,7 @@ export interface Controller extends AsyncDisposable {
  * Starts a controller.
  *
  * @throws MILLPOND_E_INVALID, MILLPOND_E_TLS, MILLPOND_E_ADDRESS_IN_USE, MILLPOND_E_STATE_LOCKED,
- *   MILLPOND_E_STATE_NEWER, MILLPOND_E_STATE_BROKEN
+ *   MILLPOND_E_STATE_NEWER, MILLPOND_E_STATE_BROKEN, MILLPOND_E_POOL_KEY
  */
 export async function startController(options: ControllerOptions): Promise<Controller> {
   const resolved = resolveOptions(options);
@@ -71,7 +71,8 @@ export async function startController(options: ControllerOptions): Promise<Contr
   const { stateDirectory, clock } = resolved;
   makeStateDirectory(stateDirectory);
   await using cleanup = new AsyncDisposableStack();
-  const store = cleanup.adopt(await openStore(resolved), (each) => each.close());
+  const poolKey = PoolKey.readOrMake(resolved.keyFile);
+  const store = cleanup.adopt(await openStore(resolved, poolKey), (each) => each.close());
   const userToken = readOrMakeToken(stateDirectory, "user");
   const agentToken = readOrMakeToken(stateDirectory, "agent");
   const auditSink = resolved.auditLog && cleanup.use(await AuditLog.open({ ...resolved.auditLog, log }));
@@ -84,16 +85,18 @@ export async function startController(options: ControllerOptions): Promise<Contr
   });
   cleanup.use(elector);
 
-  const ticketKey = createPrivateKey({ key: Buffer.from(state.ticketKey), format: "der", type: "pkcs8" });
-  const publicKey = createPublicKey(ticketKey);
-  const ticketPublicKey = formatTicketPublicKey(publicKey);
+  const keys = new KeyRing(
+    poolKey,
+    () => elector.pool.ledger.signingKeys,
+    () => unixSeconds(clock),
+  );
   const { version } = packageJson;
   const startedAt = unixSeconds(clock);
   const shutdown = new AbortController();
-  const claimTokens = new ClaimTokens(ticketKey);
+  const claimTokens = new ClaimTokens(keys);
   const fixed = fixedTokens({ userToken, agentToken }, resolved);
   const programTokens = new ProgramTokens(
-    ticketKey,
+    keys,
     (name) => elector.pool.ledger.tokens.get(name) ?? findFixed(fixed, name),
     () => unixSeconds(clock),
   );
@@ -103,7 +106,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     () => unixSeconds(clock),
     [claimTokens, programTokens],
   );
-  const sessions = new LoginSessions(ticketKey, () => unixSeconds(clock));
+  const sessions = new LoginSessions(keys, () => unixSeconds(clock));
   const leader = new LeaderProxy({ elector, readCa: () => readCa(resolved) });
   const connectionLimits = options.connectionLimits ?? defaultConnectionLimits();
   const limits = new CallLimits({
@@ -127,7 +130,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
       writeAudit: (call, result) => idleCalls.record(call, result),
     });
     return makeHandlers({ guard, leader }, (registry) => {
-      registry.service(ClaimService, makeClaimService(pool, { ticketKey, claimTokens, programTokens }));
+      registry.service(ClaimService, makeClaimService(pool, { keys, claimTokens, programTokens }));
       registry.service(
         PoolService,
         makePoolService(pool, store, {
@@ -138,13 +141,13 @@ export async function startController(options: ControllerOptions): Promise<Contr
         }),
       );
       registry.service(QueueService, makeQueueService(pool, store));
-      registry.service(AccessService, makeAccessService(pool, store, sessions));
+      registry.service(AccessService, makeAccessService(pool, { store, sessions, poolKey }));
       registry.service(
         AgentService,
         makeAgentService(pool, {
           version,
-          ticketPublicKey,
-          readTicket: (ticket) => readTicket(ticket, publicKey),
+          keys,
+          readTicket: (ticket) => readTicket(ticket, keys.findEarlier),
         }),
       );
     });
@@ -201,13 +204,13 @@ export async function startController(options: ControllerOptions): Promise<Contr
   };
 }
 
-async function openStore({ storeUrl, stateDirectory }: ResolvedOptions): Promise<Store> {
+async function openStore({ storeUrl, stateDirectory }: ResolvedOptions, poolKey: PoolKey): Promise<Store> {
   if (storeUrl === undefined) {
-    return SqliteStore.open({ directory: stateDirectory });
+    return SqliteStore.open({ directory: stateDirectory, poolKey });
   }
   // Loaded on demand: most controllers have their state in a file.
   const { PostgresStore } = await import("./store/postgres-store.ts");
-  return await PostgresStore.open({ url: storeUrl });
+  return await PostgresStore.open({ url: storeUrl, poolKey });
 }
 
 /** The authorities that other controllers are verified against; undefined: those of the host. */

@@ -5,6 +5,7 @@ export { type CancelTimer, type Clock, systemClock } from "./timers/clock.ts";
 export { runControllerCommand } from "./command.ts";
 export { type Controller, startController } from "./controller.ts";
 export { type ControllerOptions, defaultListen } from "./options.ts";
+export { poolKeyFile } from "./state/pool-key.ts";
 export { backUpStopped } from "./store/backup.ts";
 export { resumeDatabase, restoreBackup } from "./store/restore.ts";
 export { type CopiedRows, copyStore, type StoreCopy } from "./store/store-copy.ts";

@@ -9,6 +9,7 @@ import { type Clock, systemClock } from "./timers/clock.ts";
 import type { TlsSource } from "./http/tls.ts";
 import { defaultChangesPerSecond } from "./auth/call-limits.ts";
 import { isToken } from "./auth/tokens.ts";
+import { poolKeyPath } from "./state/pool-key.ts";
 
 export const defaultListen = "127.0.0.1:7170";
 
@@ -20,6 +21,8 @@ export interface ControllerOptions {
   readonly stateDirectory: string;
   /** `postgres://user:password@host:port/database`, which several controllers may share. Absent: a file of the directory. */
   readonly storeUrl?: string | undefined;
+  /** File of the key that seals the pool's secrets, the same for all its controllers. Default: `pool.key` of the directory. */
+  readonly keyFile?: string | undefined;
   /** Base URL at which other hosts reach this controller. Default: its listening address. */
   readonly advertise?: string | undefined;
   /**
@@ -64,6 +67,7 @@ export interface ControllerOptions {
 export interface ResolvedOptions {
   readonly stateDirectory: string;
   readonly storeUrl: string | undefined;
+  readonly keyFile: string;
   readonly advertise: string | undefined;
   readonly ca: string | undefined;
   readonly host: string;
@@ -83,6 +87,7 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
   const {
     stateDirectory,
     storeUrl,
+    keyFile = "",
     advertise,
     ca,
     listen = defaultListen,
@@ -129,6 +134,7 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
   return {
     stateDirectory: isAbsolute(stateDirectory) ? stateDirectory : resolve(stateDirectory),
     storeUrl: storeUrl === "" ? undefined : storeUrl,
+    keyFile: resolve(keyFile === "" ? poolKeyPath(stateDirectory) : keyFile),
     advertise: advertise === undefined || advertise === "" ? undefined : checkUrl(advertise),
     ca,
     host,

@@ -17,7 +17,7 @@ export { reachableHost } from "./reachable-host.ts";
 
 // Files
 export { makeFolders } from "./make-folders.ts";
-export { makePrivateFile } from "./private-file.ts";
+export { makeFileOnce, makePrivateFile } from "./private-file.ts";
 
 // TLS
 export { authorityPath, makeOwnCertificate } from "./own-certificate.ts";

@@ -172,6 +172,7 @@ export const attacks: readonly Attack[] = [
     scripts: [
       { file: "ticket.test.ts" },
       { file: "admission.test.ts" },
+      { file: "signing-keys.test.ts" },
       { file: "faults.test.ts", only: ["a wrong ticket, and one that was used"] },
     ],
   },

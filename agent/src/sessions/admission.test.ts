@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { create } from "@bufbuild/protobuf";
-import { formatTicketPublicKey, SyncResponseSchema, signTicket } from "@millpond/api";
+import { formatTicketPublicKey, SyncResponseSchema, signTicket, ticketKeyId } from "@millpond/api";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { Admission } from "./admission.ts";
@@ -118,4 +118,85 @@ test("whatever happens, no ticket of an allocation that the agent knows to be go
     }),
     { numRuns: 60 },
   );
+});
+
+test("a ticket opens a session while its key is accepted, whatever answers come, and only at its own node's clock", () => {
+  const keys = Array.from({ length: 4 }, () => generateKeyPairSync("ed25519"));
+  const answer = fc.record({
+    /** Until when each key is accepted; undefined: it is not listed. */
+    until: fc.array(fc.option(fc.constantFrom(0, start + 10, start + 50), { nil: undefined }), {
+      minLength: keys.length,
+      maxLength: keys.length,
+    }),
+    later: fc.integer({ min: 0, max: 20 }),
+  });
+  fc.assert(
+    fc.property(fc.array(answer, { minLength: 1, maxLength: 8 }), (answers) => {
+      const directory = mkdtempSync(join(tmpdir(), "millpond-admission-"));
+      const run = RunDirectory.open(directory);
+      try {
+        const admission = new Admission({ node: "node-a", run });
+        let now = start;
+        for (const { until, later } of answers) {
+          const ticketKeys = keys.flatMap(({ publicKey: key }, index) => {
+            const acceptedUntil = until[index];
+            return acceptedUntil === undefined
+              ? []
+              : [
+                  {
+                    id: ticketKeyId(key),
+                    publicKey: formatTicketPublicKey(key),
+                    acceptedUntil: BigInt(acceptedUntil),
+                  },
+                ];
+          });
+          if (ticketKeys.length === 0) continue;
+          const allocations = [{ claim: "claim-a", node: "node-a", epoch: 1n }];
+          const said = create(SyncResponseSchema, {
+            controller,
+            ticketKeys,
+            term: 1n,
+            order: 1n,
+            allocations,
+          });
+          admission.learn(said, now);
+          expect(new Set(admission.ticketKeyIds)).toEqual(new Set(ticketKeys.map(({ id }) => id)));
+          now += later;
+          for (const [index, { privateKey: key }] of keys.entries()) {
+            const devices = [{ uuid: "GPU-1", memoryBytes: 2 ** 20, computePercent: 1 }];
+            const members = { claim: "claim-a", node: "node-a", epoch: 1, devices, term: 1, order: 1 };
+            const ticket = signTicket(
+              { ...members, session: randomUUID(), issued: now, expires: now + 60 },
+              key,
+            );
+            const acceptedUntil = until[index];
+            const isAccepted = acceptedUntil !== undefined && (acceptedUntil === 0 || now < acceptedUntil);
+            if (isAccepted) expect(admission.admit(ticket, now)).toMatchObject({ kid: ticketKeyId(key) });
+            else expect(() => admission.admit(ticket, now)).toThrow("[MILLPOND_E_TICKET_INVALID]");
+          }
+        }
+      } finally {
+        run[Symbol.dispose]();
+        rmSync(directory, { recursive: true });
+      }
+    }),
+    { numRuns: 60 },
+  );
+});
+
+test("an answer whose key is not the one that it names is not taken over", () => {
+  const directory = mkdtempSync(join(tmpdir(), "millpond-admission-"));
+  const run = RunDirectory.open(directory);
+  try {
+    const admission = new Admission({ node: "node-a", run });
+    const ticketKeys = [
+      { id: "0".repeat(16), publicKey: formatTicketPublicKey(publicKey), acceptedUntil: 0n },
+    ];
+    const answer = create(SyncResponseSchema, { controller, ticketKeys, term: 1n, order: 1n });
+    expect(() => admission.learn(answer, start)).toThrow("[MILLPOND_E_INVALID]");
+    expect(admission.ticketKeyIds).toEqual([]);
+  } finally {
+    run[Symbol.dispose]();
+    rmSync(directory, { recursive: true });
+  }
 });

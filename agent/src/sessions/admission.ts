@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { KeyObject } from "node:crypto";
 import {
   type Allocation,
+  type FindKeys,
   millpondError,
-  parseTicketPublicKey,
   serviceClassWord,
   type SyncResponse,
   type TicketPayload,
@@ -14,6 +13,7 @@ import {
 } from "@millpond/api";
 import type { RunDirectory, SessionRecord } from "../run-directory/run-directory.ts";
 import type { WantedSizes } from "../workers/session-pass.ts";
+import { TicketKeys } from "./ticket-keys.ts";
 
 /** The members of a session that decide whether it may go on. */
 export type SessionGrant = Pick<SessionRecord, "claim" | "epoch" | "term" | "order">;
@@ -25,8 +25,7 @@ export type SessionGrant = Pick<SessionRecord, "claim" | "epoch" | "term" | "ord
 export class Admission {
   readonly #node: string;
   readonly #run: RunDirectory;
-  #publicKeyText = "";
-  #publicKey: KeyObject | undefined;
+  readonly #keys = new TicketKeys();
   #allocations: ReadonlyMap<string, Allocation> = new Map();
   /** Position of the last answer in the order of the controllers' decisions. */
   #known = { term: 0, order: 0 };
@@ -54,10 +53,7 @@ export class Admission {
         },
       );
     }
-    if (this.#publicKeyText !== answer.ticketPublicKey) {
-      this.#publicKey = parseTicketPublicKey(answer.ticketPublicKey);
-      this.#publicKeyText = answer.ticketPublicKey;
-    }
+    this.#keys.learn(answer);
     this.#run.enterPool(answer.controller);
     this.#run.raiseTerm(term);
     const allocations = new Map(answer.allocations.map((allocation) => [allocation.claim, allocation]));
@@ -71,6 +67,11 @@ export class Admission {
     }
     this.#allocations = allocations;
     this.#known = { term, order: Number(answer.order) };
+  }
+
+  /** Ids of the keys that tickets may be signed with; empty until the controller has answered. */
+  get ticketKeyIds(): readonly string[] {
+    return this.#keys.ids;
   }
 
   /** Whether a session may begin or go on, according to the controller's last answer. */
@@ -104,7 +105,7 @@ export class Admission {
    * @throws MILLPOND_E_NODE_NOT_READY and the MILLPOND_E_TICKET_… errors
    */
   admit(ticket: string, nowSeconds: number): TicketPayload {
-    const payload = verifyTicket(ticket, this.#requireKey(), { nowSeconds });
+    const payload = verifyTicket(ticket, this.#requireKeys(nowSeconds), { nowSeconds });
     this.#assertHere(payload);
     if (!this.#run.useTicket(payload.session, payload.expires)) {
       throw millpondError("MILLPOND_E_TICKET_USED", `the ticket of claim ${payload.claim} was used before`);
@@ -119,7 +120,7 @@ export class Admission {
    * @throws MILLPOND_E_NODE_NOT_READY and the MILLPOND_E_TICKET_… errors
    */
   admitView(ticket: string, nowSeconds: number): ViewTicketPayload {
-    const payload = verifyViewTicket(ticket, this.#requireKey(), { nowSeconds });
+    const payload = verifyViewTicket(ticket, this.#requireKeys(nowSeconds), { nowSeconds });
     this.#assertHere(payload);
     return payload;
   }
@@ -131,8 +132,8 @@ export class Admission {
     );
   }
 
-  #requireKey(): KeyObject {
-    if (this.#publicKey !== undefined) return this.#publicKey;
+  #requireKeys(nowSeconds: number): FindKeys {
+    if (this.#keys.ids.length > 0) return this.#keys.at(nowSeconds);
     throw millpondError(
       "MILLPOND_E_NODE_NOT_READY",
       `the agent of ${this.#node} has not been in contact with its controller yet`,

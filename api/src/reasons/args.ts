@@ -206,6 +206,7 @@ export const reasonArgs = {
   },
   "tenant-settings": { limit: "quota" },
   deleted: {},
+  "signing-key-rotated": { id: "text" },
   "controller-leads": { url: "text", term: "count" },
 
   // The numbers behind an explanation.

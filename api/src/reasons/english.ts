@@ -194,6 +194,7 @@ export const sentences: Sentences = {
     `${parent === undefined ? "" : `part of ${parent}, `}weight ${weight}, borrowing ${borrowing}, guaranteed ${formatQuota(guaranteed)}, limit ${formatQuota(limit)}`,
   "tenant-settings": ({ limit }) => `limit ${formatQuota(limit)}`,
   deleted: () => "deleted",
+  "signing-key-rotated": ({ id }) => `tickets are signed with the new key ${id}`,
   "controller-leads": ({ url, term }) => `the controller at ${url} leads, term ${term}`,
 
   "in-use": ({ gpuMilli, guaranteedGpuMilli, limitGpuMilli }) =>

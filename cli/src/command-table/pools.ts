@@ -39,8 +39,8 @@ run meanwhile; sessions go on. The database must hold no state. Then start the c
     summary: "Back up the state of a controller",
     description: `Has the running controller write a backup of its state, while it goes on, into the folder backups of its state directory,
 and prints where. With --state, backs up the state of a controller that does not run. The backup is one file: claims, nodes,
-queues, tenants, tokens, usage, the audit, the key that signs tickets, the pool's authority and the token files. Keep it as
-secret as these. A state in PostgreSQL is backed up with its tools; see docs/backup.md.`,
+queues, tenants, tokens, usage, the audit, and the signing keys, the pool's authority and the token files sealed with the pool
+key, which is not in it: keep a copy of pool.key of the state directory elsewhere. A state in PostgreSQL is backed up with its tools; see docs/backup.md.`,
     examples: [
       { command: "millpond backup", what: "of the running controller" },
       {
@@ -73,7 +73,10 @@ on: in the first 15 s after the start, the controller takes over the allocations
 agents, and grants nothing else. Tokens, queues and tenants are those of the backup.
 
 With --store instead of a file: after PostgreSQL's own tools have restored the database, this command lets controllers and
-agents recognize it.`,
+agents recognize it.
+
+The backup's secrets are sealed with the pool key: that of the state directory, or of --key-file. Where it is lost, --new-keys
+leaves them out; the pool then gets new keys, token files and authority, and what trusted the old ones has to be told.`,
     examples: [
       {
         command: "millpond restore 20261123T031500Z.backup --state /var/lib/millpond/controller",
@@ -97,6 +100,17 @@ agents recognize it.`,
         type: "text",
         description: "The database that was put back: postgres://user@host:5432/database",
         defaultText: "the backup is of a state in a file",
+      },
+      keyFile: {
+        flags: "--key-file <file>",
+        type: "text",
+        description: "Pool key with which the backup is sealed",
+        defaultText: "pool.key in the state directory",
+      },
+      newKeys: {
+        flags: "--new-keys",
+        type: "flag",
+        description: "The pool key is lost: leave out what is sealed with it",
       },
     },
     group: "Operate",

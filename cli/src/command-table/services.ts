@@ -129,6 +129,14 @@ MILLPOND_USER_TOKENS, MILLPOND_AGENT_TOKENS.`,
         env: "MILLPOND_TLS_NAMES",
         defaultText: "none",
       },
+      keyFile: {
+        flags: "--key-file <file>",
+        type: "text",
+        description:
+          "Key that seals the pool's secrets in the state and in backups; the same file for all controllers of a pool",
+        env: "MILLPOND_KEY_FILE",
+        defaultText: "pool.key in the state directory, made where there is none",
+      },
       auditLog: {
         flags: "--audit-log <file>",
         type: "text",

@@ -3,7 +3,7 @@
 import { changing, jsonOutput } from "./options.ts";
 import type { CommandSpec } from "./spec.ts";
 
-/** The command for tokens. */
+/** The commands for tokens and for the keys that they are derived from. */
 export const tokenCommands = {
   token: {
     summary: "Make, list or revoke tokens",
@@ -47,6 +47,32 @@ the tokens that exist.`,
         type: "period",
         description: "Lifetime: 12h, 90d",
         defaultText: "forever",
+      },
+      ...jsonOutput,
+      ...changing,
+    },
+    group: "Operate",
+  },
+  key: {
+    summary: "List or rotate the keys that tickets are signed with",
+    description: `\`rotate\` makes a new key: within a minute all tickets are signed with it, and two minutes later tickets of the earlier one
+are refused. Running programs notice nothing: their tokens remain valid while their claims live. With --revoke, for a key that
+was disclosed, nothing of earlier keys is accepted any longer: sessions continue, but programs that run cannot open new ones
+until they are started again, and logins of the console end.`,
+    examples: [
+      { command: "millpond key list", what: "with the state of each" },
+      { command: 'millpond key rotate --reason "every quarter"', what: "programs continue" },
+      {
+        command: 'millpond key rotate --revoke --reason "a laptop was stolen"',
+        what: "effective within 2 s",
+      },
+    ],
+    arguments: [{ name: "action", description: "What to do", choices: ["list", "rotate"] }],
+    options: {
+      revoke: {
+        flags: "--revoke",
+        type: "flag",
+        description: "With rotate: accept nothing of the earlier keys any longer",
       },
       ...jsonOutput,
       ...changing,

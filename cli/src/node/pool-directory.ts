@@ -13,7 +13,7 @@ import {
 } from "@millpond/agent";
 import { millpondError } from "@millpond/api";
 import { authorityPath, makeFolders } from "@millpond/platform";
-import { tokenFileName } from "@millpond/controller";
+import { poolKeyFile, tokenFileName } from "@millpond/controller";
 
 /** How long processes of an earlier pool may take to end by themselves. */
 const graceMs = 3000;
@@ -99,7 +99,7 @@ export class PoolDirectory implements Disposable {
 
   /**
    * Ends the processes that an `up` that was killed left running, and forgets its pool. Sessions ended with it, so nothing is
-   * worth keeping except the tokens and the authority, which users may have stored.
+   * worth keeping except the tokens and the authority, which users may have stored, and the pool key, which a database may need.
    */
   async recover(): Promise<void> {
     const left = readRecord(this.path)?.services ?? [];
@@ -111,7 +111,7 @@ export class PoolDirectory implements Disposable {
       rmSync(this.nodePath(name), { recursive: true });
     }
     makeFolders(this.controllerPath, 0o700);
-    const kept = new Set([tokenFileName("user"), tokenFileName("agent"), "tls"]);
+    const kept = new Set([tokenFileName("user"), tokenFileName("agent"), "tls", poolKeyFile]);
     for (const file of readdirSync(this.controllerPath)) {
       if (!kept.has(file)) rmSync(join(this.controllerPath, file), { recursive: true });
     }

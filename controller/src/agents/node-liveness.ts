@@ -59,6 +59,8 @@ interface NodePresence {
   lastContactAt: number;
   isReady: boolean;
   warmWorkers: number;
+  /** Ids of the ticket keys that its agent has. */
+  ticketKeys: ReadonlySet<string>;
   sessions: ReadonlyMap<string, PresentSession>;
   /** The call that waits; aborted when a newer one takes its place. */
   poll: AbortController | undefined;
@@ -78,6 +80,8 @@ export interface Admission {
   readonly hasNews: boolean;
   /** The agent has had no answer from this controller process yet. */
   readonly isFirst: boolean;
+  /** It has ticket keys that it had not before. */
+  readonly hasNewKeys: boolean;
   /** Aborted when a newer call of the same agent waits instead. */
   readonly superseded: AbortSignal;
 }
@@ -121,7 +125,13 @@ export class NodeLiveness {
       isSameRun && before.describedBy === report.describedBy ? before.description : undefined;
     const description = report.description ?? remembered;
     if (isStale || description === undefined) {
-      const nothing = { hasComeBack: false, hasNews: false, isFirst: false, superseded: poll.signal };
+      const nothing = {
+        hasComeBack: false,
+        hasNews: false,
+        isFirst: false,
+        hasNewKeys: false,
+        superseded: poll.signal,
+      };
       return { isStale, description, ...nothing };
     }
     before?.poll?.abort();
@@ -140,6 +150,7 @@ export class NodeLiveness {
       lastContactAt: unixSeconds(this.#clock),
       isReady: true,
       warmWorkers: report.warmWorkers,
+      ticketKeys: report.ticketKeys,
       sessions: this.#presentSessions(report, before),
       poll,
       hasHungUp: false,
@@ -166,6 +177,7 @@ export class NodeLiveness {
       hasComeBack: before === undefined || !before.isReady,
       hasNews: report.endedSessions.length > 0 || !hasSameAllocations(node, before),
       isFirst,
+      hasNewKeys: before !== undefined && [...report.ticketKeys].some((id) => !before.ticketKeys.has(id)),
       superseded: poll.signal,
     };
   }

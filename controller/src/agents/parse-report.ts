@@ -5,6 +5,7 @@ import {
   type DeviceReport,
   DeviceHealth,
   formatBytes,
+  isKeyId,
   maxDevicesPerNode,
   maxTicketLength,
   maxMemoryBytes,
@@ -24,6 +25,8 @@ import { cleanText } from "../domain/validate-claim.ts";
 
 /** The most sessions that an agent reports. */
 const maxSessions = 4096;
+/** The most ticket keys that it has. */
+const maxTicketKeys = 64;
 
 /**
  * Checks what an agent says.
@@ -65,6 +68,7 @@ export function checkReport(request: SyncRequest): AgentReport {
     knownRevision: checkCounter(request.knownRevision, "known revision"),
     knownTerm: checkCounter(request.knownTerm, "known term"),
     warmWorkers: request.warmWorkers,
+    ticketKeys: checkKeyIds(node, request.ticketKeyIds),
     describedBy: isDescribed ? checkCounter(request.describedBy, "sequence of the description") : sequence,
     description: isDescribed ? undefined : checkDescription(node, request),
     sessions,
@@ -78,6 +82,16 @@ export function checkReport(request: SyncRequest): AgentReport {
     })),
     isLeaving: request.leaving,
   };
+}
+
+function checkKeyIds(node: string, ids: readonly string[]): ReadonlySet<string> {
+  if (ids.length > maxTicketKeys) {
+    throw invalid(`node ${node} reports ${ids.length} ticket keys, more than ${maxTicketKeys}`);
+  }
+  if (!ids.every(isKeyId)) {
+    throw invalid(`node ${node} reports a ticket key whose id is not 16 hexadecimal digits`);
+  }
+  return new Set(ids);
 }
 
 function checkDescription(node: string, request: SyncRequest): NodeDescription {

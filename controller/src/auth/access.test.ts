@@ -113,6 +113,8 @@ const mayCallIt: Readonly<Record<string, readonly string[]>> = {
   "AccessService/ListTokens": chiefs,
   "AccessService/RevokeToken": chiefs,
   "AccessService/ListAudit": chiefs,
+  "AccessService/ListKeys": ["admin"],
+  "AccessService/RotateKey": ["admin"],
   "AccessService/CreateLoginCode": users,
   "PoolService/BackUp": ["admin"],
   "AgentService/Sync": ["agent"],
@@ -558,9 +560,8 @@ test("metrics name no tenant but the caller's, and all of them to an administrat
     const headers = { authorization: `Bearer ${token}` };
     const text = await (await fetch(`${pool.controller.url}/metrics`, { headers })).text();
     expect(text).toContain("millpond_nodes");
-    return [
-      ...new Set(Array.from(text.matchAll(/tenant="([^"]*)"/g), ([, tenant = ""]) => tenant)),
-    ].toSorted();
+    const named = Array.from(text.matchAll(/tenant="([^"]*)"/g), ([, tenant = ""]) => tenant);
+    return [...new Set(named)].toSorted();
   };
   expect(await tenantsIn(await secretOf("eve", "user", "team-b"))).toEqual(["team-b"]);
   expect(await tenantsIn(await secretOf("eves-chief", "tenant-admin", "team-b"))).toEqual(["team-b"]);
@@ -570,8 +571,7 @@ test("metrics name no tenant but the caller's, and all of them to an administrat
 
 test("text for people has nothing that turns lines around or hides", async () => {
   const { ann } = await startTenants();
-  const { claim } = await ann.claims.createClaim({
-    claim: { name: "a", owner: "ann\u202Eyrollam\u200B!\u2066" },
-  });
+  const owner = "ann\u202Eyrollam\u200B!\u2066";
+  const { claim } = await ann.claims.createClaim({ claim: { name: "a", owner } });
   expect(claim?.owner).toBe("ann yrollam ! ");
 });

@@ -80,6 +80,8 @@ const accessRules: Rules<typeof AccessService> = {
   createToken: { role: "tenant-admin", changes: ({ name }) => `token/${name}` },
   listTokens: { role: "tenant-admin", follower: "answers", reads: "lists" },
   revokeToken: { role: "tenant-admin", changes: ({ name }) => `token/${name}` },
+  listKeys: { role: "admin", follower: "answers" },
+  rotateKey: { role: "admin", changes: () => "signing-key" },
   listAudit: { role: "tenant-admin", follower: "answers", reads: "lists" },
   // It changes nothing in the pool, and the code logs in its creator.
   createLoginCode: { role: "user", follower: "answers" },

@@ -3,7 +3,8 @@
 // Logins of the web console. What a browser keeps is its token, sealed by a key that only controllers of this pool have:
 // so any of them, also one that was started since, takes up a login, and the page may do what the token may.
 
-import { createCipheriv, createDecipheriv, hkdfSync, type KeyObject, randomBytes } from "node:crypto";
+import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
+import type { DerivedSecret, KeyRing } from "./key-ring.ts";
 import { hashOf, isToken } from "./tokens.ts";
 
 /** A login ends after a working day, whatever its token. */
@@ -19,25 +20,21 @@ const nonceBytes = 12;
 const sealBytes = 16;
 
 export class LoginSessions {
-  readonly #key: Buffer;
+  readonly #keys: KeyRing;
   readonly #now: () => number;
   /** Tokens by the hash of the code that stands for them, oldest first. */
   readonly #codes = new Map<string, { readonly token: string; readonly expiresAt: number }>();
 
-  /**
-   * @param ticketKey The private key of the pool's tickets, of which another key is derived.
-   * @param now Unix seconds.
-   */
-  constructor(ticketKey: KeyObject, now: () => number) {
-    const secret = ticketKey.export({ format: "der", type: "pkcs8" });
-    this.#key = Buffer.from(hkdfSync("sha256", secret, "", "millpond console logins", 32));
+  /** @param now Unix seconds. */
+  constructor(keys: KeyRing, now: () => number) {
+    this.#keys = keys;
     this.#now = now;
   }
 
   /** The token as it may lie in a browser. */
   seal(token: string): string {
     const nonce = randomBytes(nonceBytes);
-    const cipher = createCipheriv("aes-256-gcm", this.#key, nonce);
+    const cipher = createCipheriv("aes-256-gcm", this.#keys.secret("console logins").secret, nonce);
     const said = JSON.stringify({ token, expiresAt: this.#now() + loginSeconds });
     return Buffer.concat([nonce, cipher.update(said, "utf8"), cipher.final(), cipher.getAuthTag()]).toString(
       "base64url",
@@ -50,16 +47,12 @@ export class LoginSessions {
     if (bytes.byteLength < nonceBytes + sealBytes) {
       return undefined;
     }
-    const decipher = createDecipheriv("aes-256-gcm", this.#key, bytes.subarray(0, nonceBytes), {
-      authTagLength: sealBytes,
-    });
-    decipher.setAuthTag(bytes.subarray(-sealBytes));
-    let said: string;
-    try {
-      const opened = decipher.update(bytes.subarray(nonceBytes, -sealBytes));
-      said = Buffer.concat([opened, decipher.final()]).toString("utf8");
-    } catch {
-      // The seal of another pool, or a forged one.
+    const said = this.#keys
+      .secrets("console logins", undefined)
+      .filter(({ retiresAt }) => retiresAt === null || this.#now() < retiresAt + loginSeconds)
+      .map((secret) => open(bytes, secret))
+      .find((opened) => opened !== undefined);
+    if (said === undefined) {
       return undefined;
     }
     const { token, expiresAt } = JSON.parse(said) as { readonly token: string; readonly expiresAt: number };
@@ -89,5 +82,19 @@ export class LoginSessions {
     const kept = this.#codes.get(hash);
     this.#codes.delete(hash);
     return kept !== undefined && kept.expiresAt > this.#now() ? kept.token : undefined;
+  }
+}
+
+/** Undefined where another key sealed it, of another pool or a forger's. */
+function open(bytes: Buffer, { secret }: DerivedSecret): string | undefined {
+  const decipher = createDecipheriv("aes-256-gcm", secret, bytes.subarray(0, nonceBytes), {
+    authTagLength: sealBytes,
+  });
+  decipher.setAuthTag(bytes.subarray(-sealBytes));
+  try {
+    const opened = decipher.update(bytes.subarray(nonceBytes, -sealBytes));
+    return Buffer.concat([opened, decipher.final()]).toString("utf8");
+  } catch {
+    return undefined;
   }
 }

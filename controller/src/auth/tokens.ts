@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { createHmac, hash, hkdfSync, type KeyObject, randomBytes, timingSafeEqual } from "node:crypto";
-import {
-  chmodSync,
-  closeSync,
-  fsyncSync,
-  linkSync,
-  openSync,
-  readFileSync,
-  rmSync,
-  writeSync,
-} from "node:fs";
+import { createHmac, hash, randomBytes, timingSafeEqual } from "node:crypto";
+import { chmodSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { millpondError } from "@millpond/api";
+import { makeFileOnce } from "@millpond/platform";
 import type { Caller, StoredRole } from "../domain/caller.ts";
 import type { ClaimRecord, TokenRecord } from "../domain/records.ts";
+import type { DerivedSecret, KeyRing } from "./key-ring.ts";
 
 /** The tokens that are there from the first: the one for `user` is an administrator's, the one for `agent` an agent's. */
 export type TokenFile = "user" | "agent";
@@ -32,7 +25,7 @@ export function tokenFileName(file: TokenFile): string {
 export function readOrMakeToken(directory: string, file: TokenFile): string {
   const path = join(directory, tokenFileName(file));
   try {
-    makeFile(path, `${makeSecret(file)}\n`);
+    makeFileOnce(path, `${makeSecret(file)}\n`);
     chmodSync(path, 0o600);
     const token = readFileSync(path, "utf8").trim();
     if (!isToken(token)) {
@@ -50,24 +43,6 @@ export function readOrMakeToken(directory: string, file: TokenFile): string {
 /** Whether the text can be a token: long enough, and fit for a header. */
 export function isToken(text: string): boolean {
   return /^[\x21-\x7e]{16,256}$/.test(text);
-}
-
-/** Makes a file whole or not at all; leaves one that exists. */
-function makeFile(path: string, content: string): void {
-  const draft = `${path}.${randomBytes(6).toString("hex")}`;
-  const file = openSync(draft, "wx", 0o600);
-  try {
-    writeSync(file, content);
-    fsyncSync(file);
-    linkSync(draft, path);
-  } catch (error) {
-    if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) {
-      throw error;
-    }
-  } finally {
-    closeSync(file);
-    rmSync(draft, { force: true });
-  }
 }
 
 /** A token that is known without the store. */
@@ -146,30 +121,40 @@ type TokenClaim = Pick<ClaimRecord, "name" | "tenant" | "createdAt">;
 
 /**
  * Tokens of programs, each of one claim. They are derived from the claim by a key that only controllers of this pool have,
- * so none is kept, and none outlives its claim: what it sees is that claim, and no later one of the same name.
+ * so none is kept, and none outlives its claim: what it sees is that claim, and no later one of the same name. After a
+ * rotation, tokens of an earlier key are valid for claims that existed when it retired.
  */
 export class ClaimTokens {
-  readonly #key: Buffer;
+  readonly #keys: KeyRing;
 
-  /** @param ticketKey The private key of the pool's tickets, of which another key is derived. */
-  constructor(ticketKey: KeyObject) {
-    const secret = ticketKey.export({ format: "der", type: "pkcs8" });
-    this.#key = Buffer.from(hkdfSync("sha256", secret, "", "millpond claim tokens", 32));
+  constructor(keys: KeyRing) {
+    this.#keys = keys;
   }
 
   make({ name, tenant, createdAt }: TokenClaim): string {
-    const said = `${name}.${tenant}.${createdAt}`;
-    return `mp-claim-${said}.${this.#seal(said)}`;
+    const secret = this.#keys.secret("claim tokens");
+    const said = `${name}.${tenant}.${createdAt}.${secret.id}`;
+    return `mp-claim-${said}.${sealOf(said, secret)}`;
   }
 
   /** Undefined where it is none of ours. */
-  verify(secret: string): Caller | undefined {
-    const match = /^mp-claim-(([a-z0-9-]{1,63})\.([a-z0-9-]{1,63})\.(\d{1,15}))\.([\w-]{43})$/.exec(secret);
+  verify(token: string): Caller | undefined {
+    const match =
+      /^mp-claim-(([a-z0-9-]{1,63})\.([a-z0-9-]{1,63})\.(\d{1,15})(?:\.([0-9a-f]{16}))?)\.([\w-]{43})$/.exec(
+        token,
+      );
     if (match === null) {
       return undefined;
     }
-    const [, said = "", name = "", tenant = "", createdAt = "", seal = ""] = match;
-    if (!timingSafeEqual(Buffer.from(this.#seal(said)), Buffer.from(seal))) {
+    const [, said = "", name = "", tenant = "", createdAt = "", id, seal = ""] = match;
+    const isOurs = this.#keys
+      .secrets("claim tokens", id)
+      .some(
+        (secret) =>
+          (secret.retiresAt === null || Number(createdAt) <= secret.retiresAt) &&
+          timingSafeEqual(Buffer.from(sealOf(said, secret)), Buffer.from(seal)),
+      );
+    if (!isOurs) {
       return undefined;
     }
     return {
@@ -180,10 +165,11 @@ export class ClaimTokens {
       claim: { name, createdAt: Number(createdAt) },
     };
   }
+}
 
-  #seal(said: string): string {
-    return createHmac("sha256", this.#key).update(said).digest("base64url");
-  }
+/** The code that authenticates what a token says, with a derived secret. */
+export function sealOf(said: string, { secret }: DerivedSecret): string {
+  return createHmac("sha256", secret).update(said).digest("base64url");
 }
 
 /** The token of a header `Authorization: Bearer <token>`; undefined where it carries none. */

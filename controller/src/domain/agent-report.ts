@@ -75,6 +75,8 @@ export interface AgentReport {
   /** The highest term that the agent has seen. */
   readonly knownTerm: number;
   readonly warmWorkers: number;
+  /** Ids of the ticket keys that the agent has; empty: it has had no answer yet, or is of an earlier release. */
+  readonly ticketKeys: ReadonlySet<string>;
   /** Sequence of the call that described the node: this one, or an earlier one; 0: this one, which has no sequence. */
   readonly describedBy: number;
   /** Undefined: as in an earlier call. */

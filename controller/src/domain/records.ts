@@ -163,6 +163,23 @@ export interface TokenRecord {
   readonly revision: number;
 }
 
+/** A key that signs tickets. */
+export interface SigningKeyRecord {
+  /** See `ticketKeyId`. */
+  readonly id: string;
+  /** As `parseTicketPublicKey` reads it. */
+  readonly publicKey: string;
+  /** The private half, PKCS #8, DER, sealed with the pool key, base64; empty: nothing is derived from it any longer. */
+  readonly sealed: string;
+  readonly createdAt: number;
+  /** Tickets signed with it are refused from then on; null: it is the current one. */
+  readonly retiresAt: number | null;
+  /** Nothing that it signed, or that is derived from it, is accepted. */
+  readonly isRevoked: boolean;
+  /** Revision at which it was created; 0: with the state. */
+  readonly revision: number;
+}
+
 /**
  * A node that was removed from the pool. It stays recorded, because its agent's earlier tokens are no longer valid for it.
  */

@@ -30,10 +30,20 @@ const userToken = "user-of-all-controllers";
 const agentToken = "agent-of-all-controllers";
 const why = missingPostgres === undefined ? "" : ` (${missingPostgres})`;
 
+const keyFiles = new Map<string, string>();
+
+/** The controllers of a database have one pool key. */
+function keyFileOf(storeUrl: string): string {
+  const file = keyFiles.get(storeUrl) ?? join(makeTestDirectory(), "pool.key");
+  keyFiles.set(storeUrl, file);
+  return file;
+}
+
 async function start(storeUrl: string, options: Partial<ControllerOptions> = {}): Promise<Controller> {
   const controller = await startController({
     stateDirectory: makeTestDirectory(),
     storeUrl,
+    keyFile: keyFileOf(storeUrl),
     ...options,
     listen: "127.0.0.1:0",
     userTokens: [userToken],

@@ -98,6 +98,10 @@ export async function sync(
     if (hasNews || admission.isFirst) {
       pool.noteTicketsOf(node);
     }
+    if (admission.hasNewKeys) {
+      // Tickets may wait for it.
+      pool.nodeWatchers.wake(node);
+    }
     pool.touch();
     if (report.isLeaving) {
       await leave(pool, node);

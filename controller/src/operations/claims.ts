@@ -2,28 +2,15 @@
 
 // What users do with claims.
 
-import { randomBytes, randomUUID, type KeyObject } from "node:crypto";
-import {
-  maxSessionsPerDevice,
-  millpondError,
-  quote,
-  reason,
-  refusal,
-  signTicket,
-  signViewTicket,
-  ticketLifetimeSeconds,
-} from "@millpond/api";
-import { ticketSpec } from "./adopt-sessions.ts";
-import { openSessions, unusedTickets } from "../domain/observed-state.ts";
+import { randomBytes } from "node:crypto";
+import { millpondError, quote, reason, refusal } from "@millpond/api";
 import { currentCall } from "../state/audit.ts";
-import { unixSeconds } from "../timers/clock.ts";
 import { concludeNotice, endClaim } from "../reconcile/claim-lifecycle.ts";
 import { seesAll, type Sight } from "../auth/visibility.ts";
-import { type AllocationRecord, type ClaimRecord, isLive } from "../domain/records.ts";
+import { type ClaimRecord, isLive } from "../domain/records.ts";
 import type { Transaction } from "../state/transaction.ts";
 import { versionOf } from "../pool/claim-views.ts";
 import { type Pool, type ResizeRefusal } from "../pool/pool.ts";
-import type { ClientFacts } from "../agents/node-liveness.ts";
 import {
   type AskedSizes,
   beginResize,
@@ -32,7 +19,6 @@ import {
   refuseImpossible,
   resizeEvents,
 } from "../reconcile/resize.ts";
-import { usableSizes } from "../domain/session-sizes.ts";
 import { refuseTooManyDormant, refuseTooManyWaiting } from "./claim-limits.ts";
 import { toRequest } from "../domain/to-scheduler-claim.ts";
 import { type ClaimSpec, defaultQueueName, defaultTenantName } from "../domain/claim-spec.ts";
@@ -179,100 +165,6 @@ async function wakeClaim(pool: Pool, name: string, told?: ToldDevices): Promise<
   });
 }
 
-export interface Ticket {
-  readonly ticket: string;
-  readonly agentUrl: string;
-  readonly session: string;
-}
-
-/**
- * Makes a ticket for one session.
- *
- * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_CLAIM_NOT_BOUND, MILLPOND_E_CLAIM_ENDED, MILLPOND_E_NODE_NOT_READY,
- *   MILLPOND_E_DEVICE_UNHEALTHY, MILLPOND_E_TOO_MANY_SESSIONS
- */
-export async function createTicket(
-  pool: Pool,
-  key: KeyObject,
-  name: string,
-  client: ClientFacts,
-  sees: Sight = seesAll,
-): Promise<Ticket> {
-  // Between changes, so that none that ends the claim is under way and believes that there is no ticket.
-  return await pool.ledger.read(() => {
-    const claim = requireClaim(pool, name, sees);
-    // First: a retry because the node is not ready still shows that the claim is in use.
-    renew(pool, claim);
-    const allocation = requireAllocation(pool, claim);
-    const { agentUrl } = requireReadyNode(pool, allocation).description;
-    refuseTooManySessions(pool, allocation);
-    const session = randomUUID();
-    const issued = unixSeconds(pool.clock);
-    const ticket = signTicket(
-      {
-        session,
-        claim: name,
-        tenant: claim.tenant,
-        ...ticketGrant(allocation),
-        ...(allocation.sizeRevision === 0 ? {} : { sizeRevision: allocation.sizeRevision }),
-        serviceClass: claim.serviceClass,
-        ...(claim.priority === 0 ? {} : { priority: claim.priority }),
-        ...(claim.lazyIdleSeconds === 0 ? {} : { parkAfterSeconds: claim.lazyIdleSeconds }),
-        ...ticketSpec(claim, allocation.devices.length),
-        term: pool.ledger.term,
-        order: pool.nextOrder(),
-        issued,
-        expires: issued + ticketLifetimeSeconds,
-      },
-      key,
-    );
-    pool.liveness.expectSession(session, { epoch: allocation.epoch, node: allocation.node, client });
-    pool.markTicketed(allocation);
-    return { ticket, agentUrl, session };
-  });
-}
-
-/** What lets a program ask the agent of a node about a claim. */
-export interface View {
-  readonly claim: ClaimRecord;
-  /** Absent while the claim is not bound, or its node's agent is not in contact. */
-  readonly pass?: Pick<Ticket, "ticket" | "agentUrl">;
-}
-
-/**
- * Reads a claim and makes a view ticket for it. A viewer does not use the claim: no lease is renewed.
- *
- * @throws MILLPOND_E_NOT_FOUND
- */
-export function viewClaim(pool: Pool, key: KeyObject, name: string, sees: Sight = seesAll): View {
-  const claim = requireClaim(pool, name, sees);
-  const allocation = isLive(claim) ? pool.ledger.allocations.ofClaim(name) : undefined;
-  const presence = allocation === undefined ? undefined : pool.liveness.of(allocation.node);
-  if (allocation === undefined || presence === undefined || !presence.isReady) return { claim };
-  const issued = unixSeconds(pool.clock);
-  const grant = {
-    claim: name,
-    ...ticketGrant(allocation),
-    term: pool.ledger.term,
-    order: pool.nextOrder(),
-    issued,
-    expires: issued + ticketLifetimeSeconds,
-  };
-  return { claim, pass: { ticket: signViewTicket(grant, key), agentUrl: presence.description.agentUrl } };
-}
-
-function ticketGrant(allocation: AllocationRecord) {
-  return {
-    node: allocation.node,
-    epoch: allocation.epoch,
-    devices: usableSizes(allocation).map(({ uuid, memoryBytes, computePercent }) => ({
-      uuid,
-      memoryBytes: Number(memoryBytes),
-      computePercent,
-    })),
-  };
-}
-
 /**
  * Ends a claim; one that has ended already is no error.
  *
@@ -388,14 +280,15 @@ function notFound(pool: Pool, name: string): never {
   throw millpondError("MILLPOND_E_NOT_FOUND", `there is no claim ${quote(name)}`);
 }
 
-function hasEnded({ name, reason: why }: ClaimRecord) {
+export function hasEnded({ name, reason: why }: ClaimRecord) {
   return refusal(
     "MILLPOND_E_CLAIM_ENDED",
     reason("claim-ended", { claim: name, reason: why ?? reason("not-planned-yet") }),
   );
 }
 
-function renew(pool: Pool, claim: ClaimRecord): void {
+/** Keeps a live claim for as long as its lease. */
+export function renew(pool: Pool, claim: ClaimRecord): void {
   if (isLive(claim)) {
     pool.leases.renew(claim.name, claim.leaseSeconds);
   }
@@ -485,67 +378,4 @@ function freeRank(transaction: Transaction, gang: string): number {
     rank += 1;
   }
   return rank;
-}
-
-function requireAllocation(pool: Pool, claim: ClaimRecord): AllocationRecord {
-  if (!isLive(claim)) {
-    throw hasEnded(claim);
-  }
-  const allocation = pool.ledger.allocations.ofClaim(claim.name);
-  if (allocation === undefined) {
-    const isDormant = claim.state === "dormant";
-    const why = isDormant ? claim.reason : pool.waiting.of(claim.name)?.reason;
-    throw refusal(
-      "MILLPOND_E_CLAIM_NOT_BOUND",
-      reason(isDormant ? "claim-dormant" : "claim-waits", {
-        claim: claim.name,
-        reason: why ?? reason("not-planned-yet"),
-      }),
-    );
-  }
-  return allocation;
-}
-
-/**
- * What the agent, which counts exactly, would refuse anyhow. What ended a moment ago may not have been reported yet, so
- * here there is room for as many again.
- */
-function refuseTooManySessions(pool: Pool, allocation: AllocationRecord): void {
-  const { claim, epoch, devices } = allocation;
-  const observed = pool.observe();
-  const open = openSessions(observed, allocation);
-  const unused = unusedTickets(observed, epoch);
-  const limit = maxSessionsPerDevice * devices.length;
-  if (open + unused >= 2 * limit) {
-    throw millpondError(
-      "MILLPOND_E_TOO_MANY_SESSIONS",
-      `the claim ${claim} has ${open} sessions and ${unused} tickets that may still open one; with ${devices.length} vGPU${devices.length === 1 ? "" : "s"} it may have ${limit} sessions`,
-    );
-  }
-}
-
-function requireReadyNode(pool: Pool, allocation: AllocationRecord) {
-  const { node, claim } = allocation;
-  const liveness = pool.liveness.of(node);
-  if (liveness === undefined || !liveness.isReady) {
-    const since =
-      liveness === undefined
-        ? "since the controller started"
-        : `for ${Math.round((pool.clock.monotonicMs() - liveness.lastContactMs) / 1000)} s`;
-    throw millpondError(
-      "MILLPOND_E_NODE_NOT_READY",
-      `node ${node} of claim ${claim} has been silent ${since}`,
-    );
-  }
-  const uuids = new Set(allocation.devices.map(({ uuid }) => uuid));
-  const ill = pool.ledger.nodes
-    .get(node)
-    ?.devices.find(({ uuid, isHealthy }) => uuids.has(uuid) && !isHealthy);
-  if (ill !== undefined) {
-    throw millpondError(
-      "MILLPOND_E_DEVICE_UNHEALTHY",
-      `device ${node}/${ill.index} of claim ${claim} is unhealthy: ${ill.healthReason}`,
-    );
-  }
-  return liveness;
 }

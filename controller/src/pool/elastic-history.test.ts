@@ -11,7 +11,8 @@ import * as fc from "fast-check";
 import { pino } from "pino";
 import { expect, test } from "vitest";
 import { type Desired, sync } from "../operations/agent-sync.ts";
-import { createClaim, createTicket, resizeClaim, waitClaim } from "../operations/claims.ts";
+import { createClaim, resizeClaim, waitClaim } from "../operations/claims.ts";
+import { createTicket } from "../operations/tickets.ts";
 import { Pool } from "./pool.ts";
 import { checkReport } from "../agents/parse-report.ts";
 import { areWithin, usableSizes } from "../domain/session-sizes.ts";
@@ -239,7 +240,10 @@ class History {
       }
       case "ticket": {
         const client = { host: "", pid: 1, program: "" };
-        const { ticket } = await createTicket(pool, privateKey, step.name, client);
+        const { ticket } = await createTicket(pool, { signer: () => privateKey }, step.name, {
+          client,
+          signal: new AbortController().signal,
+        });
         const payload = Buffer.from(ticket.split(".")[1] ?? "", "base64url").toString("utf8");
         this.#tickets.push(JSON.parse(payload) as Ticket);
         return;

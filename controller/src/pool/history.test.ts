@@ -9,7 +9,8 @@ import * as fc from "fast-check";
 import { pino } from "pino";
 import { expect, test } from "vitest";
 import { sync } from "../operations/agent-sync.ts";
-import { createClaim, createTicket, releaseClaim } from "../operations/claims.ts";
+import { createClaim, releaseClaim } from "../operations/claims.ts";
+import { createTicket } from "../operations/tickets.ts";
 import { generateKeyPairSync } from "node:crypto";
 import { Ledger } from "../state/ledger.ts";
 import { type Conclusion, Pool } from "./pool.ts";
@@ -125,7 +126,10 @@ async function play(pool: Pool, reports: Reports, step: Step): Promise<unknown> 
     case "release":
       return await releaseClaim(pool, step.name);
     case "ticket":
-      return await createTicket(pool, privateKey, step.name, { host: "", pid: 1, program: "" });
+      return await createTicket(pool, { signer: () => privateKey }, step.name, {
+        client: { host: "", pid: 1, program: "" },
+        signal: new AbortController().signal,
+      });
     case "report":
       return await reports.send(pool, step);
     case "remove":

@@ -5,20 +5,27 @@ import { parseBearer } from "../auth/tokens.ts";
 import { authorizationKey } from "../auth/call-headers.ts";
 import type { LoginSessions } from "../auth/login-sessions.ts";
 import type { ServiceMethods } from "./service-methods.ts";
-import type { AuditRecord, TokenRecord } from "../domain/records.ts";
+import type { AuditRecord, SigningKeyRecord, TokenRecord } from "../domain/records.ts";
+import { listKeys, rotateKey } from "../operations/signing-keys.ts";
 import { createToken, listTokens, revokeToken } from "../operations/tokens.ts";
 import { callerOf } from "../auth/visibility.ts";
 import type { Pool } from "../pool/pool.ts";
+import type { PoolKey } from "../state/pool-key.ts";
 import type { Store } from "../state/store.ts";
 import { checkRange } from "../domain/validate-claim.ts";
 
 const defaultRecords = 100;
 const maxRecords = 1000;
 
+export interface AccessParts {
+  readonly store: Store;
+  readonly sessions: LoginSessions;
+  readonly poolKey: PoolKey;
+}
+
 export function makeAccessService(
   pool: Pool,
-  store: Store,
-  sessions: LoginSessions,
+  { store, sessions, poolKey }: AccessParts,
 ): ServiceMethods<typeof AccessService> {
   return {
     async createToken({ name, role, tenant, node, lifetimeSeconds }, context) {
@@ -39,6 +46,14 @@ export function makeAccessService(
     async revokeToken({ name }, context) {
       await revokeToken(pool, callerOf(context), parseName(name, "token name"));
       return {};
+    },
+
+    async listKeys() {
+      return { keys: listKeys(pool).map(toSigningKey) };
+    },
+
+    async rotateKey({ revoke }) {
+      return { key: toSigningKey(await rotateKey(pool, poolKey, { isRevoking: revoke })) };
     },
 
     async createLoginCode(_request, { values }) {
@@ -66,6 +81,17 @@ export function makeAccessService(
 function toAuditRecord(record: AuditRecord, tenant: string) {
   const chained = tenant === "" ? record : { ...record, previousHash: "", hash: "" };
   return { ...chained, id: BigInt(record.id), at: BigInt(record.at) };
+}
+
+function toSigningKey({ id, createdAt, retiresAt, isRevoked, sealed, publicKey }: SigningKeyRecord) {
+  return {
+    id,
+    createdAt: BigInt(createdAt),
+    retiresAt: BigInt(retiresAt ?? 0),
+    revoked: isRevoked,
+    derives: sealed !== "",
+    publicKey,
+  };
 }
 
 function toToken({ name, role, tenant, node, createdAt, expiresAt, createdBy }: TokenRecord) {

@@ -6,23 +6,24 @@ import type { ReadTicket } from "../operations/adopt-sessions.ts";
 import { sync } from "../operations/agent-sync.ts";
 import { callerOf } from "../auth/visibility.ts";
 import { toAllocation } from "./to-proto.ts";
+import type { KeyRing } from "../auth/key-ring.ts";
 import type { Pool } from "../pool/pool.ts";
 import { checkReport } from "../agents/parse-report.ts";
 
 export interface AgentServiceFacts {
   readonly version: string;
-  /** SPKI, DER, base64. */
-  readonly ticketPublicKey: string;
+  readonly keys: KeyRing;
   readonly readTicket: ReadTicket;
 }
 
 export function makeAgentService(
   pool: Pool,
-  { version, ticketPublicKey, readTicket }: AgentServiceFacts,
+  { version, keys, readTicket }: AgentServiceFacts,
 ): ServiceMethods<typeof AgentService> {
   return {
     async sync(request, { values, signal }) {
       const desired = await sync(pool, checkReport(request), callerOf({ values }), signal, readTicket);
+      const accepted = keys.accepted();
       const { revision, allocations, order, clearedFaults, describedBy } = desired;
       return {
         revision: BigInt(revision),
@@ -31,7 +32,12 @@ export function makeAgentService(
         order: BigInt(order),
         describedBy: BigInt(describedBy),
         clearedFaults: Array.from(clearedFaults, ([uuid, fault]) => ({ uuid, fault: BigInt(fault) })),
-        ticketPublicKey,
+        ticketPublicKey: accepted[0]?.publicKey ?? "",
+        ticketKeys: accepted.map(({ id, publicKey, retiresAt }) => ({
+          id,
+          publicKey,
+          acceptedUntil: BigInt(retiresAt ?? 0),
+        })),
         controller: pool.ledger.identity,
         controllerVersion: version,
       };

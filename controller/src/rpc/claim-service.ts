@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { KeyObject } from "node:crypto";
 import { create, equals } from "@bufbuild/protobuf";
 import {
   type Claim,
@@ -17,14 +16,14 @@ import { claimsByArrival, waitingPositions } from "../pool/claim-views.ts";
 import { type ClaimRecord, isLive } from "../domain/records.ts";
 import {
   createClaim,
-  createTicket,
   releaseClaim,
   requireClaim,
   resizeClaim,
-  viewClaim,
   waitClaim,
   yieldClaim,
 } from "../operations/claims.ts";
+import { createTicket, viewClaim } from "../operations/tickets.ts";
+import type { KeyRing } from "../auth/key-ring.ts";
 import type { ProgramTokens } from "../auth/program-tokens.ts";
 import type { ClaimTokens } from "../auth/tokens.ts";
 import { defaultTenantName } from "../domain/claim-spec.ts";
@@ -38,14 +37,14 @@ const maxWaitSeconds = 60;
 
 export interface ClaimCredentials {
   /** Signs tickets. */
-  readonly ticketKey: KeyObject;
+  readonly keys: KeyRing;
   readonly claimTokens: ClaimTokens;
   readonly programTokens: ProgramTokens;
 }
 
 export function makeClaimService(
   pool: Pool,
-  { ticketKey, claimTokens, programTokens }: ClaimCredentials,
+  { keys, claimTokens, programTokens }: ClaimCredentials,
 ): ServiceMethods<typeof ClaimService> {
   const show = (claim: ClaimRecord, context: CallContext, positions?: ReadonlyMap<string, number>) =>
     toClaim(pool, claim, mayKnowOf(callerOf(context)), positions);
@@ -84,7 +83,11 @@ export function makeClaimService(
 
     async createTicket({ claim, clientHost, clientPid, program }, context) {
       const client = { host: cleanText(clientHost), pid: clientPid, program: cleanText(program) };
-      return await createTicket(pool, ticketKey, claimName(claim), client, sightOf(callerOf(context)));
+      return await createTicket(pool, keys, claimName(claim), {
+        client,
+        signal: context.signal,
+        sees: sightOf(callerOf(context)),
+      });
     },
 
     async createClaimToken({ name }, context) {
@@ -103,7 +106,7 @@ export function makeClaimService(
 
     viewClaim({ name }, context) {
       const sees = sightOf(callerOf(context));
-      const { claim, pass } = viewClaim(pool, ticketKey, claimName(name), sees);
+      const { claim, pass } = viewClaim(pool, keys, claimName(name), sees);
       return {
         claim: show(claim, context),
         ...(pass !== undefined && { viewTicket: pass.ticket, agentUrl: pass.agentUrl }),

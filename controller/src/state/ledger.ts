@@ -12,7 +12,13 @@ import { partOf, Totals } from "./totals.ts";
 import { isLoss, termIsOver } from "./store-errors.ts";
 import { type Base, Transaction } from "./transaction.ts";
 import type { Restoration, Store, StoreChanges, StoredState } from "./store.ts";
-import type { ClaimRecord, NodeRecord, RemovedNodeRecord, TokenRecord } from "../domain/records.ts";
+import type {
+  ClaimRecord,
+  NodeRecord,
+  RemovedNodeRecord,
+  SigningKeyRecord,
+  TokenRecord,
+} from "../domain/records.ts";
 
 /**
  * The committed state in memory, always equal to the store. It changes by transactions, one after the other; the effects of
@@ -34,6 +40,7 @@ export class Ledger<C, S> implements Base {
   readonly #tenants: Map<string, TenantSpec>;
   readonly #tokens: Map<string, TokenRecord>;
   readonly #tokensByHash: Map<string, TokenRecord>;
+  readonly #signingKeys: Map<string, SigningKeyRecord>;
   readonly #changes: ChangeQueue<C, S>;
   #revision: number;
   #epoch: number;
@@ -66,6 +73,7 @@ export class Ledger<C, S> implements Base {
     this.#tenants = new Map(state.tenants.map((tenant) => [tenant.name, tenant]));
     this.#tokens = new Map(state.tokens.map((token) => [token.name, token]));
     this.#tokensByHash = new Map(state.tokens.map((token) => [token.hash, token]));
+    this.#signingKeys = new Map(state.signingKeys.map((key) => [key.id, key]));
     for (const allocation of state.allocations) {
       const { claim, node } = allocation;
       const part = partOf(allocation, this.claims.get(claim), this.#nodes.get(node));
@@ -148,6 +156,10 @@ export class Ledger<C, S> implements Base {
     return this.#tokens;
   }
 
+  get signingKeys(): ReadonlyMap<string, SigningKeyRecord> {
+    return this.#signingKeys;
+  }
+
   /** @param hash SHA-256, hexadecimal. */
   tokenByHash(hash: string): TokenRecord | undefined {
     return this.#tokensByHash.get(hash);
@@ -173,7 +185,7 @@ export class Ledger<C, S> implements Base {
 
   async #commit(transaction: Transaction, calls: readonly AuditedCall[]): Promise<void> {
     const { revision, epoch, claims, allocations, nodes, removedNodes } = transaction;
-    const { queues, tenants, tokens, events, usage } = transaction;
+    const { queues, tenants, tokens, signingKeys, events, usage } = transaction;
     const firsts = calls.filter(({ isWritten }) => !isWritten);
     const changes: StoreChanges = {
       revision,
@@ -191,6 +203,7 @@ export class Ledger<C, S> implements Base {
       tokens: present(tokens),
       // A changed token is removed and added again: stores only know new ones.
       removedTokens: [...tokens.keys()].filter((name) => this.#tokens.has(name)),
+      signingKeys: present(signingKeys),
       audit: [...transaction.audit, ...firsts.map((call) => call.toEntry(transaction.now, "ok"))],
       usage,
       events,
@@ -246,6 +259,7 @@ export class Ledger<C, S> implements Base {
     for (const token of present(tokens)) {
       this.#tokensByHash.set(token.hash, token);
     }
+    merge(this.#signingKeys, transaction.signingKeys);
     this.#revision = revision;
     this.#epoch = epoch;
     this.#lastEvent = events.at(-1)?.id ?? this.#lastEvent;

@@ -11,6 +11,7 @@ import type {
   EventRecord,
   NodeRecord,
   RemovedNodeRecord,
+  SigningKeyRecord,
   TokenRecord,
   UsageRecord,
 } from "../domain/records.ts";
@@ -45,8 +46,6 @@ export interface Backup {
 export interface StoredState {
   /** UUID of this state. */
   readonly identity: string;
-  /** Ed25519, PKCS #8, DER. */
-  readonly ticketKey: Uint8Array;
   readonly revision: number;
   readonly epoch: number;
   /** Undefined: it never was. */
@@ -61,6 +60,8 @@ export interface StoredState {
   readonly queues: readonly QueueSpec[];
   readonly tenants: readonly TenantSpec[];
   readonly tokens: readonly TokenRecord[];
+  /** In order of their creation. */
+  readonly signingKeys: readonly SigningKeyRecord[];
 }
 
 /** An atomic change of the state. */
@@ -90,6 +91,8 @@ export interface StoreChanges {
   /** New ones; a changed one is also among the removed ones, which are applied first. */
   readonly tokens: readonly TokenRecord[];
   readonly removedTokens: readonly string[];
+  /** New and changed ones; none is removed. */
+  readonly signingKeys: readonly SigningKeyRecord[];
   /** New ones. */
   readonly audit: readonly AuditEntry[];
   /** New ones. */

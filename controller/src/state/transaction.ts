@@ -14,6 +14,7 @@ import type {
   EventRecord,
   NodeRecord,
   RemovedNodeRecord,
+  SigningKeyRecord,
   TokenRecord,
   UsageRecord,
 } from "../domain/records.ts";
@@ -31,6 +32,8 @@ export interface Base {
   readonly queues: ReadonlyMap<string, QueueSpec>;
   readonly tenants: ReadonlyMap<string, TenantSpec>;
   readonly tokens: ReadonlyMap<string, TokenRecord>;
+  /** By id, in order of their creation. */
+  readonly signingKeys: ReadonlyMap<string, SigningKeyRecord>;
   /** Revision of the last change. */
   readonly revision: number;
   /** The last epoch that was assigned. */
@@ -66,6 +69,7 @@ export class Transaction {
   readonly queues = new WriteSet<string, QueueSpec>();
   readonly tenants = new WriteSet<string, TenantSpec>();
   readonly tokens = new WriteSet<string, TokenRecord>();
+  readonly signingKeys = new WriteSet<string, SigningKeyRecord>();
   /** Audit records of calls that change nothing else. */
   readonly audit: AuditEntry[] = [];
   readonly events: EventRecord[] = [];
@@ -105,6 +109,7 @@ export class Transaction {
     putAll(transaction.queues, changes.queues, ({ name }) => name, changes.removedQueues);
     putAll(transaction.tenants, changes.tenants, ({ name }) => name, changes.removedTenants);
     putAll(transaction.tokens, changes.tokens, ({ name }) => name, changes.removedTokens);
+    putAll(transaction.signingKeys, changes.signingKeys, ({ id }) => id, []);
     transaction.events.push(...changes.events);
     return transaction;
   }
@@ -333,6 +338,10 @@ export class Transaction {
     return readAll(this.tokens, this.#base.tokens);
   }
 
+  allSigningKeys(): SigningKeyRecord[] {
+    return readAll(this.signingKeys, this.#base.signingKeys);
+  }
+
   addEvent(kind: string, subject: string, detail: Reason): void {
     const id = this.#base.lastEvent + this.events.length + 1;
     this.events.push({ id, at: this.now, kind, subject, detail });
@@ -371,8 +380,8 @@ export class Transaction {
   }
 
   #writeSets(): readonly Pick<WriteSet<never, never>, "mark" | "rollback">[] {
-    const { claims, allocations, nodes, removedNodes, queues, tenants, tokens } = this;
-    return [claims, allocations.changes, nodes, removedNodes, queues, tenants, tokens];
+    const { claims, allocations, nodes, removedNodes, queues, tenants, tokens, signingKeys } = this;
+    return [claims, allocations.changes, nodes, removedNodes, queues, tenants, tokens, signingKeys];
   }
 
   #logs(): readonly { length: number }[] {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A backup is one file: the database of the state directory as it was at a moment, and in a table of its own the tokens and
-// the authority that are files beside it.
+// the authority that are files beside it, sealed with the pool key, which is not in the backup.
 
 import {
   chmodSync,
@@ -19,21 +19,36 @@ import { basename, dirname, join } from "node:path";
 import { backup, DatabaseSync } from "node:sqlite";
 import { errorCodeOf, millpondError } from "@millpond/api";
 import { integer } from "./rows.ts";
+import { PoolKey, poolKeyPath } from "../state/pool-key.ts";
 import type { Backup } from "../state/store.ts";
 import { databaseFileName, openStopped } from "./state-file.ts";
 
+/** The purpose with which a file is sealed. */
+export function filePurpose(path: string): string {
+  return `file/${path}`;
+}
+
 /** Files of a state directory that a pool cannot go on without: agents know its authority and their token. */
 const filesBeside = /^(?:[a-z-]+\.token|tls\/[^/]+)$/;
+
+export interface BackupOptions {
+  /** The state directory. */
+  readonly directory: string;
+  readonly poolKey: PoolKey;
+  /** A file that does not exist. */
+  readonly to: string;
+}
 
 /**
  * Writes a backup of an open database, while it is being written to: the backup has what had been committed when it was
  * done.
  *
- * @param directory The state directory.
- * @param to A file that is not there.
  * @throws MILLPOND_E_ALREADY_EXISTS, MILLPOND_E_STATE_FULL, MILLPOND_E_INVALID
  */
-export async function writeBackup(source: DatabaseSync, directory: string, to: string): Promise<Backup> {
+export async function writeBackup(
+  source: DatabaseSync,
+  { directory, poolKey, to }: BackupOptions,
+): Promise<Backup> {
   if (existsSync(to)) {
     throw millpondError("MILLPOND_E_ALREADY_EXISTS", `${to} exists, and backups overwrite nothing`, {
       remedy: "Name another file, or remove it.",
@@ -41,10 +56,10 @@ export async function writeBackup(source: DatabaseSync, directory: string, to: s
   }
   const making = join(dirname(to), `.${basename(to)}.${process.pid}`);
   try {
-    // Before SQLite would make it readable for all: it holds keys.
+    // Before SQLite would make it readable for all: it holds names of users and claims.
     closeSync(openSync(making, "wx", 0o600));
     await backup(source, making);
-    const revision = addFiles(making, directory);
+    const revision = addFiles(making, directory, poolKey);
     flush(making);
     renameSync(making, to);
     flush(dirname(to));
@@ -58,18 +73,18 @@ export async function writeBackup(source: DatabaseSync, directory: string, to: s
 /** Makes a backup of the state directory of a controller that does not run. */
 export async function backUpStopped(directory: string, to: string): Promise<Backup> {
   using source = openStopped(directory);
-  return await writeBackup(source, directory, to);
+  return await writeBackup(source, { directory, poolKey: PoolKey.read(poolKeyPath(directory)), to });
 }
 
 /** @returns The revision of the state in it. */
-function addFiles(path: string, directory: string): number {
+function addFiles(path: string, directory: string, poolKey: PoolKey): number {
   using database = new DatabaseSync(path);
   // One file, whole by itself.
   database.exec("PRAGMA journal_mode = DELETE");
-  database.exec("CREATE TABLE backup_files (path TEXT PRIMARY KEY, content BLOB NOT NULL) STRICT");
-  const insert = database.prepare("INSERT INTO backup_files VALUES (?, ?)");
+  database.exec("CREATE TABLE sealed_files (path TEXT PRIMARY KEY, content BLOB NOT NULL) STRICT");
+  const insert = database.prepare("INSERT INTO sealed_files VALUES (?, ?)");
   for (const file of listFiles(directory)) {
-    insert.run(file, readFileSync(join(directory, file)));
+    insert.run(file, poolKey.seal(filePurpose(file), readFileSync(join(directory, file))));
   }
   return integer(database.prepare("SELECT revision FROM pool").get() ?? {}, "revision");
 }

@@ -11,6 +11,7 @@ import {
   fromEvent,
   fromNode,
   fromRemovedNode,
+  fromSigningKey,
   fromToken,
   fromUsage,
   fromVirtualGpus,
@@ -23,6 +24,7 @@ import {
   toEvent,
   toNode,
   toRemovedNode,
+  toSigningKey,
   toQueue,
   toTenant,
   toToken,
@@ -41,6 +43,7 @@ interface WrittenRows<R> {
   readonly allocations: readonly R[];
   readonly virtual_gpus: readonly R[];
   readonly tokens: readonly R[];
+  readonly signing_keys: readonly R[];
   readonly events: readonly R[];
   readonly audit: readonly R[];
   readonly usage: readonly R[];
@@ -91,6 +94,7 @@ export function toRows(changes: StoreChanges, known: KnownDevices): ChangeRows {
       allocations: changes.allocations.map(fromAllocation),
       virtual_gpus: changes.allocations.flatMap(fromVirtualGpus),
       tokens: changes.tokens.map(fromToken),
+      signing_keys: changes.signingKeys.map(fromSigningKey),
       events: changes.events.map(fromEvent),
       audit: changes.audit.map(fromAuditEntry),
       usage: changes.usage.map(fromUsage),
@@ -148,6 +152,7 @@ export function fromRows(rows: ChangeRows<Row>, known: KnownDevices): StoreChang
     removedTenants: removed.tenants,
     tokens: written.tokens.map(toToken),
     removedTokens: removed.tokens,
+    signingKeys: written.signing_keys.map(toSigningKey),
     audit: [],
     usage: [],
     events: written.events.map(toEvent),

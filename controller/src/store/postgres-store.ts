@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { generateKeyPairSync, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { errorCodeOf, millpondError } from "@millpond/api";
 import { type ChangeRows, fromRows, type KnownDevices, noteDevices, toRows } from "./change-rows.ts";
+import { firstSigningKey } from "./first-signing-key.ts";
 import { missingMigrations } from "./migrations.ts";
 import { PostgresConnections, type Session } from "./postgres-connections.ts";
 import {
@@ -23,6 +24,7 @@ import {
   toState,
   toUsage,
 } from "./rows.ts";
+import type { PoolKey } from "../state/pool-key.ts";
 import { termIsOver } from "../state/store-errors.ts";
 import type {
   AuditQuery,
@@ -38,6 +40,8 @@ import type { AuditRecord, EventRecord, UsageRecord } from "../domain/records.ts
 export interface PostgresStoreOptions {
   /** `postgres://user:password@host:port/database`. */
   readonly url: string;
+  /** Seals the secrets of the state. Absent: the state gets no signing key, and is only written to by tools. */
+  readonly poolKey?: PoolKey;
   /** How many events are remembered. Default 10000. */
   readonly maxEvents?: number;
   /** How many audit records are remembered. Default 100000. */
@@ -90,7 +94,7 @@ export class PostgresStore implements Store {
         await session.query("SELECT pg_advisory_xact_lock($1)", [migrationLock]);
         await connections.makeSchema(session);
         await migratePostgres(session);
-        await initialise(session);
+        await initialise(session, options.poolKey);
       });
       return new PostgresStore(connections, options);
     } catch (error) {
@@ -131,12 +135,11 @@ export class PostgresStore implements Store {
     const state = await this.#connections.transaction("read-only snapshot", async (session) => {
       const table = (name: string, order: string) => session.query(`SELECT * FROM ${name} ORDER BY ${order}`);
       const [pool = {}] = await session.query(
-        `SELECT identity, ticket_key, revision, epoch, restored_epoch, resumed_at,
+        `SELECT identity, revision, epoch, restored_epoch, resumed_at,
            (SELECT coalesce(max(id), 0) FROM events) AS last_event FROM pool`,
       );
       return toState({
         identity: text(pool, "identity"),
-        ticketKey: blob(pool, "ticket_key"),
         revision: integer(pool, "revision"),
         epoch: integer(pool, "epoch"),
         restoration: toRestoration(pool),
@@ -150,6 +153,7 @@ export class PostgresStore implements Store {
         queues: await table("queues", `name COLLATE "C"`),
         tenants: await table("tenants", `name COLLATE "C"`),
         tokens: await table("tokens", `name COLLATE "C"`),
+        signingKeys: await table("signing_keys", "revision, created_at"),
       });
     });
     noteDevices(this.#knownDevices, state);
@@ -259,11 +263,25 @@ async function migratePostgres(session: Session): Promise<void> {
   }
 }
 
-async function initialise(session: Session): Promise<void> {
-  const { privateKey } = generateKeyPairSync("ed25519");
+async function initialise(session: Session, poolKey: PoolKey | undefined): Promise<void> {
   await session.query(
-    `INSERT INTO pool (id, identity, revision, epoch, ticket_key) VALUES (1, $1, 0, 0, $2)
-     ON CONFLICT DO NOTHING`,
-    [randomUUID(), privateKey.export({ format: "der", type: "pkcs8" })],
+    "INSERT INTO pool (id, identity, revision, epoch, ticket_key) VALUES (1, $1, 0, 0, '') ON CONFLICT DO NOTHING",
+    [randomUUID()],
   );
+  if (poolKey === undefined) {
+    return;
+  }
+  const [pool = {}] = await session.query("SELECT ticket_key FROM pool FOR UPDATE");
+  const unsealed = blob(pool, "ticket_key");
+  const [current] = await session.query("SELECT id FROM signing_keys WHERE retires_at IS NULL");
+  if (current === undefined) {
+    const row = firstSigningKey(poolKey, unsealed, Date.now());
+    await session.query(
+      "INSERT INTO signing_keys SELECT * FROM jsonb_populate_record(NULL::signing_keys, $1::jsonb)",
+      [JSON.stringify(row)],
+    );
+  }
+  if (unsealed.byteLength > 0) {
+    await session.query("UPDATE pool SET ticket_key = ''");
+  }
 }

@@ -6,8 +6,11 @@ import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { createClient } from "@connectrpc/connect";
-import { ClaimState, errorCodeOf, QueueService } from "@millpond/api";
-import { describe, expect, test } from "vitest";
+import { AccessService, ClaimService, ClaimState, errorCodeOf, QueueService } from "@millpond/api";
+import { pino } from "pino";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { startController } from "../controller.ts";
+import { PoolKey } from "../state/pool-key.ts";
 import { postgresServer } from "../testing/backends.ts";
 import type { FakeAgent } from "../testing/fake-agent.ts";
 import { missingPostgres } from "../testing/postgres-server.ts";
@@ -207,7 +210,12 @@ describe("a backup", () => {
     await pool.stop();
 
     const elsewhere = makeTestDirectory();
-    const restored = restoreBackup({ from: path, to: elsewhere, now: 0 });
+    const restored = restoreBackup({
+      from: path,
+      to: elsewhere,
+      now: 0,
+      keyFile: join(pool.directory, "pool.key"),
+    });
     expect(restored).toMatchObject({ identity, nodes: 1, replaced: undefined });
     expect(readFileSync(join(elsewhere, "agent.token"), "utf8")).toContain(agentToken);
     expect(statSync(join(elsewhere, "agent.token")).mode & 0o777).toBe(0o600);
@@ -248,15 +256,88 @@ describe("a backup", () => {
   });
 });
 
+describe("the pool key of a backup", () => {
+  /** A pool of its own with a claim, its backup, and its directory. */
+  async function backedUp() {
+    const pool = await TestPool.start({ "node-a": memories });
+    await pool.claims.createClaim({ claim: { name: "a", memoryBytes: GiB, leaseSeconds: 604_800 } });
+    const { secret } = await pool.claims.createClaimToken({ name: "a" });
+    const { path: from } = await pool.pool.backUp({});
+    await pool.stop();
+    return { from, directory: pool.directory, secret, userToken: pool.controller.userToken };
+  }
+
+  const start = async (stateDirectory: string) => {
+    const controller = await startController({
+      stateDirectory,
+      listen: "127.0.0.1:0",
+      log: pino({ level: "silent" }),
+    });
+    onTestFinished(() => controller[Symbol.asyncDispose]());
+    return controller;
+  };
+
+  test("is needed on another host, and named when it is missing or another's", async () => {
+    const { from, directory, secret, userToken } = await backedUp();
+    const other = makeTestDirectory();
+    const to = join(other, "state");
+    expect(() => restoreBackup({ from, to, now: 0 })).toThrow(
+      /there is no pool key in .*pool\.key.*MILLPOND_E_POOL_KEY/,
+    );
+    PoolKey.readOrMake(join(other, "another.key"));
+    expect(() => restoreBackup({ from, to, now: 0, keyFile: join(other, "another.key") })).toThrow(
+      /is sealed with the pool key [0-9a-f]{16}, and .*another\.key has [0-9a-f]{16}.*MILLPOND_E_POOL_KEY/,
+    );
+    expect(existsSync(join(to, "controller.sqlite"))).toBe(false);
+    restoreBackup({ from, to, now: 0, keyFile: join(directory, "pool.key") });
+    expect(statSync(join(to, "pool.key")).mode & 0o777).toBe(0o600);
+    const controller = await start(to);
+    expect(controller.userToken).toBe(userToken);
+    const asProgram = createClient(ClaimService, makeTransport(controller.url, secret));
+    expect((await asProgram.getClaim({ name: "a" })).claim?.name).toBe("a");
+  });
+
+  test("may be given up: the pool keeps its claims and gets new keys and tokens", async () => {
+    const { from, secret, userToken } = await backedUp();
+    const to = makeTestDirectory();
+    expect(restoreBackup({ from, to, now: Date.now(), withNewKeys: true })).toMatchObject({
+      claims: 1,
+      nodes: 1,
+    });
+    const controller = await start(to);
+    expect(controller.userToken).not.toBe(userToken);
+    const as = (token: string) => createClient(ClaimService, makeTransport(controller.url, token));
+    expect((await as(controller.userToken).getClaim({ name: "a" })).claim?.name).toBe("a");
+    expect(await as(secret).getClaim({ name: "a" }).catch(errorCodeOf)).toBe("MILLPOND_E_UNAUTHENTICATED");
+    const access = createClient(AccessService, makeTransport(controller.url, controller.userToken));
+    const { keys } = await access.listKeys({});
+    expect(keys).toMatchObject([
+      { retiresAt: 0n, derives: true },
+      { revoked: false, derives: false },
+    ]);
+  });
+
+  test("is asked for by a controller whose state is sealed with another one", async () => {
+    const { directory } = await backedUp();
+    writeFileSync(
+      join(directory, "pool.key"),
+      readFileSync(PoolKey.readOrMake(join(makeTestDirectory(), "pool.key")).path),
+    );
+    await expect(start(directory)).rejects.toThrow(
+      /signing-key\/[0-9a-f]{16} is sealed with the pool key .*Copy `pool\.key` .*\[MILLPOND_E_POOL_KEY\]$/,
+    );
+  });
+});
+
 describe.skipIf(missingPostgres !== undefined)("a database that its own tools have put back", () => {
   test("goes on in a term beyond all that agents have seen, when no controller leads on it", async () => {
     const url = await (await postgresServer()).makeDatabase();
     const store = await PostgresStore.open({ url });
     const candidate = { id: "one", url: "http://127.0.0.1:1" };
     const { term } = await store.campaign(candidate);
-    expect(await resumeDatabase(url, 0).catch(errorCodeOf)).toBe("MILLPOND_E_STATE_LOCKED");
+    expect(await resumeDatabase(url, { now: 0 }).catch(errorCodeOf)).toBe("MILLPOND_E_STATE_LOCKED");
     await store.resign(candidate);
-    const { resumedAt } = await resumeDatabase(url, 0);
+    const { resumedAt } = await resumeDatabase(url, { now: 0 });
     expect(resumedAt).toBeGreaterThan(term + 1_000_000);
     expect(await store.load()).toMatchObject({
       epoch: resumedAt,

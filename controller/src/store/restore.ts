@@ -4,14 +4,25 @@
 // that the backup lacks: terms, epochs and revisions continue far beyond all that can have been issued since
 // (docs/decisions/0027-a-restored-state-adopts-what-runs.md).
 
-import { copyFileSync, existsSync, linkSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import {
+  copyFileSync,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname, join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { errorCodeOf, millpondError } from "@millpond/api";
 import { makeFolders } from "@millpond/platform";
-import { databasePath, flush, isFileBeside, makePrivate, writeError } from "./backup.ts";
+import { PoolKey, poolKeyPath } from "../state/pool-key.ts";
+import { openSigningKey } from "../state/signing-keys.ts";
+import { databasePath, filePurpose, flush, isFileBeside, makePrivate, writeError } from "./backup.ts";
 import { migrateSqlite, schemaVersion } from "./migrations.ts";
-import { blob, integer, type Row, text } from "./rows.ts";
+import { blob, integer, type Row, text, toSigningKey } from "./rows.ts";
 import { stateError } from "./state-file.ts";
 
 export interface RestoreOptions {
@@ -21,6 +32,13 @@ export interface RestoreOptions {
   readonly to: string;
   /** Unix milliseconds. */
   readonly now: number;
+  /** File of the pool key with which the backup is sealed. Default: that of the state directory. */
+  readonly keyFile?: string | undefined;
+  /**
+   * The pool key is lost: leaves out what is sealed with it. The pool gets new keys, tokens and a new authority. Default
+   * false.
+   */
+  readonly withNewKeys?: boolean | undefined;
 }
 
 /** What was put back. */
@@ -50,9 +68,9 @@ export function resumptionOf(pool: Row, now: number, seen = 0): number {
  * Puts the state of a backup into a state directory, whole or not at all. What lies there is kept beside it.
  *
  * @throws MILLPOND_E_NOT_FOUND, MILLPOND_E_STATE_LOCKED while a controller runs on the directory, MILLPOND_E_STATE_NEWER,
- *   MILLPOND_E_STATE_BROKEN where the file is no backup, MILLPOND_E_STATE_FULL
+ *   MILLPOND_E_STATE_BROKEN where the file is no backup, MILLPOND_E_STATE_FULL, MILLPOND_E_POOL_KEY
  */
-export function restoreBackup({ from, to, now }: RestoreOptions): Restored {
+export function restoreBackup({ from, to, now, keyFile, withNewKeys = false }: RestoreOptions): Restored {
   if (!existsSync(from)) {
     throw millpondError("MILLPOND_E_NOT_FOUND", `there is no backup ${from}`);
   }
@@ -65,12 +83,16 @@ export function restoreBackup({ from, to, now }: RestoreOptions): Restored {
     rmSync(making, { force: true });
     copyFileSync(from, making);
     makePrivate(making);
-    const restored = prepare(making, { now, seen, from });
+    const readKey = () => PoolKey.read(keyFile ?? poolKeyPath(to));
+    const restored = prepare(making, { now, seen, from, withNewKeys, readKey });
     for (const { path, content } of restored.files) {
       writeBeside(join(to, path), content);
     }
     flush(making);
     const replaced = existsSync(target) ? keepBefore(to, now) : undefined;
+    if (keyFile !== undefined && resolve(keyFile) !== resolve(poolKeyPath(to))) {
+      writeBeside(poolKeyPath(to), readFileSync(keyFile));
+    }
     // Closing removes the log at its path: before there is another.
     lock?.close();
     linkSync(making, target);
@@ -120,10 +142,13 @@ interface Prepared extends Omit<Restored, "replaced"> {
   readonly files: readonly { readonly path: string; readonly content: Uint8Array }[];
 }
 
-function prepare(
-  path: string,
-  { now, seen, from }: { readonly now: number; readonly seen: number; readonly from: string },
-): Prepared {
+interface Preparation extends Pick<RestoreOptions, "now" | "from"> {
+  readonly seen: number;
+  readonly withNewKeys: boolean;
+  readonly readKey: () => PoolKey;
+}
+
+function prepare(path: string, { now, seen, from, withNewKeys, readKey }: Preparation): Prepared {
   try {
     using database = new DatabaseSync(path);
     const broken = database.prepare("PRAGMA integrity_check").get()?.["integrity_check"];
@@ -131,16 +156,23 @@ function prepare(
       throw millpondError("MILLPOND_E_STATE_BROKEN", `${from} is not a backup, or damaged`);
     }
     migrateSqlite(database);
-    const isWhole = database
-      .prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'backup_files'")
-      .get();
-    const files =
-      isWhole === undefined
+    if (withNewKeys) {
+      database.exec(forgetKeys(Math.floor(now / 1000)));
+    } else {
+      for (const row of database.prepare("SELECT * FROM signing_keys WHERE sealed <> ''").all()) {
+        openSigningKey(readKey(), toSigningKey(row));
+      }
+    }
+    const files = [
+      // Backups of earlier versions have this table.
+      ...readFiles(database, "backup_files"),
+      ...(withNewKeys
         ? []
-        : database
-            .prepare("SELECT path, content FROM backup_files")
-            .all()
-            .map((row) => ({ path: text(row, "path"), content: blob(row, "content") }));
+        : readFiles(database, "sealed_files").map((file) => ({
+            path: file.path,
+            content: readKey().unseal(filePurpose(file.path), file.content),
+          }))),
+    ];
     const strange = files.find((file) => !isFileBeside(file.path));
     if (strange !== undefined) {
       throw millpondError(
@@ -151,7 +183,7 @@ function prepare(
     const pool = database.prepare("SELECT * FROM pool").get() ?? {};
     const resumedAt = resumptionOf(pool, now, seen);
     database.exec("BEGIN IMMEDIATE");
-    database.exec("DROP TABLE IF EXISTS backup_files");
+    database.exec("DROP TABLE IF EXISTS backup_files; DROP TABLE IF EXISTS sealed_files");
     database
       .prepare(
         "UPDATE pool SET restored_epoch = epoch, resumed_at = :at, term = :at, epoch = :at, revision = :at",
@@ -167,6 +199,23 @@ function prepare(
   }
 }
 
+type BackedUpFile = Prepared["files"][number];
+
+function readFiles(database: DatabaseSync, table: string): BackedUpFile[] {
+  const exists = database.prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?").get(table);
+  return exists === undefined
+    ? []
+    : database
+        .prepare(`SELECT path, content FROM ${table}`)
+        .all()
+        .map((row) => ({ path: text(row, "path"), content: blob(row, "content") }));
+}
+
+/** Leaves of the signing keys what reads earlier tickets; a controller makes a new one when it starts. */
+function forgetKeys(nowSeconds: number): string {
+  return `UPDATE signing_keys SET sealed = '', retires_at = coalesce(retires_at, ${nowSeconds})`;
+}
+
 function writeBeside(path: string, content: Uint8Array): void {
   makeFolders(dirname(path), 0o700);
   writeFileSync(`${path}.new`, content, { mode: 0o600, flush: true });
@@ -177,6 +226,9 @@ function writeBeside(path: string, content: Uint8Array): void {
 function keepBefore(directory: string, now: number): string {
   const kept = join(directory, `before-restore-${new Date(now).toISOString().replace(/[:.]/g, "-")}`);
   mkdirSync(kept, { mode: 0o700 });
+  if (existsSync(poolKeyPath(directory))) {
+    copyFileSync(poolKeyPath(directory), poolKeyPath(kept));
+  }
   for (const suffix of ["", "-wal", "-shm"]) {
     const path = `${databasePath(directory)}${suffix}`;
     if (existsSync(path)) {
@@ -192,7 +244,10 @@ function keepBefore(directory: string, now: number): string {
  * @param url `postgres://user:password@host:port/database`.
  * @throws MILLPOND_E_STORE_UNREACHABLE, MILLPOND_E_STATE_NEWER, MILLPOND_E_NOT_FOUND where it holds no state
  */
-export async function resumeDatabase(url: string, now: number): Promise<Omit<Restored, "replaced">> {
+export async function resumeDatabase(
+  url: string,
+  { now, withNewKeys = false }: Pick<RestoreOptions, "now" | "withNewKeys">,
+): Promise<Omit<Restored, "replaced">> {
   const { PostgresStore } = await import("./postgres-store.ts");
   const { PostgresConnections } = await import("./postgres-connections.ts");
   await (await PostgresStore.open({ url })).close();
@@ -219,6 +274,9 @@ export async function resumeDatabase(url: string, now: number): Promise<Omit<Res
         "UPDATE pool SET restored_epoch = epoch, resumed_at = $1, term = $1, epoch = $1, revision = $1",
         [resumedAt],
       );
+      if (withNewKeys) {
+        await session.query(forgetKeys(Math.floor(now / 1000)));
+      }
       // Followers reload the full state.
       await session.query("DELETE FROM changes");
       const count = async (table: string) =>

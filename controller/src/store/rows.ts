@@ -17,6 +17,7 @@ import type {
   EventRecord,
   NodeRecord,
   RemovedNodeRecord,
+  SigningKeyRecord,
   TokenRecord,
   UsageRecord,
   VirtualGpuRecord,
@@ -34,7 +35,6 @@ export type NewRow = Readonly<Record<string, string | number | null>>;
 /** The rows of all tables that are kept in memory, each table in its order and read once. */
 export interface StateRows {
   readonly identity: string;
-  readonly ticketKey: Uint8Array;
   readonly revision: number;
   readonly epoch: number;
   readonly restoration: Restoration | undefined;
@@ -48,14 +48,14 @@ export interface StateRows {
   readonly queues: Iterable<Row>;
   readonly tenants: Iterable<Row>;
   readonly tokens: Iterable<Row>;
+  readonly signingKeys: Iterable<Row>;
 }
 
 export function toState(rows: StateRows): StoredState {
-  const { identity, ticketKey, revision, epoch, restoration, lastEvent } = rows;
+  const { identity, revision, epoch, restoration, lastEvent } = rows;
   const devices = toDevices(rows.devices);
   return {
     identity,
-    ticketKey,
     revision,
     epoch,
     restoration,
@@ -67,6 +67,7 @@ export function toState(rows: StateRows): StoredState {
     queues: Array.from(rows.queues, toQueue),
     tenants: Array.from(rows.tenants, toTenant),
     tokens: Array.from(rows.tokens, toToken),
+    signingKeys: Array.from(rows.signingKeys, toSigningKey),
   };
 }
 
@@ -315,6 +316,30 @@ export function fromToken(token: TokenRecord): NewRow {
     expires_at: token.expiresAt,
     created_by: token.createdBy,
     revision: token.revision,
+  };
+}
+
+export function toSigningKey(row: Row): SigningKeyRecord {
+  return {
+    id: text(row, "id"),
+    publicKey: text(row, "public_key"),
+    sealed: text(row, "sealed"),
+    createdAt: integer(row, "created_at"),
+    retiresAt: integerOrNull(row, "retires_at"),
+    isRevoked: integer(row, "revoked") === 1,
+    revision: integer(row, "revision"),
+  };
+}
+
+export function fromSigningKey(key: SigningKeyRecord): NewRow {
+  return {
+    id: key.id,
+    public_key: key.publicKey,
+    sealed: key.sealed,
+    created_at: key.createdAt,
+    retires_at: key.retiresAt,
+    revoked: Number(key.isRevoked),
+    revision: key.revision,
   };
 }
 

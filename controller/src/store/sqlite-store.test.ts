@@ -2,6 +2,7 @@
 
 // What is particular of this store; what it does as all do: store.test.ts.
 
+import { generateKeyPairSync } from "node:crypto";
 import {
   chmodSync,
   copyFileSync,
@@ -13,6 +14,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { ticketKeyId } from "@millpond/api";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { allocation, changes, claim } from "../testing/records.ts";
 import { makeTestDirectory } from "../testing/test-pool.ts";
@@ -34,8 +36,10 @@ test("a database of the first version is brought up to date with all that is in 
   const database = new DatabaseSync(join(directory, databaseFileName), { enableForeignKeyConstraints: true });
   const first = new URL("./migrations/sqlite/000001_initial.sql", import.meta.url);
   database.exec(readFileSync(first, "utf8"));
+  const { privateKey } = generateKeyPairSync("ed25519");
+  const secret = privateKey.export({ format: "der", type: "pkcs8" });
   database.exec(`PRAGMA user_version = 1;
-    INSERT INTO pool VALUES (1, 'an-identity', 9, 4, x'00');
+    INSERT INTO pool VALUES (1, 'an-identity', 9, 4, x'${secret.toString("hex")}');
     INSERT INTO nodes VALUES ('node-a', 'http://127.0.0.1:1', '0.1.0', 'host', 'boot', 1, 5, 100);
     INSERT INTO devices VALUES ('node-a', 'GPU-0', 0, 'H200', 'nvidia', 1000000, '', '9.0', 132, '', 13000, 1, '');
     INSERT INTO claims VALUES ('old', 3, 1, 600000, 0, 40, 'ann', 30, 1, 'bound', '', 4, 100, 101, NULL);
@@ -47,6 +51,7 @@ test("a database of the first version is brought up to date with all that is in 
   const store = open(directory);
   const state = await store.load();
   expect(state).toMatchObject({
+    signingKeys: [{ id: ticketKeyId(privateKey), retiresAt: null, isRevoked: false }],
     identity: "an-identity",
     revision: 9,
     nodes: [{ name: "node-a", isCordoned: true, labels: {}, devices: [{ isCordoned: false }] }],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { generateKeyPairSync, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { closeSync, fdatasync, openSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
@@ -9,6 +9,7 @@ import { auditHash, millpondError } from "@millpond/api";
 import { makePrivateFile } from "@millpond/platform";
 import { type ChangeRows, type KnownDevices, noteDevices, type TableName, toRows } from "./change-rows.ts";
 import { writeBackup } from "./backup.ts";
+import { firstSigningKey } from "./first-signing-key.ts";
 import { migrateSqlite } from "./migrations.ts";
 import { defaultMaxAuditRecords, defaultMaxEvents, maxUsageRecords } from "./retention.ts";
 import {
@@ -34,6 +35,7 @@ import type {
   StoreChanges,
   StoredState,
 } from "../state/store.ts";
+import { PoolKey, poolKeyPath } from "../state/pool-key.ts";
 import { databaseFileName, fullError, isFull, stateError } from "./state-file.ts";
 import type { AuditEntry, AuditRecord, EventRecord, UsageRecord } from "../domain/records.ts";
 import { termIsOver } from "../state/store-errors.ts";
@@ -58,6 +60,7 @@ const keys: Partial<
   nodes: { columns: ["name"] },
   devices: { columns: ["node", "uuid"] },
   removed_nodes: { columns: ["name"] },
+  signing_keys: { columns: ["id"] },
   claims: { columns: ["name"] },
   allocations: { columns: ["epoch"] },
   virtual_gpus: { columns: ["epoch", "ordinal"], isFixed: true },
@@ -66,6 +69,8 @@ const keys: Partial<
 export interface SqliteStoreOptions {
   /** A directory that exists. */
   readonly directory: string;
+  /** Seals the secrets of the state. Default: that of the directory, made where there is none. */
+  readonly poolKey?: PoolKey;
   /** How many events are remembered. Default 10000. */
   readonly maxEvents?: number;
   /** How many audit records are remembered. Default 100000. */
@@ -80,6 +85,7 @@ export interface SqliteStoreOptions {
 export class SqliteStore implements Store {
   readonly #database: DatabaseSync;
   readonly #directory: string;
+  readonly #poolKey: PoolKey;
   /** The write-ahead log. */
   readonly #log: number;
   /** Resolves when the last commit is on disk; rejected: the state of the disk is unknown. */
@@ -93,8 +99,9 @@ export class SqliteStore implements Store {
   /** The file is locked for as long as the store is open. */
   readonly leaseMs = Number.POSITIVE_INFINITY;
 
-  private constructor(database: DatabaseSync, log: number, options: SqliteStoreOptions) {
+  private constructor(database: DatabaseSync, log: number, poolKey: PoolKey, options: SqliteStoreOptions) {
     this.#database = database;
+    this.#poolKey = poolKey;
     this.#directory = options.directory;
     this.#log = log;
     this.#term = integer(this.#get("SELECT term FROM pool"), "term");
@@ -105,7 +112,7 @@ export class SqliteStore implements Store {
   /**
    * Opens the store; makes it, with a new identity and key, where there is none.
    *
-   * @throws MILLPOND_E_STATE_LOCKED, MILLPOND_E_STATE_NEWER, MILLPOND_E_STATE_BROKEN
+   * @throws MILLPOND_E_STATE_LOCKED, MILLPOND_E_STATE_NEWER, MILLPOND_E_STATE_BROKEN, MILLPOND_E_POOL_KEY
    */
   static open(options: SqliteStoreOptions): SqliteStore {
     const path = join(options.directory, databaseFileName);
@@ -119,10 +126,11 @@ export class SqliteStore implements Store {
       // The lock is only taken by the first write.
       database.exec("BEGIN IMMEDIATE; COMMIT");
       migrateSqlite(database);
-      initialise(database);
+      const poolKey = options.poolKey ?? PoolKey.readOrMake(poolKeyPath(options.directory));
+      initialise(database, poolKey);
       // From now on commits do not wait for the disk: this store does.
       database.exec(`PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = ${checkpointPages}`);
-      return new SqliteStore(database, openSync(`${path}-wal`, "r"), options);
+      return new SqliteStore(database, openSync(`${path}-wal`, "r"), poolKey, options);
     } catch (cause) {
       database?.close();
       const what = `the state in ${path} cannot be opened`;
@@ -145,7 +153,6 @@ export class SqliteStore implements Store {
       const pool = this.#get("SELECT * FROM pool");
       const state = toState({
         identity: text(pool, "identity"),
-        ticketKey: blob(pool, "ticket_key"),
         revision: integer(pool, "revision"),
         epoch: integer(pool, "epoch"),
         restoration: toRestoration(pool),
@@ -159,6 +166,7 @@ export class SqliteStore implements Store {
         queues: table("queues", "name"),
         tenants: table("tenants", "name"),
         tokens: table("tokens", "name"),
+        signingKeys: table("signing_keys", "revision, created_at"),
       });
       noteDevices(this.#knownDevices, state);
       return state;
@@ -227,7 +235,7 @@ export class SqliteStore implements Store {
 
   async backUp(to: string): Promise<Backup> {
     await this.#flushed;
-    return await writeBackup(this.#database, this.#directory, to);
+    return await writeBackup(this.#database, { directory: this.#directory, poolKey: this.#poolKey, to });
   }
 
   async close(): Promise<void> {
@@ -369,14 +377,35 @@ export class SqliteStore implements Store {
 }
 
 /** Gives a new state its identity and key, and this process its term. */
-function initialise(database: DatabaseSync): void {
-  const { privateKey } = generateKeyPairSync("ed25519");
-  database
-    .prepare(
-      "INSERT INTO pool (id, identity, revision, epoch, ticket_key) VALUES (1, ?, 0, 0, ?) ON CONFLICT DO NOTHING",
-    )
-    .run(randomUUID(), privateKey.export({ format: "der", type: "pkcs8" }));
-  database.exec("UPDATE pool SET term = term + 1");
+function initialise(database: DatabaseSync, poolKey: PoolKey): void {
+  // The pages and the log entries of an unsealed key are overwritten.
+  database.exec("PRAGMA secure_delete = ON; BEGIN IMMEDIATE");
+  try {
+    database
+      .prepare(
+        "INSERT INTO pool (id, identity, revision, epoch, ticket_key) VALUES (1, ?, 0, 0, x'') ON CONFLICT DO NOTHING",
+      )
+      .run(randomUUID());
+    const unsealed = blob(database.prepare("SELECT ticket_key FROM pool").get() ?? {}, "ticket_key");
+    const current = database.prepare("SELECT 1 FROM signing_keys WHERE retires_at IS NULL").get();
+    if (current === undefined) {
+      const row = firstSigningKey(poolKey, unsealed, Date.now());
+      database.prepare(makeUpsert("signing_keys", Object.keys(row))).run(...Object.values(row));
+    }
+    if (unsealed.byteLength > 0) {
+      database.exec("UPDATE pool SET ticket_key = x''");
+    }
+    database.exec("UPDATE pool SET term = term + 1");
+    database.exec("COMMIT; PRAGMA secure_delete = OFF");
+    if (unsealed.byteLength > 0) {
+      database.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    }
+  } catch (error) {
+    if (database.isTransaction) {
+      database.exec("ROLLBACK");
+    }
+    throw error;
+  }
 }
 
 function makeUpsert(table: TableName, columns: readonly string[]): string {

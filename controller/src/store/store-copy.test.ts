@@ -71,7 +71,7 @@ async function makeState(): Promise<string> {
 async function readAll(store: Store) {
   const state = await store.load();
   return {
-    state: { ...state, ticketKey: Buffer.from(state.ticketKey).toString("hex") },
+    state,
     events: await store.listEvents({ after: 0, subject: "", limit: 100_000, end: "oldest" }),
     audit: await store.listAudit({ after: 0, tenant: "", limit: 100_000 }),
     usage: await store.listUsage({ from: 0, to: Number.MAX_SAFE_INTEGER }),

@@ -29,6 +29,7 @@ const tables = [
   "queues",
   "tenants",
   "tokens",
+  "signing_keys",
   "events",
   "usage",
   "audit",

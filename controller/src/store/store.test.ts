@@ -134,7 +134,6 @@ function conform(backend: Backend): void {
     const { store: again } = await openAt(place);
     expect(await again.load()).toEqual({
       identity: fresh.identity,
-      ticketKey: fresh.ticketKey,
       revision: 7,
       epoch: 7,
       lastEvent: 3,
@@ -145,6 +144,7 @@ function conform(backend: Backend): void {
       queues: [queue],
       tenants: [tenant],
       tokens: [token],
+      signingKeys: fresh.signingKeys,
     });
     expect(await again.listAudit({ after: 0, tenant: "", limit: 10 })).toEqual([
       { id: 1, ...auditEntry, previousHash: "", hash: auditHash("", auditEntry) },

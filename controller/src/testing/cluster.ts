@@ -143,7 +143,8 @@ export class Cluster implements AsyncDisposable {
   #begin(member: Omit<Member, "process">): Promise<ControllerProcess> {
     const { listen, clockAheadSeconds } = member;
     const { userToken, agentToken } = this;
-    const options = { listen, store: this.#url, clockAheadSeconds, userToken, agentToken };
+    const keyFile = join(this.#directory, "pool.key");
+    const options = { listen, store: this.#url, keyFile, clockAheadSeconds, userToken, agentToken };
     return ControllerProcess.start(member.directory, options);
   }
 }

@@ -15,6 +15,8 @@ export interface ControllerProcessOptions {
   readonly listen?: string;
   /** URL of a database; default: a file. */
   readonly store?: string;
+  /** File of the pool key; default: one of the directory. */
+  readonly keyFile?: string;
   /** How far its wall clock is ahead of this machine's. Default 0. */
   readonly clockAheadSeconds?: number;
   /** A token beside the one in the directory. */
@@ -76,6 +78,7 @@ export class ControllerProcess {
       userToken = "",
       agentToken = "",
       nodeOptions = [],
+      keyFile = "",
       diskBytes,
     } = options;
     const clock = clockAheadSeconds === 0 ? [] : ["--import", shiftedClock(clockAheadSeconds)];
@@ -98,6 +101,7 @@ export class ControllerProcess {
       env: {
         ...process.env,
         MILLPOND_STORE: store,
+        MILLPOND_KEY_FILE: keyFile,
         MILLPOND_USER_TOKENS: userToken,
         MILLPOND_AGENT_TOKENS: agentToken,
       },

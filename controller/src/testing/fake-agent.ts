@@ -6,12 +6,14 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Client, createClient } from "@connectrpc/connect";
 import {
   AgentService,
+  type FindKeys,
   AllocationActivitySchema,
   DeviceHealth,
   DeviceReportSchema,
   EndedSessionSchema,
   millpondError,
   parseTicketPublicKey,
+  ticketKeyId,
   SessionReportSchema,
   SessionState,
   type SyncRequestSchema,
@@ -76,6 +78,14 @@ export function fakeDevice(index: number, memoryBytes: bigint): MessageInitShape
     cudaVersion: 13_000,
     health: DeviceHealth.HEALTHY,
   };
+}
+
+/** The keys of an answer that are accepted at a time. */
+function findKeysOf({ ticketKeys }: SyncResponse, nowSeconds: number): FindKeys {
+  const keys = ticketKeys
+    .filter(({ acceptedUntil }) => acceptedUntil === 0n || BigInt(nowSeconds) < acceptedUntil)
+    .map(({ publicKey }) => parseTicketPublicKey(publicKey));
+  return (id) => keys.filter((key) => ticketKeyId(key) === id);
 }
 
 /** An agent without workers: it speaks the real protocol and keeps its rules. */
@@ -161,6 +171,7 @@ export class FakeAgent implements AsyncDisposable {
         knownRevision: this.desired?.revision ?? 0n,
         knownTerm: this.desired?.term ?? 0n,
         warmWorkers: 2,
+        ticketKeyIds: this.desired?.ticketKeys.map(({ id }) => id) ?? [],
         leaving: isLast,
         sessions: [...this.sessions.values()].map((session) =>
           create(SessionReportSchema, {
@@ -227,11 +238,10 @@ export class FakeAgent implements AsyncDisposable {
     if (desired === undefined) {
       throw millpondError("MILLPOND_E_NODE_NOT_READY", "the agent has had no answer yet");
     }
-    const payload = verifyTicket(ticket, parseTicketPublicKey(desired.ticketPublicKey), {
-      nowSeconds: this.#options.isTimeless
-        ? issuedAt(ticket)
-        : Math.floor(this.#options.clock.unixMs() / 1000),
-    });
+    const nowSeconds = this.#options.isTimeless
+      ? issuedAt(ticket)
+      : Math.floor(this.#options.clock.unixMs() / 1000);
+    const payload = verifyTicket(ticket, findKeysOf(desired, nowSeconds), { nowSeconds });
     if (payload.node !== this.node || this.sessions.has(payload.session)) {
       throw new Error("the ticket is for another node, or used");
     }

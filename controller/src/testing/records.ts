@@ -111,6 +111,7 @@ export function changes(revision: number, change: Partial<StoreChanges> = {}): S
     removedTenants: [],
     tokens: [],
     removedTokens: [],
+    signingKeys: [],
     audit: [],
     usage: [],
     events: [],

@@ -9,7 +9,6 @@ export const sizeRules: SizeRules = {
     "codegen/src/plan.ts": 569,
     "controller/src/auth/access.test.ts": 577,
     "controller/src/operations/claims.test.ts": 542,
-    "controller/src/operations/claims.ts": 551,
     "controller/src/operations/nodes.test.ts": 511,
     "native/client/abi/library_test.cpp": 557,
     "native/client/attach/bootstrap_test.cpp": 529,

@@ -8,7 +8,10 @@ import { exitStatus } from "../../command-table/command-table.ts";
 import type { Values } from "../../command-line/command-values.ts";
 
 /** `millpond restore`. */
-export async function run({ state, store }: Values<"restore">, [backup]: readonly string[]): Promise<number> {
+export async function run(
+  { state, store, keyFile, newKeys: withNewKeys }: Values<"restore">,
+  [backup]: readonly string[],
+): Promise<number> {
   if (store !== undefined) {
     if (backup !== undefined || state !== undefined) {
       throw millpondError(
@@ -17,7 +20,7 @@ export async function run({ state, store }: Values<"restore">, [backup]: readonl
         { remedy: "Give --store alone, or a backup and --state." },
       );
     }
-    say(await resumeDatabase(store, Date.now()));
+    say(await resumeDatabase(store, { now: Date.now(), withNewKeys }));
     return exitStatus.ok;
   }
   if (backup === undefined) {
@@ -26,7 +29,7 @@ export async function run({ state, store }: Values<"restore">, [backup]: readonl
     });
   }
   const directory = state ?? join(homedir(), ".local", "state", "millpond", "controller");
-  const restored = restoreBackup({ from: backup, to: directory, now: Date.now() });
+  const restored = restoreBackup({ from: backup, to: directory, now: Date.now(), keyFile, withNewKeys });
   say(restored);
   if (restored.replaced !== undefined) {
     process.stdout.write(`the state that was there before lies in ${restored.replaced}\n`);

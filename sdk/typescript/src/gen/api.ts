@@ -87,6 +87,36 @@ export type AuditRecord = {
   readonly hash?: string;
 };
 
+export type ListKeysRequest = Readonly<Record<string, never>>;
+
+export type ListKeysResponse = {
+  readonly keys?: readonly SigningKey[];
+};
+
+/** A key that tickets are signed with. Tokens of claims and programs, and logins of the console, are derived from it. */
+export type SigningKey = {
+  /** First 16 hexadecimal digits of the SHA-256 of the public key in SPKI form. */
+  readonly id?: string;
+  readonly createdAt?: Int64;
+  /** Tickets signed with it are refused from this time on; 0: it is the current one. */
+  readonly retiresAt?: Int64;
+  /** It was revoked: nothing that it signed, or that is derived from it, is accepted. */
+  readonly revoked?: boolean;
+  /** Whether tokens derived from it are still accepted: for claims that existed when it retired. */
+  readonly derives?: boolean;
+  /** Ed25519: SPKI, DER, base64. */
+  readonly publicKey?: string;
+};
+
+export type RotateKeyRequest = {
+  /** Revoke all earlier keys at once, for a key that was disclosed: their tickets, the tokens that running programs have of their claims, and logins of the console become invalid. */
+  readonly revoke?: boolean;
+};
+
+export type RotateKeyResponse = {
+  readonly key?: SigningKey;
+};
+
 export type CreateLoginCodeRequest = Readonly<Record<string, never>>;
 
 export type CreateLoginCodeResponse = {
@@ -850,6 +880,10 @@ export interface Services {
     readonly RevokeToken: { readonly request: RevokeTokenRequest; readonly answer: RevokeTokenResponse };
     /** ListAudit returns changes made through this API, with the token that made them. The controller keeps the newest 100000 records. */
     readonly ListAudit: { readonly request: ListAuditRequest; readonly answer: ListAuditResponse };
+    /** ListKeys returns the keys that tickets are signed with, newest first, retired ones included. Role: admin. */
+    readonly ListKeys: { readonly request: ListKeysRequest; readonly answer: ListKeysResponse };
+    /** RotateKey creates a new signing key. Agents receive it within seconds; the earlier ones are accepted until tickets that they signed have expired. Role: admin. */
+    readonly RotateKey: { readonly request: RotateKeyRequest; readonly answer: RotateKeyResponse };
     /** CreateLoginCode creates the code in a link to the web console: the first browser that opens it is logged in as the caller. It is good once, for ten minutes, at the controller that created it. */
     readonly CreateLoginCode: { readonly request: CreateLoginCodeRequest; readonly answer: CreateLoginCodeResponse };
   };

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file millpond/v1/access.proto.
  */
 export const file_millpond_v1_access: GenFile = /*@__PURE__*/
-  fileDesc("ChhtaWxscG9uZC92MS9hY2Nlc3MucHJvdG8SC21pbGxwb25kLnYxIn0KBVRva2VuEgwKBG5hbWUYASABKAkSDAoEcm9sZRgCIAEoCRIOCgZ0ZW5hbnQYAyABKAkSEgoKY3JlYXRlZF9hdBgEIAEoAxISCgpleHBpcmVzX2F0GAUgASgDEhIKCmNyZWF0ZWRfYnkYBiABKAkSDAoEbm9kZRgHIAEoCSJoChJDcmVhdGVUb2tlblJlcXVlc3QSDAoEbmFtZRgBIAEoCRIMCgRyb2xlGAIgASgJEg4KBnRlbmFudBgDIAEoCRIYChBsaWZldGltZV9zZWNvbmRzGAQgASgDEgwKBG5vZGUYBSABKAkiSAoTQ3JlYXRlVG9rZW5SZXNwb25zZRIhCgV0b2tlbhgBIAEoCzISLm1pbGxwb25kLnYxLlRva2VuEg4KBnNlY3JldBgCIAEoCSITChFMaXN0VG9rZW5zUmVxdWVzdCI4ChJMaXN0VG9rZW5zUmVzcG9uc2USIgoGdG9rZW5zGAEgAygLMhIubWlsbHBvbmQudjEuVG9rZW4iIgoSUmV2b2tlVG9rZW5SZXF1ZXN0EgwKBG5hbWUYASABKAkiFQoTUmV2b2tlVG9rZW5SZXNwb25zZSKxAQoLQXVkaXRSZWNvcmQSCgoCaWQYASABKAQSCgoCYXQYAiABKAMSCwoDd2hvGAMgASgJEgwKBHJvbGUYBCABKAkSDgoGdGVuYW50GAUgASgJEgwKBHdoYXQYBiABKAkSDwoHc3ViamVjdBgHIAEoCRILCgN3aHkYCCABKAkSDgoGcmVzdWx0GAkgASgJEhUKDXByZXZpb3VzX2hhc2gYCiABKAkSDAoEaGFzaBgLIAEoCSJFChBMaXN0QXVkaXRSZXF1ZXN0Eg0KBWFmdGVyGAEgASgEEg0KBWxpbWl0GAIgASgNEhMKC2Zyb21fb2xkZXN0GAMgASgIIj4KEUxpc3RBdWRpdFJlc3BvbnNlEikKB3JlY29yZHMYASADKAsyGC5taWxscG9uZC52MS5BdWRpdFJlY29yZCIYChZDcmVhdGVMb2dpbkNvZGVSZXF1ZXN0IjsKF0NyZWF0ZUxvZ2luQ29kZVJlc3BvbnNlEgwKBGNvZGUYASABKAkSEgoKZXhwaXJlc19hdBgCIAEoAzKsAwoNQWNjZXNzU2VydmljZRJQCgtDcmVhdGVUb2tlbhIfLm1pbGxwb25kLnYxLkNyZWF0ZVRva2VuUmVxdWVzdBogLm1pbGxwb25kLnYxLkNyZWF0ZVRva2VuUmVzcG9uc2USTQoKTGlzdFRva2VucxIeLm1pbGxwb25kLnYxLkxpc3RUb2tlbnNSZXF1ZXN0Gh8ubWlsbHBvbmQudjEuTGlzdFRva2Vuc1Jlc3BvbnNlElAKC1Jldm9rZVRva2VuEh8ubWlsbHBvbmQudjEuUmV2b2tlVG9rZW5SZXF1ZXN0GiAubWlsbHBvbmQudjEuUmV2b2tlVG9rZW5SZXNwb25zZRJKCglMaXN0QXVkaXQSHS5taWxscG9uZC52MS5MaXN0QXVkaXRSZXF1ZXN0Gh4ubWlsbHBvbmQudjEuTGlzdEF1ZGl0UmVzcG9uc2USXAoPQ3JlYXRlTG9naW5Db2RlEiMubWlsbHBvbmQudjEuQ3JlYXRlTG9naW5Db2RlUmVxdWVzdBokLm1pbGxwb25kLnYxLkNyZWF0ZUxvZ2luQ29kZVJlc3BvbnNlYgZwcm90bzM");
+  fileDesc("ChhtaWxscG9uZC92MS9hY2Nlc3MucHJvdG8SC21pbGxwb25kLnYxIn0KBVRva2VuEgwKBG5hbWUYASABKAkSDAoEcm9sZRgCIAEoCRIOCgZ0ZW5hbnQYAyABKAkSEgoKY3JlYXRlZF9hdBgEIAEoAxISCgpleHBpcmVzX2F0GAUgASgDEhIKCmNyZWF0ZWRfYnkYBiABKAkSDAoEbm9kZRgHIAEoCSJoChJDcmVhdGVUb2tlblJlcXVlc3QSDAoEbmFtZRgBIAEoCRIMCgRyb2xlGAIgASgJEg4KBnRlbmFudBgDIAEoCRIYChBsaWZldGltZV9zZWNvbmRzGAQgASgDEgwKBG5vZGUYBSABKAkiSAoTQ3JlYXRlVG9rZW5SZXNwb25zZRIhCgV0b2tlbhgBIAEoCzISLm1pbGxwb25kLnYxLlRva2VuEg4KBnNlY3JldBgCIAEoCSITChFMaXN0VG9rZW5zUmVxdWVzdCI4ChJMaXN0VG9rZW5zUmVzcG9uc2USIgoGdG9rZW5zGAEgAygLMhIubWlsbHBvbmQudjEuVG9rZW4iIgoSUmV2b2tlVG9rZW5SZXF1ZXN0EgwKBG5hbWUYASABKAkiFQoTUmV2b2tlVG9rZW5SZXNwb25zZSKxAQoLQXVkaXRSZWNvcmQSCgoCaWQYASABKAQSCgoCYXQYAiABKAMSCwoDd2hvGAMgASgJEgwKBHJvbGUYBCABKAkSDgoGdGVuYW50GAUgASgJEgwKBHdoYXQYBiABKAkSDwoHc3ViamVjdBgHIAEoCRILCgN3aHkYCCABKAkSDgoGcmVzdWx0GAkgASgJEhUKDXByZXZpb3VzX2hhc2gYCiABKAkSDAoEaGFzaBgLIAEoCSJFChBMaXN0QXVkaXRSZXF1ZXN0Eg0KBWFmdGVyGAEgASgEEg0KBWxpbWl0GAIgASgNEhMKC2Zyb21fb2xkZXN0GAMgASgIIj4KEUxpc3RBdWRpdFJlc3BvbnNlEikKB3JlY29yZHMYASADKAsyGC5taWxscG9uZC52MS5BdWRpdFJlY29yZCJ2CgpTaWduaW5nS2V5EgoKAmlkGAEgASgJEhIKCmNyZWF0ZWRfYXQYAiABKAMSEgoKcmV0aXJlc19hdBgDIAEoAxIPCgdyZXZva2VkGAQgASgIEg8KB2Rlcml2ZXMYBSABKAgSEgoKcHVibGljX2tleRgGIAEoCSIRCg9MaXN0S2V5c1JlcXVlc3QiOQoQTGlzdEtleXNSZXNwb25zZRIlCgRrZXlzGAEgAygLMhcubWlsbHBvbmQudjEuU2lnbmluZ0tleSIiChBSb3RhdGVLZXlSZXF1ZXN0Eg4KBnJldm9rZRgBIAEoCCI5ChFSb3RhdGVLZXlSZXNwb25zZRIkCgNrZXkYASABKAsyFy5taWxscG9uZC52MS5TaWduaW5nS2V5IhgKFkNyZWF0ZUxvZ2luQ29kZVJlcXVlc3QiOwoXQ3JlYXRlTG9naW5Db2RlUmVzcG9uc2USDAoEY29kZRgBIAEoCRISCgpleHBpcmVzX2F0GAIgASgDMsEECg1BY2Nlc3NTZXJ2aWNlElAKC0NyZWF0ZVRva2VuEh8ubWlsbHBvbmQudjEuQ3JlYXRlVG9rZW5SZXF1ZXN0GiAubWlsbHBvbmQudjEuQ3JlYXRlVG9rZW5SZXNwb25zZRJNCgpMaXN0VG9rZW5zEh4ubWlsbHBvbmQudjEuTGlzdFRva2Vuc1JlcXVlc3QaHy5taWxscG9uZC52MS5MaXN0VG9rZW5zUmVzcG9uc2USUAoLUmV2b2tlVG9rZW4SHy5taWxscG9uZC52MS5SZXZva2VUb2tlblJlcXVlc3QaIC5taWxscG9uZC52MS5SZXZva2VUb2tlblJlc3BvbnNlEkoKCUxpc3RBdWRpdBIdLm1pbGxwb25kLnYxLkxpc3RBdWRpdFJlcXVlc3QaHi5taWxscG9uZC52MS5MaXN0QXVkaXRSZXNwb25zZRJHCghMaXN0S2V5cxIcLm1pbGxwb25kLnYxLkxpc3RLZXlzUmVxdWVzdBodLm1pbGxwb25kLnYxLkxpc3RLZXlzUmVzcG9uc2USSgoJUm90YXRlS2V5Eh0ubWlsbHBvbmQudjEuUm90YXRlS2V5UmVxdWVzdBoeLm1pbGxwb25kLnYxLlJvdGF0ZUtleVJlc3BvbnNlElwKD0NyZWF0ZUxvZ2luQ29kZRIjLm1pbGxwb25kLnYxLkNyZWF0ZUxvZ2luQ29kZVJlcXVlc3QaJC5taWxscG9uZC52MS5DcmVhdGVMb2dpbkNvZGVSZXNwb25zZWIGcHJvdG8z");
 
 /**
  * @generated from message millpond.v1.Token
@@ -344,6 +344,127 @@ export const ListAuditResponseSchema: GenMessage<ListAuditResponse> = /*@__PURE_
   messageDesc(file_millpond_v1_access, 9);
 
 /**
+ * A key that tickets are signed with. Tokens of claims and programs, and logins of the console, are derived from it.
+ *
+ * @generated from message millpond.v1.SigningKey
+ */
+export type SigningKey = Message<"millpond.v1.SigningKey"> & {
+  /**
+   * First 16 hexadecimal digits of the SHA-256 of the public key in SPKI form.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * @generated from field: int64 created_at = 2;
+   */
+  createdAt: bigint;
+
+  /**
+   * Tickets signed with it are refused from this time on; 0: it is the current one.
+   *
+   * @generated from field: int64 retires_at = 3;
+   */
+  retiresAt: bigint;
+
+  /**
+   * It was revoked: nothing that it signed, or that is derived from it, is accepted.
+   *
+   * @generated from field: bool revoked = 4;
+   */
+  revoked: boolean;
+
+  /**
+   * Whether tokens derived from it are still accepted: for claims that existed when it retired.
+   *
+   * @generated from field: bool derives = 5;
+   */
+  derives: boolean;
+
+  /**
+   * Ed25519: SPKI, DER, base64.
+   *
+   * @generated from field: string public_key = 6;
+   */
+  publicKey: string;
+};
+
+/**
+ * Describes the message millpond.v1.SigningKey.
+ * Use `create(SigningKeySchema)` to create a new message.
+ */
+export const SigningKeySchema: GenMessage<SigningKey> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_access, 10);
+
+/**
+ * @generated from message millpond.v1.ListKeysRequest
+ */
+export type ListKeysRequest = Message<"millpond.v1.ListKeysRequest"> & {
+};
+
+/**
+ * Describes the message millpond.v1.ListKeysRequest.
+ * Use `create(ListKeysRequestSchema)` to create a new message.
+ */
+export const ListKeysRequestSchema: GenMessage<ListKeysRequest> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_access, 11);
+
+/**
+ * @generated from message millpond.v1.ListKeysResponse
+ */
+export type ListKeysResponse = Message<"millpond.v1.ListKeysResponse"> & {
+  /**
+   * @generated from field: repeated millpond.v1.SigningKey keys = 1;
+   */
+  keys: SigningKey[];
+};
+
+/**
+ * Describes the message millpond.v1.ListKeysResponse.
+ * Use `create(ListKeysResponseSchema)` to create a new message.
+ */
+export const ListKeysResponseSchema: GenMessage<ListKeysResponse> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_access, 12);
+
+/**
+ * @generated from message millpond.v1.RotateKeyRequest
+ */
+export type RotateKeyRequest = Message<"millpond.v1.RotateKeyRequest"> & {
+  /**
+   * Revoke all earlier keys at once, for a key that was disclosed: their tickets, the tokens that running programs have of
+   * their claims, and logins of the console become invalid.
+   *
+   * @generated from field: bool revoke = 1;
+   */
+  revoke: boolean;
+};
+
+/**
+ * Describes the message millpond.v1.RotateKeyRequest.
+ * Use `create(RotateKeyRequestSchema)` to create a new message.
+ */
+export const RotateKeyRequestSchema: GenMessage<RotateKeyRequest> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_access, 13);
+
+/**
+ * @generated from message millpond.v1.RotateKeyResponse
+ */
+export type RotateKeyResponse = Message<"millpond.v1.RotateKeyResponse"> & {
+  /**
+   * @generated from field: millpond.v1.SigningKey key = 1;
+   */
+  key?: SigningKey | undefined;
+};
+
+/**
+ * Describes the message millpond.v1.RotateKeyResponse.
+ * Use `create(RotateKeyResponseSchema)` to create a new message.
+ */
+export const RotateKeyResponseSchema: GenMessage<RotateKeyResponse> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_access, 14);
+
+/**
  * @generated from message millpond.v1.CreateLoginCodeRequest
  */
 export type CreateLoginCodeRequest = Message<"millpond.v1.CreateLoginCodeRequest"> & {
@@ -354,7 +475,7 @@ export type CreateLoginCodeRequest = Message<"millpond.v1.CreateLoginCodeRequest
  * Use `create(CreateLoginCodeRequestSchema)` to create a new message.
  */
 export const CreateLoginCodeRequestSchema: GenMessage<CreateLoginCodeRequest> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_access, 10);
+  messageDesc(file_millpond_v1_access, 15);
 
 /**
  * @generated from message millpond.v1.CreateLoginCodeResponse
@@ -378,7 +499,7 @@ export type CreateLoginCodeResponse = Message<"millpond.v1.CreateLoginCodeRespon
  * Use `create(CreateLoginCodeResponseSchema)` to create a new message.
  */
 export const CreateLoginCodeResponseSchema: GenMessage<CreateLoginCodeResponse> = /*@__PURE__*/
-  messageDesc(file_millpond_v1_access, 11);
+  messageDesc(file_millpond_v1_access, 16);
 
 /**
  * AccessService is called by administrators, and by administrators of a tenant for that tenant. Role: tenant-admin;
@@ -427,6 +548,27 @@ export const AccessService: GenService<{
     methodKind: "unary";
     input: typeof ListAuditRequestSchema;
     output: typeof ListAuditResponseSchema;
+  },
+  /**
+   * ListKeys returns the keys that tickets are signed with, newest first, retired ones included. Role: admin.
+   *
+   * @generated from rpc millpond.v1.AccessService.ListKeys
+   */
+  listKeys: {
+    methodKind: "unary";
+    input: typeof ListKeysRequestSchema;
+    output: typeof ListKeysResponseSchema;
+  },
+  /**
+   * RotateKey creates a new signing key. Agents receive it within seconds; the earlier ones are accepted until tickets that
+   * they signed have expired. Role: admin.
+   *
+   * @generated from rpc millpond.v1.AccessService.RotateKey
+   */
+  rotateKey: {
+    methodKind: "unary";
+    input: typeof RotateKeyRequestSchema;
+    output: typeof RotateKeyResponseSchema;
   },
   /**
    * CreateLoginCode creates the code in a link to the web console: the first browser that opens it is logged in as the caller. It is good

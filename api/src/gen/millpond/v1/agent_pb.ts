@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file millpond/v1/agent.proto.
  */
 export const file_millpond_v1_agent: GenFile = /*@__PURE__*/
-  fileDesc("ChdtaWxscG9uZC92MS9hZ2VudC5wcm90bxILbWlsbHBvbmQudjEimwQKC1N5bmNSZXF1ZXN0EgwKBG5vZGUYASABKAkSCwoDcnVuGAIgASgJEhEKCWFnZW50X3VybBgDIAEoCRIVCg1hZ2VudF92ZXJzaW9uGAQgASgJEhAKCGhvc3RuYW1lGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSKgoHZGV2aWNlcxgHIAMoCzIZLm1pbGxwb25kLnYxLkRldmljZVJlcG9ydBIsCghzZXNzaW9ucxgIIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25SZXBvcnQSFAoMd2FybV93b3JrZXJzGAkgASgNEhYKDmtub3duX3JldmlzaW9uGAogASgEEhAKCHNlcXVlbmNlGAsgASgEEjEKDmVuZGVkX3Nlc3Npb25zGA0gAygLMhkubWlsbHBvbmQudjEuRW5kZWRTZXNzaW9uEjQKBmxhYmVscxgOIAMoCzIkLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmtub3duX3Rlcm0YDyABKAQSFAoMZGVzY3JpYmVkX2J5GBAgASgEEjEKCGFjdGl2aXR5GBEgAygLMh8ubWlsbHBvbmQudjEuQWxsb2NhdGlvbkFjdGl2aXR5Eg8KB2xlYXZpbmcYEiABKAgaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUoECAwQDSJAChJBbGxvY2F0aW9uQWN0aXZpdHkSDQoFZXBvY2gYASABKAQSGwoTYWN0aXZlX21pbGxpc2Vjb25kcxgCIAEoBCJMCgxFbmRlZFNlc3Npb24SCgoCaWQYASABKAkSDQoFY2xhaW0YAiABKAkSDQoFZXBvY2gYAyABKAQSEgoKaGFkX2NsaWVudBgEIAEoCCLkAgoMRGV2aWNlUmVwb3J0Eg0KBWluZGV4GAEgASgNEgwKBHV1aWQYAiABKAkSDAoEbmFtZRgDIAEoCRIMCgRraW5kGAQgASgJEhQKDG1lbW9yeV9ieXRlcxgFIAEoBBISCgpwY2lfYnVzX2lkGAYgASgJEhoKEmNvbXB1dGVfY2FwYWJpbGl0eRgHIAEoCRIXCg9tdWx0aXByb2Nlc3NvcnMYCCABKA0SFgoOZHJpdmVyX3ZlcnNpb24YCSABKAkSFAoMY3VkYV92ZXJzaW9uGAogASgNEikKBmhlYWx0aBgLIAEoDjIZLm1pbGxwb25kLnYxLkRldmljZUhlYWx0aBIVCg1oZWFsdGhfcmVhc29uGAwgASgJEhEKCW51bWFfbm9kZRgNIAEoCRITCgtwY2llX3N3aXRjaBgOIAEoCRIVCg1udmxpbmtfZG9tYWluGA8gASgJEg0KBWZhdWx0GBAgASgEIisKDENsZWFyZWRGYXVsdBIMCgR1dWlkGAEgASgJEg0KBWZhdWx0GAIgASgEIvECCg1TZXNzaW9uUmVwb3J0EgoKAmlkGAEgASgJEg0KBWNsYWltGAIgASgJEg0KBWVwb2NoGAMgASgEEigKBXN0YXRlGAQgASgOMhkubWlsbHBvbmQudjEuU2Vzc2lvblN0YXRlEhIKCnN0YXJ0ZWRfYXQYBSABKAMSEgoKY2xpZW50X3BpZBgGIAEoDRITCgtjbGllbnRfaG9zdBgHIAEoCRIPCgdwcm9ncmFtGAggASgJEhEKCXRyYW5zcG9ydBgJIAEoCRInCgdkZXZpY2VzGAogAygLMhYubWlsbHBvbmQudjEuRGV2aWNlVXNlEhAKCGNvbW1hbmRzGAsgASgEEhAKCGxhdW5jaGVzGAwgASgEEg0KBXdhaXRzGA0gASgEEhUKDXNpemVfcmV2aXNpb24YDiABKAQSFAoMc2l6ZV9yZWZ1c2FsGA8gASgJEhIKCm5vdF9wYXJrZWQYECABKAkSDgoGdGlja2V0GBEgASgJIqUBCglEZXZpY2VVc2USDAoEdXVpZBgBIAEoCRIZChFtZW1vcnlfdXNlZF9ieXRlcxgCIAEoBBIaChJtZW1vcnlfbGltaXRfYnl0ZXMYAyABKAQSFwoPY29tcHV0ZV9wZXJjZW50GAQgASgNEiEKFGNvbXB1dGVfdXNlZF9wZXJjZW50GAUgASgNSACIAQFCFwoVX2NvbXB1dGVfdXNlZF9wZXJjZW50IoUCCgxTeW5jUmVzcG9uc2USEAoIcmV2aXNpb24YASABKAQSLAoLYWxsb2NhdGlvbnMYAiADKAsyFy5taWxscG9uZC52MS5BbGxvY2F0aW9uEhkKEXRpY2tldF9wdWJsaWNfa2V5GAQgASgJEhIKCmNvbnRyb2xsZXIYBSABKAkSGgoSY29udHJvbGxlcl92ZXJzaW9uGAYgASgJEgwKBHRlcm0YByABKAQSDQoFb3JkZXIYCCABKAQSFAoMZGVzY3JpYmVkX2J5GAkgASgEEjEKDmNsZWFyZWRfZmF1bHRzGAogAygLMhkubWlsbHBvbmQudjEuQ2xlYXJlZEZhdWx0SgQIAxAEMksKDEFnZW50U2VydmljZRI7CgRTeW5jEhgubWlsbHBvbmQudjEuU3luY1JlcXVlc3QaGS5taWxscG9uZC52MS5TeW5jUmVzcG9uc2ViBnByb3RvMw", [file_millpond_v1_claim, file_millpond_v1_pool]);
+  fileDesc("ChdtaWxscG9uZC92MS9hZ2VudC5wcm90bxILbWlsbHBvbmQudjEiswQKC1N5bmNSZXF1ZXN0EgwKBG5vZGUYASABKAkSCwoDcnVuGAIgASgJEhEKCWFnZW50X3VybBgDIAEoCRIVCg1hZ2VudF92ZXJzaW9uGAQgASgJEhAKCGhvc3RuYW1lGAUgASgJEg8KB2Jvb3RfaWQYBiABKAkSKgoHZGV2aWNlcxgHIAMoCzIZLm1pbGxwb25kLnYxLkRldmljZVJlcG9ydBIsCghzZXNzaW9ucxgIIAMoCzIaLm1pbGxwb25kLnYxLlNlc3Npb25SZXBvcnQSFAoMd2FybV93b3JrZXJzGAkgASgNEhYKDmtub3duX3JldmlzaW9uGAogASgEEhAKCHNlcXVlbmNlGAsgASgEEjEKDmVuZGVkX3Nlc3Npb25zGA0gAygLMhkubWlsbHBvbmQudjEuRW5kZWRTZXNzaW9uEjQKBmxhYmVscxgOIAMoCzIkLm1pbGxwb25kLnYxLlN5bmNSZXF1ZXN0LkxhYmVsc0VudHJ5EhIKCmtub3duX3Rlcm0YDyABKAQSFAoMZGVzY3JpYmVkX2J5GBAgASgEEjEKCGFjdGl2aXR5GBEgAygLMh8ubWlsbHBvbmQudjEuQWxsb2NhdGlvbkFjdGl2aXR5Eg8KB2xlYXZpbmcYEiABKAgSFgoOdGlja2V0X2tleV9pZHMYEyADKAkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUoECAwQDSJAChJBbGxvY2F0aW9uQWN0aXZpdHkSDQoFZXBvY2gYASABKAQSGwoTYWN0aXZlX21pbGxpc2Vjb25kcxgCIAEoBCJMCgxFbmRlZFNlc3Npb24SCgoCaWQYASABKAkSDQoFY2xhaW0YAiABKAkSDQoFZXBvY2gYAyABKAQSEgoKaGFkX2NsaWVudBgEIAEoCCLkAgoMRGV2aWNlUmVwb3J0Eg0KBWluZGV4GAEgASgNEgwKBHV1aWQYAiABKAkSDAoEbmFtZRgDIAEoCRIMCgRraW5kGAQgASgJEhQKDG1lbW9yeV9ieXRlcxgFIAEoBBISCgpwY2lfYnVzX2lkGAYgASgJEhoKEmNvbXB1dGVfY2FwYWJpbGl0eRgHIAEoCRIXCg9tdWx0aXByb2Nlc3NvcnMYCCABKA0SFgoOZHJpdmVyX3ZlcnNpb24YCSABKAkSFAoMY3VkYV92ZXJzaW9uGAogASgNEikKBmhlYWx0aBgLIAEoDjIZLm1pbGxwb25kLnYxLkRldmljZUhlYWx0aBIVCg1oZWFsdGhfcmVhc29uGAwgASgJEhEKCW51bWFfbm9kZRgNIAEoCRITCgtwY2llX3N3aXRjaBgOIAEoCRIVCg1udmxpbmtfZG9tYWluGA8gASgJEg0KBWZhdWx0GBAgASgEIisKDENsZWFyZWRGYXVsdBIMCgR1dWlkGAEgASgJEg0KBWZhdWx0GAIgASgEIvECCg1TZXNzaW9uUmVwb3J0EgoKAmlkGAEgASgJEg0KBWNsYWltGAIgASgJEg0KBWVwb2NoGAMgASgEEigKBXN0YXRlGAQgASgOMhkubWlsbHBvbmQudjEuU2Vzc2lvblN0YXRlEhIKCnN0YXJ0ZWRfYXQYBSABKAMSEgoKY2xpZW50X3BpZBgGIAEoDRITCgtjbGllbnRfaG9zdBgHIAEoCRIPCgdwcm9ncmFtGAggASgJEhEKCXRyYW5zcG9ydBgJIAEoCRInCgdkZXZpY2VzGAogAygLMhYubWlsbHBvbmQudjEuRGV2aWNlVXNlEhAKCGNvbW1hbmRzGAsgASgEEhAKCGxhdW5jaGVzGAwgASgEEg0KBXdhaXRzGA0gASgEEhUKDXNpemVfcmV2aXNpb24YDiABKAQSFAoMc2l6ZV9yZWZ1c2FsGA8gASgJEhIKCm5vdF9wYXJrZWQYECABKAkSDgoGdGlja2V0GBEgASgJIqUBCglEZXZpY2VVc2USDAoEdXVpZBgBIAEoCRIZChFtZW1vcnlfdXNlZF9ieXRlcxgCIAEoBBIaChJtZW1vcnlfbGltaXRfYnl0ZXMYAyABKAQSFwoPY29tcHV0ZV9wZXJjZW50GAQgASgNEiEKFGNvbXB1dGVfdXNlZF9wZXJjZW50GAUgASgNSACIAQFCFwoVX2NvbXB1dGVfdXNlZF9wZXJjZW50IrICCgxTeW5jUmVzcG9uc2USEAoIcmV2aXNpb24YASABKAQSLAoLYWxsb2NhdGlvbnMYAiADKAsyFy5taWxscG9uZC52MS5BbGxvY2F0aW9uEhkKEXRpY2tldF9wdWJsaWNfa2V5GAQgASgJEhIKCmNvbnRyb2xsZXIYBSABKAkSGgoSY29udHJvbGxlcl92ZXJzaW9uGAYgASgJEgwKBHRlcm0YByABKAQSDQoFb3JkZXIYCCABKAQSFAoMZGVzY3JpYmVkX2J5GAkgASgEEjEKDmNsZWFyZWRfZmF1bHRzGAogAygLMhkubWlsbHBvbmQudjEuQ2xlYXJlZEZhdWx0EisKC3RpY2tldF9rZXlzGAsgAygLMhYubWlsbHBvbmQudjEuVGlja2V0S2V5SgQIAxAEIkMKCVRpY2tldEtleRIKCgJpZBgBIAEoCRISCgpwdWJsaWNfa2V5GAIgASgJEhYKDmFjY2VwdGVkX3VudGlsGAMgASgDMksKDEFnZW50U2VydmljZRI7CgRTeW5jEhgubWlsbHBvbmQudjEuU3luY1JlcXVlc3QaGS5taWxscG9uZC52MS5TeW5jUmVzcG9uc2ViBnByb3RvMw", [file_millpond_v1_claim, file_millpond_v1_pool]);
 
 /**
  * @generated from message millpond.v1.SyncRequest
@@ -148,6 +148,14 @@ export type SyncRequest = Message<"millpond.v1.SyncRequest"> & {
    * @generated from field: bool leaving = 18;
    */
   leaving: boolean;
+
+  /**
+   * Ids of the ticket keys that the agent has: the controller signs tickets for this node with one of them. At most 64; an
+   * agent of an earlier release reports none, and knows `ticket_public_key` only.
+   *
+   * @generated from field: repeated string ticket_key_ids = 19;
+   */
+  ticketKeyIds: string[];
 };
 
 /**
@@ -529,7 +537,7 @@ export type SyncResponse = Message<"millpond.v1.SyncResponse"> & {
   allocations: Allocation[];
 
   /**
-   * Ed25519 public key of tickets: SPKI, DER, base64.
+   * The newest of `ticket_keys`, for agents of earlier releases.
    *
    * @generated from field: string ticket_public_key = 4;
    */
@@ -578,6 +586,14 @@ export type SyncResponse = Message<"millpond.v1.SyncResponse"> & {
    * @generated from field: repeated millpond.v1.ClearedFault cleared_faults = 10;
    */
   clearedFaults: ClearedFault[];
+
+  /**
+   * The public keys of all tickets that are accepted; the agent accepts no other. Empty from a controller of an earlier
+   * release: `ticket_public_key` is the only one.
+   *
+   * @generated from field: repeated millpond.v1.TicketKey ticket_keys = 11;
+   */
+  ticketKeys: TicketKey[];
 };
 
 /**
@@ -586,6 +602,39 @@ export type SyncResponse = Message<"millpond.v1.SyncResponse"> & {
  */
 export const SyncResponseSchema: GenMessage<SyncResponse> = /*@__PURE__*/
   messageDesc(file_millpond_v1_agent, 7);
+
+/**
+ * @generated from message millpond.v1.TicketKey
+ */
+export type TicketKey = Message<"millpond.v1.TicketKey"> & {
+  /**
+   * First 16 hexadecimal digits of the SHA-256 of the key in SPKI form; the member `kid` of tickets.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Ed25519: SPKI, DER, base64.
+   *
+   * @generated from field: string public_key = 2;
+   */
+  publicKey: string;
+
+  /**
+   * Unix seconds; tickets signed with it are refused from this time on. 0: no end is set.
+   *
+   * @generated from field: int64 accepted_until = 3;
+   */
+  acceptedUntil: bigint;
+};
+
+/**
+ * Describes the message millpond.v1.TicketKey.
+ * Use `create(TicketKeySchema)` to create a new message.
+ */
+export const TicketKeySchema: GenMessage<TicketKey> = /*@__PURE__*/
+  messageDesc(file_millpond_v1_agent, 8);
 
 /**
  * AgentService is served by the controller and called by agents. Role: agent.

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What administrators do with signing keys.
+
+import { millpondError, reason } from "@millpond/api";
+import { isLive, type SigningKeyRecord } from "../domain/records.ts";
+import type { Pool } from "../pool/pool.ts";
+import type { PoolKey } from "../state/pool-key.ts";
+import { isAccepted, makeSigningKey, rotationOverlapSeconds } from "../state/signing-keys.ts";
+import type { Transaction } from "../state/transaction.ts";
+
+/** Agents keep no more, and controllers try no more for a token. */
+const maxUsableKeys = 64;
+
+/** How long tokens of programs are accepted that are derived from a retired key (auth/program-tokens.ts). */
+const programTokenSeconds = 7 * 86_400;
+
+export interface RotateKeyOptions {
+  /** Earlier keys are accepted no longer, for anything. */
+  readonly isRevoking: boolean;
+}
+
+/**
+ * Creates a signing key. Unless the earlier ones are revoked, tickets that they signed remain valid until they expire, and
+ * tokens that are derived from them for as long as the claims of their time live.
+ *
+ * @throws MILLPOND_E_VERSION where an agent accepts one key only, MILLPOND_E_IN_USE
+ */
+export async function rotateKey(
+  pool: Pool,
+  poolKey: PoolKey,
+  { isRevoking }: RotateKeyOptions,
+): Promise<SigningKeyRecord> {
+  if (!isRevoking) {
+    refuseEarlierAgents(pool);
+  }
+  return await pool.mutate((transaction) => {
+    const { now, revision } = transaction;
+    const created = makeSigningKey(poolKey, { now, revision });
+    const earlier = transaction.allSigningKeys().map((key) => retire(transaction, key, isRevoking));
+    const usable = earlier.filter(({ sealed }) => sealed !== "").length;
+    if (usable >= maxUsableKeys) {
+      throw millpondError(
+        "MILLPOND_E_IN_USE",
+        `there are ${usable} signing keys that claims or programs still have tokens of, and there may be ${maxUsableKeys}`,
+        { remedy: "Release the oldest claims, or revoke the earlier keys with --revoke." },
+      );
+    }
+    for (const key of [...earlier, created]) {
+      transaction.signingKeys.set(key.id, key);
+    }
+    transaction.addEvent(
+      "SigningKeyRotated",
+      "controller",
+      reason("signing-key-rotated", { id: created.id }),
+    );
+    return created;
+  });
+}
+
+/** The signing keys, newest first. */
+export function listKeys(pool: Pool): SigningKeyRecord[] {
+  return [...pool.ledger.signingKeys.values()].toReversed();
+}
+
+function retire(transaction: Transaction, key: SigningKeyRecord, isRevoking: boolean): SigningKeyRecord {
+  const { now } = transaction;
+  if (isRevoking) {
+    return { ...key, sealed: "", retiresAt: Math.min(key.retiresAt ?? now, now), isRevoked: true };
+  }
+  const retiresAt = key.retiresAt ?? now + rotationOverlapSeconds;
+  const isNeeded =
+    isAccepted(key, now) || now < retiresAt + programTokenSeconds || hasClaims(transaction, retiresAt);
+  return { ...key, retiresAt, sealed: isNeeded ? key.sealed : "" };
+}
+
+/** Whether claims live that were created before a key retired: their programs may have tokens that are derived from it. */
+function hasClaims(transaction: Transaction, retiresAt: number): boolean {
+  return transaction.allClaims().some((claim) => isLive(claim) && claim.createdAt <= retiresAt);
+}
+
+/** An agent of an earlier release would refuse tickets of the new key until it has it, and of the old one from then on. */
+function refuseEarlierAgents(pool: Pool): void {
+  const names = [...pool.liveness.nodes]
+    .filter(
+      ([, { isReady, hasBeenAnswered, ticketKeys }]) => isReady && hasBeenAnswered && ticketKeys.size === 0,
+    )
+    .map(([name]) => name);
+  if (names.length > 0) {
+    throw millpondError(
+      "MILLPOND_E_VERSION",
+      `${names.length} agents are of a release that knows one signing key only, ${names[0]} among them`,
+      { remedy: "Upgrade them first, or pass --revoke, and programs that start in the same seconds fail." },
+    );
+  }
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The signing key with which a state begins. States of earlier versions have theirs unsealed, in a column of the pool.
+
+import { createPrivateKey } from "node:crypto";
+import type { SigningKeyRecord } from "../domain/records.ts";
+import type { PoolKey } from "../state/pool-key.ts";
+import { makeSigningKey } from "../state/signing-keys.ts";
+import { fromSigningKey, type NewRow } from "./rows.ts";
+
+/**
+ * Returns the row of the key to begin with.
+ *
+ * @param unsealed The key of an earlier version, PKCS #8, DER; empty: there is none, and a new one is made.
+ */
+export function firstSigningKey(poolKey: PoolKey, unsealed: Uint8Array, nowMs: number): NewRow {
+  const origin = { now: Math.floor(nowMs / 1000), revision: 0 };
+  const record: SigningKeyRecord =
+    unsealed.byteLength === 0
+      ? makeSigningKey(poolKey, origin)
+      : makeSigningKey(
+          poolKey,
+          origin,
+          createPrivateKey({ key: Buffer.from(unsealed), format: "der", type: "pkcs8" }),
+        );
+  return fromSigningKey(record);
+}
