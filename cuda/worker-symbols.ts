@@ -183,6 +183,7 @@ export const workerSymbols: readonly string[] = [
   "cuStreamCreate",
   "cuStreamCreateWithPriority",
   "cuStreamDestroy_v2",
+  "cuStreamGetFlags",
   "cuStreamQuery",
   "cuStreamSynchronize",
   "cuStreamWaitEvent",

@@ -111,6 +111,7 @@ void Executor::forgetContext(uint16_t number) {
     if (mark.context == number) mark.event = nullptr;
   };
   waits_.forgetContext(number);
+  marks_.forgetContext(number);
   frees_.forgetContext(number);
   textures_.forgetContext(number);
   for (Hold& each : holds_) forget(each.mark);

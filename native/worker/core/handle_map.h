@@ -20,6 +20,8 @@ class HandleMap {
     void* object = nullptr;  ///< null: the driver failed to make it
     uint16_t context = 0;
     bool isTouched = false;  ///< of a stream: it may have work
+    bool isBlocking = false;  ///< of a stream: it and the default stream wait for each other
+    bool isOpen = false;      ///< of a blocking stream: it was given work since the default stream was
   };
 
   /// False when the slot is taken or out of bounds: the client broke the protocol.
@@ -29,7 +31,7 @@ class HandleMap {
     if (index >= entries_.size()) entries_.resize(index + 64);
     Entry& entry = entries_[index];
     if (entry.wire != 0) return false;
-    entry = {wire, true, object, context, entry.isTouched};
+    entry = {wire, true, object, context, entry.isTouched, false, entry.isOpen};
     ++count_;
     if (object) ++live(handle::kind(wire));
     return true;
@@ -51,7 +53,7 @@ class HandleMap {
     Entry* entry = find(kind, wire);
     if (!entry) return false;
     lose(*entry);
-    *entry = {0, true, nullptr, 0, entry->isTouched};
+    *entry = {0, true, nullptr, 0, entry->isTouched, false, entry->isOpen};
     --count_;
     return true;
   }
@@ -77,14 +79,22 @@ class HandleMap {
     if (std::exchange(stream.isTouched, true)) return;
     touched_.push_back(handle::index(stream.wire));
   }
+  /// Notes that the stream is given work.
+  void open(Entry& stream) {
+    touch(stream);
+    if (!stream.isBlocking || std::exchange(stream.isOpen, true)) return;
+    open_.push_back(handle::index(stream.wire));
+  }
+  bool hasOpen() const { return !open_.empty(); }
   /// Visits the streams that were touched; `visit` returns whether it may still have work.
   template <typename Visit>
   void eachTouched(Visit&& visit) {
-    std::erase_if(touched_, [&](uint32_t index) {
-      Entry& entry = entries_[index];
-      entry.isTouched = entry.object && handle::kind(entry.wire) == HandleKind::kStream && visit(std::as_const(entry));
-      return !entry.isTouched;
-    });
+    eachNoted(touched_, &Entry::isTouched, visit);
+  }
+  /// Visits the streams that are open; `visit` returns whether the stream stays so.
+  template <typename Visit>
+  void eachOpen(Visit&& visit) {
+    eachNoted(open_, &Entry::isOpen, visit);
   }
   /// Those that were made in that context.
   template <typename Visit>
@@ -95,10 +105,19 @@ class HandleMap {
 
  private:
   static constexpr size_t kKinds = 16;
+  template <typename Visit>
+  void eachNoted(std::vector<uint32_t>& noted, bool Entry::*flag, Visit& visit) {
+    std::erase_if(noted, [&](uint32_t index) {
+      Entry& entry = entries_[index];
+      entry.*flag = entry.object && handle::kind(entry.wire) == HandleKind::kStream && visit(std::as_const(entry));
+      return !(entry.*flag);
+    });
+  }
   size_t& live(HandleKind kind) { return live_[static_cast<size_t>(kind) % kKinds]; }
 
   std::vector<Entry> entries_;
   std::vector<uint32_t> touched_;  ///< slots whose entry is touched, each once
+  std::vector<uint32_t> open_;     ///< slots whose entry is open, each once
   std::array<size_t, kKinds> live_{};
   size_t count_ = 0;  ///< of those in use
 };

@@ -47,6 +47,27 @@ CUresult Marks::mark(const Stream& stream, Mark& mark) {
   return rc;
 }
 
+void Marks::keepEnds(uint16_t context) {
+  handles_.eachOpen([&](const HandleMap::Entry& entry) {
+    const Stream stream{static_cast<CUstream>(entry.object), entry.context, entry.wire};
+    if (contexts_.homeOf(entry.context) != contexts_.homeOf(context)) return true;
+    if (!captures_.empty() && captures_.status(stream) != CU_STREAM_CAPTURE_STATUS_NONE) return true;
+    Mark end;
+    if (mark(stream, end) != CUDA_SUCCESS) return true;
+    ends_[entry.wire] = {new Mark(end), [this](Mark* each) {
+                           giveBack(*each);
+                           delete each;
+                         }};
+    return false;
+  });
+}
+
+std::shared_ptr<const Mark> Marks::endOf(uint64_t stream) const {
+  const auto found = ends_.find(stream);
+  const HandleMap::Entry* entry = handles_.find(stream);
+  return found == ends_.end() || !entry || entry->isOpen ? nullptr : found->second;
+}
+
 CUresult Marks::fence(uint16_t context, std::vector<Mark>& marks) {
   CUresult result = CUDA_SUCCESS;
   // Returns whether the stream may still have work.

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "worker/core/contexts.h"
@@ -32,6 +34,16 @@ class Marks {
   /// Marks behind everything that the streams of one context, or of all (0), were given so far. With 0, contexts that have
   /// failed are left out: nothing runs there any more.
   CUresult fence(uint16_t context, std::vector<Mark>& marks);
+  /// The default stream of that context is about to be given work, which whatever blocking streams are given next waits
+  /// for, marks too. Keeps where these streams end now.
+  void keepEnds(uint16_t context);
+  /// Where a blocking stream ends, if it was given nothing since the default stream was given work; null otherwise. A mark
+  /// that were recorded now would be reached only when the default stream has done that work.
+  std::shared_ptr<const Mark> endOf(uint64_t stream) const;
+  void forgetEnd(uint64_t stream) { ends_.erase(stream); }
+  void forgetContext(uint16_t number) {
+    for (auto& [stream, end] : ends_) end->forgetContext(number);
+  }
   /// Whether the mark was reached: CUDA_ERROR_NOT_READY, success or the context's failure. Asked in the event's own
   /// context, which the answer of another one that has failed does not hide.
   CUresult happened(const Mark& mark) {
@@ -52,6 +64,8 @@ class Marks {
   Contexts& contexts_;
   HandleMap& handles_;
   const OpenCaptures& captures_;
+  /// By stream. What waits for one of them shares it; the event is at rest again when none does.
+  std::unordered_map<uint64_t, std::shared_ptr<Mark>> ends_;
 };
 
 }  // namespace millpond::worker

@@ -12,6 +12,20 @@ bool waitsForDevice(cmd::Op op) {
          op == cmd::Op::kCopyFromDevice;
 }
 
+/// Whether the command, which names a stream, gives it work.
+bool givesWork(cmd::Op op) {
+  switch (op) {
+    case cmd::Op::kStreamSync:
+    case cmd::Op::kStreamQuery:
+    case cmd::Op::kStreamCopyAttributes:
+    case cmd::Op::kStreamGetAttribute:
+    case cmd::Op::kStreamSetAttribute:
+      return false;
+    default:
+      return true;
+  }
+}
+
 }  // namespace
 
 SessionCore::SessionCore(const Driver& driver, SessionDevices& devices, ServerLink link, DeviceOutput* output, bool isResumed)
@@ -45,12 +59,17 @@ void SessionCore::resume(const Request& request) {
 
 bool SessionCore::stream(uint64_t wire, CUstream& out) {
   if (wire == 0) {
+    if (handles_.hasOpen() && givesWork(static_cast<cmd::Op>(current_.op))) [[unlikely]]
+      marks_.keepEnds(contexts_.bound());
     out = nullptr;
     return true;
   }
   HandleMap::Entry* entry = handles_.find(HandleKind::kStream, wire);
   if (!entry) return missing(wire);
-  handles_.touch(*entry);
+  if (givesWork(static_cast<cmd::Op>(current_.op)))
+    handles_.open(*entry);
+  else
+    handles_.touch(*entry);
   out = static_cast<CUstream>(entry->object);
   // A stream that the driver failed to make must not become the default stream.
   return out != nullptr || missing(wire);

@@ -13,6 +13,11 @@ bool SessionObjects::adopt(HandleKind kind, uint64_t wire, void* object) {
   const uint16_t context = kind == HandleKind::kStream ? current : contexts_.homeOf(current);
   const bool isNew = handle::kind(wire) == kind && handles_.adopt(wire, object, context);
   if (!object || !isNew) counts_.count(kind);
+  if (kind == HandleKind::kStream && object && isNew) {
+    unsigned flags = CU_STREAM_DEFAULT;
+    session_.driver().cuStreamGetFlags(static_cast<CUstream>(object), &flags);
+    handles_.find(kind, wire)->isBlocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
+  }
   if (kind == HandleKind::kStream && object && isNew && context) ++contexts_.at(context).streams;
   return isNew;
 }
@@ -25,6 +30,7 @@ bool SessionObjects::drop(HandleKind kind, uint64_t wire) {
     for (const auto& observer : eventObservers_) observer(wire);
   }
   if (kind == HandleKind::kStream) {
+    session_.marks().forgetEnd(wire);
     for (const auto& observer : streamObservers_) observer(wire, static_cast<CUstream>(object));
     if (object && entry->context) --contexts_.at(entry->context).streams;
   }

@@ -6,12 +6,17 @@
 namespace millpond::worker {
 
 CUresult Waits::until(std::vector<Mark> marks, Action action) {
-  all_.push_back({session_.current(), std::move(marks), nullptr, std::move(action)});
+  all_.push_back({session_.current(), std::move(marks), nullptr, nullptr, std::move(action)});
   return kDeferred;
 }
 
 CUresult Waits::until(CUevent event) {
-  all_.push_back({session_.current(), {}, event, {}});
+  all_.push_back({session_.current(), {}, event, nullptr, {}});
+  return kDeferred;
+}
+
+CUresult Waits::until(std::shared_ptr<const Mark> end) {
+  all_.push_back({session_.current(), {}, nullptr, std::move(end), {}});
   return kDeferred;
 }
 
@@ -35,7 +40,9 @@ bool Waits::progress() {
   bool some = false;
   for (auto w = all_.begin(); w != all_.end();) {
     if (w->event && w->request.context != session_.contexts().bound()) session_.contexts().use(w->request.context);
-    CUresult rc = w->event ? session_.driver().cuEventQuery(w->event) : session_.marks().state(w->marks);
+    CUresult rc = w->event ? session_.driver().cuEventQuery(w->event)
+                  : w->end ? session_.marks().happened(*w->end)
+                           : session_.marks().state(w->marks);
     if (rc == CUDA_ERROR_NOT_READY) {
       ++w;
       continue;

@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "worker/core/session_core.h"
@@ -21,6 +22,8 @@ class Waits {
   /// Answers the current command when all marks are reached, with what `action` makes of their state; without one, with
   /// the state. Returns kDeferred.
   CUresult until(std::vector<Mark> marks, Action action = {});
+  /// As that, when the end of a stream is reached (Marks::endOf).
+  CUresult until(std::shared_ptr<const Mark> end);
   /// Answers the current command when an event of the client has happened. Returns kDeferred.
   CUresult until(CUevent event);
   /// An event of the client is about to be destroyed: what waits for it is answered, so that the driver is not asked
@@ -35,6 +38,7 @@ class Waits {
     Request request;
     std::vector<Mark> marks;
     CUevent event = nullptr;  ///< of the client
+    std::shared_ptr<const Mark> end;
     Action action;
   };
 

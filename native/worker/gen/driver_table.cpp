@@ -218,6 +218,7 @@ void Driver::load(void* library) {
   find(library, "cuStreamEndCapture", cuStreamEndCapture);
   find(library, "cuStreamGetAttribute", cuStreamGetAttribute);
   find(library, "cuStreamGetCaptureInfo_v3", cuStreamGetCaptureInfo_v3);
+  find(library, "cuStreamGetFlags", cuStreamGetFlags);
   find(library, "cuStreamIsCapturing", cuStreamIsCapturing);
   find(library, "cuStreamQuery", cuStreamQuery);
   find(library, "cuStreamSetAttribute", cuStreamSetAttribute);

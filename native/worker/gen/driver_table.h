@@ -220,6 +220,7 @@ struct Driver {
   decltype(&::cuStreamEndCapture) cuStreamEndCapture = Absent();
   decltype(&::cuStreamGetAttribute) cuStreamGetAttribute = Absent();
   decltype(&::cuStreamGetCaptureInfo_v3) cuStreamGetCaptureInfo_v3 = Absent();
+  decltype(&::cuStreamGetFlags) cuStreamGetFlags = Absent();
   decltype(&::cuStreamIsCapturing) cuStreamIsCapturing = Absent();
   decltype(&::cuStreamQuery) cuStreamQuery = Absent();
   decltype(&::cuStreamSetAttribute) cuStreamSetAttribute = Absent();

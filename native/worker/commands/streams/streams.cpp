@@ -21,6 +21,7 @@ CUresult Streams::onStreamSync(const cmd::Decoded<cmd::StreamSync>& command) {
   Stream s;
   if (!stream(command.fixed.stream, s)) return violation("unknown stream");
   if (CUresult now = driver_.cuStreamQuery(s.handle); now != CUDA_ERROR_NOT_READY) return now;
+  if (auto end = marks_.endOf(command.fixed.stream)) return waits_.until(std::move(end));
   Mark place;
   if (CUresult rc = marks_.mark(s, place)) return rc;
   return waits_.until({place});
