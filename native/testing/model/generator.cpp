@@ -119,6 +119,11 @@ class Generator {
     if (op.from >= 0 && op.to >= 0) {
       const Memory from = bufferOf(program_, op.from).memory;
       const Memory to = bufferOf(program_, op.to).memory;
+      const uint32_t words = std::min(bufferOf(program_, op.to).words, bufferOf(program_, op.from).words);
+      if (op.variant == Variant::rows && has("box") && words >= 2 * kRowWords && chance(40)) op.variant = Variant::box;
+      const auto isPlace = [](Memory each) { return isDevice(each) && each != Memory::managed; };
+      if (op.variant == Variant::plain && !op.isSynchronous && has("temporary") && isPlace(from) && isPlace(to) && chance(15))
+        op.variant = has("pool") && chance(70) ? Variant::pooled : Variant::freed;
       // Between devices there is one call only.
       if (from == Memory::peer || to == Memory::peer) op.variant = Variant::plain;
     }

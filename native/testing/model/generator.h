@@ -14,7 +14,7 @@
 namespace millpond::model {
 
 /// What `--without` takes: parts of CUDA that programs then do not use. Why one would: docs of `npm run model`.
-inline constexpr std::array<std::string_view, 23> kFeatures = {
+inline constexpr std::array<std::string_view, 25> kFeatures = {
     "threads",     // more than one thread
     "burst",       // a thousand launches and more behind each other
     "large",       // memory of 8 MiB
@@ -26,6 +26,8 @@ inline constexpr std::array<std::string_view, 23> kFeatures = {
     "unasked",     // pinned and registered memory whose address for kernels is not asked for: kernels are given the host's
     "indirect",    // kernels that find pointers to host memory in device memory, or at odd offsets of parameters
     "rows",        // copies and fills of two dimensions
+    "box",         // copies of three dimensions
+    "temporary",   // memory that is allocated for one copy, and freed while it may be under way
     "fill-host",   // fills of host memory
     "graph", "graph-copies",
     "update",      // of graphs

@@ -103,7 +103,7 @@ void watch(unsigned patienceSeconds) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     const int64_t deadline = deadlineMs.load(std::memory_order_acquire);
     if (deadline == 0 || nowMs() < deadline) continue;
-    std::printf("hang: not done after %u s\n", patienceSeconds);
+    std::printf("hang: not done after %u s; the program %s\n", patienceSeconds, stage.load());
     for (uint8_t i = 0; i < underWay->threads; ++i) {
       const size_t at = progress[i];
       std::printf("  %s\n", at < underWay->ops.size() ? ("at op " + std::to_string(at) + ", " + describe(*underWay, underWay->ops[at])).c_str()

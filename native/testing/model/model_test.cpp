@@ -96,6 +96,28 @@ TEST("what waits for a word is ordered behind what sets it") {
   CHECK(judge({on(OpKind::waitValue, kA, 0), on(OpKind::writeValue, kA, 0)}) == Refusal::stuck);
 }
 
+TEST("what waits for a word that is to be set waits for what sets it") {
+  const Op write = on(OpKind::writeValue, kA, 0);
+  const Op wait = on(OpKind::waitValue, kB, 0);
+  const Op fulfil = on(OpKind::fulfil, kA, 0);
+  CHECK(judge({on(OpKind::hostFunction, kA, 0), write, wait, on(OpKind::syncStream, kB), fulfil}) == Refusal::stuck);
+  CHECK(judge({on(OpKind::hostFunction, kA, 0), write, wait, fulfil, on(OpKind::syncStream, kB)}) == Refusal::none);
+  CHECK(judge({copyOn(kA, kDevice, kPinned), write, wait, copyOn(kB, kOther, kDevice)}) == Refusal::none);
+}
+
+TEST("a copy from pinned memory may read it before what the default stream has is done") {
+  for (const uint8_t first : {kLegacy, kA}) {
+    const uint8_t second = first == kA ? kLegacy : kA;
+    CHECK(judge({copyOn(first, kPinned, kDevice), copyOn(second, kOther, kPinned)}) == Refusal::race);
+    Op waits = copyOn(kLegacy, kOther, kPinned);
+    waits.isSynchronous = true;
+    CHECK(judge({copyOn(first, kPinned, kDevice), waits}) == Refusal::none);
+    CHECK(judge({copyOn(first, kPinned, kDevice), on(OpKind::record, first, 0), on(OpKind::waitEvent, second, 0),
+                 copyOn(second, kOther, kPinned)}) == Refusal::none);
+    CHECK(judge({copyOn(first, kDevice, kPinned), copyOn(second, kPinned, kDevice)}) == Refusal::none);
+  }
+}
+
 TEST("threads know of each other by signals only") {
   Op first = copyOn(kA, kPageable, kDevice);
   Op second = checkOf(kPageable);

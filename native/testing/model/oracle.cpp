@@ -57,7 +57,7 @@ class Evaluation {
     }
   }
   static bool isTouched(const Op& op, size_t word) {
-    return op.variant != Variant::rows || word % kRowWords != kRowWords - 1;
+    return !skipsLast(op.variant) || word % kRowWords != kRowWords - 1;
   }
 
   Outcome outcome_;

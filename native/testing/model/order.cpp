@@ -29,7 +29,7 @@ Order::Order(const Program& program)
       events_(program.events),
       graphs_(program.graphs),
       signals_(program.signals, kNever),
-      wordsSet_(program.words),
+      wordsSet_(program.words, kNever),
       promisesUsed_(program.promises),
       promisesFulfilled_(program.promises) {
   lanes_[kLegacy].isLegacy = true;
@@ -106,6 +106,9 @@ Refusal Order::submit(const Op& op) {
   work_ = moment();
   after(work_, begin_);
   after(work_, lane.last);
+  early_ = moment();
+  after(early_, begin_);
+  after(early_, lane.firm);
   const auto behind = [&](const Lane& other) {
     // Which of two calls of different threads is first may be open; then nothing is known, but everything feared.
     if (isBefore(other.used, begin_)) {
@@ -120,7 +123,7 @@ Refusal Order::submit(const Op& op) {
   } else if (lane.isBlocking) {
     behind(lanes_[kLegacy]);
   }
-  lane.last = work_;
+  lane.last = lane.firm = work_;
   lane.used = end_;
   return Refusal::none;
 }
@@ -167,6 +170,7 @@ Refusal Order::dispatch(const Op& op) {
       if (!use(event.used)) return Refusal::unordered;
       if (Refusal refusal = submit(op); refusal != Refusal::none) return refusal;
       event.work = work_;
+      laneOf(op).firm = early_;
       return Refusal::none;
     }
     case OpKind::waitEvent: {
@@ -175,6 +179,8 @@ Refusal Order::dispatch(const Op& op) {
       if (!use(event.used)) return Refusal::unordered;
       if (Refusal refusal = submit(op); refusal != Refusal::none) return refusal;
       after(work_, event.work);
+      after(early_, event.work);
+      laneOf(op).firm = early_;
       return Refusal::none;
     }
     case OpKind::syncEvent:
@@ -246,6 +252,12 @@ Refusal Order::copy(const Op& op) {
   const bool isManaged = from == Memory::managed || to == Memory::managed;
   const bool isHostOnly = isHost(from) && isHost(to);
   if (Refusal refusal = submit(op); refusal != Refusal::none) return refusal;
+  if (isByWay(op.variant)) {
+    // To free memory waits for the device.
+    if (op.variant == Variant::freed)
+      for (const Lane& lane : lanes_) blocksOn(lane.last, false);
+    return read(op.from, isHost(from) ? early_ : work_, work_) && write(op.to, work_, work_) ? Refusal::none : Refusal::race;
+  }
   if (isManaged || isHostOnly || (op.isSynchronous && !isHost(from) && !isHost(to))) {
     // How far such a call waits, and when it looks at the memory, is left open.
     blocksOn(work_, false);
@@ -255,6 +267,10 @@ Refusal Order::copy(const Op& op) {
   if (from == Memory::pageable) {
     blocksOn(work_, false);
     isRead = read(op.from, begin_, end_);
+  } else if (isHost(from) && !op.isSynchronous) {
+    // Measured on an H200: where the stream has no work of its own, which events are not, the call reads the source of a
+    // short copy, though what the default stream has, or what the default stream waits for, comes first.
+    isRead = read(op.from, early_, work_);
   } else {
     isRead = read(op.from, work_, work_);
   }
@@ -292,7 +308,8 @@ Refusal Order::hold(const Op& op, bool isPromise) {
   if (isPromise) {
     if (promisesUsed_[op.object]) return Refusal::senseless;
     promisesUsed_[op.object] = true;
-  } else if (wordsSet_[op.object]) {
+  } else if (wordsSet_[op.object] != kNever) {
+    after(work_, wordsSet_[op.object]);
     return Refusal::none;
   }
   // What other threads wait for, or could wait for as it turns out, must not come behind this.
@@ -308,8 +325,8 @@ Refusal Order::release(const Op& op, bool isPromise, size_t by, size_t asks) {
     if (!promisesUsed_[op.object] || promisesFulfilled_[op.object]) return Refusal::senseless;
     promisesFulfilled_[op.object] = true;
   } else {
-    if (wordsSet_[op.object]) return Refusal::senseless;
-    wordsSet_[op.object] = true;
+    if (wordsSet_[op.object] != kNever) return Refusal::senseless;
+    wordsSet_[op.object] = by;
   }
   for (size_t i = 0; i < holds_.size();) {
     const Hold hold = holds_[i];

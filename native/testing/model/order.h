@@ -59,6 +59,7 @@ class Order {
   };
   struct Lane {
     size_t last = kNever;  ///< work
+    size_t firm = kNever;  ///< what has happened when the driver takes the stream for one without work
     size_t used = kNever;  ///< return of the last call
     bool isBlocking = true;
     bool isLegacy = false;
@@ -113,7 +114,7 @@ class Order {
   std::vector<GraphState> graphs_;
   std::vector<size_t> signals_;
   std::vector<Hold> holds_;
-  std::vector<bool> wordsSet_;
+  std::vector<size_t> wordsSet_;  ///< what has set each
   std::vector<bool> promisesUsed_;
   std::vector<bool> promisesFulfilled_;
   std::vector<size_t> hostFunctions_;
@@ -122,6 +123,7 @@ class Order {
   // Indices of the op that is being added
   size_t begin_ = 0;
   size_t work_ = kNever;
+  size_t early_ = kNever;  ///< the first that the work can read of its source, where that is memory of the host
   size_t end_ = 0;
   bool waits_ = false;
 };

@@ -69,7 +69,7 @@ class Printer {
     const std::string object = number(op.object);
     switch (op.kind) {
       case OpKind::launch: {
-        constexpr const char* kHow[] = {"mix", "mixTable", "mixPacked", "", ""};
+        constexpr const char* kHow[] = {"mix", "mixTable", "mixPacked"};
         const std::string many = op.count == 1 ? "" : "for (int i = 0; i < " + number(op.count) + "; i++) ";
         return line(many + kHow[static_cast<size_t>(op.variant)] + "<<<" + number((wordsOf(op) + 127) / 128) + ", 128, 0, " + stream +
                     ">>>(" + slot(op.to) + ", " + slot(op.from) + ", " + number(wordsOf(op)) + ", " + number(op.value) +
@@ -122,6 +122,14 @@ class Printer {
     const std::string bytes = number(wordsOf(op) * 4);
     if (op.variant == Variant::rows)
       return line("cuMemcpy2D" + async + ends + "pitch 64, width 60, height " + number(wordsOf(op) / 16) + last);
+    if (op.variant == Variant::box)
+      return line("cuMemcpy3D" + async + ends + "pitch 64, width 60, height " + number(wordsOf(op) / 32) + ", depth 2" + last);
+    if (op.variant == Variant::pooled)
+      return line("cuMemAllocAsync(&t, " + bytes + last + " cuMemcpyAsync" + "(t, " + slot(op.from) + ", " + bytes + last +
+                  " cuMemcpyAsync(" + slot(op.to) + ", t, " + bytes + last + " cuMemFreeAsync(t" + last);
+    if (op.variant == Variant::freed)
+      return line("cuMemAlloc(&t, " + bytes + "); cuMemcpyAsync(t, " + slot(op.from) + ", " + bytes + last + " cuMemcpyAsync(" +
+                  slot(op.to) + ", t, " + bytes + last + " cuMemFree(t);");
     const bool isPeer = !isHost(from) && !isHost(to) && (from == Memory::peer) != (to == Memory::peer);
     if (isPeer) return line("cuMemcpyPeer" + async + ends + bytes + last);
     if (op.variant == Variant::unified || isHost(from) == isHost(to)) return line("cuMemcpy" + async + ends + bytes + last);

@@ -75,7 +75,7 @@ std::string slotText(const Program& program, int slot) {
 }  // namespace
 
 std::string describe(const Program& program, const Op& op) {
-  constexpr const char* kVariants[] = {"", " table", " packed", " rows", " unified"};
+  constexpr const char* kVariants[] = {"", " table", " packed", " rows", " unified", " box", " pooled", " freed"};
   std::string text = "thread " + std::to_string(op.thread) + ": " + nameOf(op.kind) + kVariants[static_cast<size_t>(op.variant)];
   text += op.isSynchronous ? " synchronous" : " stream " + std::to_string(op.stream);
   if (op.to >= 0) text += " to " + slotText(program, op.to);

@@ -74,7 +74,13 @@ enum class Variant : uint8_t {
   packed,    // launch: pointers at odd offsets of a parameter passed by value
   rows,      // copy and fill: two dimensions, all words but the last of each row
   unified,   // copy: cuMemcpyAsync, which finds out itself where the ends are
+  box,       // copy: three dimensions, the words of `rows` in two slices
+  pooled,    // copy: by way of memory that cuMemAllocAsync gives and cuMemFreeAsync takes back, in the same stream
+  freed,     // copy: by way of memory that cuMemFree takes back while the copy may be under way
 };
+/// Whether the last word of each row stays as it is.
+constexpr bool skipsLast(Variant variant) { return variant == Variant::rows || variant == Variant::box; }
+constexpr bool isByWay(Variant variant) { return variant == Variant::pooled || variant == Variant::freed; }
 
 struct Op {
   OpKind kind = OpKind::launch;

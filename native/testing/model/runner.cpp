@@ -20,6 +20,7 @@
 namespace millpond::model {
 
 std::array<std::atomic<size_t>, kMostThreads> progress;
+std::atomic<const char*> stage = "begins";
 
 namespace {
 
@@ -311,7 +312,8 @@ class Run {
 
   void submit(const Op& op, CUstream into) {
     if (op.kind == OpKind::launch) return launch(op, into);
-    if (op.kind == OpKind::copy) return op.variant == Variant::rows ? copyRows(op, into) : copy(op, into);
+    if (op.kind == OpKind::copy && isByWay(op.variant)) return copyByWay(op, into);
+    if (op.kind == OpKind::copy) return op.variant == Variant::rows ? copyRows(op, into) : op.variant == Variant::box ? copyBox(op, into) : copy(op, into);
     if (op.kind == OpKind::fill) return fill(op, into);
     HostFunction* function = nullptr;
     {
@@ -383,6 +385,31 @@ class Run {
     rows.WidthInBytes = (kRowWords - 1) * sizeof(uint32_t);
     rows.Height = words / kRowWords;
     must("cuMemcpy2D", op.isSynchronous ? CU(cuMemcpy2D_v2)(&rows) : CU(cuMemcpy2DAsync_v2)(&rows, into));
+  }
+
+  /// The same words in two slices.
+  void copyBox(const Op& op, CUstream into) {
+    const uint32_t rows = std::min(bufferOf(program_, op.to).words, bufferOf(program_, op.from).words) / kRowWords;
+    CUDA_MEMCPY3D box{};
+    box.srcMemoryType = box.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+    box.srcDevice = address(op.from);
+    box.dstDevice = address(op.to);
+    box.srcPitch = box.dstPitch = kRowWords * sizeof(uint32_t);
+    box.srcHeight = box.dstHeight = rows / 2;
+    box.WidthInBytes = (kRowWords - 1) * sizeof(uint32_t);
+    box.Height = rows / 2;
+    box.Depth = 2;
+    must("cuMemcpy3D", op.isSynchronous ? CU(cuMemcpy3D_v2)(&box) : CU(cuMemcpy3DAsync_v2)(&box, into));
+  }
+
+  void copyByWay(const Op& op, CUstream into) {
+    const size_t bytes = std::min(bufferOf(program_, op.to).words, bufferOf(program_, op.from).words) * sizeof(uint32_t);
+    const bool isPooled = op.variant == Variant::pooled;
+    CUdeviceptr way = 0;
+    must("cuMemAlloc", isPooled ? CU(cuMemAllocAsync)(&way, bytes, into) : CU(cuMemAlloc_v2)(&way, bytes));
+    must("cuMemcpyAsync", CU(cuMemcpyAsync)(way, address(op.from), bytes, into));
+    must("cuMemcpyAsync", CU(cuMemcpyAsync)(address(op.to), way, bytes, into));
+    must("cuMemFree", isPooled ? CU(cuMemFreeAsync)(way, into) : CU(cuMemFree_v2)(way));
   }
 
   void fill(const Op& op, CUstream into) {
@@ -477,9 +504,13 @@ void startDriver(bool needsPeer) {
 }
 
 void run(const Program& program, const Outcome& outcome) {
+  stage = "makes memory and streams";
   Run each(program, outcome);
+  stage = "runs, or waits for the end of its threads";
   each.threads();
+  stage = "compares";
   each.compareAll();
+  stage = "frees";
   each.clear();
 }
 
