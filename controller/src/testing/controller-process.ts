@@ -19,6 +19,8 @@ export interface ControllerProcessOptions {
   readonly keyFile?: string;
   /** How far its wall clock is ahead of this machine's. Default 0. */
   readonly clockAheadSeconds?: number;
+  /** Files of a certificate and its key, PEM; default: plain HTTP. */
+  readonly tls?: { readonly certificate: string; readonly key: string };
   /** A token beside the one in the directory. */
   readonly userToken?: string;
   readonly agentToken?: string;
@@ -79,6 +81,7 @@ export class ControllerProcess {
       agentToken = "",
       nodeOptions = [],
       keyFile = "",
+      tls,
       diskBytes,
     } = options;
     const clock = clockAheadSeconds === 0 ? [] : ["--import", shiftedClock(clockAheadSeconds)];
@@ -91,6 +94,7 @@ export class ControllerProcess {
       listen,
       "--state",
       directory,
+      ...(tls === undefined ? [] : ["--tls-cert", tls.certificate, "--tls-key", tls.key]),
     ];
     const [command = "", ...args] =
       diskBytes === undefined
@@ -110,7 +114,7 @@ export class ControllerProcess {
     const said: string[] = [];
     for await (const line of createInterface({ input: child.stderr })) {
       said.push(line);
-      const url = /listens at (http:\/\/[^"]+)"/.exec(line)?.[1];
+      const url = /listens at (https?:\/\/[^"]+)"/.exec(line)?.[1];
       if (url !== undefined) {
         child.stderr.resume();
         const seen = diskBytes === undefined ? directory : `/proc/${child.pid}/root${directory}`;
@@ -124,8 +128,8 @@ export class ControllerProcess {
     return this.#child.pid ?? 0;
   }
 
-  /** Stops it as it is, or lets it go on. */
-  signal(signal: "SIGSTOP" | "SIGCONT"): void {
+  /** Stops it as it is, lets it go on, or has it read its certificate again. */
+  signal(signal: "SIGSTOP" | "SIGCONT" | "SIGHUP"): void {
     this.#child.kill(signal);
   }
 

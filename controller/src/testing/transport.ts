@@ -8,6 +8,7 @@ import { makeFailoverTransport, splitAddresses } from "@millpond/platform";
  * JSON over HTTP/1.1, with a token where one is given.
  *
  * @param urls Several: separated by commas.
+ * @param options.ca The authority to trust, PEM. Default: those of the host.
  */
 export function makeTransport(
   urls: string,
@@ -15,13 +16,15 @@ export function makeTransport(
   {
     patienceMs = 0,
     isRepeatable = false,
-  }: { readonly patienceMs?: number; readonly isRepeatable?: boolean } = {},
+    ca,
+  }: { readonly patienceMs?: number; readonly isRepeatable?: boolean; readonly ca?: string } = {},
 ): Transport {
   const makeOne = (baseUrl: string) =>
     createConnectTransport({
       baseUrl,
       httpVersion: "1.1",
       useBinaryFormat: false,
+      ...(ca !== undefined && { nodeOptions: { ca } }),
       interceptors: [
         (next) => async (request) => {
           if (token !== undefined) {

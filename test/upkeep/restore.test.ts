@@ -6,11 +6,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { ControllerProcess } from "@millpond/controller/testing/controller-process";
-import { root } from "../scripts/lib/paths.ts";
-import { agentArguments } from "./support/agent.ts";
-import { examples, type SessionView, until } from "./support/pool.ts";
-import { Program } from "./support/program.ts";
-import { Random } from "./support/random.ts";
+import { root } from "../../scripts/lib/paths.ts";
+import { agentArguments } from "../support/agent.ts";
+import { examples, type SessionView, until } from "../support/pool.ts";
+import { Program } from "../support/program.ts";
+import { Random } from "../support/random.ts";
 
 /** How often a state is put back: each time takes the 15 s in which nothing is granted. */
 const rounds = Number(process.env["MILLPOND_RESTORE_ROUNDS"] ?? 2);
