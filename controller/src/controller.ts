@@ -25,6 +25,7 @@ import { Console } from "./http/console.ts";
 import { readConsoleFiles } from "./http/console-files.ts";
 import { type Handlers, makeHandlers } from "./http/handlers.ts";
 import { type LogLevel, makeLog } from "./log.ts";
+import { readDcgmMetrics } from "./http/dcgm-metrics.ts";
 import { readMetrics } from "./http/metrics.ts";
 import { type ControllerOptions, type ResolvedOptions, resolveOptions } from "./options.ts";
 import type { Pool } from "./pool/pool.ts";
@@ -168,7 +169,10 @@ export async function startController(options: ControllerOptions): Promise<Contr
       identity: state.identity,
       isSecure: tls !== undefined,
     }),
-    readMetrics: (caller) => readMetrics(elector, version, caller),
+    metrics: {
+      "/metrics": async (caller) => await readMetrics(elector, version, caller),
+      "/metrics/dcgm": async (caller) => await Promise.resolve(readDcgmMetrics(elector, caller)),
+    },
     checkHealth: async () => {
       await store.listEvents({ after: 0, subject: "", limit: 1, end: "newest" });
     },

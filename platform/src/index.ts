@@ -29,5 +29,6 @@ export type { CertificatePair, Validity } from "./x509.ts";
 export { logDestinationOptions, outlivingItsDisk } from "./log-destination.ts";
 
 // Metrics
+export { type DcgmSample, renderDcgmMetrics } from "./dcgm-metrics.ts";
 export { Histogram, metricsContentType, processMetrics, renderMetrics } from "./metrics.ts";
-export type { MetricSample } from "./metrics.ts";
+export type { MetricLabels, MetricSample } from "./metrics.ts";

@@ -3,6 +3,7 @@
 // docs/reference/metrics.md, made from the table of metrics. `node platform/src/metrics-doc.ts` writes it.
 
 import { writeFileSync } from "node:fs";
+import { dcgmTable } from "./dcgm-metrics.ts";
 import { type MetricDefinition, metricTable } from "./metrics.ts";
 
 /** Where the page is kept. */
@@ -10,9 +11,13 @@ export const metricsDocUrl: URL = new URL("../../docs/reference/metrics.md", imp
 
 /** The page's text. */
 export function renderMetricsDoc(): string {
+  const code = (labels: readonly string[]) => labels.map((label) => `\`${label}\``).join(", ");
   const rows = Object.entries<MetricDefinition>(metricTable).map(
     ([name, { part, type, help, labels }]) =>
-      `| \`${name}\` | ${part === "both" ? "controller, agent" : part} | ${type} | ${labels.map((label) => `\`${label}\``).join(", ")} | ${help} |`,
+      `| \`${name}\` | ${part === "both" ? "controller, agent" : part} | ${type} | ${code(labels)} | ${help} |`,
+  );
+  const ofDcgm = Object.entries<MetricDefinition>(dcgmTable).map(
+    ([name, { help, labels }]) => `| \`${name}\` | ${code(labels)} | ${help} |`,
   );
   return `<!-- Generated from platform/src/metrics.ts by \`npm run generate -w platform\`. Do not edit. -->
 
@@ -67,6 +72,22 @@ target in Prometheus: \`certificate signed by unknown authority\` is an agent th
 \`packaging/grafana/millpond.json\` is a dashboard for Grafana: import it, or put it into a folder from which Grafana provisions
 dashboards. The Prometheus data source is chosen at its top, and so are queues, tenants and nodes where there are many; the
 first row, and what the agents tell by claim, is of the whole pool.
+
+## Alerts
+
+\`packaging/prometheus/millpond.rules.yml\` has rules for Prometheus: no leader, nodes and GPUs that are lost, claims that wait
+for long, GPUs that are granted and idle, changes that are slow. Name it under \`rule_files\`; thresholds are meant to be changed.
+
+## Names of DCGM
+
+\`GET /metrics/dcgm\` on a controller has what claims and their programs use under the names and labels of NVIDIA's DCGM
+exporter, for dashboards that ask for those. They are not of whole cards: on a shared card each claim has its own total, and each
+program its own use. \`namespace\` and \`pod\` are those of Kubernetes, and absent for other claims. A token sees its own tenant,
+one of an administrator all. Only the leader has them.
+
+| metric | labels | meaning |
+|---|---|---|
+${ofDcgm.join("\n")}
 
 ## By name
 

@@ -276,14 +276,23 @@ export function renderMetrics(
   samples: readonly MetricSample[],
   histograms: readonly Histogram[] = [],
 ): string {
+  return renderSamples(metricTable, samples, (name) =>
+    histograms.filter((histogram) => histogram.name === name).flatMap((histogram) => histogram.lines()),
+  );
+}
+
+/** Writes samples of the metrics of a table in the text form of Prometheus, in the order of the table. */
+export function renderSamples(
+  table: Readonly<Record<string, MetricDefinition>>,
+  samples: readonly { readonly name: string; readonly labels?: MetricLabels; readonly value: number }[],
+  moreOf: (name: string) => readonly string[] = () => [],
+): string {
   const byName = Map.groupBy(samples, ({ name }) => name);
   const lines: string[] = [];
-  for (const [name, { help, type }] of Object.entries(metricTable)) {
+  for (const [name, { help, type }] of Object.entries(table)) {
     const values = [
-      ...(byName.get(name as MetricName) ?? []).map(
-        ({ labels = {}, value }) => `${name}${formatLabels(labels)} ${value}`,
-      ),
-      ...histograms.filter((histogram) => histogram.name === name).flatMap((histogram) => histogram.lines()),
+      ...(byName.get(name) ?? []).map(({ labels = {}, value }) => `${name}${formatLabels(labels)} ${value}`),
+      ...moreOf(name),
     ];
     if (values.length > 0) {
       lines.push(`# HELP ${name} ${help}.`, `# TYPE ${name} ${type}`, ...values);

@@ -146,7 +146,7 @@ test("the health page asks the store once a second, and tells strangers nothing 
     log: pino({ level: "silent" }),
     shutdown: new AbortController().signal,
     handlers: () => new Map(),
-    readMetrics: async () => "",
+    metrics: {},
     checkHealth: async () => {
       asked += 1;
       if (!isWell) {

@@ -34,6 +34,8 @@ const keepAliveMs = 72_000;
 /** How long a health status of the store is cached. */
 const healthMs = 1_000;
 
+type ReadMetrics = (caller: Pick<Caller, "role" | "tenant">) => Promise<string>;
+
 export interface ServerOptions {
   /** Absent: plain HTTP. */
   readonly certificates?: CertificateSource | undefined;
@@ -49,8 +51,8 @@ export interface ServerOptions {
   readonly console?: Console | undefined;
   /** Throws when the controller cannot do its work. */
   readonly checkHealth: () => Promise<void>;
-  /** The text format of Prometheus, restricted to the tenants that the caller may see. */
-  readonly readMetrics: (caller: Pick<Caller, "role" | "tenant">) => Promise<string>;
+  /** By path, in the text format of Prometheus, restricted to the tenants that the caller may see. */
+  readonly metrics: Readonly<Record<string, ReadMetrics>>;
 }
 
 export interface HttpServer {
@@ -199,8 +201,9 @@ function isRead({ method }: IncomingMessage): boolean {
 }
 
 async function readPage(options: ServerOptions, request: IncomingMessage, path: string): Promise<Page> {
-  if (isRead(request) && path === "/metrics") {
-    return await readMetrics(options, request.headers.authorization);
+  const metrics = isRead(request) && Object.hasOwn(options.metrics, path) ? options.metrics[path] : undefined;
+  if (metrics !== undefined) {
+    return await readMetrics(options, metrics, request.headers.authorization);
   }
   const error = millpondError(
     "MILLPOND_E_NOT_FOUND",
@@ -237,7 +240,8 @@ function makeHealthPage({ checkHealth, log }: ServerOptions): () => Promise<Page
 }
 
 async function readMetrics(
-  { tokens, readMetrics: read }: ServerOptions,
+  { tokens }: ServerOptions,
+  read: ReadMetrics,
   authorization: string | undefined,
 ): Promise<Page> {
   let caller: Caller;

@@ -76,7 +76,7 @@ test("renewed files are served without a restart, and one that is of no use is t
     shutdown: new AbortController().signal,
     handlers: () => new Map(),
     checkHealth: async () => undefined,
-    readMetrics: async () => "",
+    metrics: {},
   });
   const { port } = new URL(await server.listen({ host: "127.0.0.1", port: 0 }));
   onTestFinished(() => server.close());

@@ -73,7 +73,7 @@ async function writeCompletions(at: Place): Promise<void> {
 async function writeDocuments(at: Place): Promise<void> {
   const doc = (...path: string[]) => at("usr", "share", "doc", "millpond", ...path);
   await cp(inRoot("docs"), doc("docs"), { recursive: true });
-  for (const folder of ["grafana", "compose", "ansible"])
+  for (const folder of ["grafana", "prometheus", "compose", "ansible"])
     await cp(inRoot("packaging", folder), doc(folder), { recursive: true });
   // Run by slurmd from where they are, so they are no documents.
   await cp(inRoot("packaging", "slurm"), at("usr", "lib", "millpond", "slurm"), { recursive: true });
