@@ -7,4 +7,14 @@ export * from "./gen/millpond/v1/claim_pb.ts";
 export * from "./gen/millpond/v1/pool_pb.ts";
 export * from "./gen/millpond/v1/queue_pb.ts";
 export { errorCodeOf } from "./errors.ts";
-export { formatAge, formatBytes, formatDuration, parseDuration, parsePercent, parseSize } from "./units.ts";
+export { type Excess, type HolderRef, type Reason, reason } from "./reasons/args.ts";
+export { mayKnowAll, renderReason } from "./reasons/render.ts";
+export {
+  formatAge,
+  formatBytes,
+  formatDuration,
+  minMemoryBytes,
+  parseDuration,
+  parsePercent,
+  parseSize,
+} from "./units.ts";

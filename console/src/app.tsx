@@ -12,11 +12,13 @@ import { type Language, language, languages, setLanguage, texts } from "./texts/
 import { AccessView, AuditView } from "./views/access.tsx";
 import { ClaimView } from "./views/claim.tsx";
 import { ClaimsView } from "./views/claims.tsx";
+import { ConnectView } from "./views/connect.tsx";
 import { EventsView } from "./views/events.tsx";
 import { GpusView } from "./views/gpus.tsx";
 import { LoginView } from "./views/login.tsx";
 import { NodeView } from "./views/node.tsx";
 import { NodesView } from "./views/nodes.tsx";
+import { PlacementView } from "./views/placement.tsx";
 import { PoolView } from "./views/pool.tsx";
 import { QueuesView } from "./views/queues.tsx";
 import { SessionsView } from "./views/sessions.tsx";
@@ -27,6 +29,7 @@ type ViewName =
   | "pool"
   | "nodes"
   | "gpus"
+  | "placement"
   | "claims"
   | "sessions"
   | "queues"
@@ -34,10 +37,11 @@ type ViewName =
   | "usage"
   | "events"
   | "access"
-  | "audit";
+  | "audit"
+  | "connect";
 
 interface ViewSpec {
-  readonly list: () => JSX.Element;
+  readonly list: (me: Me) => JSX.Element;
   /** Of one object. */
   readonly one?: (name: string, me: Me) => JSX.Element;
   /** Others are not offered it, and the controller would refuse them. */
@@ -49,14 +53,16 @@ const views: Readonly<Record<ViewName, ViewSpec>> = {
   pool: { list: () => <PoolView /> },
   nodes: { list: () => <NodesView />, one: (name, me) => <NodeView name={name} me={me} key={name} /> },
   gpus: { list: () => <GpusView /> },
+  placement: { list: () => <PlacementView /> },
   claims: { list: () => <ClaimsView />, one: (name) => <ClaimView name={name} key={name} /> },
   sessions: { list: () => <SessionsView /> },
   queues: { list: () => <QueuesView /> },
   tenants: { list: () => <TenantsView /> },
   usage: { list: () => <UsageView /> },
   events: { list: () => <EventsView /> },
-  access: { list: () => <AccessView />, role: "tenant-admin" },
+  access: { list: (me) => <AccessView me={me} />, role: "tenant-admin" },
   audit: { list: () => <AuditView />, role: "tenant-admin" },
+  connect: { list: () => <ConnectView /> },
 };
 
 const viewNames = Object.keys(views) as readonly ViewName[];
@@ -122,7 +128,7 @@ function viewsFor(me: Me): ViewName[] {
 
 function drawView(view: ViewName | undefined, name: string | undefined, me: Me): JSX.Element | undefined {
   const spec = view === undefined ? undefined : views[view];
-  return name === undefined ? spec?.list() : spec?.one?.(name, me);
+  return name === undefined ? spec?.list(me) : spec?.one?.(name, me);
 }
 
 function Silence() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Sample } from "../state/history.ts";
 
-const columnWidth = 2;
+const columnWidth = 3;
 const lineHeight = 2;
 const fullPercent = 100;
 
@@ -32,6 +32,22 @@ function paintOf(element: Element): Paint {
     last = { at: now, paint };
   }
   return last.paint;
+}
+
+/** As `Strip`, as wide as what it is in. */
+export function WideStrip(props: Omit<Parameters<typeof Strip>[0], "width">) {
+  const box = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(0);
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (element === null) {
+      return undefined;
+    }
+    const sizes = new ResizeObserver(() => setWidth(Math.floor(element.clientWidth)));
+    sizes.observe(element);
+    return () => sizes.disconnect();
+  }, []);
+  return <div ref={box}>{width > 0 && <Strip {...props} width={width} />}</div>;
 }
 
 /**

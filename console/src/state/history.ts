@@ -11,7 +11,8 @@ export interface Sample {
   readonly measured: number | undefined;
 }
 
-const mostSamples = 240;
+/** As many as a wide page shows. */
+const mostSamples = 480;
 /** Least time between samples: several views that refresh together make one. */
 const leastGapMs = 1000;
 

@@ -6,6 +6,7 @@ export const english = {
     pool: "Pool",
     nodes: "Nodes",
     gpus: "GPUs",
+    placement: "Placement",
     claims: "Claims",
     sessions: "Sessions",
     queues: "Queues",
@@ -14,6 +15,7 @@ export const english = {
     access: "Tokens",
     audit: "Audit",
     events: "Events",
+    connect: "Connect",
   },
   node: "Node",
   claim: "Claim",
@@ -50,7 +52,7 @@ export const english = {
   measured: "measured",
   used: "used",
   free: "free",
-  heat: "Last minutes, granted and measured",
+  heat: "Last minutes",
   heatOf: (name: string, granted: number, measured: number | undefined) =>
     `${name}: ${granted} % granted, ${measured === undefined ? "measured not known" : `${measured} % measured`}`,
   computeOfPool: "GPUs of the pool, granted and measured, since this page was opened",
@@ -128,6 +130,7 @@ export const english = {
   what: "What",
   result: "Result",
   period: "Period",
+  until: (time: string) => `until ${time}`,
   periodAll: "all that is known",
   days: (count: number) => (count === 1 ? "last day" : `last ${count} days`),
   askedHours: "Asked, GPU h",
@@ -135,8 +138,55 @@ export const english = {
   usedHours: "Used, GPU h",
   wastedHours: "Wasted, GPU h",
   waitedHours: "Waited, h",
+  whatIf: {
+    title: "What if a claim came now?",
+    starts: "It would start now on",
+    waits: (reason: string) => `It would wait: ${reason}.`,
+    fit: (count: number, isLeast: boolean) =>
+      count === 1 && !isLeast
+        ? "there is room for one such claim"
+        : `there is room for ${isLeast ? "at least " : ""}${count} such claims`,
+    means:
+      "By the controller's own scheduler. Queues, quotas and affinities are not looked at. Empty: one whole device.",
+  },
+  room: {
+    title: "Room by model",
+    whole: "Free as a whole",
+    memory: "Free memory",
+    largest: "Largest free part",
+    fragmented: "In fragments",
+  },
+  floor: {
+    title: "Where the GPUs are",
+    legend: "Legend",
+    chosen: "the claim would go here",
+    by: "Grouped by",
+    ungrouped: "nothing",
+    unlabelled: (key: string) => `without ${key}`,
+    more: (count: number) => `${count} further nodes are not drawn.`,
+    node: (count: number, granted: number, isReady: boolean) =>
+      `${count === 1 ? "1 GPU" : `${count} GPUs`}, ${granted} % granted${isReady ? "" : ", not ready"}`,
+    gpu: (name: string, model: string, granted: number, memory: string) =>
+      `${name}, ${model}: ${granted} % granted, memory ${memory}`,
+  },
+  connect: {
+    image: "Image",
+    token:
+      "Programs need a token: an administrator makes one under Tokens, and it goes into MILLPOND_TOKEN. Lines here have none in them.",
+    shell: "Shell",
+    shellNote: "login keeps the address and the token; run makes a claim for as long as the program runs.",
+    container: "Docker",
+    containerNote:
+      "The container needs the client library and no GPU runtime. Its claim ends with its program.",
+    compose: "Compose",
+    composeNote: "As with Docker. The token comes from the environment of docker compose.",
+    kubernetesNote: "With Millpond's operator in the cluster; it names the pool, so the pod does not.",
+    notebook: "Python and notebooks",
+    notebookNote: "Before anything in the process uses CUDA. The claim is released with the process.",
+  },
   cancel: "Cancel",
   reasonForAudit: "Reason, for the audit",
+  actionsTitle: "Actions",
   actions: {
     cordon: "Cordon",
     uncordon: "Uncordon",
@@ -144,7 +194,13 @@ export const english = {
     resize: "Resize",
     release: "Release",
     submit: "Submit",
+    makeToken: "New token",
+    revoke: "Revoke",
   },
+  makeTokenMeans: "Its secret is shown once, when it has been made.",
+  revokeMeans: "Calls and logins by this token are refused from now on. Its programs go on.",
+  secretOf: (name: string) => `The token ${name}. It is not shown again:`,
+  lifetime: "Valid for",
   cordonMeans: "It takes no new claims. What runs there goes on.",
   uncordonMeans: "It takes new claims again.",
   drainMeans: "It takes no new claims, and these get notice. Then they wait for room elsewhere:",

@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import type { AuditRecord, Token } from "@millpond/api/browser";
+import { useState } from "preact/hooks";
+import { type AuditRecord, parseDuration, type Token } from "@millpond/api/browser";
+import { Action } from "../parts/action.tsx";
+import { Field } from "../parts/field.tsx";
 import { dateTime } from "../parts/format.ts";
 import { type Column, Table } from "../parts/table.tsx";
-import { Awaited, View } from "../parts/view.tsx";
+import { Awaited, Command, View } from "../parts/view.tsx";
 import { access } from "../state/calls.ts";
+import { type Me, mayAs } from "../state/login.ts";
 import { useWatch } from "../state/watch.ts";
 import { texts } from "../texts/texts.ts";
 
-export function AccessView() {
+interface Made {
+  readonly name: string;
+  readonly secret: string;
+}
+
+export function AccessView({ me }: { readonly me: Me }) {
   const t = texts();
+  const [made, setMade] = useState<Made | undefined>(undefined);
   const watched = useWatch("tokens", async (signal) => (await access.listTokens({}, { signal })).tokens);
   const columns: Column<Token>[] = [
     { id: "name", title: t.name, width: "minmax(10rem, 1fr)", value: ({ name }) => name },
@@ -30,13 +40,112 @@ export function AccessView() {
       value: ({ expiresAt }) => (expiresAt === 0n ? Number.MAX_SAFE_INTEGER : Number(expiresAt)),
       cell: ({ expiresAt }) => dateTime(expiresAt),
     },
+    {
+      id: "actions",
+      title: t.actionsTitle,
+      width: "7rem",
+      value: () => "",
+      cell: ({ name }) => (
+        <Action
+          // Rows take turns in showing tokens.
+          key={name}
+          label={t.actions.revoke}
+          title={`${t.actions.revoke}: ${name}`}
+          command={`millpond token revoke ${name}`}
+          onDo={async ({ headers }) => {
+            await access.revokeToken({ name }, { headers });
+            watched.again();
+          }}
+        >
+          <p>{t.revokeMeans}</p>
+        </Action>
+      ),
+    },
   ];
+  const more = (
+    <MakeToken
+      me={me}
+      onMade={(next) => {
+        setMade(next);
+        watched.again();
+      }}
+    />
+  );
   return (
-    <View title={t.views.access} command="millpond token list">
+    <View title={t.views.access} command="millpond token list" more={more}>
+      {made !== undefined && (
+        <section class="panel secret" role="status">
+          <p>{t.secretOf(made.name)}</p>
+          <Command text={made.secret} />
+        </section>
+      )}
       <Awaited of={watched}>
         {(tokens) => <Table label={t.views.access} items={tokens} columns={columns} />}
       </Awaited>
     </View>
+  );
+}
+
+function MakeToken({ me, onMade }: { readonly me: Me; readonly onMade: (made: Made) => void }) {
+  const t = texts();
+  const roles = mayAs(me, "admin") ? ["user", "tenant-admin", "agent", "admin"] : ["user", "tenant-admin"];
+  const [name, setName] = useState("");
+  const [role, setRole] = useState("user");
+  const [tenant, setTenant] = useState("");
+  const [lifetime, setLifetime] = useState("90d");
+  const isOfTenant = role === "user" || role === "tenant-admin";
+  const options = [
+    name,
+    ...(role === "user" ? [] : ["--role", role]),
+    ...(isOfTenant && tenant !== "" ? ["--tenant", tenant] : []),
+    ...(lifetime === "" ? [] : ["--expires", lifetime]),
+  ];
+  return (
+    <Action
+      label={t.actions.makeToken}
+      title={t.actions.makeToken}
+      command={`millpond token create ${options.join(" ")}`}
+      onDo={async ({ headers }) => {
+        const { secret } = await access.createToken(
+          {
+            name,
+            role,
+            tenant: isOfTenant ? tenant : "",
+            lifetimeSeconds: BigInt(lifetime === "" ? 0 : parseDuration(lifetime)),
+          },
+          { headers },
+        );
+        onMade({ name, secret });
+      }}
+    >
+      <p>{t.makeTokenMeans}</p>
+      <Field
+        label={t.name}
+        value={name}
+        onChange={setName}
+        required
+        pattern="[a-z0-9]([a-z0-9\-]*[a-z0-9])?"
+      />
+      <label class="field">
+        {t.role}
+        <select value={role} onChange={({ currentTarget }) => setRole(currentTarget.value)}>
+          {roles.map((each) => (
+            <option value={each} key={each}>
+              {each}
+            </option>
+          ))}
+        </select>
+      </label>
+      {isOfTenant && (
+        <Field
+          label={t.tenant}
+          value={tenant}
+          onChange={setTenant}
+          placeholder={me.tenant === "" ? "default" : me.tenant}
+        />
+      )}
+      <Field label={t.lifetime} value={lifetime} onChange={setLifetime} placeholder={t.never} />
+    </Action>
   );
 }
 

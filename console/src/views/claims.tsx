@@ -46,7 +46,7 @@ export function ClaimsView() {
     return answer.claims;
   });
   const columns: Column<Claim>[] = [
-    { id: "name", title: t.name, width: "minmax(11rem, 1.3fr)", value: ({ name }) => name },
+    { id: "name", title: t.name, width: "minmax(10rem, 1fr)", value: ({ name }) => name },
     {
       id: "state",
       title: t.state,
@@ -57,7 +57,7 @@ export function ClaimsView() {
     {
       id: "why",
       title: `${t.where} / ${t.why}`,
-      width: "minmax(12rem, 2fr)",
+      width: "minmax(22rem, 3fr)",
       value: ({ allocation, reason }) => reason || (allocation?.node ?? ""),
     },
     { id: "gpus", title: t.gpus, width: "4.5rem", isNumber: true, value: ({ gpus }) => gpus },

@@ -15,11 +15,12 @@ function nameOf({ node, device }: Gpu): string {
   return `${node.name}/${device.index}`;
 }
 
-export function gpuColumns(): Column<Gpu>[] {
+/** @param more Columns behind the usual ones. */
+export function gpuColumns(more: readonly Column<Gpu>[] = []): Column<Gpu>[] {
   const t = texts();
   return [
-    { id: "gpu", title: "GPU", width: "minmax(9rem, 1.4fr)", value: nameOf },
-    { id: "model", title: t.model, width: "minmax(8rem, 1.2fr)", value: ({ device }) => device.name },
+    { id: "gpu", title: "GPU", width: "minmax(8rem, 1.2fr)", value: nameOf },
+    { id: "model", title: t.model, width: "minmax(8rem, 1fr)", value: ({ device }) => device.name },
     {
       id: "state",
       title: t.state,
@@ -30,19 +31,20 @@ export function gpuColumns(): Column<Gpu>[] {
     {
       id: "heat",
       title: t.heat,
-      width: "17rem",
+      width: "12.5rem",
       value: measuredOf,
       cell: (gpu) => (
         <Strip
           samples={samplesOf(nameOf(gpu))}
           label={t.heatOf(nameOf(gpu), gpu.device.allocatedComputePercent, measuredOf(gpu))}
+          width={180}
         />
       ),
     },
     {
       id: "granted",
       title: t.granted,
-      width: "6rem",
+      width: "5.5rem",
       isNumber: true,
       value: ({ device }) => device.allocatedComputePercent,
       cell: ({ device }) => percent(device.allocatedComputePercent),
@@ -50,7 +52,7 @@ export function gpuColumns(): Column<Gpu>[] {
     {
       id: "measured",
       title: t.measured,
-      width: "11rem",
+      width: "9rem",
       isNumber: true,
       value: measuredOf,
       cell: (gpu) => (
@@ -60,7 +62,7 @@ export function gpuColumns(): Column<Gpu>[] {
     {
       id: "memory",
       title: t.memory,
-      width: "15rem",
+      width: "14rem",
       isNumber: true,
       value: (gpu) => toNumber(usedMemoryOf(gpu)),
       cell: (gpu) => {
@@ -82,6 +84,13 @@ export function gpuColumns(): Column<Gpu>[] {
       isNumber: true,
       value: ({ device }) => device.openSessions,
     },
+    {
+      id: "reason",
+      title: t.reason,
+      width: "minmax(9rem, 1.5fr)",
+      value: ({ device }) => device.healthReason || device.cordonReason,
+    },
+    ...more,
   ];
 }
 

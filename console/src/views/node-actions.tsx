@@ -3,6 +3,7 @@
 import { type Claim, ClaimState, type Node } from "@millpond/api/browser";
 import { Action } from "../parts/action.tsx";
 import { claims, pool } from "../state/calls.ts";
+import type { Gpu } from "../state/nodes.ts";
 import { useWatch } from "../state/watch.ts";
 import { texts } from "../texts/texts.ts";
 
@@ -37,6 +38,28 @@ export function NodeActions({ node, onDone }: { readonly node: Node; readonly on
         <Victims node={name} />
       </Action>
     </div>
+  );
+}
+
+/** Cordons one GPU of a node, or ends that. */
+export function GpuAction({ gpu, onDone }: { readonly gpu: Gpu; readonly onDone: () => void }) {
+  const t = texts();
+  const { node, device } = gpu;
+  const name = `${node.name}/${device.index}`;
+  const word = device.cordoned ? "uncordon" : "cordon";
+  return (
+    <Action
+      label={t.actions[word]}
+      title={`${t.actions[word]}: ${name}`}
+      command={`millpond ${word} ${name}`}
+      onDo={async ({ reason, headers }) => {
+        const request = { name: node.name, deviceUuid: device.uuid, cordoned: !device.cordoned, reason };
+        await pool.cordonNode(request, { headers });
+        onDone();
+      }}
+    >
+      <p>{device.cordoned ? t.uncordonMeans : t.cordonMeans}</p>
+    </Action>
   );
 }
 

@@ -10,7 +10,7 @@ import { useWatch } from "../state/watch.ts";
 import { texts } from "../texts/texts.ts";
 import { EventList } from "./events.tsx";
 import { gpuColumns } from "./gpus.tsx";
-import { NodeActions } from "./node-actions.tsx";
+import { GpuAction, NodeActions } from "./node-actions.tsx";
 import { SessionTable } from "./sessions.tsx";
 
 export function NodeView({ name, me }: { readonly name: string; readonly me: Me }) {
@@ -48,7 +48,19 @@ export function NodeView({ name, me }: { readonly name: string; readonly me: Me 
               <Table
                 label={t.views.gpus}
                 items={node.devices.map((device) => ({ node, device }))}
-                columns={gpuColumns()}
+                columns={gpuColumns(
+                  mayAs(me, "admin")
+                    ? [
+                        {
+                          id: "actions",
+                          title: t.actionsTitle,
+                          width: "8rem",
+                          value: () => "",
+                          cell: (gpu) => <GpuAction key={gpu.device.uuid} gpu={gpu} onDone={watched.again} />,
+                        },
+                      ]
+                    : [],
+                )}
                 isPart
               />
             </>

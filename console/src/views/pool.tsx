@@ -6,7 +6,7 @@ import { age, bytes, partOf, percent, secondsSince } from "../parts/format.ts";
 import { Link } from "../parts/link.tsx";
 import { Meter } from "../parts/meter.tsx";
 import { GpuBadge, NodeBadge } from "../parts/states.tsx";
-import { Strip } from "../parts/strip.tsx";
+import { WideStrip } from "../parts/strip.tsx";
 import { Awaited, View } from "../parts/view.tsx";
 import { claims, pool } from "../state/calls.ts";
 import { samplesOf } from "../state/history.ts";
@@ -155,13 +155,7 @@ function Trend({ gpus }: { readonly gpus: number }) {
   return (
     <figure class="trend">
       <figcaption>{t.computeOfPool}</figcaption>
-      <Strip
-        samples={samples}
-        label={t.computeOfPool}
-        full={Math.max(1, gpus) * 100}
-        width={480}
-        height={56}
-      />
+      <WideStrip samples={samples} label={t.computeOfPool} full={Math.max(1, gpus) * 100} height={72} />
     </figure>
   );
 }

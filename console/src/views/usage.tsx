@@ -26,7 +26,7 @@ export function UsageView() {
   const hours = (id: string, title: string, seconds: (usage: Usage) => number): Column<Usage> => ({
     id,
     title,
-    width: "9rem",
+    width: "8.4rem",
     isNumber: true,
     value: (usage) => Number((seconds(usage) / secondsPerHour).toFixed(3)),
     cell: (usage) => (seconds(usage) / secondsPerHour).toFixed(2),
@@ -59,9 +59,7 @@ export function UsageView() {
       <Awaited of={watched}>
         {({ usage, from, to }) => (
           <>
-            <p class="quiet">
-              {dateTime(from)} – {dateTime(to)}
-            </p>
+            <p class="quiet">{from === 0n ? t.until(dateTime(to)) : `${dateTime(from)} – ${dateTime(to)}`}</p>
             <Table label={t.views.usage} items={usage} columns={columns} controls={controls} />
           </>
         )}

@@ -51,6 +51,8 @@ interface FakeSession {
   devices: readonly FakeSize[];
   /** Bytes of each device: its worker allows no less. */
   memoryUsed: bigint;
+  /** Device time that it takes of each device, percent; undefined: the agent does not know. */
+  computeUsed: number | undefined;
   /** Calls that its program has made. */
   commands: bigint;
   /** What its worker said to the last change of its sizes. */
@@ -186,6 +188,7 @@ export class FakeAgent implements AsyncDisposable {
               memoryUsedBytes: session.memoryUsed,
               memoryLimitBytes: memoryBytes,
               computePercent,
+              ...(session.computeUsed === undefined ? {} : { computeUsedPercent: session.computeUsed }),
             })),
             sizeRevision: session.sizeAnswer.revision,
             sizeRefusal: session.sizeAnswer.refusal,
@@ -262,6 +265,7 @@ export class FakeAgent implements AsyncDisposable {
       ticket,
       devices: devices.map((each) => ({ ...each, memoryBytes: BigInt(each.memoryBytes) })),
       memoryUsed: 1_048_576n,
+      computeUsed: undefined,
       commands: 10n,
       sizeAnswer: { revision: 0n, refusal: "" },
       hasClient: false,
