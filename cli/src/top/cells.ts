@@ -19,8 +19,16 @@ function cellsOf(character: string): number {
   return wide.test(character) ? 2 : 1;
 }
 
-/** Returns the text in exactly `width` cells: padded with blanks, or cut, which a `~` at the end shows. */
-export function fit(text: string, width: number, align: "left" | "right" = "left"): string {
+/**
+ * Returns the text in exactly `width` cells: padded with blanks, or cut, which a `~` shows where it is cut. `keep` says which
+ * part is kept: names of devices differ at their end.
+ */
+export function fit(
+  text: string,
+  width: number,
+  align: "left" | "right" = "left",
+  keep: "start" | "end" = "start",
+): string {
   if (/^[\x20-\x7e]*$/.test(text) && text.length <= width) {
     return align === "right" ? text.padStart(width) : text.padEnd(width);
   }
@@ -30,14 +38,16 @@ export function fit(text: string, width: number, align: "left" | "right" = "left
     const blanks = " ".repeat(width - needed);
     return align === "right" ? blanks + all.join("") : all.join("") + blanks;
   }
-  let shown = "";
+  const shown: string[] = [];
   let used = 0;
-  for (const character of all) {
+  for (const character of keep === "end" ? all.toReversed() : all) {
     if (used + cellsOf(character) > width - 1) break;
-    shown += character;
+    shown.push(character);
     used += cellsOf(character);
   }
-  return width === 0 ? "" : `${shown}~${" ".repeat(width - 1 - used)}`;
+  if (width === 0) return "";
+  const blanks = " ".repeat(width - 1 - used);
+  return keep === "end" ? `~${shown.toReversed().join("")}${blanks}` : `${shown.join("")}~${blanks}`;
 }
 
 /** Returns a bar of `width` cells. `granted` and `used` are parts of 1; the used part is dark, the rest of the grant light. */

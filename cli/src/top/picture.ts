@@ -118,7 +118,9 @@ function table({ rows, state }: Shown, size: Size): Line[] {
   const lines: Line[] = [{ text: `${" ".repeat(marker)}${titles.join(gap)}`, style: "title" }];
   for (const [index, row] of order.slice(top, top + room).entries()) {
     const isChosen = top + index === place;
-    const cells = rows.columns.map(({ cell, align }, column) => fit(cell(row), widths[column] ?? 0, align));
+    const cells = rows.columns.map(({ cell, align, keep }, column) =>
+      fit(cell(row), widths[column] ?? 0, align, keep),
+    );
     lines.push({
       text: `${isChosen ? "> " : "  "}${cells.join(gap)}`,
       style: isChosen ? "chosen" : rows.toneOf(row),

@@ -64,12 +64,12 @@ describe("the picture", () => {
     expect(lines[2]).toContain(">USED");
     expect(lines[3]).toMatch(/^> node-0\/7 /);
     expect(lines[4]).toMatch(/^ {2}node-1\/7 /);
-    expect(lines[3]).toMatch(/#----\.\.\.\.\. +7% +50% +25% 32GiB +50% /);
+    expect(lines[3]).toMatch(/#---\.\.\.\. +7% +50% +25% 32GiB +50% /);
   });
 
   test("of a node that is silent says that nothing is known", () => {
     const lines = pictureOf(poolOf(1, { state: NodeState.NOT_READY }), startState("devices", ""));
-    expect(lines[3]).toMatch(/\?\?\?\?\?\.\.\.\.\. +\? +50% .*Unkn/);
+    expect(lines[3]).toMatch(/\?\?\?\?\.\.\.\. +\? +50% .*Unkn/);
   });
 
   test("says how old it is when the pool cannot be asked", () => {
@@ -127,6 +127,9 @@ test("cells have exactly their width, wide characters and cuts included", () => 
   expect(fit("abc", 5)).toBe("abc  ");
   expect(fit("abc", 5, "right")).toBe("  abc");
   expect(fit("abcdef", 4)).toBe("abc~");
+  expect(fit("gpu-node-1249/7", 8, "left", "end")).toBe("~-1249/7");
+  expect(fit("abc", 4, "left", "end")).toBe("abc ");
+  expect(fit("池塘池塘", 4, "left", "end")).toBe("~塘 ");
   expect(fit("池塘", 5)).toBe("池塘 ");
   expect(fit("池塘池塘", 4)).toBe("池~ ");
   expect(clean("a\x1bb")).toBe("a�b");

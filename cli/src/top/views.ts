@@ -31,6 +31,8 @@ export interface TopColumn<T> {
   readonly width: number;
   readonly grows?: boolean;
   readonly align?: "left" | "right";
+  /** The part that is shown where there is no room for all. Default: the start. */
+  readonly keep?: "start" | "end";
   readonly cell: (item: T) => string;
   /** The key that it is sorted by: numbers in descending, texts in ascending order. */
   readonly key: (item: T) => number | string;
@@ -142,8 +144,9 @@ export function deviceRows(nodes: readonly Node[]): Rows {
     [
       {
         title: "DEVICE",
-        width: 12,
+        width: 14,
         grows: true,
+        keep: "end",
         cell: ({ device }) => `${device.node}/${device.index}`,
         key: ({ device }) => `${device.node}/${String(device.index).padStart(3, "0")}`,
       },
@@ -156,8 +159,8 @@ export function deviceRows(nodes: readonly Node[]): Rows {
       },
       {
         title: "COMPUTE",
-        width: 10,
-        cell: (item) => bar(scaled(measured(item)), item.device.allocatedComputePercent / 100, 10),
+        width: 8,
+        cell: (item) => bar(scaled(measured(item)), item.device.allocatedComputePercent / 100, 8),
         key: (item) => measured(item) ?? -1,
       },
       {
