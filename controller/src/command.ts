@@ -6,7 +6,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { millpondError, quote } from "@millpond/api";
-import { readAuthorities } from "@millpond/platform";
+import { type OtlpTarget, otlpTarget, readAuthorities } from "@millpond/platform";
 import { defaultChangesPerSecond } from "./auth/call-limits.ts";
 import { startController } from "./controller.ts";
 import { type LogLevel, logLevels, makeLog } from "./log.ts";
@@ -125,10 +125,23 @@ function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Controlle
       values["changes-per-second"] ?? env["MILLPOND_CHANGES_PER_SECOND"],
       defaultChangesPerSecond,
     ),
+    tracing: readTracing(env),
     userTokens: splitList(env["MILLPOND_USER_TOKENS"]),
     agentTokens: splitList(env["MILLPOND_AGENT_TOKENS"]),
     log: makeLog(level),
   };
+}
+
+function readTracing(env: NodeJS.ProcessEnv): OtlpTarget | undefined {
+  try {
+    return otlpTarget(env);
+  } catch {
+    throw millpondError(
+      "MILLPOND_E_INVALID",
+      "OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is not a URL",
+      { remedy: "Set it to one such as http://collector:4318." },
+    );
+  }
 }
 
 function parseLevel(args: readonly string[], env: NodeJS.ProcessEnv): { readonly level: LogLevel } {

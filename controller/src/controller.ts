@@ -12,7 +12,7 @@ import {
   QueueService,
   readTicket,
 } from "@millpond/api";
-import { authorityPath, defaultConnectionLimits, makeFolders } from "@millpond/platform";
+import { authorityPath, defaultConnectionLimits, makeFolders, OtlpExporter } from "@millpond/platform";
 import packageJson from "../package.json" with { type: "json" };
 import type { AuditEntry } from "./domain/records.ts";
 import { IdleCalls } from "./auth/idle-calls.ts";
@@ -28,6 +28,7 @@ import { type LogLevel, makeLog } from "./log.ts";
 import { readDcgmMetrics } from "./http/dcgm-metrics.ts";
 import { readMetrics } from "./http/metrics.ts";
 import { type ControllerOptions, type ResolvedOptions, resolveOptions } from "./options.ts";
+import { ClaimTraces } from "./pool/claim-traces.ts";
 import type { Pool } from "./pool/pool.ts";
 import { LeaderElector } from "./ha/leader-election.ts";
 import { type HttpServer, makeServer } from "./http/server.ts";
@@ -77,12 +78,24 @@ export async function startController(options: ControllerOptions): Promise<Contr
   const userToken = readOrMakeToken(stateDirectory, "user");
   const agentToken = readOrMakeToken(stateDirectory, "agent");
   const auditSink = resolved.auditLog && cleanup.use(await AuditLog.open({ ...resolved.auditLog, log }));
+  const { tracing } = options;
+  const exporter =
+    tracing &&
+    cleanup.use(
+      new OtlpExporter({
+        ...tracing,
+        resource: { "service.name": "millpond-controller", "service.version": packageJson.version },
+        log,
+      }),
+    );
+  const traces = exporter && cleanup.use(new ClaimTraces((span) => exporter.add(span), clock));
   const { elector, state } = await LeaderElector.open({
     store,
     clock,
     log,
     onPool: (pool) => begin(pool),
     auditSink,
+    traces,
   });
   cleanup.use(elector);
 

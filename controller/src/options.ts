@@ -3,7 +3,7 @@
 import { isIPv4, isIPv6 } from "node:net";
 import { isAbsolute, resolve } from "node:path";
 import { millpondError, quote } from "@millpond/api";
-import type { ConnectionLimits } from "@millpond/platform";
+import type { ConnectionLimits, OtlpTarget } from "@millpond/platform";
 import type { Logger } from "pino";
 import { type Clock, systemClock } from "./timers/clock.ts";
 import type { TlsSource } from "./http/tls.ts";
@@ -57,6 +57,8 @@ export interface ControllerOptions {
   readonly isAuditLogRequired?: boolean;
   /** Changes that a token of a tenant may make per second, on average of ten. Default 100. */
   readonly changesPerSecond?: number;
+  /** Collector of OpenTelemetry that the life of claims is sent to. Default: none. */
+  readonly tracing?: OtlpTarget | undefined;
   /** Default: JSON lines to standard error at the level `info`. */
   readonly log?: Logger;
   /** Default: the clock of the host. */

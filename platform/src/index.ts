@@ -32,3 +32,6 @@ export { logDestinationOptions, outlivingItsDisk } from "./log-destination.ts";
 export { type DcgmSample, renderDcgmMetrics } from "./dcgm-metrics.ts";
 export { Histogram, metricsContentType, processMetrics, renderMetrics } from "./metrics.ts";
 export type { MetricLabels, MetricSample } from "./metrics.ts";
+
+// Traces
+export { OtlpExporter, type OtlpTarget, otlpTarget, type Span } from "./otlp.ts";

@@ -89,6 +89,23 @@ one of an administrator all. Only the leader has them.
 |---|---|---|
 ${ofDcgm.join("\n")}
 
+## Traces
+
+With \`OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318\` in its environment the leader sends the life of each claim to a collector
+of OpenTelemetry, as OTLP over HTTP in JSON; without it nothing is traced. \`OTEL_EXPORTER_OTLP_TRACES_ENDPOINT\`,
+\`OTEL_EXPORTER_OTLP_HEADERS\` and \`OTEL_SDK_DISABLED\` mean what they mean elsewhere. A collector that does not answer hinders no
+claim: spans are dropped, and the log says so.
+
+| span | from | until |
+|---|---|---|
+| \`claim\` | the request, or when the controller became leader for claims that are older | its end |
+| \`wait\`, in it | the request, or its return to the queue | it is bound |
+| \`attach\`, in it | it is bound | its first program has connected to a worker |
+| \`first kernel\`, in it | then | the program has launched a kernel, to within the interval of agents' reports |
+
+Attributes are \`millpond.claim\`, \`millpond.tenant\`, \`millpond.queue\`, \`millpond.gpus\`, \`millpond.owner\`, and where there are any
+\`millpond.node\`, \`millpond.transport\`, \`process.pid\`.
+
 ## By name
 
 | metric | part | type | labels | meaning |

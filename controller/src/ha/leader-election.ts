@@ -6,6 +6,7 @@ import { ConnectError } from "@connectrpc/connect";
 import { leaderHeader, millpondError, reason } from "@millpond/api";
 import type { Logger } from "pino";
 import type { Clock } from "../timers/clock.ts";
+import type { ClaimTraces } from "../pool/claim-traces.ts";
 import { Pool } from "../pool/pool.ts";
 import type { AuditSink } from "../state/audit.ts";
 import type { Candidate, Lead, Store, StoredState } from "../state/store.ts";
@@ -24,6 +25,8 @@ export interface LeaderElectorOptions {
   readonly onPool: (pool: Pool) => void;
   /** Where the leader writes audit records besides the store. Default: nowhere. */
   readonly auditSink?: AuditSink | undefined;
+  /** What traces the life of claims while it leads. Default: nothing. */
+  readonly traces?: ClaimTraces | undefined;
 }
 
 /** A pool for as long as this controller knows it whole: from when it was read until another has led it. */
@@ -64,12 +67,12 @@ export class LeaderElector implements AsyncDisposable {
   #leading: Promise<void> = Promise.resolve();
 
   private constructor(options: LeaderElectorOptions, state: StoredState) {
-    const { store, clock, log, auditSink } = options;
+    const { store, clock, log, auditSink, traces } = options;
     this.#store = store;
     this.#log = log;
     this.#onPool = options.onPool;
     this.#makePool = (each) =>
-      new Pool({ store, state: each, clock, log, onLost: () => this.#end(), auditSink });
+      new Pool({ store, state: each, clock, log, onLost: () => this.#end(), auditSink, traces });
     this.#replica = this.#begin(state);
   }
 

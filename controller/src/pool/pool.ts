@@ -10,6 +10,7 @@ import type { Rules } from "../state/change-queue.ts";
 import { Deadlines } from "../timers/deadlines.ts";
 import { Ledger } from "../state/ledger.ts";
 import { Leases } from "../timers/leases.ts";
+import type { ClaimTraces, TracedPool } from "./claim-traces.ts";
 import { Counters } from "./counters.ts";
 import { type AllocationRecord, isLive } from "../domain/records.ts";
 import { nodeLostAfterMs, NodeLiveness, ticketMemoryMs } from "../agents/node-liveness.ts";
@@ -72,6 +73,8 @@ export interface PoolOptions {
   readonly onLost?: () => void;
   /** Where audit records are written besides the store. Default: nowhere. */
   readonly auditSink?: AuditSink | undefined;
+  /** What traces the life of claims. Default: nothing. */
+  readonly traces?: ClaimTraces | undefined;
 }
 
 /**
@@ -106,6 +109,12 @@ export class Pool {
   #inherited = { epoch: 0, untilMs: 0 };
   /** Why the last resize of a claim was refused, until its caller has read it. */
   readonly #resizeRefusals = new Map<string, ResizeRefusal>();
+  readonly #traces: ClaimTraces | undefined;
+  readonly #tracedPool: TracedPool = {
+    claim: (name) => this.ledger.claims.get(name),
+    allocation: (claim) => this.ledger.allocations.ofClaim(claim),
+    sessions: (node) => this.liveness.of(node)?.sessions.values() ?? [],
+  };
   #isLeading = false;
   /** On the monotonic clock. */
   #gatheringUntilMs = 0;
@@ -113,7 +122,7 @@ export class Pool {
   /** When it is next written down for how long claims have made calls, on the monotonic clock. */
   #noteActivityAtMs = 0;
 
-  constructor({ store, state, clock, log, onLost, auditSink }: PoolOptions) {
+  constructor({ store, state, clock, log, onLost, auditSink, traces }: PoolOptions) {
     this.clock = clock;
     this.#log = log;
     this.leases = new Leases(clock);
@@ -126,6 +135,7 @@ export class Pool {
       conclude: (transaction, scopes) => ({ decision: reconcile(transaction, this.context(), scopes) }),
       onDone: (changed, conclusion) => this.#onDone(changed, conclusion),
     };
+    this.#traces = traces;
     this.ledger = new Ledger(store, state, clock, rules, { ...(onLost && { onLost }), auditSink });
   }
 
@@ -320,6 +330,9 @@ export class Pool {
       }
       this.#noteDue(name);
       this.claimWatchers.wake(name);
+    }
+    if (this.#isLeading) {
+      this.#traces?.learn(this.#tracedPool, claims);
     }
     for (const name of nodes) {
       if (!this.ledger.nodes.has(name)) {
