@@ -4,21 +4,23 @@ import { spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { nvml, unsupported } from "../cuda/nvml/index.ts";
-import type { NvmlFunction, Parameter, Parameters } from "../cuda/nvml/schema.ts";
+import { nvml, type NvmlFunction, type NvmlParameter, unsupportedNvml as unsupported } from "@millpond/cuda";
 import { inRoot } from "../scripts/lib/paths.ts";
 import { Pool } from "./support/pool.ts";
 
 const all: Readonly<Record<string, NvmlFunction>> = Object.assign({}, ...Object.values(nvml));
 
-function described(name: string): { readonly parameters: Parameters; readonly isEarly: boolean } {
+function described(name: string): {
+  readonly parameters: Readonly<Record<string, NvmlParameter>>;
+  readonly isEarly: boolean;
+} {
   const found = all[name];
   if (found === undefined) throw new Error(`nothing describes ${name}`);
   if (found.by === "same") return described(found.as);
   return { parameters: found.parameters, isEarly: found.by === "hand" && found.early === true };
 }
 
-function toJson(name: string, parameter: Parameter) {
+function toJson(name: string, parameter: NvmlParameter) {
   if (typeof parameter === "string") return { name, kind: parameter, type: "" };
   const [[kind, type] = ["", ""]] = Object.entries(parameter);
   return { name, kind, type };

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Spans for a collector of OpenTelemetry: OTLP over HTTP as JSON, in batches, and never in the way of what they are about.
-
-import type { Logger } from "pino";
+// Spans for a collector of OpenTelemetry: OTLP over HTTP as JSON, in batches. Nothing waits for the collector.
 
 export interface Span {
   /** 32 hexadecimal digits. */
@@ -29,7 +27,7 @@ export interface OtlpTarget {
 export interface OtlpOptions extends OtlpTarget {
   /** Attributes of the process: `service.name` and so on. */
   readonly resource: Readonly<Record<string, string>>;
-  readonly log: Logger;
+  readonly log: { readonly warn: (fields: object, message: string) => void };
 }
 
 /**
@@ -104,7 +102,7 @@ export class OtlpExporter implements AsyncDisposable {
       const failure = await this.#post(JSON.stringify(toRequest(batch, this.#options.resource)));
       if (failure !== undefined) {
         this.#dropped += batch.length;
-        // Of an outage the first failure is logged, and its end.
+        // The first failure of an outage is logged, and its end.
         if (!this.#isFailing) {
           this.#options.log.warn({ url: this.#options.url }, `traces are not taken: ${failure}`);
         }

@@ -9,7 +9,7 @@ import { inRoot } from "../../scripts/lib/paths.ts";
 import { launchBrowser, missingBrowser, WatchedPage } from "./browser.ts";
 import { BusyPool } from "./busy-pool.ts";
 
-/** Each view at its address, and what is on it when it has been drawn. */
+/** The address of each view, and a text that it has once it is drawn. */
 const views = {
   pool: ["", "NVIDIA H200"],
   nodes: ["nodes", "gpu-a1"],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Views and actions for those who look after a pool: where a claim would go, single GPUs, tokens, and how programs connect.
+// Views and actions for administrators: where a claim would go, single GPUs, tokens, and how programs connect.
 import { fakeDevice } from "@millpond/controller/testing/fake-agent";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";

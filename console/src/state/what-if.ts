@@ -97,7 +97,7 @@ function toSchedulerNode(node: Node): SchedulerNode {
   };
 }
 
-/** What all claims hold of it together is one grant here. */
+/** The grants of all claims together count as one here. */
 function toSchedulerDevice(gpu: Gpu): DeviceState {
   const { device } = gpu;
   const { allocatedMemoryBytes: held, allocatedComputePercent: computePercent } = device;

@@ -72,7 +72,7 @@ test("claims and programs have metrics under the names of DCGM, with their pods"
   );
   expect(of("DCGM_FI_DEV_GPU_UTIL", "claim-team-a")).toMatch(/ 30$/);
   expect(of("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "claim-team-a")).toMatch(/ 0\.3$/);
-  // What is not measured is absent, and not 0; and no pod is named where there is none.
+  // A share that is not measured is absent, and not 0. A claim without a pod has no such label.
   expect(of("DCGM_FI_DEV_GPU_UTIL", "claim-team-b")).toBe("");
   expect(of("DCGM_FI_DEV_FB_USED", "claim-team-b")).not.toContain("pod=");
   if (hasPromtool) {

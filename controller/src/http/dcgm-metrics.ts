@@ -21,7 +21,7 @@ export function readDcgmMetrics(
     const claim = pool.ledger.claims.get(allocation.claim);
     const node = pool.ledger.nodes.get(allocation.node);
     const isSeen = caller.role === "admin" || claim?.tenant === caller.tenant;
-    // Of an allocation that was taken back nothing may be used.
+    // An allocation that was taken back grants nothing.
     if (claim !== undefined && node !== undefined && isSeen && allocation.releasedRevision === null) {
       samples.push(...samplesOf(pool, node, claim, allocation));
     }

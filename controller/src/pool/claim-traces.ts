@@ -21,7 +21,7 @@ interface Traced {
   readonly claim: ClaimRecord;
   readonly createdMs: number;
   waitingMs: number;
-  /** Of the allocation that it is bound to; 0: none. */
+  /** Epoch of the allocation that it is bound to; 0: none. */
   epoch: number;
   boundMs: number;
   /** 0: no program has attached to this allocation. */
@@ -35,7 +35,7 @@ interface Traced {
 const lookMs = 250;
 /** Claims beyond that are not traced. */
 const mostTraced = 20_000;
-/** A claim that is seen for the first time so long after its creation was made under another controller. */
+/** A claim that is first seen this long after its creation was made under another controller. */
 const newMs = 2000;
 
 export class ClaimTraces {
