@@ -5,8 +5,8 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { nvml, type NvmlFunction, type NvmlParameter, unsupportedNvml as unsupported } from "@millpond/cuda";
-import { inRoot } from "../scripts/lib/paths.ts";
-import { Pool } from "./support/pool.ts";
+import { inRoot } from "../../scripts/lib/paths.ts";
+import { Pool } from "../support/pool.ts";
 
 const all: Readonly<Record<string, NvmlFunction>> = Object.assign({}, ...Object.values(nvml));
 

@@ -3,10 +3,10 @@
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { inRoot } from "../scripts/lib/paths.ts";
-import { unpackDebian } from "./support/debian-packages.ts";
-import { Pool, type SessionView, until } from "./support/pool.ts";
-import { type Program, type Result, startProgram } from "./support/program.ts";
+import { inRoot } from "../../scripts/lib/paths.ts";
+import { unpackDebian } from "../support/debian-packages.ts";
+import { Pool, type SessionView, until } from "../support/pool.ts";
+import { type Program, type Result, startProgram } from "../support/program.ts";
 
 const mebibyte = 2 ** 20;
 const limit = 256;
