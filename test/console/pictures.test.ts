@@ -75,7 +75,8 @@ describe.skipIf(missingBrowser !== "")(`pictures of the console${missingBrowser}
       await watched.expectAccessible();
       const name = colorScheme === "light" ? `${view}.png` : `${view}-dark.png`;
       if (colorScheme === "light" || folder.startsWith("build")) {
-        await page.screenshot({ path: inRoot(folder, name), animations: "disabled" });
+        const picture = await page.screenshot({ path: inRoot(folder, name), animations: "disabled" });
+        expect(picture.byteLength, name).toBeGreaterThan(10_000);
       }
     }
     watched.expectNoFaults();

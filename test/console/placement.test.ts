@@ -121,7 +121,7 @@ describe.skipIf(missingBrowser !== "")(`the console${missingBrowser}`, () => {
     await watched.row("ann").getByRole("button", { name: "Revoke" }).click();
     await dialog.getByRole("button", { name: "Revoke", exact: true }).click();
     await watched.row("ann").waitFor({ state: "detached" });
-    await expect(own.claims.listClaims({})).rejects.toThrow();
+    await expect(own.claims.listClaims({})).rejects.toThrow("UNAUTHENTICATED");
     expect((await access.listTokens({})).tokens).toEqual([]);
     watched.expectNoFaults();
   });

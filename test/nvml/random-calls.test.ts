@@ -44,8 +44,19 @@ it.skipIf(python !== "")(`every function answers any arguments as NVML does${pyt
   const calls = process.env["MILLPOND_NVML_CALLS"] ?? "20000";
   const script = inRoot("test", "support", "nvml_random.py");
   const { status, stdout, stderr } = await pool.millpond([
-    ...["run", "-n", "2", "-m", "64Mi", "--compute", "10"],
-    ...["--", "python3", script, file, seed, calls],
+    "run",
+    "-n",
+    "2",
+    "-m",
+    "64Mi",
+    "--compute",
+    "10",
+    "--",
+    "python3",
+    script,
+    file,
+    seed,
+    calls,
   ]);
   expect([status, stderr.split("\n").filter((line) => line !== "")]).toEqual([0, []]);
   const result = JSON.parse(stdout) as { readonly succeeded: readonly string[]; readonly called: number };
