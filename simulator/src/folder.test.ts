@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { anyModel } from "@millpond/scheduler";
@@ -31,6 +31,7 @@ test("a folder's traces are those of both forms", async () => {
   await write("openb_pod_list_b.csv", `${podHeader}\n`);
   await write("a.pool.json", "{}");
   await write("other.csv", "");
+  await mkdir(join(folder, "folder.csv"));
   expect(await listTraces(folder)).toEqual(["a", "b"]);
 });
 

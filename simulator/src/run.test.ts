@@ -13,6 +13,7 @@ import {
 import { expect, test } from "vitest";
 import { readTrace } from "./folder.ts";
 import { plotSvg } from "./plot.ts";
+import { renderResults, resultFormatOf } from "./result-files.ts";
 import { type Policy, policies, run } from "./run.ts";
 import { curveOf, summarize } from "./summary.ts";
 import { repeated, type Trace } from "./trace.ts";
@@ -105,10 +106,60 @@ test("a plot has a line for each curve in each panel and escapes names", () => {
     curveOf({ trace: "c", policy: "fgd" }, results),
   ];
   const svg = plotSvg(curves, "x & y");
-  expect(svg.match(/<polyline/g)).toHaveLength(4);
+  expect(svg.match(/<polyline/g)).toHaveLength(6);
   expect(svg).not.toContain("NaN");
   expect(svg).toContain("a&lt;b");
   expect(svg).toContain("x &amp; y");
+});
+
+/** What a browser needs to draw the text, px, as an upper bound. */
+function textEnd(element: string): number {
+  const [, x = "0", text = ""] = /x="([\d.]+)"[^>]*>([^<]*)</.exec(element) ?? [];
+  return element.includes("text-anchor") ? Number(x) : Number(x) + 7 * text.length;
+}
+
+test("no text of a plot leaves the picture, however long names are, and near allocations are told apart", () => {
+  const trace = smallTrace();
+  const results = [run(trace, { policy: "fgd", seed: 1, isPooled: false })];
+  const named = (length: number) =>
+    curveOf({ trace: "n".repeat(length), policy: "least-fragmentation" }, results);
+  const [one, other] = [named(7), named(60)];
+  const near = { ...other, allocation: one.allocation.map((value) => value - 1.5) };
+  const svg = plotSvg([one, near], "a title that is as long as titles of several traces together may become");
+  const width = Number(/ width="(\d+)"/.exec(svg)?.[1]);
+  const texts = svg.match(/<text[^>]*>[^<]*<\/text>/g) ?? [];
+  expect(texts.length).toBeGreaterThan(20);
+  for (const text of texts) expect(textEnd(text)).toBeLessThan(width);
+  // Lines of text stand apart: each at a place of its own.
+  const places = texts.map((text) => /x="[\d.]+" y="[\d.]+"/.exec(text)?.[0]);
+  expect(new Set(places).size).toBe(places.length);
+  // In the panel of the full pool, the two curves are at least 10 px apart where both are drawn.
+  const ends = [...svg.matchAll(/<polyline points="([^"]*)"/g)].map(([, points = ""]) =>
+    Number(points.split(" ").at(-1)?.split(",")[1]),
+  );
+  expect(Math.abs((ends[2] ?? 0) - (ends[3] ?? 0))).toBeGreaterThan(10);
+});
+
+test("results are written for spreadsheets, programs and pages, with nothing for loads without a claim", () => {
+  const summaries = [] as const;
+  const curves = [
+    {
+      trace: 'a,"b"',
+      policy: "fgd" as const,
+      allocation: [0, Number.NaN, 1.23456],
+      fragmentation: [0, Number.NaN, 2],
+    },
+  ];
+  const results = { title: "t", summaries, curves };
+  expect(renderResults("csv", results)).toBe(
+    'trace,policy,load_percent,allocated_percent,fragmented_percent\n"a,""b""",fgd,0,0.000,0.000\n"a,""b""",fgd,2,1.235,2.000\n',
+  );
+  expect(JSON.parse(renderResults("json", results))).toMatchObject({
+    curves: [{ allocation: [0, null, 1.23456] }],
+  });
+  expect(renderResults("md", results)).toContain("| trace | policy |");
+  expect(resultFormatOf("x/Plot.SVG")).toBe("svg");
+  expect(resultFormatOf("x.png")).toBeUndefined();
 });
 
 /** Published allocation of other policies, in percent of the GPUs: means over the seeds 42 to 51. */

@@ -28,7 +28,8 @@ export function traceNameOf(file: string): string {
 export async function tablesIn(folder: string): Promise<Tables> {
   const pods = new Map<string, string>();
   const nodes: string[] = [];
-  const files = await readable(folder, () => readdir(folder));
+  const entries = await readable(folder, () => readdir(folder, { withFileTypes: true }));
+  const files = entries.filter((entry) => !entry.isDirectory()).map(({ name }) => name);
   for (const file of files.filter((each) => each.endsWith(".csv")).sort()) {
     const kind = await kindOf(folder, file);
     if (kind === "nodes") {

@@ -101,10 +101,11 @@ least-fragmentation, binpack, spread, best-fit, packing, fgd, random.`,
         description: "Repeat nodes and trace this many times",
         defaultText: "1",
       },
-      plot: {
-        flags: "--plot <file>",
+      out: {
+        flags: "--out <files>",
         type: "text",
-        description: "Draw allocation and fragmentation over load into an SVG file",
+        description:
+          "Write files, separated by commas: .svg draws allocation and fragmentation over load, .csv has the curves, .json all, .md the table",
       },
       output: {
         flags: "-o, --output <format>",

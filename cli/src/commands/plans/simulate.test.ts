@@ -46,7 +46,7 @@ test("policies are compared side by side, as JSON, with progress apart from it",
     "--policy=random,FGD,least-fragmentation",
     "--seeds=2",
     "--output=json",
-    `--plot=${join(folder, "plot.svg")}`,
+    `--out=${["plot.svg", "curves.csv", "all.json", "table.md"].map((name) => join(folder, name)).join(",")}`,
   );
   expect(status).toBe(0);
   expect(JSON.parse(stdout)).toMatchObject({ apiVersion: "millpond.v1", kind: "Simulation" });
@@ -60,21 +60,27 @@ test("policies are compared side by side, as JSON, with progress apart from it",
     }
     expect(result["min"]).toBeLessThanOrEqual(result["mean"] as number);
   }
-  expect(stderr).toContain("tiny fgd: seed 2 of 2");
+  expect(stderr).toContain("tiny fgd: 2 seeds\n");
   expect(await readFile(join(folder, "plot.svg"), "utf8")).toContain("<polyline");
+  expect(await readFile(join(folder, "curves.csv"), "utf8")).toMatch(/\ntiny,fgd,\d+,/);
+  expect(JSON.parse(await readFile(join(folder, "all.json"), "utf8"))).toMatchObject({ summaries: results });
+  expect(await readFile(join(folder, "table.md"), "utf8")).toContain("| tiny | random | 2 |");
 });
 
-test("a picture that cannot be written is refused before anything is computed", async () => {
+test("a file that cannot be written is refused before anything is computed", async () => {
+  const aFolder = await mkdtemp(join(tmpdir(), "millpond-folder-"));
+  await mkdir(join(aFolder, "folder.csv"));
   for (const [path, why] of [
-    ["/nowhere/plot.svg", /--plot: "\/nowhere\/plot\.svg" cannot be written: ENOENT/],
-    [folder, /--plot: .* cannot be written: it is a folder/],
-    ["plot.png", /--plot: the picture is SVG, not \.png\n {2}Name it plot\.svg\./],
+    ["/nowhere/plot.svg", /--out: "\/nowhere\/plot\.svg" cannot be written: ENOENT/],
+    [join(aFolder, "folder.csv"), /--out: .* cannot be written: it is a folder/],
+    ["plot.png", /--out: "plot\.png" ends in none of \.svg, \.csv, \.json, \.md\n/],
   ] as const) {
-    const { status, stderr } = await simulate(`--data=${folder}`, "--trace=tiny", `--plot=${path}`);
+    const { status, stderr } = await simulate(`--data=${folder}`, "--trace=tiny", `--out=${path}`);
     expect(status).toBe(125);
     expect(stderr).toMatch(why);
     expect(stderr).not.toContain("seed");
   }
+  await rm(aFolder, { recursive: true });
 });
 
 test("a table without further options, and clear errors", async () => {

@@ -7,8 +7,11 @@ import {
   curveOf,
   listTraces,
   type Policy,
-  plotSvg,
   policies,
+  type ResultFormat,
+  renderResults,
+  resultFormatOf,
+  resultFormats,
   type RunResult,
   readTrace,
   repeated,
@@ -32,9 +35,10 @@ export async function run(values: Values<"simulate">): Promise<number> {
     throw millpondError("MILLPOND_E_INVALID", "--data is missing: the folder with the traces");
   }
   const chosen = choosePolicies(values.policy);
-  if (values.plot !== undefined) {
-    checkPlotFile(values.plot);
-  }
+  const files = (values.out ?? "")
+    .split(",")
+    .filter((path) => path !== "")
+    .map(checkResultFile);
   const names = values.trace?.split(",") ?? (await listTraces(data));
   if (names.length === 0) {
     throw millpondError("MILLPOND_E_NOT_FOUND", `no trace in ${quote(data)}`, {
@@ -56,27 +60,35 @@ export async function run(values: Values<"simulate">): Promise<number> {
       curves.push(curveOf(about, results));
     }
   }
-  if (values.plot !== undefined) {
-    const title = `${names.join(", ")}: ${values.pooled ? "CPU and GPUs apart" : "CPU and GPUs on one node"}`;
-    writeOutputFile(values.plot, plotSvg(curves, title), "--plot");
-  }
+  // The table first: a disk that is full by now does not lose it.
   process.stdout.write(
     values.output === "json"
       ? renderObject("Simulation", { repeat: values.repeat ?? 1, results: summaries })
       : `${layOut(columns, summaries, { headers: true }).lines.join("\n")}\n`,
   );
+  const title = `${names.join(", ")}: ${values.pooled ? "CPU and GPUs apart" : "CPU and GPUs on one node"}`;
+  for (const { path, format } of files) {
+    writeOutputFile(path, renderResults(format, { title, summaries, curves }), "--out");
+  }
   return exitStatus.ok;
 }
 
-/** @throws MILLPOND_E_INVALID */
-function checkPlotFile(path: string): void {
-  const other = /\.(png|pdf|jpe?g|gif|webp)$/i.exec(path)?.[0];
-  if (other !== undefined) {
-    throw millpondError("MILLPOND_E_INVALID", `--plot: the picture is SVG, not ${other}`, {
-      remedy: `Name it ${path.slice(0, -other.length)}.svg.`,
+/**
+ * Checks, before anything is computed, that a result can be written to a file.
+ *
+ * @throws MILLPOND_E_INVALID
+ */
+function checkResultFile(path: string): { readonly path: string; readonly format: ResultFormat } {
+  const format = resultFormatOf(path);
+  if (format === undefined) {
+    const endings = resultFormats.map((each) => `.${each}`).join(", ");
+    throw millpondError("MILLPOND_E_INVALID", `--out: ${quote(path)} ends in none of ${endings}`, {
+      remedy:
+        "Name the file by what it is to hold; programs such as rsvg-convert make other pictures of .svg.",
     });
   }
-  checkOutputFile(path, "--plot");
+  checkOutputFile(path, "--out");
+  return { path, format };
 }
 
 /** @throws MILLPOND_E_INVALID listing the policies */
@@ -99,7 +111,11 @@ async function runSeeds(trace: Trace, policy: Policy, values: Values<"simulate">
   const seeds = values.seeds ?? 10;
   const results: RunResult[] = [];
   for (let position = 0; position < seeds; position++) {
-    showProgress(`${trace.name} ${policy}: seed ${position + 1} of ${seeds}`);
+    // In a log, one line for all seeds.
+    if (process.stderr.isTTY || position === 0) {
+      const which = process.stderr.isTTY ? `seed ${position + 1} of ${seeds}` : `${seeds} seeds`;
+      showProgress(`${trace.name} ${policy}: ${which}`);
+    }
     results.push(runTrace(trace, { policy, seed: firstSeed + position, isPooled: values.pooled }));
     // Lets the event loop handle Ctrl-C.
     await breathe();

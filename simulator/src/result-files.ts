@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Results of simulations, for spreadsheets, programs and pages.
+
+import { plotSvg } from "./plot.ts";
+import type { Curve, Summary } from "./summary.ts";
+
+export interface Results {
+  readonly title: string;
+  readonly summaries: readonly Summary[];
+  readonly curves: readonly Curve[];
+}
+
+/** What a file holds, by the ending of its name. */
+const renderers = {
+  svg: ({ curves, title }: Results) => plotSvg(curves, title),
+  csv: curvesCsv,
+  json: ({ summaries, curves }: Results) => `${JSON.stringify({ summaries, curves }, nullOfNaN, 2)}\n`,
+  md: summariesMarkdown,
+} as const;
+
+export type ResultFormat = keyof typeof renderers;
+
+export const resultFormats: readonly ResultFormat[] = ["svg", "csv", "json", "md"];
+
+/** The format that the name of a file asks for; undefined where it is none of them. */
+export function resultFormatOf(path: string): ResultFormat | undefined {
+  return resultFormats.find((format) => path.toLowerCase().endsWith(`.${format}`));
+}
+
+export function renderResults(format: ResultFormat, results: Results): string {
+  return renderers[format](results);
+}
+
+/** A row for each trace, policy and load. No claim arrived at loads that are missing. */
+function curvesCsv({ curves }: Results): string {
+  const rows = curves.flatMap(({ trace, policy, allocation, fragmentation }) =>
+    allocation.flatMap((allocated, load) =>
+      Number.isFinite(allocated)
+        ? [[trace, policy, load, digits(allocated), digits(fragmentation[load])].map(cell).join(",")]
+        : [],
+    ),
+  );
+  return `trace,policy,load_percent,allocated_percent,fragmented_percent\n${rows.map((row) => `${row}\n`).join("")}`;
+}
+
+function summariesMarkdown({ summaries, title }: Results): string {
+  const rows = summaries.map(
+    ({ trace, policy, seeds, mean, sd, min, fragmentation80, fragmentation90 }) =>
+      `| ${trace} | ${policy} | ${seeds} | ${mean.toFixed(2)} | ${sd.toFixed(2)} | ${min.toFixed(2)} | ${fragmentation80.toFixed(1)} | ${fragmentation90.toFixed(1)} |`,
+  );
+  return [
+    `# ${title}`,
+    "",
+    "Percent of all GPUs that are allocated when 130 % have been asked for, and of idle GPU that no claim fits when 80 % and",
+    "90 % have been.",
+    "",
+    "| trace | policy | seeds | allocated | deviation | least | fragments at 80 % | at 90 % |",
+    "|---|---|---|---|---|---|---|---|",
+    ...rows,
+    "",
+  ].join("\n");
+}
+
+function digits(value: number | undefined): string {
+  return value === undefined || Number.isNaN(value) ? "" : value.toFixed(3);
+}
+
+function cell(value: string | number): string {
+  const text = String(value);
+  return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+function nullOfNaN(_: string, value: unknown): unknown {
+  return typeof value === "number" && !Number.isFinite(value) ? null : value;
+}
