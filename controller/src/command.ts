@@ -48,6 +48,7 @@ const help = `Usage: millpond controller [--listen HOST:PORT] [--state DIR] [--l
                        take agents only with tokens that were made for their nodes, not
                        with the one of the state directory
                        (MILLPOND_OWN_AGENT_TOKENS_ONLY=1)
+  --webhooks FILE      receivers of events, as JSON (MILLPOND_WEBHOOKS)
   --tls-names NAMES    more names and addresses of this machine for the own certificate
                        (MILLPOND_TLS_NAMES)
 
@@ -126,6 +127,7 @@ function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Controlle
       defaultChangesPerSecond,
     ),
     tracing: readTracing(env),
+    webhooks: values.webhooks ?? env["MILLPOND_WEBHOOKS"],
     userTokens: splitList(env["MILLPOND_USER_TOKENS"]),
     agentTokens: splitList(env["MILLPOND_AGENT_TOKENS"]),
     log: makeLog(level),
@@ -172,6 +174,7 @@ function parse(args: readonly string[]) {
         "audit-log-required": { type: "boolean" },
         "own-agent-tokens-only": { type: "boolean" },
         "changes-per-second": { type: "string" },
+        webhooks: { type: "string" },
         help: { type: "boolean", short: "h", default: false },
       },
     });

@@ -37,6 +37,7 @@ import { makeAgentService } from "./rpc/agent-service.ts";
 import { makeClaimService } from "./rpc/claim-service.ts";
 import { makePoolService } from "./rpc/pool-service.ts";
 import { makeQueueService } from "./rpc/queue-service.ts";
+import { Webhooks } from "./notifications/webhooks.ts";
 import { AuditLog } from "./store/audit-log.ts";
 import { SqliteStore } from "./store/sqlite-store.ts";
 import { PoolKey } from "./state/pool-key.ts";
@@ -201,6 +202,8 @@ export async function startController(options: ControllerOptions): Promise<Contr
   };
   const url = await listen(server, resolved);
   await elector.start(resolved.advertise ?? url);
+  const { webhooks } = resolved;
+  cleanup.use(await Webhooks.start({ configs: webhooks, elector, store, stateDirectory, clock, log }));
   log.info({ url, stateDirectory, version, controller: state.identity }, `the controller listens at ${url}`);
   const running = cleanup.move();
   return {

@@ -10,6 +10,7 @@ import type { TlsSource } from "./http/tls.ts";
 import { defaultChangesPerSecond } from "./auth/call-limits.ts";
 import { isToken } from "./auth/tokens.ts";
 import { poolKeyPath } from "./state/pool-key.ts";
+import { readWebhooks, type WebhookConfig } from "./notifications/webhook-config.ts";
 
 export const defaultListen = "127.0.0.1:7170";
 
@@ -59,6 +60,8 @@ export interface ControllerOptions {
   readonly changesPerSecond?: number;
   /** Collector of OpenTelemetry that the life of claims is sent to. Default: none. */
   readonly tracing?: OtlpTarget | undefined;
+  /** File that names the receivers of events, JSON. Default: there are none. */
+  readonly webhooks?: string | undefined;
   /** Default: JSON lines to standard error at the level `info`. */
   readonly log?: Logger;
   /** Default: the clock of the host. */
@@ -81,6 +84,7 @@ export interface ResolvedOptions {
   readonly auditLog: { readonly path: string; readonly isRequired: boolean } | undefined;
   readonly changesPerSecond: number;
   readonly takesSharedAgentTokens: boolean;
+  readonly webhooks: readonly WebhookConfig[];
   readonly clock: Clock;
 }
 
@@ -102,6 +106,7 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
     isAuditLogRequired = false,
     takesSharedAgentTokens = true,
     changesPerSecond = defaultChangesPerSecond,
+    webhooks = "",
     clock = systemClock,
   } = options;
   if (stateDirectory === "") {
@@ -146,6 +151,7 @@ export function resolveOptions(options: ControllerOptions): ResolvedOptions {
     auditLog: auditLog === "" ? undefined : { path: resolve(auditLog), isRequired: isAuditLogRequired },
     changesPerSecond,
     takesSharedAgentTokens,
+    webhooks: webhooks === "" ? [] : readWebhooks(resolve(webhooks)),
     tls: given ?? (isLoopback(host) ? undefined : { kind: "own", names: tlsNames }),
     clock,
   };

@@ -165,6 +165,13 @@ MILLPOND_USER_TOKENS, MILLPOND_AGENT_TOKENS.`,
         env: "MILLPOND_CHANGES_PER_SECOND",
         defaultText: "100",
       },
+      webhooks: {
+        flags: "--webhooks <file>",
+        type: "text",
+        description: "Send events to the receivers that this file names, JSON: docs/notifications.md",
+        env: "MILLPOND_WEBHOOKS",
+        defaultText: "none",
+      },
       logLevel: {
         flags: "--log-level <level>",
         type: "choice",

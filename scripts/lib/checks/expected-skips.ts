@@ -18,7 +18,7 @@ const expectedSkips: readonly ExpectedSkip[] = [
   { under: "test/nvml/", needs: "Debian's mirror with nvidia-smi, or packages of Python" },
   { under: "test/containment.test.ts", needs: "root, and a kernel with Landlock" },
   { under: "test/network.test.ts", needs: "root and network namespaces" },
-  { under: "controller/src/full-disk.test.ts", needs: "root and file systems of its own" },
+  { under: "controller/src/store/full-disk.test.ts", needs: "root and file systems of its own" },
   { under: "cuda/tools/capture.test.ts", needs: "the headers of a CUDA toolkit" },
   { under: "codegen/src/emit-types.test.ts", needs: "the headers of a CUDA toolkit" },
   { under: "test/examples.test.ts", needs: "nvcc" },

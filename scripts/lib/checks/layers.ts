@@ -71,6 +71,7 @@ export const importRules: ImportRules = {
       auth: ["domain", "state"],
       operations: ["domain", "timers", "state", "scheduling", "agents", "reconcile", "pool", "auth"],
       ha: ["domain", "timers", "state", "pool"],
+      notifications: ["domain", "timers", "state", "ha"],
       rpc: ["domain", "timers", "state", "scheduling", "agents", "pool", "auth", "operations", "ha"],
       http: ["domain", "timers", "state", "scheduling", "pool", "auth", "operations", "ha", "rpc"],
       testing: ["", "domain", "timers", "state", "store"],

@@ -10,11 +10,11 @@ import { fileURLToPath } from "node:url";
 import { createClient } from "@connectrpc/connect";
 import { ClaimService, ClaimState, errorCodeOf, PoolService } from "@millpond/api";
 import { expect, onTestFinished, test } from "vitest";
-import { systemClock } from "./timers/clock.ts";
-import { ControllerProcess, missingDisks } from "./testing/controller-process.ts";
-import { FakeAgent, fakeDevice } from "./testing/fake-agent.ts";
-import { GiB, makeTestDirectory } from "./testing/test-pool.ts";
-import { makeTransport } from "./testing/transport.ts";
+import { systemClock } from "../timers/clock.ts";
+import { ControllerProcess, missingDisks } from "../testing/controller-process.ts";
+import { FakeAgent, fakeDevice } from "../testing/fake-agent.ts";
+import { GiB, makeTestDirectory } from "../testing/test-pool.ts";
+import { makeTransport } from "../testing/transport.ts";
 
 /** Fills the disk to its last byte. @returns a function that makes room again */
 function fill(directory: string): () => void {
@@ -106,7 +106,7 @@ test("a controller whose log cannot be written does its work, and ends in order"
   const directory = makeTestDirectory();
   // Every write to it fails as on a full disk.
   const full = openSync("/dev/full", "w");
-  const mainPath = fileURLToPath(new URL("main.ts", import.meta.url));
+  const mainPath = fileURLToPath(new URL("../main.ts", import.meta.url));
   const options = ["--listen", "127.0.0.1:0", "--state", directory, "--log-level", "trace"];
   const child = spawn(process.execPath, [mainPath, ...options], { stdio: ["ignore", "ignore", full, "ipc"] });
   closeSync(full);

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { createHmac } from "node:crypto";
+import type { Logger } from "pino";
+import type { Clock } from "../timers/clock.ts";
+import { pause } from "./pause.ts";
+import type { WebhookConfig } from "./webhook-config.ts";
+
+/** An event as a receiver gets it. */
+export interface Notification {
+  /** Increases with every event of a pool. */
+  readonly id: number;
+  /** ISO 8601, UTC. */
+  readonly time: string;
+  readonly kind: string;
+  readonly subject: string;
+  readonly message: string;
+  /** Identity of the pool. */
+  readonly pool: string;
+  /** The tenant of the claim; absent where the event is about none, or its claim is forgotten. */
+  readonly tenant?: string;
+}
+
+/** What became of a notification: it was taken, it will never be, or it may be later. */
+export type Delivery = "taken" | "refused" | "failed";
+
+const timeoutMs = 10_000;
+const firstPauseMs = 1_000;
+const longestPauseMs = 300_000;
+
+/** After this time a notification is given up, so that one receiver does not hold what comes later for days. */
+export const giveUpAfterMs = 24 * 3_600_000;
+
+/** Answers that a later attempt may not get. */
+const passing: ReadonlySet<number> = new Set([408, 425, 429]);
+
+/** Pause before the next attempt after `failures` in a row: doubled each time, and varied, so that receivers recover. */
+export function pauseAfter(failures: number, random: number): number {
+  const most = Math.min(longestPauseMs, firstPauseMs * 2 ** Math.min(failures - 1, 20));
+  return Math.round(most * (0.8 + 0.4 * random));
+}
+
+/** `t=…,v1=…`: when it was signed, and the HMAC-SHA256 of that moment, a dot and the body. */
+export function signatureOf(secret: string, unixSeconds: number, body: string): string {
+  const mac = createHmac("sha256", secret).update(`${unixSeconds}.${body}`).digest("hex");
+  return `t=${unixSeconds},v1=${mac}`;
+}
+
+/** One receiver: sends it notifications one after the other, each until it is taken, refused, or too old. */
+export class Webhook {
+  readonly config: WebhookConfig;
+  readonly #log: Logger;
+  readonly #clock: Clock;
+  #failures = 0;
+
+  constructor(config: WebhookConfig, { log, clock }: { readonly log: Logger; readonly clock: Clock }) {
+    this.config = config;
+    this.#log = log;
+    this.#clock = clock;
+  }
+
+  wants({ kind, tenant }: Pick<Notification, "kind" | "tenant">): boolean {
+    const { events, tenants } = this.config;
+    const isKind = events.some((each) =>
+      each.endsWith("*") ? kind.startsWith(each.slice(0, -1)) : kind === each,
+    );
+    const isTenant = tenant !== undefined && tenants.includes(tenant);
+    return (events.length === 0 || isKind) && (tenants.length === 0 || isTenant);
+  }
+
+  /** Resolves when the notification needs no more attempts, or the signal aborts: then with false. */
+  async deliver(notification: Notification, signal: AbortSignal): Promise<boolean> {
+    for (;;) {
+      const outcome = await this.#attempt(notification, signal);
+      if (signal.aborted) return false;
+      if (outcome !== "failed") return true;
+      if (this.#clock.unixMs() - Date.parse(notification.time) > giveUpAfterMs) {
+        this.#log.error({ webhook: this.config.name, event: notification.id }, "a notification is given up");
+        return true;
+      }
+      await pause(this.#clock, pauseAfter(this.#failures, Math.random()), signal);
+      if (signal.aborted) return false;
+    }
+  }
+
+  async #attempt(notification: Notification, signal: AbortSignal): Promise<Delivery> {
+    const { name, url, secret, format } = this.config;
+    const body = JSON.stringify(
+      format === "text"
+        ? { text: `${notification.kind} ${notification.subject}: ${notification.message}` }
+        : notification,
+    );
+    const headers: Record<string, string> = {
+      "content-type": "application/json",
+      "user-agent": "millpond-webhook",
+      "millpond-event": String(notification.id),
+    };
+    if (secret !== "") {
+      headers["millpond-signature"] = signatureOf(secret, Math.floor(this.#clock.unixMs() / 1000), body);
+    }
+    let why: string;
+    try {
+      const answer = await fetch(url, {
+        method: "POST",
+        body,
+        headers,
+        // A receiver chooses no other address that this host then calls.
+        redirect: "manual",
+        signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
+      });
+      // Whatever it says, it is not read.
+      await answer.body?.cancel();
+      if (answer.ok) {
+        if (this.#failures > 0) this.#log.info({ webhook: name }, "a webhook takes notifications again");
+        this.#failures = 0;
+        return "taken";
+      }
+      why = `it answers ${answer.status}`;
+      if (answer.status < 500 && !passing.has(answer.status)) {
+        this.#log.warn({ webhook: name, event: notification.id, why }, "a webhook refuses a notification");
+        this.#failures = 0;
+        return "refused";
+      }
+    } catch (error) {
+      why = error instanceof Error ? messageOf(error) : String(error);
+    }
+    this.#failures += 1;
+    if (this.#failures === 1 && !signal.aborted) {
+      this.#log.warn({ webhook: name, event: notification.id, why }, "a webhook does not take notifications");
+    }
+    return "failed";
+  }
+}
+
+/** `fetch failed` says nothing, its cause does. */
+function messageOf(error: Error): string {
+  return error.cause instanceof Error ? error.cause.message : error.message;
+}
