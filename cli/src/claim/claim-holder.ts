@@ -13,7 +13,7 @@ import {
   toClaimMessage,
 } from "@millpond/api";
 import { bootId } from "../host/boot-id.ts";
-import { describeRequest } from "./claim-request.ts";
+import { describeRequest, withOptionNames } from "./claim-request.ts";
 import { type Connection, isSilent, isUnreachable } from "../connection/connection.ts";
 import { errorParts } from "../command-line/errors.ts";
 import type { Standing } from "./waiting-display.ts";
@@ -106,7 +106,7 @@ export class ClaimHolder {
       } catch (error) {
         const made = isFirst ? undefined : await findMade(connection, name, owner, { error, signal });
         if (made !== undefined) return new ClaimHolder(connection, request, made);
-        if (noWait || !isSilent(error) || Date.now() > deadline) throw error;
+        if (noWait || !isSilent(error) || Date.now() > deadline) throw withOptionNames(error);
       }
       options.onWaiting(`waiting for the controller at ${connection.controller}, which does not answer`);
       await delay(retryMs, undefined, { signal });

@@ -4,12 +4,14 @@ import {
   claimFieldNames,
   claimFieldSpecs,
   type ClaimValues,
+  errorCodeOf,
   formatBytes,
   formatDuration,
   formatLabels,
   type MemoryRequest,
   millpondError,
 } from "@millpond/api";
+import { errorParts } from "../command-line/errors.ts";
 
 /** The options that describe a claim. */
 export interface RequestOptions extends ClaimValues {
@@ -54,6 +56,32 @@ export function existingClaim(
       remedy: "Leave one of them out; `millpond resize` changes a claim that is there.",
     },
   );
+}
+
+/** Fields of the API whose option has another name. */
+const otherNames: Readonly<Record<string, (typeof claimFieldNames)[number]>> = {
+  memoryBytes: "memory",
+  memoryPercent: "memory",
+  computePercent: "compute",
+  minComputeCapability: "minCapability",
+  lazyIdleSeconds: "lazyIdle",
+  timeLimitSeconds: "timeLimit",
+  idleLimitSeconds: "idleLimit",
+  graceSeconds: "grace",
+};
+
+/**
+ * Returns an error of the API with the options of the command line in the place of its fields: `--gang-size` for `gangSize`.
+ * Only names that no other word is spelt like are replaced.
+ */
+export function withOptionNames(error: unknown): unknown {
+  if (errorCodeOf(error) !== "MILLPOND_E_INVALID") return error;
+  const { what, remedy, code } = errorParts(error);
+  const named = what.replaceAll(/\b[a-z]+(?:[A-Z][a-z]+)+\b/g, (word) => {
+    const field = otherNames[word] ?? claimFieldNames.find((name) => name === word);
+    return field === undefined ? word : (/--[a-z-]+/.exec(claimFieldSpecs[field].flags)?.[0] ?? word);
+  });
+  return named === what ? error : millpondError(code, named, { remedy, cause: error });
 }
 
 /** `2 vGPUs of 8 GiB and 50% compute in queue research`. */

@@ -70,6 +70,12 @@ const mistakes: readonly (readonly [string, RegExp, NodeJS.ProcessEnv?])[] = [
   ["up --soft --listen example.org:0", /neither an IP address nor localhost/],
 ];
 
+test("kinds may be named in the singular or plural", () => {
+  expect(parseCommandLine(["get", "node"])).toMatchObject({ command: "get", args: ["nodes"] });
+  expect(parseCommandLine(["get", "queue", "default"])).toMatchObject({ args: ["queues", "default"] });
+  expect(parseCommandLine(["describe", "nodes", "a"])).toMatchObject({ args: ["node", "a"] });
+});
+
 test.concurrent.for(mistakes)(
   "millpond %s: one error, status 125, nothing on standard output",
   async ([line, message, environment]) => {

@@ -68,13 +68,12 @@ export function parseCommandLine(argv: readonly string[]): Invocation | { readon
     const [, given] = argv;
     if (error.code === "commander.missingArgument" && failedCommand !== undefined && given !== undefined) {
       // An error in the first argument is more helpful than the message that the second one is missing.
-      assertChoices({ command: failedCommand, options: {}, args: given.startsWith("-") ? [] : [given] });
+      withChoices({ command: failedCommand, options: {}, args: given.startsWith("-") ? [] : [given] });
     }
     throw usageError(error, failedCommand);
   }
   if (invocation === undefined) return { text: renderHelp(ownWidth()) };
-  assertChoices(invocation);
-  return invocation;
+  return withChoices(invocation);
 }
 
 function ownWidth(): number {
@@ -122,14 +121,29 @@ function usageError(error: CommanderError, command: CommandName | undefined): Us
   );
 }
 
-function assertChoices({ command, args }: Invocation): void {
+/**
+ * Returns the invocation with its arguments as the command knows them: a kind may be named in the singular or plural.
+ *
+ * @throws UsageError for an argument that is none of its choices
+ */
+function withChoices(invocation: Invocation): Invocation {
+  const { command, args } = invocation;
+  const taken = [...args];
   for (const [position, { name, choices }] of commandSpecs[command].arguments.entries()) {
     const given = args[position];
-    if (choices === undefined || given === undefined || choices.includes(given)) continue;
+    if (choices === undefined || given === undefined) continue;
+    const same = choices.find(
+      (choice) => choice === given || choice === `${given}s` || `${choice}s` === given,
+    );
+    if (same !== undefined) {
+      taken[position] = same;
+      continue;
+    }
     const near = choices.find((choice) => choice.startsWith(given.slice(0, 3)));
     throw new UsageError(
       `${name}: ${JSON.stringify(given)} is none of ${choices.join(", ")}`,
       near === undefined ? `See \`millpond ${command} --help\`.` : `Did you mean ${near}?`,
     );
   }
+  return { ...invocation, args: taken };
 }
