@@ -171,6 +171,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
   const { tls } = resolved;
   const server = makeServer({
     certificates: tls === undefined ? undefined : certificateSource(tls, stateDirectory),
+    names: resolved.advertise === undefined ? [] : [new URL(resolved.advertise).hostname],
     connectionLimits,
     tokens,
     log,

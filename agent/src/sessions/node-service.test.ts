@@ -53,7 +53,7 @@ test("a body that comes one byte at a time, a head that does not end, and silenc
   const [silent, head, body] = [open(url), open(url), open(url)];
   head.write("POST / HTTP/1.1\r\n");
   body.write(
-    "POST /millpond.v1.NodeService/OpenSession HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n",
+    "POST /millpond.v1.NodeService/OpenSession HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n",
   );
   const drip = setInterval(() => {
     head.write("X-A: b\r\n");

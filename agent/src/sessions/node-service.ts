@@ -5,13 +5,14 @@ import { type AddressInfo, isIPv6 } from "node:net";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { ConnectError, type ConnectRouter, type Interceptor } from "@connectrpc/connect";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
-import { type GetNodeStatusResponseSchema, millpondError, NodeService } from "@millpond/api";
+import { type GetNodeStatusResponseSchema, millpondError, NodeService, quote } from "@millpond/api";
 import {
   agentUrl,
   type CertificatePair,
   type ConnectionLimits,
   defaultConnectionLimits,
   handshakeTimeoutMs,
+  isOwnHost,
   limitConnections,
   metricsContentType,
   requestTimes,
@@ -104,6 +105,16 @@ export async function serveNode(options: NodeServerOptions): Promise<NodeServer>
       });
     }
   };
+  server.addHook("onRequest", async (request, reply) => {
+    if (certificate === undefined && !isOwnHost(request.headers.host, [options.advertisedHost])) {
+      const error = millpondError(
+        "MILLPOND_E_FORBIDDEN",
+        `without TLS this agent answers for its address and localhost, and was asked as ${quote(request.headers.host ?? "")}`,
+        { remedy: "Use the address that `millpond get nodes -o wide` shows." },
+      );
+      await reply.code(421).send({ code: "permission_denied", message: error.rawMessage });
+    }
+  });
   server.get("/metrics", async (request, reply) => {
     try {
       authenticate(request.headers.authorization, options.token);

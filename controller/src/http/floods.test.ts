@@ -28,7 +28,7 @@ function connectTo(url: string): Socket {
 }
 
 function head(length: number, more = ""): string {
-  return `POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer ${"x".repeat(40)}\r\nContent-Length: ${length}\r\n${more}\r\n`;
+  return `POST ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAuthorization: Bearer ${"x".repeat(40)}\r\nContent-Length: ${length}\r\n${more}\r\n`;
 }
 
 /** How long until the other side has closed a connection, in milliseconds. */

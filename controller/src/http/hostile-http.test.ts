@@ -3,6 +3,7 @@
 // Whatever bytes come to the port: they are answered with an error that says which, or the connection ends; nothing is
 // changed, nothing is thrown, and others are served.
 
+import { request } from "node:http";
 import { connect } from "node:net";
 import { PoolService } from "@millpond/api";
 import { createClient } from "@connectrpc/connect";
@@ -135,7 +136,7 @@ test("any bytes at the port are refused or do nothing, and the controller serves
           `${method} ${path} ${version}`,
           ...(hasToken ? [token] : []),
           ...(type === undefined ? [] : [`Content-Type: ${type}`]),
-          "Host: a",
+          "Host: 127.0.0.1",
           ...more,
           ...length,
         ];
@@ -164,3 +165,38 @@ test("any bytes at the port are refused or do nothing, and the controller serves
   expect((await admin.getVersion({})).api).toBe("v1");
   expect((await admin.listNodes({})).nodes).toEqual([]);
 }, 120_000);
+
+test("a page of a browser that takes us for its own host reads nothing, with whatever token", async () => {
+  const controller = await startController({
+    stateDirectory: makeTestDirectory(),
+    listen: "127.0.0.1:0",
+    advertise: "http://pool.example.org:7170",
+    log: pino({ level: "silent" }),
+  });
+  onTestFinished(() => controller[Symbol.asyncDispose]());
+  const ask = async (path: string, host: string): Promise<readonly [number | undefined, string]> => {
+    const { promise, resolve, reject } = Promise.withResolvers<readonly [number | undefined, string]>();
+    const sent = { host, authorization: `Bearer ${controller.userToken}` };
+    request(new URL(path, controller.url), { headers: sent }, (response) => {
+      let text = "";
+      response.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
+      response.on("end", () => resolve([response.statusCode, text]));
+    })
+      .on("error", reject)
+      .end();
+    return await promise;
+  };
+  for (const path of ["/healthz", "/metrics", "/console/", "/millpond.v1.PoolService/GetVersion"]) {
+    const [status, text] = await ask(path, "evil.example:7170");
+    expect([path, status]).toEqual([path, 421]);
+    expect(text).toMatch(/answers for its addresses and localhost.*evil\.example.*MILLPOND_E_FORBIDDEN/);
+  }
+  for (const host of [
+    new URL(controller.url).host,
+    "localhost:7170",
+    "[::1]:7170",
+    "pool.example.org:7170",
+  ]) {
+    expect([host, (await ask("/healthz", host))[0]]).toEqual([host, 200]);
+  }
+});

@@ -384,7 +384,7 @@ describe("a call that is refused before it was read", () => {
         answer += text;
       });
       socket.write(
-        `POST /millpond.v1.PoolService/ListNodes HTTP/1.1\r\nhost: x\r\ncontent-type: ${type}\r\n${head}`,
+        `POST /millpond.v1.PoolService/ListNodes HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: ${type}\r\n${head}`,
       );
       // The reason of the refusal is known by then.
       await pool.settle();

@@ -7,12 +7,13 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { createServer as createTlsServer, Server as TlsServer } from "node:https";
 import { isIPv6 } from "node:net";
 import { ConnectError } from "@connectrpc/connect";
-import { millpondError } from "@millpond/api";
+import { millpondError, quote } from "@millpond/api";
 import {
   type CertificatePair,
   type ConnectionLimits,
   defaultConnectionLimits,
   handshakeTimeoutMs,
+  isOwnHost,
   limitConnections,
   metricsContentType,
   requestTimes,
@@ -39,6 +40,8 @@ type ReadMetrics = (caller: Pick<Caller, "role" | "tenant">) => Promise<string>;
 export interface ServerOptions {
   /** Absent: plain HTTP. */
   readonly certificates?: CertificateSource | undefined;
+  /** Names by which it is reached without TLS, besides its addresses and `localhost`. */
+  readonly names?: readonly string[];
   /** Default: what the process can bear. */
   readonly connectionLimits?: ConnectionLimits | undefined;
   readonly tokens: TokenVerifier;
@@ -75,6 +78,11 @@ export function makeServer(options: ServerOptions): HttpServer {
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     // The client's next call must go to another controller.
     response.shouldKeepAlive &&= !shutdown.aborted;
+    if (certificates === undefined && !isOwnHost(request.headers.host, options.names)) {
+      response.shouldKeepAlive = false;
+      send(response, misdirected(request.headers.host));
+      return;
+    }
     const path = pathOf(request);
     options.console?.admit(request);
     const handler = handlers().get(path);
@@ -211,6 +219,16 @@ async function readPage(options: ServerOptions, request: IncomingMessage, path: 
     { remedy: "Call POST /millpond.v1.<Service>/<Method>." },
   );
   return json(404, { code: "not_found", message: error.rawMessage });
+}
+
+/** The answer to a request for another host, such as a browser sends whose name server lies. */
+function misdirected(host = ""): Page {
+  const error = millpondError(
+    "MILLPOND_E_FORBIDDEN",
+    `without TLS this controller answers for its addresses and localhost, and was asked as ${quote(host)}`,
+    { remedy: "Use its address, or start it with --advertise and that name." },
+  );
+  return json(421, { code: "permission_denied", message: error.rawMessage });
 }
 
 /** The page that anybody may read: it asks the store once a second, and does not say where that is. */
