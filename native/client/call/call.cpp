@@ -171,6 +171,8 @@ bool Call::endsWhileParked() noexcept {
 }
 
 CUresult Call::sent(bool alive) noexcept {
+  if (!trace::isOff()) [[unlikely]]
+    trace::notes().hasWorked = true;
   if (!claimed_.empty()) {
     for (const uint64_t wire : claimed_) {
       remote_->answers.forget(wire);

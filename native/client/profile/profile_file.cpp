@@ -81,13 +81,13 @@ bool writeAll(int file, std::string_view text) {
 
 }  // namespace
 
-void ProfileFile::begin(Session& session) {
+void ProfileFile::begin(Session& session, void (*flushCalls)()) {
   const char* pattern = std::getenv("MILLPOND_PROFILE");
   if (!pattern || !*pattern) return;
   const std::string name = nameOf(pattern);
   UniqueFd file(::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666));
   if (!file) return log(LogLevel::Error, "no profile: %s: %s", name.c_str(), std::strerror(errno));
-  std::unique_ptr<ProfileFile> made(new ProfileFile(session, std::move(file)));
+  std::unique_ptr<ProfileFile> made(new ProfileFile(session, std::move(file), flushCalls));
   int64_t lead = 0, uncertainty = INT64_MAX;
   for (int i = 0; i < kComparisons; ++i) {
     std::vector<std::byte> body;
@@ -118,8 +118,10 @@ void ProfileFile::begin(Session& session) {
 
 void* ProfileFile::writeNowAndThen(void* self) {
   ::prctl(PR_SET_NAME, "millpond-profile");
-  do ::usleep(kIntervalUs);
-  while (static_cast<ProfileFile*>(self)->write(false));
+  do {
+    ::usleep(kIntervalUs);
+    static_cast<ProfileFile*>(self)->flushCalls_();
+  } while (static_cast<ProfileFile*>(self)->write(false));
   return nullptr;
 }
 

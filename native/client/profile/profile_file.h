@@ -18,21 +18,24 @@ namespace millpond::client {
 class ProfileFile {
  public:
   /// Where MILLPOND_PROFILE is set: has the worker note from here on what its devices do, and a thread write it down. The
-  /// session must stay. What is in the way is logged, and the program runs without a profile.
-  static void begin(Session& session);
+  /// session must stay. What is in the way is logged, and the program runs without a profile. `flushCalls` is called by that
+  /// thread: it writes the calls of the program that are kept back.
+  static void begin(Session& session, void (*flushCalls)());
   /// Writes what is complete by now.
   static void finish();
   /// In a forked child: the file, and the session, are the parent's.
   static void abandon();
 
  private:
-  ProfileFile(Session& session, UniqueFd file) : session_(session), file_(std::move(file)) {}
+  ProfileFile(Session& session, UniqueFd file, void (*flushCalls)())
+      : session_(session), file_(std::move(file)), flushCalls_(flushCalls) {}
   static void* writeNowAndThen(void* self);
   /// False: there will be no more.
   bool write(bool flush);
 
   Session& session_;
   UniqueFd file_;
+  void (*flushCalls_)();
   std::mutex mutex_;
   uint64_t lost_ = 0;
   bool isOver_ = false;

@@ -16,6 +16,7 @@
 #include "client/session/device_text.h"
 #include "client/session/remote.h"
 #include "client/session/restoration.h"
+#include "client/trace/trace.h"
 #include "protocol/client/session_client.h"
 #include "protocol/gen/commands.h"
 
@@ -54,6 +55,7 @@ void Client::afterForkInChild() {
 
 void Client::leave() {
   DeviceText::instance().write();
+  if (!trace::isOff()) trace::finish();
   const Client* known = current_.load(std::memory_order_acquire);
   if (!known || state_.load(std::memory_order_acquire) < State::Attached) return;
   ProfileFile::finish();
@@ -182,7 +184,7 @@ void Client::adopt(std::unique_ptr<Session> session, const std::vector<uint16_t>
   for (const ErrorText& error : snapshot().errors) errors_.push_back(&error);
   std::sort(errors_.begin(), errors_.end(),
             [](const ErrorText* a, const ErrorText* b) { return a->code < b->code; });
-  ProfileFile::begin(*session_);
+  ProfileFile::begin(*session_, &trace::flush);
   log(LogLevel::Info, "attached: %zu of %zu devices visible, driver %d, %s", devices_.size(),
       snapshot().devices.size(), snapshot().driverVersion, session_->remote() ? "TCP" : "shared memory");
 }

@@ -14,6 +14,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <memory>
+#include <mutex>
 #include <string>
 
 #include "base/log.h"
@@ -34,8 +36,34 @@ struct File {
   ino_t inode = 0;
   pid_t process = 0;
   int64_t start = 0;
+  bool isOfProfile = false;
 };
 File file;
+
+/// Lines of a profile that are not written yet. A forked child has another one: a thread of the parent may have been in the
+/// midst of this.
+struct Kept {
+  std::mutex mutex;
+  std::string lines;
+};
+std::atomic<Kept*> kept{nullptr};
+constexpr size_t kMostKept = size_t{64} << 10;
+
+struct OfThread {
+  Notes notes;
+  /// Its number, which the kernel is asked for once in a process.
+  long number = 0;
+  pid_t process = 0;
+};
+
+long threadId() noexcept {
+  OfThread& own = threadOwned<OfThread>();
+  if (own.process != file.process) {
+    own.number = ::syscall(SYS_gettid);
+    own.process = file.process;
+  }
+  return own.number;
+}
 
 int64_t clockNs(clockid_t clock) noexcept {
   timespec now{};
@@ -101,11 +129,29 @@ std::string header() {
   return text.data() + programLine() + '\n';
 }
 
+/// Writes a line now, or with others.
+bool put(std::string_view line) noexcept {
+  Kept* const own = kept.load(std::memory_order_acquire);
+  if (!own) return append(line);
+  const std::lock_guard lock(own->mutex);
+  own->lines += line;
+  if (own->lines.size() < kMostKept) return true;
+  const bool isWritten = append(own->lines);
+  own->lines.clear();
+  return isWritten;
+}
+
+void endHere() noexcept {
+  State on = State::kOn;
+  if (state.compare_exchange_strong(on, State::kOff)) log(LogLevel::Error, "the trace ends here: its file is full or closed");
+}
+
 /// The child has a file, or at least lines, of its own; what the parent's thread was in the midst of is not its concern.
 void afterForkInChild() {
   const State was = state.load(std::memory_order_relaxed);
   if (was == State::kOff) return;
   if (was == State::kOn) ::close(file.fd);
+  kept.store(nullptr, std::memory_order_relaxed);
   state.store(State::kUnread, std::memory_order_relaxed);
 }
 
@@ -126,6 +172,10 @@ bool open() noexcept {
   (void)registered;
   file.process = ::getpid();
   file.start = clockNs(CLOCK_MONOTONIC);
+  const char* const profile = std::getenv("MILLPOND_PROFILE");
+  file.isOfProfile = profile && *profile;
+  // Never deleted: threads write until the process ends.
+  if (file.isOfProfile) kept.store(std::make_unique<Kept>().release(), std::memory_order_release);
   if (append(header())) return true;
   log(LogLevel::Error, "no trace: cannot write %s: %s", name.c_str(), std::strerror(errno));
   return false;
@@ -141,7 +191,7 @@ const FunctionInfo* function(uint64_t handle) {
 
 }  // namespace
 
-Notes& notes() noexcept { return threadOwned<Notes>(); }
+Notes& notes() noexcept { return threadOwned<OfThread>().notes; }
 
 int64_t begin() noexcept {
   State now = state.load(std::memory_order_acquire);
@@ -165,9 +215,10 @@ int64_t begin() noexcept {
 void write(int64_t start, uint32_t symbol, CUresult result, std::span<const uint64_t> words) noexcept {
   // A call that forks, in a function of the program, began in the parent.
   if (start < 0 || state.load(std::memory_order_acquire) != State::kOn || start < file.start) return;
+  const Notes told = notes();
+  if (file.isOfProfile && !told.hasWorked) return;
   const int64_t took = clockNs(CLOCK_MONOTONIC) - start;
   const int saved = errno;
-  const Notes told = notes();
   Line line;
   line.putMicroseconds(start - file.start, 14);
   line.put(" +");
@@ -175,20 +226,35 @@ void write(int64_t start, uint32_t symbol, CUresult result, std::span<const uint
   line.put(' ');
   line.putSigned(file.process);
   line.put('/');
-  line.putSigned(::syscall(SYS_gettid));
+  line.putSigned(threadId());
   line.put(' ');
-  line.putCall({symbol, result, words}, &function);
+  line.putCall({symbol, result, words, file.isOfProfile}, &function);
   std::array<char, 80> tail;
   int length = 0;
   if (told.waits > 0) length = std::snprintf(tail.data(), tail.size(), "; waits %u", told.waits);
   if (told.isEarlierFailure && result != CUDA_SUCCESS)
     length += std::snprintf(&tail[static_cast<size_t>(length)], tail.size() - static_cast<size_t>(length),
                             "; of an earlier call");
-  if (!append(line.end({tail.data(), static_cast<size_t>(length)}))) {
-    State on = State::kOn;
-    if (state.compare_exchange_strong(on, State::kOff)) log(LogLevel::Error, "the trace ends here: its file is full or closed");
-  }
+  if (!put(line.end({tail.data(), static_cast<size_t>(length)}))) endHere();
   errno = saved;
+}
+
+namespace {
+
+void writeOut(Kept& own) noexcept {
+  const std::lock_guard lock(own.mutex);
+  if (!own.lines.empty() && state.load(std::memory_order_acquire) == State::kOn && !append(own.lines)) endHere();
+  own.lines.clear();
+}
+
+}  // namespace
+
+void flush() noexcept {
+  if (Kept* const own = kept.load(std::memory_order_acquire)) writeOut(*own);
+}
+
+void finish() noexcept {
+  if (Kept* const own = kept.exchange(nullptr, std::memory_order_acq_rel)) writeOut(*own);
 }
 
 }  // namespace millpond::client::trace

@@ -25,9 +25,16 @@ inline bool isOff() noexcept { return state.load(std::memory_order_relaxed) == S
 struct Notes {
   uint32_t waits = 0;            ///< how often it waited for the worker
   bool isEarlierFailure = false;  ///< its result is the failure of an earlier call
+  bool hasWorked = false;         ///< it has given the worker something to do, or asked it
 };
 /// Returns the notes of the calling thread's current call.
 Notes& notes() noexcept;
+
+/// Writes what is kept back. Where the process is profiled, calls that only ask the client are left out, what arguments point
+/// to is not read, and lines are written some at a time: a step of a framework makes many times more such calls than launches.
+void flush() noexcept;
+/// The same, and each line at once from here on: the process ends.
+void finish() noexcept;
 
 /// The time at which a call begins, -1 when it is not traced. Opens the file with the first call.
 int64_t begin() noexcept;

@@ -67,12 +67,14 @@ class Arguments {
   void put(const Item& item, uint64_t value) {
     line_.put(word(item.name));
     line_.put('=');
-    if (item.shape == Shape::kValue && item.kind == Kind::kKernelParameters) {
+    if (item.shape == Shape::kValue && item.kind == Kind::kKernelParameters && !call_.isBrief) {
       putKernelParameters(value);
     } else if (item.shape == Shape::kValue) {
       putValue(item, value);
     } else if (value == 0) {
       line_.put("null");
+    } else if (call_.isBrief) {
+      line_.putHex(value);
     } else if (item.shape == Shape::kWritten && call_.result != CUDA_SUCCESS) {
       line_.putHex(value);
     } else {

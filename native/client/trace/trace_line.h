@@ -23,6 +23,7 @@ struct TracedCall {
   uint32_t symbol;  ///< in kSymbols
   CUresult result;
   std::span<const uint64_t> words;  ///< the arguments, each as it lies in a register
+  bool isBrief = false;             ///< addresses are shown, and not what lies there
 };
 
 /// Copies what can be read at `from`, up to `bytes`; returns how much. Touches nothing: where there is no memory, or where
