@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { inRoot } from "../../scripts/lib/paths.ts";
-import { unpackDebian } from "../support/debian-packages.ts";
+import { type Unpacked, unpackDebian } from "../support/debian-packages.ts";
 import { Pool, type SessionView, until } from "../support/pool.ts";
 import { type Program, type Result, startProgram } from "../support/program.ts";
 
@@ -148,6 +148,66 @@ describe("nvtop", () => {
     expect(status).toBe(0);
     expect(stdout).toContain("Software GPU");
     expect(stdout).not.toMatch(new RegExp(`\\b${tenants[1]?.pid}\\b`));
+  });
+});
+
+describe("monitors written in Python", () => {
+  const unpacked: readonly Unpacked[] = [
+    unpackDebian({ name: "nvitop", suite: "trixie", others: ["gpustat", "python3-pynvml"] }),
+    // Their libraries are those of the Python that is here.
+    unpackDebian({
+      name: "python3-psutil",
+      suite: "bookworm",
+      others: ["python3-blessed", "python3-six", "python3-wcwidth"],
+    }),
+  ];
+  const path = unpacked.map((each) =>
+    join(each.missing === undefined ? each.folder : "", "usr", "lib", "python3", "dist-packages"),
+  );
+  const imports = spawnSync("python3", ["-c", "import psutil, blessed, gpustat, nvitop, pynvml"], {
+    env: { ...process.env, PYTHONPATH: path.join(":") },
+    encoding: "utf8",
+  });
+  const absent =
+    python ??
+    unpacked.find(({ missing }) => missing !== undefined)?.missing ??
+    (imports.status === 0 ? undefined : imports.stderr.trim().split("\n").at(-1));
+  const note = absent === undefined ? "" : ` (not run: ${absent})`;
+  const show = async (...args: string[]): Promise<readonly string[]> => {
+    const shown = [];
+    for (const { claim } of tenants) {
+      const environment = { PYTHONPATH: path.join(":"), MILLPOND_CLAIM: claim, TERM: "dumb" };
+      const { status, stdout, stderr } = await startProgram(
+        "python3",
+        args,
+        pool.containerEnvironment(environment),
+      ).finished;
+      expect([status, stderr], stdout).toEqual([0, ""]);
+      shown.push(stdout);
+    }
+    return shown;
+  };
+
+  it.skipIf(absent !== undefined)(`gpustat shows the claim and its programs${note}`, async () => {
+    for (const [index, stdout] of (await show("-m", "gpustat", "--json")).entries()) {
+      const { gpus } = JSON.parse(stdout) as {
+        readonly gpus: readonly {
+          readonly "memory.total": number;
+          readonly "temperature.gpu": number | null;
+          readonly processes: readonly { readonly pid: number }[];
+        }[];
+      };
+      expect(gpus).toMatchObject([{ "memory.total": limit, "temperature.gpu": null }]);
+      expect(gpus[0]?.processes.map(({ pid }) => pid)).toEqual([tenants[index]?.pid]);
+    }
+  });
+
+  it.skipIf(absent !== undefined)(`nvitop shows the claim and its programs${note}`, async () => {
+    for (const [index, stdout] of (await show("-m", "nvitop", "-1", "--ascii")).entries()) {
+      expect(stdout).toMatch(new RegExp(`/ ${limit}\\.0MiB`));
+      expect(stdout).toMatch(new RegExp(`\\b${tenants[index]?.pid}\\b`));
+      expect(stdout).not.toMatch(new RegExp(`\\b${tenants[1 - index]?.pid}\\b`));
+    }
   });
 });
 

@@ -8,9 +8,11 @@ import { inRoot } from "../../scripts/lib/paths.ts";
 export interface DebianPackage {
   readonly name: string;
   readonly suite: "bookworm" | "trixie";
+  /** Further packages of the suite, which go into the same folder. */
+  readonly others?: readonly string[];
 }
 
-const areas = "contrib non-free";
+const areas = "main contrib non-free";
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /** Where a package lies unpacked, or why it cannot be had here. */
@@ -18,8 +20,8 @@ export type Unpacked =
   | { readonly folder: string; readonly missing?: undefined }
   | { readonly missing: string };
 
-/** Unpacks a package of Debian's areas for programs that are not free, which this machine need not have configured. */
-export function unpackDebian({ name, suite }: DebianPackage): Unpacked {
+/** Unpacks a package of Debian, also of its areas for programs that are not free, which this machine need not have configured. */
+export function unpackDebian({ name, suite, others = [] }: DebianPackage): Unpacked {
   const folder = inRoot("build", "debian", `${name}-${suite}`);
   if (existsSync(folder)) return { folder };
   if (!existsSync(keyring)) return { missing: `no ${keyring}` };
@@ -42,14 +44,16 @@ export function unpackDebian({ name, suite }: DebianPackage): Unpacked {
       "Acquire::Retries=2",
       "Acquire::http::Timeout=20",
     ].flatMap((option) => ["-o", option]);
-    for (const command of [["update"], ["download", name]]) {
+    for (const command of [["update"], ["download", name, ...others]]) {
       const failure = failureOf("apt-get", [...options, "-qq", ...command], draft);
       if (failure !== undefined) return { missing: failure };
     }
-    const archive = readdirSync(draft).find((file) => file.endsWith(".deb"));
-    if (archive === undefined) return { missing: `apt-get gave no package ${name}` };
-    const failure = failureOf("dpkg-deb", ["-x", archive, "files"], draft);
-    if (failure !== undefined) return { missing: failure };
+    const archives = readdirSync(draft).filter((file) => file.endsWith(".deb"));
+    if (archives.length === 0) return { missing: `apt-get gave no package ${name}` };
+    for (const archive of archives) {
+      const failure = failureOf("dpkg-deb", ["-x", archive, "files"], draft);
+      if (failure !== undefined) return { missing: failure };
+    }
     // Another test may have been faster.
     if (!existsSync(folder)) renameSync(join(draft, "files"), folder);
     return { folder };
