@@ -126,7 +126,10 @@ class RingProducer {
   bool isBroken() const { return isBroken_; }
   /// Where the next bytes go; contiguous for up to `capacity`. Call only with that much space.
   std::byte* place() const { return bytes_ + head_ % capacity_; }
-  void advance(size_t bytes) { head_ += bytes; }
+  void advance(size_t bytes) {
+    claimAhead(bytes);
+    head_ += bytes;
+  }
   /// Takes back what was published behind `offset`. Only where the consumer is this very thread.
   void retract(uint64_t offset) {
     head_ = offset;
@@ -148,6 +151,18 @@ class RingProducer {
   }
 
  private:
+  /// Fetches for writing the cache lines that the frames after the next will lie in. The consumer read them a round ago, so
+  /// each write would wait for its processor, and publishing waits for all writes before it.
+  void claimAhead(size_t bytes) const {
+    constexpr size_t kLine = 64;
+    constexpr size_t kAhead = 8 * kLine;  // three launches
+    constexpr size_t kMost = 8 * kLine;   // longer frames are written faster than they are fetched
+    const uint64_t begin = (head_ + kAhead) / kLine * kLine;
+    const uint64_t end = head_ + kAhead + (bytes < kMost ? bytes : kMost);
+    for (uint64_t at = begin; at < end; at += kLine) claimLine(bytes_ + at % capacity_);
+  }
+  static void claimLine(const std::byte* line) { asm volatile("prefetchw %0" : : "m"(*line)); }
+
   size_t known() const { return capacity_ - static_cast<size_t>(head_ - knownTail_); }
   /// A tail is believed between the last one and the head: so `head_ - knownTail_` never exceeds the capacity.
   void look(std::memory_order order) {
@@ -168,14 +183,25 @@ class RingConsumer {
  public:
   RingConsumer() = default;
   RingConsumer(RingControl& control, std::byte* bytes, size_t capacity)
-      : control_(&control), bytes_(bytes), capacity_(capacity), read_(control.tail.load()), released_(read_) {}
+      : control_(&control), bytes_(bytes), capacity_(capacity), read_(control.tail.load()), seen_(read_), released_(read_) {}
 
   /// Bytes ready to be read; more than the capacity when the producer lies (check it).
   size_t available() const { return static_cast<size_t>(control_->head.load(std::memory_order_acquire) - read_); }
+  /// The same, where it matters only whether there are `enough`: the head, whose cache line the producer writes with each
+  /// frame, is read when the bytes that were seen before do not suffice.
+  size_t available(size_t enough) {
+    if (seen_ - read_ < enough) seen_ = read_ + available();
+    return static_cast<size_t>(seen_ - read_);
+  }
   size_t capacity() const { return capacity_; }
   uint64_t position() const { return read_; }
   std::byte* data() const { return bytes_ + read_ % capacity_; }
-  void skip(size_t bytes) { read_ += bytes; }
+  void skip(size_t bytes) {
+    read_ += bytes;
+    if (seen_ < read_) seen_ = read_;
+  }
+  /// The producer has taken bytes back that were seen.
+  void retracted() { seen_ = read_; }
   /// Reads everything again that was not released.
   void rewind() { read_ = released_; }
   /// Gives the producer back everything before `offset`.
@@ -214,6 +240,7 @@ class RingConsumer {
   std::byte* bytes_ = nullptr;
   size_t capacity_ = 0;
   uint64_t read_ = 0;
+  uint64_t seen_ = 0;  ///< the head when it was last read, at least `read_`
   uint64_t released_ = 0;
 };
 

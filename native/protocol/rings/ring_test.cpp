@@ -78,13 +78,13 @@ int64_t consume(RingConsumer ring, uint64_t total, uint32_t seed) {
   Rhythm rhythm(seed);
   int64_t sleeps = 0;
   for (uint64_t at = 0; at < total;) {
-    size_t n = ring.available();
+    size_t n = ring.available(1);
     while (n == 0) {
       const int64_t start = monotonicNs();
       ring.sleep(kLostWakeupNs);
       if (monotonicNs() - start > kLostWakeupNs / 2) return -1;
       ++sleeps;
-      n = ring.available();
+      n = ring.available(1);
     }
     if (n > ring.capacity()) return -1;
     n = rhythm.step(n);
@@ -203,6 +203,32 @@ TEST("a sleep ends when its time is over") {
   CHECK_EQ(memory.control().reply.producerSleeps.load(), 0u);
 }
 
+TEST("a consumer reads the head when what it saw before is not enough") {
+  SessionMemory memory = makeMemory();
+  RingControl& control = memory.control().submit;
+  RingProducer producer(control, memory.submit(), wire::kSubmitBytes);
+  RingConsumer consumer(control, memory.submit(), wire::kSubmitBytes);
+  producer.advance(64);
+  producer.publish();
+  CHECK_EQ(consumer.available(16), 64u);
+  producer.advance(64);
+  producer.publish();
+  CHECK_EQ(consumer.available(64), 64u);
+  CHECK_EQ(consumer.available(65), 128u);
+  consumer.skip(128);
+  CHECK_EQ(consumer.available(1), 0u);
+  producer.advance(32);
+  producer.publish();
+  CHECK_EQ(consumer.available(1), 32u);
+  // The last 24 bytes are taken back, and 8 others come in their place.
+  producer.retract(136);
+  consumer.retracted();
+  CHECK_EQ(consumer.available(9), 8u);
+  producer.advance(8);
+  producer.publish();
+  CHECK_EQ(consumer.available(9), 16u);
+}
+
 TEST("a consumer can tell that the head lies") {
   SessionMemory memory = makeMemory();
   RingControl& control = memory.control().submit;
@@ -215,6 +241,9 @@ TEST("a consumer can tell that the head lies") {
   consumer.skip(64);
   control.head.store(8);  // backwards
   CHECK(consumer.available() > consumer.capacity());
+  CHECK(consumer.available(1) > consumer.capacity());
+  consumer.skip(8);
+  CHECK(consumer.available(1) > consumer.capacity());
 }
 
 }  // namespace

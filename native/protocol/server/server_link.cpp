@@ -76,7 +76,7 @@ ServerLink::Next ServerLink::next(Frame& frame) {
     return Next::kGone;
   }
   for (;;) {
-    const size_t available = commands_.available();
+    size_t available = commands_.available(sizeof(wire::CommandHeader));
     if (available > commands_.capacity()) {
       problem_ = "the command ring's head is " + std::to_string(available) + " bytes ahead, more than it holds";
       return Next::kBroken;
@@ -88,6 +88,7 @@ ServerLink::Next ServerLink::next(Frame& frame) {
         problem_ = "a command of " + std::to_string(bytes) + " bytes";
         return Next::kBroken;
       }
+      if (bytes > available) available = commands_.available(bytes);
       if (bytes <= available) {
         frame.take(commands_.data() + sizeof(frame.header), bytes - sizeof(frame.header));
         commands_.skip(bytes);
@@ -314,6 +315,7 @@ ServerLink::Next ServerLink::resume(Offer offer) {
   // On the same number: whoever waits for the socket from another thread never has one of another file.
   if (!channel_.takeOver(std::move(offer.channel))) return lose(std::strerror(errno));
   incoming_.retract(whole.end);
+  commands_.retracted();
   toldReceived_ = whole.end - linkBytes_ - whole.linkBytes;
   word_.clear();
   isAway_ = false;
