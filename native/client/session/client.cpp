@@ -26,8 +26,7 @@ Client::~Client() = default;
 
 std::unique_ptr<Client> Client::make() { return std::unique_ptr<Client>(new Client()); }
 
-Client& Client::instance() {
-  if (Client* known = current_.load(std::memory_order_acquire)) return *known;
+Client& Client::first() {
   std::unique_ptr<Client> made = make();
   Client* expected = nullptr;
   if (current_.compare_exchange_strong(expected, made.get(), std::memory_order_acq_rel)) {

@@ -32,7 +32,12 @@ void endContext(const Context& context);
 /// afresh.
 class Client {
  public:
-  static Client& instance();
+  static Client& instance() {
+    // Every call asks several times.
+    if (Client* known = current_.load(std::memory_order_acquire)) [[likely]]
+      return *known;
+    return first();
+  }
 
   /// The process is ending: its worker need not wait for it to come back.
   static void leave();
@@ -78,6 +83,7 @@ class Client {
 
   Client() = default;
   ~Client();
+  static Client& first();
   static std::unique_ptr<Client> make();
   static void afterForkInChild();
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/calls/streams/launch_attributes.h"
 
-#include <algorithm>
 #include <atomic>
 
 #include "base/log.h"
@@ -32,9 +31,9 @@ CUresult LaunchAttributes::take(Call& call, const CUlaunchConfig& config) {
     }
   }
   if (!holdsEvents) return CUDA_SUCCESS;
-  std::copy(attributes_.begin(), attributes_.end(), translated_.begin());
-  attributes_ = std::span(translated_).first(attributes_.size());
-  for (CUlaunchAttribute& attribute : std::span(translated_).first(attributes_.size())) {
+  translated_.assign(attributes_.begin(), attributes_.end());
+  attributes_ = translated_;
+  for (CUlaunchAttribute& attribute : translated_) {
     if (kindOf(attribute.id) != LaunchAttributeKind::kEvent) continue;
     uint64_t wire = 0;
     if (const CUresult r = call.handle(HandleKind::kEvent, eventOf(attribute), wire); r != CUDA_SUCCESS) return r;

@@ -2,9 +2,9 @@
 // Attributes of a launch, ready to cross.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "client/call/call.h"
 #include "client/calls/streams/cluster_shape.h"
@@ -25,7 +25,8 @@ class LaunchAttributes {
   std::span<const CUlaunchAttribute> attributes_;
   bool isCooperative_ = false;
   ClusterShape cluster_;
-  std::array<CUlaunchAttribute, kMaxLaunchAttributes> translated_;
+  /// Filled for launches with events; an array in its place would be cleared, all kilobytes of it, with every launch.
+  std::vector<CUlaunchAttribute> translated_;
 };
 
 }  // namespace millpond::client
