@@ -13,6 +13,8 @@
 #include <span>
 #include <vector>
 
+#include "client/memory/mirror/word_search.h"
+
 namespace millpond::client {
 
 enum class MemoryKind : uint8_t {
@@ -98,21 +100,14 @@ class MemoryMap {
   void eachLocalAddress(uint64_t address, std::span<const std::byte> bytes, Use&& use) const {
     const uint64_t lowest = lowestLocal_.load(std::memory_order_relaxed);
     const uint64_t range = highestLocal_.load(std::memory_order_relaxed) - lowest + 1;
-    constexpr size_t kAtOnce = 8;
-    size_t at = (sizeof(uint64_t) - address % sizeof(uint64_t)) % sizeof(uint64_t);
-    uint64_t words[kAtOnce];
-    for (; at + sizeof(words) <= bytes.size(); at += sizeof(words)) {
-      std::memcpy(words, bytes.data() + at, sizeof(words));
-      bool isAny = false;
-      for (const uint64_t word : words) isAny |= word - lowest < range;
-      if (!isAny) [[likely]]
-        continue;
-      for (const uint64_t word : words)
-        if (word - lowest < range) use(word);
-    }
-    for (; at + sizeof(uint64_t) <= bytes.size(); at += sizeof(uint64_t)) {
-      std::memcpy(words, bytes.data() + at, sizeof(uint64_t));
-      if (words[0] - lowest < range) use(words[0]);
+    const size_t skipped = (sizeof(uint64_t) - address % sizeof(uint64_t)) % sizeof(uint64_t);
+    if (skipped >= bytes.size()) return;
+    std::span<const std::byte> left = bytes.subspan(skipped);
+    for (size_t at = findWord(left, lowest, range); at < left.size(); at = findWord(left, lowest, range)) {
+      uint64_t word;
+      std::memcpy(&word, left.data() + at, sizeof(word));
+      use(word);
+      left = left.subspan(at + sizeof(word));
     }
   }
   /// Forgets the device memory of a context, and managed memory that is mirrored, but not what is mapped; the addresses
