@@ -8,7 +8,6 @@
 #include <algorithm>
 
 #include "protocol/client/opened_session.h"
-#include "protocol/usable_cpus.h"
 #include "protocol/transport/socket.h"
 
 namespace millpond {
@@ -181,12 +180,6 @@ bool Session::waitForSpace(size_t bytes) {
 }
 
 // Waiting
-
-/// As long as most copies and kernels take where cores are to spare, as the driver itself does: waking a core that sleeps
-/// can take as long as a short kernel. Elsewhere only for what comes at once.
-int64_t Session::spinNs() {
-  return usableCpus() >= 8 ? 5'000'000 : 50'000;
-}
 
 int32_t Session::await(Waiter& waiter, uint32_t request) {
   if (remote_) sendPending();

@@ -25,6 +25,7 @@
 #include "protocol/transport/channel.h"
 #include "protocol/transport/inbox.h"
 #include "protocol/transport/outgoing.h"
+#include "protocol/usable_cpus.h"
 #include "protocol/wire.h"
 
 namespace millpond {
@@ -171,7 +172,10 @@ class Session {
 
  private:
   using Waiter = Waiters::Waiter;
-  static int64_t spinNs();
+  /// As long as most copies and kernels take where processors are to spare, as the driver itself does: waking a core that
+  /// sleeps can take as long as a short kernel. Elsewhere only for what comes at once.
+  static constexpr int64_t kLongSpinNs = 5'000'000;
+  static constexpr int64_t kShortSpinNs = 50'000;
   /// How long a sleeper goes without looking whether the worker is still there.
   static constexpr int64_t kLivenessNs = 50'000'000;
 
@@ -256,6 +260,12 @@ class Session {
   void flushUntilStopped();
   /// There is something for the flusher.
   void wakeFlusher();
+  bool awaitsLandings() const { return asksForLandings_.load(std::memory_order_acquire) && awaitsLandings_(); }
+  /// Spins for a moment, on the flusher, until there is something to send, where there are processors to spare and nothing
+  /// lands.
+  bool spinsForUnsent();
+  /// Leaves the program, on the flusher, a moment to append more.
+  void gather();
   /// Starts a thread of the session's, with the program's signals blocked.
   bool startThread(pthread_t& thread, void* (*main)(void*));
   static void* lander(void* self);
@@ -302,7 +312,9 @@ class Session {
   pthread_t flusherThread_{};
   bool hasFlusher_ = false;
   UniqueFd flusherWakeup_;                  // makes its poll return
-  std::atomic<bool> flusherPolls_{false};
+  /// Where the flusher is: a thread that appends wakes it only if it does not look by itself.
+  enum class FlusherState : uint32_t { kAwake, kSleeps, kPolls };
+  std::atomic<FlusherState> flusherState_{FlusherState::kAwake};
   std::mutex landerMutex_;
   pthread_t landerThread_{};               // shared memory; guarded by landerMutex_
   std::atomic<bool> hasLander_{false};
@@ -315,7 +327,9 @@ class Session {
   uint64_t acknowledged_ = 0;              // how much of that was acknowledged
   std::atomic<bool> acknowledges_{false};  // whoever sends next tells it
   std::atomic<uint64_t> peerReceived_{0};  // how much of this side's stream the worker has
-  AdaptiveSpin spin_{spinNs()};
+  /// Threads of the session's may spin without taking time from the program's.
+  const bool hasSpareCpus_ = usableCpus() >= 8;
+  AdaptiveSpin spin_{hasSpareCpus_ ? kLongSpinNs : kShortSpinNs};
 
   Waiters waiters_;
 
