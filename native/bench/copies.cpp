@@ -24,6 +24,8 @@ void measureCopies(const Driver& driver, int rounds, size_t bytes, Report& repor
   const Device device(driver);
   CUdeviceptr memory = 0;
   void* pinned = nullptr;
+  CUstream stream = nullptr;
+  driver.must(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   driver.must(driver.cuMemAlloc(&memory, bytes), "cuMemAlloc");
   driver.must(driver.cuMemHostAlloc(&pinned, bytes, 0), "cuMemHostAlloc");
   std::vector<std::byte> pageable(bytes);
@@ -41,10 +43,20 @@ void measureCopies(const Driver& driver, int rounds, size_t bytes, Report& repor
   };
   const auto fromDevice = [&](void* to) { driver.must(driver.cuMemcpyDtoH(to, memory, bytes), "cuMemcpyDtoH"); };
 
-  const auto measure = [&](const char* name, void* host, bool isDown, bool isCounted) {
+  // In a stream, which the program waits for: what overlaps then may.
+  const auto toDeviceAsync = [&](const void* from) {
+    driver.must(driver.cuMemcpyHtoDAsync(memory, from, bytes, stream), "cuMemcpyHtoDAsync");
+    driver.must(driver.cuStreamSynchronize(stream), "cuStreamSynchronize");
+  };
+  const auto fromDeviceAsync = [&](void* to) {
+    driver.must(driver.cuMemcpyDtoHAsync(to, memory, bytes, stream), "cuMemcpyDtoHAsync");
+    driver.must(driver.cuStreamSynchronize(stream), "cuStreamSynchronize");
+  };
+
+  const auto measure = [&](const char* name, const auto& copy, void* host, bool isCounted) {
     // memcpy before and after: what else the machine does changes from one moment to the next.
     const double before = bytesPerNs([&] { std::memcpy(other.data(), pageable.data(), bytes); });
-    const double rate = isDown ? bytesPerNs([&] { toDevice(host); }) : bytesPerNs([&] { fromDevice(host); });
+    const double rate = bytesPerNs([&] { copy(host); });
     const double after = bytesPerNs([&] { std::memcpy(other.data(), pageable.data(), bytes); });
     if (!isCounted) return;
     report.add(std::string(name) + "_rate", rate);
@@ -56,16 +68,23 @@ void measureCopies(const Driver& driver, int rounds, size_t bytes, Report& repor
     const bool isCounted = round >= 0;  // the first round touches every page
     const auto seed = static_cast<uint64_t>(round + 2);
     fillWith(pageable.data(), bytes, seed);
-    measure("to_device_pageable", pageable.data(), true, isCounted);
+    measure("to_device_pageable", toDevice, pageable.data(), isCounted);
     std::memset(pinned, 0, bytes);
-    measure("from_device_pinned", pinned, false, isCounted);
+    measure("from_device_pinned", fromDevice, pinned, isCounted);
     if (std::memcmp(pinned, pageable.data(), bytes) != 0) fail("a copy from the device to pinned memory lost bytes");
 
     fillWith(static_cast<std::byte*>(pinned), bytes, ~seed);
-    measure("to_device_pinned", pinned, true, isCounted);
+    measure("to_device_pinned", toDevice, pinned, isCounted);
     std::memset(pageable.data(), 0, bytes);
-    measure("from_device_pageable", pageable.data(), false, isCounted);
+    measure("from_device_pageable", fromDevice, pageable.data(), isCounted);
     if (std::memcmp(pinned, pageable.data(), bytes) != 0) fail("a copy from the device to pageable memory lost bytes");
+
+    fillWith(static_cast<std::byte*>(pinned), bytes, seed * 3);
+    std::memcpy(pageable.data(), pinned, bytes);
+    measure("to_device_async", toDeviceAsync, pinned, isCounted);
+    std::memset(pinned, 0, bytes);
+    measure("from_device_async", fromDeviceAsync, pinned, isCounted);
+    if (std::memcmp(pinned, pageable.data(), bytes) != 0) fail("asynchronous copies lost bytes");
   }
 }
 

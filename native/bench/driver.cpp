@@ -58,6 +58,8 @@ Driver::Driver(const char* path) {
   find(cuMemHostAlloc, "cuMemHostAlloc");
   find(cuMemcpyHtoD, "cuMemcpyHtoD_v2");
   find(cuMemcpyDtoH, "cuMemcpyDtoH_v2");
+  find(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2");
+  find(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2");
   find(cuMemsetD32Async, "cuMemsetD32Async");
   find(cuLaunchKernel, "cuLaunchKernel");
   find(cuStreamCreate, "cuStreamCreate");
@@ -71,6 +73,9 @@ Driver::Driver(const char* path) {
   find(cuStreamEndCapture, "cuStreamEndCapture");
   find(cuGraphInstantiate, "cuGraphInstantiateWithFlags");
   find(cuGraphLaunch, "cuGraphLaunch");
+  find(cuGraphExecDestroy, "cuGraphExecDestroy");
+  find(cuGraphDestroy, "cuGraphDestroy");
+  find(cuLaunchHostFunc, "cuLaunchHostFunc");
 }
 
 void Driver::must(CUresult result, const char* call) const {

@@ -24,6 +24,8 @@ struct Driver {
   decltype(&::cuMemHostAlloc) cuMemHostAlloc;
   decltype(&::cuMemcpyHtoD_v2) cuMemcpyHtoD;
   decltype(&::cuMemcpyDtoH_v2) cuMemcpyDtoH;
+  decltype(&::cuMemcpyHtoDAsync_v2) cuMemcpyHtoDAsync;
+  decltype(&::cuMemcpyDtoHAsync_v2) cuMemcpyDtoHAsync;
   decltype(&::cuMemsetD32Async) cuMemsetD32Async;
   decltype(&::cuLaunchKernel) cuLaunchKernel;
   decltype(&::cuStreamCreate) cuStreamCreate;
@@ -37,6 +39,9 @@ struct Driver {
   decltype(&::cuStreamEndCapture) cuStreamEndCapture;
   decltype(&::cuGraphInstantiateWithFlags) cuGraphInstantiate;
   decltype(&::cuGraphLaunch) cuGraphLaunch;
+  decltype(&::cuGraphExecDestroy) cuGraphExecDestroy;
+  decltype(&::cuGraphDestroy) cuGraphDestroy;
+  decltype(&::cuLaunchHostFunc) cuLaunchHostFunc;
 };
 
 /// A context on device 0, current on this thread, and the kernel of the measurements.

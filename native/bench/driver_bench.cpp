@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// driver-bench LIB calls ROUNDS SECONDS | copies ROUNDS BYTES | first-kernel | memory
+// driver-bench LIB calls ROUNDS SECONDS | copies ROUNDS BYTES | first-kernel | memory | captures COUNT | training SECONDS
 #include "bench/driver_bench.h"
 
 #include <charconv>
@@ -9,7 +9,8 @@ namespace {
 
 using namespace millpond::bench;
 
-constexpr char kUsage[] = "usage: driver-bench LIB calls ROUNDS SECONDS | copies ROUNDS BYTES | first-kernel | memory";
+constexpr char kUsage[] =
+    "usage: driver-bench LIB calls ROUNDS SECONDS | copies ROUNDS BYTES | first-kernel | memory | captures COUNT | training SECONDS";
 
 template <typename T>
 T number(std::string_view text) {
@@ -32,6 +33,10 @@ int main(int argc, char** argv) {
     measureFirstKernel(Driver(argv[1]), report);
   else if (mode == "memory" && argc == 3)
     measureMemory(argv[1], report);
+  else if (mode == "captures" && argc == 4)
+    return soakCaptures(Driver(argv[1]), number<int64_t>(argv[3])), 0;
+  else if (mode == "training" && argc == 4)
+    return soakTraining(Driver(argv[1]), number<double>(argv[3])), 0;
   else
     fail(kUsage);
   report.print();

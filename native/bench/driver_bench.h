@@ -2,6 +2,8 @@
 // The measurements of driver-bench. Each adds its samples to the report, a sample for each round.
 #pragma once
 
+#include <cstdint>
+
 #include "bench/driver.h"
 #include "bench/report.h"
 
@@ -16,5 +18,11 @@ void measureCopies(const Driver& driver, int rounds, size_t bytes, Report& repor
 void measureFirstKernel(const Driver& driver, Report& report);
 /// Memory that the library takes in this process, from before it is loaded to after cuInit and with a context.
 void measureMemory(const char* path, Report& report);
+
+/// Captures that many graphs of copies, a kernel and a function of the program, and launches some; with a line on standard
+/// output now and then: {"done": …, "residentKiB": …, "ends": …}. Ends the program where one computes something else.
+void soakCaptures(const Driver& driver, int64_t captures);
+/// Steps of copies, launches and a read, for that long; with the same lines.
+void soakTraining(const Driver& driver, double seconds);
 
 }  // namespace millpond::bench

@@ -81,6 +81,19 @@ export class BenchPool implements AsyncDisposable {
     };
   }
 
+  /** The services of the pool: controller and agent, each a process. */
+  async services(): Promise<readonly { readonly name: string; readonly pid: number }[]> {
+    const pid = this.#child.pid ?? 0;
+    const children = (await readFile(`/proc/${pid}/task/${pid}/children`, "utf8")).trim().split(" ");
+    return await Promise.all(
+      children.map(async (child) => {
+        const words = (await readFile(`/proc/${child}/cmdline`, "utf8")).split("\0");
+        const name = ["controller", "agent"].find((each) => words.includes(each));
+        return { name: name ?? `process ${child}`, pid: Number(child) };
+      }),
+    );
+  }
+
   /** Waits until the previous session has ended and a worker is warm. */
   async warm(): Promise<void> {
     const deadline = Date.now() + readyTimeoutMs;
