@@ -4,7 +4,7 @@
 // installation to its end. The test's node has neither Services nor names: pods get addresses instead.
 
 import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
   KubernetesObjectApi,
@@ -43,6 +43,7 @@ interface Workload extends KubernetesObject {
 }
 
 const limits = { "millpond.dev/vgpu": "1", "millpond.dev/compute": "25", "millpond.dev/memory": "1Gi" };
+const killCount = Number(process.env["MILLPOND_KUBERNETES_KILLS"] ?? 7);
 const nodeName = "worker-a.example.org";
 const nodeAddress = "10.77.3.2";
 const hostAliases = [{ ip: nodeAddress, hostnames: ["millpond-controller.millpond-system.svc"] }];
@@ -137,7 +138,7 @@ describe.skipIf(missing !== undefined)(
     const start = (name: string, ...command: readonly string[]) =>
       cluster.createPod(name, limits, {
         spec: {
-          restartPolicy: "Never",
+          restartPolicy: name.startsWith("among-kills") ? "OnFailure" : "Never",
           hostAliases,
           containers: [
             {
@@ -249,6 +250,108 @@ describe.skipIf(missing !== undefined)(
       kubectl("uncordon", nodeName);
       expect(await finish(`cordoned-${count - 1}`)).toEqual(isOk);
     });
+
+    test(
+      `${killCount} kills of every part leave no pod without claim, no claim without pod, and no program undone`,
+      async () => {
+        // Commands in the node find the controller by its name.
+        const hosts = join(node.directory, "hosts");
+        writeFileSync(hosts, `127.0.0.1 localhost\n${nodeAddress} millpond-controller.millpond-system.svc\n`);
+        node.run("mount", "--bind", hosts, "/etc/hosts");
+        const secret = await cluster.core.readNamespacedSecret({
+          name: "millpond-pool",
+          namespace: systemNamespace,
+        });
+        const valueOf = (key: string) => Buffer.from(secret.data?.[key] ?? "", "base64").toString();
+        const ca = join(node.directory, "pool-ca.crt");
+        writeFileSync(ca, valueOf("ca.crt"));
+        const environment = [
+          `MILLPOND_CONTROLLER=${valueOf("controller")}`,
+          `MILLPOND_TOKEN=${valueOf("token")}`,
+          `MILLPOND_CA=${ca}`,
+        ];
+        const cli = inRoot("cli", "bin", "millpond.mjs");
+        const poolClaims = () =>
+          (
+            JSON.parse(
+              node.run("env", ...environment, process.execPath, cli, "get", "claims", "-o", "json"),
+            ) as {
+              items: { name: string; state: string }[];
+            }
+          ).items;
+        const killAll = (pattern: string) => node.run("sh", "-c", `pkill -KILL -f '${pattern}' || true`);
+        const main = "^/opt/millpond/node/bin/node /opt/millpond/kubernetes/src/main.mjs";
+        const kills: readonly (() => unknown)[] = [
+          () => killAll(`${main} operator`),
+          () => killAll(`${main} node`),
+          () => killAll(`${main} release`),
+          () => killAll("^/opt/millpond/node/bin/node /opt/millpond/cli/bin/millpond.mjs controller"),
+          () => node.run("kill", "-KILL", agent() || "999999"),
+          () => node.run("sh", "-c", "pkill -KILL -x kubelet || true"),
+          () => cluster.plane.restartApiServer(),
+        ];
+        let random = 20_261_125;
+        const next = (below: number): number => {
+          random = (Math.imul(random, 1_103_515_245) + 12_345) >>> 0;
+          return Math.floor((random / 2 ** 32) * below);
+        };
+        const names: string[] = [];
+        for (let kill = 0; kill < killCount; kill += 1) {
+          const name = `among-kills-${kill}`;
+          // The webhook may be away for a moment.
+          await cluster.until(
+            `${name} is there`,
+            async () => {
+              await start(name, "/usr/bin/vectoradd", "1000", "--repeat", String(100 + next(2000)));
+              return true;
+            },
+            120_000,
+          );
+          names.push(name);
+          await kills[next(kills.length)]?.();
+          await new Promise((resolve) => setTimeout(resolve, next(2000)));
+        }
+        const ours = async () => (await cluster.core.listNamespacedPod({ namespace: "default" })).items;
+        await cluster.until(
+          "pods and claims agree",
+          async () => {
+            const items = (await ours()).filter(({ metadata }) => names.includes(metadata?.name ?? ""));
+            const live = poolClaims().filter(({ state }) => ["bound", "pending"].includes(state));
+            const uids = new Set(items.map(({ metadata }) => `pod-${metadata?.uid}`));
+            const orphans = live.filter(({ name }) => !uids.has(name));
+            const bound = new Set(live.filter(({ state }) => state === "bound").map(({ name }) => name));
+            const unbacked = items.filter(
+              ({ metadata, status }) => status?.phase === "Running" && !bound.has(`pod-${metadata?.uid}`),
+            );
+            if (orphans.length + unbacked.length === 0) return true;
+            throw new Error(`${orphans.length} claims without pod, ${unbacked.length} pods without claim`);
+          },
+          30_000,
+        );
+        await cluster.until(
+          "all programs have ended",
+          async () => {
+            const left = (await ours()).filter(
+              ({ metadata, status }) => names.includes(metadata?.name ?? "") && status?.phase !== "Succeeded",
+            );
+            const said = left.map(({ metadata, status }) => [
+              metadata?.name,
+              status?.phase,
+              status?.conditions?.find(({ type }) => type === "millpond.dev/Bound")?.message,
+            ]);
+            if (left.length > 0) throw new Error(JSON.stringify(said));
+            return true;
+          },
+          300_000,
+        );
+        await cluster.until(
+          "no claim is left",
+          () => Promise.resolve(poolClaims().every(({ state }) => !["bound", "pending"].includes(state))),
+          30_000,
+        );
+      },
+      600_000 + killCount * 10_000,
+    );
 
     test("nothing of it is left when it is uninstalled", async () => {
       await cluster.core.deleteCollectionNamespacedPod({ namespace: "default", gracePeriodSeconds: 0 });

@@ -253,6 +253,8 @@ state = "${directory}/run"
         enforceNodeAllocatable: [],
         failCgroupV1: false,
         failSwapOn: false,
+        // Tests kill programs of pods again and again.
+        ...(this.#cluster.minor < 35 ? {} : { crashLoopBackOff: { maxContainerRestartPeriod: "2s" } }),
         makeIPTablesUtilChains: false,
         containerRuntimeEndpoint: `unix://${directory}/containerd.sock`,
         evictionHard: { "memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%" },
@@ -286,8 +288,11 @@ for controller in ${cgroups}/*; do
 done
 containerd --config ${directory}/containerd.toml > ${directory}/containerd.log 2>&1 &
 while [ ! -S ${directory}/containerd.sock ]; do sleep 0.05; done
-exec kubelet --config=${directory}/kubelet.yaml --kubeconfig=${directory}/kubeconfig --root-dir=/var/lib/kubelet \\
-  --hostname-override=${name} --node-ip=10.77.${this.#subnet}.2 --v=2 > ${directory}/kubelet.log 2>&1
+# As a service manager does: one that is killed is started again.
+while true; do
+  kubelet --config=${directory}/kubelet.yaml --kubeconfig=${directory}/kubeconfig --root-dir=/var/lib/kubelet \\
+    --hostname-override=${name} --node-ip=10.77.${this.#subnet}.2 --v=2 >> ${directory}/kubelet.log 2>&1 || sleep 0.2
+done
 `,
     );
   }
