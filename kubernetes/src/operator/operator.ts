@@ -21,7 +21,7 @@ import { WorkQueue } from "../cluster/work-queue.ts";
 import { SlicePublisher } from "../inventory/resource-slices.ts";
 import { keysOf, type ResourceNames } from "../request/resource-names.ts";
 import { podOfClaim } from "../request/pod-claims.ts";
-import { resourceClaimOfClaim } from "../request/user-claims.ts";
+import { limitsOfClasses, resourceClaimOfClaim } from "../request/user-claims.ts";
 import { findUserClaims } from "../webhook/mutate-user-claims.ts";
 import type { AdmissionPolicy } from "../webhook/admission.ts";
 import { register, type RegistrationOptions } from "../webhook/registration.ts";
@@ -87,6 +87,7 @@ export class Operator implements AsyncDisposable {
   readonly #cleanup = new AsyncDisposableStack();
   readonly #tasks: Promise<void>[] = [];
   readonly #election: LeaderElection;
+  #changedClasses = Promise.withResolvers<void>();
   #namespaces: Reflector<V1Namespace> | undefined;
   /** Nodes of the cluster, while this replica leads. */
   #nodes: Reflector<V1Node> | undefined;
@@ -169,7 +170,7 @@ export class Operator implements AsyncDisposable {
         ? this.#reflect<V1DeviceClass>(
             "/apis/resource.k8s.io/v1/deviceclasses",
             (page) => cluster.resource.listDeviceClass(page),
-            { onChange: () => undefined },
+            { onChange: () => this.#changedClasses.resolve() },
           )
         : undefined;
     const store = new CertificateStore({
@@ -213,11 +214,12 @@ export class Operator implements AsyncDisposable {
       operatorUser: user,
       hasResourceClaims: this.#abilities.allocation === "dra",
       hasMatchConditions: this.#abilities.hasMatchConditions,
+      classLimits: limitsOfClasses(names, classes?.objects.values() ?? []),
     });
     await Promise.all([namespaces.synced, classes?.synced]);
     await register(cluster, registration(files.bundle));
     this.#tasks.push(
-      this.#every(certificateCheckMs, async () => {
+      this.#keepRegistered(async () => {
         files = await store.read();
         await register(cluster, registration(files.bundle));
         server.use(files.server);
@@ -434,10 +436,13 @@ export class Operator implements AsyncDisposable {
     return reflector;
   }
 
-  async #every(periodMs: number, work: () => Promise<void>): Promise<void> {
+  /** Looks after certificates and webhooks periodically, and when a class of devices has changed. */
+  async #keepRegistered(work: () => Promise<void>): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
-      await delay(periodMs, undefined, { signal }).catch(() => undefined);
+      const pause = delay(certificateCheckMs, undefined, { signal }).catch(() => undefined);
+      await Promise.race([pause, this.#changedClasses.promise]);
+      this.#changedClasses = Promise.withResolvers();
       if (signal.aborted) return;
       try {
         await work();

@@ -140,6 +140,32 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     await cluster.until("it is given back", async () => (await poolClaims()).length === 0);
   });
 
+  test("the extended resource of another class of our devices has the class's devices", async (context) => {
+    if (!hasClaims()) context.skip("there are no ResourceClaims");
+    if (cluster.minor < 36) context.skip("limits do not name classes");
+    const expression = 'device.driver == "millpond.dev" && device.attributes["millpond.dev"].node == "gpu-b"';
+    const spec = { selectors: [{ cel: { expression } }], extendedResourceName: "example.org/gpu-of-b" };
+    await resource().createDeviceClass({ body: { metadata: { name: "of-b" }, spec } });
+    const limits = { "example.org/gpu-of-b": "1" };
+    // The webhooks follow the class a moment later.
+    let made = 0;
+    await cluster.until("such pods are prepared", async () => {
+      made += 1;
+      const pod = await cluster.createPod(`by-class-${made}`, limits);
+      if (pod.metadata?.labels?.["millpond.dev/managed"] !== undefined) return true;
+      await cluster.core.deleteNamespacedPod({ name: `by-class-${made}`, namespace: "default" });
+      return false;
+    });
+    const name = `by-class-${made}`;
+    await cluster.until("it is bound", async () => (await condition(name))?.status === "True");
+    expect(await poolClaims()).toMatchObject([
+      { name: expect.stringMatching(/^rc-/), allocation: { node: "gpu-b" } },
+    ]);
+    await cluster.core.deleteNamespacedPod({ name, namespace: "default" });
+    await cluster.until("it is given back", async () => (await poolClaims()).length === 0);
+    await resource().deleteDeviceClass({ name: "of-b" });
+  });
+
   test("pods whose claim has been taken are ended; pods that forge what the webhook writes are refused", async (context) => {
     if (!hasClaims()) context.skip("there are no ResourceClaims");
     const spec = asks({ memory: "1Gi", cores: "5" }, "gpu-b");

@@ -9,6 +9,13 @@ import type { ResourceV1ResourceClaim, V1DeviceClass, V1Pod } from "@kubernetes/
 import { type ClaimSchema, millpondError, type Node } from "@millpond/api";
 import { clusterLabel, leaseSeconds } from "./pod-claims.ts";
 import { parseWholeQuantity } from "./quantity.ts";
+import { kindOfResource, type ResourceNames } from "./resource-names.ts";
+
+/**
+ * Stands for the ResourceClaim that Kubernetes' scheduler makes for all extended resources of a pod that are devices of classes:
+ * no name of `spec.resourceClaims` has such a form.
+ */
+export const extendedClaim = "*";
 
 /** The ResourceClaims of a pod that are for devices of the pool, and the containers that use them. */
 export interface UserClaim {
@@ -52,6 +59,7 @@ function notWritten(): Error {
 
 /** Returns the name of the ResourceClaim behind one of a pod's; undefined: it has not been made yet. */
 export function resourceClaimOf({ spec, status }: V1Pod, claim: string): string | undefined {
+  if (claim === extendedClaim) return status?.extendedResourceClaimStatus?.resourceClaimName;
   return (
     spec?.resourceClaims?.find(({ name }) => name === claim)?.resourceClaimName ??
     status?.resourceClaimStatuses?.find(({ name }) => name === claim)?.resourceClaimName
@@ -65,6 +73,21 @@ export function isClassOf(domain: string, { metadata, spec }: V1DeviceClass): bo
     metadata?.name === domain ||
     (spec.selectors ?? []).some(({ cel }) => isDriver.test(cel?.expression ?? ""))
   );
+}
+
+/** Names of limits by which containers ask for devices of a class. */
+export function limitsOfClass({ metadata, spec }: V1DeviceClass): string[] {
+  const implicit = `deviceclass.resource.kubernetes.io/${metadata?.name ?? ""}`;
+  return spec.extendedResourceName === undefined ? [implicit] : [implicit, spec.extendedResourceName];
+}
+
+/** All limits that ask for devices of the pool by a class, but those that mean a vGPU anyway. */
+export function limitsOfClasses(names: ResourceNames, classes: Iterable<V1DeviceClass>): string[] {
+  return [...classes]
+    .filter((each) => isClassOf(names.domain, each))
+    .flatMap(limitsOfClass)
+    .filter((limit) => kindOfResource(names, limit) === undefined)
+    .sort();
 }
 
 type DeviceRequests = ResourceV1ResourceClaim["spec"]["devices"];

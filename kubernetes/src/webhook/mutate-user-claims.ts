@@ -8,7 +8,14 @@ import { millpondError, quote } from "@millpond/api";
 import type { V1DeviceClass, V1Pod } from "@kubernetes/client-node";
 import { type Cluster, unlessStatus } from "../cluster/cluster.ts";
 import { keysOf, type ResourceNames } from "../request/resource-names.ts";
-import { asksForClass, formatUserClaims, isClassOf, type UserClaim } from "../request/user-claims.ts";
+import {
+  asksForClass,
+  extendedClaim,
+  formatUserClaims,
+  isClassOf,
+  limitsOfClasses,
+  type UserClaim,
+} from "../request/user-claims.ts";
 import { environmentFor, type JsonPatchOperation, objectName } from "./mutate-pod.ts";
 
 /** Key of the name of a claim in the pod's Secret. */
@@ -19,14 +26,14 @@ export function claimNameKey(index: number): string {
 /** Which of a pod's ResourceClaims are for the pool. One that does not exist yet is taken for none. */
 export async function findUserClaims(
   { resource }: Cluster,
-  { domain }: ResourceNames,
+  names: ResourceNames,
   classes: Iterable<V1DeviceClass>,
   namespace: string,
   pod: V1Pod,
 ): Promise<UserClaim[]> {
-  const ours = new Set(
-    [...classes].filter((each) => isClassOf(domain, each)).map(({ metadata }) => metadata?.name),
-  );
+  const { domain } = names;
+  const known = [...classes];
+  const ours = new Set(known.filter((each) => isClassOf(domain, each)).map(({ metadata }) => metadata?.name));
   ours.add(domain);
   const containers = [...(pod.spec?.containers ?? []), ...(pod.spec?.initContainers ?? [])];
   const found: UserClaim[] = [];
@@ -56,6 +63,11 @@ export async function findUserClaims(
     if (spec === undefined || !asksForClass(spec.devices, (name) => ours.has(name))) continue;
     found.push({ claim, containers: users.map(({ name }) => name) });
   }
+  const limits = limitsOfClasses(names, known);
+  const extended = containers.filter(({ resources }) =>
+    limits.some((limit) => resources?.limits?.[limit] !== undefined),
+  );
+  if (extended.length > 0) found.push({ claim: extendedClaim, containers: extended.map(({ name }) => name) });
   return found;
 }
 

@@ -22,6 +22,8 @@ export interface RegistrationOptions {
   readonly namespace: string;
   /** Whether API servers have ResourceClaims. */
   readonly hasResourceClaims: boolean;
+  /** Limits that ask for devices of the pool by other classes than its own. */
+  readonly classLimits: readonly string[];
   /** Whether API servers support match conditions (Kubernetes ≥ 1.28). */
   readonly hasMatchConditions: boolean;
 }
@@ -77,6 +79,11 @@ export function toWebhooks(options: RegistrationOptions): {
   const matching = (name: string, expression: string) =>
     hasMatchConditions ? { matchConditions: [{ name, expression }] } : { objectSelector: labelled };
   const asks = asksExpression(names);
+  const byClass = (list: string): string => asksIn(`object.spec.${list}`, options.classLimits);
+  const askByClass =
+    options.classLimits.length === 0
+      ? ""
+      : `${byClass("containers")} || (has(object.spec.initContainers) && ${byClass("initContainers")})`;
   // The cluster's own components must not wait while no operator answers.
   const byOthers = [
     `!(request.userInfo.username in ${JSON.stringify([operatorUser, "system:kube-scheduler", "system:kube-controller-manager"])})`,
@@ -108,7 +115,10 @@ export function toWebhooks(options: RegistrationOptions): {
         ? [
             {
               ...common,
-              ...matching("has-resource-claims", `has(object.spec.resourceClaims) && !(${asks})`),
+              ...matching(
+                "has-resource-claims",
+                `(has(object.spec.resourceClaims)${askByClass === "" ? "" : ` || ${askByClass}`}) && !(${asks})`,
+              ),
               failurePolicy: "Ignore",
               name: `resource-claims.${names.domain}`,
               clientConfig: clientConfig("/mutate-claims"),
@@ -140,7 +150,7 @@ export function toWebhooks(options: RegistrationOptions): {
         ...common,
         ...matching(
           "debugs-with-what-is-the-pools",
-          `has(object.spec.ephemeralContainers) && ((${asksIn("object.spec.ephemeralContainers", names)}) || (${readsTokenExpression("object.spec.ephemeralContainers")}))`,
+          `has(object.spec.ephemeralContainers) && ((${asksIn("object.spec.ephemeralContainers", allResourceNames(names))}) || (${readsTokenExpression("object.spec.ephemeralContainers")}))`,
         ),
         name: `debugging.${names.domain}`,
         clientConfig: clientConfig("/validate"),
@@ -166,18 +176,16 @@ export function toWebhooks(options: RegistrationOptions): {
 export function asksExpression(names: ResourceNames): string {
   const { managed } = keysOf(names);
   return [
-    asksIn("object.spec.containers", names),
-    `(has(object.spec.initContainers) && ${asksIn("object.spec.initContainers", names)})`,
+    asksIn("object.spec.containers", allResourceNames(names)),
+    `(has(object.spec.initContainers) && ${asksIn("object.spec.initContainers", allResourceNames(names))})`,
     `(has(object.metadata.labels) && ${JSON.stringify(managed)} in object.metadata.labels)`,
     `(has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.startsWith(${JSON.stringify(`${names.domain}/`)})))`,
   ].join(" || ");
 }
 
-/** CEL: whether one of the containers of a list requests the pool. */
-function asksIn(containers: string, names: ResourceNames): string {
-  const list = `[${allResourceNames(names)
-    .map((name) => JSON.stringify(name))
-    .join(", ")}]`;
+/** CEL: whether one of the containers of a list has a limit or request of one of the resources. */
+function asksIn(containers: string, resources: readonly string[]): string {
+  const list = JSON.stringify(resources);
   const among = (member: "limits" | "requests"): string =>
     `(has(c.resources.${member}) && c.resources.${member}.exists(k, k in ${list}))`;
   return `${containers}.exists(c, has(c.resources) && (${among("limits")} || ${among("requests")}))`;

@@ -5,7 +5,7 @@
 import { millpondError, parseClaimVariables, claimFieldSpecs, quote, type ClaimValues } from "@millpond/api";
 import type { KubernetesObject, V1Pod, V1ResourceRequirements } from "@kubernetes/client-node";
 import { parseSlices } from "../request/pod-request.ts";
-import { parseUserClaims, type UserClaim } from "../request/user-claims.ts";
+import { extendedClaim, parseUserClaims, type UserClaim } from "../request/user-claims.ts";
 import type { Allocation } from "../allocation.ts";
 import { keysOf, kindOfResource, type ResourceNames } from "../request/resource-names.ts";
 import { refuseForeignClaims, refuseForeignSecrets, refuseGuardedPaths, refuseOwnPaths } from "./guarded.ts";
@@ -77,7 +77,9 @@ export function validateCreation(
 
 /** What the webhook writes of ResourceClaims that users write could be written by users: it gives them nothing, and is checked. */
 function checkUserClaims({ spec }: V1Pod, claims: readonly UserClaim[], id: string | undefined): void {
-  const isKnown = claims.every(({ claim }) => spec?.resourceClaims?.some(({ name }) => name === claim));
+  const isKnown = claims.every(
+    ({ claim }) => claim === extendedClaim || spec?.resourceClaims?.some(({ name }) => name === claim),
+  );
   if (isKnown && /^[0-9a-f]{16}$/.test(id ?? "")) return;
   throw millpondError("MILLPOND_E_INVALID", "the pod's annotations claims and id are not Millpond's", {
     remedy: "Leave them out: they are made from its ResourceClaims.",

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+import { expect, test } from "vitest";
+import { makeResourceNames } from "../request/resource-names.ts";
+import { type RegistrationOptions, toWebhooks } from "./registration.ts";
+
+const options: RegistrationOptions = {
+  names: makeResourceNames("millpond.dev", "vgpu=pool.kubernetes.io/gpu"),
+  name: "millpond",
+  target: { service: { namespace: "millpond-system", name: "millpond", port: 443 } },
+  bundle: "pem",
+  operatorUser: "system:serviceaccount:millpond-system:millpond-operator",
+  namespace: "millpond-system",
+  hasResourceClaims: true,
+  classLimits: [],
+  hasMatchConditions: true,
+};
+
+const byName = (list: ReturnType<typeof toWebhooks>["mutating"]) =>
+  Object.fromEntries(list.map((webhook) => [webhook.name, webhook as Record<string, unknown>]));
+const expressionOf = (webhook: Record<string, unknown> | undefined): string =>
+  (webhook?.["matchConditions"] as { expression: string }[] | undefined)?.[0]?.expression ?? "";
+
+test("API servers with match conditions call for pods that ask, by any name, and fail closed", () => {
+  const { mutating, validating } = toWebhooks(options);
+  const first = byName(mutating)["pods.millpond.dev"];
+  expect(first).toMatchObject({ failurePolicy: "Fail" });
+  for (const name of ["millpond.dev/vgpu", "pool.kubernetes.io/gpu", "millpond.dev/managed"])
+    expect(expressionOf(first)).toContain(JSON.stringify(name));
+  for (const webhook of [...mutating, ...validating]) {
+    expect(webhook["matchConditions"] ?? webhook["objectSelector"], webhook.name).toBeDefined();
+    expect(webhook.name).not.toMatch(/^any-pods/);
+  }
+});
+
+test("API servers without them call for every pod, and only those with our label fail closed", () => {
+  const old = toWebhooks({ ...options, hasMatchConditions: false, hasResourceClaims: false });
+  for (const list of [old.mutating, old.validating]) {
+    const { "any-pods.millpond.dev": any, "pods.millpond.dev": labelled } = byName(list);
+    expect(any).toMatchObject({
+      failurePolicy: "Ignore",
+      objectSelector: { matchExpressions: [{ key: "millpond.dev/managed", operator: "DoesNotExist" }] },
+      namespaceSelector: {
+        matchExpressions: [{ operator: "NotIn", values: ["kube-system", "millpond-system"] }],
+      },
+    });
+    expect(labelled).toMatchObject({
+      failurePolicy: "Fail",
+      objectSelector: { matchExpressions: [{ key: "millpond.dev/managed", operator: "Exists" }] },
+    });
+    for (const webhook of list) expect(webhook["matchConditions"]).toBeUndefined();
+  }
+});
+
+test("limits of other classes of our devices lead to the webhook of ResourceClaims", () => {
+  const claims = (classLimits: readonly string[]) =>
+    expressionOf(byName(toWebhooks({ ...options, classLimits }).mutating)["resource-claims.millpond.dev"]);
+  expect(claims([])).not.toContain("example.org/half");
+  expect(claims(["example.org/half"])).toContain('k in ["example.org/half"]');
+});
