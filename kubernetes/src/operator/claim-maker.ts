@@ -126,6 +126,7 @@ export class ClaimMaker {
     const others = this.#membersOf(gang, uid);
     const [member] = others;
     if (member === undefined) return size;
+    if (this.#countEnding(pod, gang) > 0) return member.gangSize;
     const canJoin = member.gangSize <= size && others.length + slices <= member.gangSize;
     return canJoin ? member.gangSize : 1;
   }

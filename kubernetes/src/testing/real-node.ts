@@ -19,6 +19,7 @@ const nodePrograms = [
   "runc",
   "busybox",
   "cni/ptp",
+  "cni/loopback",
 ] as const;
 
 /** Why no node can be started here; undefined: it can. */
