@@ -228,9 +228,20 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     };
     const allWait = async (job: string, pods: number, why: RegExp) => {
       const conditions = await Promise.all((await namesOf(job)).map((name) => boundCondition(name)));
-      if (conditions.length === pods && conditions.every((each) => why.test(each?.message ?? ""))) return true;
+      if (conditions.length === pods && conditions.every((each) => why.test(each?.message ?? "")))
+        return true;
       const { items } = await cluster.core.listNamespacedPod({ namespace: "default" });
-      throw new Error(JSON.stringify(items.map(({ metadata, status, spec }) => [metadata?.name, metadata?.deletionTimestamp, spec?.nodeName, status?.phase, status?.conditions?.find(({ type }) => type === "millpond.dev/Bound")?.message])));
+      throw new Error(
+        JSON.stringify(
+          items.map(({ metadata, status, spec }) => [
+            metadata?.name,
+            metadata?.deletionTimestamp,
+            spec?.nodeName,
+            status?.phase,
+            status?.conditions?.find(({ type }) => type === "millpond.dev/Bound")?.message,
+          ]),
+        ),
+      );
     };
 
     await makeJob("three", 3);

@@ -147,16 +147,15 @@ describe.skipIf(findKubernetes() === undefined)(`with a real control plane${with
     const spec = { selectors: [{ cel: { expression } }], extendedResourceName: "example.org/gpu-of-b" };
     await resource().createDeviceClass({ body: { metadata: { name: "of-b" }, spec } });
     const limits = { "example.org/gpu-of-b": "1" };
+    const name = "by-class";
     // The webhooks follow the class a moment later.
-    let made = 0;
     await cluster.until("such pods are prepared", async () => {
-      made += 1;
-      const pod = await cluster.createPod(`by-class-${made}`, limits);
-      if (pod.metadata?.labels?.["millpond.dev/managed"] !== undefined) return true;
-      await cluster.core.deleteNamespacedPod({ name: `by-class-${made}`, namespace: "default" });
-      return false;
+      const containers = [{ name: "main", image: "example.org/none", resources: { limits } }];
+      const body = { metadata: { name }, spec: { containers } };
+      const tried = await cluster.core.createNamespacedPod({ namespace: "default", dryRun: "All", body });
+      return tried.metadata?.labels?.["millpond.dev/managed"] !== undefined;
     });
-    const name = `by-class-${made}`;
+    await cluster.createPod(name, limits);
     await cluster.until("it is bound", async () => (await condition(name))?.status === "True");
     expect(await poolClaims()).toMatchObject([
       { name: expect.stringMatching(/^rc-/), allocation: { node: "gpu-b" } },
