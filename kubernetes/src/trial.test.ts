@@ -9,6 +9,7 @@ import { join } from "node:path";
 import {
   KubernetesObjectApi,
   type KubernetesObject,
+  type V1DaemonSet,
   type V1Pod,
   type V1PodSpec,
 } from "@kubernetes/client-node";
@@ -87,6 +88,21 @@ describe.skipIf(missing !== undefined)(
     };
     const podOf = async (name: string): Promise<V1Pod | undefined> =>
       (await pods()).find(({ metadata }) => metadata?.labels?.["app.kubernetes.io/name"] === name);
+
+    /** As `kubectl rollout status`, which would hold up the kubelet: this process is its way to the API server. */
+    const rolledOut = () =>
+      cluster.until("the agent is upgraded", async () => {
+        const at = { group: "apps", version: "v1", plural: "daemonsets", namespace: systemNamespace };
+        const { metadata, status } = (await cluster.plane.cluster.objects.getNamespacedCustomObject({
+          ...at,
+          name: "millpond-agent",
+        })) as V1DaemonSet;
+        return (
+          status?.observedGeneration === metadata?.generation &&
+          status?.updatedNumberScheduled === 1 &&
+          status.numberAvailable === 1
+        );
+      });
 
     /** A file by which a service account reaches the API server; none of its pods can use the Service `kubernetes`. */
     const giveAccess = async (account: string) => {
@@ -222,10 +238,15 @@ describe.skipIf(missing !== undefined)(
       const path = "/spec/template/spec/containers/0/args/-";
       const patch = JSON.stringify([{ op: "add", path, value: "--warm=2" }]);
       kubectl("-n", systemNamespace, "patch", "daemonset", "millpond-agent", "--type=json", "-p", patch);
-      kubectl("-n", systemNamespace, "rollout", "status", "daemonset/millpond-agent", "--timeout=60s");
+      await rolledOut();
       expect([before, ""]).not.toContain(agent());
-      kubectl("-n", systemNamespace, "delete", "pod", "-l", "app.kubernetes.io/name=millpond-agent");
-      kubectl("-n", systemNamespace, "rollout", "status", "daemonset/millpond-agent", "--timeout=60s");
+      const published = (await podOf("millpond-agent"))?.metadata?.name ?? "";
+      await cluster.core.deleteNamespacedPod({ namespace: systemNamespace, name: published });
+      await cluster.until(
+        "it has gone",
+        async () => (await podOf("millpond-agent"))?.metadata?.name !== published,
+      );
+      await rolledOut();
       const now = await cluster.pod("upgraded");
       expect(now?.status?.phase).toBe("Running");
       expect(await finish("upgraded")).toEqual(isOk);

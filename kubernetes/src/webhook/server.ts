@@ -61,6 +61,8 @@ export class WebhookServer {
       (request, response) => void this.#answer(request, response),
     );
     this.#server.maxConnections = 1000;
+    // API servers keep idle connections for 90 s. A connection that is closed here first resets a review that is on its way.
+    this.#server.keepAliveTimeout = 120_000;
   }
 
   static async start(options: WebhookServerOptions): Promise<WebhookServer> {
